@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* How a packet's journey ended. Append only: the numbers are in counters,
+ * logs and metrics. The names are read from BTF; what each means to an
+ * operator stands in internal/dataplane/reason.go. */
+#ifndef CULVERT_DEF_REASON_H
+#define CULVERT_DEF_REASON_H
+
+enum reason {
+	REASON_FORWARDED,
+	REASON_PASSED,    /* to the kernel */
+	REASON_SLOW_PATH, /* taken over by the daemon */
+	REASON_REPLIED,   /* answered in place: GTP-U Echo */
+
+	/* SRv6 */
+	REASON_SR_DOMAIN_EDGE,   /* RFC 8754 5.1: from outside, to or from inside */
+	REASON_HOP_LIMIT,        /* hop limit or TTL would become 0 */
+	REASON_SRH_MALFORMED,    /* cut short, or Last Entry and length disagree */
+	REASON_SEGMENTS_LEFT,    /* out of range, or not what the behaviour wants */
+	REASON_UPPER_LAYER,      /* not what the behaviour takes (RFC 8986 4.1.1) */
+	REASON_ROUTING_TYPE,     /* a routing header that is not an SRH */
+	REASON_EXTENSION_CHAIN,  /* IPv6 extension headers cut short or too many */
+	REASON_IPV6_MALFORMED,
+	REASON_IPV4_MALFORMED,
+	REASON_INNER_MALFORMED,  /* the inner packet's length or version */
+	REASON_ECN,              /* RFC 6040: CE outside, Not-ECT inside */
+	REASON_NO_SEGMENT_LIST,  /* the policy has none */
+	REASON_LIMITED,          /* End.Limit */
+
+	/* GTP-U */
+	REASON_UDP_MALFORMED,
+	REASON_GTPU_VERSION,     /* not version 1, or GTP' */
+	REASON_GTPU_LENGTH,
+	REASON_GTPU_EXTENSION,   /* length 0, past the end, or must be understood */
+	REASON_GTPU_MESSAGE,     /* a message that is not for here */
+	REASON_TEID_UNKNOWN,
+	REASON_ECHO_FROM_SELF,
+	REASON_PDU_TYPE,         /* the T-PDU is not of the configured PDU type */
+
+	/* Sending */
+	REASON_NO_ROUTE,
+	REASON_UNREACHABLE,      /* blackhole, unreachable, prohibit */
+	REASON_TOO_BIG,          /* for the egress MTU: Packet Too Big was sent */
+	REASON_HEADROOM,         /* the driver left too little room */
+	REASON_SLOW_PATH_FULL,
+	REASON_FRAGMENT,         /* a fragment where none can be handled */
+
+	REASON_COUNT,
+};
+
+#endif

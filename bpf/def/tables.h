@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Keys and values of the maps, shared with Go through BTF. No unions, no
+ * bitfields, no implicit padding. Addresses are in network byte order, all
+ * other integers in the host's. */
+#ifndef CULVERT_DEF_TABLES_H
+#define CULVERT_DEF_TABLES_H
+
+#include "types.h"
+
+#define MAX_SEGMENTS 12
+#define MAX_SEGMENT_LISTS 8
+#define MAX_LOCATORS 8
+#define MAX_DOMAINS 8
+#define MAX_GTPU_ADDRESSES 4
+#define MAX_POOLS 8
+
+/* Index 0 of local_sid, sr_policy, segment_list, mobile, tunnel and adjacency
+ * is never used: 0 means "none". */
+
+/* A locator whose SIDs are found by index: function = (hi >> shift) & mask.
+ * Written by the agent. */
+struct locator {
+	__u64 hi;   /* first 64 bits of the prefix, host order */
+	__u64 mask; /* of the prefix */
+	__u32 base; /* local_sid index of function 0 */
+	__u32 function_mask;
+	__u8 shift;
+	__u8 pad[7];
+};
+
+struct prefix6 {
+	__u64 hi, lo, mask_hi, mask_lo; /* host order */
+};
+
+/* UE pool: tunnel index = base + (address - prefix), IPv6 by /64. */
+struct pool4 {
+	__u32 prefix; /* host order */
+	__u32 mask;
+	__u32 base;
+	__u32 pad;
+};
+
+struct pool6 {
+	__u64 hi; /* host order */
+	__u64 mask;
+	__u32 base;
+	__u32 pad;
+};
+
+/* One entry: what every packet needs to know. Written by the agent. */
+struct settings {
+	__u32 locators, domains, gtpu4_count, gtpu6_count;
+	__u32 pools4, pools6;
+	__u32 teid_slots; /* tunnel[1..teid_slots) is found by TEID's low bits */
+	__u32 trace;      /* 1: records go to trace_events */
+	__u32 sids_by_prefix;  /* entries in sid_by_prefix */
+	__u32 errors_per_second; /* ICMP errors and Error Indications, per CPU */
+	__u8 hop_limit; /* of what headends push */
+	__u8 pad[7];
+	struct locator locator[MAX_LOCATORS];
+	struct prefix6 domain[MAX_DOMAINS];
+	__be32 gtpu4[MAX_GTPU_ADDRESSES];
+	struct in6 gtpu6[MAX_GTPU_ADDRESSES];
+	struct pool4 pool4[MAX_POOLS];
+	struct pool6 pool6[MAX_POOLS];
+};
+
+/* port[ifindex]: what an interface's frames are allowed. */
+enum port_flags {
+	PORT_ATTACHED = 1,
+	PORT_EXTERNAL = 2,         /* beyond the SR domain's edge */
+	PORT_PARTIAL_CHECKSUM = 4, /* virtual: L4 checksums may be partial */
+	PORT_STEERED = 8,          /* has entries in steering_by_port */
+};
+
+struct port {
+	__u32 flags;
+	__u32 pad;
+};
+
+/* local_sid[index]: published by one 64-bit write of the first word; what it
+ * points at is never changed while it can be reached. */
+struct local_sid {
+	__u8 behavior; /* enum behavior; 0 = none */
+	__u8 flavors;
+	__u8 flags;
+	__u8 length;   /* LOC:FUNC in bits: where the argument starts */
+	__u32 mobile;  /* parameters, for behaviours that have more */
+	__u32 adjacency; /* End.X, End.DX* */
+	__u32 table;     /* End.T, End.DT*: kernel table id */
+	__u32 policy;    /* End.B6.*, End.M.GTP6.D* */
+	__u8 block_length; /* NEXT-C-SID locator block in bits */
+	__u8 pad[3];
+};
+
+enum sid_flags {
+	SID_ALLOW_UPPER_LAYER = 1,
+	SID_DIRECT = 2, /* End.DX* without next hop: the destination is on the link */
+};
+
+struct counter {
+	__u64 packets;
+	__u64 bytes;
+};
+
+/* mobile[index]: parameters of the RFC 9433 behaviours and H.M.GTP4.D. */
+struct mobile {
+	struct in6 source; /* pushed as outer source (GTP6.*); source prefix (H.M.GTP4.D) */
+	struct in6 target; /* End.MAP: the SID; H.M.GTP4.D: LOC:FUNC */
+	__u32 policy;
+	__u32 rate_unit;     /* End.Limit: bit/s that a rate of 1 means */
+	__u8 source_length;  /* bits before the IPv4 source */
+	__u8 target_length;  /* bits before the IPv4 destination (H.M.GTP4.D) */
+	__u8 args_offset;    /* bits before Args in the last SID of the policy */
+	__u8 pdu_type;       /* enum pdu_type */
+	__u8 container;      /* enum container: PDU Session Container to send */
+	__u8 group_bits, rate_bits; /* End.Limit */
+	__u8 pad;
+	__u32 adjacency;     /* of target, when the agent could resolve it */
+	__u32 pad2;
+};
+
+enum pdu_type { PDU_NONE, PDU_IPV4, PDU_IPV6, PDU_IPV4V6, PDU_ETHERNET, PDU_UNSTRUCTURED };
+enum container { CONTAINER_NONE, CONTAINER_DOWNLINK, CONTAINER_UPLINK };
+
+/* sr_policy[index]: the first list with hash <= threshold is taken; the last
+ * threshold is 0xffffffff. */
+struct weighted_list {
+	__u32 threshold;
+	__u32 list;
+};
+
+struct sr_policy {
+	__u32 count;
+	__u32 behavior; /* H.Encaps, H.Encaps.Red, H.Encaps.L2, H.Encaps.L2.Red */
+	struct weighted_list list[MAX_SEGMENT_LISTS];
+};
+
+/* segment_list[index]: segments in SRH order, the last one first, so that
+ * segment[count - 1] is the first destination. */
+struct segment_list {
+	__u32 adjacency; /* of the first destination; 0: look the route up */
+	__u8 count;
+	__u8 pad[3];
+	struct in6 source;
+	struct in6 segment[MAX_SEGMENTS];
+};
+
+/* What matched traffic is sent to. */
+enum target_kind {
+	TARGET_NONE,
+	TARGET_PASS,   /* the kernel: the node's own addresses */
+	TARGET_POLICY, /* index: sr_policy */
+	TARGET_TUNNEL, /* index: tunnel */
+	TARGET_GTP4D,  /* index: mobile (H.M.GTP4.D) */
+};
+
+struct target {
+	__u32 kind;
+	__u32 index;
+};
+
+struct lpm4_key {
+	__u32 prefixlen; /* 32 + prefix length when a table is matched */
+	__u32 table;     /* routes: kernel table id; steering: 0 */
+	__be32 addr;
+};
+
+struct lpm6_key {
+	__u32 prefixlen;
+	__u32 table;
+	struct in6 addr;
+};
+
+struct sid_key {
+	__u32 prefixlen;
+	struct in6 addr;
+};
+
+/* route4, route6: the kernel's routes, and neighbours as host routes. More
+ * than one next hop is chosen from by flow. */
+#define MAX_NEXT_HOPS 7
+struct route {
+	__u32 count; /* 0: ask the kernel (bpf_fib_lookup) */
+	__u32 adjacency[MAX_NEXT_HOPS];
+};
+
+struct port_key {
+	__u32 ifindex;
+	__u16 outer_vlan, inner_vlan; /* VLAN id, 0: no tag */
+};
+
+/* tunnel[index]: one cache line. Found by TEID (receive side), by UE address,
+ * or by index from steering4/steering6 (send side). */
+enum tunnel_action {
+	TUNNEL_NONE,
+	TUNNEL_DECAP,     /* G-PDU out, T-PDU by table */
+	TUNNEL_SWITCH,    /* G-PDU to G-PDU: remote, teid */
+	TUNNEL_POLICY,    /* T-PDU into index (sr_policy) */
+	TUNNEL_GTPU,      /* packet into a G-PDU: remote, teid */
+	TUNNEL_SRV6,      /* packet into one segment: remote; no SRH */
+	TUNNEL_LIST,      /* packet into index (sr_policy), from a pool */
+};
+
+struct tunnel {
+	__u64 packets; /* of T-PDUs; added to atomically */
+	__u64 bytes;
+	__u32 key;    /* receive side: the local TEID, whole */
+	__u32 teid;   /* send side: the remote TEID */
+	struct in6 remote; /* send side; IPv4-mapped for IPv4 */
+	__u32 source; /* source[] index */
+	__u32 adjacency;
+	__u32 index;  /* sr_policy, or kernel table id */
+	__u8 action;
+	__u8 qfi;
+	__u8 container;
+	__u8 ipv4;    /* 1: remote is IPv4 */
+};
+
+/* adjacency[index]: two halves, of which `current` says which one is true, so
+ * that a change is seen whole. flags of 0: not ready. */
+enum next_hop_flags {
+	NEXT_HOP_READY = 1,
+	NEXT_HOP_PASS = 2, /* only the kernel can send there */
+};
+
+struct next_hop {
+	__u32 ifindex; /* of the device that frames leave by (a VLAN's parent) */
+	__u16 mtu;     /* of layer 3 */
+	__u8 flags;
+	__u8 tags;     /* VLAN tags to push: 0, 1, 2 */
+	__u8 dst[6];
+	__u8 src[6];
+	__u16 tpid[2]; /* outermost first, host order */
+	__u16 vlan[2];
+};
+
+struct adjacency {
+	__u32 current;
+	__u32 pad;
+	struct next_hop half[2];
+};
+
+/* End.Limit: one bucket for each group, created by the data path. */
+struct limit_key {
+	__u32 sid;
+	__u32 pad;
+	__u64 group;
+};
+
+struct limit {
+	__u64 time;   /* ns of the last refill, CLOCK_MONOTONIC */
+	__u64 tokens; /* bits x 10^-9 scaled: see limit.h */
+};
+
+struct errors_left {
+	__u64 time;
+	__u64 tokens;
+};
+
+/* Records of slow_path: packets that XDP hands up. */
+enum punt_kind {
+	PUNT_NONE,
+	PUNT_REASSEMBLE,       /* outer fragment; comes back whole */
+	PUNT_FRAGMENT,         /* IPv4 without DF too big for info bytes of layer 3 */
+	PUNT_ICMP,             /* error to the sender of the packet at l3 */
+	PUNT_ERROR_INDICATION, /* GTP-U, unknown TEID in info */
+};
+
+#define PUNT_DATA 2048
+
+struct punt {
+	__u32 kind;
+	__u32 ifindex;
+	__u32 info; /* ICMP: pointer or MTU; GTP-U: TEID */
+	__u16 l3;   /* offset of the IP header meant */
+	__u16 length; /* of data */
+	__u8 type, code; /* ICMPv6 (also where the packet is IPv4) */
+	__u8 pad[6];
+	__u8 data[PUNT_DATA];
+};
+
+/* Records of trace_events. Indices of 0: not met. */
+#define TRACE_DATA 256
+
+struct trace_filter {
+	struct in6 source, source_mask;       /* IPv4: mapped */
+	struct in6 destination, destination_mask;
+	__u32 ifindex; /* 0: any */
+	__u32 drops_only;
+};
+
+struct trace_event {
+	__u64 time; /* ns, CLOCK_MONOTONIC */
+	__u32 ifindex, egress;
+	__u32 sid, policy, list, tunnel, target_kind, adjacency;
+	__u32 reason; /* enum reason */
+	__u32 verdict; /* XDP action */
+	__u16 in_length, out_length; /* of the frame */
+	__u16 in_captured, out_captured;
+	__u8 in[TRACE_DATA];
+	__u8 out[TRACE_DATA];
+};
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Every map, in the order in which a packet meets them. max_entries of those
+ * that grow with the configuration are set by the loader. */
+#ifndef CULVERT_MAPS_H
+#define CULVERT_MAPS_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "def/tables.h"
+#include "def/reason.h"
+
+#define MAX_PORTS 65536 /* ifindex < MAX_PORTS */
+
+#define map_flags_of_BPF_MAP_TYPE_ARRAY 0
+#define map_flags_of_BPF_MAP_TYPE_PERCPU_ARRAY 0
+#define map_flags_of_BPF_MAP_TYPE_HASH BPF_F_NO_PREALLOC
+#define map_flags_of_BPF_MAP_TYPE_LRU_HASH 0
+#define map_flags_of_BPF_MAP_TYPE_LPM_TRIE BPF_F_NO_PREALLOC
+
+#define MAP(name, map_type, key_type, value_type, entries)  \
+	struct {                                            \
+		__uint(type, map_type);                     \
+		__type(key, key_type);                      \
+		__type(value, value_type);                  \
+		__uint(max_entries, entries);               \
+		__uint(map_flags, map_flags_of_##map_type); \
+	} name SEC(".maps")
+
+/* what every packet needs to know */
+MAP(settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1);
+/* what an interface's frames are allowed, by ifindex */
+MAP(port, BPF_MAP_TYPE_ARRAY, __u32, struct port, MAX_PORTS);
+/* interface steering, by port and VLAN tags */
+MAP(target_by_port, BPF_MAP_TYPE_HASH, struct port_key, struct target, 4096);
+/* SIDs that no locator finds by index */
+MAP(sid_by_prefix, BPF_MAP_TYPE_LPM_TRIE, struct sid_key, __u32, 65536);
+/* local SIDs, and their counters */
+MAP(local_sid, BPF_MAP_TYPE_ARRAY, __u32, struct local_sid, 65536);
+MAP(sid_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, 65536);
+/* parameters of the mobile behaviours */
+MAP(mobile, BPF_MAP_TYPE_ARRAY, __u32, struct mobile, 4096);
+/* End.Limit's buckets */
+MAP(limit_by_group, BPF_MAP_TYPE_LRU_HASH, struct limit_key, struct limit, 65536);
+/* steering by destination: own addresses, policies, tunnels, H.M.GTP4.D */
+MAP(target_by_dst4, BPF_MAP_TYPE_LPM_TRIE, struct lpm4_key, struct target, 65536);
+MAP(target_by_dst6, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, struct target, 65536);
+/* GTP-U tunnels; those whose TEID is not an index are found by a hash */
+MAP(tunnel, BPF_MAP_TYPE_ARRAY, __u32, struct tunnel, 65536);
+MAP(tunnel_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 65536);
+/* outer source addresses of tunnels; IPv4-mapped for IPv4 */
+MAP(source, BPF_MAP_TYPE_ARRAY, __u32, struct in6, 64);
+/* SR policies, their segment lists, and what each list carried */
+MAP(sr_policy, BPF_MAP_TYPE_ARRAY, __u32, struct sr_policy, 4096);
+MAP(segment_list, BPF_MAP_TYPE_ARRAY, __u32, struct segment_list, 16384);
+MAP(list_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, 16384);
+/* the kernel's routes, by table */
+MAP(route4, BPF_MAP_TYPE_LPM_TRIE, struct lpm4_key, struct route, 65536);
+MAP(route6, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, struct route, 65536);
+/* next hops: device and ready-made Ethernet header */
+MAP(adjacency, BPF_MAP_TYPE_ARRAY, __u32, struct adjacency, 4096);
+/* how journeys ended, by enum reason */
+MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, REASON_COUNT);
+/* what is left of this second's ICMP errors */
+MAP(errors_left, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct errors_left, 1);
+/* one entry: which packets `culvert trace` wants */
+MAP(trace_filter, BPF_MAP_TYPE_ARRAY, __u32, struct trace_filter, 1);
+
+/* devices that frames leave by, by ifindex */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, MAX_PORTS);
+} device SEC(".maps");
+
+/* packets for the daemon: struct punt */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 23);
+} slow_path SEC(".maps");
+
+/* records for `culvert trace`: struct trace_event */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} trace_events SEC(".maps");
+
+/* What the indices above mean, for a daemon that starts again; the data path
+ * never looks here. kind: 1 policy, 2 segment list, 3 mobile, 4 tunnel,
+ * 5 adjacency, 6 source. */
+struct name_key {
+	__u32 kind;
+	__u32 index;
+};
+struct name {
+	char text[128];
+};
+MAP(name_by_index, BPF_MAP_TYPE_HASH, struct name_key, struct name, 262144);
+
+#endif

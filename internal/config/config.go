@@ -1,0 +1,93 @@
+// Package config is what culvert can be told: the YAML file, its JSON schema,
+// and its validation.
+package config
+
+import (
+	"net/netip"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Config is the whole desired state of a node. Names of JSON fields are those
+// of the YAML file and of the management API.
+type Config struct {
+	Interfaces    []Interface         `json:"interfaces,omitempty"`
+	Encapsulation Encapsulation       `json:"encapsulation,omitzero"`
+	Domain        []netip.Prefix      `json:"domain,omitempty"` // SR domain: refused from external interfaces (RFC 8754 section 5.1)
+	Locators      []Locator           `json:"locators,omitempty"`
+	SIDs          []srv6.LocalSID     `json:"sids,omitempty"`
+	Policies      []srpolicy.Policy   `json:"policies,omitempty"`
+	Steering      []srpolicy.Steering `json:"steering,omitempty"`
+	GTPU          GTPU                `json:"gtpu,omitzero"`
+	Tunnels       []gtpu.Tunnel       `json:"tunnels,omitempty"`
+
+	Limits  Limits  `json:"limits,omitzero"`
+	API     API     `json:"api,omitzero"`
+	Metrics Metrics `json:"metrics,omitzero"`
+	Log     Log     `json:"log,omitzero"`
+}
+
+// Interface is one that the XDP program is attached to.
+type Interface struct {
+	Name string `json:"name"`
+	// Mode is auto (native where the driver can, else generic), native or
+	// generic.
+	Mode string `json:"mode,omitempty" jsonschema:"enum=auto,enum=native,enum=generic"`
+	// External says that the link leaves the SR domain.
+	External bool `json:"external,omitempty"`
+}
+
+// Encapsulation is what headends push unless a policy says otherwise.
+type Encapsulation struct {
+	Source   netip.Addr `json:"source,omitzero"`
+	HopLimit uint8      `json:"hop_limit,omitempty"` // 64 unless set
+}
+
+// Locator is an IPv6 prefix that this node's SIDs are in. SIDs of exactly
+// Prefix + FunctionBits are found by index.
+type Locator struct {
+	Name         string       `json:"name"`
+	Prefix       netip.Prefix `json:"prefix"`
+	FunctionBits uint8        `json:"function_bits,omitempty"` // 16 unless set
+}
+
+// GTPU is the node's GTP-U endpoint.
+type GTPU struct {
+	// Addresses are answered on UDP port 2152.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Pools are UE address pools: steering entries for single addresses (for
+	// IPv6: /64) in them are found by index.
+	Pools []netip.Prefix `json:"pools,omitempty"`
+}
+
+// Limits size the tables; they are fixed while the data path is pinned.
+type Limits struct {
+	SIDs         uint32 `json:"sids,omitempty"`          // 65536 unless set
+	Policies     uint32 `json:"policies,omitempty"`      // 4096 unless set
+	SegmentLists uint32 `json:"segment_lists,omitempty"` // 16384 unless set
+	Tunnels      uint32 `json:"tunnels,omitempty"`       // 65536 unless set
+	Routes       uint32 `json:"routes,omitempty"`        // 65536 unless set
+	Adjacencies  uint32 `json:"adjacencies,omitempty"`   // 4096 unless set
+}
+
+// API is where the management API listens.
+type API struct {
+	Socket    string `json:"socket,omitempty"` // /run/culvert/culvert.sock unless set
+	Listen    string `json:"listen,omitempty"` // host:port; beyond loopback only with TLS and a token
+	TLSCert   string `json:"tls_cert,omitempty"`
+	TLSKey    string `json:"tls_key,omitempty"`
+	TokenFile string `json:"token_file,omitempty"`
+}
+
+// Metrics is where Prometheus scrapes.
+type Metrics struct {
+	Listen string `json:"listen,omitempty"` // 127.0.0.1:9418 unless set; "off" for none
+}
+
+// Log is how the daemon logs.
+type Log struct {
+	Level  string `json:"level,omitempty" jsonschema:"enum=debug,enum=info,enum=warn,enum=error"`
+	Format string `json:"format,omitempty" jsonschema:"enum=text,enum=json"`
+}
