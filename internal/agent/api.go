@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/culvert-net/culvert/gtpu"
@@ -88,9 +89,9 @@ type Outcome struct {
 // SIDStatus is a local SID with its counter.
 type SIDStatus struct {
 	srv6.LocalSID
-	Origin  Origin `json:"origin"`
+	Origin  Origin  `json:"origin"`
 	Counter Counter `json:"counter"`
-	NextHop string `json:"next_hop_state,omitempty"` // resolved adjacency, or why not
+	NextHop string  `json:"next_hop_state,omitempty"` // resolved adjacency, or why not
 }
 
 // PolicyStatus is a policy with its counter (the sum of its lists') and each list's.
@@ -123,4 +124,47 @@ type AdjacencyStatus struct {
 	MAC       string `json:"mac,omitempty"`
 	VLANs     []int  `json:"vlans,omitempty"`
 	MTU       int    `json:"mtu,omitempty"`
+}
+
+// Ref names one resource.
+type Ref struct {
+	Kind Kind   `json:"kind"`
+	Key  string `json:"key"`
+}
+
+// TraceFilter says which packets are traced: those for which everything that
+// is set holds. The data path matches all but SID and TEID.
+type TraceFilter struct {
+	Source      netip.Prefix `json:"source,omitzero"`      // of the received outer header
+	Destination netip.Prefix `json:"destination,omitzero"` // of the received outer header
+	Interface   string       `json:"interface,omitempty"`  // received on
+	Drops       bool         `json:"drops,omitempty"`      // only packets that were dropped
+	SID         netip.Prefix `json:"sid,omitzero"`         // the local SID met is in this prefix
+	TEID        *uint32      `json:"teid,omitempty"`       // in a GTP-U header, received or sent
+}
+
+// TraceEvent is one packet's journey. What it did not meet is left empty.
+type TraceEvent struct {
+	Time      time.Time    `json:"time"`
+	Interface string       `json:"interface"`
+	SID       netip.Prefix `json:"sid,omitzero"`
+	// Target is what steering or a tunnel sent it to: pass, policy, tunnel or
+	// H.M.GTP4.D.
+	Target string `json:"target,omitempty"`
+	Tunnel string `json:"tunnel,omitempty"`
+	Policy string `json:"policy,omitempty"`
+	// SegmentList is the one that was taken, first segment first.
+	SegmentList []netip.Addr `json:"segment_list,omitempty"`
+	Adjacency   string       `json:"adjacency,omitempty"` // as AdjacencyStatus.Key
+	Egress      string       `json:"egress,omitempty"`    // interface
+	Reason      string       `json:"reason"`              // as Outcome.Reason
+	Drop        bool         `json:"drop"`
+	Text        string       `json:"text"`    // as Outcome.Text
+	Verdict     string       `json:"verdict"` // XDP action
+	// In and Out are the first bytes of the frame as received and as sent, of
+	// InLength and OutLength bytes.
+	InLength  int    `json:"in_length"`
+	OutLength int    `json:"out_length,omitempty"`
+	In        []byte `json:"in"`
+	Out       []byte `json:"out,omitempty"`
 }
