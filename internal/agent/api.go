@@ -4,6 +4,9 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"net/netip"
 	"net/netip"
 	"time"
 
@@ -167,4 +170,97 @@ type TraceEvent struct {
 	OutLength int    `json:"out_length,omitempty"`
 	In        []byte `json:"in"`
 	Out       []byte `json:"out,omitempty"`
+}
+
+// Ref names one resource.
+type Ref struct {
+	Kind Kind   `json:"kind"`
+	Key  string `json:"key"`
+}
+
+// String is "sid 2001:db8::/64".
+func (r Ref) String() string { return string(r.Kind) + " " + r.Key }
+
+// LocatorStatus is a locator and how many SIDs are in it.
+type LocatorStatus struct {
+	config.Locator
+	Origin Origin `json:"origin"`
+	SIDs   int    `json:"sids"`
+}
+
+// TraceFilter says which packets are meant: all of what is set must match. The
+// zero value means every packet.
+type TraceFilter struct {
+	// Source and Destination are those of the frame's first IP header.
+	Source      netip.Prefix `json:"source,omitzero"`
+	Destination netip.Prefix `json:"destination,omitzero"`
+	Interface   string       `json:"interface,omitempty"` // where it came in
+	DropsOnly   bool         `json:"drops_only,omitempty"`
+}
+
+// TraceEvent is one packet's journey: what was matched, with what result. Empty
+// fields were not met.
+type TraceEvent struct {
+	Time      time.Time `json:"time"`
+	Interface string    `json:"interface"`        // where it came in
+	Egress    string    `json:"egress,omitempty"` // where it left
+	SID       string    `json:"sid,omitempty"`    // prefix of the local SID
+	Policy    string    `json:"policy,omitempty"`
+	List      string    `json:"list,omitempty"`   // the policy's segment list, "policy/number"
+	Tunnel    string    `json:"tunnel,omitempty"` // name
+	Target    string    `json:"target,omitempty"` // what steering said: pass, policy, tunnel, h_m_gtp4_d
+	Adjacency string    `json:"adjacency,omitempty"`
+	Reason    string    `json:"reason"` // as in Outcome
+	Drop      bool      `json:"drop"`
+	Verdict   string    `json:"verdict"` // the XDP action: pass, drop, tx, redirect, aborted
+	// The frame as it came and as it went, cut off after some bytes; the
+	// lengths are the whole frames'.
+	InLength  int    `json:"in_length"`
+	OutLength int    `json:"out_length,omitempty"`
+	In        []byte `json:"in,omitempty"`
+	Out       []byte `json:"out,omitempty"`
+}
+
+// What a caller may want to decide by; the messages say what to do.
+var (
+	// ErrInvalid: the configuration, or what a change would make of it, does
+	// not hold together.
+	ErrInvalid = errors.New("invalid configuration")
+	// ErrNotFound: there is no such resource.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the resource belongs to the other origin, or is in use.
+	ErrConflict = errors.New("conflict")
+	// ErrBusy: another trace is running.
+	ErrBusy = errors.New("busy")
+	// ErrNotReady: Run has not taken the data path over yet.
+	ErrNotReady = errors.New("not ready")
+)
+
+// Service is what *Agent does for the management API. All methods may be
+// called at any time, from any goroutine.
+type Service interface {
+	Status() (Status, error)
+	Interfaces() ([]InterfaceStatus, error)
+	Locators() ([]LocatorStatus, error)
+	SIDs() ([]SIDStatus, error)
+	Policies() ([]PolicyStatus, error)
+	Steerings() ([]SteeringStatus, error)
+	Tunnels() ([]TunnelStatus, error)
+	Adjacencies() ([]AdjacencyStatus, error)
+	Outcomes() ([]Outcome, error)
+
+	// Running is the whole running configuration, of both origins.
+	Running() *config.Config
+	// Apply makes the resources of OriginFile those of the given
+	// configuration: all of it, or nothing. With dryRun it only says what
+	// would change.
+	Apply(ctx context.Context, c *config.Config, dryRun bool) ([]Change, error)
+	// Add puts every resource of the fragment, as OriginAPI: new ones are
+	// added, those that the API added before are updated.
+	Add(ctx context.Context, fragment *config.Config) ([]Change, error)
+	// Delete removes resources of OriginAPI.
+	Delete(ctx context.Context, refs []Ref) ([]Change, error)
+	// Trace calls f for each packet that matches until the context ends (which
+	// is no error) or f fails. There is one trace at a time.
+	Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent) error) error
 }
