@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"net/netip"
 	"time"
 
 	"github.com/culvert-net/culvert/gtpu"
@@ -172,12 +171,6 @@ type TraceEvent struct {
 	Out       []byte `json:"out,omitempty"`
 }
 
-// Ref names one resource.
-type Ref struct {
-	Kind Kind   `json:"kind"`
-	Key  string `json:"key"`
-}
-
 // String is "sid 2001:db8::/64".
 func (r Ref) String() string { return string(r.Kind) + " " + r.Key }
 
@@ -186,39 +179,6 @@ type LocatorStatus struct {
 	config.Locator
 	Origin Origin `json:"origin"`
 	SIDs   int    `json:"sids"`
-}
-
-// TraceFilter says which packets are meant: all of what is set must match. The
-// zero value means every packet.
-type TraceFilter struct {
-	// Source and Destination are those of the frame's first IP header.
-	Source      netip.Prefix `json:"source,omitzero"`
-	Destination netip.Prefix `json:"destination,omitzero"`
-	Interface   string       `json:"interface,omitempty"` // where it came in
-	DropsOnly   bool         `json:"drops_only,omitempty"`
-}
-
-// TraceEvent is one packet's journey: what was matched, with what result. Empty
-// fields were not met.
-type TraceEvent struct {
-	Time      time.Time `json:"time"`
-	Interface string    `json:"interface"`        // where it came in
-	Egress    string    `json:"egress,omitempty"` // where it left
-	SID       string    `json:"sid,omitempty"`    // prefix of the local SID
-	Policy    string    `json:"policy,omitempty"`
-	List      string    `json:"list,omitempty"`   // the policy's segment list, "policy/number"
-	Tunnel    string    `json:"tunnel,omitempty"` // name
-	Target    string    `json:"target,omitempty"` // what steering said: pass, policy, tunnel, h_m_gtp4_d
-	Adjacency string    `json:"adjacency,omitempty"`
-	Reason    string    `json:"reason"` // as in Outcome
-	Drop      bool      `json:"drop"`
-	Verdict   string    `json:"verdict"` // the XDP action: pass, drop, tx, redirect, aborted
-	// The frame as it came and as it went, cut off after some bytes; the
-	// lengths are the whole frames'.
-	InLength  int    `json:"in_length"`
-	OutLength int    `json:"out_length,omitempty"`
-	In        []byte `json:"in,omitempty"`
-	Out       []byte `json:"out,omitempty"`
 }
 
 // What a caller may want to decide by; the messages say what to do.
