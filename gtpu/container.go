@@ -1,0 +1,64 @@
+package gtpu
+
+import "github.com/culvert-net/culvert/srv6"
+
+// PDUSessionContainer is what a G-PDU says about its PDU session (TS 38.415
+// section 5.5.2). The zero value, of type none, is no container.
+type PDUSessionContainer struct {
+	Type srv6.ContainerType
+	QFI  uint8
+	RQI  bool // reflective QoS indication; downlink only
+}
+
+// The octets of a container: PDU type << 4, and PPP << 7 | RQI << 6 | QFI.
+const (
+	pduTypeDownlink = 0
+	pduTypeUplink   = 1
+	rqiBit          = 0x40
+	qfiMask         = 0x3f
+)
+
+// ParsePDUSessionContainer reads an extension header's content. Containers of
+// other PDU types than downlink and uplink, and ones cut short, are not ours
+// to read.
+func ParsePDUSessionContainer(content []byte) (PDUSessionContainer, bool) {
+	if len(content) < 2 {
+		return PDUSessionContainer{}, false
+	}
+	c := PDUSessionContainer{QFI: content[1] & qfiMask}
+	switch content[0] >> 4 {
+	case pduTypeDownlink:
+		c.Type, c.RQI = srv6.ContainerDownlink, content[1]&rqiBit != 0
+	case pduTypeUplink:
+		c.Type = srv6.ContainerUplink
+	default:
+		return PDUSessionContainer{}, false
+	}
+	return c, true
+}
+
+// Container is the message's PDU Session Container: the last, where there are
+// several.
+func (h Header) Container() (PDUSessionContainer, bool) {
+	var last PDUSessionContainer
+	for t, content := range h.Extensions() {
+		if t != PDUSessionContainerType {
+			continue
+		}
+		if c, ok := ParsePDUSessionContainer(content); ok {
+			last = c
+		}
+	}
+	return last, last.Type != srv6.ContainerNone
+}
+
+// extension is the extension header, without the next type.
+func (c PDUSessionContainer) extension() []byte {
+	first, second := byte(pduTypeDownlink<<4), c.QFI&qfiMask
+	if c.Type == srv6.ContainerUplink {
+		first = pduTypeUplink << 4
+	} else if c.RQI {
+		second |= rqiBit
+	}
+	return []byte{1, first, second}
+}
