@@ -1,0 +1,132 @@
+package srpolicy
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Behaviors are what a policy's behavior may be.
+func Behaviors() []srv6.Behavior {
+	return []srv6.Behavior{srv6.HEncaps, srv6.HEncapsRed, srv6.HEncapsL2, srv6.HEncapsL2Red}
+}
+
+// EffectiveBehavior is the policy's behaviour with the default filled in.
+func (p Policy) EffectiveBehavior() srv6.Behavior {
+	if p.Behavior == srv6.BehaviorNone {
+		return srv6.HEncapsRed
+	}
+	return p.Behavior
+}
+
+// Reduced says that the first segment is left out of the SRH.
+func (p Policy) Reduced() bool {
+	b := p.EffectiveBehavior()
+	return b == srv6.HEncapsRed || b == srv6.HEncapsL2Red
+}
+
+// L2 says that the policy encapsulates Ethernet frames.
+func (p Policy) L2() bool {
+	return p.Behavior == srv6.HEncapsL2 || p.Behavior == srv6.HEncapsL2Red
+}
+
+// BindingBehavior is what the policy's binding SID does (RFC 8986 sections
+// 4.13 and 4.14).
+func (p Policy) BindingBehavior() srv6.Behavior {
+	if p.Reduced() {
+		return srv6.EndB6EncapsRed
+	}
+	return srv6.EndB6Encaps
+}
+
+// EffectiveWeight is the list's weight with the default filled in.
+func (l SegmentList) EffectiveWeight() uint32 {
+	if l.Weight == 0 {
+		return 1
+	}
+	return l.Weight
+}
+
+// Thresholds divide the flow hashes among the lists by weight: a flow takes
+// the first list whose threshold is not below its hash. The last is the
+// largest hash, so that none is left over.
+func (p Policy) Thresholds() []uint32 {
+	var sum, below uint64
+	for _, l := range p.SegmentLists {
+		sum += uint64(l.EffectiveWeight())
+	}
+	thresholds := make([]uint32, len(p.SegmentLists))
+	for i, l := range p.SegmentLists {
+		below += uint64(l.EffectiveWeight())
+		// Of 2^32 hashes, below/sum go to the lists up to this one; 8 lists
+		// of 32-bit weights stay within 64 bits only in floating point, whose
+		// error is far below one in a million flows.
+		share := float64(below) / float64(sum) * (1 << 32)
+		thresholds[i] = uint32(min(max(share, 1), 1<<32) - 1)
+	}
+	if n := len(thresholds); n > 0 {
+		thresholds[n-1] = math.MaxUint32
+	}
+	return thresholds
+}
+
+// Validate checks one policy by itself.
+func (p Policy) Validate() []srv6.FieldError {
+	errs := srv6.CheckName("name", p.Name)
+	if !slices.Contains(Behaviors(), p.EffectiveBehavior()) {
+		errs = append(errs, srv6.FieldError{Field: "behavior", Problem: p.Behavior.String() + " is not a policy's behaviour",
+			Fix: "give H.Encaps, H.Encaps.Red, H.Encaps.L2 or H.Encaps.L2.Red"})
+	}
+	if p.Source.IsValid() {
+		errs = append(errs, srv6.CheckUnicast6("source", p.Source)...)
+	}
+	if p.BindingSID.IsValid() {
+		errs = append(errs, srv6.CheckUnicast6("binding_sid", p.BindingSID)...)
+		if p.L2() {
+			errs = append(errs, srv6.FieldError{Field: "binding_sid", Problem: "a packet cannot be bound to " + p.Behavior.String() + ", which takes frames",
+				Fix: "remove it, or give behavior: H.Encaps or H.Encaps.Red"})
+		}
+	}
+	if p.Endpoint.Zone() != "" {
+		errs = append(errs, srv6.FieldError{Field: "endpoint", Problem: fmt.Sprintf("%s has a zone", p.Endpoint),
+			Fix: "give the address of the policy's end without a zone"})
+	}
+	return append(errs, p.checkLists()...)
+}
+
+// checkLists wants 1 to MaxSegmentLists lists.
+func (p Policy) checkLists() []srv6.FieldError {
+	switch n := len(p.SegmentLists); {
+	case n == 0:
+		return []srv6.FieldError{{Field: "segment_lists", Problem: "is missing: a policy needs a segment list",
+			Fix: "give segment_lists: [{segments: [...]}]"}}
+	case n > MaxSegmentLists:
+		return []srv6.FieldError{{Field: "segment_lists", Problem: fmt.Sprintf("has %d lists", n),
+			Fix: fmt.Sprintf("give at most %d", MaxSegmentLists)}}
+	}
+	var errs []srv6.FieldError
+	for i, l := range p.SegmentLists {
+		errs = append(errs, checkSegments(fmt.Sprintf("segment_lists[%d].segments", i), l.Segments)...)
+	}
+	return errs
+}
+
+// checkSegments wants 1 to MaxSegments SIDs.
+func checkSegments(field string, segments []netip.Addr) []srv6.FieldError {
+	switch n := len(segments); {
+	case n == 0:
+		return []srv6.FieldError{{Field: field, Problem: "is missing: a segment list needs a segment",
+			Fix: "give the SIDs to visit, the first one first"}}
+	case n > MaxSegments:
+		return []srv6.FieldError{{Field: field, Problem: fmt.Sprintf("has %d segments", n),
+			Fix: fmt.Sprintf("give at most %d, or put several C-SIDs into one segment (NEXT-C-SID)", MaxSegments)}}
+	}
+	var errs []srv6.FieldError
+	for i, s := range segments {
+		errs = append(errs, srv6.CheckUnicast6(fmt.Sprintf("%s[%d]", field, i), s)...)
+	}
+	return errs
+}
