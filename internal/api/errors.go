@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"connectrpc.com/connect"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+// codes says what code an error of the agent is answered with.
+var codes = []struct {
+	err  error
+	code connect.Code
+}{
+	{agent.ErrInvalid, connect.CodeInvalidArgument},
+	{agent.ErrNotFound, connect.CodeNotFound},
+	{agent.ErrConflict, connect.CodeFailedPrecondition},
+	{agent.ErrBusy, connect.CodeResourceExhausted},
+	{agent.ErrNotReady, connect.CodeUnavailable},
+	{context.Canceled, connect.CodeCanceled},
+	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
+}
+
+// toConnect gives err its code, and its reasons as details.
+func toConnect(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, done := errors.AsType[*connect.Error](err); done {
+		return err
+	}
+	code := connect.CodeInternal
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			code = c.code
+			break
+		}
+	}
+	list, refused := errors.AsType[config.Errors](err)
+	if refused {
+		code = connect.CodeInvalidArgument
+	}
+	out := connect.NewError(code, err)
+	for _, e := range list {
+		if detail, err := connect.NewErrorDetail(problemTo(e)); err == nil {
+			out.AddDetail(detail)
+		}
+	}
+	return out
+}
+
+// fromConnect undoes toConnect, so that the client's callers see the same
+// errors as the agent's.
+func fromConnect(err error) error {
+	ce, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return err
+	}
+	var list config.Errors
+	for _, detail := range ce.Details() {
+		value, err := detail.Value()
+		if p, ok := value.(*pb.Problem); ok && err == nil {
+			list = append(list, problemFrom(p))
+		}
+	}
+	if len(list) > 0 {
+		return list
+	}
+	for _, c := range codes {
+		if ce.Code() == c.code && ce.Code() != connect.CodeCanceled && ce.Code() != connect.CodeDeadlineExceeded {
+			return &Error{message: ce.Message(), is: c.err}
+		}
+	}
+	return ce
+}
+
+// Error is what the daemon answered: its words, and which of the agent's
+// errors it is.
+type Error struct {
+	message string
+	is      error
+}
+
+func (e *Error) Error() string { return e.message }
+func (e *Error) Unwrap() error { return e.is }
+
+func problemTo(e config.Error) *pb.Problem {
+	return &pb.Problem{Line: int32(e.Line), Field: e.Field, Problem: e.Problem, Fix: e.Fix}
+}
+
+func problemFrom(p *pb.Problem) config.Error {
+	return config.Error{Line: int(p.GetLine()), Field: p.GetField(), Problem: p.GetProblem(), Fix: p.GetFix()}
+}

@@ -1,0 +1,288 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
+	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+// maxRequest bounds a request: a configuration with every table full fits.
+const maxRequest = 64 << 20
+
+// Examiner is what `culvert doctor` asks for; interfaces are those to look at
+// beside the machine itself.
+type Examiner func(ctx context.Context, interfaces []string) ([]Finding, error)
+
+// Finding is what one check of the machine found.
+type Finding struct {
+	Name   string `json:"name"`
+	Level  string `json:"level"` // ok, warn or fail
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+type handler struct {
+	agent   agent.Service
+	examine Examiner
+}
+
+// NewHandler serves the management API of an agent. examine may be nil; then
+// Doctor is not implemented.
+func NewHandler(service agent.Service, examine Examiner) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(culvertv1connect.NewCulvertHandler(&handler{service, examine},
+		connect.WithReadMaxBytes(maxRequest),
+		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
+		connect.WithInterceptors(errorCodes{})))
+	return mux
+}
+
+// strictJSON is protobuf's JSON that takes no unknown fields: what is
+// misspelled would change something else than was meant.
+type strictJSON struct{ name string }
+
+func (c strictJSON) Name() string { return c.name }
+
+func (strictJSON) Marshal(m any) ([]byte, error) { return protoNames.Marshal(m.(proto.Message)) }
+
+func (strictJSON) Unmarshal(data []byte, m any) error {
+	return protojson.Unmarshal(data, m.(proto.Message))
+}
+
+// errorCodes gives every method's errors their codes.
+type errorCodes struct{}
+
+func (errorCodes) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		response, err := next(ctx, r)
+		return response, toConnect(err)
+	}
+}
+
+func (errorCodes) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (errorCodes) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
+		return toConnect(next(ctx, c))
+	}
+}
+
+// list reads, picks what key names (everything without one), and converts.
+func list[A, B any](read func() ([]A, error), kind agent.Kind, key string, keyOf func(A) string, convert func(A) (B, error)) ([]B, error) {
+	all, err := read()
+	if err != nil {
+		return nil, err
+	}
+	if key != "" {
+		picked := all[:0:0]
+		for _, a := range all {
+			if keyOf(a) == canonical(kind, key) {
+				picked = append(picked, a)
+			}
+		}
+		if len(picked) == 0 {
+			return nil, fmt.Errorf("%w: there is no %s %q", agent.ErrNotFound, kind, key)
+		}
+		all = picked
+	}
+	return each(all, convert)
+}
+
+// canonical is the key as the agent writes it: a prefix masked, an address as
+// the prefix of that one.
+func canonical(kind agent.Kind, key string) string {
+	if kind != agent.KindSID && kind != agent.KindSteering {
+		return key
+	}
+	if p, err := netip.ParsePrefix(key); err == nil {
+		return p.Masked().String()
+	}
+	if a, err := netip.ParseAddr(key); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()).String()
+	}
+	return key
+}
+
+func (h *handler) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	s, err := h.agent.Status()
+	if err != nil {
+		return nil, err
+	}
+	return statusTo(s)
+}
+
+func (h *handler) ListInterfaces(_ context.Context, r *pb.ListInterfacesRequest) (*pb.ListInterfacesResponse, error) {
+	out, err := list(h.agent.Interfaces, agent.KindInterface, r.GetKey(), func(s agent.InterfaceStatus) string { return s.Name }, interfaceTo)
+	return &pb.ListInterfacesResponse{Interfaces: out}, err
+}
+
+func (h *handler) ListLocators(_ context.Context, r *pb.ListLocatorsRequest) (*pb.ListLocatorsResponse, error) {
+	out, err := list(h.agent.Locators, agent.KindLocator, r.GetKey(), func(s agent.LocatorStatus) string { return s.Name }, locatorTo)
+	return &pb.ListLocatorsResponse{Locators: out}, err
+}
+
+func (h *handler) ListSIDs(_ context.Context, r *pb.ListSIDsRequest) (*pb.ListSIDsResponse, error) {
+	out, err := list(h.agent.SIDs, agent.KindSID, r.GetKey(), func(s agent.SIDStatus) string { return s.SID.Masked().String() }, sidTo)
+	return &pb.ListSIDsResponse{Sids: out}, err
+}
+
+func (h *handler) ListPolicies(_ context.Context, r *pb.ListPoliciesRequest) (*pb.ListPoliciesResponse, error) {
+	out, err := list(h.agent.Policies, agent.KindPolicy, r.GetKey(), func(s agent.PolicyStatus) string { return s.Name }, policyTo)
+	return &pb.ListPoliciesResponse{Policies: out}, err
+}
+
+func (h *handler) ListSteering(_ context.Context, r *pb.ListSteeringRequest) (*pb.ListSteeringResponse, error) {
+	out, err := list(h.agent.Steerings, agent.KindSteering, r.GetKey(), func(s agent.SteeringStatus) string { return s.Key() }, steeringTo)
+	return &pb.ListSteeringResponse{Steering: out}, err
+}
+
+func (h *handler) ListTunnels(_ context.Context, r *pb.ListTunnelsRequest) (*pb.ListTunnelsResponse, error) {
+	out, err := list(h.agent.Tunnels, agent.KindTunnel, r.GetKey(), func(s agent.TunnelStatus) string { return s.Name }, tunnelTo)
+	return &pb.ListTunnelsResponse{Tunnels: out}, err
+}
+
+func (h *handler) ListAdjacencies(_ context.Context, r *pb.ListAdjacenciesRequest) (*pb.ListAdjacenciesResponse, error) {
+	out, err := list(h.agent.Adjacencies, "adjacency", r.GetKey(), func(s agent.AdjacencyStatus) string { return s.Key }, adjacencyTo)
+	return &pb.ListAdjacenciesResponse{Adjacencies: out}, err
+}
+
+func (h *handler) ListOutcomes(_ context.Context, r *pb.ListOutcomesRequest) (*pb.ListOutcomesResponse, error) {
+	out, err := list(h.agent.Outcomes, "outcome", r.GetKey(), func(o agent.Outcome) string { return o.Reason }, outcomeTo)
+	return &pb.ListOutcomesResponse{Outcomes: out}, err
+}
+
+func (h *handler) GetConfig(context.Context, *pb.GetConfigRequest) (*pb.GetConfigResponse, error) {
+	running := h.agent.Running()
+	if running == nil {
+		return nil, agent.ErrNotReady
+	}
+	c, err := toMessage(running, &pb.Config{})
+	return &pb.GetConfigResponse{Config: c}, err
+}
+
+// whole decodes and validates a configuration that stands for itself.
+func whole(m *pb.Config) (*config.Config, error) {
+	if m == nil {
+		return nil, config.Errors{{Field: "config", Problem: "is missing", Fix: "send the configuration as config"}}
+	}
+	c, err := configOf(m)
+	if err != nil {
+		return nil, err
+	}
+	c.SetDefaults()
+	return c, c.Validate()
+}
+
+func (h *handler) Check(_ context.Context, r *pb.CheckRequest) (*pb.CheckResponse, error) {
+	c, err := whole(r.GetConfig())
+	if err == nil {
+		var have []string
+		if have, err = interfaceNames(); err != nil {
+			return nil, err
+		}
+		err = c.CheckInterfaces(have)
+	}
+	response := &pb.CheckResponse{}
+	if err == nil {
+		return response, nil
+	}
+	problems, ok := err.(config.Errors)
+	if !ok {
+		return nil, err
+	}
+	for _, p := range problems {
+		response.Problems = append(response.Problems, problemTo(p))
+	}
+	return response, nil
+}
+
+func interfaceNames() ([]string, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(links))
+	for i, l := range links {
+		names[i] = l.Name
+	}
+	return names, nil
+}
+
+func (h *handler) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.ApplyResponse, error) {
+	c, err := whole(r.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	changes, err := h.agent.Apply(ctx, c, r.GetDryRun())
+	return &pb.ApplyResponse{Changes: changesTo(changes)}, err
+}
+
+func (h *handler) Add(ctx context.Context, r *pb.AddRequest) (*pb.AddResponse, error) {
+	if r.GetConfig() == nil || proto.Size(r.GetConfig()) == 0 {
+		return nil, config.Errors{{Field: "config", Problem: "holds no resource", Fix: "send what is to be added as config"}}
+	}
+	fragment, err := configOf(r.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	changes, err := h.agent.Add(ctx, fragment)
+	return &pb.AddResponse{Changes: changesTo(changes)}, err
+}
+
+func (h *handler) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.DeleteResponse, error) {
+	if len(r.GetRefs()) == 0 {
+		return nil, config.Errors{{Field: "refs", Problem: "names no resource", Fix: "send kind and key of what is to be deleted"}}
+	}
+	refs := make([]agent.Ref, len(r.GetRefs()))
+	for i, ref := range r.GetRefs() {
+		refs[i] = agent.Ref{Kind: agent.Kind(ref.GetKind()), Key: canonical(agent.Kind(ref.GetKind()), ref.GetKey())}
+	}
+	changes, err := h.agent.Delete(ctx, refs)
+	return &pb.DeleteResponse{Changes: changesTo(changes)}, err
+}
+
+func (h *handler) Trace(ctx context.Context, r *pb.TraceRequest, stream *connect.ServerStream[pb.TraceResponse]) error {
+	filter, err := filterFrom(r)
+	if err != nil {
+		return err
+	}
+	// The headers tell the caller that the trace was taken.
+	if err := stream.Send(nil); err != nil {
+		return err
+	}
+	return h.agent.Trace(ctx, filter, func(e agent.TraceEvent) error {
+		return stream.Send(eventTo(e))
+	})
+}
+
+func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorResponse, error) {
+	if h.examine == nil {
+		return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("this daemon does not examine its machine: run `culvert doctor` there"))
+	}
+	interfaces := r.GetInterfaces()
+	if running := h.agent.Running(); len(interfaces) == 0 && running != nil {
+		for _, in := range running.Interfaces {
+			interfaces = append(interfaces, in.Name)
+		}
+	}
+	findings, err := h.examine(ctx, interfaces)
+	response := &pb.DoctorResponse{}
+	for _, f := range findings {
+		response.Findings = append(response.Findings, &pb.Finding{Name: f.Name, Level: cmp.Or(f.Level, "ok"), Detail: f.Detail, Fix: f.Fix})
+	}
+	return response, err
+}

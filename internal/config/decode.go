@@ -1,0 +1,270 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// decoder walks a YAML tree and the Go types side by side. The libraries'
+// decoders stop at the first fault, or know no lines, or take what is nearly
+// right; an operator wants all of it at once.
+type decoder struct {
+	problems
+	lines map[string]int // of each field that is there, by path
+}
+
+func decode(data []byte) (*Config, map[string]int, *problems) {
+	d := &decoder{lines: map[string]int{}}
+	c := &Config{}
+	var document yaml.Node
+	parser := yaml.NewDecoder(strings.NewReader(string(data)))
+	if err := parser.Decode(&document); err != nil {
+		if strings.TrimSpace(string(data)) == "" || err.Error() == "EOF" {
+			return c, d.lines, &d.problems
+		}
+		d.syntax(err)
+		return nil, nil, &d.problems
+	}
+	var second yaml.Node
+	if err := parser.Decode(&second); err == nil {
+		d.fail(&second, "", "keep one, and remove the line ---", "a second YAML document")
+	} else if err.Error() != "EOF" {
+		d.syntax(err)
+	}
+	d.value(document.Content[0], reflect.ValueOf(c).Elem(), "")
+	return c, d.lines, &d.problems
+}
+
+// syntax takes what the YAML library says, "yaml: line 3: ...", apart.
+func (d *decoder) syntax(err error) {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	e := Error{Problem: "not YAML: " + text, Fix: "check the indentation and the quotes at this line and above it"}
+	var line int
+	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
+		e.Line = line
+		_, rest, _ := strings.Cut(text, ": ")
+		e.Problem = "not YAML: " + rest
+	}
+	d.list = append(d.list, e)
+}
+
+func (d *decoder) fail(n *yaml.Node, path, fix, format string, args ...any) {
+	d.list = append(d.list, Error{Line: n.Line, Field: path, Problem: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+// value puts n into v. A null leaves v as it is, as if the field were not there.
+func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
+	if path != "" {
+		d.lines[path] = n.Line
+	}
+	switch {
+	case n.Kind == yaml.AliasNode:
+		d.fail(n, path, "write the value out", "aliases (*%s) are not taken", n.Value)
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+	case v.Kind() == reflect.Pointer:
+		p := reflect.New(v.Type().Elem())
+		d.value(n, p.Elem(), path)
+		v.Set(p)
+	case v.Addr().Type().Implements(textUnmarshaler):
+		d.text(n, v, path)
+	case v.Kind() == reflect.Struct:
+		d.mapping(n, v, path)
+	case v.Kind() == reflect.Slice:
+		d.sequence(n, v, path)
+	default:
+		d.scalar(n, v, path)
+	}
+}
+
+func (d *decoder) sequence(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.SequenceNode {
+		d.fail(n, path, "write each entry in a line that starts with -", "must be a list, is %s", describe(n))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for i, item := range n.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if item.Tag == "!!null" {
+			d.fail(item, at, "remove the line, or complete it", "the entry is empty")
+			continue
+		}
+		d.value(item, v.Index(i), at)
+	}
+}
+
+func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, path, "fields are: "+strings.Join(fieldNames(v.Type()), ", "), "must hold fields, is %s", describe(n))
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, item := n.Content[i], n.Content[i+1]
+		at := join(path, key.Value)
+		if line, twice := seen[key.Value]; twice {
+			d.fail(key, at, "keep one of the two", "stands here a second time, first in line %d", line)
+			continue
+		}
+		seen[key.Value] = key.Line
+		field, ok := fieldByName(v, key.Value)
+		if !ok {
+			d.fail(key, at, suggest(key.Value, fieldNames(v.Type())), "unknown field")
+			continue
+		}
+		if hostPrefix[[2]string{v.Type().Name(), key.Value}] {
+			item = asPrefix(item)
+		}
+		d.value(item, field, at)
+		d.lines[at] = key.Line
+	}
+}
+
+// hostPrefix are the prefixes that may be given as an address: there it can
+// only mean that address.
+var hostPrefix = map[[2]string]bool{
+	{reflect.TypeFor[srv6.LocalSID]().Name(), "sid"}:        true,
+	{reflect.TypeFor[srpolicy.Steering]().Name(), "prefix"}: true,
+}
+
+func asPrefix(n *yaml.Node) *yaml.Node {
+	addr, err := netip.ParseAddr(n.Value)
+	if n.Kind != yaml.ScalarNode || err != nil || addr.Zone() != "" {
+		return n
+	}
+	prefix := *n
+	prefix.Value = netip.PrefixFrom(addr, addr.BitLen()).String()
+	return &prefix
+}
+
+// text takes addresses, prefixes, and the standards' names.
+func (d *decoder) text(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.ScalarNode {
+		d.fail(n, path, exampleOf(v.Interface()), "must be a single value, is %s", describe(n))
+		return
+	}
+	err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.Value))
+	if err == nil && n.Value == "" {
+		err = fmt.Errorf("is empty")
+	}
+	if err == nil {
+		return
+	}
+	switch v.Interface().(type) {
+	case netip.Addr:
+		d.fail(n, path, exampleOf(v.Interface()), "%q is not an IP address", n.Value)
+	case netip.Prefix:
+		d.fail(n, path, exampleOf(v.Interface()), "%q is not a prefix", n.Value)
+	default: // these name what they take
+		d.fail(n, path, "", "%v", err)
+	}
+}
+
+func exampleOf(value any) string {
+	switch value.(type) {
+	case netip.Addr:
+		return "an address such as 2001:db8::1 or 192.0.2.1"
+	case netip.Prefix:
+		return "a prefix with its length, such as 2001:db8:1::/48 or 192.0.2.0/24"
+	}
+	return ""
+}
+
+// scalar takes strings, truth values and unsigned integers: there are no
+// other kinds in Config, which a test sees to.
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
+	switch v.Kind() {
+	case reflect.String:
+		if n.Kind == yaml.ScalarNode && n.Tag != "!!str" {
+			d.fail(n, path, fmt.Sprintf("quote it: %q", n.Value), "must be text, is %s", describe(n))
+			return
+		}
+		if n.Kind == yaml.ScalarNode {
+			v.SetString(n.Value)
+			return
+		}
+		d.fail(n, path, "write one value", "must be text, is %s", describe(n))
+	case reflect.Bool:
+		var value bool
+		if n.Tag != "!!bool" || n.Decode(&value) != nil {
+			d.fail(n, path, "true or false", "must be true or false, is %s", describe(n))
+			return
+		}
+		v.SetBool(value)
+	default:
+		d.number(n, v, path)
+	}
+}
+
+func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
+	bits := v.Type().Bits()
+	most := uint64(1)<<bits - 1
+	fix := fmt.Sprintf("a whole number from 0 to %d", most)
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" {
+		d.fail(n, path, fix, "must be a number, is %s", describe(n))
+		return
+	}
+	value, err := strconv.ParseUint(n.Value, 0, 64)
+	if err != nil || value > most {
+		d.fail(n, path, fix, "%s is out of range", n.Value)
+		return
+	}
+	v.SetUint(value)
+}
+
+// describe says what a node is, for "must be X, is Y".
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a set of fields"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Tag == "!!str":
+		return fmt.Sprintf("the text %q", n.Value)
+	case n.Tag == "!!bool":
+		return "the truth value " + n.Value
+	case n.Tag == "!!int", n.Tag == "!!float":
+		return "the number " + n.Value
+	}
+	return n.Value
+}
+
+func join(path, field string) string {
+	if path == "" {
+		return field
+	}
+	return path + "." + field
+}
+
+// fieldName is the name of a struct field in files: its JSON name.
+func fieldName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+func fieldNames(t reflect.Type) []string {
+	names := make([]string, 0, t.NumField())
+	for i := range t.NumField() {
+		names = append(names, fieldName(t.Field(i)))
+	}
+	return names
+}
+
+func fieldByName(v reflect.Value, name string) (reflect.Value, bool) {
+	for i := range v.NumField() {
+		if fieldName(v.Type().Field(i)) == name {
+			return v.Field(i), true
+		}
+	}
+	return reflect.Value{}, false
+}

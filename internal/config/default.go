@@ -1,0 +1,60 @@
+package config
+
+import "github.com/culvert-net/culvert/srv6"
+
+// What is meant where nothing is said.
+const (
+	DefaultSocket        = "/run/culvert/culvert.sock"
+	DefaultMetricsListen = "127.0.0.1:9418"
+	DefaultHopLimit      = 64
+	DefaultFunctionBits  = 16
+)
+
+// MetricsOff as Metrics.Listen means that nothing is served.
+const MetricsOff = "off"
+
+// setDefault fills in what is the zero value.
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// SetDefaults fills in what is left out, so that equal configurations compare
+// equal however much of them is written out.
+func (c *Config) SetDefaults() {
+	for i := range c.Interfaces {
+		setDefault(&c.Interfaces[i].Mode, "auto")
+	}
+	for i := range c.Locators {
+		setDefault(&c.Locators[i].FunctionBits, DefaultFunctionBits)
+	}
+	for i := range c.SIDs {
+		if sid := &c.SIDs[i]; sid.Behavior == srv6.EndLimit {
+			setDefault(&sid.RateUnit, 1)
+		}
+	}
+	for i := range c.Policies {
+		p := &c.Policies[i]
+		setDefault(&p.Behavior, srv6.HEncapsRed)
+		for j := range p.SegmentLists {
+			setDefault(&p.SegmentLists[j].Weight, 1)
+		}
+	}
+	setDefault(&c.Encapsulation.HopLimit, DefaultHopLimit)
+	c.Limits.setDefaults()
+	setDefault(&c.API.Socket, DefaultSocket)
+	setDefault(&c.Metrics.Listen, DefaultMetricsListen)
+	setDefault(&c.Log.Level, "info")
+	setDefault(&c.Log.Format, "text")
+}
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.SIDs, 65536)
+	setDefault(&l.Policies, 4096)
+	setDefault(&l.SegmentLists, 16384)
+	setDefault(&l.Tunnels, 65536)
+	setDefault(&l.Routes, 65536)
+	setDefault(&l.Adjacencies, 4096)
+}

@@ -1,0 +1,109 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Error is one reason why a configuration is refused.
+type Error struct {
+	Line    int    `json:"line,omitempty"` // of the file; 0 where there is none
+	Field   string `json:"field"`          // as in sids[3].next_hop
+	Problem string `json:"problem"`
+	Fix     string `json:"fix,omitempty"` // what to write or to change
+}
+
+// Error is one line: where, what, and how to mend it.
+func (e Error) Error() string {
+	var b strings.Builder
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "line %d: ", e.Line)
+	}
+	if e.Field != "" {
+		fmt.Fprintf(&b, "%s: ", e.Field)
+	}
+	b.WriteString(e.Problem)
+	if e.Fix != "" {
+		fmt.Fprintf(&b, " (fix: %s)", e.Fix)
+	}
+	return b.String()
+}
+
+// Errors is every reason why a configuration is refused.
+type Errors []Error
+
+// Error has a line for each of the reasons.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// problems collects Errors. Its methods take paths as "sids[3].next_hop".
+type problems struct {
+	list Errors
+}
+
+func (p *problems) add(field, fix, format string, args ...any) {
+	p.list = append(p.list, Error{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+// err is nil or Errors: a nil Errors in an error would not be nil.
+func (p *problems) err() error {
+	if len(p.list) == 0 {
+		return nil
+	}
+	return p.list
+}
+
+// didYouMean finds what was probably meant by a name that is not known; it is
+// empty if nothing comes close.
+func didYouMean(name string, known []string) string {
+	best, distance := "", max(1, min(3, len(name)/2))+1
+	for _, k := range known {
+		if d := editDistance(strings.ToLower(name), strings.ToLower(k)); d < distance {
+			best, distance = k, d
+		}
+	}
+	return best
+}
+
+// suggest is the fix for a name that is not known.
+func suggest(name string, known []string) string {
+	if s := didYouMean(name, known); s != "" {
+		return fmt.Sprintf("did you mean %q?", s)
+	}
+	const most = 12
+	if len(known) > most {
+		return ""
+	}
+	sorted := slices.Sorted(slices.Values(known))
+	return "one of: " + strings.Join(sorted, ", ")
+}
+
+// editDistance counts insertions, deletions, replacements and swaps of
+// neighbours.
+func editDistance(a, b string) int {
+	prior, row, next := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(next[j-1]+1, row[j]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], prior[j-2]+1)
+			}
+		}
+		prior, row, next = row, next, make([]int, len(b)+1)
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Load reads the file at path, as Parse does.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("configuration %s does not exist", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return Parse(data)
+}
+
+// Parse reads a whole configuration, YAML or JSON, sets the defaults and
+// validates it. Whatever there is to say about the file is in the Errors that
+// it returns.
+func Parse(data []byte) (*Config, error) {
+	c, lines, problems := decode(data)
+	if len(problems.list) > 0 {
+		// What could not be read cannot be judged: a reference to it would
+		// only seem to dangle.
+		return nil, problems.err()
+	}
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, withLines(err, lines)
+	}
+	return c, nil
+}
+
+// Decode reads a configuration, or a part of one, YAML or JSON: strictly, but
+// without defaults and without asking whether it makes sense.
+func Decode(data []byte) (*Config, error) {
+	c, _, problems := decode(data)
+	if err := problems.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// withLines says for each of err's Errors what line its field stands in, or
+// the nearest that it is in where the field is missing.
+func withLines(err error, lines map[string]int) error {
+	list, ok := errors.AsType[Errors](err)
+	if !ok {
+		return err
+	}
+	for i := range list {
+		for field := list[i].Field; field != "" && list[i].Line == 0; field = parent(field) {
+			list[i].Line = lines[field]
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Error) int { return a.Line - b.Line })
+	return list
+}
+
+// parent is the path that path is in: sids[3] of sids[3].next_hop, and sids of
+// sids[3].
+func parent(path string) string {
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
+}

@@ -1,0 +1,185 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// argsBits is the length of Args.Mob.Session (RFC 9433 section 6.1).
+const argsBits = 40
+
+// policy finds what a reference names.
+func (v *validator) policy(field, name string) *srpolicy.Policy {
+	p, ok := v.policies[name]
+	if !ok {
+		v.add(field, suggest(name, slices.Collect(maps.Keys(v.policies))), "there is no policy %q", name)
+	}
+	return p
+}
+
+// policyL3 finds a policy that layer-3 packets are to be encapsulated by.
+func (v *validator) policyL3(field, name string) *srpolicy.Policy {
+	p := v.policy(field, name)
+	if p != nil && p.L2() {
+		v.add(field, "name a policy of behavior H.Encaps or H.Encaps.Red", "policy %q is %s, which takes Ethernet frames", name, p.Behavior)
+		return nil
+	}
+	return p
+}
+
+func (v *validator) checkSIDs() {
+	for i, s := range v.SIDs {
+		at := fmt.Sprintf("sids[%d]", i)
+		v.fields(at, s.Validate())
+		if s.Interface != "" {
+			v.interfaceName(at+".interface", s.Interface)
+		}
+		if s.Policy == "" {
+			continue
+		}
+		p := v.policyL3(at+".policy", s.Policy)
+		if p == nil {
+			continue
+		}
+		if s.Behavior == srv6.EndMGTP6D || s.Behavior == srv6.EndMGTP6DDi && s.ArgsOffset > 0 {
+			v.argsFree(at, s, p)
+		}
+	}
+}
+
+// argsFree sees to it that Args.Mob.Session overwrites nothing.
+func (v *validator) argsFree(at string, s srv6.LocalSID, p *srpolicy.Policy) {
+	for i, l := range p.SegmentLists {
+		if len(l.Segments) == 0 || s.ArgsOffset > 128-argsBits {
+			continue
+		}
+		last := l.Segments[len(l.Segments)-1]
+		if !last.Is6() {
+			continue
+		}
+		locator := netip.PrefixFrom(last, int(s.ArgsOffset)).Masked().Addr().As16()
+		behind := last.As16()
+		from, to := int(s.ArgsOffset), int(s.ArgsOffset)+argsBits
+		for bit := from; bit < to; bit++ {
+			if mask := byte(0x80) >> (bit % 8); behind[bit/8]&mask != locator[bit/8]&mask {
+				v.add(at+".args_offset", fmt.Sprintf("leave bits %d to %d of the last segment 0, or set args_offset to where its argument starts", from, to-1),
+					"Args.Mob.Session would overwrite bits of %s, the last of segment list %d of policy %q", last, i, p.Name)
+				break
+			}
+		}
+	}
+}
+
+func (v *validator) checkPolicies() {
+	names, bindings, colors := v.unique(), v.unique(), v.unique()
+	for i, p := range v.Policies {
+		at := fmt.Sprintf("policies[%d]", i)
+		v.fields(at, p.Validate())
+		names.check(at+".name", p.Name, "give each policy its own name")
+		if p.BindingSID.IsValid() {
+			bindings.check(at+".binding_sid", p.BindingSID.String(), "give each policy its own")
+		}
+		if p.Color != 0 && p.Endpoint.IsValid() {
+			colors.check(at+".color", fmt.Sprintf("color %d, endpoint %s", p.Color, p.Endpoint), "a policy is known by color and endpoint: change one of them")
+		}
+		if !p.Source.IsValid() && !v.Encapsulation.Source.IsValid() {
+			v.add(at+".source", "set encapsulation.source, an IPv6 address of this node", "there is no outer source for what this policy encapsulates")
+		}
+	}
+}
+
+func (v *validator) checkTunnels() {
+	names, teids := v.unique(), v.unique()
+	for i, t := range v.Tunnels {
+		at := fmt.Sprintf("tunnels[%d]", i)
+		v.fields(at, t.Validate())
+		names.check(at+".name", t.Name, "give each tunnel its own name")
+		if t.LocalTEID != 0 {
+			teids.check(at+".local_teid", fmt.Sprintf("TEID %d", t.LocalTEID), "give each tunnel its own")
+			if len(v.GTPU.Addresses) == 0 {
+				v.add(at+".local_teid", "list under gtpu.addresses where this node receives GTP-U", "there is no address to receive on")
+			}
+		}
+		if t.Policy != "" {
+			v.policyL3(at+".policy", t.Policy)
+		}
+		if t.SwitchTo != "" {
+			v.checkSwitch(at, t)
+		}
+		if t.Remote.IsValid() {
+			v.checkRemote(at, t)
+		}
+	}
+}
+
+func (v *validator) tunnel(field, name string) *gtpu.Tunnel {
+	t, ok := v.tunnels[name]
+	if !ok {
+		v.add(field, suggest(name, slices.Collect(maps.Keys(v.tunnels))), "there is no tunnel %q", name)
+		return nil
+	}
+	if !t.Remote.IsValid() {
+		v.add(field, "set remote and remote_teid of that tunnel", "tunnel %q has nowhere to send to", name)
+	}
+	return t
+}
+
+func (v *validator) checkSwitch(at string, t gtpu.Tunnel) {
+	if t.SwitchTo == t.Name && t.Remote.IsValid() {
+		return // a tunnel of two ends: received here, sent on there
+	}
+	v.tunnel(at+".switch_to", t.SwitchTo)
+}
+
+func (v *validator) checkRemote(at string, t gtpu.Tunnel) {
+	if slices.Contains(v.GTPU.Addresses, t.Remote) {
+		v.add(at+".remote", "the address of the other end", "%s is this node's own GTP-U address: packets would go in circles", t.Remote)
+	}
+	if t.Source.IsValid() {
+		return
+	}
+	sameFamily := func(a netip.Addr) bool { return a.Is4() == t.Remote.Is4() }
+	if !slices.ContainsFunc(v.GTPU.Addresses, sameFamily) {
+		v.add(at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "there is no outer source for what goes to %s", t.Remote)
+	}
+}
+
+func (v *validator) checkSteering() {
+	keys := v.unique()
+	for i, s := range v.Steering {
+		at := fmt.Sprintf("steering[%d]", i)
+		v.fields(at, s.Validate())
+		keys.check(at, s.Key(), "remove one of the two")
+		v.checkSteeringInterface(at, s)
+		v.checkSteeringTarget(at, s)
+	}
+}
+
+func (v *validator) checkSteeringInterface(at string, s srpolicy.Steering) {
+	if s.Interface == "" || v.interfaces[s.Interface] {
+		return
+	}
+	v.add(at+".interface", "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", s.Interface)
+}
+
+func (v *validator) checkSteeringTarget(at string, s srpolicy.Steering) {
+	if s.Policy != "" {
+		p := v.policy(at+".policy", s.Policy)
+		if p != nil && p.L2() && s.Prefix.IsValid() {
+			v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
+				"policy %q is %s, which takes the frames of an interface", s.Policy, p.Behavior)
+		}
+	}
+	if s.Tunnel != "" {
+		v.tunnel(at+".tunnel", s.Tunnel)
+	}
+	if s.GTP4D != nil && s.GTP4D.Policy != "" {
+		v.policyL3(at+".h_m_gtp4_d.policy", s.GTP4D.Policy)
+	}
+}

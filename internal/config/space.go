@@ -1,0 +1,131 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// claim is a part of the address space that something of the configuration
+// takes for itself.
+type claim struct {
+	prefix netip.Prefix
+	field  string
+	what   string
+	kind   claimKind
+	nested bool // longer ones in it are meant to be: a NEXT-C-SID's
+}
+
+type claimKind int
+
+const (
+	claimLocator claimKind = iota
+	claimSID
+	claimGTPU
+	claimPool
+	claimSteering
+	claimMapped // what H.M.GTP4.D builds
+)
+
+// clash says what is wrong about two kinds of claims that overlap, and how to
+// mend it: kinds that are not here may.
+var clash = map[[2]claimKind]struct{ problem, fix string }{
+	{claimLocator, claimLocator}:   {"overlaps", "give each locator its own prefix"},
+	{claimSID, claimSID}:           {"overlaps", "each SID needs LOC:FUNC of its own; only a NEXT-C-SID SID may hold longer ones"},
+	{claimLocator, claimGTPU}:      {"lies in", "use an address outside of the locator: a SID would win over it"},
+	{claimSID, claimGTPU}:          {"lies in", "use an address outside of the SID: the SID wins over it"},
+	{claimLocator, claimPool}:      {"overlaps", "use addresses outside of the locator: a SID would win over them"},
+	{claimSID, claimPool}:          {"overlaps", "use addresses outside of the SID: the SID wins over them"},
+	{claimGTPU, claimPool}:         {"holds", "take the node's GTP-U address out of the UE pool"},
+	{claimPool, claimPool}:         {"overlaps", "give each UE its place in one pool"},
+	{claimLocator, claimSteering}:  {"lies in", "steer a prefix outside of the locator, or add a SID for it"},
+	{claimSID, claimSteering}:      {"lies in", "steer a prefix outside of the SID: the SID wins over it"},
+	{claimSteering, claimSteering}: {},
+}
+
+// checkSpace looks for claims on the same addresses. Claims are sorted so that
+// whatever contains a prefix stands before it: with a stack of those that are
+// still open, each is compared with its containers only.
+func (v *validator) checkSpace() {
+	claims := v.claims()
+	slices.SortStableFunc(claims, func(a, b claim) int {
+		if c := a.prefix.Addr().Compare(b.prefix.Addr()); c != 0 {
+			return c
+		}
+		return a.prefix.Bits() - b.prefix.Bits()
+	})
+	var open []claim
+	for _, c := range claims {
+		for len(open) > 0 && !open[len(open)-1].prefix.Overlaps(c.prefix) {
+			open = open[:len(open)-1]
+		}
+		for _, outer := range open {
+			v.overlap(outer, c)
+		}
+		open = append(open, c)
+	}
+}
+
+// overlap judges inner, which lies in outer or is equal to it.
+func (v *validator) overlap(outer, inner claim) {
+	if outer.kind == claimSID && inner.kind == claimSID && outer.nested && outer.prefix.Bits() < inner.prefix.Bits() {
+		return
+	}
+	if outer.kind == claimSID && inner.kind == claimLocator {
+		if outer.prefix.Bits() < inner.prefix.Bits() {
+			v.add(outer.field, fmt.Sprintf("a longer SID, or a shorter locator than %s", inner.prefix), "SID %s covers the whole of %s", outer.prefix, inner.what)
+		}
+		return
+	}
+	first, second := outer, inner
+	if first.kind > second.kind {
+		first, second = second, first
+	}
+	rule, ok := clash[[2]claimKind{first.kind, second.kind}]
+	if !ok || rule.problem == "" {
+		return
+	}
+	if first.kind != second.kind && first.prefix.Bits() > second.prefix.Bits() && second.kind == claimSteering {
+		return // a default route into a policy does not lie in a SID
+	}
+	v.add(second.field, rule.fix, "%s %s %s", second.what, rule.problem, first.what)
+}
+
+func (v *validator) claims() []claim {
+	var all []claim
+	add := func(kind claimKind, p netip.Prefix, field, what string, nested bool) {
+		if p.IsValid() {
+			all = append(all, claim{p.Masked(), field, what, kind, nested})
+		}
+	}
+	for i, l := range v.Locators {
+		add(claimLocator, l.Prefix, fmt.Sprintf("locators[%d].prefix", i), fmt.Sprintf("locator %q (%s)", l.Name, l.Prefix), false)
+	}
+	for i, s := range v.SIDs {
+		next := slices.Contains(s.Flavors, srv6.NextCSID)
+		add(claimSID, s.SID, fmt.Sprintf("sids[%d].sid", i), "SID "+s.SID.String(), next)
+	}
+	for i, p := range v.Policies {
+		add(claimSID, host(p.BindingSID), fmt.Sprintf("policies[%d].binding_sid", i), fmt.Sprintf("binding SID %s of policy %q", p.BindingSID, p.Name), false)
+	}
+	for i, a := range v.GTPU.Addresses {
+		add(claimGTPU, host(a), fmt.Sprintf("gtpu.addresses[%d]", i), "GTP-U address "+a.String(), false)
+	}
+	for i, p := range v.GTPU.Pools {
+		add(claimPool, p, fmt.Sprintf("gtpu.pools[%d]", i), "pool "+p.String(), false)
+	}
+	for i, s := range v.Steering {
+		add(claimSteering, s.Prefix, fmt.Sprintf("steering[%d].prefix", i), "steered prefix "+s.Prefix.String(), false)
+	}
+	return all
+}
+
+// host is the prefix of one address; not valid if a is not.
+func host(a netip.Addr) netip.Prefix {
+	if !a.IsValid() {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(a, a.BitLen())
+}

@@ -1,0 +1,311 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// The sizes of the data path's tables that are fixed (bpf/def/tables.h).
+const (
+	maxLocators      = 8
+	maxDomains       = 8
+	maxGTPUAddresses = 4 // of each family
+	maxPools         = 8 // of each family
+)
+
+// validator holds what references are looked up in.
+type validator struct {
+	problems
+	*Config
+	interfaces map[string]bool
+	policies   map[string]*srpolicy.Policy
+	tunnels    map[string]*gtpu.Tunnel
+}
+
+// Validate says everything that is wrong with c, as Errors without lines. It
+// expects defaults to be set, and looks at nothing but c.
+func (c *Config) Validate() error {
+	v := &validator{
+		Config:     c,
+		interfaces: map[string]bool{},
+		policies:   map[string]*srpolicy.Policy{},
+		tunnels:    map[string]*gtpu.Tunnel{},
+	}
+	for i := range c.Policies {
+		v.policies[c.Policies[i].Name] = &c.Policies[i]
+	}
+	for i := range c.Tunnels {
+		v.tunnels[c.Tunnels[i].Name] = &c.Tunnels[i]
+	}
+	v.checkInterfaces()
+	v.checkEncapsulation()
+	v.checkDomain()
+	v.checkLocators()
+	v.checkSIDs()
+	v.checkPolicies()
+	v.checkGTPU()
+	v.checkTunnels()
+	v.checkSteering()
+	v.checkSpace()
+	v.checkLimits()
+	v.checkAPI()
+	v.checkMetrics()
+	v.checkLog()
+	return v.err()
+}
+
+// unique complains about the second resource that is known by key.
+type unique struct {
+	*problems
+	first map[string]string // field by key
+}
+
+func (v *validator) unique() unique { return unique{&v.problems, map[string]string{}} }
+
+func (u unique) check(field, key, fix string) {
+	if key == "" {
+		return
+	}
+	if first, twice := u.first[key]; twice {
+		u.add(field, fix, "%s is already that of %s", key, parent(first))
+		return
+	}
+	u.first[key] = field
+}
+
+// fields takes over what a model's own validation found.
+func (v *validator) fields(at string, list []srv6.FieldError) {
+	for _, e := range list {
+		v.add(join(at, e.Field), e.Fix, "%s", e.Problem)
+	}
+}
+
+// interfaceName checks what Linux would take as an interface's name.
+func (v *validator) interfaceName(field, name string) bool {
+	if name != "" && len(name) <= 15 && name != "." && name != ".." && !strings.ContainsAny(name, "/: \t\n") {
+		return true
+	}
+	v.add(field, "a name as `ip link` shows it, at most 15 characters", "%q is no interface name", name)
+	return false
+}
+
+func (v *validator) oneOf(field, value string, values ...string) {
+	if value != "" && !slices.Contains(values, value) {
+		v.add(field, suggest(value, values), "%q is not known", value)
+	}
+}
+
+// fieldsAt is fields for a check of one value, which is in field.
+func (v *validator) fieldsAt(field string, list []srv6.FieldError) bool {
+	for _, e := range list {
+		v.add(field, e.Fix, "%s", e.Problem)
+	}
+	return len(list) == 0
+}
+
+// prefix6 checks an IPv6 prefix, without bits behind its length.
+func (v *validator) prefix6(field string, p netip.Prefix) bool {
+	if p.IsValid() && p.Addr().Is4() {
+		v.add(field, "a prefix such as 2001:db8:1::/48", "%s is not an IPv6 prefix", p)
+		return false
+	}
+	return v.fieldsAt(field, srv6.CheckPrefix(field, p))
+}
+
+func (v *validator) checkInterfaces() {
+	names := v.unique()
+	for i, in := range v.Interfaces {
+		at := fmt.Sprintf("interfaces[%d]", i)
+		if v.interfaceName(at+".name", in.Name) {
+			names.check(at+".name", in.Name, "remove one of the two")
+			v.interfaces[in.Name] = true
+		}
+		v.oneOf(at+".mode", in.Mode, "auto", "native", "generic")
+	}
+}
+
+func (v *validator) checkEncapsulation() {
+	if source := v.Encapsulation.Source; source.IsValid() {
+		v.fieldsAt("encapsulation.source", srv6.CheckUnicast6("source", source))
+	}
+}
+
+func (v *validator) checkDomain() {
+	if len(v.Domain) > maxDomains {
+		v.add("domain", "join neighbouring prefixes", "%d prefixes, at most %d are possible", len(v.Domain), maxDomains)
+	}
+	external := false
+	for _, in := range v.Interfaces {
+		external = external || in.External
+	}
+	if external && len(v.Domain) == 0 {
+		v.add("interfaces", "list under domain: the prefixes of the SR domain, of all its SIDs",
+			"an interface is external, but there is no SR domain to keep it out of")
+	}
+	for i, p := range v.Domain {
+		v.prefix6(fmt.Sprintf("domain[%d]", i), p)
+	}
+}
+
+func (v *validator) checkLocators() {
+	if len(v.Locators) > maxLocators {
+		v.add("locators", "use fewer, shorter ones; SIDs need no locator", "%d locators, at most %d are possible", len(v.Locators), maxLocators)
+	}
+	names := v.unique()
+	for i, l := range v.Locators {
+		at := fmt.Sprintf("locators[%d]", i)
+		v.fields(at, srv6.CheckName("name", l.Name))
+		names.check(at+".name", l.Name, "give each locator its own name")
+		if !v.prefix6(at+".prefix", l.Prefix) {
+			continue
+		}
+		// SIDs are found by the function's bits in the upper half of the address.
+		if bits := l.Prefix.Bits() + int(l.FunctionBits); bits > 64 {
+			v.add(at+".function_bits", fmt.Sprintf("at most %d bits, or a shorter prefix, or SIDs without a locator", max(0, 64-l.Prefix.Bits())),
+				"locator and function are %d bits long, at most 64 are possible", bits)
+		}
+		if l.FunctionBits > maxFunctionBits {
+			v.add(at+".function_bits", fmt.Sprintf("at most %d", maxFunctionBits), "%d bits are too many SIDs to index", l.FunctionBits)
+		}
+	}
+}
+
+const maxFunctionBits = 20
+
+func (v *validator) checkGTPU() {
+	count := map[bool]int{}
+	addresses := v.unique()
+	for i, a := range v.GTPU.Addresses {
+		at := fmt.Sprintf("gtpu.addresses[%d]", i)
+		if v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
+			addresses.check(at, a.String(), "remove one of the two")
+			count[a.Is4()]++
+		}
+	}
+	if count[true] > maxGTPUAddresses || count[false] > maxGTPUAddresses {
+		v.add("gtpu.addresses", fmt.Sprintf("at most %d IPv4 and %d IPv6 addresses", maxGTPUAddresses, maxGTPUAddresses),
+			"%d IPv4 and %d IPv6 addresses", count[true], count[false])
+	}
+	v.checkPools()
+}
+
+func (v *validator) checkPools() {
+	count := map[bool]int{}
+	for i, p := range v.GTPU.Pools {
+		at := fmt.Sprintf("gtpu.pools[%d]", i)
+		count[p.Addr().Is4()]++
+		if !v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
+			continue
+		}
+		unit := 32 // what a UE has: an address, or a /64
+		if p.Addr().Is6() {
+			unit = 64
+		}
+		if p.Bits() > unit {
+			v.add(at, "a prefix of at most 64 bits: each /64 in it is a UE's", "%s is longer than a UE's /64", p)
+		}
+		if p.Bits() < unit-maxPoolBits {
+			v.add(at, fmt.Sprintf("at most a /%d; what is larger is found by prefix, without a pool", unit-maxPoolBits), "%s is too large a pool to index", p)
+		}
+	}
+	if count[true] > maxPools || count[false] > maxPools {
+		v.add("gtpu.pools", fmt.Sprintf("at most %d IPv4 and %d IPv6 pools", maxPools, maxPools), "%d IPv4 and %d IPv6 pools", count[true], count[false])
+	}
+}
+
+// maxPoolBits bounds what one pool takes: 16 million entries of 64 bytes.
+const maxPoolBits = 24
+
+func (v *validator) checkLimits() {
+	lists := 0
+	for _, p := range v.Policies {
+		lists += len(p.SegmentLists)
+	}
+	for _, l := range []struct {
+		field string
+		have  int
+		limit uint32
+	}{
+		{"sids", len(v.SIDs), v.Limits.SIDs},
+		{"policies", len(v.Policies), v.Limits.Policies},
+		{"segment_lists", lists, v.Limits.SegmentLists},
+		{"tunnels", len(v.Tunnels), v.Limits.Tunnels},
+		{"routes", 0, v.Limits.Routes},
+		{"adjacencies", 0, v.Limits.Adjacencies},
+	} {
+		const most = 1 << 24
+		field := "limits." + l.field
+		// Entry 0 of each table means "none".
+		if l.have >= int(l.limit) {
+			v.add(field, fmt.Sprintf("at least %d", l.have+1), "%d is too few for the %d that are configured", l.limit, l.have)
+		}
+		if l.limit > most {
+			v.add(field, fmt.Sprintf("at most %d", most), "%d is too many", l.limit)
+		}
+	}
+}
+
+func (v *validator) checkAPI() {
+	a := v.API
+	const longest = 107 // sun_path, less its terminating zero
+	if a.Socket != "" && (!filepath.IsAbs(a.Socket) || len(a.Socket) > longest) {
+		v.add("api.socket", fmt.Sprintf("an absolute path of at most %d characters", longest), "%q cannot be a Unix socket's path", a.Socket)
+	}
+	if (a.TLSCert == "") != (a.TLSKey == "") {
+		v.add("api.tls_cert", "give both api.tls_cert and api.tls_key, or none", "certificate and key belong together")
+	}
+	if a.Listen == "" {
+		return
+	}
+	host, ok := v.hostPort("api.listen", a.Listen)
+	if !ok || isLoopback(host) {
+		return
+	}
+	if a.TLSCert == "" || a.TLSKey == "" {
+		v.add("api.listen", "set api.tls_cert and api.tls_key, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs TLS", a.Listen)
+	}
+	if a.TokenFile == "" {
+		v.add("api.listen", "set api.token_file, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs a token", a.Listen)
+	}
+}
+
+func (v *validator) checkMetrics() {
+	if v.Metrics.Listen != "" && v.Metrics.Listen != MetricsOff {
+		v.hostPort("metrics.listen", v.Metrics.Listen)
+	}
+}
+
+func (v *validator) checkLog() {
+	v.oneOf("log.level", v.Log.Level, "debug", "info", "warn", "error")
+	v.oneOf("log.format", v.Log.Format, "text", "json")
+}
+
+func (v *validator) hostPort(field, value string) (host string, ok bool) {
+	host, port, err := net.SplitHostPort(value)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
+		v.add(field, "host:port, such as 127.0.0.1:9418 or [::1]:9418", "%q is not an address to listen on", value)
+		return "", false
+	}
+	return host, true
+}
+
+// isLoopback takes addresses only, and no names: what a name means is decided
+// elsewhere and later. "localhost" is the exception that RFC 6761 makes.
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}
