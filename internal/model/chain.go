@@ -1,0 +1,144 @@
+package model
+
+// maxExtensions is how many extension headers are walked.
+const maxExtensions = 4
+
+// chain is what follows an IPv6 header, as far as it was walked.
+type chain struct {
+	srh      int   // offset of the SRH in the packet; 0: none
+	srhNamed int   // offset of the Next Header octet that names the SRH
+	left     uint8 // Segments Left; 0 without SRH
+	upper    uint8 // the upper layer's protocol
+	at       int   // its offset
+}
+
+// fault is why a walk or a check ended: a drop, perhaps with an ICMPv6 error
+// about the packet at hand.
+type fault struct {
+	reason     Reason
+	kind, code uint8
+	pointer    uint32
+	reassemble bool
+}
+
+func plain(r Reason) *fault { return &fault{reason: r} }
+
+func problem(r Reason, code uint8, pointer int) *fault {
+	return &fault{reason: r, kind: parameterProblem, code: code, pointer: uint32(pointer)}
+}
+
+// fail turns a fault about the received packet into a Result.
+func (j *journey) fail(f *fault) Result {
+	switch {
+	case f.reassemble:
+		return j.reassemble()
+	case f.kind == 0:
+		return j.drop(f.reason)
+	}
+	return j.icmpError(f.reason, j.packet, j.l3, f.kind, f.code, f.pointer)
+}
+
+// walk goes through the extension headers behind an IPv6 header (section 3).
+// atSRH is asked when the SRH is met, with its Segments Left: whether to stop
+// there, or a fault.
+func walk(p []byte, atSRH func(at int, left uint8) (bool, *fault)) (chain, *fault) {
+	c := chain{at: 40, upper: v6(p).next()}
+	named := 6
+	for seen := 0; ; seen++ {
+		switch c.upper {
+		case protoHopByHop, protoDestination, protoRouting, protoFragment:
+		default:
+			return c, nil
+		}
+		if seen == maxExtensions || len(p) < c.at+8 {
+			return c, plain(ExtensionChain)
+		}
+		length := 8 + 8*int(p[c.at+1])
+		switch c.upper {
+		case protoFragment:
+			return c, &fault{reassemble: true}
+		case protoRouting:
+			stop, f := c.routing(p, named, length, atSRH)
+			if stop || f != nil {
+				return c, f
+			}
+		}
+		if len(p) < c.at+length {
+			return c, plain(ExtensionChain)
+		}
+		named = c.at
+		c.upper = p[c.at]
+		c.at += length
+	}
+}
+
+// routing looks at a Routing header.
+func (c *chain) routing(p []byte, named, length int, atSRH func(int, uint8) (bool, *fault)) (bool, *fault) {
+	kind, left := p[c.at+2], p[c.at+3]
+	if kind != 4 {
+		if left != 0 {
+			return true, problem(RoutingType, 0, c.at+2)
+		}
+		return false, nil
+	}
+	if c.srh != 0 {
+		return true, plain(ExtensionChain)
+	}
+	c.srh, c.srhNamed, c.left = c.at, named, left
+	stop, f := atSRH(c.at, left)
+	if stop || f != nil {
+		return stop, f
+	}
+	if len(p) < c.at+length {
+		return true, plain(SRHMalformed)
+	}
+	return false, nil
+}
+
+// stopWithSegmentsLeft is for behaviours that process the SRH.
+func stopWithSegmentsLeft(_ int, left uint8) (bool, *fault) { return left > 0, nil }
+
+// lastSegment is for behaviours that take the upper layer.
+func lastSegment(at int, left uint8) (bool, *fault) {
+	if left > 0 {
+		return true, problem(SegmentsLeft, 0, at+3)
+	}
+	return false, nil
+}
+
+// checkSRH is section 3's check of an SRH whose Segments Left is not 0.
+func checkSRH(p []byte, c chain) *fault {
+	if v6(p).hopLimit() <= 1 {
+		return &fault{reason: HopLimit, kind: timeExceeded}
+	}
+	return checkSegments(p, c)
+}
+
+// checkSegments: the header is whole, Last Entry fits its length, and
+// Segments Left is at most one past Last Entry.
+func checkSegments(p []byte, c chain) *fault {
+	extLen, lastEntry := int(p[c.srh+1]), int(p[c.srh+4])
+	if len(p) < c.srh+8+8*extLen {
+		return plain(SRHMalformed)
+	}
+	if 2*(lastEntry+1) > extLen || int(c.left) > lastEntry+1 {
+		return problem(SegmentsLeft, 0, c.srh+3)
+	}
+	return nil
+}
+
+// segment is Segment List[i] of the SRH.
+func segment(p []byte, c chain, i int) []byte {
+	at := c.srh + 8 + 16*i
+	return p[at : at+16]
+}
+
+// withoutSRH is a copy of a packet with its SRH removed.
+func withoutSRH(p []byte, c chain) []byte {
+	length := 8 + 8*int(p[c.srh+1])
+	out := append([]byte{}, p[:c.srh]...)
+	out[c.srhNamed] = p[c.srh]
+	out = append(out, p[c.srh+length:]...)
+	be.PutUint16(out[4:], uint16(len(out)-40))
+	return out
+}

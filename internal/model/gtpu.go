@@ -1,0 +1,311 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// GTP-U message types (TS 29.281 table 6.1-1).
+const (
+	echoRequest     = 1
+	echoResponse    = 2
+	errorIndication = 26
+	endMarker       = 254
+	gPDU            = 255
+)
+
+// message is a GTP-U message, taken apart.
+type message struct {
+	kind     uint8
+	teid     uint32
+	sequence uint16 // 0 without the S flag
+	header   []byte // the GTP-U header with its options and extension headers
+	body     []byte // what follows them: of a G-PDU the T-PDU
+	at       int    // where body starts in the layer-3 packet
+	qfi      uint8
+	rqi      bool
+}
+
+// parseGTPU reads UDP and GTP-U at an offset of the packet (section 6).
+func parseGTPU(packet []byte, at int) (message, *fault) {
+	udp := packet[at:]
+	if len(udp) < 8 || int(be.Uint16(udp[4:])) < 8 || int(be.Uint16(udp[4:])) > len(udp) {
+		return message{}, plain(UDPMalformed)
+	}
+	g := udp[8:be.Uint16(udp[4:])]
+	if len(g) < 8 {
+		return message{}, plain(GTPULength)
+	}
+	if g[0]>>5 != 1 || g[0]&0x10 == 0 {
+		return message{}, plain(GTPUVersion)
+	}
+	length := 8 + int(be.Uint16(g[2:]))
+	if length > len(g) {
+		return message{}, plain(GTPULength)
+	}
+	g = g[:length]
+	m := message{kind: g[1], teid: be.Uint32(g[4:])}
+	header, f := m.options(g)
+	if f != nil {
+		return message{}, f
+	}
+	m.header, m.body, m.at = g[:header], g[header:], at+8+header
+	return m, nil
+}
+
+// options walks the optional fields and returns the header's length.
+func (m *message) options(g []byte) (int, *fault) {
+	const e, s, pn = 4, 2, 1
+	if g[0]&(e|s|pn) == 0 {
+		return 8, nil
+	}
+	if len(g) < 12 {
+		return 0, plain(GTPULength)
+	}
+	if g[0]&s != 0 {
+		m.sequence = be.Uint16(g[8:])
+	}
+	if g[0]&e == 0 {
+		return 12, nil
+	}
+	at, next := 12, g[11]
+	for seen := 0; next != 0; seen++ {
+		if seen == 8 || at >= len(g) || g[at] == 0 || at+4*int(g[at]) > len(g) {
+			return 0, plain(GTPUExtension)
+		}
+		content := g[at+1 : at+4*int(g[at])-1]
+		if !m.extension(next, content) {
+			return 0, plain(GTPUExtension)
+		}
+		at += 4 * int(g[at])
+		next = g[at-1]
+	}
+	return at, nil
+}
+
+// extension takes note of an extension header; false where it had to be
+// understood (TS 29.281 section 5.2.1) and was not.
+func (m *message) extension(kind uint8, content []byte) bool {
+	switch kind {
+	case 0x85:
+		switch content[0] >> 4 {
+		case 0:
+			m.qfi, m.rqi = content[1]&0x3f, content[1]&0x40 != 0
+		case 1:
+			m.qfi, m.rqi = content[1]&0x3f, false
+		}
+		return true
+	case 0x81, 0x82, 0x83, 0x84, 0xc0:
+		return true
+	}
+	return kind&0x80 == 0
+}
+
+// gtpuEndpoint is a message to a GTP-U address of ours, UDP at an offset.
+func (j *journey) gtpuEndpoint(at int) Result {
+	msg, f := parseGTPU(j.packet, at)
+	if f != nil {
+		return j.drop(f.reason)
+	}
+	switch msg.kind {
+	case echoRequest:
+		return j.echo(at, msg)
+	case gPDU, endMarker:
+	default:
+		return j.untouched()
+	}
+	t := j.m.teids[msg.teid]
+	switch {
+	case t == nil && msg.kind == endMarker:
+		return j.drop(TEIDUnknown)
+	case t == nil:
+		r := j.drop(TEIDUnknown)
+		if answerable(j.packet) {
+			r.Punt = j.punt(PuntErrorIndication, j.l3)
+			r.Punt.Info = msg.teid
+		}
+		return r
+	case t.SwitchTo != "":
+		return j.switchTo(t, msg)
+	case msg.kind == endMarker:
+		return j.drop(GTPUMessage)
+	}
+	return j.receive(t, msg)
+}
+
+// receive takes a T-PDU out of its tunnel.
+func (j *journey) receive(t *gtpu.Tunnel, msg message) Result {
+	v := version(msg.body)
+	if len(msg.body) > 0 && v != 4 && v != 6 {
+		return j.drop(PDUType)
+	}
+	inner, ok := whole(msg.body, v)
+	if !ok || v == 0 {
+		return j.drop(InnerMalformed)
+	}
+	if j.gtpuInGTPU(inner) {
+		return j.drop(GTPUMessage)
+	}
+	j.count(ReceivedName(t.Name), len(inner))
+	if t.Policy != "" {
+		return j.encapsulate(t.Policy, inner, j.l3+msg.at)
+	}
+	return j.release(inner, j.l3+msg.at, class(j.packet), outbound{table: t.Table})
+}
+
+// gtpuInGTPU: a T-PDU for a GTP-U endpoint of ours would come round again.
+func (j *journey) gtpuInGTPU(p []byte) bool {
+	if version(p) == 6 {
+		return j.m.gtpu[v6(p).dst()] && v6(p).next() == protoUDP && toGTPU(p[40:])
+	}
+	q := v4(p)
+	return j.m.gtpu[q.dst()] && q.protocol() == protoUDP && !q.fragment() && toGTPU(p[q.header():])
+}
+
+// tunnelEnd is the outer header of what is sent into GTP-U.
+type tunnelEnd struct {
+	hopLimit uint8
+	class    uint8
+	hash     uint32
+}
+
+// wrap pushes IP and UDP for a tunnel in front of a GTP-U message.
+func (j *journey) wrap(t *gtpu.Tunnel, end tunnelEnd, header, tpdu []byte) []byte {
+	source := t.Source
+	if !source.IsValid() {
+		for _, a := range j.m.network.Config.GTPU.Addresses {
+			if a.Is4() == t.Remote.Is4() {
+				source = a
+				break
+			}
+		}
+	}
+	if t.Remote.Is4() {
+		return pushUDP4(source.As4(), t.Remote.As4(), end, header, tpdu)
+	}
+	return pushUDP6(source.As16(), t.Remote.As16(), end, header, tpdu)
+}
+
+func udpHeader(hash uint32, length int) []byte {
+	b := make([]byte, 8)
+	be.PutUint16(b, 0xc000|uint16(hash&0x3fff))
+	be.PutUint16(b[2:], 2152)
+	be.PutUint16(b[4:], uint16(length))
+	return b
+}
+
+func pushUDP4(src, dst [4]byte, end tunnelEnd, header, tpdu []byte) []byte {
+	p := make([]byte, 20)
+	p[0], p[1] = 0x45, end.class
+	be.PutUint16(p[2:], uint16(28+len(header)+len(tpdu)))
+	p[6], p[8], p[9] = 0x40, end.hopLimit, protoUDP
+	copy(p[12:], src[:])
+	copy(p[16:], dst[:])
+	be.PutUint16(p[10:], ^fold(wordSum(p)))
+	p = append(p, udpHeader(end.hash, 8+len(header)+len(tpdu))...)
+	return append(append(p, header...), tpdu...)
+}
+
+func pushUDP6(src, dst [16]byte, end tunnelEnd, header, tpdu []byte) []byte {
+	p := make([]byte, 40)
+	length := 8 + len(header) + len(tpdu)
+	be.PutUint32(p, 6<<28|uint32(end.class)<<20|end.hash&0xfffff)
+	be.PutUint16(p[4:], uint16(length))
+	p[6], p[7] = protoUDP, end.hopLimit
+	copy(p[8:], src[:])
+	copy(p[24:], dst[:])
+	udp := udpHeader(end.hash, length)
+	sum := pseudoHeader(v6(p).src(), v6(p).dst(), protoUDP, length) + wordSum(udp) + wordSum(header) + tpduSum(tpdu)
+	be.PutUint16(udp[6:], checksum6(sum))
+	return append(append(append(p, udp...), header...), tpdu...)
+}
+
+// gtpuHeader is that of a G-PDU: with a PDU Session Container, or without
+// options (section 5.5).
+func gtpuHeader(container srv6.ContainerType, teid uint32, qfi uint8, r bool, length int) []byte {
+	if container == srv6.ContainerNone {
+		return be.AppendUint32(be.AppendUint16([]byte{0x30, gPDU}, uint16(length)), teid)
+	}
+	second, kind := qfi&0x3f, byte(0)
+	if container == srv6.ContainerUplink {
+		kind = 1
+	} else if r {
+		second |= 0x40
+	}
+	b := be.AppendUint32(be.AppendUint16([]byte{0x34, gPDU}, uint16(length+8)), teid)
+	return append(b, 0, 0, 0, 0x85, 1, kind<<4, second, 0)
+}
+
+// switchTo sends a G-PDU or End Marker on in another tunnel.
+func (j *journey) switchTo(t *gtpu.Tunnel, msg message) Result {
+	to := j.m.tunnels[t.SwitchTo]
+	hop := v4(j.packet).ttl()
+	if version(j.packet) == 6 {
+		hop = v6(j.packet).hopLimit()
+	}
+	if hop <= 1 {
+		return j.hopLimitExceeded(j.packet, j.l3)
+	}
+	if !to.Remote.IsValid() {
+		return j.drop(TEIDUnknown)
+	}
+	header := slices.Clone(msg.header)
+	be.PutUint32(header[4:], to.RemoteTEID)
+	hash := uint32(0)
+	if msg.kind == gPDU {
+		hash = flowHash(msg.body, false)
+		j.count(ReceivedName(t.Name), len(msg.body))
+	}
+	p := j.wrap(to, tunnelEnd{hop - 1, class(j.packet), hash}, header, msg.body)
+	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, quoted: j.packet, l3: j.l3})
+}
+
+// sendTunnel encapsulates a steered packet.
+func (j *journey) sendTunnel(t *gtpu.Tunnel) Result {
+	if !t.Remote.IsValid() {
+		return j.drop(TEIDUnknown)
+	}
+	inner, r := j.spent(j.packet, j.l3)
+	if inner == nil {
+		return r
+	}
+	if j.port.PartialChecksum {
+		completeChecksum(inner)
+	}
+	hash := flowHash(inner, false)
+	header := gtpuHeader(t.PDUSessionContainer, t.RemoteTEID, t.QFI, false, len(inner))
+	p := j.wrap(t, tunnelEnd{j.m.hopLimit, class(inner), hash}, header, inner)
+	j.count(SentName(t.Name), len(inner))
+	return j.send(outbound{packet: p, via: Key{NextHop: t.Remote}, hash: hash,
+		quoted: j.packet, l3: j.l3, fragments: true})
+}
+
+// echo answers an Echo Request in place (TS 29.281 section 7.2.1).
+func (j *journey) echo(at int, msg message) Result {
+	src, dst := addresses(j.packet)
+	if src == dst || j.m.gtpu[src] || src.IsMulticast() || src.IsUnspecified() {
+		return j.drop(EchoFromSelf)
+	}
+	g := []byte{0x32, echoResponse, 0, 6, 0, 0, 0, 0, byte(msg.sequence >> 8), byte(msg.sequence), 0, 0, 14, 0}
+	udp := make([]byte, 8)
+	be.PutUint16(udp, 2152)
+	copy(udp[2:4], j.packet[at:])
+	be.PutUint16(udp[4:], uint16(8+len(g)))
+	var ip []byte
+	if src.Is4() {
+		s, d := src.As4(), dst.As4()
+		ip = pushUDP4(d, s, tunnelEnd{j.m.hopLimit, class(j.packet), 0}, g, nil)[:20]
+	} else {
+		ip = append([]byte{}, j.packet[:40]...)
+		be.PutUint16(ip[4:], uint16(8+len(g)))
+		ip[7] = j.m.hopLimit
+		copy(ip[8:], dst.AsSlice())
+		copy(ip[24:], src.AsSlice())
+		be.PutUint16(udp[6:], checksum6(pseudoHeader(src, dst, protoUDP, 8+len(g))+wordSum(udp)+wordSum(g)))
+	}
+	out := append(append([]byte{}, j.frame[6:12]...), j.frame[:6]...)
+	out = append(out, j.frame[12:j.l3]...)
+	return Result{Reason: Replied, Egress: j.ifindex, Out: append(append(append(out, ip...), udp...), g...)}
+}

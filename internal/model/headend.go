@@ -1,0 +1,142 @@
+package model
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// chosen is the segment list that a packet takes.
+type chosen struct {
+	name     string // of its counter
+	policy   *srpolicy.Policy
+	source   netip.Addr
+	segments []netip.Addr
+}
+
+// choose is the first list whose threshold is not below the hash; thresholds
+// share 2^32 out by weight.
+func (j *journey) choose(policy string, hash uint32) (chosen, *fault) {
+	p := j.m.policies[policy]
+	if p == nil || len(p.SegmentLists) == 0 {
+		return chosen{}, plain(NoSegmentList)
+	}
+	weight := func(i int) uint64 { return uint64(max(p.SegmentLists[i].Weight, 1)) }
+	var total, sum uint64
+	for i := range p.SegmentLists {
+		total += weight(i)
+	}
+	at := 0
+	for ; at < len(p.SegmentLists)-1; at++ {
+		sum += weight(at)
+		if uint64(hash) < sum<<32/total {
+			break
+		}
+	}
+	source := p.Source
+	if !source.IsValid() {
+		source = j.m.network.Config.Encapsulation.Source
+	}
+	return chosen{ListName(p.Name, at), p, source, p.SegmentLists[at].Segments}, nil
+}
+
+// outer is an IPv6 header to push, with the SRH that its segments need.
+type outer struct {
+	src      netip.Addr
+	segments []netip.Addr // first destination first
+	reduced  bool         // the first segment is left out of the SRH
+	always   bool         // an SRH also where a reduced one would be none
+	tag      uint16
+	next     uint8
+	hopLimit uint8
+	class    uint8
+	label    uint32
+}
+
+// push is the header in front of a payload.
+func (h outer) push(payload []byte) []byte {
+	srh := h.srh()
+	p := make([]byte, 40, 40+len(srh)+len(payload))
+	be.PutUint32(p, 6<<28|uint32(h.class)<<20|h.label&0xfffff)
+	be.PutUint16(p[4:], uint16(len(srh)+len(payload)))
+	p[6], p[7] = h.next, h.hopLimit
+	if srh != nil {
+		p[6] = protoRouting
+	}
+	copy(p[8:], h.src.AsSlice())
+	copy(p[24:], h.segments[0].AsSlice())
+	return append(append(p, srh...), payload...)
+}
+
+// srh is the Segment Routing Header (RFC 8754 section 2), or nil.
+func (h outer) srh() []byte {
+	written := slices.Clone(h.segments)
+	left := len(written) - 1
+	if h.reduced {
+		written = written[1:]
+	}
+	if len(written) == 0 {
+		if !h.always {
+			return nil
+		}
+		written = h.segments
+	}
+	slices.Reverse(written)
+	b := []byte{h.next, byte(2 * len(written)), 4, byte(left), byte(len(written) - 1), 0, byte(h.tag >> 8), byte(h.tag)}
+	for _, s := range written {
+		b = append(b, s.AsSlice()...)
+	}
+	return b
+}
+
+// sendList sends a packet that a segment list was pushed on.
+func (j *journey) sendList(list chosen, p []byte, hash uint32, o outbound) Result {
+	j.count(list.name, len(p))
+	o.packet, o.hash, o.via = p, hash, Key{NextHop: v6(p).dst()}
+	return j.send(o)
+}
+
+// encapsulate is H.Encaps and H.Encaps.Red on a packet that starts at l3 in
+// the frame.
+func (j *journey) encapsulate(policy string, packet []byte, l3 int) Result {
+	inner, r := j.spent(packet, l3)
+	if inner == nil {
+		return r
+	}
+	hash := flowHash(packet, false)
+	list, f := j.choose(policy, hash)
+	if f != nil {
+		return j.fail(f)
+	}
+	if j.port.PartialChecksum {
+		completeChecksum(inner)
+	}
+	next := uint8(protoIPv6)
+	if version(inner) == 4 {
+		next = protoIPv4
+	}
+	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior), next: next,
+		hopLimit: j.m.hopLimit, class: class(inner), label: hash}
+	return j.sendList(list, h.push(inner), hash, outbound{quoted: packet, l3: l3, fragments: true})
+}
+
+// encapsulateFrame is H.Encaps.L2 and H.Encaps.L2.Red, on the frame less its
+// tags.
+func (j *journey) encapsulateFrame(policy string) Result {
+	frame := append(append([]byte{}, j.frame[:12]...), j.frame[j.l3-2:]...)
+	hash := flowHash(frame, true)
+	list, f := j.choose(policy, hash)
+	if f != nil {
+		return j.fail(f)
+	}
+	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior),
+		next: protoEthernet, hopLimit: j.m.hopLimit, label: hash}
+	p := h.push(frame)
+	j.count(list.name, len(p))
+	a := j.nextHop(outbound{packet: p, via: Key{NextHop: v6(p).dst()}, hash: hash})
+	if a != nil && !a.Pass && len(p) > a.MTU {
+		return j.drop(TooBig) // Ethernet has nobody to tell
+	}
+	return j.send(outbound{packet: p, via: Key{NextHop: v6(p).dst()}, hash: hash})
+}

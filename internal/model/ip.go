@@ -1,0 +1,305 @@
+package model
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Protocol numbers (IANA).
+const (
+	protoHopByHop    = 0
+	protoICMP        = 1
+	protoIPv4        = 4
+	protoTCP         = 6
+	protoUDP         = 17
+	protoIPv6        = 41
+	protoRouting     = 43
+	protoFragment    = 44
+	protoICMPv6      = 58
+	protoDestination = 60
+	protoSCTP        = 132
+	protoEthernet    = 143
+)
+
+var be = binary.BigEndian
+
+func version(p []byte) int {
+	if len(p) == 0 {
+		return 0
+	}
+	return int(p[0] >> 4)
+}
+
+// v6 and v4 are packets of at least a header's length.
+type v6 []byte
+type v4 []byte
+
+func (p v6) src() netip.Addr     { return netip.AddrFrom16([16]byte(p[8:24])) }
+func (p v6) dst() netip.Addr     { return netip.AddrFrom16([16]byte(p[24:40])) }
+func (p v6) setDst(a netip.Addr) { copy(p[24:40], a.AsSlice()) }
+func (p v6) hopLimit() uint8     { return p[7] }
+func (p v6) next() uint8         { return p[6] }
+func (p v6) length() int         { return 40 + int(be.Uint16(p[4:])) }
+func (p v6) trafficClass() uint8 { return p[0]<<4 | p[1]>>4 }
+func (p v6) flowLabel() uint32   { return be.Uint32(p) & 0xfffff }
+func (p v6) setTrafficClass(t uint8) {
+	p[0] = 0x60 | t>>4
+	p[1] = t<<4 | p[1]&0x0f
+}
+
+func (p v4) src() netip.Addr    { return netip.AddrFrom4([4]byte(p[12:16])) }
+func (p v4) dst() netip.Addr    { return netip.AddrFrom4([4]byte(p[16:20])) }
+func (p v4) ttl() uint8         { return p[8] }
+func (p v4) protocol() uint8    { return p[9] }
+func (p v4) tos() uint8         { return p[1] }
+func (p v4) header() int        { return int(p[0]&15) * 4 }
+func (p v4) length() int        { return int(be.Uint16(p[2:])) }
+func (p v4) fragment() bool     { return be.Uint16(p[6:])&0x3fff != 0 }
+func (p v4) dontFragment() bool { return p[6]&0x40 != 0 }
+
+// change writes one octet of the header and updates its checksum (RFC 1624),
+// so that a checksum that was wrong stays wrong.
+func (p v4) change(at int, value uint8) {
+	word := at &^ 1
+	old := be.Uint16(p[word:])
+	p[at] = value
+	be.PutUint16(p[10:], updated(be.Uint16(p[10:]), old, be.Uint16(p[word:])))
+}
+
+// updated is RFC 1624's equation 3: HC' = ~(~HC + ~m + m').
+func updated(checksum, old, new uint16) uint16 {
+	return ^fold(uint64(^checksum) + uint64(^old) + uint64(new))
+}
+
+// wordSum adds up 16-bit words; an odd octet at the end is padded with zero.
+func wordSum(b []byte) uint64 {
+	var sum uint64
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint64(be.Uint16(b))
+	}
+	if len(b) == 1 {
+		sum += uint64(b[0]) << 8
+	}
+	return sum
+}
+
+func fold(sum uint64) uint16 {
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return uint16(sum)
+}
+
+// pseudoHeader is the sum that TCP, UDP and ICMPv6 checksums start from.
+func pseudoHeader(src, dst netip.Addr, protocol uint8, length int) uint64 {
+	return wordSum(src.AsSlice()) + wordSum(dst.AsSlice()) + uint64(protocol) + uint64(length)
+}
+
+// checksumOffset is where a checksum stands in the upper layer, or -1.
+func checksumOffset(protocol uint8) int {
+	switch protocol {
+	case protoTCP:
+		return 16
+	case protoUDP:
+		return 6
+	case protoICMPv6, protoICMP:
+		return 2
+	}
+	return -1
+}
+
+// ecn is the decapsulator's table of RFC 6040, figure 4: the new inner
+// codepoint, or false where the packet must be dropped.
+func ecn(outer, inner uint8) (uint8, bool) {
+	outer, inner = outer&3, inner&3
+	switch {
+	case outer == 3 && inner == 0:
+		return 0, false
+	case outer == 3:
+		return 3, true
+	case outer == 1 && inner == 2:
+		return 1, true
+	}
+	return inner, true
+}
+
+// flowHash is section 3's: of a packet by its IP version, of Ethernet by its
+// addresses, 0 of what is neither.
+func flowHash(p []byte, ethernet bool) uint32 {
+	le := binary.LittleEndian
+	var h uint64
+	mix := func(x uint64) {
+		h = (h ^ x) * 0x9E3779B97F4A7C15
+		h ^= h >> 32
+	}
+	l4 := func(protocol uint8, rest []byte, fragment bool) {
+		x := uint64(protocol) << 32
+		if (protocol == protoTCP || protocol == protoUDP || protocol == protoSCTP) && len(rest) >= 4 && !fragment {
+			x |= uint64(le.Uint32(rest))
+		}
+		mix(x)
+	}
+	switch {
+	case ethernet:
+		if len(p) < 12 {
+			return 0
+		}
+		mix(le.Uint64(p))
+		mix(uint64(le.Uint32(p[8:])))
+	case version(p) == 4 && len(p) >= 20:
+		mix(le.Uint64(p[12:]))
+		l4(p[9], p[min(v4(p).header(), len(p)):], v4(p).fragment())
+	case version(p) == 6 && len(p) >= 40:
+		for at := 8; at < 40; at += 8 {
+			mix(le.Uint64(p[at:]))
+		}
+		l4(p[6], p[40:], false)
+	}
+	return uint32(h >> 32)
+}
+
+// getBits reads up to 64 bits of b from a bit offset.
+func getBits(b []byte, offset, count int) uint64 {
+	var v uint64
+	for i := offset; i < offset+count; i++ {
+		v = v<<1 | uint64(b[i/8]>>(7-i%8)&1)
+	}
+	return v
+}
+
+// putBits writes the low count bits of v at a bit offset.
+func putBits(b []byte, offset, count int, v uint64) {
+	for i := range count {
+		at := offset + i
+		mask := byte(1) << (7 - at%8)
+		b[at/8] &^= mask
+		if v>>(count-1-i)&1 != 0 {
+			b[at/8] |= mask
+		}
+	}
+}
+
+// anyBits says whether a bit behind the first `from` ones is set.
+func anyBits(b []byte, from int) bool {
+	for i := from; i < len(b)*8; i++ {
+		if b[i/8]>>(7-i%8)&1 != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// args is Args.Mob.Session (RFC 9433 section 6.1): QFI, R, U, then the PDU
+// Session ID.
+type args struct {
+	qfi  uint8
+	r    bool
+	teid uint32
+}
+
+func (a args) bits() uint64 {
+	v := uint64(a.qfi&0x3f)<<2<<32 | uint64(a.teid)
+	if a.r {
+		v |= 1 << 33
+	}
+	return v
+}
+
+func argsOf(v uint64) args {
+	return args{qfi: uint8(v >> 34 & 0x3f), r: v>>33&1 != 0, teid: uint32(v)}
+}
+
+// checksum6 is the UDP checksum over IPv6 of a header and what follows it,
+// given as sums; never 0.
+func checksum6(sum uint64) uint16 {
+	c := ^fold(sum)
+	if c == 0 {
+		return 0xffff
+	}
+	return c
+}
+
+// tpduSum is the sum over a T-PDU as semantics section 6 has it: an upper
+// layer with a checksum of its own is taken to be right.
+func tpduSum(t []byte) uint64 {
+	var header, protocol = 0, uint8(0)
+	var pseudo uint64
+	switch {
+	case version(t) == 4 && len(t) >= 20 && v4(t).header() >= 20 && v4(t).length() == len(t) &&
+		v4(t).header() <= len(t) && !v4(t).fragment():
+		p := v4(t)
+		header, protocol = p.header(), p.protocol()
+		pseudo = pseudoHeader(p.src(), p.dst(), protocol, len(t)-header)
+		if protocol == protoICMP {
+			pseudo = 0
+		} else if protocol == protoICMPv6 {
+			return wordSum(t)
+		}
+	case version(t) == 6 && len(t) >= 40 && v6(t).length() == len(t):
+		p := v6(t)
+		header, protocol = 40, p.next()
+		pseudo = pseudoHeader(p.src(), p.dst(), protocol, len(t)-header)
+		if protocol == protoICMP {
+			return wordSum(t)
+		}
+	default:
+		return wordSum(t)
+	}
+	if !ownChecksum(protocol, t[header:]) {
+		return wordSum(t)
+	}
+	return wordSum(t[:header]) + uint64(^fold(pseudo))
+}
+
+// ownChecksum says whether an upper layer carries a checksum that may be
+// relied on: its header is whole, and UDP's is not 0 and covers all of it.
+func ownChecksum(protocol uint8, l4 []byte) bool {
+	switch protocol {
+	case protoTCP:
+		return len(l4) >= 20
+	case protoUDP:
+		return len(l4) >= 8 && be.Uint16(l4[6:]) != 0 && int(be.Uint16(l4[4:])) == len(l4)
+	case protoICMP, protoICMPv6:
+		return len(l4) >= 8
+	}
+	return false
+}
+
+// completeChecksum mends a checksum that a local stack left for hardware: one
+// that equals the folded pseudo-header sum.
+func completeChecksum(p []byte) {
+	var l4 []byte
+	var protocol uint8
+	var src, dst netip.Addr
+	if version(p) == 4 {
+		if v4(p).fragment() {
+			return
+		}
+		l4, protocol, src, dst = p[v4(p).header():], v4(p).protocol(), v4(p).src(), v4(p).dst()
+	} else {
+		l4, protocol, src, dst = p[40:], v6(p).next(), v6(p).src(), v6(p).dst()
+	}
+	least := map[uint8]int{protoTCP: 20, protoUDP: 8}[protocol]
+	if least == 0 || len(l4) < least {
+		return
+	}
+	field := l4[checksumOffset(protocol):]
+	pseudo := pseudoHeader(src, dst, protocol, len(l4))
+	if be.Uint16(field) != fold(pseudo) {
+		return
+	}
+	be.PutUint16(field, 0)
+	c := ^fold(pseudo + wordSum(l4))
+	if c == 0 && protocol == protoUDP {
+		c = 0xffff
+	}
+	be.PutUint16(field, c)
+}
+
+// addresses are a packet's source and destination.
+func addresses(p []byte) (src, dst netip.Addr) {
+	if version(p) == 6 {
+		return v6(p).src(), v6(p).dst()
+	}
+	return v4(p).src(), v4(p).dst()
+}

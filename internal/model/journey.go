@@ -1,0 +1,266 @@
+package model
+
+import (
+	"net/netip"
+
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// journey is one frame on its way. What it counts is kept until it is known
+// whether it was forwarded.
+type journey struct {
+	m       *Model
+	frame   []byte
+	port    *Port
+	ifindex int
+	l3      int    // where the layer-3 packet starts in frame
+	packet  []byte // layer 3 without padding, as received; never written
+	pending []pending
+}
+
+// pending is a counter to be increased once the packet is forwarded.
+type pending struct {
+	name  string
+	bytes int
+}
+
+// Run takes a frame that was received on an interface through section 2.
+func (m *Model) Run(frame []byte, ifindex int) Result {
+	j := &journey{m: m, frame: frame, ifindex: ifindex, port: m.ports[ifindex]}
+	r := j.run()
+	if r.Counts == nil {
+		r.Counts = Counts{}
+	}
+	r.Counts.add(OutcomeName(r.Reason), len(frame))
+	return r
+}
+
+func (j *journey) run() Result {
+	if j.port == nil || len(j.frame) < 14 {
+		return j.untouched()
+	}
+	key, etherType := j.tags()
+	byPort := j.m.byPort[key]
+	if byPort != nil && byPort.Policy != "" && layer2(j.m.policies[byPort.Policy].Behavior) {
+		return j.encapsulateFrame(byPort.Policy)
+	}
+	p := j.frame[j.l3:]
+	switch {
+	case etherType == 0x86dd && len(p) >= 40 && version(p) == 6:
+		j.packet = p[:min(len(p), v6(p).length())]
+		return j.ipv6(v6(p), byPort != nil, key)
+	case etherType == 0x0800 && len(p) >= 20 && version(p) == 4:
+		// A total length below the header's is no packet; ours drops it.
+		j.packet = p[:min(len(p), max(v4(p).length(), 20))]
+		return j.ipv4(v4(p), byPort != nil, key)
+	}
+	return j.untouched()
+}
+
+// tags walks at most two VLAN tags and sets where layer 3 starts.
+func (j *journey) tags() (portKey, uint16) {
+	key := portKey{ifindex: j.ifindex}
+	at, etherType := 14, be.Uint16(j.frame[12:])
+	for _, id := range []*uint16{&key.outer, &key.inner} {
+		if (etherType != 0x8100 && etherType != 0x88a8) || len(j.frame) < at+4 {
+			break
+		}
+		*id = be.Uint16(j.frame[at:]) & 0xfff
+		etherType = be.Uint16(j.frame[at+2:])
+		at += 4
+	}
+	j.l3 = at
+	return key, etherType
+}
+
+func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
+	m := j.m
+	if j.port.External && (m.inDomain(p.src()) || m.inDomain(p.dst())) {
+		return j.drop(SRDomainEdge)
+	}
+	malformed := p.length() > len(p)
+	if sid := m.localSID(p.dst()); sid != nil {
+		if malformed {
+			return j.drop(IPv6Malformed)
+		}
+		return j.endpoint(sid)
+	}
+	if m.gtpu[p.dst()] {
+		switch {
+		case p.next() == protoFragment:
+			if malformed {
+				return j.drop(IPv6Malformed)
+			}
+			return j.reassemble()
+		case p.next() == protoUDP && toGTPU(j.packet[40:]):
+			if malformed {
+				return j.drop(IPv6Malformed)
+			}
+			return j.gtpuEndpoint(40)
+		}
+		return j.untouched()
+	}
+	if s, ok := m.steered(p.dst()); ok {
+		if s.to == nil {
+			return j.untouched()
+		}
+		if malformed {
+			return j.drop(IPv6Malformed)
+		}
+		return j.steer(s.to.Policy, s.to.Tunnel)
+	}
+	if byPort && !p.dst().IsMulticast() && !p.dst().IsLinkLocalUnicast() {
+		if malformed {
+			return j.drop(IPv6Malformed)
+		}
+		return j.steer(m.byPort[key].Policy, m.byPort[key].Tunnel)
+	}
+	return j.untouched()
+}
+
+func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
+	m := j.m
+	malformed := p.header() < 20 || p.length() < p.header() || p.length() > len(p)
+	s, steered := m.steered(p.dst())
+	switch {
+	case m.gtpu[p.dst()]:
+		return j.ipv4GTPU(p, malformed, func() Result { return j.gtpuEndpoint(p.header()) })
+	case steered && s.to == nil:
+		return j.untouched()
+	case steered && s.to.GTP4D != nil:
+		return j.ipv4GTPU(p, malformed, func() Result { return j.hMGTP4D(s.to.GTP4D) })
+	case steered && malformed:
+		return j.drop(IPv4Malformed)
+	case steered:
+		return j.steer(s.to.Policy, s.to.Tunnel)
+	case byPort && !p.dst().IsMulticast() && !p.dst().IsLinkLocalUnicast() && p.dst() != broadcast:
+		if malformed {
+			return j.drop(IPv4Malformed)
+		}
+		return j.steer(m.byPort[key].Policy, m.byPort[key].Tunnel)
+	}
+	return j.untouched()
+}
+
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// ipv4GTPU is how G-PDUs are recognised at a GTP-U address and at
+// H.M.GTP4.D: UDP to port 2152, or a fragment of UDP.
+func (j *journey) ipv4GTPU(p v4, malformed bool, then func() Result) Result {
+	switch {
+	case p.protocol() != protoUDP:
+		return j.untouched()
+	case malformed:
+		return j.drop(IPv4Malformed)
+	case p.fragment():
+		return j.reassemble()
+	case !toGTPU(j.packet[p.header():]):
+		return j.untouched()
+	}
+	return then()
+}
+
+// toGTPU says whether UDP is for port 2152; cut short before it, it is not.
+func toGTPU(udp []byte) bool { return len(udp) >= 4 && be.Uint16(udp[2:]) == 2152 }
+
+func (m *Model) inDomain(a netip.Addr) bool {
+	for _, p := range m.network.Config.Domain {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+func (j *journey) steer(policy, tunnel string) Result {
+	if tunnel != "" {
+		return j.sendTunnel(j.m.tunnels[tunnel])
+	}
+	return j.encapsulate(policy, j.packet, j.l3)
+}
+
+// count remembers a counter that is due when the packet is forwarded.
+func (j *journey) count(name string, bytes int) {
+	j.pending = append(j.pending, pending{name, bytes})
+}
+
+func (j *journey) countSID(sid *srv6.LocalSID) {
+	j.count(SIDName(sid.SID), v6(j.packet).length())
+}
+
+// The ways out.
+
+func (j *journey) untouched() Result { return Result{Reason: Passed, Out: j.frame} }
+
+func (j *journey) drop(r Reason) Result { return Result{Reason: r} }
+
+func (j *journey) reassemble() Result {
+	return Result{Reason: SlowPath, Punt: j.punt(PuntReassemble, j.l3)}
+}
+
+func (j *journey) punt(kind PuntKind, l3 int) *Punt {
+	return &Punt{Kind: kind, L3: l3, Data: j.frame[:min(len(j.frame), puntData)]}
+}
+
+// ICMPv6 types and codes.
+const (
+	packetTooBig     = 2
+	timeExceeded     = 3
+	parameterProblem = 4
+)
+
+// icmpError is a drop that its sender is told of (section 3): about is the
+// packet that the error quotes, l3 where it starts in the frame.
+func (j *journey) icmpError(r Reason, about []byte, l3 int, kind, code uint8, info uint32) Result {
+	result := j.drop(r)
+	if answerable(about) && (version(about) == 6 || kind != parameterProblem) {
+		result.Punt = j.punt(PuntICMP, l3)
+		result.Punt.Type, result.Punt.Code, result.Punt.Info = kind, code, info
+	}
+	return result
+}
+
+// hopLimitExceeded is the error for a packet that starts at l3 in the frame.
+func (j *journey) hopLimitExceeded(about []byte, l3 int) Result {
+	return j.icmpError(HopLimit, about, l3, timeExceeded, 0, 0)
+}
+
+// answerable says whether an error may be sent about a packet.
+func answerable(p []byte) bool {
+	var src, dst netip.Addr
+	if version(p) == 6 {
+		q := v6(p)
+		src, dst = q.src(), q.dst()
+		if q.next() == protoICMPv6 && len(q) > 40 && q[40] < 128 {
+			return false
+		}
+	} else {
+		q := v4(p)
+		src, dst = q.src(), q.dst()
+		if q.protocol() == protoICMP && !q.fragment() && len(q) > q.header() && icmpv4Error(q[q.header()]) {
+			return false
+		}
+		if src == broadcast || dst == broadcast {
+			return false
+		}
+	}
+	return !src.IsMulticast() && !src.IsUnspecified() && !dst.IsMulticast()
+}
+
+// icmpv4Error: Destination Unreachable, Source Quench, Redirect, Time
+// Exceeded, Parameter Problem (RFC 1122 section 3.2.2).
+func icmpv4Error(kind uint8) bool {
+	return kind == 3 || kind == 4 || kind == 5 || kind == 11 || kind == 12
+}
+
+// passFinished hands a packet that was changed to the kernel, with the
+// Ethernet header and tags that it came with.
+func (j *journey) passFinished(p []byte) Result {
+	out := append([]byte{}, j.frame[:j.l3]...)
+	etherType := uint16(0x86dd)
+	if version(p) == 4 {
+		etherType = 0x0800
+	}
+	be.PutUint16(out[j.l3-2:], etherType)
+	return Result{Reason: Passed, Out: append(out, p...)}
+}

@@ -1,0 +1,260 @@
+package model
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Bits of SRH.tag for user plane messages
+// (draft-murakami-dmm-user-plane-message-encoding).
+var messageTags = map[uint8]uint16{endMarker: 1, errorIndication: 2, echoRequest: 4, echoResponse: 8}
+
+// carried is a GTP-U message on its way into SRv6.
+type carried struct {
+	args    args
+	next    uint8
+	tag     uint16
+	payload []byte
+	at      int // where payload starts in the layer-3 packet
+	hash    uint32
+}
+
+// carry is what D behaviours and H.M.GTP4.D take out of GTP-U.
+func (j *journey) carry(msg message, pdu srv6.PDUType) (carried, *fault) {
+	c := carried{args: args{qfi: msg.qfi, r: msg.rqi, teid: msg.teid}, payload: msg.body, at: msg.at}
+	if msg.kind != gPDU {
+		tag := messageTags[msg.kind]
+		if tag == 0 {
+			return c, plain(GTPUMessage)
+		}
+		c.tag, c.next, c.args = tag, protoEthernet, args{teid: msg.teid}
+		if msg.kind == endMarker {
+			c.payload = nil
+		} else {
+			c.args.teid = uint32(msg.sequence) << 16
+		}
+		return c, nil
+	}
+	if pdu == srv6.PDUTypeEthernet || pdu == srv6.PDUTypeUnstructured {
+		if pdu == srv6.PDUTypeEthernet && len(msg.body) < 14 {
+			return c, plain(InnerMalformed)
+		}
+		c.next, c.hash = protoEthernet, flowHash(msg.body, true)
+		return c, nil
+	}
+	v := version(msg.body)
+	if len(msg.body) == 0 {
+		return c, plain(InnerMalformed)
+	}
+	if !fits(pdu, v) {
+		return c, plain(PDUType)
+	}
+	inner, ok := whole(msg.body, v)
+	if !ok {
+		return c, plain(InnerMalformed)
+	}
+	c.payload, c.hash, c.next = inner, flowHash(inner, false), protoIPv6
+	if v == 4 {
+		c.next = protoIPv4
+	}
+	return c, nil
+}
+
+func fits(pdu srv6.PDUType, version int) bool {
+	switch pdu {
+	case srv6.PDUTypeIPv4:
+		return version == 4
+	case srv6.PDUTypeIPv6:
+		return version == 6
+	}
+	return version == 4 || version == 6
+}
+
+// endMGTP6D is End.M.GTP6.D and End.M.GTP6.D.Di (RFC 9433 sections 6.3, 6.4).
+func (j *journey) endMGTP6D(sid *srv6.LocalSID) Result {
+	c, f := walk(j.packet, lastSegment)
+	if f != nil {
+		return j.fail(f)
+	}
+	if c.upper != protoUDP || !toGTPU(j.packet[c.at:]) {
+		return j.upperLayer(sid, c)
+	}
+	p := v6(j.packet)
+	if p.hopLimit() <= 1 {
+		return j.hopLimitExceeded(j.packet, j.l3)
+	}
+	msg, f := parseGTPU(j.packet, c.at)
+	if f != nil {
+		return j.drop(f.reason)
+	}
+	pdu, f := j.carry(msg, sid.PDUType)
+	if f != nil {
+		return j.drop(f.reason)
+	}
+	list, f := j.choose(sid.Policy, pdu.hash)
+	if f != nil {
+		return j.drop(f.reason)
+	}
+	segments := slices.Clone(list.segments)
+	if last := len(segments) - 1; sid.Behavior == srv6.EndMGTP6D || sid.ArgsOffset != 0 {
+		segments[last] = withArgs(segments[last], int(sid.ArgsOffset), pdu.args)
+	}
+	if sid.Behavior == srv6.EndMGTP6DDi {
+		segments = append(segments, p.dst())
+	}
+	h := outer{src: sid.Source, segments: segments, reduced: reduced(list.policy.Behavior), always: pdu.tag != 0,
+		tag: pdu.tag, next: pdu.next, hopLimit: p.hopLimit() - 1, class: p.trafficClass(), label: pdu.hash}
+	o := outbound{quoted: j.packet, l3: j.l3}
+	out := h.push(pdu.payload)
+	j.count(list.name, len(out))
+	o.packet, o.hash = out, pdu.hash
+	o.via = Key{NextHop: list.segments[0]}
+	return j.send(o)
+}
+
+// withArgs writes Args.Mob.Session into a SID.
+func withArgs(sid netip.Addr, offset int, a args) netip.Addr {
+	b := sid.As16()
+	putBits(b[:], offset, 40, a.bits())
+	return netip.AddrFrom16(b)
+}
+
+// hMGTP4D is H.M.GTP4.D (RFC 9433 section 6.7).
+func (j *journey) hMGTP4D(g *srpolicy.GTP4D) Result {
+	p := v4(j.packet)
+	if p.ttl() <= 1 {
+		return j.hopLimitExceeded(j.packet, j.l3)
+	}
+	msg, f := parseGTPU(j.packet, p.header())
+	if f != nil {
+		return j.drop(f.reason)
+	}
+	pdu, f := j.carry(msg, g.PDUType)
+	if f != nil {
+		return j.drop(f.reason)
+	}
+	dst, src := g.SIDPrefix.Masked().Addr().As16(), g.SourcePrefix.Addr().As16()
+	length := g.SIDPrefix.Bits()
+	putBits(dst[:], length, 32, uint64(be.Uint32(p[16:])))
+	putBits(dst[:], length+32, 40, pdu.args.bits())
+	putBits(src[:], g.SourcePrefix.Bits(), 32, uint64(be.Uint32(p[12:])))
+	h := outer{src: netip.AddrFrom16(src), segments: []netip.Addr{netip.AddrFrom16(dst)}, reduced: true,
+		always: pdu.tag != 0, tag: pdu.tag, next: pdu.next, hopLimit: p.ttl() - 1, class: p.tos(), label: pdu.hash}
+	o := outbound{hash: pdu.hash, quoted: j.packet, l3: j.l3}
+	if g.Policy == "" {
+		o.packet = h.push(pdu.payload)
+		return j.send(o)
+	}
+	list, f := j.choose(g.Policy, pdu.hash)
+	if f != nil {
+		return j.drop(f.reason)
+	}
+	h.segments = append(slices.Clone(list.segments), h.segments...)
+	h.reduced = reduced(list.policy.Behavior)
+	o.packet, o.via = h.push(pdu.payload), Key{NextHop: list.segments[0]}
+	j.count(list.name, len(o.packet))
+	return j.send(o)
+}
+
+// endMGTP6E is End.M.GTP6.E (RFC 9433 section 6.5): the penultimate segment.
+func (j *journey) endMGTP6E(sid *srv6.LocalSID) Result {
+	c, f := walk(j.packet, func(at int, left uint8) (bool, *fault) {
+		if left != 1 {
+			return true, problem(SegmentsLeft, 0, at+3)
+		}
+		return false, nil
+	})
+	if f != nil {
+		return j.fail(f)
+	}
+	if c.srh == 0 {
+		return j.upperLayer(sid, c)
+	}
+	if f := checkSegments(j.packet, c); f != nil {
+		return j.fail(f)
+	}
+	header, tpdu, end, result := j.intoGTPU(sid, c, sid.SID.Bits())
+	if header == nil {
+		return result
+	}
+	dst := netip.AddrFrom16([16]byte(segment(j.packet, c, 0)))
+	p := pushUDP6(sid.Source.As16(), dst.As16(), end, header, tpdu)
+	return j.send(outbound{packet: p, hash: end.hash, quoted: j.packet, l3: j.l3})
+}
+
+// endMGTP4E is End.M.GTP4.E (RFC 9433 section 6.6).
+func (j *journey) endMGTP4E(sid *srv6.LocalSID) Result {
+	c, f := walk(j.packet, lastSegment)
+	if f != nil {
+		return j.fail(f)
+	}
+	length := sid.SID.Bits()
+	header, tpdu, end, result := j.intoGTPU(sid, c, length+32)
+	if header == nil {
+		return result
+	}
+	var src, dst [4]byte
+	be.PutUint32(src[:], uint32(getBits(j.packet[8:24], int(sid.SourcePrefixLength), 32)))
+	be.PutUint32(dst[:], uint32(getBits(j.packet[24:40], length, 32)))
+	p := pushUDP4(src, dst, end, header, tpdu)
+	return j.send(outbound{packet: p, hash: end.hash, quoted: j.packet, l3: j.l3})
+}
+
+// intoGTPU makes the GTP-U header that the E behaviours send, Args being at a
+// bit offset of the destination. A nil header comes with the journey's end.
+func (j *journey) intoGTPU(sid *srv6.LocalSID, c chain, argsAt int) ([]byte, []byte, tunnelEnd, Result) {
+	p := v6(j.packet)
+	if c.upper != protoIPv4 && c.upper != protoIPv6 && c.upper != protoEthernet {
+		return nil, nil, tunnelEnd{}, j.upperLayer(sid, c)
+	}
+	if p.hopLimit() <= 1 {
+		return nil, nil, tunnelEnd{}, j.hopLimitExceeded(j.packet, j.l3)
+	}
+	a := argsOf(getBits(j.packet[24:40], argsAt, 40))
+	end := tunnelEnd{hopLimit: p.hopLimit() - 1, class: p.trafficClass()}
+	tpdu := j.packet[c.at:]
+	if kind := taggedMessage(j.packet, c); kind != 0 {
+		header, body := userPlaneMessage(kind, a, tpdu)
+		return header, body, end, Result{}
+	}
+	if c.upper != protoEthernet {
+		want := 6
+		if c.upper == protoIPv4 {
+			want = 4
+		}
+		var ok bool
+		if tpdu, ok = whole(tpdu, want); !ok {
+			return nil, nil, tunnelEnd{}, j.drop(InnerMalformed)
+		}
+	}
+	end.hash = flowHash(tpdu, c.upper == protoEthernet)
+	return gtpuHeader(sid.PDUSessionContainer, a.teid, a.qfi, a.r, len(tpdu)), tpdu, end, Result{}
+}
+
+// taggedMessage is the GTP-U message type that an SRH's tag names, or 0.
+func taggedMessage(packet []byte, c chain) uint8 {
+	if c.srh == 0 || c.upper != protoEthernet {
+		return 0
+	}
+	tag := be.Uint16(packet[c.srh+6:]) & 0xf
+	for kind, bit := range messageTags {
+		if tag == bit {
+			return kind
+		}
+	}
+	return 0
+}
+
+// userPlaneMessage is a message other than a G-PDU: its header, and what
+// follows.
+func userPlaneMessage(kind uint8, a args, payload []byte) ([]byte, []byte) {
+	if kind == endMarker {
+		return be.AppendUint32([]byte{0x30, kind, 0, 0}, a.teid), nil
+	}
+	b := be.AppendUint16([]byte{0x32, kind}, uint16(4+len(payload)))
+	b = append(b, 0, 0, 0, 0, byte(a.teid>>24), byte(a.teid>>16), 0, 0)
+	return b, payload
+}

@@ -1,0 +1,91 @@
+package model
+
+import (
+	"net/netip"
+)
+
+// outbound is a finished packet that looks for its next hop.
+type outbound struct {
+	packet []byte
+	via    Key    // adjacency of what matched; zero: none
+	table  uint32 // where the destination is looked up otherwise
+	hash   uint32
+	// quoted is the packet as received that a Packet Too Big is about, and l3
+	// where it starts in the frame.
+	quoted []byte
+	l3     int
+	// fragments says that an IPv4 packet without DF is cut up: headends and
+	// decapsulators.
+	fragments bool
+}
+
+// send is section 3's "Next hop".
+func (j *journey) send(o outbound) Result {
+	a := j.nextHop(o)
+	switch {
+	case a == nil:
+		return j.drop(NoRoute)
+	case a.Pass && o.table != 0 && o.table != MainTable:
+		return j.drop(NoNeighbour)
+	case a.Pass:
+		r := j.passFinished(o.packet)
+		r.Counts = j.due()
+		return r
+	case len(o.packet) > a.MTU:
+		return j.tooBig(o, a.MTU-(len(o.packet)-len(o.quoted)))
+	}
+	etherType := uint16(0x86dd)
+	if version(o.packet) == 4 {
+		etherType = 0x0800
+	}
+	frame := append(append([]byte{}, a.Dst[:]...), a.Src[:]...)
+	frame = append(appendTags(frame, a.VLAN), byte(etherType>>8), byte(etherType))
+	return j.forward(append(frame, o.packet...), a)
+}
+
+func appendTags(frame []byte, tags []VLAN) []byte {
+	for _, t := range tags {
+		frame = be.AppendUint16(be.AppendUint16(frame, t.TPID), t.ID)
+	}
+	return frame
+}
+
+// forward ends the journey on an interface and makes pending counts real.
+func (j *journey) forward(frame []byte, a *Adjacency) Result {
+	return Result{Reason: Forwarded, Out: frame, Egress: j.m.portNames[a.Out].Ifindex, Counts: j.due()}
+}
+
+func (j *journey) due() Counts {
+	c := Counts{}
+	for _, p := range j.pending {
+		c.add(p.name, p.bytes)
+	}
+	return c
+}
+
+// nextHop is the adjacency of what matched, or of the route.
+func (j *journey) nextHop(o outbound) *Adjacency {
+	if a := j.m.adjacency[normal(o.via)]; a != nil {
+		return a
+	}
+	var dst netip.Addr
+	if version(o.packet) == 6 {
+		dst = v6(o.packet).dst()
+	} else {
+		dst = v4(o.packet).dst()
+	}
+	r := j.m.route(o.table, dst)
+	if r == nil || len(r.Via) == 0 {
+		return nil
+	}
+	return j.m.adjacency[normal(r.Via[int(o.hash%uint32(len(r.Via)))])]
+}
+
+func (j *journey) tooBig(o outbound, mtu int) Result {
+	if o.fragments && version(o.quoted) == 4 && !v4(o.quoted).dontFragment() {
+		r := Result{Reason: SlowPath, Punt: j.punt(PuntFragment, o.l3)}
+		r.Punt.Info = uint32(mtu)
+		return r
+	}
+	return j.icmpError(TooBig, o.quoted, o.l3, packetTooBig, 0, uint32(mtu))
+}
