@@ -1,0 +1,153 @@
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Why a next hop is not ready. Resolve's errors wrap one of these and say
+// which interface, address or route is meant.
+var (
+	ErrNoInterface = errors.New("no such interface")
+	ErrDown        = errors.New("interface is down")
+	ErrNoRoute     = errors.New("no route")
+	ErrUnreachable = errors.New("route says unreachable")
+	ErrNoNeighbour = errors.New("neighbour is not resolved")
+	ErrBadKey      = errors.New("neither next hop nor interface")
+)
+
+// maxTags is how many VLAN tags the data path pushes.
+const maxTags = 2
+
+// Resolve says how frames reach a next hop in this snapshot. An error says why
+// they cannot yet; NextHop.Pass, that only the kernel can send there.
+func Resolve(s *Snapshot, k Key) (NextHop, error) {
+	l, addr, err := s.locate(k)
+	if err != nil {
+		return NextHop{}, err
+	}
+	nh, err := s.egress(l)
+	if err != nil || nh.Pass || !addr.IsValid() {
+		return nh, err
+	}
+	n := s.lookup().neighbours[neighbourKey{l.Index, addr}]
+	switch {
+	case n == nil:
+		return NextHop{}, fmt.Errorf("%s on %s: %w: never asked for", addr, l.Name, ErrNoNeighbour)
+	case n.State == NUDNoARP:
+		return pass(nh, "%s on %s is not resolved by ARP or Neighbour Discovery", addr, l.Name), nil
+	case !n.Usable():
+		return NextHop{}, fmt.Errorf("%s on %s: %w: no answer", addr, l.Name, ErrNoNeighbour)
+	}
+	nh.Dst = n.MAC
+	return nh, nil
+}
+
+// locate finds the link, and the address of the neighbour on it; an invalid
+// address if it is the packet's own destination.
+func (s *Snapshot) locate(k Key) (*Link, netip.Addr, error) {
+	x := s.lookup()
+	// The interface says what a zone would; neighbours are listed without.
+	k.NextHop = k.NextHop.WithZone("").Unmap()
+	if k.Interface != "" {
+		l := x.byName[k.Interface]
+		if l == nil {
+			return nil, netip.Addr{}, fmt.Errorf("%s: %w", k.Interface, ErrNoInterface)
+		}
+		return l, k.NextHop, nil
+	}
+	if !k.NextHop.IsValid() {
+		return nil, netip.Addr{}, ErrBadKey
+	}
+	return s.route(k)
+}
+
+// route finds a next hop without an interface by the routes of its table.
+func (s *Snapshot) route(k Key) (*Link, netip.Addr, error) {
+	x := s.lookup()
+	number := k.Table
+	if number == 0 {
+		number = TableMain
+	}
+	if number == TableMain && x.local[k.NextHop] {
+		return x.byName["lo"], netip.Addr{}, nil
+	}
+	routes := x.tables[number].match(k.NextHop)
+	if len(routes) == 0 {
+		return nil, netip.Addr{}, fmt.Errorf("%s in table %d: %w", k.NextHop, number, ErrNoRoute)
+	}
+	r := routes[0]
+	switch r.Type {
+	case RouteUnicast:
+	case RouteBlackhole, RouteUnreachable, RouteProhibit:
+		return nil, netip.Addr{}, fmt.Errorf("%s by %s in table %d: %w", k.NextHop, r.Prefix, number, ErrUnreachable)
+	default:
+		return nil, netip.Addr{}, fmt.Errorf("%s by %s in table %d: %w: not a unicast route", k.NextHop, r.Prefix, number, ErrNoRoute)
+	}
+	return s.firstHop(k, r)
+}
+
+// firstHop takes the first next hop of a route that is alive. Flows to one
+// next hop address are not spread: it is one neighbour that the key means.
+func (s *Snapshot) firstHop(k Key, r *Route) (*Link, netip.Addr, error) {
+	for _, h := range r.Hops {
+		l := s.lookup().byIndex[h.Ifindex]
+		if l == nil || h.Dead {
+			continue
+		}
+		if !h.Gateway.IsValid() {
+			return l, k.NextHop, nil
+		}
+		return l, h.Gateway, nil
+	}
+	if len(r.Hops) > 0 {
+		return nil, netip.Addr{}, fmt.Errorf("%s by %s: %w", k.NextHop, r.Prefix, ErrDown)
+	}
+	return nil, netip.Addr{}, fmt.Errorf("%s by %s: %w: it names no interface", k.NextHop, r.Prefix, ErrNoRoute)
+}
+
+// egress says by which device a link's frames leave, with which tags.
+func (s *Snapshot) egress(l *Link) (NextHop, error) {
+	nh := NextHop{Ifindex: l.Index, MTU: l.MTU, Src: l.MAC}
+	leaf := l
+	for {
+		if !l.Up || !l.Carrier {
+			return NextHop{}, fmt.Errorf("%s: %w", l.Name, ErrDown)
+		}
+		nh.MTU = min(nh.MTU, l.MTU)
+		nh.Ifindex = l.Index
+		if l.Kind != "vlan" {
+			break
+		}
+		nh.VLANs = append([]VLAN{l.VLAN}, nh.VLANs...)
+		parent := s.lookup().byIndex[l.Parent]
+		if l.ParentElsewhere || parent == nil {
+			return pass(nh, "the device below %s is in another network namespace", l.Name), nil
+		}
+		l = parent
+	}
+	switch {
+	case l.Loopback:
+		return pass(nh, "the packet ends at this node"), nil
+	case !l.Ethernet:
+		return pass(nh, "%s is not an Ethernet device", l.Name), nil
+	case len(nh.VLANs) > maxTags:
+		return pass(nh, "%s has %d VLAN tags, at most %d can be pushed", leaf.Name, len(nh.VLANs), maxTags), nil
+	case s.AnyEthernet:
+		return nh, nil
+	case l.Kind == "bridge":
+		return pass(nh, "%s is a bridge: the kernel chooses its port", l.Name), nil
+	case l.XDP&XDPTransmit == 0 && l.Kind == "veth":
+		return pass(nh, "%s cannot be redirected to: its peer has neither GRO nor an XDP program (ethtool -K PEER gro on)", l.Name), nil
+	case l.XDP&XDPTransmit == 0:
+		return pass(nh, "the driver of %s (%s) cannot be redirected to", l.Name, l.Driver), nil
+	}
+	return nh, nil
+}
+
+func pass(nh NextHop, format string, args ...any) NextHop {
+	nh.Pass = true
+	nh.Why = fmt.Sprintf(format, args...)
+	return nh
+}

@@ -1,0 +1,213 @@
+package netdev
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// Snapshot is the network at one time. It is not changed once it was handed
+// out, so it may be kept and read from any goroutine.
+type Snapshot struct {
+	Links      []Link
+	Addresses  []Address
+	Routes     []Route
+	Neighbours []Neighbour
+	Rules      []Rule
+
+	// AnyEthernet says that XDP programs run in generic mode everywhere, in
+	// which frames can be redirected to every Ethernet device.
+	AnyEthernet bool
+
+	once  sync.Once
+	index *index
+}
+
+// index is what lookups need. It is made on first use: a snapshot that a newer
+// one overtakes is often never looked at.
+type index struct {
+	byIndex    map[int]*Link
+	byName     map[string]*Link
+	neighbours map[neighbourKey]*Neighbour
+	local      map[netip.Addr]bool
+	tables     map[uint32]*table
+	extraRules [2]bool // IPv4, IPv6
+}
+
+type neighbourKey struct {
+	ifindex int
+	addr    netip.Addr
+}
+
+// table is one routing table: for each prefix the routes in the order of
+// preference, and the prefix lengths there are, longest first.
+type table struct {
+	routes  map[netip.Prefix][]*Route
+	lengths [2][]int // IPv4, IPv6
+}
+
+func (s *Snapshot) lookup() *index {
+	s.once.Do(func() { s.index = newIndex(s) })
+	return s.index
+}
+
+func newIndex(s *Snapshot) *index {
+	x := &index{
+		byIndex:    make(map[int]*Link, len(s.Links)),
+		byName:     make(map[string]*Link, len(s.Links)),
+		neighbours: make(map[neighbourKey]*Neighbour, len(s.Neighbours)),
+		local:      make(map[netip.Addr]bool, len(s.Addresses)),
+		tables:     map[uint32]*table{},
+	}
+	for i := range s.Links {
+		x.byIndex[s.Links[i].Index] = &s.Links[i]
+		x.byName[s.Links[i].Name] = &s.Links[i]
+	}
+	for i := range s.Neighbours {
+		n := &s.Neighbours[i]
+		x.neighbours[neighbourKey{n.Ifindex, n.Addr}] = n
+	}
+	for _, a := range s.Addresses {
+		x.local[a.Prefix.Addr()] = true
+	}
+	for i := range s.Routes {
+		x.add(&s.Routes[i])
+	}
+	for _, t := range x.tables {
+		t.sort()
+	}
+	for _, r := range s.Rules {
+		if !r.Standard {
+			x.extraRules[family(r.IPv6)] = true
+		}
+	}
+	return x
+}
+
+func (x *index) add(r *Route) {
+	t := x.tables[r.Table]
+	if t == nil {
+		t = &table{routes: map[netip.Prefix][]*Route{}}
+		x.tables[r.Table] = t
+	}
+	if t.routes[r.Prefix] == nil {
+		f := family(r.Prefix.Addr().Is6())
+		if !slices.Contains(t.lengths[f], r.Prefix.Bits()) {
+			t.lengths[f] = append(t.lengths[f], r.Prefix.Bits())
+		}
+	}
+	t.routes[r.Prefix] = append(t.routes[r.Prefix], r)
+}
+
+func (t *table) sort() {
+	for f := range t.lengths {
+		slices.SortFunc(t.lengths[f], func(a, b int) int { return b - a })
+	}
+	for _, routes := range t.routes {
+		if len(routes) > 1 {
+			slices.SortStableFunc(routes, func(a, b *Route) int {
+				return int(int64(a.Metric) - int64(b.Metric))
+			})
+		}
+	}
+}
+
+// match returns the routes of the longest prefix that holds addr, the
+// preferred one first, or nil.
+func (t *table) match(addr netip.Addr) []*Route {
+	if t == nil {
+		return nil
+	}
+	for _, bits := range t.lengths[family(addr.Is6())] {
+		p, err := addr.WithZone("").Prefix(bits)
+		if err != nil {
+			continue
+		}
+		if routes := t.routes[p]; routes != nil {
+			return routes
+		}
+	}
+	return nil
+}
+
+func family(ipv6 bool) int {
+	if ipv6 {
+		return 1
+	}
+	return 0
+}
+
+// Link finds a link by its name.
+func (s *Snapshot) Link(name string) (Link, bool) {
+	l := s.lookup().byName[name]
+	if l == nil {
+		return Link{}, false
+	}
+	return *l, true
+}
+
+// LinkByIndex finds a link by its index.
+func (s *Snapshot) LinkByIndex(ifindex int) (Link, bool) {
+	l := s.lookup().byIndex[ifindex]
+	if l == nil {
+		return Link{}, false
+	}
+	return *l, true
+}
+
+// Local returns the node's own addresses in ascending order, without
+// link-local and loopback ones (which the data path never forwards) and
+// without those that another node may turn out to have.
+func (s *Snapshot) Local() []netip.Addr {
+	var addrs []netip.Addr
+	for _, a := range s.Addresses {
+		addr := a.Prefix.Addr()
+		if a.Tentative || addr.IsLinkLocalUnicast() || addr.IsLoopback() {
+			continue
+		}
+		addrs = append(addrs, addr)
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
+}
+
+// ExtraRules says that the kernel decides by more than the destination: there
+// are policy rules besides the three that it starts with.
+func (s *Snapshot) ExtraRules(ipv6 bool) bool {
+	return s.lookup().extraRules[family(ipv6)]
+}
+
+// same says that nothing differs that Resolve, Mirror and Local look at. The
+// steps between usable neighbour states do not count: they come all the time
+// and change no frame.
+func (s *Snapshot) same(o *Snapshot) bool {
+	return s.AnyEthernet == o.AnyEthernet &&
+		slices.EqualFunc(s.Links, o.Links, sameLink) &&
+		slices.Equal(s.Addresses, o.Addresses) &&
+		slices.EqualFunc(s.Routes, o.Routes, sameRoute) &&
+		slices.EqualFunc(s.Neighbours, o.Neighbours, sameNeighbour) &&
+		slices.Equal(s.Rules, o.Rules)
+}
+
+func sameLink(a, b Link) bool {
+	if !bytes.Equal(a.MAC, b.MAC) {
+		return false
+	}
+	a.MAC, b.MAC = nil, nil
+	return a.Index == b.Index && a.Name == b.Name && a.Kind == b.Kind && a.Driver == b.Driver &&
+		a.MTU == b.MTU && a.Up == b.Up && a.Carrier == b.Carrier && a.Loopback == b.Loopback &&
+		a.Ethernet == b.Ethernet && a.Parent == b.Parent && a.ParentElsewhere == b.ParentElsewhere &&
+		a.VLAN == b.VLAN && a.Master == b.Master && a.MasterKind == b.MasterKind && a.XDP == b.XDP &&
+		a.Program == b.Program
+}
+
+func sameRoute(a, b Route) bool {
+	return a.Table == b.Table && a.Prefix == b.Prefix && a.Type == b.Type &&
+		a.Metric == b.Metric && a.KernelOnly == b.KernelOnly && slices.Equal(a.Hops, b.Hops)
+}
+
+func sameNeighbour(a, b Neighbour) bool {
+	return a.Ifindex == b.Ifindex && a.Addr == b.Addr && bytes.Equal(a.MAC, b.MAC) &&
+		a.Usable() == b.Usable() && (a.State == NUDNoARP) == (b.State == NUDNoARP)
+}

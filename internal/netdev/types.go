@@ -1,0 +1,206 @@
+package netdev
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// Kernel routing tables that have a name.
+const (
+	TableDefault uint32 = 253
+	TableMain    uint32 = 254
+	TableLocal   uint32 = 255
+)
+
+// Key names a next hop. NextHop alone is found by Table (0 is the main table);
+// Interface alone means that the packet's own destination is on that link;
+// both mean that NextHop is on that link.
+type Key struct {
+	NextHop   netip.Addr
+	Interface string
+	Table     uint32
+}
+
+func (k Key) String() string {
+	var b strings.Builder
+	switch {
+	case k.NextHop.IsValid() && k.Interface != "":
+		fmt.Fprintf(&b, "%s dev %s", k.NextHop, k.Interface)
+	case k.NextHop.IsValid():
+		b.WriteString(k.NextHop.String())
+	default:
+		fmt.Fprintf(&b, "dev %s", k.Interface)
+	}
+	if k.Table != 0 {
+		fmt.Fprintf(&b, " table %d", k.Table)
+	}
+	return b.String()
+}
+
+// VLAN is one tag of a frame.
+type VLAN struct {
+	TPID uint16 // 0x8100 or 0x88a8
+	ID   uint16
+}
+
+// NextHop is how frames reach a Key.
+type NextHop struct {
+	// Ifindex is the device that frames leave by: of a VLAN device, its
+	// parent, which gets the frames with the tags in VLANs.
+	Ifindex int
+	// MTU is of layer 3, the smallest along the devices.
+	MTU int
+	// Dst is nil if the Key is an Interface alone.
+	Dst, Src net.HardwareAddr
+	VLANs    []VLAN // outermost first
+	// Pass says that only the kernel can send there; Why says why.
+	Pass bool
+	Why  string
+}
+
+// XDPFeatures are what a driver can do (netdev-genl's xdp-features).
+type XDPFeatures uint64
+
+const (
+	XDPBasic         XDPFeatures = 1 << iota // native XDP programs: pass, drop, TX
+	XDPRedirect                              // XDP_REDIRECT from it
+	XDPTransmit                              // XDP_REDIRECT to it (ndo_xdp_xmit)
+	XDPSocket                                // AF_XDP without copying
+	XDPOffload                               // programs that run in the device
+	XDPFragments                             // frames of more than one buffer, receiving
+	XDPSendFragments                         // and sending
+)
+
+// Link is a network device.
+type Link struct {
+	Index int
+	Name  string
+	// Kind is the kernel's name for a virtual device ("veth", "vlan",
+	// "bridge", ...), or "device".
+	Kind   string
+	Driver string // as ethtool says, "" if it says nothing
+	MTU    int
+	MAC    net.HardwareAddr
+	Up     bool // administratively
+	// Carrier says that the layer below is up.
+	Carrier  bool
+	Loopback bool
+	Ethernet bool
+	// Parent is the ifindex of a VLAN's real device, or of a veth's peer when
+	// ParentElsewhere is false. ParentElsewhere: it is in another network
+	// namespace.
+	Parent          int
+	ParentElsewhere bool
+	VLAN            VLAN // of a VLAN device
+	Master          int  // bridge, bond or VRF that it is a port of
+	MasterKind      string
+	XDP             XDPFeatures
+	// Program is the id of the XDP program attached, 0 if there is none.
+	Program uint32
+}
+
+// virtualDrivers are drivers whose devices hand over frames of stacks on the
+// same machine, whose checksums may be left for hardware that never comes.
+var virtualDrivers = map[string]bool{
+	"veth": true, "tun": true, "tap": true, "bridge": true, "virtio_net": true,
+	"hv_netvsc": true, "vif": true, "vmxnet3": true, "netkit": true, "macvlan": true,
+	"macvtap": true, "ipvlan": true, "dummy": true, "ifb": true, "nlmon": true,
+}
+
+// Virtual says that frames which arrive on the link may have partial layer 4
+// checksums: they come from a stack on this machine and no hardware completed
+// them.
+func (l Link) Virtual() bool {
+	switch l.Kind {
+	case "device", "vlan", "bond", "team":
+		// What a VLAN or bond receives is what the devices below receive.
+		return virtualDrivers[l.Driver]
+	}
+	return true
+}
+
+// Address is one of the node's addresses.
+type Address struct {
+	Ifindex int
+	Prefix  netip.Prefix // the address with the length of its link's prefix
+	// Peer is the other end of a point-to-point address.
+	Peer netip.Addr
+	// Tentative addresses are still being checked for duplicates.
+	Tentative bool
+}
+
+// RouteType is what is done with packets that a route matches (RTN_*).
+type RouteType uint8
+
+const (
+	RouteUnicast     RouteType = 1
+	RouteLocal       RouteType = 2
+	RouteBroadcast   RouteType = 3
+	RouteAnycast     RouteType = 4
+	RouteMulticast   RouteType = 5
+	RouteBlackhole   RouteType = 6
+	RouteUnreachable RouteType = 7
+	RouteProhibit    RouteType = 8
+	RouteThrow       RouteType = 9
+)
+
+// Route is a route of a kernel table.
+type Route struct {
+	Table  uint32
+	Prefix netip.Prefix
+	Type   RouteType
+	Metric uint32
+	Hops   []Hop
+	// KernelOnly says why only the kernel can follow the route, "" if the data
+	// path can too: it has a condition or an effect that is not modelled here.
+	KernelOnly string
+}
+
+// Hop is one next hop of a route.
+type Hop struct {
+	Gateway netip.Addr // invalid: destinations are on the link
+	Ifindex int
+	Weight  int
+	Dead    bool // or the link has no carrier
+}
+
+// NUD is a neighbour's state (neighbour unreachability detection, RFC 4861).
+type NUD uint16
+
+const (
+	NUDIncomplete NUD = 0x01
+	NUDReachable  NUD = 0x02
+	NUDStale      NUD = 0x04
+	NUDDelay      NUD = 0x08
+	NUDProbe      NUD = 0x10
+	NUDFailed     NUD = 0x20
+	NUDNoARP      NUD = 0x40
+	NUDPermanent  NUD = 0x80
+)
+
+// Neighbour is an entry of the neighbour table.
+type Neighbour struct {
+	Ifindex int
+	Addr    netip.Addr
+	MAC     net.HardwareAddr
+	State   NUD
+	Managed bool // the kernel keeps it resolved (NTF_EXT_MANAGED)
+}
+
+// Usable says that frames may be sent to MAC. A stale entry is: it was right,
+// and using it is what makes the kernel check it.
+func (n Neighbour) Usable() bool {
+	const usable = NUDReachable | NUDStale | NUDDelay | NUDProbe | NUDPermanent
+	return n.State&usable != 0 && len(n.MAC) == 6
+}
+
+// Rule is a policy rule (`ip rule`). Standard is one of the three that the
+// kernel starts with: local, main, default.
+type Rule struct {
+	IPv6     bool
+	Priority int
+	Table    uint32
+	Standard bool
+}
