@@ -1,11 +1,69 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "maps.h"
+/* The programs. */
+#include "router.h"
+
+/* What a packet's state starts from; the rest is written before it is read. */
+INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
+{
+	p->ifindex = ctx->ingress_ifindex;
+	p->frame = p->received = (long)ctx->data_end - (long)ctx->data;
+	p->port_flags = in->flags;
+	p->sid = p->policy = p->list = p->tunnel = p->target_kind = 0;
+	p->adjacency = 0;
+	p->edit = EDIT_NONE;
+	p->push = PUSH_NONE;
+	p->push_length = 0;
+	p->decapsulated = 0;
+	p->pop_srh = 0;
+	p->extra = 0;
+	p->args_at = 0;
+	p->tag = 0;
+	p->srh = 0;
+	p->switch_teid = 0;
+	p->map_checksum = 0;
+	p->hashed = 0;
+	p->to_kernel = 0;
+	p->trace = 0;
+	p->error_type = 0;
+	p->error_info = 0;
+}
 
 SEC("xdp")
 int culvert_xdp(struct xdp_md *ctx)
 {
-	__u32 zero = 0;
-	return bpf_map_lookup_elem(&settings, &zero) ? XDP_PASS : XDP_ABORTED;
+	__u32 ifindex = ctx->ingress_ifindex, zero = 0;
+	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
+	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct packet p;
+	int reason, verdict;
+
+	if (!cfg || !in || !(in->flags & PORT_ATTACHED))
+		return XDP_PASS;
+	begin(ctx, &p, in);
+	if (cfg->trace)
+		trace_begin(ctx, &p);
+	reason = decide(ctx, &p, cfg);
+	if (reason == CONTINUE)
+		reason = forward(ctx, &p);
+	verdict = finish(ctx, &p, reason);
+	if (p.trace)
+		trace_end(ctx, &p, verdict);
+	return verdict;
+}
+
+/* What every figure stands beside: the two addresses rewritten, and out. */
+SEC("xdp")
+int l2_forward(struct xdp_md *ctx)
+{
+	__u32 index = 1;
+	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
+	__u8 *eth = at(ctx, 0, ETH_LEN);
+
+	if (!adj || !eth)
+		return XDP_ABORTED;
+	st64(eth, ld64(adj->half[0].dst));
+	st32(eth + 8, ld32(adj->half[0].src + 2));
+	return bpf_redirect_map(&device, adj->half[0].ifindex, XDP_DROP);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

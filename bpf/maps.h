@@ -66,6 +66,12 @@ MAP(errors_left, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct errors_left, 1);
 /* one entry: which packets `culvert trace` wants */
 MAP(trace_filter, BPF_MAP_TYPE_ARRAY, __u32, struct trace_filter, 1);
 
+/* headers on their way past an SRH that is removed */
+MAP(move_scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct move_buffer, 1);
+
+/* the record of a traced packet, while it travels */
+MAP(trace_scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct trace_event, 1);
+
 /* devices that frames leave by, by ifindex */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);

@@ -43,6 +43,7 @@ enum reason {
 	REASON_HEADROOM,         /* the driver left too little room */
 	REASON_SLOW_PATH_FULL,
 	REASON_FRAGMENT,         /* a fragment where none can be handled */
+	REASON_NO_NEIGHBOUR,     /* in a table other than main: the kernel cannot help */
 
 	REASON_COUNT,
 };

@@ -215,6 +215,7 @@ struct tunnel {
 	__u8 qfi;
 	__u8 container;
 	__u8 ipv4;    /* 1: remote is IPv4 */
+	__u64 pad;    /* to a cache line: the map is mapped, so entry 0 begins one */
 };
 
 /* adjacency[index]: two halves, of which `current` says which one is true, so
@@ -256,6 +257,13 @@ struct limit {
 struct errors_left {
 	__u64 time;
 	__u64 tokens;
+};
+
+/* What is before an SRH that is removed, from the frame's start. */
+#define MOVE_LENGTH 256
+
+struct move_buffer {
+	__u8 b[MOVE_LENGTH];
 };
 
 /* Records of slow_path: packets that XDP hands up. */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Names types that Go is to know, so that they are in BTF even where no map
+ * and no function that is left after inlining names them. The loader ignores
+ * the section. */
+#ifndef CULVERT_DEF_BTF_H
+#define CULVERT_DEF_BTF_H
+
+#include "tables.h"
+#include "reason.h"
+#include "../srv6/behaviors.h"
+
+#define BTF_TYPE(kind, name) \
+	const kind name *const btf_##name __attribute__((section("btf_types"))) = 0
+
+BTF_TYPE(enum, behavior);
+BTF_TYPE(enum, container);
+BTF_TYPE(enum, flavor);
+BTF_TYPE(enum, next_hop_flags);
+BTF_TYPE(enum, pdu_type);
+BTF_TYPE(enum, port_flags);
+BTF_TYPE(enum, punt_kind);
+BTF_TYPE(enum, reason);
+BTF_TYPE(enum, sid_flags);
+BTF_TYPE(enum, target_kind);
+BTF_TYPE(enum, tunnel_action);
+BTF_TYPE(struct, punt);
+BTF_TYPE(struct, trace_event);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Carries out a packet's plan: next hop, MTU, edits, pushed headers, Ethernet
+ * header, out. Until the MTU is known to hold nothing has been changed, so
+ * that an error can quote the packet as it came. */
+#ifndef CULVERT_FORWARD_H
+#define CULVERT_FORWARD_H
+
+#include "next_hop.h"
+#include "push.h"
+#include "srv6/mobile.h"
+
+INLINE int too_big(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv4 *ip = at(ctx, p->quote, IPV4_LEN);
+	__u32 mtu = p->hop.mtu - (p->length - p->quote_length);
+
+	if (!ip)
+		return REASON_TOO_BIG;
+	icmp(p, p->quote, ICMP6_TOO_BIG, 0, mtu);
+	if (ip->version_ihl >> 4 == 4 && p->quote == p->keep && p->edit == EDIT_INNER &&
+	    !(be16(ld16(&ip->fragment)) & IPV4_DF)) {
+		p->punt = PUNT_FRAGMENT;
+		return REASON_SLOW_PATH;
+	}
+	return REASON_TOO_BIG;
+}
+
+/* Outer IPv6 of an endpoint: new destination, one hop and one segment less. */
+INLINE int edit_endpoint(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
+
+	if (!ip)
+		return -1;
+	if (p->map_checksum)
+		map_checksum(ctx, p, ip->next_header, &ip->dst);
+	copy16(&ip->dst, p->push ? &p->inner_dst : &p->dst);
+	ip->hop_limit--;
+	if (p->srh) {
+		struct srh *srh = at(ctx, p->srh, SRH_LEN);
+
+		if (!srh)
+			return -1;
+		srh->segments_left--;
+	}
+	return 0;
+}
+
+/* The packet that stays: one hop less, and at decapsulation the outer
+ * congestion mark (RFC 6040). ecn was found to be possible. */
+INLINE int edit_inner(struct xdp_md *ctx, struct packet *p)
+{
+	if (p->keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+
+		if (!ip)
+			return -1;
+		if (p->decapsulated && p->ecn != (ip->tos & 3))
+			ipv4_set_ecn(ip, p->ecn);
+		ipv4_spend(ip);
+	} else {
+		struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+
+		if (!ip)
+			return -1;
+		if (p->decapsulated && p->ecn != (ipv6_class(ip) & 3))
+			ipv6_set_ecn(ip, p->ecn);
+		ip->hop_limit--;
+	}
+	return 0;
+}
+
+/* Cuts what is behind the packet, and makes the frame start so that the pushed
+ * header and an Ethernet header fit before what is kept. */
+INLINE int reshape(struct xdp_md *ctx, struct packet *p)
+{
+	int tail = p->keep + p->keep_length - p->frame;
+	int head = p->keep - p->push_length - ETH_LEN;
+
+	if (tail && bpf_xdp_adjust_tail(ctx, tail))
+		return -1;
+	if (head && bpf_xdp_adjust_head(ctx, head))
+		return -1;
+	return 0;
+}
+
+/* The kernel spends a hop of its own on what it forwards for us. The frame is
+ * addressed as the received one was: to this node. */
+INLINE int pass_finished(struct xdp_md *ctx, struct packet *p)
+{
+	if (p->family == 4) {
+		struct ipv4 *ip = at(ctx, ETH_LEN, IPV4_LEN);
+		__u16 from;
+
+		if (!ip)
+			return REASON_HEADROOM;
+		from = ld16(&ip->ttl);
+		st16(&ip->ttl, from + 1);
+		st16(&ip->checksum, checksum_update(ld16(&ip->checksum), from, from + 1));
+	} else {
+		struct ipv6 *ip = at(ctx, ETH_LEN, IPV6_LEN);
+
+		if (!ip)
+			return REASON_HEADROOM;
+		ip->hop_limit++;
+	}
+	return REASON_PASSED;
+}
+
+INLINE int push_tags(struct xdp_md *ctx, struct packet *p, __u16 type)
+{
+	__u32 i, tags = p->hop.tags;
+	__u8 *eth;
+
+	if (tags > 2 || bpf_xdp_adjust_head(ctx, -(int)(tags * VLAN_LEN)))
+		return -1;
+	eth = at(ctx, 0, ETH_LEN + 2 * VLAN_LEN);
+	if (!eth)
+		return -1;
+	for (i = 0; i < 2 && i < tags; i++) {
+		st16(eth + 12 + i * VLAN_LEN, be16(p->hop.tpid[i]));
+		st16(eth + 14 + i * VLAN_LEN, be16(p->hop.vlan[i]));
+	}
+	st16(eth + 12 + i * VLAN_LEN, be16(type));
+	return 0;
+}
+
+INLINE void count_matches(struct packet *p)
+{
+	if (p->sid)
+		count(&sid_counter, p->sid, p->sid_length);
+	if (p->list)
+		count(&list_counter, p->list, p->length);
+	if (p->tunnel) {
+		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &p->tunnel);
+
+		if (t) {
+			__sync_fetch_and_add(&t->packets, 1);
+			__sync_fetch_and_add(&t->bytes, p->tunnel_length);
+		}
+	}
+}
+
+INLINE int out(struct packet *p)
+{
+	if (p->hop.ifindex != p->ifindex && bpf_redirect_map(&device, p->hop.ifindex, XDP_DROP) != XDP_REDIRECT)
+		return REASON_NO_ROUTE;
+	count_matches(p);
+	return REASON_FORWARDED;
+}
+
+/* Ethernet header, and out. The packet starts at ETH_LEN. */
+INLINE int transmit(struct xdp_md *ctx, struct packet *p)
+{
+	__u16 type = p->family == 4 ? TYPE_IPV4 : TYPE_IPV6;
+	__u8 *eth;
+
+	if (p->hop.tags && push_tags(ctx, p, type))
+		return REASON_HEADROOM;
+	eth = at(ctx, 0, ETH_LEN);
+	if (!eth)
+		return REASON_HEADROOM;
+	st64(eth, ld64(p->hop.dst)); /* and the first half of src */
+	st32(eth + 8, ld32(p->hop.src + 2));
+	if (!p->hop.tags)
+		st16(eth + 12, be16(type));
+	if (p->to_kernel) {
+		count_matches(p);
+		return pass_finished(ctx, p);
+	}
+	return out(p);
+}
+
+INLINE int push_headers(struct xdp_md *ctx, struct packet *p)
+{
+	switch (p->push) {
+	case PUSH_SRV6:
+		return push_srv6(ctx, p);
+	case PUSH_GTPU4:
+		return push_gtpu4(ctx, p);
+	case PUSH_GTPU6:
+		return push_gtpu6(ctx, p);
+	}
+	return 0;
+}
+
+INLINE int edit(struct xdp_md *ctx, struct packet *p)
+{
+	if (p->switch_teid) {
+		struct gtpu *gtpu = at(ctx, p->gtpu, GTPU_LEN);
+
+		if (!gtpu)
+			return REASON_GTPU_LENGTH;
+		st32(&gtpu->teid, be32(p->teid));
+	}
+	if (p->edit == EDIT_ENDPOINT) {
+		if (edit_endpoint(ctx, p))
+			return REASON_IPV6_MALFORMED;
+		if (p->pop_srh)
+			return remove_srh(ctx, p);
+	} else if (p->edit == EDIT_INNER && edit_inner(ctx, p)) {
+		return REASON_INNER_MALFORMED;
+	}
+	return 0;
+}
+
+/* The kernel gets the frame under the addresses that it came with. */
+INLINE int keep_addresses(struct xdp_md *ctx, struct packet *p)
+{
+	__u8 *eth = at(ctx, 0, ETH_LEN);
+
+	if (!eth)
+		return -1;
+	st64(p->hop.dst, ld64(eth));
+	st32(p->hop.src + 2, ld32(eth + 8));
+	p->hop.tags = 0;
+	return 0;
+}
+
+/* An Ethernet frame leaves as it is (End.DX2). */
+INLINE int forward_frame(struct xdp_md *ctx, struct packet *p)
+{
+	int tail = p->keep + p->keep_length - p->frame;
+
+	if ((tail && bpf_xdp_adjust_tail(ctx, tail)) || bpf_xdp_adjust_head(ctx, p->keep))
+		return REASON_HEADROOM;
+	return out(p);
+}
+
+/* How the journey ends. */
+INLINE int forward(struct xdp_md *ctx, struct packet *p)
+{
+	int reason = next_hop(ctx, p);
+
+	if (reason)
+		return reason;
+	if (p->push == PUSH_FRAME)
+		return p->to_kernel ? REASON_NO_ROUTE : forward_frame(ctx, p);
+	if (p->to_kernel) {
+		if (keep_addresses(ctx, p))
+			return REASON_HEADROOM;
+	} else if (p->hop.mtu && p->length > p->hop.mtu) {
+		return too_big(ctx, p);
+	}
+	if (p->keep_version && p->port_flags & PORT_PARTIAL_CHECKSUM)
+		complete_checksum(ctx, p);
+	reason = edit(ctx, p);
+	if (reason)
+		return reason;
+	if (reshape(ctx, p) || push_headers(ctx, p))
+		return REASON_HEADROOM;
+	return transmit(ctx, p);
+}
+
+#endif

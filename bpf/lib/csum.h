@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The Internet checksum (RFC 1071, 1624). Sums are of 16-bit words as loaded:
+ * byte order does not matter to a one's complement sum. */
+#ifndef CULVERT_LIB_CSUM_H
+#define CULVERT_LIB_CSUM_H
+
+#include "headers.h"
+
+INLINE __u64 sum_add64(__u64 sum, __u64 v)
+{
+	sum += v;
+	return sum + (sum < v);
+}
+
+INLINE __u16 sum_fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/* RFC 1624 equation 3: a word covered by `checksum` became another. */
+INLINE __u16 checksum_update(__u16 checksum, __u16 from, __u16 to)
+{
+	return ~sum_fold((__u64)(__u16)~checksum + (__u16)~from + to);
+}
+
+/* Of the 20 octets of an IPv4 header, its checksum field included. */
+INLINE __u64 ipv4_sum(const struct ipv4 *ip)
+{
+	const void *p = ip;
+
+	return (__u64)ld32(p) + ld32(p + 4) + ld32(p + 8) + ld32(p + 12) + ld32(p + 16);
+}
+
+INLINE __u64 address_sum(const void *address)
+{
+	return sum_add64(ld64(address), ld64(address + 8));
+}
+
+/* The pseudo-header without the addresses: length in host order. */
+INLINE __u64 pseudo_tail(__u32 length, __u8 protocol)
+{
+	return (__u64)be32(length) + ((__u64)protocol << 8);
+}
+
+/* IPv4: TTL and TOS change with the header checksum. */
+INLINE void ipv4_spend(struct ipv4 *ip)
+{
+	__u16 from = ld16(&ip->ttl); /* TTL is the first octet */
+	__u16 to = from - 1;
+
+	st16(&ip->checksum, checksum_update(ld16(&ip->checksum), from, to));
+	st16(&ip->ttl, to);
+}
+
+INLINE void ipv4_set_ecn(struct ipv4 *ip, __u8 ecn)
+{
+	__u16 from = ld16(ip);
+	__u16 to = (from & ~0x0300) | (__u16)ecn << 8;
+
+	st16(&ip->checksum, checksum_update(ld16(&ip->checksum), from, to));
+	st16(ip, to);
+}
+
+INLINE void ipv6_set_ecn(struct ipv6 *ip, __u8 ecn)
+{
+	__u16 word = be16(ld16(ip));
+
+	st16(ip, be16((word & ~0x30) | (__u16)ecn << 4));
+}
+
+/* What an inner packet's ECN becomes at decapsulation (RFC 6040 figure 4):
+ * 0..3, or -1 where the packet must be dropped. */
+INLINE int ecn_decapsulate(__u8 outer, __u8 inner)
+{
+	outer &= 3;
+	inner &= 3;
+	if (outer == 3)
+		return inner ? 3 : -1;
+	if (outer == 1 && inner == 2)
+		return 1;
+	return inner;
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Where the finished packet goes: an adjacency that something matched already
+ * names, the mirrored routes, or the kernel's own lookup. */
+#ifndef CULVERT_NEXT_HOP_H
+#define CULVERT_NEXT_HOP_H
+
+#include "packet.h"
+
+#define AF_INET4 2
+#define AF_INET6 10
+
+/* Packets that no hash was made for yet. */
+GLOBAL int hash_keep(struct xdp_md *ctx, struct packet *p);
+
+INLINE struct route *find_route(struct packet *p)
+{
+	if (p->family == 6) {
+		struct lpm6_key key = { .prefixlen = 160, .table = p->table };
+
+		copy16(&key.addr, &p->dst);
+		return bpf_map_lookup_elem(&route6, &key);
+	}
+	struct lpm4_key key = { .prefixlen = 64, .table = p->table, .addr = ld32(&p->dst) };
+
+	return bpf_map_lookup_elem(&route4, &key);
+}
+
+INLINE __u32 choose_adjacency(struct xdp_md *ctx, struct packet *p)
+{
+	struct route *route = find_route(p);
+	__u64 i = 0;
+
+	if (!route || !route->count)
+		return 0;
+	if (route->count > 1) {
+		if (!p->hashed)
+			hash_keep(ctx, p);
+		i = p->hash % route->count;
+	}
+	opaque(i);
+	if (i >= MAX_NEXT_HOPS)
+		return 0;
+	return route->adjacency[i];
+}
+
+/* 1: p->hop is true. */
+INLINE int use_adjacency(struct packet *p, __u32 index)
+{
+	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
+	struct next_hop *hop;
+
+	if (!adj)
+		return 0;
+	hop = &adj->half[adj->current & 1];
+	if (!(hop->flags & NEXT_HOP_READY))
+		return 0;
+	p->hop = *hop;
+	p->to_kernel = hop->flags & NEXT_HOP_PASS;
+	return 1;
+}
+
+/* The kernel's answer; 0 or a reason. */
+GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
+{
+	struct bpf_fib_lookup fib = {};
+	__u32 flags = 0;
+	long ret;
+
+	if (!p || !p->table) /* a given adjacency that is not ready */
+		return REASON_NO_NEIGHBOUR;
+	fib.ifindex = p->ifindex;
+	fib.tot_len = p->length;
+	if (p->family == 6) {
+		fib.family = AF_INET6;
+		copy16(fib.ipv6_dst, &p->dst);
+		copy16(fib.ipv6_src, &p->src);
+	} else {
+		fib.family = AF_INET4;
+		fib.ipv4_dst = ld32(&p->dst);
+		fib.ipv4_src = ld32(&p->src);
+	}
+	if (p->table != MAIN_TABLE) {
+		fib.tbid = p->table;
+		flags = BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID;
+	}
+	ret = bpf_fib_lookup(ctx, &fib, sizeof(fib), flags);
+	p->to_kernel = 0;
+	switch (ret) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+		__builtin_memset(&p->hop, 0, sizeof(p->hop));
+		p->hop.ifindex = fib.ifindex;
+		__builtin_memcpy(p->hop.dst, fib.dmac, 6);
+		__builtin_memcpy(p->hop.src, fib.smac, 6);
+		return 0;
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		p->hop.mtu = fib.mtu_result;
+		return 0;
+	case BPF_FIB_LKUP_RET_BLACKHOLE:
+	case BPF_FIB_LKUP_RET_UNREACHABLE:
+	case BPF_FIB_LKUP_RET_PROHIBIT:
+		return REASON_UNREACHABLE;
+	case BPF_FIB_LKUP_RET_NOT_FWDED:
+	case BPF_FIB_LKUP_RET_FWD_DISABLED:
+	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		/* the kernel would look into its main table */
+		if (p->table != MAIN_TABLE)
+			return ret == BPF_FIB_LKUP_RET_NOT_FWDED ? REASON_NO_ROUTE : REASON_NO_NEIGHBOUR;
+		p->to_kernel = 1;
+		return 0;
+	}
+	return REASON_NO_ROUTE;
+}
+
+/* Fills in p->hop, or p->to_kernel; 0 or a reason. */
+INLINE int next_hop(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 index = p->adjacency;
+
+	if (!index && p->table)
+		index = choose_adjacency(ctx, p);
+	if (index && use_adjacency(p, index))
+		return p->to_kernel && p->table != MAIN_TABLE ? REASON_NO_NEIGHBOUR : 0;
+	return ask_kernel(ctx, p);
+}
+
+#endif

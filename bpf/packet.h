@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A packet on its way: what was found out, what is to be done with it, and
+ * the ways out. A behaviour only fills in the plan; forward.h carries it out,
+ * so that nothing is changed before everything is known. */
+#ifndef CULVERT_PACKET_H
+#define CULVERT_PACKET_H
+
+#include "maps.h"
+#include "lib/csum.h"
+#include "lib/flow.h"
+#include "lib/args_mob.h"
+#include "srv6/behaviors.h"
+
+/* Global functions are verified once, on their own: the cost of verifying is
+ * a sum over them, not a product. Packet pointers do not survive a call. */
+#define GLOBAL __attribute__((noinline))
+
+/* On the stack wide accesses must be aligned. */
+#define ALIGNED __attribute__((aligned(8)))
+
+#define MAX_OFFSET 2048 /* of anything that is looked at, from the frame's start */
+
+/* What a function that decides returns besides a reason. */
+#define CONTINUE -1
+
+enum edit {
+	EDIT_NONE,
+	EDIT_ENDPOINT,  /* outer IPv6: destination, hop limit, Segments Left */
+	EDIT_INNER,     /* packet at `keep`: hop limit or TTL, ECN */
+};
+
+enum push {
+	PUSH_NONE,
+	PUSH_SRV6,
+	PUSH_GTPU4,
+	PUSH_GTPU6,
+	PUSH_FRAME, /* the Ethernet frame at `keep` leaves as it is */
+};
+
+struct packet {
+	/* as received */
+	__u32 ifindex;
+	__u16 received; /* the frame's length as it came */
+	__u16 frame;    /* ... and as it is */
+	__u16 l3;       /* offset of the IP header */
+	__u16 l3_length;
+	__u8 version;   /* of that header: 4, 6 */
+	__u8 port_flags;
+
+	/* IPv6 extension headers */
+	__u16 srh;         /* offset, 0: none */
+	__u16 srh_link;    /* offset of the next-header octet that names the SRH */
+	__u16 upper;       /* offset of the upper layer */
+	__u8 upper_type;
+	__u8 segments_left;
+
+	/* GTP-U */
+	__u32 teid;
+	__u16 sequence;
+	__u16 gtpu;   /* offset of the header */
+	__u8 message; /* enum gtpu_type */
+	__u8 gtpu_flags;
+	__u8 qfi, rqi;
+
+	/* what matched: 0 is none */
+	__u32 sid, policy, list, tunnel, target_kind;
+	__u16 sid_length;    /* octets to count for them */
+	__u16 tunnel_length;
+
+	/* the plan: what stays, what becomes of it, what is pushed */
+	__u16 keep;        /* offset of the packet that stays */
+	__u16 keep_length;
+	__u8 keep_version; /* 4, 6; 0: not an IP packet */
+	__u8 edit;         /* enum edit */
+	__u8 ecn;          /* of the outer header, for EDIT_INNER at decapsulation */
+	__u8 decapsulated;
+	__u8 pop_srh;      /* PSP */
+	__u8 push;         /* enum push */
+	__u8 hop_limit, class, next_header; /* of the pushed header */
+	__u8 container;    /* enum container */
+	__u8 extra;        /* one more segment behind the list's: `last` */
+	__u8 reduced;
+	__u8 segments;     /* in the finished list */
+	__u8 srh_segments; /* of these in the SRH; 0: no SRH */
+	__u8 args_at;      /* bit offset of `args` in the list's last segment; 0: none */
+	__u8 with_sequence;
+	__u8 switch_teid;  /* the kept GTP-U header gets p->teid */
+	__u8 map_checksum; /* End.MAP: layer 4 covers the address that changes */
+	__u8 pdu_version;  /* of the T-PDU behind a kept GTP-U header; 0: not known */
+	__u16 pdu_offset;  /* from p->keep */
+	__u16 tag;         /* SRH.tag */
+	__u16 push_length;
+	__u16 length;      /* of the finished layer-3 packet */
+	__u16 quote;       /* offset of the header that ICMP errors are about */
+	__u16 quote_length;
+	__u32 hash;
+	__u64 args;
+	struct in6 src ALIGNED, dst ALIGNED; /* pushed; dst is also what the route is looked up for */
+	struct in6 last ALIGNED;
+	struct in6 inner_dst ALIGNED; /* EDIT_ENDPOINT: the outer header's new destination */
+
+	/* next hop */
+	__u32 adjacency, table;
+	__u8 family;       /* of dst: 4 (in the first 4 octets), 6 */
+	__u8 to_kernel;    /* only the kernel can send it */
+	__u8 hashed;       /* p->hash is made */
+	__u8 trace;
+	__u8 reason;       /* enum reason, at the end */
+	struct next_hop hop ALIGNED;
+
+	__u8 punt;         /* enum punt_kind, for REASON_SLOW_PATH */
+
+	/* ICMP error to send when the packet is dropped: type 0 is none */
+	__u8 error_type, error_code;
+	__u16 error_l3;
+	__u32 error_info;
+};
+
+#define MAIN_TABLE 254
+
+/* `size` octets at `offset`, or NULL: the header cursor. */
+INLINE void *at(struct xdp_md *ctx, __u32 offset, __u32 size)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+
+	opaque(offset);
+	if (offset > MAX_OFFSET)
+		return 0;
+	data += offset;
+	if (data + size > end)
+		return 0;
+	return data;
+}
+
+/* Takes `length` octets out behind the first `before` ones, which move. */
+GLOBAL int remove_octets(struct xdp_md *ctx, struct packet *p, __u32 before, __u32 length)
+{
+	__u32 zero = 0;
+	struct move_buffer *scratch = bpf_map_lookup_elem(&move_scratch, &zero);
+
+	opaque(before);
+	opaque(length);
+	if (!p || !scratch || before < ETH_LEN || before > MOVE_LENGTH || length > MAX_OFFSET)
+		return -1;
+	if (bpf_xdp_load_bytes(ctx, 0, scratch->b, before) ||
+	    bpf_xdp_adjust_head(ctx, length) ||
+	    bpf_xdp_store_bytes(ctx, 0, scratch->b, before))
+		return -1;
+	p->frame -= length;
+	return 0;
+}
+
+INLINE void count(void *map, __u32 index, __u64 bytes)
+{
+	struct counter *c = bpf_map_lookup_elem(map, &index);
+
+	if (c) {
+		c->packets++;
+		c->bytes += bytes;
+	}
+}
+
+INLINE void icmp(struct packet *p, __u16 l3, __u8 type, __u8 code, __u32 info)
+{
+	p->error_type = type;
+	p->error_code = code;
+	p->error_l3 = l3;
+	p->error_info = info;
+}
+
+#define ICMP6_TOO_BIG 2
+#define ICMP6_TIME_EXCEEDED 3
+#define ICMP6_PARAMETER_PROBLEM 4
+
+/* The daemon puts the fragments together. */
+INLINE int reassemble(struct packet *p)
+{
+	p->punt = PUNT_REASSEMBLE;
+	p->error_l3 = p->l3;
+	return REASON_SLOW_PATH;
+}
+
+INLINE int hop_limit_spent(struct packet *p, __u16 l3)
+{
+	icmp(p, l3, ICMP6_TIME_EXCEEDED, 0, 0);
+	return REASON_HOP_LIMIT;
+}
+
+/* The pointer counts from the IPv6 header that was received. */
+INLINE int parameter_problem(struct packet *p, enum reason reason, __u8 code, __u32 offset)
+{
+	icmp(p, p->l3, ICMP6_PARAMETER_PROBLEM, code, offset - p->l3);
+	return reason;
+}
+
+/* ---- the slow path ---- */
+
+#define ERROR_BURST 64
+#define NS 1000000000ull
+
+/* Takes one error from this CPU's budget. */
+INLINE int error_allowed(void)
+{
+	__u32 zero = 0;
+	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct errors_left *left = bpf_map_lookup_elem(&errors_left, &zero);
+	__u64 now, earned;
+
+	if (!cfg || !left || !cfg->errors_per_second)
+		return 0;
+	now = bpf_ktime_get_ns();
+	earned = (now - left->time) / (NS / cfg->errors_per_second);
+	if (earned) {
+		left->time = now;
+		left->tokens = left->tokens + earned > ERROR_BURST ? ERROR_BURST : left->tokens + earned;
+	}
+	if (!left->tokens)
+		return 0;
+	left->tokens--;
+	return 1;
+}
+
+/* Hands the frame as it is to the daemon. 0 or -1. */
+GLOBAL int punt(struct xdp_md *ctx, struct packet *p, __u32 kind)
+{
+	struct punt *record;
+	__u32 length;
+
+	if (!p)
+		return -1;
+	length = p->frame;
+	if (length > PUNT_DATA) {
+		if (kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT)
+			return -1;
+		length = PUNT_DATA; /* an error quotes less than this */
+	}
+	opaque(length);
+	if (length < ETH_LEN || length > PUNT_DATA)
+		return -1;
+	record = bpf_ringbuf_reserve(&slow_path, sizeof(*record), 0);
+	if (!record)
+		return -1;
+	record->kind = kind;
+	record->ifindex = p->ifindex;
+	record->info = p->error_info;
+	record->l3 = p->error_l3;
+	record->length = length;
+	record->type = p->error_type;
+	record->code = p->error_code;
+	if (bpf_xdp_load_bytes(ctx, 0, record->data, length)) {
+		bpf_ringbuf_discard(record, 0);
+		return -1;
+	}
+	bpf_ringbuf_submit(record, 0);
+	return 0;
+}
+
+/* The one way out: counts how the journey ended, and tells the sender where an
+ * error was asked for. */
+INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
+{
+	int verdict = XDP_DROP;
+
+	switch (reason) {
+	case REASON_FORWARDED:
+		verdict = p->hop.ifindex == p->ifindex ? XDP_TX : XDP_REDIRECT;
+		break;
+	case REASON_PASSED:
+		verdict = XDP_PASS;
+		break;
+	case REASON_REPLIED:
+		verdict = XDP_TX;
+		break;
+	case REASON_SLOW_PATH:
+		if (punt(ctx, p, p->punt))
+			reason = REASON_SLOW_PATH_FULL;
+		break;
+	default:
+		if (p->error_type && error_allowed())
+			punt(ctx, p, reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
+	}
+	p->reason = reason;
+	count(&outcomes, reason, p->received);
+	return verdict;
+}
+
+#endif

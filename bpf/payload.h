@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the packet that is kept tells about itself: its length, its flow, its
+ * sum. */
+#ifndef CULVERT_PAYLOAD_H
+#define CULVERT_PAYLOAD_H
+
+#include "packet.h"
+
+/* The sum of `length` octets from `offset` on. */
+GLOBAL int sum_octets(struct xdp_md *ctx, __u32 offset, __u32 length)
+{
+	__u64 sum = 0;
+	__u8 *octet;
+	int i;
+
+	for (i = 0; i < 512 && length >= 8; i++) {
+		__u64 *word = at(ctx, offset, 8);
+
+		if (!word)
+			return sum_fold(sum);
+		sum = sum_add64(sum, ld64(word));
+		offset += 8;
+		length -= 8;
+	}
+	for (i = 0; i < 7 && length; i++) {
+		octet = at(ctx, offset, 1);
+		if (!octet)
+			break;
+		sum += (i & 1) ? (__u64)*octet << 8 : *octet;
+		offset++;
+		length--;
+	}
+	return sum_fold(sum);
+}
+
+/* Whether the layer-4 checksum vouches for the sum of its segment, and that
+ * segment's sum then (0 stands for both zeros). */
+INLINE int vouched_sum(struct xdp_md *ctx, __u32 l4, __u32 length, __u8 protocol, __u8 version,
+		       __u64 pseudo, __u64 *sum)
+{
+	switch (protocol) {
+	case NH_TCP:
+		if (length < 20)
+			return 0;
+		break;
+	case NH_UDP: {
+		struct udp *udp = at(ctx, l4, UDP_LEN);
+
+		if (!udp || !udp->checksum || be16(udp->length) != length)
+			return 0;
+		break;
+	}
+	case NH_ICMPV6:
+		if (version != 6 || length < 4)
+			return 0;
+		break;
+	case NH_ICMP:
+		*sum = 0;
+		return version == 4 && length >= 4;
+	default:
+		return 0;
+	}
+	*sum = (__u16)~sum_fold(pseudo);
+	return 1;
+}
+
+/* The sum over the packet at `offset`, from its own checksums where they
+ * vouch for it: the cost does not depend on the length. */
+INLINE __u64 payload_sum(struct xdp_md *ctx, __u32 offset, __u32 length, __u8 version)
+{
+	__u64 sum;
+
+	if (version == 4) {
+		struct ipv4 *ip = at(ctx, offset, IPV4_LEN);
+
+		if (ip && (ip->version_ihl & 0xf) == 5 && !(be16(ip->fragment) & IPV4_FRAGMENT_MASK)) {
+			__u64 header = ipv4_sum(ip);
+			__u64 pseudo = (__u64)ld32(&ip->src) + ld32(&ip->dst) +
+				       pseudo_tail(length - IPV4_LEN, ip->protocol);
+
+			if (vouched_sum(ctx, offset + IPV4_LEN, length - IPV4_LEN, ip->protocol, 4, pseudo, &sum))
+				return header + sum;
+		}
+	} else if (version == 6) {
+		struct ipv6 *ip = at(ctx, offset, IPV6_LEN);
+
+		if (ip) {
+			__u64 addresses = sum_add64(address_sum(&ip->src), address_sum(&ip->dst));
+			__u64 pseudo = sum_add64(addresses, pseudo_tail(length - IPV6_LEN, ip->next_header));
+			__u64 header = sum_add64(addresses, (__u64)ld32(ip));
+			__u64 rest = ld32(&ip->payload_length);
+
+			if (vouched_sum(ctx, offset + IPV6_LEN, length - IPV6_LEN, ip->next_header, 6, pseudo, &sum))
+				return sum_fold(sum_add64(header, rest)) + sum;
+		}
+	}
+	return sum_octets(ctx, offset, length);
+}
+
+/* A local stack may have left the layer-4 checksum to the device, with only
+ * the pseudo-header summed. Such a packet is finished here. */
+GLOBAL int complete_checksum(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 l4, length, offset;
+	__u64 pseudo;
+	__u8 protocol;
+	__u16 *field, sum;
+
+	if (!p)
+		return 0;
+	if (p->keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+
+		if (!ip || be16(ip->fragment) & IPV4_FRAGMENT_MASK)
+			return 0;
+		l4 = (ip->version_ihl & 0xf) * 4;
+		protocol = ip->protocol;
+		pseudo = (__u64)ld32(&ip->src) + ld32(&ip->dst);
+	} else {
+		struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+
+		if (!ip)
+			return 0;
+		l4 = IPV6_LEN;
+		protocol = ip->next_header;
+		pseudo = sum_add64(address_sum(&ip->src), address_sum(&ip->dst));
+	}
+	if (protocol == NH_TCP)
+		offset = 16;
+	else if (protocol == NH_UDP)
+		offset = 6;
+	else
+		return 0;
+	if (p->keep_length < l4 + offset + 2)
+		return 0;
+	length = p->keep_length - l4;
+	l4 += p->keep;
+	field = at(ctx, l4 + offset, 2);
+	if (!field || ld16(field) != sum_fold(sum_add64(pseudo, pseudo_tail(length, protocol))))
+		return 0;
+	/* the field holds the pseudo-header's sum, so summing the segment adds it */
+	sum = ~sum_octets(ctx, l4, length);
+	field = at(ctx, l4 + offset, 2);
+	if (field)
+		st16(field, !sum && protocol == NH_UDP ? 0xffff : sum);
+	return 0;
+}
+
+/* The flow hash of the packet that is kept. */
+INLINE __u32 payload_hash(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 l4, offset = p->keep;
+	__u8 protocol;
+	__u32 *ports;
+	__u64 h;
+
+	if (p->keep_version == 4) {
+		struct ipv4 *ip = at(ctx, offset, IPV4_LEN);
+
+		if (!ip)
+			return 0;
+		h = flow_ipv4(ip);
+		protocol = ip->protocol;
+		l4 = (ip->version_ihl & 0xf) * 4;
+		if (be16(ip->fragment) & IPV4_FRAGMENT_MASK)
+			return flow_finish(h, protocol, 0);
+	} else if (p->keep_version == 6) {
+		struct ipv6 *ip = at(ctx, offset, IPV6_LEN);
+
+		if (!ip)
+			return 0;
+		h = flow_ipv6(ip);
+		protocol = ip->next_header;
+		l4 = IPV6_LEN;
+	} else {
+		__u8 *eth = at(ctx, offset, ETH_LEN);
+
+		if (!eth || p->keep_length < ETH_LEN)
+			return 0;
+		return flow_mix(flow_mix(0, ld64(eth)), ld32(eth + 8)) >> 32;
+	}
+	if (!flow_has_ports(protocol) || p->keep_length < l4 + 4)
+		return flow_finish(h, protocol, 0);
+	ports = at(ctx, offset + l4, 4);
+	return flow_finish(h, protocol, ports ? ld32(ports) : 0);
+}
+
+GLOBAL int hash_keep(struct xdp_md *ctx, struct packet *p)
+{
+	if (p)
+		p->hash = payload_hash(ctx, p);
+	return 0;
+}
+
+/* The packet at p->keep, of which `available` octets are there, must be whole
+ * and of `version` (0: either); what is behind it is cut. 0, or the reason. */
+INLINE int take_payload(struct xdp_md *ctx, struct packet *p, __u32 available, __u8 version, enum reason bad)
+{
+	__u8 *first = at(ctx, p->keep, 1);
+	__u32 length;
+
+	if (!first || !available)
+		return REASON_INNER_MALFORMED;
+	p->keep_version = *first >> 4;
+	if (version && p->keep_version != version)
+		return bad;
+	if (p->keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+
+		if (!ip || available < IPV4_LEN)
+			return REASON_INNER_MALFORMED;
+		length = be16(ip->length);
+		if ((ip->version_ihl & 0xf) < 5 || length < (ip->version_ihl & 0xf) * 4u)
+			return REASON_INNER_MALFORMED;
+	} else if (p->keep_version == 6) {
+		struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+
+		if (!ip || available < IPV6_LEN)
+			return REASON_INNER_MALFORMED;
+		length = IPV6_LEN + be16(ip->payload_length);
+	} else {
+		return bad;
+	}
+	if (length > available)
+		return REASON_INNER_MALFORMED;
+	p->keep_length = length;
+	return 0;
+}
+
+/* Hop limit or TTL of the packet that is kept. */
+INLINE __u8 payload_hops(struct xdp_md *ctx, struct packet *p, __u8 *class)
+{
+	if (p->keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+
+		*class = ip ? ip->tos : 0;
+		return ip ? ip->ttl : 0;
+	}
+	struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+
+	*class = ip ? ipv6_class(ip) : 0;
+	return ip ? ip->hop_limit : 0;
+}
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The headers that a tunnel pushes: planned before the next hop is looked up,
+ * written once the room is made. */
+#ifndef CULVERT_PUSH_H
+#define CULVERT_PUSH_H
+
+#include "payload.h"
+
+/* ---- SRv6 ---- */
+
+/* The list that the flow takes. */
+INLINE __u32 choose_list(struct sr_policy *policy, __u32 hash)
+{
+	__u32 i;
+
+	if (policy->count == 1)
+		return policy->list[0].list;
+	for (i = 0; i < MAX_SEGMENT_LISTS && i < policy->count; i++)
+		if (hash <= policy->list[i].threshold)
+			return policy->list[i].list;
+	return 0;
+}
+
+/* Writes `args` into a SID. */
+INLINE void stamp_args(struct packet *p, struct in6 *sid)
+{
+	struct u128 v = clear128(ld128(sid), p->args_at & 127, ARGS_MOB_BITS);
+
+	st128(sid, place128(v, p->args, p->args_at & 127, ARGS_MOB_BITS));
+}
+
+/* Plans the push of policy `index`, p->extra, p->last, p->args_at and p->tag
+ * given: source, destination, lengths, adjacency. 0, or a reason. */
+INLINE int plan_policy(struct xdp_md *ctx, struct packet *p, __u32 index, int keep_source)
+{
+	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
+	struct segment_list *list;
+	__u32 last;
+
+	if (!policy || !policy->count)
+		return REASON_NO_SEGMENT_LIST;
+	p->policy = index;
+	p->list = choose_list(policy, p->hash);
+	list = bpf_map_lookup_elem(&segment_list, &p->list);
+	if (!list || !list->count)
+		return REASON_NO_SEGMENT_LIST;
+	last = list->count - 1;
+	if (last >= MAX_SEGMENTS)
+		return REASON_NO_SEGMENT_LIST;
+	p->reduced = policy->behavior == H_ENCAPS_RED || policy->behavior == H_ENCAPS_L2_RED;
+	copy16(&p->dst, &list->segment[last]);
+	if (!last && p->args_at)
+		stamp_args(p, &p->dst);
+	if (!keep_source)
+		copy16(&p->src, &list->source);
+	p->adjacency = list->adjacency;
+	p->segments = list->count + p->extra;
+	return 0;
+}
+
+/* The list is known: what it takes. */
+INLINE void plan_srv6(struct packet *p)
+{
+	p->push = PUSH_SRV6;
+	p->family = 6;
+	p->table = MAIN_TABLE;
+	p->srh_segments = p->segments - p->reduced;
+	if (p->tag && !p->srh_segments)
+		p->srh_segments = p->segments;
+	p->push_length = IPV6_LEN;
+	if (p->srh_segments)
+		p->push_length += SRH_LEN + SEGMENT_LEN * p->srh_segments;
+	p->length = p->push_length + p->keep_length;
+}
+
+GLOBAL int push_srh(struct xdp_md *ctx, struct packet *p)
+{
+	struct segment_list *list;
+	struct srh *srh;
+	__u32 i, n, from;
+	struct in6 *segment;
+
+	if (!p)
+		return -1;
+	srh = at(ctx, ETH_LEN + IPV6_LEN, SRH_LEN);
+	list = bpf_map_lookup_elem(&segment_list, &p->list);
+	n = p->srh_segments;
+	if (!srh || !list || n > MAX_SEGMENTS + 1)
+		return -1;
+	srh->next_header = p->next_header;
+	srh->length = 2 * n;
+	srh->type = SRH_TYPE;
+	srh->segments_left = p->segments - 1;
+	srh->last_entry = n - 1;
+	srh->flags = 0;
+	st16(&srh->tag, be16(p->tag));
+	for (i = 0; i <= MAX_SEGMENTS && i < n; i++) {
+		segment = at(ctx, ETH_LEN + IPV6_LEN + SRH_LEN + i * SEGMENT_LEN, SEGMENT_LEN);
+		if (!segment)
+			return -1;
+		if (!i && p->extra) {
+			copy16(segment, &p->last);
+			continue;
+		}
+		from = i - p->extra;
+		if (from >= MAX_SEGMENTS)
+			return -1;
+		copy16(segment, &list->segment[from]);
+		if (!from && p->args_at) {
+			struct in6 sid ALIGNED;
+
+			copy16(&sid, segment);
+			stamp_args(p, &sid);
+			copy16(segment, &sid);
+		}
+	}
+	return 0;
+}
+
+INLINE int push_ipv6(struct xdp_md *ctx, struct packet *p, __u8 next_header)
+{
+	struct ipv6 *ip = at(ctx, ETH_LEN, IPV6_LEN);
+
+	if (!ip)
+		return -1;
+	st32(&ip->version_class_flow, ipv6_first_word(p->class, p->hash));
+	st16(&ip->payload_length, be16(p->length - IPV6_LEN));
+	ip->next_header = next_header;
+	ip->hop_limit = p->hop_limit;
+	copy16(&ip->src, &p->src);
+	copy16(&ip->dst, &p->dst);
+	return 0;
+}
+
+INLINE int push_srv6(struct xdp_md *ctx, struct packet *p)
+{
+	if (push_ipv6(ctx, p, p->srh_segments ? NH_ROUTING : p->next_header))
+		return -1;
+	return p->srh_segments ? push_srh(ctx, p) : 0;
+}
+
+/* ---- GTP-U ---- */
+
+/* p->src, p->dst, p->teid, p->qfi, p->rqi, p->message, p->container given. A
+ * packet that already has its GTP-U header (p->message 0) gets UDP only. */
+INLINE void plan_gtpu(struct packet *p, __u8 family)
+{
+	p->push = family == 4 ? PUSH_GTPU4 : PUSH_GTPU6;
+	p->family = family;
+	p->table = MAIN_TABLE;
+	p->push_length = (family == 4 ? IPV4_LEN : IPV6_LEN) + UDP_LEN;
+	if (p->message) {
+		p->push_length += GTPU_LEN;
+		if (p->container || p->with_sequence)
+			p->push_length += GTPU_OPTIONS_LEN;
+		if (p->container)
+			p->push_length += 4;
+	}
+	p->length = p->push_length + p->keep_length;
+}
+
+/* The GTP-U header at `offset`; adds it to the sum. -1 where there is no room. */
+INLINE int write_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u64 *sum)
+{
+	struct gtpu *gtpu = at(ctx, offset, GTPU_LEN);
+	__u32 options = (p->container || p->with_sequence ? GTPU_OPTIONS_LEN : 0) + (p->container ? 4 : 0);
+	__u8 *o;
+
+	if (!gtpu)
+		return -1;
+	gtpu->flags = GTPU_VERSION1 | (p->container ? GTPU_FLAG_E : 0) | (p->with_sequence ? GTPU_FLAG_S : 0);
+	gtpu->type = p->message;
+	st16(&gtpu->length, be16(p->keep_length + options));
+	st32(&gtpu->teid, be32(p->teid));
+	*sum += (__u64)ld32(gtpu) + ld32(&gtpu->teid);
+	if (!options)
+		return 0;
+	o = at(ctx, offset + GTPU_LEN, GTPU_OPTIONS_LEN);
+	if (!o)
+		return -1;
+	st32(o, p->with_sequence ? be16(p->sequence) : 0);
+	if (p->container)
+		o[3] = GTPU_EXT_CONTAINER;
+	*sum += ld32(o);
+	if (!p->container)
+		return 0;
+	o = at(ctx, offset + GTPU_LEN + GTPU_OPTIONS_LEN, 4);
+	if (!o)
+		return -1;
+	o[0] = 1;
+	o[1] = p->container == CONTAINER_UPLINK ? 0x10 : 0;
+	o[2] = p->qfi | (p->container == CONTAINER_DOWNLINK && p->rqi ? 0x40 : 0);
+	o[3] = 0;
+	*sum += ld32(o);
+	return 0;
+}
+
+/* The sum over what is kept, which starts behind the pushed headers. */
+INLINE __u32 kept_sum(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 offset = ETH_LEN + p->push_length, header = 0;
+
+	if (p->message == GTPU_G_PDU)
+		return sum_fold(payload_sum(ctx, offset, p->keep_length, p->keep_version));
+	if (!p->pdu_version)
+		return sum_octets(ctx, offset, p->keep_length);
+	header = p->pdu_offset; /* a multiple of 4 */
+	return sum_octets(ctx, offset, header) +
+	       sum_fold(payload_sum(ctx, offset + header, p->keep_length - header, p->pdu_version));
+}
+
+/* UDP and what follows it; `ip` is the length of the IP header before it. */
+INLINE int push_udp(struct xdp_md *ctx, struct packet *p, __u32 ip, __u64 pseudo)
+{
+	struct udp *udp = at(ctx, ETH_LEN + ip, UDP_LEN);
+	__u16 length = p->length - ip;
+	__u64 sum = 0;
+
+	if (!udp)
+		return -1;
+	st16(&udp->src, be16(flow_port(p->hash)));
+	st16(&udp->dst, be16(GTPU_PORT));
+	st16(&udp->length, be16(length));
+	st16(&udp->checksum, 0);
+	sum = (__u64)ld32(udp) + ld32(&udp->length);
+	if (p->message && write_gtpu(ctx, p, ETH_LEN + ip + UDP_LEN, &sum))
+		return -1;
+	if (ip == IPV4_LEN)
+		return 0; /* UDP over IPv4 may go without */
+	sum += sum_fold(pseudo) + pseudo_tail(length, NH_UDP) + kept_sum(ctx, p);
+	udp = at(ctx, ETH_LEN + ip, UDP_LEN);
+	if (!udp)
+		return -1;
+	sum = (__u16)~sum_fold(sum);
+	st16(&udp->checksum, sum ? sum : 0xffff);
+	return 0;
+}
+
+INLINE int push_gtpu4(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv4 *ip = at(ctx, ETH_LEN, IPV4_LEN);
+
+	if (!ip)
+		return -1;
+	ip->version_ihl = 0x45;
+	ip->tos = p->class;
+	st16(&ip->length, be16(p->length));
+	st32(&ip->id, be32(IPV4_DF)); /* ID 0, DF */
+	ip->ttl = p->hop_limit;
+	ip->protocol = NH_UDP;
+	st16(&ip->checksum, 0);
+	st32(&ip->src, ld32(&p->src));
+	st32(&ip->dst, ld32(&p->dst));
+	st16(&ip->checksum, ~sum_fold(ipv4_sum(ip)));
+	return push_udp(ctx, p, IPV4_LEN, 0);
+}
+
+INLINE int push_gtpu6(struct xdp_md *ctx, struct packet *p)
+{
+	if (push_ipv6(ctx, p, NH_UDP))
+		return -1;
+	return push_udp(ctx, p, IPV6_LEN, sum_add64(address_sum(&p->src), address_sum(&p->dst)));
+}
+
+#endif

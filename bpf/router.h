@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One packet's journey: whose it is, what is done with it, and out
+ * (docs/semantics.md section 2). */
+#ifndef CULVERT_ROUTER_H
+#define CULVERT_ROUTER_H
+
+#include "forward.h"
+#include "gtpu_path.h"
+#include "trace.h"
+
+/* ---- SIDs ---- */
+
+/* Index of the local SID that `dst` is; 0: none. */
+INLINE __u32 find_sid(struct settings *cfg, const void *dst)
+{
+	__u64 hi = be64(ld64(dst));
+	__u32 i, index, *found;
+	struct local_sid *sid;
+
+	for (i = 0; i < MAX_LOCATORS && i < cfg->locators; i++) {
+		struct locator *l = &cfg->locator[i];
+
+		if ((hi & l->mask) != l->hi)
+			continue;
+		index = l->base + ((hi >> (l->shift & 63)) & l->function_mask);
+		sid = bpf_map_lookup_elem(&local_sid, &index);
+		if (sid && sid->behavior)
+			return index;
+		break;
+	}
+	if (!cfg->sids_by_prefix)
+		return 0;
+	struct sid_key key = { .prefixlen = 128 };
+
+	copy16_by4(&key.addr, dst);
+	found = bpf_map_lookup_elem(&sid_by_prefix, &key);
+	return found ? *found : 0;
+}
+
+INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct local_sid *sid, struct ipv6 *ip)
+{
+	int reason;
+
+	switch (sid->behavior) {
+	case END_LIMIT:
+		reason = limit(ctx, p, sid->mobile, sid->length);
+		if (reason != CONTINUE)
+			return reason;
+		ip = at(ctx, p->l3, IPV6_LEN);
+		if (!ip)
+			return REASON_IPV6_MALFORMED;
+		return end(ctx, p, sid, ip);
+	case END:
+	case END_X:
+	case END_T:
+		return end(ctx, p, sid, ip);
+	case END_DX2:
+	case END_DX4:
+	case END_DX6:
+	case END_DT4:
+	case END_DT6:
+	case END_DT46:
+		return end_d(ctx, p, sid, ip);
+	case END_B6_ENCAPS:
+	case END_B6_ENCAPS_RED:
+		return end_b6(ctx, p, sid, ip, cfg->hop_limit);
+	case END_MAP:
+		return end_map(ctx, p, sid, ip);
+	case END_M_GTP6_D:
+	case END_M_GTP6_D_DI:
+		return end_m_gtp6_d(ctx, p, sid, ip);
+	case END_M_GTP6_E:
+	case END_M_GTP4_E:
+		return end_m_gtp_e(ctx, p, sid, ip);
+	}
+	return REASON_PASSED;
+}
+
+/* ---- steering ---- */
+
+/* The IP packet at p->l3 goes to `to`. CONTINUE, or a reason. */
+INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 kind, __u32 index)
+{
+	int reason;
+
+	if (kind == TARGET_NONE || kind == TARGET_PASS)
+		return REASON_PASSED;
+	p->target_kind = kind;
+	p->keep = p->l3;
+	reason = take_payload(ctx, p, p->frame - p->l3, p->version, REASON_INNER_MALFORMED);
+	if (reason)
+		return p->version == 4 ? REASON_IPV4_MALFORMED : REASON_IPV6_MALFORMED;
+	p->l3_length = p->keep_length;
+	if (kind == TARGET_TUNNEL)
+		return send_tunnel(ctx, p, cfg, index);
+	return h_encaps(ctx, p, index, cfg->hop_limit);
+}
+
+/* By interface and tags; 0: nothing there. */
+INLINE struct target *steered_port(struct packet *p, __u16 outer, __u16 inner)
+{
+	struct port_key key = { .ifindex = p->ifindex, .outer_vlan = outer, .inner_vlan = inner };
+
+	return p->port_flags & PORT_STEERED ? bpf_map_lookup_elem(&target_by_port, &key) : 0;
+}
+
+INLINE int is_l2(struct target *t)
+{
+	__u32 index = t->index;
+	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
+
+	return t->kind == TARGET_POLICY && policy && policy->behavior >= H_ENCAPS_L2;
+}
+
+/* ---- IPv6 ---- */
+
+INLINE int in_domain(struct settings *cfg, const void *address)
+{
+	struct u128 v = ld128(address);
+	__u32 i;
+
+	for (i = 0; i < MAX_DOMAINS && i < cfg->domains; i++) {
+		struct prefix6 *d = &cfg->domain[i];
+
+		if ((v.hi & d->mask_hi) == d->hi && (v.lo & d->mask_lo) == d->lo)
+			return 1;
+	}
+	return 0;
+}
+
+INLINE __u32 pool6_index(struct settings *cfg, const void *dst)
+{
+	__u64 hi = be64(ld64(dst));
+	__u32 i;
+
+	for (i = 0; i < MAX_POOLS && i < cfg->pools6; i++)
+		if ((hi & cfg->pool6[i].mask) == cfg->pool6[i].hi)
+			return cfg->pool6[i].base + (hi & ~cfg->pool6[i].mask);
+	return 0;
+}
+
+INLINE int gtpu_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 l4, __u8 hops, __u8 class)
+{
+	int reason = read_gtpu(ctx, p, l4, p->l3 + p->l3_length - l4);
+
+	if (reason)
+		return reason;
+	switch (p->message) {
+	case GTPU_G_PDU:
+	case GTPU_END_MARKER:
+		return receive(ctx, p, cfg, hops, class);
+	case GTPU_ECHO_REQUEST:
+		return answer_echo(ctx, p, cfg, l4);
+	}
+	return REASON_PASSED;
+}
+
+INLINE int gtpu6(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct ipv6 *ip)
+{
+	struct udp *udp;
+
+	p->l3_length = IPV6_LEN + be16(ip->payload_length);
+	if (ip->next_header == NH_FRAGMENT)
+		return reassemble(p);
+	udp = at(ctx, p->l3 + IPV6_LEN, UDP_LEN);
+	if (ip->next_header != NH_UDP || !udp || ld16(&udp->dst) != be16(GTPU_PORT))
+		return REASON_PASSED;
+	if (p->l3 + p->l3_length > p->frame)
+		return REASON_IPV6_MALFORMED;
+	copy16(&p->src, &ip->src);
+	copy16(&p->dst, &ip->dst);
+	return gtpu_input(ctx, p, cfg, p->l3 + IPV6_LEN, ip->hop_limit, ipv6_class(ip));
+}
+
+INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct target *port)
+{
+	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
+	struct local_sid *sid;
+	struct target *to;
+	__u32 index;
+
+	if (!ip || be32(ld32(ip)) >> 28 != 6)
+		return REASON_PASSED;
+	p->version = 6;
+	if (p->port_flags & PORT_EXTERNAL && (in_domain(cfg, &ip->dst) || in_domain(cfg, &ip->src)))
+		return REASON_SR_DOMAIN_EDGE;
+	index = find_sid(cfg, &ip->dst);
+	sid = bpf_map_lookup_elem(&local_sid, &index);
+	if (index && sid) {
+		p->sid = index;
+		p->l3_length = IPV6_LEN + be16(ip->payload_length);
+		p->sid_length = p->l3_length;
+		if (p->l3 + p->l3_length > p->frame)
+			return REASON_IPV6_MALFORMED;
+		return behave(ctx, p, cfg, sid, ip);
+	}
+	if (is_gtpu6(cfg, &ip->dst))
+		return gtpu6(ctx, p, cfg, ip);
+	index = pool6_index(cfg, &ip->dst);
+	if (index) {
+		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
+
+		if (t && t->action)
+			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
+	}
+	struct lpm6_key key = { .prefixlen = 160 };
+
+	copy16(&key.addr, &ip->dst);
+	to = bpf_map_lookup_elem(&target_by_dst6, &key);
+	if (to)
+		return steer(ctx, p, cfg, to->kind, to->index);
+	if (!port || ip->dst.b[0] == 0xff || (ip->dst.b[0] == 0xfe && (ip->dst.b[1] & 0xc0) == 0x80))
+		return REASON_PASSED;
+	return steer(ctx, p, cfg, port->kind, port->index);
+}
+
+/* ---- IPv4 ---- */
+
+INLINE __u32 pool4_index(struct settings *cfg, __u32 dst)
+{
+	__u32 i;
+
+	for (i = 0; i < MAX_POOLS && i < cfg->pools4; i++)
+		if ((dst & cfg->pool4[i].mask) == cfg->pool4[i].prefix)
+			return cfg->pool4[i].base + (dst & ~cfg->pool4[i].mask);
+	return 0;
+}
+
+/* Fills in l3_length; whether the header can be believed. */
+INLINE int ipv4_sound(struct packet *p, struct ipv4 *ip)
+{
+	__u32 header = (ip->version_ihl & 0xf) * 4u;
+
+	p->l3_length = be16(ld16(&ip->length));
+	return header >= IPV4_LEN && p->l3_length >= header && p->l3 + p->l3_length <= p->frame;
+}
+
+/* UDP to port 2152 of our own, or to a translated prefix (`m`). */
+INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct ipv4 *ip, struct mobile *m)
+{
+	__u32 l4 = p->l3 + (ip->version_ihl & 0xf) * 4u;
+	struct udp *udp;
+
+	if (ip->protocol != NH_UDP)
+		return REASON_PASSED;
+	if (be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK)
+		return ipv4_sound(p, ip) ? reassemble(p) : REASON_IPV4_MALFORMED;
+	udp = at(ctx, l4, UDP_LEN);
+	if (!udp || ld16(&udp->dst) != be16(GTPU_PORT))
+		return REASON_PASSED;
+	if (!ipv4_sound(p, ip))
+		return REASON_IPV4_MALFORMED;
+	if (m)
+		return h_m_gtp4_d(ctx, p, m, l4);
+	st32(&p->src, ld32(&ip->src));
+	st32(&p->dst, ld32(&ip->dst));
+	return gtpu_input(ctx, p, cfg, l4, ip->ttl, ip->tos);
+}
+
+INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct target *port)
+{
+	struct ipv4 *ip = at(ctx, p->l3, IPV4_LEN);
+	struct target *to;
+	__u32 index, dst;
+
+	if (!ip || ip->version_ihl >> 4 != 4)
+		return REASON_PASSED;
+	p->version = 4;
+	if (is_gtpu4(cfg, ld32(&ip->dst)))
+		return gtpu4(ctx, p, cfg, ip, 0);
+	dst = be32(ld32(&ip->dst));
+	index = pool4_index(cfg, dst);
+	if (index) {
+		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
+
+		if (t && t->action)
+			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
+	}
+	struct lpm4_key key = { .prefixlen = 64, .addr = ld32(&ip->dst) };
+
+	to = bpf_map_lookup_elem(&target_by_dst4, &key);
+	if (to && to->kind == TARGET_GTP4D) {
+		struct mobile *m;
+
+		index = to->index;
+		m = bpf_map_lookup_elem(&mobile, &index);
+		p->target_kind = TARGET_GTP4D;
+		return m ? gtpu4(ctx, p, cfg, ip, m) : REASON_PASSED;
+	}
+	if (to)
+		return steer(ctx, p, cfg, to->kind, to->index);
+	if (!port || dst >> 28 == 0xe || dst == 0xffffffff || dst >> 16 == 0xa9fe)
+		return REASON_PASSED;
+	return steer(ctx, p, cfg, port->kind, port->index);
+}
+
+/* ---- the frame ---- */
+
+INLINE int is_vlan(__u16 type)
+{
+	return type == be16(TYPE_VLAN) || type == be16(TYPE_QINQ);
+}
+
+/* Whose it is and what becomes of it: CONTINUE with a plan, or how it ends. */
+INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
+{
+	__u8 *eth = at(ctx, 0, ETH_LEN);
+	__u16 type, vlan[2] = {};
+	struct target *steered;
+	__u32 i;
+
+	if (!eth)
+		return REASON_PASSED;
+	p->l3 = ETH_LEN;
+	type = ld16(eth + 12);
+	for (i = 0; i < 2 && is_vlan(type); i++) {
+		__u8 *tag = at(ctx, p->l3, VLAN_LEN);
+
+		if (!tag)
+			return REASON_PASSED;
+		vlan[i] = be16(ld16(tag)) & 0xfff;
+		type = ld16(tag + 2);
+		p->l3 += VLAN_LEN;
+	}
+	steered = steered_port(p, vlan[0], vlan[1]);
+	if (steered && is_l2(steered)) {
+		p->target_kind = TARGET_POLICY;
+		return h_encaps_l2(ctx, p, steered->index, cfg->hop_limit);
+	}
+	if (type == be16(TYPE_IPV6))
+		return ipv6_input(ctx, p, cfg, steered);
+	if (type == be16(TYPE_IPV4))
+		return ipv4_input(ctx, p, cfg, steered);
+	return REASON_PASSED;
+}
+
+#endif

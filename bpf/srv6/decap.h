@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* End.DX2, DX4, DX6, DT4, DT6, DT46, and USD (RFC 8986 sections 4.4 to 4.8,
+ * 4.16.3); the same for T-PDUs out of GTP-U. */
+#ifndef CULVERT_SRV6_DECAP_H
+#define CULVERT_SRV6_DECAP_H
+
+#include "../payload.h"
+#include "srh.h"
+
+/* The packet at p->keep goes on alone; `outer` is the traffic class or TOS of
+ * what it came in, adjacency and table are set. CONTINUE, or a reason. */
+INLINE int plan_inner(struct xdp_md *ctx, struct packet *p, __u8 outer)
+{
+	__u8 inner;
+	int ecn;
+
+	if (payload_hops(ctx, p, &inner) <= 1)
+		return hop_limit_spent(p, p->keep);
+	ecn = ecn_decapsulate(outer, inner);
+	if (ecn < 0)
+		return REASON_ECN;
+	p->ecn = ecn;
+	p->decapsulated = 1;
+	p->edit = EDIT_INNER;
+	p->family = p->keep_version;
+	p->length = p->keep_length;
+	p->quote = p->keep;
+	p->quote_length = p->keep_length;
+	if (p->keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+
+		if (!ip)
+			return REASON_INNER_MALFORMED;
+		st32(&p->dst, ld32(&ip->dst));
+		st32(&p->src, ld32(&ip->src));
+	} else {
+		struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+
+		if (!ip)
+			return REASON_INNER_MALFORMED;
+		copy16(&p->dst, &ip->dst);
+		copy16(&p->src, &ip->src);
+	}
+	return CONTINUE;
+}
+
+/* The upper layer was found to be IPv4 or IPv6. */
+INLINE int decapsulate(struct xdp_md *ctx, struct packet *p, __u8 outer)
+{
+	int reason;
+
+	p->keep = p->upper;
+	reason = take_payload(ctx, p, p->l3 + p->l3_length - p->upper, p->upper_type == NH_IPV4 ? 4 : 6,
+			      REASON_INNER_MALFORMED);
+	return reason ? reason : plan_inner(ctx, p, outer);
+}
+
+INLINE int decapsulate_frame(struct packet *p)
+{
+	p->keep = p->upper;
+	p->keep_length = p->l3 + p->l3_length - p->upper;
+	if (p->keep_length < ETH_LEN)
+		return REASON_INNER_MALFORMED;
+	p->keep_version = 0;
+	p->push = PUSH_FRAME;
+	return CONTINUE;
+}
+
+/* Whether the behaviour takes what it has found. */
+INLINE int takes(__u8 behavior, __u8 type)
+{
+	switch (behavior) {
+	case END_DX2:
+		return type == NH_ETHERNET;
+	case END_DX4:
+	case END_DT4:
+		return type == NH_IPV4;
+	case END_DX6:
+	case END_DT6:
+		return type == NH_IPV6;
+	}
+	return type == NH_IPV4 || type == NH_IPV6;
+}
+
+INLINE int end_d(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip)
+{
+	__u8 class = ipv6_class(ip);
+	int reason = find_upper(ctx, p, ip->next_header, 0);
+
+	if (reason != CONTINUE)
+		return reason;
+	if (p->segments_left)
+		return bad_segments_left(p);
+	if (p->upper_type == NH_FRAGMENT)
+		return reassemble(p);
+	if (!takes(sid->behavior, p->upper_type))
+		return upper_layer(p, sid);
+	p->adjacency = sid->adjacency;
+	p->table = sid->table; /* 0 where only the adjacency may be used */
+	if (sid->behavior == END_DX2)
+		return decapsulate_frame(p);
+	return decapsulate(ctx, p, class);
+}
+
+#endif

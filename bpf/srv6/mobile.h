@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The SRv6 mobile user plane (RFC 9433): translation between GTP-U and SRv6 by
+ * what the addresses carry, without state. */
+#ifndef CULVERT_SRV6_MOBILE_H
+#define CULVERT_SRV6_MOBILE_H
+
+#include "../gtpu.h"
+#include "end.h"
+
+/* SRH.tag of the messages that are no G-PDU
+ * (draft-murakami-dmm-user-plane-message-encoding). */
+enum message_tag {
+	TAG_END_MARKER = 1,
+	TAG_ERROR_INDICATION = 2,
+	TAG_ECHO_REQUEST = 4,
+	TAG_ECHO_RESPONSE = 8,
+	TAG_MASK = 15,
+};
+
+INLINE __u16 message_tag(__u8 message)
+{
+	switch (message) {
+	case GTPU_END_MARKER:
+		return TAG_END_MARKER;
+	case GTPU_ERROR_INDICATION:
+		return TAG_ERROR_INDICATION;
+	case GTPU_ECHO_REQUEST:
+		return TAG_ECHO_REQUEST;
+	case GTPU_ECHO_RESPONSE:
+		return TAG_ECHO_RESPONSE;
+	}
+	return 0;
+}
+
+INLINE __u8 tagged_message(__u16 tag)
+{
+	switch (tag & TAG_MASK) {
+	case TAG_END_MARKER:
+		return GTPU_END_MARKER;
+	case TAG_ERROR_INDICATION:
+		return GTPU_ERROR_INDICATION;
+	case TAG_ECHO_REQUEST:
+		return GTPU_ECHO_REQUEST;
+	case TAG_ECHO_RESPONSE:
+		return GTPU_ECHO_RESPONSE;
+	}
+	return GTPU_G_PDU;
+}
+
+/* ---- GTP-U to SRv6 ---- */
+
+/* What GTP-U carried becomes the payload of the SRv6 packet: next header,
+ * Args, hash. 0, or a reason. */
+INLINE int take_pdu(struct xdp_md *ctx, struct packet *p, __u8 pdu_type)
+{
+	int reason;
+
+	p->tag = 0;
+	if (p->message != GTPU_G_PDU) {
+		p->tag = message_tag(p->message);
+		if (!p->tag)
+			return REASON_GTPU_MESSAGE;
+		if (p->message == GTPU_END_MARKER)
+			p->keep_length = 0;
+		p->keep_version = 0;
+		p->next_header = NH_ETHERNET;
+		p->args = args_mob(0, 0, p->message == GTPU_END_MARKER ? p->teid : (__u32)p->sequence << 16);
+		p->hash = 0;
+		return 0;
+	}
+	p->args = args_mob(p->qfi, p->rqi, p->teid);
+	if (pdu_type >= PDU_ETHERNET) {
+		p->keep_version = 0;
+		p->next_header = NH_ETHERNET;
+	} else {
+		reason = take_payload(ctx, p, p->keep_length,
+				      pdu_type == PDU_IPV4 ? 4 : pdu_type == PDU_IPV6 ? 6 : 0, REASON_PDU_TYPE);
+		if (reason)
+			return reason;
+		p->next_header = p->keep_version == 4 ? NH_IPV4 : NH_IPV6;
+	}
+	p->hash = payload_hash(ctx, p);
+	return 0;
+}
+
+INLINE void plan_translation(struct packet *p, __u8 hop_limit, __u8 class)
+{
+	p->edit = EDIT_NONE;
+	p->hop_limit = hop_limit - 1;
+	p->class = class;
+	p->quote = p->l3;
+	p->quote_length = p->l3_length;
+	p->hashed = 1;
+}
+
+/* H.M.GTP4.D; p->l3 is UDP over IPv4 to port 2152 and not a fragment. */
+INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __u32 udp)
+{
+	struct ipv4 *ip = at(ctx, p->l3, IPV4_LEN);
+	struct u128 v;
+	__u8 at_v4;
+	int reason;
+
+	if (!ip)
+		return REASON_IPV4_MALFORMED;
+	if (ip->ttl <= 1)
+		return hop_limit_spent(p, p->l3);
+	plan_translation(p, ip->ttl, ip->tos);
+	reason = read_gtpu(ctx, p, udp, p->l3 + p->l3_length - udp);
+	if (!reason)
+		reason = take_pdu(ctx, p, m->pdu_type);
+	if (reason)
+		return reason;
+	ip = at(ctx, p->l3, IPV4_LEN);
+	if (!ip)
+		return REASON_IPV4_MALFORMED;
+	at_v4 = m->target_length & 127;
+	v = place128(ld128(&m->target), be32(ld32(&ip->dst)), at_v4, 32);
+	v = place128(v, p->args, (at_v4 + 32) & 127, ARGS_MOB_BITS);
+	st128(&p->last, v);
+	at_v4 = m->source_length & 127;
+	v = clear128(ld128(&m->source), at_v4, 32);
+	st128(&p->src, place128(v, be32(ld32(&ip->src)), at_v4, 32));
+	p->extra = 1;
+	if (m->policy) {
+		reason = plan_policy(ctx, p, m->policy, 1);
+		if (reason)
+			return reason;
+	} else {
+		copy16(&p->dst, &p->last);
+		p->adjacency = m->adjacency;
+		p->segments = 1;
+		p->reduced = 1;
+	}
+	plan_srv6(p);
+	return CONTINUE;
+}
+
+/* End.M.GTP6.D and End.M.GTP6.D.Di. */
+INLINE int end_m_gtp6_d(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
+	__u8 hop_limit = ip->hop_limit, class = ipv6_class(ip);
+	struct udp *udp;
+	int reason = find_upper(ctx, p, ip->next_header, 0);
+
+	if (reason != CONTINUE)
+		return reason;
+	if (p->segments_left)
+		return bad_segments_left(p);
+	if (p->upper_type == NH_FRAGMENT)
+		return reassemble(p);
+	udp = at(ctx, p->upper, UDP_LEN);
+	if (p->upper_type != NH_UDP)
+		return upper_layer(p, sid);
+	if (!udp || p->upper + UDP_LEN > p->l3 + p->l3_length)
+		return REASON_UDP_MALFORMED;
+	if (ld16(&udp->dst) != be16(GTPU_PORT))
+		return upper_layer(p, sid);
+	if (hop_limit <= 1)
+		return hop_limit_spent(p, p->l3);
+	plan_translation(p, hop_limit, class);
+	reason = read_gtpu(ctx, p, p->upper, p->l3 + p->l3_length - p->upper);
+	if (!m)
+		return REASON_NO_SEGMENT_LIST;
+	if (!reason)
+		reason = take_pdu(ctx, p, m->pdu_type);
+	if (reason)
+		return reason;
+	copy16(&p->src, &m->source);
+	p->args_at = m->args_offset;
+	if (sid->behavior == END_M_GTP6_D_DI) {
+		ip = at(ctx, p->l3, IPV6_LEN);
+		if (!ip)
+			return REASON_IPV6_MALFORMED;
+		copy16(&p->last, &ip->dst);
+		p->extra = 1;
+	}
+	reason = plan_policy(ctx, p, sid->policy, 1);
+	if (reason)
+		return reason;
+	plan_srv6(p);
+	return CONTINUE;
+}
+
+/* ---- SRv6 to GTP-U ---- */
+
+/* The payload of the SRv6 packet becomes the T-PDU, or a message by its tag. */
+INLINE int take_upper(struct xdp_md *ctx, struct packet *p, struct local_sid *sid)
+{
+	struct srh *srh;
+
+	p->keep = p->upper;
+	p->keep_length = p->l3 + p->l3_length - p->upper;
+	p->message = GTPU_G_PDU;
+	p->with_sequence = 0;
+	if (p->upper_type == NH_IPV4 || p->upper_type == NH_IPV6)
+		return take_payload(ctx, p, p->keep_length, p->upper_type == NH_IPV4 ? 4 : 6,
+				    REASON_INNER_MALFORMED);
+	if (p->upper_type != NH_ETHERNET)
+		return upper_layer(p, sid);
+	p->keep_version = 0;
+	if (p->srh) {
+		srh = at(ctx, p->srh, SRH_LEN);
+		if (!srh)
+			return REASON_SRH_MALFORMED;
+		p->message = tagged_message(be16(ld16(&srh->tag)));
+	}
+	return 0;
+}
+
+INLINE void plan_message(struct packet *p, struct mobile *m, __u64 args)
+{
+	p->teid = args_mob_session(args);
+	p->qfi = args_mob_qfi(args);
+	p->rqi = args_mob_r(args);
+	p->container = p->message == GTPU_G_PDU ? m->container : CONTAINER_NONE;
+	if (p->message != GTPU_G_PDU && p->message != GTPU_END_MARKER) {
+		p->with_sequence = 1;
+		p->sequence = p->teid >> 16;
+		p->teid = 0;
+	}
+	if (p->message == GTPU_END_MARKER)
+		p->keep_length = 0;
+}
+
+/* End.M.GTP4.E and End.M.GTP6.E. */
+INLINE int end_m_gtp_e(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
+	__u8 hop_limit = ip->hop_limit, class = ipv6_class(ip);
+	int last = sid->behavior == END_M_GTP4_E;
+	int reason = find_upper(ctx, p, ip->next_header, 0);
+	struct u128 dst;
+
+	if (reason != CONTINUE)
+		return reason;
+	if (!last && !p->srh)
+		return p->upper_type == NH_FRAGMENT ? reassemble(p) : upper_layer(p, sid);
+	if (p->segments_left != (last ? 0 : 1))
+		return bad_segments_left(p);
+	if (p->upper_type == NH_FRAGMENT)
+		return reassemble(p);
+	if (!last) {
+		reason = next_segment(ctx, p); /* p->dst = Segment List[0] */
+		if (reason != CONTINUE)
+			return reason;
+	}
+	reason = take_upper(ctx, p, sid);
+	if (reason)
+		return reason;
+	if (hop_limit <= 1)
+		return hop_limit_spent(p, p->l3);
+	plan_translation(p, hop_limit, class);
+	p->hash = p->message == GTPU_G_PDU ? payload_hash(ctx, p) : 0;
+	ip = at(ctx, p->l3, IPV6_LEN);
+	if (!ip || !m)
+		return REASON_IPV6_MALFORMED;
+	dst = ld128(&ip->dst);
+	p->adjacency = 0;
+	if (last) {
+		plan_message(p, m, bits128(dst, (sid->length + 32) & 127, ARGS_MOB_BITS));
+		st32(&p->dst, be32(bits128(dst, sid->length & 127, 32)));
+		st32(&p->src, be32(bits128(ld128(&ip->src), m->source_length & 127, 32)));
+		plan_gtpu(p, 4);
+	} else {
+		plan_message(p, m, bits128(dst, sid->length & 127, ARGS_MOB_BITS));
+		copy16(&p->src, &m->source);
+		plan_gtpu(p, 6);
+	}
+	return CONTINUE;
+}
+
+/* ---- End.MAP, End.Limit ---- */
+
+/* The layer-4 checksum covers the address that changes: where it is found
+ * directly behind the IPv6 header it is kept right. */
+INLINE void map_checksum(struct xdp_md *ctx, struct packet *p, __u8 next_header, const struct in6 *from)
+{
+	__u32 field = next_header == NH_TCP ? 16 : next_header == NH_UDP ? 6 : 2;
+	__u16 *checksum = at(ctx, p->l3 + IPV6_LEN + field, 2);
+	__u64 sum;
+
+	if (!checksum || p->l3_length < IPV6_LEN + field + 2)
+		return;
+	if (next_header == NH_UDP && !*checksum)
+		return;
+	sum = (__u64)(__u16)~ld16(checksum) + (__u16)~sum_fold(address_sum(from)) + sum_fold(address_sum(&p->dst));
+	sum = (__u16)~sum_fold(sum);
+	st16(checksum, !sum && next_header == NH_UDP ? 0xffff : sum);
+}
+
+INLINE int end_map(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
+	__u8 next_header = ip->next_header;
+
+	if (ip->hop_limit <= 1)
+		return hop_limit_spent(p, p->l3);
+	if (!m)
+		return REASON_NO_ROUTE;
+	p->srh = 0;
+	copy16(&p->dst, &m->target);
+	plan_endpoint(p, sid, ip);
+	p->adjacency = m->adjacency;
+	p->map_checksum = next_header == NH_TCP || next_header == NH_UDP || next_header == NH_ICMPV6;
+	return CONTINUE;
+}
+
+#define LIMIT_BURST_MIN (2 * 1514 * 8ull) /* bits */
+
+/* A bucket of `rate` bit/s holds 100 ms; 1 where the packet may go. */
+INLINE int limit_allows(struct limit *limit, __u64 rate, __u64 now, __u64 bits)
+{
+	__u64 burst = rate / 10 > LIMIT_BURST_MIN ? rate / 10 : LIMIT_BURST_MIN;
+	__u64 age = now - limit->time, earned;
+
+	if (age > NS)
+		age = NS;
+	earned = age / 1000 * rate / 1000000;
+	if (earned) {
+		limit->time = now;
+		limit->tokens = limit->tokens + earned > burst ? burst : limit->tokens + earned;
+	}
+	if (limit->tokens < bits)
+		return 0;
+	__sync_fetch_and_sub(&limit->tokens, bits);
+	return 1;
+}
+
+GLOBAL int limit(struct xdp_md *ctx, struct packet *p, __u32 mobile_index, __u32 length)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &mobile_index);
+	struct limit_key key = {};
+	struct ipv6 *ip;
+	struct limit *bucket;
+	struct u128 dst;
+	__u64 rate, now;
+
+	if (!m || !p)
+		return REASON_LIMITED;
+	ip = at(ctx, p->l3, IPV6_LEN);
+	if (!ip)
+		return REASON_IPV6_MALFORMED;
+	dst = ld128(&ip->dst);
+	if (!m->rate_bits)
+		return CONTINUE;
+	rate = bits128(dst, (length + m->group_bits) & 127, m->rate_bits & 63) * m->rate_unit;
+	if (!rate)
+		return CONTINUE;
+	key.sid = p->sid;
+	key.group = m->group_bits ? bits128(dst, length & 127, m->group_bits & 63) : 0;
+	now = bpf_ktime_get_ns();
+	bucket = bpf_map_lookup_elem(&limit_by_group, &key);
+	if (!bucket) {
+		struct limit fresh = { .time = now, .tokens = rate / 10 > LIMIT_BURST_MIN ? rate / 10 : LIMIT_BURST_MIN };
+
+		bpf_map_update_elem(&limit_by_group, &key, &fresh, BPF_NOEXIST);
+		bucket = bpf_map_lookup_elem(&limit_by_group, &key);
+		if (!bucket)
+			return REASON_LIMITED;
+	}
+	return limit_allows(bucket, rate, now, 8ull * p->l3_length) ? CONTINUE : REASON_LIMITED;
+}
+
+#endif

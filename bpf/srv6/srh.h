@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* IPv6 extension headers and the SRH (RFC 8200 section 4, RFC 8754). */
+#ifndef CULVERT_SRV6_SRH_H
+#define CULVERT_SRV6_SRH_H
+
+#include "../packet.h"
+
+#define MAX_EXTENSIONS 4
+
+/* Walks from the IPv6 header at p->l3 to the upper layer, or, where the
+ * behaviour switches by it, to an SRH with segments left. Fills in srh,
+ * srh_link, segments_left, upper, upper_type. CONTINUE, or a reason. */
+GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_srh)
+{
+	struct ipv6 *ip;
+	__u32 offset, link, end, length, i;
+	__u8 next;
+
+	if (!p)
+		return REASON_EXTENSION_CHAIN;
+	ip = at(ctx, p->l3, IPV6_LEN);
+	if (!ip)
+		return REASON_IPV6_MALFORMED;
+	next = ip->next_header;
+	link = p->l3 + 6;
+	offset = p->l3 + IPV6_LEN;
+	end = p->l3 + p->l3_length;
+	for (i = 0; i <= MAX_EXTENSIONS; i++) {
+		struct srh *header;
+
+		if (next != NH_HOP_BY_HOP && next != NH_DESTINATION && next != NH_ROUTING) {
+			p->upper = offset;
+			p->upper_type = next;
+			return CONTINUE;
+		}
+		if (i == MAX_EXTENSIONS)
+			break;
+		header = at(ctx, offset, SRH_LEN);
+		if (!header || offset + SRH_LEN > end)
+			break;
+		length = 8 + 8 * (__u32)header->length;
+		if (offset + length > end)
+			return next == NH_ROUTING && header->type == SRH_TYPE ? REASON_SRH_MALFORMED
+									      : REASON_EXTENSION_CHAIN;
+		if (next == NH_ROUTING && header->type != SRH_TYPE && header->segments_left)
+			return parameter_problem(p, REASON_ROUTING_TYPE, 0, offset + 2);
+		if (next == NH_ROUTING && header->type == SRH_TYPE) {
+			if (p->srh)
+				break;
+			p->srh = offset;
+			p->srh_link = link;
+			p->segments_left = header->segments_left;
+			if (p->segments_left && stop_at_srh)
+				return CONTINUE;
+		}
+		next = header->next_header;
+		link = offset;
+		offset += length;
+	}
+	return REASON_EXTENSION_CHAIN;
+}
+
+/* The upper layer, or the SRH, of the packet at p->l3. */
+INLINE int find_upper(struct xdp_md *ctx, struct packet *p, __u8 next_header, int stop_at_srh)
+{
+	p->srh = 0;
+	p->segments_left = 0;
+	p->upper = p->l3 + IPV6_LEN;
+	p->upper_type = next_header;
+	if (next_header == NH_ROUTING || next_header == NH_DESTINATION || next_header == NH_HOP_BY_HOP)
+		return walk_extensions(ctx, p, stop_at_srh);
+	return CONTINUE;
+}
+
+/* Takes the SRH out. 0, or a reason. */
+GLOBAL int remove_srh(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv6 *ip;
+	struct srh *srh;
+	__u8 *link;
+	__u32 length;
+
+	if (!p)
+		return REASON_EXTENSION_CHAIN;
+	srh = at(ctx, p->srh, SRH_LEN);
+	link = at(ctx, p->srh_link, 1);
+	ip = at(ctx, p->l3, IPV6_LEN);
+	if (!srh || !link || !ip)
+		return REASON_EXTENSION_CHAIN;
+	length = SRH_LEN + 8 * (__u32)srh->length;
+	*link = srh->next_header;
+	st16(&ip->payload_length, be16(be16(ld16(&ip->payload_length)) - length));
+	if (remove_octets(ctx, p, p->srh, length))
+		return REASON_EXTENSION_CHAIN;
+	p->l3_length -= length;
+	p->srh = 0;
+	return 0;
+}
+
+/* Segments Left must be 0 where a behaviour ends the path. */
+INLINE int bad_segments_left(struct packet *p)
+{
+	return parameter_problem(p, REASON_SEGMENTS_LEFT, 0, p->srh + 3);
+}
+
+/* Before Segments Left is counted down (RFC 8754 section 4.3.1.1); then p->dst
+ * is the next segment. CONTINUE, or a reason. */
+INLINE int next_segment(struct xdp_md *ctx, struct packet *p)
+{
+	struct srh *srh = at(ctx, p->srh, SRH_LEN);
+	struct in6 *segment;
+
+	if (!srh)
+		return REASON_SRH_MALFORMED;
+	if (2 * ((__u32)srh->last_entry + 1) > srh->length || srh->segments_left > (__u32)srh->last_entry + 1)
+		return bad_segments_left(p);
+	segment = at(ctx, p->srh + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(srh->segments_left - 1), SEGMENT_LEN);
+	if (!segment)
+		return REASON_SRH_MALFORMED;
+	copy16(&p->dst, segment);
+	return CONTINUE;
+}
+
+/* What ends here and is not for the behaviour (RFC 8986 section 4.1.1). */
+INLINE int upper_layer(struct packet *p, struct local_sid *sid)
+{
+	if (sid->flags & SID_ALLOW_UPPER_LAYER)
+		return REASON_PASSED;
+	return parameter_problem(p, REASON_UPPER_LAYER, 4, p->upper);
+}
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Records for `culvert trace`. A packet pays for one test of settings.trace
+ * while nobody asks. */
+#ifndef CULVERT_TRACE_H
+#define CULVERT_TRACE_H
+
+#include "packet.h"
+
+/* Up to TRACE_DATA octets of the frame; how many. */
+INLINE __u16 capture(struct xdp_md *ctx, __u8 *to)
+{
+	__u32 length = (long)ctx->data_end - (long)ctx->data;
+
+	if (length > TRACE_DATA)
+		length = TRACE_DATA;
+	opaque(length);
+	if (length < ETH_LEN || length > TRACE_DATA || bpf_xdp_load_bytes(ctx, 0, to, length))
+		return 0;
+	return length;
+}
+
+INLINE int within(const void *address, const struct in6 *value, const struct in6 *mask)
+{
+	return (ld64(address) & ld64(mask)) == ld64(value) &&
+	       (ld64(address + 8) & ld64(&mask->b[8])) == ld64(&value->b[8]);
+}
+
+/* The outer addresses, IPv4 as mapped; 0 where there are none. */
+INLINE int outer_addresses(struct xdp_md *ctx, struct in6 *src, struct in6 *dst)
+{
+	__u8 *eth = at(ctx, 0, ETH_LEN);
+	__u32 l3 = ETH_LEN, i;
+	__u16 type;
+
+	if (!eth)
+		return 0;
+	type = be16(ld16(eth + 12));
+	for (i = 0; i < 2 && (type == TYPE_VLAN || type == TYPE_QINQ); i++) {
+		__u8 *tag = at(ctx, l3, VLAN_LEN);
+
+		if (!tag)
+			return 0;
+		type = be16(ld16(tag + 2));
+		l3 += VLAN_LEN;
+	}
+	if (type == TYPE_IPV6) {
+		struct ipv6 *ip = at(ctx, l3, IPV6_LEN);
+
+		if (!ip)
+			return 0;
+		copy16(src, &ip->src);
+		copy16(dst, &ip->dst);
+		return 1;
+	}
+	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
+
+	if (type != TYPE_IPV4 || !ip)
+		return 0;
+	st64(src, 0);
+	st32(&src->b[8], be32(0xffff));
+	st32(&src->b[12], ld32(&ip->src));
+	st64(dst, 0);
+	st32(&dst->b[8], be32(0xffff));
+	st32(&dst->b[12], ld32(&ip->dst));
+	return 1;
+}
+
+/* Keeps the frame as it came, if it is one of those asked for. */
+GLOBAL int trace_begin(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 zero = 0;
+	struct trace_filter *filter = bpf_map_lookup_elem(&trace_filter, &zero);
+	struct trace_event *event = bpf_map_lookup_elem(&trace_scratch, &zero);
+	struct in6 src ALIGNED, dst ALIGNED;
+
+	if (!p || !filter || !event || (filter->ifindex && filter->ifindex != p->ifindex))
+		return 0;
+	if (!outer_addresses(ctx, &src, &dst)) {
+		st64(&src, 0);
+		st64(&src.b[8], 0);
+		copy16(&dst, &src);
+	}
+	if (!within(&src, &filter->source, &filter->source_mask) ||
+	    !within(&dst, &filter->destination, &filter->destination_mask))
+		return 0;
+	event->in_length = p->frame;
+	event->in_captured = capture(ctx, event->in);
+	p->trace = 1;
+	return 0;
+}
+
+GLOBAL int trace_end(struct xdp_md *ctx, struct packet *p, int verdict)
+{
+	__u32 zero = 0;
+	struct trace_filter *filter = bpf_map_lookup_elem(&trace_filter, &zero);
+	struct trace_event *event = bpf_map_lookup_elem(&trace_scratch, &zero);
+
+	if (!p || !filter || !event || (filter->drops_only && (verdict != XDP_DROP || p->reason == REASON_SLOW_PATH)))
+		return 0;
+	event->time = bpf_ktime_get_ns();
+	event->ifindex = p->ifindex;
+	event->egress = verdict == XDP_TX || verdict == XDP_REDIRECT ? p->hop.ifindex : 0;
+	if (p->reason == REASON_REPLIED)
+		event->egress = p->ifindex;
+	event->sid = p->sid;
+	event->policy = p->policy;
+	event->list = p->list;
+	event->tunnel = p->tunnel;
+	event->target_kind = p->target_kind;
+	event->adjacency = p->adjacency;
+	event->reason = p->reason;
+	event->verdict = verdict;
+	event->out_length = (long)ctx->data_end - (long)ctx->data;
+	event->out_captured = capture(ctx, event->out);
+	bpf_ringbuf_output(&trace_events, event, sizeof(*event), 0);
+	return 0;
+}
+
+#endif
