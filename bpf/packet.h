@@ -222,7 +222,7 @@ INLINE int error_allowed(void)
 }
 
 /* Hands the frame as it is to the daemon. 0 or -1. */
-GLOBAL int punt(struct xdp_md *ctx, struct packet *p, __u32 kind)
+GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 {
 	struct punt *record;
 	__u32 length;
@@ -273,12 +273,12 @@ INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 		verdict = XDP_TX;
 		break;
 	case REASON_SLOW_PATH:
-		if (punt(ctx, p, p->punt))
+		if (hand_up(ctx, p, p->punt))
 			reason = REASON_SLOW_PATH_FULL;
 		break;
 	default:
 		if (p->error_type && error_allowed())
-			punt(ctx, p, reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
+			hand_up(ctx, p, reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
 	}
 	p->reason = reason;
 	count(&outcomes, reason, p->received);

@@ -328,7 +328,7 @@ INLINE int limit_allows(struct limit *limit, __u64 rate, __u64 now, __u64 bits)
 	return 1;
 }
 
-GLOBAL int limit(struct xdp_md *ctx, struct packet *p, __u32 mobile_index, __u32 length)
+GLOBAL int end_limit(struct xdp_md *ctx, struct packet *p, __u32 mobile_index, __u32 length)
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &mobile_index);
 	struct limit_key key = {};
