@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,8 +54,18 @@ func (d *decoder) syntax(err error) {
 		e.Line = line
 		_, rest, _ := strings.Cut(text, ": ")
 		e.Problem = "not YAML: " + rest
+		if slices.ContainsFunc(countedFromZero, func(end string) bool { return strings.HasSuffix(rest, end) }) {
+			e.Line++
+		}
 	}
 	d.list = append(d.list, e)
+}
+
+// countedFromZero ends those of the YAML library's errors that come from its
+// parser, which counts lines from 0, where its scanner counts them from 1.
+var countedFromZero = []string{
+	"expected key", "expected '-' indicator", "expected node content",
+	"expected ',' or ']'", "expected ',' or '}'", "expected <document start>",
 }
 
 func (d *decoder) fail(n *yaml.Node, path, fix, format string, args ...any) {

@@ -73,14 +73,14 @@ func didYouMean(name string, known []string) string {
 
 // suggest is the fix for a name that is not known.
 func suggest(name string, known []string) string {
-	if s := didYouMean(name, known); s != "" {
+	sorted := slices.Sorted(slices.Values(known))
+	if s := didYouMean(name, sorted); s != "" {
 		return fmt.Sprintf("did you mean %q?", s)
 	}
 	const most = 12
-	if len(known) > most {
+	if len(known) == 0 || len(known) > most {
 		return ""
 	}
-	sorted := slices.Sorted(slices.Values(known))
 	return "one of: " + strings.Join(sorted, ", ")
 }
 

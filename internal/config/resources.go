@@ -155,7 +155,11 @@ func (v *validator) checkSteering() {
 	for i, s := range v.Steering {
 		at := fmt.Sprintf("steering[%d]", i)
 		v.fields(at, s.Validate())
-		keys.check(at, s.Key(), "remove one of the two")
+		match := at + ".prefix"
+		if s.Interface != "" {
+			match = at + ".interface"
+		}
+		keys.check(match, s.Key(), "remove one of the two")
 		v.checkSteeringInterface(at, s)
 		v.checkSteeringTarget(at, s)
 	}

@@ -26,23 +26,22 @@ const (
 	claimGTPU
 	claimPool
 	claimSteering
-	claimMapped // what H.M.GTP4.D builds
 )
 
 // clash says what is wrong about two kinds of claims that overlap, and how to
 // mend it: kinds that are not here may.
 var clash = map[[2]claimKind]struct{ problem, fix string }{
-	{claimLocator, claimLocator}:   {"overlaps", "give each locator its own prefix"},
-	{claimSID, claimSID}:           {"overlaps", "each SID needs LOC:FUNC of its own; only a NEXT-C-SID SID may hold longer ones"},
-	{claimLocator, claimGTPU}:      {"lies in", "use an address outside of the locator: a SID would win over it"},
-	{claimSID, claimGTPU}:          {"lies in", "use an address outside of the SID: the SID wins over it"},
-	{claimLocator, claimPool}:      {"overlaps", "use addresses outside of the locator: a SID would win over them"},
-	{claimSID, claimPool}:          {"overlaps", "use addresses outside of the SID: the SID wins over them"},
-	{claimGTPU, claimPool}:         {"holds", "take the node's GTP-U address out of the UE pool"},
-	{claimPool, claimPool}:         {"overlaps", "give each UE its place in one pool"},
-	{claimLocator, claimSteering}:  {"lies in", "steer a prefix outside of the locator, or add a SID for it"},
-	{claimSID, claimSteering}:      {"lies in", "steer a prefix outside of the SID: the SID wins over it"},
-	{claimSteering, claimSteering}: {},
+	{claimLocator, claimLocator}:  {"overlaps", "give each locator its own prefix"},
+	{claimSID, claimSID}:          {"overlaps", "each SID needs LOC:FUNC of its own; only a NEXT-C-SID SID may hold longer ones"},
+	{claimLocator, claimGTPU}:     {"lies in", "use an address outside of the locator: a SID would win over it"},
+	{claimSID, claimGTPU}:         {"lies in", "use an address outside of the SID: the SID wins over it"},
+	{claimLocator, claimPool}:     {"overlaps", "use addresses outside of the locator: a SID would win over them"},
+	{claimSID, claimPool}:         {"overlaps", "use addresses outside of the SID: the SID wins over them"},
+	{claimGTPU, claimSteering}:    {"is", "remove it: what is sent to a GTP-U address ends at this node"},
+	{claimGTPU, claimPool}:        {"holds", "take the node's GTP-U address out of the UE pool"},
+	{claimPool, claimPool}:        {"overlaps", "give each UE its place in one pool"},
+	{claimLocator, claimSteering}: {"lies in", "steer a prefix outside of the locator, or add a SID for it"},
+	{claimSID, claimSteering}:     {"lies in", "steer a prefix outside of the SID: the SID wins over it"},
 }
 
 // checkSpace looks for claims on the same addresses. Claims are sorted so that
@@ -61,36 +60,42 @@ func (v *validator) checkSpace() {
 		for len(open) > 0 && !open[len(open)-1].prefix.Overlaps(c.prefix) {
 			open = open[:len(open)-1]
 		}
-		for _, outer := range open {
-			v.overlap(outer, c)
+		// The nearest says it best: of a SID and its locator, the SID.
+		for _, outer := range slices.Backward(open) {
+			if v.overlap(outer, c) {
+				break
+			}
 		}
 		open = append(open, c)
 	}
 }
 
-// overlap judges inner, which lies in outer or is equal to it.
-func (v *validator) overlap(outer, inner claim) {
+// overlap judges inner, which lies in outer or is equal to it, and says
+// whether it found fault.
+func (v *validator) overlap(outer, inner claim) bool {
 	if outer.kind == claimSID && inner.kind == claimSID && outer.nested && outer.prefix.Bits() < inner.prefix.Bits() {
-		return
+		return false
 	}
 	if outer.kind == claimSID && inner.kind == claimLocator {
-		if outer.prefix.Bits() < inner.prefix.Bits() {
+		covers := outer.prefix.Bits() < inner.prefix.Bits()
+		if covers {
 			v.add(outer.field, fmt.Sprintf("a longer SID, or a shorter locator than %s", inner.prefix), "SID %s covers the whole of %s", outer.prefix, inner.what)
 		}
-		return
+		return covers
 	}
 	first, second := outer, inner
 	if first.kind > second.kind {
 		first, second = second, first
 	}
 	rule, ok := clash[[2]claimKind{first.kind, second.kind}]
-	if !ok || rule.problem == "" {
-		return
+	if !ok {
+		return false
 	}
 	if first.kind != second.kind && first.prefix.Bits() > second.prefix.Bits() && second.kind == claimSteering {
-		return // a default route into a policy does not lie in a SID
+		return false // a default route into a policy does not lie in a SID
 	}
 	v.add(second.field, rule.fix, "%s %s %s", second.what, rule.problem, first.what)
+	return true
 }
 
 func (v *validator) claims() []claim {
