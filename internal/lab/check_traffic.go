@@ -1,0 +1,231 @@
+package lab
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/probe"
+)
+
+// How long answers may take to arrive after the last packet.
+const answerTime = time.Second
+
+// ping sends ICMP Echo Requests from a node and wants every answer.
+func (r *runner) ping(ctx context.Context, c *Check, o *outcome) error {
+	outerBefore, err := r.endpointStats(c)
+	if err != nil {
+		return err
+	}
+	p := probe.Ping{
+		From: r.namespace(r.node(c.From)), Source: c.Source, To: c.To, Count: max(c.Count, 1),
+		Interval: c.Interval.or(5 * time.Millisecond), Size: c.Size, HopLimit: c.HopLimit, DF: c.DF, Wait: answerTime,
+	}
+	if c.Expect.Nothing || c.Expect.Error != "" || c.Expect.Outer != nil {
+		p.Wait = answerTime / 3
+	}
+	result, err := p.Run(ctx)
+	if err != nil {
+		return err
+	}
+	o.sent, o.received = result.Sent, result.Received
+	if result.Corrupt+result.Duplicates > 0 {
+		o.fail("%d corrupt, %d duplicates", result.Corrupt, result.Duplicates)
+	}
+	switch {
+	case c.Expect.Error != "":
+		wantErrors(o, c.Expect.Error, c.Expect.MTU, result.Errors)
+		if result.Received > 0 {
+			o.fail("%d answers came", result.Received)
+		}
+	case c.Expect.Nothing:
+		if result.Received > 0 {
+			o.fail("%d answers came: none should", result.Received)
+		}
+	case c.Expect.Outer == nil:
+		wantAll(o, c.Expect.MaxLost)
+		for _, e := range result.Errors {
+			o.fail("%s from %v", e.Kind(), e.From)
+		}
+	}
+	return r.wantFromEndpoint(c, o, outerBefore)
+}
+
+// wantAll fails unless all but at most maxLost arrived.
+func wantAll(o *outcome, maxLost int) {
+	if lost := o.sent - o.received; lost > maxLost {
+		o.fail("%d of %d lost", lost, o.sent)
+	}
+	if o.sent == 0 {
+		o.fail("nothing was sent")
+	}
+}
+
+// wantErrors fails unless there is an error of that kind (with that MTU), and
+// none of another.
+func wantErrors(o *outcome, kind string, mtu uint32, list []probe.ICMPError) {
+	found := 0
+	for _, e := range list {
+		if e.Kind() != kind || mtu != 0 && e.MTU != mtu {
+			o.fail("%s (MTU %d) from %v", e.Kind(), e.MTU, e.From)
+			continue
+		}
+		if found++; found == 1 {
+			o.say("%s from %v", kind, e.From)
+			if e.MTU != 0 {
+				o.say("MTU %d", e.MTU)
+			}
+		}
+	}
+	if found == 0 {
+		o.fail("no %q reached the sender", kind)
+	}
+}
+
+// udp sends numbered datagrams, one way or both.
+func (r *runner) udp(ctx context.Context, c *Check, o *outcome) error {
+	from, at := r.namespace(r.node(c.From)), r.namespace(r.node(c.At))
+	return r.during(ctx, c, o, func(busy func() bool) error {
+		stream := probe.Stream{
+			From: from, At: at, Source: c.Source, To: c.To, Flows: c.Flows, Count: max(c.Count, 1),
+			Interval: c.Interval.or(2 * time.Millisecond), Size: c.Size, Wait: answerTime, While: busy,
+		}
+		streams := []probe.Stream{stream}
+		if c.Both {
+			stream.From, stream.At, stream.Source, stream.To = at, from, c.To, c.Source
+			streams = append(streams, stream)
+		}
+		results, errs := make([]probe.StreamResult, len(streams)), make([]error, len(streams))
+		var wg sync.WaitGroup
+		for i, s := range streams {
+			wg.Go(func() { results[i], errs[i] = s.Run(ctx) })
+		}
+		wg.Wait()
+		for i, s := range results {
+			if errs[i] != nil {
+				return errs[i]
+			}
+			o.sent += s.Sent
+			o.received += s.Received
+			if s.Corrupt+s.Duplicates > 0 {
+				o.fail("%d corrupt, %d duplicates", s.Corrupt, s.Duplicates)
+			}
+			if c.Event != nil {
+				o.say("longest gap %.1f ms", float64(s.Gap.Microseconds())/1000)
+			}
+		}
+		wantAll(o, c.Expect.MaxLost)
+		return nil
+	})
+}
+
+// tcp moves data there and back. Sent and received are kilobytes: what TCP
+// loses it sends again, and the detail counts that.
+func (r *runner) tcp(ctx context.Context, c *Check, o *outcome) error {
+	return r.during(ctx, c, o, func(busy func() bool) error {
+		t := probe.Transfer{
+			From: r.namespace(r.node(c.From)), At: r.namespace(r.node(c.At)), Source: c.Source, To: c.To,
+			Bytes: c.Bytes, Limit: 20 * time.Second, While: busy,
+		}
+		if t.Bytes == 0 {
+			t.Bytes = 1 << 20
+		}
+		result, err := t.Run(ctx)
+		if err != nil {
+			return err
+		}
+		const kilo = 1 << 10
+		o.sent, o.received = int(result.Sent/kilo), int(result.Received/kilo)
+		wantAll(o, 0)
+		o.say("KiB of TCP, %.0f Mbit/s, %d segments sent again",
+			float64(result.Received)*8/1e6/result.Duration.Seconds(), result.Retransmitted)
+		return nil
+	})
+}
+
+// echo sends GTP-U Echo Requests from the endpoint of a node.
+func (r *runner) echo(_ context.Context, c *Check, o *outcome) error {
+	response, err := gtpulink.Ask(r.control(r.node(c.From)), gtpulink.Request{
+		Op: "echo", Device: c.Device, To: c.To, Count: max(c.Count, 1), Wait: answerTime,
+	})
+	if err != nil {
+		return err
+	}
+	o.sent, o.received = max(c.Count, 1), response.Received
+	wantAll(o, c.Expect.MaxLost)
+	return nil
+}
+
+// endMarker sends End Markers on a link, and wants them at the same device of
+// the node at the other end.
+func (r *runner) endMarker(_ context.Context, c *Check, o *outcome) error {
+	markers := func() (uint64, error) {
+		response, err := gtpulink.Ask(r.control(r.node(c.At)), gtpulink.Request{Op: "stats"})
+		return response.Stats.Links[c.Device].EndMarkers, err
+	}
+	before, err := markers()
+	if err != nil {
+		return err
+	}
+	o.sent = max(c.Count, 1)
+	if _, err := gtpulink.Ask(r.control(r.node(c.From)), gtpulink.Request{Op: "end_marker", Device: c.Device, Count: o.sent}); err != nil {
+		return err
+	}
+	waitFor(answerTime, func() bool {
+		after, e := markers()
+		err = e
+		o.received = int(after - before)
+		return e != nil || o.received >= o.sent
+	})
+	if err != nil {
+		return err
+	}
+	wantAll(o, 0)
+	if o.received > o.sent {
+		o.fail("%d arrived, %d were sent", o.received, o.sent)
+	}
+	return nil
+}
+
+// endpointStats returns the counters of the endpoints that a check looks at.
+func (r *runner) endpointStats(c *Check) (map[string]gtpulink.Stats, error) {
+	stats := map[string]gtpulink.Stats{}
+	var nodes []string
+	if c.Expect.Outer != nil {
+		nodes = append(nodes, c.Expect.Outer.Node)
+	}
+	if c.Expect.Container != nil {
+		nodes = append(nodes, c.Expect.Container.Node)
+	}
+	for _, name := range nodes {
+		response, err := gtpulink.Ask(r.control(r.node(name)), gtpulink.Request{Op: "stats"})
+		if err != nil {
+			return nil, err
+		}
+		stats[name] = response.Stats
+	}
+	return stats, nil
+}
+
+// wantFromEndpoint compares what the endpoints saw since before.
+func (r *runner) wantFromEndpoint(c *Check, o *outcome, before map[string]gtpulink.Stats) error {
+	after, err := r.endpointStats(c)
+	if err != nil {
+		return err
+	}
+	if x := c.Expect.Outer; x != nil {
+		wantErrors(o, x.Error, x.MTU, after[x.Node].Errors[len(before[x.Node].Errors):])
+	}
+	if x := c.Expect.Container; x != nil {
+		was, is := before[x.Node].Links[x.Device], after[x.Node].Links[x.Device]
+		if got := is.Containers - was.Containers; got != uint64(o.sent) {
+			o.fail("%d PDU Session Containers at %s, %d T-PDUs", got, x.Node, o.sent)
+		}
+		if is.QFI != x.QFI || is.RQI != x.RQI {
+			o.fail("QFI %d, RQI %v at %s: want %d, %v", is.QFI, is.RQI, x.Node, x.QFI, x.RQI)
+		}
+		o.say("QFI %d at %s", is.QFI, x.Node)
+	}
+	return nil
+}

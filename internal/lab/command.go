@@ -1,0 +1,201 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+)
+
+// options are the flags that all commands on an instance have.
+type options struct {
+	as        string
+	culvert   string
+	upgradeTo string
+	keep      bool
+}
+
+// Command returns `culvert lab`.
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Small networks on this machine: namespaces, SRv6 routers, checks with real traffic",
+		Long: `Labs are networks of namespaces on this machine: hosts, SRv6 routers (the
+kernel's own, or FRR) and culvert nodes. They need root, leave nothing behind,
+and never touch a namespace that they did not make.`,
+	}
+	cmd.AddCommand(listCommand(), upCommand(&o), runCommand(&o), downCommand(&o), graphCommand(), endpointCommand())
+	return cmd
+}
+
+func listCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the labs", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := List()
+			if err != nil {
+				return err
+			}
+			return writeList(cmd.OutOrStdout(), list, output)
+		},
+	}
+	outputFlag(cmd, &output, "table, json or yaml", "table")
+	return cmd
+}
+
+func upCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "up NAME", Short: "Build a lab and leave it running", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
+				if err := in.up(ctx, p); err != nil {
+					return err
+				}
+				for _, n := range in.Nodes {
+					p.say("%-8s %-8s ip netns exec %s bash", n.Name, n.Kind, in.namespace(n).name)
+				}
+				return nil
+			})
+		},
+	}
+	instanceFlags(cmd, o)
+	return cmd
+}
+
+func runCommand(o *options) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "run NAME", Short: "Build a lab, check it with real traffic, take it down", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
+		Long: `Builds the lab, runs its checks, takes it down, and prints a table of the
+checks with what was sent, received and lost (TCP: in KiB). The exit status is
+not 0 if a check fails.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(output, reportFormats); err != nil {
+				return err
+			}
+			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
+				report, err := runLab(ctx, in, cmp.Or(o.upgradeTo, in.culvert), o.keep, p)
+				if report == nil {
+					return err
+				}
+				if err := errors.Join(err, writeReport(cmd.OutOrStdout(), report, output)); err != nil {
+					return err
+				}
+				if !report.Pass {
+					cmd.SilenceUsage = true
+					return fmt.Errorf("lab %s: %w", report.Lab, errFailed)
+				}
+				return nil
+			})
+		},
+	}
+	instanceFlags(cmd, o)
+	outputFlag(cmd, &output, "table, json or yaml", "table")
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the lab up")
+	cmd.Flags().StringVar(&o.upgradeTo, "upgrade-to", "", "culvert binary that upgrades go to (default: the same)")
+	return cmd
+}
+
+func downCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "down NAME", Short: "Take a lab down", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.on(cmd, args[0], func(_ context.Context, in *instance, p *progress) error { return in.down(p) })
+		},
+	}
+	instanceFlags(cmd, o)
+	return cmd
+}
+
+func graphCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "graph NAME", Short: "Draw a lab", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := Load(args[0])
+			if err != nil {
+				return err
+			}
+			return writeGraph(cmd.OutOrStdout(), t, output)
+		},
+	}
+	outputFlag(cmd, &output, "text, dot, mermaid, table, json or yaml", "text")
+	return cmd
+}
+
+func instanceFlags(cmd *cobra.Command, o *options) {
+	cmd.Flags().StringVar(&o.as, "as", "", "name of this instance of the lab (default: the lab's), to have several at once")
+	cmd.Flags().StringVar(&o.culvert, "culvert", "", "culvert binary that the nodes run (default: this program)")
+}
+
+func outputFlag(cmd *cobra.Command, output *string, what, value string) {
+	cmd.Flags().StringVarP(output, "output", "o", value, what)
+}
+
+// on calls f with the locked instance. An interrupt ends f's context, so that
+// what is up is taken down.
+func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *instance, *progress) error) error {
+	t, err := Load(name)
+	if err != nil {
+		return err
+	}
+	culvert := o.culvert
+	if culvert == "" {
+		if culvert, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	in, err := openInstance(t, o.as, culvert)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	return errors.Join(f(ctx, in, &progress{cmd.ErrOrStderr()}), in.close())
+}
+
+func completeName(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	list, err := List()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, t := range list {
+		names = append(names, t.Name+"\t"+t.Summary)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// endpointCommand is what a node's GTP-U endpoint runs as.
+func endpointCommand() *cobra.Command {
+	var links, control string
+	cmd := &cobra.Command{
+		Use: "endpoint", Short: "Be a GTP-U endpoint in this network namespace", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := os.ReadFile(links)
+			if err != nil {
+				return err
+			}
+			var list []gtpulink.Link
+			if err := json.Unmarshal(text, &list); err != nil {
+				return fmt.Errorf("%s: %w", links, err)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+			defer stop()
+			return gtpulink.Serve(ctx, list, control)
+		},
+	}
+	cmd.Flags().StringVar(&links, "links", "", "JSON file with the links")
+	cmd.Flags().StringVar(&control, "control", "", "path of the control socket")
+	return cmd
+}

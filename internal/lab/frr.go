@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// frrDir is where the frr package puts the daemons.
+const frrDir = "/usr/lib/frr"
+
+// startFRR starts zebra, and the other daemons of the node, with everything
+// that they write in the node's directory.
+func (in *instance) startFRR(n *Node) error {
+	if n.FRR == nil {
+		return nil
+	}
+	dir := in.file(n, "frr")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	config := filepath.Join(dir, "frr.conf")
+	if err := os.WriteFile(config, []byte(n.FRR.Config), 0o644); err != nil {
+		return err
+	}
+	for _, daemon := range append([]string{"zebra"}, slices.DeleteFunc(slices.Clone(n.FRR.Daemons), func(s string) bool { return s == "zebra" })...) {
+		if err := in.startFRRDaemon(n, daemon, dir, config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (in *instance) startFRRDaemon(n *Node, daemon, dir, config string) error {
+	path := filepath.Join(frrDir, daemon)
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("%w: install the package frr", err)
+	}
+	// As root: only root can enter the namespace's directory, and write the
+	// routes.
+	err := in.start(n, daemon, path, "-u", "root", "-g", "root", "-f", config,
+		"-i", filepath.Join(dir, daemon+".pid"), "-z", filepath.Join(dir, "zserv.api"), "--vty_socket", dir,
+		"-A", "127.0.0.1", "-P", "0", "--log", "stdout", "--log-level", "notifications")
+	if err != nil {
+		return err
+	}
+	// The daemon's command socket appears when it is ready.
+	p, _ := in.process(n, daemon)
+	socket := filepath.Join(dir, daemon+".vty")
+	ready := waitFor(10*time.Second, func() bool {
+		_, err := os.Stat(socket)
+		return err == nil || !p.alive()
+	})
+	if !ready || !p.alive() {
+		return fmt.Errorf("%s did not come up: %s", daemon, in.logTail(n, daemon))
+	}
+	return nil
+}

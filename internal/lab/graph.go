@@ -1,0 +1,152 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+var graphFormats = []string{"text", "dot", "mermaid", "table", "json", "yaml"}
+
+// graph is a topology as `culvert lab graph` shows it.
+type graph struct {
+	Lab   string      `json:"lab"`
+	Nodes []graphNode `json:"nodes"`
+	Links []Link      `json:"links"`
+}
+
+type graphNode struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	Role string `json:"role,omitempty"`
+}
+
+func writeGraph(w io.Writer, t *Topology, format string) error {
+	if err := checkFormat(format, graphFormats); err != nil {
+		return err
+	}
+	g := graph{Lab: t.Name, Links: t.Links}
+	for _, n := range t.Nodes {
+		g.Nodes = append(g.Nodes, graphNode{n.Name, n.Kind, n.Role})
+	}
+	switch format {
+	case "text":
+		return g.text(w)
+	case "dot":
+		return g.dot(w)
+	case "mermaid":
+		return g.mermaid(w)
+	}
+	return write(w, g, format, g.table)
+}
+
+func (n graphNode) label() string {
+	if n.Role == "" {
+		return string(n.Kind)
+	}
+	return string(n.Kind) + ": " + n.Role
+}
+
+// text draws a tree: from the first node along the links, each link once. A
+// node that is there already is named again, with an arrow.
+func (g graph) text(w io.Writer) error {
+	var b strings.Builder
+	drawn := map[string]bool{}
+	used := make([]bool, len(g.Links))
+	for _, n := range g.Nodes {
+		if !drawn[n.Name] {
+			drawn[n.Name] = true
+			fmt.Fprintf(&b, "%s (%s)\n", n.Name, n.label())
+			g.branch(&b, n.Name, "", drawn, used)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (g graph) branch(b *strings.Builder, from, indent string, drawn map[string]bool, used []bool) {
+	for {
+		// Asked again each time: what hangs on a branch uses links up.
+		open := g.open(from, used)
+		if len(open) == 0 {
+			return
+		}
+		link := g.Links[open[0]]
+		used[open[0]] = true
+		here, there := link.Ends[0], link.Ends[1]
+		if here.Node != from {
+			here, there = there, here
+		}
+		arm, next := "+-- ", "|   "
+		line := fmt.Sprintf("%s ---- %s: %s", end(here), end(there), there.Node)
+		if drawn[there.Node] {
+			fmt.Fprintf(b, "%s%s%s (see above)\n", indent, arm, line)
+			continue
+		}
+		drawn[there.Node] = true
+		fmt.Fprintf(b, "%s%s%s (%s)\n", indent, arm, line, g.node(there.Node).label())
+		if len(open) == 1 {
+			next = "    "
+		}
+		g.branch(b, there.Node, indent+next, drawn, used)
+	}
+}
+
+// open returns the links of a node that are not drawn yet.
+func (g graph) open(node string, used []bool) (list []int) {
+	for i, l := range g.Links {
+		if !used[i] && slices.ContainsFunc(l.Ends, func(e End) bool { return e.Node == node }) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+func end(e End) string {
+	return strings.TrimSpace(e.Name + " " + strings.Join(e.Addresses, " "))
+}
+
+func (g graph) node(name string) graphNode {
+	i := slices.IndexFunc(g.Nodes, func(n graphNode) bool { return n.Name == name })
+	return g.Nodes[i] // links name nodes that exist: validated
+}
+
+func (g graph) dot(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "graph %q {\n  rankdir=LR;\n  node [shape=box];\n", g.Lab)
+	for _, n := range g.Nodes {
+		fmt.Fprintf(&b, "  %q [label=\"%s\\n%s\"];\n", n.Name, n.Name, n.label())
+	}
+	for _, l := range g.Links {
+		fmt.Fprintf(&b, "  %q -- %q [taillabel=%q, headlabel=%q];\n", l.Ends[0].Node, l.Ends[1].Node, end(l.Ends[0]), end(l.Ends[1]))
+	}
+	b.WriteString("}\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (g graph) mermaid(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("graph LR\n")
+	for _, n := range g.Nodes {
+		fmt.Fprintf(&b, "  %s[\"%s<br>%s\"]\n", n.Name, n.Name, n.label())
+	}
+	for _, l := range g.Links {
+		fmt.Fprintf(&b, "  %s ---|\"%s - %s\"| %s\n", l.Ends[0].Node, l.Ends[0].Name, l.Ends[1].Name, l.Ends[1].Node)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (g graph) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tINTERFACE\tADDRESSES\tPEER\tINTERFACE\tADDRESSES")
+	for _, l := range g.Links {
+		a, b := l.Ends[0], l.Ends[1]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", a.Node, a.Name, strings.Join(a.Addresses, " "),
+			b.Node, b.Name, strings.Join(b.Addresses, " "))
+	}
+	return t.Flush()
+}

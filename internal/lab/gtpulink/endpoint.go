@@ -1,0 +1,321 @@
+package gtpulink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/probe"
+)
+
+// Endpoint is a set of links with their devices and sockets.
+type Endpoint struct {
+	links   []*link
+	sockets map[netip.Addr]*socket
+
+	mu    sync.Mutex
+	stats Stats
+	// echoes are the sequence numbers that were answered, by the address
+	// that answered.
+	echoes map[netip.Addr]map[uint16]bool
+	next   uint16 // Echo sequence number
+}
+
+// link is a Link that runs.
+type link struct {
+	Link
+	device *os.File
+	socket *socket
+
+	sent, received, markers atomic.Uint64
+	containers              atomic.Uint64 // received
+	qfi, rqi                atomic.Uint32 // last received
+}
+
+// LinkStats counts T-PDUs of a link.
+type LinkStats struct {
+	Sent       uint64 `json:"sent"`
+	Received   uint64 `json:"received"`
+	EndMarkers uint64 `json:"end_markers"` // received
+	Containers uint64 `json:"containers"`  // received PDU Session Containers
+	QFI        uint8  `json:"qfi"`         // of the last one
+	RQI        bool   `json:"rqi"`
+}
+
+// Stats are an endpoint's counters.
+type Stats struct {
+	Links            map[string]LinkStats `json:"links"`
+	EchoRequests     uint64               `json:"echo_requests"` // received and answered
+	ErrorIndications uint64               `json:"error_indications"`
+	UnknownTEID      uint64               `json:"unknown_teid"`
+	Malformed        uint64               `json:"malformed"`
+	Errors           []probe.ICMPError    `json:"errors"`
+}
+
+// Open makes the devices and opens the sockets, in the current network
+// namespace.
+func Open(links []Link) (*Endpoint, error) {
+	e := &Endpoint{sockets: map[netip.Addr]*socket{}, echoes: map[netip.Addr]map[uint16]bool{}}
+	for _, l := range links {
+		if err := e.add(l); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+	}
+	return e, nil
+}
+
+func (e *Endpoint) add(l Link) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	for _, other := range e.links {
+		if other.Local == l.Local && other.TEID == l.TEID {
+			return fmt.Errorf("teid: %s and %s both receive %#x on %v", other.Device, l.Device, l.TEID, l.Local)
+		}
+	}
+	s := e.sockets[l.Local]
+	if s == nil {
+		var err error
+		if s, err = openSocket(l.Local, l.HopLimit); err != nil {
+			return fmt.Errorf("local: %s: %w", l.Device, err)
+		}
+		e.sockets[l.Local] = s
+	}
+	device, err := openDevice(l.Device, l.TAP)
+	if err != nil {
+		return fmt.Errorf("device: %s: %w", l.Device, err)
+	}
+	e.links = append(e.links, &link{Link: l, device: device, socket: s})
+	return nil
+}
+
+// Close closes sockets and devices; the devices are gone with it.
+func (e *Endpoint) Close() error {
+	var errs []error
+	for _, s := range e.sockets {
+		errs = append(errs, s.conn.Close())
+	}
+	for _, l := range e.links {
+		errs = append(errs, l.device.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run carries packets until ctx ends, then closes the endpoint.
+func (e *Endpoint) Run(ctx context.Context) error {
+	failed := make(chan error, len(e.links)+len(e.sockets))
+	var wg sync.WaitGroup
+	for _, l := range e.links {
+		wg.Go(func() { failed <- l.carry() })
+	}
+	for _, s := range e.sockets {
+		wg.Go(func() { failed <- e.receive(s) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	err = errors.Join(err, e.Close())
+	wg.Wait()
+	return err
+}
+
+// carry sends what the device hands out.
+func (l *link) carry() error {
+	packet := make([]byte, 1<<16)
+	frame := make([]byte, 0, 1<<16)
+	m := message{kind: gPDU, teid: l.RemoteTEID, container: l.Container, qfi: l.QFI, rqi: l.RQI}
+	to := netip.AddrPortFrom(l.Remote, Port)
+	for {
+		n, err := l.device.Read(packet)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", l.Device, err)
+		}
+		m.payload = packet[:n]
+		frame = m.appendTo(frame[:0])
+		// A packet that cannot be sent is a packet lost, and counted by who
+		// compares both ends; ICMP errors are in the socket's queue.
+		if l.socket.send(frame, to) == nil {
+			l.sent.Add(1)
+		}
+	}
+}
+
+// receive takes what arrives at a socket.
+func (e *Endpoint) receive(s *socket) error {
+	b := make([]byte, 1<<16)
+	for {
+		n, from, err := s.conn.ReadFromUDPAddrPort(b)
+		e.keep(s.errors())
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil {
+			continue // an ICMP error, kept above
+		}
+		m, err := parse(b[:n])
+		if err != nil {
+			e.count(&e.stats.Malformed)
+			continue
+		}
+		e.handle(s, from, m)
+	}
+}
+
+func (e *Endpoint) handle(s *socket, from netip.AddrPort, m message) {
+	switch m.kind {
+	case echoRequest:
+		e.count(&e.stats.EchoRequests)
+		answer := message{kind: echoResponse, sequence: m.sequence, sequenced: true, payload: []byte{14, 0}}
+		_ = s.send(answer.appendTo(nil), from) // lost like any other datagram
+	case echoResponse:
+		e.mu.Lock()
+		addr := from.Addr().Unmap()
+		if e.echoes[addr] == nil {
+			e.echoes[addr] = map[uint16]bool{}
+		}
+		e.echoes[addr][m.sequence] = true
+		e.mu.Unlock()
+	case errorIndication:
+		e.count(&e.stats.ErrorIndications)
+	case gPDU, endMarker:
+		e.deliver(s, m)
+	}
+}
+
+// deliver hands a G-PDU or End Marker to the link that has its TEID.
+func (e *Endpoint) deliver(s *socket, m message) {
+	for _, l := range e.links {
+		if l.socket != s || l.TEID != m.teid {
+			continue
+		}
+		if m.kind == endMarker {
+			l.markers.Add(1)
+			return
+		}
+		if m.container != NoContainer {
+			l.containers.Add(1)
+			l.qfi.Store(uint32(m.qfi))
+			if m.rqi {
+				l.rqi.Store(1)
+			} else {
+				l.rqi.Store(0)
+			}
+		}
+		// The device refuses what is no IP packet, and what comes while it
+		// is down: not delivered, not counted.
+		if _, err := l.device.Write(m.payload); err == nil {
+			l.received.Add(1)
+		} else {
+			e.count(&e.stats.Malformed)
+		}
+		return
+	}
+	e.count(&e.stats.UnknownTEID)
+}
+
+func (e *Endpoint) count(c *uint64) {
+	e.mu.Lock()
+	*c++
+	e.mu.Unlock()
+}
+
+// keep remembers ICMP errors, without end only in theory: labs are short.
+func (e *Endpoint) keep(list []probe.ICMPError) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	const enough = 10000
+	if len(e.stats.Errors) < enough {
+		e.stats.Errors = append(e.stats.Errors, list...)
+	}
+}
+
+// Stats returns the counters.
+func (e *Endpoint) Stats() Stats {
+	for _, s := range e.sockets {
+		e.keep(s.errors())
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	stats := e.stats
+	stats.Errors = append([]probe.ICMPError{}, e.stats.Errors...)
+	stats.Links = map[string]LinkStats{}
+	for _, l := range e.links {
+		stats.Links[l.Device] = LinkStats{
+			Sent: l.sent.Load(), Received: l.received.Load(), EndMarkers: l.markers.Load(),
+			Containers: l.containers.Load(), QFI: uint8(l.qfi.Load()), RQI: l.rqi.Load() == 1,
+		}
+	}
+	return stats
+}
+
+// EndMarker sends End Markers on the link of device.
+func (e *Endpoint) EndMarker(device string, count int) error {
+	l, err := e.link(device)
+	if err != nil {
+		return err
+	}
+	m := message{kind: endMarker, teid: l.RemoteTEID}
+	for range count {
+		if err := l.socket.send(m.appendTo(nil), netip.AddrPortFrom(l.Remote, Port)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Echo sends count Echo Requests from the socket of device to the address to
+// (the link's remote if it is not valid), and waits for the answers.
+func (e *Endpoint) Echo(device string, to netip.Addr, count int, wait time.Duration) (received int, err error) {
+	l, err := e.link(device)
+	if err != nil {
+		return 0, err
+	}
+	if !to.IsValid() {
+		to = l.Remote
+	}
+	var sequences []uint16
+	for range count {
+		e.mu.Lock()
+		e.next++
+		m := message{kind: echoRequest, sequence: e.next, sequenced: true}
+		e.mu.Unlock()
+		sequences = append(sequences, m.sequence)
+		if err := l.socket.send(m.appendTo(nil), netip.AddrPortFrom(to, Port)); err != nil {
+			return 0, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for end := time.Now().Add(wait); ; time.Sleep(5 * time.Millisecond) {
+		if received = e.answered(to, sequences); received == count || time.Now().After(end) {
+			return received, nil
+		}
+	}
+}
+
+func (e *Endpoint) answered(by netip.Addr, sequences []uint16) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range sequences {
+		if e.echoes[by][s] {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *Endpoint) link(device string) (*link, error) {
+	for _, l := range e.links {
+		if l.Device == device {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("device: this endpoint has no %q", device)
+}

@@ -1,0 +1,145 @@
+package gtpulink
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Port is the UDP port of GTP-U.
+const Port = 2152
+
+// Message types (TS 29.281 section 6.1).
+const (
+	echoRequest     = 1
+	echoResponse    = 2
+	errorIndication = 26
+	endMarker       = 254
+	gPDU            = 255
+)
+
+// First octet: version 1, protocol type GTP.
+const (
+	flagsBase      = 0x30
+	flagExtension  = 0x04
+	flagSequence   = 0x02
+	flagsOptional  = 0x07 // any of E, S and PN: four more octets
+	typeContainer  = 0x85 // PDU Session Container
+	headerLength   = 8
+	optionalLength = 4
+)
+
+var (
+	errShort     = errors.New("cut short")
+	errVersion   = errors.New("not GTP-U version 1")
+	errExtension = errors.New("broken extension header")
+)
+
+// message is a GTP-U message.
+type message struct {
+	kind      uint8
+	teid      uint32
+	sequence  uint16
+	sequenced bool
+	container Container
+	qfi       uint8
+	rqi       bool
+	payload   []byte
+}
+
+// appendTo appends the message in wire form.
+func (m *message) appendTo(b []byte) []byte {
+	flags := byte(flagsBase)
+	length := len(m.payload)
+	if m.sequenced {
+		flags |= flagSequence
+		length += optionalLength
+	} else if m.container != NoContainer {
+		length += optionalLength
+	}
+	if m.container != NoContainer {
+		flags |= flagExtension
+		length += 4
+	}
+	b = append(b, flags, m.kind)
+	b = binary.BigEndian.AppendUint16(b, uint16(length))
+	b = binary.BigEndian.AppendUint32(b, m.teid)
+	if flags&flagsOptional != 0 {
+		b = binary.BigEndian.AppendUint16(b, m.sequence)
+		next := byte(0)
+		if m.container != NoContainer {
+			next = typeContainer
+		}
+		b = append(b, 0, next) // N-PDU number, next extension header
+	}
+	if m.container != NoContainer {
+		b = append(b, 1) // in units of 4 octets
+		switch m.container {
+		case Downlink:
+			b = append(b, 0)
+		case Uplink:
+			b = append(b, 1<<4)
+		}
+		octet := m.qfi & 0x3f
+		if m.rqi {
+			octet |= 1 << 6
+		}
+		b = append(b, octet, 0)
+	}
+	return append(b, m.payload...)
+}
+
+// parse reads a message; its payload is part of b.
+func parse(b []byte) (message, error) {
+	var m message
+	if len(b) < headerLength {
+		return m, errShort
+	}
+	if b[0]&0xf0 != flagsBase {
+		return m, errVersion
+	}
+	m.kind = b[1]
+	m.teid = binary.BigEndian.Uint32(b[4:])
+	end := headerLength + int(binary.BigEndian.Uint16(b[2:]))
+	if end > len(b) {
+		return m, errShort
+	}
+	rest := b[headerLength:end]
+	if b[0]&flagsOptional == 0 {
+		m.payload = rest
+		return m, nil
+	}
+	if len(rest) < optionalLength {
+		return m, errShort
+	}
+	m.sequenced = b[0]&flagSequence != 0
+	m.sequence = binary.BigEndian.Uint16(rest)
+	next := rest[3]
+	rest = rest[optionalLength:]
+	if b[0]&flagExtension == 0 {
+		next = 0
+	}
+	for next != 0 {
+		if len(rest) < 4 || rest[0] == 0 || int(rest[0])*4 > len(rest) {
+			return m, errExtension
+		}
+		n := int(rest[0]) * 4
+		if next == typeContainer {
+			m.readContainer(rest[1 : n-1])
+		}
+		next = rest[n-1]
+		rest = rest[n:]
+	}
+	m.payload = rest
+	return m, nil
+}
+
+func (m *message) readContainer(b []byte) {
+	m.qfi = b[1] & 0x3f
+	switch b[0] >> 4 {
+	case 0:
+		m.container = Downlink
+		m.rqi = b[1]&(1<<6) != 0
+	case 1:
+		m.container = Uplink
+	}
+}

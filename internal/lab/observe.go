@@ -1,0 +1,245 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// observation is what the culvert nodes count, and what was sent to them.
+type observation map[string]nodeView
+
+type nodeView struct {
+	outcomes map[string]outcomeView
+	sids     map[string]counterView
+	policies map[string]policyView
+	// sentTo are the frames that neighbours sent to the node.
+	sentTo uint64
+}
+
+// total is the sum of all outcomes.
+func (v nodeView) total() (n uint64) {
+	for _, o := range v.outcomes {
+		n += o.Packets
+	}
+	return n
+}
+
+// observe looks at all culvert nodes.
+func (r *runner) observe(ctx context.Context) (observation, error) {
+	seen := observation{}
+	for _, n := range r.Nodes {
+		if n.Kind != Culvert {
+			continue
+		}
+		v, err := r.observeNode(ctx, n)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
+		}
+		seen[n.Name] = v
+	}
+	return seen, nil
+}
+
+func (r *runner) observeNode(ctx context.Context, n *Node) (nodeView, error) {
+	v := nodeView{outcomes: map[string]outcomeView{}, sids: map[string]counterView{}, policies: map[string]policyView{}}
+	status, err := r.status(ctx, n)
+	if err != nil {
+		return v, err
+	}
+	for _, o := range status.Outcomes {
+		v.outcomes[o.Reason] = o
+	}
+	var sids []sidView
+	if err := r.askJSON(ctx, n, &sids, "sid"); err != nil {
+		return v, err
+	}
+	for _, s := range sids {
+		v.sids[s.SID] = s.Counter
+	}
+	var policies []policyView
+	if err := r.askJSON(ctx, n, &policies, "policy"); err != nil {
+		return v, err
+	}
+	for _, p := range policies {
+		v.policies[p.Name] = p
+	}
+	v.sentTo, err = r.framesSentTo(n)
+	return v, err
+}
+
+// framesSentTo counts what the other ends of the node's links sent.
+func (r *runner) framesSentTo(n *Node) (sum uint64, err error) {
+	for _, l := range r.Topology.Links {
+		for i, e := range l.Ends {
+			if e.Node != n.Name {
+				continue
+			}
+			peer := l.Ends[1-i]
+			out, err := r.namespace(r.node(peer.Node)).output("ip", "-j", "-s", "link", "show", "dev", peer.Name)
+			if err != nil {
+				return 0, err
+			}
+			var links []struct {
+				Stats struct {
+					TX struct {
+						Packets uint64 `json:"packets"`
+					} `json:"tx"`
+				} `json:"stats64"`
+			}
+			if err := json.Unmarshal(out, &links); err != nil || len(links) != 1 {
+				return 0, fmt.Errorf("ip link of %s shows %q", peer.Name, out)
+			}
+			sum += links[0].Stats.TX.Packets
+		}
+	}
+	return sum, nil
+}
+
+// compare looks again until the counters are as the check wants them, or do
+// not become so.
+func (r *runner) compare(ctx context.Context, c *Check, before observation, o *outcome) {
+	if len(c.Counters)+len(c.Accounts) == 0 {
+		return
+	}
+	var found outcome
+	ok := waitFor(2*time.Second, func() bool {
+		found = outcome{sent: o.sent, received: o.received}
+		after, err := r.observe(ctx)
+		if err != nil {
+			found.fail("%v", err)
+			return true
+		}
+		for _, x := range c.Counters {
+			compareCounter(x, before[x.Node], after[x.Node], &found)
+		}
+		for _, name := range c.Accounts {
+			compareAccount(name, before[name], after[name], &found)
+		}
+		return len(found.problems) == 0
+	})
+	_ = ok // the problems say it
+	o.detail = append(o.detail, found.detail...)
+	o.problems = append(o.problems, found.problems...)
+}
+
+func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
+	name, got, lists := "", uint64(0), []uint64(nil)
+	switch {
+	case x.SID != "":
+		if _, ok := after.sids[x.SID]; !ok {
+			o.fail("%s has no SID %s", x.Node, x.SID)
+			return
+		}
+		name, got = "SID "+x.SID, after.sids[x.SID].Packets-before.sids[x.SID].Packets
+	case x.Policy != "":
+		p, was := after.policies[x.Policy], before.policies[x.Policy]
+		if p.Name == "" {
+			o.fail("%s has no policy %s", x.Node, x.Policy)
+			return
+		}
+		name, got = "policy "+x.Policy, p.Counter.Packets-was.Counter.Packets
+		for i, l := range p.Lists {
+			lists = append(lists, l.Packets-was.Lists[i].Packets)
+		}
+	default:
+		name, got = x.Outcome, after.outcomes[x.Outcome].Packets-before.outcomes[x.Outcome].Packets
+	}
+	want := o.sent
+	if x.Packets == "received" {
+		want = o.received
+	}
+	switch {
+	case x.Packets == "some" && got == 0:
+		o.fail("%s: %s did not count", x.Node, name)
+	case x.Packets != "some" && got != uint64(want):
+		o.fail("%s: %s counted %d packets: %d were %s", x.Node, name, got, want, wordOr(x.Packets, "sent"))
+	default:
+		o.say("%s: %s %d packets", x.Node, name, got)
+	}
+	if x.Shares != nil {
+		compareShares(x, name, got, lists, o)
+	}
+}
+
+func wordOr(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func compareShares(x CounterExpect, name string, sum uint64, lists []uint64, o *outcome) {
+	if len(lists) != len(x.Shares) || sum == 0 {
+		o.fail("%s: %s has %d lists with %d packets: want %d lists", x.Node, name, len(lists), sum, len(x.Shares))
+		return
+	}
+	var parts []string
+	for i, n := range lists {
+		share := 100 * float64(n) / float64(sum)
+		parts = append(parts, fmt.Sprintf("%.1f%%", share))
+		if math.Abs(share-x.Shares[i]) > x.Tolerance {
+			o.fail("%s: %s: list %d got %.1f%%: want %.0f%% +- %.0f", x.Node, name, i, share, x.Shares[i], x.Tolerance)
+		}
+	}
+	o.say("lists %s", strings.Join(parts, ", "))
+}
+
+// compareAccount closes the sum: every frame that was sent to the node has
+// one outcome.
+func compareAccount(name string, before, after nodeView, o *outcome) {
+	in, out := after.sentTo-before.sentTo, after.total()-before.total()
+	if in != out {
+		o.fail("%s: %d frames were sent to it, %d have an outcome", name, in, out)
+		return
+	}
+	var drops uint64
+	for reason, x := range after.outcomes {
+		if x.Drop {
+			drops += x.Packets - before.outcomes[reason].Packets
+		}
+	}
+	o.say("%s: in %d = out %d + drops %d", name, in, out-drops, drops)
+}
+
+// explain lists what the culvert nodes dropped or passed since before: where
+// to look when a check fails.
+func (r *runner) explain(ctx context.Context, before observation) (list []string) {
+	after, err := r.observe(ctx)
+	if err != nil {
+		return nil // there is a problem to be told already
+	}
+	for _, n := range r.Nodes {
+		for _, reason := range sortedKeys(after[n.Name].outcomes) {
+			x := after[n.Name].outcomes[reason]
+			if d := x.Packets - before[n.Name].outcomes[reason].Packets; d > 0 {
+				list = append(list, fmt.Sprintf("%s %s +%d", n.Name, reason, d))
+			}
+		}
+	}
+	return list
+}
+
+// adjacency wants a next hop of a culvert node to leave by an interface.
+func (r *runner) adjacency(ctx context.Context, c *Check, o *outcome) error {
+	n := r.node(c.From)
+	var list []adjacencyView
+	if err := r.askJSON(ctx, n, &list, "adjacency"); err != nil {
+		return err
+	}
+	for _, a := range list {
+		if !strings.Contains(a.Key, c.To.String()) {
+			continue
+		}
+		o.say("%s: %s by %s", a.Key, a.State, a.Interface)
+		if a.Interface != c.Expect.Interface || a.State != "ready" {
+			o.fail("%s leaves by %q (%s): want %s", a.Key, a.Interface, a.State, c.Expect.Interface)
+		}
+		return nil
+	}
+	o.fail("%s has no adjacency to %v", n.Name, c.To)
+	return nil
+}

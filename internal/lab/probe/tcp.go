@@ -1,0 +1,167 @@
+package probe
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Transfer is a TCP connection on which Bytes go there, and Bytes come back.
+type Transfer struct {
+	From, At Space
+	Source   netip.Addr
+	To       netip.Addr
+	Bytes    int64
+	Limit    time.Duration // for all of it
+	// While, if set, keeps the connection busy with more of the same.
+	While func() bool
+}
+
+// TransferResult is what became of it.
+type TransferResult struct {
+	Sent, Received int64 // bytes, both directions
+	Duration       time.Duration
+	Retransmitted  uint32 // segments, of the client
+}
+
+// Run transfers, and compares what arrived with what was sent.
+func (t Transfer) Run(ctx context.Context) (r TransferResult, err error) {
+	ctx, cancel := context.WithTimeout(ctx, t.Limit)
+	defer cancel()
+	var listener net.Listener
+	err = t.At.Do(func() error {
+		listener, err = net.Listen("tcp", netip.AddrPortFrom(t.To, 0).String())
+		return err
+	})
+	if err != nil {
+		return r, fmt.Errorf("TCP to %v: %w", t.To, err)
+	}
+	defer listener.Close()
+	served := make(chan error, 1)
+	go func() { served <- t.serve(ctx, listener) }()
+	r, err = t.client(ctx, listener.Addr().String())
+	if err != nil {
+		listener.Close()
+	}
+	return r, errors.Join(err, <-served)
+}
+
+func (t Transfer) client(ctx context.Context, to string) (r TransferResult, err error) {
+	dialer := net.Dialer{}
+	if t.Source.IsValid() {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(t.Source, 0))
+	}
+	start := time.Now()
+	var c net.Conn
+	err = t.From.Do(func() error {
+		c, err = dialer.DialContext(ctx, "tcp", to)
+		return err
+	})
+	if err != nil {
+		return r, fmt.Errorf("TCP to %v: %w", t.To, err)
+	}
+	defer c.Close()
+	if err := setDeadline(ctx, c); err != nil {
+		return r, err
+	}
+	for round := uint64(0); round == 0 || t.While != nil && t.While(); round++ {
+		r.Sent += 2 * t.Bytes
+		n, err := t.exchange(c, round)
+		r.Received += n
+		if err != nil {
+			return r, fmt.Errorf("TCP to %v: %w", t.To, err)
+		}
+	}
+	r.Duration = time.Since(start)
+	r.Retransmitted, err = retransmitted(c.(*net.TCPConn))
+	return r, err
+}
+
+// exchange sends one round and reads the answer: the digest of what the other
+// side got, and the same data back.
+func (t Transfer) exchange(c net.Conn, round uint64) (received int64, err error) {
+	sent := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(c, sent), t.content(round)); err != nil {
+		return 0, err
+	}
+	theirs := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(c, theirs); err != nil {
+		return 0, err
+	}
+	if string(theirs) != string(sent.Sum(nil)) {
+		return 0, errors.New("other data arrived than was sent")
+	}
+	back := sha256.New()
+	n, err := io.CopyN(back, c, t.Bytes)
+	if err == nil && string(back.Sum(nil)) != string(theirs) {
+		err = errors.New("other data came back than was sent")
+	}
+	return t.Bytes + n, err
+}
+
+func (t Transfer) serve(ctx context.Context, listener net.Listener) error {
+	c, err := listener.Accept()
+	if err != nil {
+		return fmt.Errorf("TCP at %v: %w", t.To, err)
+	}
+	defer c.Close()
+	if err := setDeadline(ctx, c); err != nil {
+		return err
+	}
+	for round := uint64(0); ; round++ {
+		got := sha256.New()
+		n, err := io.CopyN(got, c, t.Bytes)
+		if errors.Is(err, io.EOF) && n == 0 && round > 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("TCP at %v: %w", t.To, err)
+		}
+		if _, err := c.Write(got.Sum(nil)); err != nil {
+			return fmt.Errorf("TCP at %v: %w", t.To, err)
+		}
+		if _, err := io.Copy(c, t.content(round)); err != nil {
+			return fmt.Errorf("TCP at %v: %w", t.To, err)
+		}
+	}
+}
+
+// content is the data of a round: the same on both sides, never twice.
+func (t Transfer) content(round uint64) io.Reader {
+	var seed [32]byte
+	copy(seed[:], fmt.Sprintf("round %d", round))
+	return io.LimitReader(rand.NewChaCha8(seed), t.Bytes)
+}
+
+func setDeadline(ctx context.Context, c net.Conn) error {
+	if end, ok := ctx.Deadline(); ok {
+		return c.SetDeadline(end)
+	}
+	return nil
+}
+
+func retransmitted(c *net.TCPConn) (n uint32, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var info *unix.TCPInfo
+	var option error
+	if err := raw.Control(func(fd uintptr) {
+		info, option = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	}); err != nil {
+		return 0, err
+	}
+	if option != nil {
+		return 0, option
+	}
+	return info.Total_retrans, nil
+}

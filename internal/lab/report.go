@@ -1,0 +1,89 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"sigs.k8s.io/yaml"
+)
+
+var reportFormats = []string{"table", "json", "yaml"}
+
+func checkFormat(format string, known []string) error {
+	if !slices.Contains(known, format) {
+		return fmt.Errorf("--output: %q: use %s", format, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+// write writes v as JSON or YAML, or by table.
+func write(w io.Writer, v any, format string, table func(io.Writer) error) error {
+	if err := checkFormat(format, reportFormats); err != nil {
+		return err
+	}
+	switch format {
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	case "yaml":
+		text, err := yaml.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	}
+	return table(w)
+}
+
+// writeReport prints the checks, with what was sent, received and lost.
+func writeReport(w io.Writer, r *Report, format string) error {
+	return write(w, r, format, func(w io.Writer) error {
+		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "CHECK\tSENT\tRECEIVED\tLOST\tRESULT\tDETAIL")
+		passed := 0
+		for _, c := range r.Checks {
+			word := "FAIL"
+			if c.Pass {
+				word = "pass"
+				passed++
+			}
+			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", c.Name, c.Sent, c.Received, c.Lost, word, c.Detail)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(w, "\n%s: %d of %d checks passed in %.0f s (Linux %s)\n", r.Lab, passed, len(r.Checks), r.Seconds, r.Kernel)
+		return err
+	})
+}
+
+// listing is a lab in `culvert lab list`.
+type listing struct {
+	Name    string `json:"name"`
+	Summary string `json:"summary"`
+	Nodes   int    `json:"nodes"`
+	Links   int    `json:"links"`
+	Checks  int    `json:"checks"`
+}
+
+func writeList(w io.Writer, labs []*Topology, format string) error {
+	var list []listing
+	for _, t := range labs {
+		list = append(list, listing{t.Name, t.Summary, len(t.Nodes), len(t.Links), len(t.Checks)})
+	}
+	return write(w, list, format, func(w io.Writer) error {
+		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "NAME\tNODES\tCHECKS\tSUMMARY")
+		for _, l := range list {
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", l.Name, l.Nodes, l.Checks, l.Summary)
+		}
+		return t.Flush()
+	})
+}

@@ -1,0 +1,239 @@
+package lab
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+)
+
+//go:embed topologies/*.yaml
+var topologies embed.FS
+
+// Kind says what runs in a node's namespace.
+type Kind string
+
+// The kinds of nodes.
+const (
+	Host    Kind = "host"    // addresses and routes only
+	Kernel  Kind = "kernel"  // forwards: the kernel's SRv6 (seg6local)
+	FRR     Kind = "frr"     // forwards: routes come from FRR
+	Culvert Kind = "culvert" // forwards: culvert run
+)
+
+// Topology is one lab, as its YAML file describes it.
+type Topology struct {
+	Name    string  `json:"name"`
+	Summary string  `json:"summary"`
+	Nodes   []*Node `json:"nodes"`
+	Links   []Link  `json:"links"`
+	Checks  []Check `json:"checks"`
+}
+
+// Node is one network namespace.
+type Node struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	Role string `json:"role,omitempty"` // for people: drawn by graph
+
+	Addresses []string `json:"addresses,omitempty"` // of the loopback device
+	// Routes are in iproute2's grammar, after `ip route add`.
+	Routes []string `json:"routes,omitempty"`
+	// Sysctls are names with slashes below /proc/sys, set before any link
+	// exists.
+	Sysctls map[string]string `json:"sysctls,omitempty"`
+
+	// Config is the culvert configuration; where the daemon listens is added.
+	Config map[string]any `json:"config,omitempty"`
+	// GTPU are tunnel devices of a GTP-U endpoint in this node.
+	GTPU []gtpulink.Link `json:"gtpu,omitempty"`
+	// FRR are routing daemons that run beside whatever the node is.
+	FRR *FRRConfig `json:"frr,omitempty"`
+}
+
+// FRRConfig is what FRR runs in a node.
+type FRRConfig struct {
+	Daemons []string `json:"daemons"` // beside zebra
+	Config  string   `json:"config"`
+}
+
+// Link is a veth pair.
+type Link struct {
+	Ends []End `json:"ends"`
+	MTU  int   `json:"mtu,omitempty"` // 1500 unless set
+}
+
+// End is one interface of a link.
+type End struct {
+	Node      string   `json:"node"`
+	Name      string   `json:"name"`
+	Addresses []string `json:"addresses,omitempty"`
+	// PartialChecksums leaves transmit checksum offload on, as a virtual
+	// machine's or pod's interface has it: frames leave with unfinished
+	// checksums.
+	PartialChecksums bool `json:"partial_checksums,omitempty"`
+}
+
+// Names of nodes become parts of file and namespace names.
+var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+// List returns all topologies, by name.
+func List() ([]*Topology, error) {
+	files, err := fs.Glob(topologies, "topologies/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var list []*Topology
+	for _, f := range files {
+		t, err := Load(strings.TrimSuffix(path.Base(f), ".yaml"))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+// Load reads the topology called name.
+func Load(name string) (*Topology, error) {
+	text, err := topologies.ReadFile("topologies/" + name + ".yaml")
+	if err != nil {
+		return nil, fmt.Errorf("there is no lab %q: see `culvert lab list`", name)
+	}
+	t, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("lab %s: %w", name, err)
+	}
+	if t.Name != name {
+		return nil, fmt.Errorf("lab %s: name: %q is not the name of its file", name, t.Name)
+	}
+	return t, nil
+}
+
+// Parse reads and validates a topology.
+func Parse(text []byte) (*Topology, error) {
+	t := new(Topology)
+	if err := yaml.UnmarshalStrict(text, t); err != nil {
+		return nil, err
+	}
+	return t, t.validate()
+}
+
+// node returns the node called name, or nil.
+func (t *Topology) node(name string) *Node {
+	i := slices.IndexFunc(t.Nodes, func(n *Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return t.Nodes[i]
+}
+
+// devices returns the names of n's interfaces that are veths.
+func (t *Topology) devices(n *Node) []string {
+	var names []string
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			if e.Node == n.Name {
+				names = append(names, e.Name)
+			}
+		}
+	}
+	return names
+}
+
+func (t *Topology) validate() error {
+	if !nameForm.MatchString(t.Name) {
+		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", t.Name)
+	}
+	seen := map[string]bool{}
+	for i, n := range t.Nodes {
+		if err := n.validate(); err != nil {
+			return fmt.Errorf("nodes[%d]: %w", i, err)
+		}
+		if seen[n.Name] {
+			return fmt.Errorf("nodes[%d]: name: %q is there twice", i, n.Name)
+		}
+		seen[n.Name] = true
+	}
+	devices := map[string]bool{}
+	for i, l := range t.Links {
+		if err := t.validateLink(l, devices); err != nil {
+			return fmt.Errorf("links[%d]: %w", i, err)
+		}
+	}
+	names := map[string]bool{}
+	for i := range t.Checks {
+		c := &t.Checks[i]
+		if err := t.validateCheck(c); err != nil {
+			return fmt.Errorf("checks[%d] (%s): %w", i, c.Name, err)
+		}
+		if names[c.Name] {
+			return fmt.Errorf("checks[%d]: name: %q is there twice", i, c.Name)
+		}
+		names[c.Name] = true
+	}
+	return nil
+}
+
+func (t *Topology) validateLink(l Link, devices map[string]bool) error {
+	if len(l.Ends) != 2 {
+		return fmt.Errorf("ends: %d given: a link has two", len(l.Ends))
+	}
+	for _, e := range l.Ends {
+		if t.node(e.Node) == nil {
+			return fmt.Errorf("ends: no node is called %q", e.Node)
+		}
+		// 15 bytes is what the kernel takes as an interface's name.
+		if e.Name == "" || len(e.Name) > 15 || strings.ContainsAny(e.Name, "/ ") {
+			return fmt.Errorf("ends: name: %q is no interface name of at most 15 bytes", e.Name)
+		}
+		if devices[e.Node+" "+e.Name] {
+			return fmt.Errorf("ends: node %s has two interfaces %q", e.Node, e.Name)
+		}
+		devices[e.Node+" "+e.Name] = true
+		if err := validatePrefixes("addresses", e.Addresses); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) validate() error {
+	if !nameForm.MatchString(n.Name) {
+		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", n.Name)
+	}
+	switch n.Kind {
+	case Host, Kernel, FRR, Culvert:
+	default:
+		return fmt.Errorf("kind: %q: use host, kernel, frr or culvert", n.Kind)
+	}
+	if (n.Kind == Culvert) != (n.Config != nil) {
+		return fmt.Errorf("config: %s: a node of kind culvert has one, others do not", n.Name)
+	}
+	if n.Kind == FRR && n.FRR == nil {
+		return fmt.Errorf("frr: %s: a node of kind frr says what FRR runs", n.Name)
+	}
+	for i := range n.GTPU {
+		if err := n.GTPU[i].Validate(); err != nil {
+			return fmt.Errorf("gtpu[%d]: %w", i, err)
+		}
+	}
+	return validatePrefixes("addresses", n.Addresses)
+}
+
+func validatePrefixes(field string, list []string) error {
+	for _, s := range list {
+		if _, err := netip.ParsePrefix(s); err != nil {
+			return fmt.Errorf("%s: %q: give an address and its prefix length, as in 10.0.0.1/24", field, s)
+		}
+	}
+	return nil
+}

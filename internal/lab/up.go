@@ -1,0 +1,315 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/safchain/ethtool"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+)
+
+// up builds the instance. One that is whole already is left as it is; one
+// that is not (a process died, an up was killed) is taken down first. What a
+// failing up has made is taken down again.
+func (in *instance) up(ctx context.Context, progress *progress) error {
+	if in.state.Ready && in.whole() {
+		progress.say("%s is up already", in.name)
+		return nil
+	}
+	if err := in.down(progress); err != nil {
+		return err
+	}
+	if err := in.begin(); err != nil {
+		return err
+	}
+	if err := in.build(ctx, progress); err != nil {
+		return errors.Join(fmt.Errorf("lab %s: %w", in.name, err), in.down(progress))
+	}
+	in.state.Ready = true
+	return in.save()
+}
+
+// whole says whether everything that was made is still there.
+func (in *instance) whole() bool {
+	for _, name := range in.state.Namespaces {
+		if mark, ok, err := (namespace{name}).mark(); err != nil || !ok || mark != in.state.Mark {
+			return false
+		}
+	}
+	for _, p := range in.state.Processes {
+		if !p.alive() {
+			return false
+		}
+	}
+	return true
+}
+
+func (in *instance) build(ctx context.Context, progress *progress) error {
+	steps := []struct {
+		text string
+		each func(*Node) error
+	}{
+		{"namespaces", in.makeNamespace},
+		{"links", nil},
+		{"GTP-U endpoints", in.startEndpoint},
+		{"addresses and routes", in.configure},
+		{"FRR", in.startFRR},
+		{"culvert", func(n *Node) error { return in.startCulvert(ctx, n, in.culvert) }},
+	}
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		progress.say("%s: %s", in.name, s.text)
+		if s.each == nil {
+			if err := in.makeLinks(); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, n := range in.Nodes {
+			if err := s.each(n); err != nil {
+				return fmt.Errorf("%s: %w", n.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (in *instance) makeNamespace(n *Node) error {
+	ns := in.namespace(n)
+	// Before the state names it: a foreign one must not get in there.
+	if _, ok, err := ns.mark(); err == nil && ok {
+		return fmt.Errorf("namespace %s %w: remove it with `ip netns delete %s`, or give this lab another name with --as", ns.name, errForeignNamespace, ns.name)
+	}
+	in.state.Namespaces = append(in.state.Namespaces, ns.name)
+	if err := in.save(); err != nil {
+		return err
+	}
+	if err := ns.create(in.state.Mark); err != nil {
+		return err
+	}
+	values := map[string]string{
+		// Addresses are given, not sought: no solicitations among the counted
+		// packets, no waiting for duplicate address detection.
+		"net/ipv6/conf/default/router_solicitations": "0",
+		"net/ipv6/conf/default/accept_ra":            "0",
+		"net/ipv6/conf/default/accept_dad":           "0",
+		"net/ipv6/conf/default/dad_transmits":        "0",
+		"net/ipv4/conf/all/rp_filter":                "0",
+		"net/ipv4/conf/default/rp_filter":            "0",
+		"net/ipv4/ping_group_range":                  "0 0",
+		// Every error counts in a check; the kernel's own limits would hide some.
+		"net/ipv4/icmp_ratelimit":            "0",
+		"net/ipv4/icmp_msgs_per_sec":         "100000",
+		"net/ipv6/icmp/ratelimit":            "0",
+		"net/ipv4/fib_multipath_hash_policy": "1",
+		"net/ipv6/fib_multipath_hash_policy": "1",
+	}
+	if n.Kind != Host {
+		values["net/ipv4/conf/all/forwarding"] = "1"
+		values["net/ipv6/conf/all/forwarding"] = "1"
+		values["net/ipv6/conf/all/seg6_enabled"] = "1"
+		values["net/ipv6/conf/default/seg6_enabled"] = "1"
+	}
+	for name, value := range n.Sysctls {
+		values[name] = value
+	}
+	for name, value := range values {
+		if err := ns.sysctl(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeLinks makes the veth pairs.
+func (in *instance) makeLinks() error {
+	var pairs []string
+	inside := map[string][]string{}
+	for _, l := range in.Topology.Links {
+		mtu := l.MTU
+		if mtu == 0 {
+			mtu = 1500
+		}
+		a, b := l.Ends[0], l.Ends[1]
+		pairs = append(pairs, fmt.Sprintf("link add name %s mtu %d netns %s type veth peer name %s mtu %d netns %s",
+			a.Name, mtu, in.namespace(in.node(a.Node)).name, b.Name, mtu, in.namespace(in.node(b.Node)).name))
+		for _, e := range l.Ends {
+			lines := []string{fmt.Sprintf("link set dev %s up", e.Name)}
+			for _, a := range e.Addresses {
+				lines = append(lines, addressLine(a, e.Name))
+			}
+			inside[e.Node] = append(inside[e.Node], lines...)
+		}
+	}
+	if err := ipBatch(pairs); err != nil {
+		return err
+	}
+	for _, l := range in.Topology.Links {
+		for _, e := range l.Ends {
+			if err := in.setOffloads(e); err != nil {
+				return fmt.Errorf("%s: %s: %w", e.Node, e.Name, err)
+			}
+		}
+	}
+	for _, n := range in.Nodes {
+		if err := in.namespace(n).batch(inside[n.Name]); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+func addressLine(address, device string) string {
+	if strings.Contains(address, ":") {
+		return fmt.Sprintf("address add %s dev %s nodad", address, device)
+	}
+	return fmt.Sprintf("address add %s dev %s", address, device)
+}
+
+// setOffloads makes a veth end fit for XDP at the other: every packet its own
+// frame, with its tags in it, and NAPI on (which comes with GRO), without
+// which XDP cannot redirect into its peer.
+func (in *instance) setOffloads(e End) error {
+	features := map[string]bool{
+		"rx-gro":                       true,
+		"tx-generic-segmentation":      false,
+		"tx-tcp-segmentation":          false,
+		"tx-tcp6-segmentation":         false,
+		"tx-tcp-ecn-segmentation":      false,
+		"tx-udp-segmentation":          false,
+		"tx-vlan-hw-insert":            false,
+		"rx-vlan-hw-parse":             false,
+		"tx-vlan-stag-hw-insert":       false,
+		"rx-vlan-stag-hw-parse":        false,
+		"tx-checksum-ip-generic":       e.PartialChecksums,
+		"tx-tcp-mangleid-segmentation": false,
+	}
+	return in.namespace(in.node(e.Node)).Do(func() error {
+		tool, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer tool.Close()
+		return tool.Change(e.Name, features)
+	})
+}
+
+func (in *instance) configure(n *Node) error {
+	var addresses, routes4, routes6 []string
+	for _, a := range n.Addresses {
+		addresses = append(addresses, addressLine(a, "lo"))
+	}
+	for _, l := range n.GTPU {
+		mtu := l.MTU
+		if mtu == 0 {
+			mtu = 1400
+		}
+		addresses = append(addresses, fmt.Sprintf("link set dev %s mtu %d up", l.Device, mtu))
+		for _, a := range l.Addresses {
+			addresses = append(addresses, addressLine(a, l.Device))
+		}
+	}
+	for _, r := range n.Routes {
+		if routeIsIPv6(r) {
+			routes6 = append(routes6, "route add "+r)
+		} else {
+			routes4 = append(routes4, "route add "+r)
+		}
+	}
+	ns := in.namespace(n)
+	return errors.Join(ns.batch(addresses), ns.batch(routes4, "-4"), ns.batch(routes6, "-6"))
+}
+
+// routeIsIPv6 tells a route's family by its prefix, or that of a default
+// route by its next hop.
+func routeIsIPv6(route string) bool {
+	fields := strings.Fields(route)
+	i := 0
+	if len(fields) > 1 && (fields[0] == "blackhole" || fields[0] == "unreachable" || fields[0] == "prohibit") {
+		i = 1
+	}
+	if fields[i] != "default" {
+		return strings.Contains(fields[i], ":")
+	}
+	for j, f := range fields[:len(fields)-1] {
+		if f == "via" {
+			return strings.Contains(fields[j+1], ":")
+		}
+	}
+	return false
+}
+
+// startEndpoint starts the node's GTP-U endpoint: this program again.
+func (in *instance) startEndpoint(n *Node) error {
+	if len(n.GTPU) == 0 {
+		return nil
+	}
+	text, err := json.MarshalIndent(n.GTPU, "", "  ")
+	if err != nil {
+		return err
+	}
+	file := in.file(n, "gtpu.json")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := in.start(n, endpointProcess, self, "lab", "endpoint", "--links", file, "--control", in.control(n)); err != nil {
+		return err
+	}
+	p, _ := in.process(n, endpointProcess)
+	ready := waitFor(5*time.Second, func() bool {
+		_, err := gtpulink.Ask(in.control(n), gtpulink.Request{Op: "stats"})
+		return err == nil || !p.alive()
+	})
+	if !ready || !p.alive() {
+		return fmt.Errorf("the GTP-U endpoint did not start: %s", in.logTail(n, endpointProcess))
+	}
+	return nil
+}
+
+const endpointProcess = "endpoint"
+
+// control is the path of the node's endpoint's control socket.
+func (in *instance) control(n *Node) string { return in.file(n, "endpoint.sock") }
+
+// down takes away all that the state names. It is idempotent.
+func (in *instance) down(progress *progress) error {
+	if in.state.Mark == "" {
+		return nil
+	}
+	progress.say("%s: taking down", in.name)
+	var errs []error
+	for _, p := range in.state.Processes {
+		errs = append(errs, p.stop(unix.SIGTERM, 3*time.Second))
+	}
+	for _, dir := range in.state.Pins {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	for _, name := range in.state.Namespaces {
+		err := namespace{name}.delete(in.state.Mark)
+		if errors.Is(err, errForeignNamespace) { // ours has gone, another came
+			progress.say("%v", err)
+			err = nil
+		}
+		errs = append(errs, err)
+	}
+	// In use by other instances, or not made: both are fine.
+	_ = os.Remove(pinDir)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("lab %s: down: %w", in.name, err)
+	}
+	in.state = state{}
+	return errors.Join(os.RemoveAll(in.dir()), os.Remove(in.stateFile()))
+}
