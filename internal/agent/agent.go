@@ -1,0 +1,300 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+// Where things are unless Options say otherwise.
+const (
+	DefaultStatePath = "/var/lib/culvert/state.db"
+	DefaultPinPath   = "/sys/fs/bpf/culvert"
+)
+
+// Options are what a daemon is started with.
+type Options struct {
+	// Config is what the file at ConfigPath says: read from there unless set.
+	Config     *config.Config
+	ConfigPath string
+	StatePath  string // DefaultStatePath unless set
+	PinPath    string // DefaultPinPath unless set
+	Version    string // of the program
+	Logger     *slog.Logger
+	// LogLevel, if set, follows log.level of what is applied.
+	LogLevel *slog.LevelVar
+	// OnReady is called once, when every packet meets the tables of the
+	// desired state.
+	OnReady func()
+}
+
+// Agent keeps the data path in the desired state. Its methods may be called
+// from any goroutine, while Run runs.
+type Agent struct {
+	options Options
+	log     *slog.Logger
+	started time.Time
+	ready   chan struct{}
+
+	openDataPath func(dataplane.Options) (dataPath, error)
+	openWatcher  func(netdev.Options) (watcher, error)
+
+	// mu keeps changes apart from each other and from what reads them.
+	mu       sync.RWMutex
+	dp       dataPath
+	watch    watcher
+	store    *store
+	desired  *desired
+	replaced *applied // the configuration that holds in place of the file's
+	tables   *tables  // what the data path holds
+	links    *netdev.Snapshot
+	network  network
+	modes    map[string]dataplane.Mode // of attached interfaces, by name
+	failures map[Ref]error             // what could not be put, to be tried again
+
+	slow    *slowPath
+	tracing sync.Mutex
+}
+
+var _ Service = (*Agent)(nil)
+
+// New prepares a daemon; it touches nothing before Run.
+func New(o Options) (*Agent, error) {
+	o.StatePath = cmp.Or(o.StatePath, DefaultStatePath)
+	o.PinPath = cmp.Or(o.PinPath, DefaultPinPath)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Config == nil {
+		c, err := config.Load(o.ConfigPath)
+		if err != nil {
+			return nil, err
+		}
+		o.Config = c
+	}
+	return &Agent{
+		options:      o,
+		log:          o.Logger,
+		started:      time.Now(),
+		ready:        make(chan struct{}),
+		openDataPath: openDataPath,
+		openWatcher:  openWatcher,
+		modes:        map[string]dataplane.Mode{},
+		failures:     map[Ref]error{},
+	}, nil
+}
+
+func openDataPath(o dataplane.Options) (dataPath, error) {
+	dp, err := dataplane.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return dp, nil
+}
+
+func openWatcher(o netdev.Options) (watcher, error) {
+	w, err := netdev.NewWatcher(o)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Ready is closed when every packet meets the tables of the desired state.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+func (a *Agent) isReady() error {
+	select {
+	case <-a.ready:
+		return nil
+	default:
+		return fmt.Errorf("%w: the daemon is still starting", ErrNotReady)
+	}
+}
+
+// Running is the whole running configuration, of both origins.
+func (a *Agent) Running() *config.Config {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.desired == nil {
+		return a.options.Config
+	}
+	return a.desired.config()
+}
+
+// Apply makes the resources of OriginFile those of the given configuration.
+// They hold until the file at ConfigPath is applied, by Reload or because it
+// was changed before the next start.
+func (a *Agent) Apply(ctx context.Context, c *config.Config, dryRun bool) ([]Change, error) {
+	sum, err := fileSum(a.options.ConfigPath)
+	if err != nil {
+		return nil, err
+	}
+	return a.apply(ctx, c, &applied{Config: *c, File: sum}, dryRun)
+}
+
+// Reload applies the file at ConfigPath.
+func (a *Agent) Reload(ctx context.Context) ([]Change, error) {
+	if a.options.ConfigPath == "" {
+		return nil, fmt.Errorf("%w: the daemon was started without a configuration file", ErrInvalid)
+	}
+	c, err := config.Load(a.options.ConfigPath)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return a.apply(ctx, c, nil, false)
+}
+
+func (a *Agent) apply(ctx context.Context, c *config.Config, replaced *applied, dryRun bool) ([]Change, error) {
+	c = completed(c)
+	if replaced != nil {
+		replaced.Config = *c
+	}
+	return a.change(ctx, dryRun, func(now *desired) (*desired, *applied, error) {
+		return now.withFile(c), replaced, nil
+	})
+}
+
+// Add puts every resource of the fragment, as OriginAPI.
+func (a *Agent) Add(ctx context.Context, fragment *config.Config) ([]Change, error) {
+	fragment = completed(fragment)
+	return a.change(ctx, false, func(now *desired) (*desired, *applied, error) {
+		next, err := now.withAPI(fragment)
+		return next, a.replaced, err
+	})
+}
+
+// Delete removes resources of OriginAPI.
+func (a *Agent) Delete(ctx context.Context, refs []Ref) ([]Change, error) {
+	return a.change(ctx, false, func(now *desired) (*desired, *applied, error) {
+		next, err := now.without(refs)
+		return next, a.replaced, err
+	})
+}
+
+// change goes from the running state to the one that next makes of it, or
+// leaves everything as it is.
+func (a *Agent) change(ctx context.Context, dryRun bool, next func(*desired) (*desired, *applied, error)) ([]Change, error) {
+	if err := a.isReady(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	to, replaced, err := next(a.desired)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := diff(a.desired, to)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.validate(to); err != nil {
+		return nil, err
+	}
+	if dryRun {
+		return changes, nil
+	}
+	if err := a.commit(to, replaced); err != nil {
+		return nil, err
+	}
+	for _, c := range changes {
+		a.log.Info("changed", "op", c.Op, "kind", c.Kind, "key", c.Key, "detail", c.Detail)
+	}
+	return changes, nil
+}
+
+// validate says whether a desired state holds together, and whether what it
+// names for the first time exists.
+func (a *Agent) validate(d *desired) error {
+	c := d.config()
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	known := linkNames(a.links)
+	for _, r := range a.desired.list() {
+		// What went away since is reported, not refused.
+		known = append(known, interfacesOf(r)...)
+	}
+	if err := c.CheckInterfaces(known); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// commit brings the data path and the state file to a desired state, or leaves
+// both as they are.
+func (a *Agent) commit(to *desired, replaced *applied) error {
+	next := compile(to, a.links)
+	steps := a.plan(a.tables, next)
+	steps = append(steps, step{
+		ref: Ref{KindSettings, "state file"},
+		do:  func() error { return a.store.save(a.desired.api, to.api, replaced) },
+	})
+	if err := run(steps); err != nil {
+		return err
+	}
+	a.desired, a.replaced, a.tables = to, replaced, next
+	a.forgetModes()
+	a.setLogLevel()
+	a.watch.SetTables(next.routeTables())
+	a.syncNetwork()
+	return nil
+}
+
+func (a *Agent) plan(from, to *tables) []step {
+	p := newPlanner(a.dp, from, to, func(name string, mode dataplane.Mode) { a.modes[name] = mode })
+	return p.plan()
+}
+
+func (a *Agent) forgetModes() {
+	for name := range a.modes {
+		if _, there := a.tables.ports[name]; !there {
+			delete(a.modes, name)
+		}
+	}
+}
+
+func (a *Agent) setLogLevel() {
+	if a.options.LogLevel == nil || a.desired.process.Log.Level == "" {
+		return
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.desired.process.Log.Level)); err == nil {
+		a.options.LogLevel.Set(level)
+	}
+}
+
+// completed is a copy with the defaults filled in: the caller's stays as it is.
+func completed(c *config.Config) *config.Config {
+	out := *c
+	out.Interfaces = slices.Clone(c.Interfaces)
+	out.Locators = slices.Clone(c.Locators)
+	out.SIDs = slices.Clone(c.SIDs)
+	out.Policies = slices.Clone(c.Policies)
+	for i := range out.Policies {
+		out.Policies[i].SegmentLists = slices.Clone(out.Policies[i].SegmentLists)
+	}
+	out.SetDefaults()
+	return &out
+}
+
+// ignoreCancel: the end of a context is how things end here.
+func ignoreCancel(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

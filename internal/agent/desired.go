@@ -1,0 +1,303 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// process is what only the start of the process reads. It comes from the file
+// alone.
+type process struct {
+	Limits  config.Limits  `json:"limits,omitzero"`
+	API     config.API     `json:"api,omitzero"`
+	Metrics config.Metrics `json:"metrics,omitzero"`
+	Log     config.Log     `json:"log,omitzero"`
+}
+
+func processOf(c *config.Config) process {
+	return process{Limits: c.Limits, API: c.API, Metrics: c.Metrics, Log: c.Log}
+}
+
+// desired is all that was asked for, by both origins. Its values are never
+// changed in place: a change makes a new one.
+type desired struct {
+	file    []resource // in the order of the file
+	api     []resource // in the order of kinds, then of keys
+	process process
+}
+
+// list is every resource, the file's first.
+func (d *desired) list() []resource { return slices.Concat(d.file, d.api) }
+
+// index finds resources by name. A key that the file and the API both ask for
+// differently is a conflict.
+func (d *desired) index() (map[Ref]resource, error) {
+	out := make(map[Ref]resource, len(d.file)+len(d.api))
+	var errs []error
+	for _, r := range d.list() {
+		before, twice := out[r.Ref]
+		switch {
+		case !twice:
+			out[r.Ref] = r
+		case before.origin == r.origin:
+			errs = append(errs, fmt.Errorf("%w: %s is there twice: keep one", ErrInvalid, r.Ref))
+		default:
+			errs = append(errs, fmt.Errorf("%w: %s is in the configuration file and was also added through the API with other values: "+
+				"delete the one (culvert %s delete %s) or take the other out of the file", ErrConflict, r.Ref, r.Kind, r.Key))
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// config is what Apply would take to get here.
+func (d *desired) config() *config.Config {
+	c := unflatten(d.list())
+	c.Limits, c.API, c.Metrics, c.Log = d.process.Limits, d.process.API, d.process.Metrics, d.process.Log
+	return c
+}
+
+// withFile replaces what the file asks for. What the API had added with the
+// very same values is the file's from now on.
+func (d *desired) withFile(c *config.Config) *desired {
+	next := &desired{file: flatten(c, OriginFile), process: processOf(c)}
+	inFile := make(map[Ref]resource, len(next.file))
+	for _, r := range next.file {
+		inFile[r.Ref] = r
+	}
+	for _, r := range d.api {
+		if f, both := inFile[r.Ref]; both && same(f.value, r.value) {
+			continue
+		}
+		next.api = append(next.api, r)
+	}
+	return next
+}
+
+// withAPI adds resources through the API, or updates those that it added.
+func (d *desired) withAPI(fragment *config.Config) (*desired, error) {
+	var unset config.Config
+	unset.SetDefaults()
+	if !same(processOf(fragment), processOf(&unset)) {
+		return nil, fmt.Errorf("%w: limits, api, metrics and log are read from the configuration file only: change them there", ErrInvalid)
+	}
+	fromFile := make(map[Ref]bool, len(d.file))
+	for _, r := range d.file {
+		fromFile[r.Ref] = true
+	}
+	added := flatten(fragment, OriginAPI)
+	if len(added) == 0 {
+		return nil, fmt.Errorf("%w: there is nothing to add", ErrInvalid)
+	}
+	api := make(map[Ref]resource, len(d.api)+len(added))
+	for _, r := range d.api {
+		api[r.Ref] = r
+	}
+	once := make(map[Ref]bool, len(added))
+	for _, r := range added {
+		if fromFile[r.Ref] {
+			return nil, fmt.Errorf("%w: %s is in the configuration file: change it there and apply the file", ErrConflict, r.Ref)
+		}
+		if once[r.Ref] {
+			return nil, fmt.Errorf("%w: %s is there twice: keep one", ErrInvalid, r.Ref)
+		}
+		once[r.Ref] = true
+		api[r.Ref] = r
+	}
+	return &desired{file: d.file, api: inOrder(api), process: d.process}, nil
+}
+
+// without deletes resources that the API added.
+func (d *desired) without(refs []Ref) (*desired, error) {
+	if len(refs) == 0 {
+		return nil, fmt.Errorf("%w: there is nothing to delete", ErrInvalid)
+	}
+	fromFile := make(map[Ref]bool, len(d.file))
+	for _, r := range d.file {
+		fromFile[r.Ref] = true
+	}
+	api := make(map[Ref]resource, len(d.api))
+	for _, r := range d.api {
+		api[r.Ref] = r
+	}
+	for _, r := range refs {
+		r = r.normalize()
+		if _, there := api[r]; there {
+			delete(api, r)
+			continue
+		}
+		if fromFile[r] {
+			return nil, fmt.Errorf("%w: %s is in the configuration file: take it out there and apply the file", ErrConflict, r)
+		}
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, r)
+	}
+	next := &desired{file: d.file, api: inOrder(api), process: d.process}
+	if err := next.dangling(refs); err != nil {
+		return nil, err
+	}
+	return next, nil
+}
+
+// dangling names what still refers to something that is to be deleted.
+func (d *desired) dangling(deleted []Ref) error {
+	var errs []error
+	for _, r := range d.list() {
+		for _, used := range uses(r.value) {
+			if slices.Contains(deleted, used) {
+				errs = append(errs, fmt.Errorf("%w: %s is used by %s: delete or change that first", ErrConflict, used, r.Ref))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// uses are the resources that a value refers to.
+func uses(value any) []Ref {
+	var out []Ref
+	add := func(kind Kind, name string) {
+		if name != "" {
+			out = append(out, Ref{kind, name})
+		}
+	}
+	switch v := value.(type) {
+	case srv6.LocalSID:
+		add(KindPolicy, v.Policy)
+	case gtpu.Tunnel:
+		add(KindTunnel, v.SwitchTo)
+		add(KindPolicy, v.Policy)
+	case srpolicy.Steering:
+		add(KindPolicy, v.Policy)
+		add(KindTunnel, v.Tunnel)
+		if v.GTP4D != nil {
+			add(KindPolicy, v.GTP4D.Policy)
+		}
+	}
+	return out
+}
+
+func inOrder(m map[Ref]resource) []resource {
+	return slices.SortedFunc(maps.Values(m), func(a, b resource) int {
+		if k := slices.Index(kinds, a.Kind) - slices.Index(kinds, b.Kind); k != 0 {
+			return k
+		}
+		return strings.Compare(a.Key, b.Key)
+	})
+}
+
+// diff says what changes between two desired states: additions and updates in
+// the order of the new one, then deletions in the reverse order of the old.
+func diff(from, to *desired) ([]Change, error) {
+	before, err := from.index()
+	if err != nil {
+		return nil, err
+	}
+	after, err := to.index()
+	if err != nil {
+		return nil, err
+	}
+	var out []Change
+	for _, r := range to.list() {
+		old, there := before[r.Ref]
+		switch {
+		case !there:
+			out = append(out, Change{OpAdd, r.Kind, r.Key, summary(r.value)})
+		case !same(old.value, r.value):
+			out = append(out, Change{OpUpdate, r.Kind, r.Key, difference(old.value, r.value)})
+		case old.origin != r.origin:
+			out = append(out, Change{OpUpdate, r.Kind, r.Key, "kept by the configuration file from now on"})
+		}
+	}
+	if !same(from.process, to.process) {
+		out = append(out, Change{OpUpdate, KindSettings, keyProcess, difference(from.process, to.process) + " (from the next start on)"})
+	}
+	list := from.list()
+	for _, r := range slices.Backward(list) {
+		if _, stays := after[r.Ref]; !stays {
+			out = append(out, Change{OpDelete, r.Kind, r.Key, ""})
+		}
+	}
+	return out, nil
+}
+
+// summary says in a few words what a new resource does.
+func summary(value any) string {
+	switch v := value.(type) {
+	case srv6.LocalSID:
+		return text(v.Behavior)
+	case srpolicy.Policy:
+		return fmt.Sprintf("%d segment lists", len(v.SegmentLists))
+	case srpolicy.Steering:
+		switch {
+		case v.Policy != "":
+			return "to policy " + v.Policy
+		case v.Tunnel != "":
+			return "to tunnel " + v.Tunnel
+		default:
+			return text(srv6.HMGTP4D)
+		}
+	case gtpu.Tunnel:
+		if v.LocalTEID == 0 {
+			return fmt.Sprintf("to %s", v.Remote)
+		}
+		return fmt.Sprintf("local TEID %d", v.LocalTEID)
+	case config.Locator:
+		return v.Prefix.String()
+	}
+	return ""
+}
+
+// text is a value as the configuration writes it.
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Trim(string(b), `"`)
+}
+
+// difference names the fields that differ: "table: 10 -> 20".
+func difference(from, to any) string {
+	a, b := fields(from), fields(to)
+	names := maps.Clone(a)
+	maps.Copy(names, b)
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !bytes.Equal(a[name], b[name]) {
+			parts = append(parts, fmt.Sprintf("%s: %s -> %s", name, shown(a[name]), shown(b[name])))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// fields are a value's fields as JSON; what is not an object is its own.
+func fields(v any) map[string]json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	out := map[string]json.RawMessage{}
+	if json.Unmarshal(raw, &out) != nil {
+		out = map[string]json.RawMessage{"value": raw}
+	}
+	return out
+}
+
+func shown(v json.RawMessage) string {
+	const most = 120
+	switch {
+	case v == nil:
+		return "unset"
+	case len(v) > most:
+		return string(v[:most]) + "..."
+	}
+	return string(v)
+}

@@ -1,0 +1,402 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// fakeDataPath holds tables as the real one promises to, and insists on what
+// the real one does: what is referred to exists, nothing in use is deleted,
+// TEIDs and SIDs have one owner, programs are on real interfaces.
+type fakeDataPath struct {
+	mu       sync.Mutex
+	calls    []string
+	failOn   func(call string) error
+	settings dataplane.Settings
+	ports    map[int]dataplane.Port
+	attached map[int]dataplane.Mode
+	policies map[string]srpolicy.Policy
+	tunnels  map[string]gtpu.Tunnel
+	sids     map[netip.Prefix]srv6.LocalSID
+	steering map[string]srpolicy.Steering
+	locals   map[netip.Addr]bool
+	routes   map[netdev.RouteKey][]dataplane.AdjacencyKey
+	hops     map[dataplane.AdjacencyKey]*dataplane.NextHop
+	devices  map[int]bool
+}
+
+func newFake() *fakeDataPath {
+	return &fakeDataPath{
+		ports: map[int]dataplane.Port{}, attached: map[int]dataplane.Mode{},
+		policies: map[string]srpolicy.Policy{}, tunnels: map[string]gtpu.Tunnel{},
+		sids: map[netip.Prefix]srv6.LocalSID{}, steering: map[string]srpolicy.Steering{},
+		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]dataplane.AdjacencyKey{},
+		hops: map[dataplane.AdjacencyKey]*dataplane.NextHop{}, devices: map[int]bool{},
+	}
+}
+
+// call notes a call, and says whether it is to fail.
+func (f *fakeDataPath) call(format string, args ...any) error {
+	c := fmt.Sprintf(format, args...)
+	f.calls = append(f.calls, c)
+	if f.failOn != nil {
+		return f.failOn(c)
+	}
+	return nil
+}
+
+// do is a call that changes something unless it fails.
+func (f *fakeDataPath) do(change func() error, format string, args ...any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.call(format, args...); err != nil {
+		return err
+	}
+	return change()
+}
+
+// log returns the calls since the last time.
+func (f *fakeDataPath) log() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := f.calls
+	f.calls = nil
+	return calls
+}
+
+// content is all that the tables of resources hold, for comparison.
+func (f *fakeDataPath) content() string {
+	return fmt.Sprintf("%+v\n%v\n%v\n%+v\n%+v\n%+v\n%+v", f.settings, f.ports, f.attached, f.policies, f.tunnels, f.sids, f.steering)
+}
+
+func (f *fakeDataPath) SetSettings(s dataplane.Settings) error {
+	return f.do(func() error { f.settings = s; return nil }, "settings")
+}
+
+func (f *fakeDataPath) SetPort(ifindex int, p dataplane.Port) error {
+	return f.do(func() error { f.ports[ifindex] = p; return nil }, "port %d", ifindex)
+}
+
+func (f *fakeDataPath) DeletePort(ifindex int) error {
+	return f.do(func() error { delete(f.ports, ifindex); return nil }, "delete port %d", ifindex)
+}
+
+func (f *fakeDataPath) Attach(ifindex int, mode dataplane.Mode) (dataplane.Mode, error) {
+	if mode == "auto" {
+		mode = "native"
+	}
+	return mode, f.do(func() error {
+		if _, ok := f.ports[ifindex]; !ok {
+			return errors.New("attached before its port was set")
+		}
+		f.attached[ifindex] = mode
+		return nil
+	}, "attach %d", ifindex)
+}
+
+func (f *fakeDataPath) Detach(ifindex int) error {
+	return f.do(func() error { delete(f.attached, ifindex); return nil }, "detach %d", ifindex)
+}
+
+func (f *fakeDataPath) needPolicy(name string) error {
+	if _, ok := f.policies[name]; name != "" && !ok {
+		return fmt.Errorf("policy %q does not exist", name)
+	}
+	return nil
+}
+
+func (f *fakeDataPath) needTunnel(name string) error {
+	if t, ok := f.tunnels[name]; name != "" && (!ok || !t.Remote.IsValid()) {
+		return fmt.Errorf("tunnel %q does not exist or does not send", name)
+	}
+	return nil
+}
+
+func (f *fakeDataPath) PutPolicy(p srpolicy.Policy) error {
+	return f.do(func() error {
+		for _, other := range f.policies {
+			if other.Name != p.Name && p.BindingSID.IsValid() && other.BindingSID == p.BindingSID {
+				return fmt.Errorf("binding SID %s belongs to %s", p.BindingSID, other.Name)
+			}
+		}
+		if _, taken := f.sids[netip.PrefixFrom(p.BindingSID, 128)]; taken {
+			return fmt.Errorf("binding SID %s is a local SID", p.BindingSID)
+		}
+		f.policies[p.Name] = p
+		return nil
+	}, "policy %s", p.Name)
+}
+
+func (f *fakeDataPath) DeletePolicy(name string) error {
+	return f.do(func() error {
+		for _, v := range f.sids {
+			if v.Policy == name {
+				return fmt.Errorf("policy %s is used by SID %s", name, v.SID)
+			}
+		}
+		for _, v := range f.tunnels {
+			if v.Policy == name {
+				return fmt.Errorf("policy %s is used by tunnel %s", name, v.Name)
+			}
+		}
+		for key, v := range f.steering {
+			if v.Policy == name || v.GTP4D != nil && v.GTP4D.Policy == name {
+				return fmt.Errorf("policy %s is used by steering %s", name, key)
+			}
+		}
+		delete(f.policies, name)
+		return nil
+	}, "delete policy %s", name)
+}
+
+func (f *fakeDataPath) PutTunnel(t gtpu.Tunnel) error {
+	return f.do(func() error {
+		for _, other := range f.tunnels {
+			if other.Name != t.Name && t.LocalTEID != 0 && other.LocalTEID == t.LocalTEID {
+				return fmt.Errorf("TEID %d belongs to %s", t.LocalTEID, other.Name)
+			}
+		}
+		if err := errors.Join(f.needPolicy(t.Policy), f.needTunnel(t.SwitchTo)); err != nil {
+			return err
+		}
+		f.tunnels[t.Name] = t
+		return nil
+	}, "tunnel %s", t.Name)
+}
+
+func (f *fakeDataPath) DeleteTunnel(name string) error {
+	return f.do(func() error {
+		for _, v := range f.tunnels {
+			if v.SwitchTo == name && v.Name != name {
+				return fmt.Errorf("tunnel %s is used by tunnel %s", name, v.Name)
+			}
+		}
+		for key, v := range f.steering {
+			if v.Tunnel == name {
+				return fmt.Errorf("tunnel %s is used by steering %s", name, key)
+			}
+		}
+		delete(f.tunnels, name)
+		return nil
+	}, "delete tunnel %s", name)
+}
+
+func (f *fakeDataPath) PutSID(s srv6.LocalSID) error {
+	return f.do(func() error {
+		for _, p := range f.policies {
+			if p.BindingSID.IsValid() && netip.PrefixFrom(p.BindingSID, 128) == s.SID {
+				return fmt.Errorf("SID %s is a binding SID", s.SID)
+			}
+		}
+		if err := f.needPolicy(s.Policy); err != nil {
+			return err
+		}
+		f.sids[s.SID] = s
+		return nil
+	}, "sid %s", s.SID)
+}
+
+func (f *fakeDataPath) DeleteSID(p netip.Prefix) error {
+	return f.do(func() error {
+		if _, ok := f.sids[p]; !ok {
+			return fmt.Errorf("no SID %s", p)
+		}
+		delete(f.sids, p)
+		return nil
+	}, "delete sid %s", p)
+}
+
+func (f *fakeDataPath) PutSteering(s srpolicy.Steering) error {
+	return f.do(func() error {
+		policy := s.Policy
+		if s.GTP4D != nil {
+			policy = s.GTP4D.Policy
+		}
+		if err := errors.Join(f.needPolicy(policy), f.needTunnel(s.Tunnel)); err != nil {
+			return err
+		}
+		f.steering[steeringKey(s)] = s
+		return nil
+	}, "steering %s", steeringKey(s))
+}
+
+func (f *fakeDataPath) DeleteSteering(s srpolicy.Steering) error {
+	return f.do(func() error { delete(f.steering, steeringKey(s)); return nil }, "delete steering %s", steeringKey(s))
+}
+
+func (f *fakeDataPath) PutLocal(a netip.Addr) error {
+	return f.do(func() error { f.locals[a] = true; return nil }, "local %s", a)
+}
+
+func (f *fakeDataPath) DeleteLocal(a netip.Addr) error {
+	return f.do(func() error { delete(f.locals, a); return nil }, "delete local %s", a)
+}
+
+func (f *fakeDataPath) AdjacencyKeys() []dataplane.AdjacencyKey {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set := map[dataplane.AdjacencyKey]bool{}
+	for _, s := range f.sids {
+		if s.NextHop.IsValid() || s.Interface != "" {
+			set[dataplane.AdjacencyKey{NextHop: s.NextHop, Interface: s.Interface}] = true
+		}
+	}
+	for _, p := range f.policies {
+		for _, l := range p.SegmentLists {
+			set[dataplane.AdjacencyKey{NextHop: l.Segments[0]}] = true
+		}
+	}
+	for _, via := range f.routes {
+		for _, k := range via {
+			set[k] = true
+		}
+	}
+	return slices.Collect(maps.Keys(set))
+}
+
+func (f *fakeDataPath) SetNextHop(k dataplane.AdjacencyKey, n *dataplane.NextHop) error {
+	return f.do(func() error { f.hops[k] = n; return nil }, "next hop %s", netdev.Key(k))
+}
+
+func (f *fakeDataPath) PutRoute(table uint32, p netip.Prefix, via []dataplane.AdjacencyKey) error {
+	return f.do(func() error { f.routes[netdev.RouteKey{Table: table, Prefix: p}] = via; return nil }, "route %d %s", table, p)
+}
+
+func (f *fakeDataPath) DeleteRoute(table uint32, p netip.Prefix) error {
+	return f.do(func() error { delete(f.routes, netdev.RouteKey{Table: table, Prefix: p}); return nil }, "delete route %d %s", table, p)
+}
+
+func (f *fakeDataPath) PutDevice(ifindex int) error {
+	return f.do(func() error { f.devices[ifindex] = true; return nil }, "device %d", ifindex)
+}
+
+func (f *fakeDataPath) DeleteDevice(ifindex int) error {
+	return f.do(func() error { delete(f.devices, ifindex); return nil }, "delete device %d", ifindex)
+}
+
+func (f *fakeDataPath) Sweep() error {
+	return f.do(func() error { return nil }, "sweep")
+}
+
+func (f *fakeDataPath) Attached() map[int]dataplane.Mode {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.attached)
+}
+
+func (f *fakeDataPath) Build() string { return "fake" }
+func (f *fakeDataPath) Close() error  { return f.do(func() error { return nil }, "close") }
+
+func (f *fakeDataPath) Outcomes() ([]dataplane.Counter, error) {
+	out := make([]dataplane.Counter, len(dataplane.Reasons()))
+	for i := range out {
+		out[i] = dataplane.Counter{Packets: uint64(i), Bytes: uint64(100 * i)}
+	}
+	return out, nil
+}
+
+func (f *fakeDataPath) SIDCounter(p netip.Prefix) (dataplane.Counter, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.sids[p]; !ok {
+		return dataplane.Counter{}, fmt.Errorf("no SID %s", p)
+	}
+	return dataplane.Counter{Packets: 7, Bytes: 700}, nil
+}
+
+func (f *fakeDataPath) ListCounters(policy string) ([]dataplane.Counter, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]dataplane.Counter, len(f.policies[policy].SegmentLists))
+	for i := range out {
+		out[i] = dataplane.Counter{Packets: uint64(i + 1), Bytes: uint64(10 * (i + 1))}
+	}
+	return out, nil
+}
+
+func (f *fakeDataPath) TunnelCounters(string) (received, sent dataplane.Counter, err error) {
+	return dataplane.Counter{Packets: 1, Bytes: 2}, dataplane.Counter{Packets: 3, Bytes: 4}, nil
+}
+
+func (f *fakeDataPath) Usage() map[string]dataplane.Usage {
+	return map[string]dataplane.Usage{"sids": {Used: 2, Max: 10}}
+}
+
+func (f *fakeDataPath) Inject([]byte, int) error { return nil }
+
+func (f *fakeDataPath) Punts(ctx context.Context, _ func(dataplane.Punt)) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (f *fakeDataPath) SetTrace(filter *dataplane.TraceFilter) error {
+	return f.do(func() error { return nil }, "trace %t", filter != nil)
+}
+
+func (f *fakeDataPath) Trace(ctx context.Context, _ func(dataplane.TraceEvent)) error {
+	<-ctx.Done()
+	return nil
+}
+
+// fakeWatcher hands out the snapshots that a test gives it.
+type fakeWatcher struct {
+	options netdev.Options
+	mu      sync.Mutex
+	tables  []uint32
+	kept    []netdev.Key
+}
+
+func (w *fakeWatcher) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (w *fakeWatcher) Close()                        {}
+
+func (w *fakeWatcher) SetTables(t []uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tables = t
+}
+
+func (w *fakeWatcher) KeepAlive(k []netdev.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = k
+}
+
+// links is a network of Ethernet devices without routes, numbered from 1.
+func links(names ...string) *netdev.Snapshot {
+	s := &netdev.Snapshot{}
+	for i, name := range names {
+		s.Links = append(s.Links, link(i+1, name))
+	}
+	return s
+}
+
+func link(index int, name string) netdev.Link {
+	return netdev.Link{
+		Index: index, Name: name, Kind: "veth", MTU: 1500, MAC: net.HardwareAddr{2, 0, 0, 0, 0, byte(index)},
+		Up: true, Carrier: true, Ethernet: true, XDP: netdev.XDPBasic | netdev.XDPRedirect | netdev.XDPTransmit,
+	}
+}
+
+// indexOf is where the first call that starts so stands.
+func indexOf(tb testing.TB, calls []string, prefix string) int {
+	tb.Helper()
+	i := slices.IndexFunc(calls, func(c string) bool { return strings.HasPrefix(c, prefix) })
+	if i < 0 {
+		tb.Fatalf("no call %q among %q", prefix, calls)
+	}
+	return i
+}

@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"cmp"
+	"maps"
+	"net"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// network is what the data path holds of the kernel's view: what was put, and
+// no error since.
+type network struct {
+	locals  map[netip.Addr]bool
+	routes  map[netdev.RouteKey][]netdev.Key
+	hops    map[dataplane.AdjacencyKey]hop
+	devices map[int]bool
+	kept    []netdev.Key
+	// failed: something could not be put, and is tried again.
+	failed bool
+}
+
+// hop is how an adjacency is resolved: by next, or by nothing because of why.
+type hop struct {
+	next *dataplane.NextHop
+	why  string
+}
+
+// syncNetwork makes the data path's addresses, devices, routes and adjacencies
+// those of the last snapshot. What fails is logged and tried again.
+func (a *Agent) syncNetwork() {
+	a.network.failed = false
+	a.syncLocals()
+	a.syncDevices()
+	mirror := netdev.Mirror(a.links, a.tables.routeTables())
+	a.putRoutes(mirror)
+	a.syncHops()
+	a.deleteRoutes(mirror)
+}
+
+// check logs an error and has it tried again. It says whether there was none.
+func (a *Agent) check(err error, what string, key any) bool {
+	if err == nil {
+		return true
+	}
+	a.network.failed = true
+	a.log.Warn("cannot keep the data path in step with the kernel; will try again", "what", what, "key", key, "error", err)
+	return false
+}
+
+// syncLocals: the node's own addresses go to the kernel, whatever prefix they
+// are in.
+func (a *Agent) syncLocals() {
+	want := map[netip.Addr]bool{}
+	have := a.network.locals
+	next := map[netip.Addr]bool{}
+	for _, addr := range a.links.Local() {
+		want[addr] = true
+		if have[addr] || a.check(a.dp.PutLocal(addr), "put local address", addr) {
+			next[addr] = true
+		}
+	}
+	for addr := range have {
+		if !want[addr] && !a.check(a.dp.DeleteLocal(addr), "delete local address", addr) {
+			next[addr] = true
+		}
+	}
+	a.network.locals = next
+}
+
+// syncDevices: every device that frames can be redirected to. Which of them a
+// route leads to can change without us (bpf_fib_lookup), so it is all of them.
+func (a *Agent) syncDevices() {
+	want := map[int]bool{}
+	have := a.network.devices
+	next := map[int]bool{}
+	for _, l := range a.links.Links {
+		if !l.Up || !l.Ethernet || l.Kind == "vlan" || l.XDP&netdev.XDPTransmit == 0 && !a.links.AnyEthernet {
+			continue
+		}
+		want[l.Index] = true
+		if have[l.Index] || a.check(a.dp.PutDevice(l.Index), "put device", l.Name) {
+			next[l.Index] = true
+		}
+	}
+	for ifindex := range have {
+		if !want[ifindex] && !a.check(a.dp.DeleteDevice(ifindex), "delete device", ifindex) {
+			next[ifindex] = true
+		}
+	}
+	a.network.devices = next
+}
+
+func (a *Agent) putRoutes(mirror map[netdev.RouteKey][]netdev.Key) {
+	if a.network.routes == nil {
+		a.network.routes = make(map[netdev.RouteKey][]netdev.Key, len(mirror))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(mirror), compareRoutes) {
+		via := mirror[key]
+		old, there := a.network.routes[key]
+		if there && slices.Equal(old, via) {
+			continue
+		}
+		if a.check(a.dp.PutRoute(key.Table, key.Prefix, toDataPlane(via)), "put route", key) {
+			a.network.routes[key] = via
+		}
+	}
+}
+
+// deleteRoutes comes after the puts: a packet must not find a shorter prefix
+// because the longer one is not there yet.
+func (a *Agent) deleteRoutes(mirror map[netdev.RouteKey][]netdev.Key) {
+	for key := range a.network.routes {
+		if _, stays := mirror[key]; stays {
+			continue
+		}
+		if a.check(a.dp.DeleteRoute(key.Table, key.Prefix), "delete route", key) {
+			delete(a.network.routes, key)
+		}
+	}
+}
+
+func compareRoutes(a, b netdev.RouteKey) int {
+	return cmp.Or(cmp.Compare(a.Table, b.Table), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
+}
+
+// syncHops resolves every adjacency that the tables refer to, and has the
+// kernel keep their neighbours.
+func (a *Agent) syncHops() {
+	keys := a.dp.AdjacencyKeys()
+	next := make(map[dataplane.AdjacencyKey]hop, len(keys))
+	kept := make([]netdev.Key, 0, len(keys))
+	for _, key := range keys {
+		kept = append(kept, netdev.Key(key))
+		want := resolve(a.links, key)
+		old, known := a.network.hops[key]
+		if known && old.why == want.why && reflect.DeepEqual(old.next, want.next) {
+			next[key] = want
+			continue
+		}
+		if !a.check(a.dp.SetNextHop(key, want.next), "set next hop", netdev.Key(key)) {
+			continue
+		}
+		next[key] = want
+		a.log.Debug("next hop", "key", netdev.Key(key), "state", want.state())
+	}
+	a.network.hops = next
+	slices.SortFunc(kept, func(x, y netdev.Key) int {
+		return cmp.Or(x.NextHop.Compare(y.NextHop), cmp.Compare(x.Interface, y.Interface), cmp.Compare(x.Table, y.Table))
+	})
+	if !slices.Equal(kept, a.network.kept) {
+		a.network.kept = kept
+		a.watch.KeepAlive(kept)
+	}
+}
+
+func resolve(links *netdev.Snapshot, key dataplane.AdjacencyKey) hop {
+	nh, err := netdev.Resolve(links, netdev.Key(key))
+	if err != nil {
+		return hop{why: err.Error()}
+	}
+	out := &dataplane.NextHop{Ifindex: nh.Ifindex, MTU: nh.MTU, Dst: nh.Dst, Src: nh.Src, Pass: nh.Pass}
+	if out.Dst == nil && !out.Pass {
+		out.Dst = make(net.HardwareAddr, 6) // the frame, or its packet's destination, has its own
+	}
+	for _, v := range nh.VLANs {
+		out.VLANs = append(out.VLANs, dataplane.VLAN(v))
+	}
+	return hop{next: out, why: nh.Why}
+}
+
+func (h hop) state() string {
+	switch {
+	case h.next == nil:
+		return h.why
+	case h.next.Pass:
+		return "by the kernel: " + h.why
+	}
+	return "ready"
+}
+
+func toDataPlane(keys []netdev.Key) []dataplane.AdjacencyKey {
+	out := make([]dataplane.AdjacencyKey, len(keys))
+	for i, k := range keys {
+		out[i] = dataplane.AdjacencyKey(k)
+	}
+	return out
+}
+
+func linkNames(s *netdev.Snapshot) []string {
+	out := make([]string, len(s.Links))
+	for i, l := range s.Links {
+		out[i] = l.Name
+	}
+	return out
+}
+
+// interfacesOf are the interfaces that a resource names.
+func interfacesOf(r resource) []string {
+	name := ""
+	switch v := r.value.(type) {
+	case config.Interface:
+		name = v.Name
+	case srv6.LocalSID:
+		name = v.Interface
+	case srpolicy.Steering:
+		name = v.Interface
+	case srpolicy.Policy, gtpu.Tunnel:
+	}
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}

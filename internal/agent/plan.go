@@ -1,0 +1,422 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// step is one call of the data path, and the one that takes it back.
+type step struct {
+	ref  Ref
+	do   func() error
+	undo func() error // nil: what is left does no harm
+}
+
+// run does all steps, or none: when one fails, those before it are taken back.
+func run(steps []step) error {
+	for i, s := range steps {
+		err := s.do()
+		if err == nil {
+			continue
+		}
+		errs := []error{fmt.Errorf("%s: %w", s.ref, err)}
+		for _, done := range slices.Backward(steps[:i]) {
+			if done.undo == nil {
+				continue
+			}
+			if err := done.undo(); err != nil {
+				errs = append(errs, fmt.Errorf("%s: take back: %w", done.ref, err))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+// planner finds the steps from one state of the tables to another. Everything
+// new is there before anything old goes, what is referred to comes before what
+// refers to it, and deletions go the other way round.
+type planner struct {
+	dp       dataPath
+	from, to *tables
+	attached func(name string, mode dataplane.Mode)
+	steps    []step
+
+	policies *kindTable[srpolicy.Policy]
+	tunnels  *kindTable[gtpu.Tunnel]
+	sids     *kindTable[srv6.LocalSID]
+	steering *kindTable[steering]
+}
+
+func newPlanner(dp dataPath, from, to *tables, attached func(string, dataplane.Mode)) *planner {
+	p := &planner{dp: dp, from: from, to: to, attached: attached}
+	p.policies = newKindTable(p, KindPolicy, from.policies, dp.PutPolicy,
+		func(v srpolicy.Policy) error { return dp.DeletePolicy(v.Name) })
+	p.tunnels = newKindTable(p, KindTunnel, from.tunnels, dp.PutTunnel,
+		func(v gtpu.Tunnel) error { return dp.DeleteTunnel(v.Name) })
+	p.sids = newKindTable(p, KindSID, from.sids, dp.PutSID,
+		func(v srv6.LocalSID) error { return dp.DeleteSID(v.SID) })
+	p.steering = newKindTable(p, KindSteering, from.steering,
+		func(v steering) error { return dp.PutSteering(v.Steering) },
+		func(v steering) error { return dp.DeleteSteering(v.Steering) })
+	return p
+}
+
+// kindTable makes the steps of one kind. It knows what is there before each
+// step, so that the step can be taken back.
+type kindTable[V any] struct {
+	p        *planner
+	kind     Kind
+	now      map[string]V
+	put, del func(V) error
+}
+
+func newKindTable[V any](p *planner, kind Kind, now map[string]V, put, del func(V) error) *kindTable[V] {
+	return &kindTable[V]{p, kind, maps.Clone(now), put, del}
+}
+
+func (t *kindTable[V]) set(key string, v V) {
+	undo := func() error { return t.del(v) }
+	if old, there := t.now[key]; there {
+		undo = func() error { return t.put(old) }
+	}
+	t.now[key] = v
+	t.p.add(t.kind, key, func() error { return t.put(v) }, undo)
+}
+
+func (t *kindTable[V]) remove(key string) {
+	v := t.now[key]
+	delete(t.now, key)
+	t.p.add(t.kind, key, func() error { return t.del(v) }, func() error { return t.put(v) })
+}
+
+func (p *planner) add(kind Kind, key string, do, undo func() error) {
+	p.steps = append(p.steps, step{Ref{kind, key}, do, undo})
+}
+
+func (p *planner) plan() []step {
+	both := p.union()
+	p.setSettings(p.from.settings, both)
+	p.yieldTEIDs()
+	p.yieldSIDs()
+	for _, name := range changed(p.policies.now, p.to.policies) {
+		p.policies.set(name, p.to.policies[name])
+	}
+	p.putTunnels()
+	for _, key := range changed(p.sids.now, p.to.sids) {
+		p.sids.set(key, p.to.sids[key])
+	}
+	p.putSteering()
+	p.putPorts()
+	p.deletePorts()
+	for _, key := range gone(p.steering.now, p.to.steering) {
+		p.steering.remove(key)
+	}
+	for _, key := range gone(p.sids.now, p.to.sids) {
+		p.sids.remove(key)
+	}
+	p.deleteTunnels()
+	for _, name := range gone(p.policies.now, p.to.policies) {
+		p.policies.remove(name)
+	}
+	p.setSettings(both, p.to.settings)
+	return p.steps
+}
+
+// union are the settings in which both the old and the new tables fit.
+func (p *planner) union() dataplane.Settings {
+	s := p.to.settings
+	locators := maps.Clone(p.to.locators)
+	for name, l := range p.from.locators {
+		if !slices.Contains(s.Locators, l) {
+			locators[name+" (old)"] = l
+		}
+	}
+	s.Locators = inSettings(locators)
+	s.Pools = joined(s.Pools, p.from.settings.Pools)
+	s.GTPUAddresses = joined(s.GTPUAddresses, p.from.settings.GTPUAddresses)
+	return s
+}
+
+func joined[T comparable](list, more []T) []T {
+	out := slices.Clone(list)
+	for _, v := range more {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (p *planner) setSettings(from, to dataplane.Settings) {
+	if same(from, to) {
+		return
+	}
+	p.add(KindSettings, settingsKey(from, to),
+		func() error { return p.dp.SetSettings(to) },
+		func() error { return p.dp.SetSettings(from) })
+}
+
+// settingsKey names the section that a change of the settings comes from.
+func settingsKey(from, to dataplane.Settings) string {
+	switch {
+	case !slices.Equal(from.Locators, to.Locators):
+		return "locators"
+	case !slices.Equal(from.GTPUAddresses, to.GTPUAddresses), !slices.Equal(from.Pools, to.Pools):
+		return keyGTPU
+	case !slices.Equal(from.Domain, to.Domain):
+		return keyDomain
+	}
+	return keyEncapsulation
+}
+
+// yieldTEIDs makes the old owner of a TEID let go of it before its new owner is
+// put.
+func (p *planner) yieldTEIDs() {
+	owner := map[uint32]string{}
+	for name, t := range p.to.tunnels {
+		if t.LocalTEID != 0 {
+			owner[t.LocalTEID] = name
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.from.tunnels)) {
+		t := p.from.tunnels[name]
+		if now, ok := owner[t.LocalTEID]; !ok || now == name {
+			continue
+		}
+		if t.Remote.IsValid() {
+			p.tunnels.set(name, sendHalf(t))
+		} else { // nothing refers to it
+			p.tunnels.remove(name)
+		}
+	}
+}
+
+// yieldSIDs does it for SIDs that become binding SIDs, and the reverse.
+func (p *planner) yieldSIDs() {
+	owner := map[netip.Addr]string{}
+	for name, policy := range p.to.policies {
+		if policy.BindingSID.IsValid() {
+			owner[policy.BindingSID] = name
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.from.sids)) {
+		sid := p.from.sids[key].SID
+		if _, taken := owner[sid.Addr()]; taken && sid.IsSingleIP() {
+			p.sids.remove(key)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.from.policies)) {
+		policy := p.from.policies[name]
+		b := policy.BindingSID
+		if !b.IsValid() {
+			continue
+		}
+		_, isSID := p.to.sids[netip.PrefixFrom(b, b.BitLen()).String()]
+		if now, ok := owner[b]; isSID || ok && now != name {
+			policy.BindingSID = netip.Addr{}
+			p.policies.set(name, policy)
+		}
+	}
+}
+
+// putTunnels puts the tunnel that another switches to before that one. Two that
+// switch to each other, which is how a GTP-U relay has both directions, can
+// only come one after the other: the first comes with what it sends, and goes
+// on receiving as before.
+func (p *planner) putTunnels() {
+	todo := setOf(changed(p.tunnels.now, p.to.tunnels))
+	for name, t := range p.to.tunnels {
+		if todo[t.SwitchTo] {
+			todo[name] = true // holds a copy of what changes
+		}
+	}
+	visiting := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		if !todo[name] {
+			return
+		}
+		t := p.to.tunnels[name]
+		old, there := p.tunnels.now[name]
+		if visiting[name] {
+			if first := withSendHalf(old, t); !there || first != old {
+				first.Name = name
+				p.tunnels.set(name, first)
+			}
+			return
+		}
+		visiting[name] = true
+		visit(t.SwitchTo)
+		visiting[name], todo[name] = false, false
+		if there && old.Remote.IsValid() && !t.Remote.IsValid() {
+			t = withSendHalf(t, old) // until nothing refers to it any more
+		}
+		p.tunnels.set(name, t)
+	}
+	for _, name := range slices.Sorted(maps.Keys(todo)) {
+		visit(name)
+	}
+}
+
+// sendHalf is a tunnel without what it receives.
+func sendHalf(t gtpu.Tunnel) gtpu.Tunnel {
+	t.LocalTEID, t.Decapsulate, t.Table, t.SwitchTo, t.Policy = 0, false, 0, "", ""
+	return t
+}
+
+func withSendHalf(t, from gtpu.Tunnel) gtpu.Tunnel {
+	t.Remote, t.RemoteTEID, t.Source = from.Remote, from.RemoteTEID, from.Source
+	t.QFI, t.PDUSessionContainer = from.QFI, from.PDUSessionContainer
+	return t
+}
+
+// deleteTunnels first ends what tunnels that go, or lose their send half, still
+// refer to, and then takes them away.
+func (p *planner) deleteTunnels() {
+	names := gone(p.tunnels.now, p.to.tunnels)
+	for _, name := range names {
+		if t := p.tunnels.now[name]; t.SwitchTo != "" && t.Remote.IsValid() {
+			p.tunnels.set(name, sendHalf(t))
+		}
+	}
+	// Those that only receive refer to others, and nothing refers to them.
+	slices.SortStableFunc(names, func(a, b string) int {
+		return cmp.Compare(rank(p.tunnels.now[a]), rank(p.tunnels.now[b]))
+	})
+	for _, name := range names {
+		p.tunnels.remove(name)
+	}
+	for _, name := range changed(p.tunnels.now, p.to.tunnels) {
+		p.tunnels.set(name, p.to.tunnels[name]) // the send half that was kept
+	}
+}
+
+func rank(t gtpu.Tunnel) int {
+	if t.Remote.IsValid() {
+		return 1
+	}
+	return 0
+}
+
+func (p *planner) putSteering() {
+	keys := setOf(changed(p.steering.now, p.to.steering))
+	// Entries of UE pools hold a copy of what they lead to.
+	policies := setOf(changed(p.from.policies, p.to.policies))
+	tunnels := setOf(changed(p.from.tunnels, p.to.tunnels))
+	for key, s := range p.to.steering {
+		if policies[s.Policy] || tunnels[s.Tunnel] {
+			keys[key] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		v := p.to.steering[key]
+		if old, was := p.steering.now[key]; was && old.ifindex != v.ifindex {
+			p.steering.remove(key)
+		}
+		p.steering.set(key, v)
+	}
+}
+
+// putPorts attaches last: when the program runs, its tables are true.
+func (p *planner) putPorts() {
+	for _, name := range changed(p.from.ports, p.to.ports) {
+		v := p.to.ports[name]
+		old, was := p.from.ports[name]
+		if was && old.ifindex == v.ifindex && old.Mode == v.Mode {
+			p.add(KindInterface, name,
+				func() error { return p.dp.SetPort(v.ifindex, v.Port) },
+				func() error { return p.dp.SetPort(old.ifindex, old.Port) })
+			continue
+		}
+		if was {
+			p.detach(name, old)
+		}
+		p.add(KindInterface, name,
+			func() error { return p.attach(name, v) },
+			func() error { return p.takeOff(v) })
+	}
+}
+
+func (p *planner) deletePorts() {
+	for _, name := range gone(p.from.ports, p.to.ports) {
+		p.detach(name, p.from.ports[name])
+	}
+}
+
+func (p *planner) attach(name string, v port) error {
+	if err := p.dp.SetPort(v.ifindex, v.Port); err != nil {
+		return err
+	}
+	mode, err := p.dp.Attach(v.ifindex, dataplane.Mode(cmp.Or(v.Mode, "auto")))
+	if err != nil {
+		return errors.Join(err, p.dp.DeletePort(v.ifindex))
+	}
+	p.attached(name, mode)
+	return nil
+}
+
+func (p *planner) takeOff(v port) error {
+	return errors.Join(p.dp.Detach(v.ifindex), p.dp.DeletePort(v.ifindex))
+}
+
+func (p *planner) detach(name string, v port) {
+	p.add(KindInterface, name,
+		func() error { return p.takeOff(v) },
+		func() error { return p.attach(name, v) })
+}
+
+// changed lists what is new or different, in the order of names.
+func changed[V any](from, to map[string]V) []string {
+	var out []string
+	for name, v := range to {
+		if old, there := from[name]; !there || !reflect.DeepEqual(old, v) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// gone lists what is in from only, in the order of names.
+func gone[V any](from, to map[string]V) []string {
+	var out []string
+	for name := range from {
+		if _, stays := to[name]; !stays {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func setOf(names []string) map[string]bool {
+	out := make(map[string]bool, len(names))
+	for _, name := range names {
+		out[name] = true
+	}
+	return out
+}
+
+// newTables are empty ones: what a data path holds that was not asked for
+// anything yet.
+func newTables() *tables {
+	return &tables{
+		locators: map[string]dataplane.Locator{},
+		ports:    map[string]port{},
+		policies: map[string]srpolicy.Policy{},
+		tunnels:  map[string]gtpu.Tunnel{},
+		sids:     map[string]srv6.LocalSID{},
+		steering: map[string]steering{},
+	}
+}

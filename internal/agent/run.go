@@ -1,0 +1,280 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+// retryInterval is how often what failed is tried again, if nothing in the
+// network changes meanwhile.
+const retryInterval = 5 * time.Second
+
+// Run takes the data path over, or loads it, brings it to the desired state and
+// keeps it there until ctx ends, which is no error. Links, programs and maps
+// stay pinned: packets are forwarded on by what the tables last held.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	if a.store, err = openStore(a.options.StatePath); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.store.close()) }()
+	d, err := a.initial()
+	if err != nil {
+		return err
+	}
+	a.dp, err = a.openDataPath(dataplane.Options{
+		PinPath: a.options.PinPath, Limits: dataplane.Limits(d.process.Limits), Logger: a.log,
+	})
+	if err != nil {
+		return fmt.Errorf("data path: %w", err)
+	}
+	defer func() { err = errors.Join(err, a.dp.Close()) }()
+
+	snapshots := make(chan *netdev.Snapshot, 1)
+	a.watch, err = a.openWatcher(netdev.Options{
+		Tables:      compile(d, &netdev.Snapshot{}).routeTables(),
+		OnChange:    func(s *netdev.Snapshot) { newest(snapshots, s) },
+		AnyEthernet: allGeneric(d.config()),
+		Logger:      a.log,
+	})
+	if err != nil {
+		return fmt.Errorf("network state: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.watch.Run(ctx) })
+	group.Go(func() error { return a.follow(ctx, group, d, snapshots) })
+	return ignoreCancel(group.Wait())
+}
+
+// newest replaces a snapshot that nobody has taken yet. There is one sender.
+func newest(c chan *netdev.Snapshot, s *netdev.Snapshot) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- s
+}
+
+// follow waits for the first snapshot, takes over, and then goes along with
+// what changes in the network. Until the kernel has said what there is, nothing
+// is touched: what the tables hold may be old, but nothing in them is empty.
+func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, snapshots <-chan *netdev.Snapshot) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case s := <-snapshots:
+		if err := a.takeOver(d, s); err != nil {
+			return err
+		}
+	}
+	group.Go(func() error { return a.slow.run(ctx, a.dp) })
+	close(a.ready)
+	if a.options.OnReady != nil {
+		a.options.OnReady()
+	}
+	retry := time.NewTicker(retryInterval)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-snapshots:
+			a.update(s)
+		case <-retry.C:
+			a.retry()
+		}
+	}
+}
+
+// initial is the desired state at the start: of the file, or of what was
+// applied in its place if the file is still the same, and of the API.
+func (a *Agent) initial() (*desired, error) {
+	api, replaced, err := a.store.load()
+	if err != nil {
+		return nil, err
+	}
+	c := completed(a.options.Config)
+	if replaced != nil {
+		sum, err := fileSum(a.options.ConfigPath)
+		if err != nil {
+			return nil, err
+		}
+		if sum == replaced.File {
+			a.log.Info("starting from the configuration that was applied last; to go back to the file, change it or reload", "file", a.options.ConfigPath)
+			c = completed(&replaced.Config)
+		} else {
+			a.log.Warn("the configuration file has changed: what was applied in its place is dropped", "file", a.options.ConfigPath)
+			replaced = nil
+		}
+	}
+	d := (&desired{api: api}).withFile(c)
+	if _, err := d.index(); err != nil {
+		return nil, err
+	}
+	whole := d.config()
+	whole.SetDefaults()
+	if err := whole.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: the configuration and what was added through the API do not fit together: %w", ErrInvalid, err)
+	}
+	a.replaced = replaced
+	return d, a.store.save(api, d.api, replaced)
+}
+
+// takeOver brings the tables to the desired state. A data path that was pinned
+// goes on forwarding by them all the time: everything is put, which changes
+// nothing where nothing changed, then what was not put is swept out, and only
+// then the program itself is replaced.
+func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	slow, err := newSlowPath(a.dp, a.log)
+	if err != nil {
+		return fmt.Errorf("slow path: %w", err)
+	}
+	a.slow, a.links, a.desired = slow, links, d
+	next := compile(d, links)
+	ports := next.ports
+	next.ports = map[string]port{}
+	if err := run(withoutUndo(a.plan(newTables(), next))); err != nil {
+		return err
+	}
+	a.tables = next
+	a.syncNetwork()
+	if err := a.dp.Sweep(); err != nil {
+		return fmt.Errorf("remove what is left of the last run: %w", err)
+	}
+	if err := a.detachOthers(ports); err != nil {
+		return err
+	}
+	whole := *next
+	whole.ports = ports
+	a.converge(&whole)
+	a.reportMissing()
+	a.setLogLevel()
+	a.log.Info("the data path is in the desired state", "build", a.dp.Build(), "resources", len(d.list()), "interfaces", len(a.modes))
+	return nil
+}
+
+// detachOthers takes the program off interfaces that the configuration no
+// longer has.
+func (a *Agent) detachOthers(ports map[string]port) error {
+	keep := map[int]bool{}
+	for _, p := range ports {
+		keep[p.ifindex] = true
+	}
+	for ifindex := range a.dp.Attached() {
+		if keep[ifindex] {
+			continue
+		}
+		if err := errors.Join(a.dp.Detach(ifindex), a.dp.DeletePort(ifindex)); err != nil {
+			return fmt.Errorf("leave an interface that is not in the configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// withoutUndo: at the start there is nothing to go back to. What was put is
+// what the last run had, or what this one wants.
+func withoutUndo(steps []step) []step {
+	for i := range steps {
+		steps[i].undo = nil
+	}
+	return steps
+}
+
+// update goes along with what changed in the network.
+func (a *Agent) update(links *netdev.Snapshot) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.links = links
+	a.converge(compile(a.desired, links))
+	a.syncNetwork()
+}
+
+// retry tries again what failed.
+func (a *Agent) retry() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.failures) > 0 {
+		a.converge(compile(a.desired, a.links))
+	}
+	if a.network.failed {
+		a.syncNetwork()
+	}
+}
+
+// converge goes as far towards the tables as it can. What fails is reported,
+// and tried again later: it must not keep the rest from being right.
+func (a *Agent) converge(to *tables) {
+	failures := map[Ref]error{}
+	for _, s := range a.plan(a.tables, to) {
+		if err := s.do(); err != nil {
+			failures[s.ref] = err
+			if before := a.failures[s.ref]; before == nil || before.Error() != err.Error() {
+				a.log.Error("cannot bring the data path to the desired state; will try again", "resource", s.ref.String(), "error", err)
+			}
+		}
+	}
+	// As if it were not there: the next plan puts it again.
+	for ref := range failures {
+		switch ref.Kind {
+		case KindInterface:
+			delete(to.ports, ref.Key)
+		case KindSteering:
+			delete(to.steering, ref.Key)
+		}
+	}
+	for ref := range a.failures {
+		if failures[ref] == nil {
+			a.log.Info("recovered", "resource", ref.String())
+		}
+	}
+	a.failures, a.tables = failures, to
+	a.forgetModes()
+}
+
+func (a *Agent) reportMissing() {
+	for _, r := range a.desired.list() {
+		for _, name := range interfacesOf(r) {
+			if _, there := a.links.Link(name); !there {
+				a.log.Warn("there is no such interface yet: waiting for it", "interface", name, "resource", r.Ref.String())
+			}
+		}
+	}
+}
+
+func allGeneric(c *config.Config) bool {
+	for _, i := range c.Interfaces {
+		if i.Mode != "generic" {
+			return false
+		}
+	}
+	return len(c.Interfaces) > 0
+}
+
+// fileSum is the SHA-256 of a file; of none it is empty.
+func fileSum(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}

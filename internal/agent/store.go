@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+// store is the state file: what was added through the API, in a bucket for
+// each kind, and the configuration that was applied through it. A change is on
+// disk before its caller hears that it was made.
+type store struct{ db *bbolt.DB }
+
+// applied is a configuration that came through the API in place of the file's.
+// It holds for as long as the file is the one that it replaced.
+type applied struct {
+	Config config.Config `json:"config"`
+	// File is the SHA-256 of the file's bytes when it was replaced.
+	File string `json:"file"`
+}
+
+var (
+	appliedBucket = []byte("applied")
+	appliedKey    = []byte("config")
+	versionBucket = []byte("culvert")
+	versionKey    = []byte("layout")
+)
+
+// layout is of the state file. A later one may read an earlier one, never the
+// reverse.
+const layout = "1"
+
+// openStore opens the state file, or makes it. Only one daemon can hold it.
+func openStore(path string) (*store, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, fmt.Errorf("state file: %w", err)
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 2 * time.Second})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("state file %s is held by another culvert: stop that one, or name another file", path)
+	case err != nil:
+		return nil, fmt.Errorf("state file %s: %w: move it away to start without what was added through the API", path, err)
+	}
+	s := &store{db}
+	if err := s.init(path); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+func (s *store) init(path string) error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(versionBucket)
+		if err != nil {
+			return err
+		}
+		switch found := b.Get(versionKey); {
+		case found == nil:
+			return b.Put(versionKey, []byte(layout))
+		case string(found) != layout:
+			return fmt.Errorf("state file %s has layout %s, this culvert knows %s: run the culvert that wrote it, or move the file away", path, found, layout)
+		}
+		return nil
+	})
+}
+
+func (s *store) close() error { return s.db.Close() }
+
+// load reads what was added through the API, and the configuration that was
+// applied, or nil.
+func (s *store) load() (api []resource, replaced *applied, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		for _, kind := range kinds {
+			b := tx.Bucket([]byte(kind))
+			if b == nil {
+				continue
+			}
+			err := b.ForEach(func(key, value []byte) error {
+				r, err := decode(Ref{kind, string(key)}, OriginAPI, value)
+				api = append(api, r)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if b := tx.Bucket(appliedBucket); b != nil {
+			replaced = &applied{}
+			return json.Unmarshal(b.Get(appliedKey), replaced)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("state file %s: %w", s.db.Path(), err)
+	}
+	return api, replaced, nil
+}
+
+// save writes what differs between the two lists, and the configuration that
+// was applied, all at once.
+func (s *store) save(from, to []resource, replaced *applied) error {
+	before := make(map[Ref]resource, len(from))
+	for _, r := range from {
+		before[r.Ref] = r
+	}
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		for _, r := range to {
+			old, there := before[r.Ref]
+			delete(before, r.Ref)
+			if there && same(old.value, r.value) {
+				continue
+			}
+			if err := put(tx, string(r.Kind), r.Key, r.value); err != nil {
+				return err
+			}
+		}
+		for r := range before {
+			if b := tx.Bucket([]byte(r.Kind)); b != nil {
+				if err := b.Delete([]byte(r.Key)); err != nil {
+					return err
+				}
+			}
+		}
+		if replaced != nil {
+			return put(tx, string(appliedBucket), string(appliedKey), replaced)
+		}
+		if tx.Bucket(appliedBucket) != nil {
+			return tx.DeleteBucket(appliedBucket)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("state file %s: %w", s.db.Path(), err)
+	}
+	return nil
+}
+
+func put(tx *bbolt.Tx, bucket, key string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	b, err := tx.CreateBucketIfNotExists([]byte(bucket))
+	if err != nil {
+		return err
+	}
+	return b.Put([]byte(key), data)
+}
