@@ -2,7 +2,7 @@ package srpolicy
 
 import (
 	"fmt"
-	"math"
+	"math/bits"
 	"net/netip"
 	"slices"
 
@@ -61,14 +61,11 @@ func (p Policy) Thresholds() []uint32 {
 	thresholds := make([]uint32, len(p.SegmentLists))
 	for i, l := range p.SegmentLists {
 		below += uint64(l.EffectiveWeight())
-		// Of 2^32 hashes, below/sum go to the lists up to this one; 8 lists
-		// of 32-bit weights stay within 64 bits only in floating point, whose
-		// error is far below one in a million flows.
-		share := float64(below) / float64(sum) * (1 << 32)
-		thresholds[i] = uint32(min(max(share, 1), 1<<32) - 1)
-	}
-	if n := len(thresholds); n > 0 {
-		thresholds[n-1] = math.MaxUint32
+		// Of 2^32 hashes, below/sum go to the lists up to this one. The
+		// product takes more than 64 bits where weights are large.
+		hi, lo := bits.Mul64(below, 1<<32)
+		share, _ := bits.Div64(hi, lo, sum)
+		thresholds[i] = uint32(max(share, 1) - 1)
 	}
 	return thresholds
 }

@@ -1,0 +1,249 @@
+// Package culvert_test holds what is tested of the module as a whole: who may
+// import whom.
+package culvert_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/culvert-net/culvert/"
+
+// models are values that everything else agrees on.
+var models = []string{"srv6", "gtpu", "internal/srpolicy"}
+
+// layers say which of our packages each may import besides itself. A name
+// stands for the packages below it too. Tests may import more: they look at
+// their subject from outside.
+var layers = []struct {
+	of  string
+	may []string
+	why string
+}{
+	{"srv6", nil, "public, and the lowest model"},
+	{"gtpu", []string{"srv6"}, "public; models import models below them"},
+	{"internal/srpolicy", []string{"srv6"}, "models import models below them"},
+	{"internal/config", models, "what can be told must not depend on how it is done"},
+	{"internal/netdev", models, "the kernel's links and routes know nothing of our tables"},
+	{"internal/dataplane", append([]string{"internal/netdev"}, models...), "an adapter: agent joins adapters, they never import each other"},
+	{"internal/slowpath", append([]string{"internal/netdev"}, models...), "an adapter: agent joins adapters, they never import each other"},
+	{"internal/agent", append([]string{"internal/config", "internal/dataplane", "internal/netdev", "internal/slowpath"}, models...),
+		"joins adapters; who asks it (api, cli) is above it"},
+	{"internal/api", append([]string{"internal/agent", "internal/config"}, models...), "offers the agent to others and reaches around it to no adapter"},
+	{"internal/model", append([]string{"internal/config"}, models...), "the reference that the data path is compared with shares no code with it"},
+	{"internal/testutil", append([]string{"internal/config", "internal/model"}, models...), "serves the tests of every package, so it can import few"},
+}
+
+// outsiders run the built binary: what measures cannot reach inside what it
+// measures, not even by way of another package.
+var outsiders = []string{"internal/lab", "internal/bench"}
+
+var insides = []string{"internal/dataplane", "internal/agent", "internal/slowpath"}
+
+// importers are the only packages that know a library: none of its types leave
+// them, so that replacing it is one package's work.
+var importers = []struct {
+	library string
+	by      []string
+	why     string
+}{
+	{"github.com/cilium/ebpf", []string{"internal/dataplane"}, "only the data path's owner touches maps and programs"},
+	{"github.com/vishvananda", []string{"internal/netdev", "internal/lab", "internal/testutil"},
+		"netlink and netns; the laboratory and tests build networks from outside"},
+	{"go.etcd.io/bbolt", []string{"internal/agent"}, "one owner of the state on disk"},
+	{"github.com/wmnsk/go-pfcp", []string{"internal/pfcp"}, "one speaker of PFCP"},
+	{"github.com/osrg/gobgp", []string{"internal/bgp"}, "one speaker of BGP"},
+	{"k8s.io/client-go", []string{"internal/kube"}, "one client of Kubernetes"},
+}
+
+// stdlibOnly are the packages that others import as a library.
+var stdlibOnly = models
+
+// under says whether path is name or below it.
+func under(path, name string) bool {
+	return path == name || strings.HasPrefix(path, name+"/")
+}
+
+func underAny(path string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return under(path, name) })
+}
+
+// violations are the broken rules in a graph of imports. Our own packages are
+// without the module's name.
+func violations(imports map[string][]string) []string {
+	var found []string
+	report := func(pkg, imported, why string) {
+		found = append(found, fmt.Sprintf("%s imports %s: %s", pkg, imported, why))
+	}
+	for pkg, list := range imports {
+		for _, imported := range list {
+			checkImport(pkg, imported, isOurs(imports, imported), report)
+		}
+		if underAny(pkg, outsiders) {
+			for _, reached := range closure(imports, pkg) {
+				if underAny(reached, insides) {
+					report(pkg, reached, "the laboratory and the benchmarks look at the daemon from outside")
+				}
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func isOurs(imports map[string][]string, path string) bool {
+	_, ok := imports[path]
+	return ok
+}
+
+// checkImport applies the rules on single imports.
+func checkImport(pkg, imported string, ours bool, report func(pkg, imported, why string)) {
+	for _, rule := range layers {
+		if ours && under(pkg, rule.of) && !under(imported, rule.of) && !underAny(imported, rule.may) {
+			report(pkg, imported, rule.why)
+		}
+	}
+	for _, rule := range importers {
+		if under(imported, rule.library) && !underAny(pkg, rule.by) {
+			report(pkg, imported, rule.why)
+		}
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	if !ours && strings.Contains(first, ".") && underAny(pkg, stdlibOnly) {
+		report(pkg, imported, "models import the standard library only")
+	}
+	if ours && under(imported, "cmd") {
+		report(pkg, imported, "cmd is wiring: nothing is to be had from it")
+	}
+	if ours && under(imported, "internal/testutil") && !under(pkg, "internal/testutil") {
+		report(pkg, imported, "what serves tests stays out of the program")
+	}
+}
+
+// closure is all of our packages that pkg reaches.
+func closure(imports map[string][]string, pkg string) []string {
+	var reached []string
+	next := slices.Clone(imports[pkg])
+	for len(next) > 0 {
+		at := next[0]
+		next = next[1:]
+		if isOurs(imports, at) && !slices.Contains(reached, at) {
+			reached = append(reached, at)
+			next = append(next, imports[at]...)
+		}
+	}
+	return reached
+}
+
+// graph reads the module's imports, without those of tests.
+func graph(t *testing.T) map[string][]string {
+	t.Helper()
+	// -e: a package that does not build still has imports to be checked.
+	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %v: %s", err, exit.Stderr)
+		}
+		t.Fatalf("go list: %v", err)
+	}
+	imports := map[string][]string{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return imports
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		for i, path := range p.Imports {
+			p.Imports[i] = strings.TrimPrefix(path, module)
+		}
+		imports[strings.TrimPrefix(p.ImportPath, module)] = p.Imports
+	}
+}
+
+func TestDependencies(t *testing.T) {
+	imports := graph(t)
+	for _, pkg := range append([]string{"internal/config", "internal/dataplane", "internal/agent"}, models...) {
+		if len(imports[pkg]) == 0 {
+			t.Errorf("%s is not there, or imports nothing: the rules say nothing about it", pkg)
+		}
+	}
+	for _, v := range violations(imports) {
+		t.Error(v)
+	}
+}
+
+// Each import here breaks a rule, which blames the package that has it.
+func TestRulesFindWhatBreaksThem(t *testing.T) {
+	for _, tt := range []struct{ pkg, imported string }{
+		{"srv6", "gtpu"},
+		{"srv6", "sigs.k8s.io/yaml"},
+		{"srv6/internal/behaviordoc", "internal/config"},
+		{"internal/srpolicy", "gtpu"},
+		{"internal/srpolicy", "golang.org/x/sys/unix"},
+		{"internal/config", "internal/dataplane"},
+		{"internal/netdev", "internal/dataplane"},
+		{"internal/dataplane", "internal/slowpath"},
+		{"internal/dataplane", "internal/model"},
+		{"internal/slowpath", "internal/dataplane"},
+		{"internal/agent", "internal/api"},
+		{"internal/api", "internal/dataplane"},
+		{"internal/api/culvertv1", "internal/netdev"},
+		{"internal/model", "internal/dataplane"},
+		{"internal/lab", "internal/agent"},
+		{"internal/lab/probe", "internal/dataplane"},
+		{"internal/bench", "internal/slowpath"},
+		{"internal/lab", "internal/cli"}, // by way of cli: the agent
+		{"internal/agent", "github.com/cilium/ebpf"},
+		{"internal/cli", "github.com/cilium/ebpf/link"},
+		{"internal/agent", "github.com/vishvananda/netlink"},
+		{"internal/cli", "go.etcd.io/bbolt"},
+		{"internal/agent", "github.com/wmnsk/go-pfcp/ie"},
+		{"internal/cli", "cmd/culvert"},
+		{"internal/cli", "internal/testutil/netns"},
+	} {
+		got := violations(sound(tt.pkg, tt.imported))
+		if !slices.ContainsFunc(got, func(v string) bool { return strings.HasPrefix(v, tt.pkg+" imports ") }) {
+			t.Errorf("%s imports %s: found %v", tt.pkg, tt.imported, got)
+		}
+	}
+	if got := violations(sound("internal/cli", "internal/lab")); len(got) > 0 {
+		t.Errorf("a sound graph: found %v", got)
+	}
+}
+
+// sound is a graph that breaks no rule, and one import more.
+func sound(pkg, imported string) map[string][]string {
+	imports := map[string][]string{
+		"srv6":                      {"net/netip"},
+		"srv6/internal/behaviordoc": {"srv6"},
+		"gtpu":                      {"srv6"},
+		"internal/srpolicy":         {"srv6"},
+		"internal/config":           {"gtpu", "internal/srpolicy", "srv6", "go.yaml.in/yaml/v3"},
+		"internal/netdev":           {"github.com/vishvananda/netlink"},
+		"internal/dataplane":        {"github.com/cilium/ebpf", "internal/srpolicy", "internal/netdev"},
+		"internal/slowpath":         {"gtpu"},
+		"internal/agent":            {"internal/dataplane", "internal/slowpath", "internal/netdev", "go.etcd.io/bbolt"},
+		"internal/api":              {"internal/agent", "internal/config", "internal/api/culvertv1"},
+		"internal/api/culvertv1":    nil,
+		"internal/model":            {"internal/config"},
+		"internal/lab":              {"internal/config", "internal/lab/probe", "github.com/vishvananda/netns"},
+		"internal/lab/probe":        {"net"},
+		"internal/bench":            {"internal/config"},
+		"internal/cli":              {"internal/api", "internal/agent"},
+		"internal/testutil/netns":   {"github.com/vishvananda/netns"},
+		"cmd/culvert":               {"internal/cli"},
+	}
+	imports[pkg] = append(slices.Clone(imports[pkg]), imported)
+	return imports
+}
