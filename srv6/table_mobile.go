@@ -27,11 +27,11 @@ func mobileRows() []Row {
     rate_unit: 1000
 `,
 		},
-	}, gatewayRows()...)
+	}, append(fromGTPURows(), toGTPURows()...)...)
 }
 
-// gatewayRows translate between GTP-U and SRv6.
-func gatewayRows() []Row {
+// fromGTPURows take what comes in a GTP-U tunnel into SRv6.
+func fromGTPURows() []Row {
 	return []Row{
 		{
 			Behavior: EndMGTP6D, Name: "End.M.GTP6.D", Section: "RFC 9433 section 6.3",
@@ -73,6 +73,12 @@ policies:
       - segments: ["2001:db8:2:6e::"]
 `,
 		},
+	}
+}
+
+// toGTPURows put what comes in SRv6 into a GTP-U tunnel.
+func toGTPURows() []Row {
+	return []Row{
 		{
 			Behavior: EndMGTP6E, Name: "End.M.GTP6.E", Section: "RFC 9433 section 6.5",
 			Description: "turns the last hop before a GTP-U node into GTP-U over IPv6, by TEID and QFI of its argument",

@@ -45,11 +45,11 @@ func TestValidSIDs(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*LocalSID){
-		"whole address":           func(s *LocalSID) { s.SID = netip.MustParsePrefix("2001:db8::1/128") },
-		"all flavors":             func(s *LocalSID) { s.Flavors, s.BlockLength = Flavors(), 32 },
-		"upper layer":             func(s *LocalSID) { s.AllowUpperLayer = true },
-		"block one bit shorter":   func(s *LocalSID) { s.Flavors, s.BlockLength = []Flavor{NextCSID}, 63 },
-		"NEXT-C-SID of 48 in 128": func(s *LocalSID) { s.Flavors, s.BlockLength = []Flavor{NextCSID, PSP}, 48 },
+		"whole address":         func(s *LocalSID) { s.SID = netip.MustParsePrefix("2001:db8::1/128") },
+		"all flavors":           func(s *LocalSID) { s.Flavors, s.BlockLength = Flavors(), 32 },
+		"upper layer":           func(s *LocalSID) { s.AllowUpperLayer = true },
+		"block one bit shorter": func(s *LocalSID) { s.Flavors, s.BlockLength = []Flavor{NextCSID}, 63 },
+		"block of 48, with PSP": func(s *LocalSID) { s.Flavors, s.BlockLength = []Flavor{NextCSID, PSP}, 48 },
 	} {
 		s := valid(End)
 		change(&s)
