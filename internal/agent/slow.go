@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/slowpath"
+)
+
+// slowPath joins what the data path hands up to what handles it.
+type slowPath struct {
+	handler *slowpath.SlowPath
+	close   func() error
+}
+
+func newSlowPath(dp dataPath, log *slog.Logger) (*slowPath, error) {
+	var sender slowpath.Sender
+	raw, err := slowpath.NewRawSender()
+	switch {
+	case err == nil:
+		sender = raw
+	case errors.Is(err, unix.EPERM):
+		log.Warn("ICMP errors and GTP-U Error Indications are counted, not sent", "error", err)
+		sender = silent{err}
+	default:
+		return nil, err
+	}
+	s := &slowPath{
+		handler: slowpath.New(slowpath.Options{Injector: dp, Sender: sender, Logger: log}),
+		close:   func() error { return nil },
+	}
+	if raw != nil {
+		s.close = raw.Close
+	}
+	return s, nil
+}
+
+// silent is a Sender without the right to send.
+type silent struct{ err error }
+
+func (s silent) Source(netip.Addr, int) (netip.Addr, error) { return netip.Addr{}, s.err }
+func (s silent) Send([]byte, int) error                     { return s.err }
+
+// run handles what comes until ctx ends, which is no error.
+func (s *slowPath) run(ctx context.Context, dp dataPath) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.handler.Run(ctx) })
+	group.Go(func() error {
+		err := dp.Punts(ctx, func(p dataplane.Punt) { s.handler.Handle(packetOf(p)) })
+		return ignoreCancel(err)
+	})
+	if err := errors.Join(group.Wait(), s.close()); err != nil {
+		return fmt.Errorf("slow path: %w", err)
+	}
+	return nil
+}
+
+func packetOf(p dataplane.Punt) slowpath.Packet {
+	return slowpath.Packet{
+		Kind: slowpath.Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3,
+		Type: p.Type, Code: p.Code, Data: p.Data,
+	}
+}
+
+func (s *slowPath) counters() map[string]uint64 {
+	out := map[string]uint64{}
+	for name, n := range s.handler.Counters.All() {
+		out[name] = n
+	}
+	return out
+}

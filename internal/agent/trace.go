@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+// Trace calls f for each packet that matches until the context ends (which is
+// no error) or f fails. There is one trace at a time: the data path has one
+// filter.
+func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent) error) error {
+	if err := a.isReady(); err != nil {
+		return err
+	}
+	if !a.tracing.TryLock() {
+		return fmt.Errorf("%w: another trace is running: end that one first", ErrBusy)
+	}
+	defer a.tracing.Unlock()
+	kernel, err := a.kernelFilter(filter)
+	if err != nil {
+		return err
+	}
+	if err := a.dp.SetTrace(kernel); err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	defer func() {
+		if err := a.dp.SetTrace(nil); err != nil {
+			a.log.Error("cannot end the trace in the data path: it goes on costing time", "error", err)
+		}
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err = a.dp.Trace(ctx, func(e dataplane.TraceEvent) {
+		event := a.traceEvent(e)
+		if ctx.Err() != nil || !matches(filter, event) {
+			return
+		}
+		if err := f(event); err != nil {
+			cancel(err)
+		}
+	})
+	if cause := context.Cause(ctx); cause != nil {
+		return ignoreCancel(cause)
+	}
+	return ignoreCancel(err)
+}
+
+// kernelFilter is the part of the filter that the data path decides by.
+func (a *Agent) kernelFilter(f TraceFilter) (*dataplane.TraceFilter, error) {
+	out := &dataplane.TraceFilter{Source: f.Source, Destination: f.Destination, DropsOnly: f.Drops}
+	if f.Interface != "" {
+		a.mu.RLock()
+		l, there := a.links.Link(f.Interface)
+		a.mu.RUnlock()
+		if !there {
+			return nil, fmt.Errorf("%w: there is no interface %q", ErrNotFound, f.Interface)
+		}
+		out.Ifindex = l.Index
+	}
+	return out, nil
+}
+
+// matches decides by the rest.
+func matches(f TraceFilter, e TraceEvent) bool {
+	if f.SID.IsValid() && !(e.SID.IsValid() && f.SID.Bits() <= e.SID.Bits() && f.SID.Contains(e.SID.Addr())) {
+		return false
+	}
+	return f.TEID == nil || carries(e.In, *f.TEID) || carries(e.Out, *f.TEID)
+}
+
+// carries says whether a frame has a GTP-U header with that TEID.
+func carries(frame []byte, teid uint32) bool {
+	packet := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
+	header, ok := packet.Layer(layers.LayerTypeGTPv1U).(*layers.GTPv1U)
+	return ok && header.TEID == teid
+}
+
+// traceEvent gives names to what the data path says in numbers.
+func (a *Agent) traceEvent(e dataplane.TraceEvent) TraceEvent {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	out := TraceEvent{
+		Time: wallClock(e.Time), Interface: a.linkName(e.Ifindex), Egress: a.linkName(e.Egress),
+		SID: e.SID, Target: e.Target, Tunnel: e.Tunnel, Policy: e.Policy,
+		Reason: e.Reason.String(), Drop: e.Reason.Drop(), Text: e.Reason.Text(), Verdict: e.Verdict,
+		InLength: e.InLength, OutLength: e.OutLength, In: e.In, Out: e.Out,
+	}
+	if p, ok := a.tables.policies[e.Policy]; ok && e.List >= 0 && e.List < len(p.SegmentLists) {
+		out.SegmentList = append([]netip.Addr(nil), p.SegmentLists[e.List].Segments...)
+	}
+	if e.Adjacency != (dataplane.AdjacencyKey{}) {
+		out.Adjacency = netdev.Key(e.Adjacency).String()
+	}
+	return out
+}
+
+func (a *Agent) linkName(ifindex int) string {
+	if ifindex == 0 {
+		return ""
+	}
+	if l, ok := a.links.LinkByIndex(ifindex); ok {
+		return l.Name
+	}
+	return fmt.Sprintf("#%d", ifindex)
+}
+
+// wallClock is the time of day at a reading of CLOCK_MONOTONIC.
+func wallClock(monotonic uint64) time.Time {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return time.Now()
+	}
+	return time.Now().Add(time.Duration(int64(monotonic) - now.Nano()))
+}
