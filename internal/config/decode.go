@@ -20,11 +20,11 @@ import (
 // right; an operator wants all of it at once.
 type decoder struct {
 	problems
-	lines map[string]int // of each field that is there, by path
+	lines Lines // of each field that is there
 }
 
-func decode(data []byte) (*Config, map[string]int, *problems) {
-	d := &decoder{lines: map[string]int{}}
+func decode(data []byte) (*Config, Lines, *problems) {
+	d := &decoder{lines: Lines{}}
 	c := &Config{}
 	var document yaml.Node
 	parser := yaml.NewDecoder(strings.NewReader(string(data)))

@@ -12,4 +12,8 @@
 // with every reason there is, each with its line, its field and what mends it.
 // What only this machine can answer (does the interface exist?) is apart, in
 // CheckInterfaces, so that a file can be checked anywhere.
+//
+// The JSON schema, docs/culvert.schema.json, is made from the types.
 package config
+
+//go:generate sh -c "cd ../.. && go run ./internal/config/genschema > docs/culvert.schema.json"

@@ -25,17 +25,24 @@ func Load(path string) (*Config, error) {
 // validates it. Whatever there is to say about the file is in the Errors that
 // it returns.
 func Parse(data []byte) (*Config, error) {
+	c, _, err := ParseLines(data)
+	return c, err
+}
+
+// ParseLines is Parse for who has more to say about the configuration and
+// wants to say in which line.
+func ParseLines(data []byte) (*Config, Lines, error) {
 	c, lines, problems := decode(data)
 	if len(problems.list) > 0 {
 		// What could not be read cannot be judged: a reference to it would
 		// only seem to dangle.
-		return nil, problems.err()
+		return nil, lines, problems.err()
 	}
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
-		return nil, withLines(err, lines)
+		return nil, lines, lines.Of(err)
 	}
-	return c, nil
+	return c, lines, nil
 }
 
 // Decode reads a configuration, or a part of one, YAML or JSON: strictly, but
@@ -48,13 +55,17 @@ func Decode(data []byte) (*Config, error) {
 	return c, nil
 }
 
-// withLines says for each of err's Errors what line its field stands in, or
-// the nearest that it is in where the field is missing.
-func withLines(err error, lines map[string]int) error {
+// Lines are where the fields of a file stand, by their paths.
+type Lines map[string]int
+
+// Of says for each of err's Errors in what line its field stands, or the
+// nearest that it is in where the field is missing.
+func (lines Lines) Of(err error) error {
 	list, ok := errors.AsType[Errors](err)
 	if !ok {
 		return err
 	}
+	list = slices.Clone(list)
 	for i := range list {
 		for field := list[i].Field; field != "" && list[i].Line == 0; field = parent(field) {
 			list[i].Line = lines[field]

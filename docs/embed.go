@@ -1,0 +1,9 @@
+// Package docs holds those documents that programs need too.
+package docs
+
+import _ "embed"
+
+// Schema is the JSON schema of the configuration file.
+//
+//go:embed culvert.schema.json
+var Schema []byte
