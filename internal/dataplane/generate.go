@@ -1,0 +1,6 @@
+package dataplane
+
+// The include directories are those of Debian and Ubuntu, where asm/types.h
+// depends on the architecture; the one that is not there is ignored.
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -type behavior -type container -type flavor -type locator -type next_hop -type next_hop_flags -type pdu_type -type pool4 -type pool6 -type port_flags -type prefix6 -type punt_kind -type reason -type sid_flags -type target_kind -type tunnel_action -type punt -type trace_event -type weighted_list datapath ../../bpf/datapath.c -- -O2 -g -Wall -Werror -mcpu=v3 -I../../bpf -include def/btf.h -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu

@@ -1,0 +1,243 @@
+package dataplane
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Limits size the tables. They are fixed while the data path is pinned.
+type Limits struct {
+	SIDs         uint32 // 65536 unless set
+	Policies     uint32 // 4096 unless set
+	SegmentLists uint32 // 16384 unless set
+	Tunnels      uint32 // 65536 unless set
+	Routes       uint32 // of each family, 65536 unless set
+	Adjacencies  uint32 // 4096 unless set
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(v *uint32, unset uint32) {
+		if *v == 0 {
+			*v = unset
+		}
+	}
+	set(&l.SIDs, 65536)
+	set(&l.Policies, 4096)
+	set(&l.SegmentLists, 16384)
+	set(&l.Tunnels, 65536)
+	set(&l.Routes, 65536)
+	set(&l.Adjacencies, 4096)
+	return l
+}
+
+// Options say where the data path lives and how large it is.
+type Options struct {
+	// PinPath is a directory below a bpffs, /sys/fs/bpf/culvert for example,
+	// whose parent exists. If it is empty nothing is pinned, and everything
+	// goes with Close.
+	PinPath string
+	Limits  Limits
+	Logger  *slog.Logger
+
+	// edit changes the build: tests upgrade from one to another.
+	edit func(*ebpf.CollectionSpec)
+}
+
+// DataPlane is the loaded data path. Its methods may be called concurrently.
+type DataPlane struct {
+	mu     sync.Mutex
+	log    *slog.Logger
+	limits Limits
+	build  string
+	grace  *grace
+	pins   *pins // nil: not pinned
+	maps   map[string]*ebpf.Map
+	prog   *ebpf.Program
+	links  map[int]*attachment
+
+	settings  *mapped[datapathSettings]
+	localSID  *mapped[datapathLocalSid]
+	srPolicy  *mapped[datapathSrPolicy]
+	tunnel    *mapped[datapathTunnel]
+	names     names
+	sidTable  *table[datapathSidKey, uint32]
+	teidTable *table[uint32, uint32]
+	target4   *table[datapathLpm4Key, datapathTarget]
+	target6   *table[datapathLpm6Key, datapathTarget]
+	portRules *table[datapathPortKey, datapathTarget]
+	route4    *table[datapathLpm4Key, datapathRoute]
+	route6    *table[datapathLpm6Key, datapathRoute]
+
+	sidIndex, mobileIndex, policyIndex, listIndex *indexes
+	tunnelIndex, adjacencyIndex, sourceIndex      *indexes
+
+	want        Settings // as SetSettings was last given it
+	sids        map[netip.Prefix]*sid
+	policies    map[string]*policy
+	tunnels     map[string]*tunnel
+	teids       map[uint32]string // tunnel by local TEID
+	steerings   map[string]*steering
+	local       map[netip.Addr]bool
+	adjacencies map[AdjacencyKey]*adjacency
+	sources     map[datapathIn6]*source
+	routes      map[routeKey][]AdjacencyKey
+	waiting     map[string]map[string]bool // tunnels by the name of what they switch to
+	sendNames   map[string]uint32          // send entries of tunnels, recovered
+	policyNames map[string]uint32
+	leaving     map[uint32]bool   // bases of pools that are about to go
+	resting     map[uint32]uint64 // tunnel slots cleared in this epoch
+
+	readers sync.Mutex // one reader of each ring buffer
+}
+
+// Open loads the data path, or takes over what is pinned at opts.PinPath: the
+// maps stay as they are, and each pinned link changes to this build's program
+// at once, so that no packet is lost. It attaches nothing.
+//
+// What an earlier daemon had put goes on working. Put it all again, then call
+// Sweep.
+func Open(opts Options) (*DataPlane, error) {
+	spec, err := loadDatapath()
+	if err != nil {
+		return nil, err
+	}
+	d := &DataPlane{
+		log: opts.Logger, limits: opts.Limits.withDefaults(), grace: &grace{},
+		build: buildHash(), links: map[int]*attachment{},
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	d.size(spec)
+	if opts.edit != nil {
+		opts.edit(spec)
+	}
+	if opts.PinPath == "" {
+		err = d.load(spec, nil)
+	} else {
+		err = d.openPinned(spec, opts.PinPath)
+	}
+	if err == nil {
+		err = d.openTables()
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func buildHash() string {
+	sum := sha256.Sum256(_DatapathBytes)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Build is a hash of the object that is loaded.
+func (d *DataPlane) Build() string { return d.build }
+
+// size sets what maps.h leaves to the loader. SIDs found by index and those
+// found by prefix have a half of local_sid each; tunnel has a quarter for
+// TEIDs, one for UE pools, and two for entries that neither finds.
+func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
+	l := d.limits
+	for name, n := range map[string]uint32{
+		datapathMapLocalSid: 2*l.SIDs + 1, datapathMapSidCounter: 2*l.SIDs + 1,
+		datapathMapSidByPrefix: l.SIDs, datapathMapMobile: l.SIDs + 1,
+		datapathMapSrPolicy:    l.Policies + 1,
+		datapathMapSegmentList: l.SegmentLists + 1, datapathMapListCounter: l.SegmentLists + 1,
+		datapathMapTunnel: 4 * l.Tunnels, datapathMapTunnelByTeid: l.Tunnels,
+		datapathMapTargetByDst4: l.Routes, datapathMapTargetByDst6: l.Routes,
+		datapathMapRoute4: l.Routes, datapathMapRoute6: l.Routes,
+		datapathMapAdjacency: l.Adjacencies + 1,
+	} {
+		spec.Maps[name].MaxEntries = n
+	}
+	// These are written word by word, see mapped.
+	for _, name := range []string{datapathMapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel} {
+		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
+	}
+}
+
+// load puts the build into the kernel, on top of maps that are there already.
+func (d *DataPlane) load(spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map) error {
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: pinned})
+	if err != nil {
+		var verifier *ebpf.VerifierError
+		if errors.As(err, &verifier) {
+			d.log.Debug("the kernel refused the data path", "log", fmt.Sprintf("%+v", verifier))
+		}
+		return fmt.Errorf("load the data path: %w", err)
+	}
+	d.maps = coll.Maps
+	d.prog = coll.Programs[datapathProgCulvertXdp]
+	delete(coll.Programs, datapathProgCulvertXdp)
+	coll.Maps = nil
+	coll.Close()
+	return nil
+}
+
+func (d *DataPlane) openTables() error {
+	var errs []error
+	check := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	var err error
+	d.settings, err = mapArray[datapathSettings](d.maps[datapathMapSettings])
+	check(err)
+	d.localSID, err = mapArray[datapathLocalSid](d.maps[datapathMapLocalSid])
+	check(err)
+	d.srPolicy, err = mapArray[datapathSrPolicy](d.maps[datapathMapSrPolicy])
+	check(err)
+	d.tunnel, err = mapArray[datapathTunnel](d.maps[datapathMapTunnel])
+	check(err)
+	d.names.table, err = openTable[datapathNameKey, [nameLength]byte]("name_by_index", "", d.maps[datapathMapNameByIndex])
+	check(err)
+	d.sidTable, err = openTable[datapathSidKey, uint32]("sid_by_prefix", "sids", d.maps[datapathMapSidByPrefix])
+	check(err)
+	d.teidTable, err = openTable[uint32, uint32]("tunnel_by_teid", "tunnels", d.maps[datapathMapTunnelByTeid])
+	check(err)
+	d.target4, err = openTable[datapathLpm4Key, datapathTarget]("target_by_dst4", "routes", d.maps[datapathMapTargetByDst4])
+	check(err)
+	d.target6, err = openTable[datapathLpm6Key, datapathTarget]("target_by_dst6", "routes", d.maps[datapathMapTargetByDst6])
+	check(err)
+	d.portRules, err = openTable[datapathPortKey, datapathTarget]("target_by_port", "", d.maps[datapathMapTargetByPort])
+	check(err)
+	d.route4, err = openTable[datapathLpm4Key, datapathRoute]("route4", "routes", d.maps[datapathMapRoute4])
+	check(err)
+	d.route6, err = openTable[datapathLpm6Key, datapathRoute]("route6", "routes", d.maps[datapathMapRoute6])
+	check(err)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return d.recover()
+}
+
+// Close lets go of the data path. What is pinned goes on forwarding.
+func (d *DataPlane) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	errs := []error{d.settings.close(), d.localSID.close(), d.srPolicy.close(), d.tunnel.close()}
+	for _, a := range d.links {
+		errs = append(errs, a.link.Close())
+	}
+	for _, m := range d.maps {
+		errs = append(errs, m.Close())
+	}
+	if d.prog != nil {
+		errs = append(errs, d.prog.Close())
+	}
+	if d.pins != nil {
+		errs = append(errs, d.pins.close())
+	}
+	d.links, d.maps, d.prog, d.pins = nil, nil, nil, nil
+	return errors.Join(errs...)
+}

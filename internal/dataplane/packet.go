@@ -1,0 +1,142 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+// Verdicts of an XDP program.
+const (
+	VerdictAborted  = 0
+	VerdictDrop     = 1
+	VerdictPass     = 2
+	VerdictTX       = 3
+	VerdictRedirect = 4
+)
+
+// minFrame is the shortest frame that the kernel runs a program on.
+const minFrame = 14
+
+// liveFrames makes a test run send what it forwards
+// (BPF_F_TEST_XDP_LIVE_FRAMES).
+const liveFrames = 1 << 1
+
+// xdpMD is the kernel's struct xdp_md.
+type xdpMD struct {
+	Data, DataEnd, DataMeta       uint32
+	IngressIfindex, RxQueue, Exit uint32
+}
+
+// TestRun runs the program on a frame of at least 14 bytes as if it had come
+// in on an interface, and returns the verdict and the frame as it is then.
+// Nothing is sent, but everything is counted.
+func (d *DataPlane) TestRun(frame []byte, ifindex int) (verdict uint32, out []byte, err error) {
+	opts := ebpf.RunOptions{
+		Data: frame, DataOut: make([]byte, len(frame)+1024),
+		Context: xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(ifindex)},
+	}
+	if err := checkFrame(frame); err != nil {
+		return 0, nil, err
+	}
+	if verdict, err = d.prog.Run(&opts); err != nil {
+		return 0, nil, fmt.Errorf("test run on interface %s: %w", interfaceName(ifindex), err)
+	}
+	return verdict, opts.DataOut, nil
+}
+
+func checkFrame(frame []byte) error {
+	if len(frame) < minFrame {
+		return fmt.Errorf("frame of %d bytes: want at least %d", len(frame), minFrame)
+	}
+	return nil
+}
+
+// Inject sends a frame through the program as if it had come in on an
+// interface.
+func (d *DataPlane) Inject(frame []byte, ifindex int) error {
+	if err := checkFrame(frame); err != nil {
+		return err
+	}
+	_, err := d.prog.Run(&ebpf.RunOptions{
+		Data: frame, Repeat: 1, Flags: liveFrames,
+		Context: xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(ifindex)},
+	})
+	if err != nil {
+		return fmt.Errorf("inject on interface %s: %w", interfaceName(ifindex), err)
+	}
+	return nil
+}
+
+// PuntKind says what the daemon is to do with a packet.
+type PuntKind uint32
+
+const (
+	PuntReassemble      = PuntKind(datapathPuntKindPUNT_REASSEMBLE)
+	PuntFragment        = PuntKind(datapathPuntKindPUNT_FRAGMENT)
+	PuntICMP            = PuntKind(datapathPuntKindPUNT_ICMP)
+	PuntErrorIndication = PuntKind(datapathPuntKindPUNT_ERROR_INDICATION)
+)
+
+// Punt is a packet that the data path hands to the daemon.
+type Punt struct {
+	Kind       PuntKind
+	Ifindex    int
+	Info       uint32 // ICMP: pointer or MTU; fragment: MTU; GTP-U: TEID
+	L3         int    // offset of the IP header meant
+	Type, Code uint8  // ICMPv6, also where the packet is IPv4
+	Data       []byte // the frame as it came, 2048 bytes at most
+}
+
+// Punts calls f for each packet that the data path hands up, until ctx ends.
+func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
+	return readRing(ctx, d.ring(datapathMapSlowPath), func(r *datapathPunt) {
+		f(Punt{
+			Kind: PuntKind(r.Kind), Ifindex: int(r.Ifindex), Info: r.Info, L3: int(r.L3), Type: r.Type, Code: r.Code,
+			Data: append([]byte(nil), r.Data[:min(int(r.Length), len(r.Data))]...),
+		})
+	})
+}
+
+func (d *DataPlane) ring(name string) *ebpf.Map {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.maps[name]
+}
+
+// readRing decodes records until ctx ends, which is not an error.
+func readRing[T any](ctx context.Context, m *ebpf.Map, f func(*T)) error {
+	if m == nil {
+		return errors.New("the data path is closed")
+	}
+	reader, err := ringbuf.NewReader(m)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", m, err)
+	}
+	defer reader.Close()
+	stop := context.AfterFunc(ctx, func() { reader.Close() })
+	defer stop()
+	var record ringbuf.Record
+	var value T
+	size := unsafe.Sizeof(value)
+	for {
+		err := reader.ReadInto(&record)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, os.ErrClosed):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read %s: %w", m, err)
+		case uintptr(len(record.RawSample)) < size:
+			return fmt.Errorf("read %s: record of %d bytes, want %d", m, len(record.RawSample), size)
+		}
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), size), record.RawSample)
+		f(&value)
+	}
+}

@@ -1,0 +1,254 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Why Open and Remove leave pins alone.
+var (
+	// ErrForeignPin says that the pins were made by something else.
+	ErrForeignPin = errors.New("not culvert's pins")
+	// ErrIncompatiblePin says that the pinned maps do not fit this build or
+	// these limits.
+	ErrIncompatiblePin = errors.New("pinned maps do not fit")
+	// ErrPinInUse says that another daemon owns the pins.
+	ErrPinInUse = errors.New("pins are in use by another culvert")
+)
+
+// pins is our directory in a bpffs:
+//
+//	maps/NAME          each map of the data path
+//	layout/NAME        a symbolic link to a hash of that map's types
+//	programs/NAME      the program that links run
+//	links/xdp_IFINDEX_MODE
+//
+// The directory is locked while a daemon has it.
+type pins struct {
+	path string
+	dir  *os.File
+}
+
+const (
+	dirMaps     = "maps"
+	dirLayout   = "layout"
+	dirPrograms = "programs"
+	dirLinks    = "links"
+)
+
+func (p *pins) at(elem ...string) string {
+	return filepath.Join(append([]string{p.path}, elem...)...)
+}
+
+// lockPins opens the directory and takes its lock, which the kernel drops
+// when the process ends, however it ends.
+func lockPins(path string) (*pins, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open pins: %w", err)
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		dir.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s: stop it first", ErrPinInUse, path)
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return &pins{path: path, dir: dir}, nil
+}
+
+func (p *pins) close() error { return p.dir.Close() }
+
+func checkBPFFS(path string) error {
+	parent := filepath.Dir(path)
+	var s unix.Statfs_t
+	if err := unix.Statfs(parent, &s); err != nil {
+		return fmt.Errorf("pin path %s: %s: %w", path, parent, err)
+	}
+	if s.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("pin path %s: %s is not in a bpffs: mount one, for example `mount -t bpf bpf /sys/fs/bpf`", path, parent)
+	}
+	return nil
+}
+
+func (d *DataPlane) openPinned(spec *ebpf.CollectionSpec, path string) error {
+	path = filepath.Clean(path)
+	if err := checkBPFFS(path); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return d.pinNew(spec, path)
+	} else if err != nil {
+		return fmt.Errorf("pin path: %w", err)
+	}
+	return d.takeOver(spec, path)
+}
+
+// pinNew makes the directory beside its final name and renames it once all is
+// there, so that nobody ever sees a part of it.
+func (d *DataPlane) pinNew(spec *ebpf.CollectionSpec, path string) error {
+	if err := d.load(spec, nil); err != nil {
+		return err
+	}
+	fresh := path + ".new"
+	if err := removePins(fresh); err != nil { // of a daemon that died here
+		return err
+	}
+	for _, dir := range []string{"", dirMaps, dirLayout, dirPrograms, dirLinks} {
+		if err := os.Mkdir(filepath.Join(fresh, dir), 0o700); err != nil {
+			return fmt.Errorf("make pins: %w", err)
+		}
+	}
+	p, err := lockPins(fresh)
+	if err != nil {
+		return err
+	}
+	d.pins = p
+	if err := d.prog.Pin(p.at(dirPrograms, datapathProgCulvertXdp)); err != nil {
+		return fmt.Errorf("make pins: %w", err)
+	}
+	for name := range d.maps {
+		if err := d.pinMap(spec.Maps[name], name); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return fmt.Errorf("make pins: %w", err)
+	}
+	p.path = path
+	return nil
+}
+
+func (d *DataPlane) pinMap(spec *ebpf.MapSpec, name string) error {
+	if !persistent(name) {
+		return nil
+	}
+	if err := os.Symlink(layoutHash(spec), d.pins.at(dirLayout, name)); err != nil {
+		return fmt.Errorf("make pins: %w", err)
+	}
+	if err := d.maps[name].Pin(d.pins.at(dirMaps, name)); err != nil {
+		return fmt.Errorf("make pins: %w", err)
+	}
+	return nil
+}
+
+// persistent says whether a map outlives a build. Constants belong to it.
+func persistent(name string) bool { return !strings.HasPrefix(name, ".") }
+
+// takeOver loads this build on top of the pinned maps and lets the pinned
+// links run it.
+func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) error {
+	if err := checkOurs(path); err != nil {
+		return err
+	}
+	p, err := lockPins(path)
+	if err != nil {
+		return err
+	}
+	d.pins = p
+	pinned, err := p.loadMaps(spec)
+	if err != nil {
+		return err
+	}
+	err = d.load(spec, pinned)
+	for _, m := range pinned {
+		m.Close() // load cloned them
+	}
+	if err != nil {
+		return err
+	}
+	for name := range d.maps {
+		if pinned[name] == nil { // new in this build
+			if err := d.pinMap(spec.Maps[name], name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := d.replaceProgram(); err != nil {
+		return err
+	}
+	return p.unpinObsolete(spec)
+}
+
+// loadMaps opens the pinned maps that this build has, if they all fit.
+func (p *pins) loadMaps(spec *ebpf.CollectionSpec) (_ map[string]*ebpf.Map, err error) {
+	out := map[string]*ebpf.Map{}
+	defer func() {
+		if err != nil {
+			for _, m := range out {
+				m.Close()
+			}
+		}
+	}()
+	for name, ms := range spec.Maps {
+		m, err := ebpf.LoadPinnedMap(p.at(dirMaps, name), nil)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open pinned map %s: %w", name, err)
+		}
+		out[name] = m
+		if err := ms.Compatible(m); err != nil {
+			return nil, p.incompatible(name, strings.TrimPrefix(err.Error(), ebpf.ErrMapIncompatible.Error()+": "))
+		}
+		layout, err := os.Readlink(p.at(dirLayout, name))
+		if err != nil {
+			return nil, p.incompatible(name, "its layout is not recorded")
+		}
+		if layout != layoutHash(ms) {
+			return nil, p.incompatible(name, "its fields changed")
+		}
+	}
+	return out, nil
+}
+
+func (p *pins) incompatible(name, difference string) error {
+	return fmt.Errorf("%w: %s: map %s: %s: either go back to the build and limits that made them, "+
+		"or run `culvert unpin` (forwarding stops until the next start)", ErrIncompatiblePin, p.path, name, difference)
+}
+
+// replaceProgram swaps the program of each pinned link, each atomically, and
+// then the pinned program.
+func (d *DataPlane) replaceProgram() error {
+	if err := d.takeOverLinks(); err != nil {
+		return err
+	}
+	next := d.pins.at(dirPrograms, datapathProgCulvertXdp+".new")
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("replace the pinned program: %w", err)
+	}
+	if err := d.prog.Pin(next); err != nil {
+		return fmt.Errorf("replace the pinned program: %w", err)
+	}
+	if err := os.Rename(next, d.pins.at(dirPrograms, datapathProgCulvertXdp)); err != nil {
+		return fmt.Errorf("replace the pinned program: %w", err)
+	}
+	return nil
+}
+
+// unpinObsolete removes maps that only an earlier build had.
+func (p *pins) unpinObsolete(spec *ebpf.CollectionSpec) error {
+	entries, err := os.ReadDir(p.at(dirMaps))
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	for _, e := range entries {
+		if spec.Maps[e.Name()] != nil {
+			continue
+		}
+		for _, dir := range []string{dirMaps, dirLayout} {
+			if err := os.Remove(p.at(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("remove an obsolete pin: %w", err)
+			}
+		}
+	}
+	return nil
+}

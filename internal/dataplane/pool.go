@@ -1,0 +1,126 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"math"
+	"net/netip"
+	"slices"
+)
+
+// off4 is the prefix and mask of an IPv4 pool that is off: they are one word.
+const off4 = math.MaxUint32
+
+func (p datapathPool4) enabled() bool { return p.Mask != 0 && (p.Prefix != off4 || p.Mask != off4) }
+
+func (p datapathPool4) size() uint32 { return ^p.Mask + 1 }
+
+func (p datapathPool6) enabled() bool { return p.Mask != 0 && p.Hi != off }
+
+func (p datapathPool6) size() uint32 { return uint32(^p.Mask + 1) }
+
+// poolsIn are the wanted UE pools that are there now, each where it is; if add
+// is set, also those that are new, as far as they fit.
+func (d *DataPlane) poolsIn(now datapathSettings, s Settings, add bool) ([8]datapathPool4, [8]datapathPool6) {
+	want4, want6 := d.poolEntries(s)
+	out4, out6 := now.Pool4, now.Pool6
+	var ranges [][2]uint32
+	for i, p := range out4 {
+		base := p.Base
+		p.Base = 0
+		if n := slices.Index(want4, p); p.enabled() && n >= 0 {
+			want4 = slices.Delete(want4, n, n+1)
+			ranges = append(ranges, [2]uint32{base, p.size()})
+		} else {
+			out4[i] = datapathPool4{Prefix: off4, Mask: off4}
+		}
+	}
+	for i, p := range out6 {
+		base := p.Base
+		p.Base = 0
+		if n := slices.Index(want6, p); p.enabled() && n >= 0 {
+			want6 = slices.Delete(want6, n, n+1)
+			ranges = append(ranges, [2]uint32{base, p.size()})
+		} else {
+			out6[i] = datapathPool6{Hi: off}
+		}
+	}
+	if add {
+		d.addPools(&out4, &out6, want4, want6, ranges)
+	}
+	return out4, out6
+}
+
+// poolEntries are the pools that can be found by index, without their ranges.
+func (d *DataPlane) poolEntries(s Settings) (want4 []datapathPool4, want6 []datapathPool6) {
+	for _, p := range s.Pools {
+		p = p.Masked()
+		if p.Addr().Is4() {
+			b := p.Addr().As4()
+			e := datapathPool4{Prefix: binary.BigEndian.Uint32(b[:]), Mask: ^uint32(0) << (32 - p.Bits())}
+			if p.Bits() > 0 && e.size() <= d.limits.Tunnels {
+				want4 = append(want4, e)
+			}
+			continue
+		}
+		hi, _ := halves(p.Addr())
+		if n := p.Bits(); n > 0 && n <= 64 && uint64(1)<<(64-n) <= uint64(d.limits.Tunnels) {
+			want6 = append(want6, datapathPool6{Hi: hi, Mask: ones(n)})
+		}
+	}
+	return want4, want6
+}
+
+// addPools gives pools ranges of tunnel, behind those of TEIDs.
+func (d *DataPlane) addPools(out4 *[8]datapathPool4, out6 *[8]datapathPool6, want4 []datapathPool4, want6 []datapathPool6, ranges [][2]uint32) {
+	room := func(size uint32) (uint32, bool) {
+		base, ok := fit(ranges, size, d.limits.Tunnels, 2*d.limits.Tunnels)
+		if ok {
+			ranges = append(ranges, [2]uint32{base, size})
+		}
+		return base, ok
+	}
+	for i := range out4 {
+		for !out4[i].enabled() && len(want4) > 0 {
+			e := want4[0]
+			want4 = want4[1:]
+			if base, ok := room(e.size()); ok {
+				e.Base = base
+				out4[i] = e
+			}
+		}
+	}
+	for i := range out6 {
+		for !out6[i].enabled() && len(want6) > 0 {
+			e := want6[0]
+			want6 = want6[1:]
+			if base, ok := room(e.size()); ok {
+				e.Base = base
+				out6[i] = e
+			}
+		}
+	}
+}
+
+// poolSlot is the entry of tunnel that a UE pool leads to for a prefix; 0 if
+// it is not one address (IPv6: /64) of a pool.
+func (d *DataPlane) poolSlot(p netip.Prefix) uint32 {
+	s := d.settings.get(0)
+	if p.Addr().Is4() && p.Bits() == 32 {
+		b := p.Addr().As4()
+		addr := binary.BigEndian.Uint32(b[:])
+		for _, l := range s.Pool4[:s.Pools4] {
+			if l.enabled() && addr&l.Mask == l.Prefix && !d.leaving[l.Base] {
+				return l.Base + addr&^l.Mask
+			}
+		}
+	}
+	if p.Addr().Is6() && p.Bits() == 64 {
+		hi, _ := halves(p.Addr())
+		for _, l := range s.Pool6[:s.Pools6] {
+			if l.enabled() && hi&l.Mask == l.Hi && !d.leaving[l.Base] {
+				return l.Base + uint32(hi&^l.Mask)
+			}
+		}
+	}
+	return 0
+}

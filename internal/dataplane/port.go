@@ -1,0 +1,112 @@
+package dataplane
+
+import "fmt"
+
+// maxIfindex is where port and device end (bpf/maps.h).
+const maxIfindex = 1<<16 - 1
+
+// Port says what an interface's frames are allowed.
+type Port struct {
+	External        bool // beyond the SR domain's edge
+	PartialChecksum bool // virtual: transport checksums may be partial
+}
+
+func checkIfindex(ifindex int) error {
+	if ifindex < 1 || ifindex > maxIfindex {
+		return fmt.Errorf("interface index %d: want 1 to %d", ifindex, maxIfindex)
+	}
+	return nil
+}
+
+// SetPort lets the data path handle an interface's frames. Until then they
+// pass to the kernel, attached or not.
+func (d *DataPlane) SetPort(ifindex int, p Port) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := checkIfindex(ifindex); err != nil {
+		return err
+	}
+	flags := datapathPortFlagsPORT_ATTACHED
+	if p.External {
+		flags |= datapathPortFlagsPORT_EXTERNAL
+	}
+	if p.PartialChecksum {
+		flags |= datapathPortFlagsPORT_PARTIAL_CHECKSUM
+	}
+	if d.isSteered(ifindex) {
+		flags |= datapathPortFlagsPORT_STEERED
+	}
+	return d.writePort(ifindex, uint32(flags))
+}
+
+// DeletePort leaves an interface's frames to the kernel.
+func (d *DataPlane) DeletePort(ifindex int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := checkIfindex(ifindex); err != nil {
+		return err
+	}
+	return d.writePort(ifindex, 0)
+}
+
+func (d *DataPlane) writePort(ifindex int, flags uint32) error {
+	if err := d.maps[datapathMapPort].Put(uint32(ifindex), &datapathPort{Flags: flags}); err != nil {
+		return fmt.Errorf("write table port: %w", err)
+	}
+	return nil
+}
+
+// isSteered says whether target_by_port has entries of an interface.
+func (d *DataPlane) isSteered(ifindex int) bool {
+	for k := range d.portRules.have {
+		if k.Ifindex == uint32(ifindex) {
+			return true
+		}
+	}
+	return false
+}
+
+// markSteered makes PORT_STEERED true after target_by_port changed.
+func (d *DataPlane) markSteered(ifindex int) error {
+	var p datapathPort
+	if err := d.maps[datapathMapPort].Lookup(uint32(ifindex), &p); err != nil {
+		return fmt.Errorf("read table port: %w", err)
+	}
+	flags := p.Flags &^ uint32(datapathPortFlagsPORT_STEERED)
+	if d.isSteered(ifindex) {
+		flags |= uint32(datapathPortFlagsPORT_STEERED)
+	}
+	if flags == p.Flags {
+		return nil
+	}
+	return d.writePort(ifindex, flags)
+}
+
+// PutDevice lets frames leave by an interface.
+func (d *DataPlane) PutDevice(ifindex int) error {
+	if err := checkIfindex(ifindex); err != nil {
+		return err
+	}
+	key := uint32(ifindex)
+	if err := d.maps[datapathMapDevice].Put(key, key); err != nil {
+		return fmt.Errorf("interface %s: write table device: %w", interfaceName(ifindex), err)
+	}
+	return nil
+}
+
+// DeleteDevice ends that. The kernel does it itself when an interface goes.
+func (d *DataPlane) DeleteDevice(ifindex int) error {
+	if err := checkIfindex(ifindex); err != nil {
+		return err
+	}
+	key := uint32(ifindex)
+	var there uint32
+	m := d.maps[datapathMapDevice]
+	if m.Lookup(key, &there) != nil {
+		return nil
+	}
+	if err := m.Delete(key); err != nil {
+		return fmt.Errorf("interface %s: delete from table device: %w", interfaceName(ifindex), err)
+	}
+	return nil
+}

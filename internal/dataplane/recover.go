@@ -1,0 +1,262 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// recover finds out what an earlier daemon left in the tables, so that none of
+// it is overwritten. On empty tables it sets up empty books.
+func (d *DataPlane) recover() error {
+	d.sids, d.policies, d.tunnels = map[netip.Prefix]*sid{}, map[string]*policy{}, map[string]*tunnel{}
+	d.teids, d.steerings, d.local = map[uint32]string{}, map[string]*steering{}, map[netip.Addr]bool{}
+	d.adjacencies, d.sources = map[AdjacencyKey]*adjacency{}, map[datapathIn6]*source{}
+	d.routes, d.waiting = map[routeKey][]AdjacencyKey{}, map[string]map[string]bool{}
+	d.sendNames, d.policyNames = map[string]uint32{}, map[string]uint32{}
+	d.resting = map[uint32]uint64{}
+
+	l := d.limits
+	d.sidIndex = newIndexes(d.grace, "local_sid", "sids", l.SIDs+1, 2*l.SIDs+1)
+	d.mobileIndex = newIndexes(d.grace, "mobile", "sids", 1, l.SIDs+1)
+	d.policyIndex = newIndexes(d.grace, "sr_policy", "policies", 1, l.Policies+1)
+	d.listIndex = newIndexes(d.grace, "segment_list", "segment_lists", 1, l.SegmentLists+1)
+	d.tunnelIndex = newIndexes(d.grace, "tunnel", "tunnels", 2*l.Tunnels, 4*l.Tunnels)
+	d.adjacencyIndex = newIndexes(d.grace, "adjacency", "adjacencies", 1, l.Adjacencies+1)
+	d.sourceIndex = newIndexes(d.grace, "source", "", 1, d.maps[datapathMapSource].MaxEntries())
+
+	d.storeSettings(func(s *datapathSettings) {
+		s.TeidSlots = l.Tunnels
+		if s.HopLimit == 0 {
+			s.HopLimit = defaultHopLimit
+		}
+	})
+	d.recoverSIDs()
+	d.recoverPolicies()
+	d.recoverTunnels()
+	return errors.Join(d.recoverAdjacencies(), d.recoverSources())
+}
+
+func (d *DataPlane) recoverSIDs() {
+	taken, mobiles := map[uint32]bool{}, map[uint32]bool{}
+	for _, index := range d.sidTable.have {
+		taken[index] = true
+		mobiles[d.localSID.get(index).Mobile] = true
+	}
+	for index := range d.sidsByIndex() {
+		mobiles[d.localSID.get(index).Mobile] = true
+	}
+	for _, t := range d.target4.have {
+		if t.Kind == uint32(datapathTargetKindTARGET_GTP4D) {
+			mobiles[t.Index] = true
+		}
+	}
+	delete(mobiles, 0)
+	d.sidIndex.restore(taken)
+	d.mobileIndex.restore(mobiles)
+}
+
+// sidsByIndex are the SIDs in the locators' ranges.
+func (d *DataPlane) sidsByIndex() map[uint32]netip.Prefix {
+	out := map[uint32]netip.Prefix{}
+	s := d.settings.get(0)
+	for _, l := range s.Locator[:s.Locators] {
+		if !l.enabled() {
+			continue
+		}
+		for index := l.Base; index < l.Base+l.size(); index++ {
+			if uint8(d.localSID.load(index, 0)) != 0 { // behavior
+				out[index] = l.prefixOf(index)
+			}
+		}
+	}
+	return out
+}
+
+func (d *DataPlane) recoverPolicies() {
+	policies, lists := map[uint32]bool{}, map[uint32]bool{}
+	for index, name := range d.names.all(namePolicy) {
+		policies[index] = true
+		d.policyNames[name] = index
+		p := d.srPolicy.get(index)
+		for _, l := range p.List[:p.Count] {
+			lists[l.List] = true
+		}
+	}
+	d.policyIndex.restore(policies)
+	d.listIndex.restore(lists)
+}
+
+func (d *DataPlane) recoverTunnels() {
+	taken := map[uint32]bool{}
+	for _, index := range d.teidTable.have {
+		taken[index] = true
+	}
+	for index, name := range d.names.all(nameTunnel) {
+		taken[index] = true
+		d.sendNames[name] = index
+	}
+	d.tunnelIndex.restore(taken)
+}
+
+func (d *DataPlane) recoverAdjacencies() error {
+	taken := map[uint32]bool{}
+	var errs []error
+	for index, name := range d.names.all(nameAdjacency) {
+		k, err := parseAdjacencyKey(name)
+		a := &adjacency{index: index}
+		if err == nil {
+			err = d.maps[datapathMapAdjacency].Lookup(index, &a.value)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("recover adjacency %d: %w", index, err))
+			continue
+		}
+		taken[index] = true
+		d.adjacencies[k] = a
+	}
+	d.adjacencyIndex.restore(taken)
+	return errors.Join(errs...)
+}
+
+func (d *DataPlane) recoverSources() error {
+	taken := map[uint32]bool{}
+	m := d.maps[datapathMapSource]
+	for index := uint32(1); index < m.MaxEntries(); index++ {
+		var a datapathIn6
+		if err := m.Lookup(index, &a); err != nil {
+			return fmt.Errorf("recover source %d: %w", index, err)
+		}
+		if a == (datapathIn6{}) || d.sources[a] != nil {
+			continue
+		}
+		taken[index] = true
+		d.sources[a] = &source{index: index}
+	}
+	d.sourceIndex.restore(taken)
+	return nil
+}
+
+// Sweep removes what an earlier daemon had put and this one has not. Call it
+// once everything that is wanted is put. What others refer to goes last.
+func (d *DataPlane) Sweep() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	errs := []error{sweepTable(d.route4), sweepTable(d.route6), d.sweepTargets()}
+	errs = append(errs, d.sweepSIDs()...)
+	errs = append(errs, d.sweepTunnels()...)
+	for name, index := range d.policyNames {
+		if d.policies[name] == nil {
+			errs = append(errs, d.forgetPolicy(name, index))
+		}
+	}
+	for k, a := range d.adjacencies {
+		if a.refs == 0 {
+			errs = append(errs, d.forgetAdjacency(k))
+		}
+	}
+	for a, s := range d.sources {
+		if s.refs == 0 {
+			delete(d.sources, a)
+			d.sourceIndex.retire(s.index)
+		}
+	}
+	for _, t := range []interface{ settled() }{d.names.table, d.sidTable, d.teidTable, d.target4, d.target6, d.portRules, d.route4, d.route6} {
+		t.settled()
+	}
+	return errors.Join(errs...)
+}
+
+// settled ends what Sweep needs to know.
+func (t *table[K, V]) settled() { t.kept = nil }
+
+func sweepTable[K, V comparable](t *table[K, V]) error {
+	if t.kept == nil {
+		return nil
+	}
+	var errs []error
+	for k := range t.stale() {
+		errs = append(errs, t.del(k))
+	}
+	return errors.Join(errs...)
+}
+
+func (d *DataPlane) sweepTargets() error {
+	var errs []error
+	if d.target4.kept != nil {
+		for _, t := range d.target4.stale() {
+			errs = append(errs, d.dropTarget(t, nil))
+		}
+		ports := d.portRules.stale()
+		errs = append(errs, sweepTable(d.target4), sweepTable(d.target6), sweepTable(d.portRules))
+		for k := range ports {
+			errs = append(errs, d.markSteered(int(k.Ifindex)))
+		}
+	}
+	mine := map[uint32]bool{}
+	for _, s := range d.steerings {
+		mine[s.slot] = true
+	}
+	s := d.settings.get(0)
+	sweep := func(base, size uint32) {
+		for index := base; index < base+size; index++ {
+			if !mine[index] && uint8(d.tunnel.load(index, wordAction)>>32) != 0 {
+				d.clearTunnel(index, wordAction)
+			}
+		}
+	}
+	for _, p := range s.Pool4[:s.Pools4] {
+		if p.enabled() {
+			sweep(p.Base, p.size())
+		}
+	}
+	for _, p := range s.Pool6[:s.Pools6] {
+		if p.enabled() {
+			sweep(p.Base, p.size())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *DataPlane) sweepSIDs() []error {
+	var errs []error
+	for k, index := range d.sidTable.have {
+		if d.sids[sidPrefix(k)] == nil {
+			errs = append(errs, d.unpublishSID(sidPrefix(k), index))
+		}
+	}
+	for index, p := range d.sidsByIndex() {
+		if s := d.sids[p]; s == nil || s.index != index {
+			errs = append(errs, d.unpublishSID(p, index))
+		}
+	}
+	return errs
+}
+
+func (d *DataPlane) sweepTunnels() []error {
+	var errs []error
+	for teid, index := range d.teidTable.have {
+		if t := d.tunnels[d.teids[teid]]; t == nil || t.receive != index {
+			errs = append(errs, d.unlinkTEID(teid))
+		}
+	}
+	for slot := uint32(1); slot < d.limits.Tunnels; slot++ {
+		teid := uint32(d.tunnel.load(slot, wordKey))
+		if teid == 0 {
+			continue
+		}
+		if t := d.tunnels[d.teids[teid]]; t == nil || t.receive != slot {
+			d.clearTunnel(slot, wordKey)
+		}
+	}
+	for index, name := range d.names.all(nameTunnel) {
+		if t := d.tunnels[name]; t == nil || t.send != index {
+			if d.sendNames[name] == index {
+				delete(d.sendNames, name)
+			}
+			d.tunnelIndex.retire(index)
+			errs = append(errs, d.names.del(nameTunnel, index))
+		}
+	}
+	return errs
+}

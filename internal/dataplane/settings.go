@@ -1,0 +1,430 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+)
+
+// Settings are what every packet's handling depends on.
+type Settings struct {
+	HopLimit        uint8      // of what headends push, 64 unless set
+	Source          netip.Addr // of policies that have none
+	ErrorsPerSecond uint32     // ICMP errors and Error Indications, on each CPU
+	Domain          []netip.Prefix
+	GTPUAddresses   []netip.Addr
+	Pools           []netip.Prefix
+	Locators        []Locator
+}
+
+// Locator is a prefix whose SIDs of exactly Prefix + FunctionBits are found by
+// index.
+type Locator struct {
+	Prefix       netip.Prefix
+	FunctionBits uint8 // 16 unless set
+}
+
+const defaultHopLimit = 64
+
+// off is the first word of an element of settings that matches nothing: of
+// prefixes and addresses that no packet has.
+const off = ^uint64(0)
+
+// elements describes one of the lists in settings. The first word of an
+// element decides whether it matches.
+type elements struct{ first, size, n int } // in words
+
+// settingsLists are the lists of struct settings (bpf/def/tables.h).
+var settingsLists = func() []elements {
+	t := reflect.TypeFor[datapathSettings]()
+	var out []elements
+	for _, name := range []string{"Locator", "Domain", "Gtpu6", "Pool4", "Pool6"} {
+		f, _ := t.FieldByName(name)
+		out = append(out, elements{int(f.Offset / 8), int(f.Type.Elem().Size() / 8), f.Type.Len()})
+	}
+	return out
+}()
+
+// SetSettings changes what is different. At most 8 domain prefixes, 4 GTP-U
+// addresses of each family, 8 pools of each family and 8 locators fit. A
+// locator or pool that is too large for its table is not an error: its SIDs
+// and UE addresses are found by prefix, which takes a little longer.
+func (d *DataPlane) SetSettings(s Settings) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.HopLimit == 0 {
+		s.HopLimit = defaultHopLimit
+	}
+	if err := checkSettings(s); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	former := d.want
+	d.want = s
+	now := d.settings.get(0)
+	// Ranges that go make room for those that come, so they go first; what
+	// lives in them moves before that.
+	keep := d.locatorsIn(now, s, false)
+	pools4, pools6 := d.poolsIn(now, s, false)
+	if err := d.leaveRanges(now, keep, pools4, pools6); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	next := d.settingsEntry(d.settings.get(0), s)
+	next.Locator, next.Pool4, next.Pool6 = keep, pools4, pools6
+	d.writeSettings(next)
+	d.clearRanges(now, keep, pools4, pools6)
+
+	now = d.settings.get(0)
+	next = now
+	next.Locator = d.locatorsIn(now, s, true)
+	next.Pool4, next.Pool6 = d.poolsIn(now, s, true)
+	d.writeSettings(next)
+	if err := d.sourcesChanged(former); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return nil
+}
+
+func checkSettings(s Settings) error {
+	if s.Source.IsValid() && !s.Source.Is6() {
+		return fmt.Errorf("source %s: want an IPv6 address", s.Source)
+	}
+	for _, p := range s.Domain {
+		if !p.IsValid() || !p.Addr().Is6() {
+			return fmt.Errorf("domain %s: want an IPv6 prefix", p)
+		}
+	}
+	for _, l := range s.Locators {
+		if !l.Prefix.IsValid() || !l.Prefix.Addr().Is6() {
+			return fmt.Errorf("locator %s: want an IPv6 prefix", l.Prefix)
+		}
+	}
+	four := 0
+	for _, a := range s.GTPUAddresses {
+		if a.Is4() {
+			four++
+		}
+	}
+	var e datapathSettings
+	for _, c := range []struct {
+		what      string
+		have, max int
+	}{
+		{"domain prefixes", len(s.Domain), len(e.Domain)},
+		{"IPv4 GTP-U addresses", four, len(e.Gtpu4)},
+		{"IPv6 GTP-U addresses", len(s.GTPUAddresses) - four, len(e.Gtpu6)},
+	} {
+		if c.have > c.max {
+			return fmt.Errorf("%d %s: at most %d", c.have, c.what, c.max)
+		}
+	}
+	return nil
+}
+
+// sourcesChanged rewrites what holds a source that it did not name itself.
+func (d *DataPlane) sourcesChanged(former Settings) error {
+	if former.Source != d.want.Source {
+		for _, p := range d.policies {
+			if p.model.Source.IsValid() {
+				continue
+			}
+			if err := d.putPolicy(p.model); err != nil {
+				return err
+			}
+		}
+	}
+	if slices.Equal(former.GTPUAddresses, d.want.GTPUAddresses) {
+		return nil
+	}
+	for _, t := range d.tunnels {
+		if t.model.Source.IsValid() || !t.model.Remote.IsValid() || in6(d.tunnelSource(t.model)) == t.source {
+			continue
+		}
+		if err := d.putTunnel(t.model); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeSettings changes numbers, not lists.
+func (d *DataPlane) storeSettings(change func(*datapathSettings)) {
+	s := d.settings.get(0)
+	change(&s)
+	d.writeSettings(s)
+}
+
+// settingsEntry is s less locators and pools, with what is there now in its
+// place.
+func (d *DataPlane) settingsEntry(now datapathSettings, s Settings) datapathSettings {
+	e := now
+	e.TeidSlots, e.ErrorsPerSecond, e.HopLimit = d.limits.Tunnels, s.ErrorsPerSecond, s.HopLimit
+	var domain []datapathPrefix6
+	for _, p := range s.Domain {
+		hi, lo := halves(p.Masked().Addr())
+		domain = append(domain, datapathPrefix6{Hi: hi, Lo: lo, MaskHi: ones(p.Bits()), MaskLo: ones(p.Bits() - 64)})
+	}
+	var gtpu4 []uint32
+	var gtpu6 []datapathIn6
+	for _, a := range s.GTPUAddresses {
+		if a.Is4() {
+			gtpu4 = append(gtpu4, be32(a))
+		} else {
+			gtpu6 = append(gtpu6, in6(a))
+		}
+	}
+	none := datapathIn6{}
+	for i := range none.B {
+		none.B[i] = 0xff
+	}
+	place(e.Domain[:], domain, datapathPrefix6{Hi: off})
+	place(e.Gtpu4[:], gtpu4, ^uint32(0))
+	place(e.Gtpu6[:], gtpu6, none)
+	return e
+}
+
+// place changes list so that it holds what is wanted: what is there already
+// stays where it is, the rest comes to where nothing is. What does not fit is
+// left out.
+func place[T comparable](list, want []T, nothing T) {
+	var zero T
+	missing := slices.Clone(want)
+	for i, e := range list {
+		if n := slices.Index(missing, e); n >= 0 && e != zero {
+			missing = slices.Delete(missing, n, n+1)
+		} else {
+			list[i] = nothing
+		}
+	}
+	for i, e := range list {
+		if e == nothing && len(missing) > 0 {
+			list[i], missing = missing[0], missing[1:]
+		}
+	}
+}
+
+// writeSettings changes words so that no packet sees a half of an element:
+// what changes is off first, then its other words, then on.
+func (d *DataPlane) writeSettings(next datapathSettings) {
+	count := func(n int, isOff func(int) bool) uint32 {
+		for n > 0 && isOff(n-1) {
+			n--
+		}
+		return uint32(n)
+	}
+	to := toWords(next)
+	ends := make([]uint32, len(settingsLists))
+	for i, l := range settingsLists {
+		ends[i] = count(l.n, func(n int) bool { return to[l.first+n*l.size] == off })
+	}
+	next.Locators, next.Domains, next.Gtpu6Count, next.Pools4, next.Pools6 = ends[0], ends[1], ends[2], ends[3], ends[4]
+	next.Gtpu4Count = count(len(next.Gtpu4), func(n int) bool { return next.Gtpu4[n] == ^uint32(0) })
+	to = toWords(next)
+	from := toWords(d.settings.get(0))
+	if slices.Equal(from, to) {
+		return
+	}
+	d.switchOff(from, to)
+	guard := map[int]bool{}
+	for _, l := range settingsLists {
+		for n := range l.n {
+			guard[l.first+n*l.size] = true
+		}
+	}
+	// Bodies, then the words that let them match, then the counts, which are
+	// in the first words.
+	header := settingsLists[0].first
+	for w := header; w < len(to); w++ {
+		if !guard[w] && from[w] != to[w] {
+			d.settings.store(0, w, to[w])
+		}
+	}
+	for w := len(to) - 1; w >= 0; w-- {
+		if (guard[w] || w < header) && d.settings.load(0, w) != to[w] {
+			d.settings.store(0, w, to[w])
+		}
+	}
+}
+
+// switchOff makes elements match nothing that are going to change, and waits
+// for the packets that read them.
+func (d *DataPlane) switchOff(from, to []uint64) {
+	changed := false
+	for _, l := range settingsLists {
+		for n := range l.n {
+			at := l.first + n*l.size
+			was := from[at : at+l.size]
+			if was[0] == off || slices.Max(was) == 0 || slices.Equal(was, to[at:at+l.size]) {
+				continue
+			}
+			d.settings.store(0, at, off)
+			changed = true
+		}
+	}
+	if changed {
+		d.grace.wait()
+	}
+}
+
+func (l datapathLocator) enabled() bool { return l.Hi != off && l.Mask != 0 }
+
+func (l datapathLocator) size() uint32 { return l.FunctionMask + 1 }
+
+// locatorEntry is a locator without its range; ok is false if it is not one
+// that can be found by index.
+func (d *DataPlane) locatorEntry(l Locator) (e datapathLocator, ok bool) {
+	function := int(l.FunctionBits)
+	if function == 0 {
+		function = 16
+	}
+	shift := 64 - l.Prefix.Bits() - function
+	if shift < 0 || l.Prefix.Bits() == 0 || function > 31 || uint32(1)<<function > d.limits.SIDs {
+		return e, false
+	}
+	hi, _ := halves(l.Prefix.Masked().Addr())
+	return datapathLocator{
+		Hi: hi, Mask: ones(l.Prefix.Bits()), FunctionMask: uint32(1)<<function - 1, Shift: uint8(shift),
+	}, true
+}
+
+// locatorsIn are the wanted locators that are there now, each where it is; if
+// add is set, also those that are new, as far as they fit.
+func (d *DataPlane) locatorsIn(now datapathSettings, s Settings, add bool) [8]datapathLocator {
+	out := [len(now.Locator)]datapathLocator{}
+	nothing := datapathLocator{Hi: off}
+	var want []datapathLocator
+	for _, l := range s.Locators {
+		if e, ok := d.locatorEntry(l); ok {
+			want = append(want, e)
+		}
+	}
+	for i, e := range now.Locator {
+		base := e.Base
+		e.Base = 0
+		out[i] = nothing
+		if n := slices.Index(want, e); e.enabled() && n >= 0 {
+			want = slices.Delete(want, n, n+1)
+			e.Base = base
+			out[i] = e
+		}
+	}
+	if !add {
+		return out
+	}
+	var ranges [][2]uint32
+	for _, e := range out {
+		if e.enabled() {
+			ranges = append(ranges, [2]uint32{e.Base, e.size()})
+		}
+	}
+	for i := range out {
+		for !out[i].enabled() && len(want) > 0 {
+			e := want[0]
+			want = want[1:]
+			if base, ok := fit(ranges, e.size(), 1, d.limits.SIDs+1); ok {
+				e.Base = base
+				ranges = append(ranges, [2]uint32{base, e.size()})
+				out[i] = e
+			}
+		}
+	}
+	return out
+}
+
+// fit finds room for size entries in [first, end) beside ranges of {base,
+// size}.
+func fit(ranges [][2]uint32, size, first, end uint32) (uint32, bool) {
+	ranges = slices.Clone(ranges)
+	slices.SortFunc(ranges, func(a, b [2]uint32) int { return int(a[0]) - int(b[0]) })
+	at := first
+	for _, r := range ranges {
+		if r[0] >= at && r[0]-at >= size {
+			return at, true
+		}
+		at = max(at, r[0]+r[1])
+	}
+	return at, at <= end && end-at >= size
+}
+
+// leaveRanges moves the SIDs and steering entries of ranges that are about to
+// go to where they are found by prefix.
+func (d *DataPlane) leaveRanges(now datapathSettings, keep [8]datapathLocator, pools4 [8]datapathPool4, pools6 [8]datapathPool6) error {
+	for i, l := range now.Locator {
+		if !l.enabled() || keep[i] == l {
+			continue
+		}
+		for index := l.Base; index < l.Base+l.size(); index++ {
+			if d.localSID.get(index).Behavior == 0 {
+				continue
+			}
+			if err := d.moveSID(l.prefixOf(index), index); err != nil {
+				return err
+			}
+		}
+	}
+	d.leaving = map[uint32]bool{}
+	for i, p := range now.Pool4 {
+		if p.enabled() && pools4[i] != p {
+			d.leaving[p.Base] = true
+		}
+	}
+	for i, p := range now.Pool6 {
+		if p.enabled() && pools6[i] != p {
+			d.leaving[p.Base] = true
+		}
+	}
+	var errs []error
+	for _, s := range d.steerings {
+		if s.slot != 0 && d.poolSlot(s.prefix) == 0 {
+			errs = append(errs, d.placeSteering(s))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// moveSID gives a SID an entry that is found by prefix. The one in the range
+// goes with the range.
+func (d *DataPlane) moveSID(p netip.Prefix, from uint32) error {
+	to, err := d.sidIndex.alloc()
+	if err != nil {
+		return err
+	}
+	if err := d.copyCounter(datapathMapSidCounter, from, to); err != nil {
+		return err
+	}
+	d.writeSID(to, d.localSID.get(from))
+	if s := d.sids[p]; s != nil {
+		s.index = to
+	}
+	return d.publishSID(p, to)
+}
+
+// clearRanges empties ranges that no packet is led to any more.
+func (d *DataPlane) clearRanges(now datapathSettings, keep [8]datapathLocator, pools4 [8]datapathPool4, pools6 [8]datapathPool6) {
+	for i, l := range now.Locator {
+		if l.enabled() && keep[i] != l {
+			for index := l.Base; index < l.Base+l.size(); index++ {
+				d.localSID.store(index, 0, 0)
+			}
+		}
+	}
+	for i, p := range now.Pool4 {
+		if p.enabled() && pools4[i] != p {
+			d.clearSlots(p.Base, p.size())
+		}
+	}
+	for i, p := range now.Pool6 {
+		if p.enabled() && pools6[i] != p {
+			d.clearSlots(p.Base, p.size())
+		}
+	}
+	d.leaving = nil
+}
+
+func (d *DataPlane) clearSlots(base, size uint32) {
+	for index := base; index < base+size; index++ {
+		d.tunnel.store(index, wordAction, 0)
+		delete(d.resting, index)
+	}
+}

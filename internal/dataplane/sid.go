@@ -1,0 +1,309 @@
+package dataplane
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"net/netip"
+	"reflect"
+
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// sid is a local SID that was put since Open.
+type sid struct {
+	model srv6.LocalSID
+	owner string // "" or the policy whose binding SID it is
+	index uint32
+	adj   []AdjacencyKey
+}
+
+// PutSID adds a local SID, or changes it. The policy that it names must be
+// there.
+func (d *DataPlane) PutSID(l srv6.LocalSID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.putSID("", l)
+}
+
+// DeleteSID removes a local SID. One that is not there is not an error.
+func (d *DataPlane) DeleteSID(p netip.Prefix) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.sids[p.Masked()]
+	if s == nil {
+		return nil
+	}
+	if s.owner != "" {
+		return fmt.Errorf("SID %s is the binding SID of policy %s: change the policy", p, s.owner)
+	}
+	return d.deleteSID(s)
+}
+
+func (d *DataPlane) putSID(owner string, l srv6.LocalSID) error {
+	l.SID = l.SID.Masked()
+	if !l.SID.IsValid() || !l.SID.Addr().Is6() || l.SID.Addr().Is4In6() {
+		return fmt.Errorf("sid %s: want an IPv6 prefix", l.SID)
+	}
+	old := d.sids[l.SID]
+	if old != nil && old.owner != owner {
+		return fmt.Errorf("sid %s: there is one already%s", l.SID, ofPolicy(old.owner))
+	}
+	if old != nil && reflect.DeepEqual(old.model, l) {
+		return nil
+	}
+	if err := d.programSID(owner, l, old); err != nil {
+		return fmt.Errorf("sid %s: %w", l.SID, err)
+	}
+	return nil
+}
+
+func ofPolicy(owner string) string {
+	if owner == "" {
+		return ""
+	}
+	return ", the binding SID of policy " + owner
+}
+
+func (d *DataPlane) programSID(owner string, l srv6.LocalSID, old *sid) error {
+	entry, mob, err := d.sidEntry(l)
+	if err != nil {
+		return err
+	}
+	adj := adjacencyOfSID(l)
+	if entry.Adjacency, err = d.acquire(adj); err != nil {
+		return err
+	}
+	if mob != nil {
+		mob.Adjacency, entry.Adjacency = entry.Adjacency, 0
+	}
+	keys := []AdjacencyKey{adj}
+	index, err := d.placeSID(l.SID)
+	if err != nil {
+		return orRelease(d, err, keys)
+	}
+	before := d.localSID.get(index)
+	if entry.Mobile, err = d.putMobile(before.Mobile, mob); err != nil {
+		return orRelease(d, err, keys)
+	}
+	if before.Behavior == 0 {
+		if err := d.zeroCounter(datapathMapSidCounter, index); err != nil {
+			return orRelease(d, err, keys)
+		}
+	}
+	d.writeSID(index, entry)
+	if err := d.publishSID(l.SID, index); err != nil {
+		return orRelease(d, err, keys)
+	}
+	if before.Mobile != entry.Mobile {
+		d.mobileIndex.retire(before.Mobile)
+	}
+	d.sids[l.SID] = &sid{model: l, owner: owner, index: index, adj: keys}
+	if l.Policy != "" {
+		d.policies[l.Policy].use(user{userSID, l.SID.String()})
+	}
+	if old != nil {
+		return d.releaseSID(old)
+	}
+	return nil
+}
+
+// releaseSID ends the references of a SID's former state.
+func (d *DataPlane) releaseSID(s *sid) error {
+	if s.model.Policy != "" {
+		d.policies[s.model.Policy].unuse(user{userSID, s.model.SID.String()})
+	}
+	return d.release(s.adj...)
+}
+
+// adjacencyOfSID is the next hop that a SID's packets leave by, if it is known
+// before they come.
+func adjacencyOfSID(l srv6.LocalSID) AdjacencyKey {
+	switch l.Behavior {
+	case srv6.EndX, srv6.EndDX2, srv6.EndDX4, srv6.EndDX6:
+		return AdjacencyKey{NextHop: l.NextHop, Interface: l.Interface}
+	case srv6.EndMAP:
+		return AdjacencyKey{NextHop: l.Map}
+	default:
+		return AdjacencyKey{}
+	}
+}
+
+// sidEntry is what the data path is told, less the indices of adjacency and
+// mobile.
+func (d *DataPlane) sidEntry(l srv6.LocalSID) (e datapathLocalSid, mob *datapathMobile, err error) {
+	e = datapathLocalSid{
+		Behavior: uint8(l.Behavior), Length: uint8(l.SID.Bits()),
+		Table: kernelTable(l.Table), BlockLength: l.BlockLength,
+	}
+	for _, f := range l.Flavors {
+		e.Flavors |= uint8(f)
+	}
+	if l.AllowUpperLayer {
+		e.Flags |= uint8(datapathSidFlagsSID_ALLOW_UPPER_LAYER)
+	}
+	if l.Policy != "" {
+		p := d.policies[l.Policy]
+		if p == nil {
+			return e, nil, fmt.Errorf("policy %q: there is none of that name", l.Policy)
+		}
+		e.Policy = p.index
+	}
+	switch l.Behavior {
+	case srv6.EndDX4, srv6.EndDX6:
+		if !l.NextHop.IsValid() {
+			e.Flags |= uint8(datapathSidFlagsSID_DIRECT)
+		}
+	case srv6.EndMAP, srv6.EndLimit, srv6.EndMGTP6D, srv6.EndMGTP6DDi, srv6.EndMGTP6E, srv6.EndMGTP4E:
+		mob, err = mobileOfSID(l, e.Policy)
+	case srv6.End, srv6.EndX, srv6.EndT, srv6.EndDX2, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46,
+		srv6.EndB6Encaps, srv6.EndB6EncapsRed:
+	default:
+		err = fmt.Errorf("behavior %d: not that of a local SID", l.Behavior)
+	}
+	return e, mob, err
+}
+
+func mobileOfSID(l srv6.LocalSID, policy uint32) (*datapathMobile, error) {
+	unit := uint64(max(l.RateUnit, 1)) * 1000
+	if unit > math.MaxUint32 {
+		return nil, fmt.Errorf("rate_unit %d kbit/s: at most %d", l.RateUnit, math.MaxUint32/1000)
+	}
+	m := &datapathMobile{
+		Source: in6(l.Source), Target: in6(l.Map), Policy: policy,
+		SourceLength: l.SourcePrefixLength, ArgsOffset: l.ArgsOffset,
+		PduType: uint8(l.PDUType), Container: uint8(l.PDUSessionContainer),
+		GroupBits: l.GroupBits, RateBits: l.RateBits,
+	}
+	if l.Behavior == srv6.EndLimit {
+		m.RateUnit = uint32(unit)
+	}
+	return m, nil
+}
+
+// putMobile makes an entry of mobile that holds m, and is index if that one
+// does. What packets can reach is never written: a change is a new entry.
+func (d *DataPlane) putMobile(index uint32, m *datapathMobile) (uint32, error) {
+	if m == nil {
+		return 0, nil
+	}
+	table := d.maps[datapathMapMobile]
+	if index != 0 {
+		var now datapathMobile
+		if err := table.Lookup(index, &now); err != nil {
+			return 0, fmt.Errorf("read table mobile: %w", err)
+		}
+		if now == *m {
+			return index, nil
+		}
+	}
+	fresh, err := d.mobileIndex.alloc()
+	if err != nil {
+		return 0, err
+	}
+	if err := table.Put(fresh, m); err != nil {
+		return 0, fmt.Errorf("write table mobile: %w", err)
+	}
+	return fresh, nil
+}
+
+// placeSID finds or chooses the index of a SID.
+func (d *DataPlane) placeSID(p netip.Prefix) (uint32, error) {
+	if index, ok := d.sidTable.have[sidKey(p)]; ok {
+		return index, nil
+	}
+	if index, ok := d.sidByLocator(p); ok {
+		return index, nil
+	}
+	return d.sidIndex.alloc()
+}
+
+// sidByLocator is the index of a SID that has a locator's length of function.
+func (d *DataPlane) sidByLocator(p netip.Prefix) (uint32, bool) {
+	s := d.settings.get(0)
+	hi, _ := halves(p.Addr())
+	for _, l := range s.Locator[:s.Locators] {
+		if l.enabled() && hi&l.Mask == l.Hi && p.Bits() == 64-int(l.Shift) {
+			return l.Base + uint32(hi>>l.Shift)&l.FunctionMask, true
+		}
+	}
+	return 0, false
+}
+
+// publishSID makes the data path find an index that no locator leads to.
+func (d *DataPlane) publishSID(p netip.Prefix, index uint32) error {
+	if index <= d.limits.SIDs {
+		return nil
+	}
+	if err := d.sidTable.put(sidKey(p), index); err != nil {
+		return err
+	}
+	d.storeSettings(func(s *datapathSettings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
+	return nil
+}
+
+// writeSID changes local_sid[index] so that every packet sees all of the old
+// or all of the new entry.
+func (d *DataPlane) writeSID(index uint32, next datapathLocalSid) {
+	now := d.localSID.get(index)
+	from, to := toWords(now), toWords(next)
+	changed := 0
+	for i := range to {
+		if from[i] != to[i] {
+			changed++
+		}
+	}
+	if changed == 0 {
+		return
+	}
+	// The first word says what the SID does. Where it is not alone in
+	// changing, the SID is away for the time between.
+	if changed > 1 && now.Behavior != 0 {
+		d.localSID.store(index, 0, 0)
+		d.grace.wait()
+	}
+	for i := len(to) - 1; i >= 0; i-- {
+		d.localSID.store(index, i, to[i])
+	}
+}
+
+func (d *DataPlane) deleteSID(s *sid) error {
+	delete(d.sids, s.model.SID)
+	if err := d.unpublishSID(s.model.SID, s.index); err != nil {
+		return err
+	}
+	return d.releaseSID(s)
+}
+
+// unpublishSID takes a SID away from the data path and gives back what it had.
+func (d *DataPlane) unpublishSID(p netip.Prefix, index uint32) error {
+	if err := d.sidTable.del(sidKey(p)); err != nil {
+		return err
+	}
+	d.storeSettings(func(s *datapathSettings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
+	entry := d.localSID.get(index)
+	d.localSID.store(index, 0, 0)
+	d.mobileIndex.retire(entry.Mobile)
+	if index > d.limits.SIDs {
+		d.sidIndex.retire(index)
+	}
+	return nil
+}
+
+// SIDCounter counts what a local SID processed and forwarded. Of a SID that
+// is not there it is zero.
+func (d *DataPlane) SIDCounter(p netip.Prefix) (Counter, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.sids[p.Masked()]
+	if s == nil {
+		return Counter{}, nil
+	}
+	return d.readCounter(datapathMapSidCounter, s.index)
+}
+
+// prefixOf is the SID at an index that a locator leads to.
+func (l datapathLocator) prefixOf(index uint32) netip.Prefix {
+	hi := l.Hi | uint64(index-l.Base)<<l.Shift
+	return netip.PrefixFrom(fromHalves(hi, 0), bits.OnesCount64(l.Mask)+bits.OnesCount32(l.FunctionMask))
+}

@@ -1,0 +1,41 @@
+package dataplane
+
+import "fmt"
+
+// source is an outer source address that tunnels share.
+type source struct {
+	index uint32
+	refs  int
+}
+
+// acquireSource refers to an outer source and returns its index; 0 for none.
+func (d *DataPlane) acquireSource(a datapathIn6) (uint32, error) {
+	if a == (datapathIn6{}) {
+		return 0, nil
+	}
+	if s := d.sources[a]; s != nil {
+		s.refs++
+		return s.index, nil
+	}
+	index, err := d.sourceIndex.alloc()
+	if err != nil {
+		return 0, err
+	}
+	if err := d.maps[datapathMapSource].Put(index, &a); err != nil {
+		d.sourceIndex.retire(index)
+		return 0, fmt.Errorf("write table source: %w", err)
+	}
+	d.sources[a] = &source{index: index, refs: 1}
+	return index, nil
+}
+
+func (d *DataPlane) releaseSource(a datapathIn6) {
+	s := d.sources[a]
+	if s == nil {
+		return
+	}
+	if s.refs--; s.refs <= 0 {
+		delete(d.sources, a)
+		d.sourceIndex.retire(s.index)
+	}
+}

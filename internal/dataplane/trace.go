@@ -1,0 +1,135 @@
+package dataplane
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// TraceFilter says which packets are traced: those for which everything that
+// is set holds. The addresses are those of the outer header as it came.
+type TraceFilter struct {
+	Source, Destination netip.Prefix
+	Ifindex             int
+	DropsOnly           bool
+}
+
+// TraceEvent is one packet's journey. What it did not meet is left zero.
+type TraceEvent struct {
+	Time            time.Duration // CLOCK_MONOTONIC
+	Ifindex, Egress int
+	SID             netip.Prefix
+	Target          string // pass, policy, tunnel or H.M.GTP4.D
+	Policy, Tunnel  string
+	SegmentList     []netip.Addr // first segment first
+	Adjacency       AdjacencyKey
+	Reason          Reason
+	Verdict         uint32
+	// In and Out are the first bytes of the frame as received and as sent, of
+	// InLength and OutLength bytes.
+	InLength, OutLength int
+	In, Out             []byte
+}
+
+// SetTrace lets the data path record the packets that a filter takes; nil:
+// none.
+func (d *DataPlane) SetTrace(f *TraceFilter) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f == nil {
+		d.storeSettings(func(s *datapathSettings) { s.Trace = 0 })
+		return nil
+	}
+	var e datapathTraceFilter
+	e.Source, e.SourceMask = valueAndMask(f.Source)
+	e.Destination, e.DestinationMask = valueAndMask(f.Destination)
+	e.Ifindex = uint32(f.Ifindex)
+	if f.DropsOnly {
+		e.DropsOnly = 1
+	}
+	if err := d.maps[datapathMapTraceFilter].Put(uint32(0), &e); err != nil {
+		return fmt.Errorf("write table trace_filter: %w", err)
+	}
+	d.storeSettings(func(s *datapathSettings) { s.Trace = 1 })
+	return nil
+}
+
+// valueAndMask is a prefix as the data path compares it; IPv4 as IPv4-mapped.
+func valueAndMask(p netip.Prefix) (value, mask datapathIn6) {
+	if !p.IsValid() {
+		return value, mask
+	}
+	n := p.Bits()
+	if p.Addr().Is4() {
+		n += 96
+	}
+	binary.BigEndian.PutUint64(mask.B[:8], ones(n))
+	binary.BigEndian.PutUint64(mask.B[8:], ones(n-64))
+	return in6(p.Masked().Addr()), mask
+}
+
+// Trace calls f for each packet that the filter takes, until ctx ends.
+func (d *DataPlane) Trace(ctx context.Context, f func(TraceEvent)) error {
+	return readRing(ctx, d.ring(datapathMapTraceEvents), func(r *datapathTraceEvent) { f(d.traceEvent(r)) })
+}
+
+func (d *DataPlane) traceEvent(r *datapathTraceEvent) TraceEvent {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := TraceEvent{
+		Time: time.Duration(r.Time), Ifindex: int(r.Ifindex), Egress: int(r.Egress),
+		Reason: Reason(r.Reason), Verdict: r.Verdict,
+		InLength: int(r.InLength), OutLength: int(r.OutLength),
+		In:  append([]byte(nil), r.In[:min(int(r.InCaptured), len(r.In))]...),
+		Out: append([]byte(nil), r.Out[:min(int(r.OutCaptured), len(r.Out))]...),
+	}
+	switch datapathTargetKind(r.TargetKind) {
+	case datapathTargetKindTARGET_PASS:
+		e.Target = "pass"
+	case datapathTargetKindTARGET_POLICY:
+		e.Target = "policy"
+	case datapathTargetKindTARGET_TUNNEL:
+		e.Target = "tunnel"
+	case datapathTargetKindTARGET_GTP4D:
+		e.Target = "H.M.GTP4.D"
+	}
+	d.nameEvent(&e, r)
+	return e
+}
+
+// nameEvent says what the indices in a record mean. Only while somebody
+// traces are they looked for, so nothing is kept to find them fast.
+func (d *DataPlane) nameEvent(e *TraceEvent, r *datapathTraceEvent) {
+	for p, s := range d.sids {
+		if r.Sid != 0 && s.index == r.Sid {
+			e.SID = p
+		}
+	}
+	for name, p := range d.policies {
+		if r.Policy != 0 && p.index == r.Policy {
+			e.Policy = name
+		}
+		for i, index := range p.lists {
+			if r.List != 0 && index == r.List {
+				e.Policy, e.SegmentList = name, p.model.SegmentLists[i].Segments
+			}
+		}
+	}
+	for name, t := range d.tunnels {
+		if r.Tunnel != 0 && (t.receive == r.Tunnel || t.send == r.Tunnel) {
+			e.Tunnel = name
+		}
+	}
+	for _, s := range d.steerings {
+		if r.Tunnel != 0 && s.slot == r.Tunnel {
+			e.Tunnel = s.model.Tunnel
+		}
+	}
+	for k, a := range d.adjacencies {
+		if r.Adjacency != 0 && a.index == r.Adjacency {
+			e.Adjacency = k
+		}
+	}
+}
