@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -15,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/api/frame"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
@@ -265,8 +267,22 @@ func (h *handler) Trace(ctx context.Context, r *pb.TraceRequest, stream *connect
 		return err
 	}
 	return h.agent.Trace(ctx, filter, func(e agent.TraceEvent) error {
+		if !matches(filter, e) {
+			return nil
+		}
 		return stream.Send(eventTo(e))
 	})
+}
+
+// matches sees to what the data path does not filter by.
+func matches(filter agent.TraceFilter, e agent.TraceEvent) bool {
+	if filter.SID.IsValid() && (!e.SID.IsValid() || !filter.SID.Overlaps(e.SID)) {
+		return false
+	}
+	if filter.TEID == nil {
+		return true
+	}
+	return slices.Contains(frame.Decode(e.In).TEIDs, *filter.TEID) || slices.Contains(frame.Decode(e.Out).TEIDs, *filter.TEID)
 }
 
 func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorResponse, error) {

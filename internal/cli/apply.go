@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+func (a *app) apply() *cobra.Command {
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "apply FILE", Short: "Make a configuration file the one that runs, by the difference",
+		Long: `Make a configuration file the one that runs, by the difference between them;
+nothing else is touched. What was added by "add" stays. If anything is wrong,
+nothing changes.`,
+		Args: exactly(1, "one FILE (- for standard input)"),
+		RunE: func(c *cobra.Command, args []string) error {
+			data, err := readFile(c, args[0])
+			if err != nil {
+				return err
+			}
+			wanted, lines, err := config.ParseLines(data)
+			if err != nil {
+				return inFile(args[0], err)
+			}
+			return a.call(c, func(ctx context.Context, client *api.Client) error {
+				changes, err := client.Apply(ctx, wanted, dryRun)
+				if err != nil {
+					return inFile(args[0], lines.Of(err))
+				}
+				return a.printChanges(c, changes)
+			})
+		},
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, and change nothing")
+	a.outputFlag(c)
+	return c
+}
+
+// config prints what runs, as apply would take it.
+func (a *app) config() *cobra.Command {
+	c := &cobra.Command{
+		Use: "config", Short: "Print the configuration that runs, as apply would take it", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.call(c, func(ctx context.Context, client *api.Client) error {
+				running, err := client.Running(ctx)
+				if err != nil {
+					return err
+				}
+				if a.format == formatJSON {
+					return printJSON(c.OutOrStdout(), running)
+				}
+				return printYAML(c.OutOrStdout(), running)
+			})
+		},
+	}
+	a.outputFlag(c)
+	return c
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+func (a *app) check() *cobra.Command {
+	var offline bool
+	c := &cobra.Command{
+		Use: "check FILE", Short: "Check a configuration file, without the daemon",
+		Long: `Check a configuration file, without the daemon. Every error is shown with its
+line, its field, and how to mend it; the exit code is then 3.`,
+		Args: exactly(1, "one FILE (- for standard input)"),
+		RunE: func(c *cobra.Command, args []string) error {
+			data, err := readFile(c, args[0])
+			if err != nil {
+				return err
+			}
+			list, err := checkFile(data, offline)
+			if err != nil {
+				return err
+			}
+			if len(list) == 0 || a.format != formatTable {
+				err = a.print(c, list, func(g *grid) { g.line(args[0] + ": ok") })
+			}
+			if err != nil || len(list) == 0 {
+				return err
+			}
+			if a.format != formatTable {
+				return &exitError{ExitCheckFailed, fmt.Errorf("%s: %d errors", args[0], len(list))}
+			}
+			return &exitError{ExitCheckFailed, inFile(args[0], list)}
+		},
+	}
+	c.Flags().BoolVar(&offline, "offline", false, "do not look for the interfaces: the file is for another machine")
+	a.outputFlag(c)
+	return c
+}
+
+// checkFile says what is wrong in a file; its error is that it could not look.
+func checkFile(data []byte, offline bool) (config.Errors, error) {
+	c, lines, err := config.ParseLines(data)
+	if err == nil && !offline {
+		links, lookErr := net.Interfaces()
+		if lookErr != nil {
+			return nil, lookErr
+		}
+		names := make([]string, len(links))
+		for i, l := range links {
+			names[i] = l.Name
+		}
+		err = lines.Of(c.CheckInterfaces(names))
+	}
+	list, _ := errors.AsType[config.Errors](err)
+	if list == nil {
+		list = config.Errors{}
+	}
+	return list, nil
+}
+
+// fileErrors are config.Errors in the way of compilers, which editors know.
+type fileErrors struct {
+	file string
+	config.Errors
+}
+
+func (e *fileErrors) Error() string {
+	text := fmt.Sprintf("%s is not taken:", e.file)
+	for _, one := range e.Errors {
+		at := e.file
+		if one.Line > 0 {
+			at = fmt.Sprintf("%s:%d", e.file, one.Line)
+		}
+		one.Line = 0
+		text += fmt.Sprintf("\n  %s: %s", at, one.Error())
+	}
+	return text
+}
+
+// inFile says in what file the errors are, if they are of that sort.
+func inFile(file string, err error) error {
+	if list, ok := errors.AsType[config.Errors](err); ok {
+		return &fileErrors{file, list}
+	}
+	return err
+}

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+)
+
+// counters is all that is counted, by what it is counted for.
+type counters struct {
+	Outcomes []agent.Outcome `json:"outcomes"`
+	SIDs     []namedCounter  `json:"sids"`
+	Policies []policyCounter `json:"policies"`
+	Tunnels  []tunnelCounter `json:"tunnels"`
+}
+
+type namedCounter struct {
+	Key string `json:"key"`
+	agent.Counter
+}
+
+type policyCounter struct {
+	namedCounter
+	Lists []agent.Counter `json:"lists"`
+}
+
+type tunnelCounter struct {
+	Key      string        `json:"key"`
+	Received agent.Counter `json:"received"`
+	Sent     agent.Counter `json:"sent"`
+}
+
+func (a *app) counters() *cobra.Command {
+	var watch time.Duration
+	c := &cobra.Command{
+		Use: "counters", Short: "All counters: outcomes, SIDs, policies, segment lists, tunnels",
+		Long: `All counters: how packets' journeys ended, SIDs, policies and their segment
+lists, tunnels. With --watch they are read again and again; the table then has
+packets per second too, and JSON is one line each time.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if watch == 0 {
+				return a.call(c, func(ctx context.Context, client *api.Client) error {
+					now, err := readCounters(ctx, client)
+					if err != nil {
+						return err
+					}
+					return a.print(c, now, func(g *grid) { counterTable(g, now.rows(), nil, 0) })
+				})
+			}
+			if watch < 100*time.Millisecond {
+				return usagef("--watch %s is too short: give at least 100ms", watch)
+			}
+			return a.watchCounters(c, watch)
+		},
+	}
+	c.Flags().DurationVar(&watch, "watch", 0, "read again after this `time`, such as 1s, until interrupted")
+	a.outputFlag(c)
+	return c
+}
+
+func readCounters(ctx context.Context, client *api.Client) (counters, error) {
+	out := counters{SIDs: []namedCounter{}, Policies: []policyCounter{}, Tunnels: []tunnelCounter{}}
+	var err error
+	if out.Outcomes, err = client.Outcomes(ctx, ""); err != nil {
+		return out, err
+	}
+	sids, err := client.SIDs(ctx, "")
+	if err != nil {
+		return out, err
+	}
+	for _, s := range sids {
+		out.SIDs = append(out.SIDs, namedCounter{s.SID.String(), s.Counter})
+	}
+	policies, err := client.Policies(ctx, "")
+	if err != nil {
+		return out, err
+	}
+	for _, p := range policies {
+		out.Policies = append(out.Policies, policyCounter{namedCounter{p.Name, p.Counter}, p.Lists})
+	}
+	tunnels, err := client.Tunnels(ctx, "")
+	for _, t := range tunnels {
+		out.Tunnels = append(out.Tunnels, tunnelCounter{t.Name, t.Received, t.Sent})
+	}
+	return out, err
+}
+
+// counterRow is one line of the table.
+type counterRow struct {
+	what, key string
+	agent.Counter
+}
+
+// rows leaves out outcomes that never happened: there are many.
+func (s counters) rows() []counterRow {
+	var out []counterRow
+	for _, o := range s.Outcomes {
+		if o.Packets > 0 {
+			what := "outcome"
+			if o.Drop {
+				what = "drop"
+			}
+			out = append(out, counterRow{what, o.Reason, o.Counter})
+		}
+	}
+	for _, v := range s.SIDs {
+		out = append(out, counterRow{"sid", v.Key, v.Counter})
+	}
+	for _, v := range s.Policies {
+		out = append(out, counterRow{"policy", v.Key, v.Counter})
+		for i, l := range v.Lists {
+			out = append(out, counterRow{"segment list", fmt.Sprintf("%s[%d]", v.Key, i), l})
+		}
+	}
+	for _, v := range s.Tunnels {
+		out = append(out, counterRow{"tunnel in", v.Key, v.Received}, counterRow{"tunnel out", v.Key, v.Sent})
+	}
+	return out
+}
+
+// counterTable shows rates too, where there is something before.
+func counterTable(g *grid, rows []counterRow, before map[[2]string]agent.Counter, elapsed time.Duration) {
+	if before == nil {
+		g.row("OF", "KEY", "PACKETS", "BYTES")
+	} else {
+		g.row("OF", "KEY", "PACKETS", "BYTES", "PACKETS/S", "BIT/S")
+	}
+	for _, r := range rows {
+		if before == nil {
+			g.row(r.what, r.key, r.Packets, r.Bytes)
+			continue
+		}
+		was := before[[2]string{r.what, r.key}]
+		g.row(r.what, r.key, r.Packets, r.Bytes, rate(r.Packets, was.Packets, elapsed), rate(8*r.Bytes, 8*was.Bytes, elapsed))
+	}
+}
+
+// rate is per second; a counter that went back belongs to a new resource.
+func rate(now, before uint64, elapsed time.Duration) string {
+	if now < before || elapsed <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", float64(now-before)/elapsed.Seconds())
+}
+
+func (a *app) watchCounters(c *cobra.Command, every time.Duration) error {
+	client, err := api.NewClient(a.endpoint)
+	if err != nil {
+		return usage(err)
+	}
+	ctx := c.Context()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	var before map[[2]string]agent.Counter
+	last := time.Now()
+	for {
+		now, err := readCounters(ctx, client)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		read := time.Now()
+		if a.format == formatJSON {
+			err = json.NewEncoder(c.OutOrStdout()).Encode(now)
+		} else {
+			err = a.print(c, now, func(g *grid) {
+				counterTable(g, now.rows(), before, read.Sub(last))
+				g.line("")
+			})
+		}
+		if err != nil {
+			return err
+		}
+		before, last = map[[2]string]agent.Counter{}, read
+		for _, r := range now.rows() {
+			before[[2]string{r.what, r.key}] = r.Counter
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}

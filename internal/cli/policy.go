@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+func (a *app) policies() *cobra.Command {
+	return noun[agent.PolicyStatus]{
+		kind: agent.KindPolicy, aliases: []string{"policies"}, keyName: "NAME",
+		short:  "SR policies and their segment lists",
+		fetch:  (*api.Client).Policies,
+		key:    func(s agent.PolicyStatus) string { return s.Name },
+		header: []any{"NAME", "BEHAVIOR", "SEGMENT LISTS", "BINDING SID", "ORIGIN", "PACKETS", "BYTES"},
+		row: func(s agent.PolicyStatus) []any {
+			return []any{s.Name, s.Behavior, segmentLists(s.Policy), valid(s.BindingSID), s.Origin, s.Counter.Packets, s.Counter.Bytes}
+		},
+		add: &adder{
+			section: "policies", keyName: "NAME", key: "name",
+			fields: []field{
+				{name: "behavior", about: "H.Encaps, H.Encaps.Red (the default), H.Encaps.L2 or H.Encaps.L2.Red", words: namesOf(srpolicy.Behaviors())},
+				{name: "segments", about: "one segment `LIST`, the first segment first; again for a second list", list: true},
+				{name: "weight", about: "`WEIGHT` of each --segments, in their order (1 unless given)", list: true},
+				{name: "source", about: "outer IPv6 source in place of the node's"},
+				{name: "color", about: "the policy's color"},
+				{name: "endpoint", about: "the policy's endpoint"},
+				{name: "binding_sid", about: "a SID that stands for the policy"},
+			},
+			finish: policyLists,
+			example: `  culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46::
+  culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46:: --weight 3 --segments 2001:db8:12:1::,2001:db8:2:d46:: --weight 1`,
+		},
+	}.command(a)
+}
+
+// policyLists makes segment_lists of each --segments and its --weight.
+func policyLists(set map[string]string, flags *pflag.FlagSet, _ []string) error {
+	lists, err := flags.GetStringArray("segments")
+	if err != nil {
+		return err
+	}
+	weights, err := flags.GetStringArray("weight")
+	if err != nil {
+		return err
+	}
+	if len(lists) == 0 {
+		return usagef("--segments is missing: give the SIDs to visit, the first one first")
+	}
+	if len(weights) > 0 && len(weights) != len(lists) {
+		return usagef("--weight is given %d times for %d --segments: give one for each", len(weights), len(lists))
+	}
+	var out []string
+	for i, list := range lists {
+		entry := map[string]string{"segments": sequence(list)}
+		if len(weights) > 0 {
+			entry["weight"] = scalar(weights[i])
+		}
+		out = append(out, mapping(entry))
+	}
+	delete(set, "segments")
+	delete(set, "weight")
+	set["segment_lists"] = "[" + strings.Join(out, ", ") + "]"
+	return nil
+}
+
+func segmentLists(p srpolicy.Policy) string {
+	var out []string
+	for _, l := range p.SegmentLists {
+		text := strings.Join(namesOf(l.Segments), ",")
+		if len(p.SegmentLists) > 1 {
+			text = fmt.Sprintf("%d: %s", max(1, l.Weight), text)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+// valid shows an address or prefix that is given, and else nothing.
+func valid[T interface {
+	fmt.Stringer
+	IsValid() bool
+}](v T) string {
+	if !v.IsValid() {
+		return ""
+	}
+	return v.String()
+}

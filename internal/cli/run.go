@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+func (a *app) run() *cobra.Command {
+	var file, pinPath, statePath string
+	c := &cobra.Command{
+		Use: "run --config FILE", Short: "Run the daemon",
+		Long: `Run the daemon: load the data path, or take over the one that is pinned, bring
+it to what the configuration file and the state file say, and keep it there.
+
+SIGHUP reads the file again and applies the difference. When the daemon ends,
+however it ends, packets are forwarded on; "culvert unpin" ends that.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if file == "" {
+				return usagef("--config is missing: name the configuration file")
+			}
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("--config: %w", err)
+			}
+			wanted, err := config.Parse(data)
+			if err != nil {
+				return inFile(file, err)
+			}
+			level := &slog.LevelVar{}
+			logger := newLogger(c.ErrOrStderr(), wanted.Log, level)
+			d, err := newDaemon(wanted, agent.Options{
+				Config: wanted, ConfigPath: file, StatePath: statePath, PinPath: pinPath,
+				Version: a.version, Logger: logger, LogLevel: level,
+			})
+			if err != nil {
+				return err
+			}
+			return d.run(c.Context())
+		},
+	}
+	c.Flags().StringVar(&file, "config", "", "configuration `FILE`")
+	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`DIR` on a bpffs that links, programs and maps are pinned in")
+	c.Flags().StringVar(&statePath, "state", agent.DefaultStatePath, "`FILE` that keeps what was added through the API")
+	return c
+}
+
+func newLogger(w io.Writer, c config.Log, level *slog.LevelVar) *slog.Logger {
+	// Validated: the names are slog's.
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level.Set(slog.LevelInfo)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// daemon is what `culvert run` keeps running together: if one part fails, all
+// end.
+type daemon struct {
+	config *config.Config
+	logger *slog.Logger
+	agent  *agent.Agent
+	server *api.Server
+}
+
+// newDaemon listens first: a second daemon ends here, before it touches the
+// data path of the first.
+func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
+	d := &daemon{config: c, logger: o.Logger}
+	o.OnReady = func() {
+		d.logger.Info("ready", "version", o.Version)
+		if err := notify("READY=1\nSTATUS=forwarding"); err != nil {
+			d.logger.Warn("systemd was not told", "error", err)
+		}
+	}
+	var err error
+	if d.agent, err = agent.New(o); err != nil {
+		return nil, err
+	}
+	d.server, err = api.Listen(c.API, api.NewHandler(d.agent, nil), o.Logger)
+	return d, err
+}
+
+func (d *daemon) run(ctx context.Context) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.agent.Run(ctx) })
+	group.Go(func() error { return d.server.Serve(ctx) })
+	group.Go(func() error { return agent.ServeMetrics(ctx, d.agent, d.config.Metrics.Listen) })
+	group.Go(func() error { return d.reloads(ctx, hangup) })
+	err := group.Wait()
+	d.logger.Info("ends; packets are forwarded on")
+	return err
+}
+
+// reloads applies the file at each SIGHUP. A file that is refused changes
+// nothing, so the daemon stays.
+func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hangup:
+		}
+		d.tell("RELOADING=1\nMONOTONIC_USEC=" + monotonicMicroseconds())
+		changes, err := d.agent.Reload(ctx)
+		d.logReload(changes, err)
+		d.tell("READY=1")
+	}
+}
+
+func (d *daemon) tell(state string) {
+	if err := notify(state); err != nil {
+		d.logger.Warn("systemd was not told", "error", err)
+	}
+}
+
+func (d *daemon) logReload(changes []agent.Change, err error) {
+	if err == nil {
+		d.logger.Info("the configuration file was applied", "changes", len(changes))
+		for _, change := range changes {
+			d.logger.Info("changed", "op", change.Op, "kind", change.Kind, "key", change.Key)
+		}
+		return
+	}
+	list, ok := errors.AsType[config.Errors](err)
+	if !ok {
+		d.logger.Error("the configuration file was not applied", "error", err)
+		return
+	}
+	for _, e := range list {
+		d.logger.Error("the configuration file was not applied", "line", e.Line, "field", e.Field, "problem", e.Problem, "fix", e.Fix)
+	}
+}

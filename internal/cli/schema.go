@@ -1,0 +1,19 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/docs"
+)
+
+func (a *app) schema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON schema of the configuration file", Args: noArgs,
+		Long: `Print the JSON schema of the configuration file: editors that know it complete
+and check while one types.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := c.OutOrStdout().Write(docs.Schema)
+			return err
+		},
+	}
+}

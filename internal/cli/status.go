@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+)
+
+func (a *app) status() *cobra.Command {
+	c := &cobra.Command{
+		Use: "status", Short: "The daemon at a glance", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.call(c, func(ctx context.Context, client *api.Client) error {
+				s, err := client.Status(ctx)
+				if err != nil {
+					return err
+				}
+				return a.print(c, s, func(g *grid) { a.statusTable(g, s) })
+			})
+		},
+	}
+	a.outputFlag(c)
+	return c
+}
+
+// kindOrder is the order in which kinds are shown.
+var kindOrder = []agent.Kind{
+	agent.KindInterface, agent.KindLocator, agent.KindSID, agent.KindPolicy, agent.KindSteering, agent.KindTunnel,
+}
+
+func (a *app) statusTable(g *grid, s agent.Status) {
+	up := "-"
+	if !s.Started.IsZero() {
+		up = a.now().Sub(s.Started).Truncate(time.Second).String()
+	}
+	g.row("version", s.Version)
+	g.row("up", up)
+	g.row("data path", s.DataPath)
+	g.row("pins", s.PinPath)
+	for _, kind := range kindOrder {
+		if n, ok := s.Resources[kind]; ok {
+			g.row(string(kind)+"s", n)
+		}
+	}
+	var all, drops agent.Counter
+	for _, o := range s.Outcomes {
+		all = plus(all, o.Counter)
+		if o.Drop {
+			drops = plus(drops, o.Counter)
+		}
+	}
+	g.row("packets", fmt.Sprintf("%d, %d dropped", all.Packets, drops.Packets))
+	g.line("")
+	g.row(interfaceHeader...)
+	for _, in := range s.Interfaces {
+		g.row(interfaceRow(in)...)
+	}
+}
+
+func plus(a, b agent.Counter) agent.Counter {
+	return agent.Counter{Packets: a.Packets + b.Packets, Bytes: a.Bytes + b.Bytes}
+}

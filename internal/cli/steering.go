@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+func (a *app) steering() *cobra.Command {
+	return noun[agent.SteeringStatus]{
+		kind: agent.KindSteering, keyName: "MATCH",
+		short:  "What is steered into policies, tunnels, and H.M.GTP4.D",
+		fetch:  (*api.Client).Steerings,
+		key:    func(s agent.SteeringStatus) string { return s.Key() },
+		header: []any{"MATCH", "INTO", "ORIGIN"},
+		row: func(s agent.SteeringStatus) []any {
+			return []any{s.Key(), steeringTarget(s.Steering), s.Origin}
+		},
+		add: &adder{
+			section: "steering", keyName: "[PREFIX]",
+			fields: []field{
+				{name: "interface", about: "match what arrives on this interface, in place of a PREFIX"},
+				{name: "vlans", about: "`LIST` of the VLAN tags with --interface, the outermost first", list: true},
+				{name: "policy", about: "steer into this SR policy; with --sid-prefix, its segments come first"},
+				{name: "tunnel", about: "steer into this GTP-U tunnel"},
+				{name: "sid_prefix", about: "H.M.GTP4.D: LOC:FUNC of the End.M.GTP4.E at the far end"},
+				{name: "source_prefix", about: "H.M.GTP4.D: prefix of the outer source"},
+				{name: "pdu_type", about: "H.M.GTP4.D: what the sessions carry", words: namesOf(srv6.PDUTypes())},
+			},
+			finish: steeringFields, args: oneOrNone,
+			example: `  culvert steering add 203.0.113.0/24 --policy gold
+  culvert steering add --interface eth1 --vlans 7 --policy wire
+  culvert steering add 198.51.100.0/24 --sid-prefix 2001:db8:b:400::/56 --source-prefix 2001:db8:a:4000::/64 --pdu-type ipv4`,
+		},
+	}.command(a)
+}
+
+func oneOrNone(c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("%q takes one PREFIX, or --interface: see %s --help", c.CommandPath(), c.CommandPath())
+	}
+	return nil
+}
+
+// steeringFields sets the prefix, and puts what is H.M.GTP4.D's where it
+// belongs.
+func steeringFields(set map[string]string, _ *pflag.FlagSet, args []string) error {
+	if len(args) == 1 {
+		set["prefix"] = scalar(args[0])
+	}
+	translate := map[string]string{}
+	for _, name := range []string{"sid_prefix", "source_prefix", "pdu_type"} {
+		if v, ok := set[name]; ok {
+			translate[name] = v
+			delete(set, name)
+		}
+	}
+	if len(translate) == 0 {
+		return nil
+	}
+	if p, ok := set["policy"]; ok {
+		translate["policy"] = p
+		delete(set, "policy")
+	}
+	set["h_m_gtp4_d"] = mapping(translate)
+	return nil
+}
+
+func steeringTarget(s srpolicy.Steering) string {
+	switch {
+	case s.Policy != "":
+		return "policy " + s.Policy
+	case s.Tunnel != "":
+		return "tunnel " + s.Tunnel
+	case s.GTP4D == nil:
+		return ""
+	}
+	g := s.GTP4D
+	text := fmt.Sprintf("H.M.GTP4.D sid %s, source %s, pdu %s", g.SIDPrefix, g.SourcePrefix, g.PDUType)
+	return strings.TrimSuffix(text+", policy "+g.Policy, ", policy ")
+}

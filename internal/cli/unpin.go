@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/dataplane"
+)
+
+func (a *app) unpin() *cobra.Command {
+	var pinPath string
+	c := &cobra.Command{
+		Use: "unpin", Short: "Detach the data path and remove its pins: forwarding ends",
+		Long: `Detach the data path from its interfaces and remove its pins: forwarding ends.
+Stop the daemon first. What was added through the API stays in the state file.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := dataplane.Remove(pinPath); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(c.OutOrStdout(), "nothing of culvert is left at %s\n", pinPath)
+			return err
+		},
+	}
+	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`DIR` of the pins")
+	return c
+}
