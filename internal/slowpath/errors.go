@@ -1,0 +1,235 @@
+package slowpath
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/culvert-net/culvert/gtpu"
+)
+
+// ICMPv6 error types (RFC 4443), in which the data path speaks of IPv4 too.
+const (
+	packetTooBig     = 2
+	timeExceeded     = 3
+	parameterProblem = 4
+
+	reassemblyTimeExceeded = 1 // code of timeExceeded, of ICMP as well
+	firstHeaderChain       = 3 // code of parameterProblem (RFC 7112)
+)
+
+const (
+	maxICMPv6 = 1280 // the IPv6 minimum MTU (RFC 4443 section 2.4)
+	maxICMP   = 576  // RFC 1812 section 4.3.2.3
+)
+
+// icmpError sends the error that a packet asks for.
+func (s *SlowPath) icmpError(p Packet) {
+	s.sendError(icmpRequest{packet: p.Data[p.L3:], kind: p.Type, code: p.Code, info: p.Info, ifindex: p.Ifindex})
+}
+
+// icmpRequest is an error to send to the sender of packet.
+type icmpRequest struct {
+	packet     []byte
+	kind, code uint8 // ICMPv6's
+	info       uint32
+	ifindex    int
+}
+
+// ownError sends an error that begins here, within the budget.
+func (s *SlowPath) ownError(r icmpRequest) {
+	if !s.budget.take() {
+		s.Counters.ICMPLimited.Add(1)
+		return
+	}
+	s.sendError(r)
+}
+
+func (s *SlowPath) sendError(r icmpRequest) {
+	var err error
+	var packet []byte
+	switch {
+	case len(r.packet) > 0 && r.packet[0]>>4 == 4:
+		packet, err = s.icmpv4(r)
+	case len(r.packet) > 0 && r.packet[0]>>4 == 6:
+		packet, err = s.icmpv6(r)
+	default:
+		s.Counters.Malformed.Add(1)
+		return
+	}
+	switch {
+	case err != nil:
+		s.Counters.SendFailed.Add(1)
+		s.options.Logger.Debug("no source address for an ICMP error", "error", err)
+	case packet == nil:
+		s.Counters.ICMPSuppressed.Add(1)
+	case s.send(packet, r.ifindex):
+		s.Counters.ICMPSent.Add(1)
+	}
+}
+
+// icmpv6 makes the error about an IPv6 packet; nil if there is none to send.
+func (s *SlowPath) icmpv6(r icmpRequest) ([]byte, error) {
+	about, _, ok := parseIPv6(r.packet)
+	if !ok || !answerable(about.src(), about.dst()) || about.isError() {
+		return nil, nil
+	}
+	src, err := s.options.Sender.Source(about.src(), r.ifindex)
+	if err != nil {
+		return nil, err
+	}
+	quote := about[:min(len(about), maxICMPv6-ipv6Length-8)]
+	b := make([]byte, ipv6Length, ipv6Length+8+len(quote))
+	b[0] = 6 << 4
+	binary.BigEndian.PutUint16(b[4:], uint16(8+len(quote)))
+	b[6], b[7] = protocolICMPv6, defaultHopLimit
+	copy(b[8:], src.AsSlice())
+	copy(b[24:], about[8:24])
+	b = append(b, r.kind, r.code, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, r.info)
+	b = append(b, quote...)
+	sum := checksum(b[ipv6Length:], pseudo(src, about.src(), protocolICMPv6, len(b)-ipv6Length))
+	binary.BigEndian.PutUint16(b[ipv6Length+2:], sum)
+	return b, nil
+}
+
+// icmpv4 makes the error about an IPv4 packet; nil if there is none to send.
+func (s *SlowPath) icmpv4(r icmpRequest) ([]byte, error) {
+	about, _, ok := parseIPv4(r.packet)
+	kind, code, translated := toICMP(r.kind, r.code)
+	if !ok || !translated || !answerable(about.src(), about.dst()) || about.offset() != 0 || about.isError() {
+		return nil, nil
+	}
+	src, err := s.options.Sender.Source(about.src(), r.ifindex)
+	if err != nil {
+		return nil, err
+	}
+	quote := about[:min(len(about), maxICMP-ipv4Length-8)]
+	b := newIPv4(src, about.src(), protocolICMP, 8+len(quote))
+	// RFC 1812 section 4.3.2.5: errors have precedence 6 (internetwork control).
+	b[1] = 6 << 5
+	b.finish(len(b) + 8 + len(quote))
+	out := append(b, kind, code, 0, 0)
+	out = binary.BigEndian.AppendUint32(out, r.info&0xffff)
+	out = append(out, quote...)
+	binary.BigEndian.PutUint16(out[ipv4Length+2:], checksum(out[ipv4Length:], 0))
+	return out, nil
+}
+
+// newIPv4 is an IPv4 header without options.
+func newIPv4(src, dst netip.Addr, protocol uint8, payload int) ipv4 {
+	b := make(ipv4, ipv4Length, ipv4Length+payload)
+	b[0], b[8], b[9] = 4<<4|5, defaultHopLimit, protocol
+	copy(b[12:], src.AsSlice())
+	copy(b[16:], dst.AsSlice())
+	b.finish(ipv4Length + payload)
+	return b
+}
+
+// toICMP is the ICMP for what the data path says in ICMPv6.
+func toICMP(kind, code uint8) (uint8, uint8, bool) {
+	switch kind {
+	case packetTooBig:
+		return 3, 4, true // fragmentation needed and DF set
+	case timeExceeded:
+		return 11, code, true
+	}
+	return 0, 0, false
+}
+
+// answerable says that errors may be sent to src, about what was sent to dst.
+func answerable(src, dst netip.Addr) bool {
+	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	return !src.IsUnspecified() && !src.IsMulticast() && !src.IsLoopback() && src != broadcast &&
+		!dst.IsMulticast() && dst != broadcast
+}
+
+// isError says that the packet is an ICMPv6 error, or may be one: its type is
+// cut off. The type of a later fragment is not there to look at.
+func (ip ipv6) isError() bool {
+	later := false
+	h, ok := ip.walk(func(h header) bool {
+		later = h.kind == headerFragment && len(ip) >= h.at+4 && binary.BigEndian.Uint16(ip[h.at+2:])&^7 != 0
+		return later
+	})
+	if !ok || later || h.kind != protocolICMPv6 {
+		return false
+	}
+	return len(ip) <= h.at || ip[h.at] < 128
+}
+
+// isError says the same of ICMP.
+func (ip ipv4) isError() bool {
+	if ip.protocol() != protocolICMP {
+		return false
+	}
+	if len(ip.payload()) == 0 {
+		return true
+	}
+	switch ip.payload()[0] {
+	case 3, 4, 5, 11, 12: // RFC 792's errors, and redirects
+		return true
+	}
+	return false
+}
+
+// errorIndication tells the sender of a G-PDU that nobody knows its TEID
+// (TS 29.281 section 7.3.1), from the address that the G-PDU was sent to.
+func (s *SlowPath) errorIndication(p Packet) {
+	src, dst, l4, ok := datagram(p.Data[p.L3:])
+	if !ok || !answerable(src, dst) {
+		s.Counters.Malformed.Add(1)
+		return
+	}
+	message, err := gtpu.ErrorIndication{
+		TEID: p.Info, Peer: dst, UDPPort: binary.BigEndian.Uint16(l4),
+	}.Append(nil)
+	if err != nil {
+		s.Counters.Malformed.Add(1)
+		return
+	}
+	if s.send(udpPacket(dst, src, message), p.Ifindex) {
+		s.Counters.ErrorIndicationsSent.Add(1)
+	}
+}
+
+// datagram finds the UDP header of a packet.
+func datagram(b []byte) (src, dst netip.Addr, l4 []byte, ok bool) {
+	if ip, _, is4 := parseIPv4(b); is4 {
+		l4 = ip.payload()
+		return ip.src(), ip.dst(), l4, ip.protocol() == protocolUDP && len(l4) >= udpLength
+	}
+	ip, _, is6 := parseIPv6(b)
+	if !is6 {
+		return
+	}
+	h, whole := ip.walk(upperLayer)
+	if !whole || h.kind != protocolUDP || len(ip) < h.at+udpLength {
+		return
+	}
+	return ip.src(), ip.dst(), ip[h.at:], true
+}
+
+// udpPacket is a GTP-U message in UDP, from and to GTP-U's port.
+func udpPacket(src, dst netip.Addr, payload []byte) []byte {
+	length := udpLength + len(payload)
+	var b []byte
+	if src.Is4() {
+		b = newIPv4(src, dst, protocolUDP, length)
+	} else {
+		b = make([]byte, ipv6Length, ipv6Length+length)
+		b[0] = 6 << 4
+		binary.BigEndian.PutUint16(b[4:], uint16(length))
+		b[6], b[7] = protocolUDP, defaultHopLimit
+		copy(b[8:], src.AsSlice())
+		copy(b[24:], dst.AsSlice())
+	}
+	at := len(b)
+	b = binary.BigEndian.AppendUint16(b, gtpu.Port)
+	b = binary.BigEndian.AppendUint16(b, gtpu.Port)
+	b = binary.BigEndian.AppendUint16(b, uint16(length))
+	b = append(b, 0, 0)
+	b = append(b, payload...)
+	sum := checksum(b[at:], pseudo(src, dst, protocolUDP, length))
+	binary.BigEndian.PutUint16(b[at+6:], nonZero(sum))
+	return b
+}

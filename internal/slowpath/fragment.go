@@ -1,0 +1,188 @@
+package slowpath
+
+import (
+	"encoding/binary"
+
+	"github.com/gopacket/gopacket"
+)
+
+// fragment cuts the IPv4 packet at L3 so that each part has at most Info bytes,
+// and sends the parts in again, each in the headers that the packet came in.
+func (s *SlowPath) fragment(p Packet) {
+	ip, whole, ok := parseIPv4(p.Data[p.L3:])
+	outer, found := layer3(p.Data)
+	if !ok || !whole || !found || outer > p.L3 || ip.dontFragment() {
+		s.Counters.FragmentationRefused.Add(1)
+		return
+	}
+	completeChecksum(ip)
+	parts := cut(ip, int(p.Info))
+	if parts == nil {
+		s.Counters.FragmentationRefused.Add(1)
+		return
+	}
+	frames := make([][]byte, 0, len(parts))
+	for _, part := range parts {
+		frame := append(p.Data[:p.L3:p.L3], part...)
+		if !fixOuter(frame, outer, p.L3) {
+			s.Counters.FragmentationRefused.Add(1)
+			return
+		}
+		frames = append(frames, frame)
+	}
+	s.Counters.Fragmented.Add(1)
+	for _, frame := range frames {
+		if s.inject(frame, p.Ifindex) {
+			s.Counters.FragmentsMade.Add(1)
+		}
+	}
+}
+
+// cut makes fragments (RFC 791 section 3.2) of a packet that may be one itself.
+// nil: not even 8 bytes fit.
+func cut(ip ipv4, mtu int) [][]byte {
+	first, later := ip.headerLength(), append(ipv4(nil), laterHeader(ip)...)
+	if mtu < first+8 || mtu > 0xffff {
+		return nil
+	}
+	var parts [][]byte
+	payload := ip.payload()
+	if ip.offset()+len(payload) > 0xffff {
+		return nil // the offset of what follows could not be written
+	}
+	for at := 0; at < len(payload); {
+		h := ip[:first]
+		if at > 0 {
+			h = later
+		}
+		room := (mtu - len(h)) &^ 7
+		last := len(payload)-at <= mtu-len(h)
+		if last {
+			room = len(payload) - at
+		}
+		part := ipv4(append(append([]byte(nil), h...), payload[at:at+room]...))
+		flags := uint16(ip.offset()+at) / 8
+		if !last || ip.more() {
+			flags |= 0x2000
+		}
+		// A part that is not the last of all must be a multiple of 8 long; the
+		// payload of a fragment with more to come is.
+		binary.BigEndian.PutUint16(part[6:], flags)
+		part.finish(len(part))
+		parts = append(parts, part)
+		at += room
+	}
+	return parts
+}
+
+// laterHeader is the header of all fragments but the first: with those options
+// only that are to be copied.
+func laterHeader(ip ipv4) []byte {
+	h := append([]byte(nil), ip[:ipv4Length]...)
+	options := ip[ipv4Length:ip.headerLength()]
+	for len(options) > 0 {
+		kind, length := options[0], 1
+		if kind == 0 { // end of options
+			break
+		}
+		if kind != 1 { // no operation
+			if len(options) < 2 || options[1] < 2 || int(options[1]) > len(options) {
+				break
+			}
+			length = int(options[1])
+		}
+		if kind&0x80 != 0 {
+			h = append(h, options[:length]...)
+		}
+		options = options[length:]
+	}
+	for len(h)%4 != 0 {
+		h = append(h, 0)
+	}
+	h[0] = 4<<4 | byte(len(h)/4)
+	return h
+}
+
+// completeChecksum completes a TCP or UDP checksum of which a local stack has
+// made the pseudo-header's part only: once the packet is cut, nobody can. A
+// complete one that happens to look so stays what it is if it was right.
+func completeChecksum(ip ipv4) {
+	if ip.offset() != 0 || ip.more() {
+		return
+	}
+	at := map[uint8]int{protocolTCP: 16, protocolUDP: 6}[ip.protocol()]
+	l4 := ip.payload()
+	if at == 0 || len(l4) < at+2 {
+		return
+	}
+	sum := pseudo(ip.src(), ip.dst(), ip.protocol(), len(l4))
+	if binary.BigEndian.Uint16(l4[at:]) != ^gopacket.FoldChecksum(sum) {
+		return
+	}
+	binary.BigEndian.PutUint16(l4[at:], 0)
+	full := checksum(l4, sum)
+	if ip.protocol() == protocolUDP {
+		full = nonZero(full)
+	}
+	binary.BigEndian.PutUint16(l4[at:], full)
+}
+
+// fixOuter makes the lengths and checksums of the headers from at to inner fit
+// what follows.
+func fixOuter(frame []byte, at, inner int) bool {
+	for at < inner {
+		var next uint8
+		start := at
+		rest := frame[at:]
+		switch {
+		case rest[0]>>4 == 4 && len(rest) >= ipv4Length && int(rest[0]&15)*4 >= ipv4Length:
+			ip := ipv4(rest)
+			if at += ip.headerLength(); at > inner {
+				return false
+			}
+			ip.finish(len(rest))
+			next = ip.protocol()
+		case rest[0]>>4 == 6 && len(rest) >= ipv6Length:
+			ip := ipv6(rest)
+			binary.BigEndian.PutUint16(rest[4:], uint16(len(rest)-ipv6Length))
+			h, ok := ip.walk(upperLayer)
+			if at += h.at; !ok || at > inner {
+				return false
+			}
+			next = h.kind
+		default:
+			return false
+		}
+		switch next {
+		case protocolIPv4, protocolIPv6:
+			continue
+		case protocolUDP:
+			return fixGTPU(frame, start, at, inner)
+		}
+		return false
+	}
+	return at == inner
+}
+
+// fixGTPU does the same for UDP and GTP-U, which are the last before the inner
+// packet.
+func fixGTPU(frame []byte, l3, udp, inner int) bool {
+	if inner < udp+udpLength+8 {
+		return false
+	}
+	binary.BigEndian.PutUint16(frame[udp+4:], uint16(len(frame)-udp))
+	binary.BigEndian.PutUint16(frame[udp+udpLength+2:], uint16(len(frame)-udp-udpLength-8))
+	version4 := frame[l3]>>4 == 4
+	if version4 && binary.BigEndian.Uint16(frame[udp+6:]) == 0 {
+		return true
+	}
+	binary.BigEndian.PutUint16(frame[udp+6:], 0)
+	var sum uint32
+	if version4 {
+		sum = pseudo(ipv4(frame[l3:]).src(), ipv4(frame[l3:]).dst(), protocolUDP, len(frame)-udp)
+	} else {
+		sum = pseudo(ipv6(frame[l3:]).src(), ipv6(frame[l3:]).dst(), protocolUDP, len(frame)-udp)
+	}
+	binary.BigEndian.PutUint16(frame[udp+6:], nonZero(checksum(frame[udp:], sum)))
+	return true
+}

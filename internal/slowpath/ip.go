@@ -1,0 +1,166 @@
+package slowpath
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/gopacket/gopacket"
+)
+
+const (
+	ethernetLength = 14
+	ipv4Length     = 20
+	ipv6Length     = 40
+	udpLength      = 8
+	fragmentLength = 8 // IPv6 Fragment header
+
+	protocolICMP   = 1
+	protocolIPv4   = 4
+	protocolTCP    = 6
+	protocolUDP    = 17
+	protocolIPv6   = 41
+	protocolICMPv6 = 58
+
+	headerHopByHop    = 0
+	headerRouting     = 43
+	headerFragment    = 44
+	headerESP         = 50
+	headerAH          = 51
+	headerNone        = 59
+	headerDestination = 60
+
+	defaultHopLimit = 64
+)
+
+// ipv4 and ipv6 are packets whose fixed header, and IPv4 options, are there.
+type (
+	ipv4 []byte
+	ipv6 []byte
+)
+
+// parseIPv4 views a packet cut to its total length. whole says that all of it
+// is there.
+func parseIPv4(b []byte) (ip ipv4, whole, ok bool) {
+	if len(b) < ipv4Length || b[0]>>4 != 4 {
+		return nil, false, false
+	}
+	ip = b
+	total := int(binary.BigEndian.Uint16(b[2:]))
+	if ip.headerLength() < ipv4Length || ip.headerLength() > len(b) || total < ip.headerLength() {
+		return nil, false, false
+	}
+	return b[:min(total, len(b))], total <= len(b), true
+}
+
+func parseIPv6(b []byte) (ip ipv6, whole, ok bool) {
+	if len(b) < ipv6Length || b[0]>>4 != 6 {
+		return nil, false, false
+	}
+	total := ipv6Length + int(binary.BigEndian.Uint16(b[4:]))
+	return b[:min(total, len(b))], total <= len(b), true
+}
+
+func (ip ipv4) headerLength() int  { return int(ip[0]&15) * 4 }
+func (ip ipv4) tos() uint8         { return ip[1] }
+func (ip ipv4) id() uint16         { return binary.BigEndian.Uint16(ip[4:]) }
+func (ip ipv4) flags() uint16      { return binary.BigEndian.Uint16(ip[6:]) }
+func (ip ipv4) offset() int        { return int(ip.flags()&0x1fff) * 8 }
+func (ip ipv4) more() bool         { return ip.flags()&0x2000 != 0 }
+func (ip ipv4) dontFragment() bool { return ip.flags()&0x4000 != 0 }
+func (ip ipv4) protocol() uint8    { return ip[9] }
+func (ip ipv4) src() netip.Addr    { return netip.AddrFrom4([4]byte(ip[12:16])) }
+func (ip ipv4) dst() netip.Addr    { return netip.AddrFrom4([4]byte(ip[16:20])) }
+func (ip ipv4) payload() []byte    { return ip[ip.headerLength():] }
+
+// finish writes total length and header checksum.
+func (ip ipv4) finish(total int) {
+	binary.BigEndian.PutUint16(ip[2:], uint16(total))
+	binary.BigEndian.PutUint16(ip[10:], 0)
+	binary.BigEndian.PutUint16(ip[10:], checksum(ip[:ip.headerLength()], 0))
+}
+
+func (ip ipv6) trafficClass() uint8 { return ip[0]<<4 | ip[1]>>4 }
+func (ip ipv6) nextHeader() uint8   { return ip[6] }
+func (ip ipv6) src() netip.Addr     { return netip.AddrFrom16([16]byte(ip[8:24])) }
+func (ip ipv6) dst() netip.Addr     { return netip.AddrFrom16([16]byte(ip[24:40])) }
+
+func (ip ipv6) setECN(ecn uint8) { ip[1] = ip[1]&^0x30 | ecn<<4 }
+
+// header is one of an IPv6 packet's chain: its type, where it starts, and where
+// its type stands.
+type header struct {
+	kind    uint8
+	at      int
+	pointer int
+}
+
+// walk goes along the extension headers to the first one that stop holds for,
+// or that is none. ok is false if the chain is cut short on the way.
+func (ip ipv6) walk(stop func(header) bool) (h header, ok bool) {
+	h = header{kind: ip.nextHeader(), at: ipv6Length, pointer: 6}
+	for !stop(h) {
+		var length int
+		switch h.kind {
+		case headerHopByHop, headerRouting, headerDestination:
+			if len(ip) < h.at+2 {
+				return h, false
+			}
+			length = 8 + 8*int(ip[h.at+1])
+		case headerAH:
+			if len(ip) < h.at+2 {
+				return h, false
+			}
+			length = 8 + 4*int(ip[h.at+1])
+		case headerFragment:
+			length = fragmentLength
+		default:
+			return h, true
+		}
+		if len(ip) < h.at+length {
+			return h, false
+		}
+		h = header{kind: ip[h.at], at: h.at + length, pointer: h.at}
+	}
+	return h, true
+}
+
+func upperLayer(header) bool { return false }
+
+// checksum is the Internet checksum (RFC 1071) of b, on top of a sum.
+func checksum(b []byte, sum uint32) uint16 {
+	return gopacket.FoldChecksum(gopacket.ComputeChecksum(b, sum))
+}
+
+// pseudo is the sum of the pseudo-header (RFC 768, RFC 8200 section 8.1).
+func pseudo(src, dst netip.Addr, protocol uint8, length int) uint32 {
+	sum := gopacket.ComputeChecksum(src.AsSlice(), 0)
+	sum = gopacket.ComputeChecksum(dst.AsSlice(), sum)
+	return sum + uint32(protocol) + uint32(length)
+}
+
+// nonZero is how UDP sends a checksum: 0 would mean none.
+func nonZero(sum uint16) uint16 {
+	if sum == 0 {
+		return 0xffff
+	}
+	return sum
+}
+
+// layer3 is where the packet behind an Ethernet header and its tags starts.
+func layer3(frame []byte) (int, bool) {
+	at := ethernetLength
+	for range 3 {
+		if len(frame) < at {
+			return 0, false
+		}
+		switch binary.BigEndian.Uint16(frame[at-2:]) {
+		case 0x8100, 0x88a8:
+			at += 4
+		case 0x0800, 0x86dd:
+			return at, true
+		default:
+			return 0, false
+		}
+	}
+	return 0, false
+}

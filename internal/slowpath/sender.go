@@ -1,0 +1,76 @@
+package slowpath
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// RawSender sends through raw sockets, by the kernel's routes. It needs
+// CAP_NET_RAW when it is made, not later.
+type RawSender struct {
+	ipv4, ipv6 int
+}
+
+// NewRawSender opens the sockets in the calling thread's network namespace.
+func NewRawSender() (*RawSender, error) {
+	s := &RawSender{ipv4: -1, ipv6: -1}
+	var err error
+	if s.ipv4, err = rawSocket(unix.AF_INET); err == nil {
+		s.ipv6, err = rawSocket(unix.AF_INET6)
+	}
+	if err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("open a raw socket (needs CAP_NET_RAW): %w", err)
+	}
+	return s, nil
+}
+
+// rawSocket opens one that takes whole packets: IPPROTO_RAW means so.
+func rawSocket(family int) (int, error) {
+	return unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+}
+
+// Close closes the sockets.
+func (s *RawSender) Close() error {
+	for _, fd := range []*int{&s.ipv4, &s.ipv6} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
+		}
+	}
+	return nil
+}
+
+// Source asks the kernel's routing by connecting a UDP socket, which sends
+// nothing.
+func (s *RawSender) Source(dst netip.Addr, ifindex int) (netip.Addr, error) {
+	if dst.IsLinkLocalUnicast() && dst.Is6() {
+		dst = dst.WithZone(strconv.Itoa(ifindex))
+	}
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(dst, 9)))
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("find the source address for %s: %w", dst, err)
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone(""), nil
+}
+
+// Send sends an IP packet.
+func (s *RawSender) Send(packet []byte, ifindex int) error {
+	if ip, _, ok := parseIPv4(packet); ok {
+		return unix.Sendto(s.ipv4, packet, 0, &unix.SockaddrInet4{Addr: ip.dst().As4()})
+	}
+	ip, _, ok := parseIPv6(packet)
+	if !ok {
+		return fmt.Errorf("not an IP packet: %d bytes", len(packet))
+	}
+	to := &unix.SockaddrInet6{Addr: ip.dst().As16()}
+	if ip.dst().IsLinkLocalUnicast() {
+		to.ZoneId = uint32(ifindex)
+	}
+	return unix.Sendto(s.ipv6, packet, 0, to)
+}

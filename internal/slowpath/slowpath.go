@@ -1,0 +1,166 @@
+package slowpath
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Kind is what is to be done with a packet (enum punt_kind of the data path).
+type Kind uint32
+
+const (
+	Reassemble      Kind = 1 // an outer fragment
+	Fragment        Kind = 2 // IPv4 without DF, too big for Info bytes of layer 3
+	ICMPError       Kind = 3 // an error to the sender of the packet at L3
+	ErrorIndication Kind = 4 // GTP-U with an unknown TEID
+)
+
+// Packet is a frame that the data path hands up.
+type Packet struct {
+	Kind    Kind
+	Ifindex int    // that it was received on
+	Info    uint32 // ICMP: pointer or MTU; Fragment: MTU; GTP-U: TEID
+	L3      int    // offset of the IP header that is meant
+	// Type and Code are ICMPv6's, whatever the packet is.
+	Type, Code uint8
+	Data       []byte // from the Ethernet header; an error's may be cut short
+}
+
+// Injector sends a frame through the data path as if it was received on an
+// interface.
+type Injector interface {
+	Inject(frame []byte, ifindex int) error
+}
+
+// Sender sends packets of the node's own.
+type Sender interface {
+	// Source is the address that the kernel would send from. ifindex is the
+	// link meant if dst is link-local.
+	Source(dst netip.Addr, ifindex int) (netip.Addr, error)
+	// Send sends an IP packet with all its lengths and checksums.
+	Send(packet []byte, ifindex int) error
+}
+
+// Options are what a SlowPath is told; zero values mean what is said.
+type Options struct {
+	Injector Injector
+	Sender   Sender
+	Logger   *slog.Logger
+	// Timeout is how long fragments are kept: 60 seconds (RFC 8200 section 4.5).
+	Timeout time.Duration
+	// MaxBytes and MaxDatagrams bound what unfinished datagrams occupy: 4 MiB
+	// and 1024. The oldest gives way.
+	MaxBytes     int
+	MaxDatagrams int
+	// MaxFrame is the longest frame that can be sent in again: 3400 bytes.
+	MaxFrame int
+	// ErrorsPerSecond bounds the errors that begin here: timeouts and
+	// malformed fragments. 100. (Those that the data path asks for, it has
+	// limited.)
+	ErrorsPerSecond int
+	// Now is the clock: time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&o.MaxBytes, 4<<20)
+	set(&o.MaxDatagrams, 1024)
+	set(&o.MaxFrame, 3400)
+	set(&o.ErrorsPerSecond, 100)
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// SlowPath handles what the data path hands up.
+type SlowPath struct {
+	Counters Counters
+
+	options     Options
+	reassembler *reassembler
+	budget      budget
+}
+
+// New makes a SlowPath. Nothing happens before Handle or Run.
+func New(o Options) *SlowPath {
+	s := &SlowPath{options: o.withDefaults()}
+	s.reassembler = newReassembler(s.options, &s.Counters)
+	s.budget = budget{rate: s.options.ErrorsPerSecond, now: s.options.Now}
+	return s
+}
+
+// Run gives up datagrams whose time is over, until ctx ends, which is no error.
+func (s *SlowPath) Run(ctx context.Context) error {
+	tick := time.NewTicker(min(time.Second, s.options.Timeout/4))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.Expire()
+		}
+	}
+}
+
+// Expire gives up datagrams whose time is over.
+func (s *SlowPath) Expire() {
+	for _, e := range s.reassembler.expire(s.options.Now()) {
+		s.ownError(e)
+	}
+}
+
+// Handle does what a packet asks for. It may be called from several
+// goroutines. It keeps nothing of p.Data, and may change it.
+func (s *SlowPath) Handle(p Packet) {
+	if p.L3 < ethernetLength || p.L3 >= len(p.Data) {
+		s.Counters.Malformed.Add(1)
+		return
+	}
+	switch p.Kind {
+	case Reassemble:
+		s.reassemble(p)
+	case Fragment:
+		s.fragment(p)
+	case ICMPError:
+		s.icmpError(p)
+	case ErrorIndication:
+		s.errorIndication(p)
+	default:
+		s.Counters.Malformed.Add(1)
+	}
+}
+
+// inject sends a frame in again and counts it by done.
+func (s *SlowPath) inject(frame []byte, ifindex int) bool {
+	if err := s.options.Injector.Inject(frame, ifindex); err != nil {
+		s.Counters.InjectFailed.Add(1)
+		s.options.Logger.Debug("cannot send a frame through the data path", "ifindex", ifindex, "error", err)
+		return false
+	}
+	return true
+}
+
+// send sends a packet of the node's own.
+func (s *SlowPath) send(packet []byte, ifindex int) bool {
+	if err := s.options.Sender.Send(packet, ifindex); err != nil {
+		s.Counters.SendFailed.Add(1)
+		s.options.Logger.Debug("cannot send an error", "error", err)
+		return false
+	}
+	return true
+}
