@@ -133,7 +133,7 @@ func (p *planner) plan() []step {
 	return p.steps
 }
 
-// union are the settings in which both the old and the new tables fit.
+// union are the new settings with what the old tables are found by.
 func (p *planner) union() dataplane.Settings {
 	s := p.to.settings
 	locators := maps.Clone(p.to.locators)
@@ -144,7 +144,6 @@ func (p *planner) union() dataplane.Settings {
 	}
 	s.Locators = inSettings(locators)
 	s.Pools = joined(s.Pools, p.from.settings.Pools)
-	s.GTPUAddresses = joined(s.GTPUAddresses, p.from.settings.GTPUAddresses)
 	return s
 }
 

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/gopacket/gopacket"
@@ -95,7 +94,7 @@ func (a *Agent) traceEvent(e dataplane.TraceEvent) TraceEvent {
 		InLength: e.InLength, OutLength: e.OutLength, In: e.In, Out: e.Out,
 	}
 	if p, ok := a.tables.policies[e.Policy]; ok && e.List >= 0 && e.List < len(p.SegmentLists) {
-		out.SegmentList = append([]netip.Addr(nil), p.SegmentLists[e.List].Segments...)
+		out.SegmentList = p.SegmentLists[e.List].Segments
 	}
 	if e.Adjacency != (dataplane.AdjacencyKey{}) {
 		out.Adjacency = netdev.Key(e.Adjacency).String()
