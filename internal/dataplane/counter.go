@@ -59,11 +59,11 @@ func (d *DataPlane) Outcomes() ([]Counter, error) {
 	return out, nil
 }
 
-// TableUsage says how full a table is.
-type TableUsage struct{ Used, Max int }
+// Usage says how full a table is.
+type Usage struct{ Used, Max int }
 
 // Usage says how full the tables are that the configuration fills.
-func (d *DataPlane) Usage() map[string]TableUsage {
+func (d *DataPlane) Usage() map[string]Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	receiving := 0
@@ -84,10 +84,10 @@ func (d *DataPlane) Usage() map[string]TableUsage {
 			byIndex++
 		}
 	}
-	of := func(x *indexes) TableUsage { return TableUsage{x.used(), int(x.end - x.first)} }
-	entries := func(n int, table string) TableUsage { return TableUsage{n, int(d.maps[table].MaxEntries())} }
+	of := func(x *indexes) Usage { return Usage{x.used(), int(x.end - x.first)} }
+	entries := func(n int, table string) Usage { return Usage{n, int(d.maps[table].MaxEntries())} }
 	sids, tunnels := of(d.sidIndex), of(d.tunnelIndex)
-	return map[string]TableUsage{
+	return map[string]Usage{
 		datapathMapLocalSid:     {sids.Used + byIndex, sids.Max + int(d.limits.SIDs)},
 		datapathMapSidByPrefix:  entries(len(d.sidTable.have), datapathMapSidByPrefix),
 		datapathMapMobile:       of(d.mobileIndex),

@@ -85,6 +85,8 @@ type DataPlane struct {
 	tunnels     map[string]*tunnel
 	teids       map[uint32]string // tunnel by local TEID
 	steerings   map[string]*steering
+	ports       map[int]bool
+	devices     map[int]bool
 	local       map[netip.Addr]bool
 	adjacencies map[AdjacencyKey]*adjacency
 	sources     map[datapathIn6]*source
@@ -94,8 +96,6 @@ type DataPlane struct {
 	policyNames map[string]uint32
 	leaving     map[uint32]bool   // bases of pools that are about to go
 	resting     map[uint32]uint64 // tunnel slots cleared in this epoch
-
-	readers sync.Mutex // one reader of each ring buffer
 }
 
 // Open loads the data path, or takes over what is pinned at opts.PinPath: the

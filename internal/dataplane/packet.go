@@ -20,6 +20,15 @@ const (
 	VerdictRedirect = 4
 )
 
+// VerdictName is the kernel's word for a verdict, such as "XDP_PASS".
+func VerdictName(v uint32) string {
+	names := []string{"XDP_ABORTED", "XDP_DROP", "XDP_PASS", "XDP_TX", "XDP_REDIRECT"}
+	if int(v) >= len(names) {
+		return fmt.Sprintf("XDP_%d", v)
+	}
+	return names[v]
+}
+
 // minFrame is the shortest frame that the kernel runs a program on.
 const minFrame = 14
 

@@ -36,6 +36,7 @@ func (d *DataPlane) SetPort(ifindex int, p Port) error {
 	if d.isSteered(ifindex) {
 		flags |= datapathPortFlagsPORT_STEERED
 	}
+	d.ports[ifindex] = true
 	return d.writePort(ifindex, uint32(flags))
 }
 
@@ -46,10 +47,15 @@ func (d *DataPlane) DeletePort(ifindex int) error {
 	if err := checkIfindex(ifindex); err != nil {
 		return err
 	}
+	delete(d.ports, ifindex)
 	return d.writePort(ifindex, 0)
 }
 
 func (d *DataPlane) writePort(ifindex int, flags uint32) error {
+	var now datapathPort
+	if err := d.maps[datapathMapPort].Lookup(uint32(ifindex), &now); err == nil && now.Flags == flags {
+		return nil
+	}
 	if err := d.maps[datapathMapPort].Put(uint32(ifindex), &datapathPort{Flags: flags}); err != nil {
 		return fmt.Errorf("write table port: %w", err)
 	}
@@ -84,21 +90,35 @@ func (d *DataPlane) markSteered(ifindex int) error {
 
 // PutDevice lets frames leave by an interface.
 func (d *DataPlane) PutDevice(ifindex int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if err := checkIfindex(ifindex); err != nil {
 		return err
 	}
 	key := uint32(ifindex)
-	if err := d.maps[datapathMapDevice].Put(key, key); err != nil {
-		return fmt.Errorf("interface %s: write table device: %w", interfaceName(ifindex), err)
+	var there uint32
+	m := d.maps[datapathMapDevice]
+	if err := m.Lookup(key, &there); err != nil || there != key {
+		if err := m.Put(key, key); err != nil {
+			return fmt.Errorf("interface %s: write table device: %w", interfaceName(ifindex), err)
+		}
 	}
+	d.devices[ifindex] = true
 	return nil
 }
 
 // DeleteDevice ends that. The kernel does it itself when an interface goes.
 func (d *DataPlane) DeleteDevice(ifindex int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if err := checkIfindex(ifindex); err != nil {
 		return err
 	}
+	delete(d.devices, ifindex)
+	return d.deleteDevice(ifindex)
+}
+
+func (d *DataPlane) deleteDevice(ifindex int) error {
 	key := uint32(ifindex)
 	var there uint32
 	m := d.maps[datapathMapDevice]
@@ -109,4 +129,19 @@ func (d *DataPlane) DeleteDevice(ifindex int) error {
 		return fmt.Errorf("interface %s: delete from table device: %w", interfaceName(ifindex), err)
 	}
 	return nil
+}
+
+// sweepPorts clears what an earlier daemon had set of interfaces that are not
+// wanted any more.
+func (d *DataPlane) sweepPorts() []error {
+	var errs []error
+	for ifindex := 1; ifindex <= maxIfindex; ifindex++ {
+		if !d.ports[ifindex] {
+			errs = append(errs, d.writePort(ifindex, 0))
+		}
+		if !d.devices[ifindex] {
+			errs = append(errs, d.deleteDevice(ifindex))
+		}
+	}
+	return errs
 }

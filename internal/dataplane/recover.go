@@ -14,7 +14,7 @@ func (d *DataPlane) recover() error {
 	d.adjacencies, d.sources = map[AdjacencyKey]*adjacency{}, map[datapathIn6]*source{}
 	d.routes, d.waiting = map[routeKey][]AdjacencyKey{}, map[string]map[string]bool{}
 	d.sendNames, d.policyNames = map[string]uint32{}, map[string]uint32{}
-	d.resting = map[uint32]uint64{}
+	d.resting, d.ports, d.devices = map[uint32]uint64{}, map[int]bool{}, map[int]bool{}
 
 	l := d.limits
 	d.sidIndex = newIndexes(d.grace, "local_sid", "sids", l.SIDs+1, 2*l.SIDs+1)
@@ -143,6 +143,7 @@ func (d *DataPlane) Sweep() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	errs := []error{sweepTable(d.route4), sweepTable(d.route6), d.sweepTargets()}
+	errs = append(errs, d.sweepPorts()...)
 	errs = append(errs, d.sweepSIDs()...)
 	errs = append(errs, d.sweepTunnels()...)
 	for name, index := range d.policyNames {

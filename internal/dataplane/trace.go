@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"time"
 )
 
 // TraceFilter says which packets are traced: those for which everything that
@@ -18,15 +17,15 @@ type TraceFilter struct {
 
 // TraceEvent is one packet's journey. What it did not meet is left zero.
 type TraceEvent struct {
-	Time            time.Duration // CLOCK_MONOTONIC
+	Time            uint64 // ns, CLOCK_MONOTONIC
 	Ifindex, Egress int
 	SID             netip.Prefix
 	Target          string // pass, policy, tunnel or H.M.GTP4.D
 	Policy, Tunnel  string
-	SegmentList     []netip.Addr // first segment first
+	List            int // which of the policy's segment lists; -1: none
 	Adjacency       AdjacencyKey
 	Reason          Reason
-	Verdict         uint32
+	Verdict         string // XDP action
 	// In and Out are the first bytes of the frame as received and as sent, of
 	// InLength and OutLength bytes.
 	InLength, OutLength int
@@ -79,8 +78,8 @@ func (d *DataPlane) traceEvent(r *datapathTraceEvent) TraceEvent {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := TraceEvent{
-		Time: time.Duration(r.Time), Ifindex: int(r.Ifindex), Egress: int(r.Egress),
-		Reason: Reason(r.Reason), Verdict: r.Verdict,
+		Time: r.Time, Ifindex: int(r.Ifindex), Egress: int(r.Egress),
+		Reason: Reason(r.Reason), Verdict: VerdictName(r.Verdict), List: -1,
 		InLength: int(r.InLength), OutLength: int(r.OutLength),
 		In:  append([]byte(nil), r.In[:min(int(r.InCaptured), len(r.In))]...),
 		Out: append([]byte(nil), r.Out[:min(int(r.OutCaptured), len(r.Out))]...),
@@ -113,7 +112,7 @@ func (d *DataPlane) nameEvent(e *TraceEvent, r *datapathTraceEvent) {
 		}
 		for i, index := range p.lists {
 			if r.List != 0 && index == r.List {
-				e.Policy, e.SegmentList = name, p.model.SegmentLists[i].Segments
+				e.Policy, e.List = name, i
 			}
 		}
 	}

@@ -1,0 +1,322 @@
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/internal/testutil/golden"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+)
+
+// rig is a loaded data path in a network namespace of its own, whose tables
+// say what a model.Network says. Its methods run on the goroutine that is
+// inside of the namespace.
+type rig struct {
+	d       *DataPlane
+	network model.Network
+	keys    []counterKey
+
+	mu    sync.Mutex
+	punts []Punt
+}
+
+// inNamespace runs f in a namespace that has an interface for each port, with
+// the ifindex that the network gives it, and forwards.
+func inNamespace(t testing.TB, ports []model.Port, f func()) {
+	t.Helper()
+	ns := netns.New(t)
+	ns.Sysctl(t, "net.ipv4.ip_forward", "1")
+	ns.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
+	for _, p := range ports {
+		ns.IP(t, fmt.Sprintf("link add name %s index %d type veth peer name %s-peer index %d", p.Name, p.Ifindex, p.Name, p.Ifindex+100))
+		ns.IP(t, "link set up dev "+p.Name)
+		ns.IP(t, "link set up dev "+p.Name+"-peer")
+	}
+	ns.Do(t, f)
+}
+
+// newRig loads the data path and programs it. Errors to senders are not
+// limited, so that every one can be seen.
+func newRig(t testing.TB, n model.Network) *rig {
+	t.Helper()
+	d, err := Open(Options{Limits: Limits{SIDs: 1 << 17}})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	r := &rig{d: d, network: n}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- d.Punts(ctx, func(p Punt) {
+			r.mu.Lock()
+			r.punts = append(r.punts, p)
+			r.mu.Unlock()
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := r.program(); err != nil {
+		t.Fatal(err)
+	}
+	r.keys = r.counterKeys()
+	return r
+}
+
+// program writes the network into the tables, what is referred to first.
+func (r *rig) program() error {
+	c := &r.network.Config
+	s := Settings{HopLimit: c.Encapsulation.HopLimit, Source: c.Encapsulation.Source, ErrorsPerSecond: 1 << 31,
+		Domain: c.Domain, GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools}
+	for _, l := range c.Locators {
+		s.Locators = append(s.Locators, Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits})
+	}
+	if err := r.d.SetSettings(s); err != nil {
+		return err
+	}
+	// A tunnel that is switched to exists before the one that switches.
+	tunnels := slices.Clone(c.Tunnels)
+	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(a.SwitchTo) - len(b.SwitchTo) })
+	for _, put := range []error{
+		each(r.network.Ports, func(p model.Port) error {
+			if err := r.d.PutDevice(p.Ifindex); err != nil {
+				return err
+			}
+			return r.d.SetPort(p.Ifindex, Port{External: p.External, PartialChecksum: p.PartialChecksum})
+		}),
+		each(c.Policies, r.d.PutPolicy),
+		each(tunnels, r.d.PutTunnel),
+		each(c.SIDs, r.d.PutSID),
+		each(c.Steering, r.d.PutSteering),
+		each(r.network.Local, r.d.PutLocal),
+		each(r.network.Routes, r.putRoute),
+	} {
+		if put != nil {
+			return put
+		}
+	}
+	return r.setNextHops()
+}
+
+func each[T any](list []T, put func(T) error) error {
+	for i, v := range list {
+		if err := put(v); err != nil {
+			return fmt.Errorf("%T %d: %w", v, i, err)
+		}
+	}
+	return nil
+}
+
+func (r *rig) putRoute(route model.Route) error {
+	var via []AdjacencyKey
+	for _, k := range route.Via {
+		via = append(via, AdjacencyKey(k))
+	}
+	return r.d.PutRoute(route.Table, route.Prefix, via)
+}
+
+// setNextHops resolves what the tables refer to; what the network does not
+// know is not ready.
+func (r *rig) setNextHops() error {
+	for _, k := range r.d.AdjacencyKeys() {
+		var hop *NextHop
+		for _, a := range r.network.Adjacencies {
+			if a.Key == model.Key(k) {
+				hop = &NextHop{Ifindex: r.ifindex(a.Out), MTU: a.MTU, Pass: a.Pass,
+					Dst: net.HardwareAddr(a.Dst[:]), Src: net.HardwareAddr(a.Src[:])}
+				for _, v := range a.VLAN {
+					hop.VLANs = append(hop.VLANs, VLAN{TPID: v.TPID, ID: v.ID})
+				}
+			}
+		}
+		if err := r.d.SetNextHop(k, hop); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rig) ifindex(name string) int {
+	for _, p := range r.network.Ports {
+		if p.Name == name {
+			return p.Ifindex
+		}
+	}
+	return 0
+}
+
+// counterKey is one thing that counts, and how to read it.
+type counterKey struct {
+	names []string // as the model calls them
+	read  func() ([]Counter, error)
+}
+
+func (r *rig) counterKeys() []counterKey {
+	var keys []counterKey
+	c := &r.network.Config
+	outcomes := make([]string, len(Reasons()))
+	for i, reason := range Reasons() {
+		outcomes[i] = model.OutcomeName(model.Reason(reason.String()))
+	}
+	keys = append(keys, counterKey{outcomes, r.d.Outcomes})
+	sid := func(p netip.Prefix) {
+		keys = append(keys, counterKey{[]string{model.SIDName(p)}, func() ([]Counter, error) {
+			v, err := r.d.SIDCounter(p)
+			return []Counter{v}, err
+		}})
+	}
+	for _, s := range c.SIDs {
+		sid(s.SID)
+	}
+	for _, p := range c.Policies {
+		names := make([]string, len(p.SegmentLists))
+		for i := range names {
+			names[i] = model.ListName(p.Name, i)
+		}
+		keys = append(keys, counterKey{names, func() ([]Counter, error) { return r.d.ListCounters(p.Name) }})
+		if p.BindingSID.IsValid() {
+			sid(netip.PrefixFrom(p.BindingSID, 128))
+		}
+	}
+	for _, t := range c.Tunnels {
+		keys = append(keys, counterKey{[]string{model.ReceivedName(t.Name), model.SentName(t.Name)}, func() ([]Counter, error) {
+			received, sent, err := r.d.TunnelCounters(t.Name)
+			return []Counter{received, sent}, err
+		}})
+	}
+	return keys
+}
+
+// counters reads everything that counts; what is 0 is left out.
+func (r *rig) counters(t testing.TB) model.Counts {
+	t.Helper()
+	counts := model.Counts{}
+	for _, k := range r.keys {
+		values, err := k.read()
+		if err != nil {
+			t.Fatalf("%s: %v", k.names[0], err)
+		}
+		if len(values) != len(k.names) {
+			t.Fatalf("%s: %d counters, want %d", k.names[0], len(values), len(k.names))
+		}
+		for i, v := range values {
+			if v != (Counter{}) {
+				counts[k.names[i]] = model.Counter(v)
+			}
+		}
+	}
+	return counts
+}
+
+// since is what was added to counters.
+func since(before, after model.Counts) model.Counts {
+	d := model.Counts{}
+	for name, v := range after {
+		if v != before[name] {
+			d[name] = model.Counter{Packets: v.Packets - before[name].Packets, Bytes: v.Bytes - before[name].Bytes}
+		}
+	}
+	return d
+}
+
+// takePunts waits for a number of records, and returns all there are.
+func (r *rig) takePunts(want int) []Punt {
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(100 * time.Microsecond) {
+		r.mu.Lock()
+		if len(r.punts) >= want || time.Now().After(deadline) {
+			p := r.punts
+			r.punts = nil
+			r.mu.Unlock()
+			return p
+		}
+		r.mu.Unlock()
+	}
+}
+
+var verdictOf = map[string]uint32{"forwarded": VerdictRedirect, "replied": VerdictTX, "passed": VerdictPass,
+	"slow_path": VerdictDrop, "dropped": VerdictDrop}
+
+var puntKinds = map[model.PuntKind]PuntKind{model.PuntReassemble: PuntReassemble, model.PuntFragment: PuntFragment,
+	model.PuntICMP: PuntICMP, model.PuntErrorIndication: PuntErrorIndication}
+
+// TestGolden runs every row of testdata/behavior through the loaded program:
+// the verdict, the bytes, the counters and the record for the slow path are
+// exactly those that the row wants.
+func TestGolden(t *testing.T) {
+	files, err := golden.LoadAll("testdata/behavior")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		t.Run(f.Name(), func(t *testing.T) {
+			inNamespace(t, f.Network.Ports, func() {
+				r := newRig(t, f.Network)
+				for i := range f.Rows {
+					r.goldenRow(t, &f.Rows[i])
+				}
+				time.Sleep(10 * time.Millisecond)
+				if stray := r.takePunts(0); len(stray) != 0 {
+					t.Errorf("%d records for the slow path that no row wants", len(stray))
+				}
+			})
+		})
+	}
+}
+
+func (r *rig) goldenRow(t *testing.T, row *golden.Row) {
+	t.Helper()
+	frame, ifindex := row.Input()
+	before := r.counters(t)
+	verdict, out, err := r.d.TestRun(frame, ifindex)
+	if err != nil {
+		t.Fatalf("%s: %v", row.Name, err)
+	}
+	counted := since(before, r.counters(t))
+	if diff := cmp.Diff(model.Counts(row.Want.Counters), counted); diff != "" {
+		t.Errorf("%s: counters (-want +got):\n%s", row.Name, diff)
+	}
+	if want := verdictOf[row.Want.Verdict]; verdict != want {
+		t.Errorf("%s: %s, want %s", row.Name, VerdictName(verdict), VerdictName(want))
+		r.takePunts(0)
+		return
+	}
+	want := []byte(row.Want.Out)
+	if want == nil {
+		want = frame
+	}
+	if verdict != VerdictDrop && !bytes.Equal(out, want) {
+		t.Errorf("%s: frame\nwant %x\ngot  %x", row.Name, want, out)
+	}
+	r.goldenPunt(t, row, frame, ifindex)
+}
+
+func (r *rig) goldenPunt(t *testing.T, row *golden.Row, frame []byte, ifindex int) {
+	t.Helper()
+	w := row.Want.Punt
+	if w == nil {
+		return
+	}
+	got := r.takePunts(1)
+	want := []Punt{{Kind: puntKinds[w.Kind], Ifindex: ifindex, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code,
+		Data: frame[:min(len(frame), 2048)]}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: record for the slow path (-want +got):\n%s", row.Name, diff)
+	}
+}
