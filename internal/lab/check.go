@@ -90,9 +90,9 @@ type CounterExpect struct {
 
 // Event is something that is done to the lab under traffic.
 type Event struct {
-	Do     string `json:"do"` // kill, restart, upgrade, apply, link_down
+	Do     string `json:"do"` // kill, restart, upgrade, apply, link_down, link_up
 	Node   string `json:"node"`
-	Device string `json:"device,omitempty"` // link_down
+	Device string `json:"device,omitempty"` // link_down, link_up
 }
 
 // Duration is a time.Duration that is written as in "20ms".
@@ -120,7 +120,7 @@ func (d Duration) or(other time.Duration) time.Duration {
 	return time.Duration(d)
 }
 
-var events = []string{"kill", "restart", "upgrade", "apply", "link_down"}
+var events = []string{"kill", "restart", "upgrade", "apply", "link_down", "link_up"}
 
 func (t *Topology) validateCheck(c *Check) error {
 	if c.Name == "" {
@@ -146,7 +146,9 @@ func (t *Topology) validateCheck(c *Check) error {
 		if !slices.Contains(events, e.Do) {
 			return fmt.Errorf("event: do: %q: use one of %s", e.Do, strings.Join(events, ", "))
 		}
-		if e.Do == "link_down" {
+		if isLink := strings.HasPrefix(e.Do, "link_"); isLink != (e.Device != "") {
+			return fmt.Errorf("event: device: link_down and link_up have one, others do not")
+		} else if isLink {
 			nodes = append(nodes, e.Node)
 		} else {
 			culverts = append(culverts, e.Node)

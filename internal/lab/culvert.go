@@ -136,24 +136,23 @@ type outcomeView struct {
 }
 
 type statusView struct {
-	Version    string        `json:"version"`
-	DataPath   string        `json:"data_path"`
-	Outcomes   []outcomeView `json:"outcomes"`
-	Interfaces []struct {
-		Name     string `json:"name"`
-		Attached string `json:"attached"`
-	} `json:"interfaces"`
+	Version  string `json:"version"`
+	DataPath string `json:"data_path"`
 }
 
-type sidView struct {
-	SID     string      `json:"sid"`
-	Counter counterView `json:"counter"`
+type countersView struct {
+	Outcomes []outcomeView `json:"outcomes"`
+	SIDs     []struct {
+		Key string `json:"key"`
+		counterView
+	} `json:"sids"`
+	Policies []policyView `json:"policies"`
 }
 
 type policyView struct {
-	Name    string        `json:"name"`
-	Counter counterView   `json:"counter"`
-	Lists   []counterView `json:"lists"`
+	Key string `json:"key"`
+	counterView
+	Lists []counterView `json:"lists"`
 }
 
 type adjacencyView struct {

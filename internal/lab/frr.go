@@ -1,10 +1,13 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -19,6 +22,9 @@ func (in *instance) startFRR(n *Node) error {
 	}
 	dir := in.file(n, "frr")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := chownFRR(dir); err != nil {
 		return err
 	}
 	config := filepath.Join(dir, "frr.conf")
@@ -38,9 +44,7 @@ func (in *instance) startFRRDaemon(n *Node, daemon, dir, config string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%w: install the package frr", err)
 	}
-	// As root: only root can enter the namespace's directory, and write the
-	// routes.
-	err := in.start(n, daemon, path, "-u", "root", "-g", "root", "-f", config,
+	err := in.start(n, daemon, path, "-f", config,
 		"-i", filepath.Join(dir, daemon+".pid"), "-z", filepath.Join(dir, "zserv.api"), "--vty_socket", dir,
 		"-A", "127.0.0.1", "-P", "0", "--log", "stdout", "--log-level", "notifications")
 	if err != nil {
@@ -57,4 +61,18 @@ func (in *instance) startFRRDaemon(n *Node, daemon, dir, config string) error {
 		return fmt.Errorf("%s did not come up: %s", daemon, in.logTail(n, daemon))
 	}
 	return nil
+}
+
+// chownFRR gives a directory to the user that the daemons drop to.
+func chownFRR(dir string) error {
+	u, err := user.Lookup("frr")
+	if err != nil {
+		return fmt.Errorf("%w: install the package frr", err)
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	return os.Chown(dir, uid, gid)
 }

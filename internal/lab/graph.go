@@ -104,8 +104,16 @@ func (g graph) open(node string, used []bool) (list []int) {
 	return list
 }
 
+// end names an interface, with its first address of each family.
 func end(e End) string {
-	return strings.TrimSpace(e.Name + " " + strings.Join(e.Addresses, " "))
+	text, seen := e.Name, map[bool]bool{}
+	for _, a := range e.Addresses {
+		if ipv6 := strings.Contains(a, ":"); !seen[ipv6] {
+			seen[ipv6] = true
+			text += " " + a
+		}
+	}
+	return text
 }
 
 func (g graph) node(name string) graphNode {

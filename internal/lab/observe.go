@@ -46,27 +46,20 @@ func (r *runner) observe(ctx context.Context) (observation, error) {
 
 func (r *runner) observeNode(ctx context.Context, n *Node) (nodeView, error) {
 	v := nodeView{outcomes: map[string]outcomeView{}, sids: map[string]counterView{}, policies: map[string]policyView{}}
-	status, err := r.status(ctx, n)
-	if err != nil {
+	var all countersView
+	if err := r.askJSON(ctx, n, &all, "counters"); err != nil {
 		return v, err
 	}
-	for _, o := range status.Outcomes {
+	for _, o := range all.Outcomes {
 		v.outcomes[o.Reason] = o
 	}
-	var sids []sidView
-	if err := r.askJSON(ctx, n, &sids, "sid"); err != nil {
-		return v, err
+	for _, s := range all.SIDs {
+		v.sids[s.Key] = s.counterView
 	}
-	for _, s := range sids {
-		v.sids[s.SID] = s.Counter
+	for _, p := range all.Policies {
+		v.policies[p.Key] = p
 	}
-	var policies []policyView
-	if err := r.askJSON(ctx, n, &policies, "policy"); err != nil {
-		return v, err
-	}
-	for _, p := range policies {
-		v.policies[p.Name] = p
-	}
+	var err error
 	v.sentTo, err = r.framesSentTo(n)
 	return v, err
 }
@@ -137,11 +130,11 @@ func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
 		name, got = "SID "+x.SID, after.sids[x.SID].Packets-before.sids[x.SID].Packets
 	case x.Policy != "":
 		p, was := after.policies[x.Policy], before.policies[x.Policy]
-		if p.Name == "" {
+		if p.Key == "" {
 			o.fail("%s has no policy %s", x.Node, x.Policy)
 			return
 		}
-		name, got = "policy "+x.Policy, p.Counter.Packets-was.Counter.Packets
+		name, got = "policy "+x.Policy, p.Packets-was.Packets
 		for i, l := range p.Lists {
 			lists = append(lists, l.Packets-was.Lists[i].Packets)
 		}

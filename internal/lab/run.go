@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -164,6 +163,8 @@ func (r *runner) event(ctx context.Context, e *Event, o *outcome) error {
 		return r.applyCulvert(ctx, n)
 	case "link_down":
 		return r.namespace(n).batch([]string{"link set dev " + e.Device + " down"})
+	case "link_up":
+		return r.namespace(n).batch([]string{"link set dev " + e.Device + " up"})
 	}
 	return fmt.Errorf("event %s is not known", e.Do)
 }
@@ -181,6 +182,3 @@ func runLab(ctx context.Context, in *instance, upgradeTo string, keep bool, p *p
 	}
 	return report, errors.Join(err, in.down(p))
 }
-
-// selfPath is the binary that labs run unless told otherwise.
-func selfPath() (string, error) { return os.Executable() }

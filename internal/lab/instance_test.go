@@ -1,0 +1,293 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// open locks an instance of a topology, which is down when the test ends.
+func open(t *testing.T, topology *Topology, name string) *instance {
+	t.Helper()
+	in, err := openInstance(topology, name, os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(in.down(quiet), in.close()); err != nil {
+			t.Error(err)
+		}
+		wantNothingOf(t, name)
+	})
+	return in
+}
+
+var quiet = &progress{io.Discard}
+
+func parse(t *testing.T, text string) *Topology {
+	t.Helper()
+	topology, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topology
+}
+
+// wantNothingOf fails if anything of an instance is left.
+func wantNothingOf(t *testing.T, name string) {
+	t.Helper()
+	for _, dir := range []string{namespaceDir, stateDir, pinDir} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+		for _, e := range entries {
+			if strings.Contains(e.Name(), name) {
+				t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+}
+
+// TestKernel runs a whole lab through the command line: GTP-U endpoints over
+// the kernel's SRv6.
+func TestKernel(t *testing.T) {
+	name := unique("kernel")
+	out, _, err := execute(t, "run", "kernel", "--as", name, "-o", "json")
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	var r Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if r.Lab != "kernel" || !r.Pass || len(r.Checks) != 10 {
+		t.Errorf("report %+v", r)
+	}
+	for _, c := range r.Checks {
+		if !c.Pass || c.Sent == 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+	wantNothingOf(t, name)
+}
+
+// TestChecksFail sees every kind of check fail where it must.
+func TestChecksFail(t *testing.T) {
+	topology := parse(t, strings.Replace(small, "checks:", `checks:
+  - {name: nobody, kind: ping, from: left, to: 10.0.0.9, count: 2}
+  - {name: answers, kind: ping, from: left, to: 10.0.0.2, expect: {nothing: true}}
+  - {name: no error, kind: ping, from: left, to: 10.0.0.2, expect: {error: hop limit exceeded}}
+  - {name: tcp, kind: tcp, from: left, at: left, source: 10.0.0.1, to: 10.0.0.2}
+  - {name: echo, kind: echo, from: left, device: gtp}
+  - {name: markers, kind: end_marker, from: left, at: right, device: gtp}
+`, 1))
+	in := open(t, topology, unique("fail"))
+	if err := in.up(t.Context(), quiet); err != nil {
+		t.Fatal(err)
+	}
+	report, err := (&runner{instance: in, progress: quiet}).run(t.Context())
+	if err != nil || report.Pass || len(report.Checks) != 7 {
+		t.Fatalf("error %v, report %+v", err, report)
+	}
+	for _, c := range report.Checks {
+		if c.Pass != (c.Name == "ping") || !c.Pass && c.Detail == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestUpTwice wants the second up to change nothing, and down to do nothing
+// twice.
+func TestUpTwice(t *testing.T) {
+	name := unique("twice")
+	in := open(t, parse(t, small), name)
+	if err := in.up(t.Context(), quiet); err != nil {
+		t.Fatal(err)
+	}
+	before, mark := namespaceFiles(t, in), in.state.Mark
+	if err := in.up(t.Context(), quiet); err != nil {
+		t.Fatal(err)
+	}
+	if in.state.Mark != mark || !slices.Equal(namespaceFiles(t, in), before) {
+		t.Error("the second up made it anew")
+	}
+	for range 2 {
+		if err := in.down(quiet); err != nil {
+			t.Error(err)
+		}
+	}
+	wantDown(t, in)
+}
+
+func wantDown(t *testing.T, in *instance) {
+	t.Helper()
+	for _, n := range in.Nodes {
+		if _, err := os.Lstat(in.namespace(n).path()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("namespace of %s: %v", n.Name, err)
+		}
+	}
+}
+
+// namespaceFiles identifies the namespaces.
+func namespaceFiles(t *testing.T, in *instance) (inodes []uint64) {
+	t.Helper()
+	for _, n := range in.Nodes {
+		var st unix.Stat_t
+		if err := unix.Stat(in.namespace(n).path(), &st); err != nil {
+			t.Fatal(err)
+		}
+		inodes = append(inodes, st.Ino)
+	}
+	return inodes
+}
+
+// TestForeignNamespace wants a namespace of the lab's name, but not of the
+// lab, left alone by up and down.
+func TestForeignNamespace(t *testing.T) {
+	in := open(t, parse(t, small), unique("foreign"))
+	foreign := in.namespace(in.node("right"))
+	if err := foreign.create("somebody else's"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := foreign.delete("somebody else's"); err != nil {
+			t.Error(err)
+		}
+	}()
+	err := in.up(t.Context(), quiet)
+	wantError(t, err, foreign.name, "was not made by this lab", "--as")
+	if _, err := os.Lstat(in.namespace(in.node("left")).path()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a failed up left its namespace: %v", err)
+	}
+	// Even when the state claims it.
+	if err := in.begin(); err != nil {
+		t.Fatal(err)
+	}
+	in.state.Namespaces = []string{foreign.name}
+	var said strings.Builder
+	if err := in.down(&progress{&said}); err != nil || !strings.Contains(said.String(), "left alone") {
+		t.Errorf("error %v, said %q", err, said.String())
+	}
+	if mark, ok, err := foreign.mark(); mark != "somebody else's" || !ok || err != nil {
+		t.Errorf("mark %q, %v, %v", mark, ok, err)
+	}
+}
+
+// TestAfterACrash wants what a killed up left to be found: by down, and by
+// the next up.
+func TestAfterACrash(t *testing.T) {
+	name := unique("crash")
+	topology, err := Load("kernel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := open(t, topology, name)
+	if err := in.up(t.Context(), quiet); err != nil {
+		t.Fatal(err)
+	}
+	first, ok := in.process(in.node("gnb"), endpointProcess)
+	if !ok || !first.alive() {
+		t.Fatal("no endpoint")
+	}
+	if err := first.stop(unix.SIGKILL, answerTime); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.close(); err != nil { // as the process that died
+		t.Fatal(err)
+	}
+	again, err := openInstance(topology, name, os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	*in = *again
+	if err := in.up(t.Context(), quiet); err != nil {
+		t.Fatal(err)
+	}
+	second, ok := in.process(in.node("gnb"), endpointProcess)
+	if !ok || !second.alive() || second.PID == first.PID {
+		t.Errorf("endpoint %+v after %+v", second, first)
+	}
+}
+
+func TestLock(t *testing.T) {
+	topology, name := parse(t, small), unique("lock")
+	open(t, topology, name)
+	_, err := openInstance(topology, name, os.Args[0])
+	wantError(t, err, "another command", name)
+}
+
+func TestNameOfAnotherLab(t *testing.T) {
+	topology, name := parse(t, small), unique("other")
+	in := open(t, topology, name)
+	if err := in.begin(); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := openInstance(&Topology{Name: "large"}, name, os.Args[0])
+	wantError(t, err, "lab small", "down", "--as")
+	again, err := openInstance(topology, name, os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	*in = *again
+	_, err = openInstance(topology, "No Name", os.Args[0])
+	wantError(t, err, "--as", "lower-case")
+}
+
+// TestInterrupt wants an up that is interrupted to leave nothing.
+func TestInterrupt(t *testing.T) {
+	in := open(t, parse(t, small), unique("interrupt"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := in.up(ctx, quiet); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	wantDown(t, in)
+}
+
+// TestProcessOfAnother wants a process that only has the number of the lab's
+// to be left alone.
+func TestProcessOfAnother(t *testing.T) {
+	start, ok := startTime(os.Getpid())
+	if !ok || start == "" {
+		t.Fatal("this process has no start time")
+	}
+	p := process{Node: "n", Name: "test", PID: os.Getpid(), Start: start + "1"}
+	if p.alive() {
+		t.Error("a process of another start time is taken for this one")
+	}
+	if err := p.stop(unix.SIGKILL, answerTime); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFRR wants routes of OSPFv3 to carry traffic.
+func TestFRR(t *testing.T) {
+	text, err := os.ReadFile("testdata/ospf.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := open(t, parse(t, string(text)), unique("ospf"))
+	if err := in.up(t.Context(), quiet); err != nil {
+		t.Fatal(err)
+	}
+	report, err := (&runner{instance: in, progress: quiet}).run(t.Context())
+	if err != nil || !report.Pass {
+		t.Errorf("error %v, report %+v\n%s", err, report, in.logTail(in.node("r1"), "ospf6d"))
+	}
+	if err := in.down(quiet); err != nil {
+		t.Error(err)
+	}
+	wantDown(t, in)
+}

@@ -1,0 +1,53 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The labs run this program as their GTP-U endpoint: here, that is the test.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "lab" {
+		cmd := Command()
+		cmd.SetArgs(os.Args[2:])
+		if err := cmd.ExecuteContext(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// unique is an instance name that no other test run has.
+func unique(suffix string) string { return fmt.Sprintf("t%d-%s", os.Getpid(), suffix) }
+
+// execute runs a lab command and returns what it printed.
+func execute(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := Command()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), errs.String(), err
+}
+
+// wantError fails unless err says all of the words.
+func wantError(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error: want one that says %q", words)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %q does not say %q", err, w)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package lab
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+func TestTopologies(t *testing.T) {
+	list, err := List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, l := range list {
+		names = append(names, l.Name)
+		if l.Summary == "" || len(l.Checks) == 0 {
+			t.Errorf("%s: no summary or no checks", l.Name)
+		}
+	}
+	for _, want := range []string{"gateway", "edge", "frr", "kernel"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no lab %s among %v", want, names)
+		}
+	}
+}
+
+// TestConfigurations holds the culvert configurations against the daemon's
+// own validation.
+func TestConfigurations(t *testing.T) {
+	list, err := List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range list {
+		for _, n := range l.Nodes {
+			if n.Kind != Culvert {
+				continue
+			}
+			text, err := yaml.Marshal(n.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := config.Decode(text)
+			if err != nil {
+				t.Errorf("%s: %s: %v", l.Name, n.Name, err)
+				continue
+			}
+			c.SetDefaults()
+			if err := c.Validate(); err != nil {
+				t.Errorf("%s: %s: %v", l.Name, n.Name, err)
+			}
+			for _, i := range c.Interfaces {
+				if !slices.Contains(l.devices(n), i.Name) {
+					t.Errorf("%s: %s: no link is called %s", l.Name, n.Name, i.Name)
+				}
+			}
+		}
+	}
+}
+
+const small = `name: small
+summary: two hosts
+nodes:
+  - {name: left, kind: host}
+  - {name: right, kind: host}
+links:
+  - ends: [{node: left, name: eth0, addresses: [10.0.0.1/24]}, {node: right, name: eth0, addresses: [10.0.0.2/24]}]
+checks:
+  - {name: ping, kind: ping, from: left, to: 10.0.0.2}
+`
+
+func TestParse(t *testing.T) {
+	if _, err := Parse([]byte(small)); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, old, new string
+		want           []string
+	}{
+		{"unknown field", "summary:", "sumary:", []string{"sumary"}},
+		{"name", "name: small", "name: Small", []string{"name", "lower-case"}},
+		{"node twice", "name: right, kind", "name: left, kind", []string{"nodes[1]", "twice"}},
+		{"kind", "name: right, kind: host", "name: right, kind: switch", []string{"nodes[1]", "kind", "switch"}},
+		{"config missing", "name: right, kind: host", "name: right, kind: culvert", []string{"nodes[1]", "config"}},
+		{"frr missing", "name: right, kind: host", "name: right, kind: frr", []string{"nodes[1]", "frr"}},
+		{"unknown node of a link", "{node: right", "{node: wrong", []string{"links[0]", "wrong"}},
+		{"one end", ", {node: right, name: eth0, addresses: [10.0.0.2/24]}", "", []string{"links[0]", "two"}},
+		{"interface twice", "node: right, name: eth0", "node: left, name: eth0", []string{"links[0]", "left", "eth0"}},
+		{"long interface", "right, name: eth0", "right, name: ethernet0123456789", []string{"links[0]", "15"}},
+		{"address", "10.0.0.2/24", "10.0.0.2", []string{"links[0]", "addresses", "10.0.0.2"}},
+		{"check kind", "kind: ping", "kind: pong", []string{"checks[0]", "pong", "ping"}},
+		{"check node", "from: left", "from: lift", []string{"checks[0]", "lift"}},
+		{"check name", "name: ping, ", "", []string{"checks[0]", "name"}},
+		{"duration", "to: 10.0.0.2", "to: 10.0.0.2, interval: 5", []string{"5", "20ms"}},
+		{"event", "to: 10.0.0.2", "to: 10.0.0.2, event: {do: explode, node: left}", []string{"event", "explode"}},
+		{"event without device", "to: 10.0.0.2", "to: 10.0.0.2, event: {do: link_down, node: left}", []string{"event", "device"}},
+		{"event of no daemon", "to: 10.0.0.2", "to: 10.0.0.2, event: {do: kill, node: left}", []string{"left", "culvert"}},
+		{"counter of no daemon", "to: 10.0.0.2", "to: 10.0.0.2, counters: [{node: right, sid: x}]", []string{"right", "culvert"}},
+		{"gtpu", "name: right, kind: host", "name: right, kind: host, gtpu: [{device: g, local: 10.0.0.2}]", []string{"nodes[1]", "gtpu[0]", "remote"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			text := strings.Replace(small, tt.old, tt.new, 1)
+			if text == small {
+				t.Fatalf("%q is not there", tt.old)
+			}
+			_, err := Parse([]byte(text))
+			wantError(t, err, tt.want...)
+		})
+	}
+}
+
+func TestLoadUnknown(t *testing.T) {
+	_, err := Load("../kernel")
+	wantError(t, err, "no lab", "list")
+}
+
+func TestRouteIsIPv6(t *testing.T) {
+	for route, want := range map[string]bool{
+		"10.0.0.0/8 encap seg6 mode encap segs fc00::1 dev x": false,
+		"fc00::/16 via fd00::1":                               true,
+		"default via 10.0.0.1":                                false,
+		"default via fe80::1 dev x":                           true,
+		"blackhole fc00::/32":                                 true,
+		"unreachable 10.0.0.0/8":                              false,
+	} {
+		if got := routeIsIPv6(route); got != want {
+			t.Errorf("%s: IPv6 %v", route, got)
+		}
+	}
+}
