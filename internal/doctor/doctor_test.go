@@ -1,0 +1,238 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+)
+
+// find returns a check by its name.
+func find(t *testing.T, checks []Check, name string) Check {
+	t.Helper()
+	for _, c := range checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("no check %q in %+v", name, checks)
+	return Check{}
+}
+
+func inside(t *testing.T, ns *netns.NS, o Options) (checks []Check) {
+	t.Helper()
+	ns.Do(t, func() { checks = Run(o) })
+	return checks
+}
+
+// Each command that is given mends what it is given for, on a real kernel.
+func TestFixesMend(t *testing.T) {
+	ns := netns.New(t)
+	netns.Veth(t, ns, "v0", ns, "v1")
+	ns.Run(t, "ethtool", "-K", "v1", "gro", "off", "tx", "on", "txvlan", "on")
+	ns.Sysctl(t, "net.ipv4.conf.v0.rp_filter", "1")
+	ns.Sysctl(t, "net.ipv4.ip_forward", "0")
+	ns.Sysctl(t, "net.ipv6.conf.all.forwarding", "0")
+	o := Options{Interfaces: []string{"v0"}}
+	broken := []string{
+		"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "v0: redirect target", "v0: VLAN tags",
+		"v0: checksums", "v0: reverse path filter", "v0: MTU headroom",
+	}
+	before := inside(t, ns, o)
+	for _, name := range broken {
+		c := find(t, before, name)
+		if c.Level == OK || len(c.Command) == 0 || c.Fix == "" {
+			t.Errorf("%s: %+v; want something to mend, and a command", name, c)
+			continue
+		}
+		ns.Run(t, c.Command[0], c.Command[1:]...)
+		after := find(t, inside(t, ns, o), name)
+		if after.Level != OK || after.Fix != "" || after.Command != nil {
+			t.Errorf("%s: after %q: %+v", name, c.Fix, after)
+		}
+	}
+	for _, name := range []string{"v0: up", "v0: native XDP", "v0: large receive offload", "v0: segmentation offload", "v0: MTU limit"} {
+		if c := find(t, before, name); c.Level != OK {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+
+	ns.IP(t, "link set v0 mtu 9000")
+	if c := find(t, inside(t, ns, o), "v0: MTU limit"); c.Level != Warn || !slices.Equal(c.Command, strings.Fields("ip link set dev v0 mtu 3498")) {
+		t.Errorf("MTU 9000: %+v", c)
+	}
+	ns.IP(t, "link set v0 down")
+	c := find(t, inside(t, ns, o), "v0: up")
+	if c.Level != Fail {
+		t.Errorf("down: %+v", c)
+	}
+	ns.Run(t, c.Command[0], c.Command[1:]...)
+	if c := find(t, inside(t, ns, o), "v0: up"); c.Level != OK {
+		t.Errorf("up again: %+v", c)
+	}
+}
+
+func TestPeerInAnotherNamespace(t *testing.T) {
+	a, b := netns.New(t), netns.New(t)
+	netns.Veth(t, a, "a0", b, "b0")
+	b.Run(t, "ethtool", "-K", "b0", "gro", "off")
+	checks := inside(t, a, Options{})
+	c := find(t, checks, "a0: redirect target")
+	if c.Level != Fail || !strings.Contains(c.Fix, "peer's network namespace") || c.Command != nil {
+		t.Errorf("%+v", c)
+	}
+	if Worst(checks) != Fail {
+		t.Errorf("worst of the checks is %s", Worst(checks))
+	}
+	b.Run(t, "ethtool", "-K", "b0", "gro", "on")
+	if c := find(t, inside(t, a, Options{}), "a0: redirect target"); c.Level != OK {
+		t.Errorf("with GRO: %+v", c)
+	}
+}
+
+func TestInterfaceThatIsNotThere(t *testing.T) {
+	checks := inside(t, netns.New(t), Options{Interfaces: []string{"none"}})
+	if c := find(t, checks, "none: present"); c.Level != Fail || c.Fix == "" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// This kernel has all that the data path needs: the tests beside load it.
+func TestKernelFeatures(t *testing.T) {
+	checks := Run(Options{Prober: ProberFunc(dataplane.Features), Interfaces: []string{"lo"}})
+	seen := 0
+	for _, c := range checks {
+		if strings.HasPrefix(c.Name, "kernel: ") || strings.HasPrefix(c.Name, "capability ") || c.Name == "kernel version" {
+			seen++
+			if c.Level != OK {
+				t.Errorf("%+v", c)
+			}
+		}
+	}
+	if want := len(dataplane.Features()) + 4 + 1; seen != want {
+		t.Errorf("%d checks of the kernel and capabilities, want %d", seen, want)
+	}
+}
+
+func TestMissingFeature(t *testing.T) {
+	checks := features(map[string]error{"ring buffers": errors.New("not supported"), "maps": nil})
+	if len(checks) != 2 || checks[0].Name != "kernel: maps" || checks[0].Level != OK || checks[1].Level != Fail {
+		t.Errorf("%+v", checks)
+	}
+	if !strings.Contains(checks[1].Detail, "not supported") || checks[1].Fix == "" {
+		t.Errorf("%+v", checks[1])
+	}
+}
+
+func TestKernelRelease(t *testing.T) {
+	for release, want := range map[string]Level{
+		"6.6.0": OK, "6.18.44-x": OK, "7.0": OK, "6.5.9": Fail, "5.15.0-91-generic": Fail, "weird": Warn,
+	} {
+		if c := kernelRelease(release); c.Level != want || want != OK && release != "weird" && c.Fix == "" {
+			t.Errorf("%s: %+v, want %s", release, c, want)
+		}
+	}
+}
+
+// proc makes a procfs of the given files.
+func proc(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestCapabilities(t *testing.T) {
+	status := func(mask uint64) string {
+		return proc(t, map[string]string{"self/status": fmt.Sprintf("Name:\tx\nCapEff:\t%016x\nCapBnd:\t0\n", mask)})
+	}
+	all := uint64(1<<39 | 1<<12 | 1<<38 | 1<<13)
+	if got := Worst(capabilities(status(all))); got != OK {
+		t.Errorf("with all: %s", got)
+	}
+	if got := Worst(capabilities(status(all &^ (1 << 13)))); got != Warn {
+		t.Errorf("without CAP_NET_RAW: %s", got)
+	}
+	for bit, name := range map[int]string{39: "CAP_BPF", 12: "CAP_NET_ADMIN", 38: "CAP_PERFMON"} {
+		c := find(t, capabilities(status(all&^(1<<bit))), "capability "+name)
+		if c.Level != Fail || !strings.Contains(c.Fix, name) {
+			t.Errorf("without %s: %+v", name, c)
+		}
+	}
+	if got := Worst(capabilities(t.TempDir())); got != Warn {
+		t.Errorf("without procfs: %s", got)
+	}
+}
+
+func TestJITAndBPFFS(t *testing.T) {
+	for value, want := range map[string]Level{"1\n": OK, "0\n": Warn, "2\n": Warn} {
+		c := jit(proc(t, map[string]string{"sys/net/core/bpf_jit_enable": value}))
+		if c.Level != want || (want != OK) != (len(c.Command) > 0) {
+			t.Errorf("JIT %q: %+v", value, c)
+		}
+	}
+	dir := t.TempDir()
+	if c := bpffs(dir); c.Level != Fail || c.Fix != "mount -t bpf bpf "+dir {
+		t.Errorf("a plain directory: %+v", c)
+	}
+}
+
+// What no device here can show.
+func TestDevices(t *testing.T) {
+	physical := device{
+		Link:     netdev.Link{Name: "eth0", Kind: "device", Driver: "ixgbe", MTU: 1740, Up: true, Carrier: true, Ethernet: true, XDP: 7},
+		segments: 12,
+	}
+	for _, c := range []Check{physical.nativeXDP(), physical.redirectTarget(), physical.lro(), physical.vlanTags(),
+		physical.partialChecksums(), physical.segmentation(), physical.headroom(), physical.nativeMTU()} {
+		if c.Level != OK || c.Fix != "" {
+			t.Errorf("a good device: %+v", c)
+		}
+	}
+	bad := physical
+	bad.XDP, bad.LRO, bad.RxVLAN = 0, true, true
+	for _, c := range []struct {
+		check Check
+		want  Level
+		fix   string
+	}{
+		{bad.nativeXDP(), Warn, "use an interface whose driver has native XDP, or mode generic"},
+		{bad.redirectTarget(), Warn, "use an interface whose driver has ndo_xdp_xmit"},
+		{bad.lro(), Fail, "ethtool -K eth0 lro off"},
+		{bad.vlanTags(), Warn, "ethtool -K eth0 rxvlan off"},
+	} {
+		if c.check.Level != c.want || c.check.Fix != c.fix {
+			t.Errorf("%+v, want %s and %q", c.check, c.want, c.fix)
+		}
+	}
+	virtio := physical
+	virtio.Link.Driver, virtio.XDP, virtio.GRO = "virtio_net", 0, true
+	if c := virtio.partialChecksums(); c.Level != OK || !strings.Contains(c.Detail, "partial") {
+		t.Errorf("virtio: %+v", c)
+	}
+	if c := virtio.segmentation(); c.Level != Warn || c.Fix != "ethtool -K eth0 gro off" {
+		t.Errorf("virtio in generic mode: %+v", c)
+	}
+	for mtu, want := range map[int]Level{1500: Warn, 1519: Warn, 1520: OK, 1740: OK} {
+		d := physical
+		d.Link.MTU = mtu
+		if c := d.headroom(); c.Level != want {
+			t.Errorf("MTU %d: %+v", mtu, c)
+		}
+	}
+}

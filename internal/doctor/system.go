@@ -1,0 +1,171 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The oldest kernel that the data path is tested on.
+const minMajor, minMinor = 6, 6
+
+func kernelVersion() Check {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return Check{Name: "kernel version", Level: Fail, Detail: err.Error()}
+	}
+	return kernelRelease(unix.ByteSliceToString(u.Release[:]))
+}
+
+func kernelRelease(release string) Check {
+	c := Check{Name: "kernel version", Level: OK, Detail: release}
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		c.Level = Warn
+		c.Detail = fmt.Sprintf("%q does not begin with a version", release)
+		return c
+	}
+	if major < minMajor || major == minMajor && minor < minMinor {
+		c.Level = Fail
+		return c.advice("install Linux %d.%d or newer", minMajor, minMinor)
+	}
+	return c
+}
+
+// features makes a check of each probe, in the order of their names.
+func features(probes map[string]error) []Check {
+	names := make([]string, 0, len(probes))
+	for name := range probes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var checks []Check
+	for _, name := range names {
+		c := Check{Name: "kernel: " + name, Level: OK, Detail: "there"}
+		if err := probes[name]; err != nil {
+			c.Level, c.Detail = Fail, strings.ReplaceAll(err.Error(), "\n", "; ")
+			c = c.advice("run as root, or with CAP_BPF and CAP_NET_ADMIN; if it still fails, the kernel was built without it")
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+// capability is one that the daemon needs, and what for.
+type capability struct {
+	bit   int
+	name  string
+	level Level
+	why   string
+}
+
+var needed = []capability{
+	{unix.CAP_BPF, "CAP_BPF", Fail, "to load the data path"},
+	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", Fail, "to attach it to interfaces"},
+	{unix.CAP_PERFMON, "CAP_PERFMON", Fail, "for the verifier to allow pointer arithmetic"},
+	{unix.CAP_NET_RAW, "CAP_NET_RAW", Warn, "to send ICMP errors and GTP-U Error Indications"},
+}
+
+func capabilities(proc string) []Check {
+	status, err := os.ReadFile(filepath.Join(proc, "self/status"))
+	if err != nil {
+		return []Check{{Name: "capabilities", Level: Warn, Detail: err.Error()}}
+	}
+	var effective uint64
+	found := false
+	for line := range strings.Lines(string(status)) {
+		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			effective, err = strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+			found = err == nil
+		}
+	}
+	if !found {
+		return []Check{{Name: "capabilities", Level: Warn, Detail: "no CapEff in " + filepath.Join(proc, "self/status")}}
+	}
+	var checks []Check
+	for _, n := range needed {
+		c := Check{Name: "capability " + n.name, Level: OK, Detail: "held"}
+		if effective&(1<<n.bit) == 0 {
+			c.Level, c.Detail = n.level, "missing: needed "+n.why
+			c = c.advice("run as root, or with AmbientCapabilities=%s in the systemd unit", n.name)
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+func bpffs(path string) Check {
+	c := Check{Name: "bpffs", Level: OK, Detail: "mounted on " + path}
+	var st unix.Statfs_t
+	err := unix.Statfs(path, &st)
+	if err == nil && st.Type == unix.BPF_FS_MAGIC {
+		return c
+	}
+	c.Level, c.Detail = Fail, "not mounted on "+path+": the data path could not outlive the daemon"
+	if err != nil {
+		c.Detail += " (" + err.Error() + ")"
+	}
+	return c.fix("mount -t bpf bpf %s", path)
+}
+
+// sysctl reads a value below net or kernel; "" if it is not there.
+func sysctl(proc, name string) string {
+	v, err := os.ReadFile(filepath.Join(proc, "sys", strings.ReplaceAll(name, ".", "/")))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(v))
+}
+
+// jit: an interpreted data path is several times slower.
+func jit(proc string) Check {
+	c := Check{Name: "BPF JIT", Level: OK, Detail: "on"}
+	switch v := sysctl(proc, "net.core.bpf_jit_enable"); v {
+	case "1":
+	case "2":
+		c.Level, c.Detail = Warn, "on, and writing what it makes to the kernel log"
+		return c.fix("sysctl -w net.core.bpf_jit_enable=1")
+	case "":
+		c.Level, c.Detail = Warn, "cannot be seen (net.core.bpf_jit_enable is not there)"
+	default:
+		c.Level, c.Detail = Warn, "off: programs are interpreted"
+		return c.fix("sysctl -w net.core.bpf_jit_enable=1")
+	}
+	return c
+}
+
+// forwarding: packets whose next hop only the kernel can reach are passed to
+// it, finished; without forwarding it drops them.
+func forwarding(proc string) []Check {
+	var checks []Check
+	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
+		c := Check{Name: name, Level: OK, Detail: "on"}
+		if v := sysctl(proc, name); v != "1" {
+			c.Level = Warn
+			c.Detail = "off: packets that only the kernel can send on (next hop not resolved yet, devices without XDP) are lost"
+			c = c.fix("sysctl -w %s=1", name)
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+// rpFilter: a decapsulated packet that is passed to the kernel comes, as the
+// kernel sees it, from the interface of the tunnel's outer packet. A strict
+// filter drops it if the way back is another one. The larger of the two values
+// counts (Linux, ip-sysctl).
+func rpFilter(proc, name string) Check {
+	c := Check{Name: name + ": reverse path filter", Level: OK, Detail: "not strict"}
+	own := sysctl(proc, "net.ipv4.conf."+strings.ReplaceAll(name, ".", "/")+".rp_filter")
+	if max(own, sysctl(proc, "net.ipv4.conf.all.rp_filter")) != "1" {
+		return c
+	}
+	c.Level = Warn
+	c.Detail = "strict: what is passed to the kernel after decapsulation may be dropped there"
+	return c.fix("sysctl -w net.ipv4.conf.%s.rp_filter=2", strings.ReplaceAll(name, ".", "/"))
+}
