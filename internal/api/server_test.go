@@ -1,0 +1,396 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/apitest"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+func load(t *testing.T, name string) *config.Config {
+	t.Helper()
+	c, err := config.Load(filepath.Join("../../examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// serve starts a server; it ends with the test.
+func serve(t *testing.T, c config.API, a agent.Service, examine api.Examiner) *api.Server {
+	t.Helper()
+	s, err := api.Listen(c, api.NewHandler(a, examine), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("serve: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the server does not end")
+		}
+	})
+	return s
+}
+
+func socket(t *testing.T) string { return filepath.Join(t.TempDir(), "run", "c.sock") }
+
+func dial(t *testing.T, e api.Endpoint) *api.Client {
+	t.Helper()
+	c, err := api.NewClient(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// start is a server on a socket, its agent, and a client.
+func start(t *testing.T, example string) (*apitest.Agent, *api.Client, string) {
+	t.Helper()
+	a, path := apitest.New(load(t, example)), socket(t)
+	serve(t, config.API{Socket: path}, a, func(_ context.Context, interfaces []string) ([]api.Finding, error) {
+		return []api.Finding{{Name: "interfaces", Level: "warn", Detail: strings.Join(interfaces, " "), Fix: "ip link"}}, nil
+	})
+	return a, dial(t, api.Endpoint{Socket: path}), path
+}
+
+// What the agent says arrives as it was said.
+func TestReads(t *testing.T) {
+	for _, example := range []string{"gateway-a.yaml", "gtpu.yaml", "edge.yaml"} {
+		t.Run(example, func(t *testing.T) {
+			a, c, _ := start(t, example)
+			ctx := t.Context()
+			same := func(what string) func(got, want any, errs ...error) {
+				return func(got, want any, errs ...error) {
+					t.Helper()
+					if err := errors.Join(errs...); err != nil {
+						t.Fatalf("%s: %v", what, err)
+					}
+					if !reflect.DeepEqual(got, want) {
+						t.Errorf("%s:\ngot  %+v\nwant %+v", what, got, want)
+					}
+				}
+			}
+			gotStatus, err1 := c.Status(ctx)
+			wantStatus, err2 := a.Status()
+			same("status")(gotStatus, wantStatus, err1, err2)
+			both(t, "interfaces", c.Interfaces, a.Interfaces)
+			both(t, "locators", c.Locators, a.Locators)
+			both(t, "SIDs", c.SIDs, a.SIDs)
+			both(t, "policies", c.Policies, a.Policies)
+			both(t, "steering", c.Steerings, a.Steerings)
+			both(t, "tunnels", c.Tunnels, a.Tunnels)
+			both(t, "adjacencies", c.Adjacencies, a.Adjacencies)
+			both(t, "outcomes", c.Outcomes, a.Outcomes)
+			running, err := c.Running(ctx)
+			same("running")(running, a.Running(), err)
+		})
+	}
+}
+
+func both[T any](t *testing.T, what string, got func(context.Context, string) ([]T, error), want func() ([]T, error)) {
+	t.Helper()
+	g, err1 := got(t.Context(), "")
+	w, err2 := want()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if len(g) != len(w) {
+		t.Fatalf("%s: %d, want %d", what, len(g), len(w))
+	}
+	for i := range g {
+		if !reflect.DeepEqual(g[i], w[i]) {
+			t.Errorf("%s[%d]:\ngot  %+v\nwant %+v", what, i, g[i], w[i])
+		}
+	}
+}
+
+func TestShow(t *testing.T) {
+	_, c, _ := start(t, "edge.yaml")
+	ctx := t.Context()
+	for _, key := range []string{"2001:db8:101:1::/64", "2001:db8:101:1::99/64"} {
+		if sids, err := c.SIDs(ctx, key); err != nil || len(sids) != 1 || sids[0].Behavior != srv6.End {
+			t.Errorf("%s: %v, %v", key, sids, err)
+		}
+	}
+	if s, err := c.Steerings(ctx, "customer0.7"); err != nil || len(s) != 1 || s[0].Policy != "wire" {
+		t.Errorf("steering: %v, %v", s, err)
+	}
+	_, err := c.Policies(ctx, "silver")
+	if !errors.Is(err, agent.ErrNotFound) || !strings.Contains(err.Error(), `there is no policy "silver"`) {
+		t.Errorf("unknown policy: %v", err)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	a, c, _ := start(t, "edge.yaml")
+	ctx := t.Context()
+	fragment, err := config.Decode([]byte("sids: [{sid: '2001:db8:101:77::/64', behavior: End}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes, err := c.Add(ctx, fragment)
+	want := []agent.Change{{Op: agent.OpAdd, Kind: agent.KindSID, Key: "2001:db8:101:77::/64"}}
+	if err != nil || !reflect.DeepEqual(changes, want) {
+		t.Fatalf("add: %v, %v", changes, err)
+	}
+	sids, err := c.SIDs(ctx, "2001:db8:101:77::/64")
+	if err != nil || len(sids) != 1 || sids[0].Origin != agent.OriginAPI {
+		t.Fatalf("after add: %v, %v", sids, err)
+	}
+	changes, err = c.Delete(ctx, []agent.Ref{{Kind: agent.KindSID, Key: "2001:db8:101:77::5/64"}})
+	want[0].Op = agent.OpDelete
+	if err != nil || !reflect.DeepEqual(changes, want) {
+		t.Fatalf("delete: %v, %v", changes, err)
+	}
+
+	other := load(t, "edge.yaml")
+	other.SIDs = other.SIDs[1:]
+	before := a.Running()
+	changes, err = c.Apply(ctx, other, true)
+	want = []agent.Change{{Op: agent.OpDelete, Kind: agent.KindSID, Key: "2001:db8:101:1::/64"}}
+	if err != nil || !reflect.DeepEqual(changes, want) || !reflect.DeepEqual(a.Running(), before) {
+		t.Fatalf("dry run: %v, %v", changes, err)
+	}
+	if _, err = c.Apply(ctx, other, false); err != nil || len(a.Running().SIDs) != len(before.SIDs)-1 {
+		t.Fatalf("apply: %v", err)
+	}
+}
+
+// What is refused says why, and changes nothing.
+func TestRefused(t *testing.T) {
+	a, c, _ := start(t, "edge.yaml")
+	ctx, before := t.Context(), a.Running()
+	bad := &config.Config{SIDs: []srv6.LocalSID{{SID: netip.MustParsePrefix("2001:db8:101:77::/64"), Behavior: srv6.EndT}}}
+	for name, call := range map[string]func() error{
+		"add":   func() error { _, err := c.Add(ctx, bad); return err },
+		"apply": func() error { _, err := c.Apply(ctx, bad, false); return err },
+	} {
+		list, ok := errors.AsType[config.Errors](call())
+		if !ok || len(list) != 1 || !strings.HasSuffix(list[0].Field, "].table") || list[0].Fix == "" {
+			t.Errorf("%s: %v", name, list)
+		}
+	}
+	list, err := c.Check(ctx, bad)
+	if err != nil || len(list) != 1 || list[0].Field != "sids[0].table" {
+		t.Errorf("check: %v, %v", list, err)
+	}
+	if list, err = c.Check(ctx, load(t, "edge.yaml")); err != nil || len(list) == 0 || !strings.Contains(list[0].Problem, "customer0") {
+		t.Errorf("check of interfaces: %v, %v", list, err)
+	}
+	for _, test := range []struct {
+		ref  agent.Ref
+		want error
+	}{
+		{agent.Ref{Kind: agent.KindPolicy, Key: "gold"}, agent.ErrConflict},
+		{agent.Ref{Kind: agent.KindPolicy, Key: "none"}, agent.ErrNotFound},
+		{agent.Ref{Kind: "colour", Key: "none"}, agent.ErrNotFound},
+	} {
+		if _, err := c.Delete(ctx, []agent.Ref{test.ref}); !errors.Is(err, test.want) {
+			t.Errorf("delete %v: %v, want %v", test.ref, err, test.want)
+		}
+	}
+	if _, err := c.Add(ctx, &config.Config{}); err == nil || !strings.Contains(err.Error(), "holds no resource") {
+		t.Errorf("empty add: %v", err)
+	}
+	if _, err := c.Delete(ctx, nil); err == nil || !strings.Contains(err.Error(), "names no resource") {
+		t.Errorf("empty delete: %v", err)
+	}
+	if !reflect.DeepEqual(a.Running(), before) {
+		t.Error("what was refused has changed something")
+	}
+}
+
+func TestErrors(t *testing.T) {
+	a, c, _ := start(t, "edge.yaml")
+	for _, want := range []error{agent.ErrNotReady, agent.ErrBusy, agent.ErrConflict, agent.ErrInvalid, agent.ErrNotFound} {
+		a.Err = fmt.Errorf("%w: and why", want)
+		if _, err := c.Status(t.Context()); !errors.Is(err, want) || !strings.Contains(err.Error(), "and why") {
+			t.Errorf("status: %v, want %v", err, want)
+		}
+		if err := c.Trace(t.Context(), agent.TraceFilter{}, nil, nil); !errors.Is(err, want) {
+			t.Errorf("trace: %v, want %v", err, want)
+		}
+	}
+}
+
+// JSON over HTTP is for people with curl: a misspelled field is an error.
+func TestJSON(t *testing.T) {
+	a, _, path := start(t, "edge.yaml")
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}}
+	post := func(method, body string) (int, string) {
+		t.Helper()
+		r, err := client.Post("http://culvert/culvert.v1.Culvert/"+method, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode, string(text)
+	}
+	code, text := post("ListSIDs", `{"key": "2001:db8:101:d46::/64"}`)
+	if code != 200 || !strings.Contains(text, `"behavior":"End.DT46"`) {
+		t.Errorf("list: %d %s", code, text)
+	}
+	before := a.Running()
+	for _, body := range []string{
+		`{"config": {"sids": [{"sid": "2001:db8:101:77::/64", "behaviour": "End"}]}}`,
+		`{"config": {"sids": [{"sid": "2001:db8:101:77::/64", "behavior": "End", "table": "main"}]}}`,
+		`{"confg": {}}`, `{}`, `[]`, `{`,
+	} {
+		if code, text := post("Add", body); code != 400 || !strings.Contains(text, "invalid_argument") {
+			t.Errorf("%s: %d %s", body, code, text)
+		}
+	}
+	if !reflect.DeepEqual(a.Running(), before) {
+		t.Error("what was refused has changed something")
+	}
+	if code, text := post("Add", `{"config": {"sids": [{"sid": "2001:db8:101:77::/64", "behavior": "End"}]}}`); code != 200 {
+		t.Errorf("add: %d %s", code, text)
+	}
+}
+
+func TestTrace(t *testing.T) {
+	a, c, _ := start(t, "edge.yaml")
+	sid := netip.MustParsePrefix("2001:db8:101:1::/64")
+	event := func(teid uint32, sid netip.Prefix) agent.TraceEvent {
+		return agent.TraceEvent{
+			Time: apitest.Started, Interface: "core0", SID: sid, Target: "policy", Policy: "gold", Egress: "core1",
+			SegmentList: []netip.Addr{netip.MustParseAddr("2001:db8:111:1::")}, Adjacency: "2001:db8:12::2",
+			Reason: "FORWARDED", Text: "sent on", Verdict: "XDP_REDIRECT",
+			InLength: 130, OutLength: 130, In: apitest.GPDU(teid), Out: apitest.GPDU(teid + 1),
+		}
+	}
+	a.Events = []agent.TraceEvent{event(1, sid), event(10, netip.Prefix{}), event(20, netip.MustParsePrefix("2001:db8:101:2::/64"))}
+	teid := func(n uint32) *uint32 { return &n }
+	for _, test := range []struct {
+		filter agent.TraceFilter
+		want   []int
+	}{
+		{agent.TraceFilter{Interface: "core0", Drops: true, Source: netip.MustParsePrefix("10.0.0.0/8")}, []int{0, 1, 2}},
+		{agent.TraceFilter{SID: netip.MustParsePrefix("2001:db8:101::/48")}, []int{0, 2}},
+		{agent.TraceFilter{SID: netip.MustParsePrefix("2001:db8:101:1::7/128")}, []int{0}},
+		{agent.TraceFilter{TEID: teid(10)}, []int{1}},
+		{agent.TraceFilter{TEID: teid(11)}, []int{1}}, // sent
+		{agent.TraceFilter{TEID: teid(0)}, nil},
+		{agent.TraceFilter{TEID: teid(20), SID: sid}, nil},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		var got []agent.TraceEvent
+		started := false
+		err := c.Trace(ctx, test.filter, func() { started = true }, func(e agent.TraceEvent) error {
+			if got = append(got, e); len(got) == len(test.want) {
+				cancel()
+			}
+			return nil
+		})
+		cancel()
+		if err != nil || !started || len(got) != len(test.want) {
+			t.Fatalf("%+v: started %v, %d events, %v", test.filter, started, len(got), err)
+		}
+		for i, n := range test.want {
+			if !reflect.DeepEqual(got[i], a.Events[n]) {
+				t.Errorf("%+v:\ngot  %+v\nwant %+v", test.filter, got[i], a.Events[n])
+			}
+		}
+		if seen := <-a.Filters; !reflect.DeepEqual(seen, test.filter) {
+			t.Errorf("the agent got %+v, want %+v", seen, test.filter)
+		}
+	}
+	errStop := errors.New("stop")
+	if err := c.Trace(t.Context(), agent.TraceFilter{}, nil, func(agent.TraceEvent) error { return errStop }); !errors.Is(err, errStop) {
+		t.Errorf("stopped trace: %v", err)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	_, c, _ := start(t, "edge.yaml")
+	got, err := c.Doctor(t.Context(), nil)
+	want := []api.Finding{{Name: "interfaces", Level: "warn", Detail: "customer0 core0 core1", Fix: "ip link"}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestSocket(t *testing.T) {
+	a, _, path := start(t, "edge.yaml")
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("beside the socket: %v, %v", entries, err)
+	}
+	if _, err := api.Listen(config.API{Socket: path}, api.NewHandler(a, nil), slog.Default()); err == nil || !strings.Contains(err.Error(), "another daemon") {
+		t.Errorf("second daemon: %v", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error("the second daemon took the first one's socket away")
+	}
+}
+
+// A daemon that was killed leaves its socket; anything else at its place is
+// not ours to remove.
+func TestStaleSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	a := apitest.New(load(t, "edge.yaml"))
+	s, err := api.Listen(config.API{Socket: path}, api.NewHandler(a, nil), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("after Close: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.Listen(config.API{Socket: path}, api.NewHandler(a, nil), slog.Default()); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Errorf("a file in the way: %v", err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "mine" {
+		t.Errorf("the file: %q, %v", data, err)
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	_, err := dial(t, api.Endpoint{Socket: filepath.Join(t.TempDir(), "none")}).Status(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no daemon at") {
+		t.Errorf("%v", err)
+	}
+}
