@@ -41,13 +41,13 @@ int culvert_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	begin(ctx, &p, in);
 	if (cfg->trace)
-		trace_begin(ctx, &p);
+		p.trace = trace_begin(ctx, p.ifindex, p.frame);
 	reason = decide(ctx, &p, cfg);
 	if (reason == CONTINUE)
 		reason = forward(ctx, &p);
 	verdict = finish(ctx, &p, reason);
 	if (p.trace)
-		trace_end(ctx, &p, verdict);
+		trace(ctx, &p, verdict);
 	return verdict;
 }
 

@@ -132,7 +132,8 @@ INLINE void count_matches(struct packet *p)
 	if (p->list)
 		count(&list_counter, p->list, p->length);
 	if (p->tunnel) {
-		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &p->tunnel);
+		__u32 index = p->tunnel;
+		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
 
 		if (t) {
 			__sync_fetch_and_add(&t->packets, 1);
@@ -243,7 +244,7 @@ INLINE int forward(struct xdp_md *ctx, struct packet *p)
 		return too_big(ctx, p);
 	}
 	if (p->keep_version && p->port_flags & PORT_PARTIAL_CHECKSUM)
-		complete_checksum(ctx, p);
+		complete_checksum(ctx, p->keep, p->keep_length, p->keep_version);
 	reason = edit(ctx, p);
 	if (reason)
 		return reason;

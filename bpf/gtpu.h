@@ -14,7 +14,13 @@ INLINE int may_be_skipped(__u8 type)
 	return !(type & 0x80) || (type >= 0x81 && type <= 0x84) || type == 0xc0;
 }
 
-INLINE void read_container(struct packet *p, const __u8 *header)
+struct gtpu_walk {
+	__u16 offset, end; /* behind the first 8 octets; moved behind all headers */
+	__u16 sequence;
+	__u8 flags, qfi, rqi, pad;
+};
+
+INLINE void read_container(struct gtpu_walk *p, const __u8 *header)
 {
 	__u8 type = header[1] >> 4;
 
@@ -24,22 +30,21 @@ INLINE void read_container(struct packet *p, const __u8 *header)
 	}
 }
 
-/* Options and extension headers; p->keep is behind the first 8 octets and is
- * moved behind them all. 0, or a reason. */
-GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct packet *p)
+/* Options and extension headers. 0, or a reason. */
+GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct gtpu_walk *p)
 {
 	__u32 i, offset, end, length;
 	__u8 *header, type;
 
 	if (!p)
 		return REASON_GTPU_LENGTH;
-	offset = p->keep;
-	end = offset + p->keep_length;
+	offset = p->offset;
+	end = p->end;
 	header = at(ctx, offset, GTPU_OPTIONS_LEN);
 	if (!header || offset + GTPU_OPTIONS_LEN > end)
 		return REASON_GTPU_LENGTH;
 	p->sequence = be16(ld16(header));
-	type = p->gtpu_flags & GTPU_FLAG_E ? header[3] : 0;
+	type = p->flags & GTPU_FLAG_E ? header[3] : 0;
 	offset += GTPU_OPTIONS_LEN;
 	for (i = 0; i < MAX_GTPU_EXTENSIONS && type; i++) {
 		header = at(ctx, offset, 4);
@@ -60,8 +65,43 @@ GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct packet *p)
 	}
 	if (type)
 		return REASON_GTPU_EXTENSION;
-	p->keep = offset;
-	p->keep_length = end - offset;
+	p->offset = offset;
+	return 0;
+}
+
+/* The one container of almost every G-PDU: no other option, 4 octets, last. */
+INLINE int lone_container(struct xdp_md *ctx, struct packet *p, __u8 flags)
+{
+	__u8 *o = at(ctx, p->keep, GTPU_OPTIONS_LEN + 4);
+
+	if (flags != (GTPU_VERSION1 | GTPU_FLAG_E) || !o || p->keep_length < GTPU_OPTIONS_LEN + 4 ||
+	    o[3] != GTPU_EXT_CONTAINER || o[4] != 1 || o[7])
+		return 0;
+	p->sequence = be16(ld16(o));
+	if (o[5] >> 4 <= 1) {
+		p->qfi = o[6] & 0x3f;
+		p->rqi = o[5] >> 4 ? 0 : o[6] >> 6 & 1;
+	}
+	p->keep += GTPU_OPTIONS_LEN + 4;
+	p->keep_length -= GTPU_OPTIONS_LEN + 4;
+	return 1;
+}
+
+INLINE int read_options(struct xdp_md *ctx, struct packet *p, __u8 flags)
+{
+	struct gtpu_walk w = { .offset = p->keep, .end = p->keep + p->keep_length, .flags = flags };
+	int reason;
+
+	if (lone_container(ctx, p, flags))
+		return 0;
+	reason = walk_gtpu_extensions(ctx, &w);
+	if (reason)
+		return reason;
+	p->sequence = w.sequence;
+	p->qfi = w.qfi;
+	p->rqi = w.rqi;
+	p->keep_length = w.end - w.offset;
+	p->keep = w.offset;
 	return 0;
 }
 
@@ -88,7 +128,6 @@ INLINE int read_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u32 a
 	if (length > available)
 		return REASON_GTPU_LENGTH;
 	p->message = gtpu->type;
-	p->gtpu_flags = gtpu->flags;
 	p->teid = be32(ld32(&gtpu->teid));
 	p->sequence = 0;
 	p->qfi = 0;
@@ -96,7 +135,7 @@ INLINE int read_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u32 a
 	p->gtpu = offset + UDP_LEN;
 	p->keep = p->gtpu + GTPU_LEN;
 	p->keep_length = length;
-	return gtpu->flags & GTPU_OPTIONS ? walk_gtpu_extensions(ctx, p) : 0;
+	return gtpu->flags & GTPU_OPTIONS ? read_options(ctx, p, gtpu->flags) : 0;
 }
 
 #endif

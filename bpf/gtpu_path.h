@@ -52,11 +52,11 @@ INLINE __u32 tunnel_of_teid(struct settings *cfg, __u32 teid)
 INLINE int echo_source_bad(struct settings *cfg, struct packet *p)
 {
 	if (p->version == 4) {
-		__u8 first = p->src.b[0];
+		__u8 first = ld32(&p->src);
 
 		return !ld32(&p->src) || (first & 0xf0) == 0xe0 || first == 0xff || is_gtpu4(cfg, ld32(&p->src));
 	}
-	return p->src.b[0] == 0xff || !(ld64(&p->src) | ld64(&p->src.b[8])) || is_gtpu6(cfg, &p->src);
+	return (__u8)p->src.hi == 0xff || !(p->src.hi | p->src.lo) || is_gtpu6(cfg, &p->src);
 }
 
 INLINE void swap_macs(__u8 *eth)
@@ -71,7 +71,14 @@ INLINE void swap_macs(__u8 *eth)
 	st16(eth + 10, dst >> 32);
 }
 
-INLINE void echo_ipv4(struct ipv4 *ip, struct packet *p, __u8 hop_limit)
+struct echo {
+	struct words src, dst; /* of the request */
+	__u16 l3, frame, udp;  /* offsets, length */
+	__u16 sequence;
+	__u8 version, hop_limit;
+};
+
+INLINE void echo_ipv4(struct ipv4 *ip, struct echo *p, __u8 hop_limit)
 {
 	ip->version_ihl = 0x45;
 	st16(&ip->length, be16(IPV4_LEN + ECHO_LENGTH));
@@ -83,7 +90,7 @@ INLINE void echo_ipv4(struct ipv4 *ip, struct packet *p, __u8 hop_limit)
 	st16(&ip->checksum, ~sum_fold(ipv4_sum(ip)));
 }
 
-INLINE void echo_ipv6(struct ipv6 *ip, struct packet *p, __u8 hop_limit)
+INLINE void echo_ipv6(struct ipv6 *ip, struct echo *p, __u8 hop_limit)
 {
 	st16(&ip->payload_length, be16(ECHO_LENGTH));
 	ip->hop_limit = hop_limit;
@@ -91,10 +98,10 @@ INLINE void echo_ipv6(struct ipv6 *ip, struct packet *p, __u8 hop_limit)
 	copy16(&ip->dst, &p->src);
 }
 
-/* Echo Response in place of the request; UDP starts at `udp`. */
-GLOBAL int echo(struct xdp_md *ctx, struct packet *p, __u32 udp, __u32 hop_limit)
+/* Echo Response in place of the request. */
+GLOBAL int write_echo(struct xdp_md *ctx, struct echo *p)
 {
-	__u32 ip_length, tail;
+	__u32 ip_length, tail, udp, options;
 	struct udp *u;
 	__u8 *eth, *g;
 	__u64 sum;
@@ -102,15 +109,12 @@ GLOBAL int echo(struct xdp_md *ctx, struct packet *p, __u32 udp, __u32 hop_limit
 
 	if (!p)
 		return -1;
-	opaque(udp);
-	if (udp > MAX_OFFSET)
-		return -1;
 	ip_length = p->version == 4 ? IPV4_LEN : IPV6_LEN;
-	if (udp != p->l3 + ip_length &&
-	    remove_octets(ctx, p, p->l3 + ip_length, udp - p->l3 - ip_length))
-		return -1;
 	udp = p->l3 + ip_length;
-	tail = udp + ECHO_LENGTH;
+	options = p->udp - udp;
+	if (options && remove_octets(ctx, udp, options))
+		return -1;
+	tail = udp + ECHO_LENGTH + options;
 	if (tail != p->frame && bpf_xdp_adjust_tail(ctx, (int)tail - (int)p->frame))
 		return -1;
 	eth = at(ctx, 0, ETH_LEN);
@@ -136,14 +140,14 @@ GLOBAL int echo(struct xdp_md *ctx, struct packet *p, __u32 udp, __u32 hop_limit
 
 		if (!ip)
 			return -1;
-		echo_ipv4(ip, p, hop_limit);
+		echo_ipv4(ip, p, p->hop_limit);
 		return 0;
 	}
 	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
 
 	if (!ip)
 		return -1;
-	echo_ipv6(ip, p, hop_limit);
+	echo_ipv6(ip, p, p->hop_limit);
 	u = at(ctx, udp, ECHO_LENGTH);
 	if (!u)
 		return -1;
@@ -158,9 +162,14 @@ GLOBAL int echo(struct xdp_md *ctx, struct packet *p, __u32 udp, __u32 hop_limit
 
 INLINE int answer_echo(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 udp)
 {
+	struct echo e = {
+		.src = p->src, .dst = p->dst, .l3 = p->l3, .frame = p->frame, .udp = udp,
+		.sequence = p->sequence, .version = p->version, .hop_limit = cfg->hop_limit,
+	};
+
 	if (echo_source_bad(cfg, p))
 		return REASON_ECHO_FROM_SELF;
-	if (echo(ctx, p, udp, cfg->hop_limit))
+	if (write_echo(ctx, &e))
 		return REASON_HEADROOM;
 	return REASON_REPLIED;
 }

@@ -4,13 +4,10 @@
 #ifndef CULVERT_NEXT_HOP_H
 #define CULVERT_NEXT_HOP_H
 
-#include "packet.h"
+#include "payload.h"
 
 #define AF_INET4 2
 #define AF_INET6 10
-
-/* Packets that no hash was made for yet. */
-GLOBAL int hash_keep(struct xdp_md *ctx, struct packet *p);
 
 INLINE struct route *find_route(struct packet *p)
 {
@@ -34,7 +31,7 @@ INLINE __u32 choose_adjacency(struct xdp_md *ctx, struct packet *p)
 		return 0;
 	if (route->count > 1) {
 		if (!p->hashed)
-			hash_keep(ctx, p);
+			p->hash = hash_at(ctx, p->keep, p->keep_length, p->keep_version);
 		i = p->hash % route->count;
 	}
 	opaque(i);
@@ -59,41 +56,50 @@ INLINE int use_adjacency(struct packet *p, __u32 index)
 	return 1;
 }
 
+struct fib_query {
+	struct words dst, src;
+	__u32 table, ifindex;
+	__u16 length;
+	__u8 family;
+	__u8 to_kernel; /* answered */
+	struct next_hop hop ALIGNED;
+};
+
 /* The kernel's answer; 0 or a reason. */
-GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
+GLOBAL int fib_lookup(struct xdp_md *ctx, struct fib_query *q)
 {
 	struct bpf_fib_lookup fib = {};
 	__u32 flags = 0;
 	long ret;
 
-	if (!p || !p->table) /* a given adjacency that is not ready */
-		return REASON_NO_NEIGHBOUR;
-	fib.ifindex = p->ifindex;
-	fib.tot_len = p->length;
-	if (p->family == 6) {
+	if (!q)
+		return REASON_NO_ROUTE;
+	fib.ifindex = q->ifindex;
+	fib.tot_len = q->length;
+	if (q->family == 6) {
 		fib.family = AF_INET6;
-		copy16(fib.ipv6_dst, &p->dst);
-		copy16(fib.ipv6_src, &p->src);
+		copy16_by4(fib.ipv6_dst, &q->dst);
+		copy16_by4(fib.ipv6_src, &q->src);
 	} else {
 		fib.family = AF_INET4;
-		fib.ipv4_dst = ld32(&p->dst);
-		fib.ipv4_src = ld32(&p->src);
+		fib.ipv4_dst = ld32(&q->dst);
+		fib.ipv4_src = ld32(&q->src);
 	}
-	if (p->table != MAIN_TABLE) {
-		fib.tbid = p->table;
+	if (q->table != MAIN_TABLE) {
+		fib.tbid = q->table;
 		flags = BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID;
 	}
 	ret = bpf_fib_lookup(ctx, &fib, sizeof(fib), flags);
-	p->to_kernel = 0;
+	q->to_kernel = 0;
+	__builtin_memset(&q->hop, 0, sizeof(q->hop));
 	switch (ret) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
-		__builtin_memset(&p->hop, 0, sizeof(p->hop));
-		p->hop.ifindex = fib.ifindex;
-		__builtin_memcpy(p->hop.dst, fib.dmac, 6);
-		__builtin_memcpy(p->hop.src, fib.smac, 6);
+		q->hop.ifindex = fib.ifindex;
+		__builtin_memcpy(q->hop.dst, fib.dmac, 6);
+		__builtin_memcpy(q->hop.src, fib.smac, 6);
 		return 0;
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
-		p->hop.mtu = fib.mtu_result;
+		q->hop.mtu = fib.mtu_result;
 		return 0;
 	case BPF_FIB_LKUP_RET_BLACKHOLE:
 	case BPF_FIB_LKUP_RET_UNREACHABLE:
@@ -104,12 +110,28 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
 		/* the kernel would look into its main table */
-		if (p->table != MAIN_TABLE)
+		if (q->table != MAIN_TABLE)
 			return ret == BPF_FIB_LKUP_RET_NOT_FWDED ? REASON_NO_ROUTE : REASON_NO_NEIGHBOUR;
-		p->to_kernel = 1;
+		q->to_kernel = 1;
 		return 0;
 	}
 	return REASON_NO_ROUTE;
+}
+
+INLINE int ask_kernel(struct xdp_md *ctx, struct packet *p)
+{
+	struct fib_query q = {
+		.dst = p->dst, .src = p->src, .table = p->table, .ifindex = p->ifindex,
+		.length = p->length, .family = p->family,
+	};
+	int reason;
+
+	if (!p->table) /* a given adjacency that is not ready */
+		return REASON_NO_NEIGHBOUR;
+	reason = fib_lookup(ctx, &q);
+	p->hop = q.hop;
+	p->to_kernel = q.to_kernel;
+	return reason;
 }
 
 /* Fills in p->hop, or p->to_kernel; 0 or a reason. */

@@ -37,6 +37,14 @@ enum push {
 	PUSH_FRAME, /* the Ethernet frame at `keep` leaves as it is */
 };
 
+/* 16 octets of an address, as two words in network order. */
+struct words {
+	__u64 hi, lo;
+};
+
+/* It never leaves the registers and spill slots of one function: what is called
+ * out of line gets a struct of its own, so that the compiler may take the
+ * fields apart. */
 struct packet {
 	/* as received */
 	__u32 ifindex;
@@ -59,7 +67,6 @@ struct packet {
 	__u16 sequence;
 	__u16 gtpu;   /* offset of the header */
 	__u8 message; /* enum gtpu_type */
-	__u8 gtpu_flags;
 	__u8 qfi, rqi;
 
 	/* what matched: 0 is none */
@@ -95,9 +102,9 @@ struct packet {
 	__u16 quote_length;
 	__u32 hash;
 	__u64 args;
-	struct in6 src ALIGNED, dst ALIGNED; /* pushed; dst is also what the route is looked up for */
-	struct in6 last ALIGNED;
-	struct in6 inner_dst ALIGNED; /* EDIT_ENDPOINT: the outer header's new destination */
+	struct words src, dst; /* pushed; dst is also what the route is looked up for */
+	struct words last;
+	struct words inner_dst; /* EDIT_ENDPOINT: the outer header's new destination */
 
 	/* next hop */
 	__u32 adjacency, table;
@@ -134,20 +141,19 @@ INLINE void *at(struct xdp_md *ctx, __u32 offset, __u32 size)
 }
 
 /* Takes `length` octets out behind the first `before` ones, which move. */
-GLOBAL int remove_octets(struct xdp_md *ctx, struct packet *p, __u32 before, __u32 length)
+GLOBAL int remove_octets(struct xdp_md *ctx, __u32 before, __u32 length)
 {
 	__u32 zero = 0;
 	struct move_buffer *scratch = bpf_map_lookup_elem(&move_scratch, &zero);
 
 	opaque(before);
 	opaque(length);
-	if (!p || !scratch || before < ETH_LEN || before > MOVE_LENGTH || length > MAX_OFFSET)
+	if (!scratch || before < ETH_LEN || before > MOVE_LENGTH || length > MAX_OFFSET)
 		return -1;
 	if (bpf_xdp_load_bytes(ctx, 0, scratch->b, before) ||
 	    bpf_xdp_adjust_head(ctx, length) ||
 	    bpf_xdp_store_bytes(ctx, 0, scratch->b, before))
 		return -1;
-	p->frame -= length;
 	return 0;
 }
 
@@ -221,15 +227,23 @@ INLINE int error_allowed(void)
 	return 1;
 }
 
+/* What hand_up tells the daemon besides the frame. */
+struct hand_up {
+	__u32 kind, ifindex, info;
+	__u16 l3, length;
+	__u8 type, code;
+};
+
 /* Hands the frame as it is to the daemon. 0 or -1. */
-GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
+GLOBAL int hand_up(struct xdp_md *ctx, struct hand_up *h)
 {
 	struct punt *record;
-	__u32 length;
+	__u32 length, kind;
 
-	if (!p)
+	if (!h)
 		return -1;
-	length = p->frame;
+	kind = h->kind;
+	length = h->length;
 	if (length > PUNT_DATA) {
 		if (kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT)
 			return -1;
@@ -242,18 +256,28 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	if (!record)
 		return -1;
 	record->kind = kind;
-	record->ifindex = p->ifindex;
-	record->info = p->error_info;
-	record->l3 = p->error_l3;
+	record->ifindex = h->ifindex;
+	record->info = h->info;
+	record->l3 = h->l3;
 	record->length = length;
-	record->type = p->error_type;
-	record->code = p->error_code;
+	record->type = h->type;
+	record->code = h->code;
 	if (bpf_xdp_load_bytes(ctx, 0, record->data, length)) {
 		bpf_ringbuf_discard(record, 0);
 		return -1;
 	}
 	bpf_ringbuf_submit(record, 0);
 	return 0;
+}
+
+INLINE int punt(struct xdp_md *ctx, struct packet *p, __u32 kind)
+{
+	struct hand_up h = {
+		.kind = kind, .ifindex = p->ifindex, .info = p->error_info, .l3 = p->error_l3,
+		.length = p->frame, .type = p->error_type, .code = p->error_code,
+	};
+
+	return hand_up(ctx, &h);
 }
 
 /* The one way out: counts how the journey ended, and tells the sender where an
@@ -273,12 +297,12 @@ INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 		verdict = XDP_TX;
 		break;
 	case REASON_SLOW_PATH:
-		if (hand_up(ctx, p, p->punt))
+		if (punt(ctx, p, p->punt))
 			reason = REASON_SLOW_PATH_FULL;
 		break;
 	default:
 		if (p->error_type && error_allowed())
-			hand_up(ctx, p, reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
+			punt(ctx, p, reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
 	}
 	p->reason = reason;
 	count(&outcomes, reason, p->received);

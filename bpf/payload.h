@@ -99,17 +99,15 @@ INLINE __u64 payload_sum(struct xdp_md *ctx, __u32 offset, __u32 length, __u8 ve
 
 /* A local stack may have left the layer-4 checksum to the device, with only
  * the pseudo-header summed. Such a packet is finished here. */
-GLOBAL int complete_checksum(struct xdp_md *ctx, struct packet *p)
+GLOBAL int complete_checksum(struct xdp_md *ctx, __u32 keep, __u32 keep_length, __u32 version)
 {
 	__u32 l4, length, offset;
 	__u64 pseudo;
 	__u8 protocol;
 	__u16 *field, sum;
 
-	if (!p)
-		return 0;
-	if (p->keep_version == 4) {
-		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+	if (version == 4) {
+		struct ipv4 *ip = at(ctx, keep, IPV4_LEN);
 
 		if (!ip || be16(ip->fragment) & IPV4_FRAGMENT_MASK)
 			return 0;
@@ -117,7 +115,7 @@ GLOBAL int complete_checksum(struct xdp_md *ctx, struct packet *p)
 		protocol = ip->protocol;
 		pseudo = (__u64)ld32(&ip->src) + ld32(&ip->dst);
 	} else {
-		struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+		struct ipv6 *ip = at(ctx, keep, IPV6_LEN);
 
 		if (!ip)
 			return 0;
@@ -131,10 +129,10 @@ GLOBAL int complete_checksum(struct xdp_md *ctx, struct packet *p)
 		offset = 6;
 	else
 		return 0;
-	if (p->keep_length < l4 + offset + 2)
+	if (keep_length < l4 + offset + 2)
 		return 0;
-	length = p->keep_length - l4;
-	l4 += p->keep;
+	length = keep_length - l4;
+	l4 += keep;
 	field = at(ctx, l4 + offset, 2);
 	if (!field || ld16(field) != sum_fold(sum_add64(pseudo, pseudo_tail(length, protocol))))
 		return 0;
@@ -146,15 +144,15 @@ GLOBAL int complete_checksum(struct xdp_md *ctx, struct packet *p)
 	return 0;
 }
 
-/* The flow hash of the packet that is kept. */
-INLINE __u32 payload_hash(struct xdp_md *ctx, struct packet *p)
+/* The flow hash of the packet at `offset`; version 0: a frame. */
+INLINE __u32 flow_hash(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 version)
 {
-	__u32 l4, offset = p->keep;
+	__u32 l4;
 	__u8 protocol;
 	__u32 *ports;
 	__u64 h;
 
-	if (p->keep_version == 4) {
+	if (version == 4) {
 		struct ipv4 *ip = at(ctx, offset, IPV4_LEN);
 
 		if (!ip)
@@ -164,7 +162,7 @@ INLINE __u32 payload_hash(struct xdp_md *ctx, struct packet *p)
 		l4 = (ip->version_ihl & 0xf) * 4;
 		if (be16(ip->fragment) & IPV4_FRAGMENT_MASK)
 			return flow_finish(h, protocol, 0);
-	} else if (p->keep_version == 6) {
+	} else if (version == 6) {
 		struct ipv6 *ip = at(ctx, offset, IPV6_LEN);
 
 		if (!ip)
@@ -175,21 +173,25 @@ INLINE __u32 payload_hash(struct xdp_md *ctx, struct packet *p)
 	} else {
 		__u8 *eth = at(ctx, offset, ETH_LEN);
 
-		if (!eth || p->keep_length < ETH_LEN)
+		if (!eth || length < ETH_LEN)
 			return 0;
 		return flow_mix(flow_mix(0, ld64(eth)), ld32(eth + 8)) >> 32;
 	}
-	if (!flow_has_ports(protocol) || p->keep_length < l4 + 4)
+	if (!flow_has_ports(protocol) || length < l4 + 4)
 		return flow_finish(h, protocol, 0);
 	ports = at(ctx, offset + l4, 4);
 	return flow_finish(h, protocol, ports ? ld32(ports) : 0);
 }
 
-GLOBAL int hash_keep(struct xdp_md *ctx, struct packet *p)
+INLINE __u32 payload_hash(struct xdp_md *ctx, struct packet *p)
 {
-	if (p)
-		p->hash = payload_hash(ctx, p);
-	return 0;
+	return flow_hash(ctx, p->keep, p->keep_length, p->keep_version);
+}
+
+/* The same, where few packets need it. */
+GLOBAL int hash_at(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 version)
+{
+	return flow_hash(ctx, offset, length, version);
 }
 
 /* The packet at p->keep, of which `available` octets are there, must be whole

@@ -22,11 +22,11 @@ INLINE __u32 choose_list(struct sr_policy *policy, __u32 hash)
 }
 
 /* Writes `args` into a SID. */
-INLINE void stamp_args(struct packet *p, struct in6 *sid)
+INLINE void stamp_args(void *sid, __u64 args, __u32 offset)
 {
-	struct u128 v = clear128(ld128(sid), p->args_at & 127, ARGS_MOB_BITS);
+	struct u128 v = clear128(ld128(sid), offset & 127, ARGS_MOB_BITS);
 
-	st128(sid, place128(v, p->args, p->args_at & 127, ARGS_MOB_BITS));
+	st128(sid, place128(v, args, offset & 127, ARGS_MOB_BITS));
 }
 
 /* Plans the push of policy `index`, p->extra, p->last, p->args_at and p->tag
@@ -35,13 +35,14 @@ INLINE int plan_policy(struct xdp_md *ctx, struct packet *p, __u32 index, int ke
 {
 	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
 	struct segment_list *list;
-	__u32 last;
+	__u32 last, chosen;
 
 	if (!policy || !policy->count)
 		return REASON_NO_SEGMENT_LIST;
 	p->policy = index;
 	p->list = choose_list(policy, p->hash);
-	list = bpf_map_lookup_elem(&segment_list, &p->list);
+	chosen = p->list;
+	list = bpf_map_lookup_elem(&segment_list, &chosen);
 	if (!list || !list->count)
 		return REASON_NO_SEGMENT_LIST;
 	last = list->count - 1;
@@ -50,7 +51,7 @@ INLINE int plan_policy(struct xdp_md *ctx, struct packet *p, __u32 index, int ke
 	p->reduced = policy->behavior == H_ENCAPS_RED || policy->behavior == H_ENCAPS_L2_RED;
 	copy16(&p->dst, &list->segment[last]);
 	if (!last && p->args_at)
-		stamp_args(p, &p->dst);
+		stamp_args(&p->dst, p->args, p->args_at);
 	if (!keep_source)
 		copy16(&p->src, &list->source);
 	p->adjacency = list->adjacency;
@@ -73,17 +74,27 @@ INLINE void plan_srv6(struct packet *p)
 	p->length = p->push_length + p->keep_length;
 }
 
-GLOBAL int push_srh(struct xdp_md *ctx, struct packet *p)
+struct srh_plan {
+	struct words last;
+	__u64 args;
+	__u32 list;
+	__u16 tag;
+	__u8 next_header, segments, srh_segments, extra, args_at;
+	__u8 pad;
+};
+
+GLOBAL int write_srh(struct xdp_md *ctx, struct srh_plan *p)
 {
 	struct segment_list *list;
 	struct srh *srh;
-	__u32 i, n, from;
+	__u32 i, n, from, index;
 	struct in6 *segment;
 
 	if (!p)
 		return -1;
+	index = p->list;
 	srh = at(ctx, ETH_LEN + IPV6_LEN, SRH_LEN);
-	list = bpf_map_lookup_elem(&segment_list, &p->list);
+	list = bpf_map_lookup_elem(&segment_list, &index);
 	n = p->srh_segments;
 	if (!srh || !list || n > MAX_SEGMENTS + 1)
 		return -1;
@@ -106,15 +117,21 @@ GLOBAL int push_srh(struct xdp_md *ctx, struct packet *p)
 		if (from >= MAX_SEGMENTS)
 			return -1;
 		copy16(segment, &list->segment[from]);
-		if (!from && p->args_at) {
-			struct in6 sid ALIGNED;
-
-			copy16(&sid, segment);
-			stamp_args(p, &sid);
-			copy16(segment, &sid);
-		}
+		if (!from && p->args_at)
+			stamp_args(segment, p->args, p->args_at);
 	}
 	return 0;
+}
+
+INLINE int push_srh(struct xdp_md *ctx, struct packet *p)
+{
+	struct srh_plan plan = {
+		.last = p->last, .args = p->args, .list = p->list, .tag = p->tag,
+		.next_header = p->next_header, .segments = p->segments,
+		.srh_segments = p->srh_segments, .extra = p->extra, .args_at = p->args_at,
+	};
+
+	return write_srh(ctx, &plan);
 }
 
 INLINE int push_ipv6(struct xdp_md *ctx, struct packet *p, __u8 next_header)

@@ -43,7 +43,7 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 
 	switch (sid->behavior) {
 	case END_LIMIT:
-		reason = end_limit(ctx, p, sid->mobile, sid->length);
+		reason = end_limit(ctx, p->sid, p->l3, sid->mobile, sid->length);
 		if (reason != CONTINUE)
 			return reason;
 		ip = at(ctx, p->l3, IPV6_LEN);

@@ -66,14 +66,14 @@ INLINE int outer_addresses(struct xdp_md *ctx, struct in6 *src, struct in6 *dst)
 }
 
 /* Keeps the frame as it came, if it is one of those asked for. */
-GLOBAL int trace_begin(struct xdp_md *ctx, struct packet *p)
+GLOBAL int trace_begin(struct xdp_md *ctx, __u32 ifindex, __u32 length)
 {
 	__u32 zero = 0;
 	struct trace_filter *filter = bpf_map_lookup_elem(&trace_filter, &zero);
 	struct trace_event *event = bpf_map_lookup_elem(&trace_scratch, &zero);
 	struct in6 src ALIGNED, dst ALIGNED;
 
-	if (!p || !filter || !event || (filter->ifindex && filter->ifindex != p->ifindex))
+	if (!filter || !event || (filter->ifindex && filter->ifindex != ifindex))
 		return 0;
 	if (!outer_addresses(ctx, &src, &dst)) {
 		st64(&src, 0);
@@ -83,25 +83,27 @@ GLOBAL int trace_begin(struct xdp_md *ctx, struct packet *p)
 	if (!within(&src, &filter->source, &filter->source_mask) ||
 	    !within(&dst, &filter->destination, &filter->destination_mask))
 		return 0;
-	event->in_length = p->frame;
+	event->ifindex = ifindex;
+	event->in_length = length;
 	event->in_captured = capture(ctx, event->in);
-	p->trace = 1;
-	return 0;
+	return 1;
 }
 
-GLOBAL int trace_end(struct xdp_md *ctx, struct packet *p, int verdict)
+struct trace_end {
+	__u32 egress, sid, policy, list, tunnel, target_kind, adjacency, reason, verdict;
+};
+
+GLOBAL int trace_end(struct xdp_md *ctx, struct trace_end *p)
 {
 	__u32 zero = 0;
 	struct trace_filter *filter = bpf_map_lookup_elem(&trace_filter, &zero);
 	struct trace_event *event = bpf_map_lookup_elem(&trace_scratch, &zero);
 
-	if (!p || !filter || !event || (filter->drops_only && (verdict != XDP_DROP || p->reason == REASON_SLOW_PATH)))
+	if (!p || !filter || !event ||
+	    (filter->drops_only && (p->verdict != XDP_DROP || p->reason == REASON_SLOW_PATH)))
 		return 0;
 	event->time = bpf_ktime_get_ns();
-	event->ifindex = p->ifindex;
-	event->egress = verdict == XDP_TX || verdict == XDP_REDIRECT ? p->hop.ifindex : 0;
-	if (p->reason == REASON_REPLIED)
-		event->egress = p->ifindex;
+	event->egress = p->egress;
 	event->sid = p->sid;
 	event->policy = p->policy;
 	event->list = p->list;
@@ -109,11 +111,23 @@ GLOBAL int trace_end(struct xdp_md *ctx, struct packet *p, int verdict)
 	event->target_kind = p->target_kind;
 	event->adjacency = p->adjacency;
 	event->reason = p->reason;
-	event->verdict = verdict;
+	event->verdict = p->verdict;
 	event->out_length = (long)ctx->data_end - (long)ctx->data;
 	event->out_captured = capture(ctx, event->out);
 	bpf_ringbuf_output(&trace_events, event, sizeof(*event), 0);
 	return 0;
+}
+
+INLINE void trace(struct xdp_md *ctx, struct packet *p, __u32 verdict)
+{
+	struct trace_end end = {
+		.egress = verdict == XDP_TX ? p->ifindex : verdict == XDP_REDIRECT ? p->hop.ifindex : 0,
+		.sid = p->sid, .policy = p->policy, .list = p->list, .tunnel = p->tunnel,
+		.target_kind = p->target_kind, .adjacency = p->adjacency, .reason = p->reason,
+		.verdict = verdict,
+	};
+
+	trace_end(ctx, &end);
 }
 
 #endif

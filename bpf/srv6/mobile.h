@@ -328,27 +328,30 @@ INLINE int limit_allows(struct limit *limit, __u64 rate, __u64 now, __u64 bits)
 	return 1;
 }
 
-GLOBAL int end_limit(struct xdp_md *ctx, struct packet *p, __u32 mobile_index, __u32 length)
+/* p->sid `sid`'s argument, `length` bits into the destination at `l3`, says the
+ * group and its rate. CONTINUE, or REASON_LIMITED. */
+GLOBAL int end_limit(struct xdp_md *ctx, __u32 sid, __u32 l3, __u32 mobile_index, __u32 length)
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &mobile_index);
 	struct limit_key key = {};
 	struct ipv6 *ip;
 	struct limit *bucket;
 	struct u128 dst;
-	__u64 rate, now;
+	__u64 rate, now, octets;
 
-	if (!m || !p)
+	if (!m)
 		return REASON_LIMITED;
-	ip = at(ctx, p->l3, IPV6_LEN);
+	ip = at(ctx, l3, IPV6_LEN);
 	if (!ip)
 		return REASON_IPV6_MALFORMED;
 	dst = ld128(&ip->dst);
+	octets = IPV6_LEN + be16(ld16(&ip->payload_length));
 	if (!m->rate_bits)
 		return CONTINUE;
 	rate = bits128(dst, (length + m->group_bits) & 127, m->rate_bits & 63) * m->rate_unit;
 	if (!rate)
 		return CONTINUE;
-	key.sid = p->sid;
+	key.sid = sid;
 	key.group = m->group_bits ? bits128(dst, length & 127, m->group_bits & 63) : 0;
 	now = bpf_ktime_get_ns();
 	bucket = bpf_map_lookup_elem(&limit_by_group, &key);
@@ -360,7 +363,7 @@ GLOBAL int end_limit(struct xdp_md *ctx, struct packet *p, __u32 mobile_index, _
 		if (!bucket)
 			return REASON_LIMITED;
 	}
-	return limit_allows(bucket, rate, now, 8ull * p->l3_length) ? CONTINUE : REASON_LIMITED;
+	return limit_allows(bucket, rate, now, 8ull * octets) ? CONTINUE : REASON_LIMITED;
 }
 
 #endif

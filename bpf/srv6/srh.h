@@ -7,10 +7,19 @@
 
 #define MAX_EXTENSIONS 4
 
-/* Walks from the IPv6 header at p->l3 to the upper layer, or, where the
- * behaviour switches by it, to an SRH with segments left. Fills in srh,
- * srh_link, segments_left, upper, upper_type. CONTINUE, or a reason. */
-GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_srh)
+struct walk {
+	__u16 l3, end;          /* given */
+	__u8 stop_at_srh;       /* given: at one with segments left */
+	__u8 segments_left, upper_type;
+	__u8 pad;
+	__u16 srh, srh_link, upper;
+	__u16 bad_routing_type; /* where it stands */
+};
+
+/* Walks from the IPv6 header at w->l3 to the upper layer, or, where the
+ * behaviour switches by it, to an SRH with segments left. CONTINUE, or a
+ * reason. */
+GLOBAL int walk_extensions(struct xdp_md *ctx, struct walk *p)
 {
 	struct ipv6 *ip;
 	__u32 offset, link, end, length, i;
@@ -24,7 +33,7 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_s
 	next = ip->next_header;
 	link = p->l3 + 6;
 	offset = p->l3 + IPV6_LEN;
-	end = p->l3 + p->l3_length;
+	end = p->end;
 	for (i = 0; i <= MAX_EXTENSIONS; i++) {
 		struct srh *header;
 
@@ -42,15 +51,17 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_s
 		if (offset + length > end)
 			return next == NH_ROUTING && header->type == SRH_TYPE ? REASON_SRH_MALFORMED
 									      : REASON_EXTENSION_CHAIN;
-		if (next == NH_ROUTING && header->type != SRH_TYPE && header->segments_left)
-			return parameter_problem(p, REASON_ROUTING_TYPE, 0, offset + 2);
+		if (next == NH_ROUTING && header->type != SRH_TYPE && header->segments_left) {
+			p->bad_routing_type = offset + 2;
+			return REASON_ROUTING_TYPE;
+		}
 		if (next == NH_ROUTING && header->type == SRH_TYPE) {
 			if (p->srh)
 				break;
 			p->srh = offset;
 			p->srh_link = link;
 			p->segments_left = header->segments_left;
-			if (p->segments_left && stop_at_srh)
+			if (p->segments_left && p->stop_at_srh)
 				return CONTINUE;
 		}
 		next = header->next_header;
@@ -58,6 +69,19 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_s
 		offset += length;
 	}
 	return REASON_EXTENSION_CHAIN;
+}
+
+INLINE int walk(struct xdp_md *ctx, struct packet *p, int stop_at_srh)
+{
+	struct walk w = { .l3 = p->l3, .end = p->l3 + p->l3_length, .stop_at_srh = stop_at_srh };
+	int reason = walk_extensions(ctx, &w);
+
+	p->srh = w.srh;
+	p->srh_link = w.srh_link;
+	p->segments_left = w.segments_left;
+	p->upper = w.upper;
+	p->upper_type = w.upper_type;
+	return reason == REASON_ROUTING_TYPE ? parameter_problem(p, reason, 0, w.bad_routing_type) : reason;
 }
 
 /* The upper layer, or the SRH, of the packet at p->l3. */
@@ -68,30 +92,34 @@ INLINE int find_upper(struct xdp_md *ctx, struct packet *p, __u8 next_header, in
 	p->upper = p->l3 + IPV6_LEN;
 	p->upper_type = next_header;
 	if (next_header == NH_ROUTING || next_header == NH_DESTINATION || next_header == NH_HOP_BY_HOP)
-		return walk_extensions(ctx, p, stop_at_srh);
+		return walk(ctx, p, stop_at_srh);
 	return CONTINUE;
 }
 
-/* Takes the SRH out. 0, or a reason. */
-GLOBAL int remove_srh(struct xdp_md *ctx, struct packet *p)
+/* Takes the SRH at `srh` out of the packet at `l3`. Its length, or -1. */
+GLOBAL int take_srh_out(struct xdp_md *ctx, __u32 l3, __u32 srh_at, __u32 link_at)
 {
-	struct ipv6 *ip;
-	struct srh *srh;
-	__u8 *link;
+	struct srh *srh = at(ctx, srh_at, SRH_LEN);
+	__u8 *link = at(ctx, link_at, 1);
+	struct ipv6 *ip = at(ctx, l3, IPV6_LEN);
 	__u32 length;
 
-	if (!p)
-		return REASON_EXTENSION_CHAIN;
-	srh = at(ctx, p->srh, SRH_LEN);
-	link = at(ctx, p->srh_link, 1);
-	ip = at(ctx, p->l3, IPV6_LEN);
 	if (!srh || !link || !ip)
-		return REASON_EXTENSION_CHAIN;
+		return -1;
 	length = SRH_LEN + 8 * (__u32)srh->length;
 	*link = srh->next_header;
 	st16(&ip->payload_length, be16(be16(ld16(&ip->payload_length)) - length));
-	if (remove_octets(ctx, p, p->srh, length))
+	return remove_octets(ctx, srh_at, length) ? -1 : (int)length;
+}
+
+/* 0, or a reason. */
+INLINE int remove_srh(struct xdp_md *ctx, struct packet *p)
+{
+	int length = take_srh_out(ctx, p->l3, p->srh, p->srh_link);
+
+	if (length < 0)
 		return REASON_EXTENSION_CHAIN;
+	p->frame -= length;
 	p->l3_length -= length;
 	p->srh = 0;
 	return 0;

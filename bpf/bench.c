@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What `culvert bench` measures with: the program in front that makes every
+ * frame anew, the baseline, and the sinks. No part of the data path: it is an
+ * object of its own (docs/adr/0005-bench.md). */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#include "def/tables.h"
+#include "lib/bytes.h"
+
+#define BENCH_FRAME 256
+#define XDP_HEADROOM 256 /* XDP_PACKET_HEADROOM */
+
+enum bench_flags {
+	BENCH_RESTORE = 1, /* runs follow each other on one buffer */
+};
+
+/* The frame that the front makes, and where it puts a random key: the 32 bits
+ * at key_offset become key_base + [0, keys). */
+struct bench_frame {
+	__u32 length;
+	__u32 flags;
+	__u32 key_offset; /* 0: every frame is the same */
+	__u32 key_base;
+	__u32 keys;
+	__u32 checksum_offset; /* of an IPv4 header that the key is in; 0: none */
+	__u8 data[BENCH_FRAME];
+};
+
+/* What a sink saw. The first frame is kept while length is 0. */
+struct bench_sample {
+	__u32 length;
+	__u8 data[BENCH_FRAME];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct bench_frame);
+	__uint(max_entries, 1);
+} bench_frame SEC(".maps");
+
+/* the program that is measured */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} bench_next SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct counter);
+	__uint(max_entries, 1);
+} bench_sunk SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct bench_sample);
+	__uint(max_entries, 1);
+} bench_sample SEC(".maps");
+
+/* the baseline's tables are as the data path's: one next hop, one device map */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct adjacency);
+	__uint(max_entries, 2);
+} bench_adjacency SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 65536);
+} bench_device SEC(".maps");
+
+/* The kernel's struct, as far as it is read. */
+struct xdp_buff {
+	void *data;
+	void *data_hard_start;
+} __attribute__((preserve_access_index));
+
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+
+/* `size` octets at `offset`, or NULL. */
+INLINE void *octets(struct xdp_md *ctx, __u32 offset, __u32 size)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+
+	opaque(offset);
+	if (offset > BENCH_FRAME)
+		return 0;
+	data += offset;
+	return data + size > end ? 0 : data;
+}
+
+/* Undoes what the run before did to the frame's place and length. It costs the
+ * same whatever there is to undo, so that it can be subtracted. */
+INLINE int restore(struct xdp_md *ctx, struct bench_frame *frame)
+{
+	struct xdp_buff *buff = bpf_cast_to_kern_ctx(ctx);
+	long moved = (long)buff->data - (long)buff->data_hard_start - XDP_HEADROOM;
+	long length;
+
+	if (bpf_xdp_adjust_head(ctx, -(int)moved))
+		return -1;
+	length = (long)ctx->data_end - (long)ctx->data;
+	if (length != frame->length)
+		return bpf_xdp_adjust_tail(ctx, (int)frame->length - (int)length);
+	return 0;
+}
+
+/* A random one of the keys; the IPv4 header checksum follows (RFC 1624). */
+INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
+{
+	__u32 key = frame->key_base + ((__u64)bpf_get_prandom_u32() * frame->keys >> 32);
+	__u8 *at = octets(ctx, frame->key_offset, 4), *checksum;
+	__u32 sum, from, to = be32(key);
+
+	if (!at)
+		return -1;
+	from = ld32(at);
+	st32(at, to);
+	if (!frame->checksum_offset)
+		return 0;
+	checksum = octets(ctx, frame->checksum_offset, 2);
+	if (!checksum)
+		return -1;
+	sum = (__u16)~ld16(checksum) + (__u16)~from + (__u16)~(from >> 16) + (__u16)to + (to >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	st16(checksum, ~sum);
+	return 0;
+}
+
+SEC("xdp")
+int bench_front(struct xdp_md *ctx)
+{
+	__u32 zero = 0, length;
+	struct bench_frame *frame = bpf_map_lookup_elem(&bench_frame, &zero);
+
+	if (!frame)
+		return XDP_ABORTED;
+	if (frame->flags & BENCH_RESTORE && restore(ctx, frame))
+		return XDP_ABORTED;
+	length = frame->length;
+	opaque(length);
+	if (length < 14 || length > BENCH_FRAME || bpf_xdp_store_bytes(ctx, 0, frame->data, length))
+		return XDP_ABORTED;
+	if (frame->key_offset && put_key(ctx, frame))
+		return XDP_ABORTED;
+	bpf_tail_call(ctx, &bench_next, 0);
+	return XDP_ABORTED;
+}
+
+/* What every figure stands beside: the two addresses rewritten, and out. */
+SEC("xdp")
+int l2_forward(struct xdp_md *ctx)
+{
+	__u32 index = 1;
+	struct adjacency *adj = bpf_map_lookup_elem(&bench_adjacency, &index);
+	__u8 *eth = octets(ctx, 0, 14);
+
+	if (!adj || !eth)
+		return XDP_ABORTED;
+	st64(eth, ld64(adj->half[0].dst));
+	st32(eth + 8, ld32(adj->half[0].src + 2));
+	return bpf_redirect_map(&bench_device, adj->half[0].ifindex, XDP_DROP);
+}
+
+/* What the front itself costs. */
+SEC("xdp")
+int bench_nothing(struct xdp_md *ctx)
+{
+	return XDP_DROP;
+}
+
+/* To the kernel's own forwarding. */
+SEC("xdp")
+int bench_pass(struct xdp_md *ctx)
+{
+	return XDP_PASS;
+}
+
+INLINE void sunk(__u32 length)
+{
+	__u32 zero = 0;
+	struct counter *c = bpf_map_lookup_elem(&bench_sunk, &zero);
+
+	if (c) {
+		c->packets++;
+		c->bytes += length;
+	}
+}
+
+SEC("xdp")
+int bench_sink(struct xdp_md *ctx)
+{
+	__u32 zero = 0, length = ctx->data_end - ctx->data, kept = length;
+	struct bench_sample *sample = bpf_map_lookup_elem(&bench_sample, &zero);
+
+	sunk(length);
+	if (kept > BENCH_FRAME)
+		kept = BENCH_FRAME;
+	opaque(kept);
+	if (sample && !sample->length && kept >= 14 && kept <= BENCH_FRAME &&
+	    !bpf_xdp_load_bytes(ctx, 0, sample->data, kept))
+		sample->length = length;
+	return XDP_DROP;
+}
+
+/* For frames that the kernel forwarded: its cheapest end. */
+SEC("tcx/ingress")
+int bench_sink_skb(struct __sk_buff *skb)
+{
+	__u32 zero = 0, length = skb->len, kept = length;
+	struct bench_sample *sample = bpf_map_lookup_elem(&bench_sample, &zero);
+
+	sunk(length);
+	if (kept > BENCH_FRAME)
+		kept = BENCH_FRAME;
+	opaque(kept);
+	if (sample && !sample->length && kept >= 14 && kept <= BENCH_FRAME &&
+	    !bpf_skb_load_bytes(skb, 0, sample->data, kept))
+		sample->length = length;
+	return TC_ACT_SHOT;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

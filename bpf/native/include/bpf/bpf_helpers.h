@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Stands where libbpf's header of this name does, so that the data path
+ * compiles for user space: maps become variables, helpers functions
+ * (helpers.h). */
+#ifndef CULVERT_NATIVE_BPF_HELPERS_H
+#define CULVERT_NATIVE_BPF_HELPERS_H
+
+#include <linux/bpf.h>
+
+#define SEC(name)
+#define __uint(name, value) int (*name)[value]
+#define __type(name, value) typeof(value) *name
+
+void *bpf_map_lookup_elem(void *map, const void *key);
+long bpf_map_update_elem(void *map, const void *key, const void *value, __u64 flags);
+long bpf_xdp_adjust_head(struct xdp_md *ctx, int delta);
+long bpf_xdp_adjust_tail(struct xdp_md *ctx, int delta);
+long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 length);
+long bpf_xdp_store_bytes(struct xdp_md *ctx, __u32 offset, void *from, __u32 length);
+__u64 bpf_ktime_get_ns(void);
+long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags);
+long bpf_redirect_map(void *map, __u64 key, __u64 flags);
+void *bpf_ringbuf_reserve(void *map, __u64 size, __u64 flags);
+void bpf_ringbuf_submit(void *record, __u64 flags);
+void bpf_ringbuf_discard(void *record, __u64 flags);
+long bpf_ringbuf_output(void *map, void *record, __u64 size, __u64 flags);
+
+#endif

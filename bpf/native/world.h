@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The tables of one run, as the loader would write them: every behaviour,
+ * policies, tunnels, steering, routes, next hops in every state. The seed
+ * varies what a configuration may vary. */
+#ifndef CULVERT_NATIVE_WORLD_H
+#define CULVERT_NATIVE_WORLD_H
+
+#include "helpers.h"
+#include "input.h"
+
+#define PORTS 8       /* ifindex 1..PORTS */
+#define SIDS 64
+#define POLICIES 8
+#define LISTS 12
+#define MOBILES 24
+#define TUNNELS 24
+#define ADJACENCIES 16
+#define SOURCES 4
+#define TEID_SLOTS 12 /* tunnel[1..12) by TEID; from 12 on by hash or prefix */
+#define TABLE 100
+
+static const __u8 locator_prefix[8] = { 0x20, 0x01, 0x0d, 0xb8, 0x01, 0x00 };
+static const __u8 gtpu6_address[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xff, [15] = 1 };
+static const __u8 gtpu4_address[4] = { 192, 0, 2, 1 };
+
+/* What frames are aimed at. */
+struct aims {
+	__u32 sids;
+	struct in6 sid[SIDS];
+	__u8 sid_length[SIDS];
+};
+
+static struct aims aims;
+
+#define VALUE(map, type, index) ((type *)map_of(&map)->values + (index))
+
+static void make_maps(void)
+{
+	MAKE_MAP(settings, 1);
+	MAKE_MAP(port, PORTS + 4);
+	MAKE_MAP(target_by_port, ENTRIES);
+	MAKE_MAP(sid_by_prefix, ENTRIES);
+	MAKE_MAP(local_sid, SIDS);
+	MAKE_MAP(sid_counter, SIDS);
+	MAKE_MAP(mobile, MOBILES);
+	MAKE_MAP(limit_by_group, ENTRIES);
+	MAKE_MAP(target_by_dst4, ENTRIES);
+	MAKE_MAP(target_by_dst6, ENTRIES);
+	MAKE_MAP(tunnel, TUNNELS);
+	MAKE_MAP(tunnel_by_teid, ENTRIES);
+	MAKE_MAP(source, SOURCES);
+	MAKE_MAP(sr_policy, POLICIES);
+	MAKE_MAP(segment_list, LISTS);
+	MAKE_MAP(list_counter, LISTS);
+	MAKE_MAP(route4, ENTRIES);
+	MAKE_MAP(route6, ENTRIES);
+	MAKE_MAP(adjacency, ADJACENCIES);
+	MAKE_MAP(outcomes, REASON_COUNT);
+	MAKE_MAP(errors_left, 1);
+	MAKE_MAP(trace_filter, 1);
+	MAKE_MAP(move_scratch, 1);
+	MAKE_MAP(trace_scratch, 1);
+	MAKE_MAP(device, PORTS + 4);
+}
+
+static void empty_maps(void)
+{
+	__u32 i;
+
+	for (i = 0; i < map_count; i++) {
+		struct native_map *m = maps[i];
+
+		if (is_array(m) || m->type == BPF_MAP_TYPE_DEVMAP)
+			memset(m->values, 0, m->max_entries * m->value_size);
+		m->count = 0;
+	}
+	aims.sids = 0;
+}
+
+/* Into the first free place of a hash or trie. */
+static void put(void *map, const void *key, const void *value)
+{
+	struct native_map *m = map_of(map);
+
+	must(m->count < m->max_entries, "the map is full");
+	memcpy(m->keys + m->count * m->key_size, key, m->key_size);
+	memcpy(m->values + m->count++ * m->value_size, value, m->value_size);
+}
+
+static void put_target6(const void *addr, __u32 length, __u32 kind, __u32 index)
+{
+	struct lpm6_key key = { .prefixlen = 32 + length };
+	struct target to = { kind, index };
+
+	memcpy(&key.addr, addr, 16);
+	put(&target_by_dst6, &key, &to);
+}
+
+static void put_target4(__u8 a, __u8 b, __u32 length, __u32 kind, __u32 index)
+{
+	struct lpm4_key key = { .prefixlen = 32 + length, .addr = be32((__u32)a << 24 | b << 16) };
+	struct target to = { kind, index };
+
+	put(&target_by_dst4, &key, &to);
+}
+
+/* ---- next hops ---- */
+
+static const __u16 mtus[] = { 1500, 1500, 9000, 1280, 576, 0 };
+
+static void make_next_hops(struct input *in)
+{
+	__u32 i, n;
+
+	for (i = 1; i <= PORTS; i++)
+		*VALUE(device, __u32, i) = i == PORTS ? 0 : i;
+	for (i = 1; i < ADJACENCIES; i++) {
+		struct adjacency *a = VALUE(adjacency, struct adjacency, i);
+		struct next_hop *h;
+
+		a->current = next_number(in) & 1;
+		h = &a->half[a->current];
+		n = next_number(in);
+		h->ifindex = 1 + i % PORTS;
+		h->mtu = mtus[n % 6];
+		h->flags = n >> 8 & 7 ? NEXT_HOP_READY | ((n >> 11 & 7) ? 0 : NEXT_HOP_PASS) : 0;
+		h->tags = (n >> 16 & 7) > 5 ? (n >> 16 & 7) - 5 : 0;
+		h->tpid[0] = TYPE_QINQ;
+		h->tpid[1] = TYPE_VLAN;
+		h->vlan[0] = h->vlan[1] = n >> 20 & 0xfff;
+		memset(h->dst, 0x02, 6);
+		memset(h->src, 0x06, 6);
+	}
+}
+
+static void make_routes(struct input *in)
+{
+	__u32 i, j;
+
+	for (i = 0; i < 12; i++) {
+		struct lpm6_key key6 = { .prefixlen = 32 + (i < 2 ? 0 : 8 * i), .table = i & 1 ? TABLE : MAIN_TABLE };
+		struct lpm4_key key4 = { .prefixlen = 32 + (i < 2 ? 0 : 2 * i), .table = key6.table };
+		struct route r = { .count = next_number(in) % (MAX_NEXT_HOPS + 1) };
+
+		if (i < 2 && next_number(in) & 1)
+			continue; /* no default: the kernel is asked */
+		memcpy(&key6.addr, locator_prefix, 6);
+		key6.addr.b[6] = i;
+		key4.addr = be32(10u << 24 | i << 16);
+		for (j = 0; j < r.count; j++)
+			r.adjacency[j] = 1 + next_number(in) % (ADJACENCIES - 1);
+		put(&route6, &key6, &r);
+		put(&route4, &key4, &r);
+	}
+}
+
+/* ---- policies ---- */
+
+static void any_sid_address(struct input *in, struct in6 *to)
+{
+	memcpy(to, locator_prefix, 8);
+	to->b[6] = next_number(in) & 1;
+	to->b[7] = next_number(in) % SIDS;
+}
+
+static void make_policies(struct input *in)
+{
+	__u32 i, j;
+
+	for (i = 1; i < LISTS; i++) {
+		struct segment_list *l = VALUE(segment_list, struct segment_list, i);
+
+		l->adjacency = next_number(in) % ADJACENCIES;
+		l->count = i <= 3 ? i : 1 + next_number(in) % MAX_SEGMENTS;
+		memcpy(&l->source, gtpu6_address, 16);
+		for (j = 0; j < l->count; j++)
+			any_sid_address(in, &l->segment[j]);
+	}
+	for (i = 1; i < POLICIES; i++) {
+		struct sr_policy *p = VALUE(sr_policy, struct sr_policy, i);
+
+		p->behavior = H_ENCAPS + (i - 1) % 4;
+		p->count = next_number(in) % 8 ? 1 + next_number(in) % MAX_SEGMENT_LISTS : 0;
+		for (j = 0; j < p->count; j++) {
+			p->list[j].threshold = (j + 1ull) * 0xffffffff / p->count;
+			p->list[j].list = 1 + next_number(in) % (LISTS - 1);
+		}
+	}
+}
+
+/* ---- SIDs ---- */
+
+static __u32 mobile_of(struct input *in, __u8 behavior, __u32 index)
+{
+	struct mobile *m = VALUE(mobile, struct mobile, index);
+
+	any_sid_address(in, &m->source);
+	any_sid_address(in, &m->target);
+	m->adjacency = next_number(in) % ADJACENCIES;
+	m->pdu_type = 1 + next_number(in) % PDU_UNSTRUCTURED;
+	m->container = next_number(in) % 3;
+	m->source_length = next_number(in) % 97;
+	m->target_length = next_number(in) % 57;
+	m->args_offset = behavior == END_M_GTP6_D ? 1 + next_number(in) % 88 : next_number(in) % 89;
+	if (behavior == END_LIMIT) {
+		m->group_bits = next_number(in) % 33;
+		m->rate_bits = next_number(in) % 33;
+		m->rate_unit = 1000 * (1 + next_number(in) % 10000);
+	}
+	if (behavior == BEHAVIOR_NONE) /* H.M.GTP4.D */
+		m->policy = next_number(in) % 3;
+	return index;
+}
+
+/* What the arguments leave of a SID's 128 bits. */
+static __u8 sid_length(struct input *in, __u8 behavior)
+{
+	static const __u8 plain[] = { 64, 64, 64, 64, 80, 128 };
+
+	switch (behavior) {
+	case END_M_GTP4_E:
+		return 32 + next_number(in) % 25;
+	case END_M_GTP6_E:
+	case END_M_GTP6_D:
+	case END_M_GTP6_D_DI:
+		return 64 + next_number(in) % 25;
+	case END_LIMIT:
+		return 64;
+	}
+	return plain[next_number(in) % 6];
+}
+
+static int by_upper_layer(__u8 behavior)
+{
+	return behavior >= END_M_GTP6_D && behavior <= END_M_GTP4_E;
+}
+
+static void make_sid(struct input *in, __u32 index)
+{
+	struct local_sid *s = VALUE(local_sid, struct local_sid, index);
+	struct sid_key key = {};
+	__u32 n = next_number(in), aim = aims.sids++;
+
+	s->behavior = 1 + (index - 1) % (H_ENCAPS - 1);
+	s->flavors = by_upper_layer(s->behavior) ? 0 : n & 15;
+	s->flags = n >> 4 & 3;
+	s->length = sid_length(in, s->behavior);
+	s->block_length = s->flavors & FLAVOR_NEXT_CSID ? 32 + (n >> 6 & 15) : 0;
+	if (s->behavior >= END_MAP && s->behavior <= END_M_GTP4_E)
+		s->mobile = mobile_of(in, s->behavior, 1 + aim % (MOBILES - 4));
+	if (s->behavior == END_X || (s->behavior >= END_DX2 && s->behavior <= END_DX6))
+		s->adjacency = 1 + (n >> 12) % (ADJACENCIES - 1);
+	s->table = s->behavior == END_T || s->behavior >= END_DT4 ? (n >> 20 & 1 ? TABLE : MAIN_TABLE) : MAIN_TABLE;
+	s->policy = 1 + (n >> 24) % 2; /* of layer 3 */
+	memcpy(&aims.sid[aim], locator_prefix, 8);
+	aims.sid[aim].b[6] = s->length == 64 ? 0 : 1;
+	aims.sid[aim].b[7] = index - (s->length == 64);
+	if (s->length < 64)
+		aims.sid[aim].b[2] = index;
+	aims.sid_length[aim] = s->length;
+	if (s->length == 64)
+		return; /* found by the locator */
+	key.prefixlen = s->length;
+	memcpy(&key.addr, &aims.sid[aim], 16);
+	put(&sid_by_prefix, &key, &index);
+}
+
+/* ---- GTP-U ---- */
+
+static void make_tunnels(struct input *in)
+{
+	__u32 i;
+
+	for (i = 1; i < SOURCES; i++) {
+		struct in6 *s = VALUE(source, struct in6, i);
+
+		memcpy(s, gtpu6_address, 16);
+		if (i == 1) {
+			memset(s, 0, 10);
+			memset(s->b + 10, 0xff, 2);
+			memcpy(s->b + 12, gtpu4_address, 4);
+		}
+	}
+	for (i = 1; i < TUNNELS; i++) {
+		struct tunnel *t = VALUE(tunnel, struct tunnel, i);
+		__u32 n = next_number(in), teid = 0xabc00 + i;
+
+		t->key = i < TEID_SLOTS ? (n & 0xff000000) | i : teid;
+		t->action = n % (TUNNEL_LIST + 1);
+		t->teid = next_number(in);
+		t->ipv4 = n >> 8 & 1;
+		t->source = t->ipv4 ? 1 : 2;
+		t->adjacency = (n >> 9) % ADJACENCIES;
+		t->qfi = n >> 13 & 63;
+		t->container = (n >> 19) % 3;
+		any_sid_address(in, &t->remote);
+		t->index = t->action == TUNNEL_DECAP  ? (n >> 21 & 1 ? TABLE : MAIN_TABLE)
+			   : t->action == TUNNEL_SRV6 ? 1
+						      : 1 + (n >> 21 & 1);
+		if (i >= TEID_SLOTS && i & 1)
+			put(&tunnel_by_teid, &teid, &i);
+	}
+}
+
+/* ---- steering ---- */
+
+static void make_steering(struct input *in)
+{
+	__u8 address[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xee };
+	__u32 i;
+
+	for (i = 0; i < 8; i++) {
+		address[5] = i;
+		put_target6(address, 48, TARGET_PASS + i % 3, i % 3 == 1 ? 1 + i % 2 : 1 + i * 2);
+		put_target4(10, 100 + i, 16, TARGET_PASS + i % 4, i % 4 == 1 ? 1 + i % 2 : i % 4 == 3 ? MOBILES - 1 - i % 2 : 1 + i * 2);
+	}
+	put_target6(gtpu6_address, 128, TARGET_PASS, 0);
+	mobile_of(in, BEHAVIOR_NONE, MOBILES - 1);
+	mobile_of(in, BEHAVIOR_NONE, MOBILES - 2);
+	for (i = 1; i <= 3; i++) {
+		struct port_key key = { .ifindex = i, .outer_vlan = i == 2 ? 100 : 0, .inner_vlan = 0 };
+		struct target to = { TARGET_POLICY, 1 + next_number(in) % (POLICIES - 1) };
+
+		put(&target_by_port, &key, &to);
+	}
+}
+
+static void make_settings(struct input *in)
+{
+	struct settings *s = VALUE(settings, struct settings, 0);
+	__u32 n = next_number(in), i;
+	struct trace_filter *f = VALUE(trace_filter, struct trace_filter, 0);
+
+	s->locators = 1;
+	s->locator[0].hi = be64(ld64(locator_prefix));
+	s->locator[0].mask = 0xffffffffffff0000ull;
+	s->locator[0].function_mask = 0xffff;
+	s->locator[0].base = 1;
+	s->domains = 1;
+	s->domain[0] = (struct prefix6){ s->locator[0].hi, 0, 0xffffffffff000000ull, 0 };
+	s->gtpu4_count = s->gtpu6_count = 1;
+	memcpy(&s->gtpu4[0], gtpu4_address, 4);
+	memcpy(&s->gtpu6[0], gtpu6_address, 16);
+	s->pools4 = s->pools6 = 1;
+	s->pool4[0] = (struct pool4){ 10u << 24 | 200 << 16, 0xfffffff8, TEID_SLOTS, 0 };
+	s->pool6[0] = (struct pool6){ 0x20010db8dd000000ull, ~7ull, TEID_SLOTS + 4, 0 };
+	s->teid_slots = TEID_SLOTS;
+	s->trace = n >> 8 & 3 ? 0 : 1;
+	s->sids_by_prefix = map_of(&sid_by_prefix)->count;
+	s->errors_per_second = n >> 10 & 3 ? 1000000 : 0;
+	s->hop_limit = 64;
+	f->drops_only = n >> 12 & 1;
+	for (i = 1; i <= PORTS; i++) {
+		n = next_number(in);
+		VALUE(port, struct port, i)->flags = (n & 31 ? PORT_ATTACHED : 0) | (n & 0x700 ? 0 : PORT_EXTERNAL) |
+						     (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
+						     (i <= 3 ? PORT_STEERED : 0);
+	}
+}
+
+static void make_world(__u32 seed)
+{
+	struct input in = { 0, 0, seed };
+	__u32 i;
+
+	empty_maps();
+	make_next_hops(&in);
+	make_routes(&in);
+	make_policies(&in);
+	for (i = 1; i < SIDS - 10; i++)
+		make_sid(&in, i);
+	make_tunnels(&in);
+	make_steering(&in);
+	make_settings(&in);
+}
+
+/* Anything may stand in the tables: the data path must still keep to the
+ * packet. */
+static void disturb_world(struct input *in)
+{
+	__u32 i, count = 1 + pick(in, 32);
+
+	for (i = 0; i < count; i++) {
+		struct native_map *m = maps[pick(in, map_count)];
+		__u32 offset = take32(in) % (m->max_entries * m->value_size);
+
+		if (m->values != (void *)VALUE(outcomes, __u8, 0))
+			m->values[offset] = take8(in);
+	}
+}
+
+#endif
