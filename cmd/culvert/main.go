@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/culvert-net/culvert/internal/cli"
+	"github.com/culvert-net/culvert/internal/lab"
 )
 
 // version is set by the linker; a build without it says what Go knows.
@@ -17,7 +18,7 @@ var version = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	root := cli.New(programVersion())
+	root := cli.New(programVersion(), lab.Command())
 	code := cli.Execute(ctx, root, os.Args[1:], os.Stderr)
 	stop()
 	os.Exit(code)

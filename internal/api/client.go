@@ -255,9 +255,9 @@ func (c *Client) Doctor(ctx context.Context, interfaces []string) ([]Finding, er
 	if err != nil {
 		return nil, c.fail(err)
 	}
-	var out []Finding
+	out := []Finding{}
 	for _, f := range response.GetFindings() {
-		out = append(out, Finding{Name: f.GetName(), Level: f.GetLevel(), Detail: f.GetDetail(), Fix: f.GetFix()})
+		out = append(out, Finding{Name: f.GetName(), Level: f.GetLevel(), Detail: f.GetDetail(), Fix: f.GetFix(), Command: f.GetCommand()})
 	}
 	return out, nil
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -33,6 +32,8 @@ type Finding struct {
 	Level  string `json:"level"` // ok, warn or fail
 	Detail string `json:"detail"`
 	Fix    string `json:"fix,omitempty"`
+	// Command mends it; empty if no single command does.
+	Command []string `json:"command,omitempty"`
 }
 
 type handler struct {
@@ -298,7 +299,7 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 	findings, err := h.examine(ctx, interfaces)
 	response := &pb.DoctorResponse{}
 	for _, f := range findings {
-		response.Findings = append(response.Findings, &pb.Finding{Name: f.Name, Level: cmp.Or(f.Level, "ok"), Detail: f.Detail, Fix: f.Fix})
+		response.Findings = append(response.Findings, &pb.Finding{Name: f.Name, Level: f.Level, Detail: f.Detail, Fix: f.Fix, Command: f.Command})
 	}
 	return response, err
 }

@@ -72,7 +72,7 @@ func start(t *testing.T, example string) (*apitest.Agent, *api.Client, string) {
 	t.Helper()
 	a, path := apitest.New(load(t, example)), socket(t)
 	serve(t, config.API{Socket: path}, a, func(_ context.Context, interfaces []string) ([]api.Finding, error) {
-		return []api.Finding{{Name: "interfaces", Level: "warn", Detail: strings.Join(interfaces, " "), Fix: "ip link"}}, nil
+		return []api.Finding{{Name: "interfaces", Level: "warn", Detail: strings.Join(interfaces, " "), Fix: "ip link", Command: []string{"ip", "link"}}}, nil
 	})
 	return a, dial(t, api.Endpoint{Socket: path}), path
 }
@@ -334,7 +334,7 @@ func TestTrace(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	_, c, _ := start(t, "edge.yaml")
 	got, err := c.Doctor(t.Context(), nil)
-	want := []api.Finding{{Name: "interfaces", Level: "warn", Detail: "customer0 core0 core1", Fix: "ip link"}}
+	want := []api.Finding{{Name: "interfaces", Level: "warn", Detail: "customer0 core0 core1", Fix: "ip link", Command: []string{"ip", "link"}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -72,6 +72,14 @@ holds is added, all or nothing; - is standard input.`,
 	return c
 }
 
+// text is a flag's value as it was typed: the configuration's decoder judges
+// it.
+type text string
+
+func (t *text) String() string     { return string(*t) }
+func (t *text) Set(s string) error { *t = text(s); return nil }
+func (t *text) Type() string       { return "value" }
+
 func (d adder) flags(c *cobra.Command) map[string]pflag.Value {
 	values := map[string]pflag.Value{}
 	for _, f := range d.fields {
@@ -82,7 +90,7 @@ func (d adder) flags(c *cobra.Command) map[string]pflag.Value {
 		case f.list:
 			c.Flags().StringArray(name, nil, f.about)
 		default:
-			c.Flags().String(name, "", f.about)
+			c.Flags().Var(new(text), name, f.about)
 		}
 		if len(f.words) > 0 {
 			complete(c, name, f.words)

@@ -92,7 +92,7 @@ func commandTable(a *app) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
 		groupDaemon: {a.run(), a.check(), a.apply(), a.add(), a.delete(), a.config(), a.schema(), a.unpin()},
 		groupState:  {a.interfaces(), a.locators(), a.sids(), a.policies(), a.steering(), a.tunnels()},
-		groupSee:    {a.status(), a.adjacencies(), a.counters(), a.drops(), a.trace()},
+		groupSee:    {a.status(), a.adjacencies(), a.counters(), a.drops(), a.trace(), a.doctor()},
 		groupOther:  {a.versionCommand()},
 	}
 }
@@ -108,13 +108,24 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stderr io.
 	code := ExitError
 	if e, ok := errors.AsType[*exitError](err); ok {
 		code = e.code
-	} else if strings.HasPrefix(err.Error(), "unknown command") {
+	} else if isCobraUsage(err) {
 		code = ExitUsage
 	}
 	if text := err.Error(); text != "" {
 		fmt.Fprintf(stderr, "culvert: %s\n", text)
 	}
 	return code
+}
+
+// isCobraUsage knows cobra's own complaints about arguments, which have no
+// type, of commands that other packages wrote.
+func isCobraUsage(err error) bool {
+	for _, start := range []string{"unknown command", "accepts ", "requires at least ", "required flag"} {
+		if strings.HasPrefix(err.Error(), start) {
+			return true
+		}
+	}
+	return false
 }
 
 // exitError is an error with an exit code of its own.
@@ -143,6 +154,7 @@ func noArgs(c *cobra.Command, args []string) error {
 	}
 	if c.HasAvailableSubCommands() {
 		text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+		c.SuggestionsMinimumDistance = 2
 		if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 			text += fmt.Sprintf(": did you mean %q?", s[0])
 		}

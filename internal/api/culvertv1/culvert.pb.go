@@ -3664,7 +3664,8 @@ type Finding struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Level         string                 `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"` // ok, warn or fail
 	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	Fix           string                 `protobuf:"bytes,4,opt,name=fix,proto3" json:"fix,omitempty"`
+	Fix           string                 `protobuf:"bytes,4,opt,name=fix,proto3" json:"fix,omitempty"`         // what to do; empty if nothing is
+	Command       []string               `protobuf:"bytes,5,rep,name=command,proto3" json:"command,omitempty"` // mends it; empty if no single command does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3725,6 +3726,13 @@ func (x *Finding) GetFix() string {
 		return x.Fix
 	}
 	return ""
+}
+
+func (x *Finding) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
 }
 
 var File_culvert_v1_culvert_proto protoreflect.FileDescriptor
@@ -4004,12 +4012,13 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"interfaces\x18\x01 \x03(\tR\n" +
 	"interfaces\"A\n" +
 	"\x0eDoctorResponse\x12/\n" +
-	"\bfindings\x18\x01 \x03(\v2\x13.culvert.v1.FindingR\bfindings\"]\n" +
+	"\bfindings\x18\x01 \x03(\v2\x13.culvert.v1.FindingR\bfindings\"w\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
-	"\x03fix\x18\x04 \x01(\tR\x03fix2\xa2\t\n" +
+	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x18\n" +
+	"\acommand\x18\x05 \x03(\tR\acommand2\xa2\t\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
