@@ -163,8 +163,8 @@ func start(tb testing.TB) *daemon {
 	return prepare(tb, tb.TempDir(), gateway, newFake()).start(tb, links("eth0", "eth1"))
 }
 
-// At the start everything is put before anything is swept out, and the program
-// is attached last; before the kernel has said what there is, nothing happens.
+// At the start everything is put before the program is attached, and anything
+// swept out last; before the kernel has said what there is, nothing happens.
 func TestStartTouchesNothingBeforeItKnowsAll(t *testing.T) {
 	d := prepare(t, t.TempDir(), gateway, newFake())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -181,7 +181,7 @@ func TestStartTouchesNothingBeforeItKnowsAll(t *testing.T) {
 
 	d = prepare(t, d.dir, gateway, newFake()).start(t, withRoute(links("eth0", "eth1")))
 	calls := d.dp.log()
-	order := []string{"settings", "policy south", "tunnel up", "sid fc00:1:0:1::/64", "steering 10.1.0.0/16", "local", "device", "route", "next hop", "sweep", "port 1", "attach 1"}
+	order := []string{"settings", "policy south", "tunnel up", "sid fc00:1:0:1::/64", "steering 10.1.0.0/16", "local", "device", "route", "next hop", "port 1", "attach 1", "sweep"}
 	for i := 1; i < len(order); i++ {
 		if indexOf(t, calls, order[i-1]) > indexOf(t, calls, order[i]) {
 			t.Errorf("%q comes before %q: %q", order[i], order[i-1], calls)

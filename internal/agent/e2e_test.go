@@ -66,7 +66,7 @@ func daemonMain(dir string) error {
 			defer cancel()
 			<-a.Ready()
 			if err := cycles(ctx, a, n); err != nil {
-				fmt.Fprintln(os.Stderr, err)
+				fmt.Println("failed", err)
 			}
 		}()
 	}
@@ -134,6 +134,7 @@ type daemonProcess struct {
 	cmd   *exec.Cmd
 	build string
 	log   *tail
+	lines chan string // what it says after "ready"
 	done  chan error
 }
 
@@ -162,7 +163,7 @@ func (t *tail) String() string {
 // daemon starts one and waits until it is ready.
 func (s *site) daemon(tb testing.TB, binary string, env ...string) *daemonProcess {
 	tb.Helper()
-	p := &daemonProcess{cmd: s.node.Command(binary), log: &tail{}, done: make(chan error, 1)}
+	p := &daemonProcess{cmd: s.node.Command(binary), log: &tail{}, lines: make(chan string, 10), done: make(chan error, 1)}
 	p.cmd.Env = append(append(os.Environ(), daemonEnv+"="+s.dir, pinEnv+"="+s.pins), env...)
 	p.cmd.Stderr = p.log
 	stdout, err := p.cmd.StdoutPipe()
@@ -179,9 +180,10 @@ func (s *site) daemon(tb testing.TB, binary string, env ...string) *daemonProces
 			if build, ok := strings.CutPrefix(lines.Text(), "ready "); ok {
 				ready <- build
 			} else {
-				fmt.Fprintln(p.log, lines.Text())
+				p.lines <- lines.Text()
 			}
 		}
+		close(p.lines)
 		p.done <- p.cmd.Wait()
 	}()
 	tb.Cleanup(func() { p.end(tb, syscall.SIGKILL) })
@@ -223,6 +225,7 @@ type stream struct {
 	receiver sync.WaitGroup
 	mu       sync.Mutex
 	seen     map[uint64]int
+	times    []time.Time // of sending
 }
 
 const streamPort = 9000
@@ -292,12 +295,13 @@ func (st *stream) run(tb testing.TB) {
 				return
 			}
 			st.sent++
+			st.times = append(st.times, time.Now())
 		}
 	}
 }
 
 // finish stops sending, waits for what is under way, and says what is missing.
-func (st *stream) finish() (sent, lost, twice uint64) {
+func (st *stream) finish() (sent, lost, twice uint64, gaps string) {
 	close(st.stop)
 	st.sender.Wait()
 	for range 200 {
@@ -312,15 +316,22 @@ func (st *stream) finish() (sent, lost, twice uint64) {
 	st.receive.Close()
 	st.receiver.Wait()
 	unix.Close(st.send)
+	var b strings.Builder
 	for i := range st.sent {
 		switch n := st.seen[i]; {
 		case n == 0:
 			lost++
+			if i == 0 || st.seen[i-1] > 0 {
+				fmt.Fprintf(&b, "from %d (%s) ", i, st.times[i].UTC().Format("15:04:05.000"))
+			}
+			if i+1 == st.sent || st.seen[i+1] > 0 {
+				fmt.Fprintf(&b, "to %d (%s); ", i, st.times[i].UTC().Format("15:04:05.000"))
+			}
 		case n > 1:
 			twice++
 		}
 	}
-	return st.sent, lost, twice
+	return st.sent, lost, twice, b.String()
 }
 
 // arrived waits until the stream is coming through.
@@ -393,14 +404,17 @@ func TestHitless(t *testing.T) {
 		before := p.build
 		st := s.stream(t)
 		st.arrived(t, p)
+		signalled := time.Now()
 		p.end(t, c.sig)
 		time.Sleep(100 * time.Millisecond) // nobody runs
 		p = s.daemon(t, c.binary)
+		ready := time.Now()
 		time.Sleep(200 * time.Millisecond)
-		sent, lost, twice := st.finish()
+		sent, lost, twice, gaps := st.finish()
 		t.Logf("%s: %d sent, %d lost, %d twice", c.name, sent, lost, twice)
 		if sent < 500 || lost > 0 || twice > 0 {
-			t.Errorf("%s: %d packets sent, %d lost, %d came twice\n%s", c.name, sent, lost, twice, p.log)
+			t.Errorf("%s: %d packets sent, %d lost (%s), %d came twice; the signal was sent at %s, the next daemon ready at %s\n%s",
+				c.name, sent, lost, gaps, twice, signalled.UTC().Format("15:04:05.000"), ready.UTC().Format("15:04:05.000"), p.log)
 		}
 		if other := before != p.build; other != (c.name != "restart" && c.name != "kill -9") {
 			t.Errorf("%s: the data path's build was %s and is %s", c.name, before, p.build)
@@ -439,9 +453,4 @@ func newerBuild(tb testing.TB) string {
 		tb.Fatalf("build another daemon: %v\n%s", err, out)
 	}
 	return binary
-}
-
-// cycles applies and reverts, and says what is used before and after.
-func cycles(ctx context.Context, a *Agent, times string) error {
-	return errors.New("not yet")
 }

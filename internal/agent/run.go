@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"time"
 
@@ -133,8 +134,8 @@ func (a *Agent) initial() (*desired, error) {
 
 // takeOver brings the tables to the desired state. A data path that was pinned
 // goes on forwarding by them all the time: everything is put, which changes
-// nothing where nothing changed, then what was not put is swept out, and only
-// then the program itself is replaced.
+// nothing where nothing changed; interfaces are attached once that is there;
+// and only then what was not put is swept out.
 func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -151,15 +152,15 @@ func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
 	}
 	a.tables = next
 	a.syncNetwork()
+	whole := *next
+	whole.ports = maps.Clone(ports)
+	a.converge(&whole)
 	if err := a.dp.Sweep(); err != nil {
 		return fmt.Errorf("remove what is left of the last run: %w", err)
 	}
 	if err := a.detachOthers(ports); err != nil {
 		return err
 	}
-	whole := *next
-	whole.ports = ports
-	a.converge(&whole)
 	a.reportMissing()
 	a.setLogLevel()
 	a.log.Info("the data path is in the desired state", "build", a.dp.Build(), "resources", len(d.list()), "interfaces", len(a.modes))

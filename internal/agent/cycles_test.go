@@ -1,0 +1,227 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane"
+)
+
+// more is what each cycle adds to siteConfig: something in every table.
+const more = `
+sids:
+  - {sid: 'fc00:1:0:1::/64', behavior: End.DT6, table: 254}
+  - {sid: 'fc00:1:0:2::/64', behavior: End.X, next_hop: 'fc00:20::1', flavors: [PSP, USD]}
+  - {sid: 'fc00:8::1/128', behavior: End}
+  - {sid: 'fc00:1:0:3::/64', behavior: End.B6.Encaps, policy: south}
+policies:
+  - name: south
+    binding_sid: fc00:9::1
+    segment_lists:
+      - segments: ['fc00:20::1', 'fc00:2::1']
+      - {weight: 3, segments: ['fc00:20::1']}
+steering:
+  - {prefix: 10.1.0.0/16, policy: south}
+  - {prefix: 10.60.0.7/32, tunnel: down}
+tunnels:
+  - {name: up, local_teid: 1, switch_to: down, remote: 192.0.2.7, remote_teid: 11}
+  - {name: down, local_teid: 70000, switch_to: up, remote: 192.0.2.8, remote_teid: 12}
+  - {name: out, local_teid: 3, decapsulate: true, table: 100}
+`
+
+// few and many are settings around it. Every tenth cycle changes them too, and
+// an existing SID, which takes longer: each such change waits for the packets
+// that are on their way.
+const (
+	few = `
+interfaces: [{name: d0}, {name: d1}]
+encapsulation: {source: 'fc00:1::1'}
+locators: [{name: main, prefix: 'fc00:1::/48'}]
+gtpu: {addresses: [192.0.2.1]}
+` + more
+	many = `
+interfaces: [{name: d0}, {name: d1, external: true}]
+encapsulation: {source: 'fc00:1::2', hop_limit: 9}
+domain: ['fc00::/16']
+locators: [{name: main, prefix: 'fc00:1::/48'}, {name: more, prefix: 'fc00:7::/48'}]
+gtpu: {addresses: [192.0.2.1], pools: [10.60.0.0/24]}
+` + more
+)
+
+// added is what each cycle adds and deletes through the API.
+const added = `
+sids: [{sid: 'fc00:1:0:9::/64', behavior: End}]
+policies: [{name: api, segment_lists: [{segments: ['fc00:20::1']}]}]
+steering: [{prefix: 'fc00:99::/32', policy: api}]
+`
+
+// usage is what a daemon occupies.
+type usage struct {
+	Tables   map[string]dataplane.Usage
+	Attached int
+	Memlock  int // bytes, of the maps
+	Files    int
+	Routines int
+	Heap     int // bytes, after a collection
+}
+
+func usageOf(a *Agent) (usage, error) {
+	u := usage{Tables: a.dp.Usage(), Attached: len(a.dp.Attached()), Routines: runtime.NumGoroutine()}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return u, err
+	}
+	u.Files = len(entries)
+	for _, e := range entries {
+		f, err := os.Open(filepath.Join("/proc/self/fdinfo", e.Name()))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the one that read the directory
+		}
+		if err != nil {
+			return u, err
+		}
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			if n, ok := strings.CutPrefix(lines.Text(), "memlock:"); ok {
+				bytes, err := strconv.Atoi(strings.TrimSpace(n))
+				if err != nil {
+					return u, err
+				}
+				u.Memlock += bytes
+			}
+		}
+		f.Close()
+	}
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	u.Heap = int(m.HeapAlloc)
+	return u, nil
+}
+
+// cycles applies and reverts, and prints what is occupied before and after.
+// The first ones, which make what is made once, do not count.
+func cycles(ctx context.Context, a *Agent, times string) error {
+	n, err := strconv.Atoi(times)
+	if err != nil {
+		return err
+	}
+	base := a.Running()
+	var next [10]*config.Config
+	for i := range next {
+		yaml := few
+		if i == 0 {
+			yaml = strings.Replace(many, "table: 254", "table: 100", 1)
+		}
+		if next[i], err = config.Parse([]byte(yaml)); err != nil {
+			return err
+		}
+	}
+	fragment, err := config.Decode([]byte(added))
+	if err != nil {
+		return err
+	}
+	var before usage
+	const warm = 20
+	for i := range n + warm {
+		if i == warm {
+			if before, err = settledUsage(a); err != nil {
+				return err
+			}
+		}
+		if err := cycle(ctx, a, base, next[i%len(next)], fragment); err != nil {
+			return fmt.Errorf("cycle %d: %w", i, err)
+		}
+	}
+	after, err := settledUsage(a)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode([]usage{before, after})
+}
+
+// settledUsage waits for what the watcher still does about the last change.
+func settledUsage(a *Agent) (usage, error) {
+	time.Sleep(500 * time.Millisecond)
+	return usageOf(a)
+}
+
+func cycle(ctx context.Context, a *Agent, base, next, fragment *config.Config) error {
+	if changes, err := a.Apply(ctx, next, false); err != nil || len(changes) < 10 {
+		return fmt.Errorf("apply: %d changes: %w", len(changes), err)
+	}
+	if _, err := a.Add(ctx, fragment); err != nil {
+		return fmt.Errorf("add: %w", err)
+	}
+	refs := []Ref{{KindSID, "fc00:1:0:9::/64"}, {KindPolicy, "api"}, {KindSteering, "fc00:99::/32"}}
+	if _, err := a.Delete(ctx, refs); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	if changes, err := a.Apply(ctx, base, false); err != nil || len(changes) < 10 {
+		return fmt.Errorf("revert: %d changes: %w", len(changes), err)
+	}
+	return nil
+}
+
+// A thousand times applied and reverted, nothing is left behind: not in a
+// table, not in memory, no file, no goroutine.
+func TestCyclesLeaveNothing(t *testing.T) {
+	s := newSite(t)
+	s.node.IP(t, "route add fc00:50::/32 via fc00:20::1 table 100")
+	// Neighbours that come and go by themselves would look like a leak.
+	s.node.IP(t, fmt.Sprintf("neighbour add fc00:10::1 lladdr %s dev d0 nud permanent", s.in.HardwareAddr))
+	s.node.IP(t, fmt.Sprintf("neighbour add fc00:20::1 lladdr %s dev d1 nud permanent", s.out.HardwareAddr))
+	const times = 1000
+	start := time.Now()
+	p := s.daemon(t, os.Args[0], cyclesEnv+"="+strconv.Itoa(times))
+	var said string
+	select {
+	case said = <-p.lines:
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("after 2 minutes not done\n%s", p.log)
+	}
+	p.end(t, syscall.SIGTERM)
+	t.Logf("%d cycles in %s", times, time.Since(start).Round(time.Millisecond))
+	var u []usage
+	if err := json.Unmarshal([]byte(said), &u); err != nil {
+		t.Fatalf("it said %q\n%s", said, p.log)
+	}
+	before, after := u[0], u[1]
+	if !maps.Equal(before.Tables, after.Tables) {
+		t.Errorf("the tables held\n%v\nand hold\n%v", before.Tables, after.Tables)
+	}
+	if before.Attached != 2 || after.Attached != 2 {
+		t.Errorf("attached to %d interfaces, then to %d", before.Attached, after.Attached)
+	}
+	if after.Memlock != before.Memlock {
+		t.Errorf("the maps occupied %d bytes, and %d after", before.Memlock, after.Memlock)
+	}
+	if after.Files != before.Files {
+		t.Errorf("%d files were open, and %d after", before.Files, after.Files)
+	}
+	if after.Routines > before.Routines+2 {
+		t.Errorf("%d goroutines ran, and %d after", before.Routines, after.Routines)
+	}
+	const slack = 2 << 20
+	if after.Heap > before.Heap+slack {
+		t.Errorf("the heap was %d bytes, and %d after", before.Heap, after.Heap)
+	}
+	info, err := os.Stat(filepath.Join(s.dir, "state.db"))
+	if err != nil || info.Size() > 1<<20 {
+		t.Errorf("the state file: %v, %v", info, err)
+	}
+}
