@@ -54,7 +54,7 @@ func haveKernelBTF() error {
 func haveLiveFrames() error {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "culvert_probe", Type: ebpf.XDP, License: "Dual BSD/GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()},
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, VerdictDrop), asm.Return()},
 	})
 	if err != nil {
 		return fmt.Errorf("load a program: %w", err)
@@ -65,5 +65,3 @@ func haveLiveFrames() error {
 	}
 	return nil
 }
-
-const xdpDrop = 1

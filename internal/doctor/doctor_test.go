@@ -220,6 +220,15 @@ func TestDevices(t *testing.T) {
 			t.Errorf("%+v, want %s and %q", c.check, c.want, c.fix)
 		}
 	}
+	early := physical
+	early.XDP &^= netdev.XDPTransmit
+	if c := early.redirectTarget(); c.Level != OK || !strings.Contains(c.Detail, "look again") {
+		t.Errorf("before a program is attached: %+v", c)
+	}
+	early.Program = 7
+	if c := early.redirectTarget(); c.Level != Warn {
+		t.Errorf("with a program: %+v", c)
+	}
 	virtio := physical
 	virtio.Link.Driver, virtio.XDP, virtio.GRO = "virtio_net", 0, true
 	if c := virtio.partialChecksums(); c.Level != OK || !strings.Contains(c.Detail, "partial") {

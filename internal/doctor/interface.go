@@ -86,6 +86,11 @@ func (d device) redirectTarget() Check {
 		c.Level, c.Detail = Fail, "frames redirected to it are lost: its peer has neither GRO nor an XDP program"
 		return d.onPeer(c, "ethtool -K %s gro on")
 	}
+	if d.Program == 0 && d.XDP&netdev.XDPRedirect != 0 {
+		// virtio_net and some others get it ready with their first program.
+		c.Detail = "not known before a program is attached: look again while culvert runs"
+		return c
+	}
 	c.Level, c.Detail = Warn, "frames cannot be redirected to it: the kernel sends them, which is slower"
 	return c.advice("use an interface whose driver has ndo_xdp_xmit")
 }

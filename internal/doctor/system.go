@@ -68,7 +68,7 @@ var needed = []capability{
 	{unix.CAP_BPF, "CAP_BPF", Fail, "to load the data path"},
 	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", Fail, "to attach it to interfaces"},
 	{unix.CAP_PERFMON, "CAP_PERFMON", Fail, "for the verifier to allow pointer arithmetic"},
-	{unix.CAP_NET_RAW, "CAP_NET_RAW", Warn, "to send ICMP errors and GTP-U Error Indications"},
+	{unix.CAP_NET_RAW, "CAP_NET_RAW", Warn, "to send ICMP errors and GTP-U Error Indications by whatever route the kernel has"},
 }
 
 func capabilities(proc string) []Check {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
@@ -126,6 +128,22 @@ func TestNeighbourMovesToAnotherMAC(t *testing.T) {
 				return err == nil && nh.Dst.String() == "02:00:00:00:00:99"
 			})
 		})
+	}
+}
+
+func TestSolicit(t *testing.T) {
+	a, b := pair(t)
+	b.Addr(t, "b0", "10.0.0.2/24")
+	w := watch(t, a, Options{})
+	key := Key{NextHop: addr("10.0.0.2")}
+	s := eventually(t, w, "a snapshot", func(*Snapshot) bool { return true })
+	if _, err := Resolve(s, key); err == nil {
+		t.Fatal("resolved before anybody asked")
+	}
+	w.Solicit(key)
+	eventually(t, w, "resolved", ready(key))
+	if got := a.IP(t, "neigh show dev a0 10.0.0.2"); strings.Contains(got, "managed") {
+		t.Errorf("kept alive: %s", got)
 	}
 }
 
@@ -340,6 +358,46 @@ func TestManyRoutes(t *testing.T) {
 		t.Errorf("%d routes took %v", routes, took)
 	}
 	t.Logf("read, index and mirror %d routes: %v", routes, took)
+}
+
+// When the kernel had to drop notifications, everything is read again.
+func TestLostNotifications(t *testing.T) {
+	a, _ := pair(t)
+	var w *Watcher
+	var err error
+	a.Do(t, func() { w, err = NewWatcher(Options{}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	routes := w.events[0]
+	if err := unix.SetsockoptInt(routes.GetFd(), unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
+		t.Fatal(err)
+	}
+	var batch strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&batch, "route add 10.9.%d.0/24 dev a0\n", i)
+	}
+	file := t.TempDir() + "/routes"
+	if err := os.WriteFile(file, []byte(batch.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.IP(t, "-batch "+file)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.listen(ctx, routes) }()
+	end := time.Now().Add(5 * time.Second)
+	for w.dirty.Load() != dirtyAll && time.Now().Before(end) {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	routes.Close()
+	if err := <-done; err != nil {
+		t.Errorf("listen: %v", err)
+	}
+	if w.dirty.Load() != dirtyAll {
+		t.Errorf("after the loss %b is out of date, want all", w.dirty.Load())
+	}
 }
 
 func TestFacts(t *testing.T) {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -14,6 +16,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
@@ -138,78 +142,178 @@ func TestKernelPutsOurFragmentsTogether(t *testing.T) {
 	}
 }
 
-// The kernel takes our Packet Too Big and Fragmentation Needed for what they
-// are: it learns the path's MTU. They come from the raw sockets, by the
-// kernel's routes, with the source that the kernel chooses.
-func TestKernelLearnsMTU(t *testing.T) {
-	a, b := netns.New(t), netns.New(t)
+// routed is a namespace with routes through a router, and the router.
+func routed(t *testing.T) (a, b *netns.NS) {
+	a, b = netns.New(t), netns.New(t)
 	netns.Veth(t, a, "a0", b, "b0")
-	for ns, addrs := range map[*netns.NS][2]string{a: {"192.0.2.1/24", "2001:db8::1/64"}, b: {"192.0.2.2/24", "2001:db8::2/64"}} {
-		for _, addr := range addrs {
-			ns.Addr(t, map[*netns.NS]string{a: "a0", b: "b0"}[ns], addr)
-		}
-	}
+	// So that each can be redirected to.
+	a.Run(t, "ethtool", "-K", "a0", "gro", "on")
+	b.Run(t, "ethtool", "-K", "b0", "gro", "on")
+	a.Addr(t, "a0", "192.0.2.1/24")
+	a.Addr(t, "a0", "2001:db8::1/64")
+	b.Addr(t, "b0", "192.0.2.2/24")
+	b.Addr(t, "b0", "2001:db8::2/64")
 	a.IP(t, "route add 198.51.100.0/24 via 192.0.2.2")
 	a.IP(t, "-6 route add 2001:db8:5::/48 via 2001:db8::2")
-	fd := capture(t, b, "b0")
+	return a, b
+}
+
+// The kernel takes our Packet Too Big and Fragmentation Needed for what they
+// are: it learns the path's MTU. They come from the source that the kernel
+// chooses, by the kernel's routes: through raw sockets, and without them.
+func TestKernelLearnsMTU(t *testing.T) {
+	for name, open := range map[string]func(*testing.T, *netns.NS) Sender{"raw": rawSender, "link": linkSender} {
+		t.Run(name, func(t *testing.T) {
+			a, b := routed(t)
+			atA, atB := capture(t, a, "a0"), capture(t, b, "b0")
+			s := New(Options{Injector: newBench(Options{}), Sender: open(t, b)})
+			for _, c := range []struct {
+				to, from string
+				mtu      uint32
+			}{{"198.51.100.7", "192.0.2.2", 1333}, {"2001:db8:5::7", "2001:db8::2", 1344}} {
+				frame := tooBigFor(t, a, atB, c.to)
+				b.Do(t, func() {
+					s.Handle(Packet{Kind: ICMPError, L3: 14, Type: packetTooBig, Info: c.mtu, Data: frame})
+				})
+				got := receive(t, atA, func(f []byte) bool {
+					return f[14]>>4 == 4 && f[14+9] == protocolICMP && f[34] == 3 ||
+						f[14]>>4 == 6 && f[14+6] == protocolICMPv6 && f[54] == packetTooBig
+				})
+				if src := source(got[14:]); src != c.from {
+					t.Errorf("the error comes from %s, want %s", src, c.from)
+				}
+				learns(t, a, c.to, c.mtu)
+			}
+			if s.Counters.ICMPSent.Load() != 2 || s.Counters.SendFailed.Load() != 0 {
+				t.Errorf("%d sent, %d failed", s.Counters.ICMPSent.Load(), s.Counters.SendFailed.Load())
+			}
+		})
+	}
+}
+
+// tooBigFor makes the kernel send 1400 bytes and returns the frame.
+func tooBigFor(t *testing.T, a *netns.NS, at int, to string) []byte {
+	t.Helper()
+	var conn net.Conn
+	a.Do(t, func() {
+		var err error
+		if conn, err = net.Dial("udp", net.JoinHostPort(to, "4000")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	// It stays: the kernel learns from errors about sockets that it has.
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := conn.Write(make([]byte, 1400)); err != nil {
+		t.Fatal(err)
+	}
+	return receive(t, at, func(f []byte) bool {
+		_, _, l4, ok := datagram(f[14:])
+		return ok && binary.BigEndian.Uint16(l4[2:]) == 4000
+	})
+}
+
+func learns(t *testing.T, ns *netns.NS, to string, mtu uint32) {
+	t.Helper()
+	route := ""
+	for range 1000 {
+		if route = ns.IP(t, "route get "+to); strings.Contains(route, fmt.Sprint("mtu ", mtu)) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("the kernel did not learn MTU %d: %s", mtu, route)
+}
+
+func rawSender(t *testing.T, ns *netns.NS) Sender {
+	t.Helper()
 	var sender *RawSender
-	b.Do(t, func() {
+	ns.Do(t, func() {
 		var err error
 		if sender, err = NewRawSender(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	defer sender.Close()
-	for _, c := range []struct {
-		to, from string
-		mtu      uint32
-	}{{"198.51.100.7", "192.0.2.2", 1333}, {"2001:db8:5::7", "2001:db8::2", 1344}} {
-		var conn net.Conn
-		a.Do(t, func() {
-			var err error
-			if conn, err = net.Dial("udp", net.JoinHostPort(c.to, "4000")); err != nil {
-				t.Fatal(err)
-			}
-		})
-		defer conn.Close()
-		if _, err := conn.Write(make([]byte, 1400)); err != nil {
-			t.Fatal(err)
-		}
-		frame := receive(t, fd, func(f []byte) bool {
-			_, _, l4, ok := datagram(f[14:])
-			return ok && binary.BigEndian.Uint16(l4[2:]) == 4000
-		})
-		s := New(Options{Injector: newBench(Options{}), Sender: sender})
-		b.Do(t, func() {
-			s.Handle(Packet{Kind: ICMPError, L3: 14, Type: packetTooBig, Info: c.mtu, Data: frame})
-		})
-		if s.Counters.ICMPSent.Load() != 1 {
-			t.Fatalf("%s: not sent", c.to)
-		}
-		end := time.Now().Add(5 * time.Second)
-		route := ""
-		for !strings.Contains(route, fmt.Sprint("mtu ", c.mtu)) {
-			if time.Now().After(end) {
-				t.Fatalf("the kernel did not learn MTU %d: %s", c.mtu, route)
-			}
-			time.Sleep(5 * time.Millisecond)
-			route = a.IP(t, "route get "+c.to)
-		}
-		got := receive(t, captureOf(t, a, "a0", sender, b, frame), func(f []byte) bool {
-			return f[14]>>4 == 4 && f[14+9] == protocolICMP || f[14]>>4 == 6 && f[14+6] == protocolICMPv6 && f[54] == packetTooBig
-		})
-		if src := source(got[14:]); src != c.from {
-			t.Errorf("the error comes from %s, want %s", src, c.from)
-		}
-	}
+	t.Cleanup(func() { _ = sender.Close() })
+	return sender
 }
 
-// captureOf listens at the receiver while the same error is sent once more.
-func captureOf(t *testing.T, ns *netns.NS, name string, sender *RawSender, from *netns.NS, frame []byte) int {
-	fd := capture(t, ns, name)
-	s := New(Options{Injector: newBench(Options{}), Sender: sender})
-	from.Do(t, func() { s.Handle(Packet{Kind: ICMPError, L3: 14, Type: packetTooBig, Info: 1300, Data: frame}) })
-	return fd
+func linkSender(t *testing.T, ns *netns.NS) Sender {
+	t.Helper()
+	transmitter, err := dataplane.NewTransmitter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = transmitter.Close() })
+	ns.IP(t, "neigh replace 192.0.2.1 lladdr "+peerMAC(t, ns)+" dev b0 nud permanent")
+	ns.IP(t, "neigh replace 2001:db8::1 lladdr "+peerMAC(t, ns)+" dev b0 nud permanent")
+	return &LinkSender{Network: func() *netdev.Snapshot { return snapshot(t, ns) }, Transmit: transmitter.Transmit}
+}
+
+// peerMAC is the address of whoever answers for 192.0.2.1.
+func peerMAC(t *testing.T, ns *netns.NS) string {
+	t.Helper()
+	ns.Run(t, "ping", "-c", "1", "-W", "5", "192.0.2.1")
+	fields := strings.Fields(ns.IP(t, "neigh show 192.0.2.1 dev b0"))
+	for i, f := range fields[:len(fields)-1] {
+		if f == "lladdr" {
+			return fields[i+1]
+		}
+	}
+	t.Fatalf("no MAC address in %v", fields)
+	return ""
+}
+
+// snapshot reads a namespace's network state. The caller may be in it already.
+func snapshot(t *testing.T, ns *netns.NS) (s *netdev.Snapshot) {
+	t.Helper()
+	ns.Do(t, func() {
+		i, err := netdev.NewInspector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer i.Close()
+		if s, err = i.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return s
+}
+
+func TestLinkSenderRefuses(t *testing.T) {
+	a, _ := routed(t)
+	var asked []netdev.Key
+	sent := 0
+	network := snapshot(t, a)
+	s := &LinkSender{
+		Network:  func() *netdev.Snapshot { return network },
+		Transmit: func([]byte, int) error { sent++; return nil },
+		Solicit:  func(k netdev.Key) { asked = append(asked, k) },
+	}
+	to := func(dst string) []byte {
+		return udpPacket(a4, netip.MustParseAddr(dst), make([]byte, 8))
+	}
+	if err := s.Send(to("192.0.2.77"), 0); !errors.Is(err, netdev.ErrNoNeighbour) || len(asked) != 1 {
+		t.Errorf("unresolved neighbour: %v, asked for %v", err, asked)
+	}
+	if err := s.Send(to("203.0.113.1"), 0); !errors.Is(err, netdev.ErrNoRoute) {
+		t.Errorf("no route: %v", err)
+	}
+	if err := s.Send(to("192.0.2.1"), 0); !errors.Is(err, ErrKernelOnly) {
+		t.Errorf("to the node itself: %v", err)
+	}
+	if err := s.Send([]byte{0x45}, 0); err == nil {
+		t.Error("sent what is not a packet")
+	}
+	if err := s.Send(udpPacket(a6, netip.MustParseAddr("fe80::5"), nil), 999); err == nil {
+		t.Error("sent to a link that is not there")
+	}
+	network = nil
+	if err := s.Send(to("192.0.2.77"), 0); err == nil {
+		t.Error("sent without routes")
+	}
+	if sent != 0 {
+		t.Errorf("%d frames were sent", sent)
+	}
 }
 
 func source(packet []byte) string {

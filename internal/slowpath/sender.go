@@ -45,9 +45,14 @@ func (s *RawSender) Close() error {
 	return nil
 }
 
-// Source asks the kernel's routing by connecting a UDP socket, which sends
-// nothing.
+// Source is the address that the kernel would send from.
 func (s *RawSender) Source(dst netip.Addr, ifindex int) (netip.Addr, error) {
+	return kernelSource(dst, ifindex)
+}
+
+// kernelSource asks the kernel's routing by connecting a UDP socket, which
+// sends nothing. It does so in the calling thread's network namespace.
+func kernelSource(dst netip.Addr, ifindex int) (netip.Addr, error) {
 	if dst.IsLinkLocalUnicast() && dst.Is6() {
 		dst = dst.WithZone(strconv.Itoa(ifindex))
 	}
