@@ -14,7 +14,7 @@ INLINE int too_big(struct xdp_md *ctx, struct packet *p)
 	struct ipv4 *ip = at(ctx, p->quote, IPV4_LEN);
 	__u32 mtu = p->hop.mtu - (p->length - p->quote_length);
 
-	if (!ip)
+	if (!ip || p->quote < ETH_LEN) /* a whole frame has no sender to tell */
 		return REASON_TOO_BIG;
 	icmp(p, p->quote, ICMP6_TOO_BIG, 0, mtu);
 	if (ip->version_ihl >> 4 == 4 && p->quote == p->keep && p->edit == EDIT_INNER &&
