@@ -19,6 +19,9 @@
 #define MUST_BE_INITIALIZED(p, n) ((void)(p), (void)(n))
 #endif
 
+/* Prints what was being done. */
+static void describe(void);
+
 /* A finding: libFuzzer keeps the input of a process that aborts. */
 #define must(condition, ...)                                             \
 	do {                                                             \
@@ -26,6 +29,7 @@
 			fprintf(stderr, "finding: %s: ", #condition);    \
 			fprintf(stderr, __VA_ARGS__);                    \
 			fputc('\n', stderr);                             \
+			describe();                                      \
 			abort();                                         \
 		}                                                        \
 	} while (0)

@@ -16,6 +16,17 @@ enum mode {
 
 static struct frame frame;
 
+static void describe(void)
+{
+	__u32 i;
+
+	fprintf(stderr, "ifindex %u, behaviour %u, flavors %u, %u octets:", frame.ifindex, journey.behavior,
+		journey.flavors, frame.length);
+	for (i = 0; i < frame.length && i < 128; i++)
+		fprintf(stderr, "%s%02x", i % 16 ? " " : "\n", frame.b[i]);
+	fputc('\n', stderr);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc;

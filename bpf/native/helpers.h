@@ -34,11 +34,17 @@ struct journey {
 
 static struct journey journey;
 
-#define MAX_MAPS 40
+#define MAX_MAPS 64
 static struct native_map *maps[MAX_MAPS];
 static __u32 map_count;
 
-static struct native_map *map_of(void *map) { return *(struct native_map **)map; }
+static struct native_map *map_of(void *map)
+{
+	struct native_map *m = *(struct native_map **)map;
+
+	must(m, "a map that make_maps (world.h) does not make");
+	return m;
+}
 
 static void make_map(void *map, __u32 type, __u32 key_size, __u32 value_size, __u32 max_entries)
 {

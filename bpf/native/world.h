@@ -46,6 +46,8 @@ static void make_maps(void)
 	MAKE_MAP(limit_by_group, ENTRIES);
 	MAKE_MAP(target_by_dst4, ENTRIES);
 	MAKE_MAP(target_by_dst6, ENTRIES);
+	MAKE_MAP(generation, 1);
+	MAKE_MAP(lookup_cache, 1);
 	MAKE_MAP(tunnel, TUNNELS);
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
 	MAKE_MAP(source, SOURCES);
@@ -70,6 +72,9 @@ static void empty_maps(void)
 	for (i = 0; i < map_count; i++) {
 		struct native_map *m = maps[i];
 
+		/* what was remembered of the world before has another generation */
+		if (m == map_of(&generation) || m == map_of(&lookup_cache))
+			continue;
 		if (is_array(m) || m->type == BPF_MAP_TYPE_DEVMAP)
 			memset(m->values, 0, m->max_entries * m->value_size);
 		m->count = 0;
@@ -288,7 +293,7 @@ static void make_tunnels(struct input *in)
 		t->key = i < TEID_SLOTS ? (n & 0xff000000) | i : teid;
 		t->action = n % (TUNNEL_LIST + 1);
 		t->teid = next_number(in);
-		t->ipv4 = n >> 8 & 1;
+		t->ipv4 = t->action != TUNNEL_SRV6 && n >> 8 & 1;
 		t->source = t->ipv4 ? 1 : 2;
 		t->adjacency = (n >> 9) % ADJACENCIES;
 		t->qfi = n >> 13 & 63;
@@ -372,6 +377,7 @@ static void make_world(__u32 seed)
 	make_tunnels(&in);
 	make_steering(&in);
 	make_settings(&in);
+	++*VALUE(generation, __u32, 0);
 }
 
 /* Anything may stand in the tables: the data path must still keep to the
