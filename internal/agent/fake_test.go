@@ -37,6 +37,10 @@ type fakeDataPath struct {
 	routes   map[netdev.RouteKey][]dataplane.AdjacencyKey
 	hops     map[dataplane.AdjacencyKey]*dataplane.NextHop
 	devices  map[int]bool
+	filter   *dataplane.TraceFilter
+	traced   chan dataplane.TraceEvent
+	punts    chan dataplane.Punt
+	injected chan []byte
 }
 
 func newFake() *fakeDataPath {
@@ -46,6 +50,7 @@ func newFake() *fakeDataPath {
 		sids: map[netip.Prefix]srv6.LocalSID{}, steering: map[string]srpolicy.Steering{},
 		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]dataplane.AdjacencyKey{},
 		hops: map[dataplane.AdjacencyKey]*dataplane.NextHop{}, devices: map[int]bool{},
+		traced: make(chan dataplane.TraceEvent), punts: make(chan dataplane.Punt), injected: make(chan []byte, 10),
 	}
 }
 
@@ -336,20 +341,35 @@ func (f *fakeDataPath) Usage() map[string]dataplane.Usage {
 	return map[string]dataplane.Usage{"sids": {Used: 2, Max: 10}}
 }
 
-func (f *fakeDataPath) Inject([]byte, int) error { return nil }
-
-func (f *fakeDataPath) Punts(ctx context.Context, _ func(dataplane.Punt)) error {
-	<-ctx.Done()
+func (f *fakeDataPath) Inject(frame []byte, _ int) error {
+	f.injected <- frame
 	return nil
+}
+
+func (f *fakeDataPath) Punts(ctx context.Context, each func(dataplane.Punt)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case p := <-f.punts:
+			each(p)
+		}
+	}
 }
 
 func (f *fakeDataPath) SetTrace(filter *dataplane.TraceFilter) error {
-	return f.do(func() error { return nil }, "trace %t", filter != nil)
+	return f.do(func() error { f.filter = filter; return nil }, "trace %t", filter != nil)
 }
 
-func (f *fakeDataPath) Trace(ctx context.Context, _ func(dataplane.TraceEvent)) error {
-	<-ctx.Done()
-	return nil
+func (f *fakeDataPath) Trace(ctx context.Context, each func(dataplane.TraceEvent)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-f.traced:
+			each(e)
+		}
+	}
 }
 
 // fakeWatcher hands out the snapshots that a test gives it.

@@ -36,21 +36,24 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 			a.log.Error("cannot end the trace in the data path: it goes on costing time", "error", err)
 		}
 	}()
-	ctx, cancel := context.WithCancelCause(ctx)
+	failed, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	err = a.dp.Trace(ctx, func(e dataplane.TraceEvent) {
+	err = a.dp.Trace(failed, func(e dataplane.TraceEvent) {
 		event := a.traceEvent(e)
-		if ctx.Err() != nil || !matches(filter, event) {
+		if failed.Err() != nil || !matches(filter, event) {
 			return
 		}
 		if err := f(event); err != nil {
 			cancel(err)
 		}
 	})
-	if cause := context.Cause(ctx); cause != nil {
-		return ignoreCancel(cause)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case failed.Err() != nil:
+		return context.Cause(failed)
 	}
-	return ignoreCancel(err)
+	return err
 }
 
 // kernelFilter is the part of the filter that the data path decides by.

@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+)
+
+// gtpFrame is a G-PDU over IPv4, without anything in it.
+func gtpFrame(teid uint32) []byte {
+	b := make([]byte, 14+20+8+8)
+	copy(b[12:], []byte{8, 0, 0x45, 0, 0, 36})
+	b[14+8], b[14+9] = 64, 17
+	binary.BigEndian.PutUint16(b[36:], 2152)
+	binary.BigEndian.PutUint16(b[38:], 16)
+	b[42], b[43] = 0x30, 255
+	binary.BigEndian.PutUint32(b[46:], teid)
+	return b
+}
+
+func reason(tb testing.TB, name string) dataplane.Reason {
+	tb.Helper()
+	for _, r := range dataplane.Reasons() {
+		if r.String() == name {
+			return r
+		}
+	}
+	tb.Fatalf("no reason %s", name)
+	return 0
+}
+
+func TestTrace(t *testing.T) {
+	d := start(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	teid := uint32(7)
+	got := make(chan TraceEvent, 10)
+	done := make(chan error, 1)
+	go func() {
+		done <- d.Trace(ctx, TraceFilter{
+			Interface: "eth1", Destination: prefix("192.0.2.0/24"), Drops: true, TEID: &teid, SID: prefix("fc00:1::/48"),
+		}, func(e TraceEvent) error { got <- e; return nil })
+	}()
+	sid := prefix("fc00:1:0:1::/64")
+	for _, e := range []dataplane.TraceEvent{
+		{SID: sid, In: gtpFrame(8)},
+		{SID: prefix("fc00:2::/64"), In: gtpFrame(7)},
+		{In: gtpFrame(7)},
+		{SID: sid, In: gtpFrame(8), Out: gtpFrame(7), Ifindex: 2, Egress: 9, Policy: "south", List: 1, Verdict: "XDP_DROP",
+			Reason: reason(t, "hop_limit"), Adjacency: dataplane.AdjacencyKey{Interface: "eth0"}},
+	} {
+		d.dp.traced <- e
+	}
+	e := <-got
+	if len(got) > 0 || e.Interface != "eth1" || e.Egress != "#9" || e.Reason != "hop_limit" || !e.Drop || e.Text == "" ||
+		e.Adjacency != "dev eth0" || e.Verdict != "XDP_DROP" || len(e.SegmentList) != 1 || e.SegmentList[0] != netip.MustParseAddr("fc00:4:0:1::") {
+		t.Errorf("the event is %+v, %d more", e, len(got))
+	}
+	d.dp.mu.Lock()
+	if f := d.dp.filter; f == nil || f.Ifindex != 2 || !f.DropsOnly || f.Destination != prefix("192.0.2.0/24") {
+		t.Errorf("the data path's filter is %+v", f)
+	}
+	d.dp.mu.Unlock()
+	if err := d.Trace(ctx, TraceFilter{}, nil); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second trace: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("the trace ended: %v", err)
+	}
+	if d.dp.filter != nil {
+		t.Error("the data path goes on tracing")
+	}
+}
+
+func TestTraceEndsWithItsReader(t *testing.T) {
+	d := start(t)
+	if err := d.Trace(context.Background(), TraceFilter{Interface: "eth9"}, nil); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "eth9") {
+		t.Errorf("an interface that is not there: %v", err)
+	}
+	gone := errors.New("the reader has gone")
+	done := make(chan error, 1)
+	go func() {
+		done <- d.Trace(context.Background(), TraceFilter{}, func(TraceEvent) error { return gone })
+	}()
+	d.dp.traced <- dataplane.TraceEvent{}
+	if err := <-done; !errors.Is(err, gone) {
+		t.Errorf("the trace ended: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if err := d.Trace(ctx, TraceFilter{}, nil); err != nil {
+		t.Errorf("the next trace: %v", err)
+	}
+}
+
+// What the data path hands up gets to the slow path, and comes back.
+func TestSlowPathIsJoined(t *testing.T) {
+	d := start(t)
+	frame := fragment(0, true)
+	d.dp.punts <- dataplane.Punt{Kind: dataplane.PuntReassemble, Ifindex: 1, L3: 14, Data: frame}
+	d.dp.punts <- dataplane.Punt{Kind: dataplane.PuntReassemble, Ifindex: 1, L3: 14, Data: fragment(8, false)}
+	select {
+	case whole := <-d.dp.injected:
+		if len(whole) != 14+20+16 || binary.BigEndian.Uint16(whole[14+6:]) != 0 {
+			t.Errorf("sent in again: %x", whole)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatalf("nothing was sent in again: %v", d.slow.counters())
+	}
+	if got := scraped(t, d.Agent); !strings.Contains(got, `culvert_slow_path_events_total{event="reassembled"} 1`+"\n") {
+		t.Error("reassembly is not in the metrics")
+	}
+}
+
+// fragment is eight bytes of a UDP datagram over IPv4.
+func fragment(offset uint16, more bool) []byte {
+	b := make([]byte, 14+20+8)
+	copy(b[12:], []byte{8, 0, 0x45, 0, 0, 28, 0, 99})
+	flags := offset / 8
+	if more {
+		flags |= 0x2000
+	}
+	binary.BigEndian.PutUint16(b[20:], flags)
+	b[14+8], b[14+9] = 64, 17
+	copy(b[14+12:], []byte{192, 0, 2, 1, 192, 0, 2, 2})
+	sum := uint32(0)
+	for i := 14; i < 34; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(b[24:], ^uint16(sum))
+	return b
+}
