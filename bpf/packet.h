@@ -211,12 +211,13 @@ INLINE int error_allowed(void)
 	__u32 zero = 0;
 	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
 	struct errors_left *left = bpf_map_lookup_elem(&errors_left, &zero);
-	__u64 now, earned;
+	__u64 now, earned, rate;
 
 	if (!cfg || !left || !cfg->errors_per_second)
 		return 0;
+	rate = cfg->errors_per_second < NS ? cfg->errors_per_second : NS;
 	now = bpf_ktime_get_ns();
-	earned = (now - left->time) / (NS / cfg->errors_per_second);
+	earned = (now - left->time) / (NS / rate);
 	if (earned) {
 		left->time = now;
 		left->tokens = left->tokens + earned > ERROR_BURST ? ERROR_BURST : left->tokens + earned;

@@ -112,8 +112,11 @@ GLOBAL int trace_end(struct xdp_md *ctx, struct trace_end *p)
 	event->adjacency = p->adjacency;
 	event->reason = p->reason;
 	event->verdict = p->verdict;
-	event->out_length = (long)ctx->data_end - (long)ctx->data;
-	event->out_captured = capture(ctx, event->out);
+	event->out_length = event->out_captured = 0;
+	if (p->verdict != XDP_DROP) { /* of a drop nothing goes out, nor what is half done */
+		event->out_length = (long)ctx->data_end - (long)ctx->data;
+		event->out_captured = capture(ctx, event->out);
+	}
 	bpf_ringbuf_output(&trace_events, event, sizeof(*event), 0);
 	return 0;
 }
