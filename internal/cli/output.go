@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,7 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 // format is how what is read is printed.
@@ -67,12 +68,29 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// printYAML writes what printJSON would, in the same order: JSON is YAML, in
+// another style.
 func printYAML(w io.Writer, v any) error {
-	data, err := yaml.Marshal(v)
-	if err == nil {
-		_, err = w.Write(data)
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
 	}
-	return err
+	var n yaml.Node
+	if err := yaml.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	blockStyle(&n)
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	return errors.Join(e.Encode(&n), e.Close())
+}
+
+// blockStyle lets the encoder choose quotes, and lines in place of braces.
+func blockStyle(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		blockStyle(c)
+	}
 }
 
 // grid is a table in the making.

@@ -154,9 +154,11 @@ func noArgs(c *cobra.Command, args []string) error {
 	}
 	if c.HasAvailableSubCommands() {
 		text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
-		c.SuggestionsMinimumDistance = 2
-		if s := c.SuggestionsFor(args[0]); len(s) > 0 {
-			text += fmt.Sprintf(": did you mean %q?", s[0])
+		for c.SuggestionsMinimumDistance = 1; c.SuggestionsMinimumDistance <= 2; c.SuggestionsMinimumDistance++ {
+			if s := c.SuggestionsFor(args[0]); len(s) > 0 { // the nearest first
+				text += fmt.Sprintf(": did you mean %q?", s[0])
+				break
+			}
 		}
 		return usage(errors.New(text))
 	}

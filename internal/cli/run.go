@@ -106,9 +106,11 @@ func (d *daemon) run(ctx context.Context) error {
 	group.Go(func() error { return d.server.Serve(ctx) })
 	group.Go(func() error { return agent.ServeMetrics(ctx, d.agent, d.config.Metrics.Listen) })
 	group.Go(func() error { return d.reloads(ctx, hangup) })
-	err := group.Wait()
-	d.logger.Info("ends; packets are forwarded on")
-	return err
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	d.logger.Info("ended; packets are forwarded on")
+	return nil
 }
 
 // reloads applies the file at each SIGHUP. A file that is refused changes

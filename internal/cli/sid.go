@@ -19,7 +19,7 @@ func (a *app) sids() *cobra.Command {
 		key:    func(s agent.SIDStatus) string { return s.SID.String() },
 		header: []any{"SID", "BEHAVIOR", "FLAVORS", "PARAMETERS", "ORIGIN", "PACKETS", "BYTES", "NEXT HOP"},
 		row: func(s agent.SIDStatus) []any {
-			return []any{s.SID, s.Behavior, words(s.Flavors), parameters(s.LocalSID), s.Origin, s.Counter.Packets, s.Counter.Bytes, s.NextHop}
+			return []any{s.SID, s.Behavior, strings.Join(namesOf(s.Flavors), ","), parameters(s.LocalSID), s.Origin, s.Counter.Packets, s.Counter.Bytes, s.NextHop}
 		},
 		add: &adder{
 			section: "sids", keyName: "PREFIX", key: "sid", fields: sidFields(),
@@ -27,15 +27,6 @@ func (a *app) sids() *cobra.Command {
   culvert sid add 2001:db8:1:400::/56 --behavior End.M.GTP4.E --source-prefix-length 64 --pdu-session-container uplink`,
 		},
 	}.command(a)
-}
-
-// words joins names for one cell.
-func words[T fmt.Stringer](list []T) string {
-	text := make([]string, len(list))
-	for i, v := range list {
-		text[i] = v.String()
-	}
-	return strings.Join(text, ",")
 }
 
 // parameters are what a behaviour was given, in one cell.
@@ -86,6 +77,7 @@ func sidFields() []field {
 	return fields
 }
 
+// namesOf is the text of each value.
 func namesOf[T fmt.Stringer](list []T) []string {
 	out := make([]string, len(list))
 	for i, v := range list {

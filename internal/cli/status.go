@@ -28,9 +28,13 @@ func (a *app) status() *cobra.Command {
 	return c
 }
 
-// kindOrder is the order in which kinds are shown.
-var kindOrder = []agent.Kind{
-	agent.KindInterface, agent.KindLocator, agent.KindSID, agent.KindPolicy, agent.KindSteering, agent.KindTunnel,
+// resourceRows are what is counted, in the order in which it is shown.
+var resourceRows = []struct {
+	kind  agent.Kind
+	label string
+}{
+	{agent.KindLocator, "locators"}, {agent.KindSID, "SIDs"}, {agent.KindPolicy, "policies"},
+	{agent.KindSteering, "steering"}, {agent.KindTunnel, "tunnels"},
 }
 
 func (a *app) statusTable(g *grid, s agent.Status) {
@@ -42,10 +46,8 @@ func (a *app) statusTable(g *grid, s agent.Status) {
 	g.row("up", up)
 	g.row("data path", s.DataPath)
 	g.row("pins", s.PinPath)
-	for _, kind := range kindOrder {
-		if n, ok := s.Resources[kind]; ok {
-			g.row(string(kind)+"s", n)
-		}
+	for _, r := range resourceRows {
+		g.row(r.label, s.Resources[r.kind])
 	}
 	var all, drops agent.Counter
 	for _, o := range s.Outcomes {

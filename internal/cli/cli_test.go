@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/apitest"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+var update = flag.Bool("update", false, "write the golden files from what is printed now")
+
+// daemon is a server with an agent that has no data path.
+type fixture struct {
+	*apitest.Agent
+	socket string
+}
+
+func start(t *testing.T, example string) fixture {
+	t.Helper()
+	c, err := config.Load(filepath.Join("../../examples", example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fixture{apitest.New(c), filepath.Join(t.TempDir(), "c.sock")}
+	findings := func(context.Context, []string) ([]api.Finding, error) {
+		return []api.Finding{
+			{Name: "bpffs", Level: "ok", Detail: "mounted"},
+			{Name: "core0: MTU headroom", Level: "warn", Detail: "MTU 1500", Fix: "ip link set dev core0 mtu 1740", Command: []string{"ip", "link", "set", "dev", "core0", "mtu", "1740"}},
+			{Name: "kernel version", Level: "fail", Detail: "5.10", Fix: "use Linux 6.6 or newer"},
+		}, nil
+	}
+	s, err := api.Listen(config.API{Socket: f.socket}, api.NewHandler(f.Agent, findings), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return f
+}
+
+// result is what a command line did.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// command runs a command line as main does, two days after the agent's start.
+func command(ctx context.Context, stdin string, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	root := newRoot(&app{version: "v1.2.3", format: formatTable, now: func() time.Time { return apitest.Started.Add(50 * time.Hour) }})
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&stdout)
+	code := Execute(ctx, root, args, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func (f fixture) run(t *testing.T, args ...string) result {
+	t.Helper()
+	return command(t.Context(), "", append([]string{"--socket", f.socket}, args...)...)
+}
+
+// ok runs what has to succeed.
+func (f fixture) ok(t *testing.T, args ...string) string {
+	t.Helper()
+	r := f.run(t, args...)
+	if r.code != ExitOK || r.stderr != "" {
+		t.Fatalf("culvert %s: exit %d: %s", strings.Join(args, " "), r.code, r.stderr)
+	}
+	return r.stdout
+}
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s (go test -update writes it)\ngot:\n%s\nwant:\n%s", path, got, want)
+	}
+}
+
+// Help is what people read: it changes on purpose only.
+func TestHelp(t *testing.T) {
+	var all strings.Builder
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Name() == "completion" || c.Name() == "help" {
+			return // cobra's own
+		}
+		args := append(strings.Fields(c.CommandPath())[1:], "--help")
+		r := command(t.Context(), "", args...)
+		if r.code != ExitOK {
+			t.Errorf("%v: exit %d: %s", args, r.code, r.stderr)
+		}
+		all.WriteString("$ culvert " + strings.Join(args, " ") + "\n" + r.stdout + "\n")
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(New("v1.2.3"))
+	golden(t, "help", all.String())
+}
+
+func TestTables(t *testing.T) {
+	for _, example := range []string{"gateway-a.yaml", "gtpu.yaml", "edge.yaml"} {
+		f := start(t, example)
+		var all strings.Builder
+		for _, args := range []string{
+			"status", "interface", "locator list", "sid", "policy", "steering", "tunnel", "adjacency",
+			"counters", "drops", "drops --all", "version", "config",
+		} {
+			out := f.ok(t, strings.Fields(args)...)
+			if args == "version" {
+				out = regexp.MustCompile(`go[0-9.]+\S*\s.*`).ReplaceAllString(out, "GO SYSTEM")
+			}
+			all.WriteString("$ culvert " + args + "\n" + out + "\n")
+		}
+		golden(t, strings.TrimSuffix(example, ".yaml"), all.String())
+	}
+}
+
+func TestShow(t *testing.T) {
+	f := start(t, "edge.yaml")
+	var all strings.Builder
+	for _, args := range []string{
+		"sid show 2001:db8:101:2::/64", "policy show gold", "steering show customer0.7", "interface show core0",
+		"locator show main", "adjacency show 2001:db8:12::2", "sid show 2001:db8:101:2::/64 -o json",
+	} {
+		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
+	}
+	golden(t, "show", all.String())
+}
+
+// What JSON says, YAML says too; numbers stay numbers, and whole.
+func TestFormats(t *testing.T) {
+	f := start(t, "edge.yaml")
+	for _, args := range []string{
+		"status", "interface", "locator", "sid", "policy", "steering", "tunnel", "adjacency", "counters", "drops", "version", "config",
+	} {
+		var fromJSON, fromYAML any
+		text := f.ok(t, strings.Fields(args+" -o json")...)
+		if err := json.Unmarshal([]byte(text), &fromJSON); err != nil {
+			t.Errorf("%s -o json: %v in %s", args, err, text)
+		}
+		converted, err := yaml.YAMLToJSON([]byte(f.ok(t, strings.Fields(args+" --output yaml")...)))
+		if err == nil {
+			err = json.Unmarshal(converted, &fromYAML)
+		}
+		if err != nil {
+			t.Errorf("%s -o yaml: %v", args, err)
+		}
+		a, _ := json.Marshal(fromJSON)
+		b, _ := json.Marshal(fromYAML)
+		if string(a) != string(b) {
+			t.Errorf("%s:\njson %s\nyaml %s", args, a, b)
+		}
+	}
+	var outcomes struct{ Outcomes []agent.Outcome }
+	if err := json.Unmarshal([]byte(f.ok(t, "counters", "-o", "json")), &outcomes); err != nil {
+		t.Fatal(err)
+	}
+	if want := (agent.Counter{Packets: 1 << 60, Bytes: 1<<63 + 1}); outcomes.Outcomes[0].Counter != want {
+		t.Errorf("outcome %+v, want %+v", outcomes.Outcomes[0], want)
+	}
+	if got := strings.TrimSpace(f.ok(t, "tunnel", "-o", "json")); got != "[]" {
+		t.Errorf("no tunnels: %s", got)
+	}
+}
+
+// The configuration that is printed is one that is taken.
+func TestConfigIsTaken(t *testing.T) {
+	for _, example := range []string{"gateway-a.yaml", "gateway-b.yaml", "gtpu.yaml", "edge.yaml"} {
+		f := start(t, example)
+		r := command(t.Context(), f.ok(t, "config"), "check", "--offline", "-")
+		if r.code != ExitOK || r.stdout != "-: ok\n" {
+			t.Errorf("%s: %+v", example, r)
+		}
+	}
+}
+
+func TestVersionAndSchema(t *testing.T) {
+	if r := command(t.Context(), "", "version"); r.code != ExitOK || !strings.HasPrefix(r.stdout, "culvert  v1.2.3  go1.") {
+		t.Errorf("%+v", r)
+	}
+	r := command(t.Context(), "", "schema")
+	var schema struct{ Title string }
+	if err := json.Unmarshal([]byte(r.stdout), &schema); err != nil || schema.Title != "Culvert configuration" {
+		t.Errorf("%v, %v", schema, err)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	f := start(t, "edge.yaml")
+	for _, c := range []struct{ args, want string }{
+		{"sid show ", "2001:db8:101:2::/64"},
+		{"sid delete ", "2001:db8:101:d46::/64"},
+		{"policy show ", "gold"},
+		{"steering delete ", "customer0.7"},
+		{"sid add --behavior ", "End.M.GTP4.E"},
+		{"sid list -o ", "yaml"},
+		{"delete ", "tunnel"},
+	} {
+		args := append([]string{"__complete", "--socket", f.socket}, strings.Split(c.args, " ")...)
+		r := command(t.Context(), "", args...)
+		if r.code != ExitOK || !strings.Contains(r.stdout, c.want+"\n") {
+			t.Errorf("%q: %q is not among %q", c.args, c.want, r.stdout)
+		}
+	}
+	if r := command(t.Context(), "", "__complete", "--socket", f.socket, "policy", "show", "gold", ""); strings.Contains(r.stdout, "wire") {
+		t.Errorf("a second key is offered: %q", r.stdout)
+	}
+	if r := command(t.Context(), "", "completion", "bash"); r.code != ExitOK || !strings.Contains(r.stdout, "__start_culvert") {
+		t.Errorf("bash: %d", r.code)
+	}
+}

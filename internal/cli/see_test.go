@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api/apitest"
+)
+
+func TestParseFilter(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	teid := uint32(0x1a2b)
+	for _, c := range []struct {
+		text string
+		want agent.TraceFilter
+	}{
+		{"", agent.TraceFilter{}},
+		{"drops", agent.TraceFilter{Drops: true}},
+		{"src 2001:db8::5/32 and dst 192.0.2.1", agent.TraceFilter{Source: prefix("2001:db8::/32"), Destination: prefix("192.0.2.1/32")}},
+		{"sid 2001:db8:1::/48 teid 0x1a2b interface eth0 drops", agent.TraceFilter{SID: prefix("2001:db8:1::/48"), TEID: &teid, Interface: "eth0", Drops: true}},
+		{"TEID 6699", agent.TraceFilter{TEID: &teid}},
+	} {
+		for _, args := range [][]string{{c.text}, strings.Fields(c.text)} {
+			if got, err := parseFilter(args); err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%q: %+v, %v", args, got, err)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		"from 10.0.0.1":       "no condition",
+		"src":                 "needs a value",
+		"src and drops":       "needs a value",
+		"src 10.0.0.1/33":     "neither a prefix",
+		"src host":            "neither a prefix",
+		"teid x":              "not a TEID",
+		"teid 4294967296":     "not a TEID",
+		"drops drops":         "twice",
+		"src ::1 and src ::2": "twice",
+		"and drops":           "between two",
+		"drops and":           "between two",
+	} {
+		if got, err := parseFilter([]string{text}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %+v, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+func traced(t *testing.T) fixture {
+	f := start(t, "edge.yaml")
+	f.Events = []agent.TraceEvent{
+		{
+			Time: apitest.Started, Interface: "core0", SID: netip.MustParsePrefix("2001:db8:101:1::/64"), Target: "policy", Policy: "gold",
+			SegmentList: []netip.Addr{netip.MustParseAddr("2001:db8:111:1::"), netip.MustParseAddr("2001:db8:102:d46::")},
+			Adjacency:   "2001:db8:12::2", Egress: "core1", Reason: "FORWARDED", Text: "sent on", Verdict: "XDP_REDIRECT",
+			InLength: 118, OutLength: 118, In: apitest.GPDU(1), Out: apitest.GPDU(2),
+		},
+		{
+			Time: apitest.Started.Add(time.Second), Interface: "customer0", Tunnel: "ue1", Target: "tunnel",
+			Reason: "HOP_LIMIT", Drop: true, Text: "hop limit or TTL would become 0", Verdict: "XDP_DROP", InLength: 118, In: apitest.GPDU(3),
+		},
+	}
+	return f
+}
+
+func TestTrace(t *testing.T) {
+	f := traced(t)
+	r := f.run(t, "trace", "--count", "2", "src 2001:db8::/32")
+	if r.code != ExitOK || r.stderr != "tracing; interrupt to end\n" {
+		t.Errorf("%+v", r)
+	}
+	golden(t, "trace", r.stdout)
+	if seen := <-f.Filters; seen.Source.String() != "2001:db8::/32" {
+		t.Errorf("filter %+v", seen)
+	}
+	r = f.run(t, "trace", "--count", "1", "-o", "json", "teid", "3")
+	var one struct {
+		agent.TraceEvent
+		InText []string `json:"in_text"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &one); err != nil || strings.Count(r.stdout, "\n") != 1 {
+		t.Fatalf("%v in %s", err, r.stdout)
+	}
+	if !reflect.DeepEqual(one.TraceEvent, f.Events[1]) || len(one.InText) != 6 {
+		t.Errorf("%+v", one)
+	}
+}
+
+// A trace ends after its time, and on an interrupt: both are no error.
+func TestTraceEnds(t *testing.T) {
+	f := traced(t)
+	if r := f.run(t, "trace", "--time", "200ms"); r.code != ExitOK || strings.Count(r.stdout, "\n  in ") != 2 {
+		t.Errorf("%+v", r)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if r := command(ctx, "", "--socket", f.socket, "trace", "-o", "yaml"); r.code != ExitOK || strings.Count(r.stdout, "---\n") != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	f := start(t, "edge.yaml")
+	ctx, cancel := context.WithTimeout(t.Context(), 450*time.Millisecond)
+	defer cancel()
+	r := command(ctx, "", "--socket", f.socket, "counters", "--watch", "150ms")
+	if r.code != ExitOK || !strings.Contains(r.stdout, "PACKETS/S") || strings.Count(r.stdout, "segment list  gold[1]") < 2 {
+		t.Errorf("%+v", r)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 450*time.Millisecond)
+	defer cancel()
+	r = command(ctx, "", "--socket", f.socket, "counters", "--watch", "150ms", "-o", "json")
+	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	if len(lines) < 2 {
+		t.Fatalf("%+v", r)
+	}
+	for _, line := range lines {
+		var c counters
+		if err := json.Unmarshal([]byte(line), &c); err != nil || len(c.SIDs) != 6 {
+			t.Errorf("%v in %s", err, line)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	for _, c := range []struct {
+		now, before uint64
+		elapsed     time.Duration
+		want        string
+	}{{300, 100, 2 * time.Second, "100"}, {100, 100, time.Second, "0"}, {50, 100, time.Second, ""}, {1, 0, 0, ""}} {
+		if got := rate(c.now, c.before, c.elapsed); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	f := start(t, "edge.yaml")
+	r := f.run(t, "doctor", "--remote")
+	if r.code != ExitCheckFailed || r.stderr != "culvert: 1 check failed\n" {
+		t.Errorf("%+v", r)
+	}
+	golden(t, "doctor", r.stdout)
+	if out := f.ok(t, "doctor", "--remote", "--fix"); out != "ip link set dev core0 mtu 1740\n" {
+		t.Errorf("%q", out)
+	}
+	// Here: what it finds depends on the machine, that it looks does not.
+	r = command(t.Context(), "", "doctor", "lo", "-o", "json")
+	var findings []struct{ Name, Level string }
+	if err := json.Unmarshal([]byte(r.stdout), &findings); err != nil || len(findings) < 5 {
+		t.Errorf("%v: %+v", err, r)
+	}
+	if r := command(t.Context(), "", "doctor", "--config", file(t, "interfaces: [{name: nowhere9}]")); r.code != ExitCheckFailed || !strings.Contains(r.stdout, "nowhere9: present") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What systemd is told arrives, by path and in the abstract namespace; without
+// systemd nothing is told.
+func TestNotify(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	if err := notify("READY=1"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{filepath.Join(t.TempDir(), "notify"), "@culvert-test-" + filepath.Base(t.TempDir()) + time.Now().Format("150405.000000")} {
+		address := name
+		if name[0] == '@' {
+			address = "\x00" + name[1:]
+		}
+		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("NOTIFY_SOCKET", name)
+		if err := notify("READY=1"); err != nil {
+			t.Error(err)
+		}
+		buffer := make([]byte, 64)
+		n, err := l.Read(buffer)
+		if err != nil || string(buffer[:n]) != "READY=1" {
+			t.Errorf("%q, %v", buffer[:n], err)
+		}
+		l.Close()
+	}
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
+	if err := notify("READY=1"); err == nil {
+		t.Error("nobody listens, and that is no error")
+	}
+}
+
+// The unit gives what the data path needs, and no capability more.
+func TestUnit(t *testing.T) {
+	data, err := os.ReadFile("../../dist/culvert.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "NoNewPrivileges=yes",
+		"AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_PERFMON", "CapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN CAP_PERFMON",
+	} {
+		if strings.Count("\n"+string(data), "\n"+want+"\n") != 1 {
+			t.Errorf("%s does not stand there once", want)
+		}
+	}
+	if n := strings.Count(string(data), "Capabilit"); n != 2 {
+		t.Errorf("%d settings of capabilities", n)
+	}
+}
