@@ -231,7 +231,8 @@ func (c *Client) Trace(ctx context.Context, filter agent.TraceFilter, started fu
 		return c.fail(err)
 	}
 	defer stream.Close()
-	if started != nil {
+	// The headers come before the first packet does; without a daemon, never.
+	if len(stream.ResponseHeader()) > 0 && started != nil {
 		started()
 	}
 	for stream.Receive() {

@@ -244,10 +244,11 @@ func TestFailures(t *testing.T) {
 		{"check", "takes one FILE", ExitUsage},
 		{"--address nowhere sid", "give host:port", ExitUsage},
 		{"--socket /nonexistent sid", "no daemon at /nonexistent", ExitError},
+		{"--socket /nonexistent trace", "no daemon at /nonexistent", ExitError},
 		{"unpin --pin-path " + t.TempDir(), "bpffs", ExitError},
 	} {
 		r := f.run(t, strings.Fields(c.args)...)
-		if r.code != c.code || !strings.Contains(r.stderr, c.want) || !strings.HasPrefix(r.stderr, "culvert: ") || r.stdout != "" {
+		if r.code != c.code || !strings.Contains(r.stderr, c.want) || !strings.HasPrefix(r.stderr, "culvert: ") || strings.Count(r.stderr, "\n") != 1 || r.stdout != "" {
 			t.Errorf("culvert %s: %+v\nwant exit %d, %s", c.args, r, c.code, c.want)
 		}
 	}

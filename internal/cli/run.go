@@ -138,9 +138,6 @@ func (d *daemon) tell(state string) {
 func (d *daemon) logReload(changes []agent.Change, err error) {
 	if err == nil {
 		d.logger.Info("the configuration file was applied", "changes", len(changes))
-		for _, change := range changes {
-			d.logger.Info("changed", "op", change.Op, "kind", change.Kind, "key", change.Key)
-		}
 		return
 	}
 	list, ok := errors.AsType[config.Errors](err)
