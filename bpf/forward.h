@@ -223,6 +223,8 @@ INLINE int forward_frame(struct xdp_md *ctx, struct packet *p)
 {
 	int tail = p->keep + p->keep_length - p->frame;
 
+	if (p->hop.mtu && p->keep_length > p->hop.mtu + ETH_LEN)
+		return REASON_TOO_BIG;
 	if ((tail && bpf_xdp_adjust_tail(ctx, tail)) || bpf_xdp_adjust_head(ctx, p->keep))
 		return REASON_HEADROOM;
 	return out(p);
@@ -233,10 +235,10 @@ INLINE int forward(struct xdp_md *ctx, struct packet *p)
 {
 	int reason = next_hop(ctx, p);
 
+	if (p->push == PUSH_FRAME)
+		return reason || p->to_kernel ? REASON_NO_ROUTE : forward_frame(ctx, p);
 	if (reason)
 		return reason;
-	if (p->push == PUSH_FRAME)
-		return p->to_kernel ? REASON_NO_ROUTE : forward_frame(ctx, p);
 	if (p->to_kernel) {
 		if (keep_addresses(ctx, p))
 			return REASON_HEADROOM;

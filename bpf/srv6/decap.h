@@ -62,6 +62,7 @@ INLINE int decapsulate_frame(struct packet *p)
 	if (p->keep_length < ETH_LEN)
 		return REASON_INNER_MALFORMED;
 	p->keep_version = 0;
+	p->table = 0; /* the adjacency or nothing: a frame has no destination to look up */
 	p->push = PUSH_FRAME;
 	return CONTINUE;
 }
