@@ -35,36 +35,38 @@ func (j *journey) fail(f *fault) Result {
 	case f.kind == 0:
 		return j.drop(f.reason)
 	}
-	return j.icmpError(f.reason, j.packet, j.l3, f.kind, f.code, f.pointer)
+	return j.icmpError(f.reason, j.l3, f.kind, f.code, f.pointer)
 }
 
-// walk goes through the extension headers behind an IPv6 header (section 3).
-// atSRH is asked when the SRH is met, with its Segments Left: whether to stop
-// there, or a fault.
-func walk(p []byte, atSRH func(at int, left uint8) (bool, *fault)) (chain, *fault) {
+// walk goes through the extension headers behind an IPv6 header (section 3) to
+// the upper layer; a Fragment header ends it like one. stopAtSRH ends it at an
+// SRH with segments left.
+func walk(p []byte, stopAtSRH bool) (chain, *fault) {
 	c := chain{at: 40, upper: v6(p).next()}
 	named := 6
 	for seen := 0; ; seen++ {
-		switch c.upper {
-		case protoHopByHop, protoDestination, protoRouting, protoFragment:
-		default:
+		if c.upper != protoHopByHop && c.upper != protoDestination && c.upper != protoRouting {
 			return c, nil
 		}
 		if seen == maxExtensions || len(p) < c.at+8 {
 			return c, plain(ExtensionChain)
 		}
 		length := 8 + 8*int(p[c.at+1])
-		switch c.upper {
-		case protoFragment:
-			return c, &fault{reassemble: true}
-		case protoRouting:
-			stop, f := c.routing(p, named, length, atSRH)
-			if stop || f != nil {
-				return c, f
-			}
-		}
-		if len(p) < c.at+length {
+		srh := c.upper == protoRouting && p[c.at+2] == 4
+		switch {
+		case len(p) < c.at+length && srh:
+			return c, plain(SRHMalformed)
+		case len(p) < c.at+length:
 			return c, plain(ExtensionChain)
+		case c.upper == protoRouting && !srh && p[c.at+3] != 0:
+			return c, problem(RoutingType, 0, c.at+2)
+		case srh && c.srh != 0:
+			return c, plain(ExtensionChain)
+		case srh:
+			c.srh, c.srhNamed, c.left = c.at, named, p[c.at+3]
+			if c.left > 0 && stopAtSRH {
+				return c, nil
+			}
 		}
 		named = c.at
 		c.upper = p[c.at]
@@ -72,38 +74,19 @@ func walk(p []byte, atSRH func(at int, left uint8) (bool, *fault)) (chain, *faul
 	}
 }
 
-// routing looks at a Routing header.
-func (c *chain) routing(p []byte, named, length int, atSRH func(int, uint8) (bool, *fault)) (bool, *fault) {
-	kind, left := p[c.at+2], p[c.at+3]
-	if kind != 4 {
-		if left != 0 {
-			return true, problem(RoutingType, 0, c.at+2)
-		}
-		return false, nil
+// walkToUpperLayer is for behaviours that take it: Segments Left must be what
+// they want where there is an SRH, and there must be no Fragment header.
+func walkToUpperLayer(p []byte, left uint8) (chain, *fault) {
+	c, f := walk(p, false)
+	switch {
+	case f != nil:
+		return c, f
+	case c.srh != 0 && c.left != left:
+		return c, problem(SegmentsLeft, 0, c.srh+3)
+	case c.upper == protoFragment:
+		return c, &fault{reassemble: true}
 	}
-	if c.srh != 0 {
-		return true, plain(ExtensionChain)
-	}
-	c.srh, c.srhNamed, c.left = c.at, named, left
-	stop, f := atSRH(c.at, left)
-	if stop || f != nil {
-		return stop, f
-	}
-	if len(p) < c.at+length {
-		return true, plain(SRHMalformed)
-	}
-	return false, nil
-}
-
-// stopWithSegmentsLeft is for behaviours that process the SRH.
-func stopWithSegmentsLeft(_ int, left uint8) (bool, *fault) { return left > 0, nil }
-
-// lastSegment is for behaviours that take the upper layer.
-func lastSegment(at int, left uint8) (bool, *fault) {
-	if left > 0 {
-		return true, problem(SegmentsLeft, 0, at+3)
-	}
-	return false, nil
+	return c, nil
 }
 
 // checkSRH is section 3's check of an SRH whose Segments Left is not 0.
@@ -114,13 +97,10 @@ func checkSRH(p []byte, c chain) *fault {
 	return checkSegments(p, c)
 }
 
-// checkSegments: the header is whole, Last Entry fits its length, and
-// Segments Left is at most one past Last Entry.
+// checkSegments: Last Entry fits the header's length, and Segments Left is at
+// most one past Last Entry.
 func checkSegments(p []byte, c chain) *fault {
 	extLen, lastEntry := int(p[c.srh+1]), int(p[c.srh+4])
-	if len(p) < c.srh+8+8*extLen {
-		return plain(SRHMalformed)
-	}
 	if 2*(lastEntry+1) > extLen || int(c.left) > lastEntry+1 {
 		return problem(SegmentsLeft, 0, c.srh+3)
 	}

@@ -38,9 +38,12 @@ func (j *journey) end(sid *srv6.LocalSID) Result {
 	if has(sid, srv6.NextCSID) && anyBits(j.packet[24:40], sid.SID.Bits()) {
 		return j.nextCSID(sid)
 	}
-	c, f := walk(j.packet, stopWithSegmentsLeft)
+	c, f := walk(j.packet, true)
 	if f != nil {
 		return j.fail(f)
+	}
+	if c.left == 0 && c.upper == protoFragment {
+		return j.reassemble()
 	}
 	if c.left == 0 {
 		return j.endLast(sid, c)
@@ -71,7 +74,7 @@ func advance(packet []byte, c chain) ([]byte, *fault) {
 // nextCSID shifts the argument (RFC 9800 section 4.1.1).
 func (j *journey) nextCSID(sid *srv6.LocalSID) Result {
 	if v6(j.packet).hopLimit() <= 1 {
-		return j.hopLimitExceeded(j.packet, j.l3)
+		return j.hopLimitExceeded(j.l3)
 	}
 	p := slices.Clone(j.packet)
 	p[7]--
@@ -99,7 +102,7 @@ func (j *journey) by(sid *srv6.LocalSID, o *outbound) {
 	switch sid.Behavior {
 	case srv6.EndX, srv6.EndDX4, srv6.EndDX6:
 		if sid.NextHop.IsValid() {
-			o.via = Key{NextHop: sid.NextHop, Interface: sid.Interface}
+			o.via, o.only = Key{NextHop: sid.NextHop, Interface: sid.Interface}, true
 		}
 	case srv6.EndT, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46:
 		o.table = sid.Table
@@ -119,18 +122,18 @@ func (j *journey) endLast(sid *srv6.LocalSID, c chain) Result {
 		return j.fail(problem(UpperLayer, 4, c.at))
 	}
 	if len(p) == len(j.packet) {
-		return j.allowed()
+		return j.untouched()
 	}
-	return j.passFinished(p)
+	// Tags before the packet and padding behind it stay.
+	out := append(slices.Clone(j.frame[:j.l3]), p...)
+	return Result{Reason: Passed, Out: append(out, j.frame[j.l3+len(j.packet):]...)}
 }
 
-// allowed passes an untouched packet to the kernel (RFC 8986 section 4.1.1).
-func (j *journey) allowed() Result { return j.untouched() }
-
-// upperLayer is what a behaviour does with an upper layer it does not take.
+// upperLayer is what a behaviour does with an upper layer it does not take
+// (RFC 8986 section 4.1.1).
 func (j *journey) upperLayer(sid *srv6.LocalSID, c chain) Result {
 	if sid.AllowUpperLayer {
-		return j.allowed()
+		return j.untouched()
 	}
 	return j.fail(problem(UpperLayer, 4, c.at))
 }
@@ -150,7 +153,7 @@ func takes(b srv6.Behavior, protocol uint8) bool {
 
 // endDecapsulate is End.DX2, DX4, DX6, DT4, DT6, DT46.
 func (j *journey) endDecapsulate(sid *srv6.LocalSID) Result {
-	c, f := walk(j.packet, lastSegment)
+	c, f := walkToUpperLayer(j.packet, 0)
 	if f != nil {
 		return j.fail(f)
 	}
@@ -203,6 +206,9 @@ func (j *journey) release(inner []byte, l3 int, outerClass uint8, o outbound) Re
 	if !combineECN(p, outerClass) {
 		return j.drop(ECN)
 	}
+	if j.port.PartialChecksum {
+		completeChecksum(p)
+	}
 	o.packet, o.hash, o.quoted, o.l3, o.fragments = p, flowHash(inner, false), inner, l3, true
 	return j.send(o)
 }
@@ -210,7 +216,7 @@ func (j *journey) release(inner []byte, l3 int, outerClass uint8, o outbound) Re
 // whole cuts a packet to its header's length; false where there is less, or
 // where it is not of the version that is wanted.
 func whole(p []byte, want int) ([]byte, bool) {
-	if version(p) != want {
+	if version(p) != want || (want != 4 && want != 6) {
 		return nil, false
 	}
 	if want == 4 {
@@ -233,7 +239,7 @@ func (j *journey) spent(p []byte, l3 int) ([]byte, Result) {
 		left = v6(p).hopLimit()
 	}
 	if left <= 1 {
-		return nil, j.hopLimitExceeded(p, l3)
+		return nil, j.hopLimitExceeded(l3)
 	}
 	out := slices.Clone(p)
 	if version(p) == 6 {
@@ -270,9 +276,12 @@ func combineECN(p []byte, outer uint8) bool {
 
 // endB6 is End.B6.Encaps and End.B6.Encaps.Red.
 func (j *journey) endB6(sid *srv6.LocalSID) Result {
-	c, f := walk(j.packet, stopWithSegmentsLeft)
+	c, f := walk(j.packet, true)
 	if f != nil {
 		return j.fail(f)
+	}
+	if c.left == 0 && c.upper == protoFragment {
+		return j.reassemble()
 	}
 	if c.left == 0 {
 		return j.upperLayer(sid, c)
@@ -281,20 +290,20 @@ func (j *journey) endB6(sid *srv6.LocalSID) Result {
 	if f != nil {
 		return j.fail(f)
 	}
-	hash := flowHash(p, false)
+	hash := flowHash(j.packet, false)
 	list, f := j.choose(sid.Policy, hash)
 	if f != nil {
 		return j.fail(f)
 	}
-	h := outer{src: list.source, segments: list.segments, reduced: sid.Behavior == srv6.EndB6EncapsRed,
+	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior),
 		next: protoIPv6, hopLimit: j.m.hopLimit, class: v6(p).trafficClass(), label: hash}
-	return j.sendList(list, h.push(p), hash, outbound{quoted: j.packet, l3: j.l3, fragments: true})
+	return j.sendList(list, h.push(p), hash, outbound{quoted: j.packet, l3: j.l3})
 }
 
 // endMAP is End.MAP (RFC 9433 section 6.2).
 func (j *journey) endMAP(sid *srv6.LocalSID) Result {
 	if v6(j.packet).hopLimit() <= 1 {
-		return j.hopLimitExceeded(j.packet, j.l3)
+		return j.hopLimitExceeded(j.l3)
 	}
 	p := v6(slices.Clone(j.packet))
 	p[7]--

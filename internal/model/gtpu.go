@@ -122,10 +122,8 @@ func (j *journey) gtpuEndpoint(at int) Result {
 		return j.drop(TEIDUnknown)
 	case t == nil:
 		r := j.drop(TEIDUnknown)
-		if answerable(j.packet) {
-			r.Punt = j.punt(PuntErrorIndication, j.l3)
-			r.Punt.Info = msg.teid
-		}
+		r.Punt = j.punt(PuntErrorIndication, j.l3)
+		r.Punt.Info = msg.teid
 		return r
 	case t.SwitchTo != "":
 		return j.switchTo(t, msg)
@@ -161,7 +159,7 @@ func (j *journey) gtpuInGTPU(p []byte) bool {
 		return j.m.gtpu[v6(p).dst()] && v6(p).next() == protoUDP && toGTPU(p[40:])
 	}
 	q := v4(p)
-	return j.m.gtpu[q.dst()] && q.protocol() == protoUDP && !q.fragment() && toGTPU(p[q.header():])
+	return j.m.gtpu[q.dst()] && q.protocol() == protoUDP && toGTPU(p[q.header():])
 }
 
 // tunnelEnd is the outer header of what is sent into GTP-U.
@@ -246,18 +244,21 @@ func (j *journey) switchTo(t *gtpu.Tunnel, msg message) Result {
 		hop = v6(j.packet).hopLimit()
 	}
 	if hop <= 1 {
-		return j.hopLimitExceeded(j.packet, j.l3)
+		return j.hopLimitExceeded(j.l3)
 	}
 	if !to.Remote.IsValid() {
 		return j.drop(TEIDUnknown)
 	}
 	header := slices.Clone(msg.header)
 	be.PutUint32(header[4:], to.RemoteTEID)
-	hash := uint32(0)
+	hash, octets := uint32(0), 0
 	if msg.kind == gPDU {
-		hash = flowHash(msg.body, false)
-		j.count(ReceivedName(t.Name), len(msg.body))
+		octets = len(msg.body)
+		if tpdu, ok := whole(msg.body, version(msg.body)); ok {
+			hash = flowHash(tpdu, false)
+		}
 	}
+	j.count(ReceivedName(t.Name), octets)
 	p := j.wrap(to, tunnelEnd{hop - 1, class(j.packet), hash}, header, msg.body)
 	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, quoted: j.packet, l3: j.l3})
 }
@@ -285,7 +286,7 @@ func (j *journey) sendTunnel(t *gtpu.Tunnel) Result {
 // echo answers an Echo Request in place (TS 29.281 section 7.2.1).
 func (j *journey) echo(at int, msg message) Result {
 	src, dst := addresses(j.packet)
-	if src == dst || j.m.gtpu[src] || src.IsMulticast() || src.IsUnspecified() {
+	if j.m.gtpu[src] || src.IsMulticast() || src.IsUnspecified() || src.Is4() && src.As4()[0] == 255 {
 		return j.drop(EchoFromSelf)
 	}
 	g := []byte{0x32, echoResponse, 0, 6, 0, 0, 0, 0, byte(msg.sequence >> 8), byte(msg.sequence), 0, 0, 14, 0}

@@ -127,35 +127,35 @@ func ecn(outer, inner uint8) (uint8, bool) {
 // addresses, 0 of what is neither.
 func flowHash(p []byte, ethernet bool) uint32 {
 	le := binary.LittleEndian
+	primes := [...]uint64{0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93}
 	var h uint64
-	mix := func(x uint64) {
-		h = (h ^ x) * 0x9E3779B97F4A7C15
+	last := func(x uint64) uint32 {
+		h += x * 0xFF51AFD7ED558CCD
 		h ^= h >> 32
+		return uint32(h * primes[0] >> 32)
 	}
-	l4 := func(protocol uint8, rest []byte, fragment bool) {
+	l4 := func(protocol uint8, rest []byte, fragment bool) uint32 {
 		x := uint64(protocol) << 32
 		if (protocol == protoTCP || protocol == protoUDP || protocol == protoSCTP) && len(rest) >= 4 && !fragment {
 			x |= uint64(le.Uint32(rest))
 		}
-		mix(x)
+		return last(x)
 	}
 	switch {
+	case ethernet && len(p) >= 14:
+		h = le.Uint64(p) * primes[0]
+		return last(uint64(le.Uint32(p[8:])))
 	case ethernet:
-		if len(p) < 12 {
-			return 0
-		}
-		mix(le.Uint64(p))
-		mix(uint64(le.Uint32(p[8:])))
 	case version(p) == 4 && len(p) >= 20:
-		mix(le.Uint64(p[12:]))
-		l4(p[9], p[min(v4(p).header(), len(p)):], v4(p).fragment())
+		h = le.Uint64(p[12:]) * primes[0]
+		return l4(p[9], p[min(v4(p).header(), len(p)):], v4(p).fragment())
 	case version(p) == 6 && len(p) >= 40:
-		for at := 8; at < 40; at += 8 {
-			mix(le.Uint64(p[at:]))
+		for i, prime := range primes {
+			h += le.Uint64(p[8+8*i:]) * prime
 		}
-		l4(p[6], p[40:], false)
+		return l4(p[6], p[40:], false)
 	}
-	return uint32(h >> 32)
+	return 0
 }
 
 // getBits reads up to 64 bits of b from a bit offset.
@@ -225,8 +225,7 @@ func tpduSum(t []byte) uint64 {
 	var header, protocol = 0, uint8(0)
 	var pseudo uint64
 	switch {
-	case version(t) == 4 && len(t) >= 20 && v4(t).header() >= 20 && v4(t).length() == len(t) &&
-		v4(t).header() <= len(t) && !v4(t).fragment():
+	case version(t) == 4 && len(t) >= 20 && v4(t).header() == 20 && v4(t).length() == len(t) && !v4(t).fragment():
 		p := v4(t)
 		header, protocol = p.header(), p.protocol()
 		pseudo = pseudoHeader(p.src(), p.dst(), protocol, len(t)-header)
@@ -260,7 +259,7 @@ func ownChecksum(protocol uint8, l4 []byte) bool {
 	case protoUDP:
 		return len(l4) >= 8 && be.Uint16(l4[6:]) != 0 && int(be.Uint16(l4[4:])) == len(l4)
 	case protoICMP, protoICMPv6:
-		return len(l4) >= 8
+		return len(l4) >= 4
 	}
 	return false
 }
@@ -279,7 +278,7 @@ func completeChecksum(p []byte) {
 	} else {
 		l4, protocol, src, dst = p[40:], v6(p).next(), v6(p).src(), v6(p).dst()
 	}
-	least := map[uint8]int{protoTCP: 20, protoUDP: 8}[protocol]
+	least := map[uint8]int{protoTCP: 18, protoUDP: 8}[protocol]
 	if least == 0 || len(l4) < least {
 		return
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -39,7 +40,10 @@ func (j *journey) run() Result {
 	if j.port == nil || len(j.frame) < 14 {
 		return j.untouched()
 	}
-	key, etherType := j.tags()
+	key, etherType, ok := j.tags()
+	if !ok {
+		return j.untouched()
+	}
 	byPort := j.m.byPort[key]
 	if byPort != nil && byPort.Policy != "" && layer2(j.m.policies[byPort.Policy].Behavior) {
 		return j.encapsulateFrame(byPort.Policy)
@@ -57,20 +61,24 @@ func (j *journey) run() Result {
 	return j.untouched()
 }
 
-// tags walks at most two VLAN tags and sets where layer 3 starts.
-func (j *journey) tags() (portKey, uint16) {
+// tags walks at most two VLAN tags and sets where layer 3 starts; false where
+// one is cut short.
+func (j *journey) tags() (portKey, uint16, bool) {
 	key := portKey{ifindex: j.ifindex}
 	at, etherType := 14, be.Uint16(j.frame[12:])
 	for _, id := range []*uint16{&key.outer, &key.inner} {
-		if (etherType != 0x8100 && etherType != 0x88a8) || len(j.frame) < at+4 {
+		if etherType != 0x8100 && etherType != 0x88a8 {
 			break
+		}
+		if len(j.frame) < at+4 {
+			return key, etherType, false
 		}
 		*id = be.Uint16(j.frame[at:]) & 0xfff
 		etherType = be.Uint16(j.frame[at+2:])
 		at += 4
 	}
 	j.l3 = at
-	return key, etherType
+	return key, etherType, true
 }
 
 func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
@@ -88,11 +96,8 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 	if m.gtpu[p.dst()] {
 		switch {
 		case p.next() == protoFragment:
-			if malformed {
-				return j.drop(IPv6Malformed)
-			}
-			return j.reassemble()
-		case p.next() == protoUDP && toGTPU(j.packet[40:]):
+			return j.reassemble() // whoever puts it together looks at its length
+		case p.next() == protoUDP && toGTPU(p[40:]):
 			if malformed {
 				return j.drop(IPv6Malformed)
 			}
@@ -150,18 +155,18 @@ func (j *journey) ipv4GTPU(p v4, malformed bool, then func() Result) Result {
 	switch {
 	case p.protocol() != protoUDP:
 		return j.untouched()
+	case !p.fragment() && !toGTPU(p[min(p.header(), len(p)):]):
+		return j.untouched()
 	case malformed:
 		return j.drop(IPv4Malformed)
 	case p.fragment():
 		return j.reassemble()
-	case !toGTPU(j.packet[p.header():]):
-		return j.untouched()
 	}
 	return then()
 }
 
-// toGTPU says whether UDP is for port 2152; cut short before it, it is not.
-func toGTPU(udp []byte) bool { return len(udp) >= 4 && be.Uint16(udp[2:]) == 2152 }
+// toGTPU says whether a UDP header is whole and for port 2152.
+func toGTPU(udp []byte) bool { return len(udp) >= 8 && be.Uint16(udp[2:]) == 2152 }
 
 func (m *Model) inDomain(a netip.Addr) bool {
 	for _, p := range m.network.Config.Domain {
@@ -209,58 +214,42 @@ const (
 	parameterProblem = 4
 )
 
-// icmpError is a drop that its sender is told of (section 3): about is the
-// packet that the error quotes, l3 where it starts in the frame.
-func (j *journey) icmpError(r Reason, about []byte, l3 int, kind, code uint8, info uint32) Result {
+// icmpError is a drop that the slow path is asked to tell the sender of
+// (section 3), about the packet that starts at l3 in the frame.
+func (j *journey) icmpError(r Reason, l3 int, kind, code uint8, info uint32) Result {
 	result := j.drop(r)
-	if answerable(about) && (version(about) == 6 || kind != parameterProblem) {
-		result.Punt = j.punt(PuntICMP, l3)
-		result.Punt.Type, result.Punt.Code, result.Punt.Info = kind, code, info
-	}
+	result.Punt = j.punt(PuntICMP, l3)
+	result.Punt.Type, result.Punt.Code, result.Punt.Info = kind, code, info
 	return result
 }
 
 // hopLimitExceeded is the error for a packet that starts at l3 in the frame.
-func (j *journey) hopLimitExceeded(about []byte, l3 int) Result {
-	return j.icmpError(HopLimit, about, l3, timeExceeded, 0, 0)
+func (j *journey) hopLimitExceeded(l3 int) Result {
+	return j.icmpError(HopLimit, l3, timeExceeded, 0, 0)
 }
 
-// answerable says whether an error may be sent about a packet.
-func answerable(p []byte) bool {
-	var src, dst netip.Addr
-	if version(p) == 6 {
-		q := v6(p)
-		src, dst = q.src(), q.dst()
-		if q.next() == protoICMPv6 && len(q) > 40 && q[40] < 128 {
-			return false
-		}
-	} else {
-		q := v4(p)
-		src, dst = q.src(), q.dst()
-		if q.protocol() == protoICMP && !q.fragment() && len(q) > q.header() && icmpv4Error(q[q.header()]) {
-			return false
-		}
-		if src == broadcast || dst == broadcast {
-			return false
-		}
-	}
-	return !src.IsMulticast() && !src.IsUnspecified() && !dst.IsMulticast()
-}
-
-// icmpv4Error: Destination Unreachable, Source Quench, Redirect, Time
-// Exceeded, Parameter Problem (RFC 1122 section 3.2.2).
-func icmpv4Error(kind uint8) bool {
-	return kind == 3 || kind == 4 || kind == 5 || kind == 11 || kind == 12
-}
-
-// passFinished hands a packet that was changed to the kernel, with the
-// Ethernet header and tags that it came with.
-func (j *journey) passFinished(p []byte) Result {
-	out := append([]byte{}, j.frame[:j.l3]...)
+// passFinished hands a packet that only the kernel can send to the kernel, as
+// if it had come in untagged. The kernel spends a hop of its own.
+func (j *journey) passFinished(packet []byte) Result {
+	p := slices.Clone(packet)
 	etherType := uint16(0x86dd)
 	if version(p) == 4 {
 		etherType = 0x0800
+		v4(p).change(8, v4(p).ttl()+1)
+	} else {
+		p[7]++
 	}
-	be.PutUint16(out[j.l3-2:], etherType)
-	return Result{Reason: Passed, Out: append(out, p...)}
+	out := be.AppendUint16(slices.Clone(j.frame[:12]), etherType)
+	return Result{Reason: Passed, Out: append(out, p...), Counts: j.due()}
+}
+
+// completed is an inner packet whose checksum is mended where the port's local
+// stack may have left it to hardware.
+func (j *journey) completed(p []byte, ip bool) []byte {
+	if !ip || !j.port.PartialChecksum {
+		return p
+	}
+	p = slices.Clone(p)
+	completeChecksum(p)
+	return p
 }

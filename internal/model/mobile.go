@@ -56,7 +56,7 @@ func (j *journey) carry(msg message, pdu srv6.PDUType) (carried, *fault) {
 	if !ok {
 		return c, plain(InnerMalformed)
 	}
-	c.payload, c.hash, c.next = inner, flowHash(inner, false), protoIPv6
+	c.payload, c.hash, c.next = j.completed(inner, true), flowHash(inner, false), protoIPv6
 	if v == 4 {
 		c.next = protoIPv4
 	}
@@ -75,16 +75,22 @@ func fits(pdu srv6.PDUType, version int) bool {
 
 // endMGTP6D is End.M.GTP6.D and End.M.GTP6.D.Di (RFC 9433 sections 6.3, 6.4).
 func (j *journey) endMGTP6D(sid *srv6.LocalSID) Result {
-	c, f := walk(j.packet, lastSegment)
+	c, f := walkToUpperLayer(j.packet, 0)
 	if f != nil {
 		return j.fail(f)
 	}
-	if c.upper != protoUDP || !toGTPU(j.packet[c.at:]) {
+	if c.upper != protoUDP {
+		return j.upperLayer(sid, c)
+	}
+	if len(j.packet) < c.at+8 {
+		return j.drop(UDPMalformed)
+	}
+	if !toGTPU(j.packet[c.at:]) {
 		return j.upperLayer(sid, c)
 	}
 	p := v6(j.packet)
 	if p.hopLimit() <= 1 {
-		return j.hopLimitExceeded(j.packet, j.l3)
+		return j.hopLimitExceeded(j.l3)
 	}
 	msg, f := parseGTPU(j.packet, c.at)
 	if f != nil {
@@ -126,7 +132,7 @@ func withArgs(sid netip.Addr, offset int, a args) netip.Addr {
 func (j *journey) hMGTP4D(g *srpolicy.GTP4D) Result {
 	p := v4(j.packet)
 	if p.ttl() <= 1 {
-		return j.hopLimitExceeded(j.packet, j.l3)
+		return j.hopLimitExceeded(j.l3)
 	}
 	msg, f := parseGTPU(j.packet, p.header())
 	if f != nil {
@@ -161,12 +167,7 @@ func (j *journey) hMGTP4D(g *srpolicy.GTP4D) Result {
 
 // endMGTP6E is End.M.GTP6.E (RFC 9433 section 6.5): the penultimate segment.
 func (j *journey) endMGTP6E(sid *srv6.LocalSID) Result {
-	c, f := walk(j.packet, func(at int, left uint8) (bool, *fault) {
-		if left != 1 {
-			return true, problem(SegmentsLeft, 0, at+3)
-		}
-		return false, nil
-	})
+	c, f := walkToUpperLayer(j.packet, 1)
 	if f != nil {
 		return j.fail(f)
 	}
@@ -187,7 +188,7 @@ func (j *journey) endMGTP6E(sid *srv6.LocalSID) Result {
 
 // endMGTP4E is End.M.GTP4.E (RFC 9433 section 6.6).
 func (j *journey) endMGTP4E(sid *srv6.LocalSID) Result {
-	c, f := walk(j.packet, lastSegment)
+	c, f := walkToUpperLayer(j.packet, 0)
 	if f != nil {
 		return j.fail(f)
 	}
@@ -210,13 +211,13 @@ func (j *journey) intoGTPU(sid *srv6.LocalSID, c chain, argsAt int) ([]byte, []b
 	if c.upper != protoIPv4 && c.upper != protoIPv6 && c.upper != protoEthernet {
 		return nil, nil, tunnelEnd{}, j.upperLayer(sid, c)
 	}
-	if p.hopLimit() <= 1 {
-		return nil, nil, tunnelEnd{}, j.hopLimitExceeded(j.packet, j.l3)
-	}
 	a := argsOf(getBits(j.packet[24:40], argsAt, 40))
 	end := tunnelEnd{hopLimit: p.hopLimit() - 1, class: p.trafficClass()}
 	tpdu := j.packet[c.at:]
 	if kind := taggedMessage(j.packet, c); kind != 0 {
+		if p.hopLimit() <= 1 {
+			return nil, nil, tunnelEnd{}, j.hopLimitExceeded(j.l3)
+		}
 		header, body := userPlaneMessage(kind, a, tpdu)
 		return header, body, end, Result{}
 	}
@@ -230,6 +231,10 @@ func (j *journey) intoGTPU(sid *srv6.LocalSID, c chain, argsAt int) ([]byte, []b
 			return nil, nil, tunnelEnd{}, j.drop(InnerMalformed)
 		}
 	}
+	if p.hopLimit() <= 1 {
+		return nil, nil, tunnelEnd{}, j.hopLimitExceeded(j.l3)
+	}
+	tpdu = j.completed(tpdu, c.upper != protoEthernet)
 	end.hash = flowHash(tpdu, c.upper == protoEthernet)
 	return gtpuHeader(sid.PDUSessionContainer, a.teid, a.qfi, a.r, len(tpdu)), tpdu, end, Result{}
 }

@@ -8,6 +8,7 @@ import (
 type outbound struct {
 	packet []byte
 	via    Key    // adjacency of what matched; zero: none
+	only   bool   // nothing but via will do
 	table  uint32 // where the destination is looked up otherwise
 	hash   uint32
 	// quoted is the packet as received that a Packet Too Big is about, and l3
@@ -21,16 +22,15 @@ type outbound struct {
 
 // send is section 3's "Next hop".
 func (j *journey) send(o outbound) Result {
+	main := !o.only && (o.table == 0 || o.table == MainTable)
 	a := j.nextHop(o)
 	switch {
-	case a == nil:
+	case a == nil && !o.only && !main:
 		return j.drop(NoRoute)
-	case a.Pass && o.table != 0 && o.table != MainTable:
+	case (a == nil || a.Pass) && !main:
 		return j.drop(NoNeighbour)
-	case a.Pass:
-		r := j.passFinished(o.packet)
-		r.Counts = j.due()
-		return r
+	case a == nil || a.Pass:
+		return j.passFinished(o.packet)
 	case len(o.packet) > a.MTU:
 		return j.tooBig(o, a.MTU-(len(o.packet)-len(o.quoted)))
 	}
@@ -63,10 +63,11 @@ func (j *journey) due() Counts {
 	return c
 }
 
-// nextHop is the adjacency of what matched, or of the route.
+// nextHop is the adjacency of what matched, or, where nothing has one, of the
+// route. nil: the kernel is asked, which here knows no routes.
 func (j *journey) nextHop(o outbound) *Adjacency {
-	if a := j.m.adjacency[normal(o.via)]; a != nil {
-		return a
+	if o.via != (Key{}) {
+		return j.m.adjacency[normal(o.via)]
 	}
 	var dst netip.Addr
 	if version(o.packet) == 6 {
@@ -87,5 +88,5 @@ func (j *journey) tooBig(o outbound, mtu int) Result {
 		r.Punt.Info = uint32(mtu)
 		return r
 	}
-	return j.icmpError(TooBig, o.quoted, o.l3, packetTooBig, 0, uint32(mtu))
+	return j.icmpError(TooBig, o.l3, packetTooBig, 0, uint32(mtu))
 }
