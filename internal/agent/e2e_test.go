@@ -80,6 +80,7 @@ type site struct {
 	in, out           net.Interface // the hosts' ends
 	nodeIn            net.Interface
 	dir, pins         string
+	wrap              []string // what daemons are started by, setpriv for example
 }
 
 const siteConfig = `
@@ -163,7 +164,8 @@ func (t *tail) String() string {
 // daemon starts one and waits until it is ready.
 func (s *site) daemon(tb testing.TB, binary string, env ...string) *daemonProcess {
 	tb.Helper()
-	p := &daemonProcess{cmd: s.node.Command(binary), log: &tail{}, lines: make(chan string, 10), done: make(chan error, 1)}
+	words := append(append([]string{}, s.wrap...), binary)
+	p := &daemonProcess{cmd: s.node.Command(words[0], words[1:]...), log: &tail{}, lines: make(chan string, 10), done: make(chan error, 1)}
 	p.cmd.Env = append(append(os.Environ(), daemonEnv+"="+s.dir, pinEnv+"="+s.pins), env...)
 	p.cmd.Stderr = p.log
 	stdout, err := p.cmd.StdoutPipe()

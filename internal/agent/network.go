@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/config"
@@ -14,6 +15,11 @@ import (
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
+)
+
+const (
+	askedFor  = time.Minute
+	mostAsked = 256
 )
 
 // network is what the data path holds of the kernel's view: what was put, and
@@ -24,6 +30,7 @@ type network struct {
 	hops    map[dataplane.AdjacencyKey]hop
 	devices map[int]bool
 	kept    []netdev.Key
+	asked   map[netdev.Key]time.Time
 	// failed: something could not be put, and is tried again.
 	failed bool
 }
@@ -158,8 +165,33 @@ func (a *Agent) syncHops() {
 	})
 	if !slices.Equal(kept, a.network.kept) {
 		a.network.kept = kept
-		a.watch.KeepAlive(kept)
+		a.keepAlive()
 	}
+}
+
+// keepAlive has the kernel resolve what is in use, and what was asked for.
+func (a *Agent) keepAlive() {
+	a.watch.KeepAlive(slices.AppendSeq(slices.Clone(a.network.kept), maps.Keys(a.network.asked)))
+}
+
+// ask has a neighbour resolved that no table refers to: an error is to be sent
+// to it. That one is lost, the next is not.
+func (a *Agent) ask(key netdev.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for k, at := range a.network.asked {
+		if time.Since(at) > askedFor {
+			delete(a.network.asked, k)
+		}
+	}
+	if _, there := a.network.asked[key]; there || len(a.network.asked) >= mostAsked {
+		return
+	}
+	if a.network.asked == nil {
+		a.network.asked = map[netdev.Key]time.Time{}
+	}
+	a.network.asked[key] = time.Now()
+	a.keepAlive()
 }
 
 func resolve(links *netdev.Snapshot, key dataplane.AdjacencyKey) hop {

@@ -139,7 +139,7 @@ func (a *Agent) initial() (*desired, error) {
 func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	slow, err := newSlowPath(a.dp, a.log)
+	slow, err := newSlowPath(a.dp, a.snapshot, a.ask, a.log)
 	if err != nil {
 		return fmt.Errorf("slow path: %w", err)
 	}
@@ -192,6 +192,13 @@ func withoutUndo(steps []step) []step {
 		steps[i].undo = nil
 	}
 	return steps
+}
+
+// snapshot is the network as it was last seen.
+func (a *Agent) snapshot() *netdev.Snapshot {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.links
 }
 
 // update goes along with what changed in the network.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/slowpath"
 )
 
@@ -20,33 +20,22 @@ type slowPath struct {
 	close   func() error
 }
 
-func newSlowPath(dp dataPath, log *slog.Logger) (*slowPath, error) {
+func newSlowPath(dp dataPath, links func() *netdev.Snapshot, ask func(netdev.Key), log *slog.Logger) (*slowPath, error) {
+	s := &slowPath{}
 	var sender slowpath.Sender
 	raw, err := slowpath.NewRawSender()
 	switch {
 	case err == nil:
-		sender = raw
-	case errors.Is(err, unix.EPERM):
-		log.Warn("ICMP errors and GTP-U Error Indications are counted, not sent", "error", err)
-		sender = silent{err}
+		sender, s.close = raw, raw.Close
+	case errors.Is(err, unix.EPERM): // as a service it has no CAP_NET_RAW
+		x := &xdpSender{out: &dataplane.Transmitter{}, links: links, ask: ask}
+		sender, s.close = x, x.out.Close
 	default:
 		return nil, err
 	}
-	s := &slowPath{
-		handler: slowpath.New(slowpath.Options{Injector: dp, Sender: sender, Logger: log}),
-		close:   func() error { return nil },
-	}
-	if raw != nil {
-		s.close = raw.Close
-	}
+	s.handler = slowpath.New(slowpath.Options{Injector: dp, Sender: sender, Logger: log})
 	return s, nil
 }
-
-// silent is a Sender without the right to send.
-type silent struct{ err error }
-
-func (s silent) Source(netip.Addr, int) (netip.Addr, error) { return netip.Addr{}, s.err }
-func (s silent) Send([]byte, int) error                     { return s.err }
 
 // run handles what comes until ctx ends, which is no error.
 func (s *slowPath) run(ctx context.Context, dp dataPath) error {

@@ -1,46 +1,67 @@
 package dataplane
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 )
 
-// Transmitter sends whole frames out of interfaces, as the data path does. It
-// takes no more rights than the data path itself, where a packet socket would
-// take CAP_NET_RAW.
-type Transmitter struct{ prog *ebpf.Program }
-
-// NewTransmitter loads the program, which returns XDP_TX: run on a live frame,
-// the kernel sends that out of the interface that the frame is said to have
-// come in on.
-func NewTransmitter() (*Transmitter, error) {
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "culvert_send", Type: ebpf.XDP, License: "Dual BSD/GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, VerdictTX), asm.Return()},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("load the program that sends frames: %w", err)
-	}
-	return &Transmitter{prog}, nil
+// Transmitter sends frames of the node's own by XDP_REDIRECT. It needs no more
+// rights than the data path has (CAP_BPF, CAP_NET_ADMIN), where a raw socket
+// needs CAP_NET_RAW; the device has to be one that frames can be redirected to.
+type Transmitter struct {
+	mu       sync.Mutex
+	programs map[int]*ebpf.Program // by ifindex: what to do with every frame
 }
 
-// Transmit sends a frame. Whether the interface took it, the kernel does not
-// say: one that cannot be redirected to drops it.
+// Transmit sends a frame by an interface.
 func (t *Transmitter) Transmit(frame []byte, ifindex int) error {
-	if err := checkFrame(frame); err != nil {
+	if err := errors.Join(checkFrame(frame), checkIfindex(ifindex)); err != nil {
 		return err
 	}
-	_, err := t.prog.Run(&ebpf.RunOptions{
-		Data: frame, Repeat: 1, Flags: liveFrames,
-		Context: xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(ifindex)},
-	})
-	if err != nil {
-		return fmt.Errorf("send a frame of %d bytes out of %s: %w", len(frame), interfaceName(ifindex), err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.programs[ifindex]
+	if p == nil {
+		var err error
+		if p, err = redirectTo(ifindex); err != nil {
+			return fmt.Errorf("interface %s: load the program that sends: %w", interfaceName(ifindex), err)
+		}
+		if t.programs == nil {
+			t.programs = map[int]*ebpf.Program{}
+		}
+		t.programs[ifindex] = p
+	}
+	if _, err := p.Run(&ebpf.RunOptions{Data: frame, Repeat: 1, Flags: liveFrames}); err != nil {
+		return fmt.Errorf("interface %s: send: %w", interfaceName(ifindex), err)
 	}
 	return nil
 }
 
-// Close unloads the program.
-func (t *Transmitter) Close() error { return t.prog.Close() }
+// redirectTo is `return bpf_redirect(ifindex, 0)`.
+func redirectTo(ifindex int) (*ebpf.Program, error) {
+	return ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "culvert_send", Type: ebpf.XDP, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{
+			asm.Mov.Imm(asm.R1, int32(ifindex)),
+			asm.Mov.Imm(asm.R2, 0),
+			asm.FnRedirect.Call(),
+			asm.Return(),
+		},
+	})
+}
+
+// Close frees what Transmit made.
+func (t *Transmitter) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var errs []error
+	for _, p := range t.programs {
+		errs = append(errs, p.Close())
+	}
+	t.programs = nil
+	return errors.Join(errs...)
+}
