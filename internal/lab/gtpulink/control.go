@@ -34,6 +34,10 @@ func Serve(ctx context.Context, links []Link, path string) error {
 	if err != nil {
 		return err
 	}
+	return e.serve(ctx, path)
+}
+
+func (e *Endpoint) serve(ctx context.Context, path string) error {
 	// What is left of an endpoint that was killed has the same name.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(err, e.Close())

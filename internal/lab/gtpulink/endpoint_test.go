@@ -1,0 +1,147 @@
+package gtpulink
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func link1(t *testing.T, text string) *Link {
+	t.Helper()
+	l := new(Link)
+	if err := json.Unmarshal([]byte(text), l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// inNewNamespace calls f on a thread that has a network namespace of its own,
+// with loopback up; the namespace ends with the thread and its sockets.
+func inNewNamespace(t *testing.T, f func() error) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = loopbackUp()
+		}
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+}
+
+// serve runs an endpoint with two ends of one tunnel, and returns its control
+// socket.
+func serve(t *testing.T) string {
+	t.Helper()
+	links := []Link{
+		{Device: "here", Local: netip.MustParseAddr("127.0.0.1"), Remote: netip.MustParseAddr("127.0.0.2"), TEID: 1, RemoteTEID: 2},
+		{Device: "there", Local: netip.MustParseAddr("127.0.0.2"), Remote: netip.MustParseAddr("127.0.0.1"), TEID: 2, RemoteTEID: 3},
+	}
+	path := filepath.Join(t.TempDir(), "control")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	inNewNamespace(t, func() error {
+		e, err := Open(links)
+		if err != nil {
+			return err
+		}
+		go func() { ended <- e.serve(ctx, path) }()
+		return nil
+	})
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && !strings.Contains(err.Error(), "closed") {
+			t.Error(err)
+		}
+	})
+	for range 200 {
+		if _, err := Ask(path, Request{Op: "stats"}); err == nil {
+			return path
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("no control socket")
+	return ""
+}
+
+func TestEndpoint(t *testing.T) {
+	path := serve(t)
+	r, err := Ask(path, Request{Op: "echo", Device: "here", Count: 5, Wait: time.Second})
+	if err != nil || r.Received != 5 {
+		t.Errorf("echo: %d of 5, %v", r.Received, err)
+	}
+	if r, err = Ask(path, Request{Op: "echo", Device: "here", To: netip.MustParseAddr("127.0.0.9"), Count: 2, Wait: 100 * time.Millisecond}); err != nil || r.Received != 0 {
+		t.Errorf("echo to nobody: %d, %v", r.Received, err)
+	}
+	if _, err = Ask(path, Request{Op: "end_marker", Device: "here", Count: 3}); err != nil {
+		t.Error(err)
+	}
+	// TEID 3 is nobody's.
+	if _, err = Ask(path, Request{Op: "end_marker", Device: "there", Count: 2}); err != nil {
+		t.Error(err)
+	}
+	var stats Stats
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if r, err = Ask(path, Request{Op: "stats"}); err != nil {
+			t.Fatal(err)
+		}
+		if stats = r.Stats; stats.UnknownTEID == 2 && stats.Links["there"].EndMarkers == 3 {
+			break
+		}
+	}
+	if stats.Links["there"].EndMarkers != 3 || stats.Links["here"].EndMarkers != 0 || stats.UnknownTEID != 2 || stats.EchoRequests != 5 {
+		t.Errorf("%+v", stats)
+	}
+	for _, bad := range []Request{{Op: "reset"}, {Op: "echo", Device: "nowhere"}, {Op: "end_marker", Device: "nowhere"}} {
+		if _, err := Ask(path, bad); err == nil {
+			t.Errorf("%+v was done", bad)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	one := Link{Device: "one", Local: netip.MustParseAddr("127.0.0.1"), Remote: netip.MustParseAddr("127.0.0.2"), TEID: 1}
+	same, other, foreign := one, one, one
+	same.Device = "two"
+	other.TEID, other.Device = 2, "one"
+	foreign.Local = netip.MustParseAddr("192.0.2.1")
+	for want, links := range map[string][]Link{"teid": {one, same}, "device": {one, other}, "local": {foreign}} {
+		inNewNamespace(t, func() error {
+			if e, err := Open(links); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v: want %q", err, want)
+				if e != nil {
+					return e.Close()
+				}
+			}
+			return nil
+		})
+	}
+}

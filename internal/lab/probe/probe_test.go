@@ -1,0 +1,194 @@
+package probe
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// space is a network namespace that is held open by a thread's file.
+type space struct{ ns *os.File }
+
+func (s space) Do(f func() error) error {
+	return onOwnThread(func() error {
+		if err := unix.Setns(int(s.ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+func newSpace(t *testing.T) (s space) {
+	t.Helper()
+	err := onOwnThread(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		for name, value := range map[string]string{"ipv4/ping_group_range": "0 0", "ipv6/conf/default/accept_dad": "0"} {
+			if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0); err != nil {
+				return err
+			}
+		}
+		s.ns, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.ns.Close() })
+	return s
+}
+
+func (s space) ip(t *testing.T, lines ...string) {
+	t.Helper()
+	for _, l := range lines {
+		err := s.Do(func() error {
+			out, err := exec.Command("sh", "-c", "ip "+l).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("ip %s: %w: %s", l, err, out)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// pair is two namespaces with a router between them, whose second link has an
+// MTU of 1400: 10.0.1.1 and 10.0.2.1, 2001:db8:1::1 and 2001:db8:2::1.
+func pair(t *testing.T) (left, right space) {
+	t.Helper()
+	left, router, right := newSpace(t), newSpace(t), newSpace(t)
+	link := func(a, b space, name string) {
+		// Named by the file descriptors of this process.
+		a.ip(t, fmt.Sprintf("link add name %s type veth peer name %s netns /proc/%d/fd/%d", name, name, os.Getpid(), b.ns.Fd()))
+	}
+	link(left, router, "l")
+	link(router, right, "r")
+	left.ip(t, "link set dev l up", "addr add 10.0.1.1/24 dev l", "addr add 2001:db8:1::1/64 dev l nodad",
+		"route add default via 10.0.1.2", "route add default via 2001:db8:1::2")
+	router.ip(t, "link set dev l up", "link set dev r up mtu 1400", "addr add 10.0.1.2/24 dev l", "addr add 2001:db8:1::2/64 dev l nodad",
+		"addr add 10.0.2.2/24 dev r", "addr add 2001:db8:2::2/64 dev r nodad")
+	right.ip(t, "link set dev r up mtu 1400", "addr add 10.0.2.1/24 dev r", "addr add 2001:db8:2::1/64 dev r nodad",
+		"route add default via 10.0.2.2", "route add default via 2001:db8:2::2")
+	err := router.Do(func() error {
+		for _, f := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+			if err := os.WriteFile("/proc/sys/"+f, []byte("1"), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left, right
+}
+
+var (
+	right4, right6 = netip.MustParseAddr("10.0.2.1"), netip.MustParseAddr("2001:db8:2::1")
+	nobody         = netip.MustParseAddr("10.0.2.77")
+)
+
+func TestPing(t *testing.T) {
+	left, _ := pair(t)
+	for _, to := range []netip.Addr{right4, right6} {
+		tests := []struct {
+			name           string
+			ping           Ping
+			sent, received int
+			kind           string
+			mtu            uint32
+		}{
+			{"answered", Ping{Count: 10, Size: 1000}, 10, 10, "", 0},
+			{"hop limit", Ping{Count: 2, HopLimit: 1}, 2, 0, HopLimitExceeded, 0},
+			{"too big", Ping{Count: 1, Size: 1400, DF: true}, 1, 0, TooBig, 1400},
+			{"too long for what is known", Ping{Count: 1, Size: 1400, DF: true}, 0, 0, "", 0},
+			{"fragmented", Ping{Count: 3, Size: 3000}, 3, 3, "", 0},
+		}
+		for _, tt := range tests {
+			t.Run(fmt.Sprint(to.Is4(), " ", tt.name), func(t *testing.T) {
+				tt.ping.From, tt.ping.To, tt.ping.Interval, tt.ping.Wait = left, to, time.Millisecond, 300*time.Millisecond
+				r, err := tt.ping.Run(t.Context())
+				if err != nil || r.Sent != tt.sent || r.Received != tt.received || r.Corrupt+r.Duplicates != 0 || r.TooLong != tt.ping.Count-tt.sent {
+					t.Errorf("%+v, %v", r, err)
+				}
+				if tt.kind == "" && len(r.Errors) == 0 {
+					return
+				}
+				if len(r.Errors) == 0 || r.Errors[0].Kind() != tt.kind || r.Errors[0].MTU != tt.mtu || !r.Errors[0].From.IsValid() {
+					t.Errorf("errors %+v: want %s, MTU %d", r.Errors, tt.kind, tt.mtu)
+				}
+			})
+		}
+	}
+}
+
+func TestPingNobody(t *testing.T) {
+	left, _ := pair(t)
+	r, err := Ping{From: left, To: nobody, Count: 2, Interval: time.Millisecond, Wait: 100 * time.Millisecond}.Run(t.Context())
+	if err != nil || r.Sent != 2 || r.Received != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestStream(t *testing.T) {
+	left, right := pair(t)
+	left6 := netip.MustParseAddr("2001:db8:1::1")
+	for _, s := range []Stream{
+		{To: right4, Count: 300, Flows: 5, Size: 500},
+		{To: right6, Source: left6, Count: 300},
+	} {
+		s.From, s.At, s.Interval, s.Wait = left, right, 100*time.Microsecond, time.Second
+		if r, err := s.Run(t.Context()); err != nil || r.Sent != 300 || r.Received != 300 || r.Duplicates+r.Corrupt+r.Reordered != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
+// TestStreamLoses takes the link away while the stream flows: the loss must
+// be seen, and While must keep the stream going.
+func TestStreamLoses(t *testing.T) {
+	left, right := pair(t)
+	start := time.Now()
+	down := make(chan struct{})
+	go func() {
+		defer close(down)
+		time.Sleep(50 * time.Millisecond)
+		right.ip(t, "link set dev r down")
+	}()
+	r, err := Stream{
+		From: left, At: right, To: right4, Count: 10, Interval: time.Millisecond, Wait: 50 * time.Millisecond,
+		While: func() bool { return time.Since(start) < 300*time.Millisecond },
+	}.Run(t.Context())
+	<-down
+	if err != nil || r.Sent < 100 || r.Received == 0 || r.Received >= r.Sent {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestTransfer(t *testing.T) {
+	left, right := pair(t)
+	rounds := 0
+	r, err := Transfer{
+		From: left, At: right, To: right6, Bytes: 300_000, Limit: 10 * time.Second,
+		While: func() bool { rounds++; return rounds < 3 },
+	}.Run(t.Context())
+	if err != nil || r.Sent != 3*2*300_000 || r.Received != r.Sent || r.Duration == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestTransferToNobody(t *testing.T) {
+	left, _ := pair(t)
+	r, err := Transfer{From: left, At: left, Source: netip.MustParseAddr("10.0.1.1"), To: right4, Bytes: 1, Limit: 300 * time.Millisecond}.Run(t.Context())
+	if err == nil {
+		t.Errorf("%+v", r)
+	}
+}
