@@ -68,7 +68,7 @@ var needed = []capability{
 	{unix.CAP_BPF, "CAP_BPF", Fail, "to load the data path"},
 	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", Fail, "to attach it to interfaces"},
 	{unix.CAP_PERFMON, "CAP_PERFMON", Fail, "for the verifier to allow pointer arithmetic"},
-	{unix.CAP_NET_RAW, "CAP_NET_RAW", Warn, "to send ICMP errors and GTP-U Error Indications by whatever route the kernel has"},
+	{unix.CAP_NET_RAW, "CAP_NET_RAW", OK, "only to send ICMP errors and GTP-U Error Indications by devices that frames cannot be redirected to"},
 }
 
 func capabilities(proc string) []Check {
@@ -92,7 +92,9 @@ func capabilities(proc string) []Check {
 		c := Check{Name: "capability " + n.name, Level: OK, Detail: "held"}
 		if effective&(1<<n.bit) == 0 {
 			c.Level, c.Detail = n.level, "missing: needed "+n.why
-			c = c.advice("run as root, or with AmbientCapabilities=%s in the systemd unit", n.name)
+			if n.level != OK {
+				c = c.advice("run as root, or with AmbientCapabilities=%s in the systemd unit", n.name)
+			}
 		}
 		checks = append(checks, c)
 	}

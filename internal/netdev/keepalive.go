@@ -35,23 +35,6 @@ func (w *Watcher) KeepAlive(keys []Key) {
 	}
 }
 
-// Solicit asks for a neighbour once, if the kernel does not know it, without
-// keeping it alive.
-func (w *Watcher) Solicit(k Key) {
-	s := w.current.Load()
-	if s == nil {
-		return
-	}
-	l, addr, err := s.locate(k)
-	if err != nil || l == nil || !addr.IsValid() || !l.Up || l.Loopback {
-		return
-	}
-	key := neighbourKey{l.Index, addr}
-	if s.lookup().neighbours[key] == nil {
-		w.tell(key, true, 0)
-	}
-}
-
 // probe uses all neighbours that are in use.
 func (w *Watcher) probe() {
 	if s := w.current.Load(); s != nil {

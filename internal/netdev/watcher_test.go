@@ -131,22 +131,6 @@ func TestNeighbourMovesToAnotherMAC(t *testing.T) {
 	}
 }
 
-func TestSolicit(t *testing.T) {
-	a, b := pair(t)
-	b.Addr(t, "b0", "10.0.0.2/24")
-	w := watch(t, a, Options{})
-	key := Key{NextHop: addr("10.0.0.2")}
-	s := eventually(t, w, "a snapshot", func(*Snapshot) bool { return true })
-	if _, err := Resolve(s, key); err == nil {
-		t.Fatal("resolved before anybody asked")
-	}
-	w.Solicit(key)
-	eventually(t, w, "resolved", ready(key))
-	if got := a.IP(t, "neigh show dev a0 10.0.0.2"); strings.Contains(got, "managed") {
-		t.Errorf("kept alive: %s", got)
-	}
-}
-
 func TestKeepAliveIsGivenBack(t *testing.T) {
 	a, b := pair(t)
 	b.Addr(t, "b0", "10.0.0.2/24")

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -16,8 +14,6 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
-	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
@@ -146,9 +142,6 @@ func TestKernelPutsOurFragmentsTogether(t *testing.T) {
 func routed(t *testing.T) (a, b *netns.NS) {
 	a, b = netns.New(t), netns.New(t)
 	netns.Veth(t, a, "a0", b, "b0")
-	// So that each can be redirected to.
-	a.Run(t, "ethtool", "-K", "a0", "gro", "on")
-	b.Run(t, "ethtool", "-K", "b0", "gro", "on")
 	a.Addr(t, "a0", "192.0.2.1/24")
 	a.Addr(t, "a0", "2001:db8::1/64")
 	b.Addr(t, "b0", "192.0.2.2/24")
@@ -160,34 +153,30 @@ func routed(t *testing.T) (a, b *netns.NS) {
 
 // The kernel takes our Packet Too Big and Fragmentation Needed for what they
 // are: it learns the path's MTU. They come from the source that the kernel
-// chooses, by the kernel's routes: through raw sockets, and without them.
+// chooses, by the kernel's routes.
 func TestKernelLearnsMTU(t *testing.T) {
-	for name, open := range map[string]func(*testing.T, *netns.NS) Sender{"raw": rawSender, "link": linkSender} {
-		t.Run(name, func(t *testing.T) {
-			a, b := routed(t)
-			atA, atB := capture(t, a, "a0"), capture(t, b, "b0")
-			s := New(Options{Injector: newBench(Options{}), Sender: open(t, b)})
-			for _, c := range []struct {
-				to, from string
-				mtu      uint32
-			}{{"198.51.100.7", "192.0.2.2", 1333}, {"2001:db8:5::7", "2001:db8::2", 1344}} {
-				frame := tooBigFor(t, a, atB, c.to)
-				b.Do(t, func() {
-					s.Handle(Packet{Kind: ICMPError, L3: 14, Type: packetTooBig, Info: c.mtu, Data: frame})
-				})
-				got := receive(t, atA, func(f []byte) bool {
-					return f[14]>>4 == 4 && f[14+9] == protocolICMP && f[34] == 3 ||
-						f[14]>>4 == 6 && f[14+6] == protocolICMPv6 && f[54] == packetTooBig
-				})
-				if src := source(got[14:]); src != c.from {
-					t.Errorf("the error comes from %s, want %s", src, c.from)
-				}
-				learns(t, a, c.to, c.mtu)
-			}
-			if s.Counters.ICMPSent.Load() != 2 || s.Counters.SendFailed.Load() != 0 {
-				t.Errorf("%d sent, %d failed", s.Counters.ICMPSent.Load(), s.Counters.SendFailed.Load())
-			}
+	a, b := routed(t)
+	atA, atB := capture(t, a, "a0"), capture(t, b, "b0")
+	s := New(Options{Injector: newBench(Options{}), Sender: rawSender(t, b)})
+	for _, c := range []struct {
+		to, from string
+		mtu      uint32
+	}{{"198.51.100.7", "192.0.2.2", 1333}, {"2001:db8:5::7", "2001:db8::2", 1344}} {
+		frame := tooBigFor(t, a, atB, c.to)
+		b.Do(t, func() {
+			s.Handle(Packet{Kind: ICMPError, L3: 14, Type: packetTooBig, Info: c.mtu, Data: frame})
 		})
+		got := receive(t, atA, func(f []byte) bool {
+			return f[14]>>4 == 4 && f[14+9] == protocolICMP && f[34] == 3 ||
+				f[14]>>4 == 6 && f[14+6] == protocolICMPv6 && f[54] == packetTooBig
+		})
+		if src := source(got[14:]); src != c.from {
+			t.Errorf("the error comes from %s, want %s", src, c.from)
+		}
+		learns(t, a, c.to, c.mtu)
+	}
+	if s.Counters.ICMPSent.Load() != 2 || s.Counters.SendFailed.Load() != 0 {
+		t.Errorf("%d sent, %d failed", s.Counters.ICMPSent.Load(), s.Counters.SendFailed.Load())
 	}
 }
 
@@ -235,85 +224,6 @@ func rawSender(t *testing.T, ns *netns.NS) Sender {
 	})
 	t.Cleanup(func() { _ = sender.Close() })
 	return sender
-}
-
-func linkSender(t *testing.T, ns *netns.NS) Sender {
-	t.Helper()
-	transmitter, err := dataplane.NewTransmitter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = transmitter.Close() })
-	ns.IP(t, "neigh replace 192.0.2.1 lladdr "+peerMAC(t, ns)+" dev b0 nud permanent")
-	ns.IP(t, "neigh replace 2001:db8::1 lladdr "+peerMAC(t, ns)+" dev b0 nud permanent")
-	return &LinkSender{Network: func() *netdev.Snapshot { return snapshot(t, ns) }, Transmit: transmitter.Transmit}
-}
-
-// peerMAC is the address of whoever answers for 192.0.2.1.
-func peerMAC(t *testing.T, ns *netns.NS) string {
-	t.Helper()
-	ns.Run(t, "ping", "-c", "1", "-W", "5", "192.0.2.1")
-	fields := strings.Fields(ns.IP(t, "neigh show 192.0.2.1 dev b0"))
-	for i, f := range fields[:len(fields)-1] {
-		if f == "lladdr" {
-			return fields[i+1]
-		}
-	}
-	t.Fatalf("no MAC address in %v", fields)
-	return ""
-}
-
-// snapshot reads a namespace's network state. The caller may be in it already.
-func snapshot(t *testing.T, ns *netns.NS) (s *netdev.Snapshot) {
-	t.Helper()
-	ns.Do(t, func() {
-		i, err := netdev.NewInspector()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer i.Close()
-		if s, err = i.Snapshot(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return s
-}
-
-func TestLinkSenderRefuses(t *testing.T) {
-	a, _ := routed(t)
-	var asked []netdev.Key
-	sent := 0
-	network := snapshot(t, a)
-	s := &LinkSender{
-		Network:  func() *netdev.Snapshot { return network },
-		Transmit: func([]byte, int) error { sent++; return nil },
-		Solicit:  func(k netdev.Key) { asked = append(asked, k) },
-	}
-	to := func(dst string) []byte {
-		return udpPacket(a4, netip.MustParseAddr(dst), make([]byte, 8))
-	}
-	if err := s.Send(to("192.0.2.77"), 0); !errors.Is(err, netdev.ErrNoNeighbour) || len(asked) != 1 {
-		t.Errorf("unresolved neighbour: %v, asked for %v", err, asked)
-	}
-	if err := s.Send(to("203.0.113.1"), 0); !errors.Is(err, netdev.ErrNoRoute) {
-		t.Errorf("no route: %v", err)
-	}
-	if err := s.Send(to("192.0.2.1"), 0); !errors.Is(err, ErrKernelOnly) {
-		t.Errorf("to the node itself: %v", err)
-	}
-	if err := s.Send([]byte{0x45}, 0); err == nil {
-		t.Error("sent what is not a packet")
-	}
-	if err := s.Send(udpPacket(a6, netip.MustParseAddr("fe80::5"), nil), 999); err == nil {
-		t.Error("sent to a link that is not there")
-	}
-	network = nil
-	if err := s.Send(to("192.0.2.77"), 0); err == nil {
-		t.Error("sent without routes")
-	}
-	if sent != 0 {
-		t.Errorf("%d frames were sent", sent)
-	}
 }
 
 func source(packet []byte) string {

@@ -45,14 +45,10 @@ func (s *RawSender) Close() error {
 	return nil
 }
 
-// Source is the address that the kernel would send from.
+// Source asks the kernel's routing by connecting a UDP socket, which sends
+// nothing. It needs no rights, and does so in the calling thread's network
+// namespace.
 func (s *RawSender) Source(dst netip.Addr, ifindex int) (netip.Addr, error) {
-	return kernelSource(dst, ifindex)
-}
-
-// kernelSource asks the kernel's routing by connecting a UDP socket, which
-// sends nothing. It does so in the calling thread's network namespace.
-func kernelSource(dst netip.Addr, ifindex int) (netip.Addr, error) {
 	if dst.IsLinkLocalUnicast() && dst.Is6() {
 		dst = dst.WithZone(strconv.Itoa(ifindex))
 	}
