@@ -212,6 +212,7 @@ INLINE int take_upper(struct xdp_md *ctx, struct packet *p, struct local_sid *si
 INLINE void plan_message(struct packet *p, struct mobile *m, __u64 args)
 {
 	p->teid = args_mob_session(args);
+	p->pdu_version = 0;
 	p->qfi = args_mob_qfi(args);
 	p->rqi = args_mob_r(args);
 	p->container = p->message == GTPU_G_PDU ? m->container : CONTAINER_NONE;
