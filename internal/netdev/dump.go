@@ -268,6 +268,9 @@ func (k *kernel) rules() ([]Rule, error) {
 			return nil, fmt.Errorf("list rules: %w", err)
 		}
 		for _, r := range list {
+			if r.Family != f { // a kernel without the family answers with all
+				continue
+			}
 			rule := Rule{IPv6: f == netlink.FAMILY_V6, Priority: r.Priority, Table: uint32(r.Table)}
 			rule.Standard = standardRule(r)
 			out = append(out, rule)
@@ -292,6 +295,10 @@ func (k *kernel) routes(wanted map[uint32]bool) ([]Route, error) {
 	for _, f := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		header := &nl.RtMsg{RtMsg: unix.RtMsg{Family: f}}
 		err := dump(k.route, unix.NETLINK_ROUTE, unix.RTM_GETROUTE, header, func(m []byte) {
+			// A kernel without the family answers with all that it has.
+			if len(m) > 0 && m[0] != f {
+				return
+			}
 			r, ok, err := parseRoute(m, wanted)
 			if err != nil {
 				bad = err

@@ -7,6 +7,9 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 func mac(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }
@@ -197,6 +200,26 @@ func TestMirrorPure(t *testing.T) {
 	}
 	if got := fmt.Sprint(Keys(m)); got != "[192.0.2.2 dev eth0 192.0.2.3 dev eth0 2001:db8::2 dev inner]" {
 		t.Errorf("keys: %s", got)
+	}
+}
+
+// What the library's types say of a VLAN device.
+func TestNewLink(t *testing.T) {
+	attrs := netlink.LinkAttrs{
+		Index: 7, Name: "eth0.100", MTU: 1496, HardwareAddr: mac(7), Flags: net.FlagUp, RawFlags: unix.IFF_LOWER_UP,
+		ParentIndex: 2, NetNsID: -1, EncapType: "ether", MasterIndex: 9,
+	}
+	got := newLink(&netlink.Vlan{LinkAttrs: attrs, VlanId: 100, VlanProtocol: netlink.VLAN_PROTOCOL_8021AD})
+	want := Link{
+		Index: 7, Name: "eth0.100", Kind: "vlan", MTU: 1496, MAC: mac(7), Up: true, Carrier: true, Ethernet: true,
+		Parent: 2, VLAN: VLAN{0x88a8, 100}, Master: 9,
+	}
+	if !sameLink(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	attrs.NetNsID, attrs.Flags = 0, 0
+	if got := newLink(&netlink.Vlan{LinkAttrs: attrs}); !got.ParentElsewhere || got.Up {
+		t.Errorf("a VLAN device whose parent is elsewhere: %+v", got)
 	}
 }
 

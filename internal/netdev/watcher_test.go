@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -284,6 +285,17 @@ func TestMirrorOfKernelRoutes(t *testing.T) {
 	if len(m[RouteKey{100, prefix("10.10.0.0/16")}]) == 0 {
 		t.Error("the rule took table 100 along, which is looked up by number")
 	}
+
+	a.IP(t, "rule del from 10.99.0.0/16 table 100")
+	a.Sysctl(t, "net.ipv4.nexthop_compat_mode", "0")
+	w.touch(dirtyRoutes)
+	s = eventually(t, w, "routes without their nexthop objects", func(s *Snapshot) bool {
+		routes := s.lookup().tables[TableMain].routes[prefix("10.8.0.0/16")]
+		return !s.ExtraRules(false) && len(routes) == 1 && routes[0].KernelOnly != ""
+	})
+	if via := Mirror(s, []uint32{0})[RouteKey{TableMain, prefix("10.8.0.0/16")}]; via != nil {
+		t.Errorf("next hops that the kernel does not show: %v", via)
+	}
 }
 
 // IPv4 routes go with their link without a notification of their own.
@@ -319,10 +331,15 @@ func TestManyRoutes(t *testing.T) {
 	if err := os.WriteFile(file, []byte(batch.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := watch(t, a, Options{})
+	var snapshots atomic.Int32
+	w := watch(t, a, Options{OnChange: func(*Snapshot) { snapshots.Add(1) }})
 	eventually(t, w, "a snapshot", func(*Snapshot) bool { return true })
 	a.IP(t, "-batch "+file)
 	s := eventually(t, w, "all routes", func(s *Snapshot) bool { return len(s.Routes) > routes })
+
+	if n := snapshots.Load(); n < 2 || n > 200 {
+		t.Errorf("%d snapshots for %d changes in a burst", n, routes)
+	}
 
 	start := time.Now()
 	fresh, err := w.read(s, dirtyRoutes)
