@@ -16,9 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/apitest"
+	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
+	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -243,9 +247,10 @@ func TestJSON(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}}}
+	contentType := "application/json"
 	post := func(method, body string) (int, string) {
 		t.Helper()
-		r, err := client.Post("http://culvert/culvert.v1.Culvert/"+method, "application/json", strings.NewReader(body))
+		r, err := client.Post("http://culvert/culvert.v1.Culvert/"+method, contentType, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,11 +266,12 @@ func TestJSON(t *testing.T) {
 		t.Errorf("list: %d %s", code, text)
 	}
 	before := a.Running()
-	for _, body := range []string{
+	for i, body := range []string{
 		`{"config": {"sids": [{"sid": "2001:db8:101:77::/64", "behaviour": "End"}]}}`,
 		`{"config": {"sids": [{"sid": "2001:db8:101:77::/64", "behavior": "End", "table": "main"}]}}`,
-		`{"confg": {}}`, `{}`, `[]`, `{`,
+		`{"config": {}, "confg": {}}`, `{"confg": {}}`, `{}`, `{}`, `[]`, `{`,
 	} {
+		contentType = []string{"application/json", "application/json; charset=utf-8"}[i%2]
 		if code, text := post("Add", body); code != 400 || !strings.Contains(text, "invalid_argument") {
 			t.Errorf("%s: %d %s", body, code, text)
 		}
@@ -275,6 +281,32 @@ func TestJSON(t *testing.T) {
 	}
 	if code, text := post("Add", `{"config": {"sids": [{"sid": "2001:db8:101:77::/64", "behavior": "End"}]}}`); code != 200 {
 		t.Errorf("add: %d %s", code, text)
+	}
+}
+
+// gRPC needs HTTP/2, on a socket without TLS.
+func TestGRPC(t *testing.T) {
+	_, _, path := start(t, "edge.yaml")
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	client := culvertv1connect.NewCulvertClient(&http.Client{Transport: &http.Transport{
+		Protocols: protocols,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		},
+	}}, "http://culvert", connect.WithGRPC())
+	m, err := client.Status(t.Context(), &pb.StatusRequest{})
+	if err != nil || m.GetVersion() != "v1.2.3" {
+		t.Errorf("%v, %v", m, err)
+	}
+	_, err = client.Add(t.Context(), &pb.AddRequest{Config: &pb.Config{Sids: []*pb.LocalSID{{Sid: "2001:db8::/64"}}}})
+	ce, ok := errors.AsType[*connect.Error](err)
+	if !ok || ce.Code() != connect.CodeInvalidArgument || len(ce.Details()) != 1 {
+		t.Fatalf("%v", err)
+	}
+	detail, err := ce.Details()[0].Value()
+	if p, ok := detail.(*pb.Problem); err != nil || !ok || !strings.HasSuffix(p.GetField(), "].behavior") || p.GetFix() == "" {
+		t.Errorf("%v, %v", detail, err)
 	}
 }
 

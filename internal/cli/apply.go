@@ -26,7 +26,7 @@ nothing changes.`,
 			if err != nil {
 				return inFile(args[0], err)
 			}
-			return a.call(c, func(ctx context.Context, client *api.Client) error {
+			return a.change(c, func(ctx context.Context, client *api.Client) error {
 				changes, err := client.Apply(ctx, wanted, dryRun)
 				if err != nil {
 					return inFile(args[0], lines.Of(err))
@@ -45,7 +45,7 @@ func (a *app) config() *cobra.Command {
 	c := &cobra.Command{
 		Use: "config", Short: "Print the configuration that runs, as apply would take it", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.call(c, func(ctx context.Context, client *api.Client) error {
+			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				running, err := client.Running(ctx)
 				if err != nil {
 					return err

@@ -46,7 +46,7 @@ packets per second too, and JSON is one line each time.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if watch == 0 {
-				return a.call(c, func(ctx context.Context, client *api.Client) error {
+				return a.read(c, func(ctx context.Context, client *api.Client) error {
 					now, err := readCounters(ctx, client)
 					if err != nil {
 						return err

@@ -77,7 +77,7 @@ func (a *app) examined(c *cobra.Command, interfaces []string, remote bool) (find
 	if !remote {
 		return examine(c.Context(), interfaces)
 	}
-	err = a.call(c, func(ctx context.Context, client *api.Client) error {
+	err = a.read(c, func(ctx context.Context, client *api.Client) error {
 		findings, err = client.Doctor(ctx, interfaces)
 		return err
 	})

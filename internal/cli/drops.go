@@ -14,7 +14,7 @@ func (a *app) drops() *cobra.Command {
 	c := &cobra.Command{
 		Use: "drops", Short: "Why packets were dropped", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.call(c, func(ctx context.Context, client *api.Client) error {
+			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				outcomes, err := client.Outcomes(ctx, "")
 				if err != nil {
 					return err

@@ -46,7 +46,7 @@ func (n noun[T]) command(a *app) *cobra.Command {
 }
 
 func (n noun[T]) list(a *app, c *cobra.Command) error {
-	return a.call(c, func(ctx context.Context, client *api.Client) error {
+	return a.read(c, func(ctx context.Context, client *api.Client) error {
 		all, err := n.fetch(client, ctx, "")
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (n noun[T]) list(a *app, c *cobra.Command) error {
 // show prints everything about one; a table would be one long row, so it is
 // YAML unless JSON is asked for.
 func (n noun[T]) show(a *app, c *cobra.Command, key string) error {
-	return a.call(c, func(ctx context.Context, client *api.Client) error {
+	return a.read(c, func(ctx context.Context, client *api.Client) error {
 		found, err := n.fetch(client, ctx, key)
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ func (n noun[T]) deletion(a *app) *cobra.Command {
 func (n noun[T]) completeKeys(a *app) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		var keys []string
-		err := a.call(c, func(ctx context.Context, client *api.Client) error {
+		err := a.read(c, func(ctx context.Context, client *api.Client) error {
 			all, err := n.fetch(client, ctx, "")
 			for _, v := range all {
 				keys = append(keys, n.key(v))
@@ -111,7 +111,7 @@ func (n noun[T]) completeKeys(a *app) cobra.CompletionFunc {
 }
 
 func (a *app) deleteRefs(c *cobra.Command, refs []agent.Ref) error {
-	return a.call(c, func(ctx context.Context, client *api.Client) error {
+	return a.change(c, func(ctx context.Context, client *api.Client) error {
 		changes, err := client.Delete(ctx, refs)
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ func (a *app) deleteRefs(c *cobra.Command, refs []agent.Ref) error {
 }
 
 func (a *app) addFragment(c *cobra.Command, fragment *config.Config) error {
-	return a.call(c, func(ctx context.Context, client *api.Client) error {
+	return a.change(c, func(ctx context.Context, client *api.Client) error {
 		changes, err := client.Add(ctx, fragment)
 		if err != nil {
 			return err

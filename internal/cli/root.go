@@ -23,8 +23,12 @@ const (
 	ExitCheckFailed = 3
 )
 
-// timeout bounds calls to the daemon that are answered at once.
-const timeout = 30 * time.Second
+// How long calls to the daemon may take: reads, and changes, which may be of a
+// whole configuration.
+const (
+	readTimeout   = 30 * time.Second
+	changeTimeout = 5 * time.Minute
+)
 
 // app is what the commands share.
 type app struct {
@@ -183,8 +187,17 @@ func atLeastOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// call makes a client, and a context that ends soon.
-func (a *app) call(c *cobra.Command, f func(context.Context, *api.Client) error) error {
+// read calls the daemon for what it is answered at once.
+func (a *app) read(c *cobra.Command, f func(context.Context, *api.Client) error) error {
+	return a.call(c, readTimeout, f)
+}
+
+// change calls the daemon for what may take a while.
+func (a *app) change(c *cobra.Command, f func(context.Context, *api.Client) error) error {
+	return a.call(c, changeTimeout, f)
+}
+
+func (a *app) call(c *cobra.Command, timeout time.Duration, f func(context.Context, *api.Client) error) error {
 	client, err := api.NewClient(a.endpoint)
 	if err != nil {
 		return usage(err)

@@ -15,7 +15,7 @@ func (a *app) status() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "The daemon at a glance", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.call(c, func(ctx context.Context, client *api.Client) error {
+			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				s, err := client.Status(ctx)
 				if err != nil {
 					return err
