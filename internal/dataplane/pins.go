@@ -41,6 +41,10 @@ const (
 	dirLayout   = "layout"
 	dirPrograms = "programs"
 	dirLinks    = "links"
+
+	// newSuffix is what has not yet the name that it is to have. (A bpffs
+	// takes no dots.)
+	newSuffix = "_new"
 )
 
 func (p *pins) at(elem ...string) string {
@@ -68,6 +72,9 @@ func (p *pins) close() error { return p.dir.Close() }
 
 func checkBPFFS(path string) error {
 	parent := filepath.Dir(path)
+	if strings.Contains(filepath.Base(path), ".") {
+		return fmt.Errorf("pin path %s: a bpffs takes no dots in names", path)
+	}
 	var s unix.Statfs_t
 	if err := unix.Statfs(parent, &s); err != nil {
 		return fmt.Errorf("pin path %s: %s: %w", path, parent, err)
@@ -97,7 +104,7 @@ func (d *DataPlane) pinNew(spec *ebpf.CollectionSpec, path string) error {
 	if err := d.load(spec, nil); err != nil {
 		return err
 	}
-	fresh := path + ".new"
+	fresh := path + newSuffix
 	if err := removePins(fresh); err != nil { // of a daemon that died here
 		return err
 	}
@@ -221,7 +228,7 @@ func (d *DataPlane) replaceProgram() error {
 	if err := d.takeOverLinks(); err != nil {
 		return err
 	}
-	next := d.pins.at(dirPrograms, datapathProgCulvertXdp+".new")
+	next := d.pins.at(dirPrograms, datapathProgCulvertXdp+newSuffix)
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replace the pinned program: %w", err)
 	}

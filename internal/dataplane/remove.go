@@ -25,7 +25,7 @@ func Remove(pinPath string) error {
 	if err := checkBPFFS(path); err != nil {
 		return err
 	}
-	return errors.Join(removePins(path), removePins(path+".new"))
+	return errors.Join(removePins(path), removePins(path+newSuffix))
 }
 
 // removePins removes one directory of pins, by exact names, links first.
@@ -140,7 +140,7 @@ func checkLink(path string) error {
 
 func checkProgram(path string) error {
 	switch filepath.Base(path) {
-	case datapathProgCulvertXdp, datapathProgCulvertXdp + ".new":
+	case datapathProgCulvertXdp, datapathProgCulvertXdp + newSuffix:
 	default:
 		return errors.New("is not a name that culvert gives")
 	}

@@ -1,0 +1,330 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+var pinDirs atomic.Uint32
+
+// pinParent is a directory of this test's own in a bpffs.
+func pinParent(t *testing.T) string {
+	t.Helper()
+	needRoot(t)
+	dir := fmt.Sprintf("/sys/fs/bpf/culvert-test-%d-%d", os.Getpid(), pinDirs.Add(1))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatalf("%v: is a bpffs mounted at /sys/fs/bpf?", err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// pinPath is where a test pins; what is there goes at its end.
+func pinPath(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(pinParent(t), "culvert")
+	t.Cleanup(func() {
+		if err := Remove(path); err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+func openPinned(t *testing.T, path string) *DataPlane {
+	t.Helper()
+	return openWith(t, Options{PinPath: path, Limits: smallLimits})
+}
+
+// otherBuild adds an instruction that changes nothing but the program's tag.
+func otherBuild(spec *ebpf.CollectionSpec) {
+	p := spec.Programs[datapathProgCulvertXdp]
+	nop := asm.Mov.Imm(asm.R0, 7)
+	p.Instructions = append(asm.Instructions{p.Instructions[0], nop}, p.Instructions[1:]...)
+}
+
+func list(t *testing.T, elem ...string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(elem...))
+	must(t, err)
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func TestRestartKeepsTables(t *testing.T) {
+	path := pinPath(t)
+	d := openPinned(t, path)
+	putContent(t, d)
+	before := dump(t, d)
+	usage := fmt.Sprint(d.Usage())
+	must(t, d.Close())
+
+	d = openPinned(t, path)
+	if after := dump(t, d); after != before {
+		t.Errorf("Open changed the tables:\n%s", difference(before, after))
+	}
+	putContent(t, d)
+	if after := dump(t, d); after != before {
+		t.Errorf("putting the same again changed the tables:\n%s", difference(before, after))
+	}
+	must(t, d.Sweep())
+	if after := dump(t, d); after != before {
+		t.Errorf("Sweep changed the tables:\n%s", difference(before, after))
+	}
+	if after := fmt.Sprint(d.Usage()); after != usage {
+		t.Errorf("in use before %s\nafter %s", usage, after)
+	}
+	changeContent(t, d)
+	deleteContent(t, d)
+}
+
+func TestSweepRemovesTheRest(t *testing.T) {
+	path := pinPath(t)
+	d := openPinned(t, path)
+	empty := d.Usage()
+	putContent(t, d)
+	must(t, d.PutDevice(1))
+	must(t, d.Close())
+
+	d = openPinned(t, path)
+	must(t, d.SetSettings(testSettings()))
+	one, _, sids, _ := content()
+	must(t, d.PutPolicy(one[0]))
+	must(t, d.PutSID(sids[0]))
+	must(t, d.Sweep())
+	for name, want := range map[string]int{
+		datapathMapSrPolicy: 1, datapathMapSegmentList: 1, datapathMapLocalSid: 1, datapathMapAdjacency: 1,
+		datapathMapNameByIndex: 2,
+		datapathMapSource:      1, // of the one segment
+	} {
+		if got := d.Usage()[name].Used; got != want {
+			t.Errorf("%s: %d in use, want %d", name, got, want)
+		}
+	}
+	for name, got := range d.Usage() {
+		switch name {
+		case datapathMapSrPolicy, datapathMapSegmentList, datapathMapLocalSid, datapathMapAdjacency, datapathMapNameByIndex, datapathMapSource:
+		default:
+			if got != empty[name] {
+				t.Errorf("%s: %+v in use, want %+v", name, got, empty[name])
+			}
+		}
+	}
+	var there uint32
+	if err := d.maps[datapathMapDevice].Lookup(uint32(1), &there); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.Errorf("device 1 is still there: %v", err)
+	}
+	var port datapathPort
+	must(t, d.maps[datapathMapPort].Lookup(uint32(1), &port))
+	if port.Flags != 0 {
+		t.Errorf("port 1 still has flags %d", port.Flags)
+	}
+	if d.findReceive(7) != 0 || d.findReceive(0x12345678) != 0 {
+		t.Error("tunnels are still found by their TEIDs")
+	}
+}
+
+func TestPinsAppearAtOnceAndGo(t *testing.T) {
+	parent := pinParent(t)
+	path := filepath.Join(parent, "culvert")
+	d := openPinned(t, path)
+	if got := list(t, parent); len(got) != 1 || got[0] != "culvert" {
+		t.Errorf("beside the pins there is %v", got)
+	}
+	if n := len(list(t, path, dirMaps)); n != len(d.maps) {
+		t.Errorf("%d maps are pinned, want %d", n, len(d.maps))
+	}
+	if err := Remove(path); !errors.Is(err, ErrPinInUse) {
+		t.Errorf("Remove under a running daemon: %v, want ErrPinInUse", err)
+	}
+	if _, err := Open(Options{PinPath: path, Limits: smallLimits}); !errors.Is(err, ErrPinInUse) {
+		t.Errorf("a second Open: %v, want ErrPinInUse", err)
+	}
+	must(t, d.Close())
+	must(t, Remove(path))
+	must(t, Remove(path)) // again: nothing to do
+	if got := list(t, parent); len(got) != 0 {
+		t.Errorf("Remove left %v", got)
+	}
+}
+
+func TestLeftoverOfACrashGoes(t *testing.T) {
+	parent := pinParent(t)
+	path := filepath.Join(parent, "culvert")
+	d := openPinned(t, path)
+	must(t, d.Close())
+	// Died before the rename, and halfway through.
+	must(t, os.Rename(path, path+newSuffix))
+	must(t, os.Remove(filepath.Join(path+newSuffix, dirMaps, datapathMapTunnel)))
+	d = openPinned(t, path)
+	must(t, d.Close())
+	if got := list(t, parent); len(got) != 1 {
+		t.Errorf("there is %v, want the pins alone", got)
+	}
+	must(t, Remove(path))
+}
+
+func TestOtherBuildTakesOver(t *testing.T) {
+	path := pinPath(t)
+	d := openPinned(t, path)
+	putContent(t, d)
+	before := dump(t, d)
+	tag := programTag(t, path)
+	must(t, d.Close())
+
+	d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: otherBuild})
+	if programTag(t, path) == tag {
+		t.Error("the pinned program is still the former one")
+	}
+	if after := dump(t, d); after != before {
+		t.Errorf("the upgrade changed the tables:\n%s", difference(before, after))
+	}
+	if got := list(t, path, dirPrograms); len(got) != 1 {
+		t.Errorf("programs: %v", got)
+	}
+	must(t, d.Close())
+
+	// A build with one more map, and back again.
+	more := func(spec *ebpf.CollectionSpec) {
+		m := spec.Maps[datapathMapPort].Copy()
+		m.Name = "one_more"
+		spec.Maps["one_more"] = m
+	}
+	d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: more})
+	must(t, d.Close())
+	if _, err := os.Stat(filepath.Join(path, dirMaps, "one_more")); err != nil {
+		t.Errorf("the new map is not pinned: %v", err)
+	}
+	d = openPinned(t, path)
+	if _, err := os.Stat(filepath.Join(path, dirMaps, "one_more")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the map that no build has is still pinned: %v", err)
+	}
+	if after := dump(t, d); after != before {
+		t.Errorf("the tables changed:\n%s", difference(before, after))
+	}
+}
+
+func programTag(t *testing.T, path string) string {
+	t.Helper()
+	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, dirPrograms, datapathProgCulvertXdp), nil)
+	must(t, err)
+	defer p.Close()
+	info, err := p.Info()
+	must(t, err)
+	return info.Tag
+}
+
+func TestIncompatiblePinsAreRefused(t *testing.T) {
+	path := pinPath(t)
+	d := openPinned(t, path)
+	putContent(t, d)
+	before := dump(t, d)
+	must(t, d.Close())
+
+	large := smallLimits
+	large.Adjacencies *= 2
+	renamed := func(spec *ebpf.CollectionSpec) {
+		s := spec.Maps[datapathMapLocalSid].Value.(*btf.Struct)
+		c := btf.Copy(s).(*btf.Struct)
+		c.Members[4].Offset, c.Members[5].Offset = c.Members[5].Offset, c.Members[4].Offset
+		spec.Maps[datapathMapLocalSid].Value = c
+	}
+	for _, c := range []struct {
+		what string
+		opts Options
+		want []string
+	}{
+		{"other limits", Options{Limits: large}, []string{"map adjacency", "65", "129", "culvert unpin"}},
+		{"fields in other places", Options{Limits: smallLimits, edit: renamed}, []string{"map local_sid", "fields changed", "culvert unpin"}},
+	} {
+		c.opts.PinPath = path
+		_, err := Open(c.opts)
+		if !errors.Is(err, ErrIncompatiblePin) {
+			t.Errorf("%s: %v, want ErrIncompatiblePin", c.what, err)
+			continue
+		}
+		for _, w := range c.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q does not name %q", c.what, err, w)
+			}
+		}
+	}
+	d = openPinned(t, path)
+	if after := dump(t, d); after != before {
+		t.Errorf("a refused Open changed the tables:\n%s", difference(before, after))
+	}
+}
+
+func TestForeignPinsAreRefused(t *testing.T) {
+	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "somebody", Type: ebpf.XDP, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
+	})
+	must(t, err)
+	defer other.Close()
+	for what, make := range map[string]func(path string){
+		"an empty directory":   func(string) {},
+		"other directories":    func(path string) { must(t, os.Mkdir(filepath.Join(path, "tc"), 0o700)) },
+		"a program at the top": func(path string) { must(t, other.Pin(filepath.Join(path, "prog"))) },
+		"another program of our name": func(path string) {
+			must(t, os.Mkdir(filepath.Join(path, dirPrograms), 0o700))
+			must(t, other.Pin(filepath.Join(path, dirPrograms, datapathProgCulvertXdp)))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := filepath.Join(pinParent(t), "culvert")
+			must(t, os.Mkdir(path, 0o700))
+			t.Cleanup(func() { must(t, os.RemoveAll(path)) })
+			make(path)
+			before := tree(t, path)
+			_, err := Open(Options{PinPath: path, Limits: smallLimits})
+			if !errors.Is(err, ErrForeignPin) || !strings.Contains(err.Error(), path) {
+				t.Errorf("Open: %v, want ErrForeignPin that names %s", err, path)
+			}
+			if what != "an empty directory" { // which any tool may remove
+				if err := Remove(path); !errors.Is(err, ErrForeignPin) {
+					t.Errorf("Remove: %v, want ErrForeignPin", err)
+				}
+			}
+			if after := tree(t, path); after != before {
+				t.Errorf("something changed:\nbefore %s\nafter %s", before, after)
+			}
+		})
+	}
+}
+
+func tree(t *testing.T, path string) string {
+	t.Helper()
+	var out []string
+	must(t, filepath.WalkDir(path, func(p string, _ os.DirEntry, err error) error {
+		out = append(out, p)
+		return err
+	}))
+	return strings.Join(out, " ")
+}
+
+func TestPinPathOutsideOfBPFFS(t *testing.T) {
+	needRoot(t)
+	for _, path := range []string{filepath.Join(t.TempDir(), "culvert"), "/sys/fs/bpf/culvert-test-missing/culvert"} {
+		_, err := Open(Options{PinPath: path, Limits: smallLimits})
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("Open(%s): %v, want an error that names the path", path, err)
+		}
+	}
+}

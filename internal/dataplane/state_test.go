@@ -1,0 +1,156 @@
+package dataplane
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// dump is what a packet could meet: every entry of every table that is not
+// empty, counters left out, and nothing of entries that nothing refers to.
+func dump(t *testing.T, d *DataPlane) string {
+	t.Helper()
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(d.maps)) {
+		m := d.maps[name]
+		switch m.Type() {
+		case ebpf.RingBuf, ebpf.PerCPUArray, ebpf.LRUHash:
+			continue
+		}
+		if name == datapathMapGeneration { // counts writes
+			continue
+		}
+		it := m.Iterate()
+		key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
+		for it.Next(&key, &value) {
+			if name == datapathMapTunnel {
+				clear(value[:16])
+			}
+			if strings.Trim(string(value), "\x00") != "" {
+				out = append(out, fmt.Sprintf("%s %x: %x", name, key, value))
+			}
+		}
+		must(t, it.Err())
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+// difference lists the lines that only one has.
+func difference(a, b string) string {
+	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
+	var out []string
+	for _, line := range as {
+		if !slices.Contains(bs, line) {
+			out = append(out, "- "+line)
+		}
+	}
+	for _, line := range bs {
+		if !slices.Contains(as, line) {
+			out = append(out, "+ "+line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestPutAgainWritesNothing(t *testing.T) {
+	d := open(t)
+	putContent(t, d)
+	before := dump(t, d)
+	putContent(t, d)
+	if after := dump(t, d); after != before {
+		t.Errorf("the tables changed:\n%s", difference(before, after))
+	}
+}
+
+// TestNoLeak puts and deletes everything a thousand times, changing it in
+// between, and finds as much room as before.
+func TestNoLeak(t *testing.T) {
+	d := open(t)
+	must(t, d.SetSettings(testSettings()))
+	before := d.Usage()
+	entries := len(d.names.table.have)
+	cycles := 1000
+	if testing.Short() {
+		cycles = 50
+	}
+	for range cycles {
+		putContent(t, d)
+		changeContent(t, d)
+		deleteContent(t, d)
+	}
+	if after := d.Usage(); !maps.Equal(before, after) {
+		t.Errorf("in use before %v\nafter %v", before, after)
+	}
+	if n := len(d.names.table.have); n != entries {
+		t.Errorf("%d names before, %d after", entries, n)
+	}
+	if n := len(d.AdjacencyKeys()) + len(d.adjacencies) + len(d.sources) + len(d.waiting); n != 0 {
+		t.Errorf("%d adjacencies, sources and waiting tunnels are left", n)
+	}
+}
+
+// changeContent changes one of each kind.
+func changeContent(t *testing.T, d *DataPlane) {
+	t.Helper()
+	policies, tunnels, sids, steering := content()
+	policies[1].SegmentLists = policies[1].SegmentLists[1:]
+	must(t, d.PutPolicy(policies[1]))
+	policies[0].SegmentLists[0].Segments = addrs("fc00:77::1")
+	must(t, d.PutPolicy(policies[0]))
+	tunnels[0].Remote, tunnels[0].RemoteTEID = addr("10.0.0.9"), 99
+	must(t, d.PutTunnel(tunnels[0]))
+	tunnels[2].LocalTEID, tunnels[2].Remote, tunnels[2].RemoteTEID = 0x700000, addr("10.0.0.8"), 98
+	must(t, d.PutTunnel(tunnels[2]))
+	tunnels[3].Remote, tunnels[3].RemoteTEID = addr("2001:db8::33"), 97
+	must(t, d.PutTunnel(tunnels[3]))
+	sids[3].SourcePrefixLength = 48
+	must(t, d.PutSID(sids[3]))
+	sids[5].Map = addr("fc00:b::8")
+	must(t, d.PutSID(sids[5]))
+	steering[4].Tunnel = "n3"
+	must(t, d.PutSteering(steering[4]))
+	steering[6].GTP4D.SIDPrefix = prefix("fc00:ee::/48")
+	must(t, d.PutSteering(steering[6]))
+}
+
+func TestChangesArrive(t *testing.T) {
+	// Tables that were changed into a state say the same as tables that were
+	// put into it at once, but for where entries are.
+	d := open(t)
+	putContent(t, d)
+	changeContent(t, d)
+	for _, name := range []string{"n3", "there", "back"} {
+		v := d.tunnels[name]
+		if got := d.tunnel.get(v.receive); got.Key != v.model.LocalTEID {
+			t.Errorf("tunnel %s: TEID %#x leads to an entry for %#x", name, v.model.LocalTEID, got.Key)
+		}
+	}
+	back := d.tunnel.get(d.findReceive(10)) // switches to "there"
+	if back.Remote != in6(addr("10.0.0.8")) || back.Teid != 98 || back.Ipv4 != 1 {
+		t.Errorf("tunnel back switches to %+v", back)
+	}
+	there := d.tunnel.get(d.findReceive(0x700000))
+	if there.Remote != in6(addr("2001:db8::33")) || there.Teid != 97 || there.Ipv4 != 0 {
+		t.Errorf("tunnel there switches to %+v", there)
+	}
+	if d.findReceive(9) != 0 {
+		t.Error("the former TEID of tunnel there is still found")
+	}
+	// 10.46/16 goes to n3's own entry, and so does 10.45.0.7 (its slot could
+	// not change in one word).
+	for _, p := range []string{"10.46.0.0/16", "10.45.0.7/32"} {
+		to := d.target4.have[lpm4(0, prefix(p))]
+		if got := d.tunnel.get(to.Index); got.Teid != 99 || got.Remote != in6(addr("10.0.0.9")) || got.Qfi != 9 {
+			t.Errorf("%s goes to %+v, %+v", p, to, got)
+		}
+	}
+	slot := d.tunnel.get(d.poolSlot(prefix("10.45.0.7/32")))
+	if slot.Action != 0 {
+		t.Errorf("the slot of 10.45.0.7 still says %+v", slot)
+	}
+}
