@@ -3,6 +3,7 @@ package dataplane
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,8 +16,10 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // rig is a loaded data path in a network namespace of its own, whose tables
@@ -46,15 +49,14 @@ func inNamespace(t testing.TB, ports []model.Port, f func()) {
 	ns.Do(t, f)
 }
 
-// newRig loads the data path and programs it. Errors to senders are not
-// limited, so that every one can be seen.
-func newRig(t testing.TB, n model.Network) *rig {
+// newRig loads the data path, whose tables are empty.
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	d, err := Open(Options{Limits: Limits{SIDs: 1 << 17}})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
-	r := &rig{d: d, network: n}
+	r := &rig{d: d}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -73,15 +75,14 @@ func newRig(t testing.TB, n model.Network) *rig {
 			t.Error(err)
 		}
 	})
-	if err := r.program(); err != nil {
-		t.Fatal(err)
-	}
-	r.keys = r.counterKeys()
 	return r
 }
 
-// program writes the network into the tables, what is referred to first.
-func (r *rig) program() error {
+// program writes a network into the tables, what is referred to first. Errors
+// to senders are not limited, so that every one can be seen.
+func (r *rig) program(n model.Network) error {
+	r.network = n
+	r.keys = r.counterKeys()
 	c := &r.network.Config
 	s := Settings{HopLimit: c.Encapsulation.HopLimit, Source: c.Encapsulation.Source, ErrorsPerSecond: 1_000_000_000,
 		Domain: c.Domain, GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools}
@@ -130,6 +131,24 @@ func (r *rig) putRoute(route model.Route) error {
 		via = append(via, AdjacencyKey(k))
 	}
 	return r.d.PutRoute(route.Table, route.Prefix, via)
+}
+
+// clear empties the tables again, what refers first.
+func (r *rig) clear() error {
+	c := &r.network.Config
+	tunnels := slices.Clone(c.Tunnels)
+	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(b.SwitchTo) - len(a.SwitchTo) })
+	return errors.Join(
+		each(r.network.Routes, func(route model.Route) error { return r.d.DeleteRoute(route.Table, route.Prefix) }),
+		each(r.network.Local, r.d.DeleteLocal),
+		each(c.Steering, r.d.DeleteSteering),
+		each(c.SIDs, func(s srv6.LocalSID) error { return r.d.DeleteSID(s.SID) }),
+		each(tunnels, func(t gtpu.Tunnel) error { return r.d.DeleteTunnel(t.Name) }),
+		each(c.Policies, func(p srpolicy.Policy) error { return r.d.DeletePolicy(p.Name) }),
+		each(r.network.Ports, func(p model.Port) error {
+			return errors.Join(r.d.DeletePort(p.Ifindex), r.d.DeleteDevice(p.Ifindex))
+		}),
+	)
 }
 
 // setNextHops resolves what the tables refer to; what the network does not
@@ -264,19 +283,44 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	inNamespace(t, allPorts(files), func() {
+		r := newRig(t)
+		for _, f := range files {
+			r.goldenFile(t, f)
+		}
+	})
+}
+
+// allPorts are those of all files; a name has one ifindex in all of them.
+func allPorts(files []*golden.File) []model.Port {
+	var ports []model.Port
 	for _, f := range files {
-		t.Run(f.Name(), func(t *testing.T) {
-			inNamespace(t, f.Network.Ports, func() {
-				r := newRig(t, f.Network)
-				for i := range f.Rows {
-					r.goldenRow(t, &f.Rows[i])
-				}
-				time.Sleep(10 * time.Millisecond)
-				if stray := r.takePunts(0); len(stray) != 0 {
-					t.Errorf("%d records for the slow path that no row wants", len(stray))
-				}
-			})
-		})
+		for _, p := range f.Network.Ports {
+			if !slices.ContainsFunc(ports, func(q model.Port) bool { return q.Name == p.Name }) {
+				ports = append(ports, p)
+			}
+		}
+	}
+	return ports
+}
+
+// goldenFile runs a file's rows. The tables are filled before and emptied
+// after them, so that nothing of one file can help another.
+func (r *rig) goldenFile(t *testing.T, f *golden.File) {
+	t.Helper()
+	if err := r.program(f.Network); err != nil {
+		t.Fatalf("%s: %v", f.Name(), err)
+	}
+	for i := range f.Rows {
+		f.Rows[i].Name = f.Name() + ": " + f.Rows[i].Name
+		r.goldenRow(t, &f.Rows[i])
+	}
+	time.Sleep(5 * time.Millisecond)
+	if stray := r.takePunts(0); len(stray) != 0 {
+		t.Errorf("%s: %d records for the slow path that no row wants", f.Name(), len(stray))
+	}
+	if err := r.clear(); err != nil {
+		t.Fatalf("%s: %v", f.Name(), err)
 	}
 }
 
