@@ -196,38 +196,48 @@ func TestOnlyKernel(t *testing.T) {
 	})
 }
 
-func TestMirrorOfKernelRoutes(t *testing.T) {
+// kernelRoutes are one of each sort.
+var kernelRoutes = []string{
+	"route add default via 10.0.0.2",
+	"route add 10.1.0.0/16 nexthop via 10.0.0.2 weight 1 nexthop via 10.0.0.3 weight 2",
+	"route add 10.2.0.0/16 via 10.0.0.2 metric 20",
+	"route add 10.2.0.0/16 via 10.0.0.3 metric 10",
+	"route add blackhole 10.3.0.0/16",
+	"route add 10.4.0.0/16 encap seg6 mode encap segs fc00::1 dev a0",
+	"route add 10.5.0.0/16 via 10.0.0.2 mtu 1400",
+	"route add 10.6.0.0/16 via inet6 2001:db8::3 dev a0",
+	"route add 10.7.0.0/16 via 10.0.0.2 tos 0x10",
+	"nexthop add id 1 via 10.0.0.2 dev a0",
+	"nexthop add id 2 via 10.0.0.3 dev a0",
+	"nexthop add id 10 group 1,3/2,1",
+	"route add 10.8.0.0/16 nhid 10",
+	"route add 10.9.0.0/16 dev a0 table 100",
+	"route add 10.0.0.0/24 dev a0 table 100",
+	"route add 10.10.0.0/16 via 10.0.0.3 table 100",
+	"-6 route add 2001:db8:1::/48 nexthop via 2001:db8::3 nexthop via 2001:db8::4",
+	"-6 route add unreachable 2001:db8:2::/48",
+	"-6 route add 2001:db8:3::/48 from 2001:db8:9::/48 via 2001:db8::3",
+}
+
+// routesOfAllSorts is a namespace with kernelRoutes, seen by a Watcher.
+func routesOfAllSorts(t *testing.T) (*netns.NS, *Watcher, *Snapshot) {
+	t.Helper()
 	a, b := pair(t)
 	b.Addr(t, "b0", "10.0.0.2/24")
 	a.IP(t, "neigh add 10.0.0.3 lladdr 02:00:00:00:00:03 dev a0 nud permanent")
 	a.IP(t, "neigh add 2001:db8::3 lladdr 02:00:00:00:00:03 dev a0 nud permanent")
-	for _, r := range []string{
-		"route add default via 10.0.0.2",
-		"route add 10.1.0.0/16 nexthop via 10.0.0.2 weight 1 nexthop via 10.0.0.3 weight 2",
-		"route add 10.2.0.0/16 via 10.0.0.2 metric 20",
-		"route add 10.2.0.0/16 via 10.0.0.3 metric 10",
-		"route add blackhole 10.3.0.0/16",
-		"route add 10.4.0.0/16 encap seg6 mode encap segs fc00::1 dev a0",
-		"route add 10.5.0.0/16 via 10.0.0.2 mtu 1400",
-		"route add 10.6.0.0/16 via inet6 2001:db8::3 dev a0",
-		"route add 10.7.0.0/16 via 10.0.0.2 tos 0x10",
-		"nexthop add id 1 via 10.0.0.2 dev a0",
-		"nexthop add id 2 via 10.0.0.3 dev a0",
-		"nexthop add id 10 group 1,3/2,1",
-		"route add 10.8.0.0/16 nhid 10",
-		"route add 10.9.0.0/16 dev a0 table 100",
-		"route add 10.0.0.0/24 dev a0 table 100",
-		"route add 10.10.0.0/16 via 10.0.0.3 table 100",
-		"-6 route add 2001:db8:1::/48 nexthop via 2001:db8::3 nexthop via 2001:db8::4",
-		"-6 route add unreachable 2001:db8:2::/48",
-		"-6 route add 2001:db8:3::/48 from 2001:db8:9::/48 via 2001:db8::3",
-	} {
+	for _, r := range kernelRoutes {
 		a.IP(t, r)
 	}
 	w := watch(t, a, Options{Tables: []uint32{100}})
 	s := eventually(t, w, "all routes", func(s *Snapshot) bool {
 		return s.lookup().tables[TableMain].routes[prefix("2001:db8:3::/48")] != nil
 	})
+	return a, w, s
+}
+
+func TestMirrorOfKernelRoutes(t *testing.T) {
+	_, _, s := routesOfAllSorts(t)
 	m := Mirror(s, []uint32{TableMain, 100})
 	hop := func(addrs ...string) []Key {
 		var keys []Key
@@ -270,10 +280,13 @@ func TestMirrorOfKernelRoutes(t *testing.T) {
 	if _, ok := m[RouteKey{100, prefix("10.0.0.1/32")}]; ok {
 		t.Error("table 100 has the local table's addresses")
 	}
+}
 
+func TestMirrorWithRules(t *testing.T) {
+	a, w, _ := routesOfAllSorts(t)
 	a.IP(t, "rule add from 10.99.0.0/16 table 100")
-	s = eventually(t, w, "the rule", func(s *Snapshot) bool { return s.ExtraRules(false) })
-	m = Mirror(s, []uint32{TableMain, 100})
+	s := eventually(t, w, "the rule", func(s *Snapshot) bool { return s.ExtraRules(false) })
+	m := Mirror(s, []uint32{TableMain, 100})
 	for k, via := range m {
 		if k.Table == TableMain && k.Prefix.Addr().Is4() && len(via) > 0 {
 			t.Errorf("with an IPv4 rule %v is not asked of the kernel: %v", k, via)
@@ -285,13 +298,15 @@ func TestMirrorOfKernelRoutes(t *testing.T) {
 	if len(m[RouteKey{100, prefix("10.10.0.0/16")}]) == 0 {
 		t.Error("the rule took table 100 along, which is looked up by number")
 	}
+}
 
-	a.IP(t, "rule del from 10.99.0.0/16 table 100")
+func TestMirrorWithoutNexthopObjects(t *testing.T) {
+	a, w, _ := routesOfAllSorts(t)
 	a.Sysctl(t, "net.ipv4.nexthop_compat_mode", "0")
 	w.touch(dirtyRoutes)
-	s = eventually(t, w, "routes without their nexthop objects", func(s *Snapshot) bool {
+	s := eventually(t, w, "routes without their nexthop objects", func(s *Snapshot) bool {
 		routes := s.lookup().tables[TableMain].routes[prefix("10.8.0.0/16")]
-		return !s.ExtraRules(false) && len(routes) == 1 && routes[0].KernelOnly != ""
+		return len(routes) == 1 && routes[0].KernelOnly != ""
 	})
 	if via := Mirror(s, []uint32{0})[RouteKey{TableMain, prefix("10.8.0.0/16")}]; via != nil {
 		t.Errorf("next hops that the kernel does not show: %v", via)
