@@ -1,13 +1,14 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -84,7 +85,7 @@ not 0 if a check fails.`,
 				return err
 			}
 			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
-				report, err := runLab(ctx, in, cmp.Or(o.upgradeTo, in.culvert), o.keep, p)
+				report, err := runLab(ctx, in, o.upgradeTo, o.keep, p)
 				if report == nil {
 					return err
 				}
@@ -102,7 +103,7 @@ not 0 if a check fails.`,
 	instanceFlags(cmd, o)
 	outputFlag(cmd, &output, "table, json or yaml", "table")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the lab up")
-	cmd.Flags().StringVar(&o.upgradeTo, "upgrade-to", "", "culvert binary that upgrades go to (default: the same)")
+	cmd.Flags().StringVar(&o.upgradeTo, "upgrade-to", "", "culvert binary that upgrades go to (default: a copy of the same, with another build of the data path)")
 	return cmd
 }
 
@@ -149,9 +150,12 @@ func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *i
 	if err != nil {
 		return err
 	}
-	culvert := o.culvert
-	if culvert == "" {
-		if culvert, err = os.Executable(); err != nil {
+	culvert, err := programPath("--culvert", o.culvert)
+	if err != nil {
+		return err
+	}
+	if o.upgradeTo != "" {
+		if o.upgradeTo, err = programPath("--upgrade-to", o.upgradeTo); err != nil {
 			return err
 		}
 	}
@@ -162,6 +166,19 @@ func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *i
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	return errors.Join(f(ctx, in, &progress{cmd.ErrOrStderr()}), in.close())
+}
+
+// programPath is the absolute path of the program that a flag names, or of this
+// one.
+func programPath(flag, path string) (string, error) {
+	if path == "" {
+		return os.Executable()
+	}
+	path, err := exec.LookPath(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: give the path of a culvert binary", flag, err)
+	}
+	return filepath.Abs(path)
 }
 
 func completeName(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

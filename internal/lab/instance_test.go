@@ -291,3 +291,10 @@ func TestFRR(t *testing.T) {
 	}
 	wantDown(t, in)
 }
+
+func TestBinaryOfNobody(t *testing.T) {
+	for _, flag := range []string{"--culvert", "--upgrade-to"} {
+		_, _, err := execute(t, "run", "gateway", "--as", unique("binary"), flag, "/nonexistent/culvert")
+		wantError(t, err, flag, "/nonexistent/culvert")
+	}
+}

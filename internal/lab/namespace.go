@@ -2,7 +2,6 @@ package lab
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -190,13 +189,4 @@ func (n namespace) sysctl(name, value string) error {
 		}
 		return nil
 	})
-}
-
-// ctxOutput is output for commands that ctx may end.
-func (n namespace) ctxOutput(ctx context.Context, name string, args ...string) (out []byte, err error) {
-	err = n.Do(func() error {
-		out, err = output(exec.CommandContext(ctx, name, args...))
-		return err
-	})
-	return out, err
 }

@@ -1,29 +1,74 @@
 package lab
 
 import (
+	"bytes"
 	"context"
+	"debug/elf"
+	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
-// upgrade replaces the daemon, and its data path where the other binary holds
-// another build of it.
+// upgrade replaces the daemon by one with another build of the data path.
 func (r *runner) upgrade(ctx context.Context, n *Node, o *outcome) error {
+	to, err := r.otherBinary()
+	if err != nil {
+		return err
+	}
 	before, err := r.status(ctx, n)
 	if err != nil {
 		return err
 	}
-	if err := r.restartCulvert(ctx, n, unix.SIGTERM, 0, r.upgradeTo); err != nil {
+	if err := r.restartCulvert(ctx, n, unix.SIGTERM, 0, to); err != nil {
 		return err
 	}
 	after, err := r.status(ctx, n)
 	if err != nil {
 		return err
 	}
-	o.say("data path %.12s to %.12s", before.DataPath, after.DataPath)
-	if r.upgradeTo != r.culvert && before.DataPath == after.DataPath {
-		return fmt.Errorf("%s holds the same build of the data path as %s: give --upgrade-to a binary of another build", r.upgradeTo, r.culvert)
+	o.say("data path %.8s to %.8s", before.DataPath, after.DataPath)
+	if before.DataPath == after.DataPath {
+		return fmt.Errorf("%s holds the same build of the data path as %s: give --upgrade-to a binary of another build", to, r.culvert)
 	}
 	return nil
+}
+
+// otherBinary is what --upgrade-to says, or else a copy of the running binary
+// that holds another build of the data path.
+func (r *runner) otherBinary() (string, error) {
+	if r.upgradeTo != "" {
+		return r.upgradeTo, nil
+	}
+	data, err := os.ReadFile(r.culvert)
+	if err != nil {
+		return "", err
+	}
+	if rebuild(data) == 0 {
+		return "", fmt.Errorf("%s holds no eBPF object: give --upgrade-to a binary of another build", r.culvert)
+	}
+	to := filepath.Join(r.dir(), "culvert-upgraded")
+	return to, os.WriteFile(to, data, 0o755)
+}
+
+// rebuild makes the eBPF objects that a program holds other builds of
+// themselves: it flips a bit of the padding in their ELF identification, at
+// which no reader looks. It returns how many there were.
+func rebuild(program []byte) (n int) {
+	const machine = elf.EI_NIDENT + 2 // offset of e_machine
+	const lastPadding = elf.EI_NIDENT - 1
+	for at := 0; ; at++ {
+		next := bytes.Index(program[at:], []byte(elf.ELFMAG))
+		if next < 0 {
+			return n
+		}
+		at += next
+		object := program[at:]
+		if len(object) > machine+2 && elf.Machine(binary.LittleEndian.Uint16(object[machine:])) == elf.EM_BPF {
+			object[lastPadding] ^= 1
+			n++
+		}
+	}
 }
