@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/culvert-net/culvert/internal/bench"
 	"github.com/culvert-net/culvert/internal/cli"
 	"github.com/culvert-net/culvert/internal/lab"
 )
@@ -18,7 +19,7 @@ var version = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	root := cli.New(programVersion(), lab.Command())
+	root := cli.New(programVersion(), lab.Command(), bench.Command())
 	code := cli.Execute(ctx, root, os.Args[1:], os.Stderr)
 	stop()
 	os.Exit(code)
