@@ -31,12 +31,6 @@ func be32(a netip.Addr) uint32 {
 	return binary.NativeEndian.Uint32(b[:])
 }
 
-func fromBe32(v uint32) netip.Addr {
-	var b [4]byte
-	binary.NativeEndian.PutUint32(b[:], v)
-	return netip.AddrFrom4(b)
-}
-
 // halves are an IPv6 address's two words in host byte order.
 func halves(a netip.Addr) (hi, lo uint64) {
 	b := a.As16()

@@ -17,6 +17,9 @@ type mapped[T any] struct {
 	mem    []byte
 	stride uint32
 	len    uint32
+	// stored, if set, is called after each word: tests look at the entry as
+	// the data path would.
+	stored func()
 }
 
 func mapArray[T any](m *ebpf.Map) (*mapped[T], error) {
@@ -55,6 +58,9 @@ func (a *mapped[T]) load(i uint32, word int) uint64 {
 
 func (a *mapped[T]) store(i uint32, word int, v uint64) {
 	atomic.StoreUint64(&a.words(i)[word], v)
+	if a.stored != nil {
+		a.stored()
+	}
 }
 
 // get is a copy of entry i.

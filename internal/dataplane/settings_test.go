@@ -1,0 +1,280 @@
+package dataplane
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// lookup finds a SID as the data path does (bpf/router.h); 0: not a SID.
+func lookup(d *DataPlane, a netip.Addr) uint32 {
+	s := d.settings.get(0)
+	hi, _ := halves(a)
+	for _, l := range s.Locator[:s.Locators] {
+		if hi&l.Mask == l.Hi {
+			index := l.Base + uint32(hi>>l.Shift)&l.FunctionMask
+			if d.localSID.get(index).Behavior != 0 {
+				return index
+			}
+			break
+		}
+	}
+	if s.SidsByPrefix == 0 {
+		return 0
+	}
+	index, key := uint32(0), sidKey(netip.PrefixFrom(a, 128))
+	if err := d.maps[datapathMapSidByPrefix].Lookup(&key, &index); err != nil {
+		return 0
+	}
+	return index
+}
+
+func TestSIDsByIndexAndByPrefix(t *testing.T) {
+	d := open(t)
+	must(t, d.SetSettings(testSettings())) // fc00:a::/32, 8 bits of function
+	for _, c := range []struct {
+		sid     string
+		byIndex bool
+	}{
+		{"fc00:a:100::/40", true},
+		{"fc00:a::/40", true},      // function 0
+		{"fc00:a:ff00::/40", true}, // the last
+		{"fc00:a:210::/44", false}, // longer than LOC:FUNC
+		{"fc00:b:100::/40", false}, // another locator
+		{"fc00:a:300::1/128", false},
+	} {
+		p := prefix(c.sid)
+		must(t, d.PutSID(srv6.LocalSID{SID: p, Behavior: srv6.End}))
+		index := lookup(d, p.Addr())
+		if index == 0 || index != d.sids[p].index || (index <= d.limits.SIDs) != c.byIndex {
+			t.Errorf("%s: found at %d, put at %d, by index: want %t", c.sid, index, d.sids[p].index, c.byIndex)
+		}
+	}
+	if lookup(d, addr("fc00:a:4400::")) != 0 || lookup(d, addr("fc00:c::")) != 0 {
+		t.Error("SIDs are found that nobody put")
+	}
+	must(t, d.DeleteSID(prefix("fc00:a:100::/40")))
+	must(t, d.DeleteSID(prefix("fc00:b:100::/40")))
+	if lookup(d, addr("fc00:a:100::")) != 0 || lookup(d, addr("fc00:b:100::")) != 0 {
+		t.Error("deleted SIDs are found")
+	}
+}
+
+func TestLocatorsComeAndGo(t *testing.T) {
+	d := open(t)
+	s := testSettings()
+	must(t, d.SetSettings(s))
+	early := srv6.LocalSID{SID: prefix("fc00:20:100::/40"), Behavior: srv6.End} // before its locator
+	stays := srv6.LocalSID{SID: prefix("fc00:a:100::/40"), Behavior: srv6.EndMAP, Map: addr("fc00:b::1")}
+	must(t, d.PutSID(early))
+	must(t, d.PutSID(stays))
+	must(t, d.writeCounter(datapathMapSidCounter, d.sids[stays.SID].index, counts(5)))
+
+	find := func(when string, byIndex map[string]bool) {
+		t.Helper()
+		for sid, want := range byIndex {
+			index := lookup(d, prefix(sid).Addr())
+			if index == 0 || (index <= d.limits.SIDs) != want {
+				t.Errorf("%s: %s is found at %d, by index: want %t", when, sid, index, want)
+			}
+		}
+		if c, err := d.SIDCounter(stays.SID); err != nil || c.Packets != 5 {
+			t.Errorf("%s: the SID counted %+v, %v, want 5 packets", when, c, err)
+		}
+		if e := d.localSID.get(lookup(d, stays.SID.Addr())); e.Behavior != uint8(srv6.EndMAP) || e.Mobile == 0 {
+			t.Errorf("%s: the SID's entry is %+v", when, e)
+		}
+	}
+	find("at first", map[string]bool{"fc00:20:100::/40": false, "fc00:a:100::/40": true})
+
+	s.Locators = append(s.Locators, Locator{Prefix: prefix("fc00:20::/32"), FunctionBits: 8})
+	must(t, d.SetSettings(s))
+	must(t, d.PutSID(srv6.LocalSID{SID: prefix("fc00:20:200::/40"), Behavior: srv6.End}))
+	find("with its locator", map[string]bool{"fc00:20:100::/40": false, "fc00:20:200::/40": true, "fc00:a:100::/40": true})
+
+	s.Locators = s.Locators[1:]
+	must(t, d.SetSettings(s))
+	find("without the first locator", map[string]bool{"fc00:20:200::/40": true, "fc00:a:100::/40": false})
+	if n := d.settings.get(0).SidsByPrefix; n != 2 {
+		t.Errorf("%d SIDs by prefix, want 2", n)
+	}
+
+	// It comes back with another length, next to one that does not fit.
+	s.Locators = append(s.Locators, Locator{Prefix: prefix("fc00:a::/32"), FunctionBits: 9},
+		Locator{Prefix: prefix("fc00:30::/32"), FunctionBits: 10}, Locator{Prefix: prefix("fc00:40::/56"), FunctionBits: 16})
+	must(t, d.SetSettings(s))
+	find("with another length", map[string]bool{"fc00:20:200::/40": true, "fc00:a:100::/40": false})
+	must(t, d.PutSID(srv6.LocalSID{SID: prefix("fc00:30:40::/42"), Behavior: srv6.End}))
+	must(t, d.PutSID(srv6.LocalSID{SID: prefix("fc00:40:0:1::/72"), Behavior: srv6.End}))
+	find("beside those that do not fit", map[string]bool{"fc00:30:40::/42": false, "fc00:40:0:1::/72": false, "fc00:20:200::/40": true})
+
+	must(t, d.DeleteSID(early.SID))
+	must(t, d.DeleteSID(stays.SID))
+	if used := d.Usage()[datapathMapMobile].Used; used != 0 {
+		t.Errorf("%d entries of mobile are in use", used)
+	}
+}
+
+func counts(n uint64) []datapathCounter {
+	out := make([]datapathCounter, len(mustCPUs()))
+	out[0] = datapathCounter{Packets: n, Bytes: 100 * n}
+	return out
+}
+
+func TestPoolsComeAndGo(t *testing.T) {
+	d := open(t)
+	s := testSettings()
+	must(t, d.SetSettings(s))
+	must(t, d.PutTunnel(gtpu.Tunnel{Name: "n3", Remote: addr("10.0.0.2"), RemoteTEID: 8}))
+	must(t, d.PutPolicy(policyTo("one", "fc00:b::1")))
+	must(t, d.PutPolicy(policyTo("two", "fc00:b::1", "fc00:c::1")))
+	v4, v6, sr, list := prefix("10.45.0.7/32"), prefix("2001:db8:45:3::/64"), prefix("10.45.0.8/32"), prefix("10.45.0.9/32")
+	for p, to := range map[netip.Prefix]srpolicy.Steering{v4: {Tunnel: "n3"}, v6: {Tunnel: "n3"}, sr: {Policy: "one"}, list: {Policy: "two"}} {
+		to.Prefix = p
+		must(t, d.PutSteering(to))
+	}
+	check := func(when string, pool map[netip.Prefix]bool) {
+		t.Helper()
+		for p, inPool := range pool {
+			action := uint8(0)
+			if slot := d.poolSlot(p); slot != 0 {
+				action = d.tunnel.get(slot).Action
+			}
+			var target datapathTarget
+			if p.Addr().Is4() {
+				target = d.target4.have[lpm4(0, p)]
+			} else {
+				target = d.target6.have[lpm6(0, p)]
+			}
+			if (action != 0) != inPool || (target.Kind == 0) != inPool {
+				t.Errorf("%s: %s has action %d in the pool and target %+v, want it in the pool: %t", when, p, action, target, inPool)
+			}
+		}
+	}
+	check("at first", map[netip.Prefix]bool{v4: true, v6: true, sr: true, list: true})
+	e := d.tunnel.get(d.poolSlot(sr))
+	if e.Action != uint8(datapathTunnelActionTUNNEL_SRV6) || e.Remote != in6(addr("fc00:b::1")) || e.Index != d.policies["one"].lists[0] ||
+		e.Adjacency != d.adjacencies[AdjacencyKey{NextHop: addr("fc00:b::1")}].index || e.Source != d.sources[in6(s.Source)].index {
+		t.Errorf("one segment is written as %+v", e)
+	}
+	if e := d.tunnel.get(d.poolSlot(list)); e.Action != uint8(datapathTunnelActionTUNNEL_LIST) || e.Index != d.policies["two"].index {
+		t.Errorf("two segments are written as %+v", e)
+	}
+	s.Pools = s.Pools[:1]
+	must(t, d.SetSettings(s))
+	check("without the IPv6 pool", map[netip.Prefix]bool{v4: true, v6: false, sr: true})
+	s.Pools = []netip.Prefix{prefix("10.0.0.0/8"), prefix("2001:db8:45::/48")} // too large
+	must(t, d.SetSettings(s))
+	check("with pools that do not fit", map[netip.Prefix]bool{v4: false, v6: false, sr: false, list: false})
+	s.Pools = []netip.Prefix{prefix("10.45.0.0/25"), prefix("2001:db8:45::/57")}
+	must(t, d.SetSettings(s))
+	must(t, d.PutSteering(srpolicy.Steering{Prefix: prefix("10.45.0.10/32"), Policy: "two"}))
+	check("with pools again", map[netip.Prefix]bool{prefix("10.45.0.10/32"): true})
+}
+
+func TestLocalAddressesWin(t *testing.T) {
+	d := open(t)
+	must(t, d.SetSettings(testSettings()))
+	must(t, d.PutPolicy(policyTo("one", "fc00:b::1")))
+	for _, a := range []string{"10.45.0.7", "192.0.2.1", "2001:db8:9::1"} {
+		p := netip.PrefixFrom(addr(a), addr(a).BitLen())
+		steer := srpolicy.Steering{Prefix: p, Policy: "one"}
+		target := func() uint32 {
+			if p.Addr().Is4() {
+				return d.target4.have[lpm4(0, p)].Kind
+			}
+			return d.target6.have[lpm6(0, p)].Kind
+		}
+		pass := uint32(datapathTargetKindTARGET_PASS)
+		must(t, d.PutSteering(steer))
+		must(t, d.PutLocal(addr(a)))
+		if target() != pass || d.poolSlot(p) != 0 && d.tunnel.get(d.poolSlot(p)).Action != 0 {
+			t.Errorf("%s: steering wins over the node's own address", a)
+		}
+		must(t, d.DeleteSteering(steer))
+		must(t, d.PutSteering(steer))
+		if target() != pass {
+			t.Errorf("%s: steering that came later wins", a)
+		}
+		must(t, d.DeleteLocal(addr(a)))
+		if s := d.steerings[p.String()]; target() == pass || s.slot == 0 && target() != uint32(datapathTargetKindTARGET_POLICY) {
+			t.Errorf("%s: steering is not back: %+v", a, s)
+		}
+		must(t, d.DeleteSteering(steer))
+		if target() != 0 {
+			t.Errorf("%s: target %d is left", a, target())
+		}
+	}
+}
+
+func TestSettingsLists(t *testing.T) {
+	d := open(t)
+	s := Settings{}
+	for i := range 8 {
+		s.Domain = append(s.Domain, prefix(fmt.Sprintf("fc%02x::/16", i)))
+	}
+	for i := range 4 {
+		s.GTPUAddresses = append(s.GTPUAddresses, addr(fmt.Sprintf("10.0.0.%d", i)), addr(fmt.Sprintf("2001:db8::%d", i)))
+	}
+	must(t, d.SetSettings(s))
+	e := d.settings.get(0)
+	if e.Domains != 8 || e.Gtpu4Count != 4 || e.Gtpu6Count != 4 || e.HopLimit != 64 || e.TeidSlots != smallLimits.Tunnels {
+		t.Errorf("settings are %+v", e)
+	}
+	s.Domain = s.Domain[2:]
+	s.GTPUAddresses = slices.Delete(s.GTPUAddresses, 0, 2)
+	must(t, d.SetSettings(s))
+	next := d.settings.get(0)
+	for i := 2; i < 8; i++ {
+		if next.Domain[i] != e.Domain[i] {
+			t.Errorf("domain %d moved", i)
+		}
+	}
+	if next.Domain[0].Hi != off || next.Gtpu4[0] != math.MaxUint32 || next.Gtpu4[1] != be32(addr("10.0.0.1")) {
+		t.Errorf("what went is still there: %+v", next)
+	}
+	for what, bad := range map[string]Settings{
+		"at most 8":         {Domain: append(s.Domain, prefix("fd00::/16"), prefix("fd01::/16"), prefix("fd02::/16"))},
+		"want an IPv6":      {Domain: []netip.Prefix{prefix("10.0.0.0/8")}},
+		"at most 4":         {GTPUAddresses: addrs("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5")},
+		"source 10.0.0.1":   {Source: addr("10.0.0.1")},
+		"locator 10.0.0.0/": {Locators: []Locator{{Prefix: prefix("10.0.0.0/8")}}},
+	} {
+		before := d.settings.get(0)
+		if err := d.SetSettings(bad); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want an error with %q", err, what)
+		}
+		if d.settings.get(0) != before {
+			t.Errorf("%s: refused, and yet something changed", what)
+		}
+	}
+}
+
+func TestDefaultSourcesFollowSettings(t *testing.T) {
+	d := open(t)
+	s := testSettings()
+	must(t, d.SetSettings(s))
+	must(t, d.PutPolicy(policyTo("one", "fc00:b::1")))
+	must(t, d.PutTunnel(gtpu.Tunnel{Name: "n3", Remote: addr("10.0.0.2"), RemoteTEID: 8}))
+	must(t, d.PutSteering(srpolicy.Steering{Prefix: prefix("10.9.0.0/16"), Tunnel: "n3"}))
+	s.Source, s.GTPUAddresses = addr("fc00:a::77"), addrs("10.0.0.77")
+	must(t, d.SetSettings(s))
+	var list datapathSegmentList
+	must(t, d.maps[datapathMapSegmentList].Lookup(d.policies["one"].lists[0], &list))
+	if list.Source != in6(s.Source) {
+		t.Errorf("the policy's source is %x", list.Source.B)
+	}
+	e := d.tunnel.get(d.target4.have[lpm4(0, prefix("10.9.0.0/16"))].Index)
+	var src datapathIn6
+	must(t, d.maps[datapathMapSource].Lookup(e.Source, &src))
+	if src != in6(addr("10.0.0.77")) {
+		t.Errorf("the tunnel's source is %x", src.B)
+	}
+}

@@ -1,0 +1,378 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+func mustCPUs() []struct{} { return make([]struct{}, ebpf.MustPossibleCPU()) }
+
+// TestReasons demands a text for every reason of reason.h, and a reason for
+// every text.
+func TestReasons(t *testing.T) {
+	spec, err := loadDatapath()
+	must(t, err)
+	var enum *btf.Enum
+	must(t, spec.Types.TypeByName("reason", &enum))
+	inC := map[string]uint64{}
+	for _, v := range enum.Values {
+		if v.Name != "REASON_COUNT" {
+			inC[strings.ToLower(strings.TrimPrefix(v.Name, "REASON_"))] = v.Value
+		}
+	}
+	seen := map[string]bool{}
+	for _, r := range Reasons() {
+		if v, ok := inC[r.String()]; !ok || v != uint64(r) {
+			t.Errorf("reason %d is called %q, which is %d in reason.h", r, r, v)
+		}
+		if r.Text() == "" || seen[r.Text()] {
+			t.Errorf("reason %s has text %q", r, r.Text())
+		}
+		seen[r.Text()] = true
+	}
+	if len(inC) != len(Reasons()) {
+		t.Errorf("reason.h has %d reasons, reason.go %d", len(inC), len(Reasons()))
+	}
+	for r, drop := range map[string]bool{"forwarded": false, "passed": false, "slow_path": false, "replied": false, "hop_limit": true, "no_neighbour": true} {
+		if Reason(inC[r]).Drop() != drop {
+			t.Errorf("%s is a drop: %t", r, !drop)
+		}
+	}
+	if r := Reason(9999); r.String() != "reason_9999" || r.Text() == "" {
+		t.Errorf("an unknown reason is %q: %q", r, r.Text())
+	}
+}
+
+// TestNumbersAreTheSame compares what bpf/ and srv6/ both number.
+func TestNumbersAreTheSame(t *testing.T) {
+	for name, same := range map[string]bool{
+		"End":          int(srv6.End) == int(datapathBehaviorEND),
+		"End.DT46":     int(srv6.EndDT46) == int(datapathBehaviorEND_DT46),
+		"End.M.GTP4.E": int(srv6.EndMGTP4E) == int(datapathBehaviorEND_M_GTP4E),
+		"H.Encaps.Red": int(srv6.HEncapsRed) == int(datapathBehaviorH_ENCAPS_RED),
+		"H.M.GTP4.D":   int(srv6.HMGTP4D) == int(datapathBehaviorH_M_GTP4D),
+		"PSP":          int(srv6.PSP) == int(datapathFlavorFLAVOR_PSP),
+		"USP":          int(srv6.USP) == int(datapathFlavorFLAVOR_USP),
+		"USD":          int(srv6.USD) == int(datapathFlavorFLAVOR_USD),
+		"NEXT-C-SID":   int(srv6.NextCSID) == int(datapathFlavorFLAVOR_NEXT_CSID),
+		"IPv4v6":       int(srv6.PDUTypeIPv4v6) == int(datapathPduTypePDU_IPV4V6),
+		"Unstructured": int(srv6.PDUTypeUnstructured) == int(datapathPduTypePDU_UNSTRUCTURED),
+		"uplink":       int(srv6.ContainerUplink) == int(datapathContainerCONTAINER_UPLINK),
+		"lists":        srpolicy.MaxSegmentLists == len(datapathSrPolicy{}.List),
+		"segments":     srpolicy.MaxSegments == len(datapathSegmentList{}.Segment),
+	} {
+		if !same {
+			t.Errorf("%s has another number in bpf/", name)
+		}
+	}
+}
+
+func TestIndexesComeBackAfterGrace(t *testing.T) {
+	g := &grace{}
+	x := newIndexes(g, "things", "things", 1, 4)
+	var got []uint32
+	for range 3 {
+		i, err := x.alloc()
+		must(t, err)
+		got = append(got, i)
+	}
+	var full *FullError
+	if _, err := x.alloc(); !errors.As(err, &full) || full.Max != 3 || !strings.Contains(err.Error(), "limits.things") {
+		t.Fatalf("a full table: %v", err)
+	}
+	x.retire(got[1])
+	if x.used() != 2 {
+		t.Errorf("%d in use, want 2", x.used())
+	}
+	epoch := g.epoch
+	i, err := x.alloc()
+	must(t, err)
+	if i != got[1] || g.epoch == epoch {
+		t.Errorf("index %d came back in epoch %d, it was retired in epoch %d", i, g.epoch, epoch)
+	}
+	x.retire(0) // none
+	y := newIndexes(g, "things", "", 10, 20)
+	y.restore(map[uint32]bool{12: true, 14: true, 3: true})
+	seen := map[uint32]bool{12: true, 14: true}
+	for range 8 {
+		i, err := y.alloc()
+		must(t, err)
+		if seen[i] || i < 10 || i >= 20 {
+			t.Errorf("index %d is in use, or not there", i)
+		}
+		seen[i] = true
+	}
+	if _, err := y.alloc(); !errors.As(err, &full) {
+		t.Errorf("a full table: %v", err)
+	}
+}
+
+func TestListThresholds(t *testing.T) {
+	weights := func(all ...uint32) (out []srpolicy.SegmentList) {
+		for _, w := range all {
+			out = append(out, srpolicy.SegmentList{Weight: w})
+		}
+		return out
+	}
+	const most = math.MaxUint32
+	for _, c := range []struct {
+		lists []srpolicy.SegmentList
+		want  []uint32
+	}{
+		{weights(), []uint32{}},
+		{weights(0), []uint32{most}},
+		{weights(1, 1), []uint32{1<<31 - 1, most}},
+		{weights(1, 3), []uint32{1<<30 - 1, most}},
+		{weights(0, 0, 2), []uint32{1<<30 - 1, 1<<31 - 1, most}},
+		{weights(most, most, most, most, most, most, most, most), []uint32{1<<29 - 1, 1<<30 - 1, 3<<29 - 1, 1<<31 - 1, 5<<29 - 1, 3<<30 - 1, 7<<29 - 1, most}},
+		{weights(1, most), []uint32{0, most}},
+	} {
+		if got := listThresholds(c.lists); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %d, want %d", c.lists, got, c.want)
+		}
+	}
+}
+
+// TestPolicyIsWholeAtEveryWord replays the words that writePolicy stores, and
+// demands after each that every hash finds a list, an old or a new one.
+func TestPolicyIsWholeAtEveryWord(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for from := range 9 {
+		for to := range 9 {
+			d, now, next := policyOf(from, 100), policyOf(from, 100), policyOf(to, 200)
+			a := &mapped[datapathSrPolicy]{mem: make([]byte, 2*len(toWords(d))*8), stride: uint32(len(toWords(d)) * 8), len: 2}
+			dp := &DataPlane{srPolicy: a}
+			for w, v := range toWords(now) {
+				a.store(1, w, v)
+			}
+			stored := 0
+			a.stored = func() {
+				stored++
+				p := a.get(1)
+				for range 50 {
+					hash := random.Uint32()
+					list := choose(p, hash)
+					if list == 0 && from > 0 && to > 0 || list != 0 && list/100 != 1 && list/100 != 2 {
+						t.Errorf("from %d to %d lists: after %d words hash %#x finds list %d", from, to, stored, hash, list)
+					}
+				}
+			}
+			dp.writePolicy(1, next)
+			if a.get(1) != next {
+				t.Errorf("from %d to %d lists: written is %+v", from, to, a.get(1))
+			}
+		}
+	}
+}
+
+func policyOf(lists int, base uint32) datapathSrPolicy {
+	p := datapathSrPolicy{Count: uint32(lists), Behavior: 19}
+	for i, threshold := range listThresholds(make([]srpolicy.SegmentList, lists)) {
+		p.List[i] = datapathWeightedList{Threshold: threshold, List: base + uint32(i)}
+	}
+	return p
+}
+
+// choose is what the data path does with a hash.
+func choose(p datapathSrPolicy, hash uint32) uint32 {
+	for _, l := range p.List[:p.Count] {
+		if hash <= l.Threshold {
+			return l.List
+		}
+	}
+	return 0
+}
+
+func TestAdjacencyNames(t *testing.T) {
+	for _, k := range []AdjacencyKey{
+		{NextHop: addr("10.0.0.1")}, {NextHop: addr("2001:db8::1"), Table: 77}, {Interface: "eth0.100"}, {NextHop: addr("fe80::1"), Interface: "eth0"},
+	} {
+		got, err := parseAdjacencyKey(k.name())
+		if err != nil || got != k {
+			t.Errorf("%+v: %q is read as %+v, %v", k, k.name(), got, err)
+		}
+	}
+	for _, bad := range []string{"", "a b", "x 0 eth0", "- x eth0", "- 0 eth0 y"} {
+		if k, err := parseAdjacencyKey(bad); err == nil {
+			t.Errorf("%q is read as %+v", bad, k)
+		}
+	}
+}
+
+func TestNextHopIsSwappedWhole(t *testing.T) {
+	d := open(t)
+	k := AdjacencyKey{NextHop: addr("10.0.0.2")}
+	must(t, d.PutRoute(0, prefix("10.0.0.0/8"), []AdjacencyKey{k}))
+	read := func() datapathAdjacency {
+		var a datapathAdjacency
+		must(t, d.maps[datapathMapAdjacency].Lookup(d.adjacencies[k].index, &a))
+		return a
+	}
+	hop := ready(3)
+	hop.VLANs = []VLAN{{0x88a8, 10}, {0x8100, 20}}
+	must(t, d.SetNextHop(k, hop))
+	one := read()
+	now := one.Half[one.Current&1]
+	if now.Ifindex != 3 || now.Flags != 1 || now.Tags != 2 || now.Tpid != [2]uint16{0x88a8, 0x8100} || now.Vlan != [2]uint16{10, 20} || now.Mtu != 1500 {
+		t.Errorf("next hop %+v", now)
+	}
+	epoch := d.grace.epoch
+	must(t, d.SetNextHop(k, hop)) // the same
+	if read() != one || d.grace.epoch != epoch {
+		t.Error("the same next hop was written again")
+	}
+	must(t, d.SetNextHop(k, &NextHop{Ifindex: 4, MTU: 70000, Pass: true}))
+	two := read()
+	if two.Current == one.Current || two.Half[one.Current&1] != now || two.Half[two.Current&1].Flags != 3 || two.Half[two.Current&1].Mtu != 65535 {
+		t.Errorf("the half in use changed: %+v then %+v", one, two)
+	}
+	must(t, d.SetNextHop(k, nil))
+	if three := read(); three.Half[three.Current&1] != (datapathNextHop{}) || d.grace.epoch == epoch {
+		t.Errorf("not ready: %+v, after %d grace periods", three, d.grace.epoch-epoch)
+	}
+	for what, bad := range map[string]*NextHop{
+		"want 6 bytes": {Ifindex: 3, MTU: 1500},
+		"at most 2":    {Ifindex: 3, MTU: 1500, Dst: hostA, Src: hostB, VLANs: make([]VLAN, 3)},
+	} {
+		if err := d.SetNextHop(k, bad); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want an error with %q", err, what)
+		}
+	}
+	must(t, d.SetNextHop(AdjacencyKey{NextHop: addr("10.9.9.9")}, hop)) // nobody's
+	if err := d.PutRoute(0, prefix("10.0.0.0/8"), make([]AdjacencyKey, 8)); err == nil {
+		t.Error("a route with 8 next hops is taken")
+	}
+}
+
+// TestRefusals puts what must not be put, and finds the tables as they were.
+func TestRefusals(t *testing.T) {
+	d := open(t)
+	putContent(t, d)
+	l2 := policyTo("l2", "fc00:b::1")
+	l2.Behavior = srv6.HEncapsL2Red
+	must(t, d.PutPolicy(l2))
+	before := dump(t, d)
+	usage := fmt.Sprint(d.Usage())
+	bound := policyTo("bound", "fc00:b::1")
+	bound.BindingSID = addr("fc00:f::1")
+	l2bound := l2
+	l2bound.BindingSID = addr("fc00:f::77")
+	oneAsL2 := policyTo("one", "fc00:b::1")
+	oneAsL2.Behavior = srv6.HEncapsL2
+	for want, err := range map[string]error{
+		"policy \"none\"":           d.PutSID(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.EndB6Encaps, Policy: "none"}),
+		"want an IPv6 prefix":       d.PutSID(srv6.LocalSID{SID: prefix("10.0.0.0/8"), Behavior: srv6.End}),
+		"not that of a local SID":   d.PutSID(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.HEncaps}),
+		"binding SID of policy two": d.PutSID(srv6.LocalSID{SID: prefix("fc00:a:0:b::/128"), Behavior: srv6.End}),
+		"change the policy":         d.DeleteSID(prefix("fc00:a:0:b::/128")),
+		"rate_unit":                 d.PutSID(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.EndLimit, RateUnit: 5e6}),
+		"binding_sid fc00:f::1":     d.PutPolicy(bound),
+		"Ethernet frames has none":  d.PutPolicy(l2bound),
+		"a policy in use":           d.PutPolicy(oneAsL2),
+		"13 segments":               d.PutPolicy(policyTo("long", slices.Repeat([]string{"fc00::1"}, 13)...)),
+		"0 segments":                d.PutPolicy(policyTo("short")),
+		"9: at most 8":              d.PutPolicy(srpolicy.Policy{Name: "many", SegmentLists: make([]srpolicy.SegmentList, 9)}),
+		"segment 10.0.0.1":          d.PutPolicy(policyTo("four", "10.0.0.1")),
+		"policy one: ":              d.DeletePolicy("one"),
+		"tunnel n3: ":               d.DeleteTunnel("n3"),
+		"local_teid 7: tunnel n3":   d.PutTunnel(gtpu.Tunnel{Name: "x", LocalTEID: 7, Decapsulate: true}),
+		"exactly one of decap":      d.PutTunnel(gtpu.Tunnel{Name: "x", LocalTEID: 70}),
+		"want a local_teid":         d.PutTunnel(gtpu.Tunnel{Name: "x", Decapsulate: true}),
+		"family of remote":          d.PutTunnel(gtpu.Tunnel{Name: "x", Remote: addr("10.0.0.1"), Source: addr("fc00::1")}),
+		"policy \"nil\"":            d.PutTunnel(gtpu.Tunnel{Name: "x", LocalTEID: 70, Policy: "nil"}),
+		"policy \"l2\"":             d.PutSteering(srpolicy.Steering{Prefix: prefix("10.99.0.0/16"), Policy: "l2"}),
+		"tunnel \"none\"":           d.PutSteering(srpolicy.Steering{Prefix: prefix("10.99.0.0/16"), Tunnel: "none"}),
+		"exactly one of policy":     d.PutSteering(srpolicy.Steering{Prefix: prefix("10.99.0.0/16")}),
+		"exactly one of prefix":     d.PutSteering(srpolicy.Steering{Policy: "one"}),
+		"want an IPv4 prefix":       d.PutSteering(srpolicy.Steering{Prefix: prefix("2001:db8::/48"), GTP4D: &srpolicy.GTP4D{}}),
+		"interface not-there":       d.PutSteering(srpolicy.Steering{Interface: "not-there", Policy: "one"}),
+		"index 65536":               d.SetPort(65536, Port{}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+	if after := dump(t, d); after != before {
+		t.Errorf("the tables changed:\n%s", difference(before, after))
+	}
+	if after := fmt.Sprint(d.Usage()); after != usage {
+		t.Errorf("in use before %s\nafter %s", usage, after)
+	}
+}
+
+func TestFullTables(t *testing.T) {
+	d := openWith(t, Options{Limits: Limits{SIDs: 4, Policies: 2, SegmentLists: 3, Tunnels: 2, Routes: 2, Adjacencies: 4}})
+	var full *FullError
+	fill := func(what string, put func(i int) error) {
+		t.Helper()
+		var err error
+		n := 0
+		for ; n < 100 && err == nil; n++ {
+			err = put(n)
+		}
+		if !errors.As(err, &full) || !strings.Contains(err.Error(), "limits."+what) {
+			t.Errorf("%s: after %d entries %v", what, n, err)
+		}
+	}
+	fill("sids", func(i int) error {
+		return d.PutSID(srv6.LocalSID{SID: prefix(fmt.Sprintf("fc00::%x/128", i)), Behavior: srv6.End})
+	})
+	fill("policies", func(i int) error { return d.PutPolicy(policyTo(fmt.Sprint("p", i), "fc00::1")) })
+	fill("segment_lists", func(i int) error {
+		p := policyTo("p0", "fc00::1")
+		p.SegmentLists = slices.Repeat(p.SegmentLists, i+2)
+		return d.PutPolicy(p)
+	})
+	fill("tunnels", func(i int) error {
+		return d.PutTunnel(gtpu.Tunnel{Name: fmt.Sprint("t", i), LocalTEID: uint32(i + 1), Decapsulate: true})
+	})
+	fill("routes", func(i int) error { return d.PutRoute(0, prefix(fmt.Sprintf("10.%d.0.0/16", i)), nil) })
+	fill("adjacencies", func(i int) error {
+		return d.PutRoute(0, prefix("fc00::/16"), []AdjacencyKey{{Interface: fmt.Sprint("e", i)}, {Interface: fmt.Sprint("f", i)}, {Interface: fmt.Sprint("g", i)}})
+	})
+	start := time.Now()
+	d.grace.wait()
+	t.Logf("a grace period takes %v", time.Since(start))
+}
+
+// verifierCeiling is how many instructions the kernel may look at when it
+// loads a program: the time of a start, and the room that is left until the
+// kernel's limit of a million.
+var verifierCeiling = map[string]uint32{
+	datapathProgCulvertXdp: 400_000,
+	"l2_forward":           100,
+}
+
+func TestVerifierCeiling(t *testing.T) {
+	needRoot(t)
+	spec, err := loadDatapath()
+	must(t, err)
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	defer coll.Close()
+	for name, p := range coll.Programs {
+		info, err := p.Info()
+		must(t, err)
+		n, ok := info.VerifiedInstructions()
+		ceiling := verifierCeiling[name]
+		if !ok || n == 0 || n > ceiling {
+			t.Errorf("%s: %d instructions verified, the ceiling is %d", name, n, ceiling)
+		}
+		t.Logf("%s: %d of %d", name, n, ceiling)
+	}
+}
