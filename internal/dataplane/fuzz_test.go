@@ -1,0 +1,271 @@
+package dataplane
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/internal/testutil/fuzzing"
+)
+
+var (
+	fuzzFrames = flag.Int("frames", 20_000, "frames that TestFuzzAgainstModel runs")
+	fuzzSeed   = flag.Uint64("seed", 1, "where TestFuzzAgainstModel starts")
+)
+
+// Each world is one set of tables for so many frames: programming costs more
+// than running, and counters are compared once for each world.
+const (
+	framesPerWorld = 5_000
+	basesPerWorld  = 400
+)
+
+// world is a set of tables with the model of them.
+type world struct {
+	*rig
+	t       *testing.T
+	seed    uint64
+	source  fuzzing.Source
+	model   *model.Model
+	counted model.Counts
+	punts   []Punt // that the model wants and that were not compared yet
+}
+
+// TestFuzzAgainstModel runs frames, valid and mutated, through the loaded
+// program and through the reference model, and demands the same verdict,
+// bytes, counters and records for the slow path. `go test -run Fuzz -frames
+// 10000000 -seed N` goes on for longer.
+func TestFuzzAgainstModel(t *testing.T) {
+	t.Logf("seed %d, %d frames", *fuzzSeed, *fuzzFrames)
+	inNamespace(t, fuzzing.Ports, func() {
+		r := newRig(t)
+		for seed, left := *fuzzSeed, *fuzzFrames; left > 0 && !t.Failed(); seed, left = seed+1, left-framesPerWorld {
+			w := newWorld(t, r, seed)
+			w.run(min(left, framesPerWorld))
+			if err := r.clear(); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+	})
+}
+
+func newWorld(t *testing.T, r *rig, seed uint64) *world {
+	t.Helper()
+	w := &world{rig: r, t: t, seed: seed, source: fuzzing.New(seed), counted: model.Counts{}}
+	network, err := w.source.Network()
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	if w.model, err = model.New(network); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	if err := r.program(network); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	return w
+}
+
+// run runs frames until the first that differs.
+func (w *world) run(frames int) {
+	bases := make([][]byte, basesPerWorld)
+	for i := range bases {
+		bases[i] = w.source.Frame(&w.network)
+		if w.source.IntN(20) == 0 {
+			bases[i] = w.source.Noise()
+		}
+	}
+	before := w.counters(w.t)
+	type ran struct {
+		frame   []byte
+		ifindex int
+	}
+	all := make([]ran, 0, frames)
+	for range frames {
+		base := bases[w.source.IntN(len(bases))]
+		mutations := w.source.Mutations(len(base))
+		frame := fuzzing.Mutate(base, mutations)
+		ifindex := fuzzing.Ports[w.source.IntN(len(fuzzing.Ports))].Ifindex
+		if len(frame) < 14 {
+			continue
+		}
+		if difference := w.compare(frame, ifindex); difference != "" {
+			w.report(base, mutations, ifindex)
+			return
+		}
+		all = append(all, ran{frame, ifindex})
+	}
+	w.comparePunts()
+	if cmp.Equal(w.counted, since(before, w.counters(w.t))) && !w.t.Failed() {
+		w.sumUp(before, len(all))
+		return
+	}
+	// Somewhere above a counter or a record went wrong: once more, frame by
+	// frame.
+	for _, r := range all {
+		if difference := w.compareAll(r.frame, r.ifindex); difference != "" {
+			w.t.Errorf("seed %d: interface %d, frame %x\n%s", w.seed, r.ifindex, r.frame, difference)
+			return
+		}
+	}
+	w.t.Errorf("seed %d: counters (-model +program):\n%s", w.seed, cmp.Diff(w.counted, since(before, w.counters(w.t))))
+}
+
+// compare runs one frame both ways. It says how verdict and bytes differ, and
+// keeps for later what counters and records must come to.
+func (w *world) compare(frame []byte, ifindex int) string {
+	want := w.model.Run(frame, ifindex)
+	verdict, out, err := w.d.TestRun(frame, ifindex)
+	if err != nil {
+		return err.Error()
+	}
+	w.counted.Add(want.Counts)
+	if want.Punt != nil {
+		w.expect(want.Punt, ifindex)
+	}
+	if v := wantVerdict(want, ifindex); verdict != v {
+		return fmt.Sprintf("model: %s (%s), program: %s", VerdictName(v), want.Reason, VerdictName(verdict))
+	}
+	if verdict != VerdictDrop && !bytes.Equal(out, want.Out) {
+		return fmt.Sprintf("model:   %x\nprogram: %x\n%s", want.Out, out, cmp.Diff(fields(want.Out), fields(out)))
+	}
+	return ""
+}
+
+func wantVerdict(r model.Result, ifindex int) uint32 {
+	switch {
+	case r.Reason == model.Passed:
+		return VerdictPass
+	case r.Reason == model.Replied, r.Reason == model.Forwarded && r.Egress == ifindex:
+		return VerdictTX
+	case r.Reason == model.Forwarded:
+		return VerdictRedirect
+	}
+	return VerdictDrop
+}
+
+// fields cuts a frame into 16 octets a line, for a difference one can read.
+func fields(b []byte) []string {
+	var lines []string
+	for at := 0; at < len(b); at += 16 {
+		lines = append(lines, fmt.Sprintf("%4d: %x", at, b[at:min(at+16, len(b))]))
+	}
+	return lines
+}
+
+func (w *world) expect(p *model.Punt, ifindex int) {
+	w.punts = append(w.punts, meaningful(Punt{Kind: puntKinds[p.Kind], Ifindex: ifindex, Info: p.Info, L3: p.L3,
+		Type: p.Type, Code: p.Code, Data: p.Data}))
+	if len(w.punts) >= 500 { // well before the ring buffer is full
+		w.comparePunts()
+	}
+}
+
+// comparePunts compares the records so far, in their order.
+func (w *world) comparePunts() {
+	got := w.takePunts(len(w.punts))
+	for i := range got {
+		got[i] = meaningful(got[i])
+	}
+	if !slices.EqualFunc(w.punts, got, func(a, b Punt) bool { return cmp.Equal(a, b) }) {
+		w.t.Errorf("seed %d: records for the slow path: model %d, program %d; the first that differs:\n%s",
+			w.seed, len(w.punts), len(got), firstDifference(w.punts, got))
+	}
+	w.punts = nil
+}
+
+func firstDifference(want, got []Punt) string {
+	for i := range min(len(want), len(got)) {
+		if d := cmp.Diff(want[i], got[i]); d != "" {
+			return fmt.Sprintf("%x\n%s", want[i].Data, d)
+		}
+	}
+	return "one has more than the other"
+}
+
+// compareAll compares one frame with its counters and record.
+func (w *world) compareAll(frame []byte, ifindex int) string {
+	before := w.counters(w.t)
+	want := w.model.Run(frame, ifindex)
+	if _, _, err := w.d.TestRun(frame, ifindex); err != nil {
+		return err.Error()
+	}
+	if d := cmp.Diff(want.Counts, since(before, w.counters(w.t))); d != "" {
+		return "counters (-model +program):\n" + d
+	}
+	wanted := 0
+	if want.Punt != nil {
+		wanted = 1
+	}
+	if got := w.takePunts(wanted); len(got) != wanted {
+		return fmt.Sprintf("%d records for the slow path, want %d", len(got), wanted)
+	}
+	return ""
+}
+
+// report finds the fewest mutations with which the frame still differs.
+func (w *world) report(base []byte, mutations []fuzzing.Mutation, ifindex int) {
+	for i := 0; i < len(mutations); {
+		fewer := slices.Delete(slices.Clone(mutations), i, i+1)
+		if frame := fuzzing.Mutate(base, fewer); len(frame) >= 14 && w.compare(frame, ifindex) != "" {
+			mutations = fewer
+			continue
+		}
+		i++
+	}
+	frame := fuzzing.Mutate(base, mutations)
+	for n := len(frame) - 1; n >= 14 && w.compare(frame[:n], ifindex) != ""; n-- {
+		frame = frame[:n]
+	}
+	names := []string{"none"}
+	if len(mutations) > 0 {
+		names = nil
+	}
+	for _, m := range mutations {
+		names = append(names, m.Name)
+	}
+	before := w.counters(w.t)
+	difference := w.compare(frame, ifindex)
+	w.t.Errorf("seed %d: interface %d, mutations: %s\nframe %x\n%s\nwhat the program counted: %v\nwhat the model counts: %v\n%s",
+		w.seed, ifindex, strings.Join(names, "; "), frame, difference, since(before, w.counters(w.t)),
+		w.model.Run(frame, ifindex).Counts, w.about(frame))
+}
+
+// about are the entries of the configuration that the frame's destination is
+// in.
+func (w *world) about(frame []byte) string {
+	var b strings.Builder
+	for _, s := range w.network.Config.SIDs {
+		octets := s.SID.Addr().As16()
+		if bytes.Contains(frame, octets[:s.SID.Bits()/8]) {
+			fmt.Fprintf(&b, "%+v\n", s)
+		}
+	}
+	return b.String()
+}
+
+// sumUp: every frame ended in exactly one way (in = out + drops).
+func (w *world) sumUp(before model.Counts, frames int) {
+	var sum uint64
+	for name, c := range since(before, w.counters(w.t)) {
+		if outcomeNames[name] {
+			sum += c.Packets
+		}
+	}
+	if sum != uint64(frames) {
+		w.t.Errorf("seed %d: %d frames in, %d outcomes", w.seed, frames, sum)
+	}
+}
+
+var outcomeNames = func() map[string]bool {
+	names := map[string]bool{}
+	for _, r := range Reasons() {
+		names[model.OutcomeName(model.Reason(r.String()))] = true
+	}
+	return names
+}()
