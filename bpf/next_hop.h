@@ -4,6 +4,7 @@
 #ifndef CULVERT_NEXT_HOP_H
 #define CULVERT_NEXT_HOP_H
 
+#include "cache.h"
 #include "payload.h"
 
 #define AF_INET4 2
@@ -24,12 +25,27 @@ INLINE struct route *find_route(struct packet *p)
 
 INLINE __u32 choose_adjacency(struct xdp_md *ctx, struct packet *p)
 {
-	struct route *route = find_route(p);
-	__u64 i = 0;
+	__u64 hi = p->dst.hi, lo = p->dst.lo, i = 0;
+	__u32 now = cache_generation();
+	struct cached *slot;
+	struct route *route;
 
+	if (p->family == 4) {
+		hi = (__u32)hi;
+		lo = ~0ull;
+	}
+	slot = cache_slot(hi, lo, p->table);
+	if (!slot)
+		return 0;
+	if (cache_holds(slot, hi, lo, p->table, now))
+		return slot->index;
+	route = find_route(p);
 	if (!route || !route->count)
 		return 0;
-	if (route->count > 1) {
+	if (route->count == 1) {
+		cache_fill(slot, hi, lo, p->table, now);
+		slot->index = route->adjacency[0];
+	} else {
 		if (!p->hashed)
 			p->hash = hash_at(ctx, p->keep, p->keep_length, p->keep_version);
 		i = p->hash % route->count;

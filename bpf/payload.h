@@ -175,7 +175,7 @@ INLINE __u32 flow_hash(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 ver
 
 		if (!eth || length < ETH_LEN)
 			return 0;
-		return flow_mix(flow_mix(0, ld64(eth)), ld32(eth + 8)) >> 32;
+		return flow_ethernet(eth);
 	}
 	if (!flow_has_ports(protocol) || length < l4 + 4)
 		return flow_finish(h, protocol, 0);

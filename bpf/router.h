@@ -49,7 +49,7 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 		ip = at(ctx, p->l3, IPV6_LEN);
 		if (!ip)
 			return REASON_IPV6_MALFORMED;
-		return end(ctx, p, sid, ip);
+		/* fall through */
 	case END:
 	case END_X:
 	case END_T:
@@ -61,17 +61,17 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 	case END_DT6:
 	case END_DT46:
 		return end_d(ctx, p, sid, ip);
-	case END_B6_ENCAPS:
-	case END_B6_ENCAPS_RED:
-		return end_b6(ctx, p, sid, ip, cfg->hop_limit);
-	case END_MAP:
-		return end_map(ctx, p, sid, ip);
 	case END_M_GTP6_D:
 	case END_M_GTP6_D_DI:
 		return end_m_gtp6_d(ctx, p, sid, ip);
 	case END_M_GTP6_E:
 	case END_M_GTP4_E:
 		return end_m_gtp_e(ctx, p, sid, ip);
+	case END_B6_ENCAPS:
+	case END_B6_ENCAPS_RED:
+		return end_b6(ctx, p, sid, ip, cfg->hop_limit);
+	case END_MAP:
+		return end_map(ctx, p, sid, ip);
 	}
 	return REASON_PASSED;
 }
@@ -94,6 +94,33 @@ INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u
 	if (kind == TARGET_TUNNEL)
 		return send_tunnel(ctx, p, cfg, index);
 	return h_encaps(ctx, p, index, cfg->hop_limit);
+}
+
+/* By destination; `hi` and `lo` are the address in network order, for IPv4 lo is
+ * ~0. What is not there is remembered as well. */
+INLINE struct cached *steered_destination(__u64 hi, __u64 lo)
+{
+	struct cached *slot = cache_slot(hi, lo, 0);
+	__u32 now = cache_generation();
+	struct target *to;
+
+	if (!slot || cache_holds(slot, hi, lo, 0, now))
+		return slot;
+	if (lo == ~0ull) {
+		struct lpm4_key key = { .prefixlen = 64, .addr = hi };
+
+		to = bpf_map_lookup_elem(&target_by_dst4, &key);
+	} else {
+		struct lpm6_key key = { .prefixlen = 160 };
+
+		st64(&key.addr, hi);
+		st64(&key.addr.b[8], lo);
+		to = bpf_map_lookup_elem(&target_by_dst6, &key);
+	}
+	cache_fill(slot, hi, lo, 0, now);
+	slot->kind = to ? to->kind : TARGET_NONE;
+	slot->index = to ? to->index : 0;
+	return slot;
 }
 
 /* By interface and tags; 0: nothing there. */
@@ -176,7 +203,7 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 {
 	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
 	struct local_sid *sid;
-	struct target *to;
+	struct cached *to;
 	__u32 index;
 
 	if (!ip || be32(ld32(ip)) >> 28 != 6)
@@ -203,11 +230,8 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
 	}
-	struct lpm6_key key = { .prefixlen = 160 };
-
-	copy16(&key.addr, &ip->dst);
-	to = bpf_map_lookup_elem(&target_by_dst6, &key);
-	if (to)
+	to = steered_destination(ld64(&ip->dst), ld64(&ip->dst.b[8]));
+	if (to && to->kind)
 		return steer(ctx, p, cfg, to->kind, to->index);
 	if (!port || ip->dst.b[0] == 0xff || (ip->dst.b[0] == 0xfe && (ip->dst.b[1] & 0xc0) == 0x80))
 		return REASON_PASSED;
@@ -260,7 +284,7 @@ INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, str
 INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct target *port)
 {
 	struct ipv4 *ip = at(ctx, p->l3, IPV4_LEN);
-	struct target *to;
+	struct cached *to;
 	__u32 index, dst;
 
 	if (!ip || ip->version_ihl >> 4 != 4)
@@ -276,9 +300,7 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
 	}
-	struct lpm4_key key = { .prefixlen = 64, .addr = ld32(&ip->dst) };
-
-	to = bpf_map_lookup_elem(&target_by_dst4, &key);
+	to = steered_destination(ld32(&ip->dst), ~0ull);
 	if (to && to->kind == TARGET_GTP4D) {
 		struct mobile *m;
 
@@ -287,7 +309,7 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 		p->target_kind = TARGET_GTP4D;
 		return m ? gtpu4(ctx, p, cfg, ip, m) : REASON_PASSED;
 	}
-	if (to)
+	if (to && to->kind)
 		return steer(ctx, p, cfg, to->kind, to->index);
 	if (!port || dst >> 28 == 0xe || dst == 0xffffffff || dst >> 16 == 0xa9fe)
 		return REASON_PASSED;

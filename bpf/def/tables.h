@@ -190,6 +190,23 @@ struct port_key {
 	__u16 outer_vlan, inner_vlan; /* VLAN id, 0: no tag */
 };
 
+/* What the last lookups of routes and of steering by destination came to, on
+ * each CPU: a trie costs several times as much. An entry is true while its
+ * generation is the current one. */
+#define CACHE_SLOTS 256
+
+struct cached {
+	__u64 hi, lo;     /* the address, in network order; IPv4: lo is ~0 */
+	__u32 table;      /* kernel table id; 0: steering */
+	__u32 generation; /* 0: never filled */
+	__u32 kind;       /* steering: enum target_kind */
+	__u32 index;      /* adjacency, or what the kind says */
+};
+
+struct cache {
+	struct cached slot[CACHE_SLOTS];
+};
+
 /* tunnel[index]: one cache line. Found by TEID (receive side), by UE address,
  * or by index from steering4/steering6 (send side). */
 enum tunnel_action {

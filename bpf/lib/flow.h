@@ -6,36 +6,40 @@
 
 #include "headers.h"
 
-#define FLOW_PRIME 0x9E3779B97F4A7C15ull
-
-INLINE __u64 flow_mix(__u64 h, __u64 x)
-{
-	h = (h ^ x) * FLOW_PRIME;
-	return h ^ h >> 32;
-}
+#define FLOW_PRIME1 0x9E3779B97F4A7C15ull
+#define FLOW_PRIME2 0xC2B2AE3D27D4EB4Full
+#define FLOW_PRIME3 0x165667B19E3779F9ull
+#define FLOW_PRIME4 0xD6E8FEB86659FD93ull
+#define FLOW_PRIME5 0xFF51AFD7ED558CCDull
 
 INLINE int flow_has_ports(__u8 protocol)
 {
 	return protocol == NH_TCP || protocol == NH_UDP || protocol == NH_SCTP;
 }
 
+/* The products do not wait for each other; h is the sum of those over the
+ * addresses. */
 INLINE __u32 flow_finish(__u64 h, __u8 protocol, __u32 ports)
 {
-	return flow_mix(h, (__u64)protocol << 32 | ports) >> 32;
+	h += ((__u64)protocol << 32 | ports) * FLOW_PRIME5;
+	h ^= h >> 32;
+	return h * FLOW_PRIME1 >> 32;
 }
 
 INLINE __u64 flow_ipv4(const struct ipv4 *ip)
 {
-	return flow_mix(0, ld64(&ip->src));
+	return ld64(&ip->src) * FLOW_PRIME1;
 }
 
 INLINE __u64 flow_ipv6(const struct ipv6 *ip)
 {
-	__u64 h = flow_mix(0, ld64(&ip->src));
+	return ld64(&ip->src) * FLOW_PRIME1 + ld64((void *)&ip->src + 8) * FLOW_PRIME2 +
+	       ld64(&ip->dst) * FLOW_PRIME3 + ld64((void *)&ip->dst + 8) * FLOW_PRIME4;
+}
 
-	h = flow_mix(h, ld64((void *)&ip->src + 8));
-	h = flow_mix(h, ld64(&ip->dst));
-	return flow_mix(h, ld64((void *)&ip->dst + 8));
+INLINE __u32 flow_ethernet(const void *eth)
+{
+	return flow_finish(ld64(eth) * FLOW_PRIME1, 0, ld32(eth + 8));
 }
 
 /* Of a packet that is only switched: its own label is all there is. */

@@ -123,7 +123,7 @@ static void check_punt(int disturbed)
 		must(!memcmp(r->data, frame.b, r->length), "kind %u: quoted after a change", r->kind);
 }
 
-static void run(struct input *in, int disturbed)
+static void journey_of(struct input *in, int disturbed)
 {
 	__u32 headroom = rarely(in, 16) ? FRAME_META + 4 * pick(in, 32) : HEADROOM;
 	struct xdp_md ctx = { .ingress_ifindex = frame.ifindex };
@@ -171,6 +171,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make_frame(&in, &frame);
 	if (disturbed)
 		disturb_world(&in);
-	run(&in, disturbed);
+	journey_of(&in, disturbed);
 	return 0;
 }
+
+#pragma clang attribute pop

@@ -83,6 +83,26 @@ INLINE int takes(__u8 behavior, __u8 type)
 	return type == NH_IPV4 || type == NH_IPV6;
 }
 
+/* Table 0: only the adjacency will do. */
+INLINE void plan_way(struct packet *p, struct local_sid *sid)
+{
+	switch (sid->behavior) {
+	case END_X:
+	case END_DX2:
+		p->adjacency = sid->adjacency;
+		p->table = 0;
+		break;
+	case END_DX4:
+	case END_DX6:
+		p->adjacency = sid->flags & SID_DIRECT ? 0 : sid->adjacency;
+		p->table = sid->flags & SID_DIRECT ? MAIN_TABLE : 0;
+		break;
+	default:
+		p->adjacency = 0;
+		p->table = sid->table;
+	}
+}
+
 INLINE int end_d(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip)
 {
 	__u8 class = ipv6_class(ip);
@@ -96,8 +116,7 @@ INLINE int end_d(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, st
 		return reassemble(p);
 	if (!takes(sid->behavior, p->upper_type))
 		return upper_layer(p, sid);
-	p->adjacency = sid->adjacency;
-	p->table = sid->table; /* 0 where only the adjacency may be used */
+	plan_way(p, sid);
 	if (sid->behavior == END_DX2)
 		return decapsulate_frame(p);
 	return decapsulate(ctx, p, class);

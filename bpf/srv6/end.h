@@ -18,8 +18,7 @@ INLINE int plan_endpoint(struct packet *p, struct local_sid *sid, struct ipv6 *i
 	p->length = p->l3_length;
 	p->quote = p->l3;
 	p->quote_length = p->l3_length;
-	p->adjacency = sid->adjacency;
-	p->table = sid->table;
+	plan_way(p, sid);
 	p->hash = flow_of_label(ipv6_flow(ip));
 	p->hashed = 1;
 	copy16(&p->src, &ip->src);
@@ -46,8 +45,7 @@ INLINE int end_of_path(struct xdp_md *ctx, struct packet *p, struct local_sid *s
 	if (p->upper_type == NH_FRAGMENT)
 		return reassemble(p);
 	if (sid->flavors & FLAVOR_USD && (p->upper_type == NH_IPV4 || p->upper_type == NH_IPV6)) {
-		p->adjacency = sid->adjacency;
-		p->table = sid->table;
+		plan_way(p, sid);
 		return decapsulate(ctx, p, class);
 	}
 	if (sid->flavors & FLAVOR_USP && p->srh && sid->flags & SID_ALLOW_UPPER_LAYER) {

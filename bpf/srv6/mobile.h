@@ -70,6 +70,8 @@ INLINE int take_pdu(struct xdp_md *ctx, struct packet *p, __u8 pdu_type)
 	}
 	p->args = args_mob(p->qfi, p->rqi, p->teid);
 	if (pdu_type >= PDU_ETHERNET) {
+		if (pdu_type == PDU_ETHERNET && p->keep_length < ETH_LEN)
+			return REASON_INNER_MALFORMED;
 		p->keep_version = 0;
 		p->next_header = NH_ETHERNET;
 	} else {

@@ -84,6 +84,32 @@ INLINE int walk(struct xdp_md *ctx, struct packet *p, int stop_at_srh)
 	return reason == REASON_ROUTING_TYPE ? parameter_problem(p, reason, 0, w.bad_routing_type) : reason;
 }
 
+INLINE int is_extension(__u8 type)
+{
+	return type == NH_ROUTING || type == NH_DESTINATION || type == NH_HOP_BY_HOP;
+}
+
+/* Almost every SRH is the one extension header. */
+INLINE int lone_srh(struct xdp_md *ctx, struct packet *p, int stop_at_srh)
+{
+	__u32 offset = p->l3 + IPV6_LEN, length;
+	struct srh *srh = at(ctx, offset, SRH_LEN);
+
+	if (!srh || srh->type != SRH_TYPE)
+		return 0;
+	length = SRH_LEN + 8 * (__u32)srh->length;
+	if (IPV6_LEN + length > p->l3_length)
+		return 0;
+	if (!(stop_at_srh && srh->segments_left) && is_extension(srh->next_header))
+		return 0;
+	p->srh = offset;
+	p->srh_link = p->l3 + 6;
+	p->segments_left = srh->segments_left;
+	p->upper = offset + length;
+	p->upper_type = srh->next_header;
+	return 1;
+}
+
 /* The upper layer, or the SRH, of the packet at p->l3. */
 INLINE int find_upper(struct xdp_md *ctx, struct packet *p, __u8 next_header, int stop_at_srh)
 {
@@ -91,7 +117,9 @@ INLINE int find_upper(struct xdp_md *ctx, struct packet *p, __u8 next_header, in
 	p->segments_left = 0;
 	p->upper = p->l3 + IPV6_LEN;
 	p->upper_type = next_header;
-	if (next_header == NH_ROUTING || next_header == NH_DESTINATION || next_header == NH_HOP_BY_HOP)
+	if (next_header == NH_ROUTING)
+		return lone_srh(ctx, p, stop_at_srh) ? CONTINUE : walk(ctx, p, stop_at_srh);
+	if (next_header == NH_DESTINATION || next_header == NH_HOP_BY_HOP)
 		return walk(ctx, p, stop_at_srh);
 	return CONTINUE;
 }

@@ -48,6 +48,19 @@ const (
 	datapathBehaviorH_M_GTP4D        datapathBehavior = 22
 )
 
+type datapathCache struct {
+	_    structs.HostLayout
+	Slot [256]struct {
+		_          structs.HostLayout
+		Hi         uint64
+		Lo         uint64
+		Table      uint32
+		Generation uint32
+		Kind       uint32
+		Index      uint32
+	}
+}
+
 type datapathContainer uint32
 
 const (
@@ -450,9 +463,11 @@ const (
 	datapathMapAdjacency    = "adjacency"
 	datapathMapDevice       = "device"
 	datapathMapErrorsLeft   = "errors_left"
+	datapathMapGeneration   = "generation"
 	datapathMapLimitByGroup = "limit_by_group"
 	datapathMapListCounter  = "list_counter"
 	datapathMapLocalSid     = "local_sid"
+	datapathMapLookupCache  = "lookup_cache"
 	datapathMapMobile       = "mobile"
 	datapathMapMoveScratch  = "move_scratch"
 	datapathMapNameByIndex  = "name_by_index"
@@ -532,9 +547,11 @@ type datapathMapSpecs struct {
 	Adjacency    *ebpf.MapSpec `ebpf:"adjacency"`
 	Device       *ebpf.MapSpec `ebpf:"device"`
 	ErrorsLeft   *ebpf.MapSpec `ebpf:"errors_left"`
+	Generation   *ebpf.MapSpec `ebpf:"generation"`
 	LimitByGroup *ebpf.MapSpec `ebpf:"limit_by_group"`
 	ListCounter  *ebpf.MapSpec `ebpf:"list_counter"`
 	LocalSid     *ebpf.MapSpec `ebpf:"local_sid"`
+	LookupCache  *ebpf.MapSpec `ebpf:"lookup_cache"`
 	Mobile       *ebpf.MapSpec `ebpf:"mobile"`
 	MoveScratch  *ebpf.MapSpec `ebpf:"move_scratch"`
 	NameByIndex  *ebpf.MapSpec `ebpf:"name_by_index"`
@@ -588,9 +605,11 @@ type datapathMaps struct {
 	Adjacency    *ebpf.Map `ebpf:"adjacency"`
 	Device       *ebpf.Map `ebpf:"device"`
 	ErrorsLeft   *ebpf.Map `ebpf:"errors_left"`
+	Generation   *ebpf.Map `ebpf:"generation"`
 	LimitByGroup *ebpf.Map `ebpf:"limit_by_group"`
 	ListCounter  *ebpf.Map `ebpf:"list_counter"`
 	LocalSid     *ebpf.Map `ebpf:"local_sid"`
+	LookupCache  *ebpf.Map `ebpf:"lookup_cache"`
 	Mobile       *ebpf.Map `ebpf:"mobile"`
 	MoveScratch  *ebpf.Map `ebpf:"move_scratch"`
 	NameByIndex  *ebpf.Map `ebpf:"name_by_index"`
@@ -620,9 +639,11 @@ func (m *datapathMaps) Close() error {
 		m.Adjacency,
 		m.Device,
 		m.ErrorsLeft,
+		m.Generation,
 		m.LimitByGroup,
 		m.ListCounter,
 		m.LocalSid,
+		m.LookupCache,
 		m.Mobile,
 		m.MoveScratch,
 		m.NameByIndex,

@@ -18,6 +18,8 @@ type table[K, V comparable] struct {
 	have  map[K]V
 	// kept holds what was put since Open, until Sweep.
 	kept map[K]bool
+	// changed, if any, runs after each write.
+	changed func() error
 }
 
 // openTable reads what is there.
@@ -44,6 +46,9 @@ func (t *table[K, V]) put(k K, v V) error {
 			return fmt.Errorf("write table %s: %w", t.name, err)
 		}
 		t.have[k] = v
+		if err := t.wrote(); err != nil {
+			return err
+		}
 	}
 	if t.kept != nil {
 		t.kept[k] = true
@@ -61,7 +66,14 @@ func (t *table[K, V]) del(k K) error {
 	}
 	delete(t.have, k)
 	delete(t.kept, k)
-	return nil
+	return t.wrote()
+}
+
+func (t *table[K, V]) wrote() error {
+	if t.changed == nil {
+		return nil
+	}
+	return t.changed()
 }
 
 // stale lists what was not put since Open.

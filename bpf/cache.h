@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The tries of routes and steering, behind a small direct-mapped cache. */
+#ifndef CULVERT_CACHE_H
+#define CULVERT_CACHE_H
+
+#include "packet.h"
+
+/* Where the answer for (address, table) is, or will be. */
+INLINE struct cached *cache_slot(__u64 hi, __u64 lo, __u32 table)
+{
+	__u64 h = (hi * 0x9E3779B97F4A7C15ull) ^ (lo * 0xC2B2AE3D27D4EB4Full);
+	struct cache *cache;
+	__u32 zero = 0;
+
+	cache = bpf_map_lookup_elem(&lookup_cache, &zero);
+	if (!cache)
+		return 0;
+	h = (h >> 32) + table;
+	return &cache->slot[(h ^ h >> 16) % CACHE_SLOTS];
+}
+
+INLINE int cache_holds(struct cached *slot, __u64 hi, __u64 lo, __u32 table, __u32 now)
+{
+	return slot->hi == hi && slot->lo == lo && slot->table == table && slot->generation == now;
+}
+
+/* `now` was read before the trie was: a change in between makes this entry
+ * old at once. */
+INLINE void cache_fill(struct cached *slot, __u64 hi, __u64 lo, __u32 table, __u32 now)
+{
+	slot->hi = hi;
+	slot->lo = lo;
+	slot->table = table;
+	slot->generation = now;
+}
+
+INLINE __u32 cache_generation(void)
+{
+	__u32 zero = 0;
+	__u32 *now = bpf_map_lookup_elem(&generation, &zero);
+
+	return now ? *(volatile __u32 *)now : 0;
+}
+
+#endif

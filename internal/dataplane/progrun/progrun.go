@@ -1,0 +1,190 @@
+package progrun
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// MaxFrame is the longest frame that a Bench makes.
+const MaxFrame = 256
+
+// Program is one that a Bench runs.
+type Program struct{ prog *ebpf.Program }
+
+// OpenPinned opens a pinned XDP program.
+func OpenPinned(path string) (*Program, error) {
+	p, err := ebpf.LoadPinnedProgram(path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open pinned program %s: %w", path, err)
+	}
+	if p.Type() != ebpf.XDP {
+		return nil, errors.Join(fmt.Errorf("pinned program %s: is %s, not XDP", path, p.Type()), p.Close())
+	}
+	return &Program{p}, nil
+}
+
+// Close lets go of the program.
+func (p *Program) Close() error { return p.prog.Close() }
+
+// Bench is the loaded object of bpf/bench.c.
+type Bench struct {
+	objects benchObjects
+	links   []link.Link
+}
+
+// Load loads the programs that measure.
+func Load() (*Bench, error) {
+	b := &Bench{}
+	if err := loadBenchObjects(&b.objects, nil); err != nil {
+		return nil, fmt.Errorf("load the benchmark's programs: %w", err)
+	}
+	return b, nil
+}
+
+// Close detaches and unloads everything.
+func (b *Bench) Close() error {
+	var errs []error
+	for _, l := range b.links {
+		errs = append(errs, l.Close())
+	}
+	b.links = nil
+	return errors.Join(append(errs, b.objects.Close())...)
+}
+
+// NextHop is where the baseline sends every frame, in the caller's network
+// namespace.
+type NextHop struct {
+	Ifindex  int
+	Dst, Src net.HardwareAddr
+}
+
+// Baseline is the program l2_forward: both Ethernet addresses rewritten, and
+// out. It belongs to b.
+func (b *Bench) Baseline(hop NextHop) (*Program, error) {
+	if len(hop.Dst) != 6 || len(hop.Src) != 6 {
+		return nil, fmt.Errorf("next hop %s, %s: want Ethernet addresses", hop.Dst, hop.Src)
+	}
+	var a benchAdjacency
+	a.Half[0].Ifindex = uint32(hop.Ifindex)
+	copy(a.Half[0].Dst[:], hop.Dst)
+	copy(a.Half[0].Src[:], hop.Src)
+	if err := b.objects.BenchAdjacency.Put(uint32(1), &a); err != nil {
+		return nil, fmt.Errorf("write the baseline's next hop: %w", err)
+	}
+	device := uint32(hop.Ifindex)
+	if err := b.objects.BenchDevice.Put(device, device); err != nil {
+		return nil, fmt.Errorf("write the baseline's device %d: %w", hop.Ifindex, err)
+	}
+	return &Program{b.objects.L2Forward}, nil
+}
+
+// Nothing drops every frame: what is left of a run is the front's own cost.
+func (b *Bench) Nothing() *Program { return &Program{b.objects.BenchNothing} }
+
+// Pass hands every frame to the kernel.
+func (b *Bench) Pass() *Program { return &Program{b.objects.BenchPass} }
+
+// OpenReceive lets frames be run as if an interface of the caller's network
+// namespace had received them, where no other XDP program does.
+func (b *Bench) OpenReceive(ifindex int) error { return b.attachXDP(b.objects.BenchPass, ifindex) }
+
+// SinkXDP counts and drops the frames that an interface of the caller's
+// network namespace receives.
+func (b *Bench) SinkXDP(ifindex int) error { return b.attachXDP(b.objects.BenchSink, ifindex) }
+
+func (b *Bench) attachXDP(p *ebpf.Program, ifindex int) error {
+	l, err := link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode})
+	if err != nil {
+		return fmt.Errorf("attach XDP to interface %d: %w", ifindex, err)
+	}
+	b.links = append(b.links, l)
+	return nil
+}
+
+// SinkSKB is SinkXDP for frames that the kernel sent: it needs no copy of them.
+func (b *Bench) SinkSKB(ifindex int) error {
+	l, err := link.AttachTCX(link.TCXOptions{Program: b.objects.BenchSinkSkb, Interface: ifindex, Attach: ebpf.AttachTCXIngress})
+	if err != nil {
+		return fmt.Errorf("attach tcx to interface %d: %w", ifindex, err)
+	}
+	b.links = append(b.links, l)
+	return nil
+}
+
+// Frame says what the front makes.
+type Frame struct {
+	Data []byte
+	// Keys different frames are made at random if it is more than 1: the
+	// 32 bits at KeyOffset are KeyBase and up.
+	Keys               uint32
+	KeyOffset, KeyBase uint32
+	// ChecksumOffset is that of the IPv4 header checksum over the key; 0: none.
+	ChecksumOffset uint32
+}
+
+// Prepare makes the front make f and then run p.
+func (b *Bench) Prepare(f Frame, p *Program) error {
+	if len(f.Data) < 14 || len(f.Data) > MaxFrame {
+		return fmt.Errorf("frame of %d octets: want 14 to %d", len(f.Data), MaxFrame)
+	}
+	if f.Keys > 1 && (f.KeyOffset == 0 || int(f.KeyOffset)+4 > len(f.Data)) {
+		return fmt.Errorf("key at %d of a frame of %d octets", f.KeyOffset, len(f.Data))
+	}
+	if err := b.writeFrame(f, 0); err != nil {
+		return err
+	}
+	if err := b.objects.BenchNext.Put(uint32(0), p.prog); err != nil {
+		return fmt.Errorf("set the program that runs: %w", err)
+	}
+	return nil
+}
+
+func (b *Bench) writeFrame(f Frame, flags uint32) error {
+	e := benchBenchFrame{Length: uint32(len(f.Data)), Flags: flags}
+	if f.Keys > 1 {
+		e.KeyOffset, e.KeyBase, e.Keys, e.ChecksumOffset = f.KeyOffset, f.KeyBase, f.Keys, f.ChecksumOffset
+	}
+	copy(e.Data[:], f.Data)
+	if err := b.objects.BenchFrame.Put(uint32(0), &e); err != nil {
+		return fmt.Errorf("set the frame: %w", err)
+	}
+	return nil
+}
+
+// Sunk is what the sinks saw.
+type Sunk struct {
+	Packets, Bytes uint64
+	// First is the first frame's start, of Length octets in all.
+	First  []byte
+	Length int
+}
+
+// ResetSinks starts the counts again.
+func (b *Bench) ResetSinks() error {
+	zeros := make([]benchCounter, ebpf.MustPossibleCPU())
+	err := b.objects.BenchSunk.Put(uint32(0), zeros)
+	return errors.Join(err, b.objects.BenchSample.Put(uint32(0), &benchBenchSample{}))
+}
+
+// Sunk reads the counts.
+func (b *Bench) Sunk() (Sunk, error) {
+	var counts []benchCounter
+	var sample benchBenchSample
+	if err := b.objects.BenchSunk.Lookup(uint32(0), &counts); err != nil {
+		return Sunk{}, fmt.Errorf("read the sink's counter: %w", err)
+	}
+	if err := b.objects.BenchSample.Lookup(uint32(0), &sample); err != nil {
+		return Sunk{}, fmt.Errorf("read the sink's sample: %w", err)
+	}
+	s := Sunk{Length: int(sample.Length)}
+	s.First = append(s.First, sample.Data[:min(sample.Length, MaxFrame)]...)
+	for _, c := range counts {
+		s.Packets += c.Packets
+		s.Bytes += c.Bytes
+	}
+	return s, nil
+}
