@@ -13,7 +13,7 @@ import (
 // outcome is what a check's traffic came to.
 type outcome struct {
 	sent, received int
-	// lost is set where it is not sent - received (bytes, expected errors).
+
 	detail   []string
 	problems []string
 }

@@ -1,0 +1,70 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+)
+
+// views are a node before and after 10 packets of a SID, 8 of a policy with
+// two lists, one drop.
+func views() (before, after nodeView) {
+	view := func(forwarded, drops, sid, first, second, sent uint64) nodeView {
+		return nodeView{
+			outcomes: map[string]outcomeView{
+				"forwarded": {Reason: "forwarded", counterView: counterView{Packets: forwarded}},
+				"hop_limit": {Reason: "hop_limit", Drop: true, counterView: counterView{Packets: drops}},
+			},
+			sids: map[string]counterView{"fc00:1::/48": {Packets: sid}},
+			policies: map[string]policyView{"p": {
+				Key: "p", counterView: counterView{Packets: first + second}, Lists: []counterView{{Packets: first}, {Packets: second}},
+			}},
+			sentTo: sent,
+		}
+	}
+	return view(5, 1, 5, 2, 2, 100), view(23, 2, 15, 8, 4, 119)
+}
+
+func TestCompareCounter(t *testing.T) {
+	tests := []struct {
+		name   string
+		expect CounterExpect
+		want   string // in a problem; "" for none
+	}{
+		{"SID", CounterExpect{SID: "fc00:1::/48"}, ""},
+		{"SID, received", CounterExpect{SID: "fc00:1::/48", Packets: "received"}, "counted 10 packets: 8 were received"},
+		{"SID of nobody", CounterExpect{SID: "fc00:2::/48"}, "no SID fc00:2::/48"},
+		{"policy", CounterExpect{Policy: "p", Packets: "received"}, ""},
+		{"policy, sent", CounterExpect{Policy: "p"}, "counted 8 packets: 10 were sent"},
+		{"policy of nobody", CounterExpect{Policy: "q"}, "no policy q"},
+		{"some", CounterExpect{Outcome: "hop_limit", Packets: "some"}, ""},
+		{"none", CounterExpect{Outcome: "too_big", Packets: "some"}, "too_big did not count"},
+		{"shares", CounterExpect{Policy: "p", Packets: "received", Shares: []float64{75, 25}, Tolerance: 1}, ""},
+		{"other shares", CounterExpect{Policy: "p", Packets: "received", Shares: []float64{50, 50}, Tolerance: 20}, "list 0 got 75.0%"},
+		{"other lists", CounterExpect{Policy: "p", Packets: "received", Shares: []float64{100}}, "has 2 lists"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before, after := views()
+			o := outcome{sent: 10, received: 8}
+			compareCounter(tt.expect, before, after, &o)
+			if got := strings.Join(o.problems, "; "); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("problems %q: want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCompareAccount(t *testing.T) {
+	before, after := views()
+	var o outcome
+	compareAccount("n", before, after, &o)
+	if len(o.problems) > 0 || o.detail[0] != "n: in 19 = out 18 + drops 1" {
+		t.Errorf("%+v", o)
+	}
+	after.sentTo++
+	o = outcome{}
+	compareAccount("n", before, after, &o)
+	if len(o.problems) != 1 || !strings.Contains(o.problems[0], "20 frames were sent to it, 19 have an outcome") {
+		t.Errorf("%+v", o)
+	}
+}
