@@ -89,9 +89,9 @@ func (e *Error) Error() string { return e.message }
 func (e *Error) Unwrap() error { return e.is }
 
 func problemTo(e config.Error) *pb.Problem {
-	return &pb.Problem{Line: int32(e.Line), Field: e.Field, Problem: e.Problem, Fix: e.Fix}
+	return &pb.Problem{Line: int32(e.Line), Field: e.Field, Problem: e.Problem, Fix: e.Fix, Resource: e.Resource}
 }
 
 func problemFrom(p *pb.Problem) config.Error {
-	return config.Error{Line: int(p.GetLine()), Field: p.GetField(), Problem: p.GetProblem(), Fix: p.GetFix()}
+	return config.Error{Line: int(p.GetLine()), Field: p.GetField(), Problem: p.GetProblem(), Fix: p.GetFix(), Resource: p.GetResource()}
 }

@@ -263,7 +263,11 @@ func (h *handler) Trace(ctx context.Context, r *pb.TraceRequest, stream *connect
 	if err != nil {
 		return err
 	}
-	// The headers tell the caller that the trace was taken.
+	// The headers tell the caller that the trace was taken: what is known
+	// to be in its way comes before them.
+	if _, err := h.agent.Outcomes(); err != nil {
+		return err
+	}
 	if err := stream.Send(nil); err != nil {
 		return err
 	}

@@ -228,7 +228,7 @@ func TestFailures(t *testing.T) {
 		{"sid add 2001:db8::/64 --table main", `--table: must be a number, is the text "main"`, ExitUsage},
 		{"sid add 2001:db8::/64 --behavior Emd", `--behavior: "Emd"`, ExitUsage},
 		{"sid add 2001:db8::x --behavior End", `PREFIX: "2001:db8::x" is not a prefix`, ExitUsage},
-		{"sid add 2001:db8:101:77::/64 --behavior End.T", "table: is missing: End.T needs it", ExitError},
+		{"sid add 2001:db8:101:77::/64 --behavior End.T", "table of sid 2001:db8:101:77::/64: is missing: End.T needs it", ExitError},
 		{"sid add -f x --table 7", "--table does not go with -f", ExitUsage},
 		{"sid add -f x 2001:db8::/64", "takes no arguments", ExitUsage},
 		{"policy add p", "--segments is missing", ExitUsage},

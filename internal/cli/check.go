@@ -76,8 +76,8 @@ func (e *fileErrors) Error() string {
 		at := e.file
 		if one.Line > 0 {
 			at = fmt.Sprintf("%s:%d", e.file, one.Line)
+			one.Line, one.Resource = 0, ""
 		}
-		one.Line = 0
 		text += fmt.Sprintf("\n  %s: %s", at, one.Error())
 	}
 	return text

@@ -299,6 +299,40 @@ func TestAllErrors(t *testing.T) {
 	}
 }
 
+// Without a file, an error says which resource it is about.
+func TestResource(t *testing.T) {
+	c, err := config.Decode([]byte("sids: [{sid: '2001:db8:1::/64', behavior: End}, {sid: '2001:db8:2::/64', behavior: End.B6.Encaps, policy: gold}]\nsteering: [{prefix: 10.0.0.0/8, policy: gold}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Validate()
+	list, _ := errors.AsType[config.Errors](err)
+	var got []string
+	for _, e := range list {
+		if strings.HasSuffix(e.Field, "policy") {
+			got = append(got, e.Error())
+		}
+	}
+	want := []string{
+		`sids[1].policy of sid 2001:db8:2::/64: there is no policy "gold"`,
+		`steering[0].policy of steering 10.0.0.0/8: there is no policy "gold"`,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	// A file in which the second SID does not stand cannot say its line.
+	_, lines, err := config.ParseLines([]byte("sids:\n  - {sid: '2001:db8:1::/64', behavior: End}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _ = errors.AsType[config.Errors](lines.Of(c.Validate()))
+	for _, e := range list {
+		if e.Line != 0 {
+			t.Errorf("%v: in line %d", e, e.Line)
+		}
+	}
+}
+
 func TestCheckInterfaces(t *testing.T) {
 	c, err := config.Parse([]byte(good))
 	if err != nil {

@@ -8,10 +8,13 @@ import (
 
 // Error is one reason why a configuration is refused.
 type Error struct {
-	Line    int    `json:"line,omitempty"` // of the file; 0 where there is none
-	Field   string `json:"field"`          // as in sids[3].next_hop
-	Problem string `json:"problem"`
-	Fix     string `json:"fix,omitempty"` // what to write or to change
+	Line  int    `json:"line,omitempty"` // of the file; 0 where there is none
+	Field string `json:"field"`          // as in sids[3].next_hop
+	// Resource is the one that Field is of, by its key, as in "sid
+	// 2001:db8:1::/64": without a file nobody can count to sids[3].
+	Resource string `json:"resource,omitempty"`
+	Problem  string `json:"problem"`
+	Fix      string `json:"fix,omitempty"` // what to write or to change
 }
 
 // Error is one line: where, what, and how to mend it.
@@ -21,7 +24,11 @@ func (e Error) Error() string {
 		fmt.Fprintf(&b, "line %d: ", e.Line)
 	}
 	if e.Field != "" {
-		fmt.Fprintf(&b, "%s: ", e.Field)
+		b.WriteString(e.Field)
+		if e.Line == 0 && e.Resource != "" {
+			fmt.Fprintf(&b, " of %s", e.Resource)
+		}
+		b.WriteString(": ")
 	}
 	b.WriteString(e.Problem)
 	if e.Fix != "" {

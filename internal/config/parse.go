@@ -59,7 +59,8 @@ func Decode(data []byte) (*Config, error) {
 type Lines map[string]int
 
 // Of says for each of err's Errors in what line its field stands, or the
-// nearest that it is in where the field is missing.
+// nearest that it is in where the field is missing. A resource that is not in
+// the file at all has no line.
 func (lines Lines) Of(err error) error {
 	list, ok := errors.AsType[Errors](err)
 	if !ok {
@@ -68,7 +69,9 @@ func (lines Lines) Of(err error) error {
 	list = slices.Clone(list)
 	for i := range list {
 		for field := list[i].Field; field != "" && list[i].Line == 0; field = parent(field) {
-			list[i].Line = lines[field]
+			if list[i].Line = lines[field]; strings.HasSuffix(field, "]") && lines[field] == 0 {
+				break
+			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Error) int { return a.Line - b.Line })

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/gtpu"
@@ -59,7 +60,34 @@ func (c *Config) Validate() error {
 	v.checkAPI()
 	v.checkMetrics()
 	v.checkLog()
+	v.nameResources()
 	return v.err()
+}
+
+// nameResources says of which resource each error is.
+func (v *validator) nameResources() {
+	for i := range v.list {
+		section, rest, isElement := strings.Cut(v.list[i].Field, "[")
+		index, _, _ := strings.Cut(rest, "]")
+		n, err := strconv.Atoi(index)
+		if !isElement || err != nil {
+			continue
+		}
+		switch section {
+		case "interfaces":
+			v.list[i].Resource = "interface " + v.Interfaces[n].Name
+		case "locators":
+			v.list[i].Resource = "locator " + v.Locators[n].Name
+		case "sids":
+			v.list[i].Resource = "sid " + v.SIDs[n].SID.String()
+		case "policies":
+			v.list[i].Resource = "policy " + v.Policies[n].Name
+		case "steering":
+			v.list[i].Resource = "steering " + v.Steering[n].Key()
+		case "tunnels":
+			v.list[i].Resource = "tunnel " + v.Tunnels[n].Name
+		}
+	}
 }
 
 // unique complains about the second resource that is known by key.

@@ -2686,6 +2686,7 @@ type Problem struct {
 	Field         string                 `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
 	Problem       string                 `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	Fix           string                 `protobuf:"bytes,4,opt,name=fix,proto3" json:"fix,omitempty"`
+	Resource      string                 `protobuf:"bytes,5,opt,name=resource,proto3" json:"resource,omitempty"` // that field is of, as in "sid 2001:db8:1::/64"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2744,6 +2745,13 @@ func (x *Problem) GetProblem() string {
 func (x *Problem) GetFix() string {
 	if x != nil {
 		return x.Fix
+	}
+	return ""
+}
+
+func (x *Problem) GetResource() string {
+	if x != nil {
+		return x.Resource
 	}
 	return ""
 }
@@ -3944,12 +3952,13 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x13ListOutcomesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"G\n" +
 	"\x14ListOutcomesResponse\x12/\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x13.culvert.v1.OutcomeR\boutcomes\"_\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x13.culvert.v1.OutcomeR\boutcomes\"{\n" +
 	"\aProblem\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\x05R\x04line\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x18\n" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x10\n" +
-	"\x03fix\x18\x04 \x01(\tR\x03fix\"V\n" +
+	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x1a\n" +
+	"\bresource\x18\x05 \x01(\tR\bresource\"V\n" +
 	"\x06Change\x12\x0e\n" +
 	"\x02op\x18\x01 \x01(\tR\x02op\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
