@@ -213,7 +213,9 @@ func (in *instance) configure(n *Node) error {
 		if mtu == 0 {
 			mtu = 1400
 		}
-		addresses = append(addresses, fmt.Sprintf("link set dev %s mtu %d up", l.Device, mtu))
+		// A queue for seconds of traffic: what an endpoint without CPU time
+		// loses would be counted against the gateway.
+		addresses = append(addresses, fmt.Sprintf("link set dev %s mtu %d txqueuelen 20000 up", l.Device, mtu))
 		for _, a := range l.Addresses {
 			addresses = append(addresses, addressLine(a, l.Device))
 		}
