@@ -81,6 +81,7 @@ type DataPlane struct {
 
 	want        Settings // as SetSettings was last given it
 	sids        map[netip.Prefix]*sid
+	inside      map[uint32]int // see countInside
 	policies    map[string]*policy
 	tunnels     map[string]*tunnel
 	teids       map[uint32]string // tunnel by local TEID

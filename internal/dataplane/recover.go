@@ -31,6 +31,7 @@ func (d *DataPlane) recover() error {
 			s.HopLimit = defaultHopLimit
 		}
 	})
+	d.countInside()
 	d.recoverSIDs()
 	d.recoverPolicies()
 	d.recoverTunnels()

@@ -80,6 +80,7 @@ func (d *DataPlane) SetSettings(s Settings) error {
 	next.Locator = d.locatorsIn(now, s, true)
 	next.Pool4, next.Pool6 = d.poolsIn(now, s, true)
 	d.writeSettings(next)
+	d.countInside()
 	if err := d.sourcesChanged(former); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
@@ -269,6 +270,11 @@ func (d *DataPlane) switchOff(from, to []uint64) {
 
 func (l datapathLocator) enabled() bool { return l.Hi != off && l.Mask != 0 }
 
+func (l datapathLocator) overlaps(o datapathLocator) bool {
+	mask := l.Mask & o.Mask
+	return l.enabled() && o.enabled() && l.Hi&mask == o.Hi&mask
+}
+
 func (l datapathLocator) size() uint32 { return l.FunctionMask + 1 }
 
 // locatorEntry is a locator without its range; ok is false if it is not one
@@ -322,6 +328,9 @@ func (d *DataPlane) locatorsIn(now datapathSettings, s Settings, add bool) [8]da
 		for !out[i].enabled() && len(want) > 0 {
 			e := want[0]
 			want = want[1:]
+			if slices.ContainsFunc(out[:], e.overlaps) {
+				continue // one locator leads to each SID
+			}
 			if base, ok := fit(ranges, e.size(), 1, d.limits.SIDs+1); ok {
 				e.Base = base
 				ranges = append(ranges, [2]uint32{base, e.size()})

@@ -67,6 +67,34 @@ func TestSIDsByIndexAndByPrefix(t *testing.T) {
 	}
 }
 
+// TestLongerSIDWins puts SIDs inside of one that a locator leads to, before
+// and after it.
+func TestLongerSIDWins(t *testing.T) {
+	outer, inner, deep := prefix("fc00:a:100::/40"), prefix("fc00:a:110::/44"), prefix("fc00:a:111::1/128")
+	for _, order := range [][]netip.Prefix{{outer, inner, deep}, {deep, inner, outer}, {inner, outer, deep}} {
+		d := open(t)
+		must(t, d.SetSettings(testSettings()))
+		for _, p := range order {
+			must(t, d.PutSID(srv6.LocalSID{SID: p, Behavior: srv6.EndMAP, Map: p.Addr()}))
+		}
+		for a, want := range map[string]netip.Prefix{"fc00:a:100::": outer, "fc00:a:110::5": inner, "fc00:a:111::1": deep, "fc00:a:120::": outer} {
+			if index := lookup(d, addr(a)); index == 0 || index != d.sids[want].index {
+				t.Errorf("%v: %s is found at %d, want %s at %d", order, a, index, want, d.sids[want].index)
+			}
+		}
+		must(t, d.DeleteSID(inner))
+		must(t, d.DeleteSID(deep))
+		must(t, d.DeleteSID(outer))
+		must(t, d.PutSID(srv6.LocalSID{SID: outer, Behavior: srv6.End}))
+		if index := lookup(d, addr("fc00:a:111::1")); index == 0 || index > d.limits.SIDs {
+			t.Errorf("alone again, %s is found at %d", outer, index)
+		}
+		if used := d.Usage()[datapathMapMobile].Used; used != 0 {
+			t.Errorf("%d entries of mobile are in use", used)
+		}
+	}
+}
+
 func TestLocatorsComeAndGo(t *testing.T) {
 	d := open(t)
 	s := testSettings()

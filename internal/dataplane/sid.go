@@ -212,10 +212,35 @@ func (d *DataPlane) placeSID(p netip.Prefix) (uint32, error) {
 	if index, ok := d.sidTable.have[sidKey(p)]; ok {
 		return index, nil
 	}
-	if index, ok := d.sidByLocator(p); ok {
+	if index, ok := d.sidByLocator(p); ok && d.inside[index] == 0 {
 		return index, nil
 	}
 	return d.sidIndex.alloc()
+}
+
+// countInside notes how many SIDs are found by prefix inside of one that a
+// locator leads to. There the trie has to decide, as the data path looks at
+// the locators first, and the longest prefix is to win.
+func (d *DataPlane) countInside() {
+	d.inside = map[uint32]int{}
+	for k := range d.sidTable.have {
+		if index, ok := d.around(sidPrefix(k)); ok {
+			d.inside[index]++
+		}
+	}
+}
+
+// around is the index that a locator leads to for a SID longer than its
+// LOC:FUNC.
+func (d *DataPlane) around(p netip.Prefix) (uint32, bool) {
+	s := d.settings.get(0)
+	hi, _ := halves(p.Addr())
+	for _, l := range s.Locator[:s.Locators] {
+		if l.enabled() && hi&l.Mask == l.Hi && p.Bits() > 64-int(l.Shift) {
+			return l.Base + uint32(hi>>l.Shift)&l.FunctionMask, true
+		}
+	}
+	return 0, false
 }
 
 // sidByLocator is the index of a SID that has a locator's length of function.
@@ -235,10 +260,23 @@ func (d *DataPlane) publishSID(p netip.Prefix, index uint32) error {
 	if index <= d.limits.SIDs {
 		return nil
 	}
+	_, there := d.sidTable.have[sidKey(p)]
 	if err := d.sidTable.put(sidKey(p), index); err != nil {
 		return err
 	}
 	d.storeSettings(func(s *datapathSettings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
+	outer, ok := d.around(p)
+	if !ok || there {
+		return nil
+	}
+	d.inside[outer]++
+	if d.localSID.get(outer).Behavior == 0 {
+		return nil
+	}
+	if err := d.moveSID(d.sidsByIndex()[outer], outer); err != nil {
+		return err
+	}
+	d.localSID.store(outer, 0, 0)
 	return nil
 }
 
@@ -277,8 +315,12 @@ func (d *DataPlane) deleteSID(s *sid) error {
 
 // unpublishSID takes a SID away from the data path and gives back what it had.
 func (d *DataPlane) unpublishSID(p netip.Prefix, index uint32) error {
+	_, there := d.sidTable.have[sidKey(p)]
 	if err := d.sidTable.del(sidKey(p)); err != nil {
 		return err
+	}
+	if outer, ok := d.around(p); ok && there {
+		d.inside[outer]--
 	}
 	d.storeSettings(func(s *datapathSettings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
 	entry := d.localSID.get(index)
