@@ -11,8 +11,9 @@
 #include "lib/bytes.h"
 
 #define BENCH_FRAME 256
-#define PACKET_HOST 0 /* linux/if_packet.h */
-#define MULTICAST 1    /* in the first octet of an Ethernet address */
+#define PACKET_BROADCAST 1 /* linux/if_packet.h */
+#define PACKET_MULTICAST 2
+#define MULTICAST 1 /* in the first octet of an Ethernet address */
 #define XDP_HEADROOM 256 /* XDP_PACKET_HEADROOM */
 
 enum bench_flags {
@@ -211,14 +212,6 @@ int bench_sink(struct xdp_md *ctx)
 	if (!eth || eth[0] & MULTICAST)
 		return XDP_DROP;
 	sunk(length);
-	if (sample && sample->length && sample->length != length) {
-		__u8 *x = octets(ctx, 0, 60);
-		bpf_printk("ODD %d in %d", length, ctx->ingress_ifindex);
-		if (x) {
-			bpf_printk("%llx %llx %llx", be64(ld64(x)), be64(ld64(x+8)), be64(ld64(x+16)));
-			bpf_printk("%llx %llx %llx", be64(ld64(x+24)), be64(ld64(x+32)), be64(ld64(x+40)));
-		}
-	}
 	if (kept > BENCH_FRAME)
 		kept = BENCH_FRAME;
 	opaque(kept);
@@ -235,7 +228,7 @@ int bench_sink_skb(struct __sk_buff *skb)
 	__u32 zero = 0, length = skb->len, kept = length;
 	struct bench_sample *sample = bpf_map_lookup_elem(&bench_sample, &zero);
 
-	if (skb->pkt_type != PACKET_HOST)
+	if (skb->pkt_type == PACKET_BROADCAST || skb->pkt_type == PACKET_MULTICAST)
 		return TC_ACT_SHOT;
 	sunk(length);
 	if (kept > BENCH_FRAME)

@@ -9,6 +9,7 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->frame = p->received = (long)ctx->data_end - (long)ctx->data;
 	p->port_flags = in->flags;
 	p->sid = p->policy = p->list = p->tunnel = p->target_kind = 0;
+	p->addresses = 0;
 	p->adjacency = 0;
 	p->edit = EDIT_NONE;
 	p->push = PUSH_NONE;

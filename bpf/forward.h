@@ -208,7 +208,7 @@ INLINE int edit(struct xdp_md *ctx, struct packet *p)
 /* The kernel gets the frame under the addresses that it came with. */
 INLINE int keep_addresses(struct xdp_md *ctx, struct packet *p)
 {
-	__u8 *eth = at(ctx, 0, ETH_LEN);
+	__u8 *eth = at(ctx, p->addresses, ETH_LEN);
 
 	if (!eth)
 		return -1;

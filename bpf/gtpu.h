@@ -43,7 +43,7 @@ GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct gtpu_walk *p)
 	header = at(ctx, offset, GTPU_OPTIONS_LEN);
 	if (!header || offset + GTPU_OPTIONS_LEN > end)
 		return REASON_GTPU_LENGTH;
-	p->sequence = be16(ld16(header));
+	p->sequence = p->flags & GTPU_FLAG_S ? be16(ld16(header)) : 0;
 	type = p->flags & GTPU_FLAG_E ? header[3] : 0;
 	offset += GTPU_OPTIONS_LEN;
 	for (i = 0; i < MAX_GTPU_EXTENSIONS && type; i++) {
@@ -77,7 +77,7 @@ INLINE int lone_container(struct xdp_md *ctx, struct packet *p, __u8 flags)
 	if (flags != (GTPU_VERSION1 | GTPU_FLAG_E) || !o || p->keep_length < GTPU_OPTIONS_LEN + 4 ||
 	    o[3] != GTPU_EXT_CONTAINER || o[4] != 1 || o[7])
 		return 0;
-	p->sequence = be16(ld16(o));
+	p->sequence = 0;
 	if (o[5] >> 4 <= 1) {
 		p->qfi = o[6] & 0x3f;
 		p->rqi = o[5] >> 4 ? 0 : o[6] >> 6 & 1;

@@ -51,6 +51,7 @@ struct packet {
 	__u16 received; /* the frame's length as it came */
 	__u16 frame;    /* ... and as it is */
 	__u16 l3;       /* offset of the IP header */
+	__u16 addresses; /* offset of the Ethernet addresses */
 	__u16 l3_length;
 	__u8 version;   /* of that header: 4, 6 */
 	__u8 port_flags;

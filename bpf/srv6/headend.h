@@ -53,6 +53,7 @@ INLINE int h_encaps_l2(struct xdp_md *ctx, struct packet *p, __u32 policy, __u8 
 		st64(moved, first);
 		st32(moved + 8, last);
 	}
+	p->addresses = tags;
 	p->keep = tags;
 	p->keep_length = p->frame - tags;
 	p->keep_version = 0;
