@@ -5,12 +5,12 @@
 #                             memory that nobody wrote
 set -euo pipefail
 case "${1:-}" in
-memory) sanitizers="fuzzer,address,undefined -fno-sanitize=alignment" ;; # packets are at any alignment
+# packets are at any alignment; locals on the real stack are quicker
+memory) sanitizers="fuzzer,address,undefined -fno-sanitize=alignment -fsanitize-address-use-after-return=never" ;;
 initialized) sanitizers=fuzzer,memory ;;
 *) echo "build.sh: want memory or initialized, and a file to write" >&2; exit 2 ;;
 esac
 here=$(dirname "$0")
 # shellcheck disable=SC2086
 exec clang-19 -O1 -gline-tables-only -Wall -Werror -Wno-unused-function -fsanitize=$sanitizers \
-	-fno-sanitize-recover=all -fsanitize-address-use-after-return=never \
-	-I"$here/include" -I"$here/.." "$here/fuzz.c" -o "$2"
+	-fno-sanitize-recover=all -I"$here/include" -I"$here/.." "$here/fuzz.c" -o "$2"

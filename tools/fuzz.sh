@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Looks for inputs that break something:
+#   tools/fuzz.sh FRAMES [SECONDS]
+# FRAMES through the data path in user space under ASan and UBSan, a quarter as
+# many under MSan, FRAMES through the loaded program beside the reference model,
+# then every Go fuzz target for SECONDS (20). Whatever finds something is run to
+# its end; a finding leaves its input behind and the exit code at 1.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+frames=${1:?"want the number of frames, as in: tools/fuzz.sh 10000000"}
+seconds=${2:-20}
+seed=${SEED:-$(date +%s)}
+kept=$(mktemp -d)
+summary=()
+findings=0
+
+# step NAME COMMAND...: runs it, shows the end of what a failing one said.
+step() {
+	local name=$1 begun=$SECONDS
+	shift
+	echo "culvert: $name"
+	if "$@" >"$kept/log" 2>&1; then
+		summary+=("ok       $((SECONDS - begun)) s  $name")
+	else
+		summary+=("FINDING  $((SECONDS - begun)) s  $name")
+		findings=$((findings + 1))
+		tail -n 60 "$kept/log"
+	fi
+}
+
+native() { # variant runs
+	bpf/native/build.sh "$1" "$kept/$1" &&
+		"$kept/$1" -runs="$2" -seed="$seed" -max_len=512 -artifact_prefix="$kept/$1-"
+}
+
+step "data path in user space, ASan and UBSan, $frames inputs" native memory "$frames"
+step "data path in user space, MSan, $((frames / 4)) inputs" native initialized $((frames / 4))
+step "loaded program beside the model, $frames frames" \
+	go test ./internal/dataplane -count=1 -timeout 0 -run '^TestFuzzAgainstModel$' -frames "$frames" -seed "$seed"
+
+targets=0
+while IFS=: read -r file target; do
+	targets=$((targets + 1))
+	step "$target of $(dirname "$file"), $seconds s" \
+		go test "./$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime "${seconds}s"
+done < <(git grep -o --no-line-number -E '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | sed 's/:func /:/')
+[ $targets -gt 0 ] || { summary+=("FINDING  0 s  no Go fuzz target was found"); findings=$((findings + 1)); }
+
+echo
+echo "culvert: fuzzing with seed $seed"
+printf '  %s\n' "${summary[@]}"
+if [ $findings -gt 0 ]; then
+	echo "culvert: $findings of ${#summary[@]} found something; inputs are in $kept and in testdata/fuzz"
+	exit 1
+fi
+rm -r "$kept"
+echo "culvert: nothing was found"
