@@ -308,12 +308,43 @@ func TestPuntsAndTrace(t *testing.T) {
 	if second.Reason.String() != "hop_limit" || !second.Reason.Drop() || second.Ifindex != w.near.Index || !bytes.Equal(second.In, late) {
 		t.Errorf("dropped: %+v", second)
 	}
+	if err := d.Punts(ctx, func(Punt) {}); err == nil {
+		t.Error("a second reader is taken")
+	}
 	cancel()
 	for range 2 {
 		must(t, <-done)
 	}
 	if len(punts) != 0 || len(events) != 0 {
 		t.Errorf("%d records and %d events more than there should be", len(punts), len(events))
+	}
+}
+
+// TestTraceSkipsWhatAnEarlierOneLeft leaves a record unread.
+func TestTraceSkipsWhatAnEarlierOneLeft(t *testing.T) {
+	w := newWire(t)
+	d := open(t)
+	frame := endFrame("fc00:a:100::", "2001:db8::98")
+	second := bytes.Clone(frame)
+	second[14+7] = 9 // hop limit
+	w.do(t, func() {
+		forwarding(t, d, w)
+		for _, f := range [][]byte{frame, second} {
+			must(t, d.SetTrace(&TraceFilter{}))
+			_, _, err := d.TestRun(f, w.near.Index)
+			must(t, err)
+			must(t, d.SetTrace(nil))
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var got [][]byte
+	must(t, d.Trace(ctx, func(e TraceEvent) {
+		got = append(got, e.In)
+		cancel()
+	}))
+	if len(got) != 1 || !bytes.Equal(got[0], second) {
+		t.Errorf("traced %x, want %x alone", got, second)
 	}
 }
 

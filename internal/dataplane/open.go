@@ -95,7 +95,9 @@ type DataPlane struct {
 	waiting     map[string]map[string]bool // tunnels by the name of what they switch to
 	sendNames   map[string]uint32          // send entries of tunnels, recovered
 	policyNames map[string]uint32
-	leaving     map[uint32]bool   // bases of pools that are about to go
+	leaving     map[uint32]bool // bases of pools that are about to go
+	reading     map[string]bool // ring buffers
+	traceSince  uint64
 	resting     map[uint32]uint64 // tunnel slots cleared in this epoch
 }
 

@@ -103,8 +103,9 @@ type Punt struct {
 }
 
 // Punts calls f for each packet that the data path hands up, until ctx ends.
+// There is one reader at a time.
 func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
-	return readRing(ctx, d.ring(datapathMapSlowPath), func(r *datapathPunt) {
+	return readRing(ctx, d, datapathMapSlowPath, func(r *datapathPunt) {
 		f(Punt{
 			Kind: PuntKind(r.Kind), Ifindex: int(r.Ifindex), Info: r.Info, L3: int(r.L3), Type: r.Type, Code: r.Code,
 			Data: append([]byte(nil), r.Data[:min(int(r.Length), len(r.Data))]...),
@@ -112,17 +113,34 @@ func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
 	})
 }
 
-func (d *DataPlane) ring(name string) *ebpf.Map {
+// startReading claims a ring buffer: it has a single place for its reader.
+func (d *DataPlane) startReading(name string) (*ebpf.Map, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.maps[name]
+	m := d.maps[name]
+	switch {
+	case m == nil:
+		return nil, errors.New("the data path is closed")
+	case d.reading[name]:
+		return nil, fmt.Errorf("%s has a reader already", name)
+	}
+	d.reading[name] = true
+	return m, nil
+}
+
+func (d *DataPlane) stopReading(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.reading, name)
 }
 
 // readRing decodes records until ctx ends, which is not an error.
-func readRing[T any](ctx context.Context, m *ebpf.Map, f func(*T)) error {
-	if m == nil {
-		return errors.New("the data path is closed")
+func readRing[T any](ctx context.Context, d *DataPlane, name string, f func(*T)) error {
+	m, err := d.startReading(name)
+	if err != nil {
+		return err
 	}
+	defer d.stopReading(name)
 	reader, err := ringbuf.NewReader(m)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", m, err)

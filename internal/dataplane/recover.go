@@ -14,6 +14,7 @@ func (d *DataPlane) recover() error {
 	d.adjacencies, d.sources = map[AdjacencyKey]*adjacency{}, map[datapathIn6]*source{}
 	d.routes, d.waiting = map[routeKey][]AdjacencyKey{}, map[string]map[string]bool{}
 	d.sendNames, d.policyNames = map[string]uint32{}, map[string]uint32{}
+	d.reading = map[string]bool{}
 	d.resting, d.ports, d.devices = map[uint32]uint64{}, map[int]bool{}, map[int]bool{}
 
 	l := d.limits

@@ -68,6 +68,7 @@ func (d *DataPlane) SetSettings(s Settings) error {
 	keep := d.locatorsIn(now, s, false)
 	pools4, pools6 := d.poolsIn(now, s, false)
 	if err := d.leaveRanges(now, keep, pools4, pools6); err != nil {
+		d.want, d.leaving = former, nil
 		return fmt.Errorf("settings: %w", err)
 	}
 	next := d.settingsEntry(d.settings.get(0), s)
@@ -79,6 +80,8 @@ func (d *DataPlane) SetSettings(s Settings) error {
 	next = now
 	next.Locator = d.locatorsIn(now, s, true)
 	next.Pool4, next.Pool6 = d.poolsIn(now, s, true)
+	// A daemon that died here may have left something in the new ranges.
+	d.clearRanges(next, now.Locator, now.Pool4, now.Pool6)
 	d.writeSettings(next)
 	d.countInside()
 	if err := d.sourcesChanged(former); err != nil {
@@ -409,7 +412,8 @@ func (d *DataPlane) moveSID(p netip.Prefix, from uint32) error {
 	return d.publishSID(p, to)
 }
 
-// clearRanges empties ranges that no packet is led to any more.
+// clearRanges empties the ranges of `now` that are not in keep and pools: no
+// packet is led to them.
 func (d *DataPlane) clearRanges(now datapathSettings, keep [8]datapathLocator, pools4 [8]datapathPool4, pools6 [8]datapathPool6) {
 	for i, l := range now.Locator {
 		if l.enabled() && keep[i] != l {

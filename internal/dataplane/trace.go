@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+
+	"golang.org/x/sys/unix"
 )
 
 // TraceFilter says which packets are traced: those for which everything that
@@ -48,6 +50,13 @@ func (d *DataPlane) SetTrace(f *TraceFilter) error {
 	if f.DropsOnly {
 		e.DropsOnly = 1
 	}
+	if d.settings.get(0).Trace == 0 {
+		now, err := monotonic()
+		if err != nil {
+			return err
+		}
+		d.traceSince = now
+	}
 	if err := d.maps[datapathMapTraceFilter].Put(uint32(0), &e); err != nil {
 		return fmt.Errorf("write table trace_filter: %w", err)
 	}
@@ -69,14 +78,31 @@ func valueAndMask(p netip.Prefix) (value, mask datapathIn6) {
 	return in6(p.Masked().Addr()), mask
 }
 
-// Trace calls f for each packet that the filter takes, until ctx ends.
-func (d *DataPlane) Trace(ctx context.Context, f func(TraceEvent)) error {
-	return readRing(ctx, d.ring(datapathMapTraceEvents), func(r *datapathTraceEvent) { f(d.traceEvent(r)) })
+// monotonic is the data path's clock.
+func monotonic() (uint64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0, fmt.Errorf("read CLOCK_MONOTONIC: %w", err)
+	}
+	return uint64(now.Nano()), nil
 }
 
-func (d *DataPlane) traceEvent(r *datapathTraceEvent) TraceEvent {
+// Trace calls f for each packet that the filter takes, until ctx ends. What an
+// earlier trace left unread is skipped. There is one reader at a time.
+func (d *DataPlane) Trace(ctx context.Context, f func(TraceEvent)) error {
+	return readRing(ctx, d, datapathMapTraceEvents, func(r *datapathTraceEvent) {
+		if e, ok := d.traceEvent(r); ok {
+			f(e)
+		}
+	})
+}
+
+func (d *DataPlane) traceEvent(r *datapathTraceEvent) (TraceEvent, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if r.Time < d.traceSince {
+		return TraceEvent{}, false
+	}
 	e := TraceEvent{
 		Time: r.Time, Ifindex: int(r.Ifindex), Egress: int(r.Egress),
 		Reason: Reason(r.Reason), Verdict: VerdictName(r.Verdict), List: -1,
@@ -95,7 +121,7 @@ func (d *DataPlane) traceEvent(r *datapathTraceEvent) TraceEvent {
 		e.Target = "H.M.GTP4.D"
 	}
 	d.nameEvent(&e, r)
-	return e
+	return e, true
 }
 
 // nameEvent says what the indices in a record mean. Only while somebody
