@@ -1,0 +1,194 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
+
+	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
+	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+const (
+	startTimeout = 30 * time.Second
+	stopTimeout  = 20 * time.Second
+	// addTimeout bounds one Add, and addMost what is in it.
+	addTimeout = 10 * time.Minute
+)
+
+// daemon is the program that is measured: `culvert run`, in a namespace.
+type daemon struct {
+	binary, dir, pinPath string
+	cmd                  *exec.Cmd
+	log                  bytes.Buffer
+	ended                chan error
+	client               culvertv1connect.CulvertClient
+}
+
+// startDaemon runs the binary in the namespace and fills its tables. Most of
+// what c holds comes by the management API: it is quicker to read than YAML.
+func startDaemon(ctx context.Context, binary, pinPath string, in namespace, c *config.Config) (_ *daemon, err error) {
+	dir, err := os.MkdirTemp("", "culvert-bench-")
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{binary: binary, dir: dir, pinPath: pinPath, ended: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.stop())
+		}
+	}()
+	socket := filepath.Join(dir, "culvert.sock")
+	base, rest := split(c)
+	base.API.Socket, base.Metrics.Listen, base.Log.Level = socket, "off", "warn"
+	text, err := yaml.Marshal(base)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "culvert.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	d.cmd = exec.Command(binary, "run", "--config", file, "--pin-path", pinPath, "--state", filepath.Join(dir, "state.db"))
+	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
+	if err := in.do(d.cmd.Start); err != nil {
+		d.cmd = nil
+		return nil, fmt.Errorf("start %s run: %w", binary, err)
+	}
+	go func() { d.ended <- d.cmd.Wait() }()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+	d.client = culvertv1connect.NewCulvertClient(&http.Client{Transport: transport}, "http://culvert")
+	if err := d.await(ctx); err != nil {
+		return nil, err
+	}
+	return d, d.add(ctx, rest)
+}
+
+// split separates what there can be very many of.
+func split(c *config.Config) (base config.Config, rest *pb.Config) {
+	base, rest = *c, &pb.Config{}
+	base.SIDs, base.Steering, base.Tunnels = nil, nil, nil
+	for _, s := range c.SIDs {
+		rest.Sids = append(rest.Sids, pbSID(s))
+	}
+	for _, s := range c.Steering {
+		rest.Steering = append(rest.Steering, pbSteering(s))
+	}
+	for _, t := range c.Tunnels {
+		rest.Tunnels = append(rest.Tunnels, pbTunnel(t))
+	}
+	return base, rest
+}
+
+// await returns when the data path is on every interface.
+func (d *daemon) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		s, err := d.client.Status(ctx, &pb.StatusRequest{})
+		if err == nil && attached(s) {
+			return nil
+		}
+		select {
+		case err := <-d.ended:
+			d.ended <- err
+			return fmt.Errorf("culvert run ended (%w): %s", errOr(err), d.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("culvert run did not become ready: %w: %s", errOr(err), d.tail())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+var errUnready = errors.New("not ready")
+
+func errOr(err error) error {
+	if err == nil {
+		return errUnready
+	}
+	return err
+}
+
+func attached(s *pb.StatusResponse) bool {
+	for _, i := range s.Interfaces {
+		if i.Attached != "native" {
+			return false
+		}
+	}
+	return len(s.Interfaces) > 0
+}
+
+// tail is the end of what the daemon said.
+func (d *daemon) tail() string {
+	lines := strings.Split(strings.TrimSpace(d.log.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "; ")
+}
+
+func (d *daemon) add(ctx context.Context, c *pb.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, addTimeout)
+	defer cancel()
+	if _, err := d.client.Add(ctx, &pb.AddRequest{Config: c}); err != nil {
+		return fmt.Errorf("fill the tables: %w", err)
+	}
+	return nil
+}
+
+// outcomes counts packets by how their journey ended.
+func (d *daemon) outcomes(ctx context.Context) (map[string]uint64, error) {
+	m, err := d.client.ListOutcomes(ctx, &pb.ListOutcomesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("read the counters: %w", err)
+	}
+	out := map[string]uint64{}
+	for _, o := range m.Outcomes {
+		out[o.Reason] = o.Packets
+	}
+	return out, nil
+}
+
+// stop ends the daemon and takes what it pinned away.
+func (d *daemon) stop() error {
+	var errs []error
+	if d.cmd != nil {
+		errs = append(errs, d.end())
+		if out, err := exec.Command(d.binary, "unpin", "--pin-path", d.pinPath).CombinedOutput(); err != nil {
+			errs = append(errs, fmt.Errorf("culvert unpin: %w: %s", err, bytes.TrimSpace(out)))
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
+}
+
+func (d *daemon) end() error {
+	if err := d.cmd.Process.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end culvert run: %w", err)
+	}
+	select {
+	case <-d.ended:
+		return nil
+	case <-time.After(stopTimeout):
+		return errors.Join(fmt.Errorf("culvert run did not end in %s", stopTimeout), d.cmd.Process.Kill())
+	}
+}
+
+// version says what is measured: the program, and its data path.
+func (d *daemon) version(ctx context.Context) (version, dataPath string, err error) {
+	s, err := d.client.Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return "", "", fmt.Errorf("read the status: %w", err)
+	}
+	return s.Version, s.DataPath, nil
+}

@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/progrun"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// manyEntries is as many as a function can have that an index of 24 bits
+// leads to, beside another function in the same table.
+const manyEntries = 1 << 22
+
+type netipAddr = netip.Addr
+
+func prefix(a netip.Addr, bits int) netip.Prefix { return netip.PrefixFrom(a, bits).Masked() }
+
+func mustPrefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
+// sidAt is 2001:db8:10:FUNC::.
+func sidAt(function uint32) netip.Addr {
+	b := addr("2001:db8:10::").As16()
+	b[6], b[7] = byte(function>>8), byte(function)
+	return netip.AddrFrom16(b)
+}
+
+// cSID is fd00:100:FUNC::.
+func cSID(function uint32) netip.Addr {
+	b := addr("fd00:100::").As16()
+	b[4], b[5] = byte(function>>8), byte(function)
+	return netip.AddrFrom16(b)
+}
+
+func name(of string, i uint32) string { return fmt.Sprintf("%s-%d", of, i) }
+
+// ue is the i-th address of the UE pool.
+func ue(i uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+}
+
+// putPool steers the UE addresses from `first` on.
+func putPool(c *config.Config, first, entries uint32, s srpolicy.Steering) {
+	for i := range entries {
+		s.Prefix = prefix(ue(first+i), 32)
+		c.Steering = append(c.Steering, s)
+	}
+}
+
+func putSID(s srv6.LocalSID) func(*config.Config, uint32) {
+	return func(c *config.Config, _ uint32) { c.SIDs = append(c.SIDs, s) }
+}
+
+// configuration is that of the node that is measured, with tables for
+// `entries` of each function.
+func configuration(list []function, entries uint32) *config.Config {
+	size := max(1024, 1<<bits.Len32(2*entries)) // of the UE pool, for two functions
+	c := &config.Config{
+		Interfaces: []config.Interface{
+			{Name: portIn, Mode: "native"}, {Name: portFrames, Mode: "native"}, {Name: portOut, Mode: "native"},
+		},
+		Encapsulation: config.Encapsulation{Source: source},
+		Locators: []config.Locator{
+			{Name: "sids", Prefix: mustPrefix("2001:db8:10::/48"), FunctionBits: 16},
+			{Name: "mobile", Prefix: mustPrefix("2001:db8:20::/48"), FunctionBits: 8},
+			{Name: "csids", Prefix: mustPrefix("fd00:100::/32"), FunctionBits: 16},
+		},
+		GTPU: config.GTPU{
+			Addresses: []netip.Addr{upf},
+			Pools:     []netip.Prefix{netip.PrefixFrom(ueNet, 32-bits.Len(uint(size-1)))},
+		},
+		Policies: []srpolicy.Policy{
+			onePath(policyRed, srv6.HEncapsRed, segment), onePath(policyFull, srv6.HEncaps, segment),
+			onePath(policyFrame, srv6.HEncapsL2Red, segment), onePath(policyGTP6, srv6.HEncapsRed, farGTP6),
+		},
+		Tunnels: []gtpu.Tunnel{{Name: tunnelFar, Remote: farGTPU, RemoteTEID: 0x1234}},
+		// 3 tables of 65536 functions at most are found by index.
+		Limits: config.Limits{SIDs: 1 << 18, Tunnels: uint32(2 * size), Routes: 65536},
+	}
+	for _, f := range list {
+		f.put(c, min(f.most, entries))
+	}
+	return c
+}
+
+func onePath(name string, how srv6.Behavior, segments ...netip.Addr) srpolicy.Policy {
+	return srpolicy.Policy{Name: name, Behavior: how, SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: segments}}}
+}
+
+// frame is what a function's frames are with some of its entries in use, of
+// `tables` that there are of each.
+func (f function) frame(entries, tables uint32) progrun.Frame {
+	out := progrun.Frame{
+		Data: slices.Clone(f.data), Keys: min(entries, f.most), KeyOffset: f.key.offset,
+		KeyBase: f.key.base + f.key.step*min(f.most, tables), ChecksumOffset: f.key.checksum,
+	}
+	if f.key.offset == 0 {
+		out.Keys = 1
+		return out
+	}
+	binary.BigEndian.PutUint32(out.Data[f.key.offset:], out.KeyBase)
+	if at := f.key.checksum; at != 0 {
+		header := out.Data[lenEthernet:][:lenIPv4]
+		binary.BigEndian.PutUint16(out.Data[at:], 0)
+		binary.BigEndian.PutUint16(out.Data[at:], ^sum(header, 0))
+	}
+	return out
+}
+
+func (f function) portName() string { return cmp.Or(f.port, portIn) }
+
+// wanted is what comes out of the node, or of the kernel.
+func (f function) wanted(kernel bool) want {
+	if kernel && f.kernel.want != nil {
+		return *f.kernel.want
+	}
+	return f.want
+}

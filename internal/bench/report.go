@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// report is what `culvert bench functions` says.
+type report struct {
+	Bench       string       `json:"bench"`
+	Baseline    string       `json:"baseline"`
+	Rows        []reportRow  `json:"rows"`
+	Environment environment  `json:"environment"`
+	Samples     []rowSamples `json:"samples"`
+}
+
+// reportRow is one function. NS is the CPU time of a packet from generator to
+// sink; Ratio is the baseline's by it, with its 95 % interval. KernelRatio is
+// the kernel's time by ours.
+type reportRow struct {
+	Name        string   `json:"name"`
+	Entries     uint32   `json:"entries"`
+	NS          float64  `json:"ns"`
+	Ratio       float64  `json:"ratio"`
+	Low         float64  `json:"low"`
+	High        float64  `json:"high"`
+	KernelRatio *float64 `json:"kernel_ratio"`
+}
+
+// rowSamples are a row's figures of each round, from which it can be drawn
+// again. TestRunNS is of the program alone.
+type rowSamples struct {
+	Name       string    `json:"name"`
+	Entries    uint32    `json:"entries"`
+	TestRunNS  float64   `json:"test_run_ns"`
+	AddedNS    float64   `json:"added_ns"`
+	LiveNS     []float64 `json:"live"`
+	BaselineNS []float64 `json:"baseline"`
+	KernelNS   []float64 `json:"kernel,omitempty"`
+	TestRun    []float64 `json:"test_run"`
+	Front      []float64 `json:"test_run_front"`
+}
+
+func makeReport(rows []*row, e environment) report {
+	out := report{Bench: "functions", Baseline: baselineName, Environment: e}
+	for _, r := range rows {
+		ratios := combine(r.baseline, r.live, func(l2, f float64) float64 { return l2 / f })
+		low, high := interval(ratios)
+		rr := reportRow{Name: r.name, Entries: r.entries, NS: median(r.live), Ratio: median(ratios), Low: low, High: high}
+		if len(r.linux) > 0 {
+			k := median(combine(r.linux, r.live, func(k, f float64) float64 { return k / f }))
+			rr.KernelRatio = &k
+		}
+		out.Rows = append(out.Rows, rr)
+		out.Samples = append(out.Samples, rowSamples{
+			Name: r.name, Entries: r.entries,
+			TestRunNS: median(combine(r.testRun, r.front, sub)), AddedNS: median(combine(r.live, r.baseline, sub)),
+			LiveNS: r.live, BaselineNS: r.baseline, KernelNS: r.linux, TestRun: r.testRun, Front: r.front,
+		})
+	}
+	return out
+}
+
+func sub(a, b float64) float64 { return a - b }
+
+// combine pairs what was measured in the same round.
+func combine(a, b []float64, f func(a, b float64) float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = f(a[i], b[i])
+	}
+	return out
+}
+
+func (r report) writeJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+func (r report) writeTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "function\tentries\tns\tadded\ttest_run\tratio\t95 %\tkernel\t")
+	for i, row := range r.Rows {
+		s := r.Samples[i]
+		kernel := "-"
+		if row.KernelRatio != nil {
+			kernel = fmt.Sprintf("%.1f x", *row.KernelRatio)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%.1f\t%+.1f\t%.1f\t%.3f\t%.3f to %.3f\t%s\t\n",
+			row.Name, row.Entries, row.NS, s.AddedNS, s.TestRunNS, row.Ratio, row.Low, row.High, kernel)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, `
+ns        CPU time of a packet: the generator, the device, the function, the sink, on one core
+added     ns more than %s of the same frame in the same round
+test_run  ns of the program alone, without the generator (BPF_PROG_TEST_RUN)
+ratio     %[1]s by function, of ns: median and 95 %% interval of %d rounds
+kernel    how many times as long the kernel takes for the same frame
+%s
+`, r.Baseline, r.Environment.Rounds, r.Environment)
+	return err
+}

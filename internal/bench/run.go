@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/progrun"
+)
+
+// runFunctions is `culvert bench functions`.
+func runFunctions(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *report, err error) {
+	b, err := setUp(ctx, o, p, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.tearDown()) }()
+	if err := b.setUpKernel(o); err != nil {
+		return nil, err
+	}
+	e, err := b.environment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bar := progress(stderr, len(b.rows())*b.repeat, "measuring")
+	b.step = func() { _ = bar.Add(1) }
+	rows, err := b.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_ = bar.Finish()
+	r := makeReport(rows, e)
+	return &r, nil
+}
+
+func (b *bench) environment(ctx context.Context) (environment, error) {
+	e, err := surroundings()
+	if err != nil {
+		return e, err
+	}
+	e.Rounds, e.Packets = b.repeat, b.packets
+	e.Offloads = b.node.net.node.offloads(portIn)
+	e.Version, e.DataPath, err = b.daemon.version(ctx)
+	e.Commit = cmp.Or(e.Commit, e.Version) // `make build` puts it there
+	return e, err
+}
+
+// runName is that of the namespaces and pins of this run.
+func runName() string { return fmt.Sprintf("culvert-bench-%d", os.Getpid()) }
+
+// setUp starts the daemon on a node of its own, with tables filled, and with a
+// queue for each of `queues` CPUs.
+func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err error) {
+	b := &bench{plan: p}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.tearDown())
+		}
+	}()
+	if b.cpu < 0 {
+		cpus, err := allowedCPUs()
+		if err != nil {
+			return nil, err
+		}
+		b.cpu = cpus[len(cpus)-1]
+	}
+	binary := o.binary
+	if binary == "" {
+		if binary, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	if b.node, err = newRig(runName(), queues); err != nil {
+		return nil, err
+	}
+	if err := b.node.sink((*progrun.Bench).SinkXDP); err != nil {
+		return nil, err
+	}
+	pins := filepath.Join(o.bpffs, runName())
+	b.daemon, err = startDaemon(ctx, binary, pins, b.node.net.node, configuration(p.functions, p.tables()))
+	if err != nil {
+		return nil, err
+	}
+	if b.program, err = progrun.OpenPinned(filepath.Join(pins, "programs", "culvert_xdp")); err != nil {
+		return nil, err
+	}
+	hop := progrun.NextHop{Ifindex: b.node.index[portOut], Dst: macOf(4), Src: macOf(3)}
+	return b, b.node.net.node.do(func() error {
+		b.l2, err = b.node.bench.Baseline(hop)
+		return err
+	})
+}
+
+// setUpKernel makes a second node, which Linux alone forwards on.
+func (b *bench) setUpKernel(o *options) (err error) {
+	if !slices.ContainsFunc(b.functions, func(f function) bool { return f.kernel != nil }) {
+		return nil
+	}
+	if b.kernel, err = newRig(runName()+"-k", 1); err != nil {
+		return err
+	}
+	if err := b.kernel.sink((*progrun.Bench).SinkSKB); err != nil {
+		return err
+	}
+	for _, f := range b.functions {
+		if f.kernel == nil || len(f.kernel.routes) == 0 {
+			continue
+		}
+		if err := b.kernel.net.node.script(f.kernel.routes...); err != nil {
+			return fmt.Errorf("%s of the kernel: %w", f.name, err)
+		}
+	}
+	return b.kernel.net.node.do(func() error { return b.kernel.bench.OpenReceive(b.kernel.index[portIn]) })
+}
+
+func (b *bench) tearDown() error {
+	var errs []error
+	if b.program != nil {
+		errs = append(errs, b.program.Close())
+	}
+	if b.daemon != nil {
+		errs = append(errs, b.daemon.stop())
+	}
+	for _, r := range []*rig{b.node, b.kernel} {
+		if r != nil {
+			errs = append(errs, r.close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,52 @@
+package bench
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// resamples is how often the bootstrap draws: enough for the ends of a 95 %
+// interval to hold in the second digit.
+const resamples = 2000
+
+// median of no values is NaN.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	v := slices.Clone(values)
+	slices.Sort(v)
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+// quantile q of sorted values, between the two nearest.
+func quantile(sorted []float64, q float64) float64 {
+	at := q * float64(len(sorted)-1)
+	low := int(math.Floor(at))
+	high := min(low+1, len(sorted)-1)
+	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
+}
+
+// interval is the 95 % interval of the median of values, by the percentile
+// bootstrap. It draws the same way each time, so that a report can be made
+// again from its samples.
+func interval(values []float64) (low, high float64) {
+	if len(values) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	medians := make([]float64, resamples)
+	draw := make([]float64, len(values))
+	for i := range medians {
+		for j := range draw {
+			draw[j] = values[r.IntN(len(values))]
+		}
+		medians[i] = median(draw)
+	}
+	slices.Sort(medians)
+	return quantile(medians, 0.025), quantile(medians, 0.975)
+}
