@@ -43,6 +43,10 @@ func newNode(t *testing.T) *node {
 	n := &node{ns: netns.New(t), dir: t.TempDir()}
 	peer := netns.New(t)
 	_, n.far = netns.Veth(t, n.ns, "eth0", peer, "eth1")
+	// What XDP sends to a veth arrives only if its peer polls.
+	peer.Run(t, "ethtool", "-K", "eth1", "gro", "on")
+	n.ns.Addr(t, "eth0", "2001:db8:9::1/64")
+	n.ns.IP(t, "neigh add 2001:db8:9::9 lladdr "+n.far.HardwareAddr.String()+" dev eth0")
 	bpffs := filepath.Join(n.dir, "bpf")
 	if err := os.Mkdir(bpffs, 0o700); err != nil {
 		t.Fatal(err)
@@ -71,8 +75,12 @@ func (n *node) write(t *testing.T, rest string) {
 
 // openFar opens a packet socket, which stays in the namespace it was made in.
 func (n *node) openFar(t *testing.T) {
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	ipv6 := uint16(unix.ETH_P_IPV6>>8 | unix.ETH_P_IPV6&0xff<<8) // in network order
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(ipv6))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
@@ -245,6 +253,7 @@ func TestDaemon(t *testing.T) {
 		t.Fatalf("SIDs %v", got)
 	}
 	n.traced(t)
+	n.answered(t)
 
 	// A second daemon ends before it touches anything of the first.
 	if out, err := n.program("run", "--config", n.config, "--pin-path", n.pin, "--state", filepath.Join(n.dir, "other.db")).CombinedOutput(); err == nil || !strings.Contains(string(out), "another daemon listens") {
@@ -283,6 +292,31 @@ func TestDaemon(t *testing.T) {
 	if _, err := os.Stat(n.socket); !os.IsNotExist(err) {
 		t.Errorf("the socket: %v", err)
 	}
+}
+
+// answered waits for the ICMPv6 Parameter Problem (code 4: RFC 8986 section
+// 4.1.1) about a packet that a SID does not take. The daemon may not open raw
+// sockets; the sender has to be told all the same.
+func (n *node) answered(t *testing.T) {
+	t.Helper()
+	frame := make([]byte, 2048)
+	for range 100 {
+		n.send(t, udp("2001:db8:1:1::"))
+		for {
+			size, _, err := unix.Recvfrom(n.packets, frame, 0)
+			if err != nil {
+				break // nothing more within the socket's timeout
+			}
+			// Ethernet, IPv6, then ICMPv6 type and code.
+			if size >= 14+40+8 && frame[20] == 58 && frame[54] == 4 && frame[55] == 4 {
+				if src, _ := netip.AddrFromSlice(frame[22:38]); src != netip.MustParseAddr("2001:db8:9::1") {
+					t.Errorf("the error comes from %s", src)
+				}
+				return
+			}
+		}
+	}
+	t.Error("no Parameter Problem arrived")
 }
 
 // traced sends a packet while a trace runs, which shows it.
