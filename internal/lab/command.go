@@ -165,7 +165,11 @@ func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *i
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	return errors.Join(f(ctx, in, &progress{cmd.ErrOrStderr()}), in.close())
+	err = f(ctx, in, &progress{cmd.ErrOrStderr()})
+	if errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("lab %s: interrupted", in.name)
+	}
+	return errors.Join(err, in.close())
 }
 
 // programPath is the absolute path of the program that a flag names, or of this
