@@ -206,13 +206,22 @@ func (a *Agent) change(ctx context.Context, dryRun bool, next func(*desired) (*d
 	if dryRun {
 		return changes, nil
 	}
-	if err := a.commit(to, replaced); err != nil {
+	if err := a.commit(to, replaced, changes); err != nil {
 		return nil, err
 	}
-	for _, c := range changes {
+	a.logChanges(changes)
+	return changes, nil
+}
+
+// logChanges names changes one by one as far as somebody would read that.
+func (a *Agent) logChanges(changes []Change) {
+	const most = 100
+	for _, c := range changes[:min(len(changes), most)] {
 		a.log.Info("changed", "op", c.Op, "kind", c.Kind, "key", c.Key, "detail", c.Detail)
 	}
-	return changes, nil
+	if more := len(changes) - most; more > 0 {
+		a.log.Info("changed", "more", more)
+	}
 }
 
 // validate says whether a desired state holds together, and whether what it
@@ -236,8 +245,8 @@ func (a *Agent) validate(d *desired) error {
 
 // commit brings the data path and the state file to a desired state, or leaves
 // both as they are.
-func (a *Agent) commit(to *desired, replaced *applied) error {
-	next := compile(to, a.links)
+func (a *Agent) commit(to *desired, replaced *applied, changes []Change) error {
+	next := recompile(to, a.links, a.tables, changes)
 	steps := a.plan(a.tables, next)
 	steps = append(steps, step{
 		ref: Ref{KindSettings, "state file"},

@@ -424,6 +424,30 @@ func TestDryRunOnlySays(t *testing.T) {
 	}
 }
 
+// What only the start reads is accepted, and said to wait for it.
+func TestProcessSettingsWait(t *testing.T) {
+	d := start(t)
+	level := &slog.LevelVar{}
+	d.options.LogLevel = level
+	d.dp.log()
+	changes, err := d.Apply(context.Background(), parse(t, gateway+"limits: {sids: 70000}\nlog: {level: debug}\n"), false)
+	if err != nil || len(changes) != 2 {
+		t.Fatalf("changes are %v, %v", changes, err)
+	}
+	if c := changes[0]; c.Key != "limits" || !strings.Contains(c.Detail, "70000") || !strings.Contains(c.Detail, "culvert unpin") {
+		t.Errorf("limits: %+v", c)
+	}
+	if c := changes[1]; c.Key != "log" || strings.Contains(c.Detail, "next start") {
+		t.Errorf("log: %+v", c)
+	}
+	if level.Level() != slog.LevelDebug {
+		t.Errorf("the level is %s", level.Level())
+	}
+	if calls := d.dp.log(); len(calls) > 0 {
+		t.Errorf("calls are %q", calls)
+	}
+}
+
 // When one call of the data path fails, the running state and the state file
 // are what they were.
 func TestApplyIsAllOrNothing(t *testing.T) {

@@ -113,7 +113,8 @@ func usageOf(a *Agent) (usage, error) {
 	return u, nil
 }
 
-// cycles applies and reverts, and prints what is occupied before and after.
+// cycles applies and reverts, and prints what is occupied before and after; if
+// it is not to do so even once, what is occupied now.
 // The first ones, which make what is made once, do not count.
 func cycles(ctx context.Context, a *Agent, times string) error {
 	n, err := strconv.Atoi(times)
@@ -135,7 +136,13 @@ func cycles(ctx context.Context, a *Agent, times string) error {
 	if err != nil {
 		return err
 	}
-	var before usage
+	before, err := settledUsage(a)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return json.NewEncoder(os.Stdout).Encode([]usage{before})
+	}
 	const warm = 20
 	for i := range n + warm {
 		if i == warm {
@@ -156,7 +163,7 @@ func cycles(ctx context.Context, a *Agent, times string) error {
 
 // settledUsage waits for what the watcher still does about the last change.
 func settledUsage(a *Agent) (usage, error) {
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond)
 	return usageOf(a)
 }
 
@@ -175,6 +182,41 @@ func cycle(ctx context.Context, a *Agent, base, next, fragment *config.Config) e
 		return fmt.Errorf("revert: %d changes: %w", len(changes), err)
 	}
 	return nil
+}
+
+// What another configuration had put, that a killed daemon had, is swept out by
+// the next one: the tables are as if it had never been.
+func TestNextDaemonSweeps(t *testing.T) {
+	s := newSite(t)
+	for host, mac := range map[string]string{"fc00:10::1 dev d0": s.in.HardwareAddr.String(), "fc00:20::1 dev d1": s.out.HardwareAddr.String()} {
+		s.node.IP(t, "neighbour add "+host+" nud permanent lladdr "+mac)
+	}
+	tablesOf := func() map[string]dataplane.Usage {
+		p := s.daemon(t, os.Args[0], cyclesEnv+"=0")
+		var u []usage
+		said := <-p.lines
+		if err := json.Unmarshal([]byte(said), &u); err != nil {
+			t.Fatalf("it said %q\n%s", said, p.log)
+		}
+		p.end(t, syscall.SIGTERM)
+		return u[0].Tables
+	}
+	write := func(yaml string) {
+		if err := os.WriteFile(filepath.Join(s.dir, "culvert.yaml"), []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := tablesOf()
+	write(many)
+	p := s.daemon(t, os.Args[0])
+	p.end(t, syscall.SIGKILL)
+	if full := tablesOf(); full["sr_policy"].Used == 0 || full["tunnel_by_teid"].Used == 0 || full["local_sid"].Used <= want["local_sid"].Used {
+		t.Fatalf("the other configuration's tables hold %v", full)
+	}
+	write(siteConfig)
+	if got := tablesOf(); !maps.Equal(got, want) {
+		t.Errorf("the tables hold\n%v, want\n%v", got, want)
+	}
 }
 
 // A thousand times applied and reverted, nothing is left behind: not in a

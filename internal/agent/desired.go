@@ -196,6 +196,11 @@ func inOrder(m map[Ref]resource) []resource {
 // diff says what changes between two desired states: additions and updates in
 // the order of the new one, then deletions in the reverse order of the old.
 func diff(from, to *desired) ([]Change, error) {
+	if sameList(from.file, to.file) {
+		// One that came through the API: what the file asks for is not looked
+		// at, there may be much of it.
+		from, to = &desired{api: from.api, process: from.process}, &desired{api: to.api, process: to.process}
+	}
 	before, err := from.index()
 	if err != nil {
 		return nil, err
@@ -216,9 +221,7 @@ func diff(from, to *desired) ([]Change, error) {
 			out = append(out, Change{OpUpdate, r.Kind, r.Key, "kept by the configuration file from now on"})
 		}
 	}
-	if !same(from.process, to.process) {
-		out = append(out, Change{OpUpdate, KindSettings, keyProcess, difference(from.process, to.process) + " (from the next start on)"})
-	}
+	out = append(out, from.process.diff(to.process)...)
 	list := from.list()
 	for _, r := range slices.Backward(list) {
 		if _, stays := after[r.Ref]; !stays {
@@ -226,6 +229,30 @@ func diff(from, to *desired) ([]Change, error) {
 		}
 	}
 	return out, nil
+}
+
+// sameList says that it is one list, not only an equal one.
+func sameList(a, b []resource) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// diff names the sections that change, and when that takes effect.
+func (p process) diff(to process) []Change {
+	var out []Change
+	section := func(key string, from, to any, when string) {
+		if !same(from, to) {
+			out = append(out, Change{OpUpdate, KindSettings, key, difference(from, to) + when})
+		}
+	}
+	section("limits", p.Limits, to.Limits, " (from the next start on, which takes `culvert unpin` before)")
+	section("api", p.API, to.API, " (from the next start on)")
+	section("metrics", p.Metrics, to.Metrics, " (from the next start on)")
+	when := ""
+	if p.Log.Format != to.Log.Format {
+		when = " (the format from the next start on)"
+	}
+	section("log", p.Log, to.Log, when)
+	return out
 }
 
 // summary says in a few words what a new resource does.

@@ -31,6 +31,7 @@ type fakeDataPath struct {
 	attached map[int]dataplane.Mode
 	policies map[string]srpolicy.Policy
 	tunnels  map[string]gtpu.Tunnel
+	teids    map[uint32]string // owner
 	sids     map[netip.Prefix]srv6.LocalSID
 	steering map[string]srpolicy.Steering
 	locals   map[netip.Addr]bool
@@ -46,7 +47,7 @@ type fakeDataPath struct {
 func newFake() *fakeDataPath {
 	return &fakeDataPath{
 		ports: map[int]dataplane.Port{}, attached: map[int]dataplane.Mode{},
-		policies: map[string]srpolicy.Policy{}, tunnels: map[string]gtpu.Tunnel{},
+		policies: map[string]srpolicy.Policy{}, tunnels: map[string]gtpu.Tunnel{}, teids: map[uint32]string{},
 		sids: map[netip.Prefix]srv6.LocalSID{}, steering: map[string]srpolicy.Steering{},
 		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]dataplane.AdjacencyKey{},
 		hops: map[dataplane.AdjacencyKey]*dataplane.NextHop{}, devices: map[int]bool{},
@@ -170,14 +171,14 @@ func (f *fakeDataPath) DeletePolicy(name string) error {
 
 func (f *fakeDataPath) PutTunnel(t gtpu.Tunnel) error {
 	return f.do(func() error {
-		for _, other := range f.tunnels {
-			if other.Name != t.Name && t.LocalTEID != 0 && other.LocalTEID == t.LocalTEID {
-				return fmt.Errorf("TEID %d belongs to %s", t.LocalTEID, other.Name)
-			}
+		if owner, taken := f.teids[t.LocalTEID]; taken && owner != t.Name && t.LocalTEID != 0 {
+			return fmt.Errorf("TEID %d belongs to %s", t.LocalTEID, owner)
 		}
 		if err := errors.Join(f.needPolicy(t.Policy), f.needTunnel(t.SwitchTo)); err != nil {
 			return err
 		}
+		delete(f.teids, f.tunnels[t.Name].LocalTEID)
+		f.teids[t.LocalTEID] = t.Name
 		f.tunnels[t.Name] = t
 		return nil
 	}, "tunnel %s", t.Name)
@@ -195,6 +196,7 @@ func (f *fakeDataPath) DeleteTunnel(name string) error {
 				return fmt.Errorf("tunnel %s is used by steering %s", name, key)
 			}
 		}
+		delete(f.teids, f.tunnels[name].LocalTEID)
 		delete(f.tunnels, name)
 		return nil
 	}, "delete tunnel %s", name)

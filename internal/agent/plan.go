@@ -78,14 +78,23 @@ type kindTable[V any] struct {
 	p        *planner
 	kind     Kind
 	now      map[string]V
+	own      bool // now is a copy
 	put, del func(V) error
 }
 
 func newKindTable[V any](p *planner, kind Kind, now map[string]V, put, del func(V) error) *kindTable[V] {
-	return &kindTable[V]{p, kind, maps.Clone(now), put, del}
+	return &kindTable[V]{p, kind, now, false, put, del}
+}
+
+// copy comes before the first change.
+func (t *kindTable[V]) copy() {
+	if !t.own {
+		t.now, t.own = maps.Clone(t.now), true
+	}
 }
 
 func (t *kindTable[V]) set(key string, v V) {
+	t.copy()
 	undo := func() error { return t.del(v) }
 	if old, there := t.now[key]; there {
 		undo = func() error { return t.put(old) }
@@ -95,6 +104,7 @@ func (t *kindTable[V]) set(key string, v V) {
 }
 
 func (t *kindTable[V]) remove(key string) {
+	t.copy()
 	v := t.now[key]
 	delete(t.now, key)
 	t.p.add(t.kind, key, func() error { return t.del(v) }, func() error { return t.put(v) })
@@ -182,6 +192,9 @@ func settingsKey(from, to dataplane.Settings) string {
 // yieldTEIDs makes the old owner of a TEID let go of it before its new owner is
 // put.
 func (p *planner) yieldTEIDs() {
+	if sameMap(p.from.tunnels, p.to.tunnels) {
+		return
+	}
 	owner := map[uint32]string{}
 	for name, t := range p.to.tunnels {
 		if t.LocalTEID != 0 {
@@ -235,6 +248,9 @@ func (p *planner) yieldSIDs() {
 // on receiving as before.
 func (p *planner) putTunnels() {
 	todo := setOf(changed(p.tunnels.now, p.to.tunnels))
+	if len(todo) == 0 {
+		return
+	}
 	for name, t := range p.to.tunnels {
 		if todo[t.SwitchTo] {
 			todo[name] = true // holds a copy of what changes
@@ -313,9 +329,11 @@ func (p *planner) putSteering() {
 	// Entries of UE pools hold a copy of what they lead to.
 	policies := setOf(changed(p.from.policies, p.to.policies))
 	tunnels := setOf(changed(p.from.tunnels, p.to.tunnels))
-	for key, s := range p.to.steering {
-		if policies[s.Policy] || tunnels[s.Tunnel] {
-			keys[key] = true
+	if len(policies)+len(tunnels) > 0 {
+		for key, s := range p.to.steering {
+			if policies[s.Policy] || tunnels[s.Tunnel] {
+				keys[key] = true
+			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
@@ -377,6 +395,9 @@ func (p *planner) detach(name string, v port) {
 
 // changed lists what is new or different, in the order of names.
 func changed[V any](from, to map[string]V) []string {
+	if sameMap(from, to) {
+		return nil
+	}
 	var out []string
 	for name, v := range to {
 		if old, there := from[name]; !there || !reflect.DeepEqual(old, v) {
@@ -387,8 +408,16 @@ func changed[V any](from, to map[string]V) []string {
 	return out
 }
 
+// sameMap says that it is one map, not only an equal one.
+func sameMap[V any](a, b map[string]V) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}
+
 // gone lists what is in from only, in the order of names.
 func gone[V any](from, to map[string]V) []string {
+	if sameMap(from, to) {
+		return nil
+	}
 	var out []string
 	for name := range from {
 		if _, stays := to[name]; !stays {

@@ -19,9 +19,6 @@ const (
 	keyEncapsulation = "encapsulation"
 	keyDomain        = "domain"
 	keyGTPU          = "gtpu"
-	// keyProcess stands for what only the start of the process reads. It is in
-	// no list of resources, only in a Change.
-	keyProcess = "process"
 )
 
 // kinds in the order of the configuration file.

@@ -206,7 +206,7 @@ func (a *Agent) update(links *netdev.Snapshot) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.links = links
-	a.converge(compile(a.desired, links))
+	a.converge(recompile(a.desired, links, a.tables, nil))
 	a.syncNetwork()
 }
 

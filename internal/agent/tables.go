@@ -34,6 +34,7 @@ type steering struct {
 // tables is what the data path is to hold: a desired state with its defaults
 // filled in, on the links that there are.
 type tables struct {
+	links    *netdev.Snapshot
 	settings dataplane.Settings
 	locators map[string]dataplane.Locator
 	ports    map[string]port
@@ -46,37 +47,74 @@ type tables struct {
 // compile makes tables of a desired state. What needs an interface that is not
 // there waits until it is.
 func compile(d *desired, links *netdev.Snapshot) *tables {
+	return recompile(d, links, nil, nil)
+}
+
+// recompile does it again. Of tables for the same links, those of kinds in
+// which nothing changed are taken over as they are: there may be much in them.
+func recompile(d *desired, links *netdev.Snapshot, former *tables, changes []Change) *tables {
 	c := d.config()
 	c.SetDefaults()
-	t := &tables{
-		locators: map[string]dataplane.Locator{},
-		ports:    map[string]port{},
-		policies: make(map[string]srpolicy.Policy, len(c.Policies)),
-		tunnels:  make(map[string]gtpu.Tunnel, len(c.Tunnels)),
-		sids:     make(map[string]srv6.LocalSID, len(c.SIDs)),
-		steering: make(map[string]steering, len(c.Steering)),
-	}
+	t := &tables{links: links, locators: map[string]dataplane.Locator{}}
 	t.compileSettings(c)
+	changed := map[Kind]bool{}
+	for _, change := range changes {
+		changed[change.Kind] = true
+	}
+	if former == nil || changed[KindPolicy] || changed[KindSettings] {
+		t.compilePolicies(c)
+	} else {
+		t.policies = former.policies
+	}
+	if former == nil || changed[KindTunnel] || changed[KindSettings] {
+		t.compileTunnels(c)
+	} else {
+		t.tunnels = former.tunnels
+	}
+	if former == nil || changed[KindSID] {
+		t.sids = make(map[string]srv6.LocalSID, len(c.SIDs))
+		for _, s := range c.SIDs {
+			t.sids[sidKey(s.SID)] = s
+		}
+	} else {
+		t.sids = former.sids
+	}
+	if former == nil || changed[KindSteering] || former.links != links {
+		t.compileSteering(c, links)
+	} else {
+		t.steering = former.steering
+	}
+	t.ports = make(map[string]port, len(c.Interfaces))
 	for _, i := range c.Interfaces {
 		if l, ok := links.Link(i.Name); ok {
 			t.ports[i.Name] = port{i, l.Index, dataplane.Port{External: i.External, PartialChecksum: l.Virtual()}}
 		}
 	}
+	return t
+}
+
+func (t *tables) compilePolicies(c *config.Config) {
+	t.policies = make(map[string]srpolicy.Policy, len(c.Policies))
 	for _, p := range c.Policies {
 		if !p.Source.IsValid() {
 			p.Source = c.Encapsulation.Source
 		}
 		t.policies[p.Name] = p
 	}
+}
+
+func (t *tables) compileTunnels(c *config.Config) {
+	t.tunnels = make(map[string]gtpu.Tunnel, len(c.Tunnels))
 	for _, v := range c.Tunnels {
 		if v.Remote.IsValid() && !v.Source.IsValid() {
 			v.Source = firstOfFamily(c.GTPU.Addresses, v.Remote)
 		}
 		t.tunnels[v.Name] = v
 	}
-	for _, s := range c.SIDs {
-		t.sids[sidKey(s.SID)] = s
-	}
+}
+
+func (t *tables) compileSteering(c *config.Config, links *netdev.Snapshot) {
+	t.steering = make(map[string]steering, len(c.Steering))
 	for _, s := range c.Steering {
 		entry := steering{Steering: s}
 		if s.Interface != "" {
@@ -88,7 +126,6 @@ func compile(d *desired, links *netdev.Snapshot) *tables {
 		}
 		t.steering[steeringKey(s)] = entry
 	}
-	return t
 }
 
 func (t *tables) compileSettings(c *config.Config) {
