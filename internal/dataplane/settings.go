@@ -398,18 +398,18 @@ func (d *DataPlane) leaveRanges(now datapathSettings, keep [8]datapathLocator, p
 // moveSID gives a SID an entry that is found by prefix. The one in the range
 // goes with the range.
 func (d *DataPlane) moveSID(p netip.Prefix, from uint32) error {
-	to, err := d.sidIndex.alloc()
+	to, err := d.newSIDIndex()
 	if err != nil {
 		return err
 	}
 	if err := d.copyCounter(datapathMapSidCounter, from, to); err != nil {
 		return err
 	}
-	d.writeSID(to, d.localSID.get(from))
 	if s := d.sids[p]; s != nil {
 		s.index = to
 	}
-	return d.publishSID(p, to)
+	_, err = d.writeSID(p, to, d.localSID.get(from))
+	return err
 }
 
 // clearRanges empties the ranges of `now` that are not in keep and pools: no

@@ -71,9 +71,9 @@ func TestSIDsByIndexAndByPrefix(t *testing.T) {
 // and after it.
 func TestLongerSIDWins(t *testing.T) {
 	outer, inner, deep := prefix("fc00:a:100::/40"), prefix("fc00:a:110::/44"), prefix("fc00:a:111::1/128")
+	d := open(t)
+	must(t, d.SetSettings(testSettings()))
 	for _, order := range [][]netip.Prefix{{outer, inner, deep}, {deep, inner, outer}, {inner, outer, deep}} {
-		d := open(t)
-		must(t, d.SetSettings(testSettings()))
 		for _, p := range order {
 			must(t, d.PutSID(srv6.LocalSID{SID: p, Behavior: srv6.EndMAP, Map: p.Addr()}))
 		}
@@ -89,8 +89,58 @@ func TestLongerSIDWins(t *testing.T) {
 		if index := lookup(d, addr("fc00:a:111::1")); index == 0 || index > d.limits.SIDs {
 			t.Errorf("alone again, %s is found at %d", outer, index)
 		}
+		must(t, d.DeleteSID(outer))
 		if used := d.Usage()[datapathMapMobile].Used; used != 0 {
 			t.Errorf("%d entries of mobile are in use", used)
+		}
+	}
+}
+
+// TestChangedSIDIsWhole changes SIDs and looks at what a packet would find
+// after each word that is stored.
+func TestChangedSIDIsWhole(t *testing.T) {
+	d := open(t)
+	must(t, d.SetSettings(testSettings()))
+	must(t, d.PutPolicy(policyTo("one", "fc00:b::1")))
+	for _, sid := range []string{"fc00:a:100::/40", "fc00:f::1/128"} {
+		p := prefix(sid)
+		steps := []srv6.LocalSID{
+			{SID: p, Behavior: srv6.EndDT4, Table: 10},
+			{SID: p, Behavior: srv6.EndDT4, Table: 11},
+			{SID: p, Behavior: srv6.EndDT6, Table: 12},
+			{SID: p, Behavior: srv6.EndX, NextHop: addr("fe80::1"), Interface: "eth0"},
+			{SID: p, Behavior: srv6.EndMGTP6D, Policy: "one", Source: addr("fc00:a::2"), PDUType: srv6.PDUTypeIPv4},
+			{SID: p, Behavior: srv6.EndT, Table: 13},
+		}
+		must(t, d.PutSID(steps[0]))
+		must(t, d.writeCounter(datapathMapSidCounter, d.sids[p].index, counts(7)))
+		for _, next := range steps[1:] {
+			before := d.localSID.get(lookup(d, p.Addr()))
+			var seen []datapathLocalSid
+			d.localSID.stored = func() { seen = append(seen, d.localSID.get(lookup(d, p.Addr()))) }
+			must(t, d.PutSID(next))
+			d.localSID.stored = nil
+			after := d.localSID.get(lookup(d, p.Addr()))
+			if after.Behavior != uint8(next.Behavior) || after == before {
+				t.Errorf("%s: behaviour %d is written as %+v", p, next.Behavior, after)
+			}
+			for _, e := range seen {
+				if e != before && e != after {
+					t.Errorf("%s: from %+v to %+v a packet finds %+v", p, before, after, e)
+				}
+			}
+			if c, err := d.SIDCounter(p); err != nil || c.Packets != 7 {
+				t.Errorf("%s: the counter says %+v, %v", p, c, err)
+			}
+		}
+		must(t, d.DeleteSID(p))
+		if lookup(d, p.Addr()) != 0 {
+			t.Errorf("%s is found after it was deleted", p)
+		}
+	}
+	for _, name := range []string{datapathMapLocalSid, datapathMapSidByPrefix, datapathMapMobile} {
+		if used := d.Usage()[name].Used; used != 0 {
+			t.Errorf("%s: %d in use", name, used)
 		}
 	}
 }

@@ -91,8 +91,7 @@ func (d *DataPlane) programSID(owner string, l srv6.LocalSID, old *sid) error {
 			return orRelease(d, err, keys)
 		}
 	}
-	d.writeSID(index, entry)
-	if err := d.publishSID(l.SID, index); err != nil {
+	if index, err = d.writeSID(l.SID, index, entry); err != nil {
 		return orRelease(d, err, keys)
 	}
 	if before.Mobile != entry.Mobile {
@@ -215,7 +214,16 @@ func (d *DataPlane) placeSID(p netip.Prefix) (uint32, error) {
 	if index, ok := d.sidByLocator(p); ok && d.inside[index] == 0 {
 		return index, nil
 	}
-	return d.sidIndex.alloc()
+	return d.newSIDIndex()
+}
+
+// newSIDIndex is an entry that only the trie leads to, empty.
+func (d *DataPlane) newSIDIndex() (uint32, error) {
+	index, err := d.sidIndex.alloc()
+	if err == nil {
+		d.localSID.store(index, 0, 0)
+	}
+	return index, err
 }
 
 // countInside notes how many SIDs are found by prefix inside of one that a
@@ -280,9 +288,10 @@ func (d *DataPlane) publishSID(p netip.Prefix, index uint32) error {
 	return nil
 }
 
-// writeSID changes local_sid[index] so that every packet sees all of the old
-// or all of the new entry.
-func (d *DataPlane) writeSID(index uint32, next datapathLocalSid) {
+// writeSID makes a SID say what next says, so that every packet sees all of
+// the old or all of the new entry. If more than one word changes, that is at
+// another index, which is returned.
+func (d *DataPlane) writeSID(p netip.Prefix, index uint32, next datapathLocalSid) (uint32, error) {
 	now := d.localSID.get(index)
 	from, to := toWords(now), toWords(next)
 	changed := 0
@@ -291,18 +300,32 @@ func (d *DataPlane) writeSID(index uint32, next datapathLocalSid) {
 			changed++
 		}
 	}
-	if changed == 0 {
-		return
-	}
-	// The first word says what the SID does. Where it is not alone in
-	// changing, the SID is away for the time between.
+	former := uint32(0)
 	if changed > 1 && now.Behavior != 0 {
-		d.localSID.store(index, 0, 0)
-		d.grace.wait()
+		former = index
+		var err error
+		if index, err = d.newSIDIndex(); err != nil {
+			return 0, err
+		}
+		if err := d.copyCounter(datapathMapSidCounter, former, index); err != nil {
+			return 0, err
+		}
 	}
-	for i := len(to) - 1; i >= 0; i-- {
-		d.localSID.store(index, i, to[i])
+	for i := len(to) - 1; i >= 0; i-- { // the first word says what the SID does
+		if v := to[i]; d.localSID.load(index, i) != v {
+			d.localSID.store(index, i, v)
+		}
 	}
+	if err := d.publishSID(p, index); err != nil {
+		return 0, err
+	}
+	switch {
+	case former > d.limits.SIDs:
+		d.sidIndex.retire(former)
+	case former != 0:
+		d.localSID.store(former, 0, 0) // from here on the trie decides
+	}
+	return index, nil
 }
 
 func (d *DataPlane) deleteSID(s *sid) error {
