@@ -73,8 +73,8 @@ func daemonMain(dir string) error {
 	return a.Run(ctx)
 }
 
-// site is a node between two hosts: what is for its SID is decapsulated and
-// forwarded from the left one to the right one.
+// site is a node between two hosts: what is for its SID, or for one of its
+// TEIDs, is decapsulated and forwarded from the left one to the right one.
 type site struct {
 	left, node, right *netns.NS
 	in, out           net.Interface // the hosts' ends
@@ -88,6 +88,10 @@ interfaces: [{name: d0}, {name: d1}]
 encapsulation: {source: 'fc00:1::1'}
 locators: [{name: main, prefix: 'fc00:1::/48'}]
 sids: [{sid: 'fc00:1:0:1::/64', behavior: End.DT6, table: 254}]
+gtpu: {addresses: [192.0.2.1]}
+tunnels:
+  - {name: low, local_teid: 5, decapsulate: true}
+  - {name: high, local_teid: 1000000, decapsulate: true}
 `
 
 func newSite(tb testing.TB) *site {
@@ -351,7 +355,8 @@ func (st *stream) arrived(tb testing.TB, p *daemonProcess) {
 	tb.Fatalf("the stream does not arrive\n%s", p.log)
 }
 
-// frame is IPv6 in IPv6, to the node's SID.
+// frame is a numbered UDP datagram over IPv6: in turn in IPv6 to the node's
+// SID, and in G-PDUs for a TEID that is found by index and one that is not.
 func (s *site) frame(number uint64) []byte {
 	src, dst := netip.MustParseAddr("fc00:10::1"), netip.MustParseAddr("fc00:20::1")
 	udp := make([]byte, 16)
@@ -360,12 +365,30 @@ func (s *site) frame(number uint64) []byte {
 	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
 	binary.BigEndian.PutUint64(udp[8:], number)
 	binary.BigEndian.PutUint16(udp[6:], udpChecksum(src, dst, udp))
+	packet := append(ipv6(17, len(udp), src, dst), udp...)
 	b := append([]byte{}, s.nodeIn.HardwareAddr...)
 	b = append(b, s.in.HardwareAddr...)
+	switch number % 3 {
+	case 1:
+		return append(b, gpdu(5, packet)...)
+	case 2:
+		return append(b, gpdu(1000000, packet)...)
+	}
 	b = append(b, 0x86, 0xdd)
-	b = append(b, ipv6(41, 40+len(udp), src, netip.MustParseAddr("fc00:1:0:1::"))...)
-	b = append(b, ipv6(17, len(udp), src, dst)...)
-	return append(b, udp...)
+	b = append(b, ipv6(41, len(packet), src, netip.MustParseAddr("fc00:1:0:1::"))...)
+	return append(b, packet...)
+}
+
+// gpdu is a T-PDU over IPv4, from the EtherType on.
+func gpdu(teid uint32, packet []byte) []byte {
+	length := 20 + 8 + 8 + len(packet)
+	b := []byte{
+		8, 0, 0x45, 0, byte(length >> 8), byte(length), 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 7, 192, 0, 2, 1,
+		8, 104, 8, 104, byte((length - 20) >> 8), byte(length - 20), 0, 0,
+		0x30, 255, byte(len(packet) >> 8), byte(len(packet)),
+	}
+	b = binary.BigEndian.AppendUint32(b, teid)
+	return append(b, packet...)
 }
 
 func ipv6(next byte, length int, src, dst netip.Addr) []byte {

@@ -24,7 +24,7 @@ func TestRightsOfTheUnitAreEnough(t *testing.T) {
 		}
 	})
 	defer errors.Close()
-	spent := s.frame(1)
+	spent := s.frame(0)
 	spent[14+40+7] = 1 // the inner hop limit
 	s.sendUntil(t, spent, func() bool {
 		b := make([]byte, 2048)
