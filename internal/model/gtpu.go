@@ -252,7 +252,9 @@ func (j *journey) switchTo(t *gtpu.Tunnel, msg message) Result {
 	header := slices.Clone(msg.header)
 	be.PutUint32(header[4:], to.RemoteTEID)
 	hash, octets := uint32(0), 0
-	if msg.kind == gPDU {
+	if msg.kind != gPDU { // what it carries is no T-PDU, and so is summed in full
+		header, msg.body = append(header, msg.body...), nil
+	} else {
 		octets = len(msg.body)
 		if tpdu, ok := whole(msg.body, version(msg.body)); ok {
 			hash = flowHash(tpdu, false)

@@ -218,8 +218,7 @@ func (j *journey) intoGTPU(sid *srv6.LocalSID, c chain, argsAt int) ([]byte, []b
 		if p.hopLimit() <= 1 {
 			return nil, nil, tunnelEnd{}, j.hopLimitExceeded(j.l3)
 		}
-		header, body := userPlaneMessage(kind, a, tpdu)
-		return header, body, end, Result{}
+		return userPlaneMessage(kind, a, tpdu), nil, end, Result{}
 	}
 	if c.upper != protoEthernet {
 		want := 6
@@ -253,13 +252,13 @@ func taggedMessage(packet []byte, c chain) uint8 {
 	return 0
 }
 
-// userPlaneMessage is a message other than a G-PDU: its header, and what
-// follows.
-func userPlaneMessage(kind uint8, a args, payload []byte) ([]byte, []byte) {
+// userPlaneMessage is a whole message other than a G-PDU. What follows its
+// header is no T-PDU, whatever it looks like, and so is summed in full.
+func userPlaneMessage(kind uint8, a args, payload []byte) []byte {
 	if kind == endMarker {
-		return be.AppendUint32([]byte{0x30, kind, 0, 0}, a.teid), nil
+		return be.AppendUint32([]byte{0x30, kind, 0, 0}, a.teid)
 	}
 	b := be.AppendUint16([]byte{0x32, kind}, uint16(4+len(payload)))
 	b = append(b, 0, 0, 0, 0, byte(a.teid>>24), byte(a.teid>>16), 0, 0)
-	return b, payload
+	return append(b, payload...)
 }
