@@ -20,6 +20,9 @@ import (
 const (
 	askedFor  = time.Minute
 	mostAsked = 256
+	// mostWarnings is for each time: a table that is full fails once for each
+	// route.
+	mostWarnings = 5
 )
 
 // network is what the data path holds of the kernel's view: what was put, and
@@ -31,8 +34,10 @@ type network struct {
 	devices map[int]bool
 	kept    []netdev.Key
 	asked   map[netdev.Key]time.Time
-	// failed: something could not be put, and is tried again.
-	failed bool
+	// lacking are routes that there was no room for, or another error.
+	lacking map[netdev.RouteKey]bool
+	// failed is how much could not be put, and is tried again.
+	failed int
 }
 
 // hop is how an adjacency is resolved: by next, or by nothing because of why.
@@ -44,13 +49,16 @@ type hop struct {
 // syncNetwork makes the data path's addresses, devices, routes and adjacencies
 // those of the last snapshot. What fails is logged and tried again.
 func (a *Agent) syncNetwork() {
-	a.network.failed = false
+	a.network.failed = 0
 	a.syncLocals()
 	a.syncDevices()
 	mirror := netdev.Mirror(a.links, a.tables.routeTables())
 	a.putRoutes(mirror)
 	a.syncHops()
 	a.deleteRoutes(mirror)
+	if more := a.network.failed - mostWarnings; more > 0 {
+		a.log.Warn("cannot keep the data path in step with the kernel; will try again", "more", more)
+	}
 }
 
 // check logs an error and has it tried again. It says whether there was none.
@@ -58,8 +66,9 @@ func (a *Agent) check(err error, what string, key any) bool {
 	if err == nil {
 		return true
 	}
-	a.network.failed = true
-	a.log.Warn("cannot keep the data path in step with the kernel; will try again", "what", what, "key", key, "error", err)
+	if a.network.failed++; a.network.failed <= mostWarnings {
+		a.log.Warn("cannot keep the data path in step with the kernel; will try again", "what", what, "key", key, "error", err)
+	}
 	return false
 }
 
@@ -106,20 +115,57 @@ func (a *Agent) syncDevices() {
 	a.network.devices = next
 }
 
+// putRoutes mirrors routes. Where one cannot be put, a packet for it must not
+// be led by a shorter prefix: all of those around it ask the kernel.
 func (a *Agent) putRoutes(mirror map[netdev.RouteKey][]netdev.Key) {
 	if a.network.routes == nil {
 		a.network.routes = make(map[netdev.RouteKey][]netdev.Key, len(mirror))
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(mirror), compareRoutes) {
-		via := mirror[key]
-		old, there := a.network.routes[key]
-		if there && slices.Equal(old, via) {
-			continue
-		}
-		if a.check(a.dp.PutRoute(key.Table, key.Prefix, toDataPlane(via)), "put route", key) {
-			a.network.routes[key] = via
+	around := map[netdev.RouteKey]bool{}
+	for key := range a.network.lacking {
+		if _, still := mirror[key]; still {
+			coverings(key, func(k netdev.RouteKey) { around[k] = true })
 		}
 	}
+	lacking := map[netdev.RouteKey]bool{}
+	for _, key := range slices.SortedFunc(maps.Keys(mirror), compareRoutes) {
+		via := mirror[key]
+		if around[key] {
+			via = nil
+		}
+		if !a.putRoute(key, via) {
+			lacking[key] = true
+		}
+	}
+	for key := range lacking {
+		coverings(key, func(k netdev.RouteKey) {
+			if len(a.network.routes[k]) > 0 {
+				a.putRoute(k, nil)
+			}
+		})
+	}
+	if len(lacking) < len(a.network.lacking) {
+		a.network.failed++ // what is around those that are there now is still to be put
+	}
+	a.network.lacking = lacking
+}
+
+// coverings calls f for every shorter prefix that a route is in.
+func coverings(key netdev.RouteKey, f func(netdev.RouteKey)) {
+	for bits := range key.Prefix.Bits() {
+		f(netdev.RouteKey{Table: key.Table, Prefix: netip.PrefixFrom(key.Prefix.Addr(), bits).Masked()})
+	}
+}
+
+func (a *Agent) putRoute(key netdev.RouteKey, via []netdev.Key) bool {
+	if old, there := a.network.routes[key]; there && slices.Equal(old, via) {
+		return true
+	}
+	if !a.check(a.dp.PutRoute(key.Table, key.Prefix, toDataPlane(via)), "put route", key) {
+		return false
+	}
+	a.network.routes[key] = via
+	return true
 }
 
 // deleteRoutes comes after the puts: a packet must not find a shorter prefix

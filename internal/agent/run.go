@@ -217,7 +217,7 @@ func (a *Agent) retry() {
 	if len(a.failures) > 0 {
 		a.converge(compile(a.desired, a.links))
 	}
-	if a.network.failed {
+	if a.network.failed > 0 {
 		a.syncNetwork()
 	}
 }
