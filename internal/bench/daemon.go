@@ -24,8 +24,8 @@ import (
 const (
 	startTimeout = 30 * time.Second
 	stopTimeout  = 20 * time.Second
-	// addTimeout bounds one Add, and addMost what is in it.
-	addTimeout = 10 * time.Minute
+	addTimeout   = 10 * time.Minute
+	addMost      = 1 << 18 // of each kind, in one request
 )
 
 // daemon is the program that is measured: `culvert run`, in a namespace.
@@ -138,13 +138,25 @@ func (d *daemon) tail() string {
 	return strings.Join(lines[max(0, len(lines)-5):], "; ")
 }
 
+// add fills the tables, in parts of a size that the daemon's memory is for.
 func (d *daemon) add(ctx context.Context, c *pb.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, addTimeout)
 	defer cancel()
-	if _, err := d.client.Add(ctx, &pb.AddRequest{Config: c}); err != nil {
-		return fmt.Errorf("fill the tables: %w", err)
+	for len(c.Sids)+len(c.Steering)+len(c.Tunnels) > 0 {
+		part := &pb.Config{}
+		part.Sids, c.Sids = cut(c.Sids)
+		part.Tunnels, c.Tunnels = cut(c.Tunnels)
+		part.Steering, c.Steering = cut(c.Steering)
+		if _, err := d.client.Add(ctx, &pb.AddRequest{Config: part}); err != nil {
+			return fmt.Errorf("fill the tables: %w: %s", err, d.tail())
+		}
 	}
 	return nil
+}
+
+func cut[T any](list []T) (now, later []T) {
+	n := min(len(list), addMost)
+	return list[:n], list[n:]
 }
 
 // outcomes counts packets by how their journey ended.

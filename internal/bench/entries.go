@@ -19,6 +19,10 @@ import (
 // leads to, beside another function in the same table.
 const manyEntries = 1 << 22
 
+// someEntries is for functions whose entries cost as much as the same number
+// of another's: the daemon holds about 5 kB for each.
+const someEntries = 1 << 16
+
 type netipAddr = netip.Addr
 
 func prefix(a netip.Addr, bits int) netip.Prefix { return netip.PrefixFrom(a, bits).Masked() }

@@ -38,10 +38,9 @@ type testRun struct {
 	pad               uint32
 }
 
-// xdpMD is struct xdp_md.
-type xdpMD struct {
-	data, dataEnd, dataMeta, ingressIfindex, rxQueue, egressIfindex uint32
-}
+// xdpMD is struct xdp_md: data, data_end, data_meta, ingress_ifindex,
+// rx_queue_index, egress_ifindex.
+type xdpMD [6]uint32
 
 // Run runs the prepared program `repeat` times in one buffer, as if frames
 // came in on an interface of the caller's network namespace, and returns the
@@ -64,7 +63,7 @@ func (b *Bench) RunLive(f Frame, ifindex int, packets uint32) error {
 }
 
 func run(attr *testRun, f Frame, ifindex int) error {
-	ctx := xdpMD{dataEnd: uint32(len(f.Data)), ingressIfindex: uint32(ifindex)}
+	ctx := xdpMD{1: uint32(len(f.Data)), 3: uint32(ifindex)}
 	attr.dataSizeIn, attr.dataIn = uint32(len(f.Data)), address(&f.Data[0])
 	attr.ctxSizeIn, attr.ctxIn = uint32(unsafe.Sizeof(ctx)), address(&ctx)
 	err := withoutSignals(func() error {

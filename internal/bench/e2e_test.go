@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// build makes the program that is measured.
+func build(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the benchmark makes network namespaces and loads programs")
+	}
+	binary := filepath.Join(t.TempDir(), "culvert")
+	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/culvert").CombinedOutput(); err != nil {
+		t.Fatalf("build culvert: %v: %s", err, out)
+	}
+	return binary
+}
+
+// nothingLeft says that a run took away what it made.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	for _, path := range []string{
+		"/run/netns/" + runName() + "-node", "/run/netns/" + runName() + "-around",
+		"/run/netns/" + runName() + "-k-node", "/sys/fs/bpf/" + runName(),
+	} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left (%v)", path, err)
+		}
+	}
+}
+
+func TestQuickRun(t *testing.T) {
+	binary := build(t)
+	var out bytes.Buffer
+	c := Command()
+	c.SetOut(&out)
+	c.SetErr(io.Discard)
+	c.SetArgs([]string{"functions", "--quick", "--functions", "l2_forward,end,h_m_gtp4_d,gtpu_encap", "-o", "json", "--culvert", binary})
+	if err := c.ExecuteContext(context.Background()); err != nil {
+		t.Fatal(err) // also: a frame that did not come out, or came out wrong
+	}
+	var got report
+	d := json.NewDecoder(&out)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Bench != "functions" || got.Baseline != "l2_forward" {
+		t.Errorf("bench %q, baseline %q", got.Bench, got.Baseline)
+	}
+	if e := got.Environment; e.Kernel == "" || e.CPU == "" || e.Commit == "" || e.DataPath == "" || len(e.Offloads) == 0 {
+		t.Errorf("environment %+v is not whole", e)
+	}
+	want := map[string][]uint32{"l2_forward": {1}, "end": {1, 1000}, "h_m_gtp4_d": {1, 1000}, "gtpu_encap": {1, 1000}}
+	rows := map[string]int{}
+	for _, r := range got.Rows {
+		if w := want[r.Name]; rows[r.Name] >= len(w) || w[rows[r.Name]] != r.Entries {
+			t.Errorf("row %s with %d entries: want %v", r.Name, r.Entries, w)
+		}
+		rows[r.Name]++
+		if r.NS <= 0 || r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio {
+			t.Errorf("row %+v makes no sense", r)
+		}
+		kernel := (r.Name == "end" || r.Name == "l2_forward") && r.Entries == 1
+		if (r.KernelRatio != nil) != kernel {
+			t.Errorf("row %s with %d entries: kernel ratio is there: %v, want %v", r.Name, r.Entries, r.KernelRatio != nil, kernel)
+		}
+	}
+	for name, entries := range want {
+		if rows[name] != len(entries) {
+			t.Errorf("%s has %d rows, want %d", name, rows[name], len(entries))
+		}
+	}
+	nothingLeft(t)
+}
+
+// A function whose frames come out otherwise than it wants has no figure.
+func TestWrongFramesAreNoFigure(t *testing.T) {
+	binary := build(t)
+	wrong := functions()[1]
+	wrong.want = wantIPv6(mapped, 16, protoRouting, wrong.want.payload)
+	lost := functions()[1]
+	lost.data = bytes.Clone(lost.data)
+	lost.data[lenEthernet+7] = 1 // hop limit: the data path drops it
+	for says, f := range map[string]function{"it goes to": wrong, "0 of 64 frames came out": lost} {
+		p := plan{functions: []function{f}, entries: []uint32{1}, repeat: 1, packets: 64, cpu: -1}
+		o := options{binary: binary, bpffs: "/sys/fs/bpf"}
+		if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want an error about %q, got %v", says, err)
+		}
+		nothingLeft(t)
+	}
+}
+
+func TestScaling(t *testing.T) {
+	binary := build(t)
+	cpus, err := allowedCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan{functions: functions()[:2], entries: []uint32{1}, repeat: 1, packets: 6400}
+	got, err := runScaling(context.Background(), &options{binary: binary, bpffs: "/sys/fs/bpf"}, p, io.Discard)
+	if len(cpus) < 2 {
+		if err == nil || !strings.Contains(err.Error(), "two CPUs") {
+			t.Errorf("with one CPU: %v", err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"l2_forward", "end"} {
+		if r := got.Rows[i]; r.Name != name || r.OneNS <= 0 || r.TwoNS <= 0 || r.Ratio <= 0 {
+			t.Errorf("row %+v: want one of %s that makes sense", r, name)
+		}
+	}
+	nothingLeft(t)
+}
+
+func TestDaemonThatEnds(t *testing.T) {
+	build(t)
+	p := plan{functions: functions()[:2], entries: []uint32{1}, repeat: 1, packets: 64, cpu: -1}
+	o := options{binary: "/bin/false", bpffs: "/sys/fs/bpf"}
+	if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
+		t.Errorf("want an error about the daemon's end, got %v", err)
+	}
+	nothingLeft(t)
+}

@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"encoding/binary"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What the report is to hold (docs/semantics.md names them).
+var everything = []string{
+	"l2_forward", "end", "end_x", "end_t", "end_dt4", "end_dt6", "end_dt46", "end_dx2", "end_dx4", "end_dx6",
+	"end_b6_encaps_red", "h_encaps", "h_encaps_red", "h_encaps_l2_red", "gtpu_decap", "gtpu_encap", "gtpu_switch",
+	"h_m_gtp4_d", "end_m_gtp4_e", "end_m_gtp6_d", "end_m_gtp6_e", "end_map", "usid",
+}
+
+func TestEveryFunctionIsThere(t *testing.T) {
+	got := names(functions())
+	want := slices.Clone(everything)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("functions are %v, want %v", got, want)
+	}
+	for _, name := range got {
+		if !regexp.MustCompile(`^[a-z0-9_]+$`).MatchString(name) {
+			t.Errorf("%q is no name", name)
+		}
+	}
+}
+
+func TestConfigurationIsValid(t *testing.T) {
+	for _, entries := range []uint32{1, 1000, 5000} {
+		c := configuration(functions(), entries)
+		c.SetDefaults()
+		if err := c.Validate(); err != nil {
+			t.Errorf("with %d entries: %v", entries, err)
+		}
+	}
+}
+
+// Frames are those of the papers: 64 octets with FCS for L2, 100 with GTP-U
+// and 104 with SRv6 around the same packet.
+func TestFrameLengths(t *testing.T) {
+	want := map[string]int{"l2_forward": 64, "gtpu_encap": 64, "gtpu_decap": 100, "h_m_gtp4_d": 100, "end_dt4": 104, "end_m_gtp4_e": 104}
+	for _, f := range functions() {
+		if n, ok := want[f.name]; ok && len(f.data)+4 != n {
+			t.Errorf("%s: frame of %d octets, want %d", f.name, len(f.data)+4, n)
+		}
+	}
+}
+
+// What Prepare is given must be the entries' keys, and a right IPv4 header.
+func TestFramesOfEntries(t *testing.T) {
+	for _, f := range functions() {
+		for _, entries := range []uint32{1, 1000} {
+			if entries > f.most {
+				continue
+			}
+			frame := f.frame(entries, 1000)
+			if binary.BigEndian.Uint16(frame.Data[12:]) == typeIPv4 && sum(frame.Data[lenEthernet:][:lenIPv4], 0) != 0xffff {
+				t.Errorf("%s: the IPv4 header checksum is wrong", f.name)
+			}
+			if f.key.offset == 0 {
+				continue
+			}
+			if frame.Keys != entries {
+				t.Errorf("%s: %d keys, want %d", f.name, frame.Keys, entries)
+			}
+			if got := binary.BigEndian.Uint32(frame.Data[frame.KeyOffset:]); got != frame.KeyBase {
+				t.Errorf("%s: the first key is %#x, want %#x", f.name, got, frame.KeyBase)
+			}
+		}
+	}
+}
+
+func TestWantFindsFaults(t *testing.T) {
+	good := ethernet(typeIPv4, packet4(inner4, dst4, true))
+	w := wantIPv4(dst4, protoUDP, 26)
+	if err := w.check(good, len(good)); err != nil {
+		t.Fatalf("a good frame: %v", err)
+	}
+	for name, bad := range map[string]struct {
+		frame  []byte
+		length int
+		says   string
+	}{
+		"another type":        {ethernet(typeIPv6, packet4(inner4, dst4, true)), len(good), "type"},
+		"longer":              {good, len(good) + 4, "octets"},
+		"cut short":           {good[:20], 20, "too few"},
+		"another protocol":    {ethernet(typeIPv4, ipv4(inner4, dst4, protoIPv6, make([]byte, 26))), len(good), "protocol"},
+		"another destination": {ethernet(typeIPv4, packet4(inner4, gnb, true)), len(good), "goes to"},
+	} {
+		if err := w.check(bad.frame, bad.length); err == nil || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%s: %v, want one about %q", name, err, bad.says)
+		}
+	}
+	for _, f := range functions() {
+		if err := wantLike(f.data).check(f.data, len(f.data)); err != nil {
+			t.Errorf("%s: its frame is not like itself: %v", f.name, err)
+		}
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	before := map[string]uint64{"forwarded": 10, "passed": 1, "hop_limit": 2}
+	for name, tt := range map[string]struct {
+		after map[string]uint64
+		says  string
+	}{
+		"all forwarded":   {map[string]uint64{"forwarded": 110, "passed": 5, "hop_limit": 2}, ""},
+		"one is missing":  {map[string]uint64{"forwarded": 109, "hop_limit": 2}, "forwarded 99 of 100"},
+		"one too many":    {map[string]uint64{"forwarded": 111, "hop_limit": 2}, "forwarded 101 of 100"},
+		"one was dropped": {map[string]uint64{"forwarded": 110, "hop_limit": 3}, "hop_limit"},
+	} {
+		err := checkOutcomes(before, tt.after, 100)
+		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want %q", name, err, tt.says)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	good := options{output: "json", repeat: 3, packets: 64, entries: []uint{1000, 1, 1000, 1_000_000}}
+	p, err := good.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]uint32{}
+	for _, r := range p.rows() {
+		rows[r.name] = append(rows[r.name], r.entries)
+		if r.beside && r.entries != 1 {
+			t.Errorf("%s: the kernel beside %d entries", r.name, r.entries)
+		}
+	}
+	for name, want := range map[string][]uint32{
+		"gtpu_decap": {1, 1000, 1_000_000}, "end_m_gtp4_e": {1, 1000, 1_000_000}, "end": {1, 1000}, "h_encaps": {1},
+	} {
+		if !slices.Equal(rows[name], want) {
+			t.Errorf("%s: entries %v, want %v", name, rows[name], want)
+		}
+	}
+	for says, change := range map[string]func(*options){
+		"--output":                func(o *options) { o.output = "yaml" },
+		"--entries 0":             func(o *options) { o.entries = []uint{0} },
+		"--entries: give one":     func(o *options) { o.quick, o.entries = true, []uint{5000} },
+		"--repeat":                func(o *options) { o.repeat = 0 },
+		"there is no \"end_dt5\"": func(o *options) { o.functions = []string{"end", "end_dt5"} },
+	} {
+		bad := good
+		change(&bad)
+		if _, err := bad.plan(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
