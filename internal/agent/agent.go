@@ -44,6 +44,7 @@ type Agent struct {
 	log     *slog.Logger
 	started time.Time
 	ready   chan struct{}
+	ending  chan struct{} // closed when Run ends: nothing may use the data path then
 
 	openDataPath func(dataplane.Options) (dataPath, error)
 	openWatcher  func(netdev.Options) (watcher, error)
@@ -86,6 +87,7 @@ func New(o Options) (*Agent, error) {
 		log:          o.Logger,
 		started:      time.Now(),
 		ready:        make(chan struct{}),
+		ending:       make(chan struct{}),
 		openDataPath: openDataPath,
 		openWatcher:  openWatcher,
 		modes:        map[string]dataplane.Mode{},
@@ -112,13 +114,31 @@ func openWatcher(o netdev.Options) (watcher, error) {
 // Ready is closed when every packet meets the tables of the desired state.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
+// isReady has to be asked with mu held for the answer to last.
 func (a *Agent) isReady() error {
+	select {
+	case <-a.ending:
+		return fmt.Errorf("%w: the daemon is ending", ErrNotReady)
+	default:
+	}
 	select {
 	case <-a.ready:
 		return nil
 	default:
 		return fmt.Errorf("%w: the daemon is still starting", ErrNotReady)
 	}
+}
+
+// end lets go of the data path once nobody uses it any more.
+func (a *Agent) end() error {
+	a.mu.Lock()
+	close(a.ending) // which ends a trace, too
+	a.mu.Unlock()
+	a.tracing.Lock()
+	defer a.tracing.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.dp.Close()
 }
 
 // Running is the whole running configuration, of both origins.
@@ -184,12 +204,9 @@ func (a *Agent) Delete(ctx context.Context, refs []Ref) ([]Change, error) {
 // change goes from the running state to the one that next makes of it, or
 // leaves everything as it is.
 func (a *Agent) change(ctx context.Context, dryRun bool, next func(*desired) (*desired, *applied, error)) ([]Change, error) {
-	if err := a.isReady(); err != nil {
-		return nil, err
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := ctx.Err(); err != nil {
+	if err := errors.Join(a.isReady(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	to, replaced, err := next(a.desired)

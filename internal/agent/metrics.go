@@ -100,9 +100,9 @@ func (s scrape) send(m metric, value float64, labels ...string) {
 	s.ch <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
 }
 
-func (s scrape) daemon() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+func (s scrape) daemon() error { return s.read(s.state) }
+
+func (s scrape) state() error {
 	s.send(metricBuild, 1, s.options.Version, s.dp.Build())
 	s.send(metricFailures, float64(len(s.failures)))
 	for table, u := range s.dp.Usage() {

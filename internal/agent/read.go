@@ -15,11 +15,11 @@ import (
 
 // read calls f while nothing changes.
 func (a *Agent) read(f func() error) error {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
 	if err := a.isReady(); err != nil {
 		return err
 	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
 	return f()
 }
 
@@ -46,21 +46,19 @@ func (a *Agent) Status() (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	s := Status{
-		Version: a.options.Version, Started: a.started,
-		DataPath: a.dp.Build(), PinPath: a.options.PinPath,
-		Interfaces: interfaces, Outcomes: outcomes,
-		Resources: map[Kind]int{},
-	}
-	for _, kind := range kinds {
-		s.Resources[kind] = 0
-	}
-	for _, r := range a.desired.list() {
-		s.Resources[r.Kind]++
-	}
-	return s, nil
+	s := Status{Interfaces: interfaces, Outcomes: outcomes}
+	err = a.read(func() error {
+		s.Version, s.Started, s.DataPath, s.PinPath = a.options.Version, a.started, a.dp.Build(), a.options.PinPath
+		s.Resources = map[Kind]int{}
+		for _, kind := range kinds {
+			s.Resources[kind] = 0
+		}
+		for _, r := range a.desired.list() {
+			s.Resources[r.Kind]++
+		}
+		return nil
+	})
+	return s, err
 }
 
 // Interfaces are those of the configuration, as they are.

@@ -40,7 +40,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("data path: %w", err)
 	}
-	defer func() { err = errors.Join(err, a.dp.Close()) }()
+	defer func() { err = errors.Join(err, a.end()) }()
 
 	snapshots := make(chan *netdev.Snapshot, 1)
 	a.watch, err = a.openWatcher(netdev.Options{

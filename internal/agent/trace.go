@@ -17,13 +17,13 @@ import (
 // no error) or f fails. There is one trace at a time: the data path has one
 // filter.
 func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent) error) error {
-	if err := a.isReady(); err != nil {
-		return err
-	}
 	if !a.tracing.TryLock() {
 		return fmt.Errorf("%w: another trace is running: end that one first", ErrBusy)
 	}
 	defer a.tracing.Unlock()
+	if err := a.isReady(); err != nil {
+		return err
+	}
 	kernel, err := a.kernelFilter(filter)
 	if err != nil {
 		return err
@@ -38,6 +38,13 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	}()
 	failed, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	go func() {
+		select {
+		case <-a.ending:
+			cancel(fmt.Errorf("%w: the daemon is ending", ErrNotReady))
+		case <-failed.Done():
+		}
+	}()
 	err = a.dp.Trace(failed, func(e dataplane.TraceEvent) {
 		event := a.traceEvent(e)
 		if failed.Err() != nil || !matches(filter, event) {

@@ -99,6 +99,39 @@ func TestTraceEndsWithItsReader(t *testing.T) {
 	}
 }
 
+// Whoever is in the middle of something when the daemon ends is told, and
+// nothing touches the data path after it was closed.
+func TestEndIsOrderly(t *testing.T) {
+	d := start(t)
+	done := make(chan error, 1)
+	go func() {
+		done <- d.Trace(context.Background(), TraceFilter{}, func(TraceEvent) error { return nil })
+	}()
+	d.dp.traced <- dataplane.TraceEvent{}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, ErrNotReady) {
+		t.Errorf("the trace ended: %v", err)
+	}
+	calls := d.dp.log()
+	if n := len(calls); n == 0 || calls[n-1] != "close" {
+		t.Errorf("the last calls are %q", calls)
+	}
+	if _, err := d.Status(); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "ending") {
+		t.Errorf("status: %v", err)
+	}
+	if _, err := d.Delete(context.Background(), []Ref{{KindSID, "::1"}}); !errors.Is(err, ErrNotReady) {
+		t.Errorf("delete: %v", err)
+	}
+	if got := scraped(t, d.Agent); strings.Contains(got, "culvert_packets_total") {
+		t.Errorf("a scrape after the end:\n%s", got)
+	}
+	if calls := d.dp.log(); len(calls) > 0 {
+		t.Errorf("after the end: %q", calls)
+	}
+}
+
 // What the data path hands up gets to the slow path, and comes back.
 func TestSlowPathIsJoined(t *testing.T) {
 	d := start(t)
