@@ -5,6 +5,10 @@
 
 #include "packet.h"
 
+/* Put into the table of an IPv4 address: whatever an IPv6 one looks like, it is
+ * another. */
+#define CACHE_IPV4 (1u << 31)
+
 /* Where the answer for (address, table) is, or will be. */
 INLINE struct cached *cache_slot(__u64 hi, __u64 lo, __u32 table)
 {

@@ -26,24 +26,25 @@ INLINE struct route *find_route(struct packet *p)
 INLINE __u32 choose_adjacency(struct xdp_md *ctx, struct packet *p)
 {
 	__u64 hi = p->dst.hi, lo = p->dst.lo, i = 0;
-	__u32 now = cache_generation();
+	__u32 now = cache_generation(), table = p->table;
 	struct cached *slot;
 	struct route *route;
 
 	if (p->family == 4) {
 		hi = (__u32)hi;
 		lo = ~0ull;
+		table |= CACHE_IPV4;
 	}
-	slot = cache_slot(hi, lo, p->table);
+	slot = cache_slot(hi, lo, table);
 	if (!slot)
 		return 0;
-	if (cache_holds(slot, hi, lo, p->table, now))
+	if (cache_holds(slot, hi, lo, table, now))
 		return slot->index;
 	route = find_route(p);
 	if (!route || !route->count)
 		return 0;
 	if (route->count == 1) {
-		cache_fill(slot, hi, lo, p->table, now);
+		cache_fill(slot, hi, lo, table, now);
 		slot->index = route->adjacency[0];
 	} else {
 		if (!p->hashed)

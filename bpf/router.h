@@ -97,16 +97,16 @@ INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u
 }
 
 /* By destination; `hi` and `lo` are the address in network order, for IPv4 lo is
- * ~0. What is not there is remembered as well. */
-INLINE struct cached *steered_destination(__u64 hi, __u64 lo)
+ * ~0 and `family` CACHE_IPV4, else 0. What is not there is remembered as well. */
+INLINE struct cached *steered_destination(__u64 hi, __u64 lo, __u32 family)
 {
-	struct cached *slot = cache_slot(hi, lo, 0);
+	struct cached *slot = cache_slot(hi, lo, family);
 	__u32 now = cache_generation();
 	struct target *to;
 
-	if (!slot || cache_holds(slot, hi, lo, 0, now))
+	if (!slot || cache_holds(slot, hi, lo, family, now))
 		return slot;
-	if (lo == ~0ull) {
+	if (family == CACHE_IPV4) {
 		struct lpm4_key key = { .prefixlen = 64, .addr = hi };
 
 		to = bpf_map_lookup_elem(&target_by_dst4, &key);
@@ -117,7 +117,7 @@ INLINE struct cached *steered_destination(__u64 hi, __u64 lo)
 		st64(&key.addr.b[8], lo);
 		to = bpf_map_lookup_elem(&target_by_dst6, &key);
 	}
-	cache_fill(slot, hi, lo, 0, now);
+	cache_fill(slot, hi, lo, family, now);
 	slot->kind = to ? to->kind : TARGET_NONE;
 	slot->index = to ? to->index : 0;
 	return slot;
@@ -230,7 +230,7 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
 	}
-	to = steered_destination(ld64(&ip->dst), ld64(&ip->dst.b[8]));
+	to = steered_destination(ld64(&ip->dst), ld64(&ip->dst.b[8]), 0);
 	if (to && to->kind)
 		return steer(ctx, p, cfg, to->kind, to->index);
 	if (!port || ip->dst.b[0] == 0xff || (ip->dst.b[0] == 0xfe && (ip->dst.b[1] & 0xc0) == 0x80))
@@ -300,7 +300,7 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
 	}
-	to = steered_destination(ld32(&ip->dst), ~0ull);
+	to = steered_destination(ld32(&ip->dst), ~0ull, CACHE_IPV4);
 	if (to && to->kind == TARGET_GTP4D) {
 		struct mobile *m;
 
