@@ -235,7 +235,11 @@ func (j *journey) intoGTPU(sid *srv6.LocalSID, c chain, argsAt int) ([]byte, []b
 	}
 	tpdu = j.completed(tpdu, c.upper != protoEthernet)
 	end.hash = flowHash(tpdu, c.upper == protoEthernet)
-	return gtpuHeader(sid.PDUSessionContainer, a.teid, a.qfi, a.r, len(tpdu)), tpdu, end, Result{}
+	header := gtpuHeader(sid.PDUSessionContainer, a.teid, a.qfi, a.r, len(tpdu))
+	if c.upper == protoEthernet { // summed in full, even if it looks like IP
+		return append(header, tpdu...), nil, end, Result{}
+	}
+	return header, tpdu, end, Result{}
 }
 
 // taggedMessage is the GTP-U message type that an SRH's tag names, or 0.
