@@ -187,6 +187,7 @@ func cycle(ctx context.Context, a *Agent, base, next, fragment *config.Config) e
 // What another configuration had put, that a killed daemon had, is swept out by
 // the next one: the tables are as if it had never been.
 func TestNextDaemonSweeps(t *testing.T) {
+	t.Parallel() // it mostly waits: for grace periods, for packets
 	s := newSite(t)
 	for host, mac := range map[string]string{"fc00:10::1 dev d0": s.in.HardwareAddr.String(), "fc00:20::1 dev d1": s.out.HardwareAddr.String()} {
 		s.node.IP(t, "neighbour add "+host+" nud permanent lladdr "+mac)
@@ -222,6 +223,7 @@ func TestNextDaemonSweeps(t *testing.T) {
 // A thousand times applied and reverted, nothing is left behind: not in a
 // table, not in memory, no file, no goroutine.
 func TestCyclesLeaveNothing(t *testing.T) {
+	t.Parallel() // it mostly waits: for grace periods, for packets
 	s := newSite(t)
 	s.node.IP(t, "route add fc00:50::/32 via fc00:20::1 table 100")
 	// Neighbours that come and go by themselves would look like a leak.

@@ -412,6 +412,7 @@ func udpChecksum(src, dst netip.Addr, udp []byte) uint16 {
 
 // No packet is lost, none comes twice, whatever happens to the daemon.
 func TestHitless(t *testing.T) {
+	t.Parallel() // it mostly waits: for grace periods, for packets
 	s := newSite(t)
 	newer := newerBuild(t)
 	same := os.Args[0]

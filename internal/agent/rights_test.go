@@ -13,6 +13,7 @@ import (
 // The three capabilities of the systemd unit are enough: to load, pin and
 // attach, to follow the network, and to send an ICMP error.
 func TestRightsOfTheUnitAreEnough(t *testing.T) {
+	t.Parallel() // it mostly waits: for grace periods, for packets
 	s := newSite(t)
 	s.wrap = []string{"setpriv", "--bounding-set", "-all,+bpf,+net_admin,+perfmon", "--inh-caps", "-all"}
 	p := s.daemon(t, os.Args[0])
