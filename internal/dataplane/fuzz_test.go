@@ -19,7 +19,7 @@ var (
 	fuzzSeed   = flag.Uint64("seed", 1, "where TestFuzzAgainstModel starts")
 	// Each world is one set of tables: programming them costs as much as some
 	// ten thousand frames, and counters are compared once for each world.
-	fuzzWorld = flag.Int("world", 5_000, "frames that TestFuzzAgainstModel runs with one set of tables")
+	fuzzWorld = flag.Int("world", 0, "frames that TestFuzzAgainstModel runs with one set of tables; 0: as -frames suggests")
 )
 
 // basesPerWorld are the valid frames that mutations start from.
@@ -39,8 +39,11 @@ type world struct {
 // TestFuzzAgainstModel runs frames, valid and mutated, through the loaded
 // program and through the reference model, and demands the same verdict,
 // bytes, counters and records for the slow path. `go test -run FuzzAgainstModel
-// -frames 10000000 -world 50000 -seed N` goes on for longer.
+// -frames 10000000 -seed N` goes on for longer.
 func TestFuzzAgainstModel(t *testing.T) {
+	if *fuzzWorld == 0 {
+		*fuzzWorld = min(max(*fuzzFrames/20, 5_000), 50_000)
+	}
 	t.Logf("seed %d, %d frames, %d with each set of tables", *fuzzSeed, *fuzzFrames, *fuzzWorld)
 	inNamespace(t, fuzzing.Ports, func() {
 		r := newRig(t)
