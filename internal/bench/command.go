@@ -81,7 +81,7 @@ func (o *options) flags(c *cobra.Command, entries []uint) {
 	f.StringSliceVar(&o.functions, "functions", nil, "`names` of the functions to measure (default: all)")
 	f.UintSliceVar(&o.entries, "entries", entries, "how many `entries` (sessions, SIDs, TEIDs) frames are for, at random")
 	f.IntVar(&o.repeat, "repeat", 9, "`rounds`")
-	f.Uint32Var(&o.packets, "packets", 1<<18, "`packets` of one run")
+	f.Uint32Var(&o.packets, "packets", 1<<17, "`packets` of one run")
 	f.IntVar(&o.cpu, "cpu", -1, "`CPU` to measure on (default: the last that may be used)")
 	f.BoolVar(&o.quick, "quick", false, "two short rounds with few entries: whether it works, not how fast it is")
 	f.StringVar(&o.binary, "culvert", "", "culvert `binary` to measure (default: this program)")
@@ -142,8 +142,8 @@ func (o *options) plan() (plan, error) {
 	}
 	slices.Sort(p.entries)
 	p.entries = slices.Compact(p.entries)
-	if p.repeat < 1 || p.packets < 64 {
-		return p, errors.New("--repeat: give at least 1; --packets: at least 64")
+	if p.repeat < 1 || p.packets < 16*warmUp {
+		return p, fmt.Errorf("--repeat: give at least 1; --packets: at least %d", 16*warmUp)
 	}
 	return p, p.only(o.functions)
 }

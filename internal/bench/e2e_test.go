@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -14,17 +15,33 @@ import (
 	"testing"
 )
 
-// build makes the program that is measured.
-func build(t *testing.T) string {
+var binary string // that is measured
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "culvert-bench-test-")
+	if err == nil {
+		binary = filepath.Join(dir, "culvert")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", binary, "../../cmd/culvert").CombinedOutput(); err != nil {
+			err = fmt.Errorf("build culvert: %w: %s", err, out)
+		}
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	}
+	if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the benchmark makes network namespaces and loads programs")
 	}
-	binary := filepath.Join(t.TempDir(), "culvert")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/culvert").CombinedOutput(); err != nil {
-		t.Fatalf("build culvert: %v: %s", err, out)
-	}
-	return binary
 }
 
 // nothingLeft says that a run took away what it made.
@@ -41,7 +58,7 @@ func nothingLeft(t *testing.T) {
 }
 
 func TestQuickRun(t *testing.T) {
-	binary := build(t)
+	needRoot(t)
 	var out bytes.Buffer
 	c := Command()
 	c.SetOut(&out)
@@ -87,14 +104,14 @@ func TestQuickRun(t *testing.T) {
 
 // A function whose frames come out otherwise than it wants has no figure.
 func TestWrongFramesAreNoFigure(t *testing.T) {
-	binary := build(t)
+	needRoot(t)
 	wrong := functions()[1]
 	wrong.want = wantIPv6(mapped, 16, protoRouting, wrong.want.payload)
 	lost := functions()[1]
 	lost.data = bytes.Clone(lost.data)
 	lost.data[lenEthernet+7] = 1 // hop limit: the data path drops it
 	for says, f := range map[string]function{"it goes to": wrong, "0 of 64 frames came out": lost} {
-		p := plan{functions: []function{f}, entries: []uint32{1}, repeat: 1, packets: 64, cpu: -1}
+		p := plan{functions: []function{f}, entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
 		o := options{binary: binary, bpffs: "/sys/fs/bpf"}
 		if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error about %q, got %v", says, err)
@@ -104,7 +121,7 @@ func TestWrongFramesAreNoFigure(t *testing.T) {
 }
 
 func TestScaling(t *testing.T) {
-	binary := build(t)
+	needRoot(t)
 	cpus, err := allowedCPUs()
 	if err != nil {
 		t.Fatal(err)
@@ -129,8 +146,8 @@ func TestScaling(t *testing.T) {
 }
 
 func TestDaemonThatEnds(t *testing.T) {
-	build(t)
-	p := plan{functions: functions()[:2], entries: []uint32{1}, repeat: 1, packets: 64, cpu: -1}
+	needRoot(t)
+	p := plan{functions: functions()[:2], entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
 	o := options{binary: "/bin/false", bpffs: "/sys/fs/bpf"}
 	if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
 		t.Errorf("want an error about the daemon's end, got %v", err)

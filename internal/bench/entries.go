@@ -19,8 +19,8 @@ import (
 // leads to, beside another function in the same table.
 const manyEntries = 1 << 22
 
-// someEntries is for functions whose entries cost as much as the same number
-// of another's: the daemon holds about 5 kB for each.
+// someEntries is for functions that have not so many, for the daemon's memory:
+// GTP-U's decapsulation and encapsulation stand for all that have sessions.
 const someEntries = 1 << 16
 
 type netipAddr = netip.Addr

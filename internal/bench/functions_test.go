@@ -2,6 +2,8 @@ package bench
 
 import (
 	"encoding/binary"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,7 +124,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	good := options{output: "json", repeat: 3, packets: 64, entries: []uint{1000, 1, 1000, 1_000_000}}
+	good := options{output: "json", repeat: 3, packets: 1024, entries: []uint{1000, 1, 1000, 1_000_000}}
 	p, err := good.plan()
 	if err != nil {
 		t.Fatal(err)
@@ -146,12 +148,31 @@ func TestPlan(t *testing.T) {
 		"--entries 0":             func(o *options) { o.entries = []uint{0} },
 		"--entries: give one":     func(o *options) { o.quick, o.entries = true, []uint{5000} },
 		"--repeat":                func(o *options) { o.repeat = 0 },
+		"--packets":               func(o *options) { o.packets = 1000 },
 		"there is no \"end_dt5\"": func(o *options) { o.functions = []string{"end", "end_dt5"} },
 	} {
 		bad := good
 		change(&bad)
 		if _, err := bad.plan(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+func TestEnoughMemory(t *testing.T) {
+	c := configuration(functions(), 1000)
+	file := filepath.Join(t.TempDir(), "meminfo")
+	for text, says := range map[string]string{
+		"MemTotal:  99 kB\nMemAvailable:   64000000 kB\n": "",
+		"MemAvailable:   1000 kB\n":                       "give fewer with --entries",
+		"MemFree:   64000000 kB\n":                        "does not say MemAvailable",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := enoughMemory(c, file)
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
 		}
 	}
 }

@@ -75,6 +75,10 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 			return nil, err
 		}
 	}
+	tables := configuration(p.functions, p.tables())
+	if err := enoughMemory(tables, "/proc/meminfo"); err != nil {
+		return nil, err
+	}
 	if b.node, err = newRig(runName(), queues); err != nil {
 		return nil, err
 	}
@@ -82,7 +86,7 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 		return nil, err
 	}
 	pins := filepath.Join(o.bpffs, runName())
-	b.daemon, err = startDaemon(ctx, binary, pins, b.node.net.node, configuration(p.functions, p.tables()))
+	b.daemon, err = startDaemon(ctx, binary, pins, b.node.net.node, tables)
 	if err != nil {
 		return nil, err
 	}
