@@ -26,7 +26,7 @@ static void describe(void);
 #define must(condition, ...)                                             \
 	do {                                                             \
 		if (!(condition)) {                                      \
-			fprintf(stderr, "finding: %s: ", #condition);    \
+			fputs("finding: " #condition ": ", stderr);    \
 			fprintf(stderr, __VA_ARGS__);                    \
 			fputc('\n', stderr);                             \
 			describe();                                      \

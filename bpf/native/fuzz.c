@@ -123,40 +123,113 @@ static void check_punt(int disturbed)
 		must(!memcmp(r->data, frame.b, r->length), "kind %u: quoted after a change", r->kind);
 }
 
-static void journey_of(struct input *in, int disturbed)
-{
-	__u32 headroom = rarely(in, 16) ? FRAME_META + 4 * pick(in, 32) : HEADROOM;
-	struct xdp_md ctx = { .ingress_ifindex = frame.ifindex };
-	__u32 attached = VALUE(port, struct port, frame.ifindex)->flags & PORT_ATTACHED;
+/* What a run came to. */
+struct result {
 	enum reason reason;
-	__u32 length;
-	__u8 *out;
 	int verdict;
+	__u32 redirected, length;
+	struct counter sids, lists, tunnels;
+	__u8 out[BUFFER];
+};
 
+static struct result first, second;
+
+static struct counter sum(void *map)
+{
+	struct native_map *m = map_of(map);
+	struct counter total = {};
+	__u32 i;
+
+	for (i = 0; i < m->max_entries; i++) {
+		struct counter *c = (void *)(m->values + i * m->value_size);
+
+		total.packets += c->packets;
+		total.bytes += c->bytes;
+	}
+	return total;
+}
+
+/* So that a second run finds what the first one found. */
+static void forget_run(void)
+{
+	memset(VALUE(outcomes, __u8, 0), 0, REASON_COUNT * sizeof(struct counter));
+	memset(VALUE(errors_left, __u8, 0), 0, sizeof(struct errors_left));
+	map_of(&limit_by_group)->count = 0;
 	memset(&journey, 0, sizeof(journey));
-	now = take16(in) * 1000000ull;
-	place(&ctx, frame.b, frame.length, headroom);
-	verdict = culvert_xdp(&ctx);
-	out = (__u8 *)(long)ctx.data;
-	length = ctx.data_end - ctx.data;
+}
 
-	must(length >= ETH_LEN || length == frame.length, "a frame of %u octets", length);
-	if (!attached) {
-		must(verdict == XDP_PASS && unchanged(out, length), "not ours, verdict %d", verdict);
+static void check_run(struct result *r, int disturbed)
+{
+	if (!(VALUE(port, struct port, frame.ifindex)->flags & PORT_ATTACHED)) {
+		must(r->verdict == XDP_PASS && unchanged(r->out, r->length), "not ours, verdict %d", r->verdict);
+		r->reason = REASON_PASSED; /* and not counted */
 		return;
 	}
-	reason = counted();
-	must(verdict == expected_verdict(reason), "reason %u, verdict %d", reason, verdict);
+	r->reason = counted();
+	must(r->verdict == expected_verdict(r->reason), "reason %u, verdict %d", r->reason, r->verdict);
 	check_punt(disturbed);
-	if (verdict == XDP_DROP)
+	if (r->verdict == XDP_DROP)
 		return;
-	MUST_BE_INITIALIZED(out, length);
+	MUST_BE_INITIALIZED(r->out, r->length);
 	if (disturbed)
 		return;
-	if (verdict == XDP_PASS)
-		check_passed(out, length);
+	if (r->verdict == XDP_PASS)
+		check_passed(r->out, r->length);
 	else
-		check_sent(out, length);
+		check_sent(r->out, r->length);
+}
+
+static void run_once(struct result *r, __u32 headroom, __u64 time, int disturbed)
+{
+	struct xdp_md ctx = { .ingress_ifindex = frame.ifindex };
+
+	forget_run();
+	now = time;
+	place(&ctx, frame.b, frame.length, headroom);
+	r->verdict = culvert_xdp(&ctx);
+	r->length = ctx.data_end - ctx.data;
+	r->redirected = journey.redirected;
+	must(r->length >= ETH_LEN || r->length == frame.length, "a frame of %u octets", r->length);
+	must(!reserved, "a record was not submitted");
+	memcpy(r->out, (void *)(long)ctx.data, r->length);
+	check_run(r, disturbed);
+}
+
+/* The second packet of a flow finds the caches filled, and must fare as the
+ * first. The counters hold both. */
+static void check_again(void)
+{
+	must(first.reason == second.reason && first.verdict == second.verdict, "reason %u, then %u", first.reason,
+	     second.reason);
+	must(first.redirected == second.redirected, "sent to %u, then to %u", first.redirected, second.redirected);
+	must(2 * first.sids.packets == second.sids.packets && 2 * first.sids.bytes == second.sids.bytes, "SIDs count %llu, then %llu octets",
+	     first.sids.bytes, second.sids.bytes);
+	must(2 * first.lists.packets == second.lists.packets && 2 * first.lists.bytes == second.lists.bytes,
+	     "lists count %llu, then %llu octets", first.lists.bytes, second.lists.bytes);
+	must(2 * first.tunnels.packets == second.tunnels.packets && 2 * first.tunnels.bytes == second.tunnels.bytes,
+	     "tunnels count %llu, then %llu octets", first.tunnels.bytes, second.tunnels.bytes);
+	if (first.verdict == XDP_DROP)
+		return;
+	must(first.length == second.length && !memcmp(first.out, second.out, first.length), "%u octets, then %u or others",
+	     first.length, second.length);
+}
+
+static void run_twice(struct input *in, int disturbed)
+{
+	__u32 headroom = rarely(in, 16) ? FRAME_META + 4 * pick(in, 32) : HEADROOM;
+	__u64 time = take16(in) * 1000000ull;
+
+	run_once(&first, headroom, time, disturbed);
+	if (disturbed)
+		return;
+	first.sids = sum(&sid_counter);
+	first.lists = sum(&list_counter);
+	first.tunnels = sum(&tunnel); /* its first two members are a counter */
+	run_once(&second, headroom, time, disturbed);
+	second.sids = sum(&sid_counter);
+	second.lists = sum(&list_counter);
+	second.tunnels = sum(&tunnel);
+	check_again();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -171,7 +244,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make_frame(&in, &frame);
 	if (disturbed)
 		disturb_world(&in);
-	journey_of(&in, disturbed);
+	run_twice(&in, disturbed);
 	return 0;
 }
 

@@ -32,6 +32,12 @@ struct aims {
 
 static struct aims aims;
 
+/* What outlives one. */
+static struct {
+	__u32 made;
+	int disturbed;
+} worlds;
+
 #define VALUE(map, type, index) ((type *)map_of(&map)->values + (index))
 
 static void make_maps(void)
@@ -73,12 +79,13 @@ static void empty_maps(void)
 		struct native_map *m = maps[i];
 
 		/* what was remembered of the world before has another generation */
-		if (m == map_of(&generation) || m == map_of(&lookup_cache))
+		if (m == map_of(&lookup_cache) && !worlds.disturbed)
 			continue;
 		if (is_array(m) || m->type == BPF_MAP_TYPE_DEVMAP)
 			memset(m->values, 0, m->max_entries * m->value_size);
 		m->count = 0;
 	}
+	worlds.disturbed = 0;
 	aims.sids = 0;
 }
 
@@ -377,7 +384,7 @@ static void make_world(__u32 seed)
 	make_tunnels(&in);
 	make_steering(&in);
 	make_settings(&in);
-	++*VALUE(generation, __u32, 0);
+	*VALUE(generation, __u32, 0) = ++worlds.made;
 }
 
 /* Anything may stand in the tables: the data path must still keep to the
@@ -386,6 +393,7 @@ static void disturb_world(struct input *in)
 {
 	__u32 i, count = 1 + pick(in, 32);
 
+	worlds.disturbed = 1;
 	for (i = 0; i < count; i++) {
 		struct native_map *m = maps[pick(in, map_count)];
 		__u32 offset = take32(in) % (m->max_entries * m->value_size);
