@@ -15,14 +15,14 @@ import (
 	"testing"
 )
 
-var binary string // that is measured
+var culvert string // that is measured
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "culvert-bench-test-")
 	if err == nil {
-		binary = filepath.Join(dir, "culvert")
+		culvert = filepath.Join(dir, "culvert")
 		var out []byte
-		if out, err = exec.Command("go", "build", "-o", binary, "../../cmd/culvert").CombinedOutput(); err != nil {
+		if out, err = exec.Command("go", "build", "-o", culvert, "../../cmd/culvert").CombinedOutput(); err != nil {
 			err = fmt.Errorf("build culvert: %w: %s", err, out)
 		}
 	}
@@ -63,7 +63,7 @@ func TestQuickRun(t *testing.T) {
 	c := Command()
 	c.SetOut(&out)
 	c.SetErr(io.Discard)
-	c.SetArgs([]string{"functions", "--quick", "--functions", "l2_forward,end,h_m_gtp4_d,gtpu_encap", "-o", "json", "--culvert", binary})
+	c.SetArgs([]string{"functions", "--quick", "--functions", "l2_forward,end,h_m_gtp4_d,gtpu_encap", "-o", "json", "--culvert", culvert})
 	if err := c.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err) // also: a frame that did not come out, or came out wrong
 	}
@@ -112,7 +112,7 @@ func TestWrongFramesAreNoFigure(t *testing.T) {
 	lost.data[lenEthernet+7] = 1 // hop limit: the data path drops it
 	for says, f := range map[string]function{"it goes to": wrong, "0 of 64 frames came out": lost} {
 		p := plan{functions: []function{f}, entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
-		o := options{binary: binary, bpffs: "/sys/fs/bpf"}
+		o := options{binary: culvert, bpffs: "/sys/fs/bpf"}
 		if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error about %q, got %v", says, err)
 		}
@@ -127,7 +127,7 @@ func TestScaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := plan{functions: functions()[:2], entries: []uint32{1}, repeat: 1, packets: 6400}
-	got, err := runScaling(context.Background(), &options{binary: binary, bpffs: "/sys/fs/bpf"}, p, io.Discard)
+	got, err := runScaling(context.Background(), &options{binary: culvert, bpffs: "/sys/fs/bpf"}, p, io.Discard)
 	if len(cpus) < 2 {
 		if err == nil || !strings.Contains(err.Error(), "two CPUs") {
 			t.Errorf("with one CPU: %v", err)
