@@ -123,6 +123,7 @@ func newDataPlane(t *testing.T) *dataplane.DataPlane {
 	t.Cleanup(func() { check(t, d.Close()) })
 	check(t, d.SetSettings(dataplane.Settings{Source: addr(source), HopLimit: 64}))
 	check(t, d.SetPort(loopback, dataplane.Port{}))
+	check(t, d.PutDevice(loopback))
 	for _, table := range []uint32{254, 100} {
 		check(t, d.PutRoute(table, prefix("::/0"), []dataplane.AdjacencyKey{{NextHop: addr(gateway6)}}))
 		check(t, d.PutRoute(table, prefix("0.0.0.0/0"), []dataplane.AdjacencyKey{{NextHop: addr(gateway4)}}))
