@@ -124,7 +124,9 @@ GLOBAL int trace_end(struct xdp_md *ctx, struct trace_end *p)
 INLINE void trace(struct xdp_md *ctx, struct packet *p, __u32 verdict)
 {
 	struct trace_end end = {
-		.egress = verdict == XDP_TX ? p->ifindex : verdict == XDP_REDIRECT ? p->hop.ifindex : 0,
+		.egress = verdict == XDP_TX || p->reason == REASON_REPLIED ? p->ifindex
+			  : verdict == XDP_REDIRECT			   ? p->hop.ifindex
+									   : 0,
 		.sid = p->sid, .policy = p->policy, .list = p->list, .tunnel = p->tunnel,
 		.target_kind = p->target_kind, .adjacency = p->adjacency, .reason = p->reason,
 		.verdict = verdict,
