@@ -20,8 +20,8 @@ static void describe(void)
 {
 	__u32 i;
 
-	fprintf(stderr, "ifindex %u, behaviour %u, flavors %u, %u octets:", frame.ifindex, journey.behavior,
-		journey.flavors, frame.length);
+	fprintf(stderr, "ifindex %u, behaviour %u, flavors %u, %u octets:", frame.ifindex, witness.behavior,
+		witness.flavors, frame.length);
 	for (i = 0; i < frame.length && i < 128; i++)
 		fprintf(stderr, "%s%02x", i % 16 ? " " : "\n", frame.b[i]);
 	fputc('\n', stderr);
@@ -36,7 +36,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* How the one journey ended, and that it was counted once. */
+/* how the one journey ended, and that it was counted once. */
 static enum reason counted(void)
 {
 	struct counter *c = VALUE(outcomes, struct counter, 0);
@@ -59,11 +59,10 @@ static int expected_verdict(enum reason reason)
 {
 	switch (reason) {
 	case REASON_FORWARDED:
-		return journey.redirected ? XDP_REDIRECT : XDP_TX;
+	case REASON_REPLIED:
+		return witness.redirected ? XDP_REDIRECT : XDP_TX;
 	case REASON_PASSED:
 		return XDP_PASS;
-	case REASON_REPLIED:
-		return XDP_TX;
 	default:
 		return XDP_DROP;
 	}
@@ -78,9 +77,9 @@ static int unchanged(const __u8 *out, __u32 length)
  * kernel otherwise than it came. */
 static void check_passed(const __u8 *out, __u32 length)
 {
-	if (journey.asked_next_hop)
+	if (witness.asked_next_hop)
 		return;
-	if (journey.flavors & FLAVOR_USP && length < frame.length)
+	if (witness.flavors & FLAVOR_USP && length < frame.length)
 		return;
 	must(unchanged(out, length), "passed after a change: %u octets became %u", frame.length, length);
 }
@@ -91,7 +90,7 @@ static void check_sent(const __u8 *out, __u32 length)
 	__u32 l3 = ETH_LEN, have, said;
 	__u16 type = be16(ld16(out + 12));
 
-	if (journey.behavior == END_DX2)
+	if (witness.behavior == END_DX2)
 		return;
 	for (; (type == TYPE_VLAN || type == TYPE_QINQ) && l3 + 4 < length; l3 += VLAN_LEN)
 		type = be16(ld16(out + l3 + 2));
@@ -110,10 +109,10 @@ static void check_sent(const __u8 *out, __u32 length)
 /* The daemon gets the frame as it came. */
 static void check_punt(int disturbed)
 {
-	struct punt *r = &journey.punt;
+	struct punt *r = &witness.punt;
 
-	must(journey.punts <= 1, "%u records", journey.punts);
-	if (!journey.punts)
+	must(witness.punts <= 1, "%u records", witness.punts);
+	if (!witness.punts)
 		return;
 	must(r->kind > PUNT_NONE && r->kind <= PUNT_ERROR_INDICATION, "kind %u", r->kind);
 	must(r->length <= PUNT_DATA && r->length <= frame.length, "%u octets of %u", r->length, frame.length);
@@ -155,7 +154,7 @@ static void forget_run(void)
 	memset(VALUE(outcomes, __u8, 0), 0, REASON_COUNT * sizeof(struct counter));
 	memset(VALUE(errors_left, __u8, 0), 0, sizeof(struct errors_left));
 	map_of(&limit_by_group)->count = 0;
-	memset(&journey, 0, sizeof(journey));
+	memset(&witness, 0, sizeof(witness));
 }
 
 static void check_run(struct result *r, int disturbed)
@@ -188,7 +187,7 @@ static void run_once(struct result *r, __u32 headroom, __u64 time, int disturbed
 	place(&ctx, frame.b, frame.length, headroom);
 	r->verdict = culvert_xdp(&ctx);
 	r->length = ctx.data_end - ctx.data;
-	r->redirected = journey.redirected;
+	r->redirected = witness.redirected;
 	must(r->length >= ETH_LEN || r->length == frame.length, "a frame of %u octets", r->length);
 	must(!reserved, "a record was not submitted");
 	memcpy(r->out, (void *)(long)ctx.data, r->length);

@@ -27,7 +27,7 @@ struct native_map {
 };
 
 /* What a run did, for the checks after it. */
-struct journey {
+struct witness {
 	__u32 redirected;       /* ifindex of the last redirect that was allowed */
 	int asked_next_hop;     /* the adjacencies or the kernel's routes were read */
 	int fib_mtu;            /* the kernel's answer, when it had one */
@@ -36,7 +36,7 @@ struct journey {
 	struct punt punt;
 };
 
-static struct journey journey;
+static struct witness witness;
 
 #define MAX_MAPS 64
 static struct native_map *maps[MAX_MAPS];
@@ -106,7 +106,7 @@ void *bpf_map_lookup_elem(void *map, const void *key)
 
 	MUST_BE_INITIALIZED(key, m->key_size);
 	if (map == (void *)&adjacency)
-		journey.asked_next_hop = 1;
+		witness.asked_next_hop = 1;
 	if (m->type == BPF_MAP_TYPE_LPM_TRIE)
 		return lookup_trie(m, key);
 	if (!is_array(m)) {
@@ -119,8 +119,8 @@ void *bpf_map_lookup_elem(void *map, const void *key)
 	if (i >= m->max_entries)
 		return 0;
 	if (map == (void *)&local_sid && i) {
-		journey.flavors = ((struct local_sid *)m->values)[i].flavors;
-		journey.behavior = ((struct local_sid *)m->values)[i].behavior;
+		witness.flavors = ((struct local_sid *)m->values)[i].flavors;
+		witness.behavior = ((struct local_sid *)m->values)[i].behavior;
 	}
 	return m->values + i * m->value_size;
 }
@@ -247,10 +247,10 @@ long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags
 	must(size == sizeof(*fib) && !(flags & ~(BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID)), "flags %x", flags);
 	must(fib->family == AF_INET4 || fib->family == AF_INET6, "family %d", fib->family);
 	MUST_BE_INITIALIZED(fib, sizeof(*fib));
-	journey.asked_next_hop = 1;
+	witness.asked_next_hop = 1;
 	if (dst[3] & 8)
 		return dst[3] >> 4 & 7; /* BPF_FIB_LKUP_RET_BLACKHOLE and on */
-	journey.fib_mtu = mtu;
+	witness.fib_mtu = mtu;
 	fib->mtu_result = mtu;
 	if (fib->tot_len > mtu)
 		return BPF_FIB_LKUP_RET_FRAG_NEEDED;
@@ -267,7 +267,7 @@ long bpf_redirect_map(void *map, __u64 key, __u64 flags)
 	must(m->type == BPF_MAP_TYPE_DEVMAP, "redirect through a map of type %u", m->type);
 	if (key >= m->max_entries || !((__u32 *)m->values)[key])
 		return flags & 3;
-	journey.redirected = key;
+	witness.redirected = key;
 	return XDP_REDIRECT;
 }
 
@@ -289,8 +289,8 @@ void bpf_ringbuf_submit(void *record, __u64 flags)
 {
 	(void)flags;
 	must(record && record == reserved, "submit what was not reserved");
-	journey.punts++;
-	journey.punt = *reserved;
+	witness.punts++;
+	witness.punt = *reserved;
 	bpf_ringbuf_discard(record, 0);
 }
 
