@@ -80,7 +80,7 @@ func (o *options) flags(c *cobra.Command, entries []uint) {
 	f.StringVarP(&o.output, "output", "o", "table", "`format`: table or json")
 	f.StringSliceVar(&o.functions, "functions", nil, "`names` of the functions to measure (default: all)")
 	f.UintSliceVar(&o.entries, "entries", entries, "how many `entries` (sessions, SIDs, TEIDs) frames are for, at random")
-	f.IntVar(&o.repeat, "repeat", 9, "`rounds`")
+	f.IntVar(&o.repeat, "repeat", 15, "`rounds`")
 	f.Uint32Var(&o.packets, "packets", 1<<17, "`packets` of one run")
 	f.IntVar(&o.cpu, "cpu", -1, "`CPU` to measure on (default: the last that may be used)")
 	f.BoolVar(&o.quick, "quick", false, "two short rounds with few entries: whether it works, not how fast it is")

@@ -75,6 +75,13 @@ func (b *bench) run(ctx context.Context) ([]*row, error) {
 			b.step()
 		}
 	}
+	for _, r := range rows {
+		b.node.without(r.live, b.packets)
+		b.node.without(r.baseline, b.packets)
+		if r.beside {
+			b.kernel.without(r.linux, b.packets)
+		}
+	}
 	return rows, nil
 }
 
@@ -99,7 +106,10 @@ func (b *bench) round(ctx context.Context, r *row) error {
 	if err != nil {
 		return err
 	}
-	sent := uint64(warmUp + 2*b.packets) // live, and test runs
+	sent := uint64(2 * b.packets) // live, and test runs
+	if len(r.live) == 1 {
+		sent += warmUp
+	}
 	if r.name == baselineName {
 		sent = 0
 	}
@@ -108,6 +118,11 @@ func (b *bench) round(ctx context.Context, r *row) error {
 
 // measure takes one sample of each figure of the node.
 func (b *bench) measure(c clock, r *row, own load) error {
+	if len(r.live) == 0 {
+		if err := b.node.warm(c, own); err != nil {
+			return err
+		}
+	}
 	l2 := load{own.port, own.frame, b.l2, wantLike(own.frame.Data)}
 	beside, err := b.node.live(c, l2, b.packets)
 	if err != nil {
@@ -130,6 +145,11 @@ func (b *bench) measureKernel(r *row) error {
 	frame := r.frame(1, 0)
 	l := load{portIn, frame, b.kernel.bench.Pass(), r.wanted(true)}
 	return b.kernel.onCPU(b.cpu, func(c clock) error {
+		if len(r.linux) == 0 {
+			if err := b.kernel.warm(c, l); err != nil {
+				return err
+			}
+		}
 		ns, err := b.kernel.live(c, l, b.packets)
 		r.linux = append(r.linux, ns)
 		return err

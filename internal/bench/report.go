@@ -46,30 +46,18 @@ type rowSamples struct {
 func makeReport(rows []*row, e environment) report {
 	out := report{Bench: "functions", Baseline: baselineName, Environment: e}
 	for _, r := range rows {
-		ratios := combine(r.baseline, r.live, func(l2, f float64) float64 { return l2 / f })
-		low, high := interval(ratios)
-		rr := reportRow{Name: r.name, Entries: r.entries, NS: median(r.live), Ratio: median(ratios), Low: low, High: high}
+		low, high := ratioInterval(r.baseline, r.live)
+		rr := reportRow{Name: r.name, Entries: r.entries, NS: median(r.live), Ratio: median(r.baseline) / median(r.live), Low: low, High: high}
 		if len(r.linux) > 0 {
-			k := median(combine(r.linux, r.live, func(k, f float64) float64 { return k / f }))
+			k := median(r.linux) / median(r.live)
 			rr.KernelRatio = &k
 		}
 		out.Rows = append(out.Rows, rr)
 		out.Samples = append(out.Samples, rowSamples{
 			Name: r.name, Entries: r.entries,
-			TestRunNS: median(combine(r.testRun, r.front, sub)), AddedNS: median(combine(r.live, r.baseline, sub)),
+			TestRunNS: median(r.testRun) - median(r.front), AddedNS: median(r.live) - median(r.baseline),
 			LiveNS: r.live, BaselineNS: r.baseline, KernelNS: r.linux, TestRun: r.testRun, Front: r.front,
 		})
-	}
-	return out
-}
-
-func sub(a, b float64) float64 { return a - b }
-
-// combine pairs what was measured in the same round.
-func combine(a, b []float64, f func(a, b float64) float64) []float64 {
-	out := make([]float64, len(a))
-	for i := range a {
-		out[i] = f(a[i], b[i])
 	}
 	return out
 }
@@ -99,7 +87,7 @@ func (r report) writeTable(w io.Writer) error {
 ns        CPU time of a packet: the generator, the device, the function, the sink, on one core
 added     ns more than %s of the same frame in the same round
 test_run  ns of the program alone, without the generator (BPF_PROG_TEST_RUN)
-ratio     %[1]s by function, of ns: median and 95 %% interval of %d rounds
+ratio     %[1]s by function: of the medians of %d rounds, and its 95 %% interval
 kernel    how many times as long the kernel takes for the same frame
 %s
 `, r.Baseline, r.Environment.Rounds, r.Environment)

@@ -13,6 +13,7 @@ type rig struct {
 	net   *network
 	bench *progrun.Bench
 	index map[string]int // of the node's interfaces
+	apart []float64      // ns that a run costs besides its packets
 }
 
 func newRig(name string, queues int) (_ *rig, err error) {
@@ -56,34 +57,39 @@ func (r *rig) close() error {
 	return errors.Join(errs...)
 }
 
-// warmUp is how many packets go before those that are measured. What a run
-// costs besides its packets (making pages, changing the dispatcher of XDP
-// programs) is known from them.
-const warmUp = 64
-
 // live sends `packets` of a function's frames through a program and returns
-// the CPU time of one in ns. Every one of them must come out, as the function
-// wants them.
+// the CPU time of one in ns, with its part of what a run costs besides (apart).
+// Every frame must come out, as the function wants it.
 func (r *rig) live(c clock, l load, packets uint32) (float64, error) {
 	if err := r.bench.Prepare(l.frame, l.program); err != nil {
 		return 0, err
 	}
-	run := func(n uint32) (uint64, error) {
-		if err := r.bench.ResetSinks(); err != nil {
-			return 0, err
-		}
-		spent, err := c.during(func() error { return r.bench.RunLive(l.frame, r.index[l.port], n) })
-		if err != nil {
-			return 0, err
-		}
-		return spent, r.sunk(uint64(n), l.want)
+	if err := r.bench.ResetSinks(); err != nil {
+		return 0, err
 	}
-	apart, err := run(warmUp)
+	spent, err := c.during(func() error { return r.bench.RunLive(l.frame, r.index[l.port], packets) })
 	if err != nil {
 		return 0, err
 	}
-	spent, err := run(packets)
-	return (float64(spent) - float64(apart)) / float64(packets-warmUp), err
+	return float64(spent) / float64(packets), r.sunk(uint64(packets), l.want)
+}
+
+// warmUp is how many packets a run has that shows what runs cost besides their
+// packets: making pages, changing the dispatcher of XDP programs.
+const warmUp = 64
+
+// warm takes a sample of that.
+func (r *rig) warm(c clock, l load) error {
+	ns, err := r.live(c, l, warmUp)
+	r.apart = append(r.apart, ns*warmUp)
+	return err
+}
+
+// without takes the fixed cost out of samples of runs of `packets`.
+func (r *rig) without(samples []float64, packets uint32) {
+	for i := range samples {
+		samples[i] -= median(r.apart) / float64(packets)
+	}
 }
 
 // load is what goes through a rig.

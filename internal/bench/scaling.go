@@ -79,16 +79,15 @@ func runScaling(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *s
 }
 
 func scalingOf(r *row, one, two []pace) scalingRow {
-	var ones, twos, ratios, walls []float64
+	var ones, twos, wallOnes, wallTwos []float64
 	for i := range one {
-		ones, twos = append(ones, one[i].cpu), append(twos, two[i].cpu)
-		ratios = append(ratios, 2*one[i].cpu/two[i].cpu)
-		walls = append(walls, 2*one[i].wall/two[i].wall)
+		ones, twos = append(ones, 2*one[i].cpu), append(twos, two[i].cpu)
+		wallOnes, wallTwos = append(wallOnes, 2*one[i].wall), append(wallTwos, two[i].wall)
 	}
-	low, high := interval(ratios)
+	low, high := ratioInterval(ones, twos)
 	return scalingRow{
-		Name: r.name, Entries: r.entries, OneNS: median(ones), TwoNS: median(twos),
-		Ratio: median(ratios), Low: low, High: high, WallRatio: median(walls),
+		Name: r.name, Entries: r.entries, OneNS: median(ones) / 2, TwoNS: median(twos),
+		Ratio: median(ones) / median(twos), Low: low, High: high, WallRatio: median(wallOnes) / median(wallTwos),
 	}
 }
 

@@ -31,22 +31,23 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
 }
 
-// interval is the 95 % interval of the median of values, by the percentile
-// bootstrap. It draws the same way each time, so that a report can be made
-// again from its samples.
-func interval(values []float64) (low, high float64) {
-	if len(values) == 0 {
+// ratioInterval is the 95 % interval of median(a) / median(b), where a[i] and
+// b[i] were measured together, by the percentile bootstrap. It draws the same
+// way each time, so that a report can be made again from its samples.
+func ratioInterval(a, b []float64) (low, high float64) {
+	if len(a) == 0 || len(a) != len(b) {
 		return math.NaN(), math.NaN()
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	medians := make([]float64, resamples)
-	draw := make([]float64, len(values))
-	for i := range medians {
-		for j := range draw {
-			draw[j] = values[r.IntN(len(values))]
+	ratios := make([]float64, resamples)
+	drawA, drawB := make([]float64, len(a)), make([]float64, len(a))
+	for i := range ratios {
+		for j := range drawA {
+			k := r.IntN(len(a))
+			drawA[j], drawB[j] = a[k], b[k]
 		}
-		medians[i] = median(draw)
+		ratios[i] = median(drawA) / median(drawB)
 	}
-	slices.Sort(medians)
-	return quantile(medians, 0.025), quantile(medians, 0.975)
+	slices.Sort(ratios)
+	return quantile(ratios, 0.025), quantile(ratios, 0.975)
 }
