@@ -95,6 +95,8 @@ INLINE int pass_finished(struct xdp_md *ctx, struct packet *p)
 		if (!ip)
 			return REASON_HEADROOM;
 		from = ld16(&ip->ttl);
+		if (ip->ttl == 255)
+			return REASON_PASSED;
 		st16(&ip->ttl, from + 1);
 		st16(&ip->checksum, checksum_update(ld16(&ip->checksum), from, from + 1));
 	} else {
@@ -102,7 +104,8 @@ INLINE int pass_finished(struct xdp_md *ctx, struct packet *p)
 
 		if (!ip)
 			return REASON_HEADROOM;
-		ip->hop_limit++;
+		if (ip->hop_limit != 255)
+			ip->hop_limit++;
 	}
 	return REASON_PASSED;
 }
@@ -144,7 +147,8 @@ INLINE void count_matches(struct packet *p)
 
 INLINE int out(struct packet *p)
 {
-	if (p->hop.ifindex != p->ifindex && bpf_redirect_map(&device, p->hop.ifindex, XDP_DROP) != XDP_REDIRECT)
+	/* also where it came from: XDP_TX does not wake the peer of a veth */
+	if (bpf_redirect_map(&device, p->hop.ifindex, XDP_DROP) != XDP_REDIRECT)
 		return REASON_NO_ROUTE;
 	count_matches(p);
 	return REASON_FORWARDED;

@@ -290,13 +290,13 @@ INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 
 	switch (reason) {
 	case REASON_FORWARDED:
-		verdict = p->hop.ifindex == p->ifindex ? XDP_TX : XDP_REDIRECT;
+		verdict = XDP_REDIRECT;
 		break;
 	case REASON_PASSED:
 		verdict = XDP_PASS;
 		break;
 	case REASON_REPLIED:
-		verdict = XDP_TX;
+		verdict = bpf_redirect_map(&device, p->ifindex, XDP_TX);
 		break;
 	case REASON_SLOW_PATH:
 		if (punt(ctx, p, p->punt))

@@ -235,7 +235,8 @@ INLINE int push_udp(struct xdp_md *ctx, struct packet *p, __u32 ip, __u64 pseudo
 
 	if (!udp)
 		return -1;
-	st16(&udp->src, be16(flow_port(p->hash)));
+	/* a message is answered to the port that it came from */
+	st16(&udp->src, be16(p->message && p->message != GTPU_G_PDU ? GTPU_PORT : flow_port(p->hash)));
 	st16(&udp->dst, be16(GTPU_PORT));
 	st16(&udp->length, be16(length));
 	st16(&udp->checksum, 0);

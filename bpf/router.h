@@ -14,8 +14,8 @@
 INLINE __u32 find_sid(struct settings *cfg, const void *dst)
 {
 	__u64 hi = be64(ld64(dst));
-	__u32 i, index, *found;
-	struct local_sid *sid;
+	__u32 i, index = 0, other, *found;
+	struct local_sid *sid = 0, *longer;
 
 	for (i = 0; i < MAX_LOCATORS && i < cfg->locators; i++) {
 		struct locator *l = &cfg->locator[i];
@@ -24,17 +24,22 @@ INLINE __u32 find_sid(struct settings *cfg, const void *dst)
 			continue;
 		index = l->base + ((hi >> (l->shift & 63)) & l->function_mask);
 		sid = bpf_map_lookup_elem(&local_sid, &index);
-		if (sid && sid->behavior)
-			return index;
+		if (!sid || !sid->behavior)
+			index = 0;
 		break;
 	}
-	if (!cfg->sids_by_prefix)
-		return 0;
+	/* only a NEXT-C-SID SID has longer ones in it */
+	if (!cfg->sids_by_prefix || (index && sid && !(sid->flavors & FLAVOR_NEXT_CSID)))
+		return index;
 	struct sid_key key = { .prefixlen = 128 };
 
 	copy16_by4(&key.addr, dst);
 	found = bpf_map_lookup_elem(&sid_by_prefix, &key);
-	return found ? *found : 0;
+	if (!found)
+		return index;
+	other = *found;
+	longer = bpf_map_lookup_elem(&local_sid, &other);
+	return index && sid && longer && sid->length >= longer->length ? index : other;
 }
 
 INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct local_sid *sid, struct ipv6 *ip)
@@ -182,17 +187,25 @@ INLINE int gtpu_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	return REASON_PASSED;
 }
 
+/* Fills in l3_length; whether the header can be believed. */
+INLINE int ipv6_sound(struct packet *p, struct ipv6 *ip)
+{
+	__u32 length = IPV6_LEN + be16(ld16(&ip->payload_length));
+
+	p->l3_length = length;
+	return p->l3 + length <= p->frame;
+}
+
 INLINE int gtpu6(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct ipv6 *ip)
 {
 	struct udp *udp;
 
-	p->l3_length = IPV6_LEN + be16(ip->payload_length);
 	if (ip->next_header == NH_FRAGMENT)
 		return reassemble(p);
 	udp = at(ctx, p->l3 + IPV6_LEN, UDP_LEN);
 	if (ip->next_header != NH_UDP || !udp || ld16(&udp->dst) != be16(GTPU_PORT))
 		return REASON_PASSED;
-	if (p->l3 + p->l3_length > p->frame)
+	if (!ipv6_sound(p, ip))
 		return REASON_IPV6_MALFORMED;
 	copy16(&p->src, &ip->src);
 	copy16(&p->dst, &ip->dst);
@@ -215,10 +228,9 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	sid = bpf_map_lookup_elem(&local_sid, &index);
 	if (index && sid) {
 		p->sid = index;
-		p->l3_length = IPV6_LEN + be16(ip->payload_length);
-		p->sid_length = p->l3_length;
-		if (p->l3 + p->l3_length > p->frame)
+		if (!ipv6_sound(p, ip))
 			return REASON_IPV6_MALFORMED;
+		p->sid_length = p->l3_length;
 		return behave(ctx, p, cfg, sid, ip);
 	}
 	if (is_gtpu6(cfg, &ip->dst))

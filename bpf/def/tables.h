@@ -193,7 +193,7 @@ struct port_key {
 /* What the last lookups of routes and of steering by destination came to, on
  * each CPU: a trie costs several times as much. An entry is true while its
  * generation is the current one. */
-#define CACHE_SLOTS 256
+#define CACHE_SLOTS 1024
 
 struct cached {
 	__u64 hi, lo;     /* the address, in network order; IPv4: lo is ~0 */

@@ -239,7 +239,7 @@ func TestTestRunAndInject(t *testing.T) {
 		frame := endFrame("fc00:a:100::", "2001:db8::98")
 		verdict, out, err := d.TestRun(frame, w.near.Index)
 		must(t, err)
-		if verdict != VerdictTX || !bytes.Equal(out[:6], hostB) || !bytes.Equal(out[38:54], addr("2001:db8::98").AsSlice()) {
+		if verdict != VerdictRedirect || !bytes.Equal(out[:6], hostB) || !bytes.Equal(out[38:54], addr("2001:db8::98").AsSlice()) {
 			t.Fatalf("%s, frame %x", VerdictName(verdict), out)
 		}
 		count, err := d.SIDCounter(prefix("fc00:a:100::/40"))
@@ -301,7 +301,7 @@ func TestPuntsAndTrace(t *testing.T) {
 		t.Errorf("record for the slow path: %+v", p)
 	}
 	first, second := <-events, <-events
-	if first.Reason.String() != "forwarded" || first.SID != prefix("fc00:a:100::/40") || first.Verdict != "XDP_TX" ||
+	if first.Reason.String() != "forwarded" || first.SID != prefix("fc00:a:100::/40") || first.Verdict != "XDP_REDIRECT" ||
 		first.Adjacency.Interface != "near" || !bytes.Equal(first.In, frame) || first.OutLength != len(frame) || first.List != -1 {
 		t.Errorf("forwarded: %+v", first)
 	}

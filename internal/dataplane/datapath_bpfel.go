@@ -50,7 +50,7 @@ const (
 
 type datapathCache struct {
 	_    structs.HostLayout
-	Slot [256]struct {
+	Slot [1024]struct {
 		_          structs.HostLayout
 		Hi         uint64
 		Lo         uint64

@@ -130,7 +130,7 @@ func (w *world) compare(frame []byte, ifindex int) string {
 	if want.Punt != nil {
 		w.expect(want.Punt, ifindex)
 	}
-	if v := wantVerdict(want, ifindex); verdict != v {
+	if v := wantVerdict(want); verdict != v {
 		return fmt.Sprintf("model: %s (%s), program: %s", VerdictName(v), want.Reason, VerdictName(verdict))
 	}
 	if verdict != VerdictDrop && !bytes.Equal(out, want.Out) {
@@ -139,13 +139,11 @@ func (w *world) compare(frame []byte, ifindex int) string {
 	return ""
 }
 
-func wantVerdict(r model.Result, ifindex int) uint32 {
+func wantVerdict(r model.Result) uint32 {
 	switch {
 	case r.Reason == model.Passed:
 		return VerdictPass
-	case r.Reason == model.Replied, r.Reason == model.Forwarded && r.Egress == ifindex:
-		return VerdictTX
-	case r.Reason == model.Forwarded:
+	case r.Reason == model.Replied, r.Reason == model.Forwarded:
 		return VerdictRedirect
 	}
 	return VerdictDrop

@@ -167,6 +167,7 @@ type tunnelEnd struct {
 	hopLimit uint8
 	class    uint8
 	hash     uint32
+	message  bool // not a G-PDU: its answer comes to the port that it left by
 }
 
 // wrap pushes IP and UDP for a tunnel in front of a GTP-U message.
@@ -186,9 +187,12 @@ func (j *journey) wrap(t *gtpu.Tunnel, end tunnelEnd, header, tpdu []byte) []byt
 	return pushUDP6(source.As16(), t.Remote.As16(), end, header, tpdu)
 }
 
-func udpHeader(hash uint32, length int) []byte {
+func udpHeader(end tunnelEnd, length int) []byte {
 	b := make([]byte, 8)
-	be.PutUint16(b, 0xc000|uint16(hash&0x3fff))
+	be.PutUint16(b, 0xc000|uint16(end.hash&0x3fff))
+	if end.message {
+		be.PutUint16(b, 2152)
+	}
 	be.PutUint16(b[2:], 2152)
 	be.PutUint16(b[4:], uint16(length))
 	return b
@@ -202,7 +206,7 @@ func pushUDP4(src, dst [4]byte, end tunnelEnd, header, tpdu []byte) []byte {
 	copy(p[12:], src[:])
 	copy(p[16:], dst[:])
 	be.PutUint16(p[10:], ^fold(wordSum(p)))
-	p = append(p, udpHeader(end.hash, 8+len(header)+len(tpdu))...)
+	p = append(p, udpHeader(end, 8+len(header)+len(tpdu))...)
 	return append(append(p, header...), tpdu...)
 }
 
@@ -214,7 +218,7 @@ func pushUDP6(src, dst [16]byte, end tunnelEnd, header, tpdu []byte) []byte {
 	p[6], p[7] = protoUDP, end.hopLimit
 	copy(p[8:], src[:])
 	copy(p[24:], dst[:])
-	udp := udpHeader(end.hash, length)
+	udp := udpHeader(end, length)
 	sum := pseudoHeader(v6(p).src(), v6(p).dst(), protoUDP, length) + wordSum(udp) + wordSum(header) + tpduSum(tpdu)
 	be.PutUint16(udp[6:], checksum6(sum))
 	return append(append(append(p, udp...), header...), tpdu...)
@@ -261,7 +265,7 @@ func (j *journey) switchTo(t *gtpu.Tunnel, msg message) Result {
 		}
 	}
 	j.count(ReceivedName(t.Name), octets)
-	p := j.wrap(to, tunnelEnd{hop - 1, class(j.packet), hash}, header, msg.body)
+	p := j.wrap(to, tunnelEnd{hopLimit: hop - 1, class: class(j.packet), hash: hash}, header, msg.body)
 	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, quoted: j.packet, l3: j.l3})
 }
 
@@ -279,7 +283,7 @@ func (j *journey) sendTunnel(t *gtpu.Tunnel) Result {
 	}
 	hash := flowHash(inner, false)
 	header := gtpuHeader(t.PDUSessionContainer, t.RemoteTEID, t.QFI, false, len(inner))
-	p := j.wrap(t, tunnelEnd{j.m.hopLimit, class(inner), hash}, header, inner)
+	p := j.wrap(t, tunnelEnd{hopLimit: j.m.hopLimit, class: class(inner), hash: hash}, header, inner)
 	j.count(SentName(t.Name), len(inner))
 	return j.send(outbound{packet: p, via: Key{NextHop: t.Remote}, hash: hash,
 		quoted: j.packet, l3: j.l3, fragments: true})
@@ -299,7 +303,7 @@ func (j *journey) echo(at int, msg message) Result {
 	var ip []byte
 	if src.Is4() {
 		s, d := src.As4(), dst.As4()
-		ip = pushUDP4(d, s, tunnelEnd{j.m.hopLimit, class(j.packet), 0}, g, nil)[:20]
+		ip = pushUDP4(d, s, tunnelEnd{hopLimit: j.m.hopLimit, class: class(j.packet), hash: 0}, g, nil)[:20]
 	} else {
 		ip = append([]byte{}, j.packet[:40]...)
 		be.PutUint16(ip[4:], uint16(8+len(g)))

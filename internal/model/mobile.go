@@ -218,6 +218,7 @@ func (j *journey) intoGTPU(sid *srv6.LocalSID, c chain, argsAt int) ([]byte, []b
 		if p.hopLimit() <= 1 {
 			return nil, nil, tunnelEnd{}, j.hopLimitExceeded(j.l3)
 		}
+		end.message = true
 		return userPlaneMessage(kind, a, tpdu), nil, end, Result{}
 	}
 	if c.upper != protoEthernet {

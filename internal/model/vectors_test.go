@@ -129,7 +129,7 @@ func through(t *testing.T, c config.Config, frame []byte) []byte {
 		adjacencies = append(adjacencies, model.Adjacency{Key: first, Out: "n6", MTU: 1500})
 	}
 	m, err := model.New(model.Network{Config: c, Ports: []model.Port{{Name: "n6", Ifindex: 2}}, Adjacencies: adjacencies,
-		Routes:      []model.Route{{Prefix: prefix("::/0"), Via: []model.Key{key}}, {Prefix: prefix("0.0.0.0/0"), Via: []model.Key{key}}}})
+		Routes: []model.Route{{Prefix: prefix("::/0"), Via: []model.Key{key}}, {Prefix: prefix("0.0.0.0/0"), Via: []model.Key{key}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
