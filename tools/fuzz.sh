@@ -39,11 +39,19 @@ step "data path in user space, MSan, $((frames / 4)) inputs" native initialized 
 step "loaded program beside the model, $frames frames" \
 	go test ./internal/dataplane -count=1 -timeout 0 -run '^TestFuzzAgainstModel$' -frames "$frames" -seed "$seed"
 
+# The Go fuzzer now and then takes the end of its own time for a failure: then
+# there is no failing input.
+target() { # package name
+	local out
+	out=$(go test "./$1" -run '^$' -fuzz "^$2\$" -fuzztime "${seconds}s" 2>&1) && return
+	printf '%s\n' "$out"
+	grep -q 'context deadline exceeded' <<<"$out" && ! grep -qE 'Failing input|panic|\.go:[0-9]+:' <<<"$out"
+}
+
 targets=0
-while IFS=: read -r file target; do
+while IFS=: read -r file name; do
 	targets=$((targets + 1))
-	step "$target of $(dirname "$file"), $seconds s" \
-		go test "./$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime "${seconds}s"
+	step "$name of $(dirname "$file"), $seconds s" target "$(dirname "$file")" "$name"
 done < <(git grep -o --no-line-number -E '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | sed 's/:func /:/')
 [ $targets -gt 0 ] || { summary+=("FINDING  0 s  no Go fuzz target was found"); findings=$((findings + 1)); }
 
