@@ -52,7 +52,7 @@ targets=0
 while IFS=: read -r file name; do
 	targets=$((targets + 1))
 	step "$name of $(dirname "$file"), $seconds s" target "$(dirname "$file")" "$name"
-done < <(git grep -o --no-line-number -E '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | sed 's/:func /:/')
+done < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/:func /:/; s,^\./,,' | LC_ALL=C sort)
 [ $targets -gt 0 ] || { summary+=("FINDING  0 s  no Go fuzz target was found"); findings=$((findings + 1)); }
 
 echo

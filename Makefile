@@ -1,0 +1,84 @@
+# Culvert. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# Where root works in somebody else's checkout git refuses to answer, and go
+# would not build; the version comes from -ldflags.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+BIN     := bin/culvert
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+EVENTS  := .cache/test.json
+SUM     := go tool gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg
+GO_DIRS := $(wildcard *.go) $(filter-out bin dist docs examples proto tools,$(patsubst %/,%,$(wildcard */)))
+
+FRAMES  ?= 10000000
+ROUNDS  ?= 10
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+.PHONY: build
+build: ## build bin/culvert
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/culvert
+
+.PHONY: demo
+demo: ## run the gateway laboratory and show its result
+	@tools/need.sh run
+	@echo "culvert: building $(BIN) (the first time also fetches the Go modules)"
+	@$(MAKE) --no-print-directory build
+	@$(BIN) lab run gateway
+
+.PHONY: test
+test: ## everything that CI runs: build, lint, generated files, all tests
+	@tools/need.sh test
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory generated
+	@mkdir -p $(dir $(EVENTS))
+	@$(SUM) --jsonfile $(EVENTS) -- -count=1 -timeout 14m ./...
+	@! grep '"Action":"skip".*"Test":' $(EVENTS) || { echo "culvert: root has no reason to skip these"; exit 1; }
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck
+	@files=$$("$$(go env GOROOT)/bin/gofmt" -l $(GO_DIRS)) && test -z "$$files" || \
+		{ echo "$$files"; echo "culvert: run gofmt -w on these"; exit 1; }
+	@go vet ./...
+	@go tool staticcheck ./...
+
+.PHONY: generate
+generate: ## make the objects of bpf/, the management API, the schema and docs/behaviors.md
+	@tools/need.sh test
+	@go generate ./...
+
+.PHONY: generated
+generated: ## fail where a committed file is not what generate makes
+	@tools/generated.sh
+
+.PHONY: fuzz
+fuzz: ## FRAMES=10000000 through the data path, its model, and sanitizers
+	@tools/need.sh test
+	@tools/fuzz.sh $(FRAMES)
+
+.PHONY: e2e
+e2e: ## every laboratory, one by one
+	@tools/need.sh test
+	@$(MAKE) --no-print-directory build
+	@for lab in $$($(BIN) lab list | awk 'NR > 1 { print $$1 }'); do $(BIN) lab run "$$lab" || exit 1; done
+
+.PHONY: soak
+soak: ## restart, kill, upgrade and reconfigure under load, ROUNDS=10 times
+	@tools/need.sh test
+	@$(SUM) -- -count=$(ROUNDS) -timeout 0 -run '^(TestHitless|TestCyclesLeaveNothing|TestNextDaemonSweeps|TestDaemon)$$' ./internal/agent ./cmd/culvert
+
+.PHONY: bench
+bench: ## what a packet costs, beside L2 forwarding and the kernel
+	@tools/need.sh run
+	@$(MAKE) --no-print-directory build
+	@$(BIN) bench functions
+
+.PHONY: clean
+clean: ## remove what was built
+	@rm -rf bin .cache

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Installs what a target needs and the machine does not have yet: packages of
+# Debian 12 and Ubuntu 24.04, by name. Says what, and why; says nothing where
+# nothing is missing.
+#   tools/need.sh run   what `make demo` and `make bench` use
+#   tools/need.sh test  what `make test`, `make generate` and `make fuzz` use as well
+set -euo pipefail
+
+# what is looked for  package  reason
+run='
+ip             iproute2            builds networks of namespaces and veth pairs
+ethtool        ethtool             reads and sets what the ends of a veth pair offload
+certificates   ca-certificates     to fetch Go modules over HTTPS
+'
+test="$run"'
+ping           iputils-ping        sends fragments to the slow path
+tshark         tshark              decodes what culvert sends, as an independent judge
+scapy          python3-scapy       builds the same packets, as another
+promtool       prometheus          judges names and units of the metrics
+zebra          frr                 routes in a laboratory, as somebody else does
+clang-19       clang-19            compiles the data path
+llvm-strip-19  llvm-19             strips it
+sanitizer      libclang-rt-19-dev  runs the data path under sanitizers
+bpf_helpers.h  libbpf-dev          headers of the data path
+bpf.h          linux-libc-dev      headers of the data path
+protoc         protobuf-compiler   compiles the management API
+'
+
+missing() { # what is looked for
+	case "$1" in
+	certificates) ! test -e /etc/ssl/certs/ca-certificates.crt ;;
+	bpf_helpers.h) ! test -e /usr/include/bpf/bpf_helpers.h ;;
+	bpf.h) ! test -e /usr/include/linux/bpf.h ;;
+	sanitizer) ! compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.asan-*.a' >/dev/null ;;
+	zebra) ! test -x /usr/lib/frr/zebra ;;
+	# the package's is for /usr/bin/python3 only, which need not be the first
+	scapy) ! /usr/bin/python3 -c 'import scapy' 2>/dev/null && ! python3 -c 'import scapy' 2>/dev/null ;;
+	*) ! command -v "$1" >/dev/null && ! test -x "/usr/sbin/$1" ;;
+	esac
+}
+
+fail() {
+	echo "culvert: $*" >&2
+	exit 1
+}
+
+check_machine() {
+	local kernel go
+	[ "$(id -u)" = 0 ] || fail "run this as root: it makes network namespaces and loads eBPF"
+	kernel=$(uname -r)
+	printf '6.6\n%s\n' "${kernel%%-*}" | sort -CV ||
+		fail "the kernel is Linux $kernel: 6.6 or newer is needed (Debian 12: linux-image-amd64 from bookworm-backports)"
+	command -v go >/dev/null || fail "Go is missing: install 1.21 or newer, see https://go.dev/doc/install"
+	# outside of the module, so that no toolchain is fetched for the answer
+	go=$(cd / && go env GOVERSION)
+	printf '1.21\n%s\n' "${go#go}" | sort -CV ||
+		fail "Go is $go: install 1.21 or newer, which fetches the version in go.mod by itself, see https://go.dev/doc/install"
+}
+
+# What some packages come with is of no use here: FRR and Prometheus are run, or
+# not at all, by the tests. So no service is started now, nor at the next boot.
+install_packages() { # packages
+	local policy=/usr/sbin/policy-rc.d name services=()
+	if ! [ -e "$policy" ]; then
+		trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod 755 "$policy"
+	fi
+	apt-get update -qq || echo "culvert: apt-get update failed; going on with the package lists that are there" >&2
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
+		fail "apt-get could not install: $*"
+	[ -d /run/systemd/system ] || return 0
+	for name in frr prometheus; do
+		case " $* " in *" $name "*) services+=("$name") ;; esac
+	done
+	[ ${#services[@]} = 0 ] || systemctl --quiet disable "${services[@]}"
+}
+
+check_machine
+packages=()
+while read -r what package reason; do
+	[ -n "$what" ] && missing "$what" || continue
+	echo "culvert: installing $package: $reason"
+	packages+=("$package")
+done <<<"${!1}"
+[ ${#packages[@]} -gt 0 ] || exit 0
+command -v apt-get >/dev/null || fail "no apt-get here: install what these packages of Debian hold: ${packages[*]}"
+install_packages "${packages[@]}"
