@@ -51,7 +51,7 @@ GLOBAL int journey(struct xdp_md *ctx)
 		reason = forward(ctx, &p);
 	verdict = finish(ctx, &p, reason);
 	if (p.trace)
-		trace(ctx, &p, verdict);
+		trace_end(ctx, &p, verdict);
 	return verdict;
 }
 

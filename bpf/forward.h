@@ -34,7 +34,7 @@ INLINE int edit_endpoint(struct xdp_md *ctx, struct packet *p)
 		return -1;
 	if (p->map_checksum)
 		map_checksum(ctx, p, ip->next_header, &ip->dst);
-	copy16(&ip->dst, p->push ? &p->inner_dst : &p->dst);
+	copy16(&ip->dst, p->push ? &p->last : &p->dst);
 	ip->hop_limit--;
 	if (p->srh) {
 		struct srh *srh = at(ctx, p->srh, SRH_LEN);
@@ -235,10 +235,13 @@ INLINE int forward_frame(struct xdp_md *ctx, struct packet *p)
 }
 
 /* How the journey ends. */
-INLINE int forward(struct xdp_md *ctx, struct packet *p)
+GLOBAL int forward(struct xdp_md *ctx, struct packet *p)
 {
-	int reason = next_hop(ctx, p);
+	int reason;
 
+	if (!p)
+		return REASON_NO_ROUTE;
+	reason = next_hop(ctx, p);
 	if (p->push == PUSH_FRAME)
 		return reason || p->to_kernel ? REASON_NO_ROUTE : forward_frame(ctx, p);
 	if (reason)

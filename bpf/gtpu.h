@@ -14,13 +14,7 @@ INLINE int may_be_skipped(__u8 type)
 	return !(type & 0x80) || (type >= 0x81 && type <= 0x84) || type == 0xc0;
 }
 
-struct gtpu_walk {
-	__u16 offset, end; /* behind the first 8 octets; moved behind all headers */
-	__u16 sequence;
-	__u8 flags, qfi, rqi, pad;
-};
-
-INLINE void read_container(struct gtpu_walk *p, const __u8 *header)
+INLINE void read_container(struct packet *p, const __u8 *header)
 {
 	__u8 type = header[1] >> 4;
 
@@ -30,21 +24,22 @@ INLINE void read_container(struct gtpu_walk *p, const __u8 *header)
 	}
 }
 
-/* Options and extension headers. 0, or a reason. */
-GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct gtpu_walk *p)
+/* Options and extension headers; p->keep is behind the first 8 octets and is
+ * moved behind them all. 0, or a reason. */
+GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct packet *p, __u32 flags)
 {
 	__u32 i, offset, end, length;
 	__u8 *header, type;
 
 	if (!p)
 		return REASON_GTPU_LENGTH;
-	offset = p->offset;
-	end = p->end;
+	offset = p->keep;
+	end = offset + p->keep_length;
 	header = at(ctx, offset, GTPU_OPTIONS_LEN);
 	if (!header || offset + GTPU_OPTIONS_LEN > end)
 		return REASON_GTPU_LENGTH;
-	p->sequence = p->flags & GTPU_FLAG_S ? be16(ld16(header)) : 0;
-	type = p->flags & GTPU_FLAG_E ? header[3] : 0;
+	p->sequence = flags & GTPU_FLAG_S ? be16(ld16(header)) : 0;
+	type = flags & GTPU_FLAG_E ? header[3] : 0;
 	offset += GTPU_OPTIONS_LEN;
 	for (i = 0; i < MAX_GTPU_EXTENSIONS && type; i++) {
 		header = at(ctx, offset, 4);
@@ -65,7 +60,8 @@ GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct gtpu_walk *p)
 	}
 	if (type)
 		return REASON_GTPU_EXTENSION;
-	p->offset = offset;
+	p->keep = offset;
+	p->keep_length = end - offset;
 	return 0;
 }
 
@@ -89,20 +85,7 @@ INLINE int lone_container(struct xdp_md *ctx, struct packet *p, __u8 flags)
 
 INLINE int read_options(struct xdp_md *ctx, struct packet *p, __u8 flags)
 {
-	struct gtpu_walk w = { .offset = p->keep, .end = p->keep + p->keep_length, .flags = flags };
-	int reason;
-
-	if (lone_container(ctx, p, flags))
-		return 0;
-	reason = walk_gtpu_extensions(ctx, &w);
-	if (reason)
-		return reason;
-	p->sequence = w.sequence;
-	p->qfi = w.qfi;
-	p->rqi = w.rqi;
-	p->keep_length = w.end - w.offset;
-	p->keep = w.offset;
-	return 0;
+	return lone_container(ctx, p, flags) ? 0 : walk_gtpu_extensions(ctx, p, flags);
 }
 
 /* UDP at `offset`, `available` octets of it there. Then p->keep and

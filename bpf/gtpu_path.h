@@ -71,14 +71,7 @@ INLINE void swap_macs(__u8 *eth)
 	st16(eth + 10, dst >> 32);
 }
 
-struct echo {
-	struct words src, dst; /* of the request */
-	__u16 l3, frame, udp;  /* offsets, length */
-	__u16 sequence;
-	__u8 version, hop_limit;
-};
-
-INLINE void echo_ipv4(struct ipv4 *ip, struct echo *p, __u8 hop_limit)
+INLINE void echo_ipv4(struct ipv4 *ip, struct packet *p, __u8 hop_limit)
 {
 	ip->version_ihl = 0x45;
 	st16(&ip->length, be16(IPV4_LEN + ECHO_LENGTH));
@@ -90,7 +83,7 @@ INLINE void echo_ipv4(struct ipv4 *ip, struct echo *p, __u8 hop_limit)
 	st16(&ip->checksum, ~sum_fold(ipv4_sum(ip)));
 }
 
-INLINE void echo_ipv6(struct ipv6 *ip, struct echo *p, __u8 hop_limit)
+INLINE void echo_ipv6(struct ipv6 *ip, struct packet *p, __u8 hop_limit)
 {
 	st16(&ip->payload_length, be16(ECHO_LENGTH));
 	ip->hop_limit = hop_limit;
@@ -99,7 +92,7 @@ INLINE void echo_ipv6(struct ipv6 *ip, struct echo *p, __u8 hop_limit)
 }
 
 /* Echo Response in place of the request. */
-GLOBAL int write_echo(struct xdp_md *ctx, struct echo *p)
+GLOBAL int write_echo(struct xdp_md *ctx, struct packet *p, __u32 at_udp, __u32 hop_limit)
 {
 	__u32 ip_length, tail, udp, options;
 	struct udp *u;
@@ -111,7 +104,7 @@ GLOBAL int write_echo(struct xdp_md *ctx, struct echo *p)
 		return -1;
 	ip_length = p->version == 4 ? IPV4_LEN : IPV6_LEN;
 	udp = p->l3 + ip_length;
-	options = p->udp - udp;
+	options = at_udp - udp;
 	if (options && remove_octets(ctx, udp, options))
 		return -1;
 	tail = udp + ECHO_LENGTH + options;
@@ -140,14 +133,14 @@ GLOBAL int write_echo(struct xdp_md *ctx, struct echo *p)
 
 		if (!ip)
 			return -1;
-		echo_ipv4(ip, p, p->hop_limit);
+		echo_ipv4(ip, p, hop_limit);
 		return 0;
 	}
 	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
 
 	if (!ip)
 		return -1;
-	echo_ipv6(ip, p, p->hop_limit);
+	echo_ipv6(ip, p, hop_limit);
 	u = at(ctx, udp, ECHO_LENGTH);
 	if (!u)
 		return -1;
@@ -162,14 +155,9 @@ GLOBAL int write_echo(struct xdp_md *ctx, struct echo *p)
 
 INLINE int answer_echo(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 udp)
 {
-	struct echo e = {
-		.src = p->src, .dst = p->dst, .l3 = p->l3, .frame = p->frame, .udp = udp,
-		.sequence = p->sequence, .version = p->version, .hop_limit = cfg->hop_limit,
-	};
-
 	if (echo_source_bad(cfg, p))
 		return REASON_ECHO_FROM_SELF;
-	if (write_echo(ctx, &e))
+	if (write_echo(ctx, p, udp, cfg->hop_limit))
 		return REASON_HEADROOM;
 	return REASON_REPLIED;
 }

@@ -23,13 +23,18 @@ INLINE struct route *find_route(struct packet *p)
 	return bpf_map_lookup_elem(&route4, &key);
 }
 
-INLINE __u32 choose_adjacency(struct xdp_md *ctx, struct packet *p)
+GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 {
-	__u64 hi = p->dst.hi, lo = p->dst.lo, i = 0;
-	__u32 now = cache_generation(), table = p->table;
+	__u64 hi, lo, i = 0;
+	__u32 now = cache_generation(), table;
 	struct cached *slot;
 	struct route *route;
 
+	if (!p)
+		return 0;
+	table = p->table;
+	hi = p->dst.hi;
+	lo = p->dst.lo;
 	if (p->family == 4) {
 		hi = (__u32)hi;
 		lo = ~0ull;
@@ -73,50 +78,41 @@ INLINE int use_adjacency(struct packet *p, __u32 index)
 	return 1;
 }
 
-struct fib_query {
-	struct words dst, src;
-	__u32 table, ifindex;
-	__u16 length;
-	__u8 family;
-	__u8 to_kernel; /* answered */
-	struct next_hop hop ALIGNED;
-};
-
 /* The kernel's answer; 0 or a reason. */
-GLOBAL int fib_lookup(struct xdp_md *ctx, struct fib_query *q)
+GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 {
 	struct bpf_fib_lookup fib = {};
 	__u32 flags = 0;
 	long ret;
 
-	if (!q)
-		return REASON_NO_ROUTE;
-	fib.ifindex = q->ifindex;
-	fib.tot_len = q->length;
-	if (q->family == 6) {
+	if (!p || !p->table) /* a given adjacency that is not ready */
+		return REASON_NO_NEIGHBOUR;
+	fib.ifindex = p->ifindex;
+	fib.tot_len = p->length;
+	if (p->family == 6) {
 		fib.family = AF_INET6;
-		copy16_by4(fib.ipv6_dst, &q->dst);
-		copy16_by4(fib.ipv6_src, &q->src);
+		copy16_by4(fib.ipv6_dst, &p->dst);
+		copy16_by4(fib.ipv6_src, &p->src);
 	} else {
 		fib.family = AF_INET4;
-		fib.ipv4_dst = ld32(&q->dst);
-		fib.ipv4_src = ld32(&q->src);
+		fib.ipv4_dst = ld32(&p->dst);
+		fib.ipv4_src = ld32(&p->src);
 	}
-	if (q->table != MAIN_TABLE) {
-		fib.tbid = q->table;
+	if (p->table != MAIN_TABLE) {
+		fib.tbid = p->table;
 		flags = BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID;
 	}
 	ret = bpf_fib_lookup(ctx, &fib, sizeof(fib), flags);
-	q->to_kernel = 0;
-	__builtin_memset(&q->hop, 0, sizeof(q->hop));
+	p->to_kernel = 0;
+	__builtin_memset(&p->hop, 0, sizeof(p->hop));
 	switch (ret) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
-		q->hop.ifindex = fib.ifindex;
-		__builtin_memcpy(q->hop.dst, fib.dmac, 6);
-		__builtin_memcpy(q->hop.src, fib.smac, 6);
+		p->hop.ifindex = fib.ifindex;
+		__builtin_memcpy(p->hop.dst, fib.dmac, 6);
+		__builtin_memcpy(p->hop.src, fib.smac, 6);
 		return 0;
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
-		q->hop.mtu = fib.mtu_result;
+		p->hop.mtu = fib.mtu_result;
 		return 0;
 	case BPF_FIB_LKUP_RET_BLACKHOLE:
 	case BPF_FIB_LKUP_RET_UNREACHABLE:
@@ -127,28 +123,12 @@ GLOBAL int fib_lookup(struct xdp_md *ctx, struct fib_query *q)
 	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
 		/* the kernel would look into its main table */
-		if (q->table != MAIN_TABLE)
+		if (p->table != MAIN_TABLE)
 			return ret == BPF_FIB_LKUP_RET_NOT_FWDED ? REASON_NO_ROUTE : REASON_NO_NEIGHBOUR;
-		q->to_kernel = 1;
+		p->to_kernel = 1;
 		return 0;
 	}
 	return REASON_NO_ROUTE;
-}
-
-INLINE int ask_kernel(struct xdp_md *ctx, struct packet *p)
-{
-	struct fib_query q = {
-		.dst = p->dst, .src = p->src, .table = p->table, .ifindex = p->ifindex,
-		.length = p->length, .family = p->family,
-	};
-	int reason;
-
-	if (!p->table) /* a given adjacency that is not ready */
-		return REASON_NO_NEIGHBOUR;
-	reason = fib_lookup(ctx, &q);
-	p->hop = q.hop;
-	p->to_kernel = q.to_kernel;
-	return reason;
 }
 
 /* Fills in p->hop, or p->to_kernel; 0 or a reason. */

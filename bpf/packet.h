@@ -42,9 +42,6 @@ struct words {
 	__u64 hi, lo;
 };
 
-/* It never leaves the registers and spill slots of one function: what is called
- * out of line gets a struct of its own, so that the compiler may take the
- * fields apart. */
 struct packet {
 	/* as received */
 	__u32 ifindex;
@@ -104,8 +101,7 @@ struct packet {
 	__u32 hash;
 	__u64 args;
 	struct words src, dst; /* pushed; dst is also what the route is looked up for */
-	struct words last;
-	struct words inner_dst; /* EDIT_ENDPOINT: the outer header's new destination */
+	struct words last; /* EDIT_ENDPOINT below a push: that header's new destination */
 
 	/* next hop */
 	__u32 adjacency, table;
@@ -142,7 +138,7 @@ INLINE void *at(struct xdp_md *ctx, __u32 offset, __u32 size)
 }
 
 /* Takes `length` octets out behind the first `before` ones, which move. */
-GLOBAL int remove_octets(struct xdp_md *ctx, __u32 before, __u32 length)
+INLINE int remove_octets(struct xdp_md *ctx, __u32 before, __u32 length)
 {
 	__u32 zero = 0;
 	struct move_buffer *scratch = bpf_map_lookup_elem(&move_scratch, &zero);
@@ -229,23 +225,15 @@ INLINE int error_allowed(void)
 	return 1;
 }
 
-/* What hand_up tells the daemon besides the frame. */
-struct hand_up {
-	__u32 kind, ifindex, info;
-	__u16 l3, length;
-	__u8 type, code;
-};
-
 /* Hands the frame as it is to the daemon. 0 or -1. */
-GLOBAL int hand_up(struct xdp_md *ctx, struct hand_up *h)
+GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 {
 	struct punt *record;
-	__u32 length, kind;
+	__u32 length;
 
-	if (!h)
+	if (!p)
 		return -1;
-	kind = h->kind;
-	length = h->length;
+	length = p->frame;
 	if (length > PUNT_DATA) {
 		if (kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT)
 			return -1;
@@ -258,28 +246,18 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct hand_up *h)
 	if (!record)
 		return -1;
 	record->kind = kind;
-	record->ifindex = h->ifindex;
-	record->info = h->info;
-	record->l3 = h->l3;
+	record->ifindex = p->ifindex;
+	record->info = p->error_info;
+	record->l3 = p->error_l3;
 	record->length = length;
-	record->type = h->type;
-	record->code = h->code;
+	record->type = p->error_type;
+	record->code = p->error_code;
 	if (bpf_xdp_load_bytes(ctx, 0, record->data, length)) {
 		bpf_ringbuf_discard(record, 0);
 		return -1;
 	}
 	bpf_ringbuf_submit(record, 0);
 	return 0;
-}
-
-INLINE int punt(struct xdp_md *ctx, struct packet *p, __u32 kind)
-{
-	struct hand_up h = {
-		.kind = kind, .ifindex = p->ifindex, .info = p->error_info, .l3 = p->error_l3,
-		.length = p->frame, .type = p->error_type, .code = p->error_code,
-	};
-
-	return hand_up(ctx, &h);
 }
 
 /* The one way out: counts how the journey ended, and tells the sender where an
@@ -299,12 +277,12 @@ INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 		verdict = bpf_redirect_map(&device, p->ifindex, XDP_TX);
 		break;
 	case REASON_SLOW_PATH:
-		if (punt(ctx, p, p->punt))
+		if (hand_up(ctx, p, p->punt))
 			reason = REASON_SLOW_PATH_FULL;
 		break;
 	default:
 		if (p->error_type && error_allowed())
-			punt(ctx, p, reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
+			hand_up(ctx, p, reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
 	}
 	p->reason = reason;
 	count(&outcomes, reason, p->received);

@@ -74,16 +74,7 @@ INLINE void plan_srv6(struct packet *p)
 	p->length = p->push_length + p->keep_length;
 }
 
-struct srh_plan {
-	struct words last;
-	__u64 args;
-	__u32 list;
-	__u16 tag;
-	__u8 next_header, segments, srh_segments, extra, args_at;
-	__u8 pad;
-};
-
-GLOBAL int write_srh(struct xdp_md *ctx, struct srh_plan *p)
+GLOBAL int push_srh(struct xdp_md *ctx, struct packet *p)
 {
 	struct segment_list *list;
 	struct srh *srh;
@@ -121,17 +112,6 @@ GLOBAL int write_srh(struct xdp_md *ctx, struct srh_plan *p)
 			stamp_args(segment, p->args, p->args_at);
 	}
 	return 0;
-}
-
-INLINE int push_srh(struct xdp_md *ctx, struct packet *p)
-{
-	struct srh_plan plan = {
-		.last = p->last, .args = p->args, .list = p->list, .tag = p->tag,
-		.next_header = p->next_header, .segments = p->segments,
-		.srh_segments = p->srh_segments, .extra = p->extra, .args_at = p->args_at,
-	};
-
-	return write_srh(ctx, &plan);
 }
 
 INLINE int push_ipv6(struct xdp_md *ctx, struct packet *p, __u8 next_header)

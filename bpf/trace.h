@@ -89,21 +89,21 @@ GLOBAL int trace_begin(struct xdp_md *ctx, __u32 ifindex, __u32 length)
 	return 1;
 }
 
-struct trace_end {
-	__u32 egress, sid, policy, list, tunnel, target_kind, adjacency, reason, verdict;
-};
-
-GLOBAL int trace_end(struct xdp_md *ctx, struct trace_end *p)
+GLOBAL int trace_end(struct xdp_md *ctx, struct packet *p, __u32 verdict)
 {
 	__u32 zero = 0;
 	struct trace_filter *filter = bpf_map_lookup_elem(&trace_filter, &zero);
 	struct trace_event *event = bpf_map_lookup_elem(&trace_scratch, &zero);
 
 	if (!p || !filter || !event ||
-	    (filter->drops_only && (p->verdict != XDP_DROP || p->reason == REASON_SLOW_PATH)))
+	    (filter->drops_only && (verdict != XDP_DROP || p->reason == REASON_SLOW_PATH)))
 		return 0;
 	event->time = bpf_ktime_get_ns();
-	event->egress = p->egress;
+	event->egress = 0;
+	if (verdict == XDP_TX || p->reason == REASON_REPLIED)
+		event->egress = p->ifindex;
+	else if (verdict == XDP_REDIRECT)
+		event->egress = p->hop.ifindex;
 	event->sid = p->sid;
 	event->policy = p->policy;
 	event->list = p->list;
@@ -111,28 +111,14 @@ GLOBAL int trace_end(struct xdp_md *ctx, struct trace_end *p)
 	event->target_kind = p->target_kind;
 	event->adjacency = p->adjacency;
 	event->reason = p->reason;
-	event->verdict = p->verdict;
+	event->verdict = verdict;
 	event->out_length = event->out_captured = 0;
-	if (p->verdict != XDP_DROP) { /* of a drop nothing goes out, nor what is half done */
+	if (verdict != XDP_DROP) { /* of a drop nothing goes out, nor what is half done */
 		event->out_length = (long)ctx->data_end - (long)ctx->data;
 		event->out_captured = capture(ctx, event->out);
 	}
 	bpf_ringbuf_output(&trace_events, event, sizeof(*event), 0);
 	return 0;
-}
-
-INLINE void trace(struct xdp_md *ctx, struct packet *p, __u32 verdict)
-{
-	struct trace_end end = {
-		.egress = verdict == XDP_TX || p->reason == REASON_REPLIED ? p->ifindex
-			  : verdict == XDP_REDIRECT			   ? p->hop.ifindex
-									   : 0,
-		.sid = p->sid, .policy = p->policy, .list = p->list, .tunnel = p->tunnel,
-		.target_kind = p->target_kind, .adjacency = p->adjacency, .reason = p->reason,
-		.verdict = verdict,
-	};
-
-	trace_end(ctx, &end);
 }
 
 #endif

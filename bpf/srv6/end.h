@@ -122,7 +122,7 @@ INLINE int end_b6(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, s
 	p->next_header = NH_IPV6;
 	p->hash = payload_hash(ctx, p);
 	p->keep_version = 0;
-	copy16(&p->inner_dst, &p->dst);
+	copy16(&p->last, &p->dst);
 	reason = plan_policy(ctx, p, sid->policy, 0);
 	if (reason)
 		return reason;

@@ -7,19 +7,10 @@
 
 #define MAX_EXTENSIONS 4
 
-struct walk {
-	__u16 l3, end;          /* given */
-	__u8 stop_at_srh;       /* given: at one with segments left */
-	__u8 segments_left, upper_type;
-	__u8 pad;
-	__u16 srh, srh_link, upper;
-	__u16 bad_routing_type; /* where it stands */
-};
-
-/* Walks from the IPv6 header at w->l3 to the upper layer, or, where the
+/* Walks from the IPv6 header at p->l3 to the upper layer, or, where the
  * behaviour switches by it, to an SRH with segments left. CONTINUE, or a
  * reason. */
-GLOBAL int walk_extensions(struct xdp_md *ctx, struct walk *p)
+GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_srh)
 {
 	struct ipv6 *ip;
 	__u32 offset, link, end, length, i;
@@ -33,7 +24,7 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct walk *p)
 	next = ip->next_header;
 	link = p->l3 + 6;
 	offset = p->l3 + IPV6_LEN;
-	end = p->end;
+	end = p->l3 + p->l3_length;
 	for (i = 0; i <= MAX_EXTENSIONS; i++) {
 		struct srh *header;
 
@@ -51,17 +42,15 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct walk *p)
 		if (offset + length > end)
 			return next == NH_ROUTING && header->type == SRH_TYPE ? REASON_SRH_MALFORMED
 									      : REASON_EXTENSION_CHAIN;
-		if (next == NH_ROUTING && header->type != SRH_TYPE && header->segments_left) {
-			p->bad_routing_type = offset + 2;
-			return REASON_ROUTING_TYPE;
-		}
+		if (next == NH_ROUTING && header->type != SRH_TYPE && header->segments_left)
+			return parameter_problem(p, REASON_ROUTING_TYPE, 0, offset + 2);
 		if (next == NH_ROUTING && header->type == SRH_TYPE) {
 			if (p->srh)
 				break;
 			p->srh = offset;
 			p->srh_link = link;
 			p->segments_left = header->segments_left;
-			if (p->segments_left && p->stop_at_srh)
+			if (p->segments_left && stop_at_srh)
 				return CONTINUE;
 		}
 		next = header->next_header;
@@ -69,19 +58,6 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct walk *p)
 		offset += length;
 	}
 	return REASON_EXTENSION_CHAIN;
-}
-
-INLINE int walk(struct xdp_md *ctx, struct packet *p, int stop_at_srh)
-{
-	struct walk w = { .l3 = p->l3, .end = p->l3 + p->l3_length, .stop_at_srh = stop_at_srh };
-	int reason = walk_extensions(ctx, &w);
-
-	p->srh = w.srh;
-	p->srh_link = w.srh_link;
-	p->segments_left = w.segments_left;
-	p->upper = w.upper;
-	p->upper_type = w.upper_type;
-	return reason == REASON_ROUTING_TYPE ? parameter_problem(p, reason, 0, w.bad_routing_type) : reason;
 }
 
 INLINE int is_extension(__u8 type)
@@ -118,9 +94,9 @@ INLINE int find_upper(struct xdp_md *ctx, struct packet *p, __u8 next_header, in
 	p->upper = p->l3 + IPV6_LEN;
 	p->upper_type = next_header;
 	if (next_header == NH_ROUTING)
-		return lone_srh(ctx, p, stop_at_srh) ? CONTINUE : walk(ctx, p, stop_at_srh);
+		return lone_srh(ctx, p, stop_at_srh) ? CONTINUE : walk_extensions(ctx, p, stop_at_srh);
 	if (next_header == NH_DESTINATION || next_header == NH_HOP_BY_HOP)
-		return walk(ctx, p, stop_at_srh);
+		return walk_extensions(ctx, p, stop_at_srh);
 	return CONTINUE;
 }
 
