@@ -11,6 +11,7 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->sid = p->policy = p->list = p->tunnel = p->target_kind = 0;
 	p->addresses = 0;
 	p->adjacency = 0;
+	p->table = MAIN_TABLE; /* what errors go by before a behaviour chose one */
 	p->edit = EDIT_NONE;
 	p->push = PUSH_NONE;
 	p->push_length = 0;

@@ -170,6 +170,27 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 
 /* ---- endpoints ---- */
 
+/* NEXT-C-SID: the next compressed SID moves up; no SRH is looked at. */
+INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+{
+	struct u128 v = ld128(&ip->dst), argument = shl128(v, sid->length & 127);
+	__u32 length = (long)end - (long)ip;
+
+	if (sid->length > 127 || !(argument.hi | argument.lo) || ip->hop_limit <= 1)
+		return NOT_TAKEN;
+	v = or128(head128(v, sid->block_length & 127), shr128(argument, sid->block_length & 127));
+	v.hi = be64(v.hi);
+	v.lo = be64(v.lo);
+	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, length)
+					: express_route(v.hi, v.lo, sid->table, length);
+	if (!x->hop)
+		return NOT_TAKEN;
+	st64(&ip->dst, v.hi);
+	st64(&ip->dst.b[8], v.lo);
+	ip->hop_limit--;
+	return express_out(ctx, x, TYPE_IPV6);
+}
+
 /* End, End.X, End.T: the next segment of the one SRH. */
 INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
 {
@@ -178,7 +199,9 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	__u64 left;
 	void *segment;
 
-	if ((void *)srh + SRH_LEN > end || ip->hop_limit <= 1 || sid->flavors & FLAVOR_NEXT_CSID)
+	if (sid->flavors & FLAVOR_NEXT_CSID)
+		return express_csid(ctx, x, sid, ip, end);
+	if ((void *)srh + SRH_LEN > end || ip->hop_limit <= 1)
 		return NOT_TAKEN;
 	left = srh->segments_left;
 	opaque(left);
@@ -286,6 +309,93 @@ INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct expr
 	return express_out(ctx, x, TYPE_IPV4);
 }
 
+/* IPv6, UDP, GTP-U. The sum over the T-PDU is taken from its own checksum. */
+struct express_gtpu6_header {
+	struct words src, dst;
+	__u32 teid, hash;
+	__u8 class, hop_limit, container, container_octet, version;
+	__u8 pad[3];
+};
+
+INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct express_gtpu6_header *h, __u32 kept)
+{
+	__u32 pushed = IPV6_LEN + UDP_LEN + GTPU_LEN + (h->container ? 8 : 0);
+	__u32 length = pushed - IPV6_LEN + kept;
+	__u64 sum;
+	__u8 *ip;
+
+	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - kept - pushed - ETH_LEN))) {
+		count(&outcomes, REASON_HEADROOM, x->frame);
+		return XDP_DROP;
+	}
+	sum = sum_fold(payload_sum(ctx, ETH_LEN + pushed, kept, h->version));
+	ip = (void *)(long)ctx->data + ETH_LEN;
+	if ((void *)ip + IPV6_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
+		return XDP_ABORTED; /* cannot be: an IP packet follows */
+	st32(ip, ipv6_first_word(h->class, h->hash));
+	st32(ip + 4, be16(length) | NH_UDP << 16 | (__u32)h->hop_limit << 24);
+	copy16(ip + 8, &h->src);
+	copy16(ip + 24, &h->dst);
+	st32(ip + 40, be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16);
+	st32(ip + 48, GTPU_VERSION1 | (h->container ? GTPU_FLAG_E : 0) | GTPU_G_PDU << 8 |
+			      (__u32)be16(length - UDP_LEN - GTPU_LEN) << 16);
+	st32(ip + 52, be32(h->teid));
+	sum += (__u64)ld32(ip + 40) + be16(length) + ld32(ip + 48) + ld32(ip + 52);
+	if (h->container) {
+		st32(ip + 56, (__u32)GTPU_EXT_CONTAINER << 24);
+		st32(ip + 60, 1 | (h->container == CONTAINER_UPLINK ? 0x1000 : 0) |
+				      (__u32)h->container_octet << 16);
+		sum += (__u64)ld32(ip + 56) + ld32(ip + 60);
+	}
+	sum += sum_fold(sum_add64(address_sum(ip + 8), address_sum(ip + 24))) + pseudo_tail(length, NH_UDP);
+	sum = (__u16)~sum_fold(sum);
+	st32(ip + 44, be16(length) | (sum ? sum : 0xffff) << 16);
+	return express_out(ctx, x, TYPE_IPV6);
+}
+
+/* End.M.GTP6.E, behind the one SRH with one segment left. */
+INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
+	struct srh *srh = (void *)ip + IPV6_LEN;
+	struct express_gtpu6_header h = {};
+	__u64 args, skip;
+	__u32 kept;
+	void *inner;
+
+	if (!m || ip->next_header != NH_ROUTING || (void *)srh + SRH_LEN + SEGMENT_LEN > end ||
+	    srh->type != SRH_TYPE || srh->segments_left != 1 || ip->hop_limit <= 1 ||
+	    2 * (srh->last_entry + 1u) > srh->length)
+		return NOT_TAKEN;
+	skip = srh->length;
+	opaque(skip);
+	if (skip > 2 * MAX_SEGMENTS)
+		return NOT_TAKEN;
+	inner = (void *)srh + SRH_LEN + 8 * skip;
+	h.version = srh->next_header == NH_IPV4 ? 4 : 6;
+	if (srh->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags))
+		h.hash = express_hash4(inner, end);
+	else if (srh->next_header == NH_IPV6 && express_ipv6(inner, end, x->port_flags))
+		h.hash = express_hash6(inner, end);
+	else
+		return NOT_TAKEN;
+	kept = (long)end - (long)inner;
+	args = bits128(ld128(&ip->dst), sid->length & 127, ARGS_MOB_BITS);
+	h.teid = args_mob_session(args);
+	h.container = m->container;
+	h.container_octet = args_mob_qfi(args) |
+			    (m->container == CONTAINER_DOWNLINK && args_mob_r(args) ? 0x40 : 0);
+	h.class = ipv6_class(ip);
+	h.hop_limit = ip->hop_limit - 1;
+	copy16(&h.src, &m->source);
+	copy16(&h.dst, (void *)srh + SRH_LEN);
+	x->hop = express_route(h.dst.hi, h.dst.lo, MAIN_TABLE,
+			       kept + IPV6_LEN + UDP_LEN + GTPU_LEN + (h.container ? 8 : 0));
+	if (!x->hop)
+		return NOT_TAKEN;
+	return express_push_gtpu6(ctx, x, &h, kept);
+}
+
 /* End.M.GTP4.E. */
 INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
 {
@@ -320,6 +430,30 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	return express_push_gtpu4(ctx, x, &h, kept);
 }
 
+/* Into the one segment of a policy's one list. */
+INLINE int express_encaps(struct xdp_md *ctx, struct express *x, struct settings *cfg, __u32 index,
+			  struct express_ipv6_header *h, __u32 kept)
+{
+	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
+	struct segment_list *list;
+
+	if (!policy || policy->count != 1 || policy->behavior != H_ENCAPS_RED)
+		return NOT_TAKEN;
+	x->list = policy->list[0].list;
+	x->list_length = kept + IPV6_LEN;
+	index = x->list;
+	list = bpf_map_lookup_elem(&segment_list, &index);
+	if (!list || list->count != 1)
+		return NOT_TAKEN;
+	x->hop = express_adjacency(list->adjacency, kept + IPV6_LEN);
+	if (!x->hop)
+		return NOT_TAKEN;
+	copy16(&h->src, &list->source);
+	copy16(&h->dst, &list->segment[0]);
+	h->hop_limit = cfg->hop_limit;
+	return CONTINUE;
+}
+
 /* ---- GTP-U in ---- */
 
 /* A G-PDU without options, or with one container of 4 octets: the T-PDU, or
@@ -346,6 +480,43 @@ INLINE void *express_gpdu(struct udp *udp, void *end, __u32 *teid, __u32 *contai
 	if (ld32(pdu) >> 24 != GTPU_EXT_CONTAINER || (*container & 0xff) != 1 || *container >> 24)
 		return 0;
 	return pdu + 8;
+}
+
+/* End.M.GTP6.D into the one segment of a policy's one list. */
+INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct local_sid *sid,
+			  struct ipv6 *ip, void *end)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
+	struct udp *udp = (void *)ip + IPV6_LEN;
+	struct express_ipv6_header h = {};
+	__u32 teid = 0, container = 0, kept;
+	__u64 args;
+	void *inner;
+
+	if (!m || ip->next_header != NH_UDP || (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 ||
+	    ld16(&udp->dst) != be16(GTPU_PORT))
+		return NOT_TAKEN;
+	inner = express_gpdu(udp, end, &teid, &container);
+	if (!inner || (container >> 12 & 0xf) > 1)
+		return NOT_TAKEN;
+	kept = (long)end - (long)inner;
+	if (m->pdu_type == PDU_IPV4 && express_ipv4(inner, end, x->port_flags)) {
+		h.hash = express_hash4(inner, end);
+		h.next_header = NH_IPV4;
+	} else if (m->pdu_type == PDU_IPV6 && express_ipv6(inner, end, x->port_flags)) {
+		h.hash = express_hash6(inner, end);
+		h.next_header = NH_IPV6;
+	} else {
+		return NOT_TAKEN;
+	}
+	if (express_encaps(ctx, x, cfg, sid->policy, &h, kept) == NOT_TAKEN)
+		return NOT_TAKEN;
+	args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
+	stamp_args(&h.dst, args, m->args_offset);
+	copy16(&h.src, &m->source);
+	h.class = ipv6_class(ip);
+	h.hop_limit = ip->hop_limit - 1;
+	return express_push6(ctx, x, &h, kept);
 }
 
 /* To a GTP-U address of ours. */
@@ -411,31 +582,7 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, __u32 index, st
 
 /* ---- headends ---- */
 
-/* Into the one segment of a policy's one list. */
-INLINE int express_encaps(struct xdp_md *ctx, struct express *x, struct settings *cfg, __u32 index,
-			  struct express_ipv6_header *h, __u32 kept)
-{
-	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
-	struct segment_list *list;
-
-	if (!policy || policy->count != 1 || policy->behavior != H_ENCAPS_RED)
-		return NOT_TAKEN;
-	x->list = policy->list[0].list;
-	x->list_length = kept + IPV6_LEN;
-	index = x->list;
-	list = bpf_map_lookup_elem(&segment_list, &index);
-	if (!list || list->count != 1)
-		return NOT_TAKEN;
-	x->hop = express_adjacency(list->adjacency, kept + IPV6_LEN);
-	if (!x->hop)
-		return NOT_TAKEN;
-	copy16(&h->src, &list->source);
-	copy16(&h->dst, &list->segment[0]);
-	h->hop_limit = cfg->hop_limit;
-	return CONTINUE;
-}
-
-/* Into a tunnel over IPv4, or into its one segment. */
+/* Into a tunnel over IPv4. */
 INLINE int express_send4(struct xdp_md *ctx, struct express *x, struct settings *cfg, __u32 index,
 			 struct ipv4 *ip, void *end)
 {
@@ -515,6 +662,10 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct settings
 		return express_decap6(ctx, x, inner, end, ipv6_class(ip), adj, adj ? 0 : sid->table);
 	case END_M_GTP4_E:
 		return express_gtp4_e(ctx, x, sid, ip, end);
+	case END_M_GTP6_E:
+		return express_gtp6_e(ctx, x, sid, ip, end);
+	case END_M_GTP6_D:
+		return express_gtp6_d(ctx, x, cfg, sid, ip, end);
 	}
 	return NOT_TAKEN;
 }

@@ -78,6 +78,24 @@ INLINE int use_adjacency(struct packet *p, __u32 index)
 	return 1;
 }
 
+/* The kernel would look into its main table: the daemon has the neighbour
+ * resolved, and sends the frame in again. */
+INLINE int resolve_neighbour(struct packet *p, struct bpf_fib_lookup *fib)
+{
+	if (!error_allowed())
+		return REASON_NO_NEIGHBOUR;
+	p->hop.ifindex = fib->ifindex;
+	if (fib->family == AF_INET6) { /* also an IPv4 packet's (RFC 8950) */
+		p->family = 6;
+		copy16_by4(&p->dst, fib->ipv6_dst);
+	} else {
+		st32(&p->dst, fib->ipv4_dst);
+	}
+	p->punt = PUNT_NEIGHBOUR;
+	p->error_l3 = p->l3;
+	return REASON_SLOW_PATH;
+}
+
 /* The kernel's answer; 0 or a reason. */
 GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 {
@@ -122,6 +140,8 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 	case BPF_FIB_LKUP_RET_FWD_DISABLED:
 	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		if (ret == BPF_FIB_LKUP_RET_NO_NEIGH && p->table != MAIN_TABLE)
+			return resolve_neighbour(p, &fib);
 		/* the kernel would look into its main table */
 		if (p->table != MAIN_TABLE)
 			return ret == BPF_FIB_LKUP_RET_NOT_FWDED ? REASON_NO_ROUTE : REASON_NO_NEIGHBOUR;

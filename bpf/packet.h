@@ -225,6 +225,15 @@ INLINE int error_allowed(void)
 	return 1;
 }
 
+/* The next hop that ask_kernel found no neighbour for. */
+INLINE void punt_neighbour(struct punt *record, struct packet *p)
+{
+	struct words mapped = { .lo = p->dst.hi << 32 | 0xffff0000 };
+
+	record->egress = p->hop.ifindex;
+	copy16(&record->address, p->family == 6 ? &p->dst : &mapped);
+}
+
 /* Hands the frame as it is to the daemon. 0 or -1. */
 GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 {
@@ -235,7 +244,7 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 		return -1;
 	length = p->frame;
 	if (length > PUNT_DATA) {
-		if (kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT)
+		if (kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT || kind == PUNT_NEIGHBOUR)
 			return -1;
 		length = PUNT_DATA; /* an error quotes less than this */
 	}
@@ -248,6 +257,10 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	record->kind = kind;
 	record->ifindex = p->ifindex;
 	record->info = p->error_info;
+	record->table = p->table;
+	record->egress = 0;
+	if (kind == PUNT_NEIGHBOUR)
+		punt_neighbour(record, p);
 	record->l3 = p->error_l3;
 	record->length = length;
 	record->type = p->error_type;

@@ -290,6 +290,7 @@ enum punt_kind {
 	PUNT_FRAGMENT,         /* IPv4 without DF too big for info bytes of layer 3 */
 	PUNT_ICMP,             /* error to the sender of the packet at l3 */
 	PUNT_ERROR_INDICATION, /* GTP-U, unknown TEID in info */
+	PUNT_NEIGHBOUR,        /* to be resolved: address on egress; then comes back */
 };
 
 #define PUNT_DATA 2048
@@ -298,10 +299,13 @@ struct punt {
 	__u32 kind;
 	__u32 ifindex;
 	__u32 info; /* ICMP: pointer or MTU; GTP-U: TEID */
+	__u32 table; /* kernel table that the packet was looked up in; 0: none */
+	struct in6 address; /* PUNT_NEIGHBOUR: next hop; IPv4-mapped for IPv4 */
+	__u32 egress;       /* PUNT_NEIGHBOUR: the device that it is on */
 	__u16 l3;   /* offset of the IP header meant */
 	__u16 length; /* of data */
 	__u8 type, code; /* ICMPv6 (also where the packet is IPv4) */
-	__u8 pad[6];
+	__u8 pad[2];
 	__u8 data[PUNT_DATA];
 };
 

@@ -261,11 +261,14 @@ type datapathPunt struct {
 	Kind    uint32
 	Ifindex uint32
 	Info    uint32
+	Table   uint32
+	Address datapathIn6
+	Egress  uint32
 	L3      uint16
 	Length  uint16
 	Type    uint8
 	Code    uint8
-	Pad     [6]uint8
+	Pad     [2]uint8
 	Data    [2048]uint8
 }
 
@@ -277,6 +280,7 @@ const (
 	datapathPuntKindPUNT_FRAGMENT         datapathPuntKind = 2
 	datapathPuntKindPUNT_ICMP             datapathPuntKind = 3
 	datapathPuntKindPUNT_ERROR_INDICATION datapathPuntKind = 4
+	datapathPuntKindPUNT_NEIGHBOUR        datapathPuntKind = 5
 )
 
 type datapathReason uint32
