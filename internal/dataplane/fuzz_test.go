@@ -187,7 +187,7 @@ func samePunt(a, b Punt) bool {
 
 func firstDifference(want, got []Punt) string {
 	for i := range min(len(want), len(got)) {
-		if d := cmp.Diff(want[i], got[i]); d != "" {
+		if d := cmp.Diff(want[i], got[i], sameAddr); d != "" {
 			return fmt.Sprintf("%x\n%s", want[i].Data, d)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"unsafe"
 
@@ -90,6 +91,7 @@ const (
 	PuntFragment        = PuntKind(datapathPuntKindPUNT_FRAGMENT)
 	PuntICMP            = PuntKind(datapathPuntKindPUNT_ICMP)
 	PuntErrorIndication = PuntKind(datapathPuntKindPUNT_ERROR_INDICATION)
+	PuntNeighbour       = PuntKind(datapathPuntKindPUNT_NEIGHBOUR)
 )
 
 // Punt is a packet that the data path hands to the daemon.
@@ -99,17 +101,26 @@ type Punt struct {
 	Info       uint32 // ICMP: pointer or MTU; fragment: MTU; GTP-U: TEID
 	L3         int    // offset of the IP header meant
 	Type, Code uint8  // ICMPv6, also where the packet is IPv4
-	Data       []byte // the frame as it came, 2048 bytes at most
+	Table      uint32 // kernel table that the packet was looked up in; 0: none
+	// NextHop on the interface Egress is what PuntNeighbour is about.
+	NextHop netip.Addr
+	Egress  int
+	Data    []byte // the frame as it came, 2048 bytes at most
 }
 
 // Punts calls f for each packet that the data path hands up, until ctx ends.
 // There is one reader at a time.
 func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
 	return readRing(ctx, d, datapathMapSlowPath, func(r *datapathPunt) {
-		f(Punt{
+		p := Punt{
 			Kind: PuntKind(r.Kind), Ifindex: int(r.Ifindex), Info: r.Info, L3: int(r.L3), Type: r.Type, Code: r.Code,
-			Data: append([]byte(nil), r.Data[:min(int(r.Length), len(r.Data))]...),
-		})
+			Table: r.Table,
+			Data:  append([]byte(nil), r.Data[:min(int(r.Length), len(r.Data))]...),
+		}
+		if p.Kind == PuntNeighbour {
+			p.NextHop, p.Egress = netip.AddrFrom16(r.Address.B).Unmap(), int(r.Egress)
+		}
+		f(p)
 	})
 }
 
