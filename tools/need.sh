@@ -24,6 +24,7 @@ sanitizer      libclang-rt-19-dev  runs the data path under sanitizers
 bpf_helpers.h  libbpf-dev          headers of the data path
 bpf.h          linux-libc-dev      headers of the data path
 protoc         protobuf-compiler   compiles the management API
+timestamp      libprotobuf-dev     protobuf's own types, which the management API uses
 '
 
 missing() { # what is looked for
@@ -32,6 +33,7 @@ missing() { # what is looked for
 	bpf_helpers.h) ! test -e /usr/include/bpf/bpf_helpers.h ;;
 	bpf.h) ! test -e /usr/include/linux/bpf.h ;;
 	sanitizer) ! compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.asan-*.a' >/dev/null ;;
+	timestamp) ! test -e /usr/include/google/protobuf/timestamp.proto ;;
 	zebra) ! test -x /usr/lib/frr/zebra ;;
 	# the package's is for /usr/bin/python3 only, which need not be the first
 	scapy) ! /usr/bin/python3 -c 'import scapy' 2>/dev/null && ! python3 -c 'import scapy' 2>/dev/null ;;
