@@ -24,7 +24,7 @@ sanitizer      libclang-rt-19-dev  runs the data path under sanitizers
 bpf_helpers.h  libbpf-dev          headers of the data path
 bpf.h          linux-libc-dev      headers of the data path
 protoc         protobuf-compiler   compiles the management API
-timestamp      libprotobuf-dev     protobuf's own types, which the management API uses
+timestamp      libprotobuf-dev     types of protobuf itself, which the management API uses
 '
 
 missing() { # what is looked for
