@@ -110,9 +110,19 @@ INLINE int pass_finished(struct xdp_md *ctx, struct packet *p)
 	return REASON_PASSED;
 }
 
+INLINE void write_tags(__u8 *eth, struct packet *p)
+{
+	st16(eth + 12, be16(p->hop.tpid[0]));
+	st16(eth + 14, be16(p->hop.vlan[0]));
+	if (p->hop.tags > 1) {
+		st16(eth + 16, be16(p->hop.tpid[1]));
+		st16(eth + 18, be16(p->hop.vlan[1]));
+	}
+}
+
 INLINE int push_tags(struct xdp_md *ctx, struct packet *p, __u16 type)
 {
-	__u32 i, tags = p->hop.tags;
+	__u32 tags = p->hop.tags;
 	__u8 *eth;
 
 	if (tags > 2 || bpf_xdp_adjust_head(ctx, -(int)(tags * VLAN_LEN)))
@@ -120,11 +130,8 @@ INLINE int push_tags(struct xdp_md *ctx, struct packet *p, __u16 type)
 	eth = at(ctx, 0, ETH_LEN + 2 * VLAN_LEN);
 	if (!eth)
 		return -1;
-	for (i = 0; i < 2 && i < tags; i++) {
-		st16(eth + 12 + i * VLAN_LEN, be16(p->hop.tpid[i]));
-		st16(eth + 14 + i * VLAN_LEN, be16(p->hop.vlan[i]));
-	}
-	st16(eth + 12 + i * VLAN_LEN, be16(type));
+	write_tags(eth, p);
+	st16(eth + (tags == 1 ? 16 : 20), be16(type));
 	return 0;
 }
 
@@ -222,14 +229,37 @@ INLINE int keep_addresses(struct xdp_md *ctx, struct packet *p)
 	return 0;
 }
 
-/* An Ethernet frame leaves as it is (End.DX2). */
+/* The link's tags, behind the addresses that the frame has. */
+INLINE int tag_frame(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 length = p->hop.tags == 1 ? VLAN_LEN : 2 * VLAN_LEN;
+	__u8 *eth, *addresses;
+	__u64 first;
+	__u32 last;
+
+	if (bpf_xdp_adjust_head(ctx, -(int)length))
+		return -1;
+	eth = at(ctx, 0, ETH_LEN + 2 * VLAN_LEN);
+	addresses = at(ctx, length, 12);
+	if (!eth || !addresses)
+		return -1;
+	first = ld64(addresses);
+	last = ld32(addresses + 8);
+	st64(eth, first);
+	st32(eth + 8, last);
+	write_tags(eth, p);
+	return 0;
+}
+
+/* An Ethernet frame leaves as it is, but for the link's tags (End.DX2). */
 INLINE int forward_frame(struct xdp_md *ctx, struct packet *p)
 {
 	int tail = p->keep + p->keep_length - p->frame;
 
 	if (p->hop.mtu && p->keep_length > p->hop.mtu + ETH_LEN)
 		return REASON_TOO_BIG;
-	if ((tail && bpf_xdp_adjust_tail(ctx, tail)) || bpf_xdp_adjust_head(ctx, p->keep))
+	if ((tail && bpf_xdp_adjust_tail(ctx, tail)) || bpf_xdp_adjust_head(ctx, p->keep) ||
+	    (p->hop.tags && tag_frame(ctx, p)))
 		return REASON_HEADROOM;
 	return out(p);
 }
