@@ -65,19 +65,4 @@ int culvert_xdp(struct xdp_md *ctx)
 	return verdict == NOT_TAKEN ? journey(ctx) : verdict;
 }
 
-/* What every figure stands beside: the two addresses rewritten, and out. */
-SEC("xdp")
-int l2_forward(struct xdp_md *ctx)
-{
-	__u32 index = 1;
-	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
-	__u8 *eth = at(ctx, 0, ETH_LEN);
-
-	if (!adj || !eth)
-		return XDP_ABORTED;
-	st64(eth, ld64(adj->half[0].dst));
-	st32(eth + 8, ld32(adj->half[0].src + 2));
-	return bpf_redirect_map(&device, adj->half[0].ifindex, XDP_DROP);
-}
-
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -114,7 +114,7 @@ static void check_punt(int disturbed)
 	must(witness.punts <= 1, "%u records", witness.punts);
 	if (!witness.punts)
 		return;
-	must(r->kind > PUNT_NONE && r->kind <= PUNT_ERROR_INDICATION, "kind %u", r->kind);
+	must(r->kind > PUNT_NONE && r->kind <= PUNT_NEIGHBOUR, "kind %u", r->kind);
 	must(r->length <= PUNT_DATA && r->length <= frame.length, "%u octets of %u", r->length, frame.length);
 	must(r->ifindex == frame.ifindex, "ifindex %u", r->ifindex);
 	MUST_BE_INITIALIZED(r->data, r->length);

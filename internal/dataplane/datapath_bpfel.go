@@ -495,7 +495,6 @@ const (
 	datapathMapTunnel       = "tunnel"
 	datapathMapTunnelByTeid = "tunnel_by_teid"
 	datapathProgCulvertXdp  = "culvert_xdp"
-	datapathProgL2Forward   = "l2_forward"
 )
 
 // loadDatapath returns the embedded CollectionSpec for datapath.
@@ -541,7 +540,6 @@ type datapathSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathProgramSpecs struct {
 	CulvertXdp *ebpf.ProgramSpec `ebpf:"culvert_xdp"`
-	L2Forward  *ebpf.ProgramSpec `ebpf:"l2_forward"`
 }
 
 // datapathMapSpecs contains maps before they are loaded into the kernel.
@@ -684,13 +682,11 @@ type datapathVariables struct {
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathPrograms struct {
 	CulvertXdp *ebpf.Program `ebpf:"culvert_xdp"`
-	L2Forward  *ebpf.Program `ebpf:"l2_forward"`
 }
 
 func (p *datapathPrograms) Close() error {
 	return _DatapathClose(
 		p.CulvertXdp,
-		p.L2Forward,
 	)
 }
 

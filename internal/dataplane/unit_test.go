@@ -352,8 +352,7 @@ func TestFullTables(t *testing.T) {
 // loads a program: the time of a start, and the room that is left until the
 // kernel's limit of a million.
 var verifierCeiling = map[string]uint32{
-	datapathProgCulvertXdp: 400_000,
-	"l2_forward":           100,
+	datapathProgCulvertXdp: 160_000,
 }
 
 func TestVerifierCeiling(t *testing.T) {

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* End, End.X, End.T, NEXT-C-SID, and decapsulation. */
+#ifndef CULVERT_EXPRESS_ENDPOINT_H
+#define CULVERT_EXPRESS_ENDPOINT_H
+
+#include "lane.h"
+
+/* ---- decapsulation ---- */
+
+/* The inner packet at `inner` goes on alone, by adjacency or by table. */
+INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *inner, void *end, __u8 outer,
+			  __u32 adj, __u32 table)
+{
+	__u32 length = (long)end - (long)inner;
+
+	if (!express_ipv4(inner, end, x->port_flags) || !express_ecn(outer, inner->tos))
+		return NOT_TAKEN;
+	x->hop = adj ? express_adjacency(adj, length) : express_route(ld32(&inner->dst), ~0ull, table ? table | CACHE_IPV4 : 0, length);
+	if (!x->hop)
+		return NOT_TAKEN;
+	ipv4_spend(inner);
+	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
+		return XDP_ABORTED; /* cannot be: it only shrinks */
+	return express_out(ctx, x, TYPE_IPV4);
+}
+
+INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *inner, void *end, __u8 outer,
+			  __u32 adj, __u32 table)
+{
+	__u32 length = (long)end - (long)inner;
+
+	if (!express_ipv6(inner, end, x->port_flags) || !express_ecn(outer, ipv6_class(inner)))
+		return NOT_TAKEN;
+	x->hop = adj ? express_adjacency(adj, length)
+		     : express_route(ld64(&inner->dst), ld64(&inner->dst.b[8]), table, length);
+	if (!x->hop)
+		return NOT_TAKEN;
+	inner->hop_limit--;
+	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
+		return XDP_ABORTED;
+	return express_out(ctx, x, TYPE_IPV6);
+}
+
+/* ---- endpoints ---- */
+
+/* NEXT-C-SID: the next compressed SID moves up; no SRH is looked at. */
+INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+{
+	struct u128 v = ld128(&ip->dst), argument = shl128(v, sid->length & 127);
+	__u32 length = (long)end - (long)ip;
+
+	if (sid->length > 127 || !(argument.hi | argument.lo) || ip->hop_limit <= 1)
+		return NOT_TAKEN;
+	v = or128(head128(v, sid->block_length & 127), shr128(argument, sid->block_length & 127));
+	v.hi = be64(v.hi);
+	v.lo = be64(v.lo);
+	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, length)
+					: express_route(v.hi, v.lo, sid->table, length);
+	if (!x->hop)
+		return NOT_TAKEN;
+	st64(&ip->dst, v.hi);
+	st64(&ip->dst.b[8], v.lo);
+	ip->hop_limit--;
+	return express_out(ctx, x, TYPE_IPV6);
+}
+
+/* End, End.X, End.T: the next segment of the one SRH. */
+INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+{
+	struct srh *srh = (void *)ip + IPV6_LEN;
+	__u32 length = (long)end - (long)ip;
+	__u64 left;
+	void *segment;
+
+	if (sid->flavors & FLAVOR_NEXT_CSID)
+		return express_csid(ctx, x, sid, ip, end);
+	if ((void *)srh + SRH_LEN > end || ip->hop_limit <= 1)
+		return NOT_TAKEN;
+	left = srh->segments_left;
+	opaque(left);
+	if (!left || left > MAX_SEGMENTS)
+		return NOT_TAKEN;
+	if (ip->next_header != NH_ROUTING || srh->type != SRH_TYPE || (left == 1 && sid->flavors & FLAVOR_PSP) || left > srh->last_entry + 1u ||
+	    2 * (srh->last_entry + 1u) > srh->length || IPV6_LEN + SRH_LEN + 8u * srh->length > length)
+		return NOT_TAKEN;
+	segment = (void *)srh + SRH_LEN + SEGMENT_LEN * (left - 1);
+	if (segment + SEGMENT_LEN > end)
+		return NOT_TAKEN;
+	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, length)
+					: express_route(ld64(segment), ld64(segment + 8), sid->table, length);
+	if (!x->hop)
+		return NOT_TAKEN;
+	copy16(&ip->dst, segment);
+	ip->hop_limit--;
+	srh->segments_left--;
+	return express_out(ctx, x, TYPE_IPV6);
+}
+
+#endif

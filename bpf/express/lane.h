@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The express lane's ground: the next hop that is known already, the way out,
+ * and what an inner packet must look like to be taken. */
+#ifndef CULVERT_EXPRESS_LANE_H
+#define CULVERT_EXPRESS_LANE_H
+
+#include "../router.h"
+
+#define NOT_TAKEN -2
+
+/* What an express packet still needs to know when it leaves. */
+struct express {
+	struct next_hop *hop;
+	__u32 sid, list, tunnel;
+	__u16 frame;         /* length as received */
+	__u16 sid_length, list_length, tunnel_length;
+	__u8 port_flags;
+};
+
+INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
+{
+	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
+	struct next_hop *hop;
+
+	if (!index || !adj)
+		return 0;
+	hop = &adj->half[adj->current & 1];
+	if (hop->flags != NEXT_HOP_READY || hop->tags || length > hop->mtu)
+		return 0;
+	return hop;
+}
+
+/* The route that an earlier packet found. */
+INLINE struct next_hop *express_route(__u64 hi, __u64 lo, __u32 table, __u32 length)
+{
+	struct cached *slot = cache_slot(hi, lo, table);
+
+	if (!table || !slot || !cache_holds(slot, hi, lo, table, cache_generation()))
+		return 0;
+	return express_adjacency(slot->index, length);
+}
+
+/* Ethernet header, counters, out. The layer-3 packet starts at ETH_LEN. */
+INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
+{
+	__u8 *eth = (void *)(long)ctx->data;
+	int verdict;
+
+	if ((void *)eth + ETH_LEN > (void *)(long)ctx->data_end)
+		return XDP_ABORTED; /* cannot be: the packet is longer */
+	st64(eth, ld64(x->hop->dst));
+	st32(eth + 8, ld32(x->hop->src + 2));
+	st16(eth + 12, be16(type));
+	verdict = bpf_redirect_map(&device, x->hop->ifindex, XDP_DROP);
+	if (verdict == XDP_DROP) {
+		count(&outcomes, REASON_NO_ROUTE, x->frame);
+		return XDP_DROP;
+	}
+	count(&outcomes, REASON_FORWARDED, x->frame);
+	if (x->sid)
+		count(&sid_counter, x->sid, x->sid_length);
+	if (x->list)
+		count(&list_counter, x->list, x->list_length);
+	if (x->tunnel) {
+		__u32 index = x->tunnel;
+		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
+
+		if (t) {
+			__sync_fetch_and_add(&t->packets, 1);
+			__sync_fetch_and_add(&t->bytes, x->tunnel_length);
+		}
+	}
+	return verdict;
+}
+
+/* ---- the inner packet ---- */
+
+/* Whether layer 4 may have been left to the device. */
+INLINE int express_partial4(struct ipv4 *ip, __u32 length, void *end)
+{
+	__u32 field = ip->protocol == NH_TCP ? 16 : 6;
+	void *l4 = (void *)ip + IPV4_LEN;
+	__u64 pseudo = (__u64)ld32(&ip->src) + ld32(&ip->dst) + pseudo_tail(length - IPV4_LEN, ip->protocol);
+
+	if (ip->protocol != NH_TCP && ip->protocol != NH_UDP)
+		return 0;
+	if (l4 + 18 > end)
+		return 1;
+	return ld16(l4 + field) == sum_fold(pseudo);
+}
+
+INLINE int express_partial6(struct ipv6 *ip, __u32 length, void *end)
+{
+	__u32 field = ip->next_header == NH_TCP ? 16 : 6;
+	void *l4 = (void *)ip + IPV6_LEN;
+	__u64 sum = sum_add64(address_sum(&ip->src), address_sum(&ip->dst));
+
+	if (ip->next_header != NH_TCP && ip->next_header != NH_UDP)
+		return 0;
+	if (l4 + 18 > end)
+		return 1;
+	return ld16(l4 + field) == sum_fold(sum_add64(sum, pseudo_tail(length - IPV6_LEN, ip->next_header)));
+}
+
+/* An IPv4 packet without options that ends where the frame does, with hops to
+ * spend and its checksum in place. */
+INLINE int express_ipv4(struct ipv4 *ip, void *end, __u8 port_flags)
+{
+	if ((void *)ip + IPV4_LEN > end || ip->version_ihl != 0x45 || ip->ttl <= 1)
+		return 0;
+	if (be16(ld16(&ip->length)) != (long)end - (long)ip || ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
+		return 0;
+	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial4(ip, be16(ld16(&ip->length)), end);
+}
+
+INLINE int express_ipv6(struct ipv6 *ip, void *end, __u8 port_flags)
+{
+	if ((void *)ip + IPV6_LEN > end || (be32(ld32(ip)) >> 28) != 6 || ip->hop_limit <= 1)
+		return 0;
+	if (IPV6_LEN + be16(ld16(&ip->payload_length)) != (long)end - (long)ip)
+		return 0;
+	return !(port_flags & PORT_PARTIAL_CHECKSUM) ||
+	       !express_partial6(ip, IPV6_LEN + be16(ld16(&ip->payload_length)), end);
+}
+
+/* Whether decapsulation leaves the inner congestion mark as it is. */
+INLINE int express_ecn(__u8 outer, __u8 inner)
+{
+	return ecn_decapsulate(outer, inner) == (inner & 3);
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The translators of RFC 9433. */
+#ifndef CULVERT_EXPRESS_MOBILE_H
+#define CULVERT_EXPRESS_MOBILE_H
+
+#include "push.h"
+
+/* ---- SRv6 to GTP-U ---- */
+
+/* End.M.GTP6.E, behind the one SRH with one segment left. */
+INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
+	struct srh *srh = (void *)ip + IPV6_LEN;
+	struct express_gtpu6_header h = {};
+	__u64 args, skip;
+	__u32 kept;
+	void *inner;
+
+	if (!m || ip->next_header != NH_ROUTING || (void *)srh + SRH_LEN + SEGMENT_LEN > end ||
+	    srh->type != SRH_TYPE || srh->segments_left != 1 || ip->hop_limit <= 1 ||
+	    2 * (srh->last_entry + 1u) > srh->length)
+		return NOT_TAKEN;
+	skip = srh->length;
+	opaque(skip);
+	if (skip > 2 * MAX_SEGMENTS)
+		return NOT_TAKEN;
+	inner = (void *)srh + SRH_LEN + 8 * skip;
+	h.version = srh->next_header == NH_IPV4 ? 4 : 6;
+	if (srh->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags))
+		h.hash = express_hash4(inner, end);
+	else if (srh->next_header == NH_IPV6 && express_ipv6(inner, end, x->port_flags))
+		h.hash = express_hash6(inner, end);
+	else
+		return NOT_TAKEN;
+	kept = (long)end - (long)inner;
+	args = bits128(ld128(&ip->dst), sid->length & 127, ARGS_MOB_BITS);
+	h.teid = args_mob_session(args);
+	h.container = m->container;
+	h.container_octet = args_mob_qfi(args) |
+			    (m->container == CONTAINER_DOWNLINK && args_mob_r(args) ? 0x40 : 0);
+	h.class = ipv6_class(ip);
+	h.hop_limit = ip->hop_limit - 1;
+	copy16(&h.src, &m->source);
+	copy16(&h.dst, (void *)srh + SRH_LEN);
+	x->hop = express_route(h.dst.hi, h.dst.lo, MAIN_TABLE,
+			       kept + IPV6_LEN + UDP_LEN + GTPU_LEN + (h.container ? 8 : 0));
+	if (!x->hop)
+		return NOT_TAKEN;
+	return express_push_gtpu6(ctx, x, &h, kept);
+}
+
+/* End.M.GTP4.E. */
+INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
+	struct express_gtpu_header h = {};
+	void *inner = (void *)ip + IPV6_LEN;
+	__u32 kept = (long)end - (long)inner;
+	struct u128 dst = ld128(&ip->dst);
+	__u64 args;
+
+	if (!m || ip->hop_limit <= 1 || inner + IPV4_LEN > end)
+		return NOT_TAKEN;
+	if (ip->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags))
+		h.hash = express_hash4(inner, end);
+	else if (ip->next_header == NH_IPV6 && express_ipv6(inner, end, x->port_flags))
+		h.hash = express_hash6(inner, end);
+	else
+		return NOT_TAKEN;
+	args = bits128(dst, (sid->length + 32) & 127, ARGS_MOB_BITS);
+	h.dst = be32(bits128(dst, sid->length & 127, 32));
+	h.src = be32(bits128(ld128(&ip->src), m->source_length & 127, 32));
+	h.teid = args_mob_session(args);
+	h.container = m->container;
+	h.container_octet = args_mob_qfi(args) |
+			    (m->container == CONTAINER_DOWNLINK && args_mob_r(args) ? 0x40 : 0);
+	h.tos = ipv6_class(ip);
+	h.ttl = ip->hop_limit - 1;
+	x->hop = express_route(h.dst, ~0ull, MAIN_TABLE | CACHE_IPV4,
+			       kept + IPV4_LEN + UDP_LEN + GTPU_LEN + (h.container ? 8 : 0));
+	if (!x->hop)
+		return NOT_TAKEN;
+	return express_push_gtpu4(ctx, x, &h, kept);
+}
+
+/* ---- GTP-U to SRv6 ---- */
+
+/* A G-PDU without options, or with one container of 4 octets: the T-PDU, or
+ * NULL. The container's octets go to `container` (0x80 where there is none). */
+INLINE void *express_gpdu(struct udp *udp, void *end, __u32 *teid, __u32 *container)
+{
+	struct gtpu *gtpu = (void *)udp + UDP_LEN;
+	void *pdu = (void *)gtpu + GTPU_LEN;
+	__u32 first;
+
+	if (pdu + 8 > end)
+		return 0;
+	first = ld32(gtpu);
+	if (be16(ld16(&udp->length)) != (long)end - (long)udp ||
+	    be16(first >> 16) != (long)end - (long)pdu)
+		return 0;
+	*teid = be32(ld32(&gtpu->teid));
+	*container = 0;
+	if ((first & 0xffff) == (GTPU_VERSION1 | GTPU_G_PDU << 8))
+		return pdu;
+	if ((first & 0xffff) != (GTPU_VERSION1 | GTPU_FLAG_E | GTPU_G_PDU << 8))
+		return 0;
+	*container = ld32(pdu + 4);
+	if (ld32(pdu) >> 24 != GTPU_EXT_CONTAINER || (*container & 0xff) != 1 || *container >> 24)
+		return 0;
+	return pdu + 8;
+}
+
+/* End.M.GTP6.D into the one segment of a policy's one list. */
+INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct local_sid *sid,
+			  struct ipv6 *ip, void *end)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
+	struct udp *udp = (void *)ip + IPV6_LEN;
+	struct express_ipv6_header h = {};
+	__u32 teid = 0, container = 0, kept;
+	__u64 args;
+	void *inner;
+
+	if (!m || ip->next_header != NH_UDP || (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 ||
+	    ld16(&udp->dst) != be16(GTPU_PORT))
+		return NOT_TAKEN;
+	inner = express_gpdu(udp, end, &teid, &container);
+	if (!inner || (container >> 12 & 0xf) > 1)
+		return NOT_TAKEN;
+	kept = (long)end - (long)inner;
+	if (m->pdu_type == PDU_IPV4 && express_ipv4(inner, end, x->port_flags)) {
+		h.hash = express_hash4(inner, end);
+		h.next_header = NH_IPV4;
+	} else if (m->pdu_type == PDU_IPV6 && express_ipv6(inner, end, x->port_flags)) {
+		h.hash = express_hash6(inner, end);
+		h.next_header = NH_IPV6;
+	} else {
+		return NOT_TAKEN;
+	}
+	if (express_encaps(ctx, x, cfg, sid->policy, &h, kept) == NOT_TAKEN)
+		return NOT_TAKEN;
+	args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
+	stamp_args(&h.dst, args, m->args_offset);
+	copy16(&h.src, &m->source);
+	h.class = ipv6_class(ip);
+	h.hop_limit = ip->hop_limit - 1;
+	return express_push6(ctx, x, &h, kept);
+}
+
+/* H.M.GTP4.D without a policy. */
+INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip, void *end)
+{
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &index);
+	struct express_ipv6_header h = {};
+	__u32 teid = 0, container = 0, kept;
+	struct u128 v;
+	void *inner;
+	__u64 args;
+
+	inner = express_gpdu((void *)ip + IPV4_LEN, end, &teid, &container);
+	if (!m || m->policy || !inner || (container >> 12 & 0xf) > 1)
+		return NOT_TAKEN;
+	if (m->pdu_type == PDU_IPV4 && express_ipv4(inner, end, x->port_flags)) {
+		h.hash = express_hash4(inner, end);
+		h.next_header = NH_IPV4;
+	} else if (m->pdu_type == PDU_IPV6 && express_ipv6(inner, end, x->port_flags)) {
+		h.hash = express_hash6(inner, end);
+		h.next_header = NH_IPV6;
+	} else {
+		return NOT_TAKEN;
+	}
+	kept = (long)end - (long)inner;
+	args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
+	v = place128(ld128(&m->target), be32(ld32(&ip->dst)), m->target_length & 127, 32);
+	v = place128(v, args, (m->target_length + 32) & 127, ARGS_MOB_BITS);
+	st128(&h.dst, v);
+	v = clear128(ld128(&m->source), m->source_length & 127, 32);
+	st128(&h.src, place128(v, be32(ld32(&ip->src)), m->source_length & 127, 32));
+	x->hop = m->adjacency ? express_adjacency(m->adjacency, kept + IPV6_LEN)
+			      : express_route(h.dst.hi, h.dst.lo, MAIN_TABLE, kept + IPV6_LEN);
+	if (!x->hop)
+		return NOT_TAKEN;
+	h.class = ip->tos;
+	h.hop_limit = ip->ttl - 1;
+	return express_push6(ctx, x, &h, kept);
+}
+
+#endif
