@@ -20,6 +20,8 @@ import (
 const (
 	askedFor  = time.Minute
 	mostAsked = 256
+	// askedAgain is how often, if there is still no answer.
+	askedAgain = time.Second
 	// mostWarnings is for each time: a table that is full fails once for each
 	// route.
 	mostWarnings = 5
@@ -220,8 +222,8 @@ func (a *Agent) keepAlive() {
 	a.watch.KeepAlive(slices.AppendSeq(slices.Clone(a.network.kept), maps.Keys(a.network.asked)))
 }
 
-// ask has a neighbour resolved that no table refers to: an error is to be sent
-// to it. That one is lost, the next is not.
+// ask has a neighbour resolved that no table refers to: a packet waits for it,
+// or an error is to be sent to it (that one is lost, the next is not).
 func (a *Agent) ask(key netdev.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -230,7 +232,8 @@ func (a *Agent) ask(key netdev.Key) {
 			delete(a.network.asked, k)
 		}
 	}
-	if _, there := a.network.asked[key]; there || len(a.network.asked) >= mostAsked {
+	last, there := a.network.asked[key]
+	if there && time.Since(last) < askedAgain || !there && len(a.network.asked) >= mostAsked {
 		return
 	}
 	if a.network.asked == nil {

@@ -92,6 +92,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 			return nil
 		case s := <-snapshots:
 			a.update(s)
+			a.slow.handler.Retry()
 		case <-retry.C:
 			a.retry()
 		}

@@ -5,60 +5,173 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/slowpath"
 )
 
-// transmitter is what xdpSender needs of *dataplane.Transmitter.
+// transmitter sends frames: a packet socket, or without CAP_NET_RAW
+// *dataplane.Transmitter.
 type transmitter interface {
 	Transmit(frame []byte, ifindex int) error
 	Close() error
 }
 
-// xdpSender sends the node's own packets without a raw socket: it finds the
-// next hop in the snapshot as for any adjacency, and has the frame redirected.
-type xdpSender struct {
+// sender sends the node's own packets: back where a frame came from, or by a
+// table, whose next hop it finds in the snapshot as for any adjacency.
+type sender struct {
 	out   transmitter
 	links func() *netdev.Snapshot
 	ask   func(netdev.Key) // for a neighbour that is not resolved
 	// kernel chooses source addresses, which takes no raw socket.
 	kernel slowpath.RawSender
+	// raw, if there is one, sends by the kernel's main table.
+	raw *slowpath.RawSender
 }
 
-// Source is the address that the kernel would send from.
-func (s *xdpSender) Source(dst netip.Addr, ifindex int) (netip.Addr, error) {
-	return s.kernel.Source(dst, ifindex)
+// Source is the address of the interface that the packet leaves by, or else the
+// one that the kernel would send from.
+func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
+	if way.Back == nil && way.Table == netdev.TableMain {
+		return s.kernel.Source(dst, way.Ifindex)
+	}
+	links := s.links()
+	ifindex, tags := way.Ifindex, tagsOf(way.Back)
+	if way.Back == nil {
+		nh, err := s.nextHop(links, dst, way)
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		ifindex, tags = nh.Ifindex, nh.VLANs
+	}
+	ifindex = subinterface(links, ifindex, tags)
+	if addr, ok := addressOn(links, ifindex, dst); ok {
+		return addr, nil
+	}
+	addr, err := s.kernel.Source(dst, ifindex)
+	if err != nil { // main knows no way: any address of the node will do
+		i := slices.IndexFunc(links.Local(), func(a netip.Addr) bool { return a.Is4() == dst.Is4() })
+		if i < 0 {
+			return netip.Addr{}, err
+		}
+		return links.Local()[i], nil
+	}
+	return addr, nil
 }
 
 // Send sends an IP packet with all its lengths and checksums.
-func (s *xdpSender) Send(packet []byte, ifindex int) error {
+func (s *sender) Send(packet []byte, way slowpath.Way) error {
+	if way.Back != nil {
+		return s.sendBack(packet, way)
+	}
+	if way.Table == netdev.TableMain && s.raw != nil {
+		return s.raw.Send(packet, way.Ifindex)
+	}
 	dst, etherType, err := destination(packet)
 	if err != nil {
 		return err
 	}
-	links := s.links()
-	key := netdev.Key{NextHop: dst}
+	nh, err := s.nextHop(s.links(), dst, way)
+	switch {
+	case err != nil:
+		return err
+	case nh.Pass:
+		return fmt.Errorf("send to %s: only the kernel can (%s), by its main table and with CAP_NET_RAW", dst, nh.Why)
+	case len(packet) > nh.MTU:
+		return fmt.Errorf("send to %s: %d bytes, the MTU is %d", dst, len(packet), nh.MTU)
+	}
+	return s.out.Transmit(frameOf(nh, etherType, packet), nh.Ifindex)
+}
+
+func (s *sender) sendBack(packet []byte, way slowpath.Way) error {
+	l, ok := s.links().LinkByIndex(way.Ifindex)
+	switch {
+	case !ok:
+		return fmt.Errorf("send back: there is no interface %d", way.Ifindex)
+	case s.raw == nil && l.XDP&netdev.XDPTransmit == 0:
+		return fmt.Errorf("send back by %s: frames cannot be redirected to it, and a packet socket needs CAP_NET_RAW", l.Name)
+	}
+	return s.out.Transmit(slices.Concat(way.Back, packet), way.Ifindex)
+}
+
+// nextHop finds the way by a table.
+func (s *sender) nextHop(links *netdev.Snapshot, dst netip.Addr, way slowpath.Way) (netdev.NextHop, error) {
+	switch {
+	case way.Table == 0:
+		return netdev.NextHop{}, fmt.Errorf("send to %s: %w: the packet is of no table", dst, slowpath.ErrNoRoute)
+	case way.Table != netdev.TableMain && dst.IsLinkLocalUnicast():
+		return netdev.NextHop{}, fmt.Errorf("send to %s: %w: nobody knows on which link", dst, slowpath.ErrNoRoute)
+	}
+	key := netdev.Key{NextHop: dst, Table: way.Table}
 	if dst.IsLinkLocalUnicast() {
-		l, ok := links.LinkByIndex(ifindex)
+		l, ok := links.LinkByIndex(way.Ifindex)
 		if !ok {
-			return fmt.Errorf("send to %s: there is no interface %d", dst, ifindex)
+			return netdev.NextHop{}, fmt.Errorf("send to %s: there is no interface %d", dst, way.Ifindex)
 		}
-		key.Interface = l.Name
+		key = netdev.Key{NextHop: dst, Interface: l.Name}
 	}
 	nh, err := netdev.Resolve(links, key)
 	switch {
 	case errors.Is(err, netdev.ErrNoNeighbour):
 		s.ask(key)
-		return fmt.Errorf("send to %s: %w", dst, err)
-	case err != nil:
-		return fmt.Errorf("send to %s: %w", dst, err)
-	case nh.Pass:
-		return fmt.Errorf("send to %s: only the kernel can (%s), which needs CAP_NET_RAW", dst, nh.Why)
-	case len(packet) > nh.MTU:
-		return fmt.Errorf("send to %s: %d bytes, the MTU is %d", dst, len(packet), nh.MTU)
+	case errors.Is(err, netdev.ErrNoRoute), errors.Is(err, netdev.ErrUnreachable):
+		err = fmt.Errorf("%w: %w", slowpath.ErrNoRoute, err)
 	}
-	return s.out.Transmit(frameOf(nh, etherType, packet), nh.Ifindex)
+	if err != nil {
+		return nh, fmt.Errorf("send to %s: %w", dst, err)
+	}
+	return nh, nil
+}
+
+// tagsOf are the VLAN tags of an Ethernet header.
+func tagsOf(header []byte) []netdev.VLAN {
+	var tags []netdev.VLAN
+	for at := 12; at+6 <= len(header); at += 4 {
+		tags = append(tags, netdev.VLAN{
+			TPID: binary.BigEndian.Uint16(header[at:]), ID: binary.BigEndian.Uint16(header[at+2:]) & 0xfff,
+		})
+	}
+	return tags
+}
+
+// subinterface is the VLAN device that takes frames with these tags; the
+// interface itself if there is none. VLAN 0 is only a priority.
+func subinterface(links *netdev.Snapshot, ifindex int, tags []netdev.VLAN) int {
+	for _, tag := range tags {
+		if tag.ID == 0 {
+			continue
+		}
+		i := slices.IndexFunc(links.Links, func(l netdev.Link) bool {
+			return l.Kind == "vlan" && l.Parent == ifindex && !l.ParentElsewhere && l.VLAN == tag
+		})
+		if i < 0 {
+			return ifindex
+		}
+		ifindex = links.Links[i].Index
+	}
+	return ifindex
+}
+
+// addressOn is the node's address on an interface to answer dst from: one of
+// the same scope first, and of these one of dst's own subnet.
+func addressOn(links *netdev.Snapshot, ifindex int, dst netip.Addr) (netip.Addr, bool) {
+	var best netip.Addr
+	rank := -1
+	for _, a := range links.Addresses {
+		addr := a.Prefix.Addr()
+		if a.Ifindex != ifindex || a.Tentative || addr.Is4() != dst.Is4() || addr.IsLinkLocalUnicast() != dst.IsLinkLocalUnicast() {
+			continue
+		}
+		r := 0
+		if a.Prefix.Masked().Contains(dst) {
+			r = 1
+		}
+		if r > rank || r == rank && addr.Less(best) {
+			best, rank = addr, r
+		}
+	}
+	return best, rank >= 0
 }
 
 func destination(packet []byte) (netip.Addr, uint16, error) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/slowpath"
 )
 
 type sent struct {
@@ -51,12 +52,12 @@ func TestSendWithoutARawSocket(t *testing.T) {
 	})
 	out := &sent{}
 	var asked []netdev.Key
-	sender := &xdpSender{out: out, links: func() *netdev.Snapshot { return s }, ask: func(k netdev.Key) { asked = append(asked, k) }}
+	sender := &sender{out: out, links: func() *netdev.Snapshot { return s }, ask: func(k netdev.Key) { asked = append(asked, k) }}
 
 	four := make([]byte, 28)
 	four[0] = 0x45
 	copy(four[16:], []byte{203, 0, 113, 5})
-	if err := sender.Send(four, 0); err != nil {
+	if err := sender.Send(four, slowpath.Way{Table: 254}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "020909090909" + "020000000001" + "0800" + hex.EncodeToString(four); hex.EncodeToString(out.frame) != want || out.ifindex != 1 {
@@ -66,7 +67,7 @@ func TestSendWithoutARawSocket(t *testing.T) {
 	six := make([]byte, 48)
 	six[0] = 0x60
 	copy(six[24:], addr("fe80::9").AsSlice())
-	if err := sender.Send(six, 3); err != nil {
+	if err := sender.Send(six, slowpath.Way{Table: 254, Ifindex: 3}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "020707070707" + "020000000003" + "81000007" + "86dd"; !strings.HasPrefix(hex.EncodeToString(out.frame), want) || out.ifindex != 2 {
@@ -85,7 +86,7 @@ func TestSendWithoutARawSocket(t *testing.T) {
 		"link-local on another link": {six, 1, "not resolved"},
 	} {
 		out.frame = nil
-		if err := sender.Send(c.packet, c.ifindex); err == nil || !strings.Contains(err.Error(), c.want) || out.frame != nil {
+		if err := sender.Send(c.packet, slowpath.Way{Table: 254, Ifindex: c.ifindex}); err == nil || !strings.Contains(err.Error(), c.want) || out.frame != nil {
 			t.Errorf("%s: %v, sent %x", name, err, out.frame)
 		}
 	}
@@ -93,7 +94,7 @@ func TestSendWithoutARawSocket(t *testing.T) {
 		t.Errorf("asked for %v, want %v", asked, want)
 	}
 	s.Links[0].XDP = 0
-	if err := sender.Send(four, 0); err == nil || !strings.Contains(err.Error(), "CAP_NET_RAW") || errors.Is(err, netdev.ErrNoRoute) {
+	if err := sender.Send(four, slowpath.Way{Table: 254}); err == nil || !strings.Contains(err.Error(), "CAP_NET_RAW") || errors.Is(err, netdev.ErrNoRoute) {
 		t.Errorf("a device that cannot be redirected to: %v", err)
 	}
 }

@@ -22,19 +22,40 @@ type slowPath struct {
 
 func newSlowPath(dp dataPath, links func() *netdev.Snapshot, ask func(netdev.Key), log *slog.Logger) (*slowPath, error) {
 	s := &slowPath{}
-	var sender slowpath.Sender
+	out := &sender{links: links, ask: ask}
 	raw, err := slowpath.NewRawSender()
 	switch {
 	case err == nil:
-		sender, s.close = raw, raw.Close
+		out.out, out.raw = raw, raw
 	case errors.Is(err, unix.EPERM): // as a service it has no CAP_NET_RAW
-		x := &xdpSender{out: &dataplane.Transmitter{}, links: links, ask: ask}
-		sender, s.close = x, x.out.Close
+		out.out = &dataplane.Transmitter{}
 	default:
 		return nil, err
 	}
-	s.handler = slowpath.New(slowpath.Options{Injector: dp, Sender: sender, Logger: log})
+	s.close = out.out.Close
+	s.handler = slowpath.New(slowpath.Options{
+		Injector: dp, Sender: out, Logger: log,
+		Resolve: func(n slowpath.Neighbour) {
+			if key, ok := neighbourKey(links(), n); ok {
+				ask(key)
+			}
+		},
+		Resolved: func(n slowpath.Neighbour) bool {
+			now := links()
+			key, ok := neighbourKey(now, n)
+			if !ok {
+				return false
+			}
+			nh, err := netdev.Resolve(now, key)
+			return err == nil && !nh.Pass
+		},
+	})
 	return s, nil
+}
+
+func neighbourKey(links *netdev.Snapshot, n slowpath.Neighbour) (netdev.Key, bool) {
+	l, ok := links.LinkByIndex(n.Ifindex)
+	return netdev.Key{NextHop: n.Addr, Interface: l.Name}, ok
 }
 
 // run handles what comes until ctx ends, which is no error.
@@ -55,6 +76,7 @@ func packetOf(p dataplane.Punt) slowpath.Packet {
 	return slowpath.Packet{
 		Kind: slowpath.Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3,
 		Type: p.Type, Code: p.Code, Data: p.Data,
+		Table: p.Table, NextHop: slowpath.Neighbour{Ifindex: p.Egress, Addr: p.NextHop},
 	}
 }
 

@@ -27,8 +27,14 @@ type Counters struct {
 	ICMPSent       atomic.Uint64
 	ICMPSuppressed atomic.Uint64 // about errors, multicast and the like
 	ICMPLimited    atomic.Uint64 // beyond ErrorsPerSecond
+	ICMPNoRoute    atomic.Uint64 // no way back in the table that the packet is of
 
 	ErrorIndicationsSent atomic.Uint64
+
+	NeighbourHeld     atomic.Uint64 // frames that waited for a neighbour
+	NeighbourResolved atomic.Uint64 // of them, those that were sent in again
+	NeighbourTimeout  atomic.Uint64 // of them, those whose neighbour did not answer
+	NeighbourOverflow atomic.Uint64 // frames that there was no room for
 
 	Malformed    atomic.Uint64 // records that make no sense
 	InjectFailed atomic.Uint64
@@ -57,7 +63,12 @@ func (c *Counters) All() iter.Seq2[string, uint64] {
 		{"icmp_sent", &c.ICMPSent},
 		{"icmp_suppressed", &c.ICMPSuppressed},
 		{"icmp_limited", &c.ICMPLimited},
+		{"icmp_no_route", &c.ICMPNoRoute},
 		{"error_indications_sent", &c.ErrorIndicationsSent},
+		{"neighbour_held", &c.NeighbourHeld},
+		{"neighbour_resolved", &c.NeighbourResolved},
+		{"neighbour_timeout", &c.NeighbourTimeout},
+		{"neighbour_overflow", &c.NeighbourOverflow},
 		{"malformed", &c.Malformed},
 		{"inject_failed", &c.InjectFailed},
 		{"send_failed", &c.SendFailed},

@@ -3,6 +3,7 @@ package slowpath
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
 )
@@ -24,7 +25,13 @@ const (
 
 // icmpError sends the error that a packet asks for.
 func (s *SlowPath) icmpError(p Packet) {
-	s.sendError(icmpRequest{packet: p.Data[p.L3:], kind: p.Type, code: p.Code, info: p.Info, ifindex: p.Ifindex})
+	r := icmpRequest{
+		packet: p.Data[p.L3:], kind: p.Type, code: p.Code, info: p.Info, ifindex: p.Ifindex, table: p.Table,
+	}
+	if outer, found := layer3(p.Data); found && outer == p.L3 {
+		r.header = p.Data[:outer]
+	}
+	s.sendError(r)
 }
 
 // icmpRequest is an error to send to the sender of packet.
@@ -33,6 +40,27 @@ type icmpRequest struct {
 	kind, code uint8 // ICMPv6's
 	info       uint32
 	ifindex    int
+	// header is the packet's Ethernet header and tags, if the packet is the
+	// outermost one of its frame: the error goes back to where that came from.
+	// One that was inside goes by the table that it was looked up in.
+	header []byte
+	table  uint32
+}
+
+// way is where the error goes; false: it must not be sent. A source that is no
+// single host's must not be answered, nor what was sent to a group on the link
+// (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
+func (r icmpRequest) way() (Way, bool) {
+	w := Way{Ifindex: r.ifindex, Table: r.table}
+	if r.header == nil {
+		return w, true
+	}
+	to, from := r.header[:6], r.header[6:12]
+	if to[0]&1 != 0 || from[0]&1 != 0 || [6]byte(from) == [6]byte{} {
+		return w, false
+	}
+	w.Back = slices.Concat(from, to, r.header[12:])
+	return w, true
 }
 
 // ownError sends an error that begins here, within the budget.
@@ -47,33 +75,38 @@ func (s *SlowPath) ownError(r icmpRequest) {
 func (s *SlowPath) sendError(r icmpRequest) {
 	var err error
 	var packet []byte
+	way, ok := r.way()
 	switch {
-	case len(r.packet) > 0 && r.packet[0]>>4 == 4:
-		packet, err = s.icmpv4(r)
-	case len(r.packet) > 0 && r.packet[0]>>4 == 6:
-		packet, err = s.icmpv6(r)
-	default:
+	case len(r.packet) == 0 || r.packet[0]>>4 != 4 && r.packet[0]>>4 != 6:
 		s.Counters.Malformed.Add(1)
 		return
+	case !ok: // packet stays nil
+	case r.packet[0]>>4 == 4:
+		packet, err = s.icmpv4(r, way)
+	default:
+		packet, err = s.icmpv6(r, way)
 	}
-	switch {
-	case err != nil:
-		s.Counters.SendFailed.Add(1)
-		s.options.Logger.Debug("no source address for an ICMP error", "error", err)
-	case packet == nil:
+	if err == nil && packet == nil {
 		s.Counters.ICMPSuppressed.Add(1)
-	case s.send(packet, r.ifindex):
-		s.Counters.ICMPSent.Add(1)
+		return
 	}
+	if err == nil {
+		err = s.options.Sender.Send(packet, way)
+	}
+	if err != nil {
+		s.failed(err)
+		return
+	}
+	s.Counters.ICMPSent.Add(1)
 }
 
 // icmpv6 makes the error about an IPv6 packet; nil if there is none to send.
-func (s *SlowPath) icmpv6(r icmpRequest) ([]byte, error) {
+func (s *SlowPath) icmpv6(r icmpRequest, way Way) ([]byte, error) {
 	about, _, ok := parseIPv6(r.packet)
 	if !ok || !answerable(about.src(), about.dst()) || about.isError() {
 		return nil, nil
 	}
-	src, err := s.options.Sender.Source(about.src(), r.ifindex)
+	src, err := s.options.Sender.Source(about.src(), way)
 	if err != nil {
 		return nil, err
 	}
@@ -93,13 +126,13 @@ func (s *SlowPath) icmpv6(r icmpRequest) ([]byte, error) {
 }
 
 // icmpv4 makes the error about an IPv4 packet; nil if there is none to send.
-func (s *SlowPath) icmpv4(r icmpRequest) ([]byte, error) {
+func (s *SlowPath) icmpv4(r icmpRequest, way Way) ([]byte, error) {
 	about, _, ok := parseIPv4(r.packet)
 	kind, code, translated := toICMP(r.kind, r.code)
 	if !ok || !translated || !answerable(about.src(), about.dst()) || about.offset() != 0 || about.isError() {
 		return nil, nil
 	}
-	src, err := s.options.Sender.Source(about.src(), r.ifindex)
+	src, err := s.options.Sender.Source(about.src(), way)
 	if err != nil {
 		return nil, err
 	}
@@ -187,9 +220,13 @@ func (s *SlowPath) errorIndication(p Packet) {
 		s.Counters.Malformed.Add(1)
 		return
 	}
-	if s.send(udpPacket(dst, src, message), p.Ifindex) {
-		s.Counters.ErrorIndicationsSent.Add(1)
+	// Path management is between GTP-U nodes: it is not of any customer's table.
+	err = s.options.Sender.Send(udpPacket(dst, src, message), Way{Ifindex: p.Ifindex, Table: mainTable})
+	if err != nil {
+		s.failed(err)
+		return
 	}
+	s.Counters.ErrorIndicationsSent.Add(1)
 }
 
 // datagram finds the UDP header of a packet.

@@ -55,7 +55,7 @@ func fragment6(p Packet, ip ipv6) (*fragment, *icmpRequest, bool) {
 		tos:  ip.trafficClass(),
 	}
 	wrong := func(code uint8, pointer int) (*fragment, *icmpRequest, bool) {
-		return nil, &icmpRequest{packet: ip, kind: parameterProblem, code: code, info: uint32(pointer), ifindex: p.Ifindex}, false
+		return nil, &icmpRequest{packet: ip, kind: parameterProblem, code: code, info: uint32(pointer), ifindex: p.Ifindex, header: p.Data[:p.L3]}, false
 	}
 	switch {
 	case len(f.data) == 0:

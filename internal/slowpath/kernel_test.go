@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -158,13 +159,14 @@ func TestKernelLearnsMTU(t *testing.T) {
 	a, b := routed(t)
 	atA, atB := capture(t, a, "a0"), capture(t, b, "b0")
 	s := New(Options{Injector: newBench(Options{}), Sender: rawSender(t, b)})
+	link := b.Interface(t, "b0")
 	for _, c := range []struct {
 		to, from string
 		mtu      uint32
 	}{{"198.51.100.7", "192.0.2.2", 1333}, {"2001:db8:5::7", "2001:db8::2", 1344}} {
 		frame := tooBigFor(t, a, atB, c.to)
 		b.Do(t, func() {
-			s.Handle(Packet{Kind: ICMPError, L3: 14, Type: packetTooBig, Info: c.mtu, Data: frame})
+			s.Handle(Packet{Kind: ICMPError, Ifindex: link.Index, L3: 14, Type: packetTooBig, Info: c.mtu, Data: frame})
 		})
 		got := receive(t, atA, func(f []byte) bool {
 			return f[14]>>4 == 4 && f[14+9] == protocolICMP && f[34] == 3 ||
@@ -223,7 +225,22 @@ func rawSender(t *testing.T, ns *netns.NS) Sender {
 		}
 	})
 	t.Cleanup(func() { _ = sender.Close() })
-	return sender
+	return plainSender{sender}
+}
+
+// plainSender goes back where it is told to, and else by the main table. The
+// choice of addresses is the kernel's.
+type plainSender struct{ *RawSender }
+
+func (s plainSender) Source(dst netip.Addr, way Way) (netip.Addr, error) {
+	return s.RawSender.Source(dst, way.Ifindex)
+}
+
+func (s plainSender) Send(packet []byte, way Way) error {
+	if way.Back != nil {
+		return s.Transmit(append(bytes.Clone(way.Back), packet...), way.Ifindex)
+	}
+	return s.RawSender.Send(packet, way.Ifindex)
 }
 
 func source(packet []byte) string {

@@ -294,7 +294,7 @@ func (r *reassembler) expire(now time.Time) []icmpRequest {
 		}
 		r.counters.ReassemblyTimeout.Add(1)
 		if u.first != nil {
-			errors = append(errors, icmpRequest{packet: u.first, kind: timeExceeded, code: reassemblyTimeExceeded, ifindex: u.ifindex})
+			errors = append(errors, icmpRequest{packet: u.first, kind: timeExceeded, code: reassemblyTimeExceeded, ifindex: u.ifindex, header: u.before[:u.l3]})
 		}
 	}
 	return errors

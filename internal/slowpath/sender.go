@@ -9,18 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RawSender sends through raw sockets, by the kernel's routes. It needs
+// RawSender sends through raw sockets: packets by the kernel's main table, and
+// frames. It needs
 // CAP_NET_RAW when it is made, not later.
 type RawSender struct {
-	ipv4, ipv6 int
+	ipv4, ipv6, frames int
 }
 
 // NewRawSender opens the sockets in the calling thread's network namespace.
 func NewRawSender() (*RawSender, error) {
-	s := &RawSender{ipv4: -1, ipv6: -1}
+	s := &RawSender{ipv4: -1, ipv6: -1, frames: -1}
 	var err error
-	if s.ipv4, err = rawSocket(unix.AF_INET); err == nil {
-		s.ipv6, err = rawSocket(unix.AF_INET6)
+	if s.ipv4, err = rawSocket(unix.AF_INET, unix.IPPROTO_RAW); err == nil {
+		s.ipv6, err = rawSocket(unix.AF_INET6, unix.IPPROTO_RAW)
+	}
+	if err == nil {
+		s.frames, err = rawSocket(unix.AF_PACKET, 0) // which receives nothing
 	}
 	if err != nil {
 		_ = s.Close()
@@ -30,13 +34,13 @@ func NewRawSender() (*RawSender, error) {
 }
 
 // rawSocket opens one that takes whole packets: IPPROTO_RAW means so.
-func rawSocket(family int) (int, error) {
-	return unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+func rawSocket(family, protocol int) (int, error) {
+	return unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 }
 
 // Close closes the sockets.
 func (s *RawSender) Close() error {
-	for _, fd := range []*int{&s.ipv4, &s.ipv6} {
+	for _, fd := range []*int{&s.ipv4, &s.ipv6, &s.frames} {
 		if *fd >= 0 {
 			_ = unix.Close(*fd)
 			*fd = -1
@@ -58,6 +62,11 @@ func (s *RawSender) Source(dst netip.Addr, ifindex int) (netip.Addr, error) {
 	}
 	defer c.Close()
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone(""), nil
+}
+
+// Transmit sends a frame by an interface.
+func (s *RawSender) Transmit(frame []byte, ifindex int) error {
+	return unix.Sendto(s.frames, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifindex})
 }
 
 // Send sends an IP packet.

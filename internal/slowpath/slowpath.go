@@ -2,6 +2,7 @@ package slowpath
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -15,6 +16,7 @@ const (
 	Fragment        Kind = 2 // IPv4 without DF, too big for Info bytes of layer 3
 	ICMPError       Kind = 3 // an error to the sender of the packet at L3
 	ErrorIndication Kind = 4 // GTP-U with an unknown TEID
+	AwaitNeighbour  Kind = 5 // NextHop is to be resolved, and the frame sent in again
 )
 
 // Packet is a frame that the data path hands up.
@@ -26,6 +28,9 @@ type Packet struct {
 	// Type and Code are ICMPv6's, whatever the packet is.
 	Type, Code uint8
 	Data       []byte // from the Ethernet header; an error's may be cut short
+	// Table is the kernel table that the packet was looked up in, 0 if in none.
+	Table   uint32
+	NextHop Neighbour // AwaitNeighbour
 }
 
 // Injector sends a frame through the data path as if it was received on an
@@ -34,13 +39,28 @@ type Injector interface {
 	Inject(frame []byte, ifindex int) error
 }
 
-// Sender sends packets of the node's own.
+// ErrNoRoute is that a table does not lead to the destination.
+var ErrNoRoute = errors.New("no route back")
+
+const mainTable = 254
+
+// Way is where a packet of the node's own goes. Two customers may have the same
+// addresses: an answer has to go to the one that it is for.
+type Way struct {
+	Ifindex int // that the packet to answer was received on
+	// Back is the Ethernet header, with tags, of a frame that leaves by Ifindex:
+	// the answer goes back where it came from. Without, it goes by Table.
+	Back  []byte
+	Table uint32 // kernel table; 0: none, there is no way
+}
+
+// Sender sends packets of the node's own. Errors wrap ErrNoRoute where the
+// way's table has no route.
 type Sender interface {
-	// Source is the address that the kernel would send from. ifindex is the
-	// link meant if dst is link-local.
-	Source(dst netip.Addr, ifindex int) (netip.Addr, error)
+	// Source is one of the node's addresses to send from.
+	Source(dst netip.Addr, way Way) (netip.Addr, error)
 	// Send sends an IP packet with all its lengths and checksums.
-	Send(packet []byte, ifindex int) error
+	Send(packet []byte, way Way) error
 }
 
 // Options are what a SlowPath is told; zero values mean what is said.
@@ -48,6 +68,12 @@ type Options struct {
 	Injector Injector
 	Sender   Sender
 	Logger   *slog.Logger
+	// Resolve has the kernel resolve a neighbour, and Resolved says whether the
+	// data path can send to it now. Without them no frame waits for one.
+	Resolve  func(Neighbour)
+	Resolved func(Neighbour) bool
+	// MaxNeighbours is how many neighbours frames wait for: 256.
+	MaxNeighbours int
 	// Timeout is how long fragments are kept: 60 seconds (RFC 8200 section 4.5).
 	Timeout time.Duration
 	// MaxBytes and MaxDatagrams bound what unfinished datagrams occupy: 4 MiB
@@ -73,12 +99,16 @@ func (o Options) withDefaults() Options {
 	set(&o.MaxBytes, 4<<20)
 	set(&o.MaxDatagrams, 1024)
 	set(&o.MaxFrame, 3400)
+	set(&o.MaxNeighbours, 256)
 	set(&o.ErrorsPerSecond, 100)
 	if o.Timeout == 0 {
 		o.Timeout = time.Minute
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Resolve == nil || o.Resolved == nil {
+		o.Resolve, o.Resolved = func(Neighbour) {}, func(Neighbour) bool { return false }
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -93,6 +123,7 @@ type SlowPath struct {
 	options     Options
 	reassembler *reassembler
 	budget      budget
+	waiting     waiting
 }
 
 // New makes a SlowPath. Nothing happens before Handle or Run.
@@ -103,9 +134,9 @@ func New(o Options) *SlowPath {
 	return s
 }
 
-// Run gives up datagrams whose time is over, until ctx ends, which is no error.
+// Run gives up what has waited too long, until ctx ends, which is no error.
 func (s *SlowPath) Run(ctx context.Context) error {
-	tick := time.NewTicker(min(time.Second, s.options.Timeout/4))
+	tick := time.NewTicker(min(holdTime/4, s.options.Timeout/4))
 	defer tick.Stop()
 	for {
 		select {
@@ -113,6 +144,7 @@ func (s *SlowPath) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			s.Expire()
+			s.Retry()
 		}
 	}
 }
@@ -140,6 +172,8 @@ func (s *SlowPath) Handle(p Packet) {
 		s.icmpError(p)
 	case ErrorIndication:
 		s.errorIndication(p)
+	case AwaitNeighbour:
+		s.awaitNeighbour(p)
 	default:
 		s.Counters.Malformed.Add(1)
 	}
@@ -155,12 +189,12 @@ func (s *SlowPath) inject(frame []byte, ifindex int) bool {
 	return true
 }
 
-// send sends a packet of the node's own.
-func (s *SlowPath) send(packet []byte, ifindex int) bool {
-	if err := s.options.Sender.Send(packet, ifindex); err != nil {
+// failed counts why a packet of the node's own was not sent.
+func (s *SlowPath) failed(err error) {
+	if errors.Is(err, ErrNoRoute) {
+		s.Counters.ICMPNoRoute.Add(1)
+	} else {
 		s.Counters.SendFailed.Add(1)
-		s.options.Logger.Debug("cannot send an error", "error", err)
-		return false
 	}
-	return true
+	s.options.Logger.Debug("cannot send an error", "error", err)
 }

@@ -33,6 +33,7 @@ type bench struct {
 	injected [][]byte
 	ifindex  []int
 	sent     [][]byte
+	ways     []Way
 	fail     error
 }
 
@@ -44,15 +45,15 @@ func (b *bench) Inject(frame []byte, ifindex int) error {
 	return nil
 }
 
-func (b *bench) Send(packet []byte, _ int) error {
+func (b *bench) Send(packet []byte, way Way) error {
 	if b.fail != nil {
 		return b.fail
 	}
-	b.sent = append(b.sent, bytes.Clone(packet))
+	b.sent, b.ways = append(b.sent, bytes.Clone(packet)), append(b.ways, way)
 	return nil
 }
 
-func (b *bench) Source(dst netip.Addr, _ int) (netip.Addr, error) {
+func (b *bench) Source(dst netip.Addr, _ Way) (netip.Addr, error) {
 	if dst.Is4() {
 		return own4, nil
 	}

@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+)
+
+// customerConfig: the right host is a customer's, in a table of its own. What
+// comes from the left host by layer 3 is the customer's too.
+const customerConfig = `
+interfaces: [{name: d0}, {name: d1}]
+encapsulation: {source: 'fc00:1::1'}
+locators: [{name: main, prefix: 'fc00:1::/48'}]
+sids: [{sid: 'fc00:1:0:4::/64', behavior: End.DT46, table: 100}]
+policies: [{name: far, segment_lists: [{segments: ['fc00:2::1']}]}]
+steering: [{prefix: 10.77.0.0/16, policy: far}]
+`
+
+// customer is a site whose hosts have packet sockets: what arrives is looked at
+// there, and nothing has made the right host speak.
+type customer struct {
+	*site
+	atLeft, atRight int
+	daemon          *daemonProcess
+}
+
+func newCustomer(t *testing.T, wrap ...string) *customer {
+	t.Helper()
+	c := &customer{site: newSite(t)}
+	c.wrap = wrap
+	c.node.Sysctl(t, "net.ipv4.ip_forward", "1")
+	c.node.Addr(t, "d0", "192.0.2.254/24")
+	c.node.Addr(t, "d1", "10.20.0.254/24")
+	c.right.Addr(t, "r0", "10.20.0.1/24")
+	for _, route := range []string{
+		"route add 10.20.0.0/24 dev d1 table 100",
+		"-6 route add fc00:20::/64 dev d1 table 100",
+		"route add 10.99.0.0/16 dev d0", // known to main, not to the customer's table
+	} {
+		c.node.IP(t, route)
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, "culvert.yaml"), []byte(customerConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.daemon = c.site.daemon(t, os.Args[0])
+	c.atLeft, c.atRight = packetSocket(t, c.left, c.in.Index), packetSocket(t, c.right, c.out.Index)
+	return c
+}
+
+func packetSocket(t *testing.T, ns *netns.NS, ifindex int) int {
+	t.Helper()
+	fd := -1
+	const all = 0x0300 // ETH_P_ALL in network order
+	ns.Do(t, func() {
+		var err error
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all); err != nil {
+			t.Fatal(err)
+		}
+		if err = unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: ifindex, Protocol: all}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// arrives waits for a frame that holds; nil if none comes in time.
+func arrives(t *testing.T, fd int, within time.Duration, holds func([]byte) bool) []byte {
+	t.Helper()
+	limit := unix.NsecToTimeval(int64(20 * time.Millisecond))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4096)
+	for end := time.Now().Add(within); time.Now().Before(end); {
+		n, from, err := unix.Recvfrom(fd, b, 0)
+		if err != nil {
+			continue
+		}
+		if sll, ok := from.(*unix.SockaddrLinklayer); ok && sll.Pkttype == unix.PACKET_OUTGOING {
+			continue
+		}
+		if holds(b[:n]) {
+			return bytes.Clone(b[:n])
+		}
+	}
+	return nil
+}
+
+// send sends one packet from the left host.
+func (c *customer) send(t *testing.T, kind layers.EthernetType, l ...gopacket.SerializableLayer) {
+	t.Helper()
+	eth := &layers.Ethernet{SrcMAC: c.in.HardwareAddr, DstMAC: c.nodeIn.HardwareAddr, EthernetType: kind}
+	b := gopacket.NewSerializeBuffer()
+	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(b, options, append([]gopacket.SerializableLayer{eth}, l...)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Send(c.atLeft, b.Bytes(), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func inner4(src, dst string, ttl uint8) []gopacket.SerializableLayer {
+	ip := &layers.IPv4{
+		Version: 4, TTL: ttl, Protocol: layers.IPProtocolUDP,
+		SrcIP: netip.MustParseAddr(src).AsSlice(), DstIP: netip.MustParseAddr(dst).AsSlice(),
+	}
+	udp := gopacket.Payload{0, 7, 39, 15, 0, 13, 0, 0} // without a checksum
+	return []gopacket.SerializableLayer{ip, udp, gopacket.Payload("first")}
+}
+
+func inner6(src, dst string) []gopacket.SerializableLayer {
+	ip := &layers.IPv6{
+		Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolNoNextHeader,
+		SrcIP: netip.MustParseAddr(src).AsSlice(), DstIP: netip.MustParseAddr(dst).AsSlice(),
+	}
+	return []gopacket.SerializableLayer{ip, gopacket.Payload("first")}
+}
+
+// toSID sends a packet in a packet to the customer's SID.
+func (c *customer) toSID(t *testing.T, next layers.IPProtocol, inner []gopacket.SerializableLayer) {
+	t.Helper()
+	outer := &layers.IPv6{
+		Version: 6, HopLimit: 64, NextHeader: next,
+		SrcIP: netip.MustParseAddr("fc00:10::1").AsSlice(), DstIP: netip.MustParseAddr("fc00:1:0:4::").AsSlice(),
+	}
+	b := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, inner...); err != nil {
+		t.Fatal(err)
+	}
+	c.send(t, layers.EthernetTypeIPv6, outer, gopacket.Payload(b.Bytes()))
+}
+
+func isFrom(addr string, kind uint8) func([]byte) bool {
+	return func(f []byte) bool {
+		src := netip.MustParseAddr(addr)
+		if src.Is4() {
+			return len(f) >= 34 && binary.BigEndian.Uint16(f[12:]) == 0x0800 && f[23] == kind && bytes.Equal(f[26:30], src.AsSlice())
+		}
+		return len(f) >= 54 && binary.BigEndian.Uint16(f[12:]) == 0x86dd && f[20] == kind && bytes.Equal(f[22:38], src.AsSlice())
+	}
+}
+
+// The first packet to a host that has never spoken arrives: nobody but the
+// daemon would ask for it in a table other than main.
+func TestSilentHostInATableGetsTheFirstPacket(t *testing.T) {
+	t.Parallel()
+	c := newCustomer(t)
+	c.toSID(t, layers.IPProtocolIPv4, inner4("10.50.0.1", "10.20.0.1", 64))
+	got := arrives(t, c.atRight, 3*time.Second, isFrom("10.50.0.1", 17))
+	if got == nil {
+		t.Fatalf("the IPv4 packet is lost\n%s", c.daemon.log)
+	}
+	if ttl := got[22]; ttl != 63 || !bytes.HasSuffix(got, []byte("first")) {
+		t.Errorf("TTL %d: %x", ttl, got)
+	}
+	c.toSID(t, layers.IPProtocolIPv6, inner6("fc00:50::1", "fc00:20::1"))
+	if arrives(t, c.atRight, 3*time.Second, isFrom("fc00:50::1", 59)) == nil {
+		t.Errorf("the IPv6 packet is lost\n%s", c.daemon.log)
+	}
+	// Nobody is there: what waits is given up.
+	c.toSID(t, layers.IPProtocolIPv4, inner4("10.50.0.2", "10.20.0.99", 64))
+	if got := arrives(t, c.atRight, 1500*time.Millisecond, isFrom("10.50.0.2", 17)); got != nil {
+		t.Errorf("sent to nobody: %x", got)
+	}
+	c.daemon.end(t, syscall.SIGTERM)
+}
+
+// An error goes to the customer that it is for, with a packet socket and by
+// XDP_REDIRECT.
+func TestErrorsStayWithTheirCustomer(t *testing.T) {
+	for name, wrap := range map[string][]string{
+		"root":             nil,
+		"rights of a unit": {"setpriv", "--bounding-set", "-all,+bpf,+net_admin,+perfmon", "--inh-caps", "-all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCustomer(t, wrap...)
+			// The source is an address that main has on the right: the error
+			// nevertheless goes back to the left.
+			c.send(t, layers.EthernetTypeIPv4, inner4("10.20.0.1", "10.77.0.1", 1)...)
+			got := arrives(t, c.atLeft, 3*time.Second, isFrom("192.0.2.254", 1))
+			if got == nil {
+				t.Fatalf("no error on the left\n%s", c.daemon.log)
+			}
+			if got[34] != 11 || !bytes.Equal(got[30:34], []byte{10, 20, 0, 1}) || !bytes.Equal(got[:6], c.in.HardwareAddr) {
+				t.Errorf("the error: %x", got)
+			}
+			// About what was inside: by the customer's table. The neighbour may
+			// have to be asked for first.
+			for range 20 {
+				c.toSID(t, layers.IPProtocolIPv4, inner4("10.20.0.1", "10.20.0.7", 1))
+				if got = arrives(t, c.atRight, 200*time.Millisecond, isFrom("10.20.0.254", 1)); got != nil {
+					break
+				}
+			}
+			if got == nil || got[34] != 11 || !bytes.Equal(got[30:34], []byte{10, 20, 0, 1}) {
+				t.Errorf("the error by the table: %x\n%s", got, c.daemon.log)
+			}
+			// Only main knows the way to that one.
+			c.toSID(t, layers.IPProtocolIPv4, inner4("10.99.0.1", "10.20.0.7", 1))
+			leak := func(f []byte) bool { return len(f) >= 34 && bytes.Equal(f[30:34], []byte{10, 99, 0, 1}) }
+			if got := arrives(t, c.atLeft, 300*time.Millisecond, leak); got != nil {
+				t.Errorf("the error leaks to the left: %x", got)
+			}
+			c.daemon.end(t, syscall.SIGTERM)
+		})
+	}
+}

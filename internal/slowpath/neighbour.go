@@ -1,0 +1,101 @@
+package slowpath
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Neighbour is a next hop on a link.
+type Neighbour struct {
+	Ifindex int
+	Addr    netip.Addr
+}
+
+const (
+	holdTime         = time.Second // a frame, for its neighbour to answer
+	framesANeighbour = 3           // the kernel's own queue holds about as many
+)
+
+// held is a frame that waits to be sent in again.
+type held struct {
+	frame   []byte
+	ifindex int
+	until   time.Time
+}
+
+// waiting are the frames that wait for neighbours.
+type waiting struct {
+	mu     sync.Mutex
+	frames map[Neighbour][]held
+}
+
+// awaitNeighbour holds a frame and has its next hop resolved.
+func (s *SlowPath) awaitNeighbour(p Packet) {
+	if !p.NextHop.Addr.IsValid() || p.NextHop.Addr.IsUnspecified() || p.NextHop.Ifindex <= 0 {
+		s.Counters.Malformed.Add(1)
+		return
+	}
+	if !s.hold(p) {
+		s.Counters.NeighbourOverflow.Add(1)
+		return
+	}
+	s.Counters.NeighbourHeld.Add(1)
+	s.options.Resolve(p.NextHop)
+}
+
+// hold keeps a frame, in place of the oldest one for the neighbour if it has
+// too many (RFC 4861 section 7.2.2). false: too many neighbours.
+func (s *SlowPath) hold(p Packet) bool {
+	w := &s.waiting
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	frames, there := w.frames[p.NextHop]
+	if !there && len(w.frames) >= s.options.MaxNeighbours {
+		return false
+	}
+	if len(frames) >= framesANeighbour {
+		s.Counters.NeighbourOverflow.Add(1)
+		frames = frames[1:]
+	}
+	if w.frames == nil {
+		w.frames = map[Neighbour][]held{}
+	}
+	data := append([]byte(nil), p.Data...)
+	w.frames[p.NextHop] = append(frames, held{data, p.Ifindex, s.options.Now().Add(holdTime)})
+	return true
+}
+
+// Retry sends in again what waits for neighbours that are known now, and gives
+// up what has waited too long. It is for when the network changed; Run does it
+// now and then as well.
+func (s *SlowPath) Retry() {
+	for _, h := range s.take(s.options.Now()) {
+		if s.inject(h.frame, h.ifindex) {
+			s.Counters.NeighbourResolved.Add(1)
+		}
+	}
+}
+
+// take removes the frames that need not wait any more.
+func (s *SlowPath) take(now time.Time) []held {
+	w := &s.waiting
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var ready []held
+	for n, frames := range w.frames {
+		if s.options.Resolved(n) {
+			ready = append(ready, frames...)
+			delete(w.frames, n)
+			continue
+		}
+		for len(frames) > 0 && !now.Before(frames[0].until) {
+			s.Counters.NeighbourTimeout.Add(1)
+			frames = frames[1:]
+		}
+		if w.frames[n] = frames; len(frames) == 0 {
+			delete(w.frames, n)
+		}
+	}
+	return ready
+}
