@@ -14,6 +14,7 @@ certificates   ca-certificates     to fetch Go modules over HTTPS
 '
 test="$run"'
 ping           iputils-ping        sends fragments to the slow path
+sysctl         procps              mends what doctor finds
 tshark         tshark              decodes what culvert sends, as an independent judge
 scapy          python3-scapy       builds the same packets, as another
 promtool       prometheus          judges names and units of the metrics
