@@ -43,7 +43,7 @@ enum reason {
 	REASON_HEADROOM,         /* the driver left too little room */
 	REASON_SLOW_PATH_FULL,
 	REASON_FRAGMENT,         /* a fragment where none can be handled */
-	REASON_NO_NEIGHBOUR,     /* in a table other than main: the kernel cannot help */
+	REASON_NO_NEIGHBOUR,     /* not in main, so the kernel cannot help: see semantics.md */
 
 	REASON_COUNT,
 };

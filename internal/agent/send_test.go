@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/slowpath"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
 type sent struct {
@@ -97,4 +98,127 @@ func TestSendWithoutARawSocket(t *testing.T) {
 	if err := sender.Send(four, slowpath.Way{Table: 254}); err == nil || !strings.Contains(err.Error(), "CAP_NET_RAW") || errors.Is(err, netdev.ErrNoRoute) {
 		t.Errorf("a device that cannot be redirected to: %v", err)
 	}
+}
+
+// tagged is a snapshot with a VLAN device, and a customer's table behind it.
+func tagged() *netdev.Snapshot {
+	s := withRoute(links("eth0", "eth1"))
+	s.Links = append(s.Links, netdev.Link{
+		Index: 3, Name: "vlan7", Kind: "vlan", MTU: 1400, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 3}, Up: true, Carrier: true,
+		Ethernet: true, Parent: 2, VLAN: netdev.VLAN{TPID: 0x8100, ID: 7},
+	})
+	s.Addresses = append(s.Addresses,
+		netdev.Address{Ifindex: 2, Prefix: prefix("198.51.100.1/24")},
+		netdev.Address{Ifindex: 3, Prefix: prefix("fe80::3/64")},
+		netdev.Address{Ifindex: 3, Prefix: prefix("2001:db8:7::2/64"), Tentative: true},
+		netdev.Address{Ifindex: 3, Prefix: prefix("2001:db8:7::9/64")},
+		netdev.Address{Ifindex: 3, Prefix: prefix("2001:db8:1::1/64")},
+		netdev.Address{Ifindex: 3, Prefix: prefix("10.7.0.1/24")})
+	s.Routes = append(s.Routes,
+		netdev.Route{Table: 100, Prefix: prefix("10.7.0.0/24"), Type: netdev.RouteUnicast, Hops: []netdev.Hop{{Ifindex: 3, Weight: 1}}},
+		netdev.Route{Table: 100, Prefix: prefix("10.66.0.0/16"), Type: netdev.RouteBlackhole})
+	s.Neighbours = append(s.Neighbours, netdev.Neighbour{
+		Ifindex: 3, Addr: addr("10.7.0.8"), MAC: net.HardwareAddr{2, 7, 7, 7, 7, 8}, State: netdev.NUDReachable,
+	})
+	return s
+}
+
+// header is an Ethernet header, given in hexadecimal.
+func header(t *testing.T, tags string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString("0200000000aa" + "0200000000bb" + tags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestSendBack(t *testing.T) {
+	s := tagged()
+	out := &sent{}
+	sender := &sender{out: out, links: func() *netdev.Snapshot { return s }}
+	packet := append([]byte{0x45}, make([]byte, 27)...)
+	back := header(t, "81000007"+"0800")
+	if err := sender.Send(packet, slowpath.Way{Ifindex: 2, Back: back}); err != nil {
+		t.Fatal(err)
+	}
+	if want := append(bytes.Clone(back), packet...); !bytes.Equal(out.frame, want) || out.ifindex != 2 {
+		t.Errorf("sent by %d:\n%x, want\n%x", out.ifindex, out.frame, want)
+	}
+	if err := sender.Send(packet, slowpath.Way{Ifindex: 44, Back: back}); err == nil || !strings.Contains(err.Error(), "no interface 44") {
+		t.Errorf("an interface that is not there: %v", err)
+	}
+	s.Links[1].XDP = 0
+	if err := sender.Send(packet, slowpath.Way{Ifindex: 2, Back: back}); err == nil || !strings.Contains(err.Error(), "CAP_NET_RAW") {
+		t.Errorf("a device that cannot be redirected to: %v", err)
+	}
+}
+
+func TestSendByTable(t *testing.T) {
+	s := tagged()
+	out := &sent{}
+	var asked []netdev.Key
+	sender := &sender{out: out, links: func() *netdev.Snapshot { return s }, ask: func(k netdev.Key) { asked = append(asked, k) }}
+	to := func(dst string) []byte {
+		b := append([]byte{0x45}, make([]byte, 27)...)
+		copy(b[16:], addr(dst).AsSlice())
+		return b
+	}
+	if err := sender.Send(to("10.7.0.8"), slowpath.Way{Ifindex: 1, Table: 100}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "020707070708" + "020000000003" + "81000007" + "0800"; !strings.HasPrefix(hex.EncodeToString(out.frame), want) || out.ifindex != 2 {
+		t.Errorf("sent by %d: %x", out.ifindex, out.frame)
+	}
+	for name, c := range map[string]struct {
+		dst   string
+		table uint32
+		none  bool // no route
+	}{
+		"only main knows it": {"203.0.113.5", 100, true},
+		"blackhole":          {"10.66.0.1", 100, true},
+		"of no table":        {"10.7.0.8", 0, true},
+		"link-local":         {"169.254.1.1", 100, true},
+		"silent":             {"10.7.0.9", 100, false},
+	} {
+		out.frame = nil
+		err := sender.Send(to(c.dst), slowpath.Way{Ifindex: 1, Table: c.table})
+		if err == nil || errors.Is(err, slowpath.ErrNoRoute) != c.none || out.frame != nil {
+			t.Errorf("%s: %v, sent %x", name, err, out.frame)
+		}
+	}
+	if want := (netdev.Key{NextHop: addr("10.7.0.9"), Table: 100}); len(asked) != 1 || asked[0] != want {
+		t.Errorf("asked for %v, want %v", asked, want)
+	}
+}
+
+func TestSourceOfErrors(t *testing.T) {
+	s := tagged()
+	sender := &sender{links: func() *netdev.Snapshot { return s }}
+	plain, vlan, priority := header(t, "0800"), header(t, "81006007"+"0800"), header(t, "81000000"+"0800")
+	// In a namespace without routes the kernel chooses nothing.
+	netns.New(t).Do(t, func() {
+		for name, c := range map[string]struct {
+			dst  string
+			way  slowpath.Way
+			want string
+		}{
+			"of the interface":           {"198.51.100.7", slowpath.Way{Ifindex: 2, Back: plain}, "198.51.100.1"},
+			"of the interface, priority": {"198.51.100.7", slowpath.Way{Ifindex: 2, Back: priority}, "198.51.100.1"},
+			"of the VLAN":                {"10.50.0.1", slowpath.Way{Ifindex: 2, Back: vlan}, "10.7.0.1"},
+			"of the same subnet":         {"2001:db8:7::8", slowpath.Way{Ifindex: 2, Back: vlan}, "2001:db8:7::9"},
+			"the lowest":                 {"2001:db8:ff::8", slowpath.Way{Ifindex: 2, Back: vlan}, "2001:db8:1::1"},
+			"link-local":                 {"fe80::8", slowpath.Way{Ifindex: 2, Back: vlan}, "fe80::3"},
+			"by the table":               {"10.7.0.8", slowpath.Way{Ifindex: 1, Table: 100}, "10.7.0.1"},
+			"of another interface":       {"2001:db8:9::8", slowpath.Way{Ifindex: 1, Back: plain}, "2001:db8:1::1"},
+		} {
+			got, err := sender.Source(addr(c.dst), c.way)
+			if err != nil || got != addr(c.want) {
+				t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
+			}
+		}
+		if got, err := sender.Source(addr("203.0.113.5"), slowpath.Way{Ifindex: 1, Table: 100}); !errors.Is(err, slowpath.ErrNoRoute) {
+			t.Errorf("no route in the table: %s, %v", got, err)
+		}
+	})
 }

@@ -42,7 +42,7 @@ var reasons = [datapathReasonREASON_COUNT]struct{ name, text string }{
 	datapathReasonREASON_HEADROOM:       {"headroom", "the driver left too little room for the headers to push"},
 	datapathReasonREASON_SLOW_PATH_FULL: {"slow_path_full", "the daemon did not keep up, or is not running"},
 	datapathReasonREASON_FRAGMENT:       {"fragment", "a fragment where none can be handled"},
-	datapathReasonREASON_NO_NEIGHBOUR:   {"no_neighbour", "the next hop's link-layer address is not known, and asking for it is beyond the limit of errors or would not help"},
+	datapathReasonREASON_NO_NEIGHBOUR:   {"no_neighbour", "the next hop's link-layer address is not known: no answer yet, only the kernel can reach it, or too many were to be asked for"},
 }
 
 // Reasons lists every reason, in the order of its number.
