@@ -35,25 +35,61 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct setting
 	return NOT_TAKEN;
 }
 
-/* Into a tunnel over IPv4. */
-INLINE int express_send4(struct xdp_md *ctx, struct express *x, struct settings *cfg, __u32 index,
-			 struct ipv4 *ip, void *end)
+/* Into a tunnel's one segment. */
+INLINE int express_send_srv6(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct tunnel *t,
+			     struct in6 *from, struct ipv4 *ip, void *end)
 {
-	struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
-	struct express_gtpu_header g = {};
-	struct in6 *from;
-	__u32 kept = (long)end - (long)ip, key;
+	struct express_ipv6_header h = {};
+	__u32 kept = (long)end - (long)ip;
 
-	if (!t || t->action != TUNNEL_GTPU || !t->ipv4)
+	x->hop = express_adjacency(t->adjacency, kept + IPV6_LEN);
+	if (!x->hop)
 		return NOT_TAKEN;
-	key = t->source;
-	from = bpf_map_lookup_elem(&source, &key);
+	x->list = t->index;
+	x->list_length = kept + IPV6_LEN;
+	copy16(&h.src, from);
+	copy16(&h.dst, &t->remote);
+	h.class = ip->tos;
+	h.hop_limit = cfg->hop_limit;
+	h.next_header = NH_IPV4;
+	h.hash = express_hash4(ip, end);
+	ipv4_spend(ip);
+	return express_push6(ctx, x, &h, kept);
+}
+
+INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct tunnel *t,
+			      struct in6 *from, struct ipv4 *ip, void *end)
+{
+	struct express_gtpu6_header h = {};
+	__u32 kept = (long)end - (long)ip;
+
+	x->hop = express_adjacency(t->adjacency,
+				   kept + IPV6_LEN + UDP_LEN + GTPU_LEN + (t->container ? 8 : 0));
+	if (!x->hop)
+		return NOT_TAKEN;
+	copy16(&h.src, from);
+	copy16(&h.dst, &t->remote);
+	h.teid = t->teid;
+	h.container = t->container;
+	h.container_octet = t->qfi;
+	h.class = ip->tos;
+	h.hop_limit = cfg->hop_limit;
+	h.version = 4;
+	h.hash = express_hash4(ip, end);
+	ipv4_spend(ip);
+	return express_push_gtpu6(ctx, x, &h, kept);
+}
+
+INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct tunnel *t,
+			      struct in6 *from, struct ipv4 *ip, void *end)
+{
+	struct express_gtpu_header g = {};
+	__u32 kept = (long)end - (long)ip;
+
 	x->hop = express_adjacency(t->adjacency,
 				   kept + IPV4_LEN + UDP_LEN + GTPU_LEN + (t->container ? 8 : 0));
-	if (!x->hop || !from)
+	if (!x->hop)
 		return NOT_TAKEN;
-	x->tunnel = index;
-	x->tunnel_length = kept;
 	g.src = ld32(&from->b[12]);
 	g.dst = ld32(&t->remote.b[12]);
 	g.teid = t->teid;
@@ -64,6 +100,30 @@ INLINE int express_send4(struct xdp_md *ctx, struct express *x, struct settings 
 	g.hash = express_hash4(ip, end);
 	ipv4_spend(ip);
 	return express_push_gtpu4(ctx, x, &g, kept);
+}
+
+/* An IPv4 packet to a UE of a pool. */
+INLINE int express_send(struct xdp_md *ctx, struct express *x, struct settings *cfg, __u32 index,
+			struct ipv4 *ip, void *end)
+{
+	struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
+	struct in6 *from;
+	__u32 key;
+
+	if (!t)
+		return NOT_TAKEN;
+	key = t->source;
+	from = bpf_map_lookup_elem(&source, &key);
+	if (!from)
+		return NOT_TAKEN;
+	x->tunnel = index;
+	x->tunnel_length = (long)end - (long)ip;
+	if (t->action == TUNNEL_SRV6)
+		return express_send_srv6(ctx, x, cfg, t, from, ip, end);
+	if (t->action != TUNNEL_GTPU)
+		return NOT_TAKEN;
+	return t->ipv4 ? express_send_gtpu4(ctx, x, cfg, t, from, ip, end)
+		       : express_send_gtpu6(ctx, x, cfg, t, from, ip, end);
 }
 
 INLINE int express_steer4(struct xdp_md *ctx, struct express *x, struct settings *cfg, __u32 policy,
@@ -138,7 +198,7 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct settings
 		return gtpu ? express_receive(ctx, x, cfg, ip, end) : NOT_TAKEN;
 	index = pool4_index(cfg, be32(dst));
 	if (index && express_ipv4(ip, end, x->port_flags))
-		return express_send4(ctx, x, cfg, index, ip, end);
+		return express_send(ctx, x, cfg, index, ip, end);
 	to = cache_slot(dst, ~0ull, CACHE_IPV4);
 	if (index || !to || !cache_holds(to, dst, ~0ull, CACHE_IPV4, cache_generation()))
 		return NOT_TAKEN;

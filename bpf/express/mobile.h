@@ -112,6 +112,16 @@ INLINE void *express_gpdu(struct udp *udp, void *end, __u32 *teid, __u32 *contai
 	return pdu + 8;
 }
 
+INLINE int express_takes4(struct mobile *m)
+{
+	return m->pdu_type == PDU_IPV4 || m->pdu_type == PDU_IPV4V6;
+}
+
+INLINE int express_takes6(struct mobile *m)
+{
+	return m->pdu_type == PDU_IPV6 || m->pdu_type == PDU_IPV4V6;
+}
+
 /* End.M.GTP6.D into the one segment of a policy's one list. */
 INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct local_sid *sid,
 			  struct ipv6 *ip, void *end)
@@ -130,10 +140,10 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct settings
 	if (!inner || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
 	kept = (long)end - (long)inner;
-	if (m->pdu_type == PDU_IPV4 && express_ipv4(inner, end, x->port_flags)) {
+	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
 		h.hash = express_hash4(inner, end);
 		h.next_header = NH_IPV4;
-	} else if (m->pdu_type == PDU_IPV6 && express_ipv6(inner, end, x->port_flags)) {
+	} else if (express_takes6(m) && express_ipv6(inner, end, x->port_flags)) {
 		h.hash = express_hash6(inner, end);
 		h.next_header = NH_IPV6;
 	} else {
@@ -162,10 +172,10 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, __u32 index, st
 	inner = express_gpdu((void *)ip + IPV4_LEN, end, &teid, &container);
 	if (!m || m->policy || !inner || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
-	if (m->pdu_type == PDU_IPV4 && express_ipv4(inner, end, x->port_flags)) {
+	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
 		h.hash = express_hash4(inner, end);
 		h.next_header = NH_IPV4;
-	} else if (m->pdu_type == PDU_IPV6 && express_ipv6(inner, end, x->port_flags)) {
+	} else if (express_takes6(m) && express_ipv6(inner, end, x->port_flags)) {
 		h.hash = express_hash6(inner, end);
 		h.next_header = NH_IPV6;
 	} else {
