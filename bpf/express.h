@@ -161,6 +161,10 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct settings
 	case END_X:
 	case END_T:
 		return express_end(ctx, x, sid, ip, end);
+	case END_DT46:
+		if (ip->next_header == NH_IPV6)
+			return express_decap6(ctx, x, inner, end, ipv6_class(ip), 0, sid->table);
+		/* fall through */
 	case END_DX4:
 	case END_DT4:
 		if (ip->next_header != NH_IPV4 || sid->flags & SID_DIRECT)

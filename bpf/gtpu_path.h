@@ -216,6 +216,7 @@ INLINE void plan_tunnel_addresses(struct packet *p, struct tunnel *t)
 		return;
 	}
 	copy16(&p->dst, &t->remote);
+	p->src = (struct words){};
 	if (from)
 		copy16(&p->src, from);
 }
