@@ -125,7 +125,7 @@ INLINE int push_ipv6(struct xdp_md *ctx, struct packet *p, __u8 next_header)
 	ip->next_header = next_header;
 	ip->hop_limit = p->hop_limit;
 	copy16(&ip->src, &p->src);
-	copy16(&ip->dst, &p->dst);
+	copy16(&ip->dst, p->extra && p->segments == 1 ? &p->last : &p->dst);
 	return 0;
 }
 

@@ -164,6 +164,7 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, __u32 index, st
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &index);
 	struct express_ipv6_header h = {};
+	struct words routed;
 	__u32 teid = 0, container = 0, kept;
 	struct u128 v;
 	void *inner;
@@ -184,12 +185,13 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, __u32 index, st
 	kept = (long)end - (long)inner;
 	args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
 	v = place128(ld128(&m->target), be32(ld32(&ip->dst)), m->target_length & 127, 32);
+	st128(&routed, v); /* without the argument */
 	v = place128(v, args, (m->target_length + 32) & 127, ARGS_MOB_BITS);
 	st128(&h.dst, v);
 	v = clear128(ld128(&m->source), m->source_length & 127, 32);
 	st128(&h.src, place128(v, be32(ld32(&ip->src)), m->source_length & 127, 32));
 	x->hop = m->adjacency ? express_adjacency(m->adjacency, kept + IPV6_LEN)
-			      : express_route(h.dst.hi, h.dst.lo, MAIN_TABLE, kept + IPV6_LEN);
+			      : express_route(routed.hi, routed.lo, MAIN_TABLE, kept + IPV6_LEN);
 	if (!x->hop)
 		return NOT_TAKEN;
 	h.class = ip->tos;

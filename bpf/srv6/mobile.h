@@ -129,7 +129,9 @@ INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __
 		if (reason)
 			return reason;
 	} else {
-		copy16(&p->dst, &p->last);
+		/* the route is that of the SID without its argument, so that all of its
+		 * sessions share one cached lookup; push_ipv6 writes p->last */
+		st128(&p->dst, clear128(ld128(&p->last), (m->target_length + 32) & 127, ARGS_MOB_BITS));
 		p->adjacency = m->adjacency;
 		p->segments = 1;
 		p->reduced = 1;

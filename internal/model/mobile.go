@@ -145,13 +145,14 @@ func (j *journey) hMGTP4D(g *srpolicy.GTP4D) Result {
 	dst, src := g.SIDPrefix.Masked().Addr().As16(), g.SourcePrefix.Addr().As16()
 	length := g.SIDPrefix.Bits()
 	putBits(dst[:], length, 32, uint64(be.Uint32(p[16:])))
+	routed := netip.AddrFrom16(dst)
 	putBits(dst[:], length+32, 40, pdu.args.bits())
 	putBits(src[:], g.SourcePrefix.Bits(), 32, uint64(be.Uint32(p[12:])))
 	h := outer{src: netip.AddrFrom16(src), segments: []netip.Addr{netip.AddrFrom16(dst)}, reduced: true,
 		always: pdu.tag != 0, tag: pdu.tag, next: pdu.next, hopLimit: p.ttl() - 1, class: p.tos(), label: pdu.hash}
 	o := outbound{hash: pdu.hash, quoted: j.packet, l3: j.l3}
 	if g.Policy == "" {
-		o.packet = h.push(pdu.payload)
+		o.packet, o.routed = h.push(pdu.payload), routed
 		return j.send(o)
 	}
 	list, f := j.choose(g.Policy, pdu.hash)

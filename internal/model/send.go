@@ -11,6 +11,7 @@ type outbound struct {
 	only   bool   // nothing but via will do
 	table  uint32 // where the destination is looked up otherwise
 	hash   uint32
+	routed netip.Addr // looked up in place of the destination, if valid
 	// quoted is the packet as received that a Packet Too Big is about, and l3
 	// where it starts in the frame.
 	quoted []byte
@@ -74,6 +75,9 @@ func (j *journey) nextHop(o outbound) *Adjacency {
 		dst = v6(o.packet).dst()
 	} else {
 		dst = v4(o.packet).dst()
+	}
+	if o.routed.IsValid() {
+		dst = o.routed
 	}
 	r := j.m.route(o.table, dst)
 	if r == nil || len(r.Via) == 0 {
