@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/gtpu"
 )
@@ -116,10 +117,10 @@ func TestServeMetrics(t *testing.T) {
 	const address = "127.0.0.1:39418"
 	go func() { done <- ServeMetrics(ctx, d.Agent, address) }()
 	var body []byte
-	for range 100 {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		resp, err := http.Get("http://" + address + "/metrics")
 		if err != nil {
-			continue
+			continue // it does not listen yet
 		}
 		body, _ = io.ReadAll(resp.Body)
 		resp.Body.Close()
