@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"math/bits"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -203,7 +201,7 @@ func (d *DataPlane) programPolicy(p *policy) (former []uint32, err error) {
 		err = orRelease(d, err, p.adj[:acquired])
 	}()
 	entry := datapathSrPolicy{Count: uint32(len(p.model.SegmentLists)), Behavior: uint32(p.behavior())}
-	thresholds := listThresholds(p.model.SegmentLists)
+	thresholds := p.model.Thresholds()
 	for i, l := range p.model.SegmentLists {
 		content := d.listEntry(p, l)
 		if content.Adjacency, err = d.acquire(p.adj[i]); err != nil {
@@ -262,28 +260,6 @@ func (d *DataPlane) newList(content datapathSegmentList) (uint32, error) {
 		return 0, fmt.Errorf("write table segment_list: %w", err)
 	}
 	return index, d.zeroCounter(datapathMapListCounter, index)
-}
-
-// listThresholds shares the hashes by weight: a list is taken by those up to
-// its threshold that no list before it took.
-func listThresholds(lists []srpolicy.SegmentList) []uint32 {
-	var total, sum uint64
-	for _, l := range lists {
-		total += uint64(max(l.Weight, 1))
-	}
-	out := make([]uint32, len(lists))
-	for i, l := range lists {
-		sum += uint64(max(l.Weight, 1))
-		// sum * 2^32 / total - 1, without overflow: sum and total are
-		// sums of at most eight weights.
-		hi, lo := bits.Mul64(sum, 1<<32)
-		q, _ := bits.Div64(hi, lo, total)
-		out[i] = uint32(max(q, 1) - 1)
-		if sum == total {
-			out[i] = math.MaxUint32
-		}
-	}
-	return out
 }
 
 // writePolicy changes sr_policy[index]. The first word holds the number of

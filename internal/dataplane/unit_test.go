@@ -140,7 +140,7 @@ func TestListThresholds(t *testing.T) {
 		{weights(most, most, most, most, most, most, most, most), []uint32{1<<29 - 1, 1<<30 - 1, 3<<29 - 1, 1<<31 - 1, 5<<29 - 1, 3<<30 - 1, 7<<29 - 1, most}},
 		{weights(1, most), []uint32{0, most}},
 	} {
-		if got := listThresholds(c.lists); !slices.Equal(got, c.want) {
+		if got := (srpolicy.Policy{SegmentLists: c.lists}).Thresholds(); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %d, want %d", c.lists, got, c.want)
 		}
 	}
@@ -180,7 +180,7 @@ func TestPolicyIsWholeAtEveryWord(t *testing.T) {
 
 func policyOf(lists int, base uint32) datapathSrPolicy {
 	p := datapathSrPolicy{Count: uint32(lists), Behavior: 19}
-	for i, threshold := range listThresholds(make([]srpolicy.SegmentList, lists)) {
+	for i, threshold := range (srpolicy.Policy{SegmentLists: make([]srpolicy.SegmentList, lists)}).Thresholds() {
 		p.List[i] = datapathWeightedList{Threshold: threshold, List: base + uint32(i)}
 	}
 	return p
