@@ -26,7 +26,7 @@ sids:
   - {sid: 'fc00:1:0:1::/64', behavior: End.DT6, table: 254}
   - {sid: 'fc00:1:0:2::/64', behavior: End.X, next_hop: 'fc00:20::1', flavors: [PSP, USD]}
   - {sid: 'fc00:8::1/128', behavior: End}
-  - {sid: 'fc00:1:0:3::/64', behavior: End.B6.Encaps, policy: south}
+  - {sid: 'fc00:1:0:3::/64', behavior: End.B6.Encaps.Red, policy: south}
 policies:
   - name: south
     binding_sid: fc00:9::1

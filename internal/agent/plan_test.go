@@ -58,7 +58,8 @@ func randomSIDs(r *rand.Rand, c *config.Config, free []int) {
 		}
 		s := srv6.LocalSID{SID: prefix(fmt.Sprintf("fc00::%d/128", b+1)), Behavior: srv6.End}
 		if len(c.Policies) > 0 && r.IntN(2) == 0 {
-			s.Behavior, s.Policy = srv6.EndB6Encaps, c.Policies[r.IntN(len(c.Policies))].Name
+			p := c.Policies[r.IntN(len(c.Policies))]
+			s.Behavior, s.Policy = p.BindingBehavior(), p.Name
 		}
 		c.SIDs = append(c.SIDs, s)
 	}
@@ -175,11 +176,11 @@ func failAt(list []step, i int) []step {
 func TestPlanDeletesAfterItPuts(t *testing.T) {
 	before := compiled(&config.Config{
 		Policies: []srpolicy.Policy{{Name: "old", SegmentLists: []srpolicy.SegmentList{{Segments: []netip.Addr{addr("fc01::1")}}}}},
-		SIDs:     []srv6.LocalSID{{SID: prefix("fc00::1/128"), Behavior: srv6.EndB6Encaps, Policy: "old"}},
+		SIDs:     []srv6.LocalSID{{SID: prefix("fc00::1/128"), Behavior: srv6.EndB6EncapsRed, Policy: "old"}},
 	})
 	after := compiled(&config.Config{
 		Policies: []srpolicy.Policy{{Name: "new", SegmentLists: []srpolicy.SegmentList{{Segments: []netip.Addr{addr("fc01::1")}}}}},
-		SIDs:     []srv6.LocalSID{{SID: prefix("fc00::2/128"), Behavior: srv6.EndB6Encaps, Policy: "new"}},
+		SIDs:     []srv6.LocalSID{{SID: prefix("fc00::2/128"), Behavior: srv6.EndB6EncapsRed, Policy: "new"}},
 	})
 	dp := newFake()
 	if err := run(steps(dp, newTables(), before)); err != nil {

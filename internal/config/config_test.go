@@ -257,6 +257,33 @@ func TestNestedCSID(t *testing.T) {
 	}
 }
 
+// A SID of End.B6.Encaps and its policy say the same of the SRH.
+func TestBindingSID(t *testing.T) {
+	const text = `encapsulation: {source: '2001:db8::1'}
+sids:
+  - sid: 2001:db8:1::/64
+    policy: p
+    behavior: %s
+policies: [{name: p, %ssegment_lists: [{segments: ['2001:db8:2:1::']}]}]
+`
+	for _, c := range []struct{ sid, policy, mend string }{
+		{"End.B6.Encaps", "behavior: H.Encaps, ", ""},
+		{"End.B6.Encaps.Red", "behavior: H.Encaps.Red, ", ""},
+		{"End.B6.Encaps.Red", "", ""},
+		{"End.B6.Encaps", "behavior: H.Encaps.Red, ", `this SID behavior: End.B6.Encaps.Red, or policy "p" behavior: H.Encaps)`},
+		{"End.B6.Encaps", "", `this SID behavior: End.B6.Encaps.Red, or policy "p" behavior: H.Encaps)`},
+		{"End.B6.Encaps.Red", "behavior: H.Encaps, ", `this SID behavior: End.B6.Encaps, or policy "p" behavior: H.Encaps.Red)`},
+	} {
+		_, err := config.Parse(fmt.Appendf(nil, text, c.sid, c.policy))
+		if (err == nil) != (c.mend == "") {
+			t.Errorf("%s with a policy of %q: %v", c.sid, c.policy, err)
+		}
+		if err != nil && (!strings.HasPrefix(err.Error(), "line 5: sids[0].behavior: ") || !strings.HasSuffix(err.Error(), c.mend)) {
+			t.Errorf("%s with a policy of %q: %v, want line 5 and %s", c.sid, c.policy, err, c.mend)
+		}
+	}
+}
+
 func TestArgsOffset(t *testing.T) {
 	const text = `encapsulation: {source: '2001:db8::1'}
 sids: [{sid: '2001:db8:1::/64', behavior: End.M.GTP6.D, policy: p, source: '2001:db8::1', pdu_type: ipv4, args_offset: %d}]

@@ -47,9 +47,26 @@ func (v *validator) checkSIDs() {
 		if p == nil {
 			continue
 		}
+		v.checkBinding(at, s, p)
 		if s.Behavior == srv6.EndMGTP6D || s.Behavior == srv6.EndMGTP6DDi && s.ArgsOffset > 0 {
 			v.argsFree(at, s, p)
 		}
+	}
+}
+
+// boundPolicies are the behaviours that policies of binding SIDs have.
+var boundPolicies = map[srv6.Behavior]srv6.Behavior{
+	srv6.EndB6Encaps:    srv6.HEncaps,
+	srv6.EndB6EncapsRed: srv6.HEncapsRed,
+}
+
+// checkBinding wants SID and policy to say the same of the SRH: one of the two
+// would otherwise not be what happens to packets.
+func (v *validator) checkBinding(at string, s srv6.LocalSID, p *srpolicy.Policy) {
+	wants, binding := boundPolicies[s.Behavior]
+	if is := p.BindingBehavior(); binding && s.Behavior != is {
+		v.add(at+".behavior", fmt.Sprintf("give this SID behavior: %s, or policy %q behavior: %s", is, p.Name, wants),
+			"%s does not go with policy %q, which is %s", s.Behavior, p.Name, p.EffectiveBehavior())
 	}
 }
 
