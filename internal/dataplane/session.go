@@ -1,0 +1,159 @@
+package dataplane
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Session is what the data path holds of one session: its rules, ready to be
+// looked up. Whoever puts it has resolved what rules refer to.
+type Session struct {
+	ID    uint64
+	Rules []Rule
+	// Meters are shared by several rules, which name them by their place here.
+	Meters []Meter
+}
+
+// Direction of a rule's packets.
+type Direction uint8
+
+// The directions.
+const (
+	Uplink   Direction = iota // from the UE
+	Downlink                  // to the UE
+)
+
+// Rule is one PDR with everything that is done to its packets. Of several that
+// match a packet the one with the lowest Precedence counts, of equals the one
+// with the lowest ID.
+type Rule struct {
+	ID         uint16
+	Precedence uint32
+	Direction  Direction
+
+	// TEID: packets arrive in G-PDUs for it; 0: they arrive without GTP-U.
+	TEID uint32
+	// Sources, of a rule with a TEID: the T-PDU's source is in one of them;
+	// none: not checked. A session has one IPv4 address and one IPv6 /64
+	// at most that cost nothing to check; more are looked up.
+	Sources []netip.Prefix
+	// Destinations, of a rule without: /32, /64 and framed routes.
+	Destinations []netip.Prefix
+	Filters      []Filter // any of them; none: every packet
+	QFIs         uint64   // bit q: QFI q; 0: any
+
+	Action Action
+	// Duplicate hands a copy of each packet that is forwarded to the daemon.
+	Duplicate bool
+	Forward   Forwarding
+	// QFI, RQI and Container are of the PDU Session Container that is sent.
+	QFI       uint8
+	RQI       bool
+	Container Container
+
+	// Rate is this rule's own limit in kbit/s; 0: none. Meters are those of
+	// Session.Meters that it shares.
+	Rate   uint64
+	Meters []int
+	// NotifyAt and StopAt are volumes in octets, counted as RuleUsage does: at
+	// the first the daemon is told (once), from the second on packets are
+	// dropped. 0: never. Both are rounded up to 256 octets.
+	NotifyAt, StopAt uint64
+}
+
+// Container is the kind of PDU Session Container in sent G-PDUs (TS 38.415).
+type Container uint8
+
+// The kinds.
+const (
+	ContainerNone Container = iota
+	ContainerDownlink
+	ContainerUplink
+)
+
+// Action is what becomes of a rule's packets.
+type Action uint8
+
+// The actions.
+const (
+	ActionDrop    Action = iota // and count
+	ActionGate                  // drop: the gate is closed
+	ActionForward               // as Forwarding says
+	ActionBuffer                // hand up to the daemon, which keeps them
+)
+
+// Filter is an SDF filter, seen from the UE. Prefixes that are not valid match
+// any address; ports from 0 to 65535 any packet, with ports or without.
+type Filter struct {
+	Remote, Local           netip.Prefix
+	AnyProtocol             bool
+	Protocol                uint8
+	RemotePorts, LocalPorts [2]uint16 // inclusive
+	ToS, ToSMask            uint8     // mask 0: any
+	HasFlowLabel            bool
+	FlowLabel               uint32
+	HasSPI                  bool
+	SPI                     uint32
+}
+
+// Meter is a token bucket that several rules share, of octets or of packets.
+type Meter struct {
+	Rate    uint64 // kbit/s; 0: Packets in each Period
+	Packets uint16
+	Period  time.Duration
+}
+
+// Forwarding is where packets of a rule go. Those of many sessions are the same
+// and are held once.
+type Forwarding struct {
+	Kind ForwardingKind
+	// Table is the kernel's routing table (ForwardTable); 0: main.
+	Table uint32
+	// Internal lets packets of a UE reach other UEs, addresses of this node
+	// and the protected prefixes (ForwardTable).
+	Internal bool
+	// Remote and Source are outer addresses; Source unset: the node's own of
+	// that family. TEID is the remote's.
+	Remote, Source netip.Addr
+	TEID           uint32
+	Policy         string // ForwardPolicy
+	// ToS of the outer header where ToSMask says so; other bits are the inner
+	// packet's.
+	ToS, ToSMask uint8
+	// Slice counts and limits the packets; 0: none.
+	Slice uint32
+}
+
+// ForwardingKind says what is pushed.
+type ForwardingKind uint8
+
+// The kinds.
+const (
+	ForwardTable  ForwardingKind = iota // nothing: by the kernel's routes
+	ForwardGTPU                         // GTP-U to Remote and TEID
+	ForwardSRv6                         // one IPv6 header to Remote, no SRH
+	ForwardPolicy                       // an SR policy
+)
+
+// RuleUsage is what a rule forwarded: T-PDUs and their octets. It only grows,
+// for as long as the rule's ID is in the session, whatever else changes.
+type RuleUsage struct {
+	Rule   uint16
+	Volume Counter
+}
+
+// SessionEvent is what the data path tells about a rule.
+type SessionEvent struct {
+	Session uint64
+	Rule    uint16
+	Kind    SessionEventKind
+}
+
+// SessionEventKind is the kind of an event.
+type SessionEventKind uint8
+
+// The kinds.
+const (
+	EventNotify SessionEventKind = iota // NotifyAt is reached
+	EventStop                           // a packet was dropped because of StopAt
+)
