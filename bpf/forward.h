@@ -145,10 +145,8 @@ INLINE void count_matches(struct packet *p)
 		__u32 index = p->tunnel;
 		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
 
-		if (t) {
-			__sync_fetch_and_add(&t->packets, 1);
-			__sync_fetch_and_add(&t->bytes, p->tunnel_length);
-		}
+		if (t)
+			volume_add(&t->volume, p->tunnel_length);
 	}
 }
 

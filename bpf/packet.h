@@ -6,6 +6,7 @@
 #define CULVERT_PACKET_H
 
 #include "maps.h"
+#include "usage.h"
 #include "lib/csum.h"
 #include "lib/flow.h"
 #include "lib/args_mob.h"

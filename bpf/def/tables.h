@@ -103,6 +103,14 @@ struct counter {
 	__u64 bytes;
 };
 
+/* Both at once, for entries that several CPUs count in: see usage.h and
+ * internal/dataplane/volume.go. */
+struct volume {
+	__u64 word;          /* packets << 40 + bytes; added to atomically */
+	__u32 byte_halves;   /* how often bit 39 of word turned */
+	__u32 packet_halves; /* how often bit 63 turned */
+};
+
 /* mobile[index]: parameters of the RFC 9433 behaviours and H.M.GTP4.D. */
 struct mobile {
 	struct in6 source; /* pushed as outer source (GTP6.*); source prefix (H.M.GTP4.D) */
@@ -220,8 +228,7 @@ enum tunnel_action {
 };
 
 struct tunnel {
-	__u64 packets; /* of T-PDUs; added to atomically */
-	__u64 bytes;
+	struct volume volume; /* of T-PDUs */
 	__u32 key;    /* receive side: the local TEID, whole */
 	__u32 teid;   /* send side: the remote TEID */
 	struct in6 remote; /* send side; IPv4-mapped for IPv4 */

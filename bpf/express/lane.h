@@ -65,10 +65,8 @@ INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
 		__u32 index = x->tunnel;
 		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
 
-		if (t) {
-			__sync_fetch_and_add(&t->packets, 1);
-			__sync_fetch_and_add(&t->bytes, x->tunnel_length);
-		}
+		if (t)
+			volume_add(&t->volume, x->tunnel_length);
 	}
 	return verdict;
 }

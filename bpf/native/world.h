@@ -279,6 +279,36 @@ static void make_sid(struct input *in, __u32 index)
 
 /* ---- GTP-U ---- */
 
+/* What a tunnel has counted before: for some, just so much that the next
+ * packet turns the word's halves. */
+static struct counter volume_start(__u32 index)
+{
+	return (struct counter){
+		.packets = (index & 1) * ((1 << 23) - 1) + (index >> 1 & 1) * (1 << 23),
+		.bytes = (index >> 2 & 1) * ((1ull << 39) - 1) + (index >> 3 & 1) * (1ull << 39),
+	};
+}
+
+static struct volume volume_of(struct counter c)
+{
+	return (struct volume){
+		.word = (c.packets << 40) + c.bytes,
+		.byte_halves = c.bytes >> 39,
+		.packet_halves = (c.packets + (c.bytes >> 40)) >> 23,
+	};
+}
+
+/* The halves must agree with the word after each packet. */
+static struct counter volume_count(const struct volume *v)
+{
+	struct counter c = { .bytes = (__u64)(v->byte_halves >> 1) << 40 | (v->word & 0xffffffffff) };
+
+	must((v->byte_halves & 1) == (v->word >> 39 & 1), "%u halves of bytes, word %llx", v->byte_halves, v->word);
+	must((v->packet_halves & 1) == v->word >> 63, "%u halves of packets, word %llx", v->packet_halves, v->word);
+	c.packets = ((__u64)(v->packet_halves >> 1) << 24 | v->word >> 40) - (c.bytes >> 40);
+	return c;
+}
+
 static void make_tunnels(struct input *in)
 {
 	__u32 i;
@@ -297,6 +327,7 @@ static void make_tunnels(struct input *in)
 		struct tunnel *t = VALUE(tunnel, struct tunnel, i);
 		__u32 n = next_number(in), teid = 0xabc00 + i;
 
+		t->volume = volume_of(volume_start(i));
 		t->key = i < TEID_SLOTS ? (n & 0xff000000) | i : teid;
 		t->action = n % (TUNNEL_LIST + 1);
 		t->teid = next_number(in);

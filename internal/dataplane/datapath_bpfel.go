@@ -427,8 +427,7 @@ type datapathTraceFilter struct {
 
 type datapathTunnel struct {
 	_         structs.HostLayout
-	Packets   uint64
-	Bytes     uint64
+	Volume    datapathVolume
 	Key       uint32
 	Teid      uint32
 	Remote    datapathIn6
@@ -453,6 +452,13 @@ const (
 	datapathTunnelActionTUNNEL_SRV6   datapathTunnelAction = 5
 	datapathTunnelActionTUNNEL_LIST   datapathTunnelAction = 6
 )
+
+type datapathVolume struct {
+	_            structs.HostLayout
+	Word         uint64
+	ByteHalves   uint32
+	PacketHalves uint32
+}
 
 type datapathWeightedList struct {
 	_         structs.HostLayout

@@ -28,10 +28,9 @@ type tunnel struct {
 
 // Words of an entry of tunnel (bpf/def/tables.h).
 const (
-	wordPackets = 0
-	wordBytes   = 1
-	wordKey     = 2 // key, teid
-	wordAction  = 6 // index, action
+	wordVolume = 0
+	wordKey    = wordVolume + volumeWords // key, teid
+	wordAction = 6                        // index, action
 )
 
 func checkTunnel(t gtpu.Tunnel) error {
@@ -287,8 +286,7 @@ func (d *DataPlane) publishReceive(e datapathTunnel, teid uint32) (uint32, error
 			}
 			return now, nil
 		}
-		count := d.tunnelCounter(now)
-		e.Packets, e.Bytes = count.Packets, count.Bytes
+		e.Volume = volumeOf(d.tunnelCounter(now))
 	}
 	slot := d.teidSlot(e.Key)
 	if slot != 0 && slot != now && d.freeSlot(slot) && d.tunnel.get(slot).Key == 0 {
@@ -413,8 +411,7 @@ func (d *DataPlane) newSend(t *tunnel, former uint32) (uint32, error) {
 		return 0, err
 	}
 	e := t.out
-	count := d.tunnelCounter(former)
-	e.Packets, e.Bytes = count.Packets, count.Bytes
+	e.Volume = volumeOf(d.tunnelCounter(former))
 	d.writeTunnel(index, e, wordAction)
 	return index, nil
 }
@@ -520,7 +517,7 @@ func (d *DataPlane) tunnelCounter(index uint32) Counter {
 	if index == 0 {
 		return Counter{}
 	}
-	return Counter{d.tunnel.load(index, wordPackets), d.tunnel.load(index, wordBytes)}
+	return readVolume(d.tunnel.words(index)[wordVolume:])
 }
 
 // set adds v to the set m[k].

@@ -1,0 +1,54 @@
+package dataplane
+
+import "sync/atomic"
+
+// A volume (struct volume in bpf/def/tables.h) counts packets and bytes in one
+// word, which the data path adds to atomically: packets << 40 + bytes, modulo
+// 2^64. So the lower 40 bits are those of the bytes. The upper 24 are those of
+// the packets and of what the bytes carried into them. Each time that the
+// highest bit of either part turns, the data path then adds one to the count of
+// that part's halves, which thus has the turned bit as its lowest, unless it is
+// one behind for the moment.
+const (
+	volumeByteBits   = 40
+	volumePacketBits = 64 - volumeByteBits
+	volumeWords      = 2 // that it takes in an entry: word, halves
+)
+
+// volumeOf is the volume that has counted c: packets to 2^55, bytes to 2^64.
+func volumeOf(c Counter) datapathVolume {
+	upper := c.Packets + c.Bytes>>volumeByteBits
+	return datapathVolume{
+		Word:         c.Packets<<volumeByteBits + c.Bytes,
+		ByteHalves:   uint32(c.Bytes >> (volumeByteBits - 1)),
+		PacketHalves: uint32(upper >> (volumePacketBits - 1)),
+	}
+}
+
+// counter is what a volume has counted.
+func (v datapathVolume) counter() Counter {
+	bytes := whole(v.Word&(1<<volumeByteBits-1), v.ByteHalves, volumeByteBits)
+	upper := whole(v.Word>>volumeByteBits, v.PacketHalves, volumePacketBits)
+	return Counter{Packets: upper - bytes>>volumeByteBits, Bytes: bytes}
+}
+
+// whole puts the `bits` lower bits of a number together with how often the
+// highest of them has turned, or one less than that.
+func whole(lower uint64, halves uint32, bits int) uint64 {
+	turned := uint64(halves)
+	turned += turned&1 ^ lower>>(bits-1)
+	return turned>>1<<bits | lower
+}
+
+// readVolume reads a volume that the data path adds to meanwhile, at the two
+// words that begin with `at`. The halves must be the same before the word and
+// after it: then no more than what turned last can be missing in them.
+func readVolume(at []uint64) Counter {
+	for {
+		halves := atomic.LoadUint64(&at[1])
+		word := atomic.LoadUint64(&at[0])
+		if atomic.LoadUint64(&at[1]) == halves {
+			return datapathVolume{Word: word, ByteHalves: uint32(halves), PacketHalves: uint32(halves >> 32)}.counter()
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package dataplane
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/testutil/packet"
+)
+
+// atHalves are counts at which one half or the other is about to turn.
+func atHalves() []Counter {
+	var out []Counter
+	for _, packets := range []uint64{0, 1<<23 - 1, 1<<24 - 1, 5<<23 - 1, 1<<55 - 1<<24} {
+		for _, bytes := range []uint64{0, 1<<39 - 1, 1<<40 - 1, 7<<39 - 1, 1<<63 - 1<<40} {
+			out = append(out, Counter{packets, bytes})
+		}
+	}
+	return out
+}
+
+func TestVolumeHoldsWhatWasCounted(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	counts := atHalves()
+	for range 10_000 {
+		counts = append(counts, Counter{random.Uint64() >> (10 + random.UintN(50)), random.Uint64() >> random.UintN(60)})
+	}
+	for _, c := range counts {
+		if c.Packets+c.Bytes>>volumeByteBits >= 1<<55 {
+			continue
+		}
+		if got := volumeOf(c).counter(); got != c {
+			t.Errorf("%+v: read as %+v", c, got)
+		}
+	}
+}
+
+// TestVolumeBetweenTheAdditions reads while the word is ahead of its halves.
+func TestVolumeBetweenTheAdditions(t *testing.T) {
+	for _, c := range atHalves() {
+		before, after := c, Counter{c.Packets + 1, c.Bytes + math.MaxUint16}
+		v := volumeOf(before)
+		v.Word += 1<<volumeByteBits + math.MaxUint16
+		if got := v.counter(); got != after {
+			t.Errorf("%+v and a packet: read as %+v before the halves are counted", before, got)
+		}
+		if v.Word != volumeOf(after).Word {
+			t.Errorf("%+v and a packet: the word is %#x", before, v.Word)
+		}
+	}
+}
+
+// TestVolumeOfTheProgram lets several CPUs count in one entry, across each
+// half, while it is read: the totals are exact and never go back.
+func TestVolumeOfTheProgram(t *testing.T) {
+	d := open(t)
+	must(t, d.SetSettings(testSettings()))
+	must(t, d.PutDevice(1))
+	must(t, d.SetPort(1, Port{}))
+	must(t, d.PutRoute(0, prefix("10.60.0.0/16"), []AdjacencyKey{{Interface: "lo"}}))
+	must(t, d.SetNextHop(AdjacencyKey{Interface: "lo"}, ready(1)))
+	must(t, d.PutTunnel(gtpu.Tunnel{Name: "n3", LocalTEID: 7, Decapsulate: true}))
+	inner := []packet.Layer{packet.IPv4{Src: addr("10.45.0.1"), Dst: addr("10.60.0.1")}, packet.Payload{Count: 1000}}
+	frame := packet.Frame(append([]packet.Layer{packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.9"), Dst: addr("10.0.0.1")},
+		packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: 7}}, inner...)...)
+	const runs, each = 4, 100
+	all := Counter{runs * each, runs * each * uint64(len(packet.Frame(inner...)))}
+	for _, start := range atHalves() {
+		start.Packets -= min(start.Packets, all.Packets/2)
+		start.Bytes -= min(start.Bytes, all.Bytes/2)
+		for w, v := range toWords(volumeOf(start)) {
+			d.tunnel.store(7, wordVolume+w, v)
+		}
+		var done atomic.Bool
+		var running, reading sync.WaitGroup
+		reading.Go(func() { watchCounter(t, d, start, &done) })
+		for range runs {
+			running.Go(func() {
+				for range each {
+					if verdict, _, err := d.TestRun(frame, 1); err != nil || verdict != VerdictRedirect {
+						t.Errorf("%s, %v", VerdictName(verdict), err)
+					}
+				}
+			})
+		}
+		running.Wait()
+		done.Store(true)
+		reading.Wait()
+		got, _, err := d.TunnelCounters("n3")
+		must(t, err)
+		if want := (Counter{start.Packets + all.Packets, start.Bytes + all.Bytes}); got != want {
+			t.Errorf("from %+v: %+v, want %+v", start, got, want)
+		}
+	}
+}
+
+// watchCounter fails where what a tunnel counted goes back.
+func watchCounter(t *testing.T, d *DataPlane, last Counter, done *atomic.Bool) {
+	for !done.Load() {
+		now, _, err := d.TunnelCounters("n3")
+		if err != nil || now.Packets < last.Packets || now.Bytes < last.Bytes {
+			t.Errorf("%+v, and then %+v, %v", last, now, err)
+			return
+		}
+		last = now
+	}
+}
