@@ -52,6 +52,19 @@ MAP(lookup_cache, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct cache, 1);
 /* GTP-U tunnels; those whose TEID is not an index are found by a hash */
 MAP(tunnel, BPF_MAP_TYPE_ARRAY, __u32, struct tunnel, 65536);
 MAP(tunnel_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 65536);
+/* the sessions' rules; those that neither TEID nor pool leads to by itself are
+ * found by a hash */
+MAP(pdr, BPF_MAP_TYPE_ARRAY, __u32, struct pdr, 1);
+MAP(pdr_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 1);
+MAP(pdr_by_ue, BPF_MAP_TYPE_HASH, struct in6, __u32, 1);
+/* SDF filters, in runs that rules name */
+MAP(filter, BPF_MAP_TYPE_ARRAY, __u32, struct filter, 1);
+/* where rules send, and the rates that they share */
+MAP(forwarding, BPF_MAP_TYPE_ARRAY, __u32, struct forwarding, 1);
+MAP(meter, BPF_MAP_TYPE_ARRAY, __u32, struct meter, 1);
+/* what slices carry and may: 2 * slice, + 1 towards the UE */
+MAP(slice_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, 1);
+MAP(slice_meter, BPF_MAP_TYPE_ARRAY, __u32, struct meter, 1);
 /* outer source addresses of tunnels; IPv4-mapped for IPv4 */
 MAP(source, BPF_MAP_TYPE_ARRAY, __u32, struct in6, 64);
 /* SR policies, their segment lists, and what each list carried */
@@ -89,6 +102,12 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 23);
 } slow_path SEC(".maps");
+
+/* what the daemon is told of rules: struct session_event */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} session_events SEC(".maps");
 
 /* records for `culvert trace`: struct trace_event */
 struct {

@@ -14,16 +14,23 @@
 
 BTF_TYPE(enum, behavior);
 BTF_TYPE(enum, container);
+BTF_TYPE(enum, filter_flags);
 BTF_TYPE(enum, flavor);
+BTF_TYPE(enum, forwarding_kind);
+BTF_TYPE(enum, meter_unit);
 BTF_TYPE(enum, next_hop_flags);
+BTF_TYPE(enum, pdr_action);
+BTF_TYPE(enum, pdr_flags);
 BTF_TYPE(enum, pdu_type);
 BTF_TYPE(enum, port_flags);
 BTF_TYPE(enum, punt_kind);
 BTF_TYPE(enum, reason);
+BTF_TYPE(enum, session_event_kind);
 BTF_TYPE(enum, sid_flags);
 BTF_TYPE(enum, target_kind);
 BTF_TYPE(enum, tunnel_action);
 BTF_TYPE(struct, punt);
+BTF_TYPE(struct, session_event);
 BTF_TYPE(struct, trace_event);
 
 #endif

@@ -45,6 +45,17 @@ enum reason {
 	REASON_FRAGMENT,         /* a fragment where none can be handled */
 	REASON_NO_NEIGHBOUR,     /* not in main, so the kernel cannot help: see semantics.md */
 
+	/* Sessions */
+	REASON_NO_PDR,         /* for a UE or a TEID of ours, but no rule takes it */
+	REASON_FAR_DROP,       /* the FAR says so, or not yet where to */
+	REASON_GATE_CLOSED,    /* a QER's gate */
+	REASON_UE_SOURCE,      /* not an address of this UE */
+	REASON_UE_TO_UE,       /* and no rule allows it */
+	REASON_UE_TO_CORE,     /* this node's addresses, SIDs, protected prefixes */
+	REASON_RATE,           /* above a QER's MBR or packet rate */
+	REASON_SLICE_RATE,     /* above the slice's rate limit */
+	REASON_QUOTA,          /* of a URR, used up */
+
 	REASON_COUNT,
 };
 

@@ -13,6 +13,7 @@
 #define MAX_DOMAINS 8
 #define MAX_GTPU_ADDRESSES 4
 #define MAX_POOLS 8
+#define MAX_PROTECTED 8
 
 /* Index 0 of local_sid, sr_policy, segment_list, mobile, tunnel and adjacency
  * is never used: 0 means "none". */
@@ -37,14 +38,14 @@ struct pool4 {
 	__u32 prefix; /* host order */
 	__u32 mask;
 	__u32 base;
-	__u32 pad;
+	__u32 sessions; /* 1: base is in pdr, not in tunnel */
 };
 
 struct pool6 {
 	__u64 hi; /* host order */
 	__u64 mask;
 	__u32 base;
-	__u32 pad;
+	__u32 sessions;
 };
 
 /* One entry: what every packet needs to know. Written by the agent. */
@@ -56,9 +57,13 @@ struct settings {
 	__u32 sids_by_prefix;  /* entries in sid_by_prefix */
 	__u32 errors_per_second; /* ICMP errors and Error Indications, per CPU */
 	__u8 hop_limit; /* of what headends push */
-	__u8 pad[7];
+	__u8 pad[3];
+	__u32 pdr_slots; /* pdr[1..pdr_slots) is found by TEID's low bits; 0: no sessions */
+	__u32 ues;       /* entries in pdr_by_ue */
+	__u32 protected_count;
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
+	struct prefix6 protected[MAX_PROTECTED]; /* IPv4-mapped for IPv4 */
 	__be32 gtpu4[MAX_GTPU_ADDRESSES];
 	struct in6 gtpu6[MAX_GTPU_ADDRESSES];
 	struct pool4 pool4[MAX_POOLS];
@@ -96,6 +101,7 @@ struct local_sid {
 enum sid_flags {
 	SID_ALLOW_UPPER_LAYER = 1,
 	SID_DIRECT = 2, /* End.DX* without next hop: the destination is on the link */
+	SID_SESSIONS = 4, /* End.DT*: what is inside is for UEs, and meets their PDRs */
 };
 
 struct counter {
@@ -161,6 +167,7 @@ enum target_kind {
 	TARGET_POLICY, /* index: sr_policy */
 	TARGET_TUNNEL, /* index: tunnel */
 	TARGET_GTP4D,  /* index: mobile (H.M.GTP4.D) */
+	TARGET_PDR,    /* index: pdr (a framed route) */
 };
 
 struct target {
@@ -242,6 +249,116 @@ struct tunnel {
 	__u64 pad;    /* to a cache line: the map is mapped, so entry 0 begins one */
 };
 
+/* ---- sessions ----
+ * pdr[index]: one PDR's entry, a cache line. Found by TEID (its low 24 bits are
+ * the index where PDR_BY_TEID and the generation agree, else pdr_by_teid), by
+ * UE address (pool4, pool6, else pdr_by_ue, else a framed route in
+ * target_by_dst*), or, where several PDRs share these, by a run of filters that
+ * the first entry names. Index 0 is none. */
+enum pdr_action {
+	PDR_NONE,
+	PDR_FILTERS, /* `forwarding` entries of filter, from `more` on */
+	PDR_DROP,
+	PDR_GATE,
+	PDR_BUFFER,
+	PDR_FORWARD,
+};
+
+enum pdr_flags {
+	PDR_BY_TEID = 1,   /* the index is the low 24 bits of its TEID */
+	PDR_SOURCE4 = 2,   /* the T-PDU's IPv4 source must be source4 */
+	PDR_SOURCE6 = 4,   /* ... its IPv6 source in the /64 source6 */
+	PDR_DUPLICATE = 8, /* a copy of what is forwarded goes to the daemon */
+	PDR_METERS = 16,   /* more: first of a chain of meters */
+	PDR_DOWNLINK = 32, /* towards the UE, for the slice's counters and rates */
+	PDR_CONTAINER_SHIFT = 6, /* enum container, of what is sent */
+};
+
+struct pdr {
+	struct volume volume; /* of what was forwarded */
+	__u32 teid;   /* the remote one */
+	__u32 forwarding;
+	__u32 more;
+	__u8 action;
+	__u8 flags;
+	__u8 qfi;     /* of the PDU Session Container: RQI << 6 | QFI */
+	__u8 generation; /* the high 8 bits of the local TEID */
+	__u64 bucket; /* meter.h */
+	__u32 rate;   /* kbit/s; 0: not limited */
+	__u32 notify; /* octets of volume / 256, mod 2^32 */
+	__u32 stop;
+	__be32 source4;
+	__u64 source6; /* network order */
+};
+
+/* How far ahead of the volume `notify` and `stop` may be. Farther ahead: never. */
+#define USAGE_NEVER (1u << 30)
+
+/* forwarding[index]: Forwarding Parameters, of many sessions alike. */
+enum forwarding_kind {
+	FORWARD_NONE,
+	FORWARD_TABLE,
+	FORWARD_GTPU,
+	FORWARD_SRV6,
+	FORWARD_POLICY,
+};
+
+struct forwarding {
+	struct in6 remote; /* IPv4-mapped for IPv4 */
+	struct in6 source;
+	__u32 adjacency; /* of remote, or of the policy: 0 where the route is looked up */
+	__u32 index;     /* kernel table id, or sr_policy */
+	__u32 slice;     /* slice_counter, slice_meter; 0: none */
+	__u8 kind;
+	__u8 ipv4;     /* 1: remote is IPv4 */
+	__u8 tos, tos_mask;
+	__u8 internal; /* 1: may reach UEs, this node, protected prefixes */
+	__u8 pad[15];
+};
+
+/* filter[index]: what a packet must be for `pdr`; a run of them is in the order
+ * of precedence. Addresses and ports are seen from the UE. */
+enum filter_flags {
+	FILTER_PROTOCOL = 1,
+	FILTER_PORTS = 2, /* and so TCP, UDP or SCTP, not a later fragment */
+	FILTER_SPI = 4,   /* the ports hold it */
+	FILTER_FLOW_LABEL = 8,
+	FILTER_REMOTE4 = 16, FILTER_REMOTE6 = 32,
+	FILTER_LOCAL4 = 64, FILTER_LOCAL6 = 128,
+};
+
+struct filter {
+	struct in6 remote, local; /* IPv4-mapped for IPv4 */
+	__u64 qfis;               /* bit q: QFI q; 0: any */
+	__u32 pdr;                /* index */
+	__u16 remote_ports[2];    /* inclusive */
+	__u16 local_ports[2];
+	__u8 remote_length, local_length; /* of the prefixes; IPv4: 96 more */
+	__u8 protocol, flags;
+	__u32 flow_label; /* low 20 bits; the next 12 are 0 */
+	__u8 tos, tos_mask, pad[2];
+};
+
+/* meter[index]: a token bucket of several PDRs. */
+enum meter_unit { METER_OCTETS, METER_PACKETS };
+
+struct meter {
+	__u64 used;   /* octets or packets that went, free running */
+	__u64 bucket;
+	__u32 rate;   /* kbit/s, or packets in 1000 s */
+	__u32 next;   /* another one that must agree; 0: none */
+	__u32 unit;   /* enum meter_unit */
+	__u32 window; /* in 1024 ns: how much of the past counts */
+};
+
+/* Records of session_events. */
+enum session_event_kind { SESSION_NOTIFY, SESSION_STOP };
+
+struct session_event {
+	__u32 pdr;
+	__u32 kind;
+};
+
 /* adjacency[index]: two halves, of which `current` says which one is true, so
  * that a change is seen whole. flags of 0: not ready. */
 enum next_hop_flags {
@@ -298,15 +415,19 @@ enum punt_kind {
 	PUNT_ICMP,             /* error to the sender of the packet at l3 */
 	PUNT_ERROR_INDICATION, /* GTP-U, unknown TEID in info */
 	PUNT_NEIGHBOUR,        /* to be resolved: address on egress; then comes back */
+	PUNT_BUFFER,           /* for an idle UE: info is the pdr; the packet is at l3 */
+	PUNT_DUPLICATE,        /* a copy: info is the pdr; the packet is at l3 */
 };
 
 #define PUNT_DATA 2048
+#define SESSION_TABLE 0xffffffffu
 
 struct punt {
 	__u32 kind;
 	__u32 ifindex;
 	__u32 info; /* ICMP: pointer or MTU; GTP-U: TEID */
-	__u32 table; /* kernel table that the packet was looked up in; 0: none */
+	__u32 table; /* kernel table that the packet was looked up in; 0: none;
+		      * SESSION_TABLE: its sender is a UE */
 	struct in6 address; /* PUNT_NEIGHBOUR: next hop; IPv4-mapped for IPv4 */
 	__u32 egress;       /* PUNT_NEIGHBOUR: the device that it is on */
 	__u16 l3;   /* offset of the IP header meant */
@@ -329,11 +450,12 @@ struct trace_filter {
 struct trace_event {
 	__u64 time; /* ns, CLOCK_MONOTONIC */
 	__u32 ifindex, egress;
-	__u32 sid, policy, list, tunnel, target_kind, adjacency;
+	__u32 sid, policy, list, tunnel, target_kind, adjacency, pdr;
 	__u32 reason; /* enum reason */
 	__u32 verdict; /* XDP action */
 	__u16 in_length, out_length; /* of the frame */
 	__u16 in_captured, out_captured;
+	__u32 pad;
 	__u8 in[TRACE_DATA];
 	__u8 out[TRACE_DATA];
 };

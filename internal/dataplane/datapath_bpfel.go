@@ -81,6 +81,37 @@ type datapathErrorsLeft struct {
 	Tokens uint64
 }
 
+type datapathFilter struct {
+	_            structs.HostLayout
+	Remote       datapathIn6
+	Local        datapathIn6
+	Qfis         uint64
+	Pdr          uint32
+	RemotePorts  [2]uint16
+	LocalPorts   [2]uint16
+	RemoteLength uint8
+	LocalLength  uint8
+	Protocol     uint8
+	Flags        uint8
+	FlowLabel    uint32
+	Tos          uint8
+	TosMask      uint8
+	Pad          [2]uint8
+}
+
+type datapathFilterFlags uint32
+
+const (
+	datapathFilterFlagsFILTER_PROTOCOL   datapathFilterFlags = 1
+	datapathFilterFlagsFILTER_PORTS      datapathFilterFlags = 2
+	datapathFilterFlagsFILTER_SPI        datapathFilterFlags = 4
+	datapathFilterFlagsFILTER_FLOW_LABEL datapathFilterFlags = 8
+	datapathFilterFlagsFILTER_REMOTE4    datapathFilterFlags = 16
+	datapathFilterFlagsFILTER_REMOTE6    datapathFilterFlags = 32
+	datapathFilterFlagsFILTER_LOCAL4     datapathFilterFlags = 64
+	datapathFilterFlagsFILTER_LOCAL6     datapathFilterFlags = 128
+)
+
 type datapathFlavor uint32
 
 const (
@@ -88,6 +119,31 @@ const (
 	datapathFlavorFLAVOR_USP       datapathFlavor = 2
 	datapathFlavorFLAVOR_USD       datapathFlavor = 4
 	datapathFlavorFLAVOR_NEXT_CSID datapathFlavor = 8
+)
+
+type datapathForwarding struct {
+	_         structs.HostLayout
+	Remote    datapathIn6
+	Source    datapathIn6
+	Adjacency uint32
+	Index     uint32
+	Slice     uint32
+	Kind      uint8
+	Ipv4      uint8
+	Tos       uint8
+	TosMask   uint8
+	Internal  uint8
+	Pad       [15]uint8
+}
+
+type datapathForwardingKind uint32
+
+const (
+	datapathForwardingKindFORWARD_NONE   datapathForwardingKind = 0
+	datapathForwardingKindFORWARD_TABLE  datapathForwardingKind = 1
+	datapathForwardingKindFORWARD_GTPU   datapathForwardingKind = 2
+	datapathForwardingKindFORWARD_SRV6   datapathForwardingKind = 3
+	datapathForwardingKindFORWARD_POLICY datapathForwardingKind = 4
 )
 
 type datapathIn6 struct {
@@ -146,6 +202,23 @@ type datapathLpm6Key struct {
 	Addr      datapathIn6
 }
 
+type datapathMeter struct {
+	_      structs.HostLayout
+	Used   uint64
+	Bucket uint64
+	Rate   uint32
+	Next   uint32
+	Unit   uint32
+	Window uint32
+}
+
+type datapathMeterUnit uint32
+
+const (
+	datapathMeterUnitMETER_OCTETS  datapathMeterUnit = 0
+	datapathMeterUnitMETER_PACKETS datapathMeterUnit = 1
+)
+
 type datapathMobile struct {
 	_            structs.HostLayout
 	Source       datapathIn6
@@ -199,6 +272,47 @@ const (
 	datapathNextHopFlagsNEXT_HOP_PASS  datapathNextHopFlags = 2
 )
 
+type datapathPdr struct {
+	_          structs.HostLayout
+	Volume     datapathVolume
+	Teid       uint32
+	Forwarding uint32
+	More       uint32
+	Action     uint8
+	Flags      uint8
+	Qfi        uint8
+	Generation uint8
+	Bucket     uint64
+	Rate       uint32
+	Notify     uint32
+	Stop       uint32
+	Source4    uint32
+	Source6    uint64
+}
+
+type datapathPdrAction uint32
+
+const (
+	datapathPdrActionPDR_NONE    datapathPdrAction = 0
+	datapathPdrActionPDR_FILTERS datapathPdrAction = 1
+	datapathPdrActionPDR_DROP    datapathPdrAction = 2
+	datapathPdrActionPDR_GATE    datapathPdrAction = 3
+	datapathPdrActionPDR_BUFFER  datapathPdrAction = 4
+	datapathPdrActionPDR_FORWARD datapathPdrAction = 5
+)
+
+type datapathPdrFlags uint32
+
+const (
+	datapathPdrFlagsPDR_BY_TEID         datapathPdrFlags = 1
+	datapathPdrFlagsPDR_SOURCE4         datapathPdrFlags = 2
+	datapathPdrFlagsPDR_SOURCE6         datapathPdrFlags = 4
+	datapathPdrFlagsPDR_DUPLICATE       datapathPdrFlags = 8
+	datapathPdrFlagsPDR_METERS          datapathPdrFlags = 16
+	datapathPdrFlagsPDR_DOWNLINK        datapathPdrFlags = 32
+	datapathPdrFlagsPDR_CONTAINER_SHIFT datapathPdrFlags = 6
+)
+
 type datapathPduType uint32
 
 const (
@@ -211,19 +325,19 @@ const (
 )
 
 type datapathPool4 struct {
-	_      structs.HostLayout
-	Prefix uint32
-	Mask   uint32
-	Base   uint32
-	Pad    uint32
+	_        structs.HostLayout
+	Prefix   uint32
+	Mask     uint32
+	Base     uint32
+	Sessions uint32
 }
 
 type datapathPool6 struct {
-	_    structs.HostLayout
-	Hi   uint64
-	Mask uint64
-	Base uint32
-	Pad  uint32
+	_        structs.HostLayout
+	Hi       uint64
+	Mask     uint64
+	Base     uint32
+	Sessions uint32
 }
 
 type datapathPort struct {
@@ -281,6 +395,8 @@ const (
 	datapathPuntKindPUNT_ICMP             datapathPuntKind = 3
 	datapathPuntKindPUNT_ERROR_INDICATION datapathPuntKind = 4
 	datapathPuntKindPUNT_NEIGHBOUR        datapathPuntKind = 5
+	datapathPuntKindPUNT_BUFFER           datapathPuntKind = 6
+	datapathPuntKindPUNT_DUPLICATE        datapathPuntKind = 7
 )
 
 type datapathReason uint32
@@ -318,7 +434,16 @@ const (
 	datapathReasonREASON_SLOW_PATH_FULL  datapathReason = 29
 	datapathReasonREASON_FRAGMENT        datapathReason = 30
 	datapathReasonREASON_NO_NEIGHBOUR    datapathReason = 31
-	datapathReasonREASON_COUNT           datapathReason = 32
+	datapathReasonREASON_NO_PDR          datapathReason = 32
+	datapathReasonREASON_FAR_DROP        datapathReason = 33
+	datapathReasonREASON_GATE_CLOSED     datapathReason = 34
+	datapathReasonREASON_UE_SOURCE       datapathReason = 35
+	datapathReasonREASON_UE_TO_UE        datapathReason = 36
+	datapathReasonREASON_UE_TO_CORE      datapathReason = 37
+	datapathReasonREASON_RATE            datapathReason = 38
+	datapathReasonREASON_SLICE_RATE      datapathReason = 39
+	datapathReasonREASON_QUOTA           datapathReason = 40
+	datapathReasonREASON_COUNT           datapathReason = 41
 )
 
 type datapathRoute struct {
@@ -336,6 +461,19 @@ type datapathSegmentList struct {
 	Segment   [12]datapathIn6
 }
 
+type datapathSessionEvent struct {
+	_    structs.HostLayout
+	Pdr  uint32
+	Kind uint32
+}
+
+type datapathSessionEventKind uint32
+
+const (
+	datapathSessionEventKindSESSION_NOTIFY datapathSessionEventKind = 0
+	datapathSessionEventKindSESSION_STOP   datapathSessionEventKind = 1
+)
+
 type datapathSettings struct {
 	_               structs.HostLayout
 	Locators        uint32
@@ -349,9 +487,13 @@ type datapathSettings struct {
 	SidsByPrefix    uint32
 	ErrorsPerSecond uint32
 	HopLimit        uint8
-	Pad             [7]uint8
+	Pad             [3]uint8
+	PdrSlots        uint32
+	Ues             uint32
+	ProtectedCount  uint32
 	Locator         [8]datapathLocator
 	Domain          [8]datapathPrefix6
+	Protected       [8]datapathPrefix6
 	Gtpu4           [4]uint32
 	Gtpu6           [4]datapathIn6
 	Pool4           [8]datapathPool4
@@ -363,6 +505,7 @@ type datapathSidFlags uint32
 const (
 	datapathSidFlagsSID_ALLOW_UPPER_LAYER datapathSidFlags = 1
 	datapathSidFlagsSID_DIRECT            datapathSidFlags = 2
+	datapathSidFlagsSID_SESSIONS          datapathSidFlags = 4
 )
 
 type datapathSidKey struct {
@@ -392,6 +535,7 @@ const (
 	datapathTargetKindTARGET_POLICY datapathTargetKind = 2
 	datapathTargetKindTARGET_TUNNEL datapathTargetKind = 3
 	datapathTargetKindTARGET_GTP4D  datapathTargetKind = 4
+	datapathTargetKindTARGET_PDR    datapathTargetKind = 5
 )
 
 type datapathTraceEvent struct {
@@ -405,12 +549,14 @@ type datapathTraceEvent struct {
 	Tunnel      uint32
 	TargetKind  uint32
 	Adjacency   uint32
+	Pdr         uint32
 	Reason      uint32
 	Verdict     uint32
 	InLength    uint16
 	OutLength   uint16
 	InCaptured  uint16
 	OutCaptured uint16
+	Pad         uint32
 	In          [256]uint8
 	Out         [256]uint8
 }
@@ -470,37 +616,46 @@ type datapathWeightedList struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	datapathMapAdjacency    = "adjacency"
-	datapathMapDevice       = "device"
-	datapathMapErrorsLeft   = "errors_left"
-	datapathMapGeneration   = "generation"
-	datapathMapLimitByGroup = "limit_by_group"
-	datapathMapListCounter  = "list_counter"
-	datapathMapLocalSid     = "local_sid"
-	datapathMapLookupCache  = "lookup_cache"
-	datapathMapMobile       = "mobile"
-	datapathMapMoveScratch  = "move_scratch"
-	datapathMapNameByIndex  = "name_by_index"
-	datapathMapOutcomes     = "outcomes"
-	datapathMapPort         = "port"
-	datapathMapRoute4       = "route4"
-	datapathMapRoute6       = "route6"
-	datapathMapSegmentList  = "segment_list"
-	datapathMapSettings     = "settings"
-	datapathMapSidByPrefix  = "sid_by_prefix"
-	datapathMapSidCounter   = "sid_counter"
-	datapathMapSlowPath     = "slow_path"
-	datapathMapSource       = "source"
-	datapathMapSrPolicy     = "sr_policy"
-	datapathMapTargetByDst4 = "target_by_dst4"
-	datapathMapTargetByDst6 = "target_by_dst6"
-	datapathMapTargetByPort = "target_by_port"
-	datapathMapTraceEvents  = "trace_events"
-	datapathMapTraceFilter  = "trace_filter"
-	datapathMapTraceScratch = "trace_scratch"
-	datapathMapTunnel       = "tunnel"
-	datapathMapTunnelByTeid = "tunnel_by_teid"
-	datapathProgCulvertXdp  = "culvert_xdp"
+	datapathMapAdjacency     = "adjacency"
+	datapathMapDevice        = "device"
+	datapathMapErrorsLeft    = "errors_left"
+	datapathMapFilter        = "filter"
+	datapathMapForwarding    = "forwarding"
+	datapathMapGeneration    = "generation"
+	datapathMapLimitByGroup  = "limit_by_group"
+	datapathMapListCounter   = "list_counter"
+	datapathMapLocalSid      = "local_sid"
+	datapathMapLookupCache   = "lookup_cache"
+	datapathMapMeter         = "meter"
+	datapathMapMobile        = "mobile"
+	datapathMapMoveScratch   = "move_scratch"
+	datapathMapNameByIndex   = "name_by_index"
+	datapathMapOutcomes      = "outcomes"
+	datapathMapPdr           = "pdr"
+	datapathMapPdrByTeid     = "pdr_by_teid"
+	datapathMapPdrByUe       = "pdr_by_ue"
+	datapathMapPort          = "port"
+	datapathMapRoute4        = "route4"
+	datapathMapRoute6        = "route6"
+	datapathMapSegmentList   = "segment_list"
+	datapathMapSessionEvents = "session_events"
+	datapathMapSettings      = "settings"
+	datapathMapSidByPrefix   = "sid_by_prefix"
+	datapathMapSidCounter    = "sid_counter"
+	datapathMapSliceCounter  = "slice_counter"
+	datapathMapSliceMeter    = "slice_meter"
+	datapathMapSlowPath      = "slow_path"
+	datapathMapSource        = "source"
+	datapathMapSrPolicy      = "sr_policy"
+	datapathMapTargetByDst4  = "target_by_dst4"
+	datapathMapTargetByDst6  = "target_by_dst6"
+	datapathMapTargetByPort  = "target_by_port"
+	datapathMapTraceEvents   = "trace_events"
+	datapathMapTraceFilter   = "trace_filter"
+	datapathMapTraceScratch  = "trace_scratch"
+	datapathMapTunnel        = "tunnel"
+	datapathMapTunnelByTeid  = "tunnel_by_teid"
+	datapathProgCulvertXdp   = "culvert_xdp"
 )
 
 // loadDatapath returns the embedded CollectionSpec for datapath.
@@ -552,36 +707,45 @@ type datapathProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathMapSpecs struct {
-	Adjacency    *ebpf.MapSpec `ebpf:"adjacency"`
-	Device       *ebpf.MapSpec `ebpf:"device"`
-	ErrorsLeft   *ebpf.MapSpec `ebpf:"errors_left"`
-	Generation   *ebpf.MapSpec `ebpf:"generation"`
-	LimitByGroup *ebpf.MapSpec `ebpf:"limit_by_group"`
-	ListCounter  *ebpf.MapSpec `ebpf:"list_counter"`
-	LocalSid     *ebpf.MapSpec `ebpf:"local_sid"`
-	LookupCache  *ebpf.MapSpec `ebpf:"lookup_cache"`
-	Mobile       *ebpf.MapSpec `ebpf:"mobile"`
-	MoveScratch  *ebpf.MapSpec `ebpf:"move_scratch"`
-	NameByIndex  *ebpf.MapSpec `ebpf:"name_by_index"`
-	Outcomes     *ebpf.MapSpec `ebpf:"outcomes"`
-	Port         *ebpf.MapSpec `ebpf:"port"`
-	Route4       *ebpf.MapSpec `ebpf:"route4"`
-	Route6       *ebpf.MapSpec `ebpf:"route6"`
-	SegmentList  *ebpf.MapSpec `ebpf:"segment_list"`
-	Settings     *ebpf.MapSpec `ebpf:"settings"`
-	SidByPrefix  *ebpf.MapSpec `ebpf:"sid_by_prefix"`
-	SidCounter   *ebpf.MapSpec `ebpf:"sid_counter"`
-	SlowPath     *ebpf.MapSpec `ebpf:"slow_path"`
-	Source       *ebpf.MapSpec `ebpf:"source"`
-	SrPolicy     *ebpf.MapSpec `ebpf:"sr_policy"`
-	TargetByDst4 *ebpf.MapSpec `ebpf:"target_by_dst4"`
-	TargetByDst6 *ebpf.MapSpec `ebpf:"target_by_dst6"`
-	TargetByPort *ebpf.MapSpec `ebpf:"target_by_port"`
-	TraceEvents  *ebpf.MapSpec `ebpf:"trace_events"`
-	TraceFilter  *ebpf.MapSpec `ebpf:"trace_filter"`
-	TraceScratch *ebpf.MapSpec `ebpf:"trace_scratch"`
-	Tunnel       *ebpf.MapSpec `ebpf:"tunnel"`
-	TunnelByTeid *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
+	Adjacency     *ebpf.MapSpec `ebpf:"adjacency"`
+	Device        *ebpf.MapSpec `ebpf:"device"`
+	ErrorsLeft    *ebpf.MapSpec `ebpf:"errors_left"`
+	Filter        *ebpf.MapSpec `ebpf:"filter"`
+	Forwarding    *ebpf.MapSpec `ebpf:"forwarding"`
+	Generation    *ebpf.MapSpec `ebpf:"generation"`
+	LimitByGroup  *ebpf.MapSpec `ebpf:"limit_by_group"`
+	ListCounter   *ebpf.MapSpec `ebpf:"list_counter"`
+	LocalSid      *ebpf.MapSpec `ebpf:"local_sid"`
+	LookupCache   *ebpf.MapSpec `ebpf:"lookup_cache"`
+	Meter         *ebpf.MapSpec `ebpf:"meter"`
+	Mobile        *ebpf.MapSpec `ebpf:"mobile"`
+	MoveScratch   *ebpf.MapSpec `ebpf:"move_scratch"`
+	NameByIndex   *ebpf.MapSpec `ebpf:"name_by_index"`
+	Outcomes      *ebpf.MapSpec `ebpf:"outcomes"`
+	Pdr           *ebpf.MapSpec `ebpf:"pdr"`
+	PdrByTeid     *ebpf.MapSpec `ebpf:"pdr_by_teid"`
+	PdrByUe       *ebpf.MapSpec `ebpf:"pdr_by_ue"`
+	Port          *ebpf.MapSpec `ebpf:"port"`
+	Route4        *ebpf.MapSpec `ebpf:"route4"`
+	Route6        *ebpf.MapSpec `ebpf:"route6"`
+	SegmentList   *ebpf.MapSpec `ebpf:"segment_list"`
+	SessionEvents *ebpf.MapSpec `ebpf:"session_events"`
+	Settings      *ebpf.MapSpec `ebpf:"settings"`
+	SidByPrefix   *ebpf.MapSpec `ebpf:"sid_by_prefix"`
+	SidCounter    *ebpf.MapSpec `ebpf:"sid_counter"`
+	SliceCounter  *ebpf.MapSpec `ebpf:"slice_counter"`
+	SliceMeter    *ebpf.MapSpec `ebpf:"slice_meter"`
+	SlowPath      *ebpf.MapSpec `ebpf:"slow_path"`
+	Source        *ebpf.MapSpec `ebpf:"source"`
+	SrPolicy      *ebpf.MapSpec `ebpf:"sr_policy"`
+	TargetByDst4  *ebpf.MapSpec `ebpf:"target_by_dst4"`
+	TargetByDst6  *ebpf.MapSpec `ebpf:"target_by_dst6"`
+	TargetByPort  *ebpf.MapSpec `ebpf:"target_by_port"`
+	TraceEvents   *ebpf.MapSpec `ebpf:"trace_events"`
+	TraceFilter   *ebpf.MapSpec `ebpf:"trace_filter"`
+	TraceScratch  *ebpf.MapSpec `ebpf:"trace_scratch"`
+	Tunnel        *ebpf.MapSpec `ebpf:"tunnel"`
+	TunnelByTeid  *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
 }
 
 // datapathVariableSpecs contains global variables before they are loaded into the kernel.
@@ -610,36 +774,45 @@ func (o *datapathObjects) Close() error {
 //
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathMaps struct {
-	Adjacency    *ebpf.Map `ebpf:"adjacency"`
-	Device       *ebpf.Map `ebpf:"device"`
-	ErrorsLeft   *ebpf.Map `ebpf:"errors_left"`
-	Generation   *ebpf.Map `ebpf:"generation"`
-	LimitByGroup *ebpf.Map `ebpf:"limit_by_group"`
-	ListCounter  *ebpf.Map `ebpf:"list_counter"`
-	LocalSid     *ebpf.Map `ebpf:"local_sid"`
-	LookupCache  *ebpf.Map `ebpf:"lookup_cache"`
-	Mobile       *ebpf.Map `ebpf:"mobile"`
-	MoveScratch  *ebpf.Map `ebpf:"move_scratch"`
-	NameByIndex  *ebpf.Map `ebpf:"name_by_index"`
-	Outcomes     *ebpf.Map `ebpf:"outcomes"`
-	Port         *ebpf.Map `ebpf:"port"`
-	Route4       *ebpf.Map `ebpf:"route4"`
-	Route6       *ebpf.Map `ebpf:"route6"`
-	SegmentList  *ebpf.Map `ebpf:"segment_list"`
-	Settings     *ebpf.Map `ebpf:"settings"`
-	SidByPrefix  *ebpf.Map `ebpf:"sid_by_prefix"`
-	SidCounter   *ebpf.Map `ebpf:"sid_counter"`
-	SlowPath     *ebpf.Map `ebpf:"slow_path"`
-	Source       *ebpf.Map `ebpf:"source"`
-	SrPolicy     *ebpf.Map `ebpf:"sr_policy"`
-	TargetByDst4 *ebpf.Map `ebpf:"target_by_dst4"`
-	TargetByDst6 *ebpf.Map `ebpf:"target_by_dst6"`
-	TargetByPort *ebpf.Map `ebpf:"target_by_port"`
-	TraceEvents  *ebpf.Map `ebpf:"trace_events"`
-	TraceFilter  *ebpf.Map `ebpf:"trace_filter"`
-	TraceScratch *ebpf.Map `ebpf:"trace_scratch"`
-	Tunnel       *ebpf.Map `ebpf:"tunnel"`
-	TunnelByTeid *ebpf.Map `ebpf:"tunnel_by_teid"`
+	Adjacency     *ebpf.Map `ebpf:"adjacency"`
+	Device        *ebpf.Map `ebpf:"device"`
+	ErrorsLeft    *ebpf.Map `ebpf:"errors_left"`
+	Filter        *ebpf.Map `ebpf:"filter"`
+	Forwarding    *ebpf.Map `ebpf:"forwarding"`
+	Generation    *ebpf.Map `ebpf:"generation"`
+	LimitByGroup  *ebpf.Map `ebpf:"limit_by_group"`
+	ListCounter   *ebpf.Map `ebpf:"list_counter"`
+	LocalSid      *ebpf.Map `ebpf:"local_sid"`
+	LookupCache   *ebpf.Map `ebpf:"lookup_cache"`
+	Meter         *ebpf.Map `ebpf:"meter"`
+	Mobile        *ebpf.Map `ebpf:"mobile"`
+	MoveScratch   *ebpf.Map `ebpf:"move_scratch"`
+	NameByIndex   *ebpf.Map `ebpf:"name_by_index"`
+	Outcomes      *ebpf.Map `ebpf:"outcomes"`
+	Pdr           *ebpf.Map `ebpf:"pdr"`
+	PdrByTeid     *ebpf.Map `ebpf:"pdr_by_teid"`
+	PdrByUe       *ebpf.Map `ebpf:"pdr_by_ue"`
+	Port          *ebpf.Map `ebpf:"port"`
+	Route4        *ebpf.Map `ebpf:"route4"`
+	Route6        *ebpf.Map `ebpf:"route6"`
+	SegmentList   *ebpf.Map `ebpf:"segment_list"`
+	SessionEvents *ebpf.Map `ebpf:"session_events"`
+	Settings      *ebpf.Map `ebpf:"settings"`
+	SidByPrefix   *ebpf.Map `ebpf:"sid_by_prefix"`
+	SidCounter    *ebpf.Map `ebpf:"sid_counter"`
+	SliceCounter  *ebpf.Map `ebpf:"slice_counter"`
+	SliceMeter    *ebpf.Map `ebpf:"slice_meter"`
+	SlowPath      *ebpf.Map `ebpf:"slow_path"`
+	Source        *ebpf.Map `ebpf:"source"`
+	SrPolicy      *ebpf.Map `ebpf:"sr_policy"`
+	TargetByDst4  *ebpf.Map `ebpf:"target_by_dst4"`
+	TargetByDst6  *ebpf.Map `ebpf:"target_by_dst6"`
+	TargetByPort  *ebpf.Map `ebpf:"target_by_port"`
+	TraceEvents   *ebpf.Map `ebpf:"trace_events"`
+	TraceFilter   *ebpf.Map `ebpf:"trace_filter"`
+	TraceScratch  *ebpf.Map `ebpf:"trace_scratch"`
+	Tunnel        *ebpf.Map `ebpf:"tunnel"`
+	TunnelByTeid  *ebpf.Map `ebpf:"tunnel_by_teid"`
 }
 
 func (m *datapathMaps) Close() error {
@@ -647,22 +820,31 @@ func (m *datapathMaps) Close() error {
 		m.Adjacency,
 		m.Device,
 		m.ErrorsLeft,
+		m.Filter,
+		m.Forwarding,
 		m.Generation,
 		m.LimitByGroup,
 		m.ListCounter,
 		m.LocalSid,
 		m.LookupCache,
+		m.Meter,
 		m.Mobile,
 		m.MoveScratch,
 		m.NameByIndex,
 		m.Outcomes,
+		m.Pdr,
+		m.PdrByTeid,
+		m.PdrByUe,
 		m.Port,
 		m.Route4,
 		m.Route6,
 		m.SegmentList,
+		m.SessionEvents,
 		m.Settings,
 		m.SidByPrefix,
 		m.SidCounter,
+		m.SliceCounter,
+		m.SliceMeter,
 		m.SlowPath,
 		m.Source,
 		m.SrPolicy,

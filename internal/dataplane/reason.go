@@ -43,6 +43,16 @@ var reasons = [datapathReasonREASON_COUNT]struct{ name, text string }{
 	datapathReasonREASON_SLOW_PATH_FULL: {"slow_path_full", "the daemon did not keep up, or is not running"},
 	datapathReasonREASON_FRAGMENT:       {"fragment", "a fragment where none can be handled"},
 	datapathReasonREASON_NO_NEIGHBOUR:   {"no_neighbour", "the next hop's link-layer address is not known: no answer yet, only the kernel can reach it, or too many were to be asked for"},
+
+	datapathReasonREASON_NO_PDR:      {"no_pdr", "for a UE or a TEID of a session, but no rule takes it"},
+	datapathReasonREASON_FAR_DROP:    {"far_drop", "the rule's FAR says drop, or does not say where to yet"},
+	datapathReasonREASON_GATE_CLOSED: {"gate_closed", "a QER's gate is closed"},
+	datapathReasonREASON_UE_SOURCE:   {"ue_source", "from a tunnel, under an address that is not its UE's"},
+	datapathReasonREASON_UE_TO_UE:    {"ue_to_ue", "from one UE to another, which no rule allows"},
+	datapathReasonREASON_UE_TO_CORE:  {"ue_to_core", "from a UE to this node, to SIDs, or to a protected prefix"},
+	datapathReasonREASON_RATE:        {"rate", "above the bit rate or packet rate of a QER"},
+	datapathReasonREASON_SLICE_RATE:  {"slice_rate", "above the rate limit of the slice"},
+	datapathReasonREASON_QUOTA:       {"quota", "the quota of a URR is used up"},
 }
 
 // Reasons lists every reason, in the order of its number.
