@@ -16,7 +16,7 @@ import (
 const module = "github.com/culvert-net/culvert/"
 
 // models are values that everything else agrees on.
-var models = []string{"srv6", "gtpu", "internal/srpolicy"}
+var models = []string{"srv6", "gtpu", "internal/srpolicy", "internal/session", "internal/slice"}
 
 // layers say which of our packages each may import besides itself. A name
 // stands for the packages below it too. Tests may import more: they look at
@@ -29,10 +29,13 @@ var layers = []struct {
 	{"srv6", nil, "public, and the lowest model"},
 	{"gtpu", []string{"srv6"}, "public; models import models below them"},
 	{"internal/srpolicy", []string{"srv6"}, "models import models below them"},
+	{"internal/session", nil, "the lowest model of the UPF"},
+	{"internal/slice", []string{"internal/session"}, "models import models below them"},
 	{"internal/config", models, "what can be told must not depend on how it is done"},
 	{"internal/netdev", models, "the kernel's links and routes know nothing of our tables"},
 	{"internal/dataplane", append([]string{"internal/netdev"}, models...), "an adapter: agent joins adapters, they never import each other"},
 	{"internal/slowpath", append([]string{"internal/netdev"}, models...), "an adapter: agent joins adapters, they never import each other"},
+	{"internal/pfcp", models, "an adapter: it declares the user plane that it speaks for, and does not know it"},
 	{"internal/agent", append([]string{"internal/config", "internal/dataplane", "internal/netdev", "internal/slowpath"}, models...),
 		"joins adapters; who asks it (api, cli) is above it"},
 	{"internal/api", append([]string{"internal/agent", "internal/config"}, models...), "offers the agent to others and reaches around it to no adapter"},
@@ -200,6 +203,9 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		{"internal/dataplane", "internal/slowpath"},
 		{"internal/dataplane", "internal/model"},
 		{"internal/slowpath", "internal/dataplane"},
+		{"internal/session", "gtpu"},
+		{"internal/slice", "internal/srpolicy"},
+		{"internal/pfcp", "internal/dataplane"},
 		{"internal/agent", "internal/api"},
 		{"internal/api", "internal/dataplane"},
 		{"internal/api/culvertv1", "internal/netdev"},
@@ -237,6 +243,9 @@ func sound(pkg, imported string) map[string][]string {
 		"internal/netdev":           {"github.com/vishvananda/netlink"},
 		"internal/dataplane":        {"github.com/cilium/ebpf", "internal/srpolicy", "internal/netdev"},
 		"internal/slowpath":         {"gtpu"},
+		"internal/session":          {"net/netip"},
+		"internal/slice":            {"internal/session"},
+		"internal/pfcp":             {"internal/session", "github.com/wmnsk/go-pfcp/ie"},
 		"internal/agent":            {"internal/dataplane", "internal/slowpath", "internal/netdev", "go.etcd.io/bbolt"},
 		"internal/api":              {"internal/agent", "internal/config", "internal/api/culvertv1"},
 		"internal/api/culvertv1":    nil,

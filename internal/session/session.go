@@ -22,6 +22,9 @@ type Session struct {
 	SNSSAI  SNSSAI  `json:"snssai,omitzero"`
 	DNN     string  `json:"dnn,omitempty"`
 	UserID  string  `json:"user_id,omitempty"`
+	// InactivityTimer: without a packet for so long the control plane is told
+	// (User Plane Inactivity Timer). 0: it does not ask.
+	InactivityTimer time.Duration `json:"inactivity_timer,omitempty"`
 
 	PDRs []PDR `json:"pdrs,omitempty"`
 	FARs []FAR `json:"fars,omitempty"`
@@ -99,6 +102,9 @@ type PDI struct {
 	TEID  uint32     `json:"teid,omitempty"`
 	TEID4 netip.Addr `json:"teid4,omitzero"`
 	TEID6 netip.Addr `json:"teid6,omitzero"`
+	// ChooseID of a TEID that we chose: other PDRs of the session that ask
+	// with the same CHOOSE ID get the same.
+	ChooseID *uint8 `json:"choose_id,omitempty"`
 	// UE addresses: /32, and IPv6 prefixes (/64 unless the SMF says
 	// otherwise). On the way to the UE they are destinations, from it sources.
 	UE []netip.Prefix `json:"ue,omitempty"`
