@@ -214,7 +214,7 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct settings
 }
 
 /* The verdict, or NOT_TAKEN with the frame as it was. */
-GLOBAL int express(struct xdp_md *ctx)
+INLINE int express(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 ifindex = ctx->ingress_ifindex, zero = 0;

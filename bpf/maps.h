@@ -83,6 +83,10 @@ MAP(errors_left, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct errors_left, 1);
 /* one entry: which packets `culvert trace` wants */
 MAP(trace_filter, BPF_MAP_TYPE_ARRAY, __u32, struct trace_filter, 1);
 
+/* a packet's state on the whole journey, too large for the stack beside all
+ * that is called */
+MAP(journey_state, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct journey_state, 1);
+
 /* headers on their way past an SRH that is removed */
 MAP(move_scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct move_buffer, 1);
 

@@ -400,6 +400,13 @@ struct errors_left {
 	__u64 tokens;
 };
 
+/* struct packet (packet.h), which is no table's: each build has its own. */
+#define JOURNEY_STATE 512
+
+struct journey_state {
+	__u8 b[JOURNEY_STATE];
+};
+
 /* What is before an SRH that is removed, from the frame's start. */
 #define MOVE_LENGTH 256
 

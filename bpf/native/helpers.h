@@ -118,6 +118,8 @@ void *bpf_map_lookup_elem(void *map, const void *key)
 	i = *(const __u32 *)key;
 	if (i >= m->max_entries)
 		return 0;
+	if (map == (void *)&journey_state) /* asked for once, at the start */
+		UNINITIALIZED(m->values, m->value_size);
 	if (map == (void *)&local_sid && i) {
 		witness.flavors = ((struct local_sid *)m->values)[i].flavors;
 		witness.behavior = ((struct local_sid *)m->values)[i].behavior;

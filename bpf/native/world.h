@@ -66,6 +66,7 @@ static void make_maps(void)
 	MAKE_MAP(outcomes, REASON_COUNT);
 	MAKE_MAP(errors_left, 1);
 	MAKE_MAP(trace_filter, 1);
+	MAKE_MAP(journey_state, 1);
 	MAKE_MAP(move_scratch, 1);
 	MAKE_MAP(trace_scratch, 1);
 	MAKE_MAP(device, PORTS + 4);

@@ -151,6 +151,11 @@ type datapathIn6 struct {
 	B [16]uint8
 }
 
+type datapathJourneyState struct {
+	_ structs.HostLayout
+	B [512]uint8
+}
+
 type datapathLimit struct {
 	_      structs.HostLayout
 	Time   uint64
@@ -622,6 +627,7 @@ const (
 	datapathMapFilter        = "filter"
 	datapathMapForwarding    = "forwarding"
 	datapathMapGeneration    = "generation"
+	datapathMapJourneyState  = "journey_state"
 	datapathMapLimitByGroup  = "limit_by_group"
 	datapathMapListCounter   = "list_counter"
 	datapathMapLocalSid      = "local_sid"
@@ -713,6 +719,7 @@ type datapathMapSpecs struct {
 	Filter        *ebpf.MapSpec `ebpf:"filter"`
 	Forwarding    *ebpf.MapSpec `ebpf:"forwarding"`
 	Generation    *ebpf.MapSpec `ebpf:"generation"`
+	JourneyState  *ebpf.MapSpec `ebpf:"journey_state"`
 	LimitByGroup  *ebpf.MapSpec `ebpf:"limit_by_group"`
 	ListCounter   *ebpf.MapSpec `ebpf:"list_counter"`
 	LocalSid      *ebpf.MapSpec `ebpf:"local_sid"`
@@ -780,6 +787,7 @@ type datapathMaps struct {
 	Filter        *ebpf.Map `ebpf:"filter"`
 	Forwarding    *ebpf.Map `ebpf:"forwarding"`
 	Generation    *ebpf.Map `ebpf:"generation"`
+	JourneyState  *ebpf.Map `ebpf:"journey_state"`
 	LimitByGroup  *ebpf.Map `ebpf:"limit_by_group"`
 	ListCounter   *ebpf.Map `ebpf:"list_counter"`
 	LocalSid      *ebpf.Map `ebpf:"local_sid"`
@@ -823,6 +831,7 @@ func (m *datapathMaps) Close() error {
 		m.Filter,
 		m.Forwarding,
 		m.Generation,
+		m.JourneyState,
 		m.LimitByGroup,
 		m.ListCounter,
 		m.LocalSid,
