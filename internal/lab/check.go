@@ -56,6 +56,8 @@ type Expect struct {
 	Container *ContainerExpect `json:"container,omitempty"`
 	// Interface is where an adjacency must leave by.
 	Interface string `json:"interface,omitempty"`
+	// Links are the ends of links between routers that OSPFv3 must know.
+	Links int `json:"links,omitempty"`
 }
 
 // OuterExpect is an ICMP error that a GTP-U endpoint must get.
@@ -153,6 +155,9 @@ func (t *Topology) validateCheck(c *Check) error {
 		} else {
 			culverts = append(culverts, e.Node)
 		}
+	}
+	if n := t.node(c.From); c.Kind == "ospf" && n != nil && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
+		return fmt.Errorf("from: %q does not run ospf6d", c.From)
 	}
 	for _, name := range nodes {
 		if t.node(name) == nil {

@@ -1,9 +1,12 @@
 package lab
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -75,4 +78,45 @@ func chownFRR(dir string) error {
 		return err
 	}
 	return os.Chown(dir, uid, gid)
+}
+
+// ospfDatabase is what `show ipv6 ospf6 database router detail json` shows.
+type ospfDatabase struct {
+	Areas []struct {
+		LSAs []struct {
+			Links []struct {
+				Neighbor string `json:"neighborRouterId"`
+			} `json:"lsaDescription"`
+		} `json:"lsa"`
+	} `json:"areaScopedLinkStateDb"`
+}
+
+// links counts the links between routers, each from either end.
+func (d ospfDatabase) links() (n int) {
+	for _, area := range d.Areas {
+		for _, lsa := range area.LSAs {
+			n += len(lsa.Links)
+		}
+	}
+	return n
+}
+
+// ospf wants OSPFv3 of a node to know the links between all routers. That the
+// best path is there does not say so: a router's second LSA of a second is
+// discarded (MinLSArrival), and sent again after the retransmit interval.
+func (r *runner) ospf(ctx context.Context, c *Check, o *outcome) error {
+	dir := r.file(r.node(c.From), "frr")
+	out, err := output(exec.CommandContext(ctx, "vtysh", "--vty_socket", dir, "-d", "ospf6d", "-c", "show ipv6 ospf6 database router detail json"))
+	if err != nil {
+		return err
+	}
+	var database ospfDatabase
+	if err := json.Unmarshal(out, &database); err != nil {
+		return fmt.Errorf("vtysh shows %q: %w", out, err)
+	}
+	o.say("%d ends of links", database.links())
+	if n := database.links(); n != c.Expect.Links {
+		o.fail("%s knows %d ends of links between routers: want %d", c.From, n, c.Expect.Links)
+	}
+	return nil
 }

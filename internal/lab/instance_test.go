@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -179,6 +180,40 @@ func TestForeignNamespace(t *testing.T) {
 	}
 	if mark, ok, err := foreign.mark(); mark != "somebody else's" || !ok || err != nil {
 		t.Errorf("mark %q, %v, %v", mark, ok, err)
+	}
+}
+
+// A namespace of ours can be removed after somebody's first `ip netns add`,
+// which mounts the directory of all of them over itself. The test runs where
+// nobody has done so yet: in a mount namespace with a new /run.
+func TestNamespacesOfOthers(t *testing.T) {
+	const inside = "CULVERT_LAB_NEW_RUN"
+	if os.Getenv(inside) == "" {
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), inside+"=yes")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	if err := unix.Mount("none", "/run", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	n := namespace{"ours"}
+	if err := n.create("mark"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := output(exec.Command("ip", "netns", "add", "theirs")); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.delete("mark"); err != nil {
+		t.Error(err)
+	}
+	if _, ok, err := n.mark(); ok || err != nil {
+		t.Errorf("it is still there (%v)", err)
+	}
+	if _, ok, err := (namespace{"theirs"}).mark(); !ok || err != nil {
+		t.Errorf("the other one is gone (%v)", err)
 	}
 }
 

@@ -30,7 +30,7 @@ func (n namespace) path() string { return filepath.Join(namespaceDir, n.name) }
 // create makes the namespace, with mark as the alias of its loopback device.
 // The mark is there before the name is: a namespace without it is never ours.
 func (n namespace) create(mark string) error {
-	if err := os.MkdirAll(namespaceDir, 0o755); err != nil {
+	if err := shareNamespaceDir(); err != nil {
 		return err
 	}
 	return onOwnThread(func() error {
@@ -55,6 +55,26 @@ func (n namespace) create(mark string) error {
 		}
 		return nil
 	})
+}
+
+// shareNamespaceDir makes the directory a mount point that shares its mounts, as
+// `ip netns add` does. Were it left to that, namespaces of ours would be below
+// the new mount, and could not be removed.
+func shareNamespaceDir() error {
+	if err := os.MkdirAll(namespaceDir, 0o755); err != nil {
+		return err
+	}
+	share := func() error { return unix.Mount("", namespaceDir, "none", unix.MS_SHARED|unix.MS_REC, "") }
+	err := share()
+	if errors.Is(err, unix.EINVAL) { // it is no mount point yet
+		if err = unix.Mount(namespaceDir, namespaceDir, "none", unix.MS_BIND|unix.MS_REC, ""); err == nil {
+			err = share()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("share mounts of %s: %w", namespaceDir, err)
+	}
+	return nil
 }
 
 // mark returns the alias of the namespace's loopback device; ok is false if

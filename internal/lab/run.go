@@ -37,6 +37,7 @@ func init() { // not in the declaration: the checks refer to the table
 		"echo":       (*runner).echo,
 		"end_marker": (*runner).endMarker,
 		"adjacency":  (*runner).adjacency,
+		"ospf":       (*runner).ospf,
 	}
 }
 

@@ -95,6 +95,7 @@ func TestParse(t *testing.T) {
 		{"address", "10.0.0.2/24", "10.0.0.2", []string{"links[0]", "addresses", "10.0.0.2"}},
 		{"check kind", "kind: ping", "kind: pong", []string{"checks[0]", "pong", "ping"}},
 		{"check node", "from: left", "from: lift", []string{"checks[0]", "lift"}},
+		{"OSPF of a host", "kind: ping, from: left, to: 10.0.0.2", "kind: ospf, from: left", []string{"checks[0]", "left", "ospf6d"}},
 		{"check name", "name: ping, ", "", []string{"checks[0]", "name"}},
 		{"duration", "to: 10.0.0.2", "to: 10.0.0.2, interval: 5", []string{"5", "20ms"}},
 		{"event", "to: 10.0.0.2", "to: 10.0.0.2, event: {do: explode, node: left}", []string{"event", "explode"}},
