@@ -8,6 +8,8 @@
 /* Put into the table of an IPv4 address: whatever an IPv6 one looks like, it is
  * another. */
 #define CACHE_IPV4 (1u << 31)
+/* The same for what was found to be free for UEs to reach. */
+#define CACHE_GUARDED (1u << 30)
 
 /* Where the answer for (address, table) is, or will be. */
 INLINE struct cached *cache_slot(__u64 hi, __u64 lo, __u32 table)

@@ -8,7 +8,9 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->ifindex = ctx->ingress_ifindex;
 	p->frame = p->received = (long)ctx->data_end - (long)ctx->data;
 	p->port_flags = in->flags;
-	p->sid = p->policy = p->list = p->tunnel = p->target_kind = 0;
+	p->sid = p->policy = p->list = p->tunnel = p->target_kind = p->pdr = 0;
+	p->from_pdr = p->slice = p->from_slice = 0;
+	p->from_ue = p->guarded = 0;
 	p->addresses = 0;
 	p->adjacency = 0;
 	p->table = MAIN_TABLE; /* what errors go by before a behaviour chose one */

@@ -135,19 +135,34 @@ INLINE int push_tags(struct xdp_md *ctx, struct packet *p, __u16 type)
 	return 0;
 }
 
+INLINE void count_rule(__u32 index, __u32 slice, __u32 octets)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+
+	if (rule)
+		volume_add(&rule->volume, octets);
+	if (slice)
+		count(&slice_counter, slice, octets);
+}
+
 INLINE void count_matches(struct packet *p)
 {
+	__u32 index = p->tunnel;
+	struct tunnel *t;
+
 	if (p->sid)
 		count(&sid_counter, p->sid, p->sid_length);
 	if (p->list)
 		count(&list_counter, p->list, p->length);
-	if (p->tunnel) {
-		__u32 index = p->tunnel;
-		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
-
+	if (index) {
+		t = bpf_map_lookup_elem(&tunnel, &index);
 		if (t)
 			volume_add(&t->volume, p->tunnel_length);
 	}
+	if (p->pdr)
+		count_rule(p->pdr, p->slice, p->tunnel_length);
+	if (p->from_pdr)
+		count_rule(p->from_pdr, p->from_slice, p->tunnel_length);
 }
 
 INLINE int out(struct packet *p)

@@ -4,29 +4,10 @@
 #ifndef CULVERT_GTPU_PATH_H
 #define CULVERT_GTPU_PATH_H
 
+#include "lookup.h"
 #include "srv6/decap.h"
 #include "srv6/headend.h"
 #include "srv6/mobile.h"
-
-INLINE int is_gtpu4(struct settings *cfg, __u32 address)
-{
-	__u32 i;
-
-	for (i = 0; i < MAX_GTPU_ADDRESSES && i < cfg->gtpu4_count; i++)
-		if (cfg->gtpu4[i] == address)
-			return 1;
-	return 0;
-}
-
-INLINE int is_gtpu6(struct settings *cfg, const void *address)
-{
-	__u32 i;
-
-	for (i = 0; i < MAX_GTPU_ADDRESSES && i < cfg->gtpu6_count; i++)
-		if (equal16(&cfg->gtpu6[i], address))
-			return 1;
-	return 0;
-}
 
 /* Index of the tunnel that receives `teid`; 0: none. */
 INLINE __u32 tunnel_of_teid(struct settings *cfg, __u32 teid)
@@ -221,16 +202,14 @@ INLINE void plan_tunnel_addresses(struct packet *p, struct tunnel *t)
 		copy16(&p->src, from);
 }
 
-/* TEID to TEID: the header and its options stay, under new addresses. */
-INLINE int receive_switch(struct xdp_md *ctx, struct packet *p, struct tunnel *t, __u8 hops, __u8 class)
+/* The G-PDU's header and its options stay, under new addresses; then the plan
+ * wants these, and the TEID. CONTINUE, or a reason. */
+INLINE int plan_switch(struct xdp_md *ctx, struct packet *p, __u8 hops, __u8 class)
 {
-	struct gtpu *gtpu;
-	__u16 end = p->keep + p->keep_length;
-	__u16 keep_length = p->keep_length;
+	__u16 keep_length = p->keep_length, end = p->keep + keep_length;
 
 	if (hops <= 1)
 		return hop_limit_spent(p, p->l3);
-	p->tunnel_length = p->message == GTPU_G_PDU ? keep_length : 0;
 	plan_translation(p, hops, class);
 	p->hash = 0;
 	p->pdu_version = 0;
@@ -244,10 +223,21 @@ INLINE int receive_switch(struct xdp_md *ctx, struct packet *p, struct tunnel *t
 	p->keep_length = end - p->gtpu;
 	p->keep_version = 0;
 	p->message = 0;
-	gtpu = at(ctx, p->gtpu, GTPU_LEN);
-	if (!gtpu)
+	if (!at(ctx, p->gtpu, GTPU_LEN))
 		return REASON_GTPU_LENGTH;
 	p->switch_teid = 1;
+	return CONTINUE;
+}
+
+/* TEID to TEID. */
+INLINE int receive_switch(struct xdp_md *ctx, struct packet *p, struct tunnel *t, __u8 hops, __u8 class)
+{
+	int reason;
+
+	p->tunnel_length = p->message == GTPU_G_PDU ? p->keep_length : 0;
+	reason = plan_switch(ctx, p, hops, class);
+	if (reason != CONTINUE)
+		return reason;
 	plan_tunnel_addresses(p, t);
 	plan_gtpu(p, t->ipv4 ? 4 : 6);
 	return CONTINUE;

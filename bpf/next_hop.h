@@ -32,7 +32,7 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return 0;
-	table = p->table;
+	table = p->table | (p->guarded ? CACHE_GUARDED : 0);
 	hi = p->dst.hi;
 	lo = p->dst.lo;
 	if (p->family == 4) {

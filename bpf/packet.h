@@ -23,6 +23,7 @@
 
 /* What a function that decides returns besides a reason. */
 #define CONTINUE -1
+#define CONTINUE_TO_UE -3 /* with p->ue */
 
 enum edit {
 	EDIT_NONE,
@@ -41,6 +42,17 @@ enum push {
 /* 16 octets of an address, as two words in network order. */
 struct words {
 	__u64 hi, lo;
+};
+
+/* What filters ask a packet, seen from the UE. */
+struct looks {
+	struct words remote, local;
+	__u64 qfi;   /* one bit */
+	__u32 ports; /* in host order: remote << 16 | local */
+	__u32 spi;
+	__u32 flow_label;
+	__u8 version, protocol, tos;
+	__u8 has; /* FILTER_PORTS, FILTER_SPI, FILTER_FLOW_LABEL */
 };
 
 struct packet {
@@ -69,7 +81,11 @@ struct packet {
 	__u8 qfi, rqi;
 
 	/* what matched: 0 is none */
-	__u32 sid, policy, list, tunnel, target_kind;
+	__u32 sid, policy, list, tunnel, target_kind, pdr;
+	__u32 from_pdr;      /* the other UE's, from one UE to another */
+	__u32 slice, from_slice; /* slice_counter index */
+	__u32 ue;            /* the rule of a UE that a T-PDU turned out to be for */
+	struct looks looks;
 	__u16 sid_length;    /* octets to count for them */
 	__u16 tunnel_length;
 
@@ -114,6 +130,8 @@ struct packet {
 	struct next_hop hop ALIGNED;
 
 	__u8 punt;         /* enum punt_kind, for REASON_SLOW_PATH */
+	__u8 from_ue;      /* the T-PDU's sender is a UE */
+	__u8 guarded;      /* the route may not lead where UEs must not go */
 
 	/* ICMP error to send when the packet is dropped: type 0 is none */
 	__u8 error_type, error_code;
@@ -258,7 +276,8 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	record->kind = kind;
 	record->ifindex = p->ifindex;
 	record->info = p->error_info;
-	record->table = p->table;
+	/* errors about what a UE sent go to the UE */
+	record->table = p->from_ue && kind == PUNT_ICMP && p->error_l3 != p->l3 ? SESSION_TABLE : p->table;
 	record->egress = 0;
 	if (kind == PUNT_NEIGHBOUR)
 		punt_neighbour(record, p);

@@ -5,42 +5,10 @@
 #define CULVERT_ROUTER_H
 
 #include "forward.h"
-#include "gtpu_path.h"
 #include "trace.h"
+#include "upf.h"
 
 /* ---- SIDs ---- */
-
-/* Index of the local SID that `dst` is; 0: none. */
-INLINE __u32 find_sid(struct settings *cfg, const void *dst)
-{
-	__u64 hi = be64(ld64(dst));
-	__u32 i, index = 0, other, *found;
-	struct local_sid *sid = 0, *longer;
-
-	for (i = 0; i < MAX_LOCATORS && i < cfg->locators; i++) {
-		struct locator *l = &cfg->locator[i];
-
-		if ((hi & l->mask) != l->hi)
-			continue;
-		index = l->base + ((hi >> (l->shift & 63)) & l->function_mask);
-		sid = bpf_map_lookup_elem(&local_sid, &index);
-		if (!sid || !sid->behavior)
-			index = 0;
-		break;
-	}
-	/* only a NEXT-C-SID SID has longer ones in it */
-	if (!cfg->sids_by_prefix || (index && sid && !(sid->flavors & FLAVOR_NEXT_CSID)))
-		return index;
-	struct sid_key key = { .prefixlen = 128 };
-
-	copy16_by4(&key.addr, dst);
-	found = bpf_map_lookup_elem(&sid_by_prefix, &key);
-	if (!found)
-		return index;
-	other = *found;
-	longer = bpf_map_lookup_elem(&local_sid, &other);
-	return index && sid && longer && sid->length >= longer->length ? index : other;
-}
 
 INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct local_sid *sid, struct ipv6 *ip)
 {
@@ -65,7 +33,8 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 	case END_DT4:
 	case END_DT6:
 	case END_DT46:
-		return end_d(ctx, p, sid, ip);
+		reason = end_d(ctx, p, sid, ip);
+		return reason == CONTINUE && sid->flags & SID_SESSIONS ? turn_to_ue(ctx, p) : reason;
 	case END_M_GTP6_D:
 	case END_M_GTP6_D_DI:
 		return end_m_gtp6_d(ctx, p, sid, ip);
@@ -98,34 +67,9 @@ INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u
 	p->l3_length = p->keep_length;
 	if (kind == TARGET_TUNNEL)
 		return send_tunnel(ctx, p, cfg, index);
+	if (kind == TARGET_PDR)
+		return send_to_ue(ctx, p, index);
 	return h_encaps(ctx, p, index, cfg->hop_limit);
-}
-
-/* By destination; `hi` and `lo` are the address in network order, for IPv4 lo is
- * ~0 and `family` CACHE_IPV4, else 0. What is not there is remembered as well. */
-INLINE struct cached *steered_destination(__u64 hi, __u64 lo, __u32 family)
-{
-	struct cached *slot = cache_slot(hi, lo, family);
-	__u32 now = cache_generation();
-	struct target *to;
-
-	if (!slot || cache_holds(slot, hi, lo, family, now))
-		return slot;
-	if (family == CACHE_IPV4) {
-		struct lpm4_key key = { .prefixlen = 64, .addr = hi };
-
-		to = bpf_map_lookup_elem(&target_by_dst4, &key);
-	} else {
-		struct lpm6_key key = { .prefixlen = 160 };
-
-		st64(&key.addr, hi);
-		st64(&key.addr.b[8], lo);
-		to = bpf_map_lookup_elem(&target_by_dst6, &key);
-	}
-	cache_fill(slot, hi, lo, family, now);
-	slot->kind = to ? to->kind : TARGET_NONE;
-	slot->index = to ? to->index : 0;
-	return slot;
 }
 
 /* By interface and tags; 0: nothing there. */
@@ -146,41 +90,21 @@ INLINE int is_l2(struct target *t)
 
 /* ---- IPv6 ---- */
 
-INLINE int in_domain(struct settings *cfg, const void *address)
-{
-	struct u128 v = ld128(address);
-	__u32 i;
-
-	for (i = 0; i < MAX_DOMAINS && i < cfg->domains; i++) {
-		struct prefix6 *d = &cfg->domain[i];
-
-		if ((v.hi & d->mask_hi) == d->hi && (v.lo & d->mask_lo) == d->lo)
-			return 1;
-	}
-	return 0;
-}
-
-INLINE __u32 pool6_index(struct settings *cfg, const void *dst)
-{
-	__u64 hi = be64(ld64(dst));
-	__u32 i;
-
-	for (i = 0; i < MAX_POOLS && i < cfg->pools6; i++)
-		if ((hi & cfg->pool6[i].mask) == cfg->pool6[i].hi)
-			return cfg->pool6[i].base + (hi & ~cfg->pool6[i].mask);
-	return 0;
-}
-
 INLINE int gtpu_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 l4, __u8 hops, __u8 class)
 {
 	int reason = read_gtpu(ctx, p, l4, p->l3 + p->l3_length - l4);
+	__u32 index;
 
 	if (reason)
 		return reason;
 	switch (p->message) {
 	case GTPU_G_PDU:
 	case GTPU_END_MARKER:
-		return receive(ctx, p, cfg, hops, class);
+		index = pdr_of_teid(cfg, p->teid);
+		if (!index)
+			return receive(ctx, p, cfg, hops, class);
+		reason = receive_session(ctx, p, index, hops, class);
+		return reason == CONTINUE_TO_UE ? send_to_ue(ctx, p, p->ue) : reason;
 	case GTPU_ECHO_REQUEST:
 		return answer_echo(ctx, p, cfg, l4);
 	}
@@ -242,25 +166,20 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
 	}
-	to = steered_destination(ld64(&ip->dst), ld64(&ip->dst.b[8]), 0);
+	p->family = 6;
+	copy16(&p->dst, &ip->dst);
+	index = cfg->pdr_slots ? pdr_of_destination(p) : 0;
+	if (index)
+		return steer(ctx, p, cfg, TARGET_PDR, index);
+	to = steered_destination(p->dst.hi, p->dst.lo, 0);
 	if (to && to->kind)
 		return steer(ctx, p, cfg, to->kind, to->index);
-	if (!port || ip->dst.b[0] == 0xff || (ip->dst.b[0] == 0xfe && (ip->dst.b[1] & 0xc0) == 0x80))
+	if (!port || is_local6(&p->dst))
 		return REASON_PASSED;
 	return steer(ctx, p, cfg, port->kind, port->index);
 }
 
 /* ---- IPv4 ---- */
-
-INLINE __u32 pool4_index(struct settings *cfg, __u32 dst)
-{
-	__u32 i;
-
-	for (i = 0; i < MAX_POOLS && i < cfg->pools4; i++)
-		if ((dst & cfg->pool4[i].mask) == cfg->pool4[i].prefix)
-			return cfg->pool4[i].base + (dst & ~cfg->pool4[i].mask);
-	return 0;
-}
 
 /* Fills in l3_length; whether the header can be believed. */
 INLINE int ipv4_sound(struct packet *p, struct ipv4 *ip)
@@ -312,7 +231,12 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
 	}
-	to = steered_destination(ld32(&ip->dst), ~0ull, CACHE_IPV4);
+	p->family = 4;
+	st32(&p->dst, ld32(&ip->dst));
+	index = cfg->pdr_slots ? pdr_of_destination(p) : 0;
+	if (index)
+		return steer(ctx, p, cfg, TARGET_PDR, index);
+	to = steered_destination(ld32(&p->dst), ~0ull, CACHE_IPV4);
 	if (to && to->kind == TARGET_GTP4D) {
 		struct mobile *m;
 
@@ -323,7 +247,7 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	}
 	if (to && to->kind)
 		return steer(ctx, p, cfg, to->kind, to->index);
-	if (!port || dst >> 28 == 0xe || dst == 0xffffffff || dst >> 16 == 0xa9fe)
+	if (!port || is_local4(dst))
 		return REASON_PASSED;
 	return steer(ctx, p, cfg, port->kind, port->index);
 }

@@ -108,6 +108,7 @@ GLOBAL int trace_end(struct xdp_md *ctx, struct packet *p, __u32 verdict)
 	event->policy = p->policy;
 	event->list = p->list;
 	event->tunnel = p->tunnel;
+	event->pdr = p->pdr;
 	event->target_kind = p->target_kind;
 	event->adjacency = p->adjacency;
 	event->reason = p->reason;

@@ -270,7 +270,7 @@ enum pdr_flags {
 	PDR_SOURCE6 = 4,   /* ... its IPv6 source in the /64 source6 */
 	PDR_DUPLICATE = 8, /* a copy of what is forwarded goes to the daemon */
 	PDR_METERS = 16,   /* more: first of a chain of meters */
-	PDR_DOWNLINK = 32, /* towards the UE, for the slice's counters and rates */
+	PDR_DOWNLINK = 32, /* towards the UE; of all rules of a run and of what names it alike */
 	PDR_CONTAINER_SHIFT = 6, /* enum container, of what is sent */
 };
 
@@ -285,14 +285,15 @@ struct pdr {
 	__u8 generation; /* the high 8 bits of the local TEID */
 	__u64 bucket; /* meter.h */
 	__u32 rate;   /* kbit/s; 0: not limited */
-	__u32 notify; /* octets of volume / 256, mod 2^32 */
-	__u32 stop;
+	__u32 notify; /* octets of volume / 256, mod 2^32; 0: never; USAGE_TOLD */
+	__u32 stop;   /* the same */
 	__be32 source4;
 	__u64 source6; /* network order */
 };
 
-/* How far ahead of the volume `notify` and `stop` may be. Farther ahead: never. */
-#define USAGE_NEVER (1u << 30)
+/* How far ahead of the volume `notify` and `stop` may be. */
+#define USAGE_AHEAD (1u << 30)
+#define USAGE_TOLD 0xffffffffu /* in notify: the daemon was told of the stop */
 
 /* forwarding[index]: Forwarding Parameters, of many sessions alike. */
 enum forwarding_kind {
@@ -348,7 +349,7 @@ struct meter {
 	__u32 rate;   /* kbit/s, or packets in 1000 s */
 	__u32 next;   /* another one that must agree; 0: none */
 	__u32 unit;   /* enum meter_unit */
-	__u32 window; /* in 1024 ns: how much of the past counts */
+	__u32 window; /* of packets, in 1024 ns: how much of the past counts */
 };
 
 /* Records of session_events. */

@@ -31,6 +31,8 @@ enum next_header {
 	NH_IPV6 = 41,
 	NH_ROUTING = 43,
 	NH_FRAGMENT = 44,
+	NH_ESP = 50,
+	NH_AH = 51,
 	NH_ICMPV6 = 58,
 	NH_DESTINATION = 60,
 	NH_SCTP = 132,
@@ -70,6 +72,7 @@ struct srh {
 #define SRH_TYPE 4
 #define IPV4_DF 0x4000
 #define IPV4_FRAGMENT_MASK 0x3fff /* MF and offset */
+#define IPV4_OFFSET_MASK 0x1fff
 
 enum gtpu_type {
 	GTPU_ECHO_REQUEST = 1,

@@ -56,6 +56,14 @@ static void make_maps(void)
 	MAKE_MAP(lookup_cache, 1);
 	MAKE_MAP(tunnel, TUNNELS);
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
+	MAKE_MAP(pdr, 1);
+	MAKE_MAP(pdr_by_teid, 1);
+	MAKE_MAP(pdr_by_ue, 1);
+	MAKE_MAP(filter, 1);
+	MAKE_MAP(forwarding, 1);
+	MAKE_MAP(meter, 1);
+	MAKE_MAP(slice_counter, 1);
+	MAKE_MAP(slice_meter, 1);
 	MAKE_MAP(source, SOURCES);
 	MAKE_MAP(sr_policy, POLICIES);
 	MAKE_MAP(segment_list, LISTS);

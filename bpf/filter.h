@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SDF filters (TS 29.244 section 8.2.5): which of several rules a packet is
+ * for. */
+#ifndef CULVERT_FILTER_H
+#define CULVERT_FILTER_H
+
+#include "payload.h"
+
+#define MAX_FILTERS 64 /* in a run */
+
+/* Whether the first `length` bits agree; length 0..128. */
+INLINE int has_prefix(struct words *address, const struct in6 *prefix, __u32 length)
+{
+	__u64 hi = be64(address->hi ^ ld64(prefix)), lo = be64(address->lo ^ ld64(&prefix->b[8]));
+
+	if (length <= 64)
+		return !length || !(hi >> ((64 - length) & 63));
+	return !hi && !(lo >> ((128 - length) & 63));
+}
+
+INLINE int in_range(__u32 port, const __u16 *range)
+{
+	return port >= range[0] && port <= range[1];
+}
+
+/* Prefixes are of one family each: its flag says which. */
+INLINE int of_family(__u8 flags, __u8 version, __u8 four, __u8 six)
+{
+	return flags & four ? version == 4 : !(flags & six) || version == 6;
+}
+
+GLOBAL int filter_matches(__u32 index, struct packet *p)
+{
+	struct filter *f = bpf_map_lookup_elem(&filter, &index);
+	struct looks *l;
+
+	if (!f || !p)
+		return 0;
+	l = &p->looks;
+	if (f->qfis && !(f->qfis & l->qfi))
+		return 0;
+	if (!of_family(f->flags, l->version, FILTER_REMOTE4, FILTER_REMOTE6) ||
+	    !of_family(f->flags, l->version, FILTER_LOCAL4, FILTER_LOCAL6))
+		return 0;
+	if (f->flags & (FILTER_REMOTE4 | FILTER_REMOTE6) && !has_prefix(&l->remote, &f->remote, f->remote_length))
+		return 0;
+	if (f->flags & (FILTER_LOCAL4 | FILTER_LOCAL6) && !has_prefix(&l->local, &f->local, f->local_length))
+		return 0;
+	if (f->flags & FILTER_PROTOCOL && f->protocol != l->protocol)
+		return 0;
+	if ((l->tos & f->tos_mask) != (f->tos & f->tos_mask))
+		return 0;
+	if (f->flags & (FILTER_PORTS | FILTER_SPI | FILTER_FLOW_LABEL) & ~l->has)
+		return 0;
+	if (f->flags & FILTER_FLOW_LABEL && f->flow_label != l->flow_label)
+		return 0;
+	if (f->flags & FILTER_SPI)
+		return ((__u32)f->remote_ports[0] << 16 | f->remote_ports[1]) == l->spi;
+	if (f->flags & FILTER_PORTS)
+		return in_range(l->ports >> 16, f->remote_ports) && in_range(l->ports & 0xffff, f->local_ports);
+	return 1;
+}
+
+/* Layer 4, `left` octets of it at `offset`. */
+INLINE void look_at_transport(struct xdp_md *ctx, struct looks *l, __u32 offset, __u32 left, __u32 uplink)
+{
+	void *first = at(ctx, offset, 4), *second = at(ctx, offset + 4, 4);
+	__u32 ports;
+
+	if (flow_has_ports(l->protocol) && first && left >= 4) {
+		ports = be32(ld32(first)); /* source, destination */
+		l->ports = uplink ? ports << 16 | ports >> 16 : ports;
+		l->has |= FILTER_PORTS;
+	} else if (l->protocol == NH_ESP && first && left >= 4) {
+		l->spi = be32(ld32(first));
+		l->has |= FILTER_SPI;
+	} else if (l->protocol == NH_AH && second && left >= 8) {
+		l->spi = be32(ld32(second));
+		l->has |= FILTER_SPI;
+	}
+}
+
+INLINE int look_at4(struct xdp_md *ctx, struct packet *p, __u32 uplink)
+{
+	struct looks *l = &p->looks;
+	struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+	__u64 src, dst;
+	__u32 header;
+
+	if (!ip)
+		return -1;
+	src = (__u64)ld32(&ip->src) << 32 | 0xffff0000;
+	dst = (__u64)ld32(&ip->dst) << 32 | 0xffff0000;
+	l->remote.lo = uplink ? dst : src;
+	l->local.lo = uplink ? src : dst;
+	l->protocol = ip->protocol;
+	l->tos = ip->tos;
+	header = (ip->version_ihl & 0xf) * 4;
+	if (!(be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK))
+		look_at_transport(ctx, l, p->keep + header, p->keep_length - header, uplink);
+	return 0;
+}
+
+INLINE int look_at6(struct xdp_md *ctx, struct packet *p, __u32 uplink)
+{
+	struct looks *l = &p->looks;
+	struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+
+	if (!ip)
+		return -1;
+	copy16(uplink ? &l->local : &l->remote, &ip->src);
+	copy16(uplink ? &l->remote : &l->local, &ip->dst);
+	l->protocol = ip->next_header;
+	l->tos = ipv6_class(ip);
+	l->flow_label = ipv6_flow(ip);
+	l->has = FILTER_FLOW_LABEL;
+	look_at_transport(ctx, l, p->keep + IPV6_LEN, p->keep_length - IPV6_LEN, uplink);
+	return 0;
+}
+
+/* The rule of the first of `count` filters from `first` on that takes the
+ * packet at p->keep; 0: none. */
+GLOBAL int find_rule(struct xdp_md *ctx, struct packet *p, __u32 first, __u32 count, __u32 uplink)
+{
+	struct filter *f;
+	__u32 i, index;
+
+	if (!p)
+		return 0;
+	p->looks = (struct looks){ .version = p->keep_version, .qfi = 1ull << (p->qfi & 63) };
+	if (p->keep_version == 4 ? look_at4(ctx, p, uplink) : look_at6(ctx, p, uplink))
+		return 0;
+	for (i = 0; i < MAX_FILTERS && i < count; i++) {
+		index = first + i;
+		if (!filter_matches(index, p))
+			continue;
+		f = bpf_map_lookup_elem(&filter, &index);
+		return f ? f->pdr : 0;
+	}
+	return 0;
+}
+
+#endif

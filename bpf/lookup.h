@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Whose an address is: local SIDs, GTP-U addresses, UE pools, steering by
+ * destination, prefixes, and what is only for the link. */
+#ifndef CULVERT_LOOKUP_H
+#define CULVERT_LOOKUP_H
+
+#include "cache.h"
+
+/* ---- SIDs ---- */
+
+/* Index of the local SID that `dst` is; 0: none. */
+INLINE __u32 find_sid(struct settings *cfg, const void *dst)
+{
+	__u64 hi = be64(ld64(dst));
+	__u32 i, index = 0, other, *found;
+	struct local_sid *sid = 0, *longer;
+
+	for (i = 0; i < MAX_LOCATORS && i < cfg->locators; i++) {
+		struct locator *l = &cfg->locator[i];
+
+		if ((hi & l->mask) != l->hi)
+			continue;
+		index = l->base + ((hi >> (l->shift & 63)) & l->function_mask);
+		sid = bpf_map_lookup_elem(&local_sid, &index);
+		if (!sid || !sid->behavior)
+			index = 0;
+		break;
+	}
+	/* only a NEXT-C-SID SID has longer ones in it */
+	if (!cfg->sids_by_prefix || (index && sid && !(sid->flavors & FLAVOR_NEXT_CSID)))
+		return index;
+	struct sid_key key = { .prefixlen = 128 };
+
+	copy16_by4(&key.addr, dst);
+	found = bpf_map_lookup_elem(&sid_by_prefix, &key);
+	if (!found)
+		return index;
+	other = *found;
+	longer = bpf_map_lookup_elem(&local_sid, &other);
+	return index && sid && longer && sid->length >= longer->length ? index : other;
+}
+
+/* ---- GTP-U ---- */
+
+INLINE int is_gtpu4(struct settings *cfg, __u32 address)
+{
+	__u32 i;
+
+	for (i = 0; i < MAX_GTPU_ADDRESSES && i < cfg->gtpu4_count; i++)
+		if (cfg->gtpu4[i] == address)
+			return 1;
+	return 0;
+}
+
+INLINE int is_gtpu6(struct settings *cfg, const void *address)
+{
+	__u32 i;
+
+	for (i = 0; i < MAX_GTPU_ADDRESSES && i < cfg->gtpu6_count; i++)
+		if (equal16(&cfg->gtpu6[i], address))
+			return 1;
+	return 0;
+}
+
+/* ---- UE pools ---- */
+
+INLINE struct pool4 *find_pool4(struct settings *cfg, __u32 dst)
+{
+	__u32 i;
+
+	for (i = 0; i < MAX_POOLS && i < cfg->pools4; i++)
+		if ((dst & cfg->pool4[i].mask) == cfg->pool4[i].prefix)
+			return &cfg->pool4[i];
+	return 0;
+}
+
+INLINE struct pool6 *find_pool6(struct settings *cfg, __u64 hi)
+{
+	__u32 i;
+
+	for (i = 0; i < MAX_POOLS && i < cfg->pools6; i++)
+		if ((hi & cfg->pool6[i].mask) == cfg->pool6[i].hi)
+			return &cfg->pool6[i];
+	return 0;
+}
+
+/* Of the tunnel to a UE; 0: none. */
+INLINE __u32 pool4_index(struct settings *cfg, __u32 dst)
+{
+	struct pool4 *pool = find_pool4(cfg, dst);
+
+	return pool && !pool->sessions ? pool->base + (dst & ~pool->mask) : 0;
+}
+
+INLINE __u32 pool6_index(struct settings *cfg, const void *dst)
+{
+	__u64 hi = be64(ld64(dst));
+	struct pool6 *pool = find_pool6(cfg, hi);
+
+	return pool && !pool->sessions ? pool->base + (hi & ~pool->mask) : 0;
+}
+
+/* ---- steering ---- */
+
+/* By destination; `hi` and `lo` are the address in network order, for IPv4 lo is
+ * ~0 and `family` CACHE_IPV4, else 0. What is not there is remembered as well. */
+INLINE struct cached *steered_destination(__u64 hi, __u64 lo, __u32 family)
+{
+	struct cached *slot = cache_slot(hi, lo, family);
+	__u32 now = cache_generation();
+	struct target *to;
+
+	if (!slot || cache_holds(slot, hi, lo, family, now))
+		return slot;
+	if (family == CACHE_IPV4) {
+		struct lpm4_key key = { .prefixlen = 64, .addr = hi };
+
+		to = bpf_map_lookup_elem(&target_by_dst4, &key);
+	} else {
+		struct lpm6_key key = { .prefixlen = 160 };
+
+		st64(&key.addr, hi);
+		st64(&key.addr.b[8], lo);
+		to = bpf_map_lookup_elem(&target_by_dst6, &key);
+	}
+	cache_fill(slot, hi, lo, family, now);
+	slot->kind = to ? to->kind : TARGET_NONE;
+	slot->index = to ? to->index : 0;
+	return slot;
+}
+
+/* ---- prefixes ---- */
+
+INLINE int in_prefixes(struct prefix6 *list, __u32 max, __u32 count, struct u128 v)
+{
+	__u32 i;
+
+	for (i = 0; i < max && i < count; i++)
+		if ((v.hi & list[i].mask_hi) == list[i].hi && (v.lo & list[i].mask_lo) == list[i].lo)
+			return 1;
+	return 0;
+}
+
+INLINE int in_domain(struct settings *cfg, const void *address)
+{
+	return in_prefixes(cfg->domain, MAX_DOMAINS, cfg->domains, ld128(address));
+}
+
+/* Addresses that no router forwards to. */
+INLINE int is_local4(__u32 address)
+{
+	return address >> 28 == 0xe || address == 0xffffffff || address >> 16 == 0xa9fe;
+}
+
+INLINE int is_link_local(const __u8 *address)
+{
+	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+}
+
+INLINE int is_local6(const void *address)
+{
+	return *(const __u8 *)address == 0xff || is_link_local(address);
+}
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Sessions (docs/semantics.md section 7): the rule that a packet is for, and
+ * whether it may go. What is then done with it is in upf.h. */
+#ifndef CULVERT_SESSION_H
+#define CULVERT_SESSION_H
+
+#include "filter.h"
+#include "lookup.h"
+#include "meter.h"
+#include "usage.h"
+
+#define MAX_METERS 4 /* in a chain */
+
+/* ---- whose ---- */
+
+/* The rule that a TEID leads to, or the first of several; 0: none. */
+INLINE __u32 pdr_of_teid(struct settings *cfg, __u32 teid)
+{
+	__u32 slot = teid & 0xffffff, *index;
+	struct pdr *rule;
+
+	if (!cfg->pdr_slots)
+		return 0;
+	if (slot < cfg->pdr_slots) {
+		rule = bpf_map_lookup_elem(&pdr, &slot);
+		if (rule && rule->action && rule->flags & PDR_BY_TEID && rule->generation == teid >> 24)
+			return slot;
+	}
+	index = bpf_map_lookup_elem(&pdr_by_teid, &teid);
+	return index ? *index : 0;
+}
+
+/* The rule of a UE outside of the pools. */
+INLINE __u32 pdr_of_ue(struct settings *cfg, __u64 hi, __u64 lo)
+{
+	struct words key = { hi, lo };
+	__u32 *index = cfg->ues ? bpf_map_lookup_elem(&pdr_by_ue, &key) : 0;
+
+	return index ? *index : 0;
+}
+
+INLINE __u32 pdr_of_ue4(struct settings *cfg, __be32 dst)
+{
+	return pdr_of_ue(cfg, 0, (__u64)dst << 32 | 0xffff0000);
+}
+
+INLINE __u32 pdr_of_ue6(struct settings *cfg, __u64 hi)
+{
+	return pdr_of_ue(cfg, hi, 0);
+}
+
+/* ---- which rule ---- */
+
+/* A T-PDU of a UE with known addresses comes from one of them; of one with an
+ * IPv6 prefix also from a link-local address. */
+INLINE int source_allowed(struct xdp_md *ctx, struct packet *p, struct pdr *rule)
+{
+	if (!(rule->flags & (PDR_SOURCE4 | PDR_SOURCE6)))
+		return 1;
+	if (p->keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+
+		return ip && rule->flags & PDR_SOURCE4 && ld32(&ip->src) == rule->source4;
+	}
+	struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+
+	if (!ip || !(rule->flags & PDR_SOURCE6))
+		return 0;
+	return ld64(&ip->src) == rule->source6 || is_link_local(ip->src.b);
+}
+
+/* The rule for the packet at p->keep that TEID or address led to `index` with;
+ * then in p->pdr. 0, or a reason. */
+GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 receive)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+
+	if (!p || !rule || !rule->action)
+		return REASON_NO_PDR;
+	if (receive && !source_allowed(ctx, p, rule))
+		return REASON_UE_SOURCE;
+	if (rule->action == PDR_FILTERS)
+		index = find_rule(ctx, p, rule->more, rule->forwarding, !(rule->flags & PDR_DOWNLINK));
+	p->pdr = index;
+	return index ? 0 : REASON_NO_PDR;
+}
+
+/* ---- may it go ---- */
+
+INLINE __u32 usage_units(struct pdr *rule)
+{
+	return (*(volatile __u64 *)&rule->volume.word & (VOLUME_PACKET - 1)) >> 8;
+}
+
+INLINE int usage_reached(__u32 units, __u32 at)
+{
+	return at && (__s32)(at - units) <= 0;
+}
+
+/* `notify` becomes `told`; whoever does that tells the daemon. */
+GLOBAL int tell_usage(__u32 index, __u32 kind, __u32 told)
+{
+	struct session_event event = { .pdr = index, .kind = kind };
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	__u32 now;
+
+	if (!rule)
+		return 0;
+	now = *(volatile __u32 *)&rule->notify;
+	if (now != told && __sync_val_compare_and_swap(&rule->notify, now, told) == now)
+		bpf_ringbuf_output(&session_events, &event, sizeof(event), 0);
+	return 0;
+}
+
+/* The meters that a rule shares with others, all of them in order. */
+GLOBAL int meters_take(__u32 index, __u32 octets)
+{
+	struct meter *m;
+	__u32 i;
+
+	for (i = 0; i < MAX_METERS && index; i++) {
+		m = bpf_map_lookup_elem(&meter, &index);
+		if (!m)
+			return 1;
+		if (!meter_takes(m, octets))
+			return 0;
+		index = m->next;
+	}
+	return 1;
+}
+
+INLINE __u32 slice_index(struct forwarding *f, struct pdr *rule)
+{
+	return f->slice ? 2 * f->slice + !!(rule->flags & PDR_DOWNLINK) : 0;
+}
+
+INLINE int slice_takes(__u32 index, __u32 octets)
+{
+	struct meter *m = index ? bpf_map_lookup_elem(&slice_meter, &index) : 0;
+
+	return !m || meter_takes(m, octets);
+}
+
+INLINE int buffer(struct packet *p)
+{
+	p->punt = PUNT_BUFFER;
+	p->error_info = p->pdr;
+	p->error_l3 = p->keep;
+	return REASON_SLOW_PATH;
+}
+
+/* Whether the packet at p->keep may go by the rule p->pdr; then p->slice is what
+ * counts it too. 0, or a reason. */
+GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
+{
+	struct forwarding *f;
+	struct pdr *rule;
+	__u32 index, units;
+
+	if (!p)
+		return REASON_NO_PDR;
+	index = p->pdr;
+	rule = bpf_map_lookup_elem(&pdr, &index);
+	if (!rule)
+		return REASON_NO_PDR;
+	switch (rule->action) {
+	case PDR_BUFFER:
+		return buffer(p);
+	case PDR_GATE:
+		return REASON_GATE_CLOSED;
+	case PDR_FORWARD:
+		break;
+	default:
+		return REASON_FAR_DROP;
+	}
+	index = rule->forwarding;
+	f = bpf_map_lookup_elem(&forwarding, &index);
+	if (!index || !f)
+		return REASON_FAR_DROP;
+	units = usage_units(rule);
+	if (usage_reached(units, rule->stop)) {
+		tell_usage(p->pdr, SESSION_STOP, USAGE_TOLD);
+		return REASON_QUOTA;
+	}
+	if (rule->rate && !meter_allows(&rule->bucket, rule->volume.word, rule->rate))
+		return REASON_RATE;
+	if (rule->flags & PDR_METERS && !meters_take(rule->more, p->keep_length))
+		return REASON_RATE;
+	p->slice = slice_index(f, rule);
+	if (!slice_takes(p->slice, p->keep_length))
+		return REASON_SLICE_RATE;
+	if (usage_reached(units, rule->notify))
+		tell_usage(p->pdr, SESSION_NOTIFY, 0);
+	if (rule->flags & PDR_DUPLICATE) {
+		p->error_info = p->pdr;
+		p->error_l3 = p->keep;
+		hand_up(ctx, p, PUNT_DUPLICATE);
+	}
+	return 0;
+}
+
+#endif

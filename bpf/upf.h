@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The user plane function: packets of sessions, from the UE and to it
+ * (TS 29.244; docs/semantics.md section 7). */
+#ifndef CULVERT_UPF_H
+#define CULVERT_UPF_H
+
+#include "gtpu_path.h"
+#include "session.h"
+
+/* ---- what may be reached from a UE ---- */
+
+/* The rule of the UE that p->dst is, or of the first of several; 0: none.
+ * `of_pool`: it is in a session pool. */
+GLOBAL __u32 pdr_of_destination(struct packet *p)
+{
+	__u32 zero = 0, dst, index;
+	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct cached *to;
+	struct pool4 *four;
+	struct pool6 *six;
+
+	if (!p || !cfg || !cfg->pdr_slots)
+		return 0;
+	if (p->family == 4) {
+		dst = be32(ld32(&p->dst));
+		four = find_pool4(cfg, dst);
+		if (four && four->sessions)
+			return four->base + (dst & ~four->mask);
+		index = pdr_of_ue4(cfg, ld32(&p->dst));
+		to = index ? 0 : steered_destination(ld32(&p->dst), ~0ull, CACHE_IPV4);
+	} else {
+		six = find_pool6(cfg, be64(p->dst.hi));
+		if (six && six->sessions)
+			return six->base + (be64(p->dst.hi) & ~six->mask);
+		index = pdr_of_ue6(cfg, p->dst.hi);
+		to = index ? 0 : steered_destination(p->dst.hi, p->dst.lo, 0);
+	}
+	return to && to->kind == TARGET_PDR ? to->index : index;
+}
+
+/* Whether the T-PDU, which is not for a UE, is for what UEs must not reach. */
+INLINE int for_core(struct packet *p, struct settings *cfg)
+{
+	struct words mapped = { 0, p->dst.hi << 32 | 0xffff0000 };
+	struct u128 v = ld128(p->family == 4 ? &mapped : &p->dst);
+	struct cached *to;
+
+	if (in_prefixes(cfg->protected, MAX_PROTECTED, cfg->protected_count, v))
+		return 1;
+	if (p->family == 4) {
+		if (is_local4(be32(ld32(&p->dst))) || is_local4(be32(ld32(&p->src))) ||
+		    is_gtpu4(cfg, ld32(&p->dst)))
+			return 1;
+		to = steered_destination(ld32(&p->dst), ~0ull, CACHE_IPV4);
+	} else {
+		if (is_local6(&p->dst) || is_local6(&p->src) || is_gtpu6(cfg, &p->dst) ||
+		    in_prefixes(cfg->domain, MAX_DOMAINS, cfg->domains, v) || find_sid(cfg, &p->dst))
+			return 1;
+		to = steered_destination(p->dst.hi, p->dst.lo, 0);
+	}
+	return to && to->kind == TARGET_PASS;
+}
+
+GLOBAL int may_reach(struct packet *p)
+{
+	__u32 zero = 0;
+	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+
+	if (!p || !cfg || for_core(p, cfg))
+		return REASON_UE_TO_CORE;
+	return 0;
+}
+
+/* ---- out ---- */
+
+INLINE void mark(struct packet *p, struct forwarding *f)
+{
+	p->class = (p->class & ~f->tos_mask) | (f->tos & f->tos_mask);
+}
+
+INLINE void plan_forwarding_addresses(struct packet *p, struct forwarding *f)
+{
+	p->adjacency = f->adjacency;
+	if (f->ipv4) {
+		st32(&p->dst, ld32(&f->remote.b[12]));
+		st32(&p->src, ld32(&f->source.b[12]));
+		return;
+	}
+	copy16(&p->dst, &f->remote);
+	copy16(&p->src, &f->source);
+}
+
+/* The packet at p->keep into what its rule's forwarding pushes. What was
+ * decapsulated before keeps the congestion mark that it took over there. */
+INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct pdr *rule,
+			   struct forwarding *f)
+{
+	__u8 decapsulated = p->decapsulated, ecn = p->ecn;
+	int reason = plan_encapsulation(ctx, p, cfg->hop_limit);
+
+	if (reason != CONTINUE)
+		return reason;
+	if (decapsulated) {
+		p->decapsulated = 1;
+		p->class = (p->class & ~3) | ecn;
+	}
+	mark(p, f);
+	if (f->kind == FORWARD_POLICY) {
+		reason = plan_policy(ctx, p, f->index, 0);
+		if (reason)
+			return reason;
+		plan_srv6(p);
+		return CONTINUE;
+	}
+	plan_forwarding_addresses(p, f);
+	if (f->kind == FORWARD_SRV6) {
+		p->segments = 1;
+		p->reduced = 1;
+		plan_srv6(p);
+		return CONTINUE;
+	}
+	p->teid = rule->teid;
+	p->message = GTPU_G_PDU;
+	p->container = rule->flags >> PDR_CONTAINER_SHIFT;
+	p->qfi = rule->qfi & 0x3f;
+	p->rqi = rule->qfi >> 6 & 1;
+	p->with_sequence = 0;
+	plan_gtpu(p, f->ipv4 ? 4 : 6);
+	return CONTINUE;
+}
+
+/* The packet at p->keep is for the UE that led to rule `index`. */
+GLOBAL int send_to_ue(struct xdp_md *ctx, struct packet *p, __u32 index)
+{
+	__u32 zero = 0;
+	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct forwarding *f;
+	struct pdr *rule;
+	int reason;
+
+	if (!p || !cfg)
+		return REASON_NO_PDR;
+	p->qfi = 0;
+	reason = choose_rule(ctx, p, index, 0);
+	if (!reason)
+		reason = admit(ctx, p);
+	if (reason)
+		return reason;
+	index = p->pdr;
+	rule = bpf_map_lookup_elem(&pdr, &index);
+	if (!rule)
+		return REASON_NO_PDR;
+	index = rule->forwarding;
+	f = bpf_map_lookup_elem(&forwarding, &index);
+	if (!f || f->kind == FORWARD_NONE || f->kind == FORWARD_TABLE)
+		return REASON_FAR_DROP;
+	p->tunnel_length = p->keep_length;
+	return push_forwarding(ctx, p, cfg, rule, f);
+}
+
+/* An IP packet that was decapsulated for UEs: a plan to go on alone is there. */
+INLINE int turn_to_ue(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 index = pdr_of_destination(p);
+
+	return index ? send_to_ue(ctx, p, index) : REASON_NO_PDR;
+}
+
+/* Out of the tunnel, by the kernel's routes, or to another UE, which is the
+ * caller's: the stack holds one rule at a time. */
+INLINE int receive_out(struct xdp_md *ctx, struct packet *p, struct forwarding *f, __u8 outer)
+{
+	__u32 ue;
+	int reason;
+
+	p->adjacency = f->adjacency;
+	p->table = f->index;
+	reason = plan_inner(ctx, p, outer);
+	if (reason != CONTINUE)
+		return reason;
+	ue = pdr_of_destination(p);
+	if (ue && !f->internal)
+		return REASON_UE_TO_UE;
+	if (ue) {
+		p->from_pdr = p->pdr;
+		p->from_slice = p->slice;
+		p->ue = ue;
+		return CONTINUE_TO_UE;
+	}
+	if (f->internal)
+		return CONTINUE;
+	p->guarded = 1;
+	reason = may_reach(p);
+	return reason ? reason : CONTINUE;
+}
+
+/* ---- in ---- */
+
+/* The G-PDU goes on as it is, to another F-TEID. */
+INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwarding *f, __u32 teid, __u8 hops,
+			  __u8 class)
+{
+	int reason = plan_switch(ctx, p, hops, class);
+
+	if (reason != CONTINUE)
+		return reason;
+	p->teid = teid;
+	plan_forwarding_addresses(p, f);
+	mark(p, f);
+	plan_gtpu(p, f->ipv4 ? 4 : 6);
+	return CONTINUE;
+}
+
+INLINE int receive_end_marker(struct xdp_md *ctx, struct packet *p, __u32 index, __u8 hops, __u8 class)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	struct forwarding *f;
+	struct filter *first;
+
+	if (rule && rule->action == PDR_FILTERS) {
+		index = rule->more;
+		first = bpf_map_lookup_elem(&filter, &index);
+		index = first ? first->pdr : 0;
+		rule = bpf_map_lookup_elem(&pdr, &index);
+	}
+	if (!rule || rule->action != PDR_FORWARD)
+		return REASON_GTPU_MESSAGE;
+	index = rule->forwarding;
+	f = bpf_map_lookup_elem(&forwarding, &index);
+	if (!f || f->kind != FORWARD_GTPU)
+		return REASON_GTPU_MESSAGE;
+	return receive_onward(ctx, p, f, rule->teid, hops, class);
+}
+
+/* A G-PDU or End Marker for the rule that its TEID led to. */
+GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 hops, __u32 class)
+{
+	__u32 zero = 0;
+	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	__u16 length;
+	struct forwarding *f;
+	struct pdr *rule;
+	int reason;
+
+	if (!p || !cfg)
+		return REASON_NO_PDR;
+	if (p->message == GTPU_END_MARKER)
+		return receive_end_marker(ctx, p, index, hops, class);
+	length = p->keep_length;
+	reason = take_payload(ctx, p, length, 0, REASON_PDU_TYPE);
+	if (reason)
+		return reason;
+	if (nested_gtpu(ctx, p, cfg))
+		return REASON_GTPU_MESSAGE;
+	reason = choose_rule(ctx, p, index, 1);
+	if (!reason)
+		reason = admit(ctx, p);
+	if (reason)
+		return reason;
+	index = p->pdr;
+	rule = bpf_map_lookup_elem(&pdr, &index);
+	if (!rule)
+		return REASON_NO_PDR;
+	p->from_ue = !(rule->flags & PDR_DOWNLINK);
+	p->tunnel_length = p->keep_length;
+	index = rule->forwarding;
+	f = bpf_map_lookup_elem(&forwarding, &index);
+	if (!f)
+		return REASON_FAR_DROP;
+	switch (f->kind) {
+	case FORWARD_TABLE:
+		return receive_out(ctx, p, f, class);
+	case FORWARD_GTPU:
+		p->keep_length = length;
+		return receive_onward(ctx, p, f, rule->teid, hops, class);
+	case FORWARD_SRV6:
+	case FORWARD_POLICY:
+		p->decapsulated = 0;
+		return push_forwarding(ctx, p, cfg, rule, f);
+	}
+	return REASON_FAR_DROP;
+}
+
+#endif
