@@ -141,7 +141,7 @@ INLINE int slice_takes(__u32 index, __u32 octets)
 	return !m || meter_takes(m, octets);
 }
 
-INLINE int buffer(struct packet *p)
+INLINE int give_to_buffer(struct packet *p)
 {
 	p->punt = PUNT_BUFFER;
 	p->error_info = p->pdr;
@@ -165,7 +165,7 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 		return REASON_NO_PDR;
 	switch (rule->action) {
 	case PDR_BUFFER:
-		return buffer(p);
+		return give_to_buffer(p);
 	case PDR_GATE:
 		return REASON_GATE_CLOSED;
 	case PDR_FORWARD:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/config"
@@ -108,6 +109,10 @@ func (s Source) sids(c *config.Config) {
 		}
 		sid.AllowUpperLayer = !without[b] && s.chance(20)
 		s.parameters(&sid)
+		if b == srv6.EndB6Encaps || b == srv6.EndB6EncapsRed {
+			i := slices.IndexFunc(c.Policies, func(p srpolicy.Policy) bool { return p.Name == sid.Policy })
+			sid.Behavior = c.Policies[i].BindingBehavior() // with which it has to agree
+		}
 		sid.SID = sid.SID.Masked()
 		c.SIDs = append(c.SIDs, sid)
 	}

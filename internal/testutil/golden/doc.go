@@ -1,6 +1,7 @@
 // Package golden reads the data path's golden files
-// (internal/dataplane/testdata/behavior): for each behaviour a network, then
-// rows of a frame, and how its journey must end to the byte.
+// (internal/dataplane/testdata): for each SRv6 behaviour (behavior) or subject
+// of sessions (session) a network, then rows of a frame, and how its journey
+// must end to the byte.
 //
 // A row's frame is written in layers (package packet), or is another row's
 // with one thing changed:

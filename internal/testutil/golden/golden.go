@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -29,6 +30,9 @@ type File struct {
 type Row struct {
 	Name string `json:"name"`
 	Port string `json:"port,omitempty"` // where it is received; the first port unless set
+	// After is how long the row waits before it starts, for what meters time:
+	// "300ms".
+	After string `json:"after,omitempty"`
 
 	In    []map[string]any `json:"in,omitempty"`    // layers
 	Frame packet.Hex       `json:"frame,omitempty"` // or the frame as it is
@@ -47,6 +51,7 @@ type Row struct {
 
 	frame   []byte
 	ifindex int
+	after   time.Duration
 }
 
 // Patch overwrites octets of the frame.
@@ -62,16 +67,20 @@ type Want struct {
 	Egress   string                   `json:"egress,omitempty"`
 	Out      packet.Hex               `json:"out,omitempty"` // absent: as it came, or dropped
 	Punt     *Punt                    `json:"punt,omitempty"`
+	Copies   []Punt                   `json:"copies,omitempty"` // before Punt
+	Events   []model.Event            `json:"events,omitempty"`
 	Counters map[string]model.Counter `json:"counters,omitempty"`
 }
 
 // Punt is the record that the slow path gets; its data is the frame.
 type Punt struct {
-	Kind model.PuntKind `json:"kind"`
-	Type uint8          `json:"type,omitempty"`
-	Code uint8          `json:"code,omitempty"`
-	Info uint32         `json:"info,omitempty"`
-	L3   int            `json:"l3"`
+	Kind    model.PuntKind `json:"kind"`
+	Type    uint8          `json:"type,omitempty"`
+	Code    uint8          `json:"code,omitempty"`
+	Info    uint32         `json:"info,omitempty"`
+	Session uint64         `json:"session,omitempty"`
+	Rule    uint16         `json:"rule,omitempty"`
+	L3      int            `json:"l3"`
 }
 
 // Name is the file's, without directory and ending.
@@ -79,6 +88,9 @@ func (f *File) Name() string { return strings.TrimSuffix(filepath.Base(f.Path), 
 
 // Input is the row's frame, and where it is received.
 func (r *Row) Input() ([]byte, int) { return r.frame, r.ifindex }
+
+// Wait is how long to wait before the frame.
+func (r *Row) Wait() time.Duration { return r.after }
 
 // Load reads a file. Its configuration must be valid.
 func Load(path string) (*File, error) {
@@ -160,6 +172,12 @@ func (f *File) build(r *Row, named map[string]*Row) error {
 	if err := r.change(); err != nil {
 		return err
 	}
+	if r.After != "" {
+		var err error
+		if r.after, err = time.ParseDuration(r.After); err != nil {
+			return err
+		}
+	}
 	r.frame = r.Frame
 	if r.In != nil {
 		text, err := json.Marshal(r.In)
@@ -239,10 +257,18 @@ func (f *File) Wanted(r *Row, result model.Result) Want {
 		w.Out = result.Out
 	}
 	if p := result.Punt; p != nil {
-		w.Punt = &Punt{p.Kind, p.Type, p.Code, p.Info, p.L3}
+		w.Punt = newPunt(p)
 	}
+	for _, p := range result.Copies {
+		w.Copies = append(w.Copies, *newPunt(p))
+	}
+	w.Events = result.Events
 	maps.Copy(w.Counters, result.Counts)
 	return w
+}
+
+func newPunt(p *model.Punt) *Punt {
+	return &Punt{p.Kind, p.Type, p.Code, p.Info, p.Session, p.Rule, p.L3}
 }
 
 // Update writes wants into the file, one for each row, and keeps the rest.
@@ -310,6 +336,12 @@ func (w Want) node() *yaml.Node {
 	if w.Punt != nil {
 		setChild(n, "punt", flow(w.Punt))
 	}
+	if w.Copies != nil {
+		setChild(n, "copies", flow(w.Copies))
+	}
+	if w.Events != nil {
+		setChild(n, "events", flow(w.Events))
+	}
 	counters := &yaml.Node{Kind: yaml.MappingNode}
 	names := make([]string, 0, len(w.Counters))
 	for name := range w.Counters {
@@ -333,11 +365,17 @@ func flow(v any) *yaml.Node {
 	if err := yaml.Unmarshal(text, &n); err != nil {
 		panic(err)
 	}
+	plainStyle(n.Content[0])
 	n.Content[0].Style = yaml.FlowStyle
-	for _, c := range n.Content[0].Content {
-		c.Style = 0
-	}
 	return n.Content[0]
+}
+
+// plainStyle takes JSON's quotes off.
+func plainStyle(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		plainStyle(c)
+	}
 }
 
 func lines(b []byte) string {
