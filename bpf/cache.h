@@ -40,12 +40,9 @@ INLINE void cache_fill(struct cached *slot, __u64 hi, __u64 lo, __u32 table, __u
 	slot->generation = now;
 }
 
-INLINE __u32 cache_generation(void)
+INLINE __u32 cache_generation(struct settings *cfg)
 {
-	__u32 zero = 0;
-	__u32 *now = bpf_map_lookup_elem(&generation, &zero);
-
-	return now ? *(volatile __u32 *)now : 0;
+	return *(volatile __u32 *)&cfg->generation;
 }
 
 #endif

@@ -13,7 +13,7 @@
 /* ---- tunnels and headends ---- */
 
 /* To a GTP-U address of ours. */
-INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct ipv4 *ip, void *end)
+INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
 {
 	__u32 teid = 0, container = 0, slot;
 	struct tunnel *t;
@@ -23,41 +23,42 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct setting
 		return NOT_TAKEN;
 	slot = teid & 0xffffff;
 	t = bpf_map_lookup_elem(&tunnel, &slot);
-	if (slot >= cfg->teid_slots || !t || t->action != TUNNEL_DECAP || t->key != teid)
+	if (slot >= x->cfg->teid_slots || !t || t->action != TUNNEL_DECAP || t->key != teid)
 		return NOT_TAKEN;
-	x->tunnel = slot;
+	x->tunnel = &t->volume;
 	x->tunnel_length = (long)end - (long)inner;
 	if (inner->version_ihl == 0x45)
-		return inner->protocol == NH_UDP && is_gtpu4(cfg, ld32(&inner->dst)) ? NOT_TAKEN :
+		return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst)) ? NOT_TAKEN :
 		       express_decap4(ctx, x, inner, end, ip->tos, t->adjacency, t->index);
-	if (inner->version_ihl >> 4 == 6 && !cfg->gtpu6_count)
+	if (inner->version_ihl >> 4 == 6 && !x->cfg->gtpu6_count)
 		return express_decap6(ctx, x, (void *)inner, end, ip->tos, t->adjacency, t->index);
 	return NOT_TAKEN;
 }
 
 /* Into a tunnel's one segment. */
-INLINE int express_send_srv6(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct tunnel *t,
+INLINE int express_send_srv6(struct xdp_md *ctx, struct express *x, struct tunnel *t,
 			     struct in6 *from, struct ipv4 *ip, void *end)
 {
 	struct express_ipv6_header h = {};
-	__u32 kept = (long)end - (long)ip;
+	__u32 kept = (long)end - (long)ip, key;
 
 	x->hop = express_adjacency(t->adjacency, kept + IPV6_LEN);
 	if (!x->hop)
 		return NOT_TAKEN;
-	x->list = t->index;
+	key = t->index;
+	x->list = key ? bpf_map_lookup_elem(&list_counter, &key) : 0;
 	x->list_length = kept + IPV6_LEN;
 	copy16(&h.src, from);
 	copy16(&h.dst, &t->remote);
 	h.class = ip->tos;
-	h.hop_limit = cfg->hop_limit;
+	h.hop_limit = x->cfg->hop_limit;
 	h.next_header = NH_IPV4;
 	h.hash = express_hash4(ip, end);
 	ipv4_spend(ip);
 	return express_push6(ctx, x, &h, kept);
 }
 
-INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct tunnel *t,
+INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunnel *t,
 			      struct in6 *from, struct ipv4 *ip, void *end)
 {
 	struct express_gtpu6_header h = {};
@@ -73,14 +74,14 @@ INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct sett
 	h.container = t->container;
 	h.container_octet = t->qfi;
 	h.class = ip->tos;
-	h.hop_limit = cfg->hop_limit;
+	h.hop_limit = x->cfg->hop_limit;
 	h.version = 4;
 	h.hash = express_hash4(ip, end);
 	ipv4_spend(ip);
 	return express_push_gtpu6(ctx, x, &h, kept);
 }
 
-INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct tunnel *t,
+INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunnel *t,
 			      struct in6 *from, struct ipv4 *ip, void *end)
 {
 	struct express_gtpu_header g = {};
@@ -96,14 +97,14 @@ INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct sett
 	g.container = t->container;
 	g.container_octet = t->qfi;
 	g.tos = ip->tos;
-	g.ttl = cfg->hop_limit;
+	g.ttl = x->cfg->hop_limit;
 	g.hash = express_hash4(ip, end);
 	ipv4_spend(ip);
 	return express_push_gtpu4(ctx, x, &g, kept);
 }
 
 /* An IPv4 packet to a UE of a pool. */
-INLINE int express_send(struct xdp_md *ctx, struct express *x, struct settings *cfg, __u32 index,
+INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index,
 			struct ipv4 *ip, void *end)
 {
 	struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
@@ -116,24 +117,24 @@ INLINE int express_send(struct xdp_md *ctx, struct express *x, struct settings *
 	from = bpf_map_lookup_elem(&source, &key);
 	if (!from)
 		return NOT_TAKEN;
-	x->tunnel = index;
+	x->tunnel = &t->volume;
 	x->tunnel_length = (long)end - (long)ip;
 	if (t->action == TUNNEL_SRV6)
-		return express_send_srv6(ctx, x, cfg, t, from, ip, end);
+		return express_send_srv6(ctx, x, t, from, ip, end);
 	if (t->action != TUNNEL_GTPU)
 		return NOT_TAKEN;
-	return t->ipv4 ? express_send_gtpu4(ctx, x, cfg, t, from, ip, end)
-		       : express_send_gtpu6(ctx, x, cfg, t, from, ip, end);
+	return t->ipv4 ? express_send_gtpu4(ctx, x, t, from, ip, end)
+		       : express_send_gtpu6(ctx, x, t, from, ip, end);
 }
 
-INLINE int express_steer4(struct xdp_md *ctx, struct express *x, struct settings *cfg, __u32 policy,
+INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy,
 			  struct ipv4 *ip, void *end)
 {
 	struct express_ipv6_header h = {};
 	__u32 kept = (long)end - (long)ip;
 
 	if (!express_ipv4(ip, end, x->port_flags) ||
-	    express_encaps(ctx, x, cfg, policy, &h, kept) == NOT_TAKEN)
+	    express_encaps(ctx, x, policy, &h, kept) == NOT_TAKEN)
 		return NOT_TAKEN;
 	h.hash = express_hash4(ip, end);
 	h.class = ip->tos;
@@ -144,17 +145,17 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, struct settings
 
 /* ---- whose ---- */
 
-INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct ipv6 *ip, void *end)
+INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
 {
-	__u32 index = find_sid(cfg, &ip->dst);
-	struct local_sid *sid = bpf_map_lookup_elem(&local_sid, &index);
+	__u32 index = 0, adj;
+	struct local_sid *sid = find_sid(x->cfg, &ip->dst, &index);
 	void *inner = (void *)ip + IPV6_LEN;
-	__u32 adj;
 
-	if (!index || !sid || be32(ld32(ip)) >> 28 != 6 ||
+	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
+	if (!sid || !x->sid || be32(ld32(ip)) >> 28 != 6 ||
 	    IPV6_LEN + be16(ld16(&ip->payload_length)) != (long)end - (long)ip)
 		return NOT_TAKEN;
-	x->sid = index;
+	express_touch(x->sid);
 	x->sid_length = (long)end - (long)ip;
 	switch (sid->behavior) {
 	case END:
@@ -182,12 +183,12 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct settings
 	case END_M_GTP6_E:
 		return express_gtp6_e(ctx, x, sid, ip, end);
 	case END_M_GTP6_D:
-		return express_gtp6_d(ctx, x, cfg, sid, ip, end);
+		return express_gtp6_d(ctx, x, sid, ip, end);
 	}
 	return NOT_TAKEN;
 }
 
-INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct ipv4 *ip, void *end)
+INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
 {
 	struct udp *udp = (void *)ip + IPV4_LEN;
 	__u32 dst = ld32(&ip->dst), index;
@@ -198,18 +199,18 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct settings
 	    be16(ld16(&ip->length)) != (long)end - (long)ip || ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
 		return NOT_TAKEN;
 	gtpu = ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT);
-	if (is_gtpu4(cfg, dst))
-		return gtpu ? express_receive(ctx, x, cfg, ip, end) : NOT_TAKEN;
-	index = pool4_index(cfg, be32(dst));
+	if (is_gtpu4(x->cfg, dst))
+		return gtpu ? express_receive(ctx, x, ip, end) : NOT_TAKEN;
+	index = pool4_index(x->cfg, be32(dst));
 	if (index && express_ipv4(ip, end, x->port_flags))
-		return express_send(ctx, x, cfg, index, ip, end);
+		return express_send(ctx, x, index, ip, end);
 	to = cache_slot(dst, ~0ull, CACHE_IPV4);
-	if (index || !to || !cache_holds(to, dst, ~0ull, CACHE_IPV4, cache_generation()))
+	if (index || !to || !cache_holds(to, dst, ~0ull, CACHE_IPV4, cache_generation(x->cfg)))
 		return NOT_TAKEN;
 	if (to->kind == TARGET_GTP4D && gtpu)
 		return express_gtp4_d(ctx, x, to->index, ip, end);
 	if (to->kind == TARGET_POLICY)
-		return express_steer4(ctx, x, cfg, to->index, ip, end);
+		return express_steer4(ctx, x, to->index, ip, end);
 	return NOT_TAKEN;
 }
 
@@ -219,22 +220,21 @@ INLINE int express(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 ifindex = ctx->ingress_ifindex, zero = 0;
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
-	struct express x = {};
+	struct express x = { .cfg = bpf_map_lookup_elem(&settings, &zero) };
 	void *l3 = data + ETH_LEN;
 	__u16 type;
 
-	if (!cfg || !in || !(in->flags & PORT_ATTACHED))
+	if (!x.cfg || !in || !(in->flags & PORT_ATTACHED))
 		return XDP_PASS;
-	if (in->flags & (PORT_EXTERNAL | PORT_STEERED) || cfg->trace || l3 + IPV6_LEN > end)
+	if (in->flags & (PORT_EXTERNAL | PORT_STEERED) || x.cfg->trace || l3 + IPV6_LEN > end)
 		return NOT_TAKEN;
 	x.port_flags = in->flags;
 	x.frame = (long)end - (long)data;
 	type = ld16(data + 12);
 	if (type == be16(TYPE_IPV6))
-		return express_input6(ctx, &x, cfg, l3, end);
+		return express_input6(ctx, &x, l3, end);
 	if (type == be16(TYPE_IPV4))
-		return express_input4(ctx, &x, cfg, l3, end);
+		return express_input4(ctx, &x, l3, end);
 	return NOT_TAKEN;
 }
 

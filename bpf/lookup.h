@@ -8,11 +8,11 @@
 
 /* ---- SIDs ---- */
 
-/* Index of the local SID that `dst` is; 0: none. */
-INLINE __u32 find_sid(struct settings *cfg, const void *dst)
+/* The local SID that `dst` is, and its index; or NULL. */
+INLINE struct local_sid *find_sid(struct settings *cfg, const void *dst, __u32 *index)
 {
 	__u64 hi = be64(ld64(dst));
-	__u32 i, index = 0, other, *found;
+	__u32 i, other, *found;
 	struct local_sid *sid = 0, *longer;
 
 	for (i = 0; i < MAX_LOCATORS && i < cfg->locators; i++) {
@@ -20,24 +20,27 @@ INLINE __u32 find_sid(struct settings *cfg, const void *dst)
 
 		if ((hi & l->mask) != l->hi)
 			continue;
-		index = l->base + ((hi >> (l->shift & 63)) & l->function_mask);
-		sid = bpf_map_lookup_elem(&local_sid, &index);
-		if (!sid || !sid->behavior)
-			index = 0;
+		*index = l->base + ((hi >> (l->shift & 63)) & l->function_mask);
+		sid = bpf_map_lookup_elem(&local_sid, index);
+		if (sid && !sid->behavior)
+			sid = 0;
 		break;
 	}
 	/* only a NEXT-C-SID SID has longer ones in it */
-	if (!cfg->sids_by_prefix || (index && sid && !(sid->flavors & FLAVOR_NEXT_CSID)))
-		return index;
+	if (!cfg->sids_by_prefix || (sid && !(sid->flavors & FLAVOR_NEXT_CSID)))
+		return sid;
 	struct sid_key key = { .prefixlen = 128 };
 
 	copy16_by4(&key.addr, dst);
 	found = bpf_map_lookup_elem(&sid_by_prefix, &key);
 	if (!found)
-		return index;
+		return sid;
 	other = *found;
 	longer = bpf_map_lookup_elem(&local_sid, &other);
-	return index && sid && longer && sid->length >= longer->length ? index : other;
+	if (!longer || (sid && sid->length >= longer->length))
+		return sid;
+	*index = other;
+	return longer;
 }
 
 /* ---- GTP-U ---- */
@@ -104,10 +107,10 @@ INLINE __u32 pool6_index(struct settings *cfg, const void *dst)
 
 /* By destination; `hi` and `lo` are the address in network order, for IPv4 lo is
  * ~0 and `family` CACHE_IPV4, else 0. What is not there is remembered as well. */
-INLINE struct cached *steered_destination(__u64 hi, __u64 lo, __u32 family)
+INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 lo, __u32 family)
 {
 	struct cached *slot = cache_slot(hi, lo, family);
-	__u32 now = cache_generation();
+	__u32 now = cache_generation(cfg);
 	struct target *to;
 
 	if (!slot || cache_holds(slot, hi, lo, family, now))

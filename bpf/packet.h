@@ -173,14 +173,18 @@ INLINE int remove_octets(struct xdp_md *ctx, __u32 before, __u32 length)
 	return 0;
 }
 
+INLINE void count_at(struct counter *c, __u64 bytes)
+{
+	c->packets++;
+	c->bytes += bytes;
+}
+
 INLINE void count(void *map, __u32 index, __u64 bytes)
 {
 	struct counter *c = bpf_map_lookup_elem(map, &index);
 
-	if (c) {
-		c->packets++;
-		c->bytes += bytes;
-	}
+	if (c)
+		count_at(c, bytes);
 }
 
 INLINE void icmp(struct packet *p, __u16 l3, __u8 type, __u8 code, __u32 info)

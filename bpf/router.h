@@ -148,9 +148,8 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	p->version = 6;
 	if (p->port_flags & PORT_EXTERNAL && (in_domain(cfg, &ip->dst) || in_domain(cfg, &ip->src)))
 		return REASON_SR_DOMAIN_EDGE;
-	index = find_sid(cfg, &ip->dst);
-	sid = bpf_map_lookup_elem(&local_sid, &index);
-	if (index && sid) {
+	sid = find_sid(cfg, &ip->dst, &index);
+	if (sid) {
 		p->sid = index;
 		if (!ipv6_sound(p, ip))
 			return REASON_IPV6_MALFORMED;
@@ -171,7 +170,7 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	index = cfg->pdr_slots ? pdr_of_destination(p) : 0;
 	if (index)
 		return steer(ctx, p, cfg, TARGET_PDR, index);
-	to = steered_destination(p->dst.hi, p->dst.lo, 0);
+	to = steered_destination(cfg, p->dst.hi, p->dst.lo, 0);
 	if (to && to->kind)
 		return steer(ctx, p, cfg, to->kind, to->index);
 	if (!port || is_local6(&p->dst))
@@ -236,7 +235,7 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 	index = cfg->pdr_slots ? pdr_of_destination(p) : 0;
 	if (index)
 		return steer(ctx, p, cfg, TARGET_PDR, index);
-	to = steered_destination(ld32(&p->dst), ~0ull, CACHE_IPV4);
+	to = steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
 	if (to && to->kind == TARGET_GTP4D) {
 		struct mobile *m;
 

@@ -27,13 +27,13 @@ GLOBAL __u32 pdr_of_destination(struct packet *p)
 		if (four && four->sessions)
 			return four->base + (dst & ~four->mask);
 		index = pdr_of_ue4(cfg, ld32(&p->dst));
-		to = index ? 0 : steered_destination(ld32(&p->dst), ~0ull, CACHE_IPV4);
+		to = index ? 0 : steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
 	} else {
 		six = find_pool6(cfg, be64(p->dst.hi));
 		if (six && six->sessions)
 			return six->base + (be64(p->dst.hi) & ~six->mask);
 		index = pdr_of_ue6(cfg, p->dst.hi);
-		to = index ? 0 : steered_destination(p->dst.hi, p->dst.lo, 0);
+		to = index ? 0 : steered_destination(cfg, p->dst.hi, p->dst.lo, 0);
 	}
 	return to && to->kind == TARGET_PDR ? to->index : index;
 }
@@ -44,6 +44,7 @@ INLINE int for_core(struct packet *p, struct settings *cfg)
 	struct words mapped = { 0, p->dst.hi << 32 | 0xffff0000 };
 	struct u128 v = ld128(p->family == 4 ? &mapped : &p->dst);
 	struct cached *to;
+	__u32 sid = 0;
 
 	if (in_prefixes(cfg->protected, MAX_PROTECTED, cfg->protected_count, v))
 		return 1;
@@ -51,12 +52,12 @@ INLINE int for_core(struct packet *p, struct settings *cfg)
 		if (is_local4(be32(ld32(&p->dst))) || is_local4(be32(ld32(&p->src))) ||
 		    is_gtpu4(cfg, ld32(&p->dst)))
 			return 1;
-		to = steered_destination(ld32(&p->dst), ~0ull, CACHE_IPV4);
+		to = steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
 	} else {
 		if (is_local6(&p->dst) || is_local6(&p->src) || is_gtpu6(cfg, &p->dst) ||
-		    in_prefixes(cfg->domain, MAX_DOMAINS, cfg->domains, v) || find_sid(cfg, &p->dst))
+		    in_prefixes(cfg->domain, MAX_DOMAINS, cfg->domains, v) || find_sid(cfg, &p->dst, &sid))
 			return 1;
-		to = steered_destination(p->dst.hi, p->dst.lo, 0);
+		to = steered_destination(cfg, p->dst.hi, p->dst.lo, 0);
 	}
 	return to && to->kind == TARGET_PASS;
 }

@@ -61,6 +61,8 @@ struct settings {
 	__u32 pdr_slots; /* pdr[1..pdr_slots) is found by TEID's low bits; 0: no sessions */
 	__u32 ues;       /* entries in pdr_by_ue */
 	__u32 protected_count;
+	__u32 generation; /* another after each change of a trie of targets or routes */
+	__u32 pad2;
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
 	struct prefix6 protected[MAX_PROTECTED]; /* IPv4-mapped for IPv4 */

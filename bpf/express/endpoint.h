@@ -15,7 +15,7 @@ INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *in
 
 	if (!express_ipv4(inner, end, x->port_flags) || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
-	x->hop = adj ? express_adjacency(adj, length) : express_route(ld32(&inner->dst), ~0ull, table ? table | CACHE_IPV4 : 0, length);
+	x->hop = adj ? express_adjacency(adj, length) : express_route(x, ld32(&inner->dst), ~0ull, table ? table | CACHE_IPV4 : 0, length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	ipv4_spend(inner);
@@ -32,7 +32,7 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 	if (!express_ipv6(inner, end, x->port_flags) || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
-		     : express_route(ld64(&inner->dst), ld64(&inner->dst.b[8]), table, length);
+		     : express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]), table, length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	inner->hop_limit--;
@@ -55,7 +55,7 @@ INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid 
 	v.hi = be64(v.hi);
 	v.lo = be64(v.lo);
 	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, length)
-					: express_route(v.hi, v.lo, sid->table, length);
+					: express_route(x, v.hi, v.lo, sid->table, length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	st64(&ip->dst, v.hi);
@@ -87,7 +87,7 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	if (segment + SEGMENT_LEN > end)
 		return NOT_TAKEN;
 	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, length)
-					: express_route(ld64(segment), ld64(segment + 8), sid->table, length);
+					: express_route(x, ld64(segment), ld64(segment + 8), sid->table, length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	copy16(&ip->dst, segment);

@@ -10,12 +10,23 @@
 
 /* What an express packet still needs to know when it leaves. */
 struct express {
+	struct settings *cfg;
 	struct next_hop *hop;
-	__u32 sid, list, tunnel;
+	struct counter *sid;    /* what matched counts there, or NULL */
+	struct counter *list;
+	struct volume *tunnel;
 	__u16 frame;         /* length as received */
 	__u16 sid_length, list_length, tunnel_length;
 	__u8 port_flags;
 };
+
+/* The line is on its way while the packet is looked at. */
+INLINE void express_touch(void *counter)
+{
+	__u64 count = *(volatile __u64 *)counter;
+
+	opaque(count);
+}
 
 INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
 {
@@ -25,17 +36,17 @@ INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
 	if (!index || !adj)
 		return 0;
 	hop = &adj->half[adj->current & 1];
-	if (hop->flags != NEXT_HOP_READY || hop->tags || length > hop->mtu)
+	if (ld16(&hop->flags) != NEXT_HOP_READY || length > hop->mtu) /* and no tags */
 		return 0;
 	return hop;
 }
 
 /* The route that an earlier packet found. */
-INLINE struct next_hop *express_route(__u64 hi, __u64 lo, __u32 table, __u32 length)
+INLINE struct next_hop *express_route(struct express *x, __u64 hi, __u64 lo, __u32 table, __u32 length)
 {
 	struct cached *slot = cache_slot(hi, lo, table);
 
-	if (!table || !slot || !cache_holds(slot, hi, lo, table, cache_generation()))
+	if (!table || !slot || !cache_holds(slot, hi, lo, table, cache_generation(x->cfg)))
 		return 0;
 	return express_adjacency(slot->index, length);
 }
@@ -58,16 +69,11 @@ INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
 	}
 	count(&outcomes, REASON_FORWARDED, x->frame);
 	if (x->sid)
-		count(&sid_counter, x->sid, x->sid_length);
+		count_at(x->sid, x->sid_length);
 	if (x->list)
-		count(&list_counter, x->list, x->list_length);
-	if (x->tunnel) {
-		__u32 index = x->tunnel;
-		struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
-
-		if (t)
-			volume_add(&t->volume, x->tunnel_length);
-	}
+		count_at(x->list, x->list_length);
+	if (x->tunnel)
+		volume_add(x->tunnel, x->tunnel_length);
 	return verdict;
 }
 
@@ -121,10 +127,11 @@ INLINE int express_ipv6(struct ipv6 *ip, void *end, __u8 port_flags)
 	       !express_partial6(ip, IPV6_LEN + be16(ld16(&ip->payload_length)), end);
 }
 
-/* Whether decapsulation leaves the inner congestion mark as it is. */
+/* Whether decapsulation leaves the inner congestion mark as it is (RFC 6040):
+ * it does for two more pairs, which nobody sends. */
 INLINE int express_ecn(__u8 outer, __u8 inner)
 {
-	return ecn_decapsulate(outer, inner) == (inner & 3);
+	return !(outer & 3) || !((outer ^ inner) & 3);
 }
 
 #endif

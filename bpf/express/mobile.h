@@ -43,7 +43,7 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	h.hop_limit = ip->hop_limit - 1;
 	copy16(&h.src, &m->source);
 	copy16(&h.dst, (void *)srh + SRH_LEN);
-	x->hop = express_route(h.dst.hi, h.dst.lo, MAIN_TABLE,
+	x->hop = express_route(x, h.dst.hi, h.dst.lo, MAIN_TABLE,
 			       kept + IPV6_LEN + UDP_LEN + GTPU_LEN + (h.container ? 8 : 0));
 	if (!x->hop)
 		return NOT_TAKEN;
@@ -77,7 +77,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 			    (m->container == CONTAINER_DOWNLINK && args_mob_r(args) ? 0x40 : 0);
 	h.tos = ipv6_class(ip);
 	h.ttl = ip->hop_limit - 1;
-	x->hop = express_route(h.dst, ~0ull, MAIN_TABLE | CACHE_IPV4,
+	x->hop = express_route(x, h.dst, ~0ull, MAIN_TABLE | CACHE_IPV4,
 			       kept + IPV4_LEN + UDP_LEN + GTPU_LEN + (h.container ? 8 : 0));
 	if (!x->hop)
 		return NOT_TAKEN;
@@ -123,7 +123,7 @@ INLINE int express_takes6(struct mobile *m)
 }
 
 /* End.M.GTP6.D into the one segment of a policy's one list. */
-INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct settings *cfg, struct local_sid *sid,
+INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
 			  struct ipv6 *ip, void *end)
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
@@ -149,7 +149,7 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct settings
 	} else {
 		return NOT_TAKEN;
 	}
-	if (express_encaps(ctx, x, cfg, sid->policy, &h, kept) == NOT_TAKEN)
+	if (express_encaps(ctx, x, sid->policy, &h, kept) == NOT_TAKEN)
 		return NOT_TAKEN;
 	args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
 	stamp_args(&h.dst, args, m->args_offset);
@@ -191,7 +191,7 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, __u32 index, st
 	v = clear128(ld128(&m->source), m->source_length & 127, 32);
 	st128(&h.src, place128(v, be32(ld32(&ip->src)), m->source_length & 127, 32));
 	x->hop = m->adjacency ? express_adjacency(m->adjacency, kept + IPV6_LEN)
-			      : express_route(routed.hi, routed.lo, MAIN_TABLE, kept + IPV6_LEN);
+			      : express_route(x, routed.hi, routed.lo, MAIN_TABLE, kept + IPV6_LEN);
 	if (!x->hop)
 		return NOT_TAKEN;
 	h.class = ip->tos;

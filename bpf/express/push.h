@@ -134,7 +134,7 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 }
 
 /* Into the one segment of a policy's one list. */
-INLINE int express_encaps(struct xdp_md *ctx, struct express *x, struct settings *cfg, __u32 index,
+INLINE int express_encaps(struct xdp_md *ctx, struct express *x, __u32 index,
 			  struct express_ipv6_header *h, __u32 kept)
 {
 	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
@@ -142,9 +142,9 @@ INLINE int express_encaps(struct xdp_md *ctx, struct express *x, struct settings
 
 	if (!policy || policy->count != 1 || policy->behavior != H_ENCAPS_RED)
 		return NOT_TAKEN;
-	x->list = policy->list[0].list;
+	index = policy->list[0].list;
+	x->list = bpf_map_lookup_elem(&list_counter, &index);
 	x->list_length = kept + IPV6_LEN;
-	index = x->list;
 	list = bpf_map_lookup_elem(&segment_list, &index);
 	if (!list || list->count != 1)
 		return NOT_TAKEN;
@@ -153,7 +153,7 @@ INLINE int express_encaps(struct xdp_md *ctx, struct express *x, struct settings
 		return NOT_TAKEN;
 	copy16(&h->src, &list->source);
 	copy16(&h->dst, &list->segment[0]);
-	h->hop_limit = cfg->hop_limit;
+	h->hop_limit = x->cfg->hop_limit;
 	return CONTINUE;
 }
 

@@ -46,14 +46,14 @@ INLINE __u64 pseudo_tail(__u32 length, __u8 protocol)
 	return (__u64)be32(length) + ((__u64)protocol << 8);
 }
 
-/* IPv4: TTL and TOS change with the header checksum. */
+/* IPv4: TTL and TOS change with the header checksum. The word that TTL is the
+ * first octet of becomes less by one: equation 3 is an addition of one. */
 INLINE void ipv4_spend(struct ipv4 *ip)
 {
-	__u16 from = ld16(&ip->ttl); /* TTL is the first octet */
-	__u16 to = from - 1;
+	__u32 checksum = ld16(&ip->checksum) + 1u;
 
-	st16(&ip->checksum, checksum_update(ld16(&ip->checksum), from, to));
-	st16(&ip->ttl, to);
+	st16(&ip->checksum, checksum + (checksum >= 0xffff));
+	ip->ttl--;
 }
 
 INLINE void ipv4_set_ecn(struct ipv4 *ip, __u8 ecn)

@@ -52,7 +52,6 @@ static void make_maps(void)
 	MAKE_MAP(limit_by_group, ENTRIES);
 	MAKE_MAP(target_by_dst4, ENTRIES);
 	MAKE_MAP(target_by_dst6, ENTRIES);
-	MAKE_MAP(generation, 1);
 	MAKE_MAP(lookup_cache, 1);
 	MAKE_MAP(tunnel, TUNNELS);
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
@@ -424,7 +423,7 @@ static void make_world(__u32 seed)
 	make_tunnels(&in);
 	make_steering(&in);
 	make_settings(&in);
-	*VALUE(generation, __u32, 0) = ++worlds.made;
+	VALUE(settings, struct settings, 0)->generation = ++worlds.made;
 }
 
 /* Anything may stand in the tables: the data path must still keep to the

@@ -496,6 +496,8 @@ type datapathSettings struct {
 	PdrSlots        uint32
 	Ues             uint32
 	ProtectedCount  uint32
+	Generation      uint32
+	Pad2            uint32
 	Locator         [8]datapathLocator
 	Domain          [8]datapathPrefix6
 	Protected       [8]datapathPrefix6
@@ -626,7 +628,6 @@ const (
 	datapathMapErrorsLeft    = "errors_left"
 	datapathMapFilter        = "filter"
 	datapathMapForwarding    = "forwarding"
-	datapathMapGeneration    = "generation"
 	datapathMapJourneyState  = "journey_state"
 	datapathMapLimitByGroup  = "limit_by_group"
 	datapathMapListCounter   = "list_counter"
@@ -718,7 +719,6 @@ type datapathMapSpecs struct {
 	ErrorsLeft    *ebpf.MapSpec `ebpf:"errors_left"`
 	Filter        *ebpf.MapSpec `ebpf:"filter"`
 	Forwarding    *ebpf.MapSpec `ebpf:"forwarding"`
-	Generation    *ebpf.MapSpec `ebpf:"generation"`
 	JourneyState  *ebpf.MapSpec `ebpf:"journey_state"`
 	LimitByGroup  *ebpf.MapSpec `ebpf:"limit_by_group"`
 	ListCounter   *ebpf.MapSpec `ebpf:"list_counter"`
@@ -786,7 +786,6 @@ type datapathMaps struct {
 	ErrorsLeft    *ebpf.Map `ebpf:"errors_left"`
 	Filter        *ebpf.Map `ebpf:"filter"`
 	Forwarding    *ebpf.Map `ebpf:"forwarding"`
-	Generation    *ebpf.Map `ebpf:"generation"`
 	JourneyState  *ebpf.Map `ebpf:"journey_state"`
 	LimitByGroup  *ebpf.Map `ebpf:"limit_by_group"`
 	ListCounter   *ebpf.Map `ebpf:"list_counter"`
@@ -830,7 +829,6 @@ func (m *datapathMaps) Close() error {
 		m.ErrorsLeft,
 		m.Filter,
 		m.Forwarding,
-		m.Generation,
 		m.JourneyState,
 		m.LimitByGroup,
 		m.ListCounter,

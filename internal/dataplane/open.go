@@ -223,14 +223,8 @@ func (d *DataPlane) openTables() error {
 	}
 	d.target4.changed, d.target6.changed = d.forgetLookups, d.forgetLookups
 	d.route4.changed, d.route6.changed = d.forgetLookups, d.forgetLookups
-	var now uint32
-	if err := d.maps[datapathMapGeneration].Lookup(uint32(0), &now); err != nil {
-		return fmt.Errorf("read table generation: %w", err)
-	}
-	if now == 0 { // that of a slot never filled
-		if err := d.forgetLookups(); err != nil {
-			return err
-		}
+	if d.settings.get(0).Generation == 0 { // that of a slot never filled
+		d.forgetLookups()
 	}
 	return d.recover()
 }
@@ -238,19 +232,12 @@ func (d *DataPlane) openTables() error {
 // forgetLookups makes every CPU's cached lookup of a route or of steering old
 // (bpf/cache.h). It comes after the change: what a packet remembers meanwhile
 // carries the number from before.
-func (d *DataPlane) forgetLookups() error {
-	var now uint32
-	m := d.maps[datapathMapGeneration]
-	if err := m.Lookup(uint32(0), &now); err != nil {
-		return fmt.Errorf("read table generation: %w", err)
-	}
-	if now++; now == 0 {
-		now = 1
-	}
-	if err := m.Put(uint32(0), now); err != nil {
-		return fmt.Errorf("write table generation: %w", err)
-	}
-	return nil
+func (d *DataPlane) forgetLookups() {
+	d.storeSettings(func(s *datapathSettings) {
+		if s.Generation++; s.Generation == 0 {
+			s.Generation = 1
+		}
+	})
 }
 
 // Close lets go of the data path. What is pinned goes on forwarding.

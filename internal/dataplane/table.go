@@ -19,7 +19,7 @@ type table[K, V comparable] struct {
 	// kept holds what was put since Open, until Sweep.
 	kept map[K]bool
 	// changed, if any, runs after each write.
-	changed func() error
+	changed func()
 }
 
 // openTable reads what is there.
@@ -46,9 +46,7 @@ func (t *table[K, V]) put(k K, v V) error {
 			return fmt.Errorf("write table %s: %w", t.name, err)
 		}
 		t.have[k] = v
-		if err := t.wrote(); err != nil {
-			return err
-		}
+		t.wrote()
 	}
 	if t.kept != nil {
 		t.kept[k] = true
@@ -66,14 +64,14 @@ func (t *table[K, V]) del(k K) error {
 	}
 	delete(t.have, k)
 	delete(t.kept, k)
-	return t.wrote()
+	t.wrote()
+	return nil
 }
 
-func (t *table[K, V]) wrote() error {
-	if t.changed == nil {
-		return nil
+func (t *table[K, V]) wrote() {
+	if t.changed != nil {
+		t.changed()
 	}
-	return t.changed()
 }
 
 // stale lists what was not put since Open.
