@@ -8,7 +8,7 @@
 #define CULVERT_EXPRESS_H
 
 #include "express/endpoint.h"
-#include "express/mobile.h"
+#include "express/session.h"
 
 /* ---- tunnels and headends ---- */
 
@@ -21,6 +21,9 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *i
 
 	if (!inner || (void *)inner + IPV4_LEN > end)
 		return NOT_TAKEN;
+	slot = pdr_of_teid(x->cfg, teid);
+	if (slot)
+		return express_session(ctx, x, slot, inner, end, ip->tos);
 	slot = teid & 0xffffff;
 	t = bpf_map_lookup_elem(&tunnel, &slot);
 	if (slot >= x->cfg->teid_slots || !t || t->action != TUNNEL_DECAP || t->key != teid)
@@ -145,18 +148,57 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy,
 
 /* ---- whose ---- */
 
+/* To a UE of a pool. */
+INLINE int express_pool4(struct xdp_md *ctx, struct express *x, struct pool4 *pool, struct ipv4 *ip, void *end)
+{
+	__u32 index = pool->base + (be32(ld32(&ip->dst)) & ~pool->mask);
+
+	if (pool->sessions)
+		return express_to_ue4(ctx, x, index, ip, end);
+	return express_ipv4(ip, end, x->port_flags) ? express_send(ctx, x, index, ip, end) : NOT_TAKEN;
+}
+
+INLINE int express_pool6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
+{
+	__u64 hi = be64(ld64(&ip->dst));
+	struct pool6 *pool = find_pool6(x->cfg, hi);
+
+	if (!pool || !pool->sessions)
+		return NOT_TAKEN;
+	return express_to_ue6(ctx, x, pool->base + (hi & ~pool->mask), ip, end);
+}
+
+/* Out of an SRv6 tunnel whose packets are for UEs. */
+INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
+{
+	struct ipv4 *inner4 = (void *)ip + IPV6_LEN;
+	struct ipv6 *inner6 = (void *)ip + IPV6_LEN;
+	struct pool4 *pool;
+
+	if (ip->next_header == NH_IPV6 && (void *)inner6 + IPV6_LEN <= end)
+		return express_ecn(ipv6_class(ip), ipv6_class(inner6)) ? express_pool6(ctx, x, inner6, end) : NOT_TAKEN;
+	if (ip->next_header != NH_IPV4 || (void *)inner4 + IPV4_LEN > end || !express_ecn(ipv6_class(ip), inner4->tos))
+		return NOT_TAKEN;
+	pool = find_pool4(x->cfg, be32(ld32(&inner4->dst)));
+	return pool && pool->sessions ? express_pool4(ctx, x, pool, inner4, end) : NOT_TAKEN;
+}
+
 INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
 {
 	__u32 index = 0, adj;
 	struct local_sid *sid = find_sid(x->cfg, &ip->dst, &index);
 	void *inner = (void *)ip + IPV6_LEN;
 
+	if (!sid)
+		return express_pool6(ctx, x, ip, end);
 	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
-	if (!sid || !x->sid || be32(ld32(ip)) >> 28 != 6 ||
+	if (!x->sid || be32(ld32(ip)) >> 28 != 6 ||
 	    IPV6_LEN + be16(ld16(&ip->payload_length)) != (long)end - (long)ip)
 		return NOT_TAKEN;
 	express_touch(x->sid);
 	x->sid_length = (long)end - (long)ip;
+	if (sid->flags & SID_SESSIONS)
+		return sid->behavior == END_DT46 ? express_sid_sessions(ctx, x, ip, end) : NOT_TAKEN;
 	switch (sid->behavior) {
 	case END:
 	case END_X:
@@ -191,7 +233,8 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
 {
 	struct udp *udp = (void *)ip + IPV4_LEN;
-	__u32 dst = ld32(&ip->dst), index;
+	__u32 dst = ld32(&ip->dst);
+	struct pool4 *pool;
 	struct cached *to;
 	int gtpu;
 
@@ -201,11 +244,11 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	gtpu = ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT);
 	if (is_gtpu4(x->cfg, dst))
 		return gtpu ? express_receive(ctx, x, ip, end) : NOT_TAKEN;
-	index = pool4_index(x->cfg, be32(dst));
-	if (index && express_ipv4(ip, end, x->port_flags))
-		return express_send(ctx, x, index, ip, end);
+	pool = find_pool4(x->cfg, be32(dst));
+	if (pool)
+		return express_pool4(ctx, x, pool, ip, end);
 	to = cache_slot(dst, ~0ull, CACHE_IPV4);
-	if (index || !to || !cache_holds(to, dst, ~0ull, CACHE_IPV4, cache_generation(x->cfg)))
+	if (!to || !cache_holds(to, dst, ~0ull, CACHE_IPV4, cache_generation(x->cfg)))
 		return NOT_TAKEN;
 	if (to->kind == TARGET_GTP4D && gtpu)
 		return express_gtp4_d(ctx, x, to->index, ip, end);

@@ -118,20 +118,23 @@ INLINE int look_at6(struct xdp_md *ctx, struct packet *p, __u32 uplink)
 	return 0;
 }
 
-/* The rule of the first of `count` filters from `first` on that takes the
- * packet at p->keep; 0: none. */
-GLOBAL int find_rule(struct xdp_md *ctx, struct packet *p, __u32 first, __u32 count, __u32 uplink)
+/* Fills in p->looks for the packet at p->keep. */
+GLOBAL int look_at_packet(struct xdp_md *ctx, struct packet *p, __u32 uplink)
+{
+	if (!p)
+		return -1;
+	p->looks = (struct looks){ .version = p->keep_version, .qfi = 1ull << (p->qfi & 63) };
+	return p->keep_version == 4 ? look_at4(ctx, p, uplink) : look_at6(ctx, p, uplink);
+}
+
+/* The rule of the first filter of [index, end) that takes a packet that looks
+ * so; 0: none. */
+GLOBAL int find_rule(struct packet *p, __u32 index, __u32 end)
 {
 	struct filter *f;
-	__u32 i, index;
+	__u32 i;
 
-	if (!p)
-		return 0;
-	p->looks = (struct looks){ .version = p->keep_version, .qfi = 1ull << (p->qfi & 63) };
-	if (p->keep_version == 4 ? look_at4(ctx, p, uplink) : look_at6(ctx, p, uplink))
-		return 0;
-	for (i = 0; i < MAX_FILTERS && i < count; i++) {
-		index = first + i;
+	for (i = 0; i < MAX_FILTERS && index < end; i++, index++) {
 		if (!filter_matches(index, p))
 			continue;
 		f = bpf_map_lookup_elem(&filter, &index);

@@ -9,11 +9,15 @@
 #include "push.h"
 #include "srv6/mobile.h"
 
-INLINE int too_big(struct xdp_md *ctx, struct packet *p)
+GLOBAL int too_big(struct xdp_md *ctx, struct packet *p)
 {
-	struct ipv4 *ip = at(ctx, p->quote, IPV4_LEN);
-	__u32 mtu = p->hop.mtu - (p->length - p->quote_length);
+	struct ipv4 *ip;
+	__u32 mtu;
 
+	if (!p)
+		return REASON_TOO_BIG;
+	ip = at(ctx, p->quote, IPV4_LEN);
+	mtu = p->hop.mtu - (p->length - p->quote_length);
 	if (!ip || p->quote < ETH_LEN) /* a whole frame has no sender to tell */
 		return REASON_TOO_BIG;
 	icmp(p, p->quote, ICMP6_TOO_BIG, 0, mtu);
@@ -196,8 +200,10 @@ INLINE int transmit(struct xdp_md *ctx, struct packet *p)
 	return out(p);
 }
 
-INLINE int push_headers(struct xdp_md *ctx, struct packet *p)
+GLOBAL int push_headers(struct xdp_md *ctx, struct packet *p)
 {
+	if (!p)
+		return -1;
 	switch (p->push) {
 	case PUSH_SRV6:
 		return push_srv6(ctx, p);

@@ -80,7 +80,8 @@ GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 
 	if (receive && !source_allowed(ctx, p, rule))
 		return REASON_UE_SOURCE;
 	if (rule->action == PDR_FILTERS)
-		index = find_rule(ctx, p, rule->more, rule->forwarding, !(rule->flags & PDR_DOWNLINK));
+		index = look_at_packet(ctx, p, !(rule->flags & PDR_DOWNLINK)) ? 0 :
+			find_rule(p, rule->more, rule->more + rule->forwarding);
 	p->pdr = index;
 	return index ? 0 : REASON_NO_PDR;
 }

@@ -14,7 +14,8 @@ struct express {
 	struct next_hop *hop;
 	struct counter *sid;    /* what matched counts there, or NULL */
 	struct counter *list;
-	struct volume *tunnel;
+	struct volume *tunnel;  /* or a session's rule */
+	struct counter *slice;
 	__u16 frame;         /* length as received */
 	__u16 sid_length, list_length, tunnel_length;
 	__u8 port_flags;
@@ -74,6 +75,8 @@ INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
 		count_at(x->list, x->list_length);
 	if (x->tunnel)
 		volume_add(x->tunnel, x->tunnel_length);
+	if (x->slice)
+		count_at(x->slice, x->tunnel_length);
 	return verdict;
 }
 

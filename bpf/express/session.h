@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Sessions whose packet one rule takes, found by TEID or by UE address: a
+ * cache line. What has filters, shared meters or a limit that is reached takes
+ * the whole journey. */
+#ifndef CULVERT_EXPRESS_SESSION_H
+#define CULVERT_EXPRESS_SESSION_H
+
+#include "mobile.h"
+
+/* ---- may it go ---- */
+
+/* The rule and its forwarding, where the rule forwards and nothing but its own
+ * rate may refuse; then x->tunnel counts. */
+INLINE struct forwarding *express_rule(struct express *x, struct pdr *rule)
+{
+	__u32 index = rule->forwarding, units = usage_units(rule);
+	struct forwarding *f;
+
+	if (rule->action != PDR_FORWARD || rule->flags & (PDR_DUPLICATE | PDR_METERS) ||
+	    usage_reached(units, rule->stop) || usage_reached(units, rule->notify))
+		return 0;
+	f = bpf_map_lookup_elem(&forwarding, &index);
+	if (!f)
+		return 0;
+	x->tunnel = &rule->volume;
+	index = slice_index(f, rule);
+	x->slice = index ? bpf_map_lookup_elem(&slice_counter, &index) : 0;
+	return f;
+}
+
+/* Takes from the rates, once nothing else can refuse; 0: refused, which the
+ * journey finds again, and counts. */
+INLINE int express_rates(struct forwarding *f, struct pdr *rule, __u32 octets)
+{
+	if (rule->rate && !meter_allows(&rule->bucket, rule->volume.word, rule->rate))
+		return 0;
+	return !f->slice || slice_takes(slice_index(f, rule), octets);
+}
+
+/* The UE's address; where that is not known, one that may be forwarded. */
+INLINE int express_source4(struct pdr *rule, struct ipv4 *ip)
+{
+	if (rule->flags & (PDR_SOURCE4 | PDR_SOURCE6))
+		return rule->flags & PDR_SOURCE4 && ld32(&ip->src) == rule->source4;
+	return !is_local4(be32(ld32(&ip->src)));
+}
+
+INLINE int express_source6(struct pdr *rule, struct ipv6 *ip)
+{
+	if (rule->flags & (PDR_SOURCE4 | PDR_SOURCE6))
+		return rule->flags & PDR_SOURCE6 && ld64(&ip->src) == rule->source6;
+	return !is_local6(&ip->src);
+}
+
+/* What might be GTP-U in GTP-U is for the journey to see. */
+INLINE int express_nested4(struct express *x, struct ipv4 *inner)
+{
+	return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst));
+}
+
+INLINE int express_nested6(struct express *x, struct ipv6 *inner)
+{
+	return inner->next_header == NH_UDP && x->cfg->gtpu6_count;
+}
+
+/* ---- into a tunnel ---- */
+
+INLINE __u8 express_mark(struct forwarding *f, __u8 class)
+{
+	return (class & ~f->tos_mask) | (f->tos & f->tos_mask);
+}
+
+INLINE __u32 express_container_length(struct pdr *rule)
+{
+	return rule->flags >> PDR_CONTAINER_SHIFT ? 8 : 0;
+}
+
+INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
+			      __u8 class, __u32 hash, __u32 kept)
+{
+	struct express_gtpu_header g = {};
+
+	g.src = ld32(&f->source.b[12]);
+	g.dst = ld32(&f->remote.b[12]);
+	g.teid = rule->teid;
+	g.container = rule->flags >> PDR_CONTAINER_SHIFT;
+	g.container_octet = rule->qfi;
+	g.tos = express_mark(f, class);
+	g.ttl = x->cfg->hop_limit;
+	g.hash = hash;
+	return express_push_gtpu4(ctx, x, &g, kept);
+}
+
+INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
+			      __u8 class, __u32 hash, __u8 version, __u32 kept)
+{
+	struct express_gtpu6_header h = {};
+
+	copy16(&h.src, &f->source);
+	copy16(&h.dst, &f->remote);
+	h.teid = rule->teid;
+	h.container = rule->flags >> PDR_CONTAINER_SHIFT;
+	h.container_octet = rule->qfi;
+	h.class = express_mark(f, class);
+	h.hop_limit = x->cfg->hop_limit;
+	h.version = version;
+	h.hash = hash;
+	return express_push_gtpu6(ctx, x, &h, kept);
+}
+
+/* Into one segment, the forwarding's or its policy's. */
+INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct forwarding *f, __u8 class, __u32 hash,
+			     __u8 next_header, struct express_ipv6_header *h, __u32 kept)
+{
+	h->hash = hash;
+	h->class = express_mark(f, class);
+	h->next_header = next_header;
+	return express_push6(ctx, x, h, kept);
+}
+
+INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct forwarding *f,
+				struct express_ipv6_header *h, __u32 kept)
+{
+	if (f->kind == FORWARD_POLICY)
+		return express_encaps(ctx, x, f->index, h, kept) != NOT_TAKEN;
+	x->hop = express_adjacency(f->adjacency, kept + IPV6_LEN);
+	copy16(&h->src, &f->source);
+	copy16(&h->dst, &f->remote);
+	h->hop_limit = x->cfg->hop_limit;
+	return !!x->hop;
+}
+
+INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
+			void *ip, __u8 version, __u8 class, __u32 hash, __u32 kept)
+{
+	struct express_ipv6_header h = {};
+	__u32 pushed = UDP_LEN + GTPU_LEN + express_container_length(rule) + (f->ipv4 ? IPV4_LEN : IPV6_LEN);
+
+	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY) {
+		if (!express_rule_segment(ctx, x, f, &h, kept))
+			return NOT_TAKEN;
+	} else if (f->kind == FORWARD_GTPU) {
+		x->hop = express_adjacency(f->adjacency, kept + pushed);
+		if (!x->hop)
+			return NOT_TAKEN;
+	} else {
+		return NOT_TAKEN;
+	}
+	if (!express_rates(f, rule, kept))
+		return NOT_TAKEN;
+	if (version == 4)
+		ipv4_spend(ip);
+	else
+		((struct ipv6 *)ip)->hop_limit--;
+	if (f->kind != FORWARD_GTPU)
+		return express_rule_srv6(ctx, x, f, class, hash, version == 4 ? NH_IPV4 : NH_IPV6, &h, kept);
+	if (f->ipv4)
+		return express_rule_gtpu4(ctx, x, rule, f, class, hash, kept);
+	return express_rule_gtpu6(ctx, x, rule, f, class, hash, version, kept);
+}
+
+/* ---- to the UE ---- */
+
+INLINE int express_to_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip, void *end)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	__u32 length = (long)end - (long)ip;
+	struct forwarding *f;
+
+	if (!rule || !express_ipv4(ip, end, x->port_flags))
+		return NOT_TAKEN;
+	f = express_rule(x, rule);
+	if (!f)
+		return NOT_TAKEN;
+	x->tunnel_length = length;
+	return express_into(ctx, x, rule, f, ip, 4, ip->tos, express_hash4(ip, end), length);
+}
+
+INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv6 *ip, void *end)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	__u32 length = (long)end - (long)ip;
+	struct forwarding *f;
+
+	if (!rule || !express_ipv6(ip, end, x->port_flags))
+		return NOT_TAKEN;
+	f = express_rule(x, rule);
+	if (!f)
+		return NOT_TAKEN;
+	x->tunnel_length = length;
+	return express_into(ctx, x, rule, f, ip, 6, ipv6_class(ip), express_hash6(ip, end), length);
+}
+
+/* ---- from the UE ---- */
+
+/* To a destination that an earlier packet found free for UEs to reach. */
+INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct ipv4 *inner, void *end,
+			    __u8 outer)
+{
+	__u32 length = (long)end - (long)inner;
+	struct forwarding *f;
+
+	if (!express_ipv4(inner, end, x->port_flags) || !express_source4(rule, inner))
+		return NOT_TAKEN;
+	f = express_rule(x, rule);
+	if (!f)
+		return NOT_TAKEN;
+	x->tunnel_length = length;
+	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
+		return express_nested4(x, inner) ? NOT_TAKEN :
+		       express_into(ctx, x, rule, f, inner, 4, inner->tos, express_hash4(inner, end), length);
+	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
+		return NOT_TAKEN;
+	x->hop = express_route(x, ld32(&inner->dst), ~0ull, f->index | CACHE_IPV4 | CACHE_GUARDED, length);
+	if (!x->hop || !express_rates(f, rule, length))
+		return NOT_TAKEN;
+	ipv4_spend(inner);
+	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
+		return XDP_ABORTED; /* cannot be: it only shrinks */
+	return express_out(ctx, x, TYPE_IPV4);
+}
+
+INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct ipv6 *inner, void *end,
+			    __u8 outer)
+{
+	__u32 length = (long)end - (long)inner;
+	struct forwarding *f;
+
+	if (!express_ipv6(inner, end, x->port_flags) || !express_source6(rule, inner))
+		return NOT_TAKEN;
+	f = express_rule(x, rule);
+	if (!f)
+		return NOT_TAKEN;
+	x->tunnel_length = length;
+	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
+		return express_nested6(x, inner) ? NOT_TAKEN :
+		       express_into(ctx, x, rule, f, inner, 6, ipv6_class(inner), express_hash6(inner, end), length);
+	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, ipv6_class(inner)))
+		return NOT_TAKEN;
+	x->hop = express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]), f->index | CACHE_GUARDED, length);
+	if (!x->hop || !express_rates(f, rule, length))
+		return NOT_TAKEN;
+	inner->hop_limit--;
+	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
+		return XDP_ABORTED;
+	return express_out(ctx, x, TYPE_IPV6);
+}
+
+INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *inner, void *end,
+			   __u8 outer)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+
+	if (!rule)
+		return NOT_TAKEN;
+	if (inner->version_ihl == 0x45)
+		return express_from_ue4(ctx, x, rule, inner, end, outer);
+	return inner->version_ihl >> 4 == 6 ? express_from_ue6(ctx, x, rule, (void *)inner, end, outer) : NOT_TAKEN;
+}
+
+#endif
