@@ -192,6 +192,9 @@ func (j *journey) decapsulate(sid *srv6.LocalSID, c chain) Result {
 	if !ok {
 		return j.drop(InnerMalformed)
 	}
+	if j.m.sessions.inSIDs[sid.SID.Masked()] {
+		return j.sessionInSID(inner, j.l3+c.at)
+	}
 	o := outbound{}
 	j.by(sid, &o)
 	return j.release(inner, j.l3+c.at, v6(j.packet).trafficClass(), o)
@@ -199,15 +202,9 @@ func (j *journey) decapsulate(sid *srv6.LocalSID, c chain) Result {
 
 // release spends an inner packet's hop limit, applies RFC 6040, and sends it.
 func (j *journey) release(inner []byte, l3 int, outerClass uint8, o outbound) Result {
-	p, r := j.spent(inner, l3)
+	p, r := j.departing(tpdu{packet: inner, l3: l3, outer: int(outerClass)})
 	if p == nil {
 		return r
-	}
-	if !combineECN(p, outerClass) {
-		return j.drop(ECN)
-	}
-	if j.port.PartialChecksum {
-		completeChecksum(p)
 	}
 	o.packet, o.hash, o.quoted, o.l3, o.fragments = p, flowHash(inner, false), inner, l3, true
 	return j.send(o)
@@ -248,6 +245,26 @@ func (j *journey) spent(p []byte, l3 int) ([]byte, Result) {
 		v4(out).change(8, left-1)
 	}
 	return out, Result{}
+}
+
+// noOuter is the traffic class of an outer header that there was not.
+const noOuter = -1
+
+// departing is a packet as a header is pushed onto it: its hop spent, and the
+// congestion mark of a header that was taken off before taken over. nil comes
+// with the end of the journey.
+func (j *journey) departing(t tpdu) ([]byte, Result) {
+	p, r := j.spent(t.packet, t.l3)
+	if p == nil {
+		return nil, r
+	}
+	if t.outer != noOuter && !combineECN(p, uint8(t.outer)) {
+		return nil, j.drop(ECN)
+	}
+	if j.port.PartialChecksum {
+		completeChecksum(p)
+	}
+	return p, Result{}
 }
 
 // class is a packet's traffic class or TOS.

@@ -11,12 +11,24 @@ import (
 	"github.com/culvert-net/culvert/internal/testutil/golden"
 )
 
-const goldenFiles = "../dataplane/testdata/behavior"
+// files are the golden files of behaviours and of sessions.
+func files(t *testing.T) []*golden.File {
+	t.Helper()
+	var all []*golden.File
+	for _, directory := range []string{"behavior", "session"} {
+		files, err := golden.LoadAll("../dataplane/testdata/" + directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, files...)
+	}
+	return all
+}
 
 var update = flag.Bool("update", false, "write what the model does into the golden files")
 
-// run takes a file's rows through a model of its own, in order: End.Limit
-// remembers.
+// run takes a file's rows through a model of its own, in order: meters
+// remember.
 func run(t *testing.T, f *golden.File) []model.Result {
 	t.Helper()
 	m, err := model.New(f.Network)
@@ -26,17 +38,14 @@ func run(t *testing.T, f *golden.File) []model.Result {
 	results := make([]model.Result, len(f.Rows))
 	for i := range f.Rows {
 		frame, ifindex := f.Rows[i].Input()
+		m.Advance(f.Rows[i].Wait().Nanoseconds())
 		results[i] = m.Run(frame, ifindex)
 	}
 	return results
 }
 
 func TestGolden(t *testing.T) {
-	files, err := golden.LoadAll(goldenFiles)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
+	for _, f := range files(t) {
 		t.Run(f.Name(), func(t *testing.T) {
 			results := run(t, f)
 			wants := make([]golden.Want, len(results))

@@ -116,6 +116,9 @@ func (j *journey) gtpuEndpoint(at int) Result {
 	default:
 		return j.untouched()
 	}
+	if rules := j.m.sessions.byTEID[msg.teid]; rules != nil {
+		return j.receiveSession(rules, msg)
+	}
 	t := j.m.teids[msg.teid]
 	switch {
 	case t == nil && msg.kind == endMarker:
@@ -135,22 +138,31 @@ func (j *journey) gtpuEndpoint(at int) Result {
 
 // receive takes a T-PDU out of its tunnel.
 func (j *journey) receive(t *gtpu.Tunnel, msg message) Result {
-	v := version(msg.body)
-	if len(msg.body) > 0 && v != 4 && v != 6 {
-		return j.drop(PDUType)
-	}
-	inner, ok := whole(msg.body, v)
-	if !ok || v == 0 {
-		return j.drop(InnerMalformed)
-	}
-	if j.gtpuInGTPU(inner) {
-		return j.drop(GTPUMessage)
+	inner, reason := j.wholeTPDU(msg.body)
+	if inner == nil {
+		return j.drop(reason)
 	}
 	j.count(ReceivedName(t.Name), len(inner))
 	if t.Policy != "" {
-		return j.encapsulate(t.Policy, inner, j.l3+msg.at)
+		return j.encapsulate(t.Policy, tpdu{packet: inner, l3: j.l3 + msg.at, outer: noOuter}, marking{})
 	}
 	return j.release(inner, j.l3+msg.at, class(j.packet), outbound{table: t.Table})
+}
+
+// wholeTPDU cuts a T-PDU to its length; nil and a reason where it cannot go on.
+func (j *journey) wholeTPDU(p []byte) ([]byte, Reason) {
+	v := version(p)
+	if len(p) > 0 && v != 4 && v != 6 {
+		return nil, PDUType
+	}
+	inner, ok := whole(p, v)
+	switch {
+	case !ok || v == 0:
+		return nil, InnerMalformed
+	case j.gtpuInGTPU(inner):
+		return nil, GTPUMessage
+	}
+	return inner, ""
 }
 
 // gtpuInGTPU: a T-PDU for a GTP-U endpoint of ours would come round again.
@@ -242,7 +254,16 @@ func gtpuHeader(container srv6.ContainerType, teid uint32, qfi uint8, r bool, le
 
 // switchTo sends a G-PDU or End Marker on in another tunnel.
 func (j *journey) switchTo(t *gtpu.Tunnel, msg message) Result {
-	to := j.m.tunnels[t.SwitchTo]
+	octets := 0
+	if msg.kind == gPDU {
+		octets = len(msg.body)
+	}
+	j.count(ReceivedName(t.Name), octets)
+	return j.relay(j.m.tunnels[t.SwitchTo], msg, marking{})
+}
+
+// relay puts a GTP-U message that was received into another tunnel.
+func (j *journey) relay(to *gtpu.Tunnel, msg message, mark marking) Result {
 	hop := v4(j.packet).ttl()
 	if version(j.packet) == 6 {
 		hop = v6(j.packet).hopLimit()
@@ -255,17 +276,13 @@ func (j *journey) switchTo(t *gtpu.Tunnel, msg message) Result {
 	}
 	header := slices.Clone(msg.header)
 	be.PutUint32(header[4:], to.RemoteTEID)
-	hash, octets := uint32(0), 0
+	hash := uint32(0)
 	if msg.kind != gPDU { // what it carries is no T-PDU, and so is summed in full
 		header, msg.body = append(header, msg.body...), nil
-	} else {
-		octets = len(msg.body)
-		if tpdu, ok := whole(msg.body, version(msg.body)); ok {
-			hash = flowHash(tpdu, false)
-		}
+	} else if tpdu, ok := whole(msg.body, version(msg.body)); ok {
+		hash = flowHash(tpdu, false)
 	}
-	j.count(ReceivedName(t.Name), octets)
-	p := j.wrap(to, tunnelEnd{hopLimit: hop - 1, class: class(j.packet), hash: hash}, header, msg.body)
+	p := j.wrap(to, tunnelEnd{hopLimit: hop - 1, class: mark.of(class(j.packet)), hash: hash}, header, msg.body)
 	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, quoted: j.packet, l3: j.l3})
 }
 
@@ -274,19 +291,21 @@ func (j *journey) sendTunnel(t *gtpu.Tunnel) Result {
 	if !t.Remote.IsValid() {
 		return j.drop(TEIDUnknown)
 	}
-	inner, r := j.spent(j.packet, j.l3)
+	j.count(SentName(t.Name), len(j.packet))
+	return j.intoTunnel(t, false, tpdu{packet: j.packet, l3: j.l3, outer: noOuter}, marking{})
+}
+
+// intoTunnel sends a packet in a G-PDU.
+func (j *journey) intoTunnel(to *gtpu.Tunnel, rqi bool, t tpdu, mark marking) Result {
+	inner, r := j.departing(t)
 	if inner == nil {
 		return r
 	}
-	if j.port.PartialChecksum {
-		completeChecksum(inner)
-	}
 	hash := flowHash(inner, false)
-	header := gtpuHeader(t.PDUSessionContainer, t.RemoteTEID, t.QFI, false, len(inner))
-	p := j.wrap(t, tunnelEnd{hopLimit: j.m.hopLimit, class: class(inner), hash: hash}, header, inner)
-	j.count(SentName(t.Name), len(inner))
-	return j.send(outbound{packet: p, via: Key{NextHop: t.Remote}, hash: hash,
-		quoted: j.packet, l3: j.l3, fragments: true})
+	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, rqi, len(inner))
+	p := j.wrap(to, tunnelEnd{hopLimit: j.m.hopLimit, class: mark.of(class(inner)), hash: hash}, header, inner)
+	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash,
+		quoted: t.packet, l3: t.l3, fragments: true})
 }
 
 // echo answers an Echo Request in place (TS 29.281 section 7.2.1).

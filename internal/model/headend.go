@@ -97,28 +97,28 @@ func (j *journey) sendList(list chosen, p []byte, hash uint32, o outbound) Resul
 	return j.send(o)
 }
 
-// encapsulate is H.Encaps and H.Encaps.Red on a packet that starts at l3 in
-// the frame.
-func (j *journey) encapsulate(policy string, packet []byte, l3 int) Result {
-	inner, r := j.spent(packet, l3)
+// encapsulate is H.Encaps and H.Encaps.Red.
+func (j *journey) encapsulate(policy string, t tpdu, mark marking) Result {
+	inner, r := j.departing(t)
 	if inner == nil {
 		return r
 	}
-	hash := flowHash(packet, false)
+	hash := flowHash(t.packet, false)
 	list, f := j.choose(policy, hash)
 	if f != nil {
 		return j.fail(f)
 	}
-	if j.port.PartialChecksum {
-		completeChecksum(inner)
+	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior), next: nextHeader(inner),
+		hopLimit: j.m.hopLimit, class: mark.of(class(inner)), label: hash}
+	return j.sendList(list, h.push(inner), hash, outbound{quoted: t.packet, l3: t.l3, fragments: true})
+}
+
+// nextHeader is how IPv6 names a packet that it carries.
+func nextHeader(p []byte) uint8 {
+	if version(p) == 4 {
+		return protoIPv4
 	}
-	next := uint8(protoIPv6)
-	if version(inner) == 4 {
-		next = protoIPv4
-	}
-	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior), next: next,
-		hopLimit: j.m.hopLimit, class: class(inner), label: hash}
-	return j.sendList(list, h.push(inner), hash, outbound{quoted: packet, l3: l3, fragments: true})
+	return protoIPv6
 }
 
 // encapsulateFrame is H.Encaps.L2 and H.Encaps.L2.Red, on the frame less its

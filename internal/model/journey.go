@@ -17,6 +17,8 @@ type journey struct {
 	l3      int    // where the layer-3 packet starts in frame
 	packet  []byte // layer 3 without padding, as received; never written
 	pending []pending
+	copies  []*Punt // duplicates for the daemon
+	events  []Event
 }
 
 // pending is a counter to be increased once the packet is forwarded.
@@ -29,6 +31,7 @@ type pending struct {
 func (m *Model) Run(frame []byte, ifindex int) Result {
 	j := &journey{m: m, frame: frame, ifindex: ifindex, port: m.ports[ifindex]}
 	r := j.run()
+	r.Copies, r.Events = j.copies, j.events
 	if r.Counts == nil {
 		r.Counts = Counts{}
 	}
@@ -105,12 +108,20 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 		}
 		return j.untouched()
 	}
-	if s, ok := m.steered(p.dst()); ok {
-		if s.to == nil {
-			return j.untouched()
-		}
+	if rules, ok := m.ue(p.dst()); ok {
 		if malformed {
 			return j.drop(IPv6Malformed)
+		}
+		return j.toUE(rules)
+	}
+	if s, ok := m.steered(p.dst()); ok {
+		switch {
+		case s.passes():
+			return j.untouched()
+		case malformed:
+			return j.drop(IPv6Malformed)
+		case s.rules != nil:
+			return j.toUE(s.rules)
 		}
 		return j.steer(s.to.Policy, s.to.Tunnel)
 	}
@@ -127,15 +138,21 @@ func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 	m := j.m
 	malformed := p.header() < 20 || p.length() < p.header() || p.length() > len(p)
 	s, steered := m.steered(p.dst())
+	rules, ue := m.ue(p.dst())
+	if !ue && steered && s.rules != nil {
+		rules, ue = s.rules, true
+	}
 	switch {
 	case m.gtpu[p.dst()]:
 		return j.ipv4GTPU(p, malformed, func() Result { return j.gtpuEndpoint(p.header()) })
-	case steered && s.to == nil:
+	case !ue && steered && s.passes():
 		return j.untouched()
-	case steered && s.to.GTP4D != nil:
+	case !ue && steered && s.to.GTP4D != nil:
 		return j.ipv4GTPU(p, malformed, func() Result { return j.hMGTP4D(s.to.GTP4D) })
-	case steered && malformed:
+	case (ue || steered) && malformed:
 		return j.drop(IPv4Malformed)
+	case ue:
+		return j.toUE(rules)
 	case steered:
 		return j.steer(s.to.Policy, s.to.Tunnel)
 	case byPort && !p.dst().IsMulticast() && !p.dst().IsLinkLocalUnicast() && p.dst() != broadcast:
@@ -168,20 +185,13 @@ func (j *journey) ipv4GTPU(p v4, malformed bool, then func() Result) Result {
 // toGTPU says whether a UDP header is whole and for port 2152.
 func toGTPU(udp []byte) bool { return len(udp) >= 8 && be.Uint16(udp[2:]) == 2152 }
 
-func (m *Model) inDomain(a netip.Addr) bool {
-	for _, p := range m.network.Config.Domain {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
-}
+func (m *Model) inDomain(a netip.Addr) bool { return within(m.network.Config.Domain, a) }
 
 func (j *journey) steer(policy, tunnel string) Result {
 	if tunnel != "" {
 		return j.sendTunnel(j.m.tunnels[tunnel])
 	}
-	return j.encapsulate(policy, j.packet, j.l3)
+	return j.encapsulate(policy, tpdu{packet: j.packet, l3: j.l3, outer: noOuter}, marking{})
 }
 
 // count remembers a counter that is due when the packet is forwarded.

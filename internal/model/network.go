@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -22,6 +23,12 @@ type Network struct {
 	Local       []netip.Addr  `json:"local,omitempty"` // the node's own addresses
 	Adjacencies []Adjacency   `json:"adjacencies,omitempty"`
 	Routes      []Route       `json:"routes,omitempty"`
+
+	UEPools     []netip.Prefix `json:"ue_pools,omitempty"`     // of sessions
+	Protected   []netip.Prefix `json:"protected,omitempty"`    // from UEs
+	SessionSIDs []netip.Prefix `json:"session_sids,omitempty"` // of Config.SIDs, those whose inside is for UEs
+	Slices      []Slice        `json:"slices,omitempty"`
+	Sessions    []Session      `json:"sessions,omitempty"`
 }
 
 // Port is an interface that the data path is attached to.
@@ -81,7 +88,7 @@ type Route struct {
 }
 
 // Model is a Network made ready for lookups, with the state that packets
-// leave behind (End.Limit's buckets).
+// leave behind (End.Limit's buckets, volumes and meters of sessions).
 type Model struct {
 	network    Network
 	ports      map[int]*Port
@@ -98,6 +105,7 @@ type Model struct {
 	local      map[netip.Addr]bool
 	hopLimit   uint8
 	limits     map[limitKey]*bucket
+	sessions   sessions
 	nanosecond int64 // the model's clock
 }
 
@@ -106,11 +114,15 @@ type portKey struct {
 	outer, inner uint16
 }
 
-// steering is a Steering, or a node's own address, which passes.
+// steering is a Steering, a framed route of sessions, or a node's own address,
+// which passes.
 type steering struct {
 	prefix netip.Prefix
-	to     *srpolicy.Steering // nil: to the kernel
+	to     *srpolicy.Steering
+	rules  []*ruleState
 }
+
+func (s steering) passes() bool { return s.to == nil && s.rules == nil }
 
 // New makes a Model. It refuses names that nothing has.
 func New(n Network) (*Model, error) {
@@ -141,7 +153,7 @@ func New(n Network) (*Model, error) {
 	}
 	m.addSIDs()
 	m.addRoutes()
-	if err := m.addTunnels(); err != nil {
+	if err := errors.Join(m.addTunnels(), m.addSessions()); err != nil {
 		return nil, err
 	}
 	return m, m.addSteering()
@@ -208,7 +220,7 @@ func (m *Model) addSteering() error {
 	for i := range c.Steering {
 		s := &c.Steering[i]
 		if s.Interface == "" {
-			m.byPrefix = append(m.byPrefix, steering{s.Prefix.Masked(), s})
+			m.byPrefix = append(m.byPrefix, steering{prefix: s.Prefix.Masked(), to: s})
 			continue
 		}
 		port := m.portNames[s.Interface]
@@ -226,14 +238,14 @@ func (m *Model) addSteering() error {
 	}
 	for _, a := range m.network.Local {
 		m.local[a] = true
-		m.byPrefix = append(m.byPrefix, steering{netip.PrefixFrom(a, a.BitLen()), nil})
+		m.byPrefix = append(m.byPrefix, steering{prefix: netip.PrefixFrom(a, a.BitLen())})
 	}
 	sort.SliceStable(m.byPrefix, func(i, j int) bool {
 		a, b := m.byPrefix[i], m.byPrefix[j]
 		if a.prefix.Bits() != b.prefix.Bits() {
 			return a.prefix.Bits() > b.prefix.Bits()
 		}
-		return a.to == nil && b.to != nil // the node's own addresses win
+		return a.passes() && !b.passes() // the node's own addresses win
 	})
 	return nil
 }
@@ -271,7 +283,7 @@ func (m *Model) route(table uint32, a netip.Addr) *Route {
 	return nil
 }
 
-// Advance moves the model's clock, which only End.Limit looks at.
+// Advance moves the model's clock, which End.Limit and meters look at.
 func (m *Model) Advance(nanoseconds int64) { m.nanosecond += nanoseconds }
 
 func reduced(b srv6.Behavior) bool {

@@ -39,6 +39,15 @@ const (
 	TooBig         Reason = "too_big"
 	Headroom       Reason = "headroom"
 	NoNeighbour    Reason = "no_neighbour"
+	NoPDR          Reason = "no_pdr"
+	FARDrop        Reason = "far_drop"
+	GateClosed     Reason = "gate_closed"
+	UESource       Reason = "ue_source"
+	UEToUE         Reason = "ue_to_ue"
+	UEToCore       Reason = "ue_to_core"
+	RateExceeded   Reason = "rate"
+	SliceRate      Reason = "slice_rate"
+	QuotaUsedUp    Reason = "quota"
 )
 
 // Drop says whether the frame ended there.
@@ -52,6 +61,8 @@ type Result struct {
 	Out    []byte // the frame as it leaves; nil where it was dropped or taken over
 	Egress int    // ifindex, where it was forwarded or replied
 	Punt   *Punt
+	Copies []*Punt // duplicates for the daemon, before Punt
+	Events []Event
 	Counts Counts // what the journey added, outcomes included
 }
 
@@ -64,6 +75,8 @@ const (
 	PuntFragment        PuntKind = "fragment"
 	PuntICMP            PuntKind = "icmp"
 	PuntErrorIndication PuntKind = "error_indication"
+	PuntBuffer          PuntKind = "buffer"
+	PuntDuplicate       PuntKind = "duplicate"
 )
 
 // puntData is how much of a frame a record holds.
@@ -76,8 +89,27 @@ type Punt struct {
 	Code uint8
 	Info uint32 // ICMP: pointer or MTU; fragment: MTU; Error Indication: TEID
 	L3   int    // where the IP header that is meant starts in Data
-	Data []byte
+	// Session and Rule are what buffer and duplicate are about.
+	Session uint64
+	Rule    uint16
+	Data    []byte
 }
+
+// Event is what the daemon is told about a rule.
+type Event struct {
+	Session uint64    `json:"session"`
+	Rule    uint16    `json:"rule"`
+	Kind    EventKind `json:"kind"`
+}
+
+// EventKind is the kind of an Event.
+type EventKind string
+
+// The kinds.
+const (
+	EventNotify EventKind = "notify" // notify_at is reached
+	EventStop   EventKind = "stop"   // a packet was dropped because of stop_at
+)
 
 // Counter counts packets and bytes.
 type Counter struct {
@@ -111,6 +143,12 @@ func ListName(policy string, list int) string { return fmt.Sprintf("list %s %d",
 
 // ReceivedName and SentName are the counters of a tunnel.
 func ReceivedName(tunnel string) string { return "received " + tunnel }
+
+// RuleName is the volume of a session's rule.
+func RuleName(session uint64, rule uint16) string { return fmt.Sprintf("rule %d/%d", session, rule) }
+
+// SliceName is the counter of a slice in one direction.
+func SliceName(slice uint32, d Direction) string { return fmt.Sprintf("slice %d %s", slice, d) }
 
 // SentName is the counter of what went into a tunnel.
 func SentName(tunnel string) string { return "sent " + tunnel }

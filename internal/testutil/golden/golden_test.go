@@ -3,8 +3,10 @@ package golden_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
@@ -23,6 +25,7 @@ rows:
   - name: bad
     of: good
     with: {ipv4: {ttl: 1}}
+    after: 300ms
     append: "ffff"
     patch: [{at: 0, data: "0a0b"}]
 `
@@ -46,6 +49,9 @@ func TestRowsChangeRows(t *testing.T) {
 	if ifindex != 10 || len(good) != 34 || good[22] != 64 {
 		t.Errorf("interface %d, frame %x", ifindex, good)
 	}
+	if f.Rows[0].Wait() != 0 || f.Rows[1].Wait() != 300*time.Millisecond {
+		t.Errorf("waits %v and %v", f.Rows[0].Wait(), f.Rows[1].Wait())
+	}
 	if len(bad) != 36 || bad[22] != 1 || bad[0] != 0x0a || bad[1] != 0x0b || bad[35] != 0xff {
 		t.Errorf("changed frame %x", bad)
 	}
@@ -55,7 +61,9 @@ func TestUpdateKeepsTheRest(t *testing.T) {
 	path := write(t, file)
 	wants := []golden.Want{
 		{Verdict: "passed", Counters: map[string]model.Counter{"outcome passed": {Packets: 1, Bytes: 34}}},
-		{Verdict: "dropped", Reason: "hop_limit", Punt: &golden.Punt{Kind: model.PuntICMP, Type: 3, L3: 14}, Out: make([]byte, 40)},
+		{Verdict: "dropped", Reason: "hop_limit", Punt: &golden.Punt{Kind: model.PuntICMP, Type: 3, L3: 14}, Out: make([]byte, 40),
+			Copies: []golden.Punt{{Kind: model.PuntDuplicate, Session: 1, Rule: 2, L3: 50}},
+			Events: []model.Event{{Session: 1, Rule: 2, Kind: model.EventNotify}}},
 	}
 	if err := golden.Update(path, wants); err != nil {
 		t.Fatal(err)
@@ -67,7 +75,8 @@ func TestUpdateKeepsTheRest(t *testing.T) {
 	if c := f.Rows[0].Want.Counters["outcome passed"]; c.Bytes != 34 {
 		t.Errorf("counter %v", c)
 	}
-	if w := f.Rows[1].Want; w.Reason != "hop_limit" || *w.Punt != *wants[1].Punt || len(w.Out) != 40 {
+	if w := f.Rows[1].Want; w.Reason != "hop_limit" || *w.Punt != *wants[1].Punt || len(w.Out) != 40 ||
+		!slices.Equal(w.Copies, wants[1].Copies) || !slices.Equal(w.Events, wants[1].Events) {
 		t.Errorf("want %+v", w)
 	}
 	text, err := os.ReadFile(path)
@@ -86,6 +95,7 @@ func TestUpdateKeepsTheRest(t *testing.T) {
 
 func TestLoadRefuses(t *testing.T) {
 	for change, want := range map[[2]string]string{
+		{"after: 300ms", "after: soon"}:                 "soon",
 		{"name: bad", "name: good"}:                     "the name is taken",
 		{"of: good", "of: nothing"}:                     "no row above",
 		{"with: {ipv4: {ttl", "with: {udp: {ttl"}:       "none of the layers",

@@ -1,0 +1,140 @@
+package model
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// tpdu is a packet that meets the rules of a session.
+type tpdu struct {
+	packet  []byte   // as it came, cut to its own length
+	l3      int      // where it starts in the frame
+	qfi     uint8    // of the G-PDU's container
+	message *message // the G-PDU, on the receive side
+	// outer is the traffic class of a header that was taken off on the way to
+	// the send side, -1 where there was none.
+	outer int
+}
+
+// linkLocal is where a UE with an IPv6 prefix may send from besides.
+var linkLocal = netip.MustParsePrefix("fe80::/10")
+
+// sameFewSources says whether all rules have the same sources, few enough for
+// step 2 of section 7; otherwise they are a part of step 3.
+func sameFewSources(rules []*ruleState) bool {
+	first := rules[0].Sources
+	counts := map[bool]int{}
+	for _, p := range first {
+		if !isUE(p) {
+			return false
+		}
+		counts[p.Addr().Is4()]++
+	}
+	return len(first) > 0 && counts[true] <= 1 && counts[false] <= 1 &&
+		!slices.ContainsFunc(rules, func(r *ruleState) bool { return !sameSet(r.Sources, first) })
+}
+
+func sameSet(a, b []netip.Prefix) bool {
+	all := func(of, in []netip.Prefix) bool {
+		return !slices.ContainsFunc(of, func(p netip.Prefix) bool { return !slices.Contains(in, p) })
+	}
+	return all(a, b) && all(b, a)
+}
+
+// fromUE says whether a T-PDU's source is one of a rule's.
+func (r *ruleState) fromUE(source netip.Addr) bool {
+	has6 := slices.ContainsFunc(r.Sources, func(p netip.Prefix) bool { return p.Addr().Is6() })
+	return within(r.Sources, source) || has6 && linkLocal.Contains(source)
+}
+
+// classify is steps 2 and 3 of section 7: the rule that takes the packet.
+func classify(rules []*ruleState, t tpdu) (*ruleState, Reason) {
+	source, _ := addresses(t.packet)
+	checked := t.message != nil && sameFewSources(rules)
+	if checked && !rules[0].fromUE(source) {
+		return nil, UESource
+	}
+	for _, r := range rules {
+		own := t.message == nil || checked || len(r.Sources) == 0 || r.fromUE(source)
+		if own && r.takes(t) {
+			return r, ""
+		}
+	}
+	return nil, NoPDR
+}
+
+func (r *ruleState) takes(t tpdu) bool {
+	if len(r.QFIs) > 0 && !slices.Contains(r.QFIs, t.qfi) {
+		return false
+	}
+	return len(r.Filters) == 0 ||
+		slices.ContainsFunc(r.Filters, func(f Filter) bool { return f.matches(t.packet, r.Direction) })
+}
+
+// matches says whether an SDF filter takes a packet of that direction.
+func (f Filter) matches(p []byte, d Direction) bool {
+	local, remote := addresses(p)
+	if d == Downlink {
+		local, remote = remote, local
+	}
+	in := func(want netip.Prefix, a netip.Addr) bool { return !want.IsValid() || want.Contains(a) }
+	protocol, upper := upperOf(p)
+	return in(f.Remote, remote) && in(f.Local, local) &&
+		class(p)&f.ToSMask == f.ToS&f.ToSMask &&
+		(f.Protocol == nil || *f.Protocol == protocol) &&
+		(f.FlowLabel == nil || version(p) == 6 && v6(p).flowLabel() == *f.FlowLabel) &&
+		f.matchesPorts(protocol, upper, d) && f.matchesSPI(protocol, upper)
+}
+
+// upperOf is the protocol directly behind the IP header, and what is there:
+// nothing in a later IPv4 fragment.
+func upperOf(p []byte) (uint8, []byte) {
+	if version(p) == 6 {
+		return v6(p).next(), p[40:]
+	}
+	if be.Uint16(p[6:])&0x1fff != 0 {
+		return v4(p).protocol(), nil
+	}
+	return v4(p).protocol(), p[v4(p).header():]
+}
+
+var anyPort = [2]uint16{0, 65535}
+
+func (f Filter) matchesPorts(protocol uint8, upper []byte, d Direction) bool {
+	ports := func(p *[2]uint16) [2]uint16 {
+		if p == nil {
+			return anyPort
+		}
+		return *p
+	}
+	wantRemote, wantLocal := ports(f.RemotePorts), ports(f.LocalPorts)
+	if wantRemote == anyPort && wantLocal == anyPort {
+		return true
+	}
+	if protocol != protoTCP && protocol != protoUDP && protocol != protoSCTP || len(upper) < 4 {
+		return false
+	}
+	local, remote := be.Uint16(upper), be.Uint16(upper[2:])
+	if d == Downlink {
+		local, remote = remote, local
+	}
+	return wantRemote[0] <= remote && remote <= wantRemote[1] && wantLocal[0] <= local && local <= wantLocal[1]
+}
+
+// Protocols with a Security Parameters Index (RFC 4302, 4303).
+const (
+	protoESP = 50
+	protoAH  = 51
+)
+
+func (f Filter) matchesSPI(protocol uint8, upper []byte) bool {
+	switch {
+	case f.SPI == nil:
+		return true
+	case protocol == protoESP && len(upper) >= 4:
+		return be.Uint32(upper) == *f.SPI
+	case protocol == protoAH && len(upper) >= 8:
+		return be.Uint32(upper[4:]) == *f.SPI
+	}
+	return false
+}

@@ -1,0 +1,196 @@
+package model
+
+import (
+	"net/netip"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// receiveSession is a G-PDU or End Marker whose TEID is a session's.
+func (j *journey) receiveSession(rules []*ruleState, msg message) Result {
+	if msg.kind == endMarker {
+		for _, r := range rules {
+			if r.Action == ActionForward && r.Forward.Kind == ForwardGTPU {
+				return j.relay(r.tunnel(), msg, r.marking())
+			}
+		}
+		return j.drop(GTPUMessage)
+	}
+	inner, reason := j.wholeTPDU(msg.body)
+	if inner == nil {
+		return j.drop(reason)
+	}
+	return j.meet(rules, tpdu{packet: inner, l3: j.l3 + msg.at, qfi: msg.qfi, message: &msg, outer: noOuter})
+}
+
+// toUE is a packet that arrived for a UE without GTP-U.
+func (j *journey) toUE(rules []*ruleState) Result {
+	return j.meet(rules, tpdu{packet: j.packet, l3: j.l3, outer: noOuter})
+}
+
+// sessionInSID is what End.DT4, DT6 and DT46 took out for a UE.
+func (j *journey) sessionInSID(inner []byte, l3 int) Result {
+	return j.unwrapped(tpdu{packet: inner, l3: l3, outer: int(class(j.packet))})
+}
+
+// unwrapped is a packet for a UE that an outer header was taken off of: it must
+// be fit to go on, then it meets the rules of its destination.
+func (j *journey) unwrapped(t tpdu) Result {
+	if p, r := j.departing(t); p == nil {
+		return r
+	}
+	_, dst := addresses(t.packet)
+	rules, _ := j.m.ueOrFramed(dst)
+	return j.meet(rules, t)
+}
+
+// meet takes a packet through section 7's steps.
+func (j *journey) meet(rules []*ruleState, t tpdu) Result {
+	if len(rules) == 0 {
+		return j.drop(NoPDR)
+	}
+	if j.gtpuInGTPU(t.packet) {
+		return j.drop(GTPUMessage)
+	}
+	r, reason := classify(rules, t)
+	if r == nil {
+		return j.drop(reason)
+	}
+	switch r.Action {
+	case ActionDrop:
+		return j.drop(FARDrop)
+	case ActionGate:
+		return j.drop(GateClosed)
+	case ActionBuffer:
+		return Result{Reason: SlowPath, Punt: j.puntOf(PuntBuffer, r, t)}
+	}
+	if reason := j.use(r, len(t.packet)); reason != "" {
+		return j.drop(reason)
+	}
+	if r.Duplicate {
+		j.copies = append(j.copies, j.puntOf(PuntDuplicate, r, t))
+	}
+	j.count(RuleName(r.session, r.ID), len(t.packet))
+	if r.Forward.Slice != 0 {
+		j.count(SliceName(r.Forward.Slice, r.Direction), len(t.packet))
+	}
+	result := j.forwardBy(r, t)
+	if result.Reason == Forwarded || result.Reason == Passed {
+		r.octets += uint64(len(t.packet))
+	}
+	return result
+}
+
+func (j *journey) puntOf(kind PuntKind, r *ruleState, t tpdu) *Punt {
+	p := j.punt(kind, t.l3)
+	p.Session, p.Rule = r.session, r.ID
+	return p
+}
+
+// reached says whether a rule's volume is at a mark, which is rounded up to
+// 256 octets; 0 is none.
+func (r *ruleState) reached(mark uint64) bool { return mark != 0 && r.octets >= (mark+255)/256*256 }
+
+// use is steps 5 to 7: quota, rates, notification. It returns why the packet
+// may not go, or nothing.
+func (j *journey) use(r *ruleState, octets int) Reason {
+	if r.reached(r.StopAt) {
+		j.tell(r, EventStop, &r.stopped)
+		return QuotaUsedUp
+	}
+	now := j.m.now()
+	if !r.bucket.lets(uint32(r.octets), now) {
+		return RateExceeded
+	}
+	for _, m := range r.shared {
+		if !m.pass(octets, now) {
+			return RateExceeded
+		}
+	}
+	if !j.m.sessions.slices[r.Forward.Slice][r.Direction].pass(octets, now) {
+		return SliceRate
+	}
+	if r.reached(r.NotifyAt) {
+		j.tell(r, EventNotify, &r.notified)
+	}
+	return ""
+}
+
+func (j *journey) tell(r *ruleState, kind EventKind, told *bool) {
+	if !*told {
+		*told = true
+		j.events = append(j.events, Event{r.session, r.ID, kind})
+	}
+}
+
+// forwardBy is step 9.
+func (j *journey) forwardBy(r *ruleState, t tpdu) Result {
+	switch r.Forward.Kind {
+	case ForwardGTPU:
+		if t.message != nil {
+			return j.relay(r.tunnel(), *t.message, r.marking())
+		}
+		return j.intoTunnel(r.tunnel(), r.RQI, t, r.marking())
+	case ForwardSRv6:
+		return j.intoSRv6(r, t)
+	case ForwardPolicy:
+		return j.encapsulate(r.Forward.Policy, t, r.marking())
+	}
+	if t.message == nil {
+		return j.drop(FARDrop)
+	}
+	t.outer = int(class(j.packet))
+	src, dst := addresses(t.packet)
+	_, ue := j.m.ueOrFramed(dst)
+	switch {
+	case ue && r.Forward.Internal:
+		t.message, t.qfi = nil, 0
+		return j.unwrapped(t)
+	case ue:
+		return j.drop(UEToUE)
+	case !r.Forward.Internal && j.m.core(src, dst):
+		return j.drop(UEToCore)
+	}
+	return j.release(t.packet, t.l3, uint8(t.outer), outbound{table: r.Forward.Table})
+}
+
+// core says whether a packet is for what UEs have no business with, or from
+// nobody in particular.
+func (m *Model) core(src, dst netip.Addr) bool {
+	return m.gtpu[dst] || m.local[dst] || m.localSID(dst) != nil || m.inDomain(dst) ||
+		within(m.network.Protected, dst) || dst.IsMulticast() || dst.IsLinkLocalUnicast() ||
+		dst == broadcast || src.IsLinkLocalUnicast()
+}
+
+// intoSRv6 is H.Encaps.Red with one segment, to where a rule says.
+func (j *journey) intoSRv6(r *ruleState, t tpdu) Result {
+	inner, end := j.departing(t)
+	if inner == nil {
+		return end
+	}
+	source := r.Forward.Source
+	if !source.IsValid() {
+		source = j.m.network.Config.Encapsulation.Source
+	}
+	hash := flowHash(t.packet, false)
+	h := outer{src: source, segments: []netip.Addr{r.Forward.Remote}, reduced: true, next: nextHeader(inner),
+		hopLimit: j.m.hopLimit, class: r.marking().of(class(inner)), label: hash}
+	return j.send(outbound{packet: h.push(inner), via: Key{NextHop: r.Forward.Remote}, hash: hash,
+		quoted: t.packet, l3: t.l3, fragments: true})
+}
+
+// tunnel is a rule's Outer Header Creation.
+func (r *ruleState) tunnel() *gtpu.Tunnel {
+	container := map[Container]srv6.ContainerType{ContainerNone: srv6.ContainerNone,
+		ContainerDownlink: srv6.ContainerDownlink, ContainerUplink: srv6.ContainerUplink}[r.Container]
+	return &gtpu.Tunnel{Remote: r.Forward.Remote, RemoteTEID: r.Forward.TEID, Source: r.Forward.Source,
+		PDUSessionContainer: container, QFI: r.QFI}
+}
+
+// marking is the transport level marking of a header that is pushed.
+type marking struct{ tos, mask uint8 }
+
+func (m marking) of(class uint8) uint8 { return class&^m.mask | m.tos&m.mask }
+
+func (r *ruleState) marking() marking { return marking{r.Forward.ToS, r.Forward.ToSMask} }

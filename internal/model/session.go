@@ -1,0 +1,255 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Session is one PFCP session's rules, ready to be looked up (section 7).
+type Session struct {
+	ID     uint64  `json:"id"`
+	Rules  []Rule  `json:"rules"`
+	Meters []Meter `json:"meters,omitempty"`
+}
+
+// Rule is a PDR with what its FAR, QERs and URRs come to.
+type Rule struct {
+	ID         uint16    `json:"id"`
+	Precedence uint32    `json:"precedence,omitempty"` // lowest first, then lowest ID
+	Direction  Direction `json:"direction"`
+
+	TEID         uint32         `json:"teid,omitempty"`         // receive side; 0: send side
+	Sources      []netip.Prefix `json:"sources,omitempty"`      // of the UE, on the receive side
+	Destinations []netip.Prefix `json:"destinations,omitempty"` // of the UE, on the send side
+	Filters      []Filter       `json:"filters,omitempty"`
+	QFIs         []uint8        `json:"qfis,omitempty"`
+
+	Action    Action     `json:"action,omitempty"`
+	Duplicate bool       `json:"duplicate,omitempty"`
+	Forward   Forwarding `json:"forward,omitzero"`
+	QFI       uint8      `json:"qfi,omitempty"`
+	RQI       bool       `json:"rqi,omitempty"`
+	Container Container  `json:"container,omitempty"`
+
+	Rate     uint64 `json:"rate,omitempty"`   // kbit/s; 0: no limit
+	Meters   []int  `json:"meters,omitempty"` // places in Session.Meters
+	NotifyAt uint64 `json:"notify_at,omitempty"`
+	StopAt   uint64 `json:"stop_at,omitempty"`
+}
+
+// Direction is that of a rule's packets.
+type Direction string
+
+// The directions.
+const (
+	Uplink   Direction = "uplink"
+	Downlink Direction = "downlink"
+)
+
+// Action is what becomes of a rule's packets.
+type Action string
+
+// The actions. Forward is that of a rule that says none.
+const (
+	ActionForward Action = ""
+	ActionDrop    Action = "drop"
+	ActionGate    Action = "gate"
+	ActionBuffer  Action = "buffer"
+)
+
+// Container is the PDU Session Container of sent G-PDUs.
+type Container string
+
+// The containers.
+const (
+	ContainerNone     Container = ""
+	ContainerDownlink Container = "downlink"
+	ContainerUplink   Container = "uplink"
+)
+
+// Filter is an SDF filter, seen from the UE. What is not set matches anything.
+type Filter struct {
+	Remote      netip.Prefix `json:"remote,omitzero"`
+	Local       netip.Prefix `json:"local,omitzero"`
+	Protocol    *uint8       `json:"protocol,omitempty"`
+	RemotePorts *[2]uint16   `json:"remote_ports,omitempty"` // inclusive
+	LocalPorts  *[2]uint16   `json:"local_ports,omitempty"`
+	ToS         uint8        `json:"tos,omitempty"`
+	ToSMask     uint8        `json:"tos_mask,omitempty"`
+	FlowLabel   *uint32      `json:"flow_label,omitempty"`
+	SPI         *uint32      `json:"spi,omitempty"`
+}
+
+// Forwarding is where a rule's packets go.
+type Forwarding struct {
+	Kind     ForwardingKind `json:"kind,omitempty"`
+	Table    uint32         `json:"table,omitempty"`
+	Internal bool           `json:"internal,omitempty"`
+	Remote   netip.Addr     `json:"remote,omitzero"`
+	Source   netip.Addr     `json:"source,omitzero"` // the node's own unless set
+	TEID     uint32         `json:"teid,omitempty"`
+	Policy   string         `json:"policy,omitempty"`
+	ToS      uint8          `json:"tos,omitempty"`
+	ToSMask  uint8          `json:"tos_mask,omitempty"`
+	Slice    uint32         `json:"slice,omitempty"`
+}
+
+// ForwardingKind says what is pushed.
+type ForwardingKind string
+
+// The kinds. The kernel's routes are that of a rule that says none.
+const (
+	ForwardTable  ForwardingKind = ""
+	ForwardGTPU   ForwardingKind = "gtpu"
+	ForwardSRv6   ForwardingKind = "srv6"
+	ForwardPolicy ForwardingKind = "policy"
+)
+
+// Meter is a rate that several rules share.
+type Meter struct {
+	Rate    uint64        `json:"rate,omitempty"` // kbit/s; 0: Packets in each Period
+	Packets uint16        `json:"packets,omitempty"`
+	Period  time.Duration `json:"period,omitempty"` // nanoseconds
+}
+
+// Slice is a slice's rate limits, in kbit/s; 0: none.
+type Slice struct {
+	ID   uint32 `json:"id"`
+	Up   uint64 `json:"up,omitempty"`
+	Down uint64 `json:"down,omitempty"`
+}
+
+// ruleState is a rule in use.
+type ruleState struct {
+	*Rule
+	session  uint64
+	octets   uint64
+	bucket   *bucketState
+	shared   []*sharedMeter
+	notified bool
+	stopped  bool
+}
+
+// sessions is the part of a Model that section 7 is about.
+type sessions struct {
+	byTEID map[uint32][]*ruleState
+	byUE   map[netip.Prefix][]*ruleState // /32 and /64
+	framed map[netip.Prefix][]*ruleState
+	slices map[uint32]map[Direction]*sharedMeter
+	inSIDs map[netip.Prefix]bool // local SIDs whose inside is for UEs
+}
+
+// addSessions makes the sessions' tables. It refuses what cannot be looked up.
+func (m *Model) addSessions() error {
+	m.sessions = sessions{byTEID: map[uint32][]*ruleState{}, byUE: map[netip.Prefix][]*ruleState{},
+		framed: map[netip.Prefix][]*ruleState{}, slices: map[uint32]map[Direction]*sharedMeter{}, inSIDs: map[netip.Prefix]bool{}}
+	for _, sid := range m.network.SessionSIDs {
+		m.sessions.inSIDs[sid.Masked()] = true
+	}
+	for _, s := range m.network.Slices {
+		m.sessions.slices[s.ID] = map[Direction]*sharedMeter{Uplink: m.octetMeter(s.Up), Downlink: m.octetMeter(s.Down)}
+	}
+	for i := range m.network.Sessions {
+		if err := m.addSession(&m.network.Sessions[i]); err != nil {
+			return fmt.Errorf("session %d: %w", m.network.Sessions[i].ID, err)
+		}
+	}
+	for _, list := range m.sessions.byTEID {
+		sortRules(list)
+	}
+	for _, list := range m.sessions.byUE {
+		sortRules(list)
+	}
+	for p, list := range m.sessions.framed {
+		sortRules(list)
+		m.byPrefix = append(m.byPrefix, steering{prefix: p, rules: list})
+	}
+	return nil
+}
+
+func sortRules(list []*ruleState) {
+	slices.SortFunc(list, func(a, b *ruleState) int {
+		return cmp.Or(cmp.Compare(a.Precedence, b.Precedence), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+func (m *Model) addSession(s *Session) error {
+	meters := make([]*sharedMeter, len(s.Meters))
+	for i, meter := range s.Meters {
+		meters[i] = m.newMeter(meter)
+	}
+	for i := range s.Rules {
+		r := &ruleState{Rule: &s.Rules[i], session: s.ID, bucket: m.newBucket(s.Rules[i].Rate, 0, 0)}
+		for _, at := range r.Meters {
+			if at < 0 || at >= len(meters) {
+				return fmt.Errorf("rule %d: meters: there is no %d", r.ID, at)
+			}
+			r.shared = append(r.shared, meters[at])
+		}
+		if r.Forward.Kind == ForwardPolicy && m.policies[r.Forward.Policy] == nil {
+			return fmt.Errorf("rule %d: policy: no policy is named %q", r.ID, r.Forward.Policy)
+		}
+		if err := m.addRule(r); err != nil {
+			return fmt.Errorf("rule %d: %w", r.ID, err)
+		}
+	}
+	return nil
+}
+
+// addRule makes a rule found.
+func (m *Model) addRule(r *ruleState) error {
+	if r.TEID != 0 {
+		if others := m.sessions.byTEID[r.TEID]; len(others) > 0 && others[0].session != r.session {
+			return fmt.Errorf("TEID %#x: session %d has it", r.TEID, others[0].session)
+		}
+		m.sessions.byTEID[r.TEID] = append(m.sessions.byTEID[r.TEID], r)
+		return nil
+	}
+	for _, p := range r.Destinations {
+		p = p.Masked()
+		if isUE(p) {
+			m.sessions.byUE[p] = append(m.sessions.byUE[p], r)
+		} else {
+			m.sessions.framed[p] = append(m.sessions.framed[p], r)
+		}
+	}
+	return nil
+}
+
+// isUE says whether a prefix is one UE's, which has an IPv4 address or an IPv6
+// /64; others are framed routes.
+func isUE(p netip.Prefix) bool {
+	return p.Addr().Is4() && p.Bits() == 32 || p.Addr().Is6() && p.Bits() == 64
+}
+
+// ofUE is the prefix that a UE with this address has.
+func ofUE(a netip.Addr) netip.Prefix {
+	if a.Is4() {
+		return netip.PrefixFrom(a, 32)
+	}
+	p, _ := a.Prefix(64) // of an IPv6 address: cannot fail
+	return p
+}
+
+// ue are the rules for what goes to an address that is a UE's by itself: none
+// where it is only in a pool. false: it is not a UE's.
+func (m *Model) ue(a netip.Addr) ([]*ruleState, bool) {
+	rules := m.sessions.byUE[ofUE(a)]
+	return rules, rules != nil || within(m.network.UEPools, a)
+}
+
+// ueOrFramed is ue, or a framed route.
+func (m *Model) ueOrFramed(a netip.Addr) ([]*ruleState, bool) {
+	if rules, ok := m.ue(a); ok {
+		return rules, true
+	}
+	s, ok := m.steered(a)
+	return s.rules, ok && s.rules != nil
+}
+
+func within(list []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}

@@ -1,0 +1,169 @@
+package smf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+)
+
+// Association is what the UPF says of itself.
+type Association struct {
+	NodeID   string    `json:"node_id"`
+	Started  time.Time `json:"recovery_time_stamp"`
+	Features []string  `json:"features"` // UP Function Features, as TS 29.244 section 8.2.25 names them
+}
+
+// upFeatures are the bits of UP Function Features, from the first octet's
+// lowest.
+var upFeatures = []string{
+	"BUCP", "DDND", "DLBD", "TRST", "FTUP", "PFDM", "HEEU", "TREU",
+	"EMPU", "PDIU", "UDBC", "QUOAC", "TRACE", "FRRT", "PFDE", "EPFAR",
+	"DPDRA", "ADPDP", "UEIP", "SSET", "MNOP", "MTE", "BUNDL", "GCOM",
+	"MPAS", "RTTL", "VTIME", "NORP", "IPTV", "IP6PL", "TSCU", "MPTCP",
+	"ATSSS-LL", "QFQM", "GPQM", "MT-EDT", "CIOT", "ETHAR", "DDDS", "RDS",
+	"RTTWP",
+}
+
+// Associate sets the association up. Heartbeats go on by themselves from here
+// on.
+func (c *Client) Associate(ctx context.Context) (Association, error) {
+	m := message.NewAssociationSetupRequest(0,
+		ie.NewNodeIDHeuristic(c.options.NodeID), ie.NewRecoveryTimeStamp(c.options.Started), ie.NewCPFunctionFeatures(0))
+	ies, err := c.node(ctx, "association setup", m)
+	if err != nil {
+		return Association{}, err
+	}
+	a, err := readAssociation(ies)
+	if err != nil {
+		return a, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.associated, c.upfStarted = true, a.Started
+	return a, nil
+}
+
+func readAssociation(ies []*ie.IE) (a Association, err error) {
+	for _, i := range ies {
+		var wrong error
+		switch i.Type {
+		case ie.NodeID:
+			a.NodeID, wrong = i.NodeID()
+		case ie.RecoveryTimeStamp:
+			a.Started, wrong = i.RecoveryTimeStamp()
+			a.Started = a.Started.UTC()
+		case ie.UPFunctionFeatures:
+			for n, name := range upFeatures {
+				if n/8 < len(i.Payload) && i.Payload[n/8]&(1<<(n%8)) != 0 {
+					a.Features = append(a.Features, name)
+				}
+			}
+		}
+		if wrong != nil {
+			return a, &badAnswer{"association setup", fmt.Sprintf("has an unreadable %s: %v", ieName(i.Type), wrong)}
+		}
+	}
+	if a.NodeID == "" || a.Started.IsZero() {
+		return a, &badAnswer{"association setup", "has no Node ID, or no Recovery Time Stamp"}
+	}
+	return a, nil
+}
+
+// Release ends the association: the UPF's sessions of it go.
+func (c *Client) Release(ctx context.Context) error {
+	_, err := c.node(ctx, "association release", message.NewAssociationReleaseRequest(0, ie.NewNodeIDHeuristic(c.options.NodeID)))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.associated = false
+	for _, g := range c.groups {
+		for i := range g.state {
+			g.state[i].live = false
+		}
+	}
+	return nil
+}
+
+// node sends a request that is about no session, and returns the IEs of the
+// answer that accepts it.
+func (c *Client) node(ctx context.Context, procedure string, m message.Message) ([]*ie.IE, error) {
+	b := make([]byte, m.MarshalLen())
+	if err := m.MarshalTo(b); err != nil {
+		return nil, err
+	}
+	h, err := c.request(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", procedure, err)
+	}
+	var a answer
+	a.read(h.payload)
+	if err := refusal(procedure, &a); err != nil {
+		return nil, err
+	}
+	return parse(h.payload)
+}
+
+// parse reads IEs by go-pfcp, which some input may bring to panic: an
+// instrument says so and lives on.
+func parse(b []byte) (ies []*ie.IE, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("IEs that go-pfcp cannot read: %v", r)
+		}
+	}()
+	return ie.ParseMultiIEs(b)
+}
+
+// heartbeat asks whether the UPF lives, and is still the one that it was.
+func (c *Client) heartbeat(ctx context.Context) {
+	c.mu.Lock()
+	associated := c.associated
+	c.mu.Unlock()
+	if !associated {
+		return
+	}
+	m := message.NewHeartbeatRequest(0, ie.NewRecoveryTimeStamp(c.options.Started), nil)
+	b := make([]byte, m.MarshalLen())
+	if err := m.MarshalTo(b); err != nil {
+		return // it has nothing that could be wrong
+	}
+	h, err := c.request(ctx, b)
+	if errors.Is(err, ErrUnanswered) {
+		c.deliver(Report{Kind: ReportPathLost})
+	}
+	if err != nil {
+		return
+	}
+	c.sawStart(h.payload)
+}
+
+// sawStart reports a UPF that is not the one that the association was made
+// with: its sessions are gone (TS 23.527).
+func (c *Client) sawStart(payload []byte) {
+	ies, err := parse(payload)
+	if err != nil {
+		return
+	}
+	i := slices.IndexFunc(ies, func(i *ie.IE) bool { return i.Type == ie.RecoveryTimeStamp })
+	if i < 0 {
+		return
+	}
+	t, err := ies[i].RecoveryTimeStamp()
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	restarted := c.associated && !t.Equal(c.upfStarted)
+	c.associated = c.associated && !restarted
+	c.mu.Unlock()
+	if restarted {
+		c.deliver(Report{Kind: ReportRestarted})
+	}
+}

@@ -1,0 +1,290 @@
+package smf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+)
+
+// Port is PFCP's.
+const Port = 8805
+
+// Options are what a Client is and whom it speaks to.
+type Options struct {
+	// UPF's address; port 8805 unless set.
+	UPF netip.AddrPort
+	// Local address and port: the address from which UPF is reached, and 8805,
+	// unless set. A UPF's own requests come to port 8805.
+	Local netip.AddrPort
+	// NodeID: an address or a name; the local address unless set.
+	NodeID  string
+	Dialect Dialect // Open5GS unless set
+	// Timeout after which a request is sent again (T1; 1 s unless set), and
+	// Attempts how often at most (N1; 3 unless set).
+	Timeout  time.Duration
+	Attempts int
+	// Heartbeat is the time between two heartbeats once there is an association
+	// (10 s unless set).
+	Heartbeat time.Duration
+	// Started is the Recovery Time Stamp; now unless set. Who goes on with
+	// earlier sessions says the earlier time.
+	Started time.Time
+	// Sequence is the first request's sequence number; random unless set.
+	Sequence uint32
+	// Reports is how many reports may wait to be received; 65536 unless set.
+	// Beyond that reports are not answered, so that the UPF sends them again.
+	Reports int
+}
+
+func (o *Options) complete() error {
+	if !o.UPF.Addr().IsValid() {
+		return errors.New("smf: no UPF: give its address")
+	}
+	if o.UPF.Port() == 0 {
+		o.UPF = netip.AddrPortFrom(o.UPF.Addr(), Port)
+	}
+	if !o.Local.Addr().IsValid() {
+		local, err := localAddress(o.UPF)
+		if err != nil {
+			return err
+		}
+		o.Local = netip.AddrPortFrom(local, Port)
+	}
+	if o.Local == o.UPF {
+		return fmt.Errorf("smf: the UPF's address %s is this end's as well: give another local address", o.UPF)
+	}
+	if o.Local.Addr().Is4() != o.UPF.Addr().Is4() {
+		return fmt.Errorf("smf: local address %s and UPF %s are of two families", o.Local.Addr(), o.UPF.Addr())
+	}
+	if o.NodeID == "" {
+		o.NodeID = o.Local.Addr().String()
+	}
+	if o.Dialect == "" {
+		o.Dialect = Open5GS
+	}
+	if o.Dialect != Open5GS && o.Dialect != Free5GC {
+		return fmt.Errorf("smf: dialect %q: give open5gs or free5gc", o.Dialect)
+	}
+	setDefault(&o.Timeout, time.Second)
+	setDefault(&o.Attempts, 3)
+	setDefault(&o.Heartbeat, 10*time.Second)
+	setDefault(&o.Reports, 1<<16)
+	if o.Started.IsZero() {
+		o.Started = time.Now()
+	}
+	if o.Sequence == 0 {
+		o.Sequence = rand.Uint32N(1 << 23)
+	}
+	return nil
+}
+
+func setDefault[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
+// localAddress is where packets to a UPF come from.
+func localAddress(upf netip.AddrPort) (netip.Addr, error) {
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(upf))
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("smf: no route to the UPF: %w", err)
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
+// Client is one SMF with one UPF. Its methods may be called concurrently.
+type Client struct {
+	options Options
+	conn    *net.UDPConn
+	socket  socket
+	started time.Time // of all durations
+	reports chan Report
+	closed  chan struct{}
+	ended   sync.WaitGroup
+	stop    context.CancelFunc
+
+	mu              sync.Mutex
+	answered        *sync.Cond // something was answered, given up or reported
+	table           table
+	retransmissions int
+	groups          []*Group // by their first SEID
+	nextSEID        uint64
+	places          []place
+	placeNumbers    map[place]uint32
+	associated      bool
+	upfStarted      time.Time
+	seen            seen
+	broken          error // of the socket
+}
+
+// Dial opens the socket. Close ends the client; sessions stay with the UPF.
+func Dial(o Options) (*Client, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(o.Local))
+	if err != nil {
+		return nil, fmt.Errorf("smf: %w", err)
+	}
+	o.Local = conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	o.Local = netip.AddrPortFrom(o.Local.Addr().Unmap(), o.Local.Port())
+	enlarge(conn)
+	c := &Client{
+		options: o, conn: conn, socket: newSocket(conn, o.Local.Addr()), started: time.Now(),
+		reports: make(chan Report, o.Reports), closed: make(chan struct{}), nextSEID: 1,
+		placeNumbers: map[place]uint32{},
+	}
+	c.table.sequence, c.table.oldest = o.Sequence, o.Sequence
+	c.answered = sync.NewCond(&c.mu)
+	var ctx context.Context
+	ctx, c.stop = context.WithCancel(context.Background())
+	c.ended.Go(c.read)
+	c.ended.Go(func() { c.tick(ctx) })
+	return c, nil
+}
+
+func newSocket(conn *net.UDPConn, local netip.Addr) socket {
+	if local.Is4() {
+		return ipv4.NewPacketConn(conn)
+	}
+	return ipv6.NewPacketConn(conn)
+}
+
+// enlarge makes room for answers that come faster than they are read: beyond
+// the system's limit where that is allowed.
+func enlarge(conn *net.UDPConn) {
+	const octets = 16 << 20
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	forced := false
+	_ = raw.Control(func(fd uintptr) {
+		forced = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, octets) == nil
+	})
+	if !forced {
+		_ = conn.SetReadBuffer(octets) // as much as there may be
+	}
+}
+
+// Close ends the client: what is under way is given up.
+func (c *Client) Close() error {
+	c.stop()
+	err := c.conn.Close()
+	c.ended.Wait()
+	return err
+}
+
+// Local is the address that the client speaks from.
+func (c *Client) Local() netip.AddrPort { return c.options.Local }
+
+// Started is the client's Recovery Time Stamp.
+func (c *Client) Started() time.Time { return c.options.Started }
+
+// Sequence is the next request's sequence number.
+func (c *Client) Sequence() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.table.sequence % (1 << 24)
+}
+
+// peer is the UPF's address.
+func (c *Client) peer() net.Addr { return net.UDPAddrFromAddrPort(c.options.UPF) }
+
+// now is the time since the client's start.
+func (c *Client) now() time.Duration { return time.Since(c.started) }
+
+// read takes what the UPF sends until the socket is closed.
+func (c *Client) read() {
+	defer close(c.closed)
+	messages := make([]ipv4.Message, batchSize)
+	for i := range messages {
+		messages[i].Buffers = [][]byte{make([]byte, 1<<16)}
+	}
+	for {
+		n, err := c.socket.ReadBatch(messages, 0)
+		if errors.Is(err, net.ErrClosed) {
+			c.fail(net.ErrClosed)
+			return
+		}
+		if err != nil {
+			c.fail(fmt.Errorf("smf: %w", err))
+			return
+		}
+		c.take(messages[:n], c.now())
+	}
+}
+
+// fail wakes up whoever waits.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = err
+	c.answered.Broadcast()
+}
+
+// take hands answers to those who wait for them, and answers the UPF's own
+// requests.
+func (c *Client) take(messages []ipv4.Message, now time.Duration) {
+	c.mu.Lock()
+	var asked []ipv4.Message
+	for _, m := range messages {
+		from, _ := m.Addr.(*net.UDPAddr)
+		if from == nil || from.AddrPort().Addr().Unmap() != c.options.UPF.Addr() {
+			continue
+		}
+		h, ok := parseHeader(m.Buffers[0][:m.N])
+		if !ok {
+			continue
+		}
+		if isRequest(h.kind) {
+			asked = append(asked, m)
+		} else if t := c.table.find(&h); t != nil {
+			t.done(t, &h, now)
+			c.table.drop(t)
+		}
+	}
+	c.answered.Broadcast()
+	c.mu.Unlock()
+	for _, m := range asked {
+		c.serve(m.Buffers[0][:m.N], m.Addr.(*net.UDPAddr).AddrPort())
+	}
+}
+
+// tick sends again, and sends heartbeats.
+func (c *Client) tick(ctx context.Context) {
+	interval := min(c.options.Timeout/8, 50*time.Millisecond)
+	ticker := time.NewTicker(max(interval, time.Millisecond))
+	defer ticker.Stop()
+	beat := c.now() + c.options.Heartbeat
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.closed:
+			return
+		case <-ticker.C:
+		}
+		now := c.now()
+		if err := c.expire(now); err != nil && ctx.Err() == nil {
+			c.fail(fmt.Errorf("smf: %w", err))
+			return
+		}
+		if now >= beat {
+			beat = now + c.options.Heartbeat
+			c.ended.Go(func() { c.heartbeat(ctx) })
+		}
+	}
+}

@@ -1,0 +1,489 @@
+package smf
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// identity is what tells one session's messages from another's.
+type identity struct {
+	cpSEID uint64
+	ue4    [4]byte
+	ue6    [16]byte
+	// access and core are peers; localAccess and localCore TEIDs of the UPF's
+	// that the SMF chose.
+	access, core           endpoint
+	localAccess, localCore uint32
+}
+
+// Bits and codes of TS 29.244 that go-pfcp has no names for.
+const (
+	fteidV4, fteidV6, fteidCH, fteidCHID        = 1, 2, 4, 8      // section 8.2.3
+	ueV6, ueV4, ueSD, ueCHV4, ueCHV6            = 1, 2, 4, 16, 32 // 8.2.62
+	actionDrop, actionForw, actionBuff, actNOCP = 1, 2, 4, 8      // 8.2.26
+	outerGTPU4, outerGTPU6                      = 0x100, 0x200    // 8.2.56
+	removeGTPU4, removeGTPU                     = 0, 6            // 8.2.64
+	reqDROBU, reqSNDEM                          = 1, 2            // 8.2.31
+	typeN3, typeN9, typeN6                      = 11, 15, 17      // 8.2.118
+	measureMNOP                                 = 16              // 8.2.68
+)
+
+// chooseID is shared by the PDRs of the access side: they get the same F-TEID.
+const chooseID = 5
+
+// rules are the IDs of a session's rules. FARs and the first pair of PDRs are
+// numbered in the order in which the dialect's SMF makes them.
+type rules struct {
+	up, down       uint16 // PDRs
+	farUp, farDown uint32
+	session, flow  uint32 // QERs; free5GC has two
+	urrs           []uint32
+	bar            uint8 // 0: none
+	fromCP, toCP   uint16
+	farCP          uint32
+	filterPDR      uint16 // the first filter's downlink rule; +1: uplink, +2: the next
+	filterQER      uint32
+}
+
+func rulesOf(d Dialect) rules {
+	if d == Free5GC {
+		return rules{up: 1, down: 2, farUp: 1, farDown: 2, session: 1, flow: 2, urrs: []uint32{1, 2}, fromCP: 3, toCP: 4, farCP: 3, filterPDR: 5, filterQER: 3}
+	}
+	return rules{down: 1, up: 2, farDown: 1, farUp: 2, session: 1, flow: 1, urrs: []uint32{1}, bar: 1, fromCP: 3, toCP: 4, farCP: 3, filterPDR: 5, filterQER: 2}
+}
+
+// encoder builds the messages of one session.
+type encoder struct {
+	spec    *Spec
+	dialect Dialect
+	node    string
+	addr    netip.Addr // of our F-SEID
+	id      identity
+	rules
+}
+
+// message is a request about a session, without SEID and sequence number yet.
+func (e *encoder) message(kind uint8, ies ...*ie.IE) ([]byte, error) {
+	mp, priority := uint8(0), uint8(0)
+	if e.dialect == Free5GC {
+		mp = 1
+		if kind == message.MsgTypeSessionModificationRequest {
+			priority = 12 << 4 // it says 0 at establishment
+		}
+	}
+	h := message.NewHeader(1, 0, mp, 1, kind, 0, 0, priority, nil)
+	for _, i := range ies {
+		b, err := i.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		h.Payload = append(h.Payload, b...)
+	}
+	h.SetLength()
+	return h.Marshal()
+}
+
+func (e *encoder) establish() []*ie.IE {
+	s := e.spec
+	ies := []*ie.IE{ie.NewNodeIDHeuristic(e.node), e.fseid()}
+	up, down := e.createPDR(false, nil, 0), e.createPDR(true, nil, 0)
+	if e.dialect == Free5GC {
+		ies = append(ies, up, down)
+	} else {
+		ies = append(ies, down, up)
+	}
+	if s.CPFunction.IsValid() {
+		ies = append(ies, e.cpPDRs()...)
+	}
+	for i := range s.Filters {
+		ies = append(ies, e.filterPDRs(i)...)
+	}
+	ies = append(ies, e.createFARs()...)
+	for _, id := range e.usedURRs() {
+		ies = append(ies, ie.NewCreateURR(e.urr(id, s.URR)...))
+	}
+	ies = append(ies, e.createQERs()...)
+	if e.bar != 0 {
+		ies = append(ies, ie.NewCreateBAR(ie.NewBARID(e.bar)))
+	}
+	ies = append(ies, ie.NewPDNType(uint8(slices.Index(pdnTypes, s.PDNType)+1)))
+	if s.DNN != "" {
+		ies = append(ies, ie.NewAPNDNN(s.DNN))
+	}
+	if s.SNSSAI.SST != 0 {
+		ies = append(ies, ie.NewSNSSAI(s.SNSSAI.SST, sd(s.SNSSAI.SD)))
+	}
+	return ies
+}
+
+// sd is the slice differentiator; none is all ones (TS 23.003 section 28.4.2).
+func sd(text string) uint32 {
+	v, err := strconv.ParseUint(text, 16, 24)
+	if err != nil {
+		return 0xffffff
+	}
+	return uint32(v)
+}
+
+func (e *encoder) fseid() *ie.IE {
+	if e.addr.Is4() {
+		return ie.NewFSEID(e.id.cpSEID, e.addr.AsSlice(), nil)
+	}
+	return ie.NewFSEID(e.id.cpSEID, nil, e.addr.AsSlice())
+}
+
+func (e *encoder) instance() *ie.IE {
+	if e.dialect == Open5GS {
+		return ie.NewNetworkInstanceFQDN(e.spec.NetworkInstance)
+	}
+	return ie.NewNetworkInstance(e.spec.NetworkInstance)
+}
+
+// withInstance adds the network instance, where there is one.
+func (e *encoder) withInstance(ies []*ie.IE) []*ie.IE {
+	if e.spec.NetworkInstance == "" {
+		return ies
+	}
+	return append(ies, e.instance())
+}
+
+// withType adds the 3GPP interface type, which only one dialect says.
+func (e *encoder) withType(ies []*ie.IE, t uint8) []*ie.IE {
+	if e.dialect != Open5GS {
+		return ies
+	}
+	return append(ies, ie.NewTGPPInterfaceType(t))
+}
+
+func (e *encoder) accessType() uint8 {
+	if e.spec.Access != nil && e.spec.Access.Interface == "n9" {
+		return typeN9
+	}
+	return typeN3
+}
+
+func (e *encoder) coreType() uint8 {
+	if e.spec.Role == Intermediate {
+		return typeN9
+	}
+	return typeN6
+}
+
+// createPDR is the rule of one direction: that of the session (f is nil), or
+// the i-th filter's.
+func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
+	id, far, precedence := e.up, e.farUp, uint32(65535)
+	if e.dialect == Free5GC {
+		precedence = 255
+	}
+	if down {
+		id, far = e.down, e.farDown
+	}
+	qers := e.usedQERs()
+	if f != nil {
+		id, precedence = e.filterPDR+uint16(2*i), f.Precedence
+		if !down {
+			id++
+		}
+		if q := e.filterQERID(i); q != 0 {
+			qers = append(slices.Clone(qers), q)
+		}
+	}
+	ies := []*ie.IE{ie.NewPDRID(id), ie.NewPrecedence(precedence), ie.NewPDI(e.pdi(down, f)...)}
+	if !down || e.spec.Role == Intermediate {
+		ies = append(ies, removal(e.removal()))
+	}
+	ies = append(ies, ie.NewFARID(far))
+	for _, u := range e.usedURRs() {
+		ies = append(ies, ie.NewURRID(u))
+	}
+	for _, q := range qers {
+		ies = append(ies, ie.NewQERID(q))
+	}
+	return ie.NewCreatePDR(ies...)
+}
+
+// removal is Outer Header Removal without extension headers.
+func removal(description uint8) *ie.IE { return ie.New(ie.OuterHeaderRemoval, []byte{description}) }
+
+func (e *encoder) removal() uint8 {
+	if e.dialect == Free5GC && e.spec.Local.Address.Is4() {
+		return removeGTPU4
+	}
+	return removeGTPU
+}
+
+func (e *encoder) pdi(down bool, f *Filter) []*ie.IE {
+	source, interfaceType, fteid := uint8(session.Access), e.accessType(), e.fteid(e.id.localAccess, true)
+	if down {
+		source, interfaceType, fteid = uint8(session.Core), e.coreType(), nil
+		if e.spec.Role == Intermediate {
+			fteid = e.fteid(e.id.localCore, false)
+		}
+	}
+	ies := []*ie.IE{ie.NewSourceInterface(source)}
+	if fteid != nil {
+		ies = append(ies, fteid)
+	}
+	ies = e.withInstance(ies)
+	if ue := e.ueAddress(down); ue != nil && (down || e.dialect == Free5GC) {
+		ies = append(ies, ue)
+	}
+	if f != nil {
+		ies = append(ies, ie.NewSDFFilter(f.Flow, "", "", "", 0))
+	}
+	if e.dialect == Open5GS && !down && e.spec.QFI != 0 && f == nil {
+		ies = append(ies, ie.NewQFI(e.spec.QFI))
+	}
+	return e.withType(ies, interfaceType)
+}
+
+// fteid is the UPF's: chosen by it, or given.
+func (e *encoder) fteid(teid uint32, access bool) *ie.IE {
+	l := e.spec.Local
+	switch {
+	case l == nil && access:
+		return ie.NewFTEID(fteidV4|fteidV6|fteidCH|fteidCHID, 0, nil, nil, chooseID)
+	case l == nil:
+		return ie.NewFTEID(fteidV4|fteidV6|fteidCH, 0, nil, nil, 0)
+	case l.Address.Is4():
+		return ie.NewFTEID(fteidV4, teid, l.Address.AsSlice(), nil, 0)
+	}
+	return ie.NewFTEID(fteidV6, teid, nil, l.Address.AsSlice(), 0)
+}
+
+// ueAddress is nil where the sessions have none: a tunnel's other end.
+func (e *encoder) ueAddress(down bool) *ie.IE {
+	s := e.spec
+	if !s.has4() && !s.has6() {
+		return nil
+	}
+	flags, v4, v6 := uint8(0), "", ""
+	if down {
+		flags |= ueSD
+	}
+	if s.has4() {
+		flags |= ueV4
+		v4 = netip.AddrFrom4(e.id.ue4).String()
+	}
+	if s.has6() {
+		flags |= ueV6
+		v6 = netip.AddrFrom16(e.id.ue6).String()
+	}
+	if s.ChooseUE != "" {
+		flags &^= ueV4 | ueV6
+		if s.has4() {
+			flags |= ueCHV4
+		}
+		if s.has6() {
+			flags |= ueCHV6
+		}
+	}
+	return ie.NewUEIPAddress(flags, v4, v6, 0, 0)
+}
+
+// cpPDRs are Open5GS' rules for router solicitations and advertisements.
+func (e *encoder) cpPDRs() []*ie.IE {
+	remove := removal(removeGTPU)
+	fromCP := ie.NewPDI(ie.NewSourceInterface(uint8(session.CPFunction)), ie.NewFTEID(fteidV4|fteidV6|fteidCH, 0, nil, nil, 0))
+	toCP := e.withInstance([]*ie.IE{ie.NewSourceInterface(uint8(session.Access)), e.fteid(e.id.localAccess, true)})
+	toCP = append(toCP, ie.NewSDFFilter("permit out 58 from ff02::2/128 to assigned", "", "", "", 0))
+	return []*ie.IE{
+		ie.NewCreatePDR(ie.NewPDRID(e.fromCP), ie.NewPrecedence(255), fromCP, remove, ie.NewFARID(e.farDown)),
+		ie.NewCreatePDR(ie.NewPDRID(e.toCP), ie.NewPrecedence(255), ie.NewPDI(e.withType(toCP, e.accessType())...), remove, ie.NewFARID(e.farCP)),
+	}
+}
+
+func (e *encoder) filterPDRs(i int) []*ie.IE {
+	f := &e.spec.Filters[i]
+	return []*ie.IE{e.createPDR(true, f, i), e.createPDR(false, f, i)}
+}
+
+// createFARs are the first ones: downlink packets have nowhere to go yet.
+func (e *encoder) createFARs() []*ie.IE {
+	down := ie.NewCreateFAR(ie.NewFARID(e.farDown), ie.NewApplyAction(actionForw),
+		ie.NewForwardingParameters(ie.NewDestinationInterface(uint8(session.Access))))
+	up := ie.NewCreateFAR(append([]*ie.IE{ie.NewFARID(e.farUp)}, e.toCore(ie.NewForwardingParameters)...)...)
+	if e.dialect == Free5GC {
+		return []*ie.IE{up, down}
+	}
+	action := []*ie.IE{ie.NewFARID(e.farDown), ie.NewApplyAction(actionBuff|actNOCP, 0), ie.NewBARID(e.bar)}
+	fars := []*ie.IE{ie.NewCreateFAR(action...), up}
+	if cp := e.spec.CPFunction; cp.IsValid() {
+		fars = append(fars, ie.NewCreateFAR(ie.NewFARID(e.farCP), e.action(actionForw), ie.NewForwardingParameters(
+			ie.NewDestinationInterface(uint8(session.CPFunction)), outer(endpoint{cp, uint32(e.id.cpSEID)}))))
+	}
+	return fars
+}
+
+// action is one octet in Release 15, and two since Release 16.
+func (e *encoder) action(bits uint8) *ie.IE {
+	if e.dialect == Free5GC {
+		return ie.NewApplyAction(bits)
+	}
+	return ie.NewApplyAction(bits, 0)
+}
+
+// toCore is what uplink packets are done with: an intermediate UPF that does
+// not know the next one yet drops them.
+func (e *encoder) toCore(parameters func(...*ie.IE) *ie.IE) []*ie.IE {
+	if e.spec.Role == Intermediate && !e.id.core.addr.IsValid() {
+		return []*ie.IE{e.action(actionDrop)}
+	}
+	ies := e.withInstance([]*ie.IE{ie.NewDestinationInterface(uint8(session.Core))})
+	if e.spec.Role == Intermediate {
+		ies = append(ies, outer(e.id.core))
+	}
+	return []*ie.IE{e.action(actionForw), parameters(e.withType(ies, e.coreType())...)}
+}
+
+// toAccess are the forwarding parameters of downlink packets.
+func (e *encoder) toAccess(endMarker bool) *ie.IE {
+	ies := e.withInstance([]*ie.IE{ie.NewDestinationInterface(uint8(session.Access))})
+	ies = e.withType(append(ies, outer(e.id.access)), e.accessType())
+	if endMarker {
+		ies = append(ies, ie.NewPFCPSMReqFlags(reqSNDEM))
+	} else if e.dialect == Free5GC {
+		ies = append(ies, ie.NewPFCPSMReqFlags(0)) // says so even then
+	}
+	return ie.NewUpdateForwardingParameters(ies...)
+}
+
+func outer(p endpoint) *ie.IE {
+	if p.addr.Is4() {
+		return ie.NewOuterHeaderCreation(outerGTPU4, p.teid, p.addr.String(), "", 0, 0, 0)
+	}
+	return ie.NewOuterHeaderCreation(outerGTPU6, p.teid, "", p.addr.String(), 0, 0, 0)
+}
+
+func (e *encoder) usedURRs() []uint32 {
+	if e.spec.URR == nil {
+		return nil
+	}
+	return e.urrs
+}
+
+// usedQERs are those of the whole session.
+func (e *encoder) usedQERs() []uint32 {
+	if e.spec.MBR == nil && e.spec.QFI == 0 {
+		return nil
+	}
+	if e.flow == e.session {
+		return []uint32{e.session}
+	}
+	return []uint32{e.flow, e.session}
+}
+
+func (e *encoder) createQERs() []*ie.IE {
+	var qers []*ie.IE
+	for _, id := range e.usedQERs() {
+		var mbr *session.BitRate
+		if id == e.session {
+			mbr = e.spec.MBR
+		}
+		qers = append(qers, ie.NewCreateQER(qer(id, mbr, e.spec.QFI, false)...))
+	}
+	for i, f := range e.spec.Filters {
+		if id := e.filterQERID(i); id != 0 {
+			qers = append(qers, ie.NewCreateQER(qer(id, f.MBR, f.QFI, f.Closed)...))
+		}
+	}
+	return qers
+}
+
+// filterQERID is 0 where a filter has no QER of its own.
+func (e *encoder) filterQERID(i int) uint32 {
+	if f := e.spec.Filters[i]; f.MBR == nil && f.QFI == 0 && !f.Closed {
+		return 0
+	}
+	return e.filterQER + uint32(i)
+}
+
+func qer(id uint32, mbr *session.BitRate, qfi uint8, closed bool) []*ie.IE {
+	ies := []*ie.IE{ie.NewQERID(id), ie.NewGateStatus(gate(closed), gate(closed))}
+	if mbr != nil {
+		ies = append(ies, ie.NewMBR(mbr.Uplink, mbr.Downlink))
+	}
+	if qfi != 0 {
+		ies = append(ies, ie.NewQFI(qfi))
+	}
+	return ies
+}
+
+func gate(closed bool) uint8 {
+	if closed {
+		return ie.GateStatusClosed
+	}
+	return ie.GateStatusOpen
+}
+
+// urr is the content of Create URR, or of Update URR.
+func (e *encoder) urr(id uint32, u *URR) []*ie.IE {
+	durations := 0
+	if u.TimeThreshold != 0 || u.TimeQuota != 0 {
+		durations = 1
+	}
+	ies := []*ie.IE{ie.NewURRID(id), ie.NewMeasurementMethod(0, 1, durations), e.triggers(u)}
+	if u.Period != 0 {
+		ies = append(ies, ie.NewMeasurementPeriod(time.Duration(u.Period)))
+	}
+	if v := u.VolumeThreshold; v != nil {
+		ies = append(ies, ie.NewVolumeThreshold(volume(v)))
+	}
+	if v := u.VolumeQuota; v != nil {
+		ies = append(ies, ie.NewVolumeQuota(volume(v)))
+	}
+	if u.TimeThreshold != 0 {
+		ies = append(ies, ie.NewTimeThreshold(time.Duration(u.TimeThreshold)))
+	}
+	if u.TimeQuota != 0 {
+		ies = append(ies, ie.NewTimeQuota(time.Duration(u.TimeQuota)))
+	}
+	if u.QuotaHolding != 0 {
+		ies = append(ies, ie.NewQuotaHoldingTime(time.Duration(u.QuotaHolding)))
+	}
+	if u.Packets {
+		ies = append(ies, ie.NewMeasurementInformation(measureMNOP))
+	}
+	return ies
+}
+
+func (e *encoder) triggers(u *URR) *ie.IE {
+	bits := uint32(0)
+	for trigger, set := range map[uint32]bool{
+		session.TriggerPeriodic:        u.Period != 0,
+		session.TriggerVolumeThreshold: u.VolumeThreshold != nil,
+		session.TriggerVolumeQuota:     u.VolumeQuota != nil,
+		session.TriggerTimeThreshold:   u.TimeThreshold != 0,
+		session.TriggerTimeQuota:       u.TimeQuota != 0,
+		session.TriggerQuotaHolding:    u.QuotaHolding != 0,
+		session.TriggerStart:           u.Start,
+		session.TriggerStop:            u.Stop,
+	} {
+		if set {
+			bits |= trigger
+		}
+	}
+	if e.dialect == Free5GC {
+		return ie.NewReportingTriggers(uint8(bits), uint8(bits>>8)) // Release 15
+	}
+	return ie.NewReportingTriggers(uint8(bits), uint8(bits>>8), uint8(bits>>16))
+}
+
+// volume is flags and octets of a Volume Threshold or Quota.
+func volume(v *session.Volume) (flags uint8, total, up, down uint64) {
+	for i, octets := range []*uint64{v.Total, v.Uplink, v.Downlink} {
+		if octets != nil {
+			flags |= 1 << i
+			*[]*uint64{&total, &up, &down}[i] = *octets
+		}
+	}
+	return flags, total, up, down
+}

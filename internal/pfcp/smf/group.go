@@ -1,0 +1,424 @@
+package smf
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sort"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+)
+
+// Group is the sessions made from one Spec.
+type Group struct {
+	c       *Client
+	spec    Spec
+	base    uint64 // CP SEID of session 0
+	encoder encoder
+	// Guarded by the client:
+	state []state
+	woken []int // sessions that a downlink data report came for
+}
+
+// state is one session, small enough to have a million.
+type state struct {
+	upSEID               uint64
+	accessTEID, coreTEID uint32 // of the UPF's F-TEIDs
+	peerTEID, nextTEID   uint32 // of the gNB's, and of the next UPF's
+	access, core         uint32 // places of the UPF's F-TEIDs
+	peer, next           uint32 // places of the gNB's and the next UPF's
+	ue4                  [4]byte
+	ue6                  [8]byte
+	live, reported       bool
+}
+
+// place is the address of an F-TEID; few are shared by all sessions.
+type place struct{ v4, v6 netip.Addr }
+
+// placeOf is a place's number. The client is locked.
+func (c *Client) placeOf(p place) uint32 {
+	if n, ok := c.placeNumbers[p]; ok {
+		return n
+	}
+	n := uint32(len(c.places))
+	c.places = append(c.places, p)
+	c.placeNumbers[p] = n
+	return n
+}
+
+func placeOfAddr(a netip.Addr) place {
+	if a.Is4() {
+		return place{v4: a}
+	}
+	return place{v6: a}
+}
+
+// addr is the one address of a peer's place.
+func (p place) addr() netip.Addr {
+	if p.v4.IsValid() {
+		return p.v4
+	}
+	return p.v6
+}
+
+// Add makes a group; nothing is sent yet.
+func (c *Client) Add(spec Spec) (*Group, error) {
+	if err := spec.complete(c.options.Dialect); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
+		if g.spec.Name == spec.Name {
+			return nil, fmt.Errorf("there are two session groups %s: give one another name", spec.Name)
+		}
+	}
+	g := &Group{c: c, spec: spec, base: c.nextSEID, state: make([]state, spec.Count)}
+	c.nextSEID += uint64(spec.Count)
+	g.encoder = encoder{
+		spec: &g.spec, dialect: c.options.Dialect, node: c.options.NodeID, addr: c.options.Local.Addr(), rules: rulesOf(c.options.Dialect),
+	}
+	for i := range g.state {
+		g.begin(i)
+	}
+	c.groups = append(c.groups, g)
+	return g, nil
+}
+
+// begin is a session as it is before it is established.
+func (g *Group) begin(i int) {
+	s := &g.state[i]
+	*s = state{ue4: g.spec.ue4(i)}
+	ue6 := g.spec.ue6(i)
+	copy(s.ue6[:], ue6[:8])
+	s.setPeer(g.c, g.spec.Access.at(i))
+	s.setNext(g.c, g.spec.Core.at(i))
+	if l := g.spec.Local; l != nil {
+		s.access = g.c.placeOf(placeOfAddr(l.Address))
+		s.accessTEID = l.AccessTEID + uint32(i)
+		if g.spec.Role == Intermediate {
+			s.core, s.coreTEID = s.access, l.CoreTEID+uint32(i)
+		}
+	}
+}
+
+func (s *state) setPeer(c *Client, p endpoint) {
+	s.peer, s.peerTEID = c.placeOf(placeOfAddr(p.addr)), p.teid
+}
+func (s *state) setNext(c *Client, p endpoint) {
+	s.next, s.nextTEID = c.placeOf(placeOfAddr(p.addr)), p.teid
+}
+
+// find is the session of a CP SEID. The client is locked.
+func (c *Client) find(seid uint64) (*Group, int) {
+	n := sort.Search(len(c.groups), func(i int) bool { return c.groups[i].base > seid }) - 1
+	if n < 0 || seid-c.groups[n].base >= uint64(len(c.groups[n].state)) {
+		return nil, 0
+	}
+	return c.groups[n], int(seid - c.groups[n].base)
+}
+
+// Groups are all that were added, in that order.
+func (c *Client) Groups() []*Group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]*Group(nil), c.groups...)
+}
+
+// Name of the group; Count is how many sessions it may have.
+func (g *Group) Name() string { return g.spec.Name }
+
+// Count is how many sessions the group has, established or not.
+func (g *Group) Count() int { return len(g.state) }
+
+// identity is what session i's messages say. The client is locked.
+func (g *Group) identity(i int) identity {
+	s := &g.state[i]
+	id := identity{
+		cpSEID: g.base + uint64(i), ue4: s.ue4, localAccess: s.accessTEID, localCore: s.coreTEID,
+		access: endpoint{g.c.places[s.peer].addr(), s.peerTEID},
+		core:   endpoint{g.c.places[s.next].addr(), s.nextTEID},
+	}
+	if g.spec.UE6.IsValid() {
+		id.ue6 = g.spec.UE6.Addr().As16() // the interface identifier
+		copy(id.ue6[:8], s.ue6[:])
+	}
+	return id
+}
+
+// Info is what is known of a session.
+type Info struct {
+	Group  string     `json:"group"`
+	Index  int        `json:"session"`
+	Live   bool       `json:"established"`
+	CPSEID uint64     `json:"cp_seid"`
+	UPSEID uint64     `json:"up_seid,omitempty"`
+	UE4    netip.Addr `json:"ue4,omitzero"`
+	UE6    netip.Addr `json:"ue6,omitzero"`
+	// Access and Core are the UPF's F-TEIDs; Peer and Next those of the gNB and
+	// of the next UPF.
+	Access *Created `json:"access,omitempty"`
+	Core   *Created `json:"core,omitempty"`
+	Peer   *Created `json:"peer,omitempty"`
+	Next   *Created `json:"next,omitempty"`
+}
+
+// Info is of session i.
+func (g *Group) Info(i int) Info {
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	s := &g.state[i]
+	info := Info{Group: g.spec.Name, Index: i, Live: s.live, CPSEID: g.base + uint64(i), UPSEID: s.upSEID}
+	if s.ue4 != [4]byte{} {
+		info.UE4 = netip.AddrFrom4(s.ue4)
+	}
+	if s.ue6 != [8]byte{} {
+		var a [16]byte
+		copy(a[:], s.ue6[:])
+		if g.spec.UE6.IsValid() {
+			a = g.identity(i).ue6
+		}
+		info.UE6 = netip.AddrFrom16(a)
+	}
+	at := func(n, teid uint32) *Created {
+		if teid == 0 {
+			return nil
+		}
+		return &Created{TEID: teid, Addr4: g.c.places[n].v4, Addr6: g.c.places[n].v6}
+	}
+	info.Access, info.Core = at(s.access, s.accessTEID), at(s.core, s.coreTEID)
+	info.Peer, info.Next = at(s.peer, s.peerTEID), at(s.next, s.nextTEID)
+	return info
+}
+
+// Live is how many sessions are established.
+func (g *Group) Live() int {
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	n := 0
+	for i := range g.state {
+		if g.state[i].live {
+			n++
+		}
+	}
+	return n
+}
+
+// Establish sends Session Establishment Requests for sessions that are not
+// established.
+func (g *Group) Establish(ctx context.Context, p Pace) (Result, error) {
+	w, err := g.work("establish", message.MsgTypeSessionEstablishmentRequest, p, nil, (*encoder).establish)
+	if err != nil {
+		return Result{}, err
+	}
+	w.ready = func(s *state, _ int) bool { return !s.live }
+	w.accept = func(s *state, i int, a *answer) error {
+		if a.seid == 0 {
+			return &badAnswer{"establish", "has no F-SEID"}
+		}
+		s.upSEID, s.live = a.seid, true
+		for _, c := range a.created {
+			g.created(s, &c)
+		}
+		if s.accessTEID == 0 || g.spec.Role == Intermediate && s.coreTEID == 0 {
+			return &badAnswer{"establish", "has no F-TEID for a PDR that the UPF shall choose one for"}
+		}
+		if g.spec.ChooseUE != "" && s.ue4 == [4]byte{} && s.ue6 == [8]byte{} {
+			return &badAnswer{"establish", "has no UE address, which the UPF shall choose"}
+		}
+		return nil
+	}
+	return w.run(ctx, w.all())
+}
+
+// created notes what the UPF chose for a PDR of ours.
+func (g *Group) created(s *state, c *createdPDR) {
+	if c.teid != 0 {
+		at := g.c.placeOf(place{c.addr4, c.addr6})
+		switch c.id {
+		case g.encoder.up:
+			s.access, s.accessTEID = at, c.teid
+		case g.encoder.down:
+			s.core, s.coreTEID = at, c.teid
+		}
+	}
+	if c.ue4.IsValid() {
+		s.ue4 = c.ue4.As4()
+	}
+	if c.ue6.IsValid() {
+		a := c.ue6.As16()
+		copy(s.ue6[:], a[:8])
+	}
+}
+
+// modification is work on established sessions.
+func (g *Group) modification(procedure string, p Pace, prepare func(*identity, int), build func(*encoder) []*ie.IE) (*work, error) {
+	return g.work(procedure, message.MsgTypeSessionModificationRequest, p, prepare, build)
+}
+
+// Forward tells the UPF the gNB's tunnel of each session: the second half of an
+// establishment.
+func (g *Group) Forward(ctx context.Context, p Pace) (Result, error) {
+	return g.forward(ctx, "forward", p, nil, false)
+}
+
+// Handover moves sessions to other tunnels: session i to TEID + i. With
+// endMarker the UPF is asked to send End Markers on the old ones (SNDEM).
+func (g *Group) Handover(ctx context.Context, p Pace, to Tunnel, endMarker bool) (Result, error) {
+	return g.forward(ctx, "handover", p, &to, endMarker)
+}
+
+func (g *Group) forward(ctx context.Context, procedure string, p Pace, to *Tunnel, endMarker bool) (Result, error) {
+	w, err := g.forwardWork(procedure, p, to, endMarker)
+	if err != nil {
+		return Result{}, err
+	}
+	return w.run(ctx, w.all())
+}
+
+func (g *Group) forwardWork(procedure string, p Pace, to *Tunnel, endMarker bool) (*work, error) {
+	if to == nil && g.spec.Access == nil {
+		return nil, fmt.Errorf("%s: where to? session group %s has no access tunnel: give one", procedure, g.spec.Name)
+	}
+	if err := tunnelError(procedure, to); err != nil {
+		return nil, err
+	}
+	prepare := func(id *identity, i int) {
+		if to != nil {
+			id.access = to.at(i)
+		}
+	}
+	w, err := g.modification(procedure, p, prepare, func(e *encoder) []*ie.IE { return e.forward(endMarker) })
+	if err != nil {
+		return nil, err
+	}
+	w.accept = func(s *state, i int, _ *answer) error {
+		s.reported = false
+		if to != nil {
+			s.setPeer(g.c, to.at(i))
+		}
+		return nil
+	}
+	return w, nil
+}
+
+// tunnelError says what is wrong with a tunnel, which may be nil.
+func tunnelError(procedure string, t *Tunnel) (err error) {
+	checkTunnel("access", t, func(field, format string, args ...any) {
+		err = fmt.Errorf("%s: %s: %s", procedure, field, fmt.Sprintf(format, args...))
+	})
+	return err
+}
+
+// Idle lets the UPF buffer downlink packets and report the first (BUFF, NOCP).
+func (g *Group) Idle(ctx context.Context, p Pace) (Result, error) {
+	forget := func(_ *identity, i int) { g.state[i].reported = false }
+	w, err := g.modification("idle", p, forget, (*encoder).idle)
+	if err != nil {
+		return Result{}, err
+	}
+	return w.run(ctx, w.all())
+}
+
+// Page waits for each session's downlink data report, and then lets packets go
+// to where they went before, or to another tunnel. It ends with ctx.
+func (g *Group) Page(ctx context.Context, p Pace, to *Tunnel) (Result, error) {
+	w, err := g.forwardWork("page", p, to, false)
+	if err != nil {
+		return Result{}, err
+	}
+	missing := len(w.all())
+	for missing > 0 {
+		woken, err := g.wokenIn(ctx, p)
+		if err != nil {
+			result := w.result()
+			result.fail(fmt.Errorf("page: no downlink data report for %d of %d sessions: %w", missing, len(w.all()), err), missing)
+			return result, nil
+		}
+		missing -= len(woken)
+		if result, err := w.run(ctx, woken); err != nil {
+			return result, err
+		}
+	}
+	return w.result(), nil
+}
+
+// wokenIn waits for sessions that were reported, and returns each of them once.
+func (g *Group) wokenIn(ctx context.Context, p Pace) ([]int, error) {
+	stop := g.c.wakeWith(ctx)
+	defer stop()
+	first, end := p.span(len(g.state))
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	for {
+		var found, others []int
+		for _, i := range g.woken {
+			switch {
+			case i < first || i >= end:
+				others = append(others, i)
+			case g.state[i].reported && g.state[i].live:
+				g.state[i].reported = false
+				found = append(found, i)
+			}
+		}
+		g.woken = others
+		if len(found) > 0 {
+			return found, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if g.c.broken != nil {
+			return nil, g.c.broken
+		}
+		g.c.answered.Wait()
+	}
+}
+
+// Query asks for the usage of each session.
+func (g *Group) Query(ctx context.Context, p Pace) (Result, error) {
+	if g.spec.URR == nil {
+		return Result{}, fmt.Errorf("query: session group %s has no urr", g.spec.Name)
+	}
+	w, err := g.modification("query", p, nil, func(e *encoder) []*ie.IE { return e.modification(e.query()...) })
+	if err != nil {
+		return Result{}, err
+	}
+	w.keep = true
+	return w.run(ctx, w.all())
+}
+
+// Modify changes sessions.
+func (g *Group) Modify(ctx context.Context, p Pace, change Change) (Result, error) {
+	if err := change.check(&g.spec); err != nil {
+		return Result{}, err
+	}
+	prepare := func(id *identity, i int) {
+		if change.Core != nil {
+			id.core = change.Core.at(i)
+		}
+	}
+	w, err := g.modification("modify", p, prepare, func(e *encoder) []*ie.IE { return e.change(&change) })
+	if err != nil {
+		return Result{}, err
+	}
+	w.accept = func(s *state, i int, _ *answer) error {
+		if change.Core != nil {
+			s.setNext(g.c, change.Core.at(i))
+		}
+		return nil
+	}
+	return w.run(ctx, w.all())
+}
+
+// Delete ends sessions, and returns their last usage.
+func (g *Group) Delete(ctx context.Context, p Pace) (Result, error) {
+	w, err := g.work("delete", message.MsgTypeSessionDeletionRequest, p, nil, func(*encoder) []*ie.IE { return nil })
+	if err != nil {
+		return Result{}, err
+	}
+	w.keep = g.spec.URR != nil
+	w.accept = func(_ *state, i int, _ *answer) error { g.begin(i); return nil }
+	return w.run(ctx, w.all())
+}

@@ -1,0 +1,140 @@
+package smf
+
+import (
+	"errors"
+
+	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// Change is what a modification changes of a session; what is not set stays.
+type Change struct {
+	// MBR of the session's QER, in kbit/s.
+	MBR *session.BitRate `json:"mbr,omitempty"`
+	// Gates of the session's QER.
+	Gates *Gates `json:"gates,omitempty"`
+	// Uplink and Downlink: what is done with packets: forward or drop.
+	Uplink   string `json:"uplink,omitempty"`
+	Downlink string `json:"downlink,omitempty"`
+	// Core is the next UPF of an intermediate one; session i has TEID + i.
+	Core *Tunnel `json:"core,omitempty"`
+	// URR replaces thresholds, quotas and triggers.
+	URR *URR `json:"urr,omitempty"`
+	// DropBuffered: what is buffered goes (DROBU).
+	DropBuffered bool `json:"drop_buffered,omitempty"`
+}
+
+// Gates are closed or open.
+type Gates struct {
+	UplinkClosed   bool `json:"uplink_closed,omitempty"`
+	DownlinkClosed bool `json:"downlink_closed,omitempty"`
+}
+
+func (c *Change) check(s *Spec) error {
+	var problems []error
+	for _, word := range []string{c.Uplink, c.Downlink} {
+		if word != "" && word != "forward" && word != "drop" {
+			problems = append(problems, errors.New("modify: uplink and downlink: give forward or drop"))
+		}
+	}
+	if (c.MBR != nil || c.Gates != nil) && s.MBR == nil && s.QFI == 0 {
+		problems = append(problems, errors.New("modify: mbr, gates: the sessions have no QER: give them mbr or qfi at the start"))
+	}
+	if c.URR != nil && s.URR == nil {
+		problems = append(problems, errors.New("modify: urr: the sessions have none from the start"))
+	}
+	if c.Core != nil && s.Role != Intermediate {
+		problems = append(problems, errors.New("modify: core: only an intermediate UPF has a tunnel towards the core"))
+	}
+	if c.Downlink == "forward" && s.Access == nil {
+		problems = append(problems, errors.New("modify: downlink: forward where to? give the sessions an access tunnel"))
+	}
+	checkTunnel("core", c.Core, func(field, format string, _ ...any) {
+		problems = append(problems, errors.New("modify: "+field+": "+format))
+	})
+	if *c == (Change{}) {
+		problems = append(problems, errors.New("modify: nothing is changed: give mbr, gates, uplink, downlink, core, urr or drop_buffered"))
+	}
+	return errors.Join(problems...)
+}
+
+// modification is a message that may begin with our F-SEID.
+func (e *encoder) modification(ies ...*ie.IE) []*ie.IE {
+	if e.dialect == Free5GC {
+		return append([]*ie.IE{e.fseid()}, ies...)
+	}
+	return ies
+}
+
+// forward is the modification that says where downlink packets go: at first, at
+// a handover, or when an idle UE is back.
+func (e *encoder) forward(endMarker bool) []*ie.IE {
+	update := ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionForw), e.toAccess(endMarker))
+	if e.dialect == Free5GC {
+		pdr := e.createPDR(true, nil, 0)
+		pdr.Type = ie.UpdatePDR
+		return e.modification(pdr, update)
+	}
+	return e.modification(update)
+}
+
+// idle lets the UPF buffer. Free5GC's SMF asks for the usage at the same time,
+// and still says the tunnel.
+func (e *encoder) idle() []*ie.IE {
+	if e.dialect != Free5GC {
+		return e.modification(ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionBuff|actNOCP), ie.NewBARID(e.bar)))
+	}
+	update := []*ie.IE{ie.NewFARID(e.farDown), e.action(actionBuff | actNOCP)}
+	if e.id.access.addr.IsValid() {
+		update = append(update, e.toAccess(false))
+	}
+	return append(e.modification(ie.NewUpdateFAR(update...)), e.query()...)
+}
+
+func (e *encoder) query() []*ie.IE {
+	var ies []*ie.IE
+	for _, id := range e.usedURRs() {
+		ies = append(ies, ie.NewQueryURR(ie.NewURRID(id)))
+	}
+	return ies
+}
+
+func (e *encoder) change(c *Change) []*ie.IE {
+	var ies []*ie.IE
+	switch c.Downlink {
+	case "drop":
+		ies = append(ies, ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionDrop)))
+	case "forward":
+		ies = append(ies, ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionForw), e.toAccess(false)))
+	}
+	switch {
+	case c.Uplink == "drop":
+		ies = append(ies, ie.NewUpdateFAR(ie.NewFARID(e.farUp), e.action(actionDrop)))
+	case c.Uplink == "forward" || c.Core != nil:
+		ies = append(ies, ie.NewUpdateFAR(append([]*ie.IE{ie.NewFARID(e.farUp)}, e.toCore(ie.NewUpdateForwardingParameters)...)...))
+	}
+	for _, id := range e.usedURRs() {
+		if c.URR != nil {
+			ies = append(ies, ie.NewUpdateURR(e.urr(id, c.URR)...))
+		}
+	}
+	if c.MBR != nil || c.Gates != nil {
+		ies = append(ies, e.updateQER(c))
+	}
+	if c.DropBuffered {
+		ies = append(ies, ie.NewPFCPSMReqFlags(reqDROBU))
+	}
+	return e.modification(ies...)
+}
+
+func (e *encoder) updateQER(c *Change) *ie.IE {
+	ies := []*ie.IE{ie.NewQERID(e.session)}
+	if g := c.Gates; g != nil {
+		ies = append(ies, ie.NewGateStatus(gate(g.UplinkClosed), gate(g.DownlinkClosed)))
+	}
+	if c.MBR != nil {
+		ies = append(ies, ie.NewMBR(c.MBR.Uplink, c.MBR.Downlink))
+	}
+	return ie.NewUpdateQER(ies...)
+}

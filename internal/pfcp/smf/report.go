@@ -1,0 +1,364 @@
+package smf
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+)
+
+// Report is what the UPF says without being asked.
+type Report struct {
+	Kind ReportKind `json:"report"`
+	// Group and Session (from 0) that it is about; empty and -1 if it is about
+	// none that we know.
+	Group   string `json:"group,omitempty"`
+	Session int    `json:"session"`
+	SEID    uint64 `json:"cp_seid,omitempty"`
+	// DownlinkData: PDRs that packets for an idle UE came by.
+	DownlinkData []uint16 `json:"downlink_data_pdrs,omitempty"`
+	Usage        []Usage  `json:"usage,omitempty"`
+	// ErrorIndications came for these F-TEIDs.
+	ErrorIndications []Created `json:"error_indications,omitempty"`
+	// Peers whose GTP-U path failed, or is back.
+	Failed    []netip.Addr `json:"path_failed,omitempty"`
+	Recovered []netip.Addr `json:"path_recovered,omitempty"`
+	// Problem: what could not be read.
+	Problem string    `json:"problem,omitempty"`
+	Time    time.Time `json:"time"`
+}
+
+// ReportKind says what a report is.
+type ReportKind string
+
+// The kinds of reports.
+const (
+	ReportSession   ReportKind = "session"   // Session Report Request
+	ReportNode      ReportKind = "node"      // Node Report Request
+	ReportReleased  ReportKind = "released"  // the UPF ended the association
+	ReportRestarted ReportKind = "restarted" // another Recovery Time Stamp
+	ReportPathLost  ReportKind = "path_lost" // a heartbeat was not answered
+)
+
+// Usage is a usage report.
+type Usage struct {
+	URR      uint32   `json:"urr"`
+	Sequence uint32   `json:"sequence"` // UR-SEQN
+	Triggers []string `json:"triggers"`
+	// Octets and packets; nil: not said.
+	Total           *uint64    `json:"total_octets,omitempty"`
+	Uplink          *uint64    `json:"uplink_octets,omitempty"`
+	Downlink        *uint64    `json:"downlink_octets,omitempty"`
+	TotalPackets    *uint64    `json:"total_packets,omitempty"`
+	UplinkPackets   *uint64    `json:"uplink_packets,omitempty"`
+	DownlinkPackets *uint64    `json:"downlink_packets,omitempty"`
+	Duration        *Duration  `json:"duration,omitempty"`
+	Start           *time.Time `json:"start,omitempty"`
+	End             *time.Time `json:"end,omitempty"`
+	First           *time.Time `json:"first_packet,omitempty"`
+	Last            *time.Time `json:"last_packet,omitempty"`
+}
+
+// Created is an F-TEID, and what else a UPF chose for a PDR.
+type Created struct {
+	PDR   uint16     `json:"pdr,omitempty"`
+	TEID  uint32     `json:"teid,omitempty"`
+	Addr4 netip.Addr `json:"ipv4,omitzero"`
+	Addr6 netip.Addr `json:"ipv6,omitzero"`
+}
+
+// Reports is where the UPF's reports arrive. One that cannot be put there is
+// not answered, so that it comes again.
+func (c *Client) Reports() <-chan Report { return c.reports }
+
+// deliver hands a report out; false: there is no room.
+func (c *Client) deliver(r Report) bool {
+	r.Time = time.Now()
+	if r.Group == "" {
+		r.Session = -1
+	}
+	select {
+	case c.reports <- r:
+		return true
+	default:
+		return false
+	}
+}
+
+func isRequest(kind uint8) bool {
+	switch kind {
+	case message.MsgTypeHeartbeatRequest, message.MsgTypeAssociationSetupRequest, message.MsgTypeAssociationUpdateRequest,
+		message.MsgTypeAssociationReleaseRequest, message.MsgTypeNodeReportRequest, message.MsgTypeSessionReportRequest:
+		return true
+	}
+	return false
+}
+
+// seen knows the last requests of the UPF: one that comes again is answered
+// again, and not reported again.
+type seen struct {
+	known map[uint64]bool
+	order []uint64
+}
+
+// add says whether a request is new.
+func (s *seen) add(kind uint8, sequence uint32) bool {
+	key := uint64(kind)<<32 | uint64(sequence)
+	if s.known[key] {
+		return false
+	}
+	if s.known == nil {
+		s.known = map[uint64]bool{}
+	}
+	if len(s.order) == 4096 {
+		delete(s.known, s.order[0])
+		s.order = s.order[1:]
+	}
+	s.known[key] = true
+	s.order = append(s.order, key)
+	return true
+}
+
+func (s *seen) remove(kind uint8, sequence uint32) {
+	key := uint64(kind)<<32 | uint64(sequence)
+	delete(s.known, key)
+	s.order = slices.DeleteFunc(s.order, func(k uint64) bool { return k == key })
+}
+
+// serve answers a request of the UPF's.
+func (c *Client) serve(b []byte, from netip.AddrPort) {
+	h, ok := parseHeader(b)
+	if !ok {
+		return
+	}
+	accepted := ie.NewCause(ie.CauseRequestAccepted)
+	node := ie.NewNodeIDHeuristic(c.options.NodeID)
+	stamp := ie.NewRecoveryTimeStamp(c.options.Started)
+	var out message.Message
+	switch h.kind {
+	case message.MsgTypeHeartbeatRequest:
+		c.sawStart(h.payload)
+		out = message.NewHeartbeatResponse(h.sequence, stamp)
+	case message.MsgTypeAssociationSetupRequest:
+		out = message.NewAssociationSetupResponse(h.sequence, node, accepted, stamp, ie.NewCPFunctionFeatures(0))
+	case message.MsgTypeAssociationUpdateRequest:
+		out = message.NewAssociationUpdateResponse(h.sequence, node, accepted, ie.NewCPFunctionFeatures(0))
+	case message.MsgTypeAssociationReleaseRequest:
+		c.once(h, Report{Kind: ReportReleased})
+		out = message.NewAssociationReleaseResponse(h.sequence, node, accepted)
+	case message.MsgTypeNodeReportRequest:
+		if !c.once(h, nodeReport(h.payload)) {
+			return
+		}
+		out = message.NewNodeReportResponse(h.sequence, node, accepted, nil)
+	case message.MsgTypeSessionReportRequest:
+		out = c.sessionReport(h)
+	}
+	if out == nil {
+		return
+	}
+	answer := make([]byte, out.MarshalLen())
+	if err := out.MarshalTo(answer); err != nil {
+		return // nothing in it can be wrong
+	}
+	_, _ = c.conn.WriteToUDPAddrPort(answer, from) // lost or not sent: the UPF asks again
+}
+
+// once delivers the report of a request that is new; false: there is no room.
+func (c *Client) once(h header, r Report) bool {
+	c.mu.Lock()
+	isNew := c.seen.add(h.kind, h.sequence)
+	c.mu.Unlock()
+	if !isNew || c.deliver(r) {
+		return true
+	}
+	c.mu.Lock()
+	c.seen.remove(h.kind, h.sequence)
+	c.mu.Unlock()
+	return false
+}
+
+// sessionReport reads a Session Report Request and makes its answer; nil: none.
+func (c *Client) sessionReport(h header) message.Message {
+	r := Report{Kind: ReportSession, SEID: h.seid}
+	ies, err := parse(h.payload)
+	if err != nil {
+		r.Problem = err.Error()
+	}
+	for _, i := range ies {
+		r.add(i)
+	}
+	c.mu.Lock()
+	g, i := c.find(h.seid)
+	cause, seid := ie.CauseSessionContextNotFound, uint64(0)
+	if g != nil && g.state[i].live {
+		cause, seid = ie.CauseRequestAccepted, g.state[i].upSEID
+		r.Group, r.Session = g.spec.Name, i
+		if len(r.DownlinkData) > 0 {
+			g.state[i].reported = true
+			g.woken = append(g.woken, i)
+			c.answered.Broadcast()
+		}
+	}
+	c.mu.Unlock()
+	if !c.once(h, r) {
+		return nil
+	}
+	return message.NewSessionReportResponse(0, 0, seid, h.sequence, 0, ie.NewCause(cause))
+}
+
+// add reads one IE of a Session Report Request.
+func (r *Report) add(i *ie.IE) {
+	switch i.Type {
+	case ie.DownlinkDataReport:
+		for _, child := range i.ChildIEs {
+			if id, err := child.PDRID(); err == nil && child.Type == ie.PDRID {
+				r.DownlinkData = append(r.DownlinkData, id)
+			}
+		}
+		if len(r.DownlinkData) == 0 {
+			r.Problem = "a Downlink Data Report without a PDR ID"
+		}
+	case ie.UsageReportWithinSessionReportRequest:
+		r.Usage = append(r.Usage, readUsage(i))
+	case ie.ErrorIndicationReport:
+		for _, child := range i.ChildIEs {
+			if child.Type == ie.FTEID {
+				r.ErrorIndications = append(r.ErrorIndications, readFTEID(child))
+			}
+		}
+	}
+}
+
+func readFTEID(i *ie.IE) Created {
+	f, err := i.FTEID()
+	if err != nil {
+		return Created{}
+	}
+	v4, _ := netip.AddrFromSlice(f.IPv4Address)
+	v6, _ := netip.AddrFromSlice(f.IPv6Address)
+	return Created{TEID: f.TEID, Addr4: v4.Unmap(), Addr6: v6}
+}
+
+func nodeReport(payload []byte) Report {
+	r := Report{Kind: ReportNode}
+	ies, err := parse(payload)
+	if err != nil {
+		r.Problem = err.Error()
+	}
+	for _, i := range ies {
+		switch i.Type {
+		case ie.UserPlanePathFailureReport:
+			r.Failed = append(r.Failed, peers(i)...)
+		case ie.UserPlanePathRecoveryReport:
+			r.Recovered = append(r.Recovered, peers(i)...)
+		}
+	}
+	return r
+}
+
+func peers(i *ie.IE) (found []netip.Addr) {
+	for _, child := range i.ChildIEs {
+		if child.Type != ie.RemoteGTPUPeer {
+			continue
+		}
+		if p, err := child.RemoteGTPUPeer(); err == nil {
+			for _, ip := range [][]byte{p.IPv4Address, p.IPv6Address} {
+				if a, ok := netip.AddrFromSlice(ip); ok {
+					found = append(found, a.Unmap())
+				}
+			}
+		}
+	}
+	return found
+}
+
+// usageTriggers are the bits of Usage Report Trigger (TS 29.244 section
+// 8.2.41), from the first octet's lowest.
+var usageTriggers = []string{
+	"PERIO", "VOLTH", "TIMTH", "QUHTI", "START", "STOPT", "DROTH", "IMMER",
+	"VOLQU", "TIMQU", "LIUSA", "TERMR", "MONIT", "ENVCL", "MACAR", "EVETH",
+	"EVEQU", "TEBUR", "IPMJL", "QUVTI", "EMRRE", "UPINT",
+}
+
+// usages are the usage reports among the IEs of an answer.
+func usages(payload []byte) ([]Usage, error) {
+	ies, err := parse(payload)
+	if err != nil {
+		return nil, err
+	}
+	var list []Usage
+	for _, i := range ies {
+		if i.Type == ie.UsageReportWithinSessionModificationResponse || i.Type == ie.UsageReportWithinSessionDeletionResponse {
+			list = append(list, readUsage(i))
+		}
+	}
+	return list, nil
+}
+
+// readUsage reads a usage report; what cannot be read is left out.
+func readUsage(i *ie.IE) Usage {
+	u := Usage{Triggers: []string{}}
+	for _, child := range i.ChildIEs {
+		switch child.Type {
+		case ie.URRID:
+			u.URR, _ = child.URRID()
+		case ie.URSEQN:
+			u.Sequence, _ = child.URSEQN()
+		case ie.UsageReportTrigger:
+			for n, name := range usageTriggers {
+				if n/8 < len(child.Payload) && child.Payload[n/8]&(1<<(n%8)) != 0 {
+					u.Triggers = append(u.Triggers, name)
+				}
+			}
+		case ie.VolumeMeasurement:
+			u.readVolume(child)
+		case ie.DurationMeasurement:
+			if d, err := child.DurationMeasurement(); err == nil {
+				u.Duration = new(Duration(d))
+			}
+		case ie.StartTime:
+			u.Start = readTime(child.StartTime())
+		case ie.EndTime:
+			u.End = readTime(child.EndTime())
+		case ie.TimeOfFirstPacket:
+			u.First = readTime(child.TimeOfFirstPacket())
+		case ie.TimeOfLastPacket:
+			u.Last = readTime(child.TimeOfLastPacket())
+		}
+	}
+	return u
+}
+
+func readTime(t time.Time, err error) *time.Time {
+	if err != nil {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func (u *Usage) readVolume(i *ie.IE) {
+	v, err := i.VolumeMeasurement()
+	if err != nil {
+		return
+	}
+	for _, f := range []struct {
+		has   bool
+		value uint64
+		to    **uint64
+	}{
+		{v.HasTOVOL(), v.TotalVolume, &u.Total},
+		{v.HasULVOL(), v.UplinkVolume, &u.Uplink},
+		{v.HasDLVOL(), v.DownlinkVolume, &u.Downlink},
+		{v.HasTONOP(), v.TotalNumberOfPackets, &u.TotalPackets},
+		{v.HasULNOP(), v.UplinkNumberOfPackets, &u.UplinkPackets},
+		{v.HasDLNOP(), v.DownlinkNumberOfPackets, &u.DownlinkPackets},
+	} {
+		if f.has {
+			*f.to = &f.value
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package smf
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+	"golang.org/x/net/ipv4"
+)
+
+// Responder is the other end without a UPF: it accepts whatever it is asked
+// for, chooses F-TEIDs and UE addresses where it shall, and does nothing with
+// it. What a Client reaches against it is the Client's own limit.
+type Responder struct {
+	conn    *net.UDPConn
+	socket  socket
+	local   netip.Addr
+	started time.Time
+	node    []byte // Node ID
+	last    uint64 // SEID, and TEID, that was handed out
+	pending []createdPDR
+}
+
+// ListenResponder opens a responder's socket. Serve answers until ctx ends.
+func ListenResponder(local netip.AddrPort) (*Responder, error) {
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(local))
+	if err != nil {
+		return nil, fmt.Errorf("smf responder: %w", err)
+	}
+	node, err := ie.NewNodeIDHeuristic(local.Addr().String()).Marshal()
+	if err != nil {
+		return nil, err
+	}
+	enlarge(conn)
+	return &Responder{conn: conn, socket: newSocket(conn, local.Addr()), local: local.Addr(), started: time.Now(), node: node}, nil
+}
+
+// Addr is where it listens.
+func (r *Responder) Addr() netip.AddrPort {
+	return netip.AddrPortFrom(r.local, r.conn.LocalAddr().(*net.UDPAddr).AddrPort().Port())
+}
+
+// Serve answers requests, and closes the socket at its end.
+func (r *Responder) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { r.conn.Close() })
+	defer stop()
+	in, out := make([]ipv4.Message, batchSize), make([]ipv4.Message, batchSize)
+	for i := range in {
+		in[i].Buffers = [][]byte{make([]byte, 1<<16)}
+		out[i].Buffers = [][]byte{make([]byte, 0, 2048)}
+	}
+	for {
+		n, err := r.socket.ReadBatch(in, 0)
+		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("smf responder: %w", err)
+		}
+		answers := 0
+		for _, m := range in[:n] {
+			h, ok := parseHeader(m.Buffers[0][:m.N])
+			if !ok {
+				continue
+			}
+			b, err := r.answer(out[answers].Buffers[0][:0], &h)
+			if err != nil || len(b) == 0 {
+				continue
+			}
+			out[answers].Buffers[0], out[answers].Addr = b, m.Addr
+			answers++
+		}
+		for rest := out[:answers]; len(rest) > 0; {
+			sent, err := r.socket.WriteBatch(rest, 0)
+			if err != nil {
+				break // the client asks again
+			}
+			rest = rest[sent:]
+		}
+	}
+}
+
+// answer writes the answer to a request behind b; nothing: none.
+func (r *Responder) answer(b []byte, h *header) ([]byte, error) {
+	switch h.kind {
+	case message.MsgTypeSessionEstablishmentRequest:
+		return r.established(b, h), nil
+	case message.MsgTypeSessionModificationRequest, message.MsgTypeSessionDeletionRequest:
+		return finish(appendCause(appendHeader(b, h.kind+1, h.seid, h.sequence))), nil
+	case message.MsgTypeHeartbeatRequest:
+		return message.NewHeartbeatResponse(h.sequence, ie.NewRecoveryTimeStamp(r.started)).Marshal()
+	case message.MsgTypeAssociationSetupRequest:
+		return message.NewAssociationSetupResponse(h.sequence, ie.NewNodeIDHeuristic(r.local.String()), ie.NewCause(ie.CauseRequestAccepted),
+			ie.NewRecoveryTimeStamp(r.started), ie.NewUPFunctionFeatures(1<<4, 0, 1<<2)).Marshal() // FTUP, UEIP
+	case message.MsgTypeAssociationReleaseRequest:
+		return message.NewAssociationReleaseResponse(h.sequence, ie.NewNodeIDHeuristic(r.local.String()), ie.NewCause(ie.CauseRequestAccepted)).Marshal()
+	}
+	return nil, nil
+}
+
+// established answers with a SEID that is the SMF's own, so that later answers
+// need no table: the SMF's SEID is what they are asked for by.
+func (r *Responder) established(b []byte, h *header) []byte {
+	var seid uint64
+	r.pending = r.pending[:0]
+	each(h.payload, func(kind uint16, value []byte) {
+		switch {
+		case kind == ie.FSEID && len(value) >= 9:
+			seid = binary.BigEndian.Uint64(value[1:])
+		case kind == ie.CreatePDR:
+			if c, chosen := r.choose(value); chosen {
+				r.pending = append(r.pending, c)
+			}
+		}
+	})
+	b = appendCause(append(appendHeader(b, h.kind+1, seid, h.sequence), r.node...))
+	b = appendFSEID(b, seid, r.local)
+	for _, c := range r.pending {
+		b = r.appendCreated(b, c)
+	}
+	return finish(b)
+}
+
+// choose reads a Create PDR, and says what has to be chosen for it.
+func (r *Responder) choose(createPDR []byte) (c createdPDR, chosen bool) {
+	each(createPDR, func(kind uint16, value []byte) {
+		switch {
+		case kind == ie.PDRID && len(value) == 2:
+			c.id = binary.BigEndian.Uint16(value)
+		case kind == ie.PDI:
+			each(value, func(kind uint16, value []byte) {
+				switch {
+				case kind == ie.FTEID && len(value) > 0 && value[0]&fteidCH != 0:
+					if value[0]&fteidCHID == 0 || len(r.pending) == 0 || r.pending[0].teid == 0 {
+						r.last++
+					}
+					c.teid, chosen = uint32(r.last), true
+				case kind == ie.UEIPAddress && len(value) > 0 && value[0]&(ueCHV4|ueCHV6) != 0:
+					c.ue4, chosen = netip.AddrFrom4([4]byte{10, byte(r.last >> 16), byte(r.last >> 8), byte(r.last)}), true
+				}
+			})
+		}
+	})
+	return c, chosen
+}
+
+// appendHeader begins a message about a session; finish ends it.
+func appendHeader(b []byte, kind uint8, seid uint64, sequence uint32) []byte {
+	b = append(b, 1<<5|1, kind, 0, 0)
+	b = binary.BigEndian.AppendUint64(b, seid)
+	return append(b, byte(sequence>>16), byte(sequence>>8), byte(sequence), 0)
+}
+
+func finish(b []byte) []byte {
+	binary.BigEndian.PutUint16(b[2:], uint16(len(b)-4))
+	return b
+}
+
+func appendIE(b []byte, kind uint16, value ...byte) []byte {
+	b = binary.BigEndian.AppendUint16(b, kind)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(value)))
+	return append(b, value...)
+}
+
+func appendCause(b []byte) []byte { return appendIE(b, ie.Cause, ie.CauseRequestAccepted) }
+
+func appendFSEID(b []byte, seid uint64, a netip.Addr) []byte {
+	flags := byte(2) // V4
+	if !a.Is4() {
+		flags = 1
+	}
+	b = binary.BigEndian.AppendUint16(b, ie.FSEID)
+	b = binary.BigEndian.AppendUint16(b, uint16(9+a.BitLen()/8))
+	b = binary.BigEndian.AppendUint64(append(b, flags), seid)
+	return appendAddr(b, a)
+}
+
+func (r *Responder) appendCreated(b []byte, c createdPDR) []byte {
+	at := len(b)
+	b = binary.BigEndian.AppendUint16(b, ie.CreatedPDR)
+	b = append(b, 0, 0)
+	b = appendIE(b, ie.PDRID, byte(c.id>>8), byte(c.id))
+	if c.teid != 0 {
+		flags := byte(fteidV4)
+		if !r.local.Is4() {
+			flags = fteidV6
+		}
+		b = binary.BigEndian.AppendUint16(b, ie.FTEID)
+		b = binary.BigEndian.AppendUint16(b, uint16(5+r.local.BitLen()/8))
+		b = appendAddr(binary.BigEndian.AppendUint32(append(b, flags), c.teid), r.local)
+	}
+	if c.ue4.IsValid() {
+		v4 := c.ue4.As4()
+		b = appendIE(b, ie.UEIPAddress, ueV4, v4[0], v4[1], v4[2], v4[3])
+	}
+	binary.BigEndian.PutUint16(b[at+2:], uint16(len(b)-at-4))
+	return b
+}

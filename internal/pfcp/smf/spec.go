@@ -1,0 +1,341 @@
+package smf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/slice"
+)
+
+// Dialect is the way in which an SMF uses what TS 29.244 leaves open.
+type Dialect string
+
+// The dialects.
+const (
+	// Open5GS lets the UPF choose F-TEIDs, writes network instances as labels,
+	// says the 3GPP interface type, and buffers downlink packets (BUFF, NOCP,
+	// BAR) until the gNB's tunnel is known.
+	Open5GS Dialect = "open5gs"
+	// Free5GC chooses F-TEIDs itself, writes network instances as text, sends a
+	// message priority and two QERs and URRs a session, repeats PDR and F-SEID
+	// in modifications, and begins with a downlink FAR that forwards nowhere.
+	Free5GC Dialect = "free5gc"
+)
+
+// Dialects are all of them.
+func Dialects() []string { return []string{string(Open5GS), string(Free5GC)} }
+
+// Role is the place of the UPF in a session's path.
+type Role string
+
+// The roles.
+const (
+	Anchor       Role = "anchor"       // N3 or N9 to N6
+	Intermediate Role = "intermediate" // N3 to N9: tunnels on both sides
+)
+
+// Spec is the template of a group of sessions. Session i (from 0) has the i-th
+// of whatever is a range.
+type Spec struct {
+	// Name of the group; "ue" unless set.
+	Name  string `json:"name,omitempty"`
+	Count int    `json:"count,omitempty"` // sessions; 1 unless set
+	Role  Role   `json:"role,omitempty"`  // anchor unless set
+	// PDNType: ipv4, ipv6, ipv4v6, ethernet or unstructured; by the UE's
+	// addresses unless set.
+	PDNType string `json:"pdn_type,omitempty"`
+	// UE4 is the first UE's IPv4 address and the pool that it is from: session
+	// i has the i-th from there on. UE6 likewise, a /64 for each.
+	UE4 netip.Prefix `json:"ue4,omitzero"`
+	UE6 netip.Prefix `json:"ue6,omitzero"`
+	// ChooseUE lets the UPF choose the UE's addresses (CHV4, CHV6): "ipv4",
+	// "ipv6" or "ipv4v6", in place of ue4 and ue6.
+	ChooseUE        string       `json:"choose_ue,omitempty"`
+	NetworkInstance string       `json:"network_instance,omitempty"`
+	DNN             string       `json:"dnn,omitempty"`
+	SNSSAI          slice.SNSSAI `json:"snssai,omitzero"`
+	// Access is where downlink packets go: the gNB, or the UPF before. Core is
+	// the next UPF of an intermediate one.
+	Access *Tunnel `json:"access,omitempty"`
+	Core   *Tunnel `json:"core,omitempty"`
+	// Local are F-TEIDs of the UPF's that the SMF chooses; without it the UPF
+	// does (CHOOSE).
+	Local *Local `json:"local,omitempty"`
+	QFI   uint8  `json:"qfi,omitempty"`
+	// MBR of the session, in kbit/s.
+	MBR *session.BitRate `json:"mbr,omitempty"`
+	URR *URR             `json:"urr,omitempty"`
+	// Filters: each is a pair of PDRs with a precedence of its own.
+	Filters []Filter `json:"filters,omitempty"`
+	// CPFunction adds the rules by which a UE's router solicitations come to
+	// the SMF and the answers go back, through GTP-U to and from this address.
+	CPFunction netip.Addr `json:"cp_function,omitzero"`
+}
+
+// Tunnel is a peer's F-TEID, or those of several peers.
+type Tunnel struct {
+	Address netip.Addr `json:"address"`
+	// Addresses: sessions are for this and the following addresses by turns; 1
+	// unless set.
+	Addresses int `json:"addresses,omitempty"`
+	// TEID of session 0; session i has TEID + i.
+	TEID uint32 `json:"teid"`
+	// Interface: n3 or n9; access is n3, and core n9, unless set.
+	Interface string `json:"interface,omitempty"`
+}
+
+// Local are F-TEIDs that the UPF shall receive on. TEIDs are session 0's;
+// session i has TEID + i.
+type Local struct {
+	Address    netip.Addr `json:"address"`
+	AccessTEID uint32     `json:"access_teid"`
+	CoreTEID   uint32     `json:"core_teid,omitempty"` // of an intermediate UPF
+}
+
+// URR is what a session's usage is reported for. The reporting triggers are
+// those of what is set.
+type URR struct {
+	VolumeThreshold *session.Volume `json:"volume_threshold,omitempty"` // octets
+	VolumeQuota     *session.Volume `json:"volume_quota,omitempty"`
+	TimeThreshold   Duration        `json:"time_threshold,omitempty"`
+	TimeQuota       Duration        `json:"time_quota,omitempty"`
+	Period          Duration        `json:"period,omitempty"`
+	QuotaHolding    Duration        `json:"quota_holding,omitempty"`
+	// Start of traffic is reported; Stop likewise.
+	Start bool `json:"start,omitempty"`
+	Stop  bool `json:"stop,omitempty"`
+	// Packets are counted as well as octets (MNOP).
+	Packets bool `json:"packets,omitempty"`
+}
+
+// Filter is an SDF filter, with a PDR of each direction.
+type Filter struct {
+	// Flow is an IPFilterRule (RFC 6733), such as
+	// "permit out udp from 198.51.100.7 5001 to assigned".
+	Flow string `json:"flow"`
+	// Precedence: lower ones count first; 1 and up by place unless set.
+	Precedence uint32           `json:"precedence,omitempty"`
+	QFI        uint8            `json:"qfi,omitempty"` // the session's unless set
+	MBR        *session.BitRate `json:"mbr,omitempty"` // of a QER of its own
+	// Closed: its gates are closed both ways.
+	Closed bool `json:"closed,omitempty"`
+}
+
+// Duration is written as Go does: 500ms, 30s.
+type Duration time.Duration
+
+// UnmarshalText reads it.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil || v < 0 {
+		return fmt.Errorf("%q is not a duration such as 500ms or 30s", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalText writes it.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// maxSessions bounds a group: a UPF's limit comes long before.
+const maxSessions = 1 << 24
+
+// complete fills in what is not set, and says what makes no sense.
+func (s *Spec) complete(d Dialect) error {
+	if s.Name == "" {
+		s.Name = "ue"
+	}
+	if s.Count == 0 {
+		s.Count = 1
+	}
+	if s.Role == "" {
+		s.Role = Anchor
+	}
+	if s.PDNType == "" {
+		s.PDNType = s.family()
+	}
+	for i := range s.Filters {
+		if s.Filters[i].Precedence == 0 {
+			s.Filters[i].Precedence = uint32(i + 1)
+		}
+	}
+	var problems []error
+	wrong := func(field, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("session group %s: %s: %s", s.Name, field, fmt.Sprintf(format, args...)))
+	}
+	s.checkShape(d, wrong)
+	s.checkAddresses(wrong)
+	s.checkRules(wrong)
+	return errors.Join(problems...)
+}
+
+type complaint func(field, format string, args ...any)
+
+func (s *Spec) checkShape(d Dialect, wrong complaint) {
+	if s.Count < 1 || s.Count > maxSessions {
+		wrong("count", "give 1 to %d", maxSessions)
+	}
+	if s.Role != Anchor && s.Role != Intermediate {
+		wrong("role", "%q: give anchor or intermediate", s.Role)
+	}
+	if !slices.Contains(pdnTypes, s.PDNType) {
+		wrong("pdn_type", "%q: give one of %s", s.PDNType, strings.Join(pdnTypes, ", "))
+	}
+	if s.Core != nil && s.Role != Intermediate {
+		wrong("core", "only an intermediate UPF has a tunnel towards the core: say role: intermediate")
+	}
+	if d == Free5GC && s.Local == nil {
+		wrong("local", "the SMF of this dialect chooses F-TEIDs itself: say address and access_teid of the UPF's")
+	}
+	if l := s.Local; l != nil && (!l.Address.IsValid() || l.AccessTEID == 0 || s.Role == Intermediate && l.CoreTEID == 0) {
+		wrong("local", "give address and access_teid, and for an intermediate UPF core_teid")
+	}
+	if s.SNSSAI.SD != "" {
+		if v, err := strconv.ParseUint(s.SNSSAI.SD, 16, 32); err != nil || v > 0xffffff || len(s.SNSSAI.SD) != 6 {
+			wrong("snssai.sd", "%q: give six hexadecimal digits", s.SNSSAI.SD)
+		}
+	}
+}
+
+func (s *Spec) checkAddresses(wrong complaint) {
+	switch {
+	case s.ChooseUE != "" && (s.UE4.IsValid() || s.UE6.IsValid()):
+		wrong("choose_ue", "the UPF chooses the addresses, or ue4 and ue6 say them: not both")
+	case s.ChooseUE != "" && !slices.Contains(ipTypes, s.ChooseUE):
+		wrong("choose_ue", "%q: give one of %s", s.ChooseUE, strings.Join(ipTypes, ", "))
+	case s.ChooseUE == "" && slices.Contains(ipTypes, s.PDNType) && !s.UE4.IsValid() && !s.UE6.IsValid() && s.Role == Anchor:
+		wrong("ue4", "the sessions need UE addresses: give ue4, ue6 or choose_ue")
+	}
+	if s.UE4.IsValid() && !s.UE4.Addr().Is4() {
+		wrong("ue4", "%s is not an IPv4 pool", s.UE4)
+	} else if s.UE4.IsValid() && s.Count > 1 && !s.UE4.Contains(netip.AddrFrom4(s.ue4(s.Count-1))) {
+		wrong("ue4", "%s does not hold %d addresses", s.UE4, s.Count)
+	}
+	if s.UE6.IsValid() && (!s.UE6.Addr().Is6() || s.UE6.Bits() > 64) {
+		wrong("ue6", "%s is not an IPv6 pool that holds a /64", s.UE6)
+	} else if s.UE6.IsValid() && !s.UE6.Contains(netip.AddrFrom16(s.ue6(s.Count-1))) {
+		wrong("ue6", "%s does not hold %d prefixes of 64 bits", s.UE6, s.Count)
+	}
+	checkTunnel("access", s.Access, wrong)
+	checkTunnel("core", s.Core, wrong)
+}
+
+func checkTunnel(name string, t *Tunnel, wrong complaint) {
+	if t == nil {
+		return
+	}
+	if !t.Address.IsValid() || t.TEID == 0 {
+		wrong(name, "give address and teid (not 0) of the peer")
+	}
+	if t.Addresses < 0 || t.Addresses > 1<<16 {
+		wrong(name+".addresses", "give 1 to %d", 1<<16)
+	}
+	if t.Interface != "" && t.Interface != "n3" && t.Interface != "n9" {
+		wrong(name+".interface", "%q: give n3 or n9", t.Interface)
+	}
+}
+
+func (s *Spec) checkRules(wrong complaint) {
+	if s.QFI > 63 {
+		wrong("qfi", "give 1 to 63")
+	}
+	for i, f := range s.Filters {
+		name := fmt.Sprintf("filters[%d]", i)
+		if f.Flow == "" {
+			wrong(name+".flow", `give an IPFilterRule, such as "permit out ip from any to assigned"`)
+		}
+		if f.QFI > 63 {
+			wrong(name+".qfi", "give 1 to 63")
+		}
+	}
+	if s.URR != nil && s.URR.empty() {
+		wrong("urr", "say when usage is reported: a threshold, a quota, a period, start or stop")
+	}
+}
+
+var (
+	ipTypes  = []string{"ipv4", "ipv6", "ipv4v6"}
+	pdnTypes = append(slices.Clone(ipTypes), "unstructured", "ethernet") // 1 to 5 in TS 29.244 section 8.2.79
+)
+
+// family is the PDN type of the UE's addresses.
+func (s *Spec) family() string {
+	switch {
+	case s.ChooseUE != "":
+		return s.ChooseUE
+	case s.UE4.IsValid() && s.UE6.IsValid():
+		return "ipv4v6"
+	case s.UE6.IsValid():
+		return "ipv6"
+	}
+	return "ipv4"
+}
+
+// has4 and has6 say which addresses the UE has.
+func (s *Spec) has4() bool { return s.UE4.IsValid() || s.ChooseUE == "ipv4" || s.ChooseUE == "ipv4v6" }
+func (s *Spec) has6() bool { return s.UE6.IsValid() || s.ChooseUE == "ipv6" || s.ChooseUE == "ipv4v6" }
+
+// ue4 is session i's address: the one that ue4 says is the first, or the one
+// behind it where that is the network's own.
+func (s *Spec) ue4(i int) [4]byte {
+	if !s.UE4.IsValid() {
+		return [4]byte{}
+	}
+	a := s.UE4.Addr().As4()
+	first := binary.BigEndian.Uint32(a[:])
+	if s.UE4.Bits() < 31 && s.UE4 == s.UE4.Masked() {
+		first++
+	}
+	binary.BigEndian.PutUint32(a[:], first+uint32(i))
+	return a
+}
+
+// ue6 is an address in session i's /64, with the interface identifier that ue6
+// has.
+func (s *Spec) ue6(i int) [16]byte {
+	if !s.UE6.IsValid() {
+		return [16]byte{}
+	}
+	a := s.UE6.Addr().As16()
+	binary.BigEndian.PutUint64(a[:8], binary.BigEndian.Uint64(a[:8])+uint64(i))
+	return a
+}
+
+// endpoint is one F-TEID of a peer's.
+type endpoint struct {
+	addr netip.Addr
+	teid uint32
+}
+
+// at is session i's. t may be nil: no tunnel.
+func (t *Tunnel) at(i int) endpoint {
+	if t == nil {
+		return endpoint{}
+	}
+	addr := t.Address
+	if t.Addresses > 1 {
+		addr = addrPlus(addr, uint32(i%t.Addresses))
+	}
+	return endpoint{addr, t.TEID + uint32(i)}
+}
+
+// addrPlus counts in the last four octets.
+func addrPlus(a netip.Addr, n uint32) netip.Addr {
+	b := a.AsSlice()
+	tail := b[len(b)-4:]
+	binary.BigEndian.PutUint32(tail, binary.BigEndian.Uint32(tail)+n)
+	sum, _ := netip.AddrFromSlice(b) // as long as it was
+	return sum
+}
+
+func (u *URR) empty() bool {
+	return u.VolumeThreshold == nil && u.VolumeQuota == nil && u.TimeThreshold == 0 && u.TimeQuota == 0 && u.Period == 0 &&
+		u.QuotaHolding == 0 && !u.Start && !u.Stop
+}

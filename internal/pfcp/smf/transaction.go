@@ -1,0 +1,207 @@
+package smf
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"time"
+
+	"golang.org/x/net/ipv4"
+)
+
+// transaction is a request that waits for its answer.
+type transaction struct {
+	sequence uint32
+	kind     uint8 // of the request
+	message  []byte
+	sent     time.Duration // first, since the client's start
+	next     time.Duration // when it is sent again
+	attempts int
+	index    int   // of the session
+	owner    *work // nil: of a single request
+	// done gets the answer, or nil when none came. The client is locked: it
+	// must be quick, and must not keep the answer's memory.
+	done func(t *transaction, h *header, at time.Duration)
+}
+
+// slots is how many requests may be under way at once, at most.
+const slots = 1 << 16
+
+// table holds the requests under way, by the lower bits of their sequence
+// numbers. Sequence numbers are consecutive, as a UPF may take one that it has
+// seen lately for a retransmission.
+type table struct {
+	sequence uint32
+	oldest   uint32 // no request before this one is under way
+	pending  [slots]*transaction
+	free     []*transaction
+	count    int
+}
+
+// take makes a transaction ready to be filled, with a sequence number of its
+// own. There is always one: callers keep to their windows, which are smaller.
+func (t *table) take() *transaction {
+	for t.pending[t.sequence%slots] != nil {
+		t.sequence++
+	}
+	var x *transaction
+	if n := len(t.free); n > 0 {
+		x, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		x = &transaction{}
+	}
+	x.sequence, x.attempts = t.sequence%(1<<24), 1
+	t.pending[t.sequence%slots] = x
+	t.sequence++
+	t.count++
+	return x
+}
+
+// find is the transaction that an answer is for, or nil.
+func (t *table) find(h *header) *transaction {
+	x := t.pending[h.sequence%slots]
+	if x == nil || x.sequence != h.sequence || h.kind != x.kind+1 {
+		return nil
+	}
+	return x
+}
+
+// drop ends a transaction.
+func (t *table) drop(x *transaction) {
+	t.pending[x.sequence%slots] = nil
+	x.done, x.owner = nil, nil
+	t.free = append(t.free, x)
+	t.count--
+}
+
+// socket is what ipv4.PacketConn and ipv6.PacketConn have in common.
+type socket interface {
+	ReadBatch([]ipv4.Message, int) (int, error)
+	WriteBatch([]ipv4.Message, int) (int, error)
+}
+
+// batchSize is how many datagrams one system call takes.
+const batchSize = 64
+
+// batch is a number of datagrams to send.
+type batch struct{ messages []ipv4.Message }
+
+func newBatch(to net.Addr) *batch {
+	b := &batch{messages: make([]ipv4.Message, batchSize)}
+	for i := range b.messages {
+		b.messages[i] = ipv4.Message{Buffers: make([][]byte, 1), Addr: to}
+	}
+	return b
+}
+
+// send sends what transactions hold.
+func (b *batch) send(s socket, list []*transaction) error {
+	for i, t := range list {
+		b.messages[i].Buffers[0] = t.message
+	}
+	for rest := b.messages[:len(list)]; len(rest) > 0; {
+		n, err := s.WriteBatch(rest, 0)
+		if err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// request sends one message and returns a copy of the answer's IEs, and its
+// SEID. The error is ErrUnanswered, ctx's, or the socket's.
+func (c *Client) request(ctx context.Context, message []byte) (header, error) {
+	type outcome struct{ h *header }
+	answered := make(chan outcome, 1)
+	c.mu.Lock()
+	if c.table.count >= slots/2 {
+		c.mu.Unlock()
+		return header{}, errors.New("too many requests under way")
+	}
+	t := c.table.take()
+	t.kind, t.message = message[1], append(t.message[:0], message...)
+	setSequence(t.message, t.sequence)
+	t.done = func(_ *transaction, h *header, _ time.Duration) {
+		if h == nil {
+			answered <- outcome{}
+			return
+		}
+		whole := *h
+		whole.payload = slices.Clone(h.payload)
+		answered <- outcome{&whole}
+	}
+	c.begin(t, c.now())
+	sequence := t.sequence
+	message = slices.Clone(t.message)
+	c.mu.Unlock()
+	if _, err := c.conn.WriteToUDPAddrPort(message, c.options.UPF); err != nil {
+		c.forget(sequence)
+		return header{}, err
+	}
+	select {
+	case o := <-answered:
+		if o.h == nil {
+			return header{}, ErrUnanswered
+		}
+		return *o.h, nil
+	case <-ctx.Done():
+		c.forget(sequence)
+		return header{}, ctx.Err()
+	case <-c.closed:
+		return header{}, net.ErrClosed
+	}
+}
+
+// begin notes when a request is sent. The client is locked.
+func (c *Client) begin(t *transaction, now time.Duration) {
+	t.sent, t.next = now, now+c.options.Timeout
+}
+
+// forget ends a request whose answer nobody wants any more.
+func (c *Client) forget(sequence uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.table.pending[sequence%slots]; t != nil && t.sequence == sequence {
+		c.table.drop(t)
+	}
+}
+
+// overdue calls f for each request that should have been answered by now.
+func (t *table) overdue(now time.Duration, f func(*transaction)) {
+	for t.oldest != t.sequence && t.pending[t.oldest%slots] == nil {
+		t.oldest++
+	}
+	for i := t.oldest; i != t.sequence; i++ {
+		if x := t.pending[i%slots]; x != nil && x.next <= now {
+			f(x)
+		}
+	}
+}
+
+// expire sends again what was not answered, and gives up what was sent often
+// enough.
+func (c *Client) expire(now time.Duration) error {
+	var again [][]byte
+	c.mu.Lock()
+	c.table.overdue(now, func(t *transaction) {
+		if t.attempts >= c.options.Attempts {
+			t.done(t, nil, now)
+			c.table.drop(t)
+			c.answered.Broadcast()
+			return
+		}
+		t.attempts++
+		t.next = now + c.options.Timeout
+		c.retransmissions++
+		again = append(again, slices.Clone(t.message)) // the buffer is another's as soon as an answer comes
+	})
+	c.mu.Unlock()
+	for _, message := range again {
+		if _, err := c.conn.WriteToUDPAddrPort(message, c.options.UPF); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,403 @@
+package smf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+	"golang.org/x/sys/unix"
+)
+
+// Pace says for which sessions of a group something is done, and how fast.
+type Pace struct {
+	// First session, and Count of them; 0: all that follow.
+	First, Count int
+	// Rate of requests a second; 0: as fast as they are answered.
+	Rate float64
+	// Window is how many requests may be under way at once; 64 unless set.
+	Window int
+	// Progress is told how far it is, some times a second.
+	Progress func(done, of int)
+}
+
+// span is the first session, and the one behind the last.
+func (p Pace) span(n int) (first, end int) {
+	end = n
+	if p.Count > 0 {
+		end = min(n, p.First+p.Count)
+	}
+	return p.First, end
+}
+
+// Result is what became of the requests of a procedure.
+type Result struct {
+	Procedure string  `json:"procedure"`
+	Requests  int     `json:"requests"`
+	Failures  int     `json:"failures"`
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"per_second"` // requests that were accepted
+	// Latency from sending, or, when the window was full at the time at which a
+	// request was due by the rate, from then on.
+	P50 float64 `json:"p50_us"`
+	P90 float64 `json:"p90_us"`
+	P99 float64 `json:"p99_us"`
+	Max float64 `json:"max_us"`
+	// Retransmissions of requests that were not answered in time.
+	Retransmissions int `json:"retransmissions"`
+	// CPU time that this process had for a request, user and system.
+	CPU float64 `json:"cpu_us"`
+	// Problems by their words: cause and offending IE, or no answer.
+	Problems map[string]int `json:"problems,omitempty"`
+	// Usage that the answers reported.
+	Usage []SessionUsage `json:"usage,omitempty"`
+
+	first error
+}
+
+// SessionUsage is what one session's answer reported.
+type SessionUsage struct {
+	Session int     `json:"session"`
+	Reports []Usage `json:"reports"`
+}
+
+// Err is nil if all requests were accepted; otherwise it wraps the first
+// failure, a *RefusedError or ErrUnanswered for example.
+func (r *Result) Err() error {
+	if r.Failures == 0 {
+		return nil
+	}
+	if r.Requests == 1 {
+		return r.first
+	}
+	var kinds []string
+	for _, text := range slices.Sorted(maps.Keys(r.Problems)) {
+		kinds = append(kinds, fmt.Sprintf("%d times: %s", r.Problems[text], text))
+	}
+	return &failedError{fmt.Sprintf("%s: %d of %d failed; %s", r.Procedure, r.Failures, r.Requests, strings.Join(kinds, "; ")), r.first}
+}
+
+type failedError struct {
+	text  string
+	first error
+}
+
+func (e *failedError) Error() string { return e.text }
+func (e *failedError) Unwrap() error { return e.first }
+
+// fail counts failures of one sort.
+func (r *Result) fail(err error, n int) {
+	if r.first == nil {
+		r.first = err
+	}
+	if r.Problems == nil {
+		r.Problems = map[string]int{}
+	}
+	r.Failures += n
+	r.Problems[err.Error()] += n
+}
+
+// work is a procedure on sessions of a group. What it counts is guarded by the
+// client.
+type work struct {
+	g        *Group
+	name     string
+	pace     Pace
+	template *template
+	kind     uint8
+	// ready says whether a session is one to be asked for; prepare changes what
+	// its request says; accept takes the answer. All have the client locked.
+	ready   func(s *state, i int) bool
+	prepare func(id *identity, i int)
+	accept  func(s *state, i int, a *answer) error
+	keep    bool // usage reports in answers
+
+	batch     *batch
+	total     Result
+	answer    answer
+	underWay  int
+	histogram *hdrhistogram.Histogram
+	answers   []keptAnswer
+	elapsed   time.Duration
+	cpu       time.Duration
+	resent    int
+	list      []*transaction
+}
+
+type keptAnswer struct {
+	session int
+	payload []byte
+}
+
+// longest latency that is told apart; requests are given up long before.
+const longest = 100 * time.Second
+
+// work makes a work; prepare may be nil.
+func (g *Group) work(name string, kind uint8, p Pace, prepare func(*identity, int), build func(*encoder) []*ie.IE) (*work, error) {
+	if p.Window == 0 {
+		p.Window = 64
+	}
+	first, end := p.span(len(g.state))
+	if first < 0 || first >= end || p.Window < 1 || p.Window > slots/2 || p.Rate < 0 {
+		return nil, fmt.Errorf("%s: give sessions of group %s between 0 and %d, a window of 1 to %d, and no rate below 0", name, g.spec.Name, len(g.state)-1, slots/2)
+	}
+	if prepare == nil {
+		prepare = func(*identity, int) {}
+	}
+	g.c.mu.Lock()
+	id := g.identity(first)
+	prepare(&id, first)
+	g.c.mu.Unlock()
+	t, err := newTemplate(g.encoder, kind, id, build)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &work{
+		g: g, name: name, pace: p, template: t, kind: kind,
+		ready:     func(s *state, _ int) bool { return s.live },
+		prepare:   prepare,
+		accept:    func(*state, int, *answer) error { return nil },
+		batch:     newBatch(g.c.peer()),
+		total:     Result{Procedure: name},
+		histogram: hdrhistogram.New(1000, longest.Nanoseconds(), 3),
+		list:      make([]*transaction, 0, batchSize),
+	}, nil
+}
+
+// all are the sessions that the work is for.
+func (w *work) all() []int {
+	w.g.c.mu.Lock()
+	defer w.g.c.mu.Unlock()
+	first, end := w.pace.span(len(w.g.state))
+	list := make([]int, 0, end-first)
+	for i := first; i < end; i++ {
+		if w.ready(&w.g.state[i], i) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// run does the work for sessions, waits for the last answer, and returns what
+// came of it so far. The error is ctx's or the socket's; refusals are in the
+// result.
+func (w *work) run(ctx context.Context, sessions []int) (Result, error) {
+	c := w.g.c
+	stop := c.wakeWith(ctx)
+	defer stop()
+	began, cpu, resent := c.now(), cpuTime(), c.resent()
+	err := w.send(ctx, sessions, began)
+	if err == nil {
+		err = w.wait(ctx)
+	}
+	if err != nil {
+		c.abandon(w)
+	}
+	w.elapsed += c.now() - began
+	w.cpu += cpuTime() - cpu
+	w.resent += c.resent() - resent
+	return w.result(), err
+}
+
+func (c *Client) resent() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.retransmissions
+}
+
+// wakeWith wakes those who wait for answers when ctx ends, until it is stopped.
+func (c *Client) wakeWith(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.answered.Broadcast()
+	})
+}
+
+// send sends all requests, no earlier than the rate allows.
+func (w *work) send(ctx context.Context, sessions []int, began time.Duration) error {
+	c := w.g.c
+	for sent := 0; sent < len(sessions); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		due := len(sessions)
+		if w.pace.Rate > 0 {
+			if due = min(due, int(w.pace.Rate*(c.now()-began).Seconds())+1); due <= sent {
+				sleepUntil(c.started, w.due(began, sent))
+				continue
+			}
+		}
+		n, err := w.fill(ctx, sessions[sent:due], began, sent)
+		if err != nil {
+			return err
+		}
+		if err := w.batch.send(c.socket, w.list); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		sent += n
+		w.progress(sent, len(sessions))
+	}
+	return nil
+}
+
+// due is the time at which request n is to be sent.
+func (w *work) due(began time.Duration, n int) time.Duration {
+	return began + time.Duration(float64(n)/w.pace.Rate*float64(time.Second))
+}
+
+// fill makes the next requests, as soon as the window has room, and returns how
+// many.
+func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, sent int) (int, error) {
+	c := w.g.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	full := w.underWay >= w.pace.Window
+	for w.underWay >= w.pace.Window && ctx.Err() == nil && c.broken == nil {
+		c.answered.Wait()
+	}
+	if err := errors.Join(ctx.Err(), c.broken); err != nil {
+		return 0, err
+	}
+	now := c.now()
+	w.list = w.list[:0]
+	n := min(len(sessions), w.pace.Window-w.underWay, batchSize)
+	for k, i := range sessions[:n] {
+		t := w.fillOne(i)
+		c.begin(t, now)
+		if full && w.pace.Rate > 0 {
+			t.sent = min(now, w.due(began, sent+k))
+		}
+		w.list = append(w.list, t)
+	}
+	w.underWay += n
+	w.total.Requests += n
+	return n, nil
+}
+
+func (w *work) fillOne(i int) *transaction {
+	t := w.g.c.table.take()
+	id := w.g.identity(i)
+	w.prepare(&id, i)
+	t.message = w.template.fill(t.message, &id)
+	if w.kind != message.MsgTypeSessionEstablishmentRequest {
+		setSEID(t.message, w.g.state[i].upSEID)
+	}
+	setSequence(t.message, t.sequence)
+	t.kind, t.index, t.owner, t.done = w.kind, i, w, answeredWork
+	return t
+}
+
+// answeredWork is what all transactions of works have as done.
+func answeredWork(t *transaction, h *header, at time.Duration) { t.owner.done(t, h, at) }
+
+// done takes an answer, or that there is none.
+func (w *work) done(t *transaction, h *header, at time.Duration) {
+	w.underWay--
+	if h == nil {
+		w.total.fail(fmt.Errorf("%s: %w", w.name, ErrUnanswered), 1)
+		return
+	}
+	_ = w.histogram.RecordValue(min(at-t.sent, longest).Nanoseconds()) // within its range
+	w.answer.read(h.payload)
+	err := refusal(w.name, &w.answer)
+	if err == nil && h.seid != w.g.base+uint64(t.index) {
+		err = &badAnswer{w.name, fmt.Sprintf("is for SEID %#x, not for %#x", h.seid, w.g.base+uint64(t.index))}
+	}
+	if err == nil {
+		err = w.accept(&w.g.state[t.index], t.index, &w.answer)
+	}
+	if err != nil {
+		w.total.fail(err, 1)
+		return
+	}
+	if w.keep {
+		w.answers = append(w.answers, keptAnswer{t.index, slices.Clone(h.payload)})
+	}
+}
+
+// wait waits for the answers to all that was sent.
+func (w *work) wait(ctx context.Context) error {
+	c := w.g.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for w.underWay > 0 {
+		if err := errors.Join(ctx.Err(), c.broken); err != nil {
+			return err
+		}
+		c.answered.Wait()
+	}
+	return nil
+}
+
+// abandon forgets what is under way of a work.
+func (c *Client) abandon(w *work) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.table.pending {
+		if t != nil && t.owner == w {
+			c.table.drop(t)
+			w.underWay--
+			w.total.fail(fmt.Errorf("%s: given up", w.name), 1)
+		}
+	}
+}
+
+// progress tells how far it is, every some thousand requests.
+func (w *work) progress(sent, of int) {
+	if w.pace.Progress != nil && (sent == of || sent%1024 < batchSize) {
+		w.pace.Progress(sent, of)
+	}
+}
+
+// result is what came of the work so far.
+func (w *work) result() Result {
+	w.g.c.mu.Lock()
+	defer w.g.c.mu.Unlock()
+	r := w.total
+	r.Problems = maps.Clone(r.Problems)
+	r.Seconds, r.Retransmissions = w.elapsed.Seconds(), w.resent
+	micro := func(ns int64) float64 { return float64(ns) / 1000 }
+	r.P50, r.P90, r.P99 = micro(w.histogram.ValueAtQuantile(50)), micro(w.histogram.ValueAtQuantile(90)), micro(w.histogram.ValueAtQuantile(99))
+	r.Max = micro(w.histogram.Max())
+	if r.Requests > 0 && w.elapsed > 0 {
+		r.PerSecond = float64(r.Requests-r.Failures) / w.elapsed.Seconds()
+		r.CPU = float64(w.cpu.Microseconds()) / float64(r.Requests)
+	}
+	for _, a := range w.answers {
+		reports, err := usages(a.payload)
+		if err != nil {
+			r.fail(&badAnswer{w.name, "has a usage report that cannot be read: " + err.Error()}, 1)
+		}
+		if len(reports) > 0 {
+			r.Usage = append(r.Usage, SessionUsage{a.session, reports})
+		}
+	}
+	return r
+}
+
+// sleepUntil sleeps more exactly than the runtime's timers, which are a
+// millisecond late on an idle machine.
+func sleepUntil(epoch time.Time, at time.Duration) {
+	rest := min(at-time.Since(epoch), 50*time.Millisecond) // an interrupt is seen
+	if rest <= 0 {
+		return
+	}
+	ts := unix.NsecToTimespec(rest.Nanoseconds())
+	_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &ts, nil) // woken early: asked again
+}
+
+// cpuTime is what this process has had.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
