@@ -148,41 +148,6 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy,
 
 /* ---- whose ---- */
 
-/* To a UE of a pool. */
-INLINE int express_pool4(struct xdp_md *ctx, struct express *x, struct pool4 *pool, struct ipv4 *ip, void *end)
-{
-	__u32 index = pool->base + (be32(ld32(&ip->dst)) & ~pool->mask);
-
-	if (pool->sessions)
-		return express_to_ue4(ctx, x, index, ip, end);
-	return express_ipv4(ip, end, x->port_flags) ? express_send(ctx, x, index, ip, end) : NOT_TAKEN;
-}
-
-INLINE int express_pool6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
-{
-	__u64 hi = be64(ld64(&ip->dst));
-	struct pool6 *pool = find_pool6(x->cfg, hi);
-
-	if (!pool || !pool->sessions)
-		return NOT_TAKEN;
-	return express_to_ue6(ctx, x, pool->base + (hi & ~pool->mask), ip, end);
-}
-
-/* Out of an SRv6 tunnel whose packets are for UEs. */
-INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
-{
-	struct ipv4 *inner4 = (void *)ip + IPV6_LEN;
-	struct ipv6 *inner6 = (void *)ip + IPV6_LEN;
-	struct pool4 *pool;
-
-	if (ip->next_header == NH_IPV6 && (void *)inner6 + IPV6_LEN <= end)
-		return express_ecn(ipv6_class(ip), ipv6_class(inner6)) ? express_pool6(ctx, x, inner6, end) : NOT_TAKEN;
-	if (ip->next_header != NH_IPV4 || (void *)inner4 + IPV4_LEN > end || !express_ecn(ipv6_class(ip), inner4->tos))
-		return NOT_TAKEN;
-	pool = find_pool4(x->cfg, be32(ld32(&inner4->dst)));
-	return pool && pool->sessions ? express_pool4(ctx, x, pool, inner4, end) : NOT_TAKEN;
-}
-
 INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
 {
 	__u32 index = 0, adj;
@@ -190,7 +155,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	void *inner = (void *)ip + IPV6_LEN;
 
 	if (!sid)
-		return express_pool6(ctx, x, ip, end);
+		return express_to_ue6(ctx, x, ld64(&ip->dst), ETH_LEN, 0);
 	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
 	if (!x->sid || be32(ld32(ip)) >> 28 != 6 ||
 	    IPV6_LEN + be16(ld16(&ip->payload_length)) != (long)end - (long)ip)
@@ -198,7 +163,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	express_touch(x->sid);
 	x->sid_length = (long)end - (long)ip;
 	if (sid->flags & SID_SESSIONS)
-		return sid->behavior == END_DT46 ? express_sid_sessions(ctx, x, ip, end) : NOT_TAKEN;
+		return sid->behavior == END_DT46 ? express_sid_sessions(ctx, x, index, ip, end) : NOT_TAKEN;
 	switch (sid->behavior) {
 	case END:
 	case END_X:
@@ -245,8 +210,11 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	if (is_gtpu4(x->cfg, dst))
 		return gtpu ? express_receive(ctx, x, ip, end) : NOT_TAKEN;
 	pool = find_pool4(x->cfg, be32(dst));
+	if (pool && pool->sessions)
+		return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), ETH_LEN, 0, x->port_flags);
 	if (pool)
-		return express_pool4(ctx, x, pool, ip, end);
+		return express_ipv4(ip, end, x->port_flags) ?
+		       express_send(ctx, x, pool->base + (be32(dst) & ~pool->mask), ip, end) : NOT_TAKEN;
 	to = cache_slot(dst, ~0ull, CACHE_IPV4);
 	if (!to || !cache_holds(to, dst, ~0ull, CACHE_IPV4, cache_generation(x->cfg)))
 		return NOT_TAKEN;

@@ -159,43 +159,50 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *rule,
 	return express_rule_gtpu6(ctx, x, rule, f, class, hash, version, kept);
 }
 
-/* ---- to the UE ---- */
-
-INLINE int express_to_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip, void *end)
+/* The packet at `l3` by rule `index` into a tunnel; it came by SID `sid`, if that
+ * is not 0. A function of its own: it is the same for all who ask, and the
+ * verifier need not go through it for each. */
+GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 sid, __u32 port_flags)
 {
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
-	__u32 length = (long)end - (long)ip;
+	__u32 zero = 0;
+	struct express x = { .cfg = bpf_map_lookup_elem(&settings, &zero) };
 	struct forwarding *f;
+	struct ipv4 *ip = data + l3;
+	__u32 kept, hash;
+	__u8 class, version;
 
-	if (!rule || !express_ipv4(ip, end, x->port_flags))
+	if (!rule || !x.cfg || l3 > MAX_OFFSET || (void *)ip + IPV4_LEN > end)
 		return NOT_TAKEN;
-	f = express_rule(x, rule);
+	kept = (long)end - (long)ip;
+	if (express_ipv4(ip, end, port_flags)) {
+		version = 4;
+		class = ip->tos;
+		hash = express_hash4(ip, end);
+	} else if (express_ipv6((void *)ip, end, port_flags)) {
+		version = 6;
+		class = ipv6_class((void *)ip);
+		hash = express_hash6((void *)ip, end);
+	} else {
+		return NOT_TAKEN;
+	}
+	f = express_rule(&x, rule);
 	if (!f)
 		return NOT_TAKEN;
-	x->tunnel_length = length;
-	return express_into(ctx, x, rule, f, ip, 4, ip->tos, express_hash4(ip, end), length);
-}
-
-INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv6 *ip, void *end)
-{
-	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
-	__u32 length = (long)end - (long)ip;
-	struct forwarding *f;
-
-	if (!rule || !express_ipv6(ip, end, x->port_flags))
-		return NOT_TAKEN;
-	f = express_rule(x, rule);
-	if (!f)
-		return NOT_TAKEN;
-	x->tunnel_length = length;
-	return express_into(ctx, x, rule, f, ip, 6, ipv6_class(ip), express_hash6(ip, end), length);
+	x.frame = (long)end - (long)data;
+	x.tunnel_length = kept;
+	x.sid = sid ? bpf_map_lookup_elem(&sid_counter, &sid) : 0;
+	x.sid_length = x.frame - ETH_LEN;
+	return express_into(ctx, &x, rule, f, ip, version, class, hash, kept);
 }
 
 /* ---- from the UE ---- */
 
-/* To a destination that an earlier packet found free for UEs to reach. */
-INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct ipv4 *inner, void *end,
-			    __u8 outer)
+/* To a destination that an earlier packet found free for UEs to reach, or into
+ * an SRv6 tunnel. */
+INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *rule, struct ipv4 *inner,
+			    void *end, __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
 	struct forwarding *f;
@@ -205,23 +212,23 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *r
 	f = express_rule(x, rule);
 	if (!f)
 		return NOT_TAKEN;
-	x->tunnel_length = length;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested4(x, inner) ? NOT_TAKEN :
-		       express_into(ctx, x, rule, f, inner, 4, inner->tos, express_hash4(inner, end), length);
+		       express_send_rule(ctx, index, x->frame - length, 0, x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
 	x->hop = express_route(x, ld32(&inner->dst), ~0ull, f->index | CACHE_IPV4 | CACHE_GUARDED, length);
 	if (!x->hop || !express_rates(f, rule, length))
 		return NOT_TAKEN;
+	x->tunnel_length = length;
 	ipv4_spend(inner);
 	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
 		return XDP_ABORTED; /* cannot be: it only shrinks */
 	return express_out(ctx, x, TYPE_IPV4);
 }
 
-INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct ipv6 *inner, void *end,
-			    __u8 outer)
+INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *rule, struct ipv6 *inner,
+			    void *end, __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
 	struct forwarding *f;
@@ -231,15 +238,15 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *r
 	f = express_rule(x, rule);
 	if (!f)
 		return NOT_TAKEN;
-	x->tunnel_length = length;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested6(x, inner) ? NOT_TAKEN :
-		       express_into(ctx, x, rule, f, inner, 6, ipv6_class(inner), express_hash6(inner, end), length);
+		       express_send_rule(ctx, index, x->frame - length, 0, x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
 	x->hop = express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]), f->index | CACHE_GUARDED, length);
 	if (!x->hop || !express_rates(f, rule, length))
 		return NOT_TAKEN;
+	x->tunnel_length = length;
 	inner->hop_limit--;
 	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
 		return XDP_ABORTED;
@@ -254,8 +261,45 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 	if (!rule)
 		return NOT_TAKEN;
 	if (inner->version_ihl == 0x45)
-		return express_from_ue4(ctx, x, rule, inner, end, outer);
-	return inner->version_ihl >> 4 == 6 ? express_from_ue6(ctx, x, rule, (void *)inner, end, outer) : NOT_TAKEN;
+		return express_from_ue4(ctx, x, index, rule, inner, end, outer);
+	if (inner->version_ihl >> 4 == 6)
+		return express_from_ue6(ctx, x, index, rule, (void *)inner, end, outer);
+	return NOT_TAKEN;
+}
+
+/* ---- to the UE ---- */
+
+INLINE int express_to_ue4(struct xdp_md *ctx, struct express *x, __be32 dst, __u32 l3, __u32 sid)
+{
+	struct pool4 *pool = find_pool4(x->cfg, be32(dst));
+
+	if (!pool || !pool->sessions)
+		return NOT_TAKEN;
+	return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), l3, sid, x->port_flags);
+}
+
+INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u64 hi, __u32 l3, __u32 sid)
+{
+	struct pool6 *pool = find_pool6(x->cfg, be64(hi));
+
+	if (!pool || !pool->sessions)
+		return NOT_TAKEN;
+	return express_send_rule(ctx, pool->base + (be64(hi) & ~pool->mask), l3, sid, x->port_flags);
+}
+
+/* Out of an SRv6 tunnel whose packets are for UEs. */
+INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, __u32 sid, struct ipv6 *ip, void *end)
+{
+	struct ipv4 *inner4 = (void *)ip + IPV6_LEN;
+	struct ipv6 *inner6 = (void *)ip + IPV6_LEN;
+
+	if (ip->next_header == NH_IPV6 && (void *)inner6 + IPV6_LEN <= end &&
+	    express_ecn(ipv6_class(ip), ipv6_class(inner6)))
+		return express_to_ue6(ctx, x, ld64(&inner6->dst), ETH_LEN + IPV6_LEN, sid);
+	if (ip->next_header == NH_IPV4 && (void *)inner4 + IPV4_LEN <= end &&
+	    express_ecn(ipv6_class(ip), inner4->tos))
+		return express_to_ue4(ctx, x, ld32(&inner4->dst), ETH_LEN + IPV6_LEN, sid);
+	return NOT_TAKEN;
 }
 
 #endif
