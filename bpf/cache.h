@@ -27,7 +27,8 @@ INLINE struct cached *cache_slot(__u64 hi, __u64 lo, __u32 table)
 
 INLINE int cache_holds(struct cached *slot, __u64 hi, __u64 lo, __u32 table, __u32 now)
 {
-	return slot->hi == hi && slot->lo == lo && slot->table == table && slot->generation == now;
+	/* table and generation are one word */
+	return slot->hi == hi && slot->lo == lo && ld64(&slot->table) == ((__u64)now << 32 | table);
 }
 
 /* `now` was read before the trie was: a change in between makes this entry

@@ -12,6 +12,28 @@
 
 /* ---- tunnels and headends ---- */
 
+/* TEID to TEID, both over IPv4. */
+INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *t, struct ipv4 *ip, void *pdu, void *end)
+{
+	struct express_gtpu_header g = {};
+	__u32 key = t->source;
+	struct in6 *from = bpf_map_lookup_elem(&source, &key);
+
+	if (!t->ipv4 || !from || !express_pdu_hash(pdu, end, &g.hash))
+		return NOT_TAKEN;
+	x->hop = express_adjacency(t->adjacency, x->frame - ETH_LEN);
+	if (!x->hop)
+		return NOT_TAKEN;
+	x->tunnel = &t->volume;
+	x->tunnel_length = (long)end - (long)pdu;
+	g.src = ld32(&from->b[12]);
+	g.dst = ld32(&t->remote.b[12]);
+	g.teid = t->teid;
+	g.tos = ip->tos;
+	g.ttl = ip->ttl - 1;
+	return express_onward4(ctx, x, &g, ip);
+}
+
 /* To a GTP-U address of ours. */
 INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
 {
@@ -23,10 +45,14 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *i
 		return NOT_TAKEN;
 	slot = pdr_of_teid(x->cfg, teid);
 	if (slot)
-		return express_session(ctx, x, slot, inner, end, ip->tos);
+		return express_session(ctx, x, slot, ip, inner, end);
 	slot = teid & 0xffffff;
 	t = bpf_map_lookup_elem(&tunnel, &slot);
-	if (slot >= x->cfg->teid_slots || !t || t->action != TUNNEL_DECAP || t->key != teid)
+	if (slot >= x->cfg->teid_slots || !t || t->key != teid)
+		return NOT_TAKEN;
+	if (t->action == TUNNEL_SWITCH)
+		return express_switch(ctx, x, t, ip, inner, end);
+	if (t->action != TUNNEL_DECAP)
 		return NOT_TAKEN;
 	x->tunnel = &t->volume;
 	x->tunnel_length = (long)end - (long)inner;
@@ -78,8 +104,10 @@ INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunn
 	h.container_octet = t->qfi;
 	h.class = ip->tos;
 	h.hop_limit = x->cfg->hop_limit;
-	h.version = 4;
 	h.hash = express_hash4(ip, end);
+	h.sum = express_sum4(ip, end);
+	if (!h.sum)
+		return NOT_TAKEN;
 	ipv4_spend(ip);
 	return express_push_gtpu6(ctx, x, &h, kept);
 }

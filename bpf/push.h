@@ -129,11 +129,10 @@ INLINE int push_ipv6(struct xdp_md *ctx, struct packet *p, __u8 next_header)
 	return 0;
 }
 
+/* The SRH, if there is one, comes after it: push_srh. */
 INLINE int push_srv6(struct xdp_md *ctx, struct packet *p)
 {
-	if (push_ipv6(ctx, p, p->srh_segments ? NH_ROUTING : p->next_header))
-		return -1;
-	return p->srh_segments ? push_srh(ctx, p) : 0;
+	return push_ipv6(ctx, p, p->srh_segments ? NH_ROUTING : p->next_header);
 }
 
 /* ---- GTP-U ---- */

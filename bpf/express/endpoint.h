@@ -15,7 +15,7 @@ INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *in
 
 	if (!express_ipv4(inner, end, x->port_flags) || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
-	x->hop = adj ? express_adjacency(adj, length) : express_route(x, ld32(&inner->dst), ~0ull, table ? table | CACHE_IPV4 : 0, length);
+	x->hop = adj ? express_adjacency(adj, length) : express_route4(x, ld32(&inner->dst), table, length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	ipv4_spend(inner);

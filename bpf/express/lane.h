@@ -42,14 +42,23 @@ INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
 	return hop;
 }
 
-/* The route that an earlier packet found. */
+/* The route that an earlier packet found. Table 0 is none: it is where the
+ * cache keeps steering. */
 INLINE struct next_hop *express_route(struct express *x, __u64 hi, __u64 lo, __u32 table, __u32 length)
 {
-	struct cached *slot = cache_slot(hi, lo, table);
+	struct cached *slot;
 
-	if (!table || !slot || !cache_holds(slot, hi, lo, table, cache_generation(x->cfg)))
+	if (!table)
+		return 0;
+	slot = cache_slot(hi, lo, table);
+	if (!slot || !cache_holds(slot, hi, lo, table, cache_generation(x->cfg)))
 		return 0;
 	return express_adjacency(slot->index, length);
+}
+
+INLINE struct next_hop *express_route4(struct express *x, __be32 address, __u32 table, __u32 length)
+{
+	return table ? express_route(x, address, ~0ull, table | CACHE_IPV4, length) : 0;
 }
 
 /* Ethernet header, counters, out. The layer-3 packet starts at ETH_LEN. */
@@ -82,31 +91,58 @@ INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
 
 /* ---- the inner packet ---- */
 
-/* Whether layer 4 may have been left to the device. */
-INLINE int express_partial4(struct ipv4 *ip, __u32 length, void *end)
+/* Whether layer 4 may have been left to the device: its checksum is then the
+ * sum of the pseudo-header. */
+INLINE int express_partial(void *l4, void *end, __u8 protocol, __u64 pseudo)
 {
-	__u32 field = ip->protocol == NH_TCP ? 16 : 6;
-	void *l4 = (void *)ip + IPV4_LEN;
-	__u64 pseudo = (__u64)ld32(&ip->src) + ld32(&ip->dst) + pseudo_tail(length - IPV4_LEN, ip->protocol);
-
-	if (ip->protocol != NH_TCP && ip->protocol != NH_UDP)
+	if (protocol != NH_TCP && protocol != NH_UDP)
 		return 0;
 	if (l4 + 18 > end)
 		return 1;
-	return ld16(l4 + field) == sum_fold(pseudo);
+	return sum_may_be(pseudo, protocol == NH_TCP ? ld16(l4 + 16) : ld16(l4 + 6));
+}
+
+INLINE int express_partial4(struct ipv4 *ip, __u32 length, void *end)
+{
+	return express_partial((void *)ip + IPV4_LEN, end, ip->protocol,
+			       (__u64)ld32(&ip->src) + ld32(&ip->dst) +
+				       pseudo_tail(length - IPV4_LEN, ip->protocol));
 }
 
 INLINE int express_partial6(struct ipv6 *ip, __u32 length, void *end)
 {
-	__u32 field = ip->next_header == NH_TCP ? 16 : 6;
-	void *l4 = (void *)ip + IPV6_LEN;
 	__u64 sum = sum_add64(address_sum(&ip->src), address_sum(&ip->dst));
 
-	if (ip->next_header != NH_TCP && ip->next_header != NH_UDP)
-		return 0;
+	return express_partial((void *)ip + IPV6_LEN, end, ip->next_header,
+			       (sum >> 32) + (__u32)sum + pseudo_tail(length - IPV6_LEN, ip->next_header));
+}
+
+/* The sum over a packet that express_ipv4/6 let through, as its own layer-4
+ * checksum vouches for it: what that covers sums to the complement of the
+ * pseudo-header, whose addresses are in the IP header as well. 0: nothing
+ * vouches. */
+INLINE __u64 express_vouched(__u64 header, void *l4, void *end, __u8 protocol)
+{
+	__u32 length = (long)end - (long)l4;
+
 	if (l4 + 18 > end)
-		return 1;
-	return ld16(l4 + field) == sum_fold(sum_add64(sum, pseudo_tail(length - IPV6_LEN, ip->next_header)));
+		return 0;
+	if (protocol == NH_UDP ? !ld16(l4 + 6) || be16(ld16(l4 + 4)) != length : protocol != NH_TCP || length < 20)
+		return 0;
+	/* 2^48 - 1 is a multiple of 65535 */
+	return header + (1ull << 48) - 1 - pseudo_tail(length, protocol);
+}
+
+INLINE __u64 express_sum4(struct ipv4 *ip, void *end)
+{
+	return express_vouched((__u64)ld32(ip) + ld32(&ip->id) + ld32(&ip->ttl), (void *)ip + IPV4_LEN, end,
+			       ip->protocol);
+}
+
+INLINE __u64 express_sum6(struct ipv6 *ip, void *end)
+{
+	return express_vouched((__u64)ld32(ip) + ld32(&ip->payload_length), (void *)ip + IPV6_LEN, end,
+			       ip->next_header);
 }
 
 /* An IPv4 packet without options that ends where the frame does, with hops to

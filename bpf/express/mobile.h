@@ -26,12 +26,14 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	if (skip > 2 * MAX_SEGMENTS)
 		return NOT_TAKEN;
 	inner = (void *)srh + SRH_LEN + 8 * skip;
-	h.version = srh->next_header == NH_IPV4 ? 4 : 6;
-	if (srh->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags))
+	if (srh->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags)) {
 		h.hash = express_hash4(inner, end);
-	else if (srh->next_header == NH_IPV6 && express_ipv6(inner, end, x->port_flags))
+		h.sum = express_sum4(inner, end);
+	} else if (srh->next_header == NH_IPV6 && express_ipv6(inner, end, x->port_flags)) {
 		h.hash = express_hash6(inner, end);
-	else
+		h.sum = express_sum6(inner, end);
+	}
+	if (!h.sum)
 		return NOT_TAKEN;
 	kept = (long)end - (long)inner;
 	args = bits128(ld128(&ip->dst), sid->length & 127, ARGS_MOB_BITS);
@@ -57,7 +59,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	struct express_gtpu_header h = {};
 	void *inner = (void *)ip + IPV6_LEN;
 	__u32 kept = (long)end - (long)inner;
-	struct u128 dst = ld128(&ip->dst);
+	struct u128 dst;
 	__u64 args;
 
 	if (!m || ip->hop_limit <= 1 || inner + IPV4_LEN > end)
@@ -68,8 +70,9 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 		h.hash = express_hash6(inner, end);
 	else
 		return NOT_TAKEN;
-	args = bits128(dst, (sid->length + 32) & 127, ARGS_MOB_BITS);
-	h.dst = be32(bits128(dst, sid->length & 127, 32));
+	dst = shl128(ld128(&ip->dst), sid->length & 127); /* IPv4 DA, Args.Mob.Session */
+	h.dst = be32(dst.hi >> 32);
+	args = (dst.hi & 0xffffffff) << 8 | dst.lo >> 56;
 	h.src = be32(bits128(ld128(&ip->src), m->source_length & 127, 32));
 	h.teid = args_mob_session(args);
 	h.container = m->container;
@@ -77,7 +80,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 			    (m->container == CONTAINER_DOWNLINK && args_mob_r(args) ? 0x40 : 0);
 	h.tos = ipv6_class(ip);
 	h.ttl = ip->hop_limit - 1;
-	x->hop = express_route(x, h.dst, ~0ull, MAIN_TABLE | CACHE_IPV4,
+	x->hop = express_route4(x, h.dst, MAIN_TABLE,
 			       kept + IPV4_LEN + UDP_LEN + GTPU_LEN + (h.container ? 8 : 0));
 	if (!x->hop)
 		return NOT_TAKEN;

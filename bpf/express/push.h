@@ -55,11 +55,26 @@ struct express_gtpu_header {
 	__u8 tos, ttl, container, container_octet;
 };
 
+/* The words of IPv4 and UDP, and the header's sum at once. `length` is that of
+ * all of it. */
+INLINE void express_write_ipv4(void *ip, struct express_gtpu_header *h, __u32 length)
+{
+	__u64 sum;
+
+	st32(ip, 0x45 | (__u32)h->tos << 8 | (__u32)be16(length) << 16);
+	st32(ip + 4, be32(IPV4_DF));
+	st32(ip + 12, h->src);
+	st32(ip + 16, h->dst);
+	sum = (__u64)ld32(ip) + be32(IPV4_DF) + (h->ttl | NH_UDP << 8) + h->src + h->dst;
+	st32(ip + 8, h->ttl | NH_UDP << 8 | (__u32)(__u16)~sum_fold(sum) << 16);
+	st32(ip + 20, be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16);
+	st32(ip + 24, be16(length - IPV4_LEN)); /* no checksum */
+}
+
 INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct express_gtpu_header *h, __u32 kept)
 {
 	__u32 pushed = IPV4_LEN + UDP_LEN + GTPU_LEN + (h->container ? 8 : 0);
 	__u32 length = pushed + kept;
-	__u64 sum;
 	__u8 *ip;
 
 	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - kept - pushed - ETH_LEN))) {
@@ -69,15 +84,7 @@ INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct expr
 	ip = (void *)(long)ctx->data + ETH_LEN;
 	if ((void *)ip + IPV4_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: an IP packet follows */
-	/* the words of the IPv4 header, and their sum at once */
-	st32(ip, 0x45 | (__u32)h->tos << 8 | (__u32)be16(length) << 16);
-	st32(ip + 4, be32(IPV4_DF));
-	st32(ip + 12, h->src);
-	st32(ip + 16, h->dst);
-	sum = (__u64)ld32(ip) + be32(IPV4_DF) + (h->ttl | NH_UDP << 8) + h->src + h->dst;
-	st32(ip + 8, h->ttl | NH_UDP << 8 | (__u32)(__u16)~sum_fold(sum) << 16);
-	st32(ip + 20, be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16);
-	st32(ip + 24, be16(length - IPV4_LEN)); /* no checksum */
+	express_write_ipv4(ip, h, length);
 	st32(ip + 28, GTPU_VERSION1 | (h->container ? GTPU_FLAG_E : 0) | GTPU_G_PDU << 8 |
 			      (__u32)be16(length - IPV4_LEN - UDP_LEN - GTPU_LEN) << 16);
 	st32(ip + 32, be32(h->teid));
@@ -89,26 +96,26 @@ INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct expr
 	return express_out(ctx, x, TYPE_IPV4);
 }
 
-/* IPv6, UDP, GTP-U. The sum over the T-PDU is taken from its own checksum. */
+/* IPv6, UDP, GTP-U. */
 struct express_gtpu6_header {
 	struct words src, dst;
+	__u64 sum; /* of the T-PDU */
 	__u32 teid, hash;
-	__u8 class, hop_limit, container, container_octet, version;
-	__u8 pad[3];
+	__u8 class, hop_limit, container, container_octet;
+	__u8 pad[4];
 };
 
 INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct express_gtpu6_header *h, __u32 kept)
 {
 	__u32 pushed = IPV6_LEN + UDP_LEN + GTPU_LEN + (h->container ? 8 : 0);
 	__u32 length = pushed - IPV6_LEN + kept;
-	__u64 sum;
+	__u64 sum = h->sum;
 	__u8 *ip;
 
 	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - kept - pushed - ETH_LEN))) {
 		count(&outcomes, REASON_HEADROOM, x->frame);
 		return XDP_DROP;
 	}
-	sum = sum_fold(payload_sum(ctx, ETH_LEN + pushed, kept, h->version));
 	ip = (void *)(long)ctx->data + ETH_LEN;
 	if ((void *)ip + IPV6_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: an IP packet follows */
@@ -120,14 +127,14 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 	st32(ip + 48, GTPU_VERSION1 | (h->container ? GTPU_FLAG_E : 0) | GTPU_G_PDU << 8 |
 			      (__u32)be16(length - UDP_LEN - GTPU_LEN) << 16);
 	st32(ip + 52, be32(h->teid));
-	sum += (__u64)ld32(ip + 40) + be16(length) + ld32(ip + 48) + ld32(ip + 52);
+	sum += (__u64)be16(flow_port(h->hash)) + be16(GTPU_PORT) + be16(length) + ld32(ip + 48) + be32(h->teid);
 	if (h->container) {
 		st32(ip + 56, (__u32)GTPU_EXT_CONTAINER << 24);
 		st32(ip + 60, 1 | (h->container == CONTAINER_UPLINK ? 0x1000 : 0) |
 				      (__u32)h->container_octet << 16);
 		sum += (__u64)ld32(ip + 56) + ld32(ip + 60);
 	}
-	sum += sum_fold(sum_add64(address_sum(ip + 8), address_sum(ip + 24))) + pseudo_tail(length, NH_UDP);
+	sum = sum_add64(sum + pseudo_tail(length, NH_UDP), sum_add64(address_sum(&h->src), address_sum(&h->dst)));
 	sum = (__u16)~sum_fold(sum);
 	st32(ip + 44, be16(length) | (sum ? sum : 0xffff) << 16);
 	return express_out(ctx, x, TYPE_IPV6);

@@ -6,6 +6,7 @@
 #define CULVERT_EXPRESS_SESSION_H
 
 #include "mobile.h"
+#include "onward.h"
 
 /* ---- may it go ---- */
 
@@ -92,7 +93,7 @@ INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct pdr 
 }
 
 INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
-			      __u8 class, __u32 hash, __u8 version, __u32 kept)
+			      __u8 class, __u32 hash, __u64 sum, __u32 kept)
 {
 	struct express_gtpu6_header h = {};
 
@@ -103,7 +104,7 @@ INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct pdr 
 	h.container_octet = rule->qfi;
 	h.class = express_mark(f, class);
 	h.hop_limit = x->cfg->hop_limit;
-	h.version = version;
+	h.sum = sum;
 	h.hash = hash;
 	return express_push_gtpu6(ctx, x, &h, kept);
 }
@@ -131,9 +132,11 @@ INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct fo
 }
 
 INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
-			void *ip, __u8 version, __u8 class, __u32 hash, __u32 kept)
+			void *ip, void *end, __u8 version, __u8 class, __u32 hash)
 {
 	struct express_ipv6_header h = {};
+	__u32 kept = (long)end - (long)ip;
+	__u64 sum = 0;
 	__u32 pushed = UDP_LEN + GTPU_LEN + express_container_length(rule) + (f->ipv4 ? IPV4_LEN : IPV6_LEN);
 
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY) {
@@ -141,7 +144,9 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *rule,
 			return NOT_TAKEN;
 	} else if (f->kind == FORWARD_GTPU) {
 		x->hop = express_adjacency(f->adjacency, kept + pushed);
-		if (!x->hop)
+		if (!f->ipv4)
+			sum = version == 4 ? express_sum4(ip, end) : express_sum6(ip, end);
+		if (!x->hop || (!f->ipv4 && !sum))
 			return NOT_TAKEN;
 	} else {
 		return NOT_TAKEN;
@@ -156,7 +161,8 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *rule,
 		return express_rule_srv6(ctx, x, f, class, hash, version == 4 ? NH_IPV4 : NH_IPV6, &h, kept);
 	if (f->ipv4)
 		return express_rule_gtpu4(ctx, x, rule, f, class, hash, kept);
-	return express_rule_gtpu6(ctx, x, rule, f, class, hash, version, kept);
+	/* the hop that was spent: IPv4's own checksum makes it good */
+	return express_rule_gtpu6(ctx, x, rule, f, class, hash, sum + (version == 6 ? (__u16)~0x100 : 0), kept);
 }
 
 /* The packet at `l3` by rule `index` into a tunnel; it came by SID `sid`, if that
@@ -194,23 +200,19 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 	x.tunnel_length = kept;
 	x.sid = sid ? bpf_map_lookup_elem(&sid_counter, &sid) : 0;
 	x.sid_length = x.frame - ETH_LEN;
-	return express_into(ctx, &x, rule, f, ip, version, class, hash, kept);
+	return express_into(ctx, &x, rule, f, ip, end, version, class, hash);
 }
 
 /* ---- from the UE ---- */
 
 /* To a destination that an earlier packet found free for UEs to reach, or into
  * an SRv6 tunnel. */
-INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *rule, struct ipv4 *inner,
-			    void *end, __u8 outer)
+INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *rule,
+			    struct forwarding *f, struct ipv4 *inner, void *end, __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
-	struct forwarding *f;
 
 	if (!express_ipv4(inner, end, x->port_flags) || !express_source4(rule, inner))
-		return NOT_TAKEN;
-	f = express_rule(x, rule);
-	if (!f)
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested4(x, inner) ? NOT_TAKEN :
@@ -227,16 +229,12 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, 
 	return express_out(ctx, x, TYPE_IPV4);
 }
 
-INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *rule, struct ipv6 *inner,
-			    void *end, __u8 outer)
+INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *rule,
+			    struct forwarding *f, struct ipv6 *inner, void *end, __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
-	struct forwarding *f;
 
 	if (!express_ipv6(inner, end, x->port_flags) || !express_source6(rule, inner))
-		return NOT_TAKEN;
-	f = express_rule(x, rule);
-	if (!f)
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested6(x, inner) ? NOT_TAKEN :
@@ -253,17 +251,46 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, 
 	return express_out(ctx, x, TYPE_IPV6);
 }
 
-INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *inner, void *end,
-			   __u8 outer)
+/* The G-PDU goes on to another F-TEID. */
+INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
+				  struct ipv4 *ip, struct ipv4 *inner, void *end)
+{
+	struct express_gtpu_header g = {};
+	__u32 octets = (long)end - (long)inner;
+
+	if (!f->ipv4 || !express_pdu_hash(inner, end, &g.hash))
+		return NOT_TAKEN;
+	if (inner->version_ihl == 0x45 ? express_nested4(x, inner) || !express_source4(rule, inner)
+				       : express_nested6(x, (void *)inner) || !express_source6(rule, (void *)inner))
+		return NOT_TAKEN;
+	x->hop = express_adjacency(f->adjacency, x->frame - ETH_LEN);
+	if (!x->hop || !express_rates(f, rule, octets))
+		return NOT_TAKEN;
+	x->tunnel_length = octets;
+	g.src = ld32(&f->source.b[12]);
+	g.dst = ld32(&f->remote.b[12]);
+	g.teid = rule->teid;
+	g.tos = express_mark(f, ip->tos);
+	g.ttl = ip->ttl - 1;
+	return express_onward4(ctx, x, &g, ip);
+}
+
+/* A G-PDU for rule `index`. */
+INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip, struct ipv4 *inner,
+			   void *end)
 {
 	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	struct forwarding *f = rule ? express_rule(x, rule) : 0;
+	__u8 outer = ip->tos;
 
-	if (!rule)
+	if (!rule || !f)
 		return NOT_TAKEN;
+	if (f->kind == FORWARD_GTPU)
+		return express_session_onward(ctx, x, rule, f, ip, inner, end);
 	if (inner->version_ihl == 0x45)
-		return express_from_ue4(ctx, x, index, rule, inner, end, outer);
+		return express_from_ue4(ctx, x, index, rule, f, inner, end, outer);
 	if (inner->version_ihl >> 4 == 6)
-		return express_from_ue6(ctx, x, index, rule, (void *)inner, end, outer);
+		return express_from_ue6(ctx, x, index, rule, f, (void *)inner, end, outer);
 	return NOT_TAKEN;
 }
 

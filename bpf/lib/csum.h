@@ -35,6 +35,14 @@ INLINE __u64 ipv4_sum(const struct ipv4 *ip)
 	return (__u64)ld32(p) + ld32(p + 4) + ld32(p + 8) + ld32(p + 12) + ld32(p + 16);
 }
 
+/* Whether a sum can be one that folds to `field`: they are equal modulo 65535,
+ * whose inverse modulo 2^64 tells multiples. Both zeros are taken for each
+ * other. `sum` is less than 2^63. */
+INLINE int sum_may_be(__u64 sum, __u16 field)
+{
+	return (sum + 0xffff - field) * 0xfffefffefffeffffull <= ~0ull / 0xffff;
+}
+
 INLINE __u64 address_sum(const void *address)
 {
 	return sum_add64(ld64(address), ld64(address + 8));

@@ -60,6 +60,9 @@ static void check_checksums(struct input *in)
 	ipv4_set_ecn(ip, ecn);
 	must(plain_sum(header, 20) == 0xffff && (header[1] & 3) == ecn, "checksum after a congestion mark");
 	must(sum_fold(address_sum(header)) == be16(plain_sum(header, 16)), "sum of an address");
+	must(sum_may_be(ipv4_sum(ip), sum_fold(ipv4_sum(ip))), "a sum is what it folds to");
+	word = take32(in) & 0xffff;
+	must(sum_may_be(ipv4_sum(ip), word) == (sum_fold(ipv4_sum(ip)) % 0xffff == word % 0xffff), "a sum is %x", word);
 
 	class = take8(in);
 	word = take32(in);
