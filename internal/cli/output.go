@@ -68,6 +68,13 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// printLine writes JSON in one line.
+func printLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
 // printYAML writes what printJSON would, in the same order: JSON is YAML, in
 // another style.
 func printYAML(w io.Writer, v any) error {
@@ -94,10 +101,13 @@ func blockStyle(n *yaml.Node) {
 }
 
 // grid is a table in the making.
-type grid struct{ w *tabwriter.Writer }
+type grid struct {
+	w     *tabwriter.Writer
+	begun bool
+}
 
 func printTable(w io.Writer, table func(*grid)) error {
-	g := &grid{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	g := &grid{w: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
 	table(g)
 	return g.w.Flush()
 }
@@ -116,7 +126,18 @@ func (g *grid) row(cells ...any) {
 		fmt.Fprint(g.w, text)
 	}
 	fmt.Fprintln(g.w)
+	g.begun = true
+}
+
+// gap ends a table before another: the columns of the two are their own.
+func (g *grid) gap() {
+	if g.begun {
+		g.line("")
+	}
 }
 
 // line adds text outside of the columns.
-func (g *grid) line(text string) { fmt.Fprintln(g.w, text) }
+func (g *grid) line(text string) {
+	fmt.Fprintln(g.w, text)
+	g.begun = true
+}

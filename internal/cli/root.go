@@ -97,7 +97,7 @@ func commandTable(a *app) map[string][]*cobra.Command {
 		groupDaemon: {a.run(), a.check(), a.apply(), a.add(), a.delete(), a.config(), a.schema(), a.unpin()},
 		groupState:  {a.interfaces(), a.locators(), a.sids(), a.policies(), a.steering(), a.tunnels()},
 		groupSee:    {a.status(), a.adjacencies(), a.counters(), a.drops(), a.trace(), a.doctor()},
-		groupOther:  {a.versionCommand()},
+		groupOther:  {a.smf(), a.versionCommand()},
 	}
 }
 

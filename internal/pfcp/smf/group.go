@@ -333,6 +333,7 @@ func (g *Group) Page(ctx context.Context, p Pace, to *Tunnel) (Result, error) {
 		woken, err := g.wokenIn(ctx, p)
 		if err != nil {
 			result := w.result()
+			result.Requests += missing // not sent
 			result.fail(fmt.Errorf("page: no downlink data report for %d of %d sessions: %w", missing, len(w.all()), err), missing)
 			return result, nil
 		}

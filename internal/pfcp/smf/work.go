@@ -363,9 +363,9 @@ func (w *work) result() Result {
 	r := w.total
 	r.Problems = maps.Clone(r.Problems)
 	r.Seconds, r.Retransmissions = w.elapsed.Seconds(), w.resent
-	micro := func(ns int64) float64 { return float64(ns) / 1000 }
-	r.P50, r.P90, r.P99 = micro(w.histogram.ValueAtQuantile(50)), micro(w.histogram.ValueAtQuantile(90)), micro(w.histogram.ValueAtQuantile(99))
-	r.Max = micro(w.histogram.Max())
+	if w.histogram.TotalCount() > 0 {
+		r.latencies(w.histogram)
+	}
 	if r.Requests > 0 && w.elapsed > 0 {
 		r.PerSecond = float64(r.Requests-r.Failures) / w.elapsed.Seconds()
 		r.CPU = float64(w.cpu.Microseconds()) / float64(r.Requests)
@@ -380,6 +380,11 @@ func (w *work) result() Result {
 		}
 	}
 	return r
+}
+
+func (r *Result) latencies(h *hdrhistogram.Histogram) {
+	micro := func(ns int64) float64 { return float64(ns) / 1000 }
+	r.P50, r.P90, r.P99, r.Max = micro(h.ValueAtQuantile(50)), micro(h.ValueAtQuantile(90)), micro(h.ValueAtQuantile(99)), micro(h.Max())
 }
 
 // sleepUntil sleeps more exactly than the runtime's timers, which are a

@@ -1,0 +1,434 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/pfcp/smf"
+)
+
+// smfFlags say which UPF an SMF drives, and what it is itself.
+type smfFlags struct {
+	upf, local, nodeID, dialect string
+	timeout                     smf.Duration
+	attempts                    int
+	state                       string
+}
+
+func (a *app) smf() *cobra.Command {
+	c := &cobra.Command{
+		Use: "smf", Short: "A small SMF for laboratories: drive any UPF over N4",
+		Long: `A small SMF for laboratories and measurements. It drives any UPF over PFCP, in
+the dialect of Open5GS' SMF or of free5GC's.
+
+"culvert smf run" does what a scenario file says. The other commands do one
+thing each; they keep what the next one needs (sessions, Recovery Time Stamp) in
+a state file. Each fails if the UPF refuses a request or does not answer, and
+names cause and offending IE.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.smfRun(), a.smfResponder())
+	for _, v := range smfVerbs {
+		c.AddCommand(a.smfVerb(v))
+	}
+	return c
+}
+
+func (f *smfFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.upf, "upf", "", "`address` of the UPF, with a port or without (8805)")
+	flags.StringVar(&f.local, "local", "", "`address` to speak from (default: the one that the UPF is reached from)")
+	flags.StringVar(&f.nodeID, "node-id", "", "our Node ID, an address or a `name` (default: the local address)")
+	flags.StringVar(&f.dialect, "dialect", "", "`dialect`: open5gs or free5gc")
+	flags.TextVar(&f.timeout, "timeout", smf.Duration(time.Second), "`time` after which a request is sent again")
+	flags.IntVar(&f.attempts, "attempts", 3, "how `often` a request is sent at most")
+	complete(c, "dialect", smf.Dialects())
+}
+
+// over sets in a scenario what the flags say.
+func (f *smfFlags) over(s *smf.Scenario, flags *pflag.FlagSet) {
+	for _, v := range []struct {
+		flag string
+		to   *string
+	}{{f.upf, &s.UPF}, {f.local, &s.Local}, {f.nodeID, &s.NodeID}, {f.dialect, (*string)(&s.Dialect)}} {
+		if v.flag != "" {
+			*v.to = v.flag
+		}
+	}
+	if flags.Changed("timeout") {
+		s.Timeout = f.timeout
+	}
+	if flags.Changed("attempts") {
+		s.Attempts = f.attempts
+	}
+}
+
+func (a *app) smfRun() *cobra.Command {
+	var f smfFlags
+	var control bool
+	c := &cobra.Command{
+		Use: "run SCENARIO", Short: "Do what a scenario file says, step by step",
+		Long: `Do the steps of a scenario file, one after another; the first that fails ends it.
+With -o json each step is a line on standard output when it is done, and each
+report of the UPF one when it comes.
+
+With --control, more steps are read from standard input, as lines of JSON such
+as {"do": "handover", "sessions": "a", "access": {...}} or {"do": "phase",
+"phase": "move"}; the answer to each is a line with "step", "ok" and "error".
+Heartbeats and reports are answered meanwhile. It ends with the input.`,
+		Example: "  culvert smf run scenario.yaml --upf 192.0.2.8\n  culvert smf run scenario.yaml --control -o json",
+		Args:    exactly(1, "a scenario file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			text, err := readFile(c, args[0])
+			if err != nil {
+				return err
+			}
+			scenario, err := smf.ParseScenario(text)
+			if err != nil {
+				return usage(fmt.Errorf("%s: %w", args[0], err))
+			}
+			f.over(scenario, c.Flags())
+			return a.runScenario(c, scenario, control)
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVar(&control, "control", false, "take more steps from standard input")
+	a.outputFlag(c)
+	return c
+}
+
+func (a *app) runScenario(c *cobra.Command, scenario *smf.Scenario, control bool) error {
+	options, err := scenario.Options()
+	if err != nil {
+		return usage(err)
+	}
+	client, err := smf.Dial(options)
+	if err != nil {
+		return err
+	}
+	runner, err := smf.NewRunner(client, scenario)
+	if err != nil {
+		return usage(errors.Join(err, client.Close()))
+	}
+	out := &smfOutput{a: a, w: c.OutOrStdout()}
+	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
+	ended := out.follow(client)
+	err = a.steps(c, runner, scenario, out, control)
+	err = errors.Join(err, client.Close())
+	close(ended)
+	out.done.Wait()
+	return errors.Join(err, out.err)
+}
+
+// steps does the scenario's, and then those that come on standard input.
+func (a *app) steps(c *cobra.Command, runner *smf.Runner, scenario *smf.Scenario, out *smfOutput, control bool) error {
+	for _, step := range scenario.Steps {
+		result := runner.Do(c.Context(), step)
+		out.step(&result)
+		if !result.OK {
+			return stepError(c.Context(), &result)
+		}
+	}
+	if !control {
+		return nil
+	}
+	failed := 0
+	lines := readLines(c.InOrStdin())
+	for {
+		select {
+		case <-c.Context().Done():
+			return nil
+		case line, more := <-lines:
+			if !more && failed > 0 {
+				return fmt.Errorf("failed steps from standard input: %d", failed)
+			}
+			if !more {
+				return nil
+			}
+			result := smf.StepResult{Step: "?"}
+			if step, err := scenario.ParseStep([]byte(line)); err != nil {
+				result.ID, result.Error = step.ID, err.Error()
+			} else {
+				result = runner.Do(c.Context(), step)
+			}
+			if !result.OK {
+				failed++
+			}
+			out.step(&result)
+		}
+	}
+}
+
+func stepError(ctx context.Context, r *smf.StepResult) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: interrupted", r.Step)
+	}
+	return errors.New(r.Error)
+}
+
+// readLines reads until the end of a file; empty lines are left out.
+func readLines(r io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		s := bufio.NewScanner(r)
+		s.Buffer(nil, 16<<20)
+		for s.Scan() {
+			if line := strings.TrimSpace(s.Text()); line != "" {
+				lines <- line
+			}
+		}
+	}()
+	return lines
+}
+
+// smfResponder is the other end without a UPF.
+func (a *app) smfResponder() *cobra.Command {
+	var listen string
+	c := &cobra.Command{
+		Use: "responder", Short: "Accept whatever an SMF asks for, and do nothing: to find an SMF's own limit",
+		Args:    noArgs,
+		Example: "  culvert smf responder --listen 127.0.0.8 &\n  culvert smf load --upf 127.0.0.8 --count 100000 --ue4 10.0.0.0/8 --access 192.0.2.1 --access-teid 1",
+		RunE: func(c *cobra.Command, _ []string) error {
+			address, err := smf.ParseAddr(listen)
+			if err != nil {
+				return usagef("--listen: %w", err)
+			}
+			r, err := smf.ListenResponder(address)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.ErrOrStderr(), "responder on %s; interrupt to end\n", r.Addr())
+			return r.Serve(c.Context())
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", "127.0.0.8", "`address` to answer at, with a port or without (8805)")
+	return c
+}
+
+// smfProgress shows how far long steps are, to whoever watches a terminal.
+type smfProgress struct {
+	w    io.Writer
+	bar  *progressbar.ProgressBar
+	step string
+}
+
+// fewRequests are done before anybody looks.
+const fewRequests = 10_000
+
+func (p *smfProgress) show(step string, done, of int) {
+	if of < fewRequests {
+		return
+	}
+	if p.step != step {
+		p.step = step
+		p.bar = progressbar.NewOptions(of, progressbar.OptionSetWriter(p.w), progressbar.OptionSetVisibility(isTerminal(p.w)),
+			progressbar.OptionSetDescription(step), progressbar.OptionShowCount(), progressbar.OptionClearOnFinish())
+	}
+	_ = p.bar.Set(done) // what cannot be drawn is not drawn
+	if done == of {
+		p.step = ""
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// smfOutput prints results and reports as they come, whole lines each.
+type smfOutput struct {
+	a    *app
+	w    io.Writer
+	mu   sync.Mutex
+	err  error // the first of writing
+	done sync.WaitGroup
+}
+
+// follow prints reports until what it returns is closed, and those that are
+// there then.
+func (o *smfOutput) follow(client *smf.Client) chan struct{} {
+	ended := make(chan struct{})
+	o.done.Go(func() {
+		for {
+			select {
+			case r := <-client.Reports():
+				o.report(&r)
+			case <-ended:
+				for len(client.Reports()) > 0 {
+					r := <-client.Reports()
+					o.report(&r)
+				}
+				return
+			}
+		}
+	})
+	return ended
+}
+
+func (o *smfOutput) print(v any, table func(*grid)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var err error
+	switch o.a.format {
+	case formatJSON:
+		err = printLine(o.w, v)
+	case formatYAML:
+		if _, err = io.WriteString(o.w, "---\n"); err == nil {
+			err = printYAML(o.w, v)
+		}
+	default:
+		err = printTable(o.w, table)
+	}
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+func (o *smfOutput) step(r *smf.StepResult) { o.print(r, func(g *grid) { stepTable(g, r) }) }
+func (o *smfOutput) report(r *smf.Report)   { o.print(r, func(g *grid) { g.line(reportLine(r)) }) }
+func stepTable(g *grid, r *smf.StepResult) {
+	verdict := "ok"
+	if !r.OK {
+		verdict = "FAILED: " + r.Error
+	}
+	g.line(fmt.Sprintf("%s: %s (%.3f s)", r.Step, verdict, r.Seconds))
+	stepDetails(g, r)
+}
+
+// stepDetails are the tables of a step: procedures, sessions, usage.
+func stepDetails(g *grid, r *smf.StepResult) {
+	if a := r.Association; a != nil && r.OK {
+		g.row("NODE ID", "RECOVERY TIME STAMP", "FEATURES")
+		g.row(a.NodeID, a.Started.Format("2006-01-02 15:04:05"), strings.Join(a.Features, " "))
+	}
+	for i := range r.Steps {
+		stepTable(g, &r.Steps[i])
+	}
+	if len(r.Results) > 0 {
+		g.gap()
+		g.row("PROCEDURE", "SESSIONS", "REQUESTS", "FAILURES", "PER SECOND", "P50 US", "P99 US", "MAX US", "SENT AGAIN", "CPU US")
+	}
+	for _, p := range r.Results {
+		g.row(p.Procedure, p.Group, p.Requests, p.Failures, fmt.Sprintf("%.0f", p.PerSecond), fmt.Sprintf("%.0f", p.P50),
+			fmt.Sprintf("%.0f", p.P99), fmt.Sprintf("%.0f", p.Max), p.Retransmissions, fmt.Sprintf("%.1f", p.CPU))
+	}
+	sessionTable(g, r.Sessions)
+	usageTable(g, r.Results)
+}
+
+func sessionTable(g *grid, list []smf.Info) {
+	if len(list) > 0 {
+		g.gap()
+		g.row("SESSION", "CP SEID", "UP SEID", "UE", "ACCESS F-TEID", "CORE F-TEID", "PEER", "NEXT UPF")
+	}
+	for _, s := range list {
+		ue := valid(s.UE4)
+		if s.UE6.IsValid() {
+			ue = strings.TrimPrefix(ue+" "+s.UE6.String(), " ")
+		}
+		up := ""
+		if s.Live {
+			up = fmt.Sprintf("%#x", s.UPSEID)
+		}
+		g.row(fmt.Sprintf("%s %d", s.Group, s.Index), fmt.Sprintf("%#x", s.CPSEID), up, ue, fteid(s.Access), fteid(s.Core), fteid(s.Peer), fteid(s.Next))
+	}
+}
+
+// fteid is as tshark has it: TEID and addresses.
+func fteid(c *smf.Created) string {
+	if c == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%#x", c.TEID)
+	if c.Addr4.IsValid() {
+		text += " " + c.Addr4.String()
+	}
+	if c.Addr6.IsValid() {
+		text += " " + c.Addr6.String()
+	}
+	return text
+}
+
+func usageTable(g *grid, results []smf.GroupResult) {
+	header := false
+	for _, r := range results {
+		for _, u := range r.Usage {
+			if !header {
+				g.gap()
+				g.row("SESSION", "URR", "UR-SEQN", "TRIGGERS", "UPLINK", "DOWNLINK", "TOTAL", "DURATION")
+				header = true
+			}
+			for _, one := range u.Reports {
+				g.row(append([]any{fmt.Sprintf("%s %d", r.Group, u.Session)}, usageCells(&one)...)...)
+			}
+		}
+	}
+}
+
+func usageCells(u *smf.Usage) []any {
+	duration := ""
+	if u.Duration != nil {
+		text, _ := u.Duration.MarshalText() // it has no error
+		duration = string(text)
+	}
+	return []any{u.URR, u.Sequence, strings.Join(u.Triggers, " "), octets(u.Uplink), octets(u.Downlink), octets(u.Total), duration}
+}
+
+func octets(n *uint64) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprint(*n)
+}
+
+// reportLine is a report in a line of text.
+func reportLine(r *smf.Report) string {
+	text := "report " + string(r.Kind)
+	if r.Group != "" {
+		text += fmt.Sprintf(", session %s %d", r.Group, r.Session)
+	}
+	if len(r.DownlinkData) > 0 {
+		text += fmt.Sprintf(", downlink data by PDR %v", r.DownlinkData)
+	}
+	for i := range r.Usage {
+		u := &r.Usage[i]
+		text += fmt.Sprintf(", usage of URR %d (%s): uplink %s, downlink %s, total %s octets", u.URR, strings.Join(u.Triggers, " "),
+			dash(octets(u.Uplink)), dash(octets(u.Downlink)), dash(octets(u.Total)))
+	}
+	for _, e := range r.ErrorIndications {
+		text += ", error indication for " + fteid(&e)
+	}
+	if paths := slices.Concat(r.Failed, r.Recovered); len(paths) > 0 {
+		text += fmt.Sprintf(", paths failed %v, recovered %v", r.Failed, r.Recovered)
+	}
+	if r.Problem != "" {
+		text += ", " + r.Problem
+	}
+	return text
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

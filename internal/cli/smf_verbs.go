@@ -1,0 +1,432 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/pfcp/smf"
+)
+
+// smfVerb is a command that does one step.
+type smfVerb struct {
+	name, short, long, example string
+	template, tunnel, selects  bool // which flags it has: of the sessions' template, of a new tunnel, of which sessions
+	change, page               bool
+	// fresh: the UPF shall take us for an SMF that has just started.
+	fresh bool
+}
+
+var smfVerbs = []smfVerb{
+	{name: "associate", short: "Set the association up, as an SMF that has just started", fresh: true},
+	{name: "establish", short: "Establish sessions, and tell the UPF where downlink packets go", template: true,
+		long: `Establish sessions, and, with --access, tell the UPF the gNB's tunnel. Session i
+has the i-th UE address and TEID of what is given. Where there is no association
+yet, it is set up first.`,
+		example: `  culvert smf establish --upf 192.0.2.8 --ue4 10.45.0.0/16 --network-instance internet --access 192.0.2.1 --access-teid 0x1000
+  culvert smf establish --upf 192.0.2.8 --dialect free5gc --count 10 --ue4 10.60.0.0/16 --local-address 192.0.2.8 --local-access-teid 1 --access 192.0.2.1 --access-teid 1`},
+	{name: "handover", short: "Move sessions to another gNB's tunnels, with End Markers on the old ones", tunnel: true, selects: true,
+		example: "  culvert smf handover --upf 192.0.2.8 --access 192.0.2.2 --access-teid 0x2000"},
+	{name: "idle", short: "Let the UPF buffer downlink packets and report the first", selects: true},
+	{name: "page", short: "Wait for downlink data reports, and let packets go again", tunnel: true, selects: true, page: true},
+	{name: "query", short: "Ask for the usage of sessions", selects: true},
+	{name: "modify", short: "Change rates, gates, actions or the next UPF of sessions", selects: true, change: true,
+		example: "  culvert smf modify --upf 192.0.2.8 --mbr-uplink 1000 --mbr-downlink 2000\n  culvert smf modify --upf 192.0.2.8 --downlink drop"},
+	{name: "delete", short: "Delete sessions, and show their last usage", selects: true},
+	{name: "show", short: "Show the sessions in the state file", selects: true},
+	{name: "release", short: "Release the association; its sessions go"},
+	{name: "load", short: "Establish, modify and delete sessions at a rate, and measure it", template: true, fresh: true,
+		long: `Establish, modify and delete sessions, at a rate or as fast as the UPF answers,
+and say how many a second and with what latency (microseconds). CPU is what this
+program itself needed for a request; its own limit shows against "culvert smf
+responder". It is an SMF that has just started: the UPF drops what an earlier one
+with the same Node ID had established.`,
+		example: "  culvert smf load --upf 192.0.2.8 --count 100000 --ue4 10.0.0.0/8 --access 192.0.2.1 --access-teid 1 --window 256\n" +
+			"  culvert smf load --upf 192.0.2.8 --count 20000 --rate 5000 --ue4 10.0.0.0/8 --access 192.0.2.1 --access-teid 1 -o json"},
+}
+
+// smfField is a field of a scenario as a flag.
+type smfField struct {
+	flag, path, about string
+	text              bool // never a number
+	words             []string
+}
+
+var smfTemplateFields = []smfField{
+	{flag: "sessions", path: "sessions", about: "`name` of the group of sessions (default ue)", text: true},
+	{flag: "count", path: "count", about: "how `many` sessions (default 1)"},
+	{flag: "role", path: "role", about: "`role` of the UPF: anchor or intermediate", words: []string{string(smf.Anchor), string(smf.Intermediate)}},
+	{flag: "ue4", path: "ue4", about: "`prefix` with the first UE's IPv4 address"},
+	{flag: "ue6", path: "ue6", about: "`prefix` with the first UE's IPv6 address, a /64 for each"},
+	{flag: "choose-ue", path: "choose_ue", about: "the UPF chooses the UE's addresses of these `types`: ipv4, ipv6 or ipv4v6", words: []string{"ipv4", "ipv6", "ipv4v6"}},
+	{flag: "pdn-type", path: "pdn_type", about: "PDN `type`: ipv4, ipv6, ipv4v6, unstructured or ethernet (default: by the addresses)", words: []string{"ipv4", "ipv6", "ipv4v6", "unstructured", "ethernet"}},
+	{flag: "network-instance", path: "network_instance", about: "network instance (`name`) of the rules", text: true},
+	{flag: "dnn", path: "dnn", about: "DNN (`name`) of the session", text: true},
+	{flag: "sst", path: "snssai.sst", about: "slice/service `type` of the S-NSSAI"},
+	{flag: "sd", path: "snssai.sd", about: "slice differentiator of the S-NSSAI, six hexadecimal `digits`", text: true},
+	{flag: "access", path: "access.address", about: "`address` of the gNB, or of the UPF before"},
+	{flag: "access-addresses", path: "access.addresses", about: "how `many` gNBs there are, at the addresses that follow"},
+	{flag: "access-teid", path: "access.teid", about: "the gNB's `TEID` of session 0"},
+	{flag: "access-interface", path: "access.interface", about: "`interface` of these tunnels: n3 or n9 (default n3)", words: []string{"n3", "n9"}},
+	{flag: "core", path: "core.address", about: "`address` of the next UPF, for an intermediate one"},
+	{flag: "core-teid", path: "core.teid", about: "the next UPF's `TEID` of session 0"},
+	{flag: "local-address", path: "local.address", about: "`address` of the UPF's F-TEIDs, where the SMF chooses them"},
+	{flag: "local-access-teid", path: "local.access_teid", about: "the UPF's `TEID` of session 0 on the access side"},
+	{flag: "local-core-teid", path: "local.core_teid", about: "the UPF's `TEID` of session 0 on the core side"},
+	{flag: "qfi", path: "qfi", about: "`QFI` of the session's QoS flow"},
+	{flag: "mbr-uplink", path: "mbr.uplink", about: "MBR in `kbit/s`"},
+	{flag: "mbr-downlink", path: "mbr.downlink", about: "MBR in `kbit/s`"},
+	{flag: "volume-threshold", path: "urr.volume_threshold.total", about: "`octets` after which usage is reported"},
+	{flag: "volume-quota", path: "urr.volume_quota.total", about: "`octets` after which packets stop"},
+	{flag: "time-threshold", path: "urr.time_threshold", about: "`time` of use after which it is reported", text: true},
+	{flag: "period", path: "urr.period", about: "`time` between usage reports", text: true},
+	{flag: "cp-function", path: "cp_function", about: "`address` that router solicitations of UEs come to, through GTP-U"},
+}
+
+var smfSelectFields = []smfField{
+	{flag: "sessions", path: "sessions", about: "`name` of a group of sessions (default: all)", text: true},
+	{flag: "first", path: "first", about: "`number` of the first session of the group"},
+	{flag: "count", path: "count", about: "how `many` sessions (default: all that follow)"},
+}
+
+var smfTunnelFields = []smfField{
+	{flag: "access", path: "access.address", about: "`address` of the new gNB"},
+	{flag: "access-teid", path: "access.teid", about: "the new gNB's `TEID` of session 0"},
+	{flag: "access-addresses", path: "access.addresses", about: "how `many` gNBs there are, at the addresses that follow"},
+}
+
+var smfPaceFields = []smfField{
+	{flag: "rate", path: "rate", about: "`requests` a second (default: as fast as they are answered)"},
+	{flag: "window", path: "window", about: "how `many` requests may be under way at once (default 64)"},
+}
+
+var smfChangeFields = []smfField{
+	{flag: "mbr-uplink", path: "change.mbr.uplink", about: "MBR in `kbit/s`"},
+	{flag: "mbr-downlink", path: "change.mbr.downlink", about: "MBR in `kbit/s`"},
+	{flag: "uplink", path: "change.uplink", about: "what is done (`action`) with uplink packets: forward or drop", words: []string{"forward", "drop"}},
+	{flag: "downlink", path: "change.downlink", about: "what is done (`action`) with downlink packets: forward or drop", words: []string{"forward", "drop"}},
+	{flag: "core", path: "change.core.address", about: "`address` of the next UPF"},
+	{flag: "core-teid", path: "change.core.teid", about: "the next UPF's `TEID` of session 0"},
+}
+
+// smfSwitches are fields that are true when the flag is there.
+func (v smfVerb) switches() map[string]smfField {
+	out := map[string]smfField{}
+	if v.page {
+		out["now"] = smfField{path: "now", about: "do not wait for reports"}
+	}
+	if v.change {
+		out["gate-uplink-closed"] = smfField{path: "change.gates.uplink_closed", about: "close the uplink gate"}
+		out["gate-downlink-closed"] = smfField{path: "change.gates.downlink_closed", about: "close the downlink gate"}
+		out["gates-open"] = smfField{path: "change.gates", about: "open both gates"}
+		out["drop-buffered"] = smfField{path: "change.drop_buffered", about: "drop what is buffered"}
+	}
+	return out
+}
+
+// stepFields are flags of the step, templateFields of the sessions' template.
+func (v smfVerb) stepFields() []smfField {
+	var fields []smfField
+	if v.selects {
+		fields = append(fields, smfSelectFields...)
+	}
+	if v.tunnel {
+		fields = append(fields, smfTunnelFields...)
+	}
+	if v.change {
+		fields = append(fields, smfChangeFields...)
+	}
+	if v.selects && v.name != "show" || v.template {
+		fields = append(fields, smfPaceFields...)
+	}
+	return fields
+}
+
+func (v smfVerb) templateFields() []smfField {
+	if v.template {
+		return smfTemplateFields
+	}
+	return nil
+}
+
+func (a *app) smfVerb(v smfVerb) *cobra.Command {
+	var f smfFlags
+	c := &cobra.Command{Use: v.name, Short: v.short, Long: v.long, Example: v.example, Args: noArgs}
+	f.add(c)
+	c.Flags().StringVar(&f.state, "state", "", "`file` that keeps sessions for the next command (default: one for each UPF in the user's cache)")
+	for _, field := range slices.Concat(v.templateFields(), v.stepFields()) {
+		c.Flags().String(field.flag, "", field.about)
+		if field.words != nil {
+			complete(c, field.flag, field.words)
+		}
+	}
+	for name, field := range v.switches() {
+		c.Flags().Bool(name, false, field.about)
+	}
+	if v.template {
+		c.Flags().StringArray("filter", nil, "SDF filter, an IPFilterRule (`text`), with PDRs of its own; may be given again")
+	}
+	if v.name == "page" {
+		c.Flags().String("wait", "", "how `long` to wait for reports (default 30s)")
+	}
+	if v.name == "handover" {
+		c.Flags().Bool("end-marker", true, "ask for End Markers on the old tunnels")
+	}
+	a.outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error { return a.doVerb(c, v, &f) }
+	return c
+}
+
+// doVerb makes a scenario of the flags and does its one step.
+func (a *app) doVerb(c *cobra.Command, v smfVerb, f *smfFlags) error {
+	if f.upf == "" {
+		return usagef("--upf is missing: give the UPF's address")
+	}
+	upf, err := smf.ParseAddr(f.upf)
+	if err != nil {
+		return usagef("--upf: %w", err)
+	}
+	if f.state == "" {
+		if f.state, err = statePath(upf.String()); err != nil {
+			return err
+		}
+	}
+	saved, err := loadState(f.state, v.fresh)
+	if err != nil {
+		return err
+	}
+	scenario, step, err := v.scenario(c.Flags(), f, saved)
+	if err != nil {
+		return usage(err)
+	}
+	return a.oneStep(c, v, f, saved, scenario, step)
+}
+
+func (a *app) oneStep(c *cobra.Command, v smfVerb, f *smfFlags, saved *smf.Saved, scenario *smf.Scenario, step smf.Step) error {
+	client, err := dialSaved(scenario, saved)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	runner, err := smf.NewRunner(client, scenario)
+	if err != nil {
+		return usage(err)
+	}
+	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
+	result, err := doStep(c.Context(), runner, saved, v, step)
+	if v.name != "load" && v.name != "show" {
+		err = errors.Join(err, saveState(f.state, client.Save()))
+	}
+	if result.Step != "" {
+		err = errors.Join(a.print(c, result, func(g *grid) { stepDetails(g, &result) }), err)
+	}
+	return err
+}
+
+// doStep does the step, after an association where there is none yet.
+func doStep(ctx context.Context, runner *smf.Runner, saved *smf.Saved, v smfVerb, step smf.Step) (smf.StepResult, error) {
+	if v.template && (saved == nil || saved.UPFStarted.IsZero()) {
+		if first := runner.Do(ctx, smf.Step{Do: "associate"}); !first.OK {
+			return smf.StepResult{}, stepError(ctx, &first)
+		}
+	}
+	result := runner.Do(ctx, step)
+	if !result.OK {
+		return result, stepError(ctx, &result)
+	}
+	return result, nil
+}
+
+func dialSaved(scenario *smf.Scenario, saved *smf.Saved) (*smf.Client, error) {
+	options, err := scenario.Options()
+	if err != nil {
+		return nil, usage(err)
+	}
+	if saved != nil {
+		options.Started, options.Sequence = saved.Started, saved.Sequence
+	}
+	client, err := smf.Dial(options)
+	if err != nil || saved == nil {
+		return client, err
+	}
+	if err := client.Restore(saved); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return client, nil
+}
+
+// scenario is what the flags say, read by the decoder of scenario files, so that
+// no value has a second meaning here.
+func (v smfVerb) scenario(flags *pflag.FlagSet, f *smfFlags, saved *smf.Saved) (*smf.Scenario, smf.Step, error) {
+	scenario := map[string]any{}
+	if saved != nil {
+		scenario["local"], scenario["node_id"], scenario["dialect"] = saved.Local.String(), saved.NodeID, string(saved.Dialect)
+		if f.dialect != "" && f.dialect != string(saved.Dialect) || f.local != "" || f.nodeID != "" {
+			return nil, smf.Step{}, errors.New("--dialect, --local and --node-id are those of the association in the state file: begin anew with culvert smf associate")
+		}
+	}
+	for flag, value := range map[string]string{"upf": f.upf, "local": f.local, "node_id": f.nodeID, "dialect": f.dialect} {
+		if value != "" {
+			scenario[flag] = value
+		}
+	}
+	step := map[string]any{"do": v.name}
+	if err := setFields(step, flags, v.stepFields()); err != nil {
+		return nil, smf.Step{}, err
+	}
+	v.setOthers(step, flags)
+	if v.template {
+		template := map[string]any{}
+		if err := setFields(template, flags, v.templateFields()); err != nil {
+			return nil, smf.Step{}, err
+		}
+		step["sessions"] = nameTemplate(template, flags, saved)
+		scenario["sessions"] = []any{template}
+	} else if saved != nil {
+		scenario["sessions"] = savedSpecs(saved)
+	}
+	scenario["steps"] = []any{step}
+	text, err := yaml.Marshal(scenario)
+	if err != nil {
+		return nil, smf.Step{}, err
+	}
+	s, err := smf.ParseScenario(text)
+	if err != nil {
+		return nil, smf.Step{}, err
+	}
+	s.Timeout, s.Attempts = f.timeout, f.attempts
+	return s, s.Steps[0], nil
+}
+
+// nameTemplate gives the group a name that no other has, and its filters.
+func nameTemplate(template map[string]any, flags *pflag.FlagSet, saved *smf.Saved) string {
+	name, _ := template["sessions"].(string)
+	delete(template, "sessions")
+	for n := 1; name == "" || flags.Lookup("sessions").Value.String() == "" && saved.Has(name); n++ {
+		name = "ue"
+		if n > 1 {
+			name = fmt.Sprintf("ue%d", n)
+		}
+	}
+	template["name"] = name
+	filters, _ := flags.GetStringArray("filter") // it is one
+	var list []any
+	for _, flow := range filters {
+		list = append(list, map[string]any{"flow": flow})
+	}
+	if list != nil {
+		template["filters"] = list
+	}
+	return name
+}
+
+// savedSpecs are the templates of what is established already.
+func savedSpecs(saved *smf.Saved) []smf.Spec {
+	var specs []smf.Spec
+	for _, g := range saved.Groups {
+		specs = append(specs, g.Spec)
+	}
+	return specs
+}
+
+func (v smfVerb) setOthers(step map[string]any, flags *pflag.FlagSet) {
+	for name, field := range v.switches() {
+		if !flags.Changed(name) {
+			continue
+		}
+		if name == "gates-open" {
+			setPath(step, field.path, map[string]any{})
+		} else {
+			setPath(step, field.path, true)
+		}
+	}
+	if flags.Changed("wait") {
+		step["timeout"] = flags.Lookup("wait").Value.String()
+	}
+	if flags.Changed("end-marker") {
+		step["end_marker"], _ = flags.GetBool("end-marker")
+	}
+}
+
+// setFields puts the flags that are set to their places.
+func setFields(to map[string]any, flags *pflag.FlagSet, fields []smfField) error {
+	for _, f := range fields {
+		if !flags.Changed(f.flag) {
+			continue
+		}
+		text := flags.Lookup(f.flag).Value.String()
+		var value any = text
+		if !f.text {
+			if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+				return fmt.Errorf("--%s: %q cannot be read", f.flag, text)
+			}
+		}
+		setPath(to, f.path, value)
+	}
+	return nil
+}
+
+func setPath(to map[string]any, path string, value any) {
+	keys := strings.Split(path, ".")
+	for _, key := range keys[:len(keys)-1] {
+		next, ok := to[key].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			to[key] = next
+		}
+		to = next
+	}
+	to[keys[len(keys)-1]] = value
+}
+
+// statePath is where the sessions with a UPF are remembered.
+func statePath(upf string) (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no directory for the state file: %w: give --state", err)
+	}
+	return filepath.Join(dir, "culvert", "smf-"+strings.NewReplacer(":", "_", "[", "", "]", "").Replace(upf)+".json"), nil
+}
+
+// loadState is nil where there is none, or none is wanted.
+func loadState(path string, fresh bool) (*smf.Saved, error) {
+	if fresh {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state file: %w", err)
+	}
+	saved := &smf.Saved{}
+	if err := json.Unmarshal(text, saved); err != nil {
+		return nil, fmt.Errorf("state file %s: %w: remove it, and begin with culvert smf associate", path, err)
+	}
+	return saved, nil
+}
+
+func saveState(path string, saved *smf.Saved) error {
+	text, err := json.Marshal(saved)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("state file: %w", err)
+	}
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return fmt.Errorf("state file: %w", err)
+	}
+	return os.Rename(path+".new", path)
+}

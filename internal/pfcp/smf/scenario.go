@@ -1,0 +1,374 @@
+package smf
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Scenario is what an SMF does with a UPF, step by step.
+type Scenario struct {
+	// UPF, Local, NodeID, Dialect and the times are Options'. Addresses are
+	// with a port or without.
+	UPF       string   `json:"upf,omitempty"`
+	Local     string   `json:"local,omitempty"`
+	NodeID    string   `json:"node_id,omitempty"`
+	Dialect   Dialect  `json:"dialect,omitempty"`
+	Timeout   Duration `json:"timeout,omitempty"`
+	Attempts  int      `json:"attempts,omitempty"`
+	Heartbeat Duration `json:"heartbeat,omitempty"`
+	Sessions  []Spec   `json:"sessions,omitempty"`
+	// Steps are done one after another; Phases when a step {do: phase} asks for
+	// them.
+	Steps  []Step            `json:"steps,omitempty"`
+	Phases map[string][]Step `json:"phases,omitempty"`
+}
+
+// Step is one thing to do.
+type Step struct {
+	// Do: associate, establish, handover, idle, page, query, modify, delete,
+	// load, show, release, wait, hold or phase.
+	Do string `json:"do"`
+	// Sessions names the group; empty: all groups, one after another. First
+	// and Count choose among its sessions.
+	Sessions string `json:"sessions,omitempty"`
+	First    int    `json:"first,omitempty"`
+	Count    int    `json:"count,omitempty"`
+	// Rate a second, and Window: as of Pace.
+	Rate   float64 `json:"rate,omitempty"`
+	Window int     `json:"window,omitempty"`
+	// Access is the new tunnel of a handover, or of a UE that is paged; session
+	// i has TEID + i.
+	Access *Tunnel `json:"access,omitempty"`
+	// EndMarker of a handover: asked for unless it is false.
+	EndMarker *bool `json:"end_marker,omitempty"`
+	// Change of a modify.
+	Change *Change `json:"change,omitempty"`
+	// For is how long to wait.
+	For Duration `json:"for,omitempty"`
+	// Timeout of a page: how long to wait for downlink data reports (30 s
+	// unless set). Now: do not wait for them.
+	Timeout Duration `json:"timeout,omitempty"`
+	Now     bool     `json:"now,omitempty"`
+	// Phase to do.
+	Phase string `json:"phase,omitempty"`
+	// ID comes back with the result.
+	ID string `json:"id,omitempty"`
+}
+
+// verbs are all that a step can do, and whether it is about sessions.
+var verbs = map[string]bool{
+	"associate": false, "release": false, "wait": false, "hold": false, "phase": false,
+	"establish": true, "handover": true, "idle": true, "page": true, "query": true, "modify": true, "delete": true, "load": true, "show": true,
+}
+
+// Verbs are the names of all steps.
+func Verbs() []string {
+	var names []string
+	for name := range verbs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ParseScenario reads YAML or JSON, strictly, and checks that each step makes
+// sense.
+func ParseScenario(text []byte) (*Scenario, error) {
+	s := &Scenario{}
+	if err := yaml.UnmarshalStrict(text, s); err != nil {
+		return nil, fmt.Errorf("scenario: %w", err)
+	}
+	if s.Dialect == "" {
+		s.Dialect = Open5GS
+	}
+	var problems []error
+	names := map[string]bool{}
+	for i := range s.Sessions {
+		problems = append(problems, s.Sessions[i].complete(s.Dialect))
+		if name := s.Sessions[i].Name; names[name] {
+			problems = append(problems, fmt.Errorf("there are two session groups %s: give one another name", name))
+		} else {
+			names[name] = true
+		}
+	}
+	check := func(where string, steps []Step) {
+		for i := range steps {
+			if err := s.Check(&steps[i]); err != nil {
+				problems = append(problems, fmt.Errorf("%s[%d]: %w", where, i, err))
+			}
+		}
+	}
+	check("steps", s.Steps)
+	for name, steps := range s.Phases {
+		check("phases."+name, steps)
+		if slices.ContainsFunc(steps, func(p Step) bool { return p.Do == "phase" }) {
+			problems = append(problems, fmt.Errorf("phases.%s: a phase has no phases", name))
+		}
+	}
+	return s, errors.Join(problems...)
+}
+
+// ParseStep reads a step in JSON.
+func (s *Scenario) ParseStep(line []byte) (Step, error) {
+	var p Step
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, fmt.Errorf("a step is a line of JSON: %w", err)
+	}
+	return p, s.Check(&p)
+}
+
+// Check says what a step lacks, or has too much.
+func (s *Scenario) Check(p *Step) error {
+	about, known := verbs[p.Do]
+	switch {
+	case !known:
+		return fmt.Errorf("do: %q: give one of %s", p.Do, strings.Join(Verbs(), ", "))
+	case p.Sessions != "" && !about:
+		return fmt.Errorf("%s: it is about no sessions", p.Do)
+	case p.Sessions != "" && !slices.ContainsFunc(s.Sessions, func(g Spec) bool { return g.Name == p.Sessions }):
+		return fmt.Errorf("%s: there is no session group %q", p.Do, p.Sessions)
+	case about && len(s.Sessions) == 0:
+		return fmt.Errorf("%s: the scenario has no sessions", p.Do)
+	case p.Do == "handover" && p.Access == nil:
+		return errors.New("handover: access is missing: the tunnel to move to")
+	case p.Do == "modify" && p.Change == nil:
+		return errors.New("modify: change is missing: what to change")
+	case p.Do == "wait" && p.For == 0:
+		return errors.New("wait: for is missing: how long, such as 2s")
+	case p.Do == "phase" && s.Phases[p.Phase] == nil:
+		return fmt.Errorf("phase: there is no phase %q", p.Phase)
+	}
+	return nil
+}
+
+// Options of a Client for the scenario.
+func (s *Scenario) Options() (Options, error) {
+	o := Options{
+		NodeID: s.NodeID, Dialect: s.Dialect, Timeout: time.Duration(s.Timeout), Attempts: s.Attempts, Heartbeat: time.Duration(s.Heartbeat),
+	}
+	if s.UPF == "" {
+		return o, errors.New("which UPF? give its address")
+	}
+	var err error
+	if o.UPF, err = ParseAddr(s.UPF); err != nil {
+		return o, fmt.Errorf("upf: %w", err)
+	}
+	if s.Local != "" {
+		if o.Local, err = ParseAddr(s.Local); err != nil {
+			return o, fmt.Errorf("local: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// ParseAddr reads an address with a port, or without: then it is PFCP's.
+func ParseAddr(text string) (netip.AddrPort, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(a, Port), nil
+	}
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return a, fmt.Errorf("%q is no address such as 192.0.2.8, [2001:db8::8]:8805", text)
+	}
+	return a, nil
+}
+
+// StepResult is what became of a step.
+type StepResult struct {
+	Step        string       `json:"step"`
+	ID          string       `json:"id,omitempty"`
+	OK          bool         `json:"ok"`
+	Error       string       `json:"error,omitempty"`
+	Seconds     float64      `json:"seconds"`
+	Association *Association `json:"association,omitempty"`
+	// Results, one for each procedure and group.
+	Results []GroupResult `json:"results,omitempty"`
+	// Sessions, the first of them.
+	Sessions []Info `json:"sessions,omitempty"`
+	// Steps of a phase.
+	Steps []StepResult `json:"steps,omitempty"`
+}
+
+// GroupResult is what became of one procedure for one group.
+type GroupResult struct {
+	Group string `json:"group"`
+	Result
+}
+
+// shown is how many sessions a result lists: a million would help nobody.
+const shown = 16
+
+// Runner does the steps of a scenario.
+type Runner struct {
+	client   *Client
+	scenario *Scenario
+	// Progress, where it is set, is told how far a step is.
+	Progress func(step string, done, of int)
+}
+
+// NewRunner adds the scenario's session groups that the client does not have.
+func NewRunner(c *Client, s *Scenario) (*Runner, error) {
+	have := map[string]bool{}
+	for _, g := range c.Groups() {
+		have[g.Name()] = true
+	}
+	for _, spec := range s.Sessions {
+		if have[spec.Name] {
+			continue
+		}
+		if _, err := c.Add(spec); err != nil {
+			return nil, err
+		}
+	}
+	return &Runner{client: c, scenario: s}, nil
+}
+
+// Do does one step. What fails is in the result.
+func (r *Runner) Do(ctx context.Context, p Step) StepResult {
+	began := time.Now()
+	result := StepResult{Step: p.Do, ID: p.ID}
+	err := r.do(ctx, &p, &result)
+	for i := range result.Results {
+		err = errors.Join(err, result.Results[i].Err())
+	}
+	result.OK, result.Seconds = err == nil, time.Since(began).Seconds()
+	if err != nil {
+		result.Error = err.Error()
+	}
+	return result
+}
+
+func (r *Runner) do(ctx context.Context, p *Step, result *StepResult) error {
+	switch p.Do {
+	case "associate":
+		a, err := r.client.Associate(ctx)
+		result.Association = &a
+		return err
+	case "release":
+		return r.client.Release(ctx)
+	case "wait":
+		return sleep(ctx, time.Duration(p.For))
+	case "hold":
+		<-ctx.Done()
+		return nil
+	case "phase":
+		return r.phase(ctx, p, result)
+	}
+	for _, g := range r.client.Groups() {
+		if p.Sessions != "" && p.Sessions != g.Name() || p.Do == "query" && p.Sessions == "" && g.spec.URR == nil {
+			continue
+		}
+		if err := r.group(ctx, g, p, result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (r *Runner) phase(ctx context.Context, p *Step, result *StepResult) error {
+	for _, step := range r.scenario.Phases[p.Phase] {
+		one := r.Do(ctx, step)
+		result.Steps = append(result.Steps, one)
+		if !one.OK {
+			return fmt.Errorf("phase %s: %s", p.Phase, one.Error)
+		}
+	}
+	return nil
+}
+
+// group does a step for one group of sessions.
+func (r *Runner) group(ctx context.Context, g *Group, p *Step, result *StepResult) error {
+	pace := Pace{First: p.First, Count: p.Count, Rate: p.Rate, Window: p.Window}
+	if r.Progress != nil {
+		pace.Progress = func(done, of int) { r.Progress(p.Do+" "+g.Name(), done, of) }
+	}
+	if p.Do == "show" {
+		result.Sessions = append(result.Sessions, g.infos(pace)...)
+		return nil
+	}
+	for _, procedure := range r.procedures(g, p) {
+		one, err := procedure(ctx, pace)
+		if one.Procedure != "" {
+			result.Results = append(result.Results, GroupResult{g.Name(), one})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.Do == "establish" || p.Do == "handover" || p.Do == "page" {
+		result.Sessions = append(result.Sessions, g.infos(pace)...)
+	}
+	return nil
+}
+
+type procedure func(context.Context, Pace) (Result, error)
+
+// procedures are what a step is made of.
+func (r *Runner) procedures(g *Group, p *Step) []procedure {
+	endMarker := p.EndMarker == nil || *p.EndMarker
+	switch p.Do {
+	case "establish":
+		if g.spec.Access == nil {
+			return []procedure{g.Establish}
+		}
+		return []procedure{g.Establish, g.Forward}
+	case "handover":
+		return []procedure{func(ctx context.Context, pace Pace) (Result, error) {
+			return g.Handover(ctx, pace, *p.Access, endMarker)
+		}}
+	case "idle":
+		return []procedure{g.Idle}
+	case "page":
+		if p.Now {
+			return []procedure{func(ctx context.Context, pace Pace) (Result, error) {
+				return g.forward(ctx, "page", pace, p.Access, false)
+			}}
+		}
+		return []procedure{func(ctx context.Context, pace Pace) (Result, error) {
+			timeout := time.Duration(p.Timeout)
+			setDefault(&timeout, 30*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			return g.Page(ctx, pace, p.Access)
+		}}
+	case "query":
+		return []procedure{g.Query}
+	case "modify":
+		return []procedure{func(ctx context.Context, pace Pace) (Result, error) { return g.Modify(ctx, pace, *p.Change) }}
+	case "load":
+		return []procedure{g.Establish, func(ctx context.Context, pace Pace) (Result, error) {
+			return g.forward(ctx, "modify", pace, p.Access, false)
+		}, g.Delete}
+	}
+	return []procedure{g.Delete}
+}
+
+// infos are what is known of the first sessions.
+func (g *Group) infos(p Pace) []Info {
+	first, end := p.span(len(g.state))
+	var list []Info
+	for i := first; i < min(end, first+shown); i++ {
+		list = append(list, g.Info(i))
+	}
+	return list
+}
