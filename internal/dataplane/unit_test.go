@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/culvert-net/culvert/gtpu"
@@ -373,5 +374,48 @@ func TestVerifierCeiling(t *testing.T) {
 			t.Errorf("%s: %d instructions verified, the ceiling is %d", name, n, ceiling)
 		}
 		t.Logf("%s: %d of %d", name, n, ceiling)
+	}
+}
+
+// TestStackDepth counts as Linux 6.6 does, where each frame takes a multiple of
+// 32 octets; newer kernels take less and would not tell.
+func TestStackDepth(t *testing.T) {
+	spec, err := loadDatapath()
+	must(t, err)
+	frames, calls := map[string]int{}, map[string]map[string]bool{}
+	var in string
+	var fromFrame [11]bool // registers that hold the frame pointer
+	for _, ins := range spec.Programs[datapathProgCulvertXdp].Instructions {
+		if s := ins.Symbol(); s != "" {
+			in = s
+			frames[in], calls[in], fromFrame = 32, map[string]bool{}, [11]bool{}
+		}
+		op := ins.OpCode
+		if ins.IsFunctionReference() {
+			calls[in][ins.Reference()] = true
+		}
+		depth := 0
+		switch {
+		case op.Class().IsLoad() && ins.Src == asm.R10, op.Class().IsStore() && ins.Dst == asm.R10:
+			depth = -int(ins.Offset)
+		case op.Class().IsALU() && op.ALUOp() == asm.Mov && op.Source() == asm.RegSource:
+			fromFrame[ins.Dst] = ins.Src == asm.R10
+		case op.Class().IsALU() && op.ALUOp() == asm.Add && op.Source() == asm.ImmSource && fromFrame[ins.Dst]:
+			depth = -int(ins.Constant)
+		}
+		frames[in] = max(frames[in], (depth+31)/32*32)
+	}
+	var deepest func(string) int
+	deepest = func(name string) int {
+		below := 0
+		for callee := range calls[name] {
+			below = max(below, deepest(callee))
+		}
+		return frames[name] + below
+	}
+	got := deepest(datapathProgCulvertXdp)
+	t.Logf("%d of 512 octets, %d of them the program's own", got, frames[datapathProgCulvertXdp])
+	if got > 512 || frames["journey"] == 0 || len(calls[datapathProgCulvertXdp]) < 2 {
+		t.Errorf("the stack is %d octets deep, more than 512 (frames: %v)", got, frames)
 	}
 }
