@@ -18,10 +18,11 @@ type UsageReport struct {
 	Volume      Measured      // octets
 	Packets     Measured      // packets
 	Duration    time.Duration // of use, for URRs that measure time
-	// HasVolume and HasDuration say what the URR measures.
-	HasVolume, HasDuration bool
-	// AfterMonitoring: the report is of the time after the Monitoring Time.
-	AfterMonitoring bool
+	// HasVolume, HasPackets and HasDuration say what the URR measures.
+	HasVolume, HasPackets, HasDuration bool
+	// BeforeMonitoring and AfterMonitoring: the report is of the time before,
+	// or after, the Monitoring Time, and the other part comes with it.
+	BeforeMonitoring, AfterMonitoring bool
 }
 
 // Measured counts in each direction. The total is their sum.

@@ -4,6 +4,7 @@ package slice
 
 import (
 	"net/netip"
+	"strconv"
 
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -66,4 +67,19 @@ type N9 struct {
 	// LocalSID is ours: what arrives for it is decapsulated (End.DT46) and
 	// meets the sessions' rules.
 	LocalSID netip.Prefix `json:"local_sid,omitzero"`
+}
+
+// Value is what the configuration means; false: it says none, or what it says
+// is none.
+func (s SNSSAI) Value() (session.SNSSAI, bool) {
+	out := session.SNSSAI{SST: s.SST}
+	if s.SST == 0 {
+		return out, false
+	}
+	if s.SD == "" {
+		return out, true
+	}
+	sd, err := strconv.ParseUint(s.SD, 16, 24)
+	out.SD, out.HasSD = uint32(sd), true
+	return out, err == nil && len(s.SD) == 6
 }

@@ -1,0 +1,163 @@
+package pfcp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+)
+
+// Port is PFCP's (TS 29.244 section 6.2.1).
+const Port = 8805
+
+const (
+	// batchSize is how many datagrams one system call takes.
+	batchSize = 64
+	// maxDatagram is what UDP can carry.
+	maxDatagram = 65535
+	// socketBuffer takes what comes while the workers are busy.
+	socketBuffer = 8 << 20
+)
+
+// conn is a socket on one of our addresses. Answers leave by the one that the
+// request came in by.
+type conn struct {
+	index int
+	addr  netip.Addr
+	udp   *net.UDPConn
+	batch interface {
+		ReadBatch(ms []ipv4.Message, flags int) (int, error)
+		WriteBatch(ms []ipv4.Message, flags int) (int, error)
+	}
+}
+
+func listen(index int, addr netip.Addr) (*conn, error) {
+	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, Port)))
+	if err != nil {
+		return nil, fmt.Errorf("listen for PFCP: %w", err)
+	}
+	// Less is a matter of speed only.
+	_ = udp.SetReadBuffer(socketBuffer)
+	_ = udp.SetWriteBuffer(socketBuffer)
+	c := &conn{index: index, addr: addr, udp: udp}
+	if addr.Is4() {
+		c.batch = ipv4.NewPacketConn(udp)
+	} else {
+		c.batch = ipv6.NewPacketConn(udp)
+	}
+	return c, nil
+}
+
+// packet is a datagram in a batch.
+type packet struct {
+	conn *conn
+	from netip.AddrPort
+	to   net.Addr // from again, as WriteBatch wants it
+	data []byte
+}
+
+// batch are datagrams for one worker, with the memory that they are in.
+type batch struct {
+	packets []packet
+	memory  []byte
+}
+
+var batches = sync.Pool{New: func() any { return &batch{} }}
+
+func (b *batch) add(c *conn, from netip.AddrPort, to net.Addr, data []byte) {
+	at := len(b.memory)
+	b.memory = append(b.memory, data...)
+	b.packets = append(b.packets, packet{c, from, to, b.memory[at:]})
+}
+
+func (b *batch) release() {
+	clear(b.packets)
+	b.packets = b.packets[:0]
+	// One large datagram must not keep its memory for ever.
+	if cap(b.memory) > 1<<18 {
+		b.memory = nil
+	}
+	b.memory = b.memory[:0]
+	batches.Put(b)
+}
+
+// outbox gathers what is to be sent, to send it at once.
+type outbox struct {
+	byConn [][]ipv4.Message
+	memory []byte
+}
+
+// add puts a copy of a message in.
+func (o *outbox) add(c *conn, to net.Addr, message []byte) {
+	at := len(o.memory)
+	o.memory = append(o.memory, message...)
+	for len(o.byConn) <= c.index {
+		o.byConn = append(o.byConn, nil)
+	}
+	list := o.byConn[c.index]
+	if len(list) < cap(list) {
+		list = list[:len(list)+1] // with the slice for buffers of the last time
+	} else {
+		list = append(list, ipv4.Message{})
+	}
+	m := &list[len(list)-1]
+	m.Buffers = append(m.Buffers[:0], o.memory[at:])
+	m.Addr = to
+	o.byConn[c.index] = list
+}
+
+// flush sends all. A message that cannot be sent is lost, as any datagram may
+// be, and said.
+func (o *outbox) flush(conns []*conn, lost func(error)) {
+	for i, list := range o.byConn {
+		for left := list; len(left) > 0; {
+			n, err := conns[i].batch.WriteBatch(left, 0)
+			if err != nil {
+				if errors.Is(err, net.ErrClosed) {
+					break
+				}
+				lost(err)
+				n = max(n, 0) + 1 // the one that the error is about
+			}
+			left = left[min(n, len(left)):]
+		}
+		o.byConn[i] = list[:0]
+	}
+	if cap(o.memory) > 1<<20 {
+		o.memory = nil
+	}
+	o.memory = o.memory[:0]
+}
+
+// read calls take for every datagram, and done after each batch, until the
+// socket is closed.
+func (c *conn) read(take func(from netip.AddrPort, to net.Addr, data []byte), done func()) error {
+	messages := make([]ipv4.Message, batchSize)
+	for i := range messages {
+		messages[i].Buffers = [][]byte{make([]byte, maxDatagram)}
+	}
+	for {
+		n, err := c.batch.ReadBatch(messages, 0)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read PFCP: %w", err)
+		}
+		for i := range messages[:n] {
+			m := &messages[i]
+			from, ok := m.Addr.(*net.UDPAddr)
+			if !ok {
+				continue
+			}
+			at := from.AddrPort()
+			at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+			take(at, m.Addr, m.Buffers[0][:m.N])
+		}
+		done()
+	}
+}

@@ -1,0 +1,146 @@
+package pfcp
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+func newFTEID(pdi *session.PDI) *ie.IE {
+	var flags uint8
+	var v4, v6 net.IP
+	if pdi.TEID4.IsValid() {
+		flags |= 1
+		v4 = pdi.TEID4.AsSlice()
+	}
+	if pdi.TEID6.IsValid() {
+		flags |= 2
+		v6 = pdi.TEID6.AsSlice()
+	}
+	return ie.NewFTEID(flags, pdi.TEID, v4, v6, 0)
+}
+
+// newUEAddress: an IPv4 address, an IPv6 /64, or both.
+func newUEAddress(ues []netip.Prefix) *ie.IE {
+	b := []byte{0}
+	for _, ue := range ues {
+		if ue.Addr().Is4() {
+			b[0] |= 2
+			b = append(b, ue.Addr().AsSlice()...)
+		}
+	}
+	for _, ue := range ues {
+		if ue.Addr().Is6() {
+			b[0] |= 1
+			b = append(b, ue.Addr().AsSlice()...)
+		}
+	}
+	return ie.New(ie.UEIPAddress, b)
+}
+
+// timeStamp is in whole seconds, modulo 2^32: the era of 2036 goes on.
+func timeStamp(ieType uint16, t time.Time) *ie.IE {
+	return ie.NewUint32IE(ieType, uint32(t.Unix()+epoch))
+}
+
+// usageReports are reports as the message at hand has them: ieType says which.
+func usageReports(ieType uint16, reports []session.UsageReport, queryRef *uint32) []*ie.IE {
+	var list []*ie.IE
+	for i := range reports {
+		list = append(list, usageReport(ieType, &reports[i], queryRef))
+	}
+	return list
+}
+
+func usageReport(ieType uint16, r *session.UsageReport, queryRef *uint32) *ie.IE {
+	trigger := uint32(r.Cause)
+	parts := []*ie.IE{
+		ie.NewURRID(r.URR),
+		ie.NewURSEQN(r.Sequence),
+		ie.NewUsageReportTrigger(uint8(trigger), uint8(trigger>>8), uint8(trigger>>16)),
+	}
+	stamp := func(ieType uint16, t time.Time) {
+		if !t.IsZero() {
+			parts = append(parts, timeStamp(ieType, t))
+		}
+	}
+	stamp(ie.StartTime, r.Start)
+	stamp(ie.EndTime, r.End)
+	if r.HasVolume {
+		parts = append(parts, volumeMeasurement(r))
+	}
+	if r.HasDuration {
+		parts = append(parts, ie.NewDurationMeasurement(r.Duration))
+	}
+	stamp(ie.TimeOfFirstPacket, r.First)
+	stamp(ie.TimeOfLastPacket, r.Last)
+	if r.Cause&session.CauseMonitoringTime != 0 || r.AfterMonitoring {
+		info := uint8(1) // BEF
+		if r.AfterMonitoring {
+			info = 2 // AFT
+		}
+		parts = append(parts, ie.New(ie.UsageInformation, []byte{info}))
+	}
+	if queryRef != nil && r.Cause&session.CauseImmediate != 0 {
+		parts = append(parts, ie.NewQueryURRReference(*queryRef))
+	}
+	return ie.NewUsageReport(ieType, parts...)
+}
+
+// volumeMeasurement has octets, and packets where there are any to tell.
+func volumeMeasurement(r *session.UsageReport) *ie.IE {
+	b := []byte{0x07}
+	for _, v := range [...]uint64{r.Volume.Total(), r.Volume.Uplink, r.Volume.Downlink} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	if r.HasPackets {
+		b[0] |= 0x38
+		for _, v := range [...]uint64{r.Packets.Total(), r.Packets.Uplink, r.Packets.Downlink} {
+			b = binary.BigEndian.AppendUint64(b, v)
+		}
+	}
+	return ie.New(ie.VolumeMeasurement, b)
+}
+
+// upFunctionFeatures (TS 29.244 section 8.2.25) are true: what is not there is
+// not announced, and refused.
+func upFunctionFeatures(f Features) *ie.IE {
+	var b [4]byte
+	for _, feature := range []struct {
+		on    bool
+		octet int // of the value
+		bit   int // 1 is the lowest
+	}{
+		{f.NotificationDelay, 0, 2}, // DDND
+		{true, 0, 5},                // FTUP
+		{true, 0, 6},                // PFDM
+		{f.EndMarkers, 1, 1},        // EMPU
+		{f.QuotaAction, 1, 4},       // QUOAC
+		{f.FramedRouting, 1, 6},     // FRRT
+		{f.UEAddresses, 2, 3},       // UEIP
+		{f.NumberOfPackets, 2, 5},   // MNOP
+		{f.QuotaValidity, 3, 3},     // VTIME
+		{f.PrefixLength, 3, 6},      // IP6PL
+	} {
+		if feature.on {
+			b[feature.octet] |= 1 << (feature.bit - 1)
+		}
+	}
+	return ie.NewUPFunctionFeatures(b[:]...)
+}
+
+// newNodeID is ours: an address or a name.
+func newNodeID(id string) *ie.IE { return ie.NewNodeIDHeuristic(id) }
+
+// newPeer is a Remote GTP-U Peer.
+func newPeer(a netip.Addr) *ie.IE {
+	if a.Is4() {
+		return ie.NewRemoteGTPUPeer(2, a.String(), "", 0, "")
+	}
+	return ie.NewRemoteGTPUPeer(1, "", a.String(), 0, "")
+}

@@ -1,0 +1,131 @@
+package pfcp
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+)
+
+// outgoing is a request of ours.
+type outgoing struct {
+	msgType uint8
+	seid    uint64 // of the peer; 0: the message is not about a session
+	to      netip.AddrPort
+	ies     []*ie.IE
+	// done is called once: with the answer, which it may keep, or with
+	// ErrNoAnswer or what else went wrong. It must not wait for anything.
+	done func(h header, body ies, err error)
+
+	sequence uint32
+	conn     *conn
+	addr     net.Addr
+	message  []byte
+	tries    int
+	timer    *time.Timer
+}
+
+// requests are those of ours that wait for an answer. They are few beside
+// those of SMFs, so one lock does.
+type requests struct {
+	s       *Server
+	mu      sync.Mutex
+	next    uint32
+	pending map[uint32]*outgoing
+	stopped bool
+}
+
+func (r *requests) init(s *Server) {
+	r.s = s
+	r.pending = map[uint32]*outgoing{}
+}
+
+const maxSequence = 1<<24 - 1
+
+// send sends a request until it is answered or given up.
+func (r *requests) send(o *outgoing) {
+	if o.conn = r.s.connFor(o.to.Addr()); o.conn == nil {
+		o.done(header{}, nil, ErrNoAnswer)
+		return
+	}
+	o.addr = net.UDPAddrFromAddrPort(o.to)
+	r.mu.Lock()
+	if r.stopped || len(r.pending) >= maxSequence/2 {
+		r.mu.Unlock()
+		o.done(header{}, nil, ErrBusy)
+		return
+	}
+	for {
+		r.next = (r.next + 1) & maxSequence
+		if _, used := r.pending[r.next]; !used && r.next != 0 {
+			break
+		}
+	}
+	o.sequence = r.next
+	r.pending[o.sequence] = o
+	o.message = appendMessage(nil, o.msgType,
+		header{sequence: o.sequence, hasSEID: o.seid != 0, seid: o.seid}, o.ies...)
+	o.ies = nil
+	o.tries = 1
+	o.timer = time.AfterFunc(r.s.cfg.RetryAfter, func() { r.again(o) })
+	r.mu.Unlock()
+	r.s.counters.sent[o.msgType].Add(1)
+	r.write(o)
+}
+
+func (r *requests) write(o *outgoing) {
+	if _, err := o.conn.udp.WriteTo(o.message, o.addr); err != nil {
+		r.s.lost(err)
+	}
+}
+
+// again is called when an answer has not come in time.
+func (r *requests) again(o *outgoing) {
+	r.mu.Lock()
+	if r.pending[o.sequence] != o {
+		r.mu.Unlock()
+		return
+	}
+	if o.tries > r.s.cfg.Retries {
+		delete(r.pending, o.sequence)
+		r.mu.Unlock()
+		r.s.counters.unanswered.Add(1)
+		o.done(header{}, nil, ErrNoAnswer)
+		return
+	}
+	o.tries++
+	o.timer.Reset(r.s.cfg.RetryAfter)
+	r.mu.Unlock()
+	r.s.counters.retransmissions.Add(1)
+	r.write(o)
+}
+
+// answered takes in a response. It counts if the peer that was asked sends it.
+func (r *requests) answered(from netip.Addr, h header, body ies, err error) {
+	r.mu.Lock()
+	o := r.pending[h.sequence]
+	if o == nil || o.to.Addr() != from || o.msgType+1 != h.msgType {
+		r.mu.Unlock()
+		r.s.counters.unexpected.Add(1)
+		return
+	}
+	delete(r.pending, h.sequence)
+	o.timer.Stop()
+	r.mu.Unlock()
+	o.done(h, append(ies(nil), body...), err)
+}
+
+// stop gives up all that is pending.
+func (r *requests) stop() {
+	r.mu.Lock()
+	r.stopped = true
+	list := r.pending
+	r.pending = map[uint32]*outgoing{}
+	r.mu.Unlock()
+	for _, o := range list {
+		o.timer.Stop()
+		o.done(header{}, nil, ErrNoAnswer)
+	}
+}

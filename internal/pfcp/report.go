@@ -1,0 +1,182 @@
+package pfcp
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// Report implements Reporter.
+func (s *Server) Report(r session.Report, done func(error)) {
+	if done == nil {
+		done = func(error) {}
+	}
+	if s.counters.reports.Add(1) > int64(s.cfg.MaxReports) {
+		s.counters.reports.Add(-1)
+		done(ErrBusy)
+		return
+	}
+	finish := func(err error) {
+		s.counters.reports.Add(-1)
+		done(err)
+	}
+	w := s.workerOf(r.SEID)
+	if !w.post(func() { w.report(r, finish) }) {
+		finish(ErrBusy)
+	}
+}
+
+func (w *worker) report(r session.Report, done func(error)) {
+	rec, ok := w.sessions[r.SEID]
+	var about *session.Session
+	if ok {
+		about = w.s.upf.Session(r.SEID)
+	}
+	if about == nil {
+		done(ErrNoSession)
+		return
+	}
+	// The request belongs to whoever controls the session now.
+	w.s.requests.send(&outgoing{
+		msgType: message.MsgTypeSessionReportRequest, seid: rec.cpSEID,
+		to: netip.AddrPortFrom(about.CPAddr, Port), ies: reportIEs(&r, about),
+		done: func(h header, body ies, err error) {
+			if err != nil {
+				done(err)
+				return
+			}
+			if !w.post(func() { done(w.reported(r.SEID, body)) }) {
+				done(causeOf(body))
+			}
+		},
+	})
+}
+
+// reportIEs are those of a Session Report Request.
+func reportIEs(r *session.Report, about *session.Session) []*ie.IE {
+	flag := func(on bool) int {
+		if on {
+			return 1
+		}
+		return 0
+	}
+	list := []*ie.IE{ie.NewReportType(flag(r.Inactive), flag(len(r.ErrorIndications) > 0),
+		flag(len(r.Usage) > 0), flag(len(r.DownlinkData) > 0))}
+	if len(r.DownlinkData) > 0 {
+		var parts []*ie.IE
+		for _, id := range r.DownlinkData {
+			parts = append(parts, ie.NewPDRID(id))
+		}
+		for _, id := range r.DownlinkData {
+			if qfi, ok := qfiOf(about, id); ok {
+				// Downlink Data Service Information: QFII
+				parts = append(parts, ie.New(ie.DownlinkDataServiceInformation, []byte{2, qfi}))
+				break
+			}
+		}
+		list = append(list, ie.NewDownlinkDataReport(parts...))
+	}
+	list = append(list, usageReports(ie.UsageReportWithinSessionReportRequest, r.Usage, nil)...)
+	if len(r.ErrorIndications) > 0 {
+		var payload []byte
+		for _, peer := range r.ErrorIndications {
+			pdi := session.PDI{TEID: peer.TEID}
+			if peer.Addr.Is4() {
+				pdi.TEID4 = peer.Addr
+			} else {
+				pdi.TEID6 = peer.Addr
+			}
+			payload = appendIE(payload, newFTEID(&pdi))
+		}
+		list = append(list, ie.New(ie.ErrorIndicationReport, payload))
+	}
+	return list
+}
+
+// qfiOf is the QoS flow of a PDR's packets.
+func qfiOf(s *session.Session, pdr uint16) (uint8, bool) {
+	at, ok := place(s.PDRs, pdr, pdrID)
+	if !ok {
+		return 0, false
+	}
+	for _, id := range s.PDRs[at].QERs {
+		if q, ok := place(s.QERs, id, qerID); ok && s.QERs[q].QFI != nil {
+			return *s.QERs[q].QFI, true
+		}
+	}
+	return 0, false
+}
+
+// reported takes in the SMF's answer: it may change buffering, and where it
+// does not know the session, the session goes (TS 29.244 section 7.2.2.4.2).
+func (w *worker) reported(seid uint64, body ies) error {
+	from := w.s.upf.Session(seid)
+	if _, ok := w.sessions[seid]; !ok || from == nil {
+		return causeOf(body) // deleted meanwhile
+	}
+	to := *from
+	b := w.begin(nil, &to)
+	cause := uint8(0)
+	touched := false
+	w.read(netip.AddrPort{}, func() {
+		b.each(body, func(t uint16, v []byte) {
+			switch t {
+			case ie.Cause:
+				cause = b.u8(t, v)
+			case ie.UpdateBARWithinSessionReportResponse:
+				b.bar(v, changes)
+				touched = true
+			case ie.PFCPSRRspFlags:
+				b.how.DropBuffered = b.u8(t, v)&1 != 0
+				touched = touched || b.how.DropBuffered
+			}
+		})
+	})
+	if cause == ie.CauseSessionContextNotFound {
+		w.s.log.Warn("SMF does not know a session: it goes", "seid", seid, "smf", from.Node)
+		if _, err := w.drop(seid, from); err != nil {
+			w.s.log.Error("session not deleted", "seid", seid, "error", err)
+		}
+		return errors.Join(ErrRefused, ErrNoSession)
+	}
+	if touched {
+		w.change(from, b)
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return causeOf(body)
+}
+
+// PathFailure implements Reporter.
+func (s *Server) PathFailure(peer netip.Addr) {
+	const failure = 1 << 0 // UPFR
+	s.nodeReport(failure, func() *ie.IE { return ie.NewUserPlanePathFailureReport(newPeer(peer)) })
+}
+
+// PathRecovery implements Reporter.
+func (s *Server) PathRecovery(peer netip.Addr) {
+	const recovery = 1 << 1 // UPRR
+	s.nodeReport(recovery, func() *ie.IE { return ie.NewUserPlanePathRecoveryReport(newPeer(peer)) })
+}
+
+func (s *Server) nodeReport(what uint8, report func() *ie.IE) {
+	for _, a := range s.peers.Load().sorted() {
+		s.requests.send(&outgoing{
+			msgType: message.MsgTypeNodeReportRequest, to: a.peer(),
+			ies: []*ie.IE{newNodeID(s.cfg.NodeID), ie.NewNodeReportType(what), report()},
+			done: func(h header, body ies, err error) {
+				if err == nil {
+					err = causeOf(body)
+				}
+				if err != nil {
+					s.warn(&s.complain.refused, "node report not taken", "node", a.node, "error", err)
+				}
+			},
+		})
+	}
+}

@@ -1,0 +1,257 @@
+package pfcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/wmnsk/go-pfcp/message"
+)
+
+// Config is what an N4 server is told. Only Addresses must be set.
+type Config struct {
+	// Addresses are ours on N4, with UDP port 8805: one or more of the node's
+	// own, none unspecified. The first of each family is in our F-SEIDs.
+	Addresses []netip.Addr
+	// NodeID is an address or a domain name; empty: the first address.
+	NodeID string
+	// Allow are the SMFs that are listened to; none: everybody.
+	Allow []netip.Prefix
+	// Connect are SMFs that we set up an association with ourselves, and again
+	// whenever there is none. Others come to us.
+	Connect []netip.Addr
+	// Heartbeat is the time between two heartbeats (default 10 s). A request of
+	// ours is sent again after RetryAfter (T1, default 3 s), Retries times (N1,
+	// default 3), before its peer counts as lost.
+	Heartbeat, RetryAfter time.Duration
+	Retries               int
+	// MaxReports bounds the reports that wait for an answer (default 4096).
+	MaxReports int
+	// Workers handle sessions in parallel (default: as many as CPUs).
+	Workers int
+	Log     *slog.Logger
+}
+
+const (
+	defaultHeartbeat  = 10 * time.Second
+	defaultRetryAfter = 3 * time.Second
+	defaultRetries    = 3
+	defaultReports    = 4096
+	// queueLength is how many batches may wait for a worker: what comes then is
+	// dropped, and the SMF repeats it.
+	queueLength = 256
+)
+
+func (c *Config) defaults() error {
+	if len(c.Addresses) == 0 {
+		return errors.New("the N4 server needs an address")
+	}
+	for _, a := range c.Addresses {
+		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.Is4In6() {
+			return fmt.Errorf("%v is not an address of this node for N4: it goes out in F-SEIDs", a)
+		}
+	}
+	if c.NodeID == "" {
+		c.NodeID = c.Addresses[0].String()
+	}
+	if len(c.NodeID) > 253 {
+		return fmt.Errorf("node ID %q is longer than a domain name may be", c.NodeID)
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&c.Heartbeat, defaultHeartbeat}, {&c.RetryAfter, defaultRetryAfter}} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	for _, d := range []struct {
+		field *int
+		value int
+	}{{&c.Retries, defaultRetries}, {&c.MaxReports, defaultReports}, {&c.Workers, runtime.GOMAXPROCS(0)}} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return nil
+}
+
+// Server is the UP function's end of N4.
+//
+// Each session belongs to one worker, which its SEID names: its requests are
+// handled in order, and those of other workers at the same time, without a lock
+// between them. Associations belong to the node goroutine; the others read what
+// it publishes.
+type Server struct {
+	cfg      Config
+	upf      UPF
+	log      *slog.Logger
+	features Features
+	// recovery is our Recovery Time Stamp as PFCP has it.
+	recovery uint32
+	conns    []*conn
+	workers  []*worker
+	node     *node
+	peers    atomic.Pointer[peers]
+	requests requests
+	counters counters
+	complain struct {
+		stranger, unauthorised, malformed, overflow, unsent, refused, panicked, app complaint
+	}
+}
+
+var _ Reporter = (*Server)(nil)
+
+// New opens the sockets and takes over what survived a restart: from then on
+// datagrams wait for Run. Close or Run ends it.
+func New(cfg Config, upf UPF) (*Server, error) {
+	if err := cfg.defaults(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, upf: upf, log: cfg.Log, features: upf.Features()}
+	s.requests.init(s)
+	for i := range cfg.Workers {
+		s.workers = append(s.workers, newWorker(s, i))
+	}
+	s.node = newNode(s)
+	if err := s.restore(); err != nil {
+		return nil, err
+	}
+	for i, a := range cfg.Addresses {
+		c, err := listen(i, a)
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		s.conns = append(s.conns, c)
+	}
+	return s, nil
+}
+
+// Close closes the sockets, which ends Run. Associations and sessions stay: the
+// peers find them unchanged at the next start.
+func (s *Server) Close() {
+	for _, c := range s.conns {
+		_ = c.udp.Close()
+	}
+}
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.Close)
+	defer stop()
+	defer s.requests.stop()
+	inner, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var inside, readers errgroup.Group
+	for _, w := range s.workers {
+		inside.Go(func() error { return w.run(inner) })
+	}
+	inside.Go(func() error { return s.node.run(inner) })
+	for _, c := range s.conns {
+		readers.Go(func() error {
+			d := newDispatcher(s)
+			err := c.read(func(from netip.AddrPort, to netAddr, data []byte) { d.take(c, from, to, data) }, d.flush)
+			s.Close() // one socket without the others is no server
+			return err
+		})
+	}
+	err := readers.Wait()
+	cancel()
+	return errors.Join(err, inside.Wait())
+}
+
+// workerOf is the worker that a SEID of ours belongs to.
+func (s *Server) workerOf(seid uint64) *worker {
+	return s.workers[uint32(seid)%uint32(len(s.workers))]
+}
+
+func (s *Server) allowed(a netip.Addr) bool {
+	return len(s.cfg.Allow) == 0 ||
+		slices.ContainsFunc(s.cfg.Allow, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// connFor is a socket that reaches an address.
+func (s *Server) connFor(to netip.Addr) *conn {
+	for _, c := range s.conns {
+		if c.addr.Is4() == to.Is4() {
+			return c
+		}
+	}
+	return nil
+}
+
+// dispatcher is a reader's way to the workers.
+type dispatcher struct {
+	s       *Server
+	pending []*batch // by worker; the last is the node's
+}
+
+func newDispatcher(s *Server) *dispatcher {
+	return &dispatcher{s: s, pending: make([]*batch, len(s.workers)+1)}
+}
+
+// take decides who handles a datagram: the worker of its session, or the node.
+// A repeated request meets the same one as the first.
+func (d *dispatcher) take(c *conn, from netip.AddrPort, to netAddr, data []byte) {
+	s := d.s
+	if !s.allowed(from.Addr()) {
+		s.counters.strangers.Add(1)
+		s.warn(&s.complain.stranger, "PFCP from an address that is not allowed", "from", from)
+		return
+	}
+	whose := len(s.workers)
+	h, _, _, err := readHeader(data)
+	if errors.Is(err, errUnreadable) {
+		s.counters.malformed.Add(1)
+		s.warn(&s.complain.malformed, "datagram that is no PFCP", "from", from, "octets", len(data))
+		return
+	}
+	if err == nil {
+		s.counters.received[h.msgType].Add(1)
+	}
+	switch h.msgType {
+	case message.MsgTypeSessionEstablishmentRequest:
+		whose = int(h.sequence) % len(s.workers)
+	case message.MsgTypeSessionModificationRequest, message.MsgTypeSessionDeletionRequest:
+		whose = s.workerOf(h.seid).index
+	}
+	b := d.pending[whose]
+	if b == nil {
+		b = batches.Get().(*batch)
+		d.pending[whose] = b
+	}
+	b.add(c, from, to, data)
+}
+
+// flush hands over what was taken.
+func (d *dispatcher) flush() {
+	for i, b := range d.pending {
+		if b == nil {
+			continue
+		}
+		d.pending[i] = nil
+		queue := d.s.node.queue
+		if i < len(d.s.workers) {
+			queue = d.s.workers[i].queue
+		}
+		select {
+		case queue <- b:
+		default:
+			d.s.counters.overflows.Add(uint64(len(b.packets)))
+			d.s.warn(&d.s.complain.overflow, "PFCP comes faster than it can be handled", "dropped", len(b.packets))
+			b.release()
+		}
+	}
+}

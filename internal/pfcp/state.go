@@ -1,0 +1,106 @@
+package pfcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// state is what survives a restart beside the sessions.
+type state struct {
+	Recovery     uint32             `json:"recovery"` // Recovery Time Stamp of ours
+	Associations []associationState `json:"associations,omitempty"`
+}
+
+type associationState struct {
+	Node         string                      `json:"node"`
+	Addrs        []netip.Addr                `json:"addrs"`
+	Recovery     uint32                      `json:"recovery"`
+	Since        time.Time                   `json:"since"`
+	Applications map[string][]session.Filter `json:"applications,omitempty"`
+}
+
+// save keeps the state over a restart. Without it sessions are lost to their
+// SMFs then, no more.
+func (s *Server) save() {
+	st := state{Recovery: s.recovery}
+	for _, a := range s.peers.Load().sorted() {
+		st.Associations = append(st.Associations, associationState{
+			Node: a.node, Addrs: a.addrs, Recovery: a.recovery, Since: a.since,
+			Applications: *a.apps.Load(),
+		})
+	}
+	b, err := json.Marshal(&st)
+	if err == nil {
+		err = s.upf.SaveState(b)
+	}
+	if err != nil {
+		s.log.Error("PFCP associations not saved", "error", err)
+	}
+}
+
+// restore takes over state and sessions. As long as nothing was lost we are the
+// same UPF to our peers: the Recovery Time Stamp is the old one. Otherwise it is
+// a new one, and what is left of sessions goes: the SMFs will set them up again.
+func (s *Server) restore() error {
+	b, err := s.upf.LoadState()
+	if err != nil {
+		return fmt.Errorf("load the PFCP associations: %w", err)
+	}
+	var st state
+	if len(b) > 0 {
+		if err := json.Unmarshal(b, &st); err != nil {
+			return fmt.Errorf("read the PFCP associations: %w", err)
+		}
+	}
+	ps := &peers{}
+	for _, saved := range st.Associations {
+		if len(saved.Addrs) == 0 {
+			continue
+		}
+		a := newAssociation(saved.Node, saved.Recovery, saved.Addrs...)
+		a.since = saved.Since
+		apps := maps.Clone(saved.Applications)
+		if apps == nil {
+			apps = map[string][]session.Filter{}
+		}
+		a.apps.Store(&apps)
+		ps = ps.with(a)
+	}
+	if s.recovery = st.Recovery; s.recovery == 0 {
+		s.recovery = uint32(time.Now().Unix() + epoch)
+	}
+	s.peers.Store(ps)
+	s.adopt(ps)
+	s.save()
+	return nil
+}
+
+// adopt gives the sessions that are there to the workers. One without an
+// association can be asked for by nobody.
+func (s *Server) adopt(ps *peers) {
+	var orphans []*session.Session
+	for one := range s.upf.Sessions() {
+		a := ps.byNode[one.Node]
+		if a == nil {
+			orphans = append(orphans, one)
+			continue
+		}
+		s.workerOf(one.SEID).sessions[one.SEID] = record{of: a, cpSEID: one.CPSEID, apps: usesApps(one)}
+		a.sessions.Add(1)
+	}
+	for _, one := range orphans {
+		if _, err := s.upf.Delete(one.SEID); err != nil {
+			s.log.Error("session without an association not deleted", "seid", one.SEID, "error", err)
+			continue
+		}
+		held(one).free(s.upf)
+	}
+	if len(orphans) > 0 {
+		s.log.Warn("sessions without an association deleted", "sessions", len(orphans))
+	}
+}

@@ -1,0 +1,143 @@
+package pfcp
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/message"
+)
+
+// Stats count what the server has seen and said since it started.
+type Stats struct {
+	// Received and Sent are messages by type, without those of strangers.
+	// Answers are the responses among Sent, by their cause too.
+	Received, Sent map[string]uint64
+	Answers        []Answers
+
+	Strangers       uint64 // datagrams from addresses that are not allowed
+	Unauthorised    uint64 // requests for what belongs to another peer
+	Malformed       uint64 // datagrams without a readable PFCP message
+	Repeated        uint64 // requests that were answered from the cache
+	Overflows       uint64 // datagrams that were dropped, since too many waited
+	Unsent          uint64 // messages that the socket did not take
+	Retransmissions uint64 // of our requests
+	Unanswered      uint64 // requests of ours that were given up
+	Unexpected      uint64 // responses that nobody waits for
+	Panics          uint64 // messages that our reader could not bear
+	AssociationsLost,
+	PeerRestarts uint64
+	ReportsPending int // Session Report Requests without an answer yet
+}
+
+// Answers are the responses of one type with one cause (TS 29.244 section
+// 8.2.1).
+type Answers struct {
+	Message string
+	Cause   uint8
+	Count   uint64
+}
+
+// counters are what Stats is made of.
+type counters struct {
+	received, sent [256]atomic.Uint64
+	causes         [64][256]atomic.Uint64 // by message type, cause
+
+	strangers, unauthorised, malformed, repeated, overflows, unsent,
+	retransmissions, unanswered, unexpected, panics, associationsLost, peerRestarts atomic.Uint64
+	reports atomic.Int64
+}
+
+func (c *counters) answered(msgType, cause uint8) {
+	c.sent[msgType].Add(1)
+	if int(msgType) < len(c.causes) {
+		c.causes[msgType][cause].Add(1)
+	}
+}
+
+// messageNames are TS 29.244 table 7.3-1.
+var messageNames = map[uint8]string{
+	message.MsgTypeHeartbeatRequest:             "heartbeat request",
+	message.MsgTypeHeartbeatResponse:            "heartbeat response",
+	message.MsgTypePFDManagementRequest:         "PFD management request",
+	message.MsgTypePFDManagementResponse:        "PFD management response",
+	message.MsgTypeAssociationSetupRequest:      "association setup request",
+	message.MsgTypeAssociationSetupResponse:     "association setup response",
+	message.MsgTypeAssociationUpdateRequest:     "association update request",
+	message.MsgTypeAssociationUpdateResponse:    "association update response",
+	message.MsgTypeAssociationReleaseRequest:    "association release request",
+	message.MsgTypeAssociationReleaseResponse:   "association release response",
+	message.MsgTypeVersionNotSupportedResponse:  "version not supported response",
+	message.MsgTypeNodeReportRequest:            "node report request",
+	message.MsgTypeNodeReportResponse:           "node report response",
+	message.MsgTypeSessionSetDeletionRequest:    "session set deletion request",
+	message.MsgTypeSessionSetDeletionResponse:   "session set deletion response",
+	message.MsgTypeSessionEstablishmentRequest:  "session establishment request",
+	message.MsgTypeSessionEstablishmentResponse: "session establishment response",
+	message.MsgTypeSessionModificationRequest:   "session modification request",
+	message.MsgTypeSessionModificationResponse:  "session modification response",
+	message.MsgTypeSessionDeletionRequest:       "session deletion request",
+	message.MsgTypeSessionDeletionResponse:      "session deletion response",
+	message.MsgTypeSessionReportRequest:         "session report request",
+	message.MsgTypeSessionReportResponse:        "session report response",
+}
+
+func messageName(msgType uint8) string {
+	if s, ok := messageNames[msgType]; ok {
+		return s
+	}
+	return fmt.Sprintf("message type %d", msgType)
+}
+
+// Stats are the counters as they stand.
+func (s *Server) Stats() Stats {
+	c := &s.counters
+	out := Stats{
+		Received: map[string]uint64{}, Sent: map[string]uint64{},
+		Strangers: c.strangers.Load(), Unauthorised: c.unauthorised.Load(), Malformed: c.malformed.Load(),
+		Repeated: c.repeated.Load(), Overflows: c.overflows.Load(), Unsent: c.unsent.Load(),
+		Retransmissions: c.retransmissions.Load(), Unanswered: c.unanswered.Load(),
+		Unexpected: c.unexpected.Load(), Panics: c.panics.Load(),
+		AssociationsLost: c.associationsLost.Load(), PeerRestarts: c.peerRestarts.Load(),
+		ReportsPending: int(c.reports.Load()),
+	}
+	for i := range 256 {
+		if n := c.received[i].Load(); n > 0 {
+			out.Received[messageName(uint8(i))] = n
+		}
+		if n := c.sent[i].Load(); n > 0 {
+			out.Sent[messageName(uint8(i))] = n
+		}
+	}
+	for t := range c.causes {
+		for cause := range c.causes[t] {
+			if n := c.causes[t][cause].Load(); n > 0 {
+				out.Answers = append(out.Answers, Answers{messageName(uint8(t)), uint8(cause), n})
+			}
+		}
+	}
+	return out
+}
+
+// complaint is a thing that may go wrong at any rate that others choose: it is
+// logged once a second at most.
+type complaint struct {
+	next   atomic.Int64 // when it may be logged again, in nanoseconds of Unix time
+	hidden atomic.Uint64
+}
+
+const complaintInterval = time.Second
+
+// warn logs text with args, and how often it was not logged before.
+func (s *Server) warn(c *complaint, text string, args ...any) {
+	now := time.Now().UnixNano()
+	next := c.next.Load()
+	if now < next || !c.next.CompareAndSwap(next, now+int64(complaintInterval)) {
+		c.hidden.Add(1)
+		return
+	}
+	if n := c.hidden.Swap(0); n > 0 {
+		args = append(args, "not_logged", n)
+	}
+	s.log.Warn(text, args...)
+}

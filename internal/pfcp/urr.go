@@ -1,0 +1,175 @@
+package pfcp
+
+import (
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// triggers are the Reporting Triggers that the user plane can have.
+const triggers = session.TriggerPeriodic | session.TriggerVolumeThreshold | session.TriggerTimeThreshold |
+	session.TriggerQuotaHolding | session.TriggerStart | session.TriggerStop | session.TriggerLinked |
+	session.TriggerVolumeQuota | session.TriggerTimeQuota | session.TriggerQuotaValidity |
+	session.TriggerUserPlaneInactiv
+
+func (b *builder) urr(l ies, u update) {
+	id := b.idIn(l, ie.URRID, 4)
+	r := rule(&b.decoder, b.urrs(), id, u, RuleURR, urrID)
+	if r == nil {
+		return
+	}
+	r.ID = id
+	var hasMethod, hasTriggers, hasLinked bool
+	renewed := Renewed{URR: id}
+	b.each(l, func(t uint16, v []byte) {
+		switch t {
+		case ie.MeasurementMethod:
+			method := b.u8(t, v)
+			r.Time, r.Volume, r.Event = method&1 != 0, method&2 != 0, method&4 != 0
+			if method&7 == 0 {
+				b.fail(incorrect(t))
+			}
+			hasMethod = true
+		case ie.ReportingTriggers:
+			r.Trigger = b.reportingTriggers(v)
+			hasTriggers = true
+		case ie.LinkedURRID:
+			r.Linked = b.appendID(t, v, r.Linked, &hasLinked, u)
+		case ie.MeasurementInformation:
+			b.measurementInformation(r, v, u)
+		case ie.FARID: // FAR ID for Quota Action
+			b.quotaAction(r, v, u)
+		default:
+			b.urrTimes(r, t, v, u, &renewed)
+			b.urrVolumes(r, t, v, u, &renewed)
+		}
+	})
+	switch {
+	case u == changes:
+	case !hasMethod:
+		b.fail(missing(ie.MeasurementMethod))
+	case !hasTriggers:
+		b.fail(missing(ie.ReportingTriggers))
+	}
+	if u == changes && renewed != (Renewed{URR: id}) {
+		b.how.Renewed = append(b.how.Renewed, renewed)
+	}
+}
+
+// reportingTriggers has two octets, or three since release 16.
+func (b *builder) reportingTriggers(v []byte) uint32 {
+	const t = ie.ReportingTriggers
+	if !b.need(t, v, 2) {
+		return 0
+	}
+	value := uint32(v[0]) | uint32(v[1])<<8
+	if len(v) > 2 {
+		value |= uint32(v[2]) << 16
+	}
+	if value&^triggers != 0 || (value&session.TriggerQuotaValidity != 0 && !b.features.QuotaValidity) {
+		b.fail(unsupported(t))
+	}
+	return value
+}
+
+func (b *builder) measurementInformation(r *session.URR, v []byte, u update) {
+	r.BeforeQoS, r.Inactive, r.ImmediateStart, r.NumberOfPackets = false, false, false, false
+	if u.clears(v) {
+		return
+	}
+	info := b.u8(ie.MeasurementInformation, v)
+	r.BeforeQoS = info&1 != 0
+	r.Inactive = info&2 != 0
+	r.ImmediateStart = info&8 != 0
+	r.NumberOfPackets = info&16 != 0
+	if r.NumberOfPackets && !b.features.NumberOfPackets {
+		b.fail(unsupported(ie.MeasurementInformation))
+	}
+}
+
+func (b *builder) quotaAction(r *session.URR, v []byte, u update) {
+	r.FARForQuotaAction = nil
+	if u.clears(v) {
+		return
+	}
+	if !b.features.QuotaAction {
+		b.fail(unsupported(ie.FARID))
+	}
+	far := b.u32(ie.FARID, v)
+	r.FARForQuotaAction = &far
+}
+
+// urrTimes are the parts of a URR that are times.
+func (b *builder) urrTimes(r *session.URR, t uint16, v []byte, u update, renewed *Renewed) {
+	duration := func(dst *time.Duration) {
+		*dst = 0
+		if !u.clears(v) {
+			*dst = b.seconds(t, v)
+		}
+	}
+	switch t {
+	case ie.MeasurementPeriod:
+		duration(&r.Period)
+	case ie.TimeThreshold:
+		duration(&r.TimeThreshold)
+		renewed.TimeThreshold = true
+	case ie.TimeQuota:
+		duration(&r.TimeQuota)
+		r.HasTimeQuota = !u.clears(v)
+		renewed.TimeQuota = true
+	case ie.QuotaHoldingTime:
+		duration(&r.QuotaHolding)
+	case ie.QuotaValidityTime:
+		duration(&r.QuotaValidity)
+		renewed.QuotaValidity = true
+		if r.QuotaValidity > 0 && !b.features.QuotaValidity {
+			b.fail(unsupported(t))
+		}
+	case ie.InactivityDetectionTime:
+		duration(&r.InactivityTime)
+	case ie.SubsequentTimeThreshold:
+		duration(&r.SubsequentTime)
+	case ie.MonitoringTime:
+		r.MonitoringTime = time.Time{}
+		if !u.clears(v) {
+			r.MonitoringTime = b.at(t, v)
+		}
+	case ie.TimeQuotaMechanism, ie.SubsequentTimeQuota, ie.EthernetInactivityTimer,
+		ie.AdditionalMonitoringTime:
+		if !u.clears(v) {
+			b.fail(unsupported(t))
+		}
+	}
+}
+
+// urrVolumes are the parts of a URR that are volumes, and what is not there.
+func (b *builder) urrVolumes(r *session.URR, t uint16, v []byte, u update, renewed *Renewed) {
+	volume := func(dst **session.Volume) {
+		*dst = nil
+		if !u.clears(v) {
+			*dst = b.volume(t, v)
+		}
+	}
+	switch t {
+	case ie.VolumeThreshold:
+		volume(&r.VolumeThreshold)
+		renewed.VolumeThreshold = true
+	case ie.VolumeQuota:
+		volume(&r.VolumeQuota)
+		renewed.VolumeQuota = true
+	case ie.SubsequentVolumeThreshold:
+		volume(&r.SubsequentVolume)
+	case ie.DroppedDLTrafficThreshold:
+		if u.clears(v) || !b.need(t, v, 1+8*int(v[0]&1)+8*int(v[0]>>1&1)) {
+			return
+		}
+		b.fail(unsupported(t))
+	case ie.SubsequentVolumeQuota, ie.EventQuota, ie.EventThreshold, ie.SubsequentEventQuota,
+		ie.SubsequentEventThreshold, ie.NumberOfReports, ie.AggregatedURRs:
+		if !u.clears(v) {
+			b.fail(unsupported(t))
+		}
+	}
+}

@@ -1,0 +1,417 @@
+package pfcp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+type netAddr = net.Addr
+
+// worker has a share of the sessions.
+type worker struct {
+	s     *Server
+	index int
+	queue chan *batch
+	tasks chan func()
+
+	sessions map[uint64]record
+	lastSEID uint64
+	// purges are what is being taken down, a few sessions between two batches.
+	purges  []*purge
+	b       builder
+	answers *transactions
+	out     outbox
+	scratch []byte
+}
+
+// record is what the server itself keeps of a session.
+type record struct {
+	of     *association
+	cpSEID uint64
+	apps   bool // rules name applications
+}
+
+// taskQueue is how many tasks may wait for a worker.
+const taskQueue = 1 << 14
+
+func newWorker(s *Server, index int) *worker {
+	return &worker{
+		s: s, index: index,
+		queue:    make(chan *batch, queueLength),
+		tasks:    make(chan func(), taskQueue),
+		sessions: map[uint64]record{},
+		lastSEID: uint64(time.Now().Unix()) << 32,
+		answers:  newTransactions(),
+	}
+}
+
+// post runs f in the worker. It does not wait: false says that too much waits
+// already.
+func (w *worker) post(f func()) bool {
+	select {
+	case w.tasks <- f:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *worker) run(ctx context.Context) error {
+	// idle never blocks while there is something to take down.
+	idle := make(chan struct{})
+	close(idle)
+	for {
+		var more chan struct{}
+		if len(w.purges) > 0 {
+			more = idle
+		}
+		select {
+		case b := <-w.queue:
+			for i := range b.packets {
+				w.packet(&b.packets[i])
+			}
+			b.release()
+			w.out.flush(w.s.conns, w.s.lost)
+		case f := <-w.tasks:
+			f()
+		case <-more:
+			w.purgeSome()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s *Server) lost(err error) {
+	s.counters.unsent.Add(1)
+	s.warn(&s.complain.unsent, "PFCP message not sent", "error", err)
+}
+
+// packet handles one datagram: a request for a session.
+func (w *worker) packet(p *packet) {
+	h, body, _, err := readHeader(p.data)
+	of := w.s.peers.Load().at(p.from.Addr())
+	if len(of) == 0 {
+		// Nothing is kept for somebody without an association.
+		w.s.counters.unauthorised.Add(1)
+		w.s.warn(&w.s.complain.unauthorised, "request without an association", "from", p.from)
+		w.refuse(p, h, 0, &reject{cause: ie.CauseNoEstablishedPFCPAssociation})
+		w.out.add(p.conn, p.to, w.scratch)
+		return
+	}
+	key := w.answers.key(p.from, p.data)
+	if answer := w.answers.find(key); answer != nil {
+		w.s.counters.repeated.Add(1)
+		w.out.add(p.conn, p.to, answer)
+		return
+	}
+	if err != nil {
+		w.refuse(p, h, 0, &reject{cause: ie.CauseInvalidLength, err: err})
+	} else {
+		w.handle(p, h, body)
+	}
+	w.answers.keep(key, w.scratch, time.Now())
+	w.out.add(p.conn, p.to, w.scratch)
+}
+
+// handle makes the answer to a request, in w.scratch.
+func (w *worker) handle(p *packet, h header, body ies) {
+	switch h.msgType {
+	case message.MsgTypeSessionEstablishmentRequest:
+		w.establish(p, h, body)
+	case message.MsgTypeSessionModificationRequest:
+		w.modify(p, h, body)
+	default:
+		w.delete(p, h)
+	}
+}
+
+// answer builds the response to h for the SEID of the control plane.
+func (w *worker) answer(h header, cpSEID uint64, cause uint8, list ...*ie.IE) {
+	h.hasSEID, h.seid = true, cpSEID
+	w.s.counters.answered(h.msgType+1, cause)
+	w.scratch = appendMessage(w.scratch[:0], h.msgType+1, h, list...)
+}
+
+// refuse answers that nothing was done.
+func (w *worker) refuse(p *packet, h header, cpSEID uint64, r *reject) {
+	w.s.log.Debug("PFCP request refused", "from", p.from, "message", messageName(h.msgType), "seid", h.seid, "why", r)
+	list := r.ies()
+	if h.msgType == message.MsgTypeSessionEstablishmentRequest {
+		list = append([]*ie.IE{newNodeID(w.s.cfg.NodeID)}, list...)
+	}
+	w.answer(h, cpSEID, r.cause, list...)
+}
+
+// read runs a reader of somebody's octets. If it fails in a way that nobody
+// thought of, the message counts as one of invalid lengths: the last resort
+// after all checks.
+func (w *worker) read(from netip.AddrPort, f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			w.s.counters.panics.Add(1)
+			w.s.warn(&w.s.complain.panicked, "reading a PFCP message failed", "from", from, "panic", v, "stack", string(debug.Stack()))
+			w.b.err = &reject{cause: ie.CauseInvalidLength, err: fmt.Errorf("panic: %v", v)}
+		}
+	}()
+	f()
+}
+
+// begin makes the builder ready for a session that is to become to.
+func (w *worker) begin(p *packet, to *session.Session) *builder {
+	names, wants := w.b.names, w.b.wants[:0]
+	if cap(wants) > 64 { // of a request like no other
+		wants = nil
+	}
+	clear(wants[:cap(wants)])
+	w.b = builder{
+		decoder:  decoder{names: names},
+		features: w.s.features, to: to, prefer6: p != nil && p.from.Addr().Is6(), wants: wants,
+	}
+	return &w.b
+}
+
+func (w *worker) establish(p *packet, h header, body ies) {
+	to := &session.Session{}
+	b := w.begin(p, to)
+	b.owned = [5]bool{true, true, true, true, true}
+	var e establishment
+	var of *association
+	peers := w.s.peers.Load()
+	w.read(p.from, func() {
+		// The association comes first: its applications are looked up.
+		of = peers.find(p.from.Addr(), body)
+		b.apps = of.filters
+		e = b.establish(body)
+		if of == nil && b.err == nil {
+			b.err = &reject{cause: ie.CauseNoEstablishedPFCPAssociation}
+		}
+		b.references()
+	})
+	if b.err != nil {
+		if b.err.cause == ie.CauseNoEstablishedPFCPAssociation {
+			w.s.counters.unauthorised.Add(1)
+		}
+		w.refuse(p, h, e.cpSEID, b.err)
+		return
+	}
+	to.SEID, to.Node = w.newSEID(), of.node
+	got := b.take(w.s.upf, holding{})
+	if b.err == nil {
+		if err := w.s.upf.Establish(to); err != nil {
+			got.free(w.s.upf)
+			b.fail(fromUPF(err))
+		}
+	}
+	if b.err != nil {
+		w.s.warn(&w.s.complain.refused, "session not established", "smf", of.node, "why", b.err)
+		w.refuse(p, h, e.cpSEID, b.err)
+		return
+	}
+	w.sessions[to.SEID] = record{of: of, cpSEID: to.CPSEID, apps: usesApps(to)}
+	of.sessions.Add(1)
+	list := append([]*ie.IE{
+		newNodeID(w.s.cfg.NodeID),
+		ie.NewCause(ie.CauseRequestAccepted),
+		w.s.fseid(to.SEID),
+	}, b.createdPDRs()...)
+	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
+}
+
+// newSEID is one that was not used since the start, nor by a session that
+// survived it. All ones and zero do not come up.
+func (w *worker) newSEID() uint64 {
+	n := uint32(len(w.s.workers))
+	for {
+		w.lastSEID++
+		if uint32(w.lastSEID)%n != uint32(w.index) {
+			continue
+		}
+		if _, used := w.sessions[w.lastSEID]; !used {
+			return w.lastSEID
+		}
+	}
+}
+
+func usesApps(s *session.Session) bool {
+	return slices.ContainsFunc(s.PDRs, func(p session.PDR) bool { return p.PDI.ApplicationID != "" })
+}
+
+// fseid is a UP F-SEID: with the first of our addresses of each family.
+func (s *Server) fseid(seid uint64) *ie.IE {
+	var v4, v6 net.IP
+	for _, a := range s.cfg.Addresses {
+		if a.Is4() && v4 == nil {
+			v4 = a.AsSlice()
+		} else if a.Is6() && v6 == nil {
+			v6 = a.AsSlice()
+		}
+	}
+	return ie.NewFSEID(seid, v4, v6)
+}
+
+// find is the session that a request is for. Another peer's is not found.
+func (w *worker) find(p *packet, h header) (record, *session.Session, bool) {
+	rec, ok := w.sessions[h.seid]
+	if !ok || !h.hasSEID {
+		return rec, nil, false
+	}
+	if !rec.of.has(p.from.Addr()) {
+		w.s.counters.unauthorised.Add(1)
+		w.s.warn(&w.s.complain.unauthorised, "request for another peer's session", "from", p.from, "seid", h.seid, "smf", rec.of.node)
+		return rec, nil, false
+	}
+	from := w.s.upf.Session(h.seid)
+	return rec, from, from != nil
+}
+
+func (w *worker) modify(p *packet, h header, body ies) {
+	rec, from, ok := w.find(p, h)
+	if !ok {
+		w.refuse(p, h, 0, &reject{cause: ie.CauseSessionContextNotFound})
+		return
+	}
+	to := *from
+	b := w.begin(p, &to)
+	b.apps = rec.of.filters
+	w.read(p.from, func() {
+		b.modify(body)
+		if b.err == nil {
+			b.references()
+		}
+	})
+	reports := w.change(from, b)
+	if b.err != nil {
+		w.refuse(p, h, rec.cpSEID, b.err)
+		return
+	}
+	rec.cpSEID, rec.apps = to.CPSEID, usesApps(&to)
+	w.sessions[h.seid] = rec
+	if len(reports) == 0 && len(b.wants) == 0 {
+		w.answer(h, rec.cpSEID, ie.CauseRequestAccepted, accepted)
+		return
+	}
+	list := append([]*ie.IE{accepted}, b.createdPDRs()...)
+	list = append(list, usageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.queryRef)...)
+	w.answer(h, rec.cpSEID, ie.CauseRequestAccepted, list...)
+}
+
+var accepted = ie.NewCause(ie.CauseRequestAccepted)
+
+// change puts what b has built in the place of a session, or nothing.
+func (w *worker) change(from *session.Session, b *builder) []session.UsageReport {
+	if b.err != nil {
+		return nil
+	}
+	var had, got holding
+	pdrs := b.owned[RulePDR] // else nothing is taken or given back
+	if pdrs {
+		had = held(from)
+		got = b.take(w.s.upf, had)
+	}
+	if b.err != nil {
+		return nil
+	}
+	reports, err := w.s.upf.Modify(from, b.to, b.how)
+	if err != nil {
+		got.free(w.s.upf)
+		b.fail(fromUPF(err))
+		w.s.warn(&w.s.complain.refused, "session not modified", "smf", from.Node, "why", b.err)
+		return nil
+	}
+	if pdrs {
+		had.without(held(b.to)).free(w.s.upf)
+	}
+	return reports
+}
+
+func (w *worker) delete(p *packet, h header) {
+	rec, from, ok := w.find(p, h)
+	if !ok {
+		w.refuse(p, h, 0, &reject{cause: ie.CauseSessionContextNotFound})
+		return
+	}
+	reports, err := w.drop(h.seid, from)
+	if err != nil {
+		w.refuse(p, h, rec.cpSEID, fromUPF(err))
+		return
+	}
+	list := append([]*ie.IE{accepted},
+		usageReports(ie.UsageReportWithinSessionDeletionResponse, reports, nil)...)
+	w.answer(h, rec.cpSEID, ie.CauseRequestAccepted, list...)
+}
+
+// drop takes a session down.
+func (w *worker) drop(seid uint64, s *session.Session) ([]session.UsageReport, error) {
+	reports, err := w.s.upf.Delete(seid)
+	if err != nil {
+		return nil, err
+	}
+	held(s).free(w.s.upf)
+	w.sessions[seid].of.sessions.Add(-1)
+	delete(w.sessions, seid)
+	return reports, nil
+}
+
+// purge takes down the sessions of an association, or hands them to its
+// successor.
+type purge struct {
+	seids []uint64
+	old   *association
+	// keep says which sessions stay, under the new association.
+	keep func(*session.Session) bool
+	new  *association
+	done func()
+}
+
+// purgeStep is how many sessions are taken down before others get their turn.
+const purgeStep = 16
+
+// purge begins p, in the worker.
+func (w *worker) purge(p purge) {
+	for seid, rec := range w.sessions {
+		if rec.of == p.old {
+			p.seids = append(p.seids, seid)
+		}
+	}
+	w.purges = append(w.purges, &p)
+}
+
+func (w *worker) purgeSome() {
+	p := w.purges[0]
+	n := min(purgeStep, len(p.seids))
+	for _, seid := range p.seids[:n] {
+		rec, ok := w.sessions[seid]
+		if !ok || rec.of != p.old {
+			continue // deleted meanwhile
+		}
+		s := w.s.upf.Session(seid)
+		if p.keep != nil && s != nil && p.keep(s) {
+			rec.of = p.new
+			w.sessions[seid] = rec
+			p.old.sessions.Add(-1)
+			p.new.sessions.Add(1)
+			continue
+		}
+		if _, err := w.drop(seid, s); err != nil {
+			// Nobody will ask for it again.
+			w.s.log.Error("session of a lost association not deleted", "seid", seid, "error", err)
+			rec.of.sessions.Add(-1)
+			delete(w.sessions, seid)
+		}
+	}
+	if p.seids = p.seids[n:]; len(p.seids) == 0 {
+		w.purges = slices.Delete(w.purges, 0, 1)
+		p.done()
+	}
+}

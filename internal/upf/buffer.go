@@ -1,0 +1,182 @@
+package upf
+
+import (
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// Packet is a frame that the data path hands up for a session.
+type Packet struct {
+	Session uint64
+	Rule    uint16 // by which it was found
+	Ifindex int    // that it came in on
+	L3      int    // offset of its packet (of the T-PDU, where it came in a G-PDU)
+	Data    []byte // from the Ethernet header; nobody else keeps it
+}
+
+// buffer holds the packets of a session that are to be kept, in the order in
+// which they came.
+type buffer struct {
+	frames []frame
+	bytes  int
+	most   int      // frames
+	rules  []uint16 // whose FAR says BUFF, as was looked up
+	delay  time.Duration
+	report []uint16  // PDRs, with NOCP, that have packets since the report
+	due    time.Time // when these are told; zero: they were told
+	told   bool
+}
+
+type frame struct {
+	rule    uint16
+	ifindex int
+	data    []byte
+}
+
+// Buffer keeps a packet, or sends it on where its session went over to
+// forwarding meanwhile. It keeps p.Data.
+func (u *UPF) Buffer(p Packet) {
+	e := u.entry(p.Session)
+	if e == nil {
+		u.stats.BufferStale.Add(1)
+		return
+	}
+	e.mu.Lock()
+	u.keep(e, p)
+	report := u.downlinkData(e, u.now())
+	if !e.gone && e.buffer != nil && !e.buffer.due.IsZero() {
+		u.schedule(e, e.session())
+	}
+	e.mu.Unlock()
+	u.report(e, report)
+}
+
+// keep decides about a packet with e.mu held.
+func (u *UPF) keep(e *entry, p Packet) {
+	if e.gone || packetAt(p.Data, p.L3) == nil {
+		u.stats.BufferStale.Add(1)
+		return
+	}
+	b := e.buffer
+	if b == nil || !slices.Contains(b.rules, p.Rule) {
+		far := u.farOf(e, p.Rule)
+		switch {
+		case far == nil:
+			u.stats.BufferStale.Add(1)
+			return
+		case far.Action&session.Buffer == 0 && far.Action&session.Forward != 0:
+			u.inject(frame{p.Rule, p.Ifindex, p.Data}) // it was on its way up when that changed
+			return
+		case far.Action&session.Buffer == 0:
+			u.stats.BufferDropped.Add(1)
+			return
+		}
+		if b == nil {
+			b = &buffer{most: u.o.BufferPackets}
+			e.buffer = b
+		}
+		u.begin(e, b, p.Rule, far)
+	}
+	size := len(p.Data)
+	if len(b.frames) >= b.most || u.stats.BufferedBytes.Add(int64(size)) > int64(u.o.BufferBytes) {
+		if len(b.frames) < b.most {
+			u.stats.BufferedBytes.Add(int64(-size))
+		}
+		u.stats.BufferOverflow.Add(1)
+		return
+	}
+	b.frames = append(b.frames, frame{p.Rule, p.Ifindex, p.Data})
+	b.bytes += size
+	u.stats.Buffered.Add(1)
+	u.stats.BufferedNow.Add(1)
+}
+
+// farOf is the FAR of the PDR that a rule is of.
+func (u *UPF) farOf(e *entry, rule uint16) *session.FAR {
+	s := e.session()
+	p := pdrOf(s, rule)
+	if p == nil {
+		return nil
+	}
+	return byID(s.FARs, p.FAR, farID)
+}
+
+// begin notes a rule whose packets are kept, and what its BAR says.
+func (u *UPF) begin(e *entry, b *buffer, rule uint16, far *session.FAR) {
+	s := e.session()
+	b.rules = append(b.rules, rule)
+	if far.BAR != nil {
+		if bar := byID(s.BARs, *far.BAR, barID); bar != nil {
+			b.delay = bar.NotificationDelay
+			if bar.SuggestedCount > 0 {
+				b.most = min(int(bar.SuggestedCount), u.o.BufferMost)
+			}
+		}
+	}
+	if far.Action&session.Notify != 0 && !b.told {
+		b.report = append(b.report, pdrOf(s, rule).ID)
+		if b.due.IsZero() {
+			b.due = u.now().Add(b.delay)
+		}
+	}
+}
+
+// downlinkData is the Downlink Data Report that is due: one for each time that
+// the UE is idle.
+func (u *UPF) downlinkData(e *entry, now time.Time) session.Report {
+	r := session.Report{SEID: e.seid}
+	if b := e.buffer; b != nil && !b.due.IsZero() && !now.Before(b.due) {
+		r.DownlinkData, b.report, b.due, b.told = b.report, nil, time.Time{}, true
+	}
+	return r
+}
+
+// flush does with what was kept what the session says now: sends it, in order,
+// keeps it, or drops it.
+func (u *UPF) flush(e *entry, s *session.Session, drop bool) {
+	b := e.buffer
+	if b == nil {
+		return
+	}
+	var stay []frame
+	for _, f := range b.frames {
+		action := session.Drop
+		if p := pdrOf(s, f.rule); p != nil && !drop {
+			if far := byID(s.FARs, p.FAR, farID); far != nil {
+				action = far.Action
+			}
+		}
+		switch {
+		case action&session.Drop == 0 && action&session.Buffer != 0:
+			stay = append(stay, f)
+			continue
+		case action&session.Drop == 0 && action&session.Forward != 0:
+			u.inject(f)
+		default:
+			u.stats.BufferDropped.Add(1)
+		}
+		b.bytes -= len(f.data)
+		u.stats.BufferedNow.Add(-1)
+		u.stats.BufferedBytes.Add(int64(-len(f.data)))
+	}
+	b.frames, b.rules = stay, nil
+	if !buffers(s) {
+		e.buffer = nil
+	}
+}
+
+// buffers says that a FAR keeps packets.
+func buffers(s *session.Session) bool {
+	return slices.ContainsFunc(s.FARs, func(f session.FAR) bool { return f.Action&(session.Buffer|session.Drop) == session.Buffer })
+}
+
+func (u *UPF) inject(f frame) {
+	if err := u.dp.Inject(f.data, f.ifindex); err != nil {
+		u.stats.BufferDropped.Add(1)
+		u.log.Debug("cannot send a kept packet", "error", err)
+		return
+	}
+	u.stats.BufferSent.Add(1)
+}

@@ -1,0 +1,329 @@
+package upf
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// codec reads or writes, by the same code: a field that is written is read.
+// Numbers are variable in length (a session of two PDRs is some 250 octets),
+// lists begin with their length. What is written begins with codecVersion.
+type codec struct {
+	b       []byte // what is written, or what is still to be read
+	reading bool
+	bad     bool // what was read ended too early, or makes no sense
+}
+
+// codecVersion is of the layout. Fields that come later go to the end of their
+// struct, with a test of the version that was read.
+const codecVersion = 1
+
+var errRecord = errors.New("a record of the journal makes no sense")
+
+// pack encodes a session.
+func pack(s *session.Session) []byte {
+	c := codec{b: make([]byte, 0, 512)}
+	c.session(s)
+	return append(make([]byte, 0, len(c.b)), c.b...)
+}
+
+// unpack decodes what pack made.
+func unpack(b []byte) (*session.Session, error) {
+	c := codec{b: b, reading: true}
+	s := &session.Session{}
+	if c.session(s); c.bad || len(c.b) > 0 {
+		return nil, errRecord
+	}
+	return s, nil
+}
+
+func (c *codec) fail() { c.bad, c.b = true, nil }
+
+func (c *codec) number(v uint64) uint64 {
+	if !c.reading {
+		c.b = binary.AppendUvarint(c.b, v)
+		return v
+	}
+	v, n := binary.Uvarint(c.b)
+	if n <= 0 {
+		c.fail()
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
+
+// num is of every type that is a number.
+func num[T ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int64](c *codec, v *T) {
+	*v = T(c.number(uint64(*v)))
+}
+
+func (c *codec) flag(v *bool) {
+	n := uint8(0)
+	if *v {
+		n = 1
+	}
+	num(c, &n)
+	*v = n == 1
+}
+
+func (c *codec) text(v *string) {
+	n := c.number(uint64(len(*v)))
+	if !c.reading {
+		c.b = append(c.b, *v...)
+		return
+	}
+	*v = string(c.take(n))
+}
+
+// take is the next n octets.
+func (c *codec) take(n uint64) []byte {
+	if n > uint64(len(c.b)) {
+		c.fail()
+		return nil
+	}
+	out := c.b[:n]
+	c.b = c.b[n:]
+	return out
+}
+
+func (c *codec) addr(v *netip.Addr) {
+	if !c.reading {
+		var raw [16]byte
+		b := raw[:0]
+		switch {
+		case v.Is4():
+			a := v.As4()
+			b = append(b, a[:]...)
+		case v.IsValid():
+			a := v.As16()
+			b = append(b, a[:]...)
+		}
+		c.b = append(append(c.b, byte(len(b))), b...)
+		return
+	}
+	b := c.take(c.number(0))
+	a, ok := netip.AddrFromSlice(b)
+	if !ok && len(b) > 0 {
+		c.fail()
+	}
+	*v = a
+}
+
+func (c *codec) prefix(v *netip.Prefix) {
+	a, bits := v.Addr(), uint8(v.Bits()+1)
+	c.addr(&a)
+	num(c, &bits)
+	if c.reading {
+		*v = netip.Prefix{}
+		if bits > 0 {
+			*v = netip.PrefixFrom(a, int(bits)-1)
+		}
+	}
+}
+
+func (c *codec) time(v *time.Time) {
+	var n int64
+	if !v.IsZero() {
+		n = v.UnixNano()
+	}
+	num(c, &n)
+	if c.reading {
+		*v = time.Time{}
+		if n != 0 {
+			*v = time.Unix(0, n)
+		}
+	}
+}
+
+func list[T any](c *codec, v *[]T, f func(*codec, *T)) {
+	n := c.number(uint64(len(*v)))
+	if c.reading {
+		*v = nil
+		if n > uint64(len(c.b)) { // each element has an octet at least
+			c.fail()
+			return
+		}
+		if n > 0 {
+			*v = make([]T, n)
+		}
+	}
+	for i := range *v {
+		f(c, &(*v)[i])
+	}
+}
+
+func optional[T any](c *codec, v **T, f func(*codec, *T)) {
+	there := *v != nil
+	c.flag(&there)
+	if !there {
+		*v = nil
+		return
+	}
+	if c.reading {
+		*v = new(T)
+	}
+	f(c, *v)
+}
+
+func (c *codec) session(s *session.Session) {
+	version := uint8(codecVersion)
+	if num(c, &version); version != codecVersion {
+		c.fail()
+		return
+	}
+	num(c, &s.SEID)
+	num(c, &s.CPSEID)
+	c.addr(&s.CPAddr)
+	c.text(&s.Node)
+	num(c, &s.PDNType)
+	num(c, &s.SNSSAI.SST)
+	num(c, &s.SNSSAI.SD)
+	c.flag(&s.SNSSAI.HasSD)
+	c.text(&s.DNN)
+	c.text(&s.UserID)
+	num(c, &s.InactivityTimer)
+	list(c, &s.PDRs, (*codec).pdr)
+	list(c, &s.FARs, (*codec).far)
+	list(c, &s.QERs, (*codec).qer)
+	list(c, &s.URRs, (*codec).urr)
+	list(c, &s.BARs, func(c *codec, b *session.BAR) {
+		num(c, &b.ID)
+		num(c, &b.NotificationDelay)
+		num(c, &b.SuggestedCount)
+	})
+}
+
+func (c *codec) pdr(p *session.PDR) {
+	num(c, &p.ID)
+	num(c, &p.Precedence)
+	c.pdi(&p.PDI)
+	c.flag(&p.RemoveOuter)
+	num(c, &p.FAR)
+	list(c, &p.QERs, num[uint32])
+	list(c, &p.URRs, num[uint32])
+}
+
+func (c *codec) pdi(p *session.PDI) {
+	num(c, &p.Source)
+	optional(c, &p.InterfaceType, num[session.InterfaceType])
+	c.text(&p.NetworkInstance)
+	num(c, &p.TEID)
+	c.addr(&p.TEID4)
+	c.addr(&p.TEID6)
+	optional(c, &p.ChooseID, num[uint8])
+	list(c, &p.UE, (*codec).prefix)
+	list(c, &p.FramedRoutes, (*codec).prefix)
+	list(c, &p.Filters, (*codec).filter)
+	list(c, &p.QFIs, num[uint8])
+	c.text(&p.ApplicationID)
+	list(c, &p.Ethernet, (*codec).ethernet)
+}
+
+func (c *codec) filter(f *session.Filter) {
+	optional(c, &f.ID, num[uint32])
+	c.text(&f.Text)
+	c.prefix(&f.Remote)
+	c.prefix(&f.Local)
+	num(c, &f.Protocol)
+	c.flag(&f.AnyProtocol)
+	list(c, &f.RemotePorts, (*codec).ports)
+	list(c, &f.LocalPorts, (*codec).ports)
+	num(c, &f.ToS)
+	num(c, &f.ToSMask)
+	optional(c, &f.FlowLabel, num[uint32])
+	optional(c, &f.SPI, num[uint32])
+}
+
+func (c *codec) ports(r *session.PortRange) {
+	num(c, &r.From)
+	num(c, &r.To)
+}
+
+func (c *codec) ethernet(e *session.EthernetFilter) {
+	for i := range e.Source {
+		num(c, &e.Source[i])
+		num(c, &e.Destination[i])
+	}
+	num(c, &e.EtherType)
+	optional(c, &e.CVLAN, num[uint16])
+	optional(c, &e.SVLAN, num[uint16])
+	list(c, &e.Filters, (*codec).filter)
+}
+
+func (c *codec) far(f *session.FAR) {
+	num(c, &f.ID)
+	num(c, &f.Action)
+	optional(c, &f.Forwarding, (*codec).forwarding)
+	list(c, &f.Duplicates, (*codec).forwarding)
+	optional(c, &f.BAR, num[uint8])
+}
+
+func (c *codec) forwarding(f *session.Forwarding) {
+	num(c, &f.Destination)
+	optional(c, &f.InterfaceType, num[session.InterfaceType])
+	c.text(&f.NetworkInstance)
+	optional(c, &f.Outer, func(c *codec, o *session.OuterHeader) {
+		num(c, &o.Kind)
+		c.addr(&o.Addr)
+		num(c, &o.TEID)
+		num(c, &o.Port)
+	})
+	num(c, &f.ToS)
+	num(c, &f.ToSMask)
+}
+
+func (c *codec) qer(q *session.QER) {
+	num(c, &q.ID)
+	c.flag(&q.UplinkClosed)
+	c.flag(&q.DownlinkClosed)
+	optional(c, &q.MBR, (*codec).bitRate)
+	optional(c, &q.GBR, (*codec).bitRate)
+	optional(c, &q.PacketRate, func(c *codec, r *session.PacketRates) {
+		for _, one := range []*session.PacketRate{&r.Uplink, &r.Downlink} {
+			num(c, &one.Packets)
+			num(c, &one.Per)
+		}
+	})
+	optional(c, &q.QFI, num[uint8])
+	c.flag(&q.Reflective)
+	optional(c, &q.CorrelationID, num[uint32])
+}
+
+func (c *codec) bitRate(r *session.BitRate) {
+	num(c, &r.Uplink)
+	num(c, &r.Downlink)
+}
+
+func (c *codec) urr(u *session.URR) {
+	num(c, &u.ID)
+	c.flag(&u.Volume)
+	c.flag(&u.Time)
+	c.flag(&u.Event)
+	num(c, &u.Trigger)
+	num(c, &u.Period)
+	for _, v := range []**session.Volume{&u.VolumeThreshold, &u.VolumeQuota, &u.SubsequentVolume} {
+		optional(c, v, func(c *codec, v *session.Volume) {
+			optional(c, &v.Total, num[uint64])
+			optional(c, &v.Uplink, num[uint64])
+			optional(c, &v.Downlink, num[uint64])
+		})
+	}
+	for _, v := range []*time.Duration{
+		&u.TimeThreshold, &u.TimeQuota, &u.QuotaHolding, &u.QuotaValidity, &u.InactivityTime, &u.SubsequentTime,
+	} {
+		num(c, v)
+	}
+	c.flag(&u.HasTimeQuota)
+	c.time(&u.MonitoringTime)
+	list(c, &u.Linked, num[uint32])
+	c.flag(&u.Inactive)
+	optional(c, &u.FARForQuotaAction, num[uint32])
+	c.flag(&u.BeforeQoS)
+	c.flag(&u.NumberOfPackets)
+	c.flag(&u.ImmediateStart)
+}

@@ -1,0 +1,361 @@
+package upf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// fakePath is a data path that is told what packets come.
+type fakePath struct {
+	mu       sync.Mutex
+	sessions map[uint64]dataplane.Session
+	volumes  map[uint64]map[uint16]*volume
+	slices   map[uint32][2]uint64
+	teids    map[uint32]bool
+	next     uint32
+	events   chan dataplane.SessionEvent
+	injected []string
+	puts     int
+	failPut  error
+	// during is called by a put, with the session as it was.
+	during func(before, after dataplane.Session)
+}
+
+type volume struct {
+	dataplane.Counter
+	toldNotify, toldStop bool
+}
+
+func newFakePath() *fakePath {
+	return &fakePath{
+		sessions: map[uint64]dataplane.Session{}, volumes: map[uint64]map[uint16]*volume{}, slices: map[uint32][2]uint64{},
+		teids: map[uint32]bool{}, events: make(chan dataplane.SessionEvent, 1000),
+	}
+}
+
+func (f *fakePath) NewTEID() (uint32, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next++
+	f.teids[f.next] = true
+	return f.next, nil
+}
+
+func (f *fakePath) TakeTEID(teid uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.teids[teid] {
+		return errors.New("taken")
+	}
+	f.teids[teid] = true
+	return nil
+}
+
+func (f *fakePath) FreeTEID(teid uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.teids, teid)
+}
+
+func (f *fakePath) PutSession(s dataplane.Session) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failPut != nil {
+		return f.failPut
+	}
+	f.puts++
+	s.Rules = slices.Clone(s.Rules)
+	before := f.sessions[s.ID]
+	f.sessions[s.ID] = s
+	now := map[uint16]*volume{}
+	for _, r := range s.Rules {
+		if r.ID == 0 {
+			return errors.New("rule 0")
+		}
+		now[r.ID] = &volume{}
+		if old := f.volumes[s.ID][r.ID]; old != nil {
+			now[r.ID].Counter = old.Counter
+		}
+	}
+	f.volumes[s.ID] = now
+	if f.during != nil {
+		f.during(before, s)
+	}
+	return nil
+}
+
+func (f *fakePath) usage(id uint64) []dataplane.RuleUsage {
+	var out []dataplane.RuleUsage
+	for rule, v := range f.volumes[id] {
+		out = append(out, dataplane.RuleUsage{Rule: rule, Volume: v.Counter})
+	}
+	return out
+}
+
+func (f *fakePath) DeleteSession(id uint64) ([]dataplane.RuleUsage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.sessions[id]; !ok {
+		return nil, fmt.Errorf("no session %d", id)
+	}
+	out := f.usage(id)
+	delete(f.sessions, id)
+	delete(f.volumes, id)
+	return out, nil
+}
+
+func (f *fakePath) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.sessions[id]; !ok {
+		return nil, fmt.Errorf("no session %d", id)
+	}
+	return f.usage(id), nil
+}
+
+func (f *fakePath) SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.sessions[id].Rules {
+		r := &f.sessions[id].Rules[i]
+		if r.ID == rule {
+			v := f.volumes[id][rule]
+			v.toldNotify = v.toldNotify && r.NotifyAt == notifyAt
+			v.toldStop = v.toldStop && r.StopAt == stopAt
+			r.NotifyAt, r.StopAt = notifyAt, stopAt
+			return nil
+		}
+	}
+	return fmt.Errorf("no rule %d in session %d", rule, id)
+}
+
+func (f *fakePath) SessionEvents(ctx context.Context, tell func(dataplane.SessionEvent)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-f.events:
+			tell(e)
+		}
+	}
+}
+
+func (f *fakePath) SetSlice(slice uint32, up, down uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.slices[slice] = [2]uint64{up, down}
+	return nil
+}
+
+func (f *fakePath) SliceCounters(uint32) (up, down dataplane.Counter, err error) { return }
+
+func (f *fakePath) Inject(frame []byte, ifindex int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.injected = append(f.injected, fmt.Sprintf("%d:%x", ifindex, frame[len(frame)-1]))
+	return nil
+}
+
+// rule is what the data path holds of a PDR.
+func (f *fakePath) rule(t *testing.T, id uint64, rule uint16) dataplane.Rule {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.sessions[id].Rules {
+		if r.ID == rule {
+			return r
+		}
+	}
+	t.Fatalf("session %d has no rule %d", id, rule)
+	return dataplane.Rule{}
+}
+
+// packet passes a rule as section 7 of docs/semantics.md says, and whether it
+// was forwarded.
+func (f *fakePath) packet(id uint64, rule uint16, octets uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	up := func(at uint64) uint64 { return (at + granule - 1) / granule }
+	for _, r := range f.sessions[id].Rules {
+		v := f.volumes[id][r.ID]
+		if r.ID != rule || r.Action != dataplane.ActionForward {
+			continue
+		}
+		if r.StopAt != 0 && v.Bytes/granule >= up(r.StopAt) {
+			if !v.toldStop {
+				v.toldStop = true
+				f.events <- dataplane.SessionEvent{Session: id, Rule: rule, Kind: dataplane.EventStop}
+			}
+			return false
+		}
+		if r.NotifyAt != 0 && v.Bytes/granule >= up(r.NotifyAt) && !v.toldNotify {
+			v.toldNotify = true
+			f.events <- dataplane.SessionEvent{Session: id, Rule: rule, Kind: dataplane.EventNotify}
+		}
+		v.Packets++
+		v.Bytes += octets
+		return true
+	}
+	return false
+}
+
+// smf takes reports, or does not.
+type smf struct {
+	mu      sync.Mutex
+	reports []session.Report
+	answer  error
+	silent  bool
+	waiting []func(error)
+	paths   []string
+}
+
+func (s *smf) Report(r session.Report, done func(error)) {
+	s.mu.Lock()
+	s.reports = append(s.reports, r)
+	answer, silent := s.answer, s.silent
+	if silent {
+		s.waiting = append(s.waiting, done)
+	}
+	s.mu.Unlock()
+	if !silent {
+		done(answer)
+	}
+}
+
+func (s *smf) path(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paths = append(s.paths, text)
+}
+
+// take returns the reports since the last time.
+func (s *smf) take() []session.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.reports
+	s.reports = nil
+	return out
+}
+
+// usageOf are the usage reports since the last time.
+func (s *smf) usage() []session.UsageReport {
+	var out []session.UsageReport
+	for _, r := range s.take() {
+		out = append(out, r.Usage...)
+	}
+	return out
+}
+
+// world is a UPF on a fake data path, with a clock that the test moves.
+type world struct {
+	*UPF
+	t    *testing.T
+	path *fakePath
+	smf  *smf
+	at   time.Time
+	dir  string
+}
+
+type reporter struct{ *smf }
+
+func (r reporter) PathFailure(a netip.Addr)  { r.path("down " + a.String()) }
+func (r reporter) PathRecovery(a netip.Addr) { r.path("up " + a.String()) }
+
+var _ pfcp.Reporter = reporter{}
+
+func newWorld(t *testing.T, options ...func(*Options)) *world {
+	t.Helper()
+	w := &world{t: t, path: newFakePath(), smf: &smf{}, at: time.Unix(1_800_000_000, 0), dir: t.TempDir()}
+	w.open(options...)
+	return w
+}
+
+func (w *world) open(options ...func(*Options)) {
+	w.t.Helper()
+	o := Options{DataPath: w.path, Journal: w.dir, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.at }}
+	for _, f := range options {
+		f(&o)
+	}
+	u, err := New(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.UPF = u
+	u.Start(reporter{w.smf})
+	w.t.Cleanup(func() { _ = u.Close() })
+}
+
+// restart is a kill: nothing is said to the old one.
+func (w *world) restart(options ...func(*Options)) {
+	w.t.Helper()
+	w.path.mu.Lock()
+	w.path.teids = map[uint32]bool{}
+	w.path.mu.Unlock()
+	w.smf = &smf{}
+	w.open(options...)
+	w.Restore()
+}
+
+// pass lets time pass, in ticks, and handles what happens.
+func (w *world) pass(d time.Duration) {
+	for end := w.at.Add(d); w.at.Before(end); {
+		w.at = w.at.Add(tick)
+		w.settle()
+	}
+}
+
+// settle handles what the data path told, and what is due.
+func (w *world) settle() {
+	for {
+		select {
+		case e := <-w.path.events:
+			w.check(w.entry(e.Session))
+			continue
+		default:
+		}
+		due := w.wheel.take(w.at, nil)
+		for _, e := range due {
+			w.check(e)
+		}
+		if len(due) == 0 {
+			return
+		}
+	}
+}
+
+func (w *world) establish(s *session.Session) {
+	w.t.Helper()
+	if err := w.Establish(s); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) modify(from, to *session.Session, how pfcp.Modification) []session.UsageReport {
+	w.t.Helper()
+	reports, err := w.Modify(from, to, how)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return reports
+}
+
+// copyOf is a session that may be changed.
+func copyOf(t *testing.T, s *session.Session) *session.Session {
+	t.Helper()
+	out, err := unpack(pack(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

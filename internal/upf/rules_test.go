@@ -1,0 +1,217 @@
+package upf
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/slice"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func prefixes(list ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func compiled(s *session.Session, l *slice.Slice) (dataplane.Session, error) {
+	c := compiler{s: s, slice: l}
+	if l != nil {
+		c.index = 3
+	}
+	return c.compile()
+}
+
+func TestCompile(t *testing.T) {
+	srv6 := &slice.Slice{Name: "a", Table: 100, N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1"),
+		LocalSID: netip.MustParsePrefix("fc00:1::/64")}}
+	enhanced := &slice.Slice{Name: "a", N9: &slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, DownlinkPolicy: "back"}}
+	up := dataplane.Rule{ID: 1, Precedence: 255, TEID: 1<<24 + 1, Sources: prefixes("10.0.0.1/32"), QFIs: 1 << 9,
+		Action: dataplane.ActionForward, Rate: 1e6}
+	down := dataplane.Rule{ID: 2, Precedence: 255, Direction: dataplane.Downlink, Destinations: prefixes("10.0.0.1/32"),
+		Action: dataplane.ActionForward, Rate: 1e6, QFI: 9, Container: dataplane.ContainerDownlink,
+		Forward: dataplane.Forwarding{Kind: dataplane.ForwardGTPU, Remote: addr("192.0.2.3"), TEID: 2}}
+	with := func(r dataplane.Rule, f func(*dataplane.Rule)) dataplane.Rule { f(&r); return r }
+	nothing := func(r *dataplane.Rule) { r.QFI, r.Container, r.Forward = 0, 0, dataplane.Forwarding{} }
+	for _, tt := range []struct {
+		name   string
+		slice  *slice.Slice
+		change func(*session.Session)
+		want   []dataplane.Rule
+	}{
+		{"ordinary", nil, func(*session.Session) {}, []dataplane.Rule{up, down}},
+		{"free5GC before the gNB is known: no Outer Header Creation", nil, func(s *session.Session) { s.FARs[1].Forwarding.Outer = nil },
+			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { nothing(r); r.Action = dataplane.ActionDrop })}},
+		{"idle", nil, func(s *session.Session) { s.FARs[1].Action = session.Buffer | session.Notify },
+			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { nothing(r); r.Action = dataplane.ActionBuffer })}},
+		{"drop stands before buffer", nil, func(s *session.Session) { s.FARs[1].Action = session.Buffer | session.Drop },
+			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { nothing(r); r.Action = dataplane.ActionDrop })}},
+		{"a gate each way", nil, func(s *session.Session) { s.QERs[0].UplinkClosed = true },
+			[]dataplane.Rule{with(up, func(r *dataplane.Rule) { r.Action = dataplane.ActionGate }), down}},
+		{"marking", nil, func(s *session.Session) { s.FARs[1].Forwarding.ToS, s.FARs[1].Forwarding.ToSMask = 0xb8, 0xfc },
+			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { r.Forward.ToS, r.Forward.ToSMask = 0xb8, 0xfc })}},
+		{"reflective QoS", nil, func(s *session.Session) { s.QERs[0].Reflective = true },
+			[]dataplane.Rule{up, with(down, func(r *dataplane.Rule) { r.RQI = true })}},
+		{"to other UEs (N19)", nil, func(s *session.Session) { s.FARs[0].Forwarding.InterfaceType = ptr(session.TypeN19) },
+			[]dataplane.Rule{with(up, func(r *dataplane.Rule) { r.Forward.Internal = true }), down}},
+		{"duplicates", nil, func(s *session.Session) {
+			s.FARs[0].Action |= session.Duplicate
+			s.FARs[0].Duplicates = []session.Forwarding{{Destination: session.LIFunction}}
+		}, []dataplane.Rule{with(up, func(r *dataplane.Rule) { r.Duplicate = true }), down}},
+		{"N9 by GTP-U, with a container of its direction", nil, func(s *session.Session) {
+			s.FARs[0].Forwarding.Outer = &session.OuterHeader{Addr: addr("2001:db8::9"), TEID: 77}
+		}, []dataplane.Rule{with(up, func(r *dataplane.Rule) {
+			r.QFI, r.Container = 9, dataplane.ContainerUplink
+			r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardGTPU, Remote: addr("2001:db8::9"), TEID: 77}
+		}), down}},
+		{"to the SMF: any source, no container", nil, func(s *session.Session) {
+			s.PDRs[0].PDI.UE = nil
+			s.FARs[0].Forwarding = &session.Forwarding{Destination: session.CPFunction, Outer: &session.OuterHeader{Addr: addr("192.0.2.50"), TEID: 5}}
+		}, []dataplane.Rule{with(up, func(r *dataplane.Rule) {
+			r.Sources = nil
+			r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardGTPU, Remote: addr("192.0.2.50"), TEID: 5}
+		}), down}},
+		{"the UE's addresses from the other PDR, and its networks", nil, func(s *session.Session) {
+			s.PDRs[0].PDI.UE = nil
+			s.PDRs[1].PDI.FramedRoutes = prefixes("10.9.0.0/24")
+		}, []dataplane.Rule{
+			with(up, func(r *dataplane.Rule) { r.Sources = prefixes("10.0.0.1/32", "10.9.0.0/24") }),
+			with(down, func(r *dataplane.Rule) { r.Destinations = prefixes("10.0.0.1/32", "10.9.0.0/24") })}},
+		{"SRv6 instead of what the SMF says of N9, and its table", srv6, func(s *session.Session) {
+			s.FARs[0].Forwarding.Outer = &session.OuterHeader{Addr: addr("192.0.2.9"), TEID: 77}
+		}, []dataplane.Rule{
+			with(up, func(r *dataplane.Rule) {
+				r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
+			}),
+			with(down, func(r *dataplane.Rule) { r.Forward.Slice = 3 })}},
+		{"a TEID for N9 and a SID for the same", srv6, func(s *session.Session) { s.PDRs[1].PDI.TEID = 5 }, []dataplane.Rule{
+			with(up, func(r *dataplane.Rule) {
+				r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardSRv6, Remote: addr("fc00::1"), Slice: 3}
+			}),
+			with(down, func(r *dataplane.Rule) {
+				r.TEID, r.Destinations, r.Forward.Slice, r.Rate, r.Meters = 5, nil, 3, 0, []int{0}
+			}),
+			with(down, func(r *dataplane.Rule) { r.ID, r.Forward.Slice, r.Rate, r.Meters = 0x8002, 3, 0, []int{0} })}},
+		{"a policy towards the access", enhanced, func(*session.Session) {}, []dataplane.Rule{
+			with(up, func(r *dataplane.Rule) { r.Forward.Slice = 3 }),
+			with(down, func(r *dataplane.Rule) {
+				nothing(r)
+				r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardPolicy, Policy: "back", Slice: 3}
+			})}},
+	} {
+		s := ordinary(1)
+		tt.change(s)
+		got, err := compiled(s, tt.slice)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if d := cmp.Diff(tt.want, got.Rules, sameSession); d != "" {
+			t.Errorf("%s: (-want +got)\n%s", tt.name, d)
+		}
+	}
+}
+
+func TestCompileRates(t *testing.T) {
+	s := ordinary(1)
+	s.PDRs = append(s.PDRs, s.PDRs[1])
+	s.PDRs[2].ID, s.PDRs[2].QERs = 3, []uint32{1, 2}
+	s.PDRs[0].QERs = []uint32{1, 3}
+	s.QERs = append(s.QERs,
+		session.QER{ID: 2, MBR: &session.BitRate{Uplink: 1, Downlink: 500}},
+		session.QER{ID: 3, MBR: &session.BitRate{Uplink: 2e6}, PacketRate: &session.PacketRates{Uplink: session.PacketRate{Packets: 10, Per: time.Minute}}})
+	got, err := compiled(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type limits struct {
+		Rate   uint64
+		Meters []int
+	}
+	want := []limits{{1e6, []int{0}}, {0, []int{1}}, {500, []int{1}}}
+	for i, r := range got.Rules {
+		if d := cmp.Diff(want[i], limits{r.Rate, r.Meters}); d != "" {
+			t.Errorf("rule %d: %s", r.ID, d)
+		}
+	}
+	if d := cmp.Diff([]dataplane.Meter{{Packets: 10, Period: time.Minute}, {Rate: 1e6}}, got.Meters); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestCompileRefuses(t *testing.T) {
+	ports := make([]session.PortRange, 8)
+	for _, tt := range []struct {
+		name   string
+		change func(*session.Session)
+		want   error
+		rule   pfcp.RuleError
+	}{
+		{"65 filters", func(s *session.Session) {
+			s.PDRs[0].PDI.Filters = []session.Filter{{RemotePorts: ports, LocalPorts: ports}, {}}
+		}, pfcp.ErrNoResources, pfcp.RuleError{Kind: pfcp.RulePDR, ID: 1}},
+		{"Ethernet", func(s *session.Session) { s.PDRs[1].PDI.Ethernet = make([]session.EthernetFilter, 1) },
+			pfcp.ErrUnsupported, pfcp.RuleError{Kind: pfcp.RulePDR, ID: 2}},
+		{"an outer header of UDP alone", func(s *session.Session) { s.FARs[1].Forwarding.Outer.Kind = session.OuterUDP },
+			pfcp.ErrUnsupported, pfcp.RuleError{Kind: pfcp.RuleFAR, ID: 2}},
+		{"to an LI function", func(s *session.Session) { s.FARs[0].Forwarding.Destination = session.LIFunction },
+			pfcp.ErrUnsupported, pfcp.RuleError{Kind: pfcp.RuleFAR, ID: 1}},
+	} {
+		s := ordinary(1)
+		tt.change(s)
+		_, err := compiled(s, nil)
+		var rule *pfcp.RuleError
+		if !errors.Is(err, tt.want) || !errors.As(err, &rule) || rule.Kind != tt.rule.Kind || rule.ID != tt.rule.ID {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	s := ordinary(1)
+	s.PDRs[0].PDI.Filters = []session.Filter{{RemotePorts: ports, LocalPorts: ports}}
+	s.PDRs[1].PDI.Filters = s.PDRs[0].PDI.Filters
+	if got, err := compiled(s, nil); err != nil || len(got.Rules[0].Filters) != 64 {
+		t.Errorf("64 each way: %v", err)
+	}
+}
+
+func TestMatchSlice(t *testing.T) {
+	list := []slice.Slice{
+		{Name: "any"},
+		{Name: "sst", SNSSAI: slice.SNSSAI{SST: 1}},
+		{Name: "sd", SNSSAI: slice.SNSSAI{SST: 1, SD: "00000a"}},
+		{Name: "sd and instance", SNSSAI: slice.SNSSAI{SST: 1, SD: "00000a"}, NetworkInstance: "ims"},
+		{Name: "instance", NetworkInstance: "internet"},
+	}
+	for _, tt := range []struct {
+		snssai   session.SNSSAI
+		instance string
+		want     string
+	}{
+		{session.SNSSAI{}, "", "any"},
+		{session.SNSSAI{SST: 2}, "", "any"},
+		{session.SNSSAI{SST: 1}, "", "sst"},
+		{session.SNSSAI{SST: 1, SD: 10, HasSD: true}, "", "sd"},
+		{session.SNSSAI{SST: 1, SD: 10, HasSD: true}, "IMS", "sd and instance"},
+		{session.SNSSAI{SST: 1, HasSD: true}, "", "any"},
+		{session.SNSSAI{SST: 2}, "internet", "instance"},
+		{session.SNSSAI{}, "ims", "sd and instance"}, // free5GC does not say the S-NSSAI
+	} {
+		s := &session.Session{SNSSAI: tt.snssai, PDRs: []session.PDR{{PDI: session.PDI{NetworkInstance: tt.instance}}}}
+		if _, got := matchSlice(list, s); got.Name != tt.want {
+			t.Errorf("%+v %q: %q, want %q", tt.snssai, tt.instance, got.Name, tt.want)
+		}
+	}
+	if _, got := matchSlice(list[1:2], &session.Session{}); got != nil {
+		t.Errorf("no S-NSSAI, none that is of any: %q", got.Name)
+	}
+}

@@ -1,0 +1,352 @@
+package upf
+
+import (
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+func octets(n uint64) *session.Volume { return &session.Volume{Total: &n} }
+
+// counted is a session whose two PDRs are counted by one URR.
+func countedBy(u session.URR) *session.Session {
+	s := ordinary(1)
+	u.ID = 1
+	s.URRs = []session.URR{u}
+	return s
+}
+
+func TestThreshold(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeThreshold, VolumeThreshold: octets(100_000)}))
+	var up, down uint64
+	for i := range 1000 {
+		w.path.packet(1, 1, 1000)
+		up += 1000
+		if i%3 == 0 {
+			w.path.packet(1, 2, 500)
+			down += 500
+		}
+		w.settle()
+	}
+	last, err := w.Delete(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports := w.smf.usage()
+	if len(reports) < 10 || len(reports) > 11 {
+		t.Errorf("%d reports of 1,167,000 octets by 100,000", len(reports))
+	}
+	var sum session.Measured
+	for i, r := range append(reports, last...) {
+		if r.Sequence != uint32(i) {
+			t.Errorf("report %d has UR-SEQN %d", i, r.Sequence)
+		}
+		if i < len(reports) && (r.Cause != session.CauseVolumeThreshold || r.Volume.Total() < 100_000 || r.Volume.Total() > 104_000) {
+			t.Errorf("report %d: cause %#x, %d octets", i, r.Cause, r.Volume.Total())
+		}
+		sum.Uplink += r.Volume.Uplink
+		sum.Downlink += r.Volume.Downlink
+	}
+	if want := (session.Measured{Uplink: up, Downlink: down}); sum != want {
+		t.Errorf("reported %+v, sent %+v", sum, want)
+	}
+	if len(last) != 1 || last[0].Cause != session.CauseTermination {
+		t.Errorf("last: %+v", last)
+	}
+}
+
+// However the rules share it, a quota is not exceeded by more than a packet of
+// each, is used up to the last packet, and is told when it is.
+func TestQuota(t *testing.T) {
+	for _, onlyUplink := range []bool{true, false} {
+		w := newWorld(t)
+		w.establish(countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeQuota, VolumeQuota: octets(1_000_000)}))
+		var sent uint64
+		for i := range 3000 {
+			rule := uint16(1)
+			if i%2 == 0 && !onlyUplink {
+				rule = 2
+			}
+			if w.path.packet(1, rule, 1000) {
+				sent += 1000
+			}
+			w.settle()
+		}
+		reports := w.smf.usage()
+		if sent < 990_000 || sent > 1_002_000 {
+			t.Errorf("%d octets of 1,000,000 were let through (only uplink: %v)", sent, onlyUplink)
+		}
+		if len(reports) != 1 || reports[0].Cause != session.CauseVolumeQuota || reports[0].Volume.Total() != sent {
+			t.Errorf("reports %+v, sent %d", reports, sent)
+		}
+		// The same quota again.
+		s := w.Session(1)
+		w.modify(s, copyOf(t, s), pfcp.Modification{Renewed: []pfcp.Renewed{{URR: 1, VolumeQuota: true}}})
+		if !w.path.packet(1, 1, 1000) {
+			t.Error("nothing goes with a new quota")
+		}
+	}
+}
+
+func TestQuotaOfNothing(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeQuota, VolumeQuota: octets(0)}))
+	if w.path.packet(1, 1, 100) {
+		t.Error("a packet went without quota")
+	}
+}
+
+// Where a FAR is named for it, it holds once the quota is used up.
+func TestFARForQuotaAction(t *testing.T) {
+	w := newWorld(t)
+	other := uint32(7)
+	s := countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeQuota, VolumeQuota: octets(10_000), FARForQuotaAction: &other})
+	s.FARs = append(s.FARs, session.FAR{ID: 7, Action: session.Forward, Forwarding: &session.Forwarding{
+		Destination: session.CPFunction, Outer: &session.OuterHeader{Addr: addr("192.0.2.99"), TEID: 9}}})
+	w.establish(s)
+	for range 12 {
+		w.path.packet(1, 1, 1000)
+		w.settle()
+	}
+	if r := w.path.rule(t, 1, 1); r.Forward.Remote != addr("192.0.2.99") || r.StopAt != 0 {
+		t.Errorf("after the quota: %+v", r)
+	}
+	now := w.Session(1)
+	w.modify(now, copyOf(t, now), pfcp.Modification{Renewed: []pfcp.Renewed{{URR: 1, VolumeQuota: true}}})
+	if r := w.path.rule(t, 1, 1); r.Forward.Kind != dataplane.ForwardTable || r.StopAt == 0 {
+		t.Errorf("with a new quota: %+v", r)
+	}
+}
+
+func TestPeriodic(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Volume: true, Trigger: session.TriggerPeriodic, Period: 30 * time.Second}))
+	w.path.packet(1, 1, 777)
+	w.pass(95 * time.Second)
+	reports := w.smf.usage()
+	if len(reports) != 3 {
+		t.Fatalf("%d reports in 95 s", len(reports))
+	}
+	for i, r := range reports {
+		want := uint64(0)
+		if i == 0 {
+			want = 777
+		}
+		if r.Cause != session.CausePeriodic || r.Volume.Uplink != want || r.End.Sub(r.Start).Round(time.Second) != 30*time.Second {
+			t.Errorf("report %d: %+v", i, r)
+		}
+	}
+}
+
+// Time counts from the first packet on, and ends an inactivity time after the
+// last one.
+func TestTime(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Time: true, InactivityTime: 10 * time.Second}))
+	w.pass(20 * time.Second)
+	for range 30 {
+		w.path.packet(1, 1, 1000)
+		w.pass(time.Second)
+	}
+	w.pass(60 * time.Second)
+	s := w.Session(1)
+	reports := w.modify(s, s, pfcp.Modification{QueryAll: true})
+	if len(reports) != 1 || reports[0].Cause != session.CauseImmediate || !reports[0].HasDuration {
+		t.Fatalf("%+v", reports)
+	}
+	if d := reports[0].Duration; d < 38*time.Second || d > 42*time.Second {
+		t.Errorf("30 s of packets and 10 s behind them: %v", d)
+	}
+}
+
+func TestTimeThresholdAndQuota(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Time: true, ImmediateStart: true, Trigger: session.TriggerTimeThreshold | session.TriggerTimeQuota,
+		TimeThreshold: 10 * time.Second, HasTimeQuota: true, TimeQuota: 25 * time.Second}))
+	w.path.packet(1, 1, 5000)
+	w.pass(31 * time.Second)
+	var causes []session.Cause
+	for _, r := range w.smf.usage() {
+		causes = append(causes, r.Cause)
+	}
+	if len(causes) != 3 || causes[0] != session.CauseTimeThreshold || causes[1] != session.CauseTimeThreshold || causes[2] != session.CauseTimeQuota {
+		t.Errorf("causes %#x", causes)
+	}
+	if w.path.packet(1, 1, 1000) {
+		t.Error("a packet went after the time quota")
+	}
+}
+
+func TestQuotaHoldingAndValidity(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Volume: true, VolumeQuota: octets(1e9), QuotaHolding: 10 * time.Second, Trigger: session.TriggerQuotaHolding}))
+	for range 20 {
+		w.path.packet(1, 1, 1000)
+		w.pass(time.Second)
+	}
+	if got := w.smf.usage(); len(got) != 0 {
+		t.Fatalf("while packets come: %+v", got)
+	}
+	w.pass(13 * time.Second)
+	if got := w.smf.usage(); len(got) != 1 || got[0].Cause != session.CauseQuotaHolding || got[0].Volume.Uplink != 20_000 {
+		t.Errorf("holding time: %+v", got)
+	}
+	if w.path.packet(1, 1, 1000) {
+		t.Error("a packet went after the holding time")
+	}
+
+	s := countedBy(session.URR{Volume: true, VolumeQuota: octets(1e9), QuotaValidity: 10 * time.Second, Trigger: session.TriggerQuotaValidity})
+	s.SEID = 2
+	w.establish(s)
+	w.pass(11 * time.Second)
+	if got := w.smf.usage(); len(got) != 1 || got[0].Cause != session.CauseQuotaValidity {
+		t.Errorf("validity: %+v", got)
+	}
+}
+
+func TestStartAndStop(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Volume: true, InactivityTime: 8 * time.Second, Trigger: session.TriggerStart | session.TriggerStop}))
+	w.pass(5 * time.Second)
+	for range 2 {
+		w.path.packet(1, 1, 100)
+		w.pass(20 * time.Second)
+	}
+	var causes []session.Cause
+	for _, r := range w.smf.usage() {
+		causes = append(causes, r.Cause)
+	}
+	want := []session.Cause{session.CauseStart, session.CauseStop, session.CauseStart, session.CauseStop}
+	if len(causes) != len(want) {
+		t.Fatalf("causes %#x", causes)
+	}
+	for i := range want {
+		if causes[i] != want[i] {
+			t.Errorf("causes %#x", causes)
+		}
+	}
+}
+
+func TestMonitoringTime(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeThreshold, VolumeThreshold: octets(1e9),
+		MonitoringTime: w.at.Add(10 * time.Second), SubsequentVolume: octets(5000)}))
+	w.path.packet(1, 1, 7000)
+	w.pass(11 * time.Second)
+	if got := w.smf.usage(); len(got) != 0 {
+		t.Errorf("at the Monitoring Time: %+v", got)
+	}
+	for range 7 {
+		w.path.packet(1, 1, 1000)
+		w.settle()
+	}
+	got := w.smf.usage()
+	if len(got) != 2 || !got[0].BeforeMonitoring || got[0].Volume.Uplink != 7000 || !got[1].AfterMonitoring || got[1].Volume.Uplink < 5000 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestLinked(t *testing.T) {
+	w := newWorld(t)
+	s := countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeThreshold, VolumeThreshold: octets(5000)})
+	s.URRs = append(s.URRs, session.URR{ID: 2, Volume: true, Trigger: session.TriggerLinked, Linked: []uint32{1}})
+	s.PDRs[0].URRs = []uint32{1, 2}
+	w.establish(s)
+	for range 7 {
+		w.path.packet(1, 1, 1000)
+		w.settle()
+	}
+	got := w.smf.usage()
+	if len(got) != 2 || got[1].URR != 2 || got[1].Cause != session.CauseLinked || got[1].Volume != got[0].Volume {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestInactivityTimer(t *testing.T) {
+	w := newWorld(t)
+	s := ordinary(1)
+	s.URRs, s.InactivityTimer = nil, 10*time.Second
+	s.PDRs[0].URRs, s.PDRs[1].URRs = nil, nil
+	w.establish(s)
+	w.pass(5 * time.Second)
+	w.path.packet(1, 1, 100)
+	w.pass(30 * time.Second)
+	if got := w.smf.take(); len(got) != 1 || !got[0].Inactive {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What an SMF does not take is sent again, and nothing more until it does; all
+// that was counted meanwhile is in the next report.
+func TestReportsWaitForAnAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.smf.silent = true
+	w.establish(countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeThreshold, VolumeThreshold: octets(10_000)}))
+	for range 50 {
+		w.path.packet(1, 1, 1000)
+		w.settle()
+	}
+	first := w.smf.usage()
+	if len(first) != 1 {
+		t.Fatalf("%d reports without an answer", len(first))
+	}
+	w.smf.waiting[0](pfcp.ErrNoAnswer)
+	w.pass(31 * time.Second)
+	again := w.smf.usage()
+	if len(again) != 1 || again[0].Sequence != first[0].Sequence || again[0].Volume != first[0].Volume {
+		t.Fatalf("sent again: %+v, first %+v", again, first)
+	}
+	w.smf.silent = false
+	w.smf.waiting[1](nil)
+	w.pass(tick)
+	next := w.smf.usage()
+	if len(next) != 1 || next[0].Sequence != 1 || first[0].Volume.Uplink+next[0].Volume.Uplink != 50_000 {
+		t.Errorf("next: %+v", next)
+	}
+}
+
+// Rules that go are counted to their last packet: in the fake, one that comes
+// with each put.
+func TestRemovedRuleIsCountedToItsEnd(t *testing.T) {
+	w := newWorld(t)
+	s := countedBy(session.URR{Volume: true})
+	w.establish(s)
+	var sent uint64
+	w.path.during = func(before, _ dataplane.Session) {
+		for _, r := range before.Rules { // the last packets by what held so far
+			if v := w.path.volumes[1][r.ID]; v != nil && r.Action == dataplane.ActionForward {
+				v.Packets++
+				v.Bytes += 100
+				sent += 100
+			}
+		}
+	}
+	to := copyOf(t, s)
+	to.PDRs[1].ID = 9
+	reports := w.modify(s, to, pfcp.Modification{})
+	if len(reports) != 0 {
+		t.Errorf("reports: %+v", reports)
+	}
+	w.path.during = nil
+	last, err := w.Delete(1)
+	if err != nil || len(last) != 1 || last[0].Volume.Total() != sent || sent == 0 {
+		t.Errorf("reported %+v, %v; sent %d", last, err, sent)
+	}
+}
+
+func TestRemovedURR(t *testing.T) {
+	w := newWorld(t)
+	s := countedBy(session.URR{Volume: true})
+	w.establish(s)
+	w.path.packet(1, 2, 900)
+	to := copyOf(t, s)
+	to.URRs, to.PDRs[0].URRs, to.PDRs[1].URRs = nil, nil, nil
+	reports := w.modify(s, to, pfcp.Modification{})
+	if len(reports) != 1 || reports[0].Cause != session.CauseTermination || reports[0].Volume.Downlink != 900 {
+		t.Errorf("%+v", reports)
+	}
+}
