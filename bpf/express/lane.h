@@ -29,6 +29,19 @@ INLINE void express_touch(void *counter)
 	opaque(count);
 }
 
+/* `size` octets from bit `offset` of an address on, where that is the start of
+ * an octet; or NULL. */
+INLINE void *express_octets(void *address, __u32 offset, __u32 size, void *end)
+{
+	__u64 octet = offset >> 3;
+
+	opaque(octet);
+	if (offset & 7 || octet > 16 - size)
+		return 0;
+	address += octet;
+	return address + size > end ? 0 : address;
+}
+
 INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
 {
 	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);

@@ -7,6 +7,18 @@
 
 /* ---- SRv6 to GTP-U ---- */
 
+INLINE __u64 express_args(const __u8 *octets)
+{
+	return (__u64)octets[0] << 32 | be32(ld32(octets + 1));
+}
+
+/* Whether `size` octets at a bit offset are octets of an address, and the
+ * offset is not 0. */
+INLINE int express_whole(__u8 offset, __u32 size)
+{
+	return offset && !(offset & 7) && offset <= 128 - 8 * size;
+}
+
 /* End.M.GTP6.E, behind the one SRH with one segment left. */
 INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
 {
@@ -14,6 +26,7 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	struct srh *srh = (void *)ip + IPV6_LEN;
 	struct express_gtpu6_header h = {};
 	__u64 args, skip;
+	__u8 *octets;
 	__u32 kept;
 	void *inner;
 
@@ -36,7 +49,10 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	if (!h.sum)
 		return NOT_TAKEN;
 	kept = (long)end - (long)inner;
-	args = bits128(ld128(&ip->dst), sid->length & 127, ARGS_MOB_BITS);
+	octets = express_octets(&ip->dst, sid->length, ARGS_MOB_LEN, end);
+	if (!octets)
+		return NOT_TAKEN;
+	args = express_args(octets);
 	h.teid = args_mob_session(args);
 	h.container = m->container;
 	h.container_octet = args_mob_qfi(args) |
@@ -59,7 +75,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	struct express_gtpu_header h = {};
 	void *inner = (void *)ip + IPV6_LEN;
 	__u32 kept = (long)end - (long)inner;
-	struct u128 dst;
+	__u8 *octets, *from;
 	__u64 args;
 
 	if (!m || ip->hop_limit <= 1 || inner + IPV4_LEN > end)
@@ -70,10 +86,13 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 		h.hash = express_hash6(inner, end);
 	else
 		return NOT_TAKEN;
-	dst = shl128(ld128(&ip->dst), sid->length & 127); /* IPv4 DA, Args.Mob.Session */
-	h.dst = be32(dst.hi >> 32);
-	args = (dst.hi & 0xffffffff) << 8 | dst.lo >> 56;
-	h.src = be32(bits128(ld128(&ip->src), m->source_length & 127, 32));
+	octets = express_octets(&ip->dst, sid->length, 4 + ARGS_MOB_LEN, end);
+	from = express_octets(&ip->src, m->source_length, 4, end);
+	if (!octets || !from)
+		return NOT_TAKEN;
+	h.dst = ld32(octets);
+	args = express_args(octets + 4);
+	h.src = ld32(from);
 	h.teid = args_mob_session(args);
 	h.container = m->container;
 	h.container_octet = args_mob_qfi(args) |
@@ -133,10 +152,9 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	struct udp *udp = (void *)ip + IPV6_LEN;
 	struct express_ipv6_header h = {};
 	__u32 teid = 0, container = 0, kept;
-	__u64 args;
 	void *inner;
 
-	if (!m || ip->next_header != NH_UDP || (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 ||
+	if (!m || !express_whole(m->args_offset, ARGS_MOB_LEN) || ip->next_header != NH_UDP || (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 ||
 	    ld16(&udp->dst) != be16(GTPU_PORT))
 		return NOT_TAKEN;
 	inner = express_gpdu(udp, end, &teid, &container);
@@ -154,8 +172,8 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	}
 	if (express_encaps(ctx, x, sid->policy, &h, kept) == NOT_TAKEN)
 		return NOT_TAKEN;
-	args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
-	stamp_args(&h.dst, args, m->args_offset);
+	h.args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
+	h.args_at = m->args_offset;
 	copy16(&h.src, &m->source);
 	h.class = ipv6_class(ip);
 	h.hop_limit = ip->hop_limit - 1;
@@ -167,14 +185,13 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, __u32 index, st
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &index);
 	struct express_ipv6_header h = {};
-	struct words routed;
 	__u32 teid = 0, container = 0, kept;
-	struct u128 v;
+	struct words routed;
 	void *inner;
-	__u64 args;
 
 	inner = express_gpdu((void *)ip + IPV4_LEN, end, &teid, &container);
-	if (!m || m->policy || !inner || (container >> 12 & 0xf) > 1)
+	if (!m || m->policy || !inner || !express_whole(m->target_length, 4 + ARGS_MOB_LEN) ||
+	    !express_whole(m->source_length, 4) || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
 	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
 		h.hash = express_hash4(inner, end);
@@ -186,13 +203,16 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, __u32 index, st
 		return NOT_TAKEN;
 	}
 	kept = (long)end - (long)inner;
-	args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
-	v = place128(ld128(&m->target), be32(ld32(&ip->dst)), m->target_length & 127, 32);
-	st128(&routed, v); /* without the argument */
-	v = place128(v, args, (m->target_length + 32) & 127, ARGS_MOB_BITS);
-	st128(&h.dst, v);
-	v = clear128(ld128(&m->source), m->source_length & 127, 32);
-	st128(&h.src, place128(v, be32(ld32(&ip->src)), m->source_length & 127, 32));
+	h.args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
+	h.src4 = ld32(&ip->src);
+	h.dst4 = ld32(&ip->dst);
+	h.src4_at = m->source_length;
+	h.dst4_at = m->target_length;
+	h.args_at = m->target_length + 32;
+	copy16(&h.src, &m->source);
+	copy16(&h.dst, &m->target);
+	/* the route is that of the SID without its argument */
+	st128(&routed, place128(ld128(&m->target), be32(h.dst4), m->target_length & 127, 32));
 	x->hop = m->adjacency ? express_adjacency(m->adjacency, kept + IPV6_LEN)
 			      : express_route(x, routed.hi, routed.lo, MAIN_TABLE, kept + IPV6_LEN);
 	if (!x->hop)

@@ -22,12 +22,50 @@ INLINE __u32 express_hash6(struct ipv6 *ip, void *end)
 			   flow_has_ports(ip->next_header) && l4 + 4 <= end ? ld32(l4) : 0);
 }
 
-/* One IPv6 header, no SRH: H.Encaps.Red and H.M.GTP4.D with one segment. */
+#define ARGS_MOB_LEN (ARGS_MOB_BITS / 8)
+
+/* One IPv6 header, no SRH: H.Encaps.Red and H.M.GTP4.D with one segment. What
+ * each packet has of its own is put into the addresses at bit offsets; 0: no. */
 struct express_ipv6_header {
 	struct words src, dst;
-	__u32 hash;
-	__u8 class, hop_limit, next_header, pad;
+	__u64 args;
+	__u32 hash, src4, dst4; /* IPv4, in network order */
+	__u8 class, hop_limit, next_header;
+	__u8 src4_at, dst4_at, args_at;
+	__u8 pad[6];
 };
+
+INLINE void express_put_args(__u8 *octets, __u64 args)
+{
+	octets[0] = args >> 32;
+	st32(octets + 1, be32(args));
+}
+
+/* 0, or -1 where an offset is not an octet's. */
+INLINE int express_fill6(struct ipv6 *ip, struct express_ipv6_header *h, void *end)
+{
+	void *at;
+
+	if (h->src4_at) {
+		at = express_octets(&ip->src, h->src4_at, 4, end);
+		if (!at)
+			return -1;
+		st32(at, h->src4);
+	}
+	if (h->dst4_at) {
+		at = express_octets(&ip->dst, h->dst4_at, 4, end);
+		if (!at)
+			return -1;
+		st32(at, h->dst4);
+	}
+	if (h->args_at) {
+		at = express_octets(&ip->dst, h->args_at, ARGS_MOB_LEN, end);
+		if (!at)
+			return -1;
+		express_put_args(at, h->args);
+	}
+	return 0;
+}
 
 INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_ipv6_header *h, __u32 kept)
 {
@@ -46,6 +84,8 @@ INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_i
 	ip->hop_limit = h->hop_limit;
 	copy16(&ip->src, &h->src);
 	copy16(&ip->dst, &h->dst);
+	if (express_fill6(ip, h, (void *)(long)ctx->data_end))
+		return XDP_ABORTED; /* cannot be: they were looked at before */
 	return express_out(ctx, x, TYPE_IPV6);
 }
 

@@ -210,6 +210,14 @@ static void make_policies(struct input *in)
 
 /* ---- SIDs ---- */
 
+/* How many bits: whole octets, mostly. */
+static __u8 bits(struct input *in, __u32 least, __u32 most)
+{
+	__u32 n = next_number(in), count = least + n % (most - least + 1);
+
+	return n >> 8 & 3 && (count & ~7) >= least ? count & ~7 : count;
+}
+
 static __u32 mobile_of(struct input *in, __u8 behavior, __u32 index)
 {
 	struct mobile *m = VALUE(mobile, struct mobile, index);
@@ -219,16 +227,19 @@ static __u32 mobile_of(struct input *in, __u8 behavior, __u32 index)
 	m->adjacency = next_number(in) % ADJACENCIES;
 	m->pdu_type = 1 + next_number(in) % PDU_UNSTRUCTURED;
 	m->container = next_number(in) % 3;
-	m->source_length = next_number(in) % 97;
-	m->target_length = next_number(in) % 57;
-	m->args_offset = behavior == END_M_GTP6_D ? 1 + next_number(in) % 88 : next_number(in) % 89;
+	m->source_length = bits(in, 0, 96);
+	m->target_length = bits(in, 0, 56);
+	m->args_offset = bits(in, behavior == END_M_GTP6_D, 88);
 	if (behavior == END_LIMIT) {
 		m->group_bits = next_number(in) % 33;
 		m->rate_bits = next_number(in) % 33;
 		m->rate_unit = 1000 * (1 + next_number(in) % 10000);
 	}
-	if (behavior == BEHAVIOR_NONE) /* H.M.GTP4.D */
+	if (behavior == BEHAVIOR_NONE) { /* H.M.GTP4.D */
 		m->policy = next_number(in) % 3;
+		/* a prefix: nothing behind its length */
+		st128(&m->target, head128(ld128(&m->target), m->target_length));
+	}
 	return index;
 }
 
@@ -239,11 +250,11 @@ static __u8 sid_length(struct input *in, __u8 behavior)
 
 	switch (behavior) {
 	case END_M_GTP4_E:
-		return 32 + next_number(in) % 25;
+		return bits(in, 32, 56);
 	case END_M_GTP6_E:
 	case END_M_GTP6_D:
 	case END_M_GTP6_D_DI:
-		return 64 + next_number(in) % 25;
+		return bits(in, 64, 88);
 	case END_LIMIT:
 		return 64;
 	}
