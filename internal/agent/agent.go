@@ -217,13 +217,14 @@ func (a *Agent) change(ctx context.Context, dryRun bool, next func(*desired) (*d
 	if err != nil {
 		return nil, err
 	}
-	if err := a.validate(to); err != nil {
+	c := to.completed()
+	if err := a.validate(c); err != nil {
 		return nil, err
 	}
 	if dryRun {
 		return changes, nil
 	}
-	if err := a.commit(to, replaced, changes); err != nil {
+	if err := a.commit(to, c, replaced, changes); err != nil {
 		return nil, err
 	}
 	a.logChanges(changes)
@@ -241,16 +242,14 @@ func (a *Agent) logChanges(changes []Change) {
 	}
 }
 
-// validate says whether a desired state holds together, and whether what it
-// names for the first time exists.
-func (a *Agent) validate(d *desired) error {
-	c := d.config()
-	c.SetDefaults()
+// validate says whether a desired state's configuration holds together, and
+// whether what it names for the first time exists.
+func (a *Agent) validate(c *config.Config) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	known := linkNames(a.links)
-	for _, r := range a.desired.list() {
+	for r := range a.desired.all() {
 		// What went away since is reported, not refused.
 		known = append(known, interfacesOf(r)...)
 	}
@@ -260,10 +259,10 @@ func (a *Agent) validate(d *desired) error {
 	return nil
 }
 
-// commit brings the data path and the state file to a desired state, or leaves
-// both as they are.
-func (a *Agent) commit(to *desired, replaced *applied, changes []Change) error {
-	next := recompile(to, a.links, a.tables, changes)
+// commit brings the data path and the state file to a desired state, whose
+// configuration is c, or leaves both as they are.
+func (a *Agent) commit(to *desired, c *config.Config, replaced *applied, changes []Change) error {
+	next := recompile(c, a.links, a.tables, changes)
 	steps := a.plan(a.tables, next)
 	steps = append(steps, step{
 		ref: Ref{KindSettings, "state file"},

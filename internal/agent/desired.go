@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -39,12 +40,25 @@ type desired struct {
 // list is every resource, the file's first.
 func (d *desired) list() []resource { return slices.Concat(d.file, d.api) }
 
+// all is the same without a copy.
+func (d *desired) all() iter.Seq[resource] {
+	return func(yield func(resource) bool) {
+		for _, list := range [][]resource{d.file, d.api} {
+			for _, r := range list {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // index finds resources by name. A key that the file and the API both ask for
 // differently is a conflict.
 func (d *desired) index() (map[Ref]resource, error) {
 	out := make(map[Ref]resource, len(d.file)+len(d.api))
 	var errs []error
-	for _, r := range d.list() {
+	for r := range d.all() {
 		before, twice := out[r.Ref]
 		switch {
 		case !twice:
@@ -61,8 +75,15 @@ func (d *desired) index() (map[Ref]resource, error) {
 
 // config is what Apply would take to get here.
 func (d *desired) config() *config.Config {
-	c := unflatten(d.list())
+	c := unflatten(d.all())
 	c.Limits, c.API, c.Metrics, c.Log = d.process.Limits, d.process.API, d.process.Metrics, d.process.Log
+	return c
+}
+
+// completed is the same with the defaults filled in.
+func (d *desired) completed() *config.Config {
+	c := d.config()
+	c.SetDefaults()
 	return c
 }
 
@@ -150,7 +171,7 @@ func (d *desired) without(refs []Ref) (*desired, error) {
 // dangling names what still refers to something that is to be deleted.
 func (d *desired) dangling(deleted []Ref) error {
 	var errs []error
-	for _, r := range d.list() {
+	for r := range d.all() {
 		for _, used := range uses(r.value) {
 			if slices.Contains(deleted, used) {
 				errs = append(errs, fmt.Errorf("%w: %s is used by %s: delete or change that first", ErrConflict, used, r.Ref))
@@ -185,12 +206,14 @@ func uses(value any) []Ref {
 }
 
 func inOrder(m map[Ref]resource) []resource {
-	return slices.SortedFunc(maps.Values(m), func(a, b resource) int {
+	out := slices.AppendSeq(make([]resource, 0, len(m)), maps.Values(m))
+	slices.SortFunc(out, func(a, b resource) int {
 		if k := slices.Index(kinds, a.Kind) - slices.Index(kinds, b.Kind); k != 0 {
 			return k
 		}
 		return strings.Compare(a.Key, b.Key)
 	})
+	return out
 }
 
 // diff says what changes between two desired states: additions and updates in
@@ -210,7 +233,7 @@ func diff(from, to *desired) ([]Change, error) {
 		return nil, err
 	}
 	var out []Change
-	for _, r := range to.list() {
+	for r := range to.all() {
 		old, there := before[r.Ref]
 		switch {
 		case !there:
@@ -222,8 +245,7 @@ func diff(from, to *desired) ([]Change, error) {
 		}
 	}
 	out = append(out, from.process.diff(to.process)...)
-	list := from.list()
-	for _, r := range slices.Backward(list) {
+	for _, r := range slices.Backward(from.list()) {
 		if _, stays := after[r.Ref]; !stays {
 			out = append(out, Change{OpDelete, r.Kind, r.Key, ""})
 		}

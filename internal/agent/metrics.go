@@ -117,7 +117,7 @@ func (s scrape) state() error {
 	for _, kind := range kinds {
 		count[owned{kind, OriginFile}], count[owned{kind, OriginAPI}] = 0, 0
 	}
-	for _, r := range s.desired.list() {
+	for r := range s.desired.all() {
 		count[owned{r.Kind, r.origin}]++
 		if v, ok := r.value.(config.Interface); ok {
 			mode, attached := s.modes[v.Name]
@@ -212,7 +212,7 @@ func (s scrape) tooMany(kind Kind) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	n := 0
-	for _, r := range s.desired.list() {
+	for r := range s.desired.all() {
 		if r.Kind == kind {
 			n++
 		}

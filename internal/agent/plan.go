@@ -95,19 +95,26 @@ func (t *kindTable[V]) copy() {
 
 func (t *kindTable[V]) set(key string, v V) {
 	t.copy()
-	undo := func() error { return t.del(v) }
-	if old, there := t.now[key]; there {
-		undo = func() error { return t.put(old) }
+	undo := call(t.del, &v)
+	if _, there := t.now[key]; there {
+		old := t.now[key]
+		undo = call(t.put, &old)
 	}
 	t.now[key] = v
-	t.p.add(t.kind, key, func() error { return t.put(v) }, undo)
+	t.p.add(t.kind, key, call(t.put, &v), undo)
+}
+
+// call is f of what v points to. There may be very many steps: each holds its
+// value once.
+func call[V any](f func(V) error, v *V) func() error {
+	return func() error { return f(*v) }
 }
 
 func (t *kindTable[V]) remove(key string) {
 	t.copy()
 	v := t.now[key]
 	delete(t.now, key)
-	t.p.add(t.kind, key, func() error { return t.del(v) }, func() error { return t.put(v) })
+	t.p.add(t.kind, key, call(t.del, &v), call(t.put, &v))
 }
 
 func (p *planner) add(kind Kind, key string, do, undo func() error) {
@@ -279,7 +286,9 @@ func (p *planner) putTunnels() {
 		}
 		p.tunnels.set(name, t)
 	}
-	for _, name := range slices.Sorted(maps.Keys(todo)) {
+	names := slices.Sorted(maps.Keys(todo))
+	p.steps = slices.Grow(p.steps, len(names))
+	for _, name := range names {
 		visit(name)
 	}
 }
@@ -336,6 +345,7 @@ func (p *planner) putSteering() {
 			}
 		}
 	}
+	p.steps = slices.Grow(p.steps, len(keys))
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		v := p.to.steering[key]
 		if old, was := p.steering.now[key]; was && old.ifindex != v.ifindex {
@@ -399,8 +409,11 @@ func changed[V any](from, to map[string]V) []string {
 		return nil
 	}
 	var out []string
-	for name, v := range to {
-		if old, there := from[name]; !there || !reflect.DeepEqual(old, v) {
+	var old, v V // for DeepEqual to look at, which would copy what it is given
+	var name string
+	there := false
+	for name, v = range to {
+		if old, there = from[name]; !there || !reflect.DeepEqual(&old, &v) {
 			out = append(out, name)
 		}
 	}

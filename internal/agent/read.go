@@ -26,7 +26,7 @@ func (a *Agent) read(f func() error) error {
 // each calls f for every resource that holds a T, in the order of the
 // configuration.
 func each[T any](d *desired, f func(resource, T) error) error {
-	for _, r := range d.list() {
+	for r := range d.all() {
 		if v, ok := r.value.(T); ok {
 			if err := f(r, v); err != nil {
 				return fmt.Errorf("%s: %w", r.Ref, err)
@@ -53,7 +53,7 @@ func (a *Agent) Status() (Status, error) {
 		for _, kind := range kinds {
 			s.Resources[kind] = 0
 		}
-		for _, r := range a.desired.list() {
+		for r := range a.desired.all() {
 			s.Resources[r.Kind]++
 		}
 		return nil

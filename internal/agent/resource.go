@@ -3,8 +3,10 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,10 +111,18 @@ func flatten(c *config.Config, origin Origin) []resource {
 	return out
 }
 
-// unflatten is the reverse of flatten.
-func unflatten(list []resource) *config.Config {
-	c := &config.Config{}
-	for _, r := range list {
+// unflatten is the reverse of flatten. There may be very much of some kinds.
+func unflatten(all iter.Seq[resource]) *config.Config {
+	count := map[Kind]int{}
+	for r := range all {
+		count[r.Kind]++
+	}
+	c := &config.Config{
+		SIDs:     slices.Grow([]srv6.LocalSID(nil), count[KindSID]),
+		Steering: slices.Grow([]srpolicy.Steering(nil), count[KindSteering]),
+		Tunnels:  slices.Grow([]gtpu.Tunnel(nil), count[KindTunnel]),
+	}
+	for r := range all {
 		switch v := r.value.(type) {
 		case config.Interface:
 			c.Interfaces = append(c.Interfaces, v)

@@ -164,7 +164,7 @@ func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
 	}
 	a.reportMissing()
 	a.setLogLevel()
-	a.log.Info("the data path is in the desired state", "build", a.dp.Build(), "resources", len(d.list()), "interfaces", len(a.modes))
+	a.log.Info("the data path is in the desired state", "build", a.dp.Build(), "resources", len(d.file)+len(d.api), "interfaces", len(a.modes))
 	return nil
 }
 
@@ -207,7 +207,7 @@ func (a *Agent) update(links *netdev.Snapshot) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.links = links
-	a.converge(recompile(a.desired, links, a.tables, nil))
+	a.converge(recompile(a.desired.completed(), links, a.tables, nil))
 	a.syncNetwork()
 }
 
@@ -254,7 +254,7 @@ func (a *Agent) converge(to *tables) {
 }
 
 func (a *Agent) reportMissing() {
-	for _, r := range a.desired.list() {
+	for r := range a.desired.all() {
 		for _, name := range interfacesOf(r) {
 			if _, there := a.links.Link(name); !there {
 				a.log.Warn("there is no such interface yet: waiting for it", "interface", name, "resource", r.Ref.String())

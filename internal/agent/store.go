@@ -38,18 +38,23 @@ var (
 // reverse.
 const layout = "1"
 
+// reserved is how much of the file can be mapped from the start, at no cost but
+// addresses: to map more, later, bbolt copies all that a change has read.
+const reserved = 1 << 30
+
 // openStore opens the state file, or makes it. Only one daemon can hold it.
 func openStore(path string) (*store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("state file: %w", err)
 	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 2 * time.Second})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 2 * time.Second, InitialMmapSize: reserved})
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("state file %s is held by another culvert: stop that one, or name another file", path)
 	case err != nil:
 		return nil, fmt.Errorf("state file %s: %w: move it away to start without what was added through the API", path, err)
 	}
+	db.AllocSize = 64 << 10 // bytes that the file grows by: not more for so large a mapping
 	s := &store{db}
 	if err := s.init(path); err != nil {
 		return nil, errors.Join(err, db.Close())

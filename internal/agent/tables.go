@@ -47,14 +47,12 @@ type tables struct {
 // compile makes tables of a desired state. What needs an interface that is not
 // there waits until it is.
 func compile(d *desired, links *netdev.Snapshot) *tables {
-	return recompile(d, links, nil, nil)
+	return recompile(d.completed(), links, nil, nil)
 }
 
-// recompile does it again. Of tables for the same links, those of kinds in
+// recompile does it again, of a configuration with its defaults. Of tables for the same links, those of kinds in
 // which nothing changed are taken over as they are: there may be much in them.
-func recompile(d *desired, links *netdev.Snapshot, former *tables, changes []Change) *tables {
-	c := d.config()
-	c.SetDefaults()
+func recompile(c *config.Config, links *netdev.Snapshot, former *tables, changes []Change) *tables {
 	t := &tables{links: links, locators: map[string]dataplane.Locator{}}
 	t.compileSettings(c)
 	changed := map[Kind]bool{}

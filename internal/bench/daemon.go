@@ -79,19 +79,10 @@ func startDaemon(ctx context.Context, binary, pinPath string, in namespace, c *c
 }
 
 // split separates what there can be very many of.
-func split(c *config.Config) (base config.Config, rest *pb.Config) {
-	base, rest = *c, &pb.Config{}
+func split(c *config.Config) (base, rest config.Config) {
+	base = *c
 	base.SIDs, base.Steering, base.Tunnels = nil, nil, nil
-	for _, s := range c.SIDs {
-		rest.Sids = append(rest.Sids, pbSID(s))
-	}
-	for _, s := range c.Steering {
-		rest.Steering = append(rest.Steering, pbSteering(s))
-	}
-	for _, t := range c.Tunnels {
-		rest.Tunnels = append(rest.Tunnels, pbTunnel(t))
-	}
-	return base, rest
+	return base, config.Config{SIDs: c.SIDs, Steering: c.Steering, Tunnels: c.Tunnels}
 }
 
 // await returns when the data path is on every interface.
@@ -139,14 +130,14 @@ func (d *daemon) tail() string {
 }
 
 // add fills the tables, in parts of a size that the daemon's memory is for.
-func (d *daemon) add(ctx context.Context, c *pb.Config) error {
+func (d *daemon) add(ctx context.Context, c config.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, addTimeout)
 	defer cancel()
-	for len(c.Sids)+len(c.Steering)+len(c.Tunnels) > 0 {
+	for len(c.SIDs)+len(c.Steering)+len(c.Tunnels) > 0 {
 		part := &pb.Config{}
-		part.Sids, c.Sids = cut(c.Sids)
-		part.Tunnels, c.Tunnels = cut(c.Tunnels)
-		part.Steering, c.Steering = cut(c.Steering)
+		part.Sids, c.SIDs = cut(c.SIDs, pbSID)
+		part.Tunnels, c.Tunnels = cut(c.Tunnels, pbTunnel)
+		part.Steering, c.Steering = cut(c.Steering, pbSteering)
 		if _, err := d.client.Add(ctx, &pb.AddRequest{Config: part}); err != nil {
 			return fmt.Errorf("fill the tables: %w: %s", err, d.tail())
 		}
@@ -154,9 +145,12 @@ func (d *daemon) add(ctx context.Context, c *pb.Config) error {
 	return nil
 }
 
-func cut[T any](list []T) (now, later []T) {
+func cut[T, M any](list []T, message func(T) M) (now []M, later []T) {
 	n := min(len(list), addMost)
-	return list[:n], list[n:]
+	for _, v := range list[:n] {
+		now = append(now, message(v))
+	}
+	return now, list[n:]
 }
 
 // outcomes counts packets by how their journey ended.

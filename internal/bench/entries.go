@@ -19,10 +19,6 @@ import (
 // leads to, beside another function in the same table.
 const manyEntries = 1 << 22
 
-// someEntries is for functions that have not so many, for the daemon's memory:
-// GTP-U's decapsulation and encapsulation stand for all that have sessions.
-const someEntries = 1 << 16
-
 type netipAddr = netip.Addr
 
 func prefix(a netip.Addr, bits int) netip.Prefix { return netip.PrefixFrom(a, bits).Masked() }

@@ -168,7 +168,7 @@ func headends() []function {
 			kernel: &kernelFunction{routes: []string{"route add 10.128.0.0/16 encap seg6 mode encap segs " + segment.String() + " dev " + portOut}},
 		},
 		{
-			name: "h_encaps_red", most: someEntries,
+			name: "h_encaps_red", most: manyEntries,
 			data: ethernet(typeIPv4, packet4(inner4, ueNet, false)),
 			key:  key{offset: lenEthernet + 16, base: 0x0a00_0000, checksum: lenEthernet + 10, step: 1},
 			put: func(c *config.Config, entries uint32) {
@@ -216,7 +216,7 @@ func tunnels() []function {
 			want: out,
 		},
 		{
-			name: "gtpu_switch", most: someEntries, data: outer(1), key: key{offset: uint32(teid), base: 1, step: 1},
+			name: "gtpu_switch", most: manyEntries, data: outer(1), key: key{offset: uint32(teid), base: 1, step: 1},
 			put: func(c *config.Config, entries uint32) {
 				for i := range entries {
 					c.Tunnels = append(c.Tunnels, gtpu.Tunnel{Name: name("switch", i), LocalTEID: 1 + entries + i, SwitchTo: tunnelFar})

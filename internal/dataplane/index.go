@@ -3,12 +3,7 @@ package dataplane
 import (
 	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// membarrierGlobal is MEMBARRIER_CMD_GLOBAL of membarrier(2).
-const membarrierGlobal = 1
 
 // maxRetired is how many indices may wait for a grace period: few enough that
 // the tables stay compact, enough that deleting a million tunnels costs few
@@ -24,12 +19,7 @@ type grace struct {
 
 // wait returns when every packet that was on its way has left.
 func (g *grace) wait() {
-	// With more than one CPU the kernel waits for an RCU grace period
-	// (about 10 ms). It refuses on kernels with nohz_full: there, sleep for
-	// longer than any packet takes.
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
-		time.Sleep(50 * time.Millisecond)
-	}
+	gracePeriod()
 	g.epoch++
 	g.waited = time.Now()
 }

@@ -63,13 +63,44 @@ func (a *mapped[T]) store(i uint32, word int, v uint64) {
 	}
 }
 
+// change stores where the entry says something else.
+func (a *mapped[T]) change(i uint32, word int, v uint64) {
+	if a.load(i, word) != v {
+		a.store(i, word, v)
+	}
+}
+
+// half is one of the two halves of a word, 0 the lower.
+func (a *mapped[T]) half(i uint32, word, half int) *uint32 {
+	return (*uint32)(unsafe.Add(unsafe.Pointer(&a.words(i)[word]), 4*half))
+}
+
+func (a *mapped[T]) loadHalf(i uint32, word, half int) uint32 {
+	return atomic.LoadUint32(a.half(i, word, half))
+}
+
+// storeHalf leaves the other half to the data path.
+func (a *mapped[T]) storeHalf(i uint32, word, half int, v uint32) {
+	atomic.StoreUint32(a.half(i, word, half), v)
+	if a.stored != nil {
+		a.stored()
+	}
+}
+
 // get is a copy of entry i.
 func (a *mapped[T]) get(i uint32) T {
-	w := make([]uint64, a.stride/8)
-	for n := range w {
-		w[n] = a.load(i, n)
+	var v T
+	for n := range a.stride / 8 {
+		*(*uint64)(unsafe.Add(unsafe.Pointer(&v), 8*n)) = a.load(i, int(n))
 	}
-	return *(*T)(unsafe.Pointer(unsafe.SliceData(w)))
+	return v
+}
+
+// put fills in entry i, which no packet reaches.
+func (a *mapped[T]) put(i uint32, v *T) {
+	for w, word := range unsafe.Slice((*uint64)(unsafe.Pointer(v)), a.stride/8) {
+		a.store(i, w, word)
+	}
 }
 
 // toWords is v as the words that mapped stores.

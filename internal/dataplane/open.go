@@ -21,6 +21,8 @@ type Limits struct {
 	Tunnels      uint32 // 65536 unless set
 	Routes       uint32 // of each family, 65536 unless set
 	Adjacencies  uint32 // 4096 unless set
+	Sessions     uint32 // 0: no user plane function, and no memory for it
+	Filters      uint32 // of all sessions, as many as Sessions unless set
 }
 
 func (l Limits) withDefaults() Limits {
@@ -35,7 +37,17 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Tunnels, 65536)
 	set(&l.Routes, 65536)
 	set(&l.Adjacencies, 4096)
+	l.Sessions = min(l.Sessions, teidSlotMask)
+	if l.Sessions != 0 {
+		set(&l.Filters, l.Sessions)
+	}
 	return l
+}
+
+// pdrRanges are where the entries of TEIDs end, those of UE pools begin, and the
+// others do.
+func (l Limits) pdrRanges() (slots, pools, free uint32) {
+	return l.Sessions + 1, l.Sessions + 1, 3*l.Sessions + 1
 }
 
 // Options say where the data path lives and how large it is.
@@ -63,21 +75,29 @@ type DataPlane struct {
 	prog   *ebpf.Program
 	links  map[int]*attachment
 
-	settings  *mapped[datapathSettings]
-	localSID  *mapped[datapathLocalSid]
-	srPolicy  *mapped[datapathSrPolicy]
-	tunnel    *mapped[datapathTunnel]
-	names     names
-	sidTable  *table[datapathSidKey, uint32]
-	teidTable *table[uint32, uint32]
-	target4   *table[datapathLpm4Key, datapathTarget]
-	target6   *table[datapathLpm6Key, datapathTarget]
-	portRules *table[datapathPortKey, datapathTarget]
-	route4    *table[datapathLpm4Key, datapathRoute]
-	route6    *table[datapathLpm6Key, datapathRoute]
+	settings          *mapped[datapathSettings]
+	localSID          *mapped[datapathLocalSid]
+	srPolicy          *mapped[datapathSrPolicy]
+	tunnel            *mapped[datapathTunnel]
+	pdr               *mapped[datapathPdr]
+	filter            *mapped[datapathFilter]
+	forwarding        *mapped[datapathForwarding]
+	meter, sliceMeter *mapped[datapathMeter]
+	names             names
+	sidTable          *table[datapathSidKey, uint32]
+	teidTable         *table[uint32, uint32]
+	pdrByTEID         *table[uint32, uint32]
+	pdrByUE           *table[datapathIn6, uint32]
+	target4           *table[datapathLpm4Key, datapathTarget]
+	target6           *table[datapathLpm6Key, datapathTarget]
+	portRules         *table[datapathPortKey, datapathTarget]
+	route4            *table[datapathLpm4Key, datapathRoute]
+	route6            *table[datapathLpm6Key, datapathRoute]
 
 	sidIndex, mobileIndex, policyIndex, listIndex *indexes
 	tunnelIndex, adjacencyIndex, sourceIndex      *indexes
+
+	sessions *sessions // nil: no room for any
 
 	want        Settings // as SetSettings was last given it
 	sids        map[netip.Prefix]*sid
@@ -162,9 +182,28 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
+	if l.Sessions != 0 {
+		l.sizeSessions(spec)
+	}
 	// These are written word by word, see mapped.
-	for _, name := range []string{datapathMapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel} {
+	for _, name := range []string{datapathMapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel,
+		datapathMapPdr, datapathMapFilter, datapathMapForwarding, datapathMapMeter, datapathMapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
+	}
+}
+
+// sizeSessions makes room for sessions. In pdr each has an entry for a TEID, two
+// for UE addresses, IPv4 and IPv6, in pools, and one for an address outside, and
+// each filter one for its rule.
+func (l Limits) sizeSessions(spec *ebpf.CollectionSpec) {
+	_, _, free := l.pdrRanges()
+	for name, n := range map[string]uint32{
+		datapathMapPdr: free + l.Sessions + l.Filters, datapathMapPdrByTeid: l.Sessions, datapathMapPdrByUe: l.Sessions,
+		datapathMapFilter: firstFilter + l.Filters, datapathMapMeter: l.Sessions + 1,
+		datapathMapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
+		datapathMapSliceCounter: 2 * maxSlices, datapathMapSliceMeter: 2 * maxSlices,
+	} {
+		spec.Maps[name].MaxEntries = n
 	}
 }
 
@@ -201,6 +240,20 @@ func (d *DataPlane) openTables() error {
 	d.srPolicy, err = mapArray[datapathSrPolicy](d.maps[datapathMapSrPolicy])
 	check(err)
 	d.tunnel, err = mapArray[datapathTunnel](d.maps[datapathMapTunnel])
+	check(err)
+	d.pdr, err = mapArray[datapathPdr](d.maps[datapathMapPdr])
+	check(err)
+	d.filter, err = mapArray[datapathFilter](d.maps[datapathMapFilter])
+	check(err)
+	d.forwarding, err = mapArray[datapathForwarding](d.maps[datapathMapForwarding])
+	check(err)
+	d.meter, err = mapArray[datapathMeter](d.maps[datapathMapMeter])
+	check(err)
+	d.sliceMeter, err = mapArray[datapathMeter](d.maps[datapathMapSliceMeter])
+	check(err)
+	d.pdrByTEID, err = openTable[uint32, uint32]("pdr_by_teid", "sessions", d.maps[datapathMapPdrByTeid])
+	check(err)
+	d.pdrByUE, err = openTable[datapathIn6, uint32]("pdr_by_ue", "sessions", d.maps[datapathMapPdrByUe])
 	check(err)
 	d.names.table, err = openTable[datapathNameKey, [nameLength]byte]("name_by_index", "", d.maps[datapathMapNameByIndex])
 	check(err)
@@ -244,7 +297,8 @@ func (d *DataPlane) forgetLookups() {
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{d.settings.close(), d.localSID.close(), d.srPolicy.close(), d.tunnel.close()}
+	errs := []error{d.settings.close(), d.localSID.close(), d.srPolicy.close(), d.tunnel.close(),
+		d.pdr.close(), d.filter.close(), d.forwarding.close(), d.meter.close(), d.sliceMeter.close()}
 	for _, a := range d.links {
 		errs = append(errs, a.link.Close())
 	}

@@ -25,17 +25,23 @@ const (
 	userSteering userKind = "steering"
 	userGTP4D    userKind = "h_m_gtp4_d"
 	userTunnel   userKind = "tunnel"
+	userSession  userKind = "session"
 )
 
 // users counts references: while an owner changes, it holds its new state and
 // its former.
 type users map[user]int
 
-func (u users) use(who user) { u[who]++ }
+func (u *users) use(who user) {
+	if *u == nil {
+		*u = users{}
+	}
+	(*u)[who]++
+}
 
-func (u users) unuse(who user) {
-	if u[who]--; u[who] <= 0 {
-		delete(u, who)
+func (u *users) unuse(who user) {
+	if (*u)[who]--; (*u)[who] <= 0 {
+		delete(*u, who)
 	}
 }
 
@@ -381,6 +387,9 @@ func (d *DataPlane) DeletePolicy(name string) error {
 	p := d.policies[name]
 	if p == nil {
 		return nil
+	}
+	if err := d.reapForwardings(); err != nil {
+		return err
 	}
 	binding := user{userSID, netip.PrefixFrom(p.model.BindingSID, 128).String()}
 	for who := range p.users {

@@ -23,13 +23,13 @@ func (p datapathPool6) size() uint32 { return uint32(^p.Mask + 1) }
 func (d *DataPlane) poolsIn(now datapathSettings, s Settings, add bool) ([8]datapathPool4, [8]datapathPool6) {
 	want4, want6 := d.poolEntries(s)
 	out4, out6 := now.Pool4, now.Pool6
-	var ranges [][2]uint32
+	var ranges poolRanges
 	for i, p := range out4 {
 		base := p.Base
 		p.Base = 0
 		if n := slices.Index(want4, p); p.enabled() && n >= 0 {
 			want4 = slices.Delete(want4, n, n+1)
-			ranges = append(ranges, [2]uint32{base, p.size()})
+			ranges.add(p.Sessions, base, p.size())
 		} else {
 			out4[i] = datapathPool4{Prefix: off4, Mask: off4}
 		}
@@ -39,43 +39,66 @@ func (d *DataPlane) poolsIn(now datapathSettings, s Settings, add bool) ([8]data
 		p.Base = 0
 		if n := slices.Index(want6, p); p.enabled() && n >= 0 {
 			want6 = slices.Delete(want6, n, n+1)
-			ranges = append(ranges, [2]uint32{base, p.size()})
+			ranges.add(p.Sessions, base, p.size())
 		} else {
 			out6[i] = datapathPool6{Hi: off}
 		}
 	}
 	if add {
-		d.addPools(&out4, &out6, want4, want6, ranges)
+		d.addPools(&out4, &out6, want4, want6, &ranges)
 	}
 	return out4, out6
 }
 
 // poolEntries are the pools that can be found by index, without their ranges.
 func (d *DataPlane) poolEntries(s Settings) (want4 []datapathPool4, want6 []datapathPool6) {
-	for _, p := range s.Pools {
+	add := func(p netip.Prefix, room, sessions uint32) {
 		p = p.Masked()
 		if p.Addr().Is4() {
 			b := p.Addr().As4()
-			e := datapathPool4{Prefix: binary.BigEndian.Uint32(b[:]), Mask: ^uint32(0) << (32 - p.Bits())}
-			if p.Bits() > 0 && e.size() <= d.limits.Tunnels {
+			e := datapathPool4{Prefix: binary.BigEndian.Uint32(b[:]), Mask: ^uint32(0) << (32 - p.Bits()), Sessions: sessions}
+			if p.Bits() > 0 && e.size() <= room {
 				want4 = append(want4, e)
 			}
-			continue
+			return
 		}
 		hi, _ := halves(p.Addr())
-		if n := p.Bits(); n > 0 && n <= 64 && uint64(1)<<(64-n) <= uint64(d.limits.Tunnels) {
-			want6 = append(want6, datapathPool6{Hi: hi, Mask: ones(n)})
+		if n := p.Bits(); n > 0 && n <= 64 && uint64(1)<<(64-n) <= uint64(room) {
+			want6 = append(want6, datapathPool6{Hi: hi, Mask: ones(n), Sessions: sessions})
 		}
+	}
+	for _, p := range s.UEPools {
+		add(p, 2*d.limits.Sessions, 1)
+	}
+	for _, p := range s.Pools {
+		add(p, d.limits.Tunnels, 0)
 	}
 	return want4, want6
 }
 
-// addPools gives pools ranges of tunnel, behind those of TEIDs.
-func (d *DataPlane) addPools(out4 *[8]datapathPool4, out6 *[8]datapathPool6, want4 []datapathPool4, want6 []datapathPool6, ranges [][2]uint32) {
-	room := func(size uint32) (uint32, bool) {
-		base, ok := fit(ranges, size, d.limits.Tunnels, 2*d.limits.Tunnels)
+// poolRange is where entries of pools are: in tunnel, or in pdr.
+func (d *DataPlane) poolRange(sessions uint32) (first, end uint32) {
+	if sessions == 0 {
+		return d.limits.Tunnels, 2 * d.limits.Tunnels
+	}
+	_, first, end = d.limits.pdrRanges()
+	return first, end
+}
+
+// poolRanges are {base, size} of pools of tunnels, and of sessions.
+type poolRanges [2][][2]uint32
+
+func (r *poolRanges) add(sessions, base, size uint32) {
+	r[sessions] = append(r[sessions], [2]uint32{base, size})
+}
+
+// addPools gives pools ranges of tunnel and pdr, behind those of TEIDs.
+func (d *DataPlane) addPools(out4 *[8]datapathPool4, out6 *[8]datapathPool6, want4 []datapathPool4, want6 []datapathPool6, ranges *poolRanges) {
+	room := func(sessions, size uint32) (uint32, bool) {
+		first, end := d.poolRange(sessions)
+		base, ok := fit(ranges[sessions], size, first, end)
 		if ok {
-			ranges = append(ranges, [2]uint32{base, size})
+			ranges.add(sessions, base, size)
 		}
 		return base, ok
 	}
@@ -83,7 +106,7 @@ func (d *DataPlane) addPools(out4 *[8]datapathPool4, out6 *[8]datapathPool6, wan
 		for !out4[i].enabled() && len(want4) > 0 {
 			e := want4[0]
 			want4 = want4[1:]
-			if base, ok := room(e.size()); ok {
+			if base, ok := room(e.Sessions, e.size()); ok {
 				e.Base = base
 				out4[i] = e
 			}
@@ -93,7 +116,7 @@ func (d *DataPlane) addPools(out4 *[8]datapathPool4, out6 *[8]datapathPool6, wan
 		for !out6[i].enabled() && len(want6) > 0 {
 			e := want6[0]
 			want6 = want6[1:]
-			if base, ok := room(e.size()); ok {
+			if base, ok := room(e.Sessions, e.size()); ok {
 				e.Base = base
 				out6[i] = e
 			}
@@ -109,7 +132,7 @@ func (d *DataPlane) poolSlot(p netip.Prefix) uint32 {
 		b := p.Addr().As4()
 		addr := binary.BigEndian.Uint32(b[:])
 		for _, l := range s.Pool4[:s.Pools4] {
-			if l.enabled() && addr&l.Mask == l.Prefix && !d.leaving[l.Base] {
+			if l.enabled() && l.Sessions == 0 && addr&l.Mask == l.Prefix && !d.leaving[l.Base] {
 				return l.Base + addr&^l.Mask
 			}
 		}
@@ -117,7 +140,7 @@ func (d *DataPlane) poolSlot(p netip.Prefix) uint32 {
 	if p.Addr().Is6() && p.Bits() == 64 {
 		hi, _ := halves(p.Addr())
 		for _, l := range s.Pool6[:s.Pools6] {
-			if l.enabled() && hi&l.Mask == l.Hi && !d.leaving[l.Base] {
+			if l.enabled() && l.Sessions == 0 && hi&l.Mask == l.Hi && !d.leaving[l.Base] {
 				return l.Base + uint32(hi&^l.Mask)
 			}
 		}

@@ -36,6 +36,7 @@ func (d *DataPlane) recover() error {
 	d.recoverSIDs()
 	d.recoverPolicies()
 	d.recoverTunnels()
+	d.recoverSessions()
 	return errors.Join(d.recoverAdjacencies(), d.recoverSources())
 }
 
@@ -146,6 +147,7 @@ func (d *DataPlane) Sweep() error {
 	defer d.mu.Unlock()
 	errs := []error{sweepTable(d.route4), sweepTable(d.route6), d.sweepTargets()}
 	errs = append(errs, d.sweepPorts()...)
+	errs = append(errs, d.sweepSessions())
 	errs = append(errs, d.sweepSIDs()...)
 	errs = append(errs, d.sweepTunnels()...)
 	for name, index := range d.policyNames {
@@ -164,7 +166,7 @@ func (d *DataPlane) Sweep() error {
 			d.sourceIndex.retire(s.index)
 		}
 	}
-	for _, t := range []interface{ settled() }{d.names.table, d.sidTable, d.teidTable, d.target4, d.target6, d.portRules, d.route4, d.route6} {
+	for _, t := range []interface{ settled() }{d.names.table, d.sidTable, d.teidTable, d.pdrByTEID, d.pdrByUE, d.target4, d.target6, d.portRules, d.route4, d.route6} {
 		t.settled()
 	}
 	return errors.Join(errs...)
@@ -209,12 +211,12 @@ func (d *DataPlane) sweepTargets() error {
 		}
 	}
 	for _, p := range s.Pool4[:s.Pools4] {
-		if p.enabled() {
+		if p.enabled() && p.Sessions == 0 {
 			sweep(p.Base, p.size())
 		}
 	}
 	for _, p := range s.Pool6[:s.Pools6] {
-		if p.enabled() {
+		if p.enabled() && p.Sessions == 0 {
 			sweep(p.Base, p.size())
 		}
 	}

@@ -15,7 +15,9 @@ type Settings struct {
 	ErrorsPerSecond uint32     // ICMP errors and Error Indications, on each CPU
 	Domain          []netip.Prefix
 	GTPUAddresses   []netip.Addr
-	Pools           []netip.Prefix
+	Pools           []netip.Prefix // UE addresses that tunnels lead to
+	UEPools         []netip.Prefix // UE addresses of sessions
+	Protected       []netip.Prefix // what UEs do not reach
 	Locators        []Locator
 }
 
@@ -40,17 +42,19 @@ type elements struct{ first, size, n int } // in words
 var settingsLists = func() []elements {
 	t := reflect.TypeFor[datapathSettings]()
 	var out []elements
-	for _, name := range []string{"Locator", "Domain", "Gtpu6", "Pool4", "Pool6"} {
+	for _, name := range []string{"Locator", "Domain", "Protected", "Gtpu6", "Pool4", "Pool6"} {
 		f, _ := t.FieldByName(name)
 		out = append(out, elements{int(f.Offset / 8), int(f.Type.Elem().Size() / 8), f.Type.Len()})
 	}
 	return out
 }()
 
-// SetSettings changes what is different. At most 8 domain prefixes, 4 GTP-U
-// addresses of each family, 8 pools of each family and 8 locators fit. A
-// locator or pool that is too large for its table is not an error: its SIDs
-// and UE addresses are found by prefix, which takes a little longer.
+// SetSettings changes what is different. At most 8 domain prefixes, 8 protected
+// ones, 4 GTP-U addresses of each family, 8 pools of each family and 8 locators
+// fit. A locator or pool that is too large for its table is not an error: its
+// SIDs and UE addresses are found by prefix, which takes a little longer. A
+// session pool must fit (*FullError), and stays while sessions have addresses of
+// it.
 func (d *DataPlane) SetSettings(s Settings) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,9 +64,12 @@ func (d *DataPlane) SetSettings(s Settings) error {
 	if err := checkSettings(s); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
+	now := d.settings.get(0)
+	if err := d.checkUEPools(now, s); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
 	former := d.want
 	d.want = s
-	now := d.settings.get(0)
 	// Ranges that go make room for those that come, so they go first; what
 	// lives in them moves before that.
 	keep := d.locatorsIn(now, s, false)
@@ -83,6 +90,7 @@ func (d *DataPlane) SetSettings(s Settings) error {
 	// A daemon that died here may have left something in the new ranges.
 	d.clearRanges(next, now.Locator, now.Pool4, now.Pool6)
 	d.writeSettings(next)
+	d.readSessionPools()
 	d.countInside()
 	if err := d.sourcesChanged(former); err != nil {
 		return fmt.Errorf("settings: %w", err)
@@ -97,6 +105,11 @@ func checkSettings(s Settings) error {
 	for _, p := range s.Domain {
 		if !p.IsValid() || !p.Addr().Is6() {
 			return fmt.Errorf("domain %s: want an IPv6 prefix", p)
+		}
+	}
+	for _, p := range slices.Concat(s.Protected, s.UEPools) {
+		if !p.IsValid() {
+			return fmt.Errorf("prefix %s: want one of IPv4 or IPv6", p)
 		}
 	}
 	for _, l := range s.Locators {
@@ -116,6 +129,7 @@ func checkSettings(s Settings) error {
 		have, max int
 	}{
 		{"domain prefixes", len(s.Domain), len(e.Domain)},
+		{"protected prefixes", len(s.Protected), len(e.Protected)},
 		{"IPv4 GTP-U addresses", four, len(e.Gtpu4)},
 		{"IPv6 GTP-U addresses", len(s.GTPUAddresses) - four, len(e.Gtpu6)},
 	} {
@@ -137,6 +151,9 @@ func (d *DataPlane) sourcesChanged(former Settings) error {
 				return err
 			}
 		}
+	}
+	if err := d.forwardingSourcesChanged(); err != nil {
+		return err
 	}
 	if slices.Equal(former.GTPUAddresses, d.want.GTPUAddresses) {
 		return nil
@@ -169,6 +186,12 @@ func (d *DataPlane) settingsEntry(now datapathSettings, s Settings) datapathSett
 		hi, lo := halves(p.Masked().Addr())
 		domain = append(domain, datapathPrefix6{Hi: hi, Lo: lo, MaskHi: ones(p.Bits()), MaskLo: ones(p.Bits() - 64)})
 	}
+	var protected []datapathPrefix6
+	for _, p := range s.Protected {
+		hi, lo := halves(netip.AddrFrom16(in6(p.Masked().Addr()).B))
+		n := int(mappedBits(p))
+		protected = append(protected, datapathPrefix6{Hi: hi, Lo: lo, MaskHi: ones(n), MaskLo: ones(n - 64)})
+	}
 	var gtpu4 []uint32
 	var gtpu6 []datapathIn6
 	for _, a := range s.GTPUAddresses {
@@ -183,6 +206,7 @@ func (d *DataPlane) settingsEntry(now datapathSettings, s Settings) datapathSett
 		none.B[i] = 0xff
 	}
 	place(e.Domain[:], domain, datapathPrefix6{Hi: off})
+	place(e.Protected[:], protected, datapathPrefix6{Hi: off})
 	place(e.Gtpu4[:], gtpu4, ^uint32(0))
 	place(e.Gtpu6[:], gtpu6, none)
 	return e
@@ -222,7 +246,8 @@ func (d *DataPlane) writeSettings(next datapathSettings) {
 	for i, l := range settingsLists {
 		ends[i] = count(l.n, func(n int) bool { return to[l.first+n*l.size] == off })
 	}
-	next.Locators, next.Domains, next.Gtpu6Count, next.Pools4, next.Pools6 = ends[0], ends[1], ends[2], ends[3], ends[4]
+	next.Locators, next.Domains, next.ProtectedCount, next.Gtpu6Count = ends[0], ends[1], ends[2], ends[3]
+	next.Pools4, next.Pools6 = ends[4], ends[5]
 	next.Gtpu4Count = count(len(next.Gtpu4), func(n int) bool { return next.Gtpu4[n] == ^uint32(0) })
 	to = toWords(next)
 	from := toWords(d.settings.get(0))
@@ -377,12 +402,12 @@ func (d *DataPlane) leaveRanges(now datapathSettings, keep [8]datapathLocator, p
 	}
 	d.leaving = map[uint32]bool{}
 	for i, p := range now.Pool4 {
-		if p.enabled() && pools4[i] != p {
+		if p.enabled() && p.Sessions == 0 && pools4[i] != p {
 			d.leaving[p.Base] = true
 		}
 	}
 	for i, p := range now.Pool6 {
-		if p.enabled() && pools6[i] != p {
+		if p.enabled() && p.Sessions == 0 && pools6[i] != p {
 			d.leaving[p.Base] = true
 		}
 	}
@@ -424,18 +449,26 @@ func (d *DataPlane) clearRanges(now datapathSettings, keep [8]datapathLocator, p
 	}
 	for i, p := range now.Pool4 {
 		if p.enabled() && pools4[i] != p {
-			d.clearSlots(p.Base, p.size())
+			d.clearPool(p.Sessions, p.Base, p.size())
 		}
 	}
 	for i, p := range now.Pool6 {
 		if p.enabled() && pools6[i] != p {
-			d.clearSlots(p.Base, p.size())
+			d.clearPool(p.Sessions, p.Base, p.size())
 		}
 	}
 	d.leaving = nil
 }
 
-func (d *DataPlane) clearSlots(base, size uint32) {
+// clearPool empties a pool's range. One of sessions goes when none has an
+// address there (checkUEPools), so that only a crash can have left something.
+func (d *DataPlane) clearPool(sessions, base, size uint32) {
+	if sessions != 0 {
+		for index := base; index < base+size; index++ {
+			d.pdr.change(index, wordPDRDo, 0)
+		}
+		return
+	}
 	for index := base; index < base+size; index++ {
 		d.tunnel.store(index, wordAction, 0)
 		delete(d.resting, index)

@@ -119,7 +119,7 @@ func (d *DataPlane) putSteering(key string, old, next *steering) error {
 	if err := d.checkSteering(next.model); err != nil {
 		return err
 	}
-	d.refer(key, next.model, users.use)
+	d.refer(key, next.model, (*users).use)
 	if old != nil {
 		next.slot = old.slot
 		if old.port == next.port {
@@ -134,7 +134,7 @@ func (d *DataPlane) putSteering(key string, old, next *steering) error {
 		err = d.placeSteering(next)
 	}
 	if err != nil {
-		d.refer(key, next.model, users.unuse)
+		d.refer(key, next.model, (*users).unuse)
 		if old == nil {
 			delete(d.steerings, key)
 		} else {
@@ -149,7 +149,7 @@ func (d *DataPlane) putSteering(key string, old, next *steering) error {
 	if old == nil {
 		return nil
 	}
-	d.refer(key, old.model, users.unuse)
+	d.refer(key, old.model, (*users).unuse)
 	if old.port != next.port {
 		return errors.Join(d.removePort(old), d.dropTarget(old.target, old.sends))
 	}
@@ -157,14 +157,14 @@ func (d *DataPlane) putSteering(key string, old, next *steering) error {
 }
 
 // refer notes, or ends, what an entry refers to.
-func (d *DataPlane) refer(key string, m srpolicy.Steering, do func(users, user)) {
+func (d *DataPlane) refer(key string, m srpolicy.Steering, do func(*users, user)) {
 	switch {
 	case m.Policy != "":
-		do(d.policies[m.Policy].users, user{userSteering, key})
+		do(&d.policies[m.Policy].users, user{userSteering, key})
 	case m.Tunnel != "":
-		do(d.tunnels[m.Tunnel].users, user{userSteering, key})
+		do(&d.tunnels[m.Tunnel].users, user{userSteering, key})
 	case m.GTP4D.Policy != "":
-		do(d.policies[m.GTP4D.Policy].users, user{userGTP4D, key})
+		do(&d.policies[m.GTP4D.Policy].users, user{userGTP4D, key})
 	}
 }
 
@@ -391,7 +391,7 @@ func (d *DataPlane) DeleteSteering(m srpolicy.Steering) error {
 		err = d.unplaceSteering(s)
 	}
 	delete(d.steerings, key)
-	d.refer(key, s.model, users.unuse)
+	d.refer(key, s.model, (*users).unuse)
 	return err
 }
 

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"github.com/culvert-net/culvert/gtpu"
@@ -11,7 +12,8 @@ import (
 // tunnel is a GTP-U tunnel that was put since Open.
 type tunnel struct {
 	users // steering that sends into it
-	// switchers are the tunnels whose SwitchTo it is.
+	// switchers are the tunnels whose SwitchTo it is: those that wait for one of
+	// its name, when it comes.
 	switchers map[string]bool
 
 	model   gtpu.Tunnel
@@ -81,7 +83,7 @@ func (d *DataPlane) putTunnel(m gtpu.Tunnel) error {
 	}
 	t, old := d.tunnels[m.Name], tunnel{}
 	if t == nil {
-		t = &tunnel{users: users{}, switchers: d.switchersOf(m.Name)}
+		t = &tunnel{switchers: maps.Clone(d.waiting[m.Name])}
 	} else {
 		old = *t
 	}
@@ -92,15 +94,6 @@ func (d *DataPlane) putTunnel(m gtpu.Tunnel) error {
 	err := d.programTunnel(t, &old)
 	t.failed = err != nil
 	return errors.Join(err, d.releaseTunnel(&old))
-}
-
-// switchersOf finds the tunnels that wait for one of that name.
-func (d *DataPlane) switchersOf(name string) map[string]bool {
-	out := map[string]bool{}
-	for who := range d.waiting[name] {
-		out[who] = true
-	}
-	return out
 }
 
 // fillTunnel takes the references of m and says what is sent.
@@ -165,6 +158,9 @@ func (d *DataPlane) programTunnel(t, old *tunnel) error {
 		if to := t.model.SwitchTo; to != "" {
 			set(d.waiting, to, name)
 			if target := d.tunnels[to]; target != nil {
+				if target.switchers == nil {
+					target.switchers = map[string]bool{}
+				}
 				target.switchers[name] = true
 			}
 		}

@@ -266,29 +266,31 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// base is a session that the captured modifications fit.
 var names = map[string]string{}
 
-// readAll reads an establishment, or a modification as one of rules that are
-// not there: the reader's work up to the first one.
+// readAll reads an establishment, or a modification of a session that has the
+// rules which the captures change.
 func readAll(data []byte) error {
 	h, body, _, err := readHeader(data)
 	if err != nil {
 		return err
 	}
-	b := builder{decoder: decoder{names: names}, features: everything, to: &session.Session{}, owned: [5]bool{true, true, true, true, true}}
+	b := builder{decoder: decoder{names: names}, features: everything, to: &session.Session{}}
 	if h.msgType == message.MsgTypeSessionEstablishmentRequest {
 		b.establish(body)
 		b.references()
 	} else {
-		b.to.FARs = make([]session.FAR, 4)
-		for i := range b.to.FARs {
-			b.to.FARs[i].ID = uint32(i + 1)
-		}
+		to := *modified
+		b.to = &to
 		b.modify(body)
 	}
 	if b.err != nil {
 		return b.err
 	}
 	return nil
+}
+
+var modified = &session.Session{
+	PDRs: []session.PDR{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4}},
+	FARs: []session.FAR{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4}},
 }

@@ -87,7 +87,9 @@ func (u *fakeUPF) FreeTEID(teid uint32) {
 	delete(u.teids, teid)
 }
 
-func (u *fakeUPF) GTPUAddresses(session.Interface, string) (netip.Addr, netip.Addr) { return u.v4, u.v6 }
+func (u *fakeUPF) GTPUAddresses(session.Interface, string) (netip.Addr, netip.Addr) {
+	return u.v4, u.v6
+}
 
 func (u *fakeUPF) NewUE(instance string, v4, v6 bool) ([]netip.Prefix, error) {
 	u.mu.Lock()

@@ -21,6 +21,7 @@ type establishment struct {
 // before an error is in the result: the answer needs the CP F-SEID.
 func (b *builder) establish(l ies) (e establishment) {
 	var hasNode, hasPDR, hasFAR bool
+	b.makeRoom(l)
 	b.each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.NodeID:
@@ -61,6 +62,38 @@ func (b *builder) establish(l ies) (e establishment) {
 		b.fail(missing(ie.CreateFAR))
 	}
 	return e
+}
+
+// makeRoom makes the lists of a new session as large as they get.
+func (b *builder) makeRoom(l ies) {
+	var count [5]int
+	b.each(l, func(t uint16, _ []byte) {
+		switch t {
+		case ie.CreatePDR:
+			count[RulePDR]++
+		case ie.CreateFAR:
+			count[RuleFAR]++
+		case ie.CreateQER:
+			count[RuleQER]++
+		case ie.CreateURR:
+			count[RuleURR]++
+		case ie.CreateBAR:
+			count[RuleBAR]++
+		}
+	})
+	b.to.PDRs = room[session.PDR](count[RulePDR])
+	b.to.FARs = room[session.FAR](count[RuleFAR])
+	b.to.QERs = room[session.QER](count[RuleQER])
+	b.to.URRs = room[session.URR](count[RuleURR])
+	b.to.BARs = room[session.BAR](count[RuleBAR])
+	b.owned = [5]bool{true, true, true, true, true}
+}
+
+func room[R any](n int) []R {
+	if n == 0 {
+		return nil
+	}
+	return make([]R, 0, n)
 }
 
 // anyRequest are IEs that establishment and modification share.

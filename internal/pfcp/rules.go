@@ -59,9 +59,18 @@ var (
 	errUnknown = errors.New("there is no such rule")
 )
 
-// place finds a rule in a sorted list, or where it belongs.
-func place[R any, K cmp.Ordered](list []R, id K, idOf func(*R) K) (int, bool) {
-	return slices.BinarySearchFunc(list, id, func(r R, id K) int { return cmp.Compare(idOf(&r), id) })
+// place finds a rule in a sorted list, or where it belongs. Rules are large:
+// they are looked at in their place.
+func place[R any, K cmp.Ordered](list []R, id K, idOf func(*R) K) (at int, found bool) {
+	low, high := 0, len(list)
+	for low < high {
+		if middle := (low + high) / 2; idOf(&list[middle]) < id {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, low < len(list) && idOf(&list[low]) == id
 }
 
 func pdrID(r *session.PDR) uint16 { return r.ID }

@@ -184,7 +184,6 @@ func (w *worker) begin(p *packet, to *session.Session) *builder {
 func (w *worker) establish(p *packet, h header, body ies) {
 	to := &session.Session{}
 	b := w.begin(p, to)
-	b.owned = [5]bool{true, true, true, true, true}
 	var e establishment
 	var of *association
 	peers := w.s.peers.Load()

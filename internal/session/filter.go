@@ -14,7 +14,8 @@ import (
 //
 //	permit out|in PROTOCOL from ADDRESS [PORTS] to ADDRESS [PORTS]
 //
-// PROTOCOL is a number or "ip"; ADDRESS an address, a prefix, "any" or
+// PROTOCOL is a number, "ip", or one of the names that SMFs write although they
+// should not (Open5GS: udp); ADDRESS an address, a prefix, "any" or
 // "assigned"; PORTS a list of ports and ranges. "out" is seen from the network:
 // to the UE. Options, "deny" and "!" are errors, since nothing of them may be
 // used (TS 29.212 section 5.4.2).
@@ -61,14 +62,25 @@ func ParseFilter(text string) (Filter, error) {
 	return f, nil
 }
 
+// protocols have names in IANA's registry; these are the ones that a packet
+// filter may be about.
+var protocols = map[string]uint8{
+	"icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "ah": 51,
+	"ipv6-icmp": 58, "icmpv6": 58, "ospf": 89, "sctp": 132,
+}
+
 func (f *Filter) setProtocol(word string) error {
 	if word == "ip" {
 		f.AnyProtocol = true
 		return nil
 	}
+	if n, ok := protocols[word]; ok {
+		f.Protocol = n
+		return nil
+	}
 	n, err := strconv.ParseUint(word, 10, 8)
 	if err != nil {
-		return fmt.Errorf("protocol %q of a filter is neither a number nor ip", word)
+		return fmt.Errorf("protocol %q of a filter is neither a number nor a name that is known", word)
 	}
 	f.Protocol = uint8(n)
 	return nil

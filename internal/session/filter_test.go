@@ -26,6 +26,9 @@ func TestParseFilter(t *testing.T) {
 		{"  permit  out 6 from any 80 to any 0-0 ", Filter{
 			Protocol: 6, RemotePorts: []PortRange{{80, 80}}, LocalPorts: []PortRange{{0, 0}},
 		}},
+		{"permit out udp from 10.99.0.1/32 5001 to assigned", Filter{
+			Protocol: 17, Remote: prefix("10.99.0.1/32"), RemotePorts: []PortRange{{5001, 5001}},
+		}},
 		{"permit out 0 from 2001:db8::/32 to any", Filter{Remote: prefix("2001:db8::/32")}},
 	} {
 		got, err := ParseFilter(tt.text)
@@ -46,7 +49,7 @@ func TestParseFilterRefuses(t *testing.T) {
 		"permit",
 		"deny out ip from any to any",
 		"permit through ip from any to any",
-		"permit out tcp from any to any",
+		"permit out tls from any to any",
 		"permit out 256 from any to any",
 		"permit out -1 from any to any",
 		"permit out ip to any from any",

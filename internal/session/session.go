@@ -107,6 +107,9 @@ type PDI struct {
 	ChooseID *uint8 `json:"choose_id,omitempty"`
 	// UE addresses: /32, and IPv6 prefixes (/64 unless the SMF says
 	// otherwise). On the way to the UE they are destinations, from it sources.
+	// A rule on the way to the UE that names neither UE nor TEID is for those of
+	// the session's other rules (Open5GS's SMF writes such rules, with a filter
+	// "to assigned", for a QoS flow that is added later).
 	UE []netip.Prefix `json:"ue,omitempty"`
 	// FramedRoutes are more of them, behind the UE.
 	FramedRoutes []netip.Prefix `json:"framed_routes,omitempty"`

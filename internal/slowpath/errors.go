@@ -10,10 +10,12 @@ import (
 
 // ICMPv6 error types (RFC 4443), in which the data path speaks of IPv4 too.
 const (
-	packetTooBig     = 2
-	timeExceeded     = 3
-	parameterProblem = 4
+	destinationUnreachable = 1
+	packetTooBig           = 2
+	timeExceeded           = 3
+	parameterProblem       = 4
 
+	addressUnreachable     = 3 // code of destinationUnreachable
 	reassemblyTimeExceeded = 1 // code of timeExceeded, of ICMP as well
 	firstHeaderChain       = 3 // code of parameterProblem (RFC 7112)
 )
@@ -25,13 +27,18 @@ const (
 
 // icmpError sends the error that a packet asks for.
 func (s *SlowPath) icmpError(p Packet) {
-	r := icmpRequest{
-		packet: p.Data[p.L3:], kind: p.Type, code: p.Code, info: p.Info, ifindex: p.Ifindex, table: p.Table,
-	}
+	r := requestAbout(p)
+	r.kind, r.code, r.info = p.Type, p.Code, p.Info
+	s.sendError(r)
+}
+
+// requestAbout is for an error about the packet at L3 of a frame.
+func requestAbout(p Packet) icmpRequest {
+	r := icmpRequest{packet: p.Data[p.L3:], ifindex: p.Ifindex, table: p.Table}
 	if outer, found := layer3(p.Data); found && outer == p.L3 {
 		r.header = p.Data[:outer]
 	}
-	s.sendError(r)
+	return r
 }
 
 // icmpRequest is an error to send to the sender of packet.
@@ -165,6 +172,8 @@ func toICMP(kind, code uint8) (uint8, uint8, bool) {
 		return 3, 4, true // fragmentation needed and DF set
 	case timeExceeded:
 		return 11, code, true
+	case destinationUnreachable:
+		return 3, 1, code == addressUnreachable // host unreachable
 	}
 	return 0, 0, false
 }

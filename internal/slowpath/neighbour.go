@@ -1,6 +1,7 @@
 package slowpath
 
 import (
+	"bytes"
 	"net/netip"
 	"sync"
 	"time"
@@ -19,9 +20,8 @@ const (
 
 // held is a frame that waits to be sent in again.
 type held struct {
-	frame   []byte
-	ifindex int
-	until   time.Time
+	Packet // with a copy of the frame
+	until  time.Time
 }
 
 // waiting are the frames that wait for neighbours.
@@ -61,28 +61,35 @@ func (s *SlowPath) hold(p Packet) bool {
 	if w.frames == nil {
 		w.frames = map[Neighbour][]held{}
 	}
-	data := append([]byte(nil), p.Data...)
-	w.frames[p.NextHop] = append(frames, held{data, p.Ifindex, s.options.Now().Add(holdTime)})
+	p.Data = bytes.Clone(p.Data)
+	w.frames[p.NextHop] = append(frames, held{p, s.options.Now().Add(holdTime)})
 	return true
 }
 
 // Retry sends in again what waits for neighbours that are known now, and gives
-// up what has waited too long. It is for when the network changed; Run does it
-// now and then as well.
+// up what has waited too long, with an error to its sender. It is for when the
+// network changed; Run does it now and then as well.
 func (s *SlowPath) Retry() {
-	for _, h := range s.take(s.options.Now()) {
-		if s.inject(h.frame, h.ifindex) {
+	ready, late := s.take(s.options.Now())
+	for _, h := range ready {
+		if s.inject(h.Data, h.Ifindex) {
 			s.Counters.NeighbourResolved.Add(1)
 		}
 	}
+	for _, h := range late {
+		s.Counters.NeighbourTimeout.Add(1)
+		r := requestAbout(h.Packet)
+		r.kind, r.code = destinationUnreachable, addressUnreachable
+		s.ownError(r)
+	}
 }
 
-// take removes the frames that need not wait any more.
-func (s *SlowPath) take(now time.Time) []held {
+// take removes the frames that need not wait any more: those whose neighbour is
+// known, and those whose time is over.
+func (s *SlowPath) take(now time.Time) (ready, late []held) {
 	w := &s.waiting
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var ready []held
 	for n, frames := range w.frames {
 		if s.options.Resolved(n) {
 			ready = append(ready, frames...)
@@ -90,12 +97,12 @@ func (s *SlowPath) take(now time.Time) []held {
 			continue
 		}
 		for len(frames) > 0 && !now.Before(frames[0].until) {
-			s.Counters.NeighbourTimeout.Add(1)
+			late = append(late, frames[0])
 			frames = frames[1:]
 		}
 		if w.frames[n] = frames; len(frames) == 0 {
 			delete(w.frames, n)
 		}
 	}
-	return ready
+	return ready, late
 }

@@ -13,9 +13,10 @@ import (
 
 // Request is one line to an endpoint's control socket.
 type Request struct {
-	Op     string        `json:"op"` // stats, end_marker, echo
+	Op     string        `json:"op"` // stats, end_marker, echo, tunnel
 	Device string        `json:"device,omitempty"`
-	To     netip.Addr    `json:"to,omitzero"` // echo: the link's remote unless set
+	To     netip.Addr    `json:"to,omitzero"`    // echo: the link's remote unless set; tunnel: the new one
+	TEID   uint32        `json:"teid,omitempty"` // tunnel: that the link sends to
 	Count  int           `json:"count,omitempty"`
 	Wait   time.Duration `json:"wait,omitempty"`
 }
@@ -80,8 +81,10 @@ func (e *Endpoint) do(r Request) (response Response) {
 		err = e.EndMarker(r.Device, r.Count)
 	case "echo":
 		response.Received, err = e.Echo(r.Device, r.To, r.Count, r.Wait)
+	case "tunnel":
+		err = e.Tunnel(r.Device, r.To, r.TEID)
 	default:
-		err = fmt.Errorf("op: %q: use stats, end_marker or echo", r.Op)
+		err = fmt.Errorf("op: %q: use stats, end_marker, echo or tunnel", r.Op)
 	}
 	if err != nil {
 		response.Error = err.Error()

@@ -32,10 +32,23 @@ type link struct {
 	Link
 	device *os.File
 	socket *socket
+	remote atomic.Pointer[remote]
 
 	sent, received, markers atomic.Uint64
+	late                    atomic.Uint64
+	ended                   atomic.Bool   // by an End Marker
 	containers              atomic.Uint64 // received
 	qfi, rqi                atomic.Uint32 // last received
+}
+
+// remote is the F-TEID that a link sends to.
+type remote struct {
+	addr netip.AddrPort
+	teid uint32
+}
+
+func (l *link) connect(to netip.Addr, teid uint32) {
+	l.remote.Store(&remote{netip.AddrPortFrom(to, Port), teid})
 }
 
 // LinkStats counts T-PDUs of a link.
@@ -43,6 +56,7 @@ type LinkStats struct {
 	Sent       uint64 `json:"sent"`
 	Received   uint64 `json:"received"`
 	EndMarkers uint64 `json:"end_markers"` // received
+	Late       uint64 `json:"late"`        // T-PDUs received behind an End Marker
 	Containers uint64 `json:"containers"`  // received PDU Session Containers
 	QFI        uint8  `json:"qfi"`         // of the last one
 	RQI        bool   `json:"rqi"`
@@ -91,7 +105,9 @@ func (e *Endpoint) add(l Link) error {
 	if err != nil {
 		return fmt.Errorf("device: %s: %w", l.Device, err)
 	}
-	e.links = append(e.links, &link{Link: l, device: device, socket: s})
+	running := &link{Link: l, device: device, socket: s}
+	running.connect(l.Remote, l.RemoteTEID)
+	e.links = append(e.links, running)
 	return nil
 }
 
@@ -131,18 +147,18 @@ func (e *Endpoint) Run(ctx context.Context) error {
 func (l *link) carry() error {
 	packet := make([]byte, 1<<16)
 	frame := make([]byte, 0, 1<<16)
-	m := message{kind: gPDU, teid: l.RemoteTEID, container: l.Container, qfi: l.QFI, rqi: l.RQI}
-	to := netip.AddrPortFrom(l.Remote, Port)
+	m := message{kind: gPDU, container: l.Container, qfi: l.QFI, rqi: l.RQI}
 	for {
 		n, err := l.device.Read(packet)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", l.Device, err)
 		}
-		m.payload = packet[:n]
+		to := l.remote.Load()
+		m.teid, m.payload = to.teid, packet[:n]
 		frame = m.appendTo(frame[:0])
 		// A packet that cannot be sent is a packet lost, and counted by who
 		// compares both ends; ICMP errors are in the socket's queue.
-		if l.socket.send(frame, to) == nil {
+		if l.socket.send(frame, to.addr) == nil {
 			l.sent.Add(1)
 		}
 	}
@@ -198,7 +214,11 @@ func (e *Endpoint) deliver(s *socket, m message) {
 		}
 		if m.kind == endMarker {
 			l.markers.Add(1)
+			l.ended.Store(true)
 			return
+		}
+		if l.ended.Load() {
+			l.late.Add(1)
 		}
 		if m.container != NoContainer {
 			l.containers.Add(1)
@@ -249,7 +269,7 @@ func (e *Endpoint) Stats() Stats {
 	stats.Links = map[string]LinkStats{}
 	for _, l := range e.links {
 		stats.Links[l.Device] = LinkStats{
-			Sent: l.sent.Load(), Received: l.received.Load(), EndMarkers: l.markers.Load(),
+			Sent: l.sent.Load(), Received: l.received.Load(), EndMarkers: l.markers.Load(), Late: l.late.Load(),
 			Containers: l.containers.Load(), QFI: uint8(l.qfi.Load()), RQI: l.rqi.Load() == 1,
 		}
 	}
@@ -262,12 +282,28 @@ func (e *Endpoint) EndMarker(device string, count int) error {
 	if err != nil {
 		return err
 	}
-	m := message{kind: endMarker, teid: l.RemoteTEID}
+	to := l.remote.Load()
+	m := message{kind: endMarker, teid: to.teid}
 	for range count {
-		if err := l.socket.send(m.appendTo(nil), netip.AddrPortFrom(l.Remote, Port)); err != nil {
+		if err := l.socket.send(m.appendTo(nil), to.addr); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// Tunnel sets the tunnel of device up anew: what is sent goes to another
+// F-TEID from here on, and what arrives is not behind an End Marker.
+func (e *Endpoint) Tunnel(device string, to netip.Addr, teid uint32) error {
+	l, err := e.link(device)
+	if err != nil {
+		return err
+	}
+	if to.Is4() != l.Local.Is4() || !to.IsValid() {
+		return fmt.Errorf("to: %s: %v is not of the family of %v", device, to, l.Local)
+	}
+	l.connect(to, teid)
+	l.ended.Store(false)
 	return nil
 }
 
@@ -279,7 +315,7 @@ func (e *Endpoint) Echo(device string, to netip.Addr, count int, wait time.Durat
 		return 0, err
 	}
 	if !to.IsValid() {
-		to = l.Remote
+		to = l.remote.Load().addr.Addr()
 	}
 	var sequences []uint16
 	for range count {

@@ -120,7 +120,10 @@ func TestEndpoint(t *testing.T) {
 	if stats.Links["there"].EndMarkers != 3 || stats.Links["here"].EndMarkers != 0 || stats.UnknownTEID != 2 || stats.EchoRequests != 5 {
 		t.Errorf("%+v", stats)
 	}
-	for _, bad := range []Request{{Op: "reset"}, {Op: "echo", Device: "nowhere"}, {Op: "end_marker", Device: "nowhere"}} {
+	here, nowhere := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
+	for _, bad := range []Request{
+		{Op: "tunnel", Device: "here", To: nowhere, TEID: 1}, {Op: "tunnel", Device: "here"}, {Op: "tunnel", Device: "nowhere", To: here}, {Op: "reset"}, {Op: "echo", Device: "nowhere"}, {Op: "end_marker", Device: "nowhere"},
+	} {
 		if _, err := Ask(path, bad); err == nil {
 			t.Errorf("%+v was done", bad)
 		}
@@ -144,4 +147,52 @@ func TestOpenRefuses(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// TestTunnel moves a tunnel to another F-TEID, and wants what comes behind an
+// End Marker to be told from what comes by a tunnel that was set up anew.
+func TestTunnel(t *testing.T) {
+	path := serve(t)
+	ask := func(r Request) Stats {
+		t.Helper()
+		response, err := Ask(path, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Stats
+	}
+	// The two devices are one tunnel's ends; TEID 3 that "there" sends to is
+	// nobody's, until it is told that of "here".
+	ask(Request{Op: "end_marker", Device: "there", Count: 1})
+	ask(Request{Op: "tunnel", Device: "there", To: netip.MustParseAddr("127.0.0.1"), TEID: 1})
+	ask(Request{Op: "end_marker", Device: "there", Count: 1})
+	var stats Stats
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if stats = ask(Request{Op: "stats"}); stats.Links["here"].EndMarkers == 1 {
+			break
+		}
+	}
+	if stats.Links["here"].EndMarkers != 1 || stats.UnknownTEID != 1 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+func TestLate(t *testing.T) {
+	s := &socket{}
+	l := &link{Link: Link{TEID: 1, Local: netip.MustParseAddr("127.0.0.1")}, socket: s}
+	e := &Endpoint{links: []*link{l}}
+	receive := func(kind byte, late uint64) {
+		t.Helper()
+		if e.deliver(s, message{kind: kind, teid: 1, payload: []byte{0x45}}); l.late.Load() != late {
+			t.Errorf("%d late, want %d", l.late.Load(), late)
+		}
+	}
+	receive(gPDU, 0)
+	receive(endMarker, 0)
+	receive(gPDU, 1)
+	l.Device = "x"
+	if err := e.Tunnel("x", netip.MustParseAddr("127.0.0.2"), 2); err != nil {
+		t.Fatal(err)
+	}
+	receive(gPDU, 1)
 }

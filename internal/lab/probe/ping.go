@@ -22,6 +22,7 @@ type Ping struct {
 	From     Space
 	Source   netip.Addr // the kernel's choice unless set
 	To       netip.Addr
+	Device   string // that the socket is bound to; any unless set
 	Count    int
 	Interval time.Duration
 	Size     int  // of the data
@@ -69,7 +70,11 @@ func (r *pinger) open() (err error) {
 	if r.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, proto); err != nil {
 		return fmt.Errorf("ICMP socket: %w", err)
 	}
-	if err = r.setOptions(); err == nil && r.Source.IsValid() {
+	err = r.setOptions()
+	if err == nil && r.Device != "" {
+		err = bind(r.fd, r.Device)
+	}
+	if err == nil && r.Source.IsValid() {
 		err = unix.Bind(r.fd, sockaddr(r.Source))
 	}
 	if err == nil {

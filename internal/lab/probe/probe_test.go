@@ -192,3 +192,41 @@ func TestTransferToNobody(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+func TestRateMeter(t *testing.T) {
+	began := time.Now()
+	m := rateMeter{settle: 100 * time.Millisecond}
+	for i := range 201 { // a burst of ten at the start, and then 1000 octets each 10 ms
+		m.add(began.Add(time.Duration(max(0, i-10))*10*time.Millisecond), 1000)
+	}
+	if got := m.rate(); got < 799.9 || got > 800.1 {
+		t.Errorf("%.2f kbit/s: want 800", got)
+	}
+	if got := (&rateMeter{}).rate(); got != 0 {
+		t.Errorf("%.2f kbit/s of nothing", got)
+	}
+}
+
+// TestDevice wants each probe to leave by the device that it is bound to: by
+// the other one nobody is reached.
+func TestDevice(t *testing.T) {
+	left, right := pair(t)
+	left.ip(t, "link add other type veth peer name unused", "link set dev other up", "link set dev unused up", "route add 10.0.2.0/24 dev other metric 500")
+	for device, want := range map[string]int{"l": 5, "other": 0} {
+		p, err := Ping{From: left, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Interval: time.Millisecond, Wait: 100 * time.Millisecond}.Run(t.Context())
+		if err != nil || p.Received != want {
+			t.Errorf("ping by %s: %+v, %v", device, p, err)
+		}
+		s, err := Stream{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Wait: 100 * time.Millisecond}.Run(t.Context())
+		if err != nil || s.Received != want {
+			t.Errorf("stream by %s: %+v, %v", device, s, err)
+		}
+		r, err := Transfer{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Bytes: 1000, Limit: 300 * time.Millisecond}.Run(t.Context())
+		if (err == nil) != (want > 0) {
+			t.Errorf("transfer by %s: %+v, %v", device, r, err)
+		}
+	}
+	if _, err := (Ping{From: left, To: right4, Device: "none", Count: 1}).Run(t.Context()); err == nil {
+		t.Error("bound to a device that is not there")
+	}
+}

@@ -19,13 +19,17 @@ type Stream struct {
 	From, At Space
 	Source   netip.Addr
 	To       netip.Addr
-	Flows    int // source ports, taken in turn; 1 unless set
-	Count    int // at least so many
+	Device   string // that the sender's sockets are bound to; any unless set
+	Flows    int    // source ports, taken in turn; 1 unless set
+	Count    int    // at least so many
 	Interval time.Duration
 	Size     int // of the datagram's data
 	Wait     time.Duration
 	// While, if set, keeps the stream going beyond Count.
 	While func() bool
+	// Settle is how long what arrives does not count in the rate: the burst
+	// that a limit begins with.
+	Settle time.Duration
 }
 
 // StreamResult is what became of them.
@@ -37,6 +41,8 @@ type StreamResult struct {
 	Corrupt    int
 	// Gap is the longest time in which nothing arrived.
 	Gap time.Duration
+	// Rate of what arrived, as IP packets, in kbit/s.
+	Rate float64
 }
 
 const streamHeader = 16 // number, flow
@@ -97,17 +103,17 @@ func (s Stream) listen() (c *net.UDPConn, err error) {
 }
 
 func (s Stream) dial(to netip.AddrPort) (list []*net.UDPConn, err error) {
-	var source *net.UDPAddr
+	dialer := net.Dialer{Control: boundTo(s.Device)}
 	if s.Source.IsValid() {
-		source = net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.Source, 0))
+		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.Source, 0))
 	}
 	err = s.From.Do(func() error {
 		for range s.Flows {
-			c, err := net.DialUDP("udp", source, net.UDPAddrFromAddrPort(to))
+			c, err := dialer.Dial("udp", to.String())
 			if err != nil {
 				return err
 			}
-			list = append(list, c)
+			list = append(list, c.(*net.UDPConn))
 		}
 		return nil
 	})
@@ -144,6 +150,8 @@ func (s Stream) receive(c *net.UDPConn, sent *atomic.Int64) (r StreamResult) {
 	seen := map[uint64]bool{}
 	latest := map[uint64]uint64{}
 	last := time.Now()
+	meter := rateMeter{settle: s.Settle}
+	defer func() { r.Rate = meter.rate() }()
 	b := make([]byte, 1<<16)
 	for {
 		if total := sent.Load(); total >= 0 && int64(r.Received) >= total {
@@ -161,8 +169,47 @@ func (s Stream) receive(c *net.UDPConn, sent *atomic.Int64) (r StreamResult) {
 			r.Gap = max(r.Gap, now.Sub(last))
 		}
 		last = now
+		meter.add(now, s.IPLength())
 		s.take(b[:n], seen, latest, &r)
 	}
+}
+
+// IPLength is the length of each packet, from the IP header on.
+func (s Stream) IPLength() int {
+	const udp, ipv4, ipv6 = 8, 20, 40
+	if s.To.Is4() {
+		return ipv4 + udp + max(s.Size, streamHeader)
+	}
+	return ipv6 + udp + max(s.Size, streamHeader)
+}
+
+// rateMeter measures from the first packet after the settling time on, which
+// marks the beginning and does not count.
+type rateMeter struct {
+	settle             time.Duration
+	first, began, last time.Time
+	octets             int
+}
+
+func (m *rateMeter) add(now time.Time, octets int) {
+	switch {
+	case m.first.IsZero():
+		m.first = now
+	case now.Sub(m.first) < m.settle:
+	case m.began.IsZero():
+		m.began, m.last = now, now
+	default:
+		m.last = now
+		m.octets += octets
+	}
+}
+
+// rate is in kbit/s; 0 where too little arrived to say.
+func (m *rateMeter) rate() float64 {
+	if !m.last.After(m.began) {
+		return 0
+	}
+	return float64(m.octets) * 8 / 1000 / m.last.Sub(m.began).Seconds()
 }
 
 func (s Stream) take(b []byte, seen map[uint64]bool, latest map[uint64]uint64, r *StreamResult) {

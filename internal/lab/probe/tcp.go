@@ -19,6 +19,7 @@ type Transfer struct {
 	From, At Space
 	Source   netip.Addr
 	To       netip.Addr
+	Device   string // that the client's socket is bound to; any unless set
 	Bytes    int64
 	Limit    time.Duration // for all of it
 	// While, if set, keeps the connection busy with more of the same.
@@ -55,7 +56,7 @@ func (t Transfer) Run(ctx context.Context) (r TransferResult, err error) {
 }
 
 func (t Transfer) client(ctx context.Context, to string) (r TransferResult, err error) {
-	dialer := net.Dialer{}
+	dialer := net.Dialer{Control: boundTo(t.Device)}
 	if t.Source.IsValid() {
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(t.Source, 0))
 	}

@@ -1,0 +1,114 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// A run of filters (bpf/filter.h) ends with one that takes everything: the last
+// rule's, or one that leads to no rule. So its length is not needed to go
+// through it, and packets may take any word of at least anyLength for that.
+const anyLength = maxRun
+
+// firstFilter is the first entry of `filter` that is used: 0 is none.
+const firstFilter = 1
+
+// linkLocal is what a UE with an IPv6 prefix may send from as well.
+var linkLocal = netip.MustParsePrefix("fe80::/10")
+
+// anyFilter takes every packet.
+var anyFilter = Filter{AnyProtocol: true, RemotePorts: anyPort, LocalPorts: anyPort}
+
+var anyPort = [2]uint16{0, 65535}
+
+// filterEntry is f for a rule of that ID, whose QFIs it has, for packets whose
+// UE is in local as well (not valid: any). ok is false where no packet can be.
+func filterEntry(f *Filter, local netip.Prefix, rule *Rule) (e datapathFilter, ok bool) {
+	if local, ok = both(f.Local, local); !ok {
+		return e, false
+	}
+	var flags datapathFilterFlags
+	if f.Remote.IsValid() {
+		e.Remote, e.RemoteLength = in6(f.Remote.Masked().Addr()), mappedBits(f.Remote)
+		flags |= family(f.Remote, datapathFilterFlagsFILTER_REMOTE4, datapathFilterFlagsFILTER_REMOTE6)
+	}
+	if local.IsValid() {
+		e.Local, e.LocalLength = in6(local.Masked().Addr()), mappedBits(local)
+		flags |= family(local, datapathFilterFlagsFILTER_LOCAL4, datapathFilterFlagsFILTER_LOCAL6)
+	}
+	if !f.AnyProtocol {
+		e.Protocol = f.Protocol
+		flags |= datapathFilterFlagsFILTER_PROTOCOL
+	}
+	if f.RemotePorts != anyPort || f.LocalPorts != anyPort {
+		e.RemotePorts, e.LocalPorts = f.RemotePorts, f.LocalPorts
+		flags |= datapathFilterFlagsFILTER_PORTS
+	}
+	if f.HasFlowLabel {
+		e.FlowLabel = f.FlowLabel & 0xfffff
+		flags |= datapathFilterFlagsFILTER_FLOW_LABEL
+	}
+	if f.HasSPI { // a packet has either ports or an SPI
+		e.RemotePorts = [2]uint16{uint16(f.SPI >> 16), uint16(f.SPI)}
+		flags |= datapathFilterFlagsFILTER_SPI
+	}
+	e.Tos, e.TosMask = f.ToS&f.ToSMask, f.ToSMask
+	e.Flags, e.Qfis = uint8(flags), rule.QFIs
+	binary.NativeEndian.PutUint16(e.Pad[:], rule.ID)
+	return e, true
+}
+
+func family(p netip.Prefix, four, six datapathFilterFlags) datapathFilterFlags {
+	if p.Addr().Is4() {
+		return four
+	}
+	return six
+}
+
+// mappedBits is the length of p, IPv4 as IPv4-mapped.
+func mappedBits(p netip.Prefix) uint8 {
+	if p.Addr().Is4() {
+		return uint8(p.Bits() + 96)
+	}
+	return uint8(p.Bits())
+}
+
+// both is the prefix of what is in a and in b; ok is false if there is nothing.
+func both(a, b netip.Prefix) (p netip.Prefix, ok bool) {
+	switch {
+	case !a.IsValid():
+		return b, true
+	case !b.IsValid():
+		return a, true
+	case !a.Overlaps(b):
+		return p, false
+	case a.Bits() > b.Bits():
+		return a, true
+	}
+	return b, true
+}
+
+// takesAll says whether every packet passes.
+func (f *datapathFilter) takesAll() bool { return f.Flags == 0 && f.Qfis == 0 && f.TosMask == 0 }
+
+// ruleID is that of the rule that the filter is of. The data path does not look
+// at it: it is for a daemon that starts again.
+func (f *datapathFilter) ruleID() uint16 { return binary.NativeEndian.Uint16(f.Pad[:]) }
+
+// runAt reads the run that begins at an entry, as far as it reaches.
+func (d *DataPlane) runAt(first uint32, out []datapathFilter) []datapathFilter {
+	for i := first; i < min(first+maxRun, d.filter.len); i++ {
+		out = append(out, d.filter.get(i))
+		if out[len(out)-1].takesAll() {
+			break
+		}
+	}
+	return out
+}
+
+// writeRun fills in entries that no packet reaches yet.
+func (d *DataPlane) writeRun(first uint32, run []datapathFilter) {
+	for i := range run {
+		d.filter.put(first+uint32(i), &run[i])
+	}
+}

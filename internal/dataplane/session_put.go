@@ -1,0 +1,567 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// PutSession makes the data path hold a session, whatever it held of it before:
+// all of it, or, where that cannot be, nothing new (*FullError, ErrTaken). The
+// same again changes nothing. Packets that come meanwhile are handled by one
+// rule as it was or as it will be; volumes go on for rules whose ID stays.
+func (d *DataPlane) PutSession(s Session) error {
+	err := d.retrying(func() error { return d.putSession(&s) })
+	if err != nil {
+		return fmt.Errorf("session %#x: %w", s.ID, err)
+	}
+	return nil
+}
+
+func (d *DataPlane) putSession(s *Session) error {
+	if err := d.checkSession(s); err != nil {
+		return err
+	}
+	d.adoptSession(s)
+	p := &d.sessions.plan
+	p.reset(s)
+	p.slot = d.sessions.byID[s.ID]
+	err := d.planSession()
+	if err == nil {
+		err = d.leadTo(p.heads)
+	}
+	if err != nil {
+		return errors.Join(err, d.dropPlan())
+	}
+	return d.commit()
+}
+
+// planSession finds room for everything.
+func (d *DataPlane) planSession() error {
+	s := d.sessions
+	p := &s.plan
+	d.readHad()
+	p.sortRules()
+	if err := d.groupRules(); err != nil {
+		return err
+	}
+	if err := d.planHeads(); err != nil {
+		return err
+	}
+	p.chooseStraight()
+	for i := range p.rules {
+		p.rules[i].had = d.ruleEntry(p.rules[i].ID)
+	}
+	if err := d.planForwardings(); err != nil {
+		return err
+	}
+	if err := p.chainMeters(p.session); err != nil {
+		return err
+	}
+	d.findMeters()
+	if err := d.planMeters(p.session); err != nil {
+		return err
+	}
+	for i := range p.rules {
+		if err := d.placeRule(&p.rules[i]); err != nil {
+			return err
+		}
+	}
+	if err := p.planFilters(); err != nil {
+		return err
+	}
+	if err := d.placeRuns(); err != nil {
+		return err
+	}
+	return p.readClock()
+}
+
+// readHad finds what the session has now.
+func (d *DataPlane) readHad() {
+	s, p := d.sessions, &d.sessions.plan
+	if p.slot == 0 {
+		return
+	}
+	s.entriesOf(p.slot, func(i uint32, b *pdrBook) {
+		p.had = append(p.had, i)
+		if b.kind&entryRule != 0 && actionOf(d.pdr.load(i, wordPDRDo)) == actionForward {
+			p.ended = append(p.ended, uint32(d.pdr.load(i, wordPDROut)>>32))
+		}
+	})
+	p.hadMeters = append(p.hadMeters, s.meters[p.slot]...)
+}
+
+// chooseStraight prefers, of the heads that may be a rule themselves, one that
+// is there already.
+func (p *plan) chooseStraight() {
+	for i := range p.heads {
+		h := &p.heads[i]
+		if !h.had || !p.isStraight(h) {
+			continue
+		}
+		if r := &p.rules[p.members[h.first]]; !p.heads[r.head].had {
+			r.head = i
+		}
+	}
+}
+
+// ruleEntry is where a rule of the session is; 0: nowhere.
+func (d *DataPlane) ruleEntry(id uint16) uint32 {
+	for _, i := range d.sessions.plan.had {
+		if b := &d.sessions.entries[i]; b.kind&entryRule != 0 && b.rule == id {
+			return i
+		}
+	}
+	return 0
+}
+
+func (d *DataPlane) planForwardings() error {
+	p := &d.sessions.plan
+	for i := range p.rules {
+		r := &p.rules[i]
+		if r.Action != ActionForward {
+			continue
+		}
+		index, err := d.acquireForwarding(r.Forward)
+		if err != nil {
+			return fmt.Errorf("rule %d: %w", r.ID, err)
+		}
+		r.forwarding = index
+		p.acquired = append(p.acquired, index)
+	}
+	return nil
+}
+
+// findMeters finds the meters of a session that an earlier daemon put, by the
+// chains that its rules have.
+func (d *DataPlane) findMeters() {
+	p := &d.sessions.plan
+	if !d.sessions.recovering || len(p.hadMeters) > 0 {
+		return
+	}
+	for range p.session.Meters {
+		p.hadMeters = append(p.hadMeters, 0)
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		if r.had == 0 || flagsOf(d.pdr.load(r.had, wordPDRDo))&flagMeters == 0 {
+			continue
+		}
+		index := moreOf(d.pdr.load(r.had, wordPDRDo))
+		for _, place := range r.chain {
+			if index == 0 || index >= d.meter.len {
+				break
+			}
+			p.hadMeters[place] = index
+			index = d.meter.loadHalf(index, wordMeterRate, 1)
+		}
+	}
+}
+
+// readClock is for buckets that begin.
+func (p *plan) readClock() (err error) {
+	wanted := len(p.session.Meters) > 0
+	for i := range p.rules {
+		wanted = wanted || p.rules[i].Rate != 0
+	}
+	if wanted {
+		p.now, err = monotonic()
+	}
+	return err
+}
+
+// placeRule chooses a rule's entry.
+func (d *DataPlane) placeRule(r *plannedRule) error {
+	p := &d.sessions.plan
+	r.out, r.do = p.words(r)
+	straight := uint32(0)
+	if r.head >= 0 {
+		straight = p.heads[r.head].index
+	}
+	switch {
+	case r.had == 0:
+		if straight != 0 && d.mayBeRule(straight, r) {
+			r.at = straight
+			return d.rested(straight)
+		}
+	case r.had == straight:
+		fits, err := d.changes(r)
+		if fits || err != nil {
+			r.at = r.had
+			return err
+		}
+	case straight != 0:
+		if d.says(r.had, r) {
+			r.at = r.had
+			return nil
+		}
+		if d.mayBeRule(straight, r) {
+			r.at = straight
+			return d.rested(straight)
+		}
+	}
+	if r.had != 0 && r.had != straight && d.sessions.entries[r.had].kind&entryHead == 0 {
+		fits, err := d.changes(r)
+		if fits || err != nil {
+			r.at = r.had
+			return err
+		}
+	}
+	var err error
+	r.at, err = d.takePDR()
+	return err
+}
+
+// mayBeRule says whether a head is no other rule's entry.
+func (d *DataPlane) mayBeRule(index uint32, r *plannedRule) bool {
+	b := &d.sessions.entries[index]
+	return b.kind&entryRule == 0 || b.rule == r.ID
+}
+
+// says says whether an entry behind filters is the rule already.
+func (d *DataPlane) says(index uint32, r *plannedRule) bool {
+	return d.pdr.load(index, wordPDRDo) == r.do &&
+		(r.Action != ActionForward || d.pdr.load(index, wordPDROut) == r.out)
+}
+
+// changes says whether a rule's entry can become what it shall be where it is:
+// if one word changes of those that packets act by, they see it old or new. What
+// they do not look at as long as the entry says what it does may be written
+// before, when no packet is left that saw it say something else (retryError).
+func (d *DataPlane) changes(r *plannedRule) (fits bool, err error) {
+	do, h := d.sessions.plan.doAt(r, r.had)
+	was := d.pdr.load(r.had, wordPDRDo)
+	changed, before := 0, false
+	if was != do {
+		changed++
+	}
+	if r.Action == ActionForward && d.pdr.load(r.had, wordPDROut) != r.out {
+		if actionOf(was) == actionForward {
+			changed++
+		} else {
+			before = true
+		}
+	}
+	if h != nil {
+		sources, unused := d.sourcesChange(h)
+		if sources {
+			changed++
+		}
+		before = before || unused
+	}
+	if changed > 1 {
+		return false, nil
+	}
+	if before {
+		return true, d.rested(r.had)
+	}
+	return true, nil
+}
+
+// sourcesChange says whether a head's sources become others: `used` if packets
+// look at them now, `unused` if they will. A packet is of one family and looks
+// at one of them.
+func (d *DataPlane) sourcesChange(h *plannedHead) (used, unused bool) {
+	flags := flagsOf(d.pdr.load(h.index, wordPDRDo))
+	check := func(flag uint8, differs bool) {
+		if h.flags&flag == 0 || !differs {
+			return
+		}
+		if flags&flag != 0 {
+			used = true
+		} else {
+			unused = true
+		}
+	}
+	check(flagSource4, d.pdr.loadHalf(h.index, wordPDRStop, 1) != h.source4)
+	check(flagSource6, d.pdr.load(h.index, wordPDRSource6) != h.source6)
+	return used, unused
+}
+
+// placeRuns finds room for the runs that are not there yet, and makes up what
+// the heads say.
+func (d *DataPlane) placeRuns() error {
+	p := &d.sessions.plan
+	for i := range p.heads {
+		h := &p.heads[i]
+		if h.from == h.to {
+			h.do, _ = p.doAt(&p.rules[p.members[h.first]], h.index)
+			continue
+		}
+		was := d.pdr.load(h.index, wordPDRDo)
+		if h.had && actionOf(was) == actionFilters && d.sameRun(moreOf(was), p.filters[h.from:h.to]) {
+			h.runAt = moreOf(was)
+		} else {
+			at, err := d.takeRun(h.to - h.from)
+			if err != nil {
+				return err
+			}
+			h.runAt = at
+			p.freshRuns = append(p.freshRuns, at)
+		}
+		h.do = doWord(h.runAt, actionFilters, h.flags, 0, h.generation())
+		if _, unused := d.sourcesChange(h); unused && h.had {
+			if err := d.rested(h.index); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sameRun says whether a run is at an entry.
+func (d *DataPlane) sameRun(at uint32, run []datapathFilter) bool {
+	if int(at)+len(run) > int(d.filter.len) {
+		return false
+	}
+	for i := range run {
+		if d.filter.get(at+uint32(i)) != run[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// dropPlan gives back what a plan took that does not come true.
+func (d *DataPlane) dropPlan() error {
+	s := d.sessions
+	p := &s.plan
+	var errs []error
+	for _, index := range p.acquired {
+		errs = append(errs, d.releaseForwarding(index))
+	}
+	for _, index := range p.freshPDRs { // which packets may have found
+		d.later(pending{kind: pendingPDR, index: index})
+	}
+	for _, at := range p.freshRuns {
+		s.runs.release(at - firstFilter)
+	}
+	for _, index := range p.freshMeters {
+		s.meterFree.give(index)
+	}
+	return errors.Join(errs...)
+}
+
+// commit makes the plan true. Entries that no packet reaches come first, then
+// the words that lead to them, then the end of what is not wanted any more.
+func (d *DataPlane) commit() error {
+	s := d.sessions
+	p := &s.plan
+	if p.slot == 0 {
+		p.slot = s.newSlot(p.session.ID)
+	}
+	d.writeMeters()
+	for i := range p.heads {
+		if h := &p.heads[i]; h.from != h.to && slices.Contains(p.freshRuns, h.runAt) {
+			d.writeRun(h.runAt, p.filters[h.from:h.to])
+		}
+	}
+	changed := false
+	for i := range p.rules {
+		r := &p.rules[i]
+		if r.at == r.had {
+			changed = d.changeRule(r) || changed
+		} else {
+			d.writeRule(r)
+			changed = true
+		}
+	}
+	for i := range p.heads {
+		changed = d.writeHead(&p.heads[i]) || changed
+	}
+	return d.account(changed)
+}
+
+// changeRule changes a rule where it is; writeHead does the rest where it is a
+// head.
+func (d *DataPlane) changeRule(r *plannedRule) (changed bool) {
+	i := r.at
+	do, h := d.sessions.plan.doAt(r, i)
+	was := d.pdr.load(i, wordPDRDo)
+	if r.Action == ActionForward && d.pdr.load(i, wordPDROut) != r.out {
+		d.pdr.store(i, wordPDROut, r.out)
+		changed = true
+	}
+	if rate := kilobits(r.Rate); d.pdr.loadHalf(i, wordPDRRate, 0) != rate {
+		if d.pdr.loadHalf(i, wordPDRRate, 0) == 0 {
+			used := uint32(d.pdr.load(i, 0))
+			d.pdr.store(i, wordPDRBucket, newBucket(d.sessions.plan.now, used, octetWindow(rate)))
+		}
+		d.pdr.storeHalf(i, wordPDRRate, 0, rate)
+		changed = true
+	}
+	changed = d.setLimits(i, limits{r.NotifyAt, r.StopAt}) || changed
+	if h == nil && was != do {
+		d.pdr.store(i, wordPDRDo, do)
+		d.rest(i)
+		changed = true
+	}
+	return changed
+}
+
+// writeRule fills in an entry that is new, or that no packet takes for a rule.
+// It goes on with the volume and the bucket that the rule has.
+func (d *DataPlane) writeRule(r *plannedRule) {
+	i := r.at
+	var count Counter
+	bucket, rate := uint64(0), kilobits(r.Rate)
+	if r.had != 0 {
+		count = readVolume(d.pdr.words(r.had))
+		bucket = d.pdr.load(r.had, wordPDRBucket)
+	}
+	v := volumeOf(count)
+	r.word = v.Word
+	if rate != 0 && (r.had == 0 || d.pdr.loadHalf(r.had, wordPDRRate, 0) == 0) {
+		bucket = newBucket(d.sessions.plan.now, uint32(v.Word), octetWindow(rate))
+	}
+	d.pdr.store(i, 0, v.Word)
+	d.pdr.store(i, 1, uint64(v.ByteHalves)|uint64(v.PacketHalves)<<32)
+	d.pdr.store(i, wordPDROut, r.out)
+	d.pdr.store(i, wordPDRBucket, bucket)
+	d.pdr.storeHalf(i, wordPDRRate, 0, rate)
+	d.sessions.entries[i].notify = 0
+	d.pdr.storeHalf(i, wordPDRRate, 1, 0)
+	d.pdr.storeHalf(i, wordPDRStop, 0, 0)
+	d.setLimits(i, limits{r.NotifyAt, r.StopAt})
+	if do, h := d.sessions.plan.doAt(r, i); h == nil {
+		d.pdr.store(i, wordPDRDo, do)
+	}
+}
+
+// writeHead lets packets be handled as the session says now. Where a run and a
+// source become others at once, packets may meet the new source and the old
+// run.
+func (d *DataPlane) writeHead(h *plannedHead) (changed bool) {
+	i := h.index
+	if h.flags&flagSource4 != 0 && d.pdr.loadHalf(i, wordPDRStop, 1) != h.source4 {
+		d.pdr.storeHalf(i, wordPDRStop, 1, h.source4)
+		changed = true
+	}
+	if h.flags&flagSource6 != 0 && d.pdr.load(i, wordPDRSource6) != h.source6 {
+		d.pdr.store(i, wordPDRSource6, h.source6)
+		changed = true
+	}
+	if !h.had && h.from != h.to {
+		d.pdr.store(i, wordPDROut, anyLength<<32)
+	}
+	was := d.pdr.load(i, wordPDRDo)
+	if was == h.do {
+		return changed
+	}
+	d.pdr.store(i, wordPDRDo, h.do)
+	if h.had {
+		d.rest(i)
+	}
+	if actionOf(was) == actionFilters && moreOf(was) != h.runAt {
+		d.later(pending{kind: pendingRun, index: moreOf(was)})
+	}
+	return true
+}
+
+// account puts what was done into the books, and ends what is left of what was
+// before.
+func (d *DataPlane) account(changed bool) error {
+	s := d.sessions
+	p := &s.plan
+	if g := s.gone[p.slot]; g != nil && changed {
+		g.usage = nil
+	}
+	var errs []error
+	for _, i := range p.had {
+		if s.entries[i].kind&entryHead != 0 && !p.isHead(i) {
+			errs = append(errs, d.dropHead(i))
+		}
+	}
+	for _, i := range p.had {
+		d.leaveEntry(i)
+	}
+	s.list[p.slot].first = 0
+	for i := range p.heads {
+		h := &p.heads[i]
+		s.link(p.slot, h.index, entryHead, 0)
+		if h.where != byIndex && !h.had {
+			s.keys[h.index] = h.headKey
+		}
+	}
+	for i := range p.rules {
+		s.link(p.slot, p.rules[i].at, entryRule, p.rules[i].ID)
+	}
+	d.accountMeters()
+	for _, index := range p.ended {
+		errs = append(errs, d.releaseForwarding(index))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *plan) isHead(index uint32) bool {
+	return slices.ContainsFunc(p.heads, func(h plannedHead) bool { return h.index == index })
+}
+
+// dropHead takes a head away, and the run that it has.
+func (d *DataPlane) dropHead(i uint32) error {
+	was := d.pdr.load(i, wordPDRDo)
+	err := d.removeHead(i)
+	if actionOf(was) == actionFilters {
+		d.later(pending{kind: pendingRun, index: moreOf(was)})
+	}
+	return err
+}
+
+// leaveEntry takes an entry out of the session's list. What it counted belongs
+// to where its rule is now, or is the last that its rule did.
+func (d *DataPlane) leaveEntry(i uint32) {
+	s := d.sessions
+	p := &s.plan
+	b := &s.entries[i]
+	stays := p.isHead(i)
+	if b.kind&entryRule != 0 {
+		n := slices.IndexFunc(p.rules, func(r plannedRule) bool { return r.ID == b.rule })
+		switch {
+		case n < 0:
+			s.departedOf(p.slot).waiting++
+			d.later(pending{kind: pendingGone, index: i, to: p.slot, rule: b.rule})
+		case p.rules[n].at == i:
+			stays = true
+		default:
+			d.later(pending{kind: pendingFold, index: i, to: p.rules[n].at, word: p.rules[n].word})
+		}
+		if n < 0 || p.rules[n].at != i {
+			delete(s.far, i)
+		}
+	}
+	b.session = 0
+	if !stays {
+		d.retireEntry(i)
+	}
+}
+
+// retireEntry gives an entry back, once packets have left it.
+func (d *DataPlane) retireEntry(i uint32) {
+	d.sessions.entries[i] = pdrBook{}
+	if i >= d.sessions.pdrFree.first {
+		d.later(pending{kind: pendingPDR, index: i})
+	} else {
+		d.rest(i)
+	}
+}
+
+// accountMeters keeps the session's meters in mind, and gives back those that
+// it has no more.
+func (d *DataPlane) accountMeters() {
+	s := d.sessions
+	p := &s.plan
+	for _, index := range p.hadMeters {
+		if index != 0 && !slices.Contains(p.meters, index) {
+			d.later(pending{kind: pendingMeter, index: index})
+		}
+	}
+	if len(p.meters) == 0 {
+		if len(p.hadMeters) > 0 {
+			delete(s.meters, p.slot)
+		}
+		return
+	}
+	if !slices.Equal(p.meters, p.hadMeters) {
+		s.meters[p.slot] = slices.Clone(p.meters)
+	}
+}

@@ -1,0 +1,243 @@
+package dataplane
+
+import (
+	"errors"
+	"maps"
+)
+
+// recoverSessions finds out which entries an earlier daemon had in use, so that
+// none is overwritten before PutSession or Sweep say whose it is.
+func (d *DataPlane) recoverSessions() {
+	d.sessions = nil
+	l := d.limits
+	if l.Sessions == 0 {
+		return
+	}
+	slots, _, free := l.pdrRanges()
+	s := &sessions{
+		slots: slots, entries: make([]pdrBook, d.pdr.len), list: make([]sessionBook, 1),
+		byID: map[uint64]uint32{}, keys: map[uint32]headKey{}, meters: map[uint32][]uint32{},
+		far: map[uint32]limits{}, gone: map[uint32]*departed{}, resting: map[uint32]uint64{},
+		teids: newTEIDs(slots), runs: newRuns(d.filter.len - firstFilter),
+		forwardings: map[Forwarding]*forwardingBook{}, byForwarding: map[uint32]*forwardingBook{},
+		recovered: map[datapathForwarding]*forwardingBook{}, periods: newPeriods(), recovering: true,
+		pdrFree:        newIndexStack(datapathMapPdr, free, d.pdr.len),
+		meterFree:      newIndexStack(datapathMapMeter, 1, d.meter.len),
+		forwardingFree: newIndexStack(datapathMapForwarding, firstForwarding, d.forwarding.len),
+	}
+	d.sessions = s
+	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(d.pdr.load(slot, wordPDRDo)) })
+	d.recoverEntries()
+	d.storeSettings(func(e *datapathSettings) { e.PdrSlots = slots })
+	d.readSessionPools()
+}
+
+// recoverEntries marks what the entries of pdr refer to.
+func (d *DataPlane) recoverEntries() {
+	s := d.sessions
+	used := map[uint32]bool{} // entries that are led to and say nothing yet
+	for _, index := range d.pdrByTEID.have {
+		used[index] = true
+	}
+	for _, index := range d.pdrByUE.have {
+		used[index] = true
+	}
+	for t := range d.steeredRules() {
+		used[t] = true
+	}
+	meters := map[uint32]bool{}
+	for i := uint32(1); i < d.pdr.len; i++ {
+		do := d.pdr.load(i, wordPDRDo)
+		switch {
+		case actionOf(do) == actionFilters:
+			d.recoverRun(moreOf(do))
+		case actionOf(do) == actionForward:
+			d.recoverForwarding(uint32(d.pdr.load(i, wordPDROut) >> 32))
+		}
+		if actionOf(do) != actionFilters && flagsOf(do)&flagMeters != 0 {
+			for m := moreOf(do); m != 0 && m < d.meter.len && !meters[m]; m = d.meter.loadHalf(m, wordMeterRate, 1) {
+				meters[m] = true
+			}
+		}
+	}
+	s.runs.settle()
+	s.pdrFree.restore(func(i uint32) bool { return used[i] || isActive(d.pdr.load(i, wordPDRDo)) })
+	s.meterFree.restore(func(i uint32) bool { return meters[i] })
+	s.forwardingFree.restore(func(i uint32) bool { return s.byForwarding[i] != nil })
+}
+
+// steeredRules are the entries that target_by_dst leads to.
+func (d *DataPlane) steeredRules() map[uint32]bool {
+	out := map[uint32]bool{}
+	add := func(t datapathTarget) {
+		if t.Kind == uint32(datapathTargetKindTARGET_PDR) {
+			out[t.Index] = true
+		}
+	}
+	for t := range maps.Values(d.target4.have) {
+		add(t)
+	}
+	for t := range maps.Values(d.target6.have) {
+		add(t)
+	}
+	return out
+}
+
+func (d *DataPlane) recoverRun(at uint32) {
+	if at < firstFilter || at >= d.filter.len {
+		return
+	}
+	n := len(d.runAt(at, nil))
+	if block := at - firstFilter; block%(1<<runOrder(n)) == 0 {
+		d.sessions.runs.restore(block, n)
+	}
+}
+
+func (d *DataPlane) recoverForwarding(index uint32) {
+	s := d.sessions
+	if index < firstForwarding || index >= d.forwarding.len || s.byForwarding[index] != nil {
+		return
+	}
+	f := &forwardingBook{index: index, value: d.forwarding.get(index)}
+	s.byForwarding[index] = f
+	s.recovered[f.value] = f
+}
+
+// adoptSession makes entries of an earlier daemon those of a session that is put for
+// the first time since: what its TEIDs and addresses lead to.
+func (d *DataPlane) adoptSession(m *Session) {
+	s := d.sessions
+	if !s.recovering || s.byID[m.ID] != 0 {
+		return
+	}
+	slot := uint32(0)
+	for i := range m.Rules {
+		r := &m.Rules[i]
+		if r.TEID != 0 {
+			slot = d.adoptHead(m, r, headKey{teid: r.TEID}, slot)
+			continue
+		}
+		for _, to := range r.Destinations {
+			slot = d.adoptHead(m, r, headKey{prefix: to.Masked()}, slot)
+		}
+	}
+}
+
+// adoptHead returns the session's slot, 0 while it has none.
+func (d *DataPlane) adoptHead(m *Session, r *Rule, k headKey, slot uint32) uint32 {
+	s := d.sessions
+	where, index, had := d.findHead(k)
+	if !had || index == 0 || index >= d.pdr.len || s.entries[index].session != 0 && s.entries[index].session != slot {
+		return slot
+	}
+	if slot == 0 {
+		slot = s.newSlot(m.ID)
+	}
+	s.link(slot, index, entryHead, 0)
+	if where != byIndex {
+		s.keys[index] = k
+	}
+	do := d.pdr.load(index, wordPDRDo)
+	switch actionOf(do) {
+	case 0:
+	case actionFilters:
+		for _, f := range d.runAt(moreOf(do), nil) {
+			if f.Pdr != 0 && f.Pdr < d.pdr.len {
+				d.adoptRule(slot, f.Pdr, f.ruleID())
+			}
+		}
+	default: // the only rule there, or now the last of several
+		if len(r.Filters) == 0 && r.QFIs == 0 {
+			d.adoptRule(slot, index, r.ID)
+		}
+	}
+	return slot
+}
+
+func (d *DataPlane) adoptRule(slot, index uint32, id uint16) {
+	s := d.sessions
+	b := &s.entries[index]
+	if b.session != 0 && b.session != slot || b.session == slot && b.kind&entryRule != 0 {
+		return
+	}
+	s.link(slot, index, entryRule, id)
+	b.notify = d.pdr.loadHalf(index, wordPDRRate, 1)
+	if actionOf(d.pdr.load(index, wordPDRDo)) != actionForward {
+		return
+	}
+	if f := s.byForwarding[uint32(d.pdr.load(index, wordPDROut)>>32)]; f != nil {
+		f.refs++
+	}
+}
+
+// sweepSessions removes what no session has been put for.
+func (d *DataPlane) sweepSessions() error {
+	s := d.sessions
+	if s == nil || !s.recovering {
+		return nil
+	}
+	s.recovering = false
+	s.periods.wait(s.periods.next())
+	d.settle() // so that what nobody has is either free or left over
+	var errs []error
+	for teid, index := range d.pdrByTEID.have {
+		if s.entries[index].session == 0 {
+			errs = append(errs, d.pdrByTEID.del(teid))
+		}
+	}
+	for ue, index := range d.pdrByUE.have {
+		if s.entries[index].session == 0 {
+			errs = append(errs, d.pdrByUE.del(ue))
+		}
+	}
+	d.countUEs()
+	free := s.pdrFree.unused()
+	for i := uint32(1); i < d.pdr.len; i++ {
+		if s.entries[i].session == 0 {
+			d.sweepEntry(i, free)
+		}
+	}
+	d.sweepMeters()
+	for value, f := range s.recovered {
+		if f.refs == 0 {
+			delete(s.recovered, value)
+			d.retireForwarding(f)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweepEntry clears an entry that is no session's.
+func (d *DataPlane) sweepEntry(i uint32, free map[uint32]bool) {
+	s := d.sessions
+	do := d.pdr.load(i, wordPDRDo)
+	if isActive(do) {
+		d.pdr.store(i, wordPDRDo, inactive(do))
+		if run := moreOf(do) - firstFilter; actionOf(do) == actionFilters && s.runs.inUse(run) {
+			d.later(pending{kind: pendingRun, index: moreOf(do)})
+		}
+	}
+	switch {
+	case i >= s.pdrFree.first:
+		if i < s.pdrFree.next && !free[i] {
+			d.later(pending{kind: pendingPDR, index: i})
+		}
+	case isActive(do):
+		d.rest(i)
+	}
+}
+
+func (d *DataPlane) sweepMeters() {
+	s := d.sessions
+	used := s.meterFree.unused()
+	for _, all := range s.meters {
+		for _, index := range all {
+			used[index] = true
+		}
+	}
+	for i := s.meterFree.first; i < s.meterFree.next; i++ {
+		if !used[i] {
+			d.later(pending{kind: pendingMeter, index: i})
+		}
+	}
+}

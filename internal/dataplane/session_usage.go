@@ -1,0 +1,222 @@
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// addVolume adds to what a volume counted, as the data path does meanwhile.
+func addVolume(at []uint64, word uint64) {
+	now := atomic.AddUint64(&at[0], word)
+	turned := now ^ (now - word)
+	if turned>>(volumeByteBits-1)&1 != 0 {
+		atomic.AddUint64(&at[1], 1)
+	}
+	if turned>>63 != 0 {
+		atomic.AddUint64(&at[1], 1<<32)
+	}
+}
+
+// NoSessionError says that there is no session of that ID.
+type NoSessionError struct{ ID uint64 }
+
+func (e *NoSessionError) Error() string { return fmt.Sprintf("session %#x: there is none", e.ID) }
+
+// SessionUsage says what each rule forwarded. The rules that the last change
+// took out of the session are among them, with all that they ever did; where
+// there are any, the call waits until packets that met them have left.
+func (d *DataPlane) SessionUsage(id uint64) (out []RuleUsage, err error) {
+	err = d.retrying(func() error {
+		s := d.sessions
+		slot := s.byID[id]
+		if slot == 0 {
+			return &NoSessionError{id}
+		}
+		if g := s.gone[slot]; g != nil {
+			if g.waiting > 0 {
+				return d.fullOrLater(nil)
+			}
+			out = append(out, g.usage...)
+		}
+		s.entriesOf(slot, func(i uint32, b *pdrBook) {
+			if b.kind&entryRule != 0 {
+				out = append(out, RuleUsage{Rule: b.rule, Volume: readVolume(d.pdr.words(i))})
+			}
+		})
+		return nil
+	})
+	return out, err
+}
+
+// SetRuleLimits changes when a rule tells the daemon, and when it stops. One
+// that was told about is told about again.
+func (d *DataPlane) SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error {
+	return d.retrying(func() error {
+		s := d.sessions
+		slot, found := s.byID[id], uint32(0)
+		if slot == 0 {
+			return &NoSessionError{id}
+		}
+		s.entriesOf(slot, func(i uint32, b *pdrBook) {
+			if b.kind&entryRule != 0 && b.rule == rule {
+				found = i
+			}
+		})
+		if found == 0 {
+			return fmt.Errorf("session %#x: rule %d: there is none", id, rule)
+		}
+		s.entries[found].notify = usageUnknown
+		d.setLimits(found, limits{notifyAt, stopAt})
+		return nil
+	})
+}
+
+// Words of limits (USAGE_AHEAD and USAGE_TOLD in bpf/def/tables.h): octets / 256
+// modulo 2^32; 0 is never.
+const (
+	usageUnit    = 8 // bits
+	usageAhead   = 1 << 30
+	usageTold    = 0xffffffff
+	usageUnknown = usageTold // in the books: write it again
+)
+
+// usageWord is a limit as the data path compares it, where it is not too far
+// ahead of what was counted.
+func usageWord(octets, counted uint64) (word uint32, near bool) {
+	if octets == 0 {
+		return 0, true
+	}
+	at, now := octets>>usageUnit, counted>>usageUnit
+	if octets&(1<<usageUnit-1) != 0 {
+		at++
+	}
+	if at > now+usageAhead {
+		return 0, false
+	}
+	switch word = uint32(max(at, now)); word {
+	case 0, usageTold: // which mean something else
+		return 1, true
+	}
+	return word, true
+}
+
+// setLimits writes a rule's limits where they are not what was written last.
+// What is too far ahead has to wait: the data path tells us on the way, and
+// then it is looked at again.
+func (d *DataPlane) setLimits(i uint32, l limits) (changed bool) {
+	s := d.sessions
+	b := &s.entries[i]
+	if known, ok := s.far[i]; ok {
+		if known == l && b.notify != usageUnknown {
+			return false
+		}
+		delete(s.far, i)
+	}
+	counted := readVolume(d.pdr.words(i)).Bytes
+	notify, near := usageWord(l.notify, counted)
+	stop, nearStop := usageWord(l.stop, counted)
+	if !near || !nearStop {
+		s.far[i] = l
+		if notify == 0 {
+			notify, _ = usageWord(counted+usageAhead<<(usageUnit-1), counted)
+		}
+	}
+	if stop == d.pdr.loadHalf(i, wordPDRStop, 0) && notify == b.notify {
+		return false
+	}
+	// stop comes first: a packet that met the old one would end notify.
+	d.pdr.storeHalf(i, wordPDRStop, 0, stop)
+	d.pdr.storeHalf(i, wordPDRRate, 1, notify)
+	b.notify = notify
+	return true
+}
+
+// SessionEvents calls f for each event of a rule, until ctx ends. There is one
+// reader at a time. An event may come again, or about limits that have changed
+// since: SessionUsage says what is true.
+func (d *DataPlane) SessionEvents(ctx context.Context, f func(SessionEvent)) error {
+	return readRing(ctx, d, datapathMapSessionEvents, func(r *datapathSessionEvent) {
+		if e, ok := d.sessionEvent(r); ok {
+			f(e)
+		}
+	})
+}
+
+// sessionEvent says whose an event is. One that only told us to look again is
+// nobody's.
+func (d *DataPlane) sessionEvent(r *datapathSessionEvent) (e SessionEvent, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e.Session, e.Rule = d.ruleAt(r.Pdr); e.Session == 0 && e.Rule == 0 || d.maps == nil {
+		return e, false
+	}
+	if r.Kind == uint32(datapathSessionEventKindSESSION_STOP) {
+		e.Kind = EventStop
+		return e, true
+	}
+	s := d.sessions
+	l, far := s.far[r.Pdr]
+	if !far {
+		return e, true
+	}
+	reached := l.notify != 0 && readVolume(d.pdr.words(r.Pdr)).Bytes >= l.notify
+	if reached {
+		l.notify = 0 // it is told once
+	}
+	s.entries[r.Pdr].notify = usageUnknown
+	d.setLimits(r.Pdr, l)
+	return e, reached
+}
+
+// DeleteSession removes a session and returns what each of its rules forwarded,
+// up to the last packet: it waits for these. Callers at the same time wait
+// together. A session that is not there is not an error.
+func (d *DataPlane) DeleteSession(id uint64) ([]RuleUsage, error) {
+	slot, due, err := d.removeSession(id, true)
+	if slot == 0 || err != nil {
+		return nil, err
+	}
+	d.sessions.periods.wait(due)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.maps == nil {
+		return nil, fmt.Errorf("session %#x: the data path is closed", id)
+	}
+	d.settle()
+	s := d.sessions
+	usage := s.gone[slot].usage
+	delete(s.gone, slot)
+	s.empty = append(s.empty, slot)
+	return usage, nil
+}
+
+// DropSession removes a session whose usage nobody wants: it does not wait.
+func (d *DataPlane) DropSession(id uint64) error {
+	_, _, err := d.removeSession(id, false)
+	return err
+}
+
+// removeSession takes a session away from packets. Its usage is complete when
+// period due is over.
+func (d *DataPlane) removeSession(id uint64, usage bool) (slot uint32, due uint64, err error) {
+	err = d.retrying(func() error {
+		s := d.sessions
+		if slot = s.byID[id]; slot == 0 {
+			return nil
+		}
+		delete(s.byID, id)
+		p := &s.plan
+		p.reset(&Session{ID: id})
+		p.slot = slot
+		d.readHad()
+		s.departedOf(slot)
+		err := d.account(false)
+		if !usage {
+			d.later(pending{kind: pendingSlot, index: slot})
+		}
+		due = s.periods.next()
+		return err
+	})
+	return slot, due, err
+}

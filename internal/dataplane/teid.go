@@ -1,0 +1,157 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrTaken says that another session has a TEID or a UE address, or something
+// else has.
+var ErrTaken = errors.New("is taken")
+
+// teids are the local TEIDs of sessions. The low 24 bits of those that we hand
+// out are an entry of pdr, the high 8 a generation, so that a late packet for
+// the last session there misses. What is given back waits in a queue, behind
+// all that are free already.
+type teids struct {
+	slots uint32
+	next  uint32 // from here on none was ever handed out
+	// state and generation are by slot; generation is that of the TEID that
+	// was there last.
+	state      []uint8
+	generation []uint8
+	queue      []uint32 // a ring; some of them were taken since
+	head, len  uint32
+	// others were taken by whoever chose them, and are not where a slot is.
+	others map[uint32]bool
+}
+
+const (
+	teidTaken  = 1
+	teidQueued = 2
+)
+
+const teidSlotMask = 1<<24 - 1
+
+func newTEIDs(slots uint32) *teids {
+	return &teids{
+		slots: slots, next: 1, state: make([]uint8, slots), generation: make([]uint8, slots),
+		queue: make([]uint32, slots), others: map[uint32]bool{},
+	}
+}
+
+// slotOf is where a TEID is found without a lookup; 0: nowhere.
+func (t *teids) slotOf(teid uint32) uint32 {
+	if slot := teid & teidSlotMask; slot < t.slots {
+		return slot
+	}
+	return 0
+}
+
+// pop is the next free slot; 0: there is none.
+func (t *teids) pop() uint32 {
+	for t.len > 0 {
+		slot := t.queue[t.head]
+		t.head = (t.head + 1) % t.slots
+		t.len--
+		t.state[slot] &^= teidQueued
+		if t.state[slot] == 0 {
+			return slot
+		}
+	}
+	for t.next < t.slots {
+		slot := t.next
+		t.next++
+		if t.state[slot] == 0 {
+			return slot
+		}
+	}
+	return 0
+}
+
+func (t *teids) push(slot uint32) {
+	if t.state[slot]&teidQueued == 0 && slot < t.next {
+		t.queue[(t.head+t.len)%t.slots] = slot
+		t.len++
+		t.state[slot] |= teidQueued
+	}
+}
+
+// NewTEID hands out a TEID that no session or tunnel has (*FullError: there is
+// none left).
+func (d *DataPlane) NewTEID() (uint32, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sessions == nil {
+		return 0, errNoSessions
+	}
+	t := d.sessions.teids
+	for tries := uint32(0); tries < t.slots; tries++ {
+		slot := t.pop()
+		if slot == 0 {
+			break
+		}
+		t.generation[slot]++
+		teid := uint32(t.generation[slot])<<24 | slot
+		if _, tunnel := d.teids[teid]; tunnel || t.others[teid] || isActive(d.pdr.load(slot, wordPDRDo)) {
+			t.push(slot)
+			continue
+		}
+		t.state[slot] = teidTaken
+		return teid, nil
+	}
+	return 0, &FullError{Table: "TEIDs", Max: t.slots - 1, Limit: "sessions"}
+}
+
+// TakeTEID takes a TEID that somebody else chose (ErrTaken).
+func (d *DataPlane) TakeTEID(teid uint32) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.sessions == nil:
+		return errNoSessions
+	case teid == 0:
+		return errors.New("TEID 0: want another")
+	}
+	t := d.sessions.teids
+	if name, ok := d.teids[teid]; ok {
+		return fmt.Errorf("TEID %#x %w: by tunnel %s", teid, ErrTaken, name)
+	}
+	slot := t.slotOf(teid)
+	switch {
+	case t.others[teid], slot != 0 && t.state[slot]&teidTaken != 0 && t.generation[slot] == uint8(teid>>24):
+		return fmt.Errorf("TEID %#x %w", teid, ErrTaken)
+	case slot == 0 || t.state[slot]&teidTaken != 0:
+		t.others[teid] = true
+	default:
+		t.state[slot] |= teidTaken
+		t.generation[slot] = uint8(teid >> 24)
+	}
+	return nil
+}
+
+// FreeTEID gives back what NewTEID or TakeTEID gave.
+func (d *DataPlane) FreeTEID(teid uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sessions == nil {
+		return
+	}
+	t := d.sessions.teids
+	if t.others[teid] {
+		delete(t.others, teid)
+		return
+	}
+	slot := t.slotOf(teid)
+	if slot != 0 && t.state[slot]&teidTaken != 0 && t.generation[slot] == uint8(teid>>24) {
+		t.state[slot] &^= teidTaken
+		t.push(slot)
+	}
+}
+
+// restoreGenerations goes on behind those that an earlier daemon handed out.
+func (t *teids) restoreGenerations(of func(slot uint32) uint8) {
+	for slot := uint32(1); slot < t.slots; slot++ {
+		t.generation[slot] = of(slot)
+	}
+}
