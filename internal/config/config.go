@@ -70,6 +70,10 @@ type Limits struct {
 	Tunnels      uint32 `json:"tunnels,omitempty"`       // 65536 unless set
 	Routes       uint32 `json:"routes,omitempty"`        // 65536 unless set
 	Adjacencies  uint32 `json:"adjacencies,omitempty"`   // 4096 unless set
+	// Sessions of the user plane function, and their SDF filters (as many
+	// unless set). 0: there is none, and no memory for it.
+	Sessions uint32 `json:"sessions,omitempty"`
+	Filters  uint32 `json:"filters,omitempty"`
 }
 
 // API is where the management API listens.
