@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -22,6 +23,8 @@ type Config struct {
 	Steering      []srpolicy.Steering `json:"steering,omitempty"`
 	GTPU          GTPU                `json:"gtpu,omitzero"`
 	Tunnels       []gtpu.Tunnel       `json:"tunnels,omitempty"`
+	UPF           UPF                 `json:"upf,omitzero"`
+	Slices        []slice.Slice       `json:"slices,omitempty"`
 
 	Limits  Limits  `json:"limits,omitzero"`
 	API     API     `json:"api,omitzero"`
