@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -22,6 +23,8 @@ type Config struct {
 	Steering      []srpolicy.Steering `json:"steering,omitempty"`
 	GTPU          GTPU                `json:"gtpu,omitzero"`
 	Tunnels       []gtpu.Tunnel       `json:"tunnels,omitempty"`
+	UPF           UPF                 `json:"upf,omitzero"`
+	Slices        []slice.Slice       `json:"slices,omitempty"`
 
 	Limits  Limits  `json:"limits,omitzero"`
 	API     API     `json:"api,omitzero"`
@@ -70,6 +73,10 @@ type Limits struct {
 	Tunnels      uint32 `json:"tunnels,omitempty"`       // 65536 unless set
 	Routes       uint32 `json:"routes,omitempty"`        // 65536 unless set
 	Adjacencies  uint32 `json:"adjacencies,omitempty"`   // 4096 unless set
+	// Sessions of the user plane function, and their SDF filters (as many
+	// unless set). 0: there is none, and no memory for it.
+	Sessions uint32 `json:"sessions,omitempty"`
+	Filters  uint32 `json:"filters,omitempty"`
 }
 
 // API is where the management API listens.

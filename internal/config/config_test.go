@@ -391,7 +391,7 @@ func TestFieldKinds(t *testing.T) {
 			}
 		case reflect.Slice, reflect.Pointer:
 			walk(typ.Elem())
-		case reflect.String, reflect.Bool, reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		case reflect.String, reflect.Bool, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		default:
 			t.Errorf("%v: decode it first", typ)
 		}

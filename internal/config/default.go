@@ -44,6 +44,7 @@ func (c *Config) SetDefaults() {
 	}
 	setDefault(&c.Encapsulation.HopLimit, DefaultHopLimit)
 	c.Limits.setDefaults()
+	c.setUPFDefaults()
 	setDefault(&c.API.Socket, DefaultSocket)
 	setDefault(&c.Metrics.Listen, DefaultMetricsListen)
 	setDefault(&c.Log.Level, "info")

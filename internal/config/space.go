@@ -121,6 +121,16 @@ func (v *validator) claims() []claim {
 	for i, p := range v.GTPU.Pools {
 		add(claimPool, p, fmt.Sprintf("gtpu.pools[%d]", i), "pool "+p.String(), false)
 	}
+	for i, pool := range v.UPF.UEPools {
+		for j, p := range pool.Prefixes {
+			add(claimPool, p, fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), "pool "+p.String(), false)
+		}
+	}
+	for i, s := range v.Slices {
+		if s.N9 != nil {
+			add(claimSID, s.N9.LocalSID, fmt.Sprintf("slices[%d].n9.local_sid", i), fmt.Sprintf("SID %s of slice %q", s.N9.LocalSID, s.Name), false)
+		}
+	}
 	for i, s := range v.Steering {
 		add(claimSteering, s.Prefix, fmt.Sprintf("steering[%d].prefix", i), "steered prefix "+s.Prefix.String(), false)
 	}

@@ -55,6 +55,8 @@ func (c *Config) Validate() error {
 	v.checkGTPU()
 	v.checkTunnels()
 	v.checkSteering()
+	v.checkUPF()
+	v.checkSlices()
 	v.checkSpace()
 	v.checkLimits()
 	v.checkAPI()
@@ -86,6 +88,8 @@ func (v *validator) nameResources() {
 			v.list[i].Resource = "steering " + v.Steering[n].Key()
 		case "tunnels":
 			v.list[i].Resource = "tunnel " + v.Tunnels[n].Name
+		case "slices":
+			v.list[i].Resource = "slice " + v.Slices[n].Name
 		}
 	}
 }
@@ -225,27 +229,42 @@ func (v *validator) checkGTPU() {
 	v.checkPools()
 }
 
+// checkPools takes those of tunnels and those of sessions together: the data
+// path has one list of them.
 func (v *validator) checkPools() {
 	count := map[bool]int{}
 	for i, p := range v.GTPU.Pools {
-		at := fmt.Sprintf("gtpu.pools[%d]", i)
+		v.checkPool(fmt.Sprintf("gtpu.pools[%d]", i), p)
 		count[p.Addr().Is4()]++
-		if !v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
-			continue
-		}
-		unit := 32 // what a UE has: an address, or a /64
-		if p.Addr().Is6() {
-			unit = 64
-		}
-		if p.Bits() > unit {
-			v.add(at, "a prefix of at most 64 bits: each /64 in it is a UE's", "%s is longer than a UE's /64", p)
-		}
-		if p.Bits() < unit-maxPoolBits {
-			v.add(at, fmt.Sprintf("at most a /%d; what is larger is found by prefix, without a pool", unit-maxPoolBits), "%s is too large a pool to index", p)
+	}
+	for i, pool := range v.UPF.UEPools {
+		for j, p := range pool.Prefixes {
+			v.checkPool(fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), p)
+			count[p.Addr().Is4()]++
 		}
 	}
 	if count[true] > maxPools || count[false] > maxPools {
-		v.add("gtpu.pools", fmt.Sprintf("at most %d IPv4 and %d IPv6 pools", maxPools, maxPools), "%d IPv4 and %d IPv6 pools", count[true], count[false])
+		field := "gtpu.pools"
+		if len(v.UPF.UEPools) > 0 {
+			field = "upf.ue_pools"
+		}
+		v.add(field, fmt.Sprintf("at most %d IPv4 and %d IPv6 pools", maxPools, maxPools), "%d IPv4 and %d IPv6 pools", count[true], count[false])
+	}
+}
+
+func (v *validator) checkPool(at string, p netip.Prefix) {
+	if !v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
+		return
+	}
+	unit := 32 // what a UE has: an address, or a /64
+	if p.Addr().Is6() {
+		unit = 64
+	}
+	if p.Bits() > unit {
+		v.add(at, "a prefix of at most 64 bits: each /64 in it is a UE's", "%s is longer than a UE's /64", p)
+	}
+	if p.Bits() < unit-maxPoolBits {
+		v.add(at, fmt.Sprintf("at most a /%d; what is larger is found by prefix, without a pool", unit-maxPoolBits), "%s is too large a pool to index", p)
 	}
 }
 
@@ -268,6 +287,7 @@ func (v *validator) checkLimits() {
 		{"tunnels", len(v.Tunnels), v.Limits.Tunnels},
 		{"routes", 0, v.Limits.Routes},
 		{"adjacencies", 0, v.Limits.Adjacencies},
+		{"sessions", 0, max(1, v.Limits.Sessions)},
 	} {
 		const most = 1 << 24
 		field := "limits." + l.field

@@ -87,7 +87,7 @@ func (d *DataPlane) Usage() map[string]Usage {
 	of := func(x *indexes) Usage { return Usage{x.used(), int(x.end - x.first)} }
 	entries := func(n int, table string) Usage { return Usage{n, int(d.maps[table].MaxEntries())} }
 	sids, tunnels := of(d.sidIndex), of(d.tunnelIndex)
-	return map[string]Usage{
+	out := map[string]Usage{
 		datapathMapLocalSid:     {sids.Used + byIndex, sids.Max + int(d.limits.SIDs)},
 		datapathMapSidByPrefix:  entries(len(d.sidTable.have), datapathMapSidByPrefix),
 		datapathMapMobile:       of(d.mobileIndex),
@@ -104,4 +104,20 @@ func (d *DataPlane) Usage() map[string]Usage {
 		datapathMapSource:       of(d.sourceIndex),
 		datapathMapNameByIndex:  entries(len(d.names.table.have), datapathMapNameByIndex),
 	}
+	if d.sessions != nil {
+		d.sessionUsage(out)
+	}
+	return out
+}
+
+// sessionUsage says how full the tables of sessions are. Of pdr, entries that
+// TEIDs and UE pools lead to are there for each session.
+func (d *DataPlane) sessionUsage(out map[string]Usage) {
+	s := d.sessions
+	of := func(x *indexStack) Usage { return Usage{x.used(), int(x.end - x.first)} }
+	out["sessions"] = Usage{len(s.byID), int(d.limits.Sessions)}
+	out[datapathMapPdr], out[datapathMapMeter], out[datapathMapForwarding] = of(&s.pdrFree), of(&s.meterFree), of(&s.forwardingFree)
+	out[datapathMapFilter] = Usage{int(s.runs.used), int(s.runs.count)}
+	out[datapathMapPdrByTeid] = Usage{len(d.pdrByTEID.have), int(d.limits.Sessions)}
+	out[datapathMapPdrByUe] = Usage{len(d.pdrByUE.have), int(d.limits.Sessions)}
 }

@@ -92,6 +92,8 @@ const (
 	PuntICMP            = PuntKind(datapathPuntKindPUNT_ICMP)
 	PuntErrorIndication = PuntKind(datapathPuntKindPUNT_ERROR_INDICATION)
 	PuntNeighbour       = PuntKind(datapathPuntKindPUNT_NEIGHBOUR)
+	PuntBuffer          = PuntKind(datapathPuntKindPUNT_BUFFER)    // for an idle UE
+	PuntDuplicate       = PuntKind(datapathPuntKindPUNT_DUPLICATE) // a copy
 )
 
 // Punt is a packet that the data path hands to the daemon.
@@ -105,8 +107,16 @@ type Punt struct {
 	// NextHop on the interface Egress is what PuntNeighbour is about.
 	NextHop netip.Addr
 	Egress  int
+	// Session and Rule are what PuntBuffer and PuntDuplicate are about, L3 is
+	// the offset of the packet. Session 0: the rule has gone meanwhile.
+	Session uint64
+	Rule    uint16
 	Data    []byte // the frame as it came, 2048 bytes at most
 }
+
+// SessionTable is Punt.Table of a packet from a UE: errors go to it by its own
+// rules.
+const SessionTable = 0xffffffff
 
 // Punts calls f for each packet that the data path hands up, until ctx ends.
 // There is one reader at a time.
@@ -119,6 +129,11 @@ func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
 		}
 		if p.Kind == PuntNeighbour {
 			p.NextHop, p.Egress = netip.AddrFrom16(r.Address.B).Unmap(), int(r.Egress)
+		}
+		if p.Kind == PuntBuffer || p.Kind == PuntDuplicate {
+			d.mu.Lock()
+			p.Session, p.Rule = d.ruleAt(r.Info)
+			d.mu.Unlock()
 		}
 		f(p)
 	})

@@ -22,10 +22,12 @@ type TraceEvent struct {
 	Time            uint64 // ns, CLOCK_MONOTONIC
 	Ifindex, Egress int
 	SID             netip.Prefix
-	Target          string // pass, policy, tunnel or H.M.GTP4.D
+	Target          string // pass, policy, tunnel, H.M.GTP4.D or UE
 	Policy, Tunnel  string
 	List            int // which of the policy's segment lists; -1: none
 	Adjacency       AdjacencyKey
+	Session         uint64 // and its rule, where Session is not 0
+	Rule            uint16
 	Reason          Reason
 	Verdict         string // XDP action
 	// In and Out are the first bytes of the frame as received and as sent, of
@@ -119,7 +121,10 @@ func (d *DataPlane) traceEvent(r *datapathTraceEvent) (TraceEvent, bool) {
 		e.Target = "tunnel"
 	case datapathTargetKindTARGET_GTP4D:
 		e.Target = "H.M.GTP4.D"
+	case datapathTargetKindTARGET_PDR:
+		e.Target = "UE"
 	}
+	e.Session, e.Rule = d.ruleAt(r.Pdr)
 	d.nameEvent(&e, r)
 	return e, true
 }

@@ -42,8 +42,9 @@ func (m *Model) newMeter(meter Meter) *sharedMeter {
 	if meter.Rate != 0 || meter.Period <= 0 {
 		return m.octetMeter(meter.Rate)
 	}
-	packets := uint64(meter.Packets) * 1e12 / uint64(meter.Period)
-	return &sharedMeter{bucketState: m.newBucket(0, packets, uint64(meter.Period)/meterUnit)}
+	period := uint64(meter.Period)
+	packets := max((uint64(meter.Packets)*1e12+period/2)/period, 1)
+	return &sharedMeter{bucketState: m.newBucket(0, packets, min(period/meterUnit, 1<<31))}
 }
 
 func (b *bucketState) limits() bool { return b.window != 0 }

@@ -10,10 +10,8 @@ import (
 // receiveSession is a G-PDU or End Marker whose TEID is a session's.
 func (j *journey) receiveSession(rules []*ruleState, msg message) Result {
 	if msg.kind == endMarker {
-		for _, r := range rules {
-			if r.Action == ActionForward && r.Forward.Kind == ForwardGTPU {
-				return j.relay(r.tunnel(), msg, r.marking())
-			}
+		if r := rules[0]; r.Action == ActionForward && r.Forward.Kind == ForwardGTPU {
+			return j.relay(r.tunnel(), msg, r.marking())
 		}
 		return j.drop(GTPUMessage)
 	}
@@ -29,18 +27,14 @@ func (j *journey) toUE(rules []*ruleState) Result {
 	return j.meet(rules, tpdu{packet: j.packet, l3: j.l3, outer: noOuter})
 }
 
-// sessionInSID is what End.DT4, DT6 and DT46 took out for a UE.
+// sessionInSID is what End.DT4, DT6 and DT46 took out for a UE: it must be fit
+// to go on, then it meets the rules of its destination.
 func (j *journey) sessionInSID(inner []byte, l3 int) Result {
-	return j.unwrapped(tpdu{packet: inner, l3: l3, outer: int(class(j.packet))})
-}
-
-// unwrapped is a packet for a UE that an outer header was taken off of: it must
-// be fit to go on, then it meets the rules of its destination.
-func (j *journey) unwrapped(t tpdu) Result {
+	t := tpdu{packet: inner, l3: l3, outer: int(class(j.packet))}
 	if p, r := j.departing(t); p == nil {
 		return r
 	}
-	_, dst := addresses(t.packet)
+	_, dst := addresses(inner)
 	rules, _ := j.m.ueOrFramed(dst)
 	return j.meet(rules, t)
 }
@@ -141,12 +135,15 @@ func (j *journey) forwardBy(r *ruleState, t tpdu) Result {
 		return j.drop(FARDrop)
 	}
 	t.outer = int(class(j.packet))
+	if p, end := j.departing(t); p == nil {
+		return end
+	}
 	src, dst := addresses(t.packet)
-	_, ue := j.m.ueOrFramed(dst)
+	rules, ue := j.m.ueOrFramed(dst)
 	switch {
 	case ue && r.Forward.Internal:
 		t.message, t.qfi = nil, 0
-		return j.unwrapped(t)
+		return j.meet(rules, t)
 	case ue:
 		return j.drop(UEToUE)
 	case !r.Forward.Internal && j.m.core(src, dst):
@@ -159,9 +156,11 @@ func (j *journey) forwardBy(r *ruleState, t tpdu) Result {
 // nobody in particular.
 func (m *Model) core(src, dst netip.Addr) bool {
 	return m.gtpu[dst] || m.local[dst] || m.localSID(dst) != nil || m.inDomain(dst) ||
-		within(m.network.Protected, dst) || dst.IsMulticast() || dst.IsLinkLocalUnicast() ||
-		dst == broadcast || src.IsLinkLocalUnicast()
+		within(m.network.Protected, dst.Unmap()) || within(m.network.Protected, dst) || nobody(src) || nobody(dst)
 }
+
+// nobody says whether an address is no single host's that a router knows.
+func nobody(a netip.Addr) bool { return a.IsMulticast() || a.IsLinkLocalUnicast() || a == broadcast }
 
 // intoSRv6 is H.Encaps.Red with one segment, to where a rule says.
 func (j *journey) intoSRv6(r *ruleState, t tpdu) Result {

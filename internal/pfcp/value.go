@@ -346,6 +346,9 @@ func (d *decoder) outerHeader(v []byte) *session.OuterHeader {
 		}
 		o.Port = binary.BigEndian.Uint16(v[size-2:])
 	}
+	if gtpu && o.TEID == 0 && o.Addr.IsUnspecified() {
+		return nil // not known yet (OMEC's SMFs): as without one
+	}
 	if o.Addr.IsUnspecified() || (gtpu && o.TEID == 0) {
 		d.fail(incorrect(t))
 	}

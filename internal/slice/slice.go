@@ -52,9 +52,9 @@ const (
 
 // N9 is the way of a slice's packets between user plane functions.
 type N9 struct {
-	Transport Transport `json:"transport"`
+	Transport Transport `json:"transport" jsonschema:"enum=gtpu,enum=srv6"`
 	// Mode of SRv6: traditional unless set.
-	Mode Mode `json:"mode,omitempty"`
+	Mode Mode `json:"mode,omitempty" jsonschema:"enum=traditional,enum=enhanced"`
 	// Uplink and Downlink are SIDs that packets are sent to in traditional
 	// mode: the next UPF's End.DT4, End.DT6 or End.DT46, towards the network
 	// and towards the access. One that is not set: packets of that direction

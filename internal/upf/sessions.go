@@ -507,7 +507,7 @@ func (u *UPF) claim(s *session.Session) (undo func(), err error) {
 			}
 			teids = append(teids, p.TEID)
 		}
-		for _, ue := range slices.Concat(p.UE, p.FramedRoutes) {
+		for _, ue := range p.UE {
 			if slices.Contains(ues, ue) {
 				continue
 			}

@@ -42,7 +42,7 @@ func schema() ([]byte, error) {
 		// What is required depends on the rest: config.Validate says it.
 		RequiredFromJSONSchemaTags: true,
 	}
-	for _, dir := range []string{"./internal/config", "./internal/srpolicy", "./srv6", "./gtpu"} {
+	for _, dir := range []string{"./internal/config", "./internal/srpolicy", "./internal/slice", "./internal/session", "./srv6", "./gtpu"} {
 		if err := r.AddGoComments(module, dir, jsonschema.WithFullComment()); err != nil {
 			return nil, fmt.Errorf("comments of %s: %w", dir, err)
 		}
@@ -74,6 +74,8 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 		return choice(srv6.ContainerTypes())
 	}
 	switch t.Kind() {
+	case reflect.Uint64:
+		return &jsonschema.Schema{Type: "integer", Minimum: "0"}
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
 		most := fmt.Sprint(uint64(1)<<t.Bits() - 1)
 		return &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: json.Number(most)}

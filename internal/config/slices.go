@@ -1,0 +1,88 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// maxSlices is how many the data path can count and limit.
+const maxSlices = 255
+
+func (v *validator) checkSlices() {
+	if len(v.Slices) > maxSlices {
+		v.add("slices", "use fewer", "%d slices, at most %d are possible", len(v.Slices), maxSlices)
+	}
+	names, chosen := v.unique(), v.unique()
+	for i := range v.Slices {
+		s := &v.Slices[i]
+		at := fmt.Sprintf("slices[%d]", i)
+		v.fields(at, srv6.CheckName("name", s.Name))
+		names.check(at+".name", s.Name, "give each slice its own name")
+		if _, ok := s.SNSSAI.Value(); !ok && s.SNSSAI != (slice.SNSSAI{}) {
+			v.add(at+".snssai", `sst from 1 to 255, and sd (if there is one) of six hex digits in quotes: {sst: 1, sd: "000001"}`,
+				"sst %d, sd %q is not an S-NSSAI", s.SNSSAI.SST, s.SNSSAI.SD)
+		}
+		chosen.check(at+".snssai", fmt.Sprintf("the choice of sst %d, sd %q, network instance %q", s.SNSSAI.SST, s.SNSSAI.SD, s.NetworkInstance),
+			"let S-NSSAI or network_instance differ: a session is of one slice")
+		if s.N9 != nil {
+			v.checkN9(at+".n9", s.N9)
+		}
+	}
+}
+
+func (v *validator) checkN9(at string, n *slice.N9) {
+	v.oneOf(at+".transport", string(n.Transport), string(slice.GTPU), string(slice.SRv6))
+	v.oneOf(at+".mode", string(n.Mode), string(slice.Traditional), string(slice.Enhanced))
+	if n.LocalSID.IsValid() {
+		v.prefix6(at+".local_sid", n.LocalSID)
+	}
+	sids := n.Uplink.IsValid() || n.Downlink.IsValid()
+	policies := n.UplinkPolicy != "" || n.DownlinkPolicy != ""
+	switch {
+	case n.Transport == "":
+		v.add(at+".transport", "gtpu or srv6", "there is no transport")
+	case n.Transport == slice.GTPU:
+		if n.Mode != "" || sids || policies {
+			v.add(at+".transport", "remove mode, uplink, downlink and policies, or set transport: srv6", "with GTP-U the SMF says where packets go")
+		}
+	case n.Mode == slice.Enhanced:
+		v.checkEnhanced(at, n, sids)
+	default:
+		v.checkTraditional(at, n, policies)
+	}
+}
+
+func (v *validator) checkTraditional(at string, n *slice.N9, policies bool) {
+	if policies {
+		v.add(at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies are of mode enhanced")
+	}
+	if !n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies {
+		v.add(at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "there is no SID to send to")
+	}
+	for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
+		if a.IsValid() {
+			v.fieldsAt(at+"."+name, srv6.CheckUnicast6(name, a))
+		}
+	}
+	if !v.Encapsulation.Source.IsValid() {
+		v.add(at+".transport", "set encapsulation.source, an IPv6 address of this node", "there is no outer source for what is sent by SRv6")
+	}
+}
+
+func (v *validator) checkEnhanced(at string, n *slice.N9, sids bool) {
+	if sids {
+		v.add(at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink are of mode traditional")
+	}
+	if n.UplinkPolicy == "" && n.DownlinkPolicy == "" && !sids {
+		v.add(at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "there is no policy to send with")
+	}
+	if n.UplinkPolicy != "" {
+		v.policyL3(at+".uplink_policy", n.UplinkPolicy)
+	}
+	if n.DownlinkPolicy != "" {
+		v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
+	}
+}

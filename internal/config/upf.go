@@ -1,0 +1,178 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// UPF makes the node a 5G user plane function: sessions come from SMFs by PFCP
+// (TS 29.244), and G-PDUs arrive at gtpu.addresses.
+type UPF struct {
+	// NodeID that SMFs know this UPF by, an address or a domain name: the first
+	// of n4 unless set.
+	NodeID string `json:"node_id,omitempty"`
+	// N4 are the addresses that PFCP is spoken on, UDP port 8805.
+	N4 []netip.Addr `json:"n4,omitempty"`
+	// SMFs are the prefixes that SMFs are listened to from; none: anybody.
+	SMFs []netip.Prefix `json:"smfs,omitempty"`
+	// Connect are SMFs that this UPF sets up an association with; others come by
+	// themselves.
+	Connect []netip.Addr `json:"connect,omitempty"`
+	// UEPools are where UE addresses come from, where the SMF leaves the choice
+	// to the UPF. UEs with addresses of a pool, whoever chose them, are found
+	// faster.
+	UEPools []UEPool `json:"ue_pools,omitempty"`
+	// Protected are prefixes that UEs do not reach, besides this node's own
+	// addresses, those of n4, gtpu.addresses, SIDs and the SR domain.
+	Protected []netip.Prefix `json:"protected,omitempty"`
+	// Buffer bounds the packets that are kept for idle UEs.
+	Buffer Buffer `json:"buffer,omitzero"`
+	// EchoInterval, in seconds, is how often GTP-U peers are asked whether they
+	// are there: 60 unless set.
+	EchoInterval uint32 `json:"echo_interval,omitempty"`
+}
+
+// UEPool is a part of the UE address space.
+type UEPool struct {
+	// NetworkInstance that the pool is for; empty: for all.
+	NetworkInstance string `json:"network_instance,omitempty"`
+	// Prefixes of IPv4 addresses, and of IPv6 /64s.
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
+}
+
+// Buffer bounds what is kept for idle UEs.
+type Buffer struct {
+	Packets uint32 `json:"packets,omitempty"` // of a session, unless its BAR says: 128 unless set
+	Bytes   uint32 `json:"bytes,omitempty"`   // of all of them: 67108864 unless set
+}
+
+// The defaults of a UPF.
+const (
+	DefaultSessions      = 65536
+	DefaultBufferPackets = 128
+	DefaultBufferBytes   = 64 << 20
+	DefaultEchoInterval  = 60
+)
+
+// IsSet says that the node is a user plane function.
+func (u *UPF) IsSet() bool { return len(u.N4) > 0 }
+
+func (c *Config) setUPFDefaults() {
+	if c.UPF.IsSet() {
+		setDefault(&c.UPF.NodeID, c.UPF.N4[0].String())
+		setDefault(&c.UPF.Buffer.Packets, DefaultBufferPackets)
+		setDefault(&c.UPF.Buffer.Bytes, DefaultBufferBytes)
+		setDefault(&c.UPF.EchoInterval, DefaultEchoInterval)
+		setDefault(&c.Limits.Sessions, DefaultSessions)
+	}
+	for i := range c.Slices {
+		if n9 := c.Slices[i].N9; n9 != nil && n9.Transport == slice.SRv6 && n9.Mode == "" {
+			changed := *n9
+			changed.Mode = slice.Traditional
+			c.Slices[i].N9 = &changed
+		}
+	}
+}
+
+// maxProtected is MAX_PROTECTED of bpf/def/tables.h.
+const maxProtected = 8
+
+// ProtectedPrefixes are all that UEs do not reach because of the UPF.
+func (u *UPF) ProtectedPrefixes() []netip.Prefix {
+	out := slices.Clone(u.Protected)
+	for _, a := range u.N4 {
+		if !slices.ContainsFunc(out, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			out = append(out, host(a))
+		}
+	}
+	return out
+}
+
+// Pools are the prefixes of all pools.
+func (u *UPF) Pools() []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range u.UEPools {
+		out = append(out, p.Prefixes...)
+	}
+	return out
+}
+
+func (v *validator) checkUPF() {
+	u := &v.UPF
+	if !u.IsSet() {
+		if u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 {
+			v.add("upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "there is no address to speak PFCP on")
+		}
+		if len(v.Slices) > 0 {
+			v.add("slices", "set upf.n4: slices are of a user plane function's sessions", "this node has no sessions")
+		}
+		return
+	}
+	addresses := v.unique()
+	for i, a := range u.N4 {
+		if at := fmt.Sprintf("upf.n4[%d]", i); v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
+			addresses.check(at, a.String(), "remove one of the two")
+		}
+	}
+	for i, a := range u.Connect {
+		at := fmt.Sprintf("upf.connect[%d]", i)
+		v.fieldsAt(at, srv6.CheckUnicast(at, a))
+	}
+	if !nodeID(u.NodeID) {
+		v.add("upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
+	}
+	if len(v.GTPU.Addresses) == 0 {
+		v.add("gtpu.addresses", "list where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
+	}
+	for i, p := range u.SMFs {
+		at := fmt.Sprintf("upf.smfs[%d]", i)
+		v.fieldsAt(at, srv6.CheckPrefix(at, p))
+	}
+	for i, p := range u.Protected {
+		at := fmt.Sprintf("upf.protected[%d]", i)
+		v.fieldsAt(at, srv6.CheckPrefix(at, p))
+	}
+	if n := len(u.ProtectedPrefixes()); n > maxProtected {
+		v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4, at most %d are possible", n, maxProtected)
+	}
+	// Each UE of a pool has an entry: two for a session, IPv4 and IPv6.
+	if n := pooled(u.Pools()); n > 2*uint64(v.Limits.Sessions) {
+		v.add("limits.sessions", fmt.Sprintf("at least %d, or smaller pools", (n+1)/2), "%d is too few for the %d addresses of the pools", v.Limits.Sessions, n)
+	}
+	for i, pool := range u.UEPools {
+		if len(pool.Prefixes) == 0 {
+			v.add(fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "there are no addresses in the pool")
+		}
+	}
+}
+
+// pooled is how many addresses and /64s there are in pools.
+func pooled(list []netip.Prefix) uint64 {
+	n := uint64(0)
+	for _, p := range list {
+		unit := 32
+		if p.Addr().Is6() {
+			unit = 64
+		}
+		n += 1 << min(max(0, unit-p.Bits()), maxPoolBits)
+	}
+	return n
+}
+
+// nodeID: an address, or a domain name (TS 29.244 section 8.2.38).
+func nodeID(s string) bool {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return true
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+			return false
+		}
+	}
+	return len(s) <= 253
+}

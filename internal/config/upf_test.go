@@ -1,0 +1,94 @@
+package config_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/slice"
+)
+
+const upf = `interfaces: [{name: n3}, {name: n6}]
+encapsulation: {source: "2001:db8:1::1"}
+policies:
+  - name: red
+    segment_lists: [{segments: ["2001:db8:102:1::"]}]
+  - name: wire
+    behavior: H.Encaps.L2.Red
+    segment_lists: [{segments: ["2001:db8:102:2::"]}]
+gtpu: {addresses: [192.0.2.1]}
+upf:
+  n4: [192.0.2.10, "2001:db8::10"]
+  smfs: [192.0.2.0/24]
+  ue_pools:
+    - {network_instance: internet, prefixes: [10.45.0.0/16, "2001:db8:45::/48"]}
+  protected: [192.0.2.0/28]
+slices:
+  - name: a
+    snssai: {sst: 1, sd: "000001"}
+    network_instance: internet
+    table: 100
+    n9: {transport: srv6, uplink: "2001:db8:2:d46::", local_sid: "2001:db8:1:d46::/64"}
+    rate_limit: {uplink: 100000, downlink: 200000}
+  - name: b
+    snssai: {sst: 1, sd: "000002"}
+    n9: {transport: srv6, mode: enhanced, uplink_policy: red}
+  - name: c
+    snssai: {sst: 2}
+    n9: {transport: gtpu}
+`
+
+func TestUPF(t *testing.T) {
+	c, err := config.Parse([]byte(upf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := c.UPF
+	if u.NodeID != "192.0.2.10" || u.Buffer.Packets != 128 || u.EchoInterval != 60 || c.Limits.Sessions != config.DefaultSessions {
+		t.Errorf("defaults: %+v, %d sessions", u, c.Limits.Sessions)
+	}
+	if c.Slices[0].N9.Mode != slice.Traditional || c.Slices[0].RateLimit.Downlink != 200000 {
+		t.Errorf("slice: %+v", c.Slices[0])
+	}
+	// The N4 address that is in a protected prefix already takes no place.
+	want := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("2001:db8::10/128")}
+	if got := u.ProtectedPrefixes(); !slices.Equal(got, want) {
+		t.Errorf("protected: %v", got)
+	}
+}
+
+func TestUPFRefuses(t *testing.T) {
+	for _, tt := range []struct{ from, to, want string }{
+		{"  n4: [192.0.2.10, \"2001:db8::10\"]", "  node_id: a", "line 10: upf.n4: there is no address to speak PFCP on"},
+		{"gtpu: {addresses: [192.0.2.1]}", "", "gtpu.addresses: a user plane function needs an address for G-PDUs"},
+		{"192.0.2.10, ", "0.0.0.0, ", "upf.n4[0]"},
+		{"192.0.2.10, ", "192.0.2.10, 192.0.2.10, ", "upf.n4[1]: 192.0.2.10 is already that of upf.n4 (fix: remove one of the two)"},
+		{"  n4: [", "  node_id: 'a..b'\n  n4: [", `upf.node_id: "a..b" cannot be a Node ID`},
+		{"192.0.2.0/24", "192.0.2.1/24", "upf.smfs[0]: 192.0.2.1/24 has bits behind its length (fix: write 192.0.2.0/24)"},
+		{"192.0.2.0/28", "192.0.2.1/28", "upf.protected[0]"},
+		{"10.45.0.0/16", "10.45.0.0/14", "limits.sessions: 65536 is too few for the 327680 addresses of the pools (fix: at least 163840, or smaller pools)"},
+		{"10.45.0.0/16", "192.0.2.0/24", "GTP-U address 192.0.2.1"},
+		{"snssai: {sst: 2}", `snssai: {sst: 1, sd: "000002"}`, "slices[2].snssai: the choice of sst 1, sd \"000002\", network instance \"\" is already that of slices[1]"},
+		{"snssai: {sst: 2}", `snssai: {sst: 2, sd: "12"}`, `sst 2, sd "12" is not an S-NSSAI`},
+		{"name: b", "name: a", "slices[1].name: a is already that of slices[0]"},
+		{"uplink_policy: red", "uplink_policy: rad", `there is no policy "rad" (fix: did you mean "red"?)`},
+		{"uplink_policy: red", "uplink_policy: wire", "which takes Ethernet frames"},
+		{"mode: enhanced, uplink_policy: red", "uplink_policy: red", "policies are of mode enhanced"},
+		{"mode: enhanced, uplink_policy: red", "mode: enhanced", "there is no policy to send with"},
+		{"{transport: gtpu}", "{transport: gtpu, uplink: \"2001:db8::1\"}", "with GTP-U the SMF says where packets go"},
+		{"{transport: gtpu}", "{transport: gtp}", `"gtp" is not known (fix: did you mean "gtpu"?)`},
+		{"{transport: gtpu}", "{}", "there is no transport"},
+		{`encapsulation: {source: "2001:db8:1::1"}`, "", "there is no outer source for what is sent by SRv6"},
+		{`local_sid: "2001:db8:1:d46::/64"`, `local_sid: "192.0.2.0/24"`, "is not an IPv6 prefix"},
+	} {
+		text := strings.Replace(upf, tt.from, tt.to, 1)
+		if text == upf {
+			t.Fatalf("%q is not there", tt.from)
+		}
+		if _, err := config.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got\n%v\nwant %s", tt.to, err, tt.want)
+		}
+	}
+}
