@@ -81,7 +81,7 @@ INLINE int use_adjacency(struct packet *p, __u32 index)
 }
 
 /* The kernel would look into its main table: the daemon has the neighbour
- * resolved, and sends the frame in again. */
+ * resolved, and sends the frame in again, or an error about what it quotes. */
 INLINE int resolve_neighbour(struct packet *p, struct bpf_fib_lookup *fib)
 {
 	if (!error_allowed())
@@ -94,7 +94,7 @@ INLINE int resolve_neighbour(struct packet *p, struct bpf_fib_lookup *fib)
 		st32(&p->dst, fib->ipv4_dst);
 	}
 	p->punt = PUNT_NEIGHBOUR;
-	p->error_l3 = p->l3;
+	p->error_l3 = p->quote;
 	return REASON_SLOW_PATH;
 }
 

@@ -23,7 +23,9 @@ const customerConfig = `
 interfaces: [{name: d0}, {name: d1}]
 encapsulation: {source: 'fc00:1::1'}
 locators: [{name: main, prefix: 'fc00:1::/48'}]
-sids: [{sid: 'fc00:1:0:4::/64', behavior: End.DT46, table: 100}]
+sids:
+  - {sid: 'fc00:1:0:4::/64', behavior: End.DT46, table: 100}
+  - {sid: 'fc00:1:0:5::/64', behavior: End.DT46, table: 254}
 policies: [{name: far, segment_lists: [{segments: ['fc00:2::1']}]}]
 steering: [{prefix: 10.77.0.0/16, policy: far}]
 `
@@ -133,9 +135,14 @@ func inner6(src, dst string) []gopacket.SerializableLayer {
 // toSID sends a packet in a packet to the customer's SID.
 func (c *customer) toSID(t *testing.T, next layers.IPProtocol, inner []gopacket.SerializableLayer) {
 	t.Helper()
+	c.toSIDOf(t, "fc00:1:0:4::", next, inner)
+}
+
+func (c *customer) toSIDOf(t *testing.T, sid string, next layers.IPProtocol, inner []gopacket.SerializableLayer) {
+	t.Helper()
 	outer := &layers.IPv6{
 		Version: 6, HopLimit: 64, NextHeader: next,
-		SrcIP: netip.MustParseAddr("fc00:10::1").AsSlice(), DstIP: netip.MustParseAddr("fc00:1:0:4::").AsSlice(),
+		SrcIP: netip.MustParseAddr("fc00:10::1").AsSlice(), DstIP: netip.MustParseAddr(sid).AsSlice(),
 	}
 	b := gopacket.NewSerializeBuffer()
 	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, inner...); err != nil {
@@ -171,10 +178,48 @@ func TestSilentHostInATableGetsTheFirstPacket(t *testing.T) {
 	if arrives(t, c.atRight, 3*time.Second, isFrom("fc00:50::1", 59)) == nil {
 		t.Errorf("the IPv6 packet is lost\n%s", c.daemon.log)
 	}
-	// Nobody is there: what waits is given up.
-	c.toSID(t, layers.IPProtocolIPv4, inner4("10.50.0.2", "10.20.0.99", 64))
-	if got := arrives(t, c.atRight, 1500*time.Millisecond, isFrom("10.50.0.2", 17)); got != nil {
-		t.Errorf("sent to nobody: %x", got)
+	c.daemon.end(t, syscall.SIGTERM)
+}
+
+// Where nobody answers the sender hears of it, by the table of the packet. In
+// main it is Linux that says so: ours is the same error.
+func TestSilentHostIsUnreachable(t *testing.T) {
+	t.Parallel()
+	c := newCustomer(t)
+	c.node.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
+	for _, table := range []string{"100", "254"} {
+		c.node.IP(t, "route add 10.50.0.0/16 via 10.20.0.1 dev d1 table "+table)
+		c.node.IP(t, "-6 route add fc00:50::/64 via fc00:20::1 dev d1 table "+table)
+	}
+	// The way back is known before: an error does not wait for a neighbour.
+	c.node.Run(t, "ping", "-c", "1", "-W", "3", "10.20.0.1")
+	c.node.Run(t, "ping", "-c", "1", "-W", "3", "fc00:20::1")
+	for _, family := range []struct {
+		next         layers.IPProtocol
+		inner        []gopacket.SerializableLayer
+		icmp         uint8
+		protocol, at int // offsets of the protocol's number, and of the error
+		want         []byte
+	}{
+		{layers.IPProtocolIPv4, inner4("10.50.0.2", "10.20.0.99", 64), 1, 23, 34, []byte{3, 1}},
+		{layers.IPProtocolIPv6, inner6("fc00:50::2", "fc00:20::99"), 58, 20, 54, []byte{1, 3}},
+	} {
+		isError := func(f []byte) bool {
+			return len(f) > family.at && f[family.protocol] == family.icmp && bytes.HasSuffix(f, []byte("first"))
+		}
+		c.toSIDOf(t, "fc00:1:0:5::", family.next, family.inner)
+		linux := arrives(t, c.atRight, 6*time.Second, isError)
+		c.toSID(t, family.next, family.inner)
+		ours := arrives(t, c.atRight, 3*time.Second, isError)
+		if linux == nil || ours == nil {
+			t.Fatalf("%v: Linux sends %x, we send %x\n%s", family.next, linux, ours, c.daemon.log)
+		}
+		if !bytes.Equal(ours[family.at:][:2], family.want) || !bytes.Equal(linux[family.at:][:2], family.want) {
+			t.Errorf("%v: Linux sends %x, we send %x", family.next, linux[family.at:], ours[family.at:])
+		}
+		if len(ours) != len(linux) {
+			t.Errorf("%v: Linux sends %d bytes, we send %d", family.next, len(linux), len(ours))
+		}
 	}
 	c.daemon.end(t, syscall.SIGTERM)
 }

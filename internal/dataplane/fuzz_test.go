@@ -34,6 +34,7 @@ type world struct {
 	model   *model.Model
 	counted model.Counts
 	punts   []Punt // that the model wants and that were not compared yet
+	events  []model.Event
 }
 
 // TestFuzzAgainstModel runs frames, valid and mutated, through the loaded
@@ -103,6 +104,7 @@ func (w *world) run(frames int) {
 		all = append(all, ran{frame, ifindex})
 	}
 	w.comparePunts()
+	w.compareEvents()
 	if cmp.Equal(w.counted, since(before, w.counters(w.t))) && !w.t.Failed() {
 		w.sumUp(before, len(all))
 		return
@@ -127,9 +129,7 @@ func (w *world) compare(frame []byte, ifindex int) string {
 		return err.Error()
 	}
 	w.counted.Add(want.Counts)
-	if want.Punt != nil {
-		w.expect(want.Punt, ifindex)
-	}
+	w.expect(want, ifindex)
 	if v := wantVerdict(want); verdict != v {
 		return fmt.Sprintf("model: %s (%s), program: %s", VerdictName(v), want.Reason, VerdictName(verdict))
 	}
@@ -158,11 +158,29 @@ func fields(b []byte) []string {
 	return lines
 }
 
-func (w *world) expect(p *model.Punt, ifindex int) {
-	w.punts = append(w.punts, meaningful(Punt{Kind: puntKinds[p.Kind], Ifindex: ifindex, Info: p.Info, L3: p.L3,
-		Type: p.Type, Code: p.Code, Data: p.Data}))
+func (w *world) expect(r model.Result, ifindex int) {
+	w.events = append(w.events, r.Events...)
+	for _, p := range punts(r) {
+		w.punts = append(w.punts, meaningful(Punt{Kind: puntKinds[p.Kind], Ifindex: ifindex, Info: p.Info, L3: p.L3,
+			Type: p.Type, Code: p.Code, Session: p.Session, Rule: p.Rule, Data: p.Data}))
+	}
 	if len(w.punts) >= 500 { // well before the ring buffer is full
 		w.comparePunts()
+	}
+}
+
+// punts are all records of a result, in their order.
+func punts(r model.Result) []*model.Punt {
+	if r.Punt == nil {
+		return r.Copies
+	}
+	return append(slices.Clone(r.Copies), r.Punt)
+}
+
+// compareEvents compares those that were told.
+func (w *world) compareEvents() {
+	if got := w.takeEvents(len(w.events)); !slices.Equal(w.events, got) {
+		w.t.Errorf("seed %d: events (-model +program):\n%s", w.seed, cmp.Diff(w.events, got))
 	}
 }
 
@@ -182,7 +200,7 @@ func (w *world) comparePunts() {
 // samePunt is what cmp.Equal would say, at a hundredth of its cost.
 func samePunt(a, b Punt) bool {
 	return a.Kind == b.Kind && a.Ifindex == b.Ifindex && a.Info == b.Info && a.L3 == b.L3 &&
-		a.Type == b.Type && a.Code == b.Code && bytes.Equal(a.Data, b.Data)
+		a.Type == b.Type && a.Code == b.Code && a.Session == b.Session && a.Rule == b.Rule && bytes.Equal(a.Data, b.Data)
 }
 
 func firstDifference(want, got []Punt) string {
@@ -204,10 +222,7 @@ func (w *world) compareAll(frame []byte, ifindex int) string {
 	if d := cmp.Diff(want.Counts, since(before, w.counters(w.t))); d != "" {
 		return "counters (-model +program):\n" + d
 	}
-	wanted := 0
-	if want.Punt != nil {
-		wanted = 1
-	}
+	wanted := len(punts(want))
 	if got := w.takePunts(wanted); len(got) != wanted {
 		return fmt.Sprintf("%d records for the slow path, want %d", len(got), wanted)
 	}

@@ -30,8 +30,9 @@ type rig struct {
 	network model.Network
 	keys    []counterKey
 
-	mu    sync.Mutex
-	punts []Punt
+	mu     sync.Mutex
+	punts  []Punt
+	events []model.Event
 }
 
 // inNamespace runs f in a namespace that has an interface for each port, with
@@ -52,13 +53,13 @@ func inNamespace(t testing.TB, ports []model.Port, f func()) {
 // newRig loads the data path, whose tables are empty.
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	d, err := Open(Options{Limits: Limits{SIDs: 1 << 17}})
+	d, err := Open(Options{Limits: Limits{SIDs: 1 << 17, Sessions: 1 << 17, Filters: 1 << 12}})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
 	r := &rig{d: d}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() {
 		done <- d.Punts(ctx, func(p Punt) {
 			r.mu.Lock()
@@ -66,9 +67,16 @@ func newRig(t testing.TB) *rig {
 			r.mu.Unlock()
 		})
 	}()
+	go func() {
+		done <- d.SessionEvents(ctx, func(e SessionEvent) {
+			r.mu.Lock()
+			r.events = append(r.events, model.Event{Session: e.Session, Rule: e.Rule, Kind: eventKinds[e.Kind]})
+			r.mu.Unlock()
+		})
+	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := errors.Join(<-done, <-done); err != nil {
 			t.Error(err)
 		}
 		if err := d.Close(); err != nil {
@@ -85,7 +93,8 @@ func (r *rig) program(n model.Network) error {
 	r.keys = r.counterKeys()
 	c := &r.network.Config
 	s := Settings{HopLimit: c.Encapsulation.HopLimit, Source: c.Encapsulation.Source, ErrorsPerSecond: 1_000_000_000,
-		Domain: c.Domain, GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools}
+		Domain: c.Domain, GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools,
+		UEPools: n.UEPools, Protected: n.Protected}
 	for _, l := range c.Locators {
 		s.Locators = append(s.Locators, Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits})
 	}
@@ -108,6 +117,7 @@ func (r *rig) program(n model.Network) error {
 		each(c.Steering, r.d.PutSteering),
 		each(r.network.Local, r.d.PutLocal),
 		each(r.network.Routes, r.putRoute),
+		r.putSessions(),
 	} {
 		if put != nil {
 			return put
@@ -139,6 +149,7 @@ func (r *rig) clear() error {
 	tunnels := slices.Clone(c.Tunnels)
 	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(b.SwitchTo) - len(a.SwitchTo) })
 	return errors.Join(
+		r.deleteSessions(),
 		each(r.network.Routes, func(route model.Route) error { return r.d.DeleteRoute(route.Table, route.Prefix) }),
 		each(r.network.Local, r.d.DeleteLocal),
 		each(c.Steering, r.d.DeleteSteering),
@@ -220,7 +231,7 @@ func (r *rig) counterKeys() []counterKey {
 			return []Counter{received, sent}, err
 		}})
 	}
-	return keys
+	return append(keys, r.sessionCounters()...)
 }
 
 // counters reads everything that counts; what is 0 is left out.
@@ -256,16 +267,20 @@ func since(before, after model.Counts) model.Counts {
 }
 
 // takePunts waits for a number of records, and returns all there are.
-func (r *rig) takePunts(want int) []Punt {
+func (r *rig) takePunts(want int) []Punt { return waitFor(&r.mu, &r.punts, want) }
+
+// waitFor empties a list that somebody else fills, once there is enough in it,
+// or after a while.
+func waitFor[T any](mu *sync.Mutex, list *[]T, want int) []T {
 	for deadline := time.Now().Add(200 * time.Millisecond); ; time.Sleep(100 * time.Microsecond) {
-		r.mu.Lock()
-		if len(r.punts) >= want || time.Now().After(deadline) {
-			p := r.punts
-			r.punts = nil
-			r.mu.Unlock()
-			return p
+		mu.Lock()
+		if len(*list) >= want || time.Now().After(deadline) {
+			all := *list
+			*list = nil
+			mu.Unlock()
+			return all
 		}
-		r.mu.Unlock()
+		mu.Unlock()
 	}
 }
 
@@ -273,15 +288,20 @@ var verdictOf = map[string]uint32{"forwarded": VerdictRedirect, "replied": Verdi
 	"slow_path": VerdictDrop, "dropped": VerdictDrop}
 
 var puntKinds = map[model.PuntKind]PuntKind{model.PuntReassemble: PuntReassemble, model.PuntFragment: PuntFragment,
-	model.PuntICMP: PuntICMP, model.PuntErrorIndication: PuntErrorIndication}
+	model.PuntICMP: PuntICMP, model.PuntErrorIndication: PuntErrorIndication,
+	model.PuntBuffer: PuntBuffer, model.PuntDuplicate: PuntDuplicate}
 
-// TestGolden runs every row of testdata/behavior through the loaded program:
-// the verdict, the bytes, the counters and the record for the slow path are
-// exactly those that the row wants.
+// TestGolden runs every row of testdata/behavior and testdata/session through
+// the loaded program: the verdict, the bytes, the counters, the records for the
+// slow path and the events are exactly those that the row wants.
 func TestGolden(t *testing.T) {
-	files, err := golden.LoadAll("testdata/behavior")
-	if err != nil {
-		t.Fatal(err)
+	var files []*golden.File
+	for _, directory := range []string{"behavior", "session"} {
+		more, err := golden.LoadAll("testdata/" + directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, more...)
 	}
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
@@ -319,6 +339,9 @@ func (r *rig) goldenFile(t *testing.T, f *golden.File) {
 	if stray := r.takePunts(0); len(stray) != 0 {
 		t.Errorf("%s: %d records for the slow path that no row wants", f.Name(), len(stray))
 	}
+	if stray := r.takeEvents(0); len(stray) != 0 {
+		t.Errorf("%s: events that no row wants: %v", f.Name(), stray)
+	}
 	if err := r.clear(); err != nil {
 		t.Fatalf("%s: %v", f.Name(), err)
 	}
@@ -327,6 +350,7 @@ func (r *rig) goldenFile(t *testing.T, f *golden.File) {
 func (r *rig) goldenRow(t *testing.T, row *golden.Row) {
 	t.Helper()
 	frame, ifindex := row.Input()
+	time.Sleep(row.Wait())
 	before := r.counters(t)
 	verdict, out, err := r.d.TestRun(frame, ifindex)
 	if err != nil {
@@ -362,25 +386,37 @@ func meaningful(p Punt) Punt {
 	if p.Kind != PuntICMP {
 		p.Type, p.Code = 0, 0
 	}
-	if p.Kind == PuntReassemble {
+	switch p.Kind {
+	case PuntReassemble, PuntBuffer, PuntDuplicate: // what a session's is about is in Session and Rule
 		p.Info = 0
 	}
 	return p
 }
 
+// goldenPunt compares records and events.
 func (r *rig) goldenPunt(t *testing.T, row *golden.Row, frame []byte, ifindex int) {
 	t.Helper()
-	w := row.Want.Punt
-	if w == nil {
-		return
+	var want []Punt
+	wanted := row.Want.Copies
+	if row.Want.Punt != nil {
+		wanted = append(slices.Clone(wanted), *row.Want.Punt)
 	}
-	got := r.takePunts(1)
-	for i := range got {
-		got[i] = meaningful(got[i])
+	for _, w := range wanted {
+		want = append(want, Punt{Kind: puntKinds[w.Kind], Ifindex: ifindex, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code,
+			Session: w.Session, Rule: w.Rule, Data: frame[:min(len(frame), 2048)]})
 	}
-	want := []Punt{{Kind: puntKinds[w.Kind], Ifindex: ifindex, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code,
-		Data: frame[:min(len(frame), 2048)]}}
-	if diff := cmp.Diff(want, got, sameAddr); diff != "" {
-		t.Errorf("%s: record for the slow path (-want +got):\n%s", row.Name, diff)
+	if len(want) > 0 {
+		got := r.takePunts(len(want))
+		for i := range got {
+			got[i] = meaningful(got[i])
+		}
+		if diff := cmp.Diff(want, got, sameAddr); diff != "" {
+			t.Errorf("%s: record for the slow path (-want +got):\n%s", row.Name, diff)
+		}
+	}
+	if want := row.Want.Events; len(want) > 0 {
+		if diff := cmp.Diff(want, r.takeEvents(len(want))); diff != "" {
+			t.Errorf("%s: events (-want +got):\n%s", row.Name, diff)
+		}
 	}
 }

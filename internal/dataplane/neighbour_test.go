@@ -34,7 +34,8 @@ func inside(sid, src, dst string) []byte {
 }
 
 // A neighbour that the kernel has not resolved is asked for by the daemon, in a
-// table other than main; the record says which one it is.
+// table other than main; the record says which one it is, and which packet an
+// error would be about.
 func TestNeighbourIsHandedUp(t *testing.T) {
 	ns := netns.New(t)
 	ns.Sysctl(t, "net.ipv4.ip_forward", "1")
@@ -67,7 +68,7 @@ func TestNeighbourIsHandedUp(t *testing.T) {
 				t.Fatalf("to %s: %s, %d records", c.dst, VerdictName(verdict), len(got))
 			}
 			p := got[0]
-			if p.Kind != PuntNeighbour || p.NextHop != addr(c.hop) || p.Egress != out.Index || p.Ifindex != in.Index || p.L3 != 14 ||
+			if p.Kind != PuntNeighbour || p.NextHop != addr(c.hop) || p.Egress != out.Index || p.Ifindex != in.Index || p.L3 != 14+40 ||
 				p.Table != 100 || !bytes.Equal(p.Data, frame) {
 				t.Errorf("to %s: %+v", c.dst, p)
 			}

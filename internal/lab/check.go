@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 )
 
 // Check is one thing that must hold while the lab is up. Which fields count
@@ -19,9 +21,15 @@ type Check struct {
 	At     string     `json:"at,omitempty"`    // node that receives
 	Source netip.Addr `json:"source,omitzero"` // the kernel's choice unless set
 	To     netip.Addr `json:"to,omitzero"`
-	Device string     `json:"device,omitempty"` // GTP-U link, or interface
+	// Device is the GTP-U link of an echo or end_marker; of other kinds what
+	// the sender's sockets are bound to.
+	Device string `json:"device,omitempty"`
 	// Both sends in both directions (udp; needs Source).
 	Both bool `json:"both,omitempty"`
+	// Also are more streams at the same time (udp), of the same pace.
+	Also []Way `json:"also,omitempty"`
+	// N9 are the transports in which it is made: all unless set.
+	N9 []string `json:"n9,omitempty"`
 
 	Count    int      `json:"count,omitempty"`
 	Interval Duration `json:"interval,omitempty"`
@@ -38,8 +46,37 @@ type Check struct {
 	// Accounts names culvert nodes whose outcomes must add up to the frames
 	// that their neighbours sent them.
 	Accounts []string `json:"accounts,omitempty"`
-	// Event happens while the traffic flows.
-	Event *Event `json:"event,omitempty"`
+	// Event happens while the traffic flows, and then Events, one after
+	// another. They are what an n4 check is made of.
+	Event  *Event  `json:"event,omitempty"`
+	Events []Event `json:"events,omitempty"`
+	// Before and After are done before and after the check, which has not
+	// passed where they fail.
+	Before []Event `json:"before,omitempty"`
+	After  []Event `json:"after,omitempty"`
+}
+
+// Way is where a stream goes.
+type Way struct {
+	From   string     `json:"from"`
+	At     string     `json:"at"`
+	Source netip.Addr `json:"source,omitzero"`
+	To     netip.Addr `json:"to"`
+	Device string     `json:"device,omitempty"`
+	Both   bool       `json:"both,omitempty"`
+}
+
+// ways are all of a check's streams.
+func (c *Check) ways() []Way {
+	return append([]Way{{From: c.From, At: c.At, Source: c.Source, To: c.To, Device: c.Device, Both: c.Both}}, c.Also...)
+}
+
+// events are all that happens under load.
+func (c *Check) events() []Event {
+	if c.Event == nil {
+		return c.Events
+	}
+	return append([]Event{*c.Event}, c.Events...)
 }
 
 // Expect says when a check passes: everything arrives, once and whole, unless
@@ -58,6 +95,46 @@ type Expect struct {
 	Interface string `json:"interface,omitempty"`
 	// Links are the ends of links between routers that OSPFv3 must know.
 	Links int `json:"links,omitempty"`
+	// InOrder wants the datagrams of a flow in the order in which they were
+	// sent; MinGap a time in which nothing arrived: so long they were kept.
+	InOrder bool     `json:"in_order,omitempty"`
+	MinGap  Duration `json:"min_gap,omitempty"`
+	// Rate wants a stream to be held to a rate, by loss.
+	Rate *RateExpect `json:"rate,omitempty"`
+	// Handover wants tunnels to change at a GTP-U endpoint.
+	Handover *HandoverExpect `json:"handover,omitempty"`
+	// Usage wants an SMF to be told what the streams counted themselves.
+	Usage *UsageExpect `json:"usage,omitempty"`
+	// Reports of UPFs.
+	Reports []ReportExpect `json:"reports,omitempty"`
+}
+
+// RateExpect is a rate of IP packets.
+type RateExpect struct {
+	Kbits     float64 `json:"kbit_s"`
+	Tolerance float64 `json:"tolerance"` // in percent
+}
+
+// HandoverExpect wants End Markers by the tunnel of one device, no T-PDU there
+// after them, and T-PDUs by the tunnel of another.
+type HandoverExpect struct {
+	Node string `json:"node"`
+	From string `json:"from"` // device
+	To   string `json:"to"`   // device
+}
+
+// UsageExpect says whose usage: the check sends from the UE's side.
+type UsageExpect struct {
+	SMF      string `json:"smf"`
+	Sessions string `json:"sessions"` // a group of the SMF's
+}
+
+// ReportExpect says how many reports an SMF must get during the check. What an
+// SMF may report of its own: restarted and path_lost.
+type ReportExpect struct {
+	SMF   string `json:"smf"`
+	Kind  string `json:"kind"` // see reportKinds
+	Count int    `json:"count"`
 }
 
 // OuterExpect is an ICMP error that a GTP-U endpoint must get.
@@ -90,13 +167,6 @@ type CounterExpect struct {
 	Tolerance float64   `json:"tolerance,omitempty"`
 }
 
-// Event is something that is done to the lab under traffic.
-type Event struct {
-	Do     string `json:"do"` // kill, restart, upgrade, apply, link_down, link_up
-	Node   string `json:"node"`
-	Device string `json:"device,omitempty"` // link_down, link_up
-}
-
 // Duration is a time.Duration that is written as in "20ms".
 type Duration time.Duration
 
@@ -122,8 +192,6 @@ func (d Duration) or(other time.Duration) time.Duration {
 	return time.Duration(d)
 }
 
-var events = []string{"kill", "restart", "upgrade", "apply", "link_down", "link_up"}
-
 func (t *Topology) validateCheck(c *Check) error {
 	if c.Name == "" {
 		return fmt.Errorf("name: missing")
@@ -131,9 +199,42 @@ func (t *Topology) validateCheck(c *Check) error {
 	if _, ok := checkKinds[c.Kind]; !ok {
 		return fmt.Errorf("kind: %q: use one of %s", c.Kind, strings.Join(sortedKeys(checkKinds), ", "))
 	}
-	nodes := []string{c.From}
+	if err := t.validateNodes(c); err != nil {
+		return err
+	}
+	if n := t.node(c.From); c.Kind == "ospf" && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
+		return fmt.Errorf("from: %q does not run ospf6d", c.From)
+	}
+	for _, name := range c.N9 {
+		if !slices.Contains(t.N9, name) {
+			return fmt.Errorf("n9: %q: the lab has %s", name, wordOr(strings.Join(t.N9, ", "), "none"))
+		}
+	}
+	if err := t.validateExpect(c); err != nil {
+		return fmt.Errorf("expect: %w", err)
+	}
+	for field, list := range map[string][]Event{"event": c.events(), "before": c.Before, "after": c.After} {
+		for i := range list {
+			if err := t.validateEvent(&list[i]); err != nil {
+				return fmt.Errorf("%s: %w", field, err)
+			}
+		}
+	}
+	return nil
+}
+
+// validateNodes wants the nodes that a check names to be there, and to be what
+// it takes them for.
+func (t *Topology) validateNodes(c *Check) error {
+	var nodes []string
+	if c.Kind != "n4" { // it is about the SMFs that its events name
+		nodes = append(nodes, c.From)
+	}
 	if c.At != "" {
 		nodes = append(nodes, c.At)
+	}
+	for _, w := range c.Also {
+		nodes = append(nodes, w.From, w.At)
 	}
 	culverts := slices.Clone(c.Accounts)
 	for _, x := range c.Counters {
@@ -144,29 +245,63 @@ func (t *Topology) validateCheck(c *Check) error {
 			return fmt.Errorf("counters: packets: %q: use sent, received or some", x.Packets)
 		}
 	}
-	if e := c.Event; e != nil {
-		if !slices.Contains(events, e.Do) {
-			return fmt.Errorf("event: do: %q: use one of %s", e.Do, strings.Join(events, ", "))
-		}
-		if isLink := strings.HasPrefix(e.Do, "link_"); isLink != (e.Device != "") {
-			return fmt.Errorf("event: device: link_down and link_up have one, others do not")
-		} else if isLink {
-			nodes = append(nodes, e.Node)
-		} else {
-			culverts = append(culverts, e.Node)
-		}
-	}
-	if n := t.node(c.From); c.Kind == "ospf" && n != nil && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
-		return fmt.Errorf("from: %q does not run ospf6d", c.From)
-	}
 	for _, name := range nodes {
 		if t.node(name) == nil {
 			return fmt.Errorf("no node is called %q", name)
 		}
 	}
 	for _, name := range culverts {
-		if n := t.node(name); n == nil || n.Kind != Culvert {
-			return fmt.Errorf("%q is no node of kind culvert", name)
+		if err := t.wantCulvert(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Topology) wantCulvert(name string) error {
+	if n := t.node(name); n == nil || n.Kind != Culvert {
+		return fmt.Errorf("%q is no node of kind culvert", name)
+	}
+	return nil
+}
+
+// wantEndpoint wants a node to have GTP-U links of these names.
+func (t *Topology) wantEndpoint(name string, devices ...string) error {
+	n := t.node(name)
+	if n == nil {
+		return fmt.Errorf("no node is called %q", name)
+	}
+	for _, device := range devices {
+		if !slices.ContainsFunc(n.GTPU, func(l gtpulink.Link) bool { return l.Device == device }) {
+			return fmt.Errorf("%s has no GTP-U link %q", name, device)
+		}
+	}
+	return nil
+}
+
+func (t *Topology) validateExpect(c *Check) error {
+	if x := c.Expect.Rate; x != nil && (c.Kind != "udp" || x.Kbits <= 0 || x.Tolerance <= 0) {
+		return fmt.Errorf("rate: give kbit_s and tolerance, of a check of kind udp")
+	}
+	if h := c.Expect.Handover; h != nil {
+		if err := t.wantEndpoint(h.Node, h.From, h.To); err != nil {
+			return fmt.Errorf("handover: %w", err)
+		}
+	}
+	if u := c.Expect.Usage; u != nil {
+		if _, err := t.group(u.SMF, u.Sessions); err != nil {
+			return fmt.Errorf("usage: %w", err)
+		}
+		if c.Kind != "udp" || len(c.Also) > 0 || len(t.node(c.From).GTPU) == 0 {
+			return fmt.Errorf("usage: it is compared with one stream (udp) from a node with GTP-U links")
+		}
+	}
+	for _, x := range c.Expect.Reports {
+		if t.smf(x.SMF) == nil {
+			return fmt.Errorf("reports: no SMF is called %q", x.SMF)
+		}
+		if reportKinds[x.Kind] == nil {
+			return fmt.Errorf("reports: kind: %q: use one of %s", x.Kind, strings.Join(sortedKeys(reportKinds), ", "))
 		}
 	}
 	return nil

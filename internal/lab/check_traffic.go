@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ func (r *runner) ping(ctx context.Context, c *Check, o *outcome) error {
 		return err
 	}
 	p := probe.Ping{
-		From: r.namespace(r.node(c.From)), Source: c.Source, To: c.To, Count: max(c.Count, 1),
+		From: r.namespace(r.node(c.From)), Source: c.Source, To: c.To, Device: c.Device, Count: max(c.Count, 1),
 		Interval: c.Interval.or(5 * time.Millisecond), Size: c.Size, HopLimit: c.HopLimit, DF: c.DF, Wait: answerTime,
 	}
 	if c.Expect.Nothing || c.Expect.Error != "" || c.Expect.Outer != nil {
@@ -83,41 +84,80 @@ func wantErrors(o *outcome, kind string, mtu uint32, list []probe.ICMPError) {
 	}
 }
 
-// udp sends numbered datagrams, one way or both.
-func (r *runner) udp(ctx context.Context, c *Check, o *outcome) error {
-	from, at := r.namespace(r.node(c.From)), r.namespace(r.node(c.At))
-	return r.during(ctx, c, o, func(busy func() bool) error {
+// streams are what a check of kind udp sends.
+func (r *runner) streams(c *Check) (list []probe.Stream) {
+	for _, w := range c.ways() {
+		from, at := r.namespace(r.node(w.From)), r.namespace(r.node(w.At))
 		stream := probe.Stream{
-			From: from, At: at, Source: c.Source, To: c.To, Flows: c.Flows, Count: max(c.Count, 1),
-			Interval: c.Interval.or(2 * time.Millisecond), Size: c.Size, Wait: answerTime, While: busy,
+			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: c.Flows, Count: max(c.Count, 1),
+			Interval: c.Interval.or(2 * time.Millisecond), Size: c.Size, Wait: answerTime,
 		}
-		streams := []probe.Stream{stream}
-		if c.Both {
-			stream.From, stream.At, stream.Source, stream.To = at, from, c.To, c.Source
-			streams = append(streams, stream)
+		if c.Expect.Rate != nil { // what is held back does not come later
+			stream.Settle, stream.Wait = settleTime, answerTime/3
 		}
-		results, errs := make([]probe.StreamResult, len(streams)), make([]error, len(streams))
+		list = append(list, stream)
+		if w.Both {
+			stream.From, stream.At, stream.Source, stream.To, stream.Device = at, from, w.To, w.Source, ""
+			list = append(list, stream)
+		}
+	}
+	return list
+}
+
+// udp sends numbered datagrams, one way or both, and maybe more of them.
+func (r *runner) udp(ctx context.Context, c *Check, o *outcome) error {
+	outerBefore, err := r.endpointStats(c)
+	if err != nil {
+		return err
+	}
+	since, err := r.usageView(ctx, c.Expect.Usage)
+	if err != nil {
+		return err
+	}
+	streams := r.streams(c)
+	results, errs := make([]probe.StreamResult, len(streams)), make([]error, len(streams))
+	err = r.during(ctx, c, o, func(busy func() bool) error {
 		var wg sync.WaitGroup
 		for i, s := range streams {
+			s.While = busy
 			wg.Go(func() { results[i], errs[i] = s.Run(ctx) })
 		}
 		wg.Wait()
-		for i, s := range results {
-			if errs[i] != nil {
-				return errs[i]
-			}
-			o.sent += s.Sent
-			o.received += s.Received
-			if s.Corrupt+s.Duplicates > 0 {
-				o.fail("%d corrupt, %d duplicates", s.Corrupt, s.Duplicates)
-			}
-			if c.Event != nil {
-				o.say("longest gap %.1f ms", float64(s.Gap.Microseconds())/1000)
-			}
-		}
-		wantAll(o, c.Expect.MaxLost)
-		return nil
+		return errors.Join(errs...)
 	})
+	if err != nil {
+		return err
+	}
+	for _, result := range results {
+		judgeStream(c, result, o)
+	}
+	if c.Expect.Rate == nil {
+		wantAll(o, c.Expect.MaxLost)
+	}
+	if err := r.wantFromEndpoint(c, o, outerBefore); err != nil {
+		return err
+	}
+	return r.wantUsage(ctx, c.Expect.Usage, since, streams, results, o)
+}
+
+func judgeStream(c *Check, s probe.StreamResult, o *outcome) {
+	o.sent += s.Sent
+	o.received += s.Received
+	if s.Corrupt+s.Duplicates > 0 {
+		o.fail("%d corrupt, %d duplicates", s.Corrupt, s.Duplicates)
+	}
+	if len(c.events()) > 0 {
+		o.say("longest gap %.1f ms", float64(s.Gap.Microseconds())/1000)
+	}
+	if s.Reordered > 0 && c.Expect.InOrder {
+		o.fail("%d arrived behind later ones", s.Reordered)
+	}
+	if least := time.Duration(c.Expect.MinGap); s.Gap < least {
+		o.fail("the longest gap was %v: want %v", s.Gap, least)
+	}
+	if c.Expect.Rate != nil {
+		wantRate(c.Expect.Rate, s, o)
+	}
 }
 
 // tcp moves data there and back. Sent and received are kilobytes: what TCP
@@ -125,7 +165,7 @@ func (r *runner) udp(ctx context.Context, c *Check, o *outcome) error {
 func (r *runner) tcp(ctx context.Context, c *Check, o *outcome) error {
 	return r.during(ctx, c, o, func(busy func() bool) error {
 		t := probe.Transfer{
-			From: r.namespace(r.node(c.From)), At: r.namespace(r.node(c.At)), Source: c.Source, To: c.To,
+			From: r.namespace(r.node(c.From)), At: r.namespace(r.node(c.At)), Source: c.Source, To: c.To, Device: c.Device,
 			Bytes: c.Bytes, Limit: 20 * time.Second, While: busy,
 		}
 		if t.Bytes == 0 {
@@ -198,6 +238,9 @@ func (r *runner) endpointStats(c *Check) (map[string]gtpulink.Stats, error) {
 	if c.Expect.Container != nil {
 		nodes = append(nodes, c.Expect.Container.Node)
 	}
+	if c.Expect.Handover != nil {
+		nodes = append(nodes, c.Expect.Handover.Node)
+	}
 	for _, name := range nodes {
 		response, err := gtpulink.Ask(r.control(r.node(name)), gtpulink.Request{Op: "stats"})
 		if err != nil {
@@ -227,5 +270,25 @@ func (r *runner) wantFromEndpoint(c *Check, o *outcome, before map[string]gtpuli
 		}
 		o.say("QFI %d at %s", is.QFI, x.Node)
 	}
+	if h := c.Expect.Handover; h != nil {
+		wantHandover(h, before[h.Node].Links, after[h.Node].Links, o)
+	}
 	return nil
+}
+
+// wantHandover wants the old tunnel to have ended, and the new one to carry.
+func wantHandover(h *HandoverExpect, before, after map[string]gtpulink.LinkStats, o *outcome) {
+	markers := after[h.From].EndMarkers - before[h.From].EndMarkers
+	late := after[h.From].Late - before[h.From].Late
+	moved := after[h.To].Received - before[h.To].Received
+	switch {
+	case markers == 0:
+		o.fail("no End Marker at %s of %s", h.From, h.Node)
+	case late > 0:
+		o.fail("%d T-PDUs at %s of %s behind its End Marker", late, h.From, h.Node)
+	case moved == 0:
+		o.fail("no T-PDU at %s of %s", h.To, h.Node)
+	default:
+		o.say("%d T-PDUs by %s, %d End Marker, %d T-PDUs by %s", after[h.From].Received-before[h.From].Received, h.From, markers, moved, h.To)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -21,6 +22,7 @@ type options struct {
 	as        string
 	culvert   string
 	upgradeTo string
+	n9        string
 	keep      bool
 }
 
@@ -31,7 +33,7 @@ func Command() *cobra.Command {
 		Use:   "lab",
 		Short: "Small networks on this machine: namespaces, SRv6 routers, checks with real traffic",
 		Long: `Labs are networks of namespaces on this machine: hosts, SRv6 routers (the
-kernel's own, or FRR) and culvert nodes. They need root, leave nothing behind,
+kernel's own, or FRR), culvert nodes and SMFs. They need root, leave nothing behind,
 and never touch a namespace that they did not make.`,
 	}
 	cmd.AddCommand(listCommand(), upCommand(&o), runCommand(&o), downCommand(&o), graphCommand(), endpointCommand())
@@ -59,7 +61,11 @@ func upCommand(o *options) *cobra.Command {
 		Use: "up NAME", Short: "Build a lab and leave it running", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
-				if err := in.up(ctx, p); err != nil {
+				n9, err := in.chosenN9(o.n9)
+				if err != nil {
+					return err
+				}
+				if err := in.up(ctx, n9[0], p); err != nil {
 					return err
 				}
 				for _, n := range in.Nodes {
@@ -70,6 +76,7 @@ func upCommand(o *options) *cobra.Command {
 		},
 	}
 	instanceFlags(cmd, o)
+	n9Flag(cmd, o, "transport of N9 to begin with, in a lab that has several (default: its first)")
 	return cmd
 }
 
@@ -85,7 +92,11 @@ not 0 if a check fails.`,
 				return err
 			}
 			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
-				report, err := runLab(ctx, in, o.upgradeTo, o.keep, p)
+				n9, err := in.chosenN9(o.n9)
+				if err != nil {
+					return err
+				}
+				report, err := runLab(ctx, in, n9, o, p)
 				if report == nil {
 					return err
 				}
@@ -102,6 +113,7 @@ not 0 if a check fails.`,
 	}
 	instanceFlags(cmd, o)
 	outputFlag(cmd, &output, "table, json or yaml", "table")
+	n9Flag(cmd, o, "transport of N9, in a lab that has several (default: all of them, one after another)")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the lab up")
 	cmd.Flags().StringVar(&o.upgradeTo, "upgrade-to", "", "culvert binary that upgrades go to (default: a copy of the same, with another build of the data path)")
 	return cmd
@@ -137,6 +149,23 @@ func graphCommand() *cobra.Command {
 func instanceFlags(cmd *cobra.Command, o *options) {
 	cmd.Flags().StringVar(&o.as, "as", "", "name of this instance of the lab (default: the lab's), to have several at once")
 	cmd.Flags().StringVar(&o.culvert, "culvert", "", "culvert binary that the nodes run (default: this program)")
+}
+
+func n9Flag(cmd *cobra.Command, o *options, about string) {
+	cmd.Flags().StringVar(&o.n9, "n9", "", about)
+	_ = cmd.RegisterFlagCompletionFunc("n9", completeN9) // fails only for a flag that is not there
+}
+
+// completeN9 proposes the transports of the lab that is named already.
+func completeN9(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	t, err := Load(args[0])
+	if err != nil || len(t.N9) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return append(slices.Clone(t.N9), allN9), cobra.ShellCompDirectiveNoFileComp
 }
 
 func outputFlag(cmd *cobra.Command, output *string, what, value string) {

@@ -38,17 +38,23 @@ func (in *instance) startCulvert(ctx context.Context, n *Node, binary string) er
 		}
 		in.state.Pins = append(in.state.Pins, pins)
 	}
-	config := maps.Clone(n.Config)
+	if err := in.writeConfig(n, ""); err != nil {
+		return err
+	}
+	return in.runCulvert(ctx, n, binary)
+}
+
+// writeConfig writes the node's configuration in the transport that the lab is
+// in, with an overlay or none.
+func (in *instance) writeConfig(n *Node, overlay string) error {
+	config := maps.Clone(n.config(in.state.N9, overlay))
 	config["api"] = map[string]any{"socket": in.socket(n)}
 	config["metrics"] = map[string]any{"listen": "off"}
 	text, err := yaml.Marshal(config)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(in.configFile(n), text, 0o644); err != nil {
-		return err
-	}
-	return in.runCulvert(ctx, n, binary)
+	return os.WriteFile(in.configFile(n), text, 0o644)
 }
 
 // mountBPF mounts the BPF file system where it is expected, if it is not.
@@ -98,8 +104,11 @@ func (in *instance) restartCulvert(ctx context.Context, n *Node, signal unix.Sig
 	return in.runCulvert(ctx, n, binary)
 }
 
-// applyCulvert applies the node's configuration once more.
-func (in *instance) applyCulvert(ctx context.Context, n *Node) error {
+// applyCulvert applies the node's configuration, with an overlay or none.
+func (in *instance) applyCulvert(ctx context.Context, n *Node, overlay string) error {
+	if err := in.writeConfig(n, overlay); err != nil {
+		return err
+	}
 	_, err := in.ask(ctx, n, "apply", in.configFile(n))
 	return err
 }

@@ -1,6 +1,6 @@
 // Package lab is `culvert lab`: small networks of network namespaces on one
-// machine, with the culvert binary, the kernel's own SRv6 routers and FRR in
-// them, and checks by real traffic.
+// machine, with the culvert binary, the kernel's own SRv6 routers, FRR and SMFs
+// in them, and checks by real traffic.
 //
 // A topology (topologies/*.yaml) says which nodes and links there are and
 // what is checked. Up builds it, Down takes it away, Run does both around the

@@ -92,10 +92,10 @@ func TestChecksFail(t *testing.T) {
   - {name: markers, kind: end_marker, from: left, at: right, device: gtp}
 `, 1))
 	in := open(t, topology, unique("fail"))
-	if err := in.up(t.Context(), quiet); err != nil {
+	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	report, err := (&runner{instance: in, progress: quiet}).run(t.Context())
+	report, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
 	if err != nil || report.Pass || len(report.Checks) != 7 {
 		t.Fatalf("error %v, report %+v", err, report)
 	}
@@ -111,11 +111,11 @@ func TestChecksFail(t *testing.T) {
 func TestUpTwice(t *testing.T) {
 	name := unique("twice")
 	in := open(t, parse(t, small), name)
-	if err := in.up(t.Context(), quiet); err != nil {
+	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
 	before, mark := namespaceFiles(t, in), in.state.Mark
-	if err := in.up(t.Context(), quiet); err != nil {
+	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
 	if in.state.Mark != mark || !slices.Equal(namespaceFiles(t, in), before) {
@@ -164,7 +164,7 @@ func TestForeignNamespace(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	err := in.up(t.Context(), quiet)
+	err := in.up(t.Context(), "", quiet)
 	wantError(t, err, foreign.name, "was not made by this lab", "--as")
 	if _, err := os.Lstat(in.namespace(in.node("left")).path()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a failed up left its namespace: %v", err)
@@ -226,7 +226,7 @@ func TestAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := open(t, topology, name)
-	if err := in.up(t.Context(), quiet); err != nil {
+	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
 	first, ok := in.process(in.node("gnb"), endpointProcess)
@@ -244,7 +244,7 @@ func TestAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	*in = *again
-	if err := in.up(t.Context(), quiet); err != nil {
+	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
 	second, ok := in.process(in.node("gnb"), endpointProcess)
@@ -285,7 +285,7 @@ func TestInterrupt(t *testing.T) {
 	in := open(t, parse(t, small), unique("interrupt"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := in.up(ctx, quiet); !errors.Is(err, context.Canceled) {
+	if err := in.up(ctx, "", quiet); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	wantDown(t, in)
@@ -314,10 +314,10 @@ func TestFRR(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := open(t, parse(t, string(text)), unique("ospf"))
-	if err := in.up(t.Context(), quiet); err != nil {
+	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	report, err := (&runner{instance: in, progress: quiet}).run(t.Context())
+	report, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
 	if err != nil || !report.Pass {
 		t.Errorf("error %v, report %+v\n%s", err, report, in.logTail(in.node("r1"), "ospf6d"))
 	}

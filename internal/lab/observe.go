@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -82,11 +83,18 @@ func (r *runner) counters(ctx context.Context, n *Node) (nodeView, error) {
 	return v, nil
 }
 
-// framesSentTo counts what the other ends of the node's links sent.
+// attaches says whether the node's configuration names the interface.
+func (n *Node) attaches(device string) bool {
+	list, _ := n.Config["interfaces"].([]any)
+	return slices.ContainsFunc(list, func(item any) bool { return nameOf(item) == device })
+}
+
+// framesSentTo counts what the other ends of the node's links sent, of those that
+// culvert is on.
 func (r *runner) framesSentTo(n *Node) (sum uint64, err error) {
 	for _, l := range r.Topology.Links {
 		for i, e := range l.Ends {
-			if e.Node != n.Name {
+			if e.Node != n.Name || !n.attaches(e.Name) {
 				continue
 			}
 			peer := l.Ends[1-i]

@@ -77,6 +77,12 @@ func waitFor(limit time.Duration, condition func() bool) bool {
 // start runs a command in the node's namespace, detached from this process,
 // with its output in a log file, and records it.
 func (in *instance) start(n *Node, name string, args ...string) error {
+	return in.startWith(n, name, nil, nil, args...)
+}
+
+// startWith starts it with standard input and output of its own, where they are
+// not nil.
+func (in *instance) startWith(n *Node, name string, input, out *os.File, args ...string) error {
 	log, err := os.OpenFile(in.logFile(n, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -84,6 +90,12 @@ func (in *instance) start(n *Node, name string, args ...string) error {
 	defer log.Close()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
+	if input != nil { // nil in an *os.File is no nil in an io.Reader
+		cmd.Stdin = input
+	}
+	if out != nil {
+		cmd.Stdout = out
+	}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	if err := in.namespace(n).Do(cmd.Start); err != nil {
 		return fmt.Errorf("start %s of %s: %w", name, n.Name, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ func init() { // not in the declaration: the checks refer to the table
 		"end_marker": (*runner).endMarker,
 		"adjacency":  (*runner).adjacency,
 		"ospf":       (*runner).ospf,
+		"n4":         (*runner).n4,
 	}
 }
 
@@ -46,20 +48,54 @@ type runner struct {
 	*instance
 	upgradeTo string // binary that an upgrade goes to
 	progress  *progress
+	back      bool // a change of the transport is taken back: it is the only one that is run
 }
 
-// run runs all checks, in order. An error is one of the lab itself; a check
-// that fails is in the report.
-func (r *runner) run(ctx context.Context) (*Report, error) {
+// planned is a check in one of the lab's transports, or in none.
+type planned struct {
+	*Check
+	n9 string
+}
+
+// name tells checks of several transports apart.
+func (p planned) name() string {
+	if p.n9 == "" {
+		return p.Name
+	}
+	return p.n9 + ": " + p.Name
+}
+
+// plan is all checks, in order.
+func (t *Topology) plan(n9 []string) (list []planned) {
+	for _, name := range n9 {
+		for i := range t.Checks {
+			if c := &t.Checks[i]; len(c.N9) == 0 || slices.Contains(c.N9, name) {
+				list = append(list, planned{c, name})
+			}
+		}
+	}
+	return list
+}
+
+// run runs all checks, in order, in each of the transports. An error is one of
+// the lab itself; a check that fails is in the report.
+func (r *runner) run(ctx context.Context, n9 []string) (*Report, error) {
 	start := time.Now()
 	report := &Report{Lab: r.Topology.Name, Pass: true, Culvert: r.culvert, Kernel: kernelRelease()}
-	for i := range r.Checks {
-		c := &r.Checks[i]
+	r.back = len(n9) == 1
+	list := r.plan(n9)
+	for i, p := range list {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		r.progress.begin(i+1, len(r.Checks), c.Name)
-		result := r.check(ctx, c)
+		if p.n9 != r.state.N9 {
+			if err := r.setN9(ctx, p.n9); err != nil {
+				return nil, err
+			}
+		}
+		r.progress.begin(i+1, len(list), p.name())
+		result := r.check(ctx, p.Check)
+		result.Name = p.name()
 		r.progress.end(result)
 		report.Checks = append(report.Checks, result)
 		report.Pass = report.Pass && result.Pass
@@ -94,7 +130,13 @@ func (r *runner) once(ctx context.Context, c *Check) Result {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	o := new(outcome)
-	before, err := r.observe(ctx)
+	var before observation
+	var said n4View
+	err := r.eventsOf(ctx, c.Before, new(outcome))
+	if err == nil {
+		said = r.viewN4(c)
+		before, err = r.observe(ctx)
+	}
 	if err == nil {
 		err = checkKinds[c.Kind](r, ctx, c, o)
 	}
@@ -102,6 +144,10 @@ func (r *runner) once(ctx context.Context, c *Check) Result {
 		o.fail("%v", err)
 	} else {
 		r.compare(ctx, c, before, o)
+		r.wantReports(c, o, said)
+	}
+	if err := r.eventsOf(ctx, c.After, new(outcome)); err != nil {
+		o.fail("%v", err)
 	}
 	if len(o.problems) > 0 {
 		o.problems = append(o.problems, r.explain(ctx, before)...)
@@ -120,64 +166,14 @@ func oneLine(list []string) string {
 // errFailed says that the lab worked, and a check failed.
 var errFailed = errors.New("a check failed")
 
-// during runs traffic, with the check's event in the middle of it. busy holds
-// while the traffic must go on.
-func (r *runner) during(ctx context.Context, c *Check, o *outcome, traffic func(busy func() bool) error) error {
-	if c.Event == nil {
-		return traffic(nil)
-	}
-	const lead, tail = 300 * time.Millisecond, 500 * time.Millisecond
-	done := make(chan struct{})
-	var eventErr error
-	go func() {
-		defer close(done)
-		time.Sleep(lead)
-		start := time.Now()
-		eventErr = r.event(ctx, c.Event, o)
-		o.say("%s of %s took %d ms", c.Event.Do, c.Event.Node, time.Since(start).Milliseconds())
-		time.Sleep(tail)
-	}()
-	err := traffic(func() bool {
-		select {
-		case <-done:
-			return false
-		default:
-			return true
-		}
-	})
-	<-done
-	return errors.Join(err, eventErr)
-}
-
-// event does what an Event says.
-func (r *runner) event(ctx context.Context, e *Event, o *outcome) error {
-	n := r.node(e.Node)
-	switch e.Do {
-	case "kill":
-		// A while without a daemon: the data path must go on by itself.
-		return r.restartCulvert(ctx, n, unix.SIGKILL, 500*time.Millisecond, r.culvert)
-	case "restart":
-		return r.restartCulvert(ctx, n, unix.SIGTERM, 0, r.culvert)
-	case "upgrade":
-		return r.upgrade(ctx, n, o)
-	case "apply":
-		return r.applyCulvert(ctx, n)
-	case "link_down":
-		return r.namespace(n).batch([]string{"link set dev " + e.Device + " down"})
-	case "link_up":
-		return r.namespace(n).batch([]string{"link set dev " + e.Device + " up"})
-	}
-	return fmt.Errorf("event %s is not known", e.Do)
-}
-
 // runLab is up, checks and down.
-func runLab(ctx context.Context, in *instance, upgradeTo string, keep bool, p *progress) (*Report, error) {
-	if err := in.up(ctx, p); err != nil {
+func runLab(ctx context.Context, in *instance, n9 []string, o *options, p *progress) (*Report, error) {
+	if err := in.up(ctx, n9[0], p); err != nil {
 		return nil, err
 	}
-	r := &runner{instance: in, upgradeTo: upgradeTo, progress: p}
-	report, err := r.run(ctx)
-	if keep {
+	r := &runner{instance: in, upgradeTo: o.upgradeTo, progress: p}
+	report, err := r.run(ctx, n9)
+	if o.keep {
 		p.say("%s is kept: `culvert lab down %s` takes it down", in.name, in.Topology.Name)
 		return report, err
 	}

@@ -27,6 +27,7 @@ const (
 	Kernel  Kind = "kernel"  // forwards: the kernel's SRv6 (seg6local)
 	FRR     Kind = "frr"     // forwards: routes come from FRR
 	Culvert Kind = "culvert" // forwards: culvert run
+	SMFs    Kind = "smf"     // session management functions: culvert smf run
 )
 
 // Topology is one lab, as its YAML file describes it.
@@ -35,7 +36,12 @@ type Topology struct {
 	Summary string  `json:"summary"`
 	Nodes   []*Node `json:"nodes"`
 	Links   []Link  `json:"links"`
-	Checks  []Check `json:"checks"`
+	// N9 are names of transports between user plane functions: the lab has
+	// checks in each of them. Nodes say what differs.
+	N9 []string `json:"n9,omitempty"`
+	// Setup is done when all nodes run.
+	Setup  []Event `json:"setup,omitempty"`
+	Checks []Check `json:"checks"`
 }
 
 // Node is one network namespace.
@@ -53,6 +59,12 @@ type Node struct {
 
 	// Config is the culvert configuration; where the daemon listens is added.
 	Config map[string]any `json:"config,omitempty"`
+	// N9 is what each of the topology's transports changes of it, and Overlays
+	// what events may: see merge.
+	N9       map[string]map[string]any `json:"n9,omitempty"`
+	Overlays map[string]map[string]any `json:"overlays,omitempty"`
+	// SMFs are the processes of a node of kind smf, one for each UPF.
+	SMFs []*SMF `json:"smfs,omitempty"`
 	// GTPU are tunnel devices of a GTP-U endpoint in this node.
 	GTPU []gtpulink.Link `json:"gtpu,omitempty"`
 	// FRR are routing daemons that run beside whatever the node is.
@@ -163,10 +175,21 @@ func (t *Topology) validate() error {
 		}
 		seen[n.Name] = true
 	}
+	if err := t.validateSMFs(); err != nil {
+		return err
+	}
+	if err := t.validateN9(); err != nil {
+		return err
+	}
 	devices := map[string]bool{}
 	for i, l := range t.Links {
 		if err := t.validateLink(l, devices); err != nil {
 			return fmt.Errorf("links[%d]: %w", i, err)
+		}
+	}
+	for i := range t.Setup {
+		if err := t.validateEvent(&t.Setup[i]); err != nil {
+			return fmt.Errorf("setup[%d]: %w", i, err)
 		}
 	}
 	names := map[string]bool{}
@@ -211,12 +234,18 @@ func (n *Node) validate() error {
 		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", n.Name)
 	}
 	switch n.Kind {
-	case Host, Kernel, FRR, Culvert:
+	case Host, Kernel, FRR, Culvert, SMFs:
 	default:
-		return fmt.Errorf("kind: %q: use host, kernel, frr or culvert", n.Kind)
+		return fmt.Errorf("kind: %q: use host, kernel, frr, culvert or smf", n.Kind)
 	}
 	if (n.Kind == Culvert) != (n.Config != nil) {
 		return fmt.Errorf("config: %s: a node of kind culvert has one, others do not", n.Name)
+	}
+	if n.Kind != Culvert && len(n.N9)+len(n.Overlays) > 0 {
+		return fmt.Errorf("n9, overlays: %s: only a node of kind culvert has a configuration to change", n.Name)
+	}
+	if (n.Kind == SMFs) != (len(n.SMFs) > 0) {
+		return fmt.Errorf("smfs: %s: a node of kind smf has some, others do not", n.Name)
 	}
 	if n.Kind == FRR && n.FRR == nil {
 		return fmt.Errorf("frr: %s: a node of kind frr says what FRR runs", n.Name)

@@ -17,15 +17,20 @@ import (
 
 // up builds the instance. One that is whole already is left as it is; one
 // that is not (a process died, an up was killed) is taken down first. What a
-// failing up has made is taken down again.
-func (in *instance) up(ctx context.Context, progress *progress) error {
+// failing up has made is taken down again. n9 is the transport to begin with, or
+// empty.
+func (in *instance) up(ctx context.Context, n9 string, progress *progress) error {
 	if in.state.Ready && in.whole() {
 		progress.say("%s is up already", in.name)
-		return nil
+		if in.state.N9 == n9 {
+			return nil
+		}
+		return in.setN9(ctx, n9)
 	}
 	if err := in.down(progress); err != nil {
 		return err
 	}
+	in.state.N9 = n9
 	if err := in.begin(); err != nil {
 		return err
 	}
@@ -62,6 +67,7 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 		{"addresses and routes", in.configure},
 		{"FRR", in.startFRR},
 		{"culvert", func(n *Node) error { return in.startCulvert(ctx, n, in.culvert) }},
+		{"SMF", func(n *Node) error { return in.startSMFs(ctx, n) }},
 	}
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
@@ -79,6 +85,9 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 				return fmt.Errorf("%s: %w", n.Name, err)
 			}
 		}
+	}
+	if err := (&runner{instance: in, progress: progress}).eventsOf(ctx, in.Topology.Setup, new(outcome)); err != nil {
+		return fmt.Errorf("setup: %w", err)
 	}
 	return nil
 }
@@ -113,7 +122,7 @@ func (in *instance) makeNamespace(n *Node) error {
 		"net/ipv4/fib_multipath_hash_policy": "1",
 		"net/ipv6/fib_multipath_hash_policy": "1",
 	}
-	if n.Kind != Host {
+	if n.Kind != Host && n.Kind != SMFs {
 		values["net/ipv4/conf/all/forwarding"] = "1"
 		values["net/ipv6/conf/all/forwarding"] = "1"
 		values["net/ipv6/conf/all/seg6_enabled"] = "1"

@@ -28,6 +28,7 @@ func newAsking(o Options) *asking {
 func (a *asking) await(neighbour string, frames ...byte) {
 	for _, i := range frames {
 		data := append(make([]byte, 34), i)
+		data[14], data[17] = 4<<4|5, 21 // from nobody that an error could go to
 		a.Handle(Packet{
 			Kind: AwaitNeighbour, Ifindex: 5, L3: 14, Data: data,
 			NextHop: Neighbour{Ifindex: 7, Addr: netip.MustParseAddr(neighbour)},
@@ -102,6 +103,47 @@ func TestWaitingFramesAreBounded(t *testing.T) {
 	a.expect(t, "0203040507", map[string]uint64{"neighbour_held": 6, "neighbour_resolved": 5, "neighbour_overflow": 2})
 	a.Handle(Packet{Kind: AwaitNeighbour, Ifindex: 5, L3: 14, Data: make([]byte, 40)})
 	a.expect(t, "0203040507", map[string]uint64{"neighbour_held": 6, "neighbour_resolved": 5, "neighbour_overflow": 2, "malformed": 1})
+}
+
+// Who sent a packet to a neighbour that does not answer hears of it as from
+// Linux: host unreachable, address unreachable.
+func TestSenderHearsOfSilentNeighbours(t *testing.T) {
+	outer6, inner4 := whole6(t, 100), whole4(t, 8)
+	outer6[20] = protocolIPv4
+	decapsulated := append(bytes.Clone(outer6[:54]), inner4[14:]...)
+	a := newAsking(Options{ErrorsPerSecond: 3})
+	for _, p := range []Packet{
+		{Ifindex: 5, L3: 54, Table: 100, Data: decapsulated},
+		{Ifindex: 6, L3: 14, Table: 100, Data: whole6(t, 100)},
+		{Ifindex: 7, L3: 14, Table: 100, Data: whole4(t, 1900)},
+		{Ifindex: 8, L3: 14, Table: 100, Data: whole4(t, 100)}, // one too many
+	} {
+		p.Kind, p.NextHop = AwaitNeighbour, Neighbour{p.Ifindex, b4}
+		a.Handle(p)
+	}
+	a.now = a.now.Add(holdTime - time.Nanosecond)
+	a.Retry()
+	if len(a.sent) != 0 {
+		t.Fatalf("%d sent before their time", len(a.sent))
+	}
+	a.now = a.now.Add(time.Nanosecond)
+	a.Retry()
+	a.Retry()
+	a.expect(t, "", map[string]uint64{"neighbour_held": 4, "neighbour_timeout": 4})
+	if a.count("icmp_sent") != 3 || a.count("icmp_limited") != 1 {
+		t.Errorf("%d sent, %d limited", a.count("icmp_sent"), a.count("icmp_limited"))
+	}
+	// They come in any order: of each interface one, but for the last.
+	want := map[int]string{
+		5: "192.0.2.1\t\t3\t1\t\t", 6: "\t2001:db8::1\t\t\t1\t3",
+		7: "192.0.2.1\t\t3\t1\t\t", 8: "192.0.2.1\t\t3\t1\t\t",
+	}
+	for i, line := range tshark(t, a.sent, "ip.dst", "ipv6.dst", "icmp.type", "icmp.code", "icmpv6.type", "icmpv6.code") {
+		w := a.ways[i]
+		if inside := w.Ifindex == 5; line != want[w.Ifindex] || inside != (w.Back == nil) || w.Table != 100 {
+			t.Errorf("%q by %+v, want %q", line, w, want[w.Ifindex])
+		}
+	}
 }
 
 // Without somebody who resolves, a frame waits in vain and is counted.

@@ -21,6 +21,7 @@ type fakePath struct {
 	mu       sync.Mutex
 	sessions map[uint64]dataplane.Session
 	volumes  map[uint64]map[uint16]*volume
+	gone     map[uint64]map[uint16]*volume // by the last put
 	slices   map[uint32][2]uint64
 	teids    map[uint32]bool
 	next     uint32
@@ -29,7 +30,7 @@ type fakePath struct {
 	puts     int
 	failPut  error
 	// during is called by a put, with the session as it was.
-	during func(before, after dataplane.Session)
+	during func(before dataplane.Session)
 }
 
 type volume struct {
@@ -39,7 +40,7 @@ type volume struct {
 
 func newFakePath() *fakePath {
 	return &fakePath{
-		sessions: map[uint64]dataplane.Session{}, volumes: map[uint64]map[uint16]*volume{}, slices: map[uint32][2]uint64{},
+		sessions: map[uint64]dataplane.Session{}, volumes: map[uint64]map[uint16]*volume{}, gone: map[uint64]map[uint16]*volume{}, slices: map[uint32][2]uint64{},
 		teids: map[uint32]bool{}, events: make(chan dataplane.SessionEvent, 1000),
 	}
 }
@@ -56,7 +57,7 @@ func (f *fakePath) TakeTEID(teid uint32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.teids[teid] {
-		return errors.New("taken")
+		return dataplane.ErrTaken
 	}
 	f.teids[teid] = true
 	return nil
@@ -84,14 +85,19 @@ func (f *fakePath) PutSession(s dataplane.Session) error {
 			return errors.New("rule 0")
 		}
 		now[r.ID] = &volume{}
-		if old := f.volumes[s.ID][r.ID]; old != nil {
-			now[r.ID].Counter = old.Counter
+	}
+	if f.during != nil {
+		f.during(before)
+	}
+	f.gone[s.ID] = map[uint16]*volume{}
+	for rule, v := range f.volumes[s.ID] {
+		if now[rule] == nil {
+			f.gone[s.ID][rule] = v
+		} else {
+			now[rule].Counter = v.Counter
 		}
 	}
 	f.volumes[s.ID] = now
-	if f.during != nil {
-		f.during(before, s)
-	}
 	return nil
 }
 
@@ -121,7 +127,16 @@ func (f *fakePath) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
 	if _, ok := f.sessions[id]; !ok {
 		return nil, fmt.Errorf("no session %d", id)
 	}
-	return f.usage(id), nil
+	out := f.usage(id)
+	for rule, v := range f.gone[id] {
+		out = append(out, dataplane.RuleUsage{Rule: rule, Volume: v.Counter})
+	}
+	return out, nil
+}
+
+func (f *fakePath) DropSession(id uint64) error {
+	_, err := f.DeleteSession(id)
+	return err
 }
 
 func (f *fakePath) SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error {

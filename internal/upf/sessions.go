@@ -77,9 +77,8 @@ func (u *UPF) establish(e *entry, s *session.Session) error {
 		return err
 	}
 	if err = u.journal.append(e.record(e.packed, e.usage)); err != nil {
-		_, undo := u.dp.DeleteSession(s.SEID)
 		u.leave(e)
-		return errors.Join(err, undo)
+		return errors.Join(err, u.dp.DropSession(s.SEID))
 	}
 	return nil
 }
@@ -117,48 +116,62 @@ func (u *UPF) Modify(from, to *session.Session, how pfcp.Modification) ([]sessio
 		return nil, fmt.Errorf("there is no session %#x", to.SEID)
 	}
 	now := u.now()
-	reports, next, err := u.change(e, from, to, how, now)
+	c, err := u.change(e, from, to, how, now)
 	if err != nil {
 		return nil, err
 	}
 	packed := pack(to)
-	if err := u.journal.append(e.record(packed, next)); err != nil {
+	if err := u.journal.append(e.record(packed, c.usage)); err != nil {
 		return nil, errors.Join(err, u.put(e, from, e.usage))
 	}
-	e.packed, e.usage = packed, next
+	e.packed, e.usage, e.slice = packed, c.usage, c.slice
 	u.moveTunnels(from, to)
 	u.endMarkers(from, to, how.EndMarkers)
 	u.flush(e, to, how.DropBuffered)
 	u.schedule(e, to)
-	return reports, nil
+	return c.reports, nil
 }
 
 // change takes the data path from one session to another. On an error all is as
 // it was.
-func (u *UPF) change(e *entry, from, to *session.Session, how pfcp.Modification, now time.Time) ([]session.UsageReport, *usage, error) {
+func (u *UPF) change(e *entry, from, to *session.Session, how pfcp.Modification, now time.Time) (planned, error) {
 	if err := u.collect(e, from, now); err != nil {
-		return nil, nil, err
+		return planned{}, err
 	}
-	back := func(err error) error { return errors.Join(err, u.put(e, from, e.usage)) }
 	c, err := u.plan(e, from, to, how, now)
 	if err != nil {
-		return nil, nil, err
+		return planned{}, err
 	}
-	frozen, err := u.freeze(e, u.config.Load(), from, c.rules)
-	if err == nil && frozen {
-		// Once more: with what the rules that go have counted to their end.
-		if err = u.collect(e, from, now); err == nil {
-			c, err = u.plan(e, from, to, how, now)
-		}
+	if err := resources(u.dp.PutSession(c.rules)); err != nil {
+		return planned{}, err
+	}
+	if !e.usage.loses(c.rules.Rules) {
+		return c, nil
+	}
+	// Once more: with what the rules that went have counted to their end.
+	if err = u.collect(e, from, now); err == nil {
+		c, err = u.plan(e, from, to, how, now)
 	}
 	if err == nil {
-		err = resources(u.dp.PutSession(c.rules))
+		err = u.limit(e, c.rules)
 	}
 	if err != nil {
-		return nil, nil, back(err)
+		return planned{}, errors.Join(err, u.put(e, from, e.usage))
 	}
-	e.slice = c.slice
-	return c.reports, c.usage, nil
+	return c, nil
+}
+
+// limit sets the limits of the rules that a session has already.
+func (u *UPF) limit(e *entry, s dataplane.Session) error {
+	for _, r := range s.Rules {
+		if r.NotifyAt == 0 && r.StopAt == 0 {
+			continue
+		}
+		if err := u.dp.SetRuleLimits(e.seid, r.ID, r.NotifyAt, r.StopAt); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // planned is what a modification leads to.
@@ -190,34 +203,6 @@ func (u *UPF) put(e *entry, s *session.Session, usage *usage) error {
 	}
 	e.slice = index
 	return nil
-}
-
-// freeze ends the rules that are counted and are to go, before the count of
-// them is read: they give way to all others, and drop what no other takes.
-func (u *UPF) freeze(e *entry, was *settings, from *session.Session, to dataplane.Session) (frozen bool, err error) {
-	if e.usage == nil {
-		return false, nil
-	}
-	goes := func(id uint16) bool {
-		p := pdrOf(from, id)
-		return p != nil && len(p.URRs) > 0 && !slices.ContainsFunc(to.Rules, func(r dataplane.Rule) bool { return r.ID == id })
-	}
-	if !slices.ContainsFunc(e.usage.bases, func(b base) bool { return goes(b.rule) }) {
-		return false, nil
-	}
-	before, _, err := was.compile(from, e.usage)
-	if err != nil {
-		return false, err
-	}
-	to.Rules = slices.Clone(to.Rules)
-	for _, r := range before.Rules {
-		if goes(r.ID) {
-			r.Precedence, r.Action, r.Duplicate, r.Meters, r.Rate = ^uint32(0), dataplane.ActionDrop, false, nil, 0
-			r.NotifyAt, r.StopAt = 0, 0
-			to.Rules = append(to.Rules, r)
-		}
-	}
-	return true, resources(u.dp.PutSession(to))
 }
 
 // collect adds what was forwarded to the URRs.
@@ -259,16 +244,9 @@ func (u *UPF) Delete(seid uint64) ([]session.UsageReport, error) {
 		return nil, fmt.Errorf("there is no session %#x", seid)
 	}
 	s := e.session()
-	rules, err := u.dp.DeleteSession(seid)
+	reports, err := u.final(e, s)
 	if err != nil {
 		return nil, err
-	}
-	var reports []session.UsageReport
-	if e.usage != nil {
-		now := u.now()
-		e.usage.collect(s, rules, now)
-		// With those that nobody has taken: the SMF knows them by their number.
-		reports = append(e.usage.pending, e.usage.last(s, now)...)
 	}
 	if err := u.journal.append(record{kind: recordDelete, seid: seid}); err != nil {
 		u.stats.JournalFailed.Add(1)
@@ -282,6 +260,21 @@ func (u *UPF) Delete(seid uint64) ([]session.UsageReport, error) {
 	u.leave(e)
 	u.sessions.Add(-1)
 	return reports, nil
+}
+
+// final ends a session in the data path, and reports what it used.
+func (u *UPF) final(e *entry, s *session.Session) ([]session.UsageReport, error) {
+	if len(s.URRs) == 0 {
+		return nil, u.dp.DropSession(e.seid)
+	}
+	rules, err := u.dp.DeleteSession(e.seid)
+	if err != nil {
+		return nil, err
+	}
+	now := u.now()
+	e.usage.collect(s, rules, now)
+	// With those that nobody has taken: the SMF knows them by their number.
+	return append(e.usage.pending, e.usage.last(s, now)...), nil
 }
 
 // check looks at a session whose time has come, or of which the data path told

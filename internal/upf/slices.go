@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
 )
 
@@ -29,12 +30,12 @@ func (u *UPF) SetConfig(c Config) error {
 	if sameSlices(before, next) {
 		return nil
 	}
-	if err := u.move(before, next); err != nil {
+	if err := u.move(next); err != nil {
 		u.changing.Lock()
 		u.config.Store(before)
 		u.changing.Unlock()
 		u.ues.replace(before.Pools)
-		return errors.Join(err, u.move(next, before))
+		return errors.Join(err, u.move(before))
 	}
 	return nil
 }
@@ -89,23 +90,22 @@ func (u *UPF) freeIndex(list []slice.Slice) uint32 {
 }
 
 // move sets the slices' rates, and puts every session again.
-func (u *UPF) move(from, to *settings) error {
+func (u *UPF) move(to *settings) error {
 	for i, s := range to.Slices {
 		if err := u.dp.SetSlice(to.indices[i], s.RateLimit.Uplink, s.RateLimit.Downlink); err != nil {
 			return fmt.Errorf("slice %q: %w", s.Name, err)
 		}
 	}
 	for _, e := range u.entries() {
-		if err := u.again(e, from); err != nil {
+		if err := u.again(e); err != nil {
 			return fmt.Errorf("session %#x: %w", e.seid, err)
 		}
 	}
 	return nil
 }
 
-// again puts a session as it is, by the configuration that holds now instead of
-// the one before.
-func (u *UPF) again(e *entry, from *settings) error {
+// again puts a session as it is, by the configuration that holds now.
+func (u *UPF) again(e *entry) error {
 	u.changing.RLock()
 	defer u.changing.RUnlock()
 	e.mu.Lock()
@@ -113,22 +113,13 @@ func (u *UPF) again(e *entry, from *settings) error {
 	if e.gone {
 		return nil
 	}
-	s, now := e.session(), u.now()
-	if err := u.collect(e, s, now); err != nil {
-		return err
-	}
-	rules, _, err := u.compile(s, e.usage.clone())
+	s := e.session()
+	c, err := u.change(e, s, s, pfcp.Modification{}, u.now())
 	if err != nil {
 		return err
 	}
-	if frozen, err := u.freeze(e, from, s, rules); err != nil {
-		return err
-	} else if frozen {
-		if err := u.collect(e, s, now); err != nil {
-			return err
-		}
-	}
-	return u.put(e, s, e.usage)
+	e.usage, e.slice = c.usage, c.slice
+	return nil
 }
 
 // SliceStatus is a slice with what it carried.

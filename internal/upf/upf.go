@@ -28,8 +28,11 @@ type DataPath interface {
 	FreeTEID(uint32)
 	// PutSession is all or nothing; the volumes of rules that stay go on.
 	PutSession(dataplane.Session) error
-	// DeleteSession returns what was forwarded to the last packet.
+	// DeleteSession returns what was forwarded to the last packet. DropSession
+	// does not wait for that.
 	DeleteSession(id uint64) ([]dataplane.RuleUsage, error)
+	DropSession(id uint64) error
+	// SessionUsage has the rules that the last PutSession took away, too.
 	SessionUsage(id uint64) ([]dataplane.RuleUsage, error)
 	SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error
 	SessionEvents(context.Context, func(dataplane.SessionEvent)) error
@@ -411,11 +414,11 @@ func (u *UPF) NewTEID() (uint32, error) {
 
 // TakeTEID implements pfcp.UPF.
 func (u *UPF) TakeTEID(teid uint32) error {
-	err := u.dp.TakeTEID(teid)
-	if full := resources(err); errors.Is(full, pfcp.ErrNoResources) || err == nil {
-		return full
+	err := resources(u.dp.TakeTEID(teid))
+	if errors.Is(err, dataplane.ErrTaken) {
+		return fmt.Errorf("%w: %w", pfcp.ErrTaken, err)
 	}
-	return fmt.Errorf("TEID %#x: %w", teid, pfcp.ErrTaken)
+	return err
 }
 
 // FreeTEID implements pfcp.UPF.

@@ -60,11 +60,11 @@ func (u *usage) of(urr uint32) *measurement {
 	return byID(u.measurements, urr, func(m *measurement) uint32 { return m.id })
 }
 
+// base of a rule; nil: it is not one of the session's.
 func (u *usage) base(rule uint16) *base {
 	i := slices.IndexFunc(u.bases, func(b base) bool { return b.rule == rule })
 	if i < 0 {
-		u.bases = append(u.bases, base{rule: rule})
-		i = len(u.bases) - 1
+		return nil
 	}
 	return &u.bases[i]
 }
@@ -74,6 +74,9 @@ func (u *usage) base(rule uint16) *base {
 func (u *usage) collect(s *session.Session, rules []dataplane.RuleUsage, now time.Time) {
 	for _, r := range rules {
 		b := u.base(r.Rule)
+		if b == nil {
+			continue // it went before, and was counted then
+		}
 		if r.Volume.Packets < b.volume.Packets || r.Volume.Bytes < b.volume.Bytes {
 			b.volume = dataplane.Counter{}
 		}
@@ -162,13 +165,22 @@ func (u *usage) young(s *session.Session, urr uint32) bool {
 	})
 }
 
+// loses says that a rule which is counted is not among these.
+func (u *usage) loses(rules []dataplane.Rule) bool {
+	return u != nil && slices.ContainsFunc(u.bases, func(b base) bool {
+		return !slices.ContainsFunc(rules, func(r dataplane.Rule) bool { return r.ID == b.rule })
+	})
+}
+
 // follow takes over which rules there are.
 func (u *usage) follow(rules []dataplane.Rule) {
 	u.bases = slices.DeleteFunc(u.bases, func(b base) bool {
 		return !slices.ContainsFunc(rules, func(r dataplane.Rule) bool { return r.ID == b.rule })
 	})
 	for i := range rules {
-		u.base(rules[i].ID)
+		if u.base(rules[i].ID) == nil {
+			u.bases = append(u.bases, base{rule: rules[i].ID})
+		}
 	}
 }
 

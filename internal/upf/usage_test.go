@@ -1,12 +1,15 @@
 package upf
 
 import (
+	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/slice"
 )
 
 func octets(n uint64) *session.Volume { return &session.Volume{Total: &n} }
@@ -316,7 +319,7 @@ func TestRemovedRuleIsCountedToItsEnd(t *testing.T) {
 	s := countedBy(session.URR{Volume: true})
 	w.establish(s)
 	var sent uint64
-	w.path.during = func(before, _ dataplane.Session) {
+	w.path.during = func(before dataplane.Session) {
 		for _, r := range before.Rules { // the last packets by what held so far
 			if v := w.path.volumes[1][r.ID]; v != nil && r.Action == dataplane.ActionForward {
 				v.Packets++
@@ -348,5 +351,49 @@ func TestRemovedURR(t *testing.T) {
 	reports := w.modify(s, to, pfcp.Modification{})
 	if len(reports) != 1 || reports[0].Cause != session.CauseTermination || reports[0].Volume.Downlink != 900 {
 		t.Errorf("%+v", reports)
+	}
+}
+
+// When a slice moves, what came by SRv6 up to then is counted once.
+func TestSliceMovesCounted(t *testing.T) {
+	w := newWorld(t)
+	with := slice.Slice{Name: "a", N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1"), LocalSID: netip.MustParsePrefix("fc00:1::/64")}}
+	if err := w.SetConfig(Config{Slices: []slice.Slice{with}}); err != nil {
+		t.Fatal(err)
+	}
+	s := countedBy(session.URR{Volume: true})
+	s.PDRs[1].PDI.TEID = 77
+	w.establish(s)
+	const bySID = 2 | otherID
+	w.path.packet(1, bySID, 1000)
+	if err := w.SetConfig(Config{Slices: []slice.Slice{{Name: "a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.path.rule(t, 1, 1); r.Forward.Kind != dataplane.ForwardTable || r.Forward.Slice != 1 {
+		t.Errorf("moved: %+v", r)
+	}
+	w.path.packet(1, 2, 300)
+	for range 3 {
+		w.check(w.entry(1))
+	}
+	last, err := w.Delete(1)
+	if err != nil || len(last) != 1 || last[0].Volume.Downlink != 1300 {
+		t.Errorf("%+v, %v", last, err)
+	}
+}
+
+// A slice that cannot be moved stays where it was.
+func TestSliceStays(t *testing.T) {
+	w := newWorld(t)
+	w.establish(ordinary(1))
+	w.path.failPut = errors.New("no")
+	to := slice.Slice{Name: "a", N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1")}}
+	if err := w.SetConfig(Config{Slices: []slice.Slice{to}}); err == nil {
+		t.Fatal("moved")
+	}
+	w.path.failPut = nil
+	w.establish(ordinary(2))
+	if r := w.path.rule(t, 2, 1); r.Forward.Kind != dataplane.ForwardTable {
+		t.Errorf("a new session: %+v", r)
 	}
 }

@@ -18,11 +18,13 @@ const maxFrame = 1800
 // Frame makes a valid frame for something that the network does.
 func (s Source) Frame(n *model.Network) []byte {
 	var layers []packet.Layer
-	switch s.IntN(10) {
+	switch s.IntN(16) {
 	case 0, 1, 2, 3, 4:
 		layers = s.toSID(n)
 	case 5, 6, 7:
 		layers = s.toGTPU(n)
+	case 8, 9, 10, 11, 12, 13:
+		layers = s.toSession(n)
 	default:
 		layers = s.steered(n)
 	}

@@ -53,6 +53,7 @@ func (s Source) Network() (model.Network, error) {
 	s.sids(c)
 	s.tunnels(c)
 	s.steering(c)
+	s.sessions(&n)
 	s.nextHops(&n)
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {

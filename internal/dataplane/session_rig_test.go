@@ -1,0 +1,158 @@
+package dataplane
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/model"
+)
+
+// putSessions writes a network's sessions into the tables.
+func (r *rig) putSessions() error {
+	for _, sid := range r.network.SessionSIDs {
+		r.forSessions(sid)
+	}
+	return errors.Join(
+		each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, s.Up, s.Down) }),
+		each(localTEIDs(r.network.Sessions), r.d.TakeTEID),
+		each(r.network.Sessions, func(s model.Session) error { return r.d.PutSession(sessionOf(s)) }))
+}
+
+// deleteSessions takes them out again.
+func (r *rig) deleteSessions() error {
+	err := each(r.network.Sessions, func(s model.Session) error {
+		_, err := r.d.DeleteSession(s.ID)
+		return err
+	})
+	for _, teid := range localTEIDs(r.network.Sessions) {
+		r.d.FreeTEID(teid)
+	}
+	return errors.Join(err, each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, 0, 0) }))
+}
+
+// localTEIDs are those that sessions receive at, each once.
+func localTEIDs(sessions []model.Session) []uint32 {
+	var list []uint32
+	for _, s := range sessions {
+		for _, r := range s.Rules {
+			if r.TEID != 0 && !slices.Contains(list, r.TEID) {
+				list = append(list, r.TEID)
+			}
+		}
+	}
+	return list
+}
+
+// sessionOf is what a session of the model is to the data path.
+func sessionOf(s model.Session) Session {
+	out := Session{ID: s.ID}
+	for _, m := range s.Meters {
+		out.Meters = append(out.Meters, Meter(m))
+	}
+	for _, r := range s.Rules {
+		out.Rules = append(out.Rules, ruleOf(r))
+	}
+	return out
+}
+
+var (
+	ruleDirections = map[model.Direction]Direction{model.Uplink: Uplink, model.Downlink: Downlink}
+	ruleActions    = map[model.Action]Action{model.ActionForward: ActionForward, model.ActionDrop: ActionDrop,
+		model.ActionGate: ActionGate, model.ActionBuffer: ActionBuffer}
+	ruleContainers = map[model.Container]Container{model.ContainerNone: ContainerNone,
+		model.ContainerDownlink: ContainerDownlink, model.ContainerUplink: ContainerUplink}
+	forwardingKinds = map[model.ForwardingKind]ForwardingKind{model.ForwardTable: ForwardTable, model.ForwardGTPU: ForwardGTPU,
+		model.ForwardSRv6: ForwardSRv6, model.ForwardPolicy: ForwardPolicy}
+	eventKinds = map[SessionEventKind]model.EventKind{EventNotify: model.EventNotify, EventStop: model.EventStop}
+)
+
+func ruleOf(r model.Rule) Rule {
+	f := r.Forward
+	out := Rule{ID: r.ID, Precedence: r.Precedence, Direction: ruleDirections[r.Direction], TEID: r.TEID,
+		Sources: r.Sources, Destinations: r.Destinations, Action: ruleActions[r.Action], Duplicate: r.Duplicate,
+		QFI: r.QFI, RQI: r.RQI, Container: ruleContainers[r.Container], Rate: r.Rate, Meters: r.Meters,
+		NotifyAt: r.NotifyAt, StopAt: r.StopAt,
+		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
+			TEID: f.TEID, Policy: f.Policy, ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
+	for _, q := range r.QFIs {
+		out.QFIs |= 1 << q
+	}
+	for _, f := range r.Filters {
+		out.Filters = append(out.Filters, filterOf(f))
+	}
+	return out
+}
+
+func filterOf(f model.Filter) Filter {
+	out := Filter{Remote: f.Remote, Local: f.Local, AnyProtocol: f.Protocol == nil, ToS: f.ToS, ToSMask: f.ToSMask,
+		RemotePorts: [2]uint16{0, 65535}, LocalPorts: [2]uint16{0, 65535}}
+	if f.Protocol != nil {
+		out.Protocol = *f.Protocol
+	}
+	if f.RemotePorts != nil {
+		out.RemotePorts = *f.RemotePorts
+	}
+	if f.LocalPorts != nil {
+		out.LocalPorts = *f.LocalPorts
+	}
+	if f.FlowLabel != nil {
+		out.HasFlowLabel, out.FlowLabel = true, *f.FlowLabel
+	}
+	if f.SPI != nil {
+		out.HasSPI, out.SPI = true, *f.SPI
+	}
+	return out
+}
+
+// sessionCounters are the volumes of rules and slices.
+func (r *rig) sessionCounters() []counterKey {
+	var keys []counterKey
+	for _, s := range r.network.Sessions {
+		k := counterKey{read: func() ([]Counter, error) { return r.volumes(s) }}
+		for _, rule := range s.Rules {
+			k.names = append(k.names, model.RuleName(s.ID, rule.ID))
+		}
+		keys = append(keys, k)
+	}
+	for _, s := range r.network.Slices {
+		keys = append(keys, counterKey{[]string{model.SliceName(s.ID, model.Uplink), model.SliceName(s.ID, model.Downlink)},
+			func() ([]Counter, error) {
+				up, down, err := r.d.SliceCounters(s.ID)
+				return []Counter{up, down}, err
+			}})
+	}
+	return keys
+}
+
+// volumes are those of a session's rules, in the model's order.
+func (r *rig) volumes(s model.Session) ([]Counter, error) {
+	usage, err := r.d.SessionUsage(s.ID)
+	if err != nil {
+		return nil, err
+	}
+	var list []Counter
+	for _, rule := range s.Rules {
+		i := slices.IndexFunc(usage, func(u RuleUsage) bool { return u.Rule == rule.ID })
+		if i < 0 {
+			return nil, errors.New("a rule has no volume")
+		}
+		list = append(list, usage[i].Volume)
+	}
+	return list, nil
+}
+
+// takeEvents waits for a number of events, and returns all there are.
+func (r *rig) takeEvents(want int) []model.Event {
+	return waitFor(&r.mu, &r.events, want)
+}
+
+// forSessions marks a SID that is there as one behind which UEs are.
+func (r *rig) forSessions(sid netip.Prefix) {
+	index := r.d.sids[sid.Masked()].index
+	e := r.d.localSID.get(index)
+	e.Flags |= uint8(datapathSidFlagsSID_SESSIONS)
+	for i, w := range toWords(e) {
+		r.d.localSID.store(index, i, w)
+	}
+}

@@ -1,0 +1,173 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/probe"
+	"github.com/culvert-net/culvert/internal/pfcp/smf"
+)
+
+// n4 does its events one after another. Sent are PFCP requests, received those
+// that were accepted.
+func (r *runner) n4(ctx context.Context, c *Check, o *outcome) error {
+	for _, e := range c.events() {
+		if e.Do != "smf" {
+			if err := r.eventsOf(ctx, []Event{e}, o); err != nil {
+				return err
+			}
+			continue
+		}
+		result, err := r.step(ctx, r.smf(e.SMF), e.Step)
+		if err != nil {
+			o.fail("%s: %v", e.name(), err)
+		}
+		if len(result.Results) == 0 { // about no session: one request
+			o.sent++
+			if err == nil {
+				o.received++
+			}
+		}
+		for _, p := range result.Results {
+			o.sent += p.Requests
+			o.received += p.Requests - p.Failures
+			o.say("%s by %s: %d, P50 %.0f us, P99 %.0f us", p.Procedure, e.SMF, p.Requests, p.P50, p.P99)
+		}
+	}
+	wantAll(o, c.Expect.MaxLost)
+	return nil
+}
+
+// reportKinds tell what an SMF's line reports.
+var reportKinds = map[string]func(*smfLine) bool{
+	"downlink_data":    func(l *smfLine) bool { return len(l.DownlinkData) > 0 },
+	"usage":            func(l *smfLine) bool { return l.Kind == smf.ReportSession && len(l.Usage) > 0 },
+	"error_indication": func(l *smfLine) bool { return len(l.ErrorIndications) > 0 },
+	"path_failed":      func(l *smfLine) bool { return len(l.Failed) > 0 },
+	"restarted":        func(l *smfLine) bool { return l.Kind == smf.ReportRestarted },
+	"path_lost":        func(l *smfLine) bool { return l.Kind == smf.ReportPathLost },
+}
+
+// n4View is what N4 had said before a check: where the output of SMFs ended.
+type n4View map[string]int64
+
+func (r *runner) viewN4(c *Check) n4View {
+	v := n4View{}
+	for _, x := range c.Expect.Reports {
+		v[x.SMF] = r.outputEnd(r.smf(x.SMF))
+	}
+	return v
+}
+
+// wantReports wants the reports since before to be as many as they shall be.
+func (r *runner) wantReports(c *Check, o *outcome, before n4View) {
+	for _, x := range c.Expect.Reports {
+		count := func() (n int) {
+			for _, l := range r.said(r.smf(x.SMF), before[x.SMF]) {
+				if reportKinds[x.Kind](&l) {
+					n++
+				}
+			}
+			return n
+		}
+		waitFor(answerTime, func() bool { return count() >= x.Count })
+		if got := count(); got != x.Count {
+			o.fail("%s got %d reports of kind %s: want %d", x.SMF, got, x.Kind, x.Count)
+		} else {
+			o.say("%s got %d reports of kind %s", x.SMF, got, x.Kind)
+		}
+	}
+}
+
+// volume is octets in each direction.
+type volume struct{ up, down uint64 }
+
+func (v *volume) add(list []smf.Usage) {
+	for i := range list {
+		if u := list[i].Uplink; u != nil {
+			v.up += *u
+		}
+		if d := list[i].Downlink; d != nil {
+			v.down += *d
+		}
+	}
+}
+
+// usageView queries a group's usage, so that what was used before counts no
+// more, and says where the reports since then begin.
+func (r *runner) usageView(ctx context.Context, u *UsageExpect) (since int64, err error) {
+	if u == nil {
+		return 0, nil
+	}
+	if _, err := r.query(ctx, u); err != nil {
+		return 0, err
+	}
+	return r.outputEnd(r.smf(u.SMF)), nil
+}
+
+func (r *runner) query(ctx context.Context, u *UsageExpect) (v volume, err error) {
+	result, err := r.step(ctx, r.smf(u.SMF), map[string]any{"do": "query", "sessions": u.Sessions})
+	for _, p := range result.Results {
+		for _, s := range p.Usage {
+			v.add(s.Reports)
+		}
+	}
+	return v, err
+}
+
+// wantUsage compares what the UPF reported, asked or not, with what the streams
+// counted: everything that was sent, as IP packets.
+func (r *runner) wantUsage(ctx context.Context, u *UsageExpect, since int64, streams []probe.Stream, results []probe.StreamResult, o *outcome) error {
+	if u == nil {
+		return nil
+	}
+	var want volume
+	for i, s := range streams {
+		octets := uint64(results[i].Received) * uint64(s.IPLength())
+		if i == 0 {
+			want.up += octets // a check with usage sends from the UE's side
+		} else {
+			want.down += octets
+		}
+	}
+	asked, err := r.query(ctx, u)
+	if err != nil {
+		return err
+	}
+	var got volume
+	reports := 0
+	waitFor(answerTime, func() bool {
+		got, reports = asked, 0
+		for _, l := range r.said(r.smf(u.SMF), since) {
+			if reportKinds["usage"](&l) && l.Report.Group == u.Sessions {
+				reports++
+				got.add(l.Usage)
+			}
+		}
+		return got == want
+	})
+	text := fmt.Sprintf("uplink %d, downlink %d octets in %d reports and a query", got.up, got.down, reports)
+	if got != want {
+		o.fail("usage: %s: sender and receiver counted %d, %d", text, want.up, want.down)
+		return nil
+	}
+	o.say("usage: %s", text)
+	return nil
+}
+
+// settleTime is how long a limit may let a burst pass.
+const settleTime = 400 * time.Millisecond
+
+// wantRate wants a stream's rate to be what it shall be held to.
+func wantRate(x *RateExpect, result probe.StreamResult, o *outcome) {
+	off := 100 * (result.Rate - x.Kbits) / x.Kbits
+	if off < -x.Tolerance || off > x.Tolerance {
+		o.fail("%.0f kbit/s arrived: want %.0f +- %.1f %%", result.Rate, x.Kbits, x.Tolerance)
+	} else {
+		o.say("%.0f kbit/s (%+.1f %%)", result.Rate, off)
+	}
+	if result.Received >= result.Sent {
+		o.fail("nothing was held back: less was sent than the rate")
+	}
+}

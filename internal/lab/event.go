@@ -1,0 +1,202 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Event is something that is done to the lab, mostly under traffic.
+type Event struct {
+	Do     string `json:"do"`               // one of eventKinds
+	Node   string `json:"node,omitempty"`   // all but n9, smf, wait
+	Device string `json:"device,omitempty"` // link_down, link_up; tunnel: of the GTP-U endpoint
+	// Overlay of the node's configuration that an apply lays over it; none: the
+	// configuration as it is.
+	Overlay string `json:"overlay,omitempty"`
+	// SMF does the step, which is one of `culvert smf run`, where an F-TEID may
+	// be a reference: see resolve.
+	SMF  string         `json:"smf,omitempty"`
+	Step map[string]any `json:"step,omitempty"`
+	// FTEID is where a tunnel goes from here on, as a reference: what the gNB is
+	// told by N2. IPv6: the F-TEID's address of that family.
+	FTEID string `json:"fteid,omitempty"`
+	IPv6  bool   `json:"ipv6,omitempty"`
+	// For is how long a wait is.
+	For Duration `json:"for,omitempty"`
+}
+
+// eventKind is what an event does, and what it needs.
+type eventKind struct {
+	do    func(*runner, context.Context, *Event, *outcome) error
+	check func(*Topology, *Event) error
+}
+
+var eventKinds map[string]eventKind
+
+func init() { // not in the declaration: events refer to the table
+	eventKinds = map[string]eventKind{
+		"kill":    {(*runner).kill, (*Topology).onCulvert},
+		"restart": {(*runner).restart, (*Topology).onCulvert},
+		"upgrade": {func(r *runner, ctx context.Context, e *Event, o *outcome) error {
+			return r.upgrade(ctx, r.node(e.Node), o)
+		}, (*Topology).onCulvert},
+		"apply":     {(*runner).apply, (*Topology).onApply},
+		"link_down": {(*runner).setLink, (*Topology).onLink},
+		"link_up":   {(*runner).setLink, (*Topology).onLink},
+		"n9":        {(*runner).nextN9, (*Topology).onN9},
+		"smf":       {(*runner).smfEvent, (*Topology).onSMF},
+		"tunnel":    {(*runner).moveTunnel, (*Topology).onTunnel},
+		"wait":      {(*runner).wait, (*Topology).onWait},
+	}
+}
+
+func (t *Topology) validateEvent(e *Event) error {
+	kind, ok := eventKinds[e.Do]
+	if !ok {
+		return fmt.Errorf("do: %q: use one of %s", e.Do, strings.Join(sortedKeys(eventKinds), ", "))
+	}
+	if e.Device != "" && e.Do != "tunnel" && !strings.HasPrefix(e.Do, "link_") {
+		return fmt.Errorf("device: %s has none", e.Do)
+	}
+	if e.Overlay != "" && e.Do != "apply" {
+		return fmt.Errorf("overlay: %s has none", e.Do)
+	}
+	if (e.SMF != "" || e.Step != nil) && e.Do != "smf" {
+		return fmt.Errorf("smf, step: %s has none", e.Do)
+	}
+	if err := kind.check(t, e); err != nil {
+		return fmt.Errorf("%s: %w", e.Do, err)
+	}
+	return nil
+}
+
+func (t *Topology) onCulvert(e *Event) error { return t.wantCulvert(e.Node) }
+
+func (t *Topology) onApply(e *Event) error {
+	if err := t.wantCulvert(e.Node); err != nil {
+		return err
+	}
+	if e.Overlay != "" && t.node(e.Node).Overlays[e.Overlay] == nil {
+		return fmt.Errorf("overlay: %s has no %q", e.Node, e.Overlay)
+	}
+	return nil
+}
+
+func (t *Topology) onLink(e *Event) error {
+	n := t.node(e.Node)
+	if n == nil {
+		return fmt.Errorf("no node is called %q", e.Node)
+	}
+	if !slices.Contains(t.devices(n), e.Device) {
+		return fmt.Errorf("device: %s has no link %q", e.Node, e.Device)
+	}
+	return nil
+}
+
+func (t *Topology) onN9(*Event) error {
+	if len(t.N9) < 2 {
+		return errors.New("the lab has not several transports to choose from")
+	}
+	return nil
+}
+
+func (t *Topology) onTunnel(e *Event) error {
+	if _, err := t.reference(e.FTEID); err != nil {
+		return err
+	}
+	return t.wantEndpoint(e.Node, e.Device)
+}
+
+func (t *Topology) onWait(e *Event) error {
+	if e.For <= 0 {
+		return errors.New("for: missing: how long")
+	}
+	return nil
+}
+
+// name is what an event is called in a report.
+func (e *Event) name() string {
+	switch {
+	case e.Do == "smf":
+		return fmt.Sprintf("%v by %s", e.Step["do"], e.SMF)
+	case e.Node == "":
+		return e.Do
+	}
+	return e.Do + " of " + e.Node
+}
+
+// during runs traffic, with the check's events in the middle of it. busy holds
+// while the traffic must go on.
+func (r *runner) during(ctx context.Context, c *Check, o *outcome, traffic func(busy func() bool) error) error {
+	events := c.events()
+	if len(events) == 0 {
+		return traffic(nil)
+	}
+	const lead, tail = 300 * time.Millisecond, 500 * time.Millisecond
+	done := make(chan struct{})
+	var eventErr error
+	go func() {
+		defer close(done)
+		time.Sleep(lead)
+		eventErr = r.eventsOf(ctx, events, o)
+		time.Sleep(tail)
+	}()
+	err := traffic(func() bool {
+		select {
+		case <-done:
+			return false
+		default:
+			return true
+		}
+	})
+	<-done
+	return errors.Join(err, eventErr)
+}
+
+// eventsOf does events in order, up to the first that fails, and says how long
+// they took.
+func (r *runner) eventsOf(ctx context.Context, events []Event, o *outcome) error {
+	for i := range events {
+		e := &events[i]
+		start := time.Now()
+		if err := eventKinds[e.Do].do(r, ctx, e, o); err != nil {
+			return fmt.Errorf("%s: %w", e.name(), err)
+		}
+		if e.Do != "wait" && e.Do != "tunnel" {
+			o.say("%s took %d ms", e.name(), time.Since(start).Milliseconds())
+		}
+	}
+	return nil
+}
+
+// kill leaves a while without a daemon: the data path must go on by itself.
+func (r *runner) kill(ctx context.Context, e *Event, _ *outcome) error {
+	return r.restartCulvert(ctx, r.node(e.Node), unix.SIGKILL, 500*time.Millisecond, r.culvert)
+}
+
+func (r *runner) restart(ctx context.Context, e *Event, _ *outcome) error {
+	return r.restartCulvert(ctx, r.node(e.Node), unix.SIGTERM, 0, r.culvert)
+}
+
+func (r *runner) apply(ctx context.Context, e *Event, _ *outcome) error {
+	return r.applyCulvert(ctx, r.node(e.Node), e.Overlay)
+}
+
+func (r *runner) setLink(_ context.Context, e *Event, _ *outcome) error {
+	return r.namespace(r.node(e.Node)).batch([]string{"link set dev " + e.Device + " " + strings.TrimPrefix(e.Do, "link_")})
+}
+
+func (r *runner) wait(ctx context.Context, e *Event, _ *outcome) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(e.For)):
+		return nil
+	}
+}
