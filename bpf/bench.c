@@ -20,15 +20,20 @@ enum bench_flags {
 	BENCH_RESTORE = 1, /* runs follow each other on one buffer */
 };
 
-/* The frame that the front makes, and where it puts a random key: the 32 bits
- * at key_offset become key_base + [0, keys). */
+/* Where a number is put: the 32 bits at `offset` become `base` and as much. */
+struct bench_place {
+	__u32 offset; /* 0: nowhere */
+	__u32 base;
+	__u32 checksum_offset; /* of an IPv4 header that it is in; 0: none */
+};
+
+/* The frame that the front makes, and where it puts a random one of `keys`
+ * numbers: a session is named by its TEID, and by the UE's address. */
 struct bench_frame {
 	__u32 length;
 	__u32 flags;
-	__u32 key_offset; /* 0: every frame is the same */
-	__u32 key_base;
-	__u32 keys;
-	__u32 checksum_offset; /* of an IPv4 header that the key is in; 0: none */
+	__u32 keys; /* 0: every frame is the same */
+	struct bench_place key, twin;
 	__u8 data[BENCH_FRAME];
 };
 
@@ -119,20 +124,19 @@ INLINE int restore(struct xdp_md *ctx, struct bench_frame *frame)
 	return 0;
 }
 
-/* A random one of the keys; the IPv4 header checksum follows (RFC 1624). */
-INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
+/* The IPv4 header checksum follows (RFC 1624). */
+INLINE int put(struct xdp_md *ctx, struct bench_place *place, __u32 number)
 {
-	__u32 key = frame->key_base + ((__u64)bpf_get_prandom_u32() * frame->keys >> 32);
-	__u8 *at = octets(ctx, frame->key_offset, 4), *checksum;
-	__u32 sum, from, to = be32(key);
+	__u8 *at = octets(ctx, place->offset, 4), *checksum;
+	__u32 sum, from, to = be32(place->base + number);
 
 	if (!at)
 		return -1;
 	from = ld32(at);
 	st32(at, to);
-	if (!frame->checksum_offset)
+	if (!place->checksum_offset)
 		return 0;
-	checksum = octets(ctx, frame->checksum_offset, 2);
+	checksum = octets(ctx, place->checksum_offset, 2);
 	if (!checksum)
 		return -1;
 	sum = (__u16)~ld16(checksum) + (__u16)~from + (__u16)~(from >> 16) + (__u16)to + (to >> 16);
@@ -140,6 +144,13 @@ INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
 	sum = (sum & 0xffff) + (sum >> 16);
 	st16(checksum, ~sum);
 	return 0;
+}
+
+INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
+{
+	__u32 number = (__u64)bpf_get_prandom_u32() * frame->keys >> 32;
+
+	return put(ctx, &frame->key, number) || (frame->twin.offset && put(ctx, &frame->twin, number));
 }
 
 SEC("xdp")
@@ -156,7 +167,7 @@ int bench_front(struct xdp_md *ctx)
 	opaque(length);
 	if (length < 14 || length > BENCH_FRAME || bpf_xdp_store_bytes(ctx, 0, frame->data, length))
 		return XDP_ABORTED;
-	if (frame->key_offset && put_key(ctx, frame))
+	if (frame->keys && put_key(ctx, frame))
 		return XDP_ABORTED;
 	bpf_tail_call(ctx, &bench_next, 0);
 	return XDP_ABORTED;

@@ -198,10 +198,16 @@ static void add_extensions(struct input *in, struct frame *f, __u8 *link)
 
 static __u32 any_teid(struct input *in)
 {
-	__u32 slot = pick(in, TUNNELS);
-	struct tunnel *t = VALUE(tunnel, struct tunnel, slot);
+	__u32 slot = pick(in, TUNNELS + PDRS);
+	struct pdr *rule;
 
-	return rarely(in, 8) ? take32(in) : t->key;
+	if (rarely(in, 8))
+		return take32(in);
+	if (slot < TUNNELS)
+		return VALUE(tunnel, struct tunnel, slot)->key;
+	slot -= TUNNELS;
+	rule = VALUE(pdr, struct pdr, slot);
+	return slot < PDR_SLOTS ? (__u32)rule->generation << 24 | slot : 0x5e000000 + slot;
 }
 
 static void add_gtpu(struct input *in, struct frame *f)

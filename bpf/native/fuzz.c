@@ -114,7 +114,7 @@ static void check_punt(int disturbed)
 	must(witness.punts <= 1, "%u records", witness.punts);
 	if (!witness.punts)
 		return;
-	must(r->kind > PUNT_NONE && r->kind <= PUNT_NEIGHBOUR, "kind %u", r->kind);
+	must(r->kind > PUNT_NONE && r->kind <= PUNT_BUFFER, "kind %u", r->kind);
 	must(r->length <= PUNT_DATA && r->length <= frame.length, "%u octets of %u", r->length, frame.length);
 	must(r->ifindex == frame.ifindex, "ifindex %u", r->ifindex);
 	MUST_BE_INITIALIZED(r->data, r->length);
@@ -148,7 +148,7 @@ static struct counter sum(void *map)
 	return total;
 }
 
-/* What the tunnels counted since the world was made. */
+/* What tunnels and rules counted since the world was made. */
 static struct counter sum_tunnels(void)
 {
 	struct counter total = {};
@@ -156,6 +156,12 @@ static struct counter sum_tunnels(void)
 
 	for (i = 1; i < TUNNELS; i++) {
 		struct counter c = volume_count(&VALUE(tunnel, struct tunnel, i)->volume);
+
+		total.packets += c.packets - volume_start(i).packets;
+		total.bytes += c.bytes - volume_start(i).bytes;
+	}
+	for (i = 1; i < PDRS; i++) {
+		struct counter c = volume_count(&VALUE(pdr, struct pdr, i)->volume);
 
 		total.packets += c.packets - volume_start(i).packets;
 		total.bytes += c.bytes - volume_start(i).bytes;

@@ -291,8 +291,10 @@ void bpf_ringbuf_submit(void *record, __u64 flags)
 {
 	(void)flags;
 	must(record && record == reserved, "submit what was not reserved");
-	witness.punts++;
-	witness.punt = *reserved;
+	if (reserved->kind != PUNT_DUPLICATE) {
+		witness.punts++;
+		witness.punt = *reserved;
+	}
 	bpf_ringbuf_discard(record, 0);
 }
 
@@ -307,7 +309,12 @@ void bpf_ringbuf_discard(void *record, __u64 flags)
 long bpf_ringbuf_output(void *map, void *record, __u64 size, __u64 flags)
 {
 	struct trace_event *event = record;
+	struct session_event *told = record;
 
+	if (map == (void *)&session_events) {
+		must(size == sizeof(*told) && told->pdr && told->kind <= SESSION_STOP, "an event of rule %u", told->pdr);
+		return 0;
+	}
 	must(map == (void *)&trace_events && size == sizeof(*event) && !flags, "%llu octets", (unsigned long long)size);
 	must(event->in_captured <= TRACE_DATA && event->out_captured <= TRACE_DATA, "capture");
 	must(event->in_captured <= event->in_length && event->out_captured <= event->out_length, "capture");

@@ -18,6 +18,12 @@
 #define SOURCES 4
 #define TEID_SLOTS 12 /* tunnel[1..12) by TEID; from 12 on by hash or prefix */
 #define TABLE 100
+#define PDRS 40
+#define PDR_SLOTS 16 /* pdr[1..16) by TEID; then a pool of 8, and what only filters lead to */
+#define FORWARDINGS 10
+#define FILTERS 24
+#define METERS 6
+#define SLICES 3
 
 static const __u8 locator_prefix[8] = { 0x20, 0x01, 0x0d, 0xb8, 0x01, 0x00 };
 static const __u8 gtpu6_address[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xff, [15] = 1 };
@@ -55,14 +61,14 @@ static void make_maps(void)
 	MAKE_MAP(lookup_cache, 1);
 	MAKE_MAP(tunnel, TUNNELS);
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
-	MAKE_MAP(pdr, 1);
-	MAKE_MAP(pdr_by_teid, 1);
-	MAKE_MAP(pdr_by_ue, 1);
-	MAKE_MAP(filter, 1);
-	MAKE_MAP(forwarding, 1);
-	MAKE_MAP(meter, 1);
-	MAKE_MAP(slice_counter, 1);
-	MAKE_MAP(slice_meter, 1);
+	MAKE_MAP(pdr, PDRS);
+	MAKE_MAP(pdr_by_teid, ENTRIES);
+	MAKE_MAP(pdr_by_ue, ENTRIES);
+	MAKE_MAP(filter, FILTERS);
+	MAKE_MAP(forwarding, FORWARDINGS);
+	MAKE_MAP(meter, METERS);
+	MAKE_MAP(slice_counter, 2 * SLICES);
+	MAKE_MAP(slice_meter, 2 * SLICES);
 	MAKE_MAP(source, SOURCES);
 	MAKE_MAP(sr_policy, POLICIES);
 	MAKE_MAP(segment_list, LISTS);
@@ -366,6 +372,97 @@ static void make_tunnels(struct input *in)
 
 /* ---- steering ---- */
 
+/* ---- sessions ---- */
+
+static void make_forwardings(struct input *in)
+{
+	__u32 i;
+
+	for (i = 1; i < FORWARDINGS; i++) {
+		struct forwarding *f = VALUE(forwarding, struct forwarding, i);
+		__u32 n = next_number(in);
+
+		f->kind = n % (FORWARD_POLICY + 1);
+		f->ipv4 = f->kind == FORWARD_GTPU && n >> 4 & 1;
+		f->adjacency = (n >> 5) % ADJACENCIES;
+		f->slice = (n >> 9) % SLICES;
+		f->internal = !(n >> 11 & 3);
+		f->tos = n >> 13;
+		f->tos_mask = n >> 21 & 1 ? 0xfc : 0;
+		any_sid_address(in, &f->remote);
+		memcpy(&f->source, gtpu6_address, 16);
+		f->index = f->kind == FORWARD_TABLE ? (n >> 22 & 1 ? TABLE : MAIN_TABLE) : 1 + (n >> 22 & 1);
+	}
+	for (i = 1; i < METERS; i++)
+		*VALUE(meter, struct meter, i) = (struct meter){
+			.rate = next_number(in) & 1 ? 0xffffffff : 0, .next = i + 1 < METERS ? i + 1 : 0,
+			.unit = i & 1, .window = 62500,
+		};
+	for (i = 2; i < 2 * SLICES; i++)
+		VALUE(slice_meter, struct meter, i)->rate = next_number(in) & 1 ? 0xffffffff : 0;
+}
+
+static void make_filters(struct input *in)
+{
+	__u32 i;
+
+	for (i = 0; i < FILTERS; i++) {
+		struct filter *f = VALUE(filter, struct filter, i);
+		__u32 n = next_number(in);
+
+		f->pdr = n % PDRS;
+		f->flags = n >> 8 & n >> 16;
+		f->qfis = n & 0x40 ? 1ull << (n >> 24 & 63) | 1 : 0;
+		f->protocol = n & 0x80 ? NH_UDP : NH_TCP;
+		f->remote_length = n >> 20 & 127;
+		f->local_length = n >> 13 & 127;
+		f->remote_ports[1] = f->local_ports[1] = n & 0x1000 ? 0xffff : n >> 5;
+		f->tos_mask = n >> 3 & 1;
+		any_sid_address(in, &f->remote);
+	}
+}
+
+/* Quotas are out of reach or used up, and rates so high that the time between
+ * two runs does not matter: they must come to the same. */
+static void make_sessions(struct input *in)
+{
+	__u32 i, n, teid;
+	struct in6 ue = {};
+
+	make_forwardings(in);
+	make_filters(in);
+	for (i = 1; i < PDRS; i++) {
+		struct pdr *r = VALUE(pdr, struct pdr, i);
+
+		n = next_number(in);
+		r->volume = volume_of(volume_start(i));
+		r->action = n & 8 ? PDR_FORWARD : (n & 7) % (PDR_FORWARD + 1);
+		r->flags = (n >> 4 & (PDR_SOURCE4 | PDR_SOURCE6 | PDR_DUPLICATE | PDR_METERS | PDR_DOWNLINK)) |
+			   (n >> 12) % 3 << PDR_CONTAINER_SHIFT | (i < PDR_SLOTS ? PDR_BY_TEID : 0);
+		r->forwarding = r->action == PDR_FILTERS ? n >> 20 & 7 : (n >> 20) % FORWARDINGS;
+		r->more = r->action == PDR_FILTERS ? (n >> 16) % FILTERS : (n >> 16) % METERS;
+		r->teid = next_number(in);
+		r->qfi = n >> 24 & 0x7f;
+		r->generation = n >> 18;
+		r->rate = n >> 9 & 1 ? 0xffffffff : 0;
+		r->stop = n >> 27 & 3 ? 0 : usage_units(r) + (n >> 29 & 1 ? 0 : USAGE_AHEAD);
+		r->notify = n >> 30 & 1 ? usage_units(r) + 1 : 0;
+		r->source4 = 10;
+		teid = 0x5e000000 + i;
+		if (i >= PDR_SLOTS + 8 && i & 1)
+			put(&pdr_by_teid, &teid, &i);
+	}
+	for (i = PDR_SLOTS + 8; i < PDR_SLOTS + 12; i++) {
+		memset(&ue, 0, sizeof(ue));
+		memset(ue.b + 10, 0xff, 2);
+		ue.b[12] = 10;
+		ue.b[13] = 220;
+		ue.b[15] = i;
+		put(&pdr_by_ue, &ue, &i);
+	}
+	put_target4(10, 221, 16, TARGET_PDR, PDRS - 2);
+}
+
 static void make_steering(struct input *in)
 {
 	__u8 address[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xee };
@@ -403,7 +500,13 @@ static void make_settings(struct input *in)
 	s->gtpu4_count = s->gtpu6_count = 1;
 	memcpy(&s->gtpu4[0], gtpu4_address, 4);
 	memcpy(&s->gtpu6[0], gtpu6_address, 16);
-	s->pools4 = s->pools6 = 1;
+	s->pools4 = s->pools6 = 2;
+	s->pool4[1] = (struct pool4){ 10u << 24 | 210 << 16, 0xfffffff8, PDR_SLOTS, 1 };
+	s->pool6[1] = (struct pool6){ 0x20010db8de000000ull, ~7ull, PDR_SLOTS, 1 };
+	s->pdr_slots = n >> 14 & 3 ? PDR_SLOTS : 0;
+	s->ues = map_of(&pdr_by_ue)->count;
+	s->protected_count = 1;
+	s->protected[0] = (struct prefix6){ 0, 0xffff0ae600000000ull, ~0ull, 0xffffffffffff0000ull };
 	s->pool4[0] = (struct pool4){ 10u << 24 | 200 << 16, 0xfffffff8, TEID_SLOTS, 0 };
 	s->pool6[0] = (struct pool6){ 0x20010db8dd000000ull, ~7ull, TEID_SLOTS + 4, 0 };
 	s->teid_slots = TEID_SLOTS;
@@ -432,6 +535,7 @@ static void make_world(__u32 seed)
 	for (i = 1; i < SIDS - 10; i++)
 		make_sid(&in, i);
 	make_tunnels(&in);
+	make_sessions(&in);
 	make_steering(&in);
 	make_settings(&in);
 	VALUE(settings, struct settings, 0)->generation = ++worlds.made;

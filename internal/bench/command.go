@@ -35,7 +35,7 @@ func Command() *cobra.Command {
 		Long: `Benchmarks start this program in network namespaces of their own, hand frames
 to its data path, and leave nothing behind. They need root.`,
 	}
-	c.AddCommand(functionsCommand(), scalingCommand())
+	c.AddCommand(functionsCommand(), scalingCommand(), upfCommand())
 	return c
 }
 
@@ -51,10 +51,10 @@ Rounds are interleaved; the figures are medians with a 95 % interval.`,
 		Example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.measure(c, func(ctx context.Context, p plan) (writer, error) { return runFunctions(ctx, &o, p, c.ErrOrStderr()) })
+			return o.measure(c, functions(), func(ctx context.Context, p plan) (writer, error) { return runFunctions(ctx, &o, p, c.ErrOrStderr()) })
 		},
 	}
-	o.flags(c, []uint{1, 1000, 1_000_000})
+	o.flags(c, []uint{1, 1000, 1_000_000}, functions())
 	return c
 }
 
@@ -68,14 +68,14 @@ a generator and queues of its own. The ratio is how many times as many packets
 two cores forward.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.measure(c, func(ctx context.Context, p plan) (writer, error) { return runScaling(ctx, &o, p, c.ErrOrStderr()) })
+			return o.measure(c, functions(), func(ctx context.Context, p plan) (writer, error) { return runScaling(ctx, &o, p, c.ErrOrStderr()) })
 		},
 	}
-	o.flags(c, []uint{1000})
+	o.flags(c, []uint{1000}, functions())
 	return c
 }
 
-func (o *options) flags(c *cobra.Command, entries []uint) {
+func (o *options) flags(c *cobra.Command, entries []uint, all []function) {
 	f := c.Flags()
 	f.StringVarP(&o.output, "output", "o", "table", "`format`: table or json")
 	f.StringSliceVar(&o.functions, "functions", nil, "`names` of the functions to measure (default: all)")
@@ -87,7 +87,7 @@ func (o *options) flags(c *cobra.Command, entries []uint) {
 	f.StringVar(&o.binary, "culvert", "", "culvert `binary` to measure (default: this program)")
 	f.StringVar(&o.bpffs, "bpffs", "/sys/fs/bpf", "bpffs `directory` for the pins")
 	must(c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)))
-	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names(functions()), cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names(all), cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // must is for what only a wrong name in this file can break.
@@ -103,8 +103,8 @@ type writer interface {
 	writeJSON(io.Writer) error
 }
 
-func (o *options) measure(c *cobra.Command, run func(context.Context, plan) (writer, error)) error {
-	p, err := o.plan()
+func (o *options) measure(c *cobra.Command, all []function, run func(context.Context, plan) (writer, error)) error {
+	p, err := o.plan(all)
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (o *options) measure(c *cobra.Command, run func(context.Context, plan) (wri
 }
 
 // plan reads the flags.
-func (o *options) plan() (plan, error) {
-	p := plan{functions: functions(), repeat: o.repeat, packets: o.packets, cpu: o.cpu}
+func (o *options) plan(all []function) (plan, error) {
+	p := plan{functions: all, repeat: o.repeat, packets: o.packets, cpu: o.cpu}
 	if o.output != "table" && o.output != "json" {
 		return p, fmt.Errorf("--output %q: give table or json", o.output)
 	}

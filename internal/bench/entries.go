@@ -98,20 +98,34 @@ func onePath(name string, how srv6.Behavior, segments ...netip.Addr) srpolicy.Po
 // `tables` that there are of each.
 func (f function) frame(entries, tables uint32) progrun.Frame {
 	out := progrun.Frame{
-		Data: slices.Clone(f.data), Keys: min(entries, f.most), KeyOffset: f.key.offset,
-		KeyBase: f.key.base + f.key.step*min(f.most, tables), ChecksumOffset: f.key.checksum,
+		Data: slices.Clone(f.data), Keys: min(entries, f.most), Key: f.key.place(f.most, tables), Twin: f.twin.place(f.most, tables),
 	}
 	if f.key.offset == 0 {
 		out.Keys = 1
 		return out
 	}
-	binary.BigEndian.PutUint32(out.Data[f.key.offset:], out.KeyBase)
-	if at := f.key.checksum; at != 0 {
-		header := out.Data[lenEthernet:][:lenIPv4]
-		binary.BigEndian.PutUint16(out.Data[at:], 0)
-		binary.BigEndian.PutUint16(out.Data[at:], ^sum(header, 0))
+	put(out.Data, out.Key)
+	if f.twin.offset != 0 {
+		put(out.Data, out.Twin)
 	}
 	return out
+}
+
+// place is where frames have the key, of a table with `tables` entries.
+func (k key) place(most, tables uint32) progrun.Place {
+	return progrun.Place{Offset: k.offset, Base: k.base + k.step*min(most, tables), Checksum: k.checksum}
+}
+
+// put writes the first number; the checksum's header is the 20 octets that it
+// is in.
+func put(frame []byte, p progrun.Place) {
+	binary.BigEndian.PutUint32(frame[p.Offset:], p.Base)
+	if p.Checksum == 0 {
+		return
+	}
+	header := frame[p.Checksum-10:][:lenIPv4]
+	binary.BigEndian.PutUint16(header[10:], 0)
+	binary.BigEndian.PutUint16(header[10:], ^sum(header, 0))
 }
 
 func (f function) portName() string { return cmp.Or(f.port, portIn) }

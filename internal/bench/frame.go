@@ -26,6 +26,8 @@ const (
 	lenIPv6     = 40
 	lenUDP      = 8
 	lenGTPU     = 8
+	// of a PDU Session Container, with the header's options
+	lenContainer = 8
 )
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
@@ -85,6 +87,15 @@ func sum(b []byte, start uint16) uint16 {
 		total = total&0xffff + total>>16
 	}
 	return uint16(total)
+}
+
+// uplinkPDU is what a gNB sends: a PDU Session Container with QFI 9.
+func uplinkPDU(teid uint32, pdu []byte) []byte {
+	b := []byte{0x34, 255}
+	b = binary.BigEndian.AppendUint16(b, uint16(lenContainer+len(pdu)))
+	b = binary.BigEndian.AppendUint32(b, teid)
+	b = append(b, 0, 0, 0, 0x85, 1, 0x10, 9, 0)
+	return append(b, pdu...)
 }
 
 // gPDU is a G-PDU without options.

@@ -15,6 +15,9 @@ type function struct {
 	port string // where its frames are received; portIn unless set
 	data []byte
 	key  key
+	twin key // the UE's address, in frames whose key is a TEID
+	// sessions, of a function of the UPF: those that its frames are for.
+	sessions *sessions
 	// most is how many entries it can have; entries picks them.
 	most   uint32
 	put    func(c *config.Config, entries uint32)

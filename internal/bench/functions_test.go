@@ -70,8 +70,8 @@ func TestFramesOfEntries(t *testing.T) {
 			if frame.Keys != entries {
 				t.Errorf("%s: %d keys, want %d", f.name, frame.Keys, entries)
 			}
-			if got := binary.BigEndian.Uint32(frame.Data[frame.KeyOffset:]); got != frame.KeyBase {
-				t.Errorf("%s: the first key is %#x, want %#x", f.name, got, frame.KeyBase)
+			if got := binary.BigEndian.Uint32(frame.Data[frame.Key.Offset:]); got != frame.Key.Base {
+				t.Errorf("%s: the first key is %#x, want %#x", f.name, got, frame.Key.Base)
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func TestOutcomes(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	good := options{output: "json", repeat: 3, packets: 1024, entries: []uint{1000, 1, 1000, 1_000_000}}
-	p, err := good.plan()
+	p, err := good.plan(functions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestPlan(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		if _, err := bad.plan(); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := bad.plan(functions()); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
 	}

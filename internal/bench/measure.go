@@ -56,6 +56,7 @@ type bench struct {
 	plan
 	node, kernel *rig
 	daemon       *daemon
+	control      *control // of a UPF
 	program, l2  *progrun.Program
 	step         func() // after each row of each round
 }

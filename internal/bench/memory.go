@@ -33,11 +33,62 @@ func availableMemory(meminfo string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "MemAvailable:" {
-			kb, err := strconv.ParseUint(f[1], 10, 64)
-			return kb << 10, err
+	kb, err := field(string(text), "MemAvailable:")
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", meminfo, err)
+	}
+	return kb << 10, nil
+}
+
+// memory is the daemon's, resident, and that of the tables that it holds.
+func (d *daemon) memory() (resident, tables uint64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	if resident, err = field(string(status), "VmRSS:"); err != nil {
+		return 0, 0, err
+	}
+	shared, err := field(string(status), "RssFile:")
+	if err != nil {
+		return 0, 0, err
+	}
+	tables, err = lockedBy(d.cmd.Process.Pid)
+	return (resident - shared) << 10, tables, err
+}
+
+func field(status, name string) (uint64, error) {
+	for line := range strings.Lines(status) {
+		if f := strings.Fields(line); len(f) >= 2 && f[0] == name {
+			return strconv.ParseUint(f[1], 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("%s does not say MemAvailable", meminfo)
+	return 0, fmt.Errorf("the kernel does not say %s", name)
+}
+
+// lockedBy sums the memory of the BPF maps that a process has open.
+func lockedBy(pid int) (uint64, error) {
+	dir := fmt.Sprintf("/proc/%d/fdinfo", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	seen, sum := map[uint64]bool{}, uint64(0)
+	for _, e := range entries {
+		text, err := os.ReadFile(dir + "/" + e.Name())
+		if err != nil {
+			continue // closed meanwhile
+		}
+		id, err := field(string(text), "map_id:")
+		if err != nil || seen[id] {
+			continue
+		}
+		seen[id] = true
+		size, err := field(string(text), "memlock:")
+		if err != nil {
+			return 0, err
+		}
+		sum += size
+	}
+	return sum, nil
 }

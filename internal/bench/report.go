@@ -62,11 +62,13 @@ func makeReport(rows []*row, e environment) report {
 	return out
 }
 
-func (r report) writeJSON(w io.Writer) error {
+func writeJSON(w io.Writer, report any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return e.Encode(report)
 }
+
+func (r report) writeJSON(w io.Writer) error { return writeJSON(w, r) }
 
 func (r report) writeTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -76,6 +76,7 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 		}
 	}
 	tables := configuration(p.functions, p.tables())
+	p.upfConfiguration(tables)
 	if err := enoughMemory(tables, "/proc/meminfo"); err != nil {
 		return nil, err
 	}
@@ -92,6 +93,11 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 	}
 	if b.program, err = progrun.OpenPinned(filepath.Join(pins, "programs", "culvert_xdp")); err != nil {
 		return nil, err
+	}
+	if len(p.groups()) > 0 {
+		if b.control, err = startControl(ctx, b.node.net.node, p); err != nil {
+			return nil, fmt.Errorf("set up sessions: %w: %s", err, b.daemon.tail())
+		}
 	}
 	hop := progrun.NextHop{Ifindex: b.node.index[portOut], Dst: macOf(4), Src: macOf(3)}
 	return b, b.node.net.node.do(func() error {
@@ -124,6 +130,9 @@ func (b *bench) setUpKernel(o *options) (err error) {
 
 func (b *bench) tearDown() error {
 	var errs []error
+	if b.control != nil {
+		errs = append(errs, b.control.client.Close())
+	}
 	if b.program != nil {
 		errs = append(errs, b.program.Close())
 	}

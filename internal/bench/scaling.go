@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -135,11 +134,7 @@ func (b *bench) together(r *row, cpus []int) (pace, error) {
 	return sum, b.node.sunk(uint64(len(cpus))*uint64(b.packets), l.want)
 }
 
-func (r *scalingReport) writeJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
+func (r *scalingReport) writeJSON(w io.Writer) error { return writeJSON(w, r) }
 
 func (r *scalingReport) writeTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -31,14 +31,20 @@ type benchAdjacency struct {
 }
 
 type benchBenchFrame struct {
+	_      structs.HostLayout
+	Length uint32
+	Flags  uint32
+	Keys   uint32
+	Key    benchBenchPlace
+	Twin   benchBenchPlace
+	Data   [256]uint8
+}
+
+type benchBenchPlace struct {
 	_              structs.HostLayout
-	Length         uint32
-	Flags          uint32
-	KeyOffset      uint32
-	KeyBase        uint32
-	Keys           uint32
+	Offset         uint32
+	Base           uint32
 	ChecksumOffset uint32
-	Data           [256]uint8
 }
 
 type benchBenchSample struct {

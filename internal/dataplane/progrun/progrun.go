@@ -118,12 +118,26 @@ func (b *Bench) SinkSKB(ifindex int) error {
 // Frame says what the front makes.
 type Frame struct {
 	Data []byte
-	// Keys different frames are made at random if it is more than 1: the
-	// 32 bits at KeyOffset are KeyBase and up.
-	Keys               uint32
-	KeyOffset, KeyBase uint32
-	// ChecksumOffset is that of the IPv4 header checksum over the key; 0: none.
-	ChecksumOffset uint32
+	// Keys different frames are made at random if it is more than 1, by a number
+	// at Key, and the same at Twin if that has an offset.
+	Keys      uint32
+	Key, Twin Place
+}
+
+// Place is where a frame has a number: the 32 bits at Offset are Base and up.
+type Place struct {
+	Offset, Base uint32
+	// Checksum is the offset of the IPv4 header checksum over it; 0: none.
+	Checksum uint32
+}
+
+func (p Place) entry() benchBenchPlace {
+	return benchBenchPlace{Offset: p.Offset, Base: p.Base, ChecksumOffset: p.Checksum}
+}
+
+// within says whether a number is inside of a frame.
+func (p Place) within(frame []byte) bool {
+	return p.Offset != 0 && int(p.Offset)+4 <= len(frame)
 }
 
 // Prepare makes the front make f and then run p.
@@ -131,8 +145,8 @@ func (b *Bench) Prepare(f Frame, p *Program) error {
 	if len(f.Data) < 14 || len(f.Data) > MaxFrame {
 		return fmt.Errorf("frame of %d octets: want 14 to %d", len(f.Data), MaxFrame)
 	}
-	if f.Keys > 1 && (f.KeyOffset == 0 || int(f.KeyOffset)+4 > len(f.Data)) {
-		return fmt.Errorf("key at %d of a frame of %d octets", f.KeyOffset, len(f.Data))
+	if f.Keys > 1 && (!f.Key.within(f.Data) || (f.Twin.Offset != 0 && !f.Twin.within(f.Data))) {
+		return fmt.Errorf("keys at %d and %d of a frame of %d octets", f.Key.Offset, f.Twin.Offset, len(f.Data))
 	}
 	if err := b.writeFrame(f, 0); err != nil {
 		return err
@@ -146,7 +160,7 @@ func (b *Bench) Prepare(f Frame, p *Program) error {
 func (b *Bench) writeFrame(f Frame, flags uint32) error {
 	e := benchBenchFrame{Length: uint32(len(f.Data)), Flags: flags}
 	if f.Keys > 1 {
-		e.KeyOffset, e.KeyBase, e.Keys, e.ChecksumOffset = f.KeyOffset, f.KeyBase, f.Keys, f.ChecksumOffset
+		e.Keys, e.Key, e.Twin = f.Keys, f.Key.entry(), f.Twin.entry()
 	}
 	copy(e.Data[:], f.Data)
 	if err := b.objects.BenchFrame.Put(uint32(0), &e); err != nil {

@@ -20,7 +20,7 @@ func frame() Frame {
 	data := make([]byte, 60)
 	copy(data, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 10, 0, 0, 0})
 	binary.BigEndian.PutUint16(data[24:], ^sum(data[14:34]))
-	return Frame{Data: data, Keys: 1000, KeyOffset: 30, KeyBase: 0x0a000000, ChecksumOffset: 24}
+	return Frame{Data: data, Keys: 1000, Key: Place{Offset: 30, Base: 0x0a000000, Checksum: 24}}
 }
 
 func sum(b []byte) uint16 {
@@ -149,7 +149,7 @@ func TestLiveFrames(t *testing.T) {
 				t.Errorf("checksum of %x", got.First[14:34])
 			}
 			key := binary.BigEndian.Uint32(got.First[30:])
-			if key < f.KeyBase || key >= f.KeyBase+f.Keys {
+			if key < f.Key.Base || key >= f.Key.Base+f.Keys {
 				t.Errorf("key %#x", key)
 			}
 			keys[key] = true
@@ -178,8 +178,8 @@ func TestRefusals(t *testing.T) {
 	for says, change := range map[string]func(*Frame){
 		"frame of 13":  func(f *Frame) { f.Data = f.Data[:13] },
 		"frame of 257": func(f *Frame) { f.Data = make([]byte, MaxFrame+1) },
-		"key at 0":     func(f *Frame) { f.KeyOffset = 0 },
-		"key at 57":    func(f *Frame) { f.KeyOffset = 57 },
+		"key at 0":     func(f *Frame) { f.Key.Offset = 0 },
+		"key at 57":    func(f *Frame) { f.Key.Offset = 57 },
 	} {
 		f := frame()
 		change(&f)

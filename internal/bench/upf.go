@@ -1,0 +1,218 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/pfcp/smf"
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// sessions are a group that an SMF sets up in the UPF. Groups stand behind each
+// other in the UPF's tables, by their place.
+type sessions struct {
+	place uint32
+	most  uint32 // 0: as many as there are entries
+	spec  func(*smf.Spec)
+}
+
+// The addresses of N4, both on the node itself.
+var n4UPF, n4SMF = addr("127.0.0.2"), addr("127.0.0.1")
+
+// enough is a rate that no core reaches, in kbit/s, and a volume that no run
+// does: all that they take is looked at, and nothing refused.
+const enough = 100_000_000
+
+var farAway = uint64(1) << 44
+
+func metered(s *smf.Spec) {
+	s.MBR = &session.BitRate{Uplink: enough, Downlink: enough}
+	s.URR = &smf.URR{VolumeThreshold: &session.Volume{Total: &farAway}}
+}
+
+// filtered has n SDF filters of which the last is the one that matches.
+func filtered(n int) func(*smf.Spec) {
+	return func(s *smf.Spec) {
+		metered(s)
+		for i := range n - 1 {
+			s.Filters = append(s.Filters, smf.Filter{Flow: fmt.Sprintf("permit out tcp from 198.51.%d.0/24 %d to assigned", i, 8000+i)})
+		}
+		s.Filters = append(s.Filters, smf.Filter{Flow: "permit out ip from any to assigned"})
+	}
+}
+
+// fewSessions is how many those have that are not the usual ones.
+const fewSessions = 1000
+
+// upfFunctions are the two directions of a session with one QER and one URR,
+// with neither, and with filters.
+func upfFunctions() []function {
+	list := []function{baseline()}
+	for _, k := range []struct {
+		suffix   string
+		sessions sessions
+	}{
+		{"", sessions{place: 0, spec: metered}},
+		{"_plain", sessions{place: 1, spec: func(*smf.Spec) {}}},
+		{"_filters_1", sessions{place: 2, most: fewSessions, spec: filtered(1)}},
+		{"_filters_4", sessions{place: 3, most: fewSessions, spec: filtered(4)}},
+		{"_filters_16", sessions{place: 4, most: fewSessions, spec: filtered(16)}},
+	} {
+		list = append(list, uplink(k.suffix, k.sessions), downlink(k.suffix, k.sessions))
+	}
+	return list
+}
+
+// firstTEID of the first group; firstUE goes with it.
+const firstTEID = 1
+
+var firstUE = addr("10.0.0.1")
+
+func (s sessions) entries() uint32 {
+	if s.most == 0 {
+		return manyEntries
+	}
+	return s.most
+}
+
+func uplink(suffix string, s sessions) function {
+	pdu := packet4(firstUE, dst4, false)
+	teid := lenEthernet + lenIPv4 + lenUDP + 4
+	inner := lenEthernet + lenIPv4 + lenUDP + lenGTPU + lenContainer
+	return function{
+		name: "uplink" + suffix, most: s.entries(), sessions: &s, put: func(*config.Config, uint32) {},
+		data: ethernet(typeIPv4, ipv4(gnb, upf, protoUDP, udp(gnb, upf, 50000, gtpuPort, uplinkPDU(firstTEID, pdu), false))),
+		key:  key{offset: uint32(teid), base: firstTEID, step: s.place},
+		twin: key{offset: uint32(inner + 12), base: ueNumber(firstUE), checksum: uint32(inner + 10), step: s.place},
+		want: wantIPv4(dst4, protoUDP, len(pdu)-lenIPv4),
+	}
+}
+
+func downlink(suffix string, s sessions) function {
+	pdu := packet4(dst4, firstUE, false)
+	return function{
+		name: "downlink" + suffix, most: s.entries(), sessions: &s, put: func(*config.Config, uint32) {},
+		data: ethernet(typeIPv4, pdu),
+		key:  key{offset: lenEthernet + 16, base: ueNumber(firstUE), checksum: lenEthernet + 10, step: s.place},
+		want: wantIPv4(farGTPU, protoUDP, lenUDP+lenGTPU+lenContainer+len(pdu)),
+	}
+}
+
+func ueNumber(a netip.Addr) uint32 {
+	b := a.As4()
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+func ueAt(n uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+}
+
+// upfConfiguration makes the node a UPF for the sessions of the functions.
+func (p plan) upfConfiguration(c *config.Config) {
+	total := uint32(0)
+	for _, g := range p.groups() {
+		total = max(total, (g.place+1)*min(g.entries(), p.tables())+1)
+	}
+	if total == 0 {
+		return
+	}
+	pool := netip.PrefixFrom(ueNet, 8)
+	for bits := 9; bits <= 24 && uint32(1)<<(32-bits) >= total; bits++ {
+		pool = netip.PrefixFrom(ueNet, bits)
+	}
+	c.GTPU.Pools = nil
+	c.UPF = config.UPF{N4: []netip.Addr{n4UPF}, UEPools: []config.UEPool{{Prefixes: []netip.Prefix{pool}}}, EchoInterval: 3600}
+	c.Limits.Sessions = uint32(1) << (32 - pool.Bits())
+	c.Limits.Tunnels = 1024
+}
+
+// groups are those of the functions that are measured, each once.
+func (p plan) groups() []*sessions {
+	var out []*sessions
+	for _, f := range p.functions {
+		if f.sessions != nil && !slices.ContainsFunc(out, func(s *sessions) bool { return s.place == f.sessions.place }) {
+			out = append(out, f.sessions)
+		}
+	}
+	return out
+}
+
+// pfcpRow is what a procedure of N4 takes.
+type pfcpRow struct {
+	Name      string  `json:"name"`
+	Entries   int     `json:"entries"`
+	PerSecond float64 `json:"per_second"`
+	P50       float64 `json:"p50_us"`
+	P99       float64 `json:"p99_us"`
+}
+
+func rowOf(r smf.Result) pfcpRow {
+	return pfcpRow{Name: "pfcp_" + r.Procedure, Entries: r.Requests, PerSecond: r.PerSecond, P50: r.P50, P99: r.P99}
+}
+
+// control is the SMF of a run.
+type control struct {
+	client      *smf.Client
+	groups      []*smf.Group
+	established smf.Result // of the first
+}
+
+// window is how many requests are under way at once.
+const window = 256
+
+// startControl associates an SMF with the node's UPF and sets up all sessions.
+func startControl(ctx context.Context, in namespace, p plan) (_ *control, err error) {
+	c := &control{}
+	err = in.do(func() error {
+		c.client, err = smf.Dial(smf.Options{
+			UPF: netip.AddrPortFrom(n4UPF, smf.Port), Local: netip.AddrPortFrom(n4SMF, smf.Port), Dialect: smf.Free5GC,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.client.Close())
+		}
+	}()
+	if _, err := c.client.Associate(ctx); err != nil {
+		return nil, err
+	}
+	for _, g := range p.groups() {
+		group, err := c.client.Add(g.smfSpec(p.tables()))
+		if err != nil {
+			return nil, err
+		}
+		r, err := group.Establish(ctx, smf.Pace{Window: window})
+		if err == nil {
+			err = r.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(c.groups) == 0 {
+			c.established = r
+		}
+		c.groups = append(c.groups, group)
+	}
+	return c, nil
+}
+
+func (s *sessions) smfSpec(tables uint32) smf.Spec {
+	count := min(s.entries(), tables)
+	first := s.place * count
+	spec := smf.Spec{
+		Name: fmt.Sprint("group", s.place), Count: int(count), QFI: 9, NetworkInstance: "internet",
+		UE4:    netip.PrefixFrom(ueAt(ueNumber(firstUE)+first), 8),
+		Access: &smf.Tunnel{Address: farGTPU, TEID: 0x100000 + first},
+		Local:  &smf.Local{Address: upf, AccessTEID: firstTEID + first},
+	}
+	s.spec(&spec)
+	return spec
+}

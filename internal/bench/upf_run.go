@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/pfcp/smf"
+)
+
+func upfCommand() *cobra.Command {
+	o := options{}
+	c := &cobra.Command{
+		Use:   "upf",
+		Short: "CPU time of sessions' packets, and what N4 takes",
+		Long: `Sets sessions up in a UPF by PFCP, and measures their packets beside L2
+forwarding of the same frame, each for a session at random: the usual session,
+which has a QER with an MBR and a URR with a volume threshold; "plain" ones with
+neither; and such with 1, 4 and 16 SDF filters, of which the last one matches.
+Before that, and after, it measures how quickly the UPF establishes, modifies
+and deletes these sessions.`,
+		Example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.measure(c, upfFunctions(), func(ctx context.Context, p plan) (writer, error) { return runUPF(ctx, &o, p, c.ErrOrStderr()) })
+		},
+	}
+	o.flags(c, []uint{1, 1000, 100_000, 1_000_000}, upfFunctions())
+	return c
+}
+
+// upfReport is what `culvert bench upf` says.
+type upfReport struct {
+	report
+	PFCP []pfcpRow `json:"pfcp"`
+	// MemoryBytes are of the daemon, resident, and of the data path's tables,
+	// when all sessions are there.
+	Sessions    uint32 `json:"sessions"`
+	DaemonBytes uint64 `json:"daemon_bytes"`
+	TableBytes  uint64 `json:"table_bytes"`
+}
+
+func runUPF(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *upfReport, err error) {
+	b, err := setUp(ctx, o, p, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.tearDown()) }()
+	e, err := b.environment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &upfReport{}
+	for i, g := range b.control.groups {
+		out.Sessions += uint32(g.Count())
+		if i == 0 {
+			out.PFCP = append(out.PFCP, rowOf(b.control.established))
+		}
+	}
+	if out.DaemonBytes, out.TableBytes, err = b.daemon.memory(); err != nil {
+		return nil, err
+	}
+	bar := progress(stderr, len(b.rows())*b.repeat, "measuring")
+	b.step = func() { _ = bar.Add(1) }
+	rows, err := b.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_ = bar.Finish()
+	out.report = makeReport(rows, e)
+	out.Bench = "upf"
+	after, err := b.control.changeAndDelete(ctx)
+	out.PFCP = append(out.PFCP, after...)
+	return out, err
+}
+
+// changeAndDelete hands the first group's sessions over to other TEIDs, and
+// deletes them.
+func (c *control) changeAndDelete(ctx context.Context) ([]pfcpRow, error) {
+	g, pace := c.groups[0], smf.Pace{Window: window}
+	modified, err := g.Handover(ctx, pace, smf.Tunnel{Address: farGTPU, TEID: 0x40000000}, false)
+	if err := errors.Join(err, modified.Err()); err != nil {
+		return nil, err
+	}
+	deleted, err := g.Delete(ctx, pace)
+	if err := errors.Join(err, deleted.Err()); err != nil {
+		return nil, err
+	}
+	modified.Procedure = "modify"
+	return []pfcpRow{rowOf(modified), rowOf(deleted)}, nil
+}
+
+func (r *upfReport) writeJSON(w io.Writer) error { return writeJSON(w, r) }
+
+func (r *upfReport) writeTable(w io.Writer) error {
+	if err := r.report.writeTable(w); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\nN4\tsessions\ta second\tp50, us\tp99, us\t")
+	for _, row := range r.PFCP {
+		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t\n", row.Name, row.Entries, row.PerSecond, row.P50, row.P99)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d sessions: the daemon has %d MiB, the tables %d MiB\nN4: %d requests under way; the SMF is on the same machine\n",
+		r.Sessions, r.DaemonBytes>>20, r.TableBytes>>20, window)
+	return err
+}
