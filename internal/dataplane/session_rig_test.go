@@ -47,9 +47,11 @@ func (r *rig) changeSession(s model.Session) error {
 	if err != nil {
 		return err
 	}
-	for _, u := range was {
-		stays := slices.ContainsFunc(s.Rules, func(rule model.Rule) bool { return rule.ID == u.Rule })
-		if stays && !slices.Contains(is, u) {
+	has := func(list []model.Rule, id uint16) bool {
+		return slices.ContainsFunc(list, func(rule model.Rule) bool { return rule.ID == id })
+	}
+	for _, u := range was { // rules that the change before took out among them
+		if has(had.Rules, u.Rule) && has(s.Rules, u.Rule) && !slices.Contains(is, u) {
 			return fmt.Errorf("rule %d had counted %v: %v", u.Rule, u.Volume, is)
 		}
 	}
