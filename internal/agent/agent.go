@@ -63,6 +63,7 @@ type Agent struct {
 	failures map[Ref]error             // what could not be put, to be tried again
 
 	slow    *slowPath
+	upf     *userPlane // nil: the node is no user plane function
 	tracing sync.Mutex
 }
 
@@ -248,6 +249,9 @@ func (a *Agent) validate(c *config.Config) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	if err := a.upf.validate(c); err != nil {
+		return err
+	}
 	known := linkNames(a.links)
 	for r := range a.desired.all() {
 		// What went away since is reported, not refused.
@@ -280,7 +284,7 @@ func (a *Agent) commit(to *desired, c *config.Config, replaced *applied, changes
 }
 
 func (a *Agent) plan(from, to *tables) []step {
-	p := newPlanner(a.dp, from, to, func(name string, mode dataplane.Mode) { a.modes[name] = mode })
+	p := newPlanner(a.dp, a.upf.plane(), from, to, func(name string, mode dataplane.Mode) { a.modes[name] = mode })
 	return p.plan()
 }
 

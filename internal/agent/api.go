@@ -26,6 +26,7 @@ const (
 	KindPolicy    Kind = "policy"    // name
 	KindSteering  Kind = "steering"  // prefix, or interface[.vlan[.vlan]]
 	KindTunnel    Kind = "tunnel"    // name
+	KindSlice     Kind = "slice"     // name
 	KindSettings  Kind = "settings"  // encapsulation, domain, gtpu: one of each
 )
 

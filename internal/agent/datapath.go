@@ -8,6 +8,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -15,6 +16,7 @@ import (
 // upsert that writes nothing where nothing changes.
 type dataPath interface {
 	tableWriter
+	sessions
 	Attach(ifindex int, mode dataplane.Mode) (dataplane.Mode, error)
 	Detach(ifindex int) error
 	Attached() map[int]dataplane.Mode
@@ -27,11 +29,13 @@ type dataPath interface {
 	TunnelCounters(name string) (received, sent dataplane.Counter, err error)
 	Usage() map[string]dataplane.Usage
 
-	Inject(frame []byte, ifindex int) error
 	Punts(context.Context, func(dataplane.Punt)) error
 	SetTrace(*dataplane.TraceFilter) error
 	Trace(context.Context, func(dataplane.TraceEvent)) error
 }
+
+// sessions is what the UPF needs of it, and the slow path: Inject.
+type sessions = upf.DataPath
 
 type tableWriter interface {
 	SetSettings(dataplane.Settings) error
@@ -43,6 +47,8 @@ type tableWriter interface {
 	DeleteTunnel(name string) error
 	PutSID(srv6.LocalSID) error
 	DeleteSID(netip.Prefix) error
+	PutSessionSID(netip.Prefix) error
+	DeleteSessionSID(netip.Prefix) error
 	PutSteering(srpolicy.Steering) error
 	DeleteSteering(srpolicy.Steering) error
 	PutLocal(netip.Addr) error

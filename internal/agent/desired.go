@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -23,10 +24,11 @@ type process struct {
 	API     config.API     `json:"api,omitzero"`
 	Metrics config.Metrics `json:"metrics,omitzero"`
 	Log     config.Log     `json:"log,omitzero"`
+	UPF     config.UPF     `json:"upf,omitzero"`
 }
 
 func processOf(c *config.Config) process {
-	return process{Limits: c.Limits, API: c.API, Metrics: c.Metrics, Log: c.Log}
+	return process{Limits: c.Limits, API: c.API, Metrics: c.Metrics, Log: c.Log, UPF: c.UPF}
 }
 
 // desired is all that was asked for, by both origins. Its values are never
@@ -77,6 +79,7 @@ func (d *desired) index() (map[Ref]resource, error) {
 func (d *desired) config() *config.Config {
 	c := unflatten(d.all())
 	c.Limits, c.API, c.Metrics, c.Log = d.process.Limits, d.process.API, d.process.Metrics, d.process.Log
+	c.UPF = d.process.UPF
 	return c
 }
 
@@ -109,7 +112,7 @@ func (d *desired) withAPI(fragment *config.Config) (*desired, error) {
 	var unset config.Config
 	unset.SetDefaults()
 	if !same(processOf(fragment), processOf(&unset)) {
-		return nil, fmt.Errorf("%w: limits, api, metrics and log are read from the configuration file only: change them there", ErrInvalid)
+		return nil, fmt.Errorf("%w: limits, api, metrics, log and upf are read from the configuration file only: change them there", ErrInvalid)
 	}
 	fromFile := make(map[Ref]bool, len(d.file))
 	for _, r := range d.file {
@@ -201,6 +204,11 @@ func uses(value any) []Ref {
 		if v.GTP4D != nil {
 			add(KindPolicy, v.GTP4D.Policy)
 		}
+	case slice.Slice:
+		if v.N9 != nil {
+			add(KindPolicy, v.N9.UplinkPolicy)
+			add(KindPolicy, v.N9.DownlinkPolicy)
+		}
 	}
 	return out
 }
@@ -269,6 +277,11 @@ func (p process) diff(to process) []Change {
 	section("limits", p.Limits, to.Limits, " (from the next start on, which takes `culvert unpin` before)")
 	section("api", p.API, to.API, " (from the next start on)")
 	section("metrics", p.Metrics, to.Metrics, " (from the next start on)")
+	upfWhen := ""
+	if from, to := p.UPF.AtStart(), to.UPF.AtStart(); !same(from, to) {
+		upfWhen = " (all but ue_pools and protected from the next start on)"
+	}
+	section("upf", p.UPF, to.UPF, upfWhen)
 	when := ""
 	if p.Log.Format != to.Log.Format {
 		when = " (the format from the next start on)"
@@ -298,6 +311,10 @@ func summary(value any) string {
 			return fmt.Sprintf("to %s", v.Remote)
 		}
 		return fmt.Sprintf("local TEID %d", v.LocalTEID)
+	case slice.Slice:
+		if v.N9 != nil {
+			return strings.TrimSpace(fmt.Sprintf("N9 over %s %s", v.N9.Transport, v.N9.Mode))
+		}
 	case config.Locator:
 		return v.Prefix.String()
 	}

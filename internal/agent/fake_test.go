@@ -23,6 +23,7 @@ import (
 // the real one does: what is referred to exists, nothing in use is deleted,
 // TEIDs and SIDs have one owner, programs are on real interfaces.
 type fakeDataPath struct {
+	fakeSessions
 	mu       sync.Mutex
 	calls    []string
 	failOn   func(call string) error
@@ -42,6 +43,8 @@ type fakeDataPath struct {
 	traced   chan dataplane.TraceEvent
 	punts    chan dataplane.Punt
 	injected chan []byte
+
+	sessionSIDs map[netip.Prefix]bool
 }
 
 func newFake() *fakeDataPath {
@@ -52,6 +55,7 @@ func newFake() *fakeDataPath {
 		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]dataplane.AdjacencyKey{},
 		hops: map[dataplane.AdjacencyKey]*dataplane.NextHop{}, devices: map[int]bool{},
 		traced: make(chan dataplane.TraceEvent), punts: make(chan dataplane.Punt), injected: make(chan []byte, 10),
+		sessionSIDs: map[netip.Prefix]bool{},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -48,6 +49,7 @@ func run(steps []step) error {
 // refers to it, and deletions go the other way round.
 type planner struct {
 	dp       dataPath
+	upf      *upf.UPF // nil: the node is none
 	from, to *tables
 	attached func(name string, mode dataplane.Mode)
 	steps    []step
@@ -55,17 +57,19 @@ type planner struct {
 	policies *kindTable[srpolicy.Policy]
 	tunnels  *kindTable[gtpu.Tunnel]
 	sids     *kindTable[srv6.LocalSID]
+	sessions *kindTable[netip.Prefix]
 	steering *kindTable[steering]
 }
 
-func newPlanner(dp dataPath, from, to *tables, attached func(string, dataplane.Mode)) *planner {
-	p := &planner{dp: dp, from: from, to: to, attached: attached}
+func newPlanner(dp dataPath, upf *upf.UPF, from, to *tables, attached func(string, dataplane.Mode)) *planner {
+	p := &planner{dp: dp, upf: upf, from: from, to: to, attached: attached}
 	p.policies = newKindTable(p, KindPolicy, from.policies, dp.PutPolicy,
 		func(v srpolicy.Policy) error { return dp.DeletePolicy(v.Name) })
 	p.tunnels = newKindTable(p, KindTunnel, from.tunnels, dp.PutTunnel,
 		func(v gtpu.Tunnel) error { return dp.DeleteTunnel(v.Name) })
 	p.sids = newKindTable(p, KindSID, from.sids, dp.PutSID,
 		func(v srv6.LocalSID) error { return dp.DeleteSID(v.SID) })
+	p.sessions = newKindTable(p, KindSlice, from.sessionSIDs, dp.PutSessionSID, dp.DeleteSessionSID)
 	p.steering = newKindTable(p, KindSteering, from.steering,
 		func(v steering) error { return dp.PutSteering(v.Steering) },
 		func(v steering) error { return dp.DeleteSteering(v.Steering) })
@@ -133,6 +137,10 @@ func (p *planner) plan() []step {
 	for _, key := range changed(p.sids.now, p.to.sids) {
 		p.sids.set(key, p.to.sids[key])
 	}
+	for _, key := range changed(p.sessions.now, p.to.sessionSIDs) {
+		p.sessions.set(key, p.to.sessionSIDs[key])
+	}
+	p.moveSessions()
 	p.putSteering()
 	p.putPorts()
 	p.deletePorts()
@@ -141,6 +149,9 @@ func (p *planner) plan() []step {
 	}
 	for _, key := range gone(p.sids.now, p.to.sids) {
 		p.sids.remove(key)
+	}
+	for _, key := range gone(p.sessions.now, p.to.sessionSIDs) {
+		p.sessions.remove(key)
 	}
 	p.deleteTunnels()
 	for _, name := range gone(p.policies.now, p.to.policies) {
@@ -221,8 +232,31 @@ func (p *planner) yieldTEIDs() {
 	}
 }
 
-// yieldSIDs does it for SIDs that become binding SIDs, and the reverse.
+// moveSessions comes when everything is there that slices name, and before what
+// they no longer name goes.
+func (p *planner) moveSessions() {
+	if p.upf == nil || same(p.from.upf, p.to.upf) {
+		return
+	}
+	from, to := p.from.upf, p.to.upf
+	p.add(KindSettings, "slices",
+		func() error { return p.upf.SetConfig(to) },
+		func() error { return p.upf.SetConfig(from) })
+}
+
+// yieldSIDs does it for SIDs that become binding SIDs or slices' SIDs, and the
+// reverse.
 func (p *planner) yieldSIDs() {
+	for key := range p.to.sessionSIDs {
+		if _, was := p.sids.now[key]; was {
+			p.sids.remove(key)
+		}
+	}
+	for key := range p.from.sessionSIDs {
+		if _, is := p.to.sids[key]; is {
+			p.sessions.remove(key)
+		}
+	}
 	owner := map[netip.Addr]string{}
 	for name, policy := range p.to.policies {
 		if policy.BindingSID.IsValid() {
@@ -459,5 +493,7 @@ func newTables() *tables {
 		tunnels:  map[string]gtpu.Tunnel{},
 		sids:     map[string]srv6.LocalSID{},
 		steering: map[string]steering{},
+
+		sessionSIDs: map[string]netip.Prefix{},
 	}
 }

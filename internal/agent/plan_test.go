@@ -110,7 +110,7 @@ func randomTunnels(r *rand.Rand, c *config.Config) {
 }
 
 func steps(dp dataPath, from, to *tables) []step {
-	p := newPlanner(dp, from, to, func(string, dataplane.Mode) {})
+	p := newPlanner(dp, nil, from, to, func(string, dataplane.Mode) {})
 	return p.plan()
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -24,7 +25,7 @@ const (
 )
 
 // kinds in the order of the configuration file.
-var kinds = []Kind{KindInterface, KindSettings, KindLocator, KindSID, KindPolicy, KindSteering, KindTunnel}
+var kinds = []Kind{KindInterface, KindSettings, KindLocator, KindSID, KindPolicy, KindSteering, KindTunnel, KindSlice}
 
 // resource is one thing that was asked for. Value is of the type that the
 // kind's list in config.Config holds, and for settings the section itself.
@@ -49,6 +50,8 @@ func newValue(r Ref) (any, error) {
 		return new(srpolicy.Steering), nil
 	case KindTunnel:
 		return new(gtpu.Tunnel), nil
+	case KindSlice:
+		return new(slice.Slice), nil
 	case KindSettings:
 		switch r.Key {
 		case keyEncapsulation:
@@ -108,6 +111,9 @@ func flatten(c *config.Config, origin Origin) []resource {
 	for _, v := range c.Tunnels {
 		add(KindTunnel, v.Name, v)
 	}
+	for _, v := range c.Slices {
+		add(KindSlice, v.Name, v)
+	}
 	return out
 }
 
@@ -142,6 +148,8 @@ func unflatten(all iter.Seq[resource]) *config.Config {
 			c.Steering = append(c.Steering, v)
 		case gtpu.Tunnel:
 			c.Tunnels = append(c.Tunnels, v)
+		case slice.Slice:
+			c.Slices = append(c.Slices, v)
 		}
 	}
 	return c

@@ -42,6 +42,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, a.end()) }()
 
+	if a.upf, err = newUserPlane(a, d.process); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.upf.close()) }()
+
 	snapshots := make(chan *netdev.Snapshot, 1)
 	a.watch, err = a.openWatcher(netdev.Options{
 		Tables:      compile(d, &netdev.Snapshot{}).routeTables(),
@@ -80,6 +85,9 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 		}
 	}
 	group.Go(func() error { return a.slow.run(ctx, a.dp) })
+	if err := a.upf.start(ctx, group); err != nil {
+		return err
+	}
 	close(a.ready)
 	if a.options.OnReady != nil {
 		a.options.OnReady()
@@ -95,6 +103,8 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 			a.slow.handler.Retry()
 		case <-retry.C:
 			a.retry()
+		case <-a.upf.touched():
+			a.syncNew()
 		}
 	}
 }
@@ -140,7 +150,7 @@ func (a *Agent) initial() (*desired, error) {
 func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	slow, err := newSlowPath(a.dp, a.snapshot, a.ask, a.log)
+	slow, err := newSlowPath(a.dp, a.upf.plane(), a.snapshot, a.ask, a.log)
 	if err != nil {
 		return fmt.Errorf("slow path: %w", err)
 	}
@@ -152,6 +162,7 @@ func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
 		return err
 	}
 	a.tables = next
+	a.upf.restore()
 	a.syncNetwork()
 	whole := *next
 	whole.ports = maps.Clone(ports)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/slowpath"
 )
@@ -24,6 +25,8 @@ type sender struct {
 	out   transmitter
 	links func() *netdev.Snapshot
 	ask   func(netdev.Key) // for a neighbour that is not resolved
+	// inject sends a frame through the data path: to a UE, by its own rules.
+	inject func(frame []byte, ifindex int) error
 	// kernel chooses source addresses, which takes no raw socket.
 	kernel slowpath.RawSender
 	// raw, if there is one, sends by the kernel's main table.
@@ -33,6 +36,9 @@ type sender struct {
 // Source is the address of the interface that the packet leaves by, or else the
 // one that the kernel would send from.
 func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
+	if way.Back == nil && way.Table == dataplane.SessionTable {
+		return s.sourceForUE(dst, way.Ifindex)
+	}
 	if way.Back == nil && way.Table == netdev.TableMain {
 		return s.kernel.Source(dst, way.Ifindex)
 	}
@@ -72,6 +78,9 @@ func (s *sender) Send(packet []byte, way slowpath.Way) error {
 	if err != nil {
 		return err
 	}
+	if way.Table == dataplane.SessionTable {
+		return s.inject(frameOf(netdev.NextHop{Dst: make([]byte, 6), Src: make([]byte, 6)}, etherType, packet), way.Ifindex)
+	}
 	nh, err := s.nextHop(s.links(), dst, way)
 	switch {
 	case err != nil:
@@ -82,6 +91,22 @@ func (s *sender) Send(packet []byte, way slowpath.Way) error {
 		return fmt.Errorf("send to %s: %d bytes, the MTU is %d", dst, len(packet), nh.MTU)
 	}
 	return s.out.Transmit(frameOf(nh, etherType, packet), nh.Ifindex)
+}
+
+// sourceForUE is what a UE is answered from: an address of the interface that
+// its packet came by, or any.
+func (s *sender) sourceForUE(ue netip.Addr, ifindex int) (netip.Addr, error) {
+	links := s.links()
+	if addr, ok := addressOn(links, ifindex, ue); ok {
+		return addr, nil
+	}
+	i := slices.IndexFunc(links.Local(), func(a netip.Addr) bool {
+		return a.Is4() == ue.Is4() && !a.IsLoopback() && !a.IsLinkLocalUnicast()
+	})
+	if i < 0 {
+		return netip.Addr{}, fmt.Errorf("%w: the node has no address to answer %s from", slowpath.ErrNoRoute, ue)
+	}
+	return links.Local()[i], nil
 }
 
 func (s *sender) sendBack(packet []byte, way slowpath.Way) error {

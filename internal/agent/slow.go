@@ -12,17 +12,19 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/slowpath"
+	"github.com/culvert-net/culvert/internal/upf"
 )
 
 // slowPath joins what the data path hands up to what handles it.
 type slowPath struct {
+	upf     *upf.UPF // nil: there are no sessions
 	handler *slowpath.SlowPath
 	close   func() error
 }
 
-func newSlowPath(dp dataPath, links func() *netdev.Snapshot, ask func(netdev.Key), log *slog.Logger) (*slowPath, error) {
-	s := &slowPath{}
-	out := &sender{links: links, ask: ask}
+func newSlowPath(dp dataPath, plane *upf.UPF, links func() *netdev.Snapshot, ask func(netdev.Key), log *slog.Logger) (*slowPath, error) {
+	s := &slowPath{upf: plane}
+	out := &sender{links: links, ask: ask, inject: dp.Inject}
 	raw, err := slowpath.NewRawSender()
 	switch {
 	case err == nil:
@@ -63,13 +65,30 @@ func (s *slowPath) run(ctx context.Context, dp dataPath) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.handler.Run(ctx) })
 	group.Go(func() error {
-		err := dp.Punts(ctx, func(p dataplane.Punt) { s.handler.Handle(packetOf(p)) })
+		err := dp.Punts(ctx, s.handle)
 		return ignoreCancel(err)
 	})
 	if err := errors.Join(group.Wait(), s.close()); err != nil {
 		return fmt.Errorf("slow path: %w", err)
 	}
 	return nil
+}
+
+// handle gives a packet to whom it is for.
+func (s *slowPath) handle(p dataplane.Punt) {
+	switch {
+	case p.Kind != dataplane.PuntBuffer && p.Kind != dataplane.PuntDuplicate:
+		s.handler.Handle(packetOf(p))
+	case s.upf == nil: // left in the ring by a daemon that was a user plane function
+	case p.Kind == dataplane.PuntBuffer:
+		s.upf.Buffer(sessionPacket(p))
+	default:
+		s.upf.Duplicate(sessionPacket(p))
+	}
+}
+
+func sessionPacket(p dataplane.Punt) upf.Packet {
+	return upf.Packet{Session: p.Session, Rule: p.Rule, Ifindex: p.Ifindex, L3: p.L3, Data: p.Data}
 }
 
 func packetOf(p dataplane.Punt) slowpath.Packet {

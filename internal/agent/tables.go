@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -42,6 +43,10 @@ type tables struct {
 	tunnels  map[string]gtpu.Tunnel
 	sids     map[string]srv6.LocalSID
 	steering map[string]steering
+	// sessionSIDs are those that slices receive by, and upf is what sessions are
+	// made of.
+	sessionSIDs map[string]netip.Prefix
+	upf         upf.Config
 }
 
 // compile makes tables of a desired state. What needs an interface that is not
@@ -55,6 +60,7 @@ func compile(d *desired, links *netdev.Snapshot) *tables {
 func recompile(c *config.Config, links *netdev.Snapshot, former *tables, changes []Change) *tables {
 	t := &tables{links: links, locators: map[string]dataplane.Locator{}}
 	t.compileSettings(c)
+	t.compileUPF(c)
 	changed := map[Kind]bool{}
 	for _, change := range changes {
 		changed[change.Kind] = true
@@ -134,6 +140,10 @@ func (t *tables) compileSettings(c *config.Config) {
 		Domain:          c.Domain,
 		GTPUAddresses:   c.GTPU.Addresses,
 		Pools:           c.GTPU.Pools,
+		UEPools:         c.UPF.Pools(),
+	}
+	if c.UPF.IsSet() {
+		t.settings.Protected = c.UPF.ProtectedPrefixes()
 	}
 	for _, l := range c.Locators {
 		t.locators[l.Name] = dataplane.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits}
@@ -173,6 +183,9 @@ func (t *tables) routeTables() []uint32 {
 	}
 	for _, v := range t.tunnels {
 		add(v.Table)
+	}
+	for _, s := range t.upf.Slices {
+		add(s.Table)
 	}
 	return slices.Sorted(maps.Keys(set))
 }

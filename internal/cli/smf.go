@@ -159,18 +159,22 @@ func (a *app) steps(c *cobra.Command, runner *smf.Runner, scenario *smf.Scenario
 			if !more {
 				return nil
 			}
-			result := smf.StepResult{Step: "?"}
-			if step, err := scenario.ParseStep([]byte(line)); err != nil {
-				result.ID, result.Error = step.ID, err.Error()
-			} else {
-				result = runner.Do(c.Context(), step)
-			}
+			result := stepOf(c.Context(), runner, scenario, line)
 			if !result.OK {
 				failed++
 			}
 			out.step(&result)
 		}
 	}
+}
+
+// stepOf does the step that a line says.
+func stepOf(ctx context.Context, runner *smf.Runner, scenario *smf.Scenario, line string) smf.StepResult {
+	step, err := scenario.ParseStep([]byte(line))
+	if err != nil {
+		return smf.StepResult{Step: step.Do, ID: step.ID, Error: err.Error()}
+	}
+	return runner.Do(ctx, step)
 }
 
 func stepError(ctx context.Context, r *smf.StepResult) error {

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -25,6 +26,9 @@ var (
 // basesPerWorld are the valid frames that mutations start from.
 const basesPerWorld = 500
 
+// framesPerChange are those between two changes of a session.
+const framesPerChange = 1000
+
 // world is a set of tables with the model of them.
 type world struct {
 	*rig
@@ -32,8 +36,9 @@ type world struct {
 	seed    uint64
 	source  fuzzing.Source
 	model   *model.Model
-	counted model.Counts
-	punts   []Punt // that the model wants and that were not compared yet
+	bases   [][]byte
+	counted model.Counts // since the last change
+	punts   []Punt       // that the model wants and that were not compared yet
 	events  []model.Event
 }
 
@@ -60,7 +65,7 @@ func TestFuzzAgainstModel(t *testing.T) {
 
 func newWorld(t *testing.T, r *rig, seed uint64) *world {
 	t.Helper()
-	w := &world{rig: r, t: t, seed: seed, source: fuzzing.New(seed), counted: model.Counts{}}
+	w := &world{rig: r, t: t, seed: seed, source: fuzzing.New(seed)}
 	network, err := w.source.Network()
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
@@ -74,15 +79,40 @@ func newWorld(t *testing.T, r *rig, seed uint64) *world {
 	return w
 }
 
-// run runs frames until the first that differs.
+// run runs frames until the first that differs, and changes a session now and
+// then.
 func (w *world) run(frames int) {
-	bases := make([][]byte, basesPerWorld)
-	for i := range bases {
-		bases[i] = w.source.Frame(&w.network)
+	w.bases = make([][]byte, basesPerWorld)
+	w.renew(0)
+	for ; frames > 0 && !w.t.Failed(); frames -= framesPerChange {
+		w.runSome(min(frames, framesPerChange))
+		w.change()
+		w.renew(basesPerWorld * 9 / 10)
+	}
+}
+
+// renew replaces frames from one on.
+func (w *world) renew(first int) {
+	w.source.Shuffle(len(w.bases), func(i, j int) { w.bases[i], w.bases[j] = w.bases[j], w.bases[i] })
+	for i := first; i < len(w.bases); i++ {
+		w.bases[i] = w.source.Frame(&w.network)
 		if w.source.IntN(20) == 0 {
-			bases[i] = w.source.Noise()
+			w.bases[i] = w.source.Noise()
 		}
 	}
+}
+
+// change changes a session both ways.
+func (w *world) change() {
+	s := w.source.Changed(&w.network)
+	if err := errors.Join(w.changeSession(s), w.model.PutSession(s)); err != nil {
+		w.t.Errorf("seed %d: session %d: %v\n%+v", w.seed, s.ID, err, s)
+	}
+}
+
+// runSome runs frames, and compares what all of them come to.
+func (w *world) runSome(frames int) {
+	w.counted = model.Counts{}
 	before := w.counters(w.t)
 	type ran struct {
 		frame   []byte
@@ -90,7 +120,7 @@ func (w *world) run(frames int) {
 	}
 	all := make([]ran, 0, frames)
 	for range frames {
-		base := bases[w.source.IntN(len(bases))]
+		base := w.bases[w.source.IntN(len(w.bases))]
 		mutations := w.source.Mutations(len(base))
 		frame := fuzzing.Mutate(base, mutations)
 		ifindex := fuzzing.Ports[w.source.IntN(len(fuzzing.Ports))].Ifindex
@@ -182,6 +212,7 @@ func (w *world) compareEvents() {
 	if got := w.takeEvents(len(w.events)); !slices.Equal(w.events, got) {
 		w.t.Errorf("seed %d: events (-model +program):\n%s", w.seed, cmp.Diff(w.events, got))
 	}
+	w.events = nil
 }
 
 // comparePunts compares the records so far, in their order.

@@ -272,7 +272,7 @@ func (r *rig) takePunts(want int) []Punt { return waitFor(&r.mu, &r.punts, want)
 // waitFor empties a list that somebody else fills, once there is enough in it,
 // or after a while.
 func waitFor[T any](mu *sync.Mutex, list *[]T, want int) []T {
-	for deadline := time.Now().Add(200 * time.Millisecond); ; time.Sleep(100 * time.Microsecond) {
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(100 * time.Microsecond) {
 		mu.Lock()
 		if len(*list) >= want || time.Now().After(deadline) {
 			all := *list

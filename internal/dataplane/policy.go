@@ -137,7 +137,7 @@ func (d *DataPlane) putPolicy(m srpolicy.Policy) error {
 	}
 	if m.BindingSID.IsValid() {
 		if s := d.sids[netip.PrefixFrom(m.BindingSID, 128)]; s != nil && s.owner != m.Name {
-			return fmt.Errorf("binding_sid %s: there is a local SID%s", m.BindingSID, ofPolicy(s.owner))
+			return fmt.Errorf("binding_sid %s: there is a local SID%s", m.BindingSID, ofOwner(s.owner))
 		}
 	}
 	var err error

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -17,6 +18,47 @@ func (r *rig) putSessions() error {
 		each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, s.Up, s.Down) }),
 		each(localTEIDs(r.network.Sessions), r.d.TakeTEID),
 		each(r.network.Sessions, func(s model.Session) error { return r.d.PutSession(sessionOf(s)) }))
+}
+
+// changeSession puts a session in place of what it was. What rules counted that
+// stay goes on.
+func (r *rig) changeSession(s model.Session) error {
+	at := slices.IndexFunc(r.network.Sessions, func(had model.Session) bool { return had.ID == s.ID })
+	had := r.network.Sessions[at]
+	was, err := r.d.SessionUsage(s.ID)
+	if err != nil {
+		return err
+	}
+	before, after := localTEIDs([]model.Session{had}), localTEIDs([]model.Session{s})
+	for _, teid := range after {
+		if !slices.Contains(before, teid) {
+			err = errors.Join(err, r.d.TakeTEID(teid))
+		}
+	}
+	if err := errors.Join(err, r.d.PutSession(sessionOf(s))); err != nil {
+		return err
+	}
+	for _, teid := range before {
+		if !slices.Contains(after, teid) {
+			r.d.FreeTEID(teid)
+		}
+	}
+	is, err := r.d.SessionUsage(s.ID)
+	if err != nil {
+		return err
+	}
+	has := func(list []model.Rule, id uint16) bool {
+		return slices.ContainsFunc(list, func(rule model.Rule) bool { return rule.ID == id })
+	}
+	for _, u := range was { // rules that the change before took out among them
+		if has(had.Rules, u.Rule) && has(s.Rules, u.Rule) && !slices.Contains(is, u) {
+			return fmt.Errorf("rule %d had counted %v: %v", u.Rule, u.Volume, is)
+		}
+	}
+	r.network.Sessions = slices.Clone(r.network.Sessions)
+	r.network.Sessions[at] = s
+	r.keys = r.counterKeys()
+	return nil
 }
 
 // deleteSessions takes them out again.

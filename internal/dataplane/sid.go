@@ -13,7 +13,7 @@ import (
 // sid is a local SID that was put since Open.
 type sid struct {
 	model srv6.LocalSID
-	owner string // "" or the policy whose binding SID it is
+	owner string // "", the policy whose binding SID it is, or forSessions
 	index uint32
 	adj   []AdjacencyKey
 }
@@ -26,6 +26,27 @@ func (d *DataPlane) PutSID(l srv6.LocalSID) error {
 	return d.putSID("", l)
 }
 
+// forSessions is the owner of SIDs of sessions, which no policy's name can be.
+const forSessions = "(sessions)"
+
+// PutSessionSID adds an End.DT46 SID for UEs: what is inside of its packets
+// meets the rules of their sessions.
+func (d *DataPlane) PutSessionSID(p netip.Prefix) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.putSID(forSessions, srv6.LocalSID{SID: p, Behavior: srv6.EndDT46})
+}
+
+// DeleteSessionSID removes it. One that is not there is not an error.
+func (d *DataPlane) DeleteSessionSID(p netip.Prefix) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.sids[p.Masked()]; s != nil && s.owner == forSessions {
+		return d.deleteSID(s)
+	}
+	return nil
+}
+
 // DeleteSID removes a local SID. One that is not there is not an error.
 func (d *DataPlane) DeleteSID(p netip.Prefix) error {
 	d.mu.Lock()
@@ -35,7 +56,7 @@ func (d *DataPlane) DeleteSID(p netip.Prefix) error {
 		return nil
 	}
 	if s.owner != "" {
-		return fmt.Errorf("SID %s is the binding SID of policy %s: change the policy", p, s.owner)
+		return fmt.Errorf("SID %s is there%s: change that", p, ofOwner(s.owner))
 	}
 	return d.deleteSID(s)
 }
@@ -47,7 +68,7 @@ func (d *DataPlane) putSID(owner string, l srv6.LocalSID) error {
 	}
 	old := d.sids[l.SID]
 	if old != nil && old.owner != owner {
-		return fmt.Errorf("sid %s: there is one already%s", l.SID, ofPolicy(old.owner))
+		return fmt.Errorf("sid %s: there is one already%s", l.SID, ofOwner(old.owner))
 	}
 	if old != nil && reflect.DeepEqual(old.model, l) {
 		return nil
@@ -58,9 +79,12 @@ func (d *DataPlane) putSID(owner string, l srv6.LocalSID) error {
 	return nil
 }
 
-func ofPolicy(owner string) string {
-	if owner == "" {
+func ofOwner(owner string) string {
+	switch owner {
+	case "":
 		return ""
+	case forSessions:
+		return ", for sessions"
 	}
 	return ", the binding SID of policy " + owner
 }
@@ -69,6 +93,9 @@ func (d *DataPlane) programSID(owner string, l srv6.LocalSID, old *sid) error {
 	entry, mob, err := d.sidEntry(l)
 	if err != nil {
 		return err
+	}
+	if owner == forSessions {
+		entry.Flags |= uint8(datapathSidFlagsSID_SESSIONS)
 	}
 	adj := adjacencyOfSID(l)
 	if entry.Adjacency, err = d.acquire(adj); err != nil {

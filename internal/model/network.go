@@ -240,6 +240,11 @@ func (m *Model) addSteering() error {
 		m.local[a] = true
 		m.byPrefix = append(m.byPrefix, steering{prefix: netip.PrefixFrom(a, a.BitLen())})
 	}
+	m.sortSteering()
+	return nil
+}
+
+func (m *Model) sortSteering() {
 	sort.SliceStable(m.byPrefix, func(i, j int) bool {
 		a, b := m.byPrefix[i], m.byPrefix[j]
 		if a.prefix.Bits() != b.prefix.Bits() {
@@ -247,7 +252,6 @@ func (m *Model) addSteering() error {
 		}
 		return a.passes() && !b.passes() // the node's own addresses win
 	})
-	return nil
 }
 
 // localSID is the SID that an address is in, or nil.

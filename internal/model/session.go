@@ -138,22 +138,48 @@ type sessions struct {
 	byTEID map[uint32][]*ruleState
 	byUE   map[netip.Prefix][]*ruleState // /32 and /64
 	framed map[netip.Prefix][]*ruleState
+	rules  map[ruleKey]*ruleState
+	meters map[uint64][]*sharedMeter // by session
 	slices map[uint32]map[Direction]*sharedMeter
 	inSIDs map[netip.Prefix]bool // local SIDs whose inside is for UEs
 }
 
-// addSessions makes the sessions' tables. It refuses what cannot be looked up.
+type ruleKey struct {
+	session uint64
+	rule    uint16
+}
+
+// PutSession makes the model hold a session, whatever it held of it before.
+// What a rule or a meter counted, and what it has left of its rate, goes on.
+func (m *Model) PutSession(s Session) error {
+	m.network.Sessions = append(slices.DeleteFunc(slices.Clone(m.network.Sessions),
+		func(had Session) bool { return had.ID == s.ID }), s)
+	m.byPrefix = slices.DeleteFunc(m.byPrefix, func(s steering) bool { return s.rules != nil })
+	if err := m.addSessions(); err != nil {
+		return err
+	}
+	m.sortSteering()
+	return nil
+}
+
+// addSessions makes the sessions' tables, on top of what was counted so far. It
+// refuses what cannot be looked up.
 func (m *Model) addSessions() error {
+	had := m.sessions
 	m.sessions = sessions{byTEID: map[uint32][]*ruleState{}, byUE: map[netip.Prefix][]*ruleState{},
-		framed: map[netip.Prefix][]*ruleState{}, slices: map[uint32]map[Direction]*sharedMeter{}, inSIDs: map[netip.Prefix]bool{}}
+		framed: map[netip.Prefix][]*ruleState{}, rules: map[ruleKey]*ruleState{}, meters: map[uint64][]*sharedMeter{},
+		slices: had.slices, inSIDs: map[netip.Prefix]bool{}}
 	for _, sid := range m.network.SessionSIDs {
 		m.sessions.inSIDs[sid.Masked()] = true
 	}
-	for _, s := range m.network.Slices {
-		m.sessions.slices[s.ID] = map[Direction]*sharedMeter{Uplink: m.octetMeter(s.Up), Downlink: m.octetMeter(s.Down)}
+	if had.slices == nil {
+		m.sessions.slices = map[uint32]map[Direction]*sharedMeter{}
+		for _, s := range m.network.Slices {
+			m.sessions.slices[s.ID] = map[Direction]*sharedMeter{Uplink: m.octetMeter(s.Up), Downlink: m.octetMeter(s.Down)}
+		}
 	}
 	for i := range m.network.Sessions {
-		if err := m.addSession(&m.network.Sessions[i]); err != nil {
+		if err := m.addSession(&m.network.Sessions[i], had); err != nil {
 			return fmt.Errorf("session %d: %w", m.network.Sessions[i].ID, err)
 		}
 	}
@@ -176,13 +202,17 @@ func sortRules(list []*ruleState) {
 	})
 }
 
-func (m *Model) addSession(s *Session) error {
+func (m *Model) addSession(s *Session, had sessions) error {
 	meters := make([]*sharedMeter, len(s.Meters))
 	for i, meter := range s.Meters {
 		meters[i] = m.newMeter(meter)
+		if old := had.meters[s.ID]; i < len(old) && (old[i].rate != 0) == (meters[i].rate != 0) {
+			meters[i].used, meters[i].limit, meters[i].since = old[i].used, old[i].limit, old[i].since
+		}
 	}
+	m.sessions.meters[s.ID] = meters
 	for i := range s.Rules {
-		r := &ruleState{Rule: &s.Rules[i], session: s.ID, bucket: m.newBucket(s.Rules[i].Rate, 0, 0)}
+		r := m.newRule(s.ID, &s.Rules[i], had.rules[ruleKey{s.ID, s.Rules[i].ID}])
 		for _, at := range r.Meters {
 			if at < 0 || at >= len(meters) {
 				return fmt.Errorf("rule %d: meters: there is no %d", r.ID, at)
@@ -197,6 +227,21 @@ func (m *Model) addSession(s *Session) error {
 		}
 	}
 	return nil
+}
+
+// newRule goes on where what the session had by that ID stopped, if anything.
+func (m *Model) newRule(session uint64, rule *Rule, had *ruleState) *ruleState {
+	r := &ruleState{Rule: rule, session: session, bucket: m.newBucket(rule.Rate, 0, 0)}
+	m.sessions.rules[ruleKey{session, rule.ID}] = r
+	if had == nil {
+		return r
+	}
+	r.octets, r.bucket.limit = had.octets, uint32(had.octets)
+	r.notified, r.stopped = had.notified && had.NotifyAt == r.NotifyAt, had.stopped && had.StopAt == r.StopAt
+	if had.Rate != 0 && r.Rate != 0 {
+		r.bucket.limit, r.bucket.since = had.bucket.limit, had.bucket.since
+	}
+	return r
 }
 
 // addRule makes a rule found.

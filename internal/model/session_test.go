@@ -131,3 +131,42 @@ func TestNewRefusesSessions(t *testing.T) {
 		}
 	}
 }
+
+// TestPutSession: a session that changes goes on with what it counted, and is
+// found by what it is now only.
+func TestPutSession(t *testing.T) {
+	m := upf(t, func(s *model.Session) { s.Rules[1].NotifyAt = 256 })
+	to := func(a string) []byte {
+		return packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.99.0.1"), Dst: addr(a)}, packet.Payload{Count: 180})
+	}
+	events := func(a string) (kinds []model.EventKind) {
+		for range 3 {
+			for _, e := range m.Run(to(a), 2).Events {
+				kinds = append(kinds, e.Kind)
+			}
+		}
+		return kinds
+	}
+	if got := events("10.60.0.2"); len(got) != 1 {
+		t.Errorf("events %v, want one", got)
+	}
+	next := model.Session{ID: 1, Rules: []model.Rule{{ID: 2, Direction: model.Downlink, NotifyAt: 256, StopAt: 700,
+		Destinations: []netip.Prefix{prefix("10.60.8.0/24")},
+		Forward:      model.Forwarding{Kind: model.ForwardGTPU, Remote: addr("10.200.0.2"), TEID: 3}}}}
+	if err := m.PutSession(next); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Run(to("10.60.0.2"), 2).Reason; got != model.Passed {
+		t.Errorf("the address that it had: %s", got)
+	}
+	// 600 octets were counted: one packet more, then the quota of 768.
+	if got := events("10.60.8.1"); len(got) != 1 || got[0] != model.EventStop {
+		t.Errorf("events %v, want that of the quota", got)
+	}
+	if err := m.PutSession(model.Session{ID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Run(to("10.60.8.1"), 2).Reason; got != model.Passed {
+		t.Errorf("a session without rules: %s", got)
+	}
+}

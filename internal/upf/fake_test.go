@@ -308,6 +308,9 @@ func (w *world) open(options ...func(*Options)) {
 	}
 	w.UPF = u
 	u.Start(reporter{w.smf})
+	if len(w.path.sessions) == 0 {
+		u.Restore() // of nothing
+	}
 	w.t.Cleanup(func() { _ = u.Close() })
 }
 

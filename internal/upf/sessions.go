@@ -435,6 +435,7 @@ func (u *UPF) taken(e *entry, final bool, err error) {
 // may hold them: what did not change goes on. What does not fit any more is
 // lost. It comes before the data path is swept.
 func (u *UPF) Restore() {
+	u.restored = true
 	for _, e := range u.entries() {
 		if err := u.restore(e); err != nil {
 			u.log.Error("a session of an earlier run cannot be put again", "seid", e.seid, "error", err)

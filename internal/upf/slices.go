@@ -96,6 +96,9 @@ func (u *UPF) move(to *settings) error {
 			return fmt.Errorf("slice %q: %w", s.Name, err)
 		}
 	}
+	if !u.restored {
+		return nil
+	}
 	for _, e := range u.entries() {
 		if err := u.again(e); err != nil {
 			return fmt.Errorf("session %#x: %w", e.seid, err)

@@ -116,6 +116,8 @@ type UPF struct {
 	state   []byte            // of the N4 server
 	indices map[string]uint32 // of slices that there are or were
 	lost    bool              // something was, at the start
+
+	restored bool // sessions are in the data path: set once, by who configures
 }
 
 // settings are a Config, made ready.

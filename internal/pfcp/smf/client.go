@@ -71,8 +71,8 @@ func (o *Options) complete() error {
 	if o.Dialect == "" {
 		o.Dialect = Open5GS
 	}
-	if o.Dialect != Open5GS && o.Dialect != Free5GC {
-		return fmt.Errorf("smf: dialect %q: give open5gs or free5gc", o.Dialect)
+	if err := o.Dialect.check(); err != nil {
+		return fmt.Errorf("smf: %w", err)
 	}
 	setDefault(&o.Timeout, time.Second)
 	setDefault(&o.Attempts, 3)

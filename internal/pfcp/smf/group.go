@@ -168,6 +168,10 @@ type Info struct {
 func (g *Group) Info(i int) Info {
 	g.c.mu.Lock()
 	defer g.c.mu.Unlock()
+	return g.info(i)
+}
+
+func (g *Group) info(i int) Info {
 	s := &g.state[i]
 	info := Info{Group: g.spec.Name, Index: i, Live: s.live, CPSEID: g.base + uint64(i), UPSEID: s.upSEID}
 	if s.ue4 != [4]byte{} {

@@ -46,10 +46,12 @@ type savedSession struct {
 func (c *Client) Save() *Saved {
 	o := &c.options
 	s := &Saved{UPF: o.UPF, Local: o.Local, NodeID: o.NodeID, Dialect: o.Dialect, Started: o.Started, Sequence: c.Sequence()}
-	for _, g := range c.Groups() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
 		sg := SavedGroup{Spec: g.spec, Base: g.base}
 		for i := range g.state {
-			if info := g.Info(i); info.Live {
+			if info := g.info(i); info.Live {
 				st := &g.state[i]
 				sg.Sessions = append(sg.Sessions, savedSession{
 					Index: i, UPSEID: info.UPSEID, UE4: binary.BigEndian.Uint32(st.ue4[:]), UE6: binary.BigEndian.Uint64(st.ue6[:]),
@@ -61,8 +63,6 @@ func (c *Client) Save() *Saved {
 			s.Groups = append(s.Groups, sg)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	s.Next = c.nextSEID
 	if c.associated {
 		s.UPFStarted = c.upfStarted

@@ -91,6 +91,9 @@ func ParseScenario(text []byte) (*Scenario, error) {
 		s.Dialect = Open5GS
 	}
 	var problems []error
+	if err := s.Dialect.check(); err != nil {
+		problems = append(problems, err)
+	}
 	names := map[string]bool{}
 	for i := range s.Sessions {
 		problems = append(problems, s.Sessions[i].complete(s.Dialect))

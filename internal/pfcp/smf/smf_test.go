@@ -11,6 +11,11 @@ import (
 // free is an address with a port that the system chooses.
 func free(text string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(text), 0) }
 
+// addr is an address.
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+func netip4(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
 // responder answers while the test runs.
 func responder(t testing.TB) netip.AddrPort {
 	t.Helper()
@@ -49,7 +54,7 @@ func dial(t testing.TB, o Options) *Client {
 // spec is a template with a rule of each kind.
 func spec(d Dialect, count int) Spec {
 	s := Spec{
-		Count: count, UE4: netip.MustParsePrefix("10.45.0.0/8"), NetworkInstance: "internet", DNN: "internet", QFI: 9,
+		Count: count, UE4: netip.MustParsePrefix("10.0.0.0/8"), NetworkInstance: "internet", DNN: "internet", QFI: 9,
 		Access: &Tunnel{Address: netip.MustParseAddr("192.0.2.1"), TEID: 0x1000}, MBR: &session.BitRate{Uplink: 100_000, Downlink: 200_000},
 	}
 	s.SNSSAI.SST, s.SNSSAI.SD = 1, "000001"

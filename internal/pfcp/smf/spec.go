@@ -32,6 +32,13 @@ const (
 // Dialects are all of them.
 func Dialects() []string { return []string{string(Open5GS), string(Free5GC)} }
 
+func (d Dialect) check() error {
+	if !slices.Contains(Dialects(), string(d)) {
+		return fmt.Errorf("dialect: %q: give one of %s", d, strings.Join(Dialects(), ", "))
+	}
+	return nil
+}
+
 // Role is the place of the UPF in a session's path.
 type Role string
 

@@ -223,6 +223,11 @@ func (c *Client) wakeWith(ctx context.Context) (stop func() bool) {
 // send sends all requests, no earlier than the rate allows.
 func (w *work) send(ctx context.Context, sessions []int, began time.Duration) error {
 	c := w.g.c
+	timer, err := newTimer()
+	if err != nil {
+		return err
+	}
+	defer timer.file.Close()
 	for sent := 0; sent < len(sessions); {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -230,7 +235,9 @@ func (w *work) send(ctx context.Context, sessions []int, began time.Duration) er
 		due := len(sessions)
 		if w.pace.Rate > 0 {
 			if due = min(due, int(w.pace.Rate*(c.now()-began).Seconds())+1); due <= sent {
-				sleepUntil(c.started, w.due(began, sent))
+				if err := timer.sleep(w.due(began, sent) - c.now()); err != nil {
+					return err
+				}
 				continue
 			}
 		}
@@ -385,17 +392,6 @@ func (w *work) result() Result {
 func (r *Result) latencies(h *hdrhistogram.Histogram) {
 	micro := func(ns int64) float64 { return float64(ns) / 1000 }
 	r.P50, r.P90, r.P99, r.Max = micro(h.ValueAtQuantile(50)), micro(h.ValueAtQuantile(90)), micro(h.ValueAtQuantile(99)), micro(h.Max())
-}
-
-// sleepUntil sleeps more exactly than the runtime's timers, which are a
-// millisecond late on an idle machine.
-func sleepUntil(epoch time.Time, at time.Duration) {
-	rest := min(at-time.Since(epoch), 50*time.Millisecond) // an interrupt is seen
-	if rest <= 0 {
-		return
-	}
-	ts := unix.NsecToTimespec(rest.Nanoseconds())
-	_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &ts, nil) // woken early: asked again
 }
 
 // cpuTime is what this process has had.

@@ -3,6 +3,7 @@ package fuzzing
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/model"
@@ -27,7 +28,7 @@ func (s Source) sessions(n *model.Network) {
 		n.Slices = append(n.Slices, model.Slice{ID: uint32(i + 1), Up: pick(s, uint64(0), everything), Down: pick(s, uint64(0), everything)})
 	}
 	for i := range 16 {
-		n.Sessions = append(n.Sessions, s.session(i, n.SessionSIDs))
+		n.Sessions = append(n.Sessions, s.session(i))
 	}
 }
 
@@ -46,7 +47,7 @@ func (s Source) ueAddresses(i int) []netip.Prefix {
 }
 
 // session i has one to four rules up and as many down.
-func (s Source) session(i int, sids []netip.Prefix) model.Session {
+func (s Source) session(i int) model.Session {
 	session := model.Session{ID: uint64(i + 1)}
 	for range s.IntN(3) {
 		session.Meters = append(session.Meters, pick(s, model.Meter{Rate: everything}, model.Meter{Packets: 65535, Period: time.Second}))
@@ -79,6 +80,37 @@ func (s Source) session(i int, sids []netip.Prefix) model.Session {
 		session.Rules = append(session.Rules, r)
 	}
 	return session
+}
+
+// Changed is one of a network's sessions as it shall be next: as a whole, or in
+// one of its rules. It tells of no volumes: how often that is told again after
+// a change is not defined.
+func (s Source) Changed(n *model.Network) model.Session {
+	old := n.Sessions[s.IntN(len(n.Sessions))]
+	next := s.session(int(old.ID) - 1)
+	if s.chance(60) {
+		next = model.Session{ID: old.ID, Meters: old.Meters, Rules: slices.Clone(old.Rules)}
+		r := &next.Rules[s.IntN(len(next.Rules))]
+		other := s.rule(&next, r.Direction, slices.Concat(r.Sources, r.Destinations, []netip.Prefix{prefix("10.46.0.0/24")}), true)
+		switch s.IntN(6) {
+		case 0:
+			r.Action = other.Action
+		case 1:
+			r.Forward = other.Forward
+		case 2:
+			r.Filters, r.QFIs = other.Filters, other.QFIs
+		case 3:
+			r.Rate, r.Meters, r.Duplicate = other.Rate, other.Meters, other.Duplicate
+		case 4:
+			r.Precedence, r.QFI, r.RQI, r.Container = other.Precedence, other.QFI, other.RQI, other.Container
+		default:
+			r.Action, r.Forward = model.ActionForward, other.Forward
+		}
+	}
+	for i := range next.Rules {
+		next.Rules[i].NotifyAt, next.Rules[i].StopAt = 0, 0
+	}
+	return next
 }
 
 func (s Source) rule(session *model.Session, d model.Direction, ue []netip.Prefix, known bool) model.Rule {

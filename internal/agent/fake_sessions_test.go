@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+)
+
+// fakeSessions are the sessions of a fake data path.
+type fakeSessions struct {
+	mu       sync.Mutex
+	sessions map[uint64]dataplane.Session
+	slices   map[uint32][2]uint64
+	teid     uint32
+}
+
+func (f *fakeSessions) NewTEID() (uint32, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.teid++
+	return f.teid, nil
+}
+
+func (f *fakeSessions) TakeTEID(uint32) error { return nil }
+func (f *fakeSessions) FreeTEID(uint32)       {}
+
+func (f *fakeSessions) PutSession(s dataplane.Session) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sessions == nil {
+		f.sessions = map[uint64]dataplane.Session{}
+	}
+	f.sessions[s.ID] = s
+	return nil
+}
+
+func (f *fakeSessions) DropSession(id uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.sessions, id)
+	return nil
+}
+
+func (f *fakeSessions) DeleteSession(id uint64) ([]dataplane.RuleUsage, error) {
+	return nil, f.DropSession(id)
+}
+
+func (f *fakeSessions) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []dataplane.RuleUsage
+	for _, r := range f.sessions[id].Rules {
+		out = append(out, dataplane.RuleUsage{Rule: r.ID})
+	}
+	return out, nil
+}
+
+func (f *fakeSessions) SetRuleLimits(uint64, uint16, uint64, uint64) error { return nil }
+
+func (f *fakeSessions) SessionEvents(ctx context.Context, _ func(dataplane.SessionEvent)) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (f *fakeSessions) SetSlice(slice uint32, up, down uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.slices == nil {
+		f.slices = map[uint32][2]uint64{}
+	}
+	f.slices[slice] = [2]uint64{up, down}
+	return nil
+}
+
+func (f *fakeSessions) SliceCounters(uint32) (up, down dataplane.Counter, err error) {
+	return dataplane.Counter{Packets: 1, Bytes: 100}, dataplane.Counter{Packets: 2, Bytes: 200}, nil
+}
+
+// rules are the sessions' rules, by session and then by ID.
+func (f *fakeSessions) rules() []dataplane.Rule {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []dataplane.Rule
+	for _, id := range slices.Sorted(maps.Keys(f.sessions)) {
+		out = append(out, f.sessions[id].Rules...)
+	}
+	return out
+}
+
+func (f *fakeDataPath) PutSessionSID(p netip.Prefix) error {
+	return f.do(func() error { f.sessionSIDs[p] = true; return nil }, "session sid %s", p)
+}
+
+func (f *fakeDataPath) DeleteSessionSID(p netip.Prefix) error {
+	return f.do(func() error { delete(f.sessionSIDs, p); return nil }, "delete session sid %s", p)
+}

@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/upf"
+)
+
+// userPlane is the node as a user plane function: the N4 server, and what holds
+// its sessions. The methods of nil are those of a node that is none.
+type userPlane struct {
+	upf    *upf.UPF
+	config pfcp.Config
+	server *pfcp.Server
+	put    chan struct{} // a session was put
+}
+
+// sessionPath notes that a session was put: it may lead to a next hop that
+// nobody has resolved yet.
+type sessionPath struct {
+	sessions
+	put chan struct{}
+}
+
+func (p sessionPath) PutSession(s dataplane.Session) error {
+	err := p.sessions.PutSession(s)
+	select {
+	case p.put <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// newUserPlane reads the sessions of an earlier daemon.
+func newUserPlane(a *Agent, p process) (*userPlane, error) {
+	c := p.UPF
+	if !c.IsSet() {
+		return nil, nil
+	}
+	u := &userPlane{put: make(chan struct{}, 1)}
+	var err error
+	u.upf, err = upf.New(upf.Options{
+		DataPath: sessionPath{a.dp, u.put}, Journal: a.options.StatePath + ".sessions", Logger: a.log,
+		Sessions: int(p.Limits.Sessions), BufferPackets: int(c.Buffer.Packets), BufferBytes: int(c.Buffer.Bytes),
+		EchoInterval: time.Duration(c.EchoInterval) * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	u.config = pfcp.Config{Addresses: c.N4, NodeID: c.NodeID, Allow: c.SMFs, Connect: c.Connect, Log: a.log}
+	return u, nil
+}
+
+// plane is nil for a node that is none.
+func (u *userPlane) plane() *upf.UPF {
+	if u == nil {
+		return nil
+	}
+	return u.upf
+}
+
+// touched tells, not more often than that, that sessions were put.
+func (u *userPlane) touched() <-chan struct{} {
+	if u == nil {
+		return nil
+	}
+	return u.put
+}
+
+// restore puts the sessions again, before what was not put is swept.
+func (u *userPlane) restore() {
+	if u != nil {
+		u.upf.Restore()
+	}
+}
+
+// start answers SMFs, until ctx ends.
+func (u *userPlane) start(ctx context.Context, group *errgroup.Group) error {
+	if u == nil {
+		return nil
+	}
+	server, err := pfcp.New(u.config, u.upf)
+	if err != nil {
+		return fmt.Errorf("upf.n4: %w", err)
+	}
+	u.server = server
+	u.upf.Start(server)
+	group.Go(func() error { return ignoreCancel(server.Run(ctx)) })
+	group.Go(func() error { return u.upf.Run(ctx) })
+	return nil
+}
+
+func (u *userPlane) close() error {
+	if u == nil {
+		return nil
+	}
+	return u.upf.Close()
+}
+
+// validate refuses what takes another start.
+func (u *userPlane) validate(c *config.Config) error {
+	switch {
+	case u == nil && c.UPF.IsSet():
+		return fmt.Errorf("%w: upf: the daemon did not start as a user plane function: restart it with this configuration", ErrInvalid)
+	case u != nil && !c.UPF.IsSet():
+		return fmt.Errorf("%w: upf: the daemon is a user plane function: restart it with this configuration", ErrInvalid)
+	}
+	return nil
+}
+
+// compileUPF says what sessions are made of.
+func (t *tables) compileUPF(c *config.Config) {
+	t.sessionSIDs = map[string]netip.Prefix{}
+	if !c.UPF.IsSet() {
+		return
+	}
+	t.upf = upf.Config{Addresses: c.GTPU.Addresses, Slices: c.Slices}
+	for _, p := range c.UPF.UEPools {
+		t.upf.Pools = append(t.upf.Pools, upf.Pool{NetworkInstance: p.NetworkInstance, Prefixes: p.Prefixes})
+	}
+	for _, s := range c.Slices {
+		if s.N9 != nil && s.N9.LocalSID.IsValid() {
+			t.sessionSIDs[sidKey(s.N9.LocalSID)] = s.N9.LocalSID
+		}
+	}
+}
+
+// pause between looks for next hops that new sessions lead to.
+const syncPause = 50 * time.Millisecond
+
+// syncNew resolves the next hops that sessions lead to, of all that were put in
+// the meantime at once.
+func (a *Agent) syncNew() {
+	time.Sleep(syncPause)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.isReady() == nil {
+		a.syncHops()
+	}
+}
