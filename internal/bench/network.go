@@ -75,7 +75,7 @@ func (n *network) configure() error {
 	}
 	sink := macOf(4).String()
 	lines := []string{
-		"addr add 192.0.2.1/24 dev in0", "addr add 2001:db8:1::1/64 dev in0 nodad",
+		"addr add 192.0.2.1/24 dev in0", "addr add 192.0.2.3/24 dev in0", "addr add 2001:db8:1::1/64 dev in0 nodad",
 		"addr add 198.51.100.1/24 dev out0", "addr add 2001:db8:2::1/64 dev out0 nodad",
 		"link set in0 up", "link set in1 up", "link set out0 up",
 		"neigh add 198.51.100.2 lladdr " + sink + " dev out0 nud permanent",
@@ -84,6 +84,8 @@ func (n *network) configure() error {
 	for _, table := range []string{"main", "100"} {
 		lines = append(lines, "route add default via 198.51.100.2 table "+table, "route add default via 2001:db8:2::2 table "+table)
 	}
+	// A UPF asks the GTP-U node whether it is there: nobody is to count that.
+	lines = append(lines, "rule add iif lo to "+farGTPU.String()+" blackhole")
 	return n.node.script(lines...)
 }
 

@@ -8,8 +8,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-
-	"github.com/culvert-net/culvert/internal/pfcp/smf"
 )
 
 func upfCommand() *cobra.Command {
@@ -22,7 +20,7 @@ forwarding of the same frame, each for a session at random: the usual session,
 which has a QER with an MBR and a URR with a volume threshold; "plain" ones with
 neither; and such with 1, 4 and 16 SDF filters, of which the last one matches.
 Before that, and after, it measures how quickly the UPF establishes, modifies
-and deletes these sessions.`,
+and deletes sessions of the first kind.`,
 		Example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -54,12 +52,9 @@ func runUPF(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *upfRe
 	if err != nil {
 		return nil, err
 	}
-	out := &upfReport{}
-	for i, g := range b.control.groups {
+	out := &upfReport{PFCP: b.control.rows}
+	for _, g := range b.control.groups {
 		out.Sessions += uint32(g.Count())
-		if i == 0 {
-			out.PFCP = append(out.PFCP, rowOf(b.control.established))
-		}
 	}
 	if out.DaemonBytes, out.TableBytes, err = b.daemon.memory(); err != nil {
 		return nil, err
@@ -73,25 +68,9 @@ func runUPF(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *upfRe
 	_ = bar.Finish()
 	out.report = makeReport(rows, e)
 	out.Bench = "upf"
-	after, err := b.control.changeAndDelete(ctx)
-	out.PFCP = append(out.PFCP, after...)
+	deleted, err := perform(ctx, b.control.groups[0].Delete)
+	out.PFCP = append(out.PFCP, deleted...)
 	return out, err
-}
-
-// changeAndDelete hands the first group's sessions over to other TEIDs, and
-// deletes them.
-func (c *control) changeAndDelete(ctx context.Context) ([]pfcpRow, error) {
-	g, pace := c.groups[0], smf.Pace{Window: window}
-	modified, err := g.Handover(ctx, pace, smf.Tunnel{Address: farGTPU, TEID: 0x40000000}, false)
-	if err := errors.Join(err, modified.Err()); err != nil {
-		return nil, err
-	}
-	deleted, err := g.Delete(ctx, pace)
-	if err := errors.Join(err, deleted.Err()); err != nil {
-		return nil, err
-	}
-	modified.Procedure = "modify"
-	return []pfcpRow{rowOf(modified), rowOf(deleted)}, nil
 }
 
 func (r *upfReport) writeJSON(w io.Writer) error { return writeJSON(w, r) }
