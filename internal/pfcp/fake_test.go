@@ -358,6 +358,9 @@ func encode(t testing.TB, msg message.Message) []byte {
 	return b
 }
 
+// seen gets every message of the server's, if a test wants them.
+var seen func([]byte)
+
 // patience is for answers that must come; silence for those that must not.
 const (
 	patience = 5 * time.Second
@@ -385,7 +388,11 @@ func (m *smf) receiveRaw(d time.Duration) []byte {
 	if err != nil {
 		return nil
 	}
-	return slices.Clone(m.buf[:n])
+	b := slices.Clone(m.buf[:n])
+	if seen != nil {
+		seen(b)
+	}
+	return b
 }
 
 // ask sends a request and returns its answer.
