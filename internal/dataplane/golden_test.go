@@ -19,7 +19,6 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
-	"github.com/culvert-net/culvert/srv6"
 )
 
 // rig is a loaded data path in a network namespace of its own, whose tables
@@ -113,7 +112,7 @@ func (r *rig) program(n model.Network) error {
 		}),
 		each(c.Policies, r.d.PutPolicy),
 		each(tunnels, r.d.PutTunnel),
-		each(c.SIDs, r.d.PutSID),
+		each(c.SIDs, r.putSID),
 		each(c.Steering, r.d.PutSteering),
 		each(r.network.Local, r.d.PutLocal),
 		each(r.network.Routes, r.putRoute),
@@ -153,7 +152,7 @@ func (r *rig) clear() error {
 		each(r.network.Routes, func(route model.Route) error { return r.d.DeleteRoute(route.Table, route.Prefix) }),
 		each(r.network.Local, r.d.DeleteLocal),
 		each(c.Steering, r.d.DeleteSteering),
-		each(c.SIDs, func(s srv6.LocalSID) error { return r.d.DeleteSID(s.SID) }),
+		each(c.SIDs, r.deleteSID),
 		each(tunnels, func(t gtpu.Tunnel) error { return r.d.DeleteTunnel(t.Name) }),
 		each(c.Policies, func(p srpolicy.Policy) error { return r.d.DeletePolicy(p.Name) }),
 		each(r.network.Ports, func(p model.Port) error {

@@ -3,17 +3,14 @@ package dataplane
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // putSessions writes a network's sessions into the tables.
 func (r *rig) putSessions() error {
-	for _, sid := range r.network.SessionSIDs {
-		r.forSessions(sid)
-	}
 	return errors.Join(
 		each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, s.Up, s.Down) }),
 		each(localTEIDs(r.network.Sessions), r.d.TakeTEID),
@@ -189,12 +186,36 @@ func (r *rig) takeEvents(want int) []model.Event {
 	return waitFor(&r.mu, &r.events, want)
 }
 
-// forSessions marks a SID that is there as one behind which UEs are.
-func (r *rig) forSessions(sid netip.Prefix) {
-	index := r.d.sids[sid.Masked()].index
+// putSID puts a SID, which may be one behind which UEs are: End.DT46 as whoever
+// has sessions puts it, the others, which the data path knows as well, by the
+// flag alone.
+func (r *rig) putSID(s srv6.LocalSID) error {
+	if !slices.Contains(r.network.SessionSIDs, s.SID) {
+		return r.d.PutSID(s)
+	}
+	if r.asSessionSID(s) {
+		return r.d.PutSessionSID(s.SID)
+	}
+	if err := r.d.PutSID(s); err != nil {
+		return err
+	}
+	index := r.d.sids[s.SID.Masked()].index
 	e := r.d.localSID.get(index)
 	e.Flags |= uint8(datapathSidFlagsSID_SESSIONS)
 	for i, w := range toWords(e) {
 		r.d.localSID.store(index, i, w)
 	}
+	return nil
+}
+
+func (r *rig) deleteSID(s srv6.LocalSID) error {
+	if r.asSessionSID(s) {
+		return r.d.DeleteSessionSID(s.SID)
+	}
+	return r.d.DeleteSID(s.SID)
+}
+
+// asSessionSID says whether PutSessionSID makes just this.
+func (r *rig) asSessionSID(s srv6.LocalSID) bool {
+	return slices.Contains(r.network.SessionSIDs, s.SID) && s.Behavior == srv6.EndDT46 && !s.AllowUpperLayer
 }

@@ -311,7 +311,7 @@ func (j *journey) intoTunnel(to *gtpu.Tunnel, rqi bool, t tpdu, mark marking) Re
 // echo answers an Echo Request in place (TS 29.281 section 7.2.1).
 func (j *journey) echo(at int, msg message) Result {
 	src, dst := addresses(j.packet)
-	if j.m.gtpu[src] || src.IsMulticast() || src.IsUnspecified() || src.Is4() && src.As4()[0] == 255 {
+	if j.m.gtpu[src] || multicast(src) || src.IsUnspecified() || src.Is4() && src.As4()[0] == 255 {
 		return j.drop(EchoFromSelf)
 	}
 	g := []byte{0x32, echoResponse, 0, 6, 0, 0, 0, 0, byte(msg.sequence >> 8), byte(msg.sequence), 0, 0, 14, 0}

@@ -302,3 +302,12 @@ func addresses(p []byte) (src, dst netip.Addr) {
 	}
 	return v4(p).src(), v4(p).dst()
 }
+
+// multicast is netip's IsMulticast, which takes an IPv4-mapped address for the
+// IPv4 address that is in it: on the wire it is none.
+func multicast(a netip.Addr) bool { return !a.Is4In6() && a.IsMulticast() }
+
+// nobody says whether an address is no single host's that a router knows.
+func nobody(a netip.Addr) bool {
+	return multicast(a) || !a.Is4In6() && a.IsLinkLocalUnicast() || a == broadcast
+}

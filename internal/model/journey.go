@@ -125,7 +125,7 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 		}
 		return j.steer(s.to.Policy, s.to.Tunnel)
 	}
-	if byPort && !p.dst().IsMulticast() && !p.dst().IsLinkLocalUnicast() {
+	if byPort && !nobody(p.dst()) {
 		if malformed {
 			return j.drop(IPv6Malformed)
 		}
@@ -155,7 +155,7 @@ func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 		return j.toUE(rules)
 	case steered:
 		return j.steer(s.to.Policy, s.to.Tunnel)
-	case byPort && !p.dst().IsMulticast() && !p.dst().IsLinkLocalUnicast() && p.dst() != broadcast:
+	case byPort && !nobody(p.dst()):
 		if malformed {
 			return j.drop(IPv4Malformed)
 		}

@@ -159,9 +159,6 @@ func (m *Model) core(src, dst netip.Addr) bool {
 		within(m.network.Protected, dst.Unmap()) || within(m.network.Protected, dst) || nobody(src) || nobody(dst)
 }
 
-// nobody says whether an address is no single host's that a router knows.
-func nobody(a netip.Addr) bool { return a.IsMulticast() || a.IsLinkLocalUnicast() || a == broadcast }
-
 // intoSRv6 is H.Encaps.Red with one segment, to where a rule says.
 func (j *journey) intoSRv6(r *ruleState, t tpdu) Result {
 	inner, end := j.departing(t)

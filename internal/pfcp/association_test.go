@@ -211,13 +211,7 @@ func TestDown(t *testing.T) {
 	// A name may move, once its old place is silent.
 	waitFor(t, "the association down again", func() bool { return !b.s.Associations()[0].Up })
 	moved := message.NewAssociationSetupRequest(1, m.node(), ie.NewRecoveryTimeStamp(time.Now()))
-	heir.send(moved)
-	for {
-		if answer, ok := heir.receive(patience).(*message.AssociationSetupResponse); ok {
-			wantCause(t, answer.Cause, ie.CauseRequestAccepted)
-			break
-		}
-	}
+	wantCause(t, heir.ask(moved).(*message.AssociationSetupResponse).Cause, ie.CauseRequestAccepted)
 	b.upf.holdsNothing(t)
 }
 

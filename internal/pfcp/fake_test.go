@@ -88,7 +88,16 @@ func (u *fakeUPF) FreeTEID(teid uint32) {
 }
 
 func (u *fakeUPF) GTPUAddresses(session.Interface, string) (netip.Addr, netip.Addr) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	return u.v4, u.v6
+}
+
+// settled: what the user plane was told has been told before, in the eyes of the
+// race detector, which does not see that a message came over the network.
+func (u *fakeUPF) settled() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 }
 
 func (u *fakeUPF) NewUE(instance string, v4, v6 bool) ([]netip.Prefix, error) {
@@ -308,6 +317,7 @@ func (b *bed) start(change ...func(*Config, *fakeUPF)) {
 // smf is a peer on an address of its own.
 type smf struct {
 	t    testing.TB
+	bed  *bed
 	addr netip.Addr
 	udp  *net.UDPConn
 	to   netip.AddrPort
@@ -323,11 +333,12 @@ func (b *bed) smf(host byte) *smf {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { _ = udp.Close() })
-	return &smf{t: b.t, addr: a, udp: udp, to: netip.AddrPortFrom(b.addr(1), Port), buf: make([]byte, 65536)}
+	return &smf{t: b.t, bed: b, addr: a, udp: udp, to: netip.AddrPortFrom(b.addr(1), Port), buf: make([]byte, 65536)}
 }
 
 func (m *smf) sendRaw(b []byte) {
 	m.t.Helper()
+	m.bed.upf.settled()
 	if _, err := m.udp.WriteToUDPAddrPort(b, m.to); err != nil {
 		m.t.Fatal(err)
 	}
@@ -346,6 +357,9 @@ func encode(t testing.TB, msg message.Message) []byte {
 	}
 	return b
 }
+
+// seen gets every message of the server's, if a test wants them.
+var seen func([]byte)
 
 // patience is for answers that must come; silence for those that must not.
 const (
@@ -370,10 +384,15 @@ func (m *smf) receive(d time.Duration) message.Message {
 func (m *smf) receiveRaw(d time.Duration) []byte {
 	_ = m.udp.SetReadDeadline(time.Now().Add(d))
 	n, _, err := m.udp.ReadFromUDPAddrPort(m.buf)
+	m.bed.upf.settled()
 	if err != nil {
 		return nil
 	}
-	return slices.Clone(m.buf[:n])
+	b := slices.Clone(m.buf[:n])
+	if seen != nil {
+		seen(b)
+	}
+	return b
 }
 
 // ask sends a request and returns its answer.
@@ -381,6 +400,9 @@ func (m *smf) ask(msg message.Message) message.Message {
 	m.t.Helper()
 	m.send(msg)
 	answer := m.receive(patience)
+	for answer != nil && answer.MessageType() == message.MsgTypeHeartbeatRequest {
+		answer = m.receive(patience) // of the server's own
+	}
 	if answer == nil {
 		m.t.Fatalf("no answer to a %s", msg.MessageTypeName())
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/ipv4"
+
 	"github.com/wmnsk/go-pfcp/ie"
 )
 
@@ -76,7 +78,8 @@ func (r *requests) send(o *outgoing) {
 }
 
 func (r *requests) write(o *outgoing) {
-	if _, err := o.conn.udp.WriteTo(o.message, o.addr); err != nil {
+	one := []ipv4.Message{{Buffers: [][]byte{o.message}, Addr: o.addr}}
+	if _, err := o.conn.batch.WriteBatch(one, 0); err != nil {
 		r.s.lost(err)
 	}
 }

@@ -221,10 +221,11 @@ func (d *dispatcher) take(c *conn, from netip.AddrPort, to netAddr, data []byte)
 	if err == nil {
 		s.counters.received[h.msgType].Add(1)
 	}
-	switch h.msgType {
-	case message.MsgTypeSessionEstablishmentRequest:
+	switch {
+	case errors.Is(err, errVersion): // what its types mean nobody knows
+	case h.msgType == message.MsgTypeSessionEstablishmentRequest:
 		whose = int(h.sequence) % len(s.workers)
-	case message.MsgTypeSessionModificationRequest, message.MsgTypeSessionDeletionRequest:
+	case h.msgType == message.MsgTypeSessionModificationRequest, h.msgType == message.MsgTypeSessionDeletionRequest:
 		whose = s.workerOf(h.seid).index
 	}
 	b := d.pending[whose]
