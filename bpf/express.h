@@ -188,7 +188,6 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	if (!x->sid || be32(ld32(ip)) >> 28 != 6 ||
 	    IPV6_LEN + be16(ld16(&ip->payload_length)) != (long)end - (long)ip)
 		return NOT_TAKEN;
-	express_touch(x->sid);
 	x->sid_length = (long)end - (long)ip;
 	if (sid->flags & SID_SESSIONS)
 		return sid->behavior == END_DT46 ? express_sid_sessions(ctx, x, index, ip, end) : NOT_TAKEN;

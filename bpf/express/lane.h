@@ -21,14 +21,6 @@ struct express {
 	__u8 port_flags;
 };
 
-/* The line is on its way while the packet is looked at. */
-INLINE void express_touch(void *counter)
-{
-	__u64 count = *(volatile __u64 *)counter;
-
-	opaque(count);
-}
-
 /* `size` octets from bit `offset` of an address on, where that is the start of
  * an octet; or NULL. */
 INLINE void *express_octets(void *address, __u32 offset, __u32 size, void *end)
