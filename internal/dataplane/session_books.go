@@ -237,7 +237,7 @@ func (d *DataPlane) later(p pending) {
 	}
 	if !s.settling {
 		s.settling = true
-		go d.settleLater()
+		go d.settleLater(s)
 	}
 }
 
@@ -253,15 +253,15 @@ func (d *DataPlane) rested(i uint32) error {
 }
 
 // settleLater settles whatever nobody waits for.
-func (d *DataPlane) settleLater() {
+func (d *DataPlane) settleLater(s *sessions) {
 	for {
-		s := d.sessions
 		s.periods.wait(s.periods.next())
 		d.mu.Lock()
-		if d.maps != nil { // not closed
+		closed := d.maps == nil || d.sessions != s
+		if !closed {
 			d.settle()
 		}
-		if d.maps == nil || len(s.pending) == 0 {
+		if closed || len(s.pending) == 0 {
 			s.settling = false
 			d.mu.Unlock()
 			return

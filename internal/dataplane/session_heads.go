@@ -97,9 +97,29 @@ func (d *DataPlane) newHead(h *plannedHead) error {
 			return fmt.Errorf("%s %w: by steering, or by this node", h.headKey, ErrTaken)
 		}
 	}
+	if err := d.roomFor(h.where); err != nil {
+		return err
+	}
 	var err error
 	h.index, err = d.takePDR()
 	return err
+}
+
+// roomFor says whether one more head can be led to so, beside those of the plan.
+func (d *DataPlane) roomFor(where way) error {
+	name, used := datapathMapPdrByTeid, len(d.pdrByTEID.have)
+	if where == byUE {
+		name, used = datapathMapPdrByUe, len(d.pdrByUE.have)
+	}
+	for i := range d.sessions.plan.heads {
+		if h := &d.sessions.plan.heads[i]; h.where == where && !h.had && h.index != 0 {
+			used++
+		}
+	}
+	if where != byPrefix && used >= int(d.limits.Sessions) {
+		return &FullError{Table: name, Max: d.limits.Sessions, Limit: "sessions"}
+	}
+	return nil
 }
 
 // isFree says whether the entry of a TEID is nobody's, nor one that this plan
@@ -123,8 +143,8 @@ func (d *DataPlane) takePDR() (uint32, error) {
 	return index, err
 }
 
-// leadTo lets packets find the new heads, whose entries lead nowhere yet. On
-// failure none is found.
+// leadTo lets packets find the new heads that are not at an index of their own,
+// and lead nowhere yet. On failure none is found.
 func (d *DataPlane) leadTo(heads []plannedHead) error {
 	for i := range heads {
 		h := &heads[i]
@@ -187,23 +207,21 @@ func (d *DataPlane) countUEs() {
 	}
 }
 
-// removeHead takes a head away from packets.
-func (d *DataPlane) removeHead(index uint32) error {
-	d.pdr.store(index, wordPDRDo, inactive(d.pdr.load(index, wordPDRDo)))
+// hideHead takes a head away from packets.
+func (d *DataPlane) hideHead(index uint32) error {
 	k, ok := d.sessions.keys[index]
 	if !ok {
+		d.pdr.store(index, wordPDRDo, inactive(d.pdr.load(index, wordPDRDo)))
 		return nil
 	}
 	delete(d.sessions.keys, index)
-	where := byTEID
 	switch {
 	case k.teid != 0:
+		return d.leadNowhere(k, byTEID)
 	case isUE(k.prefix):
-		where = byUE
-	default:
-		where = byPrefix
+		return d.leadNowhere(k, byUE)
 	}
-	return d.leadNowhere(k, where)
+	return d.leadNowhere(k, byPrefix)
 }
 
 // sessionPools are the session pools in the settings, to find slots fast.

@@ -28,7 +28,7 @@ func (d *DataPlane) putSession(s *Session) error {
 	p.slot = d.sessions.byID[s.ID]
 	err := d.planSession()
 	if err == nil {
-		err = d.leadTo(p.heads)
+		err = d.begin()
 	}
 	if err != nil {
 		return errors.Join(err, d.dropPlan())
@@ -170,11 +170,13 @@ func (p *plan) readClock() (err error) {
 	return err
 }
 
-// placeRule chooses a rule's entry.
+// placeRule chooses a rule's entry. It stays where it is if it can change there.
+// What is led to by other rules' TEID or address, or no more, is no place for
+// it.
 func (d *DataPlane) placeRule(r *plannedRule) error {
 	p := &d.sessions.plan
 	r.out, r.do = p.words(r)
-	straight := uint32(0)
+	straight, behind := uint32(0), r.had != 0 && d.sessions.entries[r.had].kind&entryHead == 0
 	if r.head >= 0 {
 		straight = p.heads[r.head].index
 	}
@@ -191,7 +193,7 @@ func (d *DataPlane) placeRule(r *plannedRule) error {
 			return err
 		}
 	case straight != 0:
-		if d.says(r.had, r) {
+		if behind && d.says(r.had, r) {
 			r.at = r.had
 			return nil
 		}
@@ -200,7 +202,7 @@ func (d *DataPlane) placeRule(r *plannedRule) error {
 			return d.rested(straight)
 		}
 	}
-	if r.had != 0 && r.had != straight && d.sessions.entries[r.had].kind&entryHead == 0 {
+	if behind {
 		fits, err := d.changes(r)
 		if fits || err != nil {
 			r.at = r.had
@@ -330,6 +332,11 @@ func (d *DataPlane) dropPlan() error {
 	for _, index := range p.acquired {
 		errs = append(errs, d.releaseForwarding(index))
 	}
+	for i := range p.rules {
+		if r := &p.rules[i]; r.at != r.had {
+			delete(s.far, r.at)
+		}
+	}
 	for _, index := range p.freshPDRs { // which packets may have found
 		d.later(pending{kind: pendingPDR, index: index})
 	}
@@ -342,34 +349,82 @@ func (d *DataPlane) dropPlan() error {
 	return errors.Join(errs...)
 }
 
-// commit makes the plan true. Entries that no packet reaches come first, then
-// the words that lead to them, then the end of what is not wanted any more.
-func (d *DataPlane) commit() error {
-	s := d.sessions
-	p := &s.plan
-	if p.slot == 0 {
-		p.slot = s.newSlot(p.session.ID)
-	}
+// begin writes what no packet reaches. What may still fail is done there too:
+// TEIDs and addresses that are not indices lead to entries that lead nowhere
+// until commit, so that a packet to one of these, which had no session before,
+// finds for a moment that it has no rule.
+func (d *DataPlane) begin() error {
+	p := &d.sessions.plan
 	d.writeMeters()
 	for i := range p.heads {
 		if h := &p.heads[i]; h.from != h.to && slices.Contains(p.freshRuns, h.runAt) {
 			d.writeRun(h.runAt, p.filters[h.from:h.to])
 		}
 	}
-	changed := false
 	for i := range p.rules {
-		r := &p.rules[i]
-		if r.at == r.had {
-			changed = d.changeRule(r) || changed
-		} else {
+		if r := &p.rules[i]; r.at != r.had {
 			d.writeRule(r)
-			changed = true
 		}
 	}
-	for i := range p.heads {
-		changed = d.writeHead(&p.heads[i]) || changed
+	return d.leadTo(p.heads)
+}
+
+// writeHeads lets packets be handled as the session says now: first by heads
+// that are rules, to which runs may lead, last by those that were.
+func (d *DataPlane) writeHeads() (changed bool) {
+	p := &d.sessions.plan
+	turn := func(h *plannedHead) int {
+		switch {
+		case h.from == h.to:
+			return 0
+		case actionOf(d.pdr.load(h.index, wordPDRDo)) == actionFilters || !h.had:
+			return 1
+		}
+		return 2
 	}
-	return d.account(changed)
+	for now := range 3 {
+		for i := range p.heads {
+			if h := &p.heads[i]; turn(h) == now {
+				changed = d.writeHead(h) || changed
+			}
+		}
+	}
+	return changed
+}
+
+// commit makes the plan true: the words that are there already, then the end of
+// what is not wanted any more.
+func (d *DataPlane) commit() error {
+	s := d.sessions
+	p := &s.plan
+	if p.slot == 0 {
+		p.slot = s.newSlot(p.session.ID)
+	}
+	// Heads that are not wanted go before the rules change that they lead to.
+	err := d.dropHeads(0)
+	changed := false
+	for i := range p.rules {
+		if r := &p.rules[i]; r.at != r.had {
+			changed = true
+		} else {
+			changed = d.changeRule(r) || changed
+		}
+	}
+	changed = d.writeHeads() || changed
+	return errors.Join(err, d.dropHeads(entryRule), d.account(changed))
+}
+
+// dropHeads takes away the heads that are not wanted any more: those that are
+// rules (kind), to which runs may lead until these are others, or the rest.
+func (d *DataPlane) dropHeads(kind uint8) error {
+	p := &d.sessions.plan
+	var errs []error
+	for _, i := range p.had {
+		if k := d.sessions.entries[i].kind; k&entryHead != 0 && k&entryRule == kind && !p.isHead(i) {
+			errs = append(errs, d.dropHead(i))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // changeRule changes a rule where it is; writeHead does the rest where it is a
@@ -468,11 +523,6 @@ func (d *DataPlane) account(changed bool) error {
 	}
 	var errs []error
 	for _, i := range p.had {
-		if s.entries[i].kind&entryHead != 0 && !p.isHead(i) {
-			errs = append(errs, d.dropHead(i))
-		}
-	}
-	for _, i := range p.had {
 		d.leaveEntry(i)
 	}
 	s.list[p.slot].first = 0
@@ -500,7 +550,7 @@ func (p *plan) isHead(index uint32) bool {
 // dropHead takes a head away, and the run that it has.
 func (d *DataPlane) dropHead(i uint32) error {
 	was := d.pdr.load(i, wordPDRDo)
-	err := d.removeHead(i)
+	err := d.hideHead(i)
 	if actionOf(was) == actionFilters {
 		d.later(pending{kind: pendingRun, index: moreOf(was)})
 	}

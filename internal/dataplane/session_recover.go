@@ -154,19 +154,40 @@ func (d *DataPlane) adoptHead(m *Session, r *Rule, k headKey, slot uint32) uint3
 	return slot
 }
 
+// adoptRule makes an entry that of a rule. Where a daemon died while it moved the
+// rule there are two of them: the one that counted more is further on.
 func (d *DataPlane) adoptRule(slot, index uint32, id uint16) {
 	s := d.sessions
 	b := &s.entries[index]
 	if b.session != 0 && b.session != slot || b.session == slot && b.kind&entryRule != 0 {
 		return
 	}
+	other := uint32(0)
+	s.entriesOf(slot, func(i uint32, b *pdrBook) {
+		if b.kind&entryRule != 0 && b.rule == id {
+			other = i
+		}
+	})
+	s.link(slot, index, 0, 0)
+	if other != 0 {
+		if readVolume(d.pdr.words(index)).Packets < readVolume(d.pdr.words(other)).Packets {
+			return
+		}
+		s.entries[other].kind &^= entryRule
+		d.countForwarding(other, -1)
+	}
 	s.link(slot, index, entryRule, id)
 	b.notify = d.pdr.loadHalf(index, wordPDRRate, 1)
+	d.countForwarding(index, 1)
+}
+
+// countForwarding counts the reference that an adopted entry has.
+func (d *DataPlane) countForwarding(index uint32, n int) {
 	if actionOf(d.pdr.load(index, wordPDRDo)) != actionForward {
 		return
 	}
-	if f := s.byForwarding[uint32(d.pdr.load(index, wordPDROut)>>32)]; f != nil {
-		f.refs++
+	if f := d.sessions.byForwarding[uint32(d.pdr.load(index, wordPDROut)>>32)]; f != nil {
+		f.refs += n
 	}
 }
 

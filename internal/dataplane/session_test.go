@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/testutil/packet"
 )
@@ -100,7 +101,7 @@ func both4and6(n, teid uint32) Session {
 // of their own, each with a meter that it shares with the rest.
 func rich(n, teid uint32) Session {
 	s := both4and6(n, teid)
-	s.Meters = []Meter{{Rate: 100_000}, {Rate: 200_000}, {Packets: 1000, Period: 60e9}}
+	s.Meters = []Meter{{Rate: 100_000}, {Rate: 200_000}, {Packets: 60000, Period: time.Second}}
 	dns, web := anyFilter, anyFilter
 	dns.AnyProtocol, dns.Protocol, dns.RemotePorts = false, 17, [2]uint16{53, 53}
 	web.AnyProtocol, web.Protocol, web.RemotePorts = false, 6, [2]uint16{443, 1000}

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -211,7 +212,7 @@ func (d *DataPlane) removeSession(id uint64, usage bool) (slot uint32, due uint6
 		p.slot = slot
 		d.readHad()
 		s.departedOf(slot)
-		err := d.account(false)
+		err := errors.Join(d.dropHeads(0), d.dropHeads(entryRule), d.account(false))
 		if !usage {
 			d.later(pending{kind: pendingSlot, index: slot})
 		}

@@ -161,6 +161,8 @@ type CounterExpect struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Packets is sent (the default), received or some (more than none).
 	Packets string `json:"packets,omitempty"`
+	// N9 are the transports in which it counts: all unless set.
+	N9 []string `json:"n9,omitempty"`
 	// Shares are the parts of the policy's lists in percent; Tolerance is in
 	// percentage points.
 	Shares    []float64 `json:"shares,omitempty"`
@@ -205,9 +207,12 @@ func (t *Topology) validateCheck(c *Check) error {
 	if n := t.node(c.From); c.Kind == "ospf" && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
 		return fmt.Errorf("from: %q does not run ospf6d", c.From)
 	}
-	for _, name := range c.N9 {
-		if !slices.Contains(t.N9, name) {
-			return fmt.Errorf("n9: %q: the lab has %s", name, wordOr(strings.Join(t.N9, ", "), "none"))
+	if err := t.wantN9(c.N9); err != nil {
+		return err
+	}
+	for _, x := range c.Counters {
+		if err := t.wantN9(x.N9); err != nil {
+			return fmt.Errorf("counters: %w", err)
 		}
 	}
 	if err := t.validateExpect(c); err != nil {

@@ -3,6 +3,8 @@ package lab
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/probe"
@@ -83,15 +85,31 @@ func (r *runner) wantReports(c *Check, o *outcome, before n4View) {
 // volume is octets in each direction.
 type volume struct{ up, down uint64 }
 
-func (v *volume) add(list []smf.Usage) {
+// volumes are those of each URR of a session.
+type volumes map[uint32]volume
+
+func (v volumes) add(list []smf.Usage) {
 	for i := range list {
-		if u := list[i].Uplink; u != nil {
-			v.up += *u
+		u := &list[i]
+		sum := v[u.URR]
+		if u.Uplink != nil {
+			sum.up += *u.Uplink
 		}
-		if d := list[i].Downlink; d != nil {
-			v.down += *d
+		if u.Downlink != nil {
+			sum.down += *u.Downlink
+		}
+		v[u.URR] = sum
+	}
+}
+
+// are says whether every URR measured the same, and that.
+func (v volumes) are(want volume) bool {
+	for _, got := range v {
+		if got != want {
+			return false
 		}
 	}
+	return len(v) > 0
 }
 
 // usageView queries a group's usage, so that what was used before counts no
@@ -100,24 +118,24 @@ func (r *runner) usageView(ctx context.Context, u *UsageExpect) (since int64, er
 	if u == nil {
 		return 0, nil
 	}
-	if _, err := r.query(ctx, u); err != nil {
+	if err := r.query(ctx, u, volumes{}); err != nil {
 		return 0, err
 	}
 	return r.outputEnd(r.smf(u.SMF)), nil
 }
 
-func (r *runner) query(ctx context.Context, u *UsageExpect) (v volume, err error) {
+func (r *runner) query(ctx context.Context, u *UsageExpect, into volumes) error {
 	result, err := r.step(ctx, r.smf(u.SMF), map[string]any{"do": "query", "sessions": u.Sessions})
 	for _, p := range result.Results {
 		for _, s := range p.Usage {
-			v.add(s.Reports)
+			into.add(s.Reports)
 		}
 	}
-	return v, err
+	return err
 }
 
 // wantUsage compares what the UPF reported, asked or not, with what the streams
-// counted: everything that was sent, as IP packets.
+// counted themselves, as IP packets: by each URR of the session.
 func (r *runner) wantUsage(ctx context.Context, u *UsageExpect, since int64, streams []probe.Stream, results []probe.StreamResult, o *outcome) error {
 	if u == nil {
 		return nil
@@ -131,28 +149,33 @@ func (r *runner) wantUsage(ctx context.Context, u *UsageExpect, since int64, str
 			want.down += octets
 		}
 	}
-	asked, err := r.query(ctx, u)
-	if err != nil {
+	asked := volumes{}
+	if err := r.query(ctx, u, asked); err != nil {
 		return err
 	}
-	var got volume
+	var got volumes
 	reports := 0
 	waitFor(answerTime, func() bool {
-		got, reports = asked, 0
+		got, reports = maps.Clone(asked), 0
 		for _, l := range r.said(r.smf(u.SMF), since) {
 			if reportKinds["usage"](&l) && l.Report.Group == u.Sessions {
 				reports++
 				got.add(l.Usage)
 			}
 		}
-		return got == want
+		return got.are(want)
 	})
-	text := fmt.Sprintf("uplink %d, downlink %d octets in %d reports and a query", got.up, got.down, reports)
-	if got != want {
-		o.fail("usage: %s: sender and receiver counted %d, %d", text, want.up, want.down)
-		return nil
+	for _, urr := range slices.Sorted(maps.Keys(got)) {
+		text := fmt.Sprintf("URR %d: uplink %d, downlink %d octets in %d reports and a query", urr, got[urr].up, got[urr].down, reports)
+		if got[urr] != want {
+			o.fail("%s: sender and receiver counted %d, %d", text, want.up, want.down)
+		} else {
+			o.say("%s", text)
+		}
 	}
-	o.say("usage: %s", text)
+	if len(got) == 0 {
+		o.fail("no usage: sender and receiver counted %d, %d octets", want.up, want.down)
+	}
 	return nil
 }
 

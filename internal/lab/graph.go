@@ -49,48 +49,86 @@ func (n graphNode) label() string {
 	return string(n.Kind) + ": " + n.Role
 }
 
-// text draws a tree: from the first node along the links, each link once. A
-// node that is there already is named again, with an arrow.
+// text draws a tree: each node hangs on the first node by the fewest links, and
+// each link is drawn once. A link beside the tree names a node that is drawn
+// elsewhere.
 func (g graph) text(w io.Writer) error {
 	var b strings.Builder
-	drawn := map[string]bool{}
-	used := make([]bool, len(g.Links))
+	d := drawing{graph: g, b: &b, tree: g.tree(), drawn: map[string]bool{}, used: make([]bool, len(g.Links))}
 	for _, n := range g.Nodes {
-		if !drawn[n.Name] {
-			drawn[n.Name] = true
+		if !d.drawn[n.Name] {
+			d.drawn[n.Name] = true
 			fmt.Fprintf(&b, "%s (%s)\n", n.Name, n.label())
-			g.branch(&b, n.Name, "", drawn, used)
+			d.branch(n.Name, "")
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (g graph) branch(b *strings.Builder, from, indent string, drawn map[string]bool, used []bool) {
+// tree says of each link of the tree which node hangs on it.
+func (g graph) tree() map[int]string {
+	hangs, seen := map[int]string{}, map[string]bool{}
+	for _, root := range g.Nodes {
+		if seen[root.Name] {
+			continue
+		}
+		seen[root.Name] = true
+		for queue := []string{root.Name}; len(queue) > 0; queue = queue[1:] {
+			for _, i := range g.open(queue[0], make([]bool, len(g.Links))) {
+				if _, there := g.Links[i].from(queue[0]); !seen[there.Node] {
+					seen[there.Node] = true
+					hangs[i] = there.Node
+					queue = append(queue, there.Node)
+				}
+			}
+		}
+	}
+	return hangs
+}
+
+// from returns a link's ends, that of the node first.
+func (l Link) from(node string) (here, there End) {
+	if l.Ends[0].Node == node {
+		return l.Ends[0], l.Ends[1]
+	}
+	return l.Ends[1], l.Ends[0]
+}
+
+type drawing struct {
+	graph
+	b     *strings.Builder
+	tree  map[int]string
+	drawn map[string]bool
+	used  []bool
+}
+
+func (d *drawing) branch(from, indent string) {
 	for {
 		// Asked again each time: what hangs on a branch uses links up.
-		open := g.open(from, used)
+		open := d.open(from, d.used)
 		if len(open) == 0 {
 			return
 		}
-		link := g.Links[open[0]]
-		used[open[0]] = true
-		here, there := link.Ends[0], link.Ends[1]
-		if here.Node != from {
-			here, there = there, here
-		}
-		arm, next := "+-- ", "|   "
-		line := fmt.Sprintf("%s ---- %s: %s", end(here), end(there), there.Node)
-		if drawn[there.Node] {
-			fmt.Fprintf(b, "%s%s%s (see above)\n", indent, arm, line)
+		i := open[0]
+		d.used[i] = true
+		here, there := d.Links[i].from(from)
+		line := fmt.Sprintf("%s+-- %s ---- %s: %s", indent, end(here), end(there), there.Node)
+		switch {
+		case d.drawn[there.Node]:
+			fmt.Fprintf(d.b, "%s (see above)\n", line)
+			continue
+		case d.tree[i] != there.Node:
+			fmt.Fprintf(d.b, "%s (see below)\n", line)
 			continue
 		}
-		drawn[there.Node] = true
-		fmt.Fprintf(b, "%s%s%s (%s)\n", indent, arm, line, g.node(there.Node).label())
+		d.drawn[there.Node] = true
+		fmt.Fprintf(d.b, "%s (%s)\n", line, d.node(there.Node).label())
+		next := "|   "
 		if len(open) == 1 {
 			next = "    "
 		}
-		g.branch(b, there.Node, indent+next, drawn, used)
+		d.branch(there.Node, indent+next)
 	}
 }
 

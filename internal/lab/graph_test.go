@@ -27,8 +27,8 @@ func TestGraph(t *testing.T) {
 	tests := map[string]string{
 		"text": `a (host: first)
 +-- ab 10.0.0.1/24 fd00::1/64 ---- ba: b (kernel)
-|   +-- bc ---- cb: c (kernel)
-|       +-- ca ---- ac: a (see above)
+|   +-- bc ---- cb: c (see below)
++-- ac ---- ca: c (kernel)
 d (host)
 `,
 		"dot": `graph "ring" {

@@ -9,8 +9,16 @@ import (
 	"testing"
 )
 
-// The labs run this program as their GTP-U endpoint: here, that is the test.
+// The labs run this program as their GTP-U endpoint, and as their SMFs: here,
+// that is the test.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == "smf" {
+		if err := runSMF(context.Background(), os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if len(os.Args) > 2 && os.Args[1] == "lab" {
 		cmd := Command()
 		cmd.SetArgs(os.Args[2:])

@@ -14,14 +14,25 @@ const allN9 = "all"
 
 func (t *Topology) validateN9() error {
 	for i, n := range t.Nodes {
-		for _, name := range sortedKeys(n.N9) {
-			if !slices.Contains(t.N9, name) {
-				return fmt.Errorf("nodes[%d]: n9: %q: the lab has %s", i, name, wordOr(strings.Join(t.N9, ", "), "none"))
-			}
+		if err := t.wantN9(sortedKeys(n.N9)); err != nil {
+			return fmt.Errorf("nodes[%d]: %w", i, err)
 		}
 	}
 	return nil
 }
+
+// wantN9 wants the lab to have transports of these names.
+func (t *Topology) wantN9(names []string) error {
+	for _, name := range names {
+		if !slices.Contains(t.N9, name) {
+			return fmt.Errorf("n9: %q: the lab has %s", name, wordOr(strings.Join(t.N9, ", "), "none"))
+		}
+	}
+	return nil
+}
+
+// concerns says whether what names is about the transport; no names are about all.
+func concerns(n9 string, names []string) bool { return len(names) == 0 || slices.Contains(names, n9) }
 
 // chosenN9 are the transports that a flag chooses; one without a name where the
 // lab has none.

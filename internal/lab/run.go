@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +68,7 @@ func (p planned) name() string {
 func (t *Topology) plan(n9 []string) (list []planned) {
 	for _, name := range n9 {
 		for i := range t.Checks {
-			if c := &t.Checks[i]; len(c.N9) == 0 || slices.Contains(c.N9, name) {
+			if c := &t.Checks[i]; concerns(name, c.N9) {
 				list = append(list, planned{c, name})
 			}
 		}
@@ -135,7 +134,7 @@ func (r *runner) once(ctx context.Context, c *Check) Result {
 	err := r.eventsOf(ctx, c.Before, new(outcome))
 	if err == nil {
 		said = r.viewN4(c)
-		before, err = r.observe(ctx)
+		before, err = r.observe(ctx, c.Accounts)
 	}
 	if err == nil {
 		err = checkKinds[c.Kind](r, ctx, c, o)

@@ -22,7 +22,7 @@ func TestTopologies(t *testing.T) {
 			t.Errorf("%s: no summary or no checks", l.Name)
 		}
 	}
-	for _, want := range []string{"gateway", "edge", "frr", "kernel"} {
+	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no lab %s among %v", want, names)
 		}
@@ -41,24 +41,33 @@ func TestConfigurations(t *testing.T) {
 			if n.Kind != Culvert {
 				continue
 			}
-			text, err := yaml.Marshal(n.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := config.Decode(text)
-			if err != nil {
-				t.Errorf("%s: %s: %v", l.Name, n.Name, err)
-				continue
-			}
-			c.SetDefaults()
-			if err := c.Validate(); err != nil {
-				t.Errorf("%s: %s: %v", l.Name, n.Name, err)
-			}
-			for _, i := range c.Interfaces {
-				if !slices.Contains(l.devices(n), i.Name) {
-					t.Errorf("%s: %s: no link is called %s", l.Name, n.Name, i.Name)
+			for _, n9 := range append(slices.Clone(l.N9), "") {
+				for _, overlay := range append(sortedKeys(n.Overlays), "") {
+					checkConfiguration(t, l, n, n9, overlay)
 				}
 			}
+		}
+	}
+}
+
+func checkConfiguration(t *testing.T, l *Topology, n *Node, n9, overlay string) {
+	t.Helper()
+	text, err := yaml.Marshal(n.config(n9, overlay))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Decode(text)
+	if err != nil {
+		t.Errorf("%s: %s: %q, %q: %v", l.Name, n.Name, n9, overlay, err)
+		return
+	}
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		t.Errorf("%s: %s: %q, %q: %v", l.Name, n.Name, n9, overlay, err)
+	}
+	for _, i := range c.Interfaces {
+		if !slices.Contains(l.devices(n), i.Name) {
+			t.Errorf("%s: %s: no link is called %s", l.Name, n.Name, i.Name)
 		}
 	}
 }

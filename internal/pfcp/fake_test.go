@@ -176,16 +176,26 @@ func (u *fakeUPF) Modify(from, to *session.Session, how Modification) ([]session
 	return reports, nil
 }
 
-func (u *fakeUPF) Delete(seid uint64) ([]session.UsageReport, error) {
+func (u *fakeUPF) Delete(seid uint64, done func([]session.UsageReport, error)) {
+	err := u.Drop(seid)
+	u.mu.Lock()
+	reports := u.reports
+	u.reports = nil
+	u.mu.Unlock()
+	if err != nil {
+		reports = nil
+	}
+	go done(reports, err)
+}
+
+func (u *fakeUPF) Drop(seid uint64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.sessions[seid] == nil {
-		return nil, ErrNoSession
+		return ErrNoSession
 	}
 	delete(u.sessions, seid)
-	reports := u.reports
-	u.reports = nil
-	return reports, nil
+	return nil
 }
 
 func (u *fakeUPF) Session(seid uint64) *session.Session {

@@ -138,7 +138,7 @@ func (w *worker) reported(seid uint64, body ies) error {
 	})
 	if cause == ie.CauseSessionContextNotFound {
 		w.s.log.Warn("SMF does not know a session: it goes", "seid", seid, "smf", from.Node)
-		if _, err := w.drop(seid, from); err != nil {
+		if err := w.drop(seid, from); err != nil {
 			w.s.log.Error("session not deleted", "seid", seid, "error", err)
 		}
 		return errors.Join(ErrRefused, ErrNoSession)

@@ -94,7 +94,7 @@ func (s *Server) adopt(ps *peers) {
 		a.sessions.Add(1)
 	}
 	for _, one := range orphans {
-		if _, err := s.upf.Delete(one.SEID); err != nil {
+		if err := s.upf.Drop(one.SEID); err != nil {
 			s.log.Error("session without an association not deleted", "seid", one.SEID, "error", err)
 			continue
 		}

@@ -26,6 +26,11 @@ type generation struct {
 	at      map[uint64]span
 }
 
+// newGeneration has room already: an answer that is empty is not nil.
+func newGeneration() generation {
+	return generation{answers: make([]byte, 0, 1024), at: map[uint64]span{}}
+}
+
 type span struct{ from, to uint32 }
 
 const (
@@ -38,18 +43,14 @@ const (
 )
 
 func newTransactions() *transactions {
-	return &transactions{
-		seed:  maphash.MakeSeed(),
-		young: generation{at: map[uint64]span{}},
-		old:   generation{at: map[uint64]span{}},
-	}
+	return &transactions{seed: maphash.MakeSeed(), young: newGeneration(), old: newGeneration()}
 }
 
 func (t *transactions) key(from netip.AddrPort, request []byte) uint64 {
 	return maphash.Bytes(t.seed, request) ^ bits.RotateLeft64(maphash.Comparable(t.seed, from), 32)
 }
 
-// find is the answer that was given, or nil.
+// find is the answer that was given, or nil. It is empty if there is none yet.
 func (t *transactions) find(key uint64) []byte {
 	for _, g := range [...]*generation{&t.young, &t.old} {
 		if s, ok := g.at[key]; ok {

@@ -45,9 +45,13 @@ type UPF interface {
 	// asked for, and that of URRs which are gone or had to be reported because
 	// of the change.
 	Modify(from, to *session.Session, how Modification) ([]session.UsageReport, error)
-	// Delete removes a session and returns its last usage. TEIDs and UE
-	// addresses are given back by the server afterwards.
-	Delete(seid uint64) ([]session.UsageReport, error)
+	// Delete removes a session and calls done with its last usage, once, from
+	// any goroutine: when the packets that were on their way have left, which
+	// takes the kernel some 10 ms. TEIDs and UE addresses are given back by the
+	// server afterwards.
+	Delete(seid uint64, done func([]session.UsageReport, error))
+	// Drop removes a session whose usage nobody wants.
+	Drop(seid uint64) error
 	// Session is the session as it was last put, nil if there is none. The
 	// server keeps no copy.
 	Session(seid uint64) *session.Session

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -32,6 +33,26 @@ type worker struct {
 	answers *transactions
 	out     outbox
 	scratch []byte
+
+	// going are deletions under way, by their requests; gone are those to be
+	// answered for, and some says that there are.
+	going  map[uint64]*deletion
+	goneMu sync.Mutex
+	gone   []*deletion
+	some   chan struct{}
+}
+
+// deletion is a session on its way out.
+type deletion struct {
+	conn    *conn
+	from    netip.AddrPort
+	key     uint64 // of the request
+	h       header
+	rec     record
+	session *session.Session
+	reports []session.UsageReport
+	err     error
+	times   int // the request came
 }
 
 // record is what the server itself keeps of a session.
@@ -52,6 +73,8 @@ func newWorker(s *Server, index int) *worker {
 		sessions: map[uint64]record{},
 		lastSEID: uint64(time.Now().Unix()) << 32,
 		answers:  newTransactions(),
+		going:    map[uint64]*deletion{},
+		some:     make(chan struct{}, 1),
 	}
 }
 
@@ -81,6 +104,9 @@ func (w *worker) run(ctx context.Context) error {
 				w.packet(&b.packets[i])
 			}
 			b.release()
+			w.out.flush(w.s.conns, w.s.lost)
+		case <-w.some:
+			w.deleted()
 			w.out.flush(w.s.conns, w.s.lost)
 		case f := <-w.tasks:
 			f()
@@ -115,24 +141,31 @@ func (w *worker) packet(p *packet) {
 		w.out.add(p.conn, p.to, answer)
 		return
 	}
+	if d := w.going[key]; d != nil {
+		w.s.counters.repeated.Add(1)
+		d.times++
+		return
+	}
 	if err != nil {
 		w.refuse(p, h, 0, &reject{cause: ie.CauseInvalidLength, err: err})
 	} else {
-		w.handle(p, h, body)
+		w.handle(p, h, body, key)
 	}
-	w.answers.keep(key, w.scratch, time.Now())
-	w.out.add(p.conn, p.to, w.scratch)
+	if w.going[key] == nil {
+		w.answers.keep(key, w.scratch, time.Now())
+		w.out.add(p.conn, p.to, w.scratch)
+	}
 }
 
-// handle makes the answer to a request, in w.scratch.
-func (w *worker) handle(p *packet, h header, body ies) {
+// handle makes the answer to a request, in w.scratch; none yet to a deletion.
+func (w *worker) handle(p *packet, h header, body ies, key uint64) {
 	switch h.msgType {
 	case message.MsgTypeSessionEstablishmentRequest:
 		w.establish(p, h, body)
 	case message.MsgTypeSessionModificationRequest:
 		w.modify(p, h, body)
 	default:
-		w.delete(p, h)
+		w.delete(p, h, key)
 	}
 }
 
@@ -334,32 +367,63 @@ func (w *worker) change(from *session.Session, b *builder) []session.UsageReport
 	return reports
 }
 
-func (w *worker) delete(p *packet, h header) {
+// delete begins a deletion, whose usage is not complete at once. For all others
+// the session is gone.
+func (w *worker) delete(p *packet, h header, key uint64) {
 	rec, from, ok := w.find(p, h)
 	if !ok {
 		w.refuse(p, h, 0, &reject{cause: ie.CauseSessionContextNotFound})
 		return
 	}
-	reports, err := w.drop(h.seid, from)
-	if err != nil {
-		w.refuse(p, h, rec.cpSEID, fromUPF(err))
-		return
-	}
-	list := append([]*ie.IE{accepted},
-		usageReports(ie.UsageReportWithinSessionDeletionResponse, reports, nil)...)
-	w.answer(h, rec.cpSEID, ie.CauseRequestAccepted, list...)
+	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, rec: rec, session: from, times: 1}
+	delete(w.sessions, h.seid)
+	w.going[key] = d
+	w.s.upf.Delete(h.seid, func(reports []session.UsageReport, err error) {
+		d.reports, d.err = reports, err
+		w.goneMu.Lock()
+		w.gone = append(w.gone, d)
+		w.goneMu.Unlock()
+		select {
+		case w.some <- struct{}{}:
+		default: // the worker knows
+		}
+	})
 }
 
-// drop takes a session down.
-func (w *worker) drop(seid uint64, s *session.Session) ([]session.UsageReport, error) {
-	reports, err := w.s.upf.Delete(seid)
-	if err != nil {
-		return nil, err
+// deleted answers for the sessions that are gone now.
+func (w *worker) deleted() {
+	w.goneMu.Lock()
+	list := w.gone
+	w.gone = nil
+	w.goneMu.Unlock()
+	for _, d := range list {
+		if d.err != nil {
+			w.sessions[d.h.seid] = d.rec
+			w.refuse(&packet{conn: d.conn, from: d.from}, d.h, d.rec.cpSEID, fromUPF(d.err))
+		} else {
+			held(d.session).free(w.s.upf)
+			d.rec.of.sessions.Add(-1)
+			list := append([]*ie.IE{accepted},
+				usageReports(ie.UsageReportWithinSessionDeletionResponse, d.reports, nil)...)
+			w.answer(d.h, d.rec.cpSEID, ie.CauseRequestAccepted, list...)
+		}
+		delete(w.going, d.key)
+		w.answers.keep(d.key, w.scratch, time.Now())
+		for range d.times {
+			w.out.add(d.conn, net.UDPAddrFromAddrPort(d.from), w.scratch)
+		}
+	}
+}
+
+// drop takes a session down whose usage nobody wants.
+func (w *worker) drop(seid uint64, s *session.Session) error {
+	if err := w.s.upf.Drop(seid); err != nil {
+		return err
 	}
 	held(s).free(w.s.upf)
 	w.sessions[seid].of.sessions.Add(-1)
 	delete(w.sessions, seid)
-	return reports, nil
+	return nil
 }
 
 // purge takes down the sessions of an association, or hands them to its
@@ -402,7 +466,7 @@ func (w *worker) purgeSome() {
 			p.new.sessions.Add(1)
 			continue
 		}
-		if _, err := w.drop(seid, s); err != nil {
+		if err := w.drop(seid, s); err != nil {
 			// Nobody will ask for it again.
 			w.s.log.Error("session of a lost association not deleted", "seid", seid, "error", err)
 			rec.of.sessions.Add(-1)

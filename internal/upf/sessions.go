@@ -73,10 +73,12 @@ func (u *UPF) establish(e *entry, s *session.Session) error {
 		return err
 	}
 	if err = resources(u.dp.PutSession(rules)); err != nil {
+		e.gone = true
 		u.leave(e)
 		return err
 	}
 	if err = u.journal.append(e.record(e.packed, e.usage)); err != nil {
+		e.gone = true
 		u.leave(e)
 		return errors.Join(err, u.dp.DropSession(s.SEID))
 	}
@@ -99,7 +101,6 @@ func (u *UPF) leave(e *entry) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	delete(sh.entries, e.seid)
-	e.gone = true
 }
 
 // Modify implements pfcp.UPF.
@@ -233,19 +234,30 @@ func (u *UPF) moveTunnels(from, to *session.Session) {
 }
 
 // Delete implements pfcp.UPF.
-func (u *UPF) Delete(seid uint64) ([]session.UsageReport, error) {
+func (u *UPF) Delete(seid uint64, done func([]session.UsageReport, error)) {
+	go func() { done(u.remove(seid, true)) }()
+}
+
+// Drop implements pfcp.UPF.
+func (u *UPF) Drop(seid uint64) error {
+	_, err := u.remove(seid, false)
+	return err
+}
+
+// remove takes a session away. For its usage it waits until all packets that
+// met it have left: as many as want that wait together.
+func (u *UPF) remove(seid uint64, usage bool) ([]session.UsageReport, error) {
 	e := u.entry(seid)
-	if e == nil {
+	if e == nil || !e.close() {
 		return nil, fmt.Errorf("there is no session %#x", seid)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.gone {
-		return nil, fmt.Errorf("there is no session %#x", seid)
-	}
+	// From here on nobody else looks at it.
 	s := e.session()
-	reports, err := u.final(e, s)
+	reports, err := u.final(e, s, usage)
 	if err != nil {
+		e.mu.Lock()
+		e.gone = false
+		e.mu.Unlock()
 		return nil, err
 	}
 	if err := u.journal.append(record{kind: recordDelete, seid: seid}); err != nil {
@@ -262,9 +274,18 @@ func (u *UPF) Delete(seid uint64) ([]session.UsageReport, error) {
 	return reports, nil
 }
 
+// close ends the use of a session; false: somebody did.
+func (e *entry) close() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was := e.gone
+	e.gone = true
+	return !was
+}
+
 // final ends a session in the data path, and reports what it used.
-func (u *UPF) final(e *entry, s *session.Session) ([]session.UsageReport, error) {
-	if len(s.URRs) == 0 {
+func (u *UPF) final(e *entry, s *session.Session, usage bool) ([]session.UsageReport, error) {
+	if len(s.URRs) == 0 || !usage {
 		return nil, u.dp.DropSession(e.seid)
 	}
 	rules, err := u.dp.DeleteSession(e.seid)

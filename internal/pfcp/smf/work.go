@@ -122,6 +122,7 @@ type work struct {
 	total     Result
 	answer    answer
 	underWay  int
+	silent    int // requests given up since the last answer
 	histogram *hdrhistogram.Histogram
 	answers   []keptAnswer
 	elapsed   time.Duration
@@ -245,6 +246,10 @@ func (w *work) send(ctx context.Context, sessions []int, began time.Duration) er
 		if err != nil {
 			return err
 		}
+		if n == 0 {
+			w.leave(len(sessions) - sent)
+			return nil
+		}
 		if err := w.batch.send(c.socket, w.list); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
@@ -259,8 +264,16 @@ func (w *work) due(began time.Duration, n int) time.Duration {
 	return began + time.Duration(float64(n)/w.pace.Rate*float64(time.Second))
 }
 
+// leave counts requests as failed that a silent UPF is not sent any more.
+func (w *work) leave(n int) {
+	w.g.c.mu.Lock()
+	defer w.g.c.mu.Unlock()
+	w.total.Requests += n
+	w.total.fail(fmt.Errorf("%s: not sent, the UPF does not answer any more: %w", w.name, ErrUnanswered), n)
+}
+
 // fill makes the next requests, as soon as the window has room, and returns how
-// many.
+// many; none: a whole window was given up, without an answer in between.
 func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, sent int) (int, error) {
 	c := w.g.c
 	c.mu.Lock()
@@ -271,6 +284,9 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 	}
 	if err := errors.Join(ctx.Err(), c.broken); err != nil {
 		return 0, err
+	}
+	if w.silent >= w.pace.Window {
+		return 0, nil
 	}
 	now := c.now()
 	w.list = w.list[:0]
@@ -308,9 +324,11 @@ func answeredWork(t *transaction, h *header, at time.Duration) { t.owner.done(t,
 func (w *work) done(t *transaction, h *header, at time.Duration) {
 	w.underWay--
 	if h == nil {
+		w.silent++
 		w.total.fail(fmt.Errorf("%s: %w", w.name, ErrUnanswered), 1)
 		return
 	}
+	w.silent = 0
 	_ = w.histogram.RecordValue(min(at-t.sent, longest).Nanoseconds()) // within its range
 	w.answer.read(h.payload)
 	err := refusal(w.name, &w.answer)

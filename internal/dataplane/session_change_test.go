@@ -1,0 +1,438 @@
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// variants are sessions of one UE, among which a test changes.
+func variants() map[string]Session {
+	const teid = 7
+	with := func(s Session, change func(*Session)) Session {
+		change(&s)
+		return s
+	}
+	ever := func(r *Rule, f func(*Rule)) { f(r) }
+	out := map[string]Session{
+		"plain": plain(5, teid), "both": both4and6(5, teid), "rich": rich(5, teid),
+		"handover": with(plain(5, teid), func(s *Session) { s.Rules[1].Forward = gnb(9, "10.0.0.3") }),
+		"handover and QFI": with(plain(5, teid), func(s *Session) {
+			s.Rules[1].Forward, s.Rules[1].QFI = gnb(8, "2001:db8::3"), 5
+		}),
+		"both, handover and QFI": with(both4and6(5, teid), func(s *Session) {
+			s.Rules[1].Forward, s.Rules[1].QFI = gnb(8, "10.0.0.4"), 6
+		}),
+		"idle": with(plain(5, teid), func(s *Session) { s.Rules[1].Action = ActionBuffer }),
+		"nowhere yet": with(plain(5, teid), func(s *Session) {
+			s.Rules[1].Action, s.Rules[1].Forward = ActionDrop, Forwarding{}
+		}),
+		"closed": with(plain(5, teid), func(s *Session) { s.Rules[0].Action = ActionGate }),
+		"n9 policy": with(plain(5, teid), func(s *Session) {
+			s.Rules[0].Forward = Forwarding{Kind: ForwardPolicy, Policy: "n9"}
+		}),
+		"n9 SRv6": with(plain(5, teid), func(s *Session) {
+			s.Rules[0].Forward = Forwarding{Kind: ForwardSRv6, Remote: addr("fc00:d::1"), Slice: 3, ToS: 0xb8, ToSMask: 0xfc}
+		}),
+		"rates": with(plain(5, teid), func(s *Session) { s.Rules[0].Rate, s.Rules[1].Rate = 1e6, 2e6 }),
+		"meters": with(plain(5, teid), func(s *Session) {
+			s.Meters = []Meter{{Rate: 1e6}, {Packets: 60000, Period: time.Second}}
+			s.Rules[0].Meters, s.Rules[1].Meters = []int{0}, []int{0, 1}
+		}),
+		"limits": with(plain(5, teid), func(s *Session) {
+			s.Rules[0].NotifyAt, s.Rules[1].StopAt, s.Rules[1].NotifyAt = 1<<30, 1<<31, 1<<45
+		}),
+		"another TEID":     plain(5, 1<<24|9),
+		"a TEID elsewhere": plain(5, 0xabcdef01),
+		"another address": with(plain(5, teid), func(s *Session) {
+			other := prefix("10.77.0.1/32")
+			s.Rules[0].Sources, s.Rules[1].Destinations = []netip.Prefix{other}, []netip.Prefix{other}
+		}),
+		"framed": with(both4and6(5, teid), func(s *Session) {
+			for _, p := range []netip.Prefix{prefix("192.168.7.0/24"), prefix("2001:db8:7::/48")} {
+				s.Rules[0].Sources = append(s.Rules[0].Sources, p)
+				s.Rules[1].Destinations = append(s.Rules[1].Destinations, p)
+			}
+		}),
+		"rich, only DNS": with(rich(5, teid), func(s *Session) { s.Rules = s.Rules[2:4] }),
+		"rich, turned round": with(rich(5, teid), func(s *Session) {
+			for i := range s.Rules {
+				ever(&s.Rules[i], func(r *Rule) { r.Precedence = 1000 - r.Precedence })
+			}
+		}),
+		"rich, handover and QFI": with(rich(5, teid), func(s *Session) {
+			for i := range s.Rules {
+				if r := &s.Rules[i]; r.Direction == Downlink {
+					r.Forward, r.QFI = gnb(20+uint32(r.ID), "10.0.0.3"), 7
+				}
+			}
+		}),
+		"other rules": with(plain(5, teid), func(s *Session) { s.Rules[0].ID, s.Rules[1].ID = 11, 12 }),
+		"nothing":     {ID: 5},
+	}
+	return out
+}
+
+// probes are frames that some of the variants take.
+func probes() [][]byte {
+	four, six := ue4(5).String(), ue6(5).Addr().Next().String()
+	var out [][]byte
+	for _, port := range []uint16{53, 80} {
+		for _, teid := range []uint32{7, 1<<24 | 9, 0xabcdef01} {
+			out = append(out, uplinkFrame(teid, four, "192.0.2.1", port))
+		}
+		out = append(out,
+			uplinkFrame(7, six, "2001:db8:ff::1", port), uplinkFrame(7, "10.77.0.1", "192.0.2.1", port),
+			uplinkFrame(7, "192.168.7.9", "192.0.2.1", port),
+			downlinkFrame("192.0.2.1", four, port), downlinkFrame("2001:db8:ff::1", six, port),
+			downlinkFrame("192.0.2.1", "10.77.0.1", port), downlinkFrame("192.0.2.1", "192.168.7.9", port))
+	}
+	return out
+}
+
+// result is what becomes of a frame.
+type result struct {
+	verdict uint32
+	out     []byte
+}
+
+func results(t testing.TB, d *DataPlane) []result {
+	t.Helper()
+	var all []result
+	for _, frame := range probes() {
+		verdict, out, err := d.TestRun(frame, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, result{verdict, out})
+	}
+	return all
+}
+
+func (r result) is(o result) bool { return r.verdict == o.verdict && bytes.Equal(r.out, o.out) }
+
+// hook calls f after each word that goes into the tables of sessions.
+func (d *DataPlane) hook(f func()) {
+	d.pdr.stored, d.filter.stored, d.forwarding.stored, d.meter.stored = f, f, f, f
+}
+
+// TestEveryChange changes a session from each variant into each other, twice.
+// After every word that is written each frame is handled as before or as
+// afterwards, and all that are forwarded are counted.
+func TestEveryChange(t *testing.T) {
+	d := sessionRig(t, Options{})
+	all := variants()
+	names := slices.Sorted(maps.Keys(all))
+	for _, s := range all { // so that every next hop is ready from the start
+		must(t, d.PutSession(s))
+	}
+	resolve(t, d)
+	for _, from := range names {
+		for _, to := range names {
+			if from >= to || either(from, to, "another address") && !either(from, to, "plain") {
+				continue // see writeHead
+			}
+			must(t, d.PutSession(all[from]))
+			for range 2 {
+				checkChange(t, d, from+" to "+to, all[from], all[to])
+				checkChange(t, d, to+" to "+from, all[to], all[from])
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+	must(t, d.DropSession(5))
+	checkEmpty(t, d)
+}
+
+func either(a, b, want string) bool { return a == want || b == want }
+
+func checkChange(t *testing.T, d *DataPlane, what string, from, to Session) {
+	t.Helper()
+	before := results(t, d)
+	counted := total(t, d, from)
+	forwarded, words := uint64(0), 0
+	var halves []string
+	var meanwhile [][]result
+	d.hook(func() {
+		words++
+		now := make([]result, len(before))
+		for i, frame := range probes() {
+			verdict, out, err := d.TestRun(frame, 1)
+			if err != nil {
+				t.Error(err)
+			}
+			now[i] = result{verdict, out}
+			if verdict == VerdictRedirect {
+				forwarded++
+			}
+		}
+		meanwhile = append(meanwhile, now)
+	})
+	err := d.PutSession(to)
+	d.hook(nil)
+	must(t, err)
+	after := results(t, d)
+	for n, now := range meanwhile {
+		for i := range now {
+			nobody := before[i].verdict != VerdictRedirect && now[i].verdict == VerdictDrop // see begin
+			if !now[i].is(before[i]) && !now[i].is(after[i]) && !nobody {
+				halves = append(halves, fmt.Sprintf("frame %d after word %d of %d: %s", i, n+1, words, VerdictName(now[i].verdict)))
+			}
+		}
+	}
+	if halves != nil {
+		t.Errorf("%s: %v", what, halves)
+	}
+	for _, r := range after {
+		if r.verdict == VerdictRedirect {
+			forwarded++
+		}
+	}
+	if got := total(t, d, from, to) - counted; got != forwarded {
+		t.Errorf("%s: counted %d packets, forwarded %d", what, got, forwarded)
+	}
+	d.hook(func() { t.Errorf("%s: putting it again writes", what) })
+	err = d.PutSession(to)
+	d.hook(nil)
+	must(t, err)
+}
+
+// total is how many packets the rules of some sessions counted.
+func total(t *testing.T, d *DataPlane, sessions ...Session) (sum uint64) {
+	t.Helper()
+	known := map[uint16]bool{}
+	for _, s := range sessions {
+		for _, r := range s.Rules {
+			known[r.ID] = true
+		}
+	}
+	settled(d)
+	for id, c := range volumes(t, d, 5) {
+		if known[id] {
+			sum += c.Packets
+		}
+	}
+	return sum
+}
+
+// settled waits for all that waits for packets.
+func settled(d *DataPlane) {
+	d.sessions.periods.wait(d.sessions.periods.next())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.settle()
+}
+
+// checkEmpty says whether the session tables hold nothing.
+func checkEmpty(t *testing.T, d *DataPlane) {
+	t.Helper()
+	s := d.sessions
+	d.mu.Lock()
+	must(t, d.reapForwardings())
+	d.mu.Unlock()
+	settled(d)
+	for name, u := range d.Usage() {
+		switch name {
+		case "sessions", datapathMapPdr, datapathMapMeter, datapathMapForwarding, datapathMapFilter, datapathMapPdrByTeid, datapathMapPdrByUe:
+			if u.Used != 0 {
+				t.Errorf("%s: %d are in use", name, u.Used)
+			}
+		}
+	}
+	for i := range d.pdr.len {
+		if isActive(d.pdr.load(i, wordPDRDo)) {
+			t.Errorf("entry %d of pdr leads somewhere", i)
+		}
+	}
+	if n := len(s.keys) + len(s.meters) + len(s.far) + len(s.gone) + len(s.resting) + len(s.byForwarding) + len(s.pending); n != 0 {
+		t.Errorf("the books hold %d things: keys %v, meters %v, far %v, gone %v, resting %v, pending %v", n, s.keys, s.meters, s.far, s.gone, s.resting, s.pending)
+	}
+	if n := len(s.empty); n != len(s.list)-1 {
+		t.Errorf("%d of %d slots are empty", n, len(s.list)-1)
+	}
+}
+
+// TestChangesUnderLoad changes a session while several CPUs send: no packet is
+// lost, and none is not counted.
+func TestChangesUnderLoad(t *testing.T) {
+	d := sessionRig(t, Options{})
+	all := variants()
+	cycle := []Session{all["plain"], all["handover"], all["handover and QFI"], all["rich"], all["both"],
+		all["rich, handover and QFI"], all["rich, turned round"], all["both, handover and QFI"], all["limits"]}
+	for _, s := range cycle {
+		must(t, d.PutSession(s))
+	}
+	resolve(t, d)
+	must(t, d.DropSession(5))
+	must(t, d.PutSession(cycle[0]))
+	four := ue4(5).String()
+	frames := [][]byte{uplinkFrame(7, four, "192.0.2.1", 80), downlinkFrame("192.0.2.1", four, 80)}
+	ctx, stop := context.WithTimeout(context.Background(), 3*time.Second)
+	defer stop()
+	var sent [2]atomic.Uint64
+	var running sync.WaitGroup
+	for range 2 {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				for i, frame := range frames {
+					verdict, _, err := d.TestRun(frame, 1)
+					if err != nil || verdict != VerdictRedirect {
+						t.Errorf("frame %d: %s, %v", i, VerdictName(verdict), err)
+						return
+					}
+					sent[i].Add(1)
+				}
+			}
+		})
+	}
+	last, changes := map[uint16]Counter{}, 0
+	for ; ctx.Err() == nil; changes++ {
+		must(t, d.PutSession(cycle[changes%len(cycle)]))
+		now := volumes(t, d, 5)
+		for id := uint16(1); id <= 2; id++ {
+			if now[id].Packets < last[id].Packets {
+				t.Errorf("rule %d counted %v, and then %v", id, last[id], now[id])
+			}
+		}
+		last = now
+	}
+	running.Wait()
+	usage, err := d.DeleteSession(5)
+	must(t, err)
+	got := byRule(usage)
+	for i := range sent {
+		if n := sent[i].Load(); got[uint16(i+1)] != (Counter{n, 128 * n}) {
+			t.Errorf("rule %d counted %v of %d packets, over %d changes", i+1, got[uint16(i+1)], n, changes)
+		}
+	}
+	t.Logf("%d changes under %d packets", changes, sent[0].Load()+sent[1].Load())
+	checkEmpty(t, d)
+}
+
+// restart lets the daemon begin again with the tables as they are.
+func restart(t testing.TB, d *DataPlane) {
+	t.Helper()
+	d.mu.Lock()
+	for _, close := range []func() error{d.settings.close, d.localSID.close, d.srPolicy.close, d.tunnel.close,
+		d.pdr.close, d.filter.close, d.forwarding.close, d.meter.close, d.sliceMeter.close} {
+		if err := close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := d.openTables()
+	d.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepareSessions(t, d)
+}
+
+var errCrash = errors.New("crash")
+
+// crashAfter lets the daemon die after so many words of a change; it returns
+// whether it got that far.
+func crashAfter(t *testing.T, d *DataPlane, words int, s Session) (crashed bool) {
+	t.Helper()
+	d.hook(func() {
+		if words--; words == 0 {
+			panic(errCrash)
+		}
+	})
+	defer func() {
+		d.hook(nil)
+		if r := recover(); r == errCrash {
+			d.mu.Unlock()
+			crashed = true
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	must(t, d.PutSession(s))
+	return false
+}
+
+// stillLed says whether something leads to a rule that led to it before.
+func stillLed(from, to Session, id uint16) bool {
+	rule := func(s Session) Rule {
+		return s.Rules[slices.IndexFunc(s.Rules, func(r Rule) bool { return r.ID == id })]
+	}
+	a, b := rule(from), rule(to)
+	return a.TEID != 0 && a.TEID == b.TEID ||
+		slices.ContainsFunc(a.Destinations, func(p netip.Prefix) bool { return slices.Contains(b.Destinations, p) })
+}
+
+// wordsOf is how many words a change writes.
+func wordsOf(t *testing.T, d *DataPlane, from, to Session) (words int) {
+	t.Helper()
+	must(t, d.PutSession(from))
+	d.hook(func() { words++ })
+	err := d.PutSession(to)
+	d.hook(nil)
+	must(t, err)
+	must(t, d.DropSession(5))
+	return words
+}
+
+// TestCrashInAChange lets the daemon die within some changes: after every one of
+// the last words, which are those that packets meet, and some before. The next
+// one puts what is wanted; then frames are handled as if nothing had been, no
+// volume is lost of what a TEID or an address still leads to, and nothing is left
+// over.
+func TestCrashInAChange(t *testing.T) {
+	d := sessionRig(t, Options{})
+	all := variants()
+	clean := map[string][]result{}
+	for name, s := range all {
+		must(t, d.PutSession(s))
+		resolve(t, d)
+		clean[name] = results(t, d)
+	}
+	must(t, d.DropSession(5))
+	for _, c := range [][2]string{
+		{"plain", "handover and QFI"}, {"rich", "plain"}, {"both", "rich, handover and QFI"}, {"both, handover and QFI", "both"},
+		{"a TEID elsewhere", "framed"}, {"meters", "rich, turned round"}, {"another address", "idle"},
+	} {
+		from, to := all[c[0]], all[c[1]]
+		step := 1
+		for words, all := 1, wordsOf(t, d, from, to); ; words += step {
+			if step = 9; words > all-30 {
+				step = 1
+			}
+			must(t, d.PutSession(from))
+			resolve(t, d)
+			results(t, d)
+			had := volumes(t, d, 5)
+			crashed := crashAfter(t, d, words, to)
+			restart(t, d)
+			must(t, d.PutSession(to))
+			must(t, d.Sweep())
+			resolve(t, d)
+			now := volumes(t, d, 5)
+			for _, r := range to.Rules {
+				if old, ok := had[r.ID]; ok && now[r.ID] != old && stillLed(from, to, r.ID) {
+					t.Errorf("%s to %s, after %d words: rule %d had counted %v, and now %v", c[0], c[1], words, r.ID, old, now[r.ID])
+				}
+			}
+			for i, got := range results(t, d) {
+				if !got.is(clean[c[1]][i]) {
+					t.Errorf("%s to %s, after %d words: frame %d: %s", c[0], c[1], words, i, VerdictName(got.verdict))
+				}
+			}
+			must(t, d.DropSession(5))
+			checkEmpty(t, d)
+			if t.Failed() || !crashed {
+				break
+			}
+		}
+	}
+}
