@@ -251,4 +251,11 @@ int bench_sink_skb(struct __sk_buff *skb)
 	return TC_ACT_SHOT;
 }
 
+/* What the kernel itself sends by an interface: nobody is to count that. */
+SEC("tcx/egress")
+int bench_silence(struct __sk_buff *skb)
+{
+	return TC_ACT_SHOT;
+}
+
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -84,8 +84,6 @@ func (n *network) configure() error {
 	for _, table := range []string{"main", "100"} {
 		lines = append(lines, "route add default via 198.51.100.2 table "+table, "route add default via 2001:db8:2::2 table "+table)
 	}
-	// A UPF asks the GTP-U node whether it is there: nobody is to count that.
-	lines = append(lines, "rule add iif lo to "+farGTPU.String()+" blackhole")
 	return n.node.script(lines...)
 }
 

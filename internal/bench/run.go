@@ -95,6 +95,11 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 		return nil, err
 	}
 	if len(p.groups()) > 0 {
+		// A UPF asks its peers whether they are there.
+		err := b.node.net.node.do(func() error { return b.node.bench.Silence(b.node.index[portOut]) })
+		if err != nil {
+			return nil, err
+		}
 		if b.control, err = startControl(ctx, b.node.net.node, p); err != nil {
 			return nil, fmt.Errorf("set up sessions: %w: %s", err, b.daemon.tail())
 		}

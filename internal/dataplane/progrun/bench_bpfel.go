@@ -72,6 +72,7 @@ const (
 	benchProgBenchFront    = "bench_front"
 	benchProgBenchNothing  = "bench_nothing"
 	benchProgBenchPass     = "bench_pass"
+	benchProgBenchSilence  = "bench_silence"
 	benchProgBenchSink     = "bench_sink"
 	benchProgBenchSinkSkb  = "bench_sink_skb"
 	benchProgL2Forward     = "l2_forward"
@@ -122,6 +123,7 @@ type benchProgramSpecs struct {
 	BenchFront   *ebpf.ProgramSpec `ebpf:"bench_front"`
 	BenchNothing *ebpf.ProgramSpec `ebpf:"bench_nothing"`
 	BenchPass    *ebpf.ProgramSpec `ebpf:"bench_pass"`
+	BenchSilence *ebpf.ProgramSpec `ebpf:"bench_silence"`
 	BenchSink    *ebpf.ProgramSpec `ebpf:"bench_sink"`
 	BenchSinkSkb *ebpf.ProgramSpec `ebpf:"bench_sink_skb"`
 	L2Forward    *ebpf.ProgramSpec `ebpf:"l2_forward"`
@@ -197,6 +199,7 @@ type benchPrograms struct {
 	BenchFront   *ebpf.Program `ebpf:"bench_front"`
 	BenchNothing *ebpf.Program `ebpf:"bench_nothing"`
 	BenchPass    *ebpf.Program `ebpf:"bench_pass"`
+	BenchSilence *ebpf.Program `ebpf:"bench_silence"`
 	BenchSink    *ebpf.Program `ebpf:"bench_sink"`
 	BenchSinkSkb *ebpf.Program `ebpf:"bench_sink_skb"`
 	L2Forward    *ebpf.Program `ebpf:"l2_forward"`
@@ -207,6 +210,7 @@ func (p *benchPrograms) Close() error {
 		p.BenchFront,
 		p.BenchNothing,
 		p.BenchPass,
+		p.BenchSilence,
 		p.BenchSink,
 		p.BenchSinkSkb,
 		p.L2Forward,

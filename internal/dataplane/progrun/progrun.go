@@ -107,7 +107,17 @@ func (b *Bench) attachXDP(p *ebpf.Program, ifindex int) error {
 
 // SinkSKB is SinkXDP for frames that the kernel sent: it needs no copy of them.
 func (b *Bench) SinkSKB(ifindex int) error {
-	l, err := link.AttachTCX(link.TCXOptions{Program: b.objects.BenchSinkSkb, Interface: ifindex, Attach: ebpf.AttachTCXIngress})
+	return b.attachTCX(b.objects.BenchSinkSkb, ebpf.AttachTCXIngress, ifindex)
+}
+
+// Silence drops what the kernel itself sends by an interface, so that only what
+// XDP redirects is sunk.
+func (b *Bench) Silence(ifindex int) error {
+	return b.attachTCX(b.objects.BenchSilence, ebpf.AttachTCXEgress, ifindex)
+}
+
+func (b *Bench) attachTCX(p *ebpf.Program, where ebpf.AttachType, ifindex int) error {
+	l, err := link.AttachTCX(link.TCXOptions{Program: p, Interface: ifindex, Attach: where})
 	if err != nil {
 		return fmt.Errorf("attach tcx to interface %d: %w", ifindex, err)
 	}
