@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,6 +99,49 @@ func TestQuickRun(t *testing.T) {
 		if rows[name] != len(entries) {
 			t.Errorf("%s has %d rows, want %d", name, rows[name], len(entries))
 		}
+	}
+	nothingLeft(t)
+}
+
+func TestQuickUPF(t *testing.T) {
+	needRoot(t)
+	var out bytes.Buffer
+	c := Command()
+	c.SetOut(&out)
+	c.SetErr(io.Discard)
+	c.SetArgs([]string{"upf", "--quick", "--functions", "uplink,downlink,uplink_plain,downlink_filters_16", "--entries", "1,500", "-o", "json", "--culvert", culvert})
+	if err := c.ExecuteContext(context.Background()); err != nil {
+		t.Fatal(err) // also: a session refused, a frame that did not come out, or came out wrong
+	}
+	var got struct {
+		Bench, Baseline                     string
+		Rows                                []map[string]any
+		Sessions, Daemon_bytes, Table_bytes float64
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Bench != "upf" || got.Baseline != baselineName || got.Sessions != 3*500 || got.Daemon_bytes < 1<<20 || got.Table_bytes < 1500*64 {
+		t.Errorf("%+v", got)
+	}
+	rows := map[string]int{}
+	for _, r := range got.Rows {
+		name := r["name"].(string)
+		rows[name]++
+		figure := "ratio"
+		if strings.HasPrefix(name, "pfcp_") {
+			figure = "per_second"
+			if p50, p99 := r["p50_us"].(float64), r["p99_us"].(float64); p50 <= 0 || p99 < p50 {
+				t.Errorf("row %v makes no sense", r)
+			}
+		}
+		if v, ok := r[figure].(float64); !ok || v <= 0 {
+			t.Errorf("row %v has no %s", r, figure)
+		}
+	}
+	want := map[string]int{"uplink": 2, "downlink": 2, "uplink_plain": 2, "downlink_filters_16": 2, "pfcp_establish": 1, "pfcp_modify": 1, "pfcp_delete": 1}
+	if !maps.Equal(rows, want) {
+		t.Errorf("rows %v, want %v", rows, want)
 	}
 	nothingLeft(t)
 }

@@ -33,10 +33,14 @@ and deletes sessions of the first kind.`,
 
 // upfReport is what `culvert bench upf` says.
 type upfReport struct {
-	report
-	PFCP []pfcpRow `json:"pfcp"`
-	// MemoryBytes are of the daemon, resident, and of the data path's tables,
-	// when all sessions are there.
+	packets report
+	pfcp    []pfcpRow
+	held    held
+}
+
+// held is what is kept when all sessions are there: octets of the daemon,
+// resident, and of the data path's tables.
+type held struct {
 	Sessions    uint32 `json:"sessions"`
 	DaemonBytes uint64 `json:"daemon_bytes"`
 	TableBytes  uint64 `json:"table_bytes"`
@@ -52,11 +56,11 @@ func runUPF(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *upfRe
 	if err != nil {
 		return nil, err
 	}
-	out := &upfReport{PFCP: b.control.rows}
+	out := &upfReport{}
 	for _, g := range b.control.groups {
-		out.Sessions += uint32(g.Count())
+		out.held.Sessions += uint32(g.Count())
 	}
-	if out.DaemonBytes, out.TableBytes, err = b.daemon.memory(); err != nil {
+	if out.held.DaemonBytes, out.held.TableBytes, err = b.daemon.memory(); err != nil {
 		return nil, err
 	}
 	bar := progress(stderr, len(b.rows())*b.repeat, "measuring")
@@ -66,28 +70,43 @@ func runUPF(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *upfRe
 		return nil, err
 	}
 	_ = bar.Finish()
-	out.report = makeReport(rows, e)
-	out.Bench = "upf"
+	out.packets = makeReport(rows, e)
 	deleted, err := perform(ctx, b.control.groups[0].Delete)
-	out.PFCP = append(out.PFCP, deleted...)
+	out.pfcp = append(b.control.rows, deleted...)
 	return out, err
 }
 
-func (r *upfReport) writeJSON(w io.Writer) error { return writeJSON(w, r) }
+func (r *upfReport) writeJSON(w io.Writer) error {
+	var rows []any
+	for _, row := range r.packets.Rows {
+		rows = append(rows, row)
+	}
+	for _, row := range r.pfcp {
+		rows = append(rows, row)
+	}
+	return writeJSON(w, struct {
+		Bench    string `json:"bench"`
+		Baseline string `json:"baseline"`
+		Rows     []any  `json:"rows"`
+		held
+		Environment environment  `json:"environment"`
+		Samples     []rowSamples `json:"samples"`
+	}{"upf", r.packets.Baseline, rows, r.held, r.packets.Environment, r.packets.Samples})
+}
 
 func (r *upfReport) writeTable(w io.Writer) error {
-	if err := r.report.writeTable(w); err != nil {
+	if err := r.packets.writeTable(w); err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\nN4\tsessions\ta second\tp50, us\tp99, us\t")
-	for _, row := range r.PFCP {
+	for _, row := range r.pfcp {
 		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t\n", row.Name, row.Entries, row.PerSecond, row.P50, row.P99)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%d sessions: the daemon has %d MiB, the tables %d MiB\nN4: %d requests under way; the SMF is on the same machine\n",
-		r.Sessions, r.DaemonBytes>>20, r.TableBytes>>20, window)
+		r.held.Sessions, r.held.DaemonBytes>>20, r.held.TableBytes>>20, window)
 	return err
 }

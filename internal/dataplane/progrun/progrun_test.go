@@ -178,8 +178,8 @@ func TestRefusals(t *testing.T) {
 	for says, change := range map[string]func(*Frame){
 		"frame of 13":  func(f *Frame) { f.Data = f.Data[:13] },
 		"frame of 257": func(f *Frame) { f.Data = make([]byte, MaxFrame+1) },
-		"key at 0":     func(f *Frame) { f.Key.Offset = 0 },
-		"key at 57":    func(f *Frame) { f.Key.Offset = 57 },
+		"keys at 0":    func(f *Frame) { f.Key.Offset = 0 },
+		"keys at 57":   func(f *Frame) { f.Key.Offset = 57 },
 	} {
 		f := frame()
 		change(&f)
