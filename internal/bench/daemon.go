@@ -24,8 +24,8 @@ import (
 const (
 	startTimeout = 30 * time.Second
 	stopTimeout  = 20 * time.Second
-	addTimeout   = 10 * time.Minute
-	addMost      = 1 << 18 // of each kind, in one request
+	addTimeout   = 30 * time.Minute // for four million entries, where others use the machine too
+	addMost      = 1 << 20          // of each kind, in one request: two kinds are 55 MB of the 64 that it may have
 )
 
 // daemon is the program that is measured: `culvert run`, in a namespace.

@@ -11,7 +11,7 @@ import (
 
 // bytesOfEntry is what the daemon and the benchmark hold for a SID, a tunnel or
 // a steering entry while they come, as measured.
-const bytesOfEntry = 6 << 10
+const bytesOfEntry = 4 << 10
 
 // enoughMemory refuses tables that would make the kernel end a process in the
 // middle of a run.

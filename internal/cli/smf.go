@@ -372,18 +372,23 @@ func fteid(c *smf.Created) string {
 	return text
 }
 
+// shownUsage is how many sessions' usage a table has: JSON has all of it.
+const shownUsage = 16
+
 func usageTable(g *grid, results []smf.GroupResult) {
-	header := false
 	for _, r := range results {
-		for _, u := range r.Usage {
-			if !header {
-				g.gap()
-				g.row("SESSION", "URR", "UR-SEQN", "TRIGGERS", "UPLINK", "DOWNLINK", "TOTAL", "DURATION")
-				header = true
-			}
+		if len(r.Usage) == 0 {
+			continue
+		}
+		g.gap()
+		g.row("SESSION", "URR", "UR-SEQN", "TRIGGERS", "UPLINK", "DOWNLINK", "TOTAL", "DURATION")
+		for _, u := range r.Usage[:min(len(r.Usage), shownUsage)] {
 			for _, one := range u.Reports {
 				g.row(append([]any{fmt.Sprintf("%s %d", r.Group, u.Session)}, usageCells(&one)...)...)
 			}
+		}
+		if more := len(r.Usage) - shownUsage; more > 0 {
+			g.line(fmt.Sprintf("and %d sessions more: -o json has all", more))
 		}
 	}
 }

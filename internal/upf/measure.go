@@ -18,6 +18,8 @@ type measurement struct {
 	start    time.Time // of what is counted now
 	counted
 	first, last time.Time // packets, as far as that was seen
+	// firstSeen and lastSeen say that it was seen soon after.
+	firstSeen, lastSeen bool
 
 	since  time.Time // time is counted since then; zero: it is not
 	period time.Time // when the next periodic report is due
@@ -55,8 +57,12 @@ func begin(u *session.URR, now time.Time) measurement {
 	return m
 }
 
-// add counts packets of a rule that were there at some time up to now.
-func (m *measurement) add(u *session.URR, d dataplane.Direction, c dataplane.Counter, now time.Time) {
+// precise is how late a packet may be seen for its time to be told.
+const precise = 2 * time.Second
+
+// add counts packets of a rule that were there at some time between the last
+// look and now.
+func (m *measurement) add(u *session.URR, d dataplane.Direction, c dataplane.Counter, looked, now time.Time) {
 	if u.Inactive {
 		return
 	}
@@ -70,10 +76,12 @@ func (m *measurement) add(u *session.URR, d dataplane.Direction, c dataplane.Cou
 	grow(&m.volume, c.Bytes)
 	grow(&m.packets, c.Packets)
 	grow(&m.quota, c.Bytes)
+	soon := now.Sub(looked) < precise
 	if m.first.IsZero() {
-		m.first = now
+		// The first packet is told at once where something depends on it.
+		m.first, m.firstSeen = now, soon || m.awaits(u)
 	}
-	m.last, m.holding = now, false
+	m.last, m.lastSeen, m.holding = now, soon, false
 	if u.Time && m.since.IsZero() {
 		m.since = now
 	}
@@ -341,8 +349,13 @@ func (m *measurement) report(u *session.URR, cause session.Cause, now time.Time)
 	if r := one(m.counted, start, now); m.before != nil {
 		r.AfterMonitoring = true
 	}
-	if !m.first.IsZero() {
-		out[len(out)-1].First, out[len(out)-1].Last = m.first, m.last
+	if end := &out[len(out)-1]; !m.first.IsZero() {
+		if m.firstSeen {
+			end.First = m.first
+		}
+		if m.lastSeen {
+			end.Last = m.last
+		}
 	}
 	m.counted, m.before, m.start, m.first = counted{}, nil, now, time.Time{}
 	return out

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -47,7 +48,7 @@ type paths struct {
 	// tunnels are the sessions that send to an F-TEID: one as a rule, others in
 	// more.
 	tunnels map[tunnelKey]uint64
-	more    map[tunnelKey][]uint64
+	more    map[tunnelKey]map[uint64]bool
 
 	stats *Stats
 }
@@ -69,7 +70,7 @@ func newPaths(interval time.Duration, log *slog.Logger, now func() time.Time, st
 	return &paths{
 		log: log, now: now, interval: interval, stats: stats,
 		sockets: map[netip.Addr]*net.UDPConn{}, peers: map[netip.Addr]*peer{},
-		tunnels: map[tunnelKey]uint64{}, more: map[tunnelKey][]uint64{},
+		tunnels: map[tunnelKey]uint64{}, more: map[tunnelKey]map[uint64]bool{},
 	}
 }
 
@@ -91,7 +92,10 @@ func (p *paths) use(seid uint64, to session.PeerTEID) {
 	q.tunnels++
 	key := tunnelKey{q.number, to.TEID}
 	if _, taken := p.tunnels[key]; taken {
-		p.more[key] = append(p.more[key], seid)
+		if p.more[key] == nil {
+			p.more[key] = map[uint64]bool{}
+		}
+		p.more[key][seid] = true
 	} else {
 		p.tunnels[key] = seid
 	}
@@ -107,18 +111,21 @@ func (p *paths) leave(seid uint64, to session.PeerTEID) {
 	}
 	key := tunnelKey{q.number, to.TEID}
 	more := p.more[key]
-	i := slices.Index(more, seid)
 	switch first, there := p.tunnels[key]; {
-	case !there || first != seid && i < 0:
+	case !there || first != seid && !more[seid]:
 		return
 	case first != seid:
-		more = slices.Delete(more, i, i+1)
+		delete(more, seid)
 	case len(more) > 0:
-		p.tunnels[key], more = more[0], more[1:]
+		for next := range more { // any takes its place
+			p.tunnels[key] = next
+			delete(more, next)
+			break
+		}
 	default:
 		delete(p.tunnels, key)
 	}
-	if p.more[key] = more; len(more) == 0 {
+	if len(more) == 0 {
 		delete(p.more, key)
 	}
 	q.tunnels--
@@ -141,7 +148,7 @@ func (p *paths) sessions(to session.PeerTEID) []uint64 {
 	if !there {
 		return nil
 	}
-	return append([]uint64{first}, p.more[key]...)
+	return slices.AppendSeq([]uint64{first}, maps.Keys(p.more[key]))
 }
 
 // run opens a socket for each address, and watches the paths until ctx ends,

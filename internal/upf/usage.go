@@ -22,6 +22,7 @@ type usage struct {
 	// seen is when the last packet was, for the session's inactivity timer.
 	seen     time.Time
 	inactive bool // and that this was told
+	looked   time.Time
 }
 
 // base is what a rule had forwarded when that was last added to its URRs.
@@ -89,10 +90,11 @@ func (u *usage) collect(s *session.Session, rules []dataplane.RuleUsage, now tim
 		u.seen, u.inactive = now, false
 		for _, id := range p.URRs {
 			if m, urr := u.of(id), byID(s.URRs, id, urrID); m != nil && urr != nil {
-				m.add(urr, direction(p), grown, now)
+				m.add(urr, direction(p), grown, u.looked, now)
 			}
 		}
 	}
+	u.looked = now
 	for i := range u.measurements {
 		if urr := byID(s.URRs, u.measurements[i].id, urrID); urr != nil {
 			u.measurements[i].advance(urr, now)
@@ -325,6 +327,7 @@ func (u *usage) change(from, to *session.Session, renewed []pfcp.Renewed, now ti
 		next = &usage{}
 	}
 	next.bases, next.pending, next.seen, next.inactive = slices.Clone(u.bases), slices.Clone(u.pending), u.seen, u.inactive
+	next.looked = u.looked
 	var out []session.UsageReport
 	for i := range u.measurements {
 		m := u.measurements[i]
@@ -410,7 +413,7 @@ func (c *codec) measurement(m *measurement) {
 	}
 	c.measured(&m.quota)
 	num(c, &m.quotaTime)
-	for _, f := range []*bool{&m.exhausted, &m.holding, &m.traffic, &m.monitored} {
+	for _, f := range []*bool{&m.exhausted, &m.holding, &m.traffic, &m.monitored, &m.firstSeen, &m.lastSeen} {
 		c.flag(f)
 	}
 	optional(c, &m.before, (*codec).counted)

@@ -397,3 +397,23 @@ func TestSliceStays(t *testing.T) {
 		t.Errorf("a new session: %+v", r)
 	}
 }
+
+// The time of a packet is told only where it was seen soon after.
+func TestTimesOfPackets(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Volume: true}))
+	ask := func() session.UsageReport {
+		s := w.Session(1)
+		return w.modify(s, s, pfcp.Modification{QueryAll: true})[0]
+	}
+	w.path.packet(1, 1, 1000)
+	w.pass(time.Minute)
+	if r := ask(); !r.First.IsZero() || !r.Last.IsZero() {
+		t.Errorf("nobody looked for a minute: %+v", r)
+	}
+	w.pass(time.Second)
+	w.path.packet(1, 1, 1000)
+	if r := ask(); r.First != w.at || r.Last != w.at {
+		t.Errorf("looked a second ago: %+v", r)
+	}
+}

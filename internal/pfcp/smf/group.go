@@ -419,11 +419,15 @@ func (g *Group) Modify(ctx context.Context, p Pace, change Change) (Result, erro
 
 // Delete ends sessions, and returns their last usage.
 func (g *Group) Delete(ctx context.Context, p Pace) (Result, error) {
+	return g.delete(ctx, p, g.spec.URR != nil)
+}
+
+func (g *Group) delete(ctx context.Context, p Pace, keep bool) (Result, error) {
 	w, err := g.work("delete", message.MsgTypeSessionDeletionRequest, p, nil, func(*encoder) []*ie.IE { return nil })
 	if err != nil {
 		return Result{}, err
 	}
-	w.keep = g.spec.URR != nil
+	w.keep = keep
 	w.accept = func(_ *state, i int, _ *answer) error { g.begin(i); return nil }
 	return w.run(ctx, w.all())
 }

@@ -361,7 +361,9 @@ func (r *Runner) procedures(g *Group, p *Step) []procedure {
 	case "load":
 		return []procedure{g.Establish, func(ctx context.Context, pace Pace) (Result, error) {
 			return g.forward(ctx, "modify", pace, p.Access, false)
-		}, g.Delete}
+		}, func(ctx context.Context, pace Pace) (Result, error) {
+			return g.delete(ctx, pace, false) // figures are wanted, not usage
+		}}
 	}
 	return []procedure{g.Delete}
 }

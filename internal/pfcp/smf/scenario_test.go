@@ -160,7 +160,8 @@ phases:
 	if got := do(`{"do": "delete"}`); !got.OK || len(got.Results) != 2 || got.Results[0].Requests != 20 {
 		t.Errorf("%+v", got)
 	}
-	if got := do(`{"do": "load", "sessions": "a", "window": 8}`); !got.OK || len(got.Results) != 3 || got.Results[1].Procedure != "modify" || got.Results[2].Requests != 20 {
+	u.change(func() { u.usage = ie.NewUsageReportWithinSessionModificationResponse(ie.NewURRID(1), ie.NewURSEQN(0)) })
+	if got := do(`{"do": "load", "sessions": "a", "window": 8}`); !got.OK || got.Results[2].Usage != nil || len(got.Results) != 3 || got.Results[1].Procedure != "modify" || got.Results[2].Requests != 20 {
 		t.Errorf("%+v", got)
 	}
 	for _, line := range []string{`{"do": "nix"}`, `{"doo": "idle"}`, `idle`} {

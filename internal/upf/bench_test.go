@@ -1,0 +1,59 @@
+package upf
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+)
+
+// nullPath costs nothing.
+type nullPath struct{ *fakePath }
+
+func (nullPath) PutSession(dataplane.Session) error                  { return nil }
+func (nullPath) DeleteSession(uint64) ([]dataplane.RuleUsage, error) { return nil, nil }
+func (nullPath) SessionUsage(uint64) ([]dataplane.RuleUsage, error)  { return nil, nil }
+func (nullPath) DropSession(uint64) error                            { return nil }
+func (nullPath) SetRuleLimits(uint64, uint16, uint64, uint64) error  { return nil }
+
+// BenchmarkProcedures is what a session costs here, without the data path and
+// the N4 server.
+func BenchmarkProcedures(b *testing.B) {
+	u, err := New(Options{DataPath: nullPath{newFakePath()}, Journal: b.TempDir(), Logger: slog.New(slog.DiscardHandler), Sessions: 1 << 30})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("establish", func(b *testing.B) {
+		b.ReportAllocs()
+		s := ordinary(1)
+		for b.Loop() {
+			one := *s
+			one.SEID = uint64(u.Len() + 1)
+			if err := u.Establish(&one); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	n := uint64(u.Len())
+	b.Run("modify", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := uint64(0); b.Loop(); i++ {
+			from := u.Session(i%n + 1)
+			to := *from
+			if _, err := u.Modify(from, &to, pfcp.Modification{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("delete", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := uint64(1); b.Loop(); i++ {
+			if i <= n {
+				if _, err := u.remove(i, true); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}

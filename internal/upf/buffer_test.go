@@ -1,0 +1,140 @@
+package upf
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// idle makes a session buffer downlink packets.
+func (w *world) idle(seid uint64, more session.Action, bar *session.BAR) *session.Session {
+	w.t.Helper()
+	s := w.Session(seid)
+	to := copyOf(w.t, s)
+	to.FARs[1].Action = session.Buffer | more
+	if bar != nil {
+		to.BARs, to.FARs[1].BAR = []session.BAR{*bar}, &bar.ID
+	}
+	w.modify(s, to, pfcp.Modification{})
+	return to
+}
+
+// toUE is a frame with an IPv4 packet whose last octet is n.
+func toUE(seid uint64, n byte) Packet {
+	b := make([]byte, 14+20+8)
+	b[14], b[17], b[len(b)-1] = 0x45, 28, n
+	return Packet{Session: seid, Rule: 2, Ifindex: 7, L3: 14, Data: b}
+}
+
+func TestBufferedInOrder(t *testing.T) {
+	w := newWorld(t)
+	w.establish(ordinary(1))
+	from := w.idle(1, session.Notify, nil)
+	for n := range byte(5) {
+		w.Buffer(toUE(1, n))
+	}
+	reports := w.smf.take()
+	if len(reports) != 1 || !slices.Equal(reports[0].DownlinkData, []uint16{2}) {
+		t.Errorf("reports: %+v", reports)
+	}
+	to := copyOf(t, from)
+	to.FARs[1].Action = session.Forward
+	w.modify(from, to, pfcp.Modification{})
+	w.Buffer(toUE(1, 5)) // it was on its way up
+	if want := []string{"7:0", "7:1", "7:2", "7:3", "7:4", "7:5"}; !slices.Equal(w.path.injected, want) {
+		t.Errorf("sent %v", w.path.injected)
+	}
+	if w.stats.BufferedNow.Load() != 0 || w.stats.BufferedBytes.Load() != 0 {
+		t.Errorf("left: %d, %d octets", w.stats.BufferedNow.Load(), w.stats.BufferedBytes.Load())
+	}
+	// Idle again: told again.
+	w.idle(1, session.Notify, nil)
+	w.Buffer(toUE(1, 6))
+	if reports := w.smf.take(); len(reports) != 1 {
+		t.Errorf("the next time: %+v", reports)
+	}
+}
+
+func TestNotificationDelayAndBounds(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.BufferPackets = 3; o.BufferBytes = 42 * 6 })
+	for seid := range uint64(3) {
+		w.establish(ordinary(seid + 1))
+	}
+	w.idle(1, session.Notify, &session.BAR{ID: 1, NotificationDelay: 200 * time.Millisecond, SuggestedCount: 5})
+	w.idle(2, 0, nil)
+	w.idle(3, 0, nil)
+	for n := range byte(10) {
+		w.Buffer(toUE(1, n))
+	}
+	if got := len(w.entry(1).buffer.frames); got != 5 {
+		t.Errorf("%d of a BAR's 5", got)
+	}
+	if r := w.smf.take(); len(r) != 0 {
+		t.Errorf("before the delay: %+v", r)
+	}
+	w.pass(250 * time.Millisecond)
+	if r := w.smf.take(); len(r) != 1 {
+		t.Errorf("after the delay: %+v", r)
+	}
+	for n := range byte(10) { // one octet's worth of room is left for each
+		w.Buffer(toUE(2, n))
+		w.Buffer(toUE(3, n))
+	}
+	if now := w.stats.BufferedNow.Load(); now != 6 {
+		t.Errorf("%d packets in all, there is room for 6", now)
+	}
+	if r := w.smf.take(); len(r) != 0 {
+		t.Errorf("without NOCP: %+v", r)
+	}
+	before := w.stats.BufferDropped.Load()
+	for seid := range uint64(3) {
+		if _, err := w.remove(seid+1, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.stats.BufferDropped.Load() - before; got != 6 || w.stats.BufferedBytes.Load() != 0 || len(w.path.injected) != 0 {
+		t.Errorf("at deletion: %d dropped, %d octets left, %v sent", got, w.stats.BufferedBytes.Load(), w.path.injected)
+	}
+	w.Buffer(toUE(1, 1))
+	if w.stats.BufferStale.Load() != 1 {
+		t.Error("a packet of a session that is gone is not counted")
+	}
+}
+
+func TestBufferDropped(t *testing.T) {
+	for name, change := range map[string]func(*session.Session, *pfcp.Modification){
+		"DROP":  func(s *session.Session, _ *pfcp.Modification) { s.FARs[1].Action = session.Drop },
+		"DROBU": func(s *session.Session, how *pfcp.Modification) { how.DropBuffered = true },
+		"PDR removed": func(s *session.Session, _ *pfcp.Modification) {
+			s.PDRs = s.PDRs[:1]
+		},
+	} {
+		w := newWorld(t)
+		w.establish(ordinary(1))
+		from := w.idle(1, session.Notify, nil)
+		w.Buffer(toUE(1, 1))
+		to, how := copyOf(t, from), pfcp.Modification{}
+		change(to, &how)
+		w.modify(from, to, how)
+		if w.stats.BufferDropped.Load() != 1 || w.stats.BufferedNow.Load() != 0 || len(w.path.injected) != 0 {
+			t.Errorf("%s: %d dropped, %d left, %v sent", name, w.stats.BufferDropped.Load(), w.stats.BufferedNow.Load(), w.path.injected)
+		}
+	}
+}
+
+// A Downlink Data Report that the SMF did not take is sent again.
+func TestDownlinkDataReportAgain(t *testing.T) {
+	w := newWorld(t)
+	w.establish(ordinary(1))
+	w.idle(1, session.Notify, nil)
+	w.smf.answer = pfcp.ErrBusy
+	w.Buffer(toUE(1, 1))
+	w.smf.answer = nil
+	w.pass(2 * time.Second)
+	if r := w.smf.take(); len(r) != 2 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,188 @@
+package upf
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// gnb is a GTP-U peer on the loopback interface.
+type gnb struct {
+	t *testing.T
+	*net.UDPConn
+}
+
+func newGNB(t *testing.T, a string) gnb {
+	t.Helper()
+	c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr(a), gtpu.Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return gnb{t, c}
+}
+
+// next is the next message and where it came from.
+func (g gnb) next() (gtpu.Header, netip.AddrPort) {
+	g.t.Helper()
+	b := make([]byte, 2048)
+	if err := g.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		g.t.Fatal(err)
+	}
+	n, from, err := g.ReadFromUDPAddrPort(b)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	h, ok := gtpu.ParseHeader(b[:n])
+	if !ok {
+		g.t.Fatalf("no GTP-U: %x", b[:n])
+	}
+	return h, from
+}
+
+func (g gnb) send(b []byte, to netip.AddrPort) {
+	g.t.Helper()
+	if _, err := g.WriteToUDPAddrPort(b, to); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	const own, peer, other = "127.91.0.1", "127.91.0.2", "127.91.0.3"
+	g, g2 := newGNB(t, peer), newGNB(t, other)
+	w := newWorld(t)
+	if err := w.SetConfig(Config{Addresses: []netip.Addr{addr(own)}}); err != nil {
+		t.Fatal(err)
+	}
+	s := ordinary(1)
+	s.FARs[1].Forwarding.Outer.Addr = addr(peer)
+	w.establish(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() {
+		done <- w.paths.run(ctx, func() []netip.Addr { return w.config.Load().Addresses })
+	}()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	h, from := g.next()
+	sequence, _ := h.Sequence()
+	if h.Type() != gtpu.EchoRequest || from != netip.AddrPortFrom(addr(own), gtpu.Port) {
+		t.Fatalf("%v from %v", h.Type(), from)
+	}
+	g.send(gtpu.AppendEchoResponse(nil, sequence), from)
+	g.send([]byte{1, 2, 3}, from)
+
+	// An Error Indication, of which the second is only a packet later.
+	indication, err := gtpu.ErrorIndication{TEID: 2, Peer: addr(peer)}.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.send(indication, from)
+	g.send(indication, from)
+	waitFor(t, "Error Indications", func() bool { return w.stats.ErrorIndications.Load() == 2 && w.stats.GTPUMalformed.Load() == 1 })
+	reports := w.smf.take()
+	if len(reports) != 1 || !slices.Equal(reports[0].ErrorIndications, []session.PeerTEID{{Addr: addr(peer), TEID: 2}}) {
+		t.Errorf("reports: %+v", reports)
+	}
+
+	// A handover: the old path hears its end, once it is the old one.
+	to := copyOf(t, s)
+	to.FARs[1].Forwarding.Outer = &session.OuterHeader{Addr: addr(other), TEID: 9}
+	w.modify(s, to, pfcp.Modification{EndMarkers: []uint32{2}})
+	if h, _ := g.next(); h.Type() != gtpu.EndMarker || h.TEID() != 2 {
+		t.Errorf("on the old path: %v", h.Type())
+	}
+	if h, _ := g2.next(); h.Type() != gtpu.EchoRequest {
+		t.Errorf("on the new path: %v", h.Type())
+	}
+	w.modify(to, to, pfcp.Modification{EndMarkers: []uint32{2}})
+	if n := w.stats.EndMarkers.Load(); n != 1 {
+		t.Errorf("%d End Markers", n)
+	}
+	if list := w.Peers(); len(list) != 1 || list[0].Addr != addr(other) || list[0].Tunnels != 1 {
+		t.Errorf("peers: %+v", list)
+	}
+
+	// Duplicates go where the Duplicating Parameters say.
+	dup := copyOf(t, to)
+	dup.FARs[1].Action |= session.Duplicate
+	dup.FARs[1].Duplicates = []session.Forwarding{{Destination: session.LIFunction, Outer: &session.OuterHeader{Addr: addr(peer), TEID: 77}}}
+	w.modify(to, dup, pfcp.Modification{})
+	p := toUE(1, 5)
+	w.Duplicate(Packet{Session: 1, Rule: 2, L3: 14, Data: append(p.Data, 0, 0)}) // and padding of the frame
+	if h, _ := g.next(); h.TEID() != 77 || !slices.Equal(h.Payload(), p.Data[14:]) {
+		t.Errorf("duplicate: TEID %d, %x", h.TEID(), h.Payload())
+	}
+}
+
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 5 s", what)
+		}
+	}
+}
+
+// Three requests without an answer: the path has failed, which is told once;
+// an answer, and it is there again.
+func TestPathFailure(t *testing.T) {
+	w := newWorld(t)
+	s := ordinary(1)
+	w.establish(s)
+	peer := s.FARs[1].Forwarding.Outer.Addr
+	asked := func() uint16 { return w.paths.peers[peer].sequence }
+	for range 3 * 60 * 2 {
+		w.paths.watch()
+		w.at = w.at.Add(500 * time.Millisecond)
+	}
+	if !slices.Equal(w.smf.paths, []string{"down 192.0.2.3"}) {
+		t.Errorf("told: %v", w.smf.paths)
+	}
+	if n := asked(); n < 2 || n > 4 {
+		t.Errorf("%d times in 3 minutes", n)
+	}
+	for range 200 { // until it is asked again
+		if w.paths.watch(); w.paths.peers[peer].asked > 0 {
+			break
+		}
+		w.at = w.at.Add(500 * time.Millisecond)
+	}
+	w.paths.answered(peer, asked()-1) // of another time
+	w.paths.answered(peer, asked())
+	if !slices.Equal(w.smf.paths, []string{"down 192.0.2.3", "up 192.0.2.3"}) {
+		t.Errorf("told: %v", w.smf.paths)
+	}
+}
+
+func TestTunnelsOfOneFTEID(t *testing.T) {
+	w := newWorld(t)
+	to := session.PeerTEID{Addr: addr("192.0.2.9"), TEID: 5}
+	for seid := range uint64(4) {
+		w.paths.use(seid+1, to)
+	}
+	w.paths.leave(3, to)
+	w.paths.leave(1, to)
+	w.paths.leave(1, to) // twice: nothing
+	got := w.paths.sessions(to)
+	if slices.Sort(got); !slices.Equal(got, []uint64{2, 4}) {
+		t.Errorf("%v", got)
+	}
+	w.paths.leave(2, to)
+	w.paths.leave(4, to)
+	if len(w.paths.peers)+len(w.paths.tunnels)+len(w.paths.more) != 0 {
+		t.Errorf("left: %v %v %v", w.paths.peers, w.paths.tunnels, w.paths.more)
+	}
+}
