@@ -35,7 +35,7 @@ func openWith(t *testing.T, opts Options) *DataPlane {
 	return d
 }
 
-func needRoot(t *testing.T) {
+func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the test loads eBPF programs (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)")

@@ -1,0 +1,479 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestTEIDs(t *testing.T) {
+	d := sessionRig(t, Options{})
+	must(t, d.TakeTEID(5))
+	must(t, d.TakeTEID(9<<24|5)) // the same entry: found by the hash
+	must(t, d.TakeTEID(0xfffffff0))
+	for _, teid := range []uint32{5, 9<<24 | 5, 0xfffffff0} {
+		if err := d.TakeTEID(teid); !errors.Is(err, ErrTaken) {
+			t.Errorf("TEID %#x taken again: %v", teid, err)
+		}
+	}
+	if err := d.TakeTEID(0); err == nil {
+		t.Error("TEID 0 was taken")
+	}
+	seen := map[uint32]bool{5: true}
+	for range sessionLimits.Sessions - 1 {
+		teid, err := d.NewTEID()
+		must(t, err)
+		if seen[teid&teidSlotMask] || teid&teidSlotMask > sessionLimits.Sessions {
+			t.Fatalf("TEID %#x: its entry is taken, or not there", teid)
+		}
+		seen[teid&teidSlotMask] = true
+	}
+	var full *FullError
+	if teid, err := d.NewTEID(); !errors.As(err, &full) {
+		t.Errorf("one more: %#x, %v", teid, err)
+	}
+	d.FreeTEID(5)
+	d.FreeTEID(5) // once more does nothing
+	teid, err := d.NewTEID()
+	must(t, err)
+	if teid == 5 || teid&teidSlotMask != 5 {
+		t.Errorf("after 5 was free: %#x", teid)
+	}
+	d.FreeTEID(teid)
+	d.FreeTEID(0xfffffff0)
+	must(t, d.TakeTEID(0xfffffff0))
+	// Over a restart generations go on.
+	must(t, d.PutSession(plain(5, teid)))
+	must(t, d.DropSession(5))
+	restart(t, d)
+	must(t, d.Sweep())
+	for range 5 {
+		again, err := d.NewTEID()
+		must(t, err)
+		if again == teid {
+			t.Errorf("TEID %#x is handed out at once after a restart", teid)
+		}
+	}
+}
+
+func TestTakenAddressesAndTEIDs(t *testing.T) {
+	d := sessionRig(t, Options{})
+	a, b := plain(5, 7), plain(6, 8)
+	a.Rules[1].Destinations = append(a.Rules[1].Destinations, prefix("10.77.0.1/32"), prefix("192.168.1.0/24"))
+	must(t, d.PutSession(a))
+	must(t, d.PutSession(b))
+	for _, change := range []func(*Session){
+		func(s *Session) { s.Rules[0].TEID = 7 },
+		func(s *Session) { s.Rules[1].Destinations = a.Rules[1].Destinations[:1] },
+		func(s *Session) { s.Rules[1].Destinations = a.Rules[1].Destinations[1:2] },
+		func(s *Session) { s.Rules[1].Destinations = a.Rules[1].Destinations[2:] },
+	} {
+		c := plain(6, 8)
+		change(&c)
+		d.hook(func() { t.Error("something was written") })
+		err := d.PutSession(c)
+		d.hook(nil)
+		if !errors.Is(err, ErrTaken) {
+			t.Errorf("what another session has: %v", err)
+		}
+	}
+	must(t, d.DropSession(5))
+	must(t, d.DropSession(6))
+	checkEmpty(t, d)
+}
+
+// TestFullTablesOfSessions fills each table: the session that does not fit
+// leaves nothing, and those that are there go on.
+func TestFullTablesOfSessions(t *testing.T) {
+	limits := sessionLimits
+	limits.Sessions, limits.Filters = 16, 64
+	for what, make := range map[string]func(n uint32) Session{
+		"filters": func(n uint32) Session { return rich(n, n) },
+		"meters": func(n uint32) Session {
+			s := plain(n, n)
+			s.Meters = []Meter{{Rate: 1}, {Rate: 2}}
+			s.Rules[0].Meters = []int{0, 1}
+			return s
+		},
+		"addresses": func(n uint32) Session {
+			s := plain(n, n)
+			s.Rules[1].Destinations = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 99, 0, byte(n)}), 32),
+				netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 99, 1, byte(n)}), 32)}
+			return s
+		},
+		"TEIDs": func(n uint32) Session { return plain(n, n<<16) },
+		"peers": func(n uint32) Session {
+			s := plain(n, n)
+			s.Rules[1].Forward.Remote = netip.AddrFrom4([4]byte{10, 1, 0, byte(n)})
+			return s
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d, err := Open(Options{Limits: limits})
+			must(t, err)
+			defer func() { must(t, d.Close()) }()
+			must(t, d.SetSettings(Settings{GTPUAddresses: addrs("10.0.0.1"), UEPools: []netip.Prefix{prefix("10.45.0.0/28"), prefix("2001:db8:45::/60")}}))
+			n := uint32(1)
+			for ; n < 40; n++ {
+				before := d.Usage()
+				err := d.PutSession(make(n))
+				if err == nil {
+					continue
+				}
+				var full *FullError
+				if !errors.As(err, &full) {
+					t.Fatalf("session %d: %v", n, err)
+				}
+				settled(d)
+				if after := d.Usage(); !maps.Equal(after, before) {
+					t.Errorf("before the refused session %v, after it %v", before, after)
+				}
+				d.hook(func() { t.Error("the session that does not fit is written") })
+				if err := d.PutSession(make(n)); !errors.As(err, &full) {
+					t.Errorf("session %d again: %v", n, err)
+				}
+				d.hook(nil)
+				break
+			}
+			if n == 40 {
+				t.Fatal("the table never was full")
+			}
+			must(t, d.DropSession(1))
+			must(t, d.PutSession(make(n))) // waits for the room
+			for ; n > 0; n-- {
+				_, err := d.DeleteSession(uint64(n))
+				must(t, err)
+			}
+			checkEmpty(t, d)
+		})
+	}
+}
+
+// TestSessionsLeaveNothing puts, changes and deletes sessions at random from
+// several sides.
+func TestSessionsLeaveNothing(t *testing.T) {
+	d := sessionRig(t, Options{})
+	cycles := 300
+	if testing.Short() {
+		cycles = 50
+	}
+	var running sync.WaitGroup
+	for side := range uint32(4) {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(side), 1))
+			for range cycles {
+				n := 1 + side*15 + random.Uint32N(15)
+				teid, err := d.NewTEID()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				makers := []func(n, teid uint32) Session{plain, both4and6, rich}
+				for range 1 + random.IntN(3) {
+					s := makers[random.IntN(3)](n, teid)
+					s.Rules[1].Forward = gnb(n, netip.AddrFrom4([4]byte{10, 0, 1, byte(random.Uint32N(8))}).String())
+					s.Rules[1].Action = []Action{ActionForward, ActionBuffer, ActionDrop}[random.IntN(3)]
+					if err := d.PutSession(s); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				if random.IntN(8) == 0 {
+					_, err = d.DeleteSession(uint64(n))
+				} else {
+					err = d.DropSession(uint64(n))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				d.FreeTEID(teid)
+			}
+		})
+	}
+	running.Wait()
+	checkEmpty(t, d)
+	if n := len(d.AdjacencyKeys()); n != 2 { // of the policy and the routes
+		t.Errorf("%d adjacencies are left", n)
+	}
+}
+
+// TestSessionLimits lets a rule reach what it is told about, and what it may
+// have.
+func TestSessionLimits(t *testing.T) {
+	d := sessionRig(t, Options{})
+	must(t, d.PutSession(plain(5, 7)))
+	resolve(t, d)
+	ctx, stop := context.WithCancel(context.Background())
+	events := make(chan SessionEvent, 100)
+	done := make(chan error, 1)
+	go func() { done <- d.SessionEvents(ctx, func(e SessionEvent) { events <- e }) }()
+	defer func() { stop(); must(t, <-done) }()
+	expect := func(what string, want ...SessionEvent) {
+		t.Helper()
+		for _, w := range want {
+			select {
+			case got := <-events:
+				if got != w {
+					t.Errorf("%s: %+v, want %+v", what, got, w)
+				}
+			case <-time.After(5 * time.Second):
+				t.Errorf("%s: nothing, want %+v", what, w)
+			}
+		}
+		select {
+		case got := <-events:
+			t.Errorf("%s: %+v too", what, got)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	up := uplinkFrame(7, ue4(5).String(), "192.0.2.1", 80) // 128 octets
+	send := func(n int, want string) {
+		t.Helper()
+		for range n {
+			wantReason(t, d, "up", up, want)
+		}
+	}
+	notified := SessionEvent{Session: 5, Rule: 1, Kind: EventNotify}
+	stopped := SessionEvent{Session: 5, Rule: 1, Kind: EventStop}
+	must(t, d.SetRuleLimits(5, 1, 512, 1024))
+	send(4, "forwarded")
+	expect("below")
+	send(1, "forwarded")
+	expect("at 512", notified)
+	send(3, "forwarded")
+	expect("told once")
+	send(2, "quota")
+	expect("at 1024", stopped)
+	must(t, d.SetRuleLimits(5, 1, 0, 1280))
+	send(2, "forwarded")
+	send(1, "quota")
+	expect("at 1280", stopped)
+	// What was reached already is told at once; 0 is never.
+	must(t, d.SetRuleLimits(5, 1, 100, 0))
+	send(3, "forwarded")
+	expect("already", notified)
+	// Far away: the data path cannot look so far, but nobody sees that.
+	const far, step = 1<<41 + 1<<20, 1<<37 + 1<<10
+	must(t, d.SetRuleLimits(5, 1, far, far+1024))
+	at := d.ruleIndex(5, 1)
+	for octets := uint64(step); octets < far; octets += step {
+		d.count(at, octets)
+		send(2, "forwarded")
+		expect("on the way")
+		awaitFar(t, d, at)
+	}
+	d.count(at, far-256)
+	send(2, "forwarded")
+	expect("before it")
+	send(1, "forwarded")
+	expect("there", notified)
+	d.count(at, far+1024)
+	send(2, "quota")
+	expect("beyond", stopped)
+	must(t, d.SetRuleLimits(5, 1, 0, 0))
+	send(3, "forwarded")
+	// Where the word would mean something else it is one more.
+	for _, words := range []uint64{1 << 40, 2 << 40} {
+		d.count(at, words-1280)
+		must(t, d.SetRuleLimits(5, 1, words-1024, words))
+		send(3, "forwarded")
+		expect("around", notified)
+		send(9, "forwarded")
+		send(3, "quota")
+		expect("around", stopped)
+	}
+	if err := d.SetRuleLimits(5, 9, 1, 1); err == nil {
+		t.Error("there is no rule 9")
+	}
+}
+
+// ruleIndex is where a rule is.
+func (d *DataPlane) ruleIndex(id uint64, rule uint16) (at uint32) {
+	d.sessions.entriesOf(d.sessions.byID[id], func(i uint32, b *pdrBook) {
+		if b.kind&entryRule != 0 && b.rule == rule {
+			at = i
+		}
+	})
+	return at
+}
+
+// count lets an entry have counted so many octets.
+func (d *DataPlane) count(at uint32, octets uint64) {
+	for w, v := range toWords(volumeOf(Counter{octets / 1000, octets})) {
+		d.pdr.store(at, w, v)
+	}
+}
+
+// awaitFar waits until limits that were too far ahead have been looked at
+// again: they are ahead of what was counted.
+func awaitFar(t *testing.T, d *DataPlane, at uint32) {
+	t.Helper()
+	for range 200 {
+		d.mu.Lock()
+		now := uint32(readVolume(d.pdr.words(at)).Bytes >> usageUnit)
+		ahead := int32(d.pdr.loadHalf(at, wordPDRRate, 1) - now)
+		d.mu.Unlock()
+		if ahead > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("nobody looked at the limits again")
+}
+
+func TestSlices(t *testing.T) {
+	d := sessionRig(t, Options{})
+	s := plain(5, 7)
+	for i := range s.Rules {
+		s.Rules[i].Forward.Slice = 3
+	}
+	must(t, d.PutSession(s))
+	resolve(t, d)
+	wantReason(t, d, "up", uplinkFrame(7, ue4(5).String(), "192.0.2.1", 80), "forwarded")
+	for range 2 {
+		wantReason(t, d, "down", downlinkFrame("192.0.2.1", ue4(5).String(), 80), "forwarded")
+	}
+	up, down, err := d.SliceCounters(3)
+	must(t, err)
+	if up != (Counter{1, 128}) || down != (Counter{2, 256}) {
+		t.Errorf("the slice carried %v up and %v down", up, down)
+	}
+	must(t, d.SetSlice(3, 0, 1)) // a packet's worth takes a second
+	lost := 0
+	for range 200 {
+		if run(t, d, downlinkFrame("192.0.2.1", ue4(5).String(), 80)).String() == "slice_rate" {
+			lost++
+		}
+	}
+	if lost == 0 || lost == 200 {
+		t.Errorf("of 200 packets at 1 kbit/s %d were lost", lost)
+	}
+	wantReason(t, d, "up", uplinkFrame(7, ue4(5).String(), "192.0.2.1", 80), "forwarded")
+	must(t, d.SetSlice(3, 0, 0))
+	wantReason(t, d, "down", downlinkFrame("192.0.2.1", ue4(5).String(), 80), "forwarded")
+	for _, n := range []uint32{0, maxSlices} {
+		if err := d.SetSlice(n, 1, 1); err == nil {
+			t.Errorf("slice %d is there", n)
+		}
+	}
+}
+
+// TestRatesKeepTheirBuckets changes a rate: what was left of it stays.
+func TestRatesKeepTheirBuckets(t *testing.T) {
+	d := sessionRig(t, Options{})
+	s := rich(5, 7)
+	s.Rules[0].Rate, s.Rules[0].Precedence = 1000, 1
+	must(t, d.PutSession(s))
+	resolve(t, d)
+	for range 20 {
+		wantReason(t, d, "up", uplinkFrame(7, ue4(5).String(), "192.0.2.1", 80), "forwarded")
+	}
+	at := d.ruleIndex(5, 1)
+	bucket := d.pdr.load(at, wordPDRBucket)
+	meters := []datapathMeter{d.meter.get(1), d.meter.get(2), d.meter.get(3)}
+	s.Rules[0].Rate = 2000
+	for i := range s.Meters {
+		s.Meters[i].Rate *= 2
+	}
+	must(t, d.PutSession(s))
+	if now := d.pdr.load(at, wordPDRBucket); now != bucket || d.pdr.loadHalf(at, wordPDRRate, 0) != 2000 {
+		t.Errorf("bucket %#x became %#x, rate %d", bucket, now, d.pdr.loadHalf(at, wordPDRRate, 0))
+	}
+	for i, was := range meters {
+		if now := d.meter.get(uint32(1 + i)); now.Bucket != was.Bucket || now.Used != was.Used {
+			t.Errorf("meter %d: %+v became %+v", i, was, now)
+		}
+	}
+}
+
+func TestMetersThatCannotBeChained(t *testing.T) {
+	d := sessionRig(t, Options{})
+	s := rich(5, 7)
+	s.Rules[0].Meters, s.Rules[2].Meters, s.Rules[4].Meters = []int{0, 1}, []int{1, 2}, []int{0, 2}
+	if err := d.PutSession(s); err == nil {
+		t.Error("three meters in pairs are no chain")
+	}
+	checkEmpty(t, d)
+}
+
+func TestUEPoolsStayWhileTheyAreUsed(t *testing.T) {
+	d := sessionRig(t, Options{})
+	must(t, d.PutSession(plain(5, 7)))
+	s := d.want
+	s.UEPools = s.UEPools[1:]
+	if err := d.SetSettings(s); err == nil {
+		t.Error("the pool of a session went")
+	}
+	s.UEPools = []netip.Prefix{prefix("10.45.0.0/26"), prefix("10.46.0.0/24")}
+	var full *FullError
+	if err := d.SetSettings(s); !errors.As(err, &full) {
+		t.Errorf("a pool that does not fit: %v", err)
+	}
+	must(t, d.DropSession(5))
+	settled(d)
+	s.UEPools = []netip.Prefix{prefix("10.46.0.0/26")}
+	must(t, d.SetSettings(s))
+	wantReason(t, d, "to the former pool", downlinkFrame("192.0.2.1", ue4(5).String(), 80), "passed")
+	wantReason(t, d, "to the new pool", downlinkFrame("192.0.2.1", "10.46.0.5", 80), "no_pdr")
+}
+
+// TestRestartWithSessions begins again with ten thousand sessions: nothing is
+// written, everything is counted on, and it does not take long.
+func TestRestartWithSessions(t *testing.T) {
+	const sessions = 10_000
+	limits := sessionLimits
+	limits.Sessions, limits.Filters = 1<<14, 1<<17
+	settings := Settings{GTPUAddresses: addrs("10.0.0.1"), UEPools: []netip.Prefix{prefix("10.45.0.0/18"), prefix("2001:db8:45::/50")}}
+	path := filepath.Join(pinParent(t), "culvert")
+	open := func() *DataPlane {
+		d, err := Open(Options{PinPath: path, Limits: limits})
+		must(t, err)
+		must(t, d.SetSettings(settings))
+		return d
+	}
+	session := func(n uint32) Session {
+		switch n % 4 {
+		case 0:
+			return rich(n, n)
+		case 1:
+			return both4and6(n, n)
+		}
+		return plain(n, n)
+	}
+	d := open()
+	for n := uint32(1); n <= sessions; n++ {
+		must(t, d.PutSession(session(n)))
+		d.count(d.ruleIndex(uint64(n), 1), uint64(n))
+	}
+	settled(d)
+	before := dump(t, d)
+	must(t, d.Close())
+	d = open()
+	defer func() { must(t, d.Close()); must(t, Remove(path)) }()
+	d.hook(func() { t.Error("something was written") })
+	start := time.Now()
+	for n := uint32(1); n <= sessions; n++ {
+		must(t, d.PutSession(session(n)))
+	}
+	took := time.Since(start)
+	must(t, d.Sweep())
+	d.hook(nil)
+	if after := dump(t, d); after != before {
+		t.Errorf("the tables changed")
+	}
+	if took > 500*time.Millisecond {
+		t.Errorf("putting %d sessions again took %v", sessions, took)
+	}
+	t.Logf("putting %d sessions again took %v", sessions, took)
+	for n := uint32(1); n <= sessions; n++ {
+		if got := volumes(t, d, uint64(n))[1]; got.Bytes != uint64(n) {
+			t.Fatalf("session %d: rule 1 counted %v", n, got)
+		}
+	}
+}
