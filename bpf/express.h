@@ -45,7 +45,7 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *i
 		return NOT_TAKEN;
 	slot = pdr_of_teid(x->cfg, teid);
 	if (slot)
-		return express_session(ctx, x, slot, ip, inner, end);
+		return express_session(ctx, x, slot, ip, inner, end, container);
 	slot = teid & 0xffffff;
 	t = bpf_map_lookup_elem(&tunnel, &slot);
 	if (slot >= x->cfg->teid_slots || !t || t->key != teid)

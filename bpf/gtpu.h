@@ -18,6 +18,7 @@ INLINE void read_container(struct packet *p, const __u8 *header)
 {
 	__u8 type = header[1] >> 4;
 
+	p->has_container = 1;
 	if (type <= 1) {
 		p->qfi = header[2] & 0x3f;
 		p->rqi = type == 0 ? header[2] >> 6 & 1 : 0;
@@ -74,6 +75,7 @@ INLINE int lone_container(struct xdp_md *ctx, struct packet *p, __u8 flags)
 	    o[3] != GTPU_EXT_CONTAINER || o[4] != 1 || o[7])
 		return 0;
 	p->sequence = 0;
+	p->has_container = 1;
 	if (o[5] >> 4 <= 1) {
 		p->qfi = o[6] & 0x3f;
 		p->rqi = o[5] >> 4 ? 0 : o[6] >> 6 & 1;
@@ -115,6 +117,7 @@ INLINE int read_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u32 a
 	p->sequence = 0;
 	p->qfi = 0;
 	p->rqi = 0;
+	p->has_container = 0;
 	p->gtpu = offset + UDP_LEN;
 	p->keep = p->gtpu + GTPU_LEN;
 	p->keep_length = length;

@@ -78,7 +78,7 @@ struct packet {
 	__u16 sequence;
 	__u16 gtpu;   /* offset of the header */
 	__u8 message; /* enum gtpu_type */
-	__u8 qfi, rqi;
+	__u8 qfi, rqi, has_container;
 
 	/* what matched: 0 is none */
 	__u32 sid, policy, list, tunnel, target_kind, pdr;

@@ -91,6 +91,16 @@ INLINE void plan_forwarding_addresses(struct packet *p, struct forwarding *f)
 	copy16(&p->src, &f->source);
 }
 
+INLINE void plan_rule_gpdu(struct packet *p, struct pdr *rule)
+{
+	p->teid = rule->teid;
+	p->message = GTPU_G_PDU;
+	p->container = rule->flags >> PDR_CONTAINER_SHIFT;
+	p->qfi = rule->qfi & 0x3f;
+	p->rqi = rule->qfi >> 6 & 1;
+	p->with_sequence = 0;
+}
+
 /* The packet at p->keep into what its rule's forwarding pushes. What was
  * decapsulated before keeps the congestion mark that it took over there. */
 INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct pdr *rule,
@@ -120,12 +130,7 @@ INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings
 		plan_srv6(p);
 		return CONTINUE;
 	}
-	p->teid = rule->teid;
-	p->message = GTPU_G_PDU;
-	p->container = rule->flags >> PDR_CONTAINER_SHIFT;
-	p->qfi = rule->qfi & 0x3f;
-	p->rqi = rule->qfi >> 6 & 1;
-	p->with_sequence = 0;
+	plan_rule_gpdu(p, rule);
 	plan_gtpu(p, f->ipv4 ? 4 : 6);
 	return CONTINUE;
 }
@@ -212,6 +217,21 @@ INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwardin
 	return CONTINUE;
 }
 
+/* The T-PDU came without a container, and gets the rule's. */
+INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwarding *f, struct pdr *rule, __u8 hops,
+			  __u8 class)
+{
+	if (hops <= 1)
+		return hop_limit_spent(p, p->l3);
+	plan_translation(p, hops, class);
+	p->hash = payload_hash(ctx, p);
+	plan_rule_gpdu(p, rule);
+	plan_forwarding_addresses(p, f);
+	mark(p, f);
+	plan_gtpu(p, f->ipv4 ? 4 : 6);
+	return CONTINUE;
+}
+
 INLINE int receive_end_marker(struct xdp_md *ctx, struct packet *p, __u32 index, __u8 hops, __u8 class)
 {
 	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
@@ -272,6 +292,8 @@ GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __
 	case FORWARD_TABLE:
 		return receive_out(ctx, p, f, class);
 	case FORWARD_GTPU:
+		if (rule->flags >> PDR_CONTAINER_SHIFT && !p->has_container)
+			return receive_marked(ctx, p, f, rule, hops, class);
 		p->keep_length = length;
 		return receive_onward(ctx, p, f, rule->teid, hops, class);
 	case FORWARD_SRV6:

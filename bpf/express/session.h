@@ -277,7 +277,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 
 /* A G-PDU for rule `index`. */
 INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip, struct ipv4 *inner,
-			   void *end)
+			   void *end, __u32 container)
 {
 	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
 	struct forwarding *f = rule ? express_rule(x, rule) : 0;
@@ -285,6 +285,8 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 
 	if (!rule || !f)
 		return NOT_TAKEN;
+	if (f->kind == FORWARD_GTPU && !container && rule->flags >> PDR_CONTAINER_SHIFT)
+		return NOT_TAKEN; /* it gets one */
 	if (f->kind == FORWARD_GTPU)
 		return express_session_onward(ctx, x, rule, f, ip, inner, end);
 	if (inner->version_ihl == 0x45)

@@ -26,6 +26,8 @@ type message struct {
 	at       int    // where body starts in the layer-3 packet
 	qfi      uint8
 	rqi      bool
+	// container: there was a PDU Session Container, of whatever type.
+	container bool
 }
 
 // parseGTPU reads UDP and GTP-U at an offset of the packet (section 6).
@@ -90,6 +92,7 @@ func (m *message) options(g []byte) (int, *fault) {
 func (m *message) extension(kind uint8, content []byte) bool {
 	switch kind {
 	case 0x85:
+		m.container = true
 		switch content[0] >> 4 {
 		case 0:
 			m.qfi, m.rqi = content[1]&0x3f, content[1]&0x40 != 0

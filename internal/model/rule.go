@@ -122,7 +122,11 @@ func (j *journey) tell(r *ruleState, kind EventKind, told *bool) {
 func (j *journey) forwardBy(r *ruleState, t tpdu) Result {
 	switch r.Forward.Kind {
 	case ForwardGTPU:
-		if t.message != nil {
+		switch {
+		case t.message == nil:
+		case r.Container != ContainerNone && !t.message.container:
+			return j.relayMarked(r, t)
+		default:
 			return j.relay(r.tunnel(), *t.message, r.marking())
 		}
 		return j.intoTunnel(r.tunnel(), r.RQI, t, r.marking())
@@ -150,6 +154,23 @@ func (j *journey) forwardBy(r *ruleState, t tpdu) Result {
 		return j.drop(UEToCore)
 	}
 	return j.release(t.packet, t.l3, uint8(t.outer), outbound{table: r.Forward.Table})
+}
+
+// relayMarked is relay for a T-PDU that came without a container and gets the
+// rule's.
+func (j *journey) relayMarked(r *ruleState, t tpdu) Result {
+	hop := v4(j.packet).ttl()
+	if version(j.packet) == 6 {
+		hop = v6(j.packet).hopLimit()
+	}
+	if hop <= 1 {
+		return j.hopLimitExceeded(j.l3)
+	}
+	to, inner := r.tunnel(), j.completed(t.packet, true)
+	hash := flowHash(inner, false)
+	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, r.RQI, len(inner))
+	p := j.wrap(to, tunnelEnd{hopLimit: hop - 1, class: r.marking().of(class(j.packet)), hash: hash}, header, inner)
+	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, quoted: j.packet, l3: j.l3})
 }
 
 // core says whether a packet is for what UEs have no business with, or from

@@ -333,11 +333,15 @@ func qfis(list []uint8) uint64 {
 }
 
 // expand writes filters out: the data path compares one range of ports a side.
+// Where one takes every packet there are none: the rule is then found without.
 func expand(list []session.Filter, most int) ([]dataplane.Filter, error) {
 	var out []dataplane.Filter
 	anyPort := []session.PortRange{{From: 0, To: 65535}}
 	for i := range list {
 		f := &list[i]
+		if takesAll(f) {
+			return nil, nil
+		}
 		remote, local := f.RemotePorts, f.LocalPorts
 		if len(remote) == 0 {
 			remote = anyPort
@@ -355,6 +359,11 @@ func expand(list []session.Filter, most int) ([]dataplane.Filter, error) {
 		}
 	}
 	return out, nil
+}
+
+func takesAll(f *session.Filter) bool {
+	return !f.Remote.IsValid() && !f.Local.IsValid() && f.AnyProtocol && len(f.RemotePorts) == 0 && len(f.LocalPorts) == 0 &&
+		f.ToSMask == 0 && f.FlowLabel == nil && f.SPI == nil
 }
 
 func filter(f *session.Filter, remote, local session.PortRange) dataplane.Filter {
