@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,8 @@ type options struct {
 	culvert   string
 	upgradeTo string
 	n9        string
+	checks    string
+	only      *regexp.Regexp // of checks
 	keep      bool
 }
 
@@ -96,6 +99,9 @@ not 0 if a check fails.`,
 				if err != nil {
 					return err
 				}
+				if o.only, err = regexp.Compile(o.checks); err != nil {
+					return fmt.Errorf("--checks: %w", err)
+				}
 				report, err := runLab(ctx, in, n9, o, p)
 				if report == nil {
 					return err
@@ -114,6 +120,7 @@ not 0 if a check fails.`,
 	instanceFlags(cmd, o)
 	outputFlag(cmd, &output, "table, json or yaml", "table")
 	n9Flag(cmd, o, "transport of N9, in a lab that has several (default: all of them, one after another)")
+	cmd.Flags().StringVar(&o.checks, "checks", "", "only those checks whose names match this regular expression")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the lab up")
 	cmd.Flags().StringVar(&o.upgradeTo, "upgrade-to", "", "culvert binary that upgrades go to (default: a copy of the same, with another build of the data path)")
 	return cmd

@@ -29,7 +29,7 @@ func (in *instance) startCulvert(ctx context.Context, n *Node, binary string) er
 	if err := mountBPF(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(pinDir, 0o700); err != nil {
+	if err := in.makePins(); err != nil {
 		return err
 	}
 	if pins := in.pinPath(n); !slices.Contains(in.state.Pins, pins) {

@@ -85,8 +85,22 @@ func (in *instance) namespace(n *Node) namespace {
 	return namespace{"culvert-" + in.name + "-" + n.Name}
 }
 
-func (in *instance) pinPath(n *Node) string {
-	return filepath.Join(pinDir, in.name+"-"+n.Name)
+// pins is where the instance's daemons pin. While it is there no other instance
+// takes pinDir for empty.
+func (in *instance) pins() string { return filepath.Join(pinDir, in.name) }
+
+func (in *instance) pinPath(n *Node) string { return filepath.Join(in.pins(), n.Name) }
+
+// makePins makes the directory. Another instance may be removing the one above
+// it at the same time.
+func (in *instance) makePins() error {
+	var err error
+	for range 5 {
+		if err = os.MkdirAll(in.pins(), 0o700); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
 }
 
 // lockName makes this process the only one that works on the name.

@@ -327,6 +327,15 @@ func TestFRR(t *testing.T) {
 	wantDown(t, in)
 }
 
+func TestNoSuchCheck(t *testing.T) {
+	name := unique("none")
+	_, _, err := execute(t, "run", "kernel", "--as", name, "--checks", "^nothing$")
+	wantError(t, err, "--checks", "kernel", "nothing")
+	_, _, err = execute(t, "run", "kernel", "--as", name, "--checks", "(")
+	wantError(t, err, "--checks")
+	wantNothingOf(t, name)
+}
+
 func TestBinaryOfNobody(t *testing.T) {
 	for _, flag := range []string{"--culvert", "--upgrade-to"} {
 		_, _, err := execute(t, "run", "gateway", "--as", unique("binary"), flag, "/nonexistent/culvert")

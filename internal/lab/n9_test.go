@@ -2,6 +2,7 @@ package lab
 
 import (
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,12 +65,15 @@ func TestN9(t *testing.T) {
 			t.Fatal(err)
 		}
 		var names []string
-		for _, p := range topology.plan(n9) {
+		for _, p := range topology.plan(n9, nil) {
 			names = append(names, p.name())
 		}
 		if got := strings.Join(names, ", "); got != want {
 			t.Errorf("%q: %s, want %s", flag, got, want)
 		}
+	}
+	if list := topology.plan([]string{"slow", "fast"}, regexp.MustCompile("fast: .*o")); len(list) != 2 || list[1].name() != "fast: one" {
+		t.Errorf("checks of a pattern: %v", list)
 	}
 	_, err := topology.chosenN9("medium")
 	wantError(t, err, "--n9", "medium", "slow, fast", "all")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -45,7 +46,8 @@ func init() { // not in the declaration: the checks refer to the table
 // runner runs the checks of an instance that is up.
 type runner struct {
 	*instance
-	upgradeTo string // binary that an upgrade goes to
+	upgradeTo string         // binary that an upgrade goes to
+	only      *regexp.Regexp // checks that are run; nil: all
 	progress  *progress
 	back      bool // a change of the transport is taken back: it is the only one that is run
 }
@@ -64,12 +66,13 @@ func (p planned) name() string {
 	return p.n9 + ": " + p.Name
 }
 
-// plan is all checks, in order.
-func (t *Topology) plan(n9 []string) (list []planned) {
+// plan is all checks that match only (nil: any), in order.
+func (t *Topology) plan(n9 []string, only *regexp.Regexp) (list []planned) {
 	for _, name := range n9 {
 		for i := range t.Checks {
-			if c := &t.Checks[i]; concerns(name, c.N9) {
-				list = append(list, planned{c, name})
+			p := planned{&t.Checks[i], name}
+			if concerns(name, p.N9) && (only == nil || only.MatchString(p.name())) {
+				list = append(list, p)
 			}
 		}
 	}
@@ -82,7 +85,10 @@ func (r *runner) run(ctx context.Context, n9 []string) (*Report, error) {
 	start := time.Now()
 	report := &Report{Lab: r.Topology.Name, Pass: true, Culvert: r.culvert, Kernel: kernelRelease()}
 	r.back = len(n9) == 1
-	list := r.plan(n9)
+	list := r.plan(n9, r.only)
+	if len(list) == 0 {
+		return nil, fmt.Errorf("--checks: no check of lab %s matches %q", r.Topology.Name, r.only)
+	}
 	for i, p := range list {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -170,7 +176,7 @@ func runLab(ctx context.Context, in *instance, n9 []string, o *options, p *progr
 	if err := in.up(ctx, n9[0], p); err != nil {
 		return nil, err
 	}
-	r := &runner{instance: in, upgradeTo: o.upgradeTo, progress: p}
+	r := &runner{instance: in, upgradeTo: o.upgradeTo, only: o.only, progress: p}
 	report, err := r.run(ctx, n9)
 	if o.keep {
 		p.say("%s is kept: `culvert lab down %s` takes it down", in.name, in.Topology.Name)

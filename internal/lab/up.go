@@ -316,7 +316,8 @@ func (in *instance) down(progress *progress) error {
 		}
 		errs = append(errs, err)
 	}
-	// In use by other instances, or not made: both are fine.
+	// Not made, or in use by other instances: both are fine.
+	_ = os.Remove(in.pins())
 	_ = os.Remove(pinDir)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("lab %s: down: %w", in.name, err)

@@ -144,6 +144,22 @@ func TestPeerRestart(t *testing.T) {
 	b.upf.consistent(t)
 }
 
+// An SMF that comes back under another name is the same PFCP entity: what it had
+// under the old one is gone, and its addresses are free when it is answered.
+func TestAnotherName(t *testing.T) {
+	b := newBed(t)
+	m := b.smf(2)
+	m.associate()
+	m.establish(1, uplinkPDR, downlinkPDR, toCore, toNobody)
+	name := ie.NewNodeID("", "", "smf.example.org")
+	answer := m.ask(message.NewAssociationSetupRequest(m.next(), name, ie.NewRecoveryTimeStamp(time.Unix(1e9+5, 0)))).(*message.AssociationSetupResponse)
+	wantCause(t, answer.Cause, ie.CauseRequestAccepted)
+	if a := b.s.Associations(); len(a) != 1 || a[0].Node != "smf.example.org" || a[0].Sessions != 0 {
+		t.Errorf("associations %+v", a)
+	}
+	b.upf.holdsNothing(t)
+}
+
 // Whom a session, a Node ID or N4 does not belong to has no effect.
 func TestStrangers(t *testing.T) {
 	b := newBed(t, func(c *Config, _ *fakeUPF) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
@@ -208,6 +209,7 @@ func benchmarkServer(b *testing.B, requests map[uint8][]byte, procedure string) 
 		establish()
 	}
 	b.ResetTimer()
+	before := cpuTime(b)
 	switch procedure {
 	case "establish":
 		establish()
@@ -218,6 +220,17 @@ func benchmarkServer(b *testing.B, requests map[uint8][]byte, procedure string) 
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N)/1000, "cpu-us/op")
+}
+
+// cpuTime is what client and server have used of all CPUs: unlike the rate it
+// says the same on a machine that does other things too.
+func cpuTime(b *testing.B) time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 func marshalIE(i *ie.IE) []byte {

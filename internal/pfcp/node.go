@@ -302,19 +302,36 @@ func (n *node) associate(said setupIEs, from netip.Addr, done func()) (retained 
 	if old != nil && said.retain {
 		a.apps.Store(old.apps.Load())
 	}
-	n.publish(ps.with(a))
-	if old == nil {
-		done()
-		return false
-	}
-	var keep func(*session.Session) bool
-	if said.retain {
-		keep = func(s *session.Session) bool {
-			return len(said.retainFrom) == 0 || slices.Contains(said.retainFrom, s.CPAddr)
+	left := 1 // what done waits for; all of it ends in this goroutine
+	finished := func() {
+		if left--; left == 0 {
+			done()
 		}
 	}
-	n.purge(old, a, keep, done)
-	return said.retain
+	// An address is one PFCP entity, with one Recovery Time Stamp: what it had
+	// under another Node ID and stamp was lost with its restart.
+	for _, other := range ps.at(from) {
+		if other.node != said.node && other.recovery != said.recovery {
+			n.s.counters.peerRestarts.Add(1)
+			n.s.log.Warn("SMF has restarted under another Node ID", "node", said.node, "was", other.node)
+			ps = ps.without(other.node)
+			left++
+			n.purge(other, nil, nil, finished)
+		}
+	}
+	n.publish(ps.with(a))
+	if old != nil {
+		var keep func(*session.Session) bool
+		if said.retain {
+			keep = func(s *session.Session) bool {
+				return len(said.retainFrom) == 0 || slices.Contains(said.retainFrom, s.CPAddr)
+			}
+		}
+		left++
+		n.purge(old, a, keep, finished)
+	}
+	finished()
+	return old != nil && said.retain
 }
 
 // publish makes associations known to the workers, and keeps them over a

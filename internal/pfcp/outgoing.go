@@ -1,6 +1,7 @@
 package pfcp
 
 import (
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -42,6 +43,9 @@ type requests struct {
 func (r *requests) init(s *Server) {
 	r.s = s
 	r.pending = map[uint32]*outgoing{}
+	// After a restart that lost nothing peers are not told of it: what began
+	// at 1 again would be taken for requests that they have answered before.
+	r.next = rand.Uint32() & maxSequence
 }
 
 const maxSequence = 1<<24 - 1
