@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/pfcp"
 )
 
 // Where things are unless Options say otherwise.
@@ -48,6 +49,7 @@ type Agent struct {
 
 	openDataPath func(dataplane.Options) (dataPath, error)
 	openWatcher  func(netdev.Options) (watcher, error)
+	openServer   func(pfcp.Config, pfcp.UPF) (*pfcp.Server, error)
 
 	// mu keeps changes apart from each other and from what reads them.
 	mu       sync.RWMutex
@@ -91,6 +93,7 @@ func New(o Options) (*Agent, error) {
 		ending:       make(chan struct{}),
 		openDataPath: openDataPath,
 		openWatcher:  openWatcher,
+		openServer:   pfcp.New,
 		modes:        map[string]dataplane.Mode{},
 		failures:     map[Ref]error{},
 	}, nil

@@ -5,12 +5,14 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"time"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -71,6 +73,96 @@ type Status struct {
 	Interfaces []InterfaceStatus `json:"interfaces"`
 	Resources  map[Kind]int      `json:"resources"`
 	Outcomes   []Outcome         `json:"outcomes"`
+	UPF        *UPFStatus        `json:"upf,omitempty"` // of a node that is one
+}
+
+// UPFStatus is a user plane function at a glance.
+type UPFStatus struct {
+	Sessions     int          `json:"sessions"`
+	MaxSessions  int          `json:"max_sessions"`
+	Associations int          `json:"associations"`
+	Buffered     int          `json:"buffered"` // packets that are kept for idle UEs now
+	Pools        []PoolStatus `json:"pools,omitempty"`
+	Peers        []PeerStatus `json:"peers,omitempty"`
+}
+
+// PoolStatus is how full a prefix of a UE pool is.
+type PoolStatus struct {
+	NetworkInstance string       `json:"network_instance,omitempty"`
+	Prefix          netip.Prefix `json:"prefix"`
+	Used            int          `json:"used"`
+	Size            int          `json:"size"`
+}
+
+// PeerStatus is a GTP-U peer that sessions send to.
+type PeerStatus struct {
+	Addr    netip.Addr `json:"addr"`
+	Tunnels int        `json:"tunnels"`
+	Down    bool       `json:"down"` // it does not answer Echo Requests
+}
+
+// SliceStatus is a slice with what its sessions sent and got.
+type SliceStatus struct {
+	slice.Slice
+	Origin   Origin  `json:"origin"`
+	Sessions int     `json:"sessions"`
+	Uplink   Counter `json:"uplink"`
+	Downlink Counter `json:"downlink"`
+}
+
+// AssociationStatus is a PFCP association with an SMF.
+type AssociationStatus struct {
+	Node         string       `json:"node"` // Node ID
+	Addrs        []netip.Addr `json:"addrs"`
+	Since        time.Time    `json:"since"`
+	Recovery     time.Time    `json:"recovery"` // the SMF's Recovery Time Stamp
+	Up           bool         `json:"up"`       // it answers heartbeats
+	Sessions     int          `json:"sessions"`
+	Applications []string     `json:"applications,omitempty"`
+}
+
+// SessionFilter says which sessions are meant: those for which everything that
+// is set holds.
+type SessionFilter struct {
+	SEID        *uint64 // one, whole
+	UE          netip.Addr
+	Slice       string
+	Association string
+	TEID        uint32 // ours
+	Limit       int    // how many at most; 0: 1000
+}
+
+// SessionStatus is a session.
+type SessionStatus struct {
+	SEID        uint64         `json:"seid"` // ours
+	CPSEID      uint64         `json:"cp_seid"`
+	Association string         `json:"association"` // Node ID
+	Slice       string         `json:"slice,omitempty"`
+	DNN         string         `json:"dnn,omitempty"`
+	UE          []netip.Prefix `json:"ue,omitempty"`
+	TEIDs       []uint32       `json:"teids,omitempty"` // ours
+	Uplink      Counter        `json:"uplink"`
+	Downlink    Counter        `json:"downlink"`
+	Buffered    int            `json:"buffered"` // packets
+	// Of one that was asked for by its SEID:
+	PDRs  []PDRStatus     `json:"pdrs,omitempty"`
+	URRs  []URRStatus     `json:"urrs,omitempty"`
+	Rules json.RawMessage `json:"rules,omitempty"` // the session as the SMF said it
+}
+
+// PDRStatus is what a PDR forwarded.
+type PDRStatus struct {
+	PDR     uint16  `json:"pdr"`
+	Counter Counter `json:"counter"`
+}
+
+// URRStatus is what a URR has counted since its last report.
+type URRStatus struct {
+	URR       uint32 `json:"urr"`
+	Sequence  uint32 `json:"sequence"` // UR-SEQN of the next report
+	Uplink    uint64 `json:"uplink"`   // octets
+	Downlink  uint64 `json:"downlink"`
+	Exhausted bool   `json:"exhausted"` // its quota is used up
 }
 
 // InterfaceStatus is an interface of the configuration, as it is.
@@ -170,6 +262,9 @@ type TraceEvent struct {
 	OutLength int    `json:"out_length,omitempty"`
 	In        []byte `json:"in"`
 	Out       []byte `json:"out,omitempty"`
+	// Session is the SEID of the session that handled it, by its rule PDR.
+	Session uint64 `json:"session,omitempty"`
+	PDR     uint16 `json:"pdr,omitempty"`
 }
 
 // String is "sid 2001:db8::/64".
@@ -195,6 +290,8 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrNotReady: Run has not taken the data path over yet.
 	ErrNotReady = errors.New("not ready")
+	// ErrNotUPF: the node is no user plane function.
+	ErrNotUPF = errors.New("this node is no user plane function: its configuration has no upf.n4")
 )
 
 // Service is what *Agent does for the management API. All methods may be
@@ -209,6 +306,11 @@ type Service interface {
 	Tunnels() ([]TunnelStatus, error)
 	Adjacencies() ([]AdjacencyStatus, error)
 	Outcomes() ([]Outcome, error)
+	Slices() ([]SliceStatus, error)
+	// Associations and Sessions are of a node that is a user plane function:
+	// ErrNotUPF on others. total is how many sessions the filter means.
+	Associations() ([]AssociationStatus, error)
+	Sessions(SessionFilter) (list []SessionStatus, total int, err error)
 
 	// Running is the whole running configuration, of both origins.
 	Running() *config.Config

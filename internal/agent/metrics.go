@@ -38,27 +38,44 @@ func gauge(name, help string, labels ...string) metric {
 }
 
 var (
-	metricBuild       = gauge("build_info", "The program's version and the hash of the loaded data path.", "version", "data_path")
-	metricPackets     = counter("packets_total", "Frames that the data path saw, by how their journey ended.", "outcome")
-	metricBytes       = counter("bytes_total", "Bytes of these frames as received.", "outcome")
-	metricDrops       = counter("drops_total", "Frames dropped, by reason.", "reason")
-	metricSIDPackets  = counter("sid_packets_total", "Packets that a local SID processed and forwarded.", "sid", "behavior")
-	metricSIDBytes    = counter("sid_bytes_total", "Bytes of these IPv6 packets as received.", "sid", "behavior")
-	metricPolPackets  = counter("policy_packets_total", "Packets sent with an SR policy.", "policy")
-	metricPolBytes    = counter("policy_bytes_total", "Bytes of these packets as sent.", "policy")
-	metricListPackets = counter("segment_list_packets_total", "Packets sent with a segment list of an SR policy, numbered from 0.", "policy", "list")
-	metricListBytes   = counter("segment_list_bytes_total", "Bytes of these packets as sent.", "policy", "list")
-	metricTunPackets  = counter("tunnel_packets_total", "T-PDUs of a GTP-U tunnel.", "tunnel", "direction")
-	metricTunBytes    = counter("tunnel_bytes_total", "Bytes of these T-PDUs.", "tunnel", "direction")
-	metricAllPackets  = counter("tunnels_packets_total", "T-PDUs of all GTP-U tunnels.", "direction")
-	metricAllBytes    = counter("tunnels_bytes_total", "Bytes of these T-PDUs.", "direction")
-	metricUsed        = gauge("table_entries", "Entries in use of a table of the data path.", "table")
-	metricMax         = gauge("table_capacity_entries", "Entries that a table of the data path has room for.", "table")
-	metricHops        = gauge("adjacencies", "Next hops that tables refer to, by whether frames can be sent there.", "state")
-	metricInterface   = gauge("interface_attached", "1 if the program is attached to an interface of the configuration, in which mode.", "interface", "mode")
-	metricResources   = gauge("resources", "Configured resources, by kind and by who asked for them.", "kind", "origin")
-	metricFailures    = gauge("reconcile_failures", "What could not be brought to the desired state and is tried again.")
-	metricSlow        = counter("slow_path_events_total", "What the slow path did, by event.", "event")
+	metricBuild        = gauge("build_info", "The program's version and the hash of the loaded data path.", "version", "data_path")
+	metricPackets      = counter("packets_total", "Frames that the data path saw, by how their journey ended.", "outcome")
+	metricBytes        = counter("bytes_total", "Bytes of these frames as received.", "outcome")
+	metricDrops        = counter("drops_total", "Frames dropped, by reason.", "reason")
+	metricSIDPackets   = counter("sid_packets_total", "Packets that a local SID processed and forwarded.", "sid", "behavior")
+	metricSIDBytes     = counter("sid_bytes_total", "Bytes of these IPv6 packets as received.", "sid", "behavior")
+	metricPolPackets   = counter("policy_packets_total", "Packets sent with an SR policy.", "policy")
+	metricPolBytes     = counter("policy_bytes_total", "Bytes of these packets as sent.", "policy")
+	metricListPackets  = counter("segment_list_packets_total", "Packets sent with a segment list of an SR policy, numbered from 0.", "policy", "list")
+	metricListBytes    = counter("segment_list_bytes_total", "Bytes of these packets as sent.", "policy", "list")
+	metricTunPackets   = counter("tunnel_packets_total", "T-PDUs of a GTP-U tunnel.", "tunnel", "direction")
+	metricTunBytes     = counter("tunnel_bytes_total", "Bytes of these T-PDUs.", "tunnel", "direction")
+	metricAllPackets   = counter("tunnels_packets_total", "T-PDUs of all GTP-U tunnels.", "direction")
+	metricAllBytes     = counter("tunnels_bytes_total", "Bytes of these T-PDUs.", "direction")
+	metricUsed         = gauge("table_entries", "Entries in use of a table of the data path.", "table")
+	metricMax          = gauge("table_capacity_entries", "Entries that a table of the data path has room for.", "table")
+	metricHops         = gauge("adjacencies", "Next hops that tables refer to, by whether frames can be sent there.", "state")
+	metricInterface    = gauge("interface_attached", "1 if the program is attached to an interface of the configuration, in which mode.", "interface", "mode")
+	metricResources    = gauge("resources", "Configured resources, by kind and by who asked for them.", "kind", "origin")
+	metricFailures     = gauge("reconcile_failures", "What could not be brought to the desired state and is tried again.")
+	metricSessions     = gauge("sessions", "PFCP sessions.")
+	metricMaxSessions  = gauge("sessions_max", "PFCP sessions that there is room for.")
+	metricAssociations = gauge("associations", "PFCP associations, by whether the SMF answers heartbeats.", "state")
+	metricReceived     = counter("pfcp_received_total", "PFCP messages received.", "message")
+	metricSent         = counter("pfcp_sent_total", "PFCP messages sent.", "message")
+	metricAnswers      = counter("pfcp_responses_total", "PFCP responses sent, by cause (TS 29.244 section 8.2.1).", "message", "cause")
+	metricPFCP         = counter("pfcp_events_total", "What else the N4 server met, by event.", "event")
+	metricPending      = gauge("pfcp_reports_pending", "Session reports that no SMF has answered yet.")
+	metricUPF          = counter("upf_events_total", "What the user plane function did besides forwarding, by event.", "event")
+	metricBuffered     = gauge("buffered_packets", "Packets that are kept for idle UEs.")
+	metricBufferBytes  = gauge("buffered_bytes", "Bytes of these packets.")
+	metricPeers        = gauge("gtpu_peers", "GTP-U peers that sessions send to, by whether they answer Echo Requests.", "state")
+	metricPoolUsed     = gauge("ue_pool_used", "UE addresses of a pool that sessions have.", "prefix")
+	metricPoolSize     = gauge("ue_pool_size", "UE addresses of a pool.", "prefix")
+	metricSlicePackets = counter("slice_packets_total", "T-PDUs of a slice's sessions.", "slice", "direction")
+	metricSliceBytes   = counter("slice_bytes_total", "Bytes of these T-PDUs.", "slice", "direction")
+	metricSliceCount   = gauge("slice_sessions", "Sessions of a slice.", "slice")
+	metricSlow         = counter("slow_path_events_total", "What the slow path did, by event.", "event")
 )
 
 var allMetrics = []metric{
@@ -66,6 +83,9 @@ var allMetrics = []metric{
 	metricPolPackets, metricPolBytes, metricListPackets, metricListBytes, metricTunPackets, metricTunBytes,
 	metricAllPackets, metricAllBytes, metricUsed, metricMax, metricHops, metricInterface, metricResources,
 	metricFailures, metricSlow,
+	metricSessions, metricMaxSessions, metricAssociations, metricReceived, metricSent, metricAnswers, metricPFCP, metricPending,
+	metricUPF, metricBuffered, metricBufferBytes, metricPeers, metricPoolUsed, metricPoolSize,
+	metricSlicePackets, metricSliceBytes, metricSliceCount,
 }
 
 // Describe makes *Agent a prometheus.Collector.
@@ -89,7 +109,7 @@ func (a *Agent) Collect(ch chan<- prometheus.Metric) {
 		s.send(metricBuild, 1, a.options.Version, "")
 		return
 	}
-	for _, part := range []func() error{s.daemon, s.outcomes, s.sids, s.policies, s.tunnelCounters, s.next} {
+	for _, part := range []func() error{s.daemon, s.outcomes, s.sids, s.policies, s.tunnelCounters, s.next, s.userPlane} {
 		if err := part(); err != nil {
 			ch <- prometheus.NewInvalidMetric(metricBuild.desc, err)
 		}

@@ -56,6 +56,7 @@ func (a *Agent) Status() (Status, error) {
 		for r := range a.desired.all() {
 			s.Resources[r.Kind]++
 		}
+		s.UPF = a.upf.status()
 		return nil
 	})
 	return s, err

@@ -103,6 +103,9 @@ func (a *Agent) traceEvent(e dataplane.TraceEvent) TraceEvent {
 		Reason: e.Reason.String(), Drop: e.Reason.Drop(), Text: e.Reason.Text(), Verdict: e.Verdict,
 		InLength: e.InLength, OutLength: e.OutLength, In: e.In, Out: e.Out,
 	}
+	if e.Session != 0 {
+		out.Session, out.PDR = e.Session, a.upf.pdrOf(e.Session, e.Rule)
+	}
 	if p, ok := a.tables.policies[e.Policy]; ok && e.List >= 0 && e.List < len(p.SegmentLists) {
 		out.SegmentList = p.SegmentLists[e.List].Segments
 	}

@@ -19,6 +19,7 @@ import (
 type userPlane struct {
 	upf    *upf.UPF
 	config pfcp.Config
+	open   func(pfcp.Config, pfcp.UPF) (*pfcp.Server, error)
 	server *pfcp.Server
 	put    chan struct{} // a session was put
 }
@@ -45,7 +46,7 @@ func newUserPlane(a *Agent, p process) (*userPlane, error) {
 	if !c.IsSet() {
 		return nil, nil
 	}
-	u := &userPlane{put: make(chan struct{}, 1)}
+	u := &userPlane{put: make(chan struct{}, 1), open: a.openServer}
 	var err error
 	u.upf, err = upf.New(upf.Options{
 		DataPath: sessionPath{a.dp, u.put}, Journal: a.options.StatePath + ".sessions", Logger: a.log,
@@ -87,7 +88,7 @@ func (u *userPlane) start(ctx context.Context, group *errgroup.Group) error {
 	if u == nil {
 		return nil
 	}
-	server, err := pfcp.New(u.config, u.upf)
+	server, err := u.open(u.config, u.upf)
 	if err != nil {
 		return fmt.Errorf("upf.n4: %w", err)
 	}

@@ -48,7 +48,9 @@ func agree(t *testing.T, path string, typ reflect.Type, m protoreflect.MessageDe
 		}
 		want := map[reflect.Kind]protoreflect.Kind{
 			reflect.String: protoreflect.StringKind, reflect.Bool: protoreflect.BoolKind, reflect.Uint8: protoreflect.Uint32Kind,
-			reflect.Uint16: protoreflect.Uint32Kind, reflect.Uint32: protoreflect.Uint32Kind, reflect.Struct: protoreflect.MessageKind,
+			reflect.Uint16: protoreflect.Uint32Kind, reflect.Uint32: protoreflect.Uint32Kind,
+			// Rates in kbit/s. In JSON a uint64 would be text.
+			reflect.Uint64: protoreflect.Uint32Kind, reflect.Struct: protoreflect.MessageKind,
 		}[goType.Kind()]
 		if reflect.PointerTo(goType).Implements(textType) {
 			want = protoreflect.StringKind

@@ -21,6 +21,7 @@ var codes = []struct {
 	{agent.ErrConflict, connect.CodeFailedPrecondition},
 	{agent.ErrBusy, connect.CodeResourceExhausted},
 	{agent.ErrNotReady, connect.CodeUnavailable},
+	{agent.ErrNotUPF, connect.CodeUnimplemented},
 	{context.Canceled, connect.CodeCanceled},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 }

@@ -122,6 +122,7 @@ func statusTo(s agent.Status) (*pb.StatusResponse, error) {
 	if m.Interfaces, err = each(s.Interfaces, interfaceTo); err != nil {
 		return nil, err
 	}
+	m.Upf = upfTo(s.UPF)
 	m.Outcomes, err = each(s.Outcomes, outcomeTo)
 	return m, err
 }
@@ -136,6 +137,9 @@ func statusFrom(m *pb.StatusResponse) (agent.Status, error) {
 	}
 	var err error
 	if s.Interfaces, err = each(m.GetInterfaces(), interfaceFrom); err != nil {
+		return s, err
+	}
+	if s.UPF, err = upfFrom(m.GetUpf()); err != nil {
 		return s, err
 	}
 	s.Outcomes, err = each(m.GetOutcomes(), outcomeFrom)
@@ -199,6 +203,7 @@ func eventTo(e agent.TraceEvent) *pb.TraceResponse {
 		Tunnel: e.Tunnel, Policy: e.Policy, Adjacency: e.Adjacency, Egress: e.Egress,
 		Reason: e.Reason, Drop: e.Drop, Text: e.Text, Verdict: e.Verdict,
 		InLength: int32(e.InLength), OutLength: int32(e.OutLength), In: e.In, Out: e.Out,
+		Session: e.Session, Pdr: uint32(e.PDR),
 	}
 	for _, a := range e.SegmentList {
 		m.SegmentList = append(m.SegmentList, a.String())
@@ -212,6 +217,7 @@ func eventFrom(m *pb.TraceResponse) (agent.TraceEvent, error) {
 		Tunnel: m.GetTunnel(), Policy: m.GetPolicy(), Adjacency: m.GetAdjacency(), Egress: m.GetEgress(),
 		Reason: m.GetReason(), Drop: m.GetDrop(), Text: m.GetText(), Verdict: m.GetVerdict(),
 		InLength: int(m.GetInLength()), OutLength: int(m.GetOutLength()), In: m.GetIn(), Out: m.GetOut(),
+		Session: m.GetSession(), PDR: uint16(m.GetPdr()),
 	}
 	for _, s := range m.GetSegmentList() {
 		a, err := netip.ParseAddr(s)

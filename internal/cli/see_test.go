@@ -214,3 +214,27 @@ func TestUnit(t *testing.T) {
 		t.Errorf("%d settings of capabilities", n)
 	}
 }
+
+// What a user plane function shows.
+func TestSessions(t *testing.T) {
+	f := start(t, "upf.yaml")
+	var all strings.Builder
+	for _, args := range []string{
+		"status", "slice", "slice show b", "association", "association show smf.example", "session",
+		"session list --ue 10.45.0.2 -o json", "session --slice a", "session show 0x8000000000000001", "session show 2 -o json", "config",
+	} {
+		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
+	}
+	golden(t, "upf", all.String())
+	if r := f.run(t, "session", "--limit", "1"); r.code != ExitOK || r.stderr != "culvert: 1 more, see --limit\n" || strings.Contains(r.stdout, "10.45.0.2") {
+		t.Errorf("--limit 1: exit %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+	for args, want := range map[string]int{
+		"session show 9": ExitError, "session show x": ExitUsage, "session --ue a": ExitUsage, "session --teid 0": ExitUsage,
+		"session --limit 0": ExitUsage, "slice show z": ExitError, "association show z": ExitError,
+	} {
+		if r := f.run(t, strings.Fields(args)...); r.code != want {
+			t.Errorf("%s: exit %d, want %d: %s", args, r.code, want, r.stderr)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,29 @@ var resourceRows = []struct {
 	{agent.KindSteering, "steering"}, {agent.KindTunnel, "tunnels"},
 }
 
+// upfRows are of a user plane function.
+func upfRows(g *grid, u *agent.UPFStatus) {
+	if u == nil {
+		return
+	}
+	g.row("sessions", fmt.Sprintf("%d of %d, %d associations", u.Sessions, u.MaxSessions, u.Associations))
+	g.row("buffered", fmt.Sprintf("%d packets", u.Buffered))
+	for _, p := range u.Pools {
+		g.row("UE pool", fmt.Sprintf("%s %d of %d %s", p.Prefix, p.Used, p.Size, p.NetworkInstance))
+	}
+	var down []string
+	for _, p := range u.Peers {
+		if p.Down {
+			down = append(down, p.Addr.String())
+		}
+	}
+	peers := fmt.Sprintf("%d", len(u.Peers))
+	if len(down) > 0 {
+		peers += ", no answer from " + strings.Join(down, ", ")
+	}
+	g.row("GTP-U peers", peers)
+}
+
 func (a *app) statusTable(g *grid, s agent.Status) {
 	up := "-"
 	if !s.Started.IsZero() {
@@ -49,6 +73,7 @@ func (a *app) statusTable(g *grid, s agent.Status) {
 	for _, r := range resourceRows {
 		g.row(r.label, s.Resources[r.kind])
 	}
+	upfRows(g, s.UPF)
 	var all, drops agent.Counter
 	for _, o := range s.Outcomes {
 		all = plus(all, o.Counter)

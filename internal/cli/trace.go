@@ -105,6 +105,9 @@ func describe(e agent.TraceEvent) string {
 	fmt.Fprintf(&b, "  %s\n", e.Reason)
 	line("in", fmt.Sprintf("%d bytes: %s", e.InLength, frame.Decode(e.In)))
 	line("sid", prefixOrNone(e))
+	if e.Session != 0 {
+		line("session", fmt.Sprintf("%#x PDR %d", e.Session, e.PDR))
+	}
 	line("steered", e.Target)
 	line("tunnel", e.Tunnel)
 	if e.Policy != "" {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/slice"
@@ -27,6 +28,11 @@ func (v *validator) checkSlices() {
 		}
 		chosen.check(at+".snssai", fmt.Sprintf("the choice of sst %d, sd %q, network instance %q", s.SNSSAI.SST, s.SNSSAI.SD, s.NetworkInstance),
 			"let S-NSSAI or network_instance differ: a session is of one slice")
+		for name, rate := range map[string]uint64{"uplink": s.RateLimit.Uplink, "downlink": s.RateLimit.Downlink} {
+			if rate > math.MaxUint32 {
+				v.add(at+".rate_limit."+name, fmt.Sprintf("at most %d (kbit/s)", uint32(math.MaxUint32)), "%d kbit/s is more than can be limited", rate)
+			}
+		}
 		if s.N9 != nil {
 			v.checkN9(at+".n9", s.N9)
 		}

@@ -357,9 +357,9 @@ func (p *paths) watch() {
 
 // PeerStatus is a GTP-U peer.
 type PeerStatus struct {
-	Addr    netip.Addr `json:"addr"`
-	Tunnels int        `json:"tunnels"`
-	Down    bool       `json:"down"`
+	Addr    netip.Addr
+	Tunnels int
+	Down    bool
 }
 
 func (p *paths) status() []PeerStatus {

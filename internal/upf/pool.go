@@ -242,10 +242,9 @@ func (a *addresses) any() bool {
 
 // PoolUsage is how full a prefix of a pool is.
 type PoolUsage struct {
-	NetworkInstance string       `json:"network_instance,omitempty"`
-	Prefix          netip.Prefix `json:"prefix"`
-	Used            int          `json:"used"`
-	Size            int          `json:"size"`
+	NetworkInstance string
+	Prefix          netip.Prefix
+	Used, Size      int
 }
 
 func (a *addresses) usage() []PoolUsage {

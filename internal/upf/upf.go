@@ -522,3 +522,6 @@ func (u *UPF) Stats() *Stats { return &u.stats }
 
 // Len is how many sessions there are.
 func (u *UPF) Len() int { return int(u.sessions.Load()) }
+
+// Max is how many there may be.
+func (u *UPF) Max() int { return u.o.Sessions }

@@ -1,6 +1,7 @@
 package upf
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
@@ -30,6 +31,34 @@ type URRView struct {
 	Sequence  uint32 // of the next report
 	Volume    session.Measured
 	Exhausted bool
+}
+
+// List looks at the sessions that match says, lowest SEID first, limit of them
+// at most. total is how many match.
+func (u *UPF) List(match func(s *session.Session, slice string) bool, limit int) (views []View, total int, err error) {
+	entries := u.entries()
+	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.seid, b.seid) })
+	for _, e := range entries {
+		u.changing.RLock()
+		e.mu.Lock()
+		there := !e.gone && match(e.session(), u.sliceName(e.slice))
+		e.mu.Unlock()
+		u.changing.RUnlock()
+		if !there {
+			continue
+		}
+		if total++; total > limit {
+			continue
+		}
+		v, ok, err := u.View(e.seid)
+		if err != nil {
+			return nil, 0, err
+		}
+		if ok {
+			views = append(views, v)
+		}
+	}
+	return views, total, nil
 }
 
 // View looks at a session; false: there is none.
@@ -71,6 +100,16 @@ func (u *UPF) View(seid uint64) (View, bool, error) {
 		v.Buffered, v.BufferedBytes = len(e.buffer.frames), e.buffer.bytes
 	}
 	return v, true, nil
+}
+
+// PDR is the one that a rule of the data path was made of.
+func (u *UPF) PDR(seid uint64, rule uint16) uint16 {
+	if s := u.Session(seid); s != nil {
+		if p := pdrOf(s, rule); p != nil {
+			return p.ID
+		}
+	}
+	return rule
 }
 
 // sliceName is empty for index 0. changing is held.

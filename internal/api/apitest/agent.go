@@ -50,6 +50,7 @@ func (a *Agent) merged() *config.Config {
 	c.Policies = slices.Concat(a.file.Policies, a.api.Policies)
 	c.Steering = slices.Concat(a.file.Steering, a.api.Steering)
 	c.Tunnels = slices.Concat(a.file.Tunnels, a.api.Tunnels)
+	c.Slices = slices.Concat(a.file.Slices, a.api.Slices)
 	c.SetDefaults()
 	return &c
 }
@@ -90,12 +91,21 @@ func (a *Agent) Status() (agent.Status, error) {
 	}
 	outcomes, err := a.Outcomes()
 	c := a.Running()
+	var upf *agent.UPFStatus
+	if c.UPF.IsSet() {
+		upf = &agent.UPFStatus{
+			Sessions: 2, MaxSessions: int(c.Limits.Sessions), Associations: 2, Buffered: 3,
+			Pools: []agent.PoolStatus{{NetworkInstance: "internet", Prefix: netip.MustParsePrefix("10.45.0.0/16"), Used: 2, Size: 65534}},
+			Peers: []agent.PeerStatus{{Addr: netip.MustParseAddr("192.0.2.100"), Tunnels: 2}, {Addr: netip.MustParseAddr("192.0.2.101"), Tunnels: 1, Down: true}},
+		}
+	}
 	return agent.Status{
+		UPF:     upf,
 		Version: "v1.2.3", Started: Started, DataPath: "0123abcd", PinPath: "/sys/fs/bpf/culvert",
 		Interfaces: interfaces, Outcomes: outcomes,
 		Resources: map[agent.Kind]int{
 			agent.KindInterface: len(c.Interfaces), agent.KindLocator: len(c.Locators), agent.KindSID: len(c.SIDs),
-			agent.KindPolicy: len(c.Policies), agent.KindSteering: len(c.Steering), agent.KindTunnel: len(c.Tunnels),
+			agent.KindPolicy: len(c.Policies), agent.KindSteering: len(c.Steering), agent.KindTunnel: len(c.Tunnels), agent.KindSlice: len(c.Slices),
 		},
 	}, err
 }

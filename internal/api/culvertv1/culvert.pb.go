@@ -44,6 +44,8 @@ type Config struct {
 	Api           *API                   `protobuf:"bytes,11,opt,name=api,proto3" json:"api,omitempty"`
 	Metrics       *Metrics               `protobuf:"bytes,12,opt,name=metrics,proto3" json:"metrics,omitempty"`
 	Log           *Log                   `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"`
+	Upf           *UPF                   `protobuf:"bytes,14,opt,name=upf,proto3" json:"upf,omitempty"`
+	Slices        []*Slice               `protobuf:"bytes,15,rep,name=slices,proto3" json:"slices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -165,6 +167,20 @@ func (x *Config) GetMetrics() *Metrics {
 func (x *Config) GetLog() *Log {
 	if x != nil {
 		return x.Log
+	}
+	return nil
+}
+
+func (x *Config) GetUpf() *UPF {
+	if x != nil {
+		return x.Upf
+	}
+	return nil
+}
+
+func (x *Config) GetSlices() []*Slice {
+	if x != nil {
+		return x.Slices
 	}
 	return nil
 }
@@ -1001,6 +1017,8 @@ type Limits struct {
 	Tunnels       uint32                 `protobuf:"varint,4,opt,name=tunnels,proto3" json:"tunnels,omitempty"`
 	Routes        uint32                 `protobuf:"varint,5,opt,name=routes,proto3" json:"routes,omitempty"`
 	Adjacencies   uint32                 `protobuf:"varint,6,opt,name=adjacencies,proto3" json:"adjacencies,omitempty"`
+	Sessions      uint32                 `protobuf:"varint,7,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Filters       uint32                 `protobuf:"varint,8,opt,name=filters,proto3" json:"filters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1077,6 +1095,505 @@ func (x *Limits) GetAdjacencies() uint32 {
 	return 0
 }
 
+func (x *Limits) GetSessions() uint32 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *Limits) GetFilters() uint32 {
+	if x != nil {
+		return x.Filters
+	}
+	return 0
+}
+
+type UPF struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	N4            []string               `protobuf:"bytes,2,rep,name=n4,proto3" json:"n4,omitempty"`
+	Smfs          []string               `protobuf:"bytes,3,rep,name=smfs,proto3" json:"smfs,omitempty"`
+	Connect       []string               `protobuf:"bytes,4,rep,name=connect,proto3" json:"connect,omitempty"`
+	UePools       []*UEPool              `protobuf:"bytes,5,rep,name=ue_pools,json=uePools,proto3" json:"ue_pools,omitempty"`
+	Protected     []string               `protobuf:"bytes,6,rep,name=protected,proto3" json:"protected,omitempty"`
+	Buffer        *Buffer                `protobuf:"bytes,7,opt,name=buffer,proto3" json:"buffer,omitempty"`
+	EchoInterval  uint32                 `protobuf:"varint,8,opt,name=echo_interval,json=echoInterval,proto3" json:"echo_interval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UPF) Reset() {
+	*x = UPF{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UPF) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UPF) ProtoMessage() {}
+
+func (x *UPF) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UPF.ProtoReflect.Descriptor instead.
+func (*UPF) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *UPF) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *UPF) GetN4() []string {
+	if x != nil {
+		return x.N4
+	}
+	return nil
+}
+
+func (x *UPF) GetSmfs() []string {
+	if x != nil {
+		return x.Smfs
+	}
+	return nil
+}
+
+func (x *UPF) GetConnect() []string {
+	if x != nil {
+		return x.Connect
+	}
+	return nil
+}
+
+func (x *UPF) GetUePools() []*UEPool {
+	if x != nil {
+		return x.UePools
+	}
+	return nil
+}
+
+func (x *UPF) GetProtected() []string {
+	if x != nil {
+		return x.Protected
+	}
+	return nil
+}
+
+func (x *UPF) GetBuffer() *Buffer {
+	if x != nil {
+		return x.Buffer
+	}
+	return nil
+}
+
+func (x *UPF) GetEchoInterval() uint32 {
+	if x != nil {
+		return x.EchoInterval
+	}
+	return 0
+}
+
+type UEPool struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	NetworkInstance string                 `protobuf:"bytes,1,opt,name=network_instance,json=networkInstance,proto3" json:"network_instance,omitempty"`
+	Prefixes        []string               `protobuf:"bytes,2,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *UEPool) Reset() {
+	*x = UEPool{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UEPool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UEPool) ProtoMessage() {}
+
+func (x *UEPool) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UEPool.ProtoReflect.Descriptor instead.
+func (*UEPool) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *UEPool) GetNetworkInstance() string {
+	if x != nil {
+		return x.NetworkInstance
+	}
+	return ""
+}
+
+func (x *UEPool) GetPrefixes() []string {
+	if x != nil {
+		return x.Prefixes
+	}
+	return nil
+}
+
+type Buffer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Packets       uint32                 `protobuf:"varint,1,opt,name=packets,proto3" json:"packets,omitempty"`
+	Bytes         uint32                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Buffer) Reset() {
+	*x = Buffer{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Buffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Buffer) ProtoMessage() {}
+
+func (x *Buffer) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Buffer.ProtoReflect.Descriptor instead.
+func (*Buffer) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Buffer) GetPackets() uint32 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
+func (x *Buffer) GetBytes() uint32 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+type Slice struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Snssai          *SNSSAI                `protobuf:"bytes,2,opt,name=snssai,proto3" json:"snssai,omitempty"`
+	NetworkInstance string                 `protobuf:"bytes,3,opt,name=network_instance,json=networkInstance,proto3" json:"network_instance,omitempty"`
+	Table           uint32                 `protobuf:"varint,4,opt,name=table,proto3" json:"table,omitempty"`
+	N9              *N9                    `protobuf:"bytes,5,opt,name=n9,proto3" json:"n9,omitempty"`
+	RateLimit       *BitRate               `protobuf:"bytes,6,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Slice) Reset() {
+	*x = Slice{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Slice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Slice) ProtoMessage() {}
+
+func (x *Slice) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Slice.ProtoReflect.Descriptor instead.
+func (*Slice) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Slice) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Slice) GetSnssai() *SNSSAI {
+	if x != nil {
+		return x.Snssai
+	}
+	return nil
+}
+
+func (x *Slice) GetNetworkInstance() string {
+	if x != nil {
+		return x.NetworkInstance
+	}
+	return ""
+}
+
+func (x *Slice) GetTable() uint32 {
+	if x != nil {
+		return x.Table
+	}
+	return 0
+}
+
+func (x *Slice) GetN9() *N9 {
+	if x != nil {
+		return x.N9
+	}
+	return nil
+}
+
+func (x *Slice) GetRateLimit() *BitRate {
+	if x != nil {
+		return x.RateLimit
+	}
+	return nil
+}
+
+type SNSSAI struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sst           uint32                 `protobuf:"varint,1,opt,name=sst,proto3" json:"sst,omitempty"`
+	Sd            string                 `protobuf:"bytes,2,opt,name=sd,proto3" json:"sd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SNSSAI) Reset() {
+	*x = SNSSAI{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SNSSAI) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SNSSAI) ProtoMessage() {}
+
+func (x *SNSSAI) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
+func (*SNSSAI) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SNSSAI) GetSst() uint32 {
+	if x != nil {
+		return x.Sst
+	}
+	return 0
+}
+
+func (x *SNSSAI) GetSd() string {
+	if x != nil {
+		return x.Sd
+	}
+	return ""
+}
+
+type N9 struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Transport      string                 `protobuf:"bytes,1,opt,name=transport,proto3" json:"transport,omitempty"`
+	Mode           string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	Uplink         string                 `protobuf:"bytes,3,opt,name=uplink,proto3" json:"uplink,omitempty"`
+	Downlink       string                 `protobuf:"bytes,4,opt,name=downlink,proto3" json:"downlink,omitempty"`
+	UplinkPolicy   string                 `protobuf:"bytes,5,opt,name=uplink_policy,json=uplinkPolicy,proto3" json:"uplink_policy,omitempty"`
+	DownlinkPolicy string                 `protobuf:"bytes,6,opt,name=downlink_policy,json=downlinkPolicy,proto3" json:"downlink_policy,omitempty"`
+	LocalSid       string                 `protobuf:"bytes,7,opt,name=local_sid,json=localSid,proto3" json:"local_sid,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *N9) Reset() {
+	*x = N9{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *N9) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*N9) ProtoMessage() {}
+
+func (x *N9) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use N9.ProtoReflect.Descriptor instead.
+func (*N9) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *N9) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
+func (x *N9) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *N9) GetUplink() string {
+	if x != nil {
+		return x.Uplink
+	}
+	return ""
+}
+
+func (x *N9) GetDownlink() string {
+	if x != nil {
+		return x.Downlink
+	}
+	return ""
+}
+
+func (x *N9) GetUplinkPolicy() string {
+	if x != nil {
+		return x.UplinkPolicy
+	}
+	return ""
+}
+
+func (x *N9) GetDownlinkPolicy() string {
+	if x != nil {
+		return x.DownlinkPolicy
+	}
+	return ""
+}
+
+func (x *N9) GetLocalSid() string {
+	if x != nil {
+		return x.LocalSid
+	}
+	return ""
+}
+
+// BitRate is in kbit/s, each way.
+type BitRate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uplink        uint32                 `protobuf:"varint,1,opt,name=uplink,proto3" json:"uplink,omitempty"`
+	Downlink      uint32                 `protobuf:"varint,2,opt,name=downlink,proto3" json:"downlink,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BitRate) Reset() {
+	*x = BitRate{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BitRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BitRate) ProtoMessage() {}
+
+func (x *BitRate) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
+func (*BitRate) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *BitRate) GetUplink() uint32 {
+	if x != nil {
+		return x.Uplink
+	}
+	return 0
+}
+
+func (x *BitRate) GetDownlink() uint32 {
+	if x != nil {
+		return x.Downlink
+	}
+	return 0
+}
+
 type API struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Socket        string                 `protobuf:"bytes,1,opt,name=socket,proto3" json:"socket,omitempty"`
@@ -1090,7 +1607,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1619,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1632,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *API) GetSocket() string {
@@ -1162,7 +1679,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1691,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1704,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Metrics) GetListen() string {
@@ -1207,7 +1724,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1736,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1749,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Log) GetLevel() string {
@@ -1260,7 +1777,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1789,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1802,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -1310,7 +1827,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1839,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1852,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
 }
 
 type StatusResponse struct {
@@ -1347,13 +1864,14 @@ type StatusResponse struct {
 	Interfaces    []*InterfaceStatus     `protobuf:"bytes,5,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	Resources     map[string]uint32      `protobuf:"bytes,6,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // how many, by kind
 	Outcomes      []*Outcome             `protobuf:"bytes,7,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Upf           *UPFStatus             `protobuf:"bytes,8,opt,name=upf,proto3" json:"upf,omitempty"` // of a node that is one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1883,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1896,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -1430,6 +1948,666 @@ func (x *StatusResponse) GetOutcomes() []*Outcome {
 	return nil
 }
 
+func (x *StatusResponse) GetUpf() *UPFStatus {
+	if x != nil {
+		return x.Upf
+	}
+	return nil
+}
+
+// UPFStatus is a user plane function at a glance.
+type UPFStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      uint32                 `protobuf:"varint,1,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	MaxSessions   uint32                 `protobuf:"varint,2,opt,name=max_sessions,json=maxSessions,proto3" json:"max_sessions,omitempty"`
+	Associations  uint32                 `protobuf:"varint,3,opt,name=associations,proto3" json:"associations,omitempty"`
+	Buffered      uint64                 `protobuf:"varint,4,opt,name=buffered,proto3" json:"buffered,omitempty"` // packets that are kept for idle UEs now
+	Pools         []*PoolStatus          `protobuf:"bytes,5,rep,name=pools,proto3" json:"pools,omitempty"`
+	Peers         []*PeerStatus          `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UPFStatus) Reset() {
+	*x = UPFStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UPFStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UPFStatus) ProtoMessage() {}
+
+func (x *UPFStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
+func (*UPFStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *UPFStatus) GetSessions() uint32 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *UPFStatus) GetMaxSessions() uint32 {
+	if x != nil {
+		return x.MaxSessions
+	}
+	return 0
+}
+
+func (x *UPFStatus) GetAssociations() uint32 {
+	if x != nil {
+		return x.Associations
+	}
+	return 0
+}
+
+func (x *UPFStatus) GetBuffered() uint64 {
+	if x != nil {
+		return x.Buffered
+	}
+	return 0
+}
+
+func (x *UPFStatus) GetPools() []*PoolStatus {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+func (x *UPFStatus) GetPeers() []*PeerStatus {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+// PoolStatus is how full a prefix of a UE pool is.
+type PoolStatus struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	NetworkInstance string                 `protobuf:"bytes,1,opt,name=network_instance,json=networkInstance,proto3" json:"network_instance,omitempty"`
+	Prefix          string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Used            uint32                 `protobuf:"varint,3,opt,name=used,proto3" json:"used,omitempty"`
+	Size            uint32                 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *PoolStatus) Reset() {
+	*x = PoolStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolStatus) ProtoMessage() {}
+
+func (x *PoolStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
+func (*PoolStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PoolStatus) GetNetworkInstance() string {
+	if x != nil {
+		return x.NetworkInstance
+	}
+	return ""
+}
+
+func (x *PoolStatus) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *PoolStatus) GetUsed() uint32 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *PoolStatus) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+// PeerStatus is a GTP-U peer that sessions send to.
+type PeerStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
+	Tunnels       uint32                 `protobuf:"varint,2,opt,name=tunnels,proto3" json:"tunnels,omitempty"`
+	Down          bool                   `protobuf:"varint,3,opt,name=down,proto3" json:"down,omitempty"` // it does not answer Echo Requests
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerStatus) Reset() {
+	*x = PeerStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerStatus) ProtoMessage() {}
+
+func (x *PeerStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
+func (*PeerStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PeerStatus) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *PeerStatus) GetTunnels() uint32 {
+	if x != nil {
+		return x.Tunnels
+	}
+	return 0
+}
+
+func (x *PeerStatus) GetDown() bool {
+	if x != nil {
+		return x.Down
+	}
+	return false
+}
+
+type SliceStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resource      *Slice                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
+	Sessions      uint32                 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Uplink        *Counter               `protobuf:"bytes,4,opt,name=uplink,proto3" json:"uplink,omitempty"`
+	Downlink      *Counter               `protobuf:"bytes,5,opt,name=downlink,proto3" json:"downlink,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SliceStatus) Reset() {
+	*x = SliceStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SliceStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SliceStatus) ProtoMessage() {}
+
+func (x *SliceStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
+func (*SliceStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SliceStatus) GetResource() *Slice {
+	if x != nil {
+		return x.Resource
+	}
+	return nil
+}
+
+func (x *SliceStatus) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *SliceStatus) GetSessions() uint32 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *SliceStatus) GetUplink() *Counter {
+	if x != nil {
+		return x.Uplink
+	}
+	return nil
+}
+
+func (x *SliceStatus) GetDownlink() *Counter {
+	if x != nil {
+		return x.Downlink
+	}
+	return nil
+}
+
+type AssociationStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // Node ID of the SMF
+	Addrs         []string               `protobuf:"bytes,2,rep,name=addrs,proto3" json:"addrs,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	Recovery      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=recovery,proto3" json:"recovery,omitempty"` // the SMF's Recovery Time Stamp
+	Up            bool                   `protobuf:"varint,5,opt,name=up,proto3" json:"up,omitempty"`            // it answers heartbeats
+	Sessions      uint32                 `protobuf:"varint,6,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Applications  []string               `protobuf:"bytes,7,rep,name=applications,proto3" json:"applications,omitempty"` // with PFDs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AssociationStatus) Reset() {
+	*x = AssociationStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AssociationStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AssociationStatus) ProtoMessage() {}
+
+func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
+func (*AssociationStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *AssociationStatus) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AssociationStatus) GetAddrs() []string {
+	if x != nil {
+		return x.Addrs
+	}
+	return nil
+}
+
+func (x *AssociationStatus) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *AssociationStatus) GetRecovery() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Recovery
+	}
+	return nil
+}
+
+func (x *AssociationStatus) GetUp() bool {
+	if x != nil {
+		return x.Up
+	}
+	return false
+}
+
+func (x *AssociationStatus) GetSessions() uint32 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *AssociationStatus) GetApplications() []string {
+	if x != nil {
+		return x.Applications
+	}
+	return nil
+}
+
+type SessionStatus struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Seid        uint64                 `protobuf:"varint,1,opt,name=seid,proto3" json:"seid,omitempty"` // ours
+	CpSeid      uint64                 `protobuf:"varint,2,opt,name=cp_seid,json=cpSeid,proto3" json:"cp_seid,omitempty"`
+	Association string                 `protobuf:"bytes,3,opt,name=association,proto3" json:"association,omitempty"` // Node ID
+	Slice       string                 `protobuf:"bytes,4,opt,name=slice,proto3" json:"slice,omitempty"`
+	Dnn         string                 `protobuf:"bytes,5,opt,name=dnn,proto3" json:"dnn,omitempty"`
+	Ue          []string               `protobuf:"bytes,6,rep,name=ue,proto3" json:"ue,omitempty"`               // addresses
+	Teids       []uint32               `protobuf:"varint,7,rep,packed,name=teids,proto3" json:"teids,omitempty"` // ours
+	Uplink      *Counter               `protobuf:"bytes,8,opt,name=uplink,proto3" json:"uplink,omitempty"`
+	Downlink    *Counter               `protobuf:"bytes,9,opt,name=downlink,proto3" json:"downlink,omitempty"`
+	Buffered    uint32                 `protobuf:"varint,10,opt,name=buffered,proto3" json:"buffered,omitempty"` // packets
+	// Of a single session that was asked for:
+	Pdrs          []*PDRStatus `protobuf:"bytes,11,rep,name=pdrs,proto3" json:"pdrs,omitempty"`
+	Urrs          []*URRStatus `protobuf:"bytes,12,rep,name=urrs,proto3" json:"urrs,omitempty"`
+	Rules         string       `protobuf:"bytes,13,opt,name=rules,proto3" json:"rules,omitempty"` // the session as the SMF said it, in JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionStatus) Reset() {
+	*x = SessionStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionStatus) ProtoMessage() {}
+
+func (x *SessionStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
+func (*SessionStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SessionStatus) GetSeid() uint64 {
+	if x != nil {
+		return x.Seid
+	}
+	return 0
+}
+
+func (x *SessionStatus) GetCpSeid() uint64 {
+	if x != nil {
+		return x.CpSeid
+	}
+	return 0
+}
+
+func (x *SessionStatus) GetAssociation() string {
+	if x != nil {
+		return x.Association
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetSlice() string {
+	if x != nil {
+		return x.Slice
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetDnn() string {
+	if x != nil {
+		return x.Dnn
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetUe() []string {
+	if x != nil {
+		return x.Ue
+	}
+	return nil
+}
+
+func (x *SessionStatus) GetTeids() []uint32 {
+	if x != nil {
+		return x.Teids
+	}
+	return nil
+}
+
+func (x *SessionStatus) GetUplink() *Counter {
+	if x != nil {
+		return x.Uplink
+	}
+	return nil
+}
+
+func (x *SessionStatus) GetDownlink() *Counter {
+	if x != nil {
+		return x.Downlink
+	}
+	return nil
+}
+
+func (x *SessionStatus) GetBuffered() uint32 {
+	if x != nil {
+		return x.Buffered
+	}
+	return 0
+}
+
+func (x *SessionStatus) GetPdrs() []*PDRStatus {
+	if x != nil {
+		return x.Pdrs
+	}
+	return nil
+}
+
+func (x *SessionStatus) GetUrrs() []*URRStatus {
+	if x != nil {
+		return x.Urrs
+	}
+	return nil
+}
+
+func (x *SessionStatus) GetRules() string {
+	if x != nil {
+		return x.Rules
+	}
+	return ""
+}
+
+type PDRStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pdr           uint32                 `protobuf:"varint,1,opt,name=pdr,proto3" json:"pdr,omitempty"`
+	Counter       *Counter               `protobuf:"bytes,2,opt,name=counter,proto3" json:"counter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PDRStatus) Reset() {
+	*x = PDRStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PDRStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PDRStatus) ProtoMessage() {}
+
+func (x *PDRStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
+func (*PDRStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *PDRStatus) GetPdr() uint32 {
+	if x != nil {
+		return x.Pdr
+	}
+	return 0
+}
+
+func (x *PDRStatus) GetCounter() *Counter {
+	if x != nil {
+		return x.Counter
+	}
+	return nil
+}
+
+// URRStatus is what a URR has counted since its last report.
+type URRStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Urr           uint32                 `protobuf:"varint,1,opt,name=urr,proto3" json:"urr,omitempty"`
+	Sequence      uint32                 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"` // UR-SEQN of the next report
+	Uplink        uint64                 `protobuf:"varint,3,opt,name=uplink,proto3" json:"uplink,omitempty"`     // octets
+	Downlink      uint64                 `protobuf:"varint,4,opt,name=downlink,proto3" json:"downlink,omitempty"`
+	Exhausted     bool                   `protobuf:"varint,5,opt,name=exhausted,proto3" json:"exhausted,omitempty"` // its quota is used up
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *URRStatus) Reset() {
+	*x = URRStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *URRStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*URRStatus) ProtoMessage() {}
+
+func (x *URRStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
+func (*URRStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *URRStatus) GetUrr() uint32 {
+	if x != nil {
+		return x.Urr
+	}
+	return 0
+}
+
+func (x *URRStatus) GetSequence() uint32 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *URRStatus) GetUplink() uint64 {
+	if x != nil {
+		return x.Uplink
+	}
+	return 0
+}
+
+func (x *URRStatus) GetDownlink() uint64 {
+	if x != nil {
+		return x.Downlink
+	}
+	return 0
+}
+
+func (x *URRStatus) GetExhausted() bool {
+	if x != nil {
+		return x.Exhausted
+	}
+	return false
+}
+
 type InterfaceStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      *Interface             `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
@@ -1442,7 +2620,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +2632,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +2645,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -1512,7 +2690,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +2702,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +2715,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Outcome) GetReason() string {
@@ -1586,7 +2764,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +2776,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +2789,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -1647,7 +2825,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +2837,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +2850,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -1715,7 +2893,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +2905,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +2918,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -1781,7 +2959,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +2971,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +2984,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -1835,7 +3013,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +3025,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +3038,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -1905,7 +3083,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +3095,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +3108,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -1984,7 +3162,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +3174,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +3187,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -2028,7 +3206,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +3218,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +3231,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -2072,7 +3250,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +3262,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +3275,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -2116,7 +3294,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +3306,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +3319,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -2160,7 +3338,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +3350,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +3363,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -2204,7 +3382,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +3394,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +3407,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -2248,7 +3426,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +3438,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +3451,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -2292,7 +3470,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +3482,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +3495,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -2336,7 +3514,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +3526,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +3539,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -2380,7 +3558,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +3570,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +3583,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -2424,7 +3602,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +3614,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +3627,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -2468,7 +3646,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +3658,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +3671,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -2512,7 +3690,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +3702,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +3715,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -2556,7 +3734,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +3746,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +3759,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -2600,7 +3778,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +3790,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +3803,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -2644,7 +3822,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +3834,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +3847,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -2677,6 +3855,320 @@ func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
 		return x.Outcomes
 	}
 	return nil
+}
+
+type ListSlicesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSlicesRequest) Reset() {
+	*x = ListSlicesRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSlicesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSlicesRequest) ProtoMessage() {}
+
+func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
+func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *ListSlicesRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ListSlicesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slices        []*SliceStatus         `protobuf:"bytes,1,rep,name=slices,proto3" json:"slices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSlicesResponse) Reset() {
+	*x = ListSlicesResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSlicesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSlicesResponse) ProtoMessage() {}
+
+func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
+func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
+	if x != nil {
+		return x.Slices
+	}
+	return nil
+}
+
+type ListAssociationsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAssociationsRequest) Reset() {
+	*x = ListAssociationsRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAssociationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAssociationsRequest) ProtoMessage() {}
+
+func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
+func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ListAssociationsRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ListAssociationsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Associations  []*AssociationStatus   `protobuf:"bytes,1,rep,name=associations,proto3" json:"associations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAssociationsResponse) Reset() {
+	*x = ListAssociationsResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAssociationsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAssociationsResponse) ProtoMessage() {}
+
+func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
+func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
+	if x != nil {
+		return x.Associations
+	}
+	return nil
+}
+
+// ListSessionsRequest says which sessions are meant: those for which everything
+// that is set holds. With a SEID there is one, whole.
+type ListSessionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seid          *uint64                `protobuf:"varint,1,opt,name=seid,proto3,oneof" json:"seid,omitempty"`
+	Ue            string                 `protobuf:"bytes,2,opt,name=ue,proto3" json:"ue,omitempty"` // an address
+	Slice         string                 `protobuf:"bytes,3,opt,name=slice,proto3" json:"slice,omitempty"`
+	Association   string                 `protobuf:"bytes,4,opt,name=association,proto3" json:"association,omitempty"`
+	Teid          uint32                 `protobuf:"varint,5,opt,name=teid,proto3" json:"teid,omitempty"`   // ours
+	Limit         uint32                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"` // how many are listed at most; 0: 1000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsRequest) Reset() {
+	*x = ListSessionsRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsRequest) ProtoMessage() {}
+
+func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
+func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ListSessionsRequest) GetSeid() uint64 {
+	if x != nil && x.Seid != nil {
+		return *x.Seid
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetUe() string {
+	if x != nil {
+		return x.Ue
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetSlice() string {
+	if x != nil {
+		return x.Slice
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetAssociation() string {
+	if x != nil {
+		return x.Association
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetTeid() uint32 {
+	if x != nil {
+		return x.Teid
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListSessionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []*SessionStatus       `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	Total         uint32                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"` // that are meant
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsResponse) Reset() {
+	*x = ListSessionsResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsResponse) ProtoMessage() {}
+
+func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
+func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *ListSessionsResponse) GetTotal() uint32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
 }
 
 // Problem is one reason why a configuration is refused.
@@ -2693,7 +4185,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +4197,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +4210,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -2760,7 +4252,7 @@ func (x *Problem) GetResource() string {
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Op            string                 `protobuf:"bytes,1,opt,name=op,proto3" json:"op,omitempty"`     // add, update or delete
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // interface, locator, sid, policy, steering, tunnel or settings
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // interface, locator, sid, policy, steering, tunnel, slice or settings
 	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2769,7 +4261,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +4273,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +4286,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Change) GetOp() string {
@@ -2836,7 +4328,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2848,7 +4340,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2861,7 +4353,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Ref) GetKind() string {
@@ -2886,7 +4378,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +4390,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +4403,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 type GetConfigResponse struct {
@@ -2923,7 +4415,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +4427,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +4440,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -2967,7 +4459,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +4471,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +4484,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -3011,7 +4503,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +4515,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +4528,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -3056,7 +4548,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +4560,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +4573,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -3107,7 +4599,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +4611,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +4624,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -3151,7 +4643,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +4655,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +4668,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -3195,7 +4687,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +4699,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +4712,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -3239,7 +4731,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3251,7 +4743,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3264,7 +4756,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -3283,7 +4775,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3295,7 +4787,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3308,7 +4800,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -3335,7 +4827,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3347,7 +4839,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3360,7 +4852,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -3423,15 +4915,17 @@ type TraceResponse struct {
 	Verdict       string                 `protobuf:"bytes,13,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	InLength      int32                  `protobuf:"varint,14,opt,name=in_length,json=inLength,proto3" json:"in_length,omitempty"`
 	OutLength     int32                  `protobuf:"varint,15,opt,name=out_length,json=outLength,proto3" json:"out_length,omitempty"`
-	In            []byte                 `protobuf:"bytes,16,opt,name=in,proto3" json:"in,omitempty"`   // the first bytes of the frame as received
-	Out           []byte                 `protobuf:"bytes,17,opt,name=out,proto3" json:"out,omitempty"` // and as sent
+	In            []byte                 `protobuf:"bytes,16,opt,name=in,proto3" json:"in,omitempty"`            // the first bytes of the frame as received
+	Out           []byte                 `protobuf:"bytes,17,opt,name=out,proto3" json:"out,omitempty"`          // and as sent
+	Session       uint64                 `protobuf:"varint,18,opt,name=session,proto3" json:"session,omitempty"` // SEID
+	Pdr           uint32                 `protobuf:"varint,19,opt,name=pdr,proto3" json:"pdr,omitempty"`         // by which it was handled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +4937,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +4950,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -3578,6 +5072,20 @@ func (x *TraceResponse) GetOut() []byte {
 	return nil
 }
 
+func (x *TraceResponse) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *TraceResponse) GetPdr() uint32 {
+	if x != nil {
+		return x.Pdr
+	}
+	return 0
+}
+
 type DoctorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Interfaces    []string               `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"` // those of the configuration unless given
@@ -3587,7 +5095,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3599,7 +5107,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3612,7 +5120,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -3631,7 +5139,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +5151,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +5164,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -3680,7 +5188,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +5200,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +5213,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Finding) GetName() string {
@@ -3748,7 +5256,7 @@ var File_culvert_v1_culvert_proto protoreflect.FileDescriptor
 const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"\x18culvert/v1/culvert.proto\x12\n" +
-	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x04\n" +
+	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x05\n" +
 	"\x06Config\x125\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\v2\x15.culvert.v1.InterfaceR\n" +
@@ -3765,7 +5273,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	" \x01(\v2\x12.culvert.v1.LimitsR\x06limits\x12!\n" +
 	"\x03api\x18\v \x01(\v2\x0f.culvert.v1.APIR\x03api\x12-\n" +
 	"\ametrics\x18\f \x01(\v2\x13.culvert.v1.MetricsR\ametrics\x12!\n" +
-	"\x03log\x18\r \x01(\v2\x0f.culvert.v1.LogR\x03log\"O\n" +
+	"\x03log\x18\r \x01(\v2\x0f.culvert.v1.LogR\x03log\x12!\n" +
+	"\x03upf\x18\x0e \x01(\v2\x0f.culvert.v1.UPFR\x03upf\x12)\n" +
+	"\x06slices\x18\x0f \x03(\v2\x11.culvert.v1.SliceR\x06slices\"O\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1a\n" +
@@ -3842,14 +5352,53 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06source\x18\t \x01(\tR\x06source\x12\x10\n" +
 	"\x03qfi\x18\n" +
 	" \x01(\rR\x03qfi\x122\n" +
-	"\x15pdu_session_container\x18\v \x01(\tR\x13pduSessionContainer\"\xb1\x01\n" +
+	"\x15pdu_session_container\x18\v \x01(\tR\x13pduSessionContainer\"\xe7\x01\n" +
 	"\x06Limits\x12\x12\n" +
 	"\x04sids\x18\x01 \x01(\rR\x04sids\x12\x1a\n" +
 	"\bpolicies\x18\x02 \x01(\rR\bpolicies\x12#\n" +
 	"\rsegment_lists\x18\x03 \x01(\rR\fsegmentLists\x12\x18\n" +
 	"\atunnels\x18\x04 \x01(\rR\atunnels\x12\x16\n" +
 	"\x06routes\x18\x05 \x01(\rR\x06routes\x12 \n" +
-	"\vadjacencies\x18\x06 \x01(\rR\vadjacencies\"\x88\x01\n" +
+	"\vadjacencies\x18\x06 \x01(\rR\vadjacencies\x12\x1a\n" +
+	"\bsessions\x18\a \x01(\rR\bsessions\x12\x18\n" +
+	"\afilters\x18\b \x01(\rR\afilters\"\xfa\x01\n" +
+	"\x03UPF\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x0e\n" +
+	"\x02n4\x18\x02 \x03(\tR\x02n4\x12\x12\n" +
+	"\x04smfs\x18\x03 \x03(\tR\x04smfs\x12\x18\n" +
+	"\aconnect\x18\x04 \x03(\tR\aconnect\x12-\n" +
+	"\bue_pools\x18\x05 \x03(\v2\x12.culvert.v1.UEPoolR\auePools\x12\x1c\n" +
+	"\tprotected\x18\x06 \x03(\tR\tprotected\x12*\n" +
+	"\x06buffer\x18\a \x01(\v2\x12.culvert.v1.BufferR\x06buffer\x12#\n" +
+	"\recho_interval\x18\b \x01(\rR\fechoInterval\"O\n" +
+	"\x06UEPool\x12)\n" +
+	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x1a\n" +
+	"\bprefixes\x18\x02 \x03(\tR\bprefixes\"8\n" +
+	"\x06Buffer\x12\x18\n" +
+	"\apackets\x18\x01 \x01(\rR\apackets\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\xdc\x01\n" +
+	"\x05Slice\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
+	"\x06snssai\x18\x02 \x01(\v2\x12.culvert.v1.SNSSAIR\x06snssai\x12)\n" +
+	"\x10network_instance\x18\x03 \x01(\tR\x0fnetworkInstance\x12\x14\n" +
+	"\x05table\x18\x04 \x01(\rR\x05table\x12\x1e\n" +
+	"\x02n9\x18\x05 \x01(\v2\x0e.culvert.v1.N9R\x02n9\x122\n" +
+	"\n" +
+	"rate_limit\x18\x06 \x01(\v2\x13.culvert.v1.BitRateR\trateLimit\"*\n" +
+	"\x06SNSSAI\x12\x10\n" +
+	"\x03sst\x18\x01 \x01(\rR\x03sst\x12\x0e\n" +
+	"\x02sd\x18\x02 \x01(\tR\x02sd\"\xd5\x01\n" +
+	"\x02N9\x12\x1c\n" +
+	"\ttransport\x18\x01 \x01(\tR\ttransport\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x16\n" +
+	"\x06uplink\x18\x03 \x01(\tR\x06uplink\x12\x1a\n" +
+	"\bdownlink\x18\x04 \x01(\tR\bdownlink\x12#\n" +
+	"\ruplink_policy\x18\x05 \x01(\tR\fuplinkPolicy\x12'\n" +
+	"\x0fdownlink_policy\x18\x06 \x01(\tR\x0edownlinkPolicy\x12\x1b\n" +
+	"\tlocal_sid\x18\a \x01(\tR\blocalSid\"=\n" +
+	"\aBitRate\x12\x16\n" +
+	"\x06uplink\x18\x01 \x01(\rR\x06uplink\x12\x1a\n" +
+	"\bdownlink\x18\x02 \x01(\rR\bdownlink\"\x88\x01\n" +
 	"\x03API\x12\x16\n" +
 	"\x06socket\x18\x01 \x01(\tR\x06socket\x12\x16\n" +
 	"\x06listen\x18\x02 \x01(\tR\x06listen\x12\x19\n" +
@@ -3865,7 +5414,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\aCounter\x12\x18\n" +
 	"\apackets\x18\x01 \x01(\x04R\apackets\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\x0f\n" +
-	"\rStatusRequest\"\x8d\x03\n" +
+	"\rStatusRequest\"\xb6\x03\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x124\n" +
 	"\astarted\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x1b\n" +
@@ -3875,10 +5424,67 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"interfaces\x18\x05 \x03(\v2\x1b.culvert.v1.InterfaceStatusR\n" +
 	"interfaces\x12G\n" +
 	"\tresources\x18\x06 \x03(\v2).culvert.v1.StatusResponse.ResourcesEntryR\tresources\x12/\n" +
-	"\boutcomes\x18\a \x03(\v2\x13.culvert.v1.OutcomeR\boutcomes\x1a<\n" +
+	"\boutcomes\x18\a \x03(\v2\x13.culvert.v1.OutcomeR\boutcomes\x12'\n" +
+	"\x03upf\x18\b \x01(\v2\x15.culvert.v1.UPFStatusR\x03upf\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x8c\x01\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xe6\x01\n" +
+	"\tUPFStatus\x12\x1a\n" +
+	"\bsessions\x18\x01 \x01(\rR\bsessions\x12!\n" +
+	"\fmax_sessions\x18\x02 \x01(\rR\vmaxSessions\x12\"\n" +
+	"\fassociations\x18\x03 \x01(\rR\fassociations\x12\x1a\n" +
+	"\bbuffered\x18\x04 \x01(\x04R\bbuffered\x12,\n" +
+	"\x05pools\x18\x05 \x03(\v2\x16.culvert.v1.PoolStatusR\x05pools\x12,\n" +
+	"\x05peers\x18\x06 \x03(\v2\x16.culvert.v1.PeerStatusR\x05peers\"w\n" +
+	"\n" +
+	"PoolStatus\x12)\n" +
+	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x16\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x12\n" +
+	"\x04used\x18\x03 \x01(\rR\x04used\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\rR\x04size\"N\n" +
+	"\n" +
+	"PeerStatus\x12\x12\n" +
+	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x18\n" +
+	"\atunnels\x18\x02 \x01(\rR\atunnels\x12\x12\n" +
+	"\x04down\x18\x03 \x01(\bR\x04down\"\xce\x01\n" +
+	"\vSliceStatus\x12-\n" +
+	"\bresource\x18\x01 \x01(\v2\x11.culvert.v1.SliceR\bresource\x12\x16\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x1a\n" +
+	"\bsessions\x18\x03 \x01(\rR\bsessions\x12+\n" +
+	"\x06uplink\x18\x04 \x01(\v2\x13.culvert.v1.CounterR\x06uplink\x12/\n" +
+	"\bdownlink\x18\x05 \x01(\v2\x13.culvert.v1.CounterR\bdownlink\"\xf7\x01\n" +
+	"\x11AssociationStatus\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05addrs\x18\x02 \x03(\tR\x05addrs\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x126\n" +
+	"\brecovery\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\brecovery\x12\x0e\n" +
+	"\x02up\x18\x05 \x01(\bR\x02up\x12\x1a\n" +
+	"\bsessions\x18\x06 \x01(\rR\bsessions\x12\"\n" +
+	"\fapplications\x18\a \x03(\tR\fapplications\"\x92\x03\n" +
+	"\rSessionStatus\x12\x12\n" +
+	"\x04seid\x18\x01 \x01(\x04R\x04seid\x12\x17\n" +
+	"\acp_seid\x18\x02 \x01(\x04R\x06cpSeid\x12 \n" +
+	"\vassociation\x18\x03 \x01(\tR\vassociation\x12\x14\n" +
+	"\x05slice\x18\x04 \x01(\tR\x05slice\x12\x10\n" +
+	"\x03dnn\x18\x05 \x01(\tR\x03dnn\x12\x0e\n" +
+	"\x02ue\x18\x06 \x03(\tR\x02ue\x12\x14\n" +
+	"\x05teids\x18\a \x03(\rR\x05teids\x12+\n" +
+	"\x06uplink\x18\b \x01(\v2\x13.culvert.v1.CounterR\x06uplink\x12/\n" +
+	"\bdownlink\x18\t \x01(\v2\x13.culvert.v1.CounterR\bdownlink\x12\x1a\n" +
+	"\bbuffered\x18\n" +
+	" \x01(\rR\bbuffered\x12)\n" +
+	"\x04pdrs\x18\v \x03(\v2\x15.culvert.v1.PDRStatusR\x04pdrs\x12)\n" +
+	"\x04urrs\x18\f \x03(\v2\x15.culvert.v1.URRStatusR\x04urrs\x12\x14\n" +
+	"\x05rules\x18\r \x01(\tR\x05rules\"L\n" +
+	"\tPDRStatus\x12\x10\n" +
+	"\x03pdr\x18\x01 \x01(\rR\x03pdr\x12-\n" +
+	"\acounter\x18\x02 \x01(\v2\x13.culvert.v1.CounterR\acounter\"\x8b\x01\n" +
+	"\tURRStatus\x12\x10\n" +
+	"\x03urr\x18\x01 \x01(\rR\x03urr\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\rR\bsequence\x12\x16\n" +
+	"\x06uplink\x18\x03 \x01(\x04R\x06uplink\x12\x1a\n" +
+	"\bdownlink\x18\x04 \x01(\x04R\bdownlink\x12\x1c\n" +
+	"\texhausted\x18\x05 \x01(\bR\texhausted\"\x8c\x01\n" +
 	"\x0fInterfaceStatus\x121\n" +
 	"\bresource\x18\x01 \x01(\v2\x15.culvert.v1.InterfaceR\bresource\x12\x18\n" +
 	"\aifindex\x18\x02 \x01(\x05R\aifindex\x12\x1a\n" +
@@ -3952,7 +5558,26 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x13ListOutcomesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"G\n" +
 	"\x14ListOutcomesResponse\x12/\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x13.culvert.v1.OutcomeR\boutcomes\"{\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x13.culvert.v1.OutcomeR\boutcomes\"%\n" +
+	"\x11ListSlicesRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"E\n" +
+	"\x12ListSlicesResponse\x12/\n" +
+	"\x06slices\x18\x01 \x03(\v2\x17.culvert.v1.SliceStatusR\x06slices\"+\n" +
+	"\x17ListAssociationsRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"]\n" +
+	"\x18ListAssociationsResponse\x12A\n" +
+	"\fassociations\x18\x01 \x03(\v2\x1d.culvert.v1.AssociationStatusR\fassociations\"\xa9\x01\n" +
+	"\x13ListSessionsRequest\x12\x17\n" +
+	"\x04seid\x18\x01 \x01(\x04H\x00R\x04seid\x88\x01\x01\x12\x0e\n" +
+	"\x02ue\x18\x02 \x01(\tR\x02ue\x12\x14\n" +
+	"\x05slice\x18\x03 \x01(\tR\x05slice\x12 \n" +
+	"\vassociation\x18\x04 \x01(\tR\vassociation\x12\x12\n" +
+	"\x04teid\x18\x05 \x01(\rR\x04teid\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\rR\x05limitB\a\n" +
+	"\x05_seid\"c\n" +
+	"\x14ListSessionsResponse\x125\n" +
+	"\bsessions\x18\x01 \x03(\v2\x19.culvert.v1.SessionStatusR\bsessions\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\rR\x05total\"{\n" +
 	"\aProblem\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\x05R\x04line\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x18\n" +
@@ -3995,7 +5620,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05drops\x18\x04 \x01(\bR\x05drops\x12\x10\n" +
 	"\x03sid\x18\x05 \x01(\tR\x03sid\x12\x17\n" +
 	"\x04teid\x18\x06 \x01(\rH\x00R\x04teid\x88\x01\x01B\a\n" +
-	"\x05_teid\"\xc8\x03\n" +
+	"\x05_teid\"\xf4\x03\n" +
 	"\rTraceResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x10\n" +
@@ -4015,7 +5640,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"out_length\x18\x0f \x01(\x05R\toutLength\x12\x0e\n" +
 	"\x02in\x18\x10 \x01(\fR\x02in\x12\x10\n" +
-	"\x03out\x18\x11 \x01(\fR\x03out\"/\n" +
+	"\x03out\x18\x11 \x01(\fR\x03out\x12\x18\n" +
+	"\asession\x18\x12 \x01(\x04R\asession\x12\x10\n" +
+	"\x03pdr\x18\x13 \x01(\rR\x03pdr\"/\n" +
 	"\rDoctorRequest\x12\x1e\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\tR\n" +
@@ -4027,7 +5654,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
 	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x18\n" +
-	"\acommand\x18\x05 \x03(\tR\acommand2\xa2\t\n" +
+	"\acommand\x18\x05 \x03(\tR\acommand2\xa1\v\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
@@ -4037,7 +5664,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\fListSteering\x12\x1f.culvert.v1.ListSteeringRequest\x1a .culvert.v1.ListSteeringResponse\x12N\n" +
 	"\vListTunnels\x12\x1e.culvert.v1.ListTunnelsRequest\x1a\x1f.culvert.v1.ListTunnelsResponse\x12Z\n" +
 	"\x0fListAdjacencies\x12\".culvert.v1.ListAdjacenciesRequest\x1a#.culvert.v1.ListAdjacenciesResponse\x12Q\n" +
-	"\fListOutcomes\x12\x1f.culvert.v1.ListOutcomesRequest\x1a .culvert.v1.ListOutcomesResponse\x12H\n" +
+	"\fListOutcomes\x12\x1f.culvert.v1.ListOutcomesRequest\x1a .culvert.v1.ListOutcomesResponse\x12K\n" +
+	"\n" +
+	"ListSlices\x12\x1d.culvert.v1.ListSlicesRequest\x1a\x1e.culvert.v1.ListSlicesResponse\x12]\n" +
+	"\x10ListAssociations\x12#.culvert.v1.ListAssociationsRequest\x1a$.culvert.v1.ListAssociationsResponse\x12Q\n" +
+	"\fListSessions\x12\x1f.culvert.v1.ListSessionsRequest\x1a .culvert.v1.ListSessionsResponse\x12H\n" +
 	"\tGetConfig\x12\x1c.culvert.v1.GetConfigRequest\x1a\x1d.culvert.v1.GetConfigResponse\x12<\n" +
 	"\x05Check\x12\x18.culvert.v1.CheckRequest\x1a\x19.culvert.v1.CheckResponse\x12<\n" +
 	"\x05Apply\x12\x18.culvert.v1.ApplyRequest\x1a\x19.culvert.v1.ApplyResponse\x126\n" +
@@ -4058,70 +5689,91 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
 var file_culvert_v1_culvert_proto_goTypes = []any{
-	(*Config)(nil),                  // 0: culvert.v1.Config
-	(*Interface)(nil),               // 1: culvert.v1.Interface
-	(*Encapsulation)(nil),           // 2: culvert.v1.Encapsulation
-	(*Locator)(nil),                 // 3: culvert.v1.Locator
-	(*LocalSID)(nil),                // 4: culvert.v1.LocalSID
-	(*Policy)(nil),                  // 5: culvert.v1.Policy
-	(*SegmentList)(nil),             // 6: culvert.v1.SegmentList
-	(*Steering)(nil),                // 7: culvert.v1.Steering
-	(*GTP4D)(nil),                   // 8: culvert.v1.GTP4D
-	(*GTPU)(nil),                    // 9: culvert.v1.GTPU
-	(*Tunnel)(nil),                  // 10: culvert.v1.Tunnel
-	(*Limits)(nil),                  // 11: culvert.v1.Limits
-	(*API)(nil),                     // 12: culvert.v1.API
-	(*Metrics)(nil),                 // 13: culvert.v1.Metrics
-	(*Log)(nil),                     // 14: culvert.v1.Log
-	(*Counter)(nil),                 // 15: culvert.v1.Counter
-	(*StatusRequest)(nil),           // 16: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),          // 17: culvert.v1.StatusResponse
-	(*InterfaceStatus)(nil),         // 18: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                 // 19: culvert.v1.Outcome
-	(*LocatorStatus)(nil),           // 20: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),               // 21: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),            // 22: culvert.v1.PolicyStatus
-	(*SteeringStatus)(nil),          // 23: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),            // 24: culvert.v1.TunnelStatus
-	(*AdjacencyStatus)(nil),         // 25: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),   // 26: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),  // 27: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),     // 28: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),    // 29: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),         // 30: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),        // 31: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),     // 32: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),    // 33: culvert.v1.ListPoliciesResponse
-	(*ListSteeringRequest)(nil),     // 34: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),    // 35: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),      // 36: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),     // 37: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),  // 38: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil), // 39: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),     // 40: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),    // 41: culvert.v1.ListOutcomesResponse
-	(*Problem)(nil),                 // 42: culvert.v1.Problem
-	(*Change)(nil),                  // 43: culvert.v1.Change
-	(*Ref)(nil),                     // 44: culvert.v1.Ref
-	(*GetConfigRequest)(nil),        // 45: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),       // 46: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),            // 47: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),           // 48: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),            // 49: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),           // 50: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),              // 51: culvert.v1.AddRequest
-	(*AddResponse)(nil),             // 52: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),           // 53: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 54: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),            // 55: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),           // 56: culvert.v1.TraceResponse
-	(*DoctorRequest)(nil),           // 57: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),          // 58: culvert.v1.DoctorResponse
-	(*Finding)(nil),                 // 59: culvert.v1.Finding
-	nil,                             // 60: culvert.v1.StatusResponse.ResourcesEntry
-	(*timestamppb.Timestamp)(nil),   // 61: google.protobuf.Timestamp
+	(*Config)(nil),                   // 0: culvert.v1.Config
+	(*Interface)(nil),                // 1: culvert.v1.Interface
+	(*Encapsulation)(nil),            // 2: culvert.v1.Encapsulation
+	(*Locator)(nil),                  // 3: culvert.v1.Locator
+	(*LocalSID)(nil),                 // 4: culvert.v1.LocalSID
+	(*Policy)(nil),                   // 5: culvert.v1.Policy
+	(*SegmentList)(nil),              // 6: culvert.v1.SegmentList
+	(*Steering)(nil),                 // 7: culvert.v1.Steering
+	(*GTP4D)(nil),                    // 8: culvert.v1.GTP4D
+	(*GTPU)(nil),                     // 9: culvert.v1.GTPU
+	(*Tunnel)(nil),                   // 10: culvert.v1.Tunnel
+	(*Limits)(nil),                   // 11: culvert.v1.Limits
+	(*UPF)(nil),                      // 12: culvert.v1.UPF
+	(*UEPool)(nil),                   // 13: culvert.v1.UEPool
+	(*Buffer)(nil),                   // 14: culvert.v1.Buffer
+	(*Slice)(nil),                    // 15: culvert.v1.Slice
+	(*SNSSAI)(nil),                   // 16: culvert.v1.SNSSAI
+	(*N9)(nil),                       // 17: culvert.v1.N9
+	(*BitRate)(nil),                  // 18: culvert.v1.BitRate
+	(*API)(nil),                      // 19: culvert.v1.API
+	(*Metrics)(nil),                  // 20: culvert.v1.Metrics
+	(*Log)(nil),                      // 21: culvert.v1.Log
+	(*Counter)(nil),                  // 22: culvert.v1.Counter
+	(*StatusRequest)(nil),            // 23: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),           // 24: culvert.v1.StatusResponse
+	(*UPFStatus)(nil),                // 25: culvert.v1.UPFStatus
+	(*PoolStatus)(nil),               // 26: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),               // 27: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),              // 28: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),        // 29: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),            // 30: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                // 31: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                // 32: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),          // 33: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                  // 34: culvert.v1.Outcome
+	(*LocatorStatus)(nil),            // 35: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                // 36: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),             // 37: culvert.v1.PolicyStatus
+	(*SteeringStatus)(nil),           // 38: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),             // 39: culvert.v1.TunnelStatus
+	(*AdjacencyStatus)(nil),          // 40: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),    // 41: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),   // 42: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),      // 43: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),     // 44: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),          // 45: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),         // 46: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),      // 47: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),     // 48: culvert.v1.ListPoliciesResponse
+	(*ListSteeringRequest)(nil),      // 49: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),     // 50: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),       // 51: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),      // 52: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),   // 53: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),  // 54: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),      // 55: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),     // 56: culvert.v1.ListOutcomesResponse
+	(*ListSlicesRequest)(nil),        // 57: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),       // 58: culvert.v1.ListSlicesResponse
+	(*ListAssociationsRequest)(nil),  // 59: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil), // 60: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),      // 61: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 62: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                  // 63: culvert.v1.Problem
+	(*Change)(nil),                   // 64: culvert.v1.Change
+	(*Ref)(nil),                      // 65: culvert.v1.Ref
+	(*GetConfigRequest)(nil),         // 66: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),        // 67: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),             // 68: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),            // 69: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),             // 70: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),            // 71: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),               // 72: culvert.v1.AddRequest
+	(*AddResponse)(nil),              // 73: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),            // 74: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),           // 75: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),             // 76: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),            // 77: culvert.v1.TraceResponse
+	(*DoctorRequest)(nil),            // 78: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),           // 79: culvert.v1.DoctorResponse
+	(*Finding)(nil),                  // 80: culvert.v1.Finding
+	nil,                              // 81: culvert.v1.StatusResponse.ResourcesEntry
+	(*timestamppb.Timestamp)(nil),    // 82: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,  // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -4133,82 +5785,111 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	9,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
 	10, // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
 	11, // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	12, // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	13, // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	14, // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
-	6,  // 12: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
-	8,  // 13: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
-	61, // 14: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	18, // 15: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	60, // 16: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	19, // 17: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	1,  // 18: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	3,  // 19: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	4,  // 20: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	15, // 21: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	5,  // 22: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	15, // 23: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	15, // 24: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	7,  // 25: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	10, // 26: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	15, // 27: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	15, // 28: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	18, // 29: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	20, // 30: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	21, // 31: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	22, // 32: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	23, // 33: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	24, // 34: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	25, // 35: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	19, // 36: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	0,  // 37: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,  // 38: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	42, // 39: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,  // 40: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	43, // 41: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,  // 42: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	43, // 43: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	44, // 44: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	43, // 45: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	61, // 46: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	59, // 47: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	16, // 48: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	26, // 49: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	28, // 50: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	30, // 51: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	32, // 52: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	34, // 53: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	36, // 54: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	38, // 55: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	40, // 56: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	45, // 57: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	47, // 58: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	49, // 59: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	51, // 60: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	53, // 61: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	55, // 62: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	57, // 63: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	17, // 64: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	27, // 65: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	29, // 66: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	31, // 67: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	33, // 68: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	35, // 69: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	37, // 70: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	39, // 71: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	41, // 72: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	46, // 73: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	48, // 74: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	50, // 75: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	52, // 76: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	54, // 77: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	56, // 78: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	58, // 79: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	64, // [64:80] is the sub-list for method output_type
-	48, // [48:64] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	19, // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	20, // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	21, // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	12, // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
+	15, // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
+	6,  // 14: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
+	8,  // 15: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
+	13, // 16: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
+	14, // 17: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
+	16, // 18: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	17, // 19: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	18, // 20: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	82, // 21: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	33, // 22: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	81, // 23: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	34, // 24: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	25, // 25: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	26, // 26: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	27, // 27: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	15, // 28: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	22, // 29: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	22, // 30: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	82, // 31: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	82, // 32: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	22, // 33: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	22, // 34: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	31, // 35: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	32, // 36: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	22, // 37: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	1,  // 38: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	3,  // 39: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	4,  // 40: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	22, // 41: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	5,  // 42: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	22, // 43: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	22, // 44: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	7,  // 45: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	10, // 46: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	22, // 47: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	22, // 48: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	33, // 49: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	35, // 50: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	36, // 51: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	37, // 52: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	38, // 53: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	39, // 54: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	40, // 55: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	34, // 56: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	28, // 57: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	29, // 58: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	30, // 59: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,  // 60: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,  // 61: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	63, // 62: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,  // 63: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	64, // 64: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,  // 65: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	64, // 66: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	65, // 67: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	64, // 68: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	82, // 69: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	80, // 70: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	23, // 71: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	41, // 72: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	43, // 73: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	45, // 74: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	47, // 75: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	49, // 76: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	51, // 77: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	53, // 78: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	55, // 79: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	57, // 80: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	59, // 81: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	61, // 82: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	66, // 83: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	68, // 84: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	70, // 85: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	72, // 86: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	74, // 87: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	76, // 88: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	78, // 89: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	24, // 90: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	42, // 91: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	44, // 92: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	46, // 93: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	48, // 94: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	50, // 95: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	52, // 96: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	54, // 97: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	56, // 98: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	58, // 99: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	60, // 100: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	62, // 101: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	67, // 102: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	69, // 103: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	71, // 104: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	73, // 105: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	75, // 106: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	77, // 107: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	79, // 108: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	90, // [90:109] is the sub-list for method output_type
+	71, // [71:90] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -4216,14 +5897,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[55].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[61].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[76].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   82,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -58,6 +58,13 @@ const (
 	CulvertListAdjacenciesProcedure = "/culvert.v1.Culvert/ListAdjacencies"
 	// CulvertListOutcomesProcedure is the fully-qualified name of the Culvert's ListOutcomes RPC.
 	CulvertListOutcomesProcedure = "/culvert.v1.Culvert/ListOutcomes"
+	// CulvertListSlicesProcedure is the fully-qualified name of the Culvert's ListSlices RPC.
+	CulvertListSlicesProcedure = "/culvert.v1.Culvert/ListSlices"
+	// CulvertListAssociationsProcedure is the fully-qualified name of the Culvert's ListAssociations
+	// RPC.
+	CulvertListAssociationsProcedure = "/culvert.v1.Culvert/ListAssociations"
+	// CulvertListSessionsProcedure is the fully-qualified name of the Culvert's ListSessions RPC.
+	CulvertListSessionsProcedure = "/culvert.v1.Culvert/ListSessions"
 	// CulvertGetConfigProcedure is the fully-qualified name of the Culvert's GetConfig RPC.
 	CulvertGetConfigProcedure = "/culvert.v1.Culvert/GetConfig"
 	// CulvertCheckProcedure is the fully-qualified name of the Culvert's Check RPC.
@@ -88,6 +95,10 @@ type CulvertClient interface {
 	ListTunnels(context.Context, *culvertv1.ListTunnelsRequest) (*culvertv1.ListTunnelsResponse, error)
 	ListAdjacencies(context.Context, *culvertv1.ListAdjacenciesRequest) (*culvertv1.ListAdjacenciesResponse, error)
 	ListOutcomes(context.Context, *culvertv1.ListOutcomesRequest) (*culvertv1.ListOutcomesResponse, error)
+	ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error)
+	// Of a node that is a user plane function; on others UNIMPLEMENTED.
+	ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error)
+	ListSessions(context.Context, *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error)
 	// GetConfig is the running state, as Apply would take it.
 	GetConfig(context.Context, *culvertv1.GetConfigRequest) (*culvertv1.GetConfigResponse, error)
 	// Check says what is wrong with a configuration, and changes nothing.
@@ -171,6 +182,24 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("ListOutcomes")),
 			connect.WithClientOptions(opts...),
 		),
+		listSlices: connect.NewClient[culvertv1.ListSlicesRequest, culvertv1.ListSlicesResponse](
+			httpClient,
+			baseURL+CulvertListSlicesProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListSlices")),
+			connect.WithClientOptions(opts...),
+		),
+		listAssociations: connect.NewClient[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse](
+			httpClient,
+			baseURL+CulvertListAssociationsProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListAssociations")),
+			connect.WithClientOptions(opts...),
+		),
+		listSessions: connect.NewClient[culvertv1.ListSessionsRequest, culvertv1.ListSessionsResponse](
+			httpClient,
+			baseURL+CulvertListSessionsProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListSessions")),
+			connect.WithClientOptions(opts...),
+		),
 		getConfig: connect.NewClient[culvertv1.GetConfigRequest, culvertv1.GetConfigResponse](
 			httpClient,
 			baseURL+CulvertGetConfigProcedure,
@@ -218,22 +247,25 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 
 // culvertClient implements CulvertClient.
 type culvertClient struct {
-	status          *connect.Client[culvertv1.StatusRequest, culvertv1.StatusResponse]
-	listInterfaces  *connect.Client[culvertv1.ListInterfacesRequest, culvertv1.ListInterfacesResponse]
-	listLocators    *connect.Client[culvertv1.ListLocatorsRequest, culvertv1.ListLocatorsResponse]
-	listSIDs        *connect.Client[culvertv1.ListSIDsRequest, culvertv1.ListSIDsResponse]
-	listPolicies    *connect.Client[culvertv1.ListPoliciesRequest, culvertv1.ListPoliciesResponse]
-	listSteering    *connect.Client[culvertv1.ListSteeringRequest, culvertv1.ListSteeringResponse]
-	listTunnels     *connect.Client[culvertv1.ListTunnelsRequest, culvertv1.ListTunnelsResponse]
-	listAdjacencies *connect.Client[culvertv1.ListAdjacenciesRequest, culvertv1.ListAdjacenciesResponse]
-	listOutcomes    *connect.Client[culvertv1.ListOutcomesRequest, culvertv1.ListOutcomesResponse]
-	getConfig       *connect.Client[culvertv1.GetConfigRequest, culvertv1.GetConfigResponse]
-	check           *connect.Client[culvertv1.CheckRequest, culvertv1.CheckResponse]
-	apply           *connect.Client[culvertv1.ApplyRequest, culvertv1.ApplyResponse]
-	add             *connect.Client[culvertv1.AddRequest, culvertv1.AddResponse]
-	delete          *connect.Client[culvertv1.DeleteRequest, culvertv1.DeleteResponse]
-	trace           *connect.Client[culvertv1.TraceRequest, culvertv1.TraceResponse]
-	doctor          *connect.Client[culvertv1.DoctorRequest, culvertv1.DoctorResponse]
+	status           *connect.Client[culvertv1.StatusRequest, culvertv1.StatusResponse]
+	listInterfaces   *connect.Client[culvertv1.ListInterfacesRequest, culvertv1.ListInterfacesResponse]
+	listLocators     *connect.Client[culvertv1.ListLocatorsRequest, culvertv1.ListLocatorsResponse]
+	listSIDs         *connect.Client[culvertv1.ListSIDsRequest, culvertv1.ListSIDsResponse]
+	listPolicies     *connect.Client[culvertv1.ListPoliciesRequest, culvertv1.ListPoliciesResponse]
+	listSteering     *connect.Client[culvertv1.ListSteeringRequest, culvertv1.ListSteeringResponse]
+	listTunnels      *connect.Client[culvertv1.ListTunnelsRequest, culvertv1.ListTunnelsResponse]
+	listAdjacencies  *connect.Client[culvertv1.ListAdjacenciesRequest, culvertv1.ListAdjacenciesResponse]
+	listOutcomes     *connect.Client[culvertv1.ListOutcomesRequest, culvertv1.ListOutcomesResponse]
+	listSlices       *connect.Client[culvertv1.ListSlicesRequest, culvertv1.ListSlicesResponse]
+	listAssociations *connect.Client[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse]
+	listSessions     *connect.Client[culvertv1.ListSessionsRequest, culvertv1.ListSessionsResponse]
+	getConfig        *connect.Client[culvertv1.GetConfigRequest, culvertv1.GetConfigResponse]
+	check            *connect.Client[culvertv1.CheckRequest, culvertv1.CheckResponse]
+	apply            *connect.Client[culvertv1.ApplyRequest, culvertv1.ApplyResponse]
+	add              *connect.Client[culvertv1.AddRequest, culvertv1.AddResponse]
+	delete           *connect.Client[culvertv1.DeleteRequest, culvertv1.DeleteResponse]
+	trace            *connect.Client[culvertv1.TraceRequest, culvertv1.TraceResponse]
+	doctor           *connect.Client[culvertv1.DoctorRequest, culvertv1.DoctorResponse]
 }
 
 // Status calls culvert.v1.Culvert.Status.
@@ -317,6 +349,33 @@ func (c *culvertClient) ListOutcomes(ctx context.Context, req *culvertv1.ListOut
 	return nil, err
 }
 
+// ListSlices calls culvert.v1.Culvert.ListSlices.
+func (c *culvertClient) ListSlices(ctx context.Context, req *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error) {
+	response, err := c.listSlices.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListAssociations calls culvert.v1.Culvert.ListAssociations.
+func (c *culvertClient) ListAssociations(ctx context.Context, req *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error) {
+	response, err := c.listAssociations.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListSessions calls culvert.v1.Culvert.ListSessions.
+func (c *culvertClient) ListSessions(ctx context.Context, req *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error) {
+	response, err := c.listSessions.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // GetConfig calls culvert.v1.Culvert.GetConfig.
 func (c *culvertClient) GetConfig(ctx context.Context, req *culvertv1.GetConfigRequest) (*culvertv1.GetConfigResponse, error) {
 	response, err := c.getConfig.CallUnary(ctx, connect.NewRequest(req))
@@ -390,6 +449,10 @@ type CulvertHandler interface {
 	ListTunnels(context.Context, *culvertv1.ListTunnelsRequest) (*culvertv1.ListTunnelsResponse, error)
 	ListAdjacencies(context.Context, *culvertv1.ListAdjacenciesRequest) (*culvertv1.ListAdjacenciesResponse, error)
 	ListOutcomes(context.Context, *culvertv1.ListOutcomesRequest) (*culvertv1.ListOutcomesResponse, error)
+	ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error)
+	// Of a node that is a user plane function; on others UNIMPLEMENTED.
+	ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error)
+	ListSessions(context.Context, *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error)
 	// GetConfig is the running state, as Apply would take it.
 	GetConfig(context.Context, *culvertv1.GetConfigRequest) (*culvertv1.GetConfigResponse, error)
 	// Check says what is wrong with a configuration, and changes nothing.
@@ -469,6 +532,24 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("ListOutcomes")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertListSlicesHandler := connect.NewUnaryHandlerSimple(
+		CulvertListSlicesProcedure,
+		svc.ListSlices,
+		connect.WithSchema(culvertMethods.ByName("ListSlices")),
+		connect.WithHandlerOptions(opts...),
+	)
+	culvertListAssociationsHandler := connect.NewUnaryHandlerSimple(
+		CulvertListAssociationsProcedure,
+		svc.ListAssociations,
+		connect.WithSchema(culvertMethods.ByName("ListAssociations")),
+		connect.WithHandlerOptions(opts...),
+	)
+	culvertListSessionsHandler := connect.NewUnaryHandlerSimple(
+		CulvertListSessionsProcedure,
+		svc.ListSessions,
+		connect.WithSchema(culvertMethods.ByName("ListSessions")),
+		connect.WithHandlerOptions(opts...),
+	)
 	culvertGetConfigHandler := connect.NewUnaryHandlerSimple(
 		CulvertGetConfigProcedure,
 		svc.GetConfig,
@@ -531,6 +612,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertListAdjacenciesHandler.ServeHTTP(w, r)
 		case CulvertListOutcomesProcedure:
 			culvertListOutcomesHandler.ServeHTTP(w, r)
+		case CulvertListSlicesProcedure:
+			culvertListSlicesHandler.ServeHTTP(w, r)
+		case CulvertListAssociationsProcedure:
+			culvertListAssociationsHandler.ServeHTTP(w, r)
+		case CulvertListSessionsProcedure:
+			culvertListSessionsHandler.ServeHTTP(w, r)
 		case CulvertGetConfigProcedure:
 			culvertGetConfigHandler.ServeHTTP(w, r)
 		case CulvertCheckProcedure:
@@ -588,6 +675,18 @@ func (UnimplementedCulvertHandler) ListAdjacencies(context.Context, *culvertv1.L
 
 func (UnimplementedCulvertHandler) ListOutcomes(context.Context, *culvertv1.ListOutcomesRequest) (*culvertv1.ListOutcomesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListOutcomes is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListSlices is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListAssociations is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ListSessions(context.Context, *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListSessions is not implemented"))
 }
 
 func (UnimplementedCulvertHandler) GetConfig(context.Context, *culvertv1.GetConfigRequest) (*culvertv1.GetConfigResponse, error) {

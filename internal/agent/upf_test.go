@@ -1,0 +1,219 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/pfcp/smf"
+	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/slowpath"
+)
+
+const userPlaneFile = `
+interfaces: [{name: eth0}, {name: eth1}]
+encapsulation: {source: "fc00::1"}
+policies:
+  - {name: south, segment_lists: [{segments: ["fc00:2::1"]}]}
+  - {name: north, segment_lists: [{segments: ["fc00:3::1"]}]}
+gtpu: {addresses: [192.0.2.2]}
+upf:
+  n4: [192.0.2.1]
+  smfs: [127.92.0.0/24]
+  ue_pools: [{network_instance: internet, prefixes: [10.45.0.0/24]}]
+slices:
+  - name: a
+    snssai: {sst: 1}
+    n9: N9
+    rate_limit: {uplink: 1000, downlink: 2000}
+`
+
+// withN9 is the file with a way for its slice.
+func withN9(n9 string) string { return strings.Replace(userPlaneFile, "N9", n9, 1) }
+
+const (
+	byGTPU   = "{transport: gtpu}"
+	bySID    = `{transport: srv6, uplink: "fc00:2::2", local_sid: "fc00:1:0:9::/64"}`
+	byPolicy = "{transport: srv6, mode: enhanced, uplink_policy: south}"
+)
+
+// prepareUserPlane has the daemon answer on the loopback interface, whose
+// addresses no configuration may name.
+func prepareUserPlane(t *testing.T, dir, n9 string, dp *fakeDataPath) *daemon {
+	d := prepare(t, dir, withN9(n9), dp)
+	d.openServer = func(c pfcp.Config, u pfcp.UPF) (*pfcp.Server, error) {
+		c.Addresses = []netip.Addr{netip.MustParseAddr("127.92.0.1")}
+		return pfcp.New(c, u)
+	}
+	return d
+}
+
+// dial is an SMF of the daemon's.
+func dial(t *testing.T) *smf.Client {
+	t.Helper()
+	c, err := smf.Dial(smf.Options{
+		UPF: netip.MustParseAddrPort("127.92.0.1:8805"), Local: netip.MustParseAddrPort("127.92.0.9:8805"), NodeID: "smf.example",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func established(t *testing.T, c *smf.Client) smf.Session {
+	t.Helper()
+	s, err := c.Establish(t.Context(), smf.Spec{
+		ChooseUE: "ipv4", NetworkInstance: "internet", DNN: "internet", SNSSAI: slice.SNSSAI{SST: 1}, QFI: 9,
+		Access: &smf.Tunnel{Address: netip.MustParseAddr("127.92.0.20"), TEID: 0x1000},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// uplink is how the only session's uplink packets are forwarded.
+func (d *daemon) uplink(t *testing.T) dataplane.Forwarding {
+	t.Helper()
+	for _, r := range d.dp.rules() {
+		if r.Direction == dataplane.Uplink {
+			return r.Forward
+		}
+	}
+	t.Fatal("there is no uplink rule")
+	return dataplane.Forwarding{}
+}
+
+// An SMF sets a session up, its slice moves from one transport to the next, and
+// the daemon is started anew: the session goes along.
+func TestUserPlane(t *testing.T) {
+	dp, dir := newFake(), t.TempDir()
+	d := prepareUserPlane(t, dir, byGTPU, dp).start(t, links("eth0", "eth1"))
+	if !slices.Equal(dp.settings.UEPools, []netip.Prefix{prefix("10.45.0.0/24")}) || !slices.Contains(dp.settings.Protected, prefix("192.0.2.1/32")) {
+		t.Errorf("settings: %+v", dp.settings)
+	}
+	c := dial(t)
+	if _, err := c.Associate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	established(t, c)
+	if f := d.uplink(t); f.Kind != dataplane.ForwardTable || f.Slice != 1 {
+		t.Errorf("as the SMF says: %+v", f)
+	}
+	if dp.slices[1] != [2]uint64{1000, 2000} {
+		t.Errorf("rates: %v", dp.slices)
+	}
+
+	apply := func(n9 string) {
+		t.Helper()
+		if _, err := d.Apply(t.Context(), parse(t, withN9(n9)), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(bySID)
+	if f := d.uplink(t); f.Kind != dataplane.ForwardSRv6 || f.Remote != netip.MustParseAddr("fc00:2::2") || !dp.sessionSIDs[prefix("fc00:1:0:9::/64")] {
+		t.Errorf("by SRv6: %+v, SIDs %v", f, dp.sessionSIDs)
+	}
+	dp.log()
+	apply(byPolicy)
+	if f := d.uplink(t); f.Kind != dataplane.ForwardPolicy || f.Policy != "south" || len(dp.sessionSIDs) != 0 {
+		t.Errorf("by a policy: %+v, SIDs %v", f, dp.sessionSIDs)
+	}
+	if changes, err := d.Apply(t.Context(), parse(t, withN9(byGTPU)), true); err != nil || len(changes) != 1 || changes[0].Kind != KindSlice {
+		t.Errorf("dry run: %v, %v", changes, err)
+	}
+
+	list, total, err := d.Sessions(SessionFilter{Slice: "a", UE: netip.MustParseAddr("10.45.0.1")})
+	if err != nil || total != 1 || list[0].DNN != "internet" || list[0].Association != "smf.example" {
+		t.Fatalf("sessions: %+v, %d, %v", list, total, err)
+	}
+	whole, _, err := d.Sessions(SessionFilter{SEID: &list[0].SEID})
+	if err != nil || len(whole[0].PDRs) == 0 || len(whole[0].Rules) == 0 {
+		t.Errorf("one session: %+v, %v", whole, err)
+	}
+	if a, err := d.Associations(); err != nil || len(a) != 1 || a[0].Node != "smf.example" || !a[0].Up || a[0].Sessions != 1 {
+		t.Errorf("associations: %+v, %v", a, err)
+	}
+	if s, err := d.Slices(); err != nil || len(s) != 1 || s[0].Sessions != 1 || s[0].Uplink.Packets != 1 {
+		t.Errorf("slices: %+v, %v", s, err)
+	}
+	status, err := d.Status()
+	if err != nil || status.UPF == nil || status.UPF.Sessions != 1 || status.UPF.Pools[0].Used != 1 {
+		t.Errorf("status: %+v, %v", status.UPF, err)
+	}
+	metrics := scraped(t, d.Agent)
+	for _, line := range []string{
+		"culvert_sessions 1", `culvert_associations{state="up"} 1`, `culvert_slice_sessions{slice="a"} 1`,
+		`culvert_pfcp_responses_total{cause="1",message="session establishment response"} 1`, `culvert_ue_pool_used{prefix="10.45.0.0/24"} 1`,
+	} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	dp.sessions = nil // as if the pins had gone
+	d = prepareUserPlane(t, dir, byPolicy, dp).start(t, links("eth0", "eth1"))
+	if f := d.uplink(t); f.Policy != "south" {
+		t.Errorf("after a restart: %+v", f)
+	}
+	before := c.Groups()[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := c.Delete(ctx, before.Session(0)); err != nil {
+		t.Errorf("the SMF deletes its session: %v", err)
+	}
+	if n := len(dp.rules()); n != 0 {
+		t.Errorf("%d rules are left", n)
+	}
+}
+
+// Whether a node is a user plane function is decided at its start.
+func TestUserPlaneAtStart(t *testing.T) {
+	d := start(t)
+	if _, err := d.Apply(t.Context(), parse(t, withN9(byGTPU)), false); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "restart") {
+		t.Errorf("became one: %v", err)
+	}
+	if _, _, err := d.Sessions(SessionFilter{}); !errors.Is(err, ErrNotUPF) {
+		t.Errorf("sessions: %v", err)
+	}
+	if _, err := d.Associations(); !errors.Is(err, ErrNotUPF) {
+		t.Errorf("associations: %v", err)
+	}
+}
+
+// Errors go to a UE by its own rules: as a frame that comes in where the UE's
+// packet did.
+func TestErrorToUE(t *testing.T) {
+	var frame []byte
+	var at int
+	snapshot := withRoute(links("eth0", "eth1"))
+	s := &sender{
+		links:  func() *netdev.Snapshot { return snapshot },
+		inject: func(b []byte, ifindex int) error { frame, at = b, ifindex; return nil },
+	}
+	way := slowpath.Way{Ifindex: 2, Table: dataplane.SessionTable}
+	packet := make([]byte, 28)
+	packet[0] = 0x45
+	copy(packet[16:], []byte{10, 45, 0, 1})
+	if err := s.Send(packet, way); err != nil || at != 2 || len(frame) != 14+28 || !slices.Equal(frame[12:14], []byte{8, 0}) || !slices.Equal(frame[14:], packet) {
+		t.Errorf("sent %x by %d, %v", frame, at, err)
+	}
+	for _, ue := range []string{"10.45.0.1", "2001:db8:45::1"} {
+		source, err := s.Source(addr(ue), way)
+		local := slices.ContainsFunc(snapshot.Addresses, func(a netdev.Address) bool { return a.Prefix.Addr() == source })
+		if err == nil && !local || err != nil && !errors.Is(err, slowpath.ErrNoRoute) {
+			t.Errorf("to %s from %s, %v", ue, source, err)
+		}
+	}
+}

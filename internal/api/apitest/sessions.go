@@ -1,0 +1,66 @@
+package apitest
+
+import (
+	"encoding/json"
+	"net/netip"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+func (a *Agent) Slices() ([]agent.SliceStatus, error) {
+	return read(a, func(c *config.Config) (out []agent.SliceStatus) {
+		for i, v := range c.Slices {
+			out = append(out, agent.SliceStatus{Slice: v, Origin: a.origin(i, len(a.file.Slices)), Sessions: i + 1, Uplink: counted(5, i), Downlink: counted(6, i)})
+		}
+		return out
+	})
+}
+
+func (a *Agent) Associations() ([]agent.AssociationStatus, error) {
+	return read(a, func(*config.Config) []agent.AssociationStatus {
+		return []agent.AssociationStatus{
+			{Node: "192.0.2.20", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.20")}, Since: Started.Add(time.Minute), Recovery: Started, Up: true, Sessions: 2},
+			{Node: "smf.example", Addrs: []netip.Addr{netip.MustParseAddr("2001:db8::20")}, Since: Started, Recovery: Started, Applications: []string{"video"}},
+		}
+	})
+}
+
+// Sessions are two, of which a SEID, an address or a slice chooses.
+func (a *Agent) Sessions(f agent.SessionFilter) (list []agent.SessionStatus, total int, err error) {
+	all, err := read(a, func(*config.Config) []agent.SessionStatus {
+		return []agent.SessionStatus{
+			{
+				SEID: 1<<63 + 1, CPSEID: 7, Association: "192.0.2.20", Slice: "a", DNN: "internet", TEIDs: []uint32{0x1000001},
+				UE:     []netip.Prefix{netip.MustParsePrefix("10.45.0.1/32"), netip.MustParsePrefix("2001:db8:45:1::/64")},
+				Uplink: counted(7, 0), Downlink: counted(8, 0), Buffered: 3,
+			},
+			{SEID: 2, CPSEID: 8, Association: "192.0.2.20", UE: []netip.Prefix{netip.MustParsePrefix("10.45.0.2/32")}},
+		}
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	if f.SEID != nil {
+		for _, s := range all {
+			if s.SEID == *f.SEID {
+				s.PDRs = []agent.PDRStatus{{PDR: 1, Counter: s.Uplink}, {PDR: 2, Counter: s.Downlink}}
+				s.URRs = []agent.URRStatus{{URR: 1, Sequence: 4, Uplink: 1 << 60, Downlink: 500, Exhausted: true}}
+				s.Rules = json.RawMessage(`{"seid":9223372036854775809,"pdrs":[{"id":1,"far":1}]}`)
+				return []agent.SessionStatus{s}, 1, nil
+			}
+		}
+		return nil, 0, agent.ErrNotFound
+	}
+	for _, s := range all {
+		if (f.Slice == "" || f.Slice == s.Slice) && (!f.UE.IsValid() || s.UE[0].Contains(f.UE)) {
+			list = append(list, s)
+		}
+	}
+	total = len(list)
+	if f.Limit > 0 && f.Limit < total {
+		list = list[:f.Limit]
+	}
+	return list, total, nil
+}
