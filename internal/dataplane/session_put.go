@@ -26,6 +26,9 @@ func (d *DataPlane) putSession(s *Session) error {
 	p := &d.sessions.plan
 	p.reset(s)
 	p.slot = d.sessions.byID[s.ID]
+	if n := len(d.sessions.byID); p.slot == 0 && n >= int(d.limits.Sessions) {
+		return &FullError{Table: "sessions", Max: d.limits.Sessions, Limit: "sessions"}
+	}
 	err := d.planSession()
 	if err == nil {
 		err = d.begin()

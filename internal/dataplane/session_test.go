@@ -117,6 +117,7 @@ func rich(n, teid uint32) Session {
 	return s
 }
 
+// uplinkFrame has a T-PDU of 128 octets, over IPv6 of 148.
 func uplinkFrame(teid uint32, src, dst string, port uint16) []byte {
 	return packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.2"), Dst: addr("10.0.0.1")},
 		packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: teid}, ipLayer(src, dst),
@@ -132,14 +133,6 @@ func ipLayer(src, dst string) packet.Layer {
 		return packet.IPv4{Src: addr(src), Dst: addr(dst)}
 	}
 	return packet.IPv6{Src: addr(src), Dst: addr(dst)}
-}
-
-// pduOctets is the length of the T-PDUs of these frames.
-func pduOctets(src string) uint64 {
-	if addr(src).Is4() {
-		return 128
-	}
-	return 148
 }
 
 // run sends a frame and returns how its journey ended.
