@@ -43,13 +43,13 @@ func (u *UPF) Buffer(p Packet) {
 		u.stats.BufferStale.Add(1)
 		return
 	}
-	e.mu.Lock()
+	e.lock()
 	u.keep(e, p)
 	report := u.downlinkData(e, u.now())
 	if !e.gone && e.buffer != nil && !e.buffer.due.IsZero() {
 		u.schedule(e, e.session())
 	}
-	e.mu.Unlock()
+	e.unlock()
 	u.report(e, report)
 }
 

@@ -111,8 +111,8 @@ func (u *UPF) move(to *settings) error {
 func (u *UPF) again(e *entry) error {
 	u.changing.RLock()
 	defer u.changing.RUnlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.gone {
 		return nil
 	}
@@ -137,9 +137,9 @@ func (u *UPF) Slices() ([]SliceStatus, error) {
 	config := u.config.Load()
 	sessions := map[uint32]int{}
 	for _, e := range u.entries() {
-		e.mu.Lock()
+		e.lock()
 		sessions[e.slice]++
-		e.mu.Unlock()
+		e.unlock()
 	}
 	out := make([]SliceStatus, len(config.Slices))
 	for i, s := range config.Slices {

@@ -136,14 +136,43 @@ type shard struct {
 type entry struct {
 	mu        sync.Mutex
 	seid      uint64
-	packed    []byte
-	usage     *usage
+	packed    []byte // the session
+	counts    []byte // its usage; none: nothing is counted
+	usage     *usage // the same, as long as mu is held
 	buffer    *buffer
-	retry     time.Time // when reports that nobody took are sent again
-	indicated int64     // when an Error Indication was told last, in ns
+	indicated int64 // when an Error Indication was told last, in ns
 	slice     uint32
 	gone      bool
 	timer     timer
+}
+
+// lock and unlock make the usage ready, and keep it.
+func (e *entry) lock() {
+	e.mu.Lock()
+	if e.usage != nil || e.counts == nil {
+		return
+	}
+	if err := e.readUsage(e.counts); err != nil {
+		panic(err)
+	}
+}
+
+func (e *entry) unlock() {
+	switch {
+	case e.gone: // whoever ended it has the usage
+	case e.usage == nil:
+		e.counts = nil
+	default:
+		var room [512]byte
+		c := codec{b: room[:0]}
+		c.usage(e.usage)
+		if cap(e.counts) < len(c.b) || cap(e.counts) > 2*len(c.b) {
+			e.counts = make([]byte, 0, len(c.b))
+		}
+		e.counts = append(e.counts[:0], c.b...)
+		e.usage = nil
+	}
+	e.mu.Unlock()
 }
 
 // session is what the SMF said last. What the journal was given can be read.
@@ -301,13 +330,13 @@ func (u *UPF) renewJournal() error {
 			}
 		}
 		for _, e := range u.entries() {
-			e.mu.Lock()
-			gone, r := e.gone, e.record(e.packed, e.usage)
-			e.mu.Unlock()
-			if gone {
-				continue
+			e.lock()
+			var err error
+			if !e.gone {
+				err = put(e.record(e.packed, e.usage))
 			}
-			if err := put(r); err != nil {
+			e.unlock()
+			if err != nil {
 				return err
 			}
 		}
@@ -492,8 +521,8 @@ func (u *UPF) Session(seid uint64) *session.Session {
 	if e == nil {
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.gone {
 		return nil
 	}
@@ -504,9 +533,9 @@ func (u *UPF) Session(seid uint64) *session.Session {
 func (u *UPF) Sessions() iter.Seq[*session.Session] {
 	return func(yield func(*session.Session) bool) {
 		for _, e := range u.entries() {
-			e.mu.Lock()
+			e.lock()
 			gone, packed := e.gone, e.packed
-			e.mu.Unlock()
+			e.unlock()
 			if gone {
 				continue
 			}

@@ -40,9 +40,9 @@ func (u *UPF) List(match func(s *session.Session, slice string) bool, limit int)
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.seid, b.seid) })
 	for _, e := range entries {
 		u.changing.RLock()
-		e.mu.Lock()
+		e.lock()
 		there := !e.gone && match(e.session(), u.sliceName(e.slice))
-		e.mu.Unlock()
+		e.unlock()
 		u.changing.RUnlock()
 		if !there {
 			continue
@@ -69,8 +69,8 @@ func (u *UPF) View(seid uint64) (View, bool, error) {
 	}
 	u.changing.RLock()
 	defer u.changing.RUnlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.gone {
 		return View{}, false, nil
 	}
