@@ -43,9 +43,18 @@ func unpack(b []byte) (*session.Session, error) {
 
 func (c *codec) fail() { c.bad, c.b = true, nil }
 
+// number is mostly one below 128: an octet.
 func (c *codec) number(v uint64) uint64 {
-	if !c.reading {
+	switch {
+	case !c.reading && v < 0x80:
+		c.b = append(c.b, byte(v))
+		return v
+	case !c.reading:
 		c.b = binary.AppendUvarint(c.b, v)
+		return v
+	case len(c.b) > 0 && c.b[0] < 0x80:
+		v = uint64(c.b[0])
+		c.b = c.b[1:]
 		return v
 	}
 	v, n := binary.Uvarint(c.b)
