@@ -247,3 +247,27 @@ func TestSessionWithFilters(t *testing.T) {
 		t.Errorf("with those that went counted %v, want %v", got, want)
 	}
 }
+
+// TestKeptPacketsGoOn sends what was kept in again, past the rule that goes on
+// keeping what comes.
+func TestKeptPacketsGoOn(t *testing.T) {
+	needRoot(t)
+	d := sessionRig(t, Options{})
+	s := plain(1, 0)
+	s.Rules = s.Rules[1:]
+	s.Rules[0].Action = ActionBuffer
+	must(t, d.PutSession(s))
+	resolve(t, d)
+	frame := downlinkFrame("192.0.2.9", "10.45.0.1", 53)
+	wantReason(t, d, "while the UE is idle", frame, "slow_path")
+	before := volumes(t, d, 1)[2]
+	must(t, d.Inject(frame, 1))
+	if got := volumes(t, d, 1)[2]; got != before {
+		t.Errorf("without the mark: %+v, before %+v", got, before)
+	}
+	must(t, d.InjectKept(frame, 1))
+	before.add(Counter{1, uint64(len(frame) - 14)})
+	if got := volumes(t, d, 1)[2]; got != before {
+		t.Errorf("kept: %+v, want %+v", got, before)
+	}
+}

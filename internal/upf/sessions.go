@@ -143,6 +143,9 @@ func (u *UPF) change(e *entry, from, to *session.Session, how pfcp.Modification,
 	if err != nil {
 		return planned{}, err
 	}
+	if !how.DropBuffered {
+		e.holdBack(&c.rules)
+	}
 	if err := resources(u.dp.PutSession(c.rules)); err != nil {
 		return planned{}, err
 	}
@@ -199,6 +202,7 @@ func (u *UPF) put(e *entry, s *session.Session, usage *usage) error {
 	if err != nil {
 		return err
 	}
+	e.holdBack(&rules)
 	if err := resources(u.dp.PutSession(rules)); err != nil {
 		return err
 	}

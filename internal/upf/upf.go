@@ -39,6 +39,10 @@ type DataPath interface {
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
 	Inject(frame []byte, ifindex int) error
+	// InjectKept sends a frame on that was handed up to be kept, by a rule that
+	// may still keep what comes. PuntsIdle: nothing is on its way up.
+	InjectKept(frame []byte, ifindex int) error
+	PuntsIdle() bool
 }
 
 // Options are what a UPF is told; zero values mean what is said.
