@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -228,5 +229,24 @@ func TestDevice(t *testing.T) {
 	}
 	if _, err := (Ping{From: left, To: right4, Device: "none", Count: 1}).Run(t.Context()); err == nil {
 		t.Error("bound to a device that is not there")
+	}
+}
+
+func TestOrder(t *testing.T) {
+	s := Stream{Size: streamHeader, Flows: 2}
+	for numbers, want := range map[string][2]int{"0 2 4 6": {0, 0}, "0 6 2 4 8": {2, 1}, "0 2 8 4 10 6": {2, 1}, "0 4 2 8 6": {2, 2}} {
+		var r StreamResult
+		seen, latest := map[uint64]bool{}, map[uint64]uint64{}
+		for text := range strings.FieldsSeq(numbers) {
+			b := make([]byte, streamHeader)
+			b[7] = text[len(text)-1] - '0'
+			if len(text) > 1 {
+				b[7] += 10
+			}
+			s.take(b, seen, latest, &r)
+		}
+		if got := [2]int{r.Reordered, r.Overtaking}; got != want {
+			t.Errorf("%s: reordered, overtaking %v, want %v", numbers, got, want)
+		}
 	}
 }

@@ -38,12 +38,17 @@ type StreamResult struct {
 	Received   int // distinct, whole
 	Duplicates int
 	Reordered  int // arrived behind a later one of the same flow
+	Overtaking int // arrived ahead of an earlier one of the same flow, or of one that is lost
 	Corrupt    int
 	// Gap is the longest time in which nothing arrived.
 	Gap time.Duration
 	// Rate of what arrived, as IP packets, in kbit/s.
 	Rate float64
 }
+
+// mostBehind is how far a sender that was held up may be behind: it does not
+// make up for more by a burst.
+const mostBehind = 20 * time.Millisecond
 
 const streamHeader = 16 // number, flow
 
@@ -141,7 +146,11 @@ func (s Stream) send(ctx context.Context, senders []*net.UDPConn) (n int, err er
 		}
 		n++
 		next = next.Add(s.Interval)
-		time.Sleep(time.Until(next))
+		if wait := time.Until(next); wait < -mostBehind {
+			next = time.Now()
+		} else {
+			time.Sleep(wait)
+		}
 	}
 	return n, nil
 }
@@ -224,8 +233,11 @@ func (s Stream) take(b []byte, seen map[uint64]bool, latest map[uint64]uint64, r
 	}
 	seen[number] = true
 	r.Received++
-	if number < latest[flow] {
+	switch last, follows := latest[flow]; {
+	case follows && number < last:
 		r.Reordered++
+	case follows && number > last+uint64(s.Flows):
+		r.Overtaking++
 	}
 	latest[flow] = max(latest[flow], number)
 }
