@@ -255,7 +255,7 @@ func TestKeptPacketsGoOn(t *testing.T) {
 	d := sessionRig(t, Options{})
 	s := plain(1, 0)
 	s.Rules = s.Rules[1:]
-	s.Rules[0].Action = ActionBuffer
+	s.Rules[0].Action = ActionHold
 	must(t, d.PutSession(s))
 	resolve(t, d)
 	frame := downlinkFrame("192.0.2.9", "10.45.0.1", 53)

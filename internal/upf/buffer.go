@@ -202,7 +202,7 @@ func (e *entry) holdBack(rules *dataplane.Session) {
 	}
 	for i := range rules.Rules {
 		if r := &rules.Rules[i]; r.Action == dataplane.ActionForward && slices.Contains(b.rules, r.ID) {
-			r.Action = dataplane.ActionBuffer
+			r.Action = dataplane.ActionHold
 		}
 	}
 }

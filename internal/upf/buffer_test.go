@@ -46,7 +46,7 @@ func TestBufferedInOrder(t *testing.T) {
 	w.path.comes.Store(true)
 	w.modify(from, to, pfcp.Modification{})
 	w.await(func() bool { return len(w.path.sent()) == 5 })
-	if r := w.path.rule(t, 1, 2); r.Action != dataplane.ActionBuffer || r.Forward.Kind != dataplane.ForwardGTPU {
+	if r := w.path.rule(t, 1, 2); r.Action != dataplane.ActionHold || r.Forward.Kind != dataplane.ForwardGTPU {
 		t.Errorf("while packets are on their way up: %+v", r)
 	}
 	w.Buffer(toUE(1, 5)) // one of them
