@@ -49,9 +49,9 @@ func (u *UPF) Establish(s *session.Session) error {
 		u.sessions.Add(-1)
 		return fmt.Errorf("%w: there are %d sessions, as many as may be", pfcp.ErrNoResources, u.o.Sessions)
 	}
-	e := &entry{seid: s.SEID, packed: pack(s), usage: newUsage(s, u.now())}
-	e.lock()
-	defer e.unlock()
+	e := &entry{seid: s.SEID, usage: newUsage(s, u.now())}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if err := u.establish(e, s); err != nil {
 		u.sessions.Add(-1)
 		return err
@@ -60,6 +60,7 @@ func (u *UPF) Establish(s *session.Session) error {
 		u.paths.use(s.SEID, t)
 	}
 	u.schedule(e, s)
+	e.keep(e.packed)
 	return nil
 }
 
@@ -77,7 +78,8 @@ func (u *UPF) establish(e *entry, s *session.Session) error {
 		u.leave(e)
 		return err
 	}
-	if err = u.journal.append(e.record(e.packed, e.usage)); err != nil {
+	e.packed = packEntry(s, e.usage)
+	if err = u.journal.append(record{recordSession, e.seid, e.packed}); err != nil {
 		e.gone = true
 		u.leave(e)
 		return errors.Join(err, u.dp.DropSession(s.SEID))
@@ -121,15 +123,16 @@ func (u *UPF) Modify(from, to *session.Session, how pfcp.Modification) ([]sessio
 	if err != nil {
 		return nil, err
 	}
-	packed := pack(to)
-	if err := u.journal.append(e.record(packed, c.usage)); err != nil {
+	packed := packEntry(to, c.usage)
+	if err := u.journal.append(record{recordSession, e.seid, packed}); err != nil {
 		return nil, errors.Join(err, u.put(e, from, e.usage))
 	}
-	e.packed, e.usage, e.slice = packed, c.usage, c.slice
+	e.usage, e.slice = c.usage, c.slice
 	u.moveTunnels(from, to)
 	u.endMarkers(from, to, how.EndMarkers)
 	u.flush(e, to, how.DropBuffered)
 	u.schedule(e, to)
+	e.keep(packed)
 	return c.reports, nil
 }
 
@@ -343,7 +346,7 @@ func (u *UPF) examine(e *entry, s *session.Session, now time.Time) session.Repor
 	}
 	e.usage.pending = report.Usage
 	if len(report.Usage) > 0 || report.Inactive {
-		if err := u.journal.append(e.record(nil, e.usage)); err != nil {
+		if err := u.journal.append(usageRecord(e.seid, e.usage)); err != nil {
 			u.stats.JournalFailed.Add(1)
 			u.log.Error("a usage report is not kept over a restart", "seid", e.seid, "error", err)
 		}

@@ -121,7 +121,8 @@ func (u *UPF) again(e *entry) error {
 	if err != nil {
 		return err
 	}
-	e.usage, e.slice = c.usage, c.slice
+	e.keep(packEntry(s, c.usage))
+	e.slice = c.slice
 	return nil
 }
 
@@ -137,9 +138,9 @@ func (u *UPF) Slices() ([]SliceStatus, error) {
 	config := u.config.Load()
 	sessions := map[uint32]int{}
 	for _, e := range u.entries() {
-		e.lock()
+		e.mu.Lock()
 		sessions[e.slice]++
-		e.unlock()
+		e.mu.Unlock()
 	}
 	out := make([]SliceStatus, len(config.Slices))
 	for i, s := range config.Slices {

@@ -40,9 +40,9 @@ func (u *UPF) List(match func(s *session.Session, slice string) bool, limit int)
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.seid, b.seid) })
 	for _, e := range entries {
 		u.changing.RLock()
-		e.lock()
+		e.mu.Lock()
 		there := !e.gone && match(e.session(), u.sliceName(e.slice))
-		e.unlock()
+		e.mu.Unlock()
 		u.changing.RUnlock()
 		if !there {
 			continue
