@@ -19,7 +19,7 @@ import (
 
 // fakePath is a data path that is told what packets come.
 type fakePath struct {
-	comes atomic.Bool // packets are on their way up
+	comes    atomic.Bool // packets are on their way up
 	mu       sync.Mutex
 	sessions map[uint64]dataplane.Session
 	volumes  map[uint64]map[uint16]*volume
