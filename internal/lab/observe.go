@@ -262,13 +262,14 @@ func compareAccount(name string, before, after nodeView, o *outcome) {
 	o.say("%s: in %d = out %d + drops %d", name, in, out-drops, drops)
 }
 
-// explain lists what the culvert nodes dropped or passed since before: where
-// to look when a check fails.
+// explain lists what the culvert nodes dropped or passed since they were looked
+// at: where to look when a check fails.
 func (r *runner) explain(ctx context.Context, before observation) (list []string) {
 	after, err := r.observe(ctx, nil)
 	if err != nil {
 		return nil // there is a problem to be told already
 	}
+	r.seen = after
 	for _, n := range r.Nodes {
 		for _, reason := range sortedKeys(after[n.Name].outcomes) {
 			x := after[n.Name].outcomes[reason]
