@@ -214,15 +214,19 @@ func TestDevice(t *testing.T) {
 	left, right := pair(t)
 	left.ip(t, "link add other type veth peer name unused", "link set dev other up", "link set dev unused up", "route add 10.0.2.0/24 dev other metric 500")
 	for device, want := range map[string]int{"l": 5, "other": 0} {
-		p, err := Ping{From: left, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Interval: time.Millisecond, Wait: 100 * time.Millisecond}.Run(t.Context())
+		limit := 10 * time.Second
+		if want == 0 {
+			limit = 300 * time.Millisecond
+		}
+		p, err := Ping{From: left, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Interval: time.Millisecond, Wait: limit / 3}.Run(t.Context())
 		if err != nil || p.Received != want {
 			t.Errorf("ping by %s: %+v, %v", device, p, err)
 		}
-		s, err := Stream{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Wait: 100 * time.Millisecond}.Run(t.Context())
+		s, err := Stream{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Wait: limit / 3}.Run(t.Context())
 		if err != nil || s.Received != want {
 			t.Errorf("stream by %s: %+v, %v", device, s, err)
 		}
-		r, err := Transfer{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Bytes: 1000, Limit: 300 * time.Millisecond}.Run(t.Context())
+		r, err := Transfer{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Bytes: 1000, Limit: limit}.Run(t.Context())
 		if (err == nil) != (want > 0) {
 			t.Errorf("transfer by %s: %+v, %v", device, r, err)
 		}
