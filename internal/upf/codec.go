@@ -14,16 +14,17 @@ import (
 )
 
 // codec reads or writes, by the same code: a field that is written is read.
-// Numbers are variable in length, many zeros in a row are counted, a text that
-// was there before is named by its place (a session of two PDRs is some 150
-// octets), lists begin with their length. What is written begins with
-// codecVersion.
+// Numbers are variable in length, many zeros in a row are counted, times are
+// written as differences, a text that was there before is named by its place (a
+// session of two PDRs is some 150 octets), lists begin with their length. What
+// is written begins with codecVersion.
 type codec struct {
 	b       []byte // what is written, or what is still to be read
 	reading bool
 	bad     bool // what was read ended too early, or makes no sense
 	zeros   int  // that are still to be written, or were read already
 	texts   []string
+	last    int64 // time, in ns
 }
 
 // codecVersion is of the layout. Fields that come later go to the end of their
@@ -237,18 +238,24 @@ func (c *codec) prefix(v *netip.Prefix) {
 	}
 }
 
+// time is written as how far it is from the one before: most are close to each
+// other. 0 is none.
 func (c *codec) time(v *time.Time) {
-	var n int64
-	if !v.IsZero() {
-		n = v.UnixNano()
-	}
-	num(c, &n)
 	if c.reading {
 		*v = time.Time{}
-		if n != 0 {
-			*v = time.Unix(0, n)
+		if n := c.number(0); n != 0 {
+			c.last += int64((n-1)>>1) ^ -int64((n-1)&1)
+			*v = time.Unix(0, c.last)
 		}
+		return
 	}
+	if v.IsZero() {
+		c.write(0)
+		return
+	}
+	d := v.UnixNano() - c.last
+	c.last += d
+	c.write(uint64(d<<1^d>>63) + 1)
 }
 
 func list[T any](c *codec, v *[]T, f func(*codec, *T)) {
