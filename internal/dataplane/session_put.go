@@ -446,6 +446,7 @@ func (d *DataPlane) changeRule(r *plannedRule) (changed bool) {
 			d.pdr.store(i, wordPDRBucket, newBucket(d.sessions.plan.now, used, octetWindow(rate)))
 		}
 		d.pdr.storeHalf(i, wordPDRRate, 0, rate)
+		slowDown(d.pdr, i, wordPDRBucket, onePayment(datapathMeter{Rate: rate}))
 		changed = true
 	}
 	changed = d.setLimits(i, limits{r.NotifyAt, r.StopAt}) || changed
@@ -477,6 +478,7 @@ func (d *DataPlane) writeRule(r *plannedRule) {
 	d.pdr.store(i, wordPDROut, r.out)
 	d.pdr.store(i, wordPDRBucket, bucket)
 	d.pdr.storeHalf(i, wordPDRRate, 0, rate)
+	slowDown(d.pdr, i, wordPDRBucket, onePayment(datapathMeter{Rate: rate}))
 	d.sessions.entries[i].notify = 0
 	d.pdr.storeHalf(i, wordPDRRate, 1, 0)
 	d.pdr.storeHalf(i, wordPDRStop, 0, 0)

@@ -208,6 +208,7 @@ func (m *Model) addSession(s *Session, had sessions) error {
 		meters[i] = m.newMeter(meter)
 		if old := had.meters[s.ID]; i < len(old) && (old[i].rate != 0) == (meters[i].rate != 0) {
 			meters[i].used, meters[i].limit, meters[i].since = old[i].used, old[i].limit, old[i].since
+			meters[i].slowDown(meters[i].used)
 		}
 	}
 	m.sessions.meters[s.ID] = meters
@@ -240,6 +241,7 @@ func (m *Model) newRule(session uint64, rule *Rule, had *ruleState) *ruleState {
 	r.notified, r.stopped = had.notified && had.NotifyAt == r.NotifyAt, had.stopped && had.StopAt == r.StopAt
 	if had.Rate != 0 && r.Rate != 0 {
 		r.bucket.limit, r.bucket.since = had.bucket.limit, had.bucket.since
+		r.bucket.slowDown(uint32(r.octets))
 	}
 	return r
 }
