@@ -270,6 +270,18 @@ INLINE int tag_frame(struct xdp_md *ctx, struct packet *p)
 	return 0;
 }
 
+/* The tag of a link that is a VLAN, behind those of its interface. */
+INLINE void add_link_tag(struct packet *p)
+{
+	__u32 n = p->hop.tags;
+
+	if (n > 1)
+		return;
+	p->hop.tpid[n] = TYPE_VLAN;
+	p->hop.vlan[n] = p->link_tag;
+	p->hop.tags = n + 1;
+}
+
 /* An Ethernet frame leaves as it is, but for the link's tags (End.DX2). */
 INLINE int forward_frame(struct xdp_md *ctx, struct packet *p)
 {
@@ -277,6 +289,8 @@ INLINE int forward_frame(struct xdp_md *ctx, struct packet *p)
 
 	if (p->hop.mtu && p->keep_length > p->hop.mtu + ETH_LEN)
 		return REASON_TOO_BIG;
+	if (p->link_tag)
+		add_link_tag(p);
 	if ((tail && bpf_xdp_adjust_tail(ctx, tail)) || bpf_xdp_adjust_head(ctx, p->keep) ||
 	    (p->hop.tags && tag_frame(ctx, p)))
 		return REASON_HEADROOM;

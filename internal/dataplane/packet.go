@@ -70,12 +70,17 @@ func checkFrame(frame []byte) error {
 // Inject sends a frame through the program as if it had come in on an
 // interface.
 func (d *DataPlane) Inject(frame []byte, ifindex int) error {
-	if err := checkFrame(frame); err != nil {
+	return d.inject(frame, 0, ifindex)
+}
+
+// inject does it for a frame with something before it.
+func (d *DataPlane) inject(data []byte, before int, ifindex int) error {
+	if err := checkFrame(data[before:]); err != nil {
 		return err
 	}
 	_, err := d.prog.Run(&ebpf.RunOptions{
-		Data: frame, Repeat: 1, Flags: liveFrames,
-		Context: xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(ifindex)},
+		Data: data, Repeat: 1, Flags: liveFrames,
+		Context: xdpMD{Data: uint32(before), DataEnd: uint32(len(data)), IngressIfindex: uint32(ifindex)},
 	})
 	if err != nil {
 		return fmt.Errorf("inject on interface %s: %w", interfaceName(ifindex), err)
@@ -94,6 +99,7 @@ const (
 	PuntNeighbour       = PuntKind(datapathPuntKindPUNT_NEIGHBOUR)
 	PuntBuffer          = PuntKind(datapathPuntKindPUNT_BUFFER)    // for an idle UE
 	PuntDuplicate       = PuntKind(datapathPuntKindPUNT_DUPLICATE) // a copy
+	PuntFlood           = PuntKind(datapathPuntKindPUNT_FLOOD)     // for all Ethernet sessions of Link
 )
 
 // Punt is a packet that the data path hands to the daemon.
@@ -111,6 +117,7 @@ type Punt struct {
 	// the offset of the packet. Session 0: the rule has gone meanwhile.
 	Session uint64
 	Rule    uint16
+	Link    Link   // PuntFlood; the zero value: it has gone meanwhile
 	Data    []byte // the frame as it came, 2048 bytes at most
 }
 
@@ -133,6 +140,11 @@ func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
 		if p.Kind == PuntBuffer || p.Kind == PuntDuplicate {
 			d.mu.Lock()
 			p.Session, p.Rule = d.ruleAt(r.Info)
+			d.mu.Unlock()
+		}
+		if p.Kind == PuntFlood {
+			d.mu.Lock()
+			p.Link = d.linkOf(r.Info)
 			d.mu.Unlock()
 		}
 		f(p)
