@@ -16,8 +16,8 @@ const pdrFrames = 0x80
 
 // ethernetLink is a link of Ethernet sessions that was put since Open.
 type ethernetLink struct {
-	number uint32 // FORWARD_LINK
-	port   datapathPortKey
+	number uint32          // FORWARD_LINK
+	port   datapathPortKey // ifindex 0: the interface is not there
 }
 
 // String is the link as people write it.
@@ -30,8 +30,9 @@ func (l Link) String() string {
 
 func (l Link) key() AdjacencyKey { return AdjacencyKey{Interface: l.Interface} }
 
-// PutLink has frames from a link given to Ethernet sessions, which must be there
-// before rules name it. What came by it to this node itself does not any more.
+// PutLink has frames from a link given to Ethernet sessions. It must be put
+// before rules name it, and again when its interface, which need not be there
+// yet, is another one. What came by it to this node itself does not any more.
 func (d *DataPlane) PutLink(l Link) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,16 +49,15 @@ func (d *DataPlane) putLink(l Link) error {
 	if l.VLAN > 4094 {
 		return errors.New("want a VLAN id from 1 to 4094, or none")
 	}
-	i, err := net.InterfaceByName(l.Interface)
-	if err != nil {
-		return err
+	var port datapathPortKey
+	if i, err := net.InterfaceByName(l.Interface); err == nil {
+		port = datapathPortKey{Ifindex: uint32(i.Index), OuterVlan: l.VLAN}
 	}
-	port := datapathPortKey{Ifindex: uint32(i.Index), OuterVlan: l.VLAN}
 	old := d.ethernet[l]
 	if old != nil && old.port == port {
 		return nil
 	}
-	if d.steersPort(port) {
+	if port.Ifindex != 0 && d.steersPort(port) {
 		return errors.New("frames from there are steered elsewhere")
 	}
 	index, err := d.acquire(l.key())
@@ -65,11 +65,7 @@ func (d *DataPlane) putLink(l Link) error {
 		return err
 	}
 	next := &ethernetLink{number: index<<12 | uint32(l.VLAN), port: port}
-	err = d.portRules.put(port, datapathTarget{Kind: uint32(datapathTargetKindTARGET_LINK), Index: next.number})
-	if err == nil {
-		err = d.markSteered(i.Index)
-	}
-	if err != nil {
+	if err := d.placeLink(next); err != nil {
 		return errors.Join(err, d.release(l.key()))
 	}
 	d.ethernet[l] = next
@@ -77,6 +73,18 @@ func (d *DataPlane) putLink(l Link) error {
 		return d.removeLink(l, old)
 	}
 	return nil
+}
+
+// placeLink has frames of the link's port given to it.
+func (d *DataPlane) placeLink(link *ethernetLink) error {
+	if link.port.Ifindex == 0 {
+		return nil
+	}
+	err := d.portRules.put(link.port, datapathTarget{Kind: uint32(datapathTargetKindTARGET_LINK), Index: link.number})
+	if err != nil {
+		return err
+	}
+	return d.markSteered(int(link.port.Ifindex))
 }
 
 // steersPort says whether a steering entry has frames of that port.
@@ -90,6 +98,9 @@ func (d *DataPlane) steersPort(port datapathPortKey) bool {
 }
 
 func (d *DataPlane) removeLink(l Link, link *ethernetLink) error {
+	if link.port.Ifindex == 0 {
+		return d.release(l.key())
+	}
 	return errors.Join(d.portRules.del(link.port), d.markSteered(int(link.port.Ifindex)), d.release(l.key()))
 }
 

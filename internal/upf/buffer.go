@@ -33,6 +33,7 @@ type frame struct {
 	rule    uint16
 	ifindex int
 	data    []byte
+	link    bool // it came by a link, not in a packet
 }
 
 // Buffer keeps a packet, or sends it on where its session went over to
@@ -55,7 +56,7 @@ func (u *UPF) Buffer(p Packet) {
 
 // keep decides about a packet with e.mu held.
 func (u *UPF) keep(e *entry, p Packet) {
-	if e.gone || packetAt(p.Data, p.L3) == nil {
+	if e.gone || e.tpdu(p) == nil {
 		u.stats.BufferStale.Add(1)
 		return
 	}
@@ -67,7 +68,7 @@ func (u *UPF) keep(e *entry, p Packet) {
 			u.stats.BufferStale.Add(1)
 			return
 		case far.Action&session.Buffer == 0 && far.Action&session.Forward != 0:
-			u.inject(frame{p.Rule, p.Ifindex, p.Data}) // it was on its way up when that changed
+			u.inject(e, frame{p.Rule, p.Ifindex, p.Data, p.L3 < minFrame}) // it was on its way up when that changed
 			return
 		case far.Action&session.Buffer == 0:
 			u.stats.BufferDropped.Add(1)
@@ -87,7 +88,7 @@ func (u *UPF) keep(e *entry, p Packet) {
 		u.stats.BufferOverflow.Add(1)
 		return
 	}
-	b.frames = append(b.frames, frame{p.Rule, p.Ifindex, p.Data})
+	b.frames = append(b.frames, frame{p.Rule, p.Ifindex, p.Data, p.L3 < minFrame})
 	b.bytes += size
 	u.stats.Buffered.Add(1)
 	u.stats.BufferedNow.Add(1)
@@ -153,7 +154,7 @@ func (u *UPF) flush(e *entry, s *session.Session, drop bool) {
 			stay = append(stay, f)
 			continue
 		case action&session.Drop == 0 && action&session.Forward != 0:
-			u.inject(f)
+			u.inject(e, f)
 		default:
 			u.stats.BufferDropped.Add(1)
 		}
@@ -172,8 +173,12 @@ func buffers(s *session.Session) bool {
 	return slices.ContainsFunc(s.FARs, func(f session.FAR) bool { return f.Action&(session.Buffer|session.Drop) == session.Buffer })
 }
 
-func (u *UPF) inject(f frame) {
-	if err := u.dp.Inject(f.data, f.ifindex); err != nil {
+func (u *UPF) inject(e *entry, f frame) {
+	inject := u.dp.Inject
+	if f.link {
+		inject = func(frame []byte, ifindex int) error { return u.dp.InjectFor(e.seid, frame, ifindex) }
+	}
+	if err := inject(f.data, f.ifindex); err != nil {
 		u.stats.BufferDropped.Add(1)
 		u.log.Debug("cannot send a kept packet", "error", err)
 		return

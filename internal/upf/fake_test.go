@@ -182,6 +182,13 @@ func (f *fakePath) Inject(frame []byte, ifindex int) error {
 	return nil
 }
 
+func (f *fakePath) InjectFor(session uint64, frame []byte, ifindex int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.injected = append(f.injected, fmt.Sprintf("%d:%x for %d", ifindex, frame[len(frame)-1], session))
+	return nil
+}
+
 // rule is what the data path holds of a PDR.
 func (f *fakePath) rule(t *testing.T, id uint64, rule uint16) dataplane.Rule {
 	t.Helper()

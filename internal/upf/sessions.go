@@ -49,7 +49,7 @@ func (u *UPF) Establish(s *session.Session) error {
 		u.sessions.Add(-1)
 		return fmt.Errorf("%w: there are %d sessions, as many as may be", pfcp.ErrNoResources, u.o.Sessions)
 	}
-	e := &entry{seid: s.SEID, packed: pack(s), usage: newUsage(s, u.now())}
+	e := &entry{seid: s.SEID, packed: pack(s), usage: newUsage(s, u.now()), ethernet: isEthernet(s)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := u.establish(e, s); err != nil {
@@ -82,6 +82,7 @@ func (u *UPF) establish(e *entry, s *session.Session) error {
 		u.leave(e)
 		return errors.Join(err, u.dp.DropSession(s.SEID))
 	}
+	u.links.join(rules)
 	return nil
 }
 
@@ -101,6 +102,7 @@ func (u *UPF) leave(e *entry) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	delete(sh.entries, e.seid)
+	u.links.leave(e.seid)
 }
 
 // Modify implements pfcp.UPF.
@@ -126,6 +128,7 @@ func (u *UPF) Modify(from, to *session.Session, how pfcp.Modification) ([]sessio
 		return nil, errors.Join(err, u.put(e, from, e.usage))
 	}
 	e.packed, e.usage, e.slice = packed, c.usage, c.slice
+	u.links.join(c.rules)
 	u.moveTunnels(from, to)
 	u.endMarkers(from, to, how.EndMarkers)
 	u.flush(e, to, how.DropBuffered)
@@ -203,6 +206,7 @@ func (u *UPF) put(e *entry, s *session.Session, usage *usage) error {
 		return err
 	}
 	e.slice = index
+	u.links.join(rules)
 	return nil
 }
 

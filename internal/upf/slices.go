@@ -122,6 +122,7 @@ func (u *UPF) again(e *entry) error {
 		return err
 	}
 	e.usage, e.slice = c.usage, c.slice
+	u.links.join(c.rules)
 	return nil
 }
 

@@ -39,6 +39,8 @@ type DataPath interface {
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
 	Inject(frame []byte, ifindex int) error
+	// InjectFor is Inject of a frame on a link, for one Ethernet session.
+	InjectFor(session uint64, frame []byte, ifindex int) error
 }
 
 // Options are what a UPF is told; zero values mean what is said.
@@ -103,6 +105,7 @@ type UPF struct {
 	sessions atomic.Int64
 	wheel    wheel
 	paths    *paths
+	links    links
 	journal  *journal
 	reporter atomic.Pointer[pfcp.Reporter]
 
@@ -143,6 +146,7 @@ type entry struct {
 	indicated int64     // when an Error Indication was told last, in ns
 	slice     uint32
 	gone      bool
+	ethernet  bool
 	timer     timer
 }
 
@@ -165,6 +169,7 @@ func New(o Options) (*UPF, error) {
 	for i := range u.shards {
 		u.shards[i].entries = map[uint64]*entry{}
 	}
+	u.links = newLinks(u.now)
 	u.wheel.done = u.now().UnixNano() / int64(tick)
 	u.config.Store(&settings{})
 	u.ues = newAddresses(nil)
@@ -270,7 +275,7 @@ func (e *entry) read(b []byte) error {
 	if err != nil || c.bad || s.SEID != e.seid {
 		return errRecord
 	}
-	e.usage = nil
+	e.usage, e.ethernet = nil, isEthernet(s)
 	if len(c.b) > 0 {
 		return e.readUsage(c.b)
 	}
@@ -358,6 +363,7 @@ func (u *UPF) Run(ctx context.Context) error {
 	})
 	group.Go(func() error { return u.timers(ctx) })
 	group.Go(func() error { return u.keepJournal(ctx) })
+	group.Go(func() error { return u.floods(ctx) })
 	group.Go(func() error {
 		return u.paths.run(ctx, func() []netip.Addr { return u.config.Load().Addresses })
 	})
@@ -481,6 +487,7 @@ func (u *UPF) LoadState() ([]byte, error) {
 // Features implements pfcp.UPF.
 func (u *UPF) Features() pfcp.Features {
 	return pfcp.Features{
+		Ethernet:    true,
 		UEAddresses: u.ues.any(), FramedRouting: true, EndMarkers: true, NotificationDelay: true,
 		NumberOfPackets: true, QuotaValidity: true, QuotaAction: true, Duplication: true, PacketRate: true, PathReports: true,
 	}
