@@ -16,24 +16,25 @@ INLINE int leads_to_frames(__u32 index)
 
 /* ---- stations ---- */
 
+/* Whether `index` leads to the rules of that session for frames from the link. */
+INLINE int is_on_link(__u32 index, __u32 link, __u64 session)
+{
+	struct pdr *head = bpf_map_lookup_elem(&pdr, &index);
+
+	return head && head->action && head->qfi & PDR_FRAMES && head->source4 == link && head->source6 == session;
+}
+
 /* The link's station that `mac` is; what leads to the rules of its session, or
  * 0. */
 INLINE __u32 find_station(__u32 link, const __u8 *mac)
 {
 	struct station_key key = { .link = link };
 	struct station *s;
-	struct pdr *head;
-	__u32 index;
 
 	st32(key.mac, ld32(mac));
 	st16(key.mac + 4, ld16(mac + 4));
 	s = bpf_map_lookup_elem(&station, &key);
-	if (!s)
-		return 0;
-	index = s->pdr;
-	head = bpf_map_lookup_elem(&pdr, &index);
-	return head && head->action && head->qfi & PDR_FRAMES && head->source4 == link && head->source6 == s->session ?
-		       index : 0;
+	return s && is_on_link(s->pdr, link, s->session) ? s->pdr : 0;
 }
 
 /* The source of the frame at p->keep, which the rules that `head` leads to have
@@ -77,7 +78,6 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
 {
 	struct forwarding *f;
 	struct pdr *rule;
-	__u32 head = index;
 	int reason;
 
 	if (!p)
@@ -94,40 +94,37 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
 		reason = admit(ctx, p);
 	if (reason)
 		return reason;
-	index = p->pdr;
-	rule = bpf_map_lookup_elem(&pdr, &index);
+	rule = admitted(p, &f);
 	if (!rule)
-		return REASON_NO_PDR;
-	p->tunnel_length = p->keep_length;
-	index = rule->forwarding;
-	f = bpf_map_lookup_elem(&forwarding, &index);
-	if (!f)
 		return REASON_FAR_DROP;
+	p->tunnel_length = p->keep_length;
 	if (f->kind == FORWARD_GTPU && rule->flags >> PDR_CONTAINER_SHIFT && !p->has_container)
 		return receive_marked(ctx, p, f, rule, hops, class);
 	if (f->kind == FORWARD_GTPU)
 		return receive_onward(ctx, p, f, rule->teid, hops, class);
 	if (f->kind != FORWARD_LINK || rule->flags & PDR_DOWNLINK)
 		return REASON_FAR_DROP;
-	learn_station(ctx, p, head, f->index);
+	learn_station(ctx, p, index, f->index);
 	return leave_by_link(p, f);
 }
 
 /* ---- to the UE ---- */
 
-/* The session that the daemon gave with the frame, if it is of this link. */
+/* The session that the daemon gave with the frame, if it is of this link. What
+ * said so goes, as was_kept's mark does, which may be behind it. */
 INLINE __u32 given_rule(struct xdp_md *ctx, __u32 link)
 {
 	struct given *given = (void *)(long)ctx->data_meta;
-	struct pdr *head;
+	__u64 session;
 	__u32 index;
 
 	if ((void *)(given + 1) > (void *)(long)ctx->data || given->magic != GIVEN_MAGIC)
 		return 0;
 	index = given->pdr;
-	head = bpf_map_lookup_elem(&pdr, &index);
-	return head && head->action && head->qfi & PDR_FRAMES && head->source4 == link &&
-		       head->source6 == given->session ? index : 0;
+	session = given->session;
+	if (bpf_xdp_adjust_meta(ctx, sizeof(*given)))
+		return 0;
+	return is_on_link(index, link, session) ? index : 0;
 }
 
 /* The tag of the link is not the frame's: its addresses move behind it. */
@@ -164,13 +161,8 @@ GLOBAL int send_frame(struct xdp_md *ctx, struct packet *p, __u32 index)
 		reason = admit(ctx, p);
 	if (reason)
 		return reason;
-	index = p->pdr;
-	rule = bpf_map_lookup_elem(&pdr, &index);
-	if (!rule)
-		return REASON_NO_PDR;
-	index = rule->forwarding;
-	f = bpf_map_lookup_elem(&forwarding, &index);
-	if (!f || f->kind != FORWARD_GTPU)
+	rule = admitted(p, &f);
+	if (!rule || f->kind != FORWARD_GTPU)
 		return REASON_FAR_DROP;
 	if (p->keep && take_link_tag(ctx, p))
 		return REASON_INNER_MALFORMED;
@@ -202,8 +194,8 @@ INLINE int flood(struct packet *p, __u32 link)
 /* A frame that came in on a link. CONTINUE_TO_UE with p->ue, or a reason. */
 GLOBAL int link_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 {
+	__u32 index = given_rule(ctx, link);
 	__u8 *eth = at(ctx, 0, ETH_LEN);
-	__u32 index;
 
 	if (!p || !eth)
 		return REASON_INNER_MALFORMED;
@@ -213,7 +205,6 @@ GLOBAL int link_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 	p->keep = link & 0xfff ? VLAN_LEN : 0;
 	p->keep_length = p->frame - p->keep;
 	p->keep_version = 0;
-	index = given_rule(ctx, link);
 	if (!index && !(eth[0] & 1))
 		index = find_station(link, eth);
 	p->ue = index;

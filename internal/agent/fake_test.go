@@ -354,10 +354,13 @@ func (f *fakeDataPath) Inject(frame []byte, _ int) error {
 	return nil
 }
 
-func (f *fakeDataPath) InjectFor(_ uint64, frame []byte, _ int) error {
+func (f *fakeDataPath) InjectFor(_ uint64, frame []byte, _ int, _ bool) error {
 	f.injected <- frame
 	return nil
 }
+
+func (f *fakeDataPath) InjectKept(frame []byte, ifindex int) error { return f.Inject(frame, ifindex) }
+func (f *fakeDataPath) PuntsIdle() bool                            { return true }
 
 func (f *fakeDataPath) Punts(ctx context.Context, each func(dataplane.Punt)) error {
 	for {

@@ -16,6 +16,19 @@
 //	            [Tunnels, 2*)       UE pools: base + address (IPv6: /64)
 //	            [2*, 4*Tunnels)     TEIDs that lead to no free entry, by
 //	                                tunnel_by_teid; send sides, by target_by_dst
+//	pdr         [1, S]              rules found by TEID: its low 24 bits
+//	            (S, 3*S]            by UE address: base + address (IPv6: /64)
+//	            the rest            rules behind filters, and those found by
+//	                                pdr_by_teid, pdr_by_ue, target_by_dst
+//	filter      [1, Filters]        runs, each at a multiple of its size, a
+//	                                power of two, behind 1
+//	forwarding  [64, ...)           shared by the rules of all sessions
+//
+// S is the limit of sessions. A rule that is alone at its TEID or address, and
+// takes every packet there, is the entry found. All others are behind a run of
+// filters, which that entry, the head, names: also the rule of a UE with an IPv4
+// and an IPv6 address, which is at the head of one of them, while that of the
+// other has a run of one filter that takes everything and leads to it.
 //
 // A SID whose length is that of a locator and its function is found by index,
 // unless a longer SID is inside of it. A locator that fits nowhere, a SID put

@@ -154,7 +154,7 @@ func (d *DataPlane) checkEthernetRule(r *Rule) error {
 		return errors.New("want a TEID")
 	case r.TEID == 0 && d.ethernet[r.Link] == nil:
 		return fmt.Errorf("link %s: there is no such link", r.Link)
-	case r.Action == ActionForward && r.Forward.Kind != ForwardGTPU && (r.Forward.Kind != ForwardLink || r.Direction != Uplink):
+	case r.Action.forwards() && r.Forward.Kind != ForwardGTPU && (r.Forward.Kind != ForwardLink || r.Direction != Uplink):
 		return errors.New("want frames forwarded by GTP-U, or from the UE to a link")
 	}
 	return nil
@@ -206,24 +206,23 @@ func (d *DataPlane) isLink(port datapathPortKey) bool {
 	return false
 }
 
-// givenLength is that of struct given.
-const givenLength = 24
-
-// InjectFor sends a frame through the program as if it had come in on a link,
-// for the rules of an Ethernet session there whatever its destination is.
-func (d *DataPlane) InjectFor(session uint64, frame []byte, ifindex int) error {
+// InjectFor is Inject of a frame on a link, or InjectKept, for the rules of an
+// Ethernet session there whatever its destination is.
+func (d *DataPlane) InjectFor(session uint64, frame []byte, ifindex int, kept bool) error {
 	d.mu.Lock()
 	index := d.pdrByUE.have[linkEntry(session)]
 	d.mu.Unlock()
 	if index == 0 {
 		return &NoSessionError{session}
 	}
-	data := make([]byte, givenLength, givenLength+len(frame))
-	given := datapathGiven{Magic: givenMagic, Session: session, Pdr: index}
-	if _, err := binary.Encode(data, binary.NativeEndian, &given); err != nil {
+	meta, err := binary.Append(nil, binary.NativeEndian, &datapathGiven{Magic: givenMagic, Session: session, Pdr: index})
+	if err != nil {
 		return err
 	}
-	return d.inject(append(data, frame...), givenLength, ifindex)
+	if kept {
+		meta = append(meta, keptMark...)
+	}
+	return d.inject(meta, frame, ifindex)
 }
 
 // givenMagic is GIVEN_MAGIC (bpf/def/tables.h).

@@ -222,6 +222,7 @@ func (d *DataPlane) sweepSessions() error {
 			d.sweepEntry(i, free)
 		}
 	}
+	d.sweepRuns()
 	d.sweepMeters()
 	for value, f := range s.recovered {
 		if f.refs == 0 {
@@ -238,9 +239,6 @@ func (d *DataPlane) sweepEntry(i uint32, free map[uint32]bool) {
 	do := d.pdr.load(i, wordPDRDo)
 	if isActive(do) {
 		d.pdr.store(i, wordPDRDo, inactive(do))
-		if run := moreOf(do) - firstFilter; actionOf(do) == actionFilters && s.runs.inUse(run) {
-			d.later(pending{kind: pendingRun, index: moreOf(do)})
-		}
 	}
 	switch {
 	case i >= s.pdrFree.first:
@@ -249,6 +247,22 @@ func (d *DataPlane) sweepEntry(i uint32, free map[uint32]bool) {
 		}
 	case isActive(do):
 		d.rest(i)
+	}
+}
+
+// sweepRuns gives back the runs that no session's head leads to.
+func (d *DataPlane) sweepRuns() {
+	s := d.sessions
+	used := map[uint32]bool{}
+	for i := range s.entries {
+		if do := d.pdr.load(uint32(i), wordPDRDo); s.entries[i].session != 0 && actionOf(do) == actionFilters {
+			used[moreOf(do)] = true
+		}
+	}
+	for at := range s.runs.count {
+		if s.runs.inUse(at) && !used[at+firstFilter] {
+			d.later(pending{kind: pendingRun, index: at + firstFilter})
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 func TestTEIDs(t *testing.T) {
@@ -83,8 +85,16 @@ func TestTakenAddressesAndTEIDs(t *testing.T) {
 			t.Errorf("what another session has: %v", err)
 		}
 	}
+	if err := d.PutSteering(srpolicy.Steering{Prefix: prefix("192.168.1.0/24"), Policy: "n9"}); !errors.Is(err, ErrTaken) {
+		t.Errorf("steering what is a framed route: %v", err)
+	}
 	must(t, d.DropSession(5))
 	must(t, d.DropSession(6))
+	checkEmpty(t, d)
+	must(t, d.PutSteering(srpolicy.Steering{Prefix: prefix("192.168.1.0/24"), Policy: "n9"}))
+	if err := d.PutSession(a); !errors.Is(err, ErrTaken) {
+		t.Errorf("a framed route that is steered: %v", err)
+	}
 	checkEmpty(t, d)
 }
 
@@ -107,7 +117,8 @@ func TestFullTablesOfSessions(t *testing.T) {
 				netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 99, 1, byte(n)}), 32)}
 			return s
 		},
-		"TEIDs": func(n uint32) Session { return plain(n, n<<16) },
+		"TEIDs":    func(n uint32) Session { return plain(n, n<<16) },
+		"sessions": func(n uint32) Session { return Session{ID: uint64(n)} },
 		"peers": func(n uint32) Session {
 			s := plain(n, n)
 			s.Rules[1].Forward.Remote = netip.AddrFrom4([4]byte{10, 1, 0, byte(n)})

@@ -36,7 +36,7 @@ func (d *DataPlane) SessionUsage(id uint64) (out []RuleUsage, err error) {
 		}
 		if g := s.gone[slot]; g != nil {
 			if g.waiting > 0 {
-				return d.fullOrLater(nil)
+				return retryError{s.pending[len(s.pending)-1].due}
 			}
 			out = append(out, g.usage...)
 		}

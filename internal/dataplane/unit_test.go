@@ -278,7 +278,7 @@ func TestRefusals(t *testing.T) {
 		"want an IPv6 prefix":       d.PutSID(srv6.LocalSID{SID: prefix("10.0.0.0/8"), Behavior: srv6.End}),
 		"not that of a local SID":   d.PutSID(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.HEncaps}),
 		"binding SID of policy two": d.PutSID(srv6.LocalSID{SID: prefix("fc00:a:0:b::/128"), Behavior: srv6.End}),
-		"change the policy":         d.DeleteSID(prefix("fc00:a:0:b::/128")),
+		"change that":               d.DeleteSID(prefix("fc00:a:0:b::/128")),
 		"rate_unit":                 d.PutSID(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.EndLimit, RateUnit: 5e6}),
 		"binding_sid fc00:f::1":     d.PutPolicy(bound),
 		"Ethernet frames has none":  d.PutPolicy(l2bound),

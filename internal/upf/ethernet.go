@@ -182,7 +182,7 @@ func (u *UPF) flood(f flood, seid uint64) {
 		u.stats.FloodsDropped.Add(1)
 		return
 	}
-	if err := u.dp.InjectFor(seid, f.data, f.ifindex); err != nil {
+	if err := u.dp.InjectFor(seid, f.data, f.ifindex, false); err != nil {
 		u.stats.FloodsDropped.Add(1)
 		u.log.Debug("cannot give a frame to a session", "seid", seid, "error", err)
 		return
