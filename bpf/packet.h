@@ -287,7 +287,8 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 		return -1;
 	length = p->frame;
 	if (length > PUNT_DATA) {
-		if (kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT || kind == PUNT_NEIGHBOUR)
+		/* a frame does not tell how long it was */
+		if (p->frames || kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT || kind == PUNT_NEIGHBOUR)
 			return -1;
 		length = PUNT_DATA; /* an error quotes less than this */
 	}

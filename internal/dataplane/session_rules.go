@@ -82,6 +82,9 @@ func (d *DataPlane) checkSession(s *Session) error {
 	if len(s.Rules) > maxRules {
 		return fmt.Errorf("%d rules: %w", len(s.Rules), &FullError{Table: "rules of a session", Max: maxRules})
 	}
+	if err := checkEthernet(s); err != nil {
+		return err
+	}
 	for i := range s.Rules {
 		r := &s.Rules[i]
 		if err := d.checkRule(r); err != nil {
@@ -92,9 +95,6 @@ func (d *DataPlane) checkSession(s *Session) error {
 				return fmt.Errorf("rule %d: is there twice", r.ID)
 			}
 		}
-	}
-	if err := checkEthernet(s); err != nil {
-		return err
 	}
 	return checkMeters(s)
 }

@@ -31,9 +31,12 @@ func (c *compiler) link() (dataplane.Link, error) {
 
 // filtersOf are those of a PDR, at most so many.
 func (c *compiler) filtersOf(p *session.PDR, most int) ([]dataplane.Filter, error) {
-	out, err := expand(p.PDI.Filters, most)
-	if err != nil || !isEthernet(c.s) {
-		return out, err
+	if !isEthernet(c.s) {
+		return expand(p.PDI.Filters, most)
+	}
+	out, err := writeOut(p.PDI.Filters, most)
+	if err != nil {
+		return nil, err
 	}
 	for i := range out {
 		out[i].Frame = &dataplane.FrameFilter{IP: true}
@@ -44,7 +47,7 @@ func (c *compiler) filtersOf(p *session.PDR, most int) ([]dataplane.Filter, erro
 		if len(inside) == 0 {
 			inside = []session.Filter{{AnyProtocol: true}}
 		}
-		more, err := expand(inside, most-len(out))
+		more, err := writeOut(inside, most-len(out))
 		if err != nil {
 			return nil, err
 		}

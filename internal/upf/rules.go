@@ -347,16 +347,24 @@ func qfis(list []uint8) uint64 {
 	return out
 }
 
-// expand writes filters out: the data path compares one range of ports a side.
-// Where one takes every packet there are none: the rule is then found without.
+// expand writes filters out. Where one takes every packet there are none: the
+// rule is then found without.
 func expand(list []session.Filter, most int) ([]dataplane.Filter, error) {
+	for i := range list {
+		if takesAll(&list[i]) {
+			return nil, nil
+		}
+	}
+	return writeOut(list, most)
+}
+
+// writeOut is one filter for each pair of ranges of ports: the data path
+// compares one a side.
+func writeOut(list []session.Filter, most int) ([]dataplane.Filter, error) {
 	var out []dataplane.Filter
 	anyPort := []session.PortRange{{From: 0, To: 65535}}
 	for i := range list {
 		f := &list[i]
-		if takesAll(f) {
-			return nil, nil
-		}
 		remote, local := f.RemotePorts, f.LocalPorts
 		if len(remote) == 0 {
 			remote = anyPort
