@@ -8,6 +8,8 @@ import (
 // Session is what the data path holds of one session: its rules, ready to be
 // looked up. Whoever puts it has resolved what rules refer to.
 type Session struct {
+	// ID of no session before, if it is an Ethernet one: hosts that were heard
+	// are known by it.
 	ID    uint64
 	Rules []Rule
 	// Meters are shared by several rules, which name them by their place here.

@@ -68,7 +68,7 @@ func (r *rig) deleteSessions() error {
 	for _, teid := range localTEIDs(r.network.Sessions) {
 		r.d.FreeTEID(teid)
 	}
-	err = errors.Join(err, each(linksOf(r.network.Sessions), r.d.DeleteLink))
+	err = errors.Join(err, r.forgetStations(), each(linksOf(r.network.Sessions), r.d.DeleteLink))
 	return errors.Join(err, each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, 0, 0) }))
 }
 
@@ -85,6 +85,20 @@ func linksOf(sessions []model.Session) []Link {
 		}
 	}
 	return list
+}
+
+// forgetStations lets no session of the same ID have the hosts of this one's,
+// whose IDs are those of another network's again.
+func (r *rig) forgetStations() error {
+	var keys []datapathStationKey
+	var k datapathStationKey
+	var s datapathStation
+	table := r.d.maps[datapathMapStation]
+	entries := table.Iterate()
+	for entries.Next(&k, &s) {
+		keys = append(keys, k)
+	}
+	return errors.Join(entries.Err(), each(keys, func(k datapathStationKey) error { return table.Delete(k) }))
 }
 
 // localTEIDs are those that sessions receive at, each once.
