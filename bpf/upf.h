@@ -214,7 +214,7 @@ INLINE int receive_out(struct xdp_md *ctx, struct packet *p, struct forwarding *
 INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwarding *f, __u32 teid, __u8 hops,
 			  __u8 class)
 {
-	int reason = plan_switch(ctx, p, hops, class);
+	int reason = plan_switch(ctx, p, hops, class, p->frames);
 
 	if (reason != CONTINUE)
 		return reason;

@@ -45,6 +45,7 @@ type fakeDataPath struct {
 	injected chan []byte
 
 	sessionSIDs map[netip.Prefix]bool
+	n6          map[dataplane.Link]bool
 }
 
 func newFake() *fakeDataPath {
@@ -56,6 +57,7 @@ func newFake() *fakeDataPath {
 		hops: map[dataplane.AdjacencyKey]*dataplane.NextHop{}, devices: map[int]bool{},
 		traced: make(chan dataplane.TraceEvent), punts: make(chan dataplane.Punt), injected: make(chan []byte, 10),
 		sessionSIDs: map[netip.Prefix]bool{},
+		n6:          map[dataplane.Link]bool{},
 	}
 }
 
@@ -348,6 +350,11 @@ func (f *fakeDataPath) Usage() map[string]dataplane.Usage {
 }
 
 func (f *fakeDataPath) Inject(frame []byte, _ int) error {
+	f.injected <- frame
+	return nil
+}
+
+func (f *fakeDataPath) InjectFor(_ uint64, frame []byte, _ int, _ bool) error {
 	f.injected <- frame
 	return nil
 }
