@@ -247,7 +247,16 @@ func (s *site) stream(tb testing.TB) *stream {
 	})
 	s.right.Do(tb, func() {
 		var err error
-		if st.receive, err = net.ListenUDP("udp6", &net.UDPAddr{IP: net.ParseIP("fc00:20::1"), Port: streamPort}); err != nil {
+		for range 200 {
+			st.receive, err = net.ListenUDP("udp6", &net.UDPAddr{IP: net.ParseIP("fc00:20::1"), Port: streamPort})
+			if !errors.Is(err, unix.EADDRINUSE) {
+				break
+			}
+			// A process that another test starts has the last stream's socket until
+			// it is exec'ed.
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err != nil {
 			tb.Fatal(err)
 		}
 	})
