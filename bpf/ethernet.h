@@ -77,7 +77,7 @@ INLINE int leave_by_link(struct packet *p, struct forwarding *f)
 GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 hops, __u32 class)
 {
 	struct forwarding *f;
-	struct pdr *rule;
+	struct rule *rule;
 	int reason;
 
 	if (!p)
@@ -150,7 +150,7 @@ GLOBAL int send_frame(struct xdp_md *ctx, struct packet *p, __u32 index)
 	__u32 zero = 0;
 	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
 	struct forwarding *f;
-	struct pdr *rule;
+	struct rule *rule;
 	int reason;
 
 	if (!p || !cfg)

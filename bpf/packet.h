@@ -44,6 +44,21 @@ struct words {
 	__u64 hi, lo;
 };
 
+/* The words of a struct pdr that say what is done, each as it was at one moment:
+ * the daemon changes a whole word while packets pass. */
+struct rule {
+	__u32 teid;
+	__u32 forwarding;
+	__u32 more;
+	__u8 action, flags, qfi, generation;
+} ALIGNED;
+
+INLINE void read_rule(struct rule *to, struct pdr *from)
+{
+	st64(&to->teid, *(volatile __u64 *)&from->teid);
+	st64(&to->more, *(volatile __u64 *)&from->more);
+}
+
 /* What filters ask a packet, seen from the UE. */
 struct looks {
 	struct words remote, local;
@@ -93,6 +108,7 @@ struct packet {
 	__u32 slice, from_slice; /* slice_counter index */
 	__u32 ue;            /* the rule of a UE that a T-PDU turned out to be for */
 	struct looks looks;
+	struct rule rule; /* of pdr */
 	struct frame_looks frame_looks;
 	__u16 sid_length;    /* octets to count for them */
 	__u16 tunnel_length;

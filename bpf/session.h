@@ -88,17 +88,26 @@ INLINE int look(struct xdp_md *ctx, struct packet *p, __u32 uplink)
  * then in p->pdr. 0, or a reason. */
 GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 receive)
 {
-	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
 
-	if (!p || !rule || !rule->action)
+	if (!p || !entry)
 		return REASON_NO_PDR;
-	if (receive && !p->frames && !source_allowed(ctx, p, rule))
+	read_rule(&p->rule, entry);
+	if (!p->rule.action)
+		return REASON_NO_PDR;
+	if (receive && !p->frames && !source_allowed(ctx, p, entry))
 		return REASON_UE_SOURCE;
-	if (rule->action == PDR_FILTERS)
-		index = look(ctx, p, !(rule->flags & PDR_DOWNLINK)) ? 0 :
-			find_rule(p, rule->more, rule->more + rule->forwarding);
 	p->pdr = index;
-	return index ? 0 : REASON_NO_PDR;
+	if (p->rule.action != PDR_FILTERS)
+		return 0;
+	index = look(ctx, p, !(p->rule.flags & PDR_DOWNLINK)) ? 0 :
+		find_rule(p, p->rule.more, p->rule.more + p->rule.forwarding);
+	p->pdr = index;
+	entry = bpf_map_lookup_elem(&pdr, &index);
+	if (!index || !entry)
+		return REASON_NO_PDR;
+	read_rule(&p->rule, entry);
+	return 0;
 }
 
 /* ---- may it go ---- */
@@ -145,7 +154,7 @@ GLOBAL int meters_take(__u32 index, __u32 octets)
 	return 1;
 }
 
-INLINE __u32 slice_index(struct forwarding *f, struct pdr *rule)
+INLINE __u32 slice_index(struct forwarding *f, struct rule *rule)
 {
 	return f->slice ? 2 * f->slice + !!(rule->flags & PDR_DOWNLINK) : 0;
 }
@@ -182,15 +191,17 @@ INLINE int give_to_buffer(struct packet *p)
 GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 {
 	struct forwarding *f;
-	struct pdr *rule;
+	struct rule *rule;
+	struct pdr *entry;
 	__u32 index, units;
 
 	if (!p)
 		return REASON_NO_PDR;
 	index = p->pdr;
-	rule = bpf_map_lookup_elem(&pdr, &index);
-	if (!rule)
+	entry = bpf_map_lookup_elem(&pdr, &index);
+	if (!entry)
 		return REASON_NO_PDR;
+	rule = &p->rule;
 	switch (rule->action) {
 	case PDR_BUFFER:
 		if (was_kept(ctx))
@@ -207,19 +218,19 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!index || !f)
 		return REASON_FAR_DROP;
-	units = usage_units(rule);
-	if (usage_reached(units, rule->stop)) {
+	units = usage_units(entry);
+	if (usage_reached(units, entry->stop)) {
 		tell_usage(p->pdr, SESSION_STOP, USAGE_TOLD);
 		return REASON_QUOTA;
 	}
-	if (rule->rate && !meter_allows(&rule->bucket, rule->volume.word, rule->rate))
+	if (entry->rate && !meter_allows(&entry->bucket, entry->volume.word, entry->rate))
 		return REASON_RATE;
 	if (rule->flags & PDR_METERS && !meters_take(rule->more, p->keep_length))
 		return REASON_RATE;
 	p->slice = slice_index(f, rule);
 	if (!slice_takes(p->slice, p->keep_length))
 		return REASON_SLICE_RATE;
-	if (usage_reached(units, rule->notify))
+	if (usage_reached(units, entry->notify))
 		tell_usage(p->pdr, SESSION_NOTIFY, 0);
 	if (rule->flags & PDR_DUPLICATE) {
 		p->error_info = p->pdr;

@@ -91,7 +91,7 @@ INLINE void plan_forwarding_addresses(struct packet *p, struct forwarding *f)
 	copy16(&p->src, &f->source);
 }
 
-INLINE void plan_rule_gpdu(struct packet *p, struct pdr *rule)
+INLINE void plan_rule_gpdu(struct packet *p, struct rule *rule)
 {
 	p->teid = rule->teid;
 	p->message = GTPU_G_PDU;
@@ -103,7 +103,7 @@ INLINE void plan_rule_gpdu(struct packet *p, struct pdr *rule)
 
 /* The packet at p->keep into what its rule's forwarding pushes. What was
  * decapsulated before keeps the congestion mark that it took over there. */
-INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct pdr *rule,
+INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct rule *rule,
 			   struct forwarding *f)
 {
 	__u8 decapsulated = p->decapsulated, ecn = p->ecn;
@@ -136,16 +136,12 @@ INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings
 }
 
 /* The rule that let the packet go, and its forwarding. */
-INLINE struct pdr *admitted(struct packet *p, struct forwarding **f)
+INLINE struct rule *admitted(struct packet *p, struct forwarding **f)
 {
-	__u32 index = p->pdr;
-	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	__u32 index = p->rule.forwarding;
 
-	if (!rule)
-		return 0;
-	index = rule->forwarding;
 	*f = bpf_map_lookup_elem(&forwarding, &index);
-	return *f ? rule : 0;
+	return *f ? &p->rule : 0;
 }
 
 /* The packet at p->keep is for the UE that led to rule `index`. */
@@ -154,7 +150,7 @@ GLOBAL int send_to_ue(struct xdp_md *ctx, struct packet *p, __u32 index)
 	__u32 zero = 0;
 	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
 	struct forwarding *f;
-	struct pdr *rule;
+	struct rule *rule;
 	int reason;
 
 	if (!p || !cfg)
@@ -226,7 +222,7 @@ INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwardin
 }
 
 /* The T-PDU came without a container, and gets the rule's. */
-INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwarding *f, struct pdr *rule, __u8 hops,
+INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwarding *f, struct rule *rule, __u8 hops,
 			  __u8 class)
 {
 	if (hops <= 1)
@@ -242,17 +238,24 @@ INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwardin
 
 INLINE int receive_end_marker(struct xdp_md *ctx, struct packet *p, __u32 index, __u8 hops, __u8 class)
 {
-	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
+	struct rule *rule = &p->rule;
 	struct forwarding *f;
 	struct filter *first;
 
-	if (rule && rule->action == PDR_FILTERS) {
+	if (!entry)
+		return REASON_GTPU_MESSAGE;
+	read_rule(rule, entry);
+	if (rule->action == PDR_FILTERS) {
 		index = rule->more;
 		first = bpf_map_lookup_elem(&filter, &index);
 		index = first ? first->pdr : 0;
-		rule = bpf_map_lookup_elem(&pdr, &index);
+		entry = bpf_map_lookup_elem(&pdr, &index);
+		if (!entry)
+			return REASON_GTPU_MESSAGE;
+		read_rule(rule, entry);
 	}
-	if (!rule || rule->action != PDR_FORWARD)
+	if (rule->action != PDR_FORWARD)
 		return REASON_GTPU_MESSAGE;
 	index = rule->forwarding;
 	f = bpf_map_lookup_elem(&forwarding, &index);
@@ -268,7 +271,7 @@ GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __
 	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
 	__u16 length;
 	struct forwarding *f;
-	struct pdr *rule;
+	struct rule *rule;
 	int reason;
 
 	if (!p || !cfg)

@@ -279,6 +279,8 @@ enum pdr_flags {
 
 struct pdr {
 	struct volume volume; /* of what was forwarded */
+	/* two words, where to and what, of which each changes whole while packets pass:
+	 * see struct rule */
 	__u32 teid;   /* the remote one */
 	__u32 forwarding;
 	__u32 more;

@@ -12,18 +12,20 @@
 
 /* The rule and its forwarding, where the rule forwards and nothing but its own
  * rate may refuse; then x->tunnel counts. */
-INLINE struct forwarding *express_rule(struct express *x, struct pdr *rule)
+INLINE struct forwarding *express_rule(struct express *x, struct pdr *entry, struct rule *rule)
 {
-	__u32 index = rule->forwarding, units = usage_units(rule);
+	__u32 index, units = usage_units(entry);
 	struct forwarding *f;
 
+	read_rule(rule, entry);
+	index = rule->forwarding;
 	if (rule->action != PDR_FORWARD || rule->flags & (PDR_DUPLICATE | PDR_METERS) ||
-	    usage_reached(units, rule->stop) || usage_reached(units, rule->notify))
+	    usage_reached(units, entry->stop) || usage_reached(units, entry->notify))
 		return 0;
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!f)
 		return 0;
-	x->tunnel = &rule->volume;
+	x->tunnel = &entry->volume;
 	index = slice_index(f, rule);
 	x->slice = index ? bpf_map_lookup_elem(&slice_counter, &index) : 0;
 	return f;
@@ -31,9 +33,9 @@ INLINE struct forwarding *express_rule(struct express *x, struct pdr *rule)
 
 /* Takes from the rates, once nothing else can refuse; 0: refused, which the
  * journey finds again, and counts. */
-INLINE int express_rates(struct forwarding *f, struct pdr *rule, __u32 octets)
+INLINE int express_rates(struct forwarding *f, struct pdr *entry, struct rule *rule, __u32 octets)
 {
-	if (rule->rate && !meter_allows(&rule->bucket, rule->volume.word, rule->rate))
+	if (entry->rate && !meter_allows(&entry->bucket, entry->volume.word, entry->rate))
 		return 0;
 	return !f->slice || slice_takes(slice_index(f, rule), octets);
 }
@@ -71,12 +73,12 @@ INLINE __u8 express_mark(struct forwarding *f, __u8 class)
 	return (class & ~f->tos_mask) | (f->tos & f->tos_mask);
 }
 
-INLINE __u32 express_container_length(struct pdr *rule)
+INLINE __u32 express_container_length(struct rule *rule)
 {
 	return rule->flags >> PDR_CONTAINER_SHIFT ? 8 : 0;
 }
 
-INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
+INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct rule *rule, struct forwarding *f,
 			      __u8 class, __u32 hash, __u32 kept)
 {
 	struct express_gtpu_header g = {};
@@ -92,7 +94,7 @@ INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct pdr 
 	return express_push_gtpu4(ctx, x, &g, kept);
 }
 
-INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
+INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule *rule, struct forwarding *f,
 			      __u8 class, __u32 hash, __u64 sum, __u32 kept)
 {
 	struct express_gtpu6_header h = {};
@@ -131,7 +133,7 @@ INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct fo
 	return !!x->hop;
 }
 
-INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
+INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry, struct rule *rule, struct forwarding *f,
 			void *ip, void *end, __u8 version, __u8 class, __u32 hash)
 {
 	struct express_ipv6_header h = {};
@@ -151,7 +153,7 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *rule,
 	} else {
 		return NOT_TAKEN;
 	}
-	if (!express_rates(f, rule, kept))
+	if (!express_rates(f, entry, rule, kept))
 		return NOT_TAKEN;
 	if (version == 4)
 		ipv4_spend(ip);
@@ -171,7 +173,8 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *rule,
 GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 sid, __u32 port_flags)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
+	struct rule rule;
 	__u32 zero = 0;
 	struct express x = { .cfg = bpf_map_lookup_elem(&settings, &zero) };
 	struct forwarding *f;
@@ -179,7 +182,7 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 	__u32 kept, hash;
 	__u8 class, version;
 
-	if (!rule || !x.cfg || l3 > MAX_OFFSET || (void *)ip + IPV4_LEN > end)
+	if (!entry || !x.cfg || l3 > MAX_OFFSET || (void *)ip + IPV4_LEN > end)
 		return NOT_TAKEN;
 	kept = (long)end - (long)ip;
 	if (express_ipv4(ip, end, port_flags)) {
@@ -193,26 +196,26 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 	} else {
 		return NOT_TAKEN;
 	}
-	f = express_rule(&x, rule);
+	f = express_rule(&x, entry, &rule);
 	if (!f)
 		return NOT_TAKEN;
 	x.frame = (long)end - (long)data;
 	x.tunnel_length = kept;
 	x.sid = sid ? bpf_map_lookup_elem(&sid_counter, &sid) : 0;
 	x.sid_length = x.frame - ETH_LEN;
-	return express_into(ctx, &x, rule, f, ip, end, version, class, hash);
+	return express_into(ctx, &x, entry, &rule, f, ip, end, version, class, hash);
 }
 
 /* ---- from the UE ---- */
 
 /* To a destination that an earlier packet found free for UEs to reach, or into
  * an SRv6 tunnel. */
-INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *rule,
+INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *entry, struct rule *rule,
 			    struct forwarding *f, struct ipv4 *inner, void *end, __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
 
-	if (!express_ipv4(inner, end, x->port_flags) || !express_source4(rule, inner))
+	if (!express_ipv4(inner, end, x->port_flags) || !express_source4(entry, inner))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested4(x, inner) ? NOT_TAKEN :
@@ -220,7 +223,7 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, 
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
 	x->hop = express_route(x, ld32(&inner->dst), ~0ull, f->index | CACHE_IPV4 | CACHE_GUARDED, length);
-	if (!x->hop || !express_rates(f, rule, length))
+	if (!x->hop || !express_rates(f, entry, rule, length))
 		return NOT_TAKEN;
 	x->tunnel_length = length;
 	ipv4_spend(inner);
@@ -229,12 +232,12 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, 
 	return express_out(ctx, x, TYPE_IPV4);
 }
 
-INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *rule,
+INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *entry, struct rule *rule,
 			    struct forwarding *f, struct ipv6 *inner, void *end, __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
 
-	if (!express_ipv6(inner, end, x->port_flags) || !express_source6(rule, inner))
+	if (!express_ipv6(inner, end, x->port_flags) || !express_source6(entry, inner))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested6(x, inner) ? NOT_TAKEN :
@@ -242,7 +245,7 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, 
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
 	x->hop = express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]), f->index | CACHE_GUARDED, length);
-	if (!x->hop || !express_rates(f, rule, length))
+	if (!x->hop || !express_rates(f, entry, rule, length))
 		return NOT_TAKEN;
 	x->tunnel_length = length;
 	inner->hop_limit--;
@@ -252,7 +255,7 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, 
 }
 
 /* The G-PDU goes on to another F-TEID. */
-INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct pdr *rule, struct forwarding *f,
+INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct pdr *entry, struct rule *rule, struct forwarding *f,
 				  struct ipv4 *ip, struct ipv4 *inner, void *end)
 {
 	struct express_gtpu_header g = {};
@@ -260,11 +263,11 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 
 	if (!f->ipv4 || rule->qfi & PDR_FRAMES || !express_pdu_hash(inner, end, &g.hash))
 		return NOT_TAKEN;
-	if (inner->version_ihl == 0x45 ? express_nested4(x, inner) || !express_source4(rule, inner)
-				       : express_nested6(x, (void *)inner) || !express_source6(rule, (void *)inner))
+	if (inner->version_ihl == 0x45 ? express_nested4(x, inner) || !express_source4(entry, inner)
+				       : express_nested6(x, (void *)inner) || !express_source6(entry, (void *)inner))
 		return NOT_TAKEN;
 	x->hop = express_adjacency(f->adjacency, x->frame - ETH_LEN);
-	if (!x->hop || !express_rates(f, rule, octets))
+	if (!x->hop || !express_rates(f, entry, rule, octets))
 		return NOT_TAKEN;
 	x->tunnel_length = octets;
 	g.src = ld32(&f->source.b[12]);
@@ -279,20 +282,21 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip, struct ipv4 *inner,
 			   void *end, __u32 container)
 {
-	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
-	struct forwarding *f = rule ? express_rule(x, rule) : 0;
+	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
+	struct rule rule = {};
+	struct forwarding *f = entry ? express_rule(x, entry, &rule) : 0;
 	__u8 outer = ip->tos;
 
-	if (!rule || !f)
+	if (!entry || !f)
 		return NOT_TAKEN;
-	if (f->kind == FORWARD_GTPU && !container && rule->flags >> PDR_CONTAINER_SHIFT)
+	if (f->kind == FORWARD_GTPU && !container && rule.flags >> PDR_CONTAINER_SHIFT)
 		return NOT_TAKEN; /* it gets one */
 	if (f->kind == FORWARD_GTPU)
-		return express_session_onward(ctx, x, rule, f, ip, inner, end);
+		return express_session_onward(ctx, x, entry, &rule, f, ip, inner, end);
 	if (inner->version_ihl == 0x45)
-		return express_from_ue4(ctx, x, index, rule, f, inner, end, outer);
+		return express_from_ue4(ctx, x, index, entry, &rule, f, inner, end, outer);
 	if (inner->version_ihl >> 4 == 6)
-		return express_from_ue6(ctx, x, index, rule, f, (void *)inner, end, outer);
+		return express_from_ue6(ctx, x, index, entry, &rule, f, (void *)inner, end, outer);
 	return NOT_TAKEN;
 }
 

@@ -287,7 +287,7 @@ func TestChangesUnderLoad(t *testing.T) {
 				for i, frame := range frames {
 					verdict, _, err := d.TestRun(frame, 1)
 					if err != nil || verdict != VerdictRedirect {
-						t.Errorf("frame %d: %s, %v", i, VerdictName(verdict), err)
+						t.Errorf("frame %d: %s, %v%s", i, VerdictName(verdict), err, dropped(d))
 						return
 					}
 					sent[i].Add(1)
@@ -317,6 +317,21 @@ func TestChangesUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d changes under %d packets", changes, sent[0].Load()+sent[1].Load())
 	checkEmpty(t, d)
+}
+
+// dropped says why frames were.
+func dropped(d *DataPlane) string {
+	all, err := d.Outcomes()
+	if err != nil {
+		return ": " + err.Error()
+	}
+	text := ""
+	for r, c := range all {
+		if Reason(r).Drop() && c.Packets > 0 {
+			text += fmt.Sprintf("; %s: %d", Reason(r), c.Packets)
+		}
+	}
+	return text
 }
 
 // restart lets the daemon begin again with the tables as they are.
