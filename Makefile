@@ -25,11 +25,12 @@ build: ## build bin/culvert
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/culvert
 
 .PHONY: demo
-demo: ## run the gateway laboratory and show its result
+demo: ## run the gateway and the slices laboratory and show their results
 	@tools/need.sh run
 	@echo "culvert: building $(BIN) (the first time also fetches the Go modules)"
 	@$(MAKE) --no-print-directory build
 	@$(BIN) lab run gateway
+	@$(BIN) lab run slices
 
 .PHONY: test
 test: ## everything that CI runs: build, lint, generated files, all tests

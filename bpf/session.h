@@ -142,6 +142,18 @@ INLINE int slice_takes(__u32 index, __u32 octets)
 	return !m || meter_takes(m, octets);
 }
 
+/* A kept packet that the daemon sends in again while the rule still keeps what
+ * comes: so that nothing overtakes what was kept. The mark goes, for it would go
+ * along to where the frame is redirected. */
+INLINE int was_kept(struct xdp_md *ctx)
+{
+	void *meta = (void *)(long)ctx->data_meta, *data = (void *)(long)ctx->data;
+
+	if (meta + 4 > data || ld32(meta) != KEPT_MARK)
+		return 0;
+	return !bpf_xdp_adjust_meta(ctx, 4);
+}
+
 INLINE int give_to_buffer(struct packet *p)
 {
 	p->punt = PUNT_BUFFER;
@@ -166,6 +178,8 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 		return REASON_NO_PDR;
 	switch (rule->action) {
 	case PDR_BUFFER:
+		if (was_kept(ctx))
+			break;
 		return give_to_buffer(p);
 	case PDR_GATE:
 		return REASON_GATE_CLOSED;

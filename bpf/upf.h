@@ -135,6 +135,19 @@ INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings
 	return CONTINUE;
 }
 
+/* The rule that let the packet go, and its forwarding. */
+INLINE struct pdr *admitted(struct packet *p, struct forwarding **f)
+{
+	__u32 index = p->pdr;
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+
+	if (!rule)
+		return 0;
+	index = rule->forwarding;
+	*f = bpf_map_lookup_elem(&forwarding, &index);
+	return *f ? rule : 0;
+}
+
 /* The packet at p->keep is for the UE that led to rule `index`. */
 GLOBAL int send_to_ue(struct xdp_md *ctx, struct packet *p, __u32 index)
 {
@@ -152,13 +165,8 @@ GLOBAL int send_to_ue(struct xdp_md *ctx, struct packet *p, __u32 index)
 		reason = admit(ctx, p);
 	if (reason)
 		return reason;
-	index = p->pdr;
-	rule = bpf_map_lookup_elem(&pdr, &index);
-	if (!rule)
-		return REASON_NO_PDR;
-	index = rule->forwarding;
-	f = bpf_map_lookup_elem(&forwarding, &index);
-	if (!f || f->kind == FORWARD_NONE || f->kind == FORWARD_TABLE)
+	rule = admitted(p, &f);
+	if (!rule || f->kind == FORWARD_NONE || f->kind == FORWARD_TABLE)
 		return REASON_FAR_DROP;
 	p->tunnel_length = p->keep_length;
 	return push_forwarding(ctx, p, cfg, rule, f);
@@ -278,16 +286,11 @@ GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __
 		reason = admit(ctx, p);
 	if (reason)
 		return reason;
-	index = p->pdr;
-	rule = bpf_map_lookup_elem(&pdr, &index);
+	rule = admitted(p, &f);
 	if (!rule)
-		return REASON_NO_PDR;
+		return REASON_FAR_DROP;
 	p->from_ue = !(rule->flags & PDR_DOWNLINK);
 	p->tunnel_length = p->keep_length;
-	index = rule->forwarding;
-	f = bpf_map_lookup_elem(&forwarding, &index);
-	if (!f)
-		return REASON_FAR_DROP;
 	switch (f->kind) {
 	case FORWARD_TABLE:
 		return receive_out(ctx, p, f, class);

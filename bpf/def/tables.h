@@ -430,6 +430,8 @@ enum punt_kind {
 };
 
 #define PUNT_DATA 2048
+/* Before a frame that was kept (XDP metadata). */
+#define KEPT_MARK 0x6b657074u
 #define SESSION_TABLE 0xffffffffu
 
 struct punt {

@@ -181,7 +181,7 @@ static void fence(struct xdp_md *ctx)
 static void place(struct xdp_md *ctx, const __u8 *frame, __u32 length, __u32 headroom)
 {
 	ctx->data_end = (__u32)(long)(buffer + BUFFER);
-	ctx->data = ctx->data_end - length;
+	ctx->data = ctx->data_meta = ctx->data_end - length;
 	hard_start = ctx->data - headroom;
 	fence(ctx);
 	INITIALIZED((void *)(long)ctx->data, length);
@@ -260,6 +260,14 @@ long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags
 	memset(fib->dmac, 0x0d, 6);
 	memset(fib->smac, 0x05, 6);
 	return BPF_FIB_LKUP_RET_SUCCESS;
+}
+
+/* No frame of these has any. */
+long bpf_xdp_adjust_meta(struct xdp_md *ctx, int delta)
+{
+	(void)ctx;
+	(void)delta;
+	return -EINVAL;
 }
 
 long bpf_redirect_map(void *map, __u64 key, __u64 flags)

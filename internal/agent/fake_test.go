@@ -352,6 +352,9 @@ func (f *fakeDataPath) Inject(frame []byte, _ int) error {
 	return nil
 }
 
+func (f *fakeDataPath) InjectKept(frame []byte, ifindex int) error { return f.Inject(frame, ifindex) }
+func (f *fakeDataPath) PuntsIdle() bool                            { return true }
+
 func (f *fakeDataPath) Punts(ctx context.Context, each func(dataplane.Punt)) error {
 	for {
 		select {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -117,6 +118,7 @@ type DataPlane struct {
 	policyNames map[string]uint32
 	leaving     map[uint32]bool // bases of pools that are about to go
 	reading     map[string]bool // ring buffers
+	punts       atomic.Pointer[ringState]
 	traceSince  uint64
 	resting     map[uint32]uint64 // tunnel slots cleared in this epoch
 }

@@ -2,10 +2,13 @@ package dataplane
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -70,12 +73,30 @@ func checkFrame(frame []byte) error {
 // Inject sends a frame through the program as if it had come in on an
 // interface.
 func (d *DataPlane) Inject(frame []byte, ifindex int) error {
+	return d.inject(nil, frame, ifindex)
+}
+
+// InjectKept does so with a frame that PuntBuffer handed up: rules that still
+// keep what comes send it on.
+func (d *DataPlane) InjectKept(frame []byte, ifindex int) error {
+	return d.inject(keptMark, frame, ifindex)
+}
+
+// keptMark is KEPT_MARK of bpf/def/tables.h.
+var keptMark = binary.NativeEndian.AppendUint32(nil, 0x6b657074)
+
+// inject sends a frame through the program with metadata before it.
+func (d *DataPlane) inject(meta, frame []byte, ifindex int) error {
 	if err := checkFrame(frame); err != nil {
 		return err
 	}
+	data := frame
+	if len(meta) > 0 {
+		data = slices.Concat(meta, frame)
+	}
 	_, err := d.prog.Run(&ebpf.RunOptions{
-		Data: frame, Repeat: 1, Flags: liveFrames,
-		Context: xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(ifindex)},
+		Data: data, Repeat: 1, Flags: liveFrames,
+		Context: xdpMD{Data: uint32(len(meta)), DataEnd: uint32(len(data)), IngressIfindex: uint32(ifindex)},
 	})
 	if err != nil {
 		return fmt.Errorf("inject on interface %s: %w", interfaceName(ifindex), err)
@@ -139,6 +160,18 @@ func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
 	})
 }
 
+// PuntsIdle says that no packet is on its way to who reads Punts, nor with it.
+func (d *DataPlane) PuntsIdle() bool {
+	r := d.punts.Load()
+	return r == nil || (r.ring.AvailableBytes() == 0 && !r.busy.Load())
+}
+
+// ringState is of a ring that is read.
+type ringState struct {
+	ring *ringbuf.Reader
+	busy atomic.Bool // with records that are not done with
+}
+
 // startReading claims a ring buffer: it has a single place for its reader.
 func (d *DataPlane) startReading(name string) (*ebpf.Map, error) {
 	d.mu.Lock()
@@ -174,11 +207,19 @@ func readRing[T any](ctx context.Context, d *DataPlane, name string, f func(*T))
 	defer reader.Close()
 	stop := context.AfterFunc(ctx, func() { reader.Close() })
 	defer stop()
+	state := &ringState{ring: reader}
+	if name == datapathMapSlowPath {
+		d.punts.Store(state)
+		defer d.punts.Store(nil)
+	}
 	var record ringbuf.Record
 	var value T
 	size := unsafe.Sizeof(value)
 	for {
+		// Busy before a record leaves the ring, so that it is never in neither.
+		state.busy.Store(reader.AvailableBytes() > 0)
 		err := reader.ReadInto(&record)
+		state.busy.Store(err == nil)
 		switch {
 		case ctx.Err() != nil:
 			return nil

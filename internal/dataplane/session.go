@@ -80,7 +80,13 @@ const (
 	ActionGate                  // drop: the gate is closed
 	ActionForward               // as Forwarding says
 	ActionBuffer                // hand up to the daemon, which keeps them
+	// ActionHold is ActionBuffer for what comes, and ActionForward for what was
+	// kept and is sent in again (InjectKept).
+	ActionHold
 )
+
+// forwards says that Forward counts.
+func (a Action) forwards() bool { return a == ActionForward || a == ActionHold }
 
 // Filter is an SDF filter, seen from the UE. Prefixes that are not valid match
 // any address; ports from 0 to 65535 any packet, with ports or without.

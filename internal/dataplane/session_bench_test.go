@@ -65,7 +65,6 @@ const million = 1 << 20
 func BenchmarkEstablish(b *testing.B) {
 	for name, make := range map[string]func(n, teid uint32) Session{"plain": plain, "v4v6": both4and6} {
 		b.Run(name, func(b *testing.B) {
-			before := heap()
 			d := benchSessions(b, million)
 			b.ResetTimer()
 			n := uint32(0)
@@ -85,10 +84,28 @@ func BenchmarkEstablish(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.StopTimer()
-			b.ReportMetric(float64(heap()-before)/float64(million), "B/session")
 		})
 	}
+}
+
+// TestMemoryOfSessions bounds what the data path's own books take for each of
+// many sessions, all else that it has included.
+func TestMemoryOfSessions(t *testing.T) {
+	const sessions, most = 1 << 17, 400 // bytes
+	limits := smallLimits
+	limits.Sessions = sessions
+	before := heap()
+	d := openWith(t, Options{Limits: limits})
+	must(t, d.SetSettings(Settings{GTPUAddresses: addrs("10.0.0.1"), UEPools: benchPools(sessions)}))
+	must(t, d.Sweep())
+	for n := uint32(1); n < sessions; n++ {
+		must(t, d.PutSession(benchSession(n, both4and6)))
+	}
+	each := (int64(heap()) - int64(before)) / sessions
+	if each > most {
+		t.Errorf("%d bytes for each session: at most %d", each, most)
+	}
+	t.Logf("%d bytes for each session", each)
 }
 
 func heap() uint64 {

@@ -122,7 +122,7 @@ func (d *DataPlane) planForwardings() error {
 	p := &d.sessions.plan
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.Action != ActionForward {
+		if !r.Action.forwards() {
 			continue
 		}
 		index, err := d.acquireForwarding(r.Forward)
@@ -226,7 +226,7 @@ func (d *DataPlane) mayBeRule(index uint32, r *plannedRule) bool {
 // says says whether an entry behind filters is the rule already.
 func (d *DataPlane) says(index uint32, r *plannedRule) bool {
 	return d.pdr.load(index, wordPDRDo) == r.do &&
-		(r.Action != ActionForward || d.pdr.load(index, wordPDROut) == r.out)
+		(!r.Action.forwards() || d.pdr.load(index, wordPDROut) == r.out)
 }
 
 // changes says whether a rule's entry can become what it shall be where it is:
@@ -240,7 +240,7 @@ func (d *DataPlane) changes(r *plannedRule) (fits bool, err error) {
 	if was != do {
 		changed++
 	}
-	if r.Action == ActionForward && d.pdr.load(r.had, wordPDROut) != r.out {
+	if r.Action.forwards() && d.pdr.load(r.had, wordPDROut) != r.out {
 		if actionOf(was) == actionForward {
 			changed++
 		} else {
@@ -436,7 +436,7 @@ func (d *DataPlane) changeRule(r *plannedRule) (changed bool) {
 	i := r.at
 	do, h := d.sessions.plan.doAt(r, i)
 	was := d.pdr.load(i, wordPDRDo)
-	if r.Action == ActionForward && d.pdr.load(i, wordPDROut) != r.out {
+	if r.Action.forwards() && d.pdr.load(i, wordPDROut) != r.out {
 		d.pdr.store(i, wordPDROut, r.out)
 		changed = true
 	}

@@ -114,7 +114,7 @@ func (d *DataPlane) checkRule(r *Rule) error {
 	switch r.Action {
 	case ActionDrop, ActionGate, ActionBuffer:
 		return nil
-	case ActionForward:
+	case ActionForward, ActionHold:
 		return d.checkForwarding(&r.Forward)
 	}
 	return fmt.Errorf("action %d", r.Action)
@@ -339,7 +339,7 @@ func (p *plan) words(r *plannedRule) (out, do uint64) {
 		qfi |= 1 << 6
 	}
 	out = uint64(anyLength) << 32
-	if r.Action == ActionForward {
+	if r.Action.forwards() {
 		out = uint64(r.Forward.TEID) | uint64(r.forwarding)<<32
 	}
 	return out, doWord(more, pdrActions[r.Action], flags, qfi, 0)
@@ -350,6 +350,7 @@ var pdrActions = [...]uint8{
 	ActionGate:    uint8(datapathPdrActionPDR_GATE),
 	ActionForward: uint8(datapathPdrActionPDR_FORWARD),
 	ActionBuffer:  uint8(datapathPdrActionPDR_BUFFER),
+	ActionHold:    uint8(datapathPdrActionPDR_BUFFER),
 }
 
 // doAt is wordPDRDo of a rule that is at an entry.

@@ -117,6 +117,7 @@ func rich(n, teid uint32) Session {
 	return s
 }
 
+// uplinkFrame has a T-PDU of 128 octets, over IPv6 of 148.
 func uplinkFrame(teid uint32, src, dst string, port uint16) []byte {
 	return packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.2"), Dst: addr("10.0.0.1")},
 		packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: teid}, ipLayer(src, dst),
@@ -132,14 +133,6 @@ func ipLayer(src, dst string) packet.Layer {
 		return packet.IPv4{Src: addr(src), Dst: addr(dst)}
 	}
 	return packet.IPv6{Src: addr(src), Dst: addr(dst)}
-}
-
-// pduOctets is the length of the T-PDUs of these frames.
-func pduOctets(src string) uint64 {
-	if addr(src).Is4() {
-		return 128
-	}
-	return 148
 }
 
 // run sends a frame and returns how its journey ended.
@@ -252,5 +245,29 @@ func TestSessionWithFilters(t *testing.T) {
 	want[3] = Counter{3, 2*128 + 148}
 	if got := volumes(t, d, 5); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("with those that went counted %v, want %v", got, want)
+	}
+}
+
+// TestKeptPacketsGoOn sends what was kept in again, past the rule that goes on
+// keeping what comes.
+func TestKeptPacketsGoOn(t *testing.T) {
+	needRoot(t)
+	d := sessionRig(t, Options{})
+	s := plain(1, 0)
+	s.Rules = s.Rules[1:]
+	s.Rules[0].Action = ActionHold
+	must(t, d.PutSession(s))
+	resolve(t, d)
+	frame := downlinkFrame("192.0.2.9", "10.45.0.1", 53)
+	wantReason(t, d, "while the UE is idle", frame, "slow_path")
+	before := volumes(t, d, 1)[2]
+	must(t, d.Inject(frame, 1))
+	if got := volumes(t, d, 1)[2]; got != before {
+		t.Errorf("without the mark: %+v, before %+v", got, before)
+	}
+	must(t, d.InjectKept(frame, 1))
+	before.add(Counter{1, uint64(len(frame) - 14)})
+	if got := volumes(t, d, 1)[2]; got != before {
+		t.Errorf("kept: %+v, want %+v", got, before)
 	}
 }

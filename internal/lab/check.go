@@ -95,10 +95,12 @@ type Expect struct {
 	Interface string `json:"interface,omitempty"`
 	// Links are the ends of links between routers that OSPFv3 must know.
 	Links int `json:"links,omitempty"`
-	// InOrder wants the datagrams of a flow in the order in which they were
-	// sent; MinGap a time in which nothing arrived: so long they were kept.
-	InOrder bool     `json:"in_order,omitempty"`
-	MinGap  Duration `json:"min_gap,omitempty"`
+	// MaxOvertaking is how many datagrams may arrive ahead of earlier ones of
+	// their flow: none unless set, where InOrder is. MinGap wants a time in which
+	// nothing arrived: so long they were kept.
+	InOrder       bool     `json:"in_order,omitempty"`
+	MaxOvertaking int      `json:"max_overtaking,omitempty"`
+	MinGap        Duration `json:"min_gap,omitempty"`
 	// Rate wants a stream to be held to a rate, by loss.
 	Rate *RateExpect `json:"rate,omitempty"`
 	// Handover wants tunnels to change at a GTP-U endpoint.
@@ -159,7 +161,10 @@ type CounterExpect struct {
 	SID     string `json:"sid,omitempty"`
 	Policy  string `json:"policy,omitempty"`
 	Outcome string `json:"outcome,omitempty"`
-	// Packets is sent (the default), received or some (more than none).
+	// Slice of a user plane function, uplink or downlink.
+	Slice     string `json:"slice,omitempty"`
+	Direction string `json:"direction,omitempty"`
+	// Packets is sent (the default), received, some (more than none) or none.
 	Packets string `json:"packets,omitempty"`
 	// N9 are the transports in which it counts: all unless set.
 	N9 []string `json:"n9,omitempty"`
@@ -167,6 +172,16 @@ type CounterExpect struct {
 	// percentage points.
 	Shares    []float64 `json:"shares,omitempty"`
 	Tolerance float64   `json:"tolerance,omitempty"`
+}
+
+func (x *CounterExpect) validate() error {
+	if !slices.Contains([]string{"", "sent", "received", "some", "none"}, x.Packets) {
+		return fmt.Errorf("packets: %q: use sent, received, some or none", x.Packets)
+	}
+	if x.Slice != "" && x.Direction != "uplink" && x.Direction != "downlink" {
+		return fmt.Errorf("direction: %q: use uplink or downlink, of a slice", x.Direction)
+	}
+	return nil
 }
 
 // Duration is a time.Duration that is written as in "20ms".
@@ -244,10 +259,8 @@ func (t *Topology) validateNodes(c *Check) error {
 	culverts := slices.Clone(c.Accounts)
 	for _, x := range c.Counters {
 		culverts = append(culverts, x.Node)
-		switch x.Packets {
-		case "", "sent", "received", "some":
-		default:
-			return fmt.Errorf("counters: packets: %q: use sent, received or some", x.Packets)
+		if err := x.validate(); err != nil {
+			return fmt.Errorf("counters: %w", err)
 		}
 	}
 	for _, name := range nodes {

@@ -149,8 +149,11 @@ func judgeStream(c *Check, s probe.StreamResult, o *outcome) {
 	if len(c.events()) > 0 {
 		o.say("longest gap %.1f ms", float64(s.Gap.Microseconds())/1000)
 	}
-	if s.Reordered > 0 && c.Expect.InOrder {
-		o.fail("%d arrived behind later ones", s.Reordered)
+	switch {
+	case c.Expect.InOrder && s.Overtaking > c.Expect.MaxOvertaking:
+		o.fail("%d arrived ahead of earlier ones", s.Overtaking)
+	case s.Reordered > 0:
+		o.say("%d arrived ahead of earlier ones, %d behind later ones", s.Overtaking, s.Reordered)
 	}
 	if least := time.Duration(c.Expect.MinGap); s.Gap < least {
 		o.fail("the longest gap was %v: want %v", s.Gap, least)

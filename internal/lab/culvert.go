@@ -164,6 +164,20 @@ type policyView struct {
 	Lists []counterView `json:"lists"`
 }
 
+type sliceView struct {
+	Name     string      `json:"name"`
+	Uplink   counterView `json:"uplink"`
+	Downlink counterView `json:"downlink"`
+}
+
+// direction is the packets of one.
+func (s sliceView) direction(name string) uint64 {
+	if name == "uplink" {
+		return s.Uplink.Packets
+	}
+	return s.Downlink.Packets
+}
+
 type adjacencyView struct {
 	Key       string `json:"key"`
 	State     string `json:"state"`

@@ -98,6 +98,8 @@ func TestParseN9(t *testing.T) {
 		{"n9: {fast: {log", "n9: {quick: {log", []string{"nodes[0]", "n9", "quick", "slow, fast"}},
 		{"kind: ping, n9: [fast]", "kind: ping, n9: [quick]", []string{"checks[1]", "quick"}},
 		{"counters: [{n9: [fast]", "counters: [{n9: [quick]", []string{"checks[1]", "counters", "quick"}},
+		{"outcome: forwarded", "slice: a", []string{"checks[1]", "counters", "direction", "uplink"}},
+		{"outcome: forwarded", "outcome: forwarded, packets: many", []string{"checks[1]", "counters", "many", "some"}},
 		{"overlay: loud", "overlay: lout", []string{"checks[1]", "before", "lout"}},
 		{"kind: host", "kind: host, overlays: {loud: {}}", []string{"nodes[1]", "overlays", "culvert"}},
 	} {

@@ -19,6 +19,7 @@ type nodeView struct {
 	outcomes map[string]outcomeView
 	sids     map[string]counterView
 	policies map[string]policyView
+	slices   map[string]sliceView
 	// sentTo are the frames that neighbours sent to the node.
 	sentTo uint64
 }
@@ -82,7 +83,7 @@ func (r *runner) observeNode(ctx context.Context, n *Node, account bool) (v node
 
 // counters reads what a culvert node counts.
 func (r *runner) counters(ctx context.Context, n *Node) (nodeView, error) {
-	v := nodeView{outcomes: map[string]outcomeView{}, sids: map[string]counterView{}, policies: map[string]policyView{}}
+	v := nodeView{outcomes: map[string]outcomeView{}, sids: map[string]counterView{}, policies: map[string]policyView{}, slices: map[string]sliceView{}}
 	var all countersView
 	if err := r.askJSON(ctx, n, &all, "counters"); err != nil {
 		return v, err
@@ -96,7 +97,15 @@ func (r *runner) counters(ctx context.Context, n *Node) (nodeView, error) {
 	for _, p := range all.Policies {
 		v.policies[p.Key] = p
 	}
-	return v, nil
+	if n.Config["slices"] == nil {
+		return v, nil
+	}
+	var list []sliceView
+	err := r.askJSON(ctx, n, &list, "slice")
+	for _, s := range list {
+		v.slices[s.Name] = s
+	}
+	return v, err
 }
 
 // attaches says whether the node's configuration names the interface.
@@ -182,6 +191,13 @@ func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
 		for i, l := range p.Lists {
 			lists = append(lists, l.Packets-was.Lists[i].Packets)
 		}
+	case x.Slice != "":
+		s, ok := after.slices[x.Slice]
+		if !ok {
+			o.fail("%s has no slice %s", x.Node, x.Slice)
+			return
+		}
+		name, got = "slice "+x.Slice+" "+x.Direction, s.direction(x.Direction)-before.slices[x.Slice].direction(x.Direction)
 	default:
 		name, got = x.Outcome, after.outcomes[x.Outcome].Packets-before.outcomes[x.Outcome].Packets
 	}
@@ -190,6 +206,10 @@ func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
 		want = o.received
 	}
 	switch {
+	case x.Packets == "none" && got != 0:
+		o.fail("%s: %s counted %d packets: none should be", x.Node, name, got)
+	case x.Packets == "none":
+		return
 	case x.Packets == "some" && got == 0:
 		o.fail("%s: %s did not count", x.Node, name)
 	case x.Packets != "some" && got != uint64(want):
@@ -242,13 +262,14 @@ func compareAccount(name string, before, after nodeView, o *outcome) {
 	o.say("%s: in %d = out %d + drops %d", name, in, out-drops, drops)
 }
 
-// explain lists what the culvert nodes dropped or passed since before: where
-// to look when a check fails.
+// explain lists what the culvert nodes dropped or passed since they were looked
+// at: where to look when a check fails.
 func (r *runner) explain(ctx context.Context, before observation) (list []string) {
 	after, err := r.observe(ctx, nil)
 	if err != nil {
 		return nil // there is a problem to be told already
 	}
+	r.seen = after
 	for _, n := range r.Nodes {
 		for _, reason := range sortedKeys(after[n.Name].outcomes) {
 			x := after[n.Name].outcomes[reason]

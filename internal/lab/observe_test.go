@@ -18,6 +18,7 @@ func views() (before, after nodeView) {
 			policies: map[string]policyView{"p": {
 				Key: "p", counterView: counterView{Packets: first + second}, Lists: []counterView{{Packets: first}, {Packets: second}},
 			}},
+			slices: map[string]sliceView{"a": {Uplink: counterView{Packets: sid}, Downlink: counterView{Packets: first + second}}, "b": {}},
 			sentTo: sent,
 		}
 	}
@@ -36,6 +37,11 @@ func TestCompareCounter(t *testing.T) {
 		{"policy", CounterExpect{Policy: "p", Packets: "received"}, ""},
 		{"policy, sent", CounterExpect{Policy: "p"}, "counted 8 packets: 10 were sent"},
 		{"policy of nobody", CounterExpect{Policy: "q"}, "no policy q"},
+		{"slice", CounterExpect{Slice: "a", Direction: "uplink"}, ""},
+		{"slice, downlink", CounterExpect{Slice: "a", Direction: "downlink"}, "slice a downlink counted 8 packets: 10 were sent"},
+		{"slice of nobody", CounterExpect{Slice: "c", Direction: "uplink"}, "no slice c"},
+		{"no packets", CounterExpect{Slice: "b", Direction: "uplink", Packets: "none"}, ""},
+		{"no packets, but some", CounterExpect{Slice: "a", Direction: "uplink", Packets: "none"}, "counted 10 packets: none should be"},
 		{"some", CounterExpect{Outcome: "hop_limit", Packets: "some"}, ""},
 		{"none", CounterExpect{Outcome: "too_big", Packets: "some"}, "too_big did not count"},
 		{"shares", CounterExpect{Policy: "p", Packets: "received", Shares: []float64{75, 25}, Tolerance: 1}, ""},

@@ -49,7 +49,8 @@ type runner struct {
 	upgradeTo string         // binary that an upgrade goes to
 	only      *regexp.Regexp // checks that are run; nil: all
 	progress  *progress
-	back      bool // a change of the transport is taken back: it is the only one that is run
+	seen      observation // the last look before a check
+	back      bool        // a change of the transport is taken back: it is the only one that is run
 }
 
 // planned is a check in one of the lab's transports, or in none.
@@ -140,7 +141,7 @@ func (r *runner) once(ctx context.Context, c *Check) Result {
 	err := r.eventsOf(ctx, c.Before, new(outcome))
 	if err == nil {
 		said = r.viewN4(c)
-		before, err = r.observe(ctx, c.Accounts)
+		before, err = r.lookBefore(ctx, c)
 	}
 	if err == nil {
 		err = checkKinds[c.Kind](r, ctx, c, o)
@@ -161,6 +162,16 @@ func (r *runner) once(ctx context.Context, c *Check) Result {
 		Name: c.Name, Pass: len(o.problems) == 0, Detail: oneLine(append(o.problems, o.detail...)),
 		Sent: o.sent, Received: o.received, Lost: max(0, o.sent-o.received),
 	}
+}
+
+// lookBefore observes the nodes where the check is about what they count. For
+// others an earlier look must do: they want it only to explain a failure.
+func (r *runner) lookBefore(ctx context.Context, c *Check) (observation, error) {
+	var err error
+	if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {
+		r.seen, err = r.observe(ctx, c.Accounts)
+	}
+	return r.seen, err
 }
 
 // oneLine joins what is to be said; an error of several lines becomes one.

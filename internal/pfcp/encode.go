@@ -79,7 +79,7 @@ func usageReport(ieType uint16, r *session.UsageReport, queryRef *uint32) *ie.IE
 	}
 	stamp(ie.TimeOfFirstPacket, r.First)
 	stamp(ie.TimeOfLastPacket, r.Last)
-	if r.Cause&session.CauseMonitoringTime != 0 || r.AfterMonitoring {
+	if r.Cause&session.CauseMonitoringTime != 0 || r.BeforeMonitoring || r.AfterMonitoring {
 		info := uint8(1) // BEF
 		if r.AfterMonitoring {
 			info = 2 // AFT

@@ -110,8 +110,8 @@ func (d *decoder) pfdContents(v []byte) (filters []session.Filter) {
 
 // reapply gives the sessions of a their applications' filters again.
 func (w *worker) reapply(a *association, changed []string) {
-	for seid, rec := range w.sessions {
-		if rec.of != a || !rec.apps {
+	for seid := range w.apps {
+		if w.sessions[seid] != a {
 			continue
 		}
 		from := w.s.upf.Session(seid)

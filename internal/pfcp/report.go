@@ -31,9 +31,8 @@ func (s *Server) Report(r session.Report, done func(error)) {
 }
 
 func (w *worker) report(r session.Report, done func(error)) {
-	rec, ok := w.sessions[r.SEID]
 	var about *session.Session
-	if ok {
+	if w.sessions[r.SEID] != nil {
 		about = w.s.upf.Session(r.SEID)
 	}
 	if about == nil {
@@ -42,7 +41,7 @@ func (w *worker) report(r session.Report, done func(error)) {
 	}
 	// The request belongs to whoever controls the session now.
 	w.s.requests.send(&outgoing{
-		msgType: message.MsgTypeSessionReportRequest, seid: rec.cpSEID,
+		msgType: message.MsgTypeSessionReportRequest, seid: about.CPSEID,
 		to: netip.AddrPortFrom(about.CPAddr, Port), ies: reportIEs(&r, about),
 		done: func(h header, body ies, err error) {
 			if err != nil {
@@ -115,7 +114,7 @@ func qfiOf(s *session.Session, pdr uint16) (uint8, bool) {
 // does not know the session, the session goes (TS 29.244 section 7.2.2.4.2).
 func (w *worker) reported(seid uint64, body ies) error {
 	from := w.s.upf.Session(seid)
-	if _, ok := w.sessions[seid]; !ok || from == nil {
+	if w.sessions[seid] == nil || from == nil {
 		return causeOf(body) // deleted meanwhile
 	}
 	to := *from

@@ -90,7 +90,7 @@ func (s *Server) adopt(ps *peers) {
 			orphans = append(orphans, one)
 			continue
 		}
-		s.workerOf(one.SEID).sessions[one.SEID] = record{of: a, cpSEID: one.CPSEID, apps: usesApps(one)}
+		s.workerOf(one.SEID).enter(one, a)
 		a.sessions.Add(1)
 	}
 	for _, one := range orphans {

@@ -25,7 +25,9 @@ type worker struct {
 	queue chan *batch
 	tasks chan func()
 
-	sessions map[uint64]record
+	// sessions are by SEID; apps are those whose rules name applications.
+	sessions map[uint64]*association
+	apps     map[uint64]struct{}
 	lastSEID uint64
 	// purges are what is being taken down, a few sessions between two batches.
 	purges  []*purge
@@ -48,18 +50,11 @@ type deletion struct {
 	from    netip.AddrPort
 	key     uint64 // of the request
 	h       header
-	rec     record
+	of      *association
 	session *session.Session
 	reports []session.UsageReport
 	err     error
 	times   int // the request came
-}
-
-// record is what the server itself keeps of a session.
-type record struct {
-	of     *association
-	cpSEID uint64
-	apps   bool // rules name applications
 }
 
 // taskQueue is how many tasks may wait for a worker.
@@ -70,7 +65,8 @@ func newWorker(s *Server, index int) *worker {
 		s: s, index: index,
 		queue:    make(chan *batch, queueLength),
 		tasks:    make(chan func(), taskQueue),
-		sessions: map[uint64]record{},
+		sessions: map[uint64]*association{},
+		apps:     map[uint64]struct{}{},
 		lastSEID: uint64(time.Now().Unix()) << 32,
 		answers:  newTransactions(),
 		going:    map[uint64]*deletion{},
@@ -250,7 +246,7 @@ func (w *worker) establish(p *packet, h header, body ies) {
 		w.refuse(p, h, e.cpSEID, b.err)
 		return
 	}
-	w.sessions[to.SEID] = record{of: of, cpSEID: to.CPSEID, apps: usesApps(to)}
+	w.enter(to, of)
 	of.sessions.Add(1)
 	list := append([]*ie.IE{
 		newNodeID(w.s.cfg.NodeID),
@@ -275,8 +271,19 @@ func (w *worker) newSEID() uint64 {
 	}
 }
 
-func usesApps(s *session.Session) bool {
-	return slices.ContainsFunc(s.PDRs, func(p session.PDR) bool { return p.PDI.ApplicationID != "" })
+// enter notes a session as it is now.
+func (w *worker) enter(s *session.Session, of *association) {
+	w.sessions[s.SEID] = of
+	if slices.ContainsFunc(s.PDRs, func(p session.PDR) bool { return p.PDI.ApplicationID != "" }) {
+		w.apps[s.SEID] = struct{}{}
+	} else {
+		delete(w.apps, s.SEID)
+	}
+}
+
+func (w *worker) leave(seid uint64) {
+	delete(w.sessions, seid)
+	delete(w.apps, seid)
 }
 
 // fseid is a UP F-SEID: with the first of our addresses of each family.
@@ -293,29 +300,29 @@ func (s *Server) fseid(seid uint64) *ie.IE {
 }
 
 // find is the session that a request is for. Another peer's is not found.
-func (w *worker) find(p *packet, h header) (record, *session.Session, bool) {
-	rec, ok := w.sessions[h.seid]
-	if !ok || !h.hasSEID {
-		return rec, nil, false
+func (w *worker) find(p *packet, h header) (*association, *session.Session, bool) {
+	of := w.sessions[h.seid]
+	if of == nil || !h.hasSEID {
+		return nil, nil, false
 	}
-	if !rec.of.has(p.from.Addr()) {
+	if !of.has(p.from.Addr()) {
 		w.s.counters.unauthorised.Add(1)
-		w.s.warn(&w.s.complain.unauthorised, "request for another peer's session", "from", p.from, "seid", h.seid, "smf", rec.of.node)
-		return rec, nil, false
+		w.s.warn(&w.s.complain.unauthorised, "request for another peer's session", "from", p.from, "seid", h.seid, "smf", of.node)
+		return nil, nil, false
 	}
 	from := w.s.upf.Session(h.seid)
-	return rec, from, from != nil
+	return of, from, from != nil
 }
 
 func (w *worker) modify(p *packet, h header, body ies) {
-	rec, from, ok := w.find(p, h)
+	of, from, ok := w.find(p, h)
 	if !ok {
 		w.refuse(p, h, 0, &reject{cause: ie.CauseSessionContextNotFound})
 		return
 	}
 	to := *from
 	b := w.begin(p, &to)
-	b.apps = rec.of.filters
+	b.apps = of.filters
 	w.read(p.from, func() {
 		b.modify(body)
 		if b.err == nil {
@@ -324,18 +331,17 @@ func (w *worker) modify(p *packet, h header, body ies) {
 	})
 	reports := w.change(from, b)
 	if b.err != nil {
-		w.refuse(p, h, rec.cpSEID, b.err)
+		w.refuse(p, h, from.CPSEID, b.err)
 		return
 	}
-	rec.cpSEID, rec.apps = to.CPSEID, usesApps(&to)
-	w.sessions[h.seid] = rec
+	w.enter(&to, of)
 	if len(reports) == 0 && len(b.wants) == 0 {
-		w.answer(h, rec.cpSEID, ie.CauseRequestAccepted, accepted)
+		w.answer(h, to.CPSEID, ie.CauseRequestAccepted, accepted)
 		return
 	}
 	list := append([]*ie.IE{accepted}, b.createdPDRs()...)
 	list = append(list, usageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.queryRef)...)
-	w.answer(h, rec.cpSEID, ie.CauseRequestAccepted, list...)
+	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
 }
 
 var accepted = ie.NewCause(ie.CauseRequestAccepted)
@@ -370,13 +376,13 @@ func (w *worker) change(from *session.Session, b *builder) []session.UsageReport
 // delete begins a deletion, whose usage is not complete at once. For all others
 // the session is gone.
 func (w *worker) delete(p *packet, h header, key uint64) {
-	rec, from, ok := w.find(p, h)
+	of, from, ok := w.find(p, h)
 	if !ok {
 		w.refuse(p, h, 0, &reject{cause: ie.CauseSessionContextNotFound})
 		return
 	}
-	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, rec: rec, session: from, times: 1}
-	delete(w.sessions, h.seid)
+	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, of: of, session: from, times: 1}
+	w.leave(h.seid)
 	w.going[key] = d
 	w.s.upf.Delete(h.seid, func(reports []session.UsageReport, err error) {
 		d.reports, d.err = reports, err
@@ -398,14 +404,14 @@ func (w *worker) deleted() {
 	w.goneMu.Unlock()
 	for _, d := range list {
 		if d.err != nil {
-			w.sessions[d.h.seid] = d.rec
-			w.refuse(&packet{conn: d.conn, from: d.from}, d.h, d.rec.cpSEID, fromUPF(d.err))
+			w.enter(d.session, d.of)
+			w.refuse(&packet{conn: d.conn, from: d.from}, d.h, d.session.CPSEID, fromUPF(d.err))
 		} else {
 			held(d.session).free(w.s.upf)
-			d.rec.of.sessions.Add(-1)
+			d.of.sessions.Add(-1)
 			list := append([]*ie.IE{accepted},
 				usageReports(ie.UsageReportWithinSessionDeletionResponse, d.reports, nil)...)
-			w.answer(d.h, d.rec.cpSEID, ie.CauseRequestAccepted, list...)
+			w.answer(d.h, d.session.CPSEID, ie.CauseRequestAccepted, list...)
 		}
 		delete(w.going, d.key)
 		w.answers.keep(d.key, w.scratch, time.Now())
@@ -421,8 +427,8 @@ func (w *worker) drop(seid uint64, s *session.Session) error {
 		return err
 	}
 	held(s).free(w.s.upf)
-	w.sessions[seid].of.sessions.Add(-1)
-	delete(w.sessions, seid)
+	w.sessions[seid].sessions.Add(-1)
+	w.leave(seid)
 	return nil
 }
 
@@ -442,8 +448,8 @@ const purgeStep = 16
 
 // purge begins p, in the worker.
 func (w *worker) purge(p purge) {
-	for seid, rec := range w.sessions {
-		if rec.of == p.old {
+	for seid, of := range w.sessions {
+		if of == p.old {
 			p.seids = append(p.seids, seid)
 		}
 	}
@@ -454,14 +460,12 @@ func (w *worker) purgeSome() {
 	p := w.purges[0]
 	n := min(purgeStep, len(p.seids))
 	for _, seid := range p.seids[:n] {
-		rec, ok := w.sessions[seid]
-		if !ok || rec.of != p.old {
+		if w.sessions[seid] != p.old {
 			continue // deleted meanwhile
 		}
 		s := w.s.upf.Session(seid)
 		if p.keep != nil && s != nil && p.keep(s) {
-			rec.of = p.new
-			w.sessions[seid] = rec
+			w.sessions[seid] = p.new
 			p.old.sessions.Add(-1)
 			p.new.sessions.Add(1)
 			continue
@@ -469,8 +473,8 @@ func (w *worker) purgeSome() {
 		if err := w.drop(seid, s); err != nil {
 			// Nobody will ask for it again.
 			w.s.log.Error("session of a lost association not deleted", "seid", seid, "error", err)
-			rec.of.sessions.Add(-1)
-			delete(w.sessions, seid)
+			p.old.sessions.Add(-1)
+			w.leave(seid)
 		}
 	}
 	if p.seids = p.seids[n:]; len(p.seids) == 0 {

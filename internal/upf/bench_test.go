@@ -2,6 +2,7 @@ package upf
 
 import (
 	"log/slog"
+	"runtime"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
@@ -56,4 +57,33 @@ func BenchmarkProcedures(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkMemory is what a session holds here.
+func BenchmarkMemory(b *testing.B) {
+	u, err := New(Options{DataPath: nullPath{newFakePath()}, Journal: b.TempDir(), Logger: slog.New(slog.DiscardHandler), Sessions: 1 << 30})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const n = 200_000
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for i := range uint64(n) {
+		s := ordinary(i + 1)
+		s.FARs[1].Forwarding.Outer.TEID = uint32(i + 1)
+		if err := u.Establish(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	used := heap() - before
+	for b.Loop() { // there is nothing to repeat
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(used)/n, "octets/session")
+	runtime.KeepAlive(u)
 }

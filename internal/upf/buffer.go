@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -27,6 +28,9 @@ type buffer struct {
 	report []uint16  // PDRs, with NOCP, that have packets since the report
 	due    time.Time // when these are told; zero: they were told
 	told   bool
+	// draining: rules forward again, but for the data path, which goes on
+	// handing up what comes until what was kept is sent. See drain.
+	draining bool
 }
 
 type frame struct {
@@ -43,13 +47,13 @@ func (u *UPF) Buffer(p Packet) {
 		u.stats.BufferStale.Add(1)
 		return
 	}
-	e.mu.Lock()
+	e.lock()
 	u.keep(e, p)
 	report := u.downlinkData(e, u.now())
 	if !e.gone && e.buffer != nil && !e.buffer.due.IsZero() {
 		u.schedule(e, e.session())
 	}
-	e.mu.Unlock()
+	e.unlock()
 	u.report(e, report)
 }
 
@@ -133,38 +137,129 @@ func (u *UPF) downlinkData(e *entry, now time.Time) session.Report {
 	return r
 }
 
-// flush does with what was kept what the session says now: sends it, in order,
-// keeps it, or drops it.
+// flush does with what was kept what the session says now: keeps it, lets it be
+// drained, or drops it.
 func (u *UPF) flush(e *entry, s *session.Session, drop bool) {
 	b := e.buffer
 	if b == nil {
 		return
 	}
 	var stay []frame
+	leaves := false
 	for _, f := range b.frames {
-		action := session.Drop
-		if p := pdrOf(s, f.rule); p != nil && !drop {
-			if far := byID(s.FARs, p.FAR, farID); far != nil {
-				action = far.Action
-			}
-		}
-		switch {
-		case action&session.Drop == 0 && action&session.Buffer != 0:
-			stay = append(stay, f)
-			continue
-		case action&session.Drop == 0 && action&session.Forward != 0:
-			u.inject(f)
-		default:
+		switch action := actionOf(s, f.rule); {
+		case drop || action&session.Drop != 0 || action&(session.Buffer|session.Forward) == 0:
 			u.stats.BufferDropped.Add(1)
+			u.letGo(b, f)
+			continue
+		case action&session.Buffer == 0:
+			leaves = true
 		}
-		b.bytes -= len(f.data)
-		u.stats.BufferedNow.Add(-1)
-		u.stats.BufferedBytes.Add(int64(-len(f.data)))
+		stay = append(stay, f)
 	}
-	b.frames, b.rules = stay, nil
+	b.frames = stay
+	switch {
+	case leaves && !b.draining:
+		b.draining = true
+		go u.drain(e)
+	case leaves || b.draining:
+	default:
+		e.forget(s)
+	}
+}
+
+// forget begins the buffer anew, or ends it.
+func (e *entry) forget(s *session.Session) {
+	e.buffer.rules = nil
 	if !buffers(s) {
 		e.buffer = nil
 	}
+}
+
+// letGo is of a packet that is no longer kept.
+func (u *UPF) letGo(b *buffer, f frame) {
+	b.bytes -= len(f.data)
+	u.stats.BufferedNow.Add(-1)
+	u.stats.BufferedBytes.Add(int64(-len(f.data)))
+}
+
+// actionOf is what a session does with a rule's packets.
+func actionOf(s *session.Session, rule uint16) session.Action {
+	if p := pdrOf(s, rule); p != nil {
+		if far := byID(s.FARs, p.FAR, farID); far != nil {
+			return far.Action
+		}
+	}
+	return session.Drop
+}
+
+// holdBack lets rules with kept packets keep what comes, until these are sent:
+// nothing is to overtake them.
+func (e *entry) holdBack(rules *dataplane.Session) {
+	b := e.buffer
+	if b == nil || (len(b.frames) == 0 && !b.draining) {
+		return
+	}
+	for i := range rules.Rules {
+		if r := &rules.Rules[i]; r.Action == dataplane.ActionForward && slices.Contains(b.rules, r.ID) {
+			r.Action = dataplane.ActionHold
+		}
+	}
+}
+
+// drain sends what was kept, in order, and with it what comes meanwhile. When
+// nothing is left, nor on its way up, the data path forwards by itself again.
+func (u *UPF) drain(e *entry) {
+	for u.drainSome(e) {
+		time.Sleep(drainPause)
+	}
+}
+
+const (
+	drainAtOnce = 64
+	drainPause  = 20 * time.Microsecond // in which packets on their way up get here
+)
+
+// drainSome says whether there is more.
+func (u *UPF) drainSome(e *entry) bool {
+	u.changing.RLock()
+	defer u.changing.RUnlock()
+	idle := u.dp.PuntsIdle() // before the lock, which those on their way wait for
+	e.lock()
+	defer e.unlock()
+	b := e.buffer
+	if e.gone || b == nil || !b.draining {
+		return false
+	}
+	s := e.session()
+	if u.sendKept(b, s) > 0 || !idle {
+		return true
+	}
+	b.draining = false
+	if err := u.put(e, s, e.usage); err != nil {
+		u.log.Error("a session goes on keeping packets", "seid", e.seid, "error", err)
+		return false
+	}
+	u.flush(e, s, false)
+	return false
+}
+
+// sendKept sends some of the packets whose rules forward; how many.
+func (u *UPF) sendKept(b *buffer, s *session.Session) int {
+	sent := 0
+	stay := b.frames[:0]
+	for _, f := range b.frames {
+		if sent == drainAtOnce || actionOf(s, f.rule)&(session.Forward|session.Buffer|session.Drop) != session.Forward {
+			stay = append(stay, f)
+			continue
+		}
+		sent++
+		u.inject(f)
+		u.letGo(b, f)
+	}
+	clear(b.frames[len(stay):])
+	b.frames = stay
+	return sent
 }
 
 // buffers says that a FAR keeps packets.
@@ -173,7 +268,7 @@ func buffers(s *session.Session) bool {
 }
 
 func (u *UPF) inject(f frame) {
-	if err := u.dp.Inject(f.data, f.ifindex); err != nil {
+	if err := u.dp.InjectKept(f.data, f.ifindex); err != nil {
 		u.stats.BufferDropped.Add(1)
 		u.log.Debug("cannot send a kept packet", "error", err)
 		return

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -42,19 +43,70 @@ func TestBufferedInOrder(t *testing.T) {
 	}
 	to := copyOf(t, from)
 	to.FARs[1].Action = session.Forward
+	w.path.comes.Store(true)
 	w.modify(from, to, pfcp.Modification{})
-	w.Buffer(toUE(1, 5)) // it was on its way up
-	if want := []string{"7:0", "7:1", "7:2", "7:3", "7:4", "7:5"}; !slices.Equal(w.path.injected, want) {
-		t.Errorf("sent %v", w.path.injected)
+	w.await(func() bool { return len(w.path.sent()) == 5 })
+	if r := w.path.rule(t, 1, 2); r.Action != dataplane.ActionHold || r.Forward.Kind != dataplane.ForwardGTPU {
+		t.Errorf("while packets are on their way up: %+v", r)
+	}
+	w.Buffer(toUE(1, 5)) // one of them
+	w.await(func() bool { return len(w.path.sent()) == 6 })
+	w.path.comes.Store(false)
+	w.await(func() bool { return w.path.rule(t, 1, 2).Action == dataplane.ActionForward })
+	w.Buffer(toUE(1, 6)) // just before that
+	if want := []string{"7:0", "7:1", "7:2", "7:3", "7:4", "7:5", "7:6"}; !slices.Equal(w.path.sent(), want) {
+		t.Errorf("sent %v", w.path.sent())
 	}
 	if w.stats.BufferedNow.Load() != 0 || w.stats.BufferedBytes.Load() != 0 {
 		t.Errorf("left: %d, %d octets", w.stats.BufferedNow.Load(), w.stats.BufferedBytes.Load())
 	}
 	// Idle again: told again.
 	w.idle(1, session.Notify, nil)
-	w.Buffer(toUE(1, 6))
+	w.Buffer(toUE(1, 7))
 	if reports := w.smf.take(); len(reports) != 1 {
 		t.Errorf("the next time: %+v", reports)
+	}
+}
+
+// await gives what goes on beside the test time to happen.
+func (w *world) await(done func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatal("it did not happen")
+		}
+	}
+}
+
+// sent is what was sent so far.
+func (f *fakePath) sent() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.injected)
+}
+
+// A UE that becomes idle again while what was kept is sent keeps the rest.
+func TestIdleWhileDraining(t *testing.T) {
+	w := newWorld(t)
+	w.establish(ordinary(1))
+	from := w.idle(1, session.Notify, nil)
+	w.Buffer(toUE(1, 1))
+	to := copyOf(t, from)
+	to.FARs[1].Action = session.Forward
+	w.path.comes.Store(true)
+	w.modify(from, to, pfcp.Modification{})
+	w.await(func() bool { return len(w.path.sent()) == 1 })
+	w.idle(1, session.Notify, nil)
+	w.Buffer(toUE(1, 2))
+	w.path.comes.Store(false)
+	e := w.entry(1)
+	w.await(func() bool {
+		e.lock()
+		defer e.unlock()
+		return !e.buffer.draining
+	})
+	if r := w.path.rule(t, 1, 2); r.Action != dataplane.ActionBuffer || len(w.path.sent()) != 1 || w.stats.BufferedNow.Load() != 1 {
+		t.Errorf("rule %+v, %v sent, %d kept", r, w.path.sent(), w.stats.BufferedNow.Load())
 	}
 }
 

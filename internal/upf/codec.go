@@ -1,41 +1,74 @@
 package upf
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/session"
 )
 
 // codec reads or writes, by the same code: a field that is written is read.
-// Numbers are variable in length (a session of two PDRs is some 250 octets),
-// lists begin with their length. What is written begins with codecVersion.
+// Numbers are variable in length, many zeros in a row are counted, times are
+// written as differences, a text that was there before is named by its place (a
+// session of two PDRs is some 150 octets), lists begin with their length. What
+// is written begins with codecVersion.
 type codec struct {
 	b       []byte // what is written, or what is still to be read
 	reading bool
 	bad     bool // what was read ended too early, or makes no sense
+	zeros   int  // that are still to be written, or were read already
+	texts   []string
+	last    int64 // time, in ns
 }
 
 // codecVersion is of the layout. Fields that come later go to the end of their
 // struct, with a test of the version that was read.
-const codecVersion = 1
+const codecVersion = 2
 
 var errRecord = errors.New("a record of the journal makes no sense")
 
 // pack encodes a session.
 func pack(s *session.Session) []byte {
-	c := codec{b: make([]byte, 0, 512)}
+	c := newWriter()
+	defer c.release()
 	c.session(s)
-	return append(make([]byte, 0, len(c.b)), c.b...)
+	return slices.Clone(c.written())
 }
+
+var writers = sync.Pool{New: func() any { return &codec{} }}
+
+// newWriter writes to room that is used again after release.
+func newWriter() *codec {
+	c := writers.Get().(*codec)
+	*c = codec{b: c.b[:0], texts: c.texts[:0]}
+	return c
+}
+
+func (c *codec) release() {
+	clear(c.texts)
+	writers.Put(c)
+}
+
+// written is all that was.
+func (c *codec) written() []byte {
+	c.settle()
+	return c.b
+}
+
+// ended says whether all that there was to read made sense.
+func (c *codec) ended() bool { return !c.bad && len(c.b) == 0 && c.zeros == 0 }
 
 // unpack decodes what pack made.
 func unpack(b []byte) (*session.Session, error) {
 	c := codec{b: b, reading: true}
 	s := &session.Session{}
-	if c.session(s); c.bad || len(c.b) > 0 {
+	if c.session(s); !c.ended() {
 		return nil, errRecord
 	}
 	return s, nil
@@ -43,10 +76,30 @@ func unpack(b []byte) (*session.Session, error) {
 
 func (c *codec) fail() { c.bad, c.b = true, nil }
 
+// manyZeros are written as zeroRun and their number: it is no number itself,
+// since none is written in more octets than it takes.
+const manyZeros = 4
+
+var zeroRun = []byte{0x80, 0}
+
+// number is mostly one below 128: an octet.
 func (c *codec) number(v uint64) uint64 {
 	if !c.reading {
-		c.b = binary.AppendUvarint(c.b, v)
+		c.write(v)
 		return v
+	}
+	if c.zeros > 0 {
+		c.zeros--
+		return 0
+	}
+	if len(c.b) > 0 && c.b[0] < 0x80 {
+		v = uint64(c.b[0])
+		c.b = c.b[1:]
+		return v
+	}
+	if rest, many := bytes.CutPrefix(c.b, zeroRun); many && len(rest) > 0 && rest[0] >= manyZeros {
+		c.zeros, c.b = int(rest[0])-1, rest[1:]
+		return 0
 	}
 	v, n := binary.Uvarint(c.b)
 	if n <= 0 {
@@ -55,6 +108,34 @@ func (c *codec) number(v uint64) uint64 {
 	}
 	c.b = c.b[n:]
 	return v
+}
+
+func (c *codec) write(v uint64) {
+	switch {
+	case v == 0:
+		if c.zeros++; c.zeros == math.MaxUint8 {
+			c.settle()
+		}
+		return
+	case c.zeros > 0:
+		c.settle()
+	}
+	if v < 0x80 {
+		c.b = append(c.b, byte(v))
+	} else {
+		c.b = binary.AppendUvarint(c.b, v)
+	}
+}
+
+// settle writes the zeros that are not written yet.
+func (c *codec) settle() {
+	if c.zeros >= manyZeros {
+		c.b = append(append(c.b, zeroRun...), byte(c.zeros))
+		c.zeros = 0
+	}
+	for ; c.zeros > 0; c.zeros-- {
+		c.b = append(c.b, 0)
+	}
 }
 
 // num is of every type that is a number.
@@ -71,13 +152,43 @@ func (c *codec) flag(v *bool) {
 	*v = n == 1
 }
 
+// fewTexts are remembered: most sessions have a Node ID and one network instance.
+const fewTexts = 4
+
+// text is written as twice its length, or, where it was there before, as twice
+// its place and one.
 func (c *codec) text(v *string) {
-	n := c.number(uint64(len(*v)))
-	if !c.reading {
-		c.b = append(c.b, *v...)
+	if c.reading {
+		*v = c.readText()
 		return
 	}
-	*v = string(c.take(n))
+	if i := slices.Index(c.texts, *v); i >= 0 {
+		c.write(uint64(i)<<1 | 1)
+		return
+	}
+	c.write(uint64(len(*v)) << 1)
+	c.b = append(c.b, *v...)
+	c.remember(*v)
+}
+
+func (c *codec) readText() string {
+	n := c.number(0)
+	if n&1 == 0 {
+		v := string(c.take(n >> 1))
+		c.remember(v)
+		return v
+	}
+	if n >>= 1; n >= uint64(len(c.texts)) {
+		c.fail()
+		return ""
+	}
+	return c.texts[n]
+}
+
+func (c *codec) remember(v string) {
+	if v != "" && len(c.texts) < fewTexts {
+		c.texts = append(c.texts, v)
+	}
 }
 
 // take is the next n octets.
@@ -103,7 +214,8 @@ func (c *codec) addr(v *netip.Addr) {
 			a := v.As16()
 			b = append(b, a[:]...)
 		}
-		c.b = append(append(c.b, byte(len(b))), b...)
+		c.write(uint64(len(b)))
+		c.b = append(c.b, b...)
 		return
 	}
 	b := c.take(c.number(0))
@@ -126,25 +238,31 @@ func (c *codec) prefix(v *netip.Prefix) {
 	}
 }
 
+// time is written as how far it is from the one before: most are close to each
+// other. 0 is none.
 func (c *codec) time(v *time.Time) {
-	var n int64
-	if !v.IsZero() {
-		n = v.UnixNano()
-	}
-	num(c, &n)
 	if c.reading {
 		*v = time.Time{}
-		if n != 0 {
-			*v = time.Unix(0, n)
+		if n := c.number(0); n != 0 {
+			c.last += int64((n-1)>>1) ^ -int64((n-1)&1)
+			*v = time.Unix(0, c.last)
 		}
+		return
 	}
+	if v.IsZero() {
+		c.write(0)
+		return
+	}
+	d := v.UnixNano() - c.last
+	c.last += d
+	c.write(uint64(d<<1^d>>63) + 1)
 }
 
 func list[T any](c *codec, v *[]T, f func(*codec, *T)) {
 	n := c.number(uint64(len(*v)))
 	if c.reading {
 		*v = nil
-		if n > uint64(len(c.b)) { // each element has an octet at least
+		if n > uint64(c.zeros+len(c.b)*math.MaxUint8) { // each element has a number at least
 			c.fail()
 			return
 		}

@@ -1,10 +1,12 @@
 package upf
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,6 +80,47 @@ func TestCodecKeepsEverything(t *testing.T) {
 	empty := &session.Session{}
 	if got, err := unpack(pack(empty)); err != nil || !cmp.Equal(got, empty, sameSession) {
 		t.Errorf("empty session: %+v, %v", got, err)
+	}
+}
+
+// Zeros in a row, and texts that were there before, are not written out.
+func TestCodecLeavesOut(t *testing.T) {
+	for _, zeros := range []int{0, 1, 3, 4, 254, 255, 256, 258, 259, 1000} {
+		w := newWriter()
+		for range zeros {
+			w.number(0)
+		}
+		w.number(128)
+		b := slices.Clone(w.written())
+		w.release()
+		r := codec{b: b, reading: true}
+		for i := range zeros {
+			if v := r.number(1); v != 0 {
+				t.Fatalf("number %d of %d zeros: %d", i, zeros, v)
+			}
+		}
+		if v := r.number(0); v != 128 || !r.ended() {
+			t.Errorf("after %d zeros: %d, of %x", zeros, v, b)
+		}
+		if most := 2 + manyZeros + 3*(zeros/255); len(b) > most {
+			t.Errorf("%d zeros are %d octets, want at most %d", zeros, len(b), most)
+		}
+	}
+	texts := []string{"a", "", "internet", "b", "internet", "c", "d", "d", "e", "e", "a", ""}
+	w := newWriter()
+	defer w.release()
+	for i := range texts {
+		w.text(&texts[i])
+	}
+	r := codec{b: slices.Clone(w.written()), reading: true}
+	for i, want := range texts {
+		var got string
+		if r.text(&got); got != want {
+			t.Errorf("text %d is %q, want %q", i, got, want)
+		}
+	}
+	if n := bytes.Count(w.b, []byte("internet")); n != 1 || !r.ended() {
+		t.Errorf("a text is there %d times in %q", n, w.b)
 	}
 }
 

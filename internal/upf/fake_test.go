@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 // fakePath is a data path that is told what packets come.
 type fakePath struct {
+	comes    atomic.Bool // packets are on their way up
 	mu       sync.Mutex
 	sessions map[uint64]dataplane.Session
 	volumes  map[uint64]map[uint16]*volume
@@ -181,6 +183,10 @@ func (f *fakePath) Inject(frame []byte, ifindex int) error {
 	f.injected = append(f.injected, fmt.Sprintf("%d:%x", ifindex, frame[len(frame)-1]))
 	return nil
 }
+
+func (f *fakePath) InjectKept(frame []byte, ifindex int) error { return f.Inject(frame, ifindex) }
+
+func (f *fakePath) PuntsIdle() bool { return !f.comes.Load() }
 
 // rule is what the data path holds of a PDR.
 func (f *fakePath) rule(t *testing.T, id uint64, rule uint16) dataplane.Rule {

@@ -49,7 +49,7 @@ func (u *UPF) Establish(s *session.Session) error {
 		u.sessions.Add(-1)
 		return fmt.Errorf("%w: there are %d sessions, as many as may be", pfcp.ErrNoResources, u.o.Sessions)
 	}
-	e := &entry{seid: s.SEID, packed: pack(s), usage: newUsage(s, u.now())}
+	e := &entry{seid: s.SEID, usage: newUsage(s, u.now())}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := u.establish(e, s); err != nil {
@@ -60,6 +60,7 @@ func (u *UPF) Establish(s *session.Session) error {
 		u.paths.use(s.SEID, t)
 	}
 	u.schedule(e, s)
+	e.keep(e.packed)
 	return nil
 }
 
@@ -77,7 +78,8 @@ func (u *UPF) establish(e *entry, s *session.Session) error {
 		u.leave(e)
 		return err
 	}
-	if err = u.journal.append(e.record(e.packed, e.usage)); err != nil {
+	e.packed = packEntry(s, e.usage)
+	if err = u.journal.append(record{recordSession, e.seid, e.packed}); err != nil {
 		e.gone = true
 		u.leave(e)
 		return errors.Join(err, u.dp.DropSession(s.SEID))
@@ -111,8 +113,8 @@ func (u *UPF) Modify(from, to *session.Session, how pfcp.Modification) ([]sessio
 	if e == nil {
 		return nil, fmt.Errorf("there is no session %#x", to.SEID)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.gone {
 		return nil, fmt.Errorf("there is no session %#x", to.SEID)
 	}
@@ -121,15 +123,16 @@ func (u *UPF) Modify(from, to *session.Session, how pfcp.Modification) ([]sessio
 	if err != nil {
 		return nil, err
 	}
-	packed := pack(to)
-	if err := u.journal.append(e.record(packed, c.usage)); err != nil {
+	packed := packEntry(to, c.usage)
+	if err := u.journal.append(record{recordSession, e.seid, packed}); err != nil {
 		return nil, errors.Join(err, u.put(e, from, e.usage))
 	}
-	e.packed, e.usage, e.slice = packed, c.usage, c.slice
+	e.usage, e.slice = c.usage, c.slice
 	u.moveTunnels(from, to)
 	u.endMarkers(from, to, how.EndMarkers)
 	u.flush(e, to, how.DropBuffered)
 	u.schedule(e, to)
+	e.keep(packed)
 	return c.reports, nil
 }
 
@@ -142,6 +145,9 @@ func (u *UPF) change(e *entry, from, to *session.Session, how pfcp.Modification,
 	c, err := u.plan(e, from, to, how, now)
 	if err != nil {
 		return planned{}, err
+	}
+	if !how.DropBuffered {
+		e.holdBack(&c.rules)
 	}
 	if err := resources(u.dp.PutSession(c.rules)); err != nil {
 		return planned{}, err
@@ -199,6 +205,7 @@ func (u *UPF) put(e *entry, s *session.Session, usage *usage) error {
 	if err != nil {
 		return err
 	}
+	e.holdBack(&rules)
 	if err := resources(u.dp.PutSession(rules)); err != nil {
 		return err
 	}
@@ -255,9 +262,9 @@ func (u *UPF) remove(seid uint64, usage bool) ([]session.UsageReport, error) {
 	s := e.session()
 	reports, err := u.final(e, s, usage)
 	if err != nil {
-		e.mu.Lock()
+		e.lock()
 		e.gone = false
-		e.mu.Unlock()
+		e.unlock()
 		return nil, err
 	}
 	if err := u.journal.append(record{kind: recordDelete, seid: seid}); err != nil {
@@ -276,8 +283,8 @@ func (u *UPF) remove(seid uint64, usage bool) ([]session.UsageReport, error) {
 
 // close ends the use of a session; false: somebody did.
 func (e *entry) close() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.mu.Unlock() // with its usage: it is still to be reported
 	was := e.gone
 	e.gone = true
 	return !was
@@ -305,14 +312,14 @@ func (u *UPF) check(e *entry) {
 		return
 	}
 	u.changing.RLock()
-	e.mu.Lock()
+	e.lock()
 	report := session.Report{SEID: e.seid}
 	if !e.gone {
 		s := e.session()
 		report = u.examine(e, s, u.now())
 		u.schedule(e, s)
 	}
-	e.mu.Unlock()
+	e.unlock()
 	u.changing.RUnlock()
 	u.report(e, report)
 }
@@ -327,8 +334,8 @@ func (u *UPF) examine(e *entry, s *session.Session, now time.Time) session.Repor
 		return report
 	}
 	if len(e.usage.pending) > 0 {
-		if !e.retry.IsZero() && !now.Before(e.retry) {
-			report.Usage, e.retry = e.usage.pending, time.Time{}
+		if !e.usage.retry.IsZero() && !now.Before(e.usage.retry) {
+			report.Usage, e.usage.retry = e.usage.pending, time.Time{}
 		}
 		return u.rearm(e, s, report, false)
 	}
@@ -339,7 +346,7 @@ func (u *UPF) examine(e *entry, s *session.Session, now time.Time) session.Repor
 	}
 	e.usage.pending = report.Usage
 	if len(report.Usage) > 0 || report.Inactive {
-		if err := u.journal.append(e.record(nil, e.usage)); err != nil {
+		if err := u.journal.append(usageRecord(e.seid, e.usage)); err != nil {
 			u.stats.JournalFailed.Add(1)
 			u.log.Error("a usage report is not kept over a restart", "seid", e.seid, "error", err)
 		}
@@ -380,7 +387,7 @@ func (u *UPF) schedule(e *entry, s *session.Session) {
 		at(e.buffer.due)
 	}
 	if e.usage != nil {
-		at(e.retry)
+		at(e.usage.retry)
 		at(e.usage.due(s, u.now()))
 	}
 	u.wheel.set(e, next)
@@ -416,8 +423,8 @@ func (u *UPF) reported(e *entry, r session.Report, err error) {
 	if err != nil {
 		u.stats.ReportsFailed.Add(1)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.gone {
 		return
 	}
@@ -437,18 +444,18 @@ func (u *UPF) reported(e *entry, r session.Report, err error) {
 
 func (u *UPF) taken(e *entry, final bool, err error) {
 	if !final {
-		e.retry = u.now().Add(retryNoAnswer)
+		e.usage.retry = u.now().Add(retryNoAnswer)
 		if errors.Is(err, pfcp.ErrBusy) {
-			e.retry = u.now().Add(retryBusy)
+			e.usage.retry = u.now().Add(retryBusy)
 		}
 		return
 	}
-	e.usage.pending, e.retry = nil, time.Time{}
+	e.usage.pending, e.usage.retry = nil, time.Time{}
 	if err := u.journal.append(record{kind: recordTaken, seid: e.seid}); err != nil {
 		u.stats.JournalFailed.Add(1)
 	}
 	if e.usage.waiting {
-		e.retry = u.now() // look again at once
+		e.usage.retry = u.now() // look again at once
 	}
 }
 
@@ -473,8 +480,8 @@ func (u *UPF) Restore() {
 func (u *UPF) restore(e *entry) error {
 	u.changing.RLock()
 	defer u.changing.RUnlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	s := e.session()
 	if e.usage == nil {
 		e.usage = newUsage(s, u.now())
@@ -496,7 +503,7 @@ func (u *UPF) restore(e *entry) error {
 		}
 		u.rearm(e, s, session.Report{}, false)
 		if len(e.usage.pending) > 0 {
-			e.retry = u.now() // the answer may have come to the earlier process, or to nobody
+			e.usage.retry = u.now() // the answer may have come to the earlier process, or to nobody
 		}
 	}
 	u.schedule(e, s)

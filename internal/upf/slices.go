@@ -111,8 +111,8 @@ func (u *UPF) move(to *settings) error {
 func (u *UPF) again(e *entry) error {
 	u.changing.RLock()
 	defer u.changing.RUnlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.gone {
 		return nil
 	}
@@ -121,7 +121,8 @@ func (u *UPF) again(e *entry) error {
 	if err != nil {
 		return err
 	}
-	e.usage, e.slice = c.usage, c.slice
+	e.keep(packEntry(s, c.usage))
+	e.slice = c.slice
 	return nil
 }
 

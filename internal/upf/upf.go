@@ -2,6 +2,7 @@ package upf
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -39,6 +40,10 @@ type DataPath interface {
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
 	Inject(frame []byte, ifindex int) error
+	// InjectKept sends a frame on that was handed up to be kept, by a rule that
+	// may still keep what comes. PuntsIdle: nothing is on its way up.
+	InjectKept(frame []byte, ifindex int) error
+	PuntsIdle() bool
 }
 
 // Options are what a UPF is told; zero values mean what is said.
@@ -136,19 +141,71 @@ type shard struct {
 type entry struct {
 	mu        sync.Mutex
 	seid      uint64
-	packed    []byte
-	usage     *usage
+	packed    []byte // the session and its usage, as in the journal; never changed in place
+	usage     *usage // as long as mu is held, where anything is counted
 	buffer    *buffer
-	retry     time.Time // when reports that nobody took are sent again
-	indicated int64     // when an Error Indication was told last, in ns
+	indicated int64 // when an Error Indication was told last, in ns
 	slice     uint32
 	gone      bool
 	timer     timer
 }
 
+// lock and unlock make the usage ready, and keep it.
+func (e *entry) lock() {
+	e.mu.Lock()
+	if e.usage != nil {
+		return
+	}
+	if _, counts := parts(e.packed); len(counts) > 0 {
+		if err := e.readUsage(counts); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (e *entry) unlock() {
+	if e.usage != nil && !e.gone { // whoever ended it has the usage
+		s, _ := parts(e.packed)
+		e.keep(packBoth(s, e.usage))
+	}
+	e.mu.Unlock()
+}
+
+// keep takes over what was packed of the session and its usage.
+func (e *entry) keep(packed []byte) { e.packed, e.usage = packed, nil }
+
+// packEntry encodes a session and its usage.
+func packEntry(s *session.Session, usage *usage) []byte {
+	c := newWriter()
+	defer c.release()
+	c.session(s)
+	return packBoth(c.written(), usage)
+}
+
+func packBoth(packed []byte, usage *usage) []byte {
+	c := newWriter()
+	defer c.release()
+	if usage != nil {
+		c.usage(usage)
+	}
+	counts := c.written()
+	out := make([]byte, 0, binary.MaxVarintLen16+len(packed)+len(counts))
+	out = binary.AppendUvarint(out, uint64(len(packed)))
+	return append(append(out, packed...), counts...)
+}
+
+// parts are the session and, where anything is counted, the usage that
+// packEntry encoded.
+func parts(b []byte) (packed, counts []byte) {
+	c := codec{b: b, reading: true}
+	packed = c.take(c.number(0))
+	return packed, c.b
+}
+
 // session is what the SMF said last. What the journal was given can be read.
 func (e *entry) session() *session.Session {
-	s, err := unpack(e.packed)
+	packed, _ := parts(e.packed)
+	s, err := unpack(packed)
 	if err != nil {
 		panic(err)
 	}
@@ -228,9 +285,16 @@ func (u *UPF) replay(r record) error {
 		if e == nil {
 			return errRecord
 		}
+		e.lock()
+		defer e.unlock()
 		return e.readUsage(r.body)
 	case recordTaken:
-		if e != nil && e.usage != nil {
+		if e == nil {
+			return nil
+		}
+		e.lock()
+		defer e.unlock()
+		if e.usage != nil {
 			e.usage.pending = nil
 		}
 	case recordDelete:
@@ -248,39 +312,33 @@ func (u *UPF) replay(r record) error {
 	return nil
 }
 
-// record is a session with its usage, or only its usage.
-func (e *entry) record(packed []byte, usage *usage) record {
-	c := codec{b: make([]byte, 0, 512)}
-	if packed == nil {
-		c.usage(usage)
-		return record{recordUsage, e.seid, c.b}
-	}
-	c.number(uint64(len(packed)))
-	c.b = append(c.b, packed...)
-	if usage != nil {
-		c.usage(usage)
-	}
-	return record{recordSession, e.seid, c.b}
+// usageRecord is of a session's usage alone.
+func usageRecord(seid uint64, usage *usage) record {
+	c := codec{b: make([]byte, 0, 256)}
+	c.usage(usage)
+	return record{recordUsage, seid, c.written()}
 }
 
+// read takes over a session and its usage from the journal.
 func (e *entry) read(b []byte) error {
-	c := codec{b: b, reading: true}
-	e.packed = append([]byte(nil), c.take(c.number(0))...)
-	s, err := unpack(e.packed)
-	if err != nil || c.bad || s.SEID != e.seid {
+	packed, counts := parts(b)
+	s, err := unpack(packed)
+	if err != nil || s.SEID != e.seid {
 		return errRecord
 	}
-	e.usage = nil
-	if len(c.b) > 0 {
-		return e.readUsage(c.b)
+	if len(counts) > 0 {
+		if err := e.readUsage(counts); err != nil {
+			return err
+		}
 	}
+	e.keep(b)
 	return nil
 }
 
 func (e *entry) readUsage(b []byte) error {
 	c := codec{b: b, reading: true}
 	e.usage = &usage{}
-	if c.usage(e.usage); c.bad || len(c.b) > 0 {
+	if c.usage(e.usage); !c.ended() {
 		return errRecord
 	}
 	return nil
@@ -302,12 +360,12 @@ func (u *UPF) renewJournal() error {
 		}
 		for _, e := range u.entries() {
 			e.mu.Lock()
-			gone, r := e.gone, e.record(e.packed, e.usage)
+			gone, packed := e.gone, e.packed
 			e.mu.Unlock()
 			if gone {
 				continue
 			}
-			if err := put(r); err != nil {
+			if err := put(record{recordSession, e.seid, packed}); err != nil {
 				return err
 			}
 		}
@@ -504,13 +562,7 @@ func (u *UPF) Session(seid uint64) *session.Session {
 func (u *UPF) Sessions() iter.Seq[*session.Session] {
 	return func(yield func(*session.Session) bool) {
 		for _, e := range u.entries() {
-			e.mu.Lock()
-			gone, packed := e.gone, e.packed
-			e.mu.Unlock()
-			if gone {
-				continue
-			}
-			if s, err := unpack(packed); err == nil && !yield(s) {
+			if s := u.Session(e.seid); s != nil && !yield(s) {
 				return
 			}
 		}

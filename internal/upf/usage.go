@@ -23,6 +23,7 @@ type usage struct {
 	seen     time.Time
 	inactive bool // and that this was told
 	looked   time.Time
+	retry    time.Time // when reports that nobody took are sent again
 }
 
 // base is what a rule had forwarded when that was last added to its URRs.
@@ -327,7 +328,7 @@ func (u *usage) change(from, to *session.Session, renewed []pfcp.Renewed, now ti
 		next = &usage{}
 	}
 	next.bases, next.pending, next.seen, next.inactive = slices.Clone(u.bases), slices.Clone(u.pending), u.seen, u.inactive
-	next.looked = u.looked
+	next.looked, next.retry = u.looked, u.retry
 	var out []session.UsageReport
 	for i := range u.measurements {
 		m := u.measurements[i]
@@ -397,11 +398,17 @@ func (c *codec) usage(u *usage) {
 	list(c, &u.bases, func(c *codec, b *base) {
 		num(c, &b.rule)
 		c.counter(&b.volume)
+		num(c, &b.grown)
+		num(c, &b.notifyAt)
+		num(c, &b.stopAt)
 	})
 	list(c, &u.measurements, (*codec).measurement)
 	list(c, &u.pending, (*codec).report)
-	c.time(&u.seen)
+	for _, t := range []*time.Time{&u.seen, &u.looked, &u.retry} {
+		c.time(t)
+	}
 	c.flag(&u.inactive)
+	c.flag(&u.waiting)
 }
 
 func (c *codec) measurement(m *measurement) {

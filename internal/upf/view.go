@@ -69,8 +69,8 @@ func (u *UPF) View(seid uint64) (View, bool, error) {
 	}
 	u.changing.RLock()
 	defer u.changing.RUnlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.gone {
 		return View{}, false, nil
 	}

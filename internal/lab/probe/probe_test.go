@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,7 +146,7 @@ func TestStream(t *testing.T) {
 		{To: right4, Count: 300, Flows: 5, Size: 500},
 		{To: right6, Source: left6, Count: 300},
 	} {
-		s.From, s.At, s.Interval, s.Wait = left, right, 100*time.Microsecond, time.Second
+		s.From, s.At, s.Interval, s.Wait = left, right, 100*time.Microsecond, time.Minute // nothing is waited for
 		if r, err := s.Run(t.Context()); err != nil || r.Sent != 300 || r.Received != 300 || r.Duplicates+r.Corrupt+r.Reordered != 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -213,20 +214,43 @@ func TestDevice(t *testing.T) {
 	left, right := pair(t)
 	left.ip(t, "link add other type veth peer name unused", "link set dev other up", "link set dev unused up", "route add 10.0.2.0/24 dev other metric 500")
 	for device, want := range map[string]int{"l": 5, "other": 0} {
-		p, err := Ping{From: left, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Interval: time.Millisecond, Wait: 100 * time.Millisecond}.Run(t.Context())
+		limit := 10 * time.Second
+		if want == 0 {
+			limit = 300 * time.Millisecond
+		}
+		p, err := Ping{From: left, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Interval: time.Millisecond, Wait: limit / 3}.Run(t.Context())
 		if err != nil || p.Received != want {
 			t.Errorf("ping by %s: %+v, %v", device, p, err)
 		}
-		s, err := Stream{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Wait: 100 * time.Millisecond}.Run(t.Context())
+		s, err := Stream{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Count: 5, Wait: limit / 3}.Run(t.Context())
 		if err != nil || s.Received != want {
 			t.Errorf("stream by %s: %+v, %v", device, s, err)
 		}
-		r, err := Transfer{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Bytes: 1000, Limit: 300 * time.Millisecond}.Run(t.Context())
+		r, err := Transfer{From: left, At: right, To: right4, Device: device, Source: netip.MustParseAddr("10.0.1.1"), Bytes: 1000, Limit: limit}.Run(t.Context())
 		if (err == nil) != (want > 0) {
 			t.Errorf("transfer by %s: %+v, %v", device, r, err)
 		}
 	}
 	if _, err := (Ping{From: left, To: right4, Device: "none", Count: 1}).Run(t.Context()); err == nil {
 		t.Error("bound to a device that is not there")
+	}
+}
+
+func TestOrder(t *testing.T) {
+	s := Stream{Size: streamHeader, Flows: 2}
+	for numbers, want := range map[string][2]int{"0 2 4 6": {0, 0}, "0 6 2 4 8": {2, 1}, "0 2 8 4 10 6": {2, 1}, "0 4 2 8 6": {2, 2}} {
+		var r StreamResult
+		seen, latest := map[uint64]bool{}, map[uint64]uint64{}
+		for text := range strings.FieldsSeq(numbers) {
+			b := make([]byte, streamHeader)
+			b[7] = text[len(text)-1] - '0'
+			if len(text) > 1 {
+				b[7] += 10
+			}
+			s.take(b, seen, latest, &r)
+		}
+		if got := [2]int{r.Reordered, r.Overtaking}; got != want {
+			t.Errorf("%s: reordered, overtaking %v, want %v", numbers, got, want)
+		}
 	}
 }

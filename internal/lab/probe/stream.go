@@ -38,12 +38,17 @@ type StreamResult struct {
 	Received   int // distinct, whole
 	Duplicates int
 	Reordered  int // arrived behind a later one of the same flow
+	Overtaking int // arrived ahead of an earlier one of the same flow, or of one that is lost
 	Corrupt    int
 	// Gap is the longest time in which nothing arrived.
 	Gap time.Duration
 	// Rate of what arrived, as IP packets, in kbit/s.
 	Rate float64
 }
+
+// mostBehind is how far a sender that was held up may be behind: it does not
+// make up for more by a burst.
+const mostBehind = 20 * time.Millisecond
 
 const streamHeader = 16 // number, flow
 
@@ -65,19 +70,24 @@ func (s Stream) Run(ctx context.Context) (StreamResult, error) {
 	if err != nil {
 		return StreamResult{}, fmt.Errorf("UDP to %v: %w", s.To, err)
 	}
-	var sent atomic.Int64 // final when it is no longer negative
-	sent.Store(-1)
+	var end atomic.Pointer[streamEnd]
 	results := make(chan StreamResult, 1)
-	go func() { results <- s.receive(receiver, &sent) }()
+	go func() { results <- s.receive(receiver, &end) }()
 	n, err := s.send(ctx, senders)
-	sent.Store(int64(n))
-	// Wakes the receiver, which waits for what is under way.
-	if err := receiver.SetReadDeadline(time.Now().Add(s.Wait)); err != nil {
+	end.Store(&streamEnd{n, time.Now().Add(s.Wait)})
+	// Wakes the receiver, which may have all of them, or waits for the rest.
+	if err := receiver.SetReadDeadline(time.Now()); err != nil {
 		return StreamResult{}, err
 	}
 	result := <-results
 	result.Sent = n
 	return result, err
+}
+
+// streamEnd is how many were sent, and until when the receiver waits for them.
+type streamEnd struct {
+	sent  int
+	until time.Time
 }
 
 func (s Stream) listen() (c *net.UDPConn, err error) {
@@ -141,12 +151,16 @@ func (s Stream) send(ctx context.Context, senders []*net.UDPConn) (n int, err er
 		}
 		n++
 		next = next.Add(s.Interval)
-		time.Sleep(time.Until(next))
+		if wait := time.Until(next); wait < -mostBehind {
+			next = time.Now()
+		} else {
+			time.Sleep(wait)
+		}
 	}
 	return n, nil
 }
 
-func (s Stream) receive(c *net.UDPConn, sent *atomic.Int64) (r StreamResult) {
+func (s Stream) receive(c *net.UDPConn, end *atomic.Pointer[streamEnd]) (r StreamResult) {
 	seen := map[uint64]bool{}
 	latest := map[uint64]uint64{}
 	last := time.Now()
@@ -154,12 +168,12 @@ func (s Stream) receive(c *net.UDPConn, sent *atomic.Int64) (r StreamResult) {
 	defer func() { r.Rate = meter.rate() }()
 	b := make([]byte, 1<<16)
 	for {
-		if total := sent.Load(); total >= 0 && int64(r.Received) >= total {
-			return r
-		}
 		n, err := c.Read(b)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return r
+		if e := end.Load(); e != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+			if r.Received >= e.sent || !time.Now().Before(e.until) || c.SetReadDeadline(e.until) != nil {
+				return r
+			}
+			continue
 		}
 		if err != nil {
 			continue // an ICMP error's echo
@@ -171,6 +185,9 @@ func (s Stream) receive(c *net.UDPConn, sent *atomic.Int64) (r StreamResult) {
 		last = now
 		meter.add(now, s.IPLength())
 		s.take(b[:n], seen, latest, &r)
+		if e := end.Load(); e != nil && r.Received >= e.sent {
+			return r
+		}
 	}
 }
 
@@ -224,8 +241,11 @@ func (s Stream) take(b []byte, seen map[uint64]bool, latest map[uint64]uint64, r
 	}
 	seen[number] = true
 	r.Received++
-	if number < latest[flow] {
+	switch last, follows := latest[flow]; {
+	case follows && number < last:
 		r.Reordered++
+	case follows && number > last+uint64(s.Flows):
+		r.Overtaking++
 	}
 	latest[flow] = max(latest[flow], number)
 }
