@@ -132,6 +132,9 @@ struct packet {
 	__u8 punt;         /* enum punt_kind, for REASON_SLOW_PATH */
 	__u8 from_ue;      /* the T-PDU's sender is a UE */
 	__u8 guarded;      /* the route may not lead where UEs must not go */
+	__u8 onward;       /* a session's G-PDU leaves in GTP-U again; quote is the T-PDU */
+	__u8 mss_clamp;
+	__u16 port_mtu;
 
 	/* ICMP error to send when the packet is dropped: type 0 is none */
 	__u8 error_type, error_code;

@@ -64,6 +64,12 @@ INLINE int express_nested6(struct express *x, struct ipv6 *inner)
 	return inner->next_header == NH_UDP && x->cfg->gtpu6_count;
 }
 
+/* The MSS of SYN packets is for the journey to see. */
+INLINE int express_syn(struct xdp_md *ctx, struct express *x, __u32 l3)
+{
+	return x->cfg->mss_clamp && find_syn(ctx, l3);
+}
+
 /* ---- into a tunnel ---- */
 
 INLINE __u8 express_mark(struct forwarding *f, __u8 class)
@@ -194,7 +200,7 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 		return NOT_TAKEN;
 	}
 	f = express_rule(&x, rule);
-	if (!f)
+	if (!f || express_syn(ctx, &x, l3))
 		return NOT_TAKEN;
 	x.frame = (long)end - (long)data;
 	x.tunnel_length = kept;
@@ -281,9 +287,11 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 {
 	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
 	struct forwarding *f = rule ? express_rule(x, rule) : 0;
+	__u64 octets = (long)end - (long)inner;
 	__u8 outer = ip->tos;
 
-	if (!rule || !f)
+	opaque(octets);
+	if (!rule || !f || express_syn(ctx, x, x->frame - octets))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_GTPU && !container && rule->flags >> PDR_CONTAINER_SHIFT)
 		return NOT_TAKEN; /* it gets one */

@@ -204,7 +204,7 @@ static void run_once(struct result *r, __u32 headroom, __u64 time, int disturbed
 	struct xdp_md ctx = { .ingress_ifindex = frame.ifindex };
 
 	forget_run();
-	now = time;
+	now = begun = time;
 	place(&ctx, frame.b, frame.length, headroom);
 	r->verdict = culvert_xdp(&ctx);
 	r->length = ctx.data_end - ctx.data;

@@ -514,12 +514,14 @@ static void make_settings(struct input *in)
 	s->sids_by_prefix = map_of(&sid_by_prefix)->count;
 	s->errors_per_second = n >> 10 & 3 ? 1000000 : 0;
 	s->hop_limit = 64;
+	s->mss_clamp = n >> 16 & 3 ? 1 : 0;
 	f->drops_only = n >> 12 & 1;
 	for (i = 1; i <= PORTS; i++) {
 		n = next_number(in);
 		VALUE(port, struct port, i)->flags = (n & 31 ? PORT_ATTACHED : 0) | (n & 0x700 ? 0 : PORT_EXTERNAL) |
 						     (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
 						     (i <= 3 ? PORT_STEERED : 0);
+		VALUE(port, struct port, i)->mtu = n & 0x1000 ? 0 : n >> 16;
 	}
 }
 
