@@ -285,7 +285,7 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	record->info = p->error_info;
 	/* errors about what a UE sent go to the UE */
 	record->table = p->from_ue && (kind == PUNT_ICMP || kind == PUNT_NEIGHBOUR) && p->error_l3 != p->l3 ? SESSION_TABLE : p->table;
-	record->egress = 0;
+	record->egress = kind == PUNT_ICMP && record->table == SESSION_TABLE ? p->from_pdr ? p->from_pdr : p->pdr : 0;
 	if (kind == PUNT_NEIGHBOUR)
 		punt_neighbour(record, p);
 	record->l3 = p->error_l3;

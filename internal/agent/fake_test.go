@@ -352,6 +352,10 @@ func (f *fakeDataPath) Inject(frame []byte, _ int) error {
 	return nil
 }
 
+func (f *fakeDataPath) InjectToUE(_ uint64, packet []byte, ifindex int) error {
+	return f.Inject(packet, ifindex)
+}
+
 func (f *fakeDataPath) InjectKept(frame []byte, ifindex int) error { return f.Inject(frame, ifindex) }
 func (f *fakeDataPath) PuntsIdle() bool                            { return true }
 

@@ -386,6 +386,8 @@ func meaningful(p Punt) Punt {
 		p.Type, p.Code = 0, 0
 	}
 	switch p.Kind {
+	case PuntICMP: // whose it is goes with the table
+		p.Session, p.Rule = 0, 0
 	case PuntReassemble, PuntBuffer, PuntDuplicate: // what a session's is about is in Session and Rule
 		p.Info = 0
 	}
