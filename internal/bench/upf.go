@@ -23,11 +23,14 @@ type sessions struct {
 // The addresses of N4, both on the node itself.
 var n4UPF, n4SMF = upf, addr("192.0.2.3")
 
-// enough is a rate that no core reaches, in kbit/s, and a volume that no run
-// does: all that they take is looked at, and nothing refused.
+// enough is a rate that no core reaches, in kbit/s: all that it takes is looked
+// at, and nothing refused.
 const enough = 100_000_000
 
-var farAway = uint64(1) << 44
+// farAway is a volume that few sessions reach in a run: after 128 GiB there is a
+// report. SMFs ask for it much sooner; beyond 256 GiB the daemon would have to
+// remember it for each rule.
+var farAway = uint64(1) << 37
 
 func metered(s *smf.Spec) {
 	s.MBR = &session.BitRate{Uplink: enough, Downlink: enough}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -165,13 +166,30 @@ func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
 // PuntsIdle says that no packet is on its way to who reads Punts, nor with it.
 func (d *DataPlane) PuntsIdle() bool {
 	r := d.punts.Load()
-	return r == nil || (r.ring.AvailableBytes() == 0 && !r.busy.Load())
+	return r == nil || (!r.waits() && !r.busy.Load())
 }
 
 // ringState is of a ring that is read.
 type ringState struct {
-	ring *ringbuf.Reader
-	busy atomic.Bool // with records that are not done with
+	busy   atomic.Bool // with records that are not done with
+	mu     sync.Mutex
+	reader *ringbuf.Reader // nil: closed
+}
+
+// waits says that there is a record in the ring.
+func (r *ringState) waits() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reader != nil && r.reader.AvailableBytes() > 0
+}
+
+func (r *ringState) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reader != nil {
+		r.reader.Close()
+		r.reader = nil
+	}
 }
 
 // startReading claims a ring buffer: it has a single place for its reader.
@@ -206,10 +224,10 @@ func readRing[T any](ctx context.Context, d *DataPlane, name string, f func(*T))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", m, err)
 	}
-	defer reader.Close()
-	stop := context.AfterFunc(ctx, func() { reader.Close() })
+	state := &ringState{reader: reader}
+	defer state.close()
+	stop := context.AfterFunc(ctx, state.close)
 	defer stop()
-	state := &ringState{ring: reader}
 	if name == datapathMapSlowPath {
 		d.punts.Store(state)
 		defer d.punts.Store(nil)
@@ -219,7 +237,7 @@ func readRing[T any](ctx context.Context, d *DataPlane, name string, f func(*T))
 	size := unsafe.Sizeof(value)
 	for {
 		// Busy before a record leaves the ring, so that it is never in neither.
-		state.busy.Store(reader.AvailableBytes() > 0)
+		state.busy.Store(state.waits())
 		err := reader.ReadInto(&record)
 		state.busy.Store(err == nil)
 		switch {

@@ -80,10 +80,14 @@ func BenchmarkMemory(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	used := heap() - before
+	used, packed := heap()-before, 0
+	for _, e := range u.entries() {
+		packed += cap(e.packed)
+	}
 	for b.Loop() { // there is nothing to repeat
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(used)/n, "octets/session")
+	b.ReportMetric(float64(used)/n, "heap-octets/session")
+	b.ReportMetric(float64(packed)/n, "packed-octets/session")
 	runtime.KeepAlive(u)
 }

@@ -52,7 +52,8 @@ func (u *UPF) Establish(s *session.Session) error {
 	e := &entry{seid: s.SEID, usage: newUsage(s, u.now())}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := u.establish(e, s); err != nil {
+	packed, err := u.establish(e, s)
+	if err != nil {
 		u.sessions.Add(-1)
 		return err
 	}
@@ -60,31 +61,31 @@ func (u *UPF) Establish(s *session.Session) error {
 		u.paths.use(s.SEID, t)
 	}
 	u.schedule(e, s)
-	e.keep(e.packed)
+	e.keep(packed)
 	return nil
 }
 
-func (u *UPF) establish(e *entry, s *session.Session) error {
+func (u *UPF) establish(e *entry, s *session.Session) (packed []byte, err error) {
 	rules, index, err := u.compile(s, e.usage)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e.slice = index
 	if err := u.enter(e); err != nil {
-		return err
+		return nil, err
 	}
 	if err = resources(u.dp.PutSession(rules)); err != nil {
 		e.gone = true
 		u.leave(e)
-		return err
+		return nil, err
 	}
-	e.packed = packEntry(s, e.usage)
-	if err = u.journal.append(record{recordSession, e.seid, e.packed}); err != nil {
+	packed = packEntry(s, e.usage)
+	if err = u.journal.append(record{recordSession, e.seid, packed}); err != nil {
 		e.gone = true
 		u.leave(e)
-		return errors.Join(err, u.dp.DropSession(s.SEID))
+		return nil, errors.Join(err, u.dp.DropSession(s.SEID))
 	}
-	return nil
+	return packed, nil
 }
 
 func (u *UPF) enter(e *entry) error {
@@ -277,6 +278,7 @@ func (u *UPF) remove(seid uint64, usage bool) ([]session.UsageReport, error) {
 		u.paths.leave(seid, t)
 	}
 	u.leave(e)
+	e.free()
 	u.sessions.Add(-1)
 	return reports, nil
 }
@@ -469,6 +471,7 @@ func (u *UPF) Restore() {
 			u.log.Error("a session of an earlier run cannot be put again", "seid", e.seid, "error", err)
 			u.lost = true
 			u.leave(e)
+			e.free()
 			u.sessions.Add(-1)
 			if err := u.journal.append(record{kind: recordDelete, seid: e.seid}); err != nil {
 				u.stats.JournalFailed.Add(1)

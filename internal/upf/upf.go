@@ -141,7 +141,7 @@ type shard struct {
 type entry struct {
 	mu        sync.Mutex
 	seid      uint64
-	packed    []byte // the session and its usage, as in the journal; never changed in place
+	packed    []byte // in memory: the session and its usage, as in the journal
 	usage     *usage // as long as mu is held, where anything is counted
 	buffer    *buffer
 	indicated int64 // when an Error Indication was told last, in ns
@@ -171,8 +171,16 @@ func (e *entry) unlock() {
 	e.mu.Unlock()
 }
 
-// keep takes over what was packed of the session and its usage.
-func (e *entry) keep(packed []byte) { e.packed, e.usage = packed, nil }
+// keep stores what was packed of the session and its usage.
+func (e *entry) keep(packed []byte) { e.packed, e.usage = memory.replace(e.packed, packed), nil }
+
+// free ends an entry.
+func (e *entry) free() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	memory.release(e.packed)
+	e.packed, e.gone = nil, true
+}
 
 // packEntry encodes a session and its usage.
 func packEntry(s *session.Session, usage *usage) []byte {
@@ -263,6 +271,9 @@ func (u *UPF) read() error {
 
 func (u *UPF) forget() {
 	for i := range u.shards {
+		for _, e := range u.shards[i].entries {
+			e.free()
+		}
 		clear(u.shards[i].entries)
 	}
 	u.sessions.Store(0)
@@ -301,6 +312,7 @@ func (u *UPF) replay(r record) error {
 		if e != nil {
 			delete(sh.entries, r.seid)
 			u.sessions.Add(-1)
+			e.free()
 		}
 	case recordState:
 		u.state = r.body
@@ -360,12 +372,12 @@ func (u *UPF) renewJournal() error {
 		}
 		for _, e := range u.entries() {
 			e.mu.Lock()
-			gone, packed := e.gone, e.packed
-			e.mu.Unlock()
-			if gone {
-				continue
+			var err error
+			if !e.gone {
+				err = put(record{recordSession, e.seid, e.packed})
 			}
-			if err := put(record{recordSession, e.seid, packed}); err != nil {
+			e.mu.Unlock()
+			if err != nil {
 				return err
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 var created atomic.Uint32
@@ -179,6 +180,9 @@ func (ns *NS) Addr(tb testing.TB, name, address string) {
 	addr, err := netlink.ParseAddr(address)
 	if err != nil {
 		tb.Fatalf("address %q: %v", address, err)
+	}
+	if addr.IP.To4() == nil {
+		addr.Flags = unix.IFA_F_NODAD // usable at once: without it a worker has to come by first
 	}
 	link, err := h.LinkByName(name)
 	if err == nil {
