@@ -59,15 +59,20 @@ INLINE __u64 meter_earned_packets(__u64 *age, __u64 rate)
 /* Pays the rate out; 1 where a packet may go then. `window`: of packets. */
 GLOBAL int meter_pay(__u64 *bucket, __u32 used, __u32 rate, __u32 unit, __u32 window)
 {
-	__u32 now = bpf_ktime_get_ns() >> METER_TIME_SHIFT, since;
 	__u64 from, to, age, earned;
+	__u32 now, since;
 
 	if (!bucket || !rate)
 		return 0;
 	from = *(volatile __u64 *)bucket;
 	if (meter_below(from, used)) /* another CPU was faster */
 		return 1;
+	/* the clock after the bucket: what another CPU paid meanwhile would be ahead
+	 * of it, and as a time that is long gone be paid again */
+	now = bpf_ktime_get_ns() >> METER_TIME_SHIFT;
 	since = from >> 32;
+	if (since - now - 1 < METER_WINDOW)
+		return 0;
 	if (unit == METER_OCTETS)
 		window = meter_window(rate);
 	if (now - since > window)

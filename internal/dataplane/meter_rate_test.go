@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -188,8 +189,10 @@ func (g *gauge) step(t *testing.T) bool {
 	if after-g.refused > meterPause {
 		// A bucket holds the window's worth, or 16384 octets, and lets a packet
 		// begin: whoever offers more is refused something.
-		_, most := g.worth(max(g.refused-64*time.Millisecond, 0), after)
-		if float64(g.offered) > 1.5*most+16384+float64(2*g.batch*g.octets) {
+		_, most := g.worth(g.refused, after)
+		fastest := slices.MaxFunc(g.rates, func(a, b setting) int { return cmp.Compare(a.rate, b.rate) }).rate
+		held := max(float64(fastest)*125*0.064, 16384)
+		if float64(g.offered) > 1.5*(most+held)+float64(2*g.batch*g.octets) {
 			t.Fatalf("%s: %d octets in %v, and none was refused", g, g.offered, after-g.refused)
 		}
 		if g.begun != nil {

@@ -60,6 +60,9 @@ func (b *bucketState) lets(volume, now uint32) bool {
 
 // pay pays the rate out for the time since it was last.
 func (b *bucketState) pay(now uint32) {
+	if ahead := b.since - now; ahead != 0 && ahead <= windowUnits {
+		return
+	}
 	age := min(uint64(now-b.since), b.window)
 	// earned = age * up / down, and paid is worth paid * down / up.
 	up, down := 2*b.rate, uint64(15625)
