@@ -25,6 +25,8 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->tag = 0;
 	p->srh = 0;
 	p->switch_teid = 0;
+	p->link_tag = 0;
+	p->frames = 0;
 	p->pdu_version = 0;
 	p->with_sequence = 0;
 	p->container = 0;

@@ -29,6 +29,26 @@ INLINE int of_family(__u8 flags, __u8 version, __u8 four, __u8 six)
 	return flags & four ? version == 4 : !(flags & six) || version == 6;
 }
 
+INLINE __u64 mac_of(const __u8 *mac)
+{
+	return (__u64)ld16(mac + 4) << 32 | ld32(mac);
+}
+
+INLINE int frame_matches(__u32 index, struct packet *p)
+{
+	struct frame_filter *f = bpf_map_lookup_elem(&frame_filter, &index);
+	struct frame_looks *l = &p->frame_looks;
+
+	if (!f || f->flags & (FRAME_C_TAG | FRAME_S_TAG) & ~l->has)
+		return 0;
+	return (!(f->flags & FRAME_SOURCE) || mac_of(f->source) == l->source) &&
+	       (!(f->flags & FRAME_DESTINATION) || mac_of(f->destination) == l->destination) &&
+	       (!(f->flags & FRAME_TYPE) || f->type == l->type) &&
+	       (!(f->flags & FRAME_C_TAG) || f->c_tag == l->c_tag) &&
+	       (!(f->flags & FRAME_S_TAG) || f->s_tag == l->s_tag) &&
+	       (!(f->flags & FRAME_IP) || p->looks.version);
+}
+
 GLOBAL int filter_matches(__u32 index, struct packet *p)
 {
 	struct filter *f = bpf_map_lookup_elem(&filter, &index);
@@ -37,6 +57,8 @@ GLOBAL int filter_matches(__u32 index, struct packet *p)
 	if (!f || !p)
 		return 0;
 	l = &p->looks;
+	if (f->flow_label & FILTER_FRAME && !frame_matches(index, p))
+		return 0;
 	if (f->qfis && !(f->qfis & l->qfi))
 		return 0;
 	if (!of_family(f->flags, l->version, FILTER_REMOTE4, FILTER_REMOTE6) ||
@@ -52,7 +74,7 @@ GLOBAL int filter_matches(__u32 index, struct packet *p)
 		return 0;
 	if (f->flags & (FILTER_PORTS | FILTER_SPI | FILTER_FLOW_LABEL) & ~l->has)
 		return 0;
-	if (f->flags & FILTER_FLOW_LABEL && f->flow_label != l->flow_label)
+	if (f->flags & FILTER_FLOW_LABEL && (f->flow_label & 0xfffff) != l->flow_label)
 		return 0;
 	if (f->flags & FILTER_SPI)
 		return ((__u32)f->remote_ports[0] << 16 | f->remote_ports[1]) == l->spi;
@@ -124,7 +146,62 @@ GLOBAL int look_at_packet(struct xdp_md *ctx, struct packet *p, __u32 uplink)
 	if (!p)
 		return -1;
 	p->looks = (struct looks){ .version = p->keep_version, .qfi = 1ull << (p->qfi & 63) };
+	if (!p->keep_version)
+		return 0; /* no packet in a frame */
 	return p->keep_version == 4 ? look_at4(ctx, p, uplink) : look_at6(ctx, p, uplink);
+}
+
+INLINE int is_vlan(__u16 type)
+{
+	return type == be16(TYPE_VLAN) || type == be16(TYPE_QINQ);
+}
+
+INLINE void look_at_tag(struct frame_looks *l, __u16 tpid, __u16 id)
+{
+	if (tpid == be16(TYPE_VLAN) && !(l->has & FRAME_C_TAG)) {
+		l->c_tag = id;
+		l->has |= FRAME_C_TAG;
+	} else if (tpid == be16(TYPE_QINQ) && !(l->has & FRAME_S_TAG)) {
+		l->s_tag = id;
+		l->has |= FRAME_S_TAG;
+	}
+}
+
+/* Fills in p->frame_looks for the frame at p->keep, whose addresses are at
+ * p->macs. Then the packet in it is at p->keep, or keep_version 0. */
+GLOBAL int look_at_frame(struct xdp_md *ctx, struct packet *p)
+{
+	struct frame_looks *l;
+	__u32 end, i;
+	__u8 *eth, *tag;
+	__u16 type;
+
+	if (!p)
+		return -1;
+	l = &p->frame_looks;
+	eth = at(ctx, p->macs, 12);
+	tag = at(ctx, p->keep + 12, 2);
+	if (!eth || !tag)
+		return -1;
+	l->destination = mac_of(eth);
+	l->source = mac_of(eth + 6);
+	l->has = 0;
+	type = ld16(tag);
+	end = p->keep + p->keep_length;
+	p->keep += ETH_LEN;
+	for (i = 0; i < 2 && is_vlan(type) && p->keep + VLAN_LEN <= end; i++) {
+		tag = at(ctx, p->keep, VLAN_LEN);
+		if (!tag)
+			break;
+		look_at_tag(l, type, be16(ld16(tag)) & 0xfff);
+		type = ld16(tag + 2);
+		p->keep += VLAN_LEN;
+	}
+	l->type = be16(type);
+	if ((type != be16(TYPE_IPV4) && type != be16(TYPE_IPV6)) ||
+	    take_payload(ctx, p, end - p->keep, type == be16(TYPE_IPV4) ? 4 : 6, REASON_INNER_MALFORMED))
+		p->keep_version = 0;
+	return 0;
 }
 
 /* The rule of the first filter of [index, end) that takes a packet that looks

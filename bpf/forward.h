@@ -117,14 +117,10 @@ INLINE int pass_finished(struct xdp_md *ctx, struct packet *p)
 	return REASON_PASSED;
 }
 
-INLINE void write_tags(__u8 *eth, struct packet *p)
+INLINE void write_tag(__u8 *tag, struct packet *p, int n)
 {
-	st16(eth + 12, be16(p->hop.tpid[0]));
-	st16(eth + 14, be16(p->hop.vlan[0]));
-	if (p->hop.tags > 1) {
-		st16(eth + 16, be16(p->hop.tpid[1]));
-		st16(eth + 18, be16(p->hop.vlan[1]));
-	}
+	st16(tag, be16(p->hop.tpid[n]));
+	st16(tag + 2, be16(p->hop.vlan[n]));
 }
 
 INLINE int push_tags(struct xdp_md *ctx, struct packet *p, __u16 type)
@@ -137,7 +133,9 @@ INLINE int push_tags(struct xdp_md *ctx, struct packet *p, __u16 type)
 	eth = at(ctx, 0, ETH_LEN + 2 * VLAN_LEN);
 	if (!eth)
 		return -1;
-	write_tags(eth, p);
+	write_tag(eth + 12, p, 0);
+	if (tags > 1)
+		write_tag(eth + 16, p, 1);
 	st16(eth + (tags == 1 ? 16 : 20), be16(type));
 	return 0;
 }
@@ -255,22 +253,37 @@ INLINE int keep_addresses(struct xdp_md *ctx, struct packet *p)
 INLINE int tag_frame(struct xdp_md *ctx, struct packet *p)
 {
 	__u32 length = p->hop.tags == 1 ? VLAN_LEN : 2 * VLAN_LEN;
-	__u8 *eth, *addresses;
+	__u8 *eth, *addresses, *second;
 	__u64 first;
 	__u32 last;
 
 	if (bpf_xdp_adjust_head(ctx, -(int)length))
 		return -1;
-	eth = at(ctx, 0, ETH_LEN + 2 * VLAN_LEN);
+	eth = at(ctx, 0, 12 + VLAN_LEN);
 	addresses = at(ctx, length, 12);
-	if (!eth || !addresses)
+	second = at(ctx, 12 + VLAN_LEN, VLAN_LEN);
+	if (!eth || !addresses || (p->hop.tags > 1 && !second))
 		return -1;
 	first = ld64(addresses);
 	last = ld32(addresses + 8);
 	st64(eth, first);
 	st32(eth + 8, last);
-	write_tags(eth, p);
+	write_tag(eth + 12, p, 0);
+	if (p->hop.tags > 1 && second)
+		write_tag(second, p, 1);
 	return 0;
+}
+
+/* The tag of a link that is a VLAN, behind those of its interface. */
+INLINE void add_link_tag(struct packet *p)
+{
+	__u32 n = p->hop.tags;
+
+	if (n > 1)
+		return;
+	p->hop.tpid[n] = TYPE_VLAN;
+	p->hop.vlan[n] = p->link_tag;
+	p->hop.tags = n + 1;
 }
 
 /* An Ethernet frame leaves as it is, but for the link's tags (End.DX2). */
@@ -280,6 +293,8 @@ INLINE int forward_frame(struct xdp_md *ctx, struct packet *p)
 
 	if (p->hop.mtu && p->keep_length > p->hop.mtu + ETH_LEN)
 		return REASON_TOO_BIG;
+	if (p->link_tag)
+		add_link_tag(p);
 	if ((tail && bpf_xdp_adjust_tail(ctx, tail)) || bpf_xdp_adjust_head(ctx, p->keep) ||
 	    (p->hop.tags && tag_frame(ctx, p)))
 		return REASON_HEADROOM;
@@ -306,7 +321,7 @@ GLOBAL int forward(struct xdp_md *ctx, struct packet *p)
 	}
 	if (p->keep_version && p->port_flags & PORT_PARTIAL_CHECKSUM)
 		complete_checksum(ctx, p->keep, p->keep_length, p->keep_version);
-	if (p->mss_clamp && p->pdr)
+	if (p->mss_clamp && p->pdr && !p->frames)
 		clamp_mss(ctx, p);
 	reason = edit(ctx, p);
 	if (reason)

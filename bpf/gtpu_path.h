@@ -204,7 +204,7 @@ INLINE void plan_tunnel_addresses(struct packet *p, struct tunnel *t)
 
 /* The G-PDU's header and its options stay, under new addresses; then the plan
  * wants these, and the TEID. CONTINUE, or a reason. */
-INLINE int plan_switch(struct xdp_md *ctx, struct packet *p, __u8 hops, __u8 class)
+INLINE int plan_switch(struct xdp_md *ctx, struct packet *p, __u8 hops, __u8 class, int frame)
 {
 	__u16 keep_length = p->keep_length, end = p->keep + keep_length;
 
@@ -213,7 +213,9 @@ INLINE int plan_switch(struct xdp_md *ctx, struct packet *p, __u8 hops, __u8 cla
 	plan_translation(p, hops, class);
 	p->hash = 0;
 	p->pdu_version = 0;
-	if (p->message == GTPU_G_PDU && !take_payload(ctx, p, keep_length, 0, REASON_PDU_TYPE)) {
+	if (p->message == GTPU_G_PDU && frame)
+		p->hash = hash_at(ctx, p->keep, keep_length, 0);
+	else if (p->message == GTPU_G_PDU && !take_payload(ctx, p, keep_length, 0, REASON_PDU_TYPE)) {
 		p->hash = payload_hash(ctx, p);
 		p->pdu_offset = p->keep - p->gtpu;
 		if (p->keep_length == keep_length)
@@ -235,7 +237,7 @@ INLINE int receive_switch(struct xdp_md *ctx, struct packet *p, struct tunnel *t
 	int reason;
 
 	p->tunnel_length = p->message == GTPU_G_PDU ? p->keep_length : 0;
-	reason = plan_switch(ctx, p, hops, class);
+	reason = plan_switch(ctx, p, hops, class, 0);
 	if (reason != CONTINUE)
 		return reason;
 	plan_tunnel_addresses(p, t);

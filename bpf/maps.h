@@ -57,6 +57,9 @@ MAP(pdr_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 1);
 MAP(pdr_by_ue, BPF_MAP_TYPE_HASH, struct in6, __u32, 1);
 /* SDF filters, in runs that rules name */
 MAP(filter, BPF_MAP_TYPE_ARRAY, __u32, struct filter, 1);
+MAP(frame_filter, BPF_MAP_TYPE_ARRAY, __u32, struct frame_filter, 1);
+/* MAC addresses of Ethernet sessions */
+MAP(station, BPF_MAP_TYPE_LRU_HASH, struct station_key, struct station, 1);
 /* where rules send, and the rates that they share */
 MAP(forwarding, BPF_MAP_TYPE_ARRAY, __u32, struct forwarding, 1);
 MAP(meter, BPF_MAP_TYPE_ARRAY, __u32, struct meter, 1);
@@ -76,8 +79,8 @@ MAP(route6, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, struct route, 65536);
 MAP(adjacency, BPF_MAP_TYPE_ARRAY, __u32, struct adjacency, 4096);
 /* how journeys ended, by enum reason */
 MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, REASON_COUNT);
-/* what is left of this second's ICMP errors */
-MAP(errors_left, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct errors_left, 1);
+/* what is left of this second's ICMP errors, and of its floods */
+MAP(errors_left, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct errors_left, 2);
 /* one entry: which packets `culvert trace` wants */
 MAP(trace_filter, BPF_MAP_TYPE_ARRAY, __u32, struct trace_filter, 1);
 

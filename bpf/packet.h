@@ -55,6 +55,13 @@ struct looks {
 	__u8 has; /* FILTER_PORTS, FILTER_SPI, FILTER_FLOW_LABEL */
 };
 
+/* ... and a frame, beside the packet in it. */
+struct frame_looks {
+	__u64 source, destination; /* 6 octets, as in the frame */
+	__u16 type, c_tag, s_tag;
+	__u16 has; /* FRAME_C_TAG, FRAME_S_TAG */
+};
+
 struct packet {
 	/* as received */
 	__u32 ifindex;
@@ -86,12 +93,16 @@ struct packet {
 	__u32 slice, from_slice; /* slice_counter index */
 	__u32 ue;            /* the rule of a UE that a T-PDU turned out to be for */
 	struct looks looks;
+	struct frame_looks frame_looks;
 	__u16 sid_length;    /* octets to count for them */
 	__u16 tunnel_length;
 
 	/* the plan: what stays, what becomes of it, what is pushed */
 	__u16 keep;        /* offset of the packet that stays */
 	__u16 keep_length;
+	__u16 macs;        /* offset of the addresses of a frame that is kept */
+	__u16 link_tag;    /* VLAN id that a frame leaves with; 0: none */
+	__u8 frames;       /* the T-PDU is a frame */
 	__u8 keep_version; /* 4, 6; 0: not an IP packet */
 	__u8 edit;         /* enum edit */
 	__u8 ecn;          /* of the outer header, for EDIT_INNER at decapsulation */
@@ -228,12 +239,16 @@ INLINE int parameter_problem(struct packet *p, enum reason reason, __u8 code, __
 #define ERROR_BURST 64
 #define NS 1000000000ull
 
-/* Takes one error from this CPU's budget. */
-INLINE int error_allowed(void)
+/* Budgets, in errors_left. */
+#define BUDGET_ERRORS 0
+#define BUDGET_FLOODS 1
+
+/* Takes one from this CPU's budget. */
+INLINE int allowed(__u32 budget)
 {
 	__u32 zero = 0;
 	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
-	struct errors_left *left = bpf_map_lookup_elem(&errors_left, &zero);
+	struct errors_left *left = bpf_map_lookup_elem(&errors_left, &budget);
 	__u64 now, earned, rate;
 
 	if (!cfg || !left || !cfg->errors_per_second)
@@ -249,6 +264,11 @@ INLINE int error_allowed(void)
 		return 0;
 	left->tokens--;
 	return 1;
+}
+
+INLINE int error_allowed(void)
+{
+	return allowed(BUDGET_ERRORS);
 }
 
 /* The next hop that ask_kernel found no neighbour for. */
@@ -270,7 +290,8 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 		return -1;
 	length = p->frame;
 	if (length > PUNT_DATA) {
-		if (kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT || kind == PUNT_NEIGHBOUR)
+		/* a frame does not tell how long it was */
+		if (p->frames || kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT || kind == PUNT_NEIGHBOUR)
 			return -1;
 		length = PUNT_DATA; /* an error quotes less than this */
 	}

@@ -6,7 +6,7 @@
 
 #include "forward.h"
 #include "trace.h"
-#include "upf.h"
+#include "ethernet.h"
 
 /* ---- SIDs ---- */
 
@@ -80,6 +80,16 @@ INLINE struct target *steered_port(struct packet *p, __u16 outer, __u16 inner)
 	return p->port_flags & PORT_STEERED ? bpf_map_lookup_elem(&target_by_port, &key) : 0;
 }
 
+/* A link takes frames with tags of their own, too. */
+INLINE struct target *steered_link(struct packet *p, __u16 *vlan)
+{
+	struct target *t = vlan[0] && vlan[1] ? steered_port(p, vlan[0], 0) : 0;
+
+	if (!t && (vlan[0] || vlan[1]))
+		t = steered_port(p, 0, 0);
+	return t && t->kind == TARGET_LINK ? t : 0;
+}
+
 INLINE int is_l2(struct target *t)
 {
 	__u32 index = t->index;
@@ -103,6 +113,8 @@ INLINE int gtpu_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 		index = pdr_of_teid(cfg, p->teid);
 		if (!index)
 			return receive(ctx, p, cfg, hops, class);
+		if (leads_to_frames(index))
+			return receive_frame(ctx, p, index, hops, class);
 		reason = receive_session(ctx, p, index, hops, class);
 		return reason == CONTINUE_TO_UE ? send_to_ue(ctx, p, p->ue) : reason;
 	case GTPU_ECHO_REQUEST:
@@ -253,9 +265,12 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 
 /* ---- the frame ---- */
 
-INLINE int is_vlan(__u16 type)
+/* The stack holds one rule at a time. */
+INLINE int frame_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 {
-	return type == be16(TYPE_VLAN) || type == be16(TYPE_QINQ);
+	int reason = link_input(ctx, p, link);
+
+	return reason == CONTINUE_TO_UE ? send_frame(ctx, p, p->ue) : reason;
 }
 
 /* Whose it is and what becomes of it: CONTINUE with a plan, or how it ends. */
@@ -284,6 +299,10 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 		p->target_kind = TARGET_POLICY;
 		return h_encaps_l2(ctx, p, steered->index, cfg->hop_limit);
 	}
+	if (!steered && p->port_flags & PORT_STEERED)
+		steered = steered_link(p, vlan);
+	if (steered && steered->kind == TARGET_LINK)
+		return frame_input(ctx, p, steered->index);
 	if (type == be16(TYPE_IPV6))
 		return ipv6_input(ctx, p, cfg, steered);
 	if (type == be16(TYPE_IPV4))

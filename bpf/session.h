@@ -69,6 +69,21 @@ INLINE int source_allowed(struct xdp_md *ctx, struct packet *p, struct pdr *rule
 	return ld64(&ip->src) == rule->source6 || is_link_local(ip->src.b);
 }
 
+/* What filters ask of the packet or frame at p->keep. */
+INLINE int look(struct xdp_md *ctx, struct packet *p, __u32 uplink)
+{
+	__u16 keep = p->keep, length = p->keep_length;
+	int failed;
+
+	if (!p->frames)
+		return look_at_packet(ctx, p, uplink);
+	failed = look_at_frame(ctx, p) || look_at_packet(ctx, p, uplink);
+	p->keep = keep;
+	p->keep_length = length;
+	p->keep_version = 0;
+	return failed;
+}
+
 /* The rule for the packet at p->keep that TEID or address led to `index` with;
  * then in p->pdr. 0, or a reason. */
 GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 receive)
@@ -77,10 +92,10 @@ GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 
 
 	if (!p || !rule || !rule->action)
 		return REASON_NO_PDR;
-	if (receive && !source_allowed(ctx, p, rule))
+	if (receive && !p->frames && !source_allowed(ctx, p, rule))
 		return REASON_UE_SOURCE;
 	if (rule->action == PDR_FILTERS)
-		index = look_at_packet(ctx, p, !(rule->flags & PDR_DOWNLINK)) ? 0 :
+		index = look(ctx, p, !(rule->flags & PDR_DOWNLINK)) ? 0 :
 			find_rule(p, rule->more, rule->more + rule->forwarding);
 	p->pdr = index;
 	return index ? 0 : REASON_NO_PDR;

@@ -211,10 +211,10 @@ INLINE int receive_out(struct xdp_md *ctx, struct packet *p, struct forwarding *
 /* ---- in ---- */
 
 /* What is wrong with a packet that leaves in GTP-U as it came is its T-PDU's
- * sender's to mend. */
+ * sender's to mend; a frame has none to tell. */
 INLINE void quote_tpdu(struct packet *p, __u32 offset)
 {
-	p->quote = offset;
+	p->quote = p->frames ? 0 : offset;
 	p->quote_length = p->tunnel_length;
 	p->onward = 1;
 }
@@ -223,7 +223,7 @@ INLINE void quote_tpdu(struct packet *p, __u32 offset)
 INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwarding *f, __u32 teid, __u8 hops,
 			  __u8 class)
 {
-	int reason = plan_switch(ctx, p, hops, class);
+	int reason = plan_switch(ctx, p, hops, class, p->frames);
 
 	if (reason != CONTINUE)
 		return reason;

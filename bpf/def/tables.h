@@ -171,6 +171,7 @@ enum target_kind {
 	TARGET_TUNNEL, /* index: tunnel */
 	TARGET_GTP4D,  /* index: mobile (H.M.GTP4.D) */
 	TARGET_PDR,    /* index: pdr (a framed route) */
+	TARGET_LINK,   /* index: a link of Ethernet sessions, see FORWARD_LINK */
 };
 
 struct target {
@@ -284,7 +285,7 @@ struct pdr {
 	__u32 more;
 	__u8 action;
 	__u8 flags;
-	__u8 qfi;     /* of the PDU Session Container: RQI << 6 | QFI */
+	__u8 qfi;     /* of the PDU Session Container: RQI << 6 | QFI; PDR_FRAMES */
 	__u8 generation; /* the high 8 bits of the local TEID */
 	__u64 bucket; /* meter.h */
 	__u32 rate;   /* kbit/s; 0: not limited */
@@ -292,6 +293,37 @@ struct pdr {
 	__u32 stop;   /* the same */
 	__be32 source4;
 	__u64 source6; /* network order */
+};
+
+/* In qfi of all rules of an Ethernet session, and of what leads to them: T-PDUs
+ * are frames. source4 and source6 of what leads there are then, for the uplink,
+ * the index of what leads to the rules of frames from the link (0: none) and the
+ * session, for these the link and the session. */
+#define PDR_FRAMES 0x80
+
+/* station[link, MAC address]: whose it is. `session` agrees with that of what
+ * `pdr` leads to, or the station is gone. */
+struct station_key {
+	__u32 link;
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+struct station {
+	__u32 pdr;
+	__u32 pad;
+	__u64 session;
+};
+
+/* What the daemon puts before a frame (XDP metadata) that is for a session's
+ * rules, whatever its destination. */
+#define GIVEN_MAGIC 0x6376657468ull
+
+struct given {
+	__u64 magic;
+	__u64 session;
+	__u32 pdr;
+	__u32 pad;
 };
 
 /* How far ahead of the volume `notify` and `stop` may be. */
@@ -305,6 +337,7 @@ enum forwarding_kind {
 	FORWARD_GTPU,
 	FORWARD_SRV6,
 	FORWARD_POLICY,
+	FORWARD_LINK, /* frames: index is the link, adjacency << 12 | VLAN id (0: no tag) */
 };
 
 struct forwarding {
@@ -331,6 +364,8 @@ enum filter_flags {
 	FILTER_LOCAL4 = 64, FILTER_LOCAL6 = 128,
 };
 
+#define FILTER_FRAME (1u << 31) /* in flow_label: frame_filter[index] has more */
+
 struct filter {
 	struct in6 remote, local; /* IPv4-mapped for IPv4 */
 	__u64 qfis;               /* bit q: QFI q; 0: any */
@@ -339,8 +374,25 @@ struct filter {
 	__u16 local_ports[2];
 	__u8 remote_length, local_length; /* of the prefixes; IPv4: 96 more */
 	__u8 protocol, flags;
-	__u32 flow_label; /* low 20 bits; the next 12 are 0 */
+	__u32 flow_label; /* low 20 bits; FILTER_FRAME */
 	__u8 tos, tos_mask, pad[2];
+};
+
+/* frame_filter[index]: what a frame must be beside filter[index]. */
+enum frame_filter_flags {
+	FRAME_SOURCE = 1,
+	FRAME_DESTINATION = 2,
+	FRAME_TYPE = 4,
+	FRAME_C_TAG = 8,
+	FRAME_S_TAG = 16,
+	FRAME_IP = 32, /* an IP packet is in it, which filter[index] is about */
+};
+
+struct frame_filter {
+	__u8 source[6], destination[6];
+	__u16 type, c_tag, s_tag; /* host order; VLAN ids */
+	__u8 flags;
+	__u8 pad[5];
 };
 
 /* meter[index]: a token bucket of several PDRs. */
@@ -428,6 +480,7 @@ enum punt_kind {
 	PUNT_NEIGHBOUR,        /* to be resolved: address on egress; then comes back */
 	PUNT_BUFFER,           /* for an idle UE: info is the pdr; the packet is at l3 */
 	PUNT_DUPLICATE,        /* a copy: info is the pdr; the packet is at l3 */
+	PUNT_FLOOD,            /* a frame for all sessions of the link info */
 };
 
 #define PUNT_DATA 2048

@@ -264,7 +264,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	struct express_gtpu_header g = {};
 	__u32 octets = (long)end - (long)inner;
 
-	if (!f->ipv4 || !express_pdu_hash(inner, end, &g.hash))
+	if (!f->ipv4 || rule->qfi & PDR_FRAMES || !express_pdu_hash(inner, end, &g.hash))
 		return NOT_TAKEN;
 	if (inner->version_ihl == 0x45 ? express_nested4(x, inner) || !express_source4(rule, inner)
 				       : express_nested6(x, (void *)inner) || !express_source6(rule, (void *)inner))

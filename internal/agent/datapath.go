@@ -50,6 +50,8 @@ type tableWriter interface {
 	DeleteSID(netip.Prefix) error
 	PutSessionSID(netip.Prefix) error
 	DeleteSessionSID(netip.Prefix) error
+	PutLink(dataplane.Link) error
+	DeleteLink(dataplane.Link) error
 	PutSteering(srpolicy.Steering) error
 	DeleteSteering(srpolicy.Steering) error
 	PutLocal(netip.Addr) error

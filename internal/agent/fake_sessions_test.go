@@ -98,3 +98,11 @@ func (f *fakeDataPath) PutSessionSID(p netip.Prefix) error {
 func (f *fakeDataPath) DeleteSessionSID(p netip.Prefix) error {
 	return f.do(func() error { delete(f.sessionSIDs, p); return nil }, "delete session sid %s", p)
 }
+
+func (f *fakeDataPath) PutLink(l dataplane.Link) error {
+	return f.do(func() error { f.n6[l] = true; return nil }, "link %s", l)
+}
+
+func (f *fakeDataPath) DeleteLink(l dataplane.Link) error {
+	return f.do(func() error { delete(f.n6, l); return nil }, "delete link %s", l)
+}

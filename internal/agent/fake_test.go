@@ -45,6 +45,7 @@ type fakeDataPath struct {
 	injected chan []byte
 
 	sessionSIDs map[netip.Prefix]bool
+	n6          map[dataplane.Link]bool
 }
 
 func newFake() *fakeDataPath {
@@ -56,6 +57,7 @@ func newFake() *fakeDataPath {
 		hops: map[dataplane.AdjacencyKey]*dataplane.NextHop{}, devices: map[int]bool{},
 		traced: make(chan dataplane.TraceEvent), punts: make(chan dataplane.Punt), injected: make(chan []byte, 10),
 		sessionSIDs: map[netip.Prefix]bool{},
+		n6:          map[dataplane.Link]bool{},
 	}
 }
 
@@ -354,6 +356,11 @@ func (f *fakeDataPath) Inject(frame []byte, _ int) error {
 
 func (f *fakeDataPath) InjectToUE(_ uint64, packet []byte, ifindex int) error {
 	return f.Inject(packet, ifindex)
+}
+
+func (f *fakeDataPath) InjectFor(_ uint64, frame []byte, _ int, _ bool) error {
+	f.injected <- frame
+	return nil
 }
 
 func (f *fakeDataPath) InjectKept(frame []byte, ifindex int) error { return f.Inject(frame, ifindex) }

@@ -58,6 +58,7 @@ type planner struct {
 	tunnels  *kindTable[gtpu.Tunnel]
 	sids     *kindTable[srv6.LocalSID]
 	sessions *kindTable[netip.Prefix]
+	n6       *kindTable[ethernetLink]
 	steering *kindTable[steering]
 }
 
@@ -70,6 +71,8 @@ func newPlanner(dp dataPath, upf *upf.UPF, from, to *tables, attached func(strin
 	p.sids = newKindTable(p, KindSID, from.sids, dp.PutSID,
 		func(v srv6.LocalSID) error { return dp.DeleteSID(v.SID) })
 	p.sessions = newKindTable(p, KindSlice, from.sessionSIDs, dp.PutSessionSID, dp.DeleteSessionSID)
+	p.n6 = newKindTable(p, KindSlice, from.n6,
+		func(l ethernetLink) error { return dp.PutLink(l.Link) }, func(l ethernetLink) error { return dp.DeleteLink(l.Link) })
 	p.steering = newKindTable(p, KindSteering, from.steering,
 		func(v steering) error { return dp.PutSteering(v.Steering) },
 		func(v steering) error { return dp.DeleteSteering(v.Steering) })
@@ -140,6 +143,9 @@ func (p *planner) plan() []step {
 	for _, key := range changed(p.sessions.now, p.to.sessionSIDs) {
 		p.sessions.set(key, p.to.sessionSIDs[key])
 	}
+	for _, key := range changed(p.n6.now, p.to.n6) {
+		p.n6.set(key, p.to.n6[key])
+	}
 	p.moveSessions()
 	p.putSteering()
 	p.putPorts()
@@ -152,6 +158,9 @@ func (p *planner) plan() []step {
 	}
 	for _, key := range gone(p.sessions.now, p.to.sessionSIDs) {
 		p.sessions.remove(key)
+	}
+	for _, key := range gone(p.n6.now, p.to.n6) {
+		p.n6.remove(key)
 	}
 	p.deleteTunnels()
 	for _, name := range gone(p.policies.now, p.to.policies) {
@@ -495,5 +504,6 @@ func newTables() *tables {
 		steering: map[string]steering{},
 
 		sessionSIDs: map[string]netip.Prefix{},
+		n6:          map[string]ethernetLink{},
 	}
 }

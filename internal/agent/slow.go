@@ -77,11 +77,13 @@ func (s *slowPath) run(ctx context.Context, dp dataPath) error {
 // handle gives a packet to whom it is for.
 func (s *slowPath) handle(p dataplane.Punt) {
 	switch {
-	case p.Kind != dataplane.PuntBuffer && p.Kind != dataplane.PuntDuplicate:
+	case p.Kind != dataplane.PuntBuffer && p.Kind != dataplane.PuntDuplicate && p.Kind != dataplane.PuntFlood:
 		s.handler.Handle(packetOf(p))
 	case s.upf == nil: // left in the ring by a daemon that was a user plane function
 	case p.Kind == dataplane.PuntBuffer:
 		s.upf.Buffer(sessionPacket(p))
+	case p.Kind == dataplane.PuntFlood:
+		s.upf.Flood(p.Link, p.Ifindex, p.Data)
 	default:
 		s.upf.Duplicate(sessionPacket(p))
 	}

@@ -32,6 +32,12 @@ type steering struct {
 	ifindex int
 }
 
+// ethernetLink is one of Ethernet sessions, on the interface that has that name now.
+type ethernetLink struct {
+	dataplane.Link
+	ifindex int // 0: there is none
+}
+
 // tables is what the data path is to hold: a desired state with its defaults
 // filled in, on the links that there are.
 type tables struct {
@@ -46,6 +52,7 @@ type tables struct {
 	// sessionSIDs are those that slices receive by, and upf is what sessions are
 	// made of.
 	sessionSIDs map[string]netip.Prefix
+	n6          map[string]ethernetLink // of slices with Ethernet sessions
 	upf         upf.Config
 }
 

@@ -119,7 +119,7 @@ func (u *userPlane) validate(c *config.Config) error {
 
 // compileUPF says what sessions are made of.
 func (t *tables) compileUPF(c *config.Config) {
-	t.sessionSIDs = map[string]netip.Prefix{}
+	t.sessionSIDs, t.n6 = map[string]netip.Prefix{}, map[string]ethernetLink{}
 	if !c.UPF.IsSet() {
 		return
 	}
@@ -128,6 +128,13 @@ func (t *tables) compileUPF(c *config.Config) {
 		t.upf.Pools = append(t.upf.Pools, upf.Pool{NetworkInstance: p.NetworkInstance, Prefixes: p.Prefixes})
 	}
 	for _, s := range c.Slices {
+		if s.N6 != nil {
+			to := ethernetLink{Link: dataplane.Link(*s.N6)}
+			if l, ok := t.links.Link(s.N6.Interface); ok {
+				to.ifindex = l.Index
+			}
+			t.n6[to.String()] = to
+		}
 		if s.N9 != nil && s.N9.LocalSID.IsValid() {
 			t.sessionSIDs[sidKey(s.N9.LocalSID)] = s.N9.LocalSID
 		}

@@ -22,9 +22,15 @@ import (
 // maxRequest bounds a request: a configuration with every table full fits.
 const maxRequest = 64 << 20
 
-// Examiner is what `culvert doctor` asks for; interfaces are those to look at
-// beside the machine itself.
-type Examiner func(ctx context.Context, interfaces []string) ([]Finding, error)
+// Examiner is what `culvert doctor` asks for.
+type Examiner func(ctx context.Context, e Examination) ([]Finding, error)
+
+// Examination is what to look at, beside the machine itself.
+type Examination struct {
+	Interfaces []string
+	// GTPUOverIPv4 says that the configuration sends GTP-U from IPv4 addresses.
+	GTPUOverIPv4 bool
+}
 
 // Finding is what one check of the machine found.
 type Finding struct {
@@ -294,13 +300,14 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 	if h.examine == nil {
 		return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("this daemon does not examine its machine: run `culvert doctor` there"))
 	}
-	interfaces := r.GetInterfaces()
-	if running := h.agent.Running(); len(interfaces) == 0 && running != nil {
-		for _, in := range running.Interfaces {
-			interfaces = append(interfaces, in.Name)
+	e := Examination{Interfaces: r.GetInterfaces()}
+	if running := h.agent.Running(); running != nil {
+		e.GTPUOverIPv4 = running.SendsGTPUOverIPv4()
+		if len(e.Interfaces) == 0 {
+			e.Interfaces = running.InterfaceNames()
 		}
 	}
-	findings, err := h.examine(ctx, interfaces)
+	findings, err := h.examine(ctx, e)
 	response := &pb.DoctorResponse{}
 	for _, f := range findings {
 		response.Findings = append(response.Findings, &pb.Finding{Name: f.Name, Level: f.Level, Detail: f.Detail, Fix: f.Fix, Command: f.Command})

@@ -75,8 +75,8 @@ func dial(t *testing.T, e api.Endpoint) *api.Client {
 func start(t *testing.T, example string) (*apitest.Agent, *api.Client, string) {
 	t.Helper()
 	a, path := apitest.New(load(t, example)), socket(t)
-	serve(t, config.API{Socket: path}, a, func(_ context.Context, interfaces []string) ([]api.Finding, error) {
-		return []api.Finding{{Name: "interfaces", Level: "warn", Detail: strings.Join(interfaces, " "), Fix: "ip link", Command: []string{"ip", "link"}}}, nil
+	serve(t, config.API{Socket: path}, a, func(_ context.Context, e api.Examination) ([]api.Finding, error) {
+		return []api.Finding{{Name: "interfaces", Level: "warn", Detail: fmt.Sprint(e.Interfaces, e.GTPUOverIPv4), Fix: "ip link", Command: []string{"ip", "link"}}}, nil
 	})
 	return a, dial(t, api.Endpoint{Socket: path}), path
 }
@@ -364,11 +364,20 @@ func TestTrace(t *testing.T) {
 }
 
 func TestDoctor(t *testing.T) {
-	_, c, _ := start(t, "edge.yaml")
-	got, err := c.Doctor(t.Context(), nil)
-	want := []api.Finding{{Name: "interfaces", Level: "warn", Detail: "customer0 core0 core1", Fix: "ip link", Command: []string{"ip", "link"}}}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, %v", got, err)
+	for _, test := range []struct {
+		example    string
+		interfaces []string
+		want       string
+	}{
+		{"edge.yaml", nil, "[customer0 core0 core1] false"},
+		{"upf.yaml", []string{"lo"}, "[lo] true"},
+	} {
+		_, c, _ := start(t, test.example)
+		got, err := c.Doctor(t.Context(), test.interfaces)
+		want := []api.Finding{{Name: "interfaces", Level: "warn", Detail: test.want, Fix: "ip link", Command: []string{"ip", "link"}}}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %v", test.example, got, err)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func start(t *testing.T, example string) fixture {
 		t.Fatal(err)
 	}
 	f := fixture{apitest.New(c), filepath.Join(t.TempDir(), "c.sock")}
-	findings := func(context.Context, []string) ([]api.Finding, error) {
+	findings := func(context.Context, api.Examination) ([]api.Finding, error) {
 		return []api.Finding{
 			{Name: "bpffs", Level: "ok", Detail: "mounted"},
 			{Name: "core0: MTU headroom", Level: "warn", Detail: "MTU 1500", Fix: "ip link set dev core0 mtu 1740", Command: []string{"ip", "link", "set", "dev", "core0", "mtu", "1740"}},

@@ -16,8 +16,11 @@ import (
 )
 
 // examine is what `culvert doctor` does, here and in the daemon.
-func examine(_ context.Context, interfaces []string) ([]api.Finding, error) {
-	checks := doctor.Run(doctor.Options{Prober: doctor.ProberFunc(dataplane.Features), Interfaces: interfaces})
+func examine(_ context.Context, e api.Examination) ([]api.Finding, error) {
+	checks := doctor.Run(doctor.Options{
+		Prober:     doctor.ProberFunc(dataplane.Features),
+		Interfaces: e.Interfaces, GTPUOverIPv4: e.GTPUOverIPv4,
+	})
 	findings := make([]api.Finding, len(checks))
 	for i, c := range checks {
 		findings[i] = api.Finding{Name: c.Name, Level: string(c.Level), Detail: c.Detail, Fix: c.Fix, Command: c.Command}
@@ -36,14 +39,16 @@ of the configuration file, or all that are up. The exit code is 3 if something
 does not work.`,
 		Example: "  culvert doctor --config /etc/culvert/culvert.yaml\n  culvert doctor --fix eth1 | sh",
 		RunE: func(c *cobra.Command, interfaces []string) error {
+			e := api.Examination{Interfaces: interfaces}
 			if file != "" {
-				named, err := interfacesOf(file)
+				wanted, err := configOf(file)
 				if err != nil {
 					return err
 				}
-				interfaces = append(interfaces, named...)
+				e.Interfaces = append(e.Interfaces, wanted.InterfaceNames()...)
+				e.GTPUOverIPv4 = wanted.SendsGTPUOverIPv4()
 			}
-			findings, err := a.examined(c, interfaces, remote)
+			findings, err := a.examined(c, e, remote)
 			if err != nil {
 				return err
 			}
@@ -57,7 +62,7 @@ does not work.`,
 	return c
 }
 
-func interfacesOf(file string) ([]string, error) {
+func configOf(file string) (*config.Config, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
@@ -66,19 +71,15 @@ func interfacesOf(file string) ([]string, error) {
 	if err != nil {
 		return nil, inFile(file, err)
 	}
-	names := make([]string, len(wanted.Interfaces))
-	for i, in := range wanted.Interfaces {
-		names[i] = in.Name
-	}
-	return names, nil
+	return wanted, nil
 }
 
-func (a *app) examined(c *cobra.Command, interfaces []string, remote bool) (findings []api.Finding, err error) {
+func (a *app) examined(c *cobra.Command, e api.Examination, remote bool) (findings []api.Finding, err error) {
 	if !remote {
-		return examine(c.Context(), interfaces)
+		return examine(c.Context(), e)
 	}
 	err = a.read(c, func(ctx context.Context, client *api.Client) error {
-		findings, err = client.Doctor(ctx, interfaces)
+		findings, err = client.Doctor(ctx, e.Interfaces)
 		return err
 	})
 	return findings, err

@@ -163,6 +163,20 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// Only where the configuration sends GTP-U over IPv4 does it matter whether the
+// kernel takes packets with this node's own addresses.
+func TestDoctorOfGTPU(t *testing.T) {
+	for _, c := range []struct {
+		address string
+		looked  bool
+	}{{"192.0.2.1", true}, {"2001:db8::1", false}} {
+		r := command(t.Context(), "", "doctor", "--config", file(t, "interfaces: [{name: lo}]\ngtpu: {addresses: ["+c.address+"]}"))
+		if strings.Contains(r.stdout, "lo: own source addresses") != c.looked {
+			t.Errorf("%s: %+v", c.address, r)
+		}
+	}
+}
+
 // What systemd is told arrives, by path and in the abstract namespace; without
 // systemd nothing is told.
 func TestNotify(t *testing.T) {

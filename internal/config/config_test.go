@@ -374,6 +374,24 @@ func TestCheckInterfaces(t *testing.T) {
 	}
 }
 
+func TestSendsGTPUOverIPv4(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":                                 false,
+		"gtpu: {addresses: [2001:db8::1]}": false,
+		"gtpu: {addresses: [2001:db8::1, 192.0.2.1]}":                                    true,
+		"tunnels: [{name: a, remote: 192.0.2.2, remote_teid: 1, source: 192.0.2.1}]":     true,
+		"tunnels: [{name: a, remote: 2001:db8::2, remote_teid: 1, source: 2001:db8::1}]": false,
+	} {
+		c, err := config.Parse([]byte(text))
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if got := c.SendsGTPUOverIPv4(); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
 // The decoder knows the kinds of fields that there are; another one would be
 // taken for a number.
 func TestFieldKinds(t *testing.T) {

@@ -3,7 +3,10 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
+
+	"github.com/culvert-net/culvert/gtpu"
 )
 
 // CheckInterfaces says which interfaces of c are not among those that the
@@ -28,4 +31,21 @@ func (c *Config) CheckInterfaces(have []string) error {
 		check(fmt.Sprintf("sids[%d].interface", i), s.Interface)
 	}
 	return p.err()
+}
+
+// InterfaceNames are the names of the interfaces, in the order of the file.
+func (c *Config) InterfaceNames() []string {
+	names := make([]string, len(c.Interfaces))
+	for i, in := range c.Interfaces {
+		names[i] = in.Name
+	}
+	return names
+}
+
+// SendsGTPUOverIPv4 says whether anything sends GTP-U from an IPv4 address of
+// this node: sessions and most tunnels by GTPU.Addresses, a tunnel perhaps by a
+// source of its own.
+func (c *Config) SendsGTPUOverIPv4() bool {
+	return slices.ContainsFunc(c.GTPU.Addresses, netip.Addr.Is4) ||
+		slices.ContainsFunc(c.Tunnels, func(t gtpu.Tunnel) bool { return t.Source.Is4() })
 }

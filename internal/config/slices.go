@@ -33,8 +33,25 @@ func (v *validator) checkSlices() {
 				v.add(at+".rate_limit."+name, fmt.Sprintf("at most %d (kbit/s)", uint32(math.MaxUint32)), "%d kbit/s is more than can be limited", rate)
 			}
 		}
+		if s.N6 != nil {
+			v.checkN6(at+".n6", s.N6)
+		}
 		if s.N9 != nil {
 			v.checkN9(at+".n9", s.N9)
+		}
+	}
+}
+
+func (v *validator) checkN6(at string, n *slice.N6) {
+	if !v.interfaces[n.Interface] {
+		v.add(at+".interface", "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", n.Interface)
+	}
+	if n.VLAN > 4094 {
+		v.add(at+".vlan", "1 to 4094, or leave it out", "%d is no VLAN id", n.VLAN)
+	}
+	for i, s := range v.Steering {
+		if s.Interface == n.Interface && (n.VLAN == 0 && len(s.VLANs) == 0 || len(s.VLANs) == 1 && s.VLANs[0] == n.VLAN) {
+			v.add(at+".interface", fmt.Sprintf("remove steering[%d], or use another interface or VLAN", i), "frames from there are steered elsewhere")
 		}
 	}
 }

@@ -77,6 +77,8 @@ func TestUPFRefuses(t *testing.T) {
 		{"uplink_policy: red", "uplink_policy: wire", "which takes Ethernet frames"},
 		{"mode: enhanced, uplink_policy: red", "uplink_policy: red", "policies are of mode enhanced"},
 		{"mode: enhanced, uplink_policy: red", "mode: enhanced", "there is no policy to send with"},
+		{"snssai: {sst: 2}", "snssai: {sst: 2}\n    n6: {interface: eth9}", `slices[2].n6.interface: "eth9" is not among the interfaces`},
+		{"snssai: {sst: 2}", "snssai: {sst: 2}\n    n6: {interface: n6, vlan: 4095}", "slices[2].n6.vlan: 4095 is no VLAN id"},
 		{"{transport: gtpu}", "{transport: gtpu, uplink: \"2001:db8::1\"}", "with GTP-U the SMF says where packets go"},
 		{"{transport: gtpu}", "{transport: gtp}", `"gtp" is not known (fix: did you mean "gtpu"?)`},
 		{"{transport: gtpu}", "{}", "there is no transport"},

@@ -144,7 +144,38 @@ const (
 	datapathForwardingKindFORWARD_GTPU   datapathForwardingKind = 2
 	datapathForwardingKindFORWARD_SRV6   datapathForwardingKind = 3
 	datapathForwardingKindFORWARD_POLICY datapathForwardingKind = 4
+	datapathForwardingKindFORWARD_LINK   datapathForwardingKind = 5
 )
+
+type datapathFrameFilter struct {
+	_           structs.HostLayout
+	Source      [6]uint8
+	Destination [6]uint8
+	Type        uint16
+	C_tag       uint16
+	S_tag       uint16
+	Flags       uint8
+	Pad         [5]uint8
+}
+
+type datapathFrameFilterFlags uint32
+
+const (
+	datapathFrameFilterFlagsFRAME_SOURCE      datapathFrameFilterFlags = 1
+	datapathFrameFilterFlagsFRAME_DESTINATION datapathFrameFilterFlags = 2
+	datapathFrameFilterFlagsFRAME_TYPE        datapathFrameFilterFlags = 4
+	datapathFrameFilterFlagsFRAME_C_TAG       datapathFrameFilterFlags = 8
+	datapathFrameFilterFlagsFRAME_S_TAG       datapathFrameFilterFlags = 16
+	datapathFrameFilterFlagsFRAME_IP          datapathFrameFilterFlags = 32
+)
+
+type datapathGiven struct {
+	_       structs.HostLayout
+	Magic   uint64
+	Session uint64
+	Pdr     uint32
+	Pad     uint32
+}
 
 type datapathIn6 struct {
 	_ structs.HostLayout
@@ -402,6 +433,7 @@ const (
 	datapathPuntKindPUNT_NEIGHBOUR        datapathPuntKind = 5
 	datapathPuntKindPUNT_BUFFER           datapathPuntKind = 6
 	datapathPuntKindPUNT_DUPLICATE        datapathPuntKind = 7
+	datapathPuntKindPUNT_FLOOD            datapathPuntKind = 8
 )
 
 type datapathReason uint32
@@ -529,6 +561,20 @@ type datapathSrPolicy struct {
 	List     [8]datapathWeightedList
 }
 
+type datapathStation struct {
+	_       structs.HostLayout
+	Pdr     uint32
+	Pad     uint32
+	Session uint64
+}
+
+type datapathStationKey struct {
+	_    structs.HostLayout
+	Link uint32
+	Mac  [6]uint8
+	Pad  [2]uint8
+}
+
 type datapathTarget struct {
 	_     structs.HostLayout
 	Kind  uint32
@@ -544,6 +590,7 @@ const (
 	datapathTargetKindTARGET_TUNNEL datapathTargetKind = 3
 	datapathTargetKindTARGET_GTP4D  datapathTargetKind = 4
 	datapathTargetKindTARGET_PDR    datapathTargetKind = 5
+	datapathTargetKindTARGET_LINK   datapathTargetKind = 6
 )
 
 type datapathTraceEvent struct {
@@ -629,6 +676,7 @@ const (
 	datapathMapErrorsLeft    = "errors_left"
 	datapathMapFilter        = "filter"
 	datapathMapForwarding    = "forwarding"
+	datapathMapFrameFilter   = "frame_filter"
 	datapathMapJourneyState  = "journey_state"
 	datapathMapLimitByGroup  = "limit_by_group"
 	datapathMapListCounter   = "list_counter"
@@ -655,6 +703,7 @@ const (
 	datapathMapSlowPath      = "slow_path"
 	datapathMapSource        = "source"
 	datapathMapSrPolicy      = "sr_policy"
+	datapathMapStation       = "station"
 	datapathMapTargetByDst4  = "target_by_dst4"
 	datapathMapTargetByDst6  = "target_by_dst6"
 	datapathMapTargetByPort  = "target_by_port"
@@ -720,6 +769,7 @@ type datapathMapSpecs struct {
 	ErrorsLeft    *ebpf.MapSpec `ebpf:"errors_left"`
 	Filter        *ebpf.MapSpec `ebpf:"filter"`
 	Forwarding    *ebpf.MapSpec `ebpf:"forwarding"`
+	FrameFilter   *ebpf.MapSpec `ebpf:"frame_filter"`
 	JourneyState  *ebpf.MapSpec `ebpf:"journey_state"`
 	LimitByGroup  *ebpf.MapSpec `ebpf:"limit_by_group"`
 	ListCounter   *ebpf.MapSpec `ebpf:"list_counter"`
@@ -746,6 +796,7 @@ type datapathMapSpecs struct {
 	SlowPath      *ebpf.MapSpec `ebpf:"slow_path"`
 	Source        *ebpf.MapSpec `ebpf:"source"`
 	SrPolicy      *ebpf.MapSpec `ebpf:"sr_policy"`
+	Station       *ebpf.MapSpec `ebpf:"station"`
 	TargetByDst4  *ebpf.MapSpec `ebpf:"target_by_dst4"`
 	TargetByDst6  *ebpf.MapSpec `ebpf:"target_by_dst6"`
 	TargetByPort  *ebpf.MapSpec `ebpf:"target_by_port"`
@@ -787,6 +838,7 @@ type datapathMaps struct {
 	ErrorsLeft    *ebpf.Map `ebpf:"errors_left"`
 	Filter        *ebpf.Map `ebpf:"filter"`
 	Forwarding    *ebpf.Map `ebpf:"forwarding"`
+	FrameFilter   *ebpf.Map `ebpf:"frame_filter"`
 	JourneyState  *ebpf.Map `ebpf:"journey_state"`
 	LimitByGroup  *ebpf.Map `ebpf:"limit_by_group"`
 	ListCounter   *ebpf.Map `ebpf:"list_counter"`
@@ -813,6 +865,7 @@ type datapathMaps struct {
 	SlowPath      *ebpf.Map `ebpf:"slow_path"`
 	Source        *ebpf.Map `ebpf:"source"`
 	SrPolicy      *ebpf.Map `ebpf:"sr_policy"`
+	Station       *ebpf.Map `ebpf:"station"`
 	TargetByDst4  *ebpf.Map `ebpf:"target_by_dst4"`
 	TargetByDst6  *ebpf.Map `ebpf:"target_by_dst6"`
 	TargetByPort  *ebpf.Map `ebpf:"target_by_port"`
@@ -830,6 +883,7 @@ func (m *datapathMaps) Close() error {
 		m.ErrorsLeft,
 		m.Filter,
 		m.Forwarding,
+		m.FrameFilter,
 		m.JourneyState,
 		m.LimitByGroup,
 		m.ListCounter,
@@ -856,6 +910,7 @@ func (m *datapathMaps) Close() error {
 		m.SlowPath,
 		m.Source,
 		m.SrPolicy,
+		m.Station,
 		m.TargetByDst4,
 		m.TargetByDst6,
 		m.TargetByPort,

@@ -54,6 +54,9 @@ func filterEntry(f *Filter, local netip.Prefix, rule *Rule) (e datapathFilter, o
 	}
 	e.Tos, e.TosMask = f.ToS&f.ToSMask, f.ToSMask
 	e.Flags, e.Qfis = uint8(flags), rule.QFIs
+	if f.Frame != nil {
+		e.FlowLabel |= filterFrame
+	}
 	binary.NativeEndian.PutUint16(e.Pad[:], rule.ID)
 	return e, true
 }
@@ -89,7 +92,9 @@ func both(a, b netip.Prefix) (p netip.Prefix, ok bool) {
 }
 
 // takesAll says whether every packet passes.
-func (f *datapathFilter) takesAll() bool { return f.Flags == 0 && f.Qfis == 0 && f.TosMask == 0 }
+func (f *datapathFilter) takesAll() bool {
+	return f.Flags == 0 && f.Qfis == 0 && f.TosMask == 0 && f.FlowLabel&filterFrame == 0
+}
 
 // ruleID is that of the rule that the filter is of. The data path does not look
 // at it: it is for a daemon that starts again.
@@ -107,8 +112,41 @@ func (d *DataPlane) runAt(first uint32, out []datapathFilter) []datapathFilter {
 }
 
 // writeRun fills in entries that no packet reaches yet.
-func (d *DataPlane) writeRun(first uint32, run []datapathFilter) {
+func (d *DataPlane) writeRun(first uint32, run []datapathFilter, frames []datapathFrameFilter) {
 	for i := range run {
+		if frames[i] != (datapathFrameFilter{}) || d.frameFilter.get(first+uint32(i)) != frames[i] {
+			d.frameFilter.put(first+uint32(i), &frames[i])
+		}
 		d.filter.put(first+uint32(i), &run[i])
 	}
+}
+
+// filterFrame is FILTER_FRAME (bpf/def/tables.h).
+const filterFrame = 1 << 31
+
+// frameEntry is the part of a filter that is about frames.
+func frameEntry(f *FrameFilter) (e datapathFrameFilter) {
+	if f == nil {
+		return e
+	}
+	var flags datapathFrameFilterFlags
+	set := func(is bool, flag datapathFrameFilterFlags) {
+		if is {
+			flags |= flag
+		}
+	}
+	none := [6]byte{}
+	e.Source, e.Destination, e.Type = f.Source, f.Destination, f.EtherType
+	set(f.Source != none, datapathFrameFilterFlagsFRAME_SOURCE)
+	set(f.Destination != none, datapathFrameFilterFlagsFRAME_DESTINATION)
+	set(f.EtherType != 0, datapathFrameFilterFlagsFRAME_TYPE)
+	set(f.IP, datapathFrameFilterFlagsFRAME_IP)
+	if f.CTag != nil {
+		e.C_tag, flags = *f.CTag, flags|datapathFrameFilterFlagsFRAME_C_TAG
+	}
+	if f.STag != nil {
+		e.S_tag, flags = *f.STag, flags|datapathFrameFilterFlagsFRAME_S_TAG
+	}
+	e.Flags = uint8(flags)
+	return e
 }

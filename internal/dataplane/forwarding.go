@@ -56,6 +56,10 @@ func (d *DataPlane) checkForwarding(f *Forwarding) error {
 		case p.layer2():
 			return fmt.Errorf("policy %q: it encapsulates Ethernet frames", f.Policy)
 		}
+	case ForwardLink:
+		if d.ethernet[f.Link] == nil {
+			return fmt.Errorf("%s: there is no such link", f.Link)
+		}
 	default:
 		return fmt.Errorf("forwarding of kind %d", f.Kind)
 	}
@@ -66,7 +70,7 @@ func (d *DataPlane) checkForwarding(f *Forwarding) error {
 // has one.
 func (d *DataPlane) forwardingSource(f *Forwarding) netip.Addr {
 	switch {
-	case f.Source.IsValid() || f.Kind == ForwardTable || f.Kind == ForwardPolicy:
+	case f.Source.IsValid() || f.Kind == ForwardTable || f.Kind == ForwardPolicy || f.Kind == ForwardLink:
 		return f.Source
 	case f.Kind == ForwardSRv6:
 		return d.want.Source
@@ -97,6 +101,8 @@ func (d *DataPlane) forwardingEntry(f *Forwarding, adjacency uint32) datapathFor
 		e.Kind = uint8(datapathForwardingKindFORWARD_SRV6)
 	case ForwardPolicy:
 		e.Kind, e.Index = uint8(datapathForwardingKindFORWARD_POLICY), d.policies[f.Policy].index
+	case ForwardLink:
+		e.Kind, e.Index = uint8(datapathForwardingKindFORWARD_LINK), d.ethernet[f.Link].number
 	}
 	if f.Internal {
 		e.Internal = 1
@@ -119,6 +125,8 @@ func (d *DataPlane) acquireForwarding(model Forwarding) (uint32, error) {
 	var key AdjacencyKey
 	if model.Kind == ForwardGTPU || model.Kind == ForwardSRv6 {
 		key = AdjacencyKey{NextHop: model.Remote}
+	} else if model.Kind == ForwardLink {
+		key = model.Link.key()
 	}
 	adjacency, err := d.acquire(key)
 	if err != nil {

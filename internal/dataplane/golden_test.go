@@ -288,7 +288,7 @@ var verdictOf = map[string]uint32{"forwarded": VerdictRedirect, "replied": Verdi
 
 var puntKinds = map[model.PuntKind]PuntKind{model.PuntReassemble: PuntReassemble, model.PuntFragment: PuntFragment,
 	model.PuntICMP: PuntICMP, model.PuntErrorIndication: PuntErrorIndication,
-	model.PuntBuffer: PuntBuffer, model.PuntDuplicate: PuntDuplicate}
+	model.PuntBuffer: PuntBuffer, model.PuntDuplicate: PuntDuplicate, model.PuntFlood: PuntFlood}
 
 // TestGolden runs every row of testdata/behavior and testdata/session through
 // the loaded program: the verdict, the bytes, the counters, the records for the
@@ -381,14 +381,14 @@ var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 // meaningful leaves out what only an ICMP error has, and the table, which the
 // model does not tell.
 func meaningful(p Punt) Punt {
-	p.Table = 0
+	p.Table, p.Link = 0, Link{}
 	if p.Kind != PuntICMP {
 		p.Type, p.Code = 0, 0
 	}
 	switch p.Kind {
 	case PuntICMP: // whose it is goes with the table
 		p.Session, p.Rule = 0, 0
-	case PuntReassemble, PuntBuffer, PuntDuplicate: // what a session's is about is in Session and Rule
+	case PuntReassemble, PuntBuffer, PuntDuplicate, PuntFlood: // what a session's is about is in Session and Rule
 		p.Info = 0
 	}
 	return p

@@ -56,6 +56,11 @@ func (a *mapped[T]) load(i uint32, word int) uint64 {
 	return atomic.LoadUint64(&a.words(i)[word])
 }
 
+// swap stores a word if it still is what it was.
+func (a *mapped[T]) swap(i uint32, word int, was, v uint64) bool {
+	return atomic.CompareAndSwapUint64(&a.words(i)[word], was, v)
+}
+
 func (a *mapped[T]) store(i uint32, word int, v uint64) {
 	atomic.StoreUint64(&a.words(i)[word], v)
 	if a.stored != nil {

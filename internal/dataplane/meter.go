@@ -14,6 +14,7 @@ const maxMeters = 4
 const (
 	meterTimeShift = 10
 	meterWindow    = 62500 // 64 ms
+	meterPayout    = 3906  // 4 ms
 	meterPayoutMax = 16384 // octets
 	maxWindow      = 1 << 31
 )
@@ -36,6 +37,26 @@ func newBucket(now uint64, used, window uint32) uint64 {
 func octetWindow(rate uint32) uint32 {
 	least := (uint64(meterPayoutMax)*15625 + 2*uint64(rate) - 1) / (2 * uint64(rate))
 	return uint32(max(least, meterWindow))
+}
+
+// onePayment is what a bucket is paid at a time at most, in octets or packets.
+func onePayment(m datapathMeter) uint32 {
+	if m.Unit == uint32(datapathMeterUnitMETER_PACKETS) {
+		return uint32(uint64(m.Window)*uint64(m.Rate)/976562500) + 1
+	}
+	return uint32(max(meterPayoutMax, uint64(meterPayout)*uint64(m.Rate)*2/15625))
+}
+
+// slowDown takes back what a bucket was paid at a higher rate and has left,
+// beyond one payment at the present one.
+func slowDown[T any](m *mapped[T], i uint32, bucket int, most uint32) {
+	for {
+		was, used := m.load(i, bucket), uint32(m.load(i, 0))
+		if int32(uint32(was)-used) <= int32(most) ||
+			m.swap(i, bucket, was, was&^math.MaxUint32|uint64(used+most)) {
+			return
+		}
+	}
 }
 
 // kilobits is a rate as tables have it.
@@ -171,5 +192,6 @@ func (d *DataPlane) writeMeters() {
 		}
 		d.meter.change(index, wordMeterRate, uint64(want.Rate)|uint64(want.Next)<<32)
 		d.meter.change(index, wordMeterUnit, uint64(want.Unit)|uint64(want.Window)<<32)
+		slowDown(d.meter, index, wordMeterBucket, onePayment(want))
 	}
 }

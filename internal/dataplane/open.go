@@ -82,6 +82,7 @@ type DataPlane struct {
 	tunnel            *mapped[datapathTunnel]
 	pdr               *mapped[datapathPdr]
 	filter            *mapped[datapathFilter]
+	frameFilter       *mapped[datapathFrameFilter]
 	forwarding        *mapped[datapathForwarding]
 	meter, sliceMeter *mapped[datapathMeter]
 	names             names
@@ -107,6 +108,7 @@ type DataPlane struct {
 	tunnels     map[string]*tunnel
 	teids       map[uint32]string // tunnel by local TEID
 	steerings   map[string]*steering
+	ethernet    map[Link]*ethernetLink
 	ports       map[int]bool
 	devices     map[int]bool
 	local       map[netip.Addr]bool
@@ -189,7 +191,7 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 	}
 	// These are written word by word, see mapped.
 	for _, name := range []string{datapathMapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel,
-		datapathMapPdr, datapathMapFilter, datapathMapForwarding, datapathMapMeter, datapathMapSliceMeter} {
+		datapathMapPdr, datapathMapFilter, datapathMapFrameFilter, datapathMapForwarding, datapathMapMeter, datapathMapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}
 }
@@ -201,7 +203,8 @@ func (l Limits) sizeSessions(spec *ebpf.CollectionSpec) {
 	_, _, free := l.pdrRanges()
 	for name, n := range map[string]uint32{
 		datapathMapPdr: free + l.Sessions + l.Filters, datapathMapPdrByTeid: l.Sessions, datapathMapPdrByUe: l.Sessions,
-		datapathMapFilter: firstFilter + l.Filters, datapathMapMeter: l.Sessions + 1,
+		datapathMapFilter: firstFilter + l.Filters, datapathMapFrameFilter: firstFilter + l.Filters,
+		datapathMapStation: min(l.Sessions, maxStations), datapathMapMeter: l.Sessions + 1,
 		datapathMapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
 		datapathMapSliceCounter: 2 * maxSlices, datapathMapSliceMeter: 2 * maxSlices,
 	} {
@@ -246,6 +249,8 @@ func (d *DataPlane) openTables() error {
 	d.pdr, err = mapArray[datapathPdr](d.maps[datapathMapPdr])
 	check(err)
 	d.filter, err = mapArray[datapathFilter](d.maps[datapathMapFilter])
+	check(err)
+	d.frameFilter, err = mapArray[datapathFrameFilter](d.maps[datapathMapFrameFilter])
 	check(err)
 	d.forwarding, err = mapArray[datapathForwarding](d.maps[datapathMapForwarding])
 	check(err)
@@ -300,7 +305,7 @@ func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	errs := []error{d.settings.close(), d.localSID.close(), d.srPolicy.close(), d.tunnel.close(),
-		d.pdr.close(), d.filter.close(), d.forwarding.close(), d.meter.close(), d.sliceMeter.close()}
+		d.pdr.close(), d.filter.close(), d.frameFilter.close(), d.forwarding.close(), d.meter.close(), d.sliceMeter.close()}
 	for _, a := range d.links {
 		errs = append(errs, a.link.Close())
 	}

@@ -116,6 +116,7 @@ const (
 	PuntNeighbour       = PuntKind(datapathPuntKindPUNT_NEIGHBOUR)
 	PuntBuffer          = PuntKind(datapathPuntKindPUNT_BUFFER)    // for an idle UE
 	PuntDuplicate       = PuntKind(datapathPuntKindPUNT_DUPLICATE) // a copy
+	PuntFlood           = PuntKind(datapathPuntKindPUNT_FLOOD)     // for all Ethernet sessions of Link
 )
 
 // Punt is a packet that the data path hands to the daemon.
@@ -134,6 +135,7 @@ type Punt struct {
 	// sender's. Session 0: the rule has gone meanwhile.
 	Session uint64
 	Rule    uint16
+	Link    Link   // PuntFlood; the zero value: it has gone meanwhile
 	Data    []byte // the frame as it came, 2048 bytes at most
 }
 
@@ -158,6 +160,11 @@ func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
 			p.Session, p.Rule = d.lockedRuleAt(r.Info)
 		case p.Kind == PuntICMP && p.Table == SessionTable:
 			p.Session, p.Rule = d.lockedRuleAt(r.Egress)
+		}
+		if p.Kind == PuntFlood {
+			d.mu.Lock()
+			p.Link = d.linkOf(r.Info)
+			d.mu.Unlock()
 		}
 		f(p)
 	})

@@ -10,6 +10,7 @@ import (
 // it is overwritten. On empty tables it sets up empty books.
 func (d *DataPlane) recover() error {
 	d.sids, d.policies, d.tunnels = map[netip.Prefix]*sid{}, map[string]*policy{}, map[string]*tunnel{}
+	d.ethernet = map[Link]*ethernetLink{}
 	d.teids, d.steerings, d.local = map[uint32]string{}, map[string]*steering{}, map[netip.Addr]bool{}
 	d.adjacencies, d.sources = map[AdjacencyKey]*adjacency{}, map[datapathIn6]*source{}
 	d.routes, d.waiting = map[routeKey][]AdjacencyKey{}, map[string]map[string]bool{}

@@ -8,6 +8,8 @@ import (
 // Session is what the data path holds of one session: its rules, ready to be
 // looked up. Whoever puts it has resolved what rules refer to.
 type Session struct {
+	// ID of no session before, if it is an Ethernet one: hosts that were heard
+	// are known by it.
 	ID    uint64
 	Rules []Rule
 	// Meters are shared by several rules, which name them by their place here.
@@ -31,8 +33,12 @@ type Rule struct {
 	Precedence uint32
 	Direction  Direction
 
-	// TEID: packets arrive in G-PDUs for it; 0: they arrive without GTP-U.
+	// Ethernet: T-PDUs are frames. All rules of a session are so, or none.
+	Ethernet bool
+	// TEID: packets arrive in G-PDUs for it; 0: they arrive without GTP-U, of
+	// an Ethernet session on Link.
 	TEID uint32
+	Link Link
 	// Sources, of a rule with a TEID: the T-PDU's source is in one of them;
 	// none: not checked. A session has one IPv4 address and one IPv6 /64
 	// at most that cost nothing to check; more are looked up.
@@ -59,6 +65,13 @@ type Rule struct {
 	// the first the daemon is told (once), from the second on packets are
 	// dropped. 0: never. Both are rounded up to 256 octets.
 	NotifyAt, StopAt uint64
+}
+
+// Link is where an Ethernet session's data network is: an interface that XDP is
+// attached to, or one VLAN on it. The zero value: none.
+type Link struct {
+	Interface string
+	VLAN      uint16 // id; 0: no tag
 }
 
 // Container is the kind of PDU Session Container in sent G-PDUs (TS 38.415).
@@ -100,6 +113,17 @@ type Filter struct {
 	FlowLabel               uint32
 	HasSPI                  bool
 	SPI                     uint32
+	Frame                   *FrameFilter // of rules of Ethernet sessions
+}
+
+// FrameFilter is an Ethernet packet filter. Addresses and types of 0 match any.
+type FrameFilter struct {
+	Source, Destination [6]byte
+	EtherType           uint16
+	CTag, STag          *uint16 // VLAN ids
+	// IP: the rest of the Filter is about the packet in the frame, and there is
+	// one.
+	IP bool
 }
 
 // Meter is a token bucket that several rules share, of octets or of packets.
@@ -123,6 +147,7 @@ type Forwarding struct {
 	Remote, Source netip.Addr
 	TEID           uint32
 	Policy         string // ForwardPolicy
+	Link           Link   // ForwardLink
 	// ToS of the outer header where ToSMask says so; other bits are the inner
 	// packet's.
 	ToS, ToSMask uint8
@@ -139,6 +164,7 @@ const (
 	ForwardGTPU                         // GTP-U to Remote and TEID
 	ForwardSRv6                         // one IPv6 header to Remote, no SRH
 	ForwardPolicy                       // an SR policy
+	ForwardLink                         // nothing: the frame leaves by Link
 )
 
 // RuleUsage is what a rule forwarded: T-PDUs and their octets. It only grows,

@@ -110,10 +110,13 @@ type sessionBook struct {
 	first uint32 // of its entries
 }
 
-// headKey is what leads to a head: a TEID, or an address or prefix.
+// headKey is what leads to a head: a TEID, an address or prefix, or a link.
 type headKey struct {
 	teid   uint32
 	prefix netip.Prefix
+	// link and session: that of an Ethernet session, where frames come from
+	link    Link
+	session uint64
 }
 
 // departed are rules that are no more in the session.

@@ -18,6 +18,7 @@ const (
 	byTEID              // pdr_by_teid
 	byUE                // pdr_by_ue
 	byPrefix            // target_by_dst4, target_by_dst6
+	byLink              // station; pdr_by_ue has it for a daemon that starts again
 )
 
 // isUE says whether a prefix is what a UE has: an IPv4 address, or an IPv6 /64.
@@ -36,6 +37,10 @@ func (d *DataPlane) findHead(k headKey) (where way, index uint32, had bool) {
 		}
 		index, had = d.pdrByTEID.have[k.teid]
 		return byTEID, index, had
+	}
+	if k.session != 0 {
+		index, had = d.pdrByUE.have[linkEntry(k.session)]
+		return byLink, index, had
 	}
 	if slot := d.sessionSlot(k.prefix); slot != 0 {
 		return byIndex, slot, isActive(d.pdr.load(slot, wordPDRDo))
@@ -75,6 +80,7 @@ func (d *DataPlane) planHeads() error {
 			h.flags |= flagByTEID
 		}
 	}
+	d.joinLink()
 	return nil
 }
 
@@ -108,7 +114,7 @@ func (d *DataPlane) newHead(h *plannedHead) error {
 // roomFor says whether one more head can be led to so, beside those of the plan.
 func (d *DataPlane) roomFor(where way) error {
 	name, used := datapathMapPdrByTeid, len(d.pdrByTEID.have)
-	if where == byUE {
+	if where == byUE || where == byLink {
 		name, used = datapathMapPdrByUe, len(d.pdrByUE.have)
 	}
 	for i := range d.sessions.plan.heads {
@@ -175,6 +181,8 @@ func (d *DataPlane) keepHead(h *plannedHead) error {
 			return err
 		}
 		d.countUEs()
+	case byLink:
+		return d.pdrByUE.put(linkEntry(h.session), h.index)
 	case byPrefix:
 		return d.putTarget(h.prefix, datapathTarget{Kind: uint32(datapathTargetKindTARGET_PDR), Index: h.index})
 	}
@@ -190,6 +198,8 @@ func (d *DataPlane) leadNowhere(k headKey, where way) error {
 		err := d.pdrByUE.del(in6(k.prefix.Addr()))
 		d.countUEs()
 		return err
+	case byLink:
+		return d.pdrByUE.del(linkEntry(k.session))
 	case byPrefix:
 		return d.delTarget(k.prefix)
 	}
@@ -218,6 +228,8 @@ func (d *DataPlane) hideHead(index uint32) error {
 	switch {
 	case k.teid != 0:
 		return d.leadNowhere(k, byTEID)
+	case k.session != 0:
+		return d.leadNowhere(k, byLink)
 	case isUE(k.prefix):
 		return d.leadNowhere(k, byUE)
 	}
@@ -298,7 +310,7 @@ func (d *DataPlane) checkUEPools(now datapathSettings, s Settings) error {
 			continue
 		}
 		for k := range d.pdrByUE.have {
-			if a := netip.AddrFrom16(k.B).Unmap(); p.Contains(a) {
+			if a := netip.AddrFrom16(k.B).Unmap(); !isLinkEntry(k) && p.Contains(a) {
 				return fmt.Errorf("UE pool %s: a session has %s, which is found otherwise: release it first", p, a)
 			}
 		}

@@ -294,7 +294,7 @@ func (d *DataPlane) placeRuns() error {
 			continue
 		}
 		was := d.pdr.load(h.index, wordPDRDo)
-		if h.had && actionOf(was) == actionFilters && d.sameRun(moreOf(was), p.filters[h.from:h.to]) {
+		if h.had && actionOf(was) == actionFilters && d.sameRun(moreOf(was), p.filters[h.from:h.to], p.frames[h.from:h.to]) {
 			h.runAt = moreOf(was)
 		} else {
 			at, err := d.takeRun(h.to - h.from)
@@ -304,7 +304,7 @@ func (d *DataPlane) placeRuns() error {
 			h.runAt = at
 			p.freshRuns = append(p.freshRuns, at)
 		}
-		h.do = doWord(h.runAt, actionFilters, h.flags, 0, h.generation())
+		h.do = doWord(h.runAt, actionFilters, h.flags, h.qfi, h.generation())
 		if _, unused := d.sourcesChange(h); unused && h.had {
 			if err := d.rested(h.index); err != nil {
 				return err
@@ -315,12 +315,12 @@ func (d *DataPlane) placeRuns() error {
 }
 
 // sameRun says whether a run is at an entry.
-func (d *DataPlane) sameRun(at uint32, run []datapathFilter) bool {
+func (d *DataPlane) sameRun(at uint32, run []datapathFilter, frames []datapathFrameFilter) bool {
 	if int(at)+len(run) > int(d.filter.len) {
 		return false
 	}
 	for i := range run {
-		if d.filter.get(at+uint32(i)) != run[i] {
+		if d.filter.get(at+uint32(i)) != run[i] || run[i].FlowLabel&filterFrame != 0 && d.frameFilter.get(at+uint32(i)) != frames[i] {
 			return false
 		}
 	}
@@ -361,7 +361,7 @@ func (d *DataPlane) begin() error {
 	d.writeMeters()
 	for i := range p.heads {
 		if h := &p.heads[i]; h.from != h.to && slices.Contains(p.freshRuns, h.runAt) {
-			d.writeRun(h.runAt, p.filters[h.from:h.to])
+			d.writeRun(h.runAt, p.filters[h.from:h.to], p.frames[h.from:h.to])
 		}
 	}
 	for i := range p.rules {
@@ -446,6 +446,7 @@ func (d *DataPlane) changeRule(r *plannedRule) (changed bool) {
 			d.pdr.store(i, wordPDRBucket, newBucket(d.sessions.plan.now, used, octetWindow(rate)))
 		}
 		d.pdr.storeHalf(i, wordPDRRate, 0, rate)
+		slowDown(d.pdr, i, wordPDRBucket, onePayment(datapathMeter{Rate: rate}))
 		changed = true
 	}
 	changed = d.setLimits(i, limits{r.NotifyAt, r.StopAt}) || changed
@@ -477,6 +478,7 @@ func (d *DataPlane) writeRule(r *plannedRule) {
 	d.pdr.store(i, wordPDROut, r.out)
 	d.pdr.store(i, wordPDRBucket, bucket)
 	d.pdr.storeHalf(i, wordPDRRate, 0, rate)
+	slowDown(d.pdr, i, wordPDRBucket, onePayment(datapathMeter{Rate: rate}))
 	d.sessions.entries[i].notify = 0
 	d.pdr.storeHalf(i, wordPDRRate, 1, 0)
 	d.pdr.storeHalf(i, wordPDRStop, 0, 0)

@@ -117,6 +117,10 @@ func (d *DataPlane) adoptSession(m *Session) {
 			slot = d.adoptHead(m, r, headKey{teid: r.TEID}, slot)
 			continue
 		}
+		if r.Ethernet {
+			slot = d.adoptHead(m, r, headKey{link: r.Link, session: m.ID}, slot)
+			continue
+		}
 		for _, to := range r.Destinations {
 			slot = d.adoptHead(m, r, headKey{prefix: to.Masked()}, slot)
 		}

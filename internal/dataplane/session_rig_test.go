@@ -13,6 +13,7 @@ import (
 func (r *rig) putSessions() error {
 	return errors.Join(
 		each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, s.Up, s.Down) }),
+		each(linksOf(r.network.Sessions), r.d.PutLink),
 		each(localTEIDs(r.network.Sessions), r.d.TakeTEID),
 		each(r.network.Sessions, func(s model.Session) error { return r.d.PutSession(sessionOf(s)) }))
 }
@@ -67,7 +68,37 @@ func (r *rig) deleteSessions() error {
 	for _, teid := range localTEIDs(r.network.Sessions) {
 		r.d.FreeTEID(teid)
 	}
+	err = errors.Join(err, r.forgetStations(), each(linksOf(r.network.Sessions), r.d.DeleteLink))
 	return errors.Join(err, each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, 0, 0) }))
+}
+
+// linksOf are those that sessions' rules name, each once.
+func linksOf(sessions []model.Session) []Link {
+	var list []Link
+	for _, s := range sessions {
+		for _, r := range s.Rules {
+			for _, l := range []Link{Link(r.Link), Link(r.Forward.Link)} {
+				if l != (Link{}) && !slices.Contains(list, l) {
+					list = append(list, l)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// forgetStations lets no session of the same ID have the hosts of this one's,
+// whose IDs are those of another network's again.
+func (r *rig) forgetStations() error {
+	var keys []datapathStationKey
+	var k datapathStationKey
+	var s datapathStation
+	table := r.d.maps[datapathMapStation]
+	entries := table.Iterate()
+	for entries.Next(&k, &s) {
+		keys = append(keys, k)
+	}
+	return errors.Join(entries.Err(), each(keys, func(k datapathStationKey) error { return table.Delete(k) }))
 }
 
 // localTEIDs are those that sessions receive at, each once.
@@ -102,7 +133,7 @@ var (
 	ruleContainers = map[model.Container]Container{model.ContainerNone: ContainerNone,
 		model.ContainerDownlink: ContainerDownlink, model.ContainerUplink: ContainerUplink}
 	forwardingKinds = map[model.ForwardingKind]ForwardingKind{model.ForwardTable: ForwardTable, model.ForwardGTPU: ForwardGTPU,
-		model.ForwardSRv6: ForwardSRv6, model.ForwardPolicy: ForwardPolicy}
+		model.ForwardSRv6: ForwardSRv6, model.ForwardPolicy: ForwardPolicy, model.ForwardLink: ForwardLink}
 	eventKinds = map[SessionEventKind]model.EventKind{EventNotify: model.EventNotify, EventStop: model.EventStop}
 )
 
@@ -111,9 +142,9 @@ func ruleOf(r model.Rule) Rule {
 	out := Rule{ID: r.ID, Precedence: r.Precedence, Direction: ruleDirections[r.Direction], TEID: r.TEID,
 		Sources: r.Sources, Destinations: r.Destinations, Action: ruleActions[r.Action], Duplicate: r.Duplicate,
 		QFI: r.QFI, RQI: r.RQI, Container: ruleContainers[r.Container], Rate: r.Rate, Meters: r.Meters,
-		NotifyAt: r.NotifyAt, StopAt: r.StopAt,
+		NotifyAt: r.NotifyAt, StopAt: r.StopAt, Ethernet: r.Ethernet, Link: Link(r.Link),
 		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
-			TEID: f.TEID, Policy: f.Policy, ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
+			TEID: f.TEID, Policy: f.Policy, Link: Link(f.Link), ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
 	for _, q := range r.QFIs {
 		out.QFIs |= 1 << q
 	}
@@ -140,6 +171,18 @@ func filterOf(f model.Filter) Filter {
 	}
 	if f.SPI != nil {
 		out.HasSPI, out.SPI = true, *f.SPI
+	}
+	if e := f.Frame; e != nil {
+		out.Frame = &FrameFilter{CTag: e.CTag, STag: e.STag, IP: e.IP}
+		if e.Source != nil {
+			out.Frame.Source = *e.Source
+		}
+		if e.Destination != nil {
+			out.Frame.Destination = *e.Destination
+		}
+		if e.EtherType != nil {
+			out.Frame.EtherType = *e.EtherType
+		}
 	}
 	return out
 }

@@ -21,7 +21,8 @@ type plan struct {
 	heads   []plannedHead
 	members []int // rules of heads, in the order in which they are asked
 	filters []datapathFilter
-	owner   []int // rule of each of filters; -1: of none
+	frames  []datapathFrameFilter // of each of filters
+	owner   []int                 // rule of each of filters; -1: of none
 
 	meters, hadMeters, freshMeters []uint32
 	nextMeter                      []int // place; -1: none
@@ -60,6 +61,7 @@ type plannedHead struct {
 	runAt   uint32 // where the run is; 0 if the head is the rule
 	local   bool   // each rule's sources are a part of its filters
 	flags   uint8
+	qfi     uint8 // PDR_FRAMES, where rules are of an Ethernet session
 	source4 uint32
 	source6 uint64
 	do      uint64 // wordPDRDo
@@ -69,7 +71,7 @@ func (p *plan) reset(s *Session) {
 	rules := p.rules[:cap(p.rules)] // whose chains are used again
 	*p = plan{
 		session: s, rules: rules[:0], heads: p.heads[:0], members: p.members[:0],
-		filters: p.filters[:0], owner: p.owner[:0],
+		filters: p.filters[:0], frames: p.frames[:0], owner: p.owner[:0],
 		meters: p.meters[:0], hadMeters: p.hadMeters[:0], freshMeters: p.freshMeters[:0],
 		nextMeter: p.nextMeter[:0], freshPDRs: p.freshPDRs[:0], freshRuns: p.freshRuns[:0],
 		acquired: p.acquired[:0], had: p.had[:0], ended: p.ended[:0],
@@ -79,6 +81,9 @@ func (p *plan) reset(s *Session) {
 func (d *DataPlane) checkSession(s *Session) error {
 	if len(s.Rules) > maxRules {
 		return fmt.Errorf("%d rules: %w", len(s.Rules), &FullError{Table: "rules of a session", Max: maxRules})
+	}
+	if err := checkEthernet(s); err != nil {
+		return err
 	}
 	for i := range s.Rules {
 		r := &s.Rules[i]
@@ -95,7 +100,11 @@ func (d *DataPlane) checkSession(s *Session) error {
 }
 
 func (d *DataPlane) checkRule(r *Rule) error {
-	if r.TEID == 0 && len(r.Destinations) == 0 {
+	if r.Ethernet {
+		if err := d.checkEthernetRule(r); err != nil {
+			return err
+		}
+	} else if r.TEID == 0 && len(r.Destinations) == 0 {
 		return errors.New("want a TEID or a destination")
 	}
 	for _, p := range r.Destinations {
@@ -145,6 +154,10 @@ func (d *DataPlane) groupRules() error {
 			p.addHead(headKey{teid: r.TEID})
 			continue
 		}
+		if r.Ethernet {
+			p.addHead(headKey{link: r.Link, session: p.session.ID})
+			continue
+		}
 		for _, to := range r.Destinations {
 			p.addHead(headKey{prefix: to.Masked()})
 		}
@@ -184,12 +197,18 @@ func (k headKey) leadsTo(r *Rule) bool {
 	if k.teid != 0 || r.TEID != 0 {
 		return k.teid == r.TEID
 	}
+	if k.session != 0 {
+		return true
+	}
 	return slices.ContainsFunc(r.Destinations, func(to netip.Prefix) bool { return to.Masked() == k.prefix })
 }
 
 func (k headKey) String() string {
 	if k.teid != 0 {
 		return fmt.Sprintf("TEID %#x", k.teid)
+	}
+	if k.session != 0 {
+		return "the link " + k.link.String()
 	}
 	return k.prefix.String()
 }
@@ -209,6 +228,10 @@ func (p *plan) describeHead(h *plannedHead) error {
 			return fmt.Errorf("rules %d and %d share %s: want one direction", first.ID, r.ID, h.headKey)
 		}
 		same = same && sameSources(first.Sources, r.Sources)
+	}
+	if first.Ethernet {
+		h.qfi = pdrFrames
+		return nil // what its entry says of the link comes when all have one
 	}
 	if h.teid == 0 {
 		return nil
@@ -277,7 +300,7 @@ func (p *plan) planFilters() error {
 		if n := len(p.filters) - h.from; n > maxRun {
 			return fmt.Errorf("%s: %d filters: %w", h.headKey, n, &FullError{Table: "filters of a session", Max: maxRun})
 		} else if n == 0 || n < maxRun && !p.filters[len(p.filters)-1].takesAll() {
-			p.filters, p.owner = append(p.filters, datapathFilter{}), append(p.owner, -1)
+			p.filters, p.frames, p.owner = append(p.filters, datapathFilter{}), append(p.frames, datapathFrameFilter{}), append(p.owner, -1)
 		}
 		h.to = len(p.filters)
 	}
@@ -305,7 +328,7 @@ func (p *plan) addFilters(h *plannedHead, n int) bool {
 				continue
 			}
 			e.Pdr = r.at
-			p.filters, p.owner = append(p.filters, e), append(p.owner, n)
+			p.filters, p.frames, p.owner = append(p.filters, e), append(p.frames, frameEntry(filters[i].Frame)), append(p.owner, n)
 			if e.takesAll() {
 				return true
 			}
@@ -337,6 +360,9 @@ func (p *plan) words(r *plannedRule) (out, do uint64) {
 	qfi := r.QFI
 	if r.RQI {
 		qfi |= 1 << 6
+	}
+	if r.Ethernet {
+		qfi |= pdrFrames
 	}
 	out = uint64(anyLength) << 32
 	if r.Action.forwards() {

@@ -271,3 +271,35 @@ func TestKeptPacketsGoOn(t *testing.T) {
 		t.Errorf("kept: %+v, want %+v", got, before)
 	}
 }
+
+// TestSlowerRateCounts lowers a rate that paid for much more than the new one
+// lets go.
+func TestSlowerRateCounts(t *testing.T) {
+	needRoot(t)
+	for name, meters := range map[string]bool{"its own": false, "shared": true} {
+		d := sessionRig(t, Options{})
+		s := plain(1, 0)
+		s.Rules = s.Rules[1:]
+		at := func(rate uint64) {
+			s.Rules[0].Rate = rate
+			if meters {
+				s.Rules[0].Rate, s.Rules[0].Meters, s.Meters = 0, []int{0}, []Meter{{Rate: rate}}
+			}
+			must(t, d.PutSession(s))
+		}
+		at(10_000_000)
+		resolve(t, d)
+		frame := downlinkFrame("192.0.2.9", "10.45.0.1", 53) // 128 octets of T-PDU
+		wantReason(t, d, name, frame, "forwarded")
+		at(8)
+		went := 0
+		for range 300 {
+			if run(t, d, frame).String() == "forwarded" {
+				went++
+			}
+		}
+		if most := meterPayoutMax/128 + 2; went > most || went == 0 {
+			t.Errorf("%s: %d of 300 packets went, want 1 to %d", name, went, most)
+		}
+	}
+}

@@ -40,6 +40,7 @@ func (d *DataPlane) SetSlice(slice uint32, up, down uint64) error {
 			d.sliceMeter.store(index, wordMeterBucket, newBucket(now, used, octetWindow(rate)))
 		}
 		d.sliceMeter.storeHalf(index, wordMeterRate, 0, rate)
+		slowDown(d.sliceMeter, index, wordMeterBucket, onePayment(datapathMeter{Rate: rate}))
 	}
 	return nil
 }

@@ -95,6 +95,9 @@ func (d *DataPlane) PutSteering(m srpolicy.Steering) error {
 			return fmt.Errorf("steering %s: interface %s: %w", key, m.Interface, err)
 		}
 		next.port = portKey(i.Index, m.VLANs)
+		if d.isLink(next.port) {
+			return fmt.Errorf("steering %s: its frames are for Ethernet sessions", key)
+		}
 	} else {
 		next.prefix = m.Prefix.Masked()
 	}

@@ -22,7 +22,7 @@ type TraceEvent struct {
 	Time            uint64 // ns, CLOCK_MONOTONIC
 	Ifindex, Egress int
 	SID             netip.Prefix
-	Target          string // pass, policy, tunnel, H.M.GTP4.D or UE
+	Target          string // pass, policy, tunnel, H.M.GTP4.D, UE or link
 	Policy, Tunnel  string
 	List            int // which of the policy's segment lists; -1: none
 	Adjacency       AdjacencyKey
@@ -119,6 +119,8 @@ func (d *DataPlane) traceEvent(r *datapathTraceEvent) (TraceEvent, bool) {
 		e.Target = "policy"
 	case datapathTargetKindTARGET_TUNNEL:
 		e.Target = "tunnel"
+	case datapathTargetKindTARGET_LINK:
+		e.Target = "link"
 	case datapathTargetKindTARGET_GTP4D:
 		e.Target = "H.M.GTP4.D"
 	case datapathTargetKindTARGET_PDR:

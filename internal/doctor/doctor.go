@@ -50,6 +50,8 @@ type Options struct {
 	// Interfaces are those of the configuration; all Ethernet links that are
 	// up, if there are none.
 	Interfaces []string
+	// GTPUOverIPv4 says that the configuration sends GTP-U from IPv4 addresses.
+	GTPUOverIPv4 bool
 	// Segments is the longest segment list, which MTUs must have room for: 12
 	// unless set.
 	Segments int
@@ -135,6 +137,9 @@ func oneInterface(i *netdev.Inspector, s *netdev.Snapshot, l netdev.Link, o Opti
 		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(),
 	}
 	checks = append(checks, rpFilter(o.Proc, l.Name))
+	if o.GTPUOverIPv4 {
+		checks = append(checks, acceptLocal(o.Proc, l.Name))
+	}
 	return slices.DeleteFunc(checks, func(c Check) bool { return c.Name == "" })
 }
 

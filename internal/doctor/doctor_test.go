@@ -38,12 +38,14 @@ func TestFixesMend(t *testing.T) {
 	netns.Veth(t, ns, "v0", ns, "v1")
 	ns.Run(t, "ethtool", "-K", "v1", "gro", "off", "tx", "on", "txvlan", "on")
 	ns.Sysctl(t, "net.ipv4.conf.v0.rp_filter", "1")
+	ns.Sysctl(t, "net.ipv4.conf.all.accept_local", "0")
+	ns.Sysctl(t, "net.ipv4.conf.v0.accept_local", "0")
 	ns.Sysctl(t, "net.ipv4.ip_forward", "0")
 	ns.Sysctl(t, "net.ipv6.conf.all.forwarding", "0")
-	o := Options{Interfaces: []string{"v0"}}
+	o := Options{Interfaces: []string{"v0"}, GTPUOverIPv4: true}
 	broken := []string{
 		"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "v0: redirect target", "v0: VLAN tags",
-		"v0: checksums", "v0: reverse path filter", "v0: MTU headroom",
+		"v0: checksums", "v0: reverse path filter", "v0: own source addresses", "v0: MTU headroom",
 	}
 	before := inside(t, ns, o)
 	for _, name := range broken {
@@ -189,6 +191,39 @@ func TestJITAndBPFFS(t *testing.T) {
 	dir := t.TempDir()
 	if c := bpffs(dir); c.Level != Fail || c.Fix != "mount -t bpf bpf "+dir {
 		t.Errorf("a plain directory: %+v", c)
+	}
+}
+
+func TestOwnSourceAddresses(t *testing.T) {
+	for _, c := range []struct {
+		all, own string
+		want     Level
+	}{{"0\n", "0\n", Warn}, {"1\n", "0\n", OK}, {"0\n", "1\n", OK}} {
+		dir := proc(t, map[string]string{
+			"sys/net/ipv4/conf/all/accept_local":      c.all,
+			"sys/net/ipv4/conf/eth0.100/accept_local": c.own,
+		})
+		got := acceptLocal(dir, "eth0.100")
+		if got.Level != c.want || (got.Fix == "sysctl -w net.ipv4.conf.eth0/100.accept_local=1") != (c.want == Warn) {
+			t.Errorf("all %q, own %q: %+v", c.all, c.own, got)
+		}
+	}
+	// Nobody asks for it where nothing sends GTP-U over IPv4.
+	for _, c := range Run(Options{Interfaces: []string{"lo"}}) {
+		if c.Name == "lo: own source addresses" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// A dot in an interface's name is not one of sysctl's.
+func TestReversePathOfTaggedInterface(t *testing.T) {
+	dir := proc(t, map[string]string{
+		"sys/net/ipv4/conf/all/rp_filter":      "0\n",
+		"sys/net/ipv4/conf/eth0.100/rp_filter": "1\n",
+	})
+	if c := rpFilter(dir, "eth0.100"); c.Level != Warn || c.Fix != "sysctl -w net.ipv4.conf.eth0/100.rp_filter=2" {
+		t.Errorf("%+v", c)
 	}
 }
 

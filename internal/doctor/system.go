@@ -115,9 +115,13 @@ func bpffs(path string) Check {
 	return c.fix("mount -t bpf bpf %s", path)
 }
 
+// swapDots turns a name of sysctl(8) into a path below /proc/sys: eth0.100 is
+// eth0/100 in the one, and eth0.100 in the other.
+var swapDots = strings.NewReplacer(".", "/", "/", ".")
+
 // sysctl reads a value below net or kernel; "" if it is not there.
 func sysctl(proc, name string) string {
-	v, err := os.ReadFile(filepath.Join(proc, "sys", strings.ReplaceAll(name, ".", "/")))
+	v, err := os.ReadFile(filepath.Join(proc, "sys", swapDots.Replace(name)))
 	if err != nil {
 		return ""
 	}
@@ -157,17 +161,37 @@ func forwarding(proc string) []Check {
 	return checks
 }
 
+// ofInterface is the name of an IPv4 sysctl of an interface, or of "all".
+func ofInterface(name, what string) string {
+	return "net.ipv4.conf." + strings.ReplaceAll(name, ".", "/") + "." + what
+}
+
 // rpFilter: a decapsulated packet that is passed to the kernel comes, as the
 // kernel sees it, from the interface of the tunnel's outer packet. A strict
 // filter drops it if the way back is another one. The larger of the two values
 // counts (Linux, ip-sysctl).
 func rpFilter(proc, name string) Check {
 	c := Check{Name: name + ": reverse path filter", Level: OK, Detail: "not strict"}
-	own := sysctl(proc, "net.ipv4.conf."+strings.ReplaceAll(name, ".", "/")+".rp_filter")
-	if max(own, sysctl(proc, "net.ipv4.conf.all.rp_filter")) != "1" {
+	own := ofInterface(name, "rp_filter")
+	if max(sysctl(proc, own), sysctl(proc, ofInterface("all", "rp_filter"))) != "1" {
 		return c
 	}
 	c.Level = Warn
 	c.Detail = "strict: what is passed to the kernel after decapsulation may be dropped there"
-	return c.fix("sysctl -w net.ipv4.conf.%s.rp_filter=2", strings.ReplaceAll(name, ".", "/"))
+	return c.fix("sysctl -w %s=2", own)
+}
+
+// acceptLocal: a packet with GTP-U over IPv4 that is passed to the kernel,
+// finished, comes in from outside as the kernel sees it, with a source that is
+// the node's own: a martian, dropped unless one of the two values is set
+// (Linux, ip-sysctl). IPv6 has no such check.
+func acceptLocal(proc, name string) Check {
+	c := Check{Name: name + ": own source addresses", Level: OK, Detail: "are taken by the kernel"}
+	own := ofInterface(name, "accept_local")
+	if max(sysctl(proc, own), sysctl(proc, ofInterface("all", "accept_local"))) > "0" {
+		return c
+	}
+	c.Level = Warn
+	c.Detail = "are martian to the kernel: GTP-U over IPv4 that only it can send on (next hop not resolved yet, devices without XDP) is lost"
+	return c.fix("sysctl -w %s=1", own)
 }

@@ -22,7 +22,7 @@ func TestTopologies(t *testing.T) {
 			t.Errorf("%s: no summary or no checks", l.Name)
 		}
 	}
-	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices"} {
+	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices", "ethernet"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no lab %s among %v", want, names)
 		}

@@ -14,6 +14,7 @@ type tpdu struct {
 	// outer is the traffic class of a header that was taken off on the way to
 	// the send side, -1 where there was none.
 	outer int
+	frame bool // packet is an Ethernet frame
 }
 
 // linkLocal is where a UE with an IPv6 prefix may send from besides.

@@ -28,6 +28,7 @@ type message struct {
 	rqi      bool
 	// container: there was a PDU Session Container, of whatever type.
 	container bool
+	frame     bool // body is an Ethernet frame
 }
 
 // parseGTPU reads UDP and GTP-U at an offset of the packet (section 6).
@@ -282,6 +283,9 @@ func (j *journey) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound) 
 	be.PutUint32(header[4:], to.RemoteTEID)
 	hash := uint32(0)
 	if msg.kind != gPDU { // what it carries is no T-PDU, and so is summed in full
+		header, msg.body = append(header, msg.body...), nil
+	} else if msg.frame {
+		hash = flowHash(msg.body, true)
 		header, msg.body = append(header, msg.body...), nil
 	} else if tpdu, ok := whole(msg.body, version(msg.body)); ok {
 		hash = flowHash(tpdu, false)

@@ -54,6 +54,9 @@ func (j *journey) run() Result {
 	if byPort != nil && byPort.Policy != "" && layer2(j.m.policies[byPort.Policy].Behavior) {
 		return j.encapsulateFrame(byPort.Policy)
 	}
+	if link, is := j.link(key); byPort == nil && is {
+		return j.fromLink(link)
+	}
 	p := j.frame[j.l3:]
 	switch {
 	case etherType == 0x86dd && len(p) >= 40 && version(p) == 6:

@@ -80,6 +80,17 @@ func (b *bucketState) pay(now uint32) {
 	b.since = now - uint32(age) + uint32((earned*down+up-1)/up)
 }
 
+// slowDown takes back what a higher rate paid, beyond one payment.
+func (b *bucketState) slowDown(volume uint32) {
+	most := max(paymentUnits*2*b.rate/15625, mostOctets)
+	if b.rate == 0 {
+		most = b.window*b.packets/976562500 + 1
+	}
+	if ahead := int32(b.limit - volume); b.limits() && int64(ahead) > int64(most) {
+		b.limit = volume + uint32(most)
+	}
+}
+
 // pass asks a shared meter for a packet, and takes it.
 func (s *sharedMeter) pass(octets int, now uint32) bool {
 	if s == nil || !s.limits() {

@@ -77,6 +77,7 @@ const (
 	PuntErrorIndication PuntKind = "error_indication"
 	PuntBuffer          PuntKind = "buffer"
 	PuntDuplicate       PuntKind = "duplicate"
+	PuntFlood           PuntKind = "flood"
 )
 
 // puntData is how much of a frame a record holds.

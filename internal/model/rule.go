@@ -15,6 +15,9 @@ func (j *journey) receiveSession(rules []*ruleState, msg message) Result {
 		}
 		return j.drop(GTPUMessage)
 	}
+	if rules[0].Ethernet {
+		return j.receiveFrame(rules, msg)
+	}
 	inner, reason := j.wholeTPDU(msg.body)
 	if inner == nil {
 		return j.drop(reason)
@@ -46,10 +49,14 @@ func (j *journey) meet(rules []*ruleState, t tpdu) Result {
 	if len(rules) == 0 {
 		return j.drop(NoPDR)
 	}
-	if j.gtpuInGTPU(t.packet) {
+	if !t.frame && j.gtpuInGTPU(t.packet) {
 		return j.drop(GTPUMessage)
 	}
-	r, reason := classify(rules, t)
+	choose := classify
+	if t.frame {
+		choose = classifyFrame
+	}
+	r, reason := choose(rules, t)
 	if r == nil {
 		return j.drop(reason)
 	}
@@ -61,7 +68,7 @@ func (j *journey) meet(rules []*ruleState, t tpdu) Result {
 	case ActionBuffer:
 		return Result{Reason: SlowPath, Punt: j.puntOf(PuntBuffer, r, t)}
 	}
-	j.session = true
+	j.session = !t.frame
 	if reason := j.use(r, len(t.packet)); reason != "" {
 		return j.drop(reason)
 	}
@@ -123,6 +130,9 @@ func (j *journey) tell(r *ruleState, kind EventKind, told *bool) {
 
 // forwardBy is step 9.
 func (j *journey) forwardBy(r *ruleState, t tpdu) Result {
+	if t.frame {
+		return j.forwardFrame(r, t)
+	}
 	switch r.Forward.Kind {
 	case ForwardGTPU:
 		switch {

@@ -21,6 +21,10 @@ type Rule struct {
 	Precedence uint32    `json:"precedence,omitempty"` // lowest first, then lowest ID
 	Direction  Direction `json:"direction"`
 
+	// Ethernet: T-PDUs are frames. Link is where they come from without a TEID.
+	Ethernet bool `json:"ethernet,omitempty"`
+	Link     Link `json:"link,omitzero"`
+
 	TEID         uint32         `json:"teid,omitempty"`         // receive side; 0: send side
 	Sources      []netip.Prefix `json:"sources,omitempty"`      // of the UE, on the receive side
 	Destinations []netip.Prefix `json:"destinations,omitempty"` // of the UE, on the send side
@@ -81,6 +85,7 @@ type Filter struct {
 	ToSMask     uint8        `json:"tos_mask,omitempty"`
 	FlowLabel   *uint32      `json:"flow_label,omitempty"`
 	SPI         *uint32      `json:"spi,omitempty"`
+	Frame       *FrameFilter `json:"frame,omitempty"` // of Ethernet sessions
 }
 
 // Forwarding is where a rule's packets go.
@@ -92,6 +97,7 @@ type Forwarding struct {
 	Source   netip.Addr     `json:"source,omitzero"` // the node's own unless set
 	TEID     uint32         `json:"teid,omitempty"`
 	Policy   string         `json:"policy,omitempty"`
+	Link     Link           `json:"link,omitzero"`
 	ToS      uint8          `json:"tos,omitempty"`
 	ToSMask  uint8          `json:"tos_mask,omitempty"`
 	Slice    uint32         `json:"slice,omitempty"`
@@ -106,6 +112,7 @@ const (
 	ForwardGTPU   ForwardingKind = "gtpu"
 	ForwardSRv6   ForwardingKind = "srv6"
 	ForwardPolicy ForwardingKind = "policy"
+	ForwardLink   ForwardingKind = "link"
 )
 
 // Meter is a rate that several rules share.
@@ -142,6 +149,10 @@ type sessions struct {
 	meters map[uint64][]*sharedMeter // by session
 	slices map[uint32]map[Direction]*sharedMeter
 	inSIDs map[netip.Prefix]bool // local SIDs whose inside is for UEs
+
+	links    map[Link]bool
+	byLink   map[uint64][]*ruleState // by session: what comes from its link
+	stations map[station]uint64      // session
 }
 
 type ruleKey struct {
@@ -168,7 +179,11 @@ func (m *Model) addSessions() error {
 	had := m.sessions
 	m.sessions = sessions{byTEID: map[uint32][]*ruleState{}, byUE: map[netip.Prefix][]*ruleState{},
 		framed: map[netip.Prefix][]*ruleState{}, rules: map[ruleKey]*ruleState{}, meters: map[uint64][]*sharedMeter{},
-		slices: had.slices, inSIDs: map[netip.Prefix]bool{}}
+		slices: had.slices, inSIDs: map[netip.Prefix]bool{},
+		links: map[Link]bool{}, byLink: map[uint64][]*ruleState{}, stations: had.stations}
+	if had.stations == nil {
+		m.sessions.stations = map[station]uint64{}
+	}
 	for _, sid := range m.network.SessionSIDs {
 		m.sessions.inSIDs[sid.Masked()] = true
 	}
@@ -187,6 +202,9 @@ func (m *Model) addSessions() error {
 		sortRules(list)
 	}
 	for _, list := range m.sessions.byUE {
+		sortRules(list)
+	}
+	for _, list := range m.sessions.byLink {
 		sortRules(list)
 	}
 	for p, list := range m.sessions.framed {
@@ -208,6 +226,7 @@ func (m *Model) addSession(s *Session, had sessions) error {
 		meters[i] = m.newMeter(meter)
 		if old := had.meters[s.ID]; i < len(old) && (old[i].rate != 0) == (meters[i].rate != 0) {
 			meters[i].used, meters[i].limit, meters[i].since = old[i].used, old[i].limit, old[i].since
+			meters[i].slowDown(meters[i].used)
 		}
 	}
 	m.sessions.meters[s.ID] = meters
@@ -240,12 +259,22 @@ func (m *Model) newRule(session uint64, rule *Rule, had *ruleState) *ruleState {
 	r.notified, r.stopped = had.notified && had.NotifyAt == r.NotifyAt, had.stopped && had.StopAt == r.StopAt
 	if had.Rate != 0 && r.Rate != 0 {
 		r.bucket.limit, r.bucket.since = had.bucket.limit, had.bucket.since
+		r.bucket.slowDown(uint32(r.octets))
 	}
 	return r
 }
 
 // addRule makes a rule found.
 func (m *Model) addRule(r *ruleState) error {
+	for _, l := range []Link{r.Link, r.Forward.Link} {
+		if l != (Link{}) {
+			m.sessions.links[l] = true
+		}
+	}
+	if r.Ethernet && r.TEID == 0 {
+		m.sessions.byLink[r.session] = append(m.sessions.byLink[r.session], r)
+		return nil
+	}
 	if r.TEID != 0 {
 		if others := m.sessions.byTEID[r.TEID]; len(others) > 0 && others[0].session != r.session {
 			return fmt.Errorf("TEID %#x: session %d has it", r.TEID, others[0].session)

@@ -385,6 +385,10 @@ func (b *builder) ethernetFilter(l ies) (f session.EthernetFilter) {
 			if v[0]&0x0c != 0 { // ranges
 				b.fail(unsupported(t))
 			}
+		case ie.EthernetFilterProperties:
+			if b.u8(t, v)&1 != 0 { // BIDE: another PDR names it by its ID alone
+				b.fail(unsupported(t))
+			}
 		case ie.Ethertype:
 			f.EtherType = b.u16(t, v)
 		case ie.CTAG:
@@ -398,9 +402,13 @@ func (b *builder) ethernetFilter(l ies) (f session.EthernetFilter) {
 	return f
 }
 
-// vlan is the VLAN ID of a C-TAG or S-TAG, if it is one that counts.
+// vlan is the VLAN ID of a C-TAG or S-TAG. Nothing else of it can be asked for.
 func (b *builder) vlan(t uint16, v []byte) *uint16 {
-	if !b.need(t, v, 3) || v[0]&4 == 0 {
+	if !b.need(t, v, 3) {
+		return nil
+	}
+	if v[0]&7 != 4 { // priority, drop eligibility
+		b.fail(unsupported(t))
 		return nil
 	}
 	id := uint16(v[1]&0xf0)<<4 | uint16(v[2])

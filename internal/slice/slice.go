@@ -19,11 +19,23 @@ type Slice struct {
 	// Table is the kernel's routing table for packets that leave without a
 	// tunnel (N6); 0: main.
 	Table uint32 `json:"table,omitempty"`
+	// N6 of Ethernet sessions is a link.
+	N6 *N6 `json:"n6,omitempty"`
 	// N9 is the way to and from the next UPF. Without it the SMF's Outer
 	// Header Creation decides.
 	N9 *N9 `json:"n9,omitempty"`
 	// RateLimit of the whole slice, each way, in kbit/s; 0: none.
 	RateLimit session.BitRate `json:"rate_limit,omitzero"`
+}
+
+// N6 is where the data network of Ethernet sessions is.
+type N6 struct {
+	// Interface that has the data network's frames, not that of a VLAN. They
+	// all are for sessions: the node itself has no address there.
+	Interface string `json:"interface"`
+	// VLAN id, from 1 to 4094, of the frames that are meant; 0: all of the
+	// interface that no other slice has.
+	VLAN uint16 `json:"vlan,omitempty"`
 }
 
 // SNSSAI as a configuration writes it: sst 1 to 255, sd six hex digits.

@@ -37,6 +37,7 @@ type frame struct {
 	rule    uint16
 	ifindex int
 	data    []byte
+	link    bool // it came by a link, not in a packet
 }
 
 // Buffer keeps a packet, or sends it on where its session went over to
@@ -59,7 +60,7 @@ func (u *UPF) Buffer(p Packet) {
 
 // keep decides about a packet with e.mu held.
 func (u *UPF) keep(e *entry, p Packet) {
-	if e.gone || packetAt(p.Data, p.L3) == nil {
+	if e.gone || e.tpdu(p) == nil {
 		u.stats.BufferStale.Add(1)
 		return
 	}
@@ -71,7 +72,7 @@ func (u *UPF) keep(e *entry, p Packet) {
 			u.stats.BufferStale.Add(1)
 			return
 		case far.Action&session.Buffer == 0 && far.Action&session.Forward != 0:
-			u.inject(frame{p.Rule, p.Ifindex, p.Data}) // it was on its way up when that changed
+			u.inject(e, frame{p.Rule, p.Ifindex, p.Data, p.L3 < minFrame}) // it was on its way up when that changed
 			return
 		case far.Action&session.Buffer == 0:
 			u.stats.BufferDropped.Add(1)
@@ -91,7 +92,7 @@ func (u *UPF) keep(e *entry, p Packet) {
 		u.stats.BufferOverflow.Add(1)
 		return
 	}
-	b.frames = append(b.frames, frame{p.Rule, p.Ifindex, p.Data})
+	b.frames = append(b.frames, frame{p.Rule, p.Ifindex, p.Data, p.L3 < minFrame})
 	b.bytes += size
 	u.stats.Buffered.Add(1)
 	u.stats.BufferedNow.Add(1)
@@ -232,7 +233,7 @@ func (u *UPF) drainSome(e *entry) bool {
 		return false
 	}
 	s := e.session()
-	if u.sendKept(b, s) > 0 || !idle {
+	if u.sendKept(e, b, s) > 0 || !idle {
 		return true
 	}
 	b.draining = false
@@ -245,7 +246,7 @@ func (u *UPF) drainSome(e *entry) bool {
 }
 
 // sendKept sends some of the packets whose rules forward; how many.
-func (u *UPF) sendKept(b *buffer, s *session.Session) int {
+func (u *UPF) sendKept(e *entry, b *buffer, s *session.Session) int {
 	sent := 0
 	stay := b.frames[:0]
 	for _, f := range b.frames {
@@ -254,7 +255,7 @@ func (u *UPF) sendKept(b *buffer, s *session.Session) int {
 			continue
 		}
 		sent++
-		u.inject(f)
+		u.inject(e, f)
 		u.letGo(b, f)
 	}
 	clear(b.frames[len(stay):])
@@ -267,8 +268,12 @@ func buffers(s *session.Session) bool {
 	return slices.ContainsFunc(s.FARs, func(f session.FAR) bool { return f.Action&(session.Buffer|session.Drop) == session.Buffer })
 }
 
-func (u *UPF) inject(f frame) {
-	if err := u.dp.InjectKept(f.data, f.ifindex); err != nil {
+func (u *UPF) inject(e *entry, f frame) {
+	inject := u.dp.InjectKept
+	if f.link {
+		inject = func(frame []byte, ifindex int) error { return u.dp.InjectFor(e.seid, frame, ifindex, true) }
+	}
+	if err := inject(f.data, f.ifindex); err != nil {
 		u.stats.BufferDropped.Add(1)
 		u.log.Debug("cannot send a kept packet", "error", err)
 		return

@@ -184,6 +184,13 @@ func (f *fakePath) Inject(frame []byte, ifindex int) error {
 	return nil
 }
 
+func (f *fakePath) InjectFor(session uint64, frame []byte, ifindex int, _ bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.injected = append(f.injected, fmt.Sprintf("%d:%x for %d", ifindex, frame[len(frame)-1], session))
+	return nil
+}
+
 func (f *fakePath) InjectKept(frame []byte, ifindex int) error { return f.Inject(frame, ifindex) }
 
 func (f *fakePath) PuntsIdle() bool { return !f.comes.Load() }

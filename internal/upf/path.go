@@ -424,8 +424,11 @@ func (u *UPF) endMarkers(from, to *session.Session, fars []uint32) {
 // FAR say.
 func (u *UPF) Duplicate(p Packet) {
 	e := u.entry(p.Session)
-	tpdu := packetAt(p.Data, p.L3)
-	if e == nil || tpdu == nil {
+	if e == nil {
+		return
+	}
+	tpdu := e.tpdu(p)
+	if tpdu == nil {
 		return
 	}
 	e.mu.Lock()

@@ -60,8 +60,9 @@ func direction(p *session.PDR) dataplane.Direction {
 // for what comes by SRv6 instead of GTP-U.
 func (c *compiler) pdr(p *session.PDR) error {
 	fail := func(err error) error { return &pfcp.RuleError{Kind: pfcp.RulePDR, ID: uint32(p.ID), Err: err} }
-	if len(p.PDI.Ethernet) > 0 {
-		return fail(fmt.Errorf("ethernet packet filters: %w", pfcp.ErrUnsupported))
+	ethernet := isEthernet(c.s)
+	if len(p.PDI.Ethernet) > 0 && (!ethernet || len(p.PDI.Filters) > 0) {
+		return fail(fmt.Errorf("ethernet packet filters beside SDF filters, or in a session that is not of PDN type Ethernet: %w", pfcp.ErrUnsupported))
 	}
 	far, err := c.farOf(p)
 	if err != nil {
@@ -69,10 +70,15 @@ func (c *compiler) pdr(p *session.PDR) error {
 	}
 	r := dataplane.Rule{
 		ID: p.ID, Precedence: p.Precedence, Direction: direction(p),
-		TEID: p.PDI.TEID, QFIs: qfis(p.PDI.QFIs),
+		TEID: p.PDI.TEID, QFIs: qfis(p.PDI.QFIs), Ethernet: ethernet,
 	}
-	if r.Filters, err = expand(p.PDI.Filters, maxFilters-c.filters[r.Direction]); err != nil {
+	if r.Filters, err = c.filtersOf(p, maxFilters-c.filters[r.Direction]); err != nil {
 		return fail(err)
+	}
+	if ethernet && r.TEID == 0 {
+		if r.Link, err = c.link(); err != nil {
+			return fail(err)
+		}
 	}
 	c.filters[r.Direction] += len(r.Filters)
 	c.addresses(&r, p, far)
@@ -80,7 +86,7 @@ func (c *compiler) pdr(p *session.PDR) error {
 		return &pfcp.RuleError{Kind: pfcp.RuleFAR, ID: far.ID, Err: err}
 	}
 	c.out.Rules = append(c.out.Rules, r)
-	if c.alsoByUE(p) {
+	if c.alsoByUE(p) && !ethernet {
 		r.ID ^= otherID
 		if byID(c.s.PDRs, r.ID, pdrID) != nil {
 			return fail(fmt.Errorf("a PDR has the ID %d that its way by SRv6 needs: %w", r.ID, pfcp.ErrNoResources))
@@ -125,6 +131,7 @@ func (c *compiler) farOf(p *session.PDR) (*session.FAR, error) {
 // section 4.1).
 func (c *compiler) addresses(r *dataplane.Rule, p *session.PDR, far *session.FAR) {
 	switch {
+	case r.Ethernet: // its UE has no addresses that we know
 	case r.TEID == 0:
 		r.Destinations = c.ue(p)
 	case r.Direction == dataplane.Uplink:
@@ -214,6 +221,9 @@ func (c *compiler) forwarding(d dataplane.Direction, far *session.FAR) (f datapl
 		return f, false, fmt.Errorf("an outer header other than GTP-U: %w", pfcp.ErrUnsupported)
 	}
 	if to.Destination != session.CPFunction && c.bySRv6(&f, to.Destination) {
+		if isEthernet(c.s) {
+			return f, false, fmt.Errorf("ethernet frames by SRv6, as the slice says: %w", pfcp.ErrUnsupported)
+		}
 		return f, true, nil
 	}
 	if to.Outer != nil {
@@ -222,6 +232,11 @@ func (c *compiler) forwarding(d dataplane.Direction, far *session.FAR) (f datapl
 	}
 	if to.Destination == session.Access || to.Destination == session.CPFunction {
 		return f, false, nil
+	}
+	if isEthernet(c.s) {
+		f.Kind = dataplane.ForwardLink
+		f.Link, err = c.link()
+		return f, err == nil, err
 	}
 	f.Kind, f.Internal = dataplane.ForwardTable, to.InterfaceType != nil && *to.InterfaceType == session.TypeN19
 	if c.slice != nil {
@@ -332,16 +347,24 @@ func qfis(list []uint8) uint64 {
 	return out
 }
 
-// expand writes filters out: the data path compares one range of ports a side.
-// Where one takes every packet there are none: the rule is then found without.
+// expand writes filters out. Where one takes every packet there are none: the
+// rule is then found without.
 func expand(list []session.Filter, most int) ([]dataplane.Filter, error) {
+	for i := range list {
+		if takesAll(&list[i]) {
+			return nil, nil
+		}
+	}
+	return writeOut(list, most)
+}
+
+// writeOut is one filter for each pair of ranges of ports: the data path
+// compares one a side.
+func writeOut(list []session.Filter, most int) ([]dataplane.Filter, error) {
 	var out []dataplane.Filter
 	anyPort := []session.PortRange{{From: 0, To: 65535}}
 	for i := range list {
 		f := &list[i]
-		if takesAll(f) {
-			return nil, nil
-		}
 		remote, local := f.RemotePorts, f.LocalPorts
 		if len(remote) == 0 {
 			remote = anyPort

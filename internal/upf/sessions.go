@@ -49,7 +49,7 @@ func (u *UPF) Establish(s *session.Session) error {
 		u.sessions.Add(-1)
 		return fmt.Errorf("%w: there are %d sessions, as many as may be", pfcp.ErrNoResources, u.o.Sessions)
 	}
-	e := &entry{seid: s.SEID, usage: newUsage(s, u.now())}
+	e := &entry{seid: s.SEID, usage: newUsage(s, u.now()), ethernet: isEthernet(s)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	packed, err := u.establish(e, s)
@@ -85,6 +85,7 @@ func (u *UPF) establish(e *entry, s *session.Session) (packed []byte, err error)
 		u.leave(e)
 		return nil, errors.Join(err, u.dp.DropSession(s.SEID))
 	}
+	u.links.join(rules)
 	return packed, nil
 }
 
@@ -104,6 +105,7 @@ func (u *UPF) leave(e *entry) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	delete(sh.entries, e.seid)
+	u.links.leave(e.seid)
 }
 
 // Modify implements pfcp.UPF.
@@ -129,6 +131,7 @@ func (u *UPF) Modify(from, to *session.Session, how pfcp.Modification) ([]sessio
 		return nil, errors.Join(err, u.put(e, from, e.usage))
 	}
 	e.usage, e.slice = c.usage, c.slice
+	u.links.join(c.rules)
 	u.moveTunnels(from, to)
 	u.endMarkers(from, to, how.EndMarkers)
 	u.flush(e, to, how.DropBuffered)
@@ -211,6 +214,7 @@ func (u *UPF) put(e *entry, s *session.Session, usage *usage) error {
 		return err
 	}
 	e.slice = index
+	u.links.join(rules)
 	return nil
 }
 

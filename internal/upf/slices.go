@@ -123,6 +123,7 @@ func (u *UPF) again(e *entry) error {
 	}
 	e.keep(packEntry(s, c.usage))
 	e.slice = c.slice
+	u.links.join(c.rules)
 	return nil
 }
 

@@ -21,7 +21,10 @@ type Stats struct {
 	InactivityReports   atomic.Uint64
 	ReportsFailed       atomic.Uint64 // that no SMF took, each time
 
-	EchoRequests     atomic.Uint64
+	EchoRequests  atomic.Uint64
+	Floods        atomic.Uint64 // copies of frames for all Ethernet sessions of a link
+	FloodsDropped atomic.Uint64 // frames, or copies of them, that were too many
+
 	ErrorIndications atomic.Uint64 // received
 	GTPUMalformed    atomic.Uint64
 	GTPUIgnored      atomic.Uint64
@@ -49,6 +52,8 @@ func (s *Stats) All() iter.Seq2[string, uint64] {
 		{"inactivity_reports", &s.InactivityReports},
 		{"reports_failed", &s.ReportsFailed},
 		{"echo_requests", &s.EchoRequests},
+		{"floods", &s.Floods},
+		{"floods_dropped", &s.FloodsDropped},
 		{"error_indications", &s.ErrorIndications},
 		{"gtpu_malformed", &s.GTPUMalformed},
 		{"gtpu_ignored", &s.GTPUIgnored},

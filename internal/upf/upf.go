@@ -40,6 +40,9 @@ type DataPath interface {
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
 	Inject(frame []byte, ifindex int) error
+	// InjectFor is Inject of a frame on a link, or InjectKept, for one Ethernet
+	// session.
+	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
 	// InjectKept sends a frame on that was handed up to be kept, by a rule that
 	// may still keep what comes. PuntsIdle: nothing is on its way up.
 	InjectKept(frame []byte, ifindex int) error
@@ -108,6 +111,7 @@ type UPF struct {
 	sessions atomic.Int64
 	wheel    wheel
 	paths    *paths
+	links    links
 	journal  *journal
 	reporter atomic.Pointer[pfcp.Reporter]
 
@@ -147,6 +151,7 @@ type entry struct {
 	indicated int64 // when an Error Indication was told last, in ns
 	slice     uint32
 	gone      bool
+	ethernet  bool
 	timer     timer
 }
 
@@ -230,6 +235,7 @@ func New(o Options) (*UPF, error) {
 	for i := range u.shards {
 		u.shards[i].entries = map[uint64]*entry{}
 	}
+	u.links = newLinks(u.now)
 	u.wheel.done = u.now().UnixNano() / int64(tick)
 	u.config.Store(&settings{})
 	u.ues = newAddresses(nil)
@@ -338,6 +344,7 @@ func (e *entry) read(b []byte) error {
 	if err != nil || s.SEID != e.seid {
 		return errRecord
 	}
+	e.ethernet = isEthernet(s)
 	if len(counts) > 0 {
 		if err := e.readUsage(counts); err != nil {
 			return err
@@ -428,6 +435,7 @@ func (u *UPF) Run(ctx context.Context) error {
 	})
 	group.Go(func() error { return u.timers(ctx) })
 	group.Go(func() error { return u.keepJournal(ctx) })
+	group.Go(func() error { return u.floods(ctx) })
 	group.Go(func() error {
 		return u.paths.run(ctx, func() []netip.Addr { return u.config.Load().Addresses })
 	})
@@ -551,6 +559,7 @@ func (u *UPF) LoadState() ([]byte, error) {
 // Features implements pfcp.UPF.
 func (u *UPF) Features() pfcp.Features {
 	return pfcp.Features{
+		Ethernet:    true,
 		UEAddresses: u.ues.any(), FramedRouting: true, EndMarkers: true, NotificationDelay: true,
 		NumberOfPackets: true, QuotaValidity: true, QuotaAction: true, Duplication: true, PacketRate: true, PathReports: true,
 	}

@@ -1329,6 +1329,7 @@ type Slice struct {
 	Table           uint32                 `protobuf:"varint,4,opt,name=table,proto3" json:"table,omitempty"`
 	N9              *N9                    `protobuf:"bytes,5,opt,name=n9,proto3" json:"n9,omitempty"`
 	RateLimit       *BitRate               `protobuf:"bytes,6,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`
+	N6              *N6                    `protobuf:"bytes,7,opt,name=n6,proto3" json:"n6,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1405,6 +1406,66 @@ func (x *Slice) GetRateLimit() *BitRate {
 	return nil
 }
 
+func (x *Slice) GetN6() *N6 {
+	if x != nil {
+		return x.N6
+	}
+	return nil
+}
+
+// N6 of Ethernet sessions.
+type N6 struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	Vlan          uint32                 `protobuf:"varint,2,opt,name=vlan,proto3" json:"vlan,omitempty"` // id; 0: the whole interface
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *N6) Reset() {
+	*x = N6{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *N6) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*N6) ProtoMessage() {}
+
+func (x *N6) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use N6.ProtoReflect.Descriptor instead.
+func (*N6) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *N6) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *N6) GetVlan() uint32 {
+	if x != nil {
+		return x.Vlan
+	}
+	return 0
+}
+
 type SNSSAI struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sst           uint32                 `protobuf:"varint,1,opt,name=sst,proto3" json:"sst,omitempty"`
@@ -1415,7 +1476,7 @@ type SNSSAI struct {
 
 func (x *SNSSAI) Reset() {
 	*x = SNSSAI{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1488,7 @@ func (x *SNSSAI) String() string {
 func (*SNSSAI) ProtoMessage() {}
 
 func (x *SNSSAI) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1501,7 @@ func (x *SNSSAI) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
 func (*SNSSAI) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SNSSAI) GetSst() uint32 {
@@ -1472,7 +1533,7 @@ type N9 struct {
 
 func (x *N9) Reset() {
 	*x = N9{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1545,7 @@ func (x *N9) String() string {
 func (*N9) ProtoMessage() {}
 
 func (x *N9) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1558,7 @@ func (x *N9) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N9.ProtoReflect.Descriptor instead.
 func (*N9) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *N9) GetTransport() string {
@@ -1560,7 +1621,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1633,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1646,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -1615,7 +1676,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1688,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1701,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *API) GetSocket() string {
@@ -1687,7 +1748,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1760,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1773,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Metrics) GetListen() string {
@@ -1732,7 +1793,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1805,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1818,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Log) GetLevel() string {
@@ -1785,7 +1846,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1858,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1871,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -1835,7 +1896,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1908,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1921,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
 }
 
 type StatusResponse struct {
@@ -1879,7 +1940,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +1952,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +1965,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -1978,7 +2039,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2051,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2064,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -2061,7 +2122,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2073,7 +2134,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2086,7 +2147,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -2129,7 +2190,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2202,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2215,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -2191,7 +2252,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2264,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2277,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -2269,7 +2330,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2342,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2355,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -2368,7 +2429,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2441,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2454,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -2497,7 +2558,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2570,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2583,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -2553,7 +2614,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +2626,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +2639,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -2628,7 +2689,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2701,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2714,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -2698,7 +2759,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2771,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2784,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Outcome) GetReason() string {
@@ -2772,7 +2833,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2845,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2858,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -2833,7 +2894,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2906,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2919,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -2901,7 +2962,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +2974,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +2987,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -2967,7 +3028,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3040,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3053,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -3021,7 +3082,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3094,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3107,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -3091,7 +3152,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3164,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3177,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -3170,7 +3231,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3182,7 +3243,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3195,7 +3256,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -3214,7 +3275,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3287,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3300,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -3258,7 +3319,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3331,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3344,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -3302,7 +3363,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3375,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3388,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -3346,7 +3407,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3419,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3432,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -3390,7 +3451,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3463,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3476,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -3434,7 +3495,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3507,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +3520,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -3478,7 +3539,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3551,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3564,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -3522,7 +3583,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3595,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3608,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -3566,7 +3627,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3578,7 +3639,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3591,7 +3652,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -3610,7 +3671,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3683,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3696,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -3654,7 +3715,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +3727,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +3740,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -3698,7 +3759,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3771,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3784,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -3742,7 +3803,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +3815,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +3828,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -3786,7 +3847,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +3859,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +3872,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -3830,7 +3891,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +3903,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +3916,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -3874,7 +3935,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +3947,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3960,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -3918,7 +3979,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +3991,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4004,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -3962,7 +4023,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4035,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4048,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -4006,7 +4067,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4018,7 +4079,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4031,7 +4092,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -4057,7 +4118,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4130,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4143,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -4137,7 +4198,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4210,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4223,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -4193,7 +4254,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4205,7 +4266,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4218,7 +4279,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -4269,7 +4330,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4342,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4355,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Change) GetOp() string {
@@ -4336,7 +4397,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4409,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4422,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Ref) GetKind() string {
@@ -4386,7 +4447,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4398,7 +4459,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4411,7 +4472,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 type GetConfigResponse struct {
@@ -4423,7 +4484,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +4496,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +4509,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -4467,7 +4528,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4479,7 +4540,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4492,7 +4553,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -4511,7 +4572,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4523,7 +4584,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4536,7 +4597,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -4556,7 +4617,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4568,7 +4629,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4581,7 +4642,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -4607,7 +4668,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4619,7 +4680,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4632,7 +4693,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -4651,7 +4712,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4663,7 +4724,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4676,7 +4737,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -4695,7 +4756,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4707,7 +4768,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4720,7 +4781,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -4739,7 +4800,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4751,7 +4812,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4764,7 +4825,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -4783,7 +4844,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4795,7 +4856,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4808,7 +4869,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -4835,7 +4896,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4908,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4921,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -4933,7 +4994,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4945,7 +5006,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4958,7 +5019,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -5103,7 +5164,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5115,7 +5176,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5128,7 +5189,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -5147,7 +5208,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5159,7 +5220,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5172,7 +5233,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -5196,7 +5257,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5208,7 +5269,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5221,7 +5282,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Finding) GetName() string {
@@ -5385,7 +5446,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bprefixes\x18\x02 \x03(\tR\bprefixes\"8\n" +
 	"\x06Buffer\x12\x18\n" +
 	"\apackets\x18\x01 \x01(\rR\apackets\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\xdc\x01\n" +
+	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\xfc\x01\n" +
 	"\x05Slice\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
 	"\x06snssai\x18\x02 \x01(\v2\x12.culvert.v1.SNSSAIR\x06snssai\x12)\n" +
@@ -5393,7 +5454,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05table\x18\x04 \x01(\rR\x05table\x12\x1e\n" +
 	"\x02n9\x18\x05 \x01(\v2\x0e.culvert.v1.N9R\x02n9\x122\n" +
 	"\n" +
-	"rate_limit\x18\x06 \x01(\v2\x13.culvert.v1.BitRateR\trateLimit\"*\n" +
+	"rate_limit\x18\x06 \x01(\v2\x13.culvert.v1.BitRateR\trateLimit\x12\x1e\n" +
+	"\x02n6\x18\a \x01(\v2\x0e.culvert.v1.N6R\x02n6\"6\n" +
+	"\x02N6\x12\x1c\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x12\n" +
+	"\x04vlan\x18\x02 \x01(\rR\x04vlan\"*\n" +
 	"\x06SNSSAI\x12\x10\n" +
 	"\x03sst\x18\x01 \x01(\rR\x03sst\x12\x0e\n" +
 	"\x02sd\x18\x02 \x01(\tR\x02sd\"\xd5\x01\n" +
@@ -5698,7 +5763,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                   // 0: culvert.v1.Config
 	(*Interface)(nil),                // 1: culvert.v1.Interface
@@ -5716,73 +5781,74 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*UEPool)(nil),                   // 13: culvert.v1.UEPool
 	(*Buffer)(nil),                   // 14: culvert.v1.Buffer
 	(*Slice)(nil),                    // 15: culvert.v1.Slice
-	(*SNSSAI)(nil),                   // 16: culvert.v1.SNSSAI
-	(*N9)(nil),                       // 17: culvert.v1.N9
-	(*BitRate)(nil),                  // 18: culvert.v1.BitRate
-	(*API)(nil),                      // 19: culvert.v1.API
-	(*Metrics)(nil),                  // 20: culvert.v1.Metrics
-	(*Log)(nil),                      // 21: culvert.v1.Log
-	(*Counter)(nil),                  // 22: culvert.v1.Counter
-	(*StatusRequest)(nil),            // 23: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),           // 24: culvert.v1.StatusResponse
-	(*UPFStatus)(nil),                // 25: culvert.v1.UPFStatus
-	(*PoolStatus)(nil),               // 26: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),               // 27: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),              // 28: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),        // 29: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),            // 30: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                // 31: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                // 32: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),          // 33: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                  // 34: culvert.v1.Outcome
-	(*LocatorStatus)(nil),            // 35: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                // 36: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),             // 37: culvert.v1.PolicyStatus
-	(*SteeringStatus)(nil),           // 38: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),             // 39: culvert.v1.TunnelStatus
-	(*AdjacencyStatus)(nil),          // 40: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),    // 41: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),   // 42: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),      // 43: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),     // 44: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),          // 45: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),         // 46: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),      // 47: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),     // 48: culvert.v1.ListPoliciesResponse
-	(*ListSteeringRequest)(nil),      // 49: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),     // 50: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),       // 51: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),      // 52: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),   // 53: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),  // 54: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),      // 55: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),     // 56: culvert.v1.ListOutcomesResponse
-	(*ListSlicesRequest)(nil),        // 57: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),       // 58: culvert.v1.ListSlicesResponse
-	(*ListAssociationsRequest)(nil),  // 59: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil), // 60: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),      // 61: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 62: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                  // 63: culvert.v1.Problem
-	(*Change)(nil),                   // 64: culvert.v1.Change
-	(*Ref)(nil),                      // 65: culvert.v1.Ref
-	(*GetConfigRequest)(nil),         // 66: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),        // 67: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),             // 68: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),            // 69: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),             // 70: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),            // 71: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),               // 72: culvert.v1.AddRequest
-	(*AddResponse)(nil),              // 73: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),            // 74: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),           // 75: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),             // 76: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),            // 77: culvert.v1.TraceResponse
-	(*DoctorRequest)(nil),            // 78: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),           // 79: culvert.v1.DoctorResponse
-	(*Finding)(nil),                  // 80: culvert.v1.Finding
-	nil,                              // 81: culvert.v1.StatusResponse.ResourcesEntry
-	(*timestamppb.Timestamp)(nil),    // 82: google.protobuf.Timestamp
+	(*N6)(nil),                       // 16: culvert.v1.N6
+	(*SNSSAI)(nil),                   // 17: culvert.v1.SNSSAI
+	(*N9)(nil),                       // 18: culvert.v1.N9
+	(*BitRate)(nil),                  // 19: culvert.v1.BitRate
+	(*API)(nil),                      // 20: culvert.v1.API
+	(*Metrics)(nil),                  // 21: culvert.v1.Metrics
+	(*Log)(nil),                      // 22: culvert.v1.Log
+	(*Counter)(nil),                  // 23: culvert.v1.Counter
+	(*StatusRequest)(nil),            // 24: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),           // 25: culvert.v1.StatusResponse
+	(*UPFStatus)(nil),                // 26: culvert.v1.UPFStatus
+	(*PoolStatus)(nil),               // 27: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),               // 28: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),              // 29: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),        // 30: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),            // 31: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                // 32: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                // 33: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),          // 34: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                  // 35: culvert.v1.Outcome
+	(*LocatorStatus)(nil),            // 36: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                // 37: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),             // 38: culvert.v1.PolicyStatus
+	(*SteeringStatus)(nil),           // 39: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),             // 40: culvert.v1.TunnelStatus
+	(*AdjacencyStatus)(nil),          // 41: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),    // 42: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),   // 43: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),      // 44: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),     // 45: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),          // 46: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),         // 47: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),      // 48: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),     // 49: culvert.v1.ListPoliciesResponse
+	(*ListSteeringRequest)(nil),      // 50: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),     // 51: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),       // 52: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),      // 53: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),   // 54: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),  // 55: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),      // 56: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),     // 57: culvert.v1.ListOutcomesResponse
+	(*ListSlicesRequest)(nil),        // 58: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),       // 59: culvert.v1.ListSlicesResponse
+	(*ListAssociationsRequest)(nil),  // 60: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil), // 61: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),      // 62: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 63: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                  // 64: culvert.v1.Problem
+	(*Change)(nil),                   // 65: culvert.v1.Change
+	(*Ref)(nil),                      // 66: culvert.v1.Ref
+	(*GetConfigRequest)(nil),         // 67: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),        // 68: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),             // 69: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),            // 70: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),             // 71: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),            // 72: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),               // 73: culvert.v1.AddRequest
+	(*AddResponse)(nil),              // 74: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),            // 75: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),           // 76: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),             // 77: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),            // 78: culvert.v1.TraceResponse
+	(*DoctorRequest)(nil),            // 79: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),           // 80: culvert.v1.DoctorResponse
+	(*Finding)(nil),                  // 81: culvert.v1.Finding
+	nil,                              // 82: culvert.v1.StatusResponse.ResourcesEntry
+	(*timestamppb.Timestamp)(nil),    // 83: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,  // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -5794,111 +5860,112 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	9,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
 	10, // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
 	11, // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	19, // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	20, // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	21, // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	20, // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	21, // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	22, // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
 	12, // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
 	15, // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
 	6,  // 14: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	8,  // 15: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
 	13, // 16: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
 	14, // 17: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
-	16, // 18: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
-	17, // 19: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	18, // 20: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
-	82, // 21: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	33, // 22: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	81, // 23: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	34, // 24: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	25, // 25: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	26, // 26: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	27, // 27: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	15, // 28: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	22, // 29: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	22, // 30: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	82, // 31: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	82, // 32: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	22, // 33: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	22, // 34: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	31, // 35: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	32, // 36: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	22, // 37: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	1,  // 38: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	3,  // 39: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	4,  // 40: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	22, // 41: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	5,  // 42: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	22, // 43: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	22, // 44: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	7,  // 45: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	10, // 46: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	22, // 47: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	22, // 48: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	33, // 49: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	35, // 50: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	36, // 51: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	37, // 52: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	38, // 53: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	39, // 54: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	40, // 55: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	34, // 56: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	28, // 57: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	29, // 58: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	30, // 59: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,  // 60: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,  // 61: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	63, // 62: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,  // 63: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	64, // 64: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,  // 65: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	64, // 66: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	65, // 67: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	64, // 68: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	82, // 69: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	80, // 70: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	23, // 71: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	41, // 72: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	43, // 73: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	45, // 74: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	47, // 75: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	49, // 76: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	51, // 77: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	53, // 78: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	55, // 79: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	57, // 80: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	59, // 81: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	61, // 82: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	66, // 83: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	68, // 84: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	70, // 85: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	72, // 86: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	74, // 87: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	76, // 88: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	78, // 89: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	24, // 90: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	42, // 91: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	44, // 92: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	46, // 93: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	48, // 94: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	50, // 95: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	52, // 96: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	54, // 97: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	56, // 98: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	58, // 99: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	60, // 100: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	62, // 101: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	67, // 102: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	69, // 103: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	71, // 104: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	73, // 105: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	75, // 106: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	77, // 107: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	79, // 108: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	90, // [90:109] is the sub-list for method output_type
-	71, // [71:90] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	17, // 18: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	18, // 19: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	19, // 20: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	16, // 21: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
+	83, // 22: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	34, // 23: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	82, // 24: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	35, // 25: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	26, // 26: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	27, // 27: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	28, // 28: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	15, // 29: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	23, // 30: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	23, // 31: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	83, // 32: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	83, // 33: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	23, // 34: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	23, // 35: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	32, // 36: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	33, // 37: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	23, // 38: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	1,  // 39: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	3,  // 40: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	4,  // 41: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	23, // 42: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	5,  // 43: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	23, // 44: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	23, // 45: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	7,  // 46: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	10, // 47: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	23, // 48: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	23, // 49: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	34, // 50: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	36, // 51: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	37, // 52: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	38, // 53: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	39, // 54: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	40, // 55: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	41, // 56: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	35, // 57: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	29, // 58: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	30, // 59: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	31, // 60: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,  // 61: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,  // 62: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	64, // 63: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,  // 64: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	65, // 65: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,  // 66: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	65, // 67: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	66, // 68: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	65, // 69: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	83, // 70: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	81, // 71: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	24, // 72: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	42, // 73: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	44, // 74: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	46, // 75: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	48, // 76: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	50, // 77: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	52, // 78: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	54, // 79: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	56, // 80: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	58, // 81: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	60, // 82: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	62, // 83: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	67, // 84: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	69, // 85: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	71, // 86: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	73, // 87: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	75, // 88: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	77, // 89: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	79, // 90: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	25, // 91: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	43, // 92: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	45, // 93: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	47, // 94: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	49, // 95: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	51, // 96: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	53, // 97: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	55, // 98: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	57, // 99: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	59, // 100: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	61, // 101: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	63, // 102: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	68, // 103: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	70, // 104: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	72, // 105: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	74, // 106: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	76, // 107: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	78, // 108: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	80, // 109: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	91, // [91:110] is the sub-list for method output_type
+	72, // [72:91] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -5906,15 +5973,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[61].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[76].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[62].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[77].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   82,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -17,6 +17,9 @@ const maxFrame = 1800
 
 // Frame makes a valid frame for something that the network does.
 func (s Source) Frame(n *model.Network) []byte {
+	if s.chance(12) {
+		return s.toEthernet(n)
+	}
 	var layers []packet.Layer
 	switch s.IntN(16) {
 	case 0, 1, 2, 3, 4:

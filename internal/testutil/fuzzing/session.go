@@ -49,6 +49,9 @@ func (s Source) ueAddresses(i int) []netip.Prefix {
 
 // session i has one to four rules up and as many down.
 func (s Source) session(i int) model.Session {
+	if i >= firstEthernet {
+		return s.ethernetSession(i)
+	}
 	session := model.Session{ID: uint64(i + 1)}
 	for range s.IntN(3) {
 		session.Meters = append(session.Meters, pick(s, model.Meter{Rate: everything}, model.Meter{Packets: 65535, Period: time.Second}))
@@ -89,7 +92,7 @@ func (s Source) session(i int) model.Session {
 func (s Source) Changed(n *model.Network) model.Session {
 	old := n.Sessions[s.IntN(len(n.Sessions))]
 	next := s.session(int(old.ID) - 1)
-	if s.chance(60) {
+	if s.chance(60) && int(old.ID) <= firstEthernet {
 		next = model.Session{ID: old.ID, Meters: old.Meters, Rules: slices.Clone(old.Rules)}
 		r := &next.Rules[s.IntN(len(next.Rules))]
 		other := s.rule(&next, r.Direction, slices.Concat(r.Sources, r.Destinations, []netip.Prefix{prefix("10.46.0.0/24")}), true)
@@ -231,7 +234,7 @@ func (s Source) toSession(n *model.Network) []packet.Layer {
 }
 
 func (s Source) anyRule(n *model.Network) *model.Rule {
-	session := n.Sessions[s.IntN(len(n.Sessions))]
+	session := n.Sessions[s.IntN(firstEthernet)]
 	return &session.Rules[s.IntN(len(session.Rules))]
 }
 

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Ethernet PDU sessions: frames from the UE, and from links to it (TS 23.501
+ * section 5.6.10.2; docs/semantics.md section 7, "Ethernet"). */
+#ifndef CULVERT_ETHERNET_H
+#define CULVERT_ETHERNET_H
+
+#include "upf.h"
+
+/* Whether the rules that `index` leads to are an Ethernet session's. */
+INLINE int leads_to_frames(__u32 index)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+
+	return rule && rule->qfi & PDR_FRAMES;
+}
+
+/* ---- stations ---- */
+
+/* Whether `index` leads to the rules of that session for frames from the link. */
+INLINE int is_on_link(__u32 index, __u32 link, __u64 session)
+{
+	struct pdr *head = bpf_map_lookup_elem(&pdr, &index);
+
+	return head && head->action && head->qfi & PDR_FRAMES && head->source4 == link && head->source6 == session;
+}
+
+/* The link's station that `mac` is; what leads to the rules of its session, or
+ * 0. */
+INLINE __u32 find_station(__u32 link, const __u8 *mac)
+{
+	struct station_key key = { .link = link };
+	struct station *s;
+
+	st32(key.mac, ld32(mac));
+	st16(key.mac + 4, ld16(mac + 4));
+	s = bpf_map_lookup_elem(&station, &key);
+	return s && is_on_link(s->pdr, link, s->session) ? s->pdr : 0;
+}
+
+/* The source of the frame at p->keep, which the rules that `head` leads to have
+ * let pass, is its session's. Written only where that is new. */
+GLOBAL int learn_station(struct xdp_md *ctx, struct packet *p, __u32 head, __u32 link)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &head);
+	struct station_key key = { .link = link };
+	struct station *s, now = {};
+	__u8 *eth;
+
+	if (!p || !rule || !rule->source4)
+		return 0;
+	eth = at(ctx, p->keep, ETH_LEN);
+	if (!eth || eth[6] & 1 || !mac_of(eth + 6))
+		return 0;
+	st32(key.mac, ld32(eth + 6));
+	st16(key.mac + 4, ld16(eth + 10));
+	now.pdr = rule->source4;
+	now.session = rule->source6;
+	s = bpf_map_lookup_elem(&station, &key);
+	if (!s || s->pdr != now.pdr || s->session != now.session)
+		bpf_map_update_elem(&station, &key, &now, BPF_ANY);
+	return 0;
+}
+
+/* ---- from the UE ---- */
+
+INLINE int leave_by_link(struct packet *p, struct forwarding *f)
+{
+	p->keep_version = 0;
+	p->adjacency = f->adjacency;
+	p->link_tag = f->index & 0xfff;
+	p->table = 0; /* the adjacency or nothing */
+	p->push = PUSH_FRAME;
+	return CONTINUE;
+}
+
+/* A G-PDU or End Marker for the Ethernet session that its TEID led to. */
+GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 hops, __u32 class)
+{
+	struct forwarding *f;
+	struct pdr *rule;
+	int reason;
+
+	if (!p)
+		return REASON_NO_PDR;
+	p->frames = 1;
+	if (p->message == GTPU_END_MARKER)
+		return receive_end_marker(ctx, p, index, hops, class);
+	if (p->keep_length < ETH_LEN)
+		return REASON_INNER_MALFORMED;
+	p->macs = p->keep;
+	p->keep_version = 0;
+	reason = choose_rule(ctx, p, index, 1);
+	if (!reason)
+		reason = admit(ctx, p);
+	if (reason)
+		return reason;
+	rule = admitted(p, &f);
+	if (!rule)
+		return REASON_FAR_DROP;
+	p->tunnel_length = p->keep_length;
+	if (f->kind == FORWARD_GTPU && rule->flags >> PDR_CONTAINER_SHIFT && !p->has_container)
+		return receive_marked(ctx, p, f, rule, hops, class);
+	if (f->kind == FORWARD_GTPU)
+		return receive_onward(ctx, p, f, rule->teid, hops, class);
+	if (f->kind != FORWARD_LINK || rule->flags & PDR_DOWNLINK)
+		return REASON_FAR_DROP;
+	learn_station(ctx, p, index, f->index);
+	return leave_by_link(p, f);
+}
+
+/* ---- to the UE ---- */
+
+/* The session that the daemon gave with the frame, if it is of this link. What
+ * said so goes, as was_kept's mark does, which may be behind it. */
+INLINE __u32 given_rule(struct xdp_md *ctx, __u32 link)
+{
+	struct given *given = (void *)(long)ctx->data_meta;
+	__u64 session;
+	__u32 index;
+
+	if ((void *)(given + 1) > (void *)(long)ctx->data || given->magic != GIVEN_MAGIC)
+		return 0;
+	index = given->pdr;
+	session = given->session;
+	if (bpf_xdp_adjust_meta(ctx, sizeof(*given)))
+		return 0;
+	return is_on_link(index, link, session) ? index : 0;
+}
+
+/* The tag of the link is not the frame's: its addresses move behind it. */
+INLINE int take_link_tag(struct xdp_md *ctx, struct packet *p)
+{
+	__u8 *eth = at(ctx, 0, ETH_LEN), *moved = at(ctx, VLAN_LEN, ETH_LEN);
+	__u64 first;
+	__u32 last;
+
+	if (!eth || !moved)
+		return -1;
+	first = ld64(eth);
+	last = ld32(eth + 8);
+	st64(moved, first);
+	st32(moved + 8, last);
+	p->addresses = VLAN_LEN;
+	return 0;
+}
+
+/* The frame at p->keep is for the session that `index` leads to. */
+GLOBAL int send_frame(struct xdp_md *ctx, struct packet *p, __u32 index)
+{
+	__u32 zero = 0;
+	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct forwarding *f;
+	struct pdr *rule;
+	int reason;
+
+	if (!p || !cfg)
+		return REASON_NO_PDR;
+	p->qfi = 0;
+	reason = choose_rule(ctx, p, index, 0);
+	if (!reason)
+		reason = admit(ctx, p);
+	if (reason)
+		return reason;
+	rule = admitted(p, &f);
+	if (!rule || f->kind != FORWARD_GTPU)
+		return REASON_FAR_DROP;
+	if (p->keep && take_link_tag(ctx, p))
+		return REASON_INNER_MALFORMED;
+	p->tunnel_length = p->keep_length;
+	p->class = 0;
+	p->hop_limit = cfg->hop_limit;
+	p->quote = 0; /* a frame has no sender to tell */
+	p->quote_length = p->keep_length;
+	p->hash = payload_hash(ctx, p);
+	p->hashed = 1;
+	mark(p, f);
+	plan_rule_gpdu(p, rule);
+	plan_forwarding_addresses(p, f);
+	plan_gtpu(p, f->ipv4 ? 4 : 6);
+	return CONTINUE;
+}
+
+/* The daemon gives it to every session of the link. */
+INLINE int flood(struct packet *p, __u32 link)
+{
+	if (!allowed(BUDGET_FLOODS))
+		return REASON_SLOW_PATH_FULL;
+	p->punt = PUNT_FLOOD;
+	p->error_info = link;
+	p->error_l3 = p->keep;
+	return REASON_SLOW_PATH;
+}
+
+/* A frame that came in on a link. CONTINUE_TO_UE with p->ue, or a reason. */
+GLOBAL int link_input(struct xdp_md *ctx, struct packet *p, __u32 link)
+{
+	__u32 index = given_rule(ctx, link);
+	__u8 *eth = at(ctx, 0, ETH_LEN);
+
+	if (!p || !eth)
+		return REASON_INNER_MALFORMED;
+	p->target_kind = TARGET_LINK;
+	p->frames = 1;
+	p->macs = 0;
+	p->keep = link & 0xfff ? VLAN_LEN : 0;
+	p->keep_length = p->frame - p->keep;
+	p->keep_version = 0;
+	if (!index && !(eth[0] & 1))
+		index = find_station(link, eth);
+	p->ue = index;
+	return index ? CONTINUE_TO_UE : flood(p, link);
+}
+
+#endif

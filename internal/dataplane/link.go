@@ -1,0 +1,229 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+)
+
+// maxStations bounds the MAC addresses of Ethernet sessions that are known at
+// once: those not heard of for longest are forgotten first.
+const maxStations = 65536
+
+// pdrFrames is PDR_FRAMES (bpf/def/tables.h).
+const pdrFrames = 0x80
+
+// ethernetLink is a link of Ethernet sessions that was put since Open.
+type ethernetLink struct {
+	number uint32          // FORWARD_LINK
+	port   datapathPortKey // ifindex 0: the interface is not there
+}
+
+// String is the link as people write it.
+func (l Link) String() string {
+	if l.VLAN == 0 {
+		return l.Interface
+	}
+	return fmt.Sprintf("%s.%d", l.Interface, l.VLAN)
+}
+
+func (l Link) key() AdjacencyKey { return AdjacencyKey{Interface: l.Interface} }
+
+// PutLink has frames from a link given to Ethernet sessions. It must be put
+// before rules name it, and again when its interface, which need not be there
+// yet, is another one. What came by it to this node itself does not any more.
+func (d *DataPlane) PutLink(l Link) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.putLink(l); err != nil {
+		return fmt.Errorf("link %s: %w", l, err)
+	}
+	return nil
+}
+
+func (d *DataPlane) putLink(l Link) error {
+	if d.sessions == nil {
+		return errNoSessions
+	}
+	if l.VLAN > 4094 {
+		return errors.New("want a VLAN id from 1 to 4094, or none")
+	}
+	var port datapathPortKey
+	if i, err := net.InterfaceByName(l.Interface); err == nil {
+		port = datapathPortKey{Ifindex: uint32(i.Index), OuterVlan: l.VLAN}
+	}
+	old := d.ethernet[l]
+	if old != nil && old.port == port {
+		return nil
+	}
+	if port.Ifindex != 0 && d.steersPort(port) {
+		return errors.New("frames from there are steered elsewhere")
+	}
+	index, err := d.acquire(l.key())
+	if err != nil {
+		return err
+	}
+	next := &ethernetLink{number: index<<12 | uint32(l.VLAN), port: port}
+	if err := d.placeLink(next); err != nil {
+		return errors.Join(err, d.release(l.key()))
+	}
+	d.ethernet[l] = next
+	if old != nil { // the interface is another one of that name
+		return d.removeLink(l, old)
+	}
+	return nil
+}
+
+// placeLink has frames of the link's port given to it.
+func (d *DataPlane) placeLink(link *ethernetLink) error {
+	if link.port.Ifindex == 0 {
+		return nil
+	}
+	err := d.portRules.put(link.port, datapathTarget{Kind: uint32(datapathTargetKindTARGET_LINK), Index: link.number})
+	if err != nil {
+		return err
+	}
+	return d.markSteered(int(link.port.Ifindex))
+}
+
+// steersPort says whether a steering entry has frames of that port.
+func (d *DataPlane) steersPort(port datapathPortKey) bool {
+	for _, s := range d.steerings {
+		if s.model.Interface != "" && s.port == port {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *DataPlane) removeLink(l Link, link *ethernetLink) error {
+	if link.port.Ifindex == 0 {
+		return d.release(l.key())
+	}
+	return errors.Join(d.portRules.del(link.port), d.markSteered(int(link.port.Ifindex)), d.release(l.key()))
+}
+
+// DeleteLink ends that. One that is not there is not an error.
+func (d *DataPlane) DeleteLink(l Link) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	link := d.ethernet[l]
+	if link == nil {
+		return nil
+	}
+	delete(d.ethernet, l)
+	return d.removeLink(l, link)
+}
+
+// linkOf is the link of a number; the zero value if there is none.
+func (d *DataPlane) linkOf(number uint32) Link {
+	for l, link := range d.ethernet {
+		if link.number == number {
+			return l
+		}
+	}
+	return Link{}
+}
+
+// checkEthernet says whether the rules of a session go together.
+func checkEthernet(s *Session) error {
+	var link Link
+	for i := range s.Rules {
+		r := &s.Rules[i]
+		if r.Ethernet != s.Rules[0].Ethernet {
+			return fmt.Errorf("rule %d: want all rules of an Ethernet session, or none", r.ID)
+		}
+		for _, l := range []Link{r.Link, r.Forward.Link} {
+			if link != (Link{}) && l != (Link{}) && l != link {
+				return fmt.Errorf("rule %d: link %s: want one for the session, which has %s", r.ID, l, link)
+			}
+			if l != (Link{}) {
+				link = l
+			}
+		}
+	}
+	return nil
+}
+
+func (d *DataPlane) checkEthernetRule(r *Rule) error {
+	switch {
+	case len(r.Sources)+len(r.Destinations) > 0:
+		return errors.New("want no UE addresses in an Ethernet session")
+	case r.TEID == 0 && r.Direction != Downlink:
+		return errors.New("want a TEID")
+	case r.TEID == 0 && d.ethernet[r.Link] == nil:
+		return fmt.Errorf("link %s: there is no such link", r.Link)
+	case r.Action.forwards() && r.Forward.Kind != ForwardGTPU && (r.Forward.Kind != ForwardLink || r.Direction != Uplink):
+		return errors.New("want frames forwarded by GTP-U, or from the UE to a link")
+	}
+	return nil
+}
+
+// linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:
+// the second half is neither 0 nor that of an IPv4 address.
+func linkEntry(session uint64) (e datapathIn6) {
+	binary.BigEndian.PutUint64(e.B[:], session)
+	e.B[8], e.B[15] = 0xff, 1
+	return e
+}
+
+func isLinkEntry(e datapathIn6) bool { return e == linkEntry(binary.BigEndian.Uint64(e.B[:])) }
+
+// joinLink has the entries that lead to an Ethernet session's rules say of which
+// session and link they are, now that it is known where they are.
+func (d *DataPlane) joinLink() {
+	p := &d.sessions.plan
+	down, number := uint32(0), uint32(0)
+	for i := range p.heads {
+		if h := &p.heads[i]; h.where == byLink {
+			down, number = h.index, d.ethernet[h.link].number
+		}
+	}
+	for i := range p.heads {
+		h := &p.heads[i]
+		if h.qfi&pdrFrames == 0 {
+			continue
+		}
+		h.flags |= flagSource4 | flagSource6
+		h.source6 = p.session.ID
+		switch {
+		case h.where == byLink:
+			h.source4 = number
+		case h.flags&flagDownlink == 0:
+			h.source4 = down
+		}
+	}
+}
+
+// isLink says whether frames of a port are a link's.
+func (d *DataPlane) isLink(port datapathPortKey) bool {
+	for _, link := range d.ethernet {
+		if link.port == port {
+			return true
+		}
+	}
+	return false
+}
+
+// InjectFor is Inject of a frame on a link, or InjectKept, for the rules of an
+// Ethernet session there whatever its destination is.
+func (d *DataPlane) InjectFor(session uint64, frame []byte, ifindex int, kept bool) error {
+	d.mu.Lock()
+	index := d.pdrByUE.have[linkEntry(session)]
+	d.mu.Unlock()
+	if index == 0 {
+		return &NoSessionError{session}
+	}
+	meta, err := binary.Append(nil, binary.NativeEndian, &datapathGiven{Magic: givenMagic, Session: session, Pdr: index})
+	if err != nil {
+		return err
+	}
+	if kept {
+		meta = append(meta, keptMark...)
+	}
+	return d.inject(meta, frame, ifindex)
+}
+
+// givenMagic is GIVEN_MAGIC (bpf/def/tables.h).
+const givenMagic = 0x6376657468

@@ -1,0 +1,164 @@
+package model
+
+import "slices"
+
+// Link is where the data network of Ethernet sessions is.
+type Link struct {
+	Interface string `json:"interface"`
+	VLAN      uint16 `json:"vlan,omitempty"` // 0: no tag
+}
+
+// FrameFilter is an Ethernet packet filter; what is not set matches anything.
+type FrameFilter struct {
+	Source      *MAC    `json:"source,omitempty"`
+	Destination *MAC    `json:"destination,omitempty"`
+	EtherType   *uint16 `json:"ether_type,omitempty"`
+	CTag        *uint16 `json:"c_tag,omitempty"` // VLAN ids
+	STag        *uint16 `json:"s_tag,omitempty"`
+	// IP: an IP packet is in the frame, which the rest of the filter is about.
+	IP bool `json:"ip,omitempty"`
+}
+
+// station is a MAC address on a link.
+type station struct {
+	link Link
+	mac  MAC
+}
+
+// frameHeader is the least that a frame has.
+const frameHeader = 14
+
+// link is the one that a frame with these tags came in on.
+func (j *journey) link(key portKey) (Link, bool) {
+	for _, vlan := range []uint16{key.outer, 0} {
+		if l := (Link{j.port.Name, vlan}); j.m.sessions.links[l] {
+			return l, true
+		}
+	}
+	return Link{}, false
+}
+
+// fromLink gives a frame to the session whose station it is for, or hands it up.
+func (j *journey) fromLink(l Link) Result {
+	at := 0
+	if l.VLAN != 0 {
+		at = 4
+	}
+	frame := append(append([]byte{}, j.frame[:12]...), j.frame[12+at:]...)
+	to := MAC(frame)
+	if to[0]&1 == 0 {
+		rules := j.m.sessions.byLink[j.m.sessions.stations[station{l, to}]]
+		if len(rules) > 0 && rules[0].Link == l {
+			return j.meet(rules, tpdu{packet: frame, l3: at, outer: noOuter, frame: true})
+		}
+	}
+	return Result{Reason: SlowPath, Punt: j.punt(PuntFlood, at)}
+}
+
+// receiveFrame is a G-PDU of an Ethernet session.
+func (j *journey) receiveFrame(rules []*ruleState, msg message) Result {
+	if len(msg.body) < frameHeader {
+		return j.drop(InnerMalformed)
+	}
+	msg.frame = true
+	return j.meet(rules, tpdu{packet: msg.body, l3: j.l3 + msg.at, qfi: msg.qfi, message: &msg, outer: noOuter, frame: true})
+}
+
+// forwardFrame is step 9.
+func (j *journey) forwardFrame(r *ruleState, t tpdu) Result {
+	switch {
+	case r.Forward.Kind == ForwardLink && t.message != nil:
+		return j.ontoLink(r, t.packet)
+	case r.Forward.Kind != ForwardGTPU:
+		return j.drop(FARDrop)
+	case t.message == nil:
+		return j.frameInGTPU(r, t.packet, j.m.hopLimit, r.marking().of(0))
+	case r.Container == ContainerNone || t.message.container:
+		return j.relay(r.tunnel(), *t.message, r.marking(), outbound{silent: true})
+	}
+	hop := v4(j.packet).ttl()
+	if version(j.packet) == 6 {
+		hop = v6(j.packet).hopLimit()
+	}
+	if hop <= 1 {
+		return j.hopLimitExceeded(j.l3)
+	}
+	return j.frameInGTPU(r, t.packet, hop-1, r.marking().of(class(j.packet)))
+}
+
+// frameInGTPU sends a frame as the T-PDU of a G-PDU. Of one that is too big there
+// is nobody to tell.
+func (j *journey) frameInGTPU(r *ruleState, frame []byte, hop, class uint8) Result {
+	to, hash := r.tunnel(), flowHash(frame, true)
+	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, r.RQI, len(frame))
+	p := j.wrap(to, tunnelEnd{hopLimit: hop, class: class, hash: hash}, append(header, frame...), nil)
+	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, silent: true})
+}
+
+// ontoLink lets a frame leave as it is, and learns where it came from.
+func (j *journey) ontoLink(r *ruleState, frame []byte) Result {
+	if from := MAC(frame[6:]); from[0]&1 == 0 && from != (MAC{}) && len(j.m.sessions.byLink[r.session]) > 0 {
+		j.m.sessions.stations[station{r.Forward.Link, from}] = r.session
+	}
+	a := j.m.adjacency[Key{Interface: r.Forward.Link.Interface}]
+	if a == nil || a.Pass {
+		return j.drop(NoRoute)
+	}
+	if len(frame)-frameHeader > a.MTU {
+		return j.drop(TooBig)
+	}
+	tags := slices.Clone(a.VLAN)
+	if vlan := r.Forward.Link.VLAN; vlan != 0 && len(tags) < 2 {
+		tags = append(tags, VLAN{TPID: 0x8100, ID: vlan})
+	}
+	out := appendTags(append([]byte{}, frame[:12]...), tags)
+	return j.forward(append(out, frame[12:]...), a)
+}
+
+// classifyFrame is step 3.
+func classifyFrame(rules []*ruleState, t tpdu) (*ruleState, Reason) {
+	for _, r := range rules {
+		qfi := len(r.QFIs) == 0 || slices.Contains(r.QFIs, t.qfi)
+		if qfi && (len(r.Filters) == 0 || slices.ContainsFunc(r.Filters, func(f Filter) bool { return f.takesFrame(t.packet, r.Direction) })) {
+			return r, ""
+		}
+	}
+	return nil, NoPDR
+}
+
+func (f Filter) takesFrame(frame []byte, d Direction) bool {
+	tags, etherType, rest := inFrame(frame)
+	var inner []byte
+	if etherType == 0x0800 {
+		inner, _ = whole(rest, 4)
+	} else if etherType == 0x86dd {
+		inner, _ = whole(rest, 6)
+	}
+	e := f.Frame
+	tagged := func(want *uint16, tpid uint16) bool {
+		id, is := tags[tpid]
+		return want == nil || is && id == *want
+	}
+	if e == nil {
+		return true
+	}
+	return (e.Source == nil || *e.Source == MAC(frame[6:])) &&
+		(e.Destination == nil || *e.Destination == MAC(frame)) &&
+		(e.EtherType == nil || *e.EtherType == etherType) &&
+		tagged(e.CTag, 0x8100) && tagged(e.STag, 0x88a8) &&
+		(!e.IP || inner != nil && f.matches(inner, d))
+}
+
+// inFrame are the ids of a frame's first two tags, by TPID (the first of each),
+// its EtherType, and what is behind that.
+func inFrame(frame []byte) (tags map[uint16]uint16, etherType uint16, rest []byte) {
+	tags = map[uint16]uint16{}
+	etherType, rest = be.Uint16(frame[12:]), frame[frameHeader:]
+	for n := 0; n < 2 && (etherType == 0x8100 || etherType == 0x88a8) && len(rest) >= 4; n++ {
+		if _, had := tags[etherType]; !had {
+			tags[etherType] = be.Uint16(rest) & 0xfff
+		}
+		etherType, rest = be.Uint16(rest[2:]), rest[4:]
+	}
+	return tags, etherType, rest
+}

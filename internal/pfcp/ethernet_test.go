@@ -1,0 +1,53 @@
+package pfcp
+
+import (
+	"net"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// ethernetPDR has an Ethernet packet filter of these.
+func ethernetPDR(list ...*ie.IE) *ie.IE {
+	return ie.NewCreatePDR(ie.NewPDRID(1), ie.NewPrecedence(1),
+		ie.NewPDI(ie.NewSourceInterface(1), ie.NewEthernetPacketFilter(list...)), ie.NewFARID(1))
+}
+
+func withEthernet(_ *Config, u *fakeUPF) { u.features = Features{Ethernet: true} }
+
+func TestEthernetFilter(t *testing.T) {
+	b := newBed(t, withEthernet)
+	m := b.smf(2)
+	m.associate()
+	from, to := net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}
+	seid, _ := m.establish(1, ethernetPDR(ie.NewMACAddress(from, to, nil, nil), ie.NewEthertype(0x88f7),
+		ie.New(ie.CTAG, []byte{4, 0x10, 0x23}), ie.New(ie.STAG, []byte{4, 0, 7})), toCore, ie.NewPDNType(ie.PDNTypeEthernet))
+	c, s := uint16(0x123), uint16(7)
+	want := []session.EthernetFilter{{Source: [6]byte(from), Destination: [6]byte(to), EtherType: 0x88f7, CVLAN: &c, SVLAN: &s}}
+	got := b.upf.Session(seid)
+	if diff := cmp.Diff(want, got.PDRs[0].PDI.Ethernet); diff != "" || got.PDNType != session.PDNEthernet {
+		t.Errorf("PDN type %d, filters (-want +got):\n%s", got.PDNType, diff)
+	}
+}
+
+// What a filter asks for and no packet would be compared with is refused.
+func TestEthernetFilterRefused(t *testing.T) {
+	b := newBed(t, withEthernet)
+	m := b.smf(2)
+	m.associate()
+	for name, filter := range map[string]*ie.IE{
+		"bidirectional":    ie.NewEthernetFilterProperties(1),
+		"priority":         ie.New(ie.CTAG, []byte{5, 0x12, 0x34}),
+		"drop eligibility": ie.New(ie.STAG, []byte{2, 0x12, 0x34}),
+		"range":            ie.New(ie.MACAddress, append([]byte{5}, make([]byte, 12)...)),
+	} {
+		answer := m.tryEstablish(1, ethernetPDR(filter), toCore, ie.NewPDNType(ie.PDNTypeEthernet))
+		if answer.Cause.Payload[0] != ie.CauseServiceNotSupported || answer.OffendingIE == nil {
+			t.Errorf("%s: answered %v, offending %v", name, answer.Cause.Payload, answer.OffendingIE)
+		}
+	}
+	b.upf.holdsNothing(t)
+}
