@@ -222,8 +222,8 @@ func (g *gauge) measured() bool {
 		g.begun = &now
 		return false
 	}
-	least, most := g.worth(g.begun.last, g.now.first)
-	_, most = g.worth(g.begun.first, g.now.last)
+	least, _ := g.worth(g.begun.last, g.now.first)
+	_, most := g.worth(g.begun.first, g.now.last)
 	return g.now.first-g.begun.last > 300*time.Millisecond && most-least+g.unpaid() <= meterError*least
 }
 
