@@ -65,6 +65,8 @@ static void make_maps(void)
 	MAKE_MAP(pdr_by_teid, ENTRIES);
 	MAKE_MAP(pdr_by_ue, ENTRIES);
 	MAKE_MAP(filter, FILTERS);
+	MAKE_MAP(frame_filter, FILTERS);
+	MAKE_MAP(station, ENTRIES);
 	MAKE_MAP(forwarding, FORWARDINGS);
 	MAKE_MAP(meter, METERS);
 	MAKE_MAP(slice_counter, 2 * SLICES);
@@ -77,7 +79,7 @@ static void make_maps(void)
 	MAKE_MAP(route6, ENTRIES);
 	MAKE_MAP(adjacency, ADJACENCIES);
 	MAKE_MAP(outcomes, REASON_COUNT);
-	MAKE_MAP(errors_left, 1);
+	MAKE_MAP(errors_left, 2);
 	MAKE_MAP(trace_filter, 1);
 	MAKE_MAP(journey_state, 1);
 	MAKE_MAP(move_scratch, 1);
