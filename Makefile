@@ -59,7 +59,7 @@ generated: ## fail where a committed file is not what generate makes
 	@tools/generated.sh
 
 .PHONY: fuzz
-fuzz: ## FRAMES=10000000 through the data path, its model, and sanitizers
+fuzz: ## FRAMES=10000000 through the data path, its model and sanitizers; PFCP; Go fuzz targets
 	@tools/need.sh test
 	@tools/fuzz.sh $(FRAMES)
 

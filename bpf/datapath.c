@@ -8,9 +8,10 @@ INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
 	p->ifindex = ctx->ingress_ifindex;
 	p->frame = p->received = (long)ctx->data_end - (long)ctx->data;
 	p->port_flags = in->flags;
+	p->port_mtu = in->mtu;
 	p->sid = p->policy = p->list = p->tunnel = p->target_kind = p->pdr = 0;
 	p->from_pdr = p->slice = p->from_slice = 0;
-	p->from_ue = p->guarded = 0;
+	p->from_ue = p->guarded = p->onward = 0;
 	p->addresses = 0;
 	p->adjacency = 0;
 	p->table = MAIN_TABLE; /* what errors go by before a behaviour chose one */
@@ -50,6 +51,7 @@ GLOBAL int journey(struct xdp_md *ctx)
 	if (!cfg || !in || !p)
 		return XDP_PASS;
 	begin(ctx, p, in);
+	p->mss_clamp = cfg->mss_clamp;
 	if (cfg->trace)
 		p->trace = trace_begin(ctx, p->ifindex, p->frame);
 	reason = decide(ctx, p, cfg);

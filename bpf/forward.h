@@ -5,6 +5,7 @@
 #ifndef CULVERT_FORWARD_H
 #define CULVERT_FORWARD_H
 
+#include "mss.h"
 #include "next_hop.h"
 #include "push.h"
 #include "srv6/mobile.h"
@@ -21,11 +22,13 @@ GLOBAL int too_big(struct xdp_md *ctx, struct packet *p)
 	if (!ip || p->quote < ETH_LEN) /* a whole frame has no sender to tell */
 		return REASON_TOO_BIG;
 	icmp(p, p->quote, ICMP6_TOO_BIG, 0, mtu);
-	if (ip->version_ihl >> 4 == 4 && p->quote == p->keep && p->edit == EDIT_INNER &&
+	if (ip->version_ihl >> 4 == 4 && (p->onward || (p->quote == p->keep && p->edit == EDIT_INNER)) &&
 	    !(be16(ld16(&ip->fragment)) & IPV4_DF)) {
 		p->punt = PUNT_FRAGMENT;
 		return REASON_SLOW_PATH;
 	}
+	if (p->onward && !p->from_ue) /* only the session's anchor knows the way to its sender */
+		p->error_type = 0;
 	return REASON_TOO_BIG;
 }
 
@@ -318,6 +321,8 @@ GLOBAL int forward(struct xdp_md *ctx, struct packet *p)
 	}
 	if (p->keep_version && p->port_flags & PORT_PARTIAL_CHECKSUM)
 		complete_checksum(ctx, p->keep, p->keep_length, p->keep_version);
+	if (p->mss_clamp && p->pdr && !p->frames)
+		clamp_mss(ctx, p);
 	reason = edit(ctx, p);
 	if (reason)
 		return reason;

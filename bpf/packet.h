@@ -159,6 +159,9 @@ struct packet {
 	__u8 punt;         /* enum punt_kind, for REASON_SLOW_PATH */
 	__u8 from_ue;      /* the T-PDU's sender is a UE */
 	__u8 guarded;      /* the route may not lead where UEs must not go */
+	__u8 onward;       /* a session's G-PDU leaves in GTP-U again; quote is the T-PDU */
+	__u8 mss_clamp;
+	__u16 port_mtu;
 
 	/* ICMP error to send when the packet is dropped: type 0 is none */
 	__u8 error_type, error_code;
@@ -319,7 +322,7 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	record->info = p->error_info;
 	/* errors about what a UE sent go to the UE */
 	record->table = p->from_ue && (kind == PUNT_ICMP || kind == PUNT_NEIGHBOUR) && p->error_l3 != p->l3 ? SESSION_TABLE : p->table;
-	record->egress = 0;
+	record->egress = kind == PUNT_ICMP && record->table == SESSION_TABLE ? p->from_pdr ? p->from_pdr : p->pdr : 0;
 	if (kind == PUNT_NEIGHBOUR)
 		punt_neighbour(record, p);
 	record->l3 = p->error_l3;

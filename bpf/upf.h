@@ -206,6 +206,15 @@ INLINE int receive_out(struct xdp_md *ctx, struct packet *p, struct forwarding *
 
 /* ---- in ---- */
 
+/* What is wrong with a packet that leaves in GTP-U as it came is its T-PDU's
+ * sender's to mend; a frame has none to tell. */
+INLINE void quote_tpdu(struct packet *p, __u32 offset)
+{
+	p->quote = p->frames ? 0 : offset;
+	p->quote_length = p->tunnel_length;
+	p->onward = 1;
+}
+
 /* The G-PDU goes on as it is, to another F-TEID. */
 INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwarding *f, __u32 teid, __u8 hops,
 			  __u8 class)
@@ -214,6 +223,8 @@ INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwardin
 
 	if (reason != CONTINUE)
 		return reason;
+	if (p->pdr) /* and not an End Marker */
+		quote_tpdu(p, p->gtpu + p->pdu_offset);
 	p->teid = teid;
 	plan_forwarding_addresses(p, f);
 	mark(p, f);
@@ -228,6 +239,7 @@ INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwardin
 	if (hops <= 1)
 		return hop_limit_spent(p, p->l3);
 	plan_translation(p, hops, class);
+	quote_tpdu(p, p->keep);
 	p->hash = payload_hash(ctx, p);
 	plan_rule_gpdu(p, rule);
 	plan_forwarding_addresses(p, f);

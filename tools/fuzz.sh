@@ -3,7 +3,8 @@
 #   tools/fuzz.sh FRAMES [SECONDS]
 # FRAMES through the data path in user space under ASan and UBSan, a quarter as
 # many under MSan, FRAMES through the loaded program beside the reference model,
-# then every Go fuzz target for SECONDS (20). Whatever finds something is run to
+# as many PFCP messages to the N4 server, by itself and with the data path behind
+# it, then every Go fuzz target for SECONDS (20). Whatever finds something is run to
 # its end; a finding leaves its input behind and the exit code at 1.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -38,6 +39,10 @@ step "data path in user space, ASan and UBSan, $frames inputs" native memory "$f
 step "data path in user space, MSan, $((frames / 4)) inputs" native initialized $((frames / 4))
 step "loaded program beside the model, $frames frames" \
 	go test ./internal/dataplane -count=1 -timeout 0 -run '^TestFuzzAgainstModel$' -frames "$frames" -seed "$seed"
+step "N4 server, $frames PFCP messages" \
+	go test ./internal/pfcp -count=1 -timeout 0 -run '^TestRandomMessages$' -messages "$frames" -seed "$seed"
+step "N4 server with the data path behind it, $frames PFCP messages" \
+	go test ./internal/upf -count=1 -timeout 0 -run '^TestRandomN4$' -messages "$frames" -seed "$seed"
 
 # The Go fuzzer now and then takes the end of its own time for a failure: then
 # there is no failing input.

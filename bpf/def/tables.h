@@ -57,7 +57,8 @@ struct settings {
 	__u32 sids_by_prefix;  /* entries in sid_by_prefix */
 	__u32 errors_per_second; /* ICMP errors and Error Indications, per CPU */
 	__u8 hop_limit; /* of what headends push */
-	__u8 pad[3];
+	__u8 mss_clamp; /* 1: of sessions' SYN packets */
+	__u8 pad[2];
 	__u32 pdr_slots; /* pdr[1..pdr_slots) is found by TEID's low bits; 0: no sessions */
 	__u32 ues;       /* entries in pdr_by_ue */
 	__u32 protected_count;
@@ -82,7 +83,7 @@ enum port_flags {
 
 struct port {
 	__u32 flags;
-	__u32 pad;
+	__u32 mtu; /* of layer 3; 0: not known */
 };
 
 /* local_sid[index]: published by one 64-bit write of the first word; what it
@@ -496,7 +497,8 @@ struct punt {
 	__u32 table; /* kernel table that the packet was looked up in; 0: none;
 		      * SESSION_TABLE: its sender is a UE */
 	struct in6 address; /* PUNT_NEIGHBOUR: next hop; IPv4-mapped for IPv4 */
-	__u32 egress;       /* PUNT_NEIGHBOUR: the device that it is on */
+	__u32 egress;       /* PUNT_NEIGHBOUR: the device that it is on; PUNT_ICMP to a UE:
+			     * the pdr that its packet met */
 	__u16 l3;   /* offset of the IP header meant */
 	__u16 length; /* of data */
 	__u8 type, code; /* ICMPv6 (also where the packet is IPv4) */

@@ -66,6 +66,12 @@ INLINE int express_nested6(struct express *x, struct ipv6 *inner)
 	return inner->next_header == NH_UDP && x->cfg->gtpu6_count;
 }
 
+/* The MSS of SYN packets is for the journey to see. */
+INLINE int express_syn(struct xdp_md *ctx, struct express *x, __u32 l3)
+{
+	return x->cfg->mss_clamp && find_syn(ctx, l3);
+}
+
 /* ---- into a tunnel ---- */
 
 INLINE __u8 express_mark(struct forwarding *f, __u8 class)
@@ -197,7 +203,7 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 		return NOT_TAKEN;
 	}
 	f = express_rule(&x, entry, &rule);
-	if (!f)
+	if (!f || express_syn(ctx, &x, l3))
 		return NOT_TAKEN;
 	x.frame = (long)end - (long)data;
 	x.tunnel_length = kept;
@@ -285,9 +291,11 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
 	struct rule rule = {};
 	struct forwarding *f = entry ? express_rule(x, entry, &rule) : 0;
+	__u64 octets = (long)end - (long)inner;
 	__u8 outer = ip->tos;
 
-	if (!entry || !f)
+	opaque(octets);
+	if (!entry || !f || express_syn(ctx, x, x->frame - octets))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_GTPU && !container && rule.flags >> PDR_CONTAINER_SHIFT)
 		return NOT_TAKEN; /* it gets one */

@@ -58,6 +58,13 @@ struct udp {
 	__u16 src, dst, length, checksum;
 };
 
+#define TCP_LEN 20
+#define TCP_DATA_OFFSET 12
+#define TCP_FLAGS 13
+#define TCP_CHECKSUM 16
+#define TCP_SYN 2
+enum tcp_option { TCP_OPTION_END, TCP_OPTION_NOP, TCP_OPTION_MSS };
+
 struct gtpu {
 	__u8 flags, type;
 	__u16 length;

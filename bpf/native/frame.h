@@ -53,6 +53,27 @@ static __u16 fold(__u32 sum)
 	return sum;
 }
 
+/* Options of a SYN; the header's length may be another. */
+static void begin_connection(struct input *in, struct frame *f, __u8 *tcp)
+{
+	static const __u8 kinds[] = { 0, 1, 1, 2, 2, 2, 3, 8 };
+	__u32 i, words = pick(in, 11);
+	__u8 *option;
+
+	for (i = 0; i < words; i++) {
+		option = more(f, 4);
+		if (!option)
+			return;
+		st32(option, take32(in));
+		if (!rarely(in, 8)) {
+			option[0] = kinds[pick(in, sizeof(kinds))];
+			option[1] = 4;
+		}
+	}
+	tcp[TCP_DATA_OFFSET] = (rarely(in, 8) ? take8(in) : 5 + words) << 4;
+	tcp[TCP_FLAGS] = TCP_SYN | take8(in);
+}
+
 /* TCP, UDP, ICMP or ICMPv6 behind the header at `ip`: checksum right, partial,
  * zero or wrong. */
 static void add_transport(struct input *in, struct frame *f, __u8 protocol, const __u8 *src, __u32 addresses)
@@ -65,6 +86,8 @@ static void add_transport(struct input *in, struct frame *f, __u8 protocol, cons
 		return;
 	st16(p, take16(in));
 	st16(p + 2, take16(in));
+	if (protocol == NH_TCP && rarely(in, 2))
+		begin_connection(in, f, p);
 	add_payload(in, f);
 	length = f->length - at;
 	field = protocol == NH_TCP ? 16 : protocol == NH_UDP ? 6 : 2;

@@ -114,7 +114,7 @@ static void check_punt(int disturbed)
 	must(witness.punts <= 1, "%u records", witness.punts);
 	if (!witness.punts)
 		return;
-	must(r->kind > PUNT_NONE && r->kind <= PUNT_BUFFER, "kind %u", r->kind);
+	must(r->kind > PUNT_NONE && r->kind <= PUNT_FLOOD && r->kind != PUNT_DUPLICATE, "kind %u", r->kind);
 	must(r->length <= PUNT_DATA && r->length <= frame.length, "%u octets of %u", r->length, frame.length);
 	must(r->ifindex == frame.ifindex, "ifindex %u", r->ifindex);
 	MUST_BE_INITIALIZED(r->data, r->length);
@@ -173,8 +173,8 @@ static struct counter sum_tunnels(void)
 static void forget_run(void)
 {
 	memset(VALUE(outcomes, __u8, 0), 0, REASON_COUNT * sizeof(struct counter));
-	memset(VALUE(errors_left, __u8, 0), 0, sizeof(struct errors_left));
-	map_of(&limit_by_group)->count = 0;
+	memset(VALUE(errors_left, __u8, 0), 0, 2 * sizeof(struct errors_left));
+	map_of(&limit_by_group)->count = map_of(&station)->count = 0;
 	memset(&witness, 0, sizeof(witness));
 }
 
@@ -204,7 +204,7 @@ static void run_once(struct result *r, __u32 headroom, __u64 time, int disturbed
 	struct xdp_md ctx = { .ingress_ifindex = frame.ifindex };
 
 	forget_run();
-	now = time;
+	now = begun = time;
 	place(&ctx, frame.b, frame.length, headroom);
 	r->verdict = culvert_xdp(&ctx);
 	r->length = ctx.data_end - ctx.data;

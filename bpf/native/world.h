@@ -65,6 +65,8 @@ static void make_maps(void)
 	MAKE_MAP(pdr_by_teid, ENTRIES);
 	MAKE_MAP(pdr_by_ue, ENTRIES);
 	MAKE_MAP(filter, FILTERS);
+	MAKE_MAP(frame_filter, FILTERS);
+	MAKE_MAP(station, ENTRIES);
 	MAKE_MAP(forwarding, FORWARDINGS);
 	MAKE_MAP(meter, METERS);
 	MAKE_MAP(slice_counter, 2 * SLICES);
@@ -77,7 +79,7 @@ static void make_maps(void)
 	MAKE_MAP(route6, ENTRIES);
 	MAKE_MAP(adjacency, ADJACENCIES);
 	MAKE_MAP(outcomes, REASON_COUNT);
-	MAKE_MAP(errors_left, 1);
+	MAKE_MAP(errors_left, 2);
 	MAKE_MAP(trace_filter, 1);
 	MAKE_MAP(journey_state, 1);
 	MAKE_MAP(move_scratch, 1);
@@ -514,12 +516,14 @@ static void make_settings(struct input *in)
 	s->sids_by_prefix = map_of(&sid_by_prefix)->count;
 	s->errors_per_second = n >> 10 & 3 ? 1000000 : 0;
 	s->hop_limit = 64;
+	s->mss_clamp = n >> 16 & 3 ? 1 : 0;
 	f->drops_only = n >> 12 & 1;
 	for (i = 1; i <= PORTS; i++) {
 		n = next_number(in);
 		VALUE(port, struct port, i)->flags = (n & 31 ? PORT_ATTACHED : 0) | (n & 0x700 ? 0 : PORT_EXTERNAL) |
 						     (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
 						     (i <= 3 ? PORT_STEERED : 0);
+		VALUE(port, struct port, i)->mtu = n & 0x1000 ? 0 : n >> 16;
 	}
 }
 

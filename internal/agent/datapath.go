@@ -30,6 +30,7 @@ type dataPath interface {
 	Usage() map[string]dataplane.Usage
 
 	Punts(context.Context, func(dataplane.Punt)) error
+	InjectToUE(session uint64, packet []byte, ifindex int) error
 	SetTrace(*dataplane.TraceFilter) error
 	Trace(context.Context, func(dataplane.TraceEvent)) error
 }

@@ -354,6 +354,10 @@ func (f *fakeDataPath) Inject(frame []byte, _ int) error {
 	return nil
 }
 
+func (f *fakeDataPath) InjectToUE(_ uint64, packet []byte, ifindex int) error {
+	return f.Inject(packet, ifindex)
+}
+
 func (f *fakeDataPath) InjectFor(_ uint64, frame []byte, _ int, _ bool) error {
 	f.injected <- frame
 	return nil

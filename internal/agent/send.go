@@ -25,8 +25,8 @@ type sender struct {
 	out   transmitter
 	links func() *netdev.Snapshot
 	ask   func(netdev.Key) // for a neighbour that is not resolved
-	// inject sends a frame through the data path: to a UE, by its own rules.
-	inject func(frame []byte, ifindex int) error
+	// toUE sends a packet through the data path, by the rules of a session.
+	toUE func(session uint64, packet []byte, ifindex int) error
 	// kernel chooses source addresses, which takes no raw socket.
 	kernel slowpath.RawSender
 	// raw, if there is one, sends by the kernel's main table.
@@ -79,7 +79,7 @@ func (s *sender) Send(packet []byte, way slowpath.Way) error {
 		return err
 	}
 	if way.Table == dataplane.SessionTable {
-		return s.inject(frameOf(netdev.NextHop{Dst: make([]byte, 6), Src: make([]byte, 6)}, etherType, packet), way.Ifindex)
+		return s.toUE(way.Session, packet, way.Ifindex)
 	}
 	nh, err := s.nextHop(s.links(), dst, way)
 	switch {

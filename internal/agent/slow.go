@@ -24,7 +24,7 @@ type slowPath struct {
 
 func newSlowPath(dp dataPath, plane *upf.UPF, links func() *netdev.Snapshot, ask func(netdev.Key), log *slog.Logger) (*slowPath, error) {
 	s := &slowPath{upf: plane}
-	out := &sender{links: links, ask: ask, inject: dp.Inject}
+	out := &sender{links: links, ask: ask, toUE: dp.InjectToUE}
 	raw, err := slowpath.NewRawSender()
 	switch {
 	case err == nil:
@@ -97,7 +97,7 @@ func packetOf(p dataplane.Punt) slowpath.Packet {
 	return slowpath.Packet{
 		Kind: slowpath.Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3,
 		Type: p.Type, Code: p.Code, Data: p.Data,
-		Table: p.Table, NextHop: slowpath.Neighbour{Ifindex: p.Egress, Addr: p.NextHop},
+		Table: p.Table, Session: p.Session, NextHop: slowpath.Neighbour{Ifindex: p.Egress, Addr: p.NextHop},
 	}
 }
 

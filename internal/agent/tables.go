@@ -98,7 +98,7 @@ func recompile(c *config.Config, links *netdev.Snapshot, former *tables, changes
 	t.ports = make(map[string]port, len(c.Interfaces))
 	for _, i := range c.Interfaces {
 		if l, ok := links.Link(i.Name); ok {
-			t.ports[i.Name] = port{i, l.Index, dataplane.Port{External: i.External, PartialChecksum: l.Virtual()}}
+			t.ports[i.Name] = port{i, l.Index, dataplane.Port{External: i.External, PartialChecksum: l.Virtual(), MTU: l.MTU}}
 		}
 	}
 	return t
@@ -150,7 +150,7 @@ func (t *tables) compileSettings(c *config.Config) {
 		UEPools:         c.UPF.Pools(),
 	}
 	if c.UPF.IsSet() {
-		t.settings.Protected = c.UPF.ProtectedPrefixes()
+		t.settings.Protected, t.settings.MSSClamp = c.UPF.ProtectedPrefixes(), c.UPF.MSSClamp
 	}
 	for _, l := range c.Locators {
 		t.locators[l.Name] = dataplane.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits}

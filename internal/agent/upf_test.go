@@ -26,6 +26,7 @@ policies:
 gtpu: {addresses: [192.0.2.2]}
 upf:
   n4: [192.0.2.1]
+  mss_clamp: true
   smfs: [127.92.0.0/24]
   ue_pools: [{network_instance: internet, prefixes: [10.45.0.0/24]}]
 slices:
@@ -97,7 +98,8 @@ func (d *daemon) uplink(t *testing.T) dataplane.Forwarding {
 func TestUserPlane(t *testing.T) {
 	dp, dir := newFake(), t.TempDir()
 	d := prepareUserPlane(t, dir, byGTPU, dp).start(t, links("eth0", "eth1"))
-	if !slices.Equal(dp.settings.UEPools, []netip.Prefix{prefix("10.45.0.0/24")}) || !slices.Contains(dp.settings.Protected, prefix("192.0.2.1/32")) {
+	if !slices.Equal(dp.settings.UEPools, []netip.Prefix{prefix("10.45.0.0/24")}) || !slices.Contains(dp.settings.Protected, prefix("192.0.2.1/32")) ||
+		!dp.settings.MSSClamp {
 		t.Errorf("settings: %+v", dp.settings)
 	}
 	c := dial(t)
@@ -192,22 +194,23 @@ func TestUserPlaneAtStart(t *testing.T) {
 	}
 }
 
-// Errors go to a UE by its own rules: as a frame that comes in where the UE's
-// packet did.
+// Errors go to a UE by its own rules: as a packet that comes in where the UE's
+// did.
 func TestErrorToUE(t *testing.T) {
-	var frame []byte
+	var sent []byte
 	var at int
+	var session uint64
 	snapshot := withRoute(links("eth0", "eth1"))
 	s := &sender{
-		links:  func() *netdev.Snapshot { return snapshot },
-		inject: func(b []byte, ifindex int) error { frame, at = b, ifindex; return nil },
+		links: func() *netdev.Snapshot { return snapshot },
+		toUE:  func(s uint64, b []byte, ifindex int) error { session, sent, at = s, b, ifindex; return nil },
 	}
-	way := slowpath.Way{Ifindex: 2, Table: dataplane.SessionTable}
+	way := slowpath.Way{Ifindex: 2, Table: dataplane.SessionTable, Session: 7}
 	packet := make([]byte, 28)
 	packet[0] = 0x45
 	copy(packet[16:], []byte{10, 45, 0, 1})
-	if err := s.Send(packet, way); err != nil || at != 2 || len(frame) != 14+28 || !slices.Equal(frame[12:14], []byte{8, 0}) || !slices.Equal(frame[14:], packet) {
-		t.Errorf("sent %x by %d, %v", frame, at, err)
+	if err := s.Send(packet, way); err != nil || at != 2 || session != 7 || !slices.Equal(sent, packet) {
+		t.Errorf("sent %x by %d to session %d, %v", sent, at, session, err)
 	}
 	for _, ue := range []string{"10.45.0.1", "2001:db8:45::1"} {
 		source, err := s.Source(addr(ue), way)

@@ -35,6 +35,9 @@ type UPF struct {
 	// EchoInterval, in seconds, is how often GTP-U peers are asked whether they
 	// are there: 60 unless set.
 	EchoInterval uint32 `json:"echo_interval,omitempty"`
+	// MSSClamp makes the MSS of TCP connections of sessions no larger than what
+	// fits the interfaces that they cross, with what is pushed there.
+	MSSClamp bool `json:"mss_clamp,omitempty"`
 }
 
 // UEPool is a part of the UE address space.
@@ -105,7 +108,7 @@ func (u *UPF) Pools() []netip.Prefix {
 func (v *validator) checkUPF() {
 	u := &v.UPF
 	if !u.IsSet() {
-		if u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 {
+		if u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 || u.MSSClamp {
 			v.add("upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "there is no address to speak PFCP on")
 		}
 		if len(v.Slices) > 0 {

@@ -379,7 +379,7 @@ type datapathPool6 struct {
 type datapathPort struct {
 	_     structs.HostLayout
 	Flags uint32
-	Pad   uint32
+	Mtu   uint32
 }
 
 type datapathPortFlags uint32
@@ -524,7 +524,8 @@ type datapathSettings struct {
 	SidsByPrefix    uint32
 	ErrorsPerSecond uint32
 	HopLimit        uint8
-	Pad             [3]uint8
+	MssClamp        uint8
+	Pad             [2]uint8
 	PdrSlots        uint32
 	Ues             uint32
 	ProtectedCount  uint32

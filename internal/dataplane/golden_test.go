@@ -93,7 +93,7 @@ func (r *rig) program(n model.Network) error {
 	c := &r.network.Config
 	s := Settings{HopLimit: c.Encapsulation.HopLimit, Source: c.Encapsulation.Source, ErrorsPerSecond: 1_000_000_000,
 		Domain: c.Domain, GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools,
-		UEPools: n.UEPools, Protected: n.Protected}
+		UEPools: n.UEPools, Protected: n.Protected, MSSClamp: n.MSSClamp}
 	for _, l := range c.Locators {
 		s.Locators = append(s.Locators, Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits})
 	}
@@ -108,7 +108,7 @@ func (r *rig) program(n model.Network) error {
 			if err := r.d.PutDevice(p.Ifindex); err != nil {
 				return err
 			}
-			return r.d.SetPort(p.Ifindex, Port{External: p.External, PartialChecksum: p.PartialChecksum})
+			return r.d.SetPort(p.Ifindex, Port{External: p.External, PartialChecksum: p.PartialChecksum, MTU: p.MTU})
 		}),
 		each(c.Policies, r.d.PutPolicy),
 		each(tunnels, r.d.PutTunnel),
@@ -386,6 +386,8 @@ func meaningful(p Punt) Punt {
 		p.Type, p.Code = 0, 0
 	}
 	switch p.Kind {
+	case PuntICMP: // whose it is goes with the table
+		p.Session, p.Rule = 0, 0
 	case PuntReassemble, PuntBuffer, PuntDuplicate, PuntFlood: // what a session's is about is in Session and Rule
 		p.Info = 0
 	}

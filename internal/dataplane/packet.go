@@ -131,7 +131,8 @@ type Punt struct {
 	NextHop netip.Addr
 	Egress  int
 	// Session and Rule are what PuntBuffer and PuntDuplicate are about, L3 is
-	// the offset of the packet. Session 0: the rule has gone meanwhile.
+	// the offset of the packet; of PuntICMP with SessionTable they are the
+	// sender's. Session 0: the rule has gone meanwhile.
 	Session uint64
 	Rule    uint16
 	Link    Link   // PuntFlood; the zero value: it has gone meanwhile
@@ -154,10 +155,11 @@ func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
 		if p.Kind == PuntNeighbour {
 			p.NextHop, p.Egress = netip.AddrFrom16(r.Address.B).Unmap(), int(r.Egress)
 		}
-		if p.Kind == PuntBuffer || p.Kind == PuntDuplicate {
-			d.mu.Lock()
-			p.Session, p.Rule = d.ruleAt(r.Info)
-			d.mu.Unlock()
+		switch {
+		case p.Kind == PuntBuffer || p.Kind == PuntDuplicate:
+			p.Session, p.Rule = d.lockedRuleAt(r.Info)
+		case p.Kind == PuntICMP && p.Table == SessionTable:
+			p.Session, p.Rule = d.lockedRuleAt(r.Egress)
 		}
 		if p.Kind == PuntFlood {
 			d.mu.Lock()

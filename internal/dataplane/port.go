@@ -1,6 +1,9 @@
 package dataplane
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // maxIfindex is where port and device end (bpf/maps.h).
 const maxIfindex = 1<<16 - 1
@@ -9,6 +12,7 @@ const maxIfindex = 1<<16 - 1
 type Port struct {
 	External        bool // beyond the SR domain's edge
 	PartialChecksum bool // virtual: transport checksums may be partial
+	MTU             int  // of layer 3; 0: not known
 }
 
 func checkIfindex(ifindex int) error {
@@ -37,7 +41,7 @@ func (d *DataPlane) SetPort(ifindex int, p Port) error {
 		flags |= datapathPortFlagsPORT_STEERED
 	}
 	d.ports[ifindex] = true
-	return d.writePort(ifindex, uint32(flags))
+	return d.writePort(ifindex, datapathPort{Flags: uint32(flags), Mtu: uint32(min(max(p.MTU, 0), math.MaxUint16))})
 }
 
 // DeletePort leaves an interface's frames to the kernel.
@@ -48,15 +52,15 @@ func (d *DataPlane) DeletePort(ifindex int) error {
 		return err
 	}
 	delete(d.ports, ifindex)
-	return d.writePort(ifindex, 0)
+	return d.writePort(ifindex, datapathPort{})
 }
 
-func (d *DataPlane) writePort(ifindex int, flags uint32) error {
+func (d *DataPlane) writePort(ifindex int, next datapathPort) error {
 	var now datapathPort
-	if err := d.maps[datapathMapPort].Lookup(uint32(ifindex), &now); err == nil && now.Flags == flags {
+	if err := d.maps[datapathMapPort].Lookup(uint32(ifindex), &now); err == nil && now == next {
 		return nil
 	}
-	if err := d.maps[datapathMapPort].Put(uint32(ifindex), &datapathPort{Flags: flags}); err != nil {
+	if err := d.maps[datapathMapPort].Put(uint32(ifindex), &next); err != nil {
 		return fmt.Errorf("write table port: %w", err)
 	}
 	return nil
@@ -82,10 +86,8 @@ func (d *DataPlane) markSteered(ifindex int) error {
 	if d.isSteered(ifindex) {
 		flags |= uint32(datapathPortFlagsPORT_STEERED)
 	}
-	if flags == p.Flags {
-		return nil
-	}
-	return d.writePort(ifindex, flags)
+	p.Flags = flags
+	return d.writePort(ifindex, p)
 }
 
 // PutDevice lets frames leave by an interface.
@@ -137,7 +139,7 @@ func (d *DataPlane) sweepPorts() []error {
 	var errs []error
 	for ifindex := 1; ifindex <= maxIfindex; ifindex++ {
 		if !d.ports[ifindex] {
-			errs = append(errs, d.writePort(ifindex, 0))
+			errs = append(errs, d.writePort(ifindex, datapathPort{}))
 		}
 		if !d.devices[ifindex] {
 			errs = append(errs, d.deleteDevice(ifindex))

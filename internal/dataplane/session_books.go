@@ -372,6 +372,12 @@ func (d *DataPlane) ruleAt(index uint32) (session uint64, rule uint16) {
 	return s.list[b.session].id, b.rule
 }
 
+func (d *DataPlane) lockedRuleAt(index uint32) (session uint64, rule uint16) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ruleAt(index)
+}
+
 // retrying runs f under the lock, again after a grace period where it has to
 // wait for one.
 func (d *DataPlane) retrying(f func() error) error {

@@ -19,6 +19,7 @@ type Settings struct {
 	UEPools         []netip.Prefix // UE addresses of sessions
 	Protected       []netip.Prefix // what UEs do not reach
 	Locators        []Locator
+	MSSClamp        bool // of sessions' TCP connections
 }
 
 // Locator is a prefix whose SIDs of exactly Prefix + FunctionBits are found by
@@ -181,6 +182,10 @@ func (d *DataPlane) storeSettings(change func(*datapathSettings)) {
 func (d *DataPlane) settingsEntry(now datapathSettings, s Settings) datapathSettings {
 	e := now
 	e.TeidSlots, e.ErrorsPerSecond, e.HopLimit = d.limits.Tunnels, s.ErrorsPerSecond, s.HopLimit
+	e.MssClamp = 0
+	if s.MSSClamp {
+		e.MssClamp = 1
+	}
 	var domain []datapathPrefix6
 	for _, p := range s.Domain {
 		hi, lo := halves(p.Masked().Addr())

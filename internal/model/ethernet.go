@@ -72,9 +72,9 @@ func (j *journey) forwardFrame(r *ruleState, t tpdu) Result {
 	case r.Forward.Kind != ForwardGTPU:
 		return j.drop(FARDrop)
 	case t.message == nil:
-		return j.frameInGTPU(r, t.packet, j.m.hopLimit, r.marking().of(0), nil)
+		return j.frameInGTPU(r, t.packet, j.m.hopLimit, r.marking().of(0))
 	case r.Container == ContainerNone || t.message.container:
-		return j.relay(r.tunnel(), *t.message, r.marking())
+		return j.relay(r.tunnel(), *t.message, r.marking(), outbound{silent: true})
 	}
 	hop := v4(j.packet).ttl()
 	if version(j.packet) == 6 {
@@ -83,20 +83,16 @@ func (j *journey) forwardFrame(r *ruleState, t tpdu) Result {
 	if hop <= 1 {
 		return j.hopLimitExceeded(j.l3)
 	}
-	return j.frameInGTPU(r, t.packet, hop-1, r.marking().of(class(j.packet)), j.packet)
+	return j.frameInGTPU(r, t.packet, hop-1, r.marking().of(class(j.packet)))
 }
 
-// frameInGTPU sends a frame as the T-PDU of a G-PDU. quoted is what a Packet Too
-// Big is about; nil: there is nobody to tell.
-func (j *journey) frameInGTPU(r *ruleState, frame []byte, hop, class uint8, quoted []byte) Result {
+// frameInGTPU sends a frame as the T-PDU of a G-PDU. Of one that is too big there
+// is nobody to tell.
+func (j *journey) frameInGTPU(r *ruleState, frame []byte, hop, class uint8) Result {
 	to, hash := r.tunnel(), flowHash(frame, true)
 	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, r.RQI, len(frame))
 	p := j.wrap(to, tunnelEnd{hopLimit: hop, class: class, hash: hash}, append(header, frame...), nil)
-	o := outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, quoted: quoted, l3: j.l3}
-	if a := j.nextHop(o); quoted == nil && a != nil && !a.Pass && len(p) > a.MTU {
-		return j.drop(TooBig)
-	}
-	return j.send(o)
+	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, silent: true})
 }
 
 // ontoLink lets a frame leave as it is, and learns where it came from.

@@ -263,11 +263,12 @@ func (j *journey) switchTo(t *gtpu.Tunnel, msg message) Result {
 		octets = len(msg.body)
 	}
 	j.count(ReceivedName(t.Name), octets)
-	return j.relay(j.m.tunnels[t.SwitchTo], msg, marking{})
+	return j.relay(j.m.tunnels[t.SwitchTo], msg, marking{}, outbound{quoted: j.packet, l3: j.l3})
 }
 
-// relay puts a GTP-U message that was received into another tunnel.
-func (j *journey) relay(to *gtpu.Tunnel, msg message, mark marking) Result {
+// relay puts a GTP-U message that was received into another tunnel; o says what
+// becomes of one that is too big.
+func (j *journey) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound) Result {
 	hop := v4(j.packet).ttl()
 	if version(j.packet) == 6 {
 		hop = v6(j.packet).hopLimit()
@@ -289,8 +290,9 @@ func (j *journey) relay(to *gtpu.Tunnel, msg message, mark marking) Result {
 	} else if tpdu, ok := whole(msg.body, version(msg.body)); ok {
 		hash = flowHash(tpdu, false)
 	}
-	p := j.wrap(to, tunnelEnd{hopLimit: hop - 1, class: mark.of(class(j.packet)), hash: hash}, header, msg.body)
-	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, quoted: j.packet, l3: j.l3})
+	o.packet = j.wrap(to, tunnelEnd{hopLimit: hop - 1, class: mark.of(class(j.packet)), hash: hash}, header, msg.body)
+	o.via, o.hash = Key{NextHop: to.Remote}, hash
+	return j.send(o)
 }
 
 // sendTunnel encapsulates a steered packet.

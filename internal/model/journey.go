@@ -19,6 +19,9 @@ type journey struct {
 	pending []pending
 	copies  []*Punt // duplicates for the daemon
 	events  []Event
+
+	session bool // it meets a session's rule
+	around  int  // octets that come around a session's T-PDU on its way in
 }
 
 // pending is a counter to be increased once the packet is forwarded.

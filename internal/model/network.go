@@ -29,6 +29,7 @@ type Network struct {
 	SessionSIDs []netip.Prefix `json:"session_sids,omitempty"` // of Config.SIDs, those whose inside is for UEs
 	Slices      []Slice        `json:"slices,omitempty"`
 	Sessions    []Session      `json:"sessions,omitempty"`
+	MSSClamp    bool           `json:"mss_clamp,omitempty"` // of sessions' TCP connections
 }
 
 // Port is an interface that the data path is attached to.
@@ -37,6 +38,7 @@ type Port struct {
 	Ifindex         int    `json:"ifindex"`
 	External        bool   `json:"external,omitempty"`
 	PartialChecksum bool   `json:"partial_checksum,omitempty"`
+	MTU             int    `json:"mtu,omitempty"` // 0: not known
 }
 
 // Key names an adjacency: a next hop found by a table, or an interface.

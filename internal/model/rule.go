@@ -11,7 +11,7 @@ import (
 func (j *journey) receiveSession(rules []*ruleState, msg message) Result {
 	if msg.kind == endMarker {
 		if r := rules[0]; r.Action == ActionForward && r.Forward.Kind == ForwardGTPU {
-			return j.relay(r.tunnel(), msg, r.marking())
+			return j.relay(r.tunnel(), msg, r.marking(), outbound{quoted: j.packet, l3: j.l3})
 		}
 		return j.drop(GTPUMessage)
 	}
@@ -22,6 +22,7 @@ func (j *journey) receiveSession(rules []*ruleState, msg message) Result {
 	if inner == nil {
 		return j.drop(reason)
 	}
+	j.around = map[int]int{4: 20, 6: 40}[version(j.packet)] + 8 + 16
 	return j.meet(rules, tpdu{packet: inner, l3: j.l3 + msg.at, qfi: msg.qfi, message: &msg, outer: noOuter})
 }
 
@@ -39,6 +40,7 @@ func (j *journey) sessionInSID(inner []byte, l3 int) Result {
 	}
 	_, dst := addresses(inner)
 	rules, _ := j.m.ueOrFramed(dst)
+	j.around = l3 - j.l3
 	return j.meet(rules, t)
 }
 
@@ -66,6 +68,7 @@ func (j *journey) meet(rules []*ruleState, t tpdu) Result {
 	case ActionBuffer:
 		return Result{Reason: SlowPath, Punt: j.puntOf(PuntBuffer, r, t)}
 	}
+	j.session = !t.frame
 	if reason := j.use(r, len(t.packet)); reason != "" {
 		return j.drop(reason)
 	}
@@ -137,7 +140,9 @@ func (j *journey) forwardBy(r *ruleState, t tpdu) Result {
 		case r.Container != ContainerNone && !t.message.container:
 			return j.relayMarked(r, t)
 		default:
-			return j.relay(r.tunnel(), *t.message, r.marking())
+			o := r.onward(t)
+			o.trailing = len(t.message.body) - len(t.packet)
+			return j.relay(r.tunnel(), *t.message, r.marking(), o)
 		}
 		return j.intoTunnel(r.tunnel(), r.RQI, t, r.marking())
 	case ForwardSRv6:
@@ -180,7 +185,15 @@ func (j *journey) relayMarked(r *ruleState, t tpdu) Result {
 	hash := flowHash(inner, false)
 	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, r.RQI, len(inner))
 	p := j.wrap(to, tunnelEnd{hopLimit: hop - 1, class: r.marking().of(class(j.packet)), hash: hash}, header, inner)
-	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, quoted: j.packet, l3: j.l3})
+	o := r.onward(t)
+	o.packet, o.via, o.hash = p, Key{NextHop: to.Remote}, hash
+	return j.send(o)
+}
+
+// onward is what becomes of a T-PDU that came in GTP-U and is too big to leave
+// in it again: it is its sender's, who is told if it is the UE.
+func (r *ruleState) onward(t tpdu) outbound {
+	return outbound{quoted: t.packet, l3: t.l3, fragments: true, silent: r.Direction == Downlink}
 }
 
 // core says whether a packet is for what UEs have no business with, or from

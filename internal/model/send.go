@@ -19,6 +19,9 @@ type outbound struct {
 	// fragments says that an IPv4 packet without DF is cut up: headends and
 	// decapsulators.
 	fragments bool
+	silent    bool // nobody is told of a packet that is too big
+	// trailing octets are behind a session's T-PDU, which is what is quoted.
+	trailing int
 }
 
 // send is section 3's "Next hop".
@@ -31,10 +34,12 @@ func (j *journey) send(o outbound) Result {
 	case (a == nil || a.Pass) && !main:
 		return j.drop(NoNeighbour)
 	case a == nil || a.Pass:
+		j.clampMSS(o, 0)
 		return j.passFinished(o.packet)
 	case len(o.packet) > a.MTU:
 		return j.tooBig(o, a.MTU-(len(o.packet)-len(o.quoted)))
 	}
+	j.clampMSS(o, a.MTU)
 	etherType := uint16(0x86dd)
 	if version(o.packet) == 4 {
 		etherType = 0x0800
@@ -91,6 +96,9 @@ func (j *journey) tooBig(o outbound, mtu int) Result {
 		r := Result{Reason: SlowPath, Punt: j.punt(PuntFragment, o.l3)}
 		r.Punt.Info = uint32(mtu)
 		return r
+	}
+	if o.silent {
+		return j.drop(TooBig)
 	}
 	return j.icmpError(TooBig, o.l3, packetTooBig, 0, uint32(mtu))
 }

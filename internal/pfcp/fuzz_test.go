@@ -308,14 +308,17 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { newStand(t).play(data) })
 }
 
-var messages = flag.Int("messages", 20_000, "PFCP messages of TestRandomMessages")
+var (
+	messages  = flag.Int("messages", 20_000, "PFCP messages of TestRandomMessages")
+	firstSeed = flag.Uint64("seed", 0, "where TestRandomMessages starts")
+)
 
 // TestRandomMessages hands in sound requests with a few octets or IEs changed,
 // so that most are read far.
 func TestRandomMessages(t *testing.T) {
 	requests := sound(t)
 	causes := map[string]uint64{}
-	for seed := uint64(0); *messages > 0; seed++ {
+	for seed := *firstSeed; *messages > 0; seed++ {
 		r := rand.New(rand.NewPCG(seed, 1))
 		st := newStand(t)
 		for range 200 {

@@ -34,7 +34,7 @@ func (s *SlowPath) icmpError(p Packet) {
 
 // requestAbout is for an error about the packet at L3 of a frame.
 func requestAbout(p Packet) icmpRequest {
-	r := icmpRequest{packet: p.Data[p.L3:], ifindex: p.Ifindex, table: p.Table}
+	r := icmpRequest{packet: p.Data[p.L3:], ifindex: p.Ifindex, table: p.Table, session: p.Session}
 	if outer, found := layer3(p.Data); found && outer == p.L3 {
 		r.header = p.Data[:outer]
 	}
@@ -50,15 +50,16 @@ type icmpRequest struct {
 	// header is the packet's Ethernet header and tags, if the packet is the
 	// outermost one of its frame: the error goes back to where that came from.
 	// One that was inside goes by the table that it was looked up in.
-	header []byte
-	table  uint32
+	header  []byte
+	table   uint32
+	session uint64
 }
 
 // way is where the error goes; false: it must not be sent. A source that is no
 // single host's must not be answered, nor what was sent to a group on the link
 // (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
 func (r icmpRequest) way() (Way, bool) {
-	w := Way{Ifindex: r.ifindex, Table: r.table}
+	w := Way{Ifindex: r.ifindex, Table: r.table, Session: r.session}
 	if r.header == nil {
 		return w, true
 	}

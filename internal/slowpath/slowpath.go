@@ -30,6 +30,7 @@ type Packet struct {
 	Data       []byte // from the Ethernet header; an error's may be cut short
 	// Table is the kernel table that the packet was looked up in, 0 if in none.
 	Table   uint32
+	Session uint64    // the UE's whose packet an error is about, where Table says so
 	NextHop Neighbour // AwaitNeighbour
 }
 
@@ -52,6 +53,8 @@ type Way struct {
 	// the answer goes back where it came from. Without, it goes by Table.
 	Back  []byte
 	Table uint32 // kernel table; 0: none, there is no way
+	// Session is that of the UE that the packet is for.
+	Session uint64
 }
 
 // Sender sends packets of the node's own. Errors wrap ErrNoRoute where the

@@ -1119,6 +1119,7 @@ type UPF struct {
 	Protected     []string               `protobuf:"bytes,6,rep,name=protected,proto3" json:"protected,omitempty"`
 	Buffer        *Buffer                `protobuf:"bytes,7,opt,name=buffer,proto3" json:"buffer,omitempty"`
 	EchoInterval  uint32                 `protobuf:"varint,8,opt,name=echo_interval,json=echoInterval,proto3" json:"echo_interval,omitempty"`
+	MssClamp      bool                   `protobuf:"varint,9,opt,name=mss_clamp,json=mssClamp,proto3" json:"mss_clamp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1207,6 +1208,13 @@ func (x *UPF) GetEchoInterval() uint32 {
 		return x.EchoInterval
 	}
 	return 0
+}
+
+func (x *UPF) GetMssClamp() bool {
+	if x != nil {
+		return x.MssClamp
+	}
+	return false
 }
 
 type UEPool struct {
@@ -5422,7 +5430,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x06routes\x18\x05 \x01(\rR\x06routes\x12 \n" +
 	"\vadjacencies\x18\x06 \x01(\rR\vadjacencies\x12\x1a\n" +
 	"\bsessions\x18\a \x01(\rR\bsessions\x12\x18\n" +
-	"\afilters\x18\b \x01(\rR\afilters\"\xfa\x01\n" +
+	"\afilters\x18\b \x01(\rR\afilters\"\x97\x02\n" +
 	"\x03UPF\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x0e\n" +
 	"\x02n4\x18\x02 \x03(\tR\x02n4\x12\x12\n" +
@@ -5431,7 +5439,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bue_pools\x18\x05 \x03(\v2\x12.culvert.v1.UEPoolR\auePools\x12\x1c\n" +
 	"\tprotected\x18\x06 \x03(\tR\tprotected\x12*\n" +
 	"\x06buffer\x18\a \x01(\v2\x12.culvert.v1.BufferR\x06buffer\x12#\n" +
-	"\recho_interval\x18\b \x01(\rR\fechoInterval\"O\n" +
+	"\recho_interval\x18\b \x01(\rR\fechoInterval\x12\x1b\n" +
+	"\tmss_clamp\x18\t \x01(\bR\bmssClamp\"O\n" +
 	"\x06UEPool\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x1a\n" +
 	"\bprefixes\x18\x02 \x03(\tR\bprefixes\"8\n" +

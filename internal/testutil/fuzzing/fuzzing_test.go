@@ -34,7 +34,7 @@ func TestSeedDecides(t *testing.T) {
 // TestEverythingIsReached: the frames come to every end that the model knows,
 // so that a comparison of them means something.
 func TestEverythingIsReached(t *testing.T) {
-	reached := map[model.Reason]int{}
+	reached, clamped := map[model.Reason]int{}, 0
 	for seed := range uint64(40) {
 		s := fuzzing.New(seed)
 		n, err := s.Network()
@@ -45,10 +45,20 @@ func TestEverythingIsReached(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+		n.MSSClamp = false
+		plain, err := model.New(n)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
 		for range 1500 {
 			frame := s.Frame(&n)
 			frame = fuzzing.Mutate(frame, s.Mutations(len(frame)))
-			reached[m.Run(frame, fuzzing.Ports[s.IntN(4)].Ifindex).Reason]++
+			ifindex := fuzzing.Ports[s.IntN(4)].Ifindex
+			r := m.Run(frame, ifindex)
+			reached[r.Reason]++
+			if !bytes.Equal(r.Out, plain.Run(frame, ifindex).Out) {
+				clamped++
+			}
 		}
 	}
 	for _, r := range []model.Reason{model.Forwarded, model.Passed, model.SlowPath, model.Replied, model.SRDomainEdge,
@@ -61,6 +71,10 @@ func TestEverythingIsReached(t *testing.T) {
 			t.Errorf("%s: not once", r)
 		}
 	}
+	if clamped < 100 {
+		t.Errorf("an MSS was made less %d times", clamped)
+	}
+	t.Logf("an MSS was made less %d times", clamped)
 	if drops := 40*1500 - reached[model.Forwarded] - reached[model.Passed]; drops > 40*1500*3/4 {
 		t.Errorf("%d of %d frames end early", drops, 40*1500)
 	}

@@ -16,8 +16,8 @@ import (
 
 // Ports are those of every network.
 var Ports = []model.Port{
-	{Name: "n3", Ifindex: 10}, {Name: "n6", Ifindex: 11},
-	{Name: "pod", Ifindex: 12, PartialChecksum: true}, {Name: "out", Ifindex: 13, External: true},
+	{Name: "n3", Ifindex: 10, MTU: 1400}, {Name: "n6", Ifindex: 11},
+	{Name: "pod", Ifindex: 12, MTU: 90, PartialChecksum: true}, {Name: "out", Ifindex: 13, MTU: 9000, External: true},
 }
 
 // Source is where everything random comes from.

@@ -17,6 +17,7 @@ const everything = 4_000_000_000
 
 // sessions gives a network UEs with random rules.
 func (s Source) sessions(n *model.Network) {
+	n.MSSClamp = s.chance(70)
 	n.UEPools = []netip.Prefix{prefix("10.46.0.0/24"), prefix("2001:db8:46::/56"), prefix("10.146.0.0/28")}
 	n.Protected = []netip.Prefix{prefix("10.50.0.0/16"), prefix("3fff:50::/32"), prefix("10.2.2.8/29")}
 	for _, sid := range n.Config.SIDs {
@@ -358,9 +359,31 @@ func (s Source) remoteAddress(n *model.Network, filter netip.Prefix, v4 bool) ne
 		"::ffff:10.2.2.0", "fc00::"))
 }
 
+// begin makes a segment begin a connection, mostly with an MSS somewhere among
+// the options.
+func (s Source) begin(t *packet.TCP) {
+	flags := pick(s, uint8(0x02), 0x02, 0x12, 0x03, 0xc2)
+	t.Flags = &flags
+	for range s.IntN(6) {
+		t.Options = append(t.Options, pick(s, packet.Hex{1}, packet.Hex{1}, packet.Hex{4, 2}, packet.Hex{3, 3, 7},
+			packet.Hex{8, 10, 1, 2, 3, 4, 5, 6, 7, 8}, packet.Hex{2, 4, byte(s.IntN(40)), byte(s.Uint32())})...)
+	}
+	if s.chance(70) {
+		t.Options = append(t.Options, 2, 4, byte(s.IntN(40)), byte(s.Uint32()))
+	}
+	if s.chance(10) {
+		t.Options = append(t.Options, pick(s, packet.Hex{0}, packet.Hex{2}, packet.Hex{2, 3, 5}, packet.Hex{9, 0}, packet.Hex{9, 60})...)
+	}
+	t.Options = t.Options[:min(len(t.Options), 40)]
+	if s.chance(10) {
+		length := uint8(s.IntN(16))
+		t.Length = &length
+	}
+}
+
 // upperOf is an upper layer for a filter.
 func (s Source) upperOf(f model.Filter, d model.Direction, v6 bool) []packet.Layer {
-	protocol := pick(s, uint8(6), 17, 17, 1, 132)
+	protocol := pick(s, uint8(6), 6, 6, 17, 17, 1, 132)
 	if f.Protocol != nil && s.chance(90) {
 		protocol = *f.Protocol
 	}
@@ -377,7 +400,11 @@ func (s Source) upperOf(f model.Filter, d model.Direction, v6 bool) []packet.Lay
 	size := packet.Payload{Count: pick(s, 0, 1, s.IntN(64), s.IntN(256), s.IntN(1400))}
 	switch protocol {
 	case 6:
-		return []packet.Layer{packet.TCP{Sport: sport, Dport: dport, Partial: s.chance(30)}, size}
+		t := packet.TCP{Sport: sport, Dport: dport, Partial: s.chance(30)}
+		if s.chance(60) {
+			s.begin(&t)
+		}
+		return []packet.Layer{t, size}
 	case 17:
 		return []packet.Layer{packet.UDP{Sport: sport, Dport: dport, Partial: s.chance(20)}, size}
 	case 1, 58:

@@ -127,8 +127,13 @@ func (u UDP) build(payload []byte, around []Layer, _ Layer) []byte {
 
 func (t TCP) build(payload []byte, around []Layer, _ Layer) []byte {
 	b := be.AppendUint16(be.AppendUint16(nil, t.Sport), t.Dport)
-	b = append(be.AppendUint32(b, t.Sequence), 0, 0, 0, 0, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0)
-	b = append(b, payload...)
+	options := append([]byte{}, t.Options...)
+	for len(options)%4 != 0 {
+		options = append(options, 0)
+	}
+	length := or(t.Length, uint8(5+len(options)/4))
+	b = append(be.AppendUint32(b, t.Sequence), 0, 0, 0, 0, length<<4, or(t.Flags, 0x10), 0xff, 0xff, 0, 0, 0, 0)
+	b = append(append(b, options...), payload...)
 	pseudo := pseudoSum(around, 6, len(b))
 	checksum := ^sum16(b, pseudo)
 	if t.Partial {

@@ -111,11 +111,14 @@ type UDP struct {
 	Partial bool `json:"partial,omitempty"`
 }
 
-// TCP is the header of RFC 9293 without options.
+// TCP is the header of RFC 9293.
 type TCP struct {
 	Sport    uint16  `json:"sport"`
 	Dport    uint16  `json:"dport"`
 	Sequence uint32  `json:"sequence,omitempty"`
+	Flags    *uint8  `json:"flags,omitempty"`   // ACK unless set
+	Options  Hex     `json:"options,omitempty"` // padded with zeros
+	Length   *uint8  `json:"length,omitempty"`  // of the header, in 4 octets
 	Checksum *uint16 `json:"checksum,omitempty"`
 	Partial  bool    `json:"partial,omitempty"`
 }

@@ -1,0 +1,102 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/culvert-net/culvert/gtpu"
+)
+
+// InjectToUE sends an IP packet to a UE by its session's rules, as if it had come
+// in on an interface: as it is where a rule is found by the UE's address,
+// otherwise in a G-PDU for the session's downlink TEID (N9). Session 0: not known.
+func (d *DataPlane) InjectToUE(session uint64, packet []byte, ifindex int) error {
+	frame, err := d.frameToUE(session, packet)
+	if err != nil {
+		return fmt.Errorf("inject to a UE of session %d: %w", session, err)
+	}
+	return d.Inject(frame, ifindex)
+}
+
+func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
+	if len(packet) == 0 {
+		return nil, errors.New("there is no packet")
+	}
+	if teid := d.downlinkTEID(session); teid != 0 {
+		var err error
+		if packet, err = d.gpduToUs(teid, packet); err != nil {
+			return nil, err
+		}
+	}
+	frame := make([]byte, 12, 14+len(packet))
+	etherType := uint16(0x86dd)
+	if packet[0]>>4 == 4 {
+		etherType = 0x0800
+	}
+	return append(binary.BigEndian.AppendUint16(frame, etherType), packet...), nil
+}
+
+// downlinkTEID is where a session's UE is reached through this node; 0: by its
+// address, or not at all.
+func (d *DataPlane) downlinkTEID(session uint64) (teid uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.sessions
+	if s == nil || s.byID[session] == 0 {
+		return 0
+	}
+	byAddress := false
+	s.entriesOf(s.byID[session], func(i uint32, b *pdrBook) {
+		do := d.pdr.load(i, wordPDRDo)
+		if b.kind&entryHead == 0 || !isActive(do) || flagsOf(do)&flagDownlink == 0 {
+			return
+		}
+		key, elsewhere := s.keys[i]
+		switch {
+		case elsewhere && key.teid != 0:
+			teid = key.teid
+		case !elsewhere && i < s.slots:
+			teid = i | uint32(generationOf(do))<<24
+		default:
+			byAddress = true
+		}
+	})
+	if byAddress {
+		return 0
+	}
+	return teid
+}
+
+// gpduToUs is a G-PDU to one of our GTP-U addresses. Nobody looks at the UDP
+// checksum (docs/semantics.md section 6).
+func (d *DataPlane) gpduToUs(teid uint32, tpdu []byte) ([]byte, error) {
+	d.mu.Lock()
+	addresses := d.want.GTPUAddresses
+	d.mu.Unlock()
+	if len(addresses) == 0 {
+		return nil, errors.New("there is no GTP-U address")
+	}
+	message, err := gtpu.AppendGPDU(nil, teid, gtpu.PDUSessionContainer{}, tpdu)
+	if err != nil {
+		return nil, err
+	}
+	be := binary.BigEndian
+	length := uint16(8 + len(message))
+	b := outerToUs(addresses[0], length)
+	b = be.AppendUint16(be.AppendUint16(b, gtpu.Port), gtpu.Port)
+	return append(be.AppendUint16(be.AppendUint16(b, length), 0), message...), nil
+}
+
+// outerToUs is the IP header of UDP from and to an address of ours.
+func outerToUs(a netip.Addr, payload uint16) []byte {
+	be := binary.BigEndian
+	var b []byte
+	if a.Is4() {
+		b = append(be.AppendUint16([]byte{0x45, 0}, 20+payload), 0, 0, 0x40, 0, defaultHopLimit, 17, 0, 0)
+	} else {
+		b = append(be.AppendUint16([]byte{0x60, 0, 0, 0}, payload), 17, defaultHopLimit)
+	}
+	return append(append(b, a.AsSlice()...), a.AsSlice()...)
+}

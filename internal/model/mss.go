@@ -1,0 +1,81 @@
+package model
+
+// clampMSS is section 7's "MSS", on the T-PDU in a finished packet that goes to
+// where the MTU is `egress`; 0: not known. A UDP checksum around it stays: TCP's
+// own makes up for what changes.
+func (j *journey) clampMSS(o outbound, egress int) {
+	if !j.session || !j.m.network.MSSClamp {
+		return
+	}
+	room := 0
+	if egress != 0 {
+		room = egress - (len(o.packet) - len(o.quoted))
+	}
+	if back := j.port.MTU - j.around; j.port.MTU != 0 && (egress == 0 || back < room) {
+		room = back
+	}
+	tpdu := o.packet[len(o.packet)-o.trailing-len(o.quoted):][:len(o.quoted)]
+	tcp, headers := synOf(tpdu)
+	at := mssOption(tcp)
+	if most := room - headers; at != 0 && most >= 1 && int(be.Uint16(tcp[at:])) > most {
+		writeChecked(tcp, at, byte(most>>8))
+		writeChecked(tcp, at+1, byte(most))
+	}
+}
+
+// writeChecked writes an octet of a TCP header, and its checksum follows.
+func writeChecked(tcp []byte, at int, value byte) {
+	word := at &^ 1
+	old := be.Uint16(tcp[word:])
+	tcp[at] = value
+	be.PutUint16(tcp[16:], updated(be.Uint16(tcp[16:]), old, be.Uint16(tcp[word:])))
+}
+
+// synOf is the TCP header, with its options, of a packet that begins a
+// connection, and the length of IP and TCP headers without options; nil: it is
+// none.
+func synOf(p []byte) (tcp []byte, headers int) {
+	if version(p) == 4 {
+		if v4(p).protocol() != protoTCP || v4(p).fragment() {
+			return nil, 0
+		}
+		tcp, headers = p[v4(p).header():], 40
+	} else {
+		if v6(p).next() != protoTCP {
+			return nil, 0
+		}
+		tcp, headers = p[40:], 60
+	}
+	const syn = 0x02
+	if len(tcp) < 20 || tcp[13]&syn == 0 {
+		return nil, 0
+	}
+	length := int(tcp[12]>>4) * 4
+	if length < 20 || length > len(tcp) {
+		return nil, 0
+	}
+	return tcp[:length], headers
+}
+
+// mssOption is where the value of a header's MSS option is; 0: it has none that
+// can be found.
+func mssOption(tcp []byte) int {
+	const end, nop, mss = 0, 1, 2
+	for at := 20; at < len(tcp); {
+		switch kind := tcp[at]; {
+		case kind == end:
+			return 0
+		case kind == nop:
+			at++
+			continue
+		case at+1 == len(tcp) || tcp[at+1] < 2 || at+int(tcp[at+1]) > len(tcp):
+			return 0
+		case kind == mss && tcp[at+1] != 4:
+			return 0
+		case kind == mss:
+			return at + 2
+		}
+		at += int(tcp[at+1])
+	}
+	return 0
+}
