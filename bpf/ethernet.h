@@ -89,14 +89,10 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
 		return REASON_INNER_MALFORMED;
 	p->macs = p->keep;
 	p->keep_version = 0;
-	reason = choose_rule(ctx, p, index, 1);
-	if (!reason)
-		reason = admit(ctx, p);
+	reason = meet_rule(ctx, p, index, 1, &f);
 	if (reason)
 		return reason;
-	rule = admitted(p, &f);
-	if (!rule)
-		return REASON_FAR_DROP;
+	rule = &p->rule;
 	p->tunnel_length = p->keep_length;
 	if (f->kind == FORWARD_GTPU && rule->flags >> PDR_CONTAINER_SHIFT && !p->has_container)
 		return receive_marked(ctx, p, f, rule, hops, class);
@@ -149,20 +145,16 @@ GLOBAL int send_frame(struct xdp_md *ctx, struct packet *p, __u32 index)
 {
 	__u32 zero = 0;
 	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
-	struct forwarding *f;
-	struct rule *rule;
+	struct forwarding *f = 0;
 	int reason;
 
 	if (!p || !cfg)
 		return REASON_NO_PDR;
 	p->qfi = 0;
-	reason = choose_rule(ctx, p, index, 0);
-	if (!reason)
-		reason = admit(ctx, p);
+	reason = meet_rule(ctx, p, index, 0, &f);
 	if (reason)
 		return reason;
-	rule = admitted(p, &f);
-	if (!rule || f->kind != FORWARD_GTPU)
+	if (f->kind != FORWARD_GTPU)
 		return REASON_FAR_DROP;
 	if (p->keep && take_link_tag(ctx, p))
 		return REASON_INNER_MALFORMED;
@@ -174,7 +166,7 @@ GLOBAL int send_frame(struct xdp_md *ctx, struct packet *p, __u32 index)
 	p->hash = payload_hash(ctx, p);
 	p->hashed = 1;
 	mark(p, f);
-	plan_rule_gpdu(p, rule);
+	plan_rule_gpdu(p, &p->rule);
 	plan_forwarding_addresses(p, f);
 	plan_gtpu(p, f->ipv4 ? 4 : 6);
 	return CONTINUE;

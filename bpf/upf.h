@@ -135,13 +135,19 @@ INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings
 	return CONTINUE;
 }
 
-/* The rule that let the packet go, and its forwarding. */
-INLINE struct rule *admitted(struct packet *p, struct forwarding **f)
+/* The rule for the packet at p->keep, to which `index` leads, and its forwarding,
+ * once both agree that it may go; then p->rule. 0, or a reason. */
+INLINE int meet_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 receive, struct forwarding **f)
 {
-	__u32 index = p->rule.forwarding;
+	int reason = choose_rule(ctx, p, index, receive);
 
+	if (!reason)
+		reason = admit(ctx, p);
+	if (reason)
+		return reason;
+	index = p->rule.forwarding;
 	*f = bpf_map_lookup_elem(&forwarding, &index);
-	return *f ? &p->rule : 0;
+	return *f ? 0 : REASON_FAR_DROP;
 }
 
 /* The packet at p->keep is for the UE that led to rule `index`. */
@@ -149,23 +155,19 @@ GLOBAL int send_to_ue(struct xdp_md *ctx, struct packet *p, __u32 index)
 {
 	__u32 zero = 0;
 	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
-	struct forwarding *f;
-	struct rule *rule;
+	struct forwarding *f = 0;
 	int reason;
 
 	if (!p || !cfg)
 		return REASON_NO_PDR;
 	p->qfi = 0;
-	reason = choose_rule(ctx, p, index, 0);
-	if (!reason)
-		reason = admit(ctx, p);
+	reason = meet_rule(ctx, p, index, 0, &f);
 	if (reason)
 		return reason;
-	rule = admitted(p, &f);
-	if (!rule || f->kind == FORWARD_NONE || f->kind == FORWARD_TABLE)
+	if (f->kind == FORWARD_NONE || f->kind == FORWARD_TABLE)
 		return REASON_FAR_DROP;
 	p->tunnel_length = p->keep_length;
-	return push_forwarding(ctx, p, cfg, rule, f);
+	return push_forwarding(ctx, p, cfg, &p->rule, f);
 }
 
 /* An IP packet that was decapsulated for UEs: a plan to go on alone is there. */
@@ -296,14 +298,10 @@ GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __
 		return reason;
 	if (nested_gtpu(ctx, p, cfg))
 		return REASON_GTPU_MESSAGE;
-	reason = choose_rule(ctx, p, index, 1);
-	if (!reason)
-		reason = admit(ctx, p);
+	reason = meet_rule(ctx, p, index, 1, &f);
 	if (reason)
 		return reason;
-	rule = admitted(p, &f);
-	if (!rule)
-		return REASON_FAR_DROP;
+	rule = &p->rule;
 	p->from_ue = !(rule->flags & PDR_DOWNLINK);
 	p->tunnel_length = p->keep_length;
 	switch (f->kind) {

@@ -95,12 +95,10 @@ type Expect struct {
 	Interface string `json:"interface,omitempty"`
 	// Links are the ends of links between routers that OSPFv3 must know.
 	Links int `json:"links,omitempty"`
-	// MaxOvertaking is how many datagrams may arrive ahead of earlier ones of
-	// their flow: none unless set, where InOrder is. MinGap wants a time in which
-	// nothing arrived: so long they were kept.
-	InOrder       bool     `json:"in_order,omitempty"`
-	MaxOvertaking int      `json:"max_overtaking,omitempty"`
-	MinGap        Duration `json:"min_gap,omitempty"`
+	// InOrder wants no datagram ahead of an earlier one of its flow, MinGap a
+	// time in which nothing arrived: so long they were kept.
+	InOrder bool     `json:"in_order,omitempty"`
+	MinGap  Duration `json:"min_gap,omitempty"`
 	// Rate wants a stream to be held to a rate, by loss.
 	Rate *RateExpect `json:"rate,omitempty"`
 	// Handover wants tunnels to change at a GTP-U endpoint.
