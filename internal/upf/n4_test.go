@@ -60,7 +60,7 @@ type nonsense struct {
 	sequence uint32
 	sent     int64
 	answered atomic.Int64
-	alive    atomic.Uint32 // sequence number of the last heartbeat that was answered
+	alive    atomic.Uint32 // sequence number of the last heartbeat or deletion that was answered
 }
 
 func newN4(t *testing.T) *n4 {
@@ -124,8 +124,11 @@ func newNonsense(t *testing.T, local netip.Addr) *nonsense {
 				return
 			}
 			s.answered.Add(1)
-			if size >= 8 && b[1] == 2 { // Heartbeat Response
+			switch {
+			case size >= 8 && b[1] == 2: // Heartbeat Response
 				s.alive.Store(binary.BigEndian.Uint32(b[4:]) >> 8)
+			case size >= 16 && b[1] == 55: // Session Deletion Response
+				s.alive.Store(binary.BigEndian.Uint32(b[12:]) >> 8)
 			}
 		}
 	}()
@@ -206,6 +209,19 @@ func (s *nonsense) request(t *testing.T, m []byte) {
 	}
 }
 
+// answer sends a request until it is answered.
+func (s *nonsense) answer(t *testing.T, m []byte) {
+	t.Helper()
+	s.request(t, m)
+	eventually(t, "a request is not answered", func() bool {
+		if s.alive.Load() == s.sequence {
+			return true
+		}
+		_, err := s.Write(m)
+		return err != nil
+	})
+}
+
 func forSession(m []byte) bool { return m[0]&1 != 0 && len(m) >= 16 }
 
 // send sends a request, as it was or changed at random, for one of the sessions.
@@ -257,20 +273,15 @@ func (n *n4) look() {
 	slices.Sort(n.seids)
 }
 
-// quiet waits until all that was sent has been handled.
+// quiet waits until all that was sent has been handled: by the node, which answers
+// heartbeats, and by each worker, which knows that a session of its own is not there.
 func (n *n4) quiet(t *testing.T) {
 	t.Helper()
 	for _, s := range n.smfs {
-		s.sequence = (s.sequence + 1) & 0xffffff
-		heartbeat := []byte{0x20, 1, 0, 12, 0, 0, 0, 0, 0, 96, 0, 4, 0xe0, 0, 0, 0}
-		binary.BigEndian.PutUint32(heartbeat[4:], s.sequence<<8)
-		eventually(t, "a heartbeat is not answered", func() bool {
-			if s.alive.Load() == s.sequence {
-				return true
-			}
-			_, err := s.Write(heartbeat)
-			return err != nil
-		})
+		s.answer(t, []byte{0x20, 1, 0, 12, 0, 0, 0, 0, 0, 96, 0, 4, 0xe0, 0, 0, 0})
+		for worker := range runtime.GOMAXPROCS(0) {
+			s.answer(t, []byte{0x21, 54, 0, 12, 0xff, 0xff, 0xff, 0xff, 11: byte(worker), 15: 0})
+		}
 	}
 	eventually(t, "sessions are half made, or half gone", func() bool {
 		shown := 0
