@@ -246,6 +246,21 @@ func (a *Agent) logChanges(changes []Change) {
 	}
 }
 
+// logPaths says of policies that packets take another candidate path from now on.
+func (a *Agent) logPaths(from, to *tables) {
+	for name, verdicts := range to.verdicts {
+		if _, was := from.verdicts[name]; !was || len(verdicts) == 0 {
+			continue
+		}
+		if before := from.activePath(name); before != verdicts[0].Path {
+			a.log.Info("policy takes another candidate path", "policy", name, "path", pathName(verdicts[0].Path), "before", pathName(before), "why", verdicts[0].Why)
+		}
+	}
+}
+
+// pathName is what people read of a candidate path.
+func pathName(name string) string { return cmp.Or(name, "(its own segment lists)") }
+
 // validate says whether a desired state's configuration holds together, and
 // whether what it names for the first time exists.
 func (a *Agent) validate(c *config.Config) error {
@@ -278,6 +293,7 @@ func (a *Agent) commit(to *desired, c *config.Config, replaced *applied, changes
 	if err := run(steps); err != nil {
 		return err
 	}
+	a.logPaths(a.tables, next)
 	a.desired, a.replaced, a.tables = to, replaced, next
 	a.forgetModes()
 	a.setLogLevel()
@@ -318,6 +334,10 @@ func completed(c *config.Config) *config.Config {
 	out.Policies = slices.Clone(c.Policies)
 	for i := range out.Policies {
 		out.Policies[i].SegmentLists = slices.Clone(out.Policies[i].SegmentLists)
+	}
+	out.CandidatePaths = slices.Clone(c.CandidatePaths)
+	for i := range out.CandidatePaths {
+		out.CandidatePaths[i].SegmentLists = slices.Clone(out.CandidatePaths[i].SegmentLists)
 	}
 	out.SetDefaults()
 	return &out

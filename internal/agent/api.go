@@ -26,10 +26,12 @@ const (
 	KindLocator   Kind = "locator"   // name
 	KindSID       Kind = "sid"       // prefix
 	KindPolicy    Kind = "policy"    // name
-	KindSteering  Kind = "steering"  // prefix, or interface[.vlan[.vlan]]
-	KindTunnel    Kind = "tunnel"    // name
-	KindSlice     Kind = "slice"     // name
-	KindSettings  Kind = "settings"  // encapsulation, domain, gtpu: one of each
+	// name
+	KindCandidatePath Kind = "candidate-path"
+	KindSteering      Kind = "steering" // prefix, or interface[.vlan[.vlan]]
+	KindTunnel        Kind = "tunnel"   // name
+	KindSlice         Kind = "slice"    // name
+	KindSettings      Kind = "settings" // encapsulation, domain, gtpu: one of each
 )
 
 // Origin says who asked for a resource. Applying a file leaves what came
@@ -189,12 +191,22 @@ type SIDStatus struct {
 	NextHop string  `json:"next_hop_state,omitempty"` // resolved adjacency, or why not
 }
 
-// PolicyStatus is a policy with its counter (the sum of its lists') and each list's.
+// PolicyStatus is a policy as its packets meet it: SegmentLists are those of the
+// active candidate path that can be reached, with a counter of each, and Counter
+// is their sum.
 type PolicyStatus struct {
 	srpolicy.Policy
-	Origin  Origin    `json:"origin"`
-	Counter Counter   `json:"counter"`
-	Lists   []Counter `json:"lists"`
+	Origin  Origin             `json:"origin"`
+	Counter Counter            `json:"counter"`
+	Lists   []Counter          `json:"lists"`
+	Paths   []srpolicy.Verdict `json:"paths"` // best first
+}
+
+// CandidatePathStatus is a candidate path, and what became of it.
+type CandidatePathStatus struct {
+	srpolicy.CandidatePath
+	Origin  Origin           `json:"origin"`
+	Verdict srpolicy.Verdict `json:"verdict"`
 }
 
 // SteeringStatus is a steering entry.
@@ -303,6 +315,7 @@ type Service interface {
 	SIDs() ([]SIDStatus, error)
 	Policies() ([]PolicyStatus, error)
 	Steerings() ([]SteeringStatus, error)
+	CandidatePaths() ([]CandidatePathStatus, error)
 	Tunnels() ([]TunnelStatus, error)
 	Adjacencies() ([]AdjacencyStatus, error)
 	Outcomes() ([]Outcome, error)

@@ -198,6 +198,8 @@ func uses(value any) []Ref {
 	case gtpu.Tunnel:
 		add(KindTunnel, v.SwitchTo)
 		add(KindPolicy, v.Policy)
+	case srpolicy.CandidatePath:
+		add(KindPolicy, v.Policy)
 	case srpolicy.Steering:
 		add(KindPolicy, v.Policy)
 		add(KindTunnel, v.Tunnel)
@@ -297,6 +299,8 @@ func summary(value any) string {
 		return text(v.Behavior)
 	case srpolicy.Policy:
 		return fmt.Sprintf("%d segment lists", len(v.SegmentLists))
+	case srpolicy.CandidatePath:
+		return fmt.Sprintf("of policy %s, preference %d", v.Policy, v.Preference)
 	case srpolicy.Steering:
 		switch {
 		case v.Policy != "":

@@ -128,7 +128,8 @@ func (a *Agent) sidNextHop(v srv6.LocalSID) string {
 func (a *Agent) Policies() (out []PolicyStatus, err error) {
 	err = a.read(func() error {
 		return each(a.desired, func(r resource, v srpolicy.Policy) error {
-			s := PolicyStatus{Policy: v, Origin: r.origin, Lists: []Counter{}}
+			s := PolicyStatus{Policy: v, Origin: r.origin, Lists: []Counter{}, Paths: a.tables.verdicts[v.Name]}
+			s.SegmentLists = a.tables.policies[v.Name].SegmentLists
 			lists, err := a.dp.ListCounters(v.Name)
 			for _, c := range lists {
 				s.Lists = append(s.Lists, Counter(c))
@@ -137,6 +138,22 @@ func (a *Agent) Policies() (out []PolicyStatus, err error) {
 			}
 			out = append(out, s)
 			return err
+		})
+	})
+	return out, err
+}
+
+// CandidatePaths are those beside the policies' own segment lists.
+func (a *Agent) CandidatePaths() (out []CandidatePathStatus, err error) {
+	err = a.read(func() error {
+		return each(a.desired, func(r resource, v srpolicy.CandidatePath) error {
+			s := CandidatePathStatus{CandidatePath: v, Origin: r.origin}
+			verdicts := a.tables.verdicts[v.Policy]
+			if i := slices.IndexFunc(verdicts, func(d srpolicy.Verdict) bool { return d.Path == v.Name }); i >= 0 {
+				s.Verdict = verdicts[i]
+			}
+			out = append(out, s)
+			return nil
 		})
 	})
 	return out, err

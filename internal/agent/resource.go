@@ -25,7 +25,7 @@ const (
 )
 
 // kinds in the order of the configuration file.
-var kinds = []Kind{KindInterface, KindSettings, KindLocator, KindSID, KindPolicy, KindSteering, KindTunnel, KindSlice}
+var kinds = []Kind{KindInterface, KindSettings, KindLocator, KindSID, KindPolicy, KindCandidatePath, KindSteering, KindTunnel, KindSlice}
 
 // resource is one thing that was asked for. Value is of the type that the
 // kind's list in config.Config holds, and for settings the section itself.
@@ -46,6 +46,8 @@ func newValue(r Ref) (any, error) {
 		return new(srv6.LocalSID), nil
 	case KindPolicy:
 		return new(srpolicy.Policy), nil
+	case KindCandidatePath:
+		return new(srpolicy.CandidatePath), nil
 	case KindSteering:
 		return new(srpolicy.Steering), nil
 	case KindTunnel:
@@ -105,6 +107,9 @@ func flatten(c *config.Config, origin Origin) []resource {
 	for _, v := range c.Policies {
 		add(KindPolicy, v.Name, v)
 	}
+	for _, v := range c.CandidatePaths {
+		add(KindCandidatePath, v.Name, v)
+	}
 	for _, v := range c.Steering {
 		add(KindSteering, steeringKey(v), v)
 	}
@@ -144,6 +149,8 @@ func unflatten(all iter.Seq[resource]) *config.Config {
 			c.SIDs = append(c.SIDs, v)
 		case srpolicy.Policy:
 			c.Policies = append(c.Policies, v)
+		case srpolicy.CandidatePath:
+			c.CandidatePaths = append(c.CandidatePaths, v)
 		case srpolicy.Steering:
 			c.Steering = append(c.Steering, v)
 		case gtpu.Tunnel:

@@ -260,6 +260,7 @@ func (a *Agent) converge(to *tables) {
 			a.log.Info("recovered", "resource", ref.String())
 		}
 	}
+	a.logPaths(a.tables, to)
 	a.failures, a.tables = failures, to
 	a.forgetModes()
 }

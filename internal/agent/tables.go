@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"maps"
 	"net/netip"
 	"slices"
@@ -46,6 +47,9 @@ type tables struct {
 	locators map[string]dataplane.Locator
 	ports    map[string]port
 	policies map[string]srpolicy.Policy
+	// verdicts are on the candidate paths of each policy: its policy's segment
+	// lists are those of the active one.
+	verdicts map[string][]srpolicy.Verdict
 	tunnels  map[string]gtpu.Tunnel
 	sids     map[string]srv6.LocalSID
 	steering map[string]steering
@@ -72,10 +76,10 @@ func recompile(c *config.Config, links *netdev.Snapshot, former *tables, changes
 	for _, change := range changes {
 		changed[change.Kind] = true
 	}
-	if former == nil || changed[KindPolicy] || changed[KindSettings] {
-		t.compilePolicies(c)
+	if former == nil || former.links != links || changed[KindPolicy] || changed[KindCandidatePath] || changed[KindSettings] {
+		t.compilePolicies(c, links, former)
 	} else {
-		t.policies = former.policies
+		t.policies, t.verdicts = former.policies, former.verdicts
 	}
 	if former == nil || changed[KindTunnel] || changed[KindSettings] {
 		t.compileTunnels(c)
@@ -104,14 +108,39 @@ func recompile(c *config.Config, links *netdev.Snapshot, former *tables, changes
 	return t
 }
 
-func (t *tables) compilePolicies(c *config.Config) {
+func (t *tables) compilePolicies(c *config.Config, links *netdev.Snapshot, former *tables) {
 	t.policies = make(map[string]srpolicy.Policy, len(c.Policies))
+	t.verdicts = make(map[string][]srpolicy.Verdict, len(c.Policies))
+	others := map[string][]srpolicy.CandidatePath{}
+	for _, p := range c.CandidatePaths {
+		others[p.Policy] = append(others[p.Policy], p)
+	}
 	for _, p := range c.Policies {
 		if !p.Source.IsValid() {
 			p.Source = c.Encapsulation.Source
 		}
-		t.policies[p.Name] = p
+		t.policies[p.Name], t.verdicts[p.Name] = srpolicy.Choose(p, others[p.Name], former.activePath(p.Name),
+			func(first netip.Addr) error { return unreachable(links, first) })
 	}
+}
+
+// activePath is the name of a policy's active candidate path; of no tables it
+// is none.
+func (t *tables) activePath(policy string) string {
+	if t == nil || len(t.verdicts[policy]) == 0 {
+		return ""
+	}
+	return t.verdicts[policy][0].Path
+}
+
+// unreachable says why no route leads to a first segment. A neighbour that has
+// not answered yet is no reason: it is asked for where the policy is in use.
+func unreachable(links *netdev.Snapshot, first netip.Addr) error {
+	_, err := netdev.Resolve(links, netdev.Key{NextHop: first})
+	if errors.Is(err, netdev.ErrNoRoute) || errors.Is(err, netdev.ErrUnreachable) || errors.Is(err, netdev.ErrDown) {
+		return err
+	}
+	return nil
 }
 
 func (t *tables) compileTunnels(c *config.Config) {

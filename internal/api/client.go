@@ -153,6 +153,11 @@ func (c *Client) Steerings(ctx context.Context, key string) ([]agent.SteeringSta
 }
 
 // Tunnels lists GTP-U tunnels.
+// CandidatePaths are the candidate paths of policies, or the one that key names.
+func (c *Client) CandidatePaths(ctx context.Context, key string) ([]agent.CandidatePathStatus, error) {
+	return fetch(ctx, c, c.rpc.ListCandidatePaths, &pb.ListCandidatePathsRequest{Key: key}, (*pb.ListCandidatePathsResponse).GetCandidatePaths, candidatePathFrom)
+}
+
 func (c *Client) Tunnels(ctx context.Context, key string) ([]agent.TunnelStatus, error) {
 	return fetch(ctx, c, c.rpc.ListTunnels, &pb.ListTunnelsRequest{Key: key}, (*pb.ListTunnelsResponse).GetTunnels, tunnelFrom)
 }

@@ -154,6 +154,11 @@ func (h *handler) ListPolicies(_ context.Context, r *pb.ListPoliciesRequest) (*p
 	return &pb.ListPoliciesResponse{Policies: out}, err
 }
 
+func (h *handler) ListCandidatePaths(_ context.Context, r *pb.ListCandidatePathsRequest) (*pb.ListCandidatePathsResponse, error) {
+	out, err := list(h.agent.CandidatePaths, agent.KindCandidatePath, r.GetKey(), func(s agent.CandidatePathStatus) string { return s.Name }, candidatePathTo)
+	return &pb.ListCandidatePathsResponse{CandidatePaths: out}, err
+}
+
 func (h *handler) ListSteering(_ context.Context, r *pb.ListSteeringRequest) (*pb.ListSteeringResponse, error) {
 	out, err := list(h.agent.Steerings, agent.KindSteering, r.GetKey(), func(s agent.SteeringStatus) string { return s.Key() }, steeringTo)
 	return &pb.ListSteeringResponse{Steering: out}, err

@@ -61,6 +61,9 @@ func policyTo(s agent.PolicyStatus) (*pb.PolicyStatus, error) {
 	for _, l := range s.Lists {
 		m.Lists = append(m.Lists, counterTo(l))
 	}
+	for _, v := range s.Paths {
+		m.Paths = append(m.Paths, verdictTo(v))
+	}
 	return m, err
 }
 
@@ -70,7 +73,28 @@ func policyFrom(m *pb.PolicyStatus) (agent.PolicyStatus, error) {
 	for _, l := range m.GetLists() {
 		s.Lists = append(s.Lists, counterFrom(l))
 	}
+	for _, v := range m.GetPaths() {
+		s.Paths = append(s.Paths, verdictFrom(v))
+	}
 	return s, err
+}
+
+func verdictTo(v srpolicy.Verdict) *pb.Verdict {
+	return &pb.Verdict{Path: v.Path, Preference: v.Preference, Valid: v.Valid, Active: v.Active, Why: v.Why}
+}
+
+func verdictFrom(m *pb.Verdict) srpolicy.Verdict {
+	return srpolicy.Verdict{Path: m.GetPath(), Preference: m.GetPreference(), Valid: m.GetValid(), Active: m.GetActive(), Why: m.GetWhy()}
+}
+
+func candidatePathTo(s agent.CandidatePathStatus) (*pb.CandidatePathStatus, error) {
+	r, err := toMessage(s.CandidatePath, &pb.CandidatePath{})
+	return &pb.CandidatePathStatus{Resource: r, Origin: string(s.Origin), Verdict: verdictTo(s.Verdict)}, err
+}
+
+func candidatePathFrom(m *pb.CandidatePathStatus) (agent.CandidatePathStatus, error) {
+	r, err := fromMessage[srpolicy.CandidatePath](m.GetResource())
+	return agent.CandidatePathStatus{CandidatePath: r, Origin: agent.Origin(m.GetOrigin()), Verdict: verdictFrom(m.GetVerdict())}, err
 }
 
 func steeringTo(s agent.SteeringStatus) (*pb.SteeringStatus, error) {

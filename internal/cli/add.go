@@ -214,7 +214,7 @@ func (a *app) add() *cobra.Command {
 func (a *app) delete() *cobra.Command {
 	kinds := []string{
 		string(agent.KindInterface), string(agent.KindLocator), string(agent.KindSID), string(agent.KindPolicy),
-		string(agent.KindSteering), string(agent.KindTunnel), string(agent.KindSlice), string(agent.KindSettings),
+		string(agent.KindCandidatePath), string(agent.KindSteering), string(agent.KindTunnel), string(agent.KindSlice), string(agent.KindSettings),
 	}
 	c := &cobra.Command{
 		Use: "delete KIND KEY...", Short: "Delete resources of one kind that were added, all or none",

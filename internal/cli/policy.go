@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -15,12 +16,12 @@ import (
 func (a *app) policies() *cobra.Command {
 	return noun[agent.PolicyStatus]{
 		kind: agent.KindPolicy, aliases: []string{"policies"}, keyName: "NAME",
-		short:  "SR policies and their segment lists",
+		short:  "SR policies, their segment lists, and the candidate path that is active",
 		fetch:  (*api.Client).Policies,
 		key:    func(s agent.PolicyStatus) string { return s.Name },
-		header: []any{"NAME", "BEHAVIOR", "SEGMENT LISTS", "BINDING SID", "ORIGIN", "PACKETS", "BYTES"},
+		header: []any{"NAME", "BEHAVIOR", "SEGMENT LISTS", "BINDING SID", "ORIGIN", "ACTIVE PATH", "PACKETS", "BYTES"},
 		row: func(s agent.PolicyStatus) []any {
-			return []any{s.Name, s.Behavior, segmentLists(s.Policy), valid(s.BindingSID), s.Origin, s.Counter.Packets, s.Counter.Bytes}
+			return []any{s.Name, s.Behavior, segmentLists(s.SegmentLists), valid(s.BindingSID), s.Origin, activePath(s.Paths), s.Counter.Packets, s.Counter.Bytes}
 		},
 		add: &adder{
 			section: "policies", keyName: "NAME", key: "name",
@@ -28,6 +29,7 @@ func (a *app) policies() *cobra.Command {
 				{name: "behavior", about: "H.Encaps, H.Encaps.Red (the default), H.Encaps.L2 or H.Encaps.L2.Red", words: namesOf(srpolicy.Behaviors())},
 				{name: "segments", about: "one segment `LIST`, the first segment first; again for a second list", list: true},
 				{name: "weight", about: "`WEIGHT` of each --segments, in their order (1 unless given)", list: true},
+				preferenceField,
 				{name: "source", about: "outer IPv6 source in place of the node's"},
 				{name: "color", about: "the policy's color"},
 				{name: "endpoint", about: "the policy's endpoint"},
@@ -38,6 +40,58 @@ func (a *app) policies() *cobra.Command {
   culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46:: --weight 3 --segments 2001:db8:12:1::,2001:db8:2:d46:: --weight 1`,
 		},
 	}.command(a)
+}
+
+var preferenceField = field{name: "preference", about: "of this candidate path: the valid one with the highest is active (100 unless given)"}
+
+func (a *app) candidatePaths() *cobra.Command {
+	return noun[agent.CandidatePathStatus]{
+		kind: agent.KindCandidatePath, aliases: []string{"candidate-paths"}, keyName: "NAME",
+		short:  "Candidate paths of SR policies, beside the policies' own segment lists",
+		fetch:  (*api.Client).CandidatePaths,
+		key:    func(s agent.CandidatePathStatus) string { return s.Name },
+		header: []any{"NAME", "POLICY", "PREFERENCE", "SEGMENT LISTS", "ORIGIN", "STATE", "WHY"},
+		row: func(s agent.CandidatePathStatus) []any {
+			return []any{s.Name, s.Policy, s.Verdict.Preference, segmentLists(s.SegmentLists), s.Origin, pathState(s.Verdict), s.Verdict.Why}
+		},
+		add: &adder{
+			section: "candidate_paths", keyName: "NAME", key: "name",
+			fields: []field{
+				{name: "policy", about: "name of the policy that it is for"},
+				{name: "segments", about: "one segment `LIST`, the first segment first; again for a second list", list: true},
+				{name: "weight", about: "`WEIGHT` of each --segments, in their order (1 unless given)", list: true},
+				preferenceField,
+			},
+			finish:  policyLists,
+			example: `  culvert candidate-path add gold-south --policy gold --preference 50 --segments 2001:db8:13:1::,2001:db8:2:d46::`,
+		},
+	}.command(a)
+}
+
+func pathState(v srpolicy.Verdict) string {
+	switch {
+	case v.Active && v.Valid:
+		return "active"
+	case v.Active:
+		return "active, not valid"
+	case v.Valid:
+		return "valid"
+	}
+	return "not valid"
+}
+
+// activePath names the first of the verdicts, if there is a choice or something
+// to say of it.
+func activePath(paths []srpolicy.Verdict) string {
+	if len(paths) == 0 || len(paths) == 1 && paths[0].Valid {
+		return ""
+	}
+	best := paths[0]
+	name := cmp.Or(best.Path, "own")
+	if !best.Valid {
+		return name + " (not valid)"
+	}
+	return fmt.Sprintf("%s (%d)", name, best.Preference)
 }
 
 // policyLists makes segment_lists of each --segments and its --weight.
@@ -70,11 +124,11 @@ func policyLists(set map[string]string, flags *pflag.FlagSet, _ []string) error 
 	return nil
 }
 
-func segmentLists(p srpolicy.Policy) string {
+func segmentLists(lists []srpolicy.SegmentList) string {
 	var out []string
-	for _, l := range p.SegmentLists {
+	for _, l := range lists {
 		text := strings.Join(namesOf(l.Segments), ",")
-		if len(p.SegmentLists) > 1 {
+		if len(lists) > 1 {
 			text = fmt.Sprintf("%d: %s", max(1, l.Weight), text)
 		}
 		out = append(out, text)

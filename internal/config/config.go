@@ -14,17 +14,19 @@ import (
 // Config is the whole desired state of a node. Names of JSON fields are those
 // of the YAML file and of the management API.
 type Config struct {
-	Interfaces    []Interface         `json:"interfaces,omitempty"`
-	Encapsulation Encapsulation       `json:"encapsulation,omitzero"`
-	Domain        []netip.Prefix      `json:"domain,omitempty"` // SR domain: refused from external interfaces (RFC 8754 section 5.1)
-	Locators      []Locator           `json:"locators,omitempty"`
-	SIDs          []srv6.LocalSID     `json:"sids,omitempty"`
-	Policies      []srpolicy.Policy   `json:"policies,omitempty"`
-	Steering      []srpolicy.Steering `json:"steering,omitempty"`
-	GTPU          GTPU                `json:"gtpu,omitzero"`
-	Tunnels       []gtpu.Tunnel       `json:"tunnels,omitempty"`
-	UPF           UPF                 `json:"upf,omitzero"`
-	Slices        []slice.Slice       `json:"slices,omitempty"`
+	Interfaces    []Interface       `json:"interfaces,omitempty"`
+	Encapsulation Encapsulation     `json:"encapsulation,omitzero"`
+	Domain        []netip.Prefix    `json:"domain,omitempty"` // SR domain: refused from external interfaces (RFC 8754 section 5.1)
+	Locators      []Locator         `json:"locators,omitempty"`
+	SIDs          []srv6.LocalSID   `json:"sids,omitempty"`
+	Policies      []srpolicy.Policy `json:"policies,omitempty"`
+	// CandidatePaths are further ways of policies, by preference (RFC 9256).
+	CandidatePaths []srpolicy.CandidatePath `json:"candidate_paths,omitempty"`
+	Steering       []srpolicy.Steering      `json:"steering,omitempty"`
+	GTPU           GTPU                     `json:"gtpu,omitzero"`
+	Tunnels        []gtpu.Tunnel            `json:"tunnels,omitempty"`
+	UPF            UPF                      `json:"upf,omitzero"`
+	Slices         []slice.Slice            `json:"slices,omitempty"`
 
 	Limits  Limits  `json:"limits,omitzero"`
 	API     API     `json:"api,omitzero"`

@@ -313,6 +313,39 @@ policies: [{name: p, segment_lists: [{segments: ['2001:db8:2:1::', '%s']}]}]
 	}
 }
 
+func TestCandidatePaths(t *testing.T) {
+	const text = `encapsulation: {source: '2001:db8::1'}
+sids: [{sid: '2001:db8:1::/64', behavior: End.M.GTP6.D, policy: p, source: '2001:db8::1', pdu_type: ipv4, args_offset: 64}]
+policies: [{name: p%s}]
+candidate_paths:
+  - {name: north, policy: p, preference: 200, segment_lists: [{segments: ['2001:db8:2:1::', '2001:db8:3:1::']}]}
+  - {%s}
+`
+	const own, south = ", segment_lists: [{segments: ['2001:db8:2:2::']}]", "name: south, policy: p, segment_lists: [{segments: ['2001:db8:3:1::']}]"
+	for _, c := range []struct{ own, path, problem string }{
+		{own, south, ""},
+		{"", south, ""},
+		{own, "name: north, policy: p, segment_lists: [{segments: ['2001:db8:3:1::']}]", "line 6: candidate_paths[1].name: north is already that of candidate_paths[0]"},
+		{own, "name: south, policy: q, segment_lists: [{segments: ['2001:db8:3:1::']}]", `line 6: candidate_paths[1].policy: there is no policy "q"`},
+		{own, "name: south, policy: p", "line 6: candidate_paths[1].segment_lists: is missing"},
+		{own, "name: south, policy: p, segment_lists: [{segments: ['2001:db8:3:1:1::']}]", "line 2: sids[0].args_offset: Args.Mob.Session would overwrite bits of 2001:db8:3:1:1::, the last of segment list 0 of candidate path \"south\""},
+	} {
+		got, err := config.Parse(fmt.Appendf(nil, text, c.own, c.path))
+		switch {
+		case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)):
+			t.Errorf("%s: %v, want %s", c.path, err, c.problem)
+		case c.problem == "" && err != nil:
+			t.Errorf("%s: %v", c.path, err)
+		case c.problem == "" && got.CandidatePaths[1].Preference != 100:
+			t.Errorf("%s: preference %d, want the default", c.path, got.CandidatePaths[1].Preference)
+		}
+	}
+	_, err := config.Parse([]byte("encapsulation: {source: '2001:db8::1'}\npolicies: [{name: p}]"))
+	if err == nil || !strings.Contains(err.Error(), "policies[0].segment_lists: is missing") || !strings.Contains(err.Error(), "a candidate path with policy: p") {
+		t.Errorf("a policy without any way: %v", err)
+	}
+}
+
 // All that is wrong is said at once, in the order of the file.
 func TestAllErrors(t *testing.T) {
 	_, err := config.Parse([]byte("interfaces:\n  - nam: a\n  - name: [b]\nlog:\n  lvl: info\nsids: 7\n"))

@@ -1,6 +1,9 @@
 package config
 
-import "github.com/culvert-net/culvert/srv6"
+import (
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
 
 // What is meant where nothing is said.
 const (
@@ -38,9 +41,13 @@ func (c *Config) SetDefaults() {
 	for i := range c.Policies {
 		p := &c.Policies[i]
 		setDefault(&p.Behavior, srv6.HEncapsRed)
-		for j := range p.SegmentLists {
-			setDefault(&p.SegmentLists[j].Weight, 1)
-		}
+		setDefault(&p.Preference, srpolicy.DefaultPreference)
+		setWeights(p.SegmentLists)
+	}
+	for i := range c.CandidatePaths {
+		p := &c.CandidatePaths[i]
+		setDefault(&p.Preference, srpolicy.DefaultPreference)
+		setWeights(p.SegmentLists)
 	}
 	setDefault(&c.Encapsulation.HopLimit, DefaultHopLimit)
 	c.Limits.setDefaults()
@@ -49,6 +56,12 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Metrics.Listen, DefaultMetricsListen)
 	setDefault(&c.Log.Level, "info")
 	setDefault(&c.Log.Format, "text")
+}
+
+func setWeights(lists []srpolicy.SegmentList) {
+	for i := range lists {
+		setDefault(&lists[i].Weight, 1)
+	}
 }
 
 func (l *Limits) setDefaults() {

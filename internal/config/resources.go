@@ -49,7 +49,10 @@ func (v *validator) checkSIDs() {
 		}
 		v.checkBinding(at, s, p)
 		if s.Behavior == srv6.EndMGTP6D || s.Behavior == srv6.EndMGTP6DDi && s.ArgsOffset > 0 {
-			v.argsFree(at, s, p)
+			v.argsFree(at, s, fmt.Sprintf("policy %q", p.Name), p.SegmentLists)
+			for _, c := range v.paths[p.Name] {
+				v.argsFree(at, s, fmt.Sprintf("candidate path %q", c.Name), c.SegmentLists)
+			}
 		}
 	}
 }
@@ -71,8 +74,8 @@ func (v *validator) checkBinding(at string, s srv6.LocalSID, p *srpolicy.Policy)
 }
 
 // argsFree sees to it that Args.Mob.Session overwrites nothing.
-func (v *validator) argsFree(at string, s srv6.LocalSID, p *srpolicy.Policy) {
-	for i, l := range p.SegmentLists {
+func (v *validator) argsFree(at string, s srv6.LocalSID, of string, lists []srpolicy.SegmentList) {
+	for i, l := range lists {
 		if len(l.Segments) == 0 || s.ArgsOffset > 128-argsBits {
 			continue
 		}
@@ -86,7 +89,7 @@ func (v *validator) argsFree(at string, s srv6.LocalSID, p *srpolicy.Policy) {
 		for bit := from; bit < to; bit++ {
 			if mask := byte(0x80) >> (bit % 8); behind[bit/8]&mask != locator[bit/8]&mask {
 				v.add(at+".args_offset", fmt.Sprintf("leave bits %d to %d of the last segment 0, or set args_offset to where its argument starts", from, to-1),
-					"Args.Mob.Session would overwrite bits of %s, the last of segment list %d of policy %q", last, i, p.Name)
+					"Args.Mob.Session would overwrite bits of %s, the last of segment list %d of %s", last, i, of)
 				break
 			}
 		}
@@ -99,6 +102,9 @@ func (v *validator) checkPolicies() {
 		at := fmt.Sprintf("policies[%d]", i)
 		v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each policy its own name")
+		if len(p.SegmentLists) == 0 && len(v.paths[p.Name]) == 0 {
+			v.add(at+".segment_lists", "give segment_lists: [{segments: [...]}], or a candidate path with policy: "+p.Name, "is missing: there is no way without a segment list")
+		}
 		if p.BindingSID.IsValid() {
 			bindings.check(at+".binding_sid", p.BindingSID.String(), "give each policy its own")
 		}
@@ -109,6 +115,28 @@ func (v *validator) checkPolicies() {
 			v.add(at+".source", "set encapsulation.source, an IPv6 address of this node", "there is no outer source for what this policy encapsulates")
 		}
 	}
+}
+
+func (v *validator) checkCandidatePaths() {
+	names := v.unique()
+	for i, p := range v.CandidatePaths {
+		at := fmt.Sprintf("candidate_paths[%d]", i)
+		v.fields(at, p.Validate())
+		names.check(at+".name", p.Name, "give each candidate path its own name")
+		if p.Policy != "" {
+			v.policy(at+".policy", p.Policy)
+		}
+	}
+}
+
+// mostLists is how many segment lists a policy has at most at a time: those of
+// one of its candidate paths.
+func (v *validator) mostLists(p srpolicy.Policy) int {
+	most := len(p.SegmentLists)
+	for _, c := range v.paths[p.Name] {
+		most = max(most, len(c.SegmentLists))
+	}
+	return most
 }
 
 func (v *validator) checkTunnels() {

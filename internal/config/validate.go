@@ -28,6 +28,7 @@ type validator struct {
 	*Config
 	interfaces map[string]bool
 	policies   map[string]*srpolicy.Policy
+	paths      map[string][]srpolicy.CandidatePath // by policy
 	tunnels    map[string]*gtpu.Tunnel
 }
 
@@ -38,10 +39,14 @@ func (c *Config) Validate() error {
 		Config:     c,
 		interfaces: map[string]bool{},
 		policies:   map[string]*srpolicy.Policy{},
+		paths:      map[string][]srpolicy.CandidatePath{},
 		tunnels:    map[string]*gtpu.Tunnel{},
 	}
 	for i := range c.Policies {
 		v.policies[c.Policies[i].Name] = &c.Policies[i]
+	}
+	for _, p := range c.CandidatePaths {
+		v.paths[p.Policy] = append(v.paths[p.Policy], p)
 	}
 	for i := range c.Tunnels {
 		v.tunnels[c.Tunnels[i].Name] = &c.Tunnels[i]
@@ -52,6 +57,7 @@ func (c *Config) Validate() error {
 	v.checkLocators()
 	v.checkSIDs()
 	v.checkPolicies()
+	v.checkCandidatePaths()
 	v.checkGTPU()
 	v.checkTunnels()
 	v.checkSteering()
@@ -84,6 +90,8 @@ func (v *validator) nameResources() {
 			v.list[i].Resource = "sid " + v.SIDs[n].SID.String()
 		case "policies":
 			v.list[i].Resource = "policy " + v.Policies[n].Name
+		case "candidate_paths":
+			v.list[i].Resource = "candidate-path " + v.CandidatePaths[n].Name
 		case "steering":
 			v.list[i].Resource = "steering " + v.Steering[n].Key()
 		case "tunnels":
@@ -274,7 +282,7 @@ const maxPoolBits = 24
 func (v *validator) checkLimits() {
 	lists := 0
 	for _, p := range v.Policies {
-		lists += len(p.SegmentLists)
+		lists += v.mostLists(p)
 	}
 	for _, l := range []struct {
 		field string

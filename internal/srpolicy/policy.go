@@ -91,21 +91,24 @@ func (p Policy) Validate() []srv6.FieldError {
 		errs = append(errs, srv6.FieldError{Field: "endpoint", Problem: fmt.Sprintf("%s has a zone", p.Endpoint),
 			Fix: "give the address of the policy's end without a zone"})
 	}
-	return append(errs, p.checkLists()...)
+	if len(p.SegmentLists) == 0 {
+		return errs // it may have candidate paths of their own
+	}
+	return append(errs, checkLists(p.SegmentLists)...)
 }
 
 // checkLists wants 1 to MaxSegmentLists lists.
-func (p Policy) checkLists() []srv6.FieldError {
-	switch n := len(p.SegmentLists); {
+func checkLists(lists []SegmentList) []srv6.FieldError {
+	switch n := len(lists); {
 	case n == 0:
-		return []srv6.FieldError{{Field: "segment_lists", Problem: "is missing: a policy needs a segment list",
+		return []srv6.FieldError{{Field: "segment_lists", Problem: "is missing: there is no way without a segment list",
 			Fix: "give segment_lists: [{segments: [...]}]"}}
 	case n > MaxSegmentLists:
 		return []srv6.FieldError{{Field: "segment_lists", Problem: fmt.Sprintf("has %d lists", n),
 			Fix: fmt.Sprintf("give at most %d", MaxSegmentLists)}}
 	}
 	var errs []srv6.FieldError
-	for i, l := range p.SegmentLists {
+	for i, l := range lists {
 		errs = append(errs, checkSegments(fmt.Sprintf("segment_lists[%d].segments", i), l.Segments)...)
 	}
 	return errs

@@ -50,7 +50,6 @@ func TestInvalidPolicies(t *testing.T) {
 		{func(p *Policy) { p.BindingSID = addr("ff02::1") }, "binding_sid: ff02::1 is a multicast"},
 		{func(p *Policy) { p.Behavior = srv6.HEncapsL2 }, "binding_sid: a packet cannot be bound to H.Encaps.L2"},
 		{func(p *Policy) { p.Endpoint = addr("fe80::1%a") }, "endpoint: fe80::1%a has a zone"},
-		{func(p *Policy) { p.SegmentLists = nil }, "segment_lists: is missing"},
 		{func(p *Policy) { p.SegmentLists = slices.Repeat(p.SegmentLists, 9) }, "segment_lists: has 9 lists"},
 		{func(p *Policy) { p.SegmentLists[0].Segments = nil }, "segment_lists[0].segments: is missing"},
 		{func(p *Policy) { p.SegmentLists[0].Segments = segments(13) }, "segment_lists[0].segments: has 13 segments"},

@@ -14,7 +14,8 @@ const MaxSegments = 12
 // MaxSegmentLists is how many weighted lists one policy holds.
 const MaxSegmentLists = 8
 
-// Policy is an SR policy's active candidate path.
+// Policy is an SR policy. Its segment lists are one candidate path, beside which
+// there may be others (CandidatePath).
 type Policy struct {
 	Name string `json:"name"`
 	// Behavior is how packets are steered into it: H.Encaps, H.Encaps.Red (the
@@ -23,11 +24,13 @@ type Policy struct {
 	Behavior srv6.Behavior `json:"behavior,omitempty"`
 	// Source is the outer IPv6 source: the node's encapsulation source unless
 	// set.
-	Source       netip.Addr    `json:"source,omitzero"`
-	Color        uint32        `json:"color,omitempty"`
-	Endpoint     netip.Addr    `json:"endpoint,omitzero"`
-	BindingSID   netip.Addr    `json:"binding_sid,omitzero"`
-	SegmentLists []SegmentList `json:"segment_lists"`
+	Source     netip.Addr `json:"source,omitzero"`
+	Color      uint32     `json:"color,omitempty"`
+	Endpoint   netip.Addr `json:"endpoint,omitzero"`
+	BindingSID netip.Addr `json:"binding_sid,omitzero"`
+	// Preference is that of SegmentLists, where there are other candidate paths.
+	Preference   uint32        `json:"preference,omitempty"`
+	SegmentLists []SegmentList `json:"segment_lists,omitempty"`
 }
 
 // SegmentList is one weighted list of a policy, first segment first.

@@ -48,6 +48,7 @@ func (a *Agent) merged() *config.Config {
 	c.Locators = slices.Concat(a.file.Locators, a.api.Locators)
 	c.SIDs = slices.Concat(a.file.SIDs, a.api.SIDs)
 	c.Policies = slices.Concat(a.file.Policies, a.api.Policies)
+	c.CandidatePaths = slices.Concat(a.file.CandidatePaths, a.api.CandidatePaths)
 	c.Steering = slices.Concat(a.file.Steering, a.api.Steering)
 	c.Tunnels = slices.Concat(a.file.Tunnels, a.api.Tunnels)
 	c.Slices = slices.Concat(a.file.Slices, a.api.Slices)
@@ -151,10 +152,42 @@ func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
 	return read(a, func(c *config.Config) (out []agent.PolicyStatus) {
 		for i, v := range c.Policies {
 			s := agent.PolicyStatus{Policy: v, Origin: a.origin(i, len(a.file.Policies))}
+			s.Policy, s.Paths = srpolicy.Choose(v, pathsOf(c, v.Name), "", func(netip.Addr) error { return nil })
+			v = s.Policy
 			for j := range v.SegmentLists {
 				s.Lists = append(s.Lists, counted(2, 10*i+j))
 				s.Counter.Packets += s.Lists[j].Packets
 				s.Counter.Bytes += s.Lists[j].Bytes
+			}
+			out = append(out, s)
+		}
+		return out
+	})
+}
+
+func pathsOf(c *config.Config, policy string) (out []srpolicy.CandidatePath) {
+	for _, p := range c.CandidatePaths {
+		if p.Policy == policy {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (a *Agent) CandidatePaths() ([]agent.CandidatePathStatus, error) {
+	policies, err := a.Policies()
+	if err != nil {
+		return nil, err
+	}
+	return read(a, func(c *config.Config) (out []agent.CandidatePathStatus) {
+		for i, v := range c.CandidatePaths {
+			s := agent.CandidatePathStatus{CandidatePath: v, Origin: a.origin(i, len(a.file.CandidatePaths))}
+			for _, p := range policies {
+				for _, verdict := range p.Paths {
+					if p.Name == v.Policy && verdict.Path == v.Name {
+						s.Verdict = verdict
+					}
+				}
 			}
 			out = append(out, s)
 		}
@@ -245,6 +278,7 @@ func (a *Agent) Add(_ context.Context, fragment *config.Config) ([]agent.Change,
 	a.api.Locators = slices.Concat(a.api.Locators, fragment.Locators)
 	a.api.SIDs = slices.Concat(a.api.SIDs, fragment.SIDs)
 	a.api.Policies = slices.Concat(a.api.Policies, fragment.Policies)
+	a.api.CandidatePaths = slices.Concat(a.api.CandidatePaths, fragment.CandidatePaths)
 	a.api.Steering = slices.Concat(a.api.Steering, fragment.Steering)
 	a.api.Tunnels = slices.Concat(a.api.Tunnels, fragment.Tunnels)
 	if err := a.merged().Validate(); err != nil {
@@ -267,6 +301,9 @@ func refs(c *config.Config) (out []agent.Ref) {
 	}
 	for _, v := range c.Policies {
 		out = append(out, agent.Ref{Kind: agent.KindPolicy, Key: v.Name})
+	}
+	for _, v := range c.CandidatePaths {
+		out = append(out, agent.Ref{Kind: agent.KindCandidatePath, Key: v.Name})
 	}
 	for _, v := range c.Tunnels {
 		out = append(out, agent.Ref{Kind: agent.KindTunnel, Key: v.Name})
@@ -309,6 +346,9 @@ func (a *Agent) remove(r agent.Ref) {
 	c.Locators = slices.DeleteFunc(c.Locators, func(v config.Locator) bool { return r == agent.Ref{Kind: agent.KindLocator, Key: v.Name} })
 	c.SIDs = slices.DeleteFunc(c.SIDs, func(v srv6.LocalSID) bool { return r == agent.Ref{Kind: agent.KindSID, Key: v.SID.String()} })
 	c.Policies = slices.DeleteFunc(c.Policies, func(v srpolicy.Policy) bool { return r == agent.Ref{Kind: agent.KindPolicy, Key: v.Name} })
+	c.CandidatePaths = slices.DeleteFunc(c.CandidatePaths, func(v srpolicy.CandidatePath) bool {
+		return r == agent.Ref{Kind: agent.KindCandidatePath, Key: v.Name}
+	})
 	c.Steering = slices.DeleteFunc(c.Steering, func(v srpolicy.Steering) bool { return r == agent.Ref{Kind: agent.KindSteering, Key: v.Key()} })
 	c.Tunnels = slices.DeleteFunc(c.Tunnels, func(v gtpu.Tunnel) bool { return r == agent.Ref{Kind: agent.KindTunnel, Key: v.Name} })
 }

@@ -30,24 +30,25 @@ const (
 )
 
 type Config struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interfaces    []*Interface           `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
-	Encapsulation *Encapsulation         `protobuf:"bytes,2,opt,name=encapsulation,proto3" json:"encapsulation,omitempty"`
-	Domain        []string               `protobuf:"bytes,3,rep,name=domain,proto3" json:"domain,omitempty"`
-	Locators      []*Locator             `protobuf:"bytes,4,rep,name=locators,proto3" json:"locators,omitempty"`
-	Sids          []*LocalSID            `protobuf:"bytes,5,rep,name=sids,proto3" json:"sids,omitempty"`
-	Policies      []*Policy              `protobuf:"bytes,6,rep,name=policies,proto3" json:"policies,omitempty"`
-	Steering      []*Steering            `protobuf:"bytes,7,rep,name=steering,proto3" json:"steering,omitempty"`
-	Gtpu          *GTPU                  `protobuf:"bytes,8,opt,name=gtpu,proto3" json:"gtpu,omitempty"`
-	Tunnels       []*Tunnel              `protobuf:"bytes,9,rep,name=tunnels,proto3" json:"tunnels,omitempty"`
-	Limits        *Limits                `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`
-	Api           *API                   `protobuf:"bytes,11,opt,name=api,proto3" json:"api,omitempty"`
-	Metrics       *Metrics               `protobuf:"bytes,12,opt,name=metrics,proto3" json:"metrics,omitempty"`
-	Log           *Log                   `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"`
-	Upf           *UPF                   `protobuf:"bytes,14,opt,name=upf,proto3" json:"upf,omitempty"`
-	Slices        []*Slice               `protobuf:"bytes,15,rep,name=slices,proto3" json:"slices,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Interfaces     []*Interface           `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
+	Encapsulation  *Encapsulation         `protobuf:"bytes,2,opt,name=encapsulation,proto3" json:"encapsulation,omitempty"`
+	Domain         []string               `protobuf:"bytes,3,rep,name=domain,proto3" json:"domain,omitempty"`
+	Locators       []*Locator             `protobuf:"bytes,4,rep,name=locators,proto3" json:"locators,omitempty"`
+	Sids           []*LocalSID            `protobuf:"bytes,5,rep,name=sids,proto3" json:"sids,omitempty"`
+	Policies       []*Policy              `protobuf:"bytes,6,rep,name=policies,proto3" json:"policies,omitempty"`
+	Steering       []*Steering            `protobuf:"bytes,7,rep,name=steering,proto3" json:"steering,omitempty"`
+	Gtpu           *GTPU                  `protobuf:"bytes,8,opt,name=gtpu,proto3" json:"gtpu,omitempty"`
+	Tunnels        []*Tunnel              `protobuf:"bytes,9,rep,name=tunnels,proto3" json:"tunnels,omitempty"`
+	Limits         *Limits                `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`
+	Api            *API                   `protobuf:"bytes,11,opt,name=api,proto3" json:"api,omitempty"`
+	Metrics        *Metrics               `protobuf:"bytes,12,opt,name=metrics,proto3" json:"metrics,omitempty"`
+	Log            *Log                   `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"`
+	Upf            *UPF                   `protobuf:"bytes,14,opt,name=upf,proto3" json:"upf,omitempty"`
+	Slices         []*Slice               `protobuf:"bytes,15,rep,name=slices,proto3" json:"slices,omitempty"`
+	CandidatePaths []*CandidatePath       `protobuf:"bytes,16,rep,name=candidate_paths,json=candidatePaths,proto3" json:"candidate_paths,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Config) Reset() {
@@ -181,6 +182,13 @@ func (x *Config) GetUpf() *UPF {
 func (x *Config) GetSlices() []*Slice {
 	if x != nil {
 		return x.Slices
+	}
+	return nil
+}
+
+func (x *Config) GetCandidatePaths() []*CandidatePath {
+	if x != nil {
+		return x.CandidatePaths
 	}
 	return nil
 }
@@ -546,6 +554,7 @@ type Policy struct {
 	Endpoint      string                 `protobuf:"bytes,5,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	BindingSid    string                 `protobuf:"bytes,6,opt,name=binding_sid,json=bindingSid,proto3" json:"binding_sid,omitempty"`
 	SegmentLists  []*SegmentList         `protobuf:"bytes,7,rep,name=segment_lists,json=segmentLists,proto3" json:"segment_lists,omitempty"`
+	Preference    uint32                 `protobuf:"varint,8,opt,name=preference,proto3" json:"preference,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +638,81 @@ func (x *Policy) GetSegmentLists() []*SegmentList {
 	return nil
 }
 
+func (x *Policy) GetPreference() uint32 {
+	if x != nil {
+		return x.Preference
+	}
+	return 0
+}
+
+type CandidatePath struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Policy        string                 `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	Preference    uint32                 `protobuf:"varint,3,opt,name=preference,proto3" json:"preference,omitempty"`
+	SegmentLists  []*SegmentList         `protobuf:"bytes,4,rep,name=segment_lists,json=segmentLists,proto3" json:"segment_lists,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CandidatePath) Reset() {
+	*x = CandidatePath{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CandidatePath) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CandidatePath) ProtoMessage() {}
+
+func (x *CandidatePath) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CandidatePath.ProtoReflect.Descriptor instead.
+func (*CandidatePath) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CandidatePath) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CandidatePath) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *CandidatePath) GetPreference() uint32 {
+	if x != nil {
+		return x.Preference
+	}
+	return 0
+}
+
+func (x *CandidatePath) GetSegmentLists() []*SegmentList {
+	if x != nil {
+		return x.SegmentLists
+	}
+	return nil
+}
+
 type SegmentList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Weight        uint32                 `protobuf:"varint,1,opt,name=weight,proto3" json:"weight,omitempty"`
@@ -639,7 +723,7 @@ type SegmentList struct {
 
 func (x *SegmentList) Reset() {
 	*x = SegmentList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[6]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +735,7 @@ func (x *SegmentList) String() string {
 func (*SegmentList) ProtoMessage() {}
 
 func (x *SegmentList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[6]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +748,7 @@ func (x *SegmentList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentList.ProtoReflect.Descriptor instead.
 func (*SegmentList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{6}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SegmentList) GetWeight() uint32 {
@@ -695,7 +779,7 @@ type Steering struct {
 
 func (x *Steering) Reset() {
 	*x = Steering{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[7]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +791,7 @@ func (x *Steering) String() string {
 func (*Steering) ProtoMessage() {}
 
 func (x *Steering) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[7]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +804,7 @@ func (x *Steering) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steering.ProtoReflect.Descriptor instead.
 func (*Steering) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{7}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Steering) GetPrefix() string {
@@ -777,7 +861,7 @@ type GTP4D struct {
 
 func (x *GTP4D) Reset() {
 	*x = GTP4D{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +873,7 @@ func (x *GTP4D) String() string {
 func (*GTP4D) ProtoMessage() {}
 
 func (x *GTP4D) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +886,7 @@ func (x *GTP4D) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTP4D.ProtoReflect.Descriptor instead.
 func (*GTP4D) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{8}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GTP4D) GetSidPrefix() string {
@@ -843,7 +927,7 @@ type GTPU struct {
 
 func (x *GTPU) Reset() {
 	*x = GTPU{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +939,7 @@ func (x *GTPU) String() string {
 func (*GTPU) ProtoMessage() {}
 
 func (x *GTPU) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +952,7 @@ func (x *GTPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTPU.ProtoReflect.Descriptor instead.
 func (*GTPU) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{9}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GTPU) GetAddresses() []string {
@@ -904,7 +988,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +1000,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1013,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{10}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Tunnel) GetName() string {
@@ -1025,7 +1109,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1121,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1134,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{11}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Limits) GetSids() uint32 {
@@ -1126,7 +1210,7 @@ type UPF struct {
 
 func (x *UPF) Reset() {
 	*x = UPF{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1222,7 @@ func (x *UPF) String() string {
 func (*UPF) ProtoMessage() {}
 
 func (x *UPF) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1235,7 @@ func (x *UPF) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPF.ProtoReflect.Descriptor instead.
 func (*UPF) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UPF) GetNodeId() string {
@@ -1227,7 +1311,7 @@ type UEPool struct {
 
 func (x *UEPool) Reset() {
 	*x = UEPool{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1323,7 @@ func (x *UEPool) String() string {
 func (*UEPool) ProtoMessage() {}
 
 func (x *UEPool) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1336,7 @@ func (x *UEPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UEPool.ProtoReflect.Descriptor instead.
 func (*UEPool) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UEPool) GetNetworkInstance() string {
@@ -1279,7 +1363,7 @@ type Buffer struct {
 
 func (x *Buffer) Reset() {
 	*x = Buffer{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1375,7 @@ func (x *Buffer) String() string {
 func (*Buffer) ProtoMessage() {}
 
 func (x *Buffer) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1388,7 @@ func (x *Buffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Buffer.ProtoReflect.Descriptor instead.
 func (*Buffer) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Buffer) GetPackets() uint32 {
@@ -1336,7 +1420,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1432,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1445,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Slice) GetName() string {
@@ -1424,7 +1508,7 @@ type N6 struct {
 
 func (x *N6) Reset() {
 	*x = N6{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1520,7 @@ func (x *N6) String() string {
 func (*N6) ProtoMessage() {}
 
 func (x *N6) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1533,7 @@ func (x *N6) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N6.ProtoReflect.Descriptor instead.
 func (*N6) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *N6) GetInterface() string {
@@ -1476,7 +1560,7 @@ type SNSSAI struct {
 
 func (x *SNSSAI) Reset() {
 	*x = SNSSAI{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1572,7 @@ func (x *SNSSAI) String() string {
 func (*SNSSAI) ProtoMessage() {}
 
 func (x *SNSSAI) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1585,7 @@ func (x *SNSSAI) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
 func (*SNSSAI) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SNSSAI) GetSst() uint32 {
@@ -1533,7 +1617,7 @@ type N9 struct {
 
 func (x *N9) Reset() {
 	*x = N9{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1629,7 @@ func (x *N9) String() string {
 func (*N9) ProtoMessage() {}
 
 func (x *N9) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1642,7 @@ func (x *N9) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N9.ProtoReflect.Descriptor instead.
 func (*N9) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *N9) GetTransport() string {
@@ -1621,7 +1705,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1717,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1730,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -1676,7 +1760,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1772,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1785,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *API) GetSocket() string {
@@ -1748,7 +1832,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1844,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1857,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Metrics) GetListen() string {
@@ -1793,7 +1877,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1889,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +1902,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Log) GetLevel() string {
@@ -1846,7 +1930,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +1942,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +1955,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -1896,7 +1980,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +1992,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2005,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
 }
 
 type StatusResponse struct {
@@ -1940,7 +2024,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2036,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2049,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -2039,7 +2123,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2135,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2148,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -2122,7 +2206,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2218,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2231,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -2190,7 +2274,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2286,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2299,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -2252,7 +2336,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2348,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2361,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -2330,7 +2414,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2426,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2439,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -2429,7 +2513,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2525,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2538,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -2558,7 +2642,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2654,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2667,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -2614,7 +2698,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2710,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2723,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -2689,7 +2773,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2785,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2798,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -2759,7 +2843,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +2855,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +2868,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Outcome) GetReason() string {
@@ -2833,7 +2917,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2929,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2942,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -2894,7 +2978,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +2990,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3003,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -2950,19 +3034,21 @@ func (x *SIDStatus) GetNextHopState() string {
 	return ""
 }
 
+// PolicyStatus has the segment lists that packets take now.
 type PolicyStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      *Policy                `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
 	Counter       *Counter               `protobuf:"bytes,3,opt,name=counter,proto3" json:"counter,omitempty"` // the sum of lists
 	Lists         []*Counter             `protobuf:"bytes,4,rep,name=lists,proto3" json:"lists,omitempty"`     // in the order of segment_lists
+	Paths         []*Verdict             `protobuf:"bytes,5,rep,name=paths,proto3" json:"paths,omitempty"`     // the candidate paths, best first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3060,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3073,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -3018,6 +3104,150 @@ func (x *PolicyStatus) GetLists() []*Counter {
 	return nil
 }
 
+func (x *PolicyStatus) GetPaths() []*Verdict {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+// Verdict is what became of a candidate path (RFC 9256 section 2.9).
+type Verdict struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // its name; empty: the policy's own segment lists
+	Preference    uint32                 `protobuf:"varint,2,opt,name=preference,proto3" json:"preference,omitempty"`
+	Valid         bool                   `protobuf:"varint,3,opt,name=valid,proto3" json:"valid,omitempty"`
+	Active        bool                   `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
+	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdict) Reset() {
+	*x = Verdict{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdict) ProtoMessage() {}
+
+func (x *Verdict) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
+func (*Verdict) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Verdict) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Verdict) GetPreference() uint32 {
+	if x != nil {
+		return x.Preference
+	}
+	return 0
+}
+
+func (x *Verdict) GetValid() bool {
+	if x != nil {
+		return x.Valid
+	}
+	return false
+}
+
+func (x *Verdict) GetActive() bool {
+	if x != nil {
+		return x.Active
+	}
+	return false
+}
+
+func (x *Verdict) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type CandidatePathStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resource      *CandidatePath         `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
+	Verdict       *Verdict               `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CandidatePathStatus) Reset() {
+	*x = CandidatePathStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CandidatePathStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CandidatePathStatus) ProtoMessage() {}
+
+func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
+func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CandidatePathStatus) GetResource() *CandidatePath {
+	if x != nil {
+		return x.Resource
+	}
+	return nil
+}
+
+func (x *CandidatePathStatus) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *CandidatePathStatus) GetVerdict() *Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
+}
+
 type SteeringStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      *Steering              `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
@@ -3028,7 +3258,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3270,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3283,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -3082,7 +3312,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3324,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3337,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -3152,7 +3382,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3394,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3407,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -3231,7 +3461,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3473,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3486,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -3275,7 +3505,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3517,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3530,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -3319,7 +3549,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3331,7 +3561,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3344,7 +3574,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -3363,7 +3593,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3375,7 +3605,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3388,7 +3618,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -3407,7 +3637,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +3649,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3432,7 +3662,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -3451,7 +3681,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3693,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3706,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -3495,7 +3725,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3737,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3750,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -3539,7 +3769,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3781,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3564,12 +3794,100 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
 	if x != nil {
 		return x.Policies
+	}
+	return nil
+}
+
+type ListCandidatePathsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCandidatePathsRequest) Reset() {
+	*x = ListCandidatePathsRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCandidatePathsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCandidatePathsRequest) ProtoMessage() {}
+
+func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
+func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ListCandidatePathsRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ListCandidatePathsResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	CandidatePaths []*CandidatePathStatus `protobuf:"bytes,1,rep,name=candidate_paths,json=candidatePaths,proto3" json:"candidate_paths,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ListCandidatePathsResponse) Reset() {
+	*x = ListCandidatePathsResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCandidatePathsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCandidatePathsResponse) ProtoMessage() {}
+
+func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
+func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
+	if x != nil {
+		return x.CandidatePaths
 	}
 	return nil
 }
@@ -3583,7 +3901,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3913,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3926,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -3627,7 +3945,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3639,7 +3957,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3652,7 +3970,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -3671,7 +3989,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +4001,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +4014,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -3715,7 +4033,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +4045,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +4058,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -3759,7 +4077,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +4089,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +4102,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -3803,7 +4121,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3815,7 +4133,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3828,7 +4146,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -3847,7 +4165,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +4177,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +4190,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -3891,7 +4209,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +4221,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +4234,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -3935,7 +4253,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3947,7 +4265,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3960,7 +4278,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -3979,7 +4297,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +4309,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +4322,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -4023,7 +4341,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4353,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4366,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -4067,7 +4385,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4079,7 +4397,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4092,7 +4410,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -4118,7 +4436,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4448,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +4461,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -4198,7 +4516,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4210,7 +4528,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4223,7 +4541,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -4254,7 +4572,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4584,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4597,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -4321,7 +4639,7 @@ func (x *Problem) GetResource() string {
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Op            string                 `protobuf:"bytes,1,opt,name=op,proto3" json:"op,omitempty"`     // add, update or delete
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // interface, locator, sid, policy, steering, tunnel, slice or settings
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // interface, locator, sid, policy, candidate-path, steering, tunnel, slice or settings
 	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4330,7 +4648,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4342,7 +4660,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4355,7 +4673,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Change) GetOp() string {
@@ -4397,7 +4715,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +4727,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +4740,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Ref) GetKind() string {
@@ -4447,7 +4765,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4777,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4790,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 type GetConfigResponse struct {
@@ -4484,7 +4802,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4496,7 +4814,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4509,7 +4827,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -4528,7 +4846,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4540,7 +4858,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4553,7 +4871,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -4572,7 +4890,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4584,7 +4902,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4597,7 +4915,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -4617,7 +4935,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4629,7 +4947,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4642,7 +4960,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -4668,7 +4986,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4680,7 +4998,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4693,7 +5011,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -4712,7 +5030,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4724,7 +5042,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4737,7 +5055,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -4756,7 +5074,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +5086,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +5099,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -4800,7 +5118,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +5130,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +5143,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -4844,7 +5162,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4856,7 +5174,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +5187,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -4896,7 +5214,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5226,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5239,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -4994,7 +5312,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5006,7 +5324,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5019,7 +5337,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -5164,7 +5482,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5494,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5507,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -5208,7 +5526,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5220,7 +5538,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5233,7 +5551,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -5257,7 +5575,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5269,7 +5587,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5282,7 +5600,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Finding) GetName() string {
@@ -5325,7 +5643,7 @@ var File_culvert_v1_culvert_proto protoreflect.FileDescriptor
 const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"\x18culvert/v1/culvert.proto\x12\n" +
-	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x05\n" +
+	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x05\n" +
 	"\x06Config\x125\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\v2\x15.culvert.v1.InterfaceR\n" +
@@ -5344,7 +5662,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\ametrics\x18\f \x01(\v2\x13.culvert.v1.MetricsR\ametrics\x12!\n" +
 	"\x03log\x18\r \x01(\v2\x0f.culvert.v1.LogR\x03log\x12!\n" +
 	"\x03upf\x18\x0e \x01(\v2\x0f.culvert.v1.UPFR\x03upf\x12)\n" +
-	"\x06slices\x18\x0f \x03(\v2\x11.culvert.v1.SliceR\x06slices\"O\n" +
+	"\x06slices\x18\x0f \x03(\v2\x11.culvert.v1.SliceR\x06slices\x12B\n" +
+	"\x0fcandidate_paths\x18\x10 \x03(\v2\x19.culvert.v1.CandidatePathR\x0ecandidatePaths\"O\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1a\n" +
@@ -5377,7 +5696,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\trate_bits\x18\x0f \x01(\rR\brateBits\x12\x1b\n" +
 	"\trate_unit\x18\x10 \x01(\rR\brateUnit\x12!\n" +
 	"\fblock_length\x18\x11 \x01(\rR\vblockLength\x12*\n" +
-	"\x11allow_upper_layer\x18\x12 \x01(\bR\x0fallowUpperLayer\"\xe1\x01\n" +
+	"\x11allow_upper_layer\x18\x12 \x01(\bR\x0fallowUpperLayer\"\x81\x02\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bbehavior\x18\x02 \x01(\tR\bbehavior\x12\x16\n" +
@@ -5386,7 +5705,17 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bendpoint\x18\x05 \x01(\tR\bendpoint\x12\x1f\n" +
 	"\vbinding_sid\x18\x06 \x01(\tR\n" +
 	"bindingSid\x12<\n" +
-	"\rsegment_lists\x18\a \x03(\v2\x17.culvert.v1.SegmentListR\fsegmentLists\"A\n" +
+	"\rsegment_lists\x18\a \x03(\v2\x17.culvert.v1.SegmentListR\fsegmentLists\x12\x1e\n" +
+	"\n" +
+	"preference\x18\b \x01(\rR\n" +
+	"preference\"\x99\x01\n" +
+	"\rCandidatePath\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x1e\n" +
+	"\n" +
+	"preference\x18\x03 \x01(\rR\n" +
+	"preference\x12<\n" +
+	"\rsegment_lists\x18\x04 \x03(\v2\x17.culvert.v1.SegmentListR\fsegmentLists\"A\n" +
 	"\vSegmentList\x12\x16\n" +
 	"\x06weight\x18\x01 \x01(\rR\x06weight\x12\x1a\n" +
 	"\bsegments\x18\x02 \x03(\tR\bsegments\"\xb6\x01\n" +
@@ -5578,12 +5907,25 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bresource\x18\x01 \x01(\v2\x14.culvert.v1.LocalSIDR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12$\n" +
-	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\"\xb0\x01\n" +
+	"\x0enext_hop_state\x18\x04 \x01(\tR\fnextHopState\"\xdb\x01\n" +
 	"\fPolicyStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.PolicyR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12)\n" +
-	"\x05lists\x18\x04 \x03(\v2\x13.culvert.v1.CounterR\x05lists\"Z\n" +
+	"\x05lists\x18\x04 \x03(\v2\x13.culvert.v1.CounterR\x05lists\x12)\n" +
+	"\x05paths\x18\x05 \x03(\v2\x13.culvert.v1.VerdictR\x05paths\"}\n" +
+	"\aVerdict\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
+	"\n" +
+	"preference\x18\x02 \x01(\rR\n" +
+	"preference\x12\x14\n" +
+	"\x05valid\x18\x03 \x01(\bR\x05valid\x12\x16\n" +
+	"\x06active\x18\x04 \x01(\bR\x06active\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"\x93\x01\n" +
+	"\x13CandidatePathStatus\x125\n" +
+	"\bresource\x18\x01 \x01(\v2\x19.culvert.v1.CandidatePathR\bresource\x12\x16\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
+	"\averdict\x18\x03 \x01(\v2\x13.culvert.v1.VerdictR\averdict\"Z\n" +
 	"\x0eSteeringStatus\x120\n" +
 	"\bresource\x18\x01 \x01(\v2\x14.culvert.v1.SteeringR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\"\xb0\x01\n" +
@@ -5616,7 +5958,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x13ListPoliciesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"L\n" +
 	"\x14ListPoliciesResponse\x124\n" +
-	"\bpolicies\x18\x01 \x03(\v2\x18.culvert.v1.PolicyStatusR\bpolicies\"'\n" +
+	"\bpolicies\x18\x01 \x03(\v2\x18.culvert.v1.PolicyStatusR\bpolicies\"-\n" +
+	"\x19ListCandidatePathsRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"f\n" +
+	"\x1aListCandidatePathsResponse\x12H\n" +
+	"\x0fcandidate_paths\x18\x01 \x03(\v2\x1f.culvert.v1.CandidatePathStatusR\x0ecandidatePaths\"'\n" +
 	"\x13ListSteeringRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"N\n" +
 	"\x14ListSteeringResponse\x126\n" +
@@ -5728,13 +6074,14 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
 	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x18\n" +
-	"\acommand\x18\x05 \x03(\tR\acommand2\xa1\v\n" +
+	"\acommand\x18\x05 \x03(\tR\acommand2\x86\f\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
 	"\fListLocators\x12\x1f.culvert.v1.ListLocatorsRequest\x1a .culvert.v1.ListLocatorsResponse\x12E\n" +
 	"\bListSIDs\x12\x1b.culvert.v1.ListSIDsRequest\x1a\x1c.culvert.v1.ListSIDsResponse\x12Q\n" +
-	"\fListPolicies\x12\x1f.culvert.v1.ListPoliciesRequest\x1a .culvert.v1.ListPoliciesResponse\x12Q\n" +
+	"\fListPolicies\x12\x1f.culvert.v1.ListPoliciesRequest\x1a .culvert.v1.ListPoliciesResponse\x12c\n" +
+	"\x12ListCandidatePaths\x12%.culvert.v1.ListCandidatePathsRequest\x1a&.culvert.v1.ListCandidatePathsResponse\x12Q\n" +
 	"\fListSteering\x12\x1f.culvert.v1.ListSteeringRequest\x1a .culvert.v1.ListSteeringResponse\x12N\n" +
 	"\vListTunnels\x12\x1e.culvert.v1.ListTunnelsRequest\x1a\x1f.culvert.v1.ListTunnelsResponse\x12Z\n" +
 	"\x0fListAdjacencies\x12\".culvert.v1.ListAdjacenciesRequest\x1a#.culvert.v1.ListAdjacenciesResponse\x12Q\n" +
@@ -5763,92 +6110,97 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_culvert_v1_culvert_proto_goTypes = []any{
-	(*Config)(nil),                   // 0: culvert.v1.Config
-	(*Interface)(nil),                // 1: culvert.v1.Interface
-	(*Encapsulation)(nil),            // 2: culvert.v1.Encapsulation
-	(*Locator)(nil),                  // 3: culvert.v1.Locator
-	(*LocalSID)(nil),                 // 4: culvert.v1.LocalSID
-	(*Policy)(nil),                   // 5: culvert.v1.Policy
-	(*SegmentList)(nil),              // 6: culvert.v1.SegmentList
-	(*Steering)(nil),                 // 7: culvert.v1.Steering
-	(*GTP4D)(nil),                    // 8: culvert.v1.GTP4D
-	(*GTPU)(nil),                     // 9: culvert.v1.GTPU
-	(*Tunnel)(nil),                   // 10: culvert.v1.Tunnel
-	(*Limits)(nil),                   // 11: culvert.v1.Limits
-	(*UPF)(nil),                      // 12: culvert.v1.UPF
-	(*UEPool)(nil),                   // 13: culvert.v1.UEPool
-	(*Buffer)(nil),                   // 14: culvert.v1.Buffer
-	(*Slice)(nil),                    // 15: culvert.v1.Slice
-	(*N6)(nil),                       // 16: culvert.v1.N6
-	(*SNSSAI)(nil),                   // 17: culvert.v1.SNSSAI
-	(*N9)(nil),                       // 18: culvert.v1.N9
-	(*BitRate)(nil),                  // 19: culvert.v1.BitRate
-	(*API)(nil),                      // 20: culvert.v1.API
-	(*Metrics)(nil),                  // 21: culvert.v1.Metrics
-	(*Log)(nil),                      // 22: culvert.v1.Log
-	(*Counter)(nil),                  // 23: culvert.v1.Counter
-	(*StatusRequest)(nil),            // 24: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),           // 25: culvert.v1.StatusResponse
-	(*UPFStatus)(nil),                // 26: culvert.v1.UPFStatus
-	(*PoolStatus)(nil),               // 27: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),               // 28: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),              // 29: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),        // 30: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),            // 31: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                // 32: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                // 33: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),          // 34: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                  // 35: culvert.v1.Outcome
-	(*LocatorStatus)(nil),            // 36: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                // 37: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),             // 38: culvert.v1.PolicyStatus
-	(*SteeringStatus)(nil),           // 39: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),             // 40: culvert.v1.TunnelStatus
-	(*AdjacencyStatus)(nil),          // 41: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),    // 42: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),   // 43: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),      // 44: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),     // 45: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),          // 46: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),         // 47: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),      // 48: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),     // 49: culvert.v1.ListPoliciesResponse
-	(*ListSteeringRequest)(nil),      // 50: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),     // 51: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),       // 52: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),      // 53: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),   // 54: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),  // 55: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),      // 56: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),     // 57: culvert.v1.ListOutcomesResponse
-	(*ListSlicesRequest)(nil),        // 58: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),       // 59: culvert.v1.ListSlicesResponse
-	(*ListAssociationsRequest)(nil),  // 60: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil), // 61: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),      // 62: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 63: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                  // 64: culvert.v1.Problem
-	(*Change)(nil),                   // 65: culvert.v1.Change
-	(*Ref)(nil),                      // 66: culvert.v1.Ref
-	(*GetConfigRequest)(nil),         // 67: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),        // 68: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),             // 69: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),            // 70: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),             // 71: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),            // 72: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),               // 73: culvert.v1.AddRequest
-	(*AddResponse)(nil),              // 74: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),            // 75: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),           // 76: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),             // 77: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),            // 78: culvert.v1.TraceResponse
-	(*DoctorRequest)(nil),            // 79: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),           // 80: culvert.v1.DoctorResponse
-	(*Finding)(nil),                  // 81: culvert.v1.Finding
-	nil,                              // 82: culvert.v1.StatusResponse.ResourcesEntry
-	(*timestamppb.Timestamp)(nil),    // 83: google.protobuf.Timestamp
+	(*Config)(nil),                     // 0: culvert.v1.Config
+	(*Interface)(nil),                  // 1: culvert.v1.Interface
+	(*Encapsulation)(nil),              // 2: culvert.v1.Encapsulation
+	(*Locator)(nil),                    // 3: culvert.v1.Locator
+	(*LocalSID)(nil),                   // 4: culvert.v1.LocalSID
+	(*Policy)(nil),                     // 5: culvert.v1.Policy
+	(*CandidatePath)(nil),              // 6: culvert.v1.CandidatePath
+	(*SegmentList)(nil),                // 7: culvert.v1.SegmentList
+	(*Steering)(nil),                   // 8: culvert.v1.Steering
+	(*GTP4D)(nil),                      // 9: culvert.v1.GTP4D
+	(*GTPU)(nil),                       // 10: culvert.v1.GTPU
+	(*Tunnel)(nil),                     // 11: culvert.v1.Tunnel
+	(*Limits)(nil),                     // 12: culvert.v1.Limits
+	(*UPF)(nil),                        // 13: culvert.v1.UPF
+	(*UEPool)(nil),                     // 14: culvert.v1.UEPool
+	(*Buffer)(nil),                     // 15: culvert.v1.Buffer
+	(*Slice)(nil),                      // 16: culvert.v1.Slice
+	(*N6)(nil),                         // 17: culvert.v1.N6
+	(*SNSSAI)(nil),                     // 18: culvert.v1.SNSSAI
+	(*N9)(nil),                         // 19: culvert.v1.N9
+	(*BitRate)(nil),                    // 20: culvert.v1.BitRate
+	(*API)(nil),                        // 21: culvert.v1.API
+	(*Metrics)(nil),                    // 22: culvert.v1.Metrics
+	(*Log)(nil),                        // 23: culvert.v1.Log
+	(*Counter)(nil),                    // 24: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 25: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 26: culvert.v1.StatusResponse
+	(*UPFStatus)(nil),                  // 27: culvert.v1.UPFStatus
+	(*PoolStatus)(nil),                 // 28: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 29: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 30: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 31: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 32: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 33: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 34: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 35: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 36: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 37: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 38: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 39: culvert.v1.PolicyStatus
+	(*Verdict)(nil),                    // 40: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 41: culvert.v1.CandidatePathStatus
+	(*SteeringStatus)(nil),             // 42: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 43: culvert.v1.TunnelStatus
+	(*AdjacencyStatus)(nil),            // 44: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 45: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 46: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 47: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 48: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 49: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 50: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 51: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 52: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 53: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 54: culvert.v1.ListCandidatePathsResponse
+	(*ListSteeringRequest)(nil),        // 55: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 56: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 57: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 58: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 59: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 60: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 61: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 62: culvert.v1.ListOutcomesResponse
+	(*ListSlicesRequest)(nil),          // 63: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 64: culvert.v1.ListSlicesResponse
+	(*ListAssociationsRequest)(nil),    // 65: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 66: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 67: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 68: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 69: culvert.v1.Problem
+	(*Change)(nil),                     // 70: culvert.v1.Change
+	(*Ref)(nil),                        // 71: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 72: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 73: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 74: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 75: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 76: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 77: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 78: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 79: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 80: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 81: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 82: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 83: culvert.v1.TraceResponse
+	(*DoctorRequest)(nil),              // 84: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 85: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 86: culvert.v1.Finding
+	nil,                                // 87: culvert.v1.StatusResponse.ResourcesEntry
+	(*timestamppb.Timestamp)(nil),      // 88: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,  // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -5856,116 +6208,124 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	3,  // 2: culvert.v1.Config.locators:type_name -> culvert.v1.Locator
 	4,  // 3: culvert.v1.Config.sids:type_name -> culvert.v1.LocalSID
 	5,  // 4: culvert.v1.Config.policies:type_name -> culvert.v1.Policy
-	7,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
-	9,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
-	10, // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
-	11, // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	20, // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	21, // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	22, // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
-	12, // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
-	15, // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
-	6,  // 14: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
-	8,  // 15: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
-	13, // 16: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
-	14, // 17: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
-	17, // 18: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
-	18, // 19: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	19, // 20: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
-	16, // 21: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	83, // 22: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	34, // 23: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	82, // 24: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	35, // 25: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	26, // 26: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	27, // 27: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	28, // 28: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	15, // 29: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	23, // 30: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	23, // 31: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	83, // 32: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	83, // 33: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	23, // 34: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	23, // 35: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	32, // 36: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	33, // 37: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	23, // 38: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	1,  // 39: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	3,  // 40: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	4,  // 41: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	23, // 42: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	5,  // 43: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	23, // 44: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	23, // 45: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	7,  // 46: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	10, // 47: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	23, // 48: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	23, // 49: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	34, // 50: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	36, // 51: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	37, // 52: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	38, // 53: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	39, // 54: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	40, // 55: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	41, // 56: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	35, // 57: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	29, // 58: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	30, // 59: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	31, // 60: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,  // 61: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,  // 62: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	64, // 63: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,  // 64: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	65, // 65: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,  // 66: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	65, // 67: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	66, // 68: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	65, // 69: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	83, // 70: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	81, // 71: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	24, // 72: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	42, // 73: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	44, // 74: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	46, // 75: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	48, // 76: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	50, // 77: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	52, // 78: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	54, // 79: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	56, // 80: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	58, // 81: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	60, // 82: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	62, // 83: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	67, // 84: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	69, // 85: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	71, // 86: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	73, // 87: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	75, // 88: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	77, // 89: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	79, // 90: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	25, // 91: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	43, // 92: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	45, // 93: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	47, // 94: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	49, // 95: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	51, // 96: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	53, // 97: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	55, // 98: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	57, // 99: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	59, // 100: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	61, // 101: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	63, // 102: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	68, // 103: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	70, // 104: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	72, // 105: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	74, // 106: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	76, // 107: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	78, // 108: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	80, // 109: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	91, // [91:110] is the sub-list for method output_type
-	72, // [72:91] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	8,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
+	10, // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
+	11, // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
+	12, // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
+	21, // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	22, // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	23, // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	13, // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
+	16, // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
+	6,  // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
+	7,  // 15: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
+	7,  // 16: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
+	9,  // 17: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
+	14, // 18: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
+	15, // 19: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
+	18, // 20: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	19, // 21: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	20, // 22: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	17, // 23: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
+	88, // 24: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	35, // 25: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	87, // 26: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	36, // 27: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	27, // 28: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	28, // 29: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	29, // 30: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	16, // 31: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	24, // 32: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	24, // 33: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	88, // 34: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	88, // 35: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	24, // 36: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	24, // 37: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	33, // 38: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	34, // 39: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	24, // 40: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	1,  // 41: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	3,  // 42: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	4,  // 43: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	24, // 44: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	5,  // 45: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	24, // 46: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	24, // 47: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	40, // 48: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	6,  // 49: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	40, // 50: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	8,  // 51: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	11, // 52: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	24, // 53: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	24, // 54: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	35, // 55: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	37, // 56: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	38, // 57: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	39, // 58: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	41, // 59: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	42, // 60: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	43, // 61: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	44, // 62: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	36, // 63: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	30, // 64: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	31, // 65: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	32, // 66: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,  // 67: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,  // 68: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	69, // 69: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,  // 70: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	70, // 71: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,  // 72: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	70, // 73: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	71, // 74: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	70, // 75: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	88, // 76: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	86, // 77: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	25, // 78: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	45, // 79: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	47, // 80: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	49, // 81: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	51, // 82: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	53, // 83: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	55, // 84: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	57, // 85: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	59, // 86: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	61, // 87: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	63, // 88: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	65, // 89: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	67, // 90: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	72, // 91: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	74, // 92: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	76, // 93: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	78, // 94: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	80, // 95: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	82, // 96: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	84, // 97: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	26, // 98: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	46, // 99: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	48, // 100: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	50, // 101: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	52, // 102: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	54, // 103: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	56, // 104: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	58, // 105: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	60, // 106: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	62, // 107: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	64, // 108: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	66, // 109: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	68, // 110: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	73, // 111: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	75, // 112: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	77, // 113: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	79, // 114: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	81, // 115: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	83, // 116: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	85, // 117: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	98, // [98:118] is the sub-list for method output_type
+	78, // [78:98] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -5973,15 +6333,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[62].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[77].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[67].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[82].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   83,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

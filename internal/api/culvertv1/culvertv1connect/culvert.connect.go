@@ -50,6 +50,9 @@ const (
 	CulvertListSIDsProcedure = "/culvert.v1.Culvert/ListSIDs"
 	// CulvertListPoliciesProcedure is the fully-qualified name of the Culvert's ListPolicies RPC.
 	CulvertListPoliciesProcedure = "/culvert.v1.Culvert/ListPolicies"
+	// CulvertListCandidatePathsProcedure is the fully-qualified name of the Culvert's
+	// ListCandidatePaths RPC.
+	CulvertListCandidatePathsProcedure = "/culvert.v1.Culvert/ListCandidatePaths"
 	// CulvertListSteeringProcedure is the fully-qualified name of the Culvert's ListSteering RPC.
 	CulvertListSteeringProcedure = "/culvert.v1.Culvert/ListSteering"
 	// CulvertListTunnelsProcedure is the fully-qualified name of the Culvert's ListTunnels RPC.
@@ -91,6 +94,7 @@ type CulvertClient interface {
 	ListLocators(context.Context, *culvertv1.ListLocatorsRequest) (*culvertv1.ListLocatorsResponse, error)
 	ListSIDs(context.Context, *culvertv1.ListSIDsRequest) (*culvertv1.ListSIDsResponse, error)
 	ListPolicies(context.Context, *culvertv1.ListPoliciesRequest) (*culvertv1.ListPoliciesResponse, error)
+	ListCandidatePaths(context.Context, *culvertv1.ListCandidatePathsRequest) (*culvertv1.ListCandidatePathsResponse, error)
 	ListSteering(context.Context, *culvertv1.ListSteeringRequest) (*culvertv1.ListSteeringResponse, error)
 	ListTunnels(context.Context, *culvertv1.ListTunnelsRequest) (*culvertv1.ListTunnelsResponse, error)
 	ListAdjacencies(context.Context, *culvertv1.ListAdjacenciesRequest) (*culvertv1.ListAdjacenciesResponse, error)
@@ -156,6 +160,12 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			httpClient,
 			baseURL+CulvertListPoliciesProcedure,
 			connect.WithSchema(culvertMethods.ByName("ListPolicies")),
+			connect.WithClientOptions(opts...),
+		),
+		listCandidatePaths: connect.NewClient[culvertv1.ListCandidatePathsRequest, culvertv1.ListCandidatePathsResponse](
+			httpClient,
+			baseURL+CulvertListCandidatePathsProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListCandidatePaths")),
 			connect.WithClientOptions(opts...),
 		),
 		listSteering: connect.NewClient[culvertv1.ListSteeringRequest, culvertv1.ListSteeringResponse](
@@ -247,25 +257,26 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 
 // culvertClient implements CulvertClient.
 type culvertClient struct {
-	status           *connect.Client[culvertv1.StatusRequest, culvertv1.StatusResponse]
-	listInterfaces   *connect.Client[culvertv1.ListInterfacesRequest, culvertv1.ListInterfacesResponse]
-	listLocators     *connect.Client[culvertv1.ListLocatorsRequest, culvertv1.ListLocatorsResponse]
-	listSIDs         *connect.Client[culvertv1.ListSIDsRequest, culvertv1.ListSIDsResponse]
-	listPolicies     *connect.Client[culvertv1.ListPoliciesRequest, culvertv1.ListPoliciesResponse]
-	listSteering     *connect.Client[culvertv1.ListSteeringRequest, culvertv1.ListSteeringResponse]
-	listTunnels      *connect.Client[culvertv1.ListTunnelsRequest, culvertv1.ListTunnelsResponse]
-	listAdjacencies  *connect.Client[culvertv1.ListAdjacenciesRequest, culvertv1.ListAdjacenciesResponse]
-	listOutcomes     *connect.Client[culvertv1.ListOutcomesRequest, culvertv1.ListOutcomesResponse]
-	listSlices       *connect.Client[culvertv1.ListSlicesRequest, culvertv1.ListSlicesResponse]
-	listAssociations *connect.Client[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse]
-	listSessions     *connect.Client[culvertv1.ListSessionsRequest, culvertv1.ListSessionsResponse]
-	getConfig        *connect.Client[culvertv1.GetConfigRequest, culvertv1.GetConfigResponse]
-	check            *connect.Client[culvertv1.CheckRequest, culvertv1.CheckResponse]
-	apply            *connect.Client[culvertv1.ApplyRequest, culvertv1.ApplyResponse]
-	add              *connect.Client[culvertv1.AddRequest, culvertv1.AddResponse]
-	delete           *connect.Client[culvertv1.DeleteRequest, culvertv1.DeleteResponse]
-	trace            *connect.Client[culvertv1.TraceRequest, culvertv1.TraceResponse]
-	doctor           *connect.Client[culvertv1.DoctorRequest, culvertv1.DoctorResponse]
+	status             *connect.Client[culvertv1.StatusRequest, culvertv1.StatusResponse]
+	listInterfaces     *connect.Client[culvertv1.ListInterfacesRequest, culvertv1.ListInterfacesResponse]
+	listLocators       *connect.Client[culvertv1.ListLocatorsRequest, culvertv1.ListLocatorsResponse]
+	listSIDs           *connect.Client[culvertv1.ListSIDsRequest, culvertv1.ListSIDsResponse]
+	listPolicies       *connect.Client[culvertv1.ListPoliciesRequest, culvertv1.ListPoliciesResponse]
+	listCandidatePaths *connect.Client[culvertv1.ListCandidatePathsRequest, culvertv1.ListCandidatePathsResponse]
+	listSteering       *connect.Client[culvertv1.ListSteeringRequest, culvertv1.ListSteeringResponse]
+	listTunnels        *connect.Client[culvertv1.ListTunnelsRequest, culvertv1.ListTunnelsResponse]
+	listAdjacencies    *connect.Client[culvertv1.ListAdjacenciesRequest, culvertv1.ListAdjacenciesResponse]
+	listOutcomes       *connect.Client[culvertv1.ListOutcomesRequest, culvertv1.ListOutcomesResponse]
+	listSlices         *connect.Client[culvertv1.ListSlicesRequest, culvertv1.ListSlicesResponse]
+	listAssociations   *connect.Client[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse]
+	listSessions       *connect.Client[culvertv1.ListSessionsRequest, culvertv1.ListSessionsResponse]
+	getConfig          *connect.Client[culvertv1.GetConfigRequest, culvertv1.GetConfigResponse]
+	check              *connect.Client[culvertv1.CheckRequest, culvertv1.CheckResponse]
+	apply              *connect.Client[culvertv1.ApplyRequest, culvertv1.ApplyResponse]
+	add                *connect.Client[culvertv1.AddRequest, culvertv1.AddResponse]
+	delete             *connect.Client[culvertv1.DeleteRequest, culvertv1.DeleteResponse]
+	trace              *connect.Client[culvertv1.TraceRequest, culvertv1.TraceResponse]
+	doctor             *connect.Client[culvertv1.DoctorRequest, culvertv1.DoctorResponse]
 }
 
 // Status calls culvert.v1.Culvert.Status.
@@ -307,6 +318,15 @@ func (c *culvertClient) ListSIDs(ctx context.Context, req *culvertv1.ListSIDsReq
 // ListPolicies calls culvert.v1.Culvert.ListPolicies.
 func (c *culvertClient) ListPolicies(ctx context.Context, req *culvertv1.ListPoliciesRequest) (*culvertv1.ListPoliciesResponse, error) {
 	response, err := c.listPolicies.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListCandidatePaths calls culvert.v1.Culvert.ListCandidatePaths.
+func (c *culvertClient) ListCandidatePaths(ctx context.Context, req *culvertv1.ListCandidatePathsRequest) (*culvertv1.ListCandidatePathsResponse, error) {
+	response, err := c.listCandidatePaths.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -445,6 +465,7 @@ type CulvertHandler interface {
 	ListLocators(context.Context, *culvertv1.ListLocatorsRequest) (*culvertv1.ListLocatorsResponse, error)
 	ListSIDs(context.Context, *culvertv1.ListSIDsRequest) (*culvertv1.ListSIDsResponse, error)
 	ListPolicies(context.Context, *culvertv1.ListPoliciesRequest) (*culvertv1.ListPoliciesResponse, error)
+	ListCandidatePaths(context.Context, *culvertv1.ListCandidatePathsRequest) (*culvertv1.ListCandidatePathsResponse, error)
 	ListSteering(context.Context, *culvertv1.ListSteeringRequest) (*culvertv1.ListSteeringResponse, error)
 	ListTunnels(context.Context, *culvertv1.ListTunnelsRequest) (*culvertv1.ListTunnelsResponse, error)
 	ListAdjacencies(context.Context, *culvertv1.ListAdjacenciesRequest) (*culvertv1.ListAdjacenciesResponse, error)
@@ -506,6 +527,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		CulvertListPoliciesProcedure,
 		svc.ListPolicies,
 		connect.WithSchema(culvertMethods.ByName("ListPolicies")),
+		connect.WithHandlerOptions(opts...),
+	)
+	culvertListCandidatePathsHandler := connect.NewUnaryHandlerSimple(
+		CulvertListCandidatePathsProcedure,
+		svc.ListCandidatePaths,
+		connect.WithSchema(culvertMethods.ByName("ListCandidatePaths")),
 		connect.WithHandlerOptions(opts...),
 	)
 	culvertListSteeringHandler := connect.NewUnaryHandlerSimple(
@@ -604,6 +631,8 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertListSIDsHandler.ServeHTTP(w, r)
 		case CulvertListPoliciesProcedure:
 			culvertListPoliciesHandler.ServeHTTP(w, r)
+		case CulvertListCandidatePathsProcedure:
+			culvertListCandidatePathsHandler.ServeHTTP(w, r)
 		case CulvertListSteeringProcedure:
 			culvertListSteeringHandler.ServeHTTP(w, r)
 		case CulvertListTunnelsProcedure:
@@ -659,6 +688,10 @@ func (UnimplementedCulvertHandler) ListSIDs(context.Context, *culvertv1.ListSIDs
 
 func (UnimplementedCulvertHandler) ListPolicies(context.Context, *culvertv1.ListPoliciesRequest) (*culvertv1.ListPoliciesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListPolicies is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ListCandidatePaths(context.Context, *culvertv1.ListCandidatePathsRequest) (*culvertv1.ListCandidatePathsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListCandidatePaths is not implemented"))
 }
 
 func (UnimplementedCulvertHandler) ListSteering(context.Context, *culvertv1.ListSteeringRequest) (*culvertv1.ListSteeringResponse, error) {

@@ -1,0 +1,153 @@
+package srpolicy
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// DefaultPreference is that of a candidate path unless it is set (RFC 9256
+// section 2.7).
+const DefaultPreference = 100
+
+// CandidatePath is another way for a policy's packets, beside the policy's own
+// segment lists, which are a candidate path too (RFC 9256 section 2.2). One of
+// them is active at a time.
+type CandidatePath struct {
+	Name   string `json:"name"`
+	Policy string `json:"policy"` // name of the policy that it is for
+	// Preference decides which of the valid paths is active: the highest, 100
+	// unless set.
+	Preference   uint32        `json:"preference,omitempty"`
+	SegmentLists []SegmentList `json:"segment_lists"`
+}
+
+// Validate checks one candidate path by itself. Its policy is not looked up.
+func (c CandidatePath) Validate() []srv6.FieldError {
+	errs := srv6.CheckName("name", c.Name)
+	if c.Policy == "" {
+		errs = append(errs, srv6.FieldError{Field: "policy", Problem: "is missing: a candidate path is one of a policy",
+			Fix: "give the name of a policy"})
+	}
+	return append(errs, checkLists(c.SegmentLists)...)
+}
+
+// Verdict is what became of one candidate path of a policy.
+type Verdict struct {
+	Path       string `json:"path"` // name; empty: the policy's own segment lists
+	Preference uint32 `json:"preference"`
+	Valid      bool   `json:"valid"`
+	Active     bool   `json:"active"`
+	Why        string `json:"why"`
+}
+
+// judged is a candidate path with the lists that its packets can take.
+type judged struct {
+	Verdict
+	lists []SegmentList
+}
+
+// Choose finds the active candidate path among a policy's own lists and the
+// others (RFC 9256 section 2.9). reachable says why the first segment of a list
+// cannot be reached, or nil: a list is valid if it can, a path if one of its
+// lists is (section 5.1). Of valid paths with the same preference the installed
+// one stays; without one it is that with the lowest name, the policy's own
+// before all.
+//
+// It returns the policy with the lists that packets take, and a verdict on each
+// path, best first. If no path is valid the best one stays as it is: packets are
+// then dropped rather than sent by a way that nobody chose (section 8.2).
+func Choose(p Policy, others []CandidatePath, installed string, reachable func(netip.Addr) error) (Policy, []Verdict) {
+	var all []judged
+	if len(p.SegmentLists) > 0 {
+		all = append(all, judge("", p.Preference, p.SegmentLists, reachable))
+	}
+	for _, c := range others {
+		all = append(all, judge(c.Name, c.Preference, c.SegmentLists, reachable))
+	}
+	if len(all) == 0 {
+		return p, nil
+	}
+	slices.SortStableFunc(all, func(a, b judged) int {
+		return cmp.Or(
+			compareBool(b.Valid, a.Valid),
+			cmp.Compare(b.Preference, a.Preference),
+			compareBool(b.Path == installed, a.Path == installed),
+			strings.Compare(a.Path, b.Path),
+		)
+	})
+	explain(all, installed)
+	verdicts := make([]Verdict, len(all))
+	for i, j := range all {
+		verdicts[i] = j.Verdict
+	}
+	p.SegmentLists = all[0].lists
+	return p, verdicts
+}
+
+// judge says whether a candidate path is valid, and which of its lists are.
+func judge(name string, preference uint32, lists []SegmentList, reachable func(netip.Addr) error) judged {
+	j := judged{Verdict: Verdict{Path: name, Preference: cmp.Or(preference, DefaultPreference)}}
+	var reasons []string
+	for _, l := range lists {
+		if err := reachable(l.Segments[0]); err != nil {
+			reasons = append(reasons, err.Error())
+			continue
+		}
+		j.lists = append(j.lists, l)
+	}
+	j.Valid = len(j.lists) > 0
+	switch {
+	case !j.Valid:
+		j.lists, j.Why = lists, "no first segment can be reached: "+strings.Join(reasons, "; ")
+	case len(reasons) > 0:
+		j.Why = fmt.Sprintf("%d of %d segment lists can be used: %s", len(j.lists), len(lists), strings.Join(reasons, "; "))
+	}
+	return j
+}
+
+// explain marks the first of the paths as the active one, and says why it is,
+// and the others are not.
+func explain(all []judged, installed string) {
+	all[0].Active = true
+	for i := range all {
+		v := &all[i].Verdict
+		switch {
+		case !v.Valid: // it says why
+		case i > 0:
+			v.Why = also("stands by", v.Why)
+		case len(all) == 1:
+			v.Why = also("the only one", v.Why)
+		case !all[1].Valid:
+			v.Why = also("the only valid one", v.Why)
+		case v.Preference > all[1].Preference:
+			v.Why = also("highest preference", v.Why)
+		case v.Path == installed:
+			v.Why = also("same preference as another, and it was active before", v.Why)
+		default:
+			v.Why = also("same preference as another, and the lowest name", v.Why)
+		}
+	}
+}
+
+// also puts a reason before what there is to say besides.
+func also(why, more string) string {
+	if more == "" {
+		return why
+	}
+	return why + "; " + more
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
