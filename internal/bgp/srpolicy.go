@@ -1,0 +1,301 @@
+package bgp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// Sub-TLVs of the SR Policy tunnel that GoBGP has no type for (RFC 9830 sections
+// 2.4.3 and 2.4.7).
+const (
+	subTLVSRv6BindingSID = 20
+	subTLVPolicyName     = 130
+)
+
+// Flags of a binding SID (RFC 9830 section 2.4.2).
+const (
+	flagStructure = 0x20 // of sub-TLV 20: an endpoint behaviour and structure follow
+)
+
+// The lengths of an SRv6 binding SID's value, without and with its structure.
+const (
+	lenBindingSID          = 18
+	lenBindingSIDStructure = 26
+)
+
+// errMalformed is an update that RFC 9830 section 5 has treated as a withdrawal.
+var errMalformed = errors.New("malformed SR policy")
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errMalformed, fmt.Sprintf(format, args...))
+}
+
+// families are those of SR policies, by the endpoint's address family.
+var families = []bgp.Family{bgp.RF_SR_POLICY_IPv4, bgp.RF_SR_POLICY_IPv6}
+
+func familyOf(endpoint netip.Addr) bgp.Family {
+	if endpoint.Is4() {
+		return bgp.RF_SR_POLICY_IPv4
+	}
+	return bgp.RF_SR_POLICY_IPv6
+}
+
+// readNLRI reads <distinguisher, color, endpoint>.
+func readNLRI(n *bgp.SRPolicyNLRI) (srpolicy.Advertised, error) {
+	endpoint, ok := netip.AddrFromSlice(n.Endpoint)
+	if !ok {
+		return srpolicy.Advertised{}, malformed("endpoint of %d octets", len(n.Endpoint))
+	}
+	return srpolicy.Advertised{Distinguisher: n.Distinguisher, Color: n.Color, Endpoint: endpoint}, nil
+}
+
+// readPolicy reads an update. For this node it is usable only if a Route Target
+// names it, or if it came with NO_ADVERTISE and no Route Target (RFC 9830 section
+// 4.2.1); routerID is how it is named.
+func readPolicy(n *bgp.SRPolicyNLRI, attrs []bgp.PathAttributeInterface, routerID netip.Addr) (a srpolicy.Advertised, usable bool, err error) {
+	if a, err = readNLRI(n); err != nil {
+		return a, false, err
+	}
+	usable, err = isFor(attrs, routerID)
+	if err != nil {
+		return a, false, err
+	}
+	tunnel, err := tunnelOf(attrs)
+	if err != nil {
+		return a, false, err
+	}
+	if err := readSubTLVs(&a, tunnel); err != nil {
+		return a, false, err
+	}
+	if errs := a.Validate(); len(errs) > 0 {
+		return a, false, malformed("%v", errs[0])
+	}
+	return a, usable, nil
+}
+
+// isFor says whether an update is meant for this node.
+func isFor(attrs []bgp.PathAttributeInterface, routerID netip.Addr) (bool, error) {
+	var targets []netip.Addr
+	noAdvertise := false
+	for _, attr := range attrs {
+		switch v := attr.(type) {
+		case *bgp.PathAttributeCommunities:
+			noAdvertise = noAdvertise || slices.Contains(v.Value, uint32(bgp.COMMUNITY_NO_ADVERTISE))
+		case *bgp.PathAttributeExtendedCommunities:
+			for _, c := range v.Value {
+				if rt, ok := c.(*bgp.IPv4AddressSpecificExtended); ok && rt.SubType == bgp.EC_SUBTYPE_ROUTE_TARGET {
+					targets = append(targets, rt.IPv4)
+				}
+			}
+		}
+	}
+	switch {
+	case len(targets) > 0:
+		return slices.Contains(targets, routerID), nil
+	case noAdvertise:
+		return true, nil
+	}
+	return false, malformed("it has neither a Route Target of an IPv4 address nor NO_ADVERTISE")
+}
+
+// tunnelOf finds the one tunnel of type SR Policy.
+func tunnelOf(attrs []bgp.PathAttributeInterface) (*bgp.TunnelEncapTLV, error) {
+	for _, attr := range attrs {
+		v, ok := attr.(*bgp.PathAttributeTunnelEncap)
+		if !ok {
+			continue
+		}
+		if len(v.Value) != 1 || v.Value[0].Type != bgp.TUNNEL_TYPE_SR_POLICY {
+			return nil, malformed("its Tunnel Encapsulation attribute is not one tunnel of type SR Policy")
+		}
+		return v.Value[0], nil
+	}
+	return nil, malformed("it has no Tunnel Encapsulation attribute")
+}
+
+// readSubTLVs reads what the tunnel says. Of a sub-TLV that must stand once the
+// first one counts (RFC 9830 section 2.4).
+func readSubTLVs(a *srpolicy.Advertised, tunnel *bgp.TunnelEncapTLV) error {
+	seen := map[bgp.EncapSubTLVType]bool{}
+	for _, sub := range tunnel.Value {
+		kind := subTLVType(sub)
+		again := seen[kind]
+		seen[kind] = true
+		if again && kind != bgp.ENCAP_SUBTLV_TYPE_SRSEGMENT_LIST {
+			continue
+		}
+		if err := readSubTLV(a, sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func subTLVType(sub bgp.TunnelEncapSubTLVInterface) bgp.EncapSubTLVType {
+	switch v := sub.(type) {
+	case *bgp.TunnelEncapSubTLVSRPreference:
+		return v.Type
+	case *bgp.TunnelEncapSubTLVSRBSID:
+		return v.Type
+	case *bgp.TunnelEncapSubTLVSRSegmentList:
+		return v.Type
+	case *bgp.TunnelEncapSubTLVSRCandidatePathName:
+		return v.Type
+	case *bgp.TunnelEncapSubTLVUnknown:
+		return v.Type
+	}
+	return 0
+}
+
+func readSubTLV(a *srpolicy.Advertised, sub bgp.TunnelEncapSubTLVInterface) error {
+	switch v := sub.(type) {
+	case *bgp.TunnelEncapSubTLVSRPreference:
+		a.Preference = v.Preference
+	case *bgp.TunnelEncapSubTLVSRBSID:
+		// An SR-MPLS one is of no use to us; sub-TLV 20 goes before this one.
+		if sid, ok := netip.AddrFromSlice(v.BSID.Value); ok && sid.Is6() && !a.BindingSID.IsValid() && !sid.IsUnspecified() {
+			a.BindingSID = sid
+		}
+	case *bgp.TunnelEncapSubTLVSRCandidatePathName:
+		a.Name = v.CandidatePathName
+	case *bgp.TunnelEncapSubTLVSRSegmentList:
+		return readSegmentList(a, v)
+	case *bgp.TunnelEncapSubTLVUnknown:
+		return readUnknown(a, v)
+	}
+	return nil
+}
+
+func readUnknown(a *srpolicy.Advertised, v *bgp.TunnelEncapSubTLVUnknown) error {
+	switch v.Type {
+	case subTLVPolicyName:
+		if len(v.Value) < 2 {
+			return malformed("policy name of %d octets", len(v.Value))
+		}
+		a.PolicyName = string(v.Value[1:])
+	case subTLVSRv6BindingSID:
+		want := lenBindingSID
+		if len(v.Value) > 0 && v.Value[0]&flagStructure != 0 {
+			want = lenBindingSIDStructure
+		}
+		if len(v.Value) != want {
+			return malformed("SRv6 binding SID of %d octets, its flags say %d", len(v.Value), want)
+		}
+		if sid := netip.AddrFrom16([16]byte(v.Value[2:18])); !sid.IsUnspecified() {
+			a.BindingSID = sid
+		}
+	}
+	return nil
+}
+
+func readSegmentList(a *srpolicy.Advertised, v *bgp.TunnelEncapSubTLVSRSegmentList) error {
+	var list srpolicy.SegmentList
+	if v.Weight != nil {
+		if list.Weight = v.Weight.Weight; list.Weight == 0 {
+			return nil // it carries nothing (RFC 9256 section 2.11)
+		}
+	}
+	for _, s := range v.Segments {
+		b, ok := s.(*bgp.SegmentTypeB)
+		if !ok {
+			return malformed("segment %T: this headend writes SRv6 SIDs (type B) only", s)
+		}
+		list.Segments = append(list.Segments, netip.AddrFrom16([16]byte(b.SID)))
+	}
+	a.SegmentLists = append(a.SegmentLists, list)
+	return nil
+}
+
+// Target says which headends an update is for.
+type Target struct {
+	// Headends are their router IDs, as Route Targets; none: the peer itself, by
+	// NO_ADVERTISE.
+	Headends []netip.Addr
+}
+
+// writeNLRI is the reverse of readNLRI.
+func writeNLRI(a srpolicy.Advertised) (*bgp.SRPolicyNLRI, error) {
+	endpoint := a.Endpoint.AsSlice()
+	bits := uint32(8 * (4 + 4 + len(endpoint)))
+	return bgp.NewSRPolicy(familyOf(a.Endpoint), bits, a.Distinguisher, a.Color, endpoint)
+}
+
+// writePolicy makes the NLRI and attributes of an update.
+func writePolicy(a srpolicy.Advertised, nextHop netip.Addr, to Target) (*bgp.SRPolicyNLRI, []bgp.PathAttributeInterface, error) {
+	if errs := a.Validate(); len(errs) > 0 {
+		return nil, nil, errs[0]
+	}
+	nlri, err := writeNLRI(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	reach, err := bgp.NewPathAttributeMpReachNLRI(familyOf(a.Endpoint), []bgp.PathNLRI{{NLRI: nlri}}, nextHop)
+	if err != nil {
+		return nil, nil, err
+	}
+	audience, err := writeTarget(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	tunnel := bgp.NewTunnelEncapTLV(bgp.TUNNEL_TYPE_SR_POLICY, subTLVs(a))
+	return nlri, []bgp.PathAttributeInterface{
+		bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP), reach, audience,
+		bgp.NewPathAttributeTunnelEncap([]*bgp.TunnelEncapTLV{tunnel}),
+	}, nil
+}
+
+func writeTarget(to Target) (bgp.PathAttributeInterface, error) {
+	if len(to.Headends) == 0 {
+		return bgp.NewPathAttributeCommunities([]uint32{uint32(bgp.COMMUNITY_NO_ADVERTISE)}), nil
+	}
+	var targets []bgp.ExtendedCommunityInterface
+	for _, id := range to.Headends {
+		rt, err := bgp.NewIPv4AddressSpecificExtended(bgp.EC_SUBTYPE_ROUTE_TARGET, id, 0, true)
+		if err != nil {
+			return nil, fmt.Errorf("headend %s: want its router ID, an IPv4 address", id)
+		}
+		targets = append(targets, rt)
+	}
+	return bgp.NewPathAttributeExtendedCommunities(targets), nil
+}
+
+func subTLVs(a srpolicy.Advertised) []bgp.TunnelEncapSubTLVInterface {
+	list := []bgp.TunnelEncapSubTLVInterface{bgp.NewTunnelEncapSubTLVSRPreference(0, a.EffectivePreference())}
+	if a.BindingSID.IsValid() {
+		// GoBGP's own type writes sub-TLV 13 and loses the SID's end.
+		list = append(list, bgp.NewTunnelEncapSubTLVUnknown(subTLVSRv6BindingSID, append([]byte{0, 0}, a.BindingSID.AsSlice()...)))
+	}
+	for _, l := range a.SegmentLists {
+		list = append(list, segmentList(l))
+	}
+	if a.Name != "" {
+		list = append(list, bgp.NewTunnelEncapSubTLVSRCandidatePathName(a.Name))
+	}
+	if a.PolicyName != "" {
+		list = append(list, bgp.NewTunnelEncapSubTLVUnknown(subTLVPolicyName, append([]byte{0}, a.PolicyName...)))
+	}
+	return list
+}
+
+func segmentList(l srpolicy.SegmentList) *bgp.TunnelEncapSubTLVSRSegmentList {
+	out := &bgp.TunnelEncapSubTLVSRSegmentList{
+		TunnelEncapSubTLV: bgp.TunnelEncapSubTLV{Type: bgp.ENCAP_SUBTLV_TYPE_SRSEGMENT_LIST},
+		Weight: &bgp.SegmentListWeight{
+			TunnelEncapSubTLV: bgp.TunnelEncapSubTLV{Type: bgp.SegmentListSubTLVWeight, Length: 6}, Weight: l.EffectiveWeight(),
+		},
+	}
+	length := 1 + out.Weight.Len()
+	for _, s := range l.Segments {
+		b := &bgp.SegmentTypeB{TunnelEncapSubTLV: bgp.TunnelEncapSubTLV{Type: bgp.EncapSubTLVType(bgp.TypeB), Length: 18}, SID: s.AsSlice()}
+		out.Segments = append(out.Segments, b)
+		length += b.Len()
+	}
+	out.Length = uint16(length)
+	return out
+}

@@ -1,0 +1,194 @@
+package bgp
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// unhex reads hexadecimal digits, spaces and comments of lines apart.
+func unhex(t *testing.T, text string) []byte {
+	t.Helper()
+	var digits strings.Builder
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		digits.WriteString(strings.Join(strings.Fields(line), ""))
+	}
+	b, err := hex.DecodeString(digits.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func gold() srpolicy.Advertised {
+	return srpolicy.Advertised{
+		Color: 100, Endpoint: addr("fd11::1000"), Distinguisher: 7, PolicyName: "gold", Name: "by-r3", Preference: 200,
+		BindingSID: addr("cafe::1c3"), SegmentLists: []srpolicy.SegmentList{
+			{Weight: 3, Segments: []netip.Addr{addr("fcff:3::1"), addr("fcdd::11aa:c11:b42f:f17e:a683")}},
+			{Weight: 1, Segments: []netip.Addr{addr("fcff:5::1")}},
+		},
+	}
+}
+
+// As RFC 9830 section 2 and RFC 9831 section 2.2 draw them.
+const (
+	goldNLRI = `
+		c0        # 192 bits
+		00000007  # distinguisher
+		00000064  # color
+		fd11 0000 0000 0000 0000 0000 0000 1000`
+	goldHeader = `
+		c0 17 85  # optional, transitive; Tunnel Encapsulation; 133 octets
+		000f 0081 # SR Policy, 129 octets`
+	goldTunnel = `
+		0c 06 00 00 000000c8 # Preference
+		14 12 00 00 cafe 0000 0000 0000 0000 0000 0000 01c3 # SRv6 Binding SID
+		80 0031 00           # Segment List
+		   09 06 00 00 00000003
+		   0d 12 00 00 fcff 0003 0000 0000 0000 0000 0000 0001
+		   0d 12 00 00 fcdd 0000 0000 11aa 0c11 b42f f17e a683
+		80 001d 00
+		   09 06 00 00 00000001
+		   0d 12 00 00 fcff 0005 0000 0000 0000 0000 0000 0001
+		81 0006 00 62792d7233 # Candidate Path Name
+		82 0005 00 676f6c64   # Policy Name`
+)
+
+func TestPolicyBytes(t *testing.T) {
+	nlri, attrs, err := writePolicy(gold(), addr("fd11::1"), Target{Headends: []netip.Addr{addr("10.0.0.5")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := nlri.Serialize()
+	if want := unhex(t, goldNLRI); err != nil || string(got) != string(want) {
+		t.Errorf("NLRI\n%x, want\n%x (%v)", got, want, err)
+	}
+	got, err = attrs[3].Serialize()
+	if want := unhex(t, goldHeader+"\n"+goldTunnel); err != nil || string(got) != string(want) {
+		t.Errorf("tunnel\n%x, want\n%x (%v)", got, want, err)
+	}
+	got, err = attrs[2].Serialize()
+	if want := unhex(t, "c0 10 08 0102 0a000005 0000"); err != nil || string(got) != string(want) {
+		t.Errorf("Route Target\n%x, want\n%x (%v)", got, want, err)
+	}
+	_, attrs, err = writePolicy(gold(), addr("fd11::1"), Target{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err = attrs[2].Serialize()
+	if want := unhex(t, "c0 08 04 ffffff02"); err != nil || string(got) != string(want) {
+		t.Errorf("NO_ADVERTISE\n%x, want\n%x (%v)", got, want, err)
+	}
+}
+
+// tunnel is the attribute of one tunnel of type SR Policy, around its sub-TLVs.
+func tunnel(t *testing.T, subTLVs string) string {
+	t.Helper()
+	n := len(unhex(t, subTLVs))
+	return fmt.Sprintf("c0 17 %02x 000f %04x\n%s", n+4, n, subTLVs)
+}
+
+// received is an update as a peer's bytes.
+func received(t *testing.T, nlri, attrs string) (*bgp.SRPolicyNLRI, []bgp.PathAttributeInterface, error) {
+	t.Helper()
+	n, err := bgp.NLRIFromSlice(bgp.RF_SR_POLICY_IPv6, unhex(t, nlri))
+	if err != nil {
+		return nil, nil, err
+	}
+	var list []bgp.PathAttributeInterface
+	for b := unhex(t, attrs); len(b) > 0; {
+		a, err := bgp.GetPathAttribute(b)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := a.DecodeFromBytes(b); err != nil {
+			return nil, nil, err
+		}
+		list, b = append(list, a), b[a.Len():]
+	}
+	return n.(*bgp.SRPolicyNLRI), list, nil
+}
+
+const forUs = "c0 10 08 0102 0a000005 0000\n"
+
+func TestPolicyIsRead(t *testing.T) {
+	us := addr("10.0.0.5")
+	replace := func(pairs ...string) string { return tunnel(t, strings.NewReplacer(pairs...).Replace(goldTunnel)) }
+	for name, tt := range map[string]struct {
+		attrs  string
+		usable bool
+		change func(*srpolicy.Advertised)
+	}{
+		"by Route Target":          {forUs + replace(), true, nil},
+		"one of several":           {"c0 10 10 0102 0a000009 0000 0102 0a000005 0000\n" + replace(), true, nil},
+		"for another headend":      {"c0 10 08 0102 0a000009 0000\n" + replace(), false, nil},
+		"NO_ADVERTISE":             {"c0 08 04 ffffff02\n" + replace(), true, nil},
+		"with a SID structure":     {forUs + replace("14 12 00 00", "14 1a 20 00", "0000 01c3", "0000 01c3 0047 0000 30 10 10 00"), true, nil},
+		"the older binding SID":    {forUs + replace("14 12", "0d 12"), true, nil},
+		"the preference's default": {forUs + replace("0c 06 00 00 000000c8", ""), true, func(a *srpolicy.Advertised) { a.Preference = 0 }},
+		"a list of weight 0":       {forUs + replace("00000001\n", "00000000\n"), true, func(a *srpolicy.Advertised) { a.SegmentLists = a.SegmentLists[:1] }},
+		"an unknown sub-TLV":       {forUs + replace("14 12", "7b 02 abcd 14 12"), true, nil},
+		"a second preference":      {forUs + replace("14 12", "0c 06 00 00 00000001 14 12"), true, nil},
+	} {
+		n, attrs, err := received(t, goldNLRI, tt.attrs)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got, usable, err := readPolicy(n, attrs, us)
+		want := gold()
+		if tt.change != nil {
+			tt.change(&want)
+		}
+		if err != nil || usable != tt.usable || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, usable %v (%v), want %+v, %v", name, got, usable, err, want, tt.usable)
+		}
+	}
+}
+
+// Each is one mutation of a sound update. What GoBGP refuses by itself ends the
+// same way: the policy is withdrawn.
+func TestMalformedPolicies(t *testing.T) {
+	replace := func(pairs ...string) string {
+		return forUs + tunnel(t, strings.NewReplacer(pairs...).Replace(goldTunnel))
+	}
+	const preference = "0c06 0000 000000c8"
+	for name, tt := range map[string]struct{ attrs, want string }{
+		"nobody is named":         {tunnel(t, goldTunnel), "neither a Route Target"},
+		"a Route Target of an AS": {"c0 10 08 0002 fde8 0000000a\n" + tunnel(t, goldTunnel), "neither a Route Target"},
+		"no tunnel":               {forUs, "no Tunnel Encapsulation"},
+		"another tunnel":          {forUs + "c0 17 0e 0008 000a 04 08 030b 0000 00000064", "not one tunnel"},
+		"two tunnels":             {forUs + "c0 17 18 000f 0008" + preference + "000f 0008" + preference, "not one tunnel"},
+		"short binding SID":       {replace("14 12 00 00 cafe 0000 0000 0000", "14 0a 00 00"), "binding SID of 10 octets"},
+		"structure without flag":  {replace("14 12", "14 1a", "0000 01c3", "0000 01c3 0047 0000 30 10 10 00"), "binding SID of 26 octets"},
+		"short preference":        {replace("0c 06 00 00 000000c8", "0c 05 00 00 0000c8"), ""},
+		"an MPLS segment":         {replace("80 001d", "80 0011", "0d 12 00 00 fcff 0005 0000 0000 0000 0000 0000 0001", "01 06 00 00 00000064"), "type B"},
+		"no list":                 {forUs + tunnel(t, preference), "segment_lists: is missing"},
+		"an empty list":           {forUs + tunnel(t, "80 0009 00 0906 0000 00000001"), "segments: is missing"},
+		"a multicast segment":     {replace("fcff 0005", "ff02 0005"), "multicast"},
+		"cut short":               {replace("82 0005 00 676f6c64", "82 0009 00 676f6c64"), ""},
+	} {
+		n, attrs, err := received(t, goldNLRI, tt.attrs)
+		if err != nil {
+			if tt.want != "" {
+				t.Errorf("%s: GoBGP says %v, want it read and %q", name, err, tt.want)
+			}
+			continue
+		}
+		_, usable, err := readPolicy(n, attrs, addr("10.0.0.5"))
+		if !errors.Is(err, errMalformed) || usable || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: usable %v, %v, want %q", name, usable, err, tt.want)
+		}
+	}
+}

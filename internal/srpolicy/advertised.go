@@ -1,0 +1,40 @@
+package srpolicy
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Advertised is a candidate path as a controller tells it to a headend
+// (RFC 9830 section 2). The policy is known by color and endpoint.
+type Advertised struct {
+	Color    uint32     `json:"color"`
+	Endpoint netip.Addr `json:"endpoint"`
+	// Distinguisher tells apart what one speaker advertises of a policy.
+	Distinguisher uint32 `json:"distinguisher,omitempty"`
+
+	PolicyName   string        `json:"policy_name,omitempty"`
+	Name         string        `json:"name,omitempty"`
+	Preference   uint32        `json:"preference,omitempty"` // 100 unless set
+	BindingSID   netip.Addr    `json:"binding_sid,omitzero"`
+	SegmentLists []SegmentList `json:"segment_lists"`
+}
+
+// EffectivePreference is the preference with the default filled in.
+func (a Advertised) EffectivePreference() uint32 { return cmp.Or(a.Preference, DefaultPreference) }
+
+// Validate says what keeps this node from using the path.
+func (a Advertised) Validate() []srv6.FieldError {
+	var errs []srv6.FieldError
+	if !a.Endpoint.IsValid() || a.Endpoint.Zone() != "" {
+		errs = append(errs, srv6.FieldError{Field: "endpoint", Problem: fmt.Sprintf("%s is no address of a node", a.Endpoint),
+			Fix: "give the address of the policy's end, or :: for any"})
+	}
+	if a.BindingSID.IsValid() {
+		errs = append(errs, srv6.CheckUnicast6("binding_sid", a.BindingSID)...)
+	}
+	return append(errs, checkLists(a.SegmentLists)...)
+}
