@@ -1,0 +1,307 @@
+package bgp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+	"github.com/osrg/gobgp/v4/pkg/server"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// heard is a Handler that keeps what it hears.
+type heard struct {
+	mu        sync.Mutex
+	paths     map[key]Path
+	events    []string
+	completed []netip.Addr
+}
+
+func newHeard() *heard { return &heard{paths: map[key]Path{}} }
+
+func (h *heard) Put(p Path) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.paths[keyOf(p.Advertised)] = p
+	h.events = append(h.events, fmt.Sprintf("put %d", p.Color))
+}
+
+func (h *heard) Withdraw(a srpolicy.Advertised) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.paths, keyOf(a))
+	h.events = append(h.events, fmt.Sprintf("withdraw %d", a.Color))
+}
+
+func (h *heard) Complete(peer netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.completed = append(h.completed, peer)
+}
+
+func (h *heard) path(color uint32) (Path, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k, p := range h.paths {
+		if k.color == color {
+			return p, true
+		}
+	}
+	return Path{}, false
+}
+
+func (h *heard) has(color uint32) bool { _, ok := h.path(color); return ok }
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatalf("after 30 s still not so: %s", what)
+}
+
+const testPort = 1179
+
+func speaker(t *testing.T, c Config, h Handler) *Speaker {
+	t.Helper()
+	c.Port, c.Log = testPort, slog.New(slog.DiscardHandler)
+	for i := range c.Peers {
+		c.Peers[i].Port = testPort
+	}
+	s, err := Start(t.Context(), c, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(s.Stop)
+	t.Cleanup(stop)
+	return s
+}
+
+func established(t *testing.T, s *Speaker) {
+	t.Helper()
+	eventually(t, "the session is established", func() bool {
+		peers, err := s.Peers(context.Background())
+		return err == nil && len(peers) > 0 && !slices.ContainsFunc(peers, func(p PeerStatus) bool { return p.State != "established" })
+	})
+}
+
+// A headend hears of what is for it, of changes, and of the end; what is for
+// others, and what comes from a third, it neither uses nor passes on.
+func TestHeadendHearsOfPolicies(t *testing.T) {
+	h, other := newHeard(), newHeard()
+	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.0.5")}, Peers: []Peer{
+		{Address: addr("127.94.0.9"), ASN: 65001, Passive: true, Local: addr("127.94.0.5")},
+		{Address: addr("127.94.0.6"), ASN: 65002, Passive: true, Local: addr("127.94.0.5")},
+	}}, h)
+	injector := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.9"), Peers: []Peer{
+		{Address: addr("127.94.0.5"), ASN: 65001, Local: addr("127.94.0.9"), Hold: 9 * time.Second}}}, nil)
+	neighbour := speaker(t, Config{ASN: 65002, RouterID: addr("10.0.0.6"), Peers: []Peer{
+		{Address: addr("127.94.0.5"), ASN: 65001, Local: addr("127.94.0.6")}}}, other)
+	established(t, headend)
+
+	advertise := func(a srpolicy.Advertised, to Target) {
+		t.Helper()
+		if err := injector.Advertise(a, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	advertise(gold(), Target{Headends: []netip.Addr{addr("10.0.0.5")}})
+	eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+	got, _ := h.path(100)
+	if want := (Path{gold(), Source{65001, addr("10.0.0.9"), addr("127.94.0.9")}, false}); !reflect.DeepEqual(got, want) {
+		t.Errorf("heard %+v, want %+v", got, want)
+	}
+
+	four := gold()
+	four.Color, four.Endpoint = 104, addr("192.0.2.7")
+	advertise(four, Target{}) // NO_ADVERTISE: it is for whoever hears it
+	elsewhere := gold()
+	elsewhere.Color = 105
+	advertise(elsewhere, Target{Headends: []netip.Addr{addr("10.0.0.77")}})
+	changed := gold()
+	changed.Preference = 300
+	advertise(changed, Target{Headends: []netip.Addr{addr("10.0.0.5")}})
+	eventually(t, "the change is heard of", func() bool { p, _ := h.path(100); return p.Preference == 300 })
+	if p, ok := h.path(104); !ok || p.Endpoint != addr("192.0.2.7") {
+		t.Errorf("the one for an IPv4 endpoint: %+v", p)
+	}
+	if h.has(105) {
+		t.Error("what is for another headend was taken")
+	}
+
+	if err := injector.Withdraw(gold()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the withdrawal is heard of", func() bool { return !h.has(100) })
+	if err := injector.Withdraw(gold()); err == nil {
+		t.Error("it was withdrawn twice")
+	}
+	if !h.has(104) || other.has(104) || other.has(100) || len(other.events) > 0 {
+		t.Errorf("the neighbour heard %q", other.events)
+	}
+	peers, err := headend.Peers(context.Background())
+	if err != nil || len(peers) != 2 || peers[0].Received+peers[1].Received != 2 {
+		t.Errorf("peers %+v, %v", peers, err)
+	}
+	_ = neighbour
+}
+
+// Without graceful restart a session's end withdraws what came by it; with it,
+// what the peer told stays for as long as was agreed, and is confirmed.
+func TestSessionEnds(t *testing.T) {
+	for name, restart := range map[string]time.Duration{"at once": 0, "gracefully": 30 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			h := newHeard()
+			headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.1.5")}, Restart: restart, Peers: []Peer{
+				{Address: addr("127.94.1.9"), ASN: 65001, Passive: true, Local: addr("127.94.1.5")}}}, h)
+			inject := func() *Speaker {
+				s := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.9"), Restart: restart, Peers: []Peer{
+					{Address: addr("127.94.1.5"), ASN: 65001, Local: addr("127.94.1.9")}}}, nil)
+				if err := s.Advertise(gold(), Target{}); err != nil {
+					t.Fatal(err)
+				}
+				established(t, headend)
+				return s
+			}
+			first := inject()
+			eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+			first.Stop()
+			eventually(t, "the session is down", func() bool {
+				peers, err := headend.Peers(context.Background())
+				return err == nil && peers[0].State != "established"
+			})
+			if restart == 0 {
+				eventually(t, "the policy is gone", func() bool { return !h.has(100) })
+				return
+			}
+			if !h.has(100) {
+				t.Fatal("the policy went with the session")
+			}
+			inject()
+			eventually(t, "its peer has told all", func() bool {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				return len(h.completed) > 1
+			})
+			if !h.has(100) || slices.Contains(h.events, "withdraw 100") {
+				t.Errorf("events %q", h.events)
+			}
+		})
+	}
+}
+
+// A second GoBGP, with types of its own, tells what ours are told; what RFC 9830
+// calls malformed is withdrawn, and the session stays.
+func TestAgainstGoBGP(t *testing.T) {
+	h := newHeard()
+	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.2.5")}, Peers: []Peer{
+		{Address: addr("127.94.2.9"), ASN: 65001, Passive: true, Local: addr("127.94.2.5")}}}, h)
+	g := server.NewBgpServer(server.LoggerOption(slog.New(slog.DiscardHandler), &slog.LevelVar{}))
+	go g.Serve()
+	t.Cleanup(g.Stop)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(g.StartBgp(t.Context(), &api.StartBgpRequest{Global: &api.Global{Asn: 65001, RouterId: "10.0.0.9", ListenPort: -1}}))
+	must(g.AddPeer(t.Context(), &api.AddPeerRequest{Peer: &api.Peer{
+		Conf:      &api.PeerConf{NeighborAddress: "127.94.2.5", PeerAsn: 65001},
+		Transport: &api.Transport{LocalAddress: "127.94.2.9", RemotePort: testPort},
+		Timers:    &api.Timers{Config: &api.TimersConfig{ConnectRetry: 1}},
+		AfiSafis: []*api.AfiSafi{{Config: &api.AfiSafiConfig{Enabled: true,
+			Family: &api.Family{Afi: api.Family_AFI_IP6, Safi: api.Family_SAFI_SR_POLICY}}}},
+	}}))
+	established(t, headend)
+
+	tell := func(attrs ...bgp.PathAttributeInterface) {
+		t.Helper()
+		nlri, err := bgp.NewSRPolicy(bgp.RF_SR_POLICY_IPv6, bgp.SRPolicyIPv6NLRILen, 7, 100, addr("fd11::1000").AsSlice())
+		must(err)
+		reach, err := bgp.NewPathAttributeMpReachNLRI(bgp.RF_SR_POLICY_IPv6, []bgp.PathNLRI{{NLRI: nlri}}, addr("fd11::9"))
+		must(err)
+		attrs = append([]bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(0), reach}, attrs...)
+		_, err = g.AddPath(apiutil.AddPathRequest{Paths: []*apiutil.Path{{Family: bgp.RF_SR_POLICY_IPv6, Nlri: nlri, Attrs: attrs}}})
+		must(err)
+	}
+	noAdvertise := bgp.NewPathAttributeCommunities([]uint32{uint32(bgp.COMMUNITY_NO_ADVERTISE)})
+	list := &bgp.TunnelEncapSubTLVSRSegmentList{
+		TunnelEncapSubTLV: bgp.TunnelEncapSubTLV{Type: bgp.ENCAP_SUBTLV_TYPE_SRSEGMENT_LIST, Length: 21},
+		Segments: []bgp.TunnelEncapSubTLVInterface{&bgp.SegmentTypeB{
+			TunnelEncapSubTLV: bgp.TunnelEncapSubTLV{Type: bgp.EncapSubTLVType(bgp.TypeB), Length: 18}, SID: addr("fcff:3::1").AsSlice()}},
+	}
+	sound := bgp.NewPathAttributeTunnelEncap([]*bgp.TunnelEncapTLV{bgp.NewTunnelEncapTLV(bgp.TUNNEL_TYPE_SR_POLICY,
+		[]bgp.TunnelEncapSubTLVInterface{bgp.NewTunnelEncapSubTLVSRPreference(0, 42), list})})
+	tell(noAdvertise, sound)
+	eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+	if p, _ := h.path(100); p.Preference != 42 || p.SegmentLists[0].Segments[0] != addr("fcff:3::1") || p.BindingSID.IsValid() {
+		t.Errorf("heard %+v", p)
+	}
+	for name, attrs := range map[string][]bgp.PathAttributeInterface{
+		"nobody is named": {sound},
+		"no list": {noAdvertise, bgp.NewPathAttributeTunnelEncap([]*bgp.TunnelEncapTLV{bgp.NewTunnelEncapTLV(bgp.TUNNEL_TYPE_SR_POLICY,
+			[]bgp.TunnelEncapSubTLVInterface{bgp.NewTunnelEncapSubTLVSRPreference(0, 42)})})},
+		"no tunnel": {noAdvertise},
+	} {
+		tell(attrs...)
+		eventually(t, name+": the policy is withdrawn", func() bool { return !h.has(100) })
+		tell(noAdvertise, sound)
+		eventually(t, name+": a sound one is taken again", func() bool { return h.has(100) })
+	}
+	established(t, headend)
+}
+
+// Who does not know the password, or is too far away, is not heard.
+func TestSessionsAreGuarded(t *testing.T) {
+	for name, tt := range map[string]struct{ ours, theirs Peer }{
+		"password":    {Peer{Password: "one"}, Peer{Password: "two"}},
+		"no password": {Peer{Password: "one"}, Peer{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := tt.ours, tt.theirs
+			ours.Address, ours.ASN, ours.Passive, ours.Local = addr("127.94.3.9"), 65001, true, addr("127.94.3.5")
+			theirs.Address, theirs.ASN, theirs.Local = addr("127.94.3.5"), 65001, addr("127.94.3.9")
+			headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.3.5")}, Peers: []Peer{ours}}, newHeard())
+			speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.9"), Peers: []Peer{theirs}}, nil)
+			for range 30 {
+				time.Sleep(100 * time.Millisecond)
+				peers, err := headend.Peers(context.Background())
+				if err != nil || peers[0].State == "established" {
+					t.Fatalf("%+v, %v", peers, err)
+				}
+			}
+		})
+	}
+	t.Run("both know it", func(t *testing.T) {
+		headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.3.5")},
+			Peers: []Peer{{Address: addr("127.94.3.9"), ASN: 65002, Passive: true, Local: addr("127.94.3.5"), Password: "one", Hops: 1}}}, newHeard())
+		speaker(t, Config{ASN: 65002, RouterID: addr("10.0.0.9"),
+			Peers: []Peer{{Address: addr("127.94.3.5"), ASN: 65001, Local: addr("127.94.3.9"), Password: "one", Hops: 1}}}, nil)
+		established(t, headend)
+	})
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for want, c := range map[string]Config{
+		"asn: is missing":        {RouterID: addr("10.0.0.5")},
+		"router_id: ":            {ASN: 1, RouterID: addr("::1")},
+		"peers[0]: give address": {ASN: 1, RouterID: addr("10.0.0.5"), Peers: []Peer{{ASN: 1}}},
+	} {
+		if s, err := Start(t.Context(), c, nil); err == nil || err.Error()[:len(want)] != want {
+			t.Errorf("%+v: %v, want %s", s, err, want)
+		}
+	}
+}
