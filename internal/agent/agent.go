@@ -66,6 +66,7 @@ type Agent struct {
 
 	slow    *slowPath
 	upf     *userPlane // nil: the node is no user plane function
+	headend *headend   // nil: the node speaks no BGP
 	tracing sync.Mutex
 }
 
@@ -145,14 +146,14 @@ func (a *Agent) end() error {
 	return a.dp.Close()
 }
 
-// Running is the whole running configuration, of both origins.
+// Running is the whole running configuration, of the file and the API.
 func (a *Agent) Running() *config.Config {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if a.desired == nil {
 		return a.options.Config
 	}
-	return a.desired.config()
+	return a.desired.asked()
 }
 
 // Apply makes the resources of OriginFile those of the given configuration.
@@ -225,6 +226,9 @@ func (a *Agent) change(ctx context.Context, dryRun bool, next func(*desired) (*d
 	if err := a.validate(c); err != nil {
 		return nil, err
 	}
+	if err := to.standsAlone(); err != nil {
+		return nil, err
+	}
 	if dryRun {
 		return changes, nil
 	}
@@ -284,11 +288,11 @@ func (a *Agent) validate(c *config.Config) error {
 // commit brings the data path and the state file to a desired state, whose
 // configuration is c, or leaves both as they are.
 func (a *Agent) commit(to *desired, c *config.Config, replaced *applied, changes []Change) error {
-	next := recompile(c, a.links, a.tables, changes)
+	next := recompile(to, c, a.links, a.tables, changes)
 	steps := a.plan(a.tables, next)
 	steps = append(steps, step{
 		ref: Ref{KindSettings, "state file"},
-		do:  func() error { return a.store.save(a.desired.api, to.api, replaced) },
+		do:  func() error { return a.store.save(a.desired, to, replaced) },
 	})
 	if err := run(steps); err != nil {
 		return err

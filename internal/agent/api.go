@@ -41,6 +41,7 @@ type Origin string
 const (
 	OriginFile Origin = "file"
 	OriginAPI  Origin = "api"
+	OriginBGP  Origin = "bgp" // told by a peer
 )
 
 // Op is what a Change does.
@@ -110,6 +111,17 @@ type SliceStatus struct {
 	Sessions int     `json:"sessions"`
 	Uplink   Counter `json:"uplink"`
 	Downlink Counter `json:"downlink"`
+}
+
+// BGPPeerStatus is a BGP session.
+type BGPPeerStatus struct {
+	Address  netip.Addr    `json:"address"`
+	ASN      uint32        `json:"asn"`
+	RouterID netip.Addr    `json:"router_id,omitzero"`
+	State    string        `json:"state"`
+	Reason   string        `json:"reason,omitempty"` // why it went down last
+	Since    time.Duration `json:"since"`            // that it is up, in ns
+	Received int           `json:"received"`         // candidate paths that it advertises
 }
 
 // AssociationStatus is a PFCP association with an SMF.
@@ -302,6 +314,8 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrNotReady: Run has not taken the data path over yet.
 	ErrNotReady = errors.New("not ready")
+	// ErrNotBGP: the node speaks no BGP.
+	ErrNotBGP = errors.New("this node speaks no BGP: its configuration has no bgp.asn")
 	// ErrNotUPF: the node is no user plane function.
 	ErrNotUPF = errors.New("this node is no user plane function: its configuration has no upf.n4")
 )
@@ -320,6 +334,8 @@ type Service interface {
 	Adjacencies() ([]AdjacencyStatus, error)
 	Outcomes() ([]Outcome, error)
 	Slices() ([]SliceStatus, error)
+	// BGPPeers are of a node that speaks BGP: ErrNotBGP on others.
+	BGPPeers() ([]BGPPeerStatus, error)
 	// Associations and Sessions are of a node that is a user plane function:
 	// ErrNotUPF on others. total is how many sessions the filter means.
 	Associations() ([]AssociationStatus, error)

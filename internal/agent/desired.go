@@ -25,27 +25,32 @@ type process struct {
 	Metrics config.Metrics `json:"metrics,omitzero"`
 	Log     config.Log     `json:"log,omitzero"`
 	UPF     config.UPF     `json:"upf,omitzero"`
+	BGP     config.BGP     `json:"bgp,omitzero"`
 }
 
 func processOf(c *config.Config) process {
-	return process{Limits: c.Limits, API: c.API, Metrics: c.Metrics, Log: c.Log, UPF: c.UPF}
+	return process{Limits: c.Limits, API: c.API, Metrics: c.Metrics, Log: c.Log, UPF: c.UPF, BGP: c.BGP}
 }
 
-// desired is all that was asked for, by both origins. Its values are never
+// desired is all that was asked for, by all origins. Its values are never
 // changed in place: a change makes a new one.
 type desired struct {
 	file    []resource // in the order of the file
 	api     []resource // in the order of kinds, then of keys
 	process process
+	// heard are the candidate paths that BGP peers advertise, by learnedName;
+	// learned are the resources that these come to beside the others.
+	heard   map[string]heard
+	learned []resource
 }
 
 // list is every resource, the file's first.
-func (d *desired) list() []resource { return slices.Concat(d.file, d.api) }
+func (d *desired) list() []resource { return slices.Concat(d.file, d.api, d.learned) }
 
 // all is the same without a copy.
 func (d *desired) all() iter.Seq[resource] {
 	return func(yield func(resource) bool) {
-		for _, list := range [][]resource{d.file, d.api} {
+		for _, list := range [][]resource{d.file, d.api, d.learned} {
 			for _, r := range list {
 				if !yield(r) {
 					return
@@ -58,7 +63,7 @@ func (d *desired) all() iter.Seq[resource] {
 // index finds resources by name. A key that the file and the API both ask for
 // differently is a conflict.
 func (d *desired) index() (map[Ref]resource, error) {
-	out := make(map[Ref]resource, len(d.file)+len(d.api))
+	out := make(map[Ref]resource, len(d.file)+len(d.api)+len(d.learned))
 	var errs []error
 	for r := range d.all() {
 		before, twice := out[r.Ref]
@@ -75,12 +80,31 @@ func (d *desired) index() (map[Ref]resource, error) {
 	return out, errors.Join(errs...)
 }
 
-// config is what Apply would take to get here.
+// asked is without what peers told: what Apply would take to get here.
+func (d *desired) asked() *config.Config {
+	return (&desired{file: d.file, api: d.api, process: d.process}).config()
+}
+
+// config is all of it.
 func (d *desired) config() *config.Config {
 	c := unflatten(d.all())
 	c.Limits, c.API, c.Metrics, c.Log = d.process.Limits, d.process.API, d.process.Metrics, d.process.Log
-	c.UPF = d.process.UPF
+	c.UPF, c.BGP = d.process.UPF, d.process.BGP
 	return c
+}
+
+// standsAlone: what was asked for holds together without what peers told, which
+// may be gone at any time.
+func (d *desired) standsAlone() error {
+	if len(d.learned) == 0 {
+		return nil
+	}
+	c := d.asked()
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("%w: without what BGP peers advertise: %w", ErrInvalid, err)
+	}
+	return nil
 }
 
 // completed is the same with the defaults filled in.
@@ -93,7 +117,7 @@ func (d *desired) completed() *config.Config {
 // withFile replaces what the file asks for. What the API had added with the
 // very same values is the file's from now on.
 func (d *desired) withFile(c *config.Config) *desired {
-	next := &desired{file: flatten(c, OriginFile), process: processOf(c)}
+	next := &desired{file: flatten(c, OriginFile), process: processOf(c), heard: d.heard}
 	inFile := make(map[Ref]resource, len(next.file))
 	for _, r := range next.file {
 		inFile[r.Ref] = r
@@ -104,7 +128,7 @@ func (d *desired) withFile(c *config.Config) *desired {
 		}
 		next.api = append(next.api, r)
 	}
-	return next
+	return next.learn()
 }
 
 // withAPI adds resources through the API, or updates those that it added.
@@ -112,7 +136,7 @@ func (d *desired) withAPI(fragment *config.Config) (*desired, error) {
 	var unset config.Config
 	unset.SetDefaults()
 	if !same(processOf(fragment), processOf(&unset)) {
-		return nil, fmt.Errorf("%w: limits, api, metrics, log and upf are read from the configuration file only: change them there", ErrInvalid)
+		return nil, fmt.Errorf("%w: limits, api, metrics, log, upf and bgp are read from the configuration file only: change them there", ErrInvalid)
 	}
 	fromFile := make(map[Ref]bool, len(d.file))
 	for _, r := range d.file {
@@ -137,7 +161,7 @@ func (d *desired) withAPI(fragment *config.Config) (*desired, error) {
 		once[r.Ref] = true
 		api[r.Ref] = r
 	}
-	return &desired{file: d.file, api: inOrder(api), process: d.process}, nil
+	return (&desired{file: d.file, api: inOrder(api), process: d.process, heard: d.heard}).learn(), nil
 }
 
 // without deletes resources that the API added.
@@ -164,7 +188,7 @@ func (d *desired) without(refs []Ref) (*desired, error) {
 		}
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, r)
 	}
-	next := &desired{file: d.file, api: inOrder(api), process: d.process}
+	next := (&desired{file: d.file, api: inOrder(api), process: d.process, heard: d.heard}).learn()
 	if err := next.dangling(refs); err != nil {
 		return nil, err
 	}
@@ -232,7 +256,8 @@ func diff(from, to *desired) ([]Change, error) {
 	if sameList(from.file, to.file) {
 		// One that came through the API: what the file asks for is not looked
 		// at, there may be much of it.
-		from, to = &desired{api: from.api, process: from.process}, &desired{api: to.api, process: to.process}
+		from = &desired{api: from.api, learned: from.learned, process: from.process}
+		to = &desired{api: to.api, learned: to.learned, process: to.process}
 	}
 	before, err := from.index()
 	if err != nil {
@@ -278,6 +303,7 @@ func (p process) diff(to process) []Change {
 	}
 	section("limits", p.Limits, to.Limits, " (from the next start on, which takes `culvert unpin` before)")
 	section("api", p.API, to.API, " (from the next start on)")
+	section("bgp", p.BGP, to.BGP, " (from the next start on)")
 	section("metrics", p.Metrics, to.Metrics, " (from the next start on)")
 	upfWhen := ""
 	if from, to := p.UPF.AtStart(), to.UPF.AtStart(); !same(from, to) {

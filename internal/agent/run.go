@@ -47,6 +47,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, a.upf.close()) }()
 
+	if a.headend, err = newHeadend(d.process.BGP, a.log); err != nil {
+		return err
+	}
 	snapshots := make(chan *netdev.Snapshot, 1)
 	a.watch, err = a.openWatcher(netdev.Options{
 		Tables:      compile(d, &netdev.Snapshot{}).routeTables(),
@@ -88,6 +91,9 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 	if err := a.upf.start(ctx, group); err != nil {
 		return err
 	}
+	if err := a.headend.start(ctx, group, a); err != nil {
+		return err
+	}
 	close(a.ready)
 	if a.options.OnReady != nil {
 		a.options.OnReady()
@@ -112,7 +118,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 // initial is the desired state at the start: of the file, or of what was
 // applied in its place if the file is still the same, and of the API.
 func (a *Agent) initial() (*desired, error) {
-	api, replaced, err := a.store.load()
+	api, told, replaced, err := a.store.load()
 	if err != nil {
 		return nil, err
 	}
@@ -130,17 +136,22 @@ func (a *Agent) initial() (*desired, error) {
 			replaced = nil
 		}
 	}
-	d := (&desired{api: api}).withFile(c)
+	before := &desired{api: api, heard: told}
+	d := before.withFile(c)
 	if _, err := d.index(); err != nil {
 		return nil, err
 	}
-	whole := d.config()
+	whole := d.asked()
 	whole.SetDefaults()
 	if err := whole.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: the configuration and what was added through the API do not fit together: %w", ErrInvalid, err)
 	}
+	if err := d.completed().Validate(); err != nil || !c.BGP.IsSet() {
+		d.heard = nil // peers will tell again what they still say
+		d.learn()
+	}
 	a.replaced = replaced
-	return d, a.store.save(api, d.api, replaced)
+	return d, a.store.save(before, d, replaced)
 }
 
 // takeOver brings the tables to the desired state. A data path that was pinned
@@ -218,7 +229,7 @@ func (a *Agent) update(links *netdev.Snapshot) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.links = links
-	a.converge(recompile(a.desired.completed(), links, a.tables, nil))
+	a.converge(recompile(a.desired, a.desired.completed(), links, a.tables, nil))
 	a.syncNetwork()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -28,6 +29,7 @@ type applied struct {
 }
 
 var (
+	heardBucket   = []byte("bgp")
 	appliedBucket = []byte("applied")
 	appliedKey    = []byte("config")
 	versionBucket = []byte("culvert")
@@ -80,9 +82,9 @@ func (s *store) init(path string) error {
 
 func (s *store) close() error { return s.db.Close() }
 
-// load reads what was added through the API, and the configuration that was
-// applied, or nil.
-func (s *store) load() (api []resource, replaced *applied, err error) {
+// load reads what was added through the API, what BGP peers had told, and the
+// configuration that was applied, or nil.
+func (s *store) load() (api []resource, told map[string]heard, replaced *applied, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		for _, kind := range kinds {
 			b := tx.Bucket([]byte(kind))
@@ -98,6 +100,9 @@ func (s *store) load() (api []resource, replaced *applied, err error) {
 				return err
 			}
 		}
+		if told, err = loadHeard(tx); err != nil {
+			return err
+		}
 		if b := tx.Bucket(appliedBucket); b != nil {
 			replaced = &applied{}
 			return json.Unmarshal(b.Get(appliedKey), replaced)
@@ -105,20 +110,62 @@ func (s *store) load() (api []resource, replaced *applied, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("state file %s: %w", s.db.Path(), err)
+		return nil, nil, nil, fmt.Errorf("state file %s: %w", s.db.Path(), err)
 	}
-	return api, replaced, nil
+	return api, told, replaced, nil
 }
 
-// save writes what differs between the two lists, and the configuration that
-// was applied, all at once.
-func (s *store) save(from, to []resource, replaced *applied) error {
-	before := make(map[Ref]resource, len(from))
-	for _, r := range from {
+func loadHeard(tx *bbolt.Tx) (map[string]heard, error) {
+	b := tx.Bucket(heardBucket)
+	if b == nil {
+		return nil, nil
+	}
+	told := map[string]heard{}
+	return told, b.ForEach(func(name, value []byte) error {
+		h := heard{restored: true}
+		err := json.Unmarshal(value, &h.Path)
+		told[string(name)] = h
+		return err
+	})
+}
+
+// saveHeard writes what differs.
+func saveHeard(tx *bbolt.Tx, from, to map[string]heard) error {
+	for name, h := range to {
+		if old, there := from[name]; there && reflect.DeepEqual(old.Path, h.Path) {
+			continue
+		}
+		if err := put(tx, string(heardBucket), name, h.Path); err != nil {
+			return err
+		}
+	}
+	b := tx.Bucket(heardBucket)
+	if b == nil {
+		return nil
+	}
+	for name := range from {
+		if _, stays := to[name]; stays {
+			continue
+		}
+		if err := b.Delete([]byte(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes what differs between two states of what the API added and peers
+// told, and the configuration that was applied, all at once.
+func (s *store) save(from, to *desired, replaced *applied) error {
+	before := make(map[Ref]resource, len(from.api))
+	for _, r := range from.api {
 		before[r.Ref] = r
 	}
 	err := s.db.Update(func(tx *bbolt.Tx) error {
-		for _, r := range to {
+		if err := saveHeard(tx, from.heard, to.heard); err != nil {
+			return err
+		}
+		for _, r := range to.api {
 			old, there := before[r.Ref]
 			delete(before, r.Ref)
 			if there && same(old.value, r.value) {

@@ -63,12 +63,12 @@ type tables struct {
 // compile makes tables of a desired state. What needs an interface that is not
 // there waits until it is.
 func compile(d *desired, links *netdev.Snapshot) *tables {
-	return recompile(d.completed(), links, nil, nil)
+	return recompile(d, d.completed(), links, nil, nil)
 }
 
-// recompile does it again, of a configuration with its defaults. Of tables for the same links, those of kinds in
+// recompile does it again; c is d's configuration with its defaults. Of tables for the same links, those of kinds in
 // which nothing changed are taken over as they are: there may be much in them.
-func recompile(c *config.Config, links *netdev.Snapshot, former *tables, changes []Change) *tables {
+func recompile(d *desired, c *config.Config, links *netdev.Snapshot, former *tables, changes []Change) *tables {
 	t := &tables{links: links, locators: map[string]dataplane.Locator{}}
 	t.compileSettings(c)
 	t.compileUPF(c)
@@ -77,7 +77,7 @@ func recompile(c *config.Config, links *netdev.Snapshot, former *tables, changes
 		changed[change.Kind] = true
 	}
 	if former == nil || former.links != links || changed[KindPolicy] || changed[KindCandidatePath] || changed[KindSettings] {
-		t.compilePolicies(c, links, former)
+		t.compilePolicies(c, d.candidates(c.CandidatePaths), links, former)
 	} else {
 		t.policies, t.verdicts = former.policies, former.verdicts
 	}
@@ -108,13 +108,9 @@ func recompile(c *config.Config, links *netdev.Snapshot, former *tables, changes
 	return t
 }
 
-func (t *tables) compilePolicies(c *config.Config, links *netdev.Snapshot, former *tables) {
+func (t *tables) compilePolicies(c *config.Config, others map[string][]srpolicy.Candidate, links *netdev.Snapshot, former *tables) {
 	t.policies = make(map[string]srpolicy.Policy, len(c.Policies))
 	t.verdicts = make(map[string][]srpolicy.Verdict, len(c.Policies))
-	others := map[string][]srpolicy.CandidatePath{}
-	for _, p := range c.CandidatePaths {
-		others[p.Policy] = append(others[p.Policy], p)
-	}
 	for _, p := range c.Policies {
 		if !p.Source.IsValid() {
 			p.Source = c.Encapsulation.Source

@@ -153,6 +153,11 @@ func (c *Client) Steerings(ctx context.Context, key string) ([]agent.SteeringSta
 }
 
 // Tunnels lists GTP-U tunnels.
+// BGPPeers are the node's BGP sessions, or the one with the peer that key names.
+func (c *Client) BGPPeers(ctx context.Context, key string) ([]agent.BGPPeerStatus, error) {
+	return fetch(ctx, c, c.rpc.ListBGPPeers, &pb.ListBGPPeersRequest{Key: key}, (*pb.ListBGPPeersResponse).GetPeers, bgpPeerFrom)
+}
+
 // CandidatePaths are the candidate paths of policies, or the one that key names.
 func (c *Client) CandidatePaths(ctx context.Context, key string) ([]agent.CandidatePathStatus, error) {
 	return fetch(ctx, c, c.rpc.ListCandidatePaths, &pb.ListCandidatePathsRequest{Key: key}, (*pb.ListCandidatePathsResponse).GetCandidatePaths, candidatePathFrom)

@@ -22,6 +22,7 @@ var codes = []struct {
 	{agent.ErrBusy, connect.CodeResourceExhausted},
 	{agent.ErrNotReady, connect.CodeUnavailable},
 	{agent.ErrNotUPF, connect.CodeUnimplemented},
+	{agent.ErrNotBGP, connect.CodeUnimplemented},
 	{context.Canceled, connect.CodeCanceled},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 }

@@ -159,6 +159,11 @@ func (h *handler) ListCandidatePaths(_ context.Context, r *pb.ListCandidatePaths
 	return &pb.ListCandidatePathsResponse{CandidatePaths: out}, err
 }
 
+func (h *handler) ListBGPPeers(_ context.Context, r *pb.ListBGPPeersRequest) (*pb.ListBGPPeersResponse, error) {
+	out, err := list(h.agent.BGPPeers, "bgp", r.GetKey(), func(s agent.BGPPeerStatus) string { return s.Address.String() }, bgpPeerTo)
+	return &pb.ListBGPPeersResponse{Peers: out}, err
+}
+
 func (h *handler) ListSteering(_ context.Context, r *pb.ListSteeringRequest) (*pb.ListSteeringResponse, error) {
 	out, err := list(h.agent.Steerings, agent.KindSteering, r.GetKey(), func(s agent.SteeringStatus) string { return s.Key() }, steeringTo)
 	return &pb.ListSteeringResponse{Steering: out}, err

@@ -83,7 +83,7 @@ func start(t *testing.T, example string) (*apitest.Agent, *api.Client, string) {
 
 // What the agent says arrives as it was said.
 func TestReads(t *testing.T) {
-	for _, example := range []string{"gateway-a.yaml", "gtpu.yaml", "edge.yaml"} {
+	for _, example := range []string{"gateway-a.yaml", "gtpu.yaml", "edge.yaml", "headend.yaml"} {
 		t.Run(example, func(t *testing.T) {
 			a, c, _ := start(t, example)
 			ctx := t.Context()
@@ -105,6 +105,12 @@ func TestReads(t *testing.T) {
 			both(t, "locators", c.Locators, a.Locators)
 			both(t, "SIDs", c.SIDs, a.SIDs)
 			both(t, "policies", c.Policies, a.Policies)
+			both(t, "candidate paths", c.CandidatePaths, a.CandidatePaths)
+			if example == "headend.yaml" {
+				both(t, "BGP peers", c.BGPPeers, a.BGPPeers)
+			} else if _, err := c.BGPPeers(ctx, ""); !errors.Is(err, agent.ErrNotBGP) && (err == nil || !strings.Contains(err.Error(), "speaks no BGP")) {
+				t.Errorf("BGP peers of a node that speaks none: %v", err)
+			}
 			both(t, "steering", c.Steerings, a.Steerings)
 			both(t, "tunnels", c.Tunnels, a.Tunnels)
 			both(t, "adjacencies", c.Adjacencies, a.Adjacencies)

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -85,6 +86,30 @@ func verdictTo(v srpolicy.Verdict) *pb.Verdict {
 
 func verdictFrom(m *pb.Verdict) srpolicy.Verdict {
 	return srpolicy.Verdict{Path: m.GetPath(), Preference: m.GetPreference(), Valid: m.GetValid(), Active: m.GetActive(), Why: m.GetWhy()}
+}
+
+func bgpPeerTo(s agent.BGPPeerStatus) (*pb.BGPPeerStatus, error) {
+	return &pb.BGPPeerStatus{Address: addrText(s.Address), Asn: s.ASN, RouterId: addrText(s.RouterID), State: s.State, Reason: s.Reason,
+		SinceNs: int64(s.Since), Received: uint32(s.Received)}, nil
+}
+
+func bgpPeerFrom(m *pb.BGPPeerStatus) (agent.BGPPeerStatus, error) {
+	s := agent.BGPPeerStatus{ASN: m.GetAsn(), State: m.GetState(), Reason: m.GetReason(), Since: time.Duration(m.GetSinceNs()), Received: int(m.GetReceived())}
+	var err error
+	if s.Address, err = netip.ParseAddr(m.GetAddress()); err != nil {
+		return s, err
+	}
+	if m.GetRouterId() != "" {
+		s.RouterID, err = netip.ParseAddr(m.GetRouterId())
+	}
+	return s, err
+}
+
+func addrText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 func candidatePathTo(s agent.CandidatePathStatus) (*pb.CandidatePathStatus, error) {

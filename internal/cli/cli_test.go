@@ -149,6 +149,20 @@ func TestTables(t *testing.T) {
 	}
 }
 
+func TestHeadend(t *testing.T) {
+	f := start(t, "headend.yaml")
+	var all strings.Builder
+	for _, args := range []string{
+		"policy", "policy show gold", "candidate-path", "candidate-path show gold-south -o json", "bgp", "bgp show 2001:db8::9 -o json", "config",
+	} {
+		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
+	}
+	golden(t, "headend", all.String())
+	if r := start(t, "edge.yaml").run(t, "bgp"); r.code != ExitError || !strings.Contains(r.stderr, "speaks no BGP") {
+		t.Errorf("a node without BGP: exit %d, %s", r.code, r.stderr)
+	}
+}
+
 func TestShow(t *testing.T) {
 	f := start(t, "edge.yaml")
 	var all strings.Builder

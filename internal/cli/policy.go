@@ -83,7 +83,10 @@ func pathState(v srpolicy.Verdict) string {
 // activePath names the first of the verdicts, if there is a choice or something
 // to say of it.
 func activePath(paths []srpolicy.Verdict) string {
-	if len(paths) == 0 || len(paths) == 1 && paths[0].Valid {
+	switch {
+	case len(paths) == 0:
+		return "none"
+	case len(paths) == 1 && paths[0].Valid:
 		return ""
 	}
 	best := paths[0]

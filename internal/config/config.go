@@ -25,6 +25,7 @@ type Config struct {
 	Steering       []srpolicy.Steering      `json:"steering,omitempty"`
 	GTPU           GTPU                     `json:"gtpu,omitzero"`
 	Tunnels        []gtpu.Tunnel            `json:"tunnels,omitempty"`
+	BGP            BGP                      `json:"bgp,omitzero"`
 	UPF            UPF                      `json:"upf,omitzero"`
 	Slices         []slice.Slice            `json:"slices,omitempty"`
 

@@ -51,6 +51,7 @@ func (c *Config) SetDefaults() {
 	}
 	setDefault(&c.Encapsulation.HopLimit, DefaultHopLimit)
 	c.Limits.setDefaults()
+	c.BGP.setDefaults()
 	c.setUPFDefaults()
 	setDefault(&c.API.Socket, DefaultSocket)
 	setDefault(&c.Metrics.Listen, DefaultMetricsListen)

@@ -102,7 +102,7 @@ func (v *validator) checkPolicies() {
 		at := fmt.Sprintf("policies[%d]", i)
 		v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each policy its own name")
-		if len(p.SegmentLists) == 0 && len(v.paths[p.Name]) == 0 {
+		if len(p.SegmentLists) == 0 && len(v.paths[p.Name]) == 0 && !(v.BGP.IsSet() && p.Endpoint.IsValid()) {
 			v.add(at+".segment_lists", "give segment_lists: [{segments: [...]}], or a candidate path with policy: "+p.Name, "is missing: there is no way without a segment list")
 		}
 		if p.BindingSID.IsValid() {

@@ -61,6 +61,7 @@ func (c *Config) Validate() error {
 	v.checkGTPU()
 	v.checkTunnels()
 	v.checkSteering()
+	v.checkBGP()
 	v.checkUPF()
 	v.checkSlices()
 	v.checkSpace()

@@ -36,6 +36,38 @@ func (c CandidatePath) Validate() []srv6.FieldError {
 	return append(errs, checkLists(c.SegmentLists)...)
 }
 
+// Protocol origins of candidate paths: of two with the same preference the
+// higher goes first (RFC 9256 section 2.3).
+const (
+	ByBGP           = 20
+	ByConfiguration = 30
+)
+
+// Candidate is a candidate path with what tells of its provenance.
+type Candidate struct {
+	CandidatePath
+	Origin uint8 // ByConfiguration unless set
+	// ASN and Node are the originator (section 2.4): the lower goes first.
+	ASN  uint32
+	Node netip.Addr
+	// Discriminator tells apart what one originator advertises of a policy
+	// (section 2.5): the higher goes first.
+	Discriminator uint32
+}
+
+// compare puts first what section 2.9 prefers of two valid paths with the same
+// preference.
+func (c Candidate) compare(d Candidate, installed string) int {
+	return cmp.Or(
+		cmp.Compare(cmp.Or(d.Origin, ByConfiguration), cmp.Or(c.Origin, ByConfiguration)),
+		compareBool(d.Name == installed, c.Name == installed),
+		cmp.Compare(c.ASN, d.ASN),
+		c.Node.Compare(d.Node),
+		cmp.Compare(d.Discriminator, c.Discriminator),
+		strings.Compare(c.Name, d.Name),
+	)
+}
+
 // Verdict is what became of one candidate path of a policy.
 type Verdict struct {
 	Path       string `json:"path"` // name; empty: the policy's own segment lists
@@ -48,26 +80,26 @@ type Verdict struct {
 // judged is a candidate path with the lists that its packets can take.
 type judged struct {
 	Verdict
+	of    Candidate
 	lists []SegmentList
 }
 
 // Choose finds the active candidate path among a policy's own lists and the
 // others (RFC 9256 section 2.9). reachable says why the first segment of a list
 // cannot be reached, or nil: a list is valid if it can, a path if one of its
-// lists is (section 5.1). Of valid paths with the same preference the installed
-// one stays; without one it is that with the lowest name, the policy's own
-// before all.
+// lists is (section 5.1). Of valid paths with the same preference and protocol
+// origin the installed one stays.
 //
 // It returns the policy with the lists that packets take, and a verdict on each
 // path, best first. If no path is valid the best one stays as it is: packets are
 // then dropped rather than sent by a way that nobody chose (section 8.2).
-func Choose(p Policy, others []CandidatePath, installed string, reachable func(netip.Addr) error) (Policy, []Verdict) {
+func Choose(p Policy, others []Candidate, installed string, reachable func(netip.Addr) error) (Policy, []Verdict) {
 	var all []judged
 	if len(p.SegmentLists) > 0 {
-		all = append(all, judge("", p.Preference, p.SegmentLists, reachable))
+		all = append(all, judge(Candidate{CandidatePath: CandidatePath{Preference: p.Preference, SegmentLists: p.SegmentLists}}, reachable))
 	}
 	for _, c := range others {
-		all = append(all, judge(c.Name, c.Preference, c.SegmentLists, reachable))
+		all = append(all, judge(c, reachable))
 	}
 	if len(all) == 0 {
 		return p, nil
@@ -76,8 +108,7 @@ func Choose(p Policy, others []CandidatePath, installed string, reachable func(n
 		return cmp.Or(
 			compareBool(b.Valid, a.Valid),
 			cmp.Compare(b.Preference, a.Preference),
-			compareBool(b.Path == installed, a.Path == installed),
-			strings.Compare(a.Path, b.Path),
+			a.of.compare(b.of, installed),
 		)
 	})
 	explain(all, installed)
@@ -90,10 +121,10 @@ func Choose(p Policy, others []CandidatePath, installed string, reachable func(n
 }
 
 // judge says whether a candidate path is valid, and which of its lists are.
-func judge(name string, preference uint32, lists []SegmentList, reachable func(netip.Addr) error) judged {
-	j := judged{Verdict: Verdict{Path: name, Preference: cmp.Or(preference, DefaultPreference)}}
+func judge(c Candidate, reachable func(netip.Addr) error) judged {
+	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference)}, of: c}
 	var reasons []string
-	for _, l := range lists {
+	for _, l := range c.SegmentLists {
 		if err := reachable(l.Segments[0]); err != nil {
 			reasons = append(reasons, err.Error())
 			continue
@@ -103,9 +134,9 @@ func judge(name string, preference uint32, lists []SegmentList, reachable func(n
 	j.Valid = len(j.lists) > 0
 	switch {
 	case !j.Valid:
-		j.lists, j.Why = lists, "no first segment can be reached: "+strings.Join(reasons, "; ")
+		j.lists, j.Why = c.SegmentLists, "no first segment can be reached: "+strings.Join(reasons, "; ")
 	case len(reasons) > 0:
-		j.Why = fmt.Sprintf("%d of %d segment lists can be used: %s", len(j.lists), len(lists), strings.Join(reasons, "; "))
+		j.Why = fmt.Sprintf("%d of %d segment lists can be used: %s", len(j.lists), len(c.SegmentLists), strings.Join(reasons, "; "))
 	}
 	return j
 }
@@ -126,10 +157,12 @@ func explain(all []judged, installed string) {
 			v.Why = also("the only valid one", v.Why)
 		case v.Preference > all[1].Preference:
 			v.Why = also("highest preference", v.Why)
+		case cmp.Or(all[0].of.Origin, ByConfiguration) > cmp.Or(all[1].of.Origin, ByConfiguration):
+			v.Why = also("same preference as another, and configured here", v.Why)
 		case v.Path == installed:
 			v.Why = also("same preference as another, and it was active before", v.Why)
 		default:
-			v.Why = also("same preference as another, and the lowest name", v.Why)
+			v.Why = also("same preference as another: originator, discriminator and name decide", v.Why)
 		}
 	}
 }

@@ -15,6 +15,16 @@ func lists(first ...string) (out []SegmentList) {
 	return out
 }
 
+func path(name string, preference uint32, first ...string) Candidate {
+	return Candidate{CandidatePath: CandidatePath{Name: name, Preference: preference, SegmentLists: lists(first...)}}
+}
+
+func byBGP(name string, preference, asn, discriminator uint32, first ...string) Candidate {
+	c := path(name, preference, first...)
+	c.Origin, c.ASN, c.Node, c.Discriminator = ByBGP, asn, addr("10.0.0.9"), discriminator
+	return c
+}
+
 func TestChoose(t *testing.T) {
 	const a, b, c, dead = "2001:db8:a::", "2001:db8:b::", "2001:db8:c::", "2001:db8:dead::"
 	reachable := func(s netip.Addr) error {
@@ -25,7 +35,7 @@ func TestChoose(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		own       []SegmentList
-		others    []CandidatePath
+		others    []Candidate
 		installed string
 		lists     []SegmentList
 		order     []string // of the paths
@@ -34,35 +44,47 @@ func TestChoose(t *testing.T) {
 		"nothing but its own":    {own: lists(a), lists: lists(a), order: []string{""}, why: []string{"the only one"}},
 		"its own does not reach": {own: lists(dead), lists: lists(dead), order: []string{""}, why: []string{"no first segment can be reached: no route"}},
 		"higher preference": {
-			own: lists(a), others: []CandidatePath{{Name: "x", Preference: 200, SegmentLists: lists(b)}, {Name: "y", Preference: 150, SegmentLists: lists(c)}},
+			own: lists(a), others: []Candidate{path("x", 200, b), path("y", 150, c)},
 			lists: lists(b), order: []string{"x", "y", ""}, why: []string{"highest preference", "stands by", "stands by"},
 		},
 		"lower preference": {
-			own: lists(a), others: []CandidatePath{{Name: "x", Preference: 99, SegmentLists: lists(b)}},
+			own: lists(a), others: []Candidate{path("x", 99, b)},
 			lists: lists(a), order: []string{"", "x"}, why: []string{"highest preference", "stands by"},
 		},
 		"valid before preferred": {
-			own: lists(a), others: []CandidatePath{{Name: "x", Preference: 200, SegmentLists: lists(dead)}},
+			own: lists(a), others: []Candidate{path("x", 200, dead)},
 			lists: lists(a), order: []string{"", "x"}, why: []string{"the only valid one", "no first segment"},
 		},
 		"none is valid": {
-			own: lists(dead), others: []CandidatePath{{Name: "x", Preference: 200, SegmentLists: lists(dead, dead)}},
+			own: lists(dead), others: []Candidate{path("x", 200, dead, dead)},
 			lists: lists(dead, dead), order: []string{"x", ""}, why: []string{"no first segment", "no first segment"},
 		},
 		"a list less": {
 			own: lists(a, dead, b), lists: lists(a, b), order: []string{""}, why: []string{"the only one; 2 of 3 segment lists"},
 		},
 		"same preference, by name": {
-			others: []CandidatePath{{Name: "y", SegmentLists: lists(c)}, {Name: "x", SegmentLists: lists(b)}},
-			lists:  lists(b), order: []string{"x", "y"}, why: []string{"lowest name", "stands by"},
+			others: []Candidate{path("y", 0, c), path("x", 0, b)},
+			lists:  lists(b), order: []string{"x", "y"}, why: []string{"name decide", "stands by"},
 		},
 		"same preference, installed": {
-			others: []CandidatePath{{Name: "y", SegmentLists: lists(c)}, {Name: "x", SegmentLists: lists(b)}}, installed: "y",
+			others: []Candidate{path("y", 0, c), path("x", 0, b)}, installed: "y",
 			lists: lists(c), order: []string{"y", "x"}, why: []string{"active before", "stands by"},
 		},
 		"installed, but less preferred": {
-			others: []CandidatePath{{Name: "y", SegmentLists: lists(c)}, {Name: "x", Preference: 101, SegmentLists: lists(b)}}, installed: "y",
+			others: []Candidate{path("y", 0, c), path("x", 101, b)}, installed: "y",
 			lists: lists(b), order: []string{"x", "y"}, why: []string{"highest preference", "stands by"},
+		},
+		"configured here before told by BGP": {
+			own: lists(a), others: []Candidate{byBGP("x", 100, 65001, 9, b)}, installed: "x",
+			lists: lists(a), order: []string{"", "x"}, why: []string{"configured here", "stands by"},
+		},
+		"BGP with a higher preference": {
+			own: lists(a), others: []Candidate{byBGP("x", 101, 65001, 9, b)},
+			lists: lists(b), order: []string{"x", ""}, why: []string{"highest preference", "stands by"},
+		},
+		"the lower originator, the higher discriminator": {
+			others: []Candidate{byBGP("w", 100, 65002, 9, c), byBGP("x", 100, 65001, 7, b), byBGP("y", 100, 65001, 8, a)},
+			lists:  lists(a), order: []string{"y", "x", "w"}, why: []string{"originator", "stands by", "stands by"},
 		},
 		"nothing at all": {},
 	} {

@@ -165,13 +165,26 @@ func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
 	})
 }
 
-func pathsOf(c *config.Config, policy string) (out []srpolicy.CandidatePath) {
+func pathsOf(c *config.Config, policy string) (out []srpolicy.Candidate) {
 	for _, p := range c.CandidatePaths {
 		if p.Policy == policy {
-			out = append(out, p)
+			out = append(out, srpolicy.Candidate{CandidatePath: p})
 		}
 	}
 	return out
+}
+
+// BGPPeers are two, of a configuration that has bgp.
+func (a *Agent) BGPPeers() ([]agent.BGPPeerStatus, error) {
+	if !a.file.BGP.IsSet() {
+		return nil, agent.ErrNotBGP
+	}
+	return read(a, func(*config.Config) []agent.BGPPeerStatus {
+		return []agent.BGPPeerStatus{
+			{Address: netip.MustParseAddr("2001:db8::9"), ASN: 65001, RouterID: netip.MustParseAddr("10.0.0.9"), State: "established", Since: 90 * time.Second, Received: 2},
+			{Address: netip.MustParseAddr("192.0.2.9"), ASN: 65002, State: "active", Reason: "hold timer expired"},
+		}
+	})
 }
 
 func (a *Agent) CandidatePaths() ([]agent.CandidatePathStatus, error) {

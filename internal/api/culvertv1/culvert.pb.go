@@ -47,6 +47,7 @@ type Config struct {
 	Upf            *UPF                   `protobuf:"bytes,14,opt,name=upf,proto3" json:"upf,omitempty"`
 	Slices         []*Slice               `protobuf:"bytes,15,rep,name=slices,proto3" json:"slices,omitempty"`
 	CandidatePaths []*CandidatePath       `protobuf:"bytes,16,rep,name=candidate_paths,json=candidatePaths,proto3" json:"candidate_paths,omitempty"`
+	Bgp            *BGP                   `protobuf:"bytes,17,opt,name=bgp,proto3" json:"bgp,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -189,6 +190,13 @@ func (x *Config) GetSlices() []*Slice {
 func (x *Config) GetCandidatePaths() []*CandidatePath {
 	if x != nil {
 		return x.CandidatePaths
+	}
+	return nil
+}
+
+func (x *Config) GetBgp() *BGP {
+	if x != nil {
+		return x.Bgp
 	}
 	return nil
 }
@@ -765,6 +773,190 @@ func (x *SegmentList) GetSegments() []string {
 	return nil
 }
 
+type BGP struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Asn           uint32                 `protobuf:"varint,1,opt,name=asn,proto3" json:"asn,omitempty"`
+	RouterId      string                 `protobuf:"bytes,2,opt,name=router_id,json=routerId,proto3" json:"router_id,omitempty"`
+	Listen        []string               `protobuf:"bytes,3,rep,name=listen,proto3" json:"listen,omitempty"`
+	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	RestartTime   uint32                 `protobuf:"varint,5,opt,name=restart_time,json=restartTime,proto3" json:"restart_time,omitempty"` // seconds
+	Peers         []*BGPPeer             `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BGP) Reset() {
+	*x = BGP{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BGP) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BGP) ProtoMessage() {}
+
+func (x *BGP) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BGP.ProtoReflect.Descriptor instead.
+func (*BGP) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *BGP) GetAsn() uint32 {
+	if x != nil {
+		return x.Asn
+	}
+	return 0
+}
+
+func (x *BGP) GetRouterId() string {
+	if x != nil {
+		return x.RouterId
+	}
+	return ""
+}
+
+func (x *BGP) GetListen() []string {
+	if x != nil {
+		return x.Listen
+	}
+	return nil
+}
+
+func (x *BGP) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *BGP) GetRestartTime() uint32 {
+	if x != nil {
+		return x.RestartTime
+	}
+	return 0
+}
+
+func (x *BGP) GetPeers() []*BGPPeer {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+type BGPPeer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Asn           uint32                 `protobuf:"varint,2,opt,name=asn,proto3" json:"asn,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	Passive       bool                   `protobuf:"varint,5,opt,name=passive,proto3" json:"passive,omitempty"`
+	PasswordFile  string                 `protobuf:"bytes,6,opt,name=password_file,json=passwordFile,proto3" json:"password_file,omitempty"`
+	Hops          uint32                 `protobuf:"varint,7,opt,name=hops,proto3" json:"hops,omitempty"`
+	HoldTime      uint32                 `protobuf:"varint,8,opt,name=hold_time,json=holdTime,proto3" json:"hold_time,omitempty"` // seconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BGPPeer) Reset() {
+	*x = BGPPeer{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BGPPeer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BGPPeer) ProtoMessage() {}
+
+func (x *BGPPeer) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BGPPeer.ProtoReflect.Descriptor instead.
+func (*BGPPeer) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *BGPPeer) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *BGPPeer) GetAsn() uint32 {
+	if x != nil {
+		return x.Asn
+	}
+	return 0
+}
+
+func (x *BGPPeer) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *BGPPeer) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *BGPPeer) GetPassive() bool {
+	if x != nil {
+		return x.Passive
+	}
+	return false
+}
+
+func (x *BGPPeer) GetPasswordFile() string {
+	if x != nil {
+		return x.PasswordFile
+	}
+	return ""
+}
+
+func (x *BGPPeer) GetHops() uint32 {
+	if x != nil {
+		return x.Hops
+	}
+	return 0
+}
+
+func (x *BGPPeer) GetHoldTime() uint32 {
+	if x != nil {
+		return x.HoldTime
+	}
+	return 0
+}
+
 type Steering struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
@@ -779,7 +971,7 @@ type Steering struct {
 
 func (x *Steering) Reset() {
 	*x = Steering{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +983,7 @@ func (x *Steering) String() string {
 func (*Steering) ProtoMessage() {}
 
 func (x *Steering) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[8]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +996,7 @@ func (x *Steering) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steering.ProtoReflect.Descriptor instead.
 func (*Steering) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{8}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Steering) GetPrefix() string {
@@ -861,7 +1053,7 @@ type GTP4D struct {
 
 func (x *GTP4D) Reset() {
 	*x = GTP4D{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1065,7 @@ func (x *GTP4D) String() string {
 func (*GTP4D) ProtoMessage() {}
 
 func (x *GTP4D) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[9]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1078,7 @@ func (x *GTP4D) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTP4D.ProtoReflect.Descriptor instead.
 func (*GTP4D) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{9}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GTP4D) GetSidPrefix() string {
@@ -927,7 +1119,7 @@ type GTPU struct {
 
 func (x *GTPU) Reset() {
 	*x = GTPU{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1131,7 @@ func (x *GTPU) String() string {
 func (*GTPU) ProtoMessage() {}
 
 func (x *GTPU) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1144,7 @@ func (x *GTPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTPU.ProtoReflect.Descriptor instead.
 func (*GTPU) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{10}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GTPU) GetAddresses() []string {
@@ -988,7 +1180,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1192,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1205,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{11}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Tunnel) GetName() string {
@@ -1109,7 +1301,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1313,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1326,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Limits) GetSids() uint32 {
@@ -1210,7 +1402,7 @@ type UPF struct {
 
 func (x *UPF) Reset() {
 	*x = UPF{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1414,7 @@ func (x *UPF) String() string {
 func (*UPF) ProtoMessage() {}
 
 func (x *UPF) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1427,7 @@ func (x *UPF) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPF.ProtoReflect.Descriptor instead.
 func (*UPF) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UPF) GetNodeId() string {
@@ -1311,7 +1503,7 @@ type UEPool struct {
 
 func (x *UEPool) Reset() {
 	*x = UEPool{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1515,7 @@ func (x *UEPool) String() string {
 func (*UEPool) ProtoMessage() {}
 
 func (x *UEPool) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1528,7 @@ func (x *UEPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UEPool.ProtoReflect.Descriptor instead.
 func (*UEPool) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UEPool) GetNetworkInstance() string {
@@ -1363,7 +1555,7 @@ type Buffer struct {
 
 func (x *Buffer) Reset() {
 	*x = Buffer{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1567,7 @@ func (x *Buffer) String() string {
 func (*Buffer) ProtoMessage() {}
 
 func (x *Buffer) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1580,7 @@ func (x *Buffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Buffer.ProtoReflect.Descriptor instead.
 func (*Buffer) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Buffer) GetPackets() uint32 {
@@ -1420,7 +1612,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1624,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1637,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Slice) GetName() string {
@@ -1508,7 +1700,7 @@ type N6 struct {
 
 func (x *N6) Reset() {
 	*x = N6{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1712,7 @@ func (x *N6) String() string {
 func (*N6) ProtoMessage() {}
 
 func (x *N6) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1725,7 @@ func (x *N6) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N6.ProtoReflect.Descriptor instead.
 func (*N6) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *N6) GetInterface() string {
@@ -1560,7 +1752,7 @@ type SNSSAI struct {
 
 func (x *SNSSAI) Reset() {
 	*x = SNSSAI{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1764,7 @@ func (x *SNSSAI) String() string {
 func (*SNSSAI) ProtoMessage() {}
 
 func (x *SNSSAI) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1777,7 @@ func (x *SNSSAI) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
 func (*SNSSAI) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SNSSAI) GetSst() uint32 {
@@ -1617,7 +1809,7 @@ type N9 struct {
 
 func (x *N9) Reset() {
 	*x = N9{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1821,7 @@ func (x *N9) String() string {
 func (*N9) ProtoMessage() {}
 
 func (x *N9) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1834,7 @@ func (x *N9) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N9.ProtoReflect.Descriptor instead.
 func (*N9) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *N9) GetTransport() string {
@@ -1705,7 +1897,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1909,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1922,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -1760,7 +1952,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1964,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1977,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *API) GetSocket() string {
@@ -1832,7 +2024,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2036,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2049,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Metrics) GetListen() string {
@@ -1877,7 +2069,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +2081,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +2094,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Log) GetLevel() string {
@@ -1930,7 +2122,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2134,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2147,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -1980,7 +2172,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2184,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2197,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
 }
 
 type StatusResponse struct {
@@ -2024,7 +2216,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2228,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2241,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -2123,7 +2315,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2327,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2340,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -2206,7 +2398,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2410,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2423,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -2274,7 +2466,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2478,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2491,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -2336,7 +2528,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2540,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2553,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -2414,7 +2606,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2618,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2631,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -2513,7 +2705,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2717,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2730,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -2642,7 +2834,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +2846,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +2859,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -2698,7 +2890,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2902,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2915,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -2773,7 +2965,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +2977,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +2990,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -2843,7 +3035,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3047,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3060,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Outcome) GetReason() string {
@@ -2917,7 +3109,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3121,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3134,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -2978,7 +3170,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3182,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3195,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -3048,7 +3240,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3252,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3265,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -3125,7 +3317,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3137,7 +3329,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3150,7 +3342,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Verdict) GetPath() string {
@@ -3199,7 +3391,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3211,7 +3403,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3224,7 +3416,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -3258,7 +3450,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3462,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3475,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -3312,7 +3504,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3516,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3529,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -3382,7 +3574,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3586,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3599,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -3461,7 +3653,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3473,7 +3665,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3486,7 +3678,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -3505,7 +3697,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3709,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3722,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -3549,7 +3741,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3753,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3766,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -3593,7 +3785,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3797,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3810,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -3637,7 +3829,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3841,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3854,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -3681,7 +3873,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3885,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3898,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -3725,7 +3917,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3737,7 +3929,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3750,7 +3942,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -3769,7 +3961,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +3973,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +3986,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -3813,7 +4005,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +4017,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +4030,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -3857,7 +4049,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +4061,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +4074,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -3901,7 +4093,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +4105,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4118,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -3945,7 +4137,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4149,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4162,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -3989,7 +4181,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +4193,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4014,7 +4206,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -4033,7 +4225,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +4237,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +4250,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -4077,7 +4269,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4281,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4294,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -4121,7 +4313,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4325,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4338,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -4165,7 +4357,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4369,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4382,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -4209,7 +4401,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4221,7 +4413,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4234,7 +4426,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -4253,7 +4445,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +4457,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4278,7 +4470,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -4297,7 +4489,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4309,7 +4501,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4322,12 +4514,192 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
 	if x != nil {
 		return x.Slices
+	}
+	return nil
+}
+
+type BGPPeerStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Asn           uint32                 `protobuf:"varint,2,opt,name=asn,proto3" json:"asn,omitempty"`
+	RouterId      string                 `protobuf:"bytes,3,opt,name=router_id,json=routerId,proto3" json:"router_id,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`                     // RFC 4271 section 8.2.2
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`                   // why it went down last
+	SinceNs       int64                  `protobuf:"varint,6,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"` // that it is up
+	Received      uint32                 `protobuf:"varint,7,opt,name=received,proto3" json:"received,omitempty"`              // candidate paths that it advertises
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BGPPeerStatus) Reset() {
+	*x = BGPPeerStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BGPPeerStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BGPPeerStatus) ProtoMessage() {}
+
+func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
+func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *BGPPeerStatus) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *BGPPeerStatus) GetAsn() uint32 {
+	if x != nil {
+		return x.Asn
+	}
+	return 0
+}
+
+func (x *BGPPeerStatus) GetRouterId() string {
+	if x != nil {
+		return x.RouterId
+	}
+	return ""
+}
+
+func (x *BGPPeerStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *BGPPeerStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BGPPeerStatus) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *BGPPeerStatus) GetReceived() uint32 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+type ListBGPPeersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBGPPeersRequest) Reset() {
+	*x = ListBGPPeersRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBGPPeersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBGPPeersRequest) ProtoMessage() {}
+
+func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
+func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *ListBGPPeersRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ListBGPPeersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Peers         []*BGPPeerStatus       `protobuf:"bytes,1,rep,name=peers,proto3" json:"peers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBGPPeersResponse) Reset() {
+	*x = ListBGPPeersResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBGPPeersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBGPPeersResponse) ProtoMessage() {}
+
+func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
+func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
+	if x != nil {
+		return x.Peers
 	}
 	return nil
 }
@@ -4341,7 +4713,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4353,7 +4725,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4366,7 +4738,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -4385,7 +4757,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4769,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4782,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -4436,7 +4808,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4448,7 +4820,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4461,7 +4833,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -4516,7 +4888,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +4900,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4541,7 +4913,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -4572,7 +4944,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4584,7 +4956,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4597,7 +4969,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -4648,7 +5020,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +5032,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +5045,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Change) GetOp() string {
@@ -4715,7 +5087,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4727,7 +5099,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4740,7 +5112,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Ref) GetKind() string {
@@ -4765,7 +5137,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +5149,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4790,7 +5162,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 type GetConfigResponse struct {
@@ -4802,7 +5174,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4814,7 +5186,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4827,7 +5199,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -4846,7 +5218,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4858,7 +5230,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4871,7 +5243,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -4890,7 +5262,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4902,7 +5274,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5287,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -4935,7 +5307,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4947,7 +5319,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4960,7 +5332,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -4986,7 +5358,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4998,7 +5370,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5011,7 +5383,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -5030,7 +5402,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5042,7 +5414,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5427,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -5074,7 +5446,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5086,7 +5458,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5099,7 +5471,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -5118,7 +5490,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5130,7 +5502,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5143,7 +5515,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -5162,7 +5534,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5174,7 +5546,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5187,7 +5559,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -5214,7 +5586,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5226,7 +5598,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5239,7 +5611,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -5312,7 +5684,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5324,7 +5696,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5337,7 +5709,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -5482,7 +5854,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5494,7 +5866,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5507,7 +5879,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -5526,7 +5898,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5538,7 +5910,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5551,7 +5923,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -5575,7 +5947,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5587,7 +5959,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5600,7 +5972,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Finding) GetName() string {
@@ -5643,7 +6015,7 @@ var File_culvert_v1_culvert_proto protoreflect.FileDescriptor
 const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"\x18culvert/v1/culvert.proto\x12\n" +
-	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x05\n" +
+	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x05\n" +
 	"\x06Config\x125\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\v2\x15.culvert.v1.InterfaceR\n" +
@@ -5663,7 +6035,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03log\x18\r \x01(\v2\x0f.culvert.v1.LogR\x03log\x12!\n" +
 	"\x03upf\x18\x0e \x01(\v2\x0f.culvert.v1.UPFR\x03upf\x12)\n" +
 	"\x06slices\x18\x0f \x03(\v2\x11.culvert.v1.SliceR\x06slices\x12B\n" +
-	"\x0fcandidate_paths\x18\x10 \x03(\v2\x19.culvert.v1.CandidatePathR\x0ecandidatePaths\"O\n" +
+	"\x0fcandidate_paths\x18\x10 \x03(\v2\x19.culvert.v1.CandidatePathR\x0ecandidatePaths\x12!\n" +
+	"\x03bgp\x18\x11 \x01(\v2\x0f.culvert.v1.BGPR\x03bgp\"O\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1a\n" +
@@ -5718,7 +6091,23 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\rsegment_lists\x18\x04 \x03(\v2\x17.culvert.v1.SegmentListR\fsegmentLists\"A\n" +
 	"\vSegmentList\x12\x16\n" +
 	"\x06weight\x18\x01 \x01(\rR\x06weight\x12\x1a\n" +
-	"\bsegments\x18\x02 \x03(\tR\bsegments\"\xb6\x01\n" +
+	"\bsegments\x18\x02 \x03(\tR\bsegments\"\xae\x01\n" +
+	"\x03BGP\x12\x10\n" +
+	"\x03asn\x18\x01 \x01(\rR\x03asn\x12\x1b\n" +
+	"\trouter_id\x18\x02 \x01(\tR\brouterId\x12\x16\n" +
+	"\x06listen\x18\x03 \x03(\tR\x06listen\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\rR\x04port\x12!\n" +
+	"\frestart_time\x18\x05 \x01(\rR\vrestartTime\x12)\n" +
+	"\x05peers\x18\x06 \x03(\v2\x13.culvert.v1.BGPPeerR\x05peers\"\xd1\x01\n" +
+	"\aBGPPeer\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03asn\x18\x02 \x01(\rR\x03asn\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12\x18\n" +
+	"\apassive\x18\x05 \x01(\bR\apassive\x12#\n" +
+	"\rpassword_file\x18\x06 \x01(\tR\fpasswordFile\x12\x12\n" +
+	"\x04hops\x18\a \x01(\rR\x04hops\x12\x1b\n" +
+	"\thold_time\x18\b \x01(\rR\bholdTime\"\xb6\x01\n" +
 	"\bSteering\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x14\n" +
@@ -5982,7 +6371,19 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x11ListSlicesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"E\n" +
 	"\x12ListSlicesResponse\x12/\n" +
-	"\x06slices\x18\x01 \x03(\v2\x17.culvert.v1.SliceStatusR\x06slices\"+\n" +
+	"\x06slices\x18\x01 \x03(\v2\x17.culvert.v1.SliceStatusR\x06slices\"\xbd\x01\n" +
+	"\rBGPPeerStatus\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03asn\x18\x02 \x01(\rR\x03asn\x12\x1b\n" +
+	"\trouter_id\x18\x03 \x01(\tR\brouterId\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x19\n" +
+	"\bsince_ns\x18\x06 \x01(\x03R\asinceNs\x12\x1a\n" +
+	"\breceived\x18\a \x01(\rR\breceived\"'\n" +
+	"\x13ListBGPPeersRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"G\n" +
+	"\x14ListBGPPeersResponse\x12/\n" +
+	"\x05peers\x18\x01 \x03(\v2\x19.culvert.v1.BGPPeerStatusR\x05peers\"+\n" +
 	"\x17ListAssociationsRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"]\n" +
 	"\x18ListAssociationsResponse\x12A\n" +
@@ -6074,7 +6475,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
 	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x18\n" +
-	"\acommand\x18\x05 \x03(\tR\acommand2\x86\f\n" +
+	"\acommand\x18\x05 \x03(\tR\acommand2\xd9\f\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
@@ -6087,7 +6488,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0fListAdjacencies\x12\".culvert.v1.ListAdjacenciesRequest\x1a#.culvert.v1.ListAdjacenciesResponse\x12Q\n" +
 	"\fListOutcomes\x12\x1f.culvert.v1.ListOutcomesRequest\x1a .culvert.v1.ListOutcomesResponse\x12K\n" +
 	"\n" +
-	"ListSlices\x12\x1d.culvert.v1.ListSlicesRequest\x1a\x1e.culvert.v1.ListSlicesResponse\x12]\n" +
+	"ListSlices\x12\x1d.culvert.v1.ListSlicesRequest\x1a\x1e.culvert.v1.ListSlicesResponse\x12Q\n" +
+	"\fListBGPPeers\x12\x1f.culvert.v1.ListBGPPeersRequest\x1a .culvert.v1.ListBGPPeersResponse\x12]\n" +
 	"\x10ListAssociations\x12#.culvert.v1.ListAssociationsRequest\x1a$.culvert.v1.ListAssociationsResponse\x12Q\n" +
 	"\fListSessions\x12\x1f.culvert.v1.ListSessionsRequest\x1a .culvert.v1.ListSessionsResponse\x12H\n" +
 	"\tGetConfig\x12\x1c.culvert.v1.GetConfigRequest\x1a\x1d.culvert.v1.GetConfigResponse\x12<\n" +
@@ -6110,7 +6512,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Interface)(nil),                  // 1: culvert.v1.Interface
@@ -6120,212 +6522,222 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Policy)(nil),                     // 5: culvert.v1.Policy
 	(*CandidatePath)(nil),              // 6: culvert.v1.CandidatePath
 	(*SegmentList)(nil),                // 7: culvert.v1.SegmentList
-	(*Steering)(nil),                   // 8: culvert.v1.Steering
-	(*GTP4D)(nil),                      // 9: culvert.v1.GTP4D
-	(*GTPU)(nil),                       // 10: culvert.v1.GTPU
-	(*Tunnel)(nil),                     // 11: culvert.v1.Tunnel
-	(*Limits)(nil),                     // 12: culvert.v1.Limits
-	(*UPF)(nil),                        // 13: culvert.v1.UPF
-	(*UEPool)(nil),                     // 14: culvert.v1.UEPool
-	(*Buffer)(nil),                     // 15: culvert.v1.Buffer
-	(*Slice)(nil),                      // 16: culvert.v1.Slice
-	(*N6)(nil),                         // 17: culvert.v1.N6
-	(*SNSSAI)(nil),                     // 18: culvert.v1.SNSSAI
-	(*N9)(nil),                         // 19: culvert.v1.N9
-	(*BitRate)(nil),                    // 20: culvert.v1.BitRate
-	(*API)(nil),                        // 21: culvert.v1.API
-	(*Metrics)(nil),                    // 22: culvert.v1.Metrics
-	(*Log)(nil),                        // 23: culvert.v1.Log
-	(*Counter)(nil),                    // 24: culvert.v1.Counter
-	(*StatusRequest)(nil),              // 25: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),             // 26: culvert.v1.StatusResponse
-	(*UPFStatus)(nil),                  // 27: culvert.v1.UPFStatus
-	(*PoolStatus)(nil),                 // 28: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 29: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 30: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 31: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 32: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 33: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 34: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 35: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 36: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 37: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 38: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 39: culvert.v1.PolicyStatus
-	(*Verdict)(nil),                    // 40: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 41: culvert.v1.CandidatePathStatus
-	(*SteeringStatus)(nil),             // 42: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 43: culvert.v1.TunnelStatus
-	(*AdjacencyStatus)(nil),            // 44: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 45: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 46: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 47: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 48: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 49: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 50: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 51: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 52: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 53: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 54: culvert.v1.ListCandidatePathsResponse
-	(*ListSteeringRequest)(nil),        // 55: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 56: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 57: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 58: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 59: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 60: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 61: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 62: culvert.v1.ListOutcomesResponse
-	(*ListSlicesRequest)(nil),          // 63: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 64: culvert.v1.ListSlicesResponse
-	(*ListAssociationsRequest)(nil),    // 65: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 66: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 67: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 68: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 69: culvert.v1.Problem
-	(*Change)(nil),                     // 70: culvert.v1.Change
-	(*Ref)(nil),                        // 71: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 72: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 73: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 74: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 75: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 76: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 77: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 78: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 79: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 80: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 81: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 82: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 83: culvert.v1.TraceResponse
-	(*DoctorRequest)(nil),              // 84: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 85: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 86: culvert.v1.Finding
-	nil,                                // 87: culvert.v1.StatusResponse.ResourcesEntry
-	(*timestamppb.Timestamp)(nil),      // 88: google.protobuf.Timestamp
+	(*BGP)(nil),                        // 8: culvert.v1.BGP
+	(*BGPPeer)(nil),                    // 9: culvert.v1.BGPPeer
+	(*Steering)(nil),                   // 10: culvert.v1.Steering
+	(*GTP4D)(nil),                      // 11: culvert.v1.GTP4D
+	(*GTPU)(nil),                       // 12: culvert.v1.GTPU
+	(*Tunnel)(nil),                     // 13: culvert.v1.Tunnel
+	(*Limits)(nil),                     // 14: culvert.v1.Limits
+	(*UPF)(nil),                        // 15: culvert.v1.UPF
+	(*UEPool)(nil),                     // 16: culvert.v1.UEPool
+	(*Buffer)(nil),                     // 17: culvert.v1.Buffer
+	(*Slice)(nil),                      // 18: culvert.v1.Slice
+	(*N6)(nil),                         // 19: culvert.v1.N6
+	(*SNSSAI)(nil),                     // 20: culvert.v1.SNSSAI
+	(*N9)(nil),                         // 21: culvert.v1.N9
+	(*BitRate)(nil),                    // 22: culvert.v1.BitRate
+	(*API)(nil),                        // 23: culvert.v1.API
+	(*Metrics)(nil),                    // 24: culvert.v1.Metrics
+	(*Log)(nil),                        // 25: culvert.v1.Log
+	(*Counter)(nil),                    // 26: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 27: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 28: culvert.v1.StatusResponse
+	(*UPFStatus)(nil),                  // 29: culvert.v1.UPFStatus
+	(*PoolStatus)(nil),                 // 30: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 31: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 32: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 33: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 34: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 35: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 36: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 37: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 38: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 39: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 40: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 41: culvert.v1.PolicyStatus
+	(*Verdict)(nil),                    // 42: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 43: culvert.v1.CandidatePathStatus
+	(*SteeringStatus)(nil),             // 44: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 45: culvert.v1.TunnelStatus
+	(*AdjacencyStatus)(nil),            // 46: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 47: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 48: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 49: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 50: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 51: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 52: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 53: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 54: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 55: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 56: culvert.v1.ListCandidatePathsResponse
+	(*ListSteeringRequest)(nil),        // 57: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 58: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 59: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 60: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 61: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 62: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 63: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 64: culvert.v1.ListOutcomesResponse
+	(*ListSlicesRequest)(nil),          // 65: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 66: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 67: culvert.v1.BGPPeerStatus
+	(*ListBGPPeersRequest)(nil),        // 68: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 69: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 70: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 71: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 72: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 73: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 74: culvert.v1.Problem
+	(*Change)(nil),                     // 75: culvert.v1.Change
+	(*Ref)(nil),                        // 76: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 77: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 78: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 79: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 80: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 81: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 82: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 83: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 84: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 85: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 86: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 87: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 88: culvert.v1.TraceResponse
+	(*DoctorRequest)(nil),              // 89: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 90: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 91: culvert.v1.Finding
+	nil,                                // 92: culvert.v1.StatusResponse.ResourcesEntry
+	(*timestamppb.Timestamp)(nil),      // 93: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
-	1,  // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
-	2,  // 1: culvert.v1.Config.encapsulation:type_name -> culvert.v1.Encapsulation
-	3,  // 2: culvert.v1.Config.locators:type_name -> culvert.v1.Locator
-	4,  // 3: culvert.v1.Config.sids:type_name -> culvert.v1.LocalSID
-	5,  // 4: culvert.v1.Config.policies:type_name -> culvert.v1.Policy
-	8,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
-	10, // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
-	11, // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
-	12, // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	21, // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	22, // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	23, // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
-	13, // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
-	16, // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
-	6,  // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
-	7,  // 15: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
-	7,  // 16: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
-	9,  // 17: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
-	14, // 18: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
-	15, // 19: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
-	18, // 20: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
-	19, // 21: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	20, // 22: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
-	17, // 23: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	88, // 24: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	35, // 25: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	87, // 26: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	36, // 27: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	27, // 28: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	28, // 29: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	29, // 30: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	16, // 31: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	24, // 32: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	24, // 33: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	88, // 34: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	88, // 35: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	24, // 36: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	24, // 37: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	33, // 38: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	34, // 39: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	24, // 40: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	1,  // 41: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	3,  // 42: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	4,  // 43: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	24, // 44: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	5,  // 45: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	24, // 46: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	24, // 47: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	40, // 48: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	6,  // 49: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	40, // 50: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	8,  // 51: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	11, // 52: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	24, // 53: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	24, // 54: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	35, // 55: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	37, // 56: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	38, // 57: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	39, // 58: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	41, // 59: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	42, // 60: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	43, // 61: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	44, // 62: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	36, // 63: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	30, // 64: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	31, // 65: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	32, // 66: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,  // 67: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,  // 68: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	69, // 69: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,  // 70: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	70, // 71: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,  // 72: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	70, // 73: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	71, // 74: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	70, // 75: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	88, // 76: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	86, // 77: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	25, // 78: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	45, // 79: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	47, // 80: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	49, // 81: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	51, // 82: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	53, // 83: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	55, // 84: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	57, // 85: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	59, // 86: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	61, // 87: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	63, // 88: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	65, // 89: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	67, // 90: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	72, // 91: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	74, // 92: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	76, // 93: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	78, // 94: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	80, // 95: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	82, // 96: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	84, // 97: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	26, // 98: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	46, // 99: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	48, // 100: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	50, // 101: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	52, // 102: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	54, // 103: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	56, // 104: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	58, // 105: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	60, // 106: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	62, // 107: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	64, // 108: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	66, // 109: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	68, // 110: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	73, // 111: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	75, // 112: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	77, // 113: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	79, // 114: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	81, // 115: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	83, // 116: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	85, // 117: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	98, // [98:118] is the sub-list for method output_type
-	78, // [78:98] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	1,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
+	2,   // 1: culvert.v1.Config.encapsulation:type_name -> culvert.v1.Encapsulation
+	3,   // 2: culvert.v1.Config.locators:type_name -> culvert.v1.Locator
+	4,   // 3: culvert.v1.Config.sids:type_name -> culvert.v1.LocalSID
+	5,   // 4: culvert.v1.Config.policies:type_name -> culvert.v1.Policy
+	10,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
+	12,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
+	13,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
+	14,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
+	23,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	24,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	25,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	15,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
+	18,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
+	6,   // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
+	8,   // 15: culvert.v1.Config.bgp:type_name -> culvert.v1.BGP
+	7,   // 16: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
+	7,   // 17: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
+	9,   // 18: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
+	11,  // 19: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
+	16,  // 20: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
+	17,  // 21: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
+	20,  // 22: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	21,  // 23: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	22,  // 24: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	19,  // 25: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
+	93,  // 26: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	37,  // 27: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	92,  // 28: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	38,  // 29: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	29,  // 30: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	30,  // 31: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	31,  // 32: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	18,  // 33: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	26,  // 34: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	26,  // 35: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	93,  // 36: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	93,  // 37: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	26,  // 38: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	26,  // 39: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	35,  // 40: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	36,  // 41: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	26,  // 42: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	1,   // 43: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	3,   // 44: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	4,   // 45: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	26,  // 46: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	5,   // 47: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	26,  // 48: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	26,  // 49: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	42,  // 50: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	6,   // 51: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	42,  // 52: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	10,  // 53: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	13,  // 54: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	26,  // 55: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	26,  // 56: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	37,  // 57: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	39,  // 58: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	40,  // 59: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	41,  // 60: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	43,  // 61: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	44,  // 62: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	45,  // 63: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	46,  // 64: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	38,  // 65: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	32,  // 66: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	67,  // 67: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	33,  // 68: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	34,  // 69: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 70: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 71: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	74,  // 72: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 73: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	75,  // 74: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 75: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	75,  // 76: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	76,  // 77: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	75,  // 78: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	93,  // 79: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	91,  // 80: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	27,  // 81: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	47,  // 82: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	49,  // 83: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	51,  // 84: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	53,  // 85: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	55,  // 86: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	57,  // 87: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	59,  // 88: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	61,  // 89: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	63,  // 90: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	65,  // 91: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	68,  // 92: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	70,  // 93: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	72,  // 94: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	77,  // 95: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	79,  // 96: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	81,  // 97: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	83,  // 98: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	85,  // 99: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	87,  // 100: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	89,  // 101: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	28,  // 102: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	48,  // 103: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	50,  // 104: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	52,  // 105: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	54,  // 106: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	56,  // 107: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	58,  // 108: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	60,  // 109: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	62,  // 110: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	64,  // 111: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	66,  // 112: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	69,  // 113: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	71,  // 114: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	73,  // 115: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	78,  // 116: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	80,  // 117: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	82,  // 118: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	84,  // 119: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	86,  // 120: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	88,  // 121: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	90,  // 122: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	102, // [102:123] is the sub-list for method output_type
+	81,  // [81:102] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -6333,15 +6745,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[67].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[82].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[72].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[87].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   88,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

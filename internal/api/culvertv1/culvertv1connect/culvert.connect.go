@@ -63,6 +63,8 @@ const (
 	CulvertListOutcomesProcedure = "/culvert.v1.Culvert/ListOutcomes"
 	// CulvertListSlicesProcedure is the fully-qualified name of the Culvert's ListSlices RPC.
 	CulvertListSlicesProcedure = "/culvert.v1.Culvert/ListSlices"
+	// CulvertListBGPPeersProcedure is the fully-qualified name of the Culvert's ListBGPPeers RPC.
+	CulvertListBGPPeersProcedure = "/culvert.v1.Culvert/ListBGPPeers"
 	// CulvertListAssociationsProcedure is the fully-qualified name of the Culvert's ListAssociations
 	// RPC.
 	CulvertListAssociationsProcedure = "/culvert.v1.Culvert/ListAssociations"
@@ -100,6 +102,8 @@ type CulvertClient interface {
 	ListAdjacencies(context.Context, *culvertv1.ListAdjacenciesRequest) (*culvertv1.ListAdjacenciesResponse, error)
 	ListOutcomes(context.Context, *culvertv1.ListOutcomesRequest) (*culvertv1.ListOutcomesResponse, error)
 	ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error)
+	// Of a node that speaks BGP; on others UNIMPLEMENTED.
+	ListBGPPeers(context.Context, *culvertv1.ListBGPPeersRequest) (*culvertv1.ListBGPPeersResponse, error)
 	// Of a node that is a user plane function; on others UNIMPLEMENTED.
 	ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error)
 	ListSessions(context.Context, *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error)
@@ -198,6 +202,12 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("ListSlices")),
 			connect.WithClientOptions(opts...),
 		),
+		listBGPPeers: connect.NewClient[culvertv1.ListBGPPeersRequest, culvertv1.ListBGPPeersResponse](
+			httpClient,
+			baseURL+CulvertListBGPPeersProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListBGPPeers")),
+			connect.WithClientOptions(opts...),
+		),
 		listAssociations: connect.NewClient[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse](
 			httpClient,
 			baseURL+CulvertListAssociationsProcedure,
@@ -268,6 +278,7 @@ type culvertClient struct {
 	listAdjacencies    *connect.Client[culvertv1.ListAdjacenciesRequest, culvertv1.ListAdjacenciesResponse]
 	listOutcomes       *connect.Client[culvertv1.ListOutcomesRequest, culvertv1.ListOutcomesResponse]
 	listSlices         *connect.Client[culvertv1.ListSlicesRequest, culvertv1.ListSlicesResponse]
+	listBGPPeers       *connect.Client[culvertv1.ListBGPPeersRequest, culvertv1.ListBGPPeersResponse]
 	listAssociations   *connect.Client[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse]
 	listSessions       *connect.Client[culvertv1.ListSessionsRequest, culvertv1.ListSessionsResponse]
 	getConfig          *connect.Client[culvertv1.GetConfigRequest, culvertv1.GetConfigResponse]
@@ -378,6 +389,15 @@ func (c *culvertClient) ListSlices(ctx context.Context, req *culvertv1.ListSlice
 	return nil, err
 }
 
+// ListBGPPeers calls culvert.v1.Culvert.ListBGPPeers.
+func (c *culvertClient) ListBGPPeers(ctx context.Context, req *culvertv1.ListBGPPeersRequest) (*culvertv1.ListBGPPeersResponse, error) {
+	response, err := c.listBGPPeers.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListAssociations calls culvert.v1.Culvert.ListAssociations.
 func (c *culvertClient) ListAssociations(ctx context.Context, req *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error) {
 	response, err := c.listAssociations.CallUnary(ctx, connect.NewRequest(req))
@@ -471,6 +491,8 @@ type CulvertHandler interface {
 	ListAdjacencies(context.Context, *culvertv1.ListAdjacenciesRequest) (*culvertv1.ListAdjacenciesResponse, error)
 	ListOutcomes(context.Context, *culvertv1.ListOutcomesRequest) (*culvertv1.ListOutcomesResponse, error)
 	ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error)
+	// Of a node that speaks BGP; on others UNIMPLEMENTED.
+	ListBGPPeers(context.Context, *culvertv1.ListBGPPeersRequest) (*culvertv1.ListBGPPeersResponse, error)
 	// Of a node that is a user plane function; on others UNIMPLEMENTED.
 	ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error)
 	ListSessions(context.Context, *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error)
@@ -565,6 +587,12 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("ListSlices")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertListBGPPeersHandler := connect.NewUnaryHandlerSimple(
+		CulvertListBGPPeersProcedure,
+		svc.ListBGPPeers,
+		connect.WithSchema(culvertMethods.ByName("ListBGPPeers")),
+		connect.WithHandlerOptions(opts...),
+	)
 	culvertListAssociationsHandler := connect.NewUnaryHandlerSimple(
 		CulvertListAssociationsProcedure,
 		svc.ListAssociations,
@@ -643,6 +671,8 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertListOutcomesHandler.ServeHTTP(w, r)
 		case CulvertListSlicesProcedure:
 			culvertListSlicesHandler.ServeHTTP(w, r)
+		case CulvertListBGPPeersProcedure:
+			culvertListBGPPeersHandler.ServeHTTP(w, r)
 		case CulvertListAssociationsProcedure:
 			culvertListAssociationsHandler.ServeHTTP(w, r)
 		case CulvertListSessionsProcedure:
@@ -712,6 +742,10 @@ func (UnimplementedCulvertHandler) ListOutcomes(context.Context, *culvertv1.List
 
 func (UnimplementedCulvertHandler) ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListSlices is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ListBGPPeers(context.Context, *culvertv1.ListBGPPeersRequest) (*culvertv1.ListBGPPeersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListBGPPeers is not implemented"))
 }
 
 func (UnimplementedCulvertHandler) ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error) {

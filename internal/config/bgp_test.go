@@ -1,0 +1,54 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+func TestBGP(t *testing.T) {
+	const good = `encapsulation: {source: '2001:db8::1'}
+policies: [{name: by-peer, color: 100, endpoint: '2001:db8::7'}]
+bgp:
+  asn: 65001
+  router_id: 192.0.2.1
+  listen: ['2001:db8::1']
+  peers:
+    - {address: '2001:db8::9', asn: 65001, passive: true}
+    - {address: 192.0.2.9, asn: 65002, hops: 1, password_file: /etc/culvert/password, hold_time: 30}
+`
+	c, err := config.Parse([]byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := c.BGP; b.Port != 179 || b.RestartTime != 120 || b.Peers[0].Port != 179 || b.Peers[0].HoldTime != 90 || b.Peers[1].HoldTime != 30 {
+		t.Errorf("defaults: %+v", b)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{"  asn: 65001\n", "", "bgp.asn: is missing"},
+		{"  router_id: 192.0.2.1\n", "", "bgp.router_id: \"\" is no router ID"},
+		{"router_id: 192.0.2.1", "router_id: '2001:db8::1'", "line 5: bgp.router_id: \"2001:db8::1\" is no router ID"},
+		{"listen: ['2001:db8::1']", "listen: ['::']", "line 6: bgp.listen[0]: \"::\" is no address of one node"},
+		{"  listen: ['2001:db8::1']\n", "", "bgp.peers[0].passive: nobody would connect"},
+		{"192.0.2.9", "'2001:db8::9'", "line 9: bgp.peers[1].address: 2001:db8::9 is already that of"},
+		{"192.0.2.9", "224.0.0.9", "line 9: bgp.peers[1].address: \"224.0.0.9\" is no address"},
+		{"asn: 65002", "asn: 65001", "line 9: bgp.peers[1].hops: TTL security"},
+		{", asn: 65002", "", "line 9: bgp.peers[1].asn: is missing"},
+		{"hold_time: 30", "hold_time: 2", "line 9: bgp.peers[1].hold_time: 2 s is too short"},
+		{"/etc/culvert/password", "password", "line 9: bgp.peers[1].password_file: \"password\" depends"},
+		{"hops: 1", "source: '2001:db8::1'", "line 9: bgp.peers[1].source: 2001:db8::1 cannot connect there"},
+		{"hops: 1", "hopps: 1", "line 9: bgp.peers[1].hopps: unknown field (fix: did you mean \"hops\"?)"},
+		{"  asn: 65001\n  router_id: 192.0.2.1\n", "  asn: 65001\n  router_id: 192.0.2.1\n  restart_time: 5000\n", "bgp.restart_time: 5000 is too long"},
+	} {
+		if !strings.Contains(good, tt.old) {
+			t.Fatalf("there is no %q", tt.old)
+		}
+		if _, err := config.Parse([]byte(strings.Replace(good, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q in place of %q: %v, want %s", tt.new, tt.old, err, tt.want)
+		}
+	}
+	if _, err := config.Parse([]byte("bgp: {router_id: 192.0.2.1}")); err == nil || !strings.Contains(err.Error(), "bgp.asn: is missing") {
+		t.Errorf("a router ID alone: %v", err)
+	}
+}
