@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -46,7 +44,7 @@ func newHeadend(c config.BGP, log *slog.Logger) (*headend, error) {
 		ASN: c.ASN, RouterID: c.RouterID, Listen: c.Listen, Port: c.Port, Restart: time.Duration(c.RestartTime) * time.Second, Log: log,
 	}}
 	for i, p := range c.Peers {
-		password, err := readPassword(p.PasswordFile)
+		password, err := bgp.ReadPassword(p.PasswordFile)
 		if err != nil {
 			return nil, fmt.Errorf("bgp.peers[%d].password_file: %w", i, err)
 		}
@@ -56,22 +54,6 @@ func newHeadend(c config.BGP, log *slog.Logger) (*headend, error) {
 		})
 	}
 	return h, nil
-}
-
-func readPassword(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	password := strings.TrimSpace(string(text))
-	const longest = 80 // TCP_MD5SIG_MAXKEYLEN
-	if password == "" || len(password) > longest {
-		return "", fmt.Errorf("%s holds %d characters: want 1 to %d", path, len(password), longest)
-	}
-	return password, nil
 }
 
 // start connects, and has a take what comes until ctx ends.
@@ -211,4 +193,25 @@ func (a *Agent) BGPPeers() ([]BGPPeerStatus, error) {
 			Since: p.Since, Received: int(p.Received)}
 	}
 	return out, nil
+}
+
+func (s scrape) bgp() error {
+	if s.headend == nil {
+		return nil
+	}
+	peers, err := s.BGPPeers()
+	if err != nil {
+		return err
+	}
+	states := map[string]int{}
+	for _, p := range peers {
+		states[p.State]++
+	}
+	for state, n := range states {
+		s.send(metricBGPPeers, float64(n), state)
+	}
+	return s.read(func() error {
+		s.send(metricBGPPaths, float64(len(s.desired.heard)))
+		return nil
+	})
 }

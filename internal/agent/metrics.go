@@ -75,6 +75,8 @@ var (
 	metricSlicePackets = counter("slice_packets_total", "T-PDUs of a slice's sessions.", "slice", "direction")
 	metricSliceBytes   = counter("slice_bytes_total", "Bytes of these T-PDUs.", "slice", "direction")
 	metricSliceCount   = gauge("slice_sessions", "Sessions of a slice.", "slice")
+	metricBGPPeers     = gauge("bgp_peers", "BGP sessions, by state (RFC 4271 section 8.2.2).", "state")
+	metricBGPPaths     = gauge("bgp_candidate_paths", "Candidate paths of SR policies that BGP peers advertise to this node.")
 	metricSlow         = counter("slow_path_events_total", "What the slow path did, by event.", "event")
 )
 
@@ -82,7 +84,7 @@ var allMetrics = []metric{
 	metricBuild, metricPackets, metricBytes, metricDrops, metricSIDPackets, metricSIDBytes,
 	metricPolPackets, metricPolBytes, metricListPackets, metricListBytes, metricTunPackets, metricTunBytes,
 	metricAllPackets, metricAllBytes, metricUsed, metricMax, metricHops, metricInterface, metricResources,
-	metricFailures, metricSlow,
+	metricFailures, metricSlow, metricBGPPeers, metricBGPPaths,
 	metricSessions, metricMaxSessions, metricAssociations, metricReceived, metricSent, metricAnswers, metricPFCP, metricPending,
 	metricUPF, metricBuffered, metricBufferBytes, metricPeers, metricPoolUsed, metricPoolSize,
 	metricSlicePackets, metricSliceBytes, metricSliceCount,
@@ -109,7 +111,7 @@ func (a *Agent) Collect(ch chan<- prometheus.Metric) {
 		s.send(metricBuild, 1, a.options.Version, "")
 		return
 	}
-	for _, part := range []func() error{s.daemon, s.outcomes, s.sids, s.policies, s.tunnelCounters, s.next, s.userPlane} {
+	for _, part := range []func() error{s.daemon, s.outcomes, s.sids, s.policies, s.tunnelCounters, s.next, s.bgp, s.userPlane} {
 		if err := part(); err != nil {
 			ch <- prometheus.NewInvalidMetric(metricBuild.desc, err)
 		}

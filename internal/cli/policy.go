@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) policies() *cobra.Command {
-	return noun[agent.PolicyStatus]{
+	c := noun[agent.PolicyStatus]{
 		kind: agent.KindPolicy, aliases: []string{"policies"}, keyName: "NAME",
 		short:  "SR policies, their segment lists, and the candidate path that is active",
 		fetch:  (*api.Client).Policies,
@@ -40,6 +40,8 @@ func (a *app) policies() *cobra.Command {
   culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46:: --weight 3 --segments 2001:db8:12:1::,2001:db8:2:d46:: --weight 1`,
 		},
 	}.command(a)
+	c.AddCommand(a.inject())
+	return c
 }
 
 var preferenceField = field{name: "preference", about: "of this candidate path: the valid one with the highest is active (100 unless given)"}

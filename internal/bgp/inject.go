@@ -1,0 +1,109 @@
+package bgp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Injection is a candidate path for some headends.
+type Injection struct {
+	srpolicy.Advertised
+	// Headends are the router IDs of those that it is for; none: every peer that
+	// is told.
+	Headends []netip.Addr
+}
+
+// Event is a change of what an Injector advertises.
+type Event struct {
+	Op   string // add, replace, withdraw
+	Path srpolicy.Advertised
+}
+
+// Injector advertises what a list says: a central speaker that tells headends
+// their paths.
+type Injector struct {
+	speaker *Speaker
+	now     map[key]Injection
+}
+
+// NewInjector advertises nothing yet.
+func NewInjector(s *Speaker) *Injector { return &Injector{s, map[key]Injection{}} }
+
+// CheckInjections says what is wrong with a list, by its place: "[2].color".
+func CheckInjections(list []Injection) []srv6.FieldError {
+	var errs []srv6.FieldError
+	first := map[key]int{}
+	for i, v := range list {
+		for _, e := range v.Validate() {
+			e.Field = fmt.Sprintf("[%d].%s", i, e.Field)
+			errs = append(errs, e)
+		}
+		if j, twice := first[keyOf(v.Advertised)]; twice {
+			errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].distinguisher", i),
+				Problem: fmt.Sprintf("color, endpoint and distinguisher are those of [%d]", j), Fix: "give each candidate path its own distinguisher"})
+		}
+		first[keyOf(v.Advertised)] = i
+		for j, id := range v.Headends {
+			if !id.Is4() {
+				errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].headends[%d]", i, j),
+					Problem: fmt.Sprintf("%s is no router ID", id), Fix: "give the headend's bgp.router_id, an IPv4 address"})
+			}
+		}
+	}
+	return errs
+}
+
+// Set makes a list what is advertised: what is new is added, what differs is
+// replaced, what is missing is withdrawn. A list with errors changes nothing.
+func (in *Injector) Set(list []Injection) ([]Event, error) {
+	if errs := CheckInjections(list); len(errs) > 0 {
+		all := make([]error, len(errs))
+		for i, e := range errs {
+			all[i] = e
+		}
+		return nil, errors.Join(all...)
+	}
+	var events []Event
+	next := map[key]Injection{}
+	for _, v := range list {
+		k := keyOf(v.Advertised)
+		next[k] = v
+		old, there := in.now[k]
+		if there && reflect.DeepEqual(old, v) {
+			continue
+		}
+		if err := in.speaker.Advertise(v.Advertised, Target{v.Headends}); err != nil {
+			return events, err
+		}
+		in.now[k] = v
+		op := "add"
+		if there {
+			op = "replace"
+		}
+		events = append(events, Event{op, v.Advertised})
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(in.now), compareKeys) {
+		if _, stays := next[k]; stays {
+			continue
+		}
+		old := in.now[k]
+		if err := in.speaker.Withdraw(old.Advertised); err != nil {
+			return events, err
+		}
+		delete(in.now, k)
+		events = append(events, Event{"withdraw", old.Advertised})
+	}
+	return events, nil
+}
+
+func compareKeys(a, b key) int {
+	return cmp.Or(cmp.Compare(a.color, b.color), a.endpoint.Compare(b.endpoint), cmp.Compare(a.distinguisher, b.distinguisher))
+}
