@@ -451,7 +451,7 @@ struct limit_key {
 
 struct limit {
 	__u64 time;   /* ns of the last refill, CLOCK_MONOTONIC */
-	__u64 tokens; /* bits x 10^-9 scaled: see limit.h */
+	__u64 tokens; /* bits; signed */
 };
 
 struct errors_left {
