@@ -252,6 +252,7 @@ INLINE int express(struct xdp_md *ctx)
 	void *l3 = data + ETH_LEN;
 	__u16 type;
 
+	opaque(l3); /* from here on addresses start here, and not at the frame */
 	if (!x.cfg || !in)
 		return XDP_PASS;
 	x.port_flags = in->flags;
@@ -260,8 +261,7 @@ INLINE int express(struct xdp_md *ctx)
 	if (x.cfg->trace || l3 + IPV6_LEN > end)
 		return NOT_TAKEN;
 	x.length = (long)end - (long)l3;
-	type = ld16(data + 12);
-	opaque(l3); /* addresses from now on start here: one register */
+	type = ld16(l3 - 2);
 	if (type == be16(TYPE_IPV6))
 		return express_input6(ctx, &x, l3, end);
 	if (type == be16(TYPE_IPV4))

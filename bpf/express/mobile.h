@@ -33,7 +33,7 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	void *inner;
 
 	if (!m || ip->next_header != NH_ROUTING || (void *)srh + SRH_LEN + SEGMENT_LEN > end ||
-	    srh->type != SRH_TYPE || srh->segments_left != 1 || ip->hop_limit <= 1 ||
+	    ld16(&srh->type) != (SRH_TYPE | 1 << 8) || ip->hop_limit <= 1 || /* Segments Left 1 */
 	    2 * (srh->last_entry + 1u) > srh->length)
 		return NOT_TAKEN;
 	skip = srh->length;
@@ -85,8 +85,10 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	else
 		return NOT_TAKEN;
 	octets = express_octets(&ip->dst, sid->length, 4 + ARGS_MOB_LEN, end);
+	if (!octets)
+		return NOT_TAKEN;
 	from = express_octets(&ip->src, m->source_length, 4, end);
-	if (!octets || !from)
+	if (!from)
 		return NOT_TAKEN;
 	h.dst = ld32(octets);
 	h.src = ld32(from);
