@@ -11,6 +11,10 @@
 /* The same for what was found to be free for UEs to reach. */
 #define CACHE_GUARDED (1u << 30)
 
+/* In lo of an IPv4 destination that is steered, before the adjacency of the route
+ * that this leads to is known (express/mobile.h). */
+#define CACHE_NO_ROUTE ~0ull
+
 /* Where the answer for (address, table) is, or will be. */
 INLINE struct cached *cache_slot(__u64 hi, __u64 lo, __u32 table)
 {
@@ -27,8 +31,8 @@ INLINE struct cached *cache_slot(__u64 hi, __u64 lo, __u32 table)
 
 INLINE int cache_holds(struct cached *slot, __u64 hi, __u64 lo, __u32 table, __u32 now)
 {
-	/* table and generation are one word */
-	return slot->hi == hi && slot->lo == lo && ld64(&slot->table) == ((__u64)now << 32 | table);
+	/* table and generation are one word; of IPv4 lo tells nothing */
+	return slot->hi == hi && (table & CACHE_IPV4 || slot->lo == lo) && ld64(&slot->table) == ((__u64)now << 32 | table);
 }
 
 /* `now` was read before the trie was: a change in between makes this entry

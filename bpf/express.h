@@ -21,7 +21,7 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 
 	if (!t->ipv4 || !from || !express_pdu_hash(pdu, end, &g.hash))
 		return NOT_TAKEN;
-	x->hop = express_adjacency(t->adjacency, x->frame - ETH_LEN);
+	x->hop = express_adjacency(t->adjacency, x->length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	x->tunnel = &t->volume;
@@ -31,13 +31,13 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 	g.teid = t->teid;
 	g.tos = ip->tos;
 	g.ttl = ip->ttl - 1;
-	return express_onward4(ctx, x, &g, ip);
+	return express_onward4(x, &g, ip);
 }
 
 /* To a GTP-U address of ours. */
 INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
 {
-	__u32 teid = 0, container = 0, slot;
+	__u32 teid = 0, container = 0, slot, popped;
 	struct tunnel *t;
 	struct ipv4 *inner = express_gpdu((void *)ip + IPV4_LEN, end, &teid, &container);
 
@@ -55,12 +55,13 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *i
 	if (t->action != TUNNEL_DECAP)
 		return NOT_TAKEN;
 	x->tunnel = &t->volume;
-	x->tunnel_length = (long)end - (long)inner;
+	popped = (void *)inner - (void *)ip;
+	x->tunnel_length = x->length - popped;
 	if (inner->version_ihl == 0x45)
 		return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst)) ? NOT_TAKEN :
-		       express_decap4(ctx, x, inner, end, ip->tos, t->adjacency, t->index);
-	if (inner->version_ihl >> 4 == 6 && !x->cfg->gtpu6_count)
-		return express_decap6(ctx, x, (void *)inner, end, ip->tos, t->adjacency, t->index);
+		       express_decap4(ctx, x, inner, end, ip->tos, popped, t->adjacency, t->index);
+	if (is_ipv6(inner) && !x->cfg->gtpu6_count)
+		return express_decap6(ctx, x, (void *)inner, end, ip->tos, popped, t->adjacency, t->index);
 	return NOT_TAKEN;
 }
 
@@ -69,69 +70,60 @@ INLINE int express_send_srv6(struct xdp_md *ctx, struct express *x, struct tunne
 			     struct in6 *from, struct ipv4 *ip, void *end)
 {
 	struct express_ipv6_header h = {};
-	__u32 kept = (long)end - (long)ip, key;
+	__u32 key = t->index;
 
-	x->hop = express_adjacency(t->adjacency, kept + IPV6_LEN);
+	x->hop = express_adjacency(t->adjacency, x->length + IPV6_LEN);
 	if (!x->hop)
 		return NOT_TAKEN;
-	key = t->index;
 	x->list = key ? bpf_map_lookup_elem(&list_counter, &key) : 0;
-	x->list_length = kept + IPV6_LEN;
-	copy16(&h.src, from);
-	copy16(&h.dst, &t->remote);
+	x->list_length = x->length + IPV6_LEN;
+	h.src = from;
+	h.dst = &t->remote;
 	h.class = ip->tos;
 	h.hop_limit = x->cfg->hop_limit;
 	h.next_header = NH_IPV4;
-	h.hash = express_hash4(ip, end);
+	h.hash = express_hash4(ip);
 	ipv4_spend(ip);
-	return express_push6(ctx, x, &h, kept);
+	return express_push6(ctx, x, &h, 0);
 }
 
 INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunnel *t,
 			      struct in6 *from, struct ipv4 *ip, void *end)
 {
-	struct express_gtpu6_header h = {};
-	__u32 kept = (long)end - (long)ip;
+	struct express_gtpu6_header h = { .container = express_container(t->container, t->qfi) };
 
-	x->hop = express_adjacency(t->adjacency,
-				   kept + IPV6_LEN + UDP_LEN + GTPU_LEN + (t->container ? 8 : 0));
+	x->hop = express_adjacency(t->adjacency, x->length + IPV6_LEN + express_gtpu_length(h.container));
 	if (!x->hop)
 		return NOT_TAKEN;
-	copy16(&h.src, from);
-	copy16(&h.dst, &t->remote);
 	h.teid = t->teid;
-	h.container = t->container;
-	h.container_octet = t->qfi;
 	h.class = ip->tos;
 	h.hop_limit = x->cfg->hop_limit;
-	h.hash = express_hash4(ip, end);
+	h.hash = express_hash4(ip);
 	h.sum = express_sum4(ip, end);
 	if (!h.sum)
 		return NOT_TAKEN;
+	h.src = from;
+	h.dst = &t->remote;
 	ipv4_spend(ip);
-	return express_push_gtpu6(ctx, x, &h, kept);
+	return express_push_gtpu6(ctx, x, &h, 0);
 }
 
 INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunnel *t,
 			      struct in6 *from, struct ipv4 *ip, void *end)
 {
-	struct express_gtpu_header g = {};
-	__u32 kept = (long)end - (long)ip;
+	struct express_gtpu_header g = { .container = express_container(t->container, t->qfi) };
 
-	x->hop = express_adjacency(t->adjacency,
-				   kept + IPV4_LEN + UDP_LEN + GTPU_LEN + (t->container ? 8 : 0));
+	x->hop = express_adjacency(t->adjacency, x->length + IPV4_LEN + express_gtpu_length(g.container));
 	if (!x->hop)
 		return NOT_TAKEN;
 	g.src = ld32(&from->b[12]);
 	g.dst = ld32(&t->remote.b[12]);
 	g.teid = t->teid;
-	g.container = t->container;
-	g.container_octet = t->qfi;
 	g.tos = ip->tos;
 	g.ttl = x->cfg->hop_limit;
-	g.hash = express_hash4(ip, end);
+	g.hash = express_hash4(ip);
 	ipv4_spend(ip);
-	return express_push_gtpu4(ctx, x, &g, kept);
+	return express_push_gtpu4(ctx, x, &g, 0);
 }
 
 /* An IPv4 packet to a UE of a pool. */
@@ -149,7 +141,7 @@ INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index,
 	if (!from)
 		return NOT_TAKEN;
 	x->tunnel = &t->volume;
-	x->tunnel_length = (long)end - (long)ip;
+	x->tunnel_length = x->length;
 	if (t->action == TUNNEL_SRV6)
 		return express_send_srv6(ctx, x, t, from, ip, end);
 	if (t->action != TUNNEL_GTPU)
@@ -162,16 +154,15 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy,
 			  struct ipv4 *ip, void *end)
 {
 	struct express_ipv6_header h = {};
-	__u32 kept = (long)end - (long)ip;
 
 	if (!express_ipv4(ip, end, x->port_flags) ||
-	    express_encaps(ctx, x, policy, &h, kept) == NOT_TAKEN)
+	    express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
 		return NOT_TAKEN;
-	h.hash = express_hash4(ip, end);
+	h.hash = express_hash4(ip);
 	h.class = ip->tos;
 	h.next_header = NH_IPV4;
 	ipv4_spend(ip);
-	return express_push6(ctx, x, &h, kept);
+	return express_push6(ctx, x, &h, 0);
 }
 
 /* ---- whose ---- */
@@ -185,10 +176,9 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	if (!sid)
 		return express_to_ue6(ctx, x, ld64(&ip->dst), ETH_LEN, 0);
 	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
-	if (!x->sid || be32(ld32(ip)) >> 28 != 6 ||
-	    IPV6_LEN + be16(ld16(&ip->payload_length)) != (long)end - (long)ip)
+	if (!x->sid || !is_ipv6(ip) ||
+	    IPV6_LEN + be16(ld16(&ip->payload_length)) != x->length)
 		return NOT_TAKEN;
-	x->sid_length = (long)end - (long)ip;
 	if (sid->flags & SID_SESSIONS)
 		return sid->behavior == END_DT46 ? express_sid_sessions(ctx, x, index, ip, end) : NOT_TAKEN;
 	switch (sid->behavior) {
@@ -198,20 +188,20 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 		return express_end(ctx, x, sid, ip, end);
 	case END_DT46:
 		if (ip->next_header == NH_IPV6)
-			return express_decap6(ctx, x, inner, end, ipv6_class(ip), 0, sid->table);
+			return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, 0, sid->table);
 		/* fall through */
 	case END_DX4:
 	case END_DT4:
 		if (ip->next_header != NH_IPV4 || sid->flags & SID_DIRECT)
 			return NOT_TAKEN;
 		adj = sid->behavior == END_DX4 ? sid->adjacency : 0;
-		return express_decap4(ctx, x, inner, end, ipv6_class(ip), adj, adj ? 0 : sid->table);
+		return express_decap4(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, adj ? 0 : sid->table);
 	case END_DX6:
 	case END_DT6:
 		if (ip->next_header != NH_IPV6 || sid->flags & SID_DIRECT)
 			return NOT_TAKEN;
 		adj = sid->behavior == END_DX6 ? sid->adjacency : 0;
-		return express_decap6(ctx, x, inner, end, ipv6_class(ip), adj, adj ? 0 : sid->table);
+		return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, adj ? 0 : sid->table);
 	case END_M_GTP4_E:
 		return express_gtp4_e(ctx, x, sid, ip, end);
 	case END_M_GTP6_E:
@@ -231,7 +221,7 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	int gtpu;
 
 	if (ip->version_ihl != 0x45 || ip->ttl <= 1 || (void *)udp + UDP_LEN > end ||
-	    be16(ld16(&ip->length)) != (long)end - (long)ip || ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
+	    be16(ld16(&ip->length)) != x->length || ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
 		return NOT_TAKEN;
 	gtpu = ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT);
 	if (is_gtpu4(x->cfg, dst))
@@ -242,11 +232,11 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	if (pool)
 		return express_ipv4(ip, end, x->port_flags) ?
 		       express_send(ctx, x, pool->base + (be32(dst) & ~pool->mask), ip, end) : NOT_TAKEN;
-	to = cache_slot(dst, ~0ull, CACHE_IPV4);
-	if (!to || !cache_holds(to, dst, ~0ull, CACHE_IPV4, cache_generation(x->cfg)))
+	to = express_cached(x, dst, ~0ull, CACHE_IPV4);
+	if (!to)
 		return NOT_TAKEN;
 	if (to->kind == TARGET_GTP4D && gtpu)
-		return express_gtp4_d(ctx, x, to->index, ip, end);
+		return express_gtp4_d(ctx, x, to, ip, end);
 	if (to->kind == TARGET_POLICY)
 		return express_steer4(ctx, x, to->index, ip, end);
 	return NOT_TAKEN;
@@ -262,13 +252,16 @@ INLINE int express(struct xdp_md *ctx)
 	void *l3 = data + ETH_LEN;
 	__u16 type;
 
-	if (!x.cfg || !in || !(in->flags & PORT_ATTACHED))
+	opaque(l3); /* from here on addresses start here, and not at the frame */
+	if (!x.cfg || !in)
 		return XDP_PASS;
-	if (in->flags & (PORT_EXTERNAL | PORT_STEERED) || x.cfg->trace || l3 + IPV6_LEN > end)
-		return NOT_TAKEN;
 	x.port_flags = in->flags;
-	x.frame = (long)end - (long)data;
-	type = ld16(data + 12);
+	if ((x.port_flags & (PORT_ATTACHED | PORT_EXTERNAL | PORT_STEERED)) != PORT_ATTACHED)
+		return x.port_flags & PORT_ATTACHED ? NOT_TAKEN : XDP_PASS;
+	if (x.cfg->trace || l3 + IPV6_LEN > end)
+		return NOT_TAKEN;
+	x.length = (long)end - (long)l3;
+	type = ld16(l3 - 2);
 	if (type == be16(TYPE_IPV6))
 		return express_input6(ctx, &x, l3, end);
 	if (type == be16(TYPE_IPV4))

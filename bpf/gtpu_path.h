@@ -126,8 +126,7 @@ GLOBAL int write_echo(struct xdp_md *ctx, struct packet *p, __u32 at_udp, __u32 
 	if (!u)
 		return -1;
 	g = (void *)u;
-	sum = sum_add64(address_sum(&p->src), address_sum(&p->dst));
-	sum = sum_fold(sum) + pseudo_tail(ECHO_LENGTH, NH_UDP);
+	sum = address_sum(&p->src) + address_sum(&p->dst) + pseudo_tail(ECHO_LENGTH, NH_UDP);
 	sum += (__u64)ld32(g) + ld32(g + 4) + ld32(g + 8) + ld32(g + 12) + ld32(g + 16) + ld16(g + 20);
 	sum = (__u16)~sum_fold(sum);
 	st16(&u->checksum, sum ? sum : 0xffff);

@@ -12,8 +12,8 @@
 INLINE struct local_sid *find_sid(struct settings *cfg, const void *dst, __u32 *index)
 {
 	__u64 hi = be64(ld64(dst));
-	__u32 i, other, *found;
 	struct local_sid *sid = 0, *longer;
+	__u32 i, other, *found;
 
 	for (i = 0; i < MAX_LOCATORS && i < cfg->locators; i++) {
 		struct locator *l = &cfg->locator[i];
@@ -24,10 +24,12 @@ INLINE struct local_sid *find_sid(struct settings *cfg, const void *dst, __u32 *
 		sid = bpf_map_lookup_elem(&local_sid, index);
 		if (sid && !sid->behavior)
 			sid = 0;
+		/* only a NEXT-C-SID SID has longer ones in it */
+		if (sid && !(sid->flavors & FLAVOR_NEXT_CSID))
+			return sid;
 		break;
 	}
-	/* only a NEXT-C-SID SID has longer ones in it */
-	if (!cfg->sids_by_prefix || (sid && !(sid->flavors & FLAVOR_NEXT_CSID)))
+	if (!cfg->sids_by_prefix)
 		return sid;
 	struct sid_key key = { .prefixlen = 128 };
 

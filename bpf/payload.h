@@ -14,11 +14,11 @@ GLOBAL int sum_octets(struct xdp_md *ctx, __u32 offset, __u32 length)
 	int i;
 
 	for (i = 0; i < 512 && length >= 8; i++) {
-		__u64 *word = at(ctx, offset, 8);
+		void *word = at(ctx, offset, 8);
 
 		if (!word)
 			return sum_fold(sum);
-		sum = sum_add64(sum, ld64(word));
+		sum += (__u64)ld32(word) + ld32(word + 4);
 		offset += 8;
 		length -= 8;
 	}
@@ -85,13 +85,12 @@ INLINE __u64 payload_sum(struct xdp_md *ctx, __u32 offset, __u32 length, __u8 ve
 		struct ipv6 *ip = at(ctx, offset, IPV6_LEN);
 
 		if (ip) {
-			__u64 addresses = sum_add64(address_sum(&ip->src), address_sum(&ip->dst));
-			__u64 pseudo = sum_add64(addresses, pseudo_tail(length - IPV6_LEN, ip->next_header));
-			__u64 header = sum_add64(addresses, (__u64)ld32(ip));
-			__u64 rest = ld32(&ip->payload_length);
+			__u64 addresses = address_sum(&ip->src) + address_sum(&ip->dst);
+			__u64 pseudo = addresses + pseudo_tail(length - IPV6_LEN, ip->next_header);
+			__u64 header = addresses + ld32(ip) + ld32(&ip->payload_length);
 
 			if (vouched_sum(ctx, offset + IPV6_LEN, length - IPV6_LEN, ip->next_header, 6, pseudo, &sum))
-				return sum_fold(sum_add64(header, rest)) + sum;
+				return header + sum;
 		}
 	}
 	return sum_octets(ctx, offset, length);
@@ -121,7 +120,7 @@ GLOBAL int complete_checksum(struct xdp_md *ctx, __u32 keep, __u32 keep_length, 
 			return 0;
 		l4 = IPV6_LEN;
 		protocol = ip->next_header;
-		pseudo = sum_add64(address_sum(&ip->src), address_sum(&ip->dst));
+		pseudo = address_sum(&ip->src) + address_sum(&ip->dst);
 	}
 	if (protocol == NH_TCP)
 		offset = 16;
@@ -134,7 +133,7 @@ GLOBAL int complete_checksum(struct xdp_md *ctx, __u32 keep, __u32 keep_length, 
 	length = keep_length - l4;
 	l4 += keep;
 	field = at(ctx, l4 + offset, 2);
-	if (!field || ld16(field) != sum_fold(sum_add64(pseudo, pseudo_tail(length, protocol))))
+	if (!field || ld16(field) != sum_fold(pseudo + pseudo_tail(length, protocol)))
 		return 0;
 	/* the field holds the pseudo-header's sum, so summing the segment adds it */
 	sum = ~sum_octets(ctx, l4, length);

@@ -256,7 +256,7 @@ INLINE int push_gtpu6(struct xdp_md *ctx, struct packet *p)
 {
 	if (push_ipv6(ctx, p, NH_UDP))
 		return -1;
-	return push_udp(ctx, p, IPV6_LEN, sum_add64(address_sum(&p->src), address_sum(&p->dst)));
+	return push_udp(ctx, p, IPV6_LEN, address_sum(&p->src) + address_sum(&p->dst));
 }
 
 #endif

@@ -215,7 +215,8 @@ struct port_key {
 #define CACHE_SLOTS 1024
 
 struct cached {
-	__u64 hi, lo;     /* the address, in network order; IPv4: lo is ~0 */
+	__u64 hi, lo;     /* the address, in network order; IPv4: lo is ~0, or for
+			   * H.M.GTP4.D an adjacency */
 	__u32 table;      /* kernel table id; 0: steering */
 	__u32 generation; /* 0: never filled */
 	__u32 kind;       /* steering: enum target_kind */
@@ -450,7 +451,7 @@ struct limit_key {
 
 struct limit {
 	__u64 time;   /* ns of the last refill, CLOCK_MONOTONIC */
-	__u64 tokens; /* bits x 10^-9 scaled: see limit.h */
+	__u64 tokens; /* bits; signed */
 };
 
 struct errors_left {

@@ -7,11 +7,25 @@
 
 /* ---- decapsulation ---- */
 
-/* The inner packet at `inner` goes on alone, by adjacency or by table. */
-INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *inner, void *end, __u8 outer,
-			  __u32 adj, __u32 table)
+/* The first `popped` octets of layer 3 go. */
+INLINE int express_cut(struct xdp_md *ctx, struct express *x, __u32 popped, __u16 type)
 {
-	__u32 length = (long)end - (long)inner;
+	void *l3;
+
+	if (bpf_xdp_adjust_head(ctx, (int)popped))
+		return XDP_ABORTED; /* cannot be: it only shrinks */
+	l3 = (void *)(long)ctx->data + ETH_LEN;
+	if (l3 > (void *)(long)ctx->data_end)
+		return XDP_ABORTED; /* cannot be: the packet follows */
+	return express_out(x, l3, type);
+}
+
+/* The inner packet, behind `popped` octets, goes on alone, by adjacency or by
+ * table. */
+INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *inner, void *end, __u8 outer,
+			  __u32 popped, __u32 adj, __u32 table)
+{
+	__u32 length = x->length - popped;
 
 	if (!express_ipv4(inner, end, x->port_flags) || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
@@ -19,15 +33,13 @@ INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *in
 	if (!x->hop)
 		return NOT_TAKEN;
 	ipv4_spend(inner);
-	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
-		return XDP_ABORTED; /* cannot be: it only shrinks */
-	return express_out(ctx, x, TYPE_IPV4);
+	return express_cut(ctx, x, popped, TYPE_IPV4);
 }
 
 INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *inner, void *end, __u8 outer,
-			  __u32 adj, __u32 table)
+			  __u32 popped, __u32 adj, __u32 table)
 {
-	__u32 length = (long)end - (long)inner;
+	__u32 length = x->length - popped;
 
 	if (!express_ipv6(inner, end, x->port_flags) || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
@@ -36,9 +48,7 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 	if (!x->hop)
 		return NOT_TAKEN;
 	inner->hop_limit--;
-	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
-		return XDP_ABORTED;
-	return express_out(ctx, x, TYPE_IPV6);
+	return express_cut(ctx, x, popped, TYPE_IPV6);
 }
 
 /* ---- endpoints ---- */
@@ -47,7 +57,7 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
 {
 	struct u128 v = ld128(&ip->dst), argument = shl128(v, sid->length & 127);
-	__u32 length = (long)end - (long)ip;
+	__u32 length = x->length;
 
 	if (sid->length > 127 || !(argument.hi | argument.lo) || ip->hop_limit <= 1)
 		return NOT_TAKEN;
@@ -61,14 +71,14 @@ INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid 
 	st64(&ip->dst, v.hi);
 	st64(&ip->dst.b[8], v.lo);
 	ip->hop_limit--;
-	return express_out(ctx, x, TYPE_IPV6);
+	return express_out(x, ip, TYPE_IPV6);
 }
 
 /* End, End.X, End.T: the next segment of the one SRH. */
 INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
 {
 	struct srh *srh = (void *)ip + IPV6_LEN;
-	__u32 length = (long)end - (long)ip;
+	__u32 length = x->length;
 	__u64 left;
 	void *segment;
 
@@ -93,7 +103,7 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	copy16(&ip->dst, segment);
 	ip->hop_limit--;
 	srh->segments_left--;
-	return express_out(ctx, x, TYPE_IPV6);
+	return express_out(x, ip, TYPE_IPV6);
 }
 
 #endif

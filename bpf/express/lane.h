@@ -16,9 +16,9 @@ struct express {
 	struct counter *list;
 	struct volume *tunnel;  /* or a session's rule */
 	struct counter *slice;
-	__u16 frame;         /* length as received */
-	__u16 sid_length, list_length, tunnel_length;
-	__u8 port_flags;
+	__u32 length;        /* of layer 3, as received: it fills the frame */
+	__u32 list_length, tunnel_length;
+	__u32 port_flags;
 };
 
 /* `size` octets from bit `offset` of an address on, where that is the start of
@@ -34,12 +34,13 @@ INLINE void *express_octets(void *address, __u32 offset, __u32 size, void *end)
 	return address + size > end ? 0 : address;
 }
 
+/* Index 0 never is ready. */
 INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
 {
 	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
 	struct next_hop *hop;
 
-	if (!index || !adj)
+	if (!adj)
 		return 0;
 	hop = &adj->half[adj->current & 1];
 	if (ld16(&hop->flags) != NEXT_HOP_READY || length > hop->mtu) /* and no tags */
@@ -47,18 +48,20 @@ INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
 	return hop;
 }
 
-/* The route that an earlier packet found. Table 0 is none: it is where the
- * cache keeps steering. */
+/* What an earlier packet found, or NULL. */
+INLINE struct cached *express_cached(struct express *x, __u64 hi, __u64 lo, __u32 table)
+{
+	struct cached *slot = cache_slot(hi, lo, table);
+
+	return slot && cache_holds(slot, hi, lo, table, cache_generation(x->cfg)) ? slot : 0;
+}
+
+/* Table 0 is none: it is where the cache keeps steering. */
 INLINE struct next_hop *express_route(struct express *x, __u64 hi, __u64 lo, __u32 table, __u32 length)
 {
-	struct cached *slot;
+	struct cached *slot = table ? express_cached(x, hi, lo, table) : 0;
 
-	if (!table)
-		return 0;
-	slot = cache_slot(hi, lo, table);
-	if (!slot || !cache_holds(slot, hi, lo, table, cache_generation(x->cfg)))
-		return 0;
-	return express_adjacency(slot->index, length);
+	return slot ? express_adjacency(slot->index, length) : 0;
 }
 
 INLINE struct next_hop *express_route4(struct express *x, __be32 address, __u32 table, __u32 length)
@@ -66,60 +69,56 @@ INLINE struct next_hop *express_route4(struct express *x, __be32 address, __u32 
 	return table ? express_route(x, address, ~0ull, table | CACHE_IPV4, length) : 0;
 }
 
-/* Ethernet header, counters, out. The layer-3 packet starts at ETH_LEN. */
-INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
+/* Ethernet header before the layer-3 packet at `l3`, counters, out. */
+INLINE int express_out(struct express *x, void *l3, __u16 type)
 {
-	__u8 *eth = (void *)(long)ctx->data;
-	int verdict;
+	void *eth = l3 - ETH_LEN;
 
-	if ((void *)eth + ETH_LEN > (void *)(long)ctx->data_end)
-		return XDP_ABORTED; /* cannot be: the packet is longer */
 	st64(eth, ld64(x->hop->dst));
 	st32(eth + 8, ld32(x->hop->src + 2));
 	st16(eth + 12, be16(type));
-	verdict = bpf_redirect_map(&device, x->hop->ifindex, XDP_DROP);
-	if (verdict == XDP_DROP) {
-		count(&outcomes, REASON_NO_ROUTE, x->frame);
+	if (bpf_redirect_map(&device, x->hop->ifindex, XDP_DROP) != XDP_REDIRECT) {
+		count(&outcomes, REASON_NO_ROUTE, x->length + ETH_LEN);
 		return XDP_DROP;
 	}
-	count(&outcomes, REASON_FORWARDED, x->frame);
+	count(&outcomes, REASON_FORWARDED, x->length + ETH_LEN);
 	if (x->sid)
-		count_at(x->sid, x->sid_length);
+		count_at(x->sid, x->length);
 	if (x->list)
 		count_at(x->list, x->list_length);
 	if (x->tunnel)
 		volume_add(x->tunnel, x->tunnel_length);
 	if (x->slice)
 		count_at(x->slice, x->tunnel_length);
-	return verdict;
+	return XDP_REDIRECT;
 }
 
 /* ---- the inner packet ---- */
 
+/* So much of layer 4 is there: the checksum of TCP ends here. */
+#define EXPRESS_L4 (TCP_CHECKSUM + 2)
+
 /* Whether layer 4 may have been left to the device: its checksum is then the
  * sum of the pseudo-header. */
-INLINE int express_partial(void *l4, void *end, __u8 protocol, __u64 pseudo)
+INLINE int express_partial(void *l4, __u8 protocol, __u64 pseudo)
 {
-	if (protocol != NH_TCP && protocol != NH_UDP)
-		return 0;
-	if (l4 + 18 > end)
-		return 1;
-	return sum_may_be(pseudo, protocol == NH_TCP ? ld16(l4 + 16) : ld16(l4 + 6));
+	if (protocol == NH_UDP)
+		return sum_may_be(pseudo, ld16(l4 + 6));
+	return protocol == NH_TCP && sum_may_be(pseudo, ld16(l4 + TCP_CHECKSUM));
 }
 
-INLINE int express_partial4(struct ipv4 *ip, __u32 length, void *end)
+INLINE int express_partial4(struct ipv4 *ip, __u32 length)
 {
-	return express_partial((void *)ip + IPV4_LEN, end, ip->protocol,
+	return express_partial((void *)ip + IPV4_LEN, ip->protocol,
 			       (__u64)ld32(&ip->src) + ld32(&ip->dst) +
 				       pseudo_tail(length - IPV4_LEN, ip->protocol));
 }
 
-INLINE int express_partial6(struct ipv6 *ip, __u32 length, void *end)
+INLINE int express_partial6(struct ipv6 *ip, __u32 length)
 {
-	__u64 sum = sum_add64(address_sum(&ip->src), address_sum(&ip->dst));
-
-	return express_partial((void *)ip + IPV6_LEN, end, ip->next_header,
-			       (sum >> 32) + (__u32)sum + pseudo_tail(length - IPV6_LEN, ip->next_header));
+	return express_partial((void *)ip + IPV6_LEN, ip->next_header,
+			       address_sum(&ip->src) + address_sum(&ip->dst) +
+				       pseudo_tail(length, ip->next_header));
 }
 
 /* The sum over a packet that express_ipv4/6 let through, as its own layer-4
@@ -130,12 +129,9 @@ INLINE __u64 express_vouched(__u64 header, void *l4, void *end, __u8 protocol)
 {
 	__u32 length = (long)end - (long)l4;
 
-	if (l4 + 18 > end)
+	if (protocol == NH_UDP ? !ld16(l4 + 6) || be16(ld16(l4 + 4)) != length : protocol != NH_TCP || length < TCP_LEN)
 		return 0;
-	if (protocol == NH_UDP ? !ld16(l4 + 6) || be16(ld16(l4 + 4)) != length : protocol != NH_TCP || length < 20)
-		return 0;
-	/* 2^48 - 1 is a multiple of 65535 */
-	return header + (1ull << 48) - 1 - pseudo_tail(length, protocol);
+	return header + 2 * 0xffff - pseudo_tail(length, protocol); /* modulo 65535 */
 }
 
 INLINE __u64 express_sum4(struct ipv4 *ip, void *end)
@@ -151,24 +147,23 @@ INLINE __u64 express_sum6(struct ipv6 *ip, void *end)
 }
 
 /* An IPv4 packet without options that ends where the frame does, with hops to
- * spend and its checksum in place. */
-INLINE int express_ipv4(struct ipv4 *ip, void *end, __u8 port_flags)
+ * spend, its checksum in place, and some of layer 4. */
+INLINE int express_ipv4(struct ipv4 *ip, void *end, __u32 port_flags)
 {
-	if ((void *)ip + IPV4_LEN > end || ip->version_ihl != 0x45 || ip->ttl <= 1)
+	if ((void *)ip + IPV4_LEN + EXPRESS_L4 > end || ip->version_ihl != 0x45 || ip->ttl <= 1)
 		return 0;
 	if (be16(ld16(&ip->length)) != (long)end - (long)ip || ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
 		return 0;
-	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial4(ip, be16(ld16(&ip->length)), end);
+	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial4(ip, be16(ld16(&ip->length)));
 }
 
-INLINE int express_ipv6(struct ipv6 *ip, void *end, __u8 port_flags)
+INLINE int express_ipv6(struct ipv6 *ip, void *end, __u32 port_flags)
 {
-	if ((void *)ip + IPV6_LEN > end || (be32(ld32(ip)) >> 28) != 6 || ip->hop_limit <= 1)
+	if ((void *)ip + IPV6_LEN + EXPRESS_L4 > end || !is_ipv6(ip) || ip->hop_limit <= 1)
 		return 0;
 	if (IPV6_LEN + be16(ld16(&ip->payload_length)) != (long)end - (long)ip)
 		return 0;
-	return !(port_flags & PORT_PARTIAL_CHECKSUM) ||
-	       !express_partial6(ip, IPV6_LEN + be16(ld16(&ip->payload_length)), end);
+	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial6(ip, be16(ld16(&ip->payload_length)));
 }
 
 /* Whether decapsulation leaves the inner congestion mark as it is (RFC 6040):

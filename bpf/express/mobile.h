@@ -7,9 +7,10 @@
 
 /* ---- SRv6 to GTP-U ---- */
 
-INLINE __u64 express_args(const __u8 *octets)
+/* The container to send, by the first octet of Args.Mob.Session: QFI, R, U. */
+INLINE __u32 express_args_container(struct mobile *m, __u8 args)
 {
-	return (__u64)octets[0] << 32 | be32(ld32(octets + 1));
+	return express_container(m->container, args >> 2 | (m->container == CONTAINER_DOWNLINK ? (args & 2) << 5 : 0));
 }
 
 /* Whether `size` octets at a bit offset are octets of an address, and the
@@ -25,13 +26,14 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	struct srh *srh = (void *)ip + IPV6_LEN;
 	struct express_gtpu6_header h = {};
-	__u64 args, skip;
+	struct words dst;
+	__u32 popped;
+	__u64 skip;
 	__u8 *octets;
-	__u32 kept;
 	void *inner;
 
 	if (!m || ip->next_header != NH_ROUTING || (void *)srh + SRH_LEN + SEGMENT_LEN > end ||
-	    srh->type != SRH_TYPE || srh->segments_left != 1 || ip->hop_limit <= 1 ||
+	    ld16(&srh->type) != (SRH_TYPE | 1 << 8) || ip->hop_limit <= 1 || /* Segments Left 1 */
 	    2 * (srh->last_entry + 1u) > srh->length)
 		return NOT_TAKEN;
 	skip = srh->length;
@@ -40,32 +42,30 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 		return NOT_TAKEN;
 	inner = (void *)srh + SRH_LEN + 8 * skip;
 	if (srh->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags)) {
-		h.hash = express_hash4(inner, end);
+		h.hash = express_hash4(inner);
 		h.sum = express_sum4(inner, end);
 	} else if (srh->next_header == NH_IPV6 && express_ipv6(inner, end, x->port_flags)) {
-		h.hash = express_hash6(inner, end);
+		h.hash = express_hash6(inner);
 		h.sum = express_sum6(inner, end);
 	}
 	if (!h.sum)
 		return NOT_TAKEN;
-	kept = (long)end - (long)inner;
 	octets = express_octets(&ip->dst, sid->length, ARGS_MOB_LEN, end);
 	if (!octets)
 		return NOT_TAKEN;
-	args = express_args(octets);
-	h.teid = args_mob_session(args);
-	h.container = m->container;
-	h.container_octet = args_mob_qfi(args) |
-			    (m->container == CONTAINER_DOWNLINK && args_mob_r(args) ? 0x40 : 0);
+	popped = IPV6_LEN + SRH_LEN + 8 * skip;
+	h.teid = be32(ld32(octets + 1));
+	h.container = express_args_container(m, *octets);
 	h.class = ipv6_class(ip);
 	h.hop_limit = ip->hop_limit - 1;
-	copy16(&h.src, &m->source);
-	copy16(&h.dst, (void *)srh + SRH_LEN);
-	x->hop = express_route(x, h.dst.hi, h.dst.lo, MAIN_TABLE,
-			       kept + IPV6_LEN + UDP_LEN + GTPU_LEN + (h.container ? 8 : 0));
+	copy16(&dst, (void *)srh + SRH_LEN);
+	h.src = &m->source;
+	h.dst = &dst;
+	x->hop = express_route(x, dst.hi, dst.lo, MAIN_TABLE,
+			       x->length - popped + IPV6_LEN + express_gtpu_length(h.container));
 	if (!x->hop)
 		return NOT_TAKEN;
-	return express_push_gtpu6(ctx, x, &h, kept);
+	return express_push_gtpu6(ctx, x, &h, popped);
 }
 
 /* End.M.GTP4.E. */
@@ -74,36 +74,33 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	struct express_gtpu_header h = {};
 	void *inner = (void *)ip + IPV6_LEN;
-	__u32 kept = (long)end - (long)inner;
 	__u8 *octets, *from;
-	__u64 args;
 
-	if (!m || ip->hop_limit <= 1 || inner + IPV4_LEN > end)
+	if (!m || ip->hop_limit <= 1)
 		return NOT_TAKEN;
 	if (ip->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags))
-		h.hash = express_hash4(inner, end);
+		h.hash = express_hash4(inner);
 	else if (ip->next_header == NH_IPV6 && express_ipv6(inner, end, x->port_flags))
-		h.hash = express_hash6(inner, end);
+		h.hash = express_hash6(inner);
 	else
 		return NOT_TAKEN;
 	octets = express_octets(&ip->dst, sid->length, 4 + ARGS_MOB_LEN, end);
+	if (!octets)
+		return NOT_TAKEN;
 	from = express_octets(&ip->src, m->source_length, 4, end);
-	if (!octets || !from)
+	if (!from)
 		return NOT_TAKEN;
 	h.dst = ld32(octets);
-	args = express_args(octets + 4);
 	h.src = ld32(from);
-	h.teid = args_mob_session(args);
-	h.container = m->container;
-	h.container_octet = args_mob_qfi(args) |
-			    (m->container == CONTAINER_DOWNLINK && args_mob_r(args) ? 0x40 : 0);
+	h.teid = be32(ld32(octets + 5));
+	h.container = express_args_container(m, octets[4]);
 	h.tos = ipv6_class(ip);
 	h.ttl = ip->hop_limit - 1;
 	x->hop = express_route4(x, h.dst, MAIN_TABLE,
-			       kept + IPV4_LEN + UDP_LEN + GTPU_LEN + (h.container ? 8 : 0));
+			       x->length - IPV6_LEN + IPV4_LEN + express_gtpu_length(h.container));
 	if (!x->hop)
 		return NOT_TAKEN;
-	return express_push_gtpu4(ctx, x, &h, kept);
+	return express_push_gtpu4(ctx, x, &h, IPV6_LEN);
 }
 
 /* ---- GTP-U to SRv6 ---- */
@@ -134,6 +131,12 @@ INLINE void *express_gpdu(struct udp *udp, void *end, __u32 *teid, __u32 *contai
 	return pdu + 8;
 }
 
+/* Args.Mob.Session of a G-PDU with `container`. */
+INLINE __u64 express_put_args(__u32 container, __u32 teid)
+{
+	return args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
+}
+
 INLINE int express_takes4(struct mobile *m)
 {
 	return m->pdu_type == PDU_IPV4 || m->pdu_type == PDU_IPV4V6;
@@ -151,7 +154,7 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	struct udp *udp = (void *)ip + IPV6_LEN;
 	struct express_ipv6_header h = {};
-	__u32 teid = 0, container = 0, kept;
+	__u32 teid = 0, container = 0, popped;
 	void *inner;
 
 	if (!m || !express_whole(m->args_offset, ARGS_MOB_LEN) || ip->next_header != NH_UDP || (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 ||
@@ -160,66 +163,91 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	inner = express_gpdu(udp, end, &teid, &container);
 	if (!inner || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
-	kept = (long)end - (long)inner;
+	popped = inner - (void *)ip;
 	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
-		h.hash = express_hash4(inner, end);
+		h.hash = express_hash4(inner);
 		h.next_header = NH_IPV4;
 	} else if (express_takes6(m) && express_ipv6(inner, end, x->port_flags)) {
-		h.hash = express_hash6(inner, end);
+		h.hash = express_hash6(inner);
 		h.next_header = NH_IPV6;
 	} else {
 		return NOT_TAKEN;
 	}
-	if (express_encaps(ctx, x, sid->policy, &h, kept) == NOT_TAKEN)
+	if (express_encaps(ctx, x, sid->policy, &h, popped) == NOT_TAKEN)
 		return NOT_TAKEN;
-	h.args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
+	h.args = express_put_args(container, teid);
 	h.args_at = m->args_offset;
-	copy16(&h.src, &m->source);
+	h.src = &m->source;
 	h.class = ipv6_class(ip);
 	h.hop_limit = ip->hop_limit - 1;
-	return express_push6(ctx, x, &h, kept);
+	return express_push6(ctx, x, &h, popped);
+}
+
+/* LOC:FUNC with 72 bits behind it, from bit 1..56 on: the IPv4 destination and
+ * Args.Mob.Session. */
+INLINE void express_put_sid(struct words *sid, struct mobile *m, __be32 dst, __u64 args)
+{
+	struct u128 v = ld128(&m->target), own = { (__u64)be32(dst) << 32 | args >> 8, args << 56 };
+	__u32 at = m->target_length & 63;
+
+	v.hi |= own.hi >> at;
+	v.lo |= own.hi << (64 - at) | own.lo >> at;
+	st128(sid, v);
+}
+
+/* The route is that of the SID without its argument. It is the same for all that
+ * is steered like this packet, and kept with what steered it. */
+INLINE struct next_hop *express_sid_route(struct express *x, struct mobile *m, struct cached *to, __be32 dst, __u32 length)
+{
+	struct cached *slot;
+	struct words sid;
+
+	if (m->adjacency)
+		return express_adjacency(m->adjacency, length);
+	if (to->lo == CACHE_NO_ROUTE) {
+		express_put_sid(&sid, m, dst, 0);
+		slot = express_cached(x, sid.hi, sid.lo, MAIN_TABLE);
+		if (!slot)
+			return 0;
+		to->lo = slot->index;
+	}
+	return express_adjacency(to->lo, length);
 }
 
 /* H.M.GTP4.D without a policy. */
-INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip, void *end)
+INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *to, struct ipv4 *ip, void *end)
 {
-	struct mobile *m = bpf_map_lookup_elem(&mobile, &index);
+	struct mobile *m = bpf_map_lookup_elem(&mobile, &to->index);
 	struct express_ipv6_header h = {};
-	__u32 teid = 0, container = 0, kept;
-	struct words routed;
+	__u32 teid = 0, container = 0, popped;
+	struct words sid;
 	void *inner;
 
 	inner = express_gpdu((void *)ip + IPV4_LEN, end, &teid, &container);
-	if (!m || m->policy || !inner || !express_whole(m->target_length, 4 + ARGS_MOB_LEN) ||
+	if (!m || m->policy || !inner || !m->target_length || m->target_length > 128 - 32 - ARGS_MOB_BITS ||
 	    !express_whole(m->source_length, 4) || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
 	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
-		h.hash = express_hash4(inner, end);
+		h.hash = express_hash4(inner);
 		h.next_header = NH_IPV4;
 	} else if (express_takes6(m) && express_ipv6(inner, end, x->port_flags)) {
-		h.hash = express_hash6(inner, end);
+		h.hash = express_hash6(inner);
 		h.next_header = NH_IPV6;
 	} else {
 		return NOT_TAKEN;
 	}
-	kept = (long)end - (long)inner;
-	h.args = args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
-	h.src4 = ld32(&ip->src);
-	h.dst4 = ld32(&ip->dst);
-	h.src4_at = m->source_length;
-	h.dst4_at = m->target_length;
-	h.args_at = m->target_length + 32;
-	copy16(&h.src, &m->source);
-	copy16(&h.dst, &m->target);
-	/* the route is that of the SID without its argument */
-	st128(&routed, place128(ld128(&m->target), be32(h.dst4), m->target_length & 127, 32));
-	x->hop = m->adjacency ? express_adjacency(m->adjacency, kept + IPV6_LEN)
-			      : express_route(x, routed.hi, routed.lo, MAIN_TABLE, kept + IPV6_LEN);
+	popped = inner - (void *)ip;
+	x->hop = express_sid_route(x, m, to, ld32(&ip->dst), x->length - popped + IPV6_LEN);
 	if (!x->hop)
 		return NOT_TAKEN;
+	h.src = &m->source;
+	h.src4 = ld32(&ip->src);
+	h.src4_at = m->source_length;
+	express_put_sid(&sid, m, ld32(&ip->dst), express_put_args(container, teid));
+	h.dst = &sid;
 	h.class = ip->tos;
 	h.hop_limit = ip->ttl - 1;
-	return express_push6(ctx, x, &h, kept);
+	return express_push6(ctx, x, &h, popped);
 }
 
 #endif

@@ -11,27 +11,27 @@ INLINE int express_pdu_hash(void *pdu, void *end, __u32 *hash)
 	struct ipv4 *four = pdu;
 	struct ipv6 *six = pdu;
 
-	if (pdu + IPV4_LEN > end)
+	if (pdu + IPV4_LEN + EXPRESS_L4 > end)
 		return 0;
 	if (four->version_ihl == 0x45) {
 		if (be16(ld16(&four->length)) != end - pdu || ld16(&four->fragment) & be16(IPV4_FRAGMENT_MASK))
 			return 0;
-		*hash = express_hash4(four, end);
+		*hash = express_hash4(four);
 		return 1;
 	}
-	if (four->version_ihl >> 4 != 6 || pdu + IPV6_LEN > end || IPV6_LEN + be16(ld16(&six->payload_length)) != end - pdu)
+	if (!is_ipv6(six) || pdu + IPV6_LEN + EXPRESS_L4 > end || IPV6_LEN + be16(ld16(&six->payload_length)) != end - pdu)
 		return 0;
-	*hash = express_hash6(six, end);
+	*hash = express_hash6(six);
 	return 1;
 }
 
 /* The outer header becomes `g`, without a container of its own: the G-PDU's
  * options stay. The T-PDU fills the frame, and the next hop is known. */
-INLINE int express_onward4(struct xdp_md *ctx, struct express *x, struct express_gtpu_header *g, void *ip)
+INLINE int express_onward4(struct express *x, struct express_gtpu_header *g, void *ip)
 {
-	express_write_ipv4(ip, g, x->frame - ETH_LEN);
+	express_write_ipv4(ip, g, x->length);
 	st32(ip + IPV4_LEN + UDP_LEN + 4, be32(g->teid));
-	return express_out(ctx, x, TYPE_IPV4);
+	return express_out(x, ip, TYPE_IPV4);
 }
 
 #endif

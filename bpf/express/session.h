@@ -79,11 +79,6 @@ INLINE __u8 express_mark(struct forwarding *f, __u8 class)
 	return (class & ~f->tos_mask) | (f->tos & f->tos_mask);
 }
 
-INLINE __u32 express_container_length(struct rule *rule)
-{
-	return rule->flags >> PDR_CONTAINER_SHIFT ? 8 : 0;
-}
-
 INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct rule *rule, struct forwarding *f,
 			      __u8 class, __u32 hash, __u32 kept)
 {
@@ -92,12 +87,11 @@ INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct rule
 	g.src = ld32(&f->source.b[12]);
 	g.dst = ld32(&f->remote.b[12]);
 	g.teid = rule->teid;
-	g.container = rule->flags >> PDR_CONTAINER_SHIFT;
-	g.container_octet = rule->qfi;
+	g.container = express_container(rule->flags >> PDR_CONTAINER_SHIFT, rule->qfi);
 	g.tos = express_mark(f, class);
 	g.ttl = x->cfg->hop_limit;
 	g.hash = hash;
-	return express_push_gtpu4(ctx, x, &g, kept);
+	return express_push_gtpu4(ctx, x, &g, x->length - kept);
 }
 
 INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule *rule, struct forwarding *f,
@@ -105,16 +99,15 @@ INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule
 {
 	struct express_gtpu6_header h = {};
 
-	copy16(&h.src, &f->source);
-	copy16(&h.dst, &f->remote);
+	h.src = &f->source;
+	h.dst = &f->remote;
+	h.sum = sum;
 	h.teid = rule->teid;
-	h.container = rule->flags >> PDR_CONTAINER_SHIFT;
-	h.container_octet = rule->qfi;
+	h.container = express_container(rule->flags >> PDR_CONTAINER_SHIFT, rule->qfi);
 	h.class = express_mark(f, class);
 	h.hop_limit = x->cfg->hop_limit;
-	h.sum = sum;
 	h.hash = hash;
-	return express_push_gtpu6(ctx, x, &h, kept);
+	return express_push_gtpu6(ctx, x, &h, x->length - kept);
 }
 
 /* Into one segment, the forwarding's or its policy's. */
@@ -124,17 +117,17 @@ INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct forwa
 	h->hash = hash;
 	h->class = express_mark(f, class);
 	h->next_header = next_header;
-	return express_push6(ctx, x, h, kept);
+	return express_push6(ctx, x, h, x->length - kept);
 }
 
 INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct forwarding *f,
 				struct express_ipv6_header *h, __u32 kept)
 {
 	if (f->kind == FORWARD_POLICY)
-		return express_encaps(ctx, x, f->index, h, kept) != NOT_TAKEN;
+		return express_encaps(ctx, x, f->index, h, x->length - kept) != NOT_TAKEN;
 	x->hop = express_adjacency(f->adjacency, kept + IPV6_LEN);
-	copy16(&h->src, &f->source);
-	copy16(&h->dst, &f->remote);
+	h->src = &f->source;
+	h->dst = &f->remote;
 	h->hop_limit = x->cfg->hop_limit;
 	return !!x->hop;
 }
@@ -145,7 +138,7 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 	struct express_ipv6_header h = {};
 	__u32 kept = (long)end - (long)ip;
 	__u64 sum = 0;
-	__u32 pushed = UDP_LEN + GTPU_LEN + express_container_length(rule) + (f->ipv4 ? IPV4_LEN : IPV6_LEN);
+	__u32 pushed = express_gtpu_length(rule->flags >> PDR_CONTAINER_SHIFT) + (f->ipv4 ? IPV4_LEN : IPV6_LEN);
 
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY) {
 		if (!express_rule_segment(ctx, x, f, &h, kept))
@@ -165,7 +158,7 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 		ipv4_spend(ip);
 	else
 		((struct ipv6 *)ip)->hop_limit--;
-	if (f->kind != FORWARD_GTPU)
+	if (h.src)
 		return express_rule_srv6(ctx, x, f, class, hash, version == 4 ? NH_IPV4 : NH_IPV6, &h, kept);
 	if (f->ipv4)
 		return express_rule_gtpu4(ctx, x, rule, f, class, hash, kept);
@@ -194,21 +187,20 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 	if (express_ipv4(ip, end, port_flags)) {
 		version = 4;
 		class = ip->tos;
-		hash = express_hash4(ip, end);
+		hash = express_hash4(ip);
 	} else if (express_ipv6((void *)ip, end, port_flags)) {
 		version = 6;
 		class = ipv6_class((void *)ip);
-		hash = express_hash6((void *)ip, end);
+		hash = express_hash6((void *)ip);
 	} else {
 		return NOT_TAKEN;
 	}
 	f = express_rule(&x, entry, &rule);
 	if (!f || express_syn(ctx, &x, l3))
 		return NOT_TAKEN;
-	x.frame = (long)end - (long)data;
+	x.length = (long)end - (long)data - ETH_LEN;
 	x.tunnel_length = kept;
 	x.sid = sid ? bpf_map_lookup_elem(&sid_counter, &sid) : 0;
-	x.sid_length = x.frame - ETH_LEN;
 	return express_into(ctx, &x, entry, &rule, f, ip, end, version, class, hash);
 }
 
@@ -225,7 +217,7 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, 
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested4(x, inner) ? NOT_TAKEN :
-		       express_send_rule(ctx, index, x->frame - length, 0, x->port_flags);
+		       express_send_rule(ctx, index, x->length + ETH_LEN - length, 0, x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
 	x->hop = express_route(x, ld32(&inner->dst), ~0ull, f->index | CACHE_IPV4 | CACHE_GUARDED, length);
@@ -233,9 +225,7 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, 
 		return NOT_TAKEN;
 	x->tunnel_length = length;
 	ipv4_spend(inner);
-	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
-		return XDP_ABORTED; /* cannot be: it only shrinks */
-	return express_out(ctx, x, TYPE_IPV4);
+	return express_cut(ctx, x, x->length - length, TYPE_IPV4);
 }
 
 INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *entry, struct rule *rule,
@@ -247,7 +237,7 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, 
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return express_nested6(x, inner) ? NOT_TAKEN :
-		       express_send_rule(ctx, index, x->frame - length, 0, x->port_flags);
+		       express_send_rule(ctx, index, x->length + ETH_LEN - length, 0, x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
 	x->hop = express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]), f->index | CACHE_GUARDED, length);
@@ -255,9 +245,7 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, 
 		return NOT_TAKEN;
 	x->tunnel_length = length;
 	inner->hop_limit--;
-	if (bpf_xdp_adjust_head(ctx, (int)(x->frame - length - ETH_LEN)))
-		return XDP_ABORTED;
-	return express_out(ctx, x, TYPE_IPV6);
+	return express_cut(ctx, x, x->length - length, TYPE_IPV6);
 }
 
 /* The G-PDU goes on to another F-TEID. */
@@ -272,7 +260,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	if (inner->version_ihl == 0x45 ? express_nested4(x, inner) || !express_source4(entry, inner)
 				       : express_nested6(x, (void *)inner) || !express_source6(entry, (void *)inner))
 		return NOT_TAKEN;
-	x->hop = express_adjacency(f->adjacency, x->frame - ETH_LEN);
+	x->hop = express_adjacency(f->adjacency, x->length);
 	if (!x->hop || !express_rates(f, entry, rule, octets))
 		return NOT_TAKEN;
 	x->tunnel_length = octets;
@@ -281,7 +269,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	g.teid = rule->teid;
 	g.tos = express_mark(f, ip->tos);
 	g.ttl = ip->ttl - 1;
-	return express_onward4(ctx, x, &g, ip);
+	return express_onward4(x, &g, ip);
 }
 
 /* A G-PDU for rule `index`. */
@@ -295,7 +283,7 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 	__u8 outer = ip->tos;
 
 	opaque(octets);
-	if (!entry || !f || express_syn(ctx, x, x->frame - octets))
+	if (!entry || !f || express_syn(ctx, x, x->length + ETH_LEN - octets))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_GTPU && !container && rule.flags >> PDR_CONTAINER_SHIFT)
 		return NOT_TAKEN; /* it gets one */
@@ -303,7 +291,7 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, s
 		return express_session_onward(ctx, x, entry, &rule, f, ip, inner, end);
 	if (inner->version_ihl == 0x45)
 		return express_from_ue4(ctx, x, index, entry, &rule, f, inner, end, outer);
-	if (inner->version_ihl >> 4 == 6)
+	if (is_ipv6(inner))
 		return express_from_ue6(ctx, x, index, entry, &rule, f, (void *)inner, end, outer);
 	return NOT_TAKEN;
 }

@@ -96,6 +96,12 @@ enum gtpu_type {
 #define GTPU_VERSION1 0x30 /* version 1, PT 1 */
 #define GTPU_EXT_CONTAINER 0x85
 
+/* Of an IP header. */
+INLINE int is_ipv6(const void *ip)
+{
+	return (*(const __u8 *)ip & 0xf0) == 0x60;
+}
+
 INLINE __u8 ipv6_class(const struct ipv6 *ip)
 {
 	return be32(ld32(&ip->version_class_flow)) >> 20;

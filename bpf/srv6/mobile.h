@@ -313,21 +313,34 @@ INLINE int end_map(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, 
 }
 
 #define LIMIT_BURST_MIN (2 * 1514 * 8ull) /* bits */
+#define LIMIT_PAYOUT_MIN 1000
 
-/* A bucket of `rate` bit/s holds 100 ms; 1 where the packet may go. */
-INLINE int limit_allows(struct limit *limit, __u64 rate, __u64 now, __u64 bits)
+INLINE __u64 limit_burst(__u64 rate)
 {
-	__u64 burst = rate / 10 > LIMIT_BURST_MIN ? rate / 10 : LIMIT_BURST_MIN;
-	__u64 age = now - limit->time, earned;
+	return rate / 10 > LIMIT_BURST_MIN ? rate / 10 : LIMIT_BURST_MIN;
+}
 
-	if (age > NS)
-		age = NS;
-	earned = age / 1000 * rate / 1000000;
-	if (earned) {
-		limit->time = now;
-		limit->tokens = limit->tokens + earned > burst ? burst : limit->tokens + earned;
-	}
-	if (limit->tokens < bits)
+/* Pays for the time that went: of several CPUs the one that moves the clock on.
+ * Less than LIMIT_PAYOUT_MIN waits: of each payment a part of a bit is lost. */
+INLINE void limit_pay(struct limit *limit, __u64 rate)
+{
+	__u64 from = *(volatile __u64 *)&limit->time;
+	__u64 now = bpf_ktime_get_ns(); /* after the bucket's, see meter_pay */
+	__u64 age = now - from > NS ? NS : now - from;
+	__s64 earned = age / 1000 * rate / 1000000, room;
+
+	if (now <= from || earned < LIMIT_PAYOUT_MIN || __sync_val_compare_and_swap(&limit->time, from, now) != from)
+		return;
+	room = limit_burst(rate) - *(volatile __u64 *)&limit->tokens;
+	__sync_fetch_and_add(&limit->tokens, earned < room ? earned : room);
+}
+
+/* A bucket of `rate` bit/s holds 100 ms; 1 where the packet may go. It is below 0
+ * after packets that went on several CPUs at once. */
+INLINE int limit_allows(struct limit *limit, __u64 rate, __u64 bits)
+{
+	limit_pay(limit, rate);
+	if ((__s64)*(volatile __u64 *)&limit->tokens < (__s64)bits)
 		return 0;
 	__sync_fetch_and_sub(&limit->tokens, bits);
 	return 1;
@@ -342,7 +355,7 @@ GLOBAL int end_limit(struct xdp_md *ctx, __u32 sid, __u32 l3, __u32 mobile_index
 	struct ipv6 *ip;
 	struct limit *bucket;
 	struct u128 dst;
-	__u64 rate, now, octets;
+	__u64 rate, octets;
 
 	if (!m)
 		return REASON_LIMITED;
@@ -358,17 +371,16 @@ GLOBAL int end_limit(struct xdp_md *ctx, __u32 sid, __u32 l3, __u32 mobile_index
 		return CONTINUE;
 	key.sid = sid;
 	key.group = m->group_bits ? bits128(dst, length & 127, m->group_bits & 63) : 0;
-	now = bpf_ktime_get_ns();
 	bucket = bpf_map_lookup_elem(&limit_by_group, &key);
 	if (!bucket) {
-		struct limit fresh = { .time = now, .tokens = rate / 10 > LIMIT_BURST_MIN ? rate / 10 : LIMIT_BURST_MIN };
+		struct limit fresh = { .time = bpf_ktime_get_ns(), .tokens = limit_burst(rate) };
 
 		bpf_map_update_elem(&limit_by_group, &key, &fresh, BPF_NOEXIST);
 		bucket = bpf_map_lookup_elem(&limit_by_group, &key);
 		if (!bucket)
 			return REASON_LIMITED;
 	}
-	return limit_allows(bucket, rate, now, 8ull * octets) ? CONTINUE : REASON_LIMITED;
+	return limit_allows(bucket, rate, 8ull * octets) ? CONTINUE : REASON_LIMITED;
 }
 
 #endif

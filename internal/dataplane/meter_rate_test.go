@@ -3,6 +3,7 @@ package dataplane
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // Rates are held against the clock on whatever machine the tests run, so nothing
@@ -76,11 +78,16 @@ func (f *flow) setRate(t *testing.T, rate uint64) {
 	must(t, f.d.PutSession(f.session))
 }
 
-// offer sends a batch, and says whether its last packet was refused. A call of
+// offer sends a batch, and says whether its last packet was refused.
+func (f *flow) offer(t *testing.T) (refused bool) {
+	return runEach(t, f.d, f.frame, f.batch) == VerdictDrop
+}
+
+// runEach sends a frame `count` times, and returns the last verdict. A call of
 // its own for each packet: the kernel exchanges programs for one of many, which
 // takes longer than a bucket's window.
-func (f *flow) offer(t *testing.T) (refused bool) {
-	ctx := xdpMD{DataEnd: uint32(len(f.frame)), IngressIfindex: 1}
+func runEach(t *testing.T, d *DataPlane, frame []byte, count int) uint32 {
+	ctx := xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: 1}
 	attr := struct { // the part of union bpf_attr for BPF_PROG_TEST_RUN
 		prog, verdict, sizeIn, sizeOut uint32
 		in, out                        uint64
@@ -88,16 +95,16 @@ func (f *flow) offer(t *testing.T) (refused bool) {
 		ctxSizeIn, ctxSizeOut          uint32
 		ctxIn, ctxOut                  uint64
 		flags, cpu, batch, pad         uint32
-	}{prog: uint32(f.d.prog.FD()), sizeIn: uint32(len(f.frame)), in: uint64(uintptr(unsafe.Pointer(&f.frame[0]))),
+	}{prog: uint32(d.prog.FD()), sizeIn: uint32(len(frame)), in: uint64(uintptr(unsafe.Pointer(&frame[0]))),
 		repeat: 1, ctxSizeIn: uint32(unsafe.Sizeof(ctx)), ctxIn: uint64(uintptr(unsafe.Pointer(&ctx)))}
-	for range f.batch {
+	for range count {
 		_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_TEST_RUN, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 		if errno != 0 && errno != unix.EINTR {
 			t.Errorf("run the program: %v", errno)
 		}
 	}
 	runtime.KeepAlive(&ctx)
-	return attr.verdict == VerdictDrop
+	return attr.verdict
 }
 
 // volume is what the flow's rule counted, in octets.
@@ -334,5 +341,38 @@ func TestMeterRateChanges(t *testing.T) {
 				return false
 			})
 		})
+	}
+}
+
+// TestLimitOfTwoCPUs: End.Limit lets both together go on with what a bucket holds
+// and what the time was worth.
+func TestLimitOfTwoCPUs(t *testing.T) {
+	const octets, perSecond, held = 1000, 1e6, 1e5 // 8000 kbit/s, of which a bucket holds 100 ms
+	d := sessionRig(t, Options{})
+	must(t, d.PutSID(srv6.LocalSID{
+		SID: netip.MustParsePrefix("fc00:f::/64"), Behavior: srv6.EndLimit, GroupBits: 16, RateBits: 16,
+	}))
+	frame := packet.Frame(packet.Ethernet{}, packet.IPv6{Src: addr("fc00::1"), Dst: addr("fc00:f:0:0:1:1f40::")},
+		packet.IPv6{Src: addr("fc00::1"), Dst: addr("fc00::2")}, packet.Payload{Count: octets - 80})
+	var offered atomic.Int64
+	var both sync.WaitGroup
+	begun := time.Now()
+	for range 2 {
+		both.Go(func() {
+			for time.Since(begun) < 2*time.Second {
+				runEach(t, d, frame, 32)
+				offered.Add(32)
+			}
+		})
+	}
+	both.Wait()
+	worth := perSecond * time.Since(begun).Seconds()
+	all, err := d.Outcomes()
+	must(t, err)
+	went := float64(octets) * float64(offered.Load()-int64(all[datapathReasonREASON_LIMITED].Packets))
+	t.Logf("%d packets offered; %.4f of the rate went, with what the bucket held", offered.Load(), went/(worth+held))
+	// The last of it may not be paid yet, and each CPU lets a packet begin.
+	if went > 1.002*(worth+held)+2*octets || went < 0.99*worth {
+		t.Errorf("%.0f octets went, want %.0f and at most %.0f more", went, worth, float64(held))
 	}
 }
