@@ -85,7 +85,9 @@ type sessions struct {
 	recovering                         bool // until Sweep
 
 	periods  *periods
-	pending  []pending // in the order in which they are due
+	pending  []pending            // in the order in which they are due
+	due      [pendingKinds]uint64 // period of the last one of a kind
+	settled  uint64               // what was due until this period is done
 	settling bool
 	plan     plan
 }
@@ -132,12 +134,13 @@ type limits struct{ notify, stop uint64 }
 // waited for its grace period.
 type indexStack struct {
 	table            string
+	back             uint8 // the kind of pending that brings one back
 	first, next, end uint32
 	free             []uint32
 }
 
-func newIndexStack(table string, first, end uint32) indexStack {
-	return indexStack{table: table, first: first, next: first, end: end}
+func newIndexStack(table string, back uint8, first, end uint32) indexStack {
+	return indexStack{table: table, back: back, first: first, next: first, end: end}
 }
 
 func (x *indexStack) empty() bool { return len(x.free) == 0 && x.next == x.end }
@@ -189,13 +192,14 @@ func (d *DataPlane) takeIndex(x *indexStack) (uint32, error) {
 	if x.table == datapathMapForwarding {
 		limit = ""
 	}
-	return 0, d.fullOrLater(&FullError{Table: x.table, Max: x.end - x.first, Limit: limit})
+	return 0, d.fullOrLater(x.back, &FullError{Table: x.table, Max: x.end - x.first, Limit: limit})
 }
 
-// fullOrLater is err, unless something may come back that was given up lately.
-func (d *DataPlane) fullOrLater(err *FullError) error {
-	if p := d.sessions.pending; len(p) > 0 {
-		return retryError{p[len(p)-1].due}
+// fullOrLater is err, unless room in that table comes back which was given up
+// lately: of that kind.
+func (d *DataPlane) fullOrLater(back uint8, err *FullError) error {
+	if due := d.sessions.due[back]; due > d.sessions.settled {
+		return retryError{due}
 	}
 	return err
 }
@@ -204,7 +208,7 @@ func (d *DataPlane) fullOrLater(err *FullError) error {
 func (d *DataPlane) takeRun(n int) (uint32, error) {
 	at, ok := d.sessions.runs.alloc(n)
 	if !ok {
-		return 0, d.fullOrLater(&FullError{Table: datapathMapFilter, Max: d.sessions.runs.count, Limit: "filters"})
+		return 0, d.fullOrLater(pendingRun, &FullError{Table: datapathMapFilter, Max: d.sessions.runs.count, Limit: "filters"})
 	}
 	return at + firstFilter, nil
 }
@@ -228,6 +232,7 @@ const (
 	pendingForwarding        // index is
 	pendingRest              // index may be written again
 	pendingSlot              // the session's slot is free
+	pendingKinds
 )
 
 // later does p after a grace period.
@@ -235,6 +240,7 @@ func (d *DataPlane) later(p pending) {
 	s := d.sessions
 	p.due = s.periods.next()
 	s.pending = append(s.pending, p)
+	s.due[p.kind] = p.due
 	if p.kind == pendingRest {
 		s.resting[p.index] = p.due
 	}
@@ -277,6 +283,7 @@ func (d *DataPlane) settleLater(s *sessions) {
 func (d *DataPlane) settle() {
 	s := d.sessions
 	ended := s.periods.ended()
+	s.settled = ended
 	n := 0
 	for ; n < len(s.pending) && s.pending[n].due <= ended; n++ {
 		d.settleOne(&s.pending[n])

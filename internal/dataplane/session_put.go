@@ -340,8 +340,12 @@ func (d *DataPlane) dropPlan() error {
 			delete(s.far, r.at)
 		}
 	}
-	for _, index := range p.freshPDRs { // which packets may have found
-		d.later(pending{kind: pendingPDR, index: index})
+	for _, index := range p.freshPDRs {
+		if p.led {
+			d.later(pending{kind: pendingPDR, index: index})
+		} else {
+			s.pdrFree.give(index)
+		}
 	}
 	for _, at := range p.freshRuns {
 		s.runs.release(at - firstFilter)
@@ -358,6 +362,7 @@ func (d *DataPlane) dropPlan() error {
 // finds for a moment that it has no rule.
 func (d *DataPlane) begin() error {
 	p := &d.sessions.plan
+	p.led = true
 	d.writeMeters()
 	for i := range p.heads {
 		if h := &p.heads[i]; h.from != h.to && slices.Contains(p.freshRuns, h.runAt) {

@@ -21,9 +21,9 @@ func (d *DataPlane) recoverSessions() {
 		teids: newTEIDs(slots), runs: newRuns(d.filter.len - firstFilter),
 		forwardings: map[Forwarding]*forwardingBook{}, byForwarding: map[uint32]*forwardingBook{},
 		recovered: map[datapathForwarding]*forwardingBook{}, periods: newPeriods(), recovering: true,
-		pdrFree:        newIndexStack(datapathMapPdr, free, d.pdr.len),
-		meterFree:      newIndexStack(datapathMapMeter, 1, d.meter.len),
-		forwardingFree: newIndexStack(datapathMapForwarding, firstForwarding, d.forwarding.len),
+		pdrFree:        newIndexStack(datapathMapPdr, pendingPDR, free, d.pdr.len),
+		meterFree:      newIndexStack(datapathMapMeter, pendingMeter, 1, d.meter.len),
+		forwardingFree: newIndexStack(datapathMapForwarding, pendingForwarding, firstForwarding, d.forwarding.len),
 	}
 	d.sessions = s
 	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(d.pdr.load(slot, wordPDRDo)) })

@@ -89,7 +89,7 @@ func (w *worker) run(ctx context.Context) error {
 	// idle never blocks while there is something to take down.
 	idle := make(chan struct{})
 	close(idle)
-	for {
+	for ctx.Err() == nil { // whatever else waits
 		var more chan struct{}
 		if len(w.purges) > 0 {
 			more = idle
@@ -109,9 +109,9 @@ func (w *worker) run(ctx context.Context) error {
 		case <-more:
 			w.purgeSome()
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	return nil
 }
 
 func (s *Server) lost(err error) {
