@@ -3,6 +3,7 @@ package dataplane
 import (
 	"errors"
 	"net/netip"
+	"time"
 )
 
 // errNoSessions says that the tables have no room for any.
@@ -89,6 +90,8 @@ type sessions struct {
 	due      [pendingKinds]uint64 // period of the last one of a kind
 	settled  uint64               // what was due until this period is done
 	settling bool
+	removals map[uint32]removal // by slot
+	ended    []removal          // of those that are to be told
 	plan     plan
 }
 
@@ -120,6 +123,15 @@ type headKey struct {
 	link    Link
 	session uint64
 }
+
+// removal is a session that is gone, and who wants to know what it forwarded.
+type removal struct {
+	usage []RuleUsage
+	err   error
+	done  func([]RuleUsage, error)
+}
+
+var errClosed = errors.New("the data path is closed")
 
 // departed are rules that are no more in the session.
 type departed struct {
@@ -261,22 +273,44 @@ func (d *DataPlane) rested(i uint32) error {
 	return nil
 }
 
-// settleLater settles whatever nobody waits for.
+// settlePause is how long more may come before a period that nobody holds the
+// caller up for: each period takes every CPU from what it does.
+const settlePause = 500 * time.Microsecond
+
+// settleLater settles whatever nobody waits for, and tells whoever wants to know
+// how a session ended.
 func (d *DataPlane) settleLater(s *sessions) {
-	for {
+	for more := true; more; {
 		s.periods.wait(s.periods.next())
-		d.mu.Lock()
-		closed := d.maps == nil || d.sessions != s
-		if !closed {
-			d.settle()
+		var ended []removal
+		if ended, more = d.settleNow(s); len(ended) > 0 {
+			for _, r := range ended {
+				r.done(r.usage, r.err)
+			}
 		}
-		if closed || len(s.pending) == 0 {
-			s.settling = false
-			d.mu.Unlock()
-			return
+		if more {
+			time.Sleep(settlePause)
 		}
-		d.mu.Unlock()
 	}
+}
+
+// settleNow settles what is due, and returns the sessions that ended. more: there
+// is something that is not due yet.
+func (d *DataPlane) settleNow(s *sessions) (ended []removal, more bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.maps == nil || d.sessions != s {
+		for _, r := range s.removals {
+			r.err = errClosed
+			s.ended = append(s.ended, r)
+		}
+		clear(s.removals)
+	} else {
+		d.settle()
+		more = len(s.pending) > 0
+	}
+	ended, s.ended, s.settling = s.ended, nil, more
+	return ended, more
 }
 
 // settle does what is due.
@@ -316,6 +350,11 @@ func (d *DataPlane) settleOne(p *pending) {
 			delete(s.resting, p.index)
 		}
 	case pendingSlot:
+		if r, wanted := s.removals[p.index]; wanted {
+			r.usage = s.gone[p.index].usage
+			s.ended = append(s.ended, r)
+			delete(s.removals, p.index)
+		}
 		delete(s.gone, p.index)
 		s.empty = append(s.empty, p.index)
 	}
@@ -393,7 +432,7 @@ func (d *DataPlane) retrying(f func() error) error {
 		d.mu.Lock()
 		if d.maps == nil {
 			d.mu.Unlock()
-			return errors.New("the data path is closed")
+			return errClosed
 		}
 		if d.sessions == nil {
 			d.mu.Unlock()

@@ -17,7 +17,7 @@ func (d *DataPlane) recoverSessions() {
 	s := &sessions{
 		slots: slots, entries: make([]pdrBook, d.pdr.len), list: make([]sessionBook, 1),
 		byID: map[uint64]uint32{}, keys: map[uint32]headKey{}, meters: map[uint32][]uint32{},
-		far: map[uint32]limits{}, gone: map[uint32]*departed{}, resting: map[uint32]uint64{},
+		far: map[uint32]limits{}, gone: map[uint32]*departed{}, resting: map[uint32]uint64{}, removals: map[uint32]removal{},
 		teids: newTEIDs(slots), runs: newRuns(d.filter.len - firstFilter),
 		forwardings: map[Forwarding]*forwardingBook{}, byForwarding: map[uint32]*forwardingBook{},
 		recovered: map[datapathForwarding]*forwardingBook{}, periods: newPeriods(), recovering: true,

@@ -35,8 +35,8 @@ func (w *wire) WriteBatch(ms []ipv4.Message, _ int) (int, error) {
 // promptUPF is done with a deletion at once, so that a test need not wait.
 type promptUPF struct{ *fakeUPF }
 
-func (u promptUPF) Delete(seid uint64, done func([]session.UsageReport, error)) {
-	done(nil, u.Drop(seid))
+func (u promptUPF) Delete(s *session.Session, done func([]session.UsageReport, error)) {
+	done(nil, u.Drop(s.SEID))
 }
 
 // stand is a server without goroutines and sockets: all that it does is done

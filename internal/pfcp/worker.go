@@ -384,7 +384,7 @@ func (w *worker) delete(p *packet, h header, key uint64) {
 	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, of: of, session: from, times: 1}
 	w.leave(h.seid)
 	w.going[key] = d
-	w.s.upf.Delete(h.seid, func(reports []session.UsageReport, err error) {
+	w.s.upf.Delete(from, func(reports []session.UsageReport, err error) {
 		d.reports, d.err = reports, err
 		w.goneMu.Lock()
 		w.gone = append(w.gone, d)

@@ -29,9 +29,9 @@ type DataPath interface {
 	FreeTEID(uint32)
 	// PutSession is all or nothing; the volumes of rules that stay go on.
 	PutSession(dataplane.Session) error
-	// DeleteSession returns what was forwarded to the last packet. DropSession
-	// does not wait for that.
-	DeleteSession(id uint64) ([]dataplane.RuleUsage, error)
+	// RemoveSession tells done what was forwarded to the last packet, once that
+	// has left, unless it returns an error. DropSession is for who does not care.
+	RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error
 	DropSession(id uint64) error
 	// SessionUsage has the rules that the last PutSession took away, too.
 	SessionUsage(id uint64) ([]dataplane.RuleUsage, error)
