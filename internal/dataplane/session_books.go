@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/netip"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/session"
 )
 
 // errNoSessions says that the tables have no room for any.
@@ -66,10 +68,10 @@ func inactive(do uint64) uint64 { return do &^ (1<<56 - 1) }
 type sessions struct {
 	slots   uint32
 	entries []pdrBook
-	list    []sessionBook // by slot; 0 is none
-	empty   []uint32      // slots of list
-	byID    map[uint64]uint32
-	keys    map[uint32]headKey // of heads that are not at an index of their own
+	list    []sessionBook         // by slot; 0 is none
+	empty   []uint32              // slots of list
+	byID    session.Table[uint32] // slot
+	keys    map[uint32]headKey    // of heads that are not at an index of their own
 	meters  map[uint32][]uint32
 	far     map[uint32]limits
 	gone    map[uint32]*departed // by slot
@@ -371,7 +373,7 @@ func (s *sessions) newSlot(id uint64) uint32 {
 		slot = uint32(len(s.list) - 1)
 	}
 	s.list[slot] = sessionBook{id: id}
-	s.byID[id] = slot
+	s.byID.Put(id, slot)
 	return slot
 }
 

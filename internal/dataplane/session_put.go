@@ -25,8 +25,8 @@ func (d *DataPlane) putSession(s *Session) error {
 	d.adoptSession(s)
 	p := &d.sessions.plan
 	p.reset(s)
-	p.slot = d.sessions.byID[s.ID]
-	if n := len(d.sessions.byID); p.slot == 0 && n >= int(d.limits.Sessions) {
+	p.slot = d.sessions.byID.Get(s.ID)
+	if n := d.sessions.byID.Len(); p.slot == 0 && n >= int(d.limits.Sessions) {
 		return &FullError{Table: "sessions", Max: d.limits.Sessions, Limit: "sessions"}
 	}
 	err := d.planSession()

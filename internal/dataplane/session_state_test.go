@@ -341,7 +341,7 @@ func TestSessionLimits(t *testing.T) {
 
 // ruleIndex is where a rule is.
 func (d *DataPlane) ruleIndex(id uint64, rule uint16) (at uint32) {
-	d.sessions.entriesOf(d.sessions.byID[id], func(i uint32, b *pdrBook) {
+	d.sessions.entriesOf(d.sessions.byID.Get(id), func(i uint32, b *pdrBook) {
 		if b.kind&entryRule != 0 && b.rule == rule {
 			at = i
 		}

@@ -30,7 +30,7 @@ func (e *NoSessionError) Error() string { return fmt.Sprintf("session %#x: there
 func (d *DataPlane) SessionUsage(id uint64) (out []RuleUsage, err error) {
 	err = d.retrying(func() error {
 		s := d.sessions
-		slot := s.byID[id]
+		slot := s.byID.Get(id)
 		if slot == 0 {
 			return &NoSessionError{id}
 		}
@@ -55,7 +55,7 @@ func (d *DataPlane) SessionUsage(id uint64) (out []RuleUsage, err error) {
 func (d *DataPlane) SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error {
 	return d.retrying(func() error {
 		s := d.sessions
-		slot, found := s.byID[id], uint32(0)
+		slot, found := s.byID.Get(id), uint32(0)
 		if slot == 0 {
 			return &NoSessionError{id}
 		}
@@ -205,12 +205,12 @@ func (d *DataPlane) DropSession(id uint64) error {
 func (d *DataPlane) removeSession(id uint64, done func([]RuleUsage, error)) (found bool, err error) {
 	err = d.retrying(func() error {
 		s := d.sessions
-		slot := s.byID[id]
+		slot := s.byID.Get(id)
 		if slot == 0 {
 			return nil
 		}
 		found = true
-		delete(s.byID, id)
+		s.byID.Delete(id)
 		p := &s.plan
 		p.reset(&Session{ID: id})
 		p.slot = slot

@@ -194,7 +194,7 @@ func (st *stand) checkBounds() {
 	s := st.s
 	total := 0
 	for _, w := range s.workers {
-		total += len(w.sessions)
+		total += w.sessions.Len()
 		if len(w.answers.young.answers) > answerBytes || len(w.b.names) > maxNames || len(w.tasks) > 0 || len(w.purges) > 0 {
 			st.t.Fatal("a worker keeps too much")
 		}

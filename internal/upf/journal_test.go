@@ -123,7 +123,7 @@ func TestSnapshot(t *testing.T) {
 		if err := w.renewJournal(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.remove(uint64(round+1)); err != nil {
+		if _, err := w.remove(uint64(round + 1)); err != nil {
 			t.Fatal(err)
 		}
 	}

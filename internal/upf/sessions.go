@@ -93,10 +93,10 @@ func (u *UPF) enter(e *entry) error {
 	sh := u.shard(e.seid)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.entries[e.seid] != nil {
+	if sh.entries.Get(e.seid) != nil {
 		return fmt.Errorf("there is a session %#x", e.seid)
 	}
-	sh.entries[e.seid] = e
+	sh.entries.Put(e.seid, e)
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (u *UPF) leave(e *entry) {
 	sh := u.shard(e.seid)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	delete(sh.entries, e.seid)
+	sh.entries.Delete(e.seid)
 	u.links.leave(e.seid)
 }
 
