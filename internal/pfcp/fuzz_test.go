@@ -27,7 +27,9 @@ func (w *wire) ReadBatch([]ipv4.Message, int) (int, error) { return 0, net.ErrCl
 
 func (w *wire) WriteBatch(ms []ipv4.Message, _ int) (int, error) {
 	for _, m := range ms {
-		w.sent = append(w.sent, slices.Clone(m.Buffers[0]))
+		for _, b := range m.Buffers {
+			w.sent = append(w.sent, slices.Clone(b))
+		}
 	}
 	return len(ms), nil
 }
