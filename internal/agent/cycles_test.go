@@ -245,6 +245,14 @@ func TestCyclesLeaveNothing(t *testing.T) {
 		t.Fatalf("it said %q\n%s", said, p.log)
 	}
 	before, after := u[0], u[1]
+	// A tunnel that is put again while packets may still see its place as it was
+	// is found by its TEID instead: it depends on when the last grace period was.
+	for _, one := range u {
+		if found := one.Tables["tunnel_by_teid"]; found.Used < 1 || found.Used > 2 {
+			t.Errorf("%d of the two tunnels are found by TEID", found.Used)
+		}
+		delete(one.Tables, "tunnel_by_teid")
+	}
 	if !maps.Equal(before.Tables, after.Tables) {
 		t.Errorf("the tables held\n%v\nand hold\n%v", before.Tables, after.Tables)
 	}

@@ -45,8 +45,12 @@ func (f *fakeSessions) DropSession(id uint64) error {
 	return nil
 }
 
-func (f *fakeSessions) DeleteSession(id uint64) ([]dataplane.RuleUsage, error) {
-	return nil, f.DropSession(id)
+func (f *fakeSessions) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
+	err := f.DropSession(id)
+	if err == nil {
+		go done(nil, nil)
+	}
+	return err
 }
 
 func (f *fakeSessions) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {

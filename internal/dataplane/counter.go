@@ -115,7 +115,7 @@ func (d *DataPlane) Usage() map[string]Usage {
 func (d *DataPlane) sessionUsage(out map[string]Usage) {
 	s := d.sessions
 	of := func(x *indexStack) Usage { return Usage{x.used(), int(x.end - x.first)} }
-	out["sessions"] = Usage{len(s.byID), int(d.limits.Sessions)}
+	out["sessions"] = Usage{s.byID.Len(), int(d.limits.Sessions)}
 	out[datapathMapPdr], out[datapathMapMeter], out[datapathMapForwarding] = of(&s.pdrFree), of(&s.meterFree), of(&s.forwardingFree)
 	out[datapathMapFilter] = Usage{int(s.runs.used), int(s.runs.count)}
 	out[datapathMapPdrByTeid] = Usage{len(d.pdrByTEID.have), int(d.limits.Sessions)}

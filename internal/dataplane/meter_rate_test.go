@@ -40,9 +40,11 @@ const (
 type flow struct {
 	d       *DataPlane
 	kind    string
-	octets  int // of a T-PDU
-	batch   int // packets
-	frame   []byte
+	octets  int      // of a T-PDU
+	batch   int      // packets
+	frames  [][]byte // by turns, a batch of each
+	turn    int
+	rules   []uint16 // whose they are
 	session Session
 }
 
@@ -51,14 +53,14 @@ var meterKinds = []string{"own rate", "shared meter", "slice"}
 
 func newFlow(t *testing.T, d *DataPlane, n uint32, kind string, octets, batch int) *flow {
 	t.Helper()
-	f := &flow{d: d, kind: kind, octets: octets, batch: batch, session: plain(n, n)}
+	f := &flow{d: d, kind: kind, octets: octets, batch: batch, rules: []uint16{1}, session: plain(n, n)}
 	f.session.Rules[0].Forward = gnb(n, "10.0.0.2")
 	if kind == "slice" {
 		f.session.Rules[0].Forward.Slice = 1
 	}
-	f.frame = packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.2"), Dst: addr("10.0.0.1")},
+	f.frames = [][]byte{packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.2"), Dst: addr("10.0.0.1")},
 		packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: n}, packet.IPv4{Src: ue4(n), Dst: addr("192.0.2.1")},
-		packet.UDP{Sport: 5000, Dport: 80}, packet.Payload{Count: octets - 28})
+		packet.UDP{Sport: 5000, Dport: 80}, packet.Payload{Count: octets - 28})}
 	must(t, d.TakeTEID(n))
 	return f
 }
@@ -72,6 +74,8 @@ func (f *flow) setRate(t *testing.T, rate uint64) {
 		f.session.Rules[0].Rate = rate
 	case "shared meter":
 		f.session.Meters, f.session.Rules[0].Meters = []Meter{{Rate: rate}}, []int{0}
+	case "shared downlink":
+		f.session.Meters = []Meter{{Rate: rate}}
 	case "slice":
 		must(t, f.d.SetSlice(1, rate, 0))
 	}
@@ -80,7 +84,9 @@ func (f *flow) setRate(t *testing.T, rate uint64) {
 
 // offer sends a batch, and says whether its last packet was refused.
 func (f *flow) offer(t *testing.T) (refused bool) {
-	return runEach(t, f.d, f.frame, f.batch) == VerdictDrop
+	frame := f.frames[f.turn%len(f.frames)]
+	f.turn++
+	return runEach(t, f.d, frame, f.batch) == VerdictDrop
 }
 
 // runEach sends a frame `count` times, and returns the last verdict. A call of
@@ -98,6 +104,7 @@ func runEach(t *testing.T, d *DataPlane, frame []byte, count int) uint32 {
 	}{prog: uint32(d.prog.FD()), sizeIn: uint32(len(frame)), in: uint64(uintptr(unsafe.Pointer(&frame[0]))),
 		repeat: 1, ctxSizeIn: uint32(unsafe.Sizeof(ctx)), ctxIn: uint64(uintptr(unsafe.Pointer(&ctx)))}
 	for range count {
+		attr.sizeOut = 0 // the kernel writes it, and takes it for a limit
 		_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_TEST_RUN, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 		if errno != 0 && errno != unix.EINTR {
 			t.Errorf("run the program: %v", errno)
@@ -107,10 +114,14 @@ func runEach(t *testing.T, d *DataPlane, frame []byte, count int) uint32 {
 	return attr.verdict
 }
 
-// volume is what the flow's rule counted, in octets.
-func (f *flow) volume(t *testing.T) uint64 {
+// volume is what the flow's rules counted, in octets.
+func (f *flow) volume(t *testing.T) (sum uint64) {
 	t.Helper()
-	return volumes(t, f.d, f.session.ID)[1].Bytes
+	counted := volumes(t, f.d, f.session.ID)
+	for _, id := range f.rules {
+		sum += counted[id].Bytes
+	}
+	return sum
 }
 
 // setting is a rate in kbit/s that began to hold within a time.

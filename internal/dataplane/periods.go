@@ -3,6 +3,7 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -109,16 +110,25 @@ func visitCPUs() error {
 	return err
 }
 
+// online is the file that says which CPUs there are: it stays open, and says what
+// is true each time that it is read.
+var online = sync.OnceValues(func() (*os.File, error) { return os.Open("/sys/devices/system/cpu/online") })
+
 // onlineCPUs are those that packets may be on.
 func onlineCPUs() ([]int, error) {
 	if preemptRT() {
 		return nil, errors.ErrUnsupported
 	}
-	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	file, err := online()
 	if err != nil {
 		return nil, err
 	}
-	return parseCPUs(strings.TrimSpace(string(text)))
+	var text [4096]byte
+	n, err := file.ReadAt(text[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return parseCPUs(strings.TrimSpace(string(text[:n])))
 }
 
 // parseCPUs reads a list such as 0-3,8.

@@ -1,8 +1,11 @@
 package dataplane
 
 import (
+	"errors"
 	"fmt"
 	"math"
+
+	"github.com/cilium/ebpf"
 )
 
 // maxIfindex is where port and device end (bpf/maps.h).
@@ -136,9 +139,10 @@ func (d *DataPlane) deleteDevice(ifindex int) error {
 // sweepPorts clears what an earlier daemon had set of interfaces that are not
 // wanted any more.
 func (d *DataPlane) sweepPorts() []error {
-	var errs []error
+	ports, err := d.readPorts()
+	errs := []error{err}
 	for ifindex := 1; ifindex <= maxIfindex; ifindex++ {
-		if !d.ports[ifindex] {
+		if !d.ports[ifindex] && ifindex < len(ports) && ports[ifindex] != (datapathPort{}) {
 			errs = append(errs, d.writePort(ifindex, datapathPort{}))
 		}
 		if !d.devices[ifindex] {
@@ -146,4 +150,17 @@ func (d *DataPlane) sweepPorts() []error {
 		}
 	}
 	return errs
+}
+
+// readPorts is the table by ifindex, in one call: the daemon is not in service
+// before it is swept.
+func (d *DataPlane) readPorts() ([]datapathPort, error) {
+	table := d.maps[datapathMapPort]
+	keys, values := make([]uint32, table.MaxEntries()), make([]datapathPort, table.MaxEntries())
+	var cursor ebpf.MapBatchCursor
+	n, err := table.BatchLookup(&cursor, keys, values, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
+		return nil, fmt.Errorf("read table port: %w", err)
+	}
+	return values[:n], nil
 }

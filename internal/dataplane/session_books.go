@@ -3,6 +3,9 @@ package dataplane
 import (
 	"errors"
 	"net/netip"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/session"
 )
 
 // errNoSessions says that the tables have no room for any.
@@ -65,10 +68,10 @@ func inactive(do uint64) uint64 { return do &^ (1<<56 - 1) }
 type sessions struct {
 	slots   uint32
 	entries []pdrBook
-	list    []sessionBook // by slot; 0 is none
-	empty   []uint32      // slots of list
-	byID    map[uint64]uint32
-	keys    map[uint32]headKey // of heads that are not at an index of their own
+	list    []sessionBook         // by slot; 0 is none
+	empty   []uint32              // slots of list
+	byID    session.Table[uint32] // slot
+	keys    map[uint32]headKey    // of heads that are not at an index of their own
 	meters  map[uint32][]uint32
 	far     map[uint32]limits
 	gone    map[uint32]*departed // by slot
@@ -85,8 +88,12 @@ type sessions struct {
 	recovering                         bool // until Sweep
 
 	periods  *periods
-	pending  []pending // in the order in which they are due
+	pending  []pending            // in the order in which they are due
+	due      [pendingKinds]uint64 // period of the last one of a kind
+	settled  uint64               // what was due until this period is done
 	settling bool
+	removals map[uint32]removal // by slot
+	ended    []removal          // of those that are to be told
 	plan     plan
 }
 
@@ -119,6 +126,15 @@ type headKey struct {
 	session uint64
 }
 
+// removal is a session that is gone, and who wants to know what it forwarded.
+type removal struct {
+	usage []RuleUsage
+	err   error
+	done  func([]RuleUsage, error)
+}
+
+var errClosed = errors.New("the data path is closed")
+
 // departed are rules that are no more in the session.
 type departed struct {
 	waiting int // for their last packets
@@ -132,12 +148,13 @@ type limits struct{ notify, stop uint64 }
 // waited for its grace period.
 type indexStack struct {
 	table            string
+	back             uint8 // the kind of pending that brings one back
 	first, next, end uint32
 	free             []uint32
 }
 
-func newIndexStack(table string, first, end uint32) indexStack {
-	return indexStack{table: table, first: first, next: first, end: end}
+func newIndexStack(table string, back uint8, first, end uint32) indexStack {
+	return indexStack{table: table, back: back, first: first, next: first, end: end}
 }
 
 func (x *indexStack) empty() bool { return len(x.free) == 0 && x.next == x.end }
@@ -189,13 +206,14 @@ func (d *DataPlane) takeIndex(x *indexStack) (uint32, error) {
 	if x.table == datapathMapForwarding {
 		limit = ""
 	}
-	return 0, d.fullOrLater(&FullError{Table: x.table, Max: x.end - x.first, Limit: limit})
+	return 0, d.fullOrLater(x.back, &FullError{Table: x.table, Max: x.end - x.first, Limit: limit})
 }
 
-// fullOrLater is err, unless something may come back that was given up lately.
-func (d *DataPlane) fullOrLater(err *FullError) error {
-	if p := d.sessions.pending; len(p) > 0 {
-		return retryError{p[len(p)-1].due}
+// fullOrLater is err, unless room in that table comes back which was given up
+// lately: of that kind.
+func (d *DataPlane) fullOrLater(back uint8, err *FullError) error {
+	if due := d.sessions.due[back]; due > d.sessions.settled {
+		return retryError{due}
 	}
 	return err
 }
@@ -204,7 +222,7 @@ func (d *DataPlane) fullOrLater(err *FullError) error {
 func (d *DataPlane) takeRun(n int) (uint32, error) {
 	at, ok := d.sessions.runs.alloc(n)
 	if !ok {
-		return 0, d.fullOrLater(&FullError{Table: datapathMapFilter, Max: d.sessions.runs.count, Limit: "filters"})
+		return 0, d.fullOrLater(pendingRun, &FullError{Table: datapathMapFilter, Max: d.sessions.runs.count, Limit: "filters"})
 	}
 	return at + firstFilter, nil
 }
@@ -228,6 +246,7 @@ const (
 	pendingForwarding        // index is
 	pendingRest              // index may be written again
 	pendingSlot              // the session's slot is free
+	pendingKinds
 )
 
 // later does p after a grace period.
@@ -235,6 +254,7 @@ func (d *DataPlane) later(p pending) {
 	s := d.sessions
 	p.due = s.periods.next()
 	s.pending = append(s.pending, p)
+	s.due[p.kind] = p.due
 	if p.kind == pendingRest {
 		s.resting[p.index] = p.due
 	}
@@ -255,28 +275,51 @@ func (d *DataPlane) rested(i uint32) error {
 	return nil
 }
 
-// settleLater settles whatever nobody waits for.
+// settlePause is how long more may come before a period that nobody holds the
+// caller up for: each period takes every CPU from what it does.
+const settlePause = 500 * time.Microsecond
+
+// settleLater settles whatever nobody waits for, and tells whoever wants to know
+// how a session ended.
 func (d *DataPlane) settleLater(s *sessions) {
-	for {
+	for more := true; more; {
 		s.periods.wait(s.periods.next())
-		d.mu.Lock()
-		closed := d.maps == nil || d.sessions != s
-		if !closed {
-			d.settle()
+		var ended []removal
+		if ended, more = d.settleNow(s); len(ended) > 0 {
+			for _, r := range ended {
+				r.done(r.usage, r.err)
+			}
 		}
-		if closed || len(s.pending) == 0 {
-			s.settling = false
-			d.mu.Unlock()
-			return
+		if more {
+			time.Sleep(settlePause)
 		}
-		d.mu.Unlock()
 	}
+}
+
+// settleNow settles what is due, and returns the sessions that ended. more: there
+// is something that is not due yet.
+func (d *DataPlane) settleNow(s *sessions) (ended []removal, more bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.maps == nil || d.sessions != s {
+		for _, r := range s.removals {
+			r.err = errClosed
+			s.ended = append(s.ended, r)
+		}
+		clear(s.removals)
+	} else {
+		d.settle()
+		more = len(s.pending) > 0
+	}
+	ended, s.ended, s.settling = s.ended, nil, more
+	return ended, more
 }
 
 // settle does what is due.
 func (d *DataPlane) settle() {
 	s := d.sessions
 	ended := s.periods.ended()
+	s.settled = ended
 	n := 0
 	for ; n < len(s.pending) && s.pending[n].due <= ended; n++ {
 		d.settleOne(&s.pending[n])
@@ -309,6 +352,11 @@ func (d *DataPlane) settleOne(p *pending) {
 			delete(s.resting, p.index)
 		}
 	case pendingSlot:
+		if r, wanted := s.removals[p.index]; wanted {
+			r.usage = s.gone[p.index].usage
+			s.ended = append(s.ended, r)
+			delete(s.removals, p.index)
+		}
 		delete(s.gone, p.index)
 		s.empty = append(s.empty, p.index)
 	}
@@ -325,7 +373,7 @@ func (s *sessions) newSlot(id uint64) uint32 {
 		slot = uint32(len(s.list) - 1)
 	}
 	s.list[slot] = sessionBook{id: id}
-	s.byID[id] = slot
+	s.byID.Put(id, slot)
 	return slot
 }
 
@@ -386,7 +434,7 @@ func (d *DataPlane) retrying(f func() error) error {
 		d.mu.Lock()
 		if d.maps == nil {
 			d.mu.Unlock()
-			return errors.New("the data path is closed")
+			return errClosed
 		}
 		if d.sessions == nil {
 			d.mu.Unlock()

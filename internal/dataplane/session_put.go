@@ -25,8 +25,8 @@ func (d *DataPlane) putSession(s *Session) error {
 	d.adoptSession(s)
 	p := &d.sessions.plan
 	p.reset(s)
-	p.slot = d.sessions.byID[s.ID]
-	if n := len(d.sessions.byID); p.slot == 0 && n >= int(d.limits.Sessions) {
+	p.slot = d.sessions.byID.Get(s.ID)
+	if n := d.sessions.byID.Len(); p.slot == 0 && n >= int(d.limits.Sessions) {
 		return &FullError{Table: "sessions", Max: d.limits.Sessions, Limit: "sessions"}
 	}
 	err := d.planSession()
@@ -340,8 +340,12 @@ func (d *DataPlane) dropPlan() error {
 			delete(s.far, r.at)
 		}
 	}
-	for _, index := range p.freshPDRs { // which packets may have found
-		d.later(pending{kind: pendingPDR, index: index})
+	for _, index := range p.freshPDRs {
+		if p.led {
+			d.later(pending{kind: pendingPDR, index: index})
+		} else {
+			s.pdrFree.give(index)
+		}
 	}
 	for _, at := range p.freshRuns {
 		s.runs.release(at - firstFilter)
@@ -358,6 +362,7 @@ func (d *DataPlane) dropPlan() error {
 // finds for a moment that it has no rule.
 func (d *DataPlane) begin() error {
 	p := &d.sessions.plan
+	p.led = true
 	d.writeMeters()
 	for i := range p.heads {
 		if h := &p.heads[i]; h.from != h.to && slices.Contains(p.freshRuns, h.runAt) {

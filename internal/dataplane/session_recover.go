@@ -16,14 +16,14 @@ func (d *DataPlane) recoverSessions() {
 	slots, _, free := l.pdrRanges()
 	s := &sessions{
 		slots: slots, entries: make([]pdrBook, d.pdr.len), list: make([]sessionBook, 1),
-		byID: map[uint64]uint32{}, keys: map[uint32]headKey{}, meters: map[uint32][]uint32{},
-		far: map[uint32]limits{}, gone: map[uint32]*departed{}, resting: map[uint32]uint64{},
+		keys: map[uint32]headKey{}, meters: map[uint32][]uint32{},
+		far: map[uint32]limits{}, gone: map[uint32]*departed{}, resting: map[uint32]uint64{}, removals: map[uint32]removal{},
 		teids: newTEIDs(slots), runs: newRuns(d.filter.len - firstFilter),
 		forwardings: map[Forwarding]*forwardingBook{}, byForwarding: map[uint32]*forwardingBook{},
 		recovered: map[datapathForwarding]*forwardingBook{}, periods: newPeriods(), recovering: true,
-		pdrFree:        newIndexStack(datapathMapPdr, free, d.pdr.len),
-		meterFree:      newIndexStack(datapathMapMeter, 1, d.meter.len),
-		forwardingFree: newIndexStack(datapathMapForwarding, firstForwarding, d.forwarding.len),
+		pdrFree:        newIndexStack(datapathMapPdr, pendingPDR, free, d.pdr.len),
+		meterFree:      newIndexStack(datapathMapMeter, pendingMeter, 1, d.meter.len),
+		forwardingFree: newIndexStack(datapathMapForwarding, pendingForwarding, firstForwarding, d.forwarding.len),
 	}
 	d.sessions = s
 	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(d.pdr.load(slot, wordPDRDo)) })
@@ -107,7 +107,7 @@ func (d *DataPlane) recoverForwarding(index uint32) {
 // the first time since: what its TEIDs and addresses lead to.
 func (d *DataPlane) adoptSession(m *Session) {
 	s := d.sessions
-	if !s.recovering || s.byID[m.ID] != 0 {
+	if !s.recovering || s.byID.Get(m.ID) != 0 {
 		return
 	}
 	slot := uint32(0)

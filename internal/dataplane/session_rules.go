@@ -32,6 +32,7 @@ type plan struct {
 	had                            []uint32 // the session's entries
 	ended                          []uint32 // forwardings that its rules had
 	now                            uint64   // ns, for new meters
+	led                            bool     // packets may find the heads
 }
 
 // plannedRule is a rule and where it goes.

@@ -166,6 +166,41 @@ func TestFullTablesOfSessions(t *testing.T) {
 	}
 }
 
+// TestFullFilterTableRefusesAtOnce demands that nobody waits for room that will
+// not come: whoever does holds up all who come after, and the end of the daemon.
+func TestFullFilterTableRefusesAtOnce(t *testing.T) {
+	limits := sessionLimits
+	limits.Sessions, limits.Filters = 1024, 256
+	d := openWith(t, Options{Limits: limits})
+	must(t, d.SetSettings(Settings{GTPUAddresses: addrs("10.0.0.1"), UEPools: []netip.Prefix{prefix("10.45.0.0/22"), prefix("2001:db8:45::/54")}}))
+	must(t, d.Sweep())
+	n := uint32(1)
+	var full *FullError
+	for ; !errors.As(d.PutSession(rich(n, n)), &full); n++ {
+		if n == limits.Sessions {
+			t.Fatal("the table never was full")
+		}
+	}
+	const refusals = 200
+	settled(d)
+	before, began := d.Usage(), time.Now()
+	for i := range uint32(refusals) {
+		if err := d.PutSession(rich(n+i, n+i)); !errors.As(err, &full) || full.Limit != "filters" {
+			t.Fatalf("session %d: %v", n+i, err)
+		}
+		// Other sessions come and go meanwhile.
+		must(t, d.PutSession(plain(n+i, n+i)))
+		must(t, d.DropSession(uint64(n+i)))
+	}
+	if took := time.Since(began); took > refusals*time.Millisecond {
+		t.Errorf("%d refusals took %v", refusals, took)
+	}
+	settled(d)
+	if after := d.Usage(); !maps.Equal(after, before) {
+		t.Errorf("before the refused sessions %v, after them %v", before, after)
+	}
+}
+
 // TestSessionsLeaveNothing puts, changes and deletes sessions at random from
 // several sides.
 func TestSessionsLeaveNothing(t *testing.T) {
@@ -306,7 +341,7 @@ func TestSessionLimits(t *testing.T) {
 
 // ruleIndex is where a rule is.
 func (d *DataPlane) ruleIndex(id uint64, rule uint16) (at uint32) {
-	d.sessions.entriesOf(d.sessions.byID[id], func(i uint32, b *pdrBook) {
+	d.sessions.entriesOf(d.sessions.byID.Get(id), func(i uint32, b *pdrBook) {
 		if b.kind&entryRule != 0 && b.rule == rule {
 			at = i
 		}

@@ -30,7 +30,7 @@ func (e *NoSessionError) Error() string { return fmt.Sprintf("session %#x: there
 func (d *DataPlane) SessionUsage(id uint64) (out []RuleUsage, err error) {
 	err = d.retrying(func() error {
 		s := d.sessions
-		slot := s.byID[id]
+		slot := s.byID.Get(id)
 		if slot == 0 {
 			return &NoSessionError{id}
 		}
@@ -55,7 +55,7 @@ func (d *DataPlane) SessionUsage(id uint64) (out []RuleUsage, err error) {
 func (d *DataPlane) SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error {
 	return d.retrying(func() error {
 		s := d.sessions
-		slot, found := s.byID[id], uint32(0)
+		slot, found := s.byID.Get(id), uint32(0)
 		if slot == 0 {
 			return &NoSessionError{id}
 		}
@@ -170,54 +170,58 @@ func (d *DataPlane) sessionEvent(r *datapathSessionEvent) (e SessionEvent, ok bo
 	return e, reached
 }
 
-// DeleteSession removes a session and returns what each of its rules forwarded,
-// up to the last packet: it waits for these. Callers at the same time wait
-// together. A session that is not there is not an error.
-func (d *DataPlane) DeleteSession(id uint64) ([]RuleUsage, error) {
-	slot, due, err := d.removeSession(id, true)
-	if slot == 0 || err != nil {
-		return nil, err
+// DeleteSession is RemoveSession for who waits.
+func (d *DataPlane) DeleteSession(id uint64) (usage []RuleUsage, err error) {
+	done := make(chan struct{})
+	if refused := d.RemoveSession(id, func(u []RuleUsage, e error) {
+		usage, err = u, e
+		close(done)
+	}); refused != nil {
+		return nil, refused
 	}
-	d.sessions.periods.wait(due)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.maps == nil {
-		return nil, fmt.Errorf("session %#x: the data path is closed", id)
-	}
-	d.settle()
-	s := d.sessions
-	usage := s.gone[slot].usage
-	delete(s.gone, slot)
-	s.empty = append(s.empty, slot)
-	return usage, nil
+	<-done
+	return usage, err
 }
 
-// DropSession removes a session whose usage nobody wants: it does not wait.
-func (d *DataPlane) DropSession(id uint64) error {
-	_, _, err := d.removeSession(id, false)
+// RemoveSession takes a session away from packets, and calls done, once, with what
+// each of its rules forwarded up to the last packet: when that has left, of all
+// that were removed meanwhile one after the other. On an error it is not called. A
+// session that is not there is not an error.
+func (d *DataPlane) RemoveSession(id uint64, done func([]RuleUsage, error)) error {
+	found, err := d.removeSession(id, done)
+	if !found && err == nil {
+		done(nil, nil)
+	}
 	return err
 }
 
-// removeSession takes a session away from packets. Its usage is complete when
-// period due is over.
-func (d *DataPlane) removeSession(id uint64, usage bool) (slot uint32, due uint64, err error) {
+// DropSession removes a session whose usage nobody wants.
+func (d *DataPlane) DropSession(id uint64) error {
+	_, err := d.removeSession(id, nil)
+	return err
+}
+
+// removeSession takes a session away from packets. done may be nil.
+func (d *DataPlane) removeSession(id uint64, done func([]RuleUsage, error)) (found bool, err error) {
 	err = d.retrying(func() error {
 		s := d.sessions
-		if slot = s.byID[id]; slot == 0 {
+		slot := s.byID.Get(id)
+		if slot == 0 {
 			return nil
 		}
-		delete(s.byID, id)
+		found = true
+		s.byID.Delete(id)
 		p := &s.plan
 		p.reset(&Session{ID: id})
 		p.slot = slot
 		d.readHad()
 		s.departedOf(slot)
 		err := errors.Join(d.dropHeads(0), d.dropHeads(entryRule), d.account(false))
-		if !usage {
-			d.later(pending{kind: pendingSlot, index: slot})
+		if done != nil && err == nil {
+			s.removals[slot] = removal{done: done}
 		}
-		due = s.periods.next()
+		d.later(pending{kind: pendingSlot, index: slot})
 		return err
 	})
-	return slot, due, err
+	return found, err
 }

@@ -44,11 +44,11 @@ func (d *DataPlane) downlinkTEID(session uint64) (teid uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.sessions
-	if s == nil || s.byID[session] == 0 {
+	if s == nil || s.byID.Get(session) == 0 {
 		return 0
 	}
 	byAddress := false
-	s.entriesOf(s.byID[session], func(i uint32, b *pdrBook) {
+	s.entriesOf(s.byID.Get(session), func(i uint32, b *pdrBook) {
 		do := d.pdr.load(i, wordPDRDo)
 		if b.kind&entryHead == 0 || !isActive(do) || flagsOf(do)&flagDownlink == 0 {
 			return

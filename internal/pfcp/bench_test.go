@@ -66,8 +66,8 @@ func (u *nullUPF) Modify(_, to *session.Session, _ Modification) ([]session.Usag
 	u.do(to.SEID, func(m map[uint64]*session.Session) { m[to.SEID] = to })
 	return nil, nil
 }
-func (u *nullUPF) Delete(seid uint64, done func([]session.UsageReport, error)) {
-	done(nil, u.Drop(seid))
+func (u *nullUPF) Delete(s *session.Session, done func([]session.UsageReport, error)) {
+	done(nil, u.Drop(s.SEID))
 }
 func (u *nullUPF) Drop(seid uint64) error {
 	u.do(seid, func(m map[uint64]*session.Session) { delete(m, seid) })

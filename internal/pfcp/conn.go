@@ -1,14 +1,18 @@
 package pfcp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
 )
 
 // Port is PFCP's (TS 29.244 section 6.2.1).
@@ -33,6 +37,8 @@ type conn struct {
 		ReadBatch(ms []ipv4.Message, flags int) (int, error)
 		WriteBatch(ms []ipv4.Message, flags int) (int, error)
 	}
+	// single: the way out does not make several datagrams of one message.
+	single atomic.Bool
 }
 
 func listen(index int, addr netip.Addr) (*conn, error) {
@@ -91,7 +97,16 @@ type outbox struct {
 	memory []byte
 }
 
-// add puts a copy of a message in.
+const (
+	// mostSegments is how many datagrams the kernel makes of one message
+	// (UDP_MAX_SEGMENTS), and segmentMost how long they may be: shorter than any
+	// path's MTU.
+	mostSegments = 64
+	segmentMost  = 1024
+)
+
+// add puts a copy of a message in. Those of one length for one peer go through
+// the kernel's stack as one (UDP_SEGMENT): a third of the time for each.
 func (o *outbox) add(c *conn, to net.Addr, message []byte) {
 	at := len(o.memory)
 	o.memory = append(o.memory, message...)
@@ -99,6 +114,12 @@ func (o *outbox) add(c *conn, to net.Addr, message []byte) {
 		o.byConn = append(o.byConn, nil)
 	}
 	list := o.byConn[c.index]
+	if n := len(list); n > 0 && !c.single.Load() && joins(&list[n-1], to, len(message)) {
+		m := &list[n-1]
+		m.Buffers = append(m.Buffers, o.memory[at:])
+		m.OOB = appendSegmentSize(m.OOB[:0], len(message))
+		return
+	}
 	if len(list) < cap(list) {
 		list = list[:len(list)+1] // with the slice for buffers of the last time
 	} else {
@@ -106,8 +127,36 @@ func (o *outbox) add(c *conn, to net.Addr, message []byte) {
 	}
 	m := &list[len(list)-1]
 	m.Buffers = append(m.Buffers[:0], o.memory[at:])
-	m.Addr = to
+	m.Addr, m.OOB = to, m.OOB[:0]
 	o.byConn[c.index] = list
+}
+
+// joins says whether a datagram may go out with those of a message.
+func joins(m *ipv4.Message, to net.Addr, length int) bool {
+	if length != len(m.Buffers[0]) || length > segmentMost || len(m.Buffers) == mostSegments {
+		return false
+	}
+	a, ok := m.Addr.(*net.UDPAddr)
+	b, also := to.(*net.UDPAddr)
+	return ok && also && a.AddrPort() == b.AddrPort()
+}
+
+// appendSegmentSize is a control message: UDP_SEGMENT.
+func appendSegmentSize(dst []byte, size int) []byte {
+	dst = append(dst, make([]byte, unix.CmsgSpace(2))...)
+	h := (*unix.Cmsghdr)(unsafe.Pointer(unsafe.SliceData(dst)))
+	h.Level, h.Type = unix.SOL_UDP, unix.UDP_SEGMENT
+	h.SetLen(unix.CmsgLen(2))
+	binary.NativeEndian.PutUint16(dst[unix.CmsgLen(0):], uint16(size))
+	return dst
+}
+
+// apart are the datagrams of a message, each by itself.
+func apart(m *ipv4.Message) (list []ipv4.Message) {
+	for i := range m.Buffers {
+		list = append(list, ipv4.Message{Buffers: m.Buffers[i : i+1 : i+1], Addr: m.Addr})
+	}
+	return list
 }
 
 // flush sends all. A message that cannot be sent is lost, as any datagram may
@@ -116,14 +165,20 @@ func (o *outbox) flush(conns []*conn, lost func(error)) {
 	for i, list := range o.byConn {
 		for left := list; len(left) > 0; {
 			n, err := conns[i].batch.WriteBatch(left, 0)
-			if err != nil {
-				if errors.Is(err, net.ErrClosed) {
-					break
-				}
-				lost(err)
-				n = max(n, 0) + 1 // the one that the error is about
+			if errors.Is(err, net.ErrClosed) {
+				break
 			}
-			left = left[min(n, len(left)):]
+			if left = left[max(n, 0):]; err == nil || len(left) == 0 {
+				continue
+			}
+			about := &left[0]
+			left = left[1:]
+			if len(about.Buffers) > 1 { // by itself each may go, or say why not
+				conns[i].single.Store(true)
+				left = append(apart(about), left...)
+				continue
+			}
+			lost(err)
 		}
 		o.byConn[i] = list[:0]
 	}

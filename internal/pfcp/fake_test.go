@@ -176,8 +176,8 @@ func (u *fakeUPF) Modify(from, to *session.Session, how Modification) ([]session
 	return reports, nil
 }
 
-func (u *fakeUPF) Delete(seid uint64, done func([]session.UsageReport, error)) {
-	err := u.Drop(seid)
+func (u *fakeUPF) Delete(s *session.Session, done func([]session.UsageReport, error)) {
+	err := u.Drop(s.SEID)
 	u.mu.Lock()
 	reports := u.reports
 	u.reports = nil

@@ -27,7 +27,9 @@ func (w *wire) ReadBatch([]ipv4.Message, int) (int, error) { return 0, net.ErrCl
 
 func (w *wire) WriteBatch(ms []ipv4.Message, _ int) (int, error) {
 	for _, m := range ms {
-		w.sent = append(w.sent, slices.Clone(m.Buffers[0]))
+		for _, b := range m.Buffers {
+			w.sent = append(w.sent, slices.Clone(b))
+		}
 	}
 	return len(ms), nil
 }
@@ -35,8 +37,8 @@ func (w *wire) WriteBatch(ms []ipv4.Message, _ int) (int, error) {
 // promptUPF is done with a deletion at once, so that a test need not wait.
 type promptUPF struct{ *fakeUPF }
 
-func (u promptUPF) Delete(seid uint64, done func([]session.UsageReport, error)) {
-	done(nil, u.Drop(seid))
+func (u promptUPF) Delete(s *session.Session, done func([]session.UsageReport, error)) {
+	done(nil, u.Drop(s.SEID))
 }
 
 // stand is a server without goroutines and sockets: all that it does is done
@@ -194,7 +196,7 @@ func (st *stand) checkBounds() {
 	s := st.s
 	total := 0
 	for _, w := range s.workers {
-		total += len(w.sessions)
+		total += w.sessions.Len()
 		if len(w.answers.young.answers) > answerBytes || len(w.b.names) > maxNames || len(w.tasks) > 0 || len(w.purges) > 0 {
 			st.t.Fatal("a worker keeps too much")
 		}

@@ -111,7 +111,7 @@ func (d *decoder) pfdContents(v []byte) (filters []session.Filter) {
 // reapply gives the sessions of a their applications' filters again.
 func (w *worker) reapply(a *association, changed []string) {
 	for seid := range w.apps {
-		if w.sessions[seid] != a {
+		if w.owner(seid) != a {
 			continue
 		}
 		from := w.s.upf.Session(seid)

@@ -32,7 +32,7 @@ func (s *Server) Report(r session.Report, done func(error)) {
 
 func (w *worker) report(r session.Report, done func(error)) {
 	var about *session.Session
-	if w.sessions[r.SEID] != nil {
+	if w.owner(r.SEID) != nil {
 		about = w.s.upf.Session(r.SEID)
 	}
 	if about == nil {
@@ -114,7 +114,7 @@ func qfiOf(s *session.Session, pdr uint16) (uint8, bool) {
 // does not know the session, the session goes (TS 29.244 section 7.2.2.4.2).
 func (w *worker) reported(seid uint64, body ies) error {
 	from := w.s.upf.Session(seid)
-	if w.sessions[seid] == nil || from == nil {
+	if w.owner(seid) == nil || from == nil {
 		return causeOf(body) // deleted meanwhile
 	}
 	to := *from

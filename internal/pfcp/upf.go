@@ -45,11 +45,11 @@ type UPF interface {
 	// asked for, and that of URRs which are gone or had to be reported because
 	// of the change.
 	Modify(from, to *session.Session, how Modification) ([]session.UsageReport, error)
-	// Delete removes a session and calls done with its last usage, once, from
-	// any goroutine: when the packets that were on their way have left, which
-	// takes the kernel some 10 ms. TEIDs and UE addresses are given back by the
-	// server afterwards.
-	Delete(seid uint64, done func([]session.UsageReport, error))
+	// Delete removes a session, as Session returned it, and calls done with its
+	// last usage, once, from any goroutine: when the packets that were on their
+	// way have left. TEIDs and UE addresses are given back by the server
+	// afterwards.
+	Delete(s *session.Session, done func([]session.UsageReport, error))
 	// Drop removes a session whose usage nobody wants.
 	Drop(seid uint64) error
 	// Session is the session as it was last put, nil if there is none. The

@@ -26,7 +26,7 @@ type worker struct {
 	tasks chan func()
 
 	// sessions are by SEID; apps are those whose rules name applications.
-	sessions map[uint64]*association
+	sessions session.Table[*association] // by what place makes of the SEID
 	apps     map[uint64]struct{}
 	lastSEID uint64
 	// purges are what is being taken down, a few sessions between two batches.
@@ -65,7 +65,6 @@ func newWorker(s *Server, index int) *worker {
 		s: s, index: index,
 		queue:    make(chan *batch, queueLength),
 		tasks:    make(chan func(), taskQueue),
-		sessions: map[uint64]*association{},
 		apps:     map[uint64]struct{}{},
 		lastSEID: uint64(time.Now().Unix()) << 32,
 		answers:  newTransactions(),
@@ -89,7 +88,7 @@ func (w *worker) run(ctx context.Context) error {
 	// idle never blocks while there is something to take down.
 	idle := make(chan struct{})
 	close(idle)
-	for {
+	for ctx.Err() == nil { // whatever else waits
 		var more chan struct{}
 		if len(w.purges) > 0 {
 			more = idle
@@ -109,9 +108,9 @@ func (w *worker) run(ctx context.Context) error {
 		case <-more:
 			w.purgeSome()
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	return nil
 }
 
 func (s *Server) lost(err error) {
@@ -265,15 +264,33 @@ func (w *worker) newSEID() uint64 {
 		if uint32(w.lastSEID)%n != uint32(w.index) {
 			continue
 		}
-		if _, used := w.sessions[w.lastSEID]; !used {
+		if w.owner(w.lastSEID) == nil {
 			return w.lastSEID
 		}
 	}
 }
 
+// place is a SEID among those of this worker, which has every n-th.
+func (w *worker) place(seid uint64) uint64 {
+	return seid&^0xffffffff | uint64(uint32(seid)/uint32(len(w.s.workers)))
+}
+
+// seidAt is the reverse.
+func (w *worker) seidAt(place uint64) uint64 {
+	return place&^0xffffffff | uint64(uint32(place)*uint32(len(w.s.workers))+uint32(w.index))
+}
+
+// owner is whose a session of this worker is; nil: there is none.
+func (w *worker) owner(seid uint64) *association {
+	if w.s.workerOf(seid) != w {
+		return nil
+	}
+	return w.sessions.Get(w.place(seid))
+}
+
 // enter notes a session as it is now.
 func (w *worker) enter(s *session.Session, of *association) {
-	w.sessions[s.SEID] = of
+	w.sessions.Put(w.place(s.SEID), of)
 	if slices.ContainsFunc(s.PDRs, func(p session.PDR) bool { return p.PDI.ApplicationID != "" }) {
 		w.apps[s.SEID] = struct{}{}
 	} else {
@@ -282,7 +299,7 @@ func (w *worker) enter(s *session.Session, of *association) {
 }
 
 func (w *worker) leave(seid uint64) {
-	delete(w.sessions, seid)
+	w.sessions.Delete(w.place(seid))
 	delete(w.apps, seid)
 }
 
@@ -301,7 +318,7 @@ func (s *Server) fseid(seid uint64) *ie.IE {
 
 // find is the session that a request is for. Another peer's is not found.
 func (w *worker) find(p *packet, h header) (*association, *session.Session, bool) {
-	of := w.sessions[h.seid]
+	of := w.owner(h.seid)
 	if of == nil || !h.hasSEID {
 		return nil, nil, false
 	}
@@ -384,7 +401,7 @@ func (w *worker) delete(p *packet, h header, key uint64) {
 	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, of: of, session: from, times: 1}
 	w.leave(h.seid)
 	w.going[key] = d
-	w.s.upf.Delete(h.seid, func(reports []session.UsageReport, err error) {
+	w.s.upf.Delete(from, func(reports []session.UsageReport, err error) {
 		d.reports, d.err = reports, err
 		w.goneMu.Lock()
 		w.gone = append(w.gone, d)
@@ -427,7 +444,7 @@ func (w *worker) drop(seid uint64, s *session.Session) error {
 		return err
 	}
 	held(s).free(w.s.upf)
-	w.sessions[seid].sessions.Add(-1)
+	w.owner(seid).sessions.Add(-1)
 	w.leave(seid)
 	return nil
 }
@@ -448,9 +465,9 @@ const purgeStep = 16
 
 // purge begins p, in the worker.
 func (w *worker) purge(p purge) {
-	for seid, of := range w.sessions {
+	for place, of := range w.sessions.All() {
 		if of == p.old {
-			p.seids = append(p.seids, seid)
+			p.seids = append(p.seids, w.seidAt(place))
 		}
 	}
 	w.purges = append(w.purges, &p)
@@ -460,12 +477,12 @@ func (w *worker) purgeSome() {
 	p := w.purges[0]
 	n := min(purgeStep, len(p.seids))
 	for _, seid := range p.seids[:n] {
-		if w.sessions[seid] != p.old {
+		if w.owner(seid) != p.old {
 			continue // deleted meanwhile
 		}
 		s := w.s.upf.Session(seid)
 		if p.keep != nil && s != nil && p.keep(s) {
-			w.sessions[seid] = p.new
+			w.sessions.Put(w.place(seid), p.new)
 			p.old.sessions.Add(-1)
 			p.new.sessions.Add(1)
 			continue

@@ -7,16 +7,20 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
 )
 
 // nullPath costs nothing.
 type nullPath struct{ *fakePath }
 
-func (nullPath) PutSession(dataplane.Session) error                  { return nil }
-func (nullPath) DeleteSession(uint64) ([]dataplane.RuleUsage, error) { return nil, nil }
-func (nullPath) SessionUsage(uint64) ([]dataplane.RuleUsage, error)  { return nil, nil }
-func (nullPath) DropSession(uint64) error                            { return nil }
-func (nullPath) SetRuleLimits(uint64, uint16, uint64, uint64) error  { return nil }
+func (nullPath) PutSession(dataplane.Session) error { return nil }
+func (nullPath) RemoveSession(_ uint64, done func([]dataplane.RuleUsage, error)) error {
+	done(nil, nil)
+	return nil
+}
+func (nullPath) SessionUsage(uint64) ([]dataplane.RuleUsage, error) { return nil, nil }
+func (nullPath) DropSession(uint64) error                           { return nil }
+func (nullPath) SetRuleLimits(uint64, uint16, uint64, uint64) error { return nil }
 
 // BenchmarkProcedures is what a session costs here, without the data path and
 // the N4 server.
@@ -51,9 +55,11 @@ func BenchmarkProcedures(b *testing.B) {
 		b.ReportAllocs()
 		for i := uint64(1); b.Loop(); i++ {
 			if i <= n {
-				if _, err := u.remove(i, true); err != nil {
-					b.Fatal(err)
-				}
+				u.Delete(u.Session(i), func(_ []session.UsageReport, err error) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				})
 			}
 		}
 	})

@@ -143,7 +143,7 @@ func TestNotificationDelayAndBounds(t *testing.T) {
 	}
 	before := w.stats.BufferDropped.Load()
 	for seid := range uint64(3) {
-		if _, err := w.remove(seid+1, true); err != nil {
+		if _, err := w.remove(seid + 1); err != nil {
 			t.Fatal(err)
 		}
 	}

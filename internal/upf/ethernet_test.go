@@ -102,7 +102,9 @@ func TestFloods(t *testing.T) {
 	w.Flood(vlan100, 7, []byte{5})
 	w.Flood(dataplane.Link{Interface: "n6"}, 7, []byte{6})
 	w.await(func() bool { return len(w.path.sent()) == 2 })
-	w.remove(1, false)
+	if err := w.Drop(1); err != nil {
+		t.Fatal(err)
+	}
 	w.Flood(vlan100, 7, []byte{8})
 	w.await(func() bool { return len(w.path.sent()) == 3 })
 	cancel()

@@ -111,16 +111,16 @@ func (f *fakePath) usage(id uint64) []dataplane.RuleUsage {
 	return out
 }
 
-func (f *fakePath) DeleteSession(id uint64) ([]dataplane.RuleUsage, error) {
+func (f *fakePath) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, ok := f.sessions[id]; !ok {
-		return nil, fmt.Errorf("no session %d", id)
+		return fmt.Errorf("no session %d", id)
 	}
-	out := f.usage(id)
+	go done(f.usage(id), nil)
 	delete(f.sessions, id)
 	delete(f.volumes, id)
-	return out, nil
+	return nil
 }
 
 func (f *fakePath) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
@@ -137,8 +137,7 @@ func (f *fakePath) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
 }
 
 func (f *fakePath) DropSession(id uint64) error {
-	_, err := f.DeleteSession(id)
-	return err
+	return f.RemoveSession(id, func([]dataplane.RuleUsage, error) {})
 }
 
 func (f *fakePath) SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error {
@@ -325,6 +324,21 @@ func (w *world) open(options ...func(*Options)) {
 		u.Restore() // of nothing
 	}
 	w.t.Cleanup(func() { _ = u.Close() })
+}
+
+// remove deletes a session, and waits for its last usage.
+func (w *world) remove(seid uint64) (reports []session.UsageReport, err error) {
+	s := w.Session(seid)
+	if s == nil {
+		return nil, fmt.Errorf("there is no session %d", seid)
+	}
+	done := make(chan struct{})
+	w.Delete(s, func(last []session.UsageReport, e error) {
+		reports, err = last, e
+		close(done)
+	})
+	<-done
+	return reports, err
 }
 
 // restart is a kill: nothing is said to the old one.

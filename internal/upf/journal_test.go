@@ -45,7 +45,7 @@ func TestRestart(t *testing.T) {
 	to.FARs[1].Action = session.Buffer
 	w.modify(want[4], to, pfcp.Modification{})
 	want[4] = to
-	if _, err := w.remove(9, true); err != nil {
+	if _, err := w.remove(9); err != nil {
 		t.Fatal(err)
 	}
 	want = slices.Delete(want, 8, 9)
@@ -78,7 +78,7 @@ func TestRestart(t *testing.T) {
 	if err := w.TakeUE(want[2].PDRs[0].PDI.UE); !errors.Is(err, pfcp.ErrTaken) {
 		t.Errorf("UE address of a session: %v", err)
 	}
-	last, err := w.remove(3, true)
+	last, err := w.remove(3)
 	if err != nil || len(reports) != 1 || len(last) != 1 {
 		t.Fatalf("%+v, %+v, %v", reports, last, err)
 	}
@@ -123,7 +123,7 @@ func TestSnapshot(t *testing.T) {
 		if err := w.renewJournal(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.remove(uint64(round+1), true); err != nil {
+		if _, err := w.remove(uint64(round + 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -230,7 +230,7 @@ func TestSessionsLimit(t *testing.T) {
 	if err := w.Establish(ordinary(3)); !errors.Is(err, pfcp.ErrNoResources) {
 		t.Errorf("a third: %v", err)
 	}
-	if _, err := w.remove(1, true); err != nil {
+	if _, err := w.remove(1); err != nil {
 		t.Fatal(err)
 	}
 	w.establish(ordinary(3))

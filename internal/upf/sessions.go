@@ -93,10 +93,10 @@ func (u *UPF) enter(e *entry) error {
 	sh := u.shard(e.seid)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.entries[e.seid] != nil {
+	if sh.entries.Get(e.seid) != nil {
 		return fmt.Errorf("there is a session %#x", e.seid)
 	}
-	sh.entries[e.seid] = e
+	sh.entries.Put(e.seid, e)
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (u *UPF) leave(e *entry) {
 	sh := u.shard(e.seid)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	delete(sh.entries, e.seid)
+	sh.entries.Delete(e.seid)
 	u.links.leave(e.seid)
 }
 
@@ -246,45 +246,53 @@ func (u *UPF) moveTunnels(from, to *session.Session) {
 }
 
 // Delete implements pfcp.UPF.
-func (u *UPF) Delete(seid uint64, done func([]session.UsageReport, error)) {
-	go func() { done(u.remove(seid, true)) }()
+func (u *UPF) Delete(s *session.Session, done func([]session.UsageReport, error)) {
+	e := u.entry(s.SEID)
+	if e == nil || !e.close() {
+		done(nil, fmt.Errorf("there is no session %#x", s.SEID))
+		return
+	}
+	// From here on nobody else looks at it.
+	ended := func(rules []dataplane.RuleUsage, err error) {
+		if err != nil {
+			e.reopen()
+			done(nil, err)
+			return
+		}
+		reports := u.last(e, s, rules)
+		u.removed(e, s)
+		done(reports, nil)
+	}
+	if len(s.URRs) == 0 {
+		ended(nil, u.dp.DropSession(s.SEID))
+	} else if err := u.dp.RemoveSession(s.SEID, ended); err != nil {
+		ended(nil, err)
+	}
+}
+
+// last are the reports of a session that has forwarded its last packet.
+func (u *UPF) last(e *entry, s *session.Session, rules []dataplane.RuleUsage) []session.UsageReport {
+	if len(s.URRs) == 0 {
+		return nil
+	}
+	now := u.now()
+	e.usage.collect(s, rules, now)
+	// With those that nobody has taken: the SMF knows them by their number.
+	return append(e.usage.pending, e.usage.last(s, now)...)
 }
 
 // Drop implements pfcp.UPF.
 func (u *UPF) Drop(seid uint64) error {
-	_, err := u.remove(seid, false)
-	return err
-}
-
-// remove takes a session away. For its usage it waits until all packets that
-// met it have left: as many as want that wait together.
-func (u *UPF) remove(seid uint64, usage bool) ([]session.UsageReport, error) {
 	e := u.entry(seid)
 	if e == nil || !e.close() {
-		return nil, fmt.Errorf("there is no session %#x", seid)
+		return fmt.Errorf("there is no session %#x", seid)
 	}
-	// From here on nobody else looks at it.
-	s := e.session()
-	reports, err := u.final(e, s, usage)
-	if err != nil {
-		e.lock()
-		e.gone = false
-		e.unlock()
-		return nil, err
+	if err := u.dp.DropSession(seid); err != nil {
+		e.reopen()
+		return err
 	}
-	if err := u.journal.append(record{kind: recordDelete, seid: seid}); err != nil {
-		u.stats.JournalFailed.Add(1)
-		u.log.Error("a session that was deleted would be there again after a restart", "seid", seid, "error", err)
-	}
-	u.flush(e, &session.Session{}, true)
-	u.wheel.set(e, time.Time{})
-	for _, t := range tunnelsOf(s) {
-		u.paths.leave(seid, t)
-	}
-	u.leave(e)
-	e.free()
-	u.sessions.Add(-1)
-	return reports, nil
+	u.removed(e, e.session())
+	return nil
 }
 
 // close ends the use of a session; false: somebody did.
@@ -296,19 +304,27 @@ func (e *entry) close() bool {
 	return !was
 }
 
-// final ends a session in the data path, and reports what it used.
-func (u *UPF) final(e *entry, s *session.Session, usage bool) ([]session.UsageReport, error) {
-	if len(s.URRs) == 0 || !usage {
-		return nil, u.dp.DropSession(e.seid)
+// reopen is for one that could not be removed.
+func (e *entry) reopen() {
+	e.lock()
+	e.gone = false
+	e.unlock()
+}
+
+// removed forgets a session that is no longer in the data path.
+func (u *UPF) removed(e *entry, s *session.Session) {
+	if err := u.journal.append(record{kind: recordDelete, seid: e.seid}); err != nil {
+		u.stats.JournalFailed.Add(1)
+		u.log.Error("a session that was deleted would be there again after a restart", "seid", e.seid, "error", err)
 	}
-	rules, err := u.dp.DeleteSession(e.seid)
-	if err != nil {
-		return nil, err
+	u.flush(e, &session.Session{}, true)
+	u.wheel.set(e, time.Time{})
+	for _, t := range tunnelsOf(s) {
+		u.paths.leave(e.seid, t)
 	}
-	now := u.now()
-	e.usage.collect(s, rules, now)
-	// With those that nobody has taken: the SMF knows them by their number.
-	return append(e.usage.pending, e.usage.last(s, now)...), nil
+	u.leave(e)
+	e.free()
+	u.sessions.Add(-1)
 }
 
 // check looks at a session whose time has come, or of which the data path told

@@ -78,7 +78,7 @@ func TestEverythingAtOnce(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				done := make(chan struct{})
-				w.Delete(s.SEID, func(list []session.UsageReport, err error) {
+				w.Delete(w.Session(s.SEID), func(list []session.UsageReport, err error) {
 					if err != nil {
 						t.Error(err)
 					}

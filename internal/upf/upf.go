@@ -29,9 +29,9 @@ type DataPath interface {
 	FreeTEID(uint32)
 	// PutSession is all or nothing; the volumes of rules that stay go on.
 	PutSession(dataplane.Session) error
-	// DeleteSession returns what was forwarded to the last packet. DropSession
-	// does not wait for that.
-	DeleteSession(id uint64) ([]dataplane.RuleUsage, error)
+	// RemoveSession tells done what was forwarded to the last packet, once that
+	// has left, unless it returns an error. DropSession is for who does not care.
+	RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error
 	DropSession(id uint64) error
 	// SessionUsage has the rules that the last PutSession took away, too.
 	SessionUsage(id uint64) ([]dataplane.RuleUsage, error)
@@ -137,7 +137,7 @@ type settings struct {
 
 type shard struct {
 	mu      sync.RWMutex
-	entries map[uint64]*entry
+	entries session.Table[*entry]
 }
 
 // entry is one session. There may be a million: what is seldom needed is
@@ -232,9 +232,6 @@ var _ pfcp.UPF = (*UPF)(nil)
 func New(o Options) (*UPF, error) {
 	o = o.withDefaults()
 	u := &UPF{o: o, dp: o.DataPath, log: o.Logger, now: o.Now, indices: map[string]uint32{}}
-	for i := range u.shards {
-		u.shards[i].entries = map[uint64]*entry{}
-	}
 	u.links = newLinks(u.now)
 	u.wheel.done = u.now().UnixNano() / int64(tick)
 	u.config.Store(&settings{})
@@ -277,10 +274,10 @@ func (u *UPF) read() error {
 
 func (u *UPF) forget() {
 	for i := range u.shards {
-		for _, e := range u.shards[i].entries {
+		for _, e := range u.shards[i].entries.All() {
 			e.free()
 		}
-		clear(u.shards[i].entries)
+		u.shards[i].entries.Clear()
 	}
 	u.sessions.Store(0)
 	u.state = nil
@@ -289,12 +286,12 @@ func (u *UPF) forget() {
 // replay takes a record of the journal.
 func (u *UPF) replay(r record) error {
 	sh := u.shard(r.seid)
-	e := sh.entries[r.seid]
+	e := sh.entries.Get(r.seid)
 	switch r.kind {
 	case recordSession:
 		if e == nil {
 			e = &entry{seid: r.seid}
-			sh.entries[r.seid] = e
+			sh.entries.Put(r.seid, e)
 			u.sessions.Add(1)
 		}
 		return e.read(r.body)
@@ -316,7 +313,7 @@ func (u *UPF) replay(r record) error {
 		}
 	case recordDelete:
 		if e != nil {
-			delete(sh.entries, r.seid)
+			sh.entries.Delete(r.seid)
 			u.sessions.Add(-1)
 			e.free()
 		}
@@ -393,14 +390,14 @@ func (u *UPF) renewJournal() error {
 }
 
 func (u *UPF) shard(seid uint64) *shard {
-	return &u.shards[seid*0x9e3779b97f4a7c15>>58]
+	return &u.shards[session.PageOf(seid)*0x9e3779b97f4a7c15>>58]
 }
 
 func (u *UPF) entry(seid uint64) *entry {
 	sh := u.shard(seid)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
-	return sh.entries[seid]
+	return sh.entries.Get(seid)
 }
 
 // entries are all that there are now.
@@ -409,7 +406,7 @@ func (u *UPF) entries() []*entry {
 	for i := range u.shards {
 		sh := &u.shards[i]
 		sh.mu.RLock()
-		for _, e := range sh.entries {
+		for _, e := range sh.entries.All() {
 			out = append(out, e)
 		}
 		sh.mu.RUnlock()

@@ -35,7 +35,7 @@ func TestThreshold(t *testing.T) {
 		}
 		w.settle()
 	}
-	last, err := w.remove(1, true)
+	last, err := w.remove(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestRemovedRuleIsCountedToItsEnd(t *testing.T) {
 		t.Errorf("reports: %+v", reports)
 	}
 	w.path.during = nil
-	last, err := w.remove(1, true)
+	last, err := w.remove(1)
 	if err != nil || len(last) != 1 || last[0].Volume.Total() != sent || sent == 0 {
 		t.Errorf("reported %+v, %v; sent %d", last, err, sent)
 	}
@@ -376,7 +376,7 @@ func TestSliceMovesCounted(t *testing.T) {
 	for range 3 {
 		w.check(w.entry(1))
 	}
-	last, err := w.remove(1, true)
+	last, err := w.remove(1)
 	if err != nil || len(last) != 1 || last[0].Volume.Downlink != 1300 {
 		t.Errorf("%+v, %v", last, err)
 	}

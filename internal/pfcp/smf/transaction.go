@@ -2,12 +2,15 @@ package smf
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"slices"
 	"time"
+	"unsafe"
 
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 )
 
 // transaction is a request that waits for its answer.
@@ -84,11 +87,20 @@ type socket interface {
 // batchSize is how many datagrams one system call takes.
 const batchSize = 64
 
-// batch is a number of datagrams to send.
-type batch struct{ messages []ipv4.Message }
+// batch sends requests of one procedure: by one call, and, where they are of one
+// length and that is possible, through the kernel's stack as one (UDP_SEGMENT):
+// who is measured is the UPF.
+type batch struct {
+	messages []ipv4.Message
+	whole    ipv4.Message
+	single   bool
+}
+
+// segmentMost is shorter than any path's MTU.
+const segmentMost = 1024
 
 func newBatch(to net.Addr) *batch {
-	b := &batch{messages: make([]ipv4.Message, batchSize)}
+	b := &batch{messages: make([]ipv4.Message, batchSize), whole: ipv4.Message{Addr: to}}
 	for i := range b.messages {
 		b.messages[i] = ipv4.Message{Buffers: make([][]byte, 1), Addr: to}
 	}
@@ -97,8 +109,19 @@ func newBatch(to net.Addr) *batch {
 
 // send sends what transactions hold.
 func (b *batch) send(s socket, list []*transaction) error {
+	length, same := len(list[0].message), true
+	b.whole.Buffers = b.whole.Buffers[:0]
 	for i, t := range list {
 		b.messages[i].Buffers[0] = t.message
+		b.whole.Buffers = append(b.whole.Buffers, t.message)
+		same = same && len(t.message) == length
+	}
+	if same && len(list) > 1 && length <= segmentMost && !b.single {
+		b.whole.OOB = segmentSize(length)
+		if _, err := s.WriteBatch([]ipv4.Message{b.whole}, 0); err == nil {
+			return nil
+		}
+		b.single = true // the way out cannot
 	}
 	for rest := b.messages[:len(list)]; len(rest) > 0; {
 		n, err := s.WriteBatch(rest, 0)
@@ -108,6 +131,16 @@ func (b *batch) send(s socket, list []*transaction) error {
 		rest = rest[n:]
 	}
 	return nil
+}
+
+// segmentSize is a control message that says how long each datagram is.
+func segmentSize(size int) []byte {
+	b := make([]byte, unix.CmsgSpace(2))
+	h := (*unix.Cmsghdr)(unsafe.Pointer(unsafe.SliceData(b)))
+	h.Level, h.Type = unix.SOL_UDP, unix.UDP_SEGMENT
+	h.SetLen(unix.CmsgLen(2))
+	binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], uint16(size))
+	return b
 }
 
 // request sends one message and returns a copy of the answer's IEs, and its

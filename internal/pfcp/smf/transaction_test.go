@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/wmnsk/go-pfcp/message"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 )
 
 // A lost request is sent again, the same to the octet.
@@ -119,5 +123,46 @@ func TestWindow(t *testing.T) {
 	}
 	if n := len(u.of(message.MsgTypeSessionEstablishmentRequest)); n != 17 {
 		t.Errorf("%d requests, window 17", n)
+	}
+}
+
+// sink is a socket that keeps what is written.
+type sink struct {
+	socket
+	refuses bool // longer messages than a datagram
+	sent    []string
+}
+
+func (s *sink) WriteBatch(ms []ipv4.Message, _ int) (int, error) {
+	for _, m := range ms {
+		if len(m.OOB) > 0 && s.refuses {
+			return -1, unix.EIO
+		}
+		for _, b := range m.Buffers {
+			s.sent = append(s.sent, string(b))
+		}
+	}
+	return len(ms), nil
+}
+
+// TestBatch: all requests go, each once and in order, whether the kernel makes
+// datagrams of a longer message or not.
+func TestBatch(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		for _, texts := range [][]string{{"one"}, {"one", "two", "six"}, {"one", "three"}} {
+			s, b := &sink{refuses: refuses}, newBatch(&net.UDPAddr{})
+			var list []*transaction
+			for _, text := range texts {
+				list = append(list, &transaction{message: []byte(text)})
+			}
+			for range 2 {
+				if err := b.send(s, list); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := slices.Concat(texts, texts); !slices.Equal(s.sent, want) {
+				t.Errorf("refuses: %v: sent %q, want %q", refuses, s.sent, want)
+			}
+		}
 	}
 }

@@ -278,8 +278,11 @@ func (w *work) fill(ctx context.Context, sessions []int, began time.Duration, se
 	c := w.g.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	full := w.underWay >= w.pace.Window
-	for w.underWay >= w.pace.Window && ctx.Err() == nil && c.broken == nil {
+	full, most := w.underWay >= w.pace.Window, w.pace.Window-1
+	if full && w.pace.Rate == 0 {
+		most -= w.pace.Window / 4 // many at once: both ends are woken up less often
+	}
+	for w.underWay > most && ctx.Err() == nil && c.broken == nil {
 		c.answered.Wait()
 	}
 	if err := errors.Join(ctx.Err(), c.broken); err != nil {
