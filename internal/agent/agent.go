@@ -278,6 +278,9 @@ func (a *Agent) commit(to *desired, c *config.Config, replaced *applied, changes
 	if err := run(steps); err != nil {
 		return err
 	}
+	if !same(a.desired.process.UPF, to.process.UPF) {
+		a.upf.setSMFs(&to.process.UPF)
+	}
 	a.desired, a.replaced, a.tables = to, replaced, next
 	a.forgetModes()
 	a.setLogLevel()
