@@ -57,7 +57,7 @@ GLOBAL int filter_matches(__u32 index, struct packet *p)
 	if (!f || !p)
 		return 0;
 	l = &p->looks;
-	if (f->flow_label & FILTER_FRAME && !frame_matches(index, p))
+	if (f->flow_label & FILTER_FRAME && (!p->frames || !frame_matches(index, p)))
 		return 0;
 	if (f->qfis && !(f->qfis & l->qfi))
 		return 0;

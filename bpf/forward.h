@@ -308,7 +308,7 @@ GLOBAL int forward(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_NO_ROUTE;
-	reason = next_hop(ctx, p);
+	reason = find_next_hop(ctx, p);
 	if (p->push == PUSH_FRAME)
 		return reason || p->to_kernel ? REASON_NO_ROUTE : forward_frame(ctx, p);
 	if (reason)

@@ -80,12 +80,20 @@ INLINE int use_adjacency(struct packet *p, __u32 index)
 	return 1;
 }
 
-/* The kernel would look into its main table: the daemon has the neighbour
- * resolved, and sends the frame in again, or an error about what it quotes. */
+/* Whether the kernel would not send it on: GTP-U over IPv4 comes to it from outside
+ * with our own address as its source. (What quotes nothing is a frame, of which
+ * the slow path could tell nobody.) */
+INLINE int martian(struct packet *p) { return p->push == PUSH_GTPU4 && p->quote; }
+
+/* The daemon has the neighbour resolved, and sends the frame in again, or an
+ * error about what it quotes: the kernel would look into its main table, or take
+ * the packet for a martian. */
 INLINE int resolve_neighbour(struct packet *p, struct bpf_fib_lookup *fib)
 {
-	if (!error_allowed())
-		return REASON_NO_NEIGHBOUR;
+	if (!error_allowed()) {
+		p->to_kernel = p->table == MAIN_TABLE;
+		return p->to_kernel ? 0 : REASON_NO_NEIGHBOUR;
+	}
 	p->hop.ifindex = fib->ifindex;
 	if (fib->family == AF_INET6) { /* also an IPv4 packet's (RFC 8950) */
 		p->family = 6;
@@ -123,7 +131,10 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 		flags = BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID;
 	}
 	ret = bpf_fib_lookup(ctx, &fib, sizeof(fib), flags);
-	p->to_kernel = 0;
+	if (ret == BPF_FIB_LKUP_RET_NO_NEIGH && (p->table != MAIN_TABLE || martian(p)))
+		return resolve_neighbour(p, &fib);
+	if (p->to_kernel)
+		return 0;
 	__builtin_memset(&p->hop, 0, sizeof(p->hop));
 	switch (ret) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
@@ -142,8 +153,6 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 	case BPF_FIB_LKUP_RET_FWD_DISABLED:
 	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
-		if (ret == BPF_FIB_LKUP_RET_NO_NEIGH && p->table != MAIN_TABLE)
-			return resolve_neighbour(p, &fib);
 		/* the kernel would look into its main table */
 		if (p->table != MAIN_TABLE)
 			return ret == BPF_FIB_LKUP_RET_NOT_FWDED ? REASON_NO_ROUTE : REASON_NO_NEIGHBOUR;
@@ -154,14 +163,22 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 }
 
 /* Fills in p->hop, or p->to_kernel; 0 or a reason. */
-INLINE int next_hop(struct xdp_md *ctx, struct packet *p)
+GLOBAL int find_next_hop(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 index = p->adjacency;
+	__u32 index;
 
+	if (!p)
+		return REASON_NO_ROUTE;
+	index = p->adjacency;
 	if (!index && p->table)
 		index = choose_adjacency(ctx, p);
-	if (index && use_adjacency(p, index))
-		return p->to_kernel && p->table != MAIN_TABLE ? REASON_NO_NEIGHBOUR : 0;
+	p->to_kernel = 0;
+	if (index && use_adjacency(p, index)) {
+		if (p->to_kernel && p->table != MAIN_TABLE)
+			return REASON_NO_NEIGHBOUR;
+		if (!p->to_kernel || !martian(p))
+			return 0;
+	}
 	return ask_kernel(ctx, p);
 }
 

@@ -296,6 +296,12 @@ INLINE void punt_neighbour(struct punt *record, struct packet *p)
 	copy16(&record->address, p->family == 6 ? &p->dst : &mapped);
 }
 
+/* What an error quotes, or a copy shows, may be cut short; the rest comes back. */
+INLINE int handed_up_whole(__u32 kind)
+{
+	return kind != PUNT_ICMP && kind != PUNT_ERROR_INDICATION && kind != PUNT_DUPLICATE;
+}
+
 /* Hands the frame as it is to the daemon. 0 or -1. */
 GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 {
@@ -307,9 +313,9 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	length = p->frame;
 	if (length > PUNT_DATA) {
 		/* a frame does not tell how long it was */
-		if (p->frames || kind == PUNT_REASSEMBLE || kind == PUNT_FRAGMENT || kind == PUNT_NEIGHBOUR)
+		if (p->frames || handed_up_whole(kind))
 			return -1;
-		length = PUNT_DATA; /* an error quotes less than this */
+		length = PUNT_DATA;
 	}
 	opaque(length);
 	if (length < ETH_LEN || length > PUNT_DATA)
@@ -355,7 +361,7 @@ INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 		break;
 	case REASON_SLOW_PATH:
 		if (hand_up(ctx, p, p->punt))
-			reason = REASON_SLOW_PATH_FULL;
+			reason = p->frame > PUNT_DATA ? REASON_SLOW_PATH_SIZE : REASON_SLOW_PATH_FULL;
 		break;
 	default:
 		if (p->error_type && error_allowed())

@@ -56,6 +56,8 @@ enum reason {
 	REASON_SLICE_RATE,     /* above the slice's rate limit */
 	REASON_QUOTA,          /* of a URR, used up */
 
+	REASON_SLOW_PATH_SIZE, /* larger than what is handed up whole */
+
 	REASON_COUNT,
 };
 

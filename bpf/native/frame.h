@@ -183,13 +183,22 @@ static void add_inner(struct input *in, struct frame *f, int version)
 
 static void add_ethernet(struct input *in, struct frame *f)
 {
+	static const __u16 types[] = { TYPE_VLAN, TYPE_QINQ };
+	__u32 version = rarely(in, 4) ? 6 : 4, tags = rarely(in, 4) ? 1 + pick(in, 2) : 0, type = f->length + 12;
 	__u8 *eth = more(f, ETH_LEN);
 
 	if (!eth)
 		return;
-	take_octets(in, eth, 6);
-	st16(eth + 12, be16(TYPE_IPV4));
-	add_inner(in, f, 4);
+	station_mac(eth, take8(in));
+	station_mac(eth + 6, take8(in));
+	if (rarely(in, 4))
+		take_octets(in, eth, 12);
+	for (; tags && more(f, VLAN_LEN); tags--, type += VLAN_LEN) {
+		st16(f->b + type, be16(types[pick(in, 2)]));
+		st16(f->b + type + 2, be16(pick(in, 2) ? 100 : take16(in)));
+	}
+	st16(f->b + type, be16(version == 4 ? TYPE_IPV4 : TYPE_IPV6));
+	add_inner(in, f, version);
 }
 
 /* ---- GTP-U ---- */
@@ -235,7 +244,7 @@ static __u32 any_teid(struct input *in)
 
 static void add_gtpu(struct input *in, struct frame *f)
 {
-	__u32 udp_at = f->length, at;
+	__u32 udp_at = f->length, at, teid = any_teid(in);
 	__u8 *udp = more(f, UDP_LEN), *g = more(f, GTPU_LEN), *options;
 
 	if (!udp || !g)
@@ -245,14 +254,14 @@ static void add_gtpu(struct input *in, struct frame *f)
 	st16(udp + 2, be16(GTPU_PORT));
 	g[0] = GTPU_VERSION1 | (pick(in, 2) ? GTPU_FLAG_E : pick(in, 8));
 	g[1] = messages[pick(in, sizeof(messages))];
-	st32(g + 4, be32(any_teid(in)));
+	st32(g + 4, be32(teid));
 	options = g[0] & GTPU_OPTIONS ? more(f, GTPU_OPTIONS_LEN) : 0;
 	if (options) {
 		st16(options, take16(in));
 		if (g[0] & GTPU_FLAG_E)
 			add_extensions(in, f, options + 3);
 	}
-	if (g[1] == GTPU_G_PDU && rarely(in, 8))
+	if (g[1] == GTPU_G_PDU && (FRAME_SLOT(teid & 0xffffff) || rarely(in, 8)))
 		add_ethernet(in, f);
 	else if (g[1] == GTPU_G_PDU)
 		add_inner(in, f, pick(in, 2) ? 4 : 6);
@@ -409,6 +418,8 @@ static void make_frame(struct input *in, struct frame *f)
 	eth = more(f, ETH_LEN);
 	take_octets(in, eth + 5, 1);
 	take_octets(in, eth + 11, 1);
+	if (rarely(in, 4))
+		station_mac(eth, take8(in));
 	for (type = 12; n--; type += VLAN_LEN) {
 		st16(f->b + type, be16(tags[pick(in, 2)]));
 		st16(more(f, VLAN_LEN), be16(pick(in, 2) ? 100 : take16(in)));

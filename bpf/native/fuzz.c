@@ -90,7 +90,7 @@ static void check_sent(const __u8 *out, __u32 length)
 	__u32 l3 = ETH_LEN, have, said;
 	__u16 type = be16(ld16(out + 12));
 
-	if (witness.behavior == END_DX2)
+	if (witness.behavior == END_DX2 || witness.link)
 		return;
 	for (; (type == TYPE_VLAN || type == TYPE_QINQ) && l3 + 4 < length; l3 += VLAN_LEN)
 		type = be16(ld16(out + l3 + 2));
@@ -174,7 +174,8 @@ static void forget_run(void)
 {
 	memset(VALUE(outcomes, __u8, 0), 0, REASON_COUNT * sizeof(struct counter));
 	memset(VALUE(errors_left, __u8, 0), 0, 2 * sizeof(struct errors_left));
-	map_of(&limit_by_group)->count = map_of(&station)->count = 0;
+	map_of(&limit_by_group)->count = 0;
+	make_stations();
 	memset(&witness, 0, sizeof(witness));
 }
 

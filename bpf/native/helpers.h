@@ -32,6 +32,7 @@ struct witness {
 	int asked_next_hop;     /* the adjacencies or the kernel's routes were read */
 	int fib_mtu;            /* the kernel's answer, when it had one */
 	__u8 flavors, behavior; /* of the last local SID met */
+	int link;               /* the last forwarding met is a link: a frame leaves */
 	__u32 punts;
 	struct punt punt;
 };
@@ -124,6 +125,8 @@ void *bpf_map_lookup_elem(void *map, const void *key)
 		witness.flavors = ((struct local_sid *)m->values)[i].flavors;
 		witness.behavior = ((struct local_sid *)m->values)[i].behavior;
 	}
+	if (map == (void *)&forwarding)
+		witness.link = ((struct forwarding *)m->values)[i].kind == FORWARD_LINK;
 	return m->values + i * m->value_size;
 }
 

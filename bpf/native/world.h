@@ -25,6 +25,13 @@
 #define METERS 6
 #define SLICES 3
 
+/* Links of Ethernet sessions: without a tag, and VLAN 100. */
+#define LINK (3u << 12)
+#define LINK_VLAN (LINK | 100)
+#define FRAME_HEADS 3 /* the last entries of pdr: what comes by a link for a session */
+#define FRAME_HEAD(n) (PDRS - FRAME_HEADS + (n) % FRAME_HEADS)
+#define FRAME_SLOT(i) ((i) < PDR_SLOTS && (i) % 5 == 4) /* found by TEID */
+
 static const __u8 locator_prefix[8] = { 0x20, 0x01, 0x0d, 0xb8, 0x01, 0x00 };
 static const __u8 gtpu6_address[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xff, [15] = 1 };
 static const __u8 gtpu4_address[4] = { 192, 0, 2, 1 };
@@ -384,7 +391,7 @@ static void make_forwardings(struct input *in)
 		struct forwarding *f = VALUE(forwarding, struct forwarding, i);
 		__u32 n = next_number(in);
 
-		f->kind = n % (FORWARD_POLICY + 1);
+		f->kind = n % (FORWARD_LINK + 1);
 		f->ipv4 = f->kind == FORWARD_GTPU && n >> 4 & 1;
 		f->adjacency = (n >> 5) % ADJACENCIES;
 		f->slice = (n >> 9) % SLICES;
@@ -393,7 +400,9 @@ static void make_forwardings(struct input *in)
 		f->tos_mask = n >> 21 & 1 ? 0xfc : 0;
 		any_sid_address(in, &f->remote);
 		memcpy(&f->source, gtpu6_address, 16);
-		f->index = f->kind == FORWARD_TABLE ? (n >> 22 & 1 ? TABLE : MAIN_TABLE) : 1 + (n >> 22 & 1);
+		f->index = f->kind == FORWARD_TABLE  ? (n >> 22 & 1 ? TABLE : MAIN_TABLE)
+			   : f->kind == FORWARD_LINK ? (n >> 22 & 1 ? LINK_VLAN : LINK)
+						     : 1 + (n >> 22 & 1);
 	}
 	for (i = 1; i < METERS; i++)
 		*VALUE(meter, struct meter, i) = (struct meter){
@@ -402,6 +411,25 @@ static void make_forwardings(struct input *in)
 		};
 	for (i = 2; i < 2 * SLICES; i++)
 		VALUE(slice_meter, struct meter, i)->rate = next_number(in) & 1 ? 0xffffffff : 0;
+}
+
+/* What a frame may be about, so that filters and stations find it. */
+static void station_mac(__u8 *mac, __u32 n)
+{
+	memset(mac, 0, 6);
+	mac[0] = 2;
+	mac[5] = 1 + n % 4;
+}
+
+static void make_frame_filter(struct input *in, struct frame_filter *f)
+{
+	__u32 n = next_number(in);
+
+	f->flags = n & n >> 8;
+	station_mac(f->source, n >> 16);
+	station_mac(f->destination, n >> 18);
+	f->type = n >> 20 & 1 ? TYPE_IPV4 : TYPE_IPV6;
+	f->c_tag = f->s_tag = n >> 21 & 1 ? 100 : n >> 20;
 }
 
 static void make_filters(struct input *in)
@@ -420,8 +448,57 @@ static void make_filters(struct input *in)
 		f->local_length = n >> 13 & 127;
 		f->remote_ports[1] = f->local_ports[1] = n & 0x1000 ? 0xffff : n >> 5;
 		f->tos_mask = n >> 3 & 1;
+		f->flow_label = n >> 27 & 1 ? FILTER_FRAME : 0;
 		any_sid_address(in, &f->remote);
+		make_frame_filter(in, VALUE(frame_filter, struct frame_filter, i));
 	}
+}
+
+/* ---- Ethernet sessions ---- */
+
+static __u32 link_of(__u32 session) { return session % 2 ? LINK : LINK_VLAN; }
+
+/* A rule of an Ethernet session, and what leads to its frames from the link. */
+static void make_frame_rule(__u32 i, struct pdr *r)
+{
+	__u32 session = i % FRAME_HEADS;
+
+	r->qfi |= PDR_FRAMES;
+	r->source6 = 1 + session;
+	if (FRAME_SLOT(i)) {
+		r->source4 = FRAME_HEAD(session);
+		return;
+	}
+	r->flags |= PDR_DOWNLINK;
+	r->source4 = link_of(session);
+}
+
+/* What was heard on links before: again for each run, which may hear more. */
+static void make_stations(void)
+{
+	struct station_key key = {};
+	struct station s = {};
+	__u32 n;
+
+	map_of(&station)->count = 0;
+	for (n = 0; n < FRAME_HEADS; n++) {
+		s.pdr = FRAME_HEAD(n);
+		s.session = 1 + s.pdr % FRAME_HEADS;
+		key.link = link_of(s.pdr % FRAME_HEADS);
+		station_mac(key.mac, n);
+		put(&station, &key, &s);
+	}
+}
+
+static void make_links(void)
+{
+	struct port_key key = { .ifindex = 4 };
+	struct target to = { TARGET_LINK, LINK };
+
+	put(&target_by_port, &key, &to);
+	key = (struct port_key){ .ifindex = 5, .outer_vlan = 100 };
+	to.index = LINK_VLAN;
+	put(&target_by_port, &key, &to);
 }
 
 /* Quotas are out of reach or used up, and rates so high that the time between
@@ -450,6 +527,8 @@ static void make_sessions(struct input *in)
 		r->stop = n >> 27 & 3 ? 0 : usage_units(r) + (n >> 29 & 1 ? 0 : USAGE_AHEAD);
 		r->notify = n >> 30 & 1 ? usage_units(r) + 1 : 0;
 		r->source4 = 10;
+		if (FRAME_SLOT(i) || i >= FRAME_HEAD(0))
+			make_frame_rule(i, r);
 		teid = 0x5e000000 + i;
 		if (i >= PDR_SLOTS + 8 && i & 1)
 			put(&pdr_by_teid, &teid, &i);
@@ -484,6 +563,7 @@ static void make_steering(struct input *in)
 
 		put(&target_by_port, &key, &to);
 	}
+	make_links();
 }
 
 static void make_settings(struct input *in)
@@ -522,7 +602,7 @@ static void make_settings(struct input *in)
 		n = next_number(in);
 		VALUE(port, struct port, i)->flags = (n & 31 ? PORT_ATTACHED : 0) | (n & 0x700 ? 0 : PORT_EXTERNAL) |
 						     (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
-						     (i <= 3 ? PORT_STEERED : 0);
+						     (i <= 5 ? PORT_STEERED : 0);
 		VALUE(port, struct port, i)->mtu = n & 0x1000 ? 0 : n >> 16;
 	}
 }

@@ -297,6 +297,9 @@ func (a *Agent) commit(to *desired, c *config.Config, replaced *applied, changes
 	if err := run(steps); err != nil {
 		return err
 	}
+	if !same(a.desired.process.UPF, to.process.UPF) {
+		a.upf.setSMFs(&to.process.UPF)
+	}
 	a.logPaths(a.tables, next)
 	a.desired, a.replaced, a.tables = to, replaced, next
 	a.forgetModes()

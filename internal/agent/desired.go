@@ -305,11 +305,7 @@ func (p process) diff(to process) []Change {
 	section("api", p.API, to.API, " (from the next start on)")
 	section("bgp", p.BGP, to.BGP, " (from the next start on)")
 	section("metrics", p.Metrics, to.Metrics, " (from the next start on)")
-	upfWhen := ""
-	if from, to := p.UPF.AtStart(), to.UPF.AtStart(); !same(from, to) {
-		upfWhen = " (all but ue_pools and protected from the next start on)"
-	}
-	section("upf", p.UPF, to.UPF, upfWhen)
+	section("upf", p.UPF, to.UPF, "")
 	when := ""
 	if p.Log.Format != to.Log.Format {
 		when = " (the format from the next start on)"

@@ -27,7 +27,8 @@ sids:
   - {sid: 'fc00:1:0:4::/64', behavior: End.DT46, table: 100}
   - {sid: 'fc00:1:0:5::/64', behavior: End.DT46, table: 254}
 policies: [{name: far, segment_lists: [{segments: ['fc00:2::1']}]}]
-steering: [{prefix: 10.77.0.0/16, policy: far}]
+tunnels: [{name: gnb, remote: 10.20.0.1, remote_teid: 77, source: 10.20.0.254}]
+steering: [{prefix: 10.77.0.0/16, policy: far}, {prefix: 10.78.0.0/16, tunnel: gnb}]
 `
 
 // customer is a site whose hosts have packet sockets: what arrives is looked at
@@ -177,6 +178,31 @@ func TestSilentHostInATableGetsTheFirstPacket(t *testing.T) {
 	c.toSID(t, layers.IPProtocolIPv6, inner6("fc00:50::1", "fc00:20::1"))
 	if arrives(t, c.atRight, 3*time.Second, isFrom("fc00:50::1", 59)) == nil {
 		t.Errorf("the IPv6 packet is lost\n%s", c.daemon.log)
+	}
+	c.daemon.end(t, syscall.SIGTERM)
+}
+
+// The first packet to a gNB that has never spoken arrives: what is finished has
+// our own address as its source, which the kernel would not send on.
+func TestSilentPeerOfATunnelGetsTheFirstPacket(t *testing.T) {
+	t.Parallel()
+	c := newCustomer(t)
+	for _, of := range []string{"all", "d0", "d1"} {
+		c.node.Sysctl(t, "net.ipv4.conf."+of+".accept_local", "0")
+	}
+	// The gNB does not answer yet when the packet comes.
+	c.right.Sysctl(t, "net.ipv4.conf.all.arp_ignore", "8")
+	for known := true; known; known = arrives(t, c.atRight, 100*time.Millisecond, isFrom("10.20.0.254", 17)) != nil {
+		c.node.IP(t, "neigh flush dev d1") // which the daemon has to hear of
+		c.send(t, layers.EthernetTypeIPv4, inner4("192.0.2.9", "10.78.0.1", 64)...)
+	}
+	c.right.Sysctl(t, "net.ipv4.conf.all.arp_ignore", "0")
+	got := arrives(t, c.atRight, 3*time.Second, isFrom("10.20.0.254", 17))
+	if got == nil {
+		t.Fatalf("the packet is lost\n%s", c.daemon.log)
+	}
+	if teid := binary.BigEndian.Uint32(got[46:]); teid != 77 || !bytes.HasSuffix(got, []byte("first")) {
+		t.Errorf("TEID %d: %x", teid, got)
 	}
 	c.daemon.end(t, syscall.SIGTERM)
 }

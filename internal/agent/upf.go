@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -50,8 +51,7 @@ func newUserPlane(a *Agent, p process) (*userPlane, error) {
 	var err error
 	u.upf, err = upf.New(upf.Options{
 		DataPath: sessionPath{a.dp, u.put}, Journal: a.options.StatePath + ".sessions", Logger: a.log,
-		Sessions: int(p.Limits.Sessions), BufferPackets: int(c.Buffer.Packets), BufferBytes: int(c.Buffer.Bytes),
-		EchoInterval: time.Duration(c.EchoInterval) * time.Second,
+		Sessions: int(p.Limits.Sessions),
 	})
 	if err != nil {
 		return nil, err
@@ -113,8 +113,19 @@ func (u *userPlane) validate(c *config.Config) error {
 		return fmt.Errorf("%w: upf: the daemon did not start as a user plane function: restart it with this configuration", ErrInvalid)
 	case u != nil && !c.UPF.IsSet():
 		return fmt.Errorf("%w: upf: the daemon is a user plane function: restart it with this configuration", ErrInvalid)
+	case u != nil && !slices.Equal(c.UPF.N4, u.config.Addresses):
+		return fmt.Errorf("%w: upf.n4: sessions name %v as where they are controlled: restart the daemon with this configuration, or leave it at that", ErrInvalid, u.config.Addresses)
+	case u != nil && c.UPF.NodeID != u.config.NodeID:
+		return fmt.Errorf("%w: upf.node_id: SMFs know the daemon as %s: restart it with this configuration, or leave it at that", ErrInvalid, u.config.NodeID)
 	}
 	return nil
+}
+
+// setSMFs lets the SMFs be those of a configuration.
+func (u *userPlane) setSMFs(c *config.UPF) {
+	if u != nil && u.server != nil {
+		u.server.SetSMFs(c.SMFs, c.Connect)
+	}
 }
 
 // compileUPF says what sessions are made of.
@@ -123,7 +134,11 @@ func (t *tables) compileUPF(c *config.Config) {
 	if !c.UPF.IsSet() {
 		return
 	}
-	t.upf = upf.Config{Addresses: c.GTPU.Addresses, Slices: c.Slices}
+	t.upf = upf.Config{
+		Addresses: c.GTPU.Addresses, Slices: c.Slices,
+		BufferPackets: int(c.UPF.Buffer.Packets), BufferBytes: int(c.UPF.Buffer.Bytes),
+		EchoInterval: time.Duration(c.UPF.EchoInterval) * time.Second,
+	}
 	for _, p := range c.UPF.UEPools {
 		t.upf.Pools = append(t.upf.Pools, upf.Pool{NetworkInstance: p.NetworkInstance, Prefixes: p.Prefixes})
 	}

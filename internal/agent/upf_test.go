@@ -180,6 +180,43 @@ func TestUserPlane(t *testing.T) {
 	}
 }
 
+// Who is listened to changes while sessions are up; what SMFs know the node by does
+// not.
+func TestUserPlaneChanges(t *testing.T) {
+	dp := newFake()
+	d := prepareUserPlane(t, t.TempDir(), byGTPU, dp).start(t, links("eth0", "eth1"))
+	c := dial(t)
+	associates := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := c.Associate(ctx)
+		return err == nil
+	}
+	if !associates() {
+		t.Fatal("the SMF is not listened to")
+	}
+	apply := func(from, to string) error {
+		_, err := d.Apply(t.Context(), parse(t, strings.Replace(withN9(byGTPU), from, to, 1)), false)
+		return err
+	}
+	if err := apply("smfs: [127.92.0.0/24]", "smfs: [127.92.1.0/24]"); err != nil || associates() {
+		t.Errorf("another SMF is listened to: %v", err)
+	}
+	if err := apply("mss_clamp: true", "mss_clamp: false"); err != nil || !associates() || dp.settings.MSSClamp {
+		t.Errorf("back again, without MSS clamp: %v, %+v", err, dp.settings)
+	}
+	for _, c := range [][2]string{{"n4: [192.0.2.1]", "n4: [192.0.2.9]"}, {"mss_clamp: true", "node_id: upf9.example"}} {
+		err := apply(c[0], c[1])
+		field := "upf." + c[1][:strings.IndexByte(c[1], ':')]
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "restart") {
+			t.Errorf("%s: %v, want an error that names %s and a restart", c[1], err, field)
+		}
+	}
+	if !associates() {
+		t.Error("what was refused changed something")
+	}
+}
+
 // Whether a node is a user plane function is decided at its start.
 func TestUserPlaneAtStart(t *testing.T) {
 	d := start(t)

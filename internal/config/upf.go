@@ -179,9 +179,3 @@ func nodeID(s string) bool {
 	}
 	return len(s) <= 253
 }
-
-// AtStart is what is read only when the daemon starts.
-func (u UPF) AtStart() UPF {
-	u.UEPools, u.Protected = nil, nil
-	return u
-}

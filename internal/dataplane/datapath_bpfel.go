@@ -480,7 +480,8 @@ const (
 	datapathReasonREASON_RATE            datapathReason = 38
 	datapathReasonREASON_SLICE_RATE      datapathReason = 39
 	datapathReasonREASON_QUOTA           datapathReason = 40
-	datapathReasonREASON_COUNT           datapathReason = 41
+	datapathReasonREASON_SLOW_PATH_SIZE  datapathReason = 41
+	datapathReasonREASON_COUNT           datapathReason = 42
 )
 
 type datapathRoute struct {

@@ -74,7 +74,10 @@ type DataPlane struct {
 	pins   *pins // nil: not pinned
 	maps   map[string]*ebpf.Map
 	prog   *ebpf.Program
-	links  map[int]*attachment
+	// withoutSessions is how many entries the maps of sessions have where there
+	// are none.
+	withoutSessions map[string]uint32
+	links           map[int]*attachment
 
 	settings          *mapped[datapathSettings]
 	localSID          *mapped[datapathLocalSid]
@@ -186,8 +189,12 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
-	if l.Sessions != 0 {
-		l.sizeSessions(spec)
+	d.withoutSessions = map[string]uint32{}
+	for name, n := range l.sessionMaps() {
+		d.withoutSessions[name] = spec.Maps[name].MaxEntries
+		if l.Sessions != 0 {
+			spec.Maps[name].MaxEntries = n
+		}
 	}
 	// These are written word by word, see mapped.
 	for _, name := range []string{datapathMapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel,
@@ -196,19 +203,17 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 	}
 }
 
-// sizeSessions makes room for sessions. In pdr each has an entry for a TEID, two
-// for UE addresses, IPv4 and IPv6, in pools, and one for an address outside, and
-// each filter one for its rule.
-func (l Limits) sizeSessions(spec *ebpf.CollectionSpec) {
+// sessionMaps are the maps of sessions, and the entries that there must be. In pdr
+// each has one for a TEID, two for UE addresses, IPv4 and IPv6, in pools, and one
+// for an address outside, and each filter one for its rule.
+func (l Limits) sessionMaps() map[string]uint32 {
 	_, _, free := l.pdrRanges()
-	for name, n := range map[string]uint32{
+	return map[string]uint32{
 		datapathMapPdr: free + l.Sessions + l.Filters, datapathMapPdrByTeid: l.Sessions, datapathMapPdrByUe: l.Sessions,
 		datapathMapFilter: firstFilter + l.Filters, datapathMapFrameFilter: firstFilter + l.Filters,
 		datapathMapStation: min(l.Sessions, maxStations), datapathMapMeter: l.Sessions + 1,
 		datapathMapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
 		datapathMapSliceCounter: 2 * maxSlices, datapathMapSliceMeter: 2 * maxSlices,
-	} {
-		spec.Maps[name].MaxEntries = n
 	}
 }
 

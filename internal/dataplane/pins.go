@@ -160,7 +160,7 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) error {
 		return err
 	}
 	d.pins = p
-	pinned, err := p.loadMaps(spec)
+	pinned, err := p.loadMaps(spec, d.withoutSessions)
 	if err != nil {
 		return err
 	}
@@ -184,9 +184,11 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) error {
 	return p.unpinObsolete(spec)
 }
 
-// loadMaps opens the pinned maps that this build has, if they all fit.
-func (p *pins) loadMaps(spec *ebpf.CollectionSpec) (_ map[string]*ebpf.Map, err error) {
+// loadMaps opens the pinned maps that this build has, if they all fit. Those of
+// sessions that have no room for any hold nothing: they give way to new ones.
+func (p *pins) loadMaps(spec *ebpf.CollectionSpec, withoutSessions map[string]uint32) (_ map[string]*ebpf.Map, err error) {
 	out := map[string]*ebpf.Map{}
+	var empty []string
 	defer func() {
 		if err != nil {
 			for _, m := range out {
@@ -202,9 +204,19 @@ func (p *pins) loadMaps(spec *ebpf.CollectionSpec) (_ map[string]*ebpf.Map, err 
 		if err != nil {
 			return nil, fmt.Errorf("open pinned map %s: %w", name, err)
 		}
+		n, ofSessions := withoutSessions[name]
+		if ofSessions && m.MaxEntries() == n && n != ms.MaxEntries {
+			empty = append(empty, name)
+			m.Close()
+			continue
+		}
 		out[name] = m
 		if err := ms.Compatible(m); err != nil {
-			return nil, p.incompatible(name, strings.TrimPrefix(err.Error(), ebpf.ErrMapIncompatible.Error()+": "))
+			difference := strings.TrimPrefix(err.Error(), ebpf.ErrMapIncompatible.Error()+": ")
+			if ofSessions {
+				difference += " (limits.sessions; a node that is no user plane function has room for none)"
+			}
+			return nil, p.incompatible(name, difference)
 		}
 		layout, err := os.Readlink(p.at(dirLayout, name))
 		if err != nil {
@@ -212,6 +224,11 @@ func (p *pins) loadMaps(spec *ebpf.CollectionSpec) (_ map[string]*ebpf.Map, err 
 		}
 		if layout != layoutHash(ms) {
 			return nil, p.incompatible(name, "its fields changed")
+		}
+	}
+	for _, name := range empty {
+		if err := p.unpinMap(name); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
@@ -251,10 +268,17 @@ func (p *pins) unpinObsolete(spec *ebpf.CollectionSpec) error {
 		if spec.Maps[e.Name()] != nil {
 			continue
 		}
-		for _, dir := range []string{dirMaps, dirLayout} {
-			if err := os.Remove(p.at(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("remove an obsolete pin: %w", err)
-			}
+		if err := p.unpinMap(e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pins) unpinMap(name string) error {
+	for _, dir := range []string{dirMaps, dirLayout} {
+		if err := os.Remove(p.at(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove an obsolete pin: %w", err)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -268,6 +269,40 @@ func TestIncompatiblePinsAreRefused(t *testing.T) {
 	d = openPinned(t, path)
 	if after := dump(t, d); after != before {
 		t.Errorf("a refused Open changed the tables:\n%s", difference(before, after))
+	}
+}
+
+// A node that becomes a user plane function goes on with what is pinned.
+func TestSessionsAreAdded(t *testing.T) {
+	path := pinPath(t)
+	d := openPinned(t, path) // without room for sessions
+	putContent(t, d)
+	tables := func() string { // all but settings, which say that there is room
+		lines := strings.Split(dump(t, d), "\n")
+		return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "settings ") }), "\n")
+	}
+	before := tables()
+	must(t, d.Close())
+	limits := smallLimits
+	limits.Sessions = sessionLimits.Sessions
+	for again := range 2 {
+		var err error
+		d, err = Open(Options{PinPath: path, Limits: limits})
+		must(t, err)
+		if after := tables(); again == 0 && after != before {
+			t.Errorf("the tables changed:\n%s", difference(before, after))
+		}
+		prepareSessions(t, d)
+		must(t, d.PutSession(plain(5, 7)))
+		resolve(t, d)
+		if verdict, _, err := d.TestRun(downlinkFrame("192.0.2.1", ue4(5).String(), 80), 1); err != nil || verdict != VerdictRedirect {
+			t.Errorf("a packet of the session: %s, %v", VerdictName(verdict), err)
+		}
+		must(t, d.Sweep())
+		must(t, d.Close())
+	}
+	if _, err := Open(Options{PinPath: path, Limits: smallLimits}); !errors.Is(err, ErrIncompatiblePin) || !strings.Contains(err.Error(), "limits.sessions") {
+		t.Errorf("without sessions again: %v, want ErrIncompatiblePin about limits.sessions", err)
 	}
 }
 

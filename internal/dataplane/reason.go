@@ -53,6 +53,8 @@ var reasons = [datapathReasonREASON_COUNT]struct{ name, text string }{
 	datapathReasonREASON_RATE:        {"rate", "above the bit rate or packet rate of a QER"},
 	datapathReasonREASON_SLICE_RATE:  {"slice_rate", "above the rate limit of the slice"},
 	datapathReasonREASON_QUOTA:       {"quota", "the quota of a URR is used up"},
+
+	datapathReasonREASON_SLOW_PATH_SIZE: {"slow_path_size", "the daemon would have to keep it or put it together, and takes frames of up to 2048 bytes"},
 }
 
 // Reasons lists every reason, in the order of its number.

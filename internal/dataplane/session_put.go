@@ -9,34 +9,51 @@ import (
 // PutSession makes the data path hold a session, whatever it held of it before:
 // all of it, or, where that cannot be, nothing new (*FullError, ErrTaken). The
 // same again changes nothing. Packets that come meanwhile are handled by one
-// rule as it was or as it will be; volumes go on for rules whose ID stays.
+// rule as it was or as it will be; volumes go on for rules whose ID stays. What
+// changes one session comes one after another.
 func (d *DataPlane) PutSession(s Session) error {
-	err := d.retrying(func() error { return d.putSession(&s) })
+	turning := false
+	err := d.retrying(func() (err error) {
+		turning, err = d.putSession(&s, false)
+		return err
+	})
+	if err == nil && turning {
+		err = d.retrying(func() error {
+			_, err := d.putSession(&s, true)
+			return err
+		})
+		var full *FullError
+		if errors.As(err, &full) {
+			err = nil // packets are handled alike, by one lookup more
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("session %#x: %w", s.ID, err)
 	}
 	return nil
 }
 
-func (d *DataPlane) putSession(s *Session) error {
+// putSession says whether the session's sources are to be turned, by putting it
+// once more.
+func (d *DataPlane) putSession(s *Session, again bool) (turning bool, err error) {
 	if err := d.checkSession(s); err != nil {
-		return err
+		return false, err
 	}
 	d.adoptSession(s)
 	p := &d.sessions.plan
 	p.reset(s)
-	p.slot = d.sessions.byID.Get(s.ID)
+	p.slot, p.again = d.sessions.byID.Get(s.ID), again
 	if n := d.sessions.byID.Len(); p.slot == 0 && n >= int(d.limits.Sessions) {
-		return &FullError{Table: "sessions", Max: d.limits.Sessions, Limit: "sessions"}
+		return false, &FullError{Table: "sessions", Max: d.limits.Sessions, Limit: "sessions"}
 	}
-	err := d.planSession()
+	err = d.planSession()
 	if err == nil {
 		err = d.begin()
 	}
 	if err != nil {
-		return errors.Join(err, d.dropPlan())
+		return false, errors.Join(err, d.dropPlan())
 	}
-	return d.commit()
+	return p.turning, d.commit()
 }
 
 // planSession finds room for everything.
@@ -63,6 +80,9 @@ func (d *DataPlane) planSession() error {
 	}
 	d.findMeters()
 	if err := d.planMeters(p.session); err != nil {
+		return err
+	}
+	if err := d.findMoves(); err != nil {
 		return err
 	}
 	for i := range p.rules {
@@ -233,6 +253,7 @@ func (d *DataPlane) says(index uint32, r *plannedRule) bool {
 // if one word changes of those that packets act by, they see it old or new. What
 // they do not look at as long as the entry says what it does may be written
 // before, when no packet is left that saw it say something else (retryError).
+// Nothing may change where what leads there changes too.
 func (d *DataPlane) changes(r *plannedRule) (fits bool, err error) {
 	do, h := d.sessions.plan.doAt(r, r.had)
 	was := d.pdr.load(r.had, wordPDRDo)
@@ -248,13 +269,10 @@ func (d *DataPlane) changes(r *plannedRule) (fits bool, err error) {
 		}
 	}
 	if h != nil {
-		sources, unused := d.sourcesChange(h)
-		if sources {
-			changed++
-		}
+		_, unused := d.sourcesChange(h)
 		before = before || unused
 	}
-	if changed > 1 {
+	if changed > 1 || changed == 1 && r.moves {
 		return false, nil
 	}
 	if before {
@@ -493,9 +511,8 @@ func (d *DataPlane) writeRule(r *plannedRule) {
 	}
 }
 
-// writeHead lets packets be handled as the session says now. Where a run and a
-// source become others at once, packets may meet the new source and the old
-// run.
+// writeHead lets packets be handled as the session says now, by one word:
+// sources that are written here are those that no packet looks at yet.
 func (d *DataPlane) writeHead(h *plannedHead) (changed bool) {
 	i := h.index
 	if h.flags&flagSource4 != 0 && d.pdr.loadHalf(i, wordPDRStop, 1) != h.source4 {
@@ -528,7 +545,7 @@ func (d *DataPlane) writeHead(h *plannedHead) (changed bool) {
 func (d *DataPlane) account(changed bool) error {
 	s := d.sessions
 	p := &s.plan
-	if g := s.gone[p.slot]; g != nil && changed {
+	if g := s.gone[p.slot]; g != nil && changed && !p.again {
 		g.usage = nil
 	}
 	var errs []error

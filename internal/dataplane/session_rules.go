@@ -33,6 +33,7 @@ type plan struct {
 	ended                          []uint32 // forwardings that its rules had
 	now                            uint64   // ns, for new meters
 	led                            bool     // packets may find the heads
+	turning, again                 bool     // see turnSources
 }
 
 // plannedRule is a rule and where it goes.
@@ -43,6 +44,7 @@ type plannedRule struct {
 	at    uint32 // where it will be
 	word  uint64 // of its volume, as it goes there
 	head  int    // the head that may be the rule itself; -1: none
+	moves bool   // another run will lead to it
 
 	forwarding uint32
 	out        uint64 // wordPDROut
@@ -172,7 +174,7 @@ func (d *DataPlane) groupRules() error {
 			}
 		}
 		h.count = len(p.members) - h.first
-		if err := p.describeHead(h); err != nil {
+		if err := d.describeHead(h); err != nil {
 			return err
 		}
 		if p.isStraight(h) {
@@ -216,7 +218,8 @@ func (k headKey) String() string {
 
 // describeHead says what packets are asked before any filter: their source,
 // where all rules want the same and it fits.
-func (p *plan) describeHead(h *plannedHead) error {
+func (d *DataPlane) describeHead(h *plannedHead) error {
+	p := &d.sessions.plan
 	members := p.members[h.first:]
 	first := p.rules[members[0]].Rule
 	if first.Direction == Downlink {
@@ -238,7 +241,25 @@ func (p *plan) describeHead(h *plannedHead) error {
 		return nil
 	}
 	h.local = !same || !h.takeSources(first.Sources)
+	d.turnSources(h)
 	return nil
+}
+
+// turnSources: packets look at a head's sources and at what it leads to in two
+// words. Where they look at sources that become others, these are a part of the
+// rules' filters first, so that one word changes both; then nobody looks at the
+// old ones any more, and PutSession puts the session as it shall be.
+func (d *DataPlane) turnSources(h *plannedHead) {
+	_, index, had := d.findHead(h.headKey)
+	if h.local || !had {
+		return
+	}
+	h.index = index
+	if used, _ := d.sourcesChange(h); !used {
+		return
+	}
+	h.local, h.flags = true, h.flags&^(flagSource4|flagSource6)
+	d.sessions.plan.turning = true
 }
 
 func sameSources(a, b []netip.Prefix) bool {
@@ -293,17 +314,51 @@ func (p *plan) planFilters() error {
 		if h.count == 1 && p.rules[p.members[h.first]].at == h.index {
 			continue
 		}
+		if err := p.addRun(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addRun adds the filters of a head's rules.
+func (p *plan) addRun(h *plannedHead) error {
+	h.from = len(p.filters)
+	for _, n := range p.members[h.first : h.first+h.count] {
+		if p.addFilters(h, n) {
+			break // no packet gets to the rest
+		}
+	}
+	if n := len(p.filters) - h.from; n > maxRun {
+		return fmt.Errorf("%s: %d filters: %w", h.headKey, n, &FullError{Table: "filters of a session", Max: maxRun})
+	} else if n == 0 || n < maxRun && !p.filters[len(p.filters)-1].takesAll() {
+		p.filters, p.frames, p.owner = append(p.filters, datapathFilter{}), append(p.frames, datapathFrameFilter{}), append(p.owner, -1)
+	}
+	h.to = len(p.filters)
+	return nil
+}
+
+// findMoves finds the rules to which another run will lead: what such a rule says
+// must not change before the head does, so it may only change elsewhere.
+func (d *DataPlane) findMoves() error {
+	p := &d.sessions.plan
+	for i := range p.rules {
+		p.rules[i].at = p.rules[i].had
+	}
+	for i := range p.heads {
+		h := &p.heads[i]
+		was := d.pdr.load(h.index, wordPDRDo)
+		if !h.had || actionOf(was) != actionFilters {
+			continue
+		}
+		if err := p.addRun(h); err != nil {
+			return err
+		}
+		same := d.sameRun(moreOf(was), p.filters, p.frames)
+		p.filters, p.frames, p.owner = p.filters[:0], p.frames[:0], p.owner[:0]
 		for _, n := range p.members[h.first : h.first+h.count] {
-			if p.addFilters(h, n) {
-				break // no packet gets to the rest
-			}
+			p.rules[n].moves = p.rules[n].moves || !same
 		}
-		if n := len(p.filters) - h.from; n > maxRun {
-			return fmt.Errorf("%s: %d filters: %w", h.headKey, n, &FullError{Table: "filters of a session", Max: maxRun})
-		} else if n == 0 || n < maxRun && !p.filters[len(p.filters)-1].takesAll() {
-			p.filters, p.frames, p.owner = append(p.filters, datapathFilter{}), append(p.frames, datapathFrameFilter{}), append(p.owner, -1)
-		}
-		h.to = len(p.filters)
 	}
 	return nil
 }

@@ -192,6 +192,6 @@ func acceptLocal(proc, name string) Check {
 		return c
 	}
 	c.Level = Warn
-	c.Detail = "are martian to the kernel: GTP-U over IPv4 that only it can send on (next hop not resolved yet, devices without XDP) is lost"
+	c.Detail = "are martian to the kernel: GTP-U over IPv4 that only it can send on (devices without XDP, the first frames of Ethernet sessions to a peer) is lost"
 	return c.fix("sysctl -w %s=1", own)
 }

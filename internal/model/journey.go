@@ -34,6 +34,9 @@ type pending struct {
 func (m *Model) Run(frame []byte, ifindex int) Result {
 	j := &journey{m: m, frame: frame, ifindex: ifindex, port: m.ports[ifindex]}
 	r := j.run()
+	if r.Reason == SlowPath && len(frame) > puntData && r.Punt.Kind.comesBack() {
+		r = j.drop(SlowPathSize)
+	}
 	r.Copies, r.Events = j.copies, j.events
 	if r.Counts == nil {
 		r.Counts = Counts{}

@@ -48,6 +48,7 @@ const (
 	RateExceeded   Reason = "rate"
 	SliceRate      Reason = "slice_rate"
 	QuotaUsedUp    Reason = "quota"
+	SlowPathSize   Reason = "slow_path_size"
 )
 
 // Drop says whether the frame ended there.
@@ -82,6 +83,11 @@ const (
 
 // puntData is how much of a frame a record holds.
 const puntData = 2048
+
+// comesBack says that the frame itself is wanted, and so all of it.
+func (k PuntKind) comesBack() bool {
+	return k != PuntICMP && k != PuntErrorIndication && k != PuntDuplicate
+}
 
 // Punt is a record for the slow path.
 type Punt struct {

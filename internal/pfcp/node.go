@@ -507,7 +507,7 @@ func (n *node) beaten(a *association, body ies, err error) {
 
 // connect sets up associations with the SMFs that we were told.
 func (n *node) connect() {
-	for _, addr := range n.s.cfg.Connect {
+	for _, addr := range n.s.smfs.Load().connect {
 		if len(n.s.peers.Load().at(addr)) > 0 || n.connecting[addr] {
 			continue
 		}

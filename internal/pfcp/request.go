@@ -45,7 +45,7 @@ func (b *builder) establish(l ies) (e establishment) {
 			b.to.DNN = b.name(v)
 		case ie.UserID:
 			b.to.UserID = b.userID(v)
-		case ie.CreateMAR, ie.CreateSRR, ie.CreateTrafficEndpoint, ie.CreateBridgeInfoForTSC:
+		case ie.CreateBridgeInfoForTSC, ie.ProvideRDSConfigurationInformation:
 			b.fail(unsupported(t))
 		default:
 			b.anyRequest(t, v)
@@ -107,6 +107,12 @@ func (b *builder) anyRequest(t uint16, v []byte) {
 		b.bar(v, create)
 	case ie.UserPlaneInactivityTimer:
 		b.to.InactivityTimer = b.seconds(t, v)
+	case ie.CreateMAR, ie.CreateSRR, ie.CreateTrafficEndpoint, ie.ProvideATSSSControlInformation:
+		b.fail(unsupported(t))
+	case ie.TraceInformation:
+		if len(v) > 0 { // of length 0 it ends a trace
+			b.fail(unsupported(t))
+		}
 	}
 }
 
@@ -171,17 +177,24 @@ func (b *builder) modify(l ies) {
 			ref := b.u32(t, v)
 			b.queryRef = &ref
 		case ie.PFCPSMReqFlags:
-			flags := b.u8(t, v)
-			b.how.DropBuffered = flags&flagDROBU != 0
-			b.how.QueryAll = flags&flagQAURR != 0
-		case ie.CreateMAR, ie.UpdateMAR, ie.CreateSRR, ie.UpdateSRR, ie.CreateTrafficEndpoint,
-			ie.UpdateTrafficEndpoint, ie.QueryPacketRateStatusWithinSessionModificationRequest,
-			ie.AccessAvailabilityControlInformation:
+			b.modificationFlags(v)
+		case ie.UpdateMAR, ie.UpdateSRR, ie.UpdateTrafficEndpoint,
+			ie.QueryPacketRateStatusWithinSessionModificationRequest, ie.AccessAvailabilityControlInformation,
+			ie.TSCManagementInformationWithinSessionModificationRequest, ie.EthernetContextInformation:
 			b.fail(unsupported(t))
 		default:
 			b.anyRequest(t, v)
 		}
 	})
+}
+
+func (b *builder) modificationFlags(v []byte) {
+	flags := b.u8(ie.PFCPSMReqFlags, v)
+	b.how.DropBuffered = flags&flagDROBU != 0
+	b.how.QueryAll = flags&flagQAURR != 0
+	if flags&^(flagDROBU|flagSNDEM|flagQAURR) != 0 { // charging that pauses, among others
+		b.fail(unsupported(ie.PFCPSMReqFlags))
+	}
 }
 
 func (b *builder) removal(t uint16, v []byte) {

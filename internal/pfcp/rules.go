@@ -187,7 +187,8 @@ func (b *builder) pdr(l ies, u update) {
 		case ie.ActivatePredefinedRules, ie.DeactivatePredefinedRules:
 			b.fail(&reject{cause: causeUnknownPredefinedRule, offending: t, rule: &ruleID{RulePDR, uint32(id)}})
 		case ie.MARID, ie.ActivationTime, ie.DeactivationTime, ie.IPMulticastAddressingInfo,
-			ie.TransportDelayReporting:
+			ie.TransportDelayReporting, ie.PacketReplicationAndDetectionCarryOnInformation,
+			ie.UEIPAddressPoolIdentity, ie.MPTCPApplicableIndication:
 			b.fail(unsupported(t))
 		}
 	})
@@ -317,6 +318,10 @@ func (b *builder) pdiFilter(pdi *session.PDI, t uint16, v []byte) {
 	case ie.EthernetPDUSessionInformation:
 		b.u8(t, v)
 		b.needEthernet(t)
+	case ie.FramedRouting:
+		if b.u32(t, v) != 0 { // routing messages to the UE, or from it (RFC 2865 section 5.10)
+			b.fail(unsupported(t))
+		}
 	case ie.TrafficEndpointID, ie.RedundantTransmissionParameters, ie.IPMulticastAddressingInfo:
 		b.fail(unsupported(t))
 	}
@@ -527,7 +532,7 @@ func (b *builder) forwarding(old *session.Forwarding, l ies, u update, far uint3
 				b.fail(&reject{cause: ie.CauseInvalidForwardingPolicy, offending: t})
 			}
 		case ie.RedirectInformation, ie.HeaderEnrichment, ie.TrafficEndpointID, ie.Proxying,
-			ie.IPMulticastAddressingInfo:
+			ie.IPMulticastAddressingInfo, ie.DataNetworkAccessIdentifier:
 			if !u.clears(v) {
 				b.fail(unsupported(t))
 			}
@@ -605,13 +610,10 @@ func (b *builder) qer(l ies, u update) {
 			}
 		case ie.RQI:
 			q.Reflective = !u.clears(v) && b.u8(t, v)&1 != 0
-		case ie.QERCorrelationID:
-			q.CorrelationID = nil
-			if !u.clears(v) {
-				correlation := b.u32(t, v)
-				q.CorrelationID = &correlation
-			}
-		case ie.DLFlowLevelMarking, ie.PacketRateStatus:
+		case ie.AveragingWindow:
+			b.averagingWindow(v, u)
+		case ie.QERCorrelationID, // a limit that sessions share
+			ie.DLFlowLevelMarking, ie.PacketRateStatus, ie.PagingPolicyIndicator, ie.QERControlIndications:
 			if !u.clears(v) {
 				b.fail(unsupported(t))
 			}
@@ -619,6 +621,22 @@ func (b *builder) qer(l ies, u update) {
 	})
 	if u == create && !hasGate {
 		b.fail(missing(ie.GateStatus))
+	}
+}
+
+// meterWindow is how much of the past a rate is measured over (docs/semantics.md
+// section 7, "Meter").
+const meterWindow = 64 * time.Millisecond
+
+// averagingWindow: a rate that is kept over a short time is kept over a longer
+// one too.
+func (b *builder) averagingWindow(v []byte, u update) {
+	const t = ie.AveragingWindow
+	if u.clears(v) {
+		return
+	}
+	if window := b.u32(t, v); time.Duration(window)*time.Millisecond < meterWindow {
+		b.fail(unsupported(t))
 	}
 }
 

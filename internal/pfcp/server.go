@@ -87,6 +87,13 @@ func (c *Config) defaults() error {
 	return nil
 }
 
+// smfs are those that are listened to (none: everybody), and those that we set up
+// an association with.
+type smfs struct {
+	allow   []netip.Prefix
+	connect []netip.Addr
+}
+
 // Server is the UP function's end of N4.
 //
 // Each session belongs to one worker, which its SEID names: its requests are
@@ -104,6 +111,7 @@ type Server struct {
 	workers  []*worker
 	node     *node
 	peers    atomic.Pointer[peers]
+	smfs     atomic.Pointer[smfs]
 	requests requests
 	counters counters
 	complain struct {
@@ -120,6 +128,7 @@ func New(cfg Config, upf UPF) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, upf: upf, log: cfg.Log, features: upf.Features()}
+	s.smfs.Store(&smfs{cfg.Allow, cfg.Connect})
 	s.requests.init(s)
 	for i := range cfg.Workers {
 		s.workers = append(s.workers, newWorker(s, i))
@@ -177,9 +186,17 @@ func (s *Server) workerOf(seid uint64) *worker {
 	return s.workers[uint32(seid)%uint32(len(s.workers))]
 }
 
+// SetSMFs changes who is listened to, and whom we set up an association with. An
+// SMF that is no longer listened to counts as lost by its heartbeats.
+func (s *Server) SetSMFs(allow []netip.Prefix, connect []netip.Addr) {
+	s.smfs.Store(&smfs{allow, connect})
+	s.node.post(s.node.connect) // or with the next heartbeat
+}
+
 func (s *Server) allowed(a netip.Addr) bool {
-	return len(s.cfg.Allow) == 0 ||
-		slices.ContainsFunc(s.cfg.Allow, func(p netip.Prefix) bool { return p.Contains(a) })
+	allow := s.smfs.Load().allow
+	return len(allow) == 0 ||
+		slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // connFor is a socket that reaches an address.

@@ -261,10 +261,10 @@ func TestRules(t *testing.T) {
 			ie.NewDuplicatingParameters(ie.NewDestinationInterface(ie.DstInterfaceLIFunction),
 				ie.NewOuterHeaderCreation(0x400, 0, "192.0.2.9", "", 4789, 0, 0)), ie.NewBARID(3)),
 		ie.NewCreateQER(ie.NewQERID(1), ie.NewGateStatus(ie.GateStatusClosed, ie.GateStatusOpen), ie.NewMBR(1000, 2000),
-			ie.NewGBR(10, 20), ie.NewQFI(9), ie.NewRQI(1), ie.NewQERCorrelationID(5)),
+			ie.NewGBR(10, 20), ie.NewQFI(9), ie.NewRQI(1)),
 		ie.NewCreateQER(ie.NewQERID(2), ie.NewGateStatus(ie.GateStatusOpen, ie.GateStatusClosed),
 			ie.NewPacketRate(3, ie.TimeUnitMinute, 10, ie.TimeUnit6Minutes, 20)),
-		ie.NewCreateURR(ie.NewURRID(1), ie.NewMeasurementMethod(0, 1, 1), ie.NewReportingTriggers(0xbf, 0x83, 0x02),
+		ie.NewCreateURR(ie.NewURRID(1), ie.NewMeasurementMethod(0, 1, 1), ie.NewReportingTriggers(0xbf, 0x83, 0),
 			ie.NewMeasurementPeriod(30*time.Second), ie.NewVolumeThreshold(7, 100, 60, 40), ie.NewVolumeQuota(1, 1000, 0, 0),
 			ie.NewTimeThreshold(10*time.Second), ie.NewTimeQuota(time.Minute), ie.NewQuotaHoldingTime(2*time.Second),
 			ie.NewQuotaValidityTime(time.Hour), ie.NewInactivityDetectionTime(5), ie.NewMonitoringTime(time.Unix(1.9e9, 0)),
@@ -298,12 +298,12 @@ func TestRules(t *testing.T) {
 				Outer: &session.OuterHeader{Kind: session.OuterUDP, Addr: netip.MustParseAddr("192.0.2.9"), Port: 4789}}}}},
 		QERs: []session.QER{
 			{ID: 1, UplinkClosed: true, MBR: &session.BitRate{Uplink: 1000, Downlink: 2000}, GBR: &session.BitRate{Uplink: 10, Downlink: 20},
-				QFI: ptr[uint8](9), Reflective: true, CorrelationID: ptr[uint32](5)},
+				QFI: ptr[uint8](9), Reflective: true},
 			{ID: 2, DownlinkClosed: true, PacketRate: &session.PacketRates{
 				Uplink: session.PacketRate{Packets: 10, Per: time.Minute}, Downlink: session.PacketRate{Packets: 20, Per: 6 * time.Minute}}},
 		},
 		URRs: []session.URR{
-			{ID: 1, Volume: true, Time: true, Trigger: 0x0283bf, Period: 30 * time.Second,
+			{ID: 1, Volume: true, Time: true, Trigger: 0x83bf, Period: 30 * time.Second,
 				VolumeThreshold: &session.Volume{Total: ptr[uint64](100), Uplink: ptr[uint64](60), Downlink: ptr[uint64](40)},
 				VolumeQuota:     &session.Volume{Total: ptr[uint64](1000)},
 				TimeThreshold:   10 * time.Second, TimeQuota: time.Minute, HasTimeQuota: true, QuotaHolding: 2 * time.Second,

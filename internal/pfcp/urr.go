@@ -11,8 +11,7 @@ import (
 // triggers are the Reporting Triggers that the user plane can have.
 const triggers = session.TriggerPeriodic | session.TriggerVolumeThreshold | session.TriggerTimeThreshold |
 	session.TriggerQuotaHolding | session.TriggerStart | session.TriggerStop | session.TriggerLinked |
-	session.TriggerVolumeQuota | session.TriggerTimeQuota | session.TriggerQuotaValidity |
-	session.TriggerUserPlaneInactiv
+	session.TriggerVolumeQuota | session.TriggerTimeQuota | session.TriggerQuotaValidity
 
 func (b *builder) urr(l ies, u update) {
 	id := b.idIn(l, ie.URRID, 4)
@@ -75,17 +74,25 @@ func (b *builder) reportingTriggers(v []byte) uint32 {
 }
 
 func (b *builder) measurementInformation(r *session.URR, v []byte, u update) {
+	const (
+		t        = ie.MeasurementInformation
+		before   = 1 << 0 // MBQE
+		inactive = 1 << 1 // INAM
+		reduced  = 1 << 2 // RADI: less of what an application is; there is no more
+		start    = 1 << 3 // ISTM
+		packets  = 1 << 4 // MNOP
+	)
 	r.BeforeQoS, r.Inactive, r.ImmediateStart, r.NumberOfPackets = false, false, false, false
 	if u.clears(v) {
 		return
 	}
-	info := b.u8(ie.MeasurementInformation, v)
-	r.BeforeQoS = info&1 != 0
-	r.Inactive = info&2 != 0
-	r.ImmediateStart = info&8 != 0
-	r.NumberOfPackets = info&16 != 0
-	if r.NumberOfPackets && !b.features.NumberOfPackets {
-		b.fail(unsupported(ie.MeasurementInformation))
+	info := b.u8(t, v)
+	r.BeforeQoS = info&before != 0
+	r.Inactive = info&inactive != 0
+	r.ImmediateStart = info&start != 0
+	r.NumberOfPackets = info&packets != 0
+	if r.NumberOfPackets && !b.features.NumberOfPackets || info&^(before|inactive|reduced|start|packets) != 0 {
+		b.fail(unsupported(t))
 	}
 }
 
@@ -137,7 +144,7 @@ func (b *builder) urrTimes(r *session.URR, t uint16, v []byte, u update, renewed
 			r.MonitoringTime = b.at(t, v)
 		}
 	case ie.TimeQuotaMechanism, ie.SubsequentTimeQuota, ie.EthernetInactivityTimer,
-		ie.AdditionalMonitoringTime:
+		ie.AdditionalMonitoringTime, ie.UserPlaneInactivityTimer:
 		if !u.clears(v) {
 			b.fail(unsupported(t))
 		}
@@ -167,7 +174,8 @@ func (b *builder) urrVolumes(r *session.URR, t uint16, v []byte, u update, renew
 		}
 		b.fail(unsupported(t))
 	case ie.SubsequentVolumeQuota, ie.EventQuota, ie.EventThreshold, ie.SubsequentEventQuota,
-		ie.SubsequentEventThreshold, ie.NumberOfReports, ie.AggregatedURRs:
+		ie.SubsequentEventThreshold, ie.NumberOfReports, ie.AggregatedURRs,
+		ie.ApplicationID, ie.SDFFilter: // that a quota's end exempts
 		if !u.clears(v) {
 			b.fail(unsupported(t))
 		}

@@ -309,7 +309,7 @@ func (d *decoder) outerHeader(v []byte) *session.OuterHeader {
 		return nil
 	}
 	what := v[0]
-	if what&0xc0 != 0 || what == 0 { // C-TAG and S-TAG are for Ethernet
+	if what&0xc0 != 0 || what == 0 || v[1]&7 != 0 { // C-TAG, S-TAG; N19, N6, multicast
 		d.fail(unsupported(t))
 		return nil
 	}

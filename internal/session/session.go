@@ -218,7 +218,6 @@ type QER struct {
 	PacketRate     *PacketRates `json:"packet_rate,omitempty"`
 	QFI            *uint8       `json:"qfi,omitempty"`
 	Reflective     bool         `json:"reflective,omitempty"` // RQI
-	CorrelationID  *uint32      `json:"correlation_id,omitempty"`
 }
 
 // BitRate is a rate in kbit/s, each way.

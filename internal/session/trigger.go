@@ -2,24 +2,24 @@ package session
 
 // Reporting Triggers (TS 29.244 section 8.2.19), first octet lowest.
 const (
-	TriggerPeriodic         uint32 = 1 << 0  // PERIO
-	TriggerVolumeThreshold  uint32 = 1 << 1  // VOLTH
-	TriggerTimeThreshold    uint32 = 1 << 2  // TIMTH
-	TriggerQuotaHolding     uint32 = 1 << 3  // QUHTI
-	TriggerStart            uint32 = 1 << 4  // START
-	TriggerStop             uint32 = 1 << 5  // STOPT
-	TriggerDroppedDownlink  uint32 = 1 << 6  // DROTH
-	TriggerLinked           uint32 = 1 << 7  // LIUSA
-	TriggerVolumeQuota      uint32 = 1 << 8  // VOLQU
-	TriggerTimeQuota        uint32 = 1 << 9  // TIMQU
-	TriggerEnvelopeClosure  uint32 = 1 << 10 // ENVCL
-	TriggerMACAddresses     uint32 = 1 << 11 // MACAR
-	TriggerEventThreshold   uint32 = 1 << 12 // EVETH
-	TriggerEventQuota       uint32 = 1 << 13 // EVEQU
-	TriggerIPMulticastJoin  uint32 = 1 << 14 // IPMJL
-	TriggerQuotaValidity    uint32 = 1 << 15 // QUVTI
-	TriggerReportEndMarker  uint32 = 1 << 16 // REEMR
-	TriggerUserPlaneInactiv uint32 = 1 << 17 // UPINT
+	TriggerPeriodic          uint32 = 1 << 0  // PERIO
+	TriggerVolumeThreshold   uint32 = 1 << 1  // VOLTH
+	TriggerTimeThreshold     uint32 = 1 << 2  // TIMTH
+	TriggerQuotaHolding      uint32 = 1 << 3  // QUHTI
+	TriggerStart             uint32 = 1 << 4  // START
+	TriggerStop              uint32 = 1 << 5  // STOPT
+	TriggerDroppedDownlink   uint32 = 1 << 6  // DROTH
+	TriggerLinked            uint32 = 1 << 7  // LIUSA
+	TriggerVolumeQuota       uint32 = 1 << 8  // VOLQU
+	TriggerTimeQuota         uint32 = 1 << 9  // TIMQU
+	TriggerEnvelopeClosure   uint32 = 1 << 10 // ENVCL
+	TriggerMACAddresses      uint32 = 1 << 11 // MACAR
+	TriggerEventThreshold    uint32 = 1 << 12 // EVETH
+	TriggerEventQuota        uint32 = 1 << 13 // EVEQU
+	TriggerIPMulticastJoin   uint32 = 1 << 14 // IPMJL
+	TriggerQuotaValidity     uint32 = 1 << 15 // QUVTI
+	TriggerReportEndMarker   uint32 = 1 << 16 // REEMR
+	TriggerUserPlaneInactive uint32 = 1 << 17 // UPINT
 )
 
 // Cause says why usage is reported: the bits of Usage Report Trigger (TS 29.244

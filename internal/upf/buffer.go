@@ -79,13 +79,14 @@ func (u *UPF) keep(e *entry, p Packet) {
 			return
 		}
 		if b == nil {
-			b = &buffer{most: u.o.BufferPackets}
+			b = &buffer{}
+			b.most, _ = u.bufferPackets()
 			e.buffer = b
 		}
 		u.begin(e, b, p.Rule, far)
 	}
 	size := len(p.Data)
-	if len(b.frames) >= b.most || u.stats.BufferedBytes.Add(int64(size)) > int64(u.o.BufferBytes) {
+	if len(b.frames) >= b.most || u.stats.BufferedBytes.Add(int64(size)) > int64(u.bufferBytes()) {
 		if len(b.frames) < b.most {
 			u.stats.BufferedBytes.Add(int64(-size))
 		}
@@ -116,7 +117,8 @@ func (u *UPF) begin(e *entry, b *buffer, rule uint16, far *session.FAR) {
 		if bar := byID(s.BARs, *far.BAR, barID); bar != nil {
 			b.delay = bar.NotificationDelay
 			if bar.SuggestedCount > 0 {
-				b.most = min(int(bar.SuggestedCount), u.o.BufferMost)
+				_, most := u.bufferPackets()
+				b.most = min(int(bar.SuggestedCount), most)
 			}
 		}
 	}

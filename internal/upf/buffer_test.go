@@ -190,3 +190,34 @@ func TestDownlinkDataReportAgain(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// What bounds the packets that are kept, and how often peers are asked, changes
+// while sessions are up.
+func TestBoundsChange(t *testing.T) {
+	w := newWorld(t)
+	w.establish(ordinary(1))
+	w.establish(ordinary(2))
+	if err := w.SetConfig(Config{BufferPackets: 2, EchoInterval: 90 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	w.idle(1, 0, nil)
+	for n := range byte(5) {
+		w.Buffer(toUE(1, n))
+	}
+	if n := w.stats.BufferedNow.Load(); n != 2 {
+		t.Errorf("%d packets are kept, want 2", n)
+	}
+	if err := w.SetConfig(Config{BufferBytes: 42 * 3}); err != nil {
+		t.Fatal(err)
+	}
+	w.idle(2, 0, nil)
+	for n := range byte(5) {
+		w.Buffer(toUE(2, n))
+	}
+	if n := w.stats.BufferedNow.Load(); n != 3 {
+		t.Errorf("%d packets are kept, want 3 by their octets", n)
+	}
+	if d := w.paths.interval(); d != time.Minute {
+		t.Errorf("peers are asked every %v, want the default again", d)
+	}
+}

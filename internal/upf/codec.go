@@ -29,7 +29,7 @@ type codec struct {
 
 // codecVersion is of the layout. Fields that come later go to the end of their
 // struct, with a test of the version that was read.
-const codecVersion = 2
+const codecVersion = 3
 
 var errRecord = errors.New("a record of the journal makes no sense")
 
@@ -409,7 +409,6 @@ func (c *codec) qer(q *session.QER) {
 	})
 	optional(c, &q.QFI, num[uint8])
 	c.flag(&q.Reflective)
-	optional(c, &q.CorrelationID, num[uint32])
 }
 
 func (c *codec) bitRate(r *session.BitRate) {

@@ -36,7 +36,7 @@ const (
 type paths struct {
 	log        *slog.Logger
 	now        func() time.Time
-	interval   time.Duration
+	interval   func() time.Duration // between two Echo Requests
 	failed     func(netip.Addr)
 	recovered  func(netip.Addr)
 	indication func(session.PeerTEID)
@@ -66,7 +66,7 @@ type peer struct {
 	down     bool
 }
 
-func newPaths(interval time.Duration, log *slog.Logger, now func() time.Time, stats *Stats) *paths {
+func newPaths(interval func() time.Duration, log *slog.Logger, now func() time.Time, stats *Stats) *paths {
 	return &paths{
 		log: log, now: now, interval: interval, stats: stats,
 		sockets: map[netip.Addr]*net.UDPConn{}, peers: map[netip.Addr]*peer{},
@@ -310,7 +310,7 @@ func (p *paths) answered(from netip.Addr, sequence uint16) {
 		return
 	}
 	was := q.down
-	q.down, q.asked, q.next = false, 0, p.now().Add(p.interval)
+	q.down, q.asked, q.next = false, 0, p.now().Add(p.interval())
 	p.mu.Unlock()
 	if was {
 		p.recovered(from)
@@ -332,7 +332,7 @@ func (p *paths) watch() {
 			failed = append(failed, q.addr)
 		}
 		if q.asked >= n3Requests {
-			q.asked, q.next = 0, now.Add(p.interval)
+			q.asked, q.next = 0, now.Add(p.interval())
 			continue
 		}
 		if q.asked == 0 {

@@ -96,6 +96,10 @@ type Config struct {
 	Addresses []netip.Addr
 	Pools     []Pool
 	Slices    []slice.Slice
+	// BufferPackets, BufferBytes and EchoInterval stand for those of Options
+	// where they are set.
+	BufferPackets, BufferBytes int
+	EchoInterval               time.Duration
 }
 
 // UPF is the user plane of an N4 server. Its methods may be called from any
@@ -236,7 +240,7 @@ func New(o Options) (*UPF, error) {
 	u.wheel.done = u.now().UnixNano() / int64(tick)
 	u.config.Store(&settings{})
 	u.ues = newAddresses(nil)
-	u.paths = newPaths(o.EchoInterval, o.Logger, o.Now, &u.stats)
+	u.paths = newPaths(u.echoInterval, o.Logger, o.Now, &u.stats)
 	u.paths.indication = u.errorIndicated
 	u.paths.failed = func(a netip.Addr) { u.tell(func(r pfcp.Reporter) { r.PathFailure(a) }) }
 	u.paths.recovered = func(a netip.Addr) { u.tell(func(r pfcp.Reporter) { r.PathRecovery(a) }) }
@@ -441,6 +445,29 @@ func (u *UPF) Run(ctx context.Context) error {
 		err = nil
 	}
 	return err
+}
+
+// bufferPackets is how many packets are kept for a session whose BAR says
+// nothing, and how many whatever it says.
+func (u *UPF) bufferPackets() (most, whatever int) {
+	if n := u.config.Load().BufferPackets; n > 0 {
+		return n, max(n, u.o.BufferMost)
+	}
+	return u.o.BufferPackets, u.o.BufferMost
+}
+
+func (u *UPF) bufferBytes() int {
+	if n := u.config.Load().BufferBytes; n > 0 {
+		return n
+	}
+	return u.o.BufferBytes
+}
+
+func (u *UPF) echoInterval() time.Duration {
+	if d := u.config.Load().EchoInterval; d > 0 {
+		return d
+	}
+	return u.o.EchoInterval
 }
 
 // Close lets go of the journal. Nothing may be called afterwards.
