@@ -205,7 +205,7 @@ static void run_once(struct result *r, __u32 headroom, __u64 time, int disturbed
 	struct xdp_md ctx = { .ingress_ifindex = frame.ifindex };
 
 	forget_run();
-	now = begun = time;
+	begun = time;
 	place(&ctx, frame.b, frame.length, headroom);
 	r->verdict = culvert_xdp(&ctx);
 	r->length = ctx.data_end - ctx.data;
@@ -238,8 +238,10 @@ static void check_again(void)
 static void run_twice(struct input *in, int disturbed)
 {
 	__u32 headroom = rarely(in, 16) ? FRAME_META + 4 * pick(in, 32) : HEADROOM;
-	__u64 time = take16(in) * 1000000ull;
+	/* late enough for what rates pay out at once, and never back */
+	__u64 time = (1 + take16(in)) * 1000000ull;
 
+	now = time;
 	run_once(&first, headroom, time, disturbed);
 	if (disturbed)
 		return;
