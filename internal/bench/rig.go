@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/culvert-net/culvert/internal/bench/stats"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
 
@@ -88,7 +89,7 @@ func (r *rig) warm(c clock, l load) error {
 // without takes the fixed cost out of samples of runs of `packets`.
 func (r *rig) without(samples []float64, packets uint32) {
 	for i := range samples {
-		samples[i] -= median(r.apart) / float64(packets)
+		samples[i] -= stats.Median(r.apart) / float64(packets)
 	}
 }
 

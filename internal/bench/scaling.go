@@ -8,6 +8,8 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
 // scalingReport is what `culvert bench scaling` says.
@@ -83,10 +85,10 @@ func scalingOf(r *row, one, two []pace) scalingRow {
 		ones, twos = append(ones, 2*one[i].cpu), append(twos, two[i].cpu)
 		wallOnes, wallTwos = append(wallOnes, 2*one[i].wall), append(wallTwos, two[i].wall)
 	}
-	low, high := ratioInterval(ones, twos)
+	low, high := stats.RatioInterval(ones, twos)
 	return scalingRow{
-		Name: r.name, Entries: r.entries, OneNS: median(ones) / 2, TwoNS: median(twos),
-		Ratio: median(ones) / median(twos), Low: low, High: high, WallRatio: median(wallOnes) / median(wallTwos),
+		Name: r.name, Entries: r.entries, OneNS: stats.Median(ones) / 2, TwoNS: stats.Median(twos),
+		Ratio: stats.Median(ones) / stats.Median(twos), Low: low, High: high, WallRatio: stats.Median(wallOnes) / stats.Median(wallTwos),
 	}
 }
 

@@ -1,4 +1,6 @@
-package bench
+// Package stats is what the measuring platform knows of samples: medians,
+// intervals, and whether two runs differ.
+package stats
 
 import (
 	"math"
@@ -10,8 +12,8 @@ import (
 // interval to hold in the second digit.
 const resamples = 2000
 
-// median of no values is NaN.
-func median(values []float64) float64 {
+// Median of no values is NaN.
+func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
@@ -23,18 +25,18 @@ func median(values []float64) float64 {
 	return v[len(v)/2]
 }
 
-// quantile q of sorted values, between the two nearest.
-func quantile(sorted []float64, q float64) float64 {
+// Quantile q of sorted values, between the two nearest.
+func Quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	low := int(math.Floor(at))
 	high := min(low+1, len(sorted)-1)
 	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
 }
 
-// ratioInterval is the 95 % interval of median(a) / median(b), where a[i] and
+// RatioInterval is the 95 % interval of Median(a) / Median(b), where a[i] and
 // b[i] were measured together, by the percentile bootstrap. It draws the same
 // way each time, so that a report can be made again from its samples.
-func ratioInterval(a, b []float64) (low, high float64) {
+func RatioInterval(a, b []float64) (low, high float64) {
 	if len(a) == 0 || len(a) != len(b) {
 		return math.NaN(), math.NaN()
 	}
@@ -46,8 +48,8 @@ func ratioInterval(a, b []float64) (low, high float64) {
 			k := r.IntN(len(a))
 			drawA[j], drawB[j] = a[k], b[k]
 		}
-		ratios[i] = median(drawA) / median(drawB)
+		ratios[i] = Median(drawA) / Median(drawB)
 	}
 	slices.Sort(ratios)
-	return quantile(ratios, 0.025), quantile(ratios, 0.975)
+	return Quantile(ratios, 0.025), Quantile(ratios, 0.975)
 }
