@@ -3,6 +3,7 @@ package config
 import (
 	"encoding"
 	"fmt"
+	"math"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -24,16 +25,22 @@ type decoder struct {
 }
 
 func decode(data []byte) (*Config, Lines, *problems) {
-	d := &decoder{lines: Lines{}}
 	c := &Config{}
+	lines, problems := decodeInto(data, c)
+	return c, lines, problems
+}
+
+// decodeInto reads one document into what `into` points to.
+func decodeInto(data []byte, into any) (Lines, *problems) {
+	d := &decoder{lines: Lines{}}
 	var document yaml.Node
 	parser := yaml.NewDecoder(strings.NewReader(string(data)))
 	if err := parser.Decode(&document); err != nil {
 		if strings.TrimSpace(string(data)) == "" || err.Error() == "EOF" {
-			return c, d.lines, &d.problems
+			return d.lines, &d.problems
 		}
 		d.syntax(err)
-		return nil, nil, &d.problems
+		return d.lines, &d.problems
 	}
 	var second yaml.Node
 	if err := parser.Decode(&second); err == nil {
@@ -41,8 +48,8 @@ func decode(data []byte) (*Config, Lines, *problems) {
 	} else if err.Error() != "EOF" {
 		d.syntax(err)
 	}
-	d.value(document.Content[0], reflect.ValueOf(c).Elem(), "")
-	return c, d.lines, &d.problems
+	d.value(document.Content[0], reflect.ValueOf(into).Elem(), "")
+	return d.lines, &d.problems
 }
 
 // syntax takes what the YAML library says, "yaml: line 3: ...", apart.
@@ -87,6 +94,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 		p := reflect.New(v.Type().Elem())
 		d.value(n, p.Elem(), path)
 		v.Set(p)
+	case v.Kind() == reflect.Interface && !v.IsNil(): // a pointer to what it may be
+		d.value(n, v.Elem().Elem(), path)
 	case v.Addr().Type().Implements(textUnmarshaler):
 		d.text(n, v, path)
 	case v.Kind() == reflect.Struct:
@@ -191,8 +200,8 @@ func exampleOf(value any) string {
 	return ""
 }
 
-// scalar takes strings, truth values and unsigned integers: there are no
-// other kinds in Config, which a test sees to.
+// scalar takes strings, truth values and numbers: there are no other kinds in
+// Config, which a test sees to.
 func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -212,6 +221,20 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 			return
 		}
 		v.SetBool(value)
+	case reflect.Float64:
+		var value float64
+		if n.Tag != "!!float" && n.Tag != "!!int" || n.Decode(&value) != nil || math.IsNaN(value) || math.IsInf(value, 0) {
+			d.fail(n, path, "a number such as 0.5", "must be a number, is %s", describe(n))
+			return
+		}
+		v.SetFloat(value)
+	case reflect.Int:
+		var value int
+		if n.Tag != "!!int" || n.Decode(&value) != nil {
+			d.fail(n, path, "a whole number", "must be a whole number, is %s", describe(n))
+			return
+		}
+		v.SetInt(int64(value))
 	default:
 		d.number(n, v, path)
 	}

@@ -55,6 +55,14 @@ func Decode(data []byte) (*Config, error) {
 	return c, nil
 }
 
+// Unmarshal reads YAML or JSON into any struct whose fields have JSON names, as
+// strictly as a configuration: all that is wrong is in the Errors. A field of
+// interface type must hold a pointer to what it is read into.
+func Unmarshal(data []byte, into any) (Lines, error) {
+	lines, problems := decodeInto(data, into)
+	return lines, problems.err()
+}
+
 // Lines are where the fields of a file stand, by their paths.
 type Lines map[string]int
 
