@@ -38,6 +38,9 @@ type Run struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Claims are sentences that the measurements bear out.
 	Claims []string `json:"claims,omitempty"`
+	// Glossary says what values of labels mean, for a reader who does not know
+	// them: "H.M.GTP4.D": "GTP-U over IPv4 becomes SRv6, with no table of tunnels".
+	Glossary map[string]string `json:"glossary,omitempty"`
 }
 
 // Environment is where figures come from.
