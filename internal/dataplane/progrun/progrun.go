@@ -9,8 +9,12 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// MaxFrame is the longest frame that a Bench makes.
-const MaxFrame = 256
+// MaxFrame is the longest frame that a Bench makes; kept is what a sink keeps of
+// its start.
+const (
+	MaxFrame = 2048
+	kept     = 256
+)
 
 // Program is one that a Bench runs.
 type Program struct{ prog *ebpf.Program }
@@ -205,7 +209,7 @@ func (b *Bench) Sunk() (Sunk, error) {
 		return Sunk{}, fmt.Errorf("read the sink's sample: %w", err)
 	}
 	s := Sunk{Length: int(sample.Length)}
-	s.First = append(s.First, sample.Data[:min(sample.Length, MaxFrame)]...)
+	s.First = append(s.First, sample.Data[:min(sample.Length, kept)]...)
 	for _, c := range counts {
 		s.Packets += c.Packets
 		s.Bytes += c.Bytes
