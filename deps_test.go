@@ -43,6 +43,8 @@ var layers = []struct {
 		"joins adapters; who asks it (api, cli) is above it"},
 	{"internal/api", append([]string{"internal/agent", "internal/config"}, models...), "offers the agent to others and reaches around it to no adapter"},
 	{"internal/model", append([]string{"internal/config"}, models...), "the reference that the data path is compared with shares no code with it"},
+	{"internal/bench/search", nil, "a standard's algorithm: it knows neither who runs its trials nor who draws them"},
+	{"internal/bench/stats", nil, "samples in, figures out: it knows no experiment"},
 	{"internal/bench/experiment", append([]string{"internal/bench/result", "internal/bench/stats", "internal/bench/report", "internal/config"}, models...),
 		"the frame of every experiment knows none: kinds are given to it"},
 	{"internal/testutil", append([]string{"internal/config", "internal/model"}, models...), "serves the tests of every package, so it can import few"},

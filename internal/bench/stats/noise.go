@@ -17,7 +17,7 @@ import (
 // The loop of known length: one turn is about as long as a batch of packets, so
 // that its quickest turn is one that nobody disturbed.
 const (
-	turnSteps  = 20_000
+	turnSteps   = 20_000
 	fewestTurns = 100
 )
 
