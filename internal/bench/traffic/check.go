@@ -119,8 +119,10 @@ func (f *faults) checkSRv6(o Outer) {
 	if left := o.SegmentsLeft; left != nil && (*left < 0 || *left >= max(1, len(o.Segments))) {
 		f.add("outer.segments_left", "less than the number of segments", "is %d of %d segments", *left, len(o.Segments))
 	}
-	if o.NumberAt < 0 || o.NumberAt > 12 {
-		f.add("outer.number_at", "0 to 12", "32 bits at octet %d are not in an address", o.NumberAt)
+	for field, at := range map[string]int{"outer.number_at": o.NumberAt, "outer.source_number_at": o.SourceNumberAt} {
+		if at < 0 || at > 12 {
+			f.add(field, "0 to 12", "32 bits at octet %d are not in an address", at)
+		}
 	}
 	if o.TEID != 0 || o.Container != NoContainer || o.QFI != 0 || o.SourcePort != 0 {
 		f.add("outer.kind", "gtpu, or leave teid, container, qfi and source_port out", "SRv6 has none of GTP-U's fields")
@@ -138,7 +140,7 @@ func (f *faults) checkCounts(t Template) {
 	}{
 		{"teids", t.TEIDs, 1 << 24, t.Outer.Kind == GTPU || t.Outer.NumberAt > 0, "outer.kind gtpu, or outer.number_at"},
 		{"ues", t.UEs, 1 << 24, t.Inner.UE != "" && t.Inner.Source.IsValid(), "inner.ue: source or destination"},
-		{"sources", t.Sources, 1 << 24, t.Outer.Source.IsValid() || t.Inner.Source.IsValid() && t.Inner.UE != Source, "an address that is no UE's"},
+		{"sources", t.Sources, 1 << 24, t.Outer.Source.IsValid() || t.Inner.Source.IsValid(), "outer.source or inner.source"},
 		{"flows", t.Flows, 1 << 16, t.Inner.Source.IsValid(), "inner.source and inner.destination"},
 	} {
 		if c.count < 0 || c.count > c.most {
@@ -173,11 +175,11 @@ func (f *faults) checkLength(t Template) {
 		f.add("size", "keep one of size, payload and imix", "there is more than one length")
 		return
 	}
-	least := t.headers() + lenTag + lenFCS
+	least := max(minFrame, t.headers()+lenTag+lenFCS)
 	for _, size := range t.sizes() {
 		if size < least || size > MaxFrame {
-			f.add(t.lengthField(), fmt.Sprintf("frames of %d to %d octets with FCS", max(least, minFrame), MaxFrame),
-				"frames of %d octets: headers and tag need %d", size, least)
+			f.add(t.lengthField(), fmt.Sprintf("frames of %d to %d octets with FCS", least, MaxFrame),
+				"frames of %d octets, and Ethernet, headers and tag want %d", size, least)
 		}
 	}
 }

@@ -19,6 +19,10 @@ type Trial struct {
 
 // Outcome is what became of a trial's packets.
 type Outcome struct {
+	// Method is how packets were sent, Receiver whether the driver ran the
+	// receiving program ("native") or only the kernel's generic code ("generic").
+	Method   Method `json:"method"`
+	Receiver string `json:"receiver"`
 	// Offered is what Rate asked for (0: what was sent), Sent what was.
 	Offered uint64 `json:"offered"`
 	Sent    uint64 `json:"sent"`
@@ -40,23 +44,20 @@ type Outcome struct {
 	// sending interface, such as ICMP errors.
 	Unexpected uint64 `json:"unexpected"`
 	Returned   uint64 `json:"returned"`
-	// Refused are packets that the sending interface had no room for. They are in
-	// Sent on a veth, whose other end is the device's queue, and nowhere else.
-	Refused uint64 `json:"refused"`
 	// Checked are packets of which every length and checksum was looked at; of
 	// the others only their headers and lengths.
 	Checked uint64 `json:"checked"`
 	Octets  uint64 `json:"octets"` // received, of frames without FCS
 
-	// Elapsed is from the first to the last packet sent, Rate what was reached in
-	// it, in packets/s.
+	// Elapsed is from the first to the last packet sent. Paused is how much of it
+	// the generator did not have its CPU for: what is due in a pause is sent
+	// later at Rate, not in a burst.
 	Elapsed time.Duration `json:"elapsed"`
-	Rate    float64       `json:"rate"`
-	// Behind is the longest that the generator was late, because something else
-	// had its CPU.
-	Behind time.Duration `json:"behind"`
-	// AtLimit says that the generator did not reach Rate: nothing follows for
-	// the device from what is missing in Sent.
+	Paused  time.Duration `json:"paused"`
+	// Rate is what was reached outside of pauses, in packets/s.
+	Rate float64 `json:"rate"`
+	// AtLimit says that the generator did not reach the trial's Rate: nothing
+	// follows for the device from what is missing in Sent.
 	AtLimit bool `json:"at_limit"`
 
 	// Latency is from the making of a packet to the program at the receiving

@@ -3,22 +3,319 @@ package traffic
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+	"github.com/culvert-net/culvert/internal/netdev"
 )
 
-// Pair is a generator and a receiver.
-type Pair struct{ options Options }
+const (
+	// quiet is for how long nothing must come before a trial is over, and patience
+	// for how long it is waited for that.
+	quiet    = 50 * time.Millisecond
+	patience = time.Second
+	// catchUp is how much of the time that something else had the CPU is made up
+	// for with packets as fast as possible: no more than a short queue holds.
+	catchUp = 100 * time.Microsecond
+	// look is how often wrong frames and samples are fetched.
+	look = 5 * time.Millisecond
 
-var errUnfinished = errors.New("the generator is being built")
+	defaultCheckEvery = 1024
+)
+
+// ErrNothing says that no packet came out of the device.
+var ErrNothing = errors.New("nothing came in")
+
+// Pair is a generator and a receiver.
+type Pair struct {
+	options  Options
+	tx, rx   netdev.Link
+	engine   *trafficrun.Engine
+	method   Method
+	receiver string
+	trial    uint8
+	limits   map[string]float64
+}
 
 // Open prepares both interfaces. What it does to them is undone by Close.
-func Open(_ context.Context, o Options) (*Pair, error) { return &Pair{o}, errUnfinished }
+func Open(ctx context.Context, o Options) (_ *Pair, err error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("packets are sent and taken by root: use sudo")
+	}
+	if o.CheckEvery == 0 {
+		o.CheckEvery = defaultCheckEvery
+	}
+	p := &Pair{options: o, limits: map[string]float64{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	if p.tx, err = o.TX.link(); err != nil {
+		return nil, err
+	}
+	if p.rx, err = o.RX.link(); err != nil {
+		return nil, err
+	}
+	if p.engine, err = trafficrun.Load(); err != nil {
+		return nil, err
+	}
+	if err := p.attach(); err != nil {
+		return nil, err
+	}
+	return p, errors.Join(p.choose(), ctx.Err())
+}
+
+// choose finds how packets can be sent. The receiver is attached: on the other
+// end of a veth it is what makes live frames possible.
+func (p *Pair) choose() (err error) {
+	if p.tx, err = p.options.TX.link(); err != nil {
+		return err
+	}
+	able := p.tx.XDP&netdev.XDPTransmit != 0
+	switch p.options.Method {
+	case Auto, Live, Packet:
+	default:
+		return fmt.Errorf("method %q: there are live and packet", p.options.Method)
+	}
+	if p.options.Method == Live && !able {
+		return fmt.Errorf("interface %s (driver %s) does not send live frames: %s", p.options.TX, p.tx.Driver, p.whyNot())
+	}
+	if p.options.Method == Packet || !able {
+		p.method = Packet
+		return nil
+	}
+	p.method = Live
+	return inside(p.options.TX.Namespace, func() error { return p.engine.Device(p.tx.Index) })
+}
+
+func (p *Pair) whyNot() string {
+	if p.tx.Kind == "veth" {
+		return "its peer has neither an XDP program nor GRO (ethtool -K PEER gro on)"
+	}
+	return "its driver has no ndo_xdp_xmit; use the method packet"
+}
+
+// attach sets the receiver to both interfaces: a device answers some packets
+// with errors to where they came from.
+func (p *Pair) attach() error {
+	err := inside(p.options.RX.Namespace, func() error {
+		native, err := p.engine.Receive(p.rx.Index, false)
+		p.receiver = "generic"
+		if native {
+			p.receiver = "native"
+		}
+		return attachError(p.options.RX, err)
+	})
+	if err != nil {
+		return err
+	}
+	return inside(p.options.TX.Namespace, func() error {
+		if p.options.TX != p.options.RX {
+			if _, err := p.engine.Receive(p.tx.Index, true); err != nil {
+				return attachError(p.options.TX, err)
+			}
+		}
+		return nil
+	})
+}
+
+func attachError(p Port, err error) error {
+	if errors.Is(err, trafficrun.ErrBusy) {
+		return fmt.Errorf("interface %s: %w: take it off (ip link set %s xdp off), or use another interface", p, err, p.Interface)
+	}
+	if err != nil {
+		return fmt.Errorf("interface %s: attach the receiver: %w", p, err)
+	}
+	return nil
+}
 
 // Close detaches everything.
-func (p *Pair) Close() error { return nil }
+func (p *Pair) Close() error {
+	if p.engine == nil {
+		return nil
+	}
+	return p.engine.Close()
+}
 
-// Limit is the rate, in packets/s, that generator and receiver reach without a
-// device between them.
-func (p *Pair) Limit(context.Context, Template) (float64, error) { return 0, errUnfinished }
+// prepare makes a trial's job.
+func (p *Pair) prepare(t Trial) (trafficrun.Job, error) {
+	template := t.Template
+	if err := template.Check(); err != nil {
+		return trafficrun.Job{}, fmt.Errorf("template %s: %w", template.Name, err)
+	}
+	if template.Ethernet.Source == nil {
+		template.Ethernet.Source = MAC(p.tx.MAC)
+	}
+	if template.Ethernet.Destination == nil {
+		return trafficrun.Job{}, fmt.Errorf("template %s: ethernet.destination is missing (fix: the address of the device's interface behind %s)", template.Name, p.options.TX)
+	}
+	if t.Duration <= 0 || t.Rate < 0 {
+		return trafficrun.Job{}, fmt.Errorf("a trial of %v at %v packets/s: want a time, and a rate or 0", t.Duration, t.Rate)
+	}
+	j, err := template.job(p.options.Expect, p.options.Seed)
+	if err != nil {
+		return j, err
+	}
+	if p.trial++; p.trial == 0 {
+		p.trial = 1 // 0 are the frames before the first trial
+	}
+	j.Trial, j.Duration, j.Rate, j.CatchUp, j.Timed = p.trial, t.Duration, t.Rate, catchUp, !t.Untimed
+	j.Expect.Every = p.options.CheckEvery
+	return j, nil
+}
 
-// Run sends a trial's packets and waits for what comes out.
-func (p *Pair) Run(context.Context, Trial) (Outcome, error) { return Outcome{}, errUnfinished }
+// Run sends a trial's packets and waits for what comes out. Where ctx ends it
+// earlier, the outcome is of what was sent until then, beside ctx's error; an
+// ErrNothing stands beside an outcome too.
+func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return Outcome{}, err
+	}
+	j, err := p.prepare(t)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := p.engine.Prepare(j); err != nil {
+		return Outcome{}, err
+	}
+	v := newVerifier(j)
+	sent, err := p.send(ctx, j, v)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := p.settle(v); err != nil {
+		return Outcome{}, err
+	}
+	o, err := p.outcome(t, sent, v)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && o.Sent > 0 && v.counts.Seen() == 0 {
+		err = p.nothing(o)
+	}
+	return o, err
+}
+
+func (p *Pair) nothing(o Outcome) error {
+	return fmt.Errorf("%w at %s of %d packets that %s sent: does the device forward to it, are both ends up, and is ethernet.destination the device's address?",
+		ErrNothing, p.options.RX, o.Sent, p.options.TX)
+}
+
+// sending is what the generator did.
+type sending struct {
+	packets uint64
+	elapsed time.Duration
+	paused  time.Duration
+	pauses  uint32
+}
+
+// send sends all packets, and meanwhile looks at frames.
+func (p *Pair) send(ctx context.Context, j trafficrun.Job, v *verifier) (sending, error) {
+	stop, done := make(chan struct{}), make(chan error, 1)
+	var s sending
+	go func() {
+		done <- inside(p.options.TX.Namespace, func() (err error) {
+			if err := pin(p.options.CPU); err != nil {
+				return err
+			}
+			s, err = p.live(j, stop)
+			return err
+		})
+	}()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	ended := ctx.Done()
+	for {
+		select {
+		case <-ended:
+			close(stop)
+			ended = nil
+		case err := <-done:
+			return s, err
+		case <-tick.C:
+			if err := p.engine.Show(v.see); err != nil {
+				v.err = err
+			}
+		}
+	}
+}
+
+// live sends live frames.
+func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
+	if err := p.engine.Send(stop); err != nil {
+		return sending{}, fmt.Errorf("interface %s: %w", p.options.TX, err)
+	}
+	s, err := p.engine.State()
+	if err != nil {
+		return sending{}, err
+	}
+	if s.Failed > 0 {
+		return sending{}, fmt.Errorf("interface %s: %d frames could not be made", p.options.TX, s.Failed)
+	}
+	elapsed := time.Duration(s.Last - s.Begin)
+	if s.Over && j.Rate > 0 {
+		elapsed = max(elapsed, j.Duration)
+	}
+	return sending{s.Sent, elapsed, s.Paused, s.Pauses}, nil
+}
+
+// settle waits for late packets.
+func (p *Pair) settle(v *verifier) error {
+	seen := uint64(0)
+	for end, last := time.Now().Add(patience), time.Now(); time.Now().Before(end) && time.Since(last) < quiet; time.Sleep(look) {
+		counts, err := p.engine.Counts()
+		if err != nil {
+			return err
+		}
+		if counts.Seen() != seen {
+			seen, last = counts.Seen(), time.Now()
+		}
+		if err := p.engine.Show(v.see); err != nil {
+			return err
+		}
+		v.counts = counts
+	}
+	return v.err
+}
+
+// outcome puts together what is known.
+func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
+	c := v.counts
+	o := Outcome{
+		Method: p.method, Receiver: p.receiver,
+		Offered: s.packets, Sent: s.packets, Received: c.Received, Duplicated: c.Duplicated, Reordered: c.Reordered,
+		Unreadable: c.Wrong[trafficrun.Unreadable], Unexpected: c.Wrong[trafficrun.Unexpected], Returned: c.Returned,
+		Octets: c.Octets, Elapsed: s.elapsed, Paused: s.paused, Faults: v.faults, Checked: v.checked,
+	}
+	o.Corruption, o.Corrupt = v.corruption()
+	if got := c.Received + o.Unreadable; got < s.packets {
+		o.Lost = s.packets - got
+	}
+	if t.Rate > 0 {
+		o.Offered = uint64(t.Rate * min(t.Duration, s.elapsed).Seconds())
+	}
+	if s.elapsed > s.paused {
+		o.Rate = float64(o.Sent) / (s.elapsed - s.paused).Seconds()
+	}
+	o.AtLimit = t.Rate == 0 || s.slow(o.Offered)
+	if t.Untimed {
+		return o, nil
+	}
+	buckets, err := p.engine.Latency()
+	h := &result.Histogram{Unit: "ns"}
+	for _, b := range buckets {
+		h.Lower, h.Upper, h.Count = append(h.Lower, b.Lower), append(h.Upper, b.Upper), append(h.Count, b.Count)
+	}
+	o.Latency = h
+	return o, err
+}
+
+// slow says that not a few pauses but the making of packets kept a generator
+// from the rate.
+func (s sending) slow(offered uint64) bool {
+	return float64(s.packets) < 0.995*float64(offered) || uint64(s.pauses) > s.packets/4
+}

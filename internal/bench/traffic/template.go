@@ -51,7 +51,7 @@ type Template struct {
 	// are the same. TEIDs and UEs are one number: the n-th tunnel is the n-th UE's.
 	TEIDs   int `json:"teids,omitempty"`   // outer.teid, and the number in the SID (outer.number_at)
 	UEs     int `json:"ues,omitempty"`     // the inner address that inner.ue names: IPv4 addresses, or IPv6 /64 prefixes
-	Sources int `json:"sources,omitempty"` // outer.source, without outer header inner.source: gNBs
+	Sources int `json:"sources,omitempty"` // outer.source: gNBs; without a tunnel the inner address that is not the UE's
 	Flows   int `json:"flows,omitempty"`   // inner.source_port
 
 	// Order is that of the numbers: sequential (default), or random by the
@@ -88,7 +88,7 @@ const (
 type Outer struct {
 	Kind         Kind       `json:"kind,omitempty"`
 	Source       netip.Addr `json:"source,omitzero"`
-	Destination  netip.Addr `json:"destination,omitzero"` // of SRv6 it is the first segment
+	Destination  netip.Addr `json:"destination,omitzero"` // of GTP-U; SRv6 goes to a segment
 	HopLimit     uint8      `json:"hop_limit,omitempty"`  // or TTL; default 64
 	TrafficClass *uint8     `json:"traffic_class,omitempty"`
 	FlowLabel    *uint32    `json:"flow_label,omitempty"`
@@ -109,6 +109,9 @@ type Outer struct {
 	// NumberAt is the octet of the last segment where 32 bits count with TEIDs:
 	// 11 for a SID with Args.Mob.Session behind 80 bits. 0: nowhere.
 	NumberAt int `json:"number_at,omitempty"`
+	// SourceNumberAt is the octet of source where 32 bits count with Sources;
+	// default 12, its end.
+	SourceNumberAt int `json:"source_number_at,omitempty"`
 }
 
 // Container is the direction of a PDU Session Container.

@@ -1,0 +1,176 @@
+package trafficrun
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+)
+
+// Engine is the loaded object of bpf/traffic.c.
+type Engine struct {
+	objects  trafficObjects
+	links    []link.Link
+	ring     *ringbuf.Reader
+	frame    []byte // the longest of the job
+	duration time.Duration
+	batch    uint32
+}
+
+// Load loads the programs.
+func Load() (*Engine, error) {
+	e := &Engine{}
+	if err := loadTrafficObjects(&e.objects, nil); err != nil {
+		return nil, fmt.Errorf("load the programs that send and receive: %w", err)
+	}
+	ring, err := ringbuf.NewReader(e.objects.TrafficRing)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the ring of shown frames: %w", err), e.objects.Close())
+	}
+	ring.SetDeadline(time.Unix(1, 0)) // never wait
+	e.ring = ring
+	return e, nil
+}
+
+// Close detaches and unloads everything.
+func (e *Engine) Close() error {
+	var errs []error
+	for _, l := range e.links {
+		errs = append(errs, l.Close())
+	}
+	e.links = nil
+	return errors.Join(append(errs, e.ring.Close(), e.objects.Close())...)
+}
+
+// Device is the interface, of the caller's network namespace, that sends.
+func (e *Engine) Device(ifindex int) error {
+	if err := e.objects.TrafficDevice.Put(uint32(0), uint32(ifindex)); err != nil {
+		return fmt.Errorf("set the sending interface %d: %w", ifindex, err)
+	}
+	return nil
+}
+
+// ErrBusy says that an interface has an XDP program of somebody else's.
+var ErrBusy = errors.New("another XDP program is attached")
+
+// Receive counts what the interface of the caller's network namespace gets; at
+// the sending one, `returned`, nothing is expected to come. It says whether the
+// driver runs the program, or only the kernel's generic code.
+func (e *Engine) Receive(ifindex int, returned bool) (native bool, err error) {
+	program := e.objects.TrafficReceive
+	if returned {
+		program = e.objects.TrafficWatch
+	}
+	for _, mode := range []link.XDPAttachFlags{link.XDPDriverMode, link.XDPGenericMode} {
+		var l link.Link
+		l, err = link.AttachXDP(link.XDPOptions{Program: program, Interface: ifindex, Flags: mode})
+		if err == nil {
+			e.links = append(e.links, l)
+			return mode == link.XDPDriverMode, nil
+		}
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+			return false, ErrBusy
+		}
+	}
+	return false, err
+}
+
+// State is how far the generator is.
+type State struct {
+	Begin, Last  uint64 // ns of CLOCK_MONOTONIC; 0: nothing was sent
+	Paused       time.Duration // when the generator did not have the CPU
+	Pauses       uint32        // packets that were later than Job.CatchUp
+	Sent, Octets uint64
+	Over         bool
+	Failed       uint32 // frames that could not be made
+}
+
+// State reads it.
+func (e *Engine) State() (State, error) {
+	var s trafficTrafficState
+	if err := e.objects.TrafficState.Lookup(uint32(0), &s); err != nil {
+		return State{}, fmt.Errorf("read the generator's state: %w", err)
+	}
+	return State{
+		Begin: s.Begin, Last: s.Last, Paused: time.Duration(s.Paused >> fixedPoint), Pauses: s.Pauses,
+		Sent: s.Sent, Octets: s.Octets, Over: s.Over != 0, Failed: s.Failed,
+	}, nil
+}
+
+// Wrong is what a frame was found to be.
+type Wrong uint32
+
+// The kinds.
+const (
+	Right      = Wrong(trafficTrafficWrongTRAFFIC_RIGHT)
+	Length     = Wrong(trafficTrafficWrongTRAFFIC_LENGTH)
+	Header     = Wrong(trafficTrafficWrongTRAFFIC_HEADER)
+	Number     = Wrong(trafficTrafficWrongTRAFFIC_NUMBER)
+	Unreadable = Wrong(trafficTrafficWrongTRAFFIC_UNREADABLE)
+	Unexpected = Wrong(trafficTrafficWrongTRAFFIC_UNEXPECTED)
+)
+
+// Counts are what the receiver saw, of all CPUs.
+type Counts struct {
+	Received, Octets, Duplicated, Reordered uint64
+	Wrong                                   map[Wrong]uint64 // without Right
+	Returned, Stale                         uint64
+	NotShown                                uint64
+}
+
+// Seen is how many frames came, of whatever kind.
+func (c Counts) Seen() uint64 {
+	return c.Received + c.Duplicated + c.Wrong[Unreadable] + c.Wrong[Unexpected] + c.Stale
+}
+
+// Counts reads them.
+func (e *Engine) Counts() (Counts, error) {
+	var all []trafficTrafficCounts
+	if err := e.objects.TrafficCounts.Lookup(uint32(0), &all); err != nil {
+		return Counts{}, fmt.Errorf("read the receiver's counters: %w", err)
+	}
+	sum := Counts{Wrong: map[Wrong]uint64{}}
+	for _, c := range all {
+		sum.Received += c.Received
+		sum.Octets += c.Octets
+		sum.Duplicated += c.Duplicated
+		sum.Reordered += c.Reordered
+		sum.Returned += c.Returned
+		sum.Stale += c.Stale
+		sum.NotShown += c.NotShown
+		for w := Length; w <= Unexpected; w++ {
+			sum.Wrong[w] += c.Wrong[w]
+		}
+	}
+	return sum, nil
+}
+
+// Shown is a frame that the receiver shows: a sample, or a wrong one.
+type Shown struct {
+	Wrong    Wrong
+	Returned bool // it came to the sending interface
+	// Size is the index in Job.Frames of what it was made of, if it has a tag.
+	Size             int
+	Stream, Sequence uint32
+	Length           int    // of the frame
+	Data             []byte // of it, at most MaxFrame; valid until see returns
+}
+
+// Show hands all frames over that were shown since.
+func (e *Engine) Show(see func(Shown)) error {
+	var record ringbuf.Record
+	for {
+		err := e.ring.ReadInto(&record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read shown frames: %w", err)
+		}
+		see(shown(record.RawSample))
+	}
+}
