@@ -28,6 +28,9 @@ type Options struct {
 	// CheckEvery is how many packets there are to one that is checked whole; a
 	// power of two, default 1024.
 	CheckEvery int
+	// With is a pair that this one is used together with (see Together): they may
+	// share interfaces. It must stay open for as long as this one is.
+	With *Pair
 	// Watch are processes whose CPU time and memory the outcome has, by name.
 	Watch map[string]int
 }

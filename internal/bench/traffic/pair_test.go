@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
-// cable is a veth pair with nothing between: what is sent comes out.
-func cable(t *testing.T) Options {
+// joined is a veth pair with nothing between: what is sent comes out.
+func joined(t *testing.T) Options {
 	t.Helper()
 	a, b := netns.New(t), netns.New(t)
 	quietly(t, a, b)
@@ -53,7 +53,7 @@ func plain4() Template {
 }
 
 func TestCable(t *testing.T) {
-	p := open(t, cable(t))
+	p := open(t, joined(t))
 	o, err := p.Run(context.Background(), Trial{Template: plain4(), Rate: 10000, Duration: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -64,20 +64,23 @@ func TestCable(t *testing.T) {
 	}
 }
 
-func TestLimitRaw(t *testing.T) {
-	p := open(t, func() Options { o := cable(t); o.CheckEvery = 1024; return o }())
-	for _, u := range []bool{false, true} {
-		for _, r := range []float64{0, 100000, 1e6, 2e6} {
-			o, err := p.Run(context.Background(), Trial{Template: plain4(), Rate: r, Duration: 500 * time.Millisecond, Untimed: u})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l := o.Latency
-			o.Latency = nil
-			t.Logf("%+v", o)
-			if l != nil {
-				t.Logf("p50 %v p99 %v max %v", l.Quantile(.5), l.Quantile(.99), l.Quantile(1))
-			}
-		}
+// A limit is a rate that is reached without a device, and a trial above it says
+// so.
+func TestLimit(t *testing.T) {
+	o := joined(t)
+	o.CheckEvery = 1024
+	p := open(t, o)
+	limit, err := p.Limit(context.Background(), plain4())
+	if err != nil {
+		t.Fatal(err)
 	}
+	again, err := p.Limit(context.Background(), plain4())
+	if err != nil || again != limit || limit < 1e4 {
+		t.Errorf("limit %v, then %v, %v", limit, again, err)
+	}
+	out, err := p.Run(context.Background(), Trial{Template: plain4(), Rate: 1e9, Duration: 50 * time.Millisecond})
+	if err != nil || !out.AtLimit || out.Lost != 0 {
+		t.Errorf("a thousand million packets/s: %+v, %v", out, err)
+	}
+	t.Logf("limit %.0f packets/s", limit)
 }

@@ -1,0 +1,118 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/stats"
+)
+
+// How a limit is measured.
+const (
+	limitTrials   = 3
+	limitDuration = 150 * time.Millisecond
+)
+
+// Limit is the rate, in packets/s, that generator and receiver reach on their CPU without a
+// device between them: over a veth pair of their own. It is measured once for a
+// template.
+func (p *Pair) Limit(ctx context.Context, t Template) (float64, error) {
+	key := fmt.Sprintf("%+v", t)
+	if limit, ok := p.limits[key]; ok {
+		return limit, nil
+	}
+	timed, err := p.bare(ctx, t, false)
+	if err == nil {
+		p.limits[key] = timed
+	}
+	return timed, err
+}
+
+// TimestampCost is what the time in the tag, and taking the latency from it, add
+// to a packet: ns, from two limits.
+func (p *Pair) TimestampCost(ctx context.Context, t Template) (float64, error) {
+	timed, err := p.bare(ctx, t, false)
+	if err != nil {
+		return 0, err
+	}
+	untimed, err := p.bare(ctx, t, true)
+	return 1e9/timed - 1e9/untimed, err
+}
+
+// bare measures without a device.
+func (p *Pair) bare(ctx context.Context, t Template, untimed bool) (limit float64, err error) {
+	c, err := newCable()
+	if err != nil {
+		return 0, fmt.Errorf("make a veth pair to measure the generator's own limit: %w", err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	o := p.options
+	o.TX, o.RX, o.Method, o.Expect = c.port("tx"), c.port("rx"), p.method, nil
+	own, err := Open(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, own.Close()) }()
+	t.Ethernet = Ethernet{Destination: MAC(own.rx.MAC)}
+	var rates []float64
+	for range limitTrials {
+		out, err := own.Run(ctx, Trial{Template: t, Duration: limitDuration, Untimed: untimed})
+		if err != nil {
+			return 0, err
+		}
+		rates = append(rates, float64(out.Received)/out.Elapsed.Seconds())
+	}
+	return stats.Median(rates), nil
+}
+
+// cable is a veth pair in a network namespace that has no name, and goes with
+// the process at the latest.
+type cable struct{ namespace *os.File }
+
+func newCable() (*cable, error) {
+	c := &cable{}
+	err := inside("", func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
+		}
+		if c.namespace, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+			return err
+		}
+		// Nobody is to say anything but the generator.
+		for _, which := range []string{"all", "default"} {
+			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0o644); err != nil {
+				return err
+			}
+		}
+		return ip("link add name tx type veth peer name rx", "link set tx up", "link set rx up")
+	})
+	if err != nil && c.namespace != nil {
+		err = errors.Join(err, c.Close())
+	}
+	return c, err
+}
+
+// Close lets go of the namespace, which takes all with it.
+func (c *cable) Close() error { return c.namespace.Close() }
+
+func (c *cable) port(name string) Port {
+	return Port{Namespace: fmt.Sprintf("/proc/self/fd/%d", c.namespace.Fd()), Interface: name}
+}
+
+// ip runs lines of ip(8) in the calling thread's network namespace.
+func ip(lines ...string) error {
+	c := exec.Command("ip", "-batch", "-")
+	c.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("ip: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
