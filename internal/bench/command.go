@@ -51,10 +51,10 @@ Rounds are interleaved; the figures are medians with a 95 % interval.`,
 		Example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.measure(c, functions(), func(ctx context.Context, p plan) (writer, error) { return runFunctions(ctx, &o, p, c.ErrOrStderr()) })
+			return o.measure(c, functions(shortSize), func(ctx context.Context, p plan) (writer, error) { return runFunctions(ctx, &o, p, c.ErrOrStderr()) })
 		},
 	}
-	o.flags(c, []uint{1, 1000, 1_000_000}, functions())
+	o.flags(c, []uint{1, 1000, 1_000_000}, functions(shortSize))
 	return c
 }
 
@@ -68,10 +68,10 @@ a generator and queues of its own. The ratio is how many times as many packets
 two cores forward.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.measure(c, functions(), func(ctx context.Context, p plan) (writer, error) { return runScaling(ctx, &o, p, c.ErrOrStderr()) })
+			return o.measure(c, functions(shortSize), func(ctx context.Context, p plan) (writer, error) { return runScaling(ctx, &o, p, c.ErrOrStderr()) })
 		},
 	}
-	o.flags(c, []uint{1000}, functions())
+	o.flags(c, []uint{1000}, functions(shortSize))
 	return c
 }
 
@@ -142,8 +142,8 @@ func (o *options) plan(all []function) (plan, error) {
 	}
 	slices.Sort(p.entries)
 	p.entries = slices.Compact(p.entries)
-	if p.repeat < 1 || p.packets < 16*warmUp {
-		return p, fmt.Errorf("--repeat: give at least 1; --packets: at least %d", 16*warmUp)
+	if p.repeat < 1 || p.packets < morePackets {
+		return p, fmt.Errorf("--repeat: give at least 1; --packets: at least %d", morePackets)
 	}
 	return p, p.only(o.functions)
 }

@@ -149,12 +149,12 @@ func TestQuickUPF(t *testing.T) {
 // A function whose frames come out otherwise than it wants has no figure.
 func TestWrongFramesAreNoFigure(t *testing.T) {
 	needRoot(t)
-	wrong := functions()[1]
+	wrong := functions(shortSize)[1]
 	wrong.want = wantIPv6(mapped, 16, protoRouting, wrong.want.payload)
-	lost := functions()[1]
+	lost := functions(shortSize)[1]
 	lost.data = bytes.Clone(lost.data)
 	lost.data[lenEthernet+7] = 1 // hop limit: the data path drops it
-	for says, f := range map[string]function{"it goes to": wrong, "0 of 64 frames came out": lost} {
+	for says, f := range map[string]function{"it goes to": wrong, "0 of 1024 frames came out": lost} {
 		p := plan{functions: []function{f}, entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
 		o := options{binary: culvert, bpffs: "/sys/fs/bpf"}
 		if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), says) {
@@ -170,7 +170,7 @@ func TestScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan{functions: functions()[:2], entries: []uint32{1}, repeat: 1, packets: 6400}
+	p := plan{functions: functions(shortSize)[:2], entries: []uint32{1}, repeat: 1, packets: 6400}
 	got, err := runScaling(context.Background(), &options{binary: culvert, bpffs: "/sys/fs/bpf"}, p, io.Discard)
 	if len(cpus) < 2 {
 		if err == nil || !strings.Contains(err.Error(), "two CPUs") {
@@ -191,7 +191,7 @@ func TestScaling(t *testing.T) {
 
 func TestDaemonThatEnds(t *testing.T) {
 	needRoot(t)
-	p := plan{functions: functions()[:2], entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
+	p := plan{functions: functions(shortSize)[:2], entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
 	o := options{binary: "/bin/false", bpffs: "/sys/fs/bpf"}
 	if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
 		t.Errorf("want an error about the daemon's end, got %v", err)

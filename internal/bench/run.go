@@ -80,13 +80,16 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 	if err := enoughMemory(tables, "/proc/meminfo"); err != nil {
 		return nil, err
 	}
-	if b.node, err = newRig(runName(), queues); err != nil {
+	if b.name == "" {
+		b.name = runName()
+	}
+	if b.node, err = newRig(b.name, queues); err != nil {
 		return nil, err
 	}
 	if err := b.node.sink((*progrun.Bench).SinkXDP); err != nil {
 		return nil, err
 	}
-	pins := filepath.Join(o.bpffs, runName())
+	pins := filepath.Join(o.bpffs, b.name)
 	b.daemon, err = startDaemon(ctx, binary, pins, b.node.net.node, tables)
 	if err != nil {
 		return nil, err
@@ -105,10 +108,15 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 		}
 	}
 	hop := progrun.NextHop{Ifindex: b.node.index[portOut], Dst: macOf(4), Src: macOf(3)}
-	return b, b.node.net.node.do(func() error {
+	err = b.node.net.node.do(func() error {
 		b.l2, err = b.node.bench.Baseline(hop)
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	l2 := baseline(shortSize)
+	return b, b.node.warm(b.cpu, load{portIn, l2.frame(1, 1), b.l2, wantLike(l2.data)})
 }
 
 // setUpKernel makes a second node, which Linux alone forwards on.
@@ -116,7 +124,7 @@ func (b *bench) setUpKernel(o *options) (err error) {
 	if !slices.ContainsFunc(b.functions, func(f function) bool { return f.kernel != nil }) {
 		return nil
 	}
-	if b.kernel, err = newRig(runName()+"-k", 1); err != nil {
+	if b.kernel, err = newRig(b.name+"-k", 1); err != nil {
 		return err
 	}
 	if err := b.kernel.sink((*progrun.Bench).SinkSKB); err != nil {
@@ -130,7 +138,12 @@ func (b *bench) setUpKernel(o *options) (err error) {
 			return fmt.Errorf("%s of the kernel: %w", f.name, err)
 		}
 	}
-	return b.kernel.net.node.do(func() error { return b.kernel.bench.OpenReceive(b.kernel.index[portIn]) })
+	err = b.kernel.net.node.do(func() error { return b.kernel.bench.OpenReceive(b.kernel.index[portIn]) })
+	if err != nil {
+		return err
+	}
+	l2 := baseline(shortSize)
+	return b.kernel.warm(b.cpu, load{portIn, l2.frame(1, 1), b.kernel.bench.Pass(), l2.wanted(true)})
 }
 
 func (b *bench) tearDown() error {

@@ -53,8 +53,8 @@ const fewSessions = 1000
 
 // upfFunctions are the two directions of a session with one QER and one URR,
 // with neither, and with filters.
-func upfFunctions() []function {
-	l2 := baseline()
+func upfFunctions(size int) []function {
+	l2 := baseline(size)
 	l2.kernel = nil // which has no sessions
 	list := []function{l2}
 	for _, k := range []struct {
@@ -67,7 +67,10 @@ func upfFunctions() []function {
 		{"_filters_4", sessions{place: 3, most: fewSessions, spec: filtered(4)}},
 		{"_filters_16", sessions{place: 4, most: fewSessions, spec: filtered(16)}},
 	} {
-		list = append(list, uplink(k.suffix, k.sessions), downlink(k.suffix, k.sessions))
+		list = append(list, uplink(k.suffix, k.sessions, size), downlink(k.suffix, k.sessions, size))
+	}
+	for i := range list {
+		list[i].size = size
 	}
 	return list
 }
@@ -84,8 +87,8 @@ func (s sessions) entries() uint32 {
 	return s.most
 }
 
-func uplink(suffix string, s sessions) function {
-	pdu := packet4(firstUE, dst4, false)
+func uplink(suffix string, s sessions, size int) function {
+	pdu := packet4(firstUE, dst4, size, false)
 	teid := lenEthernet + lenIPv4 + lenUDP + 4
 	inner := lenEthernet + lenIPv4 + lenUDP + lenGTPU + lenContainer
 	return function{
@@ -97,8 +100,8 @@ func uplink(suffix string, s sessions) function {
 	}
 }
 
-func downlink(suffix string, s sessions) function {
-	pdu := packet4(dst4, firstUE, false)
+func downlink(suffix string, s sessions, size int) function {
+	pdu := packet4(dst4, firstUE, size, false)
 	return function{
 		name: "downlink" + suffix, most: s.entries(), sessions: &s, put: func(*config.Config, uint32) {},
 		data: ethernet(typeIPv4, pdu),
