@@ -92,7 +92,7 @@ func newCable() (*cable, error) {
 				return err
 			}
 		}
-		return ip("link add name tx type veth peer name rx", "link set tx up", "link set rx up")
+		return ip("link add name tx type veth peer name rx", "link set dev tx up", "link set dev rx up")
 	})
 	if err != nil && c.namespace != nil {
 		err = errors.Join(err, c.Close())
