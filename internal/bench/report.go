@@ -48,10 +48,10 @@ type rowSamples struct {
 func makeReport(rows []*row, e environment) report {
 	out := report{Bench: "functions", Baseline: baselineName, Environment: e}
 	for _, r := range rows {
-		low, high := stats.RatioInterval(r.baseline, r.live)
-		rr := reportRow{Name: r.name, Entries: r.entries, NS: stats.Median(r.live), Ratio: stats.Median(r.baseline) / stats.Median(r.live), Low: low, High: high}
+		ratio, low, high := stats.Interval(r.baseline, r.live)
+		rr := reportRow{Name: r.name, Entries: r.entries, NS: stats.Median(r.live), Ratio: ratio, Low: low, High: high}
 		if len(r.linux) > 0 {
-			k := stats.Median(r.linux) / stats.Median(r.live)
+			k, _, _ := stats.Interval(r.linux, r.live)
 			rr.KernelRatio = &k
 		}
 		out.Rows = append(out.Rows, rr)
@@ -91,7 +91,7 @@ func (r report) writeTable(w io.Writer) error {
 ns        CPU time of a packet: the generator, the device, the function, the sink, on one core
 added     ns more than %s of the same frame in the same round
 test_run  ns of the program alone, without the generator (BPF_PROG_TEST_RUN)
-ratio     %[1]s by function: of the medians of %d rounds, and its 95 %% interval
+ratio     %[1]s by function: the median of %d rounds, and its 95 %% interval
 kernel    how many times as long the kernel takes for the same frame
 %s
 `, r.Baseline, r.Environment.Rounds, r.Environment)

@@ -15,8 +15,8 @@ func TestReportFromSamples(t *testing.T) {
 	}
 	got := makeReport(rows, environment{Rounds: 3})
 	first := got.Rows[0]
-	if first.NS != 125 || first.Ratio != 0.88 || first.Low != 0.75 || first.High != 1 {
-		t.Errorf("row %+v: want 125 ns, 0.88, 0.75 to 1", first)
+	if first.NS != 125 || first.Ratio != 0.8 || first.Low != 0.75 || first.High != 1 {
+		t.Errorf("row %+v: want 125 ns, 0.8, 0.75 to 1", first)
 	}
 	if first.KernelRatio == nil || *first.KernelRatio != 4 {
 		t.Errorf("kernel ratio %v, want 4", first.KernelRatio)
@@ -33,7 +33,7 @@ func TestScalingFromSamples(t *testing.T) {
 	one := []pace{{100, 1e6}, {110, 1e6}, {90, 1e6}}
 	two := []pace{{125, 2e6}, {110, 1e6}, {100, 1e6}}
 	got := scalingOf(&row{function: function{name: "end"}, entries: 7}, one, two)
-	if got.Ratio != 200.0/110 || got.Low != 1.6 || got.High != 2 || got.WallRatio != 2 || got.Entries != 7 {
-		t.Errorf("%+v: want 1.82, 1.6 to 2, and 2 by the wall", got)
+	if got.Ratio != 1.8 || got.Low != 1.6 || got.High != 2 || got.WallRatio != 2 || got.Entries != 7 {
+		t.Errorf("%+v: want 1.8, 1.6 to 2, and 2 by the wall", got)
 	}
 }

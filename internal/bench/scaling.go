@@ -85,10 +85,10 @@ func scalingOf(r *row, one, two []pace) scalingRow {
 		ones, twos = append(ones, 2*one[i].cpu), append(twos, two[i].cpu)
 		wallOnes, wallTwos = append(wallOnes, 2*one[i].wall), append(wallTwos, two[i].wall)
 	}
-	low, high := stats.RatioInterval(ones, twos)
+	ratio, low, high := stats.Interval(ones, twos)
 	return scalingRow{
 		Name: r.name, Entries: r.entries, OneNS: stats.Median(ones) / 2, TwoNS: stats.Median(twos),
-		Ratio: stats.Median(ones) / stats.Median(twos), Low: low, High: high, WallRatio: stats.Median(wallOnes) / stats.Median(wallTwos),
+		Ratio: ratio, Low: low, High: high, WallRatio: stats.Median(wallOnes) / stats.Median(wallTwos),
 	}
 }
 

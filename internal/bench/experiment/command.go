@@ -179,8 +179,8 @@ func PrintTable(w io.Writer, run *result.Run) error {
 	for _, m := range run.Measurements {
 		beside := "-"
 		if len(m.Baseline) > 0 {
-			low, high := stats.RatioInterval(m.Samples, m.Baseline)
-			beside = fmt.Sprintf("%.3f (%.3f to %.3f)", stats.Median(m.Samples)/stats.Median(m.Baseline), low, high)
+			e := m.Estimate(result.ToBaseline)
+			beside = fmt.Sprintf("%.3f (%.3f to %.3f)", e.Value, e.Low, e.High)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%.6g\t%s\t%d\t%s\n", m.Metric, words(m.Labels), stats.Median(m.Samples), m.Unit, len(m.Samples), beside)
 	}

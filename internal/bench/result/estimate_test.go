@@ -10,8 +10,8 @@ func TestEstimate(t *testing.T) {
 	}{
 		{"", 220, 200, 400},
 		{Plain, 220, 200, 400},
-		{ToBaseline, 2.2, 2, 4},
-		{OfBaseline, 100.0 / 220, 0.25, 0.5},
+		{ToBaseline, 2, 2, 4},
+		{OfBaseline, 0.5, 0.25, 0.5},
 	} {
 		e := m.Estimate(tt.value)
 		if e.Value != tt.want || e.Low != tt.low || e.High != tt.high || e.N != 3 || !e.HasInterval() {

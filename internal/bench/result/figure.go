@@ -30,7 +30,7 @@ type Value string
 const (
 	// Plain is the median of the samples.
 	Plain Value = "plain"
-	// ToBaseline is median(samples)/median(baseline), of rounds paired.
+	// ToBaseline is the median of samples by what stood beside each.
 	ToBaseline Value = "to_baseline"
 	// OfBaseline is its inverse: 1 is as good as the baseline, 0.5 costs twice.
 	OfBaseline Value = "of_baseline"

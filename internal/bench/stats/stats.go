@@ -4,7 +4,6 @@ package stats
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 )
 
@@ -31,25 +30,4 @@ func Quantile(sorted []float64, q float64) float64 {
 	low := int(math.Floor(at))
 	high := min(low+1, len(sorted)-1)
 	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
-}
-
-// RatioInterval is the 95 % interval of Median(a) / Median(b), where a[i] and
-// b[i] were measured together, by the percentile bootstrap. It draws the same
-// way each time, so that a report can be made again from its samples.
-func RatioInterval(a, b []float64) (low, high float64) {
-	if len(a) == 0 || len(a) != len(b) {
-		return math.NaN(), math.NaN()
-	}
-	r := rand.New(rand.NewPCG(1, 2))
-	ratios := make([]float64, resamples)
-	drawA, drawB := make([]float64, len(a)), make([]float64, len(a))
-	for i := range ratios {
-		for j := range drawA {
-			k := r.IntN(len(a))
-			drawA[j], drawB[j] = a[k], b[k]
-		}
-		ratios[i] = Median(drawA) / Median(drawB)
-	}
-	slices.Sort(ratios)
-	return Quantile(ratios, 0.025), Quantile(ratios, 0.975)
 }

@@ -37,28 +37,3 @@ func TestQuantile(t *testing.T) {
 		}
 	}
 }
-
-// The interval of a median has exact ends in order statistics: for 9 values,
-// the second and the eighth hold it with 96 %.
-func TestRatioInterval(t *testing.T) {
-	values, ones := []float64{7, 1, 9, 3, 5, 2, 8, 4, 6}, []float64{1, 1, 1, 1, 1, 1, 1, 1, 1}
-	low, high := RatioInterval(values, ones)
-	if low < 2 || low > 3 || high < 7 || high > 8 {
-		t.Errorf("interval = %v to %v, want about 2 to 8", low, high)
-	}
-	if l, h := RatioInterval(values, ones); l != low || h != high {
-		t.Errorf("the second time it is %v to %v: a report could not be drawn again", l, h)
-	}
-	// What was slow together does not blur the ratio.
-	twice := []float64{14, 2, 18, 6, 10, 4, 16, 8, 12}
-	if l, h := RatioInterval(values, twice); l != 0.5 || h != 0.5 {
-		t.Errorf("interval of values by twice the values = %v to %v, want 0.5", l, h)
-	}
-	// An outlier must not widen it.
-	if _, h := RatioInterval([]float64{1, 1, 1, 1, 1, 1, 1, 1, 1e6}, ones); h != 1 {
-		t.Errorf("one outlier of nine makes the upper end %v", h)
-	}
-	if l, h := RatioInterval(values, ones[1:]); !math.IsNaN(l) || !math.IsNaN(h) {
-		t.Errorf("interval of unequal numbers = %v to %v, want none", l, h)
-	}
-}
