@@ -29,6 +29,7 @@
 #define ETHERNET_LENGTH 14
 #define VLAN_LENGTH 4
 #define MULTICAST 1 /* in the first octet of an Ethernet address */
+#define PATIENCE 1000000000ull /* ns that even a short trial may be paused */
 #define SHORTEST 60 /* a frame is padded to it */
 
 /* What a frame was found to be. */
@@ -74,7 +75,7 @@ struct traffic_job {
 	__u32 trial, stream_bits;
 	__u32 places, slots;
 	__u32 timed; /* tags hold the time */
-	__u32 pad;
+	__u32 turns; /* every second packet is made by the other object */
 	struct traffic_key key[TRAFFIC_KEYS];
 	struct traffic_place place[TRAFFIC_PLACES];
 	__u8 slot[TRAFFIC_SLOTS]; /* index into traffic_frame */
@@ -89,6 +90,8 @@ struct traffic_state {
 	__u32 stream, sequence, slot;
 	__u32 over, failed;
 	__u32 pauses; /* packets that were later than depth */
+	__u32 turn;   /* 1: the other object made the last packet */
+	__u32 pad;
 };
 
 struct traffic_frame {
@@ -129,7 +132,18 @@ struct traffic_shown {
 	__u8 data[TRAFFIC_FRAME];
 };
 
+/* Programs of another loaded object of this kind: what is not this one's is the
+ * other's, where they receive at the same interface, and they take turns to
+ * send. */
+enum traffic_call {
+	TRAFFIC_CALL_RECEIVE,
+	TRAFFIC_CALL_WATCH,
+	TRAFFIC_CALL_SEND,
+	TRAFFIC_CALLS,
+};
+
 const enum traffic_wrong *const btf_traffic_wrong __attribute__((section("btf_types"))) = 0;
+const enum traffic_call *const btf_traffic_call __attribute__((section("btf_types"))) = 0;
 const struct traffic_shown *const btf_traffic_shown __attribute__((section("btf_types"))) = 0;
 
 #define ONE(kind, name, struct_name)            \
@@ -181,6 +195,13 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 21);
 } traffic_ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, TRAFFIC_CALLS);
+} traffic_other SEC(".maps");
 
 /* the sending interface */
 struct {
@@ -351,7 +372,7 @@ INLINE int make(struct xdp_md *ctx, const struct traffic_job *job, struct traffi
 
 /* Is a packet due? The token bucket's time is that since the beginning. What a
  * pause has cost beyond `depth` is not sent in a burst: the trial is longer by
- * it, but never more than twice as long. */
+ * it, but never more than twice as long, and PATIENCE. */
 INLINE int due(const struct traffic_job *job, struct traffic_state *state, __u64 now)
 {
 	__u64 since, late;
@@ -359,7 +380,7 @@ INLINE int due(const struct traffic_job *job, struct traffic_state *state, __u64
 	if (!state->begin)
 		state->begin = now;
 	since = now - state->begin;
-	if (since >= (job->interval ? 2 : 1) * job->duration || (state->next - state->paused) >> 16 >= job->duration) {
+	if (since >= job->duration + (job->interval ? job->duration + PATIENCE : 0) || (state->next - state->paused) >> 16 >= job->duration) {
 		state->over = 1;
 		return 0;
 	}
@@ -396,6 +417,8 @@ int traffic_send(struct xdp_md *ctx)
 			return XDP_DROP;
 		state->last = now;
 	}
+	if (job->turns && (state->turn = !state->turn))
+		bpf_tail_call(ctx, &traffic_other, TRAFFIC_CALL_SEND);
 	if (make(ctx, job, state, now)) {
 		state->failed++;
 		return XDP_ABORTED;
@@ -653,6 +676,7 @@ INLINE int arrived(struct xdp_md *ctx, int returned)
 	if (read_tag(ctx, at + length, &tag) || tag.stream >> (job->stream_bits & 31) || tag.stream >= TRAFFIC_STREAMS)
 		return no_tag(ctx, c, job, type, at, returned);
 	if (tag.trial != (__u8)job->trial) {
+		bpf_tail_call(ctx, &traffic_other, returned ? TRAFFIC_CALL_WATCH : TRAFFIC_CALL_RECEIVE);
 		c->stale++;
 		return XDP_DROP;
 	}

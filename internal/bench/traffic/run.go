@@ -102,7 +102,15 @@ func (p *Pair) whyNot() string {
 // attach sets the receiver to both interfaces: a device answers some packets
 // with errors to where they came from.
 func (p *Pair) attach() error {
-	err := inside(p.options.RX.Namespace, func() error {
+	return errors.Join(p.attachRX(), p.attachTX())
+}
+
+func (p *Pair) attachRX() error {
+	if with := p.options.With; with != nil && with.options.RX == p.options.RX {
+		p.receiver = with.receiver
+		return with.engine.HandOver(false, p.engine)
+	}
+	return inside(p.options.RX.Namespace, func() error {
 		native, err := p.engine.Receive(p.rx.Index, false)
 		p.receiver = "generic"
 		if native {
@@ -110,16 +118,18 @@ func (p *Pair) attach() error {
 		}
 		return attachError(p.options.RX, err)
 	})
-	if err != nil {
-		return err
+}
+
+func (p *Pair) attachTX() error {
+	switch with := p.options.With; {
+	case p.options.TX == p.options.RX:
+		return nil
+	case with != nil && with.options.TX == p.options.TX:
+		return with.engine.HandOver(true, p.engine)
 	}
 	return inside(p.options.TX.Namespace, func() error {
-		if p.options.TX != p.options.RX {
-			if _, err := p.engine.Receive(p.tx.Index, true); err != nil {
-				return attachError(p.options.TX, err)
-			}
-		}
-		return nil
+		_, err := p.engine.Receive(p.tx.Index, true)
+		return attachError(p.options.TX, err)
 	})
 }
 
@@ -164,6 +174,9 @@ func (p *Pair) prepare(t Trial) (trafficrun.Job, error) {
 		p.trial = 1 // 0 are the frames before the first trial
 	}
 	j.Trial, j.Duration, j.Rate, j.CatchUp, j.Timed = p.trial, t.Duration, t.Rate, catchUp, !t.Untimed
+	if t.Rate > 0 {
+		j.CatchUp = min(catchUp, time.Duration(burst/t.Rate*1e9))
+	}
 	j.Expect.Every = p.options.CheckEvery
 	return j, nil
 }
@@ -183,6 +196,10 @@ func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
 		return Outcome{}, err
 	}
 	v := newVerifier(j)
+	before, err := now(p.options.Watch)
+	if err != nil {
+		return Outcome{}, err
+	}
 	sent, err := p.send(ctx, j, v)
 	if err != nil {
 		return Outcome{}, err
@@ -191,6 +208,9 @@ func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
 		return Outcome{}, err
 	}
 	o, err := p.outcome(t, sent, v)
+	if err == nil {
+		o.CPU, err = p.usage(before)
+	}
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -222,7 +242,11 @@ func (p *Pair) send(ctx context.Context, j trafficrun.Job, v *verifier) (sending
 			if err := pin(p.options.CPU); err != nil {
 				return err
 			}
-			s, err = p.live(j, stop)
+			if p.method == Packet {
+				s, err = p.packets(j, stop)
+			} else {
+				s, err = p.live(j, stop)
+			}
 			return err
 		})
 	}()

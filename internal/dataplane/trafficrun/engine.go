@@ -79,6 +79,29 @@ func (e *Engine) Receive(ifindex int, returned bool) (native bool, err error) {
 	return false, err
 }
 
+// HandOver gives what comes to e's receiving interface, or with `returned` to its
+// sending one, and is of no packet of e's trial, to other, which needs not be
+// attached there.
+func (e *Engine) HandOver(returned bool, other *Engine) error {
+	slot, program := trafficTrafficCallTRAFFIC_CALL_RECEIVE, other.objects.TrafficReceive
+	if returned {
+		slot, program = trafficTrafficCallTRAFFIC_CALL_WATCH, other.objects.TrafficWatch
+	}
+	if err := e.objects.TrafficOther.Put(uint32(slot), program); err != nil {
+		return fmt.Errorf("let another receiver have what is its own: %w", err)
+	}
+	return nil
+}
+
+// TakeTurns lets other make every second packet of e's jobs with Turns, by its own
+// job: whose pace does not count, and whose sending interface does.
+func (e *Engine) TakeTurns(other *Engine) error {
+	if err := e.objects.TrafficOther.Put(uint32(trafficTrafficCallTRAFFIC_CALL_SEND), other.objects.TrafficSend); err != nil {
+		return fmt.Errorf("let another generator take turns: %w", err)
+	}
+	return nil
+}
+
 // State is how far the generator is.
 type State struct {
 	Begin, Last  uint64 // ns of CLOCK_MONOTONIC; 0: nothing was sent

@@ -62,6 +62,7 @@ type Job struct {
 	Rate       float64 // packets/s; 0: as fast as possible
 	CatchUp    time.Duration
 	Timed      bool
+	Turns      bool // every second packet is made by the engine of TakeTurns
 	Expect     Expect
 }
 
@@ -133,7 +134,7 @@ func (j Job) entry() (trafficTrafficJob, error) {
 	entry := trafficTrafficJob{
 		Duration: uint64(j.Duration), Depth: uint64(j.CatchUp) << fixedPoint,
 		Trial: uint32(j.Trial), StreamBits: uint32(j.StreamBits),
-		Places: uint32(len(j.Places)), Slots: uint32(len(j.Slots)), Timed: flag(j.Timed),
+		Places: uint32(len(j.Places)), Slots: uint32(len(j.Slots)), Timed: flag(j.Timed), Turns: flag(j.Turns),
 	}
 	if j.Rate > 0 {
 		entry.Interval = uint64(1e9 / j.Rate * (1 << fixedPoint))

@@ -13,6 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type trafficTrafficCall uint32
+
+const (
+	trafficTrafficCallTRAFFIC_CALL_RECEIVE trafficTrafficCall = 0
+	trafficTrafficCallTRAFFIC_CALL_WATCH   trafficTrafficCall = 1
+	trafficTrafficCallTRAFFIC_CALL_SEND    trafficTrafficCall = 2
+	trafficTrafficCallTRAFFIC_CALLS        trafficTrafficCall = 3
+)
+
 type trafficTrafficCounts struct {
 	_          structs.HostLayout
 	Received   uint64
@@ -54,7 +63,7 @@ type trafficTrafficJob struct {
 	Places     uint32
 	Slots      uint32
 	Timed      uint32
-	Pad        uint32
+	Turns      uint32
 	Key        [3]struct {
 		_      structs.HostLayout
 		Count  uint32
@@ -103,6 +112,8 @@ type trafficTrafficState struct {
 	Over     uint32
 	Failed   uint32
 	Pauses   uint32
+	Turn     uint32
+	Pad      uint32
 }
 
 type trafficTrafficStream struct {
@@ -132,6 +143,7 @@ const (
 	trafficMapTrafficFrame    = "traffic_frame"
 	trafficMapTrafficJob      = "traffic_job"
 	trafficMapTrafficLatency  = "traffic_latency"
+	trafficMapTrafficOther    = "traffic_other"
 	trafficMapTrafficRing     = "traffic_ring"
 	trafficMapTrafficState    = "traffic_state"
 	trafficMapTrafficStream   = "traffic_stream"
@@ -198,6 +210,7 @@ type trafficMapSpecs struct {
 	TrafficFrame   *ebpf.MapSpec `ebpf:"traffic_frame"`
 	TrafficJob     *ebpf.MapSpec `ebpf:"traffic_job"`
 	TrafficLatency *ebpf.MapSpec `ebpf:"traffic_latency"`
+	TrafficOther   *ebpf.MapSpec `ebpf:"traffic_other"`
 	TrafficRing    *ebpf.MapSpec `ebpf:"traffic_ring"`
 	TrafficState   *ebpf.MapSpec `ebpf:"traffic_state"`
 	TrafficStream  *ebpf.MapSpec `ebpf:"traffic_stream"`
@@ -236,6 +249,7 @@ type trafficMaps struct {
 	TrafficFrame   *ebpf.Map `ebpf:"traffic_frame"`
 	TrafficJob     *ebpf.Map `ebpf:"traffic_job"`
 	TrafficLatency *ebpf.Map `ebpf:"traffic_latency"`
+	TrafficOther   *ebpf.Map `ebpf:"traffic_other"`
 	TrafficRing    *ebpf.Map `ebpf:"traffic_ring"`
 	TrafficState   *ebpf.Map `ebpf:"traffic_state"`
 	TrafficStream  *ebpf.Map `ebpf:"traffic_stream"`
@@ -250,6 +264,7 @@ func (m *trafficMaps) Close() error {
 		m.TrafficFrame,
 		m.TrafficJob,
 		m.TrafficLatency,
+		m.TrafficOther,
 		m.TrafficRing,
 		m.TrafficState,
 		m.TrafficStream,
