@@ -18,8 +18,10 @@ const (
 	quiet    = 50 * time.Millisecond
 	patience = time.Second
 	// catchUp is how much of the time that something else had the CPU is made up
-	// for with packets as fast as possible: no more than a short queue holds.
+	// for at once, and burst how many packets at most: less than a queue of a veth
+	// holds, so that what is lost is the device's.
 	catchUp = 100 * time.Microsecond
+	burst   = 64
 	// look is how often wrong frames and samples are fetched.
 	look = 5 * time.Millisecond
 

@@ -9,10 +9,6 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
 )
 
-// burst is how many packets may be sent at once after something else had the
-// CPU: less than a queue of a veth holds, so that what is lost is the device's.
-const burst = 64
-
 // Together runs a trial on each of two pairs at once. The second pair was opened
 // with the first (Options.With). One generator sends both trials' packets in
 // turns, so that rates and durations are the same.
