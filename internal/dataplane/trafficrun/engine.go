@@ -104,7 +104,7 @@ func (e *Engine) TakeTurns(other *Engine) error {
 
 // State is how far the generator is.
 type State struct {
-	Begin, Last  uint64 // ns of CLOCK_MONOTONIC; 0: nothing was sent
+	Begin, Last  uint64        // ns of CLOCK_MONOTONIC; 0: nothing was sent
 	Paused       time.Duration // when the generator did not have the CPU
 	Pauses       uint32        // packets that were later than Job.CatchUp
 	Sent, Octets uint64
