@@ -9,6 +9,8 @@ import (
 // Trial is one measurement: packets at a rate for a time.
 type Trial struct {
 	Template Template
+	// Expect is Options.Expect of this trial, where it has another.
+	Expect *Template
 	// Rate is in packets/s; 0 is as fast as possible.
 	Rate     float64
 	Duration time.Duration

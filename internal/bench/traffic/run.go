@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,7 +169,7 @@ func (p *Pair) prepare(t Trial) (trafficrun.Job, error) {
 	if t.Duration <= 0 || t.Rate < 0 {
 		return trafficrun.Job{}, fmt.Errorf("a trial of %v at %v packets/s: want a time, and a rate or 0", t.Duration, t.Rate)
 	}
-	j, err := template.job(p.options.Expect, p.options.Seed)
+	j, err := template.job(cmp.Or(t.Expect, p.options.Expect), p.options.Seed)
 	if err != nil {
 		return j, err
 	}
