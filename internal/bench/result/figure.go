@@ -1,6 +1,9 @@
 package result
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Kind is how a figure shows its measurements.
 type Kind string
@@ -90,6 +93,9 @@ func (f Figure) check() error {
 	case "", Plain, ToBaseline, OfBaseline:
 	default:
 		return fmt.Errorf("value %q: there are plain, to_baseline, of_baseline", f.Value)
+	}
+	if strings.Trim(f.ID, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+		return fmt.Errorf("id %q: it names files: give small letters, digits, _ and -", f.ID)
 	}
 	if f.ID == "" || f.Metric == "" {
 		return fmt.Errorf("id %q, metric %q: both are needed", f.ID, f.Metric)

@@ -141,7 +141,12 @@ func (r *Run) Check() error {
 			errs = append(errs, fmt.Errorf("measurement %d (%s %v): histogram with %d, %d and %d columns", i, m.Metric, m.Labels, len(h.Lower), len(h.Upper), len(h.Count)))
 		}
 	}
+	ids := map[string]bool{}
 	for _, f := range r.Figures {
+		if ids[f.ID] {
+			errs = append(errs, fmt.Errorf("figure %q: there are two", f.ID))
+		}
+		ids[f.ID] = true
 		if err := f.check(); err != nil {
 			errs = append(errs, fmt.Errorf("figure %q: %w", f.ID, err))
 		}
