@@ -47,6 +47,7 @@ var layers = []struct {
 	{"internal/bench/stats", nil, "samples in, figures out: it knows no experiment"},
 	{"internal/bench/experiment", append([]string{"internal/bench/result", "internal/bench/stats", "internal/bench/report", "internal/config"}, models...),
 		"the frame of every experiment knows none: kinds are given to it"},
+	{"internal/bench/report", []string{"internal/bench/result", "internal/bench/stats"}, "who draws knows nothing of what measures: any run can be drawn again"},
 	{"internal/testutil", append([]string{"internal/config", "internal/model"}, models...), "serves the tests of every package, so it can import few"},
 }
 

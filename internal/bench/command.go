@@ -12,6 +12,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	reports "github.com/culvert-net/culvert/internal/bench/report"
 )
 
 // options are the flags of the benchmarks.
@@ -35,7 +37,7 @@ func Command() *cobra.Command {
 		Long: `Benchmarks start this program in network namespaces of their own, hand frames
 to its data path, and leave nothing behind. They need root.`,
 	}
-	c.AddCommand(functionsCommand(), scalingCommand(), upfCommand())
+	c.AddCommand(functionsCommand(), scalingCommand(), upfCommand(), reports.Command())
 	return c
 }
 
