@@ -29,7 +29,8 @@
 #define ETHERNET_LENGTH 14
 #define VLAN_LENGTH 4
 #define MULTICAST 1 /* in the first octet of an Ethernet address */
-#define PATIENCE 1000000000ull /* ns that even a short trial may be paused */
+#define PATIENCE 5000000000ull /* ns that even a short trial may be paused */
+#define MANY_PAUSES 64
 #define SHORTEST 60 /* a frame is padded to it */
 
 /* What a frame was found to be. */
@@ -370,9 +371,18 @@ INLINE int make(struct xdp_md *ctx, const struct traffic_job *job, struct traffi
 	return 0;
 }
 
+/* For how long a trial may last: longer than asked for where something else had
+ * the CPU, but not where packets cannot be made in time. */
+INLINE __u64 longest(const struct traffic_job *job, const struct traffic_state *state)
+{
+	if (!job->interval || state->pauses > state->sent / 4 + MANY_PAUSES)
+		return job->duration;
+	return 2 * job->duration + PATIENCE;
+}
+
 /* Is a packet due? The token bucket's time is that since the beginning. What a
  * pause has cost beyond `depth` is not sent in a burst: the trial is longer by
- * it, but never more than twice as long, and PATIENCE. */
+ * it. */
 INLINE int due(const struct traffic_job *job, struct traffic_state *state, __u64 now)
 {
 	__u64 since, late;
@@ -380,7 +390,7 @@ INLINE int due(const struct traffic_job *job, struct traffic_state *state, __u64
 	if (!state->begin)
 		state->begin = now;
 	since = now - state->begin;
-	if (since >= job->duration + (job->interval ? job->duration + PATIENCE : 0) || (state->next - state->paused) >> 16 >= job->duration) {
+	if (since >= longest(job, state) || (state->next - state->paused) >> 16 >= job->duration) {
 		state->over = 1;
 		return 0;
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,6 @@ type bridge struct {
 	in, out int
 	work    func(b *bridge, n int, frame []byte)
 	n       int
-	after   func(*bridge) // when nothing came for a while
 }
 
 func (b *bridge) send(frame []byte) { b.write(b.out, frame) }
@@ -43,8 +43,12 @@ func (b *bridge) write(fd int, frame []byte) {
 	}
 }
 
-// run bridges until stop.
+// run bridges until stop. A pause of its would be a fault of the device.
 func (b *bridge) run(stop <-chan struct{}) {
+	runtime.LockOSThread() // never unlocked: the thread ends
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
+		panic(err)
+	}
 	buffer := make([]byte, 4096)
 	for {
 		n, from, err := unix.Recvfrom(b.in, buffer, 0)
@@ -54,9 +58,6 @@ func (b *bridge) run(stop <-chan struct{}) {
 		default:
 		}
 		if errors.Is(err, unix.EAGAIN) {
-			if b.after != nil {
-				b.after(b)
-			}
 			continue
 		}
 		if err != nil {

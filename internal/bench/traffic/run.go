@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// quiet is for how long nothing must come before a trial is over, and patience
-	// for how long it is waited for that.
-	quiet    = 50 * time.Millisecond
-	patience = time.Second
+	// quiet is for how long nothing must come before a trial is over, where packets
+	// are missing quietMissing, and patience for how long it is waited for that.
+	quiet        = 50 * time.Millisecond
+	quietMissing = 150 * time.Millisecond
+	patience     = time.Second
 	// catchUp is how much of the time that something else had the CPU is made up
 	// for at once, and burst how many packets at most: less than a queue of a veth
 	// holds, so that what is lost is the device's.
@@ -207,7 +208,7 @@ func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := p.settle(v); err != nil {
+	if err := p.settle(v, sent.packets); err != nil {
 		return Outcome{}, err
 	}
 	o, err := p.outcome(t, sent, v)
@@ -291,15 +292,18 @@ func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
 }
 
 // settle waits for late packets.
-func (p *Pair) settle(v *verifier) error {
-	seen := uint64(0)
-	for end, last := time.Now().Add(patience), time.Now(); time.Now().Before(end) && time.Since(last) < quiet; time.Sleep(look) {
+func (p *Pair) settle(v *verifier, sent uint64) error {
+	seen, wait := uint64(0), quietMissing
+	for end, last := time.Now().Add(patience), time.Now(); time.Now().Before(end) && time.Since(last) < wait; time.Sleep(look) {
 		counts, err := p.engine.Counts()
 		if err != nil {
 			return err
 		}
 		if counts.Seen() != seen {
 			seen, last = counts.Seen(), time.Now()
+		}
+		if counts.Received >= sent {
+			wait = quiet
 		}
 		if err := p.engine.Show(v.see); err != nil {
 			return err
@@ -344,5 +348,5 @@ func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
 // slow says that not a few pauses but the making of packets kept a generator
 // from the rate.
 func (s sending) slow(offered uint64) bool {
-	return float64(s.packets) < 0.995*float64(offered) || uint64(s.pauses) > s.packets/4
+	return float64(s.packets) < 0.995*float64(offered) || uint64(s.pauses) > s.packets/4+64
 }

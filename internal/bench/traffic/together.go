@@ -34,11 +34,11 @@ func Together(ctx context.Context, pairs [2]*Pair, trials [2]Trial) (outcomes [2
 		return outcomes, err
 	}
 	for i, p := range pairs {
-		if err := p.settle(verifiers[i]); err != nil {
-			return outcomes, err
-		}
 		s, err := p.engine.State()
 		if err != nil {
+			return outcomes, err
+		}
+		if err := p.settle(verifiers[i], s.Sent); err != nil {
 			return outcomes, err
 		}
 		if s.Failed > 0 {
