@@ -55,9 +55,8 @@ func TestThreads(t *testing.T) {
 		if err := unix.SchedGetaffinity(pid, &set); err != nil || set.Count() != 1 || !set.IsSet(0) {
 			t.Errorf("thread %d may run on %v (%v), want CPU 0", pid, set, err)
 		}
-		// The system call counts from 1 (nice 19) to 40 (nice -20).
-		if priority, err := unix.Getpriority(unix.PRIO_PROCESS, pid); err != nil || priority != 20-first {
-			t.Errorf("thread %d has priority %d (%v)", pid, priority, err)
+		if attr, err := unix.SchedGetAttr(pid, 0); err != nil || attr.Policy != unix.SCHED_FIFO || attr.Priority != first {
+			t.Errorf("thread %d is scheduled by %+v (%v)", pid, attr, err)
 		}
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		if err != nil || !strings.HasPrefix(string(name), "napi/b0-") {
