@@ -47,6 +47,13 @@ func open(t *testing.T, o Options) *Pair {
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
+func addresses(list ...string) (all []netip.Addr) {
+	for _, s := range list {
+		all = append(all, addr(s))
+	}
+	return all
+}
+
 var toDevice = Ethernet{Source: MAC{2, 0, 0, 0, 0, 9}, Destination: MAC{2, 0, 0, 0, 0, 1}}
 
 func plain4() Template {

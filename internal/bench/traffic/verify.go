@@ -18,10 +18,20 @@ func verify(frame []byte) error {
 	if len(frame) < lenEthernet {
 		return fmt.Errorf("the frame has %d octets", len(frame))
 	}
-	if err := verifyEtherType(be.Uint16(frame[12:]), frame[lenEthernet:], len(frame) <= minFrame-lenFCS); err != nil {
-		return err
+	b, padded := frame[lenEthernet:], len(frame) <= minFrame-lenFCS
+	var err error
+	switch be.Uint16(frame[12:]) {
+	case typeIPv4:
+		err = verifyIPv4(b, padded)
+	case typeIPv6:
+		err = verifyIPv6(b, padded)
+	default:
+		return nil
 	}
-	return verifyDecoded(frame)
+	if err == nil {
+		err = verifyDecoded(frame)
+	}
+	return err
 }
 
 // verifyDecoded asks another decoder.
@@ -29,16 +39,6 @@ func verifyDecoded(frame []byte) error {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy)
 	if e := p.ErrorLayer(); e != nil && p.Layer(layers.LayerTypeIPv6Routing) == nil {
 		return fmt.Errorf("%s does not decode: %w", e.LayerType(), e.Error())
-	}
-	return nil
-}
-
-func verifyEtherType(kind uint16, b []byte, padded bool) error {
-	switch kind {
-	case typeIPv4:
-		return verifyIPv4(b, padded)
-	case typeIPv6:
-		return verifyIPv6(b, padded)
 	}
 	return nil
 }
