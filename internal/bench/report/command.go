@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,6 +72,9 @@ func (o *Outcome) print(c *cobra.Command) error {
 	}
 	for _, text := range o.Claims {
 		fmt.Fprintf(w, "%s\n", text)
+	}
+	if len(o.Files) == 0 {
+		return errors.New("nothing is written: --format leaves nothing of these figures, which are tables")
 	}
 	at := slices.IndexFunc(o.Files, func(name string) bool { return strings.HasSuffix(name, "report.html") })
 	if at < 0 {

@@ -188,7 +188,7 @@ func (c *Comparison) forestOf(ch *chart) *chart {
 	f := &chart{Figure: ch.Figure, prefix: ch.prefix, scale: differenceScale, categories: []string{}}
 	f.ID, f.Kind, f.Value, f.LogX, f.LogY, f.Anchors = ch.ID+"-differences", forest, "", false, false, nil
 	f.Title = "Differences: " + ch.Title
-	f.Caption = "1 is no difference. What is real stands out from chance, all of these quantities taken together; of the rest the runs say nothing."
+	f.Caption = fmt.Sprintf("1 is no difference. Real is what stands out from chance with all quantities taken together (Holm, 5 %%), and by more than the %s %% that two runs of the same thing differ by.", tickText(100*stats.Margin))
 	f.YTitle = c.ratioTitle()
 	f.series = []series{{name: "real", colour: 4}, {name: "not shown", colour: len(colours) - 1}}
 	for _, d := range c.in(ch) {

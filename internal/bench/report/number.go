@@ -54,8 +54,8 @@ func fitting(list []scale, largest float64) scale {
 }
 
 func (s scale) suffix() string {
-	if s.unit == "" || s.unit == "%" {
-		return s.unit
+	if s.unit == "" {
+		return ""
 	}
 	return " " + s.unit
 }

@@ -192,7 +192,11 @@ func facts(r *result.Run, raw string) (list []entryView) {
 		}
 	}
 	e := r.Environment
-	add("measured", fmt.Sprintf("%s, in %s, %d rounds, seed %d", r.Begun.UTC().Format("2006-01-02 15:04 UTC"), r.Ended.Sub(r.Begun), r.Rounds, r.Seed))
+	rounds := "1 round"
+	if r.Rounds != 1 {
+		rounds = fmt.Sprintf("%d rounds", r.Rounds)
+	}
+	add("measured", fmt.Sprintf("%s, in %s, %s, seed %d", r.Begun.UTC().Format("2006-01-02 15:04 UTC"), r.Ended.Sub(r.Begun), rounds, r.Seed))
 	add("culvert", strings.TrimSpace(e.Version+" "+e.Commit))
 	add("data path", e.DataPath)
 	add("kernel", "Linux "+e.Kernel)
@@ -234,9 +238,9 @@ func headlineOf(c *chart) headlineView {
 	h := headlineView{Figure: v}
 	for _, r := range c.rows {
 		x := r.measurement.Labels[c.X]
-		name, of := labelText(x), r.name
+		name, of, says := labelText(x), r.name, c.Headline
 		if c.Kind == result.Lines {
-			name, of = r.name, c.xTitle()+": "+c.xText(r)
+			name, of, says = r.name, "", says+" ("+c.xTitle()+": "+c.xText(r)+")"
 		}
 		if !r.estimate.Measured() {
 			continue
@@ -244,13 +248,13 @@ func headlineOf(c *chart) headlineView {
 		at := slices.IndexFunc(h.Words, func(w wordsView) bool { return w.Name == name })
 		if at < 0 {
 			at = len(h.Words)
-			h.Words = append(h.Words, wordsView{Name: name, Says: c.Headline})
+			h.Words = append(h.Words, wordsView{Name: name})
 		}
-		value := c.valueView(r, of)
-		if c.Kind == result.Lines {
-			h.Words[at].Values = nil // the last one stays
+		w := &h.Words[at]
+		if w.Says = says; c.Kind == result.Lines {
+			w.Values = nil // the last one stays
 		}
-		h.Words[at].Values = append(h.Words[at].Values, value)
+		w.Values = append(w.Values, c.valueView(r, of))
 	}
 	return h
 }
