@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/bench/experiment"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 )
 
@@ -37,26 +38,24 @@ func Command() *cobra.Command {
 		Long: `Benchmarks start this program in network namespaces of their own, hand frames
 to its data path, and leave nothing behind. They need root.`,
 	}
-	c.AddCommand(functionsCommand(), scalingCommand(), upfCommand(), reports.Command())
+	l := library()
+	c.AddCommand(l.Commands()...)
+	c.AddCommand(functionsCommand(l), scalingCommand(), upfCommand(), reports.Command())
 	return c
 }
 
-func functionsCommand() *cobra.Command {
-	o := options{}
-	c := &cobra.Command{
-		Use:   "functions",
-		Short: "CPU time of every behaviour beside L2 forwarding and the kernel",
-		Long: `Measures every behaviour beside L2 forwarding of the same frame and, where Linux
-has the behaviour, beside Linux: the CPU time of a packet from generator to
-sink on one core, and that of the program alone. Every frame must come out.
-Rounds are interleaved; the figures are medians with a 95 % interval.`,
+func functionsCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("functions", &cobra.Command{
+		Short: "What every function costs, beside L2 forwarding and the kernel (paper 001)",
+		Long: `Measures every function beside L2 forwarding of the same frame and, where Linux
+has it, beside Linux: the CPU time of a packet from generator to sink on one
+core, and that of the program alone; then rate, loss and latency under light and
+heavy load. Every frame must come out as it must be. Rounds are interleaved; the
+figures are medians with a 95 % interval. -o json is of the CPU time of the first
+size of packets; the run's folder has all.`,
 		Example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.measure(c, functions(shortSize), func(ctx context.Context, p plan) (writer, error) { return runFunctions(ctx, &o, p, c.ErrOrStderr()) })
-		},
-	}
-	o.flags(c, []uint{1, 1000, 1_000_000}, functions(shortSize))
+	}, printFunctionsTable, printFunctionsJSON)
+	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names((&functionsExperiment{}).all(shortSize)), cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 

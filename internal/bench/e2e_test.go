@@ -60,11 +60,12 @@ func nothingLeft(t *testing.T) {
 
 func TestQuickRun(t *testing.T) {
 	needRoot(t)
+	dir := t.TempDir()
 	var out bytes.Buffer
 	c := Command()
 	c.SetOut(&out)
 	c.SetErr(io.Discard)
-	c.SetArgs([]string{"functions", "--quick", "--functions", "l2_forward,end,h_m_gtp4_d,gtpu_encap", "--entries", "1000", "-o", "json", "--culvert", culvert})
+	c.SetArgs([]string{"functions", "--quick", "--functions", "l2_forward,end,h_m_gtp4_d,gtpu_encap", "--entries", "1000", "-o", "json", "--culvert", culvert, "--dir", dir})
 	if err := c.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err) // also: a frame that did not come out, or came out wrong
 	}
@@ -157,8 +158,15 @@ func TestWrongFramesAreNoFigure(t *testing.T) {
 	for says, f := range map[string]function{"it goes to": wrong, "0 of 1024 frames came out": lost} {
 		p := plan{functions: []function{f}, entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
 		o := options{binary: culvert, bpffs: "/sys/fs/bpf"}
-		if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), says) {
+		b, err := setUp(t.Context(), &o, p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.round(t.Context(), b.rows()[0]); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error about %q, got %v", says, err)
+		}
+		if err := b.tearDown(); err != nil {
+			t.Error(err)
 		}
 		nothingLeft(t)
 	}
@@ -193,7 +201,7 @@ func TestDaemonThatEnds(t *testing.T) {
 	needRoot(t)
 	p := plan{functions: functions(shortSize)[:2], entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
 	o := options{binary: "/bin/false", bpffs: "/sys/fs/bpf"}
-	if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
+	if _, err := setUp(t.Context(), &o, p, 1); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
 		t.Errorf("want an error about the daemon's end, got %v", err)
 	}
 	nothingLeft(t)

@@ -15,6 +15,7 @@ type plan struct {
 	entries   []uint32
 	repeat    int
 	packets   uint32 // of a live run, and runs of a test run
+	open      bool   // the sink is somebody else's
 	cpu       int
 }
 

@@ -28,12 +28,17 @@ func enoughMemory(c *config.Config, meminfo string) error {
 	return nil
 }
 
-func availableMemory(meminfo string) (uint64, error) {
+func availableMemory(meminfo string) (uint64, error) { return meminfoField(meminfo, "MemAvailable:") }
+
+func totalMemory(meminfo string) (uint64, error) { return meminfoField(meminfo, "MemTotal:") }
+
+// meminfoField is in octets.
+func meminfoField(meminfo, name string) (uint64, error) {
 	text, err := os.ReadFile(meminfo)
 	if err != nil {
 		return 0, err
 	}
-	kb, err := field(string(text), "MemAvailable:")
+	kb, err := field(string(text), name)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", meminfo, err)
 	}

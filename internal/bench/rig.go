@@ -38,6 +38,11 @@ func newRig(name string, queues int) (_ *rig, err error) {
 	return r, nil
 }
 
+// hop is where the node sends frames.
+func (r *rig) hop() progrun.NextHop {
+	return progrun.NextHop{Ifindex: r.index[portOut], Dst: macOf(4), Src: macOf(3)}
+}
+
 // sink counts what comes out, of XDP or of the kernel.
 func (r *rig) sink(attach func(*progrun.Bench, int) error) error {
 	index, err := r.net.around.ifindex("s0")

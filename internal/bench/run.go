@@ -5,38 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
-
-// runFunctions is `culvert bench functions`.
-func runFunctions(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *report, err error) {
-	b, err := setUp(ctx, o, p, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.tearDown()) }()
-	if err := b.setUpKernel(o); err != nil {
-		return nil, err
-	}
-	e, err := b.environment(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bar := progress(stderr, len(b.rows())*b.repeat, "measuring")
-	b.step = func() { _ = bar.Add(1) }
-	rows, err := b.run(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_ = bar.Finish()
-	r := makeReport(rows, e)
-	return &r, nil
-}
 
 func (b *bench) environment(ctx context.Context) (environment, error) {
 	e, err := surroundings()
@@ -62,12 +36,8 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 			err = errors.Join(err, b.tearDown())
 		}
 	}()
-	if b.cpu < 0 {
-		cpus, err := allowedCPUs()
-		if err != nil {
-			return nil, err
-		}
-		b.cpu = cpus[len(cpus)-1]
+	if b.cpu, err = chosenCPU(b.cpu); err != nil {
+		return nil, err
 	}
 	binary := o.binary
 	if binary == "" {
@@ -86,8 +56,10 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 	if b.node, err = newRig(b.name, queues); err != nil {
 		return nil, err
 	}
-	if err := b.node.sink((*progrun.Bench).SinkXDP); err != nil {
-		return nil, err
+	if !b.open {
+		if err := b.node.sink((*progrun.Bench).SinkXDP); err != nil {
+			return nil, err
+		}
 	}
 	pins := filepath.Join(o.bpffs, b.name)
 	b.daemon, err = startDaemon(ctx, binary, pins, b.node.net.node, tables)
@@ -107,9 +79,11 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 			return nil, fmt.Errorf("set up sessions: %w: %s", err, b.daemon.tail())
 		}
 	}
-	hop := progrun.NextHop{Ifindex: b.node.index[portOut], Dst: macOf(4), Src: macOf(3)}
+	if b.open {
+		return b, nil
+	}
 	err = b.node.net.node.do(func() error {
-		b.l2, err = b.node.bench.Baseline(hop)
+		b.l2, err = b.node.bench.Baseline(b.node.hop())
 		return err
 	})
 	if err != nil {

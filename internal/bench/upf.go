@@ -75,8 +75,12 @@ func upfFunctions(size int) []function {
 	return list
 }
 
-// firstTEID of the first group; firstUE goes with it.
-const firstTEID = 1
+// firstTEID of the first group; firstUE goes with it, and firstAccessTEID, the
+// gNB's.
+const (
+	firstTEID       = 1
+	firstAccessTEID = 0x100000
+)
 
 var firstUE = addr("10.0.0.1")
 
@@ -234,7 +238,7 @@ func (s *sessions) smfSpec(tables uint32) smf.Spec {
 	spec := smf.Spec{
 		Name: fmt.Sprint("group", s.place), Count: int(count), QFI: 9, NetworkInstance: "internet",
 		UE4:    netip.PrefixFrom(ueAt(ueNumber(firstUE)+first), 8),
-		Access: &smf.Tunnel{Address: farGTPU, TEID: 0x100000 + first},
+		Access: &smf.Tunnel{Address: farGTPU, TEID: firstAccessTEID + first},
 		Local:  &smf.Local{Address: upf, AccessTEID: firstTEID + first},
 	}
 	s.spec(&spec)

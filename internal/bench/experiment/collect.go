@@ -12,7 +12,15 @@ import (
 func collect(f *File, plan Plan, j *journal) *result.Run {
 	run := &result.Run{
 		Version: result.Version, Experiment: f.Name, Title: f.Title, Summary: f.Summary,
-		Seed: f.Seed, Rounds: f.Rounds, Figures: f.With.Figures(), Measurements: measurements(plan, j),
+		Seed: f.Seed, Rounds: f.Rounds, Measurements: measurements(plan, j),
+	}
+	for _, figure := range f.With.Figures() {
+		if len(run.Select(figure.Metric, figure.Where)) > 0 { // else the run was stopped before
+			run.Figures = append(run.Figures, figure)
+		}
+	}
+	if g, ok := f.With.(interface{ Glossary() map[string]string }); ok {
+		run.Glossary = g.Glossary()
 	}
 	for _, e := range j.entries {
 		switch {

@@ -81,8 +81,8 @@ func (c *choices) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// Printer writes a run in one of the formats.
-type Printer func(w io.Writer, run *result.Run) error
+// Printer writes a run of a file in one of the formats.
+type Printer func(w io.Writer, f *File, run *result.Run) error
 
 // Command is that of the built-in experiment of one name, with flags for its
 // parameters. printTable and printJSON may be nil.
@@ -158,7 +158,7 @@ func (l *Library) execute(c *cobra.Command, f *File, o *choices, command string,
 			printer = PrintJSON
 		}
 	}
-	if err2 := printer(c.OutOrStdout(), run); err == nil {
+	if err2 := printer(c.OutOrStdout(), f, run); err == nil {
 		err = err2
 	}
 	fmt.Fprintln(c.ErrOrStderr(), "report:", filepath.Join(dir, reportFile))
@@ -166,14 +166,14 @@ func (l *Library) execute(c *cobra.Command, f *File, o *choices, command string,
 }
 
 // PrintJSON writes all of a run.
-func PrintJSON(w io.Writer, run *result.Run) error {
+func PrintJSON(w io.Writer, _ *File, run *result.Run) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
 	return e.Encode(run)
 }
 
 // PrintTable writes a line for each measurement, and what the run makes of them.
-func PrintTable(w io.Writer, run *result.Run) error {
+func PrintTable(w io.Writer, _ *File, run *result.Run) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "metric\tof\tmedian\tunit\tn\tto baseline")
 	for _, m := range run.Measurements {

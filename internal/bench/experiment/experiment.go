@@ -21,7 +21,8 @@ type Kind struct {
 	New func() Experiment
 }
 
-// Experiment is one that has been told what to measure.
+// Experiment is one that has been told what to measure. It may also have a
+// Glossary() map[string]string: what values of its labels mean.
 type Experiment interface {
 	// Flags offers parameters as flags; their defaults are what the experiment
 	// holds when it is called.

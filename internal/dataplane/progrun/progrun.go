@@ -86,6 +86,16 @@ func (b *Bench) Baseline(hop NextHop) (*Program, error) {
 	return &Program{b.objects.L2Forward}, nil
 }
 
+// Forward makes an interface of the caller's network namespace forward all that
+// it receives as the baseline does.
+func (b *Bench) Forward(ifindex int, hop NextHop) error {
+	p, err := b.Baseline(hop)
+	if err != nil {
+		return err
+	}
+	return b.attachXDP(p.prog, ifindex)
+}
+
 // Nothing drops every frame: what is left of a run is the front's own cost.
 func (b *Bench) Nothing() *Program { return &Program{b.objects.BenchNothing} }
 
