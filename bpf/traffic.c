@@ -7,7 +7,7 @@
 
 #include "lib/bytes.h"
 
-#define TRAFFIC_FRAME 1536   /* octets that a frame may have */
+#define TRAFFIC_FRAME 2048   /* octets that a frame may have */
 #define TRAFFIC_COMPARED 320 /* octets of headers that are compared */
 #define TRAFFIC_WORDS (TRAFFIC_COMPARED / 8)
 #define TRAFFIC_SIZES 4
@@ -124,6 +124,11 @@ struct traffic_stream {
 	__u32 pad[15]; /* a cache line for each */
 };
 
+/* The receiver's latest packet, and the longest time between two; ns. */
+struct traffic_arrival {
+	__u64 last, gap;
+};
+
 /* A frame for user space to look at. */
 struct traffic_shown {
 	__u32 wrong; /* enum traffic_wrong */
@@ -159,6 +164,7 @@ ONE(BPF_MAP_TYPE_ARRAY, traffic_job, traffic_job);
 ONE(BPF_MAP_TYPE_ARRAY, traffic_state, traffic_state);
 ONE(BPF_MAP_TYPE_ARRAY, traffic_expect, traffic_expect);
 ONE(BPF_MAP_TYPE_PERCPU_ARRAY, traffic_counts, traffic_counts);
+ONE(BPF_MAP_TYPE_ARRAY, traffic_arrival, traffic_arrival); /* of all CPUs: packets may change theirs */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -194,7 +200,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 21);
+	__uint(max_entries, 1 << 22);
 } traffic_ring SEC(".maps");
 
 struct {
@@ -595,6 +601,18 @@ INLINE int overtaken(__u32 stream, __u32 sequence)
 	return 0;
 }
 
+INLINE void count_gap(__u64 now)
+{
+	__u32 zero = 0;
+	struct traffic_arrival *a = bpf_map_lookup_elem(&traffic_arrival, &zero);
+
+	if (!a)
+		return;
+	if (a->last && now > a->last && now - a->last > a->gap)
+		a->gap = now - a->last;
+	a->last = now;
+}
+
 /* Counts a packet once; its copies apart. */
 INLINE void count(struct traffic_counts *c, const struct traffic_job *job, const struct traffic_tag *tag, __u32 length, __u64 now)
 {
@@ -614,6 +632,7 @@ INLINE void count(struct traffic_counts *c, const struct traffic_job *job, const
 	c->received++;
 	c->octets += length;
 	c->reordered += overtaken(tag->stream, sequence);
+	count_gap(now);
 	if (job->timed)
 		count_latency((__u32)now - be32(tag->time));
 }

@@ -56,6 +56,8 @@ type Outcome struct {
 	// later at Rate, not in a burst.
 	Elapsed time.Duration `json:"elapsed"`
 	Paused  time.Duration `json:"paused"`
+	// LongestGap is the longest time between two packets that came out.
+	LongestGap time.Duration `json:"longest_gap"`
 	// Rate is what was reached outside of pauses, in packets/s.
 	Rate float64 `json:"rate"`
 	// AtLimit says that the generator did not reach the trial's Rate: nothing

@@ -320,7 +320,7 @@ func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
 		Method: p.method, Receiver: p.receiver,
 		Offered: s.packets, Sent: s.packets, Received: c.Received, Duplicated: c.Duplicated, Reordered: c.Reordered,
 		Unreadable: c.Wrong[trafficrun.Unreadable], Unexpected: c.Wrong[trafficrun.Unexpected], Returned: c.Returned,
-		Octets: c.Octets, Elapsed: s.elapsed, Paused: s.paused, Faults: v.faults, Checked: v.checked,
+		Octets: c.Octets, Elapsed: s.elapsed, Paused: s.paused, LongestGap: c.Gap, Faults: v.faults, Checked: v.checked,
 	}
 	o.Corruption, o.Corrupt = v.corruption()
 	if got := c.Received + o.Unreadable; got < s.packets {

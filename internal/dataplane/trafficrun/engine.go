@@ -143,6 +143,7 @@ type Counts struct {
 	Wrong                                   map[Wrong]uint64 // without Right
 	Returned, Stale                         uint64
 	NotShown                                uint64
+	Gap                                     time.Duration // the longest between two of Received
 }
 
 // Seen is how many frames came, of whatever kind.
@@ -156,7 +157,11 @@ func (e *Engine) Counts() (Counts, error) {
 	if err := e.objects.TrafficCounts.Lookup(uint32(0), &all); err != nil {
 		return Counts{}, fmt.Errorf("read the receiver's counters: %w", err)
 	}
-	sum := Counts{Wrong: map[Wrong]uint64{}}
+	var arrival trafficTrafficArrival
+	if err := e.objects.TrafficArrival.Lookup(uint32(0), &arrival); err != nil {
+		return Counts{}, fmt.Errorf("read the longest gap: %w", err)
+	}
+	sum := Counts{Wrong: map[Wrong]uint64{}, Gap: time.Duration(arrival.Gap)}
 	for _, c := range all {
 		sum.Received += c.Received
 		sum.Octets += c.Octets

@@ -9,7 +9,7 @@ import (
 
 // What a job may have.
 const (
-	MaxFrame    = 1536 // octets without FCS
+	MaxFrame    = 2048 // octets without FCS
 	MaxHeaders  = 320  // octets that are compared
 	MaxSizes    = 4
 	MaxSlots    = 48
@@ -191,6 +191,9 @@ func (e *Engine) reset(streams int) error {
 	cpus := ebpf.MustPossibleCPU()
 	if err := e.objects.TrafficState.Put(uint32(0), &trafficTrafficState{}); err != nil {
 		return fmt.Errorf("reset the generator: %w", err)
+	}
+	if err := e.objects.TrafficArrival.Put(uint32(0), &trafficTrafficArrival{}); err != nil {
+		return fmt.Errorf("reset the longest gap: %w", err)
 	}
 	if err := e.objects.TrafficCounts.Put(uint32(0), make([]trafficTrafficCounts, cpus)); err != nil {
 		return fmt.Errorf("reset the counters: %w", err)

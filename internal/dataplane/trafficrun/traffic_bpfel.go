@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type trafficTrafficArrival struct {
+	_    structs.HostLayout
+	Last uint64
+	Gap  uint64
+}
+
 type trafficTrafficCall uint32
 
 const (
@@ -50,7 +56,7 @@ type trafficTrafficExpect struct {
 type trafficTrafficFrame struct {
 	_      structs.HostLayout
 	Length uint32
-	Data   [1536]uint8
+	Data   [2048]uint8
 }
 
 type trafficTrafficJob struct {
@@ -95,7 +101,7 @@ type trafficTrafficShown struct {
 	Size     uint32
 	Stream   uint32
 	Sequence uint32
-	Data     [1536]uint8
+	Data     [2048]uint8
 }
 
 type trafficTrafficState struct {
@@ -137,6 +143,7 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	trafficMapTrafficArrival  = "traffic_arrival"
 	trafficMapTrafficCounts   = "traffic_counts"
 	trafficMapTrafficDevice   = "traffic_device"
 	trafficMapTrafficExpect   = "traffic_expect"
@@ -204,6 +211,7 @@ type trafficProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type trafficMapSpecs struct {
+	TrafficArrival *ebpf.MapSpec `ebpf:"traffic_arrival"`
 	TrafficCounts  *ebpf.MapSpec `ebpf:"traffic_counts"`
 	TrafficDevice  *ebpf.MapSpec `ebpf:"traffic_device"`
 	TrafficExpect  *ebpf.MapSpec `ebpf:"traffic_expect"`
@@ -243,6 +251,7 @@ func (o *trafficObjects) Close() error {
 //
 // It can be passed to loadTrafficObjects or ebpf.CollectionSpec.LoadAndAssign.
 type trafficMaps struct {
+	TrafficArrival *ebpf.Map `ebpf:"traffic_arrival"`
 	TrafficCounts  *ebpf.Map `ebpf:"traffic_counts"`
 	TrafficDevice  *ebpf.Map `ebpf:"traffic_device"`
 	TrafficExpect  *ebpf.Map `ebpf:"traffic_expect"`
@@ -258,6 +267,7 @@ type trafficMaps struct {
 
 func (m *trafficMaps) Close() error {
 	return _TrafficClose(
+		m.TrafficArrival,
 		m.TrafficCounts,
 		m.TrafficDevice,
 		m.TrafficExpect,
