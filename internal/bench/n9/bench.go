@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -161,17 +163,30 @@ func (r *rig) settle(ctx context.Context) error {
 func (r *rig) offer(ctx context.Context, rate float64) (o outcome, err error) {
 	const tries = 3
 	for range tries {
-		if o, err = r.load.send(ctx, rate, time.Duration(r.params.Trial)); err != nil {
+		if o, err = r.once(ctx, rate); err != nil || !o.short() {
 			return o, err
-		}
-		if err := o.check(); err != nil {
-			return o, fmt.Errorf("%s, %s: %w", r.at.n9, r.at.direction, err)
-		}
-		if !o.short() {
-			return o, nil
 		}
 	}
 	r.setting.Warn("the generator was too slow for some of the rates: something else had its CPU, or they are above what it reaches")
+	return o, nil
+}
+
+func (r *rig) once(ctx context.Context, rate float64) (o outcome, err error) {
+	before, err := r.core.spent()
+	if err != nil {
+		return o, err
+	}
+	if o, err = r.load.send(ctx, rate, time.Duration(r.params.Trial)); err != nil {
+		return o, err
+	}
+	after, err := r.core.spent()
+	if err != nil {
+		return o, err
+	}
+	o.cpu = after - before
+	if err := o.check(); err != nil {
+		return o, fmt.Errorf("%s, %s: %w", r.at.n9, r.at.direction, err)
+	}
 	return o, nil
 }
 
@@ -219,9 +234,9 @@ func (r *rig) findLimit(ctx context.Context) error {
 	return nil
 }
 
-// whole says whether a rate is delivered whole, at the second try at the latest.
+// whole says whether a rate is delivered whole, at the third try at the latest.
 func (r *rig) whole(ctx context.Context, rate float64) (bool, error) {
-	for range 2 {
+	for range 3 {
 		o, err := r.offer(ctx, rate)
 		if err != nil || o.ratio() >= 1-wholeLoss {
 			return err == nil, err
@@ -249,81 +264,86 @@ func (r *rig) fixed(direction string) float64 {
 	return low / 3
 }
 
+// overload is what is offered, by the highest rate, where a core has no time left.
+const overload = 1.6
+
 // Measure takes a sample at a point.
-func (r *rig) Measure(ctx context.Context, which experiment.Point, _ int) ([]experiment.Sample, error) {
+func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([]experiment.Sample, error) {
 	all := r.params.points()
 	i := slices.IndexFunc(all, func(p point) bool { return p.id() == which.ID })
 	if i < 0 {
 		return nil, fmt.Errorf("there is no point %q", which.ID)
 	}
-	p := all[i]
-	switch p.aspect {
-	case cost:
-		return r.measureCost(ctx, p)
+	switch p := all[i]; p.aspect {
+	case delivery:
+		return r.measureDelivery(ctx, p, round)
 	case delay:
 		return r.measureDelay(ctx, p)
+	default:
+		return r.measureCost(ctx, p)
 	}
-	return r.measureDelivery(ctx, p)
 }
 
-func (r *rig) measureDelivery(ctx context.Context, p point) ([]experiment.Sample, error) {
+// measureDelivery offers all rates, in an order that is another in each round.
+func (r *rig) measureDelivery(ctx context.Context, p point, round int) (list []experiment.Sample, err error) {
 	if err := r.goTo(ctx, p.n9, p.direction); err != nil {
 		return nil, err
 	}
-	rate := r.rates[p.direction][p.rate]
-	if r.packets(rate) > r.limit {
-		r.setting.Warn("rates above %.4g Mbit/s were not offered: the generator reaches no more", r.mbit(r.limit))
-		return nil, nil
-	}
-	o, err := r.offer(ctx, r.packets(rate))
-	if err != nil {
-		return nil, err
-	}
-	labels := p.labels()
-	labels["offered"] = fmt.Sprintf("%.4g", rate)
-	list := []experiment.Sample{{Metric: metricDelivery, Labels: labels, Value: o.ratio()}}
-	for i, s := range bothSlices {
-		own := p.labels()
-		own["offered"], own["slice"] = labels["offered"], s.name
-		list = append(list, experiment.Sample{Metric: metricSlice, Labels: own, Value: delivered(o.slices[i])})
+	rates := r.rates[p.direction]
+	for _, i := range rand.New(rand.NewPCG(r.setting.Seed, uint64(round))).Perm(len(rates)) {
+		if r.packets(rates[i]) > r.limit {
+			r.setting.Warn("rates above %.4g Mbit/s were not offered: the generator reaches no more", r.mbit(r.limit))
+			continue
+		}
+		o, err := r.offer(ctx, r.packets(rates[i]))
+		if err != nil {
+			return nil, err
+		}
+		labels := p.labels()
+		labels["offered"] = fmt.Sprintf("%.4g", rates[i])
+		list = append(list, experiment.Sample{Metric: metricDelivery, Labels: labels, Value: o.ratio()})
+		for i, s := range bothSlices {
+			own := maps.Clone(labels)
+			own["slice"] = s.name
+			list = append(list, experiment.Sample{Metric: metricSlice, Labels: own, Value: delivered(o.slices[i])})
+		}
 	}
 	return list, nil
 }
 
 // measureCost measures GTP-U beside each transport.
 func (r *rig) measureCost(ctx context.Context, p point) ([]experiment.Sample, error) {
-	beside, err := r.costOf(ctx, base, p.direction)
+	beside, err := r.costOf(ctx, point{p.aspect, base, p.direction})
 	if err != nil {
 		return nil, err
 	}
-	ns, err := r.costOf(ctx, p.n9, p.direction)
+	ns, err := r.costOf(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	return []experiment.Sample{{Metric: metricCost, Labels: p.labels(), Unit: "ns", Value: ns, Baseline: &beside}}, nil
+	labels := p.labels()
+	labels["load"] = string(p.aspect)
+	return []experiment.Sample{{Metric: metricCost, Labels: labels, Unit: "ns", Value: ns, Baseline: &beside}}, nil
 }
 
-// costOf is the CPU time of a packet, in ns, of all nodes and what receives.
-func (r *rig) costOf(ctx context.Context, n9, direction string) (float64, error) {
-	if err := r.goTo(ctx, n9, direction); err != nil {
+// costOf is the CPU time of a packet that came out, in ns, of all nodes and of
+// what receives. What does not come out was lost before it cost anything.
+func (r *rig) costOf(ctx context.Context, p point) (float64, error) {
+	if err := r.goTo(ctx, p.n9, p.direction); err != nil {
 		return 0, err
 	}
-	before, err := r.core.spent()
+	rate := r.fixed(p.direction)
+	if p.aspect == busy {
+		rate = min(overload*r.highest[p.direction][p.n9], r.limit)
+	}
+	o, err := r.offer(ctx, rate)
 	if err != nil {
 		return 0, err
 	}
-	o, err := r.offer(ctx, r.fixed(direction))
-	if err != nil {
-		return 0, err
+	if p.aspect == cost && o.ratio() < 1-wholeLoss {
+		r.setting.Warn("packets were lost at the rate where CPU time is measured: something else had the CPU")
 	}
-	after, err := r.core.spent()
-	if err != nil {
-		return 0, err
-	}
-	if o.ratio() < 1-wholeLoss {
-		r.setting.Warn("at the rate where CPU time is measured, packets were lost: something else had the CPU")
-	}
-	return float64((after - before).Nanoseconds()) / float64(o.received()), nil
+	return float64(o.cpu.Nanoseconds()) / float64(o.received()), nil
 }
 
 func (r *rig) measureDelay(ctx context.Context, p point) ([]experiment.Sample, error) {

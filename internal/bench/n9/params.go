@@ -139,8 +139,9 @@ func (p *Params) Validate() error {
 type aspect string
 
 const (
-	delivery aspect = "delivery" // what is delivered of what is offered
+	delivery aspect = "delivery" // what is delivered of what is offered, at all rates
 	cost     aspect = "cost"     // CPU time at a fixed rate
+	busy     aspect = "overload" // CPU time where there is none left
 	delay    aspect = "latency"
 )
 
@@ -148,16 +149,9 @@ const (
 type point struct {
 	aspect
 	n9, direction string
-	rate          int // of delivery: which
 }
 
-func (p point) id() string {
-	words := []string{string(p.aspect), p.n9, p.direction}
-	if p.aspect == delivery {
-		words = append(words, fmt.Sprintf("rate %d", p.rate+1))
-	}
-	return strings.Join(words, ", ")
-}
+func (p point) id() string { return strings.Join([]string{string(p.aspect), p.n9, p.direction}, ", ") }
 
 // rates is how many there are of the curve.
 func (p *Params) rates() int { return cmp.Or(len(p.Rates), p.Points) }
@@ -179,13 +173,10 @@ func (p *Params) costed() []string {
 func (p *Params) points() (list []point) {
 	for _, d := range p.Direction {
 		for _, n := range p.N9 {
-			for i := range p.rates() {
-				list = append(list, point{delivery, n, d, i})
-			}
-			list = append(list, point{aspect: delay, n9: n, direction: d})
+			list = append(list, point{delivery, n, d}, point{delay, n, d})
 		}
 		for _, n := range p.costed() {
-			list = append(list, point{aspect: cost, n9: n, direction: d})
+			list = append(list, point{cost, n, d}, point{busy, n, d})
 		}
 	}
 	return list
@@ -194,18 +185,23 @@ func (p *Params) points() (list []point) {
 // How long things take besides the packets: what was seen, and some more.
 const (
 	takesLab    = 10 * time.Second
-	takesSearch = 14 // trials
-	takesBeside = 300 * time.Millisecond
+	takesChange = 600 * time.Millisecond // of the transport or the direction
+	takesTrial  = 200 * time.Millisecond
+	trialsLimit = 12 // that a search takes
 )
 
 // Plan is everything that will be measured.
 func (p *Params) Plan() (experiment.Plan, error) {
-	trial := time.Duration(p.Trial) + takesBeside
-	plan := experiment.Plan{SetUp: takesLab + time.Duration(len(p.measured())*len(p.Direction)*takesSearch)*trial}
+	trial := time.Duration(p.Trial) + takesTrial
+	search := takesChange + trialsLimit*trial
+	plan := experiment.Plan{SetUp: takesLab + time.Duration(len(p.measured())*len(p.Direction))*search}
 	for _, x := range p.points() {
-		takes := trial
-		if x.aspect == cost {
-			takes = 3 * trial
+		takes := takesChange + trial
+		switch x.aspect {
+		case delivery:
+			takes = takesChange + time.Duration(p.rates())*trial
+		case cost, busy:
+			takes *= 2
 		}
 		plan.Points = append(plan.Points, experiment.Point{ID: x.id(), Takes: takes})
 	}

@@ -67,11 +67,11 @@ func TestPlan(t *testing.T) {
 		change func(*Params)
 		points int
 	}{
-		{func(*Params) {}, 2 * (3*(14+1) + 4)},
-		{func(p *Params) { p.Direction = []string{downlink} }, 3*(14+1) + 4},
-		{func(p *Params) { p.Rates = []float64{10, 20} }, 2 * (3*(2+1) + 4)},
-		{func(p *Params) { p.N9 = []string{"enhanced"} }, 2 * (14 + 1 + 2)},
-		{(*Params).Quick, 2*(3+1) + 3},
+		{func(*Params) {}, 2 * (3*2 + 4*2)},
+		{func(p *Params) { p.Direction = []string{downlink} }, 3*2 + 4*2},
+		{func(p *Params) { p.Rates = []float64{10, 20} }, 2 * (3*2 + 4*2)},
+		{func(p *Params) { p.N9 = []string{"enhanced"} }, 2 * (2 + 2*2)},
+		{(*Params).Quick, 2*2 + 3*2},
 	} {
 		p := params()
 		tt.change(p)
@@ -139,6 +139,7 @@ func madeUp(p *Params) *result.Run {
 	}
 	for n9, ratio := range map[string]float64{"traditional": 0.8, "enhanced": 1.5, "gtpu": 1.01} {
 		m := result.Measurement{Metric: metricCost, Labels: point{n9: n9, direction: uplink}.labels(), Unit: "ns"}
+		m.Labels["load"] = string(busy)
 		for i := range 9 {
 			m.Baseline = append(m.Baseline, 1000)
 			m.Samples = append(m.Samples, 1000*ratio+float64(i-4)*10)
