@@ -140,7 +140,7 @@ type drawnChart struct {
 }
 
 // overflowScript finds what reaches over the window's edge, except inside of
-// what scrolls by itself.
+// what scrolls by itself, and text that its chart cuts off.
 const overflowScript = `(() => {
   const wide = document.documentElement.clientWidth + 0.5;
   const found = [];
@@ -149,6 +149,10 @@ const overflowScript = `(() => {
     const box = el.getBoundingClientRect();
     if (box.width === 0 || el.closest(".scroll") !== null && !el.matches(".scroll") || el.matches(".skip")) continue;
     if (box.right > wide || box.left < -0.5) found.push(el.tagName + "." + el.getAttribute("class") + " " + el.textContent.slice(0, 40) + ": " + box.left + " to " + box.right);
+  }
+  for (const el of document.querySelectorAll(".chart svg text")) {
+    const box = el.getBoundingClientRect(), chart = el.closest(".chart").getBoundingClientRect();
+    if (box.left < chart.left - 1 || box.right > chart.right + 1 || box.bottom > chart.bottom + 2) found.push("cut: " + el.textContent);
   }
   return found;
 })()`

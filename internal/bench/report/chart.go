@@ -332,18 +332,29 @@ func (c *chart) sortSeries() {
 // placeAnchors sets others' figures beside ours, where they are in our unit and
 // at a place that was measured. The rest is told below the figure.
 func (c *chart) placeAnchors() {
+	unit, ours := c.axisUnit()
 	for _, a := range c.Anchors {
 		at := anchor{Anchor: a, at: math.NaN(), y: a.Y / c.scale.by}
-		unit := ""
-		if len(c.rows) > 0 {
-			unit = c.unitOf(c.rows[0].measurement)
-		}
-		at.inside = c.hasX() && len(c.rows) > 0 && a.Unit == unit && (!c.LogY || a.Y > 0)
+		at.inside = ours && a.Unit == unit && (!c.LogY || a.Y > 0)
 		if a.X != "" {
 			at.at, at.inside = c.anchorPlace(a.X, at.inside)
 		}
 		c.anchors = append(c.anchors, at)
 	}
+}
+
+// axisUnit is the unit of the value axis, if the axis has one and values of ours.
+func (c *chart) axisUnit() (unit string, ours bool) {
+	for _, r := range c.rows {
+		h := r.measurement.Histogram
+		switch {
+		case c.hasX() && r.estimate.Measured():
+			return c.unitOf(r.measurement), true
+		case c.Kind == result.Percentiles && h != nil && h.Total() > 0:
+			return h.Unit, true
+		}
+	}
+	return "", false
 }
 
 func (c *chart) anchorPlace(x string, inside bool) (float64, bool) {
@@ -435,6 +446,9 @@ func (c *chart) valueTitle() string {
 	title := c.YTitle
 	if title == "" {
 		title = strings.ReplaceAll(c.Metric, "_", " ")
+	}
+	if unit, _ := c.axisUnit(); title == unit {
+		return c.scale.unit
 	}
 	return withUnit(title, c.scale)
 }

@@ -56,11 +56,13 @@ type Figure struct {
 	Series string `json:"series,omitempty"`
 	Value  Value  `json:"value,omitempty"` // default Plain
 	// Of Density: the median of each is its zero, so that deviations are shown.
-	Centered bool   `json:"centered,omitempty"`
-	XTitle   string `json:"x_title,omitempty"`
-	YTitle   string `json:"y_title,omitempty"`
-	LogX     bool   `json:"log_x,omitempty"`
-	LogY     bool   `json:"log_y,omitempty"`
+	Centered bool `json:"centered,omitempty"`
+	// Titles of the axes are without units of values: those are added, with the
+	// multiple that fits.
+	XTitle string `json:"x_title,omitempty"`
+	YTitle string `json:"y_title,omitempty"`
+	LogX   bool   `json:"log_x,omitempty"`
+	LogY   bool   `json:"log_y,omitempty"`
 	// Headline puts the figure on the first page of a report of many experiments,
 	// and finishes the sentence "H.Encaps.Red: 1.14 (1.10 to 1.19)": "times the
 	// CPU time of L2 forwarding". Of Bars and Lines, whose values become words.
