@@ -4,6 +4,7 @@
  * object of its own. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
 
 #include "lib/bytes.h"
 
@@ -76,6 +77,7 @@ struct traffic_job {
 	__u32 trial, stream_bits;
 	__u32 places, slots;
 	__u32 timed; /* tags hold the time */
+	__u32 device, netns; /* the sending interface, and the inode of its network namespace */
 	__u32 turns; /* every second packet is made by the other object */
 	struct traffic_key key[TRAFFIC_KEYS];
 	struct traffic_place place[TRAFFIC_PLACES];
@@ -88,6 +90,7 @@ struct traffic_state {
 	__u64 next;        /* when the next packet is due, 2^-16 ns after begin */
 	__u64 paused;      /* for how long nothing was sent, 2^-16 ns */
 	__u64 sent, octets;
+	__u64 refused; /* of sent, by the interface; written by its CPU too */
 	__u32 stream, sequence, slot;
 	__u32 over, failed;
 	__u32 pauses; /* packets that were later than depth */
@@ -447,6 +450,37 @@ int traffic_send(struct xdp_md *ctx)
 		state->over = !++state->sequence;
 	}
 	return bpf_redirect_map(&traffic_device, 0, XDP_ABORTED);
+}
+
+/* The kernel's structs, as far as they are read. */
+struct ns_common {
+	unsigned int inum;
+} __attribute__((preserve_access_index));
+
+struct net {
+	struct ns_common ns;
+} __attribute__((preserve_access_index));
+
+typedef struct {
+	struct net *net;
+} __attribute__((preserve_access_index)) possible_net_t;
+
+struct net_device {
+	int ifindex;
+	possible_net_t nd_net;
+} __attribute__((preserve_access_index));
+
+/* What an interface had no room for never left: the device is not to blame. */
+SEC("tp_btf/xdp_devmap_xmit")
+int BPF_PROG(traffic_refused, const struct net_device *from, const struct net_device *to, int sent, int drops)
+{
+	__u32 zero = 0;
+	struct traffic_job *job = bpf_map_lookup_elem(&traffic_job, &zero);
+	struct traffic_state *state = bpf_map_lookup_elem(&traffic_state, &zero);
+
+	if (job && state && drops > 0 && to->ifindex == (int)job->device && to->nd_net.net->ns.inum == job->netns)
+		__sync_fetch_and_add(&state->refused, drops);
+	return 0;
 }
 
 /* Where the IP packet begins and, at *length, how long it says that it is; all

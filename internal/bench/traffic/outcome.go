@@ -29,7 +29,7 @@ type Outcome struct {
 	Offered uint64 `json:"offered"`
 	Sent    uint64 `json:"sent"`
 	// Received are different packets that came out: further copies are in
-	// Duplicated. Lost is Sent less Received and Unreadable.
+	// Duplicated. Lost is Sent less Received, Unreadable and Missed.
 	Received   uint64 `json:"received"`
 	Lost       uint64 `json:"lost"`
 	Duplicated uint64 `json:"duplicated"`
@@ -46,6 +46,13 @@ type Outcome struct {
 	// sending interface, such as ICMP errors.
 	Unexpected uint64 `json:"unexpected"`
 	Returned   uint64 `json:"returned"`
+	// Refused are packets that the sending interface had no room for: they are not
+	// in Sent. It is not counted on a veth, whose other end is the device's queue.
+	Refused uint64 `json:"refused"`
+	// Missed are packets that came out of the device and that the receiving
+	// interface, a veth, had no room for. Of other interfaces it is not known:
+	// what they miss is in Lost.
+	Missed uint64 `json:"missed"`
 	// Checked are packets of which every length and checksum was looked at; of
 	// the others only their headers and lengths.
 	Checked uint64 `json:"checked"`

@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -93,7 +95,9 @@ func (p *Pair) choose() (err error) {
 		return nil
 	}
 	p.method = Live
-	return inside(p.options.TX.Namespace, func() error { return p.engine.Device(p.tx.Index) })
+	return inside(p.options.TX.Namespace, func() error {
+		return p.engine.Device(p.tx.Index, p.tx.Kind != "veth") // whose other end is the device's queue
+	})
 }
 
 func (p *Pair) whyNot() string {
@@ -204,6 +208,10 @@ func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+	dropped, err := p.dropped()
+	if err != nil {
+		return Outcome{}, err
+	}
 	sent, err := p.send(ctx, j, v)
 	if err != nil {
 		return Outcome{}, err
@@ -212,6 +220,9 @@ func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
 		return Outcome{}, err
 	}
 	o, err := p.outcome(t, sent, v)
+	if err == nil {
+		err = p.miss(&o, dropped)
+	}
 	if err == nil {
 		o.CPU, err = p.usage(before)
 	}
@@ -232,6 +243,7 @@ func (p *Pair) nothing(o Outcome) error {
 // sending is what the generator did.
 type sending struct {
 	packets uint64
+	refused uint64 // besides them
 	elapsed time.Duration
 	paused  time.Duration
 	pauses  uint32
@@ -288,7 +300,36 @@ func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
 	if s.Over && j.Rate > 0 {
 		elapsed = max(elapsed, j.Duration)
 	}
-	return sending{s.Sent, elapsed, s.Paused, s.Pauses}, nil
+	return sending{s.Sent - s.Refused, s.Refused, elapsed, s.Paused, s.Pauses}, nil
+}
+
+// dropped is how many packets the receiving interface has dropped because its
+// queue was full. Only of a veth it is known that the counter is of nothing else.
+func (p *Pair) dropped() (n uint64, err error) {
+	if p.rx.Kind != "veth" {
+		return 0, nil
+	}
+	err = inside(p.options.RX.Namespace, func() error {
+		fs, err := procfs.NewFS("/proc/thread-self")
+		if err != nil {
+			return err
+		}
+		devices, err := fs.NetDev()
+		n = devices[p.rx.Name].RxDropped
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("counters of interface %s: %w", p.options.RX, err)
+	}
+	return n, nil
+}
+
+// miss takes from what is lost what did come out of the device.
+func (p *Pair) miss(o *Outcome, before uint64) error {
+	after, err := p.dropped()
+	o.Missed = min(after-before, o.Lost)
+	o.Lost -= o.Missed
+	return err
 }
 
 // settle waits for late packets.
@@ -318,7 +359,7 @@ func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
 	c := v.counts
 	o := Outcome{
 		Method: p.method, Receiver: p.receiver,
-		Offered: s.packets, Sent: s.packets, Received: c.Received, Duplicated: c.Duplicated, Reordered: c.Reordered,
+		Offered: s.packets, Sent: s.packets, Refused: s.refused, Received: c.Received, Duplicated: c.Duplicated, Reordered: c.Reordered,
 		Unreadable: c.Wrong[trafficrun.Unreadable], Unexpected: c.Wrong[trafficrun.Unexpected], Returned: c.Returned,
 		Octets: c.Octets, Elapsed: s.elapsed, Paused: s.paused, LongestGap: c.Gap, Faults: v.faults, Checked: v.checked,
 	}

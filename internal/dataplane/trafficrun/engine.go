@@ -19,6 +19,8 @@ type Engine struct {
 	frame    []byte // the longest of the job
 	duration time.Duration
 	batch    uint32
+	device   uint32 // that sends, where what it refuses is counted
+	netns    uint32 // its namespace's inode
 }
 
 // Load loads the programs.
@@ -46,11 +48,26 @@ func (e *Engine) Close() error {
 	return errors.Join(append(errs, e.ring.Close(), e.objects.Close())...)
 }
 
-// Device is the interface, of the caller's network namespace, that sends.
-func (e *Engine) Device(ifindex int) error {
+// Device is the interface, of the caller's network namespace, that sends. With
+// countRefused it is counted what it has no room for, at some cost to whatever
+// is redirected on this machine.
+func (e *Engine) Device(ifindex int, countRefused bool) error {
 	if err := e.objects.TrafficDevice.Put(uint32(0), uint32(ifindex)); err != nil {
 		return fmt.Errorf("set the sending interface %d: %w", ifindex, err)
 	}
+	if !countRefused {
+		return nil
+	}
+	var namespace unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &namespace); err != nil {
+		return fmt.Errorf("name the network namespace: %w", err)
+	}
+	l, err := link.AttachTracing(link.TracingOptions{Program: e.objects.TrafficRefused})
+	if err != nil {
+		return fmt.Errorf("count what the interface refuses: %w", err)
+	}
+	e.links = append(e.links, l)
+	e.device, e.netns = uint32(ifindex), uint32(namespace.Ino)
 	return nil
 }
 
@@ -108,6 +125,7 @@ type State struct {
 	Paused       time.Duration // when the generator did not have the CPU
 	Pauses       uint32        // packets that were later than Job.CatchUp
 	Sent, Octets uint64
+	Refused      uint64 // of Sent, by the interface
 	Over         bool
 	Failed       uint32 // frames that could not be made
 }
@@ -120,7 +138,7 @@ func (e *Engine) State() (State, error) {
 	}
 	return State{
 		Begin: s.Begin, Last: s.Last, Paused: time.Duration(s.Paused >> fixedPoint), Pauses: s.Pauses,
-		Sent: s.Sent, Octets: s.Octets, Over: s.Over != 0, Failed: s.Failed,
+		Sent: s.Sent, Refused: s.Refused, Octets: s.Octets, Over: s.Over != 0, Failed: s.Failed,
 	}, nil
 }
 

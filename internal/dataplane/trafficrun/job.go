@@ -91,6 +91,7 @@ func (e *Engine) Prepare(j Job) error {
 	if err := e.objects.TrafficExpect.Put(uint32(0), &expect); err != nil {
 		return fmt.Errorf("set what is expected: %w", err)
 	}
+	entry.Device, entry.Netns = e.device, e.netns
 	if err := e.objects.TrafficJob.Put(uint32(0), &entry); err != nil {
 		return fmt.Errorf("set the job: %w", err)
 	}

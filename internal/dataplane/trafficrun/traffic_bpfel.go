@@ -69,6 +69,8 @@ type trafficTrafficJob struct {
 	Places     uint32
 	Slots      uint32
 	Timed      uint32
+	Device     uint32
+	Netns      uint32
 	Turns      uint32
 	Key        [3]struct {
 		_      structs.HostLayout
@@ -112,6 +114,7 @@ type trafficTrafficState struct {
 	Paused   uint64
 	Sent     uint64
 	Octets   uint64
+	Refused  uint64
 	Stream   uint32
 	Sequence uint32
 	Slot     uint32
@@ -156,6 +159,7 @@ const (
 	trafficMapTrafficStream   = "traffic_stream"
 	trafficMapTrafficWindow   = "traffic_window"
 	trafficProgTrafficReceive = "traffic_receive"
+	trafficProgTrafficRefused = "traffic_refused"
 	trafficProgTrafficSend    = "traffic_send"
 	trafficProgTrafficWatch   = "traffic_watch"
 )
@@ -203,6 +207,7 @@ type trafficSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type trafficProgramSpecs struct {
 	TrafficReceive *ebpf.ProgramSpec `ebpf:"traffic_receive"`
+	TrafficRefused *ebpf.ProgramSpec `ebpf:"traffic_refused"`
 	TrafficSend    *ebpf.ProgramSpec `ebpf:"traffic_send"`
 	TrafficWatch   *ebpf.ProgramSpec `ebpf:"traffic_watch"`
 }
@@ -293,6 +298,7 @@ type trafficVariables struct {
 // It can be passed to loadTrafficObjects or ebpf.CollectionSpec.LoadAndAssign.
 type trafficPrograms struct {
 	TrafficReceive *ebpf.Program `ebpf:"traffic_receive"`
+	TrafficRefused *ebpf.Program `ebpf:"traffic_refused"`
 	TrafficSend    *ebpf.Program `ebpf:"traffic_send"`
 	TrafficWatch   *ebpf.Program `ebpf:"traffic_watch"`
 }
@@ -300,6 +306,7 @@ type trafficPrograms struct {
 func (p *trafficPrograms) Close() error {
 	return _TrafficClose(
 		p.TrafficReceive,
+		p.TrafficRefused,
 		p.TrafficSend,
 		p.TrafficWatch,
 	)
