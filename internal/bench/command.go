@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/n9"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 )
 
@@ -40,7 +41,7 @@ to its data path, and leave nothing behind. They need root.`,
 	}
 	l := library()
 	c.AddCommand(l.Commands()...)
-	c.AddCommand(functionsCommand(l), scalingCommand(), upfCommand(), reports.Command())
+	c.AddCommand(functionsCommand(l), slicesCommand(l), scalingCommand(), upfCommand(), reports.Command())
 	return c
 }
 
@@ -56,6 +57,20 @@ size of packets; the run's folder has all.`,
 		Example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
 	}, printFunctionsTable, printFunctionsJSON)
 	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names((&functionsExperiment{}).all(shortSize)), cobra.ShellCompDirectiveNoFileComp)))
+	return c
+}
+
+func slicesCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("slices", &cobra.Command{
+		Short: "What carries slices between UPFs: GTP-U or SRv6 (paper 000)",
+		Long: `Measures what is delivered of what is offered, what a packet costs the CPU, and how
+long it takes, where two slices share a UPF and N9 is GTP-U, SRv6 with one SID
+(traditional), or SRv6 by way of service nodes (enhanced): the laboratory
+slices-bench. It needs two CPUs: one makes the packets, the other is the network's.`,
+		Example: "  culvert bench slices\n  culvert bench slices --n9 gtpu,enhanced --direction uplink --rates 1000,2000,4000 -o json",
+	}, nil, nil)
+	must(c.RegisterFlagCompletionFunc("n9", cobra.FixedCompletions(n9.Transports(), cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("direction", cobra.FixedCompletions(n9.Directions(), cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/n9"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
@@ -18,8 +19,8 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functionsKind()},
-		Names:       []string{"functions"},
+		Kinds:       []experiment.Kind{functionsKind(), n9.Kind()},
+		Names:       []string{"functions", "slices"},
 		Files:       below,
 		Environment: machine,
 		Draw: func(dir string) error {

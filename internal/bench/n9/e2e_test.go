@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,10 +28,39 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if built != "" {
+		code = max(code, failed(os.RemoveAll(built)))
+	}
+	os.Exit(code)
 }
 
-// setting builds the program that is measured.
+func failed(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// built is the directory with the program that is measured.
+var built string
+
+// build builds it, once for all tests.
+var build = sync.OnceValues(func() (string, error) {
+	var err error
+	if built, err = os.MkdirTemp("", "culvert-bench-n9-"); err != nil {
+		return "", err
+	}
+	binary := filepath.Join(built, "culvert")
+	out, err := exec.Command("go", "build", "-o", binary, "github.com/culvert-net/culvert/cmd/culvert").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return binary, nil
+})
+
+// setting is that of a run here.
 func setting(t *testing.T) experiment.Setting {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -39,9 +69,9 @@ func setting(t *testing.T) experiment.Setting {
 	if _, _, err := chooseCPUs(-1); err != nil {
 		t.Skip(err)
 	}
-	binary := filepath.Join(t.TempDir(), "culvert")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/culvert-net/culvert/cmd/culvert").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v: %s", err, out)
+	binary, err := build()
+	if err != nil {
+		t.Fatalf("build: %v", err)
 	}
 	return experiment.Setting{Culvert: binary, CPU: -1, Seed: 1, Warn: func(format string, args ...any) { t.Logf("warning: "+format, args...) }}
 }

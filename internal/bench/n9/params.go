@@ -59,7 +59,7 @@ type Params struct {
 func Kind() experiment.Kind {
 	return experiment.Kind{Name: "slices", New: func() experiment.Experiment {
 		return &Params{N9: []string{"gtpu", "traditional", "enhanced"}, Direction: slices.Clone(directions),
-			Points: 14, PacketSize: 1400, Trial: experiment.Duration(300 * time.Millisecond)}
+			Points: 12, PacketSize: 1400, Trial: experiment.Duration(300 * time.Millisecond)}
 	}}
 }
 
@@ -78,6 +78,12 @@ func (p *Params) Quick() {
 	p.Direction, p.Points, p.Trial = p.Direction[:min(1, len(p.Direction))], 3, experiment.Duration(100*time.Millisecond)
 	p.N9 = p.N9[:min(2, len(p.N9))]
 }
+
+// Transports are the names of N9's.
+func Transports() []string { return names() }
+
+// Directions are the names of both.
+func Directions() []string { return slices.Clone(directions) }
 
 func names() (list []string) {
 	for _, t := range transports {
