@@ -78,7 +78,7 @@ func usable(l netdev.Link) error {
 	case !l.Ethernet:
 		return errors.New("has no Ethernet header")
 	case !l.Up:
-		return fmt.Errorf("is down (fix: ip link set %s up)", l.Name)
+		return fmt.Errorf("is down (fix: ip link set dev %s up)", l.Name)
 	case !l.Carrier:
 		return errors.New("has no carrier: is the other end up?")
 	}

@@ -143,7 +143,7 @@ func (p *Pair) attachTX() error {
 
 func attachError(p Port, err error) error {
 	if errors.Is(err, trafficrun.ErrBusy) {
-		return fmt.Errorf("interface %s: %w: take it off (ip link set %s xdp off), or use another interface", p, err, p.Interface)
+		return fmt.Errorf("interface %s: %w: take it off (ip link set dev %s xdp off), or use another interface", p, err, p.Interface)
 	}
 	if err != nil {
 		return fmt.Errorf("interface %s: attach the receiver: %w", p, err)
