@@ -41,7 +41,7 @@ to its data path, and leave nothing behind. They need root.`,
 	}
 	l := library()
 	c.AddCommand(l.Commands()...)
-	c.AddCommand(functionsCommand(l), slicesCommand(l), scalingCommand(), upfCommand(), reports.Command())
+	c.AddCommand(functionsCommand(l), slicesCommand(l), scaleCommand(l), deviceCommand(l), disruptCommand(l), scalingCommand(), upfCommand(), reports.Command())
 	return c
 }
 
@@ -72,6 +72,17 @@ slices-bench. It needs two CPUs: one makes the packets, the other is the network
 	must(c.RegisterFlagCompletionFunc("n9", cobra.FixedCompletions(n9.Transports(), cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("direction", cobra.FixedCompletions(n9.Directions(), cobra.ShellCompDirectiveNoFileComp)))
 	return c
+}
+
+func scaleCommand(l *experiment.Library) *cobra.Command {
+	return l.Command("scale", &cobra.Command{
+		Short: "What a packet costs as tables grow, and on two cores",
+		Long: `Measures the CPU time of a packet beside L2 forwarding of the same frame, as
+there are more sessions, SDF filters in a session, SIDs, SR policies, segments
+that are pushed, and routes; and how many times as many packets two cores
+forward as one.`,
+		Example: "  culvert bench scale\n  culvert bench scale --sessions 1,1000 --rules= --sids= --policies= --segments= --routes= --cores=false",
+	}, nil, nil)
 }
 
 func scalingCommand() *cobra.Command {

@@ -63,10 +63,12 @@ func trafficOf(n int) map[string]trafficPair {
 	e4.Outer.NumberAt = 12
 	d6 := counted(srv6Traffic(user, source, true, addr("2001:db8:b:600:0:1::")), n)
 	d6.Outer.NumberAt = 8
-	up := counted(ues(gtpuTraffic(plainTraffic(firstUE, dst4), gnb, upf, firstTEID), traffic.Source, n), n)
+	place := sessions{}.first(0)
+	at := ueAt(ueNumber(firstUE) + place)
+	up := counted(ues(gtpuTraffic(plainTraffic(at, dst4), gnb, upf, firstTEID+place), traffic.Source, n), n)
 	up.Outer.Container, up.Outer.QFI = traffic.Uplink, 9
-	toGNB := ues(plainTraffic(dst4, firstUE), traffic.Destination, n)
-	down := counted(gtpuTraffic(toGNB, upf, farGTPU, firstAccessTEID), n)
+	toGNB := ues(plainTraffic(dst4, at), traffic.Destination, n)
+	down := counted(gtpuTraffic(toGNB, upf, farGTPU, firstAccessTEID+place), n)
 	down.Outer.Container, down.Outer.QFI = traffic.Downlink, 9
 	steered := ue(uint32(n)) // behind gtpu_encap's
 	return map[string]trafficPair{
@@ -83,7 +85,7 @@ func trafficOf(n int) map[string]trafficPair {
 		"end_m_gtp6_d":    {counted(gtpuTraffic(user, gnb6, addr("2001:db8:20:600::1"), 1), n), d6},
 		"end_m_gtp6_d_di": {gtpuTraffic(user, gnb6, addr("2001:db8:20:700::1"), 1), srv6Traffic(user, source, true, farGTP6, addr("2001:db8:20:700::1"))},
 		"end_m_gtp6_e":    {srv6Traffic(user, gnb6, false, addr("2001:db8:20:500:0:1::"), final), gtpuTraffic(user, source, final, 1)},
-		"uplink":          {up, ues(plainTraffic(firstUE, dst4), traffic.Source, n)},
+		"uplink":          {up, ues(plainTraffic(at, dst4), traffic.Source, n)},
 		"downlink":        {toGNB, down},
 	}
 }

@@ -19,8 +19,8 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functionsKind(), n9.Kind()},
-		Names:       []string{"functions", "slices"},
+		Kinds:       []experiment.Kind{functionsKind(), n9.Kind(), scaleKind(), deviceKind(), disruptKind()},
+		Names:       []string{"functions", "slices", "scale", "device", "disrupt"},
 		Files:       below,
 		Environment: machine,
 		Draw: func(dir string) error {

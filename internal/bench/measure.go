@@ -16,6 +16,7 @@ type plan struct {
 	repeat    int
 	packets   uint32 // of a live run, and runs of a test run
 	open      bool   // the sink is somebody else's
+	routes    uint32 // of the customers' table, besides its default
 	cpu       int
 }
 

@@ -56,6 +56,11 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 	if b.node, err = newRig(b.name, queues); err != nil {
 		return nil, err
 	}
+	if b.routes > 0 {
+		if err := b.node.net.node.script(routeLines(b.routes)...); err != nil {
+			return nil, err
+		}
+	}
 	if !b.open {
 		if err := b.node.sink((*progrun.Bench).SinkXDP); err != nil {
 			return nil, err

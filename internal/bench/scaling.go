@@ -37,14 +37,10 @@ type scalingRow struct {
 type pace struct{ cpu, wall float64 }
 
 func runScaling(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *scalingReport, err error) {
-	cpus, err := allowedCPUs()
+	pair, err := twoCPUs()
 	if err != nil {
 		return nil, err
 	}
-	if len(cpus) < 2 {
-		return nil, errors.New("two cores over one need two CPUs, and this process may use one")
-	}
-	pair := cpus[len(cpus)-2:]
 	b, err := setUp(ctx, o, p, pair[1]+1)
 	if err != nil {
 		return nil, err
@@ -77,6 +73,18 @@ func runScaling(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *s
 		out.Rows = append(out.Rows, scalingOf(r, one[i], two[i]))
 	}
 	return out, nil
+}
+
+// twoCPUs are the last two that the process may run on.
+func twoCPUs() ([]int, error) {
+	cpus, err := allowedCPUs()
+	if err == nil && len(cpus) < 2 {
+		err = errors.New("two cores over one need two CPUs, and this process may use one")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cpus[len(cpus)-2:], nil
 }
 
 func scalingOf(r *row, one, two []pace) scalingRow {
