@@ -343,8 +343,13 @@ func (p *Pair) settle(v *verifier, sent uint64) error {
 		if counts.Seen() != seen {
 			seen, last = counts.Seen(), time.Now()
 		}
-		if counts.Received >= sent {
+		switch {
+		case counts.Received >= sent:
 			wait = quiet
+		case seen == 0:
+			wait = patience // whoever has the packets may not have had the CPU yet
+		default:
+			wait = quietMissing
 		}
 		if err := p.engine.Show(v.see); err != nil {
 			return err
