@@ -287,6 +287,23 @@ func checkDrawn(t *testing.T, f result.Figure, c drawnChart, marks, lines int) {
 	}
 }
 
+// Bars on a logarithmic axis begin at its end, not at 1.
+func TestBarsOnLogarithms(t *testing.T) {
+	r := oneBar(0.5)
+	r.Figures[0].LogY = true
+	r.Measurements = append(r.Measurements, result.Measurement{Metric: "cost", Labels: result.Labels{"function": "other"}, Unit: "ns", Samples: []float64{300}})
+	b := openBrowser(t)
+	b.open(t, drawTo(t, store(t, r)), 1440, 900, false)
+	var left []float64
+	b.ask(t, `(() => {
+  const data = echarts.getInstanceByDom(document.querySelector("#chart-one")).getModel().getSeries()[0].getData();
+  return [0, 1].map((i) => { const box = data.getItemGraphicEl(i).getBoundingRect(); return box.x; });
+})()`, &left)
+	if len(left) != 2 || math.Abs(left[0]-left[1]) > 0.5 {
+		t.Errorf("the bars begin at %v", left)
+	}
+}
+
 // A series is taken away and brought back by its button; the theme changes; and
 // paper is white and has every row.
 func TestPageIsUsed(t *testing.T) {

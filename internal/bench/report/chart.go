@@ -423,7 +423,9 @@ func (c *chart) valueRange() (low, high float64) {
 	switch {
 	case math.IsInf(low, 1):
 		return 0, 1
-	case c.LogY && c.flat():
+	case c.LogY && !c.flat():
+		low /= 1.15
+	case c.LogY:
 		low = math.Pow(10, math.Floor(math.Log10(low)))
 	case !c.LogY && low > 0 && (c.Kind == result.Bars || low < 0.6*high):
 		low = 0
@@ -432,7 +434,7 @@ func (c *chart) valueRange() (low, high float64) {
 		high = low + 1
 	}
 	if c.LogY {
-		return low, high
+		return low, 1.15 * high
 	}
 	step := c.step(low, high)
 	return math.Floor(low/step+1e-9) * step, math.Ceil(high/step-1e-9) * step
@@ -475,6 +477,12 @@ func (c *chart) needsLegend() bool {
 
 func (c *chart) hasAnchors() bool {
 	return slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside })
+}
+
+// everywhere says whether others' figures of a label stand at every x: they are
+// lines, not marks.
+func (c *chart) everywhere(label string) bool {
+	return !slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside && a.Label == label && !math.IsNaN(a.at) })
 }
 
 // anchorLabels are those that are drawn, each once.

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
@@ -26,6 +27,10 @@ func (c *chart) filled(r row) bool {
 	return false
 }
 
+// tail is from how many times the median on the largest value has the axis of
+// percentiles made logarithmic: nothing else could be read on it.
+const tail = 10
+
 func (c *chart) placePercentiles() {
 	largest := 0.0
 	for _, r := range c.rows {
@@ -42,6 +47,7 @@ func (c *chart) placePercentiles() {
 			continue
 		}
 		s := c.seriesOf(r)
+		c.LogY = c.LogY || r.measurement.Histogram.Quantile(1) > tail*r.measurement.Histogram.Quantile(0.5)
 		for i, q := range quantiles {
 			v := r.measurement.Histogram.Quantile(q.q) / c.scale.by
 			s.points = append(s.points, point{x: float64(i), y: v, text: number(v) + c.scale.suffix()})
@@ -53,8 +59,8 @@ func (c *chart) placePercentiles() {
 // bins is how many columns a density has at most.
 const bins = 100
 
-// placeDensity counts the histograms again into columns of equal width, from
-// P0.1 of the lowest to P99.9 of the highest: what is outside of them is told.
+// placeDensity counts the histograms again into columns of equal width, around
+// where most packets are: how many are outside of them is told.
 func (c *chart) placeDensity() {
 	c.LogX = c.LogX && !c.Centered
 	g := grid{log: c.LogX, low: math.Inf(1), high: math.Inf(-1)}
@@ -111,16 +117,28 @@ type grid struct {
 	widest           float64 // bucket at a median: finer columns would be empty
 }
 
-// cover widens the grid so that a histogram is in it.
+// reach is how many times the distance of the quartiles a density reaches to
+// either side: a tail that is longer would leave no room for the rest.
+const reach = 6
+
+// cover widens the grid so that a histogram is in it, but for its tails: from
+// P0.1 to P99.9 at most.
 func (g *grid) cover(h *result.Histogram, zero float64) {
-	g.low = min(g.low, h.Quantile(0.001)-zero)
-	g.high = max(g.high, h.Quantile(0.999)-zero)
 	median := h.Quantile(0.5)
-	for i := range h.Lower {
-		if float64(h.Upper[i]-1) == median {
-			g.widest = max(g.widest, float64(h.Upper[i]-h.Lower[i]))
-		}
+	far := reach * (h.Quantile(0.75) - h.Quantile(0.25))
+	if far == 0 || g.log {
+		far = math.Inf(1)
 	}
+	first, last, middle := bucketOf(h, 0.001), bucketOf(h, 0.999), bucketOf(h, 0.5)
+	g.low = min(g.low, max(float64(h.Lower[first]), median-far)-zero)
+	g.high = max(g.high, min(float64(h.Upper[last]), median+far)-zero)
+	g.widest = max(g.widest, float64(h.Upper[middle]-h.Lower[middle]))
+}
+
+// bucketOf is the bucket that a quantile is in.
+func bucketOf(h *result.Histogram, q float64) int {
+	value := h.Quantile(q)
+	return slices.IndexFunc(h.Upper, func(upper uint64) bool { return float64(upper-1) >= value })
 }
 
 func (g *grid) finish() {

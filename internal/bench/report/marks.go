@@ -3,6 +3,7 @@ package report
 import (
 	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -35,11 +36,26 @@ func box(c draw.Canvas, x0, y0, x1, y1 vg.Length, fill color.Color, variant int)
 	}
 }
 
-func diamond(c draw.Canvas, at vg.Point, colour color.Color) {
+// hollow is the mark of others' figures: diamond, triangle, square in turn.
+func hollow(c draw.Canvas, at vg.Point, variant int) {
 	const r = 4.5
-	corners := []vg.Point{{X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y - r}}
+	shapes := [][]vg.Point{
+		{{X: -r}, {Y: r}, {X: r}, {Y: -r}},
+		{{X: -r, Y: -r}, {Y: r}, {X: r, Y: -r}},
+		{{X: -r, Y: -r}, {X: -r, Y: r}, {X: r, Y: r}, {X: r, Y: -r}},
+	}
+	var corners []vg.Point
+	for _, corner := range shapes[variant%len(shapes)] {
+		corners = append(corners, corner.Add(at))
+	}
 	c.FillPolygon(color.White, corners)
-	c.StrokeLines(draw.LineStyle{Color: colour, Width: 1.2}, append(corners, corners[0]))
+	c.StrokeLines(draw.LineStyle{Color: muted, Width: 1.2}, append(corners, corners[0]))
+}
+
+// anchorLine is where others' figures are the same at every x.
+func anchorLine(variant int) draw.LineStyle {
+	patterns := [][]vg.Length{{4, 4}, {1.5, 3}, {9, 3}}
+	return draw.LineStyle{Color: muted, Width: 1.1, Dashes: patterns[variant%len(patterns)]}
 }
 
 // gridLines are behind everything: one for each number of the value axis.
@@ -160,20 +176,21 @@ type anchorMarks struct{ *chart }
 
 func (a anchorMarks) Plot(c draw.Canvas, p *plot.Plot) {
 	xOf, yOf := p.Transforms(&c)
-	dashed := draw.LineStyle{Color: muted, Width: 1, Dashes: []vg.Length{3, 3}}
+	labels := a.anchorLabels()
 	for _, one := range a.anchors {
+		which := slices.Index(labels, one.Label)
 		at := vg.Point{X: xOf(one.y), Y: yOf(a.position(one.at))}
 		if !a.flat() {
 			at = vg.Point{X: xOf(one.at), Y: yOf(one.y)}
 		}
 		switch {
-		case !one.inside:
+		case which < 0 || !one.inside:
 		case !math.IsNaN(one.at):
-			diamond(c, at, muted)
+			hollow(c, at, which)
 		case a.flat():
-			c.StrokeLine2(dashed, at.X, c.Min.Y, at.X, c.Max.Y)
+			c.StrokeLine2(anchorLine(which), at.X, c.Min.Y, at.X, c.Max.Y)
 		default:
-			c.StrokeLine2(dashed, c.Min.X, at.Y, c.Max.X, at.Y)
+			c.StrokeLine2(anchorLine(which), c.Min.X, at.Y, c.Max.X, at.Y)
 		}
 	}
 }

@@ -334,8 +334,8 @@ func dataOf(c *chart, element string) chartData {
 		}
 		d.Series = append(d.Series, one)
 	}
-	for _, label := range c.anchorLabels() {
-		one := seriesData{Name: label}
+	for i, label := range c.anchorLabels() {
+		one := seriesData{Name: label, Variant: i}
 		for _, a := range c.anchors {
 			if a.inside && a.Label == label {
 				one.Points = append(one.Points, dataOfPoint(point{x: a.at, y: a.y, text: a.words()}))

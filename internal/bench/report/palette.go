@@ -22,46 +22,38 @@ var colours = []color.RGBA{
 type palette map[string]int
 
 // paint gives each series of a chart its colour: the one it has elsewhere, or the
-// first that no other of this chart has. Of several runs, what is the same
+// first that fewest others of this chart have. Of several runs, what is the same
 // quantity has the same one; where there is one quantity only, each run has its
-// own.
+// own. More series than colours are told apart by how they are drawn, as runs are.
 func (p palette) paint(c *chart) {
 	names := c.coloured()
-	taken := map[int]string{}
+	used := make([]int, len(colours)) // by how many names of this chart
+	painted := map[string]bool{}
 	for _, known := range []bool{true, false} {
 		for _, name := range names {
 			at, ok := p[name]
-			if ok != known {
+			if ok != known || painted[name] {
 				continue
 			}
-			if was, conflict := taken[at]; !ok || conflict && was != name {
-				at = free(taken)
+			painted[name] = true
+			if !ok || used[at] > 0 {
+				at = slices.Index(used, slices.Min(used))
 			}
 			if !ok {
 				p[name] = at
 			}
-			taken[at] = name
-			c.colour(names, name, at)
+			c.colour(names, name, at, used[at])
+			used[at]++
 		}
 	}
 }
 
-// free is the first colour that is not taken; of more series than colours the
-// last ones share.
-func free(taken map[int]string) int {
-	for at := range colours {
-		if _, ok := taken[at]; !ok {
-			return at
-		}
-	}
-	return len(taken) % len(colours)
-}
-
-// colour sets that of all series that go by a name.
-func (c *chart) colour(names []string, name string, at int) {
+// colour sets that of all series that go by a name, of which others have it too.
+func (c *chart) colour(names []string, name string, at, others int) {
 	for i := range c.series {
 		if names[i] == name {
 			c.series[i].colour = at
+			c.series[i].variant += others
 		}
 	}
 }

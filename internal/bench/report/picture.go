@@ -184,7 +184,8 @@ func (c *chart) nominal(a *plot.Axis) {
 	for i, name := range c.categories {
 		list = append(list, plot.Tick{Value: c.position(float64(i)), Label: labelText(name)})
 	}
-	a.Tick.Marker, a.Tick.Length = list, 0
+	a.Tick.Marker = list
+	a.Tick.Length, a.Tick.LineStyle.Width = 4, 0 // a distance only
 	a.Min, a.Max = -0.5, float64(len(c.categories))-0.5
 	if c.flat() {
 		a.LineStyle.Width = 0
@@ -219,7 +220,7 @@ func (c *chart) addMarks(p *plot.Plot) {
 type legendEntry struct {
 	name   string
 	colour color.Color
-	// variant is the run's, as in series; anchor, or a line.
+	// variant is as in series; of an anchor which of them it is.
 	variant      int
 	anchor, line bool
 }
@@ -233,8 +234,8 @@ func (c *chart) legend() (list []legendEntry) {
 			list = append(list, legendEntry{name: s.name, colour: colours[s.colour], variant: s.variant, line: !c.flat()})
 		}
 	}
-	for _, label := range c.anchorLabels() {
-		list = append(list, legendEntry{name: label, colour: muted, anchor: true})
+	for i, label := range c.anchorLabels() {
+		list = append(list, legendEntry{name: label, colour: muted, variant: i, anchor: true, line: c.everywhere(label)})
 	}
 	return list
 }
@@ -264,8 +265,10 @@ func drawLegend(at draw.Canvas, line []legendEntry) {
 	for _, e := range line {
 		middle := vg.Point{X: x + signWidth/2, Y: y - 6}
 		switch {
+		case e.anchor && e.line:
+			at.StrokeLine2(anchorLine(e.variant), x, middle.Y, x+signWidth-2, middle.Y)
 		case e.anchor:
-			diamond(at, middle, e.colour)
+			hollow(at, middle, e.variant)
 		case e.line:
 			at.StrokeLine2(lineStyle(e.colour, e.variant), x, middle.Y, x+signWidth-2, middle.Y)
 		default:

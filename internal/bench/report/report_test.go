@@ -211,18 +211,76 @@ func TestColours(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range parts[i].charts {
-			here := map[int]string{}
+			checkApart(t, c)
 			for _, s := range c.series {
-				if was, taken := here[s.colour]; taken {
-					t.Errorf("%s: %q and %q look the same", c.ID, was, s.name)
-				}
-				here[s.colour] = s.name
 				if at, ok := known[s.quantity]; ok && at != s.colour {
 					t.Errorf("%s: %q has colour %d, and had %d", c.ID, s.quantity, s.colour, at)
 				}
 				known[s.quantity] = s.colour
 			}
 		}
+	}
+}
+
+func checkApart(t *testing.T, c *chart) {
+	t.Helper()
+	type look struct{ colour, variant int }
+	here := map[look]string{}
+	for _, s := range c.series {
+		at := look{s.colour, s.variant}
+		if was, taken := here[at]; taken {
+			t.Errorf("%s: %q and %q look the same", c.ID, was, s.name)
+		}
+		here[at] = s.name
+	}
+}
+
+// More series than colours can still be told apart.
+func TestManySeries(t *testing.T) {
+	r := oneBar(100)
+	r.Figures[0].Kind, r.Figures[0].X, r.Figures[0].Series = result.Lines, "rate", "function"
+	r.Measurements = nil
+	for i := range 2*len(colours) + 3 {
+		for _, rate := range []string{"1", "2"} {
+			r.Measurements = append(r.Measurements, result.Measurement{
+				Metric: "cost", Labels: result.Labels{"function": fmt.Sprint("f", i), "rate": rate}, Unit: "ns", Samples: []float64{float64(i)},
+			})
+		}
+	}
+	c, err := chartOf(r.Figures[0], []source{{run: r}}, palette{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.series) != 2*len(colours)+3 {
+		t.Errorf("%d series", len(c.series))
+	}
+	checkApart(t, c)
+}
+
+// The tail of a density does not hide the rest: where half of the packets are
+// takes a good part of the picture, and what is outside is told.
+func TestDensityWithATail(t *testing.T) {
+	h := &result.Histogram{Unit: "ns"}
+	for low := uint64(1000); low < 1100; low += 10 {
+		h.Lower, h.Upper, h.Count = append(h.Lower, low), append(h.Upper, low+10), append(h.Count, 97)
+	}
+	h.Lower, h.Upper, h.Count = append(h.Lower, 900_000), append(h.Upper, 1_000_000), append(h.Count, 30)
+	r := oneBar(100)
+	r.Measurements[0].Histogram = h
+	r.Figures[0].Kind, r.Figures[0].Centered = result.Density, true
+	c, err := chartOf(r.Figures[0], []source{{run: r}}, palette{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, total := c.series[0].points, 0.0
+	for _, p := range points {
+		total += p.y
+	}
+	if far := points[len(points)-1].x * c.xScale.by; far > 1000 || math.Abs(total-97) > 0.01 {
+		t.Errorf("it reaches to %v ns with %.2f %% of the packets", far, total)
+	}
+	if !strings.Contains(strings.Join(c.notes, "\n"), "3.00 % of a line's packets are outside") {
+		t.Errorf("notes: %q", c.notes)
 	}
 }
 

@@ -32,3 +32,16 @@ func TestFiguresThatCannotBeDrawn(t *testing.T) {
 		t.Errorf("two figures of one name: %v", err)
 	}
 }
+
+func TestHistogramsThatAreNone(t *testing.T) {
+	for want, h := range map[string]Histogram{
+		"2, 1 and 1 columns":            {Lower: []uint64{1, 2}, Upper: []uint64{2}, Count: []uint64{1}},
+		"bucket 0 is from 5 to 5":       {Lower: []uint64{5}, Upper: []uint64{5}, Count: []uint64{1}},
+		"bucket 1 is from 4 to 8: buck": {Lower: []uint64{1, 4}, Upper: []uint64{5, 8}, Count: []uint64{1, 1}},
+	} {
+		r := Run{Version: Version, Measurements: []Measurement{{Metric: "latency", Histogram: &h}}}
+		if err := r.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -137,8 +137,8 @@ func (r *Run) Check() error {
 		if len(m.Baseline) > 0 && len(m.Baseline) != len(m.Samples) {
 			errs = append(errs, fmt.Errorf("measurement %d (%s %v): %d samples beside %d of the baseline", i, m.Metric, m.Labels, len(m.Samples), len(m.Baseline)))
 		}
-		if h := m.Histogram; h != nil && (len(h.Lower) != len(h.Count) || len(h.Upper) != len(h.Count)) {
-			errs = append(errs, fmt.Errorf("measurement %d (%s %v): histogram with %d, %d and %d columns", i, m.Metric, m.Labels, len(h.Lower), len(h.Upper), len(h.Count)))
+		if err := m.Histogram.check(); err != nil {
+			errs = append(errs, fmt.Errorf("measurement %d (%s %v): %w", i, m.Metric, m.Labels, err))
 		}
 	}
 	ids := map[string]bool{}
@@ -152,6 +152,21 @@ func (r *Run) Check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (h *Histogram) check() error {
+	if h == nil {
+		return nil
+	}
+	if len(h.Lower) != len(h.Count) || len(h.Upper) != len(h.Count) {
+		return fmt.Errorf("histogram with %d, %d and %d columns", len(h.Lower), len(h.Upper), len(h.Count))
+	}
+	for i := range h.Lower {
+		if h.Lower[i] >= h.Upper[i] || i > 0 && h.Lower[i] < h.Upper[i-1] {
+			return fmt.Errorf("histogram: bucket %d is from %d to %d: buckets rise", i, h.Lower[i], h.Upper[i])
+		}
+	}
+	return nil
 }
 
 // Select are the measurements of a metric with all of these labels.

@@ -6,6 +6,13 @@
   const drawn = new Map(); // element's id -> ECharts instance
   const shades = [1, 0.4, 0.15, 0];
   const dashes = ["solid", [8, 4], [3, 3], [10, 3, 3, 3]];
+  // Signs of others' figures, in turn: symbol, its outline in the legend, pattern.
+  const strangers = [
+    ["diamond", "M10 1 15 6 10 11 5 6Z", [4, 4]],
+    ["triangle", "M10 1 15 11 5 11Z", [1.5, 3]],
+    ["rect", "M5.5 1.5H14.5V10.5H5.5Z", [9, 3]],
+  ];
+  const stranger = (a) => strangers[a.variant % strangers.length];
   const root = document.documentElement;
 
   const colours = () => {
@@ -31,8 +38,10 @@
       axisLabel: { color: t.ink, fontSize: 13, formatter: tick, hideOverlap: true },
       axisLine: { show: !value, lineStyle: { color: t.muted } }, axisTick: { show: false },
       splitLine: { show: value, lineStyle: { color: t.rule } },
-      ...(value && !log ? { interval: c.step } : {}),
+      ...(value && !log ? { interval: c.step } : { startValue: c.min }), // of bars on a logarithmic axis
     };
+    const decade = (v) => Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9;
+    if (log && value) Object.assign(base.axisLabel, { showMinLabel: decade(c.min), showMaxLabel: decade(c.max) });
     // Columns begin and end where packets do: at no number that is worth a name.
     if (!value && c.kind === "density") Object.assign(base.axisLabel, { showMinLabel: false, showMaxLabel: false });
     if (value || !c.categories) return base;
@@ -106,11 +115,11 @@
 
   // Others' figures: hollow, and of no colour of ours.
   const drawAnchor = (c, a, t) => ({
-    type: "scatter", name: a.name, symbol: "diamond", symbolSize: 13, z: 6,
+    type: "scatter", name: a.name, symbol: stranger(a)[0], symbolSize: 12, z: 6,
     itemStyle: { color: t.ground, borderColor: t.muted, borderWidth: 1.6, opacity: 1 },
     data: a.points.filter((p) => p.x !== null).map(value(c)),
     markLine: {
-      silent: true, symbol: "none", label: { show: false }, lineStyle: { color: t.muted, type: [4, 4], width: 1.2 },
+      silent: true, symbol: "none", label: { show: false }, lineStyle: { color: t.muted, type: stranger(a)[2], width: 1.3 },
       data: a.points.filter((p) => p.x === null).map((p) => (c.flat ? { xAxis: p.y } : { yAxis: p.y })),
     },
   });
@@ -157,7 +166,8 @@
   };
 
   const sign = (c, s, anchor) => {
-    if (anchor) return '<path d="M10 1 15 6 10 11 5 6Z" fill="none" stroke="currentColor" stroke-width="1.4"/>';
+    if (anchor && s.points.every((p) => p.x === null)) return `<path d="M0 6H20" stroke="currentColor" stroke-width="1.4" stroke-dasharray="${stranger(s)[2].join(" ")}"/>`;
+    if (anchor) return `<path d="${stranger(s)[1]}" fill="none" stroke="currentColor" stroke-width="1.4"/>`;
     if (c.flat) return `<rect x="2" y="1" width="16" height="10" fill="${s.colour}" fill-opacity="${shades[s.variant] ?? 0}" stroke="${s.colour}"/>`;
     const dash = { 0: "none", 1: "5 2", 2: "2 2" }[s.variant] ?? "6 2 2 2";
     return `<path d="M0 6H20" stroke="${s.colour}" stroke-width="2.4" stroke-dasharray="${dash}"/>`;
