@@ -83,6 +83,17 @@ func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, e
 	return all, nil
 }
 
+// Daemons are the culvert processes, by node.
+func (n *Network) Daemons() map[string]int {
+	pids := map[string]int{}
+	for _, node := range n.r.Nodes {
+		if p, ok := n.r.process(node, culvertProcess); ok {
+			pids[node.Name] = p.PID
+		}
+	}
+	return pids
+}
+
 // Status is the version of what the nodes run, and the hash of its data path.
 func (n *Network) Status(ctx context.Context, node string) (version, dataPath string, err error) {
 	s, err := n.r.status(ctx, n.r.node(node))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/lab"
 )
 
@@ -35,6 +36,7 @@ type rig struct {
 	at        point // transport and direction that all is set to
 	load      *load // of that direction
 	core      *core
+	last      traffic.CPUUsage // in the last trial
 
 	limit   float64                       // of the generator, packets/s
 	highest map[string]map[string]float64 // by direction and transport, packets/s
@@ -183,7 +185,7 @@ func (r *rig) once(ctx context.Context, rate float64) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	o.cpu = after - before
+	o.cpu, r.last = after-before, o.slices[0].CPU
 	if err := o.check(); err != nil {
 		return o, fmt.Errorf("%s, %s: %w", r.at.n9, r.at.direction, err)
 	}
@@ -323,7 +325,35 @@ func (r *rig) measureCost(ctx context.Context, p point) ([]experiment.Sample, er
 	}
 	labels := p.labels()
 	labels["load"] = string(p.aspect)
-	return []experiment.Sample{{Metric: metricCost, Labels: labels, Unit: "ns", Value: ns, Baseline: &beside}}, nil
+	sample := experiment.Sample{Metric: metricCost, Labels: labels, Unit: "ns", Value: ns, Baseline: &beside}
+	return append(r.used(p), sample), nil
+}
+
+// used is what the machine did in the last trial: how busy both CPUs were, and
+// how much memory each daemon has.
+func (r *rig) used(p point) (list []experiment.Sample) {
+	for _, c := range r.last.Cores {
+		labels := p.labels()
+		labels["load"] = string(p.aspect)
+		switch c.CPU {
+		case r.setting.CPU:
+			labels["cpu"] = "of the nodes"
+		case r.generator:
+			labels["cpu"] = "of the generator"
+		default:
+			continue
+		}
+		list = append(list, experiment.Sample{Metric: metricBusy, Labels: labels, Value: 1 - c.Idle})
+	}
+	nodes := r.network.Daemons()
+	for _, u := range r.last.Processes {
+		if nodes[u.Name] == u.PID {
+			list = append(list, experiment.Sample{
+				Metric: metricMemory, Labels: result.Labels{"node": u.Name}, Unit: "MB", Value: float64(u.Resident+u.Maps) / 1e6,
+			})
+		}
+	}
+	return list
 }
 
 // costOf is the CPU time of a packet that came out, in ns, of all nodes and of
@@ -339,6 +369,9 @@ func (r *rig) costOf(ctx context.Context, p point) (float64, error) {
 	o, err := r.offer(ctx, rate)
 	if err != nil {
 		return 0, err
+	}
+	if p.aspect == busy && o.ratio() > 1-wholeLoss {
+		r.setting.Warn("the core was not saturated where it was to be: the generator reaches no more than %.4g Mbit/s", r.mbit(r.limit))
 	}
 	if p.aspect == cost && o.ratio() < 1-wholeLoss {
 		r.setting.Warn("packets were lost at the rate where CPU time is measured: something else had the CPU")

@@ -16,6 +16,8 @@ const (
 	metricCost      = "cpu"            // CPU time of a packet in all nodes
 	metricDelay     = "latency"
 	metricDelayRate = "latency_offered" // at which it was measured
+	metricBusy      = "cpu_busy"        // share of a CPU's time
+	metricMemory    = "memory"          // of a daemon and its maps
 )
 
 func labelOf(n9 string) string {
@@ -85,6 +87,12 @@ func (p *Params) Figures() (list []result.Figure) {
 	return append(list, result.Figure{
 		ID: "slices", Title: "Delivery of each slice", Kind: result.Table,
 		Caption: "Slice A has GTP-U over IPv4, slice B over IPv6. They share the queue before the core, so that overload meets both alike.", Metric: metricSlice,
+	}, result.Figure{
+		ID: "cores", Title: "How busy the two CPUs were", Kind: result.Table, Metric: metricBusy,
+		Caption: "Share of their time that they did not idle, whoever used it. The generator never idles: it waits for the moment of each packet.",
+	}, result.Figure{
+		ID: "memory", Title: "Memory of each node", Kind: result.Table, Metric: metricMemory,
+		Caption: "The daemon's own memory and its BPF maps. Each of these nodes has tables for 1024 sessions at most.",
 	})
 }
 

@@ -32,7 +32,9 @@ func openLoad(ctx context.Context, network *lab.Network, direction string, size,
 			return nil, err
 		}
 		o := traffic.Options{TX: way.tx, RX: way.rx, CPU: cpu, Method: traffic.Live, Expect: &way.expect, Seed: seed}
-		if i > 0 {
+		if i == 0 {
+			o.Watch = network.Daemons()
+		} else {
 			o.With = l.pairs[0]
 		}
 		l.lanes[i] = way

@@ -11,7 +11,7 @@ import (
 
 // Together runs a trial on each of two pairs at once. The second pair was opened
 // with the first (Options.With). One generator sends both trials' packets in
-// turns, so that rates and durations are the same.
+// turns, so that rates and durations are the same. CPU is in the first outcome.
 func Together(ctx context.Context, pairs [2]*Pair, trials [2]Trial) (outcomes [2]Outcome, err error) {
 	a, b := pairs[0], pairs[1]
 	if b.options.With != a || a.method != Live || b.method != Live {
@@ -29,28 +29,40 @@ func Together(ctx context.Context, pairs [2]*Pair, trials [2]Trial) (outcomes [2
 		return outcomes, err
 	}
 	verifiers := [2]*verifier{newVerifier(jobs[0]), newVerifier(jobs[1])}
+	before, err := now(a.options.Watch)
+	if err != nil {
+		return outcomes, err
+	}
 	sent, err := a.send(ctx, jobs[0], verifiers[0])
 	if err != nil {
 		return outcomes, err
 	}
 	for i, p := range pairs {
-		s, err := p.engine.State()
-		if err != nil {
-			return outcomes, err
-		}
-		if err := p.settle(verifiers[i], s.Sent); err != nil {
-			return outcomes, err
-		}
-		if s.Failed > 0 {
-			return outcomes, fmt.Errorf("interface %s: %d frames could not be made", p.options.TX, s.Failed)
-		}
-		own := sent // the pace is the first's
-		own.packets = s.Sent
-		if outcomes[i], err = p.outcome(trials[i], own, verifiers[i]); err != nil {
+		if outcomes[i], err = p.gather(trials[i], sent, verifiers[i]); err != nil {
 			return outcomes, err
 		}
 	}
+	if outcomes[0].CPU, err = a.usage(before); err != nil {
+		return outcomes, err
+	}
 	return outcomes, ctx.Err()
+}
+
+// gather waits for what is late, and says what became of a pair's own packets. Their
+// pace was the first pair's.
+func (p *Pair) gather(t Trial, pace sending, v *verifier) (Outcome, error) {
+	s, err := p.engine.State()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if s.Failed > 0 {
+		return Outcome{}, fmt.Errorf("interface %s: %d frames could not be made", p.options.TX, s.Failed)
+	}
+	if err := p.settle(v, s.Sent); err != nil {
+		return Outcome{}, err
+	}
+	pace.packets = s.Sent
+	return p.outcome(t, pace, v)
 }
 
 // prepareBoth makes the jobs: the first has the pace, the second is called.
