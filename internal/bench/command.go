@@ -75,14 +75,16 @@ slices-bench. It needs two CPUs: one makes the packets, the other is the network
 }
 
 func scaleCommand(l *experiment.Library) *cobra.Command {
-	return l.Command("scale", &cobra.Command{
+	c := l.Command("scale", &cobra.Command{
 		Short: "What a packet costs as tables grow, and on two cores",
 		Long: `Measures the CPU time of a packet beside L2 forwarding of the same frame, as
-there are more sessions, SDF filters in a session, SIDs, SR policies, segments
-that are pushed, and routes; and how many times as many packets two cores
-forward as one.`,
-		Example: "  culvert bench scale\n  culvert bench scale --sessions 1,1000 --rules= --sids= --policies= --segments= --routes= --cores=false",
+there are more sessions, tunnels, SDF filters in a session, SIDs, SR policies,
+segments that are pushed, and routes; and how many times as many packets two
+cores forward as one.`,
+		Example: "  culvert bench scale\n  culvert bench scale --of sessions,rules --sessions 1,1000",
 	}, nil, nil)
+	must(c.RegisterFlagCompletionFunc("of", cobra.FixedCompletions((&scaleExperiment{}).parts(), cobra.ShellCompDirectiveNoFileComp)))
+	return c
 }
 
 func scalingCommand() *cobra.Command {

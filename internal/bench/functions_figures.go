@@ -37,7 +37,7 @@ func (e *functionsExperiment) Figures() []result.Figure {
 	}
 	if slices.ContainsFunc(e.costs(), func(p costPoint) bool { return p.table == many }) {
 		list = append(list, result.Figure{
-			ID: "entries", Title: "With tables that no cache holds", Kind: result.Bars, Metric: metricPacket, Where: result.Labels{"table": many},
+			ID: "entries", Title: "With large tables", Kind: result.Bars, Metric: metricPacket, Where: result.Labels{"table": many},
 			X: "function", Series: "entries", Value: result.ToBaseline, YTitle: "times L2 forwarding",
 			Caption: "Each packet is for another session or tunnel, at random: what is added is the time to fetch its entry from memory.",
 		})

@@ -22,7 +22,7 @@ func enoughMemory(c *config.Config, meminfo string) error {
 	}
 	entries := uint64(len(c.SIDs) + len(c.Tunnels) + len(c.Steering))
 	if need := entries * bytesOfEntry; need > available {
-		return fmt.Errorf("%d entries need about %d MB of memory, and %d MB are available: give fewer with --entries",
+		return fmt.Errorf("%d entries need about %d MB of memory, and %d MB are available: give fewer with --entries or --tunnels",
 			entries, need>>20, available>>20)
 	}
 	return nil

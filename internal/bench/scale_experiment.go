@@ -19,14 +19,16 @@ import (
 
 // scaleExperiment is cost against how much there is of something.
 type scaleExperiment struct {
-	Sessions []uint `json:"sessions,omitempty"`
-	Rules    []uint `json:"rules,omitempty"` // SDF filters of a session
-	SIDs     []uint `json:"sids,omitempty"`
-	Policies []uint `json:"policies,omitempty"`
-	Segments []uint `json:"segments,omitempty"` // that are pushed
-	Routes   []uint `json:"routes,omitempty"`
-	Cores    bool   `json:"cores,omitempty"` // two beside one
-	Packets  int    `json:"packets"`
+	Of       []string `json:"of,omitempty"` // the parts that are measured; all unless set
+	Sessions []uint   `json:"sessions,omitempty"`
+	Tunnels  []uint   `json:"tunnels,omitempty"`
+	Rules    []uint   `json:"rules,omitempty"` // SDF filters of a session
+	SIDs     []uint   `json:"sids,omitempty"`
+	Policies []uint   `json:"policies,omitempty"`
+	Segments []uint   `json:"segments,omitempty"` // that are pushed
+	Routes   []uint   `json:"routes,omitempty"`
+	Cores    bool     `json:"cores,omitempty"` // two beside one
+	Packets  int      `json:"packets"`
 }
 
 func scaleKind() experiment.Kind {
@@ -43,6 +45,7 @@ type dimension struct {
 func (e *scaleExperiment) dimensions() []dimension {
 	return []dimension{
 		{"sessions", "Sessions", &e.Sessions, 2_000_000},
+		{"tunnels", "GTP-U tunnels", &e.Tunnels, 2_000_000},
 		{"rules", "SDF filters in a session", &e.Rules, mostRules},
 		{"sids", "SIDs", &e.SIDs, uint(sidsOfFunction)},
 		{"policies", "SR policies", &e.Policies, mostPolicies},
@@ -51,7 +54,30 @@ func (e *scaleExperiment) dimensions() []dimension {
 	}
 }
 
+// part has only what is measured.
+func (e *scaleExperiment) part() *scaleExperiment {
+	part := *e
+	for _, d := range part.dimensions() {
+		if !e.has(d.name) {
+			*d.numbers = nil
+		}
+	}
+	part.Cores = e.Cores && e.has("cores")
+	return &part
+}
+
+func (e *scaleExperiment) has(part string) bool { return len(e.Of) == 0 || slices.Contains(e.Of, part) }
+
+// parts are what Of may name.
+func (e *scaleExperiment) parts() (list []string) {
+	for _, d := range e.dimensions() {
+		list = append(list, d.name)
+	}
+	return append(list, "cores")
+}
+
 func (e *scaleExperiment) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&e.Of, "of", e.Of, "`parts` to measure: "+strings.Join(e.parts(), ", ")+" (default: all)")
 	for _, d := range e.dimensions() {
 		f.UintSliceVar(d.numbers, d.name, *d.numbers, fmt.Sprintf("`numbers` of %s, up to %d", d.name, d.most))
 	}
@@ -80,6 +106,11 @@ func (e *scaleExperiment) Validate() error {
 			}
 		}
 	}
+	for i, name := range e.Of {
+		if !slices.Contains(e.parts(), name) {
+			bad(fmt.Sprintf("of[%d]", i), "some of "+strings.Join(e.parts(), ", "), "there is no %q", name)
+		}
+	}
 	if len(e.Rules) > fewGroups {
 		bad("rules", fmt.Sprintf("%d numbers at most", fewGroups), "there are %d", len(e.Rules))
 	}
@@ -90,6 +121,7 @@ func (e *scaleExperiment) Validate() error {
 // The nodes that the points are measured on.
 const (
 	plainNode = iota
+	tunnelsNode
 	sessionsNode
 	rulesNode
 	coresNode
@@ -118,6 +150,11 @@ func (e *scaleExperiment) points() (points []scalePoint) {
 	for _, f := range upfFunctions(shortSize)[1:3] {
 		for _, n := range e.Sessions {
 			add("sessions", n, titles[f.name].name, sessionsNode, f, uint32(n))
+		}
+	}
+	for _, f := range tunnels(shortSize)[:2] {
+		for _, n := range e.Tunnels {
+			add("tunnels", n, titles[f.name].name, tunnelsNode, f, uint32(n))
 		}
 	}
 	for i, n := range e.Rules {
@@ -155,6 +192,7 @@ const controlPoint = "sessions: N4 and memory"
 
 // Plan has a point for each number of each dimension.
 func (e *scaleExperiment) Plan() (experiment.Plan, error) {
+	e = e.part()
 	plan := experiment.Plan{SetUp: 4 * time.Second}
 	for _, p := range e.points() {
 		takes := 4 * (callTime + time.Duration(e.Packets)*packetTime)
@@ -162,6 +200,9 @@ func (e *scaleExperiment) Plan() (experiment.Plan, error) {
 			takes = 2 * coresRuns * (callTime + time.Duration(e.Packets)*packetTime)
 		}
 		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: takes})
+	}
+	if len(e.Tunnels) > 0 {
+		plan.SetUp += 2 * time.Duration(slices.Max(e.Tunnels)) * entryTime
 	}
 	if len(e.Sessions) > 0 {
 		plan.SetUp += time.Duration(slices.Max(e.Sessions)) * sessionTime
@@ -182,6 +223,7 @@ type scaleBench struct {
 }
 
 func (e *scaleExperiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
+	e = e.part()
 	b := &scaleBench{points: map[string]scalePoint{}}
 	defer func() {
 		if err != nil {
@@ -314,12 +356,14 @@ func (b *bench) controlSamples() (list []experiment.Sample, err error) {
 func (e *scaleExperiment) Figures() (list []result.Figure) {
 	captions := map[string]string{
 		"sessions": "Each packet is for another session, at random. What grows is the time to fetch a session's entry from memory: one cache line for each packet and direction.",
+		"tunnels":  "Each packet is for another tunnel that the operator configured, at random: by its TEID, or by the UE's address.",
 		"rules":    "Sessions with as many SDF filters, of which the last one matches: the rules are looked at one after the other.",
 		"sids":     "Each packet is for another SID of the same locator, which is found by index.",
 		"policies": "Each packet goes by another policy with one segment.",
 		"segments": "The first segment is the destination; each one more is 16 octets of Segment Routing Header.",
 		"routes":   "Decapsulated packets for as many destinations, with a route each.",
 	}
+	e = e.part()
 	for _, d := range e.dimensions() {
 		if len(*d.numbers) == 0 {
 			continue
@@ -352,7 +396,7 @@ func (e *scaleExperiment) Figures() (list []result.Figure) {
 
 // Claims say what a million of each costs.
 func (e *scaleExperiment) Claims(run *result.Run) (claims []string) {
-	for _, d := range e.dimensions() {
+	for _, d := range e.part().dimensions() {
 		if len(*d.numbers) < 2 {
 			continue
 		}
