@@ -269,7 +269,7 @@ func (f *frame) countAddress(key, count, at int, end End, a netip.Addr, octet in
 func (f *frame) inner(t Template, length int) {
 	i, at := t.Inner, len(f.data)
 	header := lenIP(i.Source.Is4())
-	f.ip(i.Source, i.Destination, protoUDP, length, i.HopLimit, i.TrafficClass, nil)
+	f.ip(i.Source, i.Destination, protoUDP, length, i.HopLimit, i.TrafficClass, i.FlowLabel)
 	if i.Source.Is4() {
 		f.innerIP = at + 10
 	}

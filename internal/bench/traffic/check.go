@@ -44,8 +44,10 @@ func (t Template) faults() (f faults) {
 	if !t.Inner.Source.IsValid() && t.Outer.Kind != Plain {
 		f.add("inner.source", "an address such as 192.0.2.1 or 2001:db8::1", "is missing: a tunnel carries IP")
 	}
-	if l := t.Outer.FlowLabel; l != nil && *l > 0xfffff {
-		f.add("outer.flow_label", "0 to 0xfffff", "%#x has more than 20 bits", *l)
+	for field, l := range map[string]*uint32{"outer.flow_label": t.Outer.FlowLabel, "inner.flow_label": t.Inner.FlowLabel} {
+		if l != nil && *l > 0xfffff {
+			f.add(field, "0 to 0xfffff", "%#x has more than 20 bits", *l)
+		}
 	}
 	f.checkCounts(t)
 	return f

@@ -12,15 +12,19 @@ import (
 // may be anything is not given.
 func expected(sent Template, expect *Template) (Template, error) {
 	e := sent
-	e.Ethernet, e.Outer.HopLimit = Ethernet{}, 0
+	e.Ethernet, e.Outer.HopLimit, e.Inner.HopLimit = Ethernet{}, 0, 0
+	// What the default is when it is sent is not anything when it comes out.
+	e.Outer.TrafficClass, e.Outer.FlowLabel = orZero(e.Outer.TrafficClass), orZero(e.Outer.FlowLabel)
+	e.Inner.TrafficClass, e.Inner.FlowLabel = orZero(e.Inner.TrafficClass), orZero(e.Inner.FlowLabel)
+	if e.Outer.Kind == GTPU {
+		e.Outer.SourcePort = or(e.Outer.SourcePort, gtpuPort)
+	}
 	if expect != nil {
 		e.Ethernet, e.Outer, e.TEIDs, e.Sources = expect.Ethernet, expect.Outer, expect.TEIDs, expect.Sources
 	}
 	if expect != nil && expect.Inner.Source.IsValid() {
 		e.Inner, e.UEs = expect.Inner, expect.UEs
 		e.Inner.NoChecksum = expect.Inner.NoChecksum || sent.Inner.NoChecksum
-	} else {
-		e.Inner.HopLimit, e.Inner.TrafficClass = 0, nil
 	}
 	e.Size, e.Payload, e.IMIX, e.Flows, e.Order = 0, 0, false, sent.Flows, sent.Order
 	f := e.faults()
@@ -33,6 +37,14 @@ func expected(sent Template, expect *Template) (Template, error) {
 		return e, fmt.Errorf("what is expected: %w", config.Errors(f))
 	}
 	return e, nil
+}
+
+// orZero is what p points to, or 0.
+func orZero[T uint8 | uint32](p *T) *T {
+	if p == nil {
+		return new(T)
+	}
+	return p
 }
 
 // sessions is how many TEIDs or UEs there are.

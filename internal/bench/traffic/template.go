@@ -131,6 +131,7 @@ type Inner struct {
 	Destination     netip.Addr `json:"destination,omitzero"`
 	HopLimit        uint8      `json:"hop_limit,omitempty"` // or TTL; default 64
 	TrafficClass    *uint8     `json:"traffic_class,omitempty"`
+	FlowLabel       *uint32    `json:"flow_label,omitempty"`
 	SourcePort      uint16     `json:"source_port,omitempty"`      // default 4000
 	DestinationPort uint16     `json:"destination_port,omitempty"` // default 5000
 	// NoChecksum leaves the UDP checksum out (IPv4 only).
