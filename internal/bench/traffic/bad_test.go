@@ -47,8 +47,8 @@ func TestBadPorts(t *testing.T) {
 	if _, err := Open(context.Background(), Options{TX: tx, RX: rx}); err == nil || !strings.Contains(err.Error(), "another XDP program is attached: take it off (ip link set dev rx xdp off)") {
 		t.Errorf("two receivers at one interface: %v", err)
 	}
-	if first.method != Packet {
-		t.Errorf("a veth whose peer takes no live frames has method %s", first.method)
+	if m, why := first.Sends(); m != Packet || !strings.Contains(why, "neither an XDP program nor GRO") {
+		t.Errorf("a veth whose peer takes no live frames has method %s, because %q", m, why)
 	}
 }
 

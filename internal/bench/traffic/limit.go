@@ -21,56 +21,70 @@ const (
 	limitDuration = 150 * time.Millisecond
 )
 
-// Limit is the rate, in packets/s, that generator and receiver reach on their CPU without a
-// device between them: over a veth pair of their own. It is measured once for a
-// template.
+// Limit is the rate, in packets/s, that generator and receiver reach on their CPU
+// without a device between them: over a veth pair of their own. It is measured
+// once for a template.
 func (p *Pair) Limit(ctx context.Context, t Template) (float64, error) {
 	key := fmt.Sprintf("%+v", t)
 	if limit, ok := p.limits[key]; ok {
 		return limit, nil
 	}
-	timed, err := p.bare(ctx, t, false)
+	var rates []float64
+	err := p.withoutDevice(ctx, t, func(run func(untimed bool) (Outcome, error)) error {
+		o, err := run(false)
+		rates = append(rates, float64(o.Received)/o.Elapsed.Seconds())
+		return err
+	})
 	if err == nil {
-		p.limits[key] = timed
+		p.limits[key] = stats.Median(rates)
 	}
-	return timed, err
+	return p.limits[key], err
 }
 
-// TimestampCost is what the time in the tag, and taking the latency from it, add
-// to a packet: ns, from two limits.
+// TimestampCost is the CPU time, in ns, that the time in its tag adds to a packet,
+// reading the clock and counting the latency, from trials with and without it in turns.
 func (p *Pair) TimestampCost(ctx context.Context, t Template) (float64, error) {
-	timed, err := p.bare(ctx, t, false)
-	if err != nil {
-		return 0, err
-	}
-	untimed, err := p.bare(ctx, t, true)
-	return 1e9/timed - 1e9/untimed, err
+	var costs []float64
+	err := p.withoutDevice(ctx, t, func(run func(untimed bool) (Outcome, error)) error {
+		timed, err := run(false)
+		if err != nil {
+			return err
+		}
+		untimed, err := run(true)
+		costs = append(costs, timed.perPacket()-untimed.perPacket())
+		return err
+	})
+	return stats.Median(costs), err
 }
 
-// bare measures without a device.
-func (p *Pair) bare(ctx context.Context, t Template, untimed bool) (limit float64, err error) {
+// perPacket is the generator's CPU time for a packet, ns.
+func (o Outcome) perPacket() float64 { return float64(o.CPU.Generator) / float64(o.Sent) }
+
+// withoutDevice calls f limitTrials times, with what runs a trial as fast as possible
+// over a veth pair.
+func (p *Pair) withoutDevice(ctx context.Context, t Template, f func(run func(untimed bool) (Outcome, error)) error) (err error) {
 	c, err := newCable()
 	if err != nil {
-		return 0, fmt.Errorf("make a veth pair to measure the generator's own limit: %w", err)
+		return fmt.Errorf("make a veth pair to measure the generator alone: %w", err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	o := p.options
-	o.TX, o.RX, o.Method, o.Expect = c.port("tx"), c.port("rx"), p.method, nil
+	o.TX, o.RX, o.Method, o.Expect, o.With = c.port("tx"), c.port("rx"), p.method, nil, nil
 	own, err := Open(ctx, o)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, own.Close()) }()
 	t.Ethernet = Ethernet{Destination: MAC(own.rx.MAC)}
-	var rates []float64
 	for range limitTrials {
-		out, err := own.Run(ctx, Trial{Template: t, Duration: limitDuration, Untimed: untimed})
+		err := f(func(untimed bool) (Outcome, error) {
+			return own.Run(ctx, Trial{Template: t, Duration: limitDuration, Untimed: untimed})
+		})
 		if err != nil {
-			return 0, err
+			return err
 		}
-		rates = append(rates, float64(out.Received)/out.Elapsed.Seconds())
 	}
-	return stats.Median(rates), nil
+	return nil
 }
 
 // cable is a veth pair in a network namespace that has no name, and goes with

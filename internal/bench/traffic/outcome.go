@@ -81,6 +81,9 @@ type Outcome struct {
 
 // CPUUsage is who used how much of the machine during a trial.
 type CPUUsage struct {
+	// Generator is the CPU time of the thread that sends, with all that is done on
+	// it in softirqs: on veth pairs the device's work and the receiver's too.
+	Generator time.Duration  `json:"generator"`
 	Cores     []CoreUsage    `json:"cores"`
 	Processes []ProcessUsage `json:"processes,omitempty"`
 }

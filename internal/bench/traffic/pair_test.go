@@ -103,20 +103,26 @@ func everything() Template {
 // A limit is a rate that is reached without a device, and a trial above it says
 // so.
 func TestLimit(t *testing.T) {
-	o := joined(t)
-	o.CheckEvery = 1024
-	p := open(t, o)
-	limit, err := p.Limit(context.Background(), plain4())
-	if err != nil {
-		t.Fatal(err)
+	for _, method := range []Method{Live, Packet} {
+		o := joined(t)
+		o.CheckEvery, o.Method = 1024, method
+		p := open(t, o)
+		limit, err := p.Limit(context.Background(), plain4())
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := p.Limit(context.Background(), plain4())
+		if err != nil || again != limit || limit < 1e4 {
+			t.Errorf("limit %v, then %v, %v", limit, again, err)
+		}
+		out, err := p.Run(context.Background(), Trial{Template: plain4(), Rate: 1e9, Duration: 50 * time.Millisecond})
+		if err != nil || !out.AtLimit || out.Lost != 0 {
+			t.Errorf("a thousand million packets/s: %+v, %v", out, err)
+		}
+		cost, err := p.TimestampCost(context.Background(), plain4())
+		if err != nil {
+			t.Error(err)
+		}
+		t.Logf("%s: limit %.0f packets/s, of which the time costs %.0f ns a packet", method, limit, cost)
 	}
-	again, err := p.Limit(context.Background(), plain4())
-	if err != nil || again != limit || limit < 1e4 {
-		t.Errorf("limit %v, then %v, %v", limit, again, err)
-	}
-	out, err := p.Run(context.Background(), Trial{Template: plain4(), Rate: 1e9, Duration: 50 * time.Millisecond})
-	if err != nil || !out.AtLimit || out.Lost != 0 {
-		t.Errorf("a thousand million packets/s: %+v, %v", out, err)
-	}
-	t.Logf("limit %.0f packets/s", limit)
 }

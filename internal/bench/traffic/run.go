@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/bench/napi"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -100,11 +102,20 @@ func (p *Pair) choose() (err error) {
 	})
 }
 
+// Sends is how packets are sent, and why not by live frames where that could not
+// be.
+func (p *Pair) Sends() (m Method, why string) {
+	if p.method == Packet && p.tx.XDP&netdev.XDPTransmit == 0 {
+		why = p.whyNot()
+	}
+	return p.method, why
+}
+
 func (p *Pair) whyNot() string {
 	if p.tx.Kind == "veth" {
 		return "its peer has neither an XDP program nor GRO (ethtool -K PEER gro on)"
 	}
-	return "its driver has no ndo_xdp_xmit; use the method packet"
+	return "its driver has no ndo_xdp_xmit: the method is packet (AF_PACKET)"
 }
 
 // attach sets the receiver to both interfaces: a device answers some packets
@@ -225,6 +236,7 @@ func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
 	}
 	if err == nil {
 		o.CPU, err = p.usage(before)
+		o.CPU.Generator = sent.ran
 	}
 	if err == nil {
 		err = ctx.Err()
@@ -247,6 +259,7 @@ type sending struct {
 	elapsed time.Duration
 	paused  time.Duration
 	pauses  uint32
+	ran     time.Duration // CPU time
 }
 
 // send sends all packets, and meanwhile looks at frames.
@@ -258,11 +271,7 @@ func (p *Pair) send(ctx context.Context, j trafficrun.Job, v *verifier) (sending
 			if err := pin(p.options.CPU); err != nil {
 				return err
 			}
-			if p.method == Packet {
-				s, err = p.packets(j, stop)
-			} else {
-				s, err = p.live(j, stop)
-			}
+			s, err = p.generate(j, stop)
 			return err
 		})
 	}()
@@ -284,6 +293,25 @@ func (p *Pair) send(ctx context.Context, j trafficrun.Job, v *verifier) (sending
 	}
 }
 
+// generate sends on the calling thread, and says how long that ran.
+func (p *Pair) generate(j trafficrun.Job, stop <-chan struct{}) (s sending, err error) {
+	before, err := napi.CPUTime(unix.Gettid())
+	if err != nil {
+		return s, err
+	}
+	if p.method == Packet {
+		s, err = p.packets(j, stop)
+	} else {
+		s, err = p.live(j, stop)
+	}
+	if err != nil {
+		return s, err
+	}
+	after, err := napi.CPUTime(unix.Gettid())
+	s.ran = after - before
+	return s, err
+}
+
 // live sends live frames.
 func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
 	if err := p.engine.Send(stop); err != nil {
@@ -300,7 +328,7 @@ func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
 	if s.Over && j.Rate > 0 {
 		elapsed = max(elapsed, j.Duration)
 	}
-	return sending{s.Sent - s.Refused, s.Refused, elapsed, s.Paused, s.Pauses}, nil
+	return sending{packets: s.Sent - s.Refused, refused: s.Refused, elapsed: elapsed, paused: s.Paused, pauses: s.Pauses}, nil
 }
 
 // dropped is how many packets the receiving interface has dropped because its
