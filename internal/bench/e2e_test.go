@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -48,12 +47,9 @@ func needRoot(t *testing.T) {
 // nothingLeft says that a run took away what it made.
 func nothingLeft(t *testing.T) {
 	t.Helper()
-	for _, path := range []string{
-		"/run/netns/" + runName() + "-node", "/run/netns/" + runName() + "-around",
-		"/run/netns/" + runName() + "-k-node", "/sys/fs/bpf/" + runName(),
-	} {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is left (%v)", path, err)
+	for _, pattern := range []string{"/run/netns/" + runName() + "-*", "/sys/fs/bpf/" + runName() + "*"} {
+		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+			t.Errorf("%v is left (%v)", left, err)
 		}
 	}
 }
