@@ -1,10 +1,12 @@
 package traffic
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -73,6 +75,22 @@ func (p Port) link() (l netdev.Link, err error) {
 	return l, nil
 }
 
+var errNoCarrier = errors.New("has no carrier: is the other end up?")
+
+// carrierTime is for how long a network card may be without a link after an XDP
+// program was attached: some drivers start the card anew.
+const carrierTime = 10 * time.Second
+
+// linkAgain reads the interface when a program has been attached.
+func (p Port) linkAgain(ctx context.Context) (l netdev.Link, err error) {
+	for end := time.Now().Add(carrierTime); ctx.Err() == nil; time.Sleep(look) {
+		if l, err = p.link(); !errors.Is(err, errNoCarrier) || time.Now().After(end) {
+			return l, err
+		}
+	}
+	return l, ctx.Err()
+}
+
 func usable(l netdev.Link) error {
 	switch {
 	case !l.Ethernet:
@@ -80,7 +98,7 @@ func usable(l netdev.Link) error {
 	case !l.Up:
 		return fmt.Errorf("is down (fix: ip link set dev %s up)", l.Name)
 	case !l.Carrier:
-		return errors.New("has no carrier: is the other end up?")
+		return errNoCarrier
 	}
 	return nil
 }

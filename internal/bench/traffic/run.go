@@ -74,13 +74,16 @@ func Open(ctx context.Context, o Options) (_ *Pair, err error) {
 	if err := p.attach(); err != nil {
 		return nil, err
 	}
-	return p, errors.Join(p.choose(), ctx.Err())
+	return p, errors.Join(p.choose(ctx), ctx.Err())
 }
 
 // choose finds how packets can be sent. The receiver is attached: on the other
 // end of a veth it is what makes live frames possible.
-func (p *Pair) choose() (err error) {
-	if p.tx, err = p.options.TX.link(); err != nil {
+func (p *Pair) choose(ctx context.Context) (err error) {
+	if p.tx, err = p.options.TX.linkAgain(ctx); err != nil {
+		return err
+	}
+	if p.rx, err = p.options.RX.linkAgain(ctx); err != nil {
 		return err
 	}
 	able := p.tx.XDP&netdev.XDPTransmit != 0
