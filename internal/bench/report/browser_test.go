@@ -30,13 +30,19 @@ type browser struct {
 
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()))
-	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WSURLReadTimeout(time.Minute)) // a busy machine
+	// Not the test's context, which ends before the browser has been closed.
+	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
-	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil { // waits for its end
+			t.Error(err)
+		}
+		cancel()
+	})
 	b := &browser{ctx: ctx}
 	chromedp.ListenTarget(ctx, b.listen)
 	if err := chromedp.Run(ctx, network.Enable(), log.Enable(), runtime.Enable()); err != nil {

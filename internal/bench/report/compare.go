@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -35,13 +34,15 @@ type Difference struct {
 	Low   *float64 `json:"low"`
 	High  *float64 `json:"high"`
 	P     float64  `json:"p"`
-	// Verdict is "real" or "not shown", of all differences of the two runs together.
+	// Verdict is "real" or "not shown", of all differences of the two runs together;
+	// or "no ratio".
 	Verdict string `json:"verdict"`
 }
 
 const (
 	real     = "real"
 	notShown = "not shown"
+	noRatio  = "no ratio" // nothing is so many times as much as 0
 )
 
 // compare finds the differences of every run to the first. Each pair of runs is
@@ -60,6 +61,7 @@ func compare(sources []source, charts []*chart) *Comparison {
 // pair compares what both runs have measured and a figure shows, each once.
 func (c *Comparison) pair(first, other source, charts []*chart) {
 	var list []Difference
+	var places []int // in the list
 	var a, b []stats.Series
 	seen := map[string]bool{}
 	for _, ch := range charts {
@@ -72,23 +74,23 @@ func (c *Comparison) pair(first, other source, charts []*chart) {
 			seen[key] = true
 			list = append(list, Difference{
 				Figure: ch.ID, Metric: ch.Metric, Labels: r.measurement.Labels, Value: ch.Value, Unit: ch.unitOf(r.measurement),
-				Run: other.label, First: r.estimate.Value, Second: match.estimate.Value, Verdict: notShown,
+				Run: other.label, First: r.estimate.Value, Second: match.estimate.Value, P: 1, Verdict: noRatio,
 			})
-			a, b = append(a, seriesOf(r, ch.Value)), append(b, seriesOf(match, ch.Value))
+			x, y := seriesOf(r, ch.Value), seriesOf(match, ch.Value)
+			if positive(x) && positive(y) {
+				places, a, b = append(places, len(list)-1), append(a, x), append(b, y)
+			}
 		}
 	}
 	for i, d := range stats.Differences(a, b) {
-		list[i].judge(d)
+		list[places[i]].judge(d)
 	}
 	c.Differences = append(c.Differences, list...)
 	c.checkPower(first, other, a, b)
 }
 
 func (d *Difference) judge(s stats.Difference) {
-	d.P = s.P
-	if !math.IsNaN(s.Ratio + s.Low + s.High) {
-		d.Ratio, d.Low, d.High = &s.Ratio, &s.Low, &s.High
-	}
+	d.P, d.Ratio, d.Low, d.High, d.Verdict = s.P, &s.Ratio, &s.Low, &s.High, notShown
 	if s.Real {
 		d.Verdict = real
 	}
@@ -102,6 +104,11 @@ func seriesOf(r row, v result.Value) stats.Series {
 		return stats.Series{Samples: r.measurement.Baseline, Baseline: r.measurement.Samples}
 	}
 	return stats.Series{Samples: r.measurement.Samples}
+}
+
+// positive says whether there are ratios of all samples.
+func positive(s stats.Series) bool {
+	return !slices.ContainsFunc(slices.Concat(s.Samples, s.Baseline), func(v float64) bool { return !(v > 0) })
 }
 
 // match is the same quantity in another run, if both have it.
@@ -118,7 +125,7 @@ func (c *chart) match(r row, other source) (row, bool) {
 // checkPower says where so few rounds, and so many comparisons, could show no
 // difference however large.
 func (c *Comparison) checkPower(first, other source, a, b []stats.Series) {
-	if len(a) == 0 {
+	if len(a) == 0 && len(c.Differences) == 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s and %s have measured nothing that is the same.", first.label, other.label))
 		return
 	}
@@ -126,7 +133,7 @@ func (c *Comparison) checkPower(first, other source, a, b []stats.Series) {
 	for i := range a {
 		least = min(least, leastChance(len(a[i].Samples), len(b[i].Samples)))
 	}
-	if least*float64(len(a)) > 0.05 {
+	if len(a) > 0 && least*float64(len(a)) > 0.05 {
 		c.Notes = append(c.Notes, fmt.Sprintf(
 			"%s and %s have too few rounds: among %d comparisons not even the largest difference could be told from chance. Measure more rounds, or compare fewer quantities.",
 			first.label, other.label, len(a)))
@@ -185,6 +192,9 @@ func (c *Comparison) nameOf(d Difference, keys []string) string {
 // forestOf shows the differences of a chart's quantities below each other; nil
 // where there are none.
 func (c *Comparison) forestOf(ch *chart) *chart {
+	if len(c.in(ch)) == 0 {
+		return nil
+	}
 	f := &chart{Figure: ch.Figure, prefix: ch.prefix, scale: differenceScale, categories: []string{}}
 	f.ID, f.Kind, f.Value, f.LogX, f.LogY, f.Anchors = ch.ID+"-differences", forest, "", false, false, nil
 	f.Title = "Differences: " + ch.Title
@@ -204,9 +214,6 @@ func (c *Comparison) forestOf(ch *chart) *chart {
 			x: f.place(c.nameOf(d, ch.labels())), y: *d.Ratio, low: *d.Low, high: *d.High, interval: true,
 			text: fmt.Sprintf("%s (%s), %s", ratio, interval, d.Verdict),
 		})
-	}
-	if len(f.categories) == 0 {
-		return nil
 	}
 	f.series = slices.DeleteFunc(f.series, func(s series) bool { return len(s.points) == 0 })
 	return f

@@ -518,3 +518,20 @@ func TestCommand(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is so many times as much as 0: both values stand there, and no ratio.
+func TestNoRatioToZero(t *testing.T) {
+	a, b := oneBar(0), oneBar(3)
+	out := t.TempDir()
+	outcome, err := Draw([]string{store(t, a), store(t, b)}, Options{Out: out, Formats: []string{"md", "csv"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := outcome.Comparisons[0].Differences; len(d) != 1 || d[0].Verdict != noRatio || d[0].Ratio != nil || d[0].First != 0 || d[0].Second != 3 {
+		t.Errorf("%+v: want 0 and 3, and no ratio", d)
+	}
+	table, err := os.ReadFile(filepath.Join(out, "tables", "one-differences.md"))
+	if err != nil || !strings.Contains(string(table), "| 0 | 3.00 | – | – | no ratio |") {
+		t.Errorf("%v:\n%s", err, table)
+	}
+}
