@@ -66,6 +66,9 @@ func newRig(ctx context.Context, p *Params, set experiment.Setting, instance str
 	}
 	set.CPU = nodes
 	network, err := lab.Open(ctx, topology, instance, set.Culvert, base, io.Discard)
+	if errors.Is(err, lab.ErrBusy) {
+		return nil, fmt.Errorf("another `culvert bench slices` is running in the laboratory %s: wait until it has ended", instance)
+	}
 	if err != nil {
 		return nil, err
 	}

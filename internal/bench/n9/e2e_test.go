@@ -212,6 +212,9 @@ func TestAfterAKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := newRig(t.Context(), p, set, name("kill")); err == nil || !strings.Contains(err.Error(), "another `culvert bench slices` is running") {
+		t.Errorf("a second run at the same time: %v", err)
+	}
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
