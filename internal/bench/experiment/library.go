@@ -143,6 +143,7 @@ func (l *Library) suite(ctx context.Context, names []string, c *choices, dir str
 	for _, f := range files {
 		_, err := l.run(ctx, f, c, filepath.Join(dir, f.Name), "culvert bench run "+f.Name, resume, out)
 		if err != nil {
+			fmt.Fprintf(out, "%s: %v\n", f.Name, err) // the end is far
 			errs = append(errs, fmt.Errorf("%s: %w", f.Name, err))
 		}
 		if ctx.Err() != nil {
