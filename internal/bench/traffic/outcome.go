@@ -67,8 +67,8 @@ type Outcome struct {
 	LongestGap time.Duration `json:"longest_gap"`
 	// Rate is what was reached outside of pauses, in packets/s.
 	Rate float64 `json:"rate"`
-	// AtLimit says that the generator did not reach the trial's Rate: nothing
-	// follows for the device from what is missing in Sent.
+	// AtLimit says that the generator did not reach the trial's Rate, or that this
+	// was 0: nothing follows for the device from what is missing in Sent.
 	AtLimit bool `json:"at_limit"`
 
 	// Latency is from the making of a packet to the program at the receiving

@@ -88,53 +88,70 @@ func monotonic() (func() uint64, error) {
 	return func() uint64 { return at + uint64(time.Since(zero)) }, nil
 }
 
-// run sends what is due until the trial is over. A pause makes it longer.
+// run sends what is due until the trial is over.
 func (s *packetSender) run(stop <-chan struct{}) (sending, error) {
-	var out sending
-	interval := 0.0
-	if s.job.Rate > 0 {
-		interval = 1e9 / s.job.Rate
-	}
+	p := pace{job: s.job}
 	begin := s.clock()
 	last := begin
-	for next := 0.0; ; {
-		since := float64(s.clock() - begin)
-		if ended(stop) || since >= float64(s.longest(out)) || next-float64(out.paused) >= float64(s.job.Duration) {
-			out.elapsed = time.Duration(last - begin)
-			if s.job.Rate > 0 && next-float64(out.paused) >= float64(s.job.Duration) {
-				out.elapsed = max(out.elapsed, s.job.Duration)
-			}
-			return out, nil
+	for {
+		since := time.Duration(s.clock() - begin)
+		if ended(stop) || p.over(since) {
+			break
 		}
-		count := packetBatch
-		if interval > 0 {
-			if late := since - next; late > float64(s.job.CatchUp) {
-				out.pauses++
-				out.paused += time.Duration(late) - s.job.CatchUp
-				next = since - float64(s.job.CatchUp)
-			}
-			left := next - float64(out.paused)
-			count = min(packetBatch, due(since-next, interval), due(float64(s.job.Duration)-left, interval))
-		}
+		count := p.count(since)
 		if count == 0 {
 			continue
 		}
 		if err := s.send(count); err != nil {
-			return out, err
+			return p.sending, err
 		}
 		last = s.clock()
-		out.packets += uint64(count)
-		next += interval * float64(count)
+		p.packets += uint64(count)
 	}
+	p.elapsed = time.Duration(last - begin)
+	if p.finished() {
+		p.elapsed = max(p.elapsed, s.job.Duration)
+	}
+	return p.sending, nil
 }
 
-// longest is for how long a trial may last: longer than asked for where something
+// pace says when packets are due, as bpf/traffic.c does.
+type pace struct {
+	sending
+	job  trafficrun.Job
+	next float64 // ns after the beginning, when the next packet is due
+}
+
+// finished says that all packets of the rate were sent.
+func (p *pace) finished() bool {
+	return p.job.Rate > 0 && p.next-float64(p.paused) >= float64(p.job.Duration)
+}
+
+// over says that the trial is: it may last longer than asked for where something
 // else had the CPU, but not where packets cannot be made in time.
-func (s *packetSender) longest(so sending) time.Duration {
-	if s.job.Rate == 0 || uint64(so.pauses) > so.packets/4+64 {
-		return s.job.Duration
+func (p *pace) over(since time.Duration) bool {
+	longest := 2*p.job.Duration + 5*time.Second
+	if p.job.Rate == 0 || uint64(p.pauses) > p.packets/4+64 {
+		longest = p.job.Duration
 	}
-	return 2*s.job.Duration + 5*time.Second
+	return p.finished() || since >= longest
+}
+
+// count is how many packets are to be sent now. A pause makes the trial longer.
+func (p *pace) count(since time.Duration) int {
+	if p.job.Rate == 0 {
+		return packetBatch
+	}
+	interval := 1e9 / p.job.Rate
+	if late := since - time.Duration(p.next); late > p.job.CatchUp {
+		p.pauses++
+		p.paused += late - p.job.CatchUp
+		p.next = float64(since - p.job.CatchUp)
+	}
+	left := float64(p.job.Duration) - (p.next - float64(p.paused))
+	n := min(packetBatch, due(float64(since)-p.next, interval), due(left, interval))
+	p.next += interval * float64(n)
+	return n
 }
 
 // due is how many packets belong to a time that is not negative; one is due at its beginning.
