@@ -130,6 +130,9 @@ func (d *device) Validate() error {
 			bad(field, "a YAML file, or one of "+strings.Join(templateNames(), ", "), "%v", err)
 		}
 	}
+	if sent, err := readTemplate(d.Template); d.own() && err == nil && sent.Ethernet.Destination == nil && d.MAC == nil {
+		bad("mac", "the Ethernet address of the device's interface behind tx, here or as ethernet.destination in the template", "where does the device receive?")
+	}
 	for i, name := range d.Against {
 		if len(chosen(name)) == 0 {
 			bad(fmt.Sprintf("against[%d]", i), "one of "+strings.Join(againstNames(), ", "), "there is no built-in device %q", name)

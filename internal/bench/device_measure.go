@@ -28,6 +28,7 @@ type probing struct {
 	point
 	trials trials
 	sent   traffic.Template
+	octets float64         // of a frame that comes out with FCS, their mean
 	faulty traffic.Outcome // sums of what was wrong with packets
 	out    []experiment.Sample
 }
@@ -83,9 +84,6 @@ func (b *deviceBench) userTraffic(o traffic.Options) (sent traffic.Template, _ t
 	if sent.Ethernet.Destination == nil {
 		sent.Ethernet.Destination = b.MAC
 	}
-	if sent.Ethernet.Destination == nil {
-		return sent, o, fmt.Errorf("where does the device receive? Give --mac, the Ethernet address of its interface behind %s, or ethernet.destination in the template", b.TX)
-	}
 	if b.Expect != "" {
 		e, err := readTemplate(b.Expect)
 		if err != nil {
@@ -134,6 +132,8 @@ func (m *probing) all(ctx context.Context) error {
 // comes out at all.
 const warmUpTime = 100 * time.Millisecond
 
+const lenFCS = 4
+
 // begin sends the first packets, and finds how many the generator can.
 func (m *probing) begin(ctx context.Context) (most float64, err error) {
 	limit, err := m.trials.Limit(ctx, m.sent)
@@ -147,6 +147,7 @@ func (m *probing) begin(ctx context.Context) (most float64, err error) {
 	if o.Corrupt+o.Unreadable >= o.Received && o.Received > 0 {
 		return 0, fmt.Errorf("every packet came out otherwise than was expected: %s", first(o.Faults))
 	}
+	m.octets = float64(o.Octets)/float64(o.Received) + lenFCS
 	fast, err := m.trials.Run(ctx, traffic.Trial{Template: m.sent, Duration: warmUpTime})
 	if err != nil && !errors.Is(err, traffic.ErrNothing) {
 		return 0, err
@@ -218,7 +219,7 @@ func (m *probing) found(g search.GoalResult) {
 	switch g.Cause {
 	case search.Regular:
 		m.sample(metric, "packets/s", g.Throughput, nil)
-		m.sample(metric+"_octets", "bit/s", g.Throughput*m.octets()*8, nil)
+		m.sample(metric+"_bits", "bit/s", g.Throughput*m.octets*8, nil)
 	case search.GeneratorLimited:
 		m.sample(metric+"_at_least", "packets/s", g.Lower, nil)
 		m.Warn("%s: %s", m.id(), g)
@@ -228,15 +229,6 @@ func (m *probing) found(g search.GoalResult) {
 	default:
 		m.Warn("%s: %s: trials at the same rate disagreed too much", m.id(), g)
 	}
-}
-
-// octets are those of a frame with FCS, of IMIX their mean.
-func (m *probing) octets() float64 {
-	if m.size == "imix" {
-		return (28*64 + 16*570 + 4*1518) / 48.0
-	}
-	n, _ := strconv.Atoi(m.size)
-	return float64(n)
 }
 
 // ring finds out whether a built-in device was the limit, or the pair of

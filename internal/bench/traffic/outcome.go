@@ -63,7 +63,8 @@ type Outcome struct {
 	// later at Rate, not in a burst.
 	Elapsed time.Duration `json:"elapsed"`
 	Paused  time.Duration `json:"paused"`
-	// LongestGap is the longest time between two packets that came out.
+	// LongestGap is the longest time between two packets that came out, or from
+	// the last of them to the last that was sent.
 	LongestGap time.Duration `json:"longest_gap"`
 	// Rate is what was reached outside of pauses, in packets/s.
 	Rate float64 `json:"rate"`

@@ -263,6 +263,7 @@ type sending struct {
 	paused  time.Duration
 	pauses  uint32
 	ran     time.Duration // CPU time
+	last    uint64        // when the last packet was sent, ns of CLOCK_MONOTONIC
 }
 
 // send sends all packets, and meanwhile looks at frames.
@@ -331,7 +332,7 @@ func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
 	if s.Over && j.Rate > 0 {
 		elapsed = max(elapsed, j.Duration)
 	}
-	return sending{packets: s.Sent - s.Refused, refused: s.Refused, elapsed: elapsed, paused: s.Paused, pauses: s.Pauses}, nil
+	return sending{packets: s.Sent - s.Refused, refused: s.Refused, elapsed: elapsed, paused: s.Paused, pauses: s.Pauses, last: s.Last}, nil
 }
 
 // dropped is how many packets the receiving interface has dropped because its
@@ -397,7 +398,7 @@ func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
 		Method: p.method, Receiver: p.receiver,
 		Offered: s.packets, Sent: s.packets, Refused: s.refused, Received: c.Received, Duplicated: c.Duplicated, Reordered: c.Reordered,
 		Unreadable: c.Wrong[trafficrun.Unreadable], Unexpected: c.Wrong[trafficrun.Unexpected], Returned: c.Returned,
-		Octets: c.Octets, Elapsed: s.elapsed, Paused: s.paused, LongestGap: c.Gap, Faults: v.faults, Checked: v.checked,
+		Octets: c.Octets, Elapsed: s.elapsed, Paused: s.paused, LongestGap: longestGap(c, s), Faults: v.faults, Checked: v.checked,
 	}
 	o.Corruption, o.Corrupt = v.corruption()
 	if got := c.Received + o.Unreadable; got < s.packets {
@@ -420,6 +421,15 @@ func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
 	}
 	o.Latency = h
 	return o, err
+}
+
+// longestGap is that between two packets that came out, or from the last of them
+// to the last that was sent: what is blocked may stay so.
+func longestGap(c trafficrun.Counts, s sending) time.Duration {
+	if c.Latest > 0 && s.last > c.Latest {
+		return max(c.Gap, time.Duration(s.last-c.Latest))
+	}
+	return c.Gap
 }
 
 // slow says that not a few pauses but the making of packets kept a generator

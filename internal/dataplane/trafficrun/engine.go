@@ -162,6 +162,7 @@ type Counts struct {
 	Returned, Stale                         uint64
 	NotShown                                uint64
 	Gap                                     time.Duration // the longest between two of Received
+	Latest                                  uint64        // when the last of them came, ns of CLOCK_MONOTONIC
 }
 
 // Seen is how many frames came, of whatever kind.
@@ -179,7 +180,7 @@ func (e *Engine) Counts() (Counts, error) {
 	if err := e.objects.TrafficArrival.Lookup(uint32(0), &arrival); err != nil {
 		return Counts{}, fmt.Errorf("read the longest gap: %w", err)
 	}
-	sum := Counts{Wrong: map[Wrong]uint64{}, Gap: time.Duration(arrival.Gap)}
+	sum := Counts{Wrong: map[Wrong]uint64{}, Gap: time.Duration(arrival.Gap), Latest: arrival.Last}
 	for _, c := range all {
 		sum.Received += c.Received
 		sum.Octets += c.Octets
