@@ -19,7 +19,7 @@ import (
 const definition = "experiment.yaml"
 
 // noiseLimit is the share of time taken by others above which a run claims nothing.
-const noiseLimit = 0.05
+const noiseLimit = 0.1
 
 // Options are how an experiment is run.
 type Options struct {
