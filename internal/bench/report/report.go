@@ -164,7 +164,7 @@ func titleOf(parts []part, compared bool) string {
 }
 
 func (r report) outcome(out string, files map[string][]byte) *Outcome {
-	o := &Outcome{Warnings: r.warnings(), Claims: r.claims()}
+	o := &Outcome{Files: []string{}, Warnings: append([]string{}, r.warnings()...), Claims: append([]string{}, r.claims()...)}
 	for _, p := range r.parts {
 		if p.comparison != nil {
 			o.Comparisons = append(o.Comparisons, p.comparison)
