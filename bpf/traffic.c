@@ -31,7 +31,7 @@
 #define VLAN_LENGTH 4
 #define MULTICAST 1 /* in the first octet of an Ethernet address */
 #define PATIENCE 5000000000ull /* ns that even a short trial may be paused */
-#define MANY_PAUSES 64
+#define MANY_OVERRUNS 64
 #define SHORTEST 60 /* a frame is padded to it */
 
 /* What a frame was found to be. */
@@ -93,9 +93,9 @@ struct traffic_state {
 	__u64 refused; /* of sent, by the interface; written by its CPU too */
 	__u32 stream, sequence, slot;
 	__u32 over, failed;
-	__u32 pauses; /* packets that were later than depth */
+	__u32 overruns; /* packets that were later than depth, though none had been too early since the one before */
 	__u32 turn;   /* 1: the other object made the last packet */
-	__u32 pad;
+	__u32 idle;   /* 1: it was too early for a packet since the last */
 };
 
 struct traffic_frame {
@@ -384,7 +384,7 @@ INLINE int make(struct xdp_md *ctx, const struct traffic_job *job, struct traffi
  * the CPU, but not where packets cannot be made in time. */
 INLINE __u64 longest(const struct traffic_job *job, const struct traffic_state *state)
 {
-	if (!job->interval || state->pauses > state->sent / 4 + MANY_PAUSES)
+	if (!job->interval || state->overruns > state->sent / 4 + MANY_OVERRUNS)
 		return job->duration;
 	return 2 * job->duration + PATIENCE;
 }
@@ -406,15 +406,18 @@ INLINE int due(const struct traffic_job *job, struct traffic_state *state, __u64
 	if (!job->interval)
 		return 1;
 	since <<= 16;
-	if (since < state->next)
+	if (since < state->next) {
+		state->idle = 1;
 		return 0;
+	}
 	late = since - state->next;
 	if (late > job->depth) {
-		state->pauses++;
+		state->overruns += !state->idle;
 		state->paused += late - job->depth;
 		state->next = since - job->depth;
 	}
 	state->next += job->interval;
+	state->idle = 0;
 	return 1;
 }
 

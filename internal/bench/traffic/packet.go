@@ -120,6 +120,7 @@ type pace struct {
 	sending
 	job  trafficrun.Job
 	next float64 // ns after the beginning, when the next packet is due
+	idle bool    // it was too early for a packet since the last
 }
 
 // finished says that all packets of the rate were sent.
@@ -131,7 +132,7 @@ func (p *pace) finished() bool {
 // else had the CPU, but not where packets cannot be made in time.
 func (p *pace) over(since time.Duration) bool {
 	longest := 2*p.job.Duration + 5*time.Second
-	if p.job.Rate == 0 || uint64(p.pauses) > p.packets/4+64 {
+	if p.job.Rate == 0 || uint64(p.overruns) > p.packets/4+64 {
 		longest = p.job.Duration
 	}
 	return p.finished() || since >= longest
@@ -144,13 +145,16 @@ func (p *pace) count(since time.Duration) int {
 	}
 	interval := 1e9 / p.job.Rate
 	if late := since - time.Duration(p.next); late > p.job.CatchUp {
-		p.pauses++
+		if !p.idle {
+			p.overruns++
+		}
 		p.paused += late - p.job.CatchUp
 		p.next = float64(since - p.job.CatchUp)
 	}
 	left := float64(p.job.Duration) - (p.next - float64(p.paused))
 	n := min(packetBatch, due(float64(since)-p.next, interval), due(left, interval))
 	p.next += interval * float64(n)
+	p.idle = n == 0
 	return n
 }
 

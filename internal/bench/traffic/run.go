@@ -257,13 +257,13 @@ func (p *Pair) nothing(o Outcome) error {
 
 // sending is what the generator did.
 type sending struct {
-	packets uint64
-	refused uint64 // besides them
-	elapsed time.Duration
-	paused  time.Duration
-	pauses  uint32
-	ran     time.Duration // CPU time
-	last    uint64        // when the last packet was sent, ns of CLOCK_MONOTONIC
+	packets  uint64
+	refused  uint64 // besides them
+	elapsed  time.Duration
+	paused   time.Duration
+	overruns uint32        // packets that were late because of those before
+	ran      time.Duration // CPU time
+	last     uint64        // when the last packet was sent, ns of CLOCK_MONOTONIC
 }
 
 // send sends all packets, and meanwhile looks at frames.
@@ -332,7 +332,7 @@ func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
 	if s.Over && j.Rate > 0 {
 		elapsed = max(elapsed, j.Duration)
 	}
-	return sending{packets: s.Sent - s.Refused, refused: s.Refused, elapsed: elapsed, paused: s.Paused, pauses: s.Pauses, last: s.Last}, nil
+	return sending{packets: s.Sent - s.Refused, refused: s.Refused, elapsed: elapsed, paused: s.Paused, overruns: s.Overruns, last: s.Last}, nil
 }
 
 // dropped is how many packets the receiving interface has dropped because its
@@ -435,5 +435,5 @@ func longestGap(c trafficrun.Counts, s sending) time.Duration {
 // slow says that not a few pauses but the making of packets kept a generator
 // from the rate.
 func (s sending) slow(offered uint64) bool {
-	return float64(s.packets) < 0.995*float64(offered) || uint64(s.pauses) > s.packets/4+64
+	return float64(s.packets) < 0.995*float64(offered) || uint64(s.overruns) > s.packets/4+64
 }

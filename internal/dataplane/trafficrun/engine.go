@@ -123,7 +123,7 @@ func (e *Engine) TakeTurns(other *Engine) error {
 type State struct {
 	Begin, Last  uint64        // ns of CLOCK_MONOTONIC; 0: nothing was sent
 	Paused       time.Duration // when the generator did not have the CPU
-	Pauses       uint32        // packets that were later than Job.CatchUp
+	Overruns     uint32        // packets that were later than Job.CatchUp because of those before
 	Sent, Octets uint64
 	Refused      uint64 // of Sent, by the interface
 	Over         bool
@@ -137,7 +137,7 @@ func (e *Engine) State() (State, error) {
 		return State{}, fmt.Errorf("read the generator's state: %w", err)
 	}
 	return State{
-		Begin: s.Begin, Last: s.Last, Paused: time.Duration(s.Paused >> fixedPoint), Pauses: s.Pauses,
+		Begin: s.Begin, Last: s.Last, Paused: time.Duration(s.Paused >> fixedPoint), Overruns: s.Overruns,
 		Sent: s.Sent, Refused: s.Refused, Octets: s.Octets, Over: s.Over != 0, Failed: s.Failed,
 	}, nil
 }

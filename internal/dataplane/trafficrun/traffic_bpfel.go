@@ -120,9 +120,9 @@ type trafficTrafficState struct {
 	Slot     uint32
 	Over     uint32
 	Failed   uint32
-	Pauses   uint32
+	Overruns uint32
 	Turn     uint32
-	Pad      uint32
+	Idle     uint32
 }
 
 type trafficTrafficStream struct {
