@@ -290,11 +290,12 @@ func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([
 }
 
 // measureDelivery offers all rates, in an order that is another in each round.
-func (r *rig) measureDelivery(ctx context.Context, p point, round int) (list []experiment.Sample, err error) {
+func (r *rig) measureDelivery(ctx context.Context, p point, round int) ([]experiment.Sample, error) {
 	if err := r.goTo(ctx, p.n9, p.direction); err != nil {
 		return nil, err
 	}
 	rates := r.rates[p.direction]
+	list := make([][]experiment.Sample, len(rates)) // by rate, whatever the order was
 	for _, i := range rand.New(rand.NewPCG(r.setting.Seed, uint64(round))).Perm(len(rates)) {
 		if r.packets(rates[i]) > r.limit {
 			r.setting.Warn("rates above %.4g Mbit/s were not offered: the generator reaches no more", r.mbit(r.limit))
@@ -305,15 +306,15 @@ func (r *rig) measureDelivery(ctx context.Context, p point, round int) (list []e
 			return nil, err
 		}
 		labels := p.labels()
-		labels["offered"] = fmt.Sprintf("%.4g", rates[i])
-		list = append(list, experiment.Sample{Metric: metricDelivery, Labels: labels, Value: o.ratio()})
-		for i, s := range bothSlices {
+		labels["offered"] = decimal(rates[i])
+		list[i] = []experiment.Sample{{Metric: metricDelivery, Labels: labels, Value: o.ratio()}}
+		for k, s := range bothSlices {
 			own := maps.Clone(labels)
 			own["slice"] = s.name
-			list = append(list, experiment.Sample{Metric: metricSlice, Labels: own, Value: delivered(o.slices[i])})
+			list[i] = append(list[i], experiment.Sample{Metric: metricSlice, Labels: own, Value: delivered(o.slices[k])})
 		}
 	}
-	return list, nil
+	return slices.Concat(list...), nil
 }
 
 // measureCost measures GTP-U beside each transport.

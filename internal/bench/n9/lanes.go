@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/lab"
@@ -62,56 +63,56 @@ func laneOf(ctx context.Context, network *lab.Network, s slice, direction string
 	if err != nil {
 		return lane{}, fmt.Errorf("slice %s: %w", s.name, err)
 	}
-	ue, dn := netip.MustParseAddr(s.ue), netip.MustParseAddr(server)
-	gnb := netip.MustParseAddr(s.gnb)
-	port := func(node, device string) traffic.Port {
-		return traffic.Port{Namespace: network.Namespace(node), Interface: device}
+	ends := [][2]string{{"gnb", n3}, {"upf1", n3}, {s.upf, n6}, {s.dn, n6}} // up: from the first to the second, from the third to the last
+	if direction == downlink {
+		slices.Reverse(ends)
 	}
-	mac := func(node, device string) (m traffic.MAC, err error) {
-		err = network.Do(node, func() error {
-			i, err := net.InterfaceByName(device)
-			if err == nil {
-				m = traffic.MAC(i.HardwareAddr)
-			}
-			return err
-		})
+	entry, err := macOf(network, ends[1])
+	if err != nil {
+		return lane{}, err
+	}
+	exit, err := macOf(network, ends[3])
+	if err != nil {
+		return lane{}, err
+	}
+	sent, received := s.templates(upf1, teid, direction, size)
+	sent.Ethernet.Destination, received.Ethernet.Destination = entry, exit
+	return lane{tx: portOf(network, ends[0]), rx: portOf(network, ends[3]), send: sent, expect: received}, nil
+}
+
+// templates are a slice's packets as they are sent and as they must come out.
+func (s slice) templates(upf1 netip.Addr, teid uint32, direction string, size int) (sent, received traffic.Template) {
+	ue, dn, gnb := netip.MustParseAddr(s.ue), netip.MustParseAddr(server), netip.MustParseAddr(s.gnb)
+	tunnelled := traffic.Template{Name: "slice " + s.name + ", N3", Payload: size - lenIPv4, Flows: flows}
+	tunnelled.Outer = traffic.Outer{Kind: traffic.GTPU, Source: gnb, Destination: upf1, TEID: teid, Container: traffic.Uplink, QFI: s.qfi}
+	tunnelled.Inner = traffic.Inner{Source: ue, Destination: dn}
+	if direction == downlink {
+		tunnelled.Outer = traffic.Outer{Kind: traffic.GTPU, Source: upf1, Destination: gnb, TEID: s.gnbTEID, Container: traffic.Downlink, QFI: s.qfi}
+		tunnelled.Inner = traffic.Inner{Source: dn, Destination: ue}
+	}
+	bare := tunnelled
+	bare.Name, bare.Outer = "slice "+s.name+", N6", traffic.Outer{}
+	if direction == downlink {
+		return bare, tunnelled
+	}
+	return tunnelled, bare
+}
+
+// An end is a node and its interface.
+func portOf(network *lab.Network, end [2]string) traffic.Port {
+	return traffic.Port{Namespace: network.Namespace(end[0]), Interface: end[1]}
+}
+
+func macOf(network *lab.Network, end [2]string) (mac traffic.MAC, err error) {
+	err = network.Do(end[0], func() error {
+		i, err := net.InterfaceByName(end[1])
 		if err != nil {
-			return nil, fmt.Errorf("interface %s of %s: %w", device, node, err)
+			return fmt.Errorf("interface %s of %s: %w", end[1], end[0], err)
 		}
-		return m, nil
-	}
-	ends := [][2]string{{"gnb", n3}, {"upf1", n3}, {s.upf, n6}, {s.dn, n6}}
-	macs := make([]traffic.MAC, len(ends))
-	for i, e := range ends {
-		if macs[i], err = mac(e[0], e[1]); err != nil {
-			return lane{}, err
-		}
-	}
-	up := traffic.Template{
-		Name: "slice " + s.name + ", N3", Payload: size - lenIPv4, Flows: flows,
-		Outer: traffic.Outer{Kind: traffic.GTPU, Source: gnb, Destination: upf1, TEID: teid, Container: traffic.Uplink, QFI: s.qfi},
-		Inner: traffic.Inner{Source: ue, Destination: dn},
-	}
-	down := up
-	down.Outer = traffic.Outer{Kind: traffic.GTPU, Source: upf1, Destination: gnb, TEID: s.gnbTEID, Container: traffic.Downlink, QFI: s.qfi}
-	down.Inner = traffic.Inner{Source: dn, Destination: ue}
-	if direction == uplink {
-		return lane{tx: port("gnb", n3), rx: port(s.dn, n6), send: to(up, macs[1]), expect: to(plain(up), macs[3])}, nil
-	}
-	return lane{tx: port(s.dn, n6), rx: port("gnb", n3), send: to(plain(down), macs[2]), expect: to(down, macs[0])}, nil
+		mac = traffic.MAC(i.HardwareAddr)
+		return nil
+	})
+	return mac, err
 }
 
 const lenIPv4 = 20
-
-// to addresses a template's frames.
-func to(t traffic.Template, mac traffic.MAC) traffic.Template {
-	t.Ethernet.Destination = mac
-	return t
-}
-
-// plain is the T-PDU alone, as on N6.
-func plain(t traffic.Template) traffic.Template {
-	t.Name += ", the T-PDU"
-	t.Outer = traffic.Outer{}
-	return t
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 )
 
 // Between these rates, in packets/s, the highest is searched for.
@@ -64,6 +65,12 @@ var series = []float64{
 func preferred(n int) float64 {
 	power := math.Floor(float64(n) / float64(len(series)))
 	return series[n-int(power)*len(series)] * math.Pow(10, power)
+}
+
+// decimal writes a rate without exponent, and without what binary fractions add.
+func decimal(rate float64) string {
+	d := math.Pow(10, 6-math.Ceil(math.Log10(rate)))
+	return strconv.FormatFloat(math.Round(rate*d)/d, 'f', -1, 64)
 }
 
 // The rates begin at this share of the lowest that is delivered whole, and reach

@@ -77,3 +77,11 @@ func TestAround(t *testing.T) {
 		t.Errorf("%v and %v", a, b)
 	}
 }
+
+func TestDecimal(t *testing.T) {
+	for rate, want := range map[float64]string{1.12 * 1e4: "11200", 3 * 0.1: "0.3", 1e6: "1000000", 12345.6: "12345.6", 20: "20", preferred(139): "3000", preferred(-7): "0.67"} {
+		if got := decimal(rate); got != want {
+			t.Errorf("decimal(%v) = %s, want %s", rate, got, want)
+		}
+	}
+}
