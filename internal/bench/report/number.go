@@ -36,6 +36,9 @@ func scaleOf(unit string, largest float64) scale {
 		s := fitting(times, largest*ns)
 		return scale{unit: s.unit, by: s.by / ns}
 	}
+	if unit == "octets" && largest >= 1e4 {
+		unit = "B" // the one that has multiples
+	}
 	if unit == "B" || strings.HasSuffix(unit, "/s") {
 		s := fitting(multiple, largest)
 		return scale{unit: s.unit + unit, by: s.by}
@@ -69,7 +72,7 @@ func decimals(v float64) int {
 	}
 	n := 2 - int(math.Floor(math.Log10(v)))
 	if v > 0.9 && v < 1 {
-		n = max(n, min(6, int(math.Ceil(-math.Log10(1-v)))))
+		n = max(n, min(6, int(math.Ceil(-math.Log10(1-v)-1e-6))))
 	}
 	return max(n, 0)
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
+	"math"
+	"slices"
 	"strings"
 
 	xfont "golang.org/x/image/font"
@@ -132,8 +134,11 @@ func (c *chart) plot() *plot.Plot {
 	low, high := value.Min, value.Max
 	c.addMarks(p)
 	value.Min, value.Max = low, high
-	if c.categories != nil {
+	switch {
+	case c.categories != nil:
 		c.nominal(other)
+	case !c.LogX && c.wholeX():
+		other.Tick.Marker = ticks{plot.DefaultTicks{}, true}
 	}
 	if !c.flat() {
 		p.X.Label.Text = c.xTitle()
@@ -149,11 +154,17 @@ func styleAxis(a *plot.Axis, log bool) {
 	a.Tick.Label.XAlign, a.Tick.Label.YAlign = align.XAlign, align.YAlign
 	a.Padding = 0
 	a.LineStyle.Color, a.Tick.LineStyle.Color = muted, rule
-	a.Tick.Marker = ticks{plot.DefaultTicks{}}
+	a.Tick.Marker = ticks{of: plot.DefaultTicks{}}
 	if log {
 		a.Scale = plot.LogScale{}
-		a.Tick.Marker = ticks{plot.LogTicks{Prec: -1}}
+		a.Tick.Marker = ticks{of: plot.LogTicks{Prec: -1}}
 	}
+}
+
+func (c *chart) wholeX() bool {
+	return !slices.ContainsFunc(c.series, func(s series) bool {
+		return slices.ContainsFunc(s.points, func(p point) bool { return p.x != math.Round(p.x) })
+	})
 }
 
 // steps are the ticks of a linear value axis, as the page has them.
@@ -166,13 +177,19 @@ func steps(low, high, step float64) (list plot.ConstantTicks) {
 }
 
 // ticks are another's, with numbers as the page has them.
-type ticks struct{ of plot.Ticker }
+type ticks struct {
+	of    plot.Ticker
+	whole bool // between whole numbers there is nothing to name
+}
 
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	list := t.of.Ticks(low, high)
 	for i, tick := range list {
 		if tick.Label != "" {
 			list[i].Label = tickText(tick.Value)
+		}
+		if t.whole && tick.Value != math.Round(tick.Value) {
+			list[i].Label = ""
 		}
 	}
 	return list

@@ -35,6 +35,7 @@
     const base = {
       type: log ? "log" : "value",
       min: value ? c.min : "dataMin", max: value ? c.max : "dataMax",
+      minInterval: !value && c.series.every((s) => s.points.every((p) => Number.isInteger(p.x))) ? 1 : 0,
       axisLabel: { color: t.ink, fontSize: 13, formatter: tick, hideOverlap: true },
       axisLine: { show: !value, lineStyle: { color: t.muted } }, axisTick: { show: false },
       splitLine: { show: value, lineStyle: { color: t.rule } },
