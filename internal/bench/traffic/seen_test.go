@@ -60,6 +60,7 @@ func TestNoChangeIsUnseen(t *testing.T) {
 		"gtpu6":             addresses + " 21",
 		"gtpu6-in6":         addresses + " 21",
 		"gtpu6-no-checksum": addresses + " 21",
+		"vxlan4":            addresses + " 34 35" + text(50, 61), // the source port of no checksum; inner addresses
 		"ipv4":              addresses,
 		"ipv6":              addresses + " 21",
 		"srv6-1":            addresses + " 21",

@@ -13,25 +13,28 @@ import (
 
 // verify looks at every length and checksum of a frame without FCS, from the
 // outside in, and says what is wrong. What is behind a UDP port other than
-// GTP-U's is the user's.
+// GTP-U's and VXLAN's is the user's.
 func verify(frame []byte) error {
 	if len(frame) < lenEthernet {
 		return fmt.Errorf("the frame has %d octets", len(frame))
 	}
-	b, padded := frame[lenEthernet:], len(frame) <= minFrame-lenFCS
-	var err error
-	switch be.Uint16(frame[12:]) {
-	case typeIPv4:
-		err = verifyIPv4(b, padded)
-	case typeIPv6:
-		err = verifyIPv6(b, padded)
-	default:
+	if kind := be.Uint16(frame[12:]); kind != typeIPv4 && kind != typeIPv6 {
 		return nil
 	}
-	if err == nil {
-		err = verifyDecoded(frame)
+	if err := verifyEthernet(frame, len(frame) <= minFrame-lenFCS); err != nil {
+		return err
 	}
-	return err
+	return verifyDecoded(frame)
+}
+
+func verifyEthernet(frame []byte, padded bool) error {
+	switch b := frame[lenEthernet:]; be.Uint16(frame[12:]) {
+	case typeIPv4:
+		return verifyIPv4(b, padded)
+	case typeIPv6:
+		return verifyIPv6(b, padded)
+	}
+	return nil
 }
 
 // verifyDecoded asks another decoder.
@@ -119,10 +122,21 @@ func verifyUDP(ip, b []byte) error {
 			return wrongChecksum("UDP", s)
 		}
 	}
-	if be.Uint16(b[2:]) != gtpuPort {
-		return nil
+	switch be.Uint16(b[2:]) {
+	case gtpuPort:
+		return verifyGTPU(b[lenUDP:])
+	case 4789: // VXLAN (RFC 7348)
+		return verifyVXLAN(b[lenUDP:])
 	}
-	return verifyGTPU(b[lenUDP:])
+	return nil
+}
+
+func verifyVXLAN(b []byte) error {
+	const header = 8
+	if len(b) < header+lenEthernet || b[0] != 8 {
+		return errors.New("the VXLAN header is cut short, or names no network")
+	}
+	return verifyEthernet(b[header:], false)
 }
 
 func verifyGTPU(b []byte) error {
