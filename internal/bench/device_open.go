@@ -182,6 +182,10 @@ func (n *node) gro() error {
 }
 
 func (n *node) kernel() error {
+	// What the tunnel's end would say of its own to its neighbours is no traffic.
+	if err := n.net.node.sysctl("net/ipv6/conf/default/disable_ipv6", "1"); err != nil {
+		return err
+	}
 	for _, f := range forwarders() {
 		if len(f.routes) == 0 {
 			continue

@@ -48,12 +48,10 @@ var (
 	toForward  = addr("100.66.0.1")
 	sidEnd     = sidAt(1)
 	sidDT6     = sidAt(5)
+	vxlanLocal = addr("198.51.100.1")
 	vxlanPeer  = addr("198.51.100.9")
-	vxlanUsers = "100.67.0.0/16"
 	toVXLAN    = addr("100.67.0.1")
 )
-
-const vxlanID = 4096
 
 func user4(dst netipAddr) traffic.Inner { return traffic.Inner{Source: inner4, Destination: dst} }
 
@@ -98,6 +96,16 @@ func forwarders() []forwarder {
 				Outer: traffic.Outer{Kind: traffic.SRv6, Source: gnb6, Segments: []netipAddr{sidDT6}, Reduced: true},
 			},
 			put: sid(sidDT6, srv6.EndDT6), routes: local(sidDT6, "End.DT6 table 100"),
+		},
+		{
+			name: "vxlan", sent: traffic.Template{Inner: user4(toVXLAN), Flows: 256},
+			expect: &traffic.Template{Outer: traffic.Outer{Kind: traffic.VXLAN, Source: vxlanLocal, Destination: vxlanPeer, VNI: 4096}},
+			routes: []string{
+				"neigh add " + vxlanPeer.String() + " lladdr " + macOf(4).String() + " dev " + portOut + " nud permanent",
+				"link add vx0 type vxlan id 4096 local " + vxlanLocal.String() + " remote " + vxlanPeer.String() + " dstport 4789 noudpcsum dev " + portOut,
+				"addr add 10.99.0.1/24 dev vx0", "neigh add 10.99.0.2 lladdr " + macOf(20).String() + " dev vx0 nud permanent",
+				"link set vx0 up", "route add 100.67.0.0/16 via 10.99.0.2 dev vx0",
+			},
 		},
 		{
 			name: "gtpu_encap", sent: traffic.Template{Inner: user4(toTunnel), Flows: 256},

@@ -231,11 +231,11 @@ func execute(ctx context.Context, dir string, args ...string) (*result.Run, erro
 
 func TestDeviceAgainst(t *testing.T) {
 	needTwoCPUs(t)
-	r, err := execute(t.Context(), t.TempDir(), "device", "--quick", "--against", "kernel/forward,culvert/h_encaps_red", "--sizes", "64", "--rounds", "1")
+	r, err := execute(t.Context(), t.TempDir(), "device", "--quick", "--against", "kernel/vxlan,culvert/h_encaps_red", "--sizes", "imix", "--rounds", "1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, what := range []string{"kernel forward", "culvert h_encaps_red"} {
+	for _, what := range []string{"kernel vxlan", "culvert h_encaps_red"} {
 		of := result.Labels{"what": what}
 		if len(r.Select("pdr", of))+len(r.Select("pdr_at_least", of)) != 1 || len(r.Select("generator_limit", of)) != 1 {
 			t.Errorf("%s: %v", what, r.Measurements)

@@ -28,7 +28,8 @@ const (
 	protoIPv6    = 41
 	protoRouting = 43
 
-	gtpuPort = 2152
+	gtpuPort  = 2152
+	vxlanPort = 4789
 )
 
 var be = binary.BigEndian
@@ -55,6 +56,8 @@ func (t Template) build(size int) *frame {
 		f.gtpu(t, length)
 	case SRv6:
 		f.srv6(t, length)
+	case VXLAN:
+		f.vxlan(t, length)
 	}
 	if t.Inner.Source.IsValid() {
 		f.inner(t, length-t.Outer.length())
@@ -188,6 +191,26 @@ func (f *frame) gtpu(t Template, length int) {
 	if o.Container != NoContainer {
 		f.unknown(at+8, 0xff, 0xff, 0xff) // sequence and N-PDU numbers, which mean nothing here
 	}
+}
+
+func (f *frame) vxlan(t Template, length int) {
+	o, at := t.Outer, len(f.data)
+	f.ip(o.Source, o.Destination, protoUDP, length, o.HopLimit, o.TrafficClass, o.FlowLabel)
+	if o.Source.Is4() {
+		f.outerIP = at + 10
+	}
+	header := lenIP(o.Source.Is4())
+	f.countAddress(keySource, t.Sources, at, Source, o.Source, 12)
+	f.udp(o.SourcePort != 0, int(or(o.SourcePort, vxlanPort)), vxlanPort, length-header)
+	if o.Source.Is6() {
+		f.outerUDP = at + header + 6
+	}
+	f.put(true, 8, 0, 0, 0) // RFC 7348: the VNI is valid
+	f.put(true, be.AppendUint32(nil, o.VNI<<8)...)
+	f.put(false, or6(t.Ethernet.Destination)...)
+	f.put(false, or6(t.Ethernet.Source)...)
+	inner := Template{Inner: t.Inner}
+	f.etherType(inner)
 }
 
 // gtpuHeader is that of a G-PDU around `length` octets.

@@ -38,8 +38,10 @@ func (t Template) faults() (f faults) {
 		f.checkGTPU(t.Outer)
 	case SRv6:
 		f.checkSRv6(t.Outer)
+	case VXLAN:
+		f.checkVXLAN(t.Outer)
 	default:
-		f.add("outer.kind", "gtpu, srv6, or leave it out", "%q is none", t.Outer.Kind)
+		f.add("outer.kind", "gtpu, srv6, vxlan, or leave it out", "%q is none", t.Outer.Kind)
 	}
 	if !t.Inner.Source.IsValid() && t.Outer.Kind != Plain {
 		f.add("inner.source", "an address such as 192.0.2.1 or 2001:db8::1", "is missing: a tunnel carries IP")
@@ -100,6 +102,19 @@ func (f *faults) checkGTPU(o Outer) {
 	}
 	if len(o.Segments) > 0 || o.NumberAt != 0 || o.Reduced || o.SegmentsLeft != nil {
 		f.add("outer.kind", "srv6, or leave segments, segments_left, reduced and number_at out", "GTP-U has no segments")
+	}
+}
+
+func (f *faults) checkVXLAN(o Outer) {
+	if !o.Source.IsValid() || !o.Destination.IsValid() {
+		f.add("outer", "give outer.source and outer.destination", "VXLAN goes between two addresses")
+	}
+	f.checkPair("outer", o.Source, o.Destination)
+	if o.VNI >= 1<<24 {
+		f.add("outer.vni", "0 to 16777215", "%d has more than 24 bits (RFC 7348)", o.VNI)
+	}
+	if o.TEID != 0 || o.Container != NoContainer || len(o.Segments) > 0 || o.NumberAt != 0 {
+		f.add("outer.kind", "gtpu or srv6, or leave teid, container, segments and number_at out", "VXLAN has none of them")
 	}
 }
 

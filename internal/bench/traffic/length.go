@@ -11,6 +11,7 @@ const (
 	lenUDP       = 8
 	lenGTPU      = 8
 	lenContainer = 8 // with the header's options
+	lenVXLAN     = 8
 	lenSRH       = 8 // and 16 for each segment
 	lenTag       = 12
 	minFrame     = 64 // with FCS
@@ -41,6 +42,8 @@ func (o Outer) length() int {
 			n += lenContainer
 		}
 		return n
+	case VXLAN:
+		return lenIP(o.Source.Is4()) + lenUDP + lenVXLAN + lenEthernet
 	case SRv6:
 		n := lenIPv6
 		if listed := o.listed(); len(listed) > 0 {

@@ -82,13 +82,14 @@ const (
 	Plain Kind = "" // the inner packet is in the frame
 	GTPU  Kind = "gtpu"
 	SRv6  Kind = "srv6"
+	VXLAN Kind = "vxlan"
 )
 
 // Outer are the headers of a tunnel.
 type Outer struct {
 	Kind         Kind       `json:"kind,omitempty"`
 	Source       netip.Addr `json:"source,omitzero"`
-	Destination  netip.Addr `json:"destination,omitzero"` // of GTP-U; SRv6 goes to a segment
+	Destination  netip.Addr `json:"destination,omitzero"` // of GTP-U and VXLAN; SRv6 goes to a segment
 	HopLimit     uint8      `json:"hop_limit,omitempty"`  // or TTL; default 64
 	TrafficClass *uint8     `json:"traffic_class,omitempty"`
 	FlowLabel    *uint32    `json:"flow_label,omitempty"`
@@ -98,6 +99,9 @@ type Outer struct {
 	TEID       uint32    `json:"teid,omitempty"`
 	Container  Container `json:"container,omitempty"` // PDU Session Container (TS 38.415); default none
 	QFI        uint8     `json:"qfi,omitempty"`
+
+	// VNI is VXLAN's network; its inner frame has the Ethernet header's addresses.
+	VNI uint32 `json:"vni,omitempty"`
 
 	// Of SRv6: the segments in the order of travel.
 	Segments []netip.Addr `json:"segments,omitempty"`
