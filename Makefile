@@ -75,10 +75,10 @@ soak: ## restart, kill, upgrade and reconfigure under load, ROUNDS=10 times
 	@$(SUM) -- -count=$(ROUNDS) -timeout 0 -run '^(TestHitless|TestCyclesLeaveNothing|TestNextDaemonSweeps|TestDaemon)$$' ./internal/agent ./cmd/culvert
 
 .PHONY: bench
-bench: ## what a packet costs, beside L2 forwarding and the kernel
+bench: ## every experiment, with one report; its path is the last line (DIR=folder)
 	@tools/need.sh run
 	@$(MAKE) --no-print-directory build
-	@$(BIN) bench functions
+	@$(BIN) bench suite $(if $(DIR),--dir "$(DIR)")
 
 .PHONY: clean
 clean: ## remove what was built

@@ -44,6 +44,11 @@ var layers = []struct {
 		"joins adapters; who asks it (api, cli) is above it"},
 	{"internal/api", append([]string{"internal/agent", "internal/config"}, models...), "offers the agent to others and reaches around it to no adapter"},
 	{"internal/model", append([]string{"internal/config"}, models...), "the reference that the data path is compared with shares no code with it"},
+	{"internal/bench/search", nil, "a standard's algorithm: it knows neither who runs its trials nor who draws them"},
+	{"internal/bench/stats", nil, "samples in, figures out: it knows no experiment"},
+	{"internal/bench/experiment", append([]string{"internal/bench/result", "internal/bench/stats", "internal/bench/report", "internal/config"}, models...),
+		"the frame of every experiment knows none: kinds are given to it"},
+	{"internal/bench/report", []string{"internal/bench/result", "internal/bench/stats"}, "who draws knows nothing of what measures: any run can be drawn again"},
 	{"internal/testutil", append([]string{"internal/config", "internal/model"}, models...), "serves the tests of every package, so it can import few"},
 }
 
@@ -53,9 +58,9 @@ var outsiders = []string{"internal/lab", "internal/bench"}
 
 var insides = []string{"internal/dataplane", "internal/agent", "internal/slowpath"}
 
-// runners run what is pinned, and reach no table of it. What they import is
-// held to the rule.
-var runners = []string{"internal/dataplane/progrun"}
+// runners run what is pinned, or what makes and takes packets, and reach no
+// table of the data path. What they import is held to the rule.
+var runners = []string{"internal/dataplane/progrun", "internal/dataplane/trafficrun"}
 
 // importers are the only packages that know a library: none of its types leave
 // them, so that replacing it is one package's work.

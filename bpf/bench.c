@@ -10,7 +10,7 @@
 #include "def/tables.h"
 #include "lib/bytes.h"
 
-#define BENCH_FRAME 256
+#define BENCH_FRAME 256 /* what the front writes, and a sink keeps: all headers */
 #define PACKET_BROADCAST 1 /* linux/if_packet.h */
 #define PACKET_MULTICAST 2
 #define MULTICAST 1 /* in the first octet of an Ethernet address */
@@ -27,7 +27,8 @@ struct bench_place {
 	__u32 checksum_offset; /* of an IPv4 header that it is in; 0: none */
 };
 
-/* The frame that the front makes, and where it puts a random one of `keys`
+/* The frame that the front makes (its headers: the kernel has filled the buffer
+ * once, and no program touches what is behind them), and where it puts a random one of `keys`
  * numbers: a session is named by its TEID, and by the UE's address. */
 struct bench_frame {
 	__u32 length;
@@ -156,16 +157,18 @@ INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
 SEC("xdp")
 int bench_front(struct xdp_md *ctx)
 {
-	__u32 zero = 0, length;
+	__u32 zero = 0, written;
 	struct bench_frame *frame = bpf_map_lookup_elem(&bench_frame, &zero);
 
 	if (!frame)
 		return XDP_ABORTED;
 	if (frame->flags & BENCH_RESTORE && restore(ctx, frame))
 		return XDP_ABORTED;
-	length = frame->length;
-	opaque(length);
-	if (length < 14 || length > BENCH_FRAME || bpf_xdp_store_bytes(ctx, 0, frame->data, length))
+	written = frame->length;
+	if (written > BENCH_FRAME)
+		written = BENCH_FRAME;
+	opaque(written);
+	if (written < 14 || written > BENCH_FRAME || bpf_xdp_store_bytes(ctx, 0, frame->data, written))
 		return XDP_ABORTED;
 	if (frame->keys && put_key(ctx, frame))
 		return XDP_ABORTED;

@@ -18,6 +18,7 @@ sysctl         procps              mends what doctor finds
 tshark         tshark              decodes what culvert sends, as an independent judge
 scapy          python3-scapy       builds the same packets, as another
 promtool       prometheus          judges names and units of the metrics
+browser        chromium            shows the reports, as their readers see them
 zebra          frr                 routes in a laboratory, as somebody else does
 clang-19       clang-19            compiles the data path
 llvm-strip-19  llvm-19             strips it
@@ -35,6 +36,8 @@ missing() { # what is looked for
 	bpf.h) ! test -e /usr/include/linux/bpf.h ;;
 	sanitizer) ! compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.asan-*.a' >/dev/null ;;
 	timestamp) ! test -e /usr/include/google/protobuf/timestamp.proto ;;
+	# by the names that the tests look for
+	browser) ! command -v chromium chromium-browser google-chrome google-chrome-stable headless-shell >/dev/null ;;
 	zebra) ! test -x /usr/lib/frr/zebra ;;
 	# the package's is for /usr/bin/python3 only, which need not be the first
 	scapy) ! /usr/bin/python3 -c 'import scapy' 2>/dev/null && ! python3 -c 'import scapy' 2>/dev/null ;;
@@ -71,7 +74,7 @@ install_packages() { # packages
 	fi
 	apt-get update -qq || echo "culvert: apt-get update failed; going on with the package lists that are there" >&2
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
-		fail "apt-get could not install: $*"
+		fail "apt-get could not install: $* (of chromium Ubuntu has a snap only: install Google Chrome)"
 	[ -d /run/systemd/system ] || return 0
 	for name in frr prometheus; do
 		case " $* " in *" $name "*) services+=("$name") ;; esac

@@ -12,6 +12,10 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/n9"
+	reports "github.com/culvert-net/culvert/internal/bench/report"
 )
 
 // options are the flags of the benchmarks.
@@ -35,26 +39,51 @@ func Command() *cobra.Command {
 		Long: `Benchmarks start this program in network namespaces of their own, hand frames
 to its data path, and leave nothing behind. They need root.`,
 	}
-	c.AddCommand(functionsCommand(), scalingCommand(), upfCommand())
+	l := library()
+	c.AddCommand(l.Commands()...)
+	c.AddCommand(functionsCommand(l), slicesCommand(l), scaleCommand(l), deviceCommand(l), disruptCommand(l), scalingCommand(), upfCommand(), reports.Command())
 	return c
 }
 
-func functionsCommand() *cobra.Command {
-	o := options{}
-	c := &cobra.Command{
-		Use:   "functions",
-		Short: "CPU time of every behaviour beside L2 forwarding and the kernel",
-		Long: `Measures every behaviour beside L2 forwarding of the same frame and, where Linux
-has the behaviour, beside Linux: the CPU time of a packet from generator to
-sink on one core, and that of the program alone. Every frame must come out.
-Rounds are interleaved; the figures are medians with a 95 % interval.`,
+func functionsCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("functions", &cobra.Command{
+		Short: "What every function costs, beside L2 forwarding and the kernel (paper 001)",
+		Long: `Measures every function beside L2 forwarding of the same frame and, where Linux
+has it, beside Linux: the CPU time of a packet from generator to sink on one
+core, and that of the program alone; then rate, loss and latency under light and
+heavy load. Every frame must come out as it must be. Rounds are interleaved; the
+figures are medians with a 95 % interval. -o json is of the CPU time of the first
+size of packets; the run's folder has all.`,
 		Example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.measure(c, functions(), func(ctx context.Context, p plan) (writer, error) { return runFunctions(ctx, &o, p, c.ErrOrStderr()) })
-		},
-	}
-	o.flags(c, []uint{1, 1000, 1_000_000}, functions())
+	}, printFunctionsTable, printFunctionsJSON)
+	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names((&functionsExperiment{}).all(shortSize)), cobra.ShellCompDirectiveNoFileComp)))
+	return c
+}
+
+func slicesCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("slices", &cobra.Command{
+		Short: "What carries slices between UPFs: GTP-U or SRv6 (paper 000)",
+		Long: `Measures what is delivered of what is offered, what a packet costs the CPU, and how
+long it takes, where two slices share a UPF and N9 is GTP-U, SRv6 with one SID
+(traditional), or SRv6 by way of service nodes (enhanced): the laboratory
+slices-bench. It needs two CPUs: one makes the packets, the other is the network's.`,
+		Example: "  culvert bench slices\n  culvert bench slices --n9 gtpu,enhanced --direction uplink --rates 1000,2000,4000 -o json",
+	}, nil, nil)
+	must(c.RegisterFlagCompletionFunc("n9", cobra.FixedCompletions(n9.Transports(), cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("direction", cobra.FixedCompletions(n9.Directions(), cobra.ShellCompDirectiveNoFileComp)))
+	return c
+}
+
+func scaleCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("scale", &cobra.Command{
+		Short: "What a packet costs as tables grow, and on two cores",
+		Long: `Measures the CPU time of a packet beside L2 forwarding of the same frame, as
+there are more sessions, tunnels, SDF filters in a session, SIDs, SR policies,
+segments that are pushed, and routes; and how many times as many packets two
+cores forward as one.`,
+		Example: "  culvert bench scale\n  culvert bench scale --of sessions,rules --sessions 1,1000",
+	}, nil, nil)
+	must(c.RegisterFlagCompletionFunc("of", cobra.FixedCompletions((&scaleExperiment{}).parts(), cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
@@ -68,10 +97,10 @@ a generator and queues of its own. The ratio is how many times as many packets
 two cores forward.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.measure(c, functions(), func(ctx context.Context, p plan) (writer, error) { return runScaling(ctx, &o, p, c.ErrOrStderr()) })
+			return o.measure(c, functions(shortSize), func(ctx context.Context, p plan) (writer, error) { return runScaling(ctx, &o, p, c.ErrOrStderr()) })
 		},
 	}
-	o.flags(c, []uint{1000}, functions())
+	o.flags(c, []uint{1000}, functions(shortSize))
 	return c
 }
 
@@ -142,8 +171,8 @@ func (o *options) plan(all []function) (plan, error) {
 	}
 	slices.Sort(p.entries)
 	p.entries = slices.Compact(p.entries)
-	if p.repeat < 1 || p.packets < 16*warmUp {
-		return p, fmt.Errorf("--repeat: give at least 1; --packets: at least %d", 16*warmUp)
+	if p.repeat < 1 || p.packets < morePackets {
+		return p, fmt.Errorf("--repeat: give at least 1; --packets: at least %d", morePackets)
 	}
 	return p, p.only(o.functions)
 }

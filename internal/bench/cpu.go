@@ -35,6 +35,18 @@ func allowedCPUs() ([]int, error) {
 	return cpus, nil
 }
 
+// chosenCPU is the last that the process may run on, where none is given.
+func chosenCPU(cpu int) (int, error) {
+	if cpu >= 0 {
+		return cpu, nil
+	}
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return 0, err
+	}
+	return cpus[len(cpus)-1], nil
+}
+
 // clock reads what the calling thread and one CPU's ksoftirqd have run for:
 // together, what the frames cost that the thread sent.
 type clock struct{ softirqd string }

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second
+	startTimeout = 2 * time.Minute // the kernel looks at the programs, and others use the machine too
 	stopTimeout  = 20 * time.Second
 	addTimeout   = 30 * time.Minute // for four million entries, where others use the machine too
 	addMost      = 1 << 20          // of each kind, in one request: two kinds are 55 MB of the 64 that it may have

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -48,23 +47,21 @@ func needRoot(t *testing.T) {
 // nothingLeft says that a run took away what it made.
 func nothingLeft(t *testing.T) {
 	t.Helper()
-	for _, path := range []string{
-		"/run/netns/" + runName() + "-node", "/run/netns/" + runName() + "-around",
-		"/run/netns/" + runName() + "-k-node", "/sys/fs/bpf/" + runName(),
-	} {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is left (%v)", path, err)
+	for _, pattern := range []string{"/run/netns/" + runName() + "-*", "/sys/fs/bpf/" + runName() + "*"} {
+		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+			t.Errorf("%v is left (%v)", left, err)
 		}
 	}
 }
 
 func TestQuickRun(t *testing.T) {
 	needRoot(t)
+	dir := t.TempDir()
 	var out bytes.Buffer
 	c := Command()
 	c.SetOut(&out)
 	c.SetErr(io.Discard)
-	c.SetArgs([]string{"functions", "--quick", "--functions", "l2_forward,end,h_m_gtp4_d,gtpu_encap", "--entries", "1000", "-o", "json", "--culvert", culvert})
+	c.SetArgs([]string{"functions", "--quick", "--functions", "l2_forward,end,h_m_gtp4_d,gtpu_encap", "--entries", "1000", "-o", "json", "--culvert", culvert, "--dir", dir})
 	if err := c.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err) // also: a frame that did not come out, or came out wrong
 	}
@@ -149,16 +146,23 @@ func TestQuickUPF(t *testing.T) {
 // A function whose frames come out otherwise than it wants has no figure.
 func TestWrongFramesAreNoFigure(t *testing.T) {
 	needRoot(t)
-	wrong := functions()[1]
+	wrong := functions(shortSize)[1]
 	wrong.want = wantIPv6(mapped, 16, protoRouting, wrong.want.payload)
-	lost := functions()[1]
+	lost := functions(shortSize)[1]
 	lost.data = bytes.Clone(lost.data)
 	lost.data[lenEthernet+7] = 1 // hop limit: the data path drops it
-	for says, f := range map[string]function{"it goes to": wrong, "0 of 64 frames came out": lost} {
+	for says, f := range map[string]function{"it goes to": wrong, "0 of 1024 frames came out": lost} {
 		p := plan{functions: []function{f}, entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
 		o := options{binary: culvert, bpffs: "/sys/fs/bpf"}
-		if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), says) {
+		b, err := setUp(t.Context(), &o, p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.round(t.Context(), b.rows()[0]); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error about %q, got %v", says, err)
+		}
+		if err := b.tearDown(); err != nil {
+			t.Error(err)
 		}
 		nothingLeft(t)
 	}
@@ -170,7 +174,7 @@ func TestScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan{functions: functions()[:2], entries: []uint32{1}, repeat: 1, packets: 6400}
+	p := plan{functions: functions(shortSize)[:2], entries: []uint32{1}, repeat: 1, packets: 6400}
 	got, err := runScaling(context.Background(), &options{binary: culvert, bpffs: "/sys/fs/bpf"}, p, io.Discard)
 	if len(cpus) < 2 {
 		if err == nil || !strings.Contains(err.Error(), "two CPUs") {
@@ -191,9 +195,9 @@ func TestScaling(t *testing.T) {
 
 func TestDaemonThatEnds(t *testing.T) {
 	needRoot(t)
-	p := plan{functions: functions()[:2], entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
+	p := plan{functions: functions(shortSize)[:2], entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
 	o := options{binary: "/bin/false", bpffs: "/sys/fs/bpf"}
-	if _, err := runFunctions(context.Background(), &o, p, io.Discard); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
+	if _, err := setUp(t.Context(), &o, p, 1); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
 		t.Errorf("want an error about the daemon's end, got %v", err)
 	}
 	nothingLeft(t)

@@ -115,13 +115,15 @@ func srh(next, left uint8, segments []netip.Addr, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// packet4 and packet6 are what users send: 26 octets behind an IPv4 header,
-// which makes the frames of 64 octets with FCS, and 20 behind an IPv6 header
-// (78 octets).
-func packet4(src, dst netip.Addr, checksum bool) []byte {
-	return ipv4(src, dst, protoUDP, udp(src, dst, 4000, 5000, make([]byte, 18), checksum))
+// packet4 and packet6 are what users send: `size` octets behind an IPv4 header
+// (26 make the frames of 64 octets with FCS), and as large a packet of IPv6, if
+// there is room for what is behind its header: 20 octets at least (78).
+func packet4(src, dst netip.Addr, size int, checksum bool) []byte {
+	return ipv4(src, dst, protoUDP, udp(src, dst, 4000, 5000, make([]byte, size-lenUDP), checksum))
 }
 
-func packet6(src, dst netip.Addr) []byte {
-	return ipv6(src, dst, protoUDP, udp(src, dst, 4000, 5000, make([]byte, 12), true))
+func packet6(src, dst netip.Addr, size int) []byte {
+	return ipv6(src, dst, protoUDP, udp(src, dst, 4000, 5000, make([]byte, size6(size)-lenUDP), true))
 }
+
+func size6(size int) int { return max(20, size-(lenIPv6-lenIPv4)) }

@@ -12,6 +12,7 @@ import (
 // function is one behaviour that is measured.
 type function struct {
 	name string
+	size int    // of the users' packets, behind their IPv4 header
 	port string // where its frames are received; portIn unless set
 	data []byte
 	key  key
@@ -68,19 +69,30 @@ var (
 	sidsOfFunction = uint32(1 << 11)
 )
 
-func functions() []function {
-	return slices.Concat([]function{baseline()}, endpoints(), headends(), tunnels(), mobile())
+// The papers' packets: `size` octets behind the user's IPv4 header.
+const (
+	shortSize = 26
+	longSize  = 1440
+)
+
+// functions are measured with users' packets of a size.
+func functions(size int) []function {
+	list := slices.Concat([]function{baseline(size)}, endpoints(size), headends(size), tunnels(size), mobile(size))
+	for i := range list {
+		list[i].size = size
+	}
+	return list
 }
 
 // baselineName is what every figure stands beside.
 const baselineName = "l2_forward"
 
 // baseline is the one function that is not the data path's.
-func baseline() function {
+func baseline(size int) function {
 	dst := addr("100.66.0.1") // that the kernel has no more than a route for
 	return function{
-		name: baselineName, most: manyEntries, data: ethernet(typeIPv4, packet4(inner4, dst, true)),
-		put: func(*config.Config, uint32) {}, want: wantIPv4(dst, protoUDP, 26), kernel: &kernelFunction{},
+		name: baselineName, most: manyEntries, data: ethernet(typeIPv4, packet4(inner4, dst, size, true)),
+		put: func(*config.Config, uint32) {}, want: wantIPv4(dst, protoUDP, size), kernel: &kernelFunction{},
 	}
 }
 
@@ -113,10 +125,10 @@ func endpoint(number uint32, name string, sid srv6.LocalSID, next uint8, upper [
 	return f
 }
 
-func endpoints() []function {
-	user4, user6 := packet4(inner4, dst4, true), packet6(inner6, dst6)
+func endpoints(size int) []function {
+	user4, user6 := packet4(inner4, dst4, size, true), packet6(inner6, dst6, size)
 	next := wantIPv6(final, 16, protoRouting, 40+len(user4))
-	out4, out6 := wantIPv4(dst4, protoUDP, 26), wantIPv6(dst6, 16, protoUDP, 20)
+	out4, out6 := wantIPv4(dst4, protoUDP, size), wantIPv6(dst6, 16, protoUDP, size6(size))
 	b6 := wantIPv6(segment, 16, protoIPv6, lenIPv6+40+len(user4))
 	full := wantIPv6(segment, 16, protoRouting, 24+lenIPv6+40+len(user4))
 	list := []function{
@@ -157,10 +169,10 @@ func nextCSID(upper []byte) function {
 	}
 }
 
-func headends() []function {
+func headends(size int) []function {
 	steered := addr("10.128.0.1")
-	user := packet4(inner4, steered, false)
-	frame := ethernet(typeIPv4, packet4(inner4, dst4, true))
+	user := packet4(inner4, steered, size, false)
+	frame := ethernet(typeIPv4, packet4(inner4, dst4, size, true))
 	steer := func(c *config.Config, _ uint32) {
 		c.Steering = append(c.Steering, srpolicy.Steering{Prefix: prefix(steered, 16), Policy: policyFull})
 	}
@@ -172,7 +184,7 @@ func headends() []function {
 		},
 		{
 			name: "h_encaps_red", most: manyEntries,
-			data: ethernet(typeIPv4, packet4(inner4, ueNet, false)),
+			data: ethernet(typeIPv4, packet4(inner4, ueNet, size, false)),
 			key:  key{offset: lenEthernet + 16, base: 0x0a00_0000, checksum: lenEthernet + 10, step: 1},
 			put: func(c *config.Config, entries uint32) {
 				putPool(c, entries, entries, srpolicy.Steering{Policy: policyRed})
@@ -192,8 +204,8 @@ func headends() []function {
 }
 
 // tunnels are keyed by session: a TEID, or the address of a UE.
-func tunnels() []function {
-	pdu := packet4(inner4, dst4, true)
+func tunnels(size int) []function {
+	pdu := packet4(inner4, dst4, size, true)
 	outer := func(teid uint32) []byte {
 		return ethernet(typeIPv4, ipv4(gnb, upf, protoUDP, udp(gnb, upf, 50000, gtpuPort, gPDU(teid, pdu), false)))
 	}
@@ -207,11 +219,11 @@ func tunnels() []function {
 					c.Tunnels = append(c.Tunnels, gtpu.Tunnel{Name: name("decap", i), LocalTEID: 1 + i, Decapsulate: true})
 				}
 			},
-			want: wantIPv4(dst4, protoUDP, 26),
+			want: wantIPv4(dst4, protoUDP, size),
 		},
 		{
 			name: "gtpu_encap", most: manyEntries,
-			data: ethernet(typeIPv4, packet4(inner4, ueNet, false)),
+			data: ethernet(typeIPv4, packet4(inner4, ueNet, size, false)),
 			key:  key{offset: lenEthernet + 16, base: 0x0a00_0000, checksum: lenEthernet + 10},
 			put: func(c *config.Config, entries uint32) {
 				putPool(c, 0, entries, srpolicy.Steering{Tunnel: tunnelFar})
@@ -232,11 +244,13 @@ func tunnels() []function {
 
 // mobile are the stateless ones: one entry serves every TEID, so that their
 // entries are only how many TEIDs the frames have.
-func mobile() []function {
-	pdu := packet4(inner4, dst4, true)
+func mobile(size int) []function {
+	pdu := packet4(inner4, dst4, size, true)
 	g4 := udp(gnb, translated, 50000, gtpuPort, gPDU(1, pdu), false)
 	g6SID := addr("2001:db8:20:600::1")
 	g6 := udp(gnb6, g6SID, 50000, gtpuPort, gPDU(1, pdu), true)
+	di6SID := addr("2001:db8:20:700::1")
+	di6 := udp(gnb6, di6SID, 50000, gtpuPort, gPDU(1, pdu), true)
 	e4SID, e4Source := addr("2001:db8:20:4c0:5863:900:0:1"), addr("2001:db8:30:0:c000:264::")
 	e6SID := addr("2001:db8:20:500:0:1::")
 	return []function{
@@ -266,6 +280,15 @@ func mobile() []function {
 				Source: source, PDUType: srv6.PDUTypeIPv4v6, ArgsOffset: 56,
 			}),
 			want: wantIPv6(farGTP6, 7, protoIPv4, len(pdu)),
+		},
+		{
+			name: "end_m_gtp6_d_di", most: manyEntries, data: ethernet(typeIPv6, ipv6(gnb6, di6SID, protoUDP, di6)),
+			key: key{offset: lenEthernet + lenIPv6 + lenUDP + 4, base: 1},
+			put: putSID(srv6.LocalSID{
+				SID: mustPrefix("2001:db8:20:700::/56"), Behavior: srv6.EndMGTP6DDi, Policy: policyGTP6,
+				Source: source, PDUType: srv6.PDUTypeIPv4v6,
+			}),
+			want: wantIPv6(farGTP6, 16, protoRouting, 24+len(pdu)),
 		},
 		{
 			name: "end_m_gtp6_e", most: manyEntries,

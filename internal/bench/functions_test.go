@@ -14,11 +14,11 @@ import (
 var everything = []string{
 	"l2_forward", "end", "end_x", "end_t", "end_dt4", "end_dt6", "end_dt46", "end_dx2", "end_dx4", "end_dx6",
 	"end_b6_encaps_red", "h_encaps", "h_encaps_red", "h_encaps_l2_red", "gtpu_decap", "gtpu_encap", "gtpu_switch",
-	"h_m_gtp4_d", "end_m_gtp4_e", "end_m_gtp6_d", "end_m_gtp6_e", "end_map", "usid",
+	"h_m_gtp4_d", "end_m_gtp4_e", "end_m_gtp6_d", "end_m_gtp6_d_di", "end_m_gtp6_e", "end_map", "usid",
 }
 
 func TestEveryFunctionIsThere(t *testing.T) {
-	got := names(functions())
+	got := names(functions(shortSize))
 	want := slices.Clone(everything)
 	slices.Sort(got)
 	slices.Sort(want)
@@ -34,7 +34,7 @@ func TestEveryFunctionIsThere(t *testing.T) {
 
 func TestConfigurationIsValid(t *testing.T) {
 	for _, entries := range []uint32{1, 1000, 5000} {
-		c := configuration(functions(), entries)
+		c := configuration(functions(shortSize), entries)
 		c.SetDefaults()
 		if err := c.Validate(); err != nil {
 			t.Errorf("with %d entries: %v", entries, err)
@@ -46,7 +46,7 @@ func TestConfigurationIsValid(t *testing.T) {
 // and 104 with SRv6 around the same packet.
 func TestFrameLengths(t *testing.T) {
 	want := map[string]int{"l2_forward": 64, "gtpu_encap": 64, "gtpu_decap": 100, "h_m_gtp4_d": 100, "end_dt4": 104, "end_m_gtp4_e": 104}
-	for _, f := range functions() {
+	for _, f := range functions(shortSize) {
 		if n, ok := want[f.name]; ok && len(f.data)+4 != n {
 			t.Errorf("%s: frame of %d octets, want %d", f.name, len(f.data)+4, n)
 		}
@@ -55,7 +55,7 @@ func TestFrameLengths(t *testing.T) {
 
 // What Prepare is given must be the entries' keys, and a right IPv4 header.
 func TestFramesOfEntries(t *testing.T) {
-	for _, f := range functions() {
+	for _, f := range functions(shortSize) {
 		for _, entries := range []uint32{1, 1000} {
 			if entries > f.most {
 				continue
@@ -78,7 +78,7 @@ func TestFramesOfEntries(t *testing.T) {
 }
 
 func TestWantFindsFaults(t *testing.T) {
-	good := ethernet(typeIPv4, packet4(inner4, dst4, true))
+	good := ethernet(typeIPv4, packet4(inner4, dst4, shortSize, true))
 	w := wantIPv4(dst4, protoUDP, 26)
 	if err := w.check(good, len(good)); err != nil {
 		t.Fatalf("a good frame: %v", err)
@@ -88,17 +88,17 @@ func TestWantFindsFaults(t *testing.T) {
 		length int
 		says   string
 	}{
-		"another type":        {ethernet(typeIPv6, packet4(inner4, dst4, true)), len(good), "type"},
+		"another type":        {ethernet(typeIPv6, packet4(inner4, dst4, shortSize, true)), len(good), "type"},
 		"longer":              {good, len(good) + 4, "octets"},
 		"cut short":           {good[:20], 20, "too few"},
 		"another protocol":    {ethernet(typeIPv4, ipv4(inner4, dst4, protoIPv6, make([]byte, 26))), len(good), "protocol"},
-		"another destination": {ethernet(typeIPv4, packet4(inner4, gnb, true)), len(good), "goes to"},
+		"another destination": {ethernet(typeIPv4, packet4(inner4, gnb, shortSize, true)), len(good), "goes to"},
 	} {
 		if err := w.check(bad.frame, bad.length); err == nil || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%s: %v, want one about %q", name, err, bad.says)
 		}
 	}
-	for _, f := range functions() {
+	for _, f := range functions(shortSize) {
 		if err := wantLike(f.data).check(f.data, len(f.data)); err != nil {
 			t.Errorf("%s: its frame is not like itself: %v", f.name, err)
 		}
@@ -125,7 +125,7 @@ func TestOutcomes(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	good := options{output: "json", repeat: 3, packets: 1024, entries: []uint{1000, 1, 1000, 1_000_000}}
-	p, err := good.plan(functions())
+	p, err := good.plan(functions(shortSize))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,14 +153,14 @@ func TestPlan(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		if _, err := bad.plan(functions()); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := bad.plan(functions(shortSize)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
 	}
 }
 
 func TestEnoughMemory(t *testing.T) {
-	c := configuration(functions(), 1000)
+	c := configuration(functions(shortSize), 1000)
 	file := filepath.Join(t.TempDir(), "meminfo")
 	for text, says := range map[string]string{
 		"MemTotal:  99 kB\nMemAvailable:   64000000 kB\n": "",

@@ -10,10 +10,13 @@ import (
 
 // plan says what is measured, and how long.
 type plan struct {
+	name      string // of the namespaces and pins; runName unless set
 	functions []function
 	entries   []uint32
 	repeat    int
 	packets   uint32 // of a live run, and runs of a test run
+	open      bool   // the sink is somebody else's
+	routes    uint32 // of the customers' table, besides its default
 	cpu       int
 }
 
@@ -29,12 +32,25 @@ type row struct {
 	testRun, front []float64 // ns of the program with the front, and of the front
 }
 
+// sample is what a round finds of a row.
+type sample struct{ live, baseline, linux, testRun, front float64 }
+
+func (r *row) add(s sample) {
+	r.live, r.baseline = append(r.live, s.live), append(r.baseline, s.baseline)
+	r.testRun, r.front = append(r.testRun, s.testRun), append(r.front, s.front)
+	if r.beside {
+		r.linux = append(r.linux, s.linux)
+	}
+}
+
 // rows are what a plan measures: a function that cannot have as many entries
 // as asked for is left out, but never wholly.
-func (p plan) rows() []*row {
+func (p plan) rows() []*row { return rowsOf(p.functions, p.entries) }
+
+func rowsOf(functions []function, numbers []uint32) []*row {
 	var out []*row
-	for _, f := range p.functions {
-		entries := slices.DeleteFunc(slices.Clone(p.entries), func(n uint32) bool { return n > f.most })
+	for _, f := range functions {
+		entries := slices.DeleteFunc(slices.Clone(numbers), func(n uint32) bool { return n > f.most })
 		switch {
 		case f.key.offset == 0:
 			entries = []uint32{1}
@@ -70,91 +86,70 @@ func (b *bench) run(ctx context.Context) ([]*row, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if err := b.round(ctx, r); err != nil {
+			s, err := b.round(ctx, r)
+			if err != nil {
 				return nil, fmt.Errorf("%s with %d entries: %w", r.name, r.entries, err)
 			}
+			r.add(s)
 			b.step()
-		}
-	}
-	for _, r := range rows {
-		b.node.without(r.live, b.packets)
-		b.node.without(r.baseline, b.packets)
-		if r.beside {
-			b.kernel.without(r.linux, b.packets)
 		}
 	}
 	return rows, nil
 }
 
-func (b *bench) round(ctx context.Context, r *row) error {
+// round takes one sample of each figure of a row.
+func (b *bench) round(ctx context.Context, r *row) (s sample, err error) {
 	before, err := b.daemon.outcomes(ctx)
 	if err != nil {
-		return err
+		return s, err
 	}
 	own := load{r.portName(), r.frame(r.entries, b.tables()), b.program, r.wanted(false)}
 	if r.name == baselineName {
 		own.program = b.l2
 	}
-	if err := b.node.onCPU(b.cpu, func(c clock) error { return b.measure(c, r, own) }); err != nil {
+	err = b.node.onCPU(b.cpu, func(c clock) (err error) {
+		s, err = b.measure(c, own)
 		return err
+	})
+	if err != nil {
+		return s, err
 	}
 	if r.beside {
-		if err := b.measureKernel(r); err != nil {
-			return fmt.Errorf("the kernel's: %w", err)
+		if s.linux, err = b.measureKernel(r); err != nil {
+			return s, fmt.Errorf("the kernel's: %w", err)
 		}
 	}
 	after, err := b.daemon.outcomes(ctx)
 	if err != nil {
-		return err
+		return s, err
 	}
 	sent := uint64(2 * b.packets) // live, and test runs
-	if len(r.live) == 1 {
-		sent += warmUp
-	}
 	if r.name == baselineName {
 		sent = 0
 	}
-	return checkOutcomes(before, after, sent)
+	return s, checkOutcomes(before, after, sent)
 }
 
 // measure takes one sample of each figure of the node.
-func (b *bench) measure(c clock, r *row, own load) error {
-	if len(r.live) == 0 {
-		if err := b.node.warm(c, own); err != nil {
-			return err
-		}
-	}
+func (b *bench) measure(c clock, own load) (s sample, err error) {
 	l2 := load{own.port, own.frame, b.l2, wantLike(own.frame.Data)}
-	beside, err := b.node.live(c, l2, b.packets)
-	if err != nil {
-		return fmt.Errorf("the baseline: %w", err)
+	if s.baseline, err = b.node.live(c, l2, b.packets); err != nil {
+		return s, fmt.Errorf("the baseline: %w", err)
 	}
-	ns, err := b.node.live(c, own, b.packets)
-	if err != nil {
-		return err
+	if s.live, err = b.node.live(c, own, b.packets); err != nil {
+		return s, err
 	}
-	testRun, front, err := b.node.testRun(own, b.packets)
-	if err != nil {
-		return err
-	}
-	r.baseline, r.live = append(r.baseline, beside), append(r.live, ns)
-	r.testRun, r.front = append(r.testRun, testRun), append(r.front, front)
-	return nil
+	s.testRun, s.front, err = b.node.testRun(own, b.packets)
+	return s, err
 }
 
-func (b *bench) measureKernel(r *row) error {
-	frame := r.frame(1, 0)
-	l := load{portIn, frame, b.kernel.bench.Pass(), r.wanted(true)}
-	return b.kernel.onCPU(b.cpu, func(c clock) error {
-		if len(r.linux) == 0 {
-			if err := b.kernel.warm(c, l); err != nil {
-				return err
-			}
-		}
-		ns, err := b.kernel.live(c, l, b.packets)
-		r.linux = append(r.linux, ns)
+func (b *bench) measureKernel(r *row) (ns float64, err error) {
+	l := load{portIn, r.frame(1, 0), b.kernel.bench.Pass(), r.wanted(true)}
+	err = b.kernel.onCPU(b.cpu, func(c clock) (err error) {
+		ns, err = b.kernel.live(c, l, b.packets)
 		return err
 	})
+	return ns, err
 }
 
 // checkOutcomes compares how journeys ended with how many frames were sent.

@@ -22,18 +22,23 @@ func enoughMemory(c *config.Config, meminfo string) error {
 	}
 	entries := uint64(len(c.SIDs) + len(c.Tunnels) + len(c.Steering))
 	if need := entries * bytesOfEntry; need > available {
-		return fmt.Errorf("%d entries need about %d MB of memory, and %d MB are available: give fewer with --entries",
+		return fmt.Errorf("%d entries need about %d MB of memory, and %d MB are available: give fewer with --entries or --tunnels",
 			entries, need>>20, available>>20)
 	}
 	return nil
 }
 
-func availableMemory(meminfo string) (uint64, error) {
+func availableMemory(meminfo string) (uint64, error) { return meminfoField(meminfo, "MemAvailable:") }
+
+func totalMemory(meminfo string) (uint64, error) { return meminfoField(meminfo, "MemTotal:") }
+
+// meminfoField is in octets.
+func meminfoField(meminfo, name string) (uint64, error) {
 	text, err := os.ReadFile(meminfo)
 	if err != nil {
 		return 0, err
 	}
-	kb, err := field(string(text), "MemAvailable:")
+	kb, err := field(string(text), name)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", meminfo, err)
 	}

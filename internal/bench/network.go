@@ -13,6 +13,9 @@ const (
 	portOut    = "out0"
 )
 
+// mtu has room for a long packet in each of the tunnels.
+const mtu = 2000
+
 // macOf are the addresses of the interfaces, by number:
 //
 //	sources g0 (2), g1 (6) -> in0 (1), in1 (5) [node] out0 (3) -> s0 (4) sink
@@ -48,9 +51,9 @@ func newNetwork(name string, queues int) (_ *network, err error) {
 		node, other string
 		mac         byte
 	}{{portIn, "g0", 1}, {portFrames, "g1", 5}, {portOut, "s0", 3}} {
-		queue := fmt.Sprintf("numtxqueues %d numrxqueues %d", queues, queues)
+		common := fmt.Sprintf("mtu %d numtxqueues %d numrxqueues %d", mtu, queues, queues)
 		err := n.node.script(fmt.Sprintf("link add %s address %s %s type veth peer name %s address %s %s netns %s",
-			v.node, macOf(v.mac), queue, v.other, macOf(v.mac+1), queue, n.around.name))
+			v.node, macOf(v.mac), common, v.other, macOf(v.mac+1), common, n.around.name))
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
 // report is what `culvert bench functions` says.
@@ -46,16 +48,16 @@ type rowSamples struct {
 func makeReport(rows []*row, e environment) report {
 	out := report{Bench: "functions", Baseline: baselineName, Environment: e}
 	for _, r := range rows {
-		low, high := ratioInterval(r.baseline, r.live)
-		rr := reportRow{Name: r.name, Entries: r.entries, NS: median(r.live), Ratio: median(r.baseline) / median(r.live), Low: low, High: high}
+		ratio, low, high := stats.Interval(r.baseline, r.live)
+		rr := reportRow{Name: r.name, Entries: r.entries, NS: stats.Median(r.live), Ratio: ratio, Low: low, High: high}
 		if len(r.linux) > 0 {
-			k := median(r.linux) / median(r.live)
+			k, _, _ := stats.Interval(r.linux, r.live)
 			rr.KernelRatio = &k
 		}
 		out.Rows = append(out.Rows, rr)
 		out.Samples = append(out.Samples, rowSamples{
 			Name: r.name, Entries: r.entries,
-			TestRunNS: median(r.testRun) - median(r.front), AddedNS: median(r.live) - median(r.baseline),
+			TestRunNS: stats.Median(r.testRun) - stats.Median(r.front), AddedNS: stats.Median(r.live) - stats.Median(r.baseline),
 			LiveNS: r.live, BaselineNS: r.baseline, KernelNS: r.linux, TestRun: r.testRun, Front: r.front,
 		})
 	}
@@ -89,7 +91,7 @@ func (r report) writeTable(w io.Writer) error {
 ns        CPU time of a packet: the generator, the device, the function, the sink, on one core
 added     ns more than %s of the same frame in the same round
 test_run  ns of the program alone, without the generator (BPF_PROG_TEST_RUN)
-ratio     %[1]s by function: of the medians of %d rounds, and its 95 %% interval
+ratio     %[1]s by function: the median of %d rounds, and its 95 %% interval
 kernel    how many times as long the kernel takes for the same frame
 %s
 `, r.Baseline, r.Environment.Rounds, r.Environment)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/culvert-net/culvert/internal/bench/stats"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
 
@@ -13,7 +14,7 @@ type rig struct {
 	net   *network
 	bench *progrun.Bench
 	index map[string]int // of the node's interfaces
-	apart []float64      // ns that a run costs besides its packets
+	apart float64        // ns that a run costs besides its packets
 }
 
 func newRig(name string, queues int) (_ *rig, err error) {
@@ -37,6 +38,11 @@ func newRig(name string, queues int) (_ *rig, err error) {
 	return r, nil
 }
 
+// hop is where the node sends frames.
+func (r *rig) hop() progrun.NextHop {
+	return progrun.NextHop{Ifindex: r.index[portOut], Dst: macOf(4), Src: macOf(3)}
+}
+
 // sink counts what comes out, of XDP or of the kernel.
 func (r *rig) sink(attach func(*progrun.Bench, int) error) error {
 	index, err := r.net.around.ifindex("s0")
@@ -58,7 +64,7 @@ func (r *rig) close() error {
 }
 
 // live sends `packets` of a function's frames through a program and returns
-// the CPU time of one in ns, with its part of what a run costs besides (apart).
+// the CPU time of one in ns, without what a run costs besides.
 // Every frame must come out, as the function wants it.
 func (r *rig) live(c clock, l load, packets uint32) (float64, error) {
 	if err := r.bench.Prepare(l.frame, l.program); err != nil {
@@ -71,25 +77,35 @@ func (r *rig) live(c clock, l load, packets uint32) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return float64(spent) / float64(packets), r.sunk(uint64(packets), l.want)
+	return (float64(spent) - r.apart) / float64(packets), r.sunk(uint64(packets), l.want)
 }
 
-// warmUp is how many packets a run has that shows what runs cost besides their
-// packets: making pages, changing the dispatcher of XDP programs.
-const warmUp = 64
+// Two lengths of runs show what a run costs besides its packets: making pages,
+// changing the dispatcher of XDP programs.
+const (
+	fewPackets  = 64
+	morePackets = 16 * fewPackets
+	warmRuns    = 9
+)
 
-// warm takes a sample of that.
-func (r *rig) warm(c clock, l load) error {
-	ns, err := r.live(c, l, warmUp)
-	r.apart = append(r.apart, ns*warmUp)
-	return err
-}
-
-// without takes the fixed cost out of samples of runs of `packets`.
-func (r *rig) without(samples []float64, packets uint32) {
-	for i := range samples {
-		samples[i] -= median(r.apart) / float64(packets)
-	}
+// warm finds that out.
+func (r *rig) warm(cpu int, l load) error {
+	return r.onCPU(cpu, func(c clock) error {
+		var fixed []float64
+		for range warmRuns {
+			few, err := r.live(c, l, fewPackets)
+			if err != nil {
+				return err
+			}
+			more, err := r.live(c, l, morePackets)
+			if err != nil {
+				return err
+			}
+			fixed = append(fixed, (few-more)*fewPackets*morePackets/(morePackets-fewPackets))
+		}
+		r.apart = max(0, stats.Median(fixed))
+		return nil
+	})
 }
 
 // load is what goes through a rig.

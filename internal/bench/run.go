@@ -5,38 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
-
-// runFunctions is `culvert bench functions`.
-func runFunctions(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *report, err error) {
-	b, err := setUp(ctx, o, p, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.tearDown()) }()
-	if err := b.setUpKernel(o); err != nil {
-		return nil, err
-	}
-	e, err := b.environment(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bar := progress(stderr, len(b.rows())*b.repeat, "measuring")
-	b.step = func() { _ = bar.Add(1) }
-	rows, err := b.run(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_ = bar.Finish()
-	r := makeReport(rows, e)
-	return &r, nil
-}
 
 func (b *bench) environment(ctx context.Context) (environment, error) {
 	e, err := surroundings()
@@ -62,12 +36,8 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 			err = errors.Join(err, b.tearDown())
 		}
 	}()
-	if b.cpu < 0 {
-		cpus, err := allowedCPUs()
-		if err != nil {
-			return nil, err
-		}
-		b.cpu = cpus[len(cpus)-1]
+	if b.cpu, err = chosenCPU(b.cpu); err != nil {
+		return nil, err
 	}
 	binary := o.binary
 	if binary == "" {
@@ -80,13 +50,23 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 	if err := enoughMemory(tables, "/proc/meminfo"); err != nil {
 		return nil, err
 	}
-	if b.node, err = newRig(runName(), queues); err != nil {
+	if b.name == "" {
+		b.name = runName()
+	}
+	if b.node, err = newRig(b.name, queues); err != nil {
 		return nil, err
 	}
-	if err := b.node.sink((*progrun.Bench).SinkXDP); err != nil {
-		return nil, err
+	if b.routes > 0 {
+		if err := b.node.net.node.script(routeLines(b.routes)...); err != nil {
+			return nil, err
+		}
 	}
-	pins := filepath.Join(o.bpffs, runName())
+	if !b.open {
+		if err := b.node.sink((*progrun.Bench).SinkXDP); err != nil {
+			return nil, err
+		}
+	}
+	pins := filepath.Join(o.bpffs, b.name)
 	b.daemon, err = startDaemon(ctx, binary, pins, b.node.net.node, tables)
 	if err != nil {
 		return nil, err
@@ -104,11 +84,18 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 			return nil, fmt.Errorf("set up sessions: %w: %s", err, b.daemon.tail())
 		}
 	}
-	hop := progrun.NextHop{Ifindex: b.node.index[portOut], Dst: macOf(4), Src: macOf(3)}
-	return b, b.node.net.node.do(func() error {
-		b.l2, err = b.node.bench.Baseline(hop)
+	if b.open {
+		return b, nil
+	}
+	err = b.node.net.node.do(func() error {
+		b.l2, err = b.node.bench.Baseline(b.node.hop())
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	l2 := baseline(shortSize)
+	return b, b.node.warm(b.cpu, load{portIn, l2.frame(1, 1), b.l2, wantLike(l2.data)})
 }
 
 // setUpKernel makes a second node, which Linux alone forwards on.
@@ -116,7 +103,7 @@ func (b *bench) setUpKernel(o *options) (err error) {
 	if !slices.ContainsFunc(b.functions, func(f function) bool { return f.kernel != nil }) {
 		return nil
 	}
-	if b.kernel, err = newRig(runName()+"-k", 1); err != nil {
+	if b.kernel, err = newRig(b.name+"-k", 1); err != nil {
 		return err
 	}
 	if err := b.kernel.sink((*progrun.Bench).SinkSKB); err != nil {
@@ -130,7 +117,12 @@ func (b *bench) setUpKernel(o *options) (err error) {
 			return fmt.Errorf("%s of the kernel: %w", f.name, err)
 		}
 	}
-	return b.kernel.net.node.do(func() error { return b.kernel.bench.OpenReceive(b.kernel.index[portIn]) })
+	err = b.kernel.net.node.do(func() error { return b.kernel.bench.OpenReceive(b.kernel.index[portIn]) })
+	if err != nil {
+		return err
+	}
+	l2 := baseline(shortSize)
+	return b.kernel.warm(b.cpu, load{portIn, l2.frame(1, 1), b.kernel.bench.Pass(), l2.wanted(true)})
 }
 
 func (b *bench) tearDown() error {

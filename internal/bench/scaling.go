@@ -8,6 +8,8 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
 // scalingReport is what `culvert bench scaling` says.
@@ -35,14 +37,10 @@ type scalingRow struct {
 type pace struct{ cpu, wall float64 }
 
 func runScaling(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *scalingReport, err error) {
-	cpus, err := allowedCPUs()
+	pair, err := twoCPUs()
 	if err != nil {
 		return nil, err
 	}
-	if len(cpus) < 2 {
-		return nil, errors.New("two cores over one need two CPUs, and this process may use one")
-	}
-	pair := cpus[len(cpus)-2:]
 	b, err := setUp(ctx, o, p, pair[1]+1)
 	if err != nil {
 		return nil, err
@@ -77,16 +75,28 @@ func runScaling(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *s
 	return out, nil
 }
 
+// twoCPUs are the last two that the process may run on.
+func twoCPUs() ([]int, error) {
+	cpus, err := allowedCPUs()
+	if err == nil && len(cpus) < 2 {
+		err = errors.New("two cores over one need two CPUs, and this process may use one")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cpus[len(cpus)-2:], nil
+}
+
 func scalingOf(r *row, one, two []pace) scalingRow {
 	var ones, twos, wallOnes, wallTwos []float64
 	for i := range one {
 		ones, twos = append(ones, 2*one[i].cpu), append(twos, two[i].cpu)
 		wallOnes, wallTwos = append(wallOnes, 2*one[i].wall), append(wallTwos, two[i].wall)
 	}
-	low, high := ratioInterval(ones, twos)
+	ratio, low, high := stats.Interval(ones, twos)
 	return scalingRow{
-		Name: r.name, Entries: r.entries, OneNS: median(ones) / 2, TwoNS: median(twos),
-		Ratio: median(ones) / median(twos), Low: low, High: high, WallRatio: median(wallOnes) / median(wallTwos),
+		Name: r.name, Entries: r.entries, OneNS: stats.Median(ones) / 2, TwoNS: stats.Median(twos),
+		Ratio: ratio, Low: low, High: high, WallRatio: stats.Median(wallOnes) / stats.Median(wallTwos),
 	}
 }
 

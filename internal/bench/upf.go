@@ -13,7 +13,8 @@ import (
 )
 
 // sessions are a group that an SMF sets up in the UPF. Groups stand behind each
-// other in the UPF's tables, by their place.
+// other in the UPF's tables, by their place: first those of few sessions, then the
+// others.
 type sessions struct {
 	place uint32
 	most  uint32 // 0: as many as there are entries
@@ -48,13 +49,17 @@ func filtered(n int) func(*smf.Spec) {
 	}
 }
 
-// fewSessions is how many those have that are not the usual ones.
-const fewSessions = 1000
+// fewSessions is how many those have that are not the usual ones, of which there
+// are fewGroups at most.
+const (
+	fewSessions = 1000
+	fewGroups   = 5
+)
 
 // upfFunctions are the two directions of a session with one QER and one URR,
 // with neither, and with filters.
-func upfFunctions() []function {
-	l2 := baseline()
+func upfFunctions(size int) []function {
+	l2 := baseline(size)
 	l2.kernel = nil // which has no sessions
 	list := []function{l2}
 	for _, k := range []struct {
@@ -63,17 +68,24 @@ func upfFunctions() []function {
 	}{
 		{"", sessions{place: 0, spec: metered}},
 		{"_plain", sessions{place: 1, spec: func(*smf.Spec) {}}},
-		{"_filters_1", sessions{place: 2, most: fewSessions, spec: filtered(1)}},
-		{"_filters_4", sessions{place: 3, most: fewSessions, spec: filtered(4)}},
-		{"_filters_16", sessions{place: 4, most: fewSessions, spec: filtered(16)}},
+		{"_filters_1", sessions{place: 0, most: fewSessions, spec: filtered(1)}},
+		{"_filters_4", sessions{place: 1, most: fewSessions, spec: filtered(4)}},
+		{"_filters_16", sessions{place: 2, most: fewSessions, spec: filtered(16)}},
 	} {
-		list = append(list, uplink(k.suffix, k.sessions), downlink(k.suffix, k.sessions))
+		list = append(list, uplink(k.suffix, k.sessions, size), downlink(k.suffix, k.sessions, size))
+	}
+	for i := range list {
+		list[i].size = size
 	}
 	return list
 }
 
-// firstTEID of the first group; firstUE goes with it.
-const firstTEID = 1
+// firstTEID of the first group; firstUE goes with it, and firstAccessTEID, the
+// gNB's.
+const (
+	firstTEID       = 1
+	firstAccessTEID = 0x100000
+)
 
 var firstUE = addr("10.0.0.1")
 
@@ -84,25 +96,44 @@ func (s sessions) entries() uint32 {
 	return s.most
 }
 
-func uplink(suffix string, s sessions) function {
-	pdu := packet4(firstUE, dst4, false)
+// first is the group's first session, where there are `tables` of each.
+func (s sessions) first(tables uint32) uint32 {
+	place, step := s.at()
+	return place + step*tables
+}
+
+// at is the first session, less what each session of the groups before adds.
+func (s sessions) at() (place, step uint32) {
+	if s.most != 0 {
+		return s.place * s.most, 0
+	}
+	return fewGroups * fewSessions, s.place
+}
+
+// id tells groups apart.
+func (s sessions) id() [2]uint32 { return [2]uint32{s.most, s.place} }
+
+func uplink(suffix string, s sessions, size int) function {
+	place, step := s.at()
+	pdu := packet4(firstUE, dst4, size, false)
 	teid := lenEthernet + lenIPv4 + lenUDP + 4
 	inner := lenEthernet + lenIPv4 + lenUDP + lenGTPU + lenContainer
 	return function{
 		name: "uplink" + suffix, most: s.entries(), sessions: &s, put: func(*config.Config, uint32) {},
 		data: ethernet(typeIPv4, ipv4(gnb, upf, protoUDP, udp(gnb, upf, 50000, gtpuPort, uplinkPDU(firstTEID, pdu), false))),
-		key:  key{offset: uint32(teid), base: firstTEID, step: s.place},
-		twin: key{offset: uint32(inner + 12), base: ueNumber(firstUE), checksum: uint32(inner + 10), step: s.place},
+		key:  key{offset: uint32(teid), base: firstTEID + place, step: step},
+		twin: key{offset: uint32(inner + 12), base: ueNumber(firstUE) + place, checksum: uint32(inner + 10), step: step},
 		want: wantIPv4(dst4, protoUDP, len(pdu)-lenIPv4),
 	}
 }
 
-func downlink(suffix string, s sessions) function {
-	pdu := packet4(dst4, firstUE, false)
+func downlink(suffix string, s sessions, size int) function {
+	place, step := s.at()
+	pdu := packet4(dst4, firstUE, size, false)
 	return function{
 		name: "downlink" + suffix, most: s.entries(), sessions: &s, put: func(*config.Config, uint32) {},
 		data: ethernet(typeIPv4, pdu),
-		key:  key{offset: lenEthernet + 16, base: ueNumber(firstUE), checksum: lenEthernet + 10, step: s.place},
+		key:  key{offset: lenEthernet + 16, base: ueNumber(firstUE) + place, checksum: lenEthernet + 10, step: step},
 		want: wantIPv4(farGTPU, protoUDP, lenUDP+lenGTPU+lenContainer+len(pdu)),
 	}
 }
@@ -118,9 +149,12 @@ func ueAt(n uint32) netip.Addr {
 
 // upfConfiguration makes the node a UPF for the sessions of the functions.
 func (p plan) upfConfiguration(c *config.Config) {
-	total := uint32(0)
+	total, rich := uint32(0), uint32(0)
 	for _, g := range p.groups() {
-		total = max(total, (g.place+1)*min(g.entries(), p.tables())+1)
+		if g.most != 0 {
+			rich += min(g.most, p.tables())
+		}
+		total = max(total, g.first(p.tables())+min(g.entries(), p.tables())+1)
 	}
 	if total == 0 {
 		return
@@ -131,7 +165,8 @@ func (p plan) upfConfiguration(c *config.Config) {
 	}
 	c.GTPU.Pools = nil
 	c.UPF = config.UPF{N4: []netip.Addr{n4UPF}, UEPools: []config.UEPool{{Prefixes: []netip.Prefix{pool}}}, EchoInterval: 3600}
-	c.Limits.Sessions = uint32(1) << (32 - pool.Bits())
+	// Sessions with several filters have a meter for each direction.
+	c.Limits.Sessions = uint32(1)<<(32-pool.Bits()) + 2*rich
 	c.Limits.Tunnels, c.Limits.Filters = 1024, 1<<16
 }
 
@@ -139,7 +174,7 @@ func (p plan) upfConfiguration(c *config.Config) {
 func (p plan) groups() []*sessions {
 	var out []*sessions
 	for _, f := range p.functions {
-		if f.sessions != nil && !slices.ContainsFunc(out, func(s *sessions) bool { return s.place == f.sessions.place }) {
+		if f.sessions != nil && !slices.ContainsFunc(out, func(s *sessions) bool { return s.id() == f.sessions.id() }) {
 			out = append(out, f.sessions)
 		}
 	}
@@ -227,11 +262,11 @@ func perform(ctx context.Context, procedures ...func(context.Context, smf.Pace) 
 
 func (s *sessions) smfSpec(tables uint32) smf.Spec {
 	count := min(s.entries(), tables)
-	first := s.place * count
+	first := s.first(tables)
 	spec := smf.Spec{
-		Name: fmt.Sprint("group", s.place), Count: int(count), QFI: 9, NetworkInstance: "internet",
+		Name: fmt.Sprint("group", s.id()), Count: int(count), QFI: 9, NetworkInstance: "internet",
 		UE4:    netip.PrefixFrom(ueAt(ueNumber(firstUE)+first), 8),
-		Access: &smf.Tunnel{Address: farGTPU, TEID: 0x100000 + first},
+		Access: &smf.Tunnel{Address: farGTPU, TEID: firstAccessTEID + first},
 		Local:  &smf.Local{Address: upf, AccessTEID: firstTEID + first},
 	}
 	s.spec(&spec)

@@ -24,10 +24,10 @@ and deletes sessions of the first kind.`,
 		Example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.measure(c, upfFunctions(), func(ctx context.Context, p plan) (writer, error) { return runUPF(ctx, &o, p, c.ErrOrStderr()) })
+			return o.measure(c, upfFunctions(shortSize), func(ctx context.Context, p plan) (writer, error) { return runUPF(ctx, &o, p, c.ErrOrStderr()) })
 		},
 	}
-	o.flags(c, []uint{1, 1000, 100_000, 1_000_000}, upfFunctions())
+	o.flags(c, []uint{1, 1000, 100_000, 1_000_000}, upfFunctions(shortSize))
 	return c
 }
 

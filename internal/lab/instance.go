@@ -103,6 +103,9 @@ func (in *instance) makePins() error {
 	return err
 }
 
+// ErrBusy says that an instance is somebody else's at the moment.
+var ErrBusy = errors.New("another command is working on lab")
+
 // lockName makes this process the only one that works on the name.
 func (in *instance) lockName() error {
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
@@ -115,7 +118,7 @@ func (in *instance) lockName() error {
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			if errors.Is(err, unix.EWOULDBLOCK) {
-				err = fmt.Errorf("another command is working on lab %s: wait for it, or choose another name with --as", in.name)
+				err = fmt.Errorf("%w %s: wait for it, or choose another name with --as", ErrBusy, in.name)
 			}
 			return errors.Join(err, f.Close())
 		}

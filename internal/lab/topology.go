@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"path"
 	"regexp"
@@ -30,7 +31,8 @@ const (
 	SMFs    Kind = "smf"     // session management functions: culvert smf run
 )
 
-// Topology is one lab, as its YAML file describes it.
+// Topology is one lab, as its YAML file describes it. A file that has the field
+// base, the name of another lab, describes what differs from that one: see lay.
 type Topology struct {
 	Name    string  `json:"name"`
 	Summary string  `json:"summary"`
@@ -116,9 +118,12 @@ func List() ([]*Topology, error) {
 
 // Load reads the topology called name.
 func Load(name string) (*Topology, error) {
-	text, err := topologies.ReadFile("topologies/" + name + ".yaml")
+	text, err := read(name)
 	if err != nil {
 		return nil, fmt.Errorf("there is no lab %q: see `culvert lab list`", name)
+	}
+	if text, err = onBase(text); err != nil {
+		return nil, fmt.Errorf("lab %s: %w", name, err)
 	}
 	t, err := Parse(text)
 	if err != nil {
@@ -128,6 +133,43 @@ func Load(name string) (*Topology, error) {
 		return nil, fmt.Errorf("lab %s: name: %q is not the name of its file", name, t.Name)
 	}
 	return t, nil
+}
+
+func read(name string) ([]byte, error) { return topologies.ReadFile("topologies/" + name + ".yaml") }
+
+// onBase lays a topology's text over that of its base, if it names one.
+func onBase(text []byte) ([]byte, error) {
+	var over, base map[string]any
+	if err := yaml.UnmarshalStrict(text, &over); err != nil {
+		return nil, err
+	}
+	name, _ := over["base"].(string)
+	if name == "" {
+		return text, nil
+	}
+	under, err := read(name)
+	if err != nil {
+		return nil, fmt.Errorf("base: there is no lab %q", name)
+	}
+	if err := yaml.UnmarshalStrict(under, &base); err != nil {
+		return nil, fmt.Errorf("base: %w", err)
+	}
+	return yaml.Marshal(lay(base, over))
+}
+
+// lay is a topology over its base: nodes are merged, links come to those of the
+// base, everything else is replaced.
+func lay(base, over map[string]any) map[string]any {
+	laid := maps.Clone(base)
+	maps.Copy(laid, over)
+	delete(laid, "base")
+	if nodes := over["nodes"]; nodes != nil {
+		laid["nodes"] = merge(base["nodes"], nodes)
+	}
+	links, _ := base["links"].([]any)
+	more, _ := over["links"].([]any)
+	laid["links"] = slices.Concat(links, more)
+	return laid
 }
 
 // Parse reads and validates a topology.

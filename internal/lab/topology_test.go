@@ -144,3 +144,41 @@ func TestRouteIsIPv6(t *testing.T) {
 		}
 	}
 }
+
+// A topology over a base has what the base has, but for what it says itself.
+func TestBase(t *testing.T) {
+	base, err := Load("slices")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, err := Load("slices-bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(over.Nodes) != len(base.Nodes)+2 || len(over.Links) != len(base.Links)+4 {
+		t.Errorf("%d nodes and %d links over %d and %d", len(over.Nodes), len(over.Links), len(base.Nodes), len(base.Links))
+	}
+	if got := over.node("func1").Kind; got != Culvert {
+		t.Errorf("func1 is of kind %q: the base's was not replaced", got)
+	}
+	if len(over.Setup) != len(base.Setup) || len(over.Checks) == len(base.Checks) {
+		t.Errorf("setup %v, %d checks: want the base's setup and checks of its own", over.Setup, len(over.Checks))
+	}
+	before, after := base.smf("a1").scenario.Sessions[0], over.smf("a1").scenario.Sessions[0]
+	if *after.URR.VolumeThreshold.Total <= *before.URR.VolumeThreshold.Total || after.QFI != before.QFI {
+		t.Errorf("session %+v over %+v", after, before)
+	}
+}
+
+func TestBaseErrors(t *testing.T) {
+	for text, words := range map[string]string{
+		"{name: x, base: nowhere}":         `no lab "nowhere"`,
+		"{name: x, base: slices, name: y}": "name",
+	} {
+		_, err := onBase([]byte(text))
+		wantError(t, err, words)
+	}
+	if text, err := onBase([]byte("name: x\n")); err != nil || string(text) != "name: x\n" {
+		t.Errorf("without a base: %q, %v", text, err)
+	}
+}

@@ -46,17 +46,17 @@ func (r *runner) otherBinary() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if rebuild(data) == 0 {
+	if Rebuild(data) == 0 {
 		return "", fmt.Errorf("%s holds no eBPF object: give --upgrade-to a binary of another build", r.culvert)
 	}
 	to := filepath.Join(r.dir(), "culvert-upgraded")
 	return to, os.WriteFile(to, data, 0o755)
 }
 
-// rebuild makes the eBPF objects that a program holds other builds of
+// Rebuild makes the eBPF objects that a program holds other builds of
 // themselves: it flips a bit of the padding in their ELF identification, at
 // which no reader looks. It returns how many there were.
-func rebuild(program []byte) (n int) {
+func Rebuild(program []byte) (n int) {
 	const machine = elf.EI_NIDENT + 2 // offset of e_machine
 	const lastPadding = elf.EI_NIDENT - 1
 	for at := 0; ; at++ {

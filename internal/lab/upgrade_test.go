@@ -17,12 +17,12 @@ func TestRebuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := rebuild(bytes.Clone(self)); n != 0 {
+	if n := Rebuild(bytes.Clone(self)); n != 0 {
 		t.Errorf("%d objects in a program without any", n)
 	}
 	program := append(bytes.Clone(self), object...)
 	program = append(program, object...)
-	if n := rebuild(program); n != 2 {
+	if n := Rebuild(program); n != 2 {
 		t.Errorf("%d objects of 2", n)
 	}
 	other := program[len(self) : len(self)+len(object)]

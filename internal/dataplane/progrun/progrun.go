@@ -9,8 +9,12 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// MaxFrame is the longest frame that a Bench makes.
-const MaxFrame = 256
+// MaxFrame is the longest frame that a Bench makes; kept is what a sink keeps of
+// its start.
+const (
+	MaxFrame = 2048
+	kept     = 256
+)
 
 // Program is one that a Bench runs.
 type Program struct{ prog *ebpf.Program }
@@ -80,6 +84,16 @@ func (b *Bench) Baseline(hop NextHop) (*Program, error) {
 		return nil, fmt.Errorf("write the baseline's device %d: %w", hop.Ifindex, err)
 	}
 	return &Program{b.objects.L2Forward}, nil
+}
+
+// Forward makes an interface of the caller's network namespace forward all that
+// it receives as the baseline does.
+func (b *Bench) Forward(ifindex int, hop NextHop) error {
+	p, err := b.Baseline(hop)
+	if err != nil {
+		return err
+	}
+	return b.attachXDP(p.prog, ifindex)
 }
 
 // Nothing drops every frame: what is left of a run is the front's own cost.
@@ -205,7 +219,7 @@ func (b *Bench) Sunk() (Sunk, error) {
 		return Sunk{}, fmt.Errorf("read the sink's sample: %w", err)
 	}
 	s := Sunk{Length: int(sample.Length)}
-	s.First = append(s.First, sample.Data[:min(sample.Length, MaxFrame)]...)
+	s.First = append(s.First, sample.Data[:min(sample.Length, kept)]...)
 	for _, c := range counts {
 		s.Packets += c.Packets
 		s.Bytes += c.Bytes

@@ -154,6 +154,16 @@ func TestLiveFrames(t *testing.T) {
 			}
 			keys[key] = true
 		}
+		f.Data = append(f.Data, make([]byte, 1514-len(f.Data))...)
+		if err := b.ResetSinks(); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.RunLive(f, in.Index, 128); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.Sunk(); err != nil || got.Packets != 128 || got.Bytes != 128*1514 || got.Length != 1514 {
+			t.Errorf("long frames: %d packets, %d octets, the first of %d, %v", got.Packets, got.Bytes, got.Length, err)
+		}
 		if len(keys) < 15 { // 20 draws of 1000
 			t.Errorf("%d different keys in 20 runs: they are not random", len(keys))
 		}
@@ -176,10 +186,10 @@ func TestRefusals(t *testing.T) {
 		t.Error("a next hop without addresses was taken")
 	}
 	for says, change := range map[string]func(*Frame){
-		"frame of 13":  func(f *Frame) { f.Data = f.Data[:13] },
-		"frame of 257": func(f *Frame) { f.Data = make([]byte, MaxFrame+1) },
-		"keys at 0":    func(f *Frame) { f.Key.Offset = 0 },
-		"keys at 57":   func(f *Frame) { f.Key.Offset = 57 },
+		"frame of 13":   func(f *Frame) { f.Data = f.Data[:13] },
+		"frame of 2049": func(f *Frame) { f.Data = make([]byte, MaxFrame+1) },
+		"keys at 0":     func(f *Frame) { f.Key.Offset = 0 },
+		"keys at 57":    func(f *Frame) { f.Key.Offset = 57 },
 	} {
 		f := frame()
 		change(&f)

@@ -1,0 +1,93 @@
+package experiment
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// collect makes a run of what the journal holds.
+func collect(f *File, plan Plan, j *journal) *result.Run {
+	run := &result.Run{
+		Version: result.Version, Experiment: f.Name, Title: f.Title, Summary: f.Summary,
+		Seed: f.Seed, Rounds: f.Rounds, Measurements: measurements(plan, j),
+	}
+	for _, figure := range f.With.Figures() {
+		if len(run.Select(figure.Metric, figure.Where)) > 0 { // else the run was stopped before
+			run.Figures = append(run.Figures, figure)
+		}
+	}
+	if g, ok := f.With.(interface{ Glossary() map[string]string }); ok {
+		run.Glossary = g.Glossary()
+	}
+	for _, e := range j.entries {
+		switch {
+		case e.Begin != nil && run.Begun.IsZero():
+			run.Begun, run.Command, run.Environment = e.Begin.At, e.Begin.Command, e.Begin.Environment
+		case e.Noise != nil:
+			run.Environment.Noise = max(run.Environment.Noise, *e.Noise)
+		case e.Warning != "" && !slices.Contains(run.Warnings, e.Warning):
+			run.Warnings = append(run.Warnings, e.Warning)
+		case e.End != nil:
+			run.Ended, run.Complete = *e.End, true
+		}
+	}
+	if !run.Complete {
+		run.Ended = time.Now().UTC().Truncate(time.Second)
+	}
+	return run
+}
+
+// measurements puts samples of the same metric and labels together: in the
+// order of the plan, and of rounds.
+func measurements(plan Plan, j *journal) []result.Measurement {
+	byPoint := map[string][]*taken{}
+	for _, e := range j.entries {
+		if e.Point != nil {
+			byPoint[e.Point.ID] = append(byPoint[e.Point.ID], e.Point)
+		}
+	}
+	var list []result.Measurement
+	place := map[string]int{}
+	for _, p := range plan.Points {
+		rounds := byPoint[p.ID]
+		slices.SortStableFunc(rounds, func(a, b *taken) int { return a.Round - b.Round })
+		for _, t := range rounds {
+			for _, s := range t.Samples {
+				key := s.key()
+				at, known := place[key]
+				if !known {
+					at, place[key] = len(list), len(list)
+					list = append(list, result.Measurement{Metric: s.Metric, Labels: s.Labels, Unit: s.Unit})
+				}
+				s.addTo(&list[at])
+			}
+		}
+	}
+	return list
+}
+
+// key tells measurements apart. JSON writes maps in order.
+func (s Sample) key() string {
+	text, err := json.Marshal([]any{s.Metric, s.Labels})
+	if err != nil {
+		panic(err) // of strings: it cannot
+	}
+	return string(text)
+}
+
+func (s Sample) addTo(m *result.Measurement) {
+	m.Samples = append(m.Samples, s.Value)
+	if s.Baseline != nil {
+		m.Baseline = append(m.Baseline, *s.Baseline)
+	}
+	if s.Histogram == nil {
+		return
+	}
+	if m.Histogram == nil {
+		m.Histogram = &result.Histogram{}
+	}
+	m.Histogram.Add(s.Histogram)
+}

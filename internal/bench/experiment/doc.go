@@ -1,0 +1,12 @@
+// Package experiment is the frame that every experiment of `culvert bench` runs
+// in: what a file says of it, the order of its points, the journal of what was
+// measured, and the run's folder. It knows no experiment: kinds are given to it
+// (internal/bench/kinds.go), and the built-in ones are files
+// (internal/bench/experiments).
+//
+// A run goes like this:
+//
+//	Load (YAML, flags) -> Plan -> Open -> Measure, Measure, ... -> Close
+//	                                          |
+//	                              journal.jsonl, a line each -> run.json -> report
+package experiment

@@ -1,0 +1,154 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/stats"
+)
+
+// Library is what there is to be run.
+type Library struct {
+	Kinds []Kind
+	// Names are those of the built-in experiments, in the order of the suite; the
+	// file NAME.yaml in Files says what each is.
+	Names []string
+	Files fs.FS
+	// Environment is the machine, and the build of this program.
+	Environment func() (result.Environment, error)
+	// Draw draws the report of a folder: of a run, or of several runs below it.
+	Draw func(dir string) error
+}
+
+// text is a built-in file.
+func (l *Library) text(name string) ([]byte, error) {
+	if !slices.Contains(l.Names, name) {
+		return nil, fmt.Errorf("there is no experiment %q: built in are %s; a file of your own ends in .yaml", name, strings.Join(l.Names, ", "))
+	}
+	return fs.ReadFile(l.Files, name+".yaml")
+}
+
+// Builtin is a built-in experiment.
+func (l *Library) Builtin(name string) (*File, error) {
+	text, err := l.text(name)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(text, l.Kinds)
+}
+
+// find is a built-in experiment, or one in a file.
+func (l *Library) find(what string) (*File, error) {
+	if strings.ContainsAny(what, "./") {
+		return Load(what, l.Kinds)
+	}
+	return l.Builtin(what)
+}
+
+// choices are the flags that every experiment has.
+type choices struct {
+	dir, resume, output string
+	rounds              int
+	seed                uint64
+	quick               bool
+	culvert, bpffs      string
+	cpu                 int
+}
+
+// apply changes a file as the flags say.
+func (c *choices) apply(f *File) {
+	if c.quick {
+		f.Rounds = min(f.Rounds, 2)
+		f.With.Quick()
+	}
+	if c.rounds != 0 {
+		f.Rounds = c.rounds
+	}
+	if c.seed != 0 {
+		f.Seed = c.seed
+	}
+}
+
+// noiseLoop is how long the loop of known length runs, before, after and between
+// rounds.
+const noiseLoop = 200 * time.Millisecond
+
+func noise(ctx context.Context, cpu int) (float64, error) { return stats.Noise(ctx, cpu, noiseLoop) }
+
+// folder is where a run goes if nobody says where.
+func folder(name string) string {
+	return filepath.Join("culvert-bench", name+"-"+time.Now().Format("20060102-150405"))
+}
+
+// run runs a file into a folder.
+func (l *Library) run(ctx context.Context, f *File, c *choices, dir, command string, resume bool, out io.Writer) (*result.Run, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the benchmarks make network namespaces and load programs: run them as root")
+	}
+	binary := c.culvert
+	if binary == "" {
+		var err error
+		if binary, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	return Run(ctx, f, Options{
+		Setting: Setting{Culvert: binary, BPFFS: c.bpffs, CPU: c.cpu},
+		Dir:     dir, Resume: resume, Command: command, Out: out, Environment: l.Environment, Noise: noise, Draw: l.Draw,
+	})
+}
+
+// begun is a built-in experiment as its folder says if there is one to go on
+// with, else as the flags say.
+func (l *Library) begun(name, dir string, c *choices, resume bool) (*File, error) {
+	if _, err := os.Stat(filepath.Join(dir, definition)); resume && err == nil {
+		return LoadFolder(dir, l.Kinds)
+	}
+	f, err := l.Builtin(name)
+	if err != nil {
+		return nil, err
+	}
+	c.apply(f)
+	return f, f.Validate()
+}
+
+// suite runs all built-in experiments, each into a folder of its own below one.
+// One that fails does not keep the others from being run.
+func (l *Library) suite(ctx context.Context, names []string, c *choices, dir string, resume bool, out io.Writer) error {
+	var files []*File
+	total := time.Duration(0)
+	for _, name := range names {
+		f, err := l.begun(name, filepath.Join(dir, name), c, resume)
+		if err != nil {
+			return err
+		}
+		plan, err := f.With.Plan()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		total += plan.Takes(f.Rounds)
+		files = append(files, f)
+	}
+	fmt.Fprintf(out, "%s: takes about %s in all; into %s\n", strings.Join(names, ", "), total.Round(time.Second), dir)
+	var errs []error
+	for _, f := range files {
+		_, err := l.run(ctx, f, c, filepath.Join(dir, f.Name), "culvert bench run "+f.Name, resume, out)
+		if err != nil {
+			fmt.Fprintf(out, "%s: %v\n", f.Name, err) // the end is far
+			errs = append(errs, fmt.Errorf("%s: %w", f.Name, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(append(errs, l.Draw(dir))...)
+}

@@ -1,0 +1,288 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// definition is the experiment in a run's folder, with all that flags changed: a
+// run that is taken up again reads it.
+const definition = "experiment.yaml"
+
+// noiseLimit is the share of time taken by others above which a run claims nothing.
+const noiseLimit = 0.1
+
+// Options are how an experiment is run.
+type Options struct {
+	Setting
+	Dir     string // the run's folder
+	Resume  bool   // go on with what is there
+	Command string // that repeats the run
+	Out     io.Writer
+	// Environment is the machine, and the build of this program.
+	Environment func() (result.Environment, error)
+	// Noise is the share of time that others take on a CPU at this moment.
+	Noise func(ctx context.Context, cpu int) (float64, error)
+	// Draw draws the report of a folder.
+	Draw func(dir string) error
+}
+
+// ErrStopped is of a run that was ended before it was complete.
+var ErrStopped = errors.New("the run was stopped")
+
+// run is one under way.
+type run struct {
+	Options
+	file     *File
+	plan     Plan
+	journal  *journal
+	progress *progress
+}
+
+// Run measures what a file says, and leaves the run's folder with its report.
+// What was measured is kept whatever ends it; the run that is returned says
+// whether it is complete.
+func Run(ctx context.Context, f *File, o Options) (_ *result.Run, err error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	plan, err := f.With.Plan()
+	if err != nil {
+		return nil, err
+	}
+	if len(plan.Points) == 0 {
+		return nil, fmt.Errorf("%s: there is nothing to measure", f.Name)
+	}
+	r := &run{Options: o, file: f, plan: plan}
+	if err := r.openFolder(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.journal.close()) }()
+	return r.finish(r.measure(ctx))
+}
+
+// openFolder makes the run's folder, or finds out what is there already.
+func (r *run) openFolder() (err error) {
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return err
+	}
+	if r.journal, err = openJournal(r.Dir); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.journal.close())
+		}
+	}()
+	if len(r.journal.entries) > 0 {
+		if !r.Resume {
+			return fmt.Errorf("%s holds a run already: go on with it by --resume %[1]s, or give another folder with --dir", r.Dir)
+		}
+		return nil
+	}
+	text, err := r.file.Text()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.Dir, definition), text, 0o644)
+}
+
+// LoadFolder reads the experiment of a run that was begun.
+func LoadFolder(dir string, kinds []Kind) (*File, error) {
+	path := filepath.Join(dir, definition)
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("%s is no folder of a run that could be taken up again: %w", dir, err)
+	}
+	return Load(path, kinds)
+}
+
+// left are the points that are missing, round by round.
+func (r *run) left() (rounds [][]Point) {
+	for round := range r.file.Rounds {
+		var points []Point
+		for _, i := range order(r.file.Seed, round, len(r.plan.Points)) {
+			p := r.plan.Points[i]
+			if round < p.rounds(r.file.Rounds) && !r.journal.has(p.ID, round) {
+				points = append(points, p)
+			}
+		}
+		rounds = append(rounds, points)
+	}
+	return rounds
+}
+
+// order is that of a round: the seed decides, so that it is the same again after
+// a stop.
+func order(seed uint64, round, points int) []int {
+	return rand.New(rand.NewPCG(seed, uint64(round))).Perm(points)
+}
+
+// measure takes all samples that are missing.
+func (r *run) measure(ctx context.Context) (err error) {
+	left := r.left()
+	if len(slices.Concat(left...)) == 0 {
+		return r.end()
+	}
+	r.progress = announce(r.Out, r.file, r.plan.SetUp+takes(slices.Concat(left...)), r.Dir)
+	defer r.progress.close()
+	if err := r.noise(ctx); err != nil {
+		return err
+	}
+	set := r.Setting
+	set.Seed, set.Warn = r.file.Seed, r.warn
+	bench, err := r.file.With.Open(ctx, set)
+	if err != nil {
+		return err
+	}
+	err = r.rounds(ctx, bench, left)
+	if err := errors.Join(err, bench.Close()); err != nil {
+		return err
+	}
+	return r.end()
+}
+
+func (r *run) rounds(ctx context.Context, bench Bench, left [][]Point) error {
+	if err := r.begin(ctx, bench); err != nil {
+		return err
+	}
+	r.progress.spent(r.plan.SetUp)
+	for round, points := range left {
+		for _, p := range points {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			r.progress.at(round, r.file.Rounds, p)
+			samples, err := bench.Measure(ctx, p, round)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.ID, err)
+			}
+			if err := r.journal.add(entry{Point: &taken{p.ID, round, samples}}); err != nil {
+				return err
+			}
+			r.progress.spent(p.Takes)
+		}
+		if len(points) > 0 {
+			if err := r.noise(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// begin notes where figures come from. What is taken up again must come from the
+// same place.
+func (r *run) begin(ctx context.Context, bench Bench) error {
+	e, err := r.Environment()
+	if err != nil {
+		return err
+	}
+	own, err := bench.Environment(ctx)
+	if err != nil {
+		return err
+	}
+	e = merge(e, own)
+	for _, earlier := range r.journal.entries {
+		if b := earlier.Begin; b != nil && different(b.Environment, e) {
+			r.warn("one part was measured of %s on Linux %s, and another, after a stop, of %s on Linux %s",
+				build(b.Environment), b.Environment.Kernel, build(e), e.Kernel)
+		}
+	}
+	return r.journal.add(entry{Begin: &beginning{time.Now().UTC().Truncate(time.Second), r.Command, e}})
+}
+
+// merge fills in what only the experiment knows.
+func merge(e, own result.Environment) result.Environment {
+	if own.Version != "" {
+		e.Version = own.Version
+	}
+	if e.Commit == "" {
+		e.Commit = e.Version
+	}
+	e.DataPath, e.Offloads, e.GeneratorLimit = own.DataPath, own.Offloads, own.GeneratorLimit
+	return e
+}
+
+func different(a, b result.Environment) bool {
+	return a.Kernel != b.Kernel || a.CPU != b.CPU || a.Version != b.Version || a.DataPath != b.DataPath
+}
+
+func build(e result.Environment) string {
+	return fmt.Sprintf("culvert %s (data path %.12s)", e.Version, e.DataPath)
+}
+
+func (r *run) end() error {
+	for _, e := range r.journal.entries {
+		if e.End != nil {
+			return nil
+		}
+	}
+	at := time.Now().UTC().Truncate(time.Second)
+	return r.journal.add(entry{End: &at})
+}
+
+// warn keeps a warning. If it cannot be kept, neither can the next sample, and
+// that error tells.
+func (r *run) warn(format string, args ...any) {
+	_ = r.journal.add(entry{Warning: fmt.Sprintf(format, args...)})
+}
+
+func (r *run) noise(ctx context.Context) error {
+	share, err := r.Noise(ctx, r.CPU)
+	if err != nil {
+		return err
+	}
+	return r.journal.add(entry{Noise: &share})
+}
+
+// finish writes the run and draws its report, complete or not.
+func (r *run) finish(measured error) (*result.Run, error) {
+	out := collect(r.file, r.plan, r.journal)
+	if measured != nil && len(out.Measurements) == 0 {
+		return nil, stopped(measured, "nothing was measured")
+	}
+	if !out.Complete {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the run was stopped before it was complete: %d of %d samples of points are missing",
+			len(slices.Concat(r.left()...)), r.plan.samples(r.file.Rounds)))
+	}
+	judge(out, r.file.With)
+	err := out.Write(r.Dir)
+	if err == nil {
+		err = r.Draw(r.Dir)
+	}
+	if measured != nil {
+		kept := fmt.Sprintf("what was measured is kept: go on with culvert bench run --resume %s", r.Dir)
+		return out, errors.Join(stopped(measured, kept), err)
+	}
+	return out, err
+}
+
+func stopped(why error, then string) error {
+	if errors.Is(why, context.Canceled) {
+		return fmt.Errorf("%w; %s", ErrStopped, then)
+	}
+	return fmt.Errorf("%w; %s", why, then)
+}
+
+// judge says whether the machine let the run claim anything, and lets the
+// experiment claim.
+func judge(out *result.Run, with Experiment) {
+	if n := out.Environment.Noise; n > noiseLimit {
+		out.Warnings = append(out.Warnings, fmt.Sprintf(
+			"others took %.0f %% of a CPU's time from a loop of known length, more than the %.0f %% up to which figures hold: this run claims nothing",
+			100*n, 100*noiseLimit))
+		return
+	}
+	if out.Complete {
+		out.Claims = with.Claims(out)
+	}
+}

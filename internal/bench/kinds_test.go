@@ -1,0 +1,268 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// Every built-in experiment is sound, and all of them take less than half an hour.
+func TestBuiltin(t *testing.T) {
+	l := library()
+	entries, err := files.ReadDir("experiments")
+	if err != nil || len(entries) != len(l.Names) {
+		t.Errorf("%d files, %d names: %v", len(entries), len(l.Names), err)
+	}
+	total := time.Duration(0)
+	for _, name := range l.Names {
+		f, err := l.Builtin(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		plan, err := f.With.Plan()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		total += plan.Takes(f.Rounds)
+		ids := map[string]bool{}
+		for _, p := range plan.Points {
+			if ids[p.ID] {
+				t.Errorf("%s: two points %q", name, p.ID)
+			}
+			ids[p.ID] = true
+		}
+		run := result.Run{Version: result.Version, Figures: f.With.Figures()}
+		if err := run.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, figure := range run.Figures {
+			if figure.Caption == "" {
+				t.Errorf("%s: figure %s has no caption", name, figure.ID)
+			}
+		}
+		if f.Name != name || f.Summary == "" {
+			t.Errorf("%s.yaml has name %q and summary %q", name, f.Name, f.Summary)
+		}
+	}
+	if total >= 30*time.Minute {
+		t.Errorf("the suite takes %s", total)
+	}
+}
+
+func TestTitles(t *testing.T) {
+	seen := map[string]string{}
+	for _, f := range (&functionsExperiment{}).all(shortSize) {
+		title := titles[f.name]
+		if title.name == "" || title.meaning == "" || seen[title.name] != "" {
+			t.Errorf("%s has the title %+v, as has %q", f.name, title, seen[title.name])
+		}
+		seen[title.name] = f.name
+	}
+}
+
+// What a flag or a field says wrong is named, with what to write.
+func TestExperimentsRefuse(t *testing.T) {
+	for _, c := range []struct{ kind, with, says string }{
+		{"functions", "{entries: [0]}", "line 4: with.entries[0]: 0 is out of range (fix: 1 to 4194304)"},
+		{"functions", "{entries: []}", "with.entries: there is none"},
+		{"functions", "{functions: [end, end_dt5]}", `with.functions[1]: there is no "end_dt5" (fix: some of l2_forward, end,`},
+		{"functions", "{sizes: [1441]}", "with.sizes[0]: 1441 is out of range (fix: 26 to 1440 octets)"},
+		{"functions", "{sizes: []}", "with.sizes: there is none"},
+		{"functions", "{packets: 10}", "with.packets: 10 is out of range (fix: 1024 to 16777216)"},
+		{"functions", "{traffic: {functions: [end_dx2]}}", `with.traffic.functions[0]: there is no "end_dx2"`},
+		{"functions", "{traffic: {runs: 1, trial: 1ms}}", "with.traffic: 1 runs of 1ms make no sense"},
+		{"scale", "{sessions: [3000000]}", "with.sessions[0]: 3000000 is out of range (fix: 1 to 2000000)"},
+		{"scale", "{rules: [1, 2, 3, 4, 5, 6]}", "with.rules: there are 6 (fix: 5 numbers at most)"},
+		{"scale", "{of: [session]}", `with.of[0]: there is no "session" (fix: some of sessions, tunnels,`},
+		{"scale", "{segments: [9]}", "with.segments[0]: 9 is out of range"},
+	} {
+		text := "name: mine\nkind: " + c.kind + "\ntitle: mine\nwith: " + c.with + "\n"
+		if _, err := experiment.Parse([]byte(text), library().Kinds); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", c.with, err, c.says)
+		}
+	}
+	for flags, says := range map[string]string{
+		"functions --functions end_dt5":       `--functions: there is no "end_dt5" (fix: some of`,
+		"functions --entries 0":               "--entries: 0 is out of range",
+		"functions --entries 5000 --quick":    "--entries: there is none (fix: one number or more, at most 1000 with --quick)",
+		"functions -o yaml":                   "--output \"yaml\": give table or json",
+		"functions --rounds -1":               "--rounds -1: give 1 to",
+		"functions --packets 5":               "--packets: 5 is out of range",
+		"functions --resume x --sizes 26":     "--resume goes on as the run was begun: leave out --sizes",
+		"functions --resume x":                "x is no folder of a run that could be taken up again",
+		"run functionz":                       `there is no experiment "functionz": built in are functions, slices`,
+		"run ./nothing.yaml":                  "nothing.yaml: no such file",
+		"list --show scales":                  `there is no experiment "scales"`,
+		"suite --experiments functions,scael": `there is no experiment "scael"`,
+	} {
+		c := Command()
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetArgs(strings.Fields(flags))
+		if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", flags, err, says)
+		}
+	}
+}
+
+// What list --show prints can be run, and list says what there is.
+func TestList(t *testing.T) {
+	say := func(args ...string) string {
+		var out bytes.Buffer
+		c := Command()
+		c.SetOut(&out)
+		c.SetArgs(args)
+		if err := c.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for _, name := range library().Names {
+		if f, err := experiment.Parse([]byte(say("list", "--show", name)), library().Kinds); err != nil || f.Name != name {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(say("list"), "\n"+name+" ") {
+			t.Errorf("the list lacks %s:\n%s", name, say("list"))
+		}
+	}
+	var list []struct {
+		Name    string
+		Seconds int
+	}
+	if err := json.Unmarshal([]byte(say("list", "-o", "json")), &list); err != nil || len(list) != len(library().Names) || list[0].Seconds < 10 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A table of a million does not hide what is usual.
+func TestRowsOfFunctions(t *testing.T) {
+	e := functionsExperiment{Entries: []uint{100_000, 1, 1000}, Sizes: []int{shortSize, longSize}, Functions: []string{"gtpu_decap", "end", "h_encaps", "uplink"}}
+	got := map[string][]string{}
+	for _, p := range e.costs() {
+		l := p.labels()
+		got[p.name+" "+l["packet"]] = append(got[p.name+" "+l["packet"]], l["entries"]+" "+l["table"])
+	}
+	for name, want := range map[string][]string{
+		"gtpu_decap short": {"1 few", "1000 usual", "100000 many"}, "gtpu_decap long": {"1000 usual"},
+		"end short": {"1 few", "1000 usual"}, "end long": {"1000 usual"}, "h_encaps short": {"1 usual"}, "h_encaps long": {"1 usual"},
+		"uplink short": {"1 few", "1000 usual"}, "uplink long": {"1000 usual"},
+	} {
+		if !slices.Equal(got[name], want) {
+			t.Errorf("%s: %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+// The light load is that of paper 001's table II.
+func TestLightRate(t *testing.T) {
+	for size, want := range map[int]float64{shortSize: 100_806, longSize: 8_127} {
+		if got := lightRate(size); got != want {
+			t.Errorf("%d octets: %v packets/s, want %v", size, got, want)
+		}
+	}
+}
+
+func TestMedianOf(t *testing.T) {
+	h := &result.Histogram{Lower: []uint64{100, 200, 400}, Upper: []uint64{200, 400, 800}, Count: []uint64{1, 2, 1}}
+	if got := medianOf(h); got != 300 {
+		t.Errorf("%v, want 300: half of the second bucket", got)
+	}
+}
+
+// Groups of sessions, of few and of many, never have a session in common.
+func TestGroupsAreApart(t *testing.T) {
+	for _, tables := range []uint32{1, 500, 1000, 5000, 1_000_000} {
+		type span struct{ from, to uint32 }
+		var spans []span
+		for _, f := range upfFunctions(shortSize)[1:] {
+			if strings.HasPrefix(f.name, "uplink") {
+				first := f.sessions.first(tables)
+				spans = append(spans, span{first, first + min(f.sessions.entries(), tables)})
+			}
+		}
+		slices.SortFunc(spans, func(a, b span) int { return int(a.from) - int(b.from) })
+		for i := 1; i < len(spans); i++ {
+			if spans[i].from < spans[i-1].to {
+				t.Errorf("%d of each: %v and %v overlap", tables, spans[i-1], spans[i])
+			}
+		}
+	}
+}
+
+// The whole way of an experiment in a file of one's own, with traffic through
+// the data path and a UPF: every packet is looked at, and the report is drawn.
+func TestQuickExperiment(t *testing.T) {
+	needRoot(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	for _, args := range [][]string{
+		{"functions", "--quick", "--functions", "l2_forward,gtpu_encap,end_m_gtp4_e,uplink,downlink", "--entries", "10", "--rounds", "1", "--dir", dir, "--culvert", culvert},
+		{"run", "--resume", dir, "--culvert", culvert}, // it is complete: nothing is measured
+	} {
+		var out, said bytes.Buffer
+		c := Command()
+		c.SetOut(&out)
+		c.SetErr(&said)
+		c.SetArgs(args)
+		if err := c.ExecuteContext(t.Context()); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, said.String())
+		}
+	}
+	run, err := result.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !run.Complete || len(run.Glossary) == 0 || run.Environment.DataPath == "" || run.Environment.MemoryMB == 0 {
+		t.Errorf("%+v", run.Environment)
+	}
+	for metric, want := range map[string]int{metricPacket: 5, metricProgram: 5, metricKernel: 1, metricRate: 10, metricThroughput: 10, metricLoss: 10, metricLatency: 10} {
+		list := run.Select(metric, nil)
+		if len(list) != want {
+			t.Errorf("%d measurements of %s, want %d", len(list), metric, want)
+		}
+		for _, m := range list {
+			if metric != metricLoss && m.Estimate(result.Plain).Value <= 0 || metric == metricLoss && m.Samples[0] != 0 {
+				t.Errorf("%s of %v: %v", metric, m.Labels, m.Samples)
+			}
+		}
+	}
+	for _, file := range []string{"report.html", "experiment.yaml", "journal.jsonl", "figures/cost.png", "tables/cost.csv"} {
+		if matches, err := filepath.Glob(filepath.Join(dir, file)); err != nil || len(matches) != 1 {
+			t.Errorf("%s is not in the folder", file)
+		}
+	}
+	nothingLeft(t)
+}
+
+func TestQuickScale(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	var said bytes.Buffer
+	c := Command()
+	c.SetOut(&said)
+	c.SetErr(&said)
+	c.SetArgs([]string{"scale", "--quick", "--rounds", "1", "--of", "sessions,rules,policies,segments,routes", "--dir", dir, "--culvert", culvert})
+	if err := c.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	run, err := result.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for of, want := range map[string]int{"sessions": 4, "rules": 4, "policies": 2, "segments": 2, "routes": 2} {
+		if list := run.Select(metricPacket, result.Labels{"of": of}); len(list) != want {
+			t.Errorf("%d measurements of %s, want %d", len(list), of, want)
+		}
+	}
+	if len(run.Select(metricN4, nil)) != 2 || len(run.Select(metricMemory, nil)) != 2 {
+		t.Error("nothing of N4, or of memory")
+	}
+	nothingLeft(t)
+}

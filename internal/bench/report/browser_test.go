@@ -1,0 +1,410 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	cdpage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// browser is a Chromium that remembers what a page did that it should not.
+type browser struct {
+	ctx  context.Context
+	mu   sync.Mutex
+	done []string
+}
+
+func openBrowser(t *testing.T) *browser {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WSURLReadTimeout(time.Minute)) // a busy machine
+	// Not the test's context, which ends before the browser has been closed.
+	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil { // waits for its end
+			t.Error(err)
+		}
+		cancel()
+	})
+	b := &browser{ctx: ctx}
+	chromedp.ListenTarget(ctx, b.listen)
+	if err := chromedp.Run(ctx, network.Enable(), log.Enable(), runtime.Enable()); err != nil {
+		t.Fatalf("chromium (tools/need.sh test installs it): %v", err)
+	}
+	return b
+}
+
+func (b *browser) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.done = append(b.done, "exception: "+e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		b.done = append(b.done, fmt.Sprintf("console.%s of %d values", e.Type, len(e.Args)))
+	case *log.EventEntryAdded:
+		b.done = append(b.done, "log: "+e.Entry.Text)
+	case *network.EventRequestWillBeSent:
+		if !strings.HasPrefix(e.Request.URL, "file://") && !strings.HasPrefix(e.Request.URL, "data:") {
+			b.done = append(b.done, "request: "+e.Request.URL)
+		}
+	}
+}
+
+// deeds are what the page did since they were asked for last.
+func (b *browser) deeds() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	done := b.done
+	b.done = nil
+	return done
+}
+
+// open shows a page in a window of some size.
+func (b *browser) open(t *testing.T, path string, width, height int64, dark bool) {
+	t.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	err := chromedp.Run(b.ctx,
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+		chromedp.EmulateViewport(width, height),
+		chromedp.Navigate("file://"+path),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask evaluates an expression.
+func (b *browser) ask(t *testing.T, expression string, answer any) {
+	t.Helper()
+	if err := chromedp.Run(b.ctx, chromedp.Evaluate(expression, answer)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// picture keeps what the page looks like: go test -artifacts -outputdir .
+func (b *browser) picture(t *testing.T, name string) {
+	t.Helper()
+	var png []byte
+	if err := chromedp.Run(b.ctx, chromedp.FullScreenshot(&png, 100)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drawn are the series that a chart has drawn, by name: what is on the screen,
+// not what it was told to draw.
+const drawnScript = `(() => {
+  const charts = {};
+  for (const el of document.querySelectorAll(".chart")) {
+    const series = {};
+    const chart = echarts.getInstanceByDom(el);
+    for (const s of chart ? chart.getModel().getSeries() : []) {
+      const data = s.getData();
+      let count = 0;
+      for (let i = 0; i < data.count(); i++) {
+        const mark = data.getItemGraphicEl(i);
+        const box = mark && mark.getBoundingRect();
+        if (box && box.width + box.height > 0) count++;
+      }
+      const key = s.subType + " " + s.name;
+      series[key] = count;
+    }
+    const lines = [...el.querySelectorAll("path[fill=none]")].map((p) => (p.getAttribute("d").match(/[ML]/g) ?? []).length);
+    charts[el.id] = { series, lines, width: el.getBoundingClientRect().width, painted: el.querySelectorAll("svg path").length };
+  }
+  return charts;
+})()`
+
+type drawnChart struct {
+	Series  map[string]int
+	Lines   []int // vertices of each line
+	Width   float64
+	Painted int
+}
+
+// overflowScript finds what reaches over the window's edge, except inside of
+// what scrolls by itself, and text that its chart cuts off.
+const overflowScript = `(() => {
+  const wide = document.documentElement.clientWidth + 0.5;
+  const found = [];
+  if (document.documentElement.scrollWidth > wide) found.push("the page: " + document.documentElement.scrollWidth);
+  for (const el of document.body.querySelectorAll("*")) {
+    const box = el.getBoundingClientRect();
+    if (box.width === 0 || el.closest(".scroll") !== null && !el.matches(".scroll") || el.matches(".skip")) continue;
+    if (box.right > wide || box.left < -0.5) found.push(el.tagName + "." + el.getAttribute("class") + " " + el.textContent.slice(0, 40) + ": " + box.left + " to " + box.right);
+  }
+  for (const el of document.querySelectorAll(".chart svg text")) {
+    const box = el.getBoundingClientRect(), chart = el.closest(".chart").getBoundingClientRect();
+    if (box.left < chart.left - 1 || box.right > chart.right + 1 || box.bottom > chart.bottom + 2) found.push("cut: " + el.textContent);
+  }
+  return found;
+})()`
+
+func drawTo(t *testing.T, dirs ...string) string {
+	t.Helper()
+	out := t.TempDir()
+	if _, err := Draw(dirs, Options{Out: out, Formats: []string{"html"}}); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(out, "report.html")
+}
+
+// Every chart has what was measured, in wide windows and narrow ones, light and
+// dark; nothing reaches over the edge, nothing is fetched, nothing goes wrong.
+func TestPageInBrowser(t *testing.T) {
+	b := openBrowser(t)
+	suite := drawTo(t, "testdata/suite")
+	for _, tt := range []struct {
+		name, path    string
+		width, height int64
+		dark          bool
+	}{
+		{"suite-1440", suite, 1440, 900, false},
+		{"suite-390-dark", suite, 390, 844, true},
+		{"run-390", drawTo(t, "testdata/suite/functions"), 390, 844, false},
+		{"comparison-1440-dark", drawTo(t, "testdata/suite", "testdata/later"), 1440, 900, true},
+		{"comparison-390", drawTo(t, "testdata/suite", "testdata/later"), 390, 844, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b.open(t, tt.path, tt.width, tt.height, tt.dark)
+			var over []string
+			b.ask(t, overflowScript, &over)
+			for _, what := range over {
+				t.Errorf("reaches over the edge: %s", what)
+			}
+			var charts map[string]drawnChart
+			b.ask(t, drawnScript, &charts)
+			if len(charts) == 0 {
+				t.Error("no charts")
+			}
+			for id, c := range charts {
+				if c.Painted < 3 || c.Width < 200 {
+					t.Errorf("%s is empty: %+v", id, c)
+				}
+			}
+			for _, what := range b.deeds() {
+				t.Error(what)
+			}
+			b.picture(t, tt.name)
+		})
+	}
+}
+
+// What is on the screen is what was measured: counted from the runs, with none
+// of the report's own code between.
+func TestChartsHaveTheirData(t *testing.T) {
+	b := openBrowser(t)
+	for _, width := range []int64{1440, 390} {
+		b.open(t, drawTo(t, "testdata/suite"), width, 900, false)
+		var charts map[string]drawnChart
+		b.ask(t, drawnScript, &charts)
+		for _, name := range []string{"functions", "slices"} {
+			run, err := result.Read("testdata/suite/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range run.Figures {
+				c, there := charts["chart-"+name+"-"+f.ID]
+				if marks, lines := measured(run, f); marks+lines == 0 {
+					if there {
+						t.Errorf("%s: there is a chart of nothing", f.ID)
+					}
+				} else if !there {
+					t.Errorf("%s: there is no chart", f.ID)
+				} else {
+					checkDrawn(t, f, c, marks, lines)
+				}
+			}
+		}
+	}
+}
+
+// measured is how many marks a figure of a run must have, or for a density
+// how many lines.
+func measured(run *result.Run, f result.Figure) (marks, lines int) {
+	for _, m := range run.Select(f.Metric, f.Where) {
+		filled := m.Histogram != nil && m.Histogram.Total() > 0
+		switch {
+		case f.Kind == result.Percentiles && filled:
+			marks += 5
+		case f.Kind == result.Density && filled:
+			lines++
+		case (f.Kind == result.Bars || f.Kind == result.Lines) && len(m.Samples) > 0:
+			marks++
+		}
+	}
+	return marks, lines
+}
+
+func checkDrawn(t *testing.T, f result.Figure, c drawnChart, marks, lines int) {
+	t.Helper()
+	got, anchors := 0, 0
+	for name, n := range c.Series {
+		switch {
+		case strings.HasPrefix(name, "scatter "):
+			anchors += n
+		case !strings.HasPrefix(name, "custom "):
+			got += n
+		}
+	}
+	if got != marks {
+		t.Errorf("%s: %d marks are drawn, %d were measured: %v", f.ID, got, marks, c.Series)
+	}
+	long := 0
+	for _, vertices := range c.Lines {
+		if vertices > 20 {
+			long++
+		}
+	}
+	if lines > 0 && long != lines {
+		t.Errorf("%s: %d lines are drawn, %d were measured: %v", f.ID, long, lines, c.Lines)
+	}
+	want := 0
+	for _, a := range f.Anchors {
+		if a.X != "" && a.Unit == "packets/s" {
+			want++
+		}
+	}
+	if anchors != want {
+		t.Errorf("%s: %d figures of others are drawn, want %d", f.ID, anchors, want)
+	}
+}
+
+// Bars on a logarithmic axis begin at its end, not at 1.
+func TestBarsOnLogarithms(t *testing.T) {
+	r := oneBar(0.5)
+	r.Figures[0].LogY = true
+	r.Measurements = append(r.Measurements, result.Measurement{Metric: "cost", Labels: result.Labels{"function": "other"}, Unit: "ns", Samples: []float64{300}})
+	b := openBrowser(t)
+	b.open(t, drawTo(t, store(t, r)), 1440, 900, false)
+	var left []float64
+	b.ask(t, `(() => {
+  const data = echarts.getInstanceByDom(document.querySelector("#chart-one")).getModel().getSeries()[0].getData();
+  return [0, 1].map((i) => { const box = data.getItemGraphicEl(i).getBoundingRect(); return box.x; });
+})()`, &left)
+	if len(left) != 2 || math.Abs(left[0]-left[1]) > 0.5 {
+		t.Errorf("the bars begin at %v", left)
+	}
+}
+
+// A series is taken away and brought back by its button; the theme changes; and
+// paper is white and has every row.
+func TestPageIsUsed(t *testing.T) {
+	b := openBrowser(t)
+	b.open(t, drawTo(t, "testdata/suite", "testdata/later"), 1440, 900, true)
+	count := func() (n int) {
+		b.ask(t, `echarts.getInstanceByDom(document.querySelector("#chart-tunnels")).getModel().getSeries().length`, &n)
+		return n
+	}
+	press := `(() => { const b = document.querySelector('[data-for="chart-tunnels"] button'); b.focus(); b.click(); return b.getAttribute("aria-pressed") })()`
+	before, pressed := count(), ""
+	b.ask(t, press, &pressed)
+	if pressed != "false" {
+		t.Errorf("the button says pressed=%s", pressed)
+	}
+	var shown bool
+	hidden := `echarts.getInstanceByDom(document.querySelector("#chart-tunnels")).getOption().legend[0].selected["short, suite"]`
+	if b.ask(t, hidden, &shown); shown {
+		t.Error("the series is still there")
+	}
+	ground := func() (colour string) {
+		b.ask(t, `getComputedStyle(document.body).backgroundColor`, &colour)
+		return colour
+	}
+	dark := ground()
+	var ignored any
+	b.ask(t, `document.getElementById("theme").click()`, &ignored)
+	if light := ground(); light == dark {
+		t.Errorf("the theme stays %s", light)
+	}
+	if b.ask(t, hidden, &shown); shown {
+		t.Error("the series came back with the theme")
+	}
+	b.ask(t, press, &pressed)
+	if b.ask(t, hidden, &shown); !shown || count() != before {
+		t.Errorf("the series did not come back: %d of %d", count(), before)
+	}
+	var closed int
+	b.ask(t, `(() => { dispatchEvent(new Event("beforeprint")); return document.querySelectorAll("details:not([open])").length })()`, &closed)
+	if white := ground(); closed != 0 || white != "rgb(255, 255, 255)" {
+		t.Errorf("on paper %d tables are folded, the ground is %s", closed, white)
+	}
+	b.ask(t, `dispatchEvent(new Event("afterprint"))`, &ignored)
+	var paper []byte
+	err := chromedp.Run(b.ctx, chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		paper, _, err = cdpage.PrintToPDF().Do(ctx)
+		return err
+	}))
+	if err != nil || len(paper) < 20_000 {
+		t.Errorf("printed: %d octets, %v", len(paper), err)
+	}
+	for _, what := range b.deeds() {
+		t.Error(what)
+	}
+}
+
+// Text reads well on its ground in both themes (WCAG AA), and colours of series
+// stand out from it (3:1).
+func TestContrast(t *testing.T) {
+	for _, ground := range []string{"ffffff", "12161c"} {
+		if !strings.Contains(pageStyle, "--ground: #"+ground) {
+			t.Fatalf("the page has no ground #%s", ground)
+		}
+		for _, c := range colours {
+			if got := contrast(fmt.Sprintf("%02x%02x%02x", c.R, c.G, c.B), ground); got < 2.95 {
+				t.Errorf("%v on #%s: %.2f", c, ground, got)
+			}
+		}
+	}
+	for _, pair := range [][2]string{{"1b222c", "ffffff"}, {"5a6675", "ffffff"}, {"5a6675", "f5f7f9"}, {"8a4b00", "fff4df"}, {"e6eaef", "12161c"}, {"9aa6b4", "12161c"}, {"ffcf8a", "2c2213"}, {"86b7f0", "12161c"}, {"1f5fae", "ffffff"}} {
+		if !strings.Contains(pageStyle, "#"+pair[0]) || !strings.Contains(pageStyle, "#"+pair[1]) {
+			t.Errorf("%v are not the page's colours", pair)
+		}
+		if got := contrast(pair[0], pair[1]); got < 4.5 {
+			t.Errorf("#%s on #%s: %.2f", pair[0], pair[1], got)
+		}
+	}
+}
+
+func contrast(a, b string) float64 {
+	x, y := luminance(a), luminance(b)
+	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
+}
+
+func luminance(hex string) float64 {
+	var r, g, b int
+	if _, err := fmt.Sscanf(hex, "%02x%02x%02x", &r, &g, &b); err != nil {
+		return math.NaN()
+	}
+	linear := func(v int) float64 {
+		c := float64(v) / 255
+		if c <= 0.04045 {
+			return c / 12.92
+		}
+		return math.Pow((c+0.055)/1.055, 2.4)
+	}
+	return 0.2126*linear(r) + 0.7152*linear(g) + 0.0722*linear(b)
+}

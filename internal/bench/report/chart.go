@@ -1,0 +1,512 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// forest is how a comparison is shown: ratios with their intervals, below each
+// other.
+const forest result.Kind = "forest"
+
+// source is a run among those of a report.
+type source struct {
+	run   *result.Run
+	dir   string // its folder
+	label string // tells it from the others; empty where it is alone
+}
+
+// chart is a figure with what it shows. Page, picture and table are all made of
+// it, so that none says what another does not.
+type chart struct {
+	result.Figure
+	prefix     string // of its files' names, in a report of many experiments
+	sources    []source
+	scale      scale    // of values
+	xScale     scale    // of Density's horizontal axis
+	categories []string // of the horizontal axis; nil: it has numbers
+	series     []series
+	anchors    []anchor
+	rows       []row
+	notes      []string
+}
+
+// series are the points of one colour.
+type series struct {
+	name     string
+	quantity string // the name without the run's
+	colour   int    // in the palette
+	variant  int    // which run: tells apart what has the same colour
+	points   []point
+}
+
+// point is one that is drawn; x is a number or the place among the categories.
+type point struct {
+	x, y, low, high float64
+	interval        bool
+	text            string // all of it in words
+}
+
+// anchor is somebody else's figure, where it is drawn.
+type anchor struct {
+	result.Anchor
+	at     float64 // NaN: at every x
+	y      float64 // in the chart's scale
+	inside bool    // false: it is told, but has no place among ours
+}
+
+// row is a measurement, as the table below the figure has it.
+type row struct {
+	source
+	measurement result.Measurement
+	estimate    result.Estimate
+	name        string // of its series
+}
+
+// chartOf finds what a figure shows of some runs.
+func chartOf(f result.Figure, sources []source, p palette) (*chart, error) {
+	c := &chart{Figure: f, sources: sources}
+	if err := c.selectRows(); err != nil {
+		return nil, fmt.Errorf("figure %q: %w", f.ID, err)
+	}
+	c.nameSeries()
+	if err := c.setScale(); err != nil {
+		return nil, fmt.Errorf("figure %q: %w", f.ID, err)
+	}
+	switch f.Kind {
+	case result.Bars, result.Lines:
+		c.placePoints()
+	case result.Density:
+		c.placeDensity()
+	case result.Percentiles:
+		c.placePercentiles()
+	}
+	c.sortSeries()
+	c.placeAnchors()
+	if len(c.series) == 1 && c.series[0].name == "" && c.hasAnchors() {
+		c.series[0].name = "measured here"
+	}
+	p.paint(c)
+	return c, nil
+}
+
+// selectRows takes the measurements. A run that was stopped may have none yet; of
+// one that is whole that is a mistake in the figure.
+func (c *chart) selectRows() error {
+	for _, s := range c.sources {
+		list := s.run.Select(c.Metric, c.Where)
+		if len(list) == 0 && s.run.Complete {
+			return fmt.Errorf("nothing measured is called %q%s: the run has %s", c.Metric, inWords(c.Where), strings.Join(metrics(s.run), ", "))
+		}
+		if len(list) == 0 {
+			c.note(s, "The run ended before anything of this figure was measured.")
+		}
+		for _, m := range list {
+			r := row{source: s, measurement: m, estimate: m.Estimate(c.Value)}
+			if m.Histogram == nil && !r.estimate.Measured() {
+				c.note(s, "Not measured: "+strings.TrimPrefix(inWords(m.Labels), " with ")+".")
+			}
+			c.rows = append(c.rows, r)
+		}
+	}
+	return nil
+}
+
+func (c *chart) note(s source, text string) {
+	if s.label != "" {
+		text = s.label + ": " + text
+	}
+	if !slices.Contains(c.notes, text) {
+		c.notes = append(c.notes, text)
+	}
+}
+
+func metrics(r *result.Run) []string {
+	var names []string
+	for _, m := range r.Measurements {
+		if !slices.Contains(names, m.Metric) {
+			names = append(names, m.Metric)
+		}
+	}
+	if len(names) == 0 {
+		return []string{"no measurements"}
+	}
+	return names
+}
+
+func inWords(labels result.Labels) string {
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		words = append(words, k+" "+labels[k])
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return " with " + strings.Join(words, ", ")
+}
+
+// nameSeries names each row's series: by the figure's label, and where that
+// does not tell two measurements apart, by whatever else does.
+func (c *chart) nameSeries() {
+	besides := c.besides()
+	for i := range c.rows {
+		r := &c.rows[i]
+		var words []string
+		if name := r.measurement.Labels[c.Series]; c.Series != "" && name != "" {
+			words = append(words, name)
+		}
+		for _, k := range besides {
+			if v := r.measurement.Labels[k]; v != "" {
+				words = append(words, k+" "+v)
+			}
+		}
+		r.name = strings.Join(words, ", ")
+	}
+}
+
+// besides are the labels that vary where X and Series are the same.
+func (c *chart) besides() (keys []string) {
+	first := map[string]result.Labels{}
+	for _, r := range c.rows {
+		l := r.measurement.Labels
+		place := strings.Join([]string{r.label, c.xOf(l), l[c.Series]}, "\x00")
+		known, ok := first[place]
+		if !ok {
+			first[place] = l
+			continue
+		}
+		for _, k := range slices.Sorted(maps.Keys(l)) {
+			if k != c.Series && (k != c.X || !c.hasX()) && l[k] != known[k] && !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
+}
+
+func (c *chart) hasX() bool { return c.Kind == result.Bars || c.Kind == result.Lines }
+
+// hasPicture: a table has none, nor has what was not measured.
+func (c *chart) hasPicture() bool {
+	return slices.ContainsFunc(c.series, func(s series) bool { return len(s.points) > 0 })
+}
+
+func (c *chart) xOf(l result.Labels) string {
+	if c.hasX() {
+		return l[c.X]
+	}
+	return ""
+}
+
+// setScale finds the multiple of the unit for all values.
+func (c *chart) setScale() error {
+	unit, largest := "", 0.0
+	for i, r := range c.rows {
+		of := c.unitOf(r.measurement)
+		if i > 0 && of != unit {
+			return fmt.Errorf("it has measurements in %q and in %q: there is one axis", unit, of)
+		}
+		unit = of
+		if r.estimate.Measured() {
+			largest = max(largest, math.Abs(r.estimate.Value))
+		}
+	}
+	c.scale = scaleOf(unit, largest)
+	if c.isRatio() {
+		c.scale = ratioScale
+	}
+	return nil
+}
+
+func (c *chart) unitOf(m result.Measurement) string {
+	if c.isRatio() {
+		return ""
+	}
+	return m.Unit
+}
+
+// placePoints are those of Bars and Lines.
+func (c *chart) placePoints() {
+	if c.Kind == result.Bars || !c.numericX() {
+		c.categories = []string{}
+	}
+	for _, r := range c.rows {
+		if !r.estimate.Measured() {
+			continue
+		}
+		e, text := r.estimate, c.scale.sentence(r.estimate)
+		c.seriesOf(r).points = append(c.seriesOf(r).points, point{
+			x: c.place(r.measurement.Labels[c.X]), y: e.Value / c.scale.by, low: e.Low / c.scale.by, high: e.High / c.scale.by,
+			interval: e.HasInterval(), text: fmt.Sprintf("%s, n = %d", text, e.N),
+		})
+	}
+	if c.categories == nil {
+		for i := range c.series {
+			slices.SortStableFunc(c.series[i].points, func(a, b point) int { return cmpFloat(a.x, b.x) })
+		}
+	}
+	c.checkLogarithms()
+}
+
+func cmpFloat(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// checkLogarithms: nothing at or below zero has a place on such an axis.
+func (c *chart) checkLogarithms() {
+	for _, s := range c.series {
+		for _, p := range s.points {
+			c.LogY = c.LogY && p.y > 0 && (!p.interval || p.low > 0)
+			c.LogX = c.LogX && p.x > 0
+		}
+	}
+	c.LogX = c.LogX && c.categories == nil
+}
+
+func (c *chart) numericX() bool {
+	for _, r := range c.rows {
+		if _, err := strconv.ParseFloat(r.measurement.Labels[c.X], 64); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// place is where a value of X stands: itself, or among the categories.
+func (c *chart) place(x string) float64 {
+	if c.categories == nil {
+		v, err := strconv.ParseFloat(x, 64)
+		if err != nil {
+			return math.NaN() // numericX has looked
+		}
+		return v
+	}
+	if i := slices.Index(c.categories, x); i >= 0 {
+		return float64(i)
+	}
+	c.categories = append(c.categories, x)
+	return float64(len(c.categories) - 1)
+}
+
+// seriesOf is the series of a row, made where it is the first of it.
+func (c *chart) seriesOf(r row) *series {
+	name := r.name
+	if r.label != "" {
+		name = strings.TrimPrefix(name+", "+r.label, ", ")
+	}
+	if name == "" && !c.hasX() {
+		name = c.Metric
+	}
+	i := slices.IndexFunc(c.series, func(s series) bool { return s.name == name })
+	if i < 0 {
+		i = len(c.series)
+		variant := slices.IndexFunc(c.sources, func(s source) bool { return s.label == r.label })
+		c.series = append(c.series, series{name: name, quantity: r.name, variant: variant})
+	}
+	return &c.series[i]
+}
+
+// sortSeries puts the runs of a quantity beside each other.
+func (c *chart) sortSeries() {
+	first := map[string]int{}
+	for i, s := range c.series {
+		if _, ok := first[s.quantity]; !ok {
+			first[s.quantity] = i
+		}
+	}
+	slices.SortStableFunc(c.series, func(a, b series) int { return first[a.quantity] - first[b.quantity] })
+}
+
+// placeAnchors sets others' figures beside ours, where they are in our unit and
+// at a place that was measured. The rest is told below the figure.
+func (c *chart) placeAnchors() {
+	unit, ours := c.axisUnit()
+	for _, a := range c.Anchors {
+		at := anchor{Anchor: a, at: math.NaN(), y: a.Y / c.scale.by}
+		at.inside = ours && a.Unit == unit && (!c.LogY || a.Y > 0)
+		if a.X != "" {
+			at.at, at.inside = c.anchorPlace(a.X, at.inside)
+		}
+		c.anchors = append(c.anchors, at)
+	}
+}
+
+// axisUnit is the unit of the value axis, if the axis has one and values of ours.
+func (c *chart) axisUnit() (unit string, ours bool) {
+	for _, r := range c.rows {
+		h := r.measurement.Histogram
+		switch {
+		case c.hasX() && r.estimate.Measured():
+			return c.unitOf(r.measurement), true
+		case c.Kind == result.Percentiles && h != nil && h.Total() > 0:
+			return h.Unit, true
+		}
+	}
+	return "", false
+}
+
+func (c *chart) anchorPlace(x string, inside bool) (float64, bool) {
+	if c.categories == nil {
+		v, err := strconv.ParseFloat(x, 64)
+		return v, inside && err == nil && (!c.LogX || v > 0)
+	}
+	i := slices.Index(c.categories, x)
+	return float64(i), inside && i >= 0
+}
+
+// words say what an anchor is, and what differs.
+func (a anchor) words() string {
+	s := scaleOf(a.Unit, a.Y)
+	words := number(a.Y/s.by) + s.suffix()
+	if a.X != "" {
+		words = a.X + ": " + words
+	}
+	words += " (" + a.Source
+	if a.Note != "" {
+		words += "; " + a.Note
+	}
+	return words + ")"
+}
+
+// reference is where a line helps the eye: ratios are about 1.
+func (c *chart) reference() (at float64, ok bool) {
+	return 1, c.Kind == forest || c.isRatio()
+}
+
+// isRatio says whether values are such to a baseline, either way round.
+func (c *chart) isRatio() bool {
+	return c.Value == result.ToBaseline || c.Value == result.OfBaseline
+}
+
+// flat says whether values run to the right, and categories down: names of
+// functions are long.
+func (c *chart) flat() bool { return c.Kind == result.Bars || c.Kind == forest }
+
+// valueRange is that of the value axis. Bars begin at 0, or where the axis is
+// logarithmic at the decade below; lines at 0 too, unless all of them are far
+// from it.
+func (c *chart) valueRange() (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	add := func(values ...float64) {
+		for _, v := range values {
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	for _, s := range c.series {
+		for _, p := range s.points {
+			add(p.y)
+			if p.interval {
+				add(p.low, p.high)
+			}
+		}
+	}
+	for _, a := range c.anchors {
+		if a.inside {
+			add(a.y)
+		}
+	}
+	if at, ok := c.reference(); ok {
+		add(at)
+	}
+	switch {
+	case math.IsInf(low, 1):
+		return 0, 1
+	case c.LogY && !c.flat():
+		low /= 1.15
+	case c.LogY:
+		low = math.Pow(10, math.Floor(math.Log10(low)))
+	case !c.LogY && low > 0 && (c.Kind == result.Bars || low < 0.6*high):
+		low = 0
+	}
+	if high <= low {
+		high = low + 1
+	}
+	if c.LogY {
+		return low, 1.15 * high
+	}
+	step := c.step(low, high)
+	return math.Floor(low/step+1e-9) * step, math.Ceil(high/step-1e-9) * step
+}
+
+// step is how far the numbers of a linear value axis are apart.
+func (c *chart) step(low, high float64) float64 { return niceAbove((high - low) / 6) }
+
+// valueTitle and xTitle name the axes, with units.
+func (c *chart) valueTitle() string {
+	title := c.YTitle
+	if title == "" {
+		title = strings.ReplaceAll(c.Metric, "_", " ")
+	}
+	if unit, _ := c.axisUnit(); title == unit {
+		return c.scale.unit
+	}
+	return withUnit(title, c.scale)
+}
+
+func (c *chart) xTitle() string {
+	title := c.XTitle
+	switch {
+	case c.Kind == result.Density && title == "" && c.Centered:
+		title = "distance from the median"
+	case c.Kind == result.Density && title == "":
+		title = strings.ReplaceAll(c.Metric, "_", " ")
+	case c.Kind == result.Percentiles:
+		title = "share of packets that are no later"
+	case title == "":
+		title = strings.ReplaceAll(c.X, "_", " ")
+	}
+	return withUnit(title, c.xScale)
+}
+
+// needsLegend: one series is named by the title.
+func (c *chart) needsLegend() bool {
+	return len(c.series) > 1 || len(c.series) == 1 && c.series[0].name != "" || c.hasAnchors()
+}
+
+func (c *chart) hasAnchors() bool {
+	return slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside })
+}
+
+// everywhere says whether others' figures of a label stand at every x: they are
+// lines, not marks.
+func (c *chart) everywhere(label string) bool {
+	return !slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside && a.Label == label && !math.IsNaN(a.at) })
+}
+
+// anchorLabels are those that are drawn, each once.
+func (c *chart) anchorLabels() (labels []string) {
+	for _, a := range c.anchors {
+		if a.inside && !slices.Contains(labels, a.Label) {
+			labels = append(labels, a.Label)
+		}
+	}
+	return labels
+}
+
+// tickText is a number below an axis.
+func tickText(v float64) string {
+	if math.Abs(v) < 1e-12 {
+		return "0" // what is left of adding steps
+	}
+	s := scale{by: 1}
+	if math.Abs(v) >= 1e4 {
+		s = fitting(multiple, v)
+	}
+	text := strings.Replace(strconv.FormatFloat(v/s.by, 'g', 4, 64), "-", "−", 1)
+	if s.unit != "" {
+		text += "\u202f" + s.unit
+	}
+	return text
+}

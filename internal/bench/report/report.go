@@ -1,0 +1,305 @@
+package report
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// Formats are what a report is made of.
+var Formats = []string{"html", "png", "svg", "md", "csv"}
+
+// Options say what to draw, and where.
+type Options struct {
+	// Out is the folder that is written into; "": the one folder that is drawn, or
+	// "comparison" of several.
+	Out string
+	// Formats are some of Formats; none: all.
+	Formats []string
+}
+
+// Outcome is what was drawn.
+type Outcome struct {
+	Files       []string      `json:"files"`
+	Warnings    []string      `json:"warnings"`
+	Claims      []string      `json:"claims"`
+	Comparisons []*Comparison `json:"comparisons,omitempty"`
+}
+
+// part is an experiment in a report.
+type part struct {
+	name       string // tells it from the report's other parts; "": it is alone
+	sources    []source
+	charts     []*chart
+	comparison *Comparison
+}
+
+// Draw draws the report of one folder, of a run or with runs below it; of
+// several, their comparison. It writes all of it or nothing.
+func Draw(dirs []string, o Options) (*Outcome, error) {
+	if len(dirs) == 0 {
+		return nil, fmt.Errorf("no folder of a run to draw")
+	}
+	parts, left, err := partsOf(dirs)
+	if err != nil {
+		return nil, err
+	}
+	p := palette{}
+	for i := range parts {
+		if err := parts[i].chart(p); err != nil {
+			return nil, err
+		}
+	}
+	r := report{title: titleOf(parts, len(dirs) > 1), parts: parts, left: left}
+	files, err := r.files(o.Formats)
+	if err != nil {
+		return nil, err
+	}
+	out := o.Out
+	switch {
+	case out != "":
+	case len(dirs) == 1:
+		out = dirs[0]
+	default:
+		out = "comparison"
+	}
+	if err := writeAll(out, files); err != nil {
+		return nil, err
+	}
+	return r.outcome(out, files), nil
+}
+
+// partsOf reads the folders. Of several, the runs of the same experiment belong
+// together; left says which have no other.
+func partsOf(dirs []string) (parts []part, left []string, err error) {
+	labels := named(dirs)
+	for i, dir := range dirs {
+		f, err := readFolder(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, s := range f.runs {
+			name := ""
+			if f.many {
+				name = filepath.Base(s.dir)
+			}
+			if len(dirs) > 1 {
+				s.label, name = labels[i], s.run.Experiment
+			}
+			at := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+			if at < 0 || len(dirs) == 1 {
+				parts = append(parts, part{name: name, sources: []source{s}})
+				continue
+			}
+			parts[at].sources = append(parts[at].sources, s)
+		}
+	}
+	if len(dirs) == 1 {
+		return parts, nil, nil
+	}
+	return comparable(parts)
+}
+
+// comparable keeps the experiments that more than one run is of.
+func comparable(parts []part) (kept []part, left []string, err error) {
+	for _, p := range parts {
+		if len(p.sources) > 1 {
+			kept = append(kept, p)
+			continue
+		}
+		left = append(left, fmt.Sprintf("%q is in %s only", p.name, p.sources[0].dir))
+	}
+	if len(kept) == 0 {
+		return nil, nil, fmt.Errorf("nothing to compare: %s: name runs of the same experiment, or for one report of several experiments the folder that they are in", strings.Join(left, "; "))
+	}
+	if len(kept) == 1 {
+		kept[0].name = ""
+	}
+	return kept, left, nil
+}
+
+// chart makes the part's charts: of several runs, of the first one's figures.
+func (p *part) chart(colours palette) error {
+	for _, f := range p.sources[0].run.Figures {
+		c, err := chartOf(f, p.sources, colours)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.sources[0].dir, err)
+		}
+		c.prefix = p.name
+		p.charts = append(p.charts, c)
+	}
+	if len(p.sources) > 1 {
+		p.comparison = compare(p.sources, p.charts)
+	}
+	return nil
+}
+
+// report is all that is drawn together.
+type report struct {
+	title string
+	parts []part
+	left  []string
+}
+
+func titleOf(parts []part, compared bool) string {
+	if !compared && len(parts) > 1 {
+		return "What each tunnel costs on this machine"
+	}
+	title := parts[0].firstOf().Title
+	if !compared {
+		return title
+	}
+	var labels []string
+	for _, s := range parts[0].sources {
+		labels = append(labels, s.label)
+	}
+	against := strings.Join(labels[1:], " and ") + " against " + labels[0]
+	if len(parts) > 1 {
+		return against
+	}
+	return title + ": " + against
+}
+
+func (r report) outcome(out string, files map[string][]byte) *Outcome {
+	o := &Outcome{Files: []string{}, Warnings: append([]string{}, r.warnings()...), Claims: append([]string{}, r.claims()...)}
+	for _, p := range r.parts {
+		if p.comparison != nil {
+			o.Comparisons = append(o.Comparisons, p.comparison)
+		}
+	}
+	for name := range files {
+		o.Files = append(o.Files, filepath.Join(out, name))
+	}
+	slices.Sort(o.Files)
+	return o
+}
+
+// warnings and claims are those of all parts, each said to be whose it is.
+func (r report) warnings() (list []string) {
+	for _, text := range r.left {
+		list = append(list, text+": it is not compared.")
+	}
+	for _, p := range r.parts {
+		for _, w := range p.warnings() {
+			list = append(list, r.whose(p)+w)
+		}
+	}
+	return list
+}
+
+func (r report) claims() (list []string) {
+	for _, p := range r.parts {
+		for _, c := range p.claims() {
+			list = append(list, r.whose(p)+c)
+		}
+	}
+	return list
+}
+
+func (r report) whose(p part) string {
+	if len(r.parts) == 1 {
+		return ""
+	}
+	return p.sources[0].run.Title + ": "
+}
+
+func (p part) warnings() (list []string) {
+	for _, s := range p.sources {
+		for _, w := range warnings(s.run) {
+			if s.label != "" {
+				w = s.label + ": " + w
+			}
+			list = append(list, w)
+		}
+	}
+	if p.comparison != nil {
+		list = append(list, p.comparison.Notes...)
+	}
+	return list
+}
+
+// claims are a run's own; of several, which differences are real.
+func (p part) claims() []string {
+	if p.comparison == nil {
+		return p.sources[0].run.Claims
+	}
+	return p.comparison.sentences(p.charts)
+}
+
+// files are the report's, by name.
+func (r report) files(formats []string) (map[string][]byte, error) {
+	if len(formats) == 0 {
+		formats = Formats
+	}
+	files := map[string][]byte{}
+	for _, format := range formats {
+		var err error
+		switch format {
+		case "html":
+			files["report.html"], err = r.html()
+		case "md":
+			files["summary.md"] = r.summary(slices.Contains(formats, "png"))
+			err = r.each(files, "tables/", ".md", func(d drawing) ([]byte, error) { return d.table.markdown(), nil })
+		case "csv":
+			err = r.each(files, "tables/", ".csv", func(d drawing) ([]byte, error) { return d.raw.csv() })
+		case "png":
+			err = r.each(files, "figures/", ".png", func(d drawing) ([]byte, error) { return picture(d.chart, (*chart).png) })
+		case "svg":
+			err = r.each(files, "figures/", ".svg", func(d drawing) ([]byte, error) { return picture(d.chart, (*chart).svg) })
+		default:
+			err = fmt.Errorf("there is no format %q: there are %s", format, strings.Join(Formats, ", "))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+func picture(c *chart, draw func(*chart) ([]byte, error)) ([]byte, error) {
+	if !c.hasPicture() {
+		return nil, nil
+	}
+	return draw(c)
+}
+
+// drawing is a picture with its tables.
+type drawing struct {
+	chart      *chart
+	table, raw table
+}
+
+// drawings are a part's charts, and of a comparison the differences before each.
+func (p part) drawings() (list []drawing) {
+	for _, c := range p.charts {
+		if p.comparison != nil {
+			if f := p.comparison.forestOf(c); f != nil {
+				list = append(list, drawing{f, p.comparison.table(c), p.comparison.raw(c)})
+			}
+		}
+		list = append(list, drawing{c, c.readable(), c.raw()})
+	}
+	return list
+}
+
+// each makes a file of each drawing, where there is something to make.
+func (r report) each(files map[string][]byte, folder, ending string, draw func(drawing) ([]byte, error)) error {
+	for _, p := range r.parts {
+		for _, d := range p.drawings() {
+			text, err := draw(d)
+			if err != nil {
+				return err
+			}
+			if len(text) > 0 && len(d.table.rows) > 0 {
+				files[folder+d.chart.file()+ending] = text
+			}
+		}
+	}
+	return nil
+}
+
+// firstOf is the run that stands for a part where one has to.
+func (p part) firstOf() *result.Run { return p.sources[0].run }

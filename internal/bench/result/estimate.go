@@ -1,0 +1,38 @@
+package result
+
+import (
+	"math"
+
+	"github.com/culvert-net/culvert/internal/bench/stats"
+)
+
+// Estimate is what a measurement says of a quantity.
+type Estimate struct {
+	Value     float64 // NaN: nothing was measured
+	Low, High float64 // of the 95 % interval, see stats.Interval
+	N         int     // samples
+}
+
+// Estimate is the value of a measurement that a figure shows.
+func (m Measurement) Estimate(v Value) Estimate {
+	e := Estimate{N: len(m.Samples)}
+	switch {
+	case v == "" || v == Plain:
+		e.Value, e.Low, e.High = stats.Interval(m.Samples, nil)
+	case len(m.Baseline) != len(m.Samples):
+		e.Value, e.Low, e.High = math.NaN(), math.NaN(), math.NaN()
+	case v == ToBaseline:
+		e.Value, e.Low, e.High = stats.Interval(m.Samples, m.Baseline)
+	case v == OfBaseline:
+		e.Value, e.Low, e.High = stats.Interval(m.Baseline, m.Samples)
+	}
+	return e
+}
+
+// Measured says whether there is a value.
+func (e Estimate) Measured() bool { return !math.IsNaN(e.Value) && !math.IsInf(e.Value, 0) }
+
+// HasInterval says whether there is one: a single sample has none.
+func (e Estimate) HasInterval() bool {
+	return e.Measured() && e.N > 1 && !math.IsNaN(e.Low+e.High) && !math.IsInf(e.Low+e.High, 0)
+}

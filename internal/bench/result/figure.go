@@ -1,0 +1,106 @@
+package result
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind is how a figure shows its measurements.
+type Kind string
+
+// The kinds of figures.
+const (
+	// Bars: one group of bars for each value of X, a bar for each series, with
+	// the 95 % interval.
+	Bars Kind = "bars"
+	// Lines: X is a number; a line for each series, with the 95 % interval as a
+	// band.
+	Lines Kind = "lines"
+	// Density: the histograms' share of packets by value.
+	Density Kind = "density"
+	// Percentiles: the histograms' value by percentile, up to P99.9 and the
+	// maximum.
+	Percentiles Kind = "percentiles"
+	// Table: a row for each measurement, a column for each label and figure; no
+	// picture.
+	Table Kind = "table"
+)
+
+// Value is what is taken of a measurement.
+type Value string
+
+// The values of a measurement.
+const (
+	// Plain is the median of the samples.
+	Plain Value = "plain"
+	// ToBaseline is the median of samples by what stood beside each.
+	ToBaseline Value = "to_baseline"
+	// OfBaseline is its inverse: 1 is as good as the baseline, 0.5 costs twice.
+	OfBaseline Value = "of_baseline"
+)
+
+// Figure says how measurements are shown.
+type Figure struct {
+	ID    string `json:"id"` // "fig5": names the files
+	Title string `json:"title"`
+	Kind  Kind   `json:"kind"`
+	// Caption says how to read it, and what follows from it, in one or two
+	// sentences.
+	Caption string `json:"caption"`
+	// Metric and Where select the measurements.
+	Metric string `json:"metric"`
+	Where  Labels `json:"where,omitempty"`
+	// X is the label along the horizontal axis (Bars, Lines), Series the one that
+	// tells bars or lines apart; empty: there is one.
+	X      string `json:"x,omitempty"`
+	Series string `json:"series,omitempty"`
+	Value  Value  `json:"value,omitempty"` // default Plain
+	// Of Density: the median of each is its zero, so that deviations are shown.
+	Centered bool `json:"centered,omitempty"`
+	// Titles of the axes are without units of values: those are added, with the
+	// multiple that fits.
+	XTitle string `json:"x_title,omitempty"`
+	YTitle string `json:"y_title,omitempty"`
+	LogX   bool   `json:"log_x,omitempty"`
+	LogY   bool   `json:"log_y,omitempty"`
+	// Headline puts the figure on the first page of a report of many experiments,
+	// and finishes the sentence "H.Encaps.Red: 1.14 (1.10 to 1.19)": "times the
+	// CPU time of L2 forwarding". Of Bars and Lines, whose values become words.
+	Headline string `json:"headline,omitempty"`
+	// Anchors are others' figures: shown beside ours, labelled, never mixed in.
+	Anchors []Anchor `json:"anchors,omitempty"`
+}
+
+// Anchor is a figure that somebody else published.
+type Anchor struct {
+	Label  string  `json:"label"`  // "paper 001, Tofino"
+	Source string  `json:"source"` // where it stands
+	X      string  `json:"x,omitempty"`
+	Y      float64 `json:"y"`
+	Unit   string  `json:"unit,omitempty"`
+	Note   string  `json:"note,omitempty"` // what differs: hardware, frame size
+}
+
+func (f Figure) check() error {
+	switch f.Kind {
+	case Bars, Lines:
+		if f.X == "" {
+			return fmt.Errorf("kind %q wants x", f.Kind)
+		}
+	case Density, Percentiles, Table:
+	default:
+		return fmt.Errorf("kind %q: there are bars, lines, density, percentiles, table", f.Kind)
+	}
+	switch f.Value {
+	case "", Plain, ToBaseline, OfBaseline:
+	default:
+		return fmt.Errorf("value %q: there are plain, to_baseline, of_baseline", f.Value)
+	}
+	if strings.Trim(f.ID, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+		return fmt.Errorf("id %q: it names files: give small letters, digits, _ and -", f.ID)
+	}
+	if f.ID == "" || f.Metric == "" {
+		return fmt.Errorf("id %q, metric %q: both are needed", f.ID, f.Metric)
+	}
+	return nil
+}

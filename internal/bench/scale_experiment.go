@@ -1,0 +1,419 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/stats"
+)
+
+// scaleExperiment is cost against how much there is of something.
+type scaleExperiment struct {
+	Of       []string `json:"of,omitempty"` // the parts that are measured; all unless set
+	Sessions []uint   `json:"sessions,omitempty"`
+	Tunnels  []uint   `json:"tunnels,omitempty"`
+	Rules    []uint   `json:"rules,omitempty"` // SDF filters of a session
+	SIDs     []uint   `json:"sids,omitempty"`
+	Policies []uint   `json:"policies,omitempty"`
+	Segments []uint   `json:"segments,omitempty"` // that are pushed
+	Routes   []uint   `json:"routes,omitempty"`
+	Cores    bool     `json:"cores,omitempty"` // two beside one
+	Packets  int      `json:"packets"`
+}
+
+func scaleKind() experiment.Kind {
+	return experiment.Kind{Name: "scale", New: func() experiment.Experiment { return &scaleExperiment{Packets: 1 << 14} }}
+}
+
+// dimension is what there is more and more of.
+type dimension struct {
+	name, title string
+	numbers     *[]uint
+	most        uint
+}
+
+func (e *scaleExperiment) dimensions() []dimension {
+	return []dimension{
+		{"sessions", "Sessions", &e.Sessions, 2_000_000},
+		{"tunnels", "GTP-U tunnels", &e.Tunnels, 2_000_000},
+		{"rules", "SDF filters in a session", &e.Rules, mostRules},
+		{"sids", "SIDs", &e.SIDs, uint(sidsOfFunction)},
+		{"policies", "SR policies", &e.Policies, mostPolicies},
+		{"segments", "Segments pushed", &e.Segments, 8},
+		{"routes", "Routes", &e.Routes, mostRoutes},
+	}
+}
+
+// part has only what is measured.
+func (e *scaleExperiment) part() *scaleExperiment {
+	part := *e
+	for _, d := range part.dimensions() {
+		if !e.has(d.name) {
+			*d.numbers = nil
+		}
+	}
+	part.Cores = e.Cores && e.has("cores")
+	return &part
+}
+
+func (e *scaleExperiment) has(part string) bool { return len(e.Of) == 0 || slices.Contains(e.Of, part) }
+
+// parts are what Of may name.
+func (e *scaleExperiment) parts() (list []string) {
+	for _, d := range e.dimensions() {
+		list = append(list, d.name)
+	}
+	return append(list, "cores")
+}
+
+func (e *scaleExperiment) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&e.Of, "of", e.Of, "`parts` to measure: "+strings.Join(e.parts(), ", ")+" (default: all)")
+	for _, d := range e.dimensions() {
+		f.UintSliceVar(d.numbers, d.name, *d.numbers, fmt.Sprintf("`numbers` of %s, up to %d", d.name, d.most))
+	}
+	f.BoolVar(&e.Cores, "cores", e.Cores, "two cores beside one")
+	f.IntVar(&e.Packets, "packets", e.Packets, "`packets` of one run")
+}
+
+func (e *scaleExperiment) Quick() {
+	for _, d := range e.dimensions() {
+		*d.numbers = slices.DeleteFunc(*d.numbers, func(n uint) bool { return n > fewSessions })
+		*d.numbers = (*d.numbers)[:min(2, len(*d.numbers))]
+	}
+	e.Packets = 1 << 13
+}
+
+// Validate says what is wrong with the parameters.
+func (e *scaleExperiment) Validate() error {
+	var list experiment.Problems
+	bad := func(field, fix, format string, args ...any) {
+		list = append(list, experiment.Problem("with."+field, fix, format, args...))
+	}
+	for _, d := range e.dimensions() {
+		for i, n := range *d.numbers {
+			if n < 1 || n > d.most {
+				bad(fmt.Sprintf("%s[%d]", d.name, i), fmt.Sprintf("1 to %d", d.most), "%d is out of range", n)
+			}
+		}
+	}
+	for i, name := range e.Of {
+		if !slices.Contains(e.parts(), name) {
+			bad(fmt.Sprintf("of[%d]", i), "some of "+strings.Join(e.parts(), ", "), "there is no %q", name)
+		}
+	}
+	if len(e.Rules) > fewGroups {
+		bad("rules", fmt.Sprintf("%d numbers at most", fewGroups), "there are %d", len(e.Rules))
+	}
+	checkPackets(bad, e.Packets)
+	return experiment.Check(list)
+}
+
+// The nodes that the points are measured on.
+const (
+	plainNode = iota
+	tunnelsNode
+	sessionsNode
+	rulesNode
+	coresNode
+	scaleNodes
+)
+
+// scalePoint is a row, or on coresNode a function that one core and two run.
+type scalePoint struct {
+	*row
+	dimension, title string
+	count            uint
+	node             int
+}
+
+// points are those of an experiment. A function that has only one entry stands
+// for one number.
+func (e *scaleExperiment) points() (points []scalePoint) {
+	add := func(dimension string, count uint, title string, node int, f function, entries uint32) {
+		points = append(points, scalePoint{&row{function: f, entries: entries}, dimension, title, count, node})
+	}
+	each := func(dimension string, numbers []uint, title string, f function) {
+		for _, n := range numbers {
+			add(dimension, n, title, plainNode, f, uint32(n))
+		}
+	}
+	for _, f := range upfFunctions(shortSize)[1:3] {
+		for _, n := range e.Sessions {
+			add("sessions", n, titles[f.name].name, sessionsNode, f, uint32(n))
+		}
+	}
+	for _, f := range tunnels(shortSize)[:2] {
+		for _, n := range e.Tunnels {
+			add("tunnels", n, titles[f.name].name, tunnelsNode, f, uint32(n))
+		}
+	}
+	for i, n := range e.Rules {
+		group := sessions{place: uint32(i), most: fewSessions, spec: filtered(int(n))}
+		suffix := fmt.Sprintf("_filters_%d", n)
+		add("rules", n, titles["uplink"].name, rulesNode, uplink(suffix, group, shortSize), fewSessions)
+		add("rules", n, titles["downlink"].name, rulesNode, downlink(suffix, group, shortSize), fewSessions)
+	}
+	each("sids", e.SIDs, "End", sidsFunction())
+	each("policies", e.Policies, "H.Encaps.Red", policiesFunction())
+	for _, n := range e.Segments {
+		add("segments", n, "H.Encaps.Red", plainNode, segmentsFunction(int(n)), 1)
+	}
+	each("routes", e.Routes, "End.DT4", routesFunction())
+	if e.Cores {
+		for _, f := range functions(shortSize) {
+			if slices.Contains([]string{baselineName, "gtpu_decap", "h_encaps_red", "end_dt4", "h_m_gtp4_d"}, f.name) {
+				add("cores", 2, titles[f.name].name, coresNode, f, min(f.most, fewSessions))
+			}
+		}
+	}
+	return points
+}
+
+func (p scalePoint) id() string {
+	return fmt.Sprintf("%s: %s, %d", p.dimension, p.title, p.count)
+}
+
+func (p scalePoint) labels() result.Labels {
+	return result.Labels{"of": p.dimension, "number": strconv.Itoa(int(p.count)), "function": p.title}
+}
+
+// controlPoint is how quickly sessions were set up, and what they take.
+const controlPoint = "sessions: N4 and memory"
+
+// Plan has a point for each number of each dimension.
+func (e *scaleExperiment) Plan() (experiment.Plan, error) {
+	e = e.part()
+	plan := experiment.Plan{SetUp: 4 * time.Second}
+	for _, p := range e.points() {
+		takes := 4 * (callTime + time.Duration(e.Packets)*packetTime)
+		if p.node == coresNode {
+			takes = 2 * coresRuns * (callTime + time.Duration(e.Packets)*packetTime)
+		}
+		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: takes})
+	}
+	if len(e.Tunnels) > 0 {
+		plan.SetUp += 2 * time.Duration(slices.Max(e.Tunnels)) * entryTime
+	}
+	if len(e.Sessions) > 0 {
+		plan.SetUp += time.Duration(slices.Max(e.Sessions)) * sessionTime
+		plan.Points = append(plan.Points, experiment.Point{ID: controlPoint, Takes: 100 * time.Millisecond, Rounds: 1})
+	}
+	return plan, nil
+}
+
+// sessionTime is what a session takes to be set up, with its gNB's tunnel.
+const sessionTime = 80 * time.Microsecond
+
+// scaleBench has a node for each sort of tables, so that none is larger than its
+// own dimension says.
+type scaleBench struct {
+	points map[string]scalePoint
+	nodes  [scaleNodes]*bench
+	pair   []int // CPUs of coresNode
+}
+
+func (e *scaleExperiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
+	e = e.part()
+	b := &scaleBench{points: map[string]scalePoint{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	var plans [scaleNodes]plan
+	for _, p := range e.points() {
+		b.points[p.id()] = p
+		at := &plans[p.node]
+		if !slices.Contains(names(at.functions), p.name) {
+			at.functions = append(at.functions, p.function)
+		}
+		at.entries = append(at.entries, p.entries)
+	}
+	if len(e.Routes) > 0 {
+		plans[plainNode].routes = uint32(slices.Max(e.Routes))
+	}
+	o := &options{binary: s.Culvert, bpffs: s.BPFFS}
+	for i, p := range plans {
+		p.name, p.packets, p.cpu = fmt.Sprintf("%s-%d", runName(), i), uint32(e.Packets), s.CPU
+		queues := 1
+		if i == coresNode && len(p.functions) > 0 {
+			if b.pair, err = twoCPUs(); err != nil {
+				return nil, fmt.Errorf("%w: leave cores out (--cores=false)", err)
+			}
+			queues = b.pair[1] + 1
+		}
+		if len(p.functions) == 0 {
+			continue
+		}
+		if b.nodes[i], err = setUp(ctx, o, p, queues); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *scaleBench) Close() error {
+	var errs []error
+	for _, n := range b.nodes {
+		if n != nil {
+			errs = append(errs, n.tearDown())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *scaleBench) Environment(ctx context.Context) (result.Environment, error) {
+	for _, n := range b.nodes {
+		if n != nil {
+			return n.resultEnvironment(ctx)
+		}
+	}
+	return result.Environment{}, nil
+}
+
+func (b *scaleBench) Measure(ctx context.Context, at experiment.Point, _ int) ([]experiment.Sample, error) {
+	if at.ID == controlPoint {
+		return b.nodes[sessionsNode].controlSamples()
+	}
+	p := b.points[at.ID]
+	node := b.nodes[p.node]
+	if p.node == coresNode {
+		return node.coresSamples(p, b.pair)
+	}
+	s, err := node.round(ctx, p.row)
+	if err != nil {
+		return nil, err
+	}
+	return []experiment.Sample{
+		{Metric: metricPacket, Labels: p.labels(), Unit: "ns", Value: s.live, Baseline: &s.baseline},
+		{Metric: metricProgram, Labels: p.labels(), Unit: "ns", Value: s.testRun - s.front},
+	}, nil
+}
+
+// The metrics of scale besides those of functions.
+const (
+	metricCores  = "cores"   // how many times as many packets, by CPU time
+	metricN4     = "n4"      // requests/s
+	metricN4Time = "n4_time" // that one takes
+	metricMemory = "memory"  // octets
+
+	coresRuns = 3 // with one core, and with two, of one sample
+)
+
+// coresSamples alternates one core and two.
+func (b *bench) coresSamples(p scalePoint, pair []int) ([]experiment.Sample, error) {
+	var one, two []float64
+	for range coresRuns {
+		for _, cores := range []int{1, 2} {
+			s, err := b.together(p.row, pair[2-cores:])
+			if err != nil {
+				return nil, fmt.Errorf("%d cores: %w", cores, err)
+			}
+			if cores == 1 {
+				one = append(one, s.cpu)
+			} else {
+				two = append(two, s.cpu)
+			}
+		}
+	}
+	ratio, _, _ := stats.Interval(one, two)
+	return []experiment.Sample{{Metric: metricCores, Labels: p.labels(), Value: 2 * ratio}}, nil
+}
+
+// controlSamples are what N4 took, and what the sessions hold.
+func (b *bench) controlSamples() (list []experiment.Sample, err error) {
+	for _, r := range b.control.rows {
+		procedure := result.Labels{"procedure": strings.TrimPrefix(r.Name, "pfcp_"), "sessions": strconv.Itoa(r.Entries)}
+		list = append(list, experiment.Sample{Metric: metricN4, Labels: procedure, Unit: "requests/s", Value: r.PerSecond})
+		for i, us := range []float64{r.P50, r.P99} {
+			labels := maps.Clone(procedure)
+			labels["share"] = []string{"median", "P99"}[i]
+			list = append(list, experiment.Sample{Metric: metricN4Time, Labels: labels, Unit: "ns", Value: 1000 * us})
+		}
+	}
+	resident, tables, err := b.daemon.memory()
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range []uint64{resident, tables} {
+		labels := result.Labels{"held": []string{"by the daemon", "in the data path's tables"}[i], "sessions": strconv.Itoa(int(b.tables()))}
+		list = append(list, experiment.Sample{Metric: metricMemory, Labels: labels, Unit: "octets", Value: float64(n)})
+	}
+	return list, nil
+}
+
+// Figures have one for each dimension.
+func (e *scaleExperiment) Figures() (list []result.Figure) {
+	captions := map[string]string{
+		"sessions": "Each packet is for another session, at random. What grows is the time to fetch a session's entry from memory: one cache line for each packet and direction.",
+		"tunnels":  "Each packet is for another tunnel that the operator configured, at random: by its TEID, or by the UE's address.",
+		"rules":    "Sessions with as many SDF filters, of which the last one matches: the rules are looked at one after the other.",
+		"sids":     "Each packet is for another SID of the same locator, which is found by index.",
+		"policies": "Each packet goes by another policy with one segment.",
+		"segments": "The first segment is the destination; each one more is 16 octets of Segment Routing Header.",
+		"routes":   "Decapsulated packets for as many destinations, with a route each.",
+	}
+	e = e.part()
+	for _, d := range e.dimensions() {
+		if len(*d.numbers) == 0 {
+			continue
+		}
+		list = append(list, result.Figure{
+			ID: d.name, Title: d.title, Kind: result.Lines, Metric: metricPacket, Where: result.Labels{"of": d.name}, X: "number", Series: "function",
+			Value: result.ToBaseline, XTitle: strings.ToLower(d.title[:1]) + d.title[1:], YTitle: "times L2 forwarding",
+			LogX: slices.Max(*d.numbers) > 20, Caption: captions[d.name],
+		})
+	}
+	if e.Cores {
+		list = append(list, result.Figure{
+			ID: "cores", Title: "Two cores by one", Kind: result.Bars, Metric: metricCores, X: "function", YTitle: "times as many packets",
+			Caption: "How many times as many packets two cores forward as one, by CPU time: 2 would be no loss at all. Each core has a generator and queues of its own; the tables are shared.",
+		})
+	}
+	if len(e.Sessions) > 0 {
+		list = append(list,
+			result.Figure{ID: "n4", Title: "N4: sessions set up in a second", Kind: result.Bars, Metric: metricN4, X: "procedure", LogY: true, YTitle: "requests in a second",
+				Caption: "PFCP session establishment, and the modification that brings the gNB's tunnel, with 256 requests under way. The SMF is on the same machine. Measured once.",
+				Anchors: []result.Anchor{
+					{Label: "paper 003, SoftUPF", Source: "paper 003", Y: 5100, Unit: "requests/s", Note: "messages, DPDK UPF on a server"},
+					{Label: "paper 003, CPOffload", Source: "paper 003", Y: 2_050_000, Unit: "requests/s", Note: "messages, PFCP handled by a switch"},
+				}},
+			result.Figure{ID: "n4_time", Title: "N4: time of a request", Kind: result.Table, Metric: metricN4Time, Caption: "With 256 requests under way."},
+			result.Figure{ID: "memory", Title: "Memory", Kind: result.Table, Metric: metricMemory, Caption: "What the daemon holds, resident, and the data path's tables, when all sessions are there."})
+	}
+	return list
+}
+
+// Claims say what a million of each costs.
+func (e *scaleExperiment) Claims(run *result.Run) (claims []string) {
+	for _, d := range e.part().dimensions() {
+		if len(*d.numbers) < 2 {
+			continue
+		}
+		first, last := slices.Min(*d.numbers), slices.Max(*d.numbers)
+		for _, from := range run.Select(metricPacket, result.Labels{"of": d.name, "number": strconv.Itoa(int(first))}) {
+			to := run.Select(metricPacket, result.Labels{"of": d.name, "number": strconv.Itoa(int(last)), "function": from.Labels["function"]})
+			a, b := from.Estimate(result.ToBaseline), to[0].Estimate(result.ToBaseline)
+			word := "as much"
+			switch {
+			case a.High < b.Low:
+				word = "more"
+			case a.Low > b.High:
+				word = "less"
+			}
+			claims = append(claims, fmt.Sprintf("%s, %s from %d to %d: a packet costs %s, %s and %s times L2 forwarding.",
+				from.Labels["function"], d.name, first, last, word, inWords(a), inWords(b)))
+		}
+	}
+	return claims
+}

@@ -1,0 +1,101 @@
+package traffic
+
+import "github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+
+// sum is the Internet checksum's sum over b, folded; an odd end is padded.
+func sum(b []byte, start uint32) uint32 {
+	for i := 0; i+1 < len(b); i += 2 {
+		start += uint32(b[i])<<8 | uint32(b[i+1])
+	}
+	if len(b)%2 == 1 {
+		start += uint32(b[len(b)-1]) << 8
+	}
+	for start > 0xffff {
+		start = start&0xffff + start>>16
+	}
+	return start
+}
+
+// pseudo is the sum over the pseudo-header of a UDP datagram behind the IP
+// header `ip`.
+func pseudo(ip []byte, length int) uint32 {
+	addresses := ip[8:40]
+	if ip[0]>>4 == 4 {
+		addresses = ip[12:20]
+	}
+	return sum(addresses, protoUDP+uint32(length))
+}
+
+// checksums fills them in, from the inside out, and tells the places theirs.
+func (f *frame) checksums() {
+	f.udpChecksum(f.innerUDP, f.innerIPStart())
+	f.ipChecksum(f.innerIP)
+	f.udpChecksum(f.outerUDP, lenEthernet)
+	f.ipChecksum(f.outerIP)
+	for i := range f.places {
+		p := &f.places[i]
+		p.Base = be.Uint32(f.data[p.Offset:])
+		f.follow(p)
+	}
+}
+
+// innerIPStart is where the inner IP header is, if it has a UDP checksum.
+func (f *frame) innerIPStart() int {
+	if f.innerIP > 0 {
+		return f.innerIP - 10
+	}
+	return f.innerUDP - 6 - lenIPv6
+}
+
+func (f *frame) udpChecksum(at, ip int) {
+	if at == 0 {
+		return
+	}
+	datagram := f.data[at-6:]
+	c := uint16(^sum(datagram, pseudo(f.data[ip:], len(datagram))))
+	if c == 0 {
+		c = 0xffff
+	}
+	be.PutUint16(f.data[at:], c)
+}
+
+func (f *frame) ipChecksum(at int) {
+	if at != 0 {
+		be.PutUint16(f.data[at:], uint16(^sum(f.data[at-10:at+10], 0)))
+	}
+}
+
+// follow names the checksums that change with a place. A UDP checksum around
+// covers the place and the checksums inside that follow it, each of which takes
+// the change out once.
+func (f *frame) follow(p *trafficrun.Place) {
+	at := int(p.Offset)
+	inside := 0
+	switch {
+	case f.inInnerIP(at):
+		if f.innerIP > 0 {
+			p.IPChecksum = uint32(f.innerIP)
+			inside++
+		}
+		fallthrough
+	case f.innerUDP > 0 && at >= f.innerUDP-6:
+		if f.innerUDP > 0 {
+			p.UDPChecksum = uint32(f.innerUDP)
+			inside++
+		}
+	case f.outerIP > 0 && at < f.outerIP+10:
+		p.IPChecksum = uint32(f.outerIP)
+	}
+	if f.outerUDP > 0 && inside != 1 {
+		p.OuterChecksum, p.OuterAdds = uint32(f.outerUDP), inside > 1
+	}
+}
+
+// inInnerIP says whether an offset is in the inner IP header, and counted by it
+// or by the pseudo-header.
+func (f *frame) inInnerIP(at int) bool {
+	if f.innerIP > 0 {
+		return at >= f.innerIP-10 && at < f.innerIP+10
+	}
+	return f.innerUDP > 0 && at >= f.innerUDP-6-lenIPv6 && at < f.innerUDP-6
+}

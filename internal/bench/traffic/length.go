@@ -1,0 +1,108 @@
+package traffic
+
+import "slices"
+
+// Lengths in octets.
+const (
+	lenEthernet  = 14
+	lenFCS       = 4
+	lenIPv4      = 20
+	lenIPv6      = 40
+	lenUDP       = 8
+	lenGTPU      = 8
+	lenContainer = 8 // with the header's options
+	lenVXLAN     = 8
+	lenSRH       = 8 // and 16 for each segment
+	lenTag       = 12
+	minFrame     = 64 // with FCS
+)
+
+// headers are all in front of the UDP payload, or of the frame's payload.
+func (t Template) headers() int {
+	n := lenEthernet + t.Outer.length()
+	if t.Inner.Source.IsValid() {
+		n += lenIP(t.Inner.Source.Is4()) + lenUDP
+	}
+	return n
+}
+
+func lenIP(is4 bool) int {
+	if is4 {
+		return lenIPv4
+	}
+	return lenIPv6
+}
+
+// length is that of the headers around the inner packet.
+func (o Outer) length() int {
+	switch o.Kind {
+	case GTPU:
+		n := lenIP(o.Source.Is4()) + lenUDP + lenGTPU
+		if o.Container != NoContainer {
+			n += lenContainer
+		}
+		return n
+	case VXLAN:
+		return lenIP(o.Source.Is4()) + lenUDP + lenVXLAN + lenEthernet
+	case SRv6:
+		n := lenIPv6
+		if listed := o.listed(); len(listed) > 0 {
+			n += lenSRH + 16*len(listed)
+		}
+		return n
+	}
+	return 0
+}
+
+// imix are the frame lengths of IMIX, and how many there are of each of 48.
+var imix = []struct{ size, of48 int }{{64, 28}, {570, 16}, {1518, 4}}
+
+// sizes are the different lengths of frames with FCS.
+func (t Template) sizes() []int {
+	least := max(minFrame, t.headers()+lenTag+lenFCS)
+	switch {
+	case t.IMIX:
+		var sizes []int
+		for _, i := range imix {
+			sizes = append(sizes, max(i.size, least))
+		}
+		return sizes
+	case t.Payload != 0 && t.Inner.Source.IsValid():
+		return []int{t.headers() - lenUDP + t.Payload + lenFCS}
+	case t.Payload != 0:
+		return []int{lenEthernet + t.Payload + lenFCS}
+	case t.Size != 0:
+		return []int{t.Size}
+	}
+	return []int{least}
+}
+
+// slots are the indices into sizes that packets take one after the other, each
+// size as evenly as its number allows.
+func (t Template) slots() []uint8 {
+	if !t.IMIX {
+		return []uint8{0}
+	}
+	slots, had := make([]uint8, 0, 48), make([]int, len(imix))
+	for n := 1; n <= 48; n++ {
+		behind := make([]int, len(imix)) // in 48ths of a packet
+		for i := range imix {
+			behind[i] = n*imix[i].of48 - 48*had[i]
+		}
+		i := slices.Index(behind, slices.Max(behind))
+		had[i]++
+		slots = append(slots, uint8(i))
+	}
+	return slots
+}
+
+func (i Inner) sourcePort() int { return int(or(i.SourcePort, 4000)) }
+
+// or is v where it was given.
+func or[T comparable](v, otherwise T) T {
+	var none T
+	if v == none {
+		return otherwise
+	}
+	return v
+}

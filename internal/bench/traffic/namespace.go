@@ -1,0 +1,118 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+// inside calls f on a thread that is in a network namespace, and that ends with
+// f: whatever f does to the thread is nobody else's.
+func inside(namespace string, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		if err := enter(namespace); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+func enter(namespace string) error {
+	if namespace == "" {
+		return nil
+	}
+	ns, err := os.Open(namespace)
+	if err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+func (p Port) String() string {
+	if p.Namespace == "" {
+		return p.Interface
+	}
+	return fmt.Sprintf("%s in %s", p.Interface, p.Namespace)
+}
+
+// link reads the port's interface, which must be able to carry frames.
+func (p Port) link() (l netdev.Link, err error) {
+	err = inside(p.Namespace, func() error {
+		i, err := netdev.NewInspector()
+		if err != nil {
+			return err
+		}
+		defer i.Close()
+		s, err := i.Snapshot()
+		if err != nil {
+			return err
+		}
+		for _, l = range s.Links {
+			if l.Name == p.Interface {
+				return usable(l)
+			}
+		}
+		return errors.New("there is no such interface (ip link shows those that are)")
+	})
+	if err != nil {
+		return netdev.Link{}, fmt.Errorf("interface %s: %w", p, err)
+	}
+	return l, nil
+}
+
+var errNoCarrier = errors.New("has no carrier: is the other end up?")
+
+// carrierTime is for how long a network card may be without a link after an XDP
+// program was attached: some drivers start the card anew.
+const carrierTime = 10 * time.Second
+
+// linkAgain reads the interface when a program has been attached.
+func (p Port) linkAgain(ctx context.Context) (l netdev.Link, err error) {
+	for end := time.Now().Add(carrierTime); ctx.Err() == nil; time.Sleep(look) {
+		if l, err = p.link(); !errors.Is(err, errNoCarrier) || time.Now().After(end) {
+			return l, err
+		}
+	}
+	return l, ctx.Err()
+}
+
+func usable(l netdev.Link) error {
+	switch {
+	case !l.Ethernet:
+		return errors.New("has no Ethernet header")
+	case !l.Up:
+		return fmt.Errorf("is down (fix: ip link set dev %s up)", l.Name)
+	case !l.Carrier:
+		return errNoCarrier
+	}
+	return nil
+}
+
+// pin binds the calling thread to one CPU, where it goes before others: its
+// pauses are the trial's.
+func pin(cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("bind the generator to CPU %d: %w: give another with --cpu", cpu, err)
+	}
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
+		return fmt.Errorf("set the generator's priority: %w", err)
+	}
+	return nil
+}

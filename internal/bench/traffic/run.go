@@ -1,0 +1,439 @@
+package traffic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/napi"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+const (
+	// quiet is for how long nothing must come before a trial is over, where packets
+	// are missing quietMissing, and patience for how long it is waited for that.
+	quiet        = 50 * time.Millisecond
+	quietMissing = 150 * time.Millisecond
+	patience     = time.Second
+	// catchUp is how much of the time that something else had the CPU is made up
+	// for at once, and burst how many packets at most: less than a queue of a veth
+	// holds, so that what is lost is the device's.
+	catchUp = 100 * time.Microsecond
+	burst   = 64
+	// look is how often wrong frames and samples are fetched.
+	look = 5 * time.Millisecond
+
+	defaultCheckEvery = 1024
+)
+
+// ErrNothing says that no packet came out of the device.
+var ErrNothing = errors.New("nothing came in")
+
+// Pair is a generator and a receiver.
+type Pair struct {
+	options  Options
+	tx, rx   netdev.Link
+	engine   *trafficrun.Engine
+	method   Method
+	receiver string
+	trial    uint8
+	limits   map[string]float64
+}
+
+// Open prepares both interfaces. What it does to them is undone by Close.
+func Open(ctx context.Context, o Options) (_ *Pair, err error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("packets are sent and taken by root: use sudo")
+	}
+	if o.CheckEvery == 0 {
+		o.CheckEvery = defaultCheckEvery
+	}
+	p := &Pair{options: o, limits: map[string]float64{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	if p.tx, err = o.TX.link(); err != nil {
+		return nil, err
+	}
+	if p.rx, err = o.RX.link(); err != nil {
+		return nil, err
+	}
+	if p.engine, err = trafficrun.Load(); err != nil {
+		return nil, err
+	}
+	if err := p.attach(); err != nil {
+		return nil, err
+	}
+	return p, errors.Join(p.choose(ctx), ctx.Err())
+}
+
+// choose finds how packets can be sent. The receiver is attached: on the other
+// end of a veth it is what makes live frames possible.
+func (p *Pair) choose(ctx context.Context) (err error) {
+	if p.tx, err = p.options.TX.linkAgain(ctx); err != nil {
+		return err
+	}
+	if p.rx, err = p.options.RX.linkAgain(ctx); err != nil {
+		return err
+	}
+	able := p.tx.XDP&netdev.XDPTransmit != 0
+	switch p.options.Method {
+	case Auto, Live, Packet:
+	default:
+		return fmt.Errorf("method %q: there are live and packet", p.options.Method)
+	}
+	if p.options.Method == Live && !able {
+		return fmt.Errorf("interface %s (driver %s) does not send live frames: %s", p.options.TX, p.tx.Driver, p.whyNot())
+	}
+	if p.options.Method == Packet || !able {
+		p.method = Packet
+		return nil
+	}
+	p.method = Live
+	return inside(p.options.TX.Namespace, func() error {
+		return p.engine.Device(p.tx.Index, p.tx.Kind != "veth") // whose other end is the device's queue
+	})
+}
+
+// Sends is how packets are sent, and why not by live frames where that could not
+// be.
+func (p *Pair) Sends() (m Method, why string) {
+	if p.method == Packet && p.tx.XDP&netdev.XDPTransmit == 0 {
+		why = p.whyNot()
+	}
+	return p.method, why
+}
+
+func (p *Pair) whyNot() string {
+	if p.tx.Kind == "veth" {
+		return "its peer has neither an XDP program nor GRO (ethtool -K PEER gro on)"
+	}
+	return "its driver has no ndo_xdp_xmit: the method is packet (AF_PACKET)"
+}
+
+// attach sets the receiver to both interfaces: a device answers some packets
+// with errors to where they came from.
+func (p *Pair) attach() error {
+	return errors.Join(p.attachRX(), p.attachTX())
+}
+
+func (p *Pair) attachRX() error {
+	if with := p.options.With; with != nil && with.options.RX == p.options.RX {
+		p.receiver = with.receiver
+		return with.engine.HandOver(false, p.engine)
+	}
+	return inside(p.options.RX.Namespace, func() error {
+		native, err := p.engine.Receive(p.rx.Index, false)
+		p.receiver = "generic"
+		if native {
+			p.receiver = "native"
+		}
+		return attachError(p.options.RX, err)
+	})
+}
+
+func (p *Pair) attachTX() error {
+	switch with := p.options.With; {
+	case p.options.TX == p.options.RX:
+		return nil
+	case with != nil && with.options.TX == p.options.TX:
+		return with.engine.HandOver(true, p.engine)
+	}
+	return inside(p.options.TX.Namespace, func() error {
+		_, err := p.engine.Receive(p.tx.Index, true)
+		return attachError(p.options.TX, err)
+	})
+}
+
+func attachError(p Port, err error) error {
+	if errors.Is(err, trafficrun.ErrBusy) {
+		return fmt.Errorf("interface %s: %w: take it off (ip link set dev %s xdp off), or use another interface", p, err, p.Interface)
+	}
+	if err != nil {
+		return fmt.Errorf("interface %s: attach the receiver: %w", p, err)
+	}
+	return nil
+}
+
+// Close detaches everything.
+func (p *Pair) Close() error {
+	if p.engine == nil {
+		return nil
+	}
+	return p.engine.Close()
+}
+
+// prepare makes a trial's job.
+func (p *Pair) prepare(t Trial) (trafficrun.Job, error) {
+	template := t.Template
+	if err := template.Check(); err != nil {
+		return trafficrun.Job{}, fmt.Errorf("template %s: %w", template.Name, err)
+	}
+	if template.Ethernet.Source == nil {
+		template.Ethernet.Source = MAC(p.tx.MAC)
+	}
+	if template.Ethernet.Destination == nil {
+		return trafficrun.Job{}, fmt.Errorf("template %s: ethernet.destination is missing (fix: the address of the device's interface behind %s)", template.Name, p.options.TX)
+	}
+	if t.Duration <= 0 || t.Rate < 0 {
+		return trafficrun.Job{}, fmt.Errorf("a trial of %v at %v packets/s: want a time, and a rate or 0", t.Duration, t.Rate)
+	}
+	j, err := template.job(cmp.Or(t.Expect, p.options.Expect), p.options.Seed)
+	if err != nil {
+		return j, err
+	}
+	if p.trial++; p.trial == 0 {
+		p.trial = 1 // 0 are the frames before the first trial
+	}
+	j.Trial, j.Duration, j.Rate, j.CatchUp, j.Timed = p.trial, t.Duration, t.Rate, catchUp, !t.Untimed
+	if t.Rate > 0 {
+		j.CatchUp = min(catchUp, time.Duration(burst/t.Rate*1e9))
+	}
+	j.Expect.Every = p.options.CheckEvery
+	return j, nil
+}
+
+// Run sends a trial's packets and waits for what comes out. Where ctx ends it
+// earlier, the outcome is of what was sent until then, beside ctx's error; an
+// ErrNothing stands beside an outcome too.
+func (p *Pair) Run(ctx context.Context, t Trial) (Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return Outcome{}, err
+	}
+	j, err := p.prepare(t)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := p.engine.Prepare(j); err != nil {
+		return Outcome{}, err
+	}
+	v := newVerifier(j)
+	before, err := now(p.options.Watch)
+	if err != nil {
+		return Outcome{}, err
+	}
+	dropped, err := p.dropped()
+	if err != nil {
+		return Outcome{}, err
+	}
+	sent, err := p.send(ctx, j, v)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := p.settle(v, sent.packets); err != nil {
+		return Outcome{}, err
+	}
+	o, err := p.outcome(t, sent, v)
+	if err == nil {
+		err = p.miss(&o, dropped)
+	}
+	if err == nil {
+		o.CPU, err = p.usage(before)
+		o.CPU.Generator = sent.ran
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && o.Sent > 0 && v.counts.Seen() == 0 {
+		err = p.nothing(o)
+	}
+	return o, err
+}
+
+func (p *Pair) nothing(o Outcome) error {
+	return fmt.Errorf("%w at %s of %d packets that %s sent: does the device forward to it, are both ends up, and is ethernet.destination the device's address?",
+		ErrNothing, p.options.RX, o.Sent, p.options.TX)
+}
+
+// sending is what the generator did.
+type sending struct {
+	packets  uint64
+	refused  uint64 // besides them
+	elapsed  time.Duration
+	paused   time.Duration
+	overruns uint32        // packets that were late because of those before
+	ran      time.Duration // CPU time
+	last     uint64        // when the last packet was sent, ns of CLOCK_MONOTONIC
+}
+
+// send sends all packets, and meanwhile looks at frames.
+func (p *Pair) send(ctx context.Context, j trafficrun.Job, v *verifier) (sending, error) {
+	stop, done := make(chan struct{}), make(chan error, 1)
+	var s sending
+	go func() {
+		done <- inside(p.options.TX.Namespace, func() (err error) {
+			if err := pin(p.options.CPU); err != nil {
+				return err
+			}
+			s, err = p.generate(j, stop)
+			return err
+		})
+	}()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	ended := ctx.Done()
+	for {
+		select {
+		case <-ended:
+			close(stop)
+			ended = nil
+		case err := <-done:
+			return s, err
+		case <-tick.C:
+			if err := p.engine.Show(v.see); err != nil {
+				v.err = err
+			}
+		}
+	}
+}
+
+// generate sends on the calling thread, and says how long that ran.
+func (p *Pair) generate(j trafficrun.Job, stop <-chan struct{}) (s sending, err error) {
+	before, err := napi.CPUTime(unix.Gettid())
+	if err != nil {
+		return s, err
+	}
+	if p.method == Packet {
+		s, err = p.packets(j, stop)
+	} else {
+		s, err = p.live(j, stop)
+	}
+	if err != nil {
+		return s, err
+	}
+	after, err := napi.CPUTime(unix.Gettid())
+	s.ran = after - before
+	return s, err
+}
+
+// live sends live frames.
+func (p *Pair) live(j trafficrun.Job, stop <-chan struct{}) (sending, error) {
+	if err := p.engine.Send(stop); err != nil {
+		return sending{}, fmt.Errorf("interface %s: %w", p.options.TX, err)
+	}
+	s, err := p.engine.State()
+	if err != nil {
+		return sending{}, err
+	}
+	if s.Failed > 0 {
+		return sending{}, fmt.Errorf("interface %s: %d frames could not be made", p.options.TX, s.Failed)
+	}
+	elapsed := time.Duration(s.Last - s.Begin)
+	if s.Over && j.Rate > 0 {
+		elapsed = max(elapsed, j.Duration)
+	}
+	return sending{packets: s.Sent - s.Refused, refused: s.Refused, elapsed: elapsed, paused: s.Paused, overruns: s.Overruns, last: s.Last}, nil
+}
+
+// dropped is how many packets the receiving interface has dropped because its
+// queue was full. Only of a veth it is known that the counter is of nothing else.
+func (p *Pair) dropped() (n uint64, err error) {
+	if p.rx.Kind != "veth" {
+		return 0, nil
+	}
+	err = inside(p.options.RX.Namespace, func() error {
+		fs, err := procfs.NewFS("/proc/thread-self")
+		if err != nil {
+			return err
+		}
+		devices, err := fs.NetDev()
+		n = devices[p.rx.Name].RxDropped
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("counters of interface %s: %w", p.options.RX, err)
+	}
+	return n, nil
+}
+
+// miss takes from what is lost what did come out of the device.
+func (p *Pair) miss(o *Outcome, before uint64) error {
+	after, err := p.dropped()
+	o.Missed = min(after-before, o.Lost)
+	o.Lost -= o.Missed
+	return err
+}
+
+// settle waits for late packets.
+func (p *Pair) settle(v *verifier, sent uint64) error {
+	seen, wait := uint64(0), quietMissing
+	for end, last := time.Now().Add(patience), time.Now(); time.Now().Before(end) && time.Since(last) < wait; time.Sleep(look) {
+		counts, err := p.engine.Counts()
+		if err != nil {
+			return err
+		}
+		if counts.Seen() != seen {
+			seen, last = counts.Seen(), time.Now()
+		}
+		switch {
+		case counts.Received >= sent:
+			wait = quiet
+		case seen == 0:
+			wait = patience // whoever has the packets may not have had the CPU yet
+		default:
+			wait = quietMissing
+		}
+		if err := p.engine.Show(v.see); err != nil {
+			return err
+		}
+		v.counts = counts
+	}
+	return v.err
+}
+
+// outcome puts together what is known.
+func (p *Pair) outcome(t Trial, s sending, v *verifier) (Outcome, error) {
+	c := v.counts
+	o := Outcome{
+		Method: p.method, Receiver: p.receiver,
+		Offered: s.packets, Sent: s.packets, Refused: s.refused, Received: c.Received, Duplicated: c.Duplicated, Reordered: c.Reordered,
+		Unreadable: c.Wrong[trafficrun.Unreadable], Unexpected: c.Wrong[trafficrun.Unexpected], Returned: c.Returned,
+		Octets: c.Octets, Elapsed: s.elapsed, Paused: s.paused, LongestGap: longestGap(c, s), Faults: v.faults, Checked: v.checked,
+	}
+	o.Corruption, o.Corrupt = v.corruption()
+	if got := c.Received + o.Unreadable; got < s.packets {
+		o.Lost = s.packets - got
+	}
+	if t.Rate > 0 {
+		o.Offered = uint64(t.Rate * min(t.Duration, s.elapsed).Seconds())
+	}
+	if s.elapsed > s.paused {
+		o.Rate = float64(o.Sent) / (s.elapsed - s.paused).Seconds()
+	}
+	o.AtLimit = t.Rate == 0 || s.slow(o.Offered)
+	if t.Untimed {
+		return o, nil
+	}
+	buckets, err := p.engine.Latency()
+	h := &result.Histogram{Unit: "ns"}
+	for _, b := range buckets {
+		h.Lower, h.Upper, h.Count = append(h.Lower, b.Lower), append(h.Upper, b.Upper), append(h.Count, b.Count)
+	}
+	o.Latency = h
+	return o, err
+}
+
+// longestGap is that between two packets that came out, or from the last of them
+// to the last that was sent: what is blocked may stay so.
+func longestGap(c trafficrun.Counts, s sending) time.Duration {
+	if c.Latest > 0 && s.last > c.Latest {
+		return max(c.Gap, time.Duration(s.last-c.Latest))
+	}
+	return c.Gap
+}
+
+// slow says that not a few pauses but the making of packets kept a generator
+// from the rate.
+func (s sending) slow(offered uint64) bool {
+	return float64(s.packets) < 0.995*float64(offered) || uint64(s.overruns) > s.packets/4+64
+}

@@ -1,0 +1,87 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+)
+
+// Together runs a trial on each of two pairs at once. The second pair was opened
+// with the first (Options.With). One generator sends both trials' packets in
+// turns, so that rates and durations are the same. CPU is in the first outcome.
+func Together(ctx context.Context, pairs [2]*Pair, trials [2]Trial) (outcomes [2]Outcome, err error) {
+	a, b := pairs[0], pairs[1]
+	if b.options.With != a || a.method != Live || b.method != Live {
+		return outcomes, errors.New("two pairs together: the second is opened with the first, and both send live frames")
+	}
+	if trials[0].Rate != trials[1].Rate || trials[0].Duration != trials[1].Duration {
+		return outcomes, fmt.Errorf("two pairs together: rates %v and %v, durations %v and %v: want the same",
+			trials[0].Rate, trials[1].Rate, trials[0].Duration, trials[1].Duration)
+	}
+	if err := ctx.Err(); err != nil {
+		return outcomes, err
+	}
+	jobs, err := prepareBoth(a, b, trials)
+	if err != nil {
+		return outcomes, err
+	}
+	verifiers := [2]*verifier{newVerifier(jobs[0]), newVerifier(jobs[1])}
+	before, err := now(a.options.Watch)
+	if err != nil {
+		return outcomes, err
+	}
+	sent, err := a.send(ctx, jobs[0], verifiers[0])
+	if err != nil {
+		return outcomes, err
+	}
+	for i, p := range pairs {
+		if outcomes[i], err = p.gather(trials[i], sent, verifiers[i]); err != nil {
+			return outcomes, err
+		}
+	}
+	if outcomes[0].CPU, err = a.usage(before); err != nil {
+		return outcomes, err
+	}
+	return outcomes, ctx.Err()
+}
+
+// gather waits for what is late, and says what became of a pair's own packets. Their
+// pace was the first pair's.
+func (p *Pair) gather(t Trial, pace sending, v *verifier) (Outcome, error) {
+	s, err := p.engine.State()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if s.Failed > 0 {
+		return Outcome{}, fmt.Errorf("interface %s: %d frames could not be made", p.options.TX, s.Failed)
+	}
+	if err := p.settle(v, s.Sent); err != nil {
+		return Outcome{}, err
+	}
+	pace.packets = s.Sent
+	return p.outcome(t, pace, v)
+}
+
+// prepareBoth makes the jobs: the first has the pace, the second is called.
+func prepareBoth(a, b *Pair, trials [2]Trial) (jobs [2]trafficrun.Job, err error) {
+	a.trial = max(a.trial, b.trial) // no number is of both
+	if jobs[0], err = a.prepare(trials[0]); err != nil {
+		return jobs, err
+	}
+	b.trial = a.trial
+	if jobs[1], err = b.prepare(trials[1]); err != nil {
+		return jobs, err
+	}
+	jobs[0].Rate, jobs[0].Turns = 2*trials[0].Rate, true
+	if trials[0].Rate > 0 {
+		jobs[0].CatchUp = min(jobs[0].CatchUp, time.Duration(burst/jobs[0].Rate*1e9))
+	}
+	jobs[1].Rate, jobs[1].Duration = 0, 10*trials[1].Duration // the first ends it
+	if err := a.engine.TakeTurns(b.engine); err != nil {
+		return jobs, err
+	}
+	return jobs, errors.Join(a.engine.Prepare(jobs[0]), b.engine.Prepare(jobs[1]))
+}

@@ -1,0 +1,133 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+)
+
+// mostFaults are told in words.
+const mostFaults = 8
+
+// What can be wrong with a packet that came out: the keys of
+// Outcome.Corruption.
+const (
+	WrongLength   = "length"   // of the frame, or in a header
+	WrongHeader   = "header"   // not what is expected
+	WrongNumber   = "number"   // the TEID, address or port of another packet
+	WrongTag      = "tag"      // or the packet was cut
+	WrongChecksum = "checksum" // seen in packets that are checked whole only
+)
+
+// verifier looks at the frames that the receiver shows.
+type verifier struct {
+	expect  trafficrun.Expect
+	counts  trafficrun.Counts
+	checked uint64
+	found   map[string]uint64 // that the receiver did not see
+	faults  []string
+	err     error
+}
+
+func newVerifier(j trafficrun.Job) *verifier {
+	return &verifier{expect: j.Expect, found: map[string]uint64{}}
+}
+
+// see takes a frame: a wrong one to say what is wrong with it, a right one to
+// look at what the receiver does not.
+func (v *verifier) see(s trafficrun.Shown) {
+	switch s.Wrong {
+	case trafficrun.Right:
+		if s.Length == len(s.Data) { // of longer ones the end is not shown
+			v.checked++
+			v.check(s)
+		}
+	case trafficrun.Length:
+		v.say(s, fmt.Sprintf("the frame has %d octets, want %d", s.Length, v.expect.Lengths[s.Size]))
+	case trafficrun.Header:
+		v.say(s, v.difference(s.Data))
+	case trafficrun.Number:
+		v.say(s, v.numbers(s.Data))
+	case trafficrun.Unreadable:
+		v.say(s, "the tag is hurt, or cut off")
+	default:
+		v.say(s, describe(s))
+	}
+}
+
+func (v *verifier) check(s trafficrun.Shown) {
+	err := verify(s.Data)
+	if err == nil {
+		return
+	}
+	var checksum checksumError
+	if errors.As(err, &checksum) {
+		v.found[WrongChecksum]++
+	} else {
+		v.found[WrongLength]++
+	}
+	v.say(s, err.Error())
+}
+
+func (v *verifier) say(s trafficrun.Shown, what string) {
+	if len(v.faults) >= mostFaults {
+		return
+	}
+	if s.Wrong != trafficrun.Unreadable && s.Wrong != trafficrun.Unexpected {
+		what = fmt.Sprintf("packet %d of stream %d: %s", s.Sequence, s.Stream, what)
+	}
+	v.faults = append(v.faults, fmt.Sprintf("%s: %x", what, s.Data))
+}
+
+// difference names the first octets that are not as expected.
+func (v *verifier) difference(data []byte) string {
+	for i, want := range v.expect.Want {
+		if i >= len(data) {
+			return fmt.Sprintf("the frame ends in its headers, at octet %d", len(data))
+		}
+		if mask := v.expect.Mask[i]; (data[i]^want)&mask != 0 {
+			return fmt.Sprintf("octet %d is %#02x, want %#02x", i, data[i]&mask, want&mask)
+		}
+	}
+	return "the headers are not as expected"
+}
+
+// numbers names the places where a number is, and what it is.
+func (v *verifier) numbers(data []byte) string {
+	text := "a number is that of another packet:"
+	for _, p := range v.expect.Places {
+		if int(p.Offset)+4 <= len(data) {
+			text += fmt.Sprintf(" octets %d to %d are %#08x, the first packet's %#08x;", p.Offset, p.Offset+3, be.Uint32(data[p.Offset:]), p.Base)
+		}
+	}
+	return text
+}
+
+// corruption counts what was wrong, by whoever saw it.
+func (v *verifier) corruption() (map[string]uint64, uint64) {
+	all := maps.Clone(v.found)
+	for kind, wrong := range map[string]trafficrun.Wrong{
+		WrongLength: trafficrun.Length, WrongHeader: trafficrun.Header, WrongNumber: trafficrun.Number, WrongTag: trafficrun.Unreadable,
+	} {
+		all[kind] += v.counts.Wrong[wrong]
+	}
+	sum := uint64(0)
+	for kind, n := range all {
+		if n == 0 {
+			delete(all, kind)
+		}
+		sum += n
+	}
+	return all, sum
+}
+
+// describe says what an unexpected packet is.
+func describe(s trafficrun.Shown) string {
+	where := "came out"
+	if s.Returned {
+		where = "came back to the sending interface"
+	}
+	return fmt.Sprintf("a packet that nobody sent %s: %s", where, summary(s.Data))
+}

@@ -1,0 +1,215 @@
+package trafficrun
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// What a job may have.
+const (
+	MaxFrame    = 2048 // octets without FCS
+	MaxHeaders  = 320  // octets that are compared
+	MaxSizes    = 4
+	MaxSlots    = 48
+	MaxPlaces   = 8
+	Keys        = 3
+	Streams     = 32 // a power of two
+	Window      = 65536
+	windowLine  = 16
+	TagSum      = 0xc7c7 // the Internet checksum's sum over a tag
+	fixedPoint  = 16     // bits of a ns that the pace is kept in
+	shownLength = MaxFrame + 24
+)
+
+// Key is a number that packets differ by.
+type Key struct {
+	Count  uint32
+	Random bool
+	Lead   bool // its number names the stream
+	Salt   uint32
+}
+
+// Place is where a number stands: the 32 bits at Offset are Base + (number <<
+// Shift). The checksums that follow are named by their offsets; 0: none.
+type Place struct {
+	Offset, Base, Key, Shift uint32
+	IPChecksum, UDPChecksum  uint32
+	// OuterChecksum is that of a UDP header around. What the change does to it
+	// beside the checksums inside is added, or with OuterAdds the opposite.
+	OuterChecksum uint32
+	OuterAdds     bool
+}
+
+// Expect is what must come out.
+type Expect struct {
+	Want, Mask []byte // of the frame's start; equally long
+	Places     []Place
+	Lengths    []int // of the frames made of Job.Frames[i]
+	Every      int   // frames to one that is shown: a power of two
+}
+
+// Job is a trial.
+type Job struct {
+	Frames     [][]byte // with a tag of the right sum at their ends
+	Slots      []uint8  // indices into Frames, in the order of packets
+	Keys       [Keys]Key
+	Places     []Place
+	StreamBits int
+	Trial      uint8
+	Duration   time.Duration
+	Rate       float64 // packets/s; 0: as fast as possible
+	CatchUp    time.Duration
+	Timed      bool
+	Turns      bool // every second packet is made by the engine of TakeTurns
+	Expect     Expect
+}
+
+// Prepare sets everything to the beginning of a trial.
+func (e *Engine) Prepare(j Job) error {
+	entry, err := j.entry()
+	if err != nil {
+		return err
+	}
+	expect, err := j.Expect.entry()
+	if err != nil {
+		return err
+	}
+	for i, data := range j.Frames {
+		f := trafficTrafficFrame{Length: uint32(len(data))}
+		copy(f.Data[:], data)
+		if err := e.objects.TrafficFrame.Put(uint32(i), &f); err != nil {
+			return fmt.Errorf("set frame %d: %w", i, err)
+		}
+	}
+	e.frame, e.duration = j.longest(), j.Duration
+	e.batch = batchFor(j.Rate)
+	if err := e.reset(1 << j.StreamBits); err != nil {
+		return err
+	}
+	if err := e.objects.TrafficExpect.Put(uint32(0), &expect); err != nil {
+		return fmt.Errorf("set what is expected: %w", err)
+	}
+	entry.Device, entry.Netns = e.device, e.netns
+	if err := e.objects.TrafficJob.Put(uint32(0), &entry); err != nil {
+		return fmt.Errorf("set the job: %w", err)
+	}
+	return nil
+}
+
+// batchFor is how many frames are made before they are sent. A packet that waits
+// for others is late, so that slow ones go alone.
+func batchFor(rate float64) uint32 {
+	switch {
+	case rate == 0 || rate > 2e6:
+		return 64
+	case rate > 5e5:
+		return 8
+	}
+	return 1
+}
+
+func (j Job) longest() []byte {
+	longest := j.Frames[0]
+	for _, f := range j.Frames {
+		if len(f) > len(longest) {
+			longest = f
+		}
+	}
+	return longest
+}
+
+func (j Job) entry() (trafficTrafficJob, error) {
+	if n := len(j.Frames); n < 1 || n > MaxSizes {
+		return trafficTrafficJob{}, fmt.Errorf("%d sizes of frames: want 1 to %d", n, MaxSizes)
+	}
+	for _, f := range j.Frames {
+		if len(f) < 60 || len(f) > MaxFrame {
+			return trafficTrafficJob{}, fmt.Errorf("a frame of %d octets: want 60 to %d", len(f), MaxFrame)
+		}
+	}
+	if n := len(j.Slots); n < 1 || n > MaxSlots || len(j.Places) > MaxPlaces || 1<<j.StreamBits > Streams {
+		return trafficTrafficJob{}, fmt.Errorf("%d slots, %d places, %d streams: too many", n, len(j.Places), 1<<j.StreamBits)
+	}
+	entry := trafficTrafficJob{
+		Duration: uint64(j.Duration), Depth: uint64(j.CatchUp) << fixedPoint,
+		Trial: uint32(j.Trial), StreamBits: uint32(j.StreamBits),
+		Places: uint32(len(j.Places)), Slots: uint32(len(j.Slots)), Timed: flag(j.Timed), Turns: flag(j.Turns),
+	}
+	if j.Rate > 0 {
+		entry.Interval = uint64(1e9 / j.Rate * (1 << fixedPoint))
+	}
+	for i, k := range j.Keys {
+		to := &entry.Key[i]
+		to.Count, to.Random, to.Lead, to.Salt = k.Count, flag(k.Random), flag(k.Lead), k.Salt
+	}
+	putPlaces(entry.Place[:], j.Places)
+	copy(entry.Slot[:], j.Slots)
+	return entry, nil
+}
+
+func putPlaces(to []trafficTrafficPlace, places []Place) {
+	for i, p := range places {
+		to[i] = trafficTrafficPlace{
+			Offset: p.Offset, Base: p.Base, Key: p.Key, Shift: p.Shift,
+			IpChecksum: p.IPChecksum, UdpChecksum: p.UDPChecksum,
+			OuterChecksum: p.OuterChecksum, OuterAdds: flag(p.OuterAdds),
+		}
+	}
+}
+
+func (x Expect) entry() (trafficTrafficExpect, error) {
+	words := (len(x.Want) + 7) / 8
+	if len(x.Want) != len(x.Mask) || len(x.Want) > MaxHeaders || len(x.Places) > MaxPlaces || len(x.Lengths) > MaxSizes {
+		return trafficTrafficExpect{}, fmt.Errorf("%d octets of headers, %d of their mask: want at most %d", len(x.Want), len(x.Mask), MaxHeaders)
+	}
+	if x.Every < 1 || x.Every&(x.Every-1) != 0 {
+		return trafficTrafficExpect{}, fmt.Errorf("one frame in %d is shown: want a power of two", x.Every)
+	}
+	entry := trafficTrafficExpect{Words: uint32(words), Places: uint32(len(x.Places)), Every: uint32(x.Every - 1)}
+	for i := range x.Want {
+		shift := 8 * (i % 8) // little endian, as the object is
+		entry.Want[i/8] |= uint64(x.Want[i]&x.Mask[i]) << shift
+		entry.Mask[i/8] |= uint64(x.Mask[i]) << shift
+	}
+	for i, n := range x.Lengths {
+		entry.Length[i] = uint32(n)
+	}
+	putPlaces(entry.Place[:], x.Places)
+	return entry, nil
+}
+
+func flag(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// reset forgets what the trial before left.
+func (e *Engine) reset(streams int) error {
+	cpus := ebpf.MustPossibleCPU()
+	if err := e.objects.TrafficState.Put(uint32(0), &trafficTrafficState{}); err != nil {
+		return fmt.Errorf("reset the generator: %w", err)
+	}
+	if err := e.objects.TrafficArrival.Put(uint32(0), &trafficTrafficArrival{}); err != nil {
+		return fmt.Errorf("reset the longest gap: %w", err)
+	}
+	if err := e.objects.TrafficCounts.Put(uint32(0), make([]trafficTrafficCounts, cpus)); err != nil {
+		return fmt.Errorf("reset the counters: %w", err)
+	}
+	for i := range uint32(streams) {
+		if err := e.objects.TrafficStream.Put(i, &trafficTrafficStream{}); err != nil {
+			return fmt.Errorf("reset stream %d: %w", i, err)
+		}
+	}
+	window, err := e.objects.TrafficWindow.Memory()
+	if err != nil {
+		return fmt.Errorf("map the window: %w", err)
+	}
+	if _, err := window.WriteAt(make([]byte, streams*Window*4), 0); err != nil {
+		return fmt.Errorf("reset the window: %w", err)
+	}
+	return e.resetLatency(cpus)
+}

@@ -1,0 +1,101 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+)
+
+// Network is a lab that is up, for who sends traffic of their own through it.
+type Network struct{ r *runner }
+
+// Open builds the topology called name as the instance `as`, in the transport n9,
+// with nodes that run the given binary. What an instance of that name had left
+// behind is taken away before. Progress is told on w. It must be closed.
+func Open(ctx context.Context, name, as, culvert, n9 string, w io.Writer) (*Network, error) {
+	t, err := Load(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.wantN9([]string{n9}); err != nil {
+		return nil, fmt.Errorf("lab %s: %w", name, err)
+	}
+	in, err := openInstance(t, as, culvert)
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{&runner{instance: in, progress: &progress{w}}}
+	// An instance that is whole may be of another build.
+	if err = in.down(n.r.progress); err == nil {
+		err = in.up(ctx, n9, n.r.progress)
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.close())
+	}
+	return n, nil
+}
+
+// Close takes the lab down.
+func (n *Network) Close() error {
+	return errors.Join(n.r.down(n.r.progress), n.r.close())
+}
+
+// Namespace is the path of a node's network namespace; of a node that is not
+// there the path of none.
+func (n *Network) Namespace(node string) string {
+	return n.r.namespace(&Node{Name: node}).path()
+}
+
+// Do calls f on a thread that is in a node's namespace.
+func (n *Network) Do(node string, f func() error) error {
+	return n.r.namespace(&Node{Name: node}).Do(f)
+}
+
+// SetN9 goes over to another transport, under traffic if there is some.
+func (n *Network) SetN9(ctx context.Context, name string) error {
+	if err := n.r.wantN9([]string{name}); err != nil {
+		return err
+	}
+	return n.r.setN9(ctx, name)
+}
+
+// FTEID is what a UPF chose or was given, as "SMF/sessions/side", where side is
+// access or core.
+func (n *Network) FTEID(ctx context.Context, reference string) (netip.Addr, uint32, error) {
+	return n.r.fteid(ctx, reference, false)
+}
+
+// Outcomes counts the packets of each culvert node by how their journey ended.
+func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, error) {
+	seen, err := n.r.observe(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]map[string]uint64{}
+	for node, view := range seen {
+		all[node] = map[string]uint64{}
+		for reason, o := range view.outcomes {
+			all[node][reason] = o.Packets
+		}
+	}
+	return all, nil
+}
+
+// Daemons are the culvert processes, by node.
+func (n *Network) Daemons() map[string]int {
+	pids := map[string]int{}
+	for _, node := range n.r.Nodes {
+		if p, ok := n.r.process(node, culvertProcess); ok {
+			pids[node.Name] = p.PID
+		}
+	}
+	return pids
+}
+
+// Status is the version of what the nodes run, and the hash of its data path.
+func (n *Network) Status(ctx context.Context, node string) (version, dataPath string, err error) {
+	s, err := n.r.status(ctx, n.r.node(node))
+	return s.Version, s.DataPath, err
+}
