@@ -267,7 +267,7 @@ func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 	d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: otherBuild})
 	other := programID(t, path)
 	must(t, d.Close())
-	d = openPinned(t, path)
+	openPinned(t, path)
 	if got := programID(t, path); got == other {
 		t.Error("the program of another build was taken")
 	}
