@@ -387,7 +387,7 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 	if fmt.Sprint(d.Running()) != running || d.dp.content() != content {
 		t.Error("not on disk, and yet something changed")
 	}
-	if d.store, err = openStore(filepath.Join(d.dir, "state.db")); err != nil {
+	if d.store, err = openStore(filepath.Join(d.dir, "state.db"), d.log); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -457,6 +457,29 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// One that was killed may hold the file for longer than a start takes to ask.
+func TestDaemonThatEndsIsWaitedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	first, err := openStore(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(5*silence, func() { first.close() })
+	said := make(chan string, 1)
+	second, err := openStore(path, slog.New(slog.NewTextHandler(writerFunc(func(b []byte) { said <- string(b) }), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.close()
+	if line := <-said; !strings.Contains(line, "waiting for it to end") {
+		t.Errorf("the log says %q", line)
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) { f(b); return len(b), nil }
 
 func TestNotReadyBeforeItRuns(t *testing.T) {
 	d := prepare(t, t.TempDir(), gateway, newFake())

@@ -26,7 +26,7 @@ const retryInterval = 5 * time.Second
 // keeps it there until ctx ends, which is no error. Links, programs and maps
 // stay pinned: packets are forwarded on by what the tables last held.
 func (a *Agent) Run(ctx context.Context) (err error) {
-	if a.store, err = openStore(a.options.StatePath); err != nil {
+	if a.store, err = openStore(a.options.StatePath, a.log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.store.close()) }()
@@ -34,18 +34,10 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.dp, err = a.openDataPath(dataplane.Options{
-		PinPath: a.options.PinPath, Limits: dataplane.Limits(d.process.Limits), Logger: a.log,
-	})
-	if err != nil {
-		return fmt.Errorf("data path: %w", err)
-	}
-	defer func() { err = errors.Join(err, a.end()) }()
-
-	if a.upf, err = newUserPlane(a, d.process); err != nil {
+	if err := a.open(d.process); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.upf.close()) }()
+	defer func() { err = errors.Join(err, a.upf.close(), a.end()) }()
 
 	if a.headend, err = newHeadend(d.process.BGP, a.log); err != nil {
 		return err
@@ -64,6 +56,35 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.watch.Run(ctx) })
 	group.Go(func() error { return a.follow(ctx, group, d, snapshots) })
 	return ignoreCancel(group.Wait())
+}
+
+// open takes the data path over while it reads the sessions of an earlier
+// daemon: neither needs the other, and SMFs wait for both.
+func (a *Agent) open(p process) error {
+	var both errgroup.Group
+	both.Go(func() (err error) {
+		a.dp, err = a.openDataPath(dataplane.Options{
+			PinPath: a.options.PinPath, Limits: dataplane.Limits(p.Limits), Logger: a.log,
+		})
+		if err != nil {
+			return fmt.Errorf("data path: %w", err)
+		}
+		return nil
+	})
+	both.Go(func() (err error) {
+		a.upf, err = newUserPlane(a, p)
+		return err
+	})
+	err := both.Wait()
+	switch {
+	case err == nil:
+		a.upf.use(a.dp)
+	case a.dp != nil:
+		err = errors.Join(err, a.end())
+	default:
+		err = errors.Join(err, a.upf.close())
+	}
+	return err
 }
 
 // newest replaces a snapshot that nobody has taken yet. There is one sender.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -44,12 +45,24 @@ const layout = "1"
 // addresses: to map more, later, bbolt copies all that a change has read.
 const reserved = 1 << 30
 
+// patience is how long the daemon before may take to end: one that was killed
+// holds the file until the kernel has taken it apart. silence is what is not
+// worth a word.
+const (
+	patience = 5 * time.Second
+	silence  = 100 * time.Millisecond
+)
+
 // openStore opens the state file, or makes it. Only one daemon can hold it.
-func openStore(path string) (*store, error) {
+func openStore(path string, log *slog.Logger) (*store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("state file: %w", err)
 	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 2 * time.Second, InitialMmapSize: reserved})
+	waiting := time.AfterFunc(silence, func() {
+		log.Info("another daemon has the state file: waiting for it to end", "file", path, "at_most", patience)
+	})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: patience, InitialMmapSize: reserved})
+	waiting.Stop()
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("state file %s is held by another culvert: stop that one, or name another file", path)

@@ -22,17 +22,17 @@ type userPlane struct {
 	config pfcp.Config
 	open   func(pfcp.Config, pfcp.UPF) (*pfcp.Server, error)
 	server *pfcp.Server
-	put    chan struct{} // a session was put
+	path   *sessionPath
 }
 
 // sessionPath notes that a session was put: it may lead to a next hop that
 // nobody has resolved yet.
 type sessionPath struct {
 	sessions
-	put chan struct{}
+	put chan struct{} // a session was put
 }
 
-func (p sessionPath) PutSession(s dataplane.Session) error {
+func (p *sessionPath) PutSession(s dataplane.Session) error {
 	err := p.sessions.PutSession(s)
 	select {
 	case p.put <- struct{}{}:
@@ -41,16 +41,17 @@ func (p sessionPath) PutSession(s dataplane.Session) error {
 	return err
 }
 
-// newUserPlane reads the sessions of an earlier daemon.
+// newUserPlane reads the sessions of an earlier daemon. What they are put into
+// is told by use.
 func newUserPlane(a *Agent, p process) (*userPlane, error) {
 	c := p.UPF
 	if !c.IsSet() {
 		return nil, nil
 	}
-	u := &userPlane{put: make(chan struct{}, 1), open: a.openServer}
+	u := &userPlane{path: &sessionPath{put: make(chan struct{}, 1)}, open: a.openServer}
 	var err error
 	u.upf, err = upf.New(upf.Options{
-		DataPath: sessionPath{a.dp, u.put}, Journal: a.options.StatePath + ".sessions", Logger: a.log,
+		DataPath: u.path, Journal: a.options.StatePath + ".sessions", Logger: a.log,
 		Sessions: int(p.Limits.Sessions),
 	})
 	if err != nil {
@@ -73,7 +74,14 @@ func (u *userPlane) touched() <-chan struct{} {
 	if u == nil {
 		return nil
 	}
-	return u.put
+	return u.path.put
+}
+
+// use comes before anything else that needs the data path.
+func (u *userPlane) use(dp sessions) {
+	if u != nil {
+		u.path.sessions = dp
+	}
 }
 
 // restore puts the sessions again, before what was not put is swept.

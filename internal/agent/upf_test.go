@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -229,6 +231,21 @@ func TestUserPlaneAtStart(t *testing.T) {
 	if _, err := d.Associations(); !errors.Is(err, ErrNotUPF) {
 		t.Errorf("associations: %v", err)
 	}
+}
+
+// SMFs wait for the journal and for the data path: not for one after the other.
+func TestSessionsAreReadMeanwhile(t *testing.T) {
+	dp := newFake()
+	d := prepareUserPlane(t, t.TempDir(), byGTPU, dp)
+	d.openDataPath = func(dataplane.Options) (dataPath, error) {
+		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(filepath.Join(d.dir, "state.db.sessions")); err == nil {
+				return dp, nil
+			}
+		}
+		return nil, errors.New("nobody read the journal")
+	}
+	d.start(t, links("eth0", "eth1"))
 }
 
 // Errors go to a UE by its own rules: as a packet that comes in where the UE's

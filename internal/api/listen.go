@@ -44,7 +44,7 @@ type server struct {
 func Listen(c config.API, handler http.Handler, logger *slog.Logger) (*Server, error) {
 	s := &Server{socket: c.Socket, logger: logger}
 	if c.Socket != "" {
-		l, err := listenUnix(c.Socket)
+		l, err := listenUnix(c.Socket, logger)
 		if err != nil {
 			return nil, err
 		}
@@ -77,11 +77,11 @@ func (s *Server) add(l net.Listener, handler http.Handler, tlsConfig *tls.Config
 // listenUnix makes the socket under another name and renames it when its mode
 // is right: nobody can connect before. A socket that nobody listens on is what
 // a daemon left behind that was killed.
-func listenUnix(path string) (net.Listener, error) {
+func listenUnix(path string, logger *slog.Logger) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("api.socket: %w", err)
 	}
-	if err := checkStale(path); err != nil {
+	if err := awaitStale(path, logger); err != nil {
 		return nil, err
 	}
 	private, err := os.MkdirTemp(filepath.Dir(path), ".")
@@ -105,6 +105,28 @@ func listenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
+// errListens says that somebody answers on a socket.
+var errListens = errors.New("another daemon listens")
+
+// A daemon that was killed has its socket until the kernel has taken it apart.
+const (
+	patience = 5 * time.Second
+	lookPast = 20 * time.Millisecond // time between two looks
+)
+
+// awaitStale is checkStale, once a daemon that is about to end had time for it.
+func awaitStale(path string, logger *slog.Logger) error {
+	err := checkStale(path)
+	if !errors.Is(err, errListens) {
+		return err
+	}
+	logger.Info("another daemon has the socket: waiting for it to end", "socket", path, "at_most", patience)
+	for until := time.Now().Add(patience); errors.Is(err, errListens) && time.Now().Before(until); err = checkStale(path) {
+		time.Sleep(lookPast)
+	}
+	return err
+}
+
 func checkStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +141,7 @@ func checkStale(path string) error {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		c.Close()
-		return fmt.Errorf("api.socket: another daemon listens on %s: stop it, or choose another path", path)
+		return fmt.Errorf("api.socket: %w on %s: stop it, or choose another path", errListens, path)
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("api.socket: %w", err)

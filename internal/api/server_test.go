@@ -405,6 +405,27 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// One that is ending is waited for.
+func TestSocketOfOneThatEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.sock")
+	first, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.SetUnlinkOnClose(false)
+	time.AfterFunc(200*time.Millisecond, func() { first.Close() })
+	var log strings.Builder
+	a := apitest.New(load(t, "edge.yaml"))
+	s, err := api.Listen(config.API{Socket: path}, api.NewHandler(a, nil), slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if !strings.Contains(log.String(), "waiting for it to end") {
+		t.Errorf("the log says %q", log.String())
+	}
+}
+
 // A daemon that was killed leaves its socket; anything else at its place is
 // not ours to remove.
 func TestStaleSocket(t *testing.T) {

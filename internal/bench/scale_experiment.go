@@ -370,7 +370,7 @@ func (e *scaleExperiment) Figures() (list []result.Figure) {
 		}
 		list = append(list, result.Figure{
 			ID: d.name, Title: d.title, Kind: result.Lines, Metric: metricPacket, Where: result.Labels{"of": d.name}, X: "number", Series: "function",
-			Value: result.ToBaseline, XTitle: strings.ToLower(d.title[:1]) + d.title[1:], YTitle: "times L2 forwarding",
+			Value: result.ToBaseline, XTitle: d.title, YTitle: "times L2 forwarding",
 			LogX: slices.Max(*d.numbers) > 20, Caption: captions[d.name],
 		})
 	}

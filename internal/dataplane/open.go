@@ -149,6 +149,7 @@ func Open(opts Options) (*DataPlane, error) {
 	d.size(spec)
 	if opts.edit != nil {
 		opts.edit(spec)
+		d.build = "" // which has no name
 	}
 	if opts.PinPath == "" {
 		err = d.load(spec, nil)

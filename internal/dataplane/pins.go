@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -26,7 +27,8 @@ var (
 // pins is our directory in a bpffs:
 //
 //	maps/NAME          each map of the data path
-//	layout/NAME        a symbolic link to a hash of that map's types
+//	layout/NAME        a symbolic link to a hash of that map's types, or to the
+//	                   build and the id of that program
 //	programs/NAME      the program that links run
 //	links/xdp_IFINDEX_MODE
 //
@@ -121,6 +123,9 @@ func (d *DataPlane) pinNew(spec *ebpf.CollectionSpec, path string) error {
 	if err := d.prog.Pin(p.at(dirPrograms, datapathProgCulvertXdp)); err != nil {
 		return fmt.Errorf("make pins: %w", err)
 	}
+	if err := d.recordBuild(); err != nil {
+		return err
+	}
 	for name := range d.maps {
 		if err := d.pinMap(spec.Maps[name], name); err != nil {
 			return err
@@ -149,8 +154,8 @@ func (d *DataPlane) pinMap(spec *ebpf.MapSpec, name string) error {
 // persistent says whether a map outlives a build. Constants belong to it.
 func persistent(name string) bool { return !strings.HasPrefix(name, ".") }
 
-// takeOver loads this build on top of the pinned maps and lets the pinned
-// links run it.
+// takeOver lets the pinned links run this build's program: the pinned one if it
+// is that, or one that is loaded on top of the pinned maps.
 func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) error {
 	if err := checkOurs(path); err != nil {
 		return err
@@ -163,6 +168,10 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) error {
 	pinned, err := p.loadMaps(spec, d.withoutSessions)
 	if err != nil {
 		return err
+	}
+	if d.prog = p.sameProgram(spec, pinned, d.build); d.prog != nil {
+		d.maps = pinned
+		return d.takeOverLinks()
 	}
 	err = d.load(spec, pinned)
 	for _, m := range pinned {
@@ -255,7 +264,72 @@ func (d *DataPlane) replaceProgram() error {
 	if err := os.Rename(next, d.pins.at(dirPrograms, datapathProgCulvertXdp)); err != nil {
 		return fmt.Errorf("replace the pinned program: %w", err)
 	}
+	return d.recordBuild()
+}
+
+// recordBuild says which build the pinned program is of.
+func (d *DataPlane) recordBuild() error {
+	info, err := d.prog.Info()
+	if err != nil {
+		return fmt.Errorf("record the pinned program: %w", err)
+	}
+	path := d.pins.at(dirLayout, datapathProgCulvertXdp)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("record the pinned program: %w", err)
+	}
+	if err := os.Symlink(programRecord(info, d.build), path); err != nil {
+		return fmt.Errorf("record the pinned program: %w", err)
+	}
 	return nil
+}
+
+// programRecord has the program's id in the kernel, so that it says nothing of
+// one that a culvert without records pins later.
+func programRecord(info *ebpf.ProgramInfo, build string) string {
+	id, _ := info.ID()
+	return fmt.Sprintf("%s_%d", build, id)
+}
+
+// sameProgram is the pinned program, if it is what this build would load on top
+// of these maps, else nil: to load it again is the most of what a start takes.
+func (p *pins) sameProgram(spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map, build string) *ebpf.Program {
+	prog, err := ebpf.LoadPinnedProgram(p.at(dirPrograms, datapathProgCulvertXdp), nil)
+	if err != nil {
+		return nil
+	}
+	info, err := prog.Info()
+	if err != nil || !p.isRecorded(info, build) || !uses(info, spec, pinned) {
+		prog.Close()
+		return nil
+	}
+	return prog
+}
+
+// isRecorded says whether the program is of that build. The kernel's tag would
+// not do: programs have the same one that differ in which map they ask.
+func (p *pins) isRecorded(info *ebpf.ProgramInfo, build string) bool {
+	record, err := os.Readlink(p.at(dirLayout, datapathProgCulvertXdp))
+	return err == nil && build != "" && record == programRecord(info, build)
+}
+
+// uses says whether all maps of the build are pinned, and the program asks no
+// others.
+func uses(info *ebpf.ProgramInfo, spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map) bool {
+	there := map[ebpf.MapID]bool{}
+	for name := range spec.Maps {
+		m := pinned[name]
+		if m == nil {
+			return false
+		}
+		info, err := m.Info()
+		if err != nil {
+			return false
+		}
+		id, _ := info.ID()
+		there[id] = true
+	}
+	ids, available := info.MapIDs()
+	return available && !slices.ContainsFunc(ids, func(id ebpf.MapID) bool { return !there[id] })
 }
 
 // unpinObsolete removes maps that only an earlier build had.

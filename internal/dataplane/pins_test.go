@@ -221,6 +221,97 @@ func TestOtherBuildTakesOver(t *testing.T) {
 	}
 }
 
+// The program is loaded once for all starts of a build, but for those that
+// cannot know that the pinned one is it.
+func TestSameBuildIsNotLoadedAgain(t *testing.T) {
+	path := pinPath(t)
+	d := openPinned(t, path)
+	_, err := d.Attach(1, ModeGeneric)
+	must(t, err)
+	must(t, d.Close())
+	id := programID(t, path)
+	record := filepath.Join(path, dirLayout, datapathProgCulvertXdp)
+
+	d = openPinned(t, path)
+	if got := programID(t, path); got != id {
+		t.Errorf("program %d was loaded over %d, which is the same", got, id)
+	}
+	if got := linkProgram(t, d, 1); got != id {
+		t.Errorf("the interface runs program %d, want %d", got, id)
+	}
+	if len(d.maps) == 0 || d.Build() != buildHash() {
+		t.Errorf("%d maps, build %q", len(d.maps), d.Build())
+	}
+	must(t, d.Close())
+
+	recorded, err := os.Readlink(record)
+	must(t, err)
+	for name, damage := range map[string]func(){
+		"no record":          func() { must(t, os.Remove(record)) },
+		"of another build":   func() { relink(t, record, "0"+recorded[1:]+"0") },
+		"of another program": func() { relink(t, record, recorded+"0") },
+		"a map made anew":    func() { repin(t, path, datapathMapErrorsLeft) },
+	} {
+		before := programID(t, path)
+		damage()
+		d = openPinned(t, path)
+		after := programID(t, path)
+		if after == before {
+			t.Errorf("%s: the pinned program was taken", name)
+		}
+		if got := linkProgram(t, d, 1); got != after {
+			t.Errorf("%s: the interface runs program %d, want %d", name, got, after)
+		}
+		must(t, d.Close())
+	}
+
+	d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: otherBuild})
+	other := programID(t, path)
+	must(t, d.Close())
+	openPinned(t, path)
+	if got := programID(t, path); got == other {
+		t.Error("the program of another build was taken")
+	}
+}
+
+func relink(t *testing.T, path, target string) {
+	t.Helper()
+	must(t, os.Remove(path))
+	must(t, os.Symlink(target, path))
+}
+
+// repin puts a map of the same kind in the place of a pinned one.
+func repin(t *testing.T, path, name string) {
+	t.Helper()
+	at := filepath.Join(path, dirMaps, name)
+	spec, err := loadDatapath()
+	must(t, err)
+	must(t, os.Remove(at))
+	fresh, err := ebpf.NewMap(spec.Maps[name])
+	must(t, err)
+	defer fresh.Close()
+	must(t, fresh.Pin(at))
+}
+
+func programID(t *testing.T, path string) ebpf.ProgramID {
+	t.Helper()
+	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, dirPrograms, datapathProgCulvertXdp), nil)
+	must(t, err)
+	defer p.Close()
+	info, err := p.Info()
+	must(t, err)
+	id, _ := info.ID()
+	return id
+}
+
+// linkProgram is what an interface runs.
+func linkProgram(t *testing.T, d *DataPlane, ifindex int) ebpf.ProgramID {
+	t.Helper()
+	info, err := d.links[ifindex].link.Info()
+	must(t, err)
+	return info.Program
+}
+
 func programTag(t *testing.T, path string) string {
 	t.Helper()
 	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, dirPrograms, datapathProgCulvertXdp), nil)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 
 	"github.com/cilium/ebpf"
 )
@@ -141,12 +142,26 @@ func (d *DataPlane) deleteDevice(ifindex int) error {
 func (d *DataPlane) sweepPorts() []error {
 	ports, err := d.readPorts()
 	errs := []error{err}
-	for ifindex := 1; ifindex <= maxIfindex; ifindex++ {
-		if !d.ports[ifindex] && ifindex < len(ports) && ports[ifindex] != (datapathPort{}) {
+	for ifindex, p := range ports {
+		if ifindex != 0 && !d.ports[ifindex] && p != (datapathPort{}) {
 			errs = append(errs, d.writePort(ifindex, datapathPort{}))
 		}
-		if !d.devices[ifindex] {
-			errs = append(errs, d.deleteDevice(ifindex))
+	}
+	return append(errs, d.sweepDevices()...)
+}
+
+// sweepDevices looks at the interfaces that there are, since the kernel takes
+// out those that go: there is no way to read the table by less than a call for
+// each of its 65,535 entries.
+func (d *DataPlane) sweepDevices() []error {
+	there, err := net.Interfaces()
+	if err != nil {
+		return []error{fmt.Errorf("sweep table device: %w", err)}
+	}
+	var errs []error
+	for _, i := range there {
+		if i.Index <= maxIfindex && !d.devices[i.Index] {
+			errs = append(errs, d.deleteDevice(i.Index))
 		}
 	}
 	return errs
