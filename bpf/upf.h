@@ -82,7 +82,7 @@ INLINE void mark(struct packet *p, struct forwarding *f)
 INLINE void plan_forwarding_addresses(struct packet *p, struct forwarding *f)
 {
 	p->adjacency = f->adjacency;
-	if (f->ipv4) {
+	if (f->ipv4 && f->kind == FORWARD_GTPU) {
 		st32(&p->dst, ld32(&f->remote.b[12]));
 		st32(&p->src, ld32(&f->source.b[12]));
 		return;
