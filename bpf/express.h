@@ -202,6 +202,8 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 			return NOT_TAKEN;
 		adj = sid->behavior == END_DX6 ? sid->adjacency : 0;
 		return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, adj ? 0 : sid->table);
+	case END_DX2:
+		return ip->next_header == NH_ETHERNET ? express_decap_frame(ctx, x, sid->adjacency) : NOT_TAKEN;
 	case END_M_GTP4_E:
 		return express_gtp4_e(ctx, x, sid, ip, end);
 	case END_M_GTP6_E:

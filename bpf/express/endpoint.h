@@ -51,6 +51,21 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 	return express_cut(ctx, x, popped, TYPE_IPV6);
 }
 
+/* The Ethernet frame behind the IPv6 header leaves as it is (End.DX2). */
+INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 adj)
+{
+	__u32 frame = x->length - IPV6_LEN;
+
+	if (frame < ETH_LEN)
+		return NOT_TAKEN;
+	x->hop = express_adjacency(adj, frame - ETH_LEN);
+	if (!x->hop)
+		return NOT_TAKEN;
+	if (bpf_xdp_adjust_head(ctx, ETH_LEN + IPV6_LEN))
+		return XDP_ABORTED; /* cannot be: it only shrinks */
+	return express_leave(x);
+}
+
 /* ---- endpoints ---- */
 
 /* NEXT-C-SID: the next compressed SID moves up; no SRH is looked at. */

@@ -69,14 +69,9 @@ INLINE struct next_hop *express_route4(struct express *x, __be32 address, __u32 
 	return table ? express_route(x, address, ~0ull, table | CACHE_IPV4, length) : 0;
 }
 
-/* Ethernet header before the layer-3 packet at `l3`, counters, out. */
-INLINE int express_out(struct express *x, void *l3, __u16 type)
+/* Out, and counters. */
+INLINE int express_leave(struct express *x)
 {
-	void *eth = l3 - ETH_LEN;
-
-	st64(eth, ld64(x->hop->dst));
-	st32(eth + 8, ld32(x->hop->src + 2));
-	st16(eth + 12, be16(type));
 	if (bpf_redirect_map(&device, x->hop->ifindex, XDP_DROP) != XDP_REDIRECT) {
 		count(&outcomes, REASON_NO_ROUTE, x->length + ETH_LEN);
 		return XDP_DROP;
@@ -91,6 +86,17 @@ INLINE int express_out(struct express *x, void *l3, __u16 type)
 	if (x->slice)
 		count_at(x->slice, x->tunnel_length);
 	return XDP_REDIRECT;
+}
+
+/* Ethernet header before the layer-3 packet at `l3`, and out. */
+INLINE int express_out(struct express *x, void *l3, __u16 type)
+{
+	void *eth = l3 - ETH_LEN;
+
+	st64(eth, ld64(x->hop->dst));
+	st32(eth + 8, ld32(x->hop->src + 2));
+	st16(eth + 12, be16(type));
+	return express_leave(x);
 }
 
 /* ---- the inner packet ---- */

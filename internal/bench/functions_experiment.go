@@ -33,7 +33,7 @@ type trafficParts struct {
 
 func functionsKind() experiment.Kind {
 	return experiment.Kind{Name: "functions", New: func() experiment.Experiment {
-		return &functionsExperiment{Entries: []uint{1000}, Sizes: []int{shortSize}, Packets: 1 << 14}
+		return &functionsExperiment{Entries: []uint{1000}, Sizes: []int{shortSize}, Packets: 1 << 17}
 	}}
 }
 
