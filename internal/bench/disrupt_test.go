@@ -33,8 +33,7 @@ func TestDisruptValidate(t *testing.T) {
 }
 
 // What is done while the data path stays is done there and back, and what replaces
-// the daemon once: under a load that is held while others use the machine, no
-// packet is lost.
+// the daemon once, under a load that is held while others use the machine.
 func TestDisrupt(t *testing.T) {
 	needTwoCPUs(t)
 	for events, rounds := range map[string]int{"configuration,policy,adjacency,session": 2, "kill,upgrade": 1} {
@@ -59,9 +58,12 @@ func checkEvent(t *testing.T, r *result.Run, event string, rounds int) {
 		}
 		return m[0].Samples
 	}
-	for _, lost := range samples("lost") {
-		if lost != 0 {
-			t.Errorf("%s lost %v packets", event, lost)
+	// That nothing at all is lost is for TestHitless to see. Here other tests may
+	// keep the core that forwards for longer than its queue lasts.
+	const busy = 50.0 // ms
+	for _, blocked := range samples("blocked") {
+		if blocked > busy {
+			t.Errorf("%s blocked packets for %v ms", event, blocked)
 		}
 	}
 	for _, metric := range []string{"event_took", "longest_gap", "longest_gap_nothing_done", "held"} {
