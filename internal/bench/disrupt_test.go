@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,19 +34,29 @@ func TestDisruptValidate(t *testing.T) {
 }
 
 // What is done while the data path stays is done there and back, and what replaces
-// the daemon once, under a load that is held while others use the machine.
+// the daemon once: under a load that is held while others use the machine, no
+// packet is lost. Other tests may keep the core that forwards for longer than its
+// queue lasts: not three times in a row.
 func TestDisrupt(t *testing.T) {
 	needTwoCPUs(t)
 	for events, rounds := range map[string]int{"configuration,policy,adjacency,session": 2, "kill,upgrade": 1} {
-		r, err := execute(t.Context(), t.TempDir(), "disrupt", "--quick", "--events", events, "--rate", "0.005", "--rounds", strconv.Itoa(rounds))
-		if err != nil {
-			t.Fatal(err)
+		var r *result.Run
+		for try := 0; try == 0 || try < 3 && anyLost(r); try++ {
+			var err error
+			r, err = execute(t.Context(), t.TempDir(), "disrupt", "--quick", "--events", events, "--rate", "0.005", "--rounds", strconv.Itoa(rounds))
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		for event := range strings.SplitSeq(events, ",") {
 			checkEvent(t, r, event, rounds)
 		}
 		nothingOf(t, culvertDevice, "upf")
 	}
+}
+
+func anyLost(r *result.Run) bool {
+	return slices.ContainsFunc(r.Select("lost", nil), func(m result.Measurement) bool { return slices.Max(m.Samples) > 0 })
 }
 
 func checkEvent(t *testing.T, r *result.Run, event string, rounds int) {
@@ -58,12 +69,9 @@ func checkEvent(t *testing.T, r *result.Run, event string, rounds int) {
 		}
 		return m[0].Samples
 	}
-	// That nothing at all is lost is for TestHitless to see. Here other tests may
-	// keep the core that forwards for longer than its queue lasts.
-	const busy = 50.0 // ms
-	for _, blocked := range samples("blocked") {
-		if blocked > busy {
-			t.Errorf("%s blocked packets for %v ms", event, blocked)
+	for _, lost := range samples("lost") {
+		if lost != 0 {
+			t.Errorf("%s lost %v packets", event, lost)
 		}
 	}
 	for _, metric := range []string{"event_took", "longest_gap", "longest_gap_nothing_done", "held"} {
