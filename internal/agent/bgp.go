@@ -22,7 +22,6 @@ import (
 type headend struct {
 	config  bgp.Config
 	speaker *bgp.Speaker
-	log     *slog.Logger
 
 	mu     sync.Mutex
 	events []hearing
@@ -40,7 +39,7 @@ func newHeadend(c config.BGP, log *slog.Logger) (*headend, error) {
 	if !c.IsSet() {
 		return nil, nil
 	}
-	h := &headend{log: log, some: make(chan struct{}, 1), config: bgp.Config{
+	h := &headend{some: make(chan struct{}, 1), config: bgp.Config{
 		ASN: c.ASN, RouterID: c.RouterID, Listen: c.Listen, Port: c.Port, Restart: time.Duration(c.RestartTime) * time.Second, Log: log,
 	}}
 	for i, p := range c.Peers {
