@@ -26,10 +26,11 @@ type process struct {
 	Log     config.Log     `json:"log,omitzero"`
 	UPF     config.UPF     `json:"upf,omitzero"`
 	BGP     config.BGP     `json:"bgp,omitzero"`
+	Overlay config.Overlay `json:"overlay,omitzero"`
 }
 
 func processOf(c *config.Config) process {
-	return process{Limits: c.Limits, API: c.API, Metrics: c.Metrics, Log: c.Log, UPF: c.UPF, BGP: c.BGP}
+	return process{Limits: c.Limits, API: c.API, Metrics: c.Metrics, Log: c.Log, UPF: c.UPF, BGP: c.BGP, Overlay: c.Overlay}
 }
 
 // desired is all that was asked for, by all origins. Its values are never
@@ -89,7 +90,7 @@ func (d *desired) asked() *config.Config {
 func (d *desired) config() *config.Config {
 	c := unflatten(d.all())
 	c.Limits, c.API, c.Metrics, c.Log = d.process.Limits, d.process.API, d.process.Metrics, d.process.Log
-	c.UPF, c.BGP = d.process.UPF, d.process.BGP
+	c.UPF, c.BGP, c.Overlay = d.process.UPF, d.process.BGP, d.process.Overlay
 	return c
 }
 
@@ -136,7 +137,7 @@ func (d *desired) withAPI(fragment *config.Config) (*desired, error) {
 	var unset config.Config
 	unset.SetDefaults()
 	if !same(processOf(fragment), processOf(&unset)) {
-		return nil, fmt.Errorf("%w: limits, api, metrics, log, upf and bgp are read from the configuration file only: change them there", ErrInvalid)
+		return nil, fmt.Errorf("%w: limits, api, metrics, log, upf, bgp and overlay are read from the configuration file only: change them there", ErrInvalid)
 	}
 	fromFile := make(map[Ref]bool, len(d.file))
 	for _, r := range d.file {
@@ -304,6 +305,7 @@ func (p process) diff(to process) []Change {
 	section("limits", p.Limits, to.Limits, " (from the next start on, which takes `culvert unpin` before)")
 	section("api", p.API, to.API, " (from the next start on)")
 	section("bgp", p.BGP, to.BGP, " (from the next start on)")
+	section("overlay", p.Overlay, to.Overlay, " (from the next start on)")
 	section("metrics", p.Metrics, to.Metrics, " (from the next start on)")
 	section("upf", p.UPF, to.UPF, "")
 	when := ""

@@ -26,6 +26,7 @@ type Config struct {
 	GTPU           GTPU                     `json:"gtpu,omitzero"`
 	Tunnels        []gtpu.Tunnel            `json:"tunnels,omitempty"`
 	BGP            BGP                      `json:"bgp,omitzero"`
+	Overlay        Overlay                  `json:"overlay,omitzero"`
 	UPF            UPF                      `json:"upf,omitzero"`
 	Slices         []slice.Slice            `json:"slices,omitempty"`
 

@@ -52,6 +52,7 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Encapsulation.HopLimit, DefaultHopLimit)
 	c.Limits.setDefaults()
 	c.BGP.setDefaults()
+	c.Overlay.setDefaults()
 	c.setUPFDefaults()
 	setDefault(&c.API.Socket, DefaultSocket)
 	setDefault(&c.Metrics.Listen, DefaultMetricsListen)

@@ -25,6 +25,7 @@ const (
 	claimSID
 	claimGTPU
 	claimPool
+	claimPods
 	claimSteering
 )
 
@@ -40,6 +41,10 @@ var clash = map[[2]claimKind]struct{ problem, fix string }{
 	{claimGTPU, claimSteering}:    {"is", "remove it: what is sent to a GTP-U address ends at this node"},
 	{claimGTPU, claimPool}:        {"holds", "take the node's GTP-U address out of the UE pool"},
 	{claimPool, claimPool}:        {"overlaps", "give each UE its place in one pool"},
+	{claimLocator, claimPods}:     {"overlaps", "use pod addresses outside of the locator: a SID would win over them"},
+	{claimSID, claimPods}:         {"overlaps", "use pod addresses outside of the SID: the SID wins over them"},
+	{claimPool, claimPods}:        {"overlaps", "give each UE and each pod an address of its own"},
+	{claimPods, claimPods}:        {"overlaps", "give each pod prefix once"},
 	{claimLocator, claimSteering}: {"lies in", "steer a prefix outside of the locator, or add a SID for it"},
 	{claimSID, claimSteering}:     {"lies in", "steer a prefix outside of the SID: the SID wins over it"},
 }
@@ -107,6 +112,10 @@ func (v *validator) claims() []claim {
 	}
 	for i, l := range v.Locators {
 		add(claimLocator, l.Prefix, fmt.Sprintf("locators[%d].prefix", i), fmt.Sprintf("locator %q (%s)", l.Name, l.Prefix), false)
+	}
+	add(claimLocator, v.Overlay.Locator, "overlay.locator", fmt.Sprintf("the overlay's locator %s", v.Overlay.Locator), false)
+	for i, p := range v.Overlay.PodPrefixes {
+		add(claimPods, p, fmt.Sprintf("overlay.pod_prefixes[%d]", i), "pod prefix "+p.String(), false)
 	}
 	for i, s := range v.SIDs {
 		next := slices.Contains(s.Flavors, srv6.NextCSID)

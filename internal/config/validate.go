@@ -62,6 +62,7 @@ func (c *Config) Validate() error {
 	v.checkTunnels()
 	v.checkSteering()
 	v.checkBGP()
+	v.checkOverlay()
 	v.checkUPF()
 	v.checkSlices()
 	v.checkSpace()

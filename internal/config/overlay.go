@@ -1,0 +1,230 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Overlay is the node as a member of a cluster, whose pods reach each other
+// through SRv6.
+type Overlay struct {
+	// Mode is where the other nodes and the paths to them come from: static
+	// (nodes), bgp or kube.
+	Mode string `json:"mode,omitempty" jsonschema:"enum=static,enum=bgp,enum=kube"`
+	// Node is this node's name: the environment's NODE_NAME unless set, then the
+	// host's name.
+	Node string `json:"node,omitempty"`
+	// Address is this node's IPv6 address in the underlay: a global one of the
+	// first uplink unless set.
+	Address netip.Addr `json:"address,omitzero"`
+	// Uplinks lead to the other nodes: what the kernel's route there leaves by,
+	// unless set.
+	Uplinks []string `json:"uplinks,omitempty"`
+	// Locator is what this node's SIDs are in. In its place, LocatorPool is what
+	// each node claims a /48 of, by the Kubernetes API.
+	Locator     netip.Prefix `json:"locator,omitzero"`
+	LocatorPool netip.Prefix `json:"locator_pool,omitzero"`
+	// SIDs is single, where the underlay routes each node's locator to it, and
+	// lists have one segment; or double: a segment for the node, which is its
+	// address, then one that need not be routed.
+	SIDs string `json:"sids,omitempty" jsonschema:"enum=single,enum=double"`
+	// PodPrefixes are those of this node's pods: the podCIDRs of its Node, by the
+	// Kubernetes API, unless set.
+	PodPrefixes []netip.Prefix `json:"pod_prefixes,omitempty"`
+	// Masquerade gives what leaves the cluster the node's own address.
+	Masquerade bool `json:"masquerade,omitempty"`
+	// Nodes of the static mode. This one may be among them, for what is not said
+	// above. Segment lists follow from sids and the locator, unless set.
+	Nodes []overlay.Node `json:"nodes,omitempty"`
+	Kube  Kube           `json:"kube,omitzero"`
+}
+
+// Kube is how the Kubernetes API is reached.
+type Kube struct {
+	Kubeconfig string `json:"kubeconfig,omitempty"` // a file; that of the pod's service account unless set
+	Namespace  string `json:"namespace,omitempty"`  // of the ConfigMaps: kube-system unless set
+}
+
+// Modes and forms of SIDs.
+const (
+	OverlayStatic = "static"
+	OverlayBGP    = "bgp"
+	OverlayKube   = "kube"
+	SIDsSingle    = "single"
+	SIDsDouble    = "double"
+
+	DefaultKubeNamespace = "kube-system"
+)
+
+// IsSet says that the node is a member of a cluster.
+func (o *Overlay) IsSet() bool { return o.Mode != "" }
+
+// UsesKube says that something is asked of the Kubernetes API: also BGP leaves
+// it to that which pod prefixes and locator this node has, unless they are set.
+func (o *Overlay) UsesKube() bool {
+	return o.Mode == OverlayKube || o.Mode == OverlayBGP && (o.LocatorPool.IsValid() || len(o.PodPrefixes) == 0)
+}
+
+func (o *Overlay) setDefaults() {
+	if !o.IsSet() {
+		return
+	}
+	setDefault(&o.SIDs, SIDsSingle)
+	if o.UsesKube() {
+		setDefault(&o.Kube.Namespace, DefaultKubeNamespace)
+	}
+}
+
+func (v *validator) checkOverlay() {
+	o := &v.Overlay
+	if !o.IsSet() {
+		if !isZero(o) {
+			v.add("overlay.mode", "static, bgp or kube", "is missing")
+		}
+		return
+	}
+	v.oneOf("overlay.mode", o.Mode, OverlayStatic, OverlayBGP, OverlayKube)
+	v.oneOf("overlay.sids", o.SIDs, SIDsSingle, SIDsDouble)
+	v.nodeName("overlay.node", o.Node)
+	if o.Address.IsValid() {
+		v.fieldsAt("overlay.address", srv6.CheckUnicast6("address", o.Address))
+	}
+	v.checkUplinks()
+	v.checkOverlayLocator()
+	v.checkPodPrefixes("overlay.pod_prefixes", o.PodPrefixes)
+	if o.Mode == OverlayBGP && !v.BGP.IsSet() {
+		v.add("overlay.mode", "give the section bgp", "there is no BGP to learn nodes by")
+	}
+	if o.Mode != OverlayStatic && len(o.Nodes) > 0 {
+		v.add("overlay.nodes", "remove it, or set overlay.mode: static", "nodes come by %s", o.Mode)
+	}
+	if o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig) {
+		v.add("overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
+	}
+	v.checkNodes()
+}
+
+// isZero: no field is set.
+func isZero(o *Overlay) bool {
+	return o.Node == "" && !o.Address.IsValid() && len(o.Uplinks) == 0 && !o.Locator.IsValid() && !o.LocatorPool.IsValid() && o.SIDs == "" &&
+		len(o.PodPrefixes) == 0 && !o.Masquerade && len(o.Nodes) == 0 && o.Kube == Kube{}
+}
+
+// nodeName is one that Kubernetes would take; "" is for others to say.
+func (v *validator) nodeName(field, name string) {
+	const longest = 253
+	for i := range len(name) {
+		c := name[i]
+		plain := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.'
+		if !plain || i >= longest {
+			v.add(field, fmt.Sprintf("at most %d lower case letters, digits, '-' and '.'", longest), "%q is no node's name", name)
+			return
+		}
+	}
+}
+
+func (v *validator) checkUplinks() {
+	names := v.unique()
+	for i, name := range v.Overlay.Uplinks {
+		at := fmt.Sprintf("overlay.uplinks[%d]", i)
+		if !v.interfaceName(at, name) {
+			continue
+		}
+		names.check(at, name, "remove one of the two")
+		if v.interfaces[name] {
+			v.add(at, "take it out of interfaces: XDP would see a frame before GRO does", "%q is among the interfaces", name)
+		}
+	}
+}
+
+// claimedLocatorBits is the length of what a node claims of a pool, and
+// maxLocatorBits leaves room for a function behind it.
+const (
+	claimedLocatorBits = 48
+	maxLocatorBits     = 112
+)
+
+func (v *validator) checkOverlayLocator() {
+	o := &v.Overlay
+	switch {
+	case o.Locator.IsValid() && o.LocatorPool.IsValid():
+		v.add("overlay.locator_pool", "remove one of the two", "stands beside overlay.locator")
+	case o.Locator.IsValid():
+		v.nodeLocator("overlay.locator", o.Locator)
+	case o.LocatorPool.IsValid():
+		if v.prefix6("overlay.locator_pool", o.LocatorPool) && o.LocatorPool.Bits() >= claimedLocatorBits {
+			v.add("overlay.locator_pool", fmt.Sprintf("a prefix of less than %d bits", claimedLocatorBits), "%s holds one locator only", o.LocatorPool)
+		}
+		if o.Mode == OverlayStatic {
+			v.add("overlay.locator_pool", "give overlay.locator", "there is nobody to claim a part of it from")
+		}
+	case o.Mode != OverlayStatic:
+		v.add("overlay.locator", "give overlay.locator of this node, or overlay.locator_pool of all", "is missing")
+	}
+}
+
+func (v *validator) nodeLocator(at string, p netip.Prefix) {
+	if v.prefix6(at, p) && p.Bits() > maxLocatorBits {
+		v.add(at, fmt.Sprintf("a prefix of at most %d bits", maxLocatorBits), "%s leaves no room for functions", p)
+	}
+}
+
+// checkPodPrefixes wants room for the node's own address and a pod's.
+func (v *validator) checkPodPrefixes(field string, prefixes []netip.Prefix) {
+	for i, p := range prefixes {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if !v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
+			continue
+		}
+		if p.Addr().BitLen()-p.Bits() < 2 {
+			v.add(at, "a shorter prefix", "%s has no room for pods", p)
+		}
+		if p.Bits() == 0 {
+			v.add(at, "the prefix of the pods", "%s is every address", p)
+		}
+	}
+}
+
+func (v *validator) checkNodes() {
+	names, addresses := v.unique(), v.unique()
+	for i, n := range v.Overlay.Nodes {
+		at := fmt.Sprintf("overlay.nodes[%d]", i)
+		if n.Name == "" {
+			v.add(at+".name", "give each node its name", "is missing")
+		}
+		v.nodeName(at+".name", n.Name)
+		names.check(at+".name", n.Name, "give each node once")
+		if v.fieldsAt(at+".address", srv6.CheckUnicast6("address", n.Address)) {
+			addresses.check(at+".address", n.Address.String(), "give each node its own address")
+		}
+		v.checkPodPrefixes(at+".prefixes", n.Prefixes)
+		v.checkNodeSIDs(at, n)
+	}
+}
+
+// checkNodeSIDs wants a locator, or segment lists.
+func (v *validator) checkNodeSIDs(at string, n overlay.Node) {
+	switch {
+	case n.Locator.IsValid():
+		v.nodeLocator(at+".locator", n.Locator)
+	case len(n.IPv4) == 0 && len(n.IPv6) == 0:
+		v.add(at+".locator", "give the node's locator, or the segment lists ipv4 and ipv6", "is missing")
+	}
+	for field, list := range map[string][]netip.Addr{".ipv4": n.IPv4, ".ipv6": n.IPv6} {
+		if len(list) > 2 {
+			v.add(at+field, "one segment, or that of the node and one", "has %d segments", len(list))
+		}
+		for i, s := range list {
+			v.fieldsAt(fmt.Sprintf("%s%s[%d]", at, field, i), srv6.CheckUnicast6("segment", s))
+		}
+	}
+	for field, sid := range map[string]netip.Addr{".bsid4": n.BSID4, ".bsid6": n.BSID6} {
+		if sid.IsValid() {
+			v.fieldsAt(at+field, srv6.CheckUnicast6("binding_sid", sid))
+		}
+	}
+}

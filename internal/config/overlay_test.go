@@ -1,0 +1,77 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+func TestOverlay(t *testing.T) {
+	const good = `overlay:
+  mode: static
+  node: node-1
+  address: '2001:db8::1'
+  uplinks: [eth0]
+  locator: 'fc00:0:1::/48'
+  pod_prefixes: [10.244.1.0/24, 'fd00:10:244:1::/64']
+  nodes:
+    - {name: node-2, address: '2001:db8::2', locator: 'fc00:0:2::/48', prefixes: [10.244.2.0/24]}
+    - {name: node-3, address: '2001:db8::3', ipv4: ['2001:db8::3', 'fd00::4'], prefixes: [10.244.3.0/24]}
+`
+	c, err := config.Parse([]byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := c.Overlay; o.SIDs != config.SIDsSingle || o.UsesKube() || o.Kube.Namespace != "" {
+		t.Errorf("defaults: %+v", o)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{"  mode: static\n", "", "overlay.mode: is missing"},
+		{"mode: static", "mode: statik", `line 2: overlay.mode: "statik" is not known`},
+		{"mode: static", "mode: kube", "overlay.nodes: nodes come by kube"},
+		{"mode: static", "mode: bgp", "overlay.mode: there is no BGP"},
+		{"node: node-1", "node: node_1", `line 3: overlay.node: "node_1" is no node's name`},
+		{"'2001:db8::1'", "192.0.2.1", "line 4: overlay.address: 192.0.2.1 is an IPv4 address"},
+		{"[eth0]", "[eth0, eth0]", "line 5: overlay.uplinks[1]: eth0 is already"},
+		{"fc00:0:1::/48", "fc00:0:1::/120", "line 6: overlay.locator: fc00:0:1::/120 leaves no room"},
+		{"locator: 'fc00:0:1::/48'\n  pod", "locator_pool: 'fc00::/32'\n  pod", "overlay.locator_pool: there is nobody"},
+		{"10.244.1.0/24", "10.244.1.0/31", "line 7: overlay.pod_prefixes[0]: 10.244.1.0/31 has no room"},
+		{"10.244.1.0/24", "10.244.1.1/24", "line 7: overlay.pod_prefixes[0]: 10.244.1.1/24 has bits"},
+		{"fd00:10:244:1::/64", "fc00:0:1:1::/64", "overlaps the overlay's locator"},
+		{"node-3", "node-2", "line 10: overlay.nodes[1].name: node-2 is already"},
+		{"'2001:db8::2'", "'2001:db8::3'", "overlay.nodes[1].address: 2001:db8::3 is already"},
+		{"locator: 'fc00:0:2::/48', ", "", "line 9: overlay.nodes[0].locator: is missing"},
+		{"['2001:db8::3', 'fd00::4']", "['2001:db8::3', 'ff02::1']", "line 10: overlay.nodes[1].ipv4[1]: ff02::1"},
+		{"'fd00::4']", "'fd00::4', 'fd00::5']", "line 10: overlay.nodes[1].ipv4: has 3 segments"},
+	} {
+		if !strings.Contains(good, tt.old) {
+			t.Fatalf("there is no %q", tt.old)
+		}
+		if _, err := config.Parse([]byte(strings.Replace(good, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q in place of %q: %v, want %s", tt.new, tt.old, err, tt.want)
+		}
+	}
+}
+
+func TestOverlayByKubernetes(t *testing.T) {
+	c, err := config.Parse([]byte("overlay: {mode: kube, locator_pool: 'fc00::/32'}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := c.Overlay; !o.UsesKube() || o.Kube.Namespace != config.DefaultKubeNamespace {
+		t.Errorf("defaults: %+v", o)
+	}
+	for yaml, want := range map[string]string{
+		"overlay: {mode: kube}":                                                                   "overlay.locator: is missing",
+		"overlay: {mode: kube, locator_pool: 'fc00::/48'}":                                        "overlay.locator_pool: fc00::/48 holds one",
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', locator: 'fc00::/48'}":                  "overlay.locator_pool: stands beside",
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', kube: {kubeconfig: k}}":                 "overlay.kube.kubeconfig: \"k\" depends",
+		"overlay: {mode: kube, locator_pool: 'fc00::/32', uplinks: [e]}\ninterfaces: [{name: e}]": "overlay.uplinks[0]: \"e\" is among the interfaces",
+		"overlay: {masquerade: true}":                                                             "overlay.mode: is missing",
+	} {
+		if _, err := config.Parse([]byte(yaml)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", yaml, err, want)
+		}
+	}
+}
