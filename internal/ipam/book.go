@@ -1,0 +1,305 @@
+package ipam
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.etcd.io/bbolt"
+)
+
+// Why an address cannot be had.
+var (
+	// ErrExhausted: every address of a family is held by somebody.
+	ErrExhausted = errors.New("no address is left")
+	// ErrNoPrefix: there is no prefix to take addresses from.
+	ErrNoPrefix = errors.New("this node has no prefix for pods")
+)
+
+var (
+	leaseBucket = []byte("lease")
+	turnBucket  = []byte("lease-turn") // the last address given, by prefix
+)
+
+// Key names an attachment, as CNI does: a container's interface.
+type Key struct {
+	ContainerID string `json:"container_id"`
+	Interface   string `json:"interface"`
+}
+
+// String is "container/interface".
+func (k Key) String() string { return k.ContainerID + "/" + k.Interface }
+
+func (k Key) bytes() []byte { return []byte(k.String()) }
+
+// Lease says who holds which addresses, and what he wanted to be known of him.
+type Lease[T any] struct {
+	Key
+	Addresses []netip.Addr `json:"addresses"`
+	Holder    T            `json:"holder"`
+}
+
+// Pool is how full a prefix is.
+type Pool struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Used   uint64       `json:"used"`
+	Size   uint64       `json:"size"`
+}
+
+// Book is the node's addresses. Its methods may be called from any goroutine,
+// but those about one key one after the other.
+type Book[T any] struct {
+	db *bbolt.DB
+
+	mu       sync.Mutex
+	prefixes []netip.Prefix
+	leases   map[Key]Lease[T]
+	used     map[netip.Addr]bool
+	turn     map[netip.Prefix]netip.Addr // the last given
+}
+
+// Open reads what is held. Changes are one transaction each; those that come at
+// the same time share one, as far as db's MaxBatchDelay lets them wait.
+func Open[T any](db *bbolt.DB) (*Book[T], error) {
+	b := &Book[T]{db: db, leases: map[Key]Lease[T]{}, used: map[netip.Addr]bool{}, turn: map[netip.Prefix]netip.Addr{}}
+	if err := db.Update(b.load); err != nil {
+		return nil, fmt.Errorf("pods' addresses in %s: %w", db.Path(), err)
+	}
+	return b, nil
+}
+
+func (b *Book[T]) load(tx *bbolt.Tx) error {
+	leases, err := tx.CreateBucketIfNotExists(leaseBucket)
+	if err != nil {
+		return err
+	}
+	turns, err := tx.CreateBucketIfNotExists(turnBucket)
+	if err != nil {
+		return err
+	}
+	err = leases.ForEach(func(key, value []byte) error {
+		var l Lease[T]
+		if err := json.Unmarshal(value, &l); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		for _, a := range l.Addresses {
+			if b.used[a] {
+				return fmt.Errorf("%s is held twice, by %s too", a, key)
+			}
+		}
+		b.hold(l)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return turns.ForEach(func(key, value []byte) error {
+		p, errPrefix := netip.ParsePrefix(string(key))
+		a, errAddr := netip.ParseAddr(string(value))
+		b.turn[p] = a
+		return errors.Join(errPrefix, errAddr)
+	})
+}
+
+// SetPrefixes says where addresses are taken from, in this order for each
+// family. What is held of others stays held.
+func (b *Book[T]) SetPrefixes(list []netip.Prefix) error {
+	prefixes := make([]netip.Prefix, len(list))
+	for i, p := range list {
+		if _, ok := usable(p); !ok {
+			return fmt.Errorf("%s holds no address for a pod: give an IPv4 prefix of /30 or an IPv6 prefix of /126 at most", p)
+		}
+		prefixes[i] = p.Masked()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.prefixes = prefixes
+	return nil
+}
+
+// Add gives an address of each family that there is a prefix of. Who holds
+// some keeps them, and what is known of him is replaced. Errors: ErrExhausted,
+// ErrNoPrefix, or the disk's.
+func (b *Book[T]) Add(key Key, holder T) (l Lease[T], existed bool, err error) {
+	l, existed, err = b.reserve(key, holder)
+	if err != nil {
+		return l, existed, err
+	}
+	if err := b.write(l); err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !existed {
+			b.drop(key)
+		}
+		return Lease[T]{}, existed, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leases[key] = l
+	return l, existed, nil
+}
+
+// reserve takes addresses in memory, so that nobody else can.
+func (b *Book[T]) reserve(key Key, holder T) (Lease[T], bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l, there := b.leases[key]; there {
+		l.Holder = holder
+		return l, true, nil
+	}
+	l := Lease[T]{Key: key, Holder: holder}
+	for _, is4 := range []bool{true, false} {
+		a, wanted, err := b.choose(is4)
+		if err != nil {
+			return l, false, err
+		}
+		if wanted {
+			l.Addresses = append(l.Addresses, a)
+		}
+	}
+	if len(l.Addresses) == 0 {
+		return l, false, ErrNoPrefix
+	}
+	b.hold(l)
+	return l, false, nil
+}
+
+// choose finds a free address of a family. wanted is false where there is no
+// prefix of it.
+func (b *Book[T]) choose(is4 bool) (a netip.Addr, wanted bool, err error) {
+	var full []string
+	for _, p := range b.prefixes {
+		if p.Addr().Is4() != is4 {
+			continue
+		}
+		if a, ok := b.free(p); ok {
+			b.turn[p] = a
+			return a, true, nil
+		}
+		full = append(full, p.String())
+	}
+	if len(full) == 0 {
+		return a, false, nil
+	}
+	return a, true, fmt.Errorf("%w in %s: every one is held by a pod", ErrExhausted, strings.Join(full, ", "))
+}
+
+// free is the first free address of a prefix after the one that was given last.
+func (b *Book[T]) free(p netip.Prefix) (netip.Addr, bool) {
+	o, _ := usable(p)
+	n := uint64(0)
+	if last, there := b.turn[p]; there {
+		n = offsetOf(p, last)
+	}
+	// Among one more than are held there is one that is not.
+	for range min(uint64(len(b.used))+1, o.count()) {
+		n = o.after(n)
+		if a := at(p, n); !b.used[a] {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func (b *Book[T]) hold(l Lease[T]) {
+	b.leases[l.Key] = l
+	for _, a := range l.Addresses {
+		b.used[a] = true
+	}
+}
+
+func (b *Book[T]) drop(key Key) {
+	for _, a := range b.leases[key].Addresses {
+		delete(b.used, a)
+	}
+	delete(b.leases, key)
+}
+
+// write has a lease on disk, and whose turn is next.
+func (b *Book[T]) write(l Lease[T]) error {
+	value, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return b.db.Batch(func(tx *bbolt.Tx) error {
+		if err := tx.Bucket(leaseBucket).Put(l.bytes(), value); err != nil {
+			return err
+		}
+		for p, last := range b.turns(l.Addresses) {
+			if err := tx.Bucket(turnBucket).Put([]byte(p.String()), []byte(last.String())); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// turns are the last addresses given of the prefixes that addresses are from.
+func (b *Book[T]) turns(addresses []netip.Addr) map[netip.Prefix]netip.Addr {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[netip.Prefix]netip.Addr{}
+	for _, p := range b.prefixes {
+		if slices.ContainsFunc(addresses, p.Contains) {
+			out[p] = b.turn[p]
+		}
+	}
+	return out
+}
+
+// Release gives back what key holds; nothing if that is nothing. It can be
+// given to others once that is on disk.
+func (b *Book[T]) Release(key Key) error {
+	if _, there := b.Get(key); !there {
+		return nil
+	}
+	err := b.db.Batch(func(tx *bbolt.Tx) error { return tx.Bucket(leaseBucket).Delete(key.bytes()) })
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(key)
+	return nil
+}
+
+// Get is what key holds.
+func (b *Book[T]) Get(key Key) (Lease[T], bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l, there := b.leases[key]
+	return l, there
+}
+
+// Leases are all, by their lowest address.
+func (b *Book[T]) Leases() []Lease[T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Lease[T], 0, len(b.leases))
+	for _, l := range b.leases {
+		out = append(out, l)
+	}
+	slices.SortFunc(out, func(x, y Lease[T]) int { return x.Addresses[0].Compare(y.Addresses[0]) })
+	return out
+}
+
+// Pools are the prefixes that addresses are taken from.
+func (b *Book[T]) Pools() []Pool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Pool, len(b.prefixes))
+	for i, p := range b.prefixes {
+		o, _ := usable(p)
+		out[i] = Pool{Prefix: p, Size: o.count()}
+		for a := range b.used {
+			if p.Contains(a) {
+				out[i].Used++
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,61 @@
+package ipam
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// mostBits bounds how much of a prefix is used: nobody runs out of 2^62
+// addresses, and they can be counted.
+const mostBits = 62
+
+// offsets of a prefix's addresses from its first.
+type offsets struct{ first, last uint64 }
+
+// usable are the addresses for pods: not that of the network (in IPv6 the
+// Subnet-Router anycast address, RFC 4291 section 2.6.1), not the next, which is
+// the node's, and not IPv4's broadcast. ok is false where there is none.
+func usable(p netip.Prefix) (o offsets, ok bool) {
+	bits := min(p.Addr().BitLen()-p.Bits(), mostBits)
+	o = offsets{2, 1<<bits - 1}
+	if p.Addr().Is4() {
+		o.last-- // the broadcast address; what is less than 0 is seen below
+	}
+	return o, bits >= 2 && o.first <= o.last
+}
+
+func (o offsets) count() uint64 { return o.last - o.first + 1 }
+
+// after is the next in turn.
+func (o offsets) after(n uint64) uint64 {
+	if n < o.first || n >= o.last {
+		return o.first
+	}
+	return n + 1
+}
+
+// at is the address of a masked prefix with an offset.
+func at(p netip.Prefix, offset uint64) netip.Addr {
+	if p.Addr().Is4() {
+		b := p.Addr().As4()
+		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])|uint32(offset))
+		return netip.AddrFrom4(b)
+	}
+	b := p.Addr().As16()
+	low := b[8:]
+	binary.BigEndian.PutUint64(low, binary.BigEndian.Uint64(low)|offset)
+	return netip.AddrFrom16(b)
+}
+
+// offsetOf is the reverse of at, of an address in p.
+func offsetOf(p netip.Prefix, a netip.Addr) uint64 {
+	if p.Addr().Is4() {
+		b, first := a.As4(), p.Addr().As4()
+		return uint64(binary.BigEndian.Uint32(b[:]) - binary.BigEndian.Uint32(first[:]))
+	}
+	b, first := a.As16(), p.Addr().As16()
+	return binary.BigEndian.Uint64(b[8:]) - binary.BigEndian.Uint64(first[8:])
+}
+
+// First is a prefix's first address after the network's own: the node's.
+func First(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }
