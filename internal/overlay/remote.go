@@ -1,0 +1,335 @@
+package overlay
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Cluster is what a node knows of it. Nodes and Reaches are in the order in
+// which they came: of two that claim one prefix or one SID the first stands.
+type Cluster struct {
+	Self    Self
+	Nodes   []Node
+	Reaches []Reach
+	// Known are the policies that are there without the overlay.
+	Known map[Color]Known
+}
+
+// Color is what a policy is known by beyond a node (RFC 9256 section 2.1).
+type Color struct {
+	Color    uint32
+	Endpoint netip.Addr
+}
+
+// Known is a policy that somebody else made, or has candidate paths of.
+type Known struct {
+	Name string       // empty: there are candidate paths only
+	Ends []netip.Addr // the last segments of its lists
+}
+
+// Wanted is what a node makes of a cluster.
+type Wanted struct {
+	Policies []srpolicy.Policy
+	// Paths are of policies that somebody else made.
+	Paths    []srpolicy.CandidatePath
+	Steering []srpolicy.Steering
+	// Routes are for the underlay: to locators, by their nodes' addresses.
+	Routes []Route
+	Peers  []Peer
+}
+
+// Route leads to a prefix by the address of a node.
+type Route struct {
+	Prefix netip.Prefix
+	Via    netip.Addr
+}
+
+// Peer is another node, and what of it cannot be used.
+type Peer struct {
+	Node
+	Problems []string
+}
+
+// thisNode is how messages call it.
+const thisNode = "this node"
+
+// builder makes Wanted of a Cluster.
+type builder struct {
+	Cluster
+	Wanted
+	pods, locators *space
+	addresses      map[netip.Addr]string // whose they are
+	sids           map[netip.Addr]string
+	services       map[netip.Prefix]string
+	bindings       map[netip.Addr]bool
+	policies       map[Color]string   // names
+	peers          map[netip.Addr]int // places in Peers
+}
+
+// Remote says what this node needs in order to reach the others.
+func Remote(c Cluster) Wanted {
+	b := newBuilder(c)
+	for _, n := range c.Nodes {
+		if n.Name != c.Self.Name {
+			b.node(n)
+		}
+	}
+	for _, r := range c.Reaches {
+		if len(r.Segments) == 0 {
+			b.reach(r)
+		}
+	}
+	for _, r := range c.Reaches {
+		if len(r.Segments) > 0 {
+			b.service(r)
+		}
+	}
+	return b.Wanted
+}
+
+// newBuilder begins with what this node has.
+func newBuilder(c Cluster) *builder {
+	self := c.Self.Node()
+	b := &builder{
+		Cluster: c, addresses: map[netip.Addr]string{self.Address: thisNode}, sids: map[netip.Addr]string{},
+		services: map[netip.Prefix]string{}, bindings: map[netip.Addr]bool{}, policies: map[Color]string{}, peers: map[netip.Addr]int{},
+	}
+	all := append([]Node{self}, c.Nodes...)
+	b.pods = newSpace(func(claim func(netip.Prefix)) {
+		for _, n := range all {
+			for _, p := range n.Prefixes {
+				claim(p)
+			}
+		}
+		for _, r := range c.Reaches {
+			claim(r.Prefix)
+		}
+	})
+	b.locators = newSpace(func(claim func(netip.Prefix)) {
+		for _, n := range all {
+			claim(n.Locator)
+		}
+	})
+	for _, p := range self.Prefixes {
+		b.pods.take(p, thisNode)
+	}
+	if self.Locator.IsValid() {
+		b.locators.take(self.Locator, thisNode)
+	}
+	for _, list := range [][]netip.Addr{self.IPv4, self.IPv6} {
+		if len(list) == 1 {
+			b.sids[list[0]] = thisNode
+		}
+	}
+	return b
+}
+
+// node takes one that told all of itself.
+func (b *builder) node(n Node) {
+	peer := Peer{Node: n}
+	defer func() { b.Peers = append(b.Peers, peer) }()
+	if why := b.refused(n); why != "" {
+		peer.Problems = append(peer.Problems, why)
+		return
+	}
+	b.addresses[n.Address], b.peers[n.Address] = n.Name, len(b.Peers)
+	if n.Locator.IsValid() {
+		b.locators.take(n.Locator, n.Name)
+	}
+	for _, way := range []struct {
+		color uint32
+		name  string
+		list  []netip.Addr
+		bsid  netip.Addr
+	}{{ColorIPv4, "ipv4", n.IPv4, n.BSID4}, {ColorIPv6, "ipv6", n.IPv6, n.BSID6}} {
+		if len(way.list) == 0 {
+			continue
+		}
+		if len(way.list) == 1 {
+			b.sids[way.list[0]] = n.Name
+			b.route(n, way.list[0])
+		}
+		b.policy(Color{way.color, n.Address}, policyName(n.Name, way.name, way.color, n.Address), way.list, way.bsid)
+	}
+	for _, p := range n.Prefixes {
+		if why := b.steer(p, n.Address); why != "" {
+			peer.Problems = append(peer.Problems, why)
+		}
+	}
+}
+
+// refused says why nothing of a node can be used, or "".
+func (b *builder) refused(n Node) string {
+	if owner := b.addresses[n.Address]; owner != "" {
+		return fmt.Sprintf("address %s is already that of %s", n.Address, owner)
+	}
+	if n.Locator.IsValid() {
+		if owner := b.locators.owner(n.Locator); owner != "" {
+			return fmt.Sprintf("locator %s is already claimed by %s", n.Locator, owner)
+		}
+	}
+	for _, list := range [][]netip.Addr{n.IPv4, n.IPv6} {
+		if len(list) != 1 { // behind a node's own segment a SID means that node's
+			continue
+		}
+		if owner := b.sids[list[0]]; owner != "" {
+			return fmt.Sprintf("SID %s is already that of %s", list[0], owner)
+		}
+		if owner := b.locators.owner(hostPrefix(list[0])); owner != "" {
+			return fmt.Sprintf("SID %s is in the locator of %s", list[0], owner)
+		}
+	}
+	return ""
+}
+
+// route leads to a SID: with its locator, if it is in that.
+func (b *builder) route(n Node, sid netip.Addr) {
+	r := Route{hostPrefix(sid), n.Address}
+	if n.Locator.IsValid() && n.Locator.Contains(sid) {
+		r.Prefix = n.Locator.Masked()
+	}
+	if !slices.Contains(b.Routes[max(0, len(b.Routes)-2):], r) {
+		b.Routes = append(b.Routes, r)
+	}
+}
+
+// policy makes one, or gives the list to the one that somebody else made.
+func (b *builder) policy(color Color, name string, list []netip.Addr, bsid netip.Addr) {
+	lists := []srpolicy.SegmentList{{Weight: 1, Segments: list}}
+	if known := b.Known[color]; known.Name != "" {
+		b.policies[color] = known.Name
+		b.Paths = append(b.Paths, srpolicy.CandidatePath{
+			Name: name, Policy: known.Name, Preference: srpolicy.DefaultPreference, SegmentLists: lists,
+		})
+		return
+	}
+	b.add(color, name, lists, bsid)
+}
+
+func (b *builder) add(color Color, name string, lists []srpolicy.SegmentList, bsid netip.Addr) {
+	if b.bindings[bsid] || b.Self.Locator.IsValid() && bsid.IsValid() && b.Self.Locator.Contains(bsid) {
+		bsid = netip.Addr{} // only suggested
+	}
+	if bsid.IsValid() {
+		b.bindings[bsid] = true
+	}
+	b.policies[color] = name
+	b.Policies = append(b.Policies, srpolicy.Policy{
+		Name: name, Behavior: srv6.HEncapsRed, Source: b.Self.Address, Color: color.Color, Endpoint: color.Endpoint, BindingSID: bsid,
+		Preference: srpolicy.DefaultPreference, SegmentLists: lists,
+	})
+}
+
+// steer sends a prefix of pods into the policy to its node, or says why not.
+func (b *builder) steer(p netip.Prefix, address netip.Addr) string {
+	if owner := b.pods.owner(p); owner != "" {
+		return fmt.Sprintf("prefix %s is already claimed by %s", p, owner)
+	}
+	color, family := Color{ColorIPv6, address}, "IPv6"
+	if p.Addr().Is4() {
+		color, family = Color{ColorIPv4, address}, "IPv4"
+	}
+	policy := b.policies[color]
+	if policy == "" {
+		return fmt.Sprintf("prefix %s: there is no path for %s to it", p, family)
+	}
+	b.pods.take(p, cmp.Or(b.addresses[address], address.String()))
+	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p.Masked(), Policy: policy})
+	return ""
+}
+
+// peer is the place in Peers of a node that BGP told of.
+func (b *builder) peer(address netip.Addr) *Peer {
+	at, there := b.peers[address]
+	if !there {
+		at = len(b.Peers)
+		b.peers[address] = at
+		b.Peers = append(b.Peers, Peer{Node: Node{Address: address}})
+	}
+	return &b.Peers[at]
+}
+
+// reach takes a prefix of a node that BGP told of.
+func (b *builder) reach(r Reach) {
+	if b.addresses[r.Address] == thisNode {
+		return // by way of a reflector
+	}
+	if _, known := b.peers[r.Address]; !known {
+		b.addresses[r.Address] = r.Address.String()
+		b.told(r.Address)
+	}
+	peer := b.peer(r.Address)
+	switch {
+	case slices.Contains(peer.Prefixes, r.Prefix): // the node told it itself
+	case b.isLocator(r):
+		peer.Locator = r.Prefix
+		b.Routes = append(b.Routes, Route{r.Prefix, r.Address})
+	default:
+		peer.Prefixes = append(peer.Prefixes, r.Prefix)
+		if why := b.steer(r.Prefix, r.Address); why != "" {
+			peer.Problems = append(peer.Problems, why)
+		}
+	}
+}
+
+// told are the policies to a node that only have candidate paths, so far.
+func (b *builder) told(address netip.Addr) {
+	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
+		color := Color{c, address}
+		known, there := b.Known[color]
+		switch {
+		case known.Name != "":
+			b.policies[color] = known.Name
+		case there:
+			b.add(color, ByAddress(c, address), nil, netip.Addr{})
+		}
+	}
+}
+
+// isLocator says that a prefix is not of pods: paths to its node end in it.
+func (b *builder) isLocator(r Reach) bool {
+	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
+		if slices.ContainsFunc(b.Known[Color{c, r.Address}].Ends, r.Prefix.Contains) {
+			return true
+		}
+	}
+	return false
+}
+
+// service takes a prefix with a SID of its own. It may hold those of pods, a
+// default route for example: theirs are longer.
+func (b *builder) service(r Reach) {
+	peer, p := b.peer(r.Address), r.Prefix.Masked()
+	if owner := cmp.Or(b.pods.inside(p), b.services[p]); owner != "" {
+		peer.Problems = append(peer.Problems, fmt.Sprintf("prefix %s is already claimed by %s", p, owner))
+		return
+	}
+	b.services[p] = r.Address.String()
+	peer.Prefixes = append(peer.Prefixes, p)
+	sid := r.Segments[len(r.Segments)-1]
+	color := Color{Endpoint: sid}
+	if b.policies[color] == "" {
+		b.add(color, "vpn:"+sid.String(), []srpolicy.SegmentList{{Weight: 1, Segments: r.Segments}}, netip.Addr{})
+	}
+	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p, Policy: b.policies[color]})
+}
+
+// policyName is short enough for a name, whatever the node is called.
+func policyName(node, family string, color uint32, address netip.Addr) string {
+	if name := node + ":" + family; node != "" && len(name) <= srv6.MaxNameLength {
+		return name
+	}
+	return ByAddress(color, address)
+}
+
+// ByAddress names the policy to a node of which only the address is known.
+func ByAddress(color uint32, address netip.Addr) string {
+	return fmt.Sprintf("c%d:%s", color, address)
+}
+
+func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

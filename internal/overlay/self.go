@@ -1,0 +1,148 @@
+package overlay
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Self is this node.
+type Self struct {
+	Name     string
+	Address  netip.Addr
+	Prefixes []netip.Prefix
+	Locator  netip.Prefix
+	// Double says that lists have a segment for the node before the one that
+	// decapsulates: the latter need not be routed.
+	Double bool
+	// DT4 and DT6 are SIDs that somebody chose for it, in place of those in the
+	// locator.
+	DT4, DT6 netip.Addr
+}
+
+// Functions in a node's locator. The same on all nodes, so that a locator says
+// all that the others have to know.
+const (
+	FunctionDT4  = 0x4
+	FunctionDT6  = 0x6
+	FunctionBSID = 0xb0 // and the color
+)
+
+// functionBits is the length of a function, behind the locator.
+const functionBits = 16
+
+// mainTable is the kernel's, which holds the routes to pods.
+const mainTable = 254
+
+// sid is a function in a locator.
+func sid(locator netip.Prefix, function uint16) netip.Addr {
+	b := locator.Masked().Addr().As16()
+	for i := range functionBits {
+		if function>>(functionBits-1-i)&1 == 1 {
+			bit := locator.Bits() + i
+			b[bit/8] |= 0x80 >> (bit % 8)
+		}
+	}
+	return netip.AddrFrom16(b)
+}
+
+// Families says which families there are prefixes of.
+func families(prefixes []netip.Prefix) (ipv4, ipv6 bool) {
+	is4 := func(p netip.Prefix) bool { return p.Addr().Is4() }
+	return slices.ContainsFunc(prefixes, is4), slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return !is4(p) })
+}
+
+// Complete fills in what follows from a node's locator: segment lists and
+// binding SIDs for the families of its pods, in the single form or the double.
+func Complete(n Node, double bool) Node {
+	if !n.Locator.IsValid() {
+		return n
+	}
+	list := func(function uint16) []netip.Addr {
+		if double {
+			return []netip.Addr{n.Address, sid(n.Locator, function)}
+		}
+		return []netip.Addr{sid(n.Locator, function)}
+	}
+	ipv4, ipv6 := families(n.Prefixes)
+	if ipv4 && len(n.IPv4) == 0 {
+		n.IPv4 = list(FunctionDT4)
+	}
+	if ipv6 && len(n.IPv6) == 0 {
+		n.IPv6 = list(FunctionDT6)
+	}
+	if ipv4 && !n.BSID4.IsValid() {
+		n.BSID4 = sid(n.Locator, FunctionBSID|ColorIPv4)
+	}
+	if ipv6 && !n.BSID6.IsValid() {
+		n.BSID6 = sid(n.Locator, FunctionBSID|ColorIPv6)
+	}
+	return n
+}
+
+// Node is what this one tells the others.
+func (s Self) Node() Node {
+	n := Node{Name: s.Name, Address: s.Address, Prefixes: s.Prefixes, Locator: s.Locator}
+	chosen := func(sid netip.Addr) []netip.Addr {
+		switch {
+		case !sid.IsValid():
+			return nil
+		case s.Double:
+			return []netip.Addr{s.Address, sid}
+		}
+		return []netip.Addr{sid}
+	}
+	ipv4, ipv6 := families(s.Prefixes)
+	if ipv4 {
+		n.IPv4 = chosen(s.DT4)
+	}
+	if ipv6 {
+		n.IPv6 = chosen(s.DT6)
+	}
+	return Complete(n, s.Double)
+}
+
+// SIDs are this node's. Those in the locator are prefixes, found by index.
+func (s Self) SIDs() []srv6.LocalSID {
+	n := s.Node()
+	var out []srv6.LocalSID
+	add := func(list []netip.Addr, behavior srv6.Behavior) {
+		if len(list) == 0 {
+			return
+		}
+		out = append(out, srv6.LocalSID{SID: s.sidPrefix(list[len(list)-1]), Behavior: behavior, Table: mainTable})
+	}
+	add(n.IPv4, srv6.EndDT4)
+	add(n.IPv6, srv6.EndDT6)
+	if s.Double && len(out) > 0 {
+		// Its own address: what is not to be routed on is the node's, as ever.
+		out = append(out, srv6.LocalSID{SID: netip.PrefixFrom(s.Address, s.Address.BitLen()), Behavior: srv6.End, AllowUpperLayer: true})
+	}
+	return out
+}
+
+// sidPrefix is LOC:FUNC of a SID in the locator, else the whole address.
+func (s Self) sidPrefix(a netip.Addr) netip.Prefix {
+	if s.Locator.IsValid() && s.Locator.Contains(a) {
+		if p := netip.PrefixFrom(a, s.Locator.Bits()+functionBits); p.Masked() == p {
+			return p
+		}
+	}
+	return netip.PrefixFrom(a, a.BitLen())
+}
+
+// Complete says what is missing before the node can be a member, or "".
+func (s Self) Missing() string {
+	switch {
+	case s.Name == "":
+		return "the node's name"
+	case !s.Address.IsValid():
+		return "an IPv6 address of an uplink"
+	case len(s.Prefixes) == 0:
+		return "prefixes for pods"
+	case !s.Locator.IsValid() && !s.DT4.IsValid() && !s.DT6.IsValid():
+		return "a locator"
+	}
+	return ""
+}

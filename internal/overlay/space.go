@@ -1,0 +1,60 @@
+package overlay
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// space is who has which prefixes; none overlap.
+type space struct {
+	lengths []int                   // that prefixes have
+	held    map[netip.Prefix]string // owner
+	around  map[netip.Prefix]string // prefixes that hold one that is held: its owner
+}
+
+// newSpace is for the prefixes that claims calls its argument with.
+func newSpace(claims func(func(netip.Prefix))) *space {
+	s := &space{held: map[netip.Prefix]string{}, around: map[netip.Prefix]string{}}
+	seen := map[int]bool{}
+	claims(func(p netip.Prefix) {
+		if p.IsValid() && !seen[p.Bits()] {
+			seen[p.Bits()] = true
+			s.lengths = append(s.lengths, p.Bits())
+		}
+	})
+	slices.Sort(s.lengths)
+	return s
+}
+
+// inside says in whose prefix p is, or "".
+func (s *space) inside(p netip.Prefix) string {
+	for _, bits := range s.lengths {
+		if bits > p.Bits() {
+			break
+		}
+		if owner := s.held[netip.PrefixFrom(p.Addr(), bits).Masked()]; owner != "" {
+			return owner
+		}
+	}
+	return ""
+}
+
+// owner says who has a part of p, or "".
+func (s *space) owner(p netip.Prefix) string {
+	if owner := s.inside(p); owner != "" {
+		return owner
+	}
+	return s.around[p.Masked()]
+}
+
+// take gives p to its owner.
+func (s *space) take(p netip.Prefix, owner string) {
+	p = p.Masked()
+	s.held[p] = owner
+	for _, bits := range s.lengths {
+		if bits >= p.Bits() {
+			break
+		}
+		s.around[netip.PrefixFrom(p.Addr(), bits).Masked()] = owner
+	}
+}
