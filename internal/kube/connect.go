@@ -1,0 +1,66 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// connection is a cluster's API, by its two kinds of clients: of whole objects,
+// and of their metadata only.
+type connection struct {
+	objects  dynamic.Interface
+	metadata metadata.Interface
+}
+
+// Limits of what is asked of an API server: requests a second, at once, and how
+// long one of them may take.
+const (
+	requestRate  = 20
+	requestBurst = 40
+	requestLimit = 15 * time.Second
+)
+
+// connect reads who and where the API server is. It is not asked yet.
+func connect(kubeconfig, version string) (connection, error) {
+	c, err := restConfig(kubeconfig)
+	if err != nil {
+		return connection{}, err
+	}
+	c.QPS, c.Burst = requestRate, requestBurst
+	c.UserAgent = "culvert/" + cmp.Or(version, "unknown")
+	objects, err := dynamic.NewForConfig(c)
+	if err != nil {
+		return connection{}, fmt.Errorf("kubernetes: %w", err)
+	}
+	meta, err := metadata.NewForConfig(c)
+	if err != nil {
+		return connection{}, fmt.Errorf("kubernetes: %w", err)
+	}
+	return connection{objects, meta}, nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		c, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("kubernetes: this is no pod of a cluster: give a kubeconfig")
+		}
+		return c, err
+	}
+	if _, err := os.Stat(kubeconfig); err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	}
+	return c, nil
+}
