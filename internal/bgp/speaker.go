@@ -33,7 +33,14 @@ type Config struct {
 	// Restart is how long peers, and this node, keep what the other told while it
 	// is away (graceful restart, RFC 4724); 0: not at all.
 	Restart time.Duration
-	Log     *slog.Logger
+	// Restarting says that this node forwards what an earlier speaker was told:
+	// peers that kept its routes go on keeping them.
+	Restarting bool
+	// ClusterID is that of this node as the route reflector of its clients: the
+	// router ID unless set.
+	ClusterID netip.Addr
+	Cluster   *Cluster // nil: this speaker tells and hears of SR policies only
+	Log       *slog.Logger
 }
 
 // Peer is a neighbour.
@@ -48,6 +55,12 @@ type Peer struct {
 	Hops    uint8
 	Passive bool          // it connects to us
 	Hold    time.Duration // hold time; 90 s unless set
+	// RouteReflector says that the peer passes on what it is told (RFC 4456), and
+	// Client that this node does, of what the peer tells.
+	RouteReflector, Client bool
+	// Services says that an external peer belongs to the SR domain: L3VPN is
+	// spoken with it, and its SIDs are taken (RFC 9252). Internal ones do.
+	Services bool
 }
 
 // Source says who told of a candidate path: the originator of RFC 9256 section
@@ -66,17 +79,18 @@ type Path struct {
 }
 
 // Handler hears of candidate paths for this node. Its methods are called one
-// after the other.
+// after the other, and must not call those of the speaker that change something.
 type Handler interface {
 	// Put is for a path that is new or has changed.
 	Put(Path)
 	// Withdraw is for one that is gone: its color, endpoint and distinguisher.
 	Withdraw(srpolicy.Advertised)
-	// Complete is called when a peer has told all that it knows.
+	// Complete is called when a peer has told all that it knows, of all families.
 	Complete(peer netip.Addr)
 }
 
-// Speaker is a BGP speaker for SR policies (SAFI 73).
+// Speaker is a BGP speaker for SR policies (SAFI 73) and, as a node of a cluster,
+// for prefixes.
 type Speaker struct {
 	config  Config
 	handler Handler
@@ -84,9 +98,15 @@ type Speaker struct {
 	server  *server.BgpServer
 	stop    context.CancelFunc
 
-	mu    sync.Mutex
-	known map[key]bool // that the handler was told of
-	own   map[key]*apiutil.Path
+	telling sync.Mutex // held while handlers are told something
+	reach   *reach     // nil: no node of a cluster
+	awaited map[netip.Addr]map[bgp.Family]bool
+	stopped bool
+
+	mu        sync.Mutex
+	known     map[key]bool // that the handler was told of
+	own       map[key]*apiutil.Path
+	malformed map[netip.Addr]uint64 // by the peer that sent it
 }
 
 // key is a policy's NLRI.
@@ -108,8 +128,13 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 	}
 	level := &slog.LevelVar{}
 	level.Set(slog.LevelWarn) // each session's ups and downs are told by us
+	r, err := newReach(c)
+	if err != nil {
+		return nil, err
+	}
 	s := &Speaker{
-		config: c, handler: h, log: c.Log, known: map[key]bool{}, own: map[key]*apiutil.Path{},
+		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{},
+		known: map[key]bool{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}
 	go s.server.Serve()
@@ -151,21 +176,31 @@ func (s *Speaker) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start BGP: %w", err)
 	}
-	if err := s.keepToSelf(ctx); err != nil {
+	if err := s.setExport(ctx); err != nil {
 		return err
 	}
 	watch, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	err = s.server.WatchEvent(watch, server.WatchEventMessageCallbacks{
-		OnBestPath: s.learn, OnPathEor: s.complete, OnPeerUpdate: s.peerChanged,
-	}, server.WatchBestPath(true), server.WatchEor(true), server.WatchPeer())
+		OnBestPath: s.learn, OnPathUpdate: s.update, OnPathEor: s.complete, OnPeerUpdate: s.peerChanged,
+	}, server.WatchBestPath(true), server.WatchPostUpdate(false, "", ""), server.WatchEor(true), server.WatchPeer())
 	if err != nil {
 		cancel()
 		return fmt.Errorf("watch BGP: %w", err)
 	}
+	if s.reach != nil {
+		return nil // SetNode connects
+	}
+	if err := s.addPeers(ctx); err != nil {
+		cancel()
+		return err
+	}
+	return nil
+}
+
+func (s *Speaker) addPeers(ctx context.Context) error {
 	for _, p := range s.config.Peers {
 		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peer(p)}); err != nil {
-			cancel()
 			return fmt.Errorf("peer %s: %w", p.Address, err)
 		}
 	}
@@ -179,32 +214,19 @@ func orPort(p uint16) uint16 {
 	return p
 }
 
+// deferral is how long a node that restarts waits for peers to tell what they
+// know before it advertises anything itself (RFC 4724 section 4.1). What they have
+// kept of it is true meanwhile.
+const deferral = 5 * time.Second
+
 func (s *Speaker) gracefulRestart() *api.GracefulRestart {
 	if s.config.Restart == 0 {
 		return nil
 	}
-	return &api.GracefulRestart{Enabled: true, RestartTime: uint32(s.config.Restart.Seconds()), NotificationEnabled: true}
-}
-
-// keepToSelf advertises what is ours only: a headend is no transit for policies,
-// and NO_ADVERTISE has to be honoured.
-func (s *Speaker) keepToSelf(ctx context.Context) error {
-	ours := &api.Policy{Name: "ours", Statements: []*api.Statement{{
-		Name:       "ours",
-		Conditions: &api.Conditions{RouteType: api.Conditions_ROUTE_TYPE_LOCAL},
-		Actions:    &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT},
-	}}}
-	if err := s.server.AddPolicy(ctx, &api.AddPolicyRequest{Policy: ours}); err != nil {
-		return fmt.Errorf("make the export policy: %w", err)
+	return &api.GracefulRestart{
+		Enabled: true, RestartTime: uint32(s.config.Restart.Seconds()), NotificationEnabled: true,
+		LocalRestarting: s.config.Restarting, DeferralTime: uint32(deferral.Seconds()),
 	}
-	err := s.server.SetPolicyAssignment(ctx, &api.SetPolicyAssignmentRequest{Assignment: &api.PolicyAssignment{
-		Name: "global", Direction: api.PolicyDirection_POLICY_DIRECTION_EXPORT,
-		Policies: []*api.Policy{{Name: "ours"}}, DefaultAction: api.RouteAction_ROUTE_ACTION_REJECT,
-	}})
-	if err != nil {
-		return fmt.Errorf("set the export policy: %w", err)
-	}
-	return nil
 }
 
 func (s *Speaker) peer(p Peer) *api.Peer {
@@ -229,19 +251,37 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 	case p.ASN != s.config.ASN:
 		out.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: 255}
 	}
-	for _, f := range []api.Family_Afi{api.Family_AFI_IP, api.Family_AFI_IP6} {
-		a := &api.AfiSafi{Config: &api.AfiSafiConfig{Enabled: true, Family: &api.Family{Afi: f, Safi: api.Family_SAFI_SR_POLICY}}}
-		if s.config.Restart > 0 {
-			a.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
+	if p.Client {
+		id := s.config.ClusterID
+		if !id.IsValid() {
+			id = s.config.RouterID
 		}
-		out.AfiSafis = append(out.AfiSafis, a)
+		out.RouteReflector = &api.RouteReflector{RouteReflectorClient: true, RouteReflectorClusterId: id.String()}
+	}
+	for _, f := range s.familiesOf(p) {
+		out.AfiSafis = append(out.AfiSafis, s.afiSafi(f))
 	}
 	return out
+}
+
+func (s *Speaker) afiSafi(f bgp.Family) *api.AfiSafi {
+	family := apiutil.ToApiFamily(f.Afi(), f.Safi())
+	a := &api.AfiSafi{Config: &api.AfiSafiConfig{Enabled: true, Family: family}}
+	if s.config.Restart > 0 {
+		a.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
+	}
+	if s.reach != nil && s.config.Cluster.MaxPrefixes > 0 && !slices.Contains(families, f) {
+		a.PrefixLimits = &api.PrefixLimit{Family: family, MaxPrefixes: s.config.Cluster.MaxPrefixes}
+	}
+	return a
 }
 
 // Stop ends all sessions. With graceful restart peers keep what we told them for
 // as long as was agreed.
 func (s *Speaker) Stop() {
+	s.telling.Lock()
+	s.stopped = true
+	s.telling.Unlock()
 	s.stop()
 	err := s.server.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: s.config.Restart > 0})
 	if err != nil {
@@ -251,6 +291,8 @@ func (s *Speaker) Stop() {
 
 // learn hears of what is the best path of each NLRI now.
 func (s *Speaker) learn(paths []*apiutil.Path, _ time.Time) {
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	for _, p := range paths {
 		n, ok := p.Nlri.(*bgp.SRPolicyNLRI)
 		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() { // our own
@@ -262,11 +304,12 @@ func (s *Speaker) learn(paths []*apiutil.Path, _ time.Time) {
 			s.withdraw(a)
 		case err != nil:
 			s.log.Warn("an SR policy is treated as withdrawn", "peer", p.PeerAddress, "nlri", n.String(), "error", err)
+			s.countMalformed(p.PeerAddress)
 			s.withdraw(a)
 		case !usable: // for other headends
 			s.withdraw(a)
 		default:
-			s.put(Path{a, Source{p.PeerASN, p.PeerID, p.PeerAddress}, p.Stale})
+			s.put(Path{a, sourceOf(p), p.Stale})
 		}
 	}
 }
@@ -290,9 +333,25 @@ func (s *Speaker) withdraw(a srpolicy.Advertised) {
 	}
 }
 
-// complete hears an End-of-RIB.
+func (s *Speaker) countMalformed(peer netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.malformed[peer]++
+}
+
+// complete hears an End-of-RIB. The last one of the families that the peer speaks
+// says that it has told all.
 func (s *Speaker) complete(p *apiutil.Path, _ time.Time) {
-	if s.handler != nil && slices.Contains(families, p.Family) {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	if delete(s.awaited[p.PeerAddress], p.Family); len(s.awaited[p.PeerAddress]) > 0 {
+		return
+	}
+	if s.reach != nil {
+		s.reach.restored = nil
+		s.rename()
+	}
+	if s.handler != nil {
 		s.handler.Complete(p.PeerAddress)
 	}
 }
@@ -305,9 +364,33 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 	switch state.SessionState {
 	case bgp.BGP_FSM_ESTABLISHED:
 		s.log.Info("BGP session is up", "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
+		s.await(state)
 	case bgp.BGP_FSM_IDLE:
+		if state.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
+			s.tooMuch(state.NeighborAddress)
+			return
+		}
 		s.log.Warn("BGP session is down", "peer", state.NeighborAddress, "reason", strings.TrimSpace(state.DisconnectMessage))
 	}
+}
+
+// await notes which families a peer speaks with us.
+func (s *Speaker) await(state apiutil.PeerState) {
+	ours := map[bgp.Family]bool{}
+	for _, c := range state.LocalCap {
+		if v, ok := c.(*bgp.CapMultiProtocol); ok {
+			ours[v.CapValue] = true
+		}
+	}
+	both := map[bgp.Family]bool{}
+	for _, c := range state.RemoteCap {
+		if v, ok := c.(*bgp.CapMultiProtocol); ok && ours[v.CapValue] {
+			both[v.CapValue] = true
+		}
+	}
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	s.awaited[state.NeighborAddress] = both
 }
 
 // Advertise tells the peers of a candidate path, in place of an earlier one with
@@ -366,8 +449,11 @@ type PeerStatus struct {
 	State    string // as RFC 4271 section 8.2.2 names it, in small letters
 	Reason   string // why it went down last
 	Since    time.Duration
-	Received uint64 // candidate paths that it advertises
+	Received uint64 // what it advertises: candidate paths and prefixes
 	Sent     uint64
+	// Malformed is how many updates were treated as withdrawals, or lost an
+	// attribute, for their errors.
+	Malformed uint64
 }
 
 // Peers are the sessions.
@@ -380,6 +466,9 @@ func (s *Speaker) Peers(ctx context.Context) (out []PeerStatus, err error) {
 		if up := p.GetTimers().GetState().GetUptime(); up != nil && state.State == "established" {
 			state.Since = time.Since(up.AsTime())
 		}
+		s.mu.Lock()
+		state.Malformed = s.malformed[state.Address] + p.GetState().GetMessages().GetReceived().GetDiscarded()
+		s.mu.Unlock()
 		for _, f := range p.GetAfiSafis() {
 			state.Received += f.GetState().GetReceived()
 			state.Sent += f.GetState().GetAdvertised()

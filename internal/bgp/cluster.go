@@ -1,0 +1,222 @@
+package bgp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+)
+
+// Cluster is a speaker's part as a node of a cluster: it tells the peers what is
+// behind it (Speaker.SetNode), and hears what is behind others. It connects when
+// it was told its node.
+type Cluster struct {
+	Handler ReachHandler
+	// Prefixes are what is taken of others, and what is within; none: all but
+	// default routes.
+	Prefixes []netip.Prefix
+	// MaxPrefixes is how many of each family a peer may advertise: one that
+	// advertises more is disconnected for LimitPause. 0: any number.
+	MaxPrefixes uint32
+	// SIDs has the node's unicast routes carry its SIDs (RFC 9252 section 5.3
+	// and 5.4), for who knows no SR policies.
+	SIDs bool
+	VPN  *VPN // nil: none
+	// Headends are the router IDs of nodes that were known before a restart. They
+	// are named to route reflectors until it is known who is there.
+	Headends []netip.Addr
+
+	pause time.Duration // in place of LimitPause
+}
+
+// LimitPause is for how long a peer that advertises too much is not heard.
+const LimitPause = time.Minute
+
+// settle is how long a change of who is there waits for others that come at the
+// same time.
+const settle = 200 * time.Millisecond
+
+var errNoCluster = errors.New("this speaker is no node of a cluster")
+
+// reach is what a speaker of a cluster knows.
+type reach struct {
+	handler   ReachHandler
+	reader    reader
+	announcer announcer
+
+	// What follows is guarded by Speaker.telling.
+	routes     rib
+	told       map[netip.Prefix][]Route
+	node       overlay.Node
+	advertised map[string]advert
+	restored   []netip.Addr // headends of before a restart
+	named      []netip.Addr // whom the candidate paths name
+	pending    bool         // who is named will be looked at again
+	connect    sync.Once
+}
+
+// newReach gives nil for a speaker that is no node of a cluster.
+func newReach(c Config) (*reach, error) {
+	if c.Cluster == nil {
+		return nil, nil
+	}
+	v, err := parseVPN(c.Cluster.VPN)
+	if err != nil {
+		return nil, err
+	}
+	byReflector := func(p Peer) bool { return p.RouteReflector || p.Client }
+	return &reach{
+		handler: c.Cluster.Handler,
+		reader:  reader{asn: c.ASN, vpn: v, services: c.servicesOf, prefixes: c.Cluster.Prefixes},
+		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs,
+			reflected: slices.ContainsFunc(c.Peers, byReflector)},
+		routes: rib{}, told: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, restored: c.Cluster.Headends,
+	}, nil
+}
+
+// servicesOf says whether a peer is of the SR domain: what another says of SIDs is
+// not believed (RFC 8669 section 5).
+func (c *Config) servicesOf(peer netip.Addr) bool {
+	return slices.ContainsFunc(c.Peers, func(p Peer) bool {
+		return p.Address.Unmap() == peer.Unmap() && (p.Services || p.ASN == c.ASN)
+	})
+}
+
+// headends are those to be named to route reflectors.
+func (r *reach) headends() []netip.Addr {
+	if !r.announcer.reflected {
+		return nil
+	}
+	set := r.routes.originators()
+	for _, id := range r.restored {
+		set[id] = true
+	}
+	return slices.SortedFunc(maps.Keys(set), netip.Addr.Compare)
+}
+
+// update hears of what each peer advertises and withdraws.
+func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
+	r := s.reach
+	if r == nil {
+		return
+	}
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	for _, p := range paths {
+		prefix, key, label, ok := r.reader.nlri(p)
+		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() {
+			continue
+		}
+		s.route(p, prefix, key, label)
+		s.tell(prefix)
+	}
+	s.rename()
+}
+
+// route takes one route, or treats it as withdrawn.
+func (s *Speaker) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) {
+	if p.Withdrawal {
+		s.reach.routes.remove(prefix, key)
+		return
+	}
+	c, err := s.reach.reader.route(p, prefix, key, label)
+	switch {
+	case err == nil:
+		s.reach.routes.put(prefix, key, c)
+		return
+	case errors.Is(err, errNotForUs):
+		s.log.Debug("a route is not taken", "peer", p.PeerAddress, "prefix", prefix, "error", err)
+	default:
+		s.log.Warn("a route is treated as withdrawn", "peer", p.PeerAddress, "prefix", prefix, "error", err)
+		s.countMalformed(p.PeerAddress)
+	}
+	s.reach.routes.remove(prefix, key)
+}
+
+// tell tells the handler of a prefix what it was not told yet.
+func (s *Speaker) tell(prefix netip.Prefix) {
+	r := s.reach
+	routes := r.routes.routes(prefix, r.node.Prefixes)
+	if slices.EqualFunc(routes, r.told[prefix], sameRoute) {
+		return
+	}
+	if len(routes) == 0 {
+		delete(r.told, prefix)
+		r.handler.WithdrawReach(prefix)
+		return
+	}
+	r.told[prefix] = routes
+	r.handler.PutReach(prefix, slices.Clone(routes))
+}
+
+func sameRoute(a, b Route) bool {
+	return a.Address == b.Address && a.Source == b.Source && a.Distinguisher == b.Distinguisher && a.Best == b.Best && a.Why == b.Why &&
+		slices.Equal(a.Segments, b.Segments)
+}
+
+// tellAll is for when it changed what is of this node.
+func (s *Speaker) tellAll() {
+	for prefix := range s.reach.routes {
+		s.tell(prefix)
+	}
+}
+
+// rename names to route reflectors who is there now, soon.
+func (s *Speaker) rename() {
+	r := s.reach
+	if !r.announcer.reflected || r.pending || slices.Equal(r.named, r.headends()) {
+		return
+	}
+	r.pending = true
+	time.AfterFunc(settle, func() {
+		s.telling.Lock()
+		defer s.telling.Unlock()
+		r.pending = false
+		if s.stopped {
+			return
+		}
+		if err := s.announce(); err != nil {
+			s.log.Error("cannot advertise the way to this node", "error", err)
+		}
+	})
+}
+
+// familiesOf are the families that a peer is offered.
+func (s *Speaker) familiesOf(p Peer) []bgp.Family {
+	list := slices.Clone(families)
+	if s.reach == nil {
+		return list
+	}
+	list = append(list, unicastFamilies...)
+	if s.reach.announcer.vpn != nil && s.config.servicesOf(p.Address) {
+		list = append(list, vpnFamilies...)
+	}
+	return list
+}
+
+// tooMuch lets a peer that advertised too many prefixes come back after a while.
+func (s *Speaker) tooMuch(peer netip.Addr) {
+	pause := cmp.Or(s.config.Cluster.pause, LimitPause)
+	s.log.Error("a BGP peer advertises too many prefixes: it is disconnected", "peer", peer,
+		"max_prefixes", s.config.Cluster.MaxPrefixes, "for", pause)
+	time.AfterFunc(pause, func() {
+		s.telling.Lock()
+		defer s.telling.Unlock()
+		if s.stopped {
+			return
+		}
+		if err := s.server.EnablePeer(context.Background(), &api.EnablePeerRequest{Address: peer.String()}); err != nil {
+			s.log.Error("cannot connect to a BGP peer again", "peer", peer, "error", err)
+		}
+	})
+}

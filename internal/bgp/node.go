@@ -1,0 +1,256 @@
+package bgp
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// namedAtOnce is how many headends one update names by Route Targets: with them
+// it stays below the 4096 octets of a message.
+const namedAtOnce = 256
+
+// advert is one path of ours.
+type advert struct {
+	path   *apiutil.Path
+	octets string // of its attributes
+}
+
+// announcer makes of a node what is advertised of it.
+type announcer struct {
+	routerID netip.Addr
+	vpn      *vpn
+	withSIDs bool // unicast routes with the node's SIDs
+	// reflected says that updates come to headends by way of others, which
+	// NO_ADVERTISE would forbid: headends are then named.
+	reflected bool
+}
+
+// adverts are the paths of a node, by their NLRI: its prefixes, and a candidate
+// path for each family.
+func (a announcer) adverts(n overlay.Node, headends []netip.Addr) (map[string]advert, error) {
+	all := map[string]advert{}
+	add := func(f bgp.Family, nlri bgp.NLRI, attrs []bgp.PathAttributeInterface) error {
+		p := &apiutil.Path{Family: f, Nlri: nlri, Attrs: attrs, Age: time.Now().Unix()}
+		key, octets, err := octetsOfPath(p)
+		if err != nil {
+			return fmt.Errorf("advertise %s: %w", nlri, err)
+		}
+		all[key] = advert{p, octets}
+		return nil
+	}
+	if len(n.Prefixes) > 0 {
+		if errs := srv6.CheckUnicast6("address", n.Address); len(errs) > 0 {
+			return nil, fmt.Errorf("advertise the node: %w", errs[0])
+		}
+	}
+	for _, p := range n.Prefixes {
+		if err := a.prefix(n, p.Masked(), add); err != nil {
+			return nil, err
+		}
+	}
+	return all, a.policies(n, headends, add)
+}
+
+// adder takes a path.
+type adder func(bgp.Family, bgp.NLRI, []bgp.PathAttributeInterface) error
+
+// octetsOfPath are those of its NLRI with the family, and of its attributes.
+func octetsOfPath(p *apiutil.Path) (key, octets string, err error) {
+	nlri, err := p.Nlri.Serialize()
+	if err != nil {
+		return "", "", err
+	}
+	var all []byte
+	for _, attr := range p.Attrs {
+		b, err := attr.Serialize()
+		if err != nil {
+			return "", "", err
+		}
+		all = append(all, b...)
+	}
+	return fmt.Sprintf("%d/%s", p.Family, nlri), string(all), nil
+}
+
+// prefix adds the unicast route of a prefix, and that of the VPN.
+func (a announcer) prefix(n overlay.Node, p netip.Prefix, add adder) error {
+	unicast, vpn := unicastFamilies[1], vpnFamilies[1]
+	if p.Addr().Is4() {
+		unicast, vpn = unicastFamilies[0], vpnFamilies[0]
+	}
+	nlri, err := bgp.NewIPAddrPrefix(p)
+	if err != nil {
+		return err
+	}
+	attrs, err := routeAttrs(unicast, nlri, n.Address)
+	if err != nil {
+		return err
+	}
+	s, err := serviceOf(n, p.Addr().Is4())
+	if (a.withSIDs || a.vpn != nil) && err != nil {
+		return fmt.Errorf("advertise %s: %w", p, err)
+	}
+	if a.withSIDs {
+		attrs = append(attrs, writeService(s))
+	}
+	if err := add(unicast, nlri, attrs); err != nil || a.vpn == nil {
+		return err
+	}
+	labelled, err := bgp.NewLabeledVPNIPAddrPrefix(p, *bgp.NewMPLSLabelStack(labelImplicitNull), a.vpn.rd)
+	if err != nil {
+		return err
+	}
+	if attrs, err = routeAttrs(vpn, labelled, n.Address); err != nil {
+		return err
+	}
+	return add(vpn, labelled, append(attrs, bgp.NewPathAttributeExtendedCommunities(a.vpn.exports), writeService(s)))
+}
+
+// routeAttrs are what every route has. An IPv4 prefix has an IPv6 next hop too
+// (RFC 8950).
+func routeAttrs(f bgp.Family, nlri bgp.NLRI, nextHop netip.Addr) ([]bgp.PathAttributeInterface, error) {
+	reach, err := bgp.NewPathAttributeMpReachNLRI(f, []bgp.PathNLRI{{NLRI: nlri}}, nextHop)
+	if err != nil {
+		return nil, err
+	}
+	return []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP), reach}, nil
+}
+
+// Lengths of the parts of this node's SIDs, in bits: a locator ends with the
+// node's number, and the function follows.
+const (
+	nodeBits     = 16
+	functionBits = 16
+)
+
+// serviceOf is the SID by which others reach the node's prefixes.
+func serviceOf(n overlay.Node, ipv4 bool) (service, error) {
+	list, behavior := n.IPv6, srv6.EndDT6
+	if ipv4 {
+		list, behavior = n.IPv4, srv6.EndDT4
+	}
+	if len(list) != 1 {
+		return service{}, fmt.Errorf("a route names one SID, and the way to this node's pods has %d segments", len(list))
+	}
+	if slices.Equal(n.IPv4, n.IPv6) {
+		behavior = srv6.EndDT46
+	}
+	codepoint, _ := srv6.Codepoint(behavior)
+	s := service{SID: list[0], Behavior: codepoint}
+	if bits := n.Locator.Bits(); n.Locator.IsValid() && n.Locator.Contains(s.SID) && bits > nodeBits && bits+functionBits <= 128 {
+		s.Block, s.Node, s.Function = uint8(bits-nodeBits), nodeBits, functionBits
+	}
+	return s, nil
+}
+
+// policies adds a candidate path for each family that the node's pods have.
+func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) error {
+	for _, of := range []struct {
+		color    uint32
+		suffix   string
+		bsid     netip.Addr
+		segments []netip.Addr
+	}{{overlay.ColorIPv4, "/ipv4", n.BSID4, n.IPv4}, {overlay.ColorIPv6, "/ipv6", n.BSID6, n.IPv6}} {
+		if len(of.segments) == 0 {
+			continue
+		}
+		path := srpolicy.Advertised{
+			Color: of.color, Endpoint: n.Address, BindingSID: of.bsid, Preference: srpolicy.DefaultPreference,
+			SegmentLists: []srpolicy.SegmentList{{Segments: of.segments}},
+		}
+		if n.Name != "" {
+			path.PolicyName = n.Name + of.suffix
+		}
+		for i, to := range a.targets(headends) {
+			path.Distinguisher = a.distinguisher() + uint32(i)
+			nlri, attrs, err := writePolicy(path, n.Address, to)
+			if err != nil {
+				return fmt.Errorf("advertise the way to this node: %w", err)
+			}
+			if err := add(familyOf(n.Address), nlri, attrs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// distinguisher is the router ID: the endpoint is this node, and who else has
+// something to say of the way to it has another router ID.
+func (a announcer) distinguisher() uint32 {
+	id := a.routerID.As4()
+	return binary.BigEndian.Uint32(id[:])
+}
+
+// targets are whom the candidate paths are for, an update each.
+func (a announcer) targets(headends []netip.Addr) (out []Target) {
+	if !a.reflected {
+		return []Target{{}}
+	}
+	others := slices.DeleteFunc(slices.Clone(headends), func(id netip.Addr) bool { return id == a.routerID })
+	for part := range slices.Chunk(others, namedAtOnce) {
+		out = append(out, Target{Headends: part})
+	}
+	return out
+}
+
+// SetNode makes n what peers are told of this node, in place of what they were
+// told: its prefixes with its address as next hop, and a candidate path for each
+// family (colors overlay.ColorIPv4 and ColorIPv6). The first call connects to the
+// peers: what they were told before a restart is not to be forgotten by them for
+// want of it.
+func (s *Speaker) SetNode(n overlay.Node) error {
+	if s.reach == nil {
+		return errNoCluster
+	}
+	s.telling.Lock()
+	s.reach.node = n
+	err := s.announce()
+	s.tellAll()
+	s.telling.Unlock()
+	if err != nil {
+		return err
+	}
+	s.reach.connect.Do(func() { err = s.addPeers(context.Background()) })
+	return err
+}
+
+// announce advertises what differs from what is advertised. s.telling is held.
+func (s *Speaker) announce() error {
+	r := s.reach
+	r.named = r.headends()
+	wanted, err := r.announcer.adverts(r.node, r.named)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		if r.advertised[key].octets == wanted[key].octets {
+			continue
+		}
+		if _, err := s.server.AddPath(apiutil.AddPathRequest{Paths: []*apiutil.Path{wanted[key].path}}); err != nil {
+			return fmt.Errorf("advertise %s: %w", wanted[key].path.Nlri, err)
+		}
+		r.advertised[key] = wanted[key]
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.advertised)) {
+		if _, stays := wanted[key]; stays {
+			continue
+		}
+		if err := s.server.DeletePath(apiutil.DeletePathRequest{Paths: []*apiutil.Path{r.advertised[key].path}}); err != nil {
+			return fmt.Errorf("withdraw %s: %w", r.advertised[key].path.Nlri, err)
+		}
+		delete(r.advertised, key)
+	}
+	return nil
+}

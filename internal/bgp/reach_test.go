@@ -1,0 +1,248 @@
+package bgp
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+// reached is a ReachHandler that keeps what it hears.
+type reached struct {
+	mu     sync.Mutex
+	routes map[netip.Prefix][]Route
+	gone   []netip.Prefix
+}
+
+func newReached() *reached { return &reached{routes: map[netip.Prefix][]Route{}} }
+
+func (h *reached) PutReach(p netip.Prefix, routes []Route) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.routes[p] = routes
+}
+
+func (h *reached) WithdrawReach(p netip.Prefix) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.routes, p)
+	h.gone = append(h.gone, p)
+}
+
+func (h *reached) of(p string) []Route {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.routes[prefix(p)]
+}
+
+// by says behind which address a prefix is.
+func (h *reached) by(p, address string) bool {
+	routes := h.of(p)
+	return len(routes) > 0 && routes[0].Best && routes[0].Address == addr(address)
+}
+
+func (h *reached) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.routes)
+}
+
+// member is a node of a cluster of the tests, with what it hears.
+type member struct {
+	*Speaker
+	reached *reached
+	heard   *heard
+	node    overlay.Node
+}
+
+// nodeOf is node i: its pods have 10.244.i.0/24 and fd00:10:244:i::/64.
+func nodeOf(i string) overlay.Node {
+	locator := prefix("fc00:0:" + i + "::/48")
+	return overlay.Node{
+		Name: "node-" + i, Address: addr("2001:db8::" + i), Locator: locator,
+		Prefixes: []netip.Prefix{prefix("10.244." + i + ".0/24"), prefix("fd00:10:244:" + i + "::/64")},
+		IPv4:     []netip.Addr{addr("fc00:0:" + i + ":4::")}, IPv6: []netip.Addr{addr("fc00:0:" + i + ":6::")},
+		BSID4: addr("fc00:0:" + i + ":b4::"), BSID6: addr("fc00:0:" + i + ":b6::"),
+	}
+}
+
+// join starts node i, which listens on 127.94.net.i.
+func join(t *testing.T, network, i string, c Config) *member {
+	t.Helper()
+	m := &member{reached: newReached(), heard: newHeard(), node: nodeOf(i)}
+	own := addr("127.94." + network + "." + i)
+	c.ASN, c.RouterID, c.Listen = 65001, addr("10.0.0."+i), []netip.Addr{own}
+	for n := range c.Peers {
+		c.Peers[n].Local = own
+		if c.Peers[n].ASN == 0 {
+			c.Peers[n].ASN = 65001
+		}
+	}
+	if c.Cluster == nil {
+		c.Cluster = &Cluster{}
+	}
+	c.Cluster.Handler = m.reached
+	m.Speaker = speaker(t, c, m.heard)
+	if err := m.SetNode(m.node); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// mesh starts nodes that are all each other's peers. The first of two connects.
+func mesh(t *testing.T, network string, c Config, names ...string) []*member {
+	t.Helper()
+	var all []*member
+	for i, name := range names {
+		own := c
+		own.Peers = nil
+		for j, other := range names {
+			if i != j {
+				own.Peers = append(own.Peers, Peer{Address: addr("127.94." + network + "." + other), Passive: i > j})
+			}
+		}
+		if c.Cluster != nil {
+			cluster := *c.Cluster
+			own.Cluster = &cluster
+		}
+		all = append(all, join(t, network, name, own))
+	}
+	for _, m := range all {
+		established(t, m.Speaker)
+	}
+	return all
+}
+
+// waysTo says that m knows the way to a node, for both families.
+func (m *member) waysTo(n overlay.Node) bool {
+	for _, color := range []uint32{overlay.ColorIPv4, overlay.ColorIPv6} {
+		if m.wayTo(n, color) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *member) wayTo(n overlay.Node, color uint32) *Path {
+	m.heard.mu.Lock()
+	defer m.heard.mu.Unlock()
+	for k, p := range m.heard.paths {
+		if k.color == color && k.endpoint == n.Address {
+			return &p
+		}
+	}
+	return nil
+}
+
+// Each node of a full mesh hears of the others' prefixes, of both families by
+// their IPv6 addresses, and of the way to them; of changes, and of the end.
+func TestMesh(t *testing.T) {
+	all := mesh(t, "4", Config{}, "1", "2", "3")
+	for _, m := range all {
+		for _, other := range all {
+			if m == other {
+				continue
+			}
+			eventually(t, "prefixes are heard of", func() bool {
+				return m.reached.by(other.node.Prefixes[0].String(), other.node.Address.String()) &&
+					m.reached.by(other.node.Prefixes[1].String(), other.node.Address.String())
+			})
+			eventually(t, "the way there is heard of", func() bool { return m.waysTo(other.node) })
+		}
+	}
+	a, b := all[0], all[1]
+	got := a.reached.of("10.244.2.0/24")[0]
+	want := Route{Reach: overlay.Reach{Prefix: prefix("10.244.2.0/24"), Address: addr("2001:db8::2"), From: addr("127.94.4.2")},
+		Source: Source{65001, addr("10.0.0.2"), addr("127.94.4.2")}, Best: true, Why: "the only one"}
+	if !sameRoute(got, want) || got.Prefix != want.Prefix || got.From != want.From {
+		t.Errorf("route %+v, want %+v", got, want)
+	}
+	way := a.wayTo(b.node, overlay.ColorIPv4)
+	if way.BindingSID != b.node.BSID4 || !slices.Equal(way.SegmentLists[0].Segments, b.node.IPv4) || way.PolicyName != "node-2/ipv4" ||
+		way.Preference != srpolicy.DefaultPreference || way.Distinguisher != 0x0a000002 {
+		t.Errorf("way %+v", way)
+	}
+
+	changed := b.node
+	changed.Prefixes = []netip.Prefix{prefix("10.244.2.0/24"), prefix("10.245.2.0/24")}
+	changed.IPv4 = []netip.Addr{addr("2001:db8::2"), addr("fd11::4")}
+	if err := b.SetNode(changed); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change is heard of", func() bool {
+		way := a.wayTo(b.node, overlay.ColorIPv4)
+		return a.reached.by("10.245.2.0/24", "2001:db8::2") && a.reached.of("fd00:10:244:2::/64") == nil && way != nil && slices.Equal(way.SegmentLists[0].Segments, changed.IPv4)
+	})
+	b.Stop()
+	eventually(t, "the end is heard of", func() bool { return a.reached.count() == 2 && a.wayTo(b.node, overlay.ColorIPv4) == nil })
+}
+
+// Of two nodes that advertise a prefix everybody takes the same one, and knows of
+// the other. One that has the prefix itself takes neither.
+func TestTwoNodesClaimOnePrefix(t *testing.T) {
+	all := mesh(t, "5", Config{}, "1", "2", "3")
+	for _, m := range all[1:] {
+		m.node.Prefixes = append(m.node.Prefixes, prefix("10.244.9.0/24"))
+		if err := m.SetNode(m.node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "both are heard of", func() bool { return len(all[0].reached.of("10.244.9.0/24")) == 2 })
+	routes := all[0].reached.of("10.244.9.0/24")
+	if !routes[0].Best || routes[0].Node != addr("10.0.0.2") || routes[0].Why != "lowest router ID" || routes[1].Best || routes[1].Why != "stands by" {
+		t.Errorf("routes %+v", routes)
+	}
+	eventually(t, "its owner hears of the other", func() bool { return len(all[1].reached.of("10.244.9.0/24")) == 1 })
+	if r := all[1].reached.of("10.244.9.0/24")[0]; r.Best || r.Node != addr("10.0.0.3") || !strings.Contains(r.Why, "of this node") {
+		t.Errorf("route %+v", r)
+	}
+	all[1].node.Prefixes = all[1].node.Prefixes[:2]
+	if err := all[1].SetNode(all[1].node); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other is taken by both", func() bool {
+		return all[0].reached.by("10.244.9.0/24", "2001:db8::3") && len(all[0].reached.of("10.244.9.0/24")) == 1 && all[1].reached.by("10.244.9.0/24", "2001:db8::3")
+	})
+}
+
+// What is not among the prefixes that are taken, and default routes, are not told
+// to the handler.
+func TestPrefixesAreFiltered(t *testing.T) {
+	all := mesh(t, "6", Config{Cluster: &Cluster{Prefixes: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd00:10:244::/48")}}}, "1", "2")
+	b := all[1]
+	b.node.Prefixes = append(b.node.Prefixes, prefix("192.0.2.0/24"), prefix("0.0.0.0/0"), prefix("::/0"), prefix("fd00:10::/32"), prefix("10.244.8.0/24"))
+	if err := b.SetNode(b.node); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the others are heard of", func() bool { return all[0].reached.by("10.244.8.0/24", "2001:db8::2") && all[0].reached.count() >= 3 })
+	peers, err := all[0].Peers(context.Background())
+	if err != nil || peers[0].Received != 9 || peers[0].Malformed != 0 || all[0].reached.count() != 3 {
+		t.Errorf("%d prefixes, peers %+v, %v", all[0].reached.count(), peers, err)
+	}
+}
+
+// A peer that advertises too much is disconnected, what it told is gone, and after
+// a while it may come back.
+func TestTooManyPrefixes(t *testing.T) {
+	all := mesh(t, "7", Config{Cluster: &Cluster{MaxPrefixes: 3, pause: 2 * time.Second}}, "1", "2")
+	eventually(t, "prefixes are heard of", func() bool { return all[0].reached.count() == 2 })
+	b := all[1]
+	few := b.node
+	b.node.Prefixes = append(b.node.Prefixes, prefix("10.1.0.0/24"), prefix("10.2.0.0/24"), prefix("10.3.0.0/24"))
+	if err := b.SetNode(b.node); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its prefixes are gone", func() bool { return all[0].reached.count() == 0 })
+	if err := b.SetNode(few); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is back", func() bool { return all[0].reached.count() == 2 })
+}

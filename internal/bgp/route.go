@@ -1,0 +1,287 @@
+package bgp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Route is a prefix as a peer advertises it.
+type Route struct {
+	overlay.Reach
+	Source
+	// Distinguisher is that of a route of the VPN; empty: the cluster's own.
+	Distinguisher string
+	Best          bool   // it is the one to use
+	Why           string // it is, or is not
+}
+
+// ReachHandler hears of what is behind whom. Its methods are called one after the
+// other, also with those of Handler.
+type ReachHandler interface {
+	// PutReach is for a prefix whose routes have changed: all that there are, the
+	// best first. None of them is Best if the prefix is of this node.
+	PutReach(netip.Prefix, []Route)
+	// WithdrawReach is for one that nobody advertises any more.
+	WithdrawReach(netip.Prefix)
+}
+
+// Families of prefixes.
+var (
+	unicastFamilies = []bgp.Family{bgp.RF_IPv4_UC, bgp.RF_IPv6_UC}
+	vpnFamilies     = []bgp.Family{bgp.RF_IPv4_VPN, bgp.RF_IPv6_VPN}
+)
+
+// candidate is a route with what it is chosen by.
+type candidate struct {
+	Route
+	localPref  uint32
+	pathLength int
+	origin     uint8
+	med        uint32
+	external   bool
+	clusters   int // passed by route reflectors
+}
+
+// routeKey is what a route of a prefix is known by.
+type routeKey struct {
+	peer netip.Addr
+	rd   string
+}
+
+// errNotForUs is that a route is sound and of no use to this node.
+var errNotForUs = errors.New("it is not for this node")
+
+// reader is what routes are read with.
+type reader struct {
+	asn uint32
+	vpn *vpn
+	// services says whether SRv6 SIDs of a peer are to be taken.
+	services func(peer netip.Addr) bool
+	prefixes []netip.Prefix // what may be taken; any if there are none
+}
+
+// nlri is what a route is about: prefix, key and label.
+func (r reader) nlri(p *apiutil.Path) (prefix netip.Prefix, key routeKey, label *uint32, ok bool) {
+	key.peer = p.PeerAddress
+	switch n := p.Nlri.(type) {
+	case *bgp.IPAddrPrefix:
+		return n.Prefix.Masked(), key, nil, true
+	case *bgp.LabeledVPNIPAddrPrefix:
+		key.rd, label = n.RD.String(), new(uint32)
+		if len(n.Labels.Labels) > 0 {
+			*label = n.Labels.Labels[0]
+		}
+		return n.Prefix.Masked(), key, label, true
+	}
+	return prefix, key, nil, false
+}
+
+// route reads what an update says of a prefix. errNotForUs is for what is right
+// and of no use, anything else malformed.
+func (r reader) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) (candidate, error) {
+	if err := r.check(prefix, key.rd != ""); err != nil {
+		return candidate{}, err
+	}
+	c := candidate{localPref: 100, external: p.PeerASN != r.asn}
+	c.Prefix, c.From, c.Distinguisher, c.Source = prefix, p.PeerAddress, key.rd, sourceOf(p)
+	for _, attr := range p.Attrs {
+		c.take(attr)
+	}
+	if err := r.readWay(&c, p, label); err != nil {
+		return candidate{}, err
+	}
+	return c, nil
+}
+
+// check says whether a prefix may be taken at all.
+func (r reader) check(prefix netip.Prefix, ofVPN bool) error {
+	a := prefix.Addr()
+	switch {
+	case prefix.Bits() == 0:
+		return fmt.Errorf("%w: a default route is not taken", errNotForUs)
+	case a.IsMulticast(), a.IsLoopback(), a.IsLinkLocalUnicast(), a.Is4In6(), a.IsUnspecified():
+		return fmt.Errorf("%w: %s is no prefix that pods have", errNotForUs, prefix)
+	case ofVPN || len(r.prefixes) == 0:
+		return nil
+	}
+	within := func(p netip.Prefix) bool { return contains(p, prefix) }
+	if !slices.ContainsFunc(r.prefixes, within) {
+		return fmt.Errorf("%w: %s is in none of the prefixes that are taken", errNotForUs, prefix)
+	}
+	return nil
+}
+
+// contains says that all of inner is in outer.
+func contains(outer, inner netip.Prefix) bool {
+	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
+}
+
+// take notes what an attribute says for the choice.
+func (c *candidate) take(attr bgp.PathAttributeInterface) {
+	switch v := attr.(type) {
+	case *bgp.PathAttributeLocalPref:
+		c.localPref = v.Value
+	case *bgp.PathAttributeAsPath:
+		for _, segment := range v.Value {
+			c.pathLength += segment.ASLen()
+		}
+	case *bgp.PathAttributeOrigin:
+		c.origin = v.Value
+	case *bgp.PathAttributeMultiExitDisc:
+		c.med = v.Value
+	case *bgp.PathAttributeClusterList:
+		c.clusters = len(v.Value)
+	case *bgp.PathAttributeNextHop:
+		c.Address = v.Value
+	case *bgp.PathAttributeMpReachNLRI:
+		c.Address = v.Nexthop
+	}
+}
+
+// readWay reads how packets get there: by a SID, or by the policies to the next
+// hop.
+func (r reader) readWay(c *candidate, p *apiutil.Path, label *uint32) error {
+	if label != nil && (r.vpn == nil || !r.vpn.wants(p.Attrs)) {
+		return fmt.Errorf("%w: no Route Target of it is imported", errNotForUs)
+	}
+	if r.services(p.PeerAddress) {
+		s, err := readService(p.Attrs, label)
+		if err == nil {
+			c.Segments = []netip.Addr{s.SID}
+			return nil
+		}
+		if !errors.Is(err, errNoService) {
+			return err
+		}
+	}
+	if label != nil {
+		return fmt.Errorf("%w: %w", errNotForUs, errNoService)
+	}
+	if errs := srv6.CheckUnicast6("next hop", c.Address); len(errs) > 0 {
+		return fmt.Errorf("%w: its next hop is none that SRv6 reaches: %s", errNotForUs, errs[0].Problem)
+	}
+	return nil
+}
+
+// sourceOf says who told: behind a route reflector the originator is another than
+// the peer.
+func sourceOf(p *apiutil.Path) Source {
+	s := Source{ASN: p.PeerASN, Node: p.PeerID, Peer: p.PeerAddress}
+	for _, attr := range p.Attrs {
+		if v, ok := attr.(*bgp.PathAttributeOriginatorId); ok {
+			s.Node = v.Value
+		}
+	}
+	return s
+}
+
+// rules are the decision process of RFC 4271 section 9.1.2.2, with MED compared
+// whoever the neighbour is, and that of RFC 4456 section 9. Before them, what
+// comes from outside does not take a prefix from the cluster.
+var rules = []struct {
+	why     string
+	compare func(a, b *candidate) int
+}{
+	{"of the cluster before those of a VPN", func(a, b *candidate) int {
+		return compareBool(a.Distinguisher != "", b.Distinguisher != "")
+	}},
+	{"highest local preference", func(a, b *candidate) int { return cmp.Compare(b.localPref, a.localPref) }},
+	{"shortest AS path", func(a, b *candidate) int { return cmp.Compare(a.pathLength, b.pathLength) }},
+	{"lowest origin", func(a, b *candidate) int { return cmp.Compare(a.origin, b.origin) }},
+	{"lowest MED", func(a, b *candidate) int { return cmp.Compare(a.med, b.med) }},
+	{"external before internal", func(a, b *candidate) int { return compareBool(b.external, a.external) }},
+	{"lowest router ID", func(a, b *candidate) int { return a.Node.Compare(b.Node) }},
+	{"shortest cluster list", func(a, b *candidate) int { return cmp.Compare(a.clusters, b.clusters) }},
+	{"lowest address of the peer", func(a, b *candidate) int { return a.Peer.Compare(b.Peer) }},
+	{"lowest route distinguisher", func(a, b *candidate) int { return cmp.Compare(a.Distinguisher, b.Distinguisher) }},
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// decide compares two routes of a prefix, and says what decided.
+func decide(a, b *candidate) (int, string) {
+	for _, r := range rules {
+		if n := r.compare(a, b); n != 0 {
+			return n, r.why
+		}
+	}
+	return 0, ""
+}
+
+// rib holds the routes of each prefix.
+type rib map[netip.Prefix]map[routeKey]*candidate
+
+func (t rib) put(prefix netip.Prefix, key routeKey, c candidate) {
+	if t[prefix] == nil {
+		t[prefix] = map[routeKey]*candidate{}
+	}
+	t[prefix][key] = &c
+}
+
+func (t rib) remove(prefix netip.Prefix, key routeKey) {
+	delete(t[prefix], key)
+	if len(t[prefix]) == 0 {
+		delete(t, prefix)
+	}
+}
+
+// routes are those of a prefix, best first, with what decided. own are the
+// prefixes of this node.
+func (t rib) routes(prefix netip.Prefix, own []netip.Prefix) []Route {
+	var all []*candidate
+	for _, c := range t[prefix] {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *candidate) int {
+		n, _ := decide(a, b)
+		return n
+	})
+	ours := slices.ContainsFunc(own, func(p netip.Prefix) bool { return contains(p, prefix) })
+	out := make([]Route, len(all))
+	for i, c := range all {
+		out[i] = c.Route
+		switch {
+		case ours:
+			out[i].Why = "the prefix is of this node"
+		case i > 0:
+			out[i].Why = "stands by"
+		case len(all) == 1:
+			out[i].Best, out[i].Why = true, "the only one"
+		default:
+			_, why := decide(c, all[1])
+			out[i].Best, out[i].Why = true, why
+		}
+	}
+	return out
+}
+
+// originators are the router IDs of those whose prefixes of the cluster are
+// known.
+func (t rib) originators() map[netip.Addr]bool {
+	seen := map[netip.Addr]bool{}
+	for _, routes := range t {
+		for _, c := range routes {
+			if c.Distinguisher == "" && !c.external {
+				seen[c.Node] = true
+			}
+		}
+	}
+	return seen
+}

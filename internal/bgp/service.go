@@ -1,0 +1,206 @@
+package bgp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// maxTransposed is how many bits of a SID a label holds (RFC 9252 section 4).
+const maxTransposed = 20
+
+// errNoService is that a route does not say how its service is reached through
+// SRv6.
+var errNoService = errors.New("it has no SRv6 SID: its Prefix-SID attribute is missing or is none of SRv6")
+
+// service is what an SRv6 L3 Service TLV tells of a route (RFC 9252 section 2).
+type service struct {
+	SID      netip.Addr
+	Behavior uint16 // IANA codepoint; opaque to who only sends to it
+	// Block, Node, Function and Argument are the lengths of the SID's parts, in
+	// bits; all 0: not told.
+	Block, Node, Function, Argument uint8
+}
+
+// readService reads the SID of a route. label is that of its NLRI, of which 20
+// bits count, and nil where the family has none. A route without the TLV gives
+// errNoService, one with errors errMalformed.
+func readService(attrs []bgp.PathAttributeInterface, label *uint32) (service, error) {
+	tlv := serviceTLV(attrs)
+	if tlv == nil {
+		return service{}, errNoService
+	}
+	for _, sub := range tlv.SubTLVs {
+		if info, ok := sub.(*bgp.SRv6InformationSubTLV); ok { // the first counts (section 3.1)
+			return readSID(info, label)
+		}
+	}
+	return service{}, malformed("its SRv6 L3 Service TLV has no SID")
+}
+
+// serviceTLV is the first SRv6 L3 Service TLV (section 2), or nil.
+func serviceTLV(attrs []bgp.PathAttributeInterface) *bgp.SRv6ServiceTLV {
+	for _, attr := range attrs {
+		prefixSID, ok := attr.(*bgp.PathAttributePrefixSID)
+		if !ok {
+			continue
+		}
+		for _, t := range prefixSID.TLVs {
+			if v, ok := t.(*bgp.SRv6ServiceTLV); ok && v.Type == bgp.TLVTypeSRv6L3Service {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// readSID puts a SID together (section 3.2.1): the bits that were transposed into
+// the label go back to where they were.
+func readSID(info *bgp.SRv6InformationSubTLV, label *uint32) (service, error) {
+	s := service{Behavior: info.EndpointBehavior}
+	sid := [16]byte(info.SID)
+	for _, sub := range info.SubSubTLVs {
+		v, ok := sub.(*bgp.SRv6SIDStructureSubSubTLV)
+		if !ok {
+			continue
+		}
+		if err := checkStructure(v, label != nil); err != nil {
+			return service{}, err
+		}
+		s.Block, s.Node, s.Function, s.Argument = v.LocatorBlockLength, v.LocatorNodeLength, v.FunctionLength, v.ArgumentLength
+		if v.TranspositionLength > 0 {
+			fromLabel(&sid, *label, int(v.TranspositionOffset), int(v.TranspositionLength))
+		}
+		break // the first counts
+	}
+	s.SID = netip.AddrFrom16(sid)
+	if errs := srv6.CheckUnicast6("sid", s.SID); len(errs) > 0 {
+		return service{}, malformed("SRv6 SID: %s", errs[0].Problem)
+	}
+	return s, nil
+}
+
+// checkStructure holds a SID's structure to section 3.2.1 (erratum 7817) and
+// section 4.
+func checkStructure(v *bgp.SRv6SIDStructureSubSubTLV, labelled bool) error {
+	sum := int(v.LocatorBlockLength) + int(v.LocatorNodeLength) + int(v.FunctionLength) + int(v.ArgumentLength)
+	moved, end := int(v.TranspositionLength), int(v.TranspositionLength)+int(v.TranspositionOffset)
+	switch {
+	case sum > 128:
+		return malformed("the parts of its SID take %d bits", sum)
+	case moved == 0:
+		return nil
+	case !labelled:
+		return malformed("bits of its SID are transposed, and there is no label to hold them")
+	case moved > maxTransposed || moved > int(v.FunctionLength):
+		return malformed("%d bits of its SID are transposed: a label holds %d, the function has %d", moved, maxTransposed, v.FunctionLength)
+	case end > sum:
+		return malformed("bits up to %d of its SID are transposed, and it has %d", end, sum)
+	}
+	return nil
+}
+
+// fromLabel puts the first bits of a label into a SID, from bit offset on.
+func fromLabel(sid *[16]byte, label uint32, offset, length int) {
+	for i := range length {
+		at, mask := (offset+i)/8, byte(0x80>>((offset+i)%8))
+		sid[at] &^= mask
+		if label>>(maxTransposed-1-i)&1 == 1 {
+			sid[at] |= mask
+		}
+	}
+}
+
+// writeService is the reverse of readService. Nothing is transposed: the label of
+// such a route is implicit NULL (section 4).
+func writeService(s service) *bgp.PathAttributePrefixSID {
+	var structure []bgp.PrefixSIDTLVInterface
+	if s.Block > 0 {
+		structure = append(structure, bgp.NewSRv6SIDStructureSubSubTLV(s.Block, s.Node, s.Function, s.Argument, 0, 0))
+	}
+	return bgp.NewPathAttributePrefixSID(bgp.NewSRv6ServiceTLV(bgp.TLVTypeSRv6L3Service,
+		bgp.NewSRv6InformationSubTLV(s.SID, bgp.SRBehavior(s.Behavior), structure...)))
+}
+
+// labelImplicitNull is the label of a route that needs none (RFC 3032).
+const labelImplicitNull = 3
+
+// VPN is the layer-3 VPN that the node's prefixes are part of (RFC 4364), through
+// SRv6 (RFC 9252).
+type VPN struct {
+	// Distinguisher is of this node's routes, and Import and Export are Route
+	// Targets: "65001:100" or "192.0.2.1:100".
+	Distinguisher  string
+	Import, Export []string
+}
+
+// vpn is a VPN as its octets are needed.
+type vpn struct {
+	rd      bgp.RouteDistinguisherInterface
+	imports []string // Route Targets, as octets
+	exports []bgp.ExtendedCommunityInterface
+}
+
+// parseVPN gives nil for nil.
+func parseVPN(c *VPN) (*vpn, error) {
+	if c == nil {
+		return nil, nil
+	}
+	rd, err := bgp.ParseRouteDistinguisher(c.Distinguisher)
+	if err != nil {
+		return nil, fmt.Errorf("vpn: route distinguisher %q: want 65001:100 or 192.0.2.1:100", c.Distinguisher)
+	}
+	v := &vpn{rd: rd}
+	imports, err := parseTargets(c.Import)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range imports {
+		v.imports = append(v.imports, octetsOf(t))
+	}
+	v.exports, err = parseTargets(c.Export)
+	return v, err
+}
+
+func parseTargets(list []string) (out []bgp.ExtendedCommunityInterface, err error) {
+	for _, text := range list {
+		t, err := bgp.ParseRouteTarget(text)
+		if err != nil {
+			return nil, fmt.Errorf("vpn: Route Target %q: want 65001:100 or 192.0.2.1:100", text)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// octetsOf is what an extended community is compared by; what cannot be written
+// equals nothing.
+func octetsOf(c bgp.ExtendedCommunityInterface) string {
+	b, err := c.Serialize()
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// wants says that one of a route's Route Targets is among those that are
+// imported.
+func (v *vpn) wants(attrs []bgp.PathAttributeInterface) bool {
+	for _, attr := range attrs {
+		list, ok := attr.(*bgp.PathAttributeExtendedCommunities)
+		if !ok {
+			continue
+		}
+		for _, c := range list.Value {
+			if slices.Contains(v.imports, octetsOf(c)) {
+				return true
+			}
+		}
+	}
+	return false
+}
