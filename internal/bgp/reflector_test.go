@@ -1,0 +1,119 @@
+package bgp
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// star starts a route reflector, which is a node too, and its clients.
+func star(t *testing.T, network, reflector string, clients ...string) (rr *member, all []*member) {
+	t.Helper()
+	var c Config
+	for _, name := range clients {
+		c.Peers = append(c.Peers, Peer{Address: addr("127.94." + network + "." + name), Passive: true, Client: true})
+	}
+	rr = join(t, network, reflector, c)
+	for _, name := range clients {
+		all = append(all, join(t, network, name, Config{Peers: []Peer{{Address: addr("127.94." + network + "." + reflector), RouteReflector: true}}}))
+	}
+	for _, m := range append(all, rr) {
+		established(t, m.Speaker)
+	}
+	return rr, all
+}
+
+// By a route reflector each client hears of the others' prefixes, with their next
+// hops and router IDs, and of the way to them, which names it.
+func TestRouteReflector(t *testing.T) {
+	rr, clients := star(t, "8", "9", "1", "2", "3")
+	all := append(slices.Clone(clients), rr)
+	for _, m := range all {
+		for _, other := range all {
+			if m == other {
+				continue
+			}
+			eventually(t, m.node.Name+" hears of the prefixes of "+other.node.Name, func() bool {
+				return m.reached.by(other.node.Prefixes[0].String(), other.node.Address.String())
+			})
+			eventually(t, m.node.Name+" hears of the way to "+other.node.Name, func() bool { return m.waysTo(other.node) })
+		}
+	}
+	a, b := clients[0], clients[1]
+	if r := a.reached.of("10.244.2.0/24")[0]; r.Node != addr("10.0.0.2") || r.Peer != addr("127.94.8.9") {
+		t.Errorf("route %+v", r)
+	}
+	if way := a.wayTo(b.node, overlay.ColorIPv6); way.Node != addr("10.0.0.2") || way.BindingSID != b.node.BSID6 {
+		t.Errorf("way %+v", way)
+	}
+	b.Stop()
+	eventually(t, "the end is heard of", func() bool {
+		return a.reached.of("10.244.2.0/24") == nil && a.wayTo(b.node, overlay.ColorIPv6) == nil
+	})
+}
+
+// A route reflector keeps what comes with NO_ADVERTISE to itself, and passes on
+// what names headends.
+func TestRouteReflectorAndNoAdvertise(t *testing.T) {
+	rr, clients := star(t, "9", "9", "1", "2")
+	from, to := clients[0], clients[1]
+	kept, passed := gold(), gold()
+	kept.Color, passed.Color = 201, 202
+	for _, v := range []struct {
+		path srpolicy.Advertised
+		to   Target
+	}{{kept, Target{}}, {passed, Target{Headends: []netip.Addr{addr("10.0.0.2")}}}} {
+		if err := from.Advertise(v.path, v.to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "one is passed on", func() bool { return to.heard.has(202) })
+	eventually(t, "the other is heard of by the reflector", func() bool { return rr.heard.has(201) })
+	if to.heard.has(201) || rr.heard.has(202) {
+		t.Errorf("the client heard %q, the reflector %q", to.heard.events, rr.heard.events)
+	}
+}
+
+// More headends than one update names are named by several, each once.
+func TestManyHeadends(t *testing.T) {
+	var headends []netip.Addr
+	for i := range 600 {
+		headends = append(headends, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}))
+	}
+	a := announcer{routerID: headends[300], reflected: true}
+	adverts, err := a.adverts(nodeOf("1"), headends)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, policies := map[netip.Addr]int{}, 0
+	for key, v := range adverts {
+		if v.path.Family != familyOf(addr("::1")) {
+			continue
+		}
+		policies++
+		if n := len(key) + len(v.octets) + 100; n > 4096 {
+			t.Errorf("an update of %d octets", n)
+		}
+		for _, id := range headends {
+			if usable, err := isFor(v.path.Attrs, id); err != nil {
+				t.Fatal(err)
+			} else if usable {
+				named[id]++
+			}
+		}
+	}
+	if policies != 6 || len(named) != len(headends)-1 || named[a.routerID] != 0 {
+		t.Errorf("%d updates name %d headends, this node %d times", policies, len(named), named[a.routerID])
+	}
+	for id, n := range named {
+		if n != 2 {
+			t.Errorf("%s is named %d times: want once for each family", id, n)
+		}
+	}
+	if adverts, err = a.adverts(nodeOf("1"), nil); err != nil || len(adverts) != 2 {
+		t.Errorf("nobody to name: %d adverts, %v; want the 2 prefixes", len(adverts), err)
+	}
+}
