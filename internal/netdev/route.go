@@ -38,7 +38,7 @@ func parseRoute(m []byte, wanted map[uint32]bool) (r Route, ok bool, err error) 
 	if r.Prefix, err = routePrefix(msg, attrs); err != nil {
 		return r, false, err
 	}
-	r.Type = RouteType(msg.Type)
+	r.Type, r.Protocol = RouteType(msg.Type), msg.Protocol
 	if v := attribute(attrs, unix.RTA_PRIORITY); len(v) == 4 {
 		r.Metric = binary.NativeEndian.Uint32(v)
 	}

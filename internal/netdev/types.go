@@ -152,7 +152,9 @@ type Route struct {
 	Prefix netip.Prefix
 	Type   RouteType
 	Metric uint32
-	Hops   []Hop
+	// Protocol says who made it (RTPROT_*).
+	Protocol uint8
+	Hops     []Hop
 	// KernelOnly says why only the kernel can follow the route, "" if the data
 	// path can too: it has a condition or an effect that is not modelled here.
 	KernelOnly string

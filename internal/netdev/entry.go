@@ -1,0 +1,199 @@
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// OverlayProtocol marks the routes to other nodes and their pods
+// (rtm_protocol, as RouteProtocol).
+const OverlayProtocol = 84
+
+// EntryName is the interface that the kernel sends into for pods of other nodes,
+// and exitName its other end, where the data path takes these packets.
+const (
+	EntryName = "culvert0"
+	exitName  = "culvert1"
+)
+
+// Entry is the pair of the two.
+type Entry struct {
+	Ifindex int // of culvert0
+	Exit    int // ifindex of culvert1
+}
+
+// PutEntry makes the pair, with the addresses given and no others. The kernel
+// asks for no neighbours there.
+func (h *Host) PutEntry(addresses []netip.Addr, mtu int) (Entry, error) {
+	link, err := h.handle.LinkByName(EntryName)
+	if isNotFound(err) {
+		pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: EntryName, MTU: mtu}, PeerName: exitName}
+		if err := h.handle.LinkAdd(pair); err != nil {
+			return Entry{}, fmt.Errorf("make %s: %w", EntryName, err)
+		}
+		link, err = h.handle.LinkByName(EntryName)
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("%s: %w", EntryName, err)
+	}
+	if link.Type() != "veth" {
+		return Entry{}, fmt.Errorf("%s is a %s that is not ours: remove it, or give it another name", EntryName, link.Type())
+	}
+	exit, err := h.handle.LinkByName(exitName)
+	if err != nil {
+		return Entry{}, fmt.Errorf("%s: %w", exitName, err)
+	}
+	e := Entry{link.Attrs().Index, exit.Attrs().Index}
+	for _, l := range []netlink.Link{link, exit} {
+		if err := h.setUp(l, mtu); err != nil {
+			return Entry{}, err
+		}
+	}
+	return e, h.setAddresses(link, addresses)
+}
+
+func (h *Host) setUp(l netlink.Link, mtu int) error {
+	name := l.Attrs().Name
+	if l.Attrs().MTU != mtu {
+		if err := h.handle.LinkSetMTU(l, mtu); err != nil {
+			return fmt.Errorf("MTU %d of %s: %w", mtu, name, err)
+		}
+	}
+	if l.Attrs().RawFlags&unix.IFF_NOARP == 0 {
+		if err := h.handle.LinkSetARPOff(l); err != nil {
+			return fmt.Errorf("%s without ARP: %w", name, err)
+		}
+	}
+	if l.Attrs().Flags&net.FlagUp == 0 {
+		if err := h.handle.LinkSetUp(l); err != nil {
+			return fmt.Errorf("set %s up: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (h *Host) setAddresses(l netlink.Link, want []netip.Addr) error {
+	have, err := stable(func() ([]netlink.Addr, error) { return h.handle.AddrList(l, netlink.FAMILY_ALL) })
+	if err != nil {
+		return fmt.Errorf("addresses of %s: %w", EntryName, err)
+	}
+	var there []netip.Addr
+	for i := range have {
+		a, _ := netip.AddrFromSlice(have[i].IP)
+		a = a.Unmap()
+		switch {
+		case slices.Contains(want, a):
+			there = append(there, a)
+		case !a.IsLinkLocalUnicast():
+			if err := h.handle.AddrDel(l, &have[i]); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+				return fmt.Errorf("remove %s from %s: %w", a, EntryName, err)
+			}
+		}
+	}
+	for _, a := range want {
+		if slices.Contains(there, a) {
+			continue
+		}
+		add := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
+		if a.Is6() {
+			add.Flags = unix.IFA_F_NODAD
+		}
+		if err := h.handle.AddrReplace(l, add); err != nil {
+			return fmt.Errorf("add %s to %s: %w", a, EntryName, err)
+		}
+	}
+	return nil
+}
+
+// DeleteEntry takes the pair away, with its addresses and routes.
+func (h *Host) DeleteEntry() error {
+	link, err := h.handle.LinkByName(EntryName)
+	if isNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = h.handle.LinkDel(link)
+	}
+	if err != nil && !isNotFound(err) {
+		return fmt.Errorf("delete %s: %w", EntryName, err)
+	}
+	return nil
+}
+
+// HostRoute is a route of the kernel's main table to other nodes or their pods.
+type HostRoute struct {
+	Prefix  netip.Prefix
+	Gateway netip.Addr // invalid: destinations are on the link
+	Ifindex int
+	Source  netip.Addr // of what the host itself sends; the kernel's choice unless set
+}
+
+func (r HostRoute) netlink() *netlink.Route {
+	out := &netlink.Route{
+		LinkIndex: r.Ifindex, Protocol: OverlayProtocol, Gw: r.Gateway.AsSlice(), Src: r.Source.AsSlice(),
+		Dst: &net.IPNet{IP: r.Prefix.Addr().AsSlice(), Mask: net.CIDRMask(r.Prefix.Bits(), r.Prefix.Addr().BitLen())},
+	}
+	if !r.Gateway.IsValid() {
+		out.Scope = netlink.SCOPE_LINK
+	}
+	return out
+}
+
+// PutRoute makes a route, or changes what it leads by.
+func (h *Host) PutRoute(r HostRoute) error {
+	if err := h.handle.RouteReplace(r.netlink()); err != nil {
+		return fmt.Errorf("route to %s: %w", r.Prefix, err)
+	}
+	return nil
+}
+
+// DeleteRoute removes a route, if it is there.
+func (h *Host) DeleteRoute(r HostRoute) error {
+	if err := h.handle.RouteDel(r.netlink()); err != nil && !errors.Is(err, unix.ESRCH) && !isNotFound(err) {
+		return fmt.Errorf("remove the route to %s: %w", r.Prefix, err)
+	}
+	return nil
+}
+
+// Forwarding has the kernel forward between the interfaces named, and believe
+// that packets of pods come in by uplinks: their way back is another one.
+func (h *Host) Forwarding(interfaces []string) error {
+	// An uplink that learns its routes from routers would stop doing so.
+	var errs []error
+	for _, name := range interfaces {
+		if read("net/ipv6/conf", name, "accept_ra") == "1" {
+			errs = append(errs, write("2", "net/ipv6/conf", name, "accept_ra"))
+		}
+		// The stricter of the two counts; 2 is loose, and goes before 1.
+		if read("net/ipv4/conf/all/rp_filter") == "1" || read("net/ipv4/conf", name, "rp_filter") == "1" {
+			errs = append(errs, write("2", "net/ipv4/conf", name, "rp_filter"))
+		}
+	}
+	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+		if read(name) != "1" {
+			errs = append(errs, write("1", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func read(path ...string) string {
+	data, err := os.ReadFile(filepath.Join(append([]string{"/proc/sys"}, path...)...))
+	if err != nil {
+		return "" // as of an interface that is gone
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func write(value string, path ...string) error {
+	return os.WriteFile(filepath.Join(append([]string{"/proc/sys"}, path...)...), []byte(value), 0o644)
+}

@@ -1,0 +1,182 @@
+package netdev
+
+import (
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+)
+
+// hostIn is a Host of a namespace.
+func hostIn(t *testing.T, ns *netns.NS) (h *Host) {
+	t.Helper()
+	ns.Do(t, func() {
+		var err error
+		if h, err = NewHost(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(h.Close)
+	return h
+}
+
+func addresses(list ...string) (out []netip.Addr) {
+	for _, a := range list {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
+}
+
+func TestEntry(t *testing.T) {
+	ns := netns.New(t)
+	h := hostIn(t, ns)
+	for range 2 { // it may be repeated
+		e, err := h.PutEntry(addresses("10.244.1.1", "fd00:1::1"), 1460)
+		if err != nil || e.Ifindex == 0 || e.Exit == 0 || e.Ifindex == e.Exit {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		if got := ns.IP(t, "addr show culvert0"); !strings.Contains(got, "inet 10.244.1.1/32 ") || !strings.Contains(got, "inet6 fd00:1::1/128 ") ||
+			!strings.Contains(got, "NOARP,UP,LOWER_UP") || !strings.Contains(got, "mtu 1460") || strings.Contains(got, "tentative") {
+			t.Errorf("%s", got)
+		}
+	}
+	e, err := h.PutEntry(addresses("10.244.9.1"), 1400)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.IP(t, "addr show culvert0"); strings.Contains(got, "10.244.1.1") || strings.Contains(got, "fd00:1::1") || !strings.Contains(got, "10.244.9.1/32") || !strings.Contains(got, "mtu 1400") {
+		t.Errorf("changed: %s", got)
+	}
+	r := HostRoute{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Ifindex: e.Ifindex, Source: netip.MustParseAddr("10.244.9.1")}
+	for range 2 {
+		if err := h.PutRoute(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := ns.IP(t, "route get 10.244.2.7"); !strings.Contains(got, "dev culvert0 src 10.244.9.1") {
+		t.Errorf("route %q", got)
+	}
+	if got := ns.IP(t, fmt.Sprintf("route show proto %d", OverlayProtocol)); !strings.HasPrefix(got, "10.244.2.0/24 dev culvert0") {
+		t.Errorf("routes %q", got)
+	}
+	for range 2 {
+		if err := h.DeleteRoute(r); err != nil {
+			t.Error(err)
+		}
+		if err := h.DeleteEntry(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := ns.IP(t, "link"); strings.Contains(got, "culvert") {
+		t.Errorf("still there: %s", got)
+	}
+}
+
+func TestRouteByAGateway(t *testing.T) {
+	ns, other := netns.New(t), netns.New(t)
+	up, _ := netns.Veth(t, ns, "up0", other, "up0")
+	ns.Addr(t, "up0", "2001:db8::1/64")
+	h := hostIn(t, ns)
+	r := HostRoute{Prefix: netip.MustParsePrefix("fc00:0:2::/48"), Gateway: netip.MustParseAddr("2001:db8::2"), Ifindex: up.Index}
+	if err := h.PutRoute(r); err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.IP(t, "-6 route show proto 84"); !strings.HasPrefix(got, "fc00:0:2::/48 via 2001:db8::2 dev up0") {
+		t.Errorf("routes %q", got)
+	}
+	r.Gateway = netip.MustParseAddr("2001:db8::3") // another takes its place
+	if err := h.PutRoute(r); err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.IP(t, "-6 route show proto 84"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "via 2001:db8::3") {
+		t.Errorf("routes %q", got)
+	}
+}
+
+func TestForwarding(t *testing.T) {
+	ns, other := netns.New(t), netns.New(t)
+	netns.Veth(t, ns, "up0", other, "up0")
+	ns.Sysctl(t, "net.ipv4.conf.all.rp_filter", "1")
+	ns.Sysctl(t, "net.ipv6.conf.up0.accept_ra", "1")
+	h := hostIn(t, ns)
+	ns.Do(t, func() {
+		if err := h.Forwarding([]string{"up0"}); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1",
+			"net/ipv6/conf/up0/accept_ra": "2", "net/ipv4/conf/up0/rp_filter": "2"} {
+			if got := read(name); got != want {
+				t.Errorf("%s is %s, want %s", name, got, want)
+			}
+		}
+	})
+}
+
+// The server sees pods as the node where they leave the cluster, and as they are
+// within it.
+func TestMasquerade(t *testing.T) {
+	pod, node, server := netns.New(t), netns.New(t), netns.New(t)
+	netns.Veth(t, pod, "eth0", node, "pod0")
+	netns.Veth(t, node, "up0", server, "eth0")
+	node.Sysctl(t, "net.ipv4.ip_forward", "1")
+	node.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
+	for _, a := range []struct {
+		ns           *netns.NS
+		link, prefix string
+	}{{pod, "eth0", "10.244.1.2/24"}, {node, "pod0", "10.244.1.1/24"}, {node, "up0", "192.0.2.1/24"}, {server, "eth0", "192.0.2.9/24"}, {server, "eth0", "10.244.9.9/24"},
+		{pod, "eth0", "fd00:1::2/64"}, {node, "pod0", "fd00:1::1/64"}, {node, "up0", "2001:db8::1/64"}, {server, "eth0", "2001:db8::9/64"}, {server, "eth0", "fd00:9::9/64"}} {
+		a.ns.Addr(t, a.link, a.prefix)
+	}
+	pod.IP(t, "route add default via 10.244.1.1")
+	pod.IP(t, "-6 route add default via fd00:1::1")
+	node.IP(t, "route add 10.244.9.0/24 dev up0")
+	node.IP(t, "-6 route add fd00:9::/64 dev up0")
+	h := hostIn(t, node)
+	reached := func(address string) bool { return pod.Command("ping", "-c1", "-W1", address).Run() == nil }
+	if reached("192.0.2.9") || reached("2001:db8::9") {
+		t.Fatal("the server has a way back to the pod without it")
+	}
+	prefixes := func(list ...string) (out []netip.Prefix) {
+		for _, p := range list {
+			out = append(out, netip.MustParsePrefix(p))
+		}
+		return out
+	}
+	// As many as need several messages, and one within another.
+	cluster := prefixes("10.244.0.0/16", "10.244.1.0/24", "fd00::/16")
+	for i := range 600 {
+		cluster = append(cluster, netip.PrefixFrom(netip.AddrFrom4([4]byte{100, byte(i / 100), byte(2 * (i % 100)), 0}), 24))
+	}
+	for range 2 {
+		node.Do(t, func() {
+			if err := h.Masquerade(prefixes("10.244.1.0/24", "fd00:1::/64"), cluster); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if !reached("192.0.2.9") || !reached("2001:db8::9") {
+		t.Errorf("the server has no way back; %s", rules(node))
+	}
+	if reached("10.244.9.9") || reached("fd00:9::9") {
+		t.Errorf("masqueraded within the cluster; %s", rules(node))
+	}
+	for range 2 {
+		node.Do(t, func() {
+			if err := h.Masquerade(nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if reached("192.0.2.9") || reached("2001:db8::9") {
+		t.Error("still masqueraded")
+	}
+}
+
+// rules are for the reader of a failure.
+func rules(ns *netns.NS) string {
+	out, err := exec.Command("nsenter", "--net="+ns.Path, "nft", "list", "ruleset").CombinedOutput()
+	return fmt.Sprint(string(out), err)
+}
