@@ -45,6 +45,9 @@ MAP(limit_by_group, BPF_MAP_TYPE_LRU_HASH, struct limit_key, struct limit, 65536
 /* steering by destination: own addresses, policies, tunnels, H.M.GTP4.D */
 MAP(target_by_dst4, BPF_MAP_TYPE_LPM_TRIE, struct lpm4_key, struct target, 65536);
 MAP(target_by_dst6, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, struct target, 65536);
+/* this node's pods, and how its own stack meets them */
+MAP(pod, BPF_MAP_TYPE_ARRAY, __u32, struct pod, MAX_PODS);
+MAP(overlay, BPF_MAP_TYPE_ARRAY, __u32, struct overlay, 1);
 /* the last lookups in the tries of destinations and routes */
 MAP(lookup_cache, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct cache, 1);
 /* GTP-U tunnels; those whose TEID is not an index are found by a hash */

@@ -172,6 +172,7 @@ enum target_kind {
 	TARGET_GTP4D,  /* index: mobile (H.M.GTP4.D) */
 	TARGET_PDR,    /* index: pdr (a framed route) */
 	TARGET_LINK,   /* index: a link of Ethernet sessions, see FORWARD_LINK */
+	TARGET_POD,    /* index: pod */
 };
 
 struct target {
@@ -207,6 +208,25 @@ struct route {
 struct port_key {
 	__u32 ifindex;
 	__u16 outer_vlan, inner_vlan; /* VLAN id, 0: no tag */
+};
+
+/* ---- pods ----
+ * pod[index]: a pod of this node. */
+#define MAX_PODS 4096
+
+struct pod {
+	__u32 ifindex; /* of the host's end of its veth */
+	__u8 mac[6];   /* of the pod's end */
+	__u8 pad[2];
+	__u32 identity; /* what a NetworkPolicy will select it by; 0: none yet */
+};
+
+/* One entry: how pods and this node's own stack meet. Written by the agent. */
+struct overlay {
+	__u32 entry; /* device by which the kernel gets what was in a tunnel; 0: the uplink */
+	__u8 mac[6]; /* of that device */
+	__u8 pad[2];
+	__u32 translates; /* 1: the kernel may have translated flows of pods (Services) */
 };
 
 /* What the last lookups of routes and of steering by destination came to, on

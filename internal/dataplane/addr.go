@@ -31,6 +31,13 @@ func be32(a netip.Addr) uint32 {
 	return binary.NativeEndian.Uint32(b[:])
 }
 
+// fromBE32 is the reverse of be32.
+func fromBE32(v uint32) netip.Addr {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], v)
+	return netip.AddrFrom4(b)
+}
+
 // halves are an IPv6 address's two words in host byte order.
 func halves(a netip.Addr) (hi, lo uint64) {
 	b := a.As16()

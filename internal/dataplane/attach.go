@@ -29,10 +29,16 @@ type attachment struct {
 	mode Mode
 }
 
-// alive says whether the interface is still there.
-func (a *attachment) alive() bool {
-	info, err := a.link.Info()
-	return err == nil && info.XDP() != nil && info.XDP().Ifindex != 0
+// alive says whether a link's interface is still there.
+func alive(l link.Link) bool {
+	info, err := l.Info()
+	if err != nil {
+		return false
+	}
+	if info.TCX() != nil {
+		return info.TCX().Ifindex != 0
+	}
+	return info.XDP() != nil && info.XDP().Ifindex != 0
 }
 
 func linkPin(ifindex int, mode Mode) string { return fmt.Sprintf("xdp_%d_%s", ifindex, mode) }
@@ -58,7 +64,7 @@ func (d *DataPlane) Attach(ifindex int, mode Mode) (Mode, error) {
 		return "", fmt.Errorf("mode %q: want native, generic or auto", mode)
 	}
 	if a := d.links[ifindex]; a != nil {
-		if (len(modes) > 1 || a.mode == mode) && a.alive() {
+		if (len(modes) > 1 || a.mode == mode) && alive(a.link) {
 			return a.mode, nil
 		}
 		if err := d.detach(ifindex); err != nil {
@@ -133,7 +139,7 @@ func (d *DataPlane) detach(ifindex int) error {
 		return nil
 	}
 	// Not by letting go of the last reference: the kernel would detach later.
-	if err := a.link.Detach(); err != nil && a.alive() {
+	if err := a.link.Detach(); err != nil && alive(a.link) {
 		return fmt.Errorf("interface %s: detach: %w", interfaceName(ifindex), err)
 	}
 	if d.pins != nil {
@@ -154,25 +160,40 @@ func (d *DataPlane) takeOverLinks() error {
 		return fmt.Errorf("read pins: %w", err)
 	}
 	for _, e := range entries {
-		path := d.pins.at(dirLinks, e.Name())
-		ifindex, mode, _ := parseLinkPin(e.Name()) // checkOurs parsed it before
-		l, err := link.LoadPinnedLink(path, nil)
-		if err != nil {
-			return fmt.Errorf("open pinned link %s: %w", e.Name(), err)
+		ifindex, mode, ok := parseLinkPin(e.Name())
+		if !ok {
+			continue // a hook: checkOurs knew the name
 		}
-		a := &attachment{link: l, mode: mode}
-		if !a.alive() {
-			if err := errors.Join(os.Remove(path), l.Close()); err != nil {
-				return fmt.Errorf("remove the link of an interface that is gone: %w", err)
-			}
+		l, err := d.pins.openLink(e.Name())
+		if err != nil {
+			return err
+		}
+		if l == nil {
 			continue
 		}
-		d.links[ifindex] = a
+		d.links[ifindex] = &attachment{link: l, mode: mode}
 		if err := l.Update(d.prog); err != nil {
 			return fmt.Errorf("interface %s: replace the program: %w", interfaceName(ifindex), err)
 		}
 	}
 	return nil
+}
+
+// openLink opens a pinned link. That of an interface that is gone is removed; it
+// is nil.
+func (p *pins) openLink(name string) (link.Link, error) {
+	path := p.at(dirLinks, name)
+	l, err := link.LoadPinnedLink(path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open pinned link %s: %w", name, err)
+	}
+	if alive(l) {
+		return l, nil
+	}
+	if err := errors.Join(os.Remove(path), l.Close()); err != nil {
+		return nil, fmt.Errorf("remove the link of an interface that is gone: %w", err)
+	}
+	return nil, nil
 }
 
 // interfaceName is for messages.

@@ -308,6 +308,14 @@ const (
 	datapathNextHopFlagsNEXT_HOP_PASS  datapathNextHopFlags = 2
 )
 
+type datapathOverlay struct {
+	_          structs.HostLayout
+	Entry      uint32
+	Mac        [6]uint8
+	Pad        [2]uint8
+	Translates uint32
+}
+
 type datapathPdr struct {
 	_          structs.HostLayout
 	Volume     datapathVolume
@@ -359,6 +367,14 @@ const (
 	datapathPduTypePDU_ETHERNET     datapathPduType = 4
 	datapathPduTypePDU_UNSTRUCTURED datapathPduType = 5
 )
+
+type datapathPod struct {
+	_        structs.HostLayout
+	Ifindex  uint32
+	Mac      [6]uint8
+	Pad      [2]uint8
+	Identity uint32
+}
 
 type datapathPool4 struct {
 	_        structs.HostLayout
@@ -592,6 +608,7 @@ const (
 	datapathTargetKindTARGET_GTP4D  datapathTargetKind = 4
 	datapathTargetKindTARGET_PDR    datapathTargetKind = 5
 	datapathTargetKindTARGET_LINK   datapathTargetKind = 6
+	datapathTargetKindTARGET_POD    datapathTargetKind = 7
 )
 
 type datapathTraceEvent struct {
@@ -672,48 +689,52 @@ type datapathWeightedList struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	datapathMapAdjacency     = "adjacency"
-	datapathMapDevice        = "device"
-	datapathMapErrorsLeft    = "errors_left"
-	datapathMapFilter        = "filter"
-	datapathMapForwarding    = "forwarding"
-	datapathMapFrameFilter   = "frame_filter"
-	datapathMapJourneyState  = "journey_state"
-	datapathMapLimitByGroup  = "limit_by_group"
-	datapathMapListCounter   = "list_counter"
-	datapathMapLocalSid      = "local_sid"
-	datapathMapLookupCache   = "lookup_cache"
-	datapathMapMeter         = "meter"
-	datapathMapMobile        = "mobile"
-	datapathMapMoveScratch   = "move_scratch"
-	datapathMapNameByIndex   = "name_by_index"
-	datapathMapOutcomes      = "outcomes"
-	datapathMapPdr           = "pdr"
-	datapathMapPdrByTeid     = "pdr_by_teid"
-	datapathMapPdrByUe       = "pdr_by_ue"
-	datapathMapPort          = "port"
-	datapathMapRoute4        = "route4"
-	datapathMapRoute6        = "route6"
-	datapathMapSegmentList   = "segment_list"
-	datapathMapSessionEvents = "session_events"
-	datapathMapSettings      = "settings"
-	datapathMapSidByPrefix   = "sid_by_prefix"
-	datapathMapSidCounter    = "sid_counter"
-	datapathMapSliceCounter  = "slice_counter"
-	datapathMapSliceMeter    = "slice_meter"
-	datapathMapSlowPath      = "slow_path"
-	datapathMapSource        = "source"
-	datapathMapSrPolicy      = "sr_policy"
-	datapathMapStation       = "station"
-	datapathMapTargetByDst4  = "target_by_dst4"
-	datapathMapTargetByDst6  = "target_by_dst6"
-	datapathMapTargetByPort  = "target_by_port"
-	datapathMapTraceEvents   = "trace_events"
-	datapathMapTraceFilter   = "trace_filter"
-	datapathMapTraceScratch  = "trace_scratch"
-	datapathMapTunnel        = "tunnel"
-	datapathMapTunnelByTeid  = "tunnel_by_teid"
-	datapathProgCulvertXdp   = "culvert_xdp"
+	datapathMapAdjacency      = "adjacency"
+	datapathMapDevice         = "device"
+	datapathMapErrorsLeft     = "errors_left"
+	datapathMapFilter         = "filter"
+	datapathMapForwarding     = "forwarding"
+	datapathMapFrameFilter    = "frame_filter"
+	datapathMapJourneyState   = "journey_state"
+	datapathMapLimitByGroup   = "limit_by_group"
+	datapathMapListCounter    = "list_counter"
+	datapathMapLocalSid       = "local_sid"
+	datapathMapLookupCache    = "lookup_cache"
+	datapathMapMeter          = "meter"
+	datapathMapMobile         = "mobile"
+	datapathMapMoveScratch    = "move_scratch"
+	datapathMapNameByIndex    = "name_by_index"
+	datapathMapOutcomes       = "outcomes"
+	datapathMapOverlay        = "overlay"
+	datapathMapPdr            = "pdr"
+	datapathMapPdrByTeid      = "pdr_by_teid"
+	datapathMapPdrByUe        = "pdr_by_ue"
+	datapathMapPod            = "pod"
+	datapathMapPort           = "port"
+	datapathMapRoute4         = "route4"
+	datapathMapRoute6         = "route6"
+	datapathMapSegmentList    = "segment_list"
+	datapathMapSessionEvents  = "session_events"
+	datapathMapSettings       = "settings"
+	datapathMapSidByPrefix    = "sid_by_prefix"
+	datapathMapSidCounter     = "sid_counter"
+	datapathMapSliceCounter   = "slice_counter"
+	datapathMapSliceMeter     = "slice_meter"
+	datapathMapSlowPath       = "slow_path"
+	datapathMapSource         = "source"
+	datapathMapSrPolicy       = "sr_policy"
+	datapathMapStation        = "station"
+	datapathMapTargetByDst4   = "target_by_dst4"
+	datapathMapTargetByDst6   = "target_by_dst6"
+	datapathMapTargetByPort   = "target_by_port"
+	datapathMapTraceEvents    = "trace_events"
+	datapathMapTraceFilter    = "trace_filter"
+	datapathMapTraceScratch   = "trace_scratch"
+	datapathMapTunnel         = "tunnel"
+	datapathMapTunnelByTeid   = "tunnel_by_teid"
+	datapathProgCulvertPod    = "culvert_pod"
+	datapathProgCulvertUplink = "culvert_uplink"
+	datapathProgCulvertXdp    = "culvert_xdp"
 )
 
 // loadDatapath returns the embedded CollectionSpec for datapath.
@@ -758,7 +779,9 @@ type datapathSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathProgramSpecs struct {
-	CulvertXdp *ebpf.ProgramSpec `ebpf:"culvert_xdp"`
+	CulvertPod    *ebpf.ProgramSpec `ebpf:"culvert_pod"`
+	CulvertUplink *ebpf.ProgramSpec `ebpf:"culvert_uplink"`
+	CulvertXdp    *ebpf.ProgramSpec `ebpf:"culvert_xdp"`
 }
 
 // datapathMapSpecs contains maps before they are loaded into the kernel.
@@ -781,9 +804,11 @@ type datapathMapSpecs struct {
 	MoveScratch   *ebpf.MapSpec `ebpf:"move_scratch"`
 	NameByIndex   *ebpf.MapSpec `ebpf:"name_by_index"`
 	Outcomes      *ebpf.MapSpec `ebpf:"outcomes"`
+	Overlay       *ebpf.MapSpec `ebpf:"overlay"`
 	Pdr           *ebpf.MapSpec `ebpf:"pdr"`
 	PdrByTeid     *ebpf.MapSpec `ebpf:"pdr_by_teid"`
 	PdrByUe       *ebpf.MapSpec `ebpf:"pdr_by_ue"`
+	Pod           *ebpf.MapSpec `ebpf:"pod"`
 	Port          *ebpf.MapSpec `ebpf:"port"`
 	Route4        *ebpf.MapSpec `ebpf:"route4"`
 	Route6        *ebpf.MapSpec `ebpf:"route6"`
@@ -850,9 +875,11 @@ type datapathMaps struct {
 	MoveScratch   *ebpf.Map `ebpf:"move_scratch"`
 	NameByIndex   *ebpf.Map `ebpf:"name_by_index"`
 	Outcomes      *ebpf.Map `ebpf:"outcomes"`
+	Overlay       *ebpf.Map `ebpf:"overlay"`
 	Pdr           *ebpf.Map `ebpf:"pdr"`
 	PdrByTeid     *ebpf.Map `ebpf:"pdr_by_teid"`
 	PdrByUe       *ebpf.Map `ebpf:"pdr_by_ue"`
+	Pod           *ebpf.Map `ebpf:"pod"`
 	Port          *ebpf.Map `ebpf:"port"`
 	Route4        *ebpf.Map `ebpf:"route4"`
 	Route6        *ebpf.Map `ebpf:"route6"`
@@ -895,9 +922,11 @@ func (m *datapathMaps) Close() error {
 		m.MoveScratch,
 		m.NameByIndex,
 		m.Outcomes,
+		m.Overlay,
 		m.Pdr,
 		m.PdrByTeid,
 		m.PdrByUe,
+		m.Pod,
 		m.Port,
 		m.Route4,
 		m.Route6,
@@ -933,11 +962,15 @@ type datapathVariables struct {
 //
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathPrograms struct {
-	CulvertXdp *ebpf.Program `ebpf:"culvert_xdp"`
+	CulvertPod    *ebpf.Program `ebpf:"culvert_pod"`
+	CulvertUplink *ebpf.Program `ebpf:"culvert_uplink"`
+	CulvertXdp    *ebpf.Program `ebpf:"culvert_xdp"`
 }
 
 func (p *datapathPrograms) Close() error {
 	return _DatapathClose(
+		p.CulvertPod,
+		p.CulvertUplink,
 		p.CulvertXdp,
 	)
 }

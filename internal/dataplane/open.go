@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -77,7 +79,10 @@ type DataPlane struct {
 	// withoutSessions is how many entries the maps of sessions have where there
 	// are none.
 	withoutSessions map[string]uint32
+	edit            func(*ebpf.CollectionSpec) // see Options
 	links           map[int]*attachment
+	podPrograms     map[string]*ebpf.Program // by name; nil: not loaded
+	hooks           map[int]*hooked
 
 	settings          *mapped[datapathSettings]
 	localSID          *mapped[datapathLocalSid]
@@ -101,6 +106,7 @@ type DataPlane struct {
 
 	sidIndex, mobileIndex, policyIndex, listIndex *indexes
 	tunnelIndex, adjacencyIndex, sourceIndex      *indexes
+	podIndex                                      *indexes
 
 	sessions *sessions // nil: no room for any
 
@@ -112,6 +118,8 @@ type DataPlane struct {
 	teids       map[uint32]string // tunnel by local TEID
 	steerings   map[string]*steering
 	ethernet    map[Link]*ethernetLink
+	pods        map[int]*pod // by ifindex
+	podOf       map[netip.Addr]int
 	ports       map[int]bool
 	devices     map[int]bool
 	local       map[netip.Addr]bool
@@ -141,16 +149,15 @@ func Open(opts Options) (*DataPlane, error) {
 	}
 	d := &DataPlane{
 		log: opts.Logger, limits: opts.Limits.withDefaults(), grace: &grace{},
-		build: buildHash(), links: map[int]*attachment{},
+		build: buildHash(), links: map[int]*attachment{}, hooks: map[int]*hooked{}, edit: opts.edit,
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	d.size(spec)
 	if opts.edit != nil {
-		opts.edit(spec)
 		d.build = "" // which has no name
 	}
+	d.prepare(spec)
 	if opts.PinPath == "" {
 		err = d.load(spec, nil)
 	} else {
@@ -163,6 +170,14 @@ func Open(opts Options) (*DataPlane, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// prepare makes of the build what this data path loads of it.
+func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
+	d.size(spec)
+	if d.edit != nil {
+		d.edit(spec)
+	}
 }
 
 func buildHash() string {
@@ -218,22 +233,30 @@ func (l Limits) sessionMaps() map[string]uint32 {
 	}
 }
 
-// load puts the build into the kernel, on top of maps that are there already.
+// load puts the build into the kernel, on top of maps that are there already; the
+// programs for pods are left until they are needed.
 func (d *DataPlane) load(spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map) error {
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: pinned})
+	coll, err := d.loadPrograms(spec, pinned, datapathProgCulvertXdp)
+	if err != nil {
+		return err
+	}
+	d.maps = coll.Maps
+	d.prog = coll.Programs[datapathProgCulvertXdp]
+	return nil
+}
+
+func (d *DataPlane) loadPrograms(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map, names ...string) (*ebpf.Collection, error) {
+	some := spec.Copy()
+	maps.DeleteFunc(some.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return !slices.Contains(names, name) })
+	coll, err := ebpf.NewCollectionWithOptions(some, ebpf.CollectionOptions{MapReplacements: there})
 	if err != nil {
 		var verifier *ebpf.VerifierError
 		if errors.As(err, &verifier) {
 			d.log.Debug("the kernel refused the data path", "log", fmt.Sprintf("%+v", verifier))
 		}
-		return fmt.Errorf("load the data path: %w", err)
+		return nil, fmt.Errorf("load the data path: %w", err)
 	}
-	d.maps = coll.Maps
-	d.prog = coll.Programs[datapathProgCulvertXdp]
-	delete(coll.Programs, datapathProgCulvertXdp)
-	coll.Maps = nil
-	coll.Close()
-	return nil
+	return coll, nil
 }
 
 func (d *DataPlane) openTables() error {
@@ -318,12 +341,19 @@ func (d *DataPlane) Close() error {
 	for _, m := range d.maps {
 		errs = append(errs, m.Close())
 	}
+	for _, h := range d.hooks {
+		errs = append(errs, h.link.Close())
+	}
+	for _, p := range d.podPrograms {
+		errs = append(errs, p.Close())
+	}
 	if d.prog != nil {
 		errs = append(errs, d.prog.Close())
 	}
 	if d.pins != nil {
 		errs = append(errs, d.pins.close())
 	}
-	d.links, d.maps, d.prog, d.pins = nil, nil, nil, nil
+	d.links, d.hooks, d.podPrograms = nil, nil, nil
+	d.maps, d.prog, d.pins = nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -29,8 +29,9 @@ var (
 //	maps/NAME          each map of the data path
 //	layout/NAME        a symbolic link to a hash of that map's types, or to the
 //	                   build and the id of that program
-//	programs/NAME      the program that links run
+//	programs/NAME      the programs that links run
 //	links/xdp_IFINDEX_MODE
+//	links/tcx_IFINDEX_HOOK
 //
 // The directory is locked while a daemon has it.
 type pins struct {
@@ -123,7 +124,7 @@ func (d *DataPlane) pinNew(spec *ebpf.CollectionSpec, path string) error {
 	if err := d.prog.Pin(p.at(dirPrograms, datapathProgCulvertXdp)); err != nil {
 		return fmt.Errorf("make pins: %w", err)
 	}
-	if err := d.recordBuild(); err != nil {
+	if err := d.recordBuild(d.prog, datapathProgCulvertXdp); err != nil {
 		return err
 	}
 	for name := range d.maps {
@@ -169,9 +170,9 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) error {
 	if err != nil {
 		return err
 	}
-	if d.prog = p.sameProgram(spec, pinned, d.build); d.prog != nil {
+	if d.prog = p.sameProgram(datapathProgCulvertXdp, spec, pinned, d.build); d.prog != nil {
 		d.maps = pinned
-		return d.takeOverLinks()
+		return errors.Join(d.takeOverLinks(), d.takeOverHooks(spec))
 	}
 	err = d.load(spec, pinned)
 	for _, m := range pinned {
@@ -187,10 +188,13 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) error {
 			}
 		}
 	}
-	if err := d.replaceProgram(); err != nil {
+	if err := d.takeOverLinks(); err != nil {
 		return err
 	}
-	return p.unpinObsolete(spec)
+	if err := d.replacePinned(d.prog, datapathProgCulvertXdp); err != nil {
+		return err
+	}
+	return errors.Join(d.takeOverHooks(spec), p.unpinObsolete(spec))
 }
 
 // loadMaps opens the pinned maps that this build has, if they all fit. Those of
@@ -248,32 +252,28 @@ func (p *pins) incompatible(name, difference string) error {
 		"or run `culvert unpin` (forwarding stops until the next start)", ErrIncompatiblePin, p.path, name, difference)
 }
 
-// replaceProgram swaps the program of each pinned link, each atomically, and
-// then the pinned program.
-func (d *DataPlane) replaceProgram() error {
-	if err := d.takeOverLinks(); err != nil {
-		return err
-	}
-	next := d.pins.at(dirPrograms, datapathProgCulvertXdp+newSuffix)
+// replacePinned swaps the pinned program of that name, once its links have changed.
+func (d *DataPlane) replacePinned(prog *ebpf.Program, name string) error {
+	next := d.pins.at(dirPrograms, name+newSuffix)
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replace the pinned program: %w", err)
 	}
-	if err := d.prog.Pin(next); err != nil {
+	if err := prog.Pin(next); err != nil {
 		return fmt.Errorf("replace the pinned program: %w", err)
 	}
-	if err := os.Rename(next, d.pins.at(dirPrograms, datapathProgCulvertXdp)); err != nil {
+	if err := os.Rename(next, d.pins.at(dirPrograms, name)); err != nil {
 		return fmt.Errorf("replace the pinned program: %w", err)
 	}
-	return d.recordBuild()
+	return d.recordBuild(prog, name)
 }
 
 // recordBuild says which build the pinned program is of.
-func (d *DataPlane) recordBuild() error {
-	info, err := d.prog.Info()
+func (d *DataPlane) recordBuild(prog *ebpf.Program, name string) error {
+	info, err := prog.Info()
 	if err != nil {
 		return fmt.Errorf("record the pinned program: %w", err)
 	}
-	path := d.pins.at(dirLayout, datapathProgCulvertXdp)
+	path := d.pins.at(dirLayout, name)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("record the pinned program: %w", err)
 	}
@@ -290,15 +290,15 @@ func programRecord(info *ebpf.ProgramInfo, build string) string {
 	return fmt.Sprintf("%s_%d", build, id)
 }
 
-// sameProgram is the pinned program, if it is what this build would load on top
+// sameProgram is the pinned program of that name, if it is what this build would load on top
 // of these maps, else nil: to load it again is the most of what a start takes.
-func (p *pins) sameProgram(spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map, build string) *ebpf.Program {
-	prog, err := ebpf.LoadPinnedProgram(p.at(dirPrograms, datapathProgCulvertXdp), nil)
+func (p *pins) sameProgram(name string, spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map, build string) *ebpf.Program {
+	prog, err := ebpf.LoadPinnedProgram(p.at(dirPrograms, name), nil)
 	if err != nil {
 		return nil
 	}
 	info, err := prog.Info()
-	if err != nil || !p.isRecorded(info, build) || !uses(info, spec, pinned) {
+	if err != nil || !p.isRecorded(name, info, build) || !uses(info, spec, pinned) {
 		prog.Close()
 		return nil
 	}
@@ -307,8 +307,8 @@ func (p *pins) sameProgram(spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Ma
 
 // isRecorded says whether the program is of that build. The kernel's tag would
 // not do: programs have the same one that differ in which map they ask.
-func (p *pins) isRecorded(info *ebpf.ProgramInfo, build string) bool {
-	record, err := os.Readlink(p.at(dirLayout, datapathProgCulvertXdp))
+func (p *pins) isRecorded(name string, info *ebpf.ProgramInfo, build string) bool {
+	record, err := os.Readlink(p.at(dirLayout, name))
 	return err == nil && build != "" && record == programRecord(info, build)
 }
 

@@ -1,12 +1,9 @@
 package dataplane
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net"
-
-	"github.com/cilium/ebpf"
 )
 
 // maxIfindex is where port and device end (bpf/maps.h).
@@ -140,7 +137,7 @@ func (d *DataPlane) deleteDevice(ifindex int) error {
 // sweepPorts clears what an earlier daemon had set of interfaces that are not
 // wanted any more.
 func (d *DataPlane) sweepPorts() []error {
-	ports, err := d.readPorts()
+	ports, err := readArray[datapathPort](d.maps[datapathMapPort])
 	errs := []error{err}
 	for ifindex, p := range ports {
 		if ifindex != 0 && !d.ports[ifindex] && p != (datapathPort{}) {
@@ -165,17 +162,4 @@ func (d *DataPlane) sweepDevices() []error {
 		}
 	}
 	return errs
-}
-
-// readPorts is the table by ifindex, in one call: the daemon is not in service
-// before it is swept.
-func (d *DataPlane) readPorts() ([]datapathPort, error) {
-	table := d.maps[datapathMapPort]
-	keys, values := make([]uint32, table.MaxEntries()), make([]datapathPort, table.MaxEntries())
-	var cursor ebpf.MapBatchCursor
-	n, err := table.BatchLookup(&cursor, keys, values, nil)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
-		return nil, fmt.Errorf("read table port: %w", err)
-	}
-	return values[:n], nil
 }

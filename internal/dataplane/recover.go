@@ -25,6 +25,7 @@ func (d *DataPlane) recover() error {
 	d.listIndex = newIndexes(d.grace, "segment_list", "segment_lists", 1, l.SegmentLists+1)
 	d.tunnelIndex = newIndexes(d.grace, "tunnel", "tunnels", 2*l.Tunnels, 4*l.Tunnels)
 	d.adjacencyIndex = newIndexes(d.grace, "adjacency", "adjacencies", 1, l.Adjacencies+1)
+	d.podIndex = newIndexes(d.grace, "pod", "", 1, d.maps[datapathMapPod].MaxEntries())
 	d.sourceIndex = newIndexes(d.grace, "source", "", 1, d.maps[datapathMapSource].MaxEntries())
 
 	d.storeSettings(func(s *datapathSettings) {
@@ -38,7 +39,7 @@ func (d *DataPlane) recover() error {
 	d.recoverPolicies()
 	d.recoverTunnels()
 	d.recoverSessions()
-	return errors.Join(d.recoverAdjacencies(), d.recoverSources())
+	return errors.Join(d.recoverAdjacencies(), d.recoverSources(), d.recoverPods())
 }
 
 func (d *DataPlane) recoverSIDs() {
@@ -146,7 +147,7 @@ func (d *DataPlane) recoverSources() error {
 func (d *DataPlane) Sweep() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{sweepTable(d.route4), sweepTable(d.route6), d.sweepTargets()}
+	errs := []error{sweepTable(d.route4), sweepTable(d.route6), d.sweepPods(), d.sweepTargets()}
 	errs = append(errs, d.sweepPorts()...)
 	errs = append(errs, d.sweepSessions())
 	errs = append(errs, d.sweepSIDs()...)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -62,7 +63,7 @@ func detachPinned(path string) error {
 		return err
 	}
 	defer l.Close()
-	if a := (&attachment{link: l}); !a.alive() {
+	if !alive(l) {
 		return nil
 	}
 	return l.Detach()
@@ -128,7 +129,9 @@ func listPins(path string) ([]string, error) {
 }
 
 func checkLink(path string) error {
-	if _, _, ok := parseLinkPin(filepath.Base(path)); !ok {
+	_, _, xdp := parseLinkPin(filepath.Base(path))
+	_, _, tcx := parseHookPin(filepath.Base(path))
+	if !xdp && !tcx {
 		return errors.New("is not a name that culvert gives")
 	}
 	l, err := link.LoadPinnedLink(path, nil)
@@ -138,10 +141,13 @@ func checkLink(path string) error {
 	return l.Close()
 }
 
+var programTypes = map[string]ebpf.ProgramType{datapathProgCulvertXdp: ebpf.XDP,
+	datapathProgCulvertPod: ebpf.SchedCLS, datapathProgCulvertUplink: ebpf.SchedCLS}
+
 func checkProgram(path string) error {
-	switch filepath.Base(path) {
-	case datapathProgCulvertXdp, datapathProgCulvertXdp + newSuffix:
-	default:
+	name := strings.TrimSuffix(filepath.Base(path), newSuffix)
+	want, ok := programTypes[name]
+	if !ok {
 		return errors.New("is not a name that culvert gives")
 	}
 	p, err := ebpf.LoadPinnedProgram(path, nil)
@@ -153,7 +159,7 @@ func checkProgram(path string) error {
 	if err != nil {
 		return err
 	}
-	if info.Type != ebpf.XDP || info.Name != datapathProgCulvertXdp {
+	if info.Type != want || info.Name != name {
 		return fmt.Errorf("is program %s of type %s", info.Name, info.Type)
 	}
 	return nil

@@ -53,8 +53,13 @@ func (d *DataPlane) checkSteering(m srpolicy.Steering) error {
 	if (m.Interface == "") == !m.Prefix.IsValid() {
 		return errors.New("want exactly one of prefix and interface")
 	}
-	if m.Prefix.IsValid() && d.targetAt(m.Prefix.Masked()).Kind == uint32(datapathTargetKindTARGET_PDR) {
-		return fmt.Errorf("prefix %s %w: it is a framed route of a session", m.Prefix, ErrTaken)
+	if m.Prefix.IsValid() {
+		switch datapathTargetKind(d.targetAt(m.Prefix.Masked()).Kind) {
+		case datapathTargetKindTARGET_PDR:
+			return fmt.Errorf("prefix %s %w: it is a framed route of a session", m.Prefix, ErrTaken)
+		case datapathTargetKindTARGET_POD:
+			return fmt.Errorf("prefix %s %w: it is a pod's address", m.Prefix, ErrTaken)
+		}
 	}
 	if len(m.VLANs) > 2 {
 		return fmt.Errorf("vlans: %d: at most 2", len(m.VLANs))

@@ -83,6 +83,18 @@ func (t *table[K, V]) stale() map[K]V {
 	return out
 }
 
+// readArray is an array by index, in one call: the daemon is not in service before
+// it has read them.
+func readArray[V any](m *ebpf.Map) ([]V, error) {
+	keys, values := make([]uint32, m.MaxEntries()), make([]V, m.MaxEntries())
+	var cursor ebpf.MapBatchCursor
+	n, err := m.BatchLookup(&cursor, keys, values, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
+		return nil, fmt.Errorf("read %s: %w", m, err)
+	}
+	return values[:n], nil
+}
+
 // names is what indices mean, for a daemon that starts again.
 type names struct {
 	table *table[datapathNameKey, [nameLength]byte]

@@ -353,7 +353,9 @@ func TestFullTables(t *testing.T) {
 // loads a program: the time of a start, and the room that is left until the
 // kernel's limit of a million.
 var verifierCeiling = map[string]uint32{
-	datapathProgCulvertXdp: 200_000,
+	datapathProgCulvertXdp:    200_000,
+	datapathProgCulvertPod:    15_000,
+	datapathProgCulvertUplink: 30_000,
 }
 
 func TestVerifierCeiling(t *testing.T) {

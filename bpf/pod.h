@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* culvert_pod: what a pod sends, at the host's end of its veth, and what the
+ * kernel sends to pods of other nodes, at the far end of culvert0. To a pod of
+ * this node, into a policy, or left to the kernel (docs/ARCHITECTURE.md, "A
+ * pod's packet"). */
+#ifndef CULVERT_POD_H
+#define CULVERT_POD_H
+
+#include "translated.h"
+
+#define ENCAP_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6)
+
+/* What H.Encaps and H.Encaps.Red push. */
+struct tunnel_headers {
+	struct segment_list *list;
+	__u32 index; /* of the list */
+	__u32 segments, srh_segments, length;
+};
+
+/* 0, or a reason. */
+INLINE int plan_tunnel(__u32 index, __u32 hash, struct tunnel_headers *h)
+{
+	struct sr_policy *policy = bpf_map_lookup_elem(&sr_policy, &index);
+
+	if (!policy || !policy->count)
+		return REASON_NO_SEGMENT_LIST;
+	h->index = index = choose_list(policy, hash);
+	h->list = bpf_map_lookup_elem(&segment_list, &index);
+	if (!h->list || !h->list->count || h->list->count > MAX_SEGMENTS)
+		return REASON_NO_SEGMENT_LIST;
+	h->segments = h->list->count;
+	h->srh_segments = h->segments - (policy->behavior == H_ENCAPS_RED);
+	h->length = IPV6_LEN + (h->srh_segments ? SRH_LEN + SEGMENT_LEN * h->srh_segments : 0);
+	return 0;
+}
+
+/* The largest packet that it is on the wire, without what is pushed. */
+INLINE __u32 largest(struct __sk_buff *skb, struct inner *in)
+{
+	__u32 header = UDP_LEN;
+	__u8 *offset;
+
+	if (!skb->gso_size)
+		return in->length;
+	if (in->protocol == NH_TCP) {
+		offset = skb_at(skb, in->l4 + TCP_DATA_OFFSET, 1);
+		header = offset ? *offset >> 4 << 2 : TCP_LEN;
+	}
+	return in->l4 - ETH_LEN + header + skb->gso_size;
+}
+
+/* Where no adjacency is ready the kernel is asked; a neighbour that it has to
+ * resolve first leaves the hop without addresses. 0, or a reason. */
+GLOBAL int ask_way(struct __sk_buff *skb, __u32 index, __u32 length, struct next_hop *hop)
+{
+	struct segment_list *list = bpf_map_lookup_elem(&segment_list, &index);
+	struct bpf_fib_lookup fib = { .family = AF_INET6 };
+	__u32 last;
+	long ret;
+
+	if (!hop || !list)
+		return REASON_NO_ROUTE;
+	last = list->count - 1;
+	if (last >= MAX_SEGMENTS)
+		return REASON_NO_ROUTE;
+	fib.ifindex = skb->ifindex;
+	fib.tot_len = length;
+	copy16_by4(fib.ipv6_src, &list->source);
+	copy16_by4(fib.ipv6_dst, &list->segment[last]);
+	ret = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+	__builtin_memset(hop, 0, sizeof(*hop));
+	hop->ifindex = fib.ifindex;
+	switch (ret) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+		hop->flags = NEXT_HOP_READY;
+		__builtin_memcpy(hop->dst, fib.dmac, 6);
+		__builtin_memcpy(hop->src, fib.smac, 6);
+		return 0;
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		return 0;
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		return REASON_TOO_BIG;
+	case BPF_FIB_LKUP_RET_BLACKHOLE:
+	case BPF_FIB_LKUP_RET_UNREACHABLE:
+	case BPF_FIB_LKUP_RET_PROHIBIT:
+		return REASON_UNREACHABLE;
+	}
+	return REASON_NO_ROUTE;
+}
+
+/* 0, or a reason. */
+INLINE int find_way(struct __sk_buff *skb, struct tunnel_headers *h, __u32 length, struct next_hop *hop)
+{
+	__u32 index = h->list->adjacency;
+	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
+
+	if (adj) {
+		*hop = adj->half[adj->current & 1];
+		if (hop->flags == NEXT_HOP_READY)
+			return hop->mtu && length > hop->mtu ? REASON_TOO_BIG : 0;
+	}
+	return ask_way(skb, h->index, length, hop);
+}
+
+INLINE int write_srh(struct __sk_buff *skb, struct tunnel_headers *h, __u8 next_header)
+{
+	struct srh *srh = skb_at(skb, ETH_LEN + IPV6_LEN, SRH_LEN);
+	__u32 i, n = h->srh_segments;
+
+	if (!srh)
+		return -1;
+	st32(srh, next_header | 2 * n << 8 | SRH_TYPE << 16 | (h->segments - 1) << 24);
+	st32(&srh->last_entry, n - 1);
+	for (i = 0; i < MAX_SEGMENTS && i < n; i++) {
+		void *segment = skb_at(skb, ETH_LEN + IPV6_LEN + SRH_LEN + i * SEGMENT_LEN, SEGMENT_LEN);
+
+		if (!segment)
+			return -1;
+		copy16(segment, &h->list->segment[i]);
+	}
+	return 0;
+}
+
+INLINE int write_tunnel(struct __sk_buff *skb, struct settings *cfg, struct tunnel_headers *h, struct inner *in,
+			struct next_hop *hop)
+{
+	__u32 payload = in->length + h->length - IPV6_LEN, last = h->segments - 1;
+	__u8 next_header = in->version == 4 ? NH_IPV4 : NH_IPV6;
+	void *eth = skb_at(skb, 0, ETH_LEN + IPV6_LEN), *ip = eth + ETH_LEN;
+
+	if (!eth || last >= MAX_SEGMENTS)
+		return -1;
+	st64(eth, ld64(hop->dst)); /* and the first half of src */
+	st32(eth + 8, ld32(hop->src + 2));
+	st16(eth + 12, be16(TYPE_IPV6));
+	st32(ip, ipv6_first_word(in->class, in->hash));
+	/* that of many packets is only theirs that are made of them */
+	st16(ip + 4, be16(payload > 0xffff ? 0xffff : payload));
+	st16(ip + 6, (h->srh_segments ? NH_ROUTING : next_header) | cfg->hop_limit << 8);
+	copy16(ip + 8, &h->list->source);
+	copy16(ip + 24, &h->list->segment[last]);
+	return h->srh_segments ? write_srh(skb, h, next_header) : 0;
+}
+
+INLINE int push_vlans(struct __sk_buff *skb, struct next_hop *hop)
+{
+	if (hop->tags > 1 && bpf_skb_vlan_push(skb, be16(hop->tpid[1]), hop->vlan[1]))
+		return -1;
+	return hop->tags && bpf_skb_vlan_push(skb, be16(hop->tpid[0]), hop->vlan[0]);
+}
+
+INLINE int leave_by(struct __sk_buff *skb, struct next_hop *hop)
+{
+	long verdict;
+
+	if (push_vlans(skb, hop))
+		return REASON_HEADROOM;
+	verdict = hop->flags & NEXT_HOP_READY ? bpf_redirect(hop->ifindex, 0)
+					      : bpf_redirect_neigh(hop->ifindex, 0, 0, 0);
+	return verdict == TC_REDIRECT ? REASON_FORWARDED : REASON_NO_ROUTE;
+}
+
+/* H.Encaps, H.Encaps.Red. */
+INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy, struct inner *in)
+{
+	__u32 packets = skb_packets(skb);
+	struct tunnel_headers h = {};
+	struct next_hop hop ALIGNED;
+	int reason = plan_tunnel(policy, in->hash, &h);
+
+	if (reason)
+		return reason;
+	reason = find_way(skb, &h, largest(skb, in) + h.length, &hop);
+	if (reason)
+		return reason;
+	if (spend_hop(skb, ETH_LEN, in->version) ||
+	    bpf_skb_adjust_room(skb, h.length, BPF_ADJ_ROOM_MAC, ENCAP_FLAGS) ||
+	    write_tunnel(skb, cfg, &h, in, &hop))
+		return REASON_HEADROOM;
+	reason = leave_by(skb, &hop);
+	if (reason == REASON_FORWARDED)
+		count_packets(&list_counter, h.index, packets, in->length + packets * h.length);
+	return reason;
+}
+
+/* To the edge of the SR domain pods are outside of it; the kernel's own packets
+ * at culvert0 are not. */
+INLINE int crosses_edge(struct settings *cfg, struct inner *in)
+{
+	return in->version == 6 && (in_domain(cfg, &in->dst) || in_domain(cfg, &in->src));
+}
+
+INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside)
+{
+	struct inner in = {};
+	struct cached *to;
+	struct pod *pod_of;
+	__u32 index;
+
+	if (skb->pkt_type != HOST_PACKET || skb->vlan_present ||
+	    (skb->protocol != be16(TYPE_IPV4) && skb->protocol != be16(TYPE_IPV6)) ||
+	    read_inner(skb, ETH_LEN, skb->protocol == be16(TYPE_IPV4) ? 4 : 6, &in))
+		return REASON_PASSED;
+	if (outside && crosses_edge(cfg, &in))
+		return REASON_SR_DOMAIN_EDGE;
+	to = inner_target(cfg, &in);
+	if (!to || (to->kind != TARGET_POD && to->kind != TARGET_POLICY) || in.hops <= 1)
+		return REASON_PASSED;
+	index = to->index;
+	if (to->kind == TARGET_POLICY)
+		return outside && kernel_translates(skb, &in) ? REASON_PASSED : encapsulate(skb, cfg, index, &in);
+	pod_of = bpf_map_lookup_elem(&pod, &index);
+	if (!pod_of || (outside && kernel_translates(skb, &in)) || spend_hop(skb, ETH_LEN, in.version))
+		return REASON_PASSED;
+	return to_pod(skb, pod_of, in.version);
+}
+
+INLINE int pod_input(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex, zero = 0, packets = skb_packets(skb), bytes = skb->len;
+	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
+
+	if (!cfg || !in)
+		return TC_NEXT;
+	skb_need(skb, ETH_LEN + INNER_LEN);
+	return skb_finish(pod_decide(skb, cfg, in->flags & PORT_EXTERNAL), packets, bytes);
+}
+
+#endif

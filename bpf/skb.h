@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What culvert_pod and culvert_uplink have in common: packets that a stack has
+ * made, or GRO has put together, and that have to stay whole. What is unusual is
+ * left to the kernel, which knows how, or says why not. */
+#ifndef CULVERT_SKB_H
+#define CULVERT_SKB_H
+
+#include "router.h"
+
+#define TC_NEXT -1 /* TCX_NEXT: other programs, then the stack */
+#define TC_DROP 2
+#define TC_REDIRECT 7
+
+#define HOST_PACKET 0 /* skb->pkt_type: addressed to this node */
+
+/* So much of an IP packet is looked at. */
+#define INNER_LEN 60
+
+/* A pod's packet. */
+struct inner {
+	struct words src, dst; /* IPv4: the first 4 octets, lo is ~0 */
+	__u32 ports, hash;
+	__u32 length; /* of layer 3, as it is: perhaps of many packets */
+	__u32 l4;     /* offset of layer 4 */
+	__u8 version, protocol, class, hops;
+	__u8 fragment, dont_fragment;
+	__u8 pad[2];
+};
+
+/* `size` octets at `offset`, or NULL. */
+INLINE void *skb_at(struct __sk_buff *skb, __u32 offset, __u32 size)
+{
+	void *data = (void *)(long)skb->data;
+	void *end = (void *)(long)skb->data_end;
+
+	opaque(data);
+	opaque(offset);
+	if (offset > MAX_OFFSET)
+		return 0;
+	data += offset;
+	if (data + size > end)
+		return 0;
+	return data;
+}
+
+/* Has the first `length` octets, or all if there are fewer, in one piece. */
+INLINE void skb_need(struct __sk_buff *skb, __u32 length)
+{
+	void *data = (void *)(long)skb->data;
+
+	opaque(data);
+	if (length > skb->len)
+		length = skb->len;
+	opaque(length);
+	if (length <= MAX_OFFSET && data + length > (void *)(long)skb->data_end)
+		bpf_skb_pull_data(skb, length);
+}
+
+/* How many packets it is on the wire. */
+INLINE __u32 skb_packets(struct __sk_buff *skb)
+{
+	__u32 n = skb->gso_segs;
+
+	return n ? n : 1;
+}
+
+INLINE void count_packets(void *map, __u32 index, __u32 packets, __u32 bytes)
+{
+	struct counter *c = bpf_map_lookup_elem(map, &index);
+
+	if (c) {
+		c->packets += packets;
+		c->bytes += bytes;
+	}
+}
+
+/* The one way out: a verdict that is not the stack's or a drop is given as it
+ * is. */
+INLINE int skb_finish(__u32 reason, __u32 packets, __u32 bytes)
+{
+	count_packets(&outcomes, reason, packets, bytes);
+	if (reason == REASON_FORWARDED)
+		return TC_REDIRECT;
+	return reason == REASON_PASSED ? TC_NEXT : TC_DROP;
+}
+
+INLINE int read_inner4(struct __sk_buff *skb, __u32 offset, struct inner *in)
+{
+	struct ipv4 *ip = skb_at(skb, offset, IPV4_LEN);
+	__u32 header;
+
+	if (!ip || ip->version_ihl >> 4 != 4)
+		return -1;
+	header = (ip->version_ihl & 0xf) * 4u;
+	if (header < IPV4_LEN || be16(ld16(&ip->length)) > in->length)
+		return -1;
+	in->src = (struct words){ .hi = ld32(&ip->src), .lo = ~0ull };
+	in->dst = (struct words){ .hi = ld32(&ip->dst), .lo = ~0ull };
+	in->version = 4;
+	in->protocol = ip->protocol;
+	in->class = ip->tos;
+	in->hops = ip->ttl;
+	in->fragment = !!(ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK));
+	in->dont_fragment = !!(ld16(&ip->fragment) & be16(IPV4_DF));
+	in->l4 = offset + header;
+	return 0;
+}
+
+INLINE int read_inner6(struct __sk_buff *skb, __u32 offset, struct inner *in)
+{
+	struct ipv6 *ip = skb_at(skb, offset, IPV6_LEN);
+
+	if (!ip || !is_ipv6(ip) || IPV6_LEN + be16(ld16(&ip->payload_length)) > in->length)
+		return -1;
+	copy16(&in->src, &ip->src);
+	copy16(&in->dst, &ip->dst);
+	in->version = 6;
+	in->protocol = ip->next_header;
+	in->class = ipv6_class(ip);
+	in->hops = ip->hop_limit;
+	in->fragment = ip->next_header == NH_FRAGMENT;
+	in->dont_fragment = 1;
+	in->l4 = offset + IPV6_LEN;
+	return 0;
+}
+
+/* The packet at `offset`, and its flow hash. 0 or -1. */
+INLINE int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct inner *in)
+{
+	__u32 *ports;
+	__u64 h;
+
+	in->length = skb->len - offset;
+	if (version == 4 ? read_inner4(skb, offset, in) : read_inner6(skb, offset, in))
+		return -1;
+	if (!in->fragment && flow_has_ports(in->protocol)) {
+		ports = skb_at(skb, in->l4, 4);
+		in->ports = ports ? ld32(ports) : 0;
+	}
+	h = version == 4 ? (in->src.hi | in->dst.hi << 32) * FLOW_PRIME1
+			 : in->src.hi * FLOW_PRIME1 + in->src.lo * FLOW_PRIME2 +
+				   in->dst.hi * FLOW_PRIME3 + in->dst.lo * FLOW_PRIME4;
+	in->hash = flow_finish(h, in->protocol, in->ports);
+	return 0;
+}
+
+/* Whose the packet is. */
+INLINE struct cached *inner_target(struct settings *cfg, struct inner *in)
+{
+	return steered_destination(cfg, in->dst.hi, in->dst.lo, in->version == 4 ? CACHE_IPV4 : 0);
+}
+
+/* One hop less. Of IPv4 the header checksum makes it good in the sum that a
+ * device may have told. 0 or -1. */
+INLINE int spend_hop(struct __sk_buff *skb, __u32 offset, __u8 version)
+{
+	if (version == 4) {
+		struct ipv4 *ip = skb_at(skb, offset, IPV4_LEN);
+
+		if (!ip)
+			return -1;
+		ipv4_spend(ip);
+	} else {
+		struct ipv6 *ip = skb_at(skb, offset, IPV6_LEN);
+
+		if (!ip)
+			return -1;
+		ip->hop_limit--;
+		bpf_csum_update(skb, ~0x0100u);
+	}
+	return 0;
+}
+
+/* The MAC address of pods' gateway: that of the host's end of each pod's veth. */
+#define GATEWAY_MAC 0xeeee
+
+INLINE int write_ethernet(struct __sk_buff *skb, const __u8 *dst, __u8 version)
+{
+	__u8 *eth = skb_at(skb, 0, ETH_LEN);
+
+	if (!eth)
+		return -1;
+	st32(eth, ld32(dst));
+	st16(eth + 4, ld16(dst + 4));
+	st16(eth + 6, GATEWAY_MAC);
+	st32(eth + 8, GATEWAY_MAC << 16 | GATEWAY_MAC);
+	st16(eth + 12, be16(version == 4 ? TYPE_IPV4 : TYPE_IPV6));
+	return 0;
+}
+
+/* Into the pod, past the queue of its veth. */
+INLINE int to_pod(struct __sk_buff *skb, struct pod *to, __u8 version)
+{
+	if (write_ethernet(skb, to->mac, version) ||
+	    bpf_redirect_peer(to->ifindex, 0) != TC_REDIRECT)
+		return REASON_NO_ROUTE;
+	return REASON_FORWARDED;
+}
+
+#endif

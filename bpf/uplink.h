@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* culvert_uplink: what comes out of tunnels of other nodes. End.DT4, End.DT6 and
+ * End.DT46, also behind End of this node; the packet goes into its pod, or to
+ * the kernel. */
+#ifndef CULVERT_UPLINK_H
+#define CULVERT_UPLINK_H
+
+#include "pod.h"
+
+/* Newer (Linux 6.4) than headers that are in use. */
+#ifndef BPF_F_ADJ_ROOM_DECAP_L3_MASK
+#define BPF_F_ADJ_ROOM_DECAP_L3_IPV4 (1ull << 7)
+#define BPF_F_ADJ_ROOM_DECAP_L3_IPV6 (1ull << 8)
+#endif
+
+#define DECAP_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
+
+/* The outer header, and what is behind it. */
+struct outer {
+	struct local_sid *sid, *node_sid; /* node_sid: End before it, or NULL */
+	__u32 index, node_index;
+	__u32 upper; /* offset */
+	__u8 type, left, class, hops;
+};
+
+/* 0, or a reason. */
+INLINE int read_outer(struct __sk_buff *skb, struct ipv6 *ip, struct outer *o)
+{
+	struct srh *srh;
+
+	o->class = ipv6_class(ip);
+	o->hops = ip->hop_limit;
+	o->upper = ETH_LEN + IPV6_LEN;
+	o->type = ip->next_header;
+	if (o->type != NH_ROUTING)
+		return 0;
+	srh = skb_at(skb, o->upper, SRH_LEN);
+	if (!srh || o->upper + SRH_LEN + 8u * srh->length > skb->len)
+		return REASON_SRH_MALFORMED;
+	if (srh->type != SRH_TYPE)
+		return REASON_ROUTING_TYPE;
+	o->left = srh->segments_left;
+	if (o->left && (2 * (srh->last_entry + 1u) > srh->length || o->left > srh->last_entry + 1u))
+		return REASON_SEGMENTS_LEFT;
+	o->type = srh->next_header;
+	o->upper += SRH_LEN + 8u * srh->length;
+	return 0;
+}
+
+/* The kernel gets what is inside as if it had come in by culvert0: from there it
+ * would send the answer. */
+INLINE int to_kernel(struct __sk_buff *skb, __u8 version)
+{
+	__u32 zero = 0;
+	struct overlay *o = bpf_map_lookup_elem(&overlay, &zero);
+	__u8 *eth = skb_at(skb, 0, ETH_LEN);
+
+	if (!o || !eth)
+		return REASON_NO_ROUTE;
+	if (!o->entry) {
+		st16(eth + 12, be16(version == 4 ? TYPE_IPV4 : TYPE_IPV6));
+		return REASON_PASSED;
+	}
+	if (write_ethernet(skb, o->mac, version) ||
+	    bpf_redirect(o->entry, BPF_F_INGRESS) != TC_REDIRECT)
+		return REASON_NO_ROUTE;
+	return REASON_FORWARDED;
+}
+
+INLINE int set_ecn(struct __sk_buff *skb, __u32 offset, struct inner *in, int ecn)
+{
+	if (ecn == (in->class & 3))
+		return 0;
+	if (in->version == 4) {
+		struct ipv4 *ip = skb_at(skb, offset, IPV4_LEN);
+
+		if (!ip)
+			return -1;
+		ipv4_set_ecn(ip, ecn);
+	} else {
+		struct ipv6 *ip = skb_at(skb, offset, IPV6_LEN);
+		__u16 from;
+
+		if (!ip)
+			return -1;
+		from = ld16(ip);
+		ipv6_set_ecn(ip, ecn);
+		bpf_csum_update(skb, (__u16)~from + (__u32)ld16(ip));
+	}
+	return 0;
+}
+
+/* The outer headers go. */
+INLINE int pop_outer(struct __sk_buff *skb, __u32 length, __u8 version)
+{
+	__u64 flags = version == 4 ? DECAP_FLAGS | BPF_F_ADJ_ROOM_DECAP_L3_IPV4
+				   : DECAP_FLAGS | BPF_F_ADJ_ROOM_DECAP_L3_IPV6;
+
+	return bpf_skb_adjust_room(skb, -(__s32)length, BPF_ADJ_ROOM_MAC, flags);
+}
+
+INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
+{
+	__u8 version = o->type == NH_IPV4 ? 4 : 6;
+	__u32 upper = o->upper, index;
+	struct inner in = {};
+	struct pod *to = 0;
+	struct cached *found;
+	int ecn;
+
+	skb_need(skb, upper + INNER_LEN);
+	if (read_inner(skb, upper, version, &in))
+		return REASON_INNER_MALFORMED;
+	ecn = ecn_decapsulate(o->class, in.class);
+	if (ecn < 0)
+		return REASON_ECN;
+	found = inner_target(cfg, &in);
+	if (found && found->kind == TARGET_POD && in.hops > 1 && !kernel_translates(skb, &in)) {
+		index = found->index;
+		to = bpf_map_lookup_elem(&pod, &index);
+	}
+	if (set_ecn(skb, upper, &in, ecn) || (to && spend_hop(skb, upper, version)) ||
+	    pop_outer(skb, upper - ETH_LEN, version))
+		return REASON_HEADROOM;
+	return to ? to_pod(skb, to, version) : to_kernel(skb, version);
+}
+
+INLINE int uplink_end_d(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
+{
+	if (o->left)
+		return REASON_SEGMENTS_LEFT;
+	if (o->type == NH_FRAGMENT)
+		return REASON_FRAGMENT;
+	if (!takes(o->sid->behavior, o->type))
+		return o->sid->flags & SID_ALLOW_UPPER_LAYER ? REASON_PASSED : REASON_UPPER_LAYER;
+	if (o->sid->table != MAIN_TABLE)
+		return REASON_PASSED;
+	return skb_decapsulate(skb, cfg, o);
+}
+
+INLINE int decapsulates(struct local_sid *sid)
+{
+	return sid->behavior == END_DT4 || sid->behavior == END_DT6 || sid->behavior == END_DT46;
+}
+
+/* The next segment: of this node, or by the kernel's routes. */
+INLINE int uplink_end(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
+{
+	__u32 at = ETH_LEN + IPV6_LEN + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(o->left - 1), index;
+	struct local_sid *next;
+	struct in6 segment ALIGNED;
+	void *found;
+
+	if (o->hops <= 1)
+		return REASON_HOP_LIMIT;
+	skb_need(skb, at + SEGMENT_LEN);
+	found = skb_at(skb, at, SEGMENT_LEN);
+	if (!found)
+		return REASON_SRH_MALFORMED;
+	copy16(&segment, found);
+	next = find_sid(cfg, &segment, &index);
+	o->left--;
+	if (next && decapsulates(next)) {
+		o->node_sid = o->sid;
+		o->node_index = o->index;
+		o->sid = next;
+		o->index = index;
+		return uplink_end_d(skb, cfg, o);
+	}
+	if (bpf_skb_store_bytes(skb, ETH_LEN + 24, &segment, SEGMENT_LEN, BPF_F_RECOMPUTE_CSUM) ||
+	    bpf_skb_store_bytes(skb, ETH_LEN + IPV6_LEN + 3, &o->left, 1, BPF_F_RECOMPUTE_CSUM))
+		return REASON_HEADROOM;
+	return REASON_PASSED;
+}
+
+INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip, struct outer *o)
+{
+	int reason;
+
+	if (o->sid->behavior != END && !decapsulates(o->sid))
+		return REASON_PASSED;
+	reason = read_outer(skb, ip, o);
+	if (reason)
+		return reason;
+	if (o->sid->behavior != END)
+		return uplink_end_d(skb, cfg, o);
+	if (o->left)
+		return uplink_end(skb, cfg, o);
+	if (o->sid->flavors & FLAVOR_USD && (o->type == NH_IPV4 || o->type == NH_IPV6))
+		return skb_decapsulate(skb, cfg, o);
+	return o->sid->flags & SID_ALLOW_UPPER_LAYER ? REASON_PASSED : REASON_UPPER_LAYER;
+}
+
+INLINE int uplink_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside)
+{
+	__u32 packets = skb_packets(skb), bytes = skb->len - ETH_LEN;
+	struct outer o = {};
+	struct ipv6 *ip;
+	int reason;
+
+	if (skb->protocol != be16(TYPE_IPV6) || skb->pkt_type != HOST_PACKET || skb->vlan_present)
+		return REASON_PASSED;
+	ip = skb_at(skb, ETH_LEN, IPV6_LEN);
+	if (!ip || !is_ipv6(ip))
+		return REASON_PASSED;
+	if (outside && (in_domain(cfg, &ip->dst) || in_domain(cfg, &ip->src)))
+		return REASON_SR_DOMAIN_EDGE;
+	o.sid = find_sid(cfg, &ip->dst, &o.index);
+	if (!o.sid)
+		return REASON_PASSED;
+	reason = uplink_behave(skb, cfg, ip, &o);
+	if (reason == REASON_FORWARDED || reason == REASON_PASSED) {
+		count_packets(&sid_counter, o.index, packets, bytes);
+		if (o.node_sid)
+			count_packets(&sid_counter, o.node_index, packets, bytes);
+	}
+	return reason;
+}
+
+INLINE int uplink_input(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex, zero = 0, packets = skb_packets(skb), bytes = skb->len;
+	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
+
+	if (!cfg || !in)
+		return TC_NEXT;
+	skb_need(skb, ETH_LEN + IPV6_LEN + SRH_LEN);
+	return skb_finish(uplink_decide(skb, cfg, in->flags & PORT_EXTERNAL), packets, bytes);
+}
+
+#endif
