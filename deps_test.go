@@ -77,6 +77,7 @@ var importers = []struct {
 	{"go.etcd.io/bbolt", []string{"internal/agent", "internal/ipam"}, "one owner of the state on disk, and the book of addresses that is kept in it"},
 	{"github.com/wmnsk/go-pfcp", []string{"internal/pfcp"}, "one speaker of PFCP"},
 	{"github.com/osrg/gobgp", []string{"internal/bgp"}, "one speaker of BGP"},
+	{"github.com/google/nftables", []string{"internal/netdev"}, "one owner of the kernel's network"},
 	{"k8s.io/client-go", []string{"internal/kube"}, "one client of Kubernetes"},
 }
 

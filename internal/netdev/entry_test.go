@@ -180,3 +180,31 @@ func rules(ns *netns.NS) string {
 	out, err := exec.Command("nsenter", "--net="+ns.Path, "nft", "list", "ruleset").CombinedOutput()
 	return fmt.Sprint(string(out), err)
 }
+
+func TestPodMTU(t *testing.T) {
+	node, inside := netns.New(t), netns.New(t)
+	netns.Veth(t, node, "pod0", inside, "eth0")
+	inside.Addr(t, "eth0", "10.244.1.2/32")
+	inside.Addr(t, "eth0", "fd00:1::2/128")
+	inside.IP(t, "route add 169.254.1.1 dev eth0")
+	inside.IP(t, "route add default via 169.254.1.1 dev eth0")
+	inside.IP(t, "-6 route add default via fe80::1 dev eth0")
+	h := hostIn(t, node)
+	for _, tt := range []struct {
+		mtu  int
+		want int // routes that say so
+	}{{1400, 2}, {1300, 2}, {1500, 0}} {
+		if err := h.SetPodMTU(inside.Path, "eth0", tt.mtu); err != nil {
+			t.Fatal(err)
+		}
+		got := inside.IP(t, "route") + inside.IP(t, "-6 route")
+		if n := strings.Count(got, fmt.Sprintf("mtu %d", tt.mtu)); n != tt.want || strings.Count(got, "mtu") != tt.want || strings.Count(got, "default via") != 2 {
+			t.Errorf("MTU %d: %s", tt.mtu, got)
+		}
+	}
+	for path, name := range map[string]string{inside.Path: "eth1", inside.Path + "-gone": "eth0"} {
+		if err := h.SetPodMTU(path, name, 1400); err != nil {
+			t.Errorf("%s in %s: %v", name, path, err)
+		}
+	}
+}

@@ -35,7 +35,8 @@ func node(n int) Node {
 }
 
 func TestSelf(t *testing.T) {
-	double, chosen, ipv4, long := self, self, self, self
+	double, chosen, ipv4, long, both := self, self, self, self, self
+	both.DT46 = addr("fcdd::46")
 	double.Double = true
 	chosen.DT4, chosen.DT6 = addr("fcdd::44"), addr("fcdd::66")
 	ipv4.Prefixes = ipv4.Prefixes[:1]
@@ -49,6 +50,7 @@ func TestSelf(t *testing.T) {
 		"double": {double, "fc00:0:1:4::/64 End.DT4, fc00:0:1:6::/64 End.DT6, 2001:db8::1/128 End",
 			addrs("2001:db8::1", "fc00:0:1:4::"), addrs("2001:db8::1", "fc00:0:1:6::")},
 		"chosen by hand":    {chosen, "fcdd::44/128 End.DT4, fcdd::66/128 End.DT6", addrs("fcdd::44"), addrs("fcdd::66")},
+		"one for both": {both, "fcdd::46/128 End.DT46", addrs("fcdd::46"), addrs("fcdd::46")},
 		"IPv4 only":         {ipv4, "fc00:0:1:4::/64 End.DT4", addrs("fc00:0:1:4::"), nil},
 		"no multiple of 16": {long, "fc00:0:1:0:40::/76 End.DT4, fc00:0:1:0:60::/76 End.DT6", addrs("fc00:0:1:0:40::"), addrs("fc00:0:1:0:60::")},
 	} {

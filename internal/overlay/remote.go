@@ -28,8 +28,9 @@ type Color struct {
 
 // Known is a policy that somebody else made, or has candidate paths of.
 type Known struct {
-	Name string       // empty: there are candidate paths only
-	Ends []netip.Addr // the last segments of its lists
+	Name       string       // empty: there are candidate paths only
+	Ends       []netip.Addr // the last segments of its lists
+	BindingSID netip.Addr   // that comes with them
 }
 
 // Wanted is what a node makes of a cluster.
@@ -286,7 +287,7 @@ func (b *builder) told(address netip.Addr) {
 		case known.Name != "":
 			b.policies[color] = known.Name
 		case there:
-			b.add(color, ByAddress(c, address), nil, netip.Addr{})
+			b.add(color, ByAddress(c, address), nil, known.BindingSID)
 		}
 	}
 }

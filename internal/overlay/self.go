@@ -16,9 +16,9 @@ type Self struct {
 	// Double says that lists have a segment for the node before the one that
 	// decapsulates: the latter need not be routed.
 	Double bool
-	// DT4 and DT6 are SIDs that somebody chose for it, in place of those in the
-	// locator.
-	DT4, DT6 netip.Addr
+	// DT4, DT6 and DT46 (for what has none of the two) are SIDs that somebody
+	// chose for it, in place of those in the locator.
+	DT4, DT6, DT46 netip.Addr
 }
 
 // Functions in a node's locator. The same on all nodes, so that a locator says
@@ -95,10 +95,10 @@ func (s Self) Node() Node {
 	}
 	ipv4, ipv6 := families(s.Prefixes)
 	if ipv4 {
-		n.IPv4 = chosen(s.DT4)
+		n.IPv4 = chosen(firstValid(s.DT4, s.DT46))
 	}
 	if ipv6 {
-		n.IPv6 = chosen(s.DT6)
+		n.IPv6 = chosen(firstValid(s.DT6, s.DT46))
 	}
 	return Complete(n, s.Double)
 }
@@ -111,7 +111,13 @@ func (s Self) SIDs() []srv6.LocalSID {
 		if len(list) == 0 {
 			return
 		}
-		out = append(out, srv6.LocalSID{SID: s.sidPrefix(list[len(list)-1]), Behavior: behavior, Table: mainTable})
+		v := srv6.LocalSID{SID: s.sidPrefix(list[len(list)-1]), Behavior: behavior, Table: mainTable}
+		if list[len(list)-1] == s.DT46 {
+			v.Behavior = srv6.EndDT46
+		}
+		if !slices.ContainsFunc(out, func(o srv6.LocalSID) bool { return o.SID == v.SID }) {
+			out = append(out, v)
+		}
 	}
 	add(n.IPv4, srv6.EndDT4)
 	add(n.IPv6, srv6.EndDT6)
@@ -120,6 +126,13 @@ func (s Self) SIDs() []srv6.LocalSID {
 		out = append(out, srv6.LocalSID{SID: netip.PrefixFrom(s.Address, s.Address.BitLen()), Behavior: srv6.End, AllowUpperLayer: true})
 	}
 	return out
+}
+
+func firstValid(a, b netip.Addr) netip.Addr {
+	if a.IsValid() {
+		return a
+	}
+	return b
 }
 
 // sidPrefix is LOC:FUNC of a SID in the locator, else the whole address.
@@ -132,7 +145,7 @@ func (s Self) sidPrefix(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
-// Complete says what is missing before the node can be a member, or "".
+// Missing says what there has to be before the node can be a member, or "".
 func (s Self) Missing() string {
 	switch {
 	case s.Name == "":
@@ -141,7 +154,7 @@ func (s Self) Missing() string {
 		return "an IPv6 address of an uplink"
 	case len(s.Prefixes) == 0:
 		return "prefixes for pods"
-	case !s.Locator.IsValid() && !s.DT4.IsValid() && !s.DT6.IsValid():
+	case !s.Locator.IsValid() && !s.DT4.IsValid() && !s.DT6.IsValid() && !s.DT46.IsValid():
 		return "a locator"
 	}
 	return ""

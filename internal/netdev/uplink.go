@@ -1,0 +1,51 @@
+package netdev
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Toward finds the link that leads to an address, and its next hop there; the
+// address itself if that is on the link.
+func (s *Snapshot) Toward(a netip.Addr) (Link, netip.Addr, error) {
+	l, hop, err := s.route(Key{NextHop: a})
+	if err != nil {
+		return Link{}, netip.Addr{}, err
+	}
+	return *l, hop, nil
+}
+
+// DefaultLinks are those that IPv6 default routes leave by.
+func (s *Snapshot) DefaultLinks() []Link {
+	var out []Link
+	for _, r := range s.Routes {
+		if r.Table != TableMain || r.Type != RouteUnicast || r.Prefix != netip.PrefixFrom(netip.IPv6Unspecified(), 0) {
+			continue
+		}
+		for _, h := range r.Hops {
+			if l, ok := s.LinkByIndex(h.Ifindex); ok && !slices.ContainsFunc(out, func(o Link) bool { return o.Index == l.Index }) {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// GlobalAddress is the first global IPv6 address of a link that can be used.
+func (s *Snapshot) GlobalAddress(ifindex int) netip.Addr {
+	for _, a := range s.Addresses {
+		ip := a.Prefix.Addr()
+		if a.Ifindex == ifindex && ip.Is6() && ip.IsGlobalUnicast() && !a.Tentative {
+			return ip
+		}
+	}
+	return netip.Addr{}
+}
+
+// Routed says that somebody else than the overlay routes all of a prefix of the
+// underlay; a default route does not count.
+func (s *Snapshot) Routed(p netip.Prefix) bool {
+	return slices.ContainsFunc(s.Routes, func(r Route) bool {
+		return r.Table == TableMain && r.Protocol != OverlayProtocol && r.Prefix.Bits() > 0 && r.Prefix.Bits() <= p.Bits() && r.Prefix.Contains(p.Addr())
+	})
+}
