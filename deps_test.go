@@ -38,6 +38,8 @@ var layers = []struct {
 	{"internal/slowpath", append([]string{"internal/netdev"}, models...), "an adapter: agent joins adapters, they never import each other"},
 	{"internal/pfcp", models, "an adapter: it declares the user plane that it speaks for, and does not know it"},
 	{"internal/bgp", models, "an adapter: it turns what peers say into models, and knows nobody else"},
+	{"internal/kube", append([]string{"internal/config"}, models...),
+		"an adapter: it turns what the Kubernetes API says into models; people write ConfigMaps, which config reads as strictly as a configuration"},
 	{"internal/pfcp/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
 	{"internal/ipam", nil, "who holds which address: it knows neither pods nor the kernel"},
 	{"internal/upf", append([]string{"internal/dataplane", "internal/pfcp"}, models...),

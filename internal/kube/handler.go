@@ -57,9 +57,14 @@ type Handler interface {
 	WithdrawPath(name string)
 	// SetLocalSIDs is for what the ConfigMap says of them.
 	SetLocalSIDs(LocalSIDs)
-	// Complete is called once, when all that the API server knew at the start has
-	// been told: what an earlier daemon heard and this one did not is gone.
-	Complete()
+}
+
+// Known is what a handler heard from an earlier watcher. It holds until the API
+// server says otherwise.
+type Known struct {
+	Nodes     []overlay.Node
+	Paths     []Path
+	LocalSIDs LocalSIDs
 }
 
 // Verdict is what became of a path that the handler was told.

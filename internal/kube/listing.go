@@ -1,0 +1,253 @@
+package kube
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// ListingLabel marks the ConfigMaps with SR policies: `kubectl get configmaps -l`
+// finds them. Its value is the node's name.
+const ListingLabel = Group + "/policies"
+
+// ListingName is the name of the ConfigMap with the SR policies of a node.
+func ListingName(node string) string { return "srv6-policies-" + node }
+
+// Listing is what the ConfigMap of a node says, under whatever key: its local
+// SIDs, and the SR policies by which it reaches others.
+type Listing struct {
+	LocalSIDs LocalSIDs `json:"localsids,omitzero"`
+	Node      string    `json:"node"`
+	Policies  []Listed  `json:"policies,omitempty"`
+}
+
+// Listed is a candidate path of a Listing.
+type Listed struct {
+	Name       string     `json:"name,omitempty"` // of the traffic and the egress node unless set
+	EgressNode string     `json:"egress_node"`    // an address of the underlay, or a name
+	Traffic    Traffic    `json:"traffic"`
+	BSID       netip.Addr `json:"bsid,omitzero"`
+	Preference uint32     `json:"preference,omitempty"` // DefaultPreference unless set
+	// One list of segments, or several with their weights.
+	SegmentList  []netip.Addr           `json:"segment_list,omitempty"`
+	SegmentLists []srpolicy.SegmentList `json:"segment_lists,omitempty"`
+}
+
+// Traffic is what a policy to a node carries.
+type Traffic string
+
+// What a policy to a node can carry.
+const (
+	IPv4 Traffic = "IPv4"
+	IPv6 Traffic = "IPv6"
+)
+
+// UnmarshalText takes the two names, spelled as here.
+func (t *Traffic) UnmarshalText(text []byte) error {
+	switch *t = Traffic(text); *t {
+	case IPv4, IPv6:
+		return nil
+	}
+	return fmt.Errorf("%q is no traffic: give IPv4 or IPv6", text)
+}
+
+// color is that of the policies that carry the traffic.
+func (t Traffic) color() uint32 {
+	if t == IPv4 {
+		return overlay.ColorIPv4
+	}
+	return overlay.ColorIPv6
+}
+
+// entry is a candidate path as it was written: its endpoint may still be a name.
+type entry struct {
+	name   string // in what it was written
+	egress string
+	path   Path
+}
+
+// fault is something wrong in a field. It has the form of config's.
+func fault(field, fix, format string, args ...any) config.Error {
+	return config.Error{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+// readListing reads the data of node's ConfigMap, all of it, or says all that is
+// wrong with it by key, line and field.
+func readListing(data map[string]string, node string) (LocalSIDs, []entry, error) {
+	if len(data) != 1 {
+		return LocalSIDs{}, nil, fmt.Errorf("data: has %d keys: give one, with the policies of the node as YAML", len(data))
+	}
+	for key, text := range data {
+		sids, entries, err := parseListing(text, node)
+		if err != nil {
+			return sids, entries, fmt.Errorf("data[%s]: %w", key, err)
+		}
+		return sids, entries, nil
+	}
+	panic("unreachable")
+}
+
+func parseListing(text, node string) (LocalSIDs, []entry, error) {
+	var l Listing
+	lines, err := config.Unmarshal([]byte(text), &l)
+	if err != nil {
+		return LocalSIDs{}, nil, err
+	}
+	faults := l.LocalSIDs.check()
+	switch l.Node {
+	case node:
+	case "":
+		faults = append(faults, fault("node", "node: "+node, "is missing"))
+	default:
+		faults = append(faults, fault("node", "node: "+node, "is %q, but this is the ConfigMap of %s", l.Node, node))
+	}
+	entries := make([]entry, len(l.Policies))
+	names := map[string]int{}
+	for i, p := range l.Policies {
+		at := fmt.Sprintf("policies[%d]", i)
+		var wrong []config.Error
+		entries[i], wrong = p.read(node)
+		for _, f := range wrong {
+			f.Field = at + "." + f.Field
+			faults = append(faults, f)
+		}
+		if first, twice := names[entries[i].name]; twice {
+			faults = append(faults, fault(at+".name", "give each path a name of its own", "%q is that of policies[%d]", entries[i].name, first))
+			continue
+		}
+		names[entries[i].name] = i
+	}
+	if len(faults) > 0 {
+		return LocalSIDs{}, nil, lines.Of(config.Errors(faults))
+	}
+	return l.LocalSIDs, entries, nil
+}
+
+func (s LocalSIDs) check() (faults []config.Error) {
+	for _, sid := range []struct {
+		name string
+		addr netip.Addr
+	}{{"DT4", s.DT4}, {"DT6", s.DT6}, {"DT46", s.DT46}} {
+		if sid.addr.IsValid() {
+			faults = append(faults, faultsOf(srv6.CheckUnicast6("localsids."+sid.name, sid.addr))...)
+		}
+	}
+	return faults
+}
+
+func faultsOf(errs []srv6.FieldError) (faults []config.Error) {
+	for _, e := range errs {
+		faults = append(faults, fault(e.Field, e.Fix, "%s", e.Problem))
+	}
+	return faults
+}
+
+// read makes an entry of what is listed.
+func (l Listed) read(node string) (entry, []config.Error) {
+	w := written{
+		origin: "configmap", name: l.Name, egress: l.EgressNode, traffic: l.Traffic, preference: l.Preference, bsid: l.BSID,
+		lists: l.SegmentLists, fields: strings.NewReplacer("binding_sid", "bsid"),
+	}
+	var faults []config.Error
+	if len(l.SegmentList) > 0 {
+		if len(l.SegmentLists) > 0 {
+			faults = append(faults, fault("segment_lists", "keep one of the two", "stands beside segment_list"))
+		}
+		w.lists = []srpolicy.SegmentList{{Segments: l.SegmentList}}
+		w.fields = strings.NewReplacer("binding_sid", "bsid", "segment_lists[0].segments", "segment_list")
+	}
+	e, wrong := w.read(node)
+	return e, append(faults, wrong...)
+}
+
+// written is a candidate path as somebody wrote it, in either form.
+type written struct {
+	origin, name, egress string
+	traffic              Traffic
+	preference           uint32
+	bsid                 netip.Addr
+	lists                []srpolicy.SegmentList
+	fields               *strings.Replacer // egress_node and srpolicy's names into the form's
+}
+
+// read checks what was written.
+func (w written) read(node string) (entry, []config.Error) {
+	faults := w.checkEgress(node)
+	if w.traffic == "" {
+		faults = append(faults, fault("traffic", "IPv4 or IPv6", "is missing"))
+	}
+	name := w.name
+	if name == "" {
+		name = defaultName(w.traffic, w.egress)
+	} else {
+		faults = append(faults, faultsOf(srv6.CheckName("name", name))...)
+	}
+	a := srpolicy.Advertised{Color: w.traffic.color(), Endpoint: netip.IPv6Unspecified(), Name: name,
+		Preference: cmp.Or(w.preference, DefaultPreference), BindingSID: w.bsid, SegmentLists: w.lists}
+	faults = append(faults, faultsOf(a.Validate())...)
+	for i := range faults {
+		faults[i].Field = w.fields.Replace(faults[i].Field)
+	}
+	return entry{name, w.egress, Path{Name: pathName(w.origin, name), Advertised: a}}, faults
+}
+
+func (w written) checkEgress(node string) []config.Error {
+	const field, fix = "egress_node", "give the address or the name of the node at the far end"
+	endpoint, err := netip.ParseAddr(w.egress)
+	switch {
+	case w.egress == "":
+		return []config.Error{fault(field, fix, "is missing")}
+	case w.egress == node:
+		return []config.Error{fault(field, fix, "%s is this node", node)}
+	case err == nil:
+		return faultsOf(srv6.CheckUnicast6(field, endpoint))
+	case !isNodeName(w.egress):
+		return []config.Error{fault(field, fix, "%q is neither an IPv6 address nor a node's name", w.egress)}
+	}
+	return nil
+}
+
+// defaultName is that of a path which has none: "ipv6:node-2".
+func defaultName(t Traffic, egress string) string {
+	return strings.ToLower(string(t)) + ":" + egress
+}
+
+// pathName is what the node knows a path by.
+func pathName(origin, name string) string {
+	full := origin + ":" + name
+	if len(full) > srv6.MaxNameLength {
+		sum := sha256.Sum256([]byte(full))
+		full = fmt.Sprintf("%s:%x", origin, sum[:16])
+	}
+	return full
+}
+
+// isNodeName: Kubernetes would take it for a Node.
+func isNodeName(name string) bool {
+	outside := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
+	}
+	return name != "" && len(name) <= 253 && !strings.ContainsFunc(name, outside)
+}
+
+// withoutLines are faults in what nobody wrote as lines.
+func withoutLines(err error) error {
+	list, ok := errors.AsType[config.Errors](err)
+	if !ok {
+		return err
+	}
+	out := make(config.Errors, len(list))
+	for i, e := range list {
+		out[i] = e
+		out[i].Line = 0
+	}
+	return out
+}

@@ -1,0 +1,224 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+)
+
+// told is what the handler was told, or knew from before.
+type told struct {
+	self  Self
+	nodes map[string]overlay.Node
+	paths map[string]Path
+	sids  LocalSIDs
+}
+
+// origin is an object that candidate paths come from.
+type origin struct {
+	object   *unstructured.Unstructured // as it is now
+	text     string                     // what it says
+	problem  error                      // why it is not what is used
+	entries  []entry                    // of what could be read last
+	sids     LocalSIDs                  // too
+	waiting  map[string]error           // why entries are not told, by name
+	progress map[string]progress        // of the entries, by name
+}
+
+// begin starts from what is known.
+func (w *Watcher) begin(k Known) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = told{nodes: map[string]overlay.Node{}, paths: map[string]Path{}, sids: k.LocalSIDs}
+	for _, n := range k.Nodes {
+		w.told.nodes[n.Name] = n
+	}
+	for _, p := range k.Paths {
+		w.told.paths[p.Name] = p
+	}
+}
+
+// Origins are named after the kind and the name of the object.
+const (
+	ofConfigMap  = "configmap "
+	ofSRv6Policy = "srv6policy "
+)
+
+func (w *Watcher) listingOrigin() string { return ofConfigMap + ListingName(w.config.Node) }
+
+// hearPaths tells what has changed of the candidate paths for this node.
+func (w *Watcher) hearPaths(h Handler) {
+	w.mu.Lock()
+	w.readConfigMap()
+	w.readPolicies()
+	put, withdrawn := w.comparePaths()
+	sids := w.localSIDs()
+	newSIDs := sids != w.told.sids
+	w.told.sids = sids
+	w.mu.Unlock()
+	if newSIDs {
+		h.SetLocalSIDs(sids)
+	}
+	// New ones first: where a path takes the place of another there is always one.
+	for _, p := range put {
+		h.PutPath(p)
+	}
+	for _, name := range withdrawn {
+		h.WithdrawPath(name)
+	}
+}
+
+// readConfigMap reads this node's ConfigMap, if it is there.
+func (w *Watcher) readConfigMap() {
+	name := w.listingOrigin()
+	u := object[unstructured.Unstructured](w.listing, w.config.Namespace+"/"+ListingName(w.config.Node))
+	if u == nil {
+		if w.listing.complete() {
+			delete(w.origins, name)
+		}
+		return
+	}
+	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
+	w.readOrigin(name, u, fmt.Sprintf("%q", data), func(o *origin) error {
+		sids, entries, err := readListing(data, w.config.Node)
+		if err == nil {
+			o.sids, o.entries = sids, entries
+		}
+		return err
+	})
+}
+
+// readPolicies reads the SRv6Policies that are for this node.
+func (w *Watcher) readPolicies() {
+	var labels map[string]string
+	if self := object[unstructured.Unstructured](w.self, w.config.Node); self != nil {
+		labels = self.GetLabels()
+	}
+	mine := map[string]bool{}
+	for _, s := range []*source{w.named, w.selecting} {
+		for _, u := range objects[unstructured.Unstructured](s) {
+			name := ofSRv6Policy + u.GetName()
+			is, err := isFor(u, w.config.Node, labels)
+			if err != nil {
+				w.log.Warn("an SRv6Policy chooses no nodes", "policy", u.GetName(), "error", err)
+			}
+			if !is || mine[name] {
+				continue
+			}
+			mine[name] = true
+			w.readOrigin(name, u, fmt.Sprintf("%s %d", u.GetUID(), u.GetGeneration()), func(o *origin) error {
+				e, err := readPolicy(u, w.config.Node)
+				if err == nil {
+					o.entries = []entry{e}
+				}
+				return err
+			})
+		}
+	}
+	for name := range w.origins {
+		if strings.HasPrefix(name, ofSRv6Policy) && !mine[name] && w.policiesComplete() {
+			delete(w.origins, name)
+			w.write.Add(task{aboutStatus, name}) // it may be there still, for other nodes
+		}
+	}
+}
+
+// policiesComplete: it is known which SRv6Policies are for this node. Without
+// its labels it is not.
+func (w *Watcher) policiesComplete() bool {
+	return w.named.complete() && w.selecting.complete() && object[unstructured.Unstructured](w.self, w.config.Node) != nil
+}
+
+// readOrigin reads an object if it says something else than before. What was
+// read last stays in use where that cannot be read.
+func (w *Watcher) readOrigin(name string, u *unstructured.Unstructured, text string, read func(*origin) error) {
+	o := w.origins[name]
+	switch {
+	case o == nil:
+		o = &origin{sids: w.told.sids, entries: w.entriesFromBefore(name), progress: progressOf(u, w.config.Node)}
+		w.origins[name] = o
+	case o.text == text:
+		o.object = u
+		return
+	}
+	o.object, o.text = u, text
+	if o.problem = read(o); o.problem != nil {
+		w.log.Warn("SR policies cannot be used: what was read before stays", "from", name, "error", o.problem)
+		w.events.Event(u, "Warning", "InvalidPolicies", o.problem.Error())
+	}
+	w.write.AddAfter(task{aboutStatus, name}, settlesSoon)
+}
+
+// entriesFromBefore are those that an earlier watcher read.
+func (w *Watcher) entriesFromBefore(origin string) (entries []entry) {
+	for _, p := range w.told.paths {
+		if p.Origin == origin {
+			entries = append(entries, entry{p.Advertised.Name, p.Endpoint.String(), p})
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	return entries
+}
+
+// comparePaths finds what there is to tell of paths, and notes it as told.
+func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
+	now := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(w.origins)) {
+		o := w.origins[name]
+		waited := o.waiting
+		o.waiting = map[string]error{}
+		for _, e := range o.entries {
+			p := e.path
+			p.Origin = name
+			var err error
+			if p.Endpoint, err = w.addressOf(e.egress); err != nil {
+				o.waiting[e.name] = err
+				continue
+			}
+			now[p.Name] = true
+			if old, there := w.told.paths[p.Name]; !there || !reflect.DeepEqual(old, p) {
+				w.told.paths[p.Name] = p
+				put = append(put, p)
+			}
+		}
+		if len(waited) != len(o.waiting) {
+			w.write.AddAfter(task{aboutStatus, name}, settlesSoon)
+		}
+	}
+	for name, p := range w.told.paths {
+		if !now[name] && w.isRead(p.Origin) {
+			delete(w.told.paths, name)
+			delete(w.verdicts, name)
+			withdrawn = append(withdrawn, name)
+		}
+	}
+	slices.Sort(withdrawn)
+	return put, withdrawn
+}
+
+// isRead: what an origin says is known, be it that it is gone.
+func (w *Watcher) isRead(origin string) bool {
+	switch {
+	case w.origins[origin] != nil:
+		return true
+	case strings.HasPrefix(origin, ofSRv6Policy):
+		return w.policiesComplete()
+	}
+	return w.listing.complete()
+}
+
+func (w *Watcher) localSIDs() LocalSIDs {
+	switch o := w.origins[w.listingOrigin()]; {
+	case o != nil:
+		return o.sids
+	case w.listing.complete():
+		return LocalSIDs{}
+	}
+	return w.told.sids
+}

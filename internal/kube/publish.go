@@ -1,0 +1,36 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+)
+
+// Publish tells the other nodes what this one is, as soon as that is possible,
+// and sees to it that it stays so.
+func (w *Watcher) Publish(n overlay.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.published = &n
+	w.write.Add(task{about: aboutPublication})
+}
+
+// writePublication annotates this node's Node, if that is there and says
+// something else.
+func (w *Watcher) writePublication(ctx context.Context) error {
+	w.mu.Lock()
+	n := w.published
+	w.mu.Unlock()
+	u := object[unstructured.Unstructured](w.self, w.config.Node)
+	if n == nil || u == nil {
+		return nil // hearSelf comes back
+	}
+	text, err := json.Marshal(n)
+	if err != nil || u.GetAnnotations()[NodeAnnotation] == string(text) {
+		return err
+	}
+	return annotate(ctx, w.api.objects.Resource(nodeResource), w.config.Node, NodeAnnotation, string(text))
+}

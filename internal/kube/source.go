@@ -1,0 +1,140 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Group is the API group of what is ours, and the start of our annotations' and
+// labels' names.
+const Group = "culvert.net"
+
+var (
+	nodeResource      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	configMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	eventResource     = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+	policyResource    = schema.GroupVersionResource{Group: Group, Version: "v1alpha1", Resource: "srv6policies"}
+)
+
+// lister is what client-go has for each kind of client and resource.
+type lister[T runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (T, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// source is a set of objects that is followed.
+type source struct {
+	informer     cache.SharedIndexInformer
+	registration cache.ResourceEventHandlerRegistration
+
+	mu      sync.Mutex
+	err     error // of the last request
+	since   time.Time
+	missing bool // the API server knows no such resource
+}
+
+// wanted is what a source is to hold.
+type wanted struct {
+	name    string
+	client  any            // the resource is of
+	example runtime.Object // of what it lists
+	with    fields.Set     // that they have
+	keep    cache.TransformFunc
+	changed func(name string) // hears of one that is new, different or gone
+}
+
+// follow makes a source of a resource.
+func follow[T runtime.Object](from lister[T], w wanted) (*source, error) {
+	s := &source{}
+	selector := fields.SelectorFromSet(w.with).String()
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			list, err := from.List(ctx, o)
+			s.note(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			answer, err := from.Watch(ctx, o)
+			s.note(err)
+			return answer, err
+		},
+	}
+	s.informer = cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.client), w.example, cache.SharedIndexInformerOptions{})
+	if err := s.informer.SetTransform(w.keep); err != nil {
+		return nil, fmt.Errorf("follow %s: %w", w.name, err)
+	}
+	tell := func(o any) {
+		if key, err := cache.DeletionHandlingObjectToName(o); err == nil {
+			w.changed(key.Name)
+		}
+	}
+	var err error
+	s.registration, err = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(_, o any) { tell(o) }, DeleteFunc: tell,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow %s: %w", w.name, err)
+	}
+	return s, nil
+}
+
+// note keeps how the last request went.
+func (s *source) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missing = apierrors.IsNotFound(err)
+	if s.missing { // such as policies where nobody installed their definition
+		err = nil
+	}
+	if (err == nil) != (s.err == nil) || s.since.IsZero() {
+		s.since = time.Now()
+	}
+	s.err = err
+}
+
+// complete: all that there is was told.
+func (s *source) complete() bool {
+	s.mu.Lock()
+	missing := s.missing
+	s.mu.Unlock()
+	return missing || s.registration.HasSynced()
+}
+
+// state is how the last request went, and since when it is so.
+func (s *source) state() (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since, s.err
+}
+
+// object is one of a source's, nil if it is not there.
+func object[T any](s *source, key string) *T {
+	o, _, err := s.informer.GetStore().GetByKey(key)
+	if err != nil {
+		return nil
+	}
+	found, _ := o.(*T)
+	return found
+}
+
+// objects are all of a source's.
+func objects[T any](s *source) (all []*T) {
+	for _, o := range s.informer.GetStore().List() {
+		if found, ok := o.(*T); ok {
+			all = append(all, found)
+		}
+	}
+	return all
+}

@@ -1,0 +1,137 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// Of the SRv6Policy resource, which dist/kubernetes defines.
+const (
+	policyVersion = Group + "/v1alpha1"
+	policyKind    = "SRv6Policy"
+)
+
+// PolicySpec is the spec of an SRv6Policy: a candidate path for one node.
+// In the place of Node there may be nodeSelector, a label selector.
+type PolicySpec struct {
+	Node         string        `json:"node,omitempty"`
+	EgressNode   string        `json:"egressNode"` // an address of the underlay, or a name
+	Traffic      Traffic       `json:"traffic"`
+	Preference   uint32        `json:"preference,omitempty"` // DefaultPreference unless set
+	BindingSID   netip.Addr    `json:"bindingSID,omitzero"`
+	SegmentLists []segmentList `json:"segmentLists"`
+}
+
+// segmentList is srpolicy's, in this resource's words.
+type segmentList struct {
+	Weight   uint32       `json:"weight,omitempty"`
+	Segments []netip.Addr `json:"segments"`
+}
+
+// keepPolicy drops what is not read here of a policy: above all what other nodes
+// say of it, but for how many they are.
+func (w *Watcher) keepPolicy(o any) (any, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	kept := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": map[string]any{},
+		"spec": u.Object["spec"], "status": map[string]any{"count": statusNodes(u), "nodes": []any{}},
+	}}
+	kept.SetName(u.GetName())
+	kept.SetUID(u.GetUID())
+	kept.SetResourceVersion(u.GetResourceVersion())
+	kept.SetGeneration(u.GetGeneration())
+	if own := nodeStatus(u, w.config.Node); own != nil {
+		return kept, unstructured.SetNestedSlice(kept.Object, []any{own}, "status", "nodes")
+	}
+	return kept, nil
+}
+
+// statusNodes is how many nodes said something of a policy.
+func statusNodes(u *unstructured.Unstructured) int64 {
+	if n, there, err := unstructured.NestedInt64(u.Object, "status", "count"); there && err == nil {
+		return n
+	}
+	all, _, _ := unstructured.NestedSlice(u.Object, "status", "nodes")
+	return int64(len(all))
+}
+
+// nodeStatus is what a node said of a policy.
+func nodeStatus(u *unstructured.Unstructured, node string) map[string]any {
+	all, _, _ := unstructured.NestedSlice(u.Object, "status", "nodes")
+	for _, s := range all {
+		if fields, ok := s.(map[string]any); ok && fields["name"] == node {
+			return fields
+		}
+	}
+	return nil
+}
+
+// isFor says whether a policy is for the node with these labels.
+func isFor(u *unstructured.Unstructured, node string, of map[string]string) (bool, error) {
+	if name, _, _ := unstructured.NestedString(u.Object, "spec", "node"); name != "" {
+		return name == node, nil
+	}
+	fields, there, err := unstructured.NestedMap(u.Object, "spec", "nodeSelector")
+	if err != nil || !there {
+		return false, err
+	}
+	var s metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &s); err != nil {
+		return false, fmt.Errorf("spec.nodeSelector: %w", err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&s)
+	if err != nil {
+		return false, fmt.Errorf("spec.nodeSelector: %w", err)
+	}
+	return selector.Matches(labels.Set(of)), nil
+}
+
+// readPolicy reads an SRv6Policy, or says all that is wrong with it by field.
+func readPolicy(u *unstructured.Unstructured, node string) (entry, error) {
+	fields, _, err := unstructured.NestedMap(u.Object, "spec")
+	if err != nil {
+		return entry{}, fmt.Errorf("spec: %w", err)
+	}
+	delete(fields, "nodeSelector")
+	text, err := json.Marshal(map[string]any{"spec": fields})
+	if err != nil {
+		return entry{}, err
+	}
+	var object struct {
+		Spec PolicySpec `json:"spec"`
+	}
+	if _, err := config.Unmarshal(text, &object); err != nil {
+		return entry{}, withoutLines(err)
+	}
+	s := object.Spec
+	lists := make([]srpolicy.SegmentList, len(s.SegmentLists))
+	for i, l := range s.SegmentLists {
+		lists[i] = srpolicy.SegmentList(l)
+	}
+	e, faults := written{
+		origin: "srv6policy", egress: s.EgressNode, traffic: s.Traffic, preference: s.Preference, bsid: s.BindingSID, lists: lists,
+		fields: strings.NewReplacer("egress_node", "egressNode", "binding_sid", "bindingSID", "segment_lists", "segmentLists"),
+	}.read(node)
+	if len(faults) > 0 {
+		for i := range faults {
+			faults[i].Field = "spec." + faults[i].Field
+		}
+		return entry{}, config.Errors(faults)
+	}
+	e.name = u.GetName()
+	e.path.Name, e.path.Advertised.Name = pathName("srv6policy", e.name), e.name
+	return e, nil
+}

@@ -1,0 +1,238 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+// StatusAnnotation is where a node says of its ConfigMap what became of it.
+const StatusAnnotation = Group + "/status"
+
+// States of a candidate path.
+const (
+	stateActive  = "Active"  // packets take it
+	stateStandby = "Standby" // another one is preferred
+	stateInvalid = "Invalid" // no first segment can be reached
+	stateRefused = "Refused" // it says what cannot be used
+	stateWaiting = "Waiting" // something is not known yet
+)
+
+// progress is what a node says of a candidate path.
+type progress struct {
+	Name   string `json:"name"` // of the path; in an SRv6Policy of the node
+	State  string `json:"state"`
+	Since  string `json:"since"` // RFC 3339
+	Reason string `json:"reason,omitempty"`
+	// Generation of the SRv6Policy that it is about.
+	Generation int64 `json:"observedGeneration,omitempty"`
+}
+
+// listingStatus is what a node says of its ConfigMap.
+type listingStatus struct {
+	Error string     `json:"error,omitempty"` // why what it says is not used
+	Paths []progress `json:"paths,omitempty"`
+	More  int        `json:"more,omitempty"` // active paths that are left out
+}
+
+// Limits of what is written to one object: annotations have 256 KiB, and nodes
+// by the thousand need not say all that is well.
+const (
+	maxListedPaths = 256
+	maxStatusNodes = 128
+)
+
+// SetVerdicts says what became of all paths that the handler was told. It is
+// written to the objects that the paths came from.
+func (w *Watcher) SetVerdicts(all []Verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := map[string]Verdict{}
+	for _, v := range all {
+		now[v.Path] = v
+	}
+	for name, o := range w.origins {
+		if slices.ContainsFunc(o.entries, func(e entry) bool { return now[e.path.Name] != w.verdicts[e.path.Name] }) {
+			w.write.AddAfter(task{aboutStatus, name}, settlesSoon)
+		}
+	}
+	w.verdicts = now
+}
+
+// judge brings the progress of an origin's entries up to date.
+func (w *Watcher) judge(o *origin) []progress {
+	entries := o.entries
+	if o.isPolicy() && len(entries) == 0 { // it never was what can be used
+		entries = []entry{{name: o.object.GetName()}}
+	}
+	before := o.progress
+	o.progress = map[string]progress{}
+	out := make([]progress, len(entries))
+	for i, e := range entries {
+		p := progress{Name: e.name, Since: time.Now().UTC().Format(time.RFC3339)}
+		p.State, p.Reason = w.stateOf(o, e)
+		if old := before[e.name]; old.State == p.State {
+			p.Since = old.Since
+		}
+		o.progress[e.name], out[i] = p, p
+	}
+	return out
+}
+
+func (o *origin) isPolicy() bool { return o.object.GetKind() == policyKind }
+
+func (w *Watcher) stateOf(o *origin, e entry) (state, reason string) {
+	v, judged := w.verdicts[e.path.Name]
+	switch {
+	case o.problem != nil && o.isPolicy() && v.Active:
+		return stateRefused, o.problem.Error() + "; what it said before is active"
+	case o.problem != nil && o.isPolicy():
+		return stateRefused, o.problem.Error()
+	case o.waiting[e.name] != nil:
+		return stateWaiting, o.waiting[e.name].Error()
+	case !judged:
+		return stateWaiting, "the node has not judged it yet"
+	case !v.Valid:
+		return stateInvalid, v.Why
+	case v.Active:
+		return stateActive, v.Why
+	}
+	return stateStandby, v.Why
+}
+
+// writeStatus says of an object what became of it.
+func (w *Watcher) writeStatus(ctx context.Context, name string) error {
+	w.mu.Lock()
+	o := w.origins[name]
+	if o == nil {
+		w.mu.Unlock()
+		return w.withdrawStatus(ctx, name)
+	}
+	object, problem, paths := o.object, o.problem, w.judge(o)
+	w.mu.Unlock()
+	if object.GetKind() == policyKind {
+		return w.writePolicyStatus(ctx, object, paths[0])
+	}
+	return w.writeListingStatus(ctx, object, paths, problem)
+}
+
+func (w *Watcher) writeListingStatus(ctx context.Context, u *unstructured.Unstructured, paths []progress, problem error) error {
+	s := listingStatus{Paths: paths}
+	if problem != nil {
+		s.Error = problem.Error()
+	}
+	slices.SortStableFunc(s.Paths, func(a, b progress) int { // what is amiss first
+		return cmp.Compare(strings.Index(byNeed, a.State), strings.Index(byNeed, b.State))
+	})
+	if over := len(s.Paths) - maxListedPaths; over > 0 {
+		s.Paths, s.More = s.Paths[:maxListedPaths], over
+	}
+	text, err := json.Marshal(s)
+	if err != nil || u.GetAnnotations()[StatusAnnotation] == string(text) {
+		return err
+	}
+	return butGone(annotate(ctx, w.api.objects.Resource(configMapResource).Namespace(u.GetNamespace()), u.GetName(), StatusAnnotation, string(text)))
+}
+
+const byNeed = stateInvalid + stateWaiting + stateStandby + stateActive
+
+func (w *Watcher) writePolicyStatus(ctx context.Context, u *unstructured.Unstructured, own progress) error {
+	own.Name, own.Generation = w.config.Node, u.GetGeneration()
+	said := nodeStatus(u, w.config.Node)
+	full := said == nil && statusNodes(u) >= maxStatusNodes
+	if full || reflect.DeepEqual(said, own.fields()) {
+		return nil
+	}
+	return butGone(w.applyStatus(ctx, u.GetName(), []any{own.fields()}))
+}
+
+// withdrawStatus takes back what this node said of an SRv6Policy that is for it
+// no more.
+func (w *Watcher) withdrawStatus(ctx context.Context, origin string) error {
+	name, is := strings.CutPrefix(origin, ofSRv6Policy)
+	if !is {
+		return nil
+	}
+	return butGone(w.applyStatus(ctx, name, []any{}))
+}
+
+// applyStatus makes these the entries that this node has in a policy's status.
+// Each node is the manager of its own, so that they are never in conflict.
+func (w *Watcher) applyStatus(ctx context.Context, name string, nodes []any) error {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": policyVersion, "kind": policyKind, "metadata": map[string]any{"name": name},
+		"status": map[string]any{"nodes": nodes},
+	}}
+	_, err := w.api.objects.Resource(policyResource).ApplyStatus(ctx, name, u, metav1.ApplyOptions{FieldManager: w.manager(), Force: true})
+	return err
+}
+
+// manager is who this node is among those who write one object.
+func (w *Watcher) manager() string {
+	const longest = 128
+	name := "culvert:" + w.config.Node
+	if len(name) > longest {
+		sum := sha256.Sum256([]byte(name))
+		name = fmt.Sprintf("culvert:%x", sum[:16])
+	}
+	return name
+}
+
+// fields are p as the API has it.
+func (p progress) fields() map[string]any {
+	f := map[string]any{"name": p.Name, "state": p.State, "since": p.Since, "observedGeneration": p.Generation}
+	if p.Reason != "" {
+		f["reason"] = p.Reason
+	}
+	return f
+}
+
+// progressOf is what a node said of an object's paths before.
+func progressOf(u *unstructured.Unstructured, node string) map[string]progress {
+	out := map[string]progress{}
+	if u.GetKind() == policyKind {
+		said := nodeStatus(u, node)
+		state, _ := said["state"].(string)
+		since, _ := said["since"].(string)
+		out[u.GetName()] = progress{State: state, Since: since}
+		return out
+	}
+	var s listingStatus
+	if err := json.Unmarshal([]byte(u.GetAnnotations()[StatusAnnotation]), &s); err != nil {
+		return out // nobody has said anything yet, or somebody else did
+	}
+	for _, p := range s.Paths {
+		out[p.Name] = p
+	}
+	return out
+}
+
+// annotate sets an annotation of an object, whatever else it has.
+func annotate(ctx context.Context, r dynamic.ResourceInterface, name, key, value string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	if err != nil {
+		return err
+	}
+	_, err = r.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// butGone leaves out that there is nothing to write to any more.
+func butGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

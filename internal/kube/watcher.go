@@ -1,0 +1,232 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/culvert-net/culvert/internal/overlay"
+)
+
+// Watcher follows a cluster's API for one node.
+//
+// What is heard and what is written are two queues, each with one worker: an API
+// server that takes long to answer a write does not hold up what it tells.
+type Watcher struct {
+	config Config
+	log    *slog.Logger
+	api    connection
+
+	self, nodes, listing, named, selecting *source
+
+	hear  workqueue.TypedRateLimitingInterface[task]
+	write workqueue.TypedRateLimitingInterface[task]
+
+	events record.EventRecorder
+
+	mu        sync.Mutex
+	told      told
+	published *overlay.Node
+	claims    bool // this node has a locator of a pool
+	origins   map[string]*origin
+	verdicts  map[string]Verdict // by path
+}
+
+// task is something to bring up to date: what it is about, and which of them.
+type task struct{ about, name string }
+
+// Kinds of tasks: what is heard first, then what is written.
+const (
+	aboutSelf  = "self"
+	aboutNode  = "node"
+	aboutGone  = "gone" // nodes that are no longer there
+	aboutPaths = "paths"
+
+	aboutPublication = "publication"
+	aboutStatus      = "status"
+	aboutClaims      = "claims"
+)
+
+// New reads who and where the API server is. It is not asked before Run.
+func New(c Config) (*Watcher, error) {
+	api, err := connect(c.Kubeconfig, c.Version)
+	if err != nil {
+		return nil, err
+	}
+	return newWatcher(c, api)
+}
+
+// Writes that fail are tried again after a second, then after longer and longer.
+const (
+	firstRetry  = time.Second
+	lastRetry   = time.Minute
+	settlesSoon = 200 * time.Millisecond // what is written may change once more
+)
+
+func newWatcher(c Config, api connection) (*Watcher, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	w := &Watcher{
+		config: c, log: c.Log, api: api,
+		origins: map[string]*origin{}, verdicts: map[string]Verdict{},
+		hear:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
+		write: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
+	}
+	return w, w.makeSources()
+}
+
+// Run tells h what it hears until ctx ends: first what differs from what is known
+// from before.
+func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
+	w.begin(known)
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(w.log.Handler()))
+	broadcaster := w.recordEvents(ctx)
+	defer broadcaster.Shutdown()
+	var group errgroup.Group
+	for _, s := range w.sources() {
+		group.Go(func() error { s.informer.RunWithContext(ctx); return nil })
+		group.Go(func() error { w.awaitSource(ctx, s); return nil })
+	}
+	group.Go(func() error { work(w.hear, func(t task) error { w.catchUp(t, h); return nil }); return nil })
+	group.Go(func() error {
+		work(w.write, func(t task) error { return w.bring(ctx, t) })
+		return nil
+	})
+	<-ctx.Done()
+	w.hear.ShutDown()
+	w.write.ShutDown()
+	return group.Wait()
+}
+
+// work does one task after the other, those that fail again later.
+func work(q workqueue.TypedRateLimitingInterface[task], do func(task) error) {
+	for {
+		t, ended := q.Get()
+		if ended {
+			return
+		}
+		if err := do(t); err != nil {
+			q.AddRateLimited(t)
+		} else {
+			q.Forget(t)
+		}
+		q.Done(t)
+	}
+}
+
+// awaitSource goes on when a source has told all that there is: what was known
+// from before and is not there any more is gone.
+func (w *Watcher) awaitSource(ctx context.Context, s *source) {
+	if !cache.WaitForCacheSync(ctx.Done(), s.complete) {
+		return
+	}
+	w.hear.Add(task{about: aboutGone})
+	w.hear.Add(task{about: aboutPaths})
+}
+
+// catchUp tells the handler what has changed of one thing.
+func (w *Watcher) catchUp(t task, h Handler) {
+	switch t.about {
+	case aboutSelf:
+		w.hearSelf(h)
+	case aboutNode:
+		w.hearNode(t.name, h)
+	case aboutGone:
+		w.hearGone(h)
+	case aboutPaths:
+		w.hearPaths(h)
+	}
+}
+
+// bring brings what the API server has up to date. It says what did not work
+// only: that is tried again.
+func (w *Watcher) bring(ctx context.Context, t task) error {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	var err error
+	switch t.about {
+	case aboutPublication:
+		err = w.writePublication(ctx)
+	case aboutStatus:
+		err = w.writeStatus(ctx, t.name)
+	case aboutClaims:
+		err = w.releaseClaims(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("the Kubernetes API did not take what this node wrote: it is tried again", "about", t.about, "of", t.name, "error", err)
+	}
+	return err
+}
+
+// sources are all that is followed.
+func (w *Watcher) sources() []*source {
+	return []*source{w.self, w.nodes, w.listing, w.named, w.selecting}
+}
+
+func (w *Watcher) makeSources() error {
+	one := func(name string) fields.Set { return fields.Set{"metadata.name": name} }
+	paths := func(string) { w.hear.Add(task{about: aboutPaths}) }
+	client := w.api.objects
+	whole, policies := &unstructured.Unstructured{}, client.Resource(policyResource)
+	var errs [5]error
+	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), keepSelf, func(name string) {
+		w.hear.Add(task{about: aboutSelf})
+		paths(name) // policies choose it by its labels
+	}})
+	w.nodes, errs[1] = follow(w.api.metadata.Resource(nodeResource), wanted{"nodes", w.api.metadata, &metav1.PartialObjectMetadata{}, nil, keepNode, func(name string) {
+		w.hear.Add(task{aboutNode, name})
+	}})
+	w.listing, errs[2] = follow(client.Resource(configMapResource).Namespace(w.config.Namespace),
+		wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), keepConfigMap, paths})
+	w.named, errs[3] = follow(policies, wanted{"SRv6Policies by name", client, whole, fields.Set{"spec.node": w.config.Node}, w.keepPolicy, paths})
+	w.selecting, errs[4] = follow(policies, wanted{"SRv6Policies by label", client, whole, fields.Set{"spec.node": ""}, w.keepPolicy, paths})
+	return errors.Join(errs[:]...)
+}
+
+// keepConfigMap drops what is not read here.
+func keepConfigMap(o any) (any, error) {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		u.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// Status is how this node and the API server get on.
+type Status struct {
+	Complete bool      `json:"complete"`        // all was heard that there is
+	Error    string    `json:"error,omitempty"` // why it is not heard now
+	Since    time.Time `json:"since,omitzero"`  // of the error, or of its end
+	Nodes    int       `json:"nodes"`           // others, of the overlay
+	Paths    int       `json:"paths"`           // candidate paths for this one
+}
+
+// Status is how it is now.
+func (w *Watcher) Status() Status {
+	w.mu.Lock()
+	s := Status{Complete: true, Nodes: len(w.told.nodes), Paths: len(w.told.paths)}
+	w.mu.Unlock()
+	for _, source := range w.sources() {
+		s.Complete = s.Complete && source.complete()
+		since, err := source.state()
+		switch {
+		case err != nil && (s.Error == "" || since.Before(s.Since)):
+			s.Error, s.Since = err.Error(), since
+		case err == nil && s.Error == "" && since.After(s.Since):
+			s.Since = since
+		}
+	}
+	return s
+}
