@@ -197,7 +197,8 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 	struct pod *pod_of;
 	__u32 index;
 
-	if (skb->pkt_type != HOST_PACKET || skb->vlan_present ||
+	/* the kernel asks for no neighbours on culvert0, and addresses what it sends to itself */
+	if ((skb->pkt_type != HOST_PACKET && (outside || skb->pkt_type != OTHERHOST_PACKET)) || skb->vlan_present ||
 	    (skb->protocol != be16(TYPE_IPV4) && skb->protocol != be16(TYPE_IPV6)) ||
 	    read_inner(skb, ETH_LEN, skb->protocol == be16(TYPE_IPV4) ? 4 : 6, &in))
 		return REASON_PASSED;

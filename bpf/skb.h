@@ -11,7 +11,9 @@
 #define TC_DROP 2
 #define TC_REDIRECT 7
 
-#define HOST_PACKET 0 /* skb->pkt_type: addressed to this node */
+/* skb->pkt_type: by the Ethernet address. */
+#define HOST_PACKET 0
+#define OTHERHOST_PACKET 3
 
 /* So much of an IP packet is looked at. */
 #define INNER_LEN 60

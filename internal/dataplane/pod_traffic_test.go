@@ -1,28 +1,226 @@
 package dataplane
 
 import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// TestPodsOfTwoNodes sends TCP between pods.
-func TestPodsOfTwoNodes(t *testing.T) {
-	f := newFabric(t, 2)
-	a, b := f.nodes[0], f.nodes[1]
-	a.serve(t, Options{Limits: smallLimits})
-	b.serve(t, Options{Limits: smallLimits})
-	var podA, podB *fabricPod
-	a.Do(t, func() { podA = a.newPod(t) })
-	b.Do(t, func() { podB = b.newPod(t) })
-	a.reach(t, b, srv6.HEncapsRed)
-	b.reach(t, a, srv6.HEncapsRed)
-	t.Log(transfer(t, podA.NS, podB.NS, podB.ipv4, 10<<20))
-	t.Log(transfer(t, podA.NS, podB.NS, podB.ipv6, 10<<20))
-	counts, _ := a.d.Outcomes()
+// served is a fabric whose nodes are all ours, with two pods each.
+func served(t testing.TB, nodes int) *fabric {
+	t.Helper()
+	f := newFabric(t, nodes)
+	for _, n := range f.nodes {
+		n.serve(t, Options{Limits: smallLimits})
+		n.addPods(t, 2)
+	}
+	return f
+}
+
+// addPods makes pods where the data path sees the namespace of their node.
+func (n *fabricNode) addPods(t testing.TB, count int) {
+	t.Helper()
+	n.Do(t, func() {
+		for range count {
+			n.newPod(t)
+		}
+	})
+}
+
+// drops is what a node has dropped, and why.
+func (n *fabricNode) drops(t testing.TB) string {
+	t.Helper()
+	counts, err := n.d.Outcomes()
+	must(t, err)
+	var out []string
 	for i, c := range counts {
-		if c.Packets != 0 {
-			t.Log(Reason(i), c)
+		if r := Reason(i); r.Drop() && c.Packets > 0 {
+			out = append(out, fmt.Sprintf("%d %s", c.Packets, r))
 		}
 	}
+	return strings.Join(out, ", ")
+}
+
+func (n *fabricNode) count(t testing.TB, r datapathReason) uint64 {
+	t.Helper()
+	counts, err := n.d.Outcomes()
+	must(t, err)
+	return counts[r].Packets
+}
+
+func (f *fabric) noDrops(t testing.TB) {
+	t.Helper()
+	for _, n := range f.nodes {
+		if n.d == nil {
+			continue
+		}
+		if drops := n.drops(t); drops != "" {
+			t.Errorf("node %d dropped %s", n.number, drops)
+		}
+	}
+}
+
+// addresses of a pod.
+func (p *fabricPod) addresses() []netip.Addr { return []netip.Addr{p.ipv4, p.ipv6} }
+
+// ping wants every answer.
+func ping(t testing.TB, from *netns.NS, to netip.Addr, args ...string) {
+	t.Helper()
+	args = append(args, "-c", "3", "-i", "0.02", "-W", "2", to.String())
+	if out, err := from.Command("ping", args...).CombinedOutput(); err != nil || !strings.Contains(string(out), " 0% packet loss") {
+		t.Errorf("ping %s: %v\n%s", to, err, out)
+	}
+}
+
+// datagrams go to and fro, one of each size.
+func datagrams(t testing.TB, from, to *netns.NS, at netip.Addr, sizes ...int) {
+	t.Helper()
+	var server net.PacketConn
+	var client net.Conn
+	var err error
+	to.Do(t, func() { server, err = net.ListenPacket("udp", netip.AddrPortFrom(at, 0).String()) })
+	must(t, err)
+	defer server.Close()
+	from.Do(t, func() { client, err = net.Dial("udp", server.LocalAddr().String()) })
+	must(t, err)
+	defer client.Close()
+	go func() {
+		b := make([]byte, 65536)
+		for {
+			n, a, err := server.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteTo(b[:n], a)
+		}
+	}()
+	b := make([]byte, 65536)
+	for _, size := range sizes {
+		_, err := client.Write(b[:size])
+		must(t, err)
+		must(t, client.SetReadDeadline(time.Now().Add(2*time.Second)))
+		if n, err := client.Read(b); err != nil || n != size {
+			t.Errorf("datagram of %d octets to %s: %d came back: %v", size, at, n, err)
+		}
+	}
+}
+
+// exchange is all kinds of traffic from one pod to another.
+func exchange(t testing.TB, from, to *fabricPod) {
+	t.Helper()
+	for _, at := range to.addresses() {
+		transfer(t, from.NS, to.NS, at, 2<<20)
+		datagrams(t, from.NS, to.NS, at, 1, 1000, 1340, 4000)
+		ping(t, from.NS, at, "-s", "1000")
+	}
+}
+
+// setGSO changes what a pod's stack may leave whole.
+func (p *fabricPod) setGSO(t testing.TB, on string) {
+	t.Helper()
+	p.Run(t, "ethtool", "-K", "eth0", "tso", on, "gso", on, "gro", on)
+}
+
+// TestPodsOfTwoNodes sends everything between pods of two nodes, through every
+// form of tunnel.
+func TestPodsOfTwoNodes(t *testing.T) {
+	f := served(t, 3)
+	a, b, c := f.nodes[0], f.nodes[1], f.nodes[2]
+	for _, tunnel := range []struct {
+		name     string
+		behavior srv6.Behavior
+		to, from []netip.Addr
+	}{
+		{"no SRH", srv6.HEncapsRed, nil, nil},
+		{"SRH of one segment", srv6.HEncaps, nil, nil},
+		{"node SID first", srv6.HEncapsRed, []netip.Addr{sidOf(nodeSID, 2)}, []netip.Addr{sidOf(nodeSID, 1)}},
+		{"by way of another node", srv6.HEncapsRed, []netip.Addr{sidOf(nodeSID, 3), sidOf(nodeSID, 2)},
+			[]netip.Addr{sidOf(nodeSID, 3), sidOf(nodeSID, 1)}},
+	} {
+		a.reach(t, b, tunnel.behavior, tunnel.to...)
+		b.reach(t, a, tunnel.behavior, tunnel.from...)
+		for _, gso := range []string{"on", "off"} {
+			t.Run(tunnel.name+", GSO "+gso, func(t *testing.T) {
+				for _, p := range []*fabricPod{a.pods[0], b.pods[0]} {
+					p.setGSO(t, gso)
+				}
+				exchange(t, a.pods[0], b.pods[0])
+			})
+		}
+	}
+	f.noDrops(t)
+	if n := c.count(t, datapathReasonREASON_PASSED); n < 1000 {
+		t.Errorf("the node in the middle saw %d packets", n)
+	}
+}
+
+// TestPodsOfOneNode sends everything between pods of one node, and between a pod
+// and its node.
+func TestPodsOfOneNode(t *testing.T) {
+	f := served(t, 1)
+	n := f.nodes[0]
+	exchange(t, n.pods[0], n.pods[1])
+	for i, at := range n.pods[0].addresses() {
+		own := []netip.Addr{addr("10.244.1.1"), addr("fd00:1::1")}[i]
+		transfer(t, n.NS, n.pods[0].NS, at, 1<<20)
+		transfer(t, n.pods[0].NS, n.NS, own, 1<<20)
+	}
+	f.noDrops(t)
+}
+
+// TestHostToRemotePod: the kernel sends into culvert0, and gets the answers.
+func TestHostToRemotePod(t *testing.T) {
+	f := served(t, 2)
+	a, b := f.nodes[0], f.nodes[1]
+	a.reach(t, b, srv6.HEncapsRed)
+	b.reach(t, a, srv6.HEncapsRed)
+	for i, at := range b.pods[0].addresses() {
+		own := []netip.Addr{addr("10.244.1.1"), addr("fd00:1::1")}[i]
+		transfer(t, a.NS, b.pods[0].NS, at, 2<<20)
+		transfer(t, b.pods[0].NS, a.NS, own, 2<<20)
+		ping(t, a.NS, at)
+		ping(t, b.pods[0].NS, own)
+	}
+	f.noDrops(t)
+}
+
+// TestServices: what the kernel translates, as kube-proxy has it, to backends
+// here and elsewhere, and from outside.
+func TestServices(t *testing.T) {
+	f := served(t, 2)
+	a, b := f.nodes[0], f.nodes[1]
+	a.reach(t, b, srv6.HEncapsRed)
+	b.reach(t, a, srv6.HEncapsRed)
+	client := a.pods[0]
+	a.IP(t, "-4 route add 10.96.0.0/16 dev culvert0")
+	for _, backend := range []*fabricPod{a.pods[1], b.pods[0]} {
+		for _, at := range backend.addresses() {
+			service := map[bool]string{true: "10.96.0.1", false: "fd96::1"}[at.Is4()]
+			family := map[bool]string{true: "ip", false: "ip6"}[at.Is4()]
+			a.Run(t, "nft", fmt.Sprintf("add table %[1]s nat; flush table %[1]s nat; "+
+				"add chain %[1]s nat pre { type nat hook prerouting priority -100; }; "+
+				"add chain %[1]s nat post { type nat hook postrouting priority 100; }; "+
+				"add rule %[1]s nat pre %[1]s daddr %[2]s dnat to %[3]s; "+
+				"add rule %[1]s nat pre iif up meta l4proto tcp dnat to %[3]s; "+
+				"add rule %[1]s nat post iif up masquerade", family, service, at))
+			var listener net.Listener
+			var err error
+			backend.Do(t, func() { listener, err = net.Listen("tcp", netip.AddrPortFrom(at, 0).String()) })
+			must(t, err)
+			_, port, _ := net.SplitHostPort(listener.Addr().String())
+			send(t, client.NS, listener, net.JoinHostPort(service, port), 2<<20)
+			if at.Is6() { // the underlay has no IPv4
+				send(t, f.router, listener, net.JoinHostPort("2001:db8:1::1", port), 2<<20)
+			}
+			send(t, client.NS, listener, net.JoinHostPort(at.String(), port), 2<<20) // not translated
+			must(t, listener.Close())
+		}
+	}
+	f.noDrops(t)
 }
