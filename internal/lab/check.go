@@ -21,15 +21,24 @@ type Check struct {
 	At     string     `json:"at,omitempty"`    // node that receives
 	Source netip.Addr `json:"source,omitzero"` // the kernel's choice unless set
 	To     netip.Addr `json:"to,omitzero"`
+	// ToName is a node, a pod or a Service in place of an address, for each of
+	// Families (both unless set).
+	ToName   string   `json:"to_name,omitempty"`
+	Families []string `json:"families,omitempty"`
+	// Port is the one that is connected to, and AtPort where the receiver
+	// listens, where something on the way translates them (tcp, udp). A Service
+	// says both, and so does NodePort: the Service of which it is the node's.
+	Port     uint16 `json:"port,omitempty"`
+	AtPort   uint16 `json:"at_port,omitempty"`
+	NodePort string `json:"node_port,omitempty"`
 	// Device is the GTP-U link of an echo or end_marker; of other kinds what
 	// the sender's sockets are bound to.
 	Device string `json:"device,omitempty"`
 	// Both sends in both directions (udp; needs Source).
 	Both bool `json:"both,omitempty"`
 	// Also are more streams at the same time (udp), of the same pace.
-	Also []Way `json:"also,omitempty"`
-	// N9 are the transports in which it is made: all unless set.
-	N9 []string `json:"n9,omitempty"`
+	Also     []Way `json:"also,omitempty"`
+	Variants       // in which it is made: all unless set
 
 	Count    int      `json:"count,omitempty"`
 	Interval Duration `json:"interval,omitempty"`
@@ -54,6 +63,8 @@ type Check struct {
 	// passed where they fail.
 	Before []Event `json:"before,omitempty"`
 	After  []Event `json:"after,omitempty"`
+
+	listen netip.AddrPort // where the receiver is, unless it is at To
 }
 
 // Way is where a stream goes.
@@ -159,13 +170,13 @@ type CounterExpect struct {
 	SID     string `json:"sid,omitempty"`
 	Policy  string `json:"policy,omitempty"`
 	Outcome string `json:"outcome,omitempty"`
+	NFT     string `json:"nft,omitempty"` // named counter
 	// Slice of a user plane function, uplink or downlink.
 	Slice     string `json:"slice,omitempty"`
 	Direction string `json:"direction,omitempty"`
 	// Packets is sent (the default), received, some (more than none) or none.
-	Packets string `json:"packets,omitempty"`
-	// N9 are the transports in which it counts: all unless set.
-	N9 []string `json:"n9,omitempty"`
+	Packets  string `json:"packets,omitempty"`
+	Variants        // in which it counts: all unless set
 	// Shares are the parts of the policy's lists in percent; Tolerance is in
 	// percentage points.
 	Shares    []float64 `json:"shares,omitempty"`
@@ -220,11 +231,11 @@ func (t *Topology) validateCheck(c *Check) error {
 	if n := t.node(c.From); c.Kind == "ospf" && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
 		return fmt.Errorf("from: %q does not run ospf6d", c.From)
 	}
-	if err := t.wantN9(c.N9); err != nil {
+	if err := t.wantVariants(c.Variants); err != nil {
 		return err
 	}
 	for _, x := range c.Counters {
-		if err := t.wantN9(x.N9); err != nil {
+		if err := t.wantVariants(x.Variants); err != nil {
 			return fmt.Errorf("counters: %w", err)
 		}
 	}
@@ -256,7 +267,9 @@ func (t *Topology) validateNodes(c *Check) error {
 	}
 	culverts := slices.Clone(c.Accounts)
 	for _, x := range c.Counters {
-		culverts = append(culverts, x.Node)
+		if n := t.node(x.Node); n == nil || !n.counts() {
+			culverts = append(culverts, x.Node)
+		}
 		if err := x.validate(); err != nil {
 			return fmt.Errorf("counters: %w", err)
 		}
@@ -275,8 +288,8 @@ func (t *Topology) validateNodes(c *Check) error {
 }
 
 func (t *Topology) wantCulvert(name string) error {
-	if n := t.node(name); n == nil || n.Kind != Culvert {
-		return fmt.Errorf("%q is no node of kind culvert", name)
+	if n := t.node(name); n == nil || !n.daemon() {
+		return fmt.Errorf("%q is no node of kind culvert or cluster", name)
 	}
 	return nil
 }

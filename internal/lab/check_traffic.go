@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -90,7 +91,7 @@ func (r *runner) streams(c *Check) (list []probe.Stream) {
 		from, at := r.namespace(r.node(w.From)), r.namespace(r.node(w.At))
 		stream := probe.Stream{
 			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: c.Flows, Count: max(c.Count, 1),
-			Interval: c.Interval.or(2 * time.Millisecond), Size: c.Size, Wait: answerTime,
+			Interval: c.Interval.or(2 * time.Millisecond), Size: c.Size, Wait: answerTime, Port: c.Port, Listen: c.listen,
 		}
 		if c.Expect.Rate != nil { // what is held back does not come later
 			stream.Settle, stream.Wait = settleTime, answerTime/3
@@ -98,6 +99,7 @@ func (r *runner) streams(c *Check) (list []probe.Stream) {
 		list = append(list, stream)
 		if w.Both {
 			stream.From, stream.At, stream.Source, stream.To, stream.Device = at, from, w.To, w.Source, ""
+			stream.Port, stream.Listen = 0, netip.AddrPort{}
 			list = append(list, stream)
 		}
 	}
@@ -169,7 +171,7 @@ func (r *runner) tcp(ctx context.Context, c *Check, o *outcome) error {
 	return r.during(ctx, c, o, func(busy func() bool) error {
 		t := probe.Transfer{
 			From: r.namespace(r.node(c.From)), At: r.namespace(r.node(c.At)), Source: c.Source, To: c.To, Device: c.Device,
-			Bytes: c.Bytes, Limit: 20 * time.Second, While: busy,
+			Port: c.Port, Listen: c.listen, Bytes: c.Bytes, Limit: 20 * time.Second, While: busy,
 		}
 		if t.Bytes == 0 {
 			t.Bytes = 1 << 20

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -24,6 +23,7 @@ type options struct {
 	culvert   string
 	upgradeTo string
 	n9        string
+	mode      string
 	checks    string
 	only      *regexp.Regexp // of checks
 	keep      bool
@@ -64,11 +64,11 @@ func upCommand(o *options) *cobra.Command {
 		Use: "up NAME", Short: "Build a lab and leave it running", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
-				n9, err := in.chosenN9(o.n9)
+				variants, err := o.variants(in.Topology)
 				if err != nil {
 					return err
 				}
-				if err := in.up(ctx, n9[0], p); err != nil {
+				if err := in.up(ctx, variants[0], p); err != nil {
 					return err
 				}
 				for _, n := range in.Nodes {
@@ -79,7 +79,7 @@ func upCommand(o *options) *cobra.Command {
 		},
 	}
 	instanceFlags(cmd, o)
-	n9Flag(cmd, o, "transport of N9 to begin with, in a lab that has several (default: its first)")
+	variantFlags(cmd, o, "to begin with, in a lab that has several (default: its first)")
 	return cmd
 }
 
@@ -95,14 +95,14 @@ not 0 if a check fails.`,
 				return err
 			}
 			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
-				n9, err := in.chosenN9(o.n9)
+				variants, err := o.variants(in.Topology)
 				if err != nil {
 					return err
 				}
 				if o.only, err = regexp.Compile(o.checks); err != nil {
 					return fmt.Errorf("--checks: %w", err)
 				}
-				report, err := runLab(ctx, in, n9, o, p)
+				report, err := runLab(ctx, in, variants, o, p)
 				if report == nil {
 					return err
 				}
@@ -119,7 +119,7 @@ not 0 if a check fails.`,
 	}
 	instanceFlags(cmd, o)
 	outputFlag(cmd, &output, "table, json or yaml", "table")
-	n9Flag(cmd, o, "transport of N9, in a lab that has several (default: all of them, one after another)")
+	variantFlags(cmd, o, "in a lab that has several (default: all of them, one after another)")
 	cmd.Flags().StringVar(&o.checks, "checks", "", "only those checks whose names match this regular expression")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the lab up")
 	cmd.Flags().StringVar(&o.upgradeTo, "upgrade-to", "", "culvert binary that upgrades go to (default: a copy of the same, with another build of the data path)")
@@ -158,21 +158,34 @@ func instanceFlags(cmd *cobra.Command, o *options) {
 	cmd.Flags().StringVar(&o.culvert, "culvert", "", "culvert binary that the nodes run (default: this program)")
 }
 
-func n9Flag(cmd *cobra.Command, o *options, about string) {
-	cmd.Flags().StringVar(&o.n9, "n9", "", about)
-	_ = cmd.RegisterFlagCompletionFunc("n9", completeN9) // fails only for a flag that is not there
+func variantFlags(cmd *cobra.Command, o *options, about string) {
+	cmd.Flags().StringVar(&o.n9, "n9", "", "transport of N9, "+about)
+	cmd.Flags().StringVar(&o.mode, "mode", "", "control plane of the overlay, "+about)
+	for _, flag := range []string{"n9", "mode"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, completeVariant(flag)) // fails only for a flag that is not there
+	}
 }
 
-// completeN9 proposes the transports of the lab that is named already.
-func completeN9(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// variants are those that the flags choose.
+func (o *options) variants(t *Topology) ([]string, error) {
+	if o.mode != "" {
+		return t.chosenVariants("mode", o.mode)
 	}
-	t, err := Load(args[0])
-	if err != nil || len(t.N9) == 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+	return t.chosenVariants("n9", o.n9)
+}
+
+// completeVariant proposes the variants of the lab that is named already.
+func completeVariant(flag string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		t, err := Load(args[0])
+		if err != nil || len(t.names()) == 0 || t.word() != flag {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return append(t.names(), allVariants), cobra.ShellCompDirectiveNoFileComp
 	}
-	return append(slices.Clone(t.N9), allN9), cobra.ShellCompDirectiveNoFileComp
 }
 
 func outputFlag(cmd *cobra.Command, output *string, what, value string) {

@@ -23,7 +23,7 @@ const (
 
 // startCulvert writes the node's configuration and starts the daemon.
 func (in *instance) startCulvert(ctx context.Context, n *Node, binary string) error {
-	if n.Kind != Culvert {
+	if !n.daemon() {
 		return nil
 	}
 	if err := mountBPF(); err != nil {
@@ -44,10 +44,13 @@ func (in *instance) startCulvert(ctx context.Context, n *Node, binary string) er
 	return in.runCulvert(ctx, n, binary)
 }
 
-// writeConfig writes the node's configuration in the transport that the lab is
+// writeConfig writes the node's configuration in the variant that the lab is
 // in, with an overlay or none.
 func (in *instance) writeConfig(n *Node, overlay string) error {
-	config := maps.Clone(n.config(in.state.N9, overlay))
+	config := maps.Clone(n.config(in.state.Variant, overlay))
+	if n.Kind == Cluster {
+		config["overlay"] = merge(in.membership(n), config["overlay"])
+	}
 	config["api"] = map[string]any{"socket": in.socket(n)}
 	config["metrics"] = map[string]any{"listen": "off"}
 	text, err := yaml.Marshal(config)
@@ -55,6 +58,15 @@ func (in *instance) writeConfig(n *Node, overlay string) error {
 		return err
 	}
 	return os.WriteFile(in.configFile(n), text, 0o644)
+}
+
+// membership is what a node's configuration says of its cluster, beside what the
+// topology says.
+func (in *instance) membership(n *Node) map[string]any {
+	if in.state.Variant == kubeMode {
+		return map[string]any{"node": n.Name, "kube": map[string]any{"kubeconfig": in.kubeconfig()}}
+	}
+	return map[string]any{"node": n.Name, "pod_prefixes": n.PodCIDRs}
 }
 
 // mountBPF mounts the BPF file system where it is expected, if it is not.

@@ -14,7 +14,7 @@ import (
 // Event is something that is done to the lab, mostly under traffic.
 type Event struct {
 	Do     string `json:"do"`               // one of eventKinds
-	Node   string `json:"node,omitempty"`   // all but n9, smf, wait
+	Node   string `json:"node,omitempty"`   // all but n9, mode, smf, wait
 	Device string `json:"device,omitempty"` // link_down, link_up; tunnel: of the GTP-U endpoint
 	// Overlay of the node's configuration that an apply lays over it; none: the
 	// configuration as it is.
@@ -49,7 +49,8 @@ func init() { // not in the declaration: events refer to the table
 		"apply":     {(*runner).apply, (*Topology).onApply},
 		"link_down": {(*runner).setLink, (*Topology).onLink},
 		"link_up":   {(*runner).setLink, (*Topology).onLink},
-		"n9":        {(*runner).nextN9, (*Topology).onN9},
+		"n9":        {(*runner).nextVariant, (*Topology).onVariant},
+		"mode":      {(*runner).nextVariant, (*Topology).onVariant},
 		"smf":       {(*runner).smfEvent, (*Topology).onSMF},
 		"tunnel":    {(*runner).moveTunnel, (*Topology).onTunnel},
 		"wait":      {(*runner).wait, (*Topology).onWait},
@@ -99,9 +100,9 @@ func (t *Topology) onLink(e *Event) error {
 	return nil
 }
 
-func (t *Topology) onN9(*Event) error {
-	if len(t.N9) < 2 {
-		return errors.New("the lab has not several transports to choose from")
+func (t *Topology) onVariant(*Event) error {
+	if len(t.names()) < 2 {
+		return errors.New("the lab has not several of them to choose from")
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -31,15 +30,32 @@ func (in *instance) startFRR(n *Node) error {
 		return err
 	}
 	config := filepath.Join(dir, "frr.conf")
-	if err := os.WriteFile(config, []byte(n.FRR.Config), 0o644); err != nil {
+	if err := os.WriteFile(config, []byte(n.FRR.text(in.Topology, n)), 0o644); err != nil {
 		return err
 	}
-	for _, daemon := range append([]string{"zebra"}, slices.DeleteFunc(slices.Clone(n.FRR.Daemons), func(s string) bool { return s == "zebra" })...) {
+	for _, daemon := range n.FRR.daemons() {
 		if err := in.startFRRDaemon(n, daemon, dir, config); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// daemons are all that run, zebra first.
+func (f *FRRConfig) daemons() []string {
+	list := append([]string{"zebra"}, f.Daemons...)
+	if f.ISIS != nil {
+		list = append(list, "isisd")
+	}
+	return list
+}
+
+// text is their configuration.
+func (f *FRRConfig) text(t *Topology, n *Node) string {
+	if f.ISIS == nil {
+		return f.Config
+	}
+	return f.ISIS.config(t, n) + f.Config
 }
 
 func (in *instance) startFRRDaemon(n *Node, daemon, dir, config string) error {

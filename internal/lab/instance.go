@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -34,10 +35,12 @@ type state struct {
 	Mark       string    `json:"mark"` // in every namespace of the instance
 	Culvert    string    `json:"culvert"`
 	Ready      bool      `json:"ready"`      // all of it is there
-	N9         string    `json:"n9"`         // transport that the nodes have
+	Variant    string    `json:"variant"`    // that the nodes have
 	Namespaces []string  `json:"namespaces"` // names
 	Processes  []process `json:"processes"`
 	Pins       []string  `json:"pins"` // directories
+	// Pods that are attached, with their addresses.
+	Pods map[string][]netip.Addr `json:"pods,omitempty"`
 }
 
 // openInstance locks the instance name of topology t and reads its state. It
@@ -149,7 +152,7 @@ func (in *instance) close() error {
 
 // begin starts a new state.
 func (in *instance) begin() error {
-	in.state = state{Lab: in.Topology.Name, Instance: in.name, Culvert: in.culvert, N9: in.state.N9,
+	in.state = state{Lab: in.Topology.Name, Instance: in.name, Culvert: in.culvert, Variant: in.state.Variant,
 		Mark: "culvert lab " + in.name + " " + rand.Text()}
 	for _, n := range in.Nodes {
 		if err := os.MkdirAll(filepath.Join(in.dir(), n.Name), 0o755); err != nil {

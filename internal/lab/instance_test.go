@@ -307,24 +307,28 @@ func TestProcessOfAnother(t *testing.T) {
 	}
 }
 
-// TestFRR wants routes of OSPFv3 to carry traffic.
+// TestFRR wants routes of OSPFv3 and of IS-IS to carry traffic.
 func TestFRR(t *testing.T) {
-	text, err := os.ReadFile("testdata/ospf.yaml")
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"ospf", "isis"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile("testdata/" + name + ".yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := open(t, parse(t, string(text)), unique(name))
+			if err := in.up(t.Context(), "", quiet); err != nil {
+				t.Fatal(err)
+			}
+			report, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+			if err != nil || !report.Pass {
+				t.Errorf("error %v, report %+v", err, report)
+			}
+			if err := in.down(quiet); err != nil {
+				t.Error(err)
+			}
+			wantDown(t, in)
+		})
 	}
-	in := open(t, parse(t, string(text)), unique("ospf"))
-	if err := in.up(t.Context(), "", quiet); err != nil {
-		t.Fatal(err)
-	}
-	report, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
-	if err != nil || !report.Pass {
-		t.Errorf("error %v, report %+v\n%s", err, report, in.logTail(in.node("r1"), "ospf6d"))
-	}
-	if err := in.down(quiet); err != nil {
-		t.Error(err)
-	}
-	wantDown(t, in)
 }
 
 func TestNoSuchCheck(t *testing.T) {

@@ -174,10 +174,15 @@ func (n namespace) batch(lines []string, options ...string) error {
 
 // ipBatch runs lines of ip commands on this thread's namespace.
 func ipBatch(lines []string, options ...string) error {
-	cmd := exec.Command("ip", append(options, "-batch", "-")...)
-	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+	return pipe(strings.Join(lines, "\n")+"\n", "ip", append(options, "-batch", "-")...)
+}
+
+// pipe gives a command its input, which is quoted where it fails.
+func pipe(input, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = strings.NewReader(input)
 	if _, err := output(cmd); err != nil {
-		return fmt.Errorf("%w, of:\n%s", err, strings.Join(lines, "\n"))
+		return fmt.Errorf("%w, of:\n%s", err, strings.TrimSpace(input))
 	}
 	return nil
 }

@@ -11,15 +11,15 @@ import (
 // Network is a lab that is up, for who sends traffic of their own through it.
 type Network struct{ r *runner }
 
-// Open builds the topology called name as the instance `as`, in the transport n9,
+// Open builds the topology called name as the instance `as`, in the variant named,
 // with nodes that run the given binary. What an instance of that name had left
 // behind is taken away before. Progress is told on w. It must be closed.
-func Open(ctx context.Context, name, as, culvert, n9 string, w io.Writer) (*Network, error) {
+func Open(ctx context.Context, name, as, culvert, variant string, w io.Writer) (*Network, error) {
 	t, err := Load(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.wantN9([]string{n9}); err != nil {
+	if err := t.wantVariant(variant); err != nil {
 		return nil, fmt.Errorf("lab %s: %w", name, err)
 	}
 	in, err := openInstance(t, as, culvert)
@@ -29,7 +29,7 @@ func Open(ctx context.Context, name, as, culvert, n9 string, w io.Writer) (*Netw
 	n := &Network{&runner{instance: in, progress: &progress{w}}}
 	// An instance that is whole may be of another build.
 	if err = in.down(n.r.progress); err == nil {
-		err = in.up(ctx, n9, n.r.progress)
+		err = in.up(ctx, variant, n.r.progress)
 	}
 	if err != nil {
 		return nil, errors.Join(err, in.close())
@@ -55,10 +55,10 @@ func (n *Network) Do(node string, f func() error) error {
 
 // SetN9 goes over to another transport, under traffic if there is some.
 func (n *Network) SetN9(ctx context.Context, name string) error {
-	if err := n.r.wantN9([]string{name}); err != nil {
+	if err := n.r.wantVariant(name); err != nil {
 		return err
 	}
-	return n.r.setN9(ctx, name)
+	return n.r.setVariant(ctx, name)
 }
 
 // FTEID is what a UPF chose or was given, as "SMF/sessions/side", where side is

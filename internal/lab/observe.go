@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// observation is what the culvert nodes count, and what was sent to them.
+// observation is what the culvert nodes count, and what was sent to them; and
+// what kernels are told to count.
 type observation map[string]nodeView
 
 type nodeView struct {
@@ -20,6 +21,7 @@ type nodeView struct {
 	sids     map[string]counterView
 	policies map[string]policyView
 	slices   map[string]sliceView
+	named    map[string]counterView // of nft
 	// sentTo are the frames that neighbours sent to the node.
 	sentTo uint64
 }
@@ -32,12 +34,12 @@ func (v nodeView) total() (n uint64) {
 	return n
 }
 
-// observe looks at all culvert nodes at once. What was sent to them is only of
+// observe looks at all nodes that count at once. What was sent to them is only of
 // those whose account is to be closed.
 func (r *runner) observe(ctx context.Context, accounts []string) (observation, error) {
 	var nodes []*Node
 	for _, n := range r.Nodes {
-		if n.Kind == Culvert {
+		if n.daemon() || n.counts() {
 			nodes = append(nodes, n)
 		}
 	}
@@ -62,6 +64,9 @@ func (r *runner) observe(ctx context.Context, accounts []string) (observation, e
 // its way: frames sent before are those sent after. On a busy node it settles
 // for what it saw.
 func (r *runner) observeNode(ctx context.Context, n *Node, account bool) (v nodeView, err error) {
+	if n.counts() {
+		return r.kernelCounters(n)
+	}
 	if !account {
 		return r.counters(ctx, n)
 	}
@@ -158,7 +163,7 @@ func (r *runner) compare(ctx context.Context, c *Check, before observation, o *o
 			return true
 		}
 		for _, x := range c.Counters {
-			if !concerns(r.state.N9, x.N9) {
+			if !x.concern(r.state.Variant) {
 				continue
 			}
 			compareCounter(x, before[x.Node], after[x.Node], &found)
@@ -191,6 +196,12 @@ func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
 		for i, l := range p.Lists {
 			lists = append(lists, l.Packets-was.Lists[i].Packets)
 		}
+	case x.NFT != "":
+		if _, ok := after.named[x.NFT]; !ok {
+			o.fail("%s has no counter %s", x.Node, x.NFT)
+			return
+		}
+		name, got = "counter "+x.NFT, after.named[x.NFT].Packets-before.named[x.NFT].Packets
 	case x.Slice != "":
 		s, ok := after.slices[x.Slice]
 		if !ok {

@@ -39,6 +39,7 @@ func init() { // not in the declaration: the checks refer to the table
 		"end_marker": (*runner).endMarker,
 		"adjacency":  (*runner).adjacency,
 		"ospf":       (*runner).ospf,
+		"route":      (*runner).route,
 		"n4":         (*runner).n4,
 	}
 }
@@ -50,43 +51,61 @@ type runner struct {
 	only      *regexp.Regexp // checks that are run; nil: all
 	progress  *progress
 	seen      observation // the last look before a check
-	back      bool        // a change of the transport is taken back: it is the only one that is run
+	back      bool        // a change of the variant is taken back: it is the only one that is run
 }
 
-// planned is a check in one of the lab's transports, or in none.
+// planned is a check in one of the lab's variants, or in none.
 type planned struct {
 	*Check
-	n9 string
+	variant string
+	family  string // of the addresses that names in it stand for
 }
 
-// name tells checks of several transports apart.
+// name tells checks of several variants and families apart.
 func (p planned) name() string {
-	if p.n9 == "" {
-		return p.Name
+	name := p.Name
+	if p.family != "" {
+		name += map[string]string{ipv4: ", IPv4", ipv6: ", IPv6"}[p.family]
 	}
-	return p.n9 + ": " + p.Name
+	if p.variant == "" {
+		return name
+	}
+	return p.variant + ": " + name
+}
+
+// families in which the check is made, one without a name where it names nobody.
+func (c *Check) families() []string {
+	switch {
+	case c.ToName == "":
+		return []string{""}
+	case len(c.Families) == 0:
+		return []string{ipv4, ipv6}
+	}
+	return c.Families
 }
 
 // plan is all checks that match only (nil: any), in order.
-func (t *Topology) plan(n9 []string, only *regexp.Regexp) (list []planned) {
-	for _, name := range n9 {
+func (t *Topology) plan(variants []string, only *regexp.Regexp) (list []planned) {
+	for _, name := range variants {
 		for i := range t.Checks {
-			p := planned{&t.Checks[i], name}
-			if concerns(name, p.N9) && (only == nil || only.MatchString(p.name())) {
-				list = append(list, p)
+			for _, family := range t.Checks[i].families() {
+				p := planned{&t.Checks[i], name, family}
+				if p.concern(name) && (only == nil || only.MatchString(p.name())) {
+					list = append(list, p)
+				}
 			}
 		}
 	}
 	return list
 }
 
-// run runs all checks, in order, in each of the transports. An error is one of
+// run runs all checks, in order, in each of the variants. An error is one of
 // the lab itself; a check that fails is in the report.
-func (r *runner) run(ctx context.Context, n9 []string) (*Report, error) {
+func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
 	start := time.Now()
 	report := &Report{Lab: r.Topology.Name, Pass: true, Culvert: r.culvert, Kernel: kernelRelease()}
-	r.back = len(n9) == 1
-	list := r.plan(n9, r.only)
+	r.back = len(variants) == 1
+	list := r.plan(variants, r.only)
 	if len(list) == 0 {
 		return nil, fmt.Errorf("--checks: no check of lab %s matches %q", r.Topology.Name, r.only)
 	}
@@ -94,13 +113,13 @@ func (r *runner) run(ctx context.Context, n9 []string) (*Report, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if p.n9 != r.state.N9 {
-			if err := r.setN9(ctx, p.n9); err != nil {
+		if p.variant != r.state.Variant {
+			if err := r.setVariant(ctx, p.variant); err != nil {
 				return nil, err
 			}
 		}
 		r.progress.begin(i+1, len(list), p.name())
-		result := r.check(ctx, p.Check)
+		result := r.check(ctx, p)
 		result.Name = p.name()
 		r.progress.end(result)
 		report.Checks = append(report.Checks, result)
@@ -119,26 +138,30 @@ func kernelRelease() string {
 }
 
 // check runs one check, again and again where it has time to pass.
-func (r *runner) check(ctx context.Context, c *Check) Result {
+func (r *runner) check(ctx context.Context, p planned) Result {
 	start := time.Now()
 	for {
-		result := r.once(ctx, c)
+		result := r.once(ctx, p)
 		result.Seconds = time.Since(start).Seconds()
-		if result.Pass || ctx.Err() != nil || time.Since(start) >= time.Duration(c.Within) {
+		if result.Pass || ctx.Err() != nil || time.Since(start) >= time.Duration(p.Within) {
 			return result
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
 }
 
-func (r *runner) once(ctx context.Context, c *Check) Result {
+func (r *runner) once(ctx context.Context, p planned) Result {
 	const limit = time.Minute
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	o := new(outcome)
 	var before observation
 	var said n4View
+	c := p.Check
 	err := r.eventsOf(ctx, c.Before, new(outcome))
+	if err == nil { // an event may have changed an address
+		c, err = r.resolve(p.Check, p.family)
+	}
 	if err == nil {
 		said = r.viewN4(c)
 		before, err = r.lookBefore(ctx, c)
@@ -152,14 +175,14 @@ func (r *runner) once(ctx context.Context, c *Check) Result {
 		r.compare(ctx, c, before, o)
 		r.wantReports(c, o, said)
 	}
-	if err := r.eventsOf(ctx, c.After, new(outcome)); err != nil {
+	if err := r.eventsOf(ctx, p.After, new(outcome)); err != nil {
 		o.fail("%v", err)
 	}
 	if len(o.problems) > 0 {
 		o.problems = append(o.problems, r.explain(ctx, before)...)
 	}
 	return Result{
-		Name: c.Name, Pass: len(o.problems) == 0, Detail: oneLine(append(o.problems, o.detail...)),
+		Name: p.Name, Pass: len(o.problems) == 0, Detail: oneLine(append(o.problems, o.detail...)),
 		Sent: o.sent, Received: o.received, Lost: max(0, o.sent-o.received),
 	}
 }
@@ -183,12 +206,12 @@ func oneLine(list []string) string {
 var errFailed = errors.New("a check failed")
 
 // runLab is up, checks and down.
-func runLab(ctx context.Context, in *instance, n9 []string, o *options, p *progress) (*Report, error) {
-	if err := in.up(ctx, n9[0], p); err != nil {
+func runLab(ctx context.Context, in *instance, variants []string, o *options, p *progress) (*Report, error) {
+	if err := in.up(ctx, variants[0], p); err != nil {
 		return nil, err
 	}
 	r := &runner{instance: in, upgradeTo: o.upgradeTo, only: o.only, progress: p}
-	report, err := r.run(ctx, n9)
+	report, err := r.run(ctx, variants)
 	if o.keep {
 		p.say("%s is kept: `culvert lab down %s` takes it down", in.name, in.Topology.Name)
 		return report, err

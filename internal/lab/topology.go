@@ -24,23 +24,34 @@ type Kind string
 
 // The kinds of nodes.
 const (
-	Host    Kind = "host"    // addresses and routes only
-	Kernel  Kind = "kernel"  // forwards: the kernel's SRv6 (seg6local)
-	FRR     Kind = "frr"     // forwards: routes come from FRR
-	Culvert Kind = "culvert" // forwards: culvert run
-	SMFs    Kind = "smf"     // session management functions: culvert smf run
+	Host      Kind = "host"      // addresses and routes only
+	Kernel    Kind = "kernel"    // forwards: the kernel's SRv6 (seg6local)
+	FRR       Kind = "frr"       // forwards: routes come from FRR
+	Culvert   Kind = "culvert"   // forwards: culvert run
+	Cluster   Kind = "cluster"   // a node of a Kubernetes cluster: culvert run, with pods
+	Pod       Kind = "pod"       // of a node of kind cluster: culvert-cni is its network
+	APIServer Kind = "apiserver" // kube-apiserver and etcd
+	SMFs      Kind = "smf"       // session management functions: culvert smf run
 )
+
+// daemon says whether culvert runs in the node.
+func (n *Node) daemon() bool { return n.Kind == Culvert || n.Kind == Cluster }
+
+// forwards says whether the node is a router, by whatever means.
+func (n *Node) forwards() bool {
+	return n.daemon() || n.Kind == Kernel || n.Kind == FRR
+}
 
 // Topology is one lab, as its YAML file describes it. A file that has the field
 // base, the name of another lab, describes what differs from that one: see lay.
 type Topology struct {
-	Name    string  `json:"name"`
-	Summary string  `json:"summary"`
-	Nodes   []*Node `json:"nodes"`
-	Links   []Link  `json:"links"`
-	// N9 are names of transports between user plane functions: the lab has
-	// checks in each of them. Nodes say what differs.
-	N9 []string `json:"n9,omitempty"`
+	Name     string  `json:"name"`
+	Summary  string  `json:"summary"`
+	Nodes    []*Node `json:"nodes"`
+	Links    []Link  `json:"links"`
+	Variants         // nodes say what differs
+	// Services are translated by every node of kind cluster.
+	Services []Service `json:"services,omitempty"`
 	// Setup is done when all nodes run.
 	Setup  []Event `json:"setup,omitempty"`
 	Checks []Check `json:"checks"`
@@ -61,12 +72,20 @@ type Node struct {
 
 	// Config is the culvert configuration; where the daemon listens is added.
 	Config map[string]any `json:"config,omitempty"`
-	// N9 is what each of the topology's transports changes of it, and Overlays
-	// what events may: see merge.
+	// N9 or Modes is what each of the topology's variants changes of it, and
+	// Overlays what events may: see merge.
 	N9       map[string]map[string]any `json:"n9,omitempty"`
+	Modes    map[string]map[string]any `json:"modes,omitempty"`
 	Overlays map[string]map[string]any `json:"overlays,omitempty"`
 	// SMFs are the processes of a node of kind smf, one for each UPF.
 	SMFs []*SMF `json:"smfs,omitempty"`
+	// PodCIDRs are what a node of kind cluster has for its pods.
+	PodCIDRs []string `json:"pod_cidrs,omitempty"`
+	// On is the node of a pod, and HostPorts what of it is open at the node.
+	On        string     `json:"on,omitempty"`
+	HostPorts []HostPort `json:"host_ports,omitempty"`
+	// NFT is a ruleset in the language of nft, loaded before anything runs.
+	NFT string `json:"nft,omitempty"`
 	// GTPU are tunnel devices of a GTP-U endpoint in this node.
 	GTPU []gtpulink.Link `json:"gtpu,omitempty"`
 	// FRR are routing daemons that run beside whatever the node is.
@@ -75,14 +94,26 @@ type Node struct {
 
 // FRRConfig is what FRR runs in a node.
 type FRRConfig struct {
-	Daemons []string `json:"daemons"` // beside zebra
-	Config  string   `json:"config"`
+	Daemons []string `json:"daemons,omitempty"` // beside zebra
+	Config  string   `json:"config,omitempty"`
+	// ISIS runs isisd, with the configuration that it comes to.
+	ISIS *ISIS `json:"isis,omitempty"`
+}
+
+// HostPort is a port of a pod that is open at its node, too.
+type HostPort struct {
+	Host     uint16 `json:"host"`
+	Pod      uint16 `json:"pod"`
+	Protocol string `json:"protocol"` // tcp or udp
 }
 
 // Link is a veth pair.
 type Link struct {
 	Ends []End `json:"ends"`
 	MTU  int   `json:"mtu,omitempty"` // 1500 unless set
+	// Offloads leaves the ends as the kernel makes them, with GSO: fit for tc, not
+	// for XDP.
+	Offloads bool `json:"offloads,omitempty"`
 }
 
 // End is one interface of a link.
@@ -220,13 +251,23 @@ func (t *Topology) validate() error {
 	if err := t.validateSMFs(); err != nil {
 		return err
 	}
-	if err := t.validateN9(); err != nil {
+	if err := t.validateCluster(); err != nil {
+		return err
+	}
+	if err := t.validateVariants(); err != nil {
 		return err
 	}
 	devices := map[string]bool{}
 	for i, l := range t.Links {
 		if err := t.validateLink(l, devices); err != nil {
 			return fmt.Errorf("links[%d]: %w", i, err)
+		}
+	}
+	for i, n := range t.Nodes {
+		if n.FRR != nil && n.FRR.ISIS != nil {
+			if err := n.FRR.ISIS.validate(t, n); err != nil {
+				return fmt.Errorf("nodes[%d]: %w", i, err)
+			}
 		}
 	}
 	for i := range t.Setup {
@@ -276,21 +317,24 @@ func (n *Node) validate() error {
 		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", n.Name)
 	}
 	switch n.Kind {
-	case Host, Kernel, FRR, Culvert, SMFs:
+	case Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, SMFs:
 	default:
-		return fmt.Errorf("kind: %q: use host, kernel, frr, culvert or smf", n.Kind)
+		return fmt.Errorf("kind: %q: use host, kernel, frr, culvert, cluster, pod, apiserver or smf", n.Kind)
 	}
-	if (n.Kind == Culvert) != (n.Config != nil) {
-		return fmt.Errorf("config: %s: a node of kind culvert has one, others do not", n.Name)
+	if n.daemon() != (n.Config != nil) {
+		return fmt.Errorf("config: %s: a node of kind culvert or cluster has one, others do not", n.Name)
 	}
-	if n.Kind != Culvert && len(n.N9)+len(n.Overlays) > 0 {
-		return fmt.Errorf("n9, overlays: %s: only a node of kind culvert has a configuration to change", n.Name)
+	if !n.daemon() && len(n.N9)+len(n.Modes)+len(n.Overlays) > 0 {
+		return fmt.Errorf("n9, modes, overlays: %s: only a node of kind culvert or cluster has a configuration to change", n.Name)
 	}
 	if (n.Kind == SMFs) != (len(n.SMFs) > 0) {
 		return fmt.Errorf("smfs: %s: a node of kind smf has some, others do not", n.Name)
 	}
 	if n.Kind == FRR && n.FRR == nil {
 		return fmt.Errorf("frr: %s: a node of kind frr says what FRR runs", n.Name)
+	}
+	if n.Kind != Cluster && len(n.PodCIDRs) > 0 {
+		return fmt.Errorf("pod_cidrs: %s: only a node of kind cluster has pods", n.Name)
 	}
 	for i := range n.GTPU {
 		if err := n.GTPU[i].Validate(); err != nil {

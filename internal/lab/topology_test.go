@@ -38,32 +38,32 @@ func TestConfigurations(t *testing.T) {
 	}
 	for _, l := range list {
 		for _, n := range l.Nodes {
-			if n.Kind != Culvert {
+			if !n.daemon() {
 				continue
 			}
-			for _, n9 := range append(slices.Clone(l.N9), "") {
+			for _, variant := range append(l.names(), "") {
 				for _, overlay := range append(sortedKeys(n.Overlays), "") {
-					checkConfiguration(t, l, n, n9, overlay)
+					checkConfiguration(t, l, n, variant, overlay)
 				}
 			}
 		}
 	}
 }
 
-func checkConfiguration(t *testing.T, l *Topology, n *Node, n9, overlay string) {
+func checkConfiguration(t *testing.T, l *Topology, n *Node, variant, overlay string) {
 	t.Helper()
-	text, err := yaml.Marshal(n.config(n9, overlay))
+	text, err := yaml.Marshal(n.config(variant, overlay))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, err := config.Decode(text)
 	if err != nil {
-		t.Errorf("%s: %s: %q, %q: %v", l.Name, n.Name, n9, overlay, err)
+		t.Errorf("%s: %s: %q, %q: %v", l.Name, n.Name, variant, overlay, err)
 		return
 	}
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
-		t.Errorf("%s: %s: %q, %q: %v", l.Name, n.Name, n9, overlay, err)
+		t.Errorf("%s: %s: %q, %q: %v", l.Name, n.Name, variant, overlay, err)
 	}
 	for _, i := range c.Interfaces {
 		if !slices.Contains(l.devices(n), i.Name) {

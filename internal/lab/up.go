@@ -17,20 +17,20 @@ import (
 
 // up builds the instance. One that is whole already is left as it is; one
 // that is not (a process died, an up was killed) is taken down first. What a
-// failing up has made is taken down again. n9 is the transport to begin with, or
+// failing up has made is taken down again. variant is the one to begin with, or
 // empty.
-func (in *instance) up(ctx context.Context, n9 string, progress *progress) error {
+func (in *instance) up(ctx context.Context, variant string, progress *progress) error {
 	if in.state.Ready && in.whole() {
 		progress.say("%s is up already", in.name)
-		if in.state.N9 == n9 {
+		if in.state.Variant == variant {
 			return nil
 		}
-		return in.setN9(ctx, n9)
+		return in.setVariant(ctx, variant)
 	}
 	if err := in.down(progress); err != nil {
 		return err
 	}
-	in.state.N9 = n9
+	in.state.Variant = variant
 	if err := in.begin(); err != nil {
 		return err
 	}
@@ -66,7 +66,10 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 		{"GTP-U endpoints", in.startEndpoint},
 		{"addresses and routes", in.configure},
 		{"FRR", in.startFRR},
+		{"kube-apiserver", func(n *Node) error { return in.startFor(ctx, n) }},
 		{"culvert", func(n *Node) error { return in.startCulvert(ctx, n, in.culvert) }},
+		{"pods", func(n *Node) error { return in.attach(ctx, n) }},
+		{"Services", in.translate},
 		{"SMF", func(n *Node) error { return in.startSMFs(ctx, n) }},
 	}
 	for _, s := range steps {
@@ -122,7 +125,7 @@ func (in *instance) makeNamespace(n *Node) error {
 		"net/ipv4/fib_multipath_hash_policy": "1",
 		"net/ipv6/fib_multipath_hash_policy": "1",
 	}
-	if n.Kind != Host && n.Kind != SMFs {
+	if n.forwards() {
 		values["net/ipv4/conf/all/forwarding"] = "1"
 		values["net/ipv6/conf/all/forwarding"] = "1"
 		values["net/ipv6/conf/all/seg6_enabled"] = "1"
@@ -164,6 +167,9 @@ func (in *instance) makeLinks() error {
 	}
 	for _, l := range in.Topology.Links {
 		for _, e := range l.Ends {
+			if l.Offloads {
+				continue
+			}
 			if err := in.setOffloads(e); err != nil {
 				return fmt.Errorf("%s: %s: %w", e.Node, e.Name, err)
 			}
@@ -237,7 +243,7 @@ func (in *instance) configure(n *Node) error {
 		}
 	}
 	ns := in.namespace(n)
-	return errors.Join(ns.batch(addresses), ns.batch(routes4, "-4"), ns.batch(routes6, "-6"))
+	return errors.Join(in.loadNFT(n, n.NFT), ns.batch(addresses), ns.batch(routes4, "-4"), ns.batch(routes6, "-6"))
 }
 
 // routeIsIPv6 tells a route's family by its prefix, or that of a default

@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -25,4 +26,20 @@ func bind(fd int, device string) error {
 		return fmt.Errorf("bind to %s: %w", device, err)
 	}
 	return nil
+}
+
+// listenAt is where a server is: at a port that the system chooses, unless said.
+func listenAt(listen netip.AddrPort, to netip.Addr) netip.AddrPort {
+	if listen.IsValid() {
+		return listen
+	}
+	return netip.AddrPortFrom(to, 0)
+}
+
+// connectTo is where its clients go.
+func connectTo(to netip.Addr, port uint16, server netip.AddrPort) netip.AddrPort {
+	if port == 0 {
+		port = server.Port()
+	}
+	return netip.AddrPortFrom(to, port)
 }

@@ -19,9 +19,11 @@ type Stream struct {
 	From, At Space
 	Source   netip.Addr
 	To       netip.Addr
-	Device   string // that the sender's sockets are bound to; any unless set
-	Flows    int    // source ports, taken in turn; 1 unless set
-	Count    int    // at least so many
+	Port     uint16         // as in Transfer
+	Listen   netip.AddrPort // as in Transfer
+	Device   string         // that the sender's sockets are bound to; any unless set
+	Flows    int            // source ports, taken in turn; 1 unless set
+	Count    int            // at least so many
 	Interval time.Duration
 	Size     int // of the datagram's data
 	Wait     time.Duration
@@ -61,7 +63,7 @@ func (s Stream) Run(ctx context.Context) (StreamResult, error) {
 		return StreamResult{}, fmt.Errorf("UDP to %v: %w", s.To, err)
 	}
 	defer receiver.Close()
-	senders, err := s.dial(receiver.LocalAddr().(*net.UDPAddr).AddrPort())
+	senders, err := s.dial(connectTo(s.To, s.Port, receiver.LocalAddr().(*net.UDPAddr).AddrPort()))
 	defer func() {
 		for _, c := range senders {
 			c.Close()
@@ -92,7 +94,7 @@ type streamEnd struct {
 
 func (s Stream) listen() (c *net.UDPConn, err error) {
 	err = s.At.Do(func() error {
-		c, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.To, 0)))
+		c, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(listenAt(s.Listen, s.To)))
 		return err
 	})
 	if err != nil {

@@ -19,9 +19,14 @@ type Transfer struct {
 	From, At Space
 	Source   netip.Addr
 	To       netip.Addr
-	Device   string // that the client's socket is bound to; any unless set
-	Bytes    int64
-	Limit    time.Duration // for all of it
+	// Port is where the client connects to, and Listen where the server is:
+	// others than the server's port, and To, where something on the way
+	// translates addresses.
+	Port   uint16
+	Listen netip.AddrPort
+	Device string // that the client's socket is bound to; any unless set
+	Bytes  int64
+	Limit  time.Duration // for all of it
 	// While, if set, keeps the connection busy with more of the same.
 	While func() bool
 }
@@ -39,7 +44,7 @@ func (t Transfer) Run(ctx context.Context) (r TransferResult, err error) {
 	defer cancel()
 	var listener net.Listener
 	err = t.At.Do(func() error {
-		listener, err = net.Listen("tcp", netip.AddrPortFrom(t.To, 0).String())
+		listener, err = net.Listen("tcp", listenAt(t.Listen, t.To).String())
 		return err
 	})
 	if err != nil {
@@ -48,7 +53,7 @@ func (t Transfer) Run(ctx context.Context) (r TransferResult, err error) {
 	defer listener.Close()
 	served := make(chan error, 1)
 	go func() { served <- t.serve(ctx, listener) }()
-	r, err = t.client(ctx, listener.Addr().String())
+	r, err = t.client(ctx, connectTo(t.To, t.Port, listener.Addr().(*net.TCPAddr).AddrPort()).String())
 	if err != nil {
 		listener.Close()
 	}

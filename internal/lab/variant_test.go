@@ -52,7 +52,7 @@ checks:
   - {name: one, kind: ping, n9: [fast], from: y, to: 10.0.0.1, before: [{do: apply, node: x, overlay: loud}], counters: [{n9: [fast], node: x, outcome: forwarded}]}
 `
 
-func TestN9(t *testing.T) {
+func TestVariants(t *testing.T) {
 	topology := parse(t, transports)
 	for flag, want := range map[string]string{
 		"":     "slow: both, fast: both, fast: one",
@@ -60,7 +60,7 @@ func TestN9(t *testing.T) {
 		"slow": "slow: both",
 		"fast": "fast: both, fast: one",
 	} {
-		n9, err := topology.chosenN9(flag)
+		n9, err := topology.chosenVariants("n9", flag)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,11 +75,11 @@ func TestN9(t *testing.T) {
 	if list := topology.plan([]string{"slow", "fast"}, regexp.MustCompile("fast: .*o")); len(list) != 2 || list[1].name() != "fast: one" {
 		t.Errorf("checks of a pattern: %v", list)
 	}
-	_, err := topology.chosenN9("medium")
+	_, err := topology.chosenVariants("n9", "medium")
 	wantError(t, err, "--n9", "medium", "slow, fast", "all")
-	_, err = parse(t, small).chosenN9("fast")
+	_, err = parse(t, small).chosenVariants("n9", "fast")
 	wantError(t, err, "--n9", "small")
-	if n9, err := parse(t, small).chosenN9(""); err != nil || !slices.Equal(n9, []string{""}) {
+	if n9, err := parse(t, small).chosenVariants("n9", ""); err != nil || !slices.Equal(n9, []string{""}) {
 		t.Errorf("%v, %v", n9, err)
 	}
 	level := func(n9, overlay string) any {
@@ -90,7 +90,7 @@ func TestN9(t *testing.T) {
 	}
 }
 
-func TestParseN9(t *testing.T) {
+func TestParseVariants(t *testing.T) {
 	for _, tt := range []struct {
 		old, new string
 		want     []string

@@ -1,0 +1,266 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	apiServerProcess = "kube-apiserver"
+	etcdProcess      = "etcd"
+	apiServerPort    = "6443"
+	// Who starts: both, on a machine with other work, with an empty store.
+	apiServerTime = time.Minute
+	// kubeMode is the variant that needs them.
+	kubeMode = "kube"
+)
+
+// errNotBuilt says that programs of others are missing.
+var errNotBuilt = errors.New("is not there: tools/cluster/build.sh api builds it, once")
+
+// clusterPrograms is where tools/cluster/build.sh leaves what it builds.
+func clusterPrograms() string {
+	cache, err := os.UserCacheDir()
+	if err != nil { // neither HOME nor XDG_CACHE_HOME
+		cache = "/root/.cache"
+	}
+	return filepath.Join(cache, "culvert", "cluster", "bin")
+}
+
+// haveAPIServer wants the programs to be there.
+func haveAPIServer() error {
+	for _, name := range []string{etcdProcess, apiServerProcess} {
+		if _, err := os.Stat(filepath.Join(clusterPrograms(), name)); err != nil {
+			return fmt.Errorf("%s %w", name, errNotBuilt)
+		}
+	}
+	return nil
+}
+
+// startAPIServer starts etcd and kube-apiserver, where they do not run yet, and
+// tells them of the nodes.
+func (in *instance) startAPIServer(ctx context.Context) error {
+	n := in.apiServer()
+	if n == nil {
+		return errors.New("the lab has no node of kind apiserver")
+	}
+	if p, ok := in.process(n, apiServerProcess); ok && p.alive() {
+		return nil
+	}
+	if err := haveAPIServer(); err != nil {
+		return err
+	}
+	if err := in.writeSecrets(n); err != nil {
+		return err
+	}
+	if err := in.runEtcd(n); err != nil {
+		return err
+	}
+	if err := in.runAPIServer(ctx, n); err != nil {
+		return err
+	}
+	for _, node := range in.clusterNodes() {
+		if err := in.applyObject(ctx, node.object()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startFor starts them in their node, where the variant needs them.
+func (in *instance) startFor(ctx context.Context, n *Node) error {
+	if n.Kind != APIServer || in.state.Variant != kubeMode {
+		return nil
+	}
+	return in.startAPIServer(ctx)
+}
+
+// object is the Node that a kubelet would register, with the podCIDRs that a
+// controller would give it.
+func (n *Node) object() map[string]any {
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": n.Name},
+		"spec": map[string]any{"podCIDR": n.PodCIDRs[0], "podCIDRs": n.PodCIDRs},
+	}
+}
+
+func (in *instance) runEtcd(n *Node) error {
+	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+	return in.start(n, etcdProcess, filepath.Join(clusterPrograms(), etcdProcess), "--data-dir", in.file(n, "etcd"),
+		"--unsafe-no-fsync", "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+}
+
+func (in *instance) runAPIServer(ctx context.Context, n *Node) error {
+	at, err := in.address(n.Name, ipv4)
+	if err != nil {
+		return err
+	}
+	if err := in.start(n, apiServerProcess, filepath.Join(clusterPrograms(), apiServerProcess),
+		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", apiServerPort,
+		"--cert-dir", in.file(n, "certs"), "--token-auth-file", in.file(n, "tokens.csv"), "--authorization-mode", "RBAC",
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.file(n, "accounts.key"),
+		"--service-account-key-file", in.file(n, "accounts.key"), "--service-cluster-ip-range", "10.96.0.0/16,fd00:10:96::/112"); err != nil {
+		return err
+	}
+	p, _ := in.process(n, apiServerProcess)
+	var last error
+	ready := waitFor(apiServerTime, func() bool {
+		_, last = in.kube(ctx, http.MethodGet, "/readyz", nil)
+		return last == nil || ctx.Err() != nil || !p.alive()
+	})
+	if !ready || last != nil {
+		return fmt.Errorf("kube-apiserver did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.logTail(n, apiServerProcess))
+	}
+	return os.WriteFile(in.kubeconfig(), in.kubeconfigText(n, at), 0o600)
+}
+
+// token of the lab's one user, who may do everything, and whose file never
+// leaves the lab's directory.
+const token = "lab"
+
+// writeSecrets makes what kube-apiserver does not make by itself.
+func (in *instance) writeSecrets(n *Node) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	return errors.Join(
+		os.WriteFile(in.file(n, "accounts.key"), text, 0o600),
+		os.WriteFile(in.file(n, "tokens.csv"), []byte(token+`,lab,lab,"system:masters"`+"\n"), 0o600))
+}
+
+func (in *instance) kubeconfig() string { return filepath.Join(in.dir(), "kubeconfig") }
+
+// kubeconfigText trusts the certificate that kube-apiserver made for itself.
+func (in *instance) kubeconfigText(n *Node, at netip.Addr) []byte {
+	text, _ := yaml.Marshal(map[string]any{ // strings in maps always have a text
+		"apiVersion": "v1", "kind": "Config", "current-context": "lab",
+		"clusters": []any{map[string]any{"name": "lab", "cluster": map[string]any{
+			"server": "https://" + net.JoinHostPort(at.String(), apiServerPort), "certificate-authority": in.certificate(n)}}},
+		"users":    []any{map[string]any{"name": "lab", "user": map[string]any{"token": token}}},
+		"contexts": []any{map[string]any{"name": "lab", "context": map[string]any{"cluster": "lab", "user": "lab"}}},
+	})
+	return text
+}
+
+func (in *instance) certificate(n *Node) string { return in.file(n, "certs/apiserver.crt") }
+
+// kube asks the Kubernetes API, from the node that it runs in. body is YAML.
+func (in *instance) kube(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	n := in.apiServer()
+	trust, err := os.ReadFile(in.certificate(n))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(trust)
+	request, err := http.NewRequestWithContext(ctx, method, "https://localhost:"+apiServerPort+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/apply-patch+yaml")
+	client := http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, _ string) (c net.Conn, err error) {
+			err = in.namespace(n).Do(func() error {
+				c, err = new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", apiServerPort))
+				return err
+			})
+			return c, err
+		},
+	}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= 300 {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, response.Status, text)
+	}
+	return text, err
+}
+
+// plurals of the resources that labs have objects of.
+var plurals = map[string]string{"Node": "nodes", "ConfigMap": "configmaps", "Namespace": "namespaces", "SRv6Policy": "srv6policies"}
+
+// objectPath is where an object is in the API.
+func objectPath(o map[string]any) (string, error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return "", err
+	}
+	var v struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		return "", err
+	}
+	if plurals[v.Kind] == "" || v.Metadata.Name == "" || v.APIVersion == "" {
+		return "", fmt.Errorf("object: %s: give apiVersion, metadata.name, and a kind of %v", text, sortedKeys(plurals))
+	}
+	path := "/apis/" + v.APIVersion
+	if v.APIVersion == "v1" {
+		path = "/api/v1"
+	}
+	if v.Metadata.Namespace != "" {
+		path += "/namespaces/" + v.Metadata.Namespace
+	}
+	return path + "/" + plurals[v.Kind] + "/" + v.Metadata.Name, nil
+}
+
+// applyObject makes an object in the Kubernetes API what is given (server-side apply).
+func (in *instance) applyObject(ctx context.Context, object map[string]any) error {
+	path, err := objectPath(object)
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		return err
+	}
+	_, err = in.kube(ctx, http.MethodPatch, path+"?fieldManager=lab&force=true", text)
+	return err
+}
+
+// deleteObject deletes it.
+func (in *instance) deleteObject(ctx context.Context, object map[string]any) error {
+	path, err := objectPath(object)
+	if err != nil {
+		return err
+	}
+	_, err = in.kube(ctx, http.MethodDelete, path, nil)
+	return err
+}

@@ -1,0 +1,100 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/containernetworking/cni/libcni"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+)
+
+// cniVersion is the newest that Debian's containerd takes.
+const cniVersion = "1.0.0"
+
+// network is the configuration list that a node's container runtime has.
+func (in *instance) network(n *Node) (*libcni.NetworkConfigList, error) {
+	plugins := []map[string]any{{"type": "culvert-cni", "socket": in.socket(n)}}
+	for _, p := range in.pods(n) {
+		if len(p.HostPorts) > 0 {
+			plugins = append(plugins, map[string]any{"type": "portmap", "backend": "nftables", "capabilities": map[string]bool{"portMappings": true}})
+			break
+		}
+	}
+	text, err := json.Marshal(map[string]any{"cniVersion": cniVersion, "name": "culvert", "plugins": plugins})
+	if err != nil {
+		return nil, err
+	}
+	return libcni.ConfListFromBytes(text)
+}
+
+// runtime is the part of a container runtime that a pod's network sees.
+func (in *instance) runtime(p *Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
+	paths := []string{filepath.Dir(in.culvert), clusterPrograms()}
+	var ports []map[string]any
+	for _, port := range p.HostPorts {
+		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": port.Protocol})
+	}
+	conf := &libcni.RuntimeConf{
+		ContainerID: "lab-" + in.name + "-" + p.Name, NetNS: in.namespace(p).path(), IfName: "eth0",
+		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
+		CapabilityArgs: map[string]any{"portMappings": ports},
+	}
+	return libcni.NewCNIConfigWithCacheDir(paths, filepath.Join(in.dir(), p.On, "cni"), nil), conf
+}
+
+// attach makes the pod's network, as its node's container runtime does.
+func (in *instance) attach(ctx context.Context, p *Node) error {
+	if p.Kind != Pod {
+		return nil
+	}
+	on := in.node(p.On)
+	list, err := in.network(on)
+	if err != nil {
+		return err
+	}
+	plugins, conf := in.runtime(p)
+	var found []netip.Addr
+	// The plugins are started by this thread.
+	err = in.namespace(on).Do(func() error {
+		result, err := plugins.AddNetworkList(ctx, list, conf)
+		if err != nil {
+			return err
+		}
+		r, err := types100.NewResultFromResult(result)
+		if err != nil {
+			return err
+		}
+		for _, ip := range r.IPs {
+			if a, ok := netip.AddrFromSlice(ip.Address.IP); ok {
+				found = append(found, a.Unmap())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("CNI ADD: %w", err)
+	}
+	if in.state.Pods == nil {
+		in.state.Pods = map[string][]netip.Addr{}
+	}
+	in.state.Pods[p.Name] = found
+	return in.save()
+}
+
+// detach takes the pod's network away.
+func (in *instance) detach(ctx context.Context, p *Node) error {
+	on := in.node(p.On)
+	list, err := in.network(on)
+	if err != nil {
+		return err
+	}
+	plugins, conf := in.runtime(p)
+	if err := in.namespace(on).Do(func() error { return plugins.DelNetworkList(ctx, list, conf) }); err != nil {
+		return fmt.Errorf("CNI DEL: %w", err)
+	}
+	delete(in.state.Pods, p.Name)
+	return in.save()
+}

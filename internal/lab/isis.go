@@ -1,0 +1,119 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ISIS is an IS-IS router (level 2, IPv6) on every link of the node whose other
+// end is one, too. The networks of the loopback device are advertised.
+type ISIS struct {
+	System  int            `json:"system"`            // the system identifier, from 1 on
+	Metrics map[string]int `json:"metrics,omitempty"` // of interfaces: 10 unless set
+	// Kernel are networks of static routes that are advertised beside.
+	Kernel []string `json:"kernel,omitempty"`
+}
+
+// A neighbour that says nothing is gone after three seconds; that a link is
+// down is seen at once. The SPF runs 10 ms after a change, or within 200 ms if
+// it ran just before. The order counts: isisd makes its first LSP at the line net,
+// and the next one only when the interval that it knows by then is over; and it
+// does not come back to routes that a route-map did not permit before it was
+// written.
+const isisInterface = `interface %s
+ ipv6 router isis core
+ isis circuit-type level-2-only
+ isis network point-to-point
+ isis hello-interval 1
+ isis hello-multiplier 3
+ isis metric %d
+`
+
+const isisRouter = `interface lo
+ ipv6 router isis core
+ isis passive
+router isis core
+ lsp-gen-interval 1
+ is-type level-2-only
+ metric-style wide
+ net 49.0001.0000.0000.%04d.00
+ spf-delay-ietf init-delay 10 short-delay 100 long-delay 200 holddown 1000 time-to-learn 500
+`
+
+// config is the configuration of the node's isisd, and of zebra.
+func (i *ISIS) config(t *Topology, n *Node) string {
+	var b strings.Builder
+	for _, device := range t.devices(n) {
+		peer := t.node(t.peerOf(n, device).Node)
+		if peer.FRR == nil || peer.FRR.ISIS == nil {
+			continue
+		}
+		metric, ok := i.Metrics[device]
+		if !ok {
+			metric = 10
+		}
+		fmt.Fprintf(&b, isisInterface, device, metric)
+	}
+	if len(i.Kernel) == 0 {
+		fmt.Fprintf(&b, isisRouter, i.System)
+		return b.String()
+	}
+	for _, prefix := range i.Kernel {
+		fmt.Fprintf(&b, "ipv6 prefix-list kernel permit %s\n", prefix)
+	}
+	b.WriteString("route-map kernel permit 10\n match ipv6 address prefix-list kernel\n")
+	fmt.Fprintf(&b, isisRouter+" redistribute ipv6 kernel level-2 route-map kernel\n", i.System)
+	return b.String()
+}
+
+func (i *ISIS) validate(t *Topology, n *Node) error {
+	if i.System < 1 || i.System > 9999 {
+		return fmt.Errorf("isis: system: %d: give a number from 1 to 9999", i.System)
+	}
+	for device := range i.Metrics {
+		if !slices.Contains(t.devices(n), device) {
+			return fmt.Errorf("isis: metrics: %s has no link %q", n.Name, device)
+		}
+	}
+	return validatePrefixes("isis: kernel", i.Kernel)
+}
+
+// peerOf is the other end of the link that a device of the node is an end of.
+func (t *Topology) peerOf(n *Node, device string) End {
+	for _, l := range t.Links {
+		for i, e := range l.Ends {
+			if e.Node == n.Name && e.Name == device {
+				return l.Ends[1-i]
+			}
+		}
+	}
+	return End{}
+}
+
+// route wants the kernel of a node to send what is for an address by an
+// interface.
+func (r *runner) route(_ context.Context, c *Check, o *outcome) error {
+	out, err := r.namespace(r.node(c.From)).output("ip", "-j", "route", "get", c.To.String())
+	if err != nil {
+		o.fail("%s has no route to %v: %v", c.From, c.To, err)
+		return nil
+	}
+	var found []struct {
+		Device string `json:"dev"`
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		return fmt.Errorf("ip route get shows %q: %w", out, err)
+	}
+	if len(found) != 1 {
+		return errors.New("ip route get shows no route")
+	}
+	o.say("by %s", found[0].Device)
+	if found[0].Device != c.Expect.Interface {
+		o.fail("%s sends it by %s: want %s", c.From, found[0].Device, c.Expect.Interface)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// counts says whether the kernel of the node counts: SIDs of routes with the word
+// count, and named counters of its nft ruleset.
+func (n *Node) counts() bool {
+	return !n.daemon() && (n.hasSIDs() || strings.Contains(n.NFT, "counter "))
+}
+
+func (n *Node) hasSIDs() bool {
+	return slices.ContainsFunc(n.Routes, func(r string) bool { return strings.Contains(r, "seg6local") && strings.Contains(r, " count") })
+}
+
+// kernelCounters reads what the kernel of a node counts.
+func (r *runner) kernelCounters(n *Node) (v nodeView, err error) {
+	v = nodeView{sids: map[string]counterView{}, named: map[string]counterView{}}
+	if n.hasSIDs() {
+		if err := r.seg6localCounters(n, v.sids); err != nil {
+			return v, err
+		}
+	}
+	if strings.Contains(n.NFT, "counter ") {
+		err = r.nftCounters(n, v.named)
+	}
+	return v, err
+}
+
+func (r *runner) seg6localCounters(n *Node, into map[string]counterView) error {
+	out, err := r.namespace(n).output("ip", "-6", "-j", "-s", "route", "show")
+	if err != nil {
+		return err
+	}
+	var routes []struct {
+		Destination string      `json:"dst"`
+		Encap       string      `json:"encap"`
+		Stats       counterView `json:"stats64"`
+	}
+	if err := json.Unmarshal(out, &routes); err != nil {
+		return fmt.Errorf("ip route shows %q: %w", out, err)
+	}
+	for _, route := range routes {
+		if route.Encap == "seg6local" {
+			into[route.Destination] = route.Stats
+		}
+	}
+	return nil
+}
+
+func (r *runner) nftCounters(n *Node, into map[string]counterView) error {
+	out, err := r.namespace(n).output("nft", "-j", "list", "counters")
+	if err != nil {
+		return err
+	}
+	var list struct {
+		NFTables []struct {
+			Counter struct {
+				Name string `json:"name"`
+				counterView
+			} `json:"counter"`
+		} `json:"nftables"`
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		return fmt.Errorf("nft shows %q: %w", out, err)
+	}
+	for _, item := range list.NFTables {
+		into[item.Counter.Name] = item.Counter.counterView
+	}
+	return nil
+}
