@@ -77,18 +77,31 @@ func newReach(c Config) (*reach, error) {
 	byReflector := func(p Peer) bool { return p.RouteReflector || p.Client }
 	return &reach{
 		handler: c.Cluster.Handler,
-		reader:  reader{asn: c.ASN, vpn: v, services: c.servicesOf, prefixes: c.Cluster.Prefixes},
+		reader:  reader{asn: c.ASN, vpn: v, takesSIDs: c.takesSIDs, prefixes: c.Cluster.Prefixes},
 		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs,
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
 		routes: rib{}, told: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, restored: c.Cluster.Headends,
 	}, nil
 }
 
-// servicesOf says whether a peer is of the SR domain: what another says of SIDs is
+// spoken are the families that are meant for a peer.
+func (c *Config) spoken(p Peer) []Family {
+	switch {
+	case len(p.Families) > 0:
+		return p.Families
+	case p.ASN == c.ASN:
+		return []Family{SRPolicy, Unicast, L3VPN}
+	case c.Cluster != nil:
+		return []Family{Unicast}
+	}
+	return []Family{SRPolicy}
+}
+
+// takesSIDs says whether a peer is of the SR domain: what another says of SIDs is
 // not believed (RFC 8669 section 5).
-func (c *Config) servicesOf(peer netip.Addr) bool {
+func (c *Config) takesSIDs(peer netip.Addr) bool {
 	return slices.ContainsFunc(c.Peers, func(p Peer) bool {
-		return p.Address.Unmap() == peer.Unmap() && (p.Services || p.ASN == c.ASN)
+		return p.Address.Unmap() == peer.Unmap() && slices.Contains(c.spoken(p), L3VPN)
 	})
 }
 
@@ -191,15 +204,18 @@ func (s *Speaker) rename() {
 	})
 }
 
-// familiesOf are the families that a peer is offered.
-func (s *Speaker) familiesOf(p Peer) []bgp.Family {
-	list := slices.Clone(families)
-	if s.reach == nil {
-		return list
-	}
-	list = append(list, unicastFamilies...)
-	if s.reach.announcer.vpn != nil && s.config.servicesOf(p.Address) {
-		list = append(list, vpnFamilies...)
+// familiesOf are the address families that a peer is offered.
+func (s *Speaker) familiesOf(p Peer) (list []bgp.Family) {
+	for _, f := range s.config.spoken(p) {
+		switch {
+		case f == SRPolicy:
+			list = append(list, families...)
+		case s.reach == nil:
+		case f == Unicast:
+			list = append(list, unicastFamilies...)
+		case s.reach.announcer.vpn != nil:
+			list = append(list, vpnFamilies...)
+		}
 	}
 	return list
 }

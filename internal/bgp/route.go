@@ -64,9 +64,9 @@ var errNotForUs = errors.New("it is not for this node")
 type reader struct {
 	asn uint32
 	vpn *vpn
-	// services says whether SRv6 SIDs of a peer are to be taken.
-	services func(peer netip.Addr) bool
-	prefixes []netip.Prefix // what may be taken; any if there are none
+	// takesSIDs says whether SRv6 SIDs of a peer are to be taken.
+	takesSIDs func(peer netip.Addr) bool
+	prefixes  []netip.Prefix // what may be taken; any if there are none
 }
 
 // nlri is what a route is about: prefix, key and label.
@@ -153,7 +153,7 @@ func (r reader) readWay(c *candidate, p *apiutil.Path, label *uint32) error {
 	if label != nil && (r.vpn == nil || !r.vpn.wants(p.Attrs)) {
 		return fmt.Errorf("%w: no Route Target of it is imported", errNotForUs)
 	}
-	if r.services(p.PeerAddress) {
+	if r.takesSIDs(p.PeerAddress) {
 		s, err := readService(p.Attrs, label)
 		if err == nil {
 			c.Segments = []netip.Addr{s.SID}

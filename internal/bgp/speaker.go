@@ -58,10 +58,23 @@ type Peer struct {
 	// RouteReflector says that the peer passes on what it is told (RFC 4456), and
 	// Client that this node does, of what the peer tells.
 	RouteReflector, Client bool
-	// Services says that an external peer belongs to the SR domain: L3VPN is
-	// spoken with it, and its SIDs are taken (RFC 9252). Internal ones do.
-	Services bool
+	// Families are what is spoken with it: unless set, all with an internal peer,
+	// and with an external one Unicast if this node is one of a cluster, else
+	// SRPolicy. A peer should know all of them: a node that restarts ends each
+	// with End-of-RIB.
+	Families []Family
 }
+
+// Family is what is spoken with a peer, for IPv4 and IPv6.
+type Family string
+
+const (
+	SRPolicy Family = "sr-policy" // SAFI 73
+	Unicast  Family = "unicast"   // prefixes of the cluster
+	// L3VPN are prefixes of the VPN through SRv6. A peer that it is spoken with
+	// belongs to the SR domain: its SIDs are taken (RFC 9252 section 9).
+	L3VPN Family = "l3vpn"
+)
 
 // Source says who told of a candidate path: the originator of RFC 9256 section
 // 2.4, and the peer that it came by.

@@ -76,10 +76,17 @@ const testPort = 1179
 
 func speaker(t *testing.T, c Config, h Handler) *Speaker {
 	t.Helper()
-	c.Port, c.Log = testPort, slog.New(slog.DiscardHandler)
+	c.Port = testPort
 	for i := range c.Peers {
 		c.Peers[i].Port = testPort
 	}
+	return standard(t, c, h)
+}
+
+// standard starts a speaker with BGP's own port.
+func standard(t *testing.T, c Config, h Handler) *Speaker {
+	t.Helper()
+	c.Log = slog.New(slog.DiscardHandler)
 	s, err := Start(t.Context(), c, h)
 	if err != nil {
 		t.Fatal(err)
@@ -91,10 +98,12 @@ func speaker(t *testing.T, c Config, h Handler) *Speaker {
 
 func established(t *testing.T, s *Speaker) {
 	t.Helper()
-	eventually(t, "the session is established", func() bool {
-		peers, err := s.Peers(context.Background())
-		return err == nil && len(peers) > 0 && !slices.ContainsFunc(peers, func(p PeerStatus) bool { return p.State != "established" })
-	})
+	eventually(t, "the session is established", func() bool { return isEstablished(s) })
+}
+
+func isEstablished(s *Speaker) bool {
+	peers, err := s.Peers(context.Background())
+	return err == nil && len(peers) > 0 && !slices.ContainsFunc(peers, func(p PeerStatus) bool { return p.State != "established" })
 }
 
 // A headend hears of what is for it, of changes, and of the end; what is for

@@ -1,0 +1,402 @@
+package bgp
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+)
+
+// frr is a router that runs FRR's zebra and bgpd, at the other end of a veth pair.
+type frr struct {
+	t          *testing.T
+	ns         *netns.NS
+	dir        string
+	ours, peer netip.Addr // ends of the pair
+	bgpd       *exec.Cmd
+}
+
+var routers atomic.Uint32
+
+const frrDir = "/usr/lib/frr"
+
+// router makes the namespace and its link, and starts nothing yet.
+func router(t *testing.T) *frr {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(frrDir, "bgpd")); err != nil {
+		t.Skip("needs FRR's bgpd: install the package frr")
+	}
+	f := &frr{t: t, ns: netns.New(t), dir: frrOwned(t)}
+	n := routers.Add(1)
+	name := fmt.Sprintf("cvbgp%d-%d", os.Getpid()%100000, n)
+	f.ours, f.peer = addr(fmt.Sprintf("fd94:%x::1", n)), addr(fmt.Sprintf("fd94:%x::2", n))
+	f.host("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", f.ns.Name)
+	f.host("ip", "addr", "add", f.ours.String()+"/64", "dev", name, "nodad")
+	f.host("ip", "link", "set", name, "up")
+	f.ns.Addr(t, "eth0", f.peer.String()+"/64")
+	f.ns.Up(t, "eth0")
+	return f
+}
+
+// frrOwned makes a directory for the user that the daemons become, who could not
+// get into the test's own.
+func frrOwned(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "culvert-frr-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if out, err := exec.Command("chown", "frr:frr", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// host runs a command beside the speaker.
+func (f *frr) host(name string, args ...string) {
+	f.t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		f.t.Fatalf("%s %q: %v: %s", name, args, err, out)
+	}
+}
+
+// start starts a daemon with its configuration, and waits until it listens.
+func (f *frr) start(daemon, config string) *exec.Cmd {
+	f.t.Helper()
+	return f.run(daemon, config, filepath.Join(frrDir, daemon))
+}
+
+func (f *frr) run(daemon, config string, command ...string) *exec.Cmd {
+	f.t.Helper()
+	path := func(suffix string) string { return filepath.Join(f.dir, daemon+suffix) }
+	if err := os.WriteFile(path(".conf"), []byte(config), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+	log, err := os.Create(path(".log"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c := f.ns.Command(command[0], append(command[1:], "-f", path(".conf"), "-i", path(".pid"), "-z", filepath.Join(f.dir, "zserv.api"),
+		"--vty_socket", f.dir, "-A", "127.0.0.1", "-P", "0", "--log", "stdout", "--log-level", "informational")...)
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		f.kill(c)
+		log.Close()
+		if f.t.Failed() {
+			text, _ := os.ReadFile(path(".log"))
+			f.t.Logf("%s says:\n%s", daemon, text)
+		}
+	})
+	eventually(f.t, daemon+" listens", func() bool {
+		_, err := os.Stat(path(".vty"))
+		return err == nil
+	})
+	return c
+}
+
+func (f *frr) kill(c *exec.Cmd) {
+	if c.ProcessState == nil {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		_ = os.Remove(filepath.Join(f.dir, "bgpd.vty"))
+	}
+}
+
+// show runs a command of bgpd's that answers in JSON.
+func (f *frr) show(command string, into any) error {
+	out, err := exec.Command("vtysh", "--vty_socket", f.dir, "-d", "bgpd", "-c", "show "+command+" json").Output()
+	if err != nil {
+		return fmt.Errorf("show %s: %w: %s", command, err, out)
+	}
+	return json.Unmarshal(out, into)
+}
+
+// has says that FRR's best path of a prefix is by a next hop.
+func (f *frr) has(family, prefix, nextHop string) bool {
+	var answer struct {
+		Paths []struct {
+			Valid    bool
+			Nexthops []struct{ IP string }
+		}
+	}
+	if f.show("bgp "+family+" unicast "+prefix, &answer) != nil || len(answer.Paths) == 0 || !answer.Paths[0].Valid {
+		return false
+	}
+	for _, n := range answer.Paths[0].Nexthops {
+		if n.IP == nextHop {
+			return true
+		}
+	}
+	return false
+}
+
+// unicast is a router outside the cluster that speaks unicast only. Each %s is the
+// address of the node.
+const unicast = `
+frr defaults datacenter
+router bgp 65000
+ bgp router-id 10.0.0.254
+ no bgp ebgp-requires-policy
+ no bgp network import-check
+ bgp graceful-restart
+ bgp graceful-restart preserve-fw-state
+ bgp graceful-restart restart-time 30
+ neighbor NODE remote-as 65001
+ neighbor NODE timers connect 1
+ neighbor NODE capability extended-nexthop
+ address-family ipv4 unicast
+  network 192.0.2.0/24
+  neighbor NODE activate
+ exit-address-family
+ address-family ipv6 unicast
+  network 2001:db8:99::/48
+  neighbor NODE activate
+ exit-address-family
+`
+
+// beside starts a node at our end of the pair, as an external peer of the router.
+func beside(t *testing.T, f *frr, c Config, p Peer) *member {
+	t.Helper()
+	m := &member{reached: newReached(), heard: newHeard(), node: nodeOf("1")}
+	m.node.Address = f.ours
+	p.Address, p.Local = f.peer, f.ours
+	if p.ASN == 0 {
+		p.ASN = 65000
+	}
+	c.ASN, c.RouterID, c.Peers = 65001, addr("10.0.0.1"), []Peer{p}
+	if c.Cluster == nil {
+		c.Cluster = &Cluster{}
+	}
+	c.Cluster.Handler = m.reached
+	m.Speaker = standard(t, c, m.heard)
+	if err := m.SetNode(m.node); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// FRR and a node tell each other prefixes of both families, all with IPv6 next
+// hops; the end of either side is heard of by the other.
+func TestUnicastWithFRR(t *testing.T) {
+	f := router(t)
+	f.start("zebra", "")
+	f.start("bgpd", strings.ReplaceAll(unicast, "NODE", f.ours.String()))
+	m := beside(t, f, Config{}, Peer{})
+	eventually(t, "FRR's prefixes are heard of", func() bool {
+		return m.reached.by("192.0.2.0/24", f.peer.String()) && m.reached.by("2001:db8:99::/48", f.peer.String())
+	})
+	if r := m.reached.of("192.0.2.0/24")[0]; r.ASN != 65000 || r.Node != addr("10.0.0.254") || r.Segments != nil {
+		t.Errorf("route %+v", r)
+	}
+	eventually(t, "FRR knows the node's prefixes", func() bool {
+		return f.has("ipv4", "10.244.1.0/24", f.ours.String()) && f.has("ipv6", "fd00:10:244:1::/64", f.ours.String())
+	})
+	m.node.Prefixes = m.node.Prefixes[1:]
+	if err := m.SetNode(m.node); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "FRR hears of a withdrawal", func() bool { return !f.has("ipv4", "10.244.1.0/24", f.ours.String()) })
+}
+
+// While FRR restarts, what it told stays; while the node restarts, FRR keeps what
+// the node told.
+func TestGracefulRestartWithFRR(t *testing.T) {
+	f := router(t)
+	f.start("zebra", "")
+	config := strings.ReplaceAll(unicast, "NODE", f.ours.String())
+	bgpd := f.start("bgpd", config)
+	m := beside(t, f, Config{Restart: 30 * time.Second}, Peer{})
+	eventually(t, "FRR's prefixes are heard of", func() bool { return m.reached.by("192.0.2.0/24", f.peer.String()) })
+	eventually(t, "the peer has told all", func() bool {
+		m.heard.mu.Lock()
+		defer m.heard.mu.Unlock()
+		return len(m.heard.completed) == 1
+	})
+	eventually(t, "FRR knows the node's prefixes", func() bool { return f.has("ipv4", "10.244.1.0/24", f.ours.String()) })
+
+	f.kill(bgpd)
+	eventually(t, "the session is down", func() bool { return !isEstablished(m.Speaker) })
+	f.start("bgpd", config)
+	established(t, m.Speaker)
+	eventually(t, "the peer has told all again", func() bool {
+		m.heard.mu.Lock()
+		defer m.heard.mu.Unlock()
+		return len(m.heard.completed) == 2
+	})
+	if len(m.reached.gone) > 0 || !m.reached.by("192.0.2.0/24", f.peer.String()) {
+		t.Errorf("FRR's restart withdrew %v", m.reached.gone)
+	}
+	eventually(t, "FRR knows the node's prefixes again", func() bool { return f.has("ipv4", "10.244.1.0/24", f.ours.String()) })
+
+	kept := watch(t, func() bool { return f.has("ipv4", "10.244.1.0/24", f.ours.String()) })
+	m.Stop()
+	time.Sleep(time.Second)
+	again := beside(t, f, Config{Restart: 30 * time.Second, Restarting: true}, Peer{})
+	established(t, again.Speaker)
+	eventually(t, "FRR's prefixes are heard of again", func() bool { return again.reached.by("192.0.2.0/24", f.peer.String()) })
+	time.Sleep(deferral + 2*time.Second)
+	if n := kept(); n > 0 {
+		t.Errorf("FRR was without the node's prefix %d times", n)
+	}
+}
+
+// watch asks again and again, until it is asked how often the answer was no.
+func watch(t *testing.T, holds func() bool) (broken func() int) {
+	t.Helper()
+	stop, done, n := make(chan struct{}), make(chan struct{}), 0
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+				if !holds() {
+					n++
+				}
+			}
+		}
+	}()
+	return func() int {
+		close(stop)
+		<-done
+		return n
+	}
+}
+
+// provider is a provider edge with a customer's VRF, whose prefixes it advertises
+// by SRv6: it transposes 16 bits of each SID into the label.
+const provider = `
+frr defaults datacenter
+router bgp 65000
+ bgp router-id 10.0.0.254
+ no bgp ebgp-requires-policy
+ no bgp network import-check
+ no bgp default ipv4-unicast
+ neighbor NODE remote-as 65001
+ neighbor NODE timers connect 1
+ neighbor NODE capability extended-nexthop
+ segment-routing srv6
+  locator default
+ exit
+ address-family ipv4 vpn
+  neighbor NODE activate
+ exit-address-family
+ address-family ipv6 vpn
+  neighbor NODE activate
+ exit-address-family
+router bgp 65000 vrf red
+ bgp router-id 10.0.0.254
+ no bgp network import-check
+ address-family ipv4 unicast
+  redistribute connected
+  sid vpn export auto
+  rd vpn export 65000:1
+  rt vpn both 65000:100
+  export vpn
+  import vpn
+ exit-address-family
+ address-family ipv6 unicast
+  redistribute connected
+  sid vpn export auto
+  rd vpn export 65000:1
+  rt vpn both 65000:100
+  export vpn
+  import vpn
+ exit-address-family
+`
+
+const providerZebra = `
+segment-routing
+ srv6
+  locators
+   locator default
+    prefix 2001:db8:1:1::/64 func-bits 16
+`
+
+// customer makes the VRF, which is a namespace of zebra's own: not every kernel
+// has devices for them.
+const customer = `
+mount -t tmpfs netns /run/netns && ip netns add red &&
+ip -n red link add c type veth peer name d && ip -n red link set dev d up && ip -n red addr add 198.51.100.1/24 dev c && ip -n red addr add 2001:db8:55::1/64 dev c nodad && ip -n red link set dev c up`
+
+// vpnRoute is what FRR shows of a route of a VPN.
+type vpnRoute struct {
+	Paths []struct {
+		Valid     bool
+		RemoteSid string
+	}
+}
+
+// A provider edge's prefixes are reached by its SIDs, put together of TLV and
+// label, and it reaches ours by ours; what has another Route Target is not taken.
+func TestVPNWithFRR(t *testing.T) {
+	f := router(t)
+	f.run("zebra", providerZebra, "unshare", "--mount", "sh", "-c", customer+` && exec "$@"`, "sh", filepath.Join(frrDir, "zebra"), "--vrfwnetns")
+	f.start("bgpd", strings.ReplaceAll(provider, "NODE", f.ours.String()))
+	vpn := func(target string) *Cluster {
+		return &Cluster{VPN: &VPN{Distinguisher: "65001:7", Import: []string{target}, Export: []string{"65000:100"}}}
+	}
+	m := beside(t, f, Config{Cluster: vpn("65000:100")}, Peer{Families: []Family{Unicast, L3VPN}})
+	for _, prefix := range []string{"198.51.100.0/24", "2001:db8:55::/64"} {
+		eventually(t, "the customer's "+prefix+" is heard of", func() bool { return len(m.reached.of(prefix)) == 1 })
+		r := m.reached.of(prefix)[0]
+		if len(r.Segments) != 1 || !netip.MustParsePrefix("2001:db8:1:1::/64").Contains(r.Segments[0]) || r.Segments[0] == addr("2001:db8:1:1::") ||
+			r.Distinguisher != "65000:1" || !r.Best {
+			t.Errorf("route %+v", r)
+		}
+		if sid := f.allocatedSID(prefix); sid != r.Segments[0].String() {
+			t.Errorf("%s: heard %s, FRR allocated %q", prefix, r.Segments[0], sid)
+		}
+	}
+	for family, prefix := range map[string]string{"ipv4": "10.244.1.0/24", "ipv6": "fd00:10:244:1::/64"} {
+		want := "fc00:0:1:6::"
+		if family == "ipv4" {
+			want = "fc00:0:1:4::"
+		}
+		eventually(t, "FRR knows "+prefix+" by "+want, func() bool {
+			routes := map[string]vpnRoute{}
+			return f.show("bgp "+family+" vpn "+prefix, &routes) == nil && len(routes["65001:7"].Paths) == 1 && routes["65001:7"].Paths[0].RemoteSid == want
+		})
+	}
+	m.Stop()
+	other := beside(t, f, Config{Cluster: vpn("65000:200")}, Peer{Families: []Family{Unicast, L3VPN}})
+	established(t, other.Speaker)
+	eventually(t, "the peer has told all", func() bool {
+		peers, err := other.Peers(t.Context())
+		return err == nil && peers[0].Received >= 2
+	})
+	if n := other.reached.count(); n > 0 {
+		t.Errorf("%d prefixes with another Route Target were taken", n)
+	}
+}
+
+// allocatedSID is the SID that FRR allocated for the customer's prefixes of a
+// family.
+func (f *frr) allocatedSID(prefix string) string {
+	f.t.Helper()
+	out, err := exec.Command("vtysh", "--vty_socket", f.dir, "-d", "bgpd", "-c", "show bgp segment-routing srv6").Output()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	family := "AFI_IP6"
+	if !strings.Contains(prefix, ":") {
+		family = "AFI_IP"
+	}
+	_, red, _ := strings.Cut(string(out), "- name: red")
+	_, sid, _ := strings.Cut(red, "vpn_policy["+family+"].tovpn_sid: ")
+	sid, _, _ = strings.Cut(sid, "\n")
+	return sid
+}
