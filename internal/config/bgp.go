@@ -4,10 +4,15 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // BGP is the node as a headend that is told candidate paths of SR policies by
-// BGP (RFC 9830).
+// BGP (RFC 9830) and, in a cluster whose overlay.mode is bgp, as one that tells
+// and hears what is behind which node.
 type BGP struct {
 	ASN      uint32     `json:"asn,omitempty"`
 	RouterID netip.Addr `json:"router_id,omitzero"` // IPv4: Route Targets name the node by it
@@ -18,7 +23,31 @@ type BGP struct {
 	// peer, or the daemon itself, restarts: 120 unless set.
 	RestartTime uint16    `json:"restart_time,omitempty"`
 	Peers       []BGPPeer `json:"peers,omitempty"`
+	// ClusterID is that of this node as the route reflector of its clients (RFC
+	// 4456): router_id unless set.
+	ClusterID netip.Addr `json:"cluster_id,omitzero"`
+	// Prefixes are those of the cluster's pods: what others advertise is taken if
+	// it is within one of them. Unless set, all but default routes are.
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
+	// MaxPrefixes is how many of each family a peer may advertise: one that
+	// advertises more is disconnected for a minute. 20000 unless set.
+	MaxPrefixes uint32 `json:"max_prefixes,omitempty"`
+	// UnicastSIDs has this node's prefixes carry its SIDs (RFC 9252), for peers that
+	// know no SR policies.
+	UnicastSIDs bool   `json:"unicast_sids,omitempty"`
+	VPN         BGPVPN `json:"vpn,omitzero"`
 }
+
+// BGPVPN is the layer-3 VPN that this node's pods are part of, through SRv6 (RFC
+// 9252). Distinguisher and Route Targets are "65001:100" or "192.0.2.1:100".
+type BGPVPN struct {
+	Distinguisher string   `json:"route_distinguisher,omitempty"` // of this node's own
+	Import        []string `json:"import_targets,omitempty"`
+	Export        []string `json:"export_targets,omitempty"`
+}
+
+// IsSet says that there is a VPN.
+func (p BGPVPN) IsSet() bool { return p.Distinguisher != "" || len(p.Import) > 0 || len(p.Export) > 0 }
 
 // BGPPeer is a neighbour, or a controller that injects policies.
 type BGPPeer struct {
@@ -33,13 +62,29 @@ type BGPPeer struct {
 	// anywhere unless set.
 	Hops     uint8  `json:"hops,omitempty"`
 	HoldTime uint16 `json:"hold_time,omitempty"` // seconds, 90 unless set
+	// RouteReflector says that the peer passes on what it is told (RFC 4456); Client
+	// that this node passes on what the peer tells.
+	RouteReflector bool `json:"route_reflector,omitempty"`
+	Client         bool `json:"client,omitempty"`
+	// Families are what is spoken with it: sr-policy, unicast and l3vpn. Unless set,
+	// all with an internal peer, and with an external one unicast in a cluster,
+	// sr-policy elsewhere. l3vpn says that the peer's SIDs are to be believed.
+	Families []string `json:"families,omitempty"`
 }
+
+// Families of BGP.
+const (
+	BGPSRPolicy = "sr-policy"
+	BGPUnicast  = "unicast"
+	BGPL3VPN    = "l3vpn"
+)
 
 // What is meant where nothing is said.
 const (
 	DefaultBGPPort        = 179
 	DefaultBGPRestartTime = 120
 	DefaultBGPHoldTime    = 90
+	DefaultBGPMaxPrefixes = 20000
 )
 
 // IsSet says that the node speaks BGP.
@@ -51,6 +96,7 @@ func (b *BGP) setDefaults() {
 	}
 	setDefault(&b.Port, DefaultBGPPort)
 	setDefault(&b.RestartTime, DefaultBGPRestartTime)
+	setDefault(&b.MaxPrefixes, DefaultBGPMaxPrefixes)
 	for i := range b.Peers {
 		setDefault(&b.Peers[i].Port, DefaultBGPPort)
 		setDefault(&b.Peers[i].HoldTime, DefaultBGPHoldTime)
@@ -78,6 +124,7 @@ func (v *validator) checkBGP() {
 	if b.RestartTime > longest {
 		v.add("bgp.restart_time", fmt.Sprintf("at most %d seconds", longest), "%d is too long", b.RestartTime)
 	}
+	v.checkBGPCluster()
 	peers := v.unique()
 	for i, p := range b.Peers {
 		v.checkBGPPeer(fmt.Sprintf("bgp.peers[%d]", i), p, peers)
@@ -100,11 +147,64 @@ func (v *validator) checkBGPPeer(at string, p BGPPeer, peers unique) {
 	if p.Hops > 0 && p.ASN == v.BGP.ASN {
 		v.add(at+".hops", "remove it: internal peers may be anywhere", "TTL security is for external peers")
 	}
+	if (p.Client || p.RouteReflector) && p.ASN != v.BGP.ASN {
+		v.add(at+".route_reflector", "remove route_reflector and client: what external peers tell is not reflected", "route reflection is among internal peers")
+	}
+	if p.Client && p.RouteReflector {
+		v.add(at+".client", "remove one of the two", "a route reflector's client is no reflector of its own")
+	}
+	for i, f := range p.Families {
+		v.oneOf(fmt.Sprintf("%s.families[%d]", at, i), f, BGPSRPolicy, BGPUnicast, BGPL3VPN)
+	}
 	if p.HoldTime < 3 {
 		v.add(at+".hold_time", "3 seconds or more", "%d s is too short", p.HoldTime)
 	}
 	if p.PasswordFile != "" && !filepath.IsAbs(p.PasswordFile) {
 		v.add(at+".password_file", "an absolute path", "%q depends on where the daemon is started", p.PasswordFile)
+	}
+}
+
+// checkBGPCluster checks what only nodes of a cluster have.
+func (v *validator) checkBGPCluster() {
+	b := &v.BGP
+	if b.ClusterID.IsValid() && !b.ClusterID.Is4() {
+		v.add("bgp.cluster_id", "four octets as an IPv4 address, or remove it", "%s is no cluster ID", b.ClusterID)
+	}
+	for i, p := range b.Prefixes {
+		at := fmt.Sprintf("bgp.prefixes[%d]", i)
+		v.fieldsAt(at, srv6.CheckPrefix(at, p))
+	}
+	if !b.VPN.IsSet() {
+		return
+	}
+	v.administered("bgp.vpn.route_distinguisher", b.VPN.Distinguisher)
+	for field, list := range map[string][]string{"import": b.VPN.Import, "export": b.VPN.Export} {
+		for i, target := range list {
+			v.administered(fmt.Sprintf("bgp.vpn.%s_targets[%d]", field, i), target)
+		}
+	}
+	if v.Overlay.SIDs == SIDsDouble {
+		v.add("bgp.vpn", "set overlay.sids: single", "a route of a VPN names one SID, and overlay.sids is double")
+	}
+}
+
+// administered is a route distinguisher or Route Target: an AS number or an IPv4
+// address, and a number (RFC 4364 section 4.2).
+func (v *validator) administered(at, text string) {
+	administrator, number, _ := strings.Cut(text, ":")
+	numberBits := 16
+	if a, err := netip.ParseAddr(administrator); err != nil || !a.Is4() {
+		asn, err := strconv.ParseUint(administrator, 10, 32)
+		if err != nil {
+			v.add(at, "65001:100 or 192.0.2.1:100", "%q begins with neither an AS number nor an IPv4 address", text)
+			return
+		}
+		if asn <= 1<<16-1 {
+			numberBits = 32
+		}
+	}
+	if _, err := strconv.ParseUint(number, 10, numberBits); err != nil {
+		v.add(at, "65001:100 or 192.0.2.1:100", "%q does not end with a number of %d bits", text, numberBits)
 	}
 }
 

@@ -52,3 +52,45 @@ bgp:
 		t.Errorf("a router ID alone: %v", err)
 	}
 }
+
+func TestBGPOfACluster(t *testing.T) {
+	const good = `encapsulation: {source: '2001:db8::1'}
+overlay: {mode: bgp, locator: 'fc00:0:1::/48', sids: single}
+bgp:
+  asn: 65001
+  router_id: 192.0.2.1
+  cluster_id: 192.0.2.100
+  prefixes: [10.244.0.0/16]
+  vpn: {route_distinguisher: '192.0.2.1:7', import_targets: ['65000:100'], export_targets: ['4200000000:1']}
+  peers:
+    - {address: '2001:db8::9', asn: 65001, route_reflector: true}
+    - {address: '2001:db8::8', asn: 65000, families: [unicast, l3vpn]}
+`
+	c, err := config.Parse([]byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.BGP.MaxPrefixes != config.DefaultBGPMaxPrefixes {
+		t.Errorf("defaults: %+v", c.BGP)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{"cluster_id: 192.0.2.100", "cluster_id: '2001:db8::1'", "line 6: bgp.cluster_id: 2001:db8::1 is no cluster ID"},
+		{"10.244.0.0/16", "10.244.0.1/16", "line 7: bgp.prefixes[0]: 10.244.0.1/16 has bits behind its length"},
+		{"192.0.2.1:7", "192.0.2.1:65536", "line 8: bgp.vpn.route_distinguisher: \"192.0.2.1:65536\" does not end with a number of 16 bits"},
+		{"192.0.2.1:7", "red", "line 8: bgp.vpn.route_distinguisher: \"red\" begins with neither"},
+		{"route_distinguisher: '192.0.2.1:7', ", "", "bgp.vpn.route_distinguisher: \"\" begins with neither"},
+		{"65000:100", "65000:4294967296", "line 8: bgp.vpn.import_targets[0]: \"65000:4294967296\" does not end"},
+		{"4200000000:1", "4200000000:65536", "line 8: bgp.vpn.export_targets[0]: \"4200000000:65536\" does not end with a number of 16 bits"},
+		{"sids: single", "sids: double", "line 8: bgp.vpn: a route of a VPN names one SID"},
+		{"asn: 65001, route_reflector", "asn: 65002, route_reflector", "line 10: bgp.peers[0].route_reflector: route reflection is among internal peers"},
+		{"route_reflector: true", "route_reflector: true, client: true", "line 10: bgp.peers[0].client: a route reflector's client"},
+		{"l3vpn", "evpn", "line 11: bgp.peers[1].families[1]: "},
+	} {
+		if !strings.Contains(good, tt.old) {
+			t.Fatalf("there is no %q", tt.old)
+		}
+		if _, err := config.Parse([]byte(strings.Replace(good, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q in place of %q: %v, want %s", tt.new, tt.old, err, tt.want)
+		}
+	}
+}
