@@ -44,7 +44,7 @@ var layers = []struct {
 	{"internal/ipam", nil, "who holds which address: it knows neither pods nor the kernel"},
 	{"internal/upf", append([]string{"internal/dataplane", "internal/pfcp"}, models...),
 		"between the N4 server, whose user plane it is, and the data path; who configures it is above it"},
-	{"internal/agent", append([]string{"internal/config", "internal/dataplane", "internal/netdev", "internal/slowpath", "internal/pfcp", "internal/upf", "internal/bgp", "internal/ipam"}, models...),
+	{"internal/agent", append([]string{"internal/config", "internal/dataplane", "internal/netdev", "internal/slowpath", "internal/pfcp", "internal/upf", "internal/bgp", "internal/kube", "internal/ipam"}, models...),
 		"joins adapters; who asks it (api, cli) is above it"},
 	{"internal/api", append([]string{"internal/agent", "internal/config"}, models...), "offers the agent to others and reaches around it to no adapter"},
 	{"internal/model", append([]string{"internal/config"}, models...), "the reference that the data path is compared with shares no code with it"},

@@ -50,6 +50,7 @@ type Agent struct {
 	openDataPath func(dataplane.Options) (dataPath, error)
 	openWatcher  func(netdev.Options) (watcher, error)
 	openServer   func(pfcp.Config, pfcp.UPF) (*pfcp.Server, error)
+	openHost     func() (clusterHost, error)
 
 	// mu keeps changes apart from each other and from what reads them.
 	mu       sync.RWMutex
@@ -66,7 +67,11 @@ type Agent struct {
 
 	slow    *slowPath
 	upf     *userPlane // nil: the node is no user plane function
-	headend *headend   // nil: the node speaks no BGP
+	planes  planes
+	inbox   *inbox // what others tell
+	host    clusterHost
+	overlay overlayState
+	pods    *pods
 	tracing sync.Mutex
 }
 
@@ -95,6 +100,9 @@ func New(o Options) (*Agent, error) {
 		openDataPath: openDataPath,
 		openWatcher:  openWatcher,
 		openServer:   pfcp.New,
+		openHost:     openHost,
+		inbox:        newInbox(),
+		planes:       planes{changed: make(chan struct{}, 1)},
 		modes:        map[string]dataplane.Mode{},
 		failures:     map[Ref]error{},
 	}, nil
@@ -218,6 +226,11 @@ func (a *Agent) change(ctx context.Context, dryRun bool, next func(*desired) (*d
 	if err != nil {
 		return nil, err
 	}
+	return a.changeTo(to.asMember(a.links), replaced, dryRun)
+}
+
+// changeTo is the rest of change.
+func (a *Agent) changeTo(to *desired, replaced *applied, dryRun bool) ([]Change, error) {
 	changes, err := diff(a.desired, to)
 	if err != nil {
 		return nil, err
@@ -306,6 +319,8 @@ func (a *Agent) commit(to *desired, c *config.Config, replaced *applied, changes
 	a.setLogLevel()
 	a.watch.SetTables(next.routeTables())
 	a.syncNetwork()
+	a.syncOverlay()
+	a.touchPlanes()
 	return nil
 }
 

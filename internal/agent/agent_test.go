@@ -65,6 +65,7 @@ type daemon struct {
 	*Agent
 	dp      *fakeDataPath
 	watcher *fakeWatcher
+	kernel  *fakeHost
 	dir     string
 	stop    func() error
 }
@@ -95,8 +96,9 @@ func prepare(tb testing.TB, dir, yaml string, dp *fakeDataPath) *daemon {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	d := &daemon{Agent: a, dp: dp, watcher: &fakeWatcher{}, dir: dir}
+	d := &daemon{Agent: a, dp: dp, watcher: &fakeWatcher{}, kernel: newFakeHost(), dir: dir}
 	a.openDataPath = func(dataplane.Options) (dataPath, error) { return dp, nil }
+	a.openHost = func() (clusterHost, error) { return d.kernel, nil }
 	a.openWatcher = func(o netdev.Options) (watcher, error) { d.watcher.options = o; return d.watcher, nil }
 	return d
 }

@@ -42,6 +42,10 @@ const (
 	OriginFile Origin = "file"
 	OriginAPI  Origin = "api"
 	OriginBGP  Origin = "bgp" // told by a peer
+	// OriginKube is for what the Kubernetes API told, and OriginOverlay for what
+	// the node needs as a member of its cluster.
+	OriginKube    Origin = "kube"
+	OriginOverlay Origin = "overlay"
 )
 
 // Op is what a Change does.
@@ -76,7 +80,8 @@ type Status struct {
 	Interfaces []InterfaceStatus `json:"interfaces"`
 	Resources  map[Kind]int      `json:"resources"`
 	Outcomes   []Outcome         `json:"outcomes"`
-	UPF        *UPFStatus        `json:"upf,omitempty"` // of a node that is one
+	UPF        *UPFStatus        `json:"upf,omitempty"`     // of a node that is one
+	Overlay    *OverlayStatus    `json:"overlay,omitempty"` // of a member of a cluster
 }
 
 // UPFStatus is a user plane function at a glance.
@@ -316,6 +321,8 @@ var (
 	ErrNotReady = errors.New("not ready")
 	// ErrNotBGP: the node speaks no BGP.
 	ErrNotBGP = errors.New("this node speaks no BGP: its configuration has no bgp.asn")
+	// ErrNoCluster: the node is no member of a cluster.
+	ErrNoCluster = errors.New("this node is in no cluster: its configuration has no overlay.mode")
 	// ErrNotUPF: the node is no user plane function.
 	ErrNotUPF = errors.New("this node is no user plane function: its configuration has no upf.n4")
 )
@@ -336,10 +343,21 @@ type Service interface {
 	Slices() ([]SliceStatus, error)
 	// BGPPeers are of a node that speaks BGP: ErrNotBGP on others.
 	BGPPeers() ([]BGPPeerStatus, error)
+	// Nodes are the others of the cluster: ErrNoCluster on a node that is in none.
+	Nodes() ([]NodeStatus, error)
 	// Associations and Sessions are of a node that is a user plane function:
 	// ErrNotUPF on others. total is how many sessions the filter means.
 	Associations() ([]AssociationStatus, error)
 	Sessions(SessionFilter) (list []SessionStatus, total int, err error)
+
+	// Pods are those on this node.
+	Pods() ([]PodStatus, error)
+	// What the CNI plugin asks: see the methods of Agent.
+	AddPod(Attachment, Pod) (PodNetwork, error)
+	DeletePod(Attachment) error
+	CheckPod(Attachment) (differences []string, err error)
+	RetainPods(network string, valid []Attachment) (removed []Attachment, err error)
+	PodReadiness() (PodReadiness, error)
 
 	// Running is the whole running configuration, of both origins.
 	Running() *config.Config

@@ -2,176 +2,159 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
-	"sync"
+	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-// headend is the node as one that BGP peers tell candidate paths to. The methods
-// of nil are those of a node that speaks no BGP.
+// headend is the node as one that BGP peers tell candidate paths to, and what is
+// behind other nodes.
 type headend struct {
+	of      planeConfig // what it was made of
 	config  bgp.Config
 	speaker *bgp.Speaker
-
-	mu     sync.Mutex
-	events []hearing
-	some   chan struct{} // there are events
+	inbox   *inbox
+	node    overlay.Node // that it tells of
+	expiry  *time.Timer  // of what an earlier one was told
 }
 
-// hearing is one thing that a peer said: it changes what was heard.
-type hearing struct {
-	name  string // of the path that it is about; empty: of several
-	apply func(map[string]heard)
-}
-
-// newHeadend reads the passwords.
-func newHeadend(c config.BGP, log *slog.Logger) (*headend, error) {
-	if !c.IsSet() {
-		return nil, nil
-	}
-	h := &headend{some: make(chan struct{}, 1), config: bgp.Config{
-		ASN: c.ASN, RouterID: c.RouterID, Listen: c.Listen, Port: c.Port, Restart: time.Duration(c.RestartTime) * time.Second, Log: log,
+// newHeadend reads the passwords. It hears of other nodes, too, if the overlay is
+// by BGP.
+func newHeadend(c planeConfig, t told, to *inbox, log *slog.Logger) (*headend, error) {
+	b := &c.BGP
+	h := &headend{of: c, inbox: to, config: bgp.Config{
+		ASN: b.ASN, RouterID: b.RouterID, Listen: b.Listen, Port: b.Port, Restart: time.Duration(b.RestartTime) * time.Second, Log: log,
+		Restarting: t.byBGP(), ClusterID: b.ClusterID,
 	}}
-	for i, p := range c.Peers {
+	for i, p := range b.Peers {
 		password, err := bgp.ReadPassword(p.PasswordFile)
 		if err != nil {
 			return nil, fmt.Errorf("bgp.peers[%d].password_file: %w", i, err)
 		}
 		h.config.Peers = append(h.config.Peers, bgp.Peer{
 			Address: p.Address, Port: p.Port, ASN: p.ASN, Local: p.Source, Password: password, Hops: p.Hops, Passive: p.Passive,
-			Hold: time.Duration(p.HoldTime) * time.Second,
+			Hold: time.Duration(p.HoldTime) * time.Second, RouteReflector: p.RouteReflector, Client: p.Client, Families: families(p.Families),
 		})
+	}
+	if c.Overlay.Mode == config.OverlayBGP {
+		h.config.Cluster = &bgp.Cluster{
+			Handler: h, Headends: t.headends(), Prefixes: b.Prefixes, MaxPrefixes: b.MaxPrefixes, SIDs: b.UnicastSIDs, VPN: vpn(b.VPN),
+		}
 	}
 	return h, nil
 }
 
-// start connects, and has a take what comes until ctx ends.
-func (h *headend) start(ctx context.Context, group *errgroup.Group, a *Agent) (err error) {
-	if h == nil {
+func families(names []string) (out []bgp.Family) {
+	for _, name := range names {
+		out = append(out, bgp.Family(name))
+	}
+	return out
+}
+
+func vpn(c config.BGPVPN) *bgp.VPN {
+	if !c.IsSet() {
 		return nil
 	}
+	return &bgp.VPN{Distinguisher: c.Distinguisher, Import: c.Import, Export: c.Export}
+}
+
+// byBGP says that peers told something to an earlier speaker, which the data path
+// does still.
+func (t told) byBGP() bool {
+	for _, p := range t.paths {
+		if p.Kube == "" {
+			return true
+		}
+	}
+	return len(t.reaches) > 0
+}
+
+// headends are the router IDs of the nodes that peers told of.
+func (t told) headends() (out []netip.Addr) {
+	for _, r := range t.reaches {
+		for _, o := range r.Routes {
+			if !slices.Contains(out, o.Node) {
+				out = append(out, o.Node)
+			}
+		}
+	}
+	return out
+}
+
+// start connects. What was told before holds until it is told again, or has had
+// time to be.
+func (h *headend) start(ctx context.Context) (err error) {
 	if h.speaker, err = bgp.Start(ctx, h.config, h); err != nil {
 		return fmt.Errorf("bgp: %w", err)
 	}
-	group.Go(func() error {
-		defer h.speaker.Stop()
-		restarted := time.NewTimer(h.config.Restart)
-		defer restarted.Stop()
-		select {
-		case <-a.ready: // before, nothing can be changed
-		case <-ctx.Done():
-			return nil
-		}
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-h.some:
-				a.hear(h.take())
-			case <-restarted.C:
-				h.push(hearing{apply: forgetRestored(func(heard) bool { return true })})
-			}
-		}
+	h.expiry = time.AfterFunc(h.config.Restart, func() {
+		h.inbox.push(hearing{apply: func(t *told) {
+			t.forget(func(p heard) bool { return p.restored }, func(r reached) bool { return r.restored })
+		}})
 	})
 	return nil
 }
 
-func (h *headend) push(e hearing) {
-	h.mu.Lock()
-	h.events = append(h.events, e)
-	h.mu.Unlock()
-	select {
-	case h.some <- struct{}{}:
-	default:
-	}
+func (h *headend) stop() {
+	h.expiry.Stop()
+	h.speaker.Stop()
 }
 
-func (h *headend) take() []hearing {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	events := h.events
-	h.events = nil
-	return events
+// setNode has peers told of this node.
+func (h *headend) setNode(n overlay.Node) error {
+	if h.config.Cluster == nil || same(h.node, n) {
+		return nil
+	}
+	if err := h.speaker.SetNode(n); err != nil {
+		return fmt.Errorf("bgp: %w", err)
+	}
+	h.node = n
+	return nil
 }
 
 // Put, Withdraw and Complete are what h hears as a bgp.Handler.
 func (h *headend) Put(p bgp.Path) {
 	name := learnedName(p.Node, p.Advertised)
-	h.push(hearing{name, func(all map[string]heard) {
+	h.inbox.push(hearing{name: name, apply: func(t *told) {
 		// Another originator may be the best now, of the same NLRI.
-		forget(all, p.Advertised)
-		all[name] = heard{Path: p}
-	}})
+		forget(t.paths, p.Advertised)
+		t.paths[name] = heard{Path: p}
+	}, without: func(t *told) { delete(t.paths, name) }})
 }
 
 func (h *headend) Withdraw(gone srpolicy.Advertised) {
-	h.push(hearing{apply: func(all map[string]heard) { forget(all, gone) }})
+	h.inbox.push(hearing{apply: func(t *told) { forget(t.paths, gone) }})
 }
 
 func (h *headend) Complete(peer netip.Addr) {
-	h.push(hearing{apply: forgetRestored(func(p heard) bool { return p.Peer == peer })})
+	h.inbox.push(hearing{apply: func(t *told) {
+		t.forget(func(p heard) bool { return p.restored && p.Peer == peer },
+			func(r reached) bool { return r.restored && r.only(peer) })
+	}})
+}
+
+// PutReach and WithdrawReach are what h hears as a bgp.ReachHandler.
+func (h *headend) PutReach(p netip.Prefix, routes []bgp.Route) {
+	h.inbox.push(hearing{name: p.String(), apply: func(t *told) { t.putReach(p, routes) }, without: func(t *told) { delete(t.reaches, p) }})
+}
+
+func (h *headend) WithdrawReach(p netip.Prefix) {
+	h.inbox.push(hearing{apply: func(t *told) { delete(t.reaches, p) }})
 }
 
 // forget removes what has the NLRI of an advertisement.
 func forget(all map[string]heard, a srpolicy.Advertised) {
 	maps.DeleteFunc(all, func(_ string, p heard) bool {
-		return p.Color == a.Color && p.Endpoint == a.Endpoint && p.Distinguisher == a.Distinguisher
+		return p.Kube == "" && p.Color == a.Color && p.Endpoint == a.Endpoint && p.Distinguisher == a.Distinguisher
 	})
-}
-
-// forgetRestored removes what was told before a restart and not again since.
-func forgetRestored(of func(heard) bool) func(map[string]heard) {
-	return func(all map[string]heard) {
-		maps.DeleteFunc(all, func(_ string, p heard) bool { return p.restored && of(p) })
-	}
-}
-
-// hear goes along with what peers said: with all of it at once if that holds
-// together, else with one after the other. What this node cannot use is treated
-// as withdrawn, and said.
-func (a *Agent) hear(events []hearing) {
-	err := a.changeHeard(events)
-	if err == nil {
-		return
-	}
-	if len(events) > 1 {
-		for i := range events {
-			a.hear(events[i : i+1])
-		}
-		return
-	}
-	a.log.Warn("a candidate path that a BGP peer advertises cannot be used here: it is treated as withdrawn", "path", events[0].name, "error", err)
-	if err := a.changeHeard([]hearing{{apply: func(all map[string]heard) { delete(all, events[0].name) }}}); err != nil {
-		a.log.Error("cannot withdraw a candidate path", "path", events[0].name, "error", err)
-	}
-}
-
-func (a *Agent) changeHeard(events []hearing) error {
-	_, err := a.change(context.Background(), false, func(now *desired) (*desired, *applied, error) {
-		all := maps.Clone(now.heard)
-		if all == nil {
-			all = map[string]heard{}
-		}
-		for _, e := range events {
-			e.apply(all)
-		}
-		next := &desired{file: now.file, api: now.api, process: now.process, heard: all}
-		return next.learn(), a.replaced, nil
-	})
-	if errors.Is(err, ErrNotReady) { // the daemon is ending
-		return nil
-	}
-	return err
 }
 
 // BGPPeers are the node's BGP sessions.
@@ -179,10 +162,11 @@ func (a *Agent) BGPPeers() ([]BGPPeerStatus, error) {
 	if err := a.isReady(); err != nil {
 		return nil, err
 	}
-	if a.headend == nil {
+	h := a.bgpHeadend()
+	if h == nil {
 		return nil, ErrNotBGP
 	}
-	peers, err := a.headend.speaker.Peers(context.Background())
+	peers, err := h.speaker.Peers(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +179,7 @@ func (a *Agent) BGPPeers() ([]BGPPeerStatus, error) {
 }
 
 func (s scrape) bgp() error {
-	if s.headend == nil {
+	if s.bgpHeadend() == nil {
 		return nil
 	}
 	peers, err := s.BGPPeers()
@@ -210,7 +194,7 @@ func (s scrape) bgp() error {
 		s.send(metricBGPPeers, float64(n), state)
 	}
 	return s.read(func() error {
-		s.send(metricBGPPaths, float64(len(s.desired.heard)))
+		s.send(metricBGPPaths, float64(len(s.desired.told.paths)))
 		return nil
 	})
 }

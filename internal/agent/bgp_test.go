@@ -102,7 +102,7 @@ func TestPoliciesByBGP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Add(context.Background(), steer); err == nil || !strings.Contains(err.Error(), "without what BGP peers advertise") {
+	if _, err := d.Add(context.Background(), steer); err == nil || !strings.Contains(err.Error(), "without what others told") {
 		t.Errorf("something that goes with the peer: %v", err)
 	}
 
@@ -171,7 +171,7 @@ func TestPassword(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		h, err := newHeadend(config.BGP{ASN: 1, Peers: []config.BGPPeer{{PasswordFile: path}}}, slog.New(slog.DiscardHandler))
+		h, err := newHeadend(planeConfig{BGP: config.BGP{ASN: 1, Peers: []config.BGPPeer{{PasswordFile: path}}}}, told{}, newInbox(), slog.New(slog.DiscardHandler))
 		if want == "" && (err != nil || h.config.Peers[0].Password != "secret") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %+v, %v, want %q", content, h, err, want)
 		}

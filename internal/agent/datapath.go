@@ -17,9 +17,14 @@ import (
 type dataPath interface {
 	tableWriter
 	sessions
+	podTable
 	Attach(ifindex int, mode dataplane.Mode) (dataplane.Mode, error)
 	Detach(ifindex int) error
 	Attached() map[int]dataplane.Mode
+	AttachUplink(ifindex int) error
+	DetachUplink(ifindex int) error
+	AttachEntry(ifindex int) error
+	DetachEntry(ifindex int) error
 	Build() string
 	Close() error
 

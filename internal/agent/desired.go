@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -39,10 +40,15 @@ type desired struct {
 	file    []resource // in the order of the file
 	api     []resource // in the order of kinds, then of keys
 	process process
-	// heard are the candidate paths that BGP peers advertise, by learnedName;
-	// learned are the resources that these come to beside the others.
-	heard   map[string]heard
-	learned []resource
+	// self is this node as a member of its cluster; the zero value: it is none, or
+	// not yet.
+	self overlay.Self
+	told told
+	// learned are the resources that these two come to beside the others, wanted
+	// what else they come to, and problems what of it cannot be.
+	learned  []resource
+	wanted   overlay.Wanted
+	problems []string
 }
 
 // list is every resource, the file's first.
@@ -94,6 +100,13 @@ func (d *desired) config() *config.Config {
 	return c
 }
 
+// alone is without what others told.
+func (d *desired) alone() *desired {
+	next := *d
+	next.told = told{}.clone()
+	return next.learn()
+}
+
 // standsAlone: what was asked for holds together without what peers told, which
 // may be gone at any time.
 func (d *desired) standsAlone() error {
@@ -103,7 +116,7 @@ func (d *desired) standsAlone() error {
 	c := d.asked()
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
-		return fmt.Errorf("%w: without what BGP peers advertise: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: without what others told: %w", ErrInvalid, err)
 	}
 	return nil
 }
@@ -118,7 +131,7 @@ func (d *desired) completed() *config.Config {
 // withFile replaces what the file asks for. What the API had added with the
 // very same values is the file's from now on.
 func (d *desired) withFile(c *config.Config) *desired {
-	next := &desired{file: flatten(c, OriginFile), process: processOf(c), heard: d.heard}
+	next := &desired{file: flatten(c, OriginFile), process: processOf(c), self: d.self, told: d.told.whatIsOn(c)}
 	inFile := make(map[Ref]resource, len(next.file))
 	for _, r := range next.file {
 		inFile[r.Ref] = r
@@ -129,7 +142,7 @@ func (d *desired) withFile(c *config.Config) *desired {
 		}
 		next.api = append(next.api, r)
 	}
-	return next.learn()
+	return next
 }
 
 // withAPI adds resources through the API, or updates those that it added.
@@ -162,7 +175,12 @@ func (d *desired) withAPI(fragment *config.Config) (*desired, error) {
 		once[r.Ref] = true
 		api[r.Ref] = r
 	}
-	return (&desired{file: d.file, api: inOrder(api), process: d.process, heard: d.heard}).learn(), nil
+	return d.withAdded(api), nil
+}
+
+// withAdded replaces what came through the API.
+func (d *desired) withAdded(api map[Ref]resource) *desired {
+	return &desired{file: d.file, api: inOrder(api), process: d.process, self: d.self, told: d.told}
 }
 
 // without deletes resources that the API added.
@@ -189,7 +207,7 @@ func (d *desired) without(refs []Ref) (*desired, error) {
 		}
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, r)
 	}
-	next := (&desired{file: d.file, api: inOrder(api), process: d.process, heard: d.heard}).learn()
+	next := d.withAdded(api).learn()
 	if err := next.dangling(refs); err != nil {
 		return nil, err
 	}
@@ -304,8 +322,8 @@ func (p process) diff(to process) []Change {
 	}
 	section("limits", p.Limits, to.Limits, " (from the next start on, which takes `culvert unpin` before)")
 	section("api", p.API, to.API, " (from the next start on)")
-	section("bgp", p.BGP, to.BGP, " (from the next start on)")
-	section("overlay", p.Overlay, to.Overlay, " (from the next start on)")
+	section("bgp", p.BGP, to.BGP, "")
+	section("overlay", p.Overlay, to.Overlay, "")
 	section("metrics", p.Metrics, to.Metrics, " (from the next start on)")
 	section("upf", p.UPF, to.UPF, "")
 	when := ""

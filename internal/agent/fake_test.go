@@ -24,6 +24,7 @@ import (
 // TEIDs and SIDs have one owner, programs are on real interfaces.
 type fakeDataPath struct {
 	fakeSessions
+	fakePods
 	mu       sync.Mutex
 	calls    []string
 	failOn   func(call string) error
@@ -58,6 +59,7 @@ func newFake() *fakeDataPath {
 		traced: make(chan dataplane.TraceEvent), punts: make(chan dataplane.Punt), injected: make(chan []byte, 10),
 		sessionSIDs: map[netip.Prefix]bool{},
 		n6:          map[dataplane.Link]bool{},
+		fakePods:    newFakePods(),
 	}
 }
 

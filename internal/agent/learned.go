@@ -8,73 +8,171 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// heard is a candidate path that a peer advertises.
-type heard struct {
-	bgp.Path
-	// restored says that an earlier daemon was told it: it holds until the peer
-	// has told everything again, or has had time to.
-	restored bool
-}
-
-// policyKey is what a policy is known by beyond this node (RFC 9256 section 2.1).
-type policyKey struct {
-	color    uint32
-	endpoint netip.Addr
-}
+// overlayLocator is the name of the one that the node's own SIDs are in.
+const overlayLocator = "overlay"
 
 // learnedName is what a candidate path is known by on this node.
 func learnedName(node netip.Addr, a srpolicy.Advertised) string {
-	name := fmt.Sprintf("bgp:%s:%d:%d:%s", node, a.Distinguisher, a.Color, a.Endpoint)
-	if len(name) > srv6.MaxNameLength {
+	return shortName("bgp", fmt.Sprintf("%s:%d:%d:%s", node, a.Distinguisher, a.Color, a.Endpoint))
+}
+
+// shortName is one that names can be: a sum stands for what is too long.
+func shortName(kind, rest string) string {
+	name := kind + ":" + rest
+	if len(srv6.CheckName("", name)) > 0 {
 		sum := sha256.Sum256([]byte(name))
-		name = fmt.Sprintf("bgp:%x", sum[:16])
+		name = fmt.Sprintf("%s:%x", kind, sum[:16])
 	}
 	return name
 }
 
-// learn makes resources of what was heard: candidate paths, and a policy for
-// those whose color and endpoint nobody configured.
+// learn makes resources of what was told, and of the cluster: this node's SIDs,
+// the policies to the others and what is steered there; candidate paths, and a
+// policy for those whose color and endpoint nobody else has.
 func (d *desired) learn() *desired {
-	d.learned = nil
-	named, taken := map[policyKey]string{}, map[string]bool{}
+	d.learned, d.wanted, d.problems = nil, overlay.Wanted{}, nil
+	l := d.newLearner()
+	if d.self.Name != "" {
+		l.cluster()
+	}
+	l.paths()
+	d.learned = slices.Concat(l.policies, l.rest)
+	return d
+}
+
+// learner holds what is learned, and what is there already.
+type learner struct {
+	*desired
+	policies, rest []resource
+	named          map[overlay.Color]string
+	taken          map[string]bool // names of policies
+	asked          map[Ref]bool
+}
+
+func (d *desired) newLearner() *learner {
+	l := &learner{desired: d, named: map[overlay.Color]string{}, taken: map[string]bool{}, asked: map[Ref]bool{}}
 	for r := range d.all() {
+		l.asked[r.Ref] = true
 		if p, ok := r.value.(srpolicy.Policy); ok {
-			taken[p.Name] = true
+			l.taken[p.Name] = true
 			if p.Endpoint.IsValid() {
-				named[policyKey{p.Color, p.Endpoint}] = p.Name
+				l.named[overlay.Color{Color: p.Color, Endpoint: p.Endpoint}] = p.Name
 			}
 		}
 	}
-	var policies, paths []resource
-	for _, name := range d.byPreference() {
-		h := d.heard[name]
-		key := policyKey{h.Color, h.Endpoint}
-		policy, there := named[key]
+	return l
+}
+
+// add learns a resource, unless somebody configured the same otherwise.
+func (l *learner) add(list *[]resource, ref Ref, origin Origin, value any) bool {
+	if l.asked[ref] {
+		l.problems = append(l.problems, fmt.Sprintf("%s is configured otherwise", ref))
+		return false
+	}
+	*list = append(*list, resource{ref, origin, value})
+	return true
+}
+
+// cluster learns what the node needs as a member of it.
+func (l *learner) cluster() {
+	if p := l.self.Locator; p.IsValid() && p.Bits()+config.DefaultFunctionBits <= 64 && !l.hasLocator(p) {
+		l.add(&l.rest, Ref{KindLocator, overlayLocator}, OriginOverlay, config.Locator{Name: overlayLocator, Prefix: p, FunctionBits: config.DefaultFunctionBits})
+	}
+	for _, s := range l.self.SIDs() {
+		l.add(&l.rest, Ref{KindSID, sidKey(s.SID)}, OriginOverlay, s)
+	}
+	l.wanted = overlay.Remote(overlay.Cluster{Self: l.self, Nodes: l.nodes(), Reaches: l.told.best(), Known: l.known()})
+	for _, p := range l.wanted.Policies {
+		if l.add(&l.policies, Ref{KindPolicy, p.Name}, OriginOverlay, p) {
+			l.taken[p.Name], l.named[overlay.Color{Color: p.Color, Endpoint: p.Endpoint}] = true, p.Name
+		}
+	}
+	for _, p := range l.wanted.Paths {
+		l.add(&l.rest, Ref{KindCandidatePath, p.Name}, OriginOverlay, p)
+	}
+	for _, s := range l.wanted.Steering {
+		l.add(&l.rest, Ref{KindSteering, steeringKey(s)}, OriginOverlay, s)
+	}
+}
+
+// nodes are the others, of the file or as Kubernetes told.
+func (d *desired) nodes() []overlay.Node {
+	o := &d.process.Overlay
+	if o.Mode == config.OverlayKube {
+		return d.told.members()
+	}
+	out := make([]overlay.Node, len(o.Nodes))
+	for i, n := range o.Nodes {
+		out[i] = overlay.Complete(n, o.SIDs == config.SIDsDouble)
+	}
+	return out
+}
+
+func (l *learner) hasLocator(p netip.Prefix) bool {
+	for r := range l.all() {
+		if v, ok := r.value.(config.Locator); ok && v.Prefix == p {
+			return true
+		}
+	}
+	return false
+}
+
+// known are the policies that others made, or told paths of.
+func (l *learner) known() map[overlay.Color]overlay.Known {
+	out := make(map[overlay.Color]overlay.Known, len(l.named)+len(l.told.paths))
+	for color, name := range l.named {
+		out[color] = overlay.Known{Name: name}
+	}
+	for _, name := range l.byPreference() {
+		h := l.told.paths[name]
+		color := overlay.Color{Color: h.Color, Endpoint: h.Endpoint}
+		k := out[color]
+		if !k.BindingSID.IsValid() {
+			k.BindingSID = h.BindingSID
+		}
+		for _, list := range h.SegmentLists {
+			k.Ends = append(k.Ends, list.Segments[len(list.Segments)-1])
+		}
+		out[color] = k
+	}
+	return out
+}
+
+// paths learns the candidate paths that were told.
+func (l *learner) paths() {
+	for _, name := range l.byPreference() {
+		h := l.told.paths[name]
+		origin := OriginBGP
+		if h.Kube != "" {
+			origin = OriginKube
+		}
+		color := overlay.Color{Color: h.Color, Endpoint: h.Endpoint}
+		policy, there := l.named[color]
 		if !there {
-			policy = newPolicyName(h.Advertised, taken)
-			named[key], taken[policy] = policy, true
-			policies = append(policies, resource{Ref{KindPolicy, policy}, OriginBGP, srpolicy.Policy{
-				Name: policy, Behavior: srv6.HEncapsRed, Color: h.Color, Endpoint: h.Endpoint, BindingSID: h.BindingSID,
+			policy = newPolicyName(h.Advertised, l.taken)
+			l.named[color], l.taken[policy] = policy, true
+			l.policies = append(l.policies, resource{Ref{KindPolicy, policy}, origin, srpolicy.Policy{
+				Name: policy, Behavior: srv6.HEncapsRed, Source: l.self.Address, Color: h.Color, Endpoint: h.Endpoint, BindingSID: h.BindingSID,
 			}})
 		}
-		paths = append(paths, resource{Ref{KindCandidatePath, name}, OriginBGP, srpolicy.CandidatePath{
+		l.rest = append(l.rest, resource{Ref{KindCandidatePath, name}, origin, srpolicy.CandidatePath{
 			Name: name, Policy: policy, Preference: h.EffectivePreference(), SegmentLists: h.SegmentLists,
 		}})
 	}
-	d.learned = append(policies, paths...)
-	return d
 }
 
 // byPreference are the names of what was heard. The first path of a policy gives
 // it its binding SID.
 func (d *desired) byPreference() []string {
-	return slices.SortedFunc(maps.Keys(d.heard), func(a, b string) int {
-		return cmp.Or(cmp.Compare(d.heard[b].EffectivePreference(), d.heard[a].EffectivePreference()), cmp.Compare(a, b))
+	paths := d.told.paths
+	return slices.SortedFunc(maps.Keys(paths), func(a, b string) int {
+		return cmp.Or(cmp.Compare(paths[b].EffectivePreference(), paths[a].EffectivePreference()), cmp.Compare(a, b))
 	})
 }
 
@@ -83,7 +181,7 @@ func newPolicyName(a srpolicy.Advertised, taken map[string]bool) string {
 	if len(srv6.CheckName("", a.PolicyName)) == 0 && !taken[a.PolicyName] {
 		return a.PolicyName
 	}
-	return fmt.Sprintf("c%d:%s", a.Color, a.Endpoint)
+	return overlay.ByAddress(a.Color, a.Endpoint)
 }
 
 // candidates are the candidate paths of each policy, with their provenance.
@@ -91,7 +189,7 @@ func (d *desired) candidates(paths []srpolicy.CandidatePath) map[string][]srpoli
 	out := map[string][]srpolicy.Candidate{}
 	for _, p := range paths {
 		c := srpolicy.Candidate{CandidatePath: p}
-		if h, ok := d.heard[p.Name]; ok {
+		if h, ok := d.told.paths[p.Name]; ok && h.Kube == "" {
 			c.Origin, c.ASN, c.Node, c.Discriminator = srpolicy.ByBGP, h.ASN, h.Node, h.Distinguisher
 		}
 		out[p.Policy] = append(out[p.Policy], c)

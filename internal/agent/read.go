@@ -56,7 +56,7 @@ func (a *Agent) Status() (Status, error) {
 		for r := range a.desired.all() {
 			s.Resources[r.Kind]++
 		}
-		s.UPF = a.upf.status()
+		s.UPF, s.Overlay = a.upf.status(), a.overlayStatus()
 		return nil
 	})
 	return s, err

@@ -30,6 +30,10 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.store.close()) }()
+	if err := a.openPods(); err != nil {
+		return err
+	}
+	defer a.pods.close()
 	d, err := a.initial()
 	if err != nil {
 		return err
@@ -37,11 +41,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(d.process); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.upf.close(), a.end()) }()
+	defer func() {
+		a.pods.close()
+		err = errors.Join(err, a.upf.close(), a.end())
+	}()
 
-	if a.headend, err = newHeadend(d.process.BGP, a.log); err != nil {
-		return err
-	}
 	snapshots := make(chan *netdev.Snapshot, 1)
 	a.watch, err = a.openWatcher(netdev.Options{
 		Tables:      compile(d, &netdev.Snapshot{}).routeTables(),
@@ -112,10 +116,13 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 	if err := a.upf.start(ctx, group); err != nil {
 		return err
 	}
-	if err := a.headend.start(ctx, group, a); err != nil {
+	if err := a.adjustPlanes(ctx); err != nil {
+		a.stopPlanes()
 		return err
 	}
 	close(a.ready)
+	group.Go(func() error { return a.runPlanes(ctx) })
+	group.Go(func() error { return a.listen(ctx) })
 	if a.options.OnReady != nil {
 		a.options.OnReady()
 	}
@@ -130,6 +137,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 			a.slow.handler.Retry()
 		case <-retry.C:
 			a.retry()
+			a.pods.retry()
 		case <-a.upf.touched():
 			a.syncNew()
 		}
@@ -139,7 +147,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 // initial is the desired state at the start: of the file, or of what was
 // applied in its place if the file is still the same, and of the API.
 func (a *Agent) initial() (*desired, error) {
-	api, told, replaced, err := a.store.load()
+	api, others, replaced, err := a.store.load()
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +165,8 @@ func (a *Agent) initial() (*desired, error) {
 			replaced = nil
 		}
 	}
-	before := &desired{api: api, heard: told}
-	d := before.withFile(c)
+	before := &desired{api: api, told: others}
+	d := before.withFile(c).learn()
 	if _, err := d.index(); err != nil {
 		return nil, err
 	}
@@ -167,9 +175,8 @@ func (a *Agent) initial() (*desired, error) {
 	if err := whole.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: the configuration and what was added through the API do not fit together: %w", ErrInvalid, err)
 	}
-	if err := d.completed().Validate(); err != nil || !c.BGP.IsSet() {
-		d.heard = nil // peers will tell again what they still say
-		d.learn()
+	if err := d.completed().Validate(); err != nil {
+		d = d.alone() // others will tell again what they still say
 	}
 	a.replaced = replaced
 	return d, a.store.save(before, d, replaced)
@@ -186,6 +193,11 @@ func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("slow path: %w", err)
 	}
+	if m := d.asMember(links); m.completed().Validate() == nil {
+		d = m
+	} else {
+		d = m.alone() // others will tell again what they still say
+	}
 	a.slow, a.links, a.desired = slow, links, d
 	next := compile(d, links)
 	ports := next.ports
@@ -199,6 +211,10 @@ func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
 	whole := *next
 	whole.ports = maps.Clone(ports)
 	a.converge(&whole)
+	a.syncOverlay()
+	if err := a.restorePods(); err != nil {
+		return fmt.Errorf("pods: %w", err)
+	}
 	if err := a.dp.Sweep(); err != nil {
 		return fmt.Errorf("remove what is left of the last run: %w", err)
 	}
@@ -250,8 +266,11 @@ func (a *Agent) update(links *netdev.Snapshot) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.links = links
-	a.converge(recompile(a.desired, a.desired.completed(), links, a.tables, nil))
+	if !a.rejoin() {
+		a.converge(recompile(a.desired, a.desired.completed(), links, a.tables, nil))
+	}
 	a.syncNetwork()
+	a.syncOverlay()
 }
 
 // retry tries again what failed.
@@ -263,6 +282,7 @@ func (a *Agent) retry() {
 	}
 	if a.network.failed > 0 {
 		a.syncNetwork()
+		a.syncOverlay()
 	}
 }
 

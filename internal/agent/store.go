@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -30,7 +31,11 @@ type applied struct {
 }
 
 var (
-	heardBucket   = []byte("bgp")
+	pathBucket    = []byte("bgp") // candidate paths that were told
+	nodeBucket    = []byte("nodes")
+	reachBucket   = []byte("reach")
+	selfBucket    = []byte("node")
+	selfKey       = []byte("self")
 	appliedBucket = []byte("applied")
 	appliedKey    = []byte("config")
 	versionBucket = []byte("culvert")
@@ -69,7 +74,8 @@ func openStore(path string, log *slog.Logger) (*store, error) {
 	case err != nil:
 		return nil, fmt.Errorf("state file %s: %w: move it away to start without what was added through the API", path, err)
 	}
-	db.AllocSize = 64 << 10 // bytes that the file grows by: not more for so large a mapping
+	db.MaxBatchDelay = time.Millisecond // pods that come together share a transaction, and none waits long for others
+	db.AllocSize = 64 << 10             // bytes that the file grows by: not more for so large a mapping
 	s := &store{db}
 	if err := s.init(path); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -95,9 +101,9 @@ func (s *store) init(path string) error {
 
 func (s *store) close() error { return s.db.Close() }
 
-// load reads what was added through the API, what BGP peers had told, and the
+// load reads what was added through the API, what others had told, and the
 // configuration that was applied, or nil.
-func (s *store) load() (api []resource, told map[string]heard, replaced *applied, err error) {
+func (s *store) load() (api []resource, t told, replaced *applied, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		for _, kind := range kinds {
 			b := tx.Bucket([]byte(kind))
@@ -113,7 +119,7 @@ func (s *store) load() (api []resource, told map[string]heard, replaced *applied
 				return err
 			}
 		}
-		if told, err = loadHeard(tx); err != nil {
+		if t, err = loadTold(tx); err != nil {
 			return err
 		}
 		if b := tx.Bucket(appliedBucket); b != nil {
@@ -123,51 +129,88 @@ func (s *store) load() (api []resource, told map[string]heard, replaced *applied
 		return nil
 	})
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("state file %s: %w", s.db.Path(), err)
+		return nil, told{}, nil, fmt.Errorf("state file %s: %w", s.db.Path(), err)
 	}
-	return api, told, replaced, nil
+	return api, t, replaced, nil
 }
 
-func loadHeard(tx *bbolt.Tx) (map[string]heard, error) {
-	b := tx.Bucket(heardBucket)
-	if b == nil {
-		return nil, nil
-	}
-	told := map[string]heard{}
-	return told, b.ForEach(func(name, value []byte) error {
-		h := heard{restored: true}
-		err := json.Unmarshal(value, &h.Path)
-		told[string(name)] = h
-		return err
-	})
+// loadTold reads what an earlier daemon was told.
+func loadTold(tx *bbolt.Tx) (told, error) {
+	t := told{}.clone()
+	err := errors.Join(
+		loadAll(tx, pathBucket, func(name string, h heard) { t.paths[name] = h }),
+		loadAll(tx, nodeBucket, func(name string, m member) {
+			t.nodes[name], t.last = m, max(t.last, m.Number)
+		}),
+		loadAll(tx, reachBucket, func(_ string, r reached) {
+			t.reaches[r.Prefix], t.last = r, max(t.last, r.Number)
+		}),
+		loadAll(tx, selfBucket, func(_ string, s selfTold) { t.self = s }),
+	)
+	t.restore()
+	return t, err
 }
 
-// saveHeard writes what differs.
-func saveHeard(tx *bbolt.Tx, from, to map[string]heard) error {
-	for name, h := range to {
-		if old, there := from[name]; there && reflect.DeepEqual(old.Path, h.Path) {
-			continue
-		}
-		if err := put(tx, string(heardBucket), name, h.Path); err != nil {
-			return err
-		}
-	}
-	b := tx.Bucket(heardBucket)
+func loadAll[V any](tx *bbolt.Tx, bucket []byte, each func(string, V)) error {
+	b := tx.Bucket(bucket)
 	if b == nil {
 		return nil
 	}
-	for name := range from {
-		if _, stays := to[name]; stays {
+	return b.ForEach(func(name, data []byte) error {
+		var v V
+		if err := json.Unmarshal(data, &v); err != nil {
+			return fmt.Errorf("%s %s: %w", bucket, name, err)
+		}
+		each(string(name), v)
+		return nil
+	})
+}
+
+// saveTold writes what differs.
+func saveTold(tx *bbolt.Tx, from, to told) error {
+	text := func(name string) string { return name }
+	self := func(t told) map[string]selfTold {
+		if same(t.self, selfTold{}) {
+			return nil
+		}
+		return map[string]selfTold{string(selfKey): t.self}
+	}
+	return errors.Join(
+		saveAll(tx, pathBucket, from.paths, to.paths, text, heard.unmarked),
+		saveAll(tx, nodeBucket, from.nodes, to.nodes, text, member.unmarked),
+		saveAll(tx, reachBucket, from.reaches, to.reaches, netip.Prefix.String, reached.unmarked),
+		saveAll(tx, selfBucket, self(from), self(to), text, func(s selfTold) selfTold { return s }),
+	)
+}
+
+// saveAll compares what is without marks: whether something is from before a
+// restart is not on disk.
+func saveAll[K comparable, V any](tx *bbolt.Tx, bucket []byte, from, to map[K]V, text func(K) string, unmarked func(V) V) error {
+	for key, v := range to {
+		old, there := from[key]
+		if there && reflect.DeepEqual(unmarked(old), unmarked(v)) {
 			continue
 		}
-		if err := b.Delete([]byte(name)); err != nil {
+		if err := put(tx, string(bucket), text(key), v); err != nil {
+			return err
+		}
+	}
+	b := tx.Bucket(bucket)
+	if b == nil {
+		return nil
+	}
+	for key := range from {
+		if _, stays := to[key]; stays {
+			continue
+		}
+		if err := b.Delete([]byte(text(key))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// save writes what differs between two states of what the API added and peers
+// save writes what differs between two states of what the API added and others
 // told, and the configuration that was applied, all at once.
 func (s *store) save(from, to *desired, replaced *applied) error {
 	before := make(map[Ref]resource, len(from.api))
@@ -175,7 +218,7 @@ func (s *store) save(from, to *desired, replaced *applied) error {
 		before[r.Ref] = r
 	}
 	err := s.db.Update(func(tx *bbolt.Tx) error {
-		if err := saveHeard(tx, from.heard, to.heard); err != nil {
+		if err := saveTold(tx, from.told, to.told); err != nil {
 			return err
 		}
 		for _, r := range to.api {

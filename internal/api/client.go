@@ -153,6 +153,11 @@ func (c *Client) Steerings(ctx context.Context, key string) ([]agent.SteeringSta
 }
 
 // Tunnels lists GTP-U tunnels.
+// Nodes are the others of the cluster, or the one that key names.
+func (c *Client) Nodes(ctx context.Context, key string) ([]agent.NodeStatus, error) {
+	return fetch(ctx, c, c.rpc.ListNodes, &pb.ListNodesRequest{Key: key}, (*pb.ListNodesResponse).GetNodes, nodeFrom)
+}
+
 // BGPPeers are the node's BGP sessions, or the one with the peer that key names.
 func (c *Client) BGPPeers(ctx context.Context, key string) ([]agent.BGPPeerStatus, error) {
 	return fetch(ctx, c, c.rpc.ListBGPPeers, &pb.ListBGPPeersRequest{Key: key}, (*pb.ListBGPPeersResponse).GetPeers, bgpPeerFrom)

@@ -20,9 +20,11 @@ var codes = []struct {
 	{agent.ErrNotFound, connect.CodeNotFound},
 	{agent.ErrConflict, connect.CodeFailedPrecondition},
 	{agent.ErrBusy, connect.CodeResourceExhausted},
+	{agent.ErrExhausted, connect.CodeResourceExhausted},
 	{agent.ErrNotReady, connect.CodeUnavailable},
 	{agent.ErrNotUPF, connect.CodeUnimplemented},
 	{agent.ErrNotBGP, connect.CodeUnimplemented},
+	{agent.ErrNoCluster, connect.CodeUnimplemented},
 	{context.Canceled, connect.CodeCanceled},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 }

@@ -50,11 +50,14 @@ type handler struct {
 // NewHandler serves the management API of an agent. examine may be nil; then
 // Doctor is not implemented.
 func NewHandler(service agent.Service, examine Examiner) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle(culvertv1connect.NewCulvertHandler(&handler{service, examine},
+	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxRequest),
 		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
-		connect.WithInterceptors(errorCodes{})))
+		connect.WithInterceptors(errorCodes{}),
+	}
+	mux := http.NewServeMux()
+	mux.Handle(culvertv1connect.NewCulvertHandler(&handler{service, examine}, options...))
+	mux.Handle(culvertv1connect.NewPodsHandler(podHandler{service}, options...))
 	return mux
 }
 
@@ -162,6 +165,11 @@ func (h *handler) ListCandidatePaths(_ context.Context, r *pb.ListCandidatePaths
 func (h *handler) ListBGPPeers(_ context.Context, r *pb.ListBGPPeersRequest) (*pb.ListBGPPeersResponse, error) {
 	out, err := list(h.agent.BGPPeers, "bgp", r.GetKey(), func(s agent.BGPPeerStatus) string { return s.Address.String() }, bgpPeerTo)
 	return &pb.ListBGPPeersResponse{Peers: out}, err
+}
+
+func (h *handler) ListNodes(_ context.Context, r *pb.ListNodesRequest) (*pb.ListNodesResponse, error) {
+	out, err := list(h.agent.Nodes, "node", r.GetKey(), agent.NodeStatus.Key, nodeTo)
+	return &pb.ListNodesResponse{Nodes: out}, err
 }
 
 func (h *handler) ListSteering(_ context.Context, r *pb.ListSteeringRequest) (*pb.ListSteeringResponse, error) {

@@ -152,6 +152,7 @@ func checkStale(path string) error {
 // listenTCP refuses what config.Validate refuses too: an API that is open to
 // the network must not depend on one check alone.
 func (s *Server) listenTCP(c config.API, handler http.Handler) error {
+	handler = withoutPods(handler)
 	var tlsConfig *tls.Config
 	if c.TLSCert != "" {
 		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)

@@ -83,7 +83,7 @@ func start(t *testing.T, example string) (*apitest.Agent, *api.Client, string) {
 
 // What the agent says arrives as it was said.
 func TestReads(t *testing.T) {
-	for _, example := range []string{"gateway-a.yaml", "gtpu.yaml", "edge.yaml", "headend.yaml"} {
+	for _, example := range []string{"gateway-a.yaml", "gtpu.yaml", "edge.yaml", "headend.yaml", "overlay.yaml"} {
 		t.Run(example, func(t *testing.T) {
 			a, c, _ := start(t, example)
 			ctx := t.Context()
@@ -110,6 +110,11 @@ func TestReads(t *testing.T) {
 				both(t, "BGP peers", c.BGPPeers, a.BGPPeers)
 			} else if _, err := c.BGPPeers(ctx, ""); !errors.Is(err, agent.ErrNotBGP) && (err == nil || !strings.Contains(err.Error(), "speaks no BGP")) {
 				t.Errorf("BGP peers of a node that speaks none: %v", err)
+			}
+			if example == "overlay.yaml" {
+				both(t, "nodes", c.Nodes, a.Nodes)
+			} else if _, err := c.Nodes(ctx, ""); !errors.Is(err, agent.ErrNoCluster) && (err == nil || !strings.Contains(err.Error(), "in no cluster")) {
+				t.Errorf("nodes of a node that is in no cluster: %v", err)
 			}
 			both(t, "steering", c.Steerings, a.Steerings)
 			both(t, "tunnels", c.Tunnels, a.Tunnels)

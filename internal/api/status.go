@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -105,6 +106,31 @@ func bgpPeerFrom(m *pb.BGPPeerStatus) (agent.BGPPeerStatus, error) {
 	return s, err
 }
 
+func nodeTo(s agent.NodeStatus) (*pb.NodeStatus, error) {
+	n, err := toMessage(s.Node, &pb.OverlayNode{})
+	return &pb.NodeStatus{Node: n, Origin: s.Origin, Policies: s.Policies, State: s.State, Problems: s.Problems}, err
+}
+
+func nodeFrom(m *pb.NodeStatus) (agent.NodeStatus, error) {
+	n, err := fromMessage[overlay.Node](m.GetNode())
+	return agent.NodeStatus{Node: n, Origin: m.GetOrigin(), Policies: m.GetPolicies(), State: m.GetState(), Problems: m.GetProblems()}, err
+}
+
+func overlayTo(s *agent.OverlayStatus) (*pb.OverlayStatus, error) {
+	if s == nil {
+		return nil, nil
+	}
+	return toMessage(s, &pb.OverlayStatus{})
+}
+
+func overlayFrom(m *pb.OverlayStatus) (*agent.OverlayStatus, error) {
+	if m == nil {
+		return nil, nil
+	}
+	s, err := fromMessage[agent.OverlayStatus](m)
+	return &s, err
+}
+
 func addrText(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
@@ -172,6 +198,9 @@ func statusTo(s agent.Status) (*pb.StatusResponse, error) {
 		return nil, err
 	}
 	m.Upf = upfTo(s.UPF)
+	if m.Overlay, err = overlayTo(s.Overlay); err != nil {
+		return nil, err
+	}
 	m.Outcomes, err = each(s.Outcomes, outcomeTo)
 	return m, err
 }
@@ -189,6 +218,9 @@ func statusFrom(m *pb.StatusResponse) (agent.Status, error) {
 		return s, err
 	}
 	if s.UPF, err = upfFrom(m.GetUpf()); err != nil {
+		return s, err
+	}
+	if s.Overlay, err = overlayFrom(m.GetOverlay()); err != nil {
 		return s, err
 	}
 	s.Outcomes, err = each(m.GetOutcomes(), outcomeFrom)

@@ -163,6 +163,18 @@ func TestHeadend(t *testing.T) {
 	}
 }
 
+func TestOverlay(t *testing.T) {
+	f := start(t, "overlay.yaml")
+	var all strings.Builder
+	for _, args := range []string{"status", "node", "node list -o json", "node show node-2", "config"} {
+		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
+	}
+	golden(t, "overlay", all.String())
+	if r := start(t, "edge.yaml").run(t, "node"); r.code != ExitError || !strings.Contains(r.stderr, "in no cluster") {
+		t.Errorf("a node of no cluster: exit %d, %s", r.code, r.stderr)
+	}
+}
+
 func TestShow(t *testing.T) {
 	f := start(t, "edge.yaml")
 	var all strings.Builder

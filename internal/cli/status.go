@@ -38,6 +38,35 @@ var resourceRows = []struct {
 	{agent.KindSteering, "steering"}, {agent.KindTunnel, "tunnels"},
 }
 
+// overlayRows are of a member of a cluster.
+func overlayRows(g *grid, o *agent.OverlayStatus) {
+	if o == nil {
+		return
+	}
+	if o.Problem != "" {
+		g.row("overlay", o.Mode+", not ready: "+o.Problem)
+		return
+	}
+	g.row("overlay", fmt.Sprintf("%s, %d other nodes", o.Mode, o.Nodes))
+	g.row("node", fmt.Sprintf("%s %s", o.Self.Name, o.Self.Address))
+	if o.Self.Locator.IsValid() {
+		g.row("locator", o.Self.Locator)
+	}
+	for _, sid := range o.SIDs {
+		g.row("node SID", sid)
+	}
+	g.row("uplinks", strings.Join(o.Uplinks, ", "))
+	prefixes := make([]string, len(o.Self.Prefixes))
+	for i, p := range o.Self.Prefixes {
+		prefixes[i] = p.String()
+	}
+	g.row("pods", fmt.Sprintf("%d, MTU %d, in %s", o.Pods, o.MTU, strings.Join(prefixes, ", ")))
+	g.row("NetworkPolicy", o.NetworkPolicy)
+	for _, p := range o.Problems {
+		g.row("problem", p)
+	}
+}
+
 // upfRows are of a user plane function.
 func upfRows(g *grid, u *agent.UPFStatus) {
 	if u == nil {
@@ -73,6 +102,7 @@ func (a *app) statusTable(g *grid, s agent.Status) {
 	for _, r := range resourceRows {
 		g.row(r.label, s.Resources[r.kind])
 	}
+	overlayRows(g, s.Overlay)
 	upfRows(g, s.UPF)
 	var all, drops agent.Counter
 	for _, o := range s.Outcomes {

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -31,6 +32,9 @@ type Agent struct {
 	Events []agent.TraceEvent
 	// Filters are the traces that were asked for.
 	Filters chan agent.TraceFilter
+	// Readiness is of pods.
+	Readiness agent.PodReadiness
+	pods      []agent.PodStatus
 	// Err, if set, is what every method fails with.
 	Err error
 }
@@ -102,6 +106,7 @@ func (a *Agent) Status() (agent.Status, error) {
 	}
 	return agent.Status{
 		UPF:     upf,
+		Overlay: overlayStatus(c),
 		Version: "v1.2.3", Started: Started, DataPath: "0123abcd", PinPath: "/sys/fs/bpf/culvert",
 		Interfaces: interfaces, Outcomes: outcomes,
 		Resources: map[agent.Kind]int{
@@ -112,7 +117,8 @@ func (a *Agent) Status() (agent.Status, error) {
 }
 
 func (a *Agent) Interfaces() ([]agent.InterfaceStatus, error) {
-	return read(a, func(c *config.Config) (out []agent.InterfaceStatus) {
+	return read(a, func(c *config.Config) []agent.InterfaceStatus {
+		out := []agent.InterfaceStatus{}
 		for i, v := range c.Interfaces {
 			out = append(out, agent.InterfaceStatus{Interface: v, Ifindex: i + 2, Attached: "native", MTU: 1500})
 		}
@@ -172,6 +178,39 @@ func pathsOf(c *config.Config, policy string) (out []srpolicy.Candidate) {
 		}
 	}
 	return out
+}
+
+// self is the first node of a configuration's overlay.
+func self(c *config.Config) overlay.Self {
+	n := c.Overlay.Nodes[0]
+	return overlay.Self{Name: n.Name, Address: n.Address, Prefixes: n.Prefixes, Locator: n.Locator}
+}
+
+func overlayStatus(c *config.Config) *agent.OverlayStatus {
+	if !c.Overlay.IsSet() {
+		return nil
+	}
+	return &agent.OverlayStatus{
+		Mode: c.Overlay.Mode, Self: self(c).Node(), SIDs: []string{"fc00:0:1:4::/64 End.DT4", "fc00:0:1:6::/64 End.DT6"}, Uplinks: c.Overlay.Uplinks,
+		MTU: 1396, Pods: 2, Nodes: 2, Problems: []string{"node-3: prefix 10.244.2.0/24 is already claimed by node-2"}, NetworkPolicy: "not enforced",
+	}
+}
+
+// Nodes are those of the configuration but the first.
+func (a *Agent) Nodes() ([]agent.NodeStatus, error) {
+	if !a.file.Overlay.IsSet() {
+		return nil, agent.ErrNoCluster
+	}
+	return read(a, func(c *config.Config) (out []agent.NodeStatus) {
+		for _, n := range c.Overlay.Nodes[1:] {
+			s := agent.NodeStatus{Node: overlay.Complete(n, false), Origin: c.Overlay.Mode, Policies: []string{n.Name + ":ipv4"}, State: "ready"}
+			if len(n.Prefixes) == 1 {
+				s.Problems = []string{"prefix 10.244.2.0/24 is already claimed by node-2"}
+			}
+			out = append(out, s)
+		}
+		return out
+	})
 }
 
 // BGPPeers are two, of a configuration that has bgp.

@@ -48,6 +48,7 @@ type Config struct {
 	Slices         []*Slice               `protobuf:"bytes,15,rep,name=slices,proto3" json:"slices,omitempty"`
 	CandidatePaths []*CandidatePath       `protobuf:"bytes,16,rep,name=candidate_paths,json=candidatePaths,proto3" json:"candidate_paths,omitempty"`
 	Bgp            *BGP                   `protobuf:"bytes,17,opt,name=bgp,proto3" json:"bgp,omitempty"`
+	Overlay        *Overlay               `protobuf:"bytes,18,opt,name=overlay,proto3" json:"overlay,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -197,6 +198,13 @@ func (x *Config) GetCandidatePaths() []*CandidatePath {
 func (x *Config) GetBgp() *BGP {
 	if x != nil {
 		return x.Bgp
+	}
+	return nil
+}
+
+func (x *Config) GetOverlay() *Overlay {
+	if x != nil {
+		return x.Overlay
 	}
 	return nil
 }
@@ -957,6 +965,282 @@ func (x *BGPPeer) GetHoldTime() uint32 {
 	return 0
 }
 
+type Overlay struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Uplinks       []string               `protobuf:"bytes,4,rep,name=uplinks,proto3" json:"uplinks,omitempty"`
+	Locator       string                 `protobuf:"bytes,5,opt,name=locator,proto3" json:"locator,omitempty"`
+	LocatorPool   string                 `protobuf:"bytes,6,opt,name=locator_pool,json=locatorPool,proto3" json:"locator_pool,omitempty"`
+	Sids          string                 `protobuf:"bytes,7,opt,name=sids,proto3" json:"sids,omitempty"`
+	PodPrefixes   []string               `protobuf:"bytes,8,rep,name=pod_prefixes,json=podPrefixes,proto3" json:"pod_prefixes,omitempty"`
+	Masquerade    bool                   `protobuf:"varint,9,opt,name=masquerade,proto3" json:"masquerade,omitempty"`
+	Nodes         []*OverlayNode         `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Kube          *Kube                  `protobuf:"bytes,11,opt,name=kube,proto3" json:"kube,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Overlay) Reset() {
+	*x = Overlay{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Overlay) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Overlay) ProtoMessage() {}
+
+func (x *Overlay) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Overlay.ProtoReflect.Descriptor instead.
+func (*Overlay) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Overlay) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Overlay) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Overlay) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Overlay) GetUplinks() []string {
+	if x != nil {
+		return x.Uplinks
+	}
+	return nil
+}
+
+func (x *Overlay) GetLocator() string {
+	if x != nil {
+		return x.Locator
+	}
+	return ""
+}
+
+func (x *Overlay) GetLocatorPool() string {
+	if x != nil {
+		return x.LocatorPool
+	}
+	return ""
+}
+
+func (x *Overlay) GetSids() string {
+	if x != nil {
+		return x.Sids
+	}
+	return ""
+}
+
+func (x *Overlay) GetPodPrefixes() []string {
+	if x != nil {
+		return x.PodPrefixes
+	}
+	return nil
+}
+
+func (x *Overlay) GetMasquerade() bool {
+	if x != nil {
+		return x.Masquerade
+	}
+	return false
+}
+
+func (x *Overlay) GetNodes() []*OverlayNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Overlay) GetKube() *Kube {
+	if x != nil {
+		return x.Kube
+	}
+	return nil
+}
+
+type OverlayNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Prefixes      []string               `protobuf:"bytes,3,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
+	Locator       string                 `protobuf:"bytes,4,opt,name=locator,proto3" json:"locator,omitempty"`
+	Ipv4          []string               `protobuf:"bytes,5,rep,name=ipv4,proto3" json:"ipv4,omitempty"` // segment list
+	Ipv6          []string               `protobuf:"bytes,6,rep,name=ipv6,proto3" json:"ipv6,omitempty"`
+	Bsid4         string                 `protobuf:"bytes,7,opt,name=bsid4,proto3" json:"bsid4,omitempty"`
+	Bsid6         string                 `protobuf:"bytes,8,opt,name=bsid6,proto3" json:"bsid6,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverlayNode) Reset() {
+	*x = OverlayNode{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverlayNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverlayNode) ProtoMessage() {}
+
+func (x *OverlayNode) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverlayNode.ProtoReflect.Descriptor instead.
+func (*OverlayNode) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *OverlayNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OverlayNode) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *OverlayNode) GetPrefixes() []string {
+	if x != nil {
+		return x.Prefixes
+	}
+	return nil
+}
+
+func (x *OverlayNode) GetLocator() string {
+	if x != nil {
+		return x.Locator
+	}
+	return ""
+}
+
+func (x *OverlayNode) GetIpv4() []string {
+	if x != nil {
+		return x.Ipv4
+	}
+	return nil
+}
+
+func (x *OverlayNode) GetIpv6() []string {
+	if x != nil {
+		return x.Ipv6
+	}
+	return nil
+}
+
+func (x *OverlayNode) GetBsid4() string {
+	if x != nil {
+		return x.Bsid4
+	}
+	return ""
+}
+
+func (x *OverlayNode) GetBsid6() string {
+	if x != nil {
+		return x.Bsid6
+	}
+	return ""
+}
+
+type Kube struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kubeconfig    string                 `protobuf:"bytes,1,opt,name=kubeconfig,proto3" json:"kubeconfig,omitempty"`
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Kube) Reset() {
+	*x = Kube{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kube) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kube) ProtoMessage() {}
+
+func (x *Kube) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kube.ProtoReflect.Descriptor instead.
+func (*Kube) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Kube) GetKubeconfig() string {
+	if x != nil {
+		return x.Kubeconfig
+	}
+	return ""
+}
+
+func (x *Kube) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
 type Steering struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
@@ -971,7 +1255,7 @@ type Steering struct {
 
 func (x *Steering) Reset() {
 	*x = Steering{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1267,7 @@ func (x *Steering) String() string {
 func (*Steering) ProtoMessage() {}
 
 func (x *Steering) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[10]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1280,7 @@ func (x *Steering) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steering.ProtoReflect.Descriptor instead.
 func (*Steering) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{10}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Steering) GetPrefix() string {
@@ -1053,7 +1337,7 @@ type GTP4D struct {
 
 func (x *GTP4D) Reset() {
 	*x = GTP4D{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1349,7 @@ func (x *GTP4D) String() string {
 func (*GTP4D) ProtoMessage() {}
 
 func (x *GTP4D) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[11]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1362,7 @@ func (x *GTP4D) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTP4D.ProtoReflect.Descriptor instead.
 func (*GTP4D) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{11}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GTP4D) GetSidPrefix() string {
@@ -1119,7 +1403,7 @@ type GTPU struct {
 
 func (x *GTPU) Reset() {
 	*x = GTPU{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1415,7 @@ func (x *GTPU) String() string {
 func (*GTPU) ProtoMessage() {}
 
 func (x *GTPU) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[12]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1428,7 @@ func (x *GTPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GTPU.ProtoReflect.Descriptor instead.
 func (*GTPU) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{12}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GTPU) GetAddresses() []string {
@@ -1180,7 +1464,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1476,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[13]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1489,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{13}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Tunnel) GetName() string {
@@ -1301,7 +1585,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1597,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[14]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1610,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{14}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Limits) GetSids() uint32 {
@@ -1402,7 +1686,7 @@ type UPF struct {
 
 func (x *UPF) Reset() {
 	*x = UPF{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1698,7 @@ func (x *UPF) String() string {
 func (*UPF) ProtoMessage() {}
 
 func (x *UPF) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[15]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1711,7 @@ func (x *UPF) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPF.ProtoReflect.Descriptor instead.
 func (*UPF) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{15}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UPF) GetNodeId() string {
@@ -1503,7 +1787,7 @@ type UEPool struct {
 
 func (x *UEPool) Reset() {
 	*x = UEPool{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1799,7 @@ func (x *UEPool) String() string {
 func (*UEPool) ProtoMessage() {}
 
 func (x *UEPool) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[16]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1812,7 @@ func (x *UEPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UEPool.ProtoReflect.Descriptor instead.
 func (*UEPool) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{16}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UEPool) GetNetworkInstance() string {
@@ -1555,7 +1839,7 @@ type Buffer struct {
 
 func (x *Buffer) Reset() {
 	*x = Buffer{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1567,7 +1851,7 @@ func (x *Buffer) String() string {
 func (*Buffer) ProtoMessage() {}
 
 func (x *Buffer) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[17]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1580,7 +1864,7 @@ func (x *Buffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Buffer.ProtoReflect.Descriptor instead.
 func (*Buffer) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{17}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Buffer) GetPackets() uint32 {
@@ -1612,7 +1896,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1908,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[18]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1921,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{18}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Slice) GetName() string {
@@ -1700,7 +1984,7 @@ type N6 struct {
 
 func (x *N6) Reset() {
 	*x = N6{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1996,7 @@ func (x *N6) String() string {
 func (*N6) ProtoMessage() {}
 
 func (x *N6) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[19]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +2009,7 @@ func (x *N6) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N6.ProtoReflect.Descriptor instead.
 func (*N6) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{19}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *N6) GetInterface() string {
@@ -1752,7 +2036,7 @@ type SNSSAI struct {
 
 func (x *SNSSAI) Reset() {
 	*x = SNSSAI{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +2048,7 @@ func (x *SNSSAI) String() string {
 func (*SNSSAI) ProtoMessage() {}
 
 func (x *SNSSAI) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[20]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +2061,7 @@ func (x *SNSSAI) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SNSSAI.ProtoReflect.Descriptor instead.
 func (*SNSSAI) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{20}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SNSSAI) GetSst() uint32 {
@@ -1809,7 +2093,7 @@ type N9 struct {
 
 func (x *N9) Reset() {
 	*x = N9{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2105,7 @@ func (x *N9) String() string {
 func (*N9) ProtoMessage() {}
 
 func (x *N9) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[21]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2118,7 @@ func (x *N9) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N9.ProtoReflect.Descriptor instead.
 func (*N9) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{21}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *N9) GetTransport() string {
@@ -1897,7 +2181,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2193,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[22]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2206,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{22}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -1952,7 +2236,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2248,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[23]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2261,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{23}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *API) GetSocket() string {
@@ -2024,7 +2308,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2320,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[24]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2333,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{24}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Metrics) GetListen() string {
@@ -2069,7 +2353,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2365,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[25]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2378,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{25}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Log) GetLevel() string {
@@ -2122,7 +2406,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2418,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[26]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2431,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{26}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -2172,7 +2456,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2468,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[27]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2481,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{27}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
 }
 
 type StatusResponse struct {
@@ -2209,14 +2493,15 @@ type StatusResponse struct {
 	Interfaces    []*InterfaceStatus     `protobuf:"bytes,5,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	Resources     map[string]uint32      `protobuf:"bytes,6,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // how many, by kind
 	Outcomes      []*Outcome             `protobuf:"bytes,7,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
-	Upf           *UPFStatus             `protobuf:"bytes,8,opt,name=upf,proto3" json:"upf,omitempty"` // of a node that is one
+	Upf           *UPFStatus             `protobuf:"bytes,8,opt,name=upf,proto3" json:"upf,omitempty"`         // of a node that is one
+	Overlay       *OverlayStatus         `protobuf:"bytes,9,opt,name=overlay,proto3" json:"overlay,omitempty"` // of a member of a cluster
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2513,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[28]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2526,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{28}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -2300,6 +2585,295 @@ func (x *StatusResponse) GetUpf() *UPFStatus {
 	return nil
 }
 
+func (x *StatusResponse) GetOverlay() *OverlayStatus {
+	if x != nil {
+		return x.Overlay
+	}
+	return nil
+}
+
+// OverlayStatus is the node as a member of its cluster.
+type OverlayStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // why it is no member yet
+	Self          *OverlayNode           `protobuf:"bytes,3,opt,name=self,proto3" json:"self,omitempty"`
+	Sids          []string               `protobuf:"bytes,4,rep,name=sids,proto3" json:"sids,omitempty"`
+	Uplinks       []string               `protobuf:"bytes,5,rep,name=uplinks,proto3" json:"uplinks,omitempty"`
+	Mtu           uint32                 `protobuf:"varint,6,opt,name=mtu,proto3" json:"mtu,omitempty"` // of pods
+	Pods          uint32                 `protobuf:"varint,7,opt,name=pods,proto3" json:"pods,omitempty"`
+	Nodes         uint32                 `protobuf:"varint,8,opt,name=nodes,proto3" json:"nodes,omitempty"`                                      // others
+	Problems      []string               `protobuf:"bytes,9,rep,name=problems,proto3" json:"problems,omitempty"`                                 // what cannot be as it was asked for
+	NetworkPolicy string                 `protobuf:"bytes,10,opt,name=network_policy,json=networkPolicy,proto3" json:"network_policy,omitempty"` // what becomes of NetworkPolicy
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverlayStatus) Reset() {
+	*x = OverlayStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverlayStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverlayStatus) ProtoMessage() {}
+
+func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverlayStatus.ProtoReflect.Descriptor instead.
+func (*OverlayStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *OverlayStatus) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *OverlayStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *OverlayStatus) GetSelf() *OverlayNode {
+	if x != nil {
+		return x.Self
+	}
+	return nil
+}
+
+func (x *OverlayStatus) GetSids() []string {
+	if x != nil {
+		return x.Sids
+	}
+	return nil
+}
+
+func (x *OverlayStatus) GetUplinks() []string {
+	if x != nil {
+		return x.Uplinks
+	}
+	return nil
+}
+
+func (x *OverlayStatus) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *OverlayStatus) GetPods() uint32 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
+func (x *OverlayStatus) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *OverlayStatus) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+func (x *OverlayStatus) GetNetworkPolicy() string {
+	if x != nil {
+		return x.NetworkPolicy
+	}
+	return ""
+}
+
+// NodeStatus is another node of the cluster.
+type NodeStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *OverlayNode           `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`     // static, kube, bgp
+	Policies      []string               `protobuf:"bytes,3,rep,name=policies,proto3" json:"policies,omitempty"` // that lead to it
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`       // ready, or why not
+	Problems      []string               `protobuf:"bytes,5,rep,name=problems,proto3" json:"problems,omitempty"` // what of it is not used
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeStatus) Reset() {
+	*x = NodeStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeStatus) ProtoMessage() {}
+
+func (x *NodeStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
+func (*NodeStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *NodeStatus) GetNode() *OverlayNode {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetPolicies() []string {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+type ListNodesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodesRequest) Reset() {
+	*x = ListNodesRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodesRequest) ProtoMessage() {}
+
+func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
+func (*ListNodesRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ListNodesRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ListNodesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []*NodeStatus          `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodesResponse) Reset() {
+	*x = ListNodesResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodesResponse) ProtoMessage() {}
+
+func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
+func (*ListNodesResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ListNodesResponse) GetNodes() []*NodeStatus {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
 // UPFStatus is a user plane function at a glance.
 type UPFStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2315,7 +2889,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2901,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[29]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2914,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{29}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -2398,7 +2972,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2984,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[30]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2997,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{30}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -2466,7 +3040,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +3052,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[31]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +3065,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{31}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -2528,7 +3102,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +3114,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[32]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +3127,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{32}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -2606,7 +3180,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +3192,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[33]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +3205,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{33}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -2705,7 +3279,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +3291,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[34]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +3304,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{34}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -2834,7 +3408,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +3420,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[35]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +3433,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{35}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -2890,7 +3464,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3476,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[36]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3489,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{36}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -2965,7 +3539,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3551,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[37]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3564,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{37}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -3035,7 +3609,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3621,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3634,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Outcome) GetReason() string {
@@ -3109,7 +3683,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3695,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3708,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -3170,7 +3744,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3182,7 +3756,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3195,7 +3769,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -3240,7 +3814,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3826,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3839,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -3317,7 +3891,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3329,7 +3903,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3342,7 +3916,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Verdict) GetPath() string {
@@ -3391,7 +3965,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3403,7 +3977,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3416,7 +3990,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -3450,7 +4024,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +4036,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +4049,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -3504,7 +4078,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +4090,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3529,7 +4103,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -3560,6 +4134,228 @@ func (x *TunnelStatus) GetSent() *Counter {
 	return nil
 }
 
+// Attachment names an interface of a container, as CNI does.
+type Attachment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContainerId   string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	Interface     string                 `protobuf:"bytes,2,opt,name=interface,proto3" json:"interface,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attachment) Reset() {
+	*x = Attachment{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attachment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attachment) ProtoMessage() {}
+
+func (x *Attachment) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
+func (*Attachment) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Attachment) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *Attachment) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+// Pod is what the CNI plugin says of a pod.
+type Pod struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Network       string                 `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"` // name of the CNI network configuration
+	Netns         string                 `protobuf:"bytes,2,opt,name=netns,proto3" json:"netns,omitempty"`     // path
+	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Uid           string                 `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	HostInterface string                 `protobuf:"bytes,6,opt,name=host_interface,json=hostInterface,proto3" json:"host_interface,omitempty"` // the host's end of its veth
+	HostIfindex   int32                  `protobuf:"varint,7,opt,name=host_ifindex,json=hostIfindex,proto3" json:"host_ifindex,omitempty"`
+	Mac           string                 `protobuf:"bytes,8,opt,name=mac,proto3" json:"mac,omitempty"` // of its own end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pod) Reset() {
+	*x = Pod{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pod) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pod) ProtoMessage() {}
+
+func (x *Pod) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pod.ProtoReflect.Descriptor instead.
+func (*Pod) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *Pod) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *Pod) GetNetns() string {
+	if x != nil {
+		return x.Netns
+	}
+	return ""
+}
+
+func (x *Pod) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Pod) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Pod) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Pod) GetHostInterface() string {
+	if x != nil {
+		return x.HostInterface
+	}
+	return ""
+}
+
+func (x *Pod) GetHostIfindex() int32 {
+	if x != nil {
+		return x.HostIfindex
+	}
+	return 0
+}
+
+func (x *Pod) GetMac() string {
+	if x != nil {
+		return x.Mac
+	}
+	return ""
+}
+
+type PodStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attachment    *Attachment            `protobuf:"bytes,1,opt,name=attachment,proto3" json:"attachment,omitempty"`
+	Pod           *Pod                   `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	Addresses     []string               `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"` // with how it is reached
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodStatus) Reset() {
+	*x = PodStatus{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodStatus) ProtoMessage() {}
+
+func (x *PodStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
+func (*PodStatus) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *PodStatus) GetAttachment() *Attachment {
+	if x != nil {
+		return x.Attachment
+	}
+	return nil
+}
+
+func (x *PodStatus) GetPod() *Pod {
+	if x != nil {
+		return x.Pod
+	}
+	return nil
+}
+
+func (x *PodStatus) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *PodStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 type AdjacencyStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -3574,7 +4370,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3586,7 +4382,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3599,7 +4395,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -3653,7 +4449,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +4461,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +4474,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -3697,7 +4493,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +4505,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +4518,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -3741,7 +4537,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +4549,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +4562,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -3785,7 +4581,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +4593,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +4606,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -3829,7 +4625,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +4637,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +4650,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -3873,7 +4669,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3885,7 +4681,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3898,7 +4694,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -3917,7 +4713,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +4725,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3942,7 +4738,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -3961,7 +4757,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3973,7 +4769,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3986,7 +4782,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -4005,7 +4801,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4017,7 +4813,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4030,7 +4826,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -4049,7 +4845,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4061,7 +4857,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4074,7 +4870,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -4093,7 +4889,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4901,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4914,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -4137,7 +4933,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4945,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4958,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -4181,7 +4977,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4193,7 +4989,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4206,7 +5002,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -4225,7 +5021,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4237,7 +5033,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4250,7 +5046,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -4269,7 +5065,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +5077,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +5090,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -4313,7 +5109,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +5121,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +5134,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -4357,7 +5153,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +5165,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +5178,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -4401,7 +5197,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4413,7 +5209,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,12 +5222,100 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
 	if x != nil {
 		return x.Outcomes
+	}
+	return nil
+}
+
+type ListPodsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPodsRequest) Reset() {
+	*x = ListPodsRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPodsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPodsRequest) ProtoMessage() {}
+
+func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
+func (*ListPodsRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *ListPodsRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ListPodsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pods          []*PodStatus           `protobuf:"bytes,1,rep,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPodsResponse) Reset() {
+	*x = ListPodsResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPodsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPodsResponse) ProtoMessage() {}
+
+func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
+func (*ListPodsResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *ListPodsResponse) GetPods() []*PodStatus {
+	if x != nil {
+		return x.Pods
 	}
 	return nil
 }
@@ -4445,7 +5329,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4457,7 +5341,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4470,7 +5354,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -4489,7 +5373,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +5385,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +5398,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -4539,7 +5423,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +5435,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +5448,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -4625,7 +5509,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +5521,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4650,7 +5534,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -4669,7 +5553,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4681,7 +5565,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4694,7 +5578,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -4713,7 +5597,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +5609,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +5622,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -4757,7 +5641,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +5653,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +5666,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -4808,7 +5692,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4820,7 +5704,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4833,7 +5717,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -4888,7 +5772,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4900,7 +5784,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4913,7 +5797,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -4944,7 +5828,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4956,7 +5840,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4969,7 +5853,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -5020,7 +5904,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5032,7 +5916,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5045,7 +5929,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Change) GetOp() string {
@@ -5087,7 +5971,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5099,7 +5983,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5112,7 +5996,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Ref) GetKind() string {
@@ -5137,7 +6021,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5149,7 +6033,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5162,7 +6046,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 type GetConfigResponse struct {
@@ -5174,7 +6058,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5186,7 +6070,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5199,7 +6083,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -5218,7 +6102,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5230,7 +6114,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +6127,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -5262,7 +6146,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5274,7 +6158,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5287,7 +6171,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -5307,7 +6191,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5319,7 +6203,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5332,7 +6216,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -5358,7 +6242,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +6254,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +6267,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -5402,7 +6286,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5414,7 +6298,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5427,7 +6311,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -5446,7 +6330,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5458,7 +6342,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5471,7 +6355,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -5490,7 +6374,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +6386,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +6399,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -5534,7 +6418,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5546,7 +6430,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5559,7 +6443,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -5586,7 +6470,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5598,7 +6482,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5611,7 +6495,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -5684,7 +6568,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5696,7 +6580,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5709,7 +6593,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -5845,6 +6729,478 @@ func (x *TraceResponse) GetPdr() uint32 {
 	return 0
 }
 
+type AddPodRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attachment    *Attachment            `protobuf:"bytes,1,opt,name=attachment,proto3" json:"attachment,omitempty"`
+	Pod           *Pod                   `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddPodRequest) Reset() {
+	*x = AddPodRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddPodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddPodRequest) ProtoMessage() {}
+
+func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
+func (*AddPodRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *AddPodRequest) GetAttachment() *Attachment {
+	if x != nil {
+		return x.Attachment
+	}
+	return nil
+}
+
+func (x *AddPodRequest) GetPod() *Pod {
+	if x != nil {
+		return x.Pod
+	}
+	return nil
+}
+
+type AddPodResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addresses     []string               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Gateways      []string               `protobuf:"bytes,2,rep,name=gateways,proto3" json:"gateways,omitempty"` // one for each address, on the link
+	Mtu           uint32                 `protobuf:"varint,3,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddPodResponse) Reset() {
+	*x = AddPodResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddPodResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddPodResponse) ProtoMessage() {}
+
+func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
+func (*AddPodResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *AddPodResponse) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *AddPodResponse) GetGateways() []string {
+	if x != nil {
+		return x.Gateways
+	}
+	return nil
+}
+
+func (x *AddPodResponse) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+type DeletePodRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attachment    *Attachment            `protobuf:"bytes,1,opt,name=attachment,proto3" json:"attachment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePodRequest) Reset() {
+	*x = DeletePodRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePodRequest) ProtoMessage() {}
+
+func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
+func (*DeletePodRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *DeletePodRequest) GetAttachment() *Attachment {
+	if x != nil {
+		return x.Attachment
+	}
+	return nil
+}
+
+type DeletePodResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePodResponse) Reset() {
+	*x = DeletePodResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePodResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePodResponse) ProtoMessage() {}
+
+func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
+func (*DeletePodResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+}
+
+type CheckPodRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attachment    *Attachment            `protobuf:"bytes,1,opt,name=attachment,proto3" json:"attachment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckPodRequest) Reset() {
+	*x = CheckPodRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckPodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckPodRequest) ProtoMessage() {}
+
+func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
+func (*CheckPodRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *CheckPodRequest) GetAttachment() *Attachment {
+	if x != nil {
+		return x.Attachment
+	}
+	return nil
+}
+
+type CheckPodResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Differences   []string               `protobuf:"bytes,1,rep,name=differences,proto3" json:"differences,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckPodResponse) Reset() {
+	*x = CheckPodResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckPodResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckPodResponse) ProtoMessage() {}
+
+func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
+func (*CheckPodResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *CheckPodResponse) GetDifferences() []string {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
+type RetainPodsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Network       string                 `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
+	Valid         []*Attachment          `protobuf:"bytes,2,rep,name=valid,proto3" json:"valid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetainPodsRequest) Reset() {
+	*x = RetainPodsRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetainPodsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetainPodsRequest) ProtoMessage() {}
+
+func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
+func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+}
+
+func (x *RetainPodsRequest) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *RetainPodsRequest) GetValid() []*Attachment {
+	if x != nil {
+		return x.Valid
+	}
+	return nil
+}
+
+type RetainPodsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Removed       []*Attachment          `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetainPodsResponse) Reset() {
+	*x = RetainPodsResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetainPodsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetainPodsResponse) ProtoMessage() {}
+
+func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
+func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *RetainPodsResponse) GetRemoved() []*Attachment {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+type GetPodReadinessRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPodReadinessRequest) Reset() {
+	*x = GetPodReadinessRequest{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPodReadinessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPodReadinessRequest) ProtoMessage() {}
+
+func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
+func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+}
+
+type GetPodReadinessResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ready         bool                   `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`    // why not
+	Limited       bool                   `protobuf:"varint,3,opt,name=limited,proto3" json:"limited,omitempty"` // pods that are there may be cut off, too
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPodReadinessResponse) Reset() {
+	*x = GetPodReadinessResponse{}
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPodReadinessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPodReadinessResponse) ProtoMessage() {}
+
+func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
+func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+}
+
+func (x *GetPodReadinessResponse) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *GetPodReadinessResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GetPodReadinessResponse) GetLimited() bool {
+	if x != nil {
+		return x.Limited
+	}
+	return false
+}
+
 type DoctorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Interfaces    []string               `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"` // those of the configuration unless given
@@ -5854,7 +7210,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5866,7 +7222,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5879,7 +7235,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -5898,7 +7254,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5910,7 +7266,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5923,7 +7279,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -5947,7 +7303,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5959,7 +7315,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5972,7 +7328,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Finding) GetName() string {
@@ -6015,7 +7371,7 @@ var File_culvert_v1_culvert_proto protoreflect.FileDescriptor
 const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"\x18culvert/v1/culvert.proto\x12\n" +
-	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x05\n" +
+	"culvert.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x06\n" +
 	"\x06Config\x125\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\v2\x15.culvert.v1.InterfaceR\n" +
@@ -6036,7 +7392,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03upf\x18\x0e \x01(\v2\x0f.culvert.v1.UPFR\x03upf\x12)\n" +
 	"\x06slices\x18\x0f \x03(\v2\x11.culvert.v1.SliceR\x06slices\x12B\n" +
 	"\x0fcandidate_paths\x18\x10 \x03(\v2\x19.culvert.v1.CandidatePathR\x0ecandidatePaths\x12!\n" +
-	"\x03bgp\x18\x11 \x01(\v2\x0f.culvert.v1.BGPR\x03bgp\"O\n" +
+	"\x03bgp\x18\x11 \x01(\v2\x0f.culvert.v1.BGPR\x03bgp\x12-\n" +
+	"\aoverlay\x18\x12 \x01(\v2\x13.culvert.v1.OverlayR\aoverlay\"O\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1a\n" +
@@ -6107,7 +7464,36 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\apassive\x18\x05 \x01(\bR\apassive\x12#\n" +
 	"\rpassword_file\x18\x06 \x01(\tR\fpasswordFile\x12\x12\n" +
 	"\x04hops\x18\a \x01(\rR\x04hops\x12\x1b\n" +
-	"\thold_time\x18\b \x01(\rR\bholdTime\"\xb6\x01\n" +
+	"\thold_time\x18\b \x01(\rR\bholdTime\"\xce\x02\n" +
+	"\aOverlay\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
+	"\auplinks\x18\x04 \x03(\tR\auplinks\x12\x18\n" +
+	"\alocator\x18\x05 \x01(\tR\alocator\x12!\n" +
+	"\flocator_pool\x18\x06 \x01(\tR\vlocatorPool\x12\x12\n" +
+	"\x04sids\x18\a \x01(\tR\x04sids\x12!\n" +
+	"\fpod_prefixes\x18\b \x03(\tR\vpodPrefixes\x12\x1e\n" +
+	"\n" +
+	"masquerade\x18\t \x01(\bR\n" +
+	"masquerade\x12-\n" +
+	"\x05nodes\x18\n" +
+	" \x03(\v2\x17.culvert.v1.OverlayNodeR\x05nodes\x12$\n" +
+	"\x04kube\x18\v \x01(\v2\x10.culvert.v1.KubeR\x04kube\"\xc5\x01\n" +
+	"\vOverlayNode\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1a\n" +
+	"\bprefixes\x18\x03 \x03(\tR\bprefixes\x12\x18\n" +
+	"\alocator\x18\x04 \x01(\tR\alocator\x12\x12\n" +
+	"\x04ipv4\x18\x05 \x03(\tR\x04ipv4\x12\x12\n" +
+	"\x04ipv6\x18\x06 \x03(\tR\x04ipv6\x12\x14\n" +
+	"\x05bsid4\x18\a \x01(\tR\x05bsid4\x12\x14\n" +
+	"\x05bsid6\x18\b \x01(\tR\x05bsid6\"D\n" +
+	"\x04Kube\x12\x1e\n" +
+	"\n" +
+	"kubeconfig\x18\x01 \x01(\tR\n" +
+	"kubeconfig\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\"\xb6\x01\n" +
 	"\bSteering\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x14\n" +
@@ -6206,7 +7592,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\aCounter\x12\x18\n" +
 	"\apackets\x18\x01 \x01(\x04R\apackets\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\x0f\n" +
-	"\rStatusRequest\"\xb6\x03\n" +
+	"\rStatusRequest\"\xeb\x03\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x124\n" +
 	"\astarted\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x1b\n" +
@@ -6217,10 +7603,34 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"interfaces\x12G\n" +
 	"\tresources\x18\x06 \x03(\v2).culvert.v1.StatusResponse.ResourcesEntryR\tresources\x12/\n" +
 	"\boutcomes\x18\a \x03(\v2\x13.culvert.v1.OutcomeR\boutcomes\x12'\n" +
-	"\x03upf\x18\b \x01(\v2\x15.culvert.v1.UPFStatusR\x03upf\x1a<\n" +
+	"\x03upf\x18\b \x01(\v2\x15.culvert.v1.UPFStatusR\x03upf\x123\n" +
+	"\aoverlay\x18\t \x01(\v2\x19.culvert.v1.OverlayStatusR\aoverlay\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xe6\x01\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x97\x02\n" +
+	"\rOverlayStatus\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x12+\n" +
+	"\x04self\x18\x03 \x01(\v2\x17.culvert.v1.OverlayNodeR\x04self\x12\x12\n" +
+	"\x04sids\x18\x04 \x03(\tR\x04sids\x12\x18\n" +
+	"\auplinks\x18\x05 \x03(\tR\auplinks\x12\x10\n" +
+	"\x03mtu\x18\x06 \x01(\rR\x03mtu\x12\x12\n" +
+	"\x04pods\x18\a \x01(\rR\x04pods\x12\x14\n" +
+	"\x05nodes\x18\b \x01(\rR\x05nodes\x12\x1a\n" +
+	"\bproblems\x18\t \x03(\tR\bproblems\x12%\n" +
+	"\x0enetwork_policy\x18\n" +
+	" \x01(\tR\rnetworkPolicy\"\x9f\x01\n" +
+	"\n" +
+	"NodeStatus\x12+\n" +
+	"\x04node\x18\x01 \x01(\v2\x17.culvert.v1.OverlayNodeR\x04node\x12\x16\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x1a\n" +
+	"\bpolicies\x18\x03 \x03(\tR\bpolicies\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1a\n" +
+	"\bproblems\x18\x05 \x03(\tR\bproblems\"$\n" +
+	"\x10ListNodesRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"A\n" +
+	"\x11ListNodesResponse\x12,\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x16.culvert.v1.NodeStatusR\x05nodes\"\xe6\x01\n" +
 	"\tUPFStatus\x12\x1a\n" +
 	"\bsessions\x18\x01 \x01(\rR\bsessions\x12!\n" +
 	"\fmax_sessions\x18\x02 \x01(\rR\vmaxSessions\x12\"\n" +
@@ -6322,7 +7732,27 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.TunnelR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12/\n" +
 	"\breceived\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\breceived\x12'\n" +
-	"\x04sent\x18\x04 \x01(\v2\x13.culvert.v1.CounterR\x04sent\"\x91\x01\n" +
+	"\x04sent\x18\x04 \x01(\v2\x13.culvert.v1.CounterR\x04sent\"M\n" +
+	"\n" +
+	"Attachment\x12!\n" +
+	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x1c\n" +
+	"\tinterface\x18\x02 \x01(\tR\tinterface\"\xd5\x01\n" +
+	"\x03Pod\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x14\n" +
+	"\x05netns\x18\x02 \x01(\tR\x05netns\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\tR\x03uid\x12%\n" +
+	"\x0ehost_interface\x18\x06 \x01(\tR\rhostInterface\x12!\n" +
+	"\fhost_ifindex\x18\a \x01(\x05R\vhostIfindex\x12\x10\n" +
+	"\x03mac\x18\b \x01(\tR\x03mac\"\x9e\x01\n" +
+	"\tPodStatus\x126\n" +
+	"\n" +
+	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
+	"attachment\x12!\n" +
+	"\x03pod\x18\x02 \x01(\v2\x0f.culvert.v1.PodR\x03pod\x12\x1c\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\x91\x01\n" +
 	"\x0fAdjacencyStatus\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1c\n" +
@@ -6367,7 +7797,11 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x13ListOutcomesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"G\n" +
 	"\x14ListOutcomesResponse\x12/\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x13.culvert.v1.OutcomeR\boutcomes\"%\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x13.culvert.v1.OutcomeR\boutcomes\"#\n" +
+	"\x0fListPodsRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"=\n" +
+	"\x10ListPodsResponse\x12)\n" +
+	"\x04pods\x18\x01 \x03(\v2\x15.culvert.v1.PodStatusR\x04pods\"%\n" +
 	"\x11ListSlicesRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"E\n" +
 	"\x12ListSlicesResponse\x12/\n" +
@@ -6463,7 +7897,37 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x02in\x18\x10 \x01(\fR\x02in\x12\x10\n" +
 	"\x03out\x18\x11 \x01(\fR\x03out\x12\x18\n" +
 	"\asession\x18\x12 \x01(\x04R\asession\x12\x10\n" +
-	"\x03pdr\x18\x13 \x01(\rR\x03pdr\"/\n" +
+	"\x03pdr\x18\x13 \x01(\rR\x03pdr\"j\n" +
+	"\rAddPodRequest\x126\n" +
+	"\n" +
+	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
+	"attachment\x12!\n" +
+	"\x03pod\x18\x02 \x01(\v2\x0f.culvert.v1.PodR\x03pod\"\\\n" +
+	"\x0eAddPodResponse\x12\x1c\n" +
+	"\taddresses\x18\x01 \x03(\tR\taddresses\x12\x1a\n" +
+	"\bgateways\x18\x02 \x03(\tR\bgateways\x12\x10\n" +
+	"\x03mtu\x18\x03 \x01(\rR\x03mtu\"J\n" +
+	"\x10DeletePodRequest\x126\n" +
+	"\n" +
+	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
+	"attachment\"\x13\n" +
+	"\x11DeletePodResponse\"I\n" +
+	"\x0fCheckPodRequest\x126\n" +
+	"\n" +
+	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
+	"attachment\"4\n" +
+	"\x10CheckPodResponse\x12 \n" +
+	"\vdifferences\x18\x01 \x03(\tR\vdifferences\"[\n" +
+	"\x11RetainPodsRequest\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\x12,\n" +
+	"\x05valid\x18\x02 \x03(\v2\x16.culvert.v1.AttachmentR\x05valid\"F\n" +
+	"\x12RetainPodsResponse\x120\n" +
+	"\aremoved\x18\x01 \x03(\v2\x16.culvert.v1.AttachmentR\aremoved\"\x18\n" +
+	"\x16GetPodReadinessRequest\"a\n" +
+	"\x17GetPodReadinessResponse\x12\x14\n" +
+	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\alimited\x18\x03 \x01(\bR\alimited\"/\n" +
 	"\rDoctorRequest\x12\x1e\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\tR\n" +
@@ -6475,7 +7939,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
 	"\x03fix\x18\x04 \x01(\tR\x03fix\x12\x18\n" +
-	"\acommand\x18\x05 \x03(\tR\acommand2\xd9\f\n" +
+	"\acommand\x18\x05 \x03(\tR\acommand2\xea\r\n" +
 	"\aCulvert\x12?\n" +
 	"\x06Status\x12\x19.culvert.v1.StatusRequest\x1a\x1a.culvert.v1.StatusResponse\x12W\n" +
 	"\x0eListInterfaces\x12!.culvert.v1.ListInterfacesRequest\x1a\".culvert.v1.ListInterfacesResponse\x12Q\n" +
@@ -6489,7 +7953,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\fListOutcomes\x12\x1f.culvert.v1.ListOutcomesRequest\x1a .culvert.v1.ListOutcomesResponse\x12K\n" +
 	"\n" +
 	"ListSlices\x12\x1d.culvert.v1.ListSlicesRequest\x1a\x1e.culvert.v1.ListSlicesResponse\x12Q\n" +
-	"\fListBGPPeers\x12\x1f.culvert.v1.ListBGPPeersRequest\x1a .culvert.v1.ListBGPPeersResponse\x12]\n" +
+	"\fListBGPPeers\x12\x1f.culvert.v1.ListBGPPeersRequest\x1a .culvert.v1.ListBGPPeersResponse\x12E\n" +
+	"\bListPods\x12\x1b.culvert.v1.ListPodsRequest\x1a\x1c.culvert.v1.ListPodsResponse\x12H\n" +
+	"\tListNodes\x12\x1c.culvert.v1.ListNodesRequest\x1a\x1d.culvert.v1.ListNodesResponse\x12]\n" +
 	"\x10ListAssociations\x12#.culvert.v1.ListAssociationsRequest\x1a$.culvert.v1.ListAssociationsResponse\x12Q\n" +
 	"\fListSessions\x12\x1f.culvert.v1.ListSessionsRequest\x1a .culvert.v1.ListSessionsResponse\x12H\n" +
 	"\tGetConfig\x12\x1c.culvert.v1.GetConfigRequest\x1a\x1d.culvert.v1.GetConfigResponse\x12<\n" +
@@ -6498,7 +7964,14 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03Add\x12\x16.culvert.v1.AddRequest\x1a\x17.culvert.v1.AddResponse\x12?\n" +
 	"\x06Delete\x12\x19.culvert.v1.DeleteRequest\x1a\x1a.culvert.v1.DeleteResponse\x12>\n" +
 	"\x05Trace\x12\x18.culvert.v1.TraceRequest\x1a\x19.culvert.v1.TraceResponse0\x01\x12?\n" +
-	"\x06Doctor\x12\x19.culvert.v1.DoctorRequest\x1a\x1a.culvert.v1.DoctorResponseB7Z5github.com/culvert-net/culvert/internal/api/culvertv1b\x06proto3"
+	"\x06Doctor\x12\x19.culvert.v1.DoctorRequest\x1a\x1a.culvert.v1.DoctorResponse2\x81\x03\n" +
+	"\x04Pods\x12?\n" +
+	"\x06AddPod\x12\x19.culvert.v1.AddPodRequest\x1a\x1a.culvert.v1.AddPodResponse\x12H\n" +
+	"\tDeletePod\x12\x1c.culvert.v1.DeletePodRequest\x1a\x1d.culvert.v1.DeletePodResponse\x12E\n" +
+	"\bCheckPod\x12\x1b.culvert.v1.CheckPodRequest\x1a\x1c.culvert.v1.CheckPodResponse\x12K\n" +
+	"\n" +
+	"RetainPods\x12\x1d.culvert.v1.RetainPodsRequest\x1a\x1e.culvert.v1.RetainPodsResponse\x12Z\n" +
+	"\x0fGetPodReadiness\x12\".culvert.v1.GetPodReadinessRequest\x1a#.culvert.v1.GetPodReadinessResponseB7Z5github.com/culvert-net/culvert/internal/api/culvertv1b\x06proto3"
 
 var (
 	file_culvert_v1_culvert_proto_rawDescOnce sync.Once
@@ -6512,7 +7985,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 115)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Interface)(nil),                  // 1: culvert.v1.Interface
@@ -6524,90 +7997,112 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*SegmentList)(nil),                // 7: culvert.v1.SegmentList
 	(*BGP)(nil),                        // 8: culvert.v1.BGP
 	(*BGPPeer)(nil),                    // 9: culvert.v1.BGPPeer
-	(*Steering)(nil),                   // 10: culvert.v1.Steering
-	(*GTP4D)(nil),                      // 11: culvert.v1.GTP4D
-	(*GTPU)(nil),                       // 12: culvert.v1.GTPU
-	(*Tunnel)(nil),                     // 13: culvert.v1.Tunnel
-	(*Limits)(nil),                     // 14: culvert.v1.Limits
-	(*UPF)(nil),                        // 15: culvert.v1.UPF
-	(*UEPool)(nil),                     // 16: culvert.v1.UEPool
-	(*Buffer)(nil),                     // 17: culvert.v1.Buffer
-	(*Slice)(nil),                      // 18: culvert.v1.Slice
-	(*N6)(nil),                         // 19: culvert.v1.N6
-	(*SNSSAI)(nil),                     // 20: culvert.v1.SNSSAI
-	(*N9)(nil),                         // 21: culvert.v1.N9
-	(*BitRate)(nil),                    // 22: culvert.v1.BitRate
-	(*API)(nil),                        // 23: culvert.v1.API
-	(*Metrics)(nil),                    // 24: culvert.v1.Metrics
-	(*Log)(nil),                        // 25: culvert.v1.Log
-	(*Counter)(nil),                    // 26: culvert.v1.Counter
-	(*StatusRequest)(nil),              // 27: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),             // 28: culvert.v1.StatusResponse
-	(*UPFStatus)(nil),                  // 29: culvert.v1.UPFStatus
-	(*PoolStatus)(nil),                 // 30: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 31: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 32: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 33: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 34: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 35: culvert.v1.PDRStatus
-	(*URRStatus)(nil),                  // 36: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 37: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 38: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 39: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 40: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 41: culvert.v1.PolicyStatus
-	(*Verdict)(nil),                    // 42: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 43: culvert.v1.CandidatePathStatus
-	(*SteeringStatus)(nil),             // 44: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 45: culvert.v1.TunnelStatus
-	(*AdjacencyStatus)(nil),            // 46: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 47: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 48: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 49: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 50: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 51: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 52: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 53: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 54: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 55: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 56: culvert.v1.ListCandidatePathsResponse
-	(*ListSteeringRequest)(nil),        // 57: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 58: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 59: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 60: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 61: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 62: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 63: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 64: culvert.v1.ListOutcomesResponse
-	(*ListSlicesRequest)(nil),          // 65: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 66: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 67: culvert.v1.BGPPeerStatus
-	(*ListBGPPeersRequest)(nil),        // 68: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 69: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 70: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 71: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 72: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 73: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 74: culvert.v1.Problem
-	(*Change)(nil),                     // 75: culvert.v1.Change
-	(*Ref)(nil),                        // 76: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 77: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 78: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 79: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 80: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 81: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 82: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 83: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 84: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 85: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 86: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 87: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 88: culvert.v1.TraceResponse
-	(*DoctorRequest)(nil),              // 89: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 90: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 91: culvert.v1.Finding
-	nil,                                // 92: culvert.v1.StatusResponse.ResourcesEntry
-	(*timestamppb.Timestamp)(nil),      // 93: google.protobuf.Timestamp
+	(*Overlay)(nil),                    // 10: culvert.v1.Overlay
+	(*OverlayNode)(nil),                // 11: culvert.v1.OverlayNode
+	(*Kube)(nil),                       // 12: culvert.v1.Kube
+	(*Steering)(nil),                   // 13: culvert.v1.Steering
+	(*GTP4D)(nil),                      // 14: culvert.v1.GTP4D
+	(*GTPU)(nil),                       // 15: culvert.v1.GTPU
+	(*Tunnel)(nil),                     // 16: culvert.v1.Tunnel
+	(*Limits)(nil),                     // 17: culvert.v1.Limits
+	(*UPF)(nil),                        // 18: culvert.v1.UPF
+	(*UEPool)(nil),                     // 19: culvert.v1.UEPool
+	(*Buffer)(nil),                     // 20: culvert.v1.Buffer
+	(*Slice)(nil),                      // 21: culvert.v1.Slice
+	(*N6)(nil),                         // 22: culvert.v1.N6
+	(*SNSSAI)(nil),                     // 23: culvert.v1.SNSSAI
+	(*N9)(nil),                         // 24: culvert.v1.N9
+	(*BitRate)(nil),                    // 25: culvert.v1.BitRate
+	(*API)(nil),                        // 26: culvert.v1.API
+	(*Metrics)(nil),                    // 27: culvert.v1.Metrics
+	(*Log)(nil),                        // 28: culvert.v1.Log
+	(*Counter)(nil),                    // 29: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 30: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 31: culvert.v1.StatusResponse
+	(*OverlayStatus)(nil),              // 32: culvert.v1.OverlayStatus
+	(*NodeStatus)(nil),                 // 33: culvert.v1.NodeStatus
+	(*ListNodesRequest)(nil),           // 34: culvert.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 35: culvert.v1.ListNodesResponse
+	(*UPFStatus)(nil),                  // 36: culvert.v1.UPFStatus
+	(*PoolStatus)(nil),                 // 37: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 38: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 39: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 40: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 41: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 42: culvert.v1.PDRStatus
+	(*URRStatus)(nil),                  // 43: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 44: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 45: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 46: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 47: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 48: culvert.v1.PolicyStatus
+	(*Verdict)(nil),                    // 49: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 50: culvert.v1.CandidatePathStatus
+	(*SteeringStatus)(nil),             // 51: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 52: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 53: culvert.v1.Attachment
+	(*Pod)(nil),                        // 54: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 55: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 56: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 57: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 58: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 59: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 60: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 61: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 62: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 63: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 64: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 65: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 66: culvert.v1.ListCandidatePathsResponse
+	(*ListSteeringRequest)(nil),        // 67: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 68: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 69: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 70: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 71: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 72: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 73: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 74: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 75: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 76: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 77: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 78: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 79: culvert.v1.BGPPeerStatus
+	(*ListBGPPeersRequest)(nil),        // 80: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 81: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 82: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 83: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 84: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 85: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 86: culvert.v1.Problem
+	(*Change)(nil),                     // 87: culvert.v1.Change
+	(*Ref)(nil),                        // 88: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 89: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 90: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 91: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 92: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 93: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 94: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 95: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 96: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 97: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 98: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 99: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 100: culvert.v1.TraceResponse
+	(*AddPodRequest)(nil),              // 101: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 102: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 103: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 104: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 105: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 106: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 107: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 108: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 109: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 110: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 111: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 112: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 113: culvert.v1.Finding
+	nil,                                // 114: culvert.v1.StatusResponse.ResourcesEntry
+	(*timestamppb.Timestamp)(nil),      // 115: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -6615,129 +8110,159 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	3,   // 2: culvert.v1.Config.locators:type_name -> culvert.v1.Locator
 	4,   // 3: culvert.v1.Config.sids:type_name -> culvert.v1.LocalSID
 	5,   // 4: culvert.v1.Config.policies:type_name -> culvert.v1.Policy
-	10,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
-	12,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
-	13,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
-	14,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	23,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	24,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	25,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
-	15,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
-	18,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
+	13,  // 5: culvert.v1.Config.steering:type_name -> culvert.v1.Steering
+	15,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
+	16,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
+	17,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
+	26,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	27,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	28,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	18,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
+	21,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
 	6,   // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
 	8,   // 15: culvert.v1.Config.bgp:type_name -> culvert.v1.BGP
-	7,   // 16: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
-	7,   // 17: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
-	9,   // 18: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
-	11,  // 19: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
-	16,  // 20: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
-	17,  // 21: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
-	20,  // 22: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
-	21,  // 23: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	22,  // 24: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
-	19,  // 25: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
-	93,  // 26: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	37,  // 27: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	92,  // 28: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	38,  // 29: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	29,  // 30: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	30,  // 31: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	31,  // 32: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	18,  // 33: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	26,  // 34: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	26,  // 35: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	93,  // 36: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	93,  // 37: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	26,  // 38: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	26,  // 39: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	35,  // 40: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	36,  // 41: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	26,  // 42: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	1,   // 43: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	3,   // 44: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	4,   // 45: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	26,  // 46: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	5,   // 47: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	26,  // 48: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	26,  // 49: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	42,  // 50: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	6,   // 51: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	42,  // 52: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	10,  // 53: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	13,  // 54: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	26,  // 55: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	26,  // 56: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	37,  // 57: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	39,  // 58: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	40,  // 59: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	41,  // 60: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	43,  // 61: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	44,  // 62: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	45,  // 63: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	46,  // 64: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	38,  // 65: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	32,  // 66: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	67,  // 67: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	33,  // 68: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	34,  // 69: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 70: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 71: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	74,  // 72: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 73: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	75,  // 74: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 75: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	75,  // 76: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	76,  // 77: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	75,  // 78: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	93,  // 79: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	91,  // 80: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	27,  // 81: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	47,  // 82: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	49,  // 83: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	51,  // 84: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	53,  // 85: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	55,  // 86: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	57,  // 87: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	59,  // 88: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	61,  // 89: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	63,  // 90: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	65,  // 91: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	68,  // 92: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	70,  // 93: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	72,  // 94: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	77,  // 95: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	79,  // 96: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	81,  // 97: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	83,  // 98: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	85,  // 99: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	87,  // 100: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	89,  // 101: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	28,  // 102: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	48,  // 103: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	50,  // 104: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	52,  // 105: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	54,  // 106: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	56,  // 107: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	58,  // 108: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	60,  // 109: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	62,  // 110: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	64,  // 111: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	66,  // 112: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	69,  // 113: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	71,  // 114: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	73,  // 115: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	78,  // 116: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	80,  // 117: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	82,  // 118: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	84,  // 119: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	86,  // 120: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	88,  // 121: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	90,  // 122: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	102, // [102:123] is the sub-list for method output_type
-	81,  // [81:102] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	10,  // 16: culvert.v1.Config.overlay:type_name -> culvert.v1.Overlay
+	7,   // 17: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
+	7,   // 18: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
+	9,   // 19: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
+	11,  // 20: culvert.v1.Overlay.nodes:type_name -> culvert.v1.OverlayNode
+	12,  // 21: culvert.v1.Overlay.kube:type_name -> culvert.v1.Kube
+	14,  // 22: culvert.v1.Steering.h_m_gtp4_d:type_name -> culvert.v1.GTP4D
+	19,  // 23: culvert.v1.UPF.ue_pools:type_name -> culvert.v1.UEPool
+	20,  // 24: culvert.v1.UPF.buffer:type_name -> culvert.v1.Buffer
+	23,  // 25: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
+	24,  // 26: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
+	25,  // 27: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	22,  // 28: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
+	115, // 29: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	44,  // 30: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	114, // 31: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	45,  // 32: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	36,  // 33: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	32,  // 34: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
+	11,  // 35: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
+	11,  // 36: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
+	33,  // 37: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	37,  // 38: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	38,  // 39: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	21,  // 40: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	29,  // 41: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	29,  // 42: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	115, // 43: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	115, // 44: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	29,  // 45: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	29,  // 46: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	42,  // 47: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	43,  // 48: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	29,  // 49: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	1,   // 50: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	3,   // 51: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	4,   // 52: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	29,  // 53: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	5,   // 54: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	29,  // 55: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	29,  // 56: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	49,  // 57: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	6,   // 58: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	49,  // 59: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	13,  // 60: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	16,  // 61: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	29,  // 62: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	29,  // 63: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	53,  // 64: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	54,  // 65: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	44,  // 66: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	46,  // 67: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	47,  // 68: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	48,  // 69: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	50,  // 70: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	51,  // 71: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	52,  // 72: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	56,  // 73: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	45,  // 74: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	55,  // 75: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	39,  // 76: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	79,  // 77: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	40,  // 78: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	41,  // 79: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 80: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 81: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	86,  // 82: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 83: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	87,  // 84: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 85: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	87,  // 86: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	88,  // 87: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	87,  // 88: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	115, // 89: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	53,  // 90: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	54,  // 91: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	53,  // 92: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	53,  // 93: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	53,  // 94: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	53,  // 95: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	113, // 96: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	30,  // 97: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	57,  // 98: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	59,  // 99: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	61,  // 100: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	63,  // 101: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	65,  // 102: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	67,  // 103: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	69,  // 104: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	71,  // 105: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	73,  // 106: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	77,  // 107: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	80,  // 108: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	75,  // 109: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	34,  // 110: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	82,  // 111: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	84,  // 112: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	89,  // 113: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	91,  // 114: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	93,  // 115: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	95,  // 116: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	97,  // 117: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	99,  // 118: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	111, // 119: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	101, // 120: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	103, // 121: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	105, // 122: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	107, // 123: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	109, // 124: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	31,  // 125: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	58,  // 126: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	60,  // 127: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	62,  // 128: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	64,  // 129: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	66,  // 130: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	68,  // 131: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	70,  // 132: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	72,  // 133: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	74,  // 134: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	78,  // 135: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	81,  // 136: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	76,  // 137: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	35,  // 138: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	83,  // 139: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	85,  // 140: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	90,  // 141: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	92,  // 142: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	94,  // 143: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	96,  // 144: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	98,  // 145: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	100, // 146: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	112, // 147: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	102, // 148: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	104, // 149: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	106, // 150: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	108, // 151: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	110, // 152: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	125, // [125:153] is the sub-list for method output_type
+	97,  // [97:125] is the sub-list for method input_type
+	97,  // [97:97] is the sub-list for extension type_name
+	97,  // [97:97] is the sub-list for extension extendee
+	0,   // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -6745,17 +8270,17 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[72].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[87].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[84].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[99].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   93,
+			NumMessages:   115,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_culvert_v1_culvert_proto_goTypes,
 		DependencyIndexes: file_culvert_v1_culvert_proto_depIdxs,

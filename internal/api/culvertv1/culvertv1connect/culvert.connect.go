@@ -30,6 +30,8 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// CulvertName is the fully-qualified name of the Culvert service.
 	CulvertName = "culvert.v1.Culvert"
+	// PodsName is the fully-qualified name of the Pods service.
+	PodsName = "culvert.v1.Pods"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -65,6 +67,10 @@ const (
 	CulvertListSlicesProcedure = "/culvert.v1.Culvert/ListSlices"
 	// CulvertListBGPPeersProcedure is the fully-qualified name of the Culvert's ListBGPPeers RPC.
 	CulvertListBGPPeersProcedure = "/culvert.v1.Culvert/ListBGPPeers"
+	// CulvertListPodsProcedure is the fully-qualified name of the Culvert's ListPods RPC.
+	CulvertListPodsProcedure = "/culvert.v1.Culvert/ListPods"
+	// CulvertListNodesProcedure is the fully-qualified name of the Culvert's ListNodes RPC.
+	CulvertListNodesProcedure = "/culvert.v1.Culvert/ListNodes"
 	// CulvertListAssociationsProcedure is the fully-qualified name of the Culvert's ListAssociations
 	// RPC.
 	CulvertListAssociationsProcedure = "/culvert.v1.Culvert/ListAssociations"
@@ -84,6 +90,16 @@ const (
 	CulvertTraceProcedure = "/culvert.v1.Culvert/Trace"
 	// CulvertDoctorProcedure is the fully-qualified name of the Culvert's Doctor RPC.
 	CulvertDoctorProcedure = "/culvert.v1.Culvert/Doctor"
+	// PodsAddPodProcedure is the fully-qualified name of the Pods's AddPod RPC.
+	PodsAddPodProcedure = "/culvert.v1.Pods/AddPod"
+	// PodsDeletePodProcedure is the fully-qualified name of the Pods's DeletePod RPC.
+	PodsDeletePodProcedure = "/culvert.v1.Pods/DeletePod"
+	// PodsCheckPodProcedure is the fully-qualified name of the Pods's CheckPod RPC.
+	PodsCheckPodProcedure = "/culvert.v1.Pods/CheckPod"
+	// PodsRetainPodsProcedure is the fully-qualified name of the Pods's RetainPods RPC.
+	PodsRetainPodsProcedure = "/culvert.v1.Pods/RetainPods"
+	// PodsGetPodReadinessProcedure is the fully-qualified name of the Pods's GetPodReadiness RPC.
+	PodsGetPodReadinessProcedure = "/culvert.v1.Pods/GetPodReadiness"
 )
 
 // CulvertClient is a client for the culvert.v1.Culvert service.
@@ -104,6 +120,10 @@ type CulvertClient interface {
 	ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error)
 	// Of a node that speaks BGP; on others UNIMPLEMENTED.
 	ListBGPPeers(context.Context, *culvertv1.ListBGPPeersRequest) (*culvertv1.ListBGPPeersResponse, error)
+	// Of a node of a cluster.
+	ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error)
+	// Of a member of a cluster; on others UNIMPLEMENTED.
+	ListNodes(context.Context, *culvertv1.ListNodesRequest) (*culvertv1.ListNodesResponse, error)
 	// Of a node that is a user plane function; on others UNIMPLEMENTED.
 	ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error)
 	ListSessions(context.Context, *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error)
@@ -208,6 +228,18 @@ func NewCulvertClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(culvertMethods.ByName("ListBGPPeers")),
 			connect.WithClientOptions(opts...),
 		),
+		listPods: connect.NewClient[culvertv1.ListPodsRequest, culvertv1.ListPodsResponse](
+			httpClient,
+			baseURL+CulvertListPodsProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListPods")),
+			connect.WithClientOptions(opts...),
+		),
+		listNodes: connect.NewClient[culvertv1.ListNodesRequest, culvertv1.ListNodesResponse](
+			httpClient,
+			baseURL+CulvertListNodesProcedure,
+			connect.WithSchema(culvertMethods.ByName("ListNodes")),
+			connect.WithClientOptions(opts...),
+		),
 		listAssociations: connect.NewClient[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse](
 			httpClient,
 			baseURL+CulvertListAssociationsProcedure,
@@ -279,6 +311,8 @@ type culvertClient struct {
 	listOutcomes       *connect.Client[culvertv1.ListOutcomesRequest, culvertv1.ListOutcomesResponse]
 	listSlices         *connect.Client[culvertv1.ListSlicesRequest, culvertv1.ListSlicesResponse]
 	listBGPPeers       *connect.Client[culvertv1.ListBGPPeersRequest, culvertv1.ListBGPPeersResponse]
+	listPods           *connect.Client[culvertv1.ListPodsRequest, culvertv1.ListPodsResponse]
+	listNodes          *connect.Client[culvertv1.ListNodesRequest, culvertv1.ListNodesResponse]
 	listAssociations   *connect.Client[culvertv1.ListAssociationsRequest, culvertv1.ListAssociationsResponse]
 	listSessions       *connect.Client[culvertv1.ListSessionsRequest, culvertv1.ListSessionsResponse]
 	getConfig          *connect.Client[culvertv1.GetConfigRequest, culvertv1.GetConfigResponse]
@@ -398,6 +432,24 @@ func (c *culvertClient) ListBGPPeers(ctx context.Context, req *culvertv1.ListBGP
 	return nil, err
 }
 
+// ListPods calls culvert.v1.Culvert.ListPods.
+func (c *culvertClient) ListPods(ctx context.Context, req *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error) {
+	response, err := c.listPods.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListNodes calls culvert.v1.Culvert.ListNodes.
+func (c *culvertClient) ListNodes(ctx context.Context, req *culvertv1.ListNodesRequest) (*culvertv1.ListNodesResponse, error) {
+	response, err := c.listNodes.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListAssociations calls culvert.v1.Culvert.ListAssociations.
 func (c *culvertClient) ListAssociations(ctx context.Context, req *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error) {
 	response, err := c.listAssociations.CallUnary(ctx, connect.NewRequest(req))
@@ -493,6 +545,10 @@ type CulvertHandler interface {
 	ListSlices(context.Context, *culvertv1.ListSlicesRequest) (*culvertv1.ListSlicesResponse, error)
 	// Of a node that speaks BGP; on others UNIMPLEMENTED.
 	ListBGPPeers(context.Context, *culvertv1.ListBGPPeersRequest) (*culvertv1.ListBGPPeersResponse, error)
+	// Of a node of a cluster.
+	ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error)
+	// Of a member of a cluster; on others UNIMPLEMENTED.
+	ListNodes(context.Context, *culvertv1.ListNodesRequest) (*culvertv1.ListNodesResponse, error)
 	// Of a node that is a user plane function; on others UNIMPLEMENTED.
 	ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error)
 	ListSessions(context.Context, *culvertv1.ListSessionsRequest) (*culvertv1.ListSessionsResponse, error)
@@ -593,6 +649,18 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(culvertMethods.ByName("ListBGPPeers")),
 		connect.WithHandlerOptions(opts...),
 	)
+	culvertListPodsHandler := connect.NewUnaryHandlerSimple(
+		CulvertListPodsProcedure,
+		svc.ListPods,
+		connect.WithSchema(culvertMethods.ByName("ListPods")),
+		connect.WithHandlerOptions(opts...),
+	)
+	culvertListNodesHandler := connect.NewUnaryHandlerSimple(
+		CulvertListNodesProcedure,
+		svc.ListNodes,
+		connect.WithSchema(culvertMethods.ByName("ListNodes")),
+		connect.WithHandlerOptions(opts...),
+	)
 	culvertListAssociationsHandler := connect.NewUnaryHandlerSimple(
 		CulvertListAssociationsProcedure,
 		svc.ListAssociations,
@@ -673,6 +741,10 @@ func NewCulvertHandler(svc CulvertHandler, opts ...connect.HandlerOption) (strin
 			culvertListSlicesHandler.ServeHTTP(w, r)
 		case CulvertListBGPPeersProcedure:
 			culvertListBGPPeersHandler.ServeHTTP(w, r)
+		case CulvertListPodsProcedure:
+			culvertListPodsHandler.ServeHTTP(w, r)
+		case CulvertListNodesProcedure:
+			culvertListNodesHandler.ServeHTTP(w, r)
 		case CulvertListAssociationsProcedure:
 			culvertListAssociationsHandler.ServeHTTP(w, r)
 		case CulvertListSessionsProcedure:
@@ -748,6 +820,14 @@ func (UnimplementedCulvertHandler) ListBGPPeers(context.Context, *culvertv1.List
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListBGPPeers is not implemented"))
 }
 
+func (UnimplementedCulvertHandler) ListPods(context.Context, *culvertv1.ListPodsRequest) (*culvertv1.ListPodsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListPods is not implemented"))
+}
+
+func (UnimplementedCulvertHandler) ListNodes(context.Context, *culvertv1.ListNodesRequest) (*culvertv1.ListNodesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListNodes is not implemented"))
+}
+
 func (UnimplementedCulvertHandler) ListAssociations(context.Context, *culvertv1.ListAssociationsRequest) (*culvertv1.ListAssociationsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.ListAssociations is not implemented"))
 }
@@ -782,4 +862,212 @@ func (UnimplementedCulvertHandler) Trace(context.Context, *culvertv1.TraceReques
 
 func (UnimplementedCulvertHandler) Doctor(context.Context, *culvertv1.DoctorRequest) (*culvertv1.DoctorResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Culvert.Doctor is not implemented"))
+}
+
+// PodsClient is a client for the culvert.v1.Pods service.
+type PodsClient interface {
+	// AddPod gives a pod its addresses, and has packets reach it: all of it, or
+	// nothing. Who asks again gets the same. RESOURCE_EXHAUSTED: no address is
+	// left. UNAVAILABLE: not now, for the reason that is given.
+	AddPod(context.Context, *culvertv1.AddPodRequest) (*culvertv1.AddPodResponse, error)
+	// DeletePod takes them back. What is gone is no error.
+	DeletePod(context.Context, *culvertv1.DeletePodRequest) (*culvertv1.DeletePodResponse, error)
+	// CheckPod says what is not as AddPod left it.
+	CheckPod(context.Context, *culvertv1.CheckPodRequest) (*culvertv1.CheckPodResponse, error)
+	// RetainPods deletes the pods of a network that are not named.
+	RetainPods(context.Context, *culvertv1.RetainPodsRequest) (*culvertv1.RetainPodsResponse, error)
+	// GetPodReadiness says whether pods can be added.
+	GetPodReadiness(context.Context, *culvertv1.GetPodReadinessRequest) (*culvertv1.GetPodReadinessResponse, error)
+}
+
+// NewPodsClient constructs a client for the culvert.v1.Pods service. By default, it uses the
+// Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewPodsClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) PodsClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	podsMethods := culvertv1.File_culvert_v1_culvert_proto.Services().ByName("Pods").Methods()
+	return &podsClient{
+		addPod: connect.NewClient[culvertv1.AddPodRequest, culvertv1.AddPodResponse](
+			httpClient,
+			baseURL+PodsAddPodProcedure,
+			connect.WithSchema(podsMethods.ByName("AddPod")),
+			connect.WithClientOptions(opts...),
+		),
+		deletePod: connect.NewClient[culvertv1.DeletePodRequest, culvertv1.DeletePodResponse](
+			httpClient,
+			baseURL+PodsDeletePodProcedure,
+			connect.WithSchema(podsMethods.ByName("DeletePod")),
+			connect.WithClientOptions(opts...),
+		),
+		checkPod: connect.NewClient[culvertv1.CheckPodRequest, culvertv1.CheckPodResponse](
+			httpClient,
+			baseURL+PodsCheckPodProcedure,
+			connect.WithSchema(podsMethods.ByName("CheckPod")),
+			connect.WithClientOptions(opts...),
+		),
+		retainPods: connect.NewClient[culvertv1.RetainPodsRequest, culvertv1.RetainPodsResponse](
+			httpClient,
+			baseURL+PodsRetainPodsProcedure,
+			connect.WithSchema(podsMethods.ByName("RetainPods")),
+			connect.WithClientOptions(opts...),
+		),
+		getPodReadiness: connect.NewClient[culvertv1.GetPodReadinessRequest, culvertv1.GetPodReadinessResponse](
+			httpClient,
+			baseURL+PodsGetPodReadinessProcedure,
+			connect.WithSchema(podsMethods.ByName("GetPodReadiness")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// podsClient implements PodsClient.
+type podsClient struct {
+	addPod          *connect.Client[culvertv1.AddPodRequest, culvertv1.AddPodResponse]
+	deletePod       *connect.Client[culvertv1.DeletePodRequest, culvertv1.DeletePodResponse]
+	checkPod        *connect.Client[culvertv1.CheckPodRequest, culvertv1.CheckPodResponse]
+	retainPods      *connect.Client[culvertv1.RetainPodsRequest, culvertv1.RetainPodsResponse]
+	getPodReadiness *connect.Client[culvertv1.GetPodReadinessRequest, culvertv1.GetPodReadinessResponse]
+}
+
+// AddPod calls culvert.v1.Pods.AddPod.
+func (c *podsClient) AddPod(ctx context.Context, req *culvertv1.AddPodRequest) (*culvertv1.AddPodResponse, error) {
+	response, err := c.addPod.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeletePod calls culvert.v1.Pods.DeletePod.
+func (c *podsClient) DeletePod(ctx context.Context, req *culvertv1.DeletePodRequest) (*culvertv1.DeletePodResponse, error) {
+	response, err := c.deletePod.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CheckPod calls culvert.v1.Pods.CheckPod.
+func (c *podsClient) CheckPod(ctx context.Context, req *culvertv1.CheckPodRequest) (*culvertv1.CheckPodResponse, error) {
+	response, err := c.checkPod.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RetainPods calls culvert.v1.Pods.RetainPods.
+func (c *podsClient) RetainPods(ctx context.Context, req *culvertv1.RetainPodsRequest) (*culvertv1.RetainPodsResponse, error) {
+	response, err := c.retainPods.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetPodReadiness calls culvert.v1.Pods.GetPodReadiness.
+func (c *podsClient) GetPodReadiness(ctx context.Context, req *culvertv1.GetPodReadinessRequest) (*culvertv1.GetPodReadinessResponse, error) {
+	response, err := c.getPodReadiness.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PodsHandler is an implementation of the culvert.v1.Pods service.
+type PodsHandler interface {
+	// AddPod gives a pod its addresses, and has packets reach it: all of it, or
+	// nothing. Who asks again gets the same. RESOURCE_EXHAUSTED: no address is
+	// left. UNAVAILABLE: not now, for the reason that is given.
+	AddPod(context.Context, *culvertv1.AddPodRequest) (*culvertv1.AddPodResponse, error)
+	// DeletePod takes them back. What is gone is no error.
+	DeletePod(context.Context, *culvertv1.DeletePodRequest) (*culvertv1.DeletePodResponse, error)
+	// CheckPod says what is not as AddPod left it.
+	CheckPod(context.Context, *culvertv1.CheckPodRequest) (*culvertv1.CheckPodResponse, error)
+	// RetainPods deletes the pods of a network that are not named.
+	RetainPods(context.Context, *culvertv1.RetainPodsRequest) (*culvertv1.RetainPodsResponse, error)
+	// GetPodReadiness says whether pods can be added.
+	GetPodReadiness(context.Context, *culvertv1.GetPodReadinessRequest) (*culvertv1.GetPodReadinessResponse, error)
+}
+
+// NewPodsHandler builds an HTTP handler from the service implementation. It returns the path on
+// which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewPodsHandler(svc PodsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	podsMethods := culvertv1.File_culvert_v1_culvert_proto.Services().ByName("Pods").Methods()
+	podsAddPodHandler := connect.NewUnaryHandlerSimple(
+		PodsAddPodProcedure,
+		svc.AddPod,
+		connect.WithSchema(podsMethods.ByName("AddPod")),
+		connect.WithHandlerOptions(opts...),
+	)
+	podsDeletePodHandler := connect.NewUnaryHandlerSimple(
+		PodsDeletePodProcedure,
+		svc.DeletePod,
+		connect.WithSchema(podsMethods.ByName("DeletePod")),
+		connect.WithHandlerOptions(opts...),
+	)
+	podsCheckPodHandler := connect.NewUnaryHandlerSimple(
+		PodsCheckPodProcedure,
+		svc.CheckPod,
+		connect.WithSchema(podsMethods.ByName("CheckPod")),
+		connect.WithHandlerOptions(opts...),
+	)
+	podsRetainPodsHandler := connect.NewUnaryHandlerSimple(
+		PodsRetainPodsProcedure,
+		svc.RetainPods,
+		connect.WithSchema(podsMethods.ByName("RetainPods")),
+		connect.WithHandlerOptions(opts...),
+	)
+	podsGetPodReadinessHandler := connect.NewUnaryHandlerSimple(
+		PodsGetPodReadinessProcedure,
+		svc.GetPodReadiness,
+		connect.WithSchema(podsMethods.ByName("GetPodReadiness")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/culvert.v1.Pods/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case PodsAddPodProcedure:
+			podsAddPodHandler.ServeHTTP(w, r)
+		case PodsDeletePodProcedure:
+			podsDeletePodHandler.ServeHTTP(w, r)
+		case PodsCheckPodProcedure:
+			podsCheckPodHandler.ServeHTTP(w, r)
+		case PodsRetainPodsProcedure:
+			podsRetainPodsHandler.ServeHTTP(w, r)
+		case PodsGetPodReadinessProcedure:
+			podsGetPodReadinessHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedPodsHandler returns CodeUnimplemented from all methods.
+type UnimplementedPodsHandler struct{}
+
+func (UnimplementedPodsHandler) AddPod(context.Context, *culvertv1.AddPodRequest) (*culvertv1.AddPodResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Pods.AddPod is not implemented"))
+}
+
+func (UnimplementedPodsHandler) DeletePod(context.Context, *culvertv1.DeletePodRequest) (*culvertv1.DeletePodResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Pods.DeletePod is not implemented"))
+}
+
+func (UnimplementedPodsHandler) CheckPod(context.Context, *culvertv1.CheckPodRequest) (*culvertv1.CheckPodResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Pods.CheckPod is not implemented"))
+}
+
+func (UnimplementedPodsHandler) RetainPods(context.Context, *culvertv1.RetainPodsRequest) (*culvertv1.RetainPodsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Pods.RetainPods is not implemented"))
+}
+
+func (UnimplementedPodsHandler) GetPodReadiness(context.Context, *culvertv1.GetPodReadinessRequest) (*culvertv1.GetPodReadinessResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("culvert.v1.Pods.GetPodReadiness is not implemented"))
 }

@@ -1,0 +1,404 @@
+package agent
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// nodeName is what this node is called.
+func nodeName(o *config.Overlay) string {
+	if name := cmp.Or(o.Node, os.Getenv("NODE_NAME")); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "" // which is told as missing
+	}
+	return strings.ToLower(name)
+}
+
+// selfOf is this node as a member of its cluster: what the configuration says
+// goes before what Kubernetes says, and that before what there is.
+func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self {
+	s := overlay.Self{
+		Name: nodeName(o), Address: o.Address, Prefixes: o.PodPrefixes, Locator: o.Locator, Double: o.SIDs == config.SIDsDouble,
+		DT4: t.SIDs.DT4, DT6: t.SIDs.DT6, DT46: t.SIDs.DT46,
+	}
+	if i := slices.IndexFunc(o.Nodes, func(n overlay.Node) bool { return n.Name == s.Name }); i >= 0 {
+		s = withEntry(s, o.Nodes[i])
+	}
+	if !s.Address.IsValid() {
+		s.Address = t.ipv6Of()
+	}
+	if uplinks := uplinksOf(o, nil, links); !s.Address.IsValid() && len(uplinks) > 0 {
+		s.Address = links.GlobalAddress(uplinks[0].Index)
+	}
+	if len(s.Prefixes) == 0 {
+		s.Prefixes = t.PodCIDRs
+	}
+	if !s.Locator.IsValid() {
+		s.Locator = t.Locator
+	}
+	return s
+}
+
+// withEntry fills in what the list of nodes says of this one.
+func withEntry(s overlay.Self, n overlay.Node) overlay.Self {
+	if !s.Address.IsValid() {
+		s.Address = n.Address
+	}
+	if len(s.Prefixes) == 0 {
+		s.Prefixes = n.Prefixes
+	}
+	if !s.Locator.IsValid() {
+		s.Locator = n.Locator
+	}
+	if len(n.IPv4) > 0 {
+		s.DT4 = n.IPv4[len(n.IPv4)-1]
+	}
+	if len(n.IPv6) > 0 {
+		s.DT6 = n.IPv6[len(n.IPv6)-1]
+	}
+	return s
+}
+
+// uplinksOf are the interfaces that lead to the other nodes: those that are
+// named, or what default routes and the routes to the nodes leave by.
+func uplinksOf(o *config.Overlay, peers []overlay.Peer, links *netdev.Snapshot) []netdev.Link {
+	var out []netdev.Link
+	add := func(l netdev.Link, ok bool) {
+		if ok && !l.Loopback && l.Name != netdev.EntryName && !slices.ContainsFunc(out, func(u netdev.Link) bool { return u.Index == l.Index }) {
+			out = append(out, l)
+		}
+	}
+	for _, name := range o.Uplinks {
+		add(links.Link(name))
+	}
+	if len(o.Uplinks) > 0 {
+		return out
+	}
+	for _, l := range links.DefaultLinks() {
+		add(l, true)
+	}
+	if o.Address.IsValid() {
+		for _, a := range links.Addresses {
+			if a.Prefix.Addr() == o.Address {
+				add(links.LinkByIndex(a.Ifindex))
+			}
+		}
+	}
+	for _, p := range peers {
+		l, _, err := links.Toward(p.Address)
+		add(l, err == nil)
+	}
+	return out
+}
+
+// asMember is d with this node as it is now. Something that is missing for a
+// moment, an address for example, does not end its membership.
+func (d *desired) asMember(links *netdev.Snapshot) *desired {
+	next := *d
+	o := &d.process.Overlay
+	s := overlay.Self{}
+	if o.IsSet() {
+		s = selfOf(o, d.told.self, links)
+		if s.Missing() != "" {
+			s = d.self
+		}
+	}
+	next.self = s
+	return next.learn()
+}
+
+// rejoin goes along where the network changed what this node is in its cluster.
+// It says whether it did.
+func (a *Agent) rejoin() bool {
+	to := a.desired.asMember(a.links)
+	if same(to.self, a.desired.self) {
+		return false
+	}
+	if _, err := a.changeTo(to, a.replaced, false); err != nil {
+		a.log.Error("cannot be in the cluster as the network is now", "error", err)
+		return false
+	}
+	return true
+}
+
+// overlayState is what the kernel and the data path hold of the overlay: what
+// was put, and no error since.
+type overlayState struct {
+	addresses []netip.Addr // of the entry
+	entry     netdev.Entry
+	mtu       int // of pods and of the entry
+	uplinks   map[int]string
+	routes    map[netip.Prefix]netdev.HostRoute
+	prepared  []string // interfaces that were made ready to forward
+	masked    [2][]netip.Prefix
+	problems  []string
+}
+
+// clusterHost is what the overlay needs of *netdev.Host.
+type clusterHost interface {
+	podHost
+	PutEntry(addresses []netip.Addr, mtu int) (netdev.Entry, error)
+	DeleteEntry() error
+	PutRoute(netdev.HostRoute) error
+	DeleteRoute(netdev.HostRoute) error
+	Forwarding(interfaces []string) error
+	Masquerade(pods, cluster []netip.Prefix) error
+	SetPodMTU(netns, name string, mtu int) error
+}
+
+// syncOverlay makes the kernel's part of the overlay, the uplinks and the pods'
+// settings what the desired state and the last snapshot say. What fails is
+// logged and tried again.
+func (a *Agent) syncOverlay() {
+	o, d := &a.desired.process.Overlay, a.desired
+	if !o.IsSet() || d.self.Name == "" {
+		a.leaveOverlay()
+		return
+	}
+	uplinks := uplinksOf(o, d.wanted.Peers, a.links)
+	a.overlay.problems = nil
+	if len(uplinks) == 0 {
+		a.overlay.problems = append(a.overlay.problems, "there is no uplink: no default route, and no route to another node")
+	}
+	mtu := a.podMTU(uplinks)
+	a.syncEntry(mtu)
+	a.syncForwarding(uplinks)
+	a.syncUplinks(uplinks)
+	a.syncHostRoutes()
+	a.syncMasquerade(o.Masquerade)
+	a.syncPods(mtu)
+}
+
+// minMTU is what every IPv6 link carries (RFC 8200 section 5).
+const minMTU = 1280
+
+const (
+	ipv6Header = 40
+	srhHeader  = 8
+	segment    = 16
+)
+
+// podMTU is what fits into the smallest uplink with the longest header of the
+// policies in use.
+func (a *Agent) podMTU(uplinks []netdev.Link) int {
+	mtu := 1500
+	for i, l := range uplinks {
+		if i == 0 || l.MTU < mtu {
+			mtu = l.MTU
+		}
+	}
+	longest := 0
+	for _, s := range a.desired.wanted.Steering {
+		longest = max(longest, pushed(a.tables.policies[s.Policy]))
+	}
+	return max(mtu-longest, minMTU)
+}
+
+// pushed is the length of the longest header that a policy pushes.
+func pushed(p srpolicy.Policy) int {
+	longest := ipv6Header
+	for _, l := range p.SegmentLists {
+		n := len(l.Segments)
+		if p.Reduced() {
+			n--
+		}
+		if n > 0 {
+			longest = max(longest, ipv6Header+srhHeader+n*segment)
+		}
+	}
+	return longest
+}
+
+// entryAddresses are the first of each pod prefix: those that no pod gets.
+func entryAddresses(prefixes []netip.Prefix) []netip.Addr {
+	out := make([]netip.Addr, len(prefixes))
+	for i, p := range prefixes {
+		out[i] = p.Masked().Addr().Next()
+	}
+	return out
+}
+
+func (a *Agent) syncEntry(mtu int) {
+	s := &a.overlay
+	want := entryAddresses(a.desired.self.Prefixes)
+	l, there := a.links.Link(netdev.EntryName)
+	if there && l.Index == s.entry.Ifindex && l.Up && l.MTU == mtu && s.mtu == mtu && slices.Equal(s.addresses, want) {
+		return
+	}
+	e, err := a.host.PutEntry(want, mtu)
+	if !a.check(err, "make the kernel's way into the overlay", netdev.EntryName) {
+		return
+	}
+	if e != s.entry {
+		s.routes = nil // they went with the one before
+		if !a.check(a.dp.AttachEntry(e.Exit), "attach to the kernel's way into the overlay", netdev.EntryName) {
+			return
+		}
+	}
+	s.entry, s.addresses = e, want
+}
+
+// syncForwarding makes uplinks and the entry ready.
+func (a *Agent) syncForwarding(uplinks []netdev.Link) {
+	names := []string{netdev.EntryName}
+	for _, l := range uplinks {
+		names = append(names, l.Name)
+	}
+	if slices.Equal(names, a.overlay.prepared) {
+		return
+	}
+	if a.check(a.host.Forwarding(names), "have the kernel forward", names) {
+		a.overlay.prepared = names
+	}
+}
+
+func (a *Agent) syncUplinks(uplinks []netdev.Link) {
+	have, next := a.overlay.uplinks, map[int]string{}
+	for _, l := range uplinks {
+		if _, attached := have[l.Index]; attached || a.check(a.dp.AttachUplink(l.Index), "attach to an uplink", l.Name) {
+			next[l.Index] = l.Name
+		}
+	}
+	for ifindex, name := range have {
+		if _, stays := next[ifindex]; !stays && !a.check(a.dp.DetachUplink(ifindex), "detach from an uplink", name) {
+			next[ifindex] = name
+		}
+	}
+	a.overlay.uplinks = next
+}
+
+// hostRoutes are the kernel's: to pods of other nodes through the overlay, and to
+// other nodes' locators where these are on the link and nobody else routes them.
+func (a *Agent) hostRoutes() map[netip.Prefix]netdev.HostRoute {
+	out := map[netip.Prefix]netdev.HostRoute{}
+	sources := map[bool]netip.Addr{}
+	for _, addr := range slices.Backward(a.overlay.addresses) {
+		sources[addr.Is4()] = addr
+	}
+	for _, s := range a.desired.wanted.Steering {
+		// A default route by a VPN is for pods: the node keeps its own.
+		if s.Prefix.Bits() > 0 && a.overlay.entry.Ifindex != 0 {
+			out[s.Prefix] = netdev.HostRoute{Prefix: s.Prefix, Ifindex: a.overlay.entry.Ifindex, Source: sources[s.Prefix.Addr().Is4()]}
+		}
+	}
+	for _, r := range a.desired.wanted.Routes {
+		l, hop, err := a.links.Toward(r.Via)
+		if err == nil && hop == r.Via && !l.Loopback && !a.links.Routed(r.Prefix) {
+			out[r.Prefix] = netdev.HostRoute{Prefix: r.Prefix, Gateway: r.Via, Ifindex: l.Index}
+		}
+	}
+	return out
+}
+
+func (a *Agent) syncHostRoutes() {
+	want := a.hostRoutes()
+	there := map[netip.Prefix]netdev.HostRoute{}
+	for _, r := range a.links.Routes {
+		if r.Protocol == netdev.OverlayProtocol && r.Table == netdev.TableMain && len(r.Hops) > 0 {
+			there[r.Prefix] = netdev.HostRoute{Prefix: r.Prefix, Gateway: r.Hops[0].Gateway, Ifindex: r.Hops[0].Ifindex}
+		}
+	}
+	next := make(map[netip.Prefix]netdev.HostRoute, len(want))
+	for p, r := range want {
+		is := there[p]
+		if a.overlay.routes[p] == r && is.Gateway == r.Gateway && is.Ifindex == r.Ifindex || a.check(a.host.PutRoute(r), "put the kernel's route", p) {
+			next[p] = r
+		}
+	}
+	maps.Copy(there, a.overlay.routes) // one that the snapshot does not have yet
+	for p, r := range there {
+		if _, stays := want[p]; !stays && !a.check(a.host.DeleteRoute(r), "delete the kernel's route", p) {
+			next[p] = r
+		}
+	}
+	a.overlay.routes = next
+}
+
+// syncMasquerade: what pods send to nowhere in the cluster.
+func (a *Agent) syncMasquerade(on bool) {
+	var want [2][]netip.Prefix
+	if d := a.desired; on {
+		want[0] = d.self.Prefixes
+		want[1] = append(slices.Clone(d.self.Prefixes), netip.PrefixFrom(d.self.Address, d.self.Address.BitLen()))
+		for _, s := range d.wanted.Steering {
+			want[1] = append(want[1], s.Prefix)
+		}
+		for _, p := range d.wanted.Peers {
+			want[1] = append(want[1], netip.PrefixFrom(p.Address, p.Address.BitLen()))
+		}
+	}
+	have := &a.overlay.masked
+	if have[0] != nil && slices.Equal(have[0], want[0]) && slices.Equal(have[1], want[1]) {
+		return
+	}
+	if a.check(a.host.Masquerade(want[0], want[1]), "masquerade what leaves the cluster", "nftables") {
+		if want[0] == nil {
+			want[0] = []netip.Prefix{} // done
+		}
+		a.overlay.masked = want
+	}
+}
+
+// syncPods tells pods that come what there is, and those that are there of a
+// longer or shorter way.
+func (a *Agent) syncPods(mtu int) {
+	if !a.check(a.pods.set(podSettings{prefixes: a.desired.self.Prefixes, mtu: mtu}), "set the prefixes of pods", a.desired.self.Prefixes) {
+		return
+	}
+	if a.overlay.mtu == mtu {
+		return
+	}
+	ok := true
+	if a.overlay.mtu != 0 {
+		a.log.Info("the MTU of pods changes", "from", a.overlay.mtu, "to", mtu)
+	}
+	for _, p := range a.pods.list() {
+		ok = a.check(a.host.SetPodMTU(p.NetNS, p.Interface, mtu), "set the MTU of a pod", p.Namespace+"/"+p.Name) && ok
+	}
+	if ok {
+		a.overlay.mtu = mtu
+	}
+}
+
+// leaveOverlay is for a node that is no member: what an earlier configuration
+// made goes. Pods that are there still reach the node and each other.
+func (a *Agent) leaveOverlay() {
+	o := &a.desired.process.Overlay
+	problem := ErrNoCluster.Error()
+	if o.IsSet() {
+		problem = "this node is no member of its cluster yet: it lacks " + selfOf(o, a.desired.told.self, a.links).Missing()
+	}
+	a.overlay.problems = []string{problem}
+	a.check(a.pods.set(podSettings{problem: problem, limited: true}), "set the prefixes of pods", "none")
+	if o.IsSet() || !a.hasEntry() {
+		return
+	}
+	a.syncUplinks(nil)
+	a.syncMasquerade(false)
+	if e := a.overlay.entry; e.Exit != 0 {
+		a.check(a.dp.DetachEntry(e.Exit), "detach from the kernel's way into the overlay", netdev.EntryName)
+	}
+	for _, r := range a.overlay.routes {
+		a.check(a.host.DeleteRoute(r), "delete the kernel's route", r.Prefix)
+	}
+	if a.check(a.host.DeleteEntry(), "remove the kernel's way into the overlay", netdev.EntryName) {
+		a.overlay = overlayState{problems: a.overlay.problems}
+	}
+}
+
+func (a *Agent) hasEntry() bool {
+	_, there := a.links.Link(netdev.EntryName)
+	return there || a.overlay.entry.Ifindex != 0
+}

@@ -1,0 +1,340 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+const memberFile = `
+overlay:
+  mode: static
+  node: node-1
+  address: fc00:1::1
+  uplinks: [eth0]
+  locator: fc00:0:1::/48
+  pod_prefixes: [10.244.1.0/24, "fd00:10:244:1::/64"]
+`
+
+// podLinks are eth0 and the host's ends of pods, with indices from 2.
+func podLinks(n int) *netdev.Snapshot {
+	names := []string{"eth0"}
+	for i := range n {
+		names = append(names, fmt.Sprintf("culv%d", i))
+	}
+	return links(names...)
+}
+
+// nthPod is on the nth host's end.
+func nthPod(n int) (Attachment, Pod) {
+	return Attachment{ContainerID: fmt.Sprintf("container-%d", n), Interface: "eth0"}, Pod{
+		Network: "culvert", NetNS: fmt.Sprintf("/run/netns/%d", n), Namespace: "default", Name: fmt.Sprintf("pod-%d", n),
+		HostInterface: fmt.Sprintf("culv%d", n), HostIfindex: n + 2, MAC: fmt.Sprintf("02:00:00:00:01:%02x", n),
+	}
+}
+
+func startMember(tb testing.TB, dir string, dp *fakeDataPath, pods int) *daemon {
+	tb.Helper()
+	return prepare(tb, dir, memberFile, dp).start(tb, podLinks(pods))
+}
+
+func mustAdd(tb testing.TB, d *daemon, n int) PodNetwork {
+	tb.Helper()
+	given, err := d.AddPod(nthPod(n))
+	if err != nil {
+		tb.Fatalf("pod %d: %v", n, err)
+	}
+	return given
+}
+
+// held is everything that there is of pods, in the book, the kernel and the
+// data path.
+func (d *daemon) held(tb testing.TB) string {
+	tb.Helper()
+	list, err := d.Pods()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var names []string
+	for _, p := range list {
+		names = append(names, p.Key()+p.Problem)
+	}
+	d.dp.mu.Lock()
+	defer d.dp.mu.Unlock()
+	d.kernel.mu.Lock()
+	defer d.kernel.mu.Unlock()
+	return fmt.Sprint(names, len(d.kernel.pods), len(d.dp.pods))
+}
+
+func TestPod(t *testing.T) {
+	d := startMember(t, t.TempDir(), newFake(), 2)
+	if r, err := d.PodReadiness(); err != nil || !r.Ready || r.Reason != "" {
+		t.Errorf("readiness %+v, %v", r, err)
+	}
+	for range 2 { // who asks again gets the same
+		given := mustAdd(t, d, 0)
+		if got := fmt.Sprint(given); got != "{[10.244.1.2 fd00:10:244:1::2] [169.254.1.1 fe80::1] 1500}" {
+			t.Errorf("given %s", got)
+		}
+	}
+	if got := fmt.Sprint(d.dp.pods[2], d.kernel.pods["culv0"]); got != "{2 02:00:00:00:01:00 [10.244.1.2 fd00:10:244:1::2]} {culv0 2 02:00:00:00:01:00 [10.244.1.2 fd00:10:244:1::2]}" {
+		t.Errorf("put: %s", got)
+	}
+	mustAdd(t, d, 1)
+	if got := d.held(t); got != "[default/pod-0 default/pod-1] 2 2" {
+		t.Errorf("two pods: %s", got)
+	}
+	key, _ := nthPod(0)
+	if wrong, err := d.CheckPod(key); err != nil || len(wrong) != 0 {
+		t.Errorf("check: %q, %v", wrong, err)
+	}
+	delete(d.dp.pods, 2)
+	delete(d.kernel.pods, "culv0")
+	if wrong, err := d.CheckPod(key); err != nil || !slices.Equal(wrong, []string{"the host has no route to culv0", "the data path does not lead to [10.244.1.2 fd00:10:244:1::2]"}) {
+		t.Errorf("check of what is gone: %q, %v", wrong, err)
+	}
+	for range 2 {
+		if err := d.DeletePod(key); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+	}
+	if wrong, err := d.CheckPod(key); err != nil || len(wrong) != 1 || !strings.Contains(wrong[0], "container-0/eth0") {
+		t.Errorf("check of none: %q, %v", wrong, err)
+	}
+	if got := d.held(t); got != "[default/pod-1] 1 1" {
+		t.Errorf("one pod: %s", got)
+	}
+}
+
+// An ADD that comes again after the plugin was killed has another interface.
+func TestPodWithAnotherInterface(t *testing.T) {
+	d := startMember(t, t.TempDir(), newFake(), 2)
+	mustAdd(t, d, 0)
+	key, again := nthPod(0)
+	again.HostIfindex, again.HostInterface = 3, "culv1"
+	if given, err := d.AddPod(key, again); err != nil || given.Addresses[0].String() != "10.244.1.2" {
+		t.Fatalf("%v, %v", given, err)
+	}
+	if d.dp.pods[2].Ifindex != 0 || d.dp.pods[3].Ifindex != 3 || len(d.kernel.pods) != 1 {
+		t.Errorf("%v, %v", d.dp.pods, d.kernel.pods)
+	}
+}
+
+// Whatever fails, an ADD leaves nothing, and the next one succeeds.
+func TestPodAddFails(t *testing.T) {
+	broken := errors.New("broken")
+	for _, step := range []string{"pod 3", "pod culv1"} {
+		t.Run(step, func(t *testing.T) {
+			d := startMember(t, t.TempDir(), newFake(), 2)
+			mustAdd(t, d, 0)
+			before := d.held(t)
+			fail := func(call string) error {
+				if call == step {
+					return broken
+				}
+				return nil
+			}
+			d.dp.mu.Lock()
+			d.dp.failOn, d.kernel.failOn = fail, fail
+			d.dp.mu.Unlock()
+			if _, err := d.AddPod(nthPod(1)); !errors.Is(err, broken) {
+				t.Errorf("error %v", err)
+			}
+			if got := d.held(t); got != before {
+				t.Errorf("left: %s, before: %s", got, before)
+			}
+			d.dp.mu.Lock()
+			d.dp.failOn, d.kernel.failOn = nil, nil
+			d.dp.mu.Unlock()
+			mustAdd(t, d, 1)
+		})
+	}
+	d := startMember(t, t.TempDir(), newFake(), 2)
+	d.store.db.Close() // a disk that fails
+	if _, err := d.AddPod(nthPod(0)); err == nil || d.held(t) != "[] 0 0" {
+		t.Errorf("error %v, left %s", err, d.held(t))
+	}
+}
+
+func TestPodRefused(t *testing.T) {
+	d := startMember(t, t.TempDir(), newFake(), 1)
+	for what, change := range map[string]func(*Attachment, *Pod){
+		"container_id":   func(a *Attachment, _ *Pod) { a.ContainerID = "" },
+		"interface":      func(a *Attachment, _ *Pod) { a.Interface = "" },
+		"network":        func(_ *Attachment, p *Pod) { p.Network = "" },
+		"netns":          func(_ *Attachment, p *Pod) { p.NetNS = "" },
+		"host_interface": func(_ *Attachment, p *Pod) { p.HostInterface = "" },
+		"host_ifindex":   func(_ *Attachment, p *Pod) { p.HostIfindex = 0 },
+		"mac":            func(_ *Attachment, p *Pod) { p.MAC = "02:00" },
+	} {
+		key, p := nthPod(0)
+		change(&key, &p)
+		if _, err := d.AddPod(key, p); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	d.kernel.failOn = func(call string) error {
+		if strings.HasPrefix(call, "pod ") {
+			return netdev.ErrNoInterface
+		}
+		return nil
+	}
+	if _, err := d.AddPod(nthPod(0)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "network namespace") {
+		t.Errorf("an interface that is elsewhere: %v", err)
+	}
+}
+
+func TestPodReadiness(t *testing.T) {
+	d := start(t) // a gateway
+	if r, err := d.PodReadiness(); err != nil || r.Ready || !strings.Contains(r.Reason, "overlay.mode") {
+		t.Errorf("in no cluster: %+v, %v", r, err)
+	}
+	if _, err := d.AddPod(nthPod(0)); !errors.Is(err, ErrNotReady) {
+		t.Errorf("in no cluster: %v", err)
+	}
+	d = prepare(t, t.TempDir(), strings.Replace(memberFile, "10.244.1.0/24", "10.244.1.0/30", 1), newFake()).start(t, podLinks(2))
+	mustAdd(t, d, 0)
+	if r, err := d.PodReadiness(); err != nil || r.Ready || !strings.Contains(r.Reason, "IPv4") {
+		t.Errorf("exhausted: %+v, %v", r, err)
+	}
+	if _, err := d.AddPod(nthPod(1)); !errors.Is(err, ErrExhausted) {
+		t.Errorf("exhausted: %v", err)
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.PodReadiness(); !errors.Is(err, ErrNotReady) {
+		t.Errorf("ended: %v", err)
+	}
+}
+
+// After a restart pods that are there go on, and others leave nothing.
+func TestPodsAfterRestart(t *testing.T) {
+	dir, dp := t.TempDir(), newFake()
+	d := startMember(t, dir, dp, 3)
+	for n := range 3 {
+		mustAdd(t, d, n)
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	dp.log()
+	d = startMember(t, dir, dp, 2) // the third one's interface is gone
+	if got := d.held(t); got != "[default/pod-0 default/pod-1] 2 2" {
+		t.Errorf("after a restart: %s", got)
+	}
+	calls := dp.log()
+	if put, sweep := indexOf(t, calls, "pod 3"), indexOf(t, calls, "sweep"); put > sweep {
+		t.Errorf("swept before the pods were put: %q", calls)
+	}
+	if given := mustAdd(t, d, 0); given.Addresses[0].String() != "10.244.1.2" {
+		t.Errorf("asked again: %v", given)
+	}
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	d = startMember(t, dir, newFake(), 0) // a reboot
+	if got := d.held(t); got != "[] 0 0" {
+		t.Errorf("after a reboot: %s", got)
+	}
+	if given := mustAdd(t, d, 7); given.Addresses[0].String() != "10.244.1.5" {
+		t.Errorf("in turn: %v", given)
+	}
+}
+
+// What cannot be put at the start is said, and tried again.
+func TestPodIsTriedAgain(t *testing.T) {
+	dir, dp := t.TempDir(), newFake()
+	d := startMember(t, dir, dp, 1)
+	mustAdd(t, d, 0)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	dp.failOn = func(call string) error {
+		if call == "pod 2" {
+			return errors.New("no room")
+		}
+		return nil
+	}
+	d = startMember(t, dir, dp, 1)
+	if got := d.held(t); got != "[default/pod-0no room] 1 1" {
+		t.Errorf("while it fails: %s", got)
+	}
+	dp.mu.Lock()
+	dp.failOn = nil
+	dp.mu.Unlock()
+	d.pods.retry()
+	if got := d.held(t); got != "[default/pod-0] 1 1" {
+		t.Errorf("tried again: %s", got)
+	}
+}
+
+func TestRetainPods(t *testing.T) {
+	d := startMember(t, t.TempDir(), newFake(), 4)
+	for n := range 3 {
+		mustAdd(t, d, n)
+	}
+	key, other := nthPod(3)
+	other.Network = "another"
+	if _, err := d.AddPod(key, other); err != nil {
+		t.Fatal(err)
+	}
+	stays, _ := nthPod(1)
+	removed, err := d.RetainPods("culvert", []Attachment{stays, {ContainerID: "unknown", Interface: "eth0"}})
+	if err != nil || len(removed) != 2 {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+	if got := d.held(t); got != "[default/pod-1 default/pod-3] 2 2" {
+		t.Errorf("left: %s", got)
+	}
+}
+
+// Pods come and go at the same time, each one also twice.
+func TestPodsInParallel(t *testing.T) {
+	const pods = 100
+	d := startMember(t, t.TempDir(), newFake(), pods)
+	var all sync.WaitGroup
+	for n := range pods {
+		for range 2 {
+			all.Go(func() {
+				if _, err := d.AddPod(nthPod(n)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Go(func() {
+			if _, err := d.Pods(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	seen := map[netip.Addr]bool{}
+	list, err := d.Pods()
+	for _, p := range list {
+		for _, a := range p.Addresses {
+			seen[a] = true
+		}
+	}
+	if err != nil || len(list) != pods || len(seen) != 2*pods || len(d.dp.pods) != pods {
+		t.Errorf("%d pods, %d addresses, %d in the data path, %v", len(list), len(seen), len(d.dp.pods), err)
+	}
+	for n := range pods {
+		key, _ := nthPod(n)
+		all.Go(func() {
+			if err := d.DeletePod(key); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got := d.held(t); got != "[] 0 0" {
+		t.Errorf("left: %s", got)
+	}
+}

@@ -1,0 +1,242 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/overlay"
+)
+
+// told is what BGP peers and the Kubernetes API say. It is kept over a restart:
+// that must not move traffic. It is no part of what was asked for: a
+// configuration has to hold together without it.
+type told struct {
+	paths   map[string]heard // by learnedName
+	nodes   map[string]member
+	reaches map[netip.Prefix]reached
+	self    selfTold
+	// last is the number of the newest: of two that claim the same the first that
+	// came stands.
+	last uint64
+}
+
+// heard is a candidate path that a peer advertises.
+type heard struct {
+	bgp.Path
+	// Kube names the object that it is from, and KubeName what it is known by to
+	// the watcher; empty: a peer told it.
+	Kube     string `json:"kube,omitempty"`
+	KubeName string `json:"kube_name,omitempty"`
+	// restored says that an earlier daemon was told it: it holds until who told
+	// it has told everything again, or has had time to.
+	restored bool
+}
+
+// member is another node, as Kubernetes tells of it.
+type member struct {
+	overlay.Node
+	Number uint64 `json:"number"`
+}
+
+// reached is a prefix that peers advertise, with all routes to it, best first.
+type reached struct {
+	Prefix   netip.Prefix `json:"prefix"`
+	Routes   []bgp.Route  `json:"routes"`
+	Number   uint64       `json:"number"`
+	restored bool
+}
+
+func (h heard) unmarked() heard     { h.restored = false; return h }
+func (m member) unmarked() member   { return m }
+func (r reached) unmarked() reached { r.restored = false; return r }
+
+// only says that no other peer advertises the prefix.
+func (r reached) only(peer netip.Addr) bool {
+	return !slices.ContainsFunc(r.Routes, func(o bgp.Route) bool { return o.From != peer })
+}
+
+// selfTold is what Kubernetes says of this node.
+type selfTold struct {
+	kube.Self
+	Locator netip.Prefix   `json:"locator,omitzero"`
+	SIDs    kube.LocalSIDs `json:"sids,omitzero"`
+}
+
+// clone is one that can be changed.
+func (t told) clone() told {
+	t.paths, t.nodes, t.reaches = cloned(t.paths), cloned(t.nodes), cloned(t.reaches)
+	return t
+}
+
+func cloned[K comparable, V any](m map[K]V) map[K]V {
+	if m == nil {
+		return map[K]V{}
+	}
+	return maps.Clone(m)
+}
+
+// whatIsOn is without what control planes told that are off now.
+func (t told) whatIsOn(c *config.Config) told {
+	t = t.clone()
+	kube, reach := c.Overlay.UsesKube(), c.BGP.IsSet() && c.Overlay.Mode == config.OverlayBGP
+	t.forget(func(h heard) bool { return h.Kube != "" && !kube || h.Kube == "" && !c.BGP.IsSet() }, func(reached) bool { return !reach })
+	if !kube {
+		clear(t.nodes)
+		t.self = selfTold{}
+	}
+	return t
+}
+
+// members are the other nodes in the order in which they came.
+func (t told) members() []overlay.Node {
+	list := slices.SortedFunc(maps.Values(t.nodes), func(a, b member) int { return cmp.Compare(a.Number, b.Number) })
+	out := make([]overlay.Node, len(list))
+	for i, m := range list {
+		out[i] = m.Node
+	}
+	return out
+}
+
+// best are the routes that are used, in the order in which they came.
+func (t told) best() []overlay.Reach {
+	list := slices.SortedFunc(maps.Values(t.reaches), func(a, b reached) int { return cmp.Compare(a.Number, b.Number) })
+	var out []overlay.Reach
+	for _, r := range list {
+		if len(r.Routes) > 0 && r.Routes[0].Best {
+			out = append(out, r.Routes[0].Reach)
+		}
+	}
+	return out
+}
+
+func (t *told) putNode(n overlay.Node) {
+	m, there := t.nodes[n.Name]
+	if !there {
+		t.last++
+		m.Number = t.last
+	}
+	m.Node = n
+	t.nodes[n.Name] = m
+}
+
+func (t *told) putReach(p netip.Prefix, routes []bgp.Route) {
+	r, there := t.reaches[p]
+	if !there {
+		t.last++
+		r.Number = t.last
+	}
+	r.Prefix, r.Routes, r.restored = p, routes, false
+	t.reaches[p] = r
+}
+
+// forget removes paths that peers told of, and prefixes, and leaves the rest.
+func (t *told) forget(path func(heard) bool, reach func(reached) bool) {
+	maps.DeleteFunc(t.paths, func(_ string, h heard) bool { return path(h) })
+	maps.DeleteFunc(t.reaches, func(_ netip.Prefix, r reached) bool { return reach(r) })
+}
+
+// restore marks what peers say as what an earlier daemon was told. A watcher of
+// Kubernetes is told what was known, and says what of it is gone.
+func (t *told) restore() {
+	for name, h := range t.paths {
+		h.restored = h.Kube == ""
+		t.paths[name] = h
+	}
+	for p, r := range t.reaches {
+		r.restored = true
+		t.reaches[p] = r
+	}
+}
+
+// hearing is one thing that was said: it changes what was told.
+type hearing struct {
+	name  string // of what it is about; empty: of several
+	apply func(*told)
+	// without is in place of apply where that cannot be: as if it were withdrawn.
+	without func(*told)
+}
+
+// inbox holds what was said until the agent takes it.
+type inbox struct {
+	mu     sync.Mutex
+	events []hearing
+	some   chan struct{} // there are events
+}
+
+func newInbox() *inbox { return &inbox{some: make(chan struct{}, 1)} }
+
+func (i *inbox) push(e hearing) {
+	i.mu.Lock()
+	i.events = append(i.events, e)
+	i.mu.Unlock()
+	select {
+	case i.some <- struct{}{}:
+	default:
+	}
+}
+
+func (i *inbox) take() []hearing {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	events := i.events
+	i.events = nil
+	return events
+}
+
+// listen goes along with what is said until ctx ends.
+func (a *Agent) listen(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.inbox.some:
+			a.hear(a.inbox.take())
+		}
+	}
+}
+
+// hear goes along with what was said: with all of it at once if that holds
+// together, else with one after the other. What this node cannot use is treated
+// as withdrawn, and said.
+func (a *Agent) hear(events []hearing) {
+	err := a.changeTold(events)
+	if err == nil {
+		return
+	}
+	if len(events) > 1 {
+		for i := range events {
+			a.hear(events[i : i+1])
+		}
+		return
+	}
+	a.log.Warn("what was told cannot be used here: it is treated as withdrawn", "what", events[0].name, "error", err)
+	if events[0].without == nil {
+		return
+	}
+	if err := a.changeTold([]hearing{{apply: events[0].without}}); err != nil {
+		a.log.Error("cannot withdraw what was told", "what", events[0].name, "error", err)
+	}
+}
+
+func (a *Agent) changeTold(events []hearing) error {
+	_, err := a.change(context.Background(), false, func(now *desired) (*desired, *applied, error) {
+		next := *now
+		next.told = now.told.clone()
+		for _, e := range events {
+			e.apply(&next.told)
+		}
+		return &next, a.replaced, nil
+	})
+	if errors.Is(err, ErrNotReady) { // the daemon is ending
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package apitest
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+// PodMTU is what AddPod says.
+const PodMTU = 1440
+
+// Pods are those that were added.
+func (a *Agent) Pods() ([]agent.PodStatus, error) {
+	return read(a, func(*config.Config) []agent.PodStatus { return slices.Clone(a.pods) })
+}
+
+// podAddresses of the nth pod.
+func podAddresses(n int) []netip.Addr {
+	return []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.244.1.%d", n+2)), netip.MustParseAddr(fmt.Sprintf("fd00:10:244:1::%d", n+2))}
+}
+
+// AddPod gives the next addresses.
+func (a *Agent) AddPod(key agent.Attachment, p agent.Pod) (agent.PodNetwork, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.Err != nil {
+		return agent.PodNetwork{}, a.Err
+	}
+	s := agent.PodStatus{Attachment: key, Pod: p, Addresses: podAddresses(len(a.pods))}
+	a.pods = append(a.pods, s)
+	return agent.PodNetwork{Addresses: s.Addresses, Gateways: []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")}, MTU: PodMTU}, nil
+}
+
+// DeletePod forgets a pod.
+func (a *Agent) DeletePod(key agent.Attachment) error {
+	_, err := a.retain(func(s agent.PodStatus) bool { return s.Attachment != key })
+	return err
+}
+
+// CheckPod finds a difference if the pod is not there.
+func (a *Agent) CheckPod(key agent.Attachment) ([]string, error) {
+	all, err := a.Pods()
+	if err != nil || slices.ContainsFunc(all, func(s agent.PodStatus) bool { return s.Attachment == key }) {
+		return nil, err
+	}
+	return []string{"there is no attachment " + key.String()}, nil
+}
+
+// RetainPods forgets the others.
+func (a *Agent) RetainPods(network string, valid []agent.Attachment) ([]agent.Attachment, error) {
+	return a.retain(func(s agent.PodStatus) bool { return s.Network != network || slices.Contains(valid, s.Attachment) })
+}
+
+func (a *Agent) retain(stays func(agent.PodStatus) bool) (removed []agent.Attachment, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.Err != nil {
+		return nil, a.Err
+	}
+	var left []agent.PodStatus
+	for _, s := range a.pods {
+		if stays(s) {
+			left = append(left, s)
+		} else {
+			removed = append(removed, s.Attachment)
+		}
+	}
+	a.pods = left
+	return removed, nil
+}
+
+// PodReadiness is what Readiness says.
+func (a *Agent) PodReadiness() (agent.PodReadiness, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Readiness, a.Err
+}
