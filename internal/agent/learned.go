@@ -137,7 +137,11 @@ func (l *learner) known() map[overlay.Color]overlay.Known {
 			k.BindingSID = h.BindingSID
 		}
 		for _, list := range h.SegmentLists {
-			k.Ends = append(k.Ends, list.Segments[len(list.Segments)-1])
+			last := list.Segments[len(list.Segments)-1]
+			k.Ends = append(k.Ends, last)
+			if len(list.Segments) == 1 {
+				k.Direct = append(k.Direct, last)
+			}
 		}
 		out[color] = k
 	}

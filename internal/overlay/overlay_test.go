@@ -50,7 +50,7 @@ func TestSelf(t *testing.T) {
 		"double": {double, "fc00:0:1:4::/64 End.DT4, fc00:0:1:6::/64 End.DT6, 2001:db8::1/128 End",
 			addrs("2001:db8::1", "fc00:0:1:4::"), addrs("2001:db8::1", "fc00:0:1:6::")},
 		"chosen by hand":    {chosen, "fcdd::44/128 End.DT4, fcdd::66/128 End.DT6", addrs("fcdd::44"), addrs("fcdd::66")},
-		"one for both": {both, "fcdd::46/128 End.DT46", addrs("fcdd::46"), addrs("fcdd::46")},
+		"one for both":      {both, "fcdd::46/128 End.DT46", addrs("fcdd::46"), addrs("fcdd::46")},
 		"IPv4 only":         {ipv4, "fc00:0:1:4::/64 End.DT4", addrs("fc00:0:1:4::"), nil},
 		"no multiple of 16": {long, "fc00:0:1:0:40::/76 End.DT4, fc00:0:1:0:60::/76 End.DT6", addrs("fc00:0:1:0:40::"), addrs("fc00:0:1:0:60::")},
 	} {
@@ -118,7 +118,7 @@ func TestRemote(t *testing.T) {
 	reach := func(prefix, address string, segments ...string) Reach {
 		return Reach{Prefix: prefixes(prefix)[0], Address: addr(address), Segments: addrs(segments...)}
 	}
-	known := map[Color]Known{{4, addr("2001:db8::2")}: {Ends: addrs("fc00:0:2:4::")}}
+	known := map[Color]Known{{4, addr("2001:db8::2")}: {Ends: addrs("fc00:0:2:4::"), Direct: addrs("fc00:0:2:4::")}}
 	for name, tt := range map[string]struct {
 		nodes   []Node
 		reaches []Reach
@@ -162,9 +162,9 @@ fd00:2::/64 > node-2:ipv6
 fc00:0:2::/48 via 2001:db8::2`},
 		"told by BGP, prefix only": {reaches: []Reach{reach("10.244.2.0/24", "2001:db8::2")}, want: "!  prefix 10.244.2.0/24: there is no path for IPv4 to it"},
 		"told by BGP": {reaches: []Reach{reach("10.244.2.0/24", "2001:db8::2"), reach("fc00:0:2::/48", "2001:db8::2")}, known: known,
-			want: "policy c4:2001:db8::2 4 2001:db8::2 \n10.244.2.0/24 > c4:2001:db8::2\nfc00:0:2::/48 via 2001:db8::2"},
+			want: "policy c4:2001:db8::2 4 2001:db8::2 \n10.244.2.0/24 > c4:2001:db8::2\nfc00:0:2:4::/128 via 2001:db8::2\nfc00:0:2::/48 via 2001:db8::2"},
 		"two told of one prefix": {reaches: []Reach{reach("10.244.2.0/24", "2001:db8::2"), reach("10.244.2.0/24", "2001:db8::3")}, known: known,
-			want: "policy c4:2001:db8::2 4 2001:db8::2 \n10.244.2.0/24 > c4:2001:db8::2\n!  prefix 10.244.2.0/24 is already claimed by 2001:db8::2"},
+			want: "policy c4:2001:db8::2 4 2001:db8::2 \n10.244.2.0/24 > c4:2001:db8::2\nfc00:0:2:4::/128 via 2001:db8::2\n!  prefix 10.244.2.0/24 is already claimed by 2001:db8::2"},
 		"this node's, reflected":   {reaches: []Reach{reach("10.244.1.0/24", "2001:db8::1")}},
 		"told by BGP and the node": {nodes: []Node{node(2)}, reaches: []Reach{reach("10.244.2.0/24", "2001:db8::2")}, want: node2},
 		"a service of outside": {nodes: []Node{node(2)}, reaches: []Reach{reach("0.0.0.0/0", "2001:db8::99", "fc00:99::4"), reach("10.244.2.0/25", "2001:db8::99", "fc00:99::4")},

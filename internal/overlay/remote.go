@@ -30,6 +30,7 @@ type Color struct {
 type Known struct {
 	Name       string       // empty: there are candidate paths only
 	Ends       []netip.Addr // the last segments of its lists
+	Direct     []netip.Addr // those that are a list by themselves
 	BindingSID netip.Addr   // that comes with them
 }
 
@@ -288,6 +289,9 @@ func (b *builder) told(address netip.Addr) {
 			b.policies[color] = known.Name
 		case there:
 			b.add(color, ByAddress(c, address), nil, known.BindingSID)
+		}
+		for _, sid := range known.Direct {
+			b.Routes = append(b.Routes, Route{hostPrefix(sid), address})
 		}
 	}
 }
