@@ -303,3 +303,26 @@ func (b *Book[T]) Pools() []Pool {
 	}
 	return out
 }
+
+// Room says why nobody else could be given an address, if so.
+func (b *Book[T]) Room() error {
+	var used, size [2]uint64 // by family
+	pools := b.Pools()
+	for _, p := range pools {
+		family := 0
+		if p.Prefix.Addr().Is6() {
+			family = 1
+		}
+		used[family] += p.Used
+		size[family] += p.Size
+	}
+	switch {
+	case len(pools) == 0:
+		return ErrNoPrefix
+	case size[0] > 0 && used[0] == size[0]:
+		return fmt.Errorf("%w: all %d of IPv4 are held", ErrExhausted, size[0])
+	case size[1] > 0 && used[1] == size[1]:
+		return fmt.Errorf("%w: all %d of IPv6 are held", ErrExhausted, size[1])
+	}
+	return nil
+}

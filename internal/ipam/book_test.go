@@ -105,8 +105,8 @@ func TestOneOfEachFamilyInTurn(t *testing.T) {
 
 func TestPrefixes(t *testing.T) {
 	b, _ := open(t, temporary(t))
-	if _, _, err := b.Add(key(0), ""); !errors.Is(err, ErrNoPrefix) {
-		t.Errorf("no prefix: %v", err)
+	if _, _, err := b.Add(key(0), ""); !errors.Is(err, ErrNoPrefix) || !errors.Is(b.Room(), ErrNoPrefix) {
+		t.Errorf("no prefix: %v, %v", err, b.Room())
 	}
 	for _, bad := range []string{"10.0.0.0/31", "10.0.0.1/32", "fd00::/127", "fd00::/128"} {
 		if err := b.SetPrefixes(parse(bad)); err == nil {
@@ -117,12 +117,19 @@ func TestPrefixes(t *testing.T) {
 	if err := b.SetPrefixes(parse("10.0.0.9/30", "10.0.1.0/30", "fd00::/126", "fd00:0:0:1::/48")); err != nil {
 		t.Fatal(err)
 	}
-	got := []string{add(t, b, key(0)), add(t, b, key(1))}
+	got := []string{add(t, b, key(0))}
+	if err := b.Room(); err != nil {
+		t.Errorf("room for one more: %v", err)
+	}
+	got = append(got, add(t, b, key(1)))
 	if want := []string{"[10.0.0.10 fd00::2]", "[10.0.1.2 fd00::3]"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if _, _, err := b.Add(key(2), ""); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "10.0.0.8/30, 10.0.1.0/30") {
 		t.Errorf("exhausted: %v", err)
+	}
+	if err := b.Room(); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "all 2 of IPv4") {
+		t.Errorf("room: %v", err)
 	}
 	// A node whose prefixes change keeps its pods' addresses.
 	if err := b.SetPrefixes(parse("fd00:1::/64")); err != nil {
