@@ -21,8 +21,8 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 .PHONY: build
-build: ## build bin/culvert
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/culvert
+build: ## build bin/culvert and bin/culvert-cni
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(dir $(BIN)) ./cmd/culvert ./cmd/culvert-cni
 
 .PHONY: demo
 demo: ## run the gateway and the slices laboratory and show their results

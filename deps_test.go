@@ -42,6 +42,7 @@ var layers = []struct {
 		"an adapter: it turns what the Kubernetes API says into models; people write ConfigMaps, which config reads as strictly as a configuration"},
 	{"internal/pfcp/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
 	{"internal/ipam", nil, "who holds which address: it knows neither pods nor the kernel"},
+	{"internal/cni", []string{"internal/api/culvertv1"}, "started for every pod, so it has to be small: of the daemon it knows the messages only"},
 	{"internal/upf", append([]string{"internal/dataplane", "internal/pfcp"}, models...),
 		"between the N4 server, whose user plane it is, and the data path; who configures it is above it"},
 	{"internal/agent", append([]string{"internal/config", "internal/dataplane", "internal/netdev", "internal/slowpath", "internal/pfcp", "internal/upf", "internal/bgp", "internal/kube", "internal/ipam"}, models...),
@@ -74,8 +75,8 @@ var importers = []struct {
 	why     string
 }{
 	{"github.com/cilium/ebpf", []string{"internal/dataplane"}, "only the data path's owner touches maps and programs"},
-	{"github.com/vishvananda", []string{"internal/netdev", "internal/lab", "internal/testutil"},
-		"netlink and netns; the laboratory and tests build networks from outside"},
+	{"github.com/vishvananda", []string{"internal/netdev", "internal/cni", "internal/lab", "internal/testutil"},
+		"netlink and netns; the CNI plugin is a program of its own; the laboratory and tests build networks from outside"},
 	{"go.etcd.io/bbolt", []string{"internal/agent", "internal/ipam"}, "one owner of the state on disk, and the book of addresses that is kept in it"},
 	{"github.com/wmnsk/go-pfcp", []string{"internal/pfcp"}, "one speaker of PFCP"},
 	{"github.com/osrg/gobgp", []string{"internal/bgp"}, "one speaker of BGP"},

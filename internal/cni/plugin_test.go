@@ -1,0 +1,584 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/apitest"
+	"github.com/culvert-net/culvert/internal/cli"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+)
+
+// The test binary is also the plugin, as runtimes start it, and the daemon.
+const daemonEnv = "CULVERT_TEST_RUN"
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv("CNI_COMMAND") != "":
+		Main("test")
+	case os.Getenv(daemonEnv) != "":
+		os.Exit(cli.Execute(context.Background(), cli.New("test"), strings.Fields(os.Getenv(daemonEnv)), os.Stderr))
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// node is a node, with what a container runtime does there.
+type node struct {
+	*netns.NS
+	socket string
+	cni    *libcni.CNIConfig
+	list   *libcni.NetworkConfigList
+}
+
+// newNode has a network configuration of a version of CNI, with plugins after
+// ours, which are in dirs.
+func newNode(tb testing.TB, version string, after []map[string]any, dirs ...string) *node {
+	tb.Helper()
+	bin := tb.TempDir()
+	program, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(program, filepath.Join(bin, "culvert-cni"))
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := &node{NS: netns.New(tb), socket: filepath.Join(tb.TempDir(), "c.sock")}
+	n.cni = libcni.NewCNIConfigWithCacheDir(append([]string{bin}, dirs...), tb.TempDir(), nil)
+	plugins := append([]map[string]any{{"type": "culvert-cni", "socket": n.socket, "dns": map[string]any{"nameservers": []string{"10.96.0.10"}}}}, after...)
+	text, err := json.Marshal(map[string]any{"cniVersion": version, "name": "culvert", "plugins": plugins})
+	if err == nil {
+		n.list, err = libcni.NetworkConfFromBytes(text)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// on runs f on a thread in the node's network namespace: that is what plugins
+// are started with.
+func (n *node) on(tb testing.TB, f func(context.Context) error) (err error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	n.Do(tb, func() { err = f(ctx) })
+	return err
+}
+
+// attachment is what the runtime says of a pod.
+func attachment(pod *netns.NS) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: pod.Name, NetNS: pod.Path, IfName: "eth0", Args: [][2]string{
+		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "default"}, {"K8S_POD_NAME", pod.Name}, {"K8S_POD_INFRA_CONTAINER_ID", pod.Name}, {"K8S_POD_UID", "1-2-3"},
+	}}
+}
+
+func (n *node) add(tb testing.TB, rc *libcni.RuntimeConf) (*current.Result, error) {
+	tb.Helper()
+	var result types.Result
+	err := n.on(tb, func(ctx context.Context) (err error) {
+		result, err = n.cni.AddNetworkList(ctx, n.list, rc)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return current.NewResultFromResult(result)
+}
+
+func (n *node) mustAdd(tb testing.TB, rc *libcni.RuntimeConf) *current.Result {
+	tb.Helper()
+	r, err := n.add(tb, rc)
+	if err != nil {
+		tb.Fatalf("ADD: %v", err)
+	}
+	return r
+}
+
+func (n *node) check(tb testing.TB, rc *libcni.RuntimeConf) error {
+	tb.Helper()
+	return n.on(tb, func(ctx context.Context) error { return n.cni.CheckNetworkList(ctx, n.list, rc) })
+}
+
+func (n *node) del(tb testing.TB, rc *libcni.RuntimeConf) error {
+	tb.Helper()
+	return n.on(tb, func(ctx context.Context) error { return n.cni.DelNetworkList(ctx, n.list, rc) })
+}
+
+func (n *node) status(tb testing.TB) error {
+	tb.Helper()
+	return n.on(tb, func(ctx context.Context) error { return n.cni.GetStatusNetworkList(ctx, n.list) })
+}
+
+// links are the host's ends that there are.
+func (n *node) links(tb testing.TB) int {
+	tb.Helper()
+	return strings.Count(n.IP(tb, "-o link show type veth"), ": culv")
+}
+
+// fakeAgent answers on a socket until stop is called.
+func fakeAgent(tb testing.TB, socket string) (a *apitest.Agent, stop func()) {
+	tb.Helper()
+	a = apitest.New(&config.Config{})
+	a.Readiness.Ready = true
+	return a, serve(tb, socket, a)
+}
+
+func serve(tb testing.TB, socket string, a agent.Service) (stop func()) {
+	tb.Helper()
+	s, err := api.Listen(config.API{Socket: socket}, api.NewHandler(a, nil), slog.New(slog.DiscardHandler))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			tb.Errorf("serve: %v", err)
+		}
+	}
+	tb.Cleanup(stop)
+	return stop
+}
+
+func code(err error) uint {
+	if e, ok := errors.AsType[*types.Error](err); ok {
+		return e.Code
+	}
+	return 0
+}
+
+var versions = []string{"1.0.0", "1.1.0"}
+
+// A pod's life, with every command.
+func TestLife(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			n := newNode(t, version, nil)
+			a, _ := fakeAgent(t, n.socket)
+			pod := netns.New(t)
+			rc := attachment(pod)
+			checkResult(t, n, pod, n.mustAdd(t, rc))
+			checkInside(t, pod)
+			checkOutside(t, n)
+			list, err := a.Pods()
+			if err != nil || len(list) != 1 || list[0].Key() != "default/"+pod.Name || list[0].UID != "1-2-3" || list[0].Network != "culvert" || list[0].NetNS != pod.Path {
+				t.Errorf("the agent heard %+v, %v", list, err)
+			}
+			if err := n.check(t, rc); err != nil {
+				t.Errorf("CHECK: %v", err)
+			}
+			for range 2 {
+				if err := n.del(t, rc); err != nil {
+					t.Errorf("DEL: %v", err)
+				}
+			}
+			if list, err := a.Pods(); err != nil || len(list) > 0 || n.links(t) > 0 {
+				t.Errorf("left: %+v, %v, %d links", list, err, n.links(t))
+			}
+		})
+	}
+}
+
+func checkResult(t *testing.T, n *node, pod *netns.NS, r *current.Result) {
+	t.Helper()
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Interfaces []current.Interface
+		IPs        []struct {
+			Interface        int
+			Address, Gateway string
+		}
+		Routes []struct{ Dst, GW string }
+		DNS    types.DNS
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	host := hostInterface(pod.Name, "eth0")
+	inside := pod.Interface(t, "eth0")
+	want := fmt.Sprint([]current.Interface{
+		{Name: host, Mac: "ee:ee:ee:ee:ee:ee", Mtu: apitest.PodMTU}, {Name: "eth0", Mac: inside.HardwareAddr.String(), Mtu: apitest.PodMTU, Sandbox: pod.Path},
+	},
+		" [{1 10.244.1.2/32 169.254.1.1} {1 fd00:10:244:1::2/128 fe80::1}]",
+		" [{169.254.1.1/32 } {0.0.0.0/0 169.254.1.1} {fe80::1/128 } {::/0 fe80::1}]", " [10.96.0.10]")
+	if have := fmt.Sprint(got.Interfaces, fmt.Sprint(" ", got.IPs), fmt.Sprint(" ", got.Routes), fmt.Sprint(" ", got.DNS.Nameservers)); have != want {
+		t.Errorf("result\n%s, want\n%s\nof %s", have, want, text)
+	}
+	if i := n.Interface(t, host); i.HardwareAddr.String() != "ee:ee:ee:ee:ee:ee" || i.MTU != apitest.PodMTU || inside.MTU != apitest.PodMTU {
+		t.Errorf("host's end %+v, pod's %+v", i, inside)
+	}
+}
+
+func checkInside(t *testing.T, pod *netns.NS) {
+	t.Helper()
+	for command, wants := range map[string][]string{
+		"-o addr show dev eth0 scope global": {"10.244.1.2/32 scope global", "fd00:10:244:1::2/128 scope global nodad"},
+		"route":                              {"default via 169.254.1.1 dev eth0", "169.254.1.1 dev eth0 scope link"},
+		"-6 route":                           {"default via fe80::1 dev eth0"},
+		"neigh show nud permanent":           {"169.254.1.1 dev eth0 lladdr ee:ee:ee:ee:ee:ee", "fe80::1 dev eth0 lladdr ee:ee:ee:ee:ee:ee"},
+	} {
+		out := pod.IP(t, command)
+		for _, want := range wants {
+			if !strings.Contains(out, want) {
+				t.Errorf("ip %s lacks %q:\n%s", command, want, out)
+			}
+		}
+	}
+	if out := pod.IP(t, "addr"); strings.Contains(out, "tentative") && strings.Contains(out, "fd00:10:244:1::2/128 scope global tentative") {
+		t.Errorf("not usable at once:\n%s", out)
+	}
+}
+
+func checkOutside(t *testing.T, n *node) {
+	t.Helper()
+	link := strings.Fields(n.IP(t, "-o link show type veth"))[1]
+	name, _, _ := strings.Cut(link, "@")
+	for setting, want := range map[string]string{
+		"ipv4.conf.%s.forwarding": "1", "ipv6.conf.%s.forwarding": "1", "ipv6.conf.%s.accept_ra": "0", "ipv4.conf.%s.rp_filter": "1", "ipv6.conf.%s.addr_gen_mode": "1",
+	} {
+		setting = "net." + fmt.Sprintf(setting, name)
+		if got := strings.TrimSpace(n.Run(t, "sysctl", "-n", setting)); got != want {
+			t.Errorf("%s is %s, not %s", setting, got, want)
+		}
+	}
+	if out := n.IP(t, "-6 -o addr show dev "+name); out != "" {
+		t.Errorf("the host's end has an address: %s", out)
+	}
+}
+
+// CHECK names what is not as ADD left it.
+func TestCheck(t *testing.T) {
+	for what, change := range map[string]func(t *testing.T, n *node, pod *netns.NS, a *apitest.Agent){
+		"lacks the address 10.244.1.2": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) {
+			pod.IP(t, "addr del 10.244.1.2/32 dev eth0")
+		},
+		"lacks the default route by fe80::1": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) { pod.IP(t, "-6 route del default") },
+		"lacks the permanent neighbour 169.254.1.1": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) {
+			pod.IP(t, "neigh del 169.254.1.1 dev eth0")
+		},
+		"eth0 has the MTU 1500": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) { pod.IP(t, "link set eth0 mtu 1500") },
+		"eth0 is down":          func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) { pod.IP(t, "link set eth0 down") },
+		"eth0 has the MAC address 02:00:00:00:00:05": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) {
+			pod.IP(t, "link set eth0 addr 02:00:00:00:00:05")
+		},
+		"the pod has no interface eth0": func(t *testing.T, _ *node, pod *netns.NS, _ *apitest.Agent) { pod.IP(t, "link del eth0") },
+		"does not lead to the pod's eth0": func(t *testing.T, n *node, pod *netns.NS, _ *apitest.Agent) {
+			n.IP(t, "link set "+hostInterface(pod.Name, "eth0")+" name other")
+		},
+		"culv": func(t *testing.T, n *node, pod *netns.NS, _ *apitest.Agent) {
+			n.IP(t, "link set "+hostInterface(pod.Name, "eth0")+" down")
+		},
+		"there is no attachment": func(t *testing.T, _ *node, pod *netns.NS, a *apitest.Agent) {
+			if err := a.DeletePod(agent.Attachment{ContainerID: pod.Name, Interface: "eth0"}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := newNode(t, "1.0.0", nil)
+			a, _ := fakeAgent(t, n.socket)
+			pod := netns.New(t)
+			n.mustAdd(t, attachment(pod))
+			change(t, n, pod, a)
+			if err := n.check(t, attachment(pod)); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("CHECK: %v", err)
+			}
+		})
+	}
+}
+
+func TestStatusAndGC(t *testing.T) {
+	n := newNode(t, "1.1.0", nil)
+	if err := n.status(t); code(err) != errNotAvailable || !strings.Contains(err.Error(), "no agent at "+n.socket) {
+		t.Errorf("STATUS without an agent: %v", err)
+	}
+	a, _ := fakeAgent(t, n.socket)
+	if err := n.status(t); err != nil {
+		t.Errorf("STATUS: %v", err)
+	}
+	a.Readiness = agent.PodReadiness{Reason: "no address is left"}
+	if err := n.status(t); code(err) != errNotAvailable || !strings.Contains(err.Error(), "no address is left") {
+		t.Errorf("STATUS of a full node: %v", err)
+	}
+	a.Readiness = agent.PodReadiness{Reason: "no uplink", Limited: true}
+	if err := n.status(t); code(err) != errLimitedConnectivity || !strings.Contains(err.Error(), "no uplink") {
+		t.Errorf("STATUS of a node that is cut off: %v", err)
+	}
+	stays, goes := netns.New(t), netns.New(t)
+	n.mustAdd(t, attachment(stays))
+	n.mustAdd(t, attachment(goes))
+	err := n.on(t, func(ctx context.Context) error {
+		return n.cni.GCNetworkList(ctx, n.list, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{{ContainerID: stays.Name, IfName: "eth0"}}})
+	})
+	list, _ := a.Pods()
+	if err != nil || len(list) != 1 || list[0].ContainerID != stays.Name {
+		t.Errorf("GC: %v, left %+v", err, list)
+	}
+}
+
+// DEL succeeds whatever is gone.
+func TestDeleteWhatIsGone(t *testing.T) {
+	n := newNode(t, "1.0.0", nil)
+	a, stop := fakeAgent(t, n.socket)
+	pod := netns.New(t)
+	rc := attachment(pod)
+	n.mustAdd(t, rc)
+	pod.IP(t, "link del eth0")
+	rc.NetNS = "/run/netns/gone"
+	if err := n.del(t, rc); err != nil {
+		t.Errorf("without the namespace: %v", err)
+	}
+	rc.NetNS = ""
+	if err := n.del(t, rc); err != nil {
+		t.Errorf("without a name of it: %v", err)
+	}
+	if list, _ := a.Pods(); len(list) > 0 {
+		t.Errorf("left: %+v", list)
+	}
+	if err := n.del(t, &libcni.RuntimeConf{ContainerID: "never-there", IfName: "eth0"}); err != nil {
+		t.Errorf("what never was: %v", err)
+	}
+	rc = attachment(pod)
+	n.mustAdd(t, rc)
+	stop()
+	begun := time.Now()
+	if err := n.del(t, rc); err != nil || n.links(t) > 0 {
+		t.Errorf("without an agent: %v, %d links left", err, n.links(t))
+	}
+	if took := time.Since(begun); took > shortPatience+time.Second {
+		t.Errorf("without an agent: took %s", took)
+	}
+}
+
+// An agent that restarts is waited for; one that refuses says why.
+func TestAgent(t *testing.T) {
+	n := newNode(t, "1.0.0", nil)
+	pod := netns.New(t)
+	go func() {
+		time.Sleep(700 * time.Millisecond)
+		fakeAgent(t, n.socket)
+	}()
+	n.mustAdd(t, attachment(pod))
+	a, socket := apitest.New(&config.Config{}), filepath.Join(t.TempDir(), "c.sock")
+	serve(t, socket, a)
+	for cause, want := range map[error]uint{
+		agent.ErrNotReady:        types.ErrTryAgainLater,
+		agent.ErrExhausted:       types.ErrTryAgainLater,
+		agent.ErrInvalid:         types.ErrInvalidNetworkConfig,
+		errors.New("a bad disk"): types.ErrInternal,
+	} {
+		a.Err = fmt.Errorf("%w: and why", cause)
+		caller := newAgent(socket)
+		p := &plugin{agent: caller}
+		begun := time.Now()
+		err := p.deletePod(nil, 300*time.Millisecond)
+		if code(err) != want || !strings.Contains(err.Error(), "and why") {
+			t.Errorf("%v: code %d, %v", cause, code(err), err)
+		}
+		if waited := time.Since(begun) > 100*time.Millisecond; waited != errors.Is(cause, agent.ErrNotReady) {
+			t.Errorf("%v: took %s", cause, time.Since(begun))
+		}
+	}
+}
+
+// An ADD that comes again, because its runtime was killed, has the same result.
+func TestAddAgain(t *testing.T) {
+	n := newNode(t, "1.0.0", nil)
+	fakeAgent(t, n.socket)
+	pod := netns.New(t)
+	n.mustAdd(t, attachment(pod))
+	before := pod.Interface(t, "eth0")
+	if _, err := n.add(t, attachment(pod)); err != nil {
+		t.Fatal(err)
+	}
+	if after := pod.Interface(t, "eth0"); after.Index != before.Index || n.links(t) != 1 {
+		t.Errorf("another interface: %+v, was %+v; %d links", after, before, n.links(t))
+	}
+	// One that leads elsewhere is of an ADD that was broken off.
+	other := netns.New(t)
+	pod.IP(t, "link set eth0 name old")
+	pod.IP(t, "link set old netns "+other.Name)
+	n.mustAdd(t, attachment(pod))
+	if n.links(t) != 1 || strings.Contains(other.IP(t, "link"), "old") {
+		t.Errorf("%d links, elsewhere %s", n.links(t), other.IP(t, "link"))
+	}
+}
+
+// faulty fails at the nth of its steps: before it does anything, or after.
+type faulty struct {
+	kernel
+	at, n int
+	after bool
+}
+
+var errFaulty = errors.New("faulty")
+
+func (f *faulty) step(do func() error) error {
+	f.n++
+	if f.n != f.at {
+		return do()
+	}
+	if f.after {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return errFaulty
+}
+
+func (f *faulty) create(v veth) (ifindex int, err error) {
+	err = f.step(func() error { ifindex, err = f.kernel.create(v); return err })
+	return ifindex, err
+}
+
+func (f *faulty) prepare(v veth) error {
+	return f.step(func() error { return f.kernel.prepare(v) })
+}
+
+func (f *faulty) configure(v veth, a []address, mtu int) error {
+	return f.step(func() error { return f.kernel.configure(v, a, mtu) })
+}
+
+// An ADD that fails anywhere leaves nothing: no link, no address, nothing in the
+// pod.
+func TestAddFails(t *testing.T) {
+	for at := 1; at <= 3; at++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprint(at, after), func(t *testing.T) {
+				n := newNode(t, "1.0.0", nil)
+				a, _ := fakeAgent(t, n.socket)
+				pod := netns.New(t)
+				err := n.direct(t, pod, func() (kernel, error) {
+					k, err := newLinux()
+					return &faulty{kernel: k, at: at, after: after}, err
+				})
+				if !errors.Is(err, errFaulty) {
+					t.Errorf("error %v", err)
+				}
+				nothingLeft(t, n, a, pod)
+				n.mustAdd(t, attachment(pod))
+			})
+		}
+	}
+}
+
+// direct is ADD in this process.
+func (n *node) direct(t *testing.T, pod *netns.NS, open func() (kernel, error)) error {
+	t.Helper()
+	stdin := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "culvert", "type": "culvert-cni", "socket": %q}`, n.socket)
+	return n.on(t, func(context.Context) error {
+		return funcs(open).Add(&skel.CmdArgs{ContainerID: pod.Name, Netns: pod.Path, IfName: "eth0", StdinData: []byte(stdin)})
+	})
+}
+
+func nothingLeft(t *testing.T, n *node, a *apitest.Agent, pod *netns.NS) {
+	t.Helper()
+	a.Err = nil
+	if list, err := a.Pods(); err != nil || len(list) > 0 {
+		t.Errorf("the agent has %+v, %v", list, err)
+	}
+	if n.links(t) > 0 || strings.Contains(pod.IP(t, "link"), "eth0") {
+		t.Errorf("links left: %s%s", n.IP(t, "link"), pod.IP(t, "link"))
+	}
+}
+
+// The same where the agent is what fails, or the pod.
+func TestAddIsRefused(t *testing.T) {
+	n := newNode(t, "1.0.0", nil)
+	a, _ := fakeAgent(t, n.socket)
+	pod := netns.New(t)
+	a.Err = fmt.Errorf("%w in 10.244.1.0/24", agent.ErrExhausted)
+	if _, err := n.add(t, attachment(pod)); code(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "10.244.1.0/24") {
+		t.Errorf("no address: %v", err)
+	}
+	nothingLeft(t, n, a, pod)
+	rc := attachment(pod)
+	rc.NetNS = "/run/netns/none"
+	if _, err := n.add(t, rc); err == nil || !strings.Contains(err.Error(), "/run/netns/none") {
+		t.Errorf("no namespace: %v", err)
+	}
+	nothingLeft(t, n, a, pod)
+	taken := netns.New(t)
+	taken.IP(t, "link add eth0 type veth peer name other")
+	if _, err := n.add(t, attachment(taken)); err == nil || !strings.Contains(err.Error(), "file exists") {
+		t.Errorf("an interface of that name is there: %v", err)
+	}
+	if list, _ := a.Pods(); len(list) > 0 || n.links(t) > 0 || !strings.Contains(taken.IP(t, "link"), "eth0") {
+		t.Errorf("left: %+v, %d links, in the pod %s", list, n.links(t), taken.IP(t, "link"))
+	}
+}
+
+func TestConfiguration(t *testing.T) {
+	for _, c := range []struct {
+		conf string
+		code uint
+		want string
+	}{
+		{`{"cniVersion": "1.0.0", "name": "x", "socket": 5}`, types.ErrDecodingFailure, "socket"},
+		{`{"cniVersion": "1.0.0", "name": "x", "prevResult": {"cniVersion": "1.0.0", "interfaces": []}}`, types.ErrInvalidNetworkConfig, "first of the plugins"},
+	} {
+		f := funcs(func() (kernel, error) { return &linux{}, nil })
+		err := f.Add(&skel.CmdArgs{ContainerID: "c", Netns: "/proc/self/ns/net", IfName: "eth0", StdinData: []byte(c.conf)})
+		if code(err) != c.code || !strings.Contains(fmt.Sprint(err)+details(err), c.want) {
+			t.Errorf("%s: %v", c.conf, err)
+		}
+	}
+	f := funcs(func() (kernel, error) { return &linux{}, nil })
+	err := f.Check(&skel.CmdArgs{ContainerID: "c", IfName: "eth0", StdinData: []byte(`{"cniVersion": "1.0.0", "name": "x"}`)})
+	if code(err) != types.ErrInvalidNetworkConfig || !strings.Contains(err.Error(), "prevResult") {
+		t.Errorf("CHECK without prevResult: %v", err)
+	}
+}
+
+func details(err error) string {
+	if e, ok := errors.AsType[*types.Error](err); ok {
+		return e.Details
+	}
+	return ""
+}
+
+// Names are found again, and differ.
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for i := range 10_000 {
+		name := hostInterface(fmt.Sprint("container", i), "eth0")
+		if len(name) > 15 || !strings.HasPrefix(name, "culv") || seen[name] {
+			t.Fatalf("%s", name)
+		}
+		seen[name] = true
+	}
+	w, err := newWanted(&configuration{}, &skel.CmdArgs{ContainerID: "c", IfName: "eth0", Args: "K8S_POD_NAME=web;FOO=bar"})
+	if err != nil || w.pod.GetName() != "web" || w.mac[0]&3 != 2 {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if _, err := newWanted(&configuration{}, &skel.CmdArgs{Args: "nonsense"}); code(err) != types.ErrInvalidEnvironmentVariables {
+		t.Errorf("CNI_ARGS: %v", err)
+	}
+}
