@@ -113,7 +113,10 @@ func (v *validator) claims() []claim {
 	for i, l := range v.Locators {
 		add(claimLocator, l.Prefix, fmt.Sprintf("locators[%d].prefix", i), fmt.Sprintf("locator %q (%s)", l.Name, l.Prefix), false)
 	}
-	add(claimLocator, v.Overlay.Locator, "overlay.locator", fmt.Sprintf("the overlay's locator %s", v.Overlay.Locator), false)
+	// The overlay's may be among the locators: then it is claimed already.
+	if !slices.ContainsFunc(v.Locators, func(l Locator) bool { return l.Prefix == v.Overlay.Locator }) {
+		add(claimLocator, v.Overlay.Locator, "overlay.locator", fmt.Sprintf("the overlay's locator %s", v.Overlay.Locator), false)
+	}
 	for i, p := range v.Overlay.PodPrefixes {
 		add(claimPods, p, fmt.Sprintf("overlay.pod_prefixes[%d]", i), "pod prefix "+p.String(), false)
 	}
