@@ -32,8 +32,8 @@ type Cluster struct {
 	// and 5.4), for who knows no SR policies.
 	SIDs bool
 	VPN  *VPN // nil: none
-	// Headends are the router IDs of nodes that were known before a restart. They
-	// are named to route reflectors until it is known who is there.
+	// Headends are the router IDs of nodes that were known before a restart: they
+	// are named to route reflectors before they are heard of again.
 	Headends []netip.Addr
 
 	pause time.Duration // in place of LimitPause
@@ -45,6 +45,10 @@ const LimitPause = time.Minute
 // settle is how long a change of who is there waits for others that come at the
 // same time.
 const settle = 200 * time.Millisecond
+
+// linger is how long a headend is still named after it was there last: to be named
+// harms nobody, and not to be takes its paths away.
+const linger = 5 * time.Minute
 
 var errNoCluster = errors.New("this speaker is no node of a cluster")
 
@@ -59,9 +63,9 @@ type reach struct {
 	told       map[netip.Prefix][]Route
 	node       overlay.Node
 	advertised map[string]advert
-	restored   []netip.Addr // headends of before a restart
-	named      []netip.Addr // whom the candidate paths name
-	pending    bool         // who is named will be looked at again
+	seen       map[netip.Addr]time.Time // when headends were there last
+	named      []netip.Addr             // whom the candidate paths name
+	pending    bool                     // who is named will be looked at again
 	connect    sync.Once
 }
 
@@ -74,13 +78,17 @@ func newReach(c Config) (*reach, error) {
 	if err != nil {
 		return nil, err
 	}
+	seen := map[netip.Addr]time.Time{}
+	for _, id := range c.Cluster.Headends {
+		seen[id] = time.Now()
+	}
 	byReflector := func(p Peer) bool { return p.RouteReflector || p.Client }
 	return &reach{
 		handler: c.Cluster.Handler,
 		reader:  reader{asn: c.ASN, vpn: v, takesSIDs: c.takesSIDs, prefixes: c.Cluster.Prefixes},
 		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs,
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
-		routes: rib{}, told: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, restored: c.Cluster.Headends,
+		routes: rib{}, told: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, seen: seen,
 	}, nil
 }
 
@@ -110,11 +118,12 @@ func (r *reach) headends() []netip.Addr {
 	if !r.announcer.reflected {
 		return nil
 	}
-	set := r.routes.originators()
-	for _, id := range r.restored {
-		set[id] = true
+	now := time.Now()
+	for id := range r.routes.originators() {
+		r.seen[id] = now
 	}
-	return slices.SortedFunc(maps.Keys(set), netip.Addr.Compare)
+	maps.DeleteFunc(r.seen, func(_ netip.Addr, last time.Time) bool { return now.Sub(last) > linger })
+	return slices.SortedFunc(maps.Keys(r.seen), netip.Addr.Compare)
 }
 
 // update hears of what each peer advertises and withdraws.

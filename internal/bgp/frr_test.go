@@ -190,6 +190,7 @@ func beside(t *testing.T, f *frr, c Config, p Peer) *member {
 // FRR and a node tell each other prefixes of both families, all with IPv6 next
 // hops; the end of either side is heard of by the other.
 func TestUnicastWithFRR(t *testing.T) {
+	t.Parallel()
 	f := router(t)
 	f.start("zebra", "")
 	f.start("bgpd", strings.ReplaceAll(unicast, "NODE", f.ours.String()))
@@ -213,6 +214,7 @@ func TestUnicastWithFRR(t *testing.T) {
 // While FRR restarts, what it told stays; while the node restarts, FRR keeps what
 // the node told.
 func TestGracefulRestartWithFRR(t *testing.T) {
+	t.Parallel()
 	f := router(t)
 	f.start("zebra", "")
 	config := strings.ReplaceAll(unicast, "NODE", f.ours.String())
@@ -343,6 +345,7 @@ type vpnRoute struct {
 // A provider edge's prefixes are reached by its SIDs, put together of TLV and
 // label, and it reaches ours by ours; what has another Route Target is not taken.
 func TestVPNWithFRR(t *testing.T) {
+	t.Parallel()
 	f := router(t)
 	f.run("zebra", providerZebra, "unshare", "--mount", "sh", "-c", customer+` && exec "$@"`, "sh", filepath.Join(frrDir, "zebra"), "--vrfwnetns")
 	f.start("bgpd", strings.ReplaceAll(provider, "NODE", f.ours.String()))

@@ -145,6 +145,7 @@ func (m *member) wayTo(n overlay.Node, color uint32) *Path {
 // Each node of a full mesh hears of the others' prefixes, of both families by
 // their IPv6 addresses, and of the way to them; of changes, and of the end.
 func TestMesh(t *testing.T) {
+	t.Parallel()
 	all := mesh(t, "4", Config{}, "1", "2", "3")
 	for _, m := range all {
 		for _, other := range all {
@@ -232,6 +233,7 @@ func TestPrefixesAreFiltered(t *testing.T) {
 // A peer that advertises too much is disconnected, what it told is gone, and after
 // a while it may come back.
 func TestTooManyPrefixes(t *testing.T) {
+	t.Parallel()
 	all := mesh(t, "7", Config{Cluster: &Cluster{MaxPrefixes: 3, pause: 2 * time.Second}}, "1", "2")
 	eventually(t, "prefixes are heard of", func() bool { return all[0].reached.count() == 2 })
 	b := all[1]

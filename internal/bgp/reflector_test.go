@@ -29,6 +29,7 @@ func star(t *testing.T, network, reflector string, clients ...string) (rr *membe
 // By a route reflector each client hears of the others' prefixes, with their next
 // hops and router IDs, and of the way to them, which names it.
 func TestRouteReflector(t *testing.T) {
+	t.Parallel()
 	rr, clients := star(t, "8", "9", "1", "2", "3")
 	all := append(slices.Clone(clients), rr)
 	for _, m := range all {

@@ -44,9 +44,10 @@ func attributes(t *testing.T, text string) []bgp.PathAttributeInterface {
 	return list
 }
 
+func replaced(s string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(s) }
+
 func TestServiceIsRead(t *testing.T) {
 	label := func(v uint32) *uint32 { return &v }
-	swap := func(s string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(s) }
 	for name, tt := range map[string]struct {
 		attrs string
 		label *uint32
@@ -56,8 +57,8 @@ func TestServiceIsRead(t *testing.T) {
 		"transposed, first bit":   {transposed, label(0x80000), service{addr("2001:db8:1:1:8000::"), 19, 40, 24, 16, 0}},
 		"transposed, last bit":    {transposed, label(0x00010), service{addr("2001:db8:1:1:1::"), 19, 40, 24, 16, 0}},
 		"not transposed bits":     {transposed, label(0x0001f), service{addr("2001:db8:1:1:1::"), 19, 40, 24, 16, 0}},
-		"20 bits, across octets":  {swap(transposed, "28 18 10 00 10 40", "28 18 18 00 14 44"), label(0xabcde), service{addr("2001:db8:1:1:abc:de00::"), 19, 40, 24, 24, 0}},
-		"label takes their place": {swap(transposed, "0001 0000 0000 0000 0000", "0001 ffff 0000 0000 0000"), label(0x00010), service{addr("2001:db8:1:1:1::"), 19, 40, 24, 16, 0}},
+		"20 bits, across octets":  {replaced(transposed, "28 18 10 00 10 40", "28 18 18 00 14 44"), label(0xabcde), service{addr("2001:db8:1:1:abc:de00::"), 19, 40, 24, 24, 0}},
+		"label takes their place": {replaced(transposed, "0001 0000 0000 0000 0000", "0001 ffff 0000 0000 0000"), label(0x00010), service{addr("2001:db8:1:1:1::"), 19, 40, 24, 16, 0}},
 		"whole, with a label":     {whole, label(3), service{addr("fc00:0:1:4::"), 19, 32, 16, 16, 0}},
 		"whole, without":          {whole, nil, service{addr("fc00:0:1:4::"), 19, 32, 16, 16, 0}},
 		"no structure":            {"c0 28 1c 05 0019 00 01 0015 00 fc00 0000 0001 0004 0000 0000 0000 0000 00 0014 00", nil, service{SID: addr("fc00:0:1:4::"), Behavior: 20}},

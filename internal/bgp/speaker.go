@@ -228,9 +228,10 @@ func orPort(p uint16) uint16 {
 }
 
 // deferral is how long a node that restarts waits for peers to tell what they
-// know before it advertises anything itself (RFC 4724 section 4.1). What they have
-// kept of it is true meanwhile.
-const deferral = 5 * time.Second
+// know before it advertises anything itself (RFC 4724 section 4.1): long enough for
+// all to connect again, or a route reflector would withdraw what the last of them
+// had told. What peers have kept is true meanwhile.
+const deferral = 15 * time.Second
 
 func (s *Speaker) gracefulRestart() *api.GracefulRestart {
 	if s.config.Restart == 0 {
@@ -360,10 +361,6 @@ func (s *Speaker) complete(p *apiutil.Path, _ time.Time) {
 	if delete(s.awaited[p.PeerAddress], p.Family); len(s.awaited[p.PeerAddress]) > 0 {
 		return
 	}
-	if s.reach != nil {
-		s.reach.restored = nil
-		s.rename()
-	}
 	if s.handler != nil {
 		s.handler.Complete(p.PeerAddress)
 	}
@@ -465,7 +462,8 @@ type PeerStatus struct {
 	Received uint64 // what it advertises: candidate paths and prefixes
 	Sent     uint64
 	// Malformed is how many updates were treated as withdrawals, or lost an
-	// attribute, for their errors.
+	// attribute, because of what could not be read or used. One that lacks a
+	// mandatory attribute is withdrawn and logged, and not among them.
 	Malformed uint64
 }
 

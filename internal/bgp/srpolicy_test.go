@@ -19,16 +19,20 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 // unhex reads hexadecimal digits, spaces and comments of lines apart.
 func unhex(t *testing.T, text string) []byte {
 	t.Helper()
+	b, err := parseHex(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func parseHex(text string) ([]byte, error) {
 	var digits strings.Builder
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
 		digits.WriteString(strings.Join(strings.Fields(line), ""))
 	}
-	b, err := hex.DecodeString(digits.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return hex.DecodeString(digits.String())
 }
 
 func gold() srpolicy.Advertised {
