@@ -21,7 +21,6 @@ type frr struct {
 	ns         *netns.NS
 	dir        string
 	ours, peer netip.Addr // ends of the pair
-	bgpd       *exec.Cmd
 }
 
 var routers atomic.Uint32
