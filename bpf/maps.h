@@ -48,6 +48,8 @@ MAP(target_by_dst6, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, struct target, 65536
 /* this node's pods, and how its own stack meets them */
 MAP(pod, BPF_MAP_TYPE_ARRAY, __u32, struct pod, MAX_PODS);
 MAP(overlay, BPF_MAP_TYPE_ARRAY, __u32, struct overlay, 1);
+/* the last flows that conntrack knew nothing of */
+MAP(untranslated, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct untranslated_flows, 1);
 /* the last lookups in the tries of destinations and routes */
 MAP(lookup_cache, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct cache, 1);
 /* GTP-U tunnels; those whose TEID is not an index are found by a hash */

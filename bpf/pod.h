@@ -205,7 +205,12 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 	if (outside && crosses_edge(cfg, &in))
 		return REASON_SR_DOMAIN_EDGE;
 	to = inner_target(cfg, &in);
-	if (!to || (to->kind != TARGET_POD && to->kind != TARGET_POLICY) || in.hops <= 1)
+	if (!to || (to->kind != TARGET_POD && to->kind != TARGET_POLICY)) {
+		if (outside)
+			note_kernels(skb, &in);
+		return REASON_PASSED;
+	}
+	if (in.hops <= 1)
 		return REASON_PASSED;
 	index = to->index;
 	if (to->kind == TARGET_POLICY)

@@ -6,7 +6,10 @@
 
 #include "skb.h"
 
-#define CONFIRMED_NAT (1 << 4 | 1 << 5) /* IPS_SRC_NAT, IPS_DST_NAT */
+/* enum ip_conntrack_status */
+#define SEEN_REPLY (1 << 1)
+#define DESTINATION_NAT (1 << 5)
+#define NAT_DONE (1 << 4 | DESTINATION_NAT)
 
 /* Of the kernel's, what is read: the loader finds the field. */
 struct nf_conn {
@@ -35,16 +38,14 @@ INLINE int is_echo(struct __sk_buff *skb, struct inner *in)
 				       : in->protocol == NH_ICMPV6 && (*type == 128 || *type == 129);
 }
 
-/* What has no ports may be about a translated flow, or a part of it. */
-INLINE int is_translated(struct __sk_buff *skb, struct inner *in)
+/* What conntrack knows of the packet's flow: enum ip_conntrack_status, or 0. */
+INLINE __u32 conntrack_status(struct __sk_buff *skb, struct inner *in)
 {
 	struct bpf_ct_opts options = { .netns_id = CURRENT_NETNS, .protocol = in->protocol };
 	struct bpf_sock_tuple tuple = {};
 	struct nf_conn *ct;
 	__u32 size, status;
 
-	if (in->fragment || (in->protocol != NH_TCP && in->protocol != NH_UDP))
-		return !is_echo(skb, in);
 	if (in->version == 4) {
 		tuple.ipv4.saddr = in->src.hi;
 		tuple.ipv4.daddr = in->dst.hi;
@@ -63,18 +64,75 @@ INLINE int is_translated(struct __sk_buff *skb, struct inner *in)
 		return 0;
 	status = ct->status;
 	bpf_ct_release(ct);
-	return !!(status & CONFIRMED_NAT);
+	return status;
 }
 
-/* A function of its own: it is the same for both programs. */
-GLOBAL int kernel_translates(struct __sk_buff *skb, struct inner *in)
+/* What the kernel tracks by ports. */
+INLINE int is_tracked(struct inner *in)
+{
+	return !in->fragment && (in->protocol == NH_TCP || in->protocol == NH_UDP);
+}
+
+INLINE struct overlay *translating(void)
 {
 	__u32 zero = 0;
 	struct overlay *o = bpf_map_lookup_elem(&overlay, &zero);
 
-	if (!in || !o || !o->translates || !bpf_skb_ct_lookup)
+	return o && o->translates && bpf_skb_ct_lookup ? o : 0;
+}
+
+/* To ask conntrack costs as much as all else that is done with a small packet, so
+ * that the answer "no" is kept for what is left of the second, unless a flow may
+ * have become translated since. */
+INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generation)
+{
+	__u64 flow = (__u64)in->hash << 32 | in->ports, second = bpf_ktime_get_coarse_ns() >> 30;
+	__u64 ends = (in->src.hi | in->dst.hi << 32) ^ in->src.lo * FLOW_PRIME1 ^ (in->dst.hi + in->dst.lo) * FLOW_PRIME2;
+	__u32 zero = 0;
+	struct untranslated_flows *flows = bpf_map_lookup_elem(&untranslated, &zero);
+	struct untranslated *slot;
+
+	if (!flows)
+		return 1;
+	slot = &flows->slot[in->hash % UNTRANSLATED_SLOTS];
+	if (slot->flow == flow && slot->ends == ends && slot->generation == generation && slot->second == second)
 		return 0;
-	return is_translated(skb, in);
+	if (conntrack_status(skb, in) & NAT_DONE)
+		return 1;
+	slot->flow = flow;
+	slot->ends = ends;
+	slot->generation = generation;
+	slot->second = second;
+	return 0;
+}
+
+/* Whether the packet must pass the kernel; what has no ports may be about a
+ * translated flow, or a part of it. A function of its own: it is the same for
+ * both programs. */
+GLOBAL int kernel_translates(struct __sk_buff *skb, struct inner *in)
+{
+	struct overlay *o = translating();
+
+	if (!in || !o)
+		return 0;
+	if (!is_tracked(in))
+		return !is_echo(skb, in);
+	return ask_conntrack(skb, in, *(volatile __u64 *)&o->generation);
+}
+
+/* A pod's packet is the kernel's. Where it may begin a flow that the kernel then
+ * translates, what is known of answers is old. */
+GLOBAL int note_kernels(struct __sk_buff *skb, struct inner *in)
+{
+	struct overlay *o = translating();
+	__u32 status;
+
+	if (!in || !o || !is_tracked(in))
+		return 0;
+	status = conntrack_status(skb, in);
+	if (!status || (status & DESTINATION_NAT && !(status & SEEN_REPLY)))
+		__sync_fetch_and_add(&o->generation, 1);
+	return 0;
 }
 
 #endif

@@ -227,6 +227,22 @@ struct overlay {
 	__u8 mac[6]; /* of that device */
 	__u8 pad[2];
 	__u32 translates; /* 1: the kernel may have translated flows of pods (Services) */
+	__u32 pad2;
+	/* another after each packet that may begin one: written by the data path */
+	__u64 generation;
+};
+
+/* Flows that conntrack was asked about and does not translate, on each CPU. */
+#define UNTRANSLATED_SLOTS 512
+
+struct untranslated {
+	__u64 flow, ends;  /* hash and ports, addresses */
+	__u64 generation;
+	__u64 second;      /* what is not told by the generation is soon asked again */
+};
+
+struct untranslated_flows {
+	struct untranslated slot[UNTRANSLATED_SLOTS];
 };
 
 /* What the last lookups of routes and of steering by destination came to, on

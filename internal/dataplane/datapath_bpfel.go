@@ -314,6 +314,9 @@ type datapathOverlay struct {
 	Mac        [6]uint8
 	Pad        [2]uint8
 	Translates uint32
+	Pad2       uint32
+	_          [4]byte
+	Generation uint64
 }
 
 type datapathPdr struct {
@@ -672,6 +675,17 @@ const (
 	datapathTunnelActionTUNNEL_LIST   datapathTunnelAction = 6
 )
 
+type datapathUntranslatedFlows struct {
+	_    structs.HostLayout
+	Slot [512]struct {
+		_          structs.HostLayout
+		Flow       uint64
+		Ends       uint64
+		Generation uint64
+		Second     uint64
+	}
+}
+
 type datapathVolume struct {
 	_            structs.HostLayout
 	Word         uint64
@@ -732,6 +746,7 @@ const (
 	datapathMapTraceScratch   = "trace_scratch"
 	datapathMapTunnel         = "tunnel"
 	datapathMapTunnelByTeid   = "tunnel_by_teid"
+	datapathMapUntranslated   = "untranslated"
 	datapathProgCulvertPod    = "culvert_pod"
 	datapathProgCulvertUplink = "culvert_uplink"
 	datapathProgCulvertXdp    = "culvert_xdp"
@@ -831,6 +846,7 @@ type datapathMapSpecs struct {
 	TraceScratch  *ebpf.MapSpec `ebpf:"trace_scratch"`
 	Tunnel        *ebpf.MapSpec `ebpf:"tunnel"`
 	TunnelByTeid  *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
+	Untranslated  *ebpf.MapSpec `ebpf:"untranslated"`
 }
 
 // datapathVariableSpecs contains global variables before they are loaded into the kernel.
@@ -902,6 +918,7 @@ type datapathMaps struct {
 	TraceScratch  *ebpf.Map `ebpf:"trace_scratch"`
 	Tunnel        *ebpf.Map `ebpf:"tunnel"`
 	TunnelByTeid  *ebpf.Map `ebpf:"tunnel_by_teid"`
+	Untranslated  *ebpf.Map `ebpf:"untranslated"`
 }
 
 func (m *datapathMaps) Close() error {
@@ -949,6 +966,7 @@ func (m *datapathMaps) Close() error {
 		m.TraceScratch,
 		m.Tunnel,
 		m.TunnelByTeid,
+		m.Untranslated,
 	)
 }
 

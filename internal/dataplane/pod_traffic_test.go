@@ -1,12 +1,16 @@
 package dataplane
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
@@ -124,7 +128,7 @@ func exchange(t testing.TB, from, to *fabricPod) {
 // setGSO changes what a pod's stack may leave whole.
 func (p *fabricPod) setGSO(t testing.TB, on string) {
 	t.Helper()
-	p.Run(t, "ethtool", "-K", "eth0", "tso", on, "gso", on, "gro", on)
+	p.Run(t, "ethtool", "-K", "eth0", "tso", on, "gso", on)
 }
 
 // TestPodsOfTwoNodes sends everything between pods of two nodes, through every
@@ -223,4 +227,137 @@ func TestServices(t *testing.T) {
 		}
 	}
 	f.noDrops(t)
+}
+
+// TestServiceAfterDirect: an answer is translated also where the same ports just
+// carried a flow that was not.
+func TestServiceAfterDirect(t *testing.T) {
+	f := served(t, 2)
+	a, b := f.nodes[0], f.nodes[1]
+	a.reach(t, b, srv6.HEncapsRed)
+	b.reach(t, a, srv6.HEncapsRed)
+	a.Run(t, "nft", "add table ip nat; add chain ip nat pre { type nat hook prerouting priority -100; }; "+
+		"add rule ip nat pre ip daddr 10.96.0.1 dnat to "+b.pods[0].ipv4.String())
+	a.IP(t, "-4 route add 10.96.0.0/16 dev culvert0")
+	var server, client net.PacketConn
+	var err error
+	b.pods[0].Do(t, func() { server, err = net.ListenPacket("udp4", ":5300") })
+	must(t, err)
+	defer server.Close()
+	go func() {
+		b := make([]byte, 100)
+		for {
+			n, from, err := server.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteTo(b[:n], from)
+		}
+	}()
+	for range 20 {
+		a.pods[0].Do(t, func() { client, err = net.ListenPacket("udp4", ":0") })
+		must(t, err)
+		for _, at := range []string{b.pods[0].ipv4.String(), "10.96.0.1"} {
+			to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr(at), 5300))
+			_, err := client.WriteTo([]byte("question"), to)
+			must(t, err)
+			must(t, client.SetReadDeadline(time.Now().Add(2*time.Second)))
+			_, from, err := client.ReadFrom(make([]byte, 100))
+			must(t, err)
+			if from.String() != to.String() {
+				t.Fatalf("%s was asked, %s answered", to, from)
+			}
+		}
+		must(t, client.Close())
+	}
+}
+
+// stream sends numbered datagrams until it is stopped, and says how many were
+// lost.
+func stream(t testing.TB, from, to *fabricPod) (stop func() (sent, lost int)) {
+	t.Helper()
+	var server, client net.PacketConn
+	var err error
+	to.Do(t, func() { server, err = net.ListenPacket("udp", netip.AddrPortFrom(to.ipv4, 0).String()) })
+	must(t, err)
+	must(t, server.(*net.UDPConn).SetReadBuffer(8<<20))
+	from.Do(t, func() { client, err = net.ListenPacket("udp", netip.AddrPortFrom(from.ipv4, 0).String()) })
+	must(t, err)
+	received := make(chan int)
+	go func() {
+		n, b := 0, make([]byte, 100)
+		for {
+			if _, _, err := server.ReadFrom(b); err != nil {
+				received <- n
+				return
+			}
+			n++
+		}
+	}()
+	end, sent := make(chan bool), make(chan int)
+	go func() {
+		n := 0
+		for tick := time.NewTicker(200 * time.Microsecond); ; {
+			select {
+			case <-end:
+				tick.Stop()
+				sent <- n
+				return
+			case <-tick.C:
+				if _, err := client.WriteTo([]byte("datagram"), server.LocalAddr()); err == nil {
+					n++
+				}
+			}
+		}
+	}()
+	return func() (int, int) {
+		close(end)
+		n := <-sent
+		must(t, server.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
+		got := <-received
+		must(t, errors.Join(client.Close(), server.Close()))
+		return n, n - got
+	}
+}
+
+// TestPodsRestart: pods go on while the daemon is gone, while it comes back, and
+// while another build takes over.
+func TestPodsRestart(t *testing.T) {
+	f := newFabric(t, 2)
+	a, b := f.nodes[0], f.nodes[1]
+	opts := Options{Limits: smallLimits, PinPath: pinPath(t)}
+	a.serve(t, opts)
+	b.serve(t, Options{Limits: smallLimits})
+	t.Cleanup(func() { must(t, a.d.Close()) }) // before the pins go
+	for _, n := range f.nodes {
+		n.addPods(t, 1)
+	}
+	wire := func() { a.reach(t, b, srv6.HEncapsRed); a.put(t) }
+	wire()
+	b.reach(t, a, srv6.HEncapsRed)
+	ping(t, a.pods[0].NS, b.pods[0].ipv4) // neighbours
+	there, back := stream(t, a.pods[0], b.pods[0]), stream(t, b.pods[0], a.pods[0])
+	upgraded := opts
+	upgraded.edit = func(spec *ebpf.CollectionSpec) {}
+	for _, next := range []Options{opts, upgraded, opts} {
+		must(t, a.d.Close())
+		time.Sleep(50 * time.Millisecond)
+		a.Do(t, func() {
+			d, err := Open(next)
+			must(t, err)
+			a.d = d
+		})
+		pods := a.d.Pods()
+		if diff := cmp.Diff([]Pod{a.pods[0].model()}, pods, sameAddr); diff != "" {
+			t.Errorf("pods after a restart (-want +got):\n%s", diff)
+		}
+		wire()
+		a.Do(t, func() { must(t, a.d.Sweep()) })
+		time.Sleep(50 * time.Millisecond)
+	}
+	for _, stop := range []func() (int, int){there, back} {
+		if sent, lost := stop(); lost != 0 || sent < 100 {
+			t.Errorf("%d of %d datagrams were lost", lost, sent)
+		}
+	}
 }
