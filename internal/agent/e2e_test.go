@@ -31,6 +31,7 @@ import (
 const (
 	daemonEnv = "CULVERT_TEST_DAEMON" // the directory with its files
 	pinEnv    = "CULVERT_TEST_PINS"
+	podsEnv   = "CULVERT_TEST_PODS"   // to add, as JSON; SIGHUP reloads the file
 	cyclesEnv = "CULVERT_TEST_CYCLES" // how often to apply and revert, then end
 )
 
@@ -68,6 +69,15 @@ func daemonMain(dir string) error {
 			if err := cycles(ctx, a, n); err != nil {
 				fmt.Println("failed", err)
 			}
+		}()
+	}
+	if pods := os.Getenv(podsEnv); pods != "" {
+		go func() {
+			<-a.Ready()
+			if err := addPods(a, pods); err != nil {
+				fmt.Println("failed", err)
+			}
+			reloads(ctx, a)
 		}()
 	}
 	return a.Run(ctx)
