@@ -42,7 +42,7 @@ func (in *instance) runtime(p *Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
 		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
 		CapabilityArgs: map[string]any{"portMappings": ports},
 	}
-	return libcni.NewCNIConfigWithCacheDir(paths, filepath.Join(in.dir(), p.On, "cni"), nil), conf
+	return libcni.NewCNIConfigWithCacheDir(paths, filepath.Join(in.dir(), p.Host, "cni"), nil), conf
 }
 
 // attach makes the pod's network, as its node's container runtime does.
@@ -50,7 +50,7 @@ func (in *instance) attach(ctx context.Context, p *Node) error {
 	if p.Kind != Pod {
 		return nil
 	}
-	on := in.node(p.On)
+	on := in.node(p.Host)
 	list, err := in.network(on)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (in *instance) attach(ctx context.Context, p *Node) error {
 
 // detach takes the pod's network away.
 func (in *instance) detach(ctx context.Context, p *Node) error {
-	on := in.node(p.On)
+	on := in.node(p.Host)
 	list, err := in.network(on)
 	if err != nil {
 		return err

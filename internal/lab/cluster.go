@@ -38,7 +38,7 @@ func (t *Topology) service(name string) *Service {
 // pods are those of a node.
 func (t *Topology) pods(n *Node) (list []*Node) {
 	for _, p := range t.Nodes {
-		if p.Kind == Pod && p.On == n.Name {
+		if p.Kind == Pod && p.Host == n.Name {
 			list = append(list, p)
 		}
 	}
@@ -89,13 +89,13 @@ func (t *Topology) validateCluster() error {
 
 func (t *Topology) validatePod(n *Node) error {
 	if n.Kind != Pod {
-		if n.On != "" || len(n.HostPorts) > 0 {
-			return fmt.Errorf("on, host_ports: %s is no pod", n.Name)
+		if n.Host != "" || len(n.HostPorts) > 0 {
+			return fmt.Errorf("host, host_ports: %s is no pod", n.Name)
 		}
 		return nil
 	}
-	if on := t.node(n.On); on == nil || on.Kind != Cluster {
-		return fmt.Errorf("on: %q is no node of kind cluster", n.On)
+	if on := t.node(n.Host); on == nil || on.Kind != Cluster {
+		return fmt.Errorf("host: %q is no node of kind cluster", n.Host)
 	}
 	for _, p := range n.HostPorts {
 		if p.Host == 0 || p.Pod == 0 || p.Protocol != "tcp" && p.Protocol != "udp" {

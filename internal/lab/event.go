@@ -27,6 +27,12 @@ type Event struct {
 	// told by N2. IPv6: the F-TEID's address of that family.
 	FTEID string `json:"fteid,omitempty"`
 	IPv6  bool   `json:"ipv6,omitempty"`
+	// Paths are what an injector tells; Object is one of the Kubernetes API.
+	Paths  []map[string]any `json:"paths,omitempty"`
+	Object map[string]any   `json:"object,omitempty"`
+	// Policy is one whose active candidate path must have the Preference.
+	Policy     string `json:"policy,omitempty"`
+	Preference uint32 `json:"preference,omitempty"`
 	// For is how long a wait is.
 	For Duration `json:"for,omitempty"`
 }
@@ -53,6 +59,12 @@ func init() { // not in the declaration: events refer to the table
 		"mode":      {(*runner).nextVariant, (*Topology).onVariant},
 		"smf":       {(*runner).smfEvent, (*Topology).onSMF},
 		"tunnel":    {(*runner).moveTunnel, (*Topology).onTunnel},
+		"inject":    {(*runner).inject, (*Topology).onInject},
+		"active":    {(*runner).active, (*Topology).onActive},
+		"object":    {(*runner).object, (*Topology).onObject},
+		"no_object": {(*runner).dropObject, (*Topology).onObject},
+		"attach":    {(*runner).attachPod, (*Topology).onPod},
+		"detach":    {(*runner).detachPod, (*Topology).onPod},
 		"wait":      {(*runner).wait, (*Topology).onWait},
 	}
 }

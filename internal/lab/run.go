@@ -40,6 +40,7 @@ func init() { // not in the declaration: the checks refer to the table
 		"adjacency":  (*runner).adjacency,
 		"ospf":       (*runner).ospf,
 		"route":      (*runner).route,
+		"pods":       (*runner).noPods,
 		"n4":         (*runner).n4,
 	}
 }

@@ -81,8 +81,8 @@ type Node struct {
 	SMFs []*SMF `json:"smfs,omitempty"`
 	// PodCIDRs are what a node of kind cluster has for its pods.
 	PodCIDRs []string `json:"pod_cidrs,omitempty"`
-	// On is the node of a pod, and HostPorts what of it is open at the node.
-	On        string     `json:"on,omitempty"`
+	// Host is the node of a pod, and HostPorts what of it is open at the node.
+	Host      string     `json:"host,omitempty"`
 	HostPorts []HostPort `json:"host_ports,omitempty"`
 	// NFT is a ruleset in the language of nft, loaded before anything runs.
 	NFT string `json:"nft,omitempty"`
