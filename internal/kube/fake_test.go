@@ -49,6 +49,10 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{t, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), metadatafake.NewSimpleMetadataClient(scheme)}
 	c.objects.PrependReactor("patch", "*", c.patch)
 	c.objects.PrependReactor("update", "configmaps", c.update)
+	c.objects.PrependReactor("create", "configmaps", func(a ktesting.Action) (bool, runtime.Object, error) {
+		a.(ktesting.CreateAction).GetObject().(*unstructured.Unstructured).SetResourceVersion("1")
+		return false, nil, nil
+	})
 	c.node(me, map[string]any{"spec": map[string]any{"podCIDRs": []any{"10.244.1.0/24", "fd00:10:244:1::/64"}}})
 	return c
 }

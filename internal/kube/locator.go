@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,7 @@ func (w *Watcher) claimOnce(ctx context.Context, pool netip.Prefix, bits int) (n
 	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
 	taken := w.takenLocators(data)
 	own, err := netip.ParsePrefix(data[w.config.Node])
-	if err == nil && own.Bits() == bits && pool.Overlaps(own) && !overlapsAny(own, taken) {
+	if err == nil && own.Bits() == bits && pool.Overlaps(own) && !slices.ContainsFunc(taken, own.Overlaps) {
 		return own, nil
 	}
 	if own, err = nextLocator(pool, bits, taken); err != nil {
@@ -89,32 +88,39 @@ func (w *Watcher) takenLocators(data map[string]string) (taken []netip.Prefix) {
 	return taken
 }
 
-func overlapsAny(p netip.Prefix, all []netip.Prefix) bool {
-	return slices.ContainsFunc(all, p.Overlaps)
-}
-
 // nextLocator is the free one behind the last that is taken, or the first free
 // one: what was given back rests for as long as it can. The first of all has
 // nothing but zeros behind the pool, which is easily taken for something else.
 func nextLocator(pool netip.Prefix, bits int, taken []netip.Prefix) (netip.Prefix, error) {
-	slices.SortFunc(taken, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	zero := netip.PrefixFrom(pool.Masked().Addr(), bits)
-	next, inside := following(zero, pool)
-	for last := range slices.Backward(taken) {
-		if pool.Contains(taken[last].Addr()) && taken[last].Bits() >= pool.Bits() {
-			behind, ok := following(netip.PrefixFrom(taken[last].Addr(), bits).Masked(), pool)
-			if ok && !overlapsAny(behind, taken) {
-				return behind, nil
-			}
-			break
+	last := zero
+	for _, p := range taken {
+		if pool.Contains(p.Addr()) && p.Addr().Compare(last.Addr()) > 0 {
+			last = netip.PrefixFrom(p.Addr(), bits).Masked()
 		}
 	}
-	for ; inside; next, inside = following(next, pool) {
-		if !overlapsAny(next, taken) {
-			return next, nil
+	for _, behind := range []netip.Prefix{last, zero} {
+		if p, ok := firstFree(behind, pool, taken); ok {
+			return p, nil
 		}
 	}
 	return netip.Prefix{}, fmt.Errorf("%w %s", ErrPoolExhausted, pool)
+}
+
+// firstFree is the first prefix behind p, and as long, that overlaps none.
+func firstFree(p, pool netip.Prefix, taken []netip.Prefix) (netip.Prefix, bool) {
+	bits := p.Bits()
+	p, inside := following(p, pool)
+	for inside {
+		i := slices.IndexFunc(taken, p.Overlaps)
+		if i < 0 {
+			return p, true
+		}
+		whole := netip.PrefixFrom(p.Addr(), min(bits, taken[i].Bits())).Masked()
+		whole, inside = following(whole, pool)
+		p = netip.PrefixFrom(whole.Addr(), bits)
+	}
+	return netip.Prefix{}, false
 }
 
 // following is the prefix behind p, if it is in the pool.

@@ -10,8 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -292,4 +294,28 @@ func (c *cluster) waitsPolicy(name, what string, f func(map[string]any) bool) {
 		}
 	}()
 	waits(c.t, name+": "+what, func() bool { return f(c.policyStatus(name)) })
+}
+
+// Where the API server has forgotten what it told last all is read again, and
+// only what differs is told.
+func TestWatchExpires(t *testing.T) {
+	c := newCluster(t)
+	c.says(other("node-2", "2001:db8::2"))
+	c.policy("core", 1, policySpec)
+	expiring := watch.NewFake()
+	var once sync.Once
+	c.objects.PrependWatchReactor("srv6policies", func(ktesting.Action) (handled bool, w watch.Interface, err error) {
+		once.Do(func() { handled, w = true, expiring })
+		return handled, w, nil
+	})
+	_, h, _ := c.starts(Known{})
+	waits(t, "a path", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 }) })
+	h.take()
+	c.policy("edge", 1, strings.Replace(policySpec, "IPv6", "IPv4", 1))
+	expired := apierrors.NewResourceExpired("too old resource version").Status()
+	expiring.Error(&expired)
+	waits(t, "what the watch missed", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 2 }) })
+	if said := h.take(); said != "path srv6policy:edge" {
+		t.Errorf("heard %s", said)
+	}
 }

@@ -1,0 +1,593 @@
+//go:build apiserver
+
+package kube
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// These tests ask a real kube-apiserver with etcd, which tools/cluster/build.sh
+// builds: go test -tags apiserver ./internal/kube
+
+// server is a kube-apiserver with an etcd of its own.
+type server struct {
+	dir        string
+	port, etcd int
+	api        *exec.Cmd
+	admin      *rest.Config
+	objects    dynamic.Interface
+}
+
+func programs(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(cache, "culvert", "cluster", "bin")
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{dir: t.TempDir(), port: freePort(t), etcd: freePort(t)}
+	peer := freePort(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{
+		"accounts.key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
+		"tokens.csv":   []byte("root,root,1,system:masters\n"),
+	} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
+	etcd := s.run(t, "etcd", "--data-dir", filepath.Join(s.dir, "etcd"), "--unsafe-no-fsync",
+		"--listen-client-urls", at(s.etcd), "--advertise-client-urls", at(s.etcd),
+		"--listen-peer-urls", at(peer), "--initial-advertise-peer-urls", at(peer), "--initial-cluster", "default="+at(peer))
+	t.Cleanup(func() { end(etcd) })
+	s.admin = &rest.Config{Host: fmt.Sprintf("https://127.0.0.1:%d", s.port), BearerToken: "root", TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
+	if s.objects, err = dynamic.NewForConfig(s.admin); err != nil {
+		t.Fatal(err)
+	}
+	s.start(t)
+	t.Cleanup(func() { end(s.api) })
+	for _, u := range manifest(t) {
+		if u.GetKind() != "DaemonSet" {
+			s.apply(t, u)
+		}
+	}
+	s.waits(t, "SRv6Policies are served", func() error {
+		_, err := s.objects.Resource(policyResource).List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+	return s
+}
+
+func (s *server) run(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(s.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	c := exec.Command(filepath.Join(programs(t), name), args...)
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		t.Fatalf("tools/cluster/build.sh api makes it: %v", err)
+	}
+	return c
+}
+
+func end(c *exec.Cmd) {
+	_ = c.Process.Kill() // it has ended where this fails
+	_ = c.Wait()
+}
+
+// start starts the API server, on what etcd has.
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	file := func(name string) string { return filepath.Join(s.dir, name) }
+	s.api = s.run(t, "kube-apiserver", "--etcd-servers", fmt.Sprintf("http://127.0.0.1:%d", s.etcd), "--bind-address", "127.0.0.1",
+		"--secure-port", fmt.Sprint(s.port), "--cert-dir", file("certs"), "--token-auth-file", file("tokens.csv"), "--authorization-mode", "RBAC",
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", file("accounts.key"),
+		"--service-account-key-file", file("accounts.key"), "--service-cluster-ip-range", "10.96.0.0/16", "--event-ttl", "10m")
+	s.waits(t, "the API server is ready", func() error {
+		_, err := s.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(t.Context(), namespace, metav1.GetOptions{})
+		return err
+	})
+}
+
+func (s *server) waits(t *testing.T, what string, f func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	log, _ := os.ReadFile(filepath.Join(s.dir, "kube-apiserver.log"))
+	t.Fatalf("not within 90 s: %s: %v\n%s", what, err, log[max(0, len(log)-1000):])
+}
+
+// resources are the names of the kinds that these tests make.
+var resources = map[string]schema.GroupVersionResource{
+	"Node": nodeResource, "ConfigMap": configMapResource, policyKind: policyResource,
+	"Namespace":                        {Version: "v1", Resource: "namespaces"},
+	"ServiceAccount":                   {Version: "v1", Resource: "serviceaccounts"},
+	"Pod":                              {Version: "v1", Resource: "pods"},
+	"CustomResourceDefinition":         {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	"ClusterRole":                      {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	"ClusterRoleBinding":               {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+	"Role":                             {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+	"RoleBinding":                      {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+	"ValidatingAdmissionPolicy":        {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
+	"ValidatingAdmissionPolicyBinding": {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"},
+}
+
+func (s *server) of(u *unstructured.Unstructured) dynamic.ResourceInterface {
+	return s.objects.Resource(resources[u.GetKind()]).Namespace(u.GetNamespace())
+}
+
+// apply is what kubectl apply does on the server's side.
+func (s *server) apply(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	if err := s.tryApply(t.Context(), u); err != nil {
+		t.Fatalf("apply %s %s: %v", u.GetKind(), u.GetName(), err)
+	}
+}
+
+func (s *server) tryApply(ctx context.Context, u *unstructured.Unstructured) error {
+	_, err := s.of(u).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "test", Force: true})
+	return err
+}
+
+func nodeObject(name string, annotation any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"podCIDRs": []any{"10.244.1.0/24", "fd00:10:244:1::/64"}, "podCIDR": "10.244.1.0/24"}}}
+	if annotation != nil {
+		text, err := json.Marshal(annotation)
+		if err != nil {
+			panic(err)
+		}
+		u.SetAnnotations(map[string]string{NodeAnnotation: string(text)})
+	}
+	return u
+}
+
+func listingObject(text string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"policies.yaml": text}}}
+	u.SetName(ListingName(me))
+	u.SetNamespace(namespace)
+	return u
+}
+
+func policyObject(name string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": policyVersion, "kind": policyKind, "metadata": map[string]any{"name": name}, "spec": spec}}
+}
+
+func spec(change func(map[string]any)) map[string]any {
+	s := map[string]any{"node": me, "egressNode": "node-2", "traffic": "IPv6",
+		"segmentLists": []any{map[string]any{"segments": []any{"fcff:4::1"}}}}
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+// agent is a connection as the daemon of a node has it: by a token of the
+// manifest's service account that is bound to a pod of that node.
+func (s *server) agent(t *testing.T, node, host string) connection {
+	t.Helper()
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "culvert-" + node, "namespace": namespace},
+		"spec":     map[string]any{"serviceAccountName": "culvert", "nodeName": node, "containers": []any{map[string]any{"name": "c", "image": "none"}}}}}
+	s.apply(t, pod)
+	request := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+		"spec": map[string]any{"boundObjectRef": map[string]any{"apiVersion": "v1", "kind": "Pod", "name": pod.GetName()}}}}
+	request.SetName("culvert")
+	answer, err := s.objects.Resource(resources["ServiceAccount"]).Namespace(namespace).Create(t.Context(), request, metav1.CreateOptions{}, "token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, _ := unstructured.NestedString(answer.Object, "status", "token")
+	c := &rest.Config{Host: host, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: requestRate, Burst: requestBurst}
+	objects, err := dynamic.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, err := metadata.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connection{objects, meta}
+}
+
+func (s *server) get(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	got, err := s.of(u).Get(t.Context(), u.GetName(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func want(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// A node with the rights of the manifest, and no others, through all that it
+// does; then its API server killed, and slow.
+func TestAPIServer(t *testing.T) {
+	s := newServer(t)
+	for _, u := range []*unstructured.Unstructured{nodeObject(me, nil), nodeObject("node-2", other("node-2", "2001:db8::2")), listingObject(listing), policyObject("core", spec(nil))} {
+		s.apply(t, u)
+	}
+	proxy := newProxy(t, s)
+	w, h, _ := starts(t, s.agent(t, me, proxy.url), Config{Node: me, Namespace: namespace}, Known{})
+	core, byName, byAddress := "srv6policy:core", "configmap:ipv4:node-2", "configmap:ipv6:fd11::1000"
+	s.waits(t, "all is heard", func() error {
+		return want(h.has(func(h *heard) bool { return len(h.paths) == 3 && len(h.nodes) == 1 && len(h.self.PodCIDRs) == 2 }) && w.Status().Complete, "heard %v, status %+v", h.log, w.Status())
+	})
+
+	t.Run("publish", func(t *testing.T) {
+		w.Publish(other(me, "2001:db8::1"))
+		s.waits(t, "published", func() error {
+			text := s.get(t, nodeObject(me, nil)).GetAnnotations()[NodeAnnotation]
+			return want(strings.Contains(text, "2001:db8::1"), "annotation %q", text)
+		})
+	})
+	t.Run("status", func(t *testing.T) {
+		w.SetVerdicts([]Verdict{{core, true, true, "highest preference"}, {byName, true, false, "stands by"}, {byAddress, false, true, "no route"}})
+		s.waits(t, "the status of a policy", func() error {
+			got := nodeStatus(s.get(t, policyObject("core", nil)), me)
+			return want(got["state"] == stateActive && got["reason"] == "highest preference" && got["since"] != nil, "%v", got)
+		})
+		s.waits(t, "the status of the ConfigMap", func() error {
+			text := s.get(t, listingObject("")).GetAnnotations()[StatusAnnotation]
+			return want(strings.Contains(text, `"state":"Invalid"`) && strings.Contains(text, `"state":"Standby"`), "%s", text)
+		})
+	})
+	t.Run("faults", func(t *testing.T) {
+		h.take()
+		s.apply(t, listingObject(strings.Replace(listing, "egress_node: node-2", "egress: node-2", 1)))
+		s.waits(t, "the fault", func() error {
+			text := s.get(t, listingObject("")).GetAnnotations()[StatusAnnotation]
+			return want(strings.Contains(text, `policies[1].egress: unknown field`), "%s", text)
+		})
+		s.waits(t, "an event", func() error {
+			list, err := s.objects.Resource(eventResource).Namespace(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=InvalidPolicies"})
+			if err != nil {
+				return err
+			}
+			return want(len(list.Items) == 1 && strings.Contains(list.Items[0].Object["message"].(string), "policies[1].egress"), "%v", list.Items)
+		})
+		if said := h.take(); said != "" {
+			t.Errorf("a fault changed %s", said)
+		}
+		s.apply(t, listingObject(listing))
+		s.waits(t, "mended", func() error {
+			text := s.get(t, listingObject("")).GetAnnotations()[StatusAnnotation]
+			return want(!strings.Contains(text, "error"), "%s", text)
+		})
+	})
+	t.Run("schema", func(t *testing.T) { s.refuses(t) })
+	t.Run("by label", func(t *testing.T) {
+		chosen := policyObject("chosen", spec(func(f map[string]any) {
+			delete(f, "node")
+			f["nodeSelector"] = map[string]any{"matchLabels": map[string]any{"rack": "a"}}
+		}))
+		s.apply(t, chosen)
+		node := nodeObject(me, nil)
+		node.SetLabels(map[string]string{"rack": "a"})
+		s.apply(t, node)
+		s.waits(t, "the path", func() error {
+			return want(h.has(func(h *heard) bool { return h.paths["srv6policy:chosen"].Name != "" }), "%v", h.pathNames())
+		})
+		s.waits(t, "its status", func() error {
+			return want(nodeStatus(s.get(t, chosen), me) != nil, "none")
+		})
+		s.apply(t, nodeObject(me, nil))
+		s.waits(t, "no path", func() error {
+			return want(h.has(func(h *heard) bool { return h.paths["srv6policy:chosen"].Name == "" }), "%v", h.pathNames())
+		})
+		s.waits(t, "no status", func() error { return want(nodeStatus(s.get(t, chosen), me) == nil, "there is one") })
+	})
+	t.Run("own node only", func(t *testing.T) { s.keepsToItself(t, proxy.url) })
+	t.Run("claims", func(t *testing.T) { s.claimed(t) })
+	t.Run("latency", func(t *testing.T) { s.latency(t, h) })
+	t.Run("slow", func(t *testing.T) {
+		proxy.delay.Store(int64(3 * time.Second))
+		w.SetVerdicts([]Verdict{{core, true, true, "slowly"}, {byName, true, false, "stands by"}, {byAddress, false, true, "no route"}})
+		time.Sleep(settlesSoon * 2) // the write is under way
+		began := time.Now()
+		s.apply(t, policyObject("core", spec(func(f map[string]any) { f["preference"] = int64(300) })))
+		s.waits(t, "a change", func() error {
+			return want(h.has(func(h *heard) bool { return h.paths[core].Preference == 300 }), "not heard")
+		})
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("a write that takes long held a change up for %s", took)
+		}
+		proxy.delay.Store(0)
+		s.waits(t, "the write", func() error {
+			got := nodeStatus(s.get(t, policyObject("core", nil)), me)
+			return want(got["reason"] == "slowly", "%v", got)
+		})
+	})
+	t.Run("conflicts", func(t *testing.T) {
+		proxy.refusals.Store(2)
+		w.SetVerdicts([]Verdict{{core, true, true, "after conflicts"}, {byName, true, false, "stands by"}, {byAddress, false, true, "no route"}})
+		s.waits(t, "the write", func() error {
+			got := nodeStatus(s.get(t, policyObject("core", nil)), me)
+			return want(got["reason"] == "after conflicts", "%v, %d refusals left", got, proxy.refusals.Load())
+		})
+	})
+	t.Run("killed", func(t *testing.T) {
+		h.take()
+		end(s.api)
+		s.waits(t, "the node says so", func() error { return want(w.Status().Error != "", "status %+v", w.Status()) })
+		time.Sleep(3 * time.Second)
+		if said := h.take(); said != "" {
+			t.Errorf("a dead API server changed %s", said)
+		}
+		s.start(t)
+		s.waits(t, "core is deleted", func() error {
+			return s.objects.Resource(policyResource).Delete(t.Context(), "core", metav1.DeleteOptions{})
+		})
+		s.apply(t, nodeObject("node-3", other("node-3", "2001:db8::3")))
+		s.waits(t, "what changed since", func() error {
+			return want(h.has(func(h *heard) bool { return h.paths[core].Name == "" && h.nodes["node-3"].Name != "" }), "status %+v", w.Status())
+		})
+		if said := strings.Split(h.take(), ", "); !slices.Contains(said, "no path "+core) || len(said) != 2 {
+			t.Errorf("heard more than what differs: %q", said)
+		}
+	})
+}
+
+// refuses: what the schema finds never gets as far as a node.
+func (s *server) refuses(t *testing.T) {
+	for words, change := range map[string]func(map[string]any){
+		"give either node or nodeSelector":    func(f map[string]any) { f["nodeSelector"] = map[string]any{} },
+		"spec.egressNode: Required value":     func(f map[string]any) { delete(f, "egressNode") },
+		`supported values: "IPv4", "IPv6"`:    func(f map[string]any) { f["traffic"] = "IPv5" },
+		"spec.segmentLists[0].segments[0]":    func(f map[string]any) { f["segmentLists"] = []any{map[string]any{"segments": []any{"10.0.0.1"}}} },
+		"spec.segmentLists: Required value":   func(f map[string]any) { delete(f, "segmentLists") },
+		"spec.bindingSID: Invalid value":      func(f map[string]any) { f["bindingSID"] = "cafe" },
+		"should be less than or equal to 429": func(f map[string]any) { f["preference"] = int64(1) << 33 },
+		`field not declared in schema`:        func(f map[string]any) { f["egress"] = "node-2" },
+	} {
+		err := s.tryApply(t.Context(), policyObject("wrong", spec(change)))
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("want %q, got %v", words, err)
+		}
+	}
+}
+
+// keepsToItself: an agent can neither speak for another node nor change its own.
+func (s *server) keepsToItself(t *testing.T, host string) {
+	s.apply(t, nodeObject("node-9", nil))
+	api := s.agent(t, me, host)
+	nodes := api.objects.Resource(nodeResource)
+	denied := func(what string, err error) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v, want it to be denied", what, err)
+		}
+	}
+	denied("another node's annotation", annotate(t.Context(), nodes, "node-9", NodeAnnotation, "{}"))
+	_, err := nodes.Patch(t.Context(), me, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"rack":"b"}}}`), metav1.PatchOptions{})
+	denied("its own labels", err)
+	_, err = nodes.Patch(t.Context(), me, "application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	denied("its own spec", err)
+	maps := api.objects.Resource(configMapResource).Namespace(namespace)
+	_, err = maps.Patch(t.Context(), ListingName(me), "application/merge-patch+json", []byte(`{"data":{"policies.yaml":"x"}}`), metav1.PatchOptions{})
+	denied("its own policies", err)
+	denied("the agents' configuration", annotate(t.Context(), maps, "culvert", "x", "y"))
+	_, err = api.objects.Resource(policyResource).Apply(t.Context(), "mine", policyObject("mine", spec(nil)), metav1.ApplyOptions{FieldManager: "x"})
+	denied("a policy", err)
+}
+
+// claimed: nodes that claim at the same time get different locators, and what a
+// node had that is gone can be had again.
+func (s *server) claimed(t *testing.T) {
+	const n = 12
+	pool := prefix("fd77::/44") // of 16 locators, 15 that are claimed
+	got := make([]netip.Prefix, n)
+	var all sync.WaitGroup
+	for i := range n {
+		name := fmt.Sprintf("c-%02d", i)
+		s.apply(t, nodeObject(name, nil))
+		w, _, _ := starts(t, s.agent(t, name, s.admin.Host), Config{Node: name, Namespace: namespace}, Known{})
+		all.Go(func() {
+			var err error
+			if got[i], err = w.Claim(t.Context(), pool, 48); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	all.Wait()
+	seen := map[netip.Prefix]int{}
+	for i, p := range got {
+		if first, twice := seen[p]; twice || !pool.Contains(p.Addr()) || p.Bits() != 48 {
+			t.Errorf("node %d has %s, and so has %d", i, p, first)
+		}
+		seen[p] = i
+	}
+	if err := s.objects.Resource(nodeResource).Delete(t.Context(), "c-05", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	locators := listingObject("")
+	locators.SetName(LocatorsName)
+	s.waits(t, "the claim is released", func() error {
+		data, _, _ := unstructured.NestedStringMap(s.get(t, locators).Object, "data")
+		return want(data["c-05"] == "" && len(data) == n-1, "%v", data)
+	})
+}
+
+// latency is from a policy's change in the API to the handler.
+func (s *server) latency(t *testing.T, h *heard) {
+	const n = 100
+	took := make([]time.Duration, n)
+	for i := range took {
+		preference := uint32(1000 + i)
+		u := policyObject("core", spec(func(f map[string]any) { f["preference"] = int64(preference) }))
+		began := time.Now()
+		s.apply(t, u)
+		answered := time.Since(began)
+		for !h.has(func(h *heard) bool { return h.paths["srv6policy:core"].Preference == preference }) {
+			if time.Since(began) > 10*time.Second {
+				t.Fatal("not heard")
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+		took[i] = time.Since(began) - answered
+	}
+	slices.Sort(took)
+	t.Logf("from the API server's answer to the handler: median %s, P99 %s", took[n/2], took[n*99/100-1])
+}
+
+// What a node keeps of a cluster with a thousand others, and two thousand
+// policies to them.
+func TestMemory(t *testing.T) {
+	const n = 1000
+	s := newServer(t)
+	s.apply(t, nodeObject(me, nil))
+	list := "node: node-1\npolicies:\n"
+	var makers errgroup.Group
+	makers.SetLimit(8)
+	for i := range n {
+		name, address := fmt.Sprintf("far-%04d", i), fmt.Sprintf("2001:db8:1::%x", i+1)
+		list += fmt.Sprintf("- {egress_node: %s, traffic: IPv6, segment_list: [\"fcff:3::%x\", \"fcff:4::%x\"]}\n", name, i+1, i+1)
+		makers.Go(func() error {
+			node := nodeObject(name, other(name, address))
+			node.SetLabels(map[string]string{"topology.kubernetes.io/zone": "a", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name})
+			return errors.Join(s.tryApply(t.Context(), node), s.tryApply(t.Context(), policyObject(name, spec(func(f map[string]any) {
+				f["egressNode"], f["traffic"] = address, "IPv4"
+			}))))
+		})
+	}
+	if err := makers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	s.apply(t, listingObject(list))
+	before := heap()
+	began := time.Now()
+	w, h, _ := starts(t, s.agent(t, me, s.admin.Host), Config{Node: me, Namespace: namespace}, Known{})
+	s.waits(t, "all is heard", func() error {
+		return want(h.has(func(h *heard) bool { return len(h.paths) == 2*n && len(h.nodes) == n }), "status %+v", w.Status())
+	})
+	took, used := time.Since(began), heap()-before
+	t.Logf("%d nodes and %d paths heard within %s, in %d KiB", n, 2*n, took, used>>10)
+	if used > 16<<20 {
+		t.Errorf("they take %d octets of memory", used)
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// proxy is a way to the API server that can be slow, or answer with conflicts.
+type proxy struct {
+	url      string
+	delay    atomic.Int64 // of writes
+	refusals atomic.Int64 // of the next writes
+}
+
+func newProxy(t *testing.T, s *server) *proxy {
+	t.Helper()
+	to, err := url.Parse(s.admin.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{}
+	forward := httputil.NewSingleHostReverseProxy(to)
+	forward.Transport, forward.FlushInterval = transport, -1
+	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			time.Sleep(time.Duration(p.delay.Load()))
+			if p.refusals.Add(-1) >= 0 {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusConflict)
+				_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
+				return
+			}
+		}
+		forward.ServeHTTP(w, r)
+	})}
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { _ = server.Close() })
+	p.url = "http://" + l.Addr().String()
+	return p
+}
