@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
@@ -97,42 +96,6 @@ func TestRoutesThatAreNotTaken(t *testing.T) {
 	if c, err := read("127.0.0.2", "10.244.1.0/24", "2001:db8::2", s); err != nil || c.Segments != nil || c.Address != addr("2001:db8::2") {
 		t.Errorf("a SID of who is not of the SR domain: %+v, %v", c, err)
 	}
-}
-
-// While a node restarts the others keep what it told, of prefixes and of the way
-// to it, also behind a route reflector; a restart of the reflector loses nothing.
-func TestGracefulRestartKeepsReach(t *testing.T) {
-	t.Parallel()
-	const restart = 30 * time.Second
-	start := func(name string, again bool, peers ...Peer) *member {
-		c := Config{Restart: restart, Restarting: again, Peers: peers}
-		if again {
-			c.Cluster = &Cluster{Headends: []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2")}}
-		}
-		return join(t, "11", name, c)
-	}
-	reflector := Peer{Address: addr("127.94.11.9"), RouteReflector: true}
-	clients := []Peer{{Address: addr("127.94.11.1"), Passive: true, Client: true}, {Address: addr("127.94.11.2"), Passive: true, Client: true}}
-	rr, a, b := start("9", false, clients...), start("1", false, reflector), start("2", false, reflector)
-	known := func() bool { return a.reached.by("10.244.2.0/24", "2001:db8::2") && a.waysTo(b.node) }
-	eventually(t, "a knows b", known)
-
-	restarts := func(what string, old *member, again func() *member) *member {
-		lost := watch(t, func() bool { return known() })
-		old.Stop()
-		time.Sleep(time.Second)
-		m := again()
-		established(t, m.Speaker)
-		established(t, a.Speaker)
-		time.Sleep(deferral + 2*time.Second)
-		if n := lost(); n > 0 {
-			t.Errorf("%s: a did not know b %d times; it heard %q, and of the end of %v", what, n, a.heard.events, a.reached.gone)
-		}
-		return m
-	}
-	b = restarts("b restarts", b, func() *member { return start("2", true, reflector) })
-	rr = restarts("the reflector restarts", rr, func() *member { return start("9", true, clients...) })
-	eventually(t, "the reflector knows b", func() bool { return rr.reached.by("10.244.2.0/24", "2001:db8::2") && rr.waysTo(b.node) })
 }
 
 // FuzzPrefixSID gives a peer's octets to what reads Prefix-SIDs: it does not fail,

@@ -291,16 +291,32 @@ func (s *Speaker) afiSafi(f bgp.Family) *api.AfiSafi {
 }
 
 // Stop ends all sessions. With graceful restart peers keep what we told them for
-// as long as was agreed.
+// as long as was agreed. What a route reflector passed on it withdraws from those
+// whose sessions end last.
 func (s *Speaker) Stop() {
-	s.telling.Lock()
-	s.stopped = true
-	s.telling.Unlock()
-	s.stop()
+	s.quiet()
 	err := s.server.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: s.config.Restart > 0})
 	if err != nil {
 		s.log.Warn("BGP did not end as it should", "error", err)
 	}
+}
+
+// Leave is Stop for a process that is about to end: with graceful restart the
+// sessions are left to end with it, all at once, so that nothing is withdrawn.
+func (s *Speaker) Leave() {
+	if s.config.Restart == 0 {
+		s.Stop()
+		return
+	}
+	s.quiet()
+}
+
+// quiet has the handlers hear nothing more.
+func (s *Speaker) quiet() {
+	s.telling.Lock()
+	s.stopped = true
+	s.telling.Unlock()
+	s.stop()
 }
 
 // learn hears of what is the best path of each NLRI now.
