@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,19 +28,35 @@ import (
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
-// The test binary is also the plugin, as runtimes start it, and the daemon.
+// The test binary is also the daemon.
 const daemonEnv = "CULVERT_TEST_RUN"
 
 func TestMain(m *testing.M) {
-	switch {
-	case os.Getenv("CNI_COMMAND") != "":
-		Main("test")
-	case os.Getenv(daemonEnv) != "":
-		os.Exit(cli.Execute(context.Background(), cli.New("test"), strings.Fields(os.Getenv(daemonEnv)), os.Stderr))
-	default:
-		os.Exit(m.Run())
+	if args := os.Getenv(daemonEnv); args != "" {
+		os.Exit(cli.Execute(context.Background(), cli.New("test"), strings.Fields(args), os.Stderr))
 	}
+	result := m.Run()
+	if dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(result)
 }
+
+var dir string // that program made
+
+// program builds culvert-cni, once, and returns the directory that it is in.
+var program = sync.OnceValues(func() (string, error) {
+	var err error
+	if dir, err = os.MkdirTemp("", "culvert-cni"); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-o", dir, "../../cmd/culvert-cni")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return dir, nil
+})
 
 // node is a node, with what a container runtime does there.
 type node struct {
@@ -51,11 +70,7 @@ type node struct {
 // ours, which are in dirs.
 func newNode(tb testing.TB, version string, after []map[string]any, dirs ...string) *node {
 	tb.Helper()
-	bin := tb.TempDir()
-	program, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(program, filepath.Join(bin, "culvert-cni"))
-	}
+	bin, err := program()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -126,10 +141,12 @@ func (n *node) status(tb testing.TB) error {
 	return n.on(tb, func(ctx context.Context) error { return n.cni.GetStatusNetworkList(ctx, n.list) })
 }
 
+var hostEnd = regexp.MustCompile(`: culv[0-9a-f]{11}@`)
+
 // links are the host's ends that there are.
 func (n *node) links(tb testing.TB) int {
 	tb.Helper()
-	return strings.Count(n.IP(tb, "-o link show type veth"), ": culv")
+	return len(hostEnd.FindAllString(n.IP(tb, "-o link show type veth"), -1))
 }
 
 // fakeAgent answers on a socket until stop is called.
@@ -381,11 +398,16 @@ func TestDeleteWhatIsGone(t *testing.T) {
 func TestAgent(t *testing.T) {
 	n := newNode(t, "1.0.0", nil)
 	pod := netns.New(t)
+	added := make(chan error, 1)
 	go func() {
-		time.Sleep(700 * time.Millisecond)
-		fakeAgent(t, n.socket)
+		_, err := n.add(t, attachment(pod))
+		added <- err
 	}()
-	n.mustAdd(t, attachment(pod))
+	time.Sleep(700 * time.Millisecond)
+	fakeAgent(t, n.socket)
+	if err := <-added; err != nil {
+		t.Errorf("ADD: %v", err)
+	}
 	a, socket := apitest.New(&config.Config{}), filepath.Join(t.TempDir(), "c.sock")
 	serve(t, socket, a)
 	for cause, want := range map[error]uint{

@@ -1,0 +1,427 @@
+package cni
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/testutil/netns"
+)
+
+// member is a node of a cluster, with the daemon that it runs.
+type member struct {
+	*node
+	dir, pins string
+	daemon    *exec.Cmd
+	log       *log
+	client    *api.Client
+}
+
+const memberFile = `
+api: {socket: %q}
+log: {level: debug}
+overlay:
+  mode: static
+  node: node-1
+  address: 2001:db8::1
+  uplinks: [up0]
+  locator: fc00:0:1::/48
+  pod_prefixes: [10.244.1.0/24, "fd00:10:244:1::/64"]
+`
+
+// newMember has an uplink to a router, and its daemon is ready.
+func newMember(tb testing.TB, version string, after []map[string]any, dirs ...string) *member {
+	tb.Helper()
+	m := &member{node: newNode(tb, version, after, dirs...), dir: tb.TempDir(), pins: pinDirectory(tb)}
+	router := netns.New(tb)
+	netns.Veth(tb, m.NS, "up0", router, "r0")
+	m.Addr(tb, "up0", "2001:db8::1/64")
+	m.Addr(tb, "up0", "192.0.2.1/24")
+	router.Addr(tb, "r0", "2001:db8::ff/64")
+	m.IP(tb, "route add default via 2001:db8::ff")
+	if err := os.WriteFile(filepath.Join(m.dir, "culvert.yaml"), fmt.Appendf(nil, memberFile, m.socket), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	var err error
+	if m.client, err = api.NewClient(api.Endpoint{Socket: m.socket}); err != nil {
+		tb.Fatal(err)
+	}
+	m.start(tb)
+	return m
+}
+
+func pinDirectory(tb testing.TB) string {
+	tb.Helper()
+	const bpffs = "/sys/fs/bpf"
+	var fs unix.Statfs_t
+	if err := unix.Statfs(bpffs, &fs); err != nil || fs.Type != unix.BPF_FS_MAGIC {
+		if err := unix.Mount("bpf", bpffs, "bpf", 0, ""); err != nil {
+			tb.Fatalf("mount bpffs at %s: %v", bpffs, err)
+		}
+	}
+	dir := filepath.Join(bpffs, fmt.Sprintf("culvert-cni-%d-%d", os.Getpid(), time.Now().UnixNano()))
+	tb.Cleanup(func() {
+		if err := dataplane.Remove(dir); err != nil {
+			tb.Errorf("remove pins: %v", err)
+		}
+	})
+	return dir
+}
+
+// start starts the daemon; it need not be ready yet.
+func (m *member) start(tb testing.TB) {
+	tb.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m.log = &log{}
+	m.daemon = m.Command(program)
+	m.daemon.Env = append(os.Environ(), daemonEnv+"="+fmt.Sprintf("run --config %s --pin-path %s --state %s",
+		filepath.Join(m.dir, "culvert.yaml"), m.pins, filepath.Join(m.dir, "state.db")))
+	m.daemon.Stderr = m.log
+	if err := m.daemon.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	daemon, said := m.daemon, m.log
+	tb.Cleanup(func() {
+		if daemon.ProcessState == nil {
+			daemon.Process.Signal(syscall.SIGTERM)
+			daemon.Wait()
+		}
+		if tb.Failed() {
+			tb.Logf("the daemon's log:\n%s", said.end())
+		}
+	})
+}
+
+// log is what a daemon says.
+type log struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
+// end is the last of it.
+func (l *log) end() string {
+	text := l.String()
+	return text[max(0, len(text)-20_000):]
+}
+
+// kill leaves what a crash leaves.
+func (m *member) kill(tb testing.TB) {
+	tb.Helper()
+	if err := m.daemon.Process.Kill(); err != nil {
+		tb.Fatal(err)
+	}
+	m.daemon.Wait()
+}
+
+func (m *member) pods(tb testing.TB) []agent.PodStatus {
+	tb.Helper()
+	var list []agent.PodStatus
+	var err error
+	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		if list, err = m.client.Pods(context.Background(), ""); err == nil {
+			return list
+		}
+	}
+	tb.Fatalf("list pods: %v", err)
+	return nil
+}
+
+// clean says whether there is nothing left of any pod.
+func (m *member) clean(tb testing.TB) {
+	tb.Helper()
+	if list := m.pods(tb); len(list) > 0 {
+		tb.Errorf("the agent has %d pods: %+v", len(list), list[0])
+	}
+	if m.links(tb) > 0 {
+		tb.Errorf("links left:\n%s", m.IP(tb, "-o link show type veth"))
+	}
+	routes := m.IP(tb, "route show proto 83") + m.IP(tb, "-6 route show proto 83")
+	if routes != "" {
+		tb.Errorf("routes left:\n%s", routes)
+	}
+	entries, err := filepath.Glob(filepath.Join(m.pins, "*", "pod*"))
+	if err != nil || slices.ContainsFunc(entries, func(e string) bool { return strings.Contains(e, "link") }) {
+		tb.Errorf("pins left: %v, %v", entries, err)
+	}
+}
+
+func (m *member) reaches(tb testing.TB, from *netns.NS, to string) {
+	tb.Helper()
+	from.Run(tb, "ping", "-c", "1", "-W", "3", to)
+}
+
+func addresses(r *current.Result) []string {
+	var out []string
+	for _, ip := range r.IPs {
+		out = append(out, ip.Address.IP.String())
+	}
+	return out
+}
+
+// Pods on one node, with the agent that there is: each other, the node, and back,
+// over a crash of the agent, and away without a trace.
+func TestEndToEnd(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			m := newMember(t, version, nil)
+			a, b := netns.New(t), netns.New(t)
+			ra, rb := m.mustAdd(t, attachment(a)), m.mustAdd(t, attachment(b))
+			meet := func() {
+				t.Helper()
+				for i := range ra.IPs {
+					m.reaches(t, a, addresses(rb)[i])
+					m.reaches(t, b, addresses(ra)[i])
+					m.reaches(t, m.NS, addresses(ra)[i])
+				}
+				m.reaches(t, a, "192.0.2.1")
+				m.reaches(t, a, "2001:db8::1")
+			}
+			meet()
+			for _, rc := range []*libcni.RuntimeConf{attachment(a), attachment(b)} {
+				if err := m.check(t, rc); err != nil {
+					t.Errorf("CHECK: %v", err)
+				}
+			}
+			m.kill(t)
+			meet()
+			m.start(t)
+			rc := attachment(netns.New(t))
+			m.mustAdd(t, rc) // waits for the agent
+			meet()
+			if err := m.check(t, attachment(a)); err != nil {
+				t.Errorf("CHECK after a crash: %v", err)
+			}
+			for _, rc := range []*libcni.RuntimeConf{attachment(a), attachment(b), rc} {
+				if err := m.del(t, rc); err != nil {
+					t.Errorf("DEL: %v", err)
+				}
+			}
+			m.clean(t)
+		})
+	}
+}
+
+// What comes and goes while the agent does not run, and a reboot, leave nothing.
+func TestWithoutAgent(t *testing.T) {
+	m := newMember(t, "1.0.0", nil)
+	deleted, rebooted := netns.New(t), netns.New(t)
+	m.mustAdd(t, attachment(deleted))
+	m.mustAdd(t, attachment(rebooted))
+	m.pods(t)
+	m.kill(t)
+	if err := m.del(t, attachment(deleted)); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+	rebooted.IP(t, "link del eth0")
+	m.start(t)
+	m.clean(t)
+	if err := m.del(t, attachment(rebooted)); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+}
+
+// Many at a time, one after the other, and how long the agent takes.
+func TestHundredPods(t *testing.T) {
+	m := newMember(t, "1.0.0", nil)
+	const pods = 100
+	namespaces := make([]*netns.NS, pods)
+	for i := range namespaces {
+		namespaces[i] = netns.New(t)
+	}
+	var took []time.Duration
+	for _, ns := range namespaces {
+		begun := time.Now()
+		m.mustAdd(t, attachment(ns))
+		took = append(took, time.Since(begun))
+	}
+	t.Logf("ADD, 100 in a row, with the start of the plugin: median %s, P99 %s, most %s", percentiles(took)...)
+	inAgent := m.took(t)
+	t.Logf("the same in the agent: median %s, P99 %s, most %s", percentiles(inAgent)...)
+	if len(inAgent) != pods || inAgent[pods/2] > 80*time.Millisecond {
+		t.Errorf("%d ADDs in the agent", len(inAgent))
+	}
+	m.reaches(t, namespaces[0], addressOf(t, m, namespaces[pods-1]))
+	deleteAll(t, m, namespaces)
+
+	begun := time.Now()
+	var all sync.WaitGroup
+	for _, ns := range namespaces {
+		all.Go(func() {
+			if _, err := m.add(t, attachment(ns)); err != nil {
+				t.Errorf("ADD: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("ADD, 100 at the same time: %s", time.Since(begun))
+	seen := map[string]bool{}
+	for _, p := range m.pods(t) {
+		for _, a := range p.Addresses {
+			seen[a.String()] = true
+		}
+	}
+	if len(seen) != 2*pods {
+		t.Errorf("%d addresses", len(seen))
+	}
+	m.reaches(t, namespaces[0], addressOf(t, m, namespaces[pods-1]))
+	deleteAll(t, m, namespaces)
+}
+
+// percentiles are the median, the 99th and the highest.
+func percentiles(list []time.Duration) []any {
+	slices.Sort(list)
+	n := len(list)
+	return []any{list[n/2], list[n*99/100-1], list[n-1]}
+}
+
+// took is how long ADDs took in the agent, by its own log.
+func (m *member) took(t *testing.T) (out []time.Duration) {
+	t.Helper()
+	for line := range strings.Lines(m.log.String()) {
+		if _, rest, ok := strings.Cut(line, `msg="pod add"`); ok && strings.Contains(rest, "error=<nil>") {
+			_, text, _ := strings.Cut(rest, "took=")
+			d, err := time.ParseDuration(strings.Fields(text)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func addressOf(t *testing.T, m *member, pod *netns.NS) string {
+	t.Helper()
+	for _, p := range m.pods(t) {
+		if p.ContainerID == pod.Name {
+			return p.Addresses[0].String()
+		}
+	}
+	t.Fatalf("no pod %s", pod.Name)
+	return ""
+}
+
+func deleteAll(t *testing.T, m *member, namespaces []*netns.NS) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, ns := range namespaces {
+		all.Go(func() {
+			if err := m.del(t, attachment(ns)); err != nil {
+				t.Errorf("DEL: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	m.clean(t)
+}
+
+// portmap, as a plugin after ours, finds in our result what it needs.
+func TestPortmap(t *testing.T) {
+	bin := portmap(t)
+	m := newMember(t, "1.0.0", []map[string]any{{"type": "portmap", "backend": "nftables", "snat": true, "capabilities": map[string]bool{"portMappings": true}}}, filepath.Dir(bin))
+	pod, client := netns.New(t), netns.New(t)
+	netns.Veth(t, m.NS, "lan0", client, "c0")
+	m.Addr(t, "lan0", "198.51.100.1/24")
+	client.Addr(t, "c0", "198.51.100.2/24")
+	rc := attachment(pod)
+	rc.CapabilityArgs = map[string]any{"portMappings": []map[string]any{{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}}}
+	r := m.mustAdd(t, rc)
+	listen(t, pod, ":80")
+	for name, from := range map[string]*netns.NS{"from afar": client, "from the node": m.NS} {
+		if got := call(t, from, "198.51.100.1:8080"); got != "pod" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if err := m.check(t, rc); err != nil {
+		t.Errorf("CHECK: %v (%v)", err, r)
+	}
+	if err := m.del(t, rc); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+	m.clean(t)
+}
+
+// listen says "pod" to everybody who calls.
+func listen(t *testing.T, pod *netns.NS, address string) {
+	t.Helper()
+	var l net.Listener
+	var err error
+	pod.Do(t, func() { l, err = net.Listen("tcp", address) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Write([]byte("pod"))
+			c.Close()
+		}
+	}()
+}
+
+func call(t *testing.T, from *netns.NS, address string) string {
+	t.Helper()
+	var c net.Conn
+	var err error
+	from.Do(t, func() { c, err = net.DialTimeout("tcp", address, 5*time.Second) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	got, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got)
+}
+
+// portmap builds the plugin, once, where the clusters of the laboratory have it.
+func portmap(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "portmap")
+	cmd := exec.Command("go", "build", "-o", bin, "github.com/containernetworking/plugins/plugins/meta/portmap")
+	cmd.Dir = "../../tools/cluster/cni"
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build portmap: %v\n%s", err, out)
+	}
+	return bin
+}
