@@ -18,6 +18,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -110,15 +112,16 @@ func (in *instance) runEtcd(n *Node) error {
 }
 
 func (in *instance) runAPIServer(ctx context.Context, n *Node) error {
-	at, err := in.address(n.Name, ipv4)
-	if err != nil {
-		return err
+	at := in.addresses(n)[0]
+	services := []string{"10.96.0.0/16", "fd00:10:96::/112"} // the first of the family that the server advertises
+	if at.Is6() {
+		slices.Reverse(services)
 	}
 	if err := in.start(n, apiServerProcess, filepath.Join(clusterPrograms(), apiServerProcess),
 		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", apiServerPort,
 		"--cert-dir", in.file(n, "certs"), "--token-auth-file", in.file(n, "tokens.csv"), "--authorization-mode", "RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.file(n, "accounts.key"),
-		"--service-account-key-file", in.file(n, "accounts.key"), "--service-cluster-ip-range", "10.96.0.0/16,fd00:10:96::/112"); err != nil {
+		"--service-account-key-file", in.file(n, "accounts.key"), "--service-cluster-ip-range", strings.Join(services, ",")); err != nil {
 		return err
 	}
 	p, _ := in.process(n, apiServerProcess)
