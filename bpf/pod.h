@@ -130,8 +130,7 @@ INLINE int write_tunnel(struct __sk_buff *skb, struct settings *cfg, struct tunn
 
 	if (!eth || last >= MAX_SEGMENTS)
 		return -1;
-	st64(eth, ld64(hop->dst)); /* and the first half of src */
-	st32(eth + 8, ld32(hop->src + 2));
+	write_addresses(eth, hop);
 	st16(eth + 12, be16(TYPE_IPV6));
 	st32(ip, ipv6_first_word(in->class, in->hash));
 	/* that of many packets is only theirs that are made of them */
@@ -213,8 +212,12 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 	if (in.hops <= 1)
 		return REASON_PASSED;
 	index = to->index;
-	if (to->kind == TARGET_POLICY)
-		return outside && kernel_translates(skb, &in) ? REASON_PASSED : encapsulate(skb, cfg, index, &in);
+	if (to->kind == TARGET_POLICY) {
+		int reason = outside && kernel_translates(skb, &in) ? REASON_PASSED : encapsulate(skb, cfg, index, &in);
+
+		/* the kernel tells the sender, or cuts it up */
+		return outside && reason == REASON_TOO_BIG ? REASON_PASSED : reason;
+	}
 	pod_of = bpf_map_lookup_elem(&pod, &index);
 	if (!pod_of || (outside && kernel_translates(skb, &in)) || spend_hop(skb, ETH_LEN, in.version))
 		return REASON_PASSED;

@@ -22,7 +22,7 @@
 struct inner {
 	struct words src, dst; /* IPv4: the first 4 octets, lo is ~0 */
 	__u32 ports, hash;
-	__u32 length; /* of layer 3, as it is: perhaps of many packets */
+	__u32 length; /* of layer 3, as it is: perhaps of many packets together */
 	__u32 l4;     /* offset of layer 4 */
 	__u8 version, protocol, class, hops;
 	__u8 fragment, dont_fragment;
@@ -86,6 +86,16 @@ INLINE int skb_finish(__u32 reason, __u32 packets, __u32 bytes)
 	return reason == REASON_PASSED ? TC_NEXT : TC_DROP;
 }
 
+/* To the length that the header tells, unless that cannot be told there. 0 or -1. */
+INLINE int shorten(struct inner *in, __u32 length)
+{
+	if (length > in->length)
+		return -1;
+	if (in->length <= 0xffff)
+		in->length = length;
+	return 0;
+}
+
 INLINE int read_inner4(struct __sk_buff *skb, __u32 offset, struct inner *in)
 {
 	struct ipv4 *ip = skb_at(skb, offset, IPV4_LEN);
@@ -94,7 +104,7 @@ INLINE int read_inner4(struct __sk_buff *skb, __u32 offset, struct inner *in)
 	if (!ip || ip->version_ihl >> 4 != 4)
 		return -1;
 	header = (ip->version_ihl & 0xf) * 4u;
-	if (header < IPV4_LEN || be16(ld16(&ip->length)) > in->length)
+	if (header < IPV4_LEN || shorten(in, be16(ld16(&ip->length))) || in->length < header)
 		return -1;
 	in->src = (struct words){ .hi = ld32(&ip->src), .lo = ~0ull };
 	in->dst = (struct words){ .hi = ld32(&ip->dst), .lo = ~0ull };
@@ -112,7 +122,7 @@ INLINE int read_inner6(struct __sk_buff *skb, __u32 offset, struct inner *in)
 {
 	struct ipv6 *ip = skb_at(skb, offset, IPV6_LEN);
 
-	if (!ip || !is_ipv6(ip) || IPV6_LEN + be16(ld16(&ip->payload_length)) > in->length)
+	if (!ip || !is_ipv6(ip) || shorten(in, IPV6_LEN + be16(ld16(&ip->payload_length))))
 		return -1;
 	copy16(&in->src, &ip->src);
 	copy16(&in->dst, &ip->dst);
@@ -171,6 +181,12 @@ INLINE int spend_hop(struct __sk_buff *skb, __u32 offset, __u8 version)
 		bpf_csum_update(skb, ~0x0100u);
 	}
 	return 0;
+}
+
+INLINE void write_addresses(void *eth, struct next_hop *hop)
+{
+	st64(eth, ld64(hop->dst)); /* and the first half of src */
+	st32(eth + 8, ld32(hop->src + 2));
 }
 
 /* The MAC address of pods' gateway: that of the host's end of each pod's veth. */

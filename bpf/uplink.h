@@ -26,25 +26,28 @@ struct outer {
 /* 0, or a reason. */
 INLINE int read_outer(struct __sk_buff *skb, struct ipv6 *ip, struct outer *o)
 {
+	__u32 end = ETH_LEN + IPV6_LEN + be16(ld16(&ip->payload_length));
 	struct srh *srh;
 
 	o->class = ipv6_class(ip);
 	o->hops = ip->hop_limit;
 	o->upper = ETH_LEN + IPV6_LEN;
 	o->type = ip->next_header;
+	if (end > skb->len)
+		return REASON_IPV6_MALFORMED;
 	if (o->type != NH_ROUTING)
-		return 0;
+		return is_extension(o->type) ? REASON_EXTENSION_CHAIN : 0;
 	srh = skb_at(skb, o->upper, SRH_LEN);
-	if (!srh || o->upper + SRH_LEN + 8u * srh->length > skb->len)
-		return REASON_SRH_MALFORMED;
+	if (!srh || o->upper + SRH_LEN > end)
+		return REASON_EXTENSION_CHAIN;
 	if (srh->type != SRH_TYPE)
 		return REASON_ROUTING_TYPE;
+	if (o->upper + SRH_LEN + 8u * srh->length > end)
+		return REASON_SRH_MALFORMED;
 	o->left = srh->segments_left;
-	if (o->left && (2 * (srh->last_entry + 1u) > srh->length || o->left > srh->last_entry + 1u))
-		return REASON_SEGMENTS_LEFT;
 	o->type = srh->next_header;
 	o->upper += SRH_LEN + 8u * srh->length;
-	return 0;
+	return !o->left && is_extension(o->type) ? REASON_EXTENSION_CHAIN : 0;
 }
 
 /* The kernel gets what is inside as if it had come in by culvert0: from there it
@@ -99,6 +102,86 @@ INLINE int pop_outer(struct __sk_buff *skb, __u32 length, __u8 version)
 	return bpf_skb_adjust_room(skb, -(__s32)length, BPF_ADJ_ROOM_MAC, flags);
 }
 
+INLINE int decapsulates(struct local_sid *sid)
+{
+	return sid->behavior == END_DT4 || sid->behavior == END_DT6 || sid->behavior == END_DT46;
+}
+
+/* By another table than main, which holds no pods: by the kernel's answer. 0 with
+ * `fib` filled in, or a reason. */
+GLOBAL int ask_table(struct __sk_buff *skb, struct inner *in, __u32 table, struct bpf_fib_lookup *fib)
+{
+	if (!in || !fib)
+		return REASON_NO_ROUTE;
+	if (in->hops <= 1)
+		return REASON_HOP_LIMIT;
+	__builtin_memset(fib, 0, sizeof(*fib));
+	fib->ifindex = skb->ifindex;
+	fib->tot_len = largest(skb, in);
+	fib->tbid = table;
+	if (in->version == 4) {
+		fib->family = AF_INET4;
+		fib->ipv4_src = in->src.hi;
+		fib->ipv4_dst = in->dst.hi;
+	} else {
+		fib->family = AF_INET6;
+		copy16_by4(fib->ipv6_src, &in->src);
+		copy16_by4(fib->ipv6_dst, &in->dst);
+	}
+	switch (bpf_fib_lookup(skb, fib, sizeof(*fib), BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID)) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+		return 0;
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		__builtin_memset(fib->dmac, 0, 6);
+		return 0;
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		return REASON_TOO_BIG;
+	case BPF_FIB_LKUP_RET_BLACKHOLE:
+	case BPF_FIB_LKUP_RET_UNREACHABLE:
+	case BPF_FIB_LKUP_RET_PROHIBIT:
+		return REASON_UNREACHABLE;
+	}
+	return REASON_NO_ROUTE;
+}
+
+/* The kernel resolves the neighbour that it named, where it has to. */
+INLINE int leave_by_table(struct __sk_buff *skb, struct bpf_fib_lookup *fib, __u8 version)
+{
+	struct bpf_redir_neigh next = { .nh_family = fib->family };
+	struct next_hop hop ALIGNED;
+	__u8 *eth;
+	long verdict;
+
+	__builtin_memcpy(hop.dst, fib->dmac, 6);
+	__builtin_memcpy(hop.src, fib->smac, 6);
+	eth = skb_at(skb, 0, ETH_LEN);
+	if (!eth)
+		return REASON_NO_ROUTE;
+	write_addresses(eth, &hop);
+	st16(eth + 12, be16(version == 4 ? TYPE_IPV4 : TYPE_IPV6));
+	if (ld32(hop.dst) | ld16(hop.dst + 4)) {
+		verdict = bpf_redirect(fib->ifindex, 0);
+	} else {
+		copy16_by4(next.ipv6_nh, fib->ipv6_dst);
+		verdict = bpf_redirect_neigh(fib->ifindex, &next, sizeof(next), 0);
+	}
+	return verdict == TC_REDIRECT ? REASON_FORWARDED : REASON_NO_ROUTE;
+}
+
+INLINE int decapsulate_by_table(struct __sk_buff *skb, struct outer *o, struct inner *in, int ecn)
+{
+	struct bpf_fib_lookup fib;
+	__u32 upper = o->upper;
+	int reason = ask_table(skb, in, o->sid->table, &fib);
+
+	if (reason)
+		return reason;
+	if (set_ecn(skb, upper, in, ecn) || spend_hop(skb, upper, in->version) ||
+	    pop_outer(skb, upper - ETH_LEN, in->version))
+		return REASON_HEADROOM;
+	return leave_by_table(skb, &fib, in->version);
+}
+
 INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
 {
 	__u8 version = o->type == NH_IPV4 ? 4 : 6;
@@ -114,6 +197,8 @@ INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct o
 	ecn = ecn_decapsulate(o->class, in.class);
 	if (ecn < 0)
 		return REASON_ECN;
+	if (decapsulates(o->sid) && o->sid->table != MAIN_TABLE)
+		return decapsulate_by_table(skb, o, &in, ecn);
 	found = inner_target(cfg, &in);
 	if (found && found->kind == TARGET_POD && in.hops > 1 && !kernel_translates(skb, &in)) {
 		index = found->index;
@@ -133,14 +218,7 @@ INLINE int uplink_end_d(struct __sk_buff *skb, struct settings *cfg, struct oute
 		return REASON_FRAGMENT;
 	if (!takes(o->sid->behavior, o->type))
 		return o->sid->flags & SID_ALLOW_UPPER_LAYER ? REASON_PASSED : REASON_UPPER_LAYER;
-	if (o->sid->table != MAIN_TABLE)
-		return REASON_PASSED;
 	return skb_decapsulate(skb, cfg, o);
-}
-
-INLINE int decapsulates(struct local_sid *sid)
-{
-	return sid->behavior == END_DT4 || sid->behavior == END_DT6 || sid->behavior == END_DT46;
 }
 
 /* The next segment: of this node, or by the kernel's routes. */
@@ -149,11 +227,17 @@ INLINE int uplink_end(struct __sk_buff *skb, struct settings *cfg, struct outer 
 	__u32 at = ETH_LEN + IPV6_LEN + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(o->left - 1), index;
 	struct local_sid *next;
 	struct in6 segment ALIGNED;
+	struct srh *srh;
 	void *found;
 
 	if (o->hops <= 1)
 		return REASON_HOP_LIMIT;
 	skb_need(skb, at + SEGMENT_LEN);
+	srh = skb_at(skb, ETH_LEN + IPV6_LEN, SRH_LEN);
+	if (!srh)
+		return REASON_SRH_MALFORMED;
+	if (2 * (srh->last_entry + 1u) > srh->length || o->left > srh->last_entry + 1u)
+		return REASON_SEGMENTS_LEFT;
 	found = skb_at(skb, at, SEGMENT_LEN);
 	if (!found)
 		return REASON_SRH_MALFORMED;
@@ -177,7 +261,7 @@ INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv
 {
 	int reason;
 
-	if (o->sid->behavior != END && !decapsulates(o->sid))
+	if (!decapsulates(o->sid) && (o->sid->behavior != END || o->sid->flavors & (FLAVOR_PSP | FLAVOR_NEXT_CSID)))
 		return REASON_PASSED;
 	reason = read_outer(skb, ip, o);
 	if (reason)
@@ -186,6 +270,8 @@ INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv
 		return uplink_end_d(skb, cfg, o);
 	if (o->left)
 		return uplink_end(skb, cfg, o);
+	if (o->type == NH_FRAGMENT)
+		return REASON_FRAGMENT;
 	if (o->sid->flavors & FLAVOR_USD && (o->type == NH_IPV4 || o->type == NH_IPV6))
 		return skb_decapsulate(skb, cfg, o);
 	return o->sid->flags & SID_ALLOW_UPPER_LAYER ? REASON_PASSED : REASON_UPPER_LAYER;
