@@ -108,6 +108,12 @@ func (h *headend) stop() {
 	h.speaker.Stop()
 }
 
+// leave is stop at the daemon's end.
+func (h *headend) leave() {
+	h.expiry.Stop()
+	h.speaker.Leave()
+}
+
 // setNode has peers told of this node.
 func (h *headend) setNode(n overlay.Node) error {
 	if h.config.Cluster == nil || same(h.node, n) {

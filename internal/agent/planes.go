@@ -134,7 +134,7 @@ func (a *Agent) stopPlanes() {
 	h, k := a.planes.headend, a.planes.cluster
 	a.setPlanes(nil, nil)
 	if h != nil {
-		h.stop()
+		h.leave()
 	}
 	if k != nil {
 		k.stop()

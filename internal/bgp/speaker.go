@@ -302,9 +302,10 @@ func (s *Speaker) Stop() {
 }
 
 // Leave is Stop for a process that is about to end: with graceful restart the
-// sessions are left to end with it, all at once, so that nothing is withdrawn.
+// sessions of a route reflector are left to end with it, all at once, so that
+// nothing is withdrawn.
 func (s *Speaker) Leave() {
-	if s.config.Restart == 0 {
+	if s.config.Restart == 0 || !slices.ContainsFunc(s.config.Peers, func(p Peer) bool { return p.Client }) {
 		s.Stop()
 		return
 	}
