@@ -31,6 +31,11 @@ type Pod struct {
 	HostInterface string `json:"host_interface"` // the host's end of its veth
 	HostIfindex   int    `json:"host_ifindex"`
 	MAC           string `json:"mac"` // of its own end
+	// Shaped: another plugin limits its bandwidth by queues of the kernel, which
+	// would not see what the data path forwards. So it leaves this pod to the
+	// kernel: other nodes' packets leave and come by the node's own way into the
+	// overlay.
+	Shaped bool `json:"shaped,omitempty"`
 }
 
 // PodNetwork is what a pod is to be configured with.
@@ -265,6 +270,9 @@ func (p *pods) connect(l ipam.Lease[Pod]) error {
 	} else if err != nil {
 		return err
 	}
+	if l.Holder.Shaped {
+		return p.table.DeletePod(l.Holder.HostIfindex)
+	}
 	return p.table.PutPod(forTable(l))
 }
 
@@ -306,7 +314,7 @@ func (p *pods) check(key Attachment) ([]string, error) {
 		return nil, err
 	}
 	want := forTable(lease)
-	if !slices.ContainsFunc(p.table.Pods(), func(e dataplane.Pod) bool {
+	if !lease.Holder.Shaped && !slices.ContainsFunc(p.table.Pods(), func(e dataplane.Pod) bool {
 		return e.Ifindex == want.Ifindex && slices.Equal(e.MAC, want.MAC) && sameAddresses(e.Addresses, want.Addresses)
 	}) {
 		wrong = append(wrong, fmt.Sprintf("the data path does not lead to %s", want.Addresses))

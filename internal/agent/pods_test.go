@@ -112,6 +112,30 @@ func TestPod(t *testing.T) {
 	}
 }
 
+// A pod whose bandwidth is limited goes by the kernel alone.
+func TestShapedPod(t *testing.T) {
+	dir, dp := t.TempDir(), newFake()
+	d := startMember(t, dir, dp, 1)
+	mustAdd(t, d, 0)
+	key, shaped := nthPod(0)
+	shaped.Shaped = true
+	if _, err := d.AddPod(key, shaped); err != nil {
+		t.Fatal(err)
+	}
+	whole := func(when string) {
+		t.Helper()
+		if wrong, err := d.CheckPod(key); err != nil || len(wrong) > 0 || d.held(t) != "[default/pod-0] 1 0" {
+			t.Errorf("%s: %s, %q, %v", when, d.held(t), wrong, err)
+		}
+	}
+	whole("added")
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	d = startMember(t, dir, dp, 1)
+	whole("after a restart")
+}
+
 // An ADD that comes again after the plugin was killed has another interface.
 func TestPodWithAnotherInterface(t *testing.T) {
 	d := startMember(t, t.TempDir(), newFake(), 2)

@@ -35,12 +35,12 @@ func attachmentFrom(m *pb.Attachment) agent.Attachment {
 
 func podTo(p agent.Pod) *pb.Pod {
 	return &pb.Pod{Network: p.Network, Netns: p.NetNS, Namespace: p.Namespace, Name: p.Name, Uid: p.UID,
-		HostInterface: p.HostInterface, HostIfindex: int32(p.HostIfindex), Mac: p.MAC}
+		HostInterface: p.HostInterface, HostIfindex: int32(p.HostIfindex), Mac: p.MAC, Shaped: p.Shaped}
 }
 
 func podFrom(m *pb.Pod) agent.Pod {
 	return agent.Pod{Network: m.GetNetwork(), NetNS: m.GetNetns(), Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid(),
-		HostInterface: m.GetHostInterface(), HostIfindex: int(m.GetHostIfindex()), MAC: m.GetMac()}
+		HostInterface: m.GetHostInterface(), HostIfindex: int(m.GetHostIfindex()), MAC: m.GetMac(), Shaped: m.GetShaped()}
 }
 
 func podStatusTo(s agent.PodStatus) (*pb.PodStatus, error) {

@@ -32,10 +32,10 @@ func TestPods(t *testing.T) {
 	rpc, ctx := plugin("unix", path), t.Context()
 	first, second := &pb.Attachment{ContainerId: "c1", Interface: "eth0"}, &pb.Attachment{ContainerId: "c2", Interface: "eth0"}
 	want := agent.PodStatus{Attachment: agent.Attachment{ContainerID: "c1", Interface: "eth0"}, Pod: agent.Pod{
-		Network: "culvert", NetNS: "/run/netns/x", Namespace: "default", Name: "web", UID: "1-2", HostInterface: "culv0", HostIfindex: 7, MAC: "02:00:00:00:00:01",
+		Network: "culvert", NetNS: "/run/netns/x", Namespace: "default", Name: "web", UID: "1-2", HostInterface: "culv0", HostIfindex: 7, MAC: "02:00:00:00:00:01", Shaped: true,
 	}}
 	added, err := rpc.AddPod(ctx, &pb.AddPodRequest{Attachment: first, Pod: &pb.Pod{
-		Network: "culvert", Netns: "/run/netns/x", Namespace: "default", Name: "web", Uid: "1-2", HostInterface: "culv0", HostIfindex: 7, Mac: "02:00:00:00:00:01",
+		Network: "culvert", Netns: "/run/netns/x", Namespace: "default", Name: "web", Uid: "1-2", HostInterface: "culv0", HostIfindex: 7, Mac: "02:00:00:00:00:01", Shaped: true,
 	}})
 	if err != nil || fmt.Sprint(added.Addresses, added.Gateways, added.Mtu) != "[10.244.1.2 fd00:10:244:1::2] [169.254.1.1 fe80::1] 1440" {
 		t.Fatalf("add: %v, %v", added, err)
@@ -72,6 +72,12 @@ func TestPods(t *testing.T) {
 	ready, err := rpc.GetPodReadiness(ctx, &pb.GetPodReadinessRequest{})
 	if err != nil || ready.Ready || ready.Reason != "no uplink" || !ready.Limited {
 		t.Errorf("readiness: %v, %v", ready, err)
+	}
+	if r, err := api.PodReadiness(ctx, path); err != nil || r != a.Readiness {
+		t.Errorf("readiness: %+v, %v", r, err)
+	}
+	if _, err := api.PodReadiness(ctx, path+".none"); err == nil || !strings.Contains(err.Error(), "no daemon at") {
+		t.Errorf("readiness of nobody: %v", err)
 	}
 }
 

@@ -23,7 +23,13 @@ const DefaultSocket = "/run/culvert/culvert.sock"
 type configuration struct {
 	types.PluginConf
 	Socket string `json:"socket"` // of the agent
-	prev   *current.Result
+	// RuntimeConfig is what the runtime adds for the capabilities that the
+	// configuration names.
+	RuntimeConfig struct {
+		// Bandwidth is there for pods that the plugin bandwidth limits.
+		Bandwidth map[string]any `json:"bandwidth"`
+	} `json:"runtimeConfig"`
+	prev *current.Result
 }
 
 // readConfig also reads the result of an earlier ADD, where there is one.
@@ -78,6 +84,7 @@ func newWanted(c *configuration, args *skel.CmdArgs) (wanted, error) {
 	w.pod = &pb.Pod{
 		Network: c.Name, Netns: args.Netns, Namespace: string(k.K8S_POD_NAMESPACE), Name: string(k.K8S_POD_NAME), Uid: string(k.K8S_POD_UID),
 		HostInterface: hostInterface(args.ContainerID, args.IfName), Mac: w.mac.String(),
+		Shaped: len(c.RuntimeConfig.Bandwidth) > 0,
 	}
 	return w, nil
 }

@@ -350,7 +350,7 @@ func deleteAll(t *testing.T, m *member, namespaces []*netns.NS) {
 
 // portmap, as a plugin after ours, finds in our result what it needs.
 func TestPortmap(t *testing.T) {
-	bin := portmap(t)
+	bin := pluginOfOthers(t, "portmap")
 	m := newMember(t, "1.0.0", []map[string]any{{"type": "portmap", "backend": "nftables", "snat": true, "capabilities": map[string]bool{"portMappings": true}}}, filepath.Dir(bin))
 	pod, client := netns.New(t), netns.New(t)
 	netns.Veth(t, m.NS, "lan0", client, "c0")
@@ -413,15 +413,83 @@ func call(t *testing.T, from *netns.NS, address string) string {
 	return string(got)
 }
 
-// portmap builds the plugin, once, where the clusters of the laboratory have it.
-func portmap(t *testing.T) string {
+// bandwidth limits a pod that says so, and slows no other.
+func TestBandwidth(t *testing.T) {
+	const megabits, amount = 20, 4 << 20
+	bin := pluginOfOthers(t, "bandwidth")
+	m := newMember(t, "1.0.0", []map[string]any{{"type": "bandwidth", "capabilities": map[string]bool{"bandwidth": true}}}, filepath.Dir(bin))
+	slow, free, other := netns.New(t), netns.New(t), netns.New(t)
+	rc := attachment(slow)
+	rc.CapabilityArgs = map[string]any{"bandwidth": map[string]int{
+		"ingressRate": megabits * 1e6, "ingressBurst": 1e6, "egressRate": megabits * 1e6, "egressBurst": 1e6,
+	}}
+	to := map[*netns.NS]string{slow: addresses(m.mustAdd(t, rc))[0]}
+	for _, ns := range []*netns.NS{free, other} {
+		to[ns] = addresses(m.mustAdd(t, attachment(ns)))[0]
+	}
+	const least = time.Duration(amount*8-3e6) * time.Second / (megabits * 1e6)
+	for _, c := range []struct {
+		name     string
+		from, to *netns.NS
+		limited  bool
+	}{{"to the slow one", free, slow, true}, {"from it", slow, free, true}, {"without it", free, other, false}} {
+		if took := transfer(t, c.from, c.to, to[c.to]+":9", amount); took >= least != c.limited {
+			t.Errorf("%s: %d octets took %s, which is limited to %d Mbit/s: %t", c.name, amount, took, megabits, c.limited)
+		}
+	}
+	if err := m.check(t, rc); err != nil {
+		t.Errorf("CHECK: %v", err)
+	}
+	for _, rc := range []*libcni.RuntimeConf{rc, attachment(free), attachment(other)} {
+		if err := m.del(t, rc); err != nil {
+			t.Errorf("DEL: %v", err)
+		}
+	}
+	m.clean(t)
+}
+
+// transfer is how long it takes until octets have arrived.
+func transfer(t *testing.T, from, to *netns.NS, address string, octets int) time.Duration {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), "portmap")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/containernetworking/plugins/plugins/meta/portmap")
+	var l net.Listener
+	var c net.Conn
+	var err error
+	to.Do(t, func() { l, err = net.Listen("tcp", address) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	from.Do(t, func() { c, err = net.DialTimeout("tcp", address, 5*time.Second) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	go func() {
+		c.Write(make([]byte, octets))
+		c.Close()
+	}()
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	in.SetDeadline(time.Now().Add(30 * time.Second))
+	if n, err := io.Copy(io.Discard, in); err != nil || n != int64(octets) {
+		t.Fatalf("%d of %d octets: %v", n, octets, err)
+	}
+	return time.Since(begun)
+}
+
+// pluginOfOthers builds a plugin of others, from the version that the laboratory's
+// clusters have.
+func pluginOfOthers(t *testing.T, name string) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), name)
+	cmd := exec.Command("go", "build", "-o", bin, "github.com/containernetworking/plugins/plugins/meta/"+name)
 	cmd.Dir = "../../tools/cluster/cni"
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build portmap: %v\n%s", err, out)
+		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	return bin
 }

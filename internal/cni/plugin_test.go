@@ -76,7 +76,7 @@ func newNode(tb testing.TB, version string, after []map[string]any, dirs ...stri
 	}
 	n := &node{NS: netns.New(tb), socket: filepath.Join(tb.TempDir(), "c.sock")}
 	n.cni = libcni.NewCNIConfigWithCacheDir(append([]string{bin}, dirs...), tb.TempDir(), nil)
-	plugins := append([]map[string]any{{"type": "culvert-cni", "socket": n.socket, "dns": map[string]any{"nameservers": []string{"10.96.0.10"}}}}, after...)
+	plugins := append([]map[string]any{{"type": "culvert-cni", "socket": n.socket, "capabilities": map[string]bool{"bandwidth": true}, "dns": map[string]any{"nameservers": []string{"10.96.0.10"}}}}, after...)
 	text, err := json.Marshal(map[string]any{"cniVersion": version, "name": "culvert", "plugins": plugins})
 	if err == nil {
 		n.list, err = libcni.NetworkConfFromBytes(text)

@@ -4321,7 +4321,8 @@ type Pod struct {
 	Uid           string                 `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
 	HostInterface string                 `protobuf:"bytes,6,opt,name=host_interface,json=hostInterface,proto3" json:"host_interface,omitempty"` // the host's end of its veth
 	HostIfindex   int32                  `protobuf:"varint,7,opt,name=host_ifindex,json=hostIfindex,proto3" json:"host_ifindex,omitempty"`
-	Mac           string                 `protobuf:"bytes,8,opt,name=mac,proto3" json:"mac,omitempty"` // of its own end
+	Mac           string                 `protobuf:"bytes,8,opt,name=mac,proto3" json:"mac,omitempty"`        // of its own end
+	Shaped        bool                   `protobuf:"varint,9,opt,name=shaped,proto3" json:"shaped,omitempty"` // another plugin limits its bandwidth, by queues of the kernel
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4410,6 +4411,13 @@ func (x *Pod) GetMac() string {
 		return x.Mac
 	}
 	return ""
+}
+
+func (x *Pod) GetShaped() bool {
+	if x != nil {
+		return x.Shaped
+	}
+	return false
 }
 
 type PodStatus struct {
@@ -7875,7 +7883,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"Attachment\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x1c\n" +
-	"\tinterface\x18\x02 \x01(\tR\tinterface\"\xd5\x01\n" +
+	"\tinterface\x18\x02 \x01(\tR\tinterface\"\xed\x01\n" +
 	"\x03Pod\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x14\n" +
 	"\x05netns\x18\x02 \x01(\tR\x05netns\x12\x1c\n" +
@@ -7884,7 +7892,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03uid\x18\x05 \x01(\tR\x03uid\x12%\n" +
 	"\x0ehost_interface\x18\x06 \x01(\tR\rhostInterface\x12!\n" +
 	"\fhost_ifindex\x18\a \x01(\x05R\vhostIfindex\x12\x10\n" +
-	"\x03mac\x18\b \x01(\tR\x03mac\"\x9e\x01\n" +
+	"\x03mac\x18\b \x01(\tR\x03mac\x12\x16\n" +
+	"\x06shaped\x18\t \x01(\bR\x06shaped\"\x9e\x01\n" +
 	"\tPodStatus\x126\n" +
 	"\n" +
 	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
