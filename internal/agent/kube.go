@@ -60,6 +60,9 @@ func (k *kubernetes) start(ctx context.Context, t told) {
 	}
 }
 
+// leave is stop at the daemon's end: nobody waits for the API server then.
+func (k *kubernetes) leave() { k.stopped() }
+
 func (k *kubernetes) stop() {
 	k.stopped()
 	k.running.Wait()

@@ -53,6 +53,7 @@ type learner struct {
 	named          map[overlay.Color]string
 	taken          map[string]bool // names of policies
 	asked          map[Ref]bool
+	sourced        bool // policies have an outer source
 }
 
 func (d *desired) newLearner() *learner {
@@ -64,6 +65,9 @@ func (d *desired) newLearner() *learner {
 			if p.Endpoint.IsValid() {
 				l.named[overlay.Color{Color: p.Color, Endpoint: p.Endpoint}] = p.Name
 			}
+		}
+		if e, ok := r.value.(config.Encapsulation); ok {
+			l.sourced = e.Source.IsValid()
 		}
 	}
 	return l
@@ -158,6 +162,9 @@ func (l *learner) paths() {
 		}
 		color := overlay.Color{Color: h.Color, Endpoint: h.Endpoint}
 		policy, there := l.named[color]
+		if !there && !l.self.Address.IsValid() && !l.sourced {
+			continue // until it is known from where
+		}
 		if !there {
 			policy = newPolicyName(h.Advertised, l.taken)
 			l.named[color], l.taken[policy] = policy, true

@@ -137,6 +137,6 @@ func (a *Agent) stopPlanes() {
 		h.leave()
 	}
 	if k != nil {
-		k.stop()
+		k.leave()
 	}
 }

@@ -166,7 +166,7 @@ func (a *Agent) initial() (*desired, error) {
 		}
 	}
 	before := &desired{api: api, told: others}
-	d := before.withFile(c).learn()
+	d := before.withFile(c)
 	if _, err := d.index(); err != nil {
 		return nil, err
 	}
@@ -174,9 +174,6 @@ func (a *Agent) initial() (*desired, error) {
 	whole.SetDefaults()
 	if err := whole.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: the configuration and what was added through the API do not fit together: %w", ErrInvalid, err)
-	}
-	if err := d.completed().Validate(); err != nil {
-		d = d.alone() // others will tell again what they still say
 	}
 	a.replaced = replaced
 	return d, a.store.save(before, d, replaced)
