@@ -194,7 +194,10 @@ func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
 		}
 		name, got = "policy "+x.Policy, p.Packets-was.Packets
 		for i, l := range p.Lists {
-			lists = append(lists, l.Packets-was.Lists[i].Packets)
+			if i < len(was.Lists) { // else the list is new
+				l.Packets -= was.Lists[i].Packets
+			}
+			lists = append(lists, l.Packets)
 		}
 	case x.NFT != "":
 		if _, ok := after.named[x.NFT]; !ok {
