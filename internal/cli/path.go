@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// podPath is the way that packets of a pod of this node take to another, in one
+// family.
+type podPath struct {
+	From netip.Addr `json:"from"`
+	To   netip.Addr `json:"to"`
+	// Way is pod (of the same node), policy or kernel (no entry: the host's
+	// routes).
+	Way    string       `json:"way"`
+	Prefix netip.Prefix `json:"prefix,omitzero"` // of the steering entry
+	Policy string       `json:"policy,omitempty"`
+	// Path is the policy's active candidate path; empty: its own segment lists.
+	Path       string     `json:"path,omitempty"`
+	Preference uint32     `json:"preference,omitempty"`
+	Why        string     `json:"why,omitempty"`
+	Lists      []pathList `json:"lists,omitempty"`
+}
+
+// pathList is a segment list that flows are hashed over.
+type pathList struct {
+	Share     float64    `json:"share"` // of the flows, in percent
+	Packets   uint64     `json:"packets"`
+	Interface string     `json:"interface,omitempty"` // that packets leave by
+	Segments  []pathStep `json:"segments"`
+}
+
+// pathStep is a segment, with what this node knows of it.
+type pathStep struct {
+	SID  netip.Addr `json:"sid"`
+	Node string     `json:"node,omitempty"` // whose it is
+	Does string     `json:"does,omitempty"`
+}
+
+// known is what this node knows, by which paths are found.
+type known struct {
+	pods        []agent.PodStatus
+	nodes       []agent.NodeStatus
+	steering    []agent.SteeringStatus
+	policies    []agent.PolicyStatus
+	adjacencies []agent.AdjacencyStatus
+}
+
+func (a *app) path() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "path POD POD",
+		Short: "The way of packets from a pod of this node to another pod, SID by SID",
+		Long: `Shows the way that packets take from a pod of this node to another: the steering
+entry, the policy and its active candidate path, and the segments of each list
+with the node whose SID it is. POD is the name of a pod of this node
+(namespace/name), or an address of any pod.`,
+		Example: "  culvert path default/web-1 10.244.2.7",
+		Args:    exactly(2, "two pods"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.read(c, func(ctx context.Context, client *api.Client) error {
+				k, err := knows(ctx, client)
+				if err != nil {
+					return err
+				}
+				paths, err := k.between(args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return a.print(c, paths, func(g *grid) { pathRows(g, paths) })
+			})
+		},
+	}
+	a.outputFlag(c)
+	return c
+}
+
+func knows(ctx context.Context, client *api.Client) (k known, err error) {
+	if k.pods, err = client.Pods(ctx, ""); err != nil {
+		return k, err
+	}
+	if k.nodes, err = client.Nodes(ctx, ""); err != nil {
+		return k, err
+	}
+	if k.steering, err = client.Steerings(ctx, ""); err != nil {
+		return k, err
+	}
+	if k.policies, err = client.Policies(ctx, ""); err != nil {
+		return k, err
+	}
+	k.adjacencies, err = client.Adjacencies(ctx, "")
+	return k, err
+}
+
+// between finds the paths of all families that both pods have.
+func (k known) between(from, to string) (list []podPath, err error) {
+	sources, err := k.addresses(from)
+	if err != nil {
+		return nil, err
+	}
+	targets, err := k.addresses(to)
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range sources {
+		if !k.isPod(source) {
+			return nil, fmt.Errorf("%s is no pod of this node: ask the node that it is on", from)
+		}
+		for _, target := range targets {
+			if source.Is4() == target.Is4() {
+				list = append(list, k.find(source, target))
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s and %s have no address family in common", from, to)
+	}
+	return list, nil
+}
+
+// addresses of a pod that is called by one of them, or by its name.
+func (k known) addresses(pod string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(pod); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	i := slices.IndexFunc(k.pods, func(p agent.PodStatus) bool { return p.Key() == pod })
+	if i < 0 {
+		return nil, fmt.Errorf("%q is neither an address nor a pod of this node: see culvert pod", pod)
+	}
+	return k.pods[i].Addresses, nil
+}
+
+func (k known) isPod(a netip.Addr) bool {
+	return slices.ContainsFunc(k.pods, func(p agent.PodStatus) bool { return slices.Contains(p.Addresses, a) })
+}
+
+func (k known) find(from, to netip.Addr) podPath {
+	p := podPath{From: from, To: to, Way: "kernel"}
+	if k.isPod(to) {
+		p.Way = "pod"
+		return p
+	}
+	for _, s := range k.steering { // the longest prefix
+		if s.Policy != "" && s.Prefix.Contains(to) && s.Prefix.Bits() >= p.Prefix.Bits() {
+			p.Way, p.Prefix, p.Policy = "policy", s.Prefix, s.Policy
+		}
+	}
+	i := slices.IndexFunc(k.policies, func(s agent.PolicyStatus) bool { return s.Name == p.Policy })
+	if i < 0 {
+		return p
+	}
+	policy := k.policies[i]
+	if j := slices.IndexFunc(policy.Paths, func(v srpolicy.Verdict) bool { return v.Active }); j >= 0 {
+		p.Path, p.Preference, p.Why = policy.Paths[j].Path, policy.Paths[j].Preference, policy.Paths[j].Why
+	}
+	p.Lists = k.lists(policy)
+	return p
+}
+
+func (k known) lists(policy agent.PolicyStatus) (lists []pathList) {
+	var sum uint32
+	for _, l := range policy.SegmentLists {
+		sum += max(l.Weight, 1)
+	}
+	for i, l := range policy.SegmentLists {
+		list := pathList{Share: 100 * float64(max(l.Weight, 1)) / float64(sum)}
+		if i < len(policy.Lists) {
+			list.Packets = policy.Lists[i].Packets
+		}
+		for _, sid := range l.Segments {
+			list.Segments = append(list.Segments, k.step(sid))
+		}
+		if len(l.Segments) > 0 {
+			list.Interface = k.leavesBy(l.Segments[0])
+		}
+		lists = append(lists, list)
+	}
+	return lists
+}
+
+// leavesBy is the interface of the next hop to a SID.
+func (k known) leavesBy(sid netip.Addr) string {
+	for _, n := range k.adjacencies {
+		if n.Key == sid.String() {
+			return n.Interface
+		}
+	}
+	return ""
+}
+
+// step says whose SID it is, by what nodes told.
+func (k known) step(sid netip.Addr) pathStep {
+	s := pathStep{SID: sid}
+	for _, n := range k.nodes {
+		name := cmp.Or(n.Name, n.Address.String())
+		switch {
+		case last(n.IPv4) == sid && last(n.IPv6) == sid:
+			s.Node, s.Does = name, "End.DT46"
+		case last(n.IPv4) == sid:
+			s.Node, s.Does = name, "End.DT4"
+		case last(n.IPv6) == sid:
+			s.Node, s.Does = name, "End.DT6"
+		case n.Address == sid:
+			s.Node, s.Does = name, "End"
+		case n.Locator.Contains(sid):
+			s.Node = name
+		}
+	}
+	return s
+}
+
+func last(list []netip.Addr) netip.Addr {
+	if len(list) == 0 {
+		return netip.Addr{}
+	}
+	return list[len(list)-1]
+}
+
+func pathRows(g *grid, paths []podPath) {
+	g.row("FROM", "TO", "STEP", "WHAT")
+	for _, p := range paths {
+		row := func(step, format string, args ...any) { g.row(p.From, p.To, step, fmt.Sprintf(format, args...)) }
+		switch p.Way {
+		case "pod":
+			row("pod", "straight into it: it is on this node")
+		case "kernel":
+			row("kernel", "by the host's routes: no pod of the cluster has this address")
+		default:
+			row("steering", "%s into policy %s", p.Prefix, p.Policy)
+			row("path", "%s, preference %d: %s", cmp.Or(p.Path, "its own"), p.Preference, p.Why)
+			for i, l := range p.Lists {
+				row(fmt.Sprintf("list %d", i), "%.0f%% of the flows, by %s, %d packets", l.Share, cmp.Or(l.Interface, "the kernel's route"), l.Packets)
+				for _, s := range l.Segments {
+					row("SID", "%s", strings.TrimSpace(strings.Join([]string{s.SID.String(), s.Does, ofNode(s.Node)}, " ")))
+				}
+			}
+		}
+	}
+}
+
+func ofNode(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "of " + name
+}

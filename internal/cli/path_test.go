@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// cluster is what a node knows of itself and of two others.
+func cluster() known {
+	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	node2 := overlay.Complete(overlay.Node{Name: "node-2", Address: addr("2001:db8::2"), Locator: prefix("fc00:0:2::/48"),
+		Prefixes: []netip.Prefix{prefix("10.244.2.0/24"), prefix("fd00:10:244:2::/64")}}, false)
+	return known{
+		pods: []agent.PodStatus{
+			{Pod: agent.Pod{Namespace: "default", Name: "a"}, Addresses: []netip.Addr{addr("10.244.1.2"), addr("fd00:10:244:1::2")}},
+			{Pod: agent.Pod{Namespace: "default", Name: "b"}, Addresses: []netip.Addr{addr("10.244.1.3")}},
+		},
+		nodes: []agent.NodeStatus{{Node: node2}},
+		steering: []agent.SteeringStatus{
+			{Steering: srpolicy.Steering{Prefix: prefix("10.0.0.0/8"), Policy: "wide"}},
+			{Steering: srpolicy.Steering{Prefix: prefix("10.244.2.0/24"), Policy: "narrow"}},
+		},
+		policies: []agent.PolicyStatus{{
+			Policy: srpolicy.Policy{Name: "narrow", SegmentLists: []srpolicy.SegmentList{
+				{Weight: 3, Segments: []netip.Addr{addr("fc00:0:f:e::"), addr("fc00:0:2:4::")}}, {Weight: 1, Segments: []netip.Addr{addr("fc00:0:2:4::")}}}},
+			Lists: []agent.Counter{{Packets: 30}, {Packets: 10}},
+			Paths: []srpolicy.Verdict{{Path: "told", Preference: 200, Active: true, Why: "preference 200"}, {Preference: 100}},
+		}},
+		adjacencies: []agent.AdjacencyStatus{{Key: "fc00:0:f:e::", Interface: "eth0"}},
+	}
+}
+
+func TestPathOfPolicy(t *testing.T) {
+	addr := netip.MustParseAddr
+	got, err := cluster().between("default/a", "10.244.2.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dt4 := pathStep{SID: addr("fc00:0:2:4::"), Node: "node-2", Does: "End.DT4"}
+	want := []podPath{{
+		From: addr("10.244.1.2"), To: addr("10.244.2.9"), Way: "policy", Prefix: netip.MustParsePrefix("10.244.2.0/24"), Policy: "narrow",
+		Path: "told", Preference: 200, Why: "preference 200",
+		Lists: []pathList{
+			{Share: 75, Packets: 30, Interface: "eth0", Segments: []pathStep{{SID: addr("fc00:0:f:e::")}, dt4}},
+			{Share: 25, Packets: 10, Segments: []pathStep{dt4}},
+		},
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestPathWithoutPolicy(t *testing.T) {
+	for to, way := range map[string]string{"default/b": "pod", "192.0.2.1": "kernel", "fd00:10:244:1::2": "pod", "2001:db8::9": "kernel"} {
+		got, err := cluster().between("default/a", to)
+		if err != nil || len(got) != 1 || got[0].Way != way {
+			t.Errorf("%s: %+v, %v: want %s", to, got, err, way)
+		}
+	}
+	for _, c := range []struct{ from, to, want string }{
+		{"default/c", "192.0.2.1", "neither an address nor a pod"},
+		{"default/b", "2001:db8::9", "no address family"},
+		{"10.244.2.9", "10.244.1.2", "no pod of this node"},
+	} {
+		if _, err := cluster().between(c.from, c.to); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s to %s: %v, want %s", c.from, c.to, err, c.want)
+		}
+	}
+}
+
+func TestStepOfNode(t *testing.T) {
+	for sid, want := range map[string]pathStep{
+		"fc00:0:2:6::":  {Node: "node-2", Does: "End.DT6"},
+		"fc00:0:2:99::": {Node: "node-2"},
+		"2001:db8::2":   {Node: "node-2", Does: "End"},
+		"fc00:0:9::":    {},
+	} {
+		want.SID = netip.MustParseAddr(sid)
+		if got := cluster().step(want.SID); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}
