@@ -293,9 +293,10 @@ func (a *Agent) hostRoutes() map[netip.Prefix]netdev.HostRoute {
 			out[s.Prefix] = netdev.HostRoute{Prefix: s.Prefix, Ifindex: a.overlay.entry.Ifindex, Source: sources[s.Prefix.Addr().Is4()]}
 		}
 	}
+	routed := a.links.Routed()
 	for _, r := range a.desired.wanted.Routes {
 		l, hop, err := a.links.Toward(r.Via)
-		if err == nil && hop == r.Via && !l.Loopback && !a.links.Routed(r.Prefix) {
+		if err == nil && hop == r.Via && !l.Loopback && !routed(r.Prefix) {
 			out[r.Prefix] = netdev.HostRoute{Prefix: r.Prefix, Gateway: r.Via, Ifindex: l.Index}
 		}
 	}

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
 )
 
 func (a *app) unpin() *cobra.Command {
@@ -14,10 +16,12 @@ func (a *app) unpin() *cobra.Command {
 	c := &cobra.Command{
 		Use: "unpin", Short: "Detach the data path and remove its pins: forwarding ends",
 		Long: `Detach the data path from its interfaces and remove its pins: forwarding ends.
+Of a member of a cluster the kernel's way into the overlay goes, too, with its
+routes and the masquerading; pods and their addresses stay.
 Stop the daemon first. What was added through the API stays in the state file.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := dataplane.Remove(pinPath); err != nil {
+			if err := errors.Join(dataplane.Remove(pinPath), netdev.RemoveOverlay()); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(c.OutOrStdout(), "nothing of culvert is left at %s\n", pinPath)

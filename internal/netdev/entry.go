@@ -129,6 +129,27 @@ func (h *Host) DeleteEntry() error {
 	return nil
 }
 
+// RemoveOverlay takes away what the overlay put into the kernel's network: the
+// entry, routes to other nodes, masquerading.
+func RemoveOverlay() error {
+	h, err := NewHost()
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	errs := []error{h.DeleteEntry(), h.Masquerade(nil, nil)}
+	routes, err := stable(func() ([]netlink.Route, error) {
+		return h.handle.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: OverlayProtocol}, netlink.RT_FILTER_PROTOCOL)
+	})
+	errs = append(errs, err)
+	for _, r := range routes {
+		if err := h.handle.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("remove the route to %s: %w", r.Dst, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // HostRoute is a route of the kernel's main table to other nodes or their pods.
 type HostRoute struct {
 	Prefix  netip.Prefix

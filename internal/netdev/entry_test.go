@@ -96,6 +96,38 @@ func TestRouteByAGateway(t *testing.T) {
 	}
 }
 
+func TestRemoveOverlay(t *testing.T) {
+	ns, other := netns.New(t), netns.New(t)
+	up, _ := netns.Veth(t, ns, "up0", other, "up0")
+	ns.Addr(t, "up0", "2001:db8::1/64")
+	h := hostIn(t, ns)
+	e, err := h.PutEntry(addresses("10.244.1.1"), 1460)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []HostRoute{
+		{Prefix: netip.MustParsePrefix("fc00:0:2::/48"), Gateway: netip.MustParseAddr("2001:db8::2"), Ifindex: up.Index},
+		{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Ifindex: e.Ifindex},
+	} {
+		if err := h.PutRoute(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ns.Do(t, func() {
+		if err := h.Masquerade([]netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := RemoveOverlay(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if got := ns.IP(t, "link") + ns.IP(t, "route") + ns.IP(t, "-6 route") + rules(ns); strings.Contains(got, EntryName) || strings.Contains(got, "fc00:") || strings.Contains(got, "table") {
+		t.Errorf("left behind: %s", got)
+	}
+}
+
 func TestForwarding(t *testing.T) {
 	ns, other := netns.New(t), netns.New(t)
 	netns.Veth(t, ns, "up0", other, "up0")

@@ -42,10 +42,16 @@ func (s *Snapshot) GlobalAddress(ifindex int) netip.Addr {
 	return netip.Addr{}
 }
 
-// Routed says that somebody else than the overlay routes all of a prefix of the
-// underlay; a default route does not count.
-func (s *Snapshot) Routed(p netip.Prefix) bool {
-	return slices.ContainsFunc(s.Routes, func(r Route) bool {
-		return r.Table == TableMain && r.Protocol != OverlayProtocol && r.Prefix.Bits() > 0 && r.Prefix.Bits() <= p.Bits() && r.Prefix.Contains(p.Addr())
-	})
+// Routed makes a function that says whether somebody else than the overlay routes
+// all of a prefix of the underlay; a default route does not count.
+func (s *Snapshot) Routed() func(netip.Prefix) bool {
+	var others []netip.Prefix
+	for _, r := range s.Routes {
+		if r.Table == TableMain && r.Protocol != OverlayProtocol && r.Prefix.Bits() > 0 && r.Prefix.Addr().Is6() {
+			others = append(others, r.Prefix)
+		}
+	}
+	return func(p netip.Prefix) bool {
+		return slices.ContainsFunc(others, func(o netip.Prefix) bool { return o.Bits() <= p.Bits() && o.Contains(p.Addr()) })
+	}
 }
