@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,9 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // injection is an entry of an injector's file.
@@ -25,7 +28,7 @@ type injection struct {
 	Color         uint32                 `json:"color"`
 	Endpoint      netip.Addr             `json:"endpoint"`
 	Distinguisher uint32                 `json:"distinguisher,omitempty"`
-	Headends      []netip.Addr           `json:"headends,omitempty"`
+	Headends      []string               `json:"headends,omitempty"` // router IDs, or names of nodes
 	PolicyName    string                 `json:"policy_name,omitempty"`
 	Name          string                 `json:"name,omitempty"`
 	Preference    uint32                 `json:"preference,omitempty"`
@@ -50,35 +53,50 @@ type inject struct {
 	source   string
 	password string
 	keep     time.Duration
+	kube     kube.InjectorConfig
+	form     string
 }
 
 func (a *app) inject() *cobra.Command {
 	i := inject{app: a}
 	c := &cobra.Command{
-		Use:   "inject PEER...",
-		Short: "Tell headends candidate paths of SR policies, for as long as it runs",
-		Long: `Tells headends the candidate paths that a file lists, as a BGP speaker of SAFI 73
-(RFC 9830). PEER is a headend or a route reflector: an address, or
-[address]:port for another port than 179. It goes on until it is ended, and
-follows the file: what is added, changed or taken out there is added, replaced
-or withdrawn. When it ends, headends keep what they were told for --keep, so
-that it can be restarted.`,
+		Use:   "inject [PEER|NODE]...",
+		Short: "Tell headends candidate paths of SR policies, by BGP or the Kubernetes API",
+		Long: `Tells headends the candidate paths that a file lists.
+
+--to bgp: as a BGP speaker of SAFI 73 (RFC 9830), for as long as it runs. PEER is
+a headend or a route reflector: an address, or [address]:port for another port
+than 179. It follows the file: what is added, changed or taken out there is added,
+replaced or withdrawn. When it ends, headends keep what they were told for --keep,
+so that it can be restarted.
+
+--to kube: into a cluster, once. What is new in the file is added, what differs is
+replaced, and what an injection wrote before and is not in the file any more is
+withdrawn. Colors are 4 (IPv4) and 6 (IPv6), headends are names of nodes; paths
+without headends are for each NODE. --as says in what form: a ConfigMap for each
+node, or an SRv6Policy for each path and node.`,
 		Example: `  culvert policy inject --to bgp 2001:db8:101::1 --asn 65001 --router-id 192.0.2.9 --file paths.yaml
+  culvert policy inject --to kube --file paths.yaml --dry-run
 
   paths:
-    - color: 100
+    - color: 100                 # --to kube: 4 or 6
       endpoint: 2001:db8:102::1
-      headends: [192.0.2.1]      # router IDs; without, every peer takes it
+      headends: [192.0.2.1]      # router IDs, or names of nodes; without, all that are told
       preference: 200
       segment_lists: [{segments: ["2001:db8:112:1::", "2001:db8:102:d46::"]}]`,
-		Args: atLeastOne("one PEER or more"),
 		RunE: func(c *cobra.Command, peers []string) error {
 			i.peers = peers
-			return i.run(c)
+			switch i.to {
+			case "bgp":
+				return i.toBGP(c)
+			case "kube":
+				return i.toKube(c)
+			}
+			return usagef("--to %q: give bgp or kube", i.to)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&i.to, "to", "bgp", "`how` headends are told: bgp")
+	f.StringVar(&i.to, "to", "bgp", "`how` headends are told: bgp or kube")
 	f.StringVarP(&i.file, "file", "f", "", "YAML `file` that lists the paths")
 	f.Uint32Var(&i.asn, "asn", 0, "`AS number` of this speaker")
 	f.Uint32Var(&i.peerASN, "peer-asn", 0, "`AS number` of the peers (default: that of --asn)")
@@ -86,16 +104,22 @@ that it can be restarted.`,
 	f.StringVar(&i.source, "source", "", "`address` to connect from")
 	f.StringVar(&i.password, "password-file", "", "`file` with the password of TCP MD5")
 	f.DurationVar(&i.keep, "keep", 2*time.Minute, "how `long` headends keep what they were told after this ends; 0: not at all")
+	f.StringVar(&i.kube.Kubeconfig, "kubeconfig", "", "--to kube: `file` that says where the cluster is (default: as kubectl finds it)")
+	f.StringVar(&i.kube.Namespace, "namespace", config.DefaultKubeNamespace, "--to kube: `namespace` of the ConfigMaps")
+	f.StringVar(&i.form, "as", string(kube.FormConfigMap), "--to kube: `form` of what is written: configmap or srv6policy")
+	f.BoolVar(&i.kube.DryRun, "dry-run", false, "--to kube: have the API server check all of it, and change nothing")
+	f.BoolVar(&i.kube.Force, "force", false, "--to kube: take over what somebody else has written")
 	a.outputFlag(c)
-	complete(c, "to", []string{"bgp"})
+	complete(c, "to", []string{"bgp", "kube"})
+	complete(c, "as", kube.Forms())
 	return c
 }
 
 // config reads the flags.
 func (i *inject) config() (bgp.Config, error) {
 	c := bgp.Config{ASN: i.asn, Restart: i.keep, Log: slog.New(slog.DiscardHandler)}
-	if i.to != "bgp" {
-		return c, usagef("--to %q: give bgp", i.to)
+	if len(i.peers) == 0 {
+		return c, usagef("one PEER or more")
 	}
 	if i.file == "" || i.asn == 0 {
 		return c, usagef("--file and --asn are needed: what to tell, and as whom")
@@ -129,12 +153,12 @@ func (i *inject) config() (bgp.Config, error) {
 	return c, nil
 }
 
-func (i *inject) run(c *cobra.Command) error {
+func (i *inject) toBGP(c *cobra.Command) error {
 	settings, err := i.config()
 	if err != nil {
 		return err
 	}
-	list, err := readInjections(i.file)
+	list, err := readBGPInjections(i.file)
 	if err != nil {
 		return err
 	}
@@ -178,7 +202,7 @@ func (i *inject) follow(c *cobra.Command, in *bgp.Injector, speaker *bgp.Speaker
 			continue
 		}
 		was = now
-		list, err := readInjections(i.file)
+		list, err := readBGPInjections(i.file)
 		if err == nil {
 			var events []bgp.Event
 			events, err = in.Set(list)
@@ -220,26 +244,40 @@ func (i *inject) peerStates(ctx context.Context, w io.Writer, speaker *bgp.Speak
 // print says what changed, one line each.
 func (i *inject) print(w io.Writer, events []bgp.Event) {
 	for _, e := range events {
-		if i.app.format == formatJSON {
-			line, err := json.Marshal(struct {
-				Op string `json:"op"`
-				srpolicy.Advertised
-			}{e.Op, e.Path})
-			if err == nil {
-				fmt.Fprintln(w, string(line))
-			}
-			continue
-		}
-		detail := ""
-		if e.Op != "withdraw" {
-			detail = fmt.Sprintf(", preference %d: %s", e.Path.EffectivePreference(), segmentLists(e.Path.SegmentLists))
-		}
-		fmt.Fprintf(w, "%s color %d, endpoint %s, distinguisher %d%s\n", e.Op, e.Path.Color, e.Path.Endpoint, e.Path.Distinguisher, detail)
+		i.printEvent(w, e.Op, "", e.Path)
 	}
 }
 
+// printEvent says what changed of one path, for one node if it was told alone.
+func (i *inject) printEvent(w io.Writer, op, node string, path srpolicy.Advertised) {
+	if i.app.format == formatJSON {
+		line, err := json.Marshal(struct {
+			Op   string `json:"op"`
+			Node string `json:"node,omitempty"`
+			srpolicy.Advertised
+		}{op, node, path})
+		if err == nil {
+			fmt.Fprintln(w, string(line))
+		}
+		return
+	}
+	of, detail := fmt.Sprintf("distinguisher %d", path.Distinguisher), ""
+	if node != "" {
+		of = fmt.Sprintf("%s, for %s", path.Name, node)
+	}
+	if op != "withdraw" {
+		preference := path.EffectivePreference()
+		if node != "" && path.Preference == 0 {
+			preference = kube.DefaultPreference
+		}
+		detail = fmt.Sprintf(", preference %d: %s", preference, segmentLists(path.SegmentLists))
+	}
+	fmt.Fprintf(w, "%s color %d, endpoint %s, %s%s\n", op, path.Color, path.Endpoint, of, detail)
+}
+
 // readInjections reads a file whole, or says all that is wrong with it, by line.
-func readInjections(file string) ([]bgp.Injection, error) {
+// check finds what the way it is told by does not take.
+func readInjections(file string, check func([]injection) config.Errors) ([]injection, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -249,19 +287,85 @@ func readInjections(file string) ([]bgp.Injection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	out := make([]bgp.Injection, len(f.Paths))
-	for j, v := range f.Paths {
-		out[j] = bgp.Injection{Headends: v.Headends, Advertised: srpolicy.Advertised{
-			Color: v.Color, Endpoint: v.Endpoint, Distinguisher: v.Distinguisher, PolicyName: v.PolicyName, Name: v.Name,
-			Preference: v.Preference, BindingSID: v.BindingSID, SegmentLists: v.SegmentLists,
-		}}
+	if faults := check(f.Paths); len(faults) > 0 {
+		return nil, fmt.Errorf("%s: %w", file, lines.Of(faults))
 	}
-	var all config.Errors
-	for _, e := range bgp.CheckInjections(out) {
+	return f.Paths, nil
+}
+
+func (v injection) advertised() srpolicy.Advertised {
+	return srpolicy.Advertised{
+		Color: v.Color, Endpoint: v.Endpoint, Distinguisher: v.Distinguisher, PolicyName: v.PolicyName, Name: v.Name,
+		Preference: v.Preference, BindingSID: v.BindingSID, SegmentLists: v.SegmentLists,
+	}
+}
+
+// inPaths are faults of a list's entries, by their places in a file.
+func inPaths(errs []srv6.FieldError) (all config.Errors) {
+	for _, e := range errs {
 		all = append(all, config.Error{Field: "paths" + e.Field, Problem: e.Problem, Fix: e.Fix})
 	}
-	if len(all) > 0 {
-		return nil, fmt.Errorf("%s: %w", file, lines.Of(all))
+	return all
+}
+
+func readBGPInjections(file string) (out []bgp.Injection, err error) {
+	_, err = readInjections(file, func(paths []injection) config.Errors {
+		var errs []srv6.FieldError
+		for j, v := range paths {
+			one := bgp.Injection{Advertised: v.advertised()}
+			for k, text := range v.Headends {
+				id, err := netip.ParseAddr(text)
+				if err != nil {
+					errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].headends[%d]", j, k), Problem: fmt.Sprintf("%q is no router ID", text),
+						Fix: "give the headend's bgp.router_id, an IPv4 address"})
+					continue
+				}
+				one.Headends = append(one.Headends, id)
+			}
+			out = append(out, one)
+		}
+		return inPaths(append(errs, bgp.CheckInjections(out)...))
+	})
+	return out, err
+}
+
+func (i *inject) readKubeInjections() (out []kube.Injection, err error) {
+	_, err = readInjections(i.file, func(paths []injection) config.Errors {
+		for _, v := range paths {
+			nodes := v.Headends
+			if len(nodes) == 0 {
+				nodes = i.peers
+			}
+			out = append(out, kube.Injection{Advertised: v.advertised(), Nodes: nodes})
+		}
+		return inPaths(kube.CheckInjections(out))
+	})
+	return out, err
+}
+
+// toKube writes the paths into a cluster.
+func (i *inject) toKube(c *cobra.Command) error {
+	if i.file == "" {
+		return usagef("--file is needed: what to tell")
 	}
-	return out, nil
+	if !slices.Contains(kube.Forms(), i.form) {
+		return usagef("--as %q: give configmap or srv6policy", i.form)
+	}
+	list, err := i.readKubeInjections()
+	if err != nil {
+		return err
+	}
+	i.kube.Form, i.kube.Version = kube.Form(i.form), i.app.version
+	in, err := kube.NewInjector(i.kube)
+	if err != nil {
+		return err
+	}
+	events, err := in.Set(c.Context(), list)
+	for _, e := range events {
+		i.printEvent(c.OutOrStdout(), e.Op, e.Node, e.Path)
+	}
+	if errors.Is(err, kube.ErrForeign) {
+		return fmt.Errorf("%w: --force takes it over", err)
+	}
+	return err
 }

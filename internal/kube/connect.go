@@ -34,6 +34,10 @@ func connect(kubeconfig, version string) (connection, error) {
 	if err != nil {
 		return connection{}, err
 	}
+	return connectTo(c, version)
+}
+
+func connectTo(c *rest.Config, version string) (connection, error) {
 	c.QPS, c.Burst = requestRate, requestBurst
 	c.UserAgent = "culvert/" + cmp.Or(version, "unknown")
 	objects, err := dynamic.NewForConfig(c)
@@ -61,6 +65,18 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	}
+	return c, nil
+}
+
+// kubectlConfig finds the API server as kubectl does: by the environment's
+// KUBECONFIG, the user's file, or as a pod.
+func kubectlConfig(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	return c, nil
 }

@@ -80,6 +80,7 @@ func (c *cluster) patch(a ktesting.Action) (bool, runtime.Object, error) {
 		c.mergeStatus(u, change)
 	} else {
 		merge(u.Object, change)
+		u.SetGeneration(u.GetGeneration() + 1)
 	}
 	c.must(tracker.Update(p.Resource, u, p.Namespace))
 	if p.Resource == nodeResource {

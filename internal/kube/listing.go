@@ -15,7 +15,7 @@ import (
 )
 
 // ListingLabel marks the ConfigMaps with SR policies: `kubectl get configmaps -l`
-// finds them. Its value is the node's name.
+// finds them.
 const ListingLabel = Group + "/policies"
 
 // ListingName is the name of the ConfigMap with the SR policies of a node.
@@ -65,6 +65,17 @@ func (t Traffic) color() uint32 {
 		return overlay.ColorIPv4
 	}
 	return overlay.ColorIPv6
+}
+
+// trafficOf is the reverse.
+func trafficOf(color uint32) (Traffic, bool) {
+	switch color {
+	case overlay.ColorIPv4:
+		return IPv4, true
+	case overlay.ColorIPv6:
+		return IPv6, true
+	}
+	return "", false
 }
 
 // entry is a candidate path as it was written: its endpoint may still be a name.

@@ -1,0 +1,117 @@
+// Package install puts the plugin where container runtimes look for it, and gets
+// the kernel ready: what the first containers of a node's pod do.
+package install
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Name of the plugin's program, of its network, and of what is to be made of it.
+const (
+	Program  = "culvert-cni"
+	network  = "culvert"
+	confFile = "10-culvert.conflist" // runtimes take the first by name
+)
+
+// Files are the plugin's.
+type Files struct {
+	Plugin  string // the program that is to be installed
+	BinDir  string
+	ConfDir string
+	Version string   // of CNI
+	Chain   []string // plugins to chain behind, where they are in BinDir
+}
+
+// Install writes the files, each by one rename, and says which were not there as
+// they are now. The configuration comes last: with it the node is ready for pods.
+func (f Files) Install() (changed []string, err error) {
+	program, err := os.ReadFile(f.Plugin)
+	if err != nil {
+		return nil, err
+	}
+	conf, err := f.conflist()
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range []struct {
+		path string
+		data []byte
+		mode fs.FileMode
+	}{
+		{filepath.Join(f.BinDir, Program), program, 0o755},
+		{filepath.Join(f.ConfDir, confFile), conf, 0o644},
+	} {
+		differs, err := put(file.path, file.data, file.mode)
+		if err != nil {
+			return changed, err
+		}
+		if differs {
+			changed = append(changed, file.path)
+		}
+	}
+	return changed, nil
+}
+
+// Remove takes the files away, first the configuration, and says which were
+// there. Pods that are there keep their network.
+func (f Files) Remove() (removed []string, err error) {
+	for _, path := range []string{filepath.Join(f.ConfDir, confFile), filepath.Join(f.BinDir, Program)} {
+		switch err := os.Remove(path); {
+		case err == nil:
+			removed = append(removed, path)
+		case !errors.Is(err, fs.ErrNotExist):
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// capabilities are what plugins that are often chained want the runtime to tell.
+var capabilities = map[string]string{"portmap": "portMappings", "bandwidth": "bandwidth"}
+
+func (f Files) conflist() ([]byte, error) {
+	// Ours has to know whose bandwidth another one limits, too.
+	plugins := []map[string]any{{"type": Program, "capabilities": map[string]bool{"bandwidth": true}}}
+	for _, name := range f.Chain {
+		if _, err := os.Stat(filepath.Join(f.BinDir, name)); err != nil {
+			continue // a plugin that is not there would fail every pod
+		}
+		plugin := map[string]any{"type": name}
+		if c := capabilities[name]; c != "" {
+			plugin["capabilities"] = map[string]bool{c: true}
+		}
+		plugins = append(plugins, plugin)
+	}
+	text, err := json.MarshalIndent(map[string]any{"cniVersion": f.Version, "name": network, "plugins": plugins}, "", "  ")
+	return append(text, '\n'), err
+}
+
+// put writes a file that is either as before or as it shall be, also for who
+// reads or runs it meanwhile.
+func put(path string, data []byte, mode fs.FileMode) (differs bool, err error) {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm() == mode {
+			return false, nil
+		}
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".culvert-*")
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return false, fmt.Errorf("write %s: %w", path, err)
+	}
+	return true, os.Rename(f.Name(), path)
+}
