@@ -177,32 +177,28 @@ func (in *instance) resolve(c *Check, family string) (*Check, error) {
 // translation is what each node does for Services, in nft's language: the way of
 // kube-proxy, with one backend for each. Who comes from outside, and a pod that
 // comes back to itself, gets the node's address, so that answers do.
-func (in *instance) translation() (string, error) {
+func (in *instance) translation() string {
 	var b strings.Builder
 	for _, family := range []string{ipv4, ipv6} {
 		ip := map[string]string{ipv4: "ip", ipv6: "ip6"}[family]
-		fmt.Fprintf(&b, "table %s services {\n", ip)
+		// It takes the place of an earlier one, if there is one.
+		fmt.Fprintf(&b, "table %s services {}\ndelete table %s services\ntable %s services {\n", ip, ip, ip)
 		for _, hook := range []string{"prerouting", "output"} {
 			fmt.Fprintf(&b, "chain %s {\ntype nat hook %s priority -100\n", hook, hook)
-			if err := in.translations(&b, ip, family); err != nil {
-				return "", err
-			}
+			in.translations(&b, ip, family)
 			b.WriteString("}\n")
 		}
 		fmt.Fprint(&b, "chain postrouting {\ntype nat hook postrouting priority 100\nmeta mark & 0x4000 == 0x4000 meta mark set meta mark & 0xffffbfff masquerade\n}\n}\n")
 	}
-	return b.String(), nil
+	return b.String()
 }
 
-func (in *instance) translations(b *strings.Builder, ip, family string) error {
+func (in *instance) translations(b *strings.Builder, ip, family string) {
 	for _, s := range in.Services {
-		vip, err := in.address(s.Name, family)
-		if err != nil {
-			continue // of the other family only
-		}
-		pod, err := in.address(s.Pod, family)
-		if err != nil {
-			return err
+		vip, err1 := in.address(s.Name, family)
+		pod, err2 := in.address(s.Pod, family)
+		if err1 != nil || err2 != nil {
+			continue // of the other family only, or without a pod at the moment
 		}
 		to := netip.AddrPortFrom(pod, s.TargetPort)
 		for _, protocol := range []string{"tcp", "udp"} {
@@ -213,7 +209,6 @@ func (in *instance) translations(b *strings.Builder, ip, family string) error {
 			}
 		}
 	}
-	return nil
 }
 
 // loadNFT loads a ruleset in a node.
@@ -229,9 +224,5 @@ func (in *instance) translate(n *Node) error {
 	if n.Kind != Cluster || len(in.Services) == 0 {
 		return nil
 	}
-	rules, err := in.translation()
-	if err != nil {
-		return err
-	}
-	return in.loadNFT(n, rules)
+	return in.loadNFT(n, in.translation())
 }

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -64,7 +65,7 @@ func upCommand(o *options) *cobra.Command {
 		Use: "up NAME", Short: "Build a lab and leave it running", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
-				variants, err := o.variants(in.Topology)
+				variants, err := o.variants(in.Topology, p)
 				if err != nil {
 					return err
 				}
@@ -95,7 +96,7 @@ not 0 if a check fails.`,
 				return err
 			}
 			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
-				variants, err := o.variants(in.Topology)
+				variants, err := o.variants(in.Topology, p)
 				if err != nil {
 					return err
 				}
@@ -166,12 +167,20 @@ func variantFlags(cmd *cobra.Command, o *options, about string) {
 	}
 }
 
-// variants are those that the flags choose.
-func (o *options) variants(t *Topology) ([]string, error) {
+// variants are those that the flags choose. Without a flag those are left out
+// whose programs are not there.
+func (o *options) variants(t *Topology, p *progress) ([]string, error) {
 	if o.mode != "" {
 		return t.chosenVariants("mode", o.mode)
 	}
-	return t.chosenVariants("n9", o.n9)
+	list, err := t.chosenVariants("n9", o.n9)
+	if i := slices.Index(list, kubeMode); err == nil && i >= 0 {
+		if missing := haveAPIServer(); missing != nil {
+			p.say("%s: mode %s is left out: %v", t.Name, kubeMode, missing)
+			list = slices.Delete(slices.Clone(list), i, i+1)
+		}
+	}
+	return list, err
 }
 
 // completeVariant proposes the variants of the lab that is named already.

@@ -56,7 +56,14 @@ func (r *runner) dropObject(ctx context.Context, e *Event, _ *outcome) error {
 }
 
 func (r *runner) attachPod(ctx context.Context, e *Event, _ *outcome) error {
-	return r.attach(ctx, r.node(e.Node))
+	if err := r.attach(ctx, r.node(e.Node)); err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range r.clusterNodes() { // it has other addresses
+		errs = append(errs, r.translate(n))
+	}
+	return errors.Join(errs...)
 }
 
 func (r *runner) detachPod(ctx context.Context, e *Event, _ *outcome) error {
