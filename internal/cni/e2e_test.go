@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -28,6 +29,7 @@ import (
 // member is a node of a cluster, with the daemon that it runs.
 type member struct {
 	*node
+	nth       int
 	dir, pins string
 	daemon    *exec.Cmd
 	log       *log
@@ -39,32 +41,42 @@ api: {socket: %q}
 log: {level: debug}
 overlay:
   mode: static
-  node: node-1
-  address: 2001:db8::1
+  node: node-%d
   uplinks: [up0]
-  locator: fc00:0:1::/48
-  pod_prefixes: [10.244.1.0/24, "fd00:10:244:1::/64"]
+  nodes:
+    - {name: node-1, address: "2001:db8::1", locator: "fc00:0:1::/48", prefixes: [10.244.1.0/24, "fd00:10:244:1::/64"]}
+    - {name: node-2, address: "2001:db8::2", locator: "fc00:0:2::/48", prefixes: [10.244.2.0/24, "fd00:10:244:2::/64"]}
 `
 
-// newMember has an uplink to a router, and its daemon is ready.
+// newMember is the first of two nodes, with a router for the other one.
 func newMember(tb testing.TB, version string, after []map[string]any, dirs ...string) *member {
 	tb.Helper()
-	m := &member{node: newNode(tb, version, after, dirs...), dir: tb.TempDir(), pins: pinDirectory(tb)}
-	router := netns.New(tb)
-	netns.Veth(tb, m.NS, "up0", router, "r0")
-	m.Addr(tb, "up0", "2001:db8::1/64")
-	m.Addr(tb, "up0", "192.0.2.1/24")
-	router.Addr(tb, "r0", "2001:db8::ff/64")
-	m.IP(tb, "route add default via 2001:db8::ff")
-	if err := os.WriteFile(filepath.Join(m.dir, "culvert.yaml"), fmt.Appendf(nil, memberFile, m.socket), 0o600); err != nil {
+	m := newMemberAt(tb, 1, newNode(tb, version, after, dirs...))
+	netns.Veth(tb, m.NS, "up0", netns.New(tb), "r0")
+	m.connect(tb)
+	m.start(tb)
+	return m
+}
+
+// newMemberAt is the nth, without an uplink.
+func newMemberAt(tb testing.TB, nth int, n *node) *member {
+	tb.Helper()
+	m := &member{node: n, nth: nth, dir: tb.TempDir(), pins: pinDirectory(tb)}
+	if err := os.WriteFile(filepath.Join(m.dir, "culvert.yaml"), fmt.Appendf(nil, memberFile, m.socket, nth), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	var err error
 	if m.client, err = api.NewClient(api.Endpoint{Socket: m.socket}); err != nil {
 		tb.Fatal(err)
 	}
-	m.start(tb)
 	return m
+}
+
+// connect has the uplink lead to the others.
+func (m *member) connect(tb testing.TB) {
+	tb.Helper()
+	m.Addr(tb, "up0", fmt.Sprintf("2001:db8::%d/64", m.nth))
+	m.Addr(tb, "up0", fmt.Sprintf("192.0.2.%d/24", m.nth))
 }
 
 func pinDirectory(tb testing.TB) string {
@@ -234,6 +246,38 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
+// A cluster of one family has pods of one.
+func TestOneFamily(t *testing.T) {
+	for family, c := range map[string]struct{ without, pod, node string }{
+		"IPv4": {`, "fd00:10:244:1::/64"`, "10.244.1.2", "192.0.2.1"},
+		"IPv6": {`10.244.1.0/24, `, "fd00:10:244:1::2", "2001:db8::1"},
+	} {
+		t.Run(family, func(t *testing.T) {
+			m := newMemberAt(t, 1, newNode(t, "1.0.0", nil))
+			file := strings.Replace(fmt.Sprintf(memberFile, m.socket, 1), c.without, "", 1)
+			if err := os.WriteFile(filepath.Join(m.dir, "culvert.yaml"), []byte(file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			netns.Veth(t, m.NS, "up0", netns.New(t), "r0")
+			m.connect(t)
+			m.start(t)
+			pod := netns.New(t)
+			if got := addresses(m.mustAdd(t, attachment(pod))); !slices.Equal(got, []string{c.pod}) {
+				t.Errorf("addresses %v", got)
+			}
+			m.reaches(t, m.NS, c.pod)
+			m.reaches(t, pod, c.node)
+			if err := m.check(t, attachment(pod)); err != nil {
+				t.Errorf("CHECK: %v", err)
+			}
+			if err := m.del(t, attachment(pod)); err != nil {
+				t.Errorf("DEL: %v", err)
+			}
+			m.clean(t)
+		})
+	}
+}
+
 // What comes and goes while the agent does not run, and a reboot, leave nothing.
 func TestWithoutAgent(t *testing.T) {
 	m := newMember(t, "1.0.0", nil)
@@ -251,6 +295,41 @@ func TestWithoutAgent(t *testing.T) {
 	if err := m.del(t, attachment(rebooted)); err != nil {
 		t.Errorf("DEL: %v", err)
 	}
+}
+
+// Whatever is killed while pods come, plugin or agent, DEL leaves nothing.
+func TestKilled(t *testing.T) {
+	m := newMember(t, "1.0.0", nil)
+	m.pods(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	var all []*netns.NS
+	added := 0
+	for i := range 30 {
+		pod := netns.New(t)
+		all = append(all, pod)
+		if i%10 == 9 {
+			time.AfterFunc(time.Duration(random.IntN(30))*time.Millisecond, func() { m.daemon.Process.Kill() })
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(60))*time.Millisecond)
+		m.Do(t, func() {
+			if _, err := m.cni.AddNetworkList(ctx, m.list, attachment(pod)); err == nil {
+				added++
+			}
+		})
+		cancel()
+		if i%10 == 9 {
+			m.daemon.Wait()
+			m.start(t)
+			m.pods(t)
+		}
+	}
+	t.Logf("%d of %d ADDs ended before they were killed; then %d pods and %d links were there", added, len(all), len(m.pods(t)), m.links(t))
+	for _, pod := range all {
+		if err := m.del(t, attachment(pod)); err != nil {
+			t.Errorf("DEL: %v", err)
+		}
+	}
+	m.clean(t)
 }
 
 // Many at a time, one after the other, and how long the agent takes.
@@ -415,7 +494,7 @@ func call(t *testing.T, from *netns.NS, address string) string {
 
 // bandwidth limits a pod that says so, and slows no other.
 func TestBandwidth(t *testing.T) {
-	const megabits, amount = 20, 4 << 20
+	const megabits, amount = 20, 2 << 20
 	bin := pluginOfOthers(t, "bandwidth")
 	m := newMember(t, "1.0.0", []map[string]any{{"type": "bandwidth", "capabilities": map[string]bool{"bandwidth": true}}}, filepath.Dir(bin))
 	slow, free, other := netns.New(t), netns.New(t), netns.New(t)
@@ -446,6 +525,35 @@ func TestBandwidth(t *testing.T) {
 		}
 	}
 	m.clean(t)
+}
+
+// A pod that goes by the kernel reaches pods of other nodes, and they it.
+func TestBandwidthAcrossNodes(t *testing.T) {
+	bin := filepath.Dir(pluginOfOthers(t, "bandwidth"))
+	after := []map[string]any{{"type": "bandwidth", "capabilities": map[string]bool{"bandwidth": true}}}
+	near, far := newMemberAt(t, 1, newNode(t, "1.0.0", after, bin)), newMemberAt(t, 2, newNode(t, "1.0.0", after, bin))
+	netns.Veth(t, near.NS, "up0", far.NS, "up0")
+	for _, m := range []*member{near, far} {
+		m.connect(t)
+		m.start(t)
+	}
+	slow, other := netns.New(t), netns.New(t)
+	rc := attachment(slow)
+	rc.CapabilityArgs = map[string]any{"bandwidth": map[string]int{"ingressRate": 20e6, "ingressBurst": 1e6, "egressRate": 20e6, "egressBurst": 1e6}}
+	to := map[*netns.NS][]string{slow: addresses(near.mustAdd(t, rc)), other: addresses(far.mustAdd(t, attachment(other)))}
+	for i := range to[slow] {
+		near.reaches(t, slow, to[other][i])
+		far.reaches(t, other, to[slow][i])
+	}
+	const amount = 2 << 20
+	const least = time.Duration(amount*8-3e6) * time.Second / 20e6
+	for name, ns := range map[string][2]*netns.NS{"from it": {slow, other}, "to it": {other, slow}} {
+		for _, a := range to[ns[1]] {
+			if took := transfer(t, ns[0], ns[1], net.JoinHostPort(a, "9"), amount); took < least {
+				t.Errorf("%s, %s: %s", name, a, took)
+			}
+		}
+	}
 }
 
 // transfer is how long it takes until octets have arrived.
