@@ -14,6 +14,9 @@ import (
 // cniVersion is the newest that Debian's containerd takes.
 const cniVersion = "1.0.0"
 
+// podInterface is what runtimes call the interface of a pod.
+const podInterface = "eth0"
+
 // network is the configuration list that a node's container runtime has.
 func (in *instance) network(n *Node) (*libcni.NetworkConfigList, error) {
 	plugins := []map[string]any{{"type": "culvert-cni", "socket": in.socket(n)}}
@@ -38,7 +41,7 @@ func (in *instance) runtime(p *Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
 		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": port.Protocol})
 	}
 	conf := &libcni.RuntimeConf{
-		ContainerID: "lab-" + in.name + "-" + p.Name, NetNS: in.namespace(p).path(), IfName: "eth0",
+		ContainerID: "lab-" + in.name + "-" + p.Name, NetNS: in.namespace(p).path(), IfName: podInterface,
 		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
 		CapabilityArgs: map[string]any{"portMappings": ports},
 	}

@@ -27,8 +27,11 @@ func writeGraph(w io.Writer, t *Topology, format string) error {
 	if err := checkFormat(format, graphFormats); err != nil {
 		return err
 	}
-	g := graph{Lab: t.Name, Links: t.Links}
+	g := graph{Lab: t.Name, Links: slices.Clone(t.Links)}
 	for _, n := range t.Nodes {
+		if n.Kind == Pod { // its link is culvert-cni's work
+			g.Links = append(g.Links, Link{Ends: []End{{Node: n.Host, Name: "pods"}, {Node: n.Name, Name: podInterface}}})
+		}
 		g.Nodes = append(g.Nodes, graphNode{n.Name, n.Kind, n.Role})
 	}
 	switch format {
