@@ -72,7 +72,7 @@ func (f *fabric) newNode(t testing.TB, number int) *fabricNode {
 	n.Addr(t, "culvert0", fmt.Sprintf("fd00:%d::1/128", number))
 	n.IP(t, "-4 route add 10.244.0.0/16 dev culvert0 src "+fmt.Sprintf("10.244.%d.1", number))
 	n.IP(t, "-6 route add fd00::/16 dev culvert0 src "+fmt.Sprintf("fd00:%d::1", number))
-	n.IP(t, "link set culvert0 arp off")
+	n.IP(t, "link set culvert0 arp off mtu 1400")
 	return n
 }
 
@@ -82,10 +82,9 @@ func (n *fabricNode) newPod(t testing.TB) *fabricPod {
 	p := &fabricPod{NS: netns.New(t)}
 	number := len(n.pods) + 2
 	name := fmt.Sprintf("pod%d", number)
-	host, end := netns.Veth(t, n.NS, name, p.NS, "eth0")
+	_, end := netns.Veth(t, n.NS, name, p.NS, "eth0")
 	n.IP(t, "link set "+name+" address "+gatewayMAC)
-	host = n.Interface(t, name)
-	p.host, p.mac = host, end.HardwareAddr
+	p.host, p.mac = n.Interface(t, name), end.HardwareAddr
 	p.ipv4, p.ipv6 = addr(fmt.Sprintf("10.244.%d.%d", n.number, number)), addr(fmt.Sprintf("fd00:%d::%d", n.number, number))
 	for _, line := range []string{
 		"addr add " + p.ipv4.String() + "/32 dev eth0",
@@ -214,3 +213,28 @@ func send(t testing.TB, from *netns.NS, listener net.Listener, address string, o
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// byKernel has the kernel do what we would: seg6 towards node `other` by way of
+// others, seg6local of what comes.
+func (n *fabricNode) byKernel(t testing.TB, other *fabricNode, via ...netip.Addr) {
+	t.Helper()
+	n.Sysctl(t, "net.ipv4.conf.all.rp_filter", "0")
+	n.Sysctl(t, "net.ipv4.conf.up.rp_filter", "0")
+	n.Sysctl(t, "net.ipv6.conf.all.seg6_enabled", "1")
+	n.Sysctl(t, "net.ipv6.conf.up.seg6_enabled", "1")
+	n.IP(t, "link del culvert0")
+	segments := ""
+	for _, v := range via {
+		segments += v.String() + ","
+	}
+	for _, line := range []string{
+		fmt.Sprintf("sr tunsrc set 2001:db8:%d::1", n.number),
+		fmt.Sprintf("-4 route add 10.244.%d.0/24 encap seg6 mode encap.red segs %s%s dev up", other.number, segments, sidOf(dt4SID, other.number)),
+		fmt.Sprintf("-6 route add fd00:%d::/64 encap seg6 mode encap.red segs %s%s dev up", other.number, segments, sidOf(dt6SID, other.number)),
+		fmt.Sprintf("-6 route add %s encap seg6local action End dev up", sidOf(nodeSID, n.number)),
+		fmt.Sprintf("-6 route add %s encap seg6local action End.DX4 nh4 %s dev up", sidOf(dt4SID, n.number), n.pods[0].ipv4),
+		fmt.Sprintf("-6 route add %s encap seg6local action End.DT6 table 254 dev up", sidOf(dt6SID, n.number)),
+	} {
+		n.IP(t, line)
+	}
+}

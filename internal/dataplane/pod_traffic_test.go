@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,88 @@ func TestPodsOfTwoNodes(t *testing.T) {
 	f.noDrops(t)
 	if n := c.count(t, datapathReasonREASON_PASSED); n < 1000 {
 		t.Errorf("the node in the middle saw %d packets", n)
+	}
+}
+
+// TestPodsAgainstKernel has the kernel's seg6 and seg6local at the other end, with
+// one segment and with three, by way of a node of ours.
+func TestPodsAgainstKernel(t *testing.T) {
+	for _, via := range [][]netip.Addr{nil, {sidOf(nodeSID, 3)}} {
+		f := newFabric(t, 3)
+		a, k, c := f.nodes[0], f.nodes[1], f.nodes[2]
+		a.serve(t, Options{Limits: smallLimits})
+		c.serve(t, Options{Limits: smallLimits})
+		a.addPods(t, 1)
+		k.addPods(t, 1)
+		there, back := via, via
+		if via != nil {
+			there, back = append(slices.Clone(via), sidOf(nodeSID, 2)), append(slices.Clone(via), sidOf(nodeSID, 1))
+		}
+		k.byKernel(t, a, back...)
+		a.reach(t, k, srv6.HEncapsRed, there...)
+		for _, gso := range []string{"on", "off"} {
+			for _, p := range []*fabricPod{a.pods[0], k.pods[0]} {
+				p.setGSO(t, gso)
+			}
+			exchange(t, a.pods[0], k.pods[0])
+			exchange(t, k.pods[0], a.pods[0])
+		}
+		f.noDrops(t)
+	}
+}
+
+// TestTooBig: a pod that believes in an MTU that is too large is told so by the
+// kernel, or has its packets cut up.
+func TestTooBig(t *testing.T) {
+	f := served(t, 2)
+	a, b := f.nodes[0], f.nodes[1]
+	a.reach(t, b, srv6.HEncapsRed)
+	b.reach(t, a, srv6.HEncapsRed)
+	for _, p := range []*fabricPod{a.pods[0], b.pods[0]} {
+		p.IP(t, "-4 route replace default via 169.254.1.1")
+		p.IP(t, "-6 route replace default via fe80::1 dev eth0")
+	}
+	exchange(t, a.pods[0], b.pods[0])
+	for i, at := range b.pods[0].addresses() {
+		if got, want := a.pods[0].IP(t, "route get "+at.String()), "mtu 1400"; !strings.Contains(got, want) {
+			t.Errorf("the route to %s is %s, want %s", at, got, want)
+		}
+		out, _ := a.pods[1].Command("ping", "-M", "do", "-c", "1", "-W", "1", "-s", fmt.Sprint(1472-20*i), at.String()).CombinedOutput()
+		if !strings.Contains(string(out), "1400") {
+			t.Errorf("a packet of 1500 octets to %s: %s", at, out)
+		}
+	}
+	a.pods[0].Run(t, "ping", "-M", "dont", "-c", "1", "-W", "1", "-s", "1472", b.pods[0].ipv4.String())
+	f.noDrops(t)
+}
+
+// TestPodsHopLimit: a pod is told where a packet's hops end.
+func TestPodsHopLimit(t *testing.T) {
+	f := served(t, 2)
+	a, b := f.nodes[0], f.nodes[1]
+	a.reach(t, b, srv6.HEncapsRed)
+	b.reach(t, a, srv6.HEncapsRed)
+	for _, at := range b.pods[0].addresses() {
+		for _, hops := range []string{"1", "2"} {
+			out, _ := a.pods[0].Command("ping", "-t", hops, "-c", "1", "-W", "1", at.String()).CombinedOutput()
+			if !strings.Contains(strings.ToLower(string(out)), "time to live exceeded") && !strings.Contains(string(out), "Hop limit") {
+				t.Errorf("%s hops to %s: %s", hops, at, out)
+			}
+		}
+		ping(t, a.pods[0].NS, at, "-t", "3")
+	}
+	f.noDrops(t)
+}
+
+// TestPodsEdge: pods are outside of the SR domain.
+func TestPodsEdge(t *testing.T) {
+	f := served(t, 2)
+	a := f.nodes[0]
+	for _, sid := range []string{nodeSID, dt6SID} {
+		_, _ = a.pods[0].Command("ping", "-c", "2", "-i", "0.02", "-W", "1", sidOf(sid, 2).String()).CombinedOutput()
+	}
+	if got, want := a.drops(t), "4 sr_domain_edge"; got != want {
+		t.Errorf("dropped %s, want %s", got, want)
 	}
 }
 
