@@ -24,6 +24,11 @@ help: ## this list
 build: ## build bin/culvert and bin/culvert-cni
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(dir $(BIN)) ./cmd/culvert ./cmd/culvert-cni
 
+.PHONY: manifest
+manifest: ## write bin/culvert.yaml, the cluster's manifest with this version's image
+	@mkdir -p $(dir $(BIN))
+	@sed 's#ghcr.io/culvert-net/culvert:latest#ghcr.io/culvert-net/culvert:$(VERSION)#' dist/kubernetes/culvert.yaml >$(dir $(BIN))culvert.yaml
+
 .PHONY: demo
 demo: ## run the gateway and the slices laboratory and show their results
 	@tools/need.sh run
@@ -67,6 +72,7 @@ fuzz: ## FRAMES=10000000 through the data path, its model and sanitizers; PFCP; 
 e2e: ## every laboratory, one by one; the first time it builds kube-apiserver and etcd
 	@tools/need.sh test
 	@tools/cluster/build.sh api
+	@$(SUM) -- -count=1 -timeout 10m -tags apiserver ./internal/kube
 	@$(MAKE) --no-print-directory build
 	@for lab in $$($(BIN) lab list | awk 'NR > 1 { print $$1 }'); do $(BIN) lab run "$$lab" || exit 1; done
 

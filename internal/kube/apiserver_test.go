@@ -37,6 +37,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 // These tests ask a real kube-apiserver with etcd, which tools/cluster/build.sh
@@ -101,10 +103,8 @@ func newServer(t *testing.T) *server {
 	}
 	s.start(t)
 	t.Cleanup(func() { end(s.api) })
-	for _, u := range manifest(t) {
-		if u.GetKind() != "DaemonSet" {
-			s.apply(t, u)
-		}
+	for _, u := range append(manifestIn(t, manifestFile), manifestIn(t, uninstallFile)...) {
+		s.apply(t, u)
 	}
 	s.waits(t, "SRv6Policies are served", func() error {
 		_, err := s.objects.Resource(policyResource).List(t.Context(), metav1.ListOptions{})
@@ -140,7 +140,7 @@ func (s *server) start(t *testing.T) {
 	s.api = s.run(t, "kube-apiserver", "--etcd-servers", fmt.Sprintf("http://127.0.0.1:%d", s.etcd), "--bind-address", "127.0.0.1",
 		"--secure-port", fmt.Sprint(s.port), "--cert-dir", file("certs"), "--token-auth-file", file("tokens.csv"), "--authorization-mode", "RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", file("accounts.key"),
-		"--service-account-key-file", file("accounts.key"), "--service-cluster-ip-range", "10.96.0.0/16", "--event-ttl", "10m")
+		"--service-account-key-file", file("accounts.key"), "--service-cluster-ip-range", "10.96.0.0/16", "--allow-privileged")
 	s.waits(t, "the API server is ready", func() error {
 		_, err := s.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(t.Context(), namespace, metav1.GetOptions{})
 		return err
@@ -162,6 +162,7 @@ func (s *server) waits(t *testing.T, what string, f func() error) {
 // resources are the names of the kinds that these tests make.
 var resources = map[string]schema.GroupVersionResource{
 	"Node": nodeResource, "ConfigMap": configMapResource, policyKind: policyResource,
+	"DaemonSet":                        {Group: "apps", Version: "v1", Resource: "daemonsets"},
 	"Namespace":                        {Version: "v1", Resource: "namespaces"},
 	"ServiceAccount":                   {Version: "v1", Resource: "serviceaccounts"},
 	"Pod":                              {Version: "v1", Resource: "pods"},
@@ -346,6 +347,7 @@ func TestAPIServer(t *testing.T) {
 		s.waits(t, "no status", func() error { return want(nodeStatus(s.get(t, chosen), me) == nil, "there is one") })
 	})
 	t.Run("own node only", func(t *testing.T) { s.keepsToItself(t, proxy.url) })
+	t.Run("inject", func(t *testing.T) { s.injected(t, h) })
 	t.Run("claims", func(t *testing.T) { s.claimed(t) })
 	t.Run("latency", func(t *testing.T) { s.latency(t, h) })
 	t.Run("slow", func(t *testing.T) {
@@ -413,6 +415,61 @@ func (s *server) refuses(t *testing.T) {
 			t.Errorf("want %q, got %v", words, err)
 		}
 	}
+}
+
+// injected: what the command writes, in both forms, by a kubeconfig.
+func (s *server) injected(t *testing.T, h *heard) {
+	file := filepath.Join(s.dir, "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
+		"users":[{"name":"x","user":{"token":"root"}}],"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}]}`, s.admin.Host)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := func(c InjectorConfig, list ...Injection) (string, error) {
+		t.Helper()
+		c.Kubeconfig, c.Namespace = file, namespace
+		in, err := NewInjector(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := in.Set(t.Context(), list)
+		return sayEvents(events), err
+	}
+	path := injection(overlay.ColorIPv6, "fd11::7", me)
+	if said, err := set(InjectorConfig{Form: FormConfigMap}, path); !errors.Is(err, ErrForeign) {
+		t.Errorf("over what somebody else has written: %s, %v", said, err)
+	}
+	const add, replace, withdraw = "add ipv6:fd11::7 for node-1", "replace ipv6:fd11::7 for node-1", "withdraw ipv6:fd11::7 for node-1"
+	for range 2 { // it changes nothing, so that it says the same again
+		if said, err := set(InjectorConfig{Form: FormSRv6Policy, DryRun: true}, path); err != nil || said != add {
+			t.Errorf("a dry run: %s, %v", said, err)
+		}
+	}
+	if said, err := set(InjectorConfig{Form: FormSRv6Policy}, path); err != nil || said != add {
+		t.Errorf("%s, %v", said, err)
+	}
+	s.waits(t, "the path", func() error {
+		return want(h.has(func(h *heard) bool { return h.paths["srv6policy:node-1.ipv6-fd11--7"].Endpoint == path.Endpoint }), "%v", h.pathNames())
+	})
+	path.Preference = 300
+	if said, err := set(InjectorConfig{Form: FormSRv6Policy}, path); err != nil || said != replace {
+		t.Errorf("%s, %v", said, err)
+	}
+	if said, err := set(InjectorConfig{Form: FormSRv6Policy}); err != nil || said != withdraw {
+		t.Errorf("%s, %v", said, err)
+	}
+	if said, err := set(InjectorConfig{Form: FormConfigMap, Force: true}, path); err != nil || !strings.HasPrefix(said, add) {
+		t.Errorf("%s, %v", said, err)
+	}
+	s.waits(t, "the path", func() error {
+		return want(h.has(func(h *heard) bool {
+			return h.paths["configmap:ipv6:fd11::7"].Preference == 300 && h.paths["srv6policy:node-1.ipv6-fd11--7"].Name == ""
+		}), "%v", h.pathNames())
+	})
+	if said, err := set(InjectorConfig{Form: FormConfigMap}); err != nil || said != withdraw {
+		t.Errorf("%s, %v", said, err)
+	}
+	s.apply(t, listingObject(listing))
 }
 
 // keepsToItself: an agent can neither speak for another node nor change its own.

@@ -16,7 +16,10 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 )
 
-const manifestFile = "../../dist/kubernetes/culvert.yaml"
+const (
+	manifestFile  = "../../dist/kubernetes/culvert.yaml"
+	uninstallFile = "../../dist/kubernetes/uninstall.yaml"
+)
 
 var update = flag.Bool("update", false, "write the manifest")
 
@@ -68,10 +71,10 @@ func render(t *testing.T) string {
 	return out.String()
 }
 
-// manifest are the objects of the manifest, in order.
-func manifest(t *testing.T) (all []*unstructured.Unstructured) {
+// manifestIn are the objects of a manifest, in order.
+func manifestIn(t *testing.T, file string) (all []*unstructured.Unstructured) {
 	t.Helper()
-	text, err := os.ReadFile(manifestFile)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +108,7 @@ func TestManifestIsTheChart(t *testing.T) {
 
 func TestManifest(t *testing.T) {
 	kinds := map[string]*unstructured.Unstructured{}
-	for _, u := range manifest(t) {
+	for _, u := range manifestIn(t, manifestFile) {
 		kinds[u.GetKind()] = u
 	}
 	for _, kind := range []string{"CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
@@ -132,5 +135,31 @@ func TestManifest(t *testing.T) {
 	privileged, _, _ := unstructured.NestedBool(containers[0].(map[string]any), "securityContext", "privileged")
 	if privileged {
 		t.Error("the daemon is privileged")
+	}
+}
+
+// What takes it away is of the same image and finds the same folders.
+func TestUninstall(t *testing.T) {
+	images, paths := map[any]bool{}, map[any]bool{}
+	collect := func(file string) {
+		for _, u := range manifestIn(t, file) {
+			for _, list := range []string{"containers", "initContainers"} {
+				containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", list)
+				for _, c := range containers {
+					images[c.(map[string]any)["image"]] = true
+				}
+			}
+			volumes, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "volumes")
+			for _, v := range volumes {
+				path, _, _ := unstructured.NestedString(v.(map[string]any), "hostPath", "path")
+				paths[path] = true
+			}
+		}
+	}
+	collect(manifestFile)
+	before := len(paths)
+	collect(uninstallFile)
+	if len(images) != 1 || len(paths) != before || before < 5 {
+		t.Errorf("images %v, paths %v", images, paths)
 	}
 }
