@@ -116,7 +116,7 @@ GLOBAL int kernel_translates(struct __sk_buff *skb, struct inner *in)
 	if (!in || !o)
 		return 0;
 	if (!is_tracked(in))
-		return !is_echo(skb, in);
+		return in->fragment || !is_echo(skb, in);
 	return ask_conntrack(skb, in, *(volatile __u64 *)&o->generation);
 }
 
