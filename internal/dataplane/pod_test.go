@@ -62,6 +62,7 @@ func TestPutPodRefuses(t *testing.T) {
 		must(t, d.PutPolicy(policyTo("one", "fc00:b::1")))
 		must(t, d.PutSteering(srpolicy.Steering{Prefix: prefix("10.244.1.9/32"), Policy: "one"}))
 		must(t, d.PutLocal(addr("10.244.1.1")))
+		before := dump(t, d)
 		for name, p := range map[string]Pod{
 			"no such interface":    podAt(77, "10.244.1.2"),
 			"an interface of 0":    podAt(0, "10.244.1.2"),
@@ -72,13 +73,12 @@ func TestPutPodRefuses(t *testing.T) {
 			"no address's value":   {Ifindex: 21, MAC: hostA, Addresses: []netip.Addr{{}}},
 			"a link-local address": podAt(21, "fe80::2"),
 		} {
-			before := dump(t, d)
 			if err := d.PutPod(p); err == nil {
 				t.Errorf("%s: no error", name)
 			}
-			if diff := difference(before, dump(t, d)); diff != "" {
-				t.Errorf("%s: left behind:\n%s", name, diff)
-			}
+		}
+		if diff := difference(before, dump(t, d)); diff != "" || len(d.Pods()) != 0 || len(d.hooks) != 0 {
+			t.Errorf("left behind: %v, %v\n%s", d.Pods(), d.hooks, diff)
 		}
 		must(t, d.PutPod(podAt(21, "10.244.1.2")))
 		err := d.PutSteering(srpolicy.Steering{Prefix: prefix("10.244.1.2/32"), Policy: "one"})
