@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -185,8 +186,31 @@ func (k *linux) configure(v veth, addresses []address, mtu int) error {
 				return fmt.Errorf("%s in the pod: %w", a.addr, err)
 			}
 		}
-		return nil
+		return settle(h, addresses)
 	})
+}
+
+// settle waits until the kernel takes packets to the pod's addresses: for IPv6 a
+// worker has to come by, also where no duplicates are looked for.
+func settle(h *netlink.Handle, addresses []address) error {
+	const longest = 5 * time.Second
+	until := time.Now().Add(longest)
+	for _, a := range addresses {
+		for {
+			routes, err := h.RouteGet(a.addr.AsSlice())
+			if err != nil {
+				return fmt.Errorf("look up %s in the pod: %w", a.addr, err)
+			}
+			if len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+				break
+			}
+			if time.Now().After(until) {
+				return fmt.Errorf("%s is not usable in the pod after %s", a.addr, longest)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return nil
 }
 
 func setMTU(h *netlink.Handle, name string, mtu int) error {
