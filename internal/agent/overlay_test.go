@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -317,3 +319,67 @@ func kubeconfig(t *testing.T) string {
 	}
 	return path
 }
+
+const byBGPFile = `
+overlay:
+  mode: bgp
+  node: node-1
+  address: '2001:db8::1'
+  uplinks: [eth0]
+  locator: 'fc00:0:1::/48'
+  pod_prefixes: [10.244.1.0/24]
+bgp:
+  asn: 65001
+  router_id: 10.0.0.5
+  listen: [127.95.0.15]
+  port: 1180
+  peers: [{address: 127.95.0.19, asn: 65001, passive: true, source: 127.95.0.15}]
+`
+
+// The mode changes while the daemon runs: BGP begins to be spoken, nodes come by
+// it, and both end with it.
+func TestModesComeAndGo(t *testing.T) {
+	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
+	if _, err := d.BGPPeers(); !errors.Is(err, ErrNotBGP) {
+		t.Errorf("peers of a node that speaks no BGP: %v", err)
+	}
+	other, err := bgp.Start(t.Context(), bgp.Config{ASN: 65001, RouterID: addr("10.0.0.19"), Log: slog.New(slog.DiscardHandler),
+		Cluster: &bgp.Cluster{Handler: deaf{}},
+		Peers:   []bgp.Peer{{Address: addr("127.95.0.15"), Port: 1180, ASN: 65001, Local: addr("127.95.0.19")}}}, deaf{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Stop)
+	if err := other.SetNode(nodeOf(2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Apply(t.Context(), parse(t, byBGPFile), false); err != nil {
+		t.Fatal(err)
+	}
+	d.holds(t, "a node came by BGP", func() bool {
+		return d.dp.steering["10.244.2.0/24"].Policy == "c4:2001:db8::2" && d.firstOf("c4:2001:db8::2") == "fc00:0:2:4::"
+	})
+	if got := d.kernel.kept(); !strings.Contains(got, "fc00:0:2:4::/128 via 2001:db8::2") {
+		t.Errorf("the kernel's routes:\n%s", got)
+	}
+	nodes, err := d.Nodes()
+	if err != nil || len(nodes) != 1 || nodes[0].Origin != "bgp" || !slices.Equal(nodes[0].Policies, []string{"c4:2001:db8::2"}) {
+		t.Errorf("nodes %+v, %v", nodes, err)
+	}
+	if _, err := d.Apply(t.Context(), parse(t, clusterFile), false); err != nil {
+		t.Fatal(err)
+	}
+	d.holds(t, "the file's nodes are back, and BGP's are gone", func() bool {
+		_, there := d.dp.policies["c4:2001:db8::2"]
+		return !there && d.dp.steering["10.244.2.0/24"].Policy == "node-2:ipv4" && d.planes.headend == nil
+	})
+}
+
+// deaf is a node that does not care what is told.
+type deaf struct{}
+
+func (deaf) Put(bgp.Path)                       {}
+func (deaf) Withdraw(srpolicy.Advertised)       {}
+func (deaf) Complete(netip.Addr)                {}
+func (deaf) PutReach(netip.Prefix, []bgp.Route) {}
+func (deaf) WithdrawReach(netip.Prefix)         {}
