@@ -72,7 +72,7 @@ struct looks {
 
 /* ... and a frame, beside the packet in it. */
 struct frame_looks {
-	__u64 source, destination; /* 6 octets, as in the frame */
+	__u64 source, destination; /* as numbers */
 	__u16 type, c_tag, s_tag;
 	__u16 has; /* FRAME_C_TAG, FRAME_S_TAG */
 };

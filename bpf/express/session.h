@@ -14,7 +14,7 @@
  * rate may refuse; then x->tunnel counts. */
 INLINE struct forwarding *express_rule(struct express *x, struct pdr *entry, struct rule *rule)
 {
-	__u32 index, units = usage_units(entry);
+	__u32 index, units = usage_units(&entry->volume);
 	struct forwarding *f;
 
 	read_rule(rule, entry);

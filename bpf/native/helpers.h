@@ -323,7 +323,7 @@ long bpf_ringbuf_output(void *map, void *record, __u64 size, __u64 flags)
 	struct session_event *told = record;
 
 	if (map == (void *)&session_events) {
-		must(size == sizeof(*told) && told->pdr && told->kind <= SESSION_STOP, "an event of rule %u", told->pdr);
+		must(size == sizeof(*told) && told->pdr && told->kind <= SESSION_REFUSED, "an event of rule %u", told->pdr);
 		return 0;
 	}
 	must(map == (void *)&trace_events && size == sizeof(*event) && !flags, "%llu octets", (unsigned long long)size);

@@ -133,7 +133,8 @@ type datapathForwarding struct {
 	Tos       uint8
 	TosMask   uint8
 	Internal  uint8
-	Pad       [15]uint8
+	ArgsAt    uint8
+	Pad       [14]uint8
 }
 
 type datapathForwardingKind uint32
@@ -148,14 +149,16 @@ const (
 )
 
 type datapathFrameFilter struct {
-	_           structs.HostLayout
-	Source      [6]uint8
-	Destination [6]uint8
-	Type        uint16
-	C_tag       uint16
-	S_tag       uint16
-	Flags       uint8
-	Pad         [5]uint8
+	_             structs.HostLayout
+	Source        [6]uint8
+	Destination   [6]uint8
+	SourceTo      [6]uint8
+	DestinationTo [6]uint8
+	Type          uint16
+	C_tag         uint16
+	S_tag         uint16
+	Flags         uint8
+	Pad           uint8
 }
 
 type datapathFrameFilterFlags uint32
@@ -484,6 +487,13 @@ const (
 	datapathReasonREASON_COUNT           datapathReason = 42
 )
 
+type datapathRefused struct {
+	_      structs.HostLayout
+	Volume datapathVolume
+	Notify uint32
+	Pad    uint32
+}
+
 type datapathRoute struct {
 	_         structs.HostLayout
 	Count     uint32
@@ -508,8 +518,9 @@ type datapathSessionEvent struct {
 type datapathSessionEventKind uint32
 
 const (
-	datapathSessionEventKindSESSION_NOTIFY datapathSessionEventKind = 0
-	datapathSessionEventKindSESSION_STOP   datapathSessionEventKind = 1
+	datapathSessionEventKindSESSION_NOTIFY  datapathSessionEventKind = 0
+	datapathSessionEventKindSESSION_STOP    datapathSessionEventKind = 1
+	datapathSessionEventKindSESSION_REFUSED datapathSessionEventKind = 2
 )
 
 type datapathSettings struct {
@@ -692,6 +703,7 @@ const (
 	datapathMapPdrByTeid     = "pdr_by_teid"
 	datapathMapPdrByUe       = "pdr_by_ue"
 	datapathMapPort          = "port"
+	datapathMapRefused       = "refused"
 	datapathMapRoute4        = "route4"
 	datapathMapRoute6        = "route6"
 	datapathMapSegmentList   = "segment_list"
@@ -785,6 +797,7 @@ type datapathMapSpecs struct {
 	PdrByTeid     *ebpf.MapSpec `ebpf:"pdr_by_teid"`
 	PdrByUe       *ebpf.MapSpec `ebpf:"pdr_by_ue"`
 	Port          *ebpf.MapSpec `ebpf:"port"`
+	Refused       *ebpf.MapSpec `ebpf:"refused"`
 	Route4        *ebpf.MapSpec `ebpf:"route4"`
 	Route6        *ebpf.MapSpec `ebpf:"route6"`
 	SegmentList   *ebpf.MapSpec `ebpf:"segment_list"`
@@ -854,6 +867,7 @@ type datapathMaps struct {
 	PdrByTeid     *ebpf.Map `ebpf:"pdr_by_teid"`
 	PdrByUe       *ebpf.Map `ebpf:"pdr_by_ue"`
 	Port          *ebpf.Map `ebpf:"port"`
+	Refused       *ebpf.Map `ebpf:"refused"`
 	Route4        *ebpf.Map `ebpf:"route4"`
 	Route6        *ebpf.Map `ebpf:"route6"`
 	SegmentList   *ebpf.Map `ebpf:"segment_list"`
@@ -899,6 +913,7 @@ func (m *datapathMaps) Close() error {
 		m.PdrByTeid,
 		m.PdrByUe,
 		m.Port,
+		m.Refused,
 		m.Route4,
 		m.Route6,
 		m.SegmentList,

@@ -154,10 +154,23 @@ func (d *DataPlane) checkEthernetRule(r *Rule) error {
 		return errors.New("want a TEID")
 	case r.TEID == 0 && d.ethernet[r.Link] == nil:
 		return fmt.Errorf("link %s: there is no such link", r.Link)
-	case r.Action.forwards() && r.Forward.Kind != ForwardGTPU && (r.Forward.Kind != ForwardLink || r.Direction != Uplink):
-		return errors.New("want frames forwarded by GTP-U, or from the UE to a link")
+	case r.Action.forwards() && !r.carriesFrames():
+		return errors.New("want frames forwarded by GTP-U, by SRv6 with an argument, or from the UE to a link")
 	}
 	return nil
+}
+
+// carriesFrames says whether frames may go where a rule forwards.
+func (r *Rule) carriesFrames() bool {
+	switch r.Forward.Kind {
+	case ForwardGTPU:
+		return true
+	case ForwardSRv6, ForwardPolicy:
+		return r.Forward.ArgsOffset != 0 && r.Forward.TEID != 0
+	case ForwardLink:
+		return r.Direction == Uplink
+	}
+	return false
 }
 
 // linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:

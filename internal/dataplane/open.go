@@ -84,6 +84,7 @@ type DataPlane struct {
 	srPolicy          *mapped[datapathSrPolicy]
 	tunnel            *mapped[datapathTunnel]
 	pdr               *mapped[datapathPdr]
+	refused           *mapped[datapathRefused]
 	filter            *mapped[datapathFilter]
 	frameFilter       *mapped[datapathFrameFilter]
 	forwarding        *mapped[datapathForwarding]
@@ -199,7 +200,7 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 	}
 	// These are written word by word, see mapped.
 	for _, name := range []string{datapathMapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel,
-		datapathMapPdr, datapathMapFilter, datapathMapFrameFilter, datapathMapForwarding, datapathMapMeter, datapathMapSliceMeter} {
+		datapathMapPdr, datapathMapRefused, datapathMapFilter, datapathMapFrameFilter, datapathMapForwarding, datapathMapMeter, datapathMapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}
 }
@@ -210,7 +211,8 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 func (l Limits) sessionMaps() map[string]uint32 {
 	_, _, free := l.pdrRanges()
 	return map[string]uint32{
-		datapathMapPdr: free + l.Sessions + l.Filters, datapathMapPdrByTeid: l.Sessions, datapathMapPdrByUe: l.Sessions,
+		datapathMapPdr: free + l.Sessions + l.Filters, datapathMapRefused: free + l.Sessions + l.Filters,
+		datapathMapPdrByTeid: l.Sessions, datapathMapPdrByUe: l.Sessions,
 		datapathMapFilter: firstFilter + l.Filters, datapathMapFrameFilter: firstFilter + l.Filters,
 		datapathMapStation: min(l.Sessions, maxStations), datapathMapMeter: l.Sessions + 1,
 		datapathMapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
@@ -253,6 +255,8 @@ func (d *DataPlane) openTables() error {
 	d.tunnel, err = mapArray[datapathTunnel](d.maps[datapathMapTunnel])
 	check(err)
 	d.pdr, err = mapArray[datapathPdr](d.maps[datapathMapPdr])
+	check(err)
+	d.refused, err = mapArray[datapathRefused](d.maps[datapathMapRefused])
 	check(err)
 	d.filter, err = mapArray[datapathFilter](d.maps[datapathMapFilter])
 	check(err)
@@ -311,7 +315,7 @@ func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	errs := []error{d.settings.close(), d.localSID.close(), d.srPolicy.close(), d.tunnel.close(),
-		d.pdr.close(), d.filter.close(), d.frameFilter.close(), d.forwarding.close(), d.meter.close(), d.sliceMeter.close()}
+		d.pdr.close(), d.refused.close(), d.filter.close(), d.frameFilter.close(), d.forwarding.close(), d.meter.close(), d.sliceMeter.close()}
 	for _, a := range d.links {
 		errs = append(errs, a.link.Close())
 	}

@@ -29,7 +29,7 @@ type codec struct {
 
 // codecVersion is of the layout. Fields that come later go to the end of their
 // struct, with a test of the version that was read.
-const codecVersion = 3
+const codecVersion = 4
 
 var errRecord = errors.New("a record of the journal makes no sense")
 

@@ -35,7 +35,7 @@ type DataPath interface {
 	DropSession(id uint64) error
 	// SessionUsage has the rules that the last PutSession took away, too.
 	SessionUsage(id uint64) ([]dataplane.RuleUsage, error)
-	SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error
+	SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error
 	SessionEvents(context.Context, func(dataplane.SessionEvent)) error
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
