@@ -22,11 +22,12 @@ func TestEthernetFilter(t *testing.T) {
 	b := newBed(t, withEthernet)
 	m := b.smf(2)
 	m.associate()
-	from, to := net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}
-	seid, _ := m.establish(1, ethernetPDR(ie.NewMACAddress(from, to, nil, nil), ie.NewEthertype(0x88f7),
+	from, lastFrom, to := net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 1, 0}, net.HardwareAddr{2, 0, 0, 0, 0, 2}
+	seid, _ := m.establish(1, ethernetPDR(ie.NewMACAddress(from, to, lastFrom, to), ie.NewEthertype(0x88f7),
 		ie.New(ie.CTAG, []byte{4, 0x10, 0x23}), ie.New(ie.STAG, []byte{4, 0, 7})), toCore, ie.NewPDNType(ie.PDNTypeEthernet))
 	c, s := uint16(0x123), uint16(7)
-	want := []session.EthernetFilter{{Source: [6]byte(from), Destination: [6]byte(to), EtherType: 0x88f7, CVLAN: &c, SVLAN: &s}}
+	want := []session.EthernetFilter{{Source: [6]byte(from), Destination: [6]byte(to), SourceTo: [6]byte(lastFrom), DestinationTo: [6]byte(to),
+		EtherType: 0x88f7, CVLAN: &c, SVLAN: &s}}
 	got := b.upf.Session(seid)
 	if diff := cmp.Diff(want, got.PDRs[0].PDI.Ethernet); diff != "" || got.PDNType != session.PDNEthernet {
 		t.Errorf("PDN type %d, filters (-want +got):\n%s", got.PDNType, diff)
@@ -42,11 +43,29 @@ func TestEthernetFilterRefused(t *testing.T) {
 		"bidirectional":    ie.NewEthernetFilterProperties(1),
 		"priority":         ie.New(ie.CTAG, []byte{5, 0x12, 0x34}),
 		"drop eligibility": ie.New(ie.STAG, []byte{2, 0x12, 0x34}),
-		"range":            ie.New(ie.MACAddress, append([]byte{5}, make([]byte, 12)...)),
 	} {
 		answer := m.tryEstablish(1, ethernetPDR(filter), toCore, ie.NewPDNType(ie.PDNTypeEthernet))
 		if answer.Cause.Payload[0] != ie.CauseServiceNotSupported || answer.OffendingIE == nil {
 			t.Errorf("%s: answered %v, offending %v", name, answer.Cause.Payload, answer.OffendingIE)
+		}
+	}
+	b.upf.holdsNothing(t)
+}
+
+// A range has a first address, and ends behind it.
+func TestRangeOfMACAddresses(t *testing.T) {
+	b := newBed(t, withEthernet)
+	m := b.smf(2)
+	m.associate()
+	for name, filter := range map[string]*ie.IE{
+		"without a beginning":      ie.New(ie.MACAddress, []byte{4, 2, 0, 0, 0, 0, 1}),
+		"from more to less":        ie.New(ie.MACAddress, []byte{10, 2, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 9}),
+		"whose end is cut short":   ie.New(ie.MACAddress, []byte{5, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0}),
+		"of the other's beginning": ie.New(ie.MACAddress, []byte{6, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9}),
+	} {
+		answer := m.tryEstablish(1, ethernetPDR(filter), toCore, ie.NewPDNType(ie.PDNTypeEthernet))
+		if cause := answer.Cause.Payload[0]; cause != ie.CauseMandatoryIEIncorrect && cause != ie.CauseInvalidLength {
+			t.Errorf("a range %s: cause %d", name, cause)
 		}
 	}
 	b.upf.holdsNothing(t)

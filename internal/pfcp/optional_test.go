@@ -193,7 +193,10 @@ func optionalIEs() []optionalIE {
 			honoured: func(s *session.Session) bool { return s.InactivityTimer == time.Minute }},
 		{name: "of a later release", in: inURR, ie: raw(999, 1), ignored: unknownIE},
 
-		{name: "range of MAC addresses", in: inEthernet(), ie: mac(5, 2), refused: true},
+		{name: "range of MAC addresses", in: inEthernet(), ie: raw(ie.MACAddress, 5, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0),
+			honoured: func(s *session.Session) bool {
+				return lastPDR(s).PDI.Ethernet[0].SourceTo == [6]byte{2, 0, 0, 0, 1, 0}
+			}},
 		{name: "MAC address", in: inEthernet(), ie: mac(1, 1),
 			honoured: func(s *session.Session) bool { return len(lastPDR(s).PDI.Ethernet) == 1 }},
 		{name: "bidirectional Ethernet filter", in: inEthernet(), ie: raw(ie.EthernetFilterProperties, 1), refused: true},

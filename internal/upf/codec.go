@@ -366,6 +366,8 @@ func (c *codec) ethernet(e *session.EthernetFilter) {
 	for i := range e.Source {
 		num(c, &e.Source[i])
 		num(c, &e.Destination[i])
+		num(c, &e.SourceTo[i])
+		num(c, &e.DestinationTo[i])
 	}
 	num(c, &e.EtherType)
 	optional(c, &e.CVLAN, num[uint16])
