@@ -142,7 +142,11 @@ func (r *runner) wantUsage(ctx context.Context, u *UsageExpect, since int64, str
 	}
 	var want volume
 	for i, s := range streams {
-		octets := uint64(results[i].Received) * uint64(s.IPLength())
+		packets := results[i].Received
+		if u.BeforeQoS {
+			packets = results[i].Sent
+		}
+		octets := uint64(packets) * uint64(s.IPLength())
 		if i == 0 {
 			want.up += octets // a check with usage sends from the UE's side
 		} else {

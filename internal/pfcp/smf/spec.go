@@ -120,6 +120,8 @@ type URR struct {
 	Stop  bool `json:"stop,omitempty"`
 	// Packets are counted as well as octets (MNOP).
 	Packets bool `json:"packets,omitempty"`
+	// BeforeQoS: what gates and rates refuse is counted too (MBQE).
+	BeforeQoS bool `json:"before_qos,omitempty"`
 }
 
 // Filter is an SDF filter, with a PDR of each direction.
