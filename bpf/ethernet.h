@@ -38,7 +38,7 @@ INLINE __u32 find_station(__u32 link, const __u8 *mac)
 }
 
 /* The source of the frame at p->keep, which the rules that `head` leads to have
- * let pass, is its session's. Written only where that is new. */
+ *  * let pass, is its session's. Written only where that is new, or some time ago. */
 GLOBAL int learn_station(struct xdp_md *ctx, struct packet *p, __u32 head, __u32 link)
 {
 	struct pdr *rule = bpf_map_lookup_elem(&pdr, &head);
@@ -55,9 +55,12 @@ GLOBAL int learn_station(struct xdp_md *ctx, struct packet *p, __u32 head, __u32
 	st16(key.mac + 4, ld16(eth + 10));
 	now.pdr = rule->source4;
 	now.session = rule->source6;
+	now.heard = bpf_ktime_get_ns() >> STATION_TIME_SHIFT;
 	s = bpf_map_lookup_elem(&station, &key);
 	if (!s || s->pdr != now.pdr || s->session != now.session)
 		bpf_map_update_elem(&station, &key, &now, BPF_ANY);
+	else if (s->heard != now.heard)
+		s->heard = now.heard;
 	return 0;
 }
 

@@ -322,9 +322,11 @@ struct station_key {
 
 struct station {
 	__u32 pdr;
-	__u32 pad;
+	__u32 heard; /* last, in units of 2^27 ns, CLOCK_MONOTONIC */
 	__u64 session;
 };
+
+#define STATION_TIME_SHIFT 27
 
 /* What the daemon puts before a frame (XDP metadata) that is for a session's
  * rules, whatever its destination. */

@@ -576,7 +576,7 @@ type datapathSrPolicy struct {
 type datapathStation struct {
 	_       structs.HostLayout
 	Pdr     uint32
-	Pad     uint32
+	Heard   uint32
 	Session uint64
 }
 

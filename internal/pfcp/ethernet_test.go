@@ -2,6 +2,7 @@ package pfcp
 
 import (
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,4 +70,44 @@ func TestRangeOfMACAddresses(t *testing.T) {
 		}
 	}
 	b.upf.holdsNothing(t)
+}
+
+func TestMACAddressReport(t *testing.T) {
+	many := make([][6]byte, 300)
+	for i := range many {
+		many[i] = [6]byte{2, 0, 0, 0, byte(i >> 8), byte(i)}
+	}
+	r := session.UsageReport{URR: 1, Cause: session.CauseMACAddresses, Detected: many, Removed: many[:1]}
+	got, err := usageReport(ie.UsageReportWithinSessionReportRequest, &r, nil).UsageReport()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// go-pfcp reads one address too many.
+	addresses := func(payload []byte) (list [][6]byte) {
+		n := int(payload[0])
+		if len(payload) != 1+6*n+2 || payload[1+6*n] != 0 || payload[2+6*n] != 0 { // no C-TAG, no S-TAG
+			t.Fatalf("%d addresses in %d octets", n, len(payload))
+		}
+		for mac := range slices.Chunk(payload[1:1+6*n], 6) {
+			list = append(list, [6]byte(mac))
+		}
+		return list
+	}
+	var detected, removed [][6]byte
+	for _, i := range got {
+		if i.Type == ie.UsageReportTrigger && !i.HasMACAR() {
+			t.Error("MACAR is not the trigger")
+		}
+		for _, part := range i.ChildIEs {
+			switch part.Type {
+			case ie.MACAddressesDetected:
+				detected = append(detected, addresses(part.Payload)...)
+			case ie.MACAddressesRemoved:
+				removed = append(removed, addresses(part.Payload)...)
+			}
+		}
+	}
+	if !slices.Equal(detected, many) || !slices.Equal(removed, many[:1]) {
+		t.Errorf("%d detected, %d removed: want 300 and 1", len(detected), len(removed))
+	}
 }

@@ -258,6 +258,7 @@ type URR struct {
 	QuotaHolding      time.Duration `json:"quota_holding,omitempty"` // Quota Holding Time
 	QuotaValidity     time.Duration `json:"quota_validity,omitempty"`
 	InactivityTime    time.Duration `json:"inactivity_time,omitempty"`   // Inactivity Detection Time
+	EthernetIdle      time.Duration `json:"ethernet_idle,omitempty"`     // Ethernet Inactivity Timer
 	MonitoringTime    time.Time     `json:"monitoring_time,omitzero"`    // UTC
 	SubsequentVolume  *Volume       `json:"subsequent_volume,omitempty"` // thresholds after it
 	SubsequentTime    time.Duration `json:"subsequent_time,omitempty"`

@@ -433,7 +433,7 @@ func (c *codec) urr(u *session.URR) {
 		})
 	}
 	for _, v := range []*time.Duration{
-		&u.TimeThreshold, &u.TimeQuota, &u.QuotaHolding, &u.QuotaValidity, &u.InactivityTime, &u.SubsequentTime,
+		&u.TimeThreshold, &u.TimeQuota, &u.QuotaHolding, &u.QuotaValidity, &u.InactivityTime, &u.SubsequentTime, &u.EthernetIdle,
 	} {
 		num(c, v)
 	}

@@ -188,3 +188,59 @@ func TestFrameKept(t *testing.T) {
 		t.Errorf("%d frames cut short, want 1", n)
 	}
 }
+
+// TestHosts: hosts that come and go are told once, over a restart too.
+func TestHosts(t *testing.T) {
+	w := newWorld(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(w.SetConfig(Config{Slices: []slice.Slice{factory}}))
+	s := frames(1)
+	s.URRs = []session.URR{{ID: 1, Event: true, Trigger: session.TriggerMACAddresses, EthernetIdle: 10 * time.Second}}
+	w.establish(s)
+	a, b := [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
+	heard := func(list ...dataplane.Station) {
+		w.path.mu.Lock()
+		w.path.stations = list
+		w.path.mu.Unlock()
+		w.lookForHosts()
+	}
+	want := func(what string, detected, removed [][6]byte) {
+		t.Helper()
+		got := w.smf.usage()
+		if detected == nil && removed == nil {
+			if len(got) != 0 {
+				t.Errorf("%s: reports %+v", what, got)
+			}
+			return
+		}
+		if len(got) != 1 || got[0].Cause != session.CauseMACAddresses || !slices.Equal(got[0].Detected, detected) || !slices.Equal(got[0].Removed, removed) {
+			t.Errorf("%s: reports %+v", what, got)
+		}
+	}
+	heard(dataplane.Station{Session: 7, MAC: a})
+	want("another session's", nil, nil)
+	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a})
+	want("two", [][6]byte{a, b}, nil)
+	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 9 * time.Second})
+	want("the same", nil, nil)
+	w.path.teids = map[uint32]bool{}
+	w.open() // again: the configuration comes before the sessions
+	must(w.SetConfig(Config{Slices: []slice.Slice{factory}}))
+	w.Restore()
+	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 9 * time.Second})
+	want("after a restart", nil, nil)
+	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 10 * time.Second})
+	want("one is idle", nil, [][6]byte{a})
+	heard()
+	want("the other one is somebody else's now", nil, [][6]byte{b})
+	if _, err := w.remove(1); err != nil {
+		t.Fatal(err)
+	}
+	heard(dataplane.Station{Session: 1, MAC: a})
+	want("of a session that is gone", nil, nil)
+}

@@ -27,6 +27,7 @@ type fakePath struct {
 	slices   map[uint32][2]uint64
 	teids    map[uint32]bool
 	next     uint32
+	stations []dataplane.Station
 	events   chan dataplane.SessionEvent
 	injected []string
 	puts     int
@@ -156,6 +157,12 @@ func (f *fakePath) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits)
 		}
 	}
 	return fmt.Errorf("no rule %d in session %d", rule, id)
+}
+
+func (f *fakePath) Stations() ([]dataplane.Station, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.stations), nil
 }
 
 func (f *fakePath) SessionEvents(ctx context.Context, tell func(dataplane.SessionEvent)) error {

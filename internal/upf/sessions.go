@@ -319,6 +319,7 @@ func (u *UPF) removed(e *entry, s *session.Session) {
 	}
 	u.flush(e, &session.Session{}, true)
 	u.wheel.set(e, time.Time{})
+	u.hosts.want(e.seid, false)
 	for _, t := range tunnelsOf(s) {
 		u.paths.leave(e.seid, t)
 	}
@@ -399,6 +400,9 @@ func (u *UPF) rearm(e *entry, s *session.Session, report session.Report, blocks 
 
 // schedule sets the timer of a session that is not gone.
 func (u *UPF) schedule(e *entry, s *session.Session) {
+	if e.ethernet {
+		u.hosts.want(e.seid, reportsHosts(s))
+	}
 	var next time.Time
 	at := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {

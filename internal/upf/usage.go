@@ -490,6 +490,14 @@ func (c *codec) measurement(m *measurement) {
 		c.flag(f)
 	}
 	optional(c, &m.before, (*codec).counted)
+	list(c, &m.hosts, (*codec).mac)
+	list(c, &m.told, (*codec).mac)
+}
+
+func (c *codec) mac(a *[6]byte) {
+	for i := range a {
+		num(c, &a[i])
+	}
 }
 
 func (c *codec) counted(v *counted) {
@@ -511,4 +519,6 @@ func (c *codec) report(r *session.UsageReport) {
 	for _, f := range []*bool{&r.HasVolume, &r.HasDuration, &r.AfterMonitoring, &r.BeforeMonitoring} {
 		c.flag(f)
 	}
+	list(c, &r.Detected, (*codec).mac)
+	list(c, &r.Removed, (*codec).mac)
 }

@@ -430,7 +430,11 @@ func (e *encoder) urr(id uint32, u *URR) []*ie.IE {
 	if u.TimeThreshold != 0 || u.TimeQuota != 0 {
 		durations = 1
 	}
-	ies := []*ie.IE{ie.NewURRID(id), ie.NewMeasurementMethod(0, 1, durations), e.triggers(u)}
+	events := 0
+	if u.Hosts {
+		events = 1
+	}
+	ies := []*ie.IE{ie.NewURRID(id), ie.NewMeasurementMethod(events, 1, durations), e.triggers(u)}
 	if u.Period != 0 {
 		ies = append(ies, ie.NewMeasurementPeriod(time.Duration(u.Period)))
 	}
@@ -476,6 +480,7 @@ func (e *encoder) triggers(u *URR) *ie.IE {
 		session.TriggerQuotaHolding:    u.QuotaHolding != 0,
 		session.TriggerStart:           u.Start,
 		session.TriggerStop:            u.Stop,
+		session.TriggerMACAddresses:    u.Hosts,
 	} {
 		if set {
 			bits |= trigger
