@@ -143,12 +143,11 @@ INLINE int take_link_tag(struct xdp_md *ctx, struct packet *p)
 /* The frame at p->keep is for the session that `index` leads to. */
 GLOBAL int send_frame(struct xdp_md *ctx, struct packet *p, __u32 index)
 {
-	__u32 zero = 0;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct settings *cfg = &node_settings;
 	struct forwarding *f = 0;
 	int reason;
 
-	if (!p || !cfg)
+	if (!p)
 		return REASON_NO_PDR;
 	p->qfi = 0;
 	reason = meet_rule(ctx, p, index, 0, &f);
