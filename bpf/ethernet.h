@@ -96,11 +96,11 @@ INLINE int push_frame_srv6(struct xdp_md *ctx, struct packet *p, struct forwardi
  * to tell what is wrong. */
 GLOBAL int push_frame(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 zero = 0, index;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct settings *cfg = &node_settings;
 	struct forwarding *f;
+	__u32 index;
 
-	if (!p || !cfg)
+	if (!p)
 		return REASON_FAR_DROP;
 	index = p->rule.forwarding;
 	f = bpf_map_lookup_elem(&forwarding, &index);
@@ -175,11 +175,11 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
 GLOBAL int receive_sid_frame(struct xdp_md *ctx, struct packet *p, __u32 args_at)
 {
 	struct ipv6 *ip = p ? at(ctx, p->l3, IPV6_LEN) : 0;
-	__u32 zero = 0, index;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct settings *cfg = &node_settings;
+	__u32 index;
 	__u64 args;
 
-	if (!ip || !cfg || args_at + ARGS_MOB_BITS > 128)
+	if (!ip || args_at + ARGS_MOB_BITS > 128)
 		return REASON_NO_PDR;
 	args = bits128(ld128(&ip->dst), args_at & 127, ARGS_MOB_BITS);
 	p->qfi = args_mob_qfi(args);

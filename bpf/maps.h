@@ -27,8 +27,8 @@
 		__uint(map_flags, map_flags_of_##map_type); \
 	} name SEC(".maps")
 
-/* what every packet needs to know */
-MAP(settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1);
+/* what every packet needs to know: a look-up less than a map takes */
+__hidden struct settings node_settings SEC(".data.settings");
 /* what an interface's frames are allowed, by ifindex */
 MAP(port, BPF_MAP_TYPE_ARRAY, __u32, struct port, MAX_PORTS);
 /* interface steering, by port and VLAN tags */

@@ -55,7 +55,7 @@ static struct {
 
 static void make_maps(void)
 {
-	MAKE_MAP(settings, 1);
+	make_map_of(&node_settings, sizeof(node_settings));
 	MAKE_MAP(port, PORTS + 4);
 	MAKE_MAP(target_by_port, ENTRIES);
 	MAKE_MAP(sid_by_prefix, ENTRIES);
@@ -576,7 +576,7 @@ static void make_steering(struct input *in)
 
 static void make_settings(struct input *in)
 {
-	struct settings *s = VALUE(settings, struct settings, 0);
+	struct settings *s = &node_settings;
 	__u32 n = next_number(in), i;
 	struct trace_filter *f = VALUE(trace_filter, struct trace_filter, 0);
 
@@ -630,7 +630,7 @@ static void make_world(__u32 seed)
 	make_sessions(&in);
 	make_steering(&in);
 	make_settings(&in);
-	VALUE(settings, struct settings, 0)->generation = ++worlds.made;
+	node_settings.generation = ++worlds.made;
 }
 
 /* Anything may stand in the tables: the data path must still keep to the

@@ -708,7 +708,6 @@ const (
 	datapathMapRoute6        = "route6"
 	datapathMapSegmentList   = "segment_list"
 	datapathMapSessionEvents = "session_events"
-	datapathMapSettings      = "settings"
 	datapathMapSidByPrefix   = "sid_by_prefix"
 	datapathMapSidCounter    = "sid_counter"
 	datapathMapSliceCounter  = "slice_counter"
@@ -802,7 +801,6 @@ type datapathMapSpecs struct {
 	Route6        *ebpf.MapSpec `ebpf:"route6"`
 	SegmentList   *ebpf.MapSpec `ebpf:"segment_list"`
 	SessionEvents *ebpf.MapSpec `ebpf:"session_events"`
-	Settings      *ebpf.MapSpec `ebpf:"settings"`
 	SidByPrefix   *ebpf.MapSpec `ebpf:"sid_by_prefix"`
 	SidCounter    *ebpf.MapSpec `ebpf:"sid_counter"`
 	SliceCounter  *ebpf.MapSpec `ebpf:"slice_counter"`
@@ -872,7 +870,6 @@ type datapathMaps struct {
 	Route6        *ebpf.Map `ebpf:"route6"`
 	SegmentList   *ebpf.Map `ebpf:"segment_list"`
 	SessionEvents *ebpf.Map `ebpf:"session_events"`
-	Settings      *ebpf.Map `ebpf:"settings"`
 	SidByPrefix   *ebpf.Map `ebpf:"sid_by_prefix"`
 	SidCounter    *ebpf.Map `ebpf:"sid_counter"`
 	SliceCounter  *ebpf.Map `ebpf:"slice_counter"`
@@ -918,7 +915,6 @@ func (m *datapathMaps) Close() error {
 		m.Route6,
 		m.SegmentList,
 		m.SessionEvents,
-		m.Settings,
 		m.SidByPrefix,
 		m.SidCounter,
 		m.SliceCounter,

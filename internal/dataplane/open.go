@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
 
@@ -136,7 +137,7 @@ type DataPlane struct {
 // What an earlier daemon had put goes on working. Put it all again, then call
 // Sweep.
 func Open(opts Options) (*DataPlane, error) {
-	spec, err := loadDatapath()
+	spec, err := loadSpec()
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +165,37 @@ func Open(opts Options) (*DataPlane, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// mapSettings is the map of the program's one variable.
+const mapSettings = "settings"
+
+// loadSpec is the build. Its variable, which costs no look-up as a map's entry
+// does, is in a map like the others: of its own name, to be pinned and written
+// while packets pass.
+func loadSpec() (*ebpf.CollectionSpec, error) {
+	spec, err := loadDatapath()
+	if err != nil {
+		return nil, err
+	}
+	const section = ".data." + mapSettings
+	m := spec.Maps[section]
+	data, ok := m.Value.(*btf.Datasec)
+	if !ok || len(data.Vars) != 1 {
+		return nil, fmt.Errorf("section %s: want one variable", section)
+	}
+	delete(spec.Maps, section)
+	spec.Maps[mapSettings] = m
+	m.Name, m.Contents = mapSettings, nil
+	m.Key, m.Value = spec.Maps[datapathMapPort].Key, data.Vars[0].Type.(*btf.Var).Type
+	for _, prog := range spec.Programs {
+		for i, ins := range prog.Instructions {
+			if ins.IsLoadFromMap() && ins.Reference() == section {
+				prog.Instructions[i] = ins.WithReference(mapSettings)
+			}
+		}
+	}
+	return spec, nil
 }
 
 func buildHash() string {
@@ -199,7 +231,7 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 		}
 	}
 	// These are written word by word, see mapped.
-	for _, name := range []string{datapathMapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel,
+	for _, name := range []string{mapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel,
 		datapathMapPdr, datapathMapRefused, datapathMapFilter, datapathMapFrameFilter, datapathMapForwarding, datapathMapMeter, datapathMapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}
@@ -246,7 +278,7 @@ func (d *DataPlane) openTables() error {
 		}
 	}
 	var err error
-	d.settings, err = mapArray[datapathSettings](d.maps[datapathMapSettings])
+	d.settings, err = mapArray[datapathSettings](d.maps[mapSettings])
 	check(err)
 	d.localSID, err = mapArray[datapathLocalSid](d.maps[datapathMapLocalSid])
 	check(err)
