@@ -29,10 +29,15 @@ INLINE struct cached *cache_slot(__u64 hi, __u64 lo, __u32 table)
 	return &cache->slot[(h ^ h >> 16) % CACHE_SLOTS];
 }
 
+/* Of IPv4 lo tells nothing. Table and generation are one word. */
+INLINE int cache_holds4(struct cached *slot, __u64 hi, __u32 table, __u32 now)
+{
+	return slot->hi == hi && ld64(&slot->table) == ((__u64)now << 32 | table);
+}
+
 INLINE int cache_holds(struct cached *slot, __u64 hi, __u64 lo, __u32 table, __u32 now)
 {
-	/* table and generation are one word; of IPv4 lo tells nothing */
-	return slot->hi == hi && (table & CACHE_IPV4 || slot->lo == lo) && ld64(&slot->table) == ((__u64)now << 32 | table);
+	return cache_holds4(slot, hi, table, now) && (table & CACHE_IPV4 || slot->lo == lo);
 }
 
 /* `now` was read before the trie was: a change in between makes this entry

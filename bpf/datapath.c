@@ -46,12 +46,12 @@ GLOBAL int journey(struct xdp_md *ctx)
 {
 	__u32 ifindex = ctx->ingress_ifindex, zero = 0;
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct settings *cfg = &node_settings;
 	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
 	int reason, verdict;
 
 	_Static_assert(sizeof(*p) <= JOURNEY_STATE, "struct packet");
-	if (!cfg || !in || !p)
+	if (!in || !p)
 		return XDP_PASS;
 	begin(ctx, p, in);
 	p->mss_clamp = cfg->mss_clamp;

@@ -38,7 +38,7 @@ INLINE __u32 find_station(__u32 link, const __u8 *mac)
 }
 
 /* The source of the frame at p->keep, which the rules that `head` leads to have
- * let pass, is its session's. Written only where that is new. */
+ *  * let pass, is its session's. Written only where that is new, or some time ago. */
 GLOBAL int learn_station(struct xdp_md *ctx, struct packet *p, __u32 head, __u32 link)
 {
 	struct pdr *rule = bpf_map_lookup_elem(&pdr, &head);
@@ -55,10 +55,73 @@ GLOBAL int learn_station(struct xdp_md *ctx, struct packet *p, __u32 head, __u32
 	st16(key.mac + 4, ld16(eth + 10));
 	now.pdr = rule->source4;
 	now.session = rule->source6;
+	now.heard = bpf_ktime_get_ns() >> STATION_TIME_SHIFT;
 	s = bpf_map_lookup_elem(&station, &key);
 	if (!s || s->pdr != now.pdr || s->session != now.session)
 		bpf_map_update_elem(&station, &key, &now, BPF_ANY);
+	else if (s->heard != now.heard)
+		s->heard = now.heard;
 	return 0;
+}
+
+/* ---- into a tunnel ---- */
+
+/* The rule's session and QFI go into the last segment, as Args.Mob.Session
+ * (RFC 9433 section 6.1). */
+INLINE int push_frame_srv6(struct xdp_md *ctx, struct packet *p, struct forwarding *f)
+{
+	struct rule *rule = &p->rule;
+	int reason;
+
+	p->next_header = NH_ETHERNET;
+	p->args = args_mob(rule->qfi & 0x3f, rule->qfi >> 6 & 1, rule->teid);
+	p->args_at = f->args_at;
+	if (!p->args_at)
+		return REASON_FAR_DROP;
+	if (f->kind == FORWARD_POLICY) {
+		reason = plan_policy(ctx, p, f->index, 0);
+		if (reason)
+			return reason;
+	} else {
+		plan_forwarding_addresses(p, f);
+		stamp_args(&p->dst, p->args, p->args_at);
+		p->segments = 1;
+		p->reduced = 1;
+	}
+	plan_srv6(p);
+	return CONTINUE;
+}
+
+/* The frame at p->keep into what its rule's forwarding pushes. It has no sender
+ * to tell what is wrong. */
+GLOBAL int push_frame(struct xdp_md *ctx, struct packet *p)
+{
+	struct settings *cfg = &node_settings;
+	struct forwarding *f;
+	__u32 index;
+
+	if (!p)
+		return REASON_FAR_DROP;
+	index = p->rule.forwarding;
+	f = bpf_map_lookup_elem(&forwarding, &index);
+	if (!f)
+		return REASON_FAR_DROP;
+	p->tunnel_length = p->keep_length;
+	p->class = 0;
+	p->hop_limit = cfg->hop_limit;
+	p->quote = 0;
+	p->quote_length = p->keep_length;
+	p->hash = payload_hash(ctx, p);
+	p->hashed = 1;
+	mark(p, f);
+	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
+		return push_frame_srv6(ctx, p, f);
+	if (f->kind != FORWARD_GTPU)
+		return REASON_FAR_DROP;
+	plan_rule_gpdu(p, &p->rule);
+	plan_forwarding_addresses(p, f);
+	plan_gtpu(p, f->ipv4 ? 4 : 6);
+	return CONTINUE;
 }
 
 /* ---- from the UE ---- */
@@ -73,7 +136,8 @@ INLINE int leave_by_link(struct packet *p, struct forwarding *f)
 	return CONTINUE;
 }
 
-/* A G-PDU or End Marker for the Ethernet session that its TEID led to. */
+/* A G-PDU or End Marker for the Ethernet session that its TEID led to, or what a
+ * SID took out for it (p->message 0). */
 GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 hops, __u32 class)
 {
 	struct forwarding *f;
@@ -94,6 +158,8 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
 		return reason;
 	rule = &p->rule;
 	p->tunnel_length = p->keep_length;
+	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY || (f->kind == FORWARD_GTPU && !p->message))
+		return push_frame(ctx, p);
 	if (f->kind == FORWARD_GTPU && rule->flags >> PDR_CONTAINER_SHIFT && !p->has_container)
 		return receive_marked(ctx, p, f, rule, hops, class);
 	if (f->kind == FORWARD_GTPU)
@@ -102,6 +168,26 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
 		return REASON_FAR_DROP;
 	learn_station(ctx, p, index, f->index);
 	return leave_by_link(p, f);
+}
+
+/* What a SID for sessions took out is a frame: its argument says whose, as a TEID
+ * does. */
+GLOBAL int receive_sid_frame(struct xdp_md *ctx, struct packet *p, __u32 args_at)
+{
+	struct ipv6 *ip = p ? at(ctx, p->l3, IPV6_LEN) : 0;
+	struct settings *cfg = &node_settings;
+	__u32 index;
+	__u64 args;
+
+	if (!ip || args_at + ARGS_MOB_BITS > 128)
+		return REASON_NO_PDR;
+	args = bits128(ld128(&ip->dst), args_at & 127, ARGS_MOB_BITS);
+	p->qfi = args_mob_qfi(args);
+	p->message = 0;
+	index = pdr_of_teid(cfg, args_mob_session(args));
+	if (!index || !leads_to_frames(index))
+		return REASON_NO_PDR;
+	return receive_frame(ctx, p, index, 0, 0);
 }
 
 /* ---- to the UE ---- */
@@ -143,33 +229,20 @@ INLINE int take_link_tag(struct xdp_md *ctx, struct packet *p)
 /* The frame at p->keep is for the session that `index` leads to. */
 GLOBAL int send_frame(struct xdp_md *ctx, struct packet *p, __u32 index)
 {
-	__u32 zero = 0;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
 	struct forwarding *f = 0;
 	int reason;
 
-	if (!p || !cfg)
+	if (!p)
 		return REASON_NO_PDR;
 	p->qfi = 0;
 	reason = meet_rule(ctx, p, index, 0, &f);
 	if (reason)
 		return reason;
-	if (f->kind != FORWARD_GTPU)
+	if (f->kind == FORWARD_NONE || f->kind == FORWARD_TABLE || f->kind == FORWARD_LINK)
 		return REASON_FAR_DROP;
 	if (p->keep && take_link_tag(ctx, p))
 		return REASON_INNER_MALFORMED;
-	p->tunnel_length = p->keep_length;
-	p->class = 0;
-	p->hop_limit = cfg->hop_limit;
-	p->quote = 0; /* a frame has no sender to tell */
-	p->quote_length = p->keep_length;
-	p->hash = payload_hash(ctx, p);
-	p->hashed = 1;
-	mark(p, f);
-	plan_rule_gpdu(p, &p->rule);
-	plan_forwarding_addresses(p, f);
-	plan_gtpu(p, f->ipv4 ? 4 : 6);
-	return CONTINUE;
+	return push_frame(ctx, p);
 }
 
 /* The daemon gives it to every session of the link. */

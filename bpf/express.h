@@ -169,7 +169,7 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy,
 
 INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
 {
-	__u32 index = 0, adj;
+	__u32 index, adj;
 	struct local_sid *sid = find_sid(x->cfg, &ip->dst, &index);
 	void *inner = (void *)ip + IPV6_LEN;
 
@@ -179,26 +179,26 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	if (!x->sid || !is_ipv6(ip) ||
 	    IPV6_LEN + be16(ld16(&ip->payload_length)) != x->length)
 		return NOT_TAKEN;
-	if (sid->flags & SID_SESSIONS)
-		return sid->behavior == END_DT46 ? express_sid_sessions(ctx, x, index, ip, end) : NOT_TAKEN;
 	switch (sid->behavior) {
 	case END:
 	case END_X:
 	case END_T:
 		return express_end(ctx, x, sid, ip, end);
 	case END_DT46:
+		if (sid->flags & SID_SESSIONS)
+			return express_sid_sessions(ctx, x, index, ip, end);
 		if (ip->next_header == NH_IPV6)
 			return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, 0, sid->table);
 		/* fall through */
 	case END_DX4:
 	case END_DT4:
-		if (ip->next_header != NH_IPV4 || sid->flags & SID_DIRECT)
+		if (ip->next_header != NH_IPV4 || sid->flags & (SID_DIRECT | SID_SESSIONS))
 			return NOT_TAKEN;
 		adj = sid->behavior == END_DX4 ? sid->adjacency : 0;
 		return express_decap4(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, adj ? 0 : sid->table);
 	case END_DX6:
 	case END_DT6:
-		if (ip->next_header != NH_IPV6 || sid->flags & SID_DIRECT)
+		if (ip->next_header != NH_IPV6 || sid->flags & (SID_DIRECT | SID_SESSIONS))
 			return NOT_TAKEN;
 		adj = sid->behavior == END_DX6 ? sid->adjacency : 0;
 		return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, adj ? 0 : sid->table);
@@ -234,7 +234,7 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	if (pool)
 		return express_ipv4(ip, end, x->port_flags) ?
 		       express_send(ctx, x, pool->base + (be32(dst) & ~pool->mask), ip, end) : NOT_TAKEN;
-	to = express_cached(x, dst, ~0ull, CACHE_IPV4);
+	to = express_cached4(x, dst, 0);
 	if (!to)
 		return NOT_TAKEN;
 	if (to->kind == TARGET_GTP4D && gtpu)
@@ -248,14 +248,14 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 INLINE int express(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 ifindex = ctx->ingress_ifindex, zero = 0;
+	__u32 ifindex = ctx->ingress_ifindex;
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
-	struct express x = { .cfg = bpf_map_lookup_elem(&settings, &zero) };
+	struct express x = { .cfg = &node_settings };
 	void *l3 = data + ETH_LEN;
 	__u16 type;
 
 	opaque(l3); /* from here on addresses start here, and not at the frame */
-	if (!x.cfg || !in)
+	if (!in)
 		return XDP_PASS;
 	x.port_flags = in->flags;
 	if ((x.port_flags & (PORT_ATTACHED | PORT_EXTERNAL | PORT_STEERED)) != PORT_ATTACHED)

@@ -29,9 +29,15 @@ INLINE int of_family(__u8 flags, __u8 version, __u8 four, __u8 six)
 	return flags & four ? version == 4 : !(flags & six) || version == 6;
 }
 
+/* As a number, the first octet its highest. */
 INLINE __u64 mac_of(const __u8 *mac)
 {
-	return (__u64)ld16(mac + 4) << 32 | ld32(mac);
+	return (__u64)be16(ld16(mac)) << 32 | be32(ld32(mac + 2));
+}
+
+INLINE int mac_between(__u64 mac, const __u8 *from, const __u8 *to)
+{
+	return mac >= mac_of(from) && mac <= mac_of(to);
 }
 
 INLINE int frame_matches(__u32 index, struct packet *p)
@@ -41,8 +47,8 @@ INLINE int frame_matches(__u32 index, struct packet *p)
 
 	if (!f || f->flags & (FRAME_C_TAG | FRAME_S_TAG) & ~l->has)
 		return 0;
-	return (!(f->flags & FRAME_SOURCE) || mac_of(f->source) == l->source) &&
-	       (!(f->flags & FRAME_DESTINATION) || mac_of(f->destination) == l->destination) &&
+	return (!(f->flags & FRAME_SOURCE) || mac_between(l->source, f->source, f->source_to)) &&
+	       (!(f->flags & FRAME_DESTINATION) || mac_between(l->destination, f->destination, f->destination_to)) &&
 	       (!(f->flags & FRAME_TYPE) || f->type == l->type) &&
 	       (!(f->flags & FRAME_C_TAG) || f->c_tag == l->c_tag) &&
 	       (!(f->flags & FRAME_S_TAG) || f->s_tag == l->s_tag) &&

@@ -27,8 +27,8 @@
 		__uint(map_flags, map_flags_of_##map_type); \
 	} name SEC(".maps")
 
-/* what every packet needs to know */
-MAP(settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1);
+/* what every packet needs to know: a look-up less than a map takes */
+__hidden struct settings node_settings SEC(".data.settings");
 /* what an interface's frames are allowed, by ifindex */
 MAP(port, BPF_MAP_TYPE_ARRAY, __u32, struct port, MAX_PORTS);
 /* interface steering, by port and VLAN tags */
@@ -55,9 +55,10 @@ MAP(lookup_cache, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct cache, 1);
 /* GTP-U tunnels; those whose TEID is not an index are found by a hash */
 MAP(tunnel, BPF_MAP_TYPE_ARRAY, __u32, struct tunnel, 65536);
 MAP(tunnel_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 65536);
-/* the sessions' rules; those that neither TEID nor pool leads to by itself are
- * found by a hash */
+/* the sessions' rules, and what they refused; those that neither TEID nor pool
+ * leads to by itself are found by a hash */
 MAP(pdr, BPF_MAP_TYPE_ARRAY, __u32, struct pdr, 1);
+MAP(refused, BPF_MAP_TYPE_ARRAY, __u32, struct refused, 1);
 MAP(pdr_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 1);
 MAP(pdr_by_ue, BPF_MAP_TYPE_HASH, struct in6, __u32, 1);
 /* SDF filters, in runs that rules name */

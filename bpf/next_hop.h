@@ -26,12 +26,12 @@ INLINE struct route *find_route(struct packet *p)
 GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 {
 	__u64 hi, lo, i = 0;
-	__u32 zero = 0, now, table;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	__u32 now, table;
+	struct settings *cfg = &node_settings;
 	struct cached *slot;
 	struct route *route;
 
-	if (!p || !cfg)
+	if (!p)
 		return 0;
 	now = cache_generation(cfg);
 	table = p->table | (p->guarded ? CACHE_GUARDED : 0);

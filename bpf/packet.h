@@ -72,7 +72,7 @@ struct looks {
 
 /* ... and a frame, beside the packet in it. */
 struct frame_looks {
-	__u64 source, destination; /* 6 octets, as in the frame */
+	__u64 source, destination; /* as numbers */
 	__u16 type, c_tag, s_tag;
 	__u16 has; /* FRAME_C_TAG, FRAME_S_TAG */
 };
@@ -262,12 +262,11 @@ INLINE int parameter_problem(struct packet *p, enum reason reason, __u8 code, __
 /* Takes one from this CPU's budget. */
 INLINE int allowed(__u32 budget)
 {
-	__u32 zero = 0;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct settings *cfg = &node_settings;
 	struct errors_left *left = bpf_map_lookup_elem(&errors_left, &budget);
 	__u64 now, earned, rate;
 
-	if (!cfg || !left || !cfg->errors_per_second)
+	if (!left || !cfg->errors_per_second)
 		return 0;
 	rate = cfg->errors_per_second < NS ? cfg->errors_per_second : NS;
 	now = bpf_ktime_get_ns();

@@ -226,11 +226,11 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 
 INLINE int pod_input(struct __sk_buff *skb)
 {
-	__u32 ifindex = skb->ifindex, zero = 0, packets = skb_packets(skb), bytes = skb->len;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	__u32 ifindex = skb->ifindex, packets = skb_packets(skb), bytes = skb->len;
+	struct settings *cfg = &node_settings;
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
 
-	if (!cfg || !in)
+	if (!in)
 		return TC_NEXT;
 	skb_need(skb, ETH_LEN + INNER_LEN);
 	return skb_finish(pod_decide(skb, cfg, in->flags & PORT_EXTERNAL), packets, bytes);

@@ -34,7 +34,9 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 	case END_DT6:
 	case END_DT46:
 		reason = end_d(ctx, p, sid, ip);
-		return reason == CONTINUE && sid->flags & SID_SESSIONS ? turn_to_ue(ctx, p) : reason;
+		if (reason == CONTINUE && sid->flags & SID_SESSIONS)
+			return p->upper_type == NH_ETHERNET ? receive_sid_frame(ctx, p, sid->length) : turn_to_ue(ctx, p);
+		return reason;
 	case END_M_GTP6_D:
 	case END_M_GTP6_D_DI:
 		return end_m_gtp6_d(ctx, p, sid, ip);

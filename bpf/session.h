@@ -112,9 +112,9 @@ GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 
 
 /* ---- may it go ---- */
 
-INLINE __u32 usage_units(struct pdr *rule)
+INLINE __u32 usage_units(struct volume *v)
 {
-	return (*(volatile __u64 *)&rule->volume.word & (VOLUME_PACKET - 1)) >> 8;
+	return (*(volatile __u64 *)&v->word & (VOLUME_PACKET - 1)) >> 8;
 }
 
 INLINE int usage_reached(__u32 units, __u32 at)
@@ -122,19 +122,44 @@ INLINE int usage_reached(__u32 units, __u32 at)
 	return at && (__s32)(at - units) <= 0;
 }
 
-/* `notify` becomes `told`; whoever does that tells the daemon. */
-GLOBAL int tell_usage(__u32 index, __u32 kind, __u32 told)
+/* `mark` becomes `told`; whoever does that tells the daemon. */
+INLINE void tell_once(__u32 *mark, __u32 index, __u32 kind, __u32 told)
 {
 	struct session_event event = { .pdr = index, .kind = kind };
-	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
-	__u32 now;
+	__u32 now = *(volatile __u32 *)mark;
 
-	if (!rule)
-		return 0;
-	now = *(volatile __u32 *)&rule->notify;
-	if (now != told && __sync_val_compare_and_swap(&rule->notify, now, told) == now)
+	if (now != told && __sync_val_compare_and_swap(mark, now, told) == now)
 		bpf_ringbuf_output(&session_events, &event, sizeof(event), 0);
+}
+
+GLOBAL int tell_usage(__u32 index, __u32 kind, __u32 told)
+{
+	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
+
+	if (rule)
+		tell_once(&rule->notify, index, kind, told);
 	return 0;
+}
+
+/* QoS enforcement refuses the packet at p->keep for `reason`. URRs that measure
+ * before it count it (TS 29.244 section 8.2.68, MBQE), up to a quota's end. */
+GLOBAL int refuse(struct packet *p, __u32 reason)
+{
+	struct refused *r;
+	struct pdr *rule;
+	__u32 index;
+
+	if (!p)
+		return reason;
+	index = p->pdr;
+	rule = bpf_map_lookup_elem(&pdr, &index);
+	r = bpf_map_lookup_elem(&refused, &index);
+	if (!rule || !r || usage_reached(usage_units(&rule->volume), rule->stop))
+		return reason;
+	volume_add(&r->volume, p->keep_length);
+	if (usage_reached(usage_units(&r->volume), r->notify))
+		tell_once(&r->notify, index, SESSION_REFUSED, 0);
+	return reason;
 }
 
 /* The meters that a rule shares with others, all of them in order. */
@@ -208,7 +233,7 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 			break;
 		return give_to_buffer(p);
 	case PDR_GATE:
-		return REASON_GATE_CLOSED;
+		return refuse(p, REASON_GATE_CLOSED);
 	case PDR_FORWARD:
 		break;
 	default:
@@ -218,18 +243,18 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!index || !f)
 		return REASON_FAR_DROP;
-	units = usage_units(entry);
+	units = usage_units(&entry->volume);
 	if (usage_reached(units, entry->stop)) {
 		tell_usage(p->pdr, SESSION_STOP, USAGE_TOLD);
 		return REASON_QUOTA;
 	}
 	if (entry->rate && !meter_allows(&entry->bucket, entry->volume.word, entry->rate))
-		return REASON_RATE;
+		return refuse(p, REASON_RATE);
 	if (rule->flags & PDR_METERS && !meters_take(rule->more, p->keep_length))
-		return REASON_RATE;
+		return refuse(p, REASON_RATE);
 	p->slice = slice_index(f, rule);
 	if (!slice_takes(p->slice, p->keep_length))
-		return REASON_SLICE_RATE;
+		return refuse(p, REASON_SLICE_RATE);
 	if (usage_reached(units, entry->notify))
 		tell_usage(p->pdr, SESSION_NOTIFY, 0);
 	if (rule->flags & PDR_DUPLICATE) {

@@ -13,13 +13,13 @@
  * `of_pool`: it is in a session pool. */
 GLOBAL __u32 pdr_of_destination(struct packet *p)
 {
-	__u32 zero = 0, dst, index;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	__u32 dst, index;
+	struct settings *cfg = &node_settings;
 	struct cached *to;
 	struct pool4 *four;
 	struct pool6 *six;
 
-	if (!p || !cfg || !cfg->pdr_slots)
+	if (!p || !cfg->pdr_slots)
 		return 0;
 	if (p->family == 4) {
 		dst = be32(ld32(&p->dst));
@@ -64,10 +64,9 @@ INLINE int for_core(struct packet *p, struct settings *cfg)
 
 GLOBAL int may_reach(struct packet *p)
 {
-	__u32 zero = 0;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct settings *cfg = &node_settings;
 
-	if (!p || !cfg || for_core(p, cfg))
+	if (!p || for_core(p, cfg))
 		return REASON_UE_TO_CORE;
 	return 0;
 }
@@ -153,12 +152,11 @@ INLINE int meet_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 re
 /* The packet at p->keep is for the UE that led to rule `index`. */
 GLOBAL int send_to_ue(struct xdp_md *ctx, struct packet *p, __u32 index)
 {
-	__u32 zero = 0;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct settings *cfg = &node_settings;
 	struct forwarding *f = 0;
 	int reason;
 
-	if (!p || !cfg)
+	if (!p)
 		return REASON_NO_PDR;
 	p->qfi = 0;
 	reason = meet_rule(ctx, p, index, 0, &f);
@@ -281,14 +279,13 @@ INLINE int receive_end_marker(struct xdp_md *ctx, struct packet *p, __u32 index,
 /* A G-PDU or End Marker for the rule that its TEID led to. */
 GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 hops, __u32 class)
 {
-	__u32 zero = 0;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	struct settings *cfg = &node_settings;
 	__u16 length;
 	struct forwarding *f;
 	struct rule *rule;
 	int reason;
 
-	if (!p || !cfg)
+	if (!p)
 		return REASON_NO_PDR;
 	if (p->message == GTPU_END_MARKER)
 		return receive_end_marker(ctx, p, index, hops, class);

@@ -216,7 +216,7 @@ INLINE int uplink_end_d(struct __sk_buff *skb, struct settings *cfg, struct oute
 		return REASON_SEGMENTS_LEFT;
 	if (o->type == NH_FRAGMENT)
 		return REASON_FRAGMENT;
-	if (!takes(o->sid->behavior, o->type))
+	if (!takes(o->sid, o->type))
 		return o->sid->flags & SID_ALLOW_UPPER_LAYER ? REASON_PASSED : REASON_UPPER_LAYER;
 	return skb_decapsulate(skb, cfg, o);
 }
@@ -305,11 +305,11 @@ INLINE int uplink_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outs
 
 INLINE int uplink_input(struct __sk_buff *skb)
 {
-	__u32 ifindex = skb->ifindex, zero = 0, packets = skb_packets(skb), bytes = skb->len;
-	struct settings *cfg = bpf_map_lookup_elem(&settings, &zero);
+	__u32 ifindex = skb->ifindex, packets = skb_packets(skb), bytes = skb->len;
+	struct settings *cfg = &node_settings;
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
 
-	if (!cfg || !in)
+	if (!in)
 		return TC_NEXT;
 	skb_need(skb, ETH_LEN + IPV6_LEN + SRH_LEN);
 	return skb_finish(uplink_decide(skb, cfg, in->flags & PORT_EXTERNAL), packets, bytes);

@@ -104,7 +104,7 @@ struct local_sid {
 enum sid_flags {
 	SID_ALLOW_UPPER_LAYER = 1,
 	SID_DIRECT = 2, /* End.DX* without next hop: the destination is on the link */
-	SID_SESSIONS = 4, /* End.DT*: what is inside is for UEs, and meets their PDRs */
+	SID_SESSIONS = 4, /* End.DT*: what is inside is for UEs, or a frame, and meets PDRs */
 };
 
 struct counter {
@@ -334,6 +334,14 @@ struct pdr {
 	__u64 source6; /* network order */
 };
 
+/* refused[index of pdr]: what QoS enforcement dropped of what the rule took, for
+ * URRs that measure before it. */
+struct refused {
+	struct volume volume;
+	__u32 notify; /* octets of volume / 256, mod 2^32; 0: never */
+	__u32 pad;
+};
+
 /* In qfi of all rules of an Ethernet session, and of what leads to them: T-PDUs
  * are frames. source4 and source6 of what leads there are then, for the uplink,
  * the index of what leads to the rules of frames from the link (0: none) and the
@@ -350,9 +358,11 @@ struct station_key {
 
 struct station {
 	__u32 pdr;
-	__u32 pad;
+	__u32 heard; /* last, in units of 2^27 ns, CLOCK_MONOTONIC */
 	__u64 session;
 };
+
+#define STATION_TIME_SHIFT 27
 
 /* What the daemon puts before a frame (XDP metadata) that is for a session's
  * rules, whatever its destination. */
@@ -389,7 +399,8 @@ struct forwarding {
 	__u8 ipv4;     /* 1: remote is IPv4 */
 	__u8 tos, tos_mask;
 	__u8 internal; /* 1: may reach UEs, this node, protected prefixes */
-	__u8 pad[15];
+	__u8 args_at;  /* bits before Args.Mob.Session in the last segment, of frames; 0: none */
+	__u8 pad[14];
 };
 
 /* filter[index]: what a packet must be for `pdr`; a run of them is in the order
@@ -429,9 +440,10 @@ enum frame_filter_flags {
 
 struct frame_filter {
 	__u8 source[6], destination[6];
+	__u8 source_to[6], destination_to[6]; /* of the ranges, inclusive */
 	__u16 type, c_tag, s_tag; /* host order; VLAN ids */
 	__u8 flags;
-	__u8 pad[5];
+	__u8 pad;
 };
 
 /* meter[index]: a token bucket of several PDRs. */
@@ -447,7 +459,7 @@ struct meter {
 };
 
 /* Records of session_events. */
-enum session_event_kind { SESSION_NOTIFY, SESSION_STOP };
+enum session_event_kind { SESSION_NOTIFY, SESSION_STOP, SESSION_REFUSED };
 
 struct session_event {
 	__u32 pdr;

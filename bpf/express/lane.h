@@ -53,7 +53,14 @@ INLINE struct cached *express_cached(struct express *x, __u64 hi, __u64 lo, __u3
 {
 	struct cached *slot = cache_slot(hi, lo, table);
 
-	return slot && cache_holds(slot, hi, lo, table, cache_generation(x->cfg)) ? slot : 0;
+	return slot && cache_holds4(slot, hi, table, cache_generation(x->cfg)) && slot->lo == lo ? slot : 0;
+}
+
+INLINE struct cached *express_cached4(struct express *x, __be32 address, __u32 table)
+{
+	struct cached *slot = cache_slot(address, ~0ull, table | CACHE_IPV4);
+
+	return slot && cache_holds4(slot, address, table | CACHE_IPV4, cache_generation(x->cfg)) ? slot : 0;
 }
 
 /* Table 0 is none: it is where the cache keeps steering. */
@@ -66,7 +73,9 @@ INLINE struct next_hop *express_route(struct express *x, __u64 hi, __u64 lo, __u
 
 INLINE struct next_hop *express_route4(struct express *x, __be32 address, __u32 table, __u32 length)
 {
-	return table ? express_route(x, address, ~0ull, table | CACHE_IPV4, length) : 0;
+	struct cached *slot = table ? express_cached4(x, address, table) : 0;
+
+	return slot ? express_adjacency(slot->index, length) : 0;
 }
 
 /* Out, and counters. */
@@ -122,9 +131,11 @@ INLINE int express_partial4(struct ipv4 *ip, __u32 length)
 
 INLINE int express_partial6(struct ipv6 *ip, __u32 length)
 {
-	return express_partial((void *)ip + IPV6_LEN, ip->next_header,
-			       address_sum(&ip->src) + address_sum(&ip->dst) +
-				       pseudo_tail(length, ip->next_header));
+	__u8 protocol = ip->next_header;
+
+	opaque(protocol);
+	return express_partial((void *)ip + IPV6_LEN, protocol,
+			       address_sum(&ip->src) + address_sum(&ip->dst) + pseudo_tail(length, protocol));
 }
 
 /* The sum over a packet that express_ipv4/6 let through, as its own layer-4

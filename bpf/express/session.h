@@ -14,7 +14,7 @@
  * rate may refuse; then x->tunnel counts. */
 INLINE struct forwarding *express_rule(struct express *x, struct pdr *entry, struct rule *rule)
 {
-	__u32 index, units = usage_units(entry);
+	__u32 index, units = usage_units(&entry->volume);
 	struct forwarding *f;
 
 	read_rule(rule, entry);
@@ -174,14 +174,13 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
 	struct rule rule;
-	__u32 zero = 0;
-	struct express x = { .cfg = bpf_map_lookup_elem(&settings, &zero) };
+	struct express x = { .cfg = &node_settings };
 	struct forwarding *f;
 	struct ipv4 *ip = data + l3;
 	__u32 kept, hash;
 	__u8 class, version;
 
-	if (!entry || !x.cfg || l3 > MAX_OFFSET || (void *)ip + IPV4_LEN > end)
+	if (!entry || l3 > MAX_OFFSET || (void *)ip + IPV4_LEN > end)
 		return NOT_TAKEN;
 	kept = (long)end - (long)ip;
 	if (express_ipv4(ip, end, port_flags)) {

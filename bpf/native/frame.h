@@ -279,6 +279,9 @@ static void any_segment(struct input *in, __u8 *to)
 	memcpy(to, &aims.sid[i], 16);
 	for (octet = aims.sid_length[i] / 8; octet < 16; octet++)
 		to[octet] = take8(in) & 1 ? 0 : take8(in);
+	octet = aims.sid_length[i] / 8;
+	if (octet < 12 && rarely(in, 3)) /* Args.Mob.Session of a rule */
+		st32(to + octet + 1, be32(any_teid(in)));
 	if (rarely(in, 4))
 		take_octets(in, to, 16);
 }

@@ -51,7 +51,7 @@ static struct native_map *map_of(void *map)
 	return m;
 }
 
-static void make_map(void *map, __u32 type, __u32 key_size, __u32 value_size, __u32 max_entries)
+static struct native_map *new_map(__u32 type, __u32 key_size, __u32 value_size, __u32 max_entries)
 {
 	struct native_map *m = calloc(1, sizeof(*m));
 
@@ -60,11 +60,24 @@ static void make_map(void *map, __u32 type, __u32 key_size, __u32 value_size, __
 	m->key_size = key_size;
 	m->value_size = value_size;
 	m->max_entries = max_entries;
+	maps[map_count++] = m;
+	return m;
+}
+
+static void make_map(void *map, __u32 type, __u32 key_size, __u32 value_size, __u32 max_entries)
+{
+	struct native_map *m = new_map(type, key_size, value_size, max_entries);
+
 	m->keys = calloc(max_entries, key_size);
 	m->values = calloc(max_entries, value_size);
 	must(m->keys && m->values, "make a map");
 	*(struct native_map **)map = m;
-	maps[map_count++] = m;
+}
+
+/* A variable of the data path is a map of one entry that nobody looks up. */
+static void make_map_of(void *variable, __u32 size)
+{
+	new_map(BPF_MAP_TYPE_ARRAY, sizeof(__u32), size, 1)->values = variable;
 }
 
 #define MAKE_MAP(name, entries)                                                        \
@@ -323,7 +336,7 @@ long bpf_ringbuf_output(void *map, void *record, __u64 size, __u64 flags)
 	struct session_event *told = record;
 
 	if (map == (void *)&session_events) {
-		must(size == sizeof(*told) && told->pdr && told->kind <= SESSION_STOP, "an event of rule %u", told->pdr);
+		must(size == sizeof(*told) && told->pdr && told->kind <= SESSION_REFUSED, "an event of rule %u", told->pdr);
 		return 0;
 	}
 	must(map == (void *)&trace_events && size == sizeof(*event) && !flags, "%llu octets", (unsigned long long)size);

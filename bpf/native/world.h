@@ -55,7 +55,7 @@ static struct {
 
 static void make_maps(void)
 {
-	MAKE_MAP(settings, 1);
+	make_map_of(&node_settings, sizeof(node_settings));
 	MAKE_MAP(port, PORTS + 4);
 	MAKE_MAP(target_by_port, ENTRIES);
 	MAKE_MAP(sid_by_prefix, ENTRIES);
@@ -69,6 +69,7 @@ static void make_maps(void)
 	MAKE_MAP(tunnel, TUNNELS);
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
 	MAKE_MAP(pdr, PDRS);
+	MAKE_MAP(refused, PDRS);
 	MAKE_MAP(pdr_by_teid, ENTRIES);
 	MAKE_MAP(pdr_by_ue, ENTRIES);
 	MAKE_MAP(filter, FILTERS);
@@ -290,6 +291,8 @@ static void make_sid(struct input *in, __u32 index)
 	s->behavior = 1 + (index - 1) % (H_ENCAPS - 1);
 	s->flavors = by_upper_layer(s->behavior) ? 0 : n & 15;
 	s->flags = n >> 4 & 3;
+	if (s->behavior >= END_DT4 && s->behavior <= END_DT46 && n >> 10 & 1)
+		s->flags |= SID_SESSIONS;
 	s->length = sid_length(in, s->behavior);
 	s->block_length = s->flavors & FLAVOR_NEXT_CSID ? 32 + (n >> 6 & 15) : 0;
 	if (s->behavior >= END_MAP && s->behavior <= END_M_GTP4_E)
@@ -396,6 +399,7 @@ static void make_forwardings(struct input *in)
 		f->adjacency = (n >> 5) % ADJACENCIES;
 		f->slice = (n >> 9) % SLICES;
 		f->internal = !(n >> 11 & 3);
+		f->args_at = n >> 12 & 1 ? 64 : 0;
 		f->tos = n >> 13;
 		f->tos_mask = n >> 21 & 1 ? 0xfc : 0;
 		any_sid_address(in, &f->remote);
@@ -428,6 +432,8 @@ static void make_frame_filter(struct input *in, struct frame_filter *f)
 	f->flags = n & n >> 8;
 	station_mac(f->source, n >> 16);
 	station_mac(f->destination, n >> 18);
+	station_mac(f->source_to, n >> 17);
+	station_mac(f->destination_to, n >> 19);
 	f->type = n >> 20 & 1 ? TYPE_IPV4 : TYPE_IPV6;
 	f->c_tag = f->s_tag = n >> 21 & 1 ? 100 : n >> 20;
 }
@@ -524,8 +530,10 @@ static void make_sessions(struct input *in)
 		r->qfi = n >> 24 & 0x7f;
 		r->generation = n >> 18;
 		r->rate = n >> 9 & 1 ? 0xffffffff : 0;
-		r->stop = n >> 27 & 3 ? 0 : usage_units(r) + (n >> 29 & 1 ? 0 : USAGE_AHEAD);
-		r->notify = n >> 30 & 1 ? usage_units(r) + 1 : 0;
+		r->stop = n >> 27 & 3 ? 0 : usage_units(&r->volume) + (n >> 29 & 1 ? 0 : USAGE_AHEAD);
+		r->notify = n >> 30 & 1 ? usage_units(&r->volume) + 1 : 0;
+		VALUE(refused, struct refused, i)->volume = volume_of(volume_start(i));
+		VALUE(refused, struct refused, i)->notify = n >> 28 & 1 ? usage_units(&r->volume) : 0;
 		r->source4 = 10;
 		if (FRAME_SLOT(i) || i >= FRAME_HEAD(0))
 			make_frame_rule(i, r);
@@ -568,7 +576,7 @@ static void make_steering(struct input *in)
 
 static void make_settings(struct input *in)
 {
-	struct settings *s = VALUE(settings, struct settings, 0);
+	struct settings *s = &node_settings;
 	__u32 n = next_number(in), i;
 	struct trace_filter *f = VALUE(trace_filter, struct trace_filter, 0);
 
@@ -622,7 +630,7 @@ static void make_world(__u32 seed)
 	make_sessions(&in);
 	make_steering(&in);
 	make_settings(&in);
-	VALUE(settings, struct settings, 0)->generation = ++worlds.made;
+	node_settings.generation = ++worlds.made;
 }
 
 /* Anything may stand in the tables: the data path must still keep to the

@@ -67,10 +67,11 @@ INLINE int decapsulate_frame(struct packet *p)
 	return CONTINUE;
 }
 
-/* Whether the behaviour takes what it has found. */
-INLINE int takes(__u8 behavior, __u8 type)
+/* Whether the behaviour takes what it has found. End.DT46 for sessions does as
+ * End.DX2 with an argument does, too. */
+INLINE int takes(struct local_sid *sid, __u8 type)
 {
-	switch (behavior) {
+	switch (sid->behavior) {
 	case END_DX2:
 		return type == NH_ETHERNET;
 	case END_DX4:
@@ -79,6 +80,9 @@ INLINE int takes(__u8 behavior, __u8 type)
 	case END_DX6:
 	case END_DT6:
 		return type == NH_IPV6;
+	case END_DT46:
+		if (type == NH_ETHERNET)
+			return !!(sid->flags & SID_SESSIONS);
 	}
 	return type == NH_IPV4 || type == NH_IPV6;
 }
@@ -114,10 +118,10 @@ INLINE int end_d(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, st
 		return bad_segments_left(p);
 	if (p->upper_type == NH_FRAGMENT)
 		return reassemble(p);
-	if (!takes(sid->behavior, p->upper_type))
+	if (!takes(sid, p->upper_type))
 		return upper_layer(p, sid);
 	plan_way(p, sid);
-	if (sid->behavior == END_DX2)
+	if (p->upper_type == NH_ETHERNET)
 		return decapsulate_frame(p);
 	return decapsulate(ctx, p, class);
 }

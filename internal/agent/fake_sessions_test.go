@@ -63,7 +63,8 @@ func (f *fakeSessions) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
 	return out, nil
 }
 
-func (f *fakeSessions) SetRuleLimits(uint64, uint16, uint64, uint64) error { return nil }
+func (f *fakeSessions) Stations() ([]dataplane.Station, error)                   { return nil, nil }
+func (f *fakeSessions) SetRuleLimits(uint64, uint16, dataplane.RuleLimits) error { return nil }
 
 func (f *fakeSessions) SessionEvents(ctx context.Context, _ func(dataplane.SessionEvent)) error {
 	<-ctx.Done()

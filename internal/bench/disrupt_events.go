@@ -67,8 +67,16 @@ func (b *disruptBench) turn(what string) (there bool) {
 }
 
 // again ends the daemon by a signal and starts it with what it had, from a
-// binary.
+// binary, and returns when it is ready.
 func (d *daemon) again(ctx context.Context, in namespace, binary string, signal unix.Signal) error {
+	if err := d.replace(ctx, in, binary, signal); err != nil {
+		return err
+	}
+	return d.await(ctx)
+}
+
+// replace does not wait until the new one is ready.
+func (d *daemon) replace(ctx context.Context, in namespace, binary string, signal unix.Signal) error {
 	if err := d.cmd.Process.Signal(signal); err != nil {
 		return fmt.Errorf("end culvert run: %w", err)
 	}
@@ -88,7 +96,7 @@ func (d *daemon) again(ctx context.Context, in namespace, binary string, signal 
 		return fmt.Errorf("start %s run again: %w", binary, err)
 	}
 	go func() { d.ended <- d.cmd.Wait() }()
-	return d.await(ctx)
+	return nil
 }
 
 // upgrade replaces the daemon by one with another build of the data path.
@@ -317,7 +325,7 @@ func (b *disruptBench) openUPF(ctx context.Context) (err error) {
 		return err
 	}
 	b.control.groups = []*smf.Group{group}
-	_, err = perform(ctx, group.Establish, group.Forward)
+	_, err = perform(ctx, smf.Pace{Window: window}, group.Establish, group.Forward)
 	return err
 }
 

@@ -126,7 +126,12 @@ func TestQuickUPF(t *testing.T) {
 		name := r["name"].(string)
 		rows[name]++
 		figure := "ratio"
-		if strings.HasPrefix(name, "pfcp_") {
+		if name == "pfcp_recover" {
+			figure = "median_s"
+			if r["entries"].(float64) != recoverSessions || r["max_s"].(float64) < r["median_s"].(float64) {
+				t.Errorf("row %v makes no sense", r)
+			}
+		} else if strings.HasPrefix(name, "pfcp_") {
 			figure = "per_second"
 			if p50, p99 := r["p50_us"].(float64), r["p99_us"].(float64); p50 <= 0 || p99 < p50 {
 				t.Errorf("row %v makes no sense", r)
@@ -136,7 +141,8 @@ func TestQuickUPF(t *testing.T) {
 			t.Errorf("row %v has no %s", r, figure)
 		}
 	}
-	want := map[string]int{"uplink": 2, "downlink": 2, "uplink_plain": 2, "downlink_filters_16": 2, "pfcp_establish": 1, "pfcp_modify": 1, "pfcp_delete": 1}
+	want := map[string]int{"uplink": 2, "downlink": 2, "uplink_plain": 2, "downlink_filters_16": 2, "pfcp_establish": 1, "pfcp_modify": 1, "pfcp_delete": 1,
+		"pfcp_establish_5k": 1, "pfcp_modify_5k": 1, "pfcp_delete_5k": 1, "pfcp_recover": 1}
 	if !maps.Equal(rows, want) {
 		t.Errorf("rows %v, want %v", rows, want)
 	}

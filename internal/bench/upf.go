@@ -235,7 +235,7 @@ func startControl(ctx context.Context, in namespace, p plan) (_ *control, err er
 		if err != nil {
 			return nil, err
 		}
-		rows, err := perform(ctx, group.Establish, group.Forward)
+		rows, err := perform(ctx, smf.Pace{Window: window}, group.Establish, group.Forward)
 		if err != nil {
 			return nil, err
 		}
@@ -247,11 +247,28 @@ func startControl(ctx context.Context, in namespace, p plan) (_ *control, err er
 	return c, nil
 }
 
-// perform does something with all sessions of a group, one after the other.
-func perform(ctx context.Context, procedures ...func(context.Context, smf.Pace) (smf.Result, error)) ([]pfcpRow, error) {
+// At a rate, which every core can stand, it is a UPF's latency that is seen; this
+// many sessions are some seconds of it.
+const (
+	pacedRate     = 5000
+	pacedSessions = 25_000
+)
+
+// paced sets a group that is not there up and takes it away, at a rate.
+func paced(ctx context.Context, g *smf.Group) ([]pfcpRow, error) {
+	pace := smf.Pace{Window: window, Rate: pacedRate, Count: min(pacedSessions, g.Count())}
+	rows, err := perform(ctx, pace, g.Establish, g.Forward, g.Delete)
+	for i := range rows {
+		rows[i].Name += "_5k"
+	}
+	return rows, err
+}
+
+// perform does something with sessions of a group, one after the other.
+func perform(ctx context.Context, pace smf.Pace, procedures ...func(context.Context, smf.Pace) (smf.Result, error)) ([]pfcpRow, error) {
 	var rows []pfcpRow
 	for _, do := range procedures {
-		r, err := do(ctx, smf.Pace{Window: window})
+		r, err := do(ctx, pace)
 		if err := errors.Join(err, r.Err()); err != nil {
 			return nil, err
 		}

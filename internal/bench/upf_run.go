@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/pfcp/smf"
 )
 
 func upfCommand() *cobra.Command {
@@ -20,7 +23,9 @@ forwarding of the same frame, each for a session at random: the usual session,
 which has a QER with an MBR and a URR with a volume threshold; "plain" ones with
 neither; and such with 1, 4 and 16 SDF filters, of which the last one matches.
 Before that, and after, it measures how quickly the UPF establishes, modifies
-and deletes sessions of the first kind.`,
+and deletes sessions of the first kind, and the latency of that at 5,000 a
+second; and at last how long it is, with 10,000 sessions, from kill -9 to the
+first answer of the UPF that is started again.`,
 		Example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -33,9 +38,10 @@ and deletes sessions of the first kind.`,
 
 // upfReport is what `culvert bench upf` says.
 type upfReport struct {
-	packets report
-	pfcp    []pfcpRow
-	held    held
+	packets  report
+	pfcp     []pfcpRow
+	recovery recoverRow
+	held     held
 }
 
 // held is what is kept when all sessions are there: octets of the daemon,
@@ -46,7 +52,17 @@ type held struct {
 	TableBytes  uint64 `json:"table_bytes"`
 }
 
-func runUPF(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *upfReport, err error) {
+func runUPF(ctx context.Context, o *options, p plan, stderr io.Writer) (*upfReport, error) {
+	out, err := runSessions(ctx, o, p, stderr)
+	if err != nil {
+		return nil, err
+	}
+	out.recovery, err = recovery(ctx, o, p)
+	return out, err
+}
+
+// runSessions measures packets, and N4.
+func runSessions(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *upfReport, err error) {
 	b, err := setUp(ctx, o, p, 1)
 	if err != nil {
 		return nil, err
@@ -71,8 +87,12 @@ func runUPF(ctx context.Context, o *options, p plan, stderr io.Writer) (_ *upfRe
 	}
 	_ = bar.Finish()
 	out.packets = makeReport(rows, e)
-	deleted, err := perform(ctx, b.control.groups[0].Delete)
-	out.pfcp = append(b.control.rows, deleted...)
+	deleted, err := perform(ctx, smf.Pace{Window: window}, b.control.groups[0].Delete)
+	if err != nil {
+		return nil, err
+	}
+	atRate, err := paced(ctx, b.control.groups[0])
+	out.pfcp = slices.Concat(b.control.rows, deleted, atRate)
 	return out, err
 }
 
@@ -84,6 +104,7 @@ func (r *upfReport) writeJSON(w io.Writer) error {
 	for _, row := range r.pfcp {
 		rows = append(rows, row)
 	}
+	rows = append(rows, r.recovery)
 	return writeJSON(w, struct {
 		Bench    string `json:"bench"`
 		Baseline string `json:"baseline"`
@@ -106,7 +127,9 @@ func (r *upfReport) writeTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%d sessions: the daemon has %d MiB, the tables %d MiB\nN4: %d requests under way; the SMF is on the same machine\n",
-		r.held.Sessions, r.held.DaemonBytes>>20, r.held.TableBytes>>20, window)
+	_, err := fmt.Fprintf(w, "\n%d sessions: the daemon has %d MiB, the tables %d MiB\nN4: %d requests under way; the SMF is on the same machine\n"+
+		"from kill -9 to the first answer, with %d sessions, %d times: %.2f s, at most %.2f s\n",
+		r.held.Sessions, r.held.DaemonBytes>>20, r.held.TableBytes>>20, window,
+		r.recovery.Entries, r.recovery.Repeats, r.recovery.Median, r.recovery.Max)
 	return err
 }

@@ -49,10 +49,7 @@ func (v *validator) checkSIDs() {
 		}
 		v.checkBinding(at, s, p)
 		if s.Behavior == srv6.EndMGTP6D || s.Behavior == srv6.EndMGTP6DDi && s.ArgsOffset > 0 {
-			v.argsFree(at, s, fmt.Sprintf("policy %q", p.Name), p.SegmentLists)
-			for _, c := range v.paths[p.Name] {
-				v.argsFree(at, s, fmt.Sprintf("candidate path %q", c.Name), c.SegmentLists)
-			}
+			v.argsOfPolicy(at, s.ArgsOffset, p)
 		}
 	}
 }
@@ -73,27 +70,40 @@ func (v *validator) checkBinding(at string, s srv6.LocalSID, p *srpolicy.Policy)
 	}
 }
 
+// argsOfPolicy: each list of a policy has room for an argument.
+func (v *validator) argsOfPolicy(at string, offset uint8, p *srpolicy.Policy) {
+	v.argsFree(at, offset, fmt.Sprintf("policy %q", p.Name), p.SegmentLists)
+	for _, c := range v.paths[p.Name] {
+		v.argsFree(at, offset, fmt.Sprintf("candidate path %q", c.Name), c.SegmentLists)
+	}
+}
+
 // argsFree sees to it that Args.Mob.Session overwrites nothing.
-func (v *validator) argsFree(at string, s srv6.LocalSID, of string, lists []srpolicy.SegmentList) {
+func (v *validator) argsFree(at string, offset uint8, of string, lists []srpolicy.SegmentList) {
 	for i, l := range lists {
-		if len(l.Segments) == 0 || s.ArgsOffset > 128-argsBits {
+		if len(l.Segments) == 0 {
 			continue
 		}
 		last := l.Segments[len(l.Segments)-1]
-		if !last.Is6() {
-			continue
-		}
-		locator := netip.PrefixFrom(last, int(s.ArgsOffset)).Masked().Addr().As16()
-		behind := last.As16()
-		from, to := int(s.ArgsOffset), int(s.ArgsOffset)+argsBits
-		for bit := from; bit < to; bit++ {
-			if mask := byte(0x80) >> (bit % 8); behind[bit/8]&mask != locator[bit/8]&mask {
-				v.add(at+".args_offset", fmt.Sprintf("leave bits %d to %d of the last segment 0, or set args_offset to where its argument starts", from, to-1),
-					"Args.Mob.Session would overwrite bits of %s, the last of segment list %d of %s", last, i, of)
-				break
-			}
+		if argsOverwrite(last, offset) {
+			v.add(at+".args_offset", fmt.Sprintf("leave bits %d to %d of the last segment 0, or set args_offset to where its argument starts", offset, int(offset)+argsBits-1),
+				"Args.Mob.Session would overwrite bits of %s, the last of segment list %d of %s", last, i, of)
 		}
 	}
+}
+
+// argsOverwrite says whether bits of a SID are set where its argument goes.
+func argsOverwrite(sid netip.Addr, offset uint8) bool {
+	if !sid.Is6() || offset > 128-argsBits {
+		return false
+	}
+	b := sid.As16()
+	for bit := int(offset); bit < int(offset)+argsBits; bit++ {
+		if b[bit/8]&(0x80>>(bit%8)) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (v *validator) checkPolicies() {

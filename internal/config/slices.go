@@ -68,13 +68,34 @@ func (v *validator) checkN9(at string, n *slice.N9) {
 	case n.Transport == "":
 		v.add(at+".transport", "gtpu or srv6", "there is no transport")
 	case n.Transport == slice.GTPU:
-		if n.Mode != "" || sids || policies {
-			v.add(at+".transport", "remove mode, uplink, downlink and policies, or set transport: srv6", "with GTP-U the SMF says where packets go")
+		if n.Mode != "" || sids || policies || n.ArgsOffset != 0 {
+			v.add(at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
 		}
 	case n.Mode == slice.Enhanced:
 		v.checkEnhanced(at, n, sids)
 	default:
 		v.checkTraditional(at, n, policies)
+	}
+	if n.ArgsOffset > 128-argsBits {
+		v.add(at+".args_offset", fmt.Sprintf("at most %d", 128-argsBits), "Args.Mob.Session would not fit at bit %d", n.ArgsOffset)
+	} else if n.ArgsOffset != 0 {
+		v.checkArguments(at, n)
+	}
+}
+
+// checkArguments: Args.Mob.Session overwrites nothing of the SIDs that frames are
+// sent to.
+func (v *validator) checkArguments(at string, n *slice.N9) {
+	for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
+		if argsOverwrite(a, n.ArgsOffset) {
+			v.add(at+"."+name, fmt.Sprintf("leave bits %d to %d 0, or set args_offset to where its argument starts", n.ArgsOffset, int(n.ArgsOffset)+argsBits-1),
+				"Args.Mob.Session would overwrite bits of %s", a)
+		}
+	}
+	for i := range v.Policies {
+		if p := &v.Policies[i]; p.Name == n.UplinkPolicy || p.Name == n.DownlinkPolicy {
+			v.argsOfPolicy(at, n.ArgsOffset, p)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ slices:
     snssai: {sst: 1, sd: "000001"}
     network_instance: internet
     table: 100
-    n9: {transport: srv6, uplink: "2001:db8:2:d46::", local_sid: "2001:db8:1:d46::/64"}
+    n9: {transport: srv6, uplink: "2001:db8:2:d46::", local_sid: "2001:db8:1:d46::/64", args_offset: 64}
     rate_limit: {uplink: 100000, downlink: 200000}
   - name: b
     snssai: {sst: 1, sd: "000002"}
@@ -84,6 +84,10 @@ func TestUPFRefuses(t *testing.T) {
 		{"{transport: gtpu}", "{}", "there is no transport"},
 		{`encapsulation: {source: "2001:db8:1::1"}`, "", "there is no outer source for what is sent by SRv6"},
 		{`local_sid: "2001:db8:1:d46::/64"`, `local_sid: "192.0.2.0/24"`, "is not an IPv6 prefix"},
+		{"args_offset: 64", "args_offset: 89", "slices[0].n9.args_offset: Args.Mob.Session would not fit at bit 89 (fix: at most 88)"},
+		{"args_offset: 64", "args_offset: 60", "slices[0].n9.uplink: Args.Mob.Session would overwrite bits of 2001:db8:2:d46::"},
+		{"uplink_policy: red", "uplink_policy: red, args_offset: 40", `Args.Mob.Session would overwrite bits of 2001:db8:102:1::, the last of segment list 0 of policy "red"`},
+		{"{transport: gtpu}", "{transport: gtpu, args_offset: 64}", "with GTP-U the SMF says where packets go"},
 	} {
 		text := strings.Replace(upf, tt.from, tt.to, 1)
 		if text == upf {

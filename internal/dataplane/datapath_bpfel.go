@@ -133,7 +133,8 @@ type datapathForwarding struct {
 	Tos       uint8
 	TosMask   uint8
 	Internal  uint8
-	Pad       [15]uint8
+	ArgsAt    uint8
+	Pad       [14]uint8
 }
 
 type datapathForwardingKind uint32
@@ -148,14 +149,16 @@ const (
 )
 
 type datapathFrameFilter struct {
-	_           structs.HostLayout
-	Source      [6]uint8
-	Destination [6]uint8
-	Type        uint16
-	C_tag       uint16
-	S_tag       uint16
-	Flags       uint8
-	Pad         [5]uint8
+	_             structs.HostLayout
+	Source        [6]uint8
+	Destination   [6]uint8
+	SourceTo      [6]uint8
+	DestinationTo [6]uint8
+	Type          uint16
+	C_tag         uint16
+	S_tag         uint16
+	Flags         uint8
+	Pad           uint8
 }
 
 type datapathFrameFilterFlags uint32
@@ -503,6 +506,13 @@ const (
 	datapathReasonREASON_COUNT           datapathReason = 42
 )
 
+type datapathRefused struct {
+	_      structs.HostLayout
+	Volume datapathVolume
+	Notify uint32
+	Pad    uint32
+}
+
 type datapathRoute struct {
 	_         structs.HostLayout
 	Count     uint32
@@ -527,8 +537,9 @@ type datapathSessionEvent struct {
 type datapathSessionEventKind uint32
 
 const (
-	datapathSessionEventKindSESSION_NOTIFY datapathSessionEventKind = 0
-	datapathSessionEventKindSESSION_STOP   datapathSessionEventKind = 1
+	datapathSessionEventKindSESSION_NOTIFY  datapathSessionEventKind = 0
+	datapathSessionEventKindSESSION_STOP    datapathSessionEventKind = 1
+	datapathSessionEventKindSESSION_REFUSED datapathSessionEventKind = 2
 )
 
 type datapathSettings struct {
@@ -584,7 +595,7 @@ type datapathSrPolicy struct {
 type datapathStation struct {
 	_       structs.HostLayout
 	Pdr     uint32
-	Pad     uint32
+	Heard   uint32
 	Session uint64
 }
 
@@ -725,11 +736,11 @@ const (
 	datapathMapPdrByUe        = "pdr_by_ue"
 	datapathMapPod            = "pod"
 	datapathMapPort           = "port"
+	datapathMapRefused        = "refused"
 	datapathMapRoute4         = "route4"
 	datapathMapRoute6         = "route6"
 	datapathMapSegmentList    = "segment_list"
 	datapathMapSessionEvents  = "session_events"
-	datapathMapSettings       = "settings"
 	datapathMapSidByPrefix    = "sid_by_prefix"
 	datapathMapSidCounter     = "sid_counter"
 	datapathMapSliceCounter   = "slice_counter"
@@ -825,11 +836,11 @@ type datapathMapSpecs struct {
 	PdrByUe       *ebpf.MapSpec `ebpf:"pdr_by_ue"`
 	Pod           *ebpf.MapSpec `ebpf:"pod"`
 	Port          *ebpf.MapSpec `ebpf:"port"`
+	Refused       *ebpf.MapSpec `ebpf:"refused"`
 	Route4        *ebpf.MapSpec `ebpf:"route4"`
 	Route6        *ebpf.MapSpec `ebpf:"route6"`
 	SegmentList   *ebpf.MapSpec `ebpf:"segment_list"`
 	SessionEvents *ebpf.MapSpec `ebpf:"session_events"`
-	Settings      *ebpf.MapSpec `ebpf:"settings"`
 	SidByPrefix   *ebpf.MapSpec `ebpf:"sid_by_prefix"`
 	SidCounter    *ebpf.MapSpec `ebpf:"sid_counter"`
 	SliceCounter  *ebpf.MapSpec `ebpf:"slice_counter"`
@@ -897,11 +908,11 @@ type datapathMaps struct {
 	PdrByUe       *ebpf.Map `ebpf:"pdr_by_ue"`
 	Pod           *ebpf.Map `ebpf:"pod"`
 	Port          *ebpf.Map `ebpf:"port"`
+	Refused       *ebpf.Map `ebpf:"refused"`
 	Route4        *ebpf.Map `ebpf:"route4"`
 	Route6        *ebpf.Map `ebpf:"route6"`
 	SegmentList   *ebpf.Map `ebpf:"segment_list"`
 	SessionEvents *ebpf.Map `ebpf:"session_events"`
-	Settings      *ebpf.Map `ebpf:"settings"`
 	SidByPrefix   *ebpf.Map `ebpf:"sid_by_prefix"`
 	SidCounter    *ebpf.Map `ebpf:"sid_counter"`
 	SliceCounter  *ebpf.Map `ebpf:"slice_counter"`
@@ -945,11 +956,11 @@ func (m *datapathMaps) Close() error {
 		m.PdrByUe,
 		m.Pod,
 		m.Port,
+		m.Refused,
 		m.Route4,
 		m.Route6,
 		m.SegmentList,
 		m.SessionEvents,
-		m.Settings,
 		m.SidByPrefix,
 		m.SidCounter,
 		m.SliceCounter,

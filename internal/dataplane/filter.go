@@ -124,6 +124,14 @@ func (d *DataPlane) writeRun(first uint32, run []datapathFilter, frames []datapa
 // filterFrame is FILTER_FRAME (bpf/def/tables.h).
 const filterFrame = 1 << 31
 
+// upTo is the last address of a range, or of one address that one.
+func upTo(from, to [6]byte) [6]byte {
+	if to == [6]byte{} {
+		return from
+	}
+	return to
+}
+
 // frameEntry is the part of a filter that is about frames.
 func frameEntry(f *FrameFilter) (e datapathFrameFilter) {
 	if f == nil {
@@ -137,6 +145,7 @@ func frameEntry(f *FrameFilter) (e datapathFrameFilter) {
 	}
 	none := [6]byte{}
 	e.Source, e.Destination, e.Type = f.Source, f.Destination, f.EtherType
+	e.SourceTo, e.DestinationTo = upTo(f.Source, f.SourceTo), upTo(f.Destination, f.DestinationTo)
 	set(f.Source != none, datapathFrameFilterFlagsFRAME_SOURCE)
 	set(f.Destination != none, datapathFrameFilterFlagsFRAME_DESTINATION)
 	set(f.EtherType != 0, datapathFrameFilterFlagsFRAME_TYPE)

@@ -17,6 +17,9 @@ const maxForwardings = 65536
 // maxIdleForwardings stay for whoever wants them again.
 const maxIdleForwardings = 1024
 
+// maxArgsOffset leaves room for Args.Mob.Session in a SID.
+const maxArgsOffset = 128 - 40
+
 // maxSlices bounds slices' numbers.
 const maxSlices = 1024
 
@@ -38,6 +41,9 @@ func (d *DataPlane) checkForwarding(f *Forwarding) error {
 	}
 	if f.Source.IsValid() && f.Remote.IsValid() && f.Source.Is4() != f.Remote.Is4() {
 		return errors.New("source: want the family of remote")
+	}
+	if f.ArgsOffset > maxArgsOffset {
+		return fmt.Errorf("argument offset %d: want at most %d", f.ArgsOffset, maxArgsOffset)
 	}
 	switch f.Kind {
 	case ForwardTable:
@@ -89,6 +95,7 @@ func (d *DataPlane) forwardingEntry(f *Forwarding, adjacency uint32) datapathFor
 		Adjacency: adjacency, Slice: f.Slice, Tos: f.ToS & f.ToSMask, TosMask: f.ToSMask,
 		Source: in6(d.forwardingSource(f)), Remote: in6(f.Remote),
 	}
+	e.ArgsAt = f.ArgsOffset
 	if f.Remote.Is4() {
 		e.Ipv4 = 1
 	}

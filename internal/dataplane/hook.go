@@ -167,7 +167,7 @@ func (d *DataPlane) loadPodPrograms() error {
 	if d.podPrograms != nil {
 		return nil
 	}
-	spec, err := loadDatapath()
+	spec, err := loadSpec()
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
+
+	"github.com/cilium/ebpf"
 )
 
 // maxStations bounds the MAC addresses of Ethernet sessions that are known at
@@ -154,10 +157,23 @@ func (d *DataPlane) checkEthernetRule(r *Rule) error {
 		return errors.New("want a TEID")
 	case r.TEID == 0 && d.ethernet[r.Link] == nil:
 		return fmt.Errorf("link %s: there is no such link", r.Link)
-	case r.Action.forwards() && r.Forward.Kind != ForwardGTPU && (r.Forward.Kind != ForwardLink || r.Direction != Uplink):
-		return errors.New("want frames forwarded by GTP-U, or from the UE to a link")
+	case r.Action.forwards() && !r.carriesFrames():
+		return errors.New("want frames forwarded by GTP-U, by SRv6 with an argument, or from the UE to a link")
 	}
 	return nil
+}
+
+// carriesFrames says whether frames may go where a rule forwards.
+func (r *Rule) carriesFrames() bool {
+	switch r.Forward.Kind {
+	case ForwardGTPU:
+		return true
+	case ForwardSRv6, ForwardPolicy:
+		return r.Forward.ArgsOffset != 0 && r.Forward.TEID != 0
+	case ForwardLink:
+		return r.Direction == Uplink
+	}
+	return false
 }
 
 // linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:
@@ -227,3 +243,52 @@ func (d *DataPlane) InjectFor(session uint64, frame []byte, ifindex int, kept bo
 
 // givenMagic is GIVEN_MAGIC (bpf/def/tables.h).
 const givenMagic = 0x6376657468
+
+// Station is a host behind an Ethernet session: what it sent went to the session's
+// link.
+type Station struct {
+	Session uint64
+	MAC     [6]byte
+	Idle    time.Duration // since it was heard, within 0.2 s
+}
+
+// stationTick is the unit of what the table says of time (STATION_TIME_SHIFT in
+// bpf/def/tables.h).
+const stationTick = 1 << 27 * time.Nanosecond
+
+// Stations are the hosts that sessions on links have now, in no order.
+func (d *DataPlane) Stations() ([]Station, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.maps == nil {
+		return nil, errClosed
+	}
+	table := d.maps[datapathMapStation]
+	keys, values := make([]datapathStationKey, table.MaxEntries()), make([]datapathStation, table.MaxEntries())
+	var cursor ebpf.MapBatchCursor
+	n, err := table.BatchLookup(&cursor, keys, values, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
+		return nil, fmt.Errorf("read table station: %w", err)
+	}
+	now, err := monotonic()
+	if err != nil {
+		return nil, err
+	}
+	var out []Station
+	for i, s := range values[:n] {
+		if d.hasStation(keys[i].Link, s) {
+			idle := uint32(now/uint64(stationTick)) - s.Heard
+			out = append(out, Station{Session: s.Session, MAC: keys[i].Mac, Idle: time.Duration(int32(idle)) * stationTick})
+		}
+	}
+	return out, nil
+}
+
+// hasStation asks what packets ask (is_on_link in bpf/ethernet.h).
+func (d *DataPlane) hasStation(link uint32, s datapathStation) bool {
+	if s.Pdr == 0 || s.Pdr >= d.pdr.len {
+		return false
+	}
+	head := d.pdr.get(s.Pdr)
+	return head.Action != 0 && head.Qfi&pdrFrames != 0 && head.Source4 == link && head.Source6 == s.Session
+}

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -96,10 +97,17 @@ func TestStations(t *testing.T) {
 	want("to session 1", toHost(host), 1, 2)
 	want("from session 2", fromHost(0x01000002, host), 2, 1)
 	want("to session 2", toHost(host), 2, 2)
+	all, err := d.Stations()
+	if err != nil || len(all) != 1 || all[0].Session != 2 || net.HardwareAddr(all[0].MAC[:]).String() != host || all[0].Idle > time.Minute {
+		t.Errorf("stations: %+v, %v", all, err)
+	}
 	if _, err := d.DeleteSession(2); err != nil {
 		t.Fatal(err)
 	}
 	want("to a session that has ended", toHost(host), 0, 0)
+	if all, err := d.Stations(); err != nil || len(all) != 0 {
+		t.Errorf("stations of a session that has ended: %+v, %v", all, err)
+	}
 	if err := d.PutSession(frames(3, 0x01000002)); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
 
@@ -89,6 +90,7 @@ type DataPlane struct {
 	srPolicy          *mapped[datapathSrPolicy]
 	tunnel            *mapped[datapathTunnel]
 	pdr               *mapped[datapathPdr]
+	refused           *mapped[datapathRefused]
 	filter            *mapped[datapathFilter]
 	frameFilter       *mapped[datapathFrameFilter]
 	forwarding        *mapped[datapathForwarding]
@@ -143,7 +145,7 @@ type DataPlane struct {
 // What an earlier daemon had put goes on working. Put it all again, then call
 // Sweep.
 func Open(opts Options) (*DataPlane, error) {
-	spec, err := loadDatapath()
+	spec, err := loadSpec()
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +182,37 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 	}
 }
 
+// mapSettings is the map of the program's one variable.
+const mapSettings = "settings"
+
+// loadSpec is the build. Its variable, which costs no look-up as a map's entry
+// does, is in a map like the others: of its own name, to be pinned and written
+// while packets pass.
+func loadSpec() (*ebpf.CollectionSpec, error) {
+	spec, err := loadDatapath()
+	if err != nil {
+		return nil, err
+	}
+	const section = ".data." + mapSettings
+	m := spec.Maps[section]
+	data, ok := m.Value.(*btf.Datasec)
+	if !ok || len(data.Vars) != 1 {
+		return nil, fmt.Errorf("section %s: want one variable", section)
+	}
+	delete(spec.Maps, section)
+	spec.Maps[mapSettings] = m
+	m.Name, m.Contents = mapSettings, nil
+	m.Key, m.Value = spec.Maps[datapathMapPort].Key, data.Vars[0].Type.(*btf.Var).Type
+	for _, prog := range spec.Programs {
+		for i, ins := range prog.Instructions {
+			if ins.IsLoadFromMap() && ins.Reference() == section {
+				prog.Instructions[i] = ins.WithReference(mapSettings)
+			}
+		}
+	}
+	return spec, nil
+}
+
 func buildHash() string {
 	sum := sha256.Sum256(_DatapathBytes)
 	return hex.EncodeToString(sum[:8])
@@ -213,8 +246,8 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 		}
 	}
 	// These are written word by word, see mapped.
-	for _, name := range []string{datapathMapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel,
-		datapathMapPdr, datapathMapFilter, datapathMapFrameFilter, datapathMapForwarding, datapathMapMeter, datapathMapSliceMeter} {
+	for _, name := range []string{mapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel,
+		datapathMapPdr, datapathMapRefused, datapathMapFilter, datapathMapFrameFilter, datapathMapForwarding, datapathMapMeter, datapathMapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}
 }
@@ -225,7 +258,8 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 func (l Limits) sessionMaps() map[string]uint32 {
 	_, _, free := l.pdrRanges()
 	return map[string]uint32{
-		datapathMapPdr: free + l.Sessions + l.Filters, datapathMapPdrByTeid: l.Sessions, datapathMapPdrByUe: l.Sessions,
+		datapathMapPdr: free + l.Sessions + l.Filters, datapathMapRefused: free + l.Sessions + l.Filters,
+		datapathMapPdrByTeid: l.Sessions, datapathMapPdrByUe: l.Sessions,
 		datapathMapFilter: firstFilter + l.Filters, datapathMapFrameFilter: firstFilter + l.Filters,
 		datapathMapStation: min(l.Sessions, maxStations), datapathMapMeter: l.Sessions + 1,
 		datapathMapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
@@ -267,7 +301,7 @@ func (d *DataPlane) openTables() error {
 		}
 	}
 	var err error
-	d.settings, err = mapArray[datapathSettings](d.maps[datapathMapSettings])
+	d.settings, err = mapArray[datapathSettings](d.maps[mapSettings])
 	check(err)
 	d.localSID, err = mapArray[datapathLocalSid](d.maps[datapathMapLocalSid])
 	check(err)
@@ -276,6 +310,8 @@ func (d *DataPlane) openTables() error {
 	d.tunnel, err = mapArray[datapathTunnel](d.maps[datapathMapTunnel])
 	check(err)
 	d.pdr, err = mapArray[datapathPdr](d.maps[datapathMapPdr])
+	check(err)
+	d.refused, err = mapArray[datapathRefused](d.maps[datapathMapRefused])
 	check(err)
 	d.filter, err = mapArray[datapathFilter](d.maps[datapathMapFilter])
 	check(err)
@@ -334,7 +370,7 @@ func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	errs := []error{d.settings.close(), d.localSID.close(), d.srPolicy.close(), d.tunnel.close(),
-		d.pdr.close(), d.filter.close(), d.frameFilter.close(), d.forwarding.close(), d.meter.close(), d.sliceMeter.close()}
+		d.pdr.close(), d.refused.close(), d.filter.close(), d.frameFilter.close(), d.forwarding.close(), d.meter.close(), d.sliceMeter.close()}
 	for _, a := range d.links {
 		errs = append(errs, a.link.Close())
 	}

@@ -284,7 +284,7 @@ func relink(t *testing.T, path, target string) {
 func repin(t *testing.T, path, name string) {
 	t.Helper()
 	at := filepath.Join(path, dirMaps, name)
-	spec, err := loadDatapath()
+	spec, err := loadSpec()
 	must(t, err)
 	must(t, os.Remove(at))
 	fresh, err := ebpf.NewMap(spec.Maps[name])

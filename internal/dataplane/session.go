@@ -61,10 +61,18 @@ type Rule struct {
 	// Session.Meters that it shares.
 	Rate   uint64
 	Meters []int
-	// NotifyAt and StopAt are volumes in octets, counted as RuleUsage does: at
-	// the first the daemon is told (once), from the second on packets are
-	// dropped. 0: never. Both are rounded up to 256 octets.
+	RuleLimits
+}
+
+// RuleLimits are volumes in octets, counted as RuleUsage does. 0: never. They are
+// rounded up to 256 octets.
+type RuleLimits struct {
+	// NotifyAt is when the daemon is told (once); from StopAt on packets are
+	// dropped.
 	NotifyAt, StopAt uint64
+	// RefusedNotifyAt is NotifyAt for what was refused. The daemon may be told
+	// earlier.
+	RefusedNotifyAt uint64
 }
 
 // Link is where an Ethernet session's data network is: an interface that XDP is
@@ -118,9 +126,10 @@ type Filter struct {
 
 // FrameFilter is an Ethernet packet filter. Addresses and types of 0 match any.
 type FrameFilter struct {
-	Source, Destination [6]byte
-	EtherType           uint16
-	CTag, STag          *uint16 // VLAN ids
+	Source, Destination     [6]byte
+	SourceTo, DestinationTo [6]byte // the last of a range; 0: of one address
+	EtherType               uint16
+	CTag, STag              *uint16 // VLAN ids
 	// IP: the rest of the Filter is about the packet in the frame, and there is
 	// one.
 	IP bool
@@ -146,8 +155,11 @@ type Forwarding struct {
 	// that family. TEID is the remote's.
 	Remote, Source netip.Addr
 	TEID           uint32
-	Policy         string // ForwardPolicy
-	Link           Link   // ForwardLink
+	// ArgsOffset is where Args.Mob.Session begins in the last segment, in bits:
+	// of an Ethernet session by SRv6, whose frames carry TEID and QFI there.
+	ArgsOffset uint8
+	Policy     string // ForwardPolicy
+	Link       Link   // ForwardLink
 	// ToS of the outer header where ToSMask says so; other bits are the inner
 	// packet's.
 	ToS, ToSMask uint8
@@ -167,11 +179,13 @@ const (
 	ForwardLink                         // nothing: the frame leaves by Link
 )
 
-// RuleUsage is what a rule forwarded: T-PDUs and their octets. It only grows,
-// for as long as the rule's ID is in the session, whatever else changes.
+// RuleUsage is what a rule forwarded: T-PDUs and their octets; and what gates and
+// rates refused before its StopAt. It only grows, for as long as the rule's ID is
+// in the session, whatever else changes.
 type RuleUsage struct {
-	Rule   uint16
-	Volume Counter
+	Rule    uint16
+	Volume  Counter
+	Refused Counter
 }
 
 // SessionEvent is what the data path tells about a rule.
@@ -186,6 +200,6 @@ type SessionEventKind uint8
 
 // The kinds.
 const (
-	EventNotify SessionEventKind = iota // NotifyAt is reached
+	EventNotify SessionEventKind = iota // NotifyAt or RefusedNotifyAt is reached
 	EventStop                           // a packet was dropped because of StopAt
 )

@@ -229,12 +229,12 @@ func (d *DataPlane) takeRun(n int) (uint32, error) {
 
 // pending is something to be done once no packet sees what was.
 type pending struct {
-	due   uint64
-	kind  uint8
-	rule  uint16
-	index uint32
-	to    uint32 // pendingFold: who counts now; pendingGone: the session's slot
-	word  uint64 // pendingFold: what was counted there from the start
+	due           uint64
+	kind          uint8
+	rule          uint16
+	index         uint32
+	to            uint32 // pendingFold: who counts now; pendingGone: the session's slot
+	word, refused uint64 // pendingFold: what was counted there from the start
 }
 
 const (
@@ -334,10 +334,11 @@ func (d *DataPlane) settleOne(p *pending) {
 	switch p.kind {
 	case pendingFold:
 		addVolume(d.pdr.words(p.to), d.pdr.load(p.index, 0)-p.word)
+		addVolume(d.refused.words(p.to), d.refused.load(p.index, 0)-p.refused)
 	case pendingGone:
 		g := s.departedOf(p.to)
 		g.waiting--
-		g.usage = append(g.usage, RuleUsage{Rule: p.rule, Volume: readVolume(d.pdr.words(p.index))})
+		g.usage = append(g.usage, d.usageOf(p.index, p.rule))
 	case pendingPDR:
 		d.pdr.store(p.index, wordPDRDo, 0)
 		s.pdrFree.give(p.index)

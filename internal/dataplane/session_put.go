@@ -472,7 +472,7 @@ func (d *DataPlane) changeRule(r *plannedRule) (changed bool) {
 		slowDown(d.pdr, i, wordPDRBucket, onePayment(datapathMeter{Rate: rate}))
 		changed = true
 	}
-	changed = d.setLimits(i, limits{r.NotifyAt, r.StopAt}) || changed
+	changed = d.setRuleLimits(i, r.RuleLimits) || changed
 	if h == nil && was != do {
 		d.pdr.store(i, wordPDRDo, do)
 		d.rest(i)
@@ -485,14 +485,15 @@ func (d *DataPlane) changeRule(r *plannedRule) (changed bool) {
 // It goes on with the volume and the bucket that the rule has.
 func (d *DataPlane) writeRule(r *plannedRule) {
 	i := r.at
-	var count Counter
+	var had RuleUsage
 	bucket, rate := uint64(0), kilobits(r.Rate)
 	if r.had != 0 {
-		count = readVolume(d.pdr.words(r.had))
+		had = d.usageOf(r.had, r.ID)
 		bucket = d.pdr.load(r.had, wordPDRBucket)
 	}
-	v := volumeOf(count)
-	r.word = v.Word
+	v, refused := volumeOf(had.Volume), volumeOf(had.Refused)
+	r.word, r.refused = v.Word, refused.Word
+	d.refused.put(i, &datapathRefused{Volume: refused})
 	if rate != 0 && (r.had == 0 || d.pdr.loadHalf(r.had, wordPDRRate, 0) == 0) {
 		bucket = newBucket(d.sessions.plan.now, uint32(v.Word), octetWindow(rate))
 	}
@@ -505,7 +506,7 @@ func (d *DataPlane) writeRule(r *plannedRule) {
 	d.sessions.entries[i].notify = 0
 	d.pdr.storeHalf(i, wordPDRRate, 1, 0)
 	d.pdr.storeHalf(i, wordPDRStop, 0, 0)
-	d.setLimits(i, limits{r.NotifyAt, r.StopAt})
+	d.setRuleLimits(i, r.RuleLimits)
 	if do, h := d.sessions.plan.doAt(r, i); h == nil {
 		d.pdr.store(i, wordPDRDo, do)
 	}
@@ -600,7 +601,7 @@ func (d *DataPlane) leaveEntry(i uint32) {
 		case p.rules[n].at == i:
 			stays = true
 		default:
-			d.later(pending{kind: pendingFold, index: i, to: p.rules[n].at, word: p.rules[n].word})
+			d.later(pending{kind: pendingFold, index: i, to: p.rules[n].at, word: p.rules[n].word, refused: p.rules[n].refused})
 		}
 		if n < 0 || p.rules[n].at != i {
 			delete(s.far, i)

@@ -142,9 +142,10 @@ func ruleOf(r model.Rule) Rule {
 	out := Rule{ID: r.ID, Precedence: r.Precedence, Direction: ruleDirections[r.Direction], TEID: r.TEID,
 		Sources: r.Sources, Destinations: r.Destinations, Action: ruleActions[r.Action], Duplicate: r.Duplicate,
 		QFI: r.QFI, RQI: r.RQI, Container: ruleContainers[r.Container], Rate: r.Rate, Meters: r.Meters,
-		NotifyAt: r.NotifyAt, StopAt: r.StopAt, Ethernet: r.Ethernet, Link: Link(r.Link),
+		RuleLimits: RuleLimits{NotifyAt: r.NotifyAt, StopAt: r.StopAt, RefusedNotifyAt: r.RefusedNotifyAt},
+		Ethernet:   r.Ethernet, Link: Link(r.Link),
 		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
-			TEID: f.TEID, Policy: f.Policy, Link: Link(f.Link), ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
+			TEID: f.TEID, ArgsOffset: f.ArgsOffset, Policy: f.Policy, Link: Link(f.Link), ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
 	for _, q := range r.QFIs {
 		out.QFIs |= 1 << q
 	}
@@ -180,6 +181,12 @@ func filterOf(f model.Filter) Filter {
 		if e.Destination != nil {
 			out.Frame.Destination = *e.Destination
 		}
+		if e.SourceTo != nil {
+			out.Frame.SourceTo = *e.SourceTo
+		}
+		if e.DestinationTo != nil {
+			out.Frame.DestinationTo = *e.DestinationTo
+		}
 		if e.EtherType != nil {
 			out.Frame.EtherType = *e.EtherType
 		}
@@ -193,7 +200,7 @@ func (r *rig) sessionCounters() []counterKey {
 	for _, s := range r.network.Sessions {
 		k := counterKey{read: func() ([]Counter, error) { return r.volumes(s) }}
 		for _, rule := range s.Rules {
-			k.names = append(k.names, model.RuleName(s.ID, rule.ID))
+			k.names = append(k.names, model.RuleName(s.ID, rule.ID), model.RefusedName(s.ID, rule.ID))
 		}
 		keys = append(keys, k)
 	}
@@ -219,7 +226,7 @@ func (r *rig) volumes(s model.Session) ([]Counter, error) {
 		if i < 0 {
 			return nil, errors.New("a rule has no volume")
 		}
-		list = append(list, usage[i].Volume)
+		list = append(list, usage[i].Volume, usage[i].Refused)
 	}
 	return list, nil
 }

@@ -39,12 +39,13 @@ type plan struct {
 // plannedRule is a rule and where it goes.
 type plannedRule struct {
 	*Rule
-	chain []int  // its meters
-	had   uint32 // where it is now; 0: nowhere
-	at    uint32 // where it will be
-	word  uint64 // of its volume, as it goes there
-	head  int    // the head that may be the rule itself; -1: none
-	moves bool   // another run will lead to it
+	chain   []int  // its meters
+	had     uint32 // where it is now; 0: nowhere
+	at      uint32 // where it will be
+	word    uint64 // of its volume, as it goes there
+	refused uint64 // of what it refused
+	head    int    // the head that may be the rule itself; -1: none
+	moves   bool   // another run will lead to it
 
 	forwarding uint32
 	out        uint64 // wordPDROut

@@ -287,7 +287,7 @@ func TestSessionLimits(t *testing.T) {
 	}
 	notified := SessionEvent{Session: 5, Rule: 1, Kind: EventNotify}
 	stopped := SessionEvent{Session: 5, Rule: 1, Kind: EventStop}
-	must(t, d.SetRuleLimits(5, 1, 512, 1024))
+	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: 512, StopAt: 1024}))
 	send(4, "forwarded")
 	expect("below")
 	send(1, "forwarded")
@@ -296,17 +296,17 @@ func TestSessionLimits(t *testing.T) {
 	expect("told once")
 	send(2, "quota")
 	expect("at 1024", stopped)
-	must(t, d.SetRuleLimits(5, 1, 0, 1280))
+	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: 0, StopAt: 1280}))
 	send(2, "forwarded")
 	send(1, "quota")
 	expect("at 1280", stopped)
 	// What was reached already is told at once; 0 is never.
-	must(t, d.SetRuleLimits(5, 1, 100, 0))
+	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: 100, StopAt: 0}))
 	send(3, "forwarded")
 	expect("already", notified)
 	// Far away: the data path cannot look so far, but nobody sees that.
 	const far, step = 1<<41 + 1<<20, 1<<37 + 1<<10
-	must(t, d.SetRuleLimits(5, 1, far, far+1024))
+	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: far, StopAt: far + 1024}))
 	at := d.ruleIndex(5, 1)
 	for octets := uint64(step); octets < far; octets += step {
 		d.count(at, octets)
@@ -322,19 +322,19 @@ func TestSessionLimits(t *testing.T) {
 	d.count(at, far+1024)
 	send(2, "quota")
 	expect("beyond", stopped)
-	must(t, d.SetRuleLimits(5, 1, 0, 0))
+	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: 0, StopAt: 0}))
 	send(3, "forwarded")
 	// Where the word would mean something else it is one more.
 	for _, words := range []uint64{1 << 40, 2 << 40} {
 		d.count(at, words-1280)
-		must(t, d.SetRuleLimits(5, 1, words-1024, words))
+		must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: words - 1024, StopAt: words}))
 		send(3, "forwarded")
 		expect("around", notified)
 		send(9, "forwarded")
 		send(3, "quota")
 		expect("around", stopped)
 	}
-	if err := d.SetRuleLimits(5, 9, 1, 1); err == nil {
+	if err := d.SetRuleLimits(5, 9, RuleLimits{NotifyAt: 1, StopAt: 1}); err == nil {
 		t.Error("there is no rule 9")
 	}
 }

@@ -42,7 +42,7 @@ func (d *DataPlane) SessionUsage(id uint64) (out []RuleUsage, err error) {
 		}
 		s.entriesOf(slot, func(i uint32, b *pdrBook) {
 			if b.kind&entryRule != 0 {
-				out = append(out, RuleUsage{Rule: b.rule, Volume: readVolume(d.pdr.words(i))})
+				out = append(out, d.usageOf(i, b.rule))
 			}
 		})
 		return nil
@@ -50,9 +50,14 @@ func (d *DataPlane) SessionUsage(id uint64) (out []RuleUsage, err error) {
 	return out, err
 }
 
+// usageOf is what an entry counted.
+func (d *DataPlane) usageOf(i uint32, rule uint16) RuleUsage {
+	return RuleUsage{Rule: rule, Volume: readVolume(d.pdr.words(i)), Refused: readVolume(d.refused.words(i))}
+}
+
 // SetRuleLimits changes when a rule tells the daemon, and when it stops. One
 // that was told about is told about again.
-func (d *DataPlane) SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error {
+func (d *DataPlane) SetRuleLimits(id uint64, rule uint16, l RuleLimits) error {
 	return d.retrying(func() error {
 		s := d.sessions
 		slot, found := s.byID.Get(id), uint32(0)
@@ -68,7 +73,7 @@ func (d *DataPlane) SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint6
 			return fmt.Errorf("session %#x: rule %d: there is none", id, rule)
 		}
 		s.entries[found].notify = usageUnknown
-		d.setLimits(found, limits{notifyAt, stopAt})
+		d.setRuleLimits(found, l)
 		return nil
 	})
 }
@@ -100,6 +105,30 @@ func usageWord(octets, counted uint64) (word uint32, near bool) {
 		return 1, true
 	}
 	return word, true
+}
+
+// setRuleLimits writes a rule's limits where they are others.
+func (d *DataPlane) setRuleLimits(i uint32, l RuleLimits) (changed bool) {
+	changed = d.setLimits(i, limits{l.NotifyAt, l.StopAt})
+	return d.setRefusedLimit(i, l.RefusedNotifyAt) || changed
+}
+
+// wordRefusedNotify is that of an entry of refused, after its volume.
+const wordRefusedNotify = 2
+
+// setRefusedLimit: what is too far ahead is told on the way there, and then set
+// again by who is told.
+func (d *DataPlane) setRefusedLimit(i uint32, notify uint64) (changed bool) {
+	counted := readVolume(d.refused.words(i)).Bytes
+	word, near := usageWord(notify, counted)
+	if !near {
+		word, _ = usageWord(counted+usageAhead<<(usageUnit-1), counted)
+	}
+	if d.refused.loadHalf(i, wordRefusedNotify, 0) == word {
+		return false
+	}
+	d.refused.storeHalf(i, wordRefusedNotify, 0, word)
+	return true
 }
 
 // setLimits writes a rule's limits where they are not what was written last.
@@ -152,8 +181,11 @@ func (d *DataPlane) sessionEvent(r *datapathSessionEvent) (e SessionEvent, ok bo
 	if e.Session, e.Rule = d.ruleAt(r.Pdr); e.Session == 0 && e.Rule == 0 || d.maps == nil {
 		return e, false
 	}
-	if r.Kind == uint32(datapathSessionEventKindSESSION_STOP) {
+	switch datapathSessionEventKind(r.Kind) {
+	case datapathSessionEventKindSESSION_STOP:
 		e.Kind = EventStop
+		return e, true
+	case datapathSessionEventKindSESSION_REFUSED:
 		return e, true
 	}
 	s := d.sessions

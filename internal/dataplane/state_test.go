@@ -28,7 +28,7 @@ func dump(t *testing.T, d *DataPlane) string {
 			switch name {
 			case datapathMapTunnel:
 				clear(value[:unsafe.Sizeof(datapathVolume{})])
-			case datapathMapSettings: // counts writes
+			case mapSettings: // counts writes
 				at := unsafe.Offsetof(datapathSettings{}.Generation)
 				clear(value[at : at+4])
 			}

@@ -24,7 +24,7 @@ func mustCPUs() []struct{} { return make([]struct{}, ebpf.MustPossibleCPU()) }
 // TestReasons demands a text for every reason of reason.h, and a reason for
 // every text.
 func TestReasons(t *testing.T) {
-	spec, err := loadDatapath()
+	spec, err := loadSpec()
 	must(t, err)
 	var enum *btf.Enum
 	must(t, spec.Types.TypeByName("reason", &enum))
@@ -360,7 +360,7 @@ var verifierCeiling = map[string]uint32{
 
 func TestVerifierCeiling(t *testing.T) {
 	needRoot(t)
-	spec, err := loadDatapath()
+	spec, err := loadSpec()
 	must(t, err)
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
@@ -382,7 +382,7 @@ func TestVerifierCeiling(t *testing.T) {
 // TestStackDepth counts as Linux 6.6 does, where each frame takes a multiple of
 // 32 octets; newer kernels take less and would not tell.
 func TestStackDepth(t *testing.T) {
-	spec, err := loadDatapath()
+	spec, err := loadSpec()
 	must(t, err)
 	frames, calls := map[string]int{}, map[string]map[string]bool{}
 	var in string

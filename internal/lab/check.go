@@ -138,6 +138,8 @@ type HandoverExpect struct {
 type UsageExpect struct {
 	SMF      string `json:"smf"`
 	Sessions string `json:"sessions"` // a group of the SMF's
+	// BeforeQoS: what was sent counts, not what arrived.
+	BeforeQoS bool `json:"before_qos,omitempty"`
 }
 
 // ReportExpect says how many reports an SMF must get during the check. What an

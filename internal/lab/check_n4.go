@@ -43,8 +43,11 @@ func (r *runner) n4(ctx context.Context, c *Check, o *outcome) error {
 
 // reportKinds tell what an SMF's line reports.
 var reportKinds = map[string]func(*smfLine) bool{
-	"downlink_data":    func(l *smfLine) bool { return len(l.DownlinkData) > 0 },
-	"usage":            func(l *smfLine) bool { return l.Kind == smf.ReportSession && len(l.Usage) > 0 },
+	"downlink_data": func(l *smfLine) bool { return len(l.DownlinkData) > 0 },
+	"usage":         func(l *smfLine) bool { return l.Kind == smf.ReportSession && len(l.Usage) > 0 },
+	"hosts": func(l *smfLine) bool {
+		return slices.ContainsFunc(l.Usage, func(u smf.Usage) bool { return len(u.Detected) > 0 })
+	},
 	"error_indication": func(l *smfLine) bool { return len(l.ErrorIndications) > 0 },
 	"path_failed":      func(l *smfLine) bool { return len(l.Failed) > 0 },
 	"restarted":        func(l *smfLine) bool { return l.Kind == smf.ReportRestarted },
@@ -142,7 +145,11 @@ func (r *runner) wantUsage(ctx context.Context, u *UsageExpect, since int64, str
 	}
 	var want volume
 	for i, s := range streams {
-		octets := uint64(results[i].Received) * uint64(s.IPLength())
+		packets := results[i].Received
+		if u.BeforeQoS {
+			packets = results[i].Sent
+		}
+		octets := uint64(packets) * uint64(s.IPLength())
 		if i == 0 {
 			want.up += octets // a check with usage sends from the UE's side
 		} else {

@@ -157,6 +157,10 @@ func (j *journey) endDecapsulate(sid *srv6.LocalSID) Result {
 	if f != nil {
 		return j.fail(f)
 	}
+	sessions := j.m.sessions.inSIDs[sid.SID.Masked()]
+	if sessions && sid.Behavior == srv6.EndDT46 && c.upper == protoEthernet {
+		return j.frameInSID(sid.SID, c)
+	}
 	if !takes(sid.Behavior, c.upper) {
 		return j.upperLayer(sid, c)
 	}

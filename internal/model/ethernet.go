@@ -1,6 +1,10 @@
 package model
 
-import "slices"
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+)
 
 // Link is where the data network of Ethernet sessions is.
 type Link struct {
@@ -10,11 +14,14 @@ type Link struct {
 
 // FrameFilter is an Ethernet packet filter; what is not set matches anything.
 type FrameFilter struct {
-	Source      *MAC    `json:"source,omitempty"`
-	Destination *MAC    `json:"destination,omitempty"`
-	EtherType   *uint16 `json:"ether_type,omitempty"`
-	CTag        *uint16 `json:"c_tag,omitempty"` // VLAN ids
-	STag        *uint16 `json:"s_tag,omitempty"`
+	Source      *MAC `json:"source,omitempty"`
+	Destination *MAC `json:"destination,omitempty"`
+	// SourceTo and DestinationTo are the last addresses of ranges.
+	SourceTo      *MAC    `json:"source_to,omitempty"`
+	DestinationTo *MAC    `json:"destination_to,omitempty"`
+	EtherType     *uint16 `json:"ether_type,omitempty"`
+	CTag          *uint16 `json:"c_tag,omitempty"` // VLAN ids
+	STag          *uint16 `json:"s_tag,omitempty"`
 	// IP: an IP packet is in the frame, which the rest of the filter is about.
 	IP bool `json:"ip,omitempty"`
 }
@@ -64,11 +71,60 @@ func (j *journey) receiveFrame(rules []*ruleState, msg message) Result {
 	return j.meet(rules, tpdu{packet: msg.body, l3: j.l3 + msg.at, qfi: msg.qfi, message: &msg, outer: noOuter, frame: true})
 }
 
+// frameInSID is what a SID for sessions took out: its argument says whose.
+func (j *journey) frameInSID(sid netip.Prefix, c chain) Result {
+	frame := j.packet[c.at:]
+	if len(frame) < frameHeader {
+		return j.drop(InnerMalformed)
+	}
+	if sid.Bits()+40 > 128 {
+		return j.drop(NoPDR)
+	}
+	whose := argsOf(getBits(j.packet[24:40], sid.Bits(), 40))
+	rules := j.m.sessions.byTEID[whose.teid]
+	if len(rules) == 0 || !rules[0].Ethernet {
+		return j.drop(NoPDR)
+	}
+	return j.meet(rules, tpdu{packet: frame, l3: j.l3 + c.at, qfi: whose.qfi, outer: noOuter, frame: true, bySID: true})
+}
+
+// frameInSRv6 sends a frame to the forwarding's SID, or by its policy. The
+// argument of the last segment says whose it is.
+func (j *journey) frameInSRv6(r *ruleState, frame []byte) Result {
+	if r.Forward.ArgsOffset == 0 {
+		return j.drop(FARDrop)
+	}
+	hash := flowHash(frame, true)
+	list := chosen{source: r.Forward.Source, segments: []netip.Addr{r.Forward.Remote}}
+	h := outer{reduced: true, next: protoEthernet, hopLimit: j.m.hopLimit, class: r.marking().of(0), label: hash}
+	if r.Forward.Kind == ForwardPolicy {
+		var f *fault
+		if list, f = j.choose(r.Forward.Policy, hash); f != nil {
+			return j.fail(f)
+		}
+		h.reduced = reduced(list.policy.Behavior)
+	}
+	if h.src = list.source; !h.src.IsValid() {
+		h.src = j.m.network.Config.Encapsulation.Source
+	}
+	via := Key{NextHop: list.segments[0]}
+	h.segments = slices.Clone(list.segments)
+	last := len(h.segments) - 1
+	h.segments[last] = withArgs(h.segments[last], int(r.Forward.ArgsOffset), args{qfi: r.QFI, r: r.RQI, teid: r.Forward.TEID})
+	p := h.push(frame)
+	if list.name != "" {
+		j.count(list.name, len(p))
+	}
+	return j.send(outbound{packet: p, via: via, hash: hash, silent: true})
+}
+
 // forwardFrame is step 9.
 func (j *journey) forwardFrame(r *ruleState, t tpdu) Result {
 	switch {
-	case r.Forward.Kind == ForwardLink && t.message != nil:
+	case r.Forward.Kind == ForwardLink && (t.message != nil || t.bySID):
 		return j.ontoLink(r, t.packet)
+	case r.Forward.Kind == ForwardSRv6 || r.Forward.Kind == ForwardPolicy:
+		return j.frameInSRv6(r, t.packet)
 	case r.Forward.Kind != ForwardGTPU:
 		return j.drop(FARDrop)
 	case t.message == nil:
@@ -142,11 +198,21 @@ func (f Filter) takesFrame(frame []byte, d Direction) bool {
 	if e == nil {
 		return true
 	}
-	return (e.Source == nil || *e.Source == MAC(frame[6:])) &&
-		(e.Destination == nil || *e.Destination == MAC(frame)) &&
+	return between(MAC(frame[6:]), e.Source, e.SourceTo) && between(MAC(frame), e.Destination, e.DestinationTo) &&
 		(e.EtherType == nil || *e.EtherType == etherType) &&
 		tagged(e.CTag, 0x8100) && tagged(e.STag, 0x88a8) &&
 		(!e.IP || inner != nil && f.matches(inner, d))
+}
+
+// between says whether an address is the one that is wanted, or in the range.
+func between(a MAC, from, to *MAC) bool {
+	switch {
+	case from == nil:
+		return true
+	case to == nil:
+		return a == *from
+	}
+	return bytes.Compare(a[:], from[:]) >= 0 && bytes.Compare(a[:], to[:]) <= 0
 }
 
 // inFrame are the ids of a frame's first two tags, by TPID (the first of each),

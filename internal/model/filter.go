@@ -15,6 +15,7 @@ type tpdu struct {
 	// the send side, -1 where there was none.
 	outer int
 	frame bool // packet is an Ethernet frame
+	bySID bool // which a SID's argument says the session of
 }
 
 // linkLocal is where a UE with an IPv6 prefix may send from besides.

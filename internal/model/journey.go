@@ -17,7 +17,8 @@ type journey struct {
 	l3      int    // where the layer-3 packet starts in frame
 	packet  []byte // layer 3 without padding, as received; never written
 	pending []pending
-	copies  []*Punt // duplicates for the daemon
+	refused []pending // counted although the packet is dropped
+	copies  []*Punt   // duplicates for the daemon
 	events  []Event
 
 	session bool // it meets a session's rule
@@ -42,6 +43,9 @@ func (m *Model) Run(frame []byte, ifindex int) Result {
 		r.Counts = Counts{}
 	}
 	r.Counts.add(OutcomeName(r.Reason), len(frame))
+	for _, p := range j.refused {
+		r.Counts.add(p.name, p.bytes)
+	}
 	return r
 }
 

@@ -151,6 +151,11 @@ func ListName(policy string, list int) string { return fmt.Sprintf("list %s %d",
 // ReceivedName and SentName are the counters of a tunnel.
 func ReceivedName(tunnel string) string { return "received " + tunnel }
 
+// RefusedName is what a rule's gates and rates refused.
+func RefusedName(session uint64, rule uint16) string {
+	return fmt.Sprintf("refused %d/%d", session, rule)
+}
+
 // RuleName is the volume of a session's rule.
 func RuleName(session uint64, rule uint16) string { return fmt.Sprintf("rule %d/%d", session, rule) }
 

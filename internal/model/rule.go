@@ -64,6 +64,7 @@ func (j *journey) meet(rules []*ruleState, t tpdu) Result {
 	case ActionDrop:
 		return j.drop(FARDrop)
 	case ActionGate:
+		j.refuse(r, len(t.packet))
 		return j.drop(GateClosed)
 	case ActionBuffer:
 		return Result{Reason: SlowPath, Punt: j.puntOf(PuntBuffer, r, t)}
@@ -94,7 +95,21 @@ func (j *journey) puntOf(kind PuntKind, r *ruleState, t tpdu) *Punt {
 
 // reached says whether a rule's volume is at a mark, which is rounded up to
 // 256 octets; 0 is none.
-func (r *ruleState) reached(mark uint64) bool { return mark != 0 && r.octets >= (mark+255)/256*256 }
+func (r *ruleState) reached(mark uint64) bool { return at(r.octets, mark) }
+
+func at(octets, mark uint64) bool { return mark != 0 && octets >= (mark+255)/256*256 }
+
+// refuse counts what QoS enforcement drops, up to the quota's end.
+func (j *journey) refuse(r *ruleState, octets int) {
+	if r.reached(r.StopAt) {
+		return
+	}
+	r.refused += uint64(octets)
+	j.refused = append(j.refused, pending{RefusedName(r.session, r.ID), octets})
+	if at(r.refused, r.RefusedNotifyAt) {
+		j.tell(r, EventNotify, &r.told)
+	}
+}
 
 // use is steps 5 to 7: quota, rates, notification. It returns why the packet
 // may not go, or nothing.
@@ -103,6 +118,18 @@ func (j *journey) use(r *ruleState, octets int) Reason {
 		j.tell(r, EventStop, &r.stopped)
 		return QuotaUsedUp
 	}
+	if reason := j.rates(r, octets); reason != "" {
+		j.refuse(r, octets)
+		return reason
+	}
+	if r.reached(r.NotifyAt) {
+		j.tell(r, EventNotify, &r.notified)
+	}
+	return ""
+}
+
+// rates is step 6.
+func (j *journey) rates(r *ruleState, octets int) Reason {
 	now := j.m.now()
 	if !r.bucket.lets(uint32(r.octets), now) {
 		return RateExceeded
@@ -114,9 +141,6 @@ func (j *journey) use(r *ruleState, octets int) Reason {
 	}
 	if !j.m.sessions.slices[r.Forward.Slice][r.Direction].pass(octets, now) {
 		return SliceRate
-	}
-	if r.reached(r.NotifyAt) {
-		j.tell(r, EventNotify, &r.notified)
 	}
 	return ""
 }

@@ -42,6 +42,8 @@ type Rule struct {
 	Meters   []int  `json:"meters,omitempty"` // places in Session.Meters
 	NotifyAt uint64 `json:"notify_at,omitempty"`
 	StopAt   uint64 `json:"stop_at,omitempty"`
+	// RefusedNotifyAt is a volume of what gates and rates refused.
+	RefusedNotifyAt uint64 `json:"refused_notify_at,omitempty"`
 }
 
 // Direction is that of a rule's packets.
@@ -96,11 +98,13 @@ type Forwarding struct {
 	Remote   netip.Addr     `json:"remote,omitzero"`
 	Source   netip.Addr     `json:"source,omitzero"` // the node's own unless set
 	TEID     uint32         `json:"teid,omitempty"`
-	Policy   string         `json:"policy,omitempty"`
-	Link     Link           `json:"link,omitzero"`
-	ToS      uint8          `json:"tos,omitempty"`
-	ToSMask  uint8          `json:"tos_mask,omitempty"`
-	Slice    uint32         `json:"slice,omitempty"`
+	// ArgsOffset is where Args.Mob.Session stands in the last segment, in bits.
+	ArgsOffset uint8  `json:"args_offset,omitempty"`
+	Policy     string `json:"policy,omitempty"`
+	Link       Link   `json:"link,omitzero"`
+	ToS        uint8  `json:"tos,omitempty"`
+	ToSMask    uint8  `json:"tos_mask,omitempty"`
+	Slice      uint32 `json:"slice,omitempty"`
 }
 
 // ForwardingKind says what is pushed.
@@ -134,10 +138,12 @@ type ruleState struct {
 	*Rule
 	session  uint64
 	octets   uint64
+	refused  uint64
 	bucket   *bucketState
 	shared   []*sharedMeter
 	notified bool
 	stopped  bool
+	told     bool // of what was refused
 }
 
 // sessions is the part of a Model that section 7 is about.
@@ -256,6 +262,7 @@ func (m *Model) newRule(session uint64, rule *Rule, had *ruleState) *ruleState {
 		return r
 	}
 	r.octets, r.bucket.limit = had.octets, uint32(had.octets)
+	r.refused, r.told = had.refused, had.told && had.RefusedNotifyAt == r.RefusedNotifyAt
 	r.notified, r.stopped = had.notified && had.NotifyAt == r.NotifyAt, had.stopped && had.StopAt == r.StopAt
 	if had.Rate != 0 && r.Rate != 0 {
 		r.bucket.limit, r.bucket.since = had.bucket.limit, had.bucket.since

@@ -437,7 +437,8 @@ func TestReports(t *testing.T) {
 	done := func(err error) { result <- err }
 	b.s.Report(session.Report{
 		SEID: seid, DownlinkData: []uint16{2}, Inactive: true,
-		Usage:            []session.UsageReport{{URR: 4, Sequence: 1, Cause: session.CausePeriodic, HasVolume: true}},
+		Usage: []session.UsageReport{{URR: 4, Sequence: 1, Cause: session.CausePeriodic, HasVolume: true,
+			Detected: [][6]byte{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}}, Removed: [][6]byte{{2, 0, 0, 0, 0, 3}}}},
 		ErrorIndications: []session.PeerTEID{{Addr: netip.MustParseAddr("192.0.2.1"), TEID: 0x99}},
 	}, done)
 	got, ok := m.receive(patience).(*message.SessionReportRequest)

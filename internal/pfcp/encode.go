@@ -2,8 +2,10 @@ package pfcp
 
 import (
 	"encoding/binary"
+	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -86,10 +88,27 @@ func usageReport(ieType uint16, r *session.UsageReport, queryRef *uint32) *ie.IE
 		}
 		parts = append(parts, ie.New(ie.UsageInformation, []byte{info}))
 	}
+	if len(r.Detected)+len(r.Removed) > 0 {
+		parts = append(parts, ie.NewEthernetTrafficInformation(append(
+			macAddresses(ie.MACAddressesDetected, r.Detected), macAddresses(ie.MACAddressesRemoved, r.Removed)...)...))
+	}
 	if queryRef != nil && r.Cause&session.CauseImmediate != 0 {
 		parts = append(parts, ie.NewQueryURRReference(*queryRef))
 	}
 	return ie.NewUsageReport(ieType, parts...)
+}
+
+// macAddresses are as many IEs of MAC Addresses Detected or Removed as it takes,
+// for hosts without tags.
+func macAddresses(ieType uint16, list [][6]byte) (out []*ie.IE) {
+	for some := range slices.Chunk(list, math.MaxUint8) {
+		b := []byte{byte(len(some))}
+		for _, mac := range some {
+			b = append(b, mac[:]...)
+		}
+		out = append(out, ie.New(ieType, append(b, 0, 0))) // lengths of C-TAG and S-TAG
+	}
+	return out
 }
 
 // volumeMeasurement has octets, and packets where there are any to tell.

@@ -138,7 +138,8 @@ func optionalIEs() []optionalIE {
 		{name: "DROTH", in: inTrigger, ie: trigger(session.TriggerDroppedDownlink), refused: true},
 		{name: "dropped DL traffic threshold", in: inURR, ie: raw(ie.DroppedDLTrafficThreshold, append([]byte{1}, make([]byte, 8)...)...), refused: true},
 		{name: "ENVCL", in: inTrigger, ie: trigger(session.TriggerEnvelopeClosure), refused: true},
-		{name: "MACAR", in: inTrigger, ie: trigger(session.TriggerMACAddresses), refused: true},
+		{name: "MACAR", in: inTrigger, ie: trigger(session.TriggerMACAddresses),
+			honoured: func(s *session.Session) bool { return lastURR(s).Trigger == session.TriggerMACAddresses }},
 		{name: "EVETH", in: inTrigger, ie: trigger(session.TriggerEventThreshold), refused: true},
 		{name: "EVEQU", in: inTrigger, ie: trigger(session.TriggerEventQuota), refused: true},
 		{name: "IPMJL", in: inTrigger, ie: trigger(session.TriggerIPMulticastJoin), refused: true},
@@ -153,7 +154,8 @@ func optionalIEs() []optionalIE {
 		{name: "subsequent event quota", in: inURR, ie: raw(ie.SubsequentEventQuota, u32(1)...), refused: true},
 		{name: "subsequent volume quota", in: inURR, ie: raw(ie.SubsequentVolumeQuota, append([]byte{1}, make([]byte, 8)...)...), refused: true},
 		{name: "subsequent time quota", in: inURR, ie: raw(ie.SubsequentTimeQuota, u32(1)...), refused: true},
-		{name: "Ethernet inactivity timer", in: inURR, ie: raw(ie.EthernetInactivityTimer, u32(1)...), refused: true},
+		{name: "Ethernet inactivity timer", in: inURR, ie: raw(ie.EthernetInactivityTimer, u32(1)...),
+			honoured: func(s *session.Session) bool { return lastURR(s).EthernetIdle == time.Second }},
 		{name: "additional monitoring time", in: inURR, ie: group(ie.AdditionalMonitoringTime, raw(ie.MonitoringTime, u32(1)...)), refused: true},
 		{name: "number of reports", in: inURR, ie: raw(ie.NumberOfReports, 0, 1), refused: true},
 		{name: "exempted application", in: inURR, ie: raw(ie.ApplicationID, 'x'), refused: true},
@@ -193,7 +195,10 @@ func optionalIEs() []optionalIE {
 			honoured: func(s *session.Session) bool { return s.InactivityTimer == time.Minute }},
 		{name: "of a later release", in: inURR, ie: raw(999, 1), ignored: unknownIE},
 
-		{name: "range of MAC addresses", in: inEthernet(), ie: mac(5, 2), refused: true},
+		{name: "range of MAC addresses", in: inEthernet(), ie: raw(ie.MACAddress, 5, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0),
+			honoured: func(s *session.Session) bool {
+				return lastPDR(s).PDI.Ethernet[0].SourceTo == [6]byte{2, 0, 0, 0, 1, 0}
+			}},
 		{name: "MAC address", in: inEthernet(), ie: mac(1, 1),
 			honoured: func(s *session.Session) bool { return len(lastPDR(s).PDI.Ethernet) == 1 }},
 		{name: "bidirectional Ethernet filter", in: inEthernet(), ie: raw(ie.EthernetFilterProperties, 1), refused: true},

@@ -1,6 +1,7 @@
 package pfcp
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -377,19 +378,7 @@ func (b *builder) ethernetFilter(l ies) (f session.EthernetFilter) {
 	b.each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.MACAddress:
-			at := 1
-			if !b.need(t, v, 1) {
-				return
-			}
-			for i, dst := range []*[6]byte{&f.Source, &f.Destination} {
-				if v[0]>>i&1 != 0 && b.need(t, v, at+6) {
-					*dst = [6]byte(v[at:])
-					at += 6
-				}
-			}
-			if v[0]&0x0c != 0 { // ranges
-				b.fail(unsupported(t))
-			}
+			b.macAddresses(&f, v)
 		case ie.EthernetFilterProperties:
 			if b.u8(t, v)&1 != 0 { // BIDE: another PDR names it by its ID alone
 				b.fail(unsupported(t))
@@ -405,6 +394,27 @@ func (b *builder) ethernetFilter(l ies) (f session.EthernetFilter) {
 		}
 	})
 	return f
+}
+
+// macAddresses are those of a frame, or the first ones of ranges and the last.
+func (b *builder) macAddresses(f *session.EthernetFilter, v []byte) {
+	const t = ie.MACAddress
+	if !b.need(t, v, 1) {
+		return
+	}
+	has := func(flag int) bool { return v[0]>>flag&1 != 0 }
+	at := 1
+	for flag, to := range []*[6]byte{&f.Source, &f.Destination, &f.SourceTo, &f.DestinationTo} {
+		if has(flag) && b.need(t, v, at+6) {
+			*to = [6]byte(v[at:])
+			at += 6
+		}
+	}
+	for flag, ends := range [][2]*[6]byte{{&f.Source, &f.SourceTo}, {&f.Destination, &f.DestinationTo}} {
+		if has(flag+2) && (!has(flag) || bytes.Compare(ends[0][:], ends[1][:]) > 0) {
+			b.fail(incorrect(t))
+		}
+	}
 }
 
 // vlan is the VLAN ID of a C-TAG or S-TAG. Nothing else of it can be asked for.

@@ -67,7 +67,11 @@ func (b *builder) reportingTriggers(v []byte) uint32 {
 	if len(v) > 2 {
 		value |= uint32(v[2]) << 16
 	}
-	if value&^triggers != 0 || (value&session.TriggerQuotaValidity != 0 && !b.features.QuotaValidity) {
+	allowed := triggers
+	if b.features.Ethernet {
+		allowed |= session.TriggerMACAddresses
+	}
+	if value&^allowed != 0 || (value&session.TriggerQuotaValidity != 0 && !b.features.QuotaValidity) {
 		b.fail(unsupported(t))
 	}
 	return value
@@ -134,6 +138,11 @@ func (b *builder) urrTimes(r *session.URR, t uint16, v []byte, u update, renewed
 		if r.QuotaValidity > 0 && !b.features.QuotaValidity {
 			b.fail(unsupported(t))
 		}
+	case ie.EthernetInactivityTimer:
+		duration(&r.EthernetIdle)
+		if r.EthernetIdle > 0 && !b.features.Ethernet {
+			b.fail(unsupported(t))
+		}
 	case ie.InactivityDetectionTime:
 		duration(&r.InactivityTime)
 	case ie.SubsequentTimeThreshold:
@@ -143,7 +152,7 @@ func (b *builder) urrTimes(r *session.URR, t uint16, v []byte, u update, renewed
 		if !u.clears(v) {
 			r.MonitoringTime = b.at(t, v)
 		}
-	case ie.TimeQuotaMechanism, ie.SubsequentTimeQuota, ie.EthernetInactivityTimer,
+	case ie.TimeQuotaMechanism, ie.SubsequentTimeQuota,
 		ie.AdditionalMonitoringTime, ie.UserPlaneInactivityTimer:
 		if !u.clears(v) {
 			b.fail(unsupported(t))

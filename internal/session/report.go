@@ -20,6 +20,9 @@ type UsageReport struct {
 	Duration    time.Duration // of use, for URRs that measure time
 	// HasVolume, HasPackets and HasDuration say what the URR measures.
 	HasVolume, HasPackets, HasDuration bool
+	// Detected and Removed are MAC addresses of the UE's hosts, since the last
+	// report.
+	Detected, Removed [][6]byte
 	// BeforeMonitoring and AfterMonitoring: the report is of the time before,
 	// or after, the Monitoring Time, and the other part comes with it.
 	BeforeMonitoring, AfterMonitoring bool

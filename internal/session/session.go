@@ -150,12 +150,15 @@ type PortRange struct {
 // EthernetFilter is an Ethernet Packet Filter (TS 29.244 section 7.5.2.2-3).
 // What is not set matches all.
 type EthernetFilter struct {
-	Source      [6]byte  `json:"source,omitzero"`
-	Destination [6]byte  `json:"destination,omitzero"`
-	EtherType   uint16   `json:"ether_type,omitempty"`
-	CVLAN       *uint16  `json:"c_vlan,omitempty"` // VLAN id
-	SVLAN       *uint16  `json:"s_vlan,omitempty"`
-	Filters     []Filter `json:"filters,omitempty"`
+	Source      [6]byte `json:"source,omitzero"`
+	Destination [6]byte `json:"destination,omitzero"`
+	// SourceTo and DestinationTo end ranges that begin with these.
+	SourceTo      [6]byte  `json:"source_to,omitzero"`
+	DestinationTo [6]byte  `json:"destination_to,omitzero"`
+	EtherType     uint16   `json:"ether_type,omitempty"`
+	CVLAN         *uint16  `json:"c_vlan,omitempty"` // VLAN id
+	SVLAN         *uint16  `json:"s_vlan,omitempty"`
+	Filters       []Filter `json:"filters,omitempty"`
 }
 
 // Action is a FAR's Apply Action (TS 29.244 section 8.2.26).
@@ -255,6 +258,7 @@ type URR struct {
 	QuotaHolding      time.Duration `json:"quota_holding,omitempty"` // Quota Holding Time
 	QuotaValidity     time.Duration `json:"quota_validity,omitempty"`
 	InactivityTime    time.Duration `json:"inactivity_time,omitempty"`   // Inactivity Detection Time
+	EthernetIdle      time.Duration `json:"ethernet_idle,omitempty"`     // Ethernet Inactivity Timer
 	MonitoringTime    time.Time     `json:"monitoring_time,omitzero"`    // UTC
 	SubsequentVolume  *Volume       `json:"subsequent_volume,omitempty"` // thresholds after it
 	SubsequentTime    time.Duration `json:"subsequent_time,omitempty"`

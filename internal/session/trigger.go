@@ -41,6 +41,7 @@ const (
 	CauseLinked          Cause = 1 << 10 // LIUSA
 	CauseTermination     Cause = 1 << 11 // TERMR: the session or the URR went
 	CauseMonitoringTime  Cause = 1 << 12 // MONIT
+	CauseMACAddresses    Cause = 1 << 14 // MACAR
 	CauseQuotaValidity   Cause = 1 << 19 // QUVTI
 	CauseInactivity      Cause = 1 << 21 // UPINT
 )

@@ -76,8 +76,14 @@ type N9 struct {
 	// UplinkPolicy and DownlinkPolicy name SR policies, in enhanced mode.
 	UplinkPolicy   string `json:"uplink_policy,omitempty"`
 	DownlinkPolicy string `json:"downlink_policy,omitempty"`
-	// LocalSID is ours: what arrives for it is decapsulated (End.DT46) and
-	// meets the sessions' rules.
+	// ArgsOffset is for Ethernet sessions by SRv6, which are refused without it: at
+	// which bit of uplink and downlink, or of the policies' last segments,
+	// Args.Mob.Session begins, at most 88. The next UPF's SID ends there. It says
+	// whose a frame is.
+	ArgsOffset uint8 `json:"args_offset,omitempty" jsonschema:"maximum=88"`
+	// LocalSID is ours: what arrives for it is decapsulated (End.DT46, and of
+	// Ethernet sessions End.DX2 with an argument, which takes 40 bits behind it)
+	// and meets the sessions' rules.
 	LocalSID netip.Prefix `json:"local_sid,omitzero"`
 }
 

@@ -18,9 +18,10 @@ func (nullPath) RemoveSession(_ uint64, done func([]dataplane.RuleUsage, error))
 	done(nil, nil)
 	return nil
 }
-func (nullPath) SessionUsage(uint64) ([]dataplane.RuleUsage, error) { return nil, nil }
-func (nullPath) DropSession(uint64) error                           { return nil }
-func (nullPath) SetRuleLimits(uint64, uint16, uint64, uint64) error { return nil }
+func (nullPath) SessionUsage(uint64) ([]dataplane.RuleUsage, error)       { return nil, nil }
+func (nullPath) DropSession(uint64) error                                 { return nil }
+func (nullPath) Stations() ([]dataplane.Station, error)                   { return nil, nil }
+func (nullPath) SetRuleLimits(uint64, uint16, dataplane.RuleLimits) error { return nil }
 
 // BenchmarkProcedures is what a session costs here, without the data path and
 // the N4 server.

@@ -29,7 +29,7 @@ type codec struct {
 
 // codecVersion is of the layout. Fields that come later go to the end of their
 // struct, with a test of the version that was read.
-const codecVersion = 3
+const codecVersion = 4
 
 var errRecord = errors.New("a record of the journal makes no sense")
 
@@ -366,6 +366,8 @@ func (c *codec) ethernet(e *session.EthernetFilter) {
 	for i := range e.Source {
 		num(c, &e.Source[i])
 		num(c, &e.Destination[i])
+		num(c, &e.SourceTo[i])
+		num(c, &e.DestinationTo[i])
 	}
 	num(c, &e.EtherType)
 	optional(c, &e.CVLAN, num[uint16])
@@ -431,7 +433,7 @@ func (c *codec) urr(u *session.URR) {
 		})
 	}
 	for _, v := range []*time.Duration{
-		&u.TimeThreshold, &u.TimeQuota, &u.QuotaHolding, &u.QuotaValidity, &u.InactivityTime, &u.SubsequentTime,
+		&u.TimeThreshold, &u.TimeQuota, &u.QuotaHolding, &u.QuotaValidity, &u.InactivityTime, &u.SubsequentTime, &u.EthernetIdle,
 	} {
 		num(c, v)
 	}

@@ -29,6 +29,17 @@ func (c *compiler) link() (dataplane.Link, error) {
 	return dataplane.Link(*c.slice.N6), nil
 }
 
+// argument: frames by SRv6 carry the F-TEID's number, as GTP-U would (RFC 9433
+// section 6.1). Nothing else in them says whose they are.
+func (c *compiler) argument(f *dataplane.Forwarding, outer *session.OuterHeader) error {
+	n9 := c.n9()
+	if n9.ArgsOffset == 0 {
+		return fmt.Errorf("ethernet frames by SRv6, of which the slice's n9 does not say the args_offset: %w", pfcp.ErrUnsupported)
+	}
+	f.TEID, f.ArgsOffset = outer.TEID, n9.ArgsOffset
+	return nil
+}
+
 // filtersOf are those of a PDR, at most so many.
 func (c *compiler) filtersOf(p *session.PDR, most int) ([]dataplane.Filter, error) {
 	if !isEthernet(c.s) {
@@ -52,7 +63,8 @@ func (c *compiler) filtersOf(p *session.PDR, most int) ([]dataplane.Filter, erro
 			return nil, err
 		}
 		for n := range more {
-			more[n].Frame = &dataplane.FrameFilter{Source: e.Source, Destination: e.Destination, EtherType: e.EtherType,
+			more[n].Frame = &dataplane.FrameFilter{Source: e.Source, Destination: e.Destination,
+				SourceTo: e.SourceTo, DestinationTo: e.DestinationTo, EtherType: e.EtherType,
 				CTag: e.CVLAN, STag: e.SVLAN, IP: len(e.Filters) > 0}
 		}
 		out = append(out, more...)

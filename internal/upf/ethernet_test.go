@@ -61,7 +61,7 @@ func TestCompileEthernet(t *testing.T) {
 }
 
 func TestCompileEthernetRefuses(t *testing.T) {
-	bySRv6 := slice.Slice{Name: "a", N6: factory.N6, N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1")}}
+	bySRv6 := slice.Slice{Name: "a", N6: factory.N6, N9: &slice.N9{Transport: slice.SRv6, Downlink: addr("fc00::1")}}
 	for _, tt := range []struct {
 		name   string
 		slice  *slice.Slice
@@ -69,7 +69,7 @@ func TestCompileEthernetRefuses(t *testing.T) {
 	}{
 		{"no slice", nil, func(*session.Session) {}},
 		{"a slice without n6", &slice.Slice{Name: "a"}, func(*session.Session) {}},
-		{"by SRv6", &bySRv6, func(*session.Session) {}},
+		{"by SRv6, without a place for the argument", &bySRv6, func(*session.Session) {}},
 		{"Ethernet filters in an IP session", &factory, func(s *session.Session) {
 			s.PDNType, s.PDRs[0].PDI.Ethernet = session.PDNIPv4, []session.EthernetFilter{{EtherType: 1}}
 		}},
@@ -82,6 +82,33 @@ func TestCompileEthernetRefuses(t *testing.T) {
 		var rule *pfcp.RuleError
 		if _, err := compiled(s, tt.slice); !errors.Is(err, pfcp.ErrUnsupported) || !errors.As(err, &rule) {
 			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// Frames by SRv6 say whose they are by the F-TEID's number.
+func TestCompileEthernetSRv6(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		n9   slice.N9
+		kind dataplane.ForwardingKind
+	}{
+		{"one SID", slice.N9{Transport: slice.SRv6, Downlink: addr("fc00::"), ArgsOffset: 64}, dataplane.ForwardSRv6},
+		{"a policy", slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, DownlinkPolicy: "p", ArgsOffset: 72}, dataplane.ForwardPolicy},
+	} {
+		s := frames(1)
+		s.QERs = []session.QER{{ID: 1, QFI: ptr(uint8(9)), Reflective: true}}
+		s.PDRs[1].QERs = []uint32{1}
+		got, err := compiled(s, &slice.Slice{Name: "a", N6: factory.N6, N9: &tt.n9})
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		down := got.Rules[1]
+		if f := down.Forward; f.Kind != tt.kind || f.TEID != s.FARs[1].Forwarding.Outer.TEID || f.ArgsOffset != tt.n9.ArgsOffset || down.QFI != 9 || !down.RQI {
+			t.Errorf("%s: downlink %+v", tt.name, down)
+		}
+		if up := got.Rules[0]; up.Forward.Kind != dataplane.ForwardLink || up.QFI != 0 {
+			t.Errorf("%s: uplink, which has no outer header: %+v", tt.name, up)
 		}
 	}
 }
@@ -160,4 +187,60 @@ func TestFrameKept(t *testing.T) {
 	if n := w.Stats().BufferStale.Load(); n != 1 {
 		t.Errorf("%d frames cut short, want 1", n)
 	}
+}
+
+// TestHosts: hosts that come and go are told once, over a restart too.
+func TestHosts(t *testing.T) {
+	w := newWorld(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(w.SetConfig(Config{Slices: []slice.Slice{factory}}))
+	s := frames(1)
+	s.URRs = []session.URR{{ID: 1, Event: true, Trigger: session.TriggerMACAddresses, EthernetIdle: 10 * time.Second}}
+	w.establish(s)
+	a, b := [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
+	heard := func(list ...dataplane.Station) {
+		w.path.mu.Lock()
+		w.path.stations = list
+		w.path.mu.Unlock()
+		w.lookForHosts()
+	}
+	want := func(what string, detected, removed [][6]byte) {
+		t.Helper()
+		got := w.smf.usage()
+		if detected == nil && removed == nil {
+			if len(got) != 0 {
+				t.Errorf("%s: reports %+v", what, got)
+			}
+			return
+		}
+		if len(got) != 1 || got[0].Cause != session.CauseMACAddresses || !slices.Equal(got[0].Detected, detected) || !slices.Equal(got[0].Removed, removed) {
+			t.Errorf("%s: reports %+v", what, got)
+		}
+	}
+	heard(dataplane.Station{Session: 7, MAC: a})
+	want("another session's", nil, nil)
+	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a})
+	want("two", [][6]byte{a, b}, nil)
+	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 9 * time.Second})
+	want("the same", nil, nil)
+	w.path.teids = map[uint32]bool{}
+	w.open() // again: the configuration comes before the sessions
+	must(w.SetConfig(Config{Slices: []slice.Slice{factory}}))
+	w.Restore()
+	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 9 * time.Second})
+	want("after a restart", nil, nil)
+	heard(dataplane.Station{Session: 1, MAC: b}, dataplane.Station{Session: 1, MAC: a, Idle: 10 * time.Second})
+	want("one is idle", nil, [][6]byte{a})
+	heard()
+	want("the other one is somebody else's now", nil, [][6]byte{b})
+	if _, err := w.remove(1); err != nil {
+		t.Fatal(err)
+	}
+	heard(dataplane.Station{Session: 1, MAC: a})
+	want("of a session that is gone", nil, nil)
 }

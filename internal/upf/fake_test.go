@@ -27,6 +27,7 @@ type fakePath struct {
 	slices   map[uint32][2]uint64
 	teids    map[uint32]bool
 	next     uint32
+	stations []dataplane.Station
 	events   chan dataplane.SessionEvent
 	injected []string
 	puts     int
@@ -37,7 +38,8 @@ type fakePath struct {
 
 type volume struct {
 	dataplane.Counter
-	toldNotify, toldStop bool
+	refused                           dataplane.Counter
+	toldNotify, toldStop, toldRefused bool
 }
 
 func newFakePath() *fakePath {
@@ -96,7 +98,7 @@ func (f *fakePath) PutSession(s dataplane.Session) error {
 		if now[rule] == nil {
 			f.gone[s.ID][rule] = v
 		} else {
-			now[rule].Counter = v.Counter
+			now[rule].Counter, now[rule].refused = v.Counter, v.refused
 		}
 	}
 	f.volumes[s.ID] = now
@@ -106,7 +108,7 @@ func (f *fakePath) PutSession(s dataplane.Session) error {
 func (f *fakePath) usage(id uint64) []dataplane.RuleUsage {
 	var out []dataplane.RuleUsage
 	for rule, v := range f.volumes[id] {
-		out = append(out, dataplane.RuleUsage{Rule: rule, Volume: v.Counter})
+		out = append(out, dataplane.RuleUsage{Rule: rule, Volume: v.Counter, Refused: v.refused})
 	}
 	return out
 }
@@ -131,7 +133,7 @@ func (f *fakePath) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
 	}
 	out := f.usage(id)
 	for rule, v := range f.gone[id] {
-		out = append(out, dataplane.RuleUsage{Rule: rule, Volume: v.Counter})
+		out = append(out, dataplane.RuleUsage{Rule: rule, Volume: v.Counter, Refused: v.refused})
 	}
 	return out, nil
 }
@@ -140,20 +142,27 @@ func (f *fakePath) DropSession(id uint64) error {
 	return f.RemoveSession(id, func([]dataplane.RuleUsage, error) {})
 }
 
-func (f *fakePath) SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error {
+func (f *fakePath) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.sessions[id].Rules {
 		r := &f.sessions[id].Rules[i]
 		if r.ID == rule {
 			v := f.volumes[id][rule]
-			v.toldNotify = v.toldNotify && r.NotifyAt == notifyAt
-			v.toldStop = v.toldStop && r.StopAt == stopAt
-			r.NotifyAt, r.StopAt = notifyAt, stopAt
+			v.toldNotify = v.toldNotify && r.NotifyAt == l.NotifyAt
+			v.toldStop = v.toldStop && r.StopAt == l.StopAt
+			v.toldRefused = v.toldRefused && r.RefusedNotifyAt == l.RefusedNotifyAt
+			r.RuleLimits = l
 			return nil
 		}
 	}
 	return fmt.Errorf("no rule %d in session %d", rule, id)
+}
+
+func (f *fakePath) Stations() ([]dataplane.Station, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.stations), nil
 }
 
 func (f *fakePath) SessionEvents(ctx context.Context, tell func(dataplane.SessionEvent)) error {
@@ -235,6 +244,24 @@ func (f *fakePath) packet(id uint64, rule uint16, octets uint64) bool {
 		return true
 	}
 	return false
+}
+
+// refuse has QoS enforcement drop a packet.
+func (f *fakePath) refuse(id uint64, rule uint16, octets uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := f.volumes[id][rule]
+	for _, r := range f.sessions[id].Rules {
+		if r.ID != rule || r.StopAt != 0 && v.Bytes/granule >= (r.StopAt+granule-1)/granule {
+			continue
+		}
+		v.refused.Packets++
+		v.refused.Bytes += octets
+		if r.RefusedNotifyAt != 0 && v.refused.Bytes >= r.RefusedNotifyAt && !v.toldRefused {
+			v.toldRefused = true
+			f.events <- dataplane.SessionEvent{Session: id, Rule: rule, Kind: dataplane.EventNotify}
+		}
+	}
 }
 
 // smf takes reports, or does not.

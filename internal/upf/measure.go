@@ -2,6 +2,7 @@ package upf
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
@@ -32,6 +33,9 @@ type measurement struct {
 	holding   bool // Quota Holding Time has run out once
 
 	traffic bool // START was told, STOPT was not
+	// hosts are the UE's when they were last looked for, told those that the
+	// control plane knows; sorted.
+	hosts, told [][6]byte
 	// before is what was counted before the Monitoring Time, until it is
 	// reported; monitored says that this time has come.
 	before    *counted
@@ -223,6 +227,9 @@ func (m *measurement) causes(u *session.URR, now time.Time) session.Cause {
 		told(session.TriggerPeriodic, session.CausePeriodic)
 	}
 	m.traffics(u, now, told)
+	if !slices.Equal(m.hosts, m.told) {
+		told(session.TriggerMACAddresses, session.CauseMACAddresses)
+	}
 	if !m.exhausted {
 		m.quotas(u, now, told)
 	}
@@ -349,7 +356,10 @@ func (m *measurement) report(u *session.URR, cause session.Cause, now time.Time)
 	if r := one(m.counted, start, now); m.before != nil {
 		r.AfterMonitoring = true
 	}
-	if end := &out[len(out)-1]; !m.first.IsZero() {
+	end := &out[len(out)-1]
+	end.Detected, end.Removed = without(m.hosts, m.told), without(m.told, m.hosts)
+	m.told = m.hosts
+	if !m.first.IsZero() {
 		if m.firstSeen {
 			end.First = m.first
 		}

@@ -200,7 +200,10 @@ func (c *compiler) action(r *dataplane.Rule, p *session.PDR, far *session.FAR) e
 		r.Duplicate = far.Action&session.Duplicate != 0 && len(far.Duplicates) > 0
 	}
 	if r.Action != dataplane.ActionForward || forwarding.Kind != dataplane.ForwardGTPU || far.Forwarding.Destination == session.CPFunction {
-		r.QFI, r.RQI, r.Container = 0, false, dataplane.ContainerNone
+		r.Container = dataplane.ContainerNone
+		if forwarding.ArgsOffset == 0 || r.Action != dataplane.ActionForward {
+			r.QFI, r.RQI = 0, false
+		}
 	}
 	return nil
 }
@@ -220,11 +223,11 @@ func (c *compiler) forwarding(d dataplane.Direction, far *session.FAR) (f datapl
 	if to.Outer != nil && to.Outer.Kind != session.OuterGTPU {
 		return f, false, fmt.Errorf("an outer header other than GTP-U: %w", pfcp.ErrUnsupported)
 	}
-	if to.Destination != session.CPFunction && c.bySRv6(&f, to.Destination) {
+	if to.Destination != session.CPFunction && (to.Outer != nil || !isEthernet(c.s)) && c.bySRv6(&f, to.Destination) {
 		if isEthernet(c.s) {
-			return f, false, fmt.Errorf("ethernet frames by SRv6, as the slice says: %w", pfcp.ErrUnsupported)
+			err = c.argument(&f, to.Outer)
 		}
-		return f, true, nil
+		return f, err == nil, err
 	}
 	if to.Outer != nil {
 		f.Kind, f.Remote, f.TEID = dataplane.ForwardGTPU, to.Outer.Addr, to.Outer.TEID

@@ -32,7 +32,7 @@ func (config *settings) compile(s *session.Session, usage *usage) (dataplane.Ses
 		usage.arm(s)
 		for i := range out.Rules {
 			b := usage.base(out.Rules[i].ID)
-			out.Rules[i].NotifyAt, out.Rules[i].StopAt = b.notifyAt, b.stopAt
+			out.Rules[i].RuleLimits = b.limits()
 			if b.stopAt != 0 && b.stopAt < granule { // which the data path would round up
 				out.Rules[i].StopAt, out.Rules[i].Action = 0, dataplane.ActionDrop
 			}
@@ -175,10 +175,10 @@ func (u *UPF) change(e *entry, from, to *session.Session, how pfcp.Modification,
 // limit sets the limits of the rules that a session has already.
 func (u *UPF) limit(e *entry, s dataplane.Session) error {
 	for _, r := range s.Rules {
-		if r.NotifyAt == 0 && r.StopAt == 0 {
+		if r.RuleLimits == (dataplane.RuleLimits{}) {
 			continue
 		}
-		if err := u.dp.SetRuleLimits(e.seid, r.ID, r.NotifyAt, r.StopAt); err != nil {
+		if err := u.dp.SetRuleLimits(e.seid, r.ID, r.RuleLimits); err != nil {
 			return err
 		}
 	}
@@ -319,6 +319,7 @@ func (u *UPF) removed(e *entry, s *session.Session) {
 	}
 	u.flush(e, &session.Session{}, true)
 	u.wheel.set(e, time.Time{})
+	u.hosts.want(e.seid, false)
 	for _, t := range tunnelsOf(s) {
 		u.paths.leave(e.seid, t)
 	}
@@ -390,8 +391,8 @@ func (u *UPF) rearm(e *entry, s *session.Session, report session.Report, blocks 
 	before := slices.Clone(e.usage.bases)
 	e.usage.arm(s)
 	for i, b := range e.usage.bases {
-		if b.notifyAt != before[i].notifyAt || b.stopAt != before[i].stopAt {
-			fail(u.dp.SetRuleLimits(e.seid, b.rule, b.notifyAt, b.stopAt))
+		if b.limits() != before[i].limits() {
+			fail(u.dp.SetRuleLimits(e.seid, b.rule, b.limits()))
 		}
 	}
 	return report
@@ -399,6 +400,9 @@ func (u *UPF) rearm(e *entry, s *session.Session, report session.Report, blocks 
 
 // schedule sets the timer of a session that is not gone.
 func (u *UPF) schedule(e *entry, s *session.Session) {
+	if e.ethernet {
+		u.hosts.want(e.seid, reportsHosts(s))
+	}
 	var next time.Time
 	at := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {

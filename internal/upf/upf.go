@@ -35,7 +35,9 @@ type DataPath interface {
 	DropSession(id uint64) error
 	// SessionUsage has the rules that the last PutSession took away, too.
 	SessionUsage(id uint64) ([]dataplane.RuleUsage, error)
-	SetRuleLimits(id uint64, rule uint16, notifyAt, stopAt uint64) error
+	SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error
+	// Stations are the hosts behind Ethernet sessions.
+	Stations() ([]dataplane.Station, error)
 	SessionEvents(context.Context, func(dataplane.SessionEvent)) error
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
@@ -116,6 +118,7 @@ type UPF struct {
 	wheel    wheel
 	paths    *paths
 	links    links
+	hosts    listeners
 	journal  *journal
 	reporter atomic.Pointer[pfcp.Reporter]
 
@@ -437,6 +440,7 @@ func (u *UPF) Run(ctx context.Context) error {
 	group.Go(func() error { return u.timers(ctx) })
 	group.Go(func() error { return u.keepJournal(ctx) })
 	group.Go(func() error { return u.floods(ctx) })
+	group.Go(func() error { return u.listen(ctx) })
 	group.Go(func() error {
 		return u.paths.run(ctx, func() []netip.Addr { return u.config.Load().Addresses })
 	})

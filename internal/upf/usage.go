@@ -26,12 +26,31 @@ type usage struct {
 	retry    time.Time // when reports that nobody took are sent again
 }
 
-// base is what a rule had forwarded when that was last added to its URRs.
+// base is what a rule had forwarded, and refused, when that was last added to its
+// URRs.
 type base struct {
-	rule             uint16
-	volume           dataplane.Counter
-	grown            uint64 // octets, by the last look
-	notifyAt, stopAt uint64 // as the data path has them
+	rule uint16
+	tally
+	stopAt  uint64 // as the data path has it
+	refused tally
+}
+
+// tally is a count of the data path's.
+type tally struct {
+	volume   dataplane.Counter
+	grown    uint64 // octets, by the last look
+	notifyAt uint64 // as the data path has it
+}
+
+// look says what was added since the last time. A count that is less than then
+// began anew, with the data path.
+func (t *tally) look(now dataplane.Counter) dataplane.Counter {
+	if now.Packets < t.volume.Packets || now.Bytes < t.volume.Bytes {
+		t.volume = dataplane.Counter{}
+	}
+	grown := dataplane.Counter{Packets: now.Packets - t.volume.Packets, Bytes: now.Bytes - t.volume.Bytes}
+	t.volume, t.grown = now, grown.Bytes
+	return grown
 }
 
 // measures says that something of a session is counted.
@@ -71,34 +90,46 @@ func (u *usage) base(rule uint16) *base {
 	return &u.bases[i]
 }
 
-// collect adds what the rules forwarded since the last time. A rule that has
-// less than then began anew, with the data path.
+// collect adds what the rules forwarded since the last time, and for URRs that
+// measure before QoS enforcement what that refused.
 func (u *usage) collect(s *session.Session, rules []dataplane.RuleUsage, now time.Time) {
 	for _, r := range rules {
 		b := u.base(r.Rule)
 		if b == nil {
 			continue // it went before, and was counted then
 		}
-		if r.Volume.Packets < b.volume.Packets || r.Volume.Bytes < b.volume.Bytes {
-			b.volume = dataplane.Counter{}
-		}
-		grown := dataplane.Counter{Packets: r.Volume.Packets - b.volume.Packets, Bytes: r.Volume.Bytes - b.volume.Bytes}
-		b.volume, b.grown = r.Volume, grown.Bytes
+		grown, refused := b.look(r.Volume), b.refused.look(r.Refused)
 		p := pdrOf(s, r.Rule)
-		if grown.Packets == 0 || p == nil {
+		if grown.Packets+refused.Packets == 0 || p == nil {
 			continue
 		}
-		u.seen, u.inactive = now, false
-		for _, id := range p.URRs {
-			if m, urr := u.of(id), byID(s.URRs, id, urrID); m != nil && urr != nil {
-				m.add(urr, direction(p), grown, u.looked, now)
-			}
+		if grown.Packets > 0 {
+			u.seen, u.inactive = now, false
 		}
+		u.count(s, p, grown, refused, now)
 	}
 	u.looked = now
 	for i := range u.measurements {
 		if urr := byID(s.URRs, u.measurements[i].id, urrID); urr != nil {
 			u.measurements[i].advance(urr, now)
+		}
+	}
+}
+
+// count adds what a PDR forwarded and refused to its URRs.
+func (u *usage) count(s *session.Session, p *session.PDR, grown, refused dataplane.Counter, now time.Time) {
+	for _, id := range p.URRs {
+		m, urr := u.of(id), byID(s.URRs, id, urrID)
+		if m == nil || urr == nil {
+			continue
+		}
+		counted := grown
+		if urr.BeforeQoS {
+			counted.Packets += refused.Packets
+			counted.Bytes += refused.Bytes
+		}
+		if counted.Packets > 0 {
+			m.add(urr, direction(p), counted, u.looked, now)
 		}
 	}
 }
@@ -193,7 +224,7 @@ func (u *usage) follow(rules []dataplane.Rule) {
 // used up half of its share.
 func (u *usage) arm(s *session.Session) {
 	for i := range u.bases {
-		u.bases[i].notifyAt, u.bases[i].stopAt = 0, 0
+		u.bases[i].notifyAt, u.bases[i].stopAt, u.bases[i].refused.notifyAt = 0, 0, 0
 	}
 	u.waiting = false
 	for i := range u.measurements {
@@ -210,7 +241,7 @@ func (u *usage) armURR(s *session.Session, urr *session.URR, m *measurement) {
 		}
 	} else if urr.Volume {
 		limits(urr.VolumeQuota, m.quota, func(k kind, rest uint64) {
-			u.split(s, urr.ID, k, rest, func(b *base, share uint64, alone bool) {
+			u.split(s, urr, k, rest, func(b *base, share uint64, alone bool) {
 				b.stop(b.volume.Bytes + share)
 				if !alone {
 					b.notify(b.volume.Bytes + share/2)
@@ -220,7 +251,12 @@ func (u *usage) armURR(s *session.Session, urr *session.URR, m *measurement) {
 		u.notifyEnd(s, urr, m)
 	}
 	if m.awaits(urr) && !u.wait() {
-		u.each(s, urr.ID, total, func(b *base) { b.notify(b.volume.Bytes / granule * granule) })
+		u.each(s, urr.ID, total, func(b *base) {
+			b.notify(b.volume.Bytes / granule * granule)
+			if urr.BeforeQoS {
+				b.refused.notify(b.refused.volume.Bytes / granule * granule)
+			}
+		})
 	}
 	volume, _ := m.thresholds(urr)
 	if !urr.Volume || urr.Trigger&session.TriggerVolumeThreshold == 0 {
@@ -228,7 +264,7 @@ func (u *usage) armURR(s *session.Session, urr *session.URR, m *measurement) {
 	}
 	limits(volume, m.volume, func(k kind, rest uint64) {
 		if rest > 0 || !u.wait() {
-			u.split(s, urr.ID, k, rest, func(b *base, share uint64, _ bool) { b.notify(b.volume.Bytes + max(share, 1)) })
+			u.split(s, urr, k, rest, func(b *base, share uint64, _ bool) { b.notify(b.volume.Bytes + max(share, 1)) })
 		}
 	})
 }
@@ -257,18 +293,24 @@ func (u *usage) each(s *session.Session, urr uint32, k kind, f func(*base)) {
 	}
 }
 
-// split gives each of the rules its share. What is too little to split goes to
-// the one that used most of late.
-func (u *usage) split(s *session.Session, urr uint32, k kind, rest uint64, f func(b *base, share uint64, alone bool)) {
+// split gives each of the rules its share, and what they refuse where that counts.
+// What is too little to split goes to the one that used most of late.
+func (u *usage) split(s *session.Session, urr *session.URR, k kind, rest uint64, f func(b *base, share uint64, alone bool)) {
 	n := uint64(0)
 	var busiest *base
-	u.each(s, urr, k, func(b *base) {
+	u.each(s, urr.ID, k, func(b *base) {
 		if n++; busiest == nil || b.grown > busiest.grown {
 			busiest = b
 		}
+		if urr.BeforeQoS && b.refused.grown > 0 {
+			n++
+		}
 	})
-	u.each(s, urr, k, func(b *base) {
+	u.each(s, urr.ID, k, func(b *base) {
 		share := rest / n
+		if urr.BeforeQoS {
+			b.refused.notify(b.refused.volume.Bytes + b.refused.allowance(share))
+		}
 		if share < granule {
 			share = 0
 			if b == busiest {
@@ -279,10 +321,29 @@ func (u *usage) split(s *session.Session, urr uint32, k kind, rest uint64, f fun
 	})
 }
 
-func (b *base) notify(at uint64) {
-	if b.notifyAt == 0 || at < b.notifyAt {
-		b.notifyAt = max(at, 1)
+// farthest is how far ahead it is asked to be told of what is refused: less than
+// the data path can see.
+const farthest = 1 << 36
+
+// allowance is when to look again at what is refused, of a share: half of it, so
+// that the rest can be split anew; at once where nothing was refused of late, which
+// has no share.
+func (t *tally) allowance(share uint64) uint64 {
+	if t.grown == 0 {
+		return 1
 	}
+	return min(max(share/2, 1), farthest)
+}
+
+func (t *tally) notify(at uint64) {
+	if t.notifyAt == 0 || at < t.notifyAt {
+		t.notifyAt = max(at, 1)
+	}
+}
+
+// limits are the data path's.
+func (b *base) limits() dataplane.RuleLimits {
+	return dataplane.RuleLimits{NotifyAt: b.notifyAt, StopAt: b.stopAt, RefusedNotifyAt: b.refused.notifyAt}
 }
 
 // stop rounds down to what the data path counts in: it would round up, and so
@@ -389,6 +450,12 @@ func (c *codec) counter(v *dataplane.Counter) {
 	num(c, &v.Bytes)
 }
 
+func (c *codec) tally(t *tally) {
+	c.counter(&t.volume)
+	num(c, &t.grown)
+	num(c, &t.notifyAt)
+}
+
 func (c *codec) measured(v *session.Measured) {
 	num(c, &v.Uplink)
 	num(c, &v.Downlink)
@@ -397,10 +464,9 @@ func (c *codec) measured(v *session.Measured) {
 func (c *codec) usage(u *usage) {
 	list(c, &u.bases, func(c *codec, b *base) {
 		num(c, &b.rule)
-		c.counter(&b.volume)
-		num(c, &b.grown)
-		num(c, &b.notifyAt)
+		c.tally(&b.tally)
 		num(c, &b.stopAt)
+		c.tally(&b.refused)
 	})
 	list(c, &u.measurements, (*codec).measurement)
 	list(c, &u.pending, (*codec).report)
@@ -424,6 +490,14 @@ func (c *codec) measurement(m *measurement) {
 		c.flag(f)
 	}
 	optional(c, &m.before, (*codec).counted)
+	list(c, &m.hosts, (*codec).mac)
+	list(c, &m.told, (*codec).mac)
+}
+
+func (c *codec) mac(a *[6]byte) {
+	for i := range a {
+		num(c, &a[i])
+	}
 }
 
 func (c *codec) counted(v *counted) {
@@ -445,4 +519,6 @@ func (c *codec) report(r *session.UsageReport) {
 	for _, f := range []*bool{&r.HasVolume, &r.HasDuration, &r.AfterMonitoring, &r.BeforeMonitoring} {
 		c.flag(f)
 	}
+	list(c, &r.Detected, (*codec).mac)
+	list(c, &r.Removed, (*codec).mac)
 }

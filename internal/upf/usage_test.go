@@ -417,3 +417,90 @@ func TestTimesOfPackets(t *testing.T) {
 		t.Errorf("looked a second ago: %+v", r)
 	}
 }
+
+// free5GC has two URRs for each PDR, one before and one after QoS enforcement:
+// what is refused is in the first.
+func TestBeforeQoS(t *testing.T) {
+	w := newWorld(t)
+	s := countedBy(session.URR{Volume: true, BeforeQoS: true, Trigger: session.TriggerVolumeThreshold, VolumeThreshold: octets(100_000)})
+	s.URRs = append(s.URRs, session.URR{ID: 2, Volume: true})
+	for i := range s.PDRs {
+		s.PDRs[i].URRs = []uint32{1, 2}
+	}
+	w.establish(s)
+	for i := range 1000 {
+		w.path.packet(1, 1, 700)
+		if i < 400 || i > 600 { // nothing is refused in between
+			w.path.refuse(1, 1, 1000)
+		}
+		if i%4 == 0 {
+			w.path.refuse(1, 2, 500)
+		}
+		w.settle()
+	}
+	reports := w.smf.usage()
+	last, err := w.remove(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after session.Measured
+	for i, r := range append(reports, last...) {
+		if i < len(reports) && (r.URR != 1 || r.Volume.Total() < 100_000 || r.Volume.Total() > 103_000) {
+			t.Errorf("report %d: URR %d, %d octets", i, r.URR, r.Volume.Total())
+		}
+		sum := &before
+		if r.URR == 2 {
+			sum = &after
+		}
+		sum.Uplink += r.Volume.Uplink
+		sum.Downlink += r.Volume.Downlink
+	}
+	if want := (session.Measured{Uplink: 700_000 + 799_000, Downlink: 125_000}); before != want {
+		t.Errorf("before QoS enforcement: %+v, want %+v", before, want)
+	}
+	if want := (session.Measured{Uplink: 700_000}); after != want {
+		t.Errorf("behind it: %+v, want %+v", after, want)
+	}
+	if len(reports) < 15 {
+		t.Errorf("%d reports of 1,624,000 octets by 100,000", len(reports))
+	}
+}
+
+// What is refused takes from a quota that is measured before QoS enforcement, also
+// where all of it is.
+func TestQuotaBeforeQoS(t *testing.T) {
+	for _, forwards := range []bool{true, false} {
+		w := newWorld(t)
+		w.establish(countedBy(session.URR{Volume: true, BeforeQoS: true, Trigger: session.TriggerVolumeQuota, VolumeQuota: octets(1_000_000)}))
+		for range 3000 {
+			if forwards {
+				w.path.packet(1, 1, 300)
+			}
+			w.path.refuse(1, 1, 700)
+			w.settle()
+		}
+		reports := w.smf.usage()
+		if len(reports) != 1 || reports[0].Cause != session.CauseVolumeQuota {
+			t.Fatalf("reports %+v", reports)
+		}
+		if used := reports[0].Volume.Uplink; used < 999_000 || used > 1_003_000 {
+			t.Errorf("the quota of 1,000,000 ended after %d (forwards: %v)", used, forwards)
+		}
+		if w.path.packet(1, 1, 300) {
+			t.Error("a packet goes without a quota")
+		}
+	}
+}
+
+// The first packet of a URR that counts time is told, even if it is refused.
+func TestTimeBeforeQoS(t *testing.T) {
+	w := newWorld(t)
+	w.establish(countedBy(session.URR{Time: true, BeforeQoS: true, Trigger: session.TriggerTimeThreshold, TimeThreshold: time.Minute}))
+	for range 70 {
+		w.path.refuse(1, 1, 100)
+		w.pass(time.Second)
+	}
+	if reports := w.smf.usage(); len(reports) != 1 || reports[0].Duration < 59*time.Second {
+		t.Errorf("reports %+v", reports)
+	}
+}

@@ -2211,6 +2211,7 @@ type N9 struct {
 	UplinkPolicy   string                 `protobuf:"bytes,5,opt,name=uplink_policy,json=uplinkPolicy,proto3" json:"uplink_policy,omitempty"`
 	DownlinkPolicy string                 `protobuf:"bytes,6,opt,name=downlink_policy,json=downlinkPolicy,proto3" json:"downlink_policy,omitempty"`
 	LocalSid       string                 `protobuf:"bytes,7,opt,name=local_sid,json=localSid,proto3" json:"local_sid,omitempty"`
+	ArgsOffset     uint32                 `protobuf:"varint,8,opt,name=args_offset,json=argsOffset,proto3" json:"args_offset,omitempty"` // of Ethernet sessions
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2292,6 +2293,13 @@ func (x *N9) GetLocalSid() string {
 		return x.LocalSid
 	}
 	return ""
+}
+
+func (x *N9) GetArgsOffset() uint32 {
+	if x != nil {
+		return x.ArgsOffset
+	}
+	return 0
 }
 
 // BitRate is in kbit/s, each way.
@@ -7712,7 +7720,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x04vlan\x18\x02 \x01(\rR\x04vlan\"*\n" +
 	"\x06SNSSAI\x12\x10\n" +
 	"\x03sst\x18\x01 \x01(\rR\x03sst\x12\x0e\n" +
-	"\x02sd\x18\x02 \x01(\tR\x02sd\"\xd5\x01\n" +
+	"\x02sd\x18\x02 \x01(\tR\x02sd\"\xf6\x01\n" +
 	"\x02N9\x12\x1c\n" +
 	"\ttransport\x18\x01 \x01(\tR\ttransport\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x16\n" +
@@ -7720,7 +7728,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bdownlink\x18\x04 \x01(\tR\bdownlink\x12#\n" +
 	"\ruplink_policy\x18\x05 \x01(\tR\fuplinkPolicy\x12'\n" +
 	"\x0fdownlink_policy\x18\x06 \x01(\tR\x0edownlinkPolicy\x12\x1b\n" +
-	"\tlocal_sid\x18\a \x01(\tR\blocalSid\"=\n" +
+	"\tlocal_sid\x18\a \x01(\tR\blocalSid\x12\x1f\n" +
+	"\vargs_offset\x18\b \x01(\rR\n" +
+	"argsOffset\"=\n" +
 	"\aBitRate\x12\x16\n" +
 	"\x06uplink\x18\x01 \x01(\rR\x06uplink\x12\x1a\n" +
 	"\bdownlink\x18\x02 \x01(\rR\bdownlink\"\x88\x01\n" +

@@ -129,9 +129,8 @@ func (c *Client) heartbeat(ctx context.Context) {
 	if !associated {
 		return
 	}
-	m := message.NewHeartbeatRequest(0, ie.NewRecoveryTimeStamp(c.options.Started), nil)
-	b := make([]byte, m.MarshalLen())
-	if err := m.MarshalTo(b); err != nil {
+	b, err := heartbeatRequest(c.options.Started)
+	if err != nil {
 		return // it has nothing that could be wrong
 	}
 	h, err := c.request(ctx, b)

@@ -32,7 +32,7 @@ const (
 	removeGTPU4, removeGTPU                     = 0, 6            // 8.2.64
 	reqDROBU, reqSNDEM                          = 1, 2            // 8.2.31
 	typeN3, typeN9, typeN6                      = 11, 15, 17      // 8.2.118
-	measureMNOP                                 = 16              // 8.2.68
+	measureMBQE, measureMNOP                    = 1, 16           // 8.2.68
 )
 
 // chooseID is shared by the PDRs of the access side: they get the same F-TEID.
@@ -430,7 +430,11 @@ func (e *encoder) urr(id uint32, u *URR) []*ie.IE {
 	if u.TimeThreshold != 0 || u.TimeQuota != 0 {
 		durations = 1
 	}
-	ies := []*ie.IE{ie.NewURRID(id), ie.NewMeasurementMethod(0, 1, durations), e.triggers(u)}
+	events := 0
+	if u.Hosts {
+		events = 1
+	}
+	ies := []*ie.IE{ie.NewURRID(id), ie.NewMeasurementMethod(events, 1, durations), e.triggers(u)}
 	if u.Period != 0 {
 		ies = append(ies, ie.NewMeasurementPeriod(time.Duration(u.Period)))
 	}
@@ -449,10 +453,20 @@ func (e *encoder) urr(id uint32, u *URR) []*ie.IE {
 	if u.QuotaHolding != 0 {
 		ies = append(ies, ie.NewQuotaHoldingTime(time.Duration(u.QuotaHolding)))
 	}
-	if u.Packets {
-		ies = append(ies, ie.NewMeasurementInformation(measureMNOP))
+	if info := u.information(); info != 0 {
+		ies = append(ies, ie.NewMeasurementInformation(info))
 	}
 	return ies
+}
+
+func (u *URR) information() (bits uint8) {
+	if u.Packets {
+		bits |= measureMNOP
+	}
+	if u.BeforeQoS {
+		bits |= measureMBQE
+	}
+	return bits
 }
 
 func (e *encoder) triggers(u *URR) *ie.IE {
@@ -466,6 +480,7 @@ func (e *encoder) triggers(u *URR) *ie.IE {
 		session.TriggerQuotaHolding:    u.QuotaHolding != 0,
 		session.TriggerStart:           u.Start,
 		session.TriggerStop:            u.Stop,
+		session.TriggerMACAddresses:    u.Hosts,
 	} {
 		if set {
 			bits |= trigger

@@ -1,6 +1,7 @@
 package smf
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -59,6 +60,9 @@ type Usage struct {
 	End             *time.Time `json:"end,omitempty"`
 	First           *time.Time `json:"first_packet,omitempty"`
 	Last            *time.Time `json:"last_packet,omitempty"`
+	// MAC addresses of hosts that came and went.
+	Detected []string `json:"detected,omitempty"`
+	Removed  []string `json:"removed,omitempty"`
 }
 
 // Created is an F-TEID, and what else a UPF chose for a PDR.
@@ -327,9 +331,34 @@ func readUsage(i *ie.IE) Usage {
 			u.First = readTime(child.TimeOfFirstPacket())
 		case ie.TimeOfLastPacket:
 			u.Last = readTime(child.TimeOfLastPacket())
+		case ie.EthernetTrafficInformation:
+			u.readHosts(child)
 		}
 	}
 	return u
+}
+
+func (u *Usage) readHosts(i *ie.IE) {
+	for _, child := range i.ChildIEs {
+		switch child.Type {
+		case ie.MACAddressesDetected:
+			u.Detected = append(u.Detected, macAddresses(child.Payload)...)
+		case ie.MACAddressesRemoved:
+			u.Removed = append(u.Removed, macAddresses(child.Payload)...)
+		}
+	}
+}
+
+// macAddresses are those of an IE, whose first octet is their number. (go-pfcp
+// reads one too many.)
+func macAddresses(b []byte) (out []string) {
+	if len(b) == 0 || len(b) < 1+6*int(b[0]) {
+		return nil
+	}
+	for mac := range slices.Chunk(b[1:1+6*int(b[0])], 6) {
+		out = append(out, net.HardwareAddr(mac).String())
+	}
+	return out
 }
 
 func readTime(t time.Time, err error) *time.Time {

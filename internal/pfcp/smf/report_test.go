@@ -32,6 +32,13 @@ func TestReports(t *testing.T) {
 	says(t, c, Report{Kind: ReportSession, Group: s.Info().Group, SEID: s.Info().CPSEID, Usage: []Usage{{
 		URR: 7, Triggers: []string{"VOLTH"}, Total: new(uint64(3)), Uplink: new(uint64(1)), Downlink: new(uint64(2)), Duration: &duration, Start: &start,
 	}}})
+	answered(t, u.ask(message.NewSessionReportRequest(0, 0, s.Info().CPSEID, 8, 0, ie.NewReportType(0, 0, 1, 0),
+		ie.NewUsageReportWithinSessionReportRequest(ie.NewURRID(7), ie.NewUsageReportTrigger(0, 0x40, 0), ie.NewEthernetTrafficInformation(
+			ie.New(ie.MACAddressesDetected, []byte{2, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0, 0}),
+			ie.New(ie.MACAddressesRemoved, []byte{1, 2, 0, 0, 0, 0, 3, 0, 0}), ie.New(ie.MACAddressesRemoved, []byte{9, 2}))))), ie.CauseRequestAccepted)
+	says(t, c, Report{Kind: ReportSession, Group: s.Info().Group, SEID: s.Info().CPSEID, Usage: []Usage{{
+		URR: 7, Triggers: []string{"MACAR"}, Detected: []string{"02:00:00:00:00:01", "02:00:00:00:00:02"}, Removed: []string{"02:00:00:00:00:03"},
+	}}})
 	answered(t, u.ask(message.NewSessionReportRequest(0, 0, 0x999, 2, 0, ie.NewReportType(0, 0, 0, 1), ie.NewDownlinkDataReport(ie.NewPDRID(1)))), ie.CauseSessionContextNotFound)
 	says(t, c, Report{Kind: ReportSession, Session: -1, SEID: 0x999, DownlinkData: []uint16{1}})
 	u.ask(message.NewSessionReportRequest(0, 0, s.Info().CPSEID, 3, 0, ie.NewReportType(0, 1, 0, 0), ie.NewErrorIndicationReport(ie.NewFTEID(1, 0x55, net.IPv4(192, 0, 2, 1), nil, 0))))

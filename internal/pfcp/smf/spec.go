@@ -120,6 +120,10 @@ type URR struct {
 	Stop  bool `json:"stop,omitempty"`
 	// Packets are counted as well as octets (MNOP).
 	Packets bool `json:"packets,omitempty"`
+	// BeforeQoS: what gates and rates refuse is counted too (MBQE).
+	BeforeQoS bool `json:"before_qos,omitempty"`
+	// Hosts: MAC addresses behind an Ethernet session are reported (MACAR).
+	Hosts bool `json:"hosts,omitempty"`
 }
 
 // Filter is an SDF filter, with a PDR of each direction.

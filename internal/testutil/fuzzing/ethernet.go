@@ -1,8 +1,11 @@
 package fuzzing
 
 import (
+	"net/netip"
+
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/srv6"
 )
 
 // links are those of Ethernet sessions: nothing else is steered from there.
@@ -25,8 +28,11 @@ func (s Source) ethernetSession(i int) model.Session {
 	teid, link := uint32(i+1)|uint32(s.upTo(1, 255))<<24, links[i%len(links)]
 	add := func(d model.Direction, change func(*model.Rule)) {
 		r := s.rule(&session, d, nil, false)
-		for r.Forward.Kind != model.ForwardGTPU {
+		for r.Forward.Kind == model.ForwardTable {
 			r.Forward = s.forwarding(d)
+		}
+		if r.Forward.Kind != model.ForwardGTPU {
+			r.Forward.TEID, r.Forward.ArgsOffset = s.Uint32()|1, uint8(s.upTo(1, 88))
 		}
 		r.Ethernet = true
 		for n := range r.Filters {
@@ -73,6 +79,12 @@ func (s Source) frameFilter() model.Filter {
 		return pick(s, nil, nil, nil, &v)
 	}
 	e.Source, e.Destination, e.CTag, e.STag = address(), address(), id(), id()
+	if e.Source != nil && s.chance(30) {
+		e.SourceTo = &model.MAC{2, 0, 0, 0, byte(s.IntN(3)), byte(s.IntN(6))}
+	}
+	if e.Destination != nil && s.chance(30) {
+		e.DestinationTo = &model.MAC{2, 0, 0, 0, byte(s.IntN(3)), byte(s.IntN(6))}
+	}
 	if s.chance(30) {
 		v := pick(s, uint16(0x0800), 0x86dd, 0x88f7, 0x8100)
 		e.EtherType = &v
@@ -102,12 +114,30 @@ func (s Source) toEthernet(n *model.Network) []byte {
 	var layers []packet.Layer
 	if r.TEID == 0 {
 		layers = s.frame(r.Link.VLAN)
+	} else if dst, is := s.sessionSID(n, r.TEID); is && s.chance(40) {
+		layers = append(layers, packet.Ethernet{}, packet.IPv6{Src: s.address6("2001:db8:a::"), Dst: dst, HopLimit: s.hop(), Class: uint8(s.Uint32())})
+		if s.chance(30) {
+			layers = append(layers, s.srh(dst.As16(), 0))
+		}
+		layers = append(layers, s.frame()...)
 	} else {
 		layers = append([]packet.Layer{packet.Ethernet{}}, s.tunnelled(r)...)
 		layers = append(layers, s.frame()...)
 	}
 	frame := packet.Frame(layers...)
 	return frame[:min(len(frame), maxFrame)]
+}
+
+// sessionSID is a SID for sessions with an argument that says the TEID; false:
+// there is none with room for it.
+func (s Source) sessionSID(n *model.Network, teid uint32) (netip.Addr, bool) {
+	for _, sid := range n.SessionSIDs {
+		args := srv6.ArgsMobSession{QFI: uint8(s.IntN(4)), R: s.chance(50), TEID: teid}
+		if dst, err := args.Put(sid.Addr(), sid.Bits()); err == nil {
+			return dst, true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // tunnelled are the headers of a G-PDU for a rule.

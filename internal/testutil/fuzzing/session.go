@@ -112,7 +112,7 @@ func (s Source) Changed(n *model.Network) model.Session {
 		}
 	}
 	for i := range next.Rules {
-		next.Rules[i].NotifyAt, next.Rules[i].StopAt = 0, 0
+		next.Rules[i].NotifyAt, next.Rules[i].StopAt, next.Rules[i].RefusedNotifyAt = 0, 0, 0
 	}
 	return next
 }
@@ -144,6 +144,9 @@ func (s Source) rule(session *model.Session, d model.Direction, ue []netip.Prefi
 	}
 	if s.chance(15) {
 		r.NotifyAt = uint64(s.upTo(1, pick(s, 3000, 50_000)))
+	}
+	if s.chance(20) {
+		r.RefusedNotifyAt = uint64(s.upTo(1, 3000))
 	}
 	if s.chance(10) {
 		r.StopAt = uint64(s.upTo(1, pick(s, 3000, 100_000)))

@@ -8,6 +8,7 @@
 #include <linux/bpf.h>
 
 #define SEC(name)
+#define __hidden
 #define __uint(name, value) int (*name)[value]
 #define __type(name, value) typeof(value) *name
 
