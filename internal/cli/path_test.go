@@ -87,3 +87,17 @@ func TestStepOfNode(t *testing.T) {
 		}
 	}
 }
+
+func TestPathCommand(t *testing.T) {
+	f := start(t, "overlay.yaml")
+	if _, err := f.AddPod(agent.Attachment{ContainerID: "c", Interface: "eth0"}, agent.Pod{Namespace: "default", Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	out := f.ok(t, "path", "default/a", "192.0.2.1")
+	if !strings.Contains(out, "10.244.1.2") || !strings.Contains(out, "192.0.2.1") || !strings.Contains(out, "kernel") {
+		t.Errorf("%s", out)
+	}
+	if r := f.run(t, "path", "default/a"); r.code != ExitUsage || !strings.Contains(r.stderr, "two pods") {
+		t.Errorf("one pod: exit %d, %s", r.code, r.stderr)
+	}
+}

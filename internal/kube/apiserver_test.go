@@ -101,8 +101,8 @@ func newServer(t *testing.T) *server {
 	if s.objects, err = dynamic.NewForConfig(s.admin); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { end(s.api) }) // also if it does not get ready
 	s.start(t)
-	t.Cleanup(func() { end(s.api) })
 	for _, u := range append(manifestIn(t, manifestFile), manifestIn(t, uninstallFile)...) {
 		s.apply(t, u)
 	}

@@ -41,7 +41,11 @@ func TestConfigurations(t *testing.T) {
 			if !n.daemon() {
 				continue
 			}
-			for _, variant := range append(l.names(), "") {
+			variants := l.names()
+			if len(l.Modes) == 0 { // a mode completes the configuration
+				variants = append(variants, "")
+			}
+			for _, variant := range variants {
 				for _, overlay := range append(sortedKeys(n.Overlays), "") {
 					checkConfiguration(t, l, n, variant, overlay)
 				}
