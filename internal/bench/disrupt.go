@@ -113,6 +113,7 @@ type disruptBench struct {
 	rates   map[*node]float64
 	other   string // binary with another build of the data path
 	state   map[string]int
+	back    func() error // to this process's usual priority
 }
 
 func (d *disrupt) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
@@ -127,6 +128,11 @@ func (d *disrupt) Open(ctx context.Context, s experiment.Setting) (_ experiment.
 	}
 	if b.cpus.generator == b.cpus.device {
 		return nil, errOneCPU
+	}
+	// Else the daemon, and who waits for it, stand behind the generator, which
+	// sends until they are done.
+	if b.back, err = goAhead(); err != nil {
+		return nil, err
 	}
 	if b.node, err = openNode(ctx, s, culvertDevice, b.cpus.device); err != nil {
 		return nil, err
@@ -156,6 +162,9 @@ func (b *disruptBench) Close() error {
 		if n != nil {
 			errs = append(errs, n.close())
 		}
+	}
+	if b.back != nil {
+		errs = append(errs, b.back())
 	}
 	return errors.Join(append(errs, b.removeOther())...)
 }
