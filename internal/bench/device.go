@@ -65,7 +65,7 @@ func newDevice() *device {
 
 // deviceKind is what files and `culvert bench device` make.
 func deviceKind() experiment.Kind {
-	return experiment.Kind{Name: "device", New: func() experiment.Experiment { return newDevice() }}
+	return experiment.Kind{Name: "device", NoiseLimit: noiseOfRates, New: func() experiment.Experiment { return newDevice() }}
 }
 
 func (d *device) Flags(f *pflag.FlagSet) {
@@ -86,6 +86,9 @@ func (d *device) Flags(f *pflag.FlagSet) {
 	f.TextVar(&d.Final, "final", d.Final, "`duration` of the last trials")
 	f.TextVar(&d.Sum, "sum", d.Sum, "`duration` of all trials that decide about one rate")
 }
+
+// CPUs are those that it measures on.
+func (*device) CPUs(chosen int) ([]int, error) { return both(chosen) }
 
 func (d *device) Quick() {
 	d.Sizes = d.Sizes[:1]

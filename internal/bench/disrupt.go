@@ -39,7 +39,7 @@ func newDisrupt() *disrupt {
 }
 
 func disruptKind() experiment.Kind {
-	return experiment.Kind{Name: "disrupt", New: func() experiment.Experiment { return newDisrupt() }}
+	return experiment.Kind{Name: "disrupt", NoiseLimit: noiseOfRates, New: func() experiment.Experiment { return newDisrupt() }}
 }
 
 func (d *disrupt) Flags(f *pflag.FlagSet) {
@@ -50,6 +50,9 @@ func (d *disrupt) Flags(f *pflag.FlagSet) {
 	f.TextVar(&d.After, "after", d.After, "`duration` of the packets after it")
 	f.IntVar(&d.Entries, "entries", d.Entries, "`number` of SIDs, and of policies, that come and go")
 }
+
+// CPUs are those that it measures on.
+func (*disrupt) CPUs(chosen int) ([]int, error) { return both(chosen) }
 
 func (d *disrupt) Quick() {
 	d.Rate, d.Entries = 0.02, 50

@@ -22,7 +22,7 @@ func fakeLibrary(before func(letter string) error, drawn *[]string) *Library {
 		return &fstest.MapFile{Data: []byte("name: " + name + "\nkind: fake\ntitle: " + name + "\nrounds: 1\nwith: {letters: " + letters + "}\n")}
 	}
 	return &Library{
-		Kinds: []Kind{{"fake", func() Experiment {
+		Kinds: []Kind{{Name: "fake", NoiseLimit: 0.2, New: func() Experiment {
 			return &fake{before: func(id string, _ int) error { return before(id) }}
 		}}},
 		Names:       []string{"first", "second"},
