@@ -46,6 +46,9 @@ func (b *deviceBench) Measure(ctx context.Context, at experiment.Point, _ int) (
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, pair.Close()) }()
+	if _, why := pair.Sends(); why != "" {
+		b.Warn("%s: packets are sent by AF_PACKET, which is slower than live frames: %s", p.id(), why)
+	}
 	m := &probing{deviceBench: b, point: p, trials: pair, sent: sent}
 	if err := m.all(ctx); err != nil {
 		return nil, err

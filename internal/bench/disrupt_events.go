@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,14 +79,9 @@ func (d *daemon) again(ctx context.Context, in namespace, binary string, signal 
 		return ctx.Err()
 	}
 	d.log.Reset()
-	d.binary = binary
-	d.cmd = exec.Command(binary, d.cmd.Args[1:]...)
-	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
-	if err := in.do(d.cmd.Start); err != nil {
-		d.cmd = nil
-		return fmt.Errorf("start %s run again: %w", binary, err)
+	if err := d.start(in, binary, d.cmd.Args[1:]); err != nil {
+		return err
 	}
-	go func() { d.ended <- d.cmd.Wait() }()
 	return d.await(ctx)
 }
 

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -118,6 +119,13 @@ func noName(r rune) bool {
 
 // Text is the file that says the same as f, with everything that was left open.
 func (f *File) Text() ([]byte, error) { return yaml.Marshal(f) }
+
+// same says whether two files say the same.
+func (f *File) same(other *File) bool {
+	one, err := f.Text()
+	two, err2 := other.Text()
+	return err == nil && err2 == nil && bytes.Equal(one, two)
+}
 
 // Takes is how long a plan takes in a number of rounds, its set-up included.
 func (p Plan) Takes(rounds int) time.Duration {

@@ -91,6 +91,38 @@ func TestSuite(t *testing.T) {
 	}
 }
 
+// What goes on after a stop is the suite that was begun, with its flags; two suites
+// are not mixed.
+func TestSuiteIsTheSameAgain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, as every run does")
+	}
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	var drawn, measured []string
+	l := fakeLibrary(func(string) error { cancel(); return nil }, &drawn)
+	if _, err := call(ctx, l, "suite", "--dir", dir, "--experiments", "second", "--rounds", "3"); err == nil {
+		t.Error("it was stopped, and does not say so")
+	}
+	l = fakeLibrary(func(letter string) error { measured = append(measured, letter); return nil }, &drawn)
+	if _, err := call(t.Context(), l, "suite", "--dir", dir, "--experiments", "second"); err == nil || !strings.Contains(err.Error(), "holds a suite already: go on with it by --resume "+dir) {
+		t.Errorf("another suite into the same folder: %v", err)
+	}
+	if _, err := call(t.Context(), l, "suite", "--resume", dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(slices.Sorted(slices.Values(measured)), ""); got != "xxxyyy" {
+		t.Errorf("measured %s, want three rounds of x and y", got)
+	}
+	run, err := result.Read(filepath.Join(dir, "second"))
+	if err != nil || !run.Complete || run.Command != "culvert bench run second/experiment.yaml" {
+		t.Errorf("%+v, %v", run, err)
+	}
+	if _, err := call(t.Context(), l, "suite", "--resume", t.TempDir()); err == nil || !strings.Contains(err.Error(), "no folder of a suite") {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
 // Flags change what the built-in file says, and the run says how to repeat it.
 func TestCommand(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -91,11 +91,19 @@ func (r *run) openFolder() (err error) {
 		}
 		return nil
 	}
-	text, err := r.file.Text()
+	return r.file.keep(r.Dir)
+}
+
+// keep writes what is measured into the run's folder.
+func (f *File) keep(dir string) error {
+	text, err := f.Text()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.Dir, definition), text, 0o644)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, definition), text, 0o644)
 }
 
 // LoadFolder reads the experiment of a run that was begun.
@@ -263,7 +271,7 @@ func (r *run) noise(ctx context.Context) error {
 func (r *run) finish(measured error) (*result.Run, error) {
 	out := collect(r.file, r.plan, r.journal)
 	if measured != nil && len(out.Measurements) == 0 {
-		return nil, stopped(measured, "nothing was measured")
+		return nil, errors.Join(stopped(measured, "nothing was measured"), r.forget())
 	}
 	if !out.Complete {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("the run was stopped before it was complete: %d of %d samples of points are missing",
@@ -280,6 +288,10 @@ func (r *run) finish(measured error) (*result.Run, error) {
 	}
 	return out, err
 }
+
+// forget takes the journal of a run away that measured nothing: who mends what was
+// wrong may give the same folder again.
+func (r *run) forget() error { return os.Remove(filepath.Join(r.Dir, journalFile)) }
 
 func stopped(why error, then string) error {
 	if errors.Is(why, context.Canceled) {
