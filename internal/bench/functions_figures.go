@@ -81,7 +81,7 @@ func trafficFigures() []result.Figure {
 	return []result.Figure{
 		{
 			ID: "rate", Title: "Packets that come out under heavy load (table II)", Kind: result.Bars, Metric: metricRate, Where: heavy, X: "function", Series: "packet", LogY: true,
-			Caption: "Generator, function and receiver share one core, each packet has a time and is checked. The paper's figures are of a switch ASIC with 100 Gbit/s.",
+			Caption: "Generator, function and receiver share one core, each packet has a time and is checked. Rates do not hold where others took more than 10 % of a CPU's time (the noise, below). The paper's figures are of a switch ASIC with 100 Gbit/s.",
 			Anchors: []result.Anchor{
 				{Label: "paper 001, short", Source: paper001, Y: 100_805_260, Unit: "packets/s", Note: "every function, Tofino, 100 Gbit/s"},
 				{Label: "paper 001, long", Source: paper001, Y: 8_127_358, Unit: "packets/s", Note: "every function, Tofino, 100 Gbit/s"},

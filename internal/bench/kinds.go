@@ -47,6 +47,6 @@ func machine() (result.Environment, error) {
 // (docs/measuring.md): of CPU time beside a baseline, and of rates, losses and
 // latencies.
 const (
-	noiseOfRatios = 0.3
+	noiseOfRatios = 0.5
 	noiseOfRates  = 0.1
 )

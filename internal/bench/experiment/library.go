@@ -166,13 +166,16 @@ func (l *Library) suite(ctx context.Context, names []string, c *choices, dir str
 		return err
 	}
 	var errs []error
-	for _, f := range files {
+	for i, f := range files {
 		_, err := l.run(ctx, f, c, filepath.Join(dir, f.Name), l.repeats(f), resume, out)
 		if err != nil {
 			fmt.Fprintf(out, "%s: %v\n", f.Name, err) // the end is far
 			errs = append(errs, fmt.Errorf("%s: %w", f.Name, err))
 		}
 		if ctx.Err() != nil {
+			if err != nil || i < len(files)-1 {
+				errs = append(errs, fmt.Errorf("%w; go on with all of it with culvert bench suite --resume %s", ErrStopped, dir))
+			}
 			break
 		}
 	}

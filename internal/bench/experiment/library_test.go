@@ -123,6 +123,21 @@ func TestSuiteIsTheSameAgain(t *testing.T) {
 	}
 }
 
+// A stop between two experiments is one too.
+func TestSuiteStoppedBetween(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, as every run does")
+	}
+	var drawn []string
+	l := fakeLibrary(func(string) error { return nil }, &drawn)
+	ctx, cancel := context.WithCancel(t.Context())
+	l.Draw = func(string) error { cancel(); return nil } // when the first one is complete
+	dir := t.TempDir()
+	if _, err := call(ctx, l, "suite", "--dir", dir); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "culvert bench suite --resume "+dir) {
+		t.Errorf("%v, want that it was stopped", err)
+	}
+}
+
 // Flags change what the built-in file says, and the run says how to repeat it.
 func TestCommand(t *testing.T) {
 	if os.Geteuid() != 0 {
