@@ -99,7 +99,7 @@ type headlineView struct {
 	Words  []wordsView
 }
 
-// wordsView is a sentence: "Name: Value Of, Value Of Says".
+// wordsView is a sentence: "Name: Of Value, Of Value Says".
 type wordsView struct {
 	Name, Says string
 	Values     []valueView
