@@ -63,6 +63,9 @@ func newDevice() *device {
 	}
 }
 
+// longestFrame is Ethernet's, in octets with FCS: a device need not take longer ones.
+const longestFrame = 1518
+
 // deviceKind is what files and `culvert bench device` make.
 func deviceKind() experiment.Kind {
 	return experiment.Kind{Name: "device", NoiseLimit: noiseOfRates, New: func() experiment.Experiment { return newDevice() }}
@@ -143,7 +146,7 @@ func (d *device) Validate() error {
 	}
 	for i, size := range d.Sizes {
 		if _, err := sized(traffic.Template{}, size); err != nil {
-			bad(fmt.Sprintf("sizes[%d]", i), fmt.Sprintf("64 to %d octets, or imix", traffic.MaxFrame), "%v", err)
+			bad(fmt.Sprintf("sizes[%d]", i), fmt.Sprintf("64 to %d octets, or imix", longestFrame), "%v", err)
 		}
 	}
 	if len(d.Sizes) == 0 {
@@ -201,7 +204,7 @@ func sized(t traffic.Template, size string) (traffic.Template, error) {
 		return t, nil
 	}
 	n, err := strconv.Atoi(size)
-	if err != nil || n < 64 || n > traffic.MaxFrame {
+	if err != nil || n < 64 || n > longestFrame {
 		return t, fmt.Errorf("%q is no size", size)
 	}
 	t.Size = n
