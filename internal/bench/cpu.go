@@ -47,6 +47,11 @@ func chosenCPU(cpu int) (int, error) {
 	return cpus[len(cpus)-1], nil
 }
 
+func oneCPU(chosen int) ([]int, error) {
+	cpu, err := chosenCPU(chosen)
+	return []int{cpu}, err
+}
+
 // clock reads what the calling thread and one CPU's ksoftirqd have run for:
 // together, what the frames cost that the thread sent.
 type clock struct{ softirqd string }

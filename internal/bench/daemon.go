@@ -61,13 +61,9 @@ func startDaemon(ctx context.Context, binary, pinPath string, in namespace, c *c
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	d.cmd = exec.Command(binary, "run", "--config", file, "--pin-path", pinPath, "--state", filepath.Join(dir, "state.db"))
-	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
-	if err := in.do(d.cmd.Start); err != nil {
-		d.cmd = nil
-		return nil, fmt.Errorf("start %s run: %w", binary, err)
+	if err := d.start(in, binary, []string{"run", "--config", file, "--pin-path", pinPath, "--state", filepath.Join(dir, "state.db")}); err != nil {
+		return nil, err
 	}
-	go func() { d.ended <- d.cmd.Wait() }()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
@@ -76,6 +72,21 @@ func startDaemon(ctx context.Context, binary, pinPath string, in namespace, c *c
 		return nil, err
 	}
 	return d, d.add(ctx, rest)
+}
+
+// start runs the binary in the namespace, out of reach of a Ctrl-C in the terminal:
+// it is ended in its turn.
+func (d *daemon) start(in namespace, binary string, args []string) error {
+	d.binary = binary
+	d.cmd = exec.Command(binary, args...)
+	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
+	d.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	if err := in.do(d.cmd.Start); err != nil {
+		d.cmd = nil
+		return fmt.Errorf("start %s run: %w", binary, err)
+	}
+	go func() { d.ended <- d.cmd.Wait() }()
+	return nil
 }
 
 // split separates what there can be very many of.

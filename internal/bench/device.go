@@ -63,9 +63,12 @@ func newDevice() *device {
 	}
 }
 
+// longestFrame is Ethernet's, in octets with FCS: a device need not take longer ones.
+const longestFrame = 1518
+
 // deviceKind is what files and `culvert bench device` make.
 func deviceKind() experiment.Kind {
-	return experiment.Kind{Name: "device", New: func() experiment.Experiment { return newDevice() }}
+	return experiment.Kind{Name: "device", NoiseLimit: noiseOfRates, New: func() experiment.Experiment { return newDevice() }}
 }
 
 func (d *device) Flags(f *pflag.FlagSet) {
@@ -86,6 +89,9 @@ func (d *device) Flags(f *pflag.FlagSet) {
 	f.TextVar(&d.Final, "final", d.Final, "`duration` of the last trials")
 	f.TextVar(&d.Sum, "sum", d.Sum, "`duration` of all trials that decide about one rate")
 }
+
+// CPUs are those that it measures on.
+func (*device) CPUs(chosen int) ([]int, error) { return both(chosen) }
 
 func (d *device) Quick() {
 	d.Sizes = d.Sizes[:1]
@@ -140,7 +146,7 @@ func (d *device) Validate() error {
 	}
 	for i, size := range d.Sizes {
 		if _, err := sized(traffic.Template{}, size); err != nil {
-			bad(fmt.Sprintf("sizes[%d]", i), fmt.Sprintf("64 to %d octets, or imix", traffic.MaxFrame), "%v", err)
+			bad(fmt.Sprintf("sizes[%d]", i), fmt.Sprintf("64 to %d octets, or imix", longestFrame), "%v", err)
 		}
 	}
 	if len(d.Sizes) == 0 {
@@ -198,7 +204,7 @@ func sized(t traffic.Template, size string) (traffic.Template, error) {
 		return t, nil
 	}
 	n, err := strconv.Atoi(size)
-	if err != nil || n < 64 || n > traffic.MaxFrame {
+	if err != nil || n < 64 || n > longestFrame {
 		return t, fmt.Errorf("%q is no size", size)
 	}
 	t.Size = n

@@ -37,7 +37,7 @@ type probing struct {
 // follow from them.
 func (b *deviceBench) Measure(ctx context.Context, at experiment.Point, _ int) (_ []experiment.Sample, err error) {
 	p := b.points[at.ID]
-	sent, options, err := b.between(p)
+	sent, options, err := b.packets(p)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func (b *deviceBench) Measure(ctx context.Context, at experiment.Point, _ int) (
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, pair.Close()) }()
-	if sent, err = sized(sent, p.size); err != nil {
-		return nil, err
+	if _, why := pair.Sends(); why != "" {
+		b.Warn("%s: packets are sent by AF_PACKET, which is slower than live frames: %s", p.id(), why)
 	}
 	m := &probing{deviceBench: b, point: p, trials: pair, sent: sent}
 	if err := m.all(ctx); err != nil {
@@ -55,6 +55,39 @@ func (b *deviceBench) Measure(ctx context.Context, at experiment.Point, _ int) (
 	}
 	m.warnOfFaults()
 	return m.out, nil
+}
+
+// packets are a point's: of its size.
+func (b *deviceBench) packets(p point) (sent traffic.Template, o traffic.Options, err error) {
+	if sent, o, err = b.between(p); err == nil {
+		sent, err = sized(sent, p.size)
+	}
+	return sent, o, err
+}
+
+// generator says what is known of the generator by itself.
+func (b *deviceBench) generator(ctx context.Context, e *result.Environment) (err error) {
+	sent, o, err := b.packets(b.device.points()[0])
+	if err != nil {
+		return err
+	}
+	pair, err := traffic.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pair.Close()) }()
+	return generatorAlone(ctx, pair, sent, e)
+}
+
+// generatorAlone finds out what a generator and its receiver reach without a
+// device, and what they pay for the time in each packet.
+func generatorAlone(ctx context.Context, pair *traffic.Pair, sent traffic.Template, e *result.Environment) (err error) {
+	if e.GeneratorLimit, err = pair.Limit(ctx, sent); err != nil {
+		return err
+	}
+	cost, err := pair.TimestampCost(ctx, sent)
+	e.TimestampNS = &cost
+	return err
 }
 
 // between says where a point's device is, and what goes in and comes out of it.
@@ -154,7 +187,6 @@ func (m *probing) begin(ctx context.Context) (most float64, err error) {
 	}
 	// A generator that has not to receive too is faster than its limit.
 	most = max(limit, fast.Rate)
-	m.limits[m.id()] = most
 	m.sample("generator_limit", "packets/s", most, nil)
 	return most, nil
 }

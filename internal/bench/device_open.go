@@ -21,7 +21,6 @@ type deviceBench struct {
 	cpus   cpuPair
 	points map[string]point
 	nodes  map[string]*node // by built-in device
-	limits map[string]float64
 }
 
 // cpuPair is who works where.
@@ -43,12 +42,18 @@ func pickCPUs(wanted int) (p cpuPair, err error) {
 	return p, nil
 }
 
+// both are the generator's CPU and the device's.
+func both(chosen int) ([]int, error) {
+	p, err := pickCPUs(chosen)
+	return []int{p.generator, p.device}, err
+}
+
 var errOneCPU = errors.New("there is one CPU: a built-in device would share it with the generator, which waits for it, so that nothing is ever lost; " +
 	"CPU time is what can be told here: culvert bench functions")
 
 // Open makes the built-in devices; the user's is there.
 func (d *device) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
-	b := &deviceBench{device: d, Setting: s, points: map[string]point{}, nodes: map[string]*node{}, limits: map[string]float64{}}
+	b := &deviceBench{device: d, Setting: s, points: map[string]point{}, nodes: map[string]*node{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -94,10 +99,11 @@ func (b *deviceBench) Close() error {
 	return errors.Join(errs...)
 }
 
-// Environment is of Culvert where it is among the devices.
+// Environment is of Culvert where it is among the devices; the generator's limit is
+// that of the first point's packets.
 func (b *deviceBench) Environment(ctx context.Context) (e result.Environment, err error) {
-	for _, limit := range b.limits {
-		e.GeneratorLimit = max(e.GeneratorLimit, limit)
+	if err := b.generator(ctx, &e); err != nil {
+		return e, err
 	}
 	n := b.nodes[culvertDevice]
 	if n == nil {

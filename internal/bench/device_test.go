@@ -126,7 +126,7 @@ func probe(t *testing.T, made madeUp) (samples map[string]float64, warnings []st
 	t.Helper()
 	d := newDevice()
 	d.Latency, d.Curve = []float64{0.5}, []float64{0.5, 2}
-	b := &deviceBench{device: d, limits: map[string]float64{}}
+	b := &deviceBench{device: d}
 	b.Warn = func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	m := &probing{deviceBench: b, point: point{target{"device", "a to b"}, "64"}, trials: made}
 	if err = m.all(t.Context()); err == nil {

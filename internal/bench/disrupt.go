@@ -39,7 +39,7 @@ func newDisrupt() *disrupt {
 }
 
 func disruptKind() experiment.Kind {
-	return experiment.Kind{Name: "disrupt", New: func() experiment.Experiment { return newDisrupt() }}
+	return experiment.Kind{Name: "disrupt", NoiseLimit: noiseOfRates, New: func() experiment.Experiment { return newDisrupt() }}
 }
 
 func (d *disrupt) Flags(f *pflag.FlagSet) {
@@ -50,6 +50,9 @@ func (d *disrupt) Flags(f *pflag.FlagSet) {
 	f.TextVar(&d.After, "after", d.After, "`duration` of the packets after it")
 	f.IntVar(&d.Entries, "entries", d.Entries, "`number` of SIDs, and of policies, that come and go")
 }
+
+// CPUs are those that it measures on.
+func (*disrupt) CPUs(chosen int) ([]int, error) { return both(chosen) }
 
 func (d *disrupt) Quick() {
 	d.Rate, d.Entries = 0.02, 50
@@ -113,6 +116,7 @@ type disruptBench struct {
 	rates   map[*node]float64
 	other   string // binary with another build of the data path
 	state   map[string]int
+	back    func() error // to this process's usual priority
 }
 
 func (d *disrupt) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
@@ -127,6 +131,11 @@ func (d *disrupt) Open(ctx context.Context, s experiment.Setting) (_ experiment.
 	}
 	if b.cpus.generator == b.cpus.device {
 		return nil, errOneCPU
+	}
+	// Else the daemon, and who waits for it, stand behind the generator, which
+	// sends until they are done.
+	if b.back, err = goAhead(); err != nil {
+		return nil, err
 	}
 	if b.node, err = openNode(ctx, s, culvertDevice, b.cpus.device); err != nil {
 		return nil, err
@@ -156,6 +165,9 @@ func (b *disruptBench) Close() error {
 		if n != nil {
 			errs = append(errs, n.close())
 		}
+	}
+	if b.back != nil {
+		errs = append(errs, b.back())
 	}
 	return errors.Join(append(errs, b.removeOther())...)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -88,15 +87,7 @@ func (d *daemon) replace(ctx context.Context, in namespace, binary string, signa
 		return ctx.Err()
 	}
 	d.log.Reset()
-	d.binary = binary
-	d.cmd = exec.Command(binary, d.cmd.Args[1:]...)
-	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
-	if err := in.do(d.cmd.Start); err != nil {
-		d.cmd = nil
-		return fmt.Errorf("start %s run again: %w", binary, err)
-	}
-	go func() { d.ended <- d.cmd.Wait() }()
-	return nil
+	return d.start(in, binary, d.cmd.Args[1:])
 }
 
 // upgrade replaces the daemon by one with another build of the data path.

@@ -32,7 +32,7 @@ type trafficParts struct {
 }
 
 func functionsKind() experiment.Kind {
-	return experiment.Kind{Name: "functions", New: func() experiment.Experiment {
+	return experiment.Kind{Name: "functions", NoiseLimit: noiseOfRatios, New: func() experiment.Experiment {
 		return &functionsExperiment{Entries: []uint{1000}, Sizes: []int{shortSize}, Packets: 1 << 17}
 	}}
 }
@@ -62,6 +62,9 @@ func (e *functionsExperiment) Quick() {
 	e.Sizes, e.Packets = e.Sizes[:1], 1<<13
 	e.Traffic.Runs, e.Traffic.Trial = min(e.Traffic.Runs, 1), experiment.Duration(50*time.Millisecond)
 }
+
+// CPUs are those that it measures on: one does everything.
+func (*functionsExperiment) CPUs(chosen int) ([]int, error) { return oneCPU(chosen) }
 
 // Validate says what is wrong with the parameters.
 func (e *functionsExperiment) Validate() error {
@@ -198,7 +201,7 @@ func packetName(size int) string {
 // until nobody uses the old dispatcher. packetTime is what a packet takes.
 const (
 	callTime   = 25 * time.Millisecond
-	packetTime = 300 * time.Nanosecond
+	packetTime = 250 * time.Nanosecond
 )
 
 func (p costPoint) takes(packets int) time.Duration {
@@ -300,11 +303,15 @@ func (b *functionsBench) Close() error {
 	return errors.Join(errs...)
 }
 
-func (b *functionsBench) Environment(ctx context.Context) (result.Environment, error) {
-	if b.plain != nil {
-		return b.plain.resultEnvironment(ctx)
+func (b *functionsBench) Environment(ctx context.Context) (e result.Environment, err error) {
+	of := b.plain
+	if of == nil {
+		of = b.upf
 	}
-	return b.upf.resultEnvironment(ctx)
+	if e, err = of.resultEnvironment(ctx); err == nil && b.traffic != nil {
+		err = b.traffic.generator(ctx, &e)
+	}
+	return e, err
 }
 
 // resultEnvironment is what a daemon says of itself.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
 
 // What the report is to hold (docs/semantics.md names them).
@@ -173,6 +175,20 @@ func TestEnoughMemory(t *testing.T) {
 		err := enoughMemory(c, file)
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
+// Every function's packets can be made and told, short and long.
+func TestTrafficOfEverySize(t *testing.T) {
+	for name, pair := range trafficOf(trafficTunnels) {
+		for _, size := range []int{shortSize, longSize} {
+			for what, template := range map[string]traffic.Template{"sent": pair.send, "expected": pair.expect} {
+				template = ofSize(template, size)
+				if err := template.Check(); err != nil {
+					t.Errorf("%s, %d octets, %s: %v", name, size, what, err)
+				}
+			}
 		}
 	}
 }

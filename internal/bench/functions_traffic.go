@@ -260,6 +260,14 @@ func (b *trafficBench) close() error {
 	return errors.Join(errs...)
 }
 
+// generator says what is known of the generator by itself, with L2 forwarding's
+// short packets.
+func (b *trafficBench) generator(ctx context.Context, e *result.Environment) error {
+	t := ofSize(b.templatePairs[baselineName].send, shortSize)
+	t.Ethernet.Destination = traffic.MAC(macOf(1))
+	return generatorAlone(ctx, b.l2Pair, t, e)
+}
+
 // measure sends a point's packets through L2 forwarding, and through its
 // function.
 func (b *trafficBench) measure(ctx context.Context, id string) ([]experiment.Sample, error) {

@@ -42,3 +42,11 @@ func machine() (result.Environment, error) {
 		Commit: e.Commit, Version: cmp.Or(e.Version, e.Commit),
 	}, err
 }
+
+// What others may take of a CPU's time before figures say nothing
+// (docs/measuring.md): of CPU time beside a baseline, and of rates, losses and
+// latencies.
+const (
+	noiseOfRatios = 0.5
+	noiseOfRates  = 0.1
+)

@@ -32,7 +32,7 @@ type scaleExperiment struct {
 }
 
 func scaleKind() experiment.Kind {
-	return experiment.Kind{Name: "scale", New: func() experiment.Experiment { return &scaleExperiment{Packets: 1 << 14} }}
+	return experiment.Kind{Name: "scale", NoiseLimit: noiseOfRatios, New: func() experiment.Experiment { return &scaleExperiment{Packets: 1 << 17} }}
 }
 
 // dimension is what there is more and more of.
@@ -91,6 +91,14 @@ func (e *scaleExperiment) Quick() {
 		*d.numbers = (*d.numbers)[:min(2, len(*d.numbers))]
 	}
 	e.Packets = 1 << 13
+}
+
+// CPUs are those that it measures on: one, and with cores two.
+func (e *scaleExperiment) CPUs(chosen int) ([]int, error) {
+	if e.part().Cores {
+		return twoCPUs()
+	}
+	return oneCPU(chosen)
 }
 
 // Validate says what is wrong with the parameters.

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 func collect(f *File, plan Plan, j *journal) *result.Run {
 	run := &result.Run{
 		Version: result.Version, Experiment: f.Name, Title: f.Title, Summary: f.Summary,
-		Seed: f.Seed, Rounds: f.Rounds, Measurements: measurements(plan, j),
+		Seed: f.Seed, Rounds: f.Rounds, NoiseLimit: f.NoiseLimit, Measurements: measurements(plan, j),
 	}
 	for _, figure := range f.With.Figures() {
 		if len(run.Select(figure.Metric, figure.Where)) > 0 { // else the run was stopped before
@@ -26,18 +27,42 @@ func collect(f *File, plan Plan, j *journal) *result.Run {
 		switch {
 		case e.Begin != nil && run.Begun.IsZero():
 			run.Begun, run.Command, run.Environment = e.Begin.At, e.Begin.Command, e.Begin.Environment
-		case e.Noise != nil:
-			run.Environment.Noise = max(run.Environment.Noise, *e.Noise)
 		case e.Warning != "" && !slices.Contains(run.Warnings, e.Warning):
 			run.Warnings = append(run.Warnings, e.Warning)
 		case e.End != nil:
 			run.Ended, run.Complete = *e.End, true
 		}
 	}
+	run.Environment.Noise = noiseOf(j.entries)
 	if !run.Complete {
 		run.Ended = time.Now().UTC().Truncate(time.Second)
 	}
 	return run
+}
+
+// noiseOf is the noise of the median round: values are medians of rounds. That of
+// a round is the most that the loop has found before, within or after it.
+func noiseOf(entries []entry) float64 {
+	byRound := map[int]float64{}
+	round, latest := -1, 0.0
+	for _, e := range entries {
+		switch {
+		case e.Point != nil:
+			round = e.Point.Round
+			byRound[round] = max(byRound[round], latest)
+		case e.Noise != nil:
+			if latest = *e.Noise; round >= 0 {
+				byRound[round] = max(byRound[round], latest)
+			}
+		case e.Begin != nil:
+			round = -1 // what is heard now is after a stop
+		}
+	}
+	if len(byRound) == 0 {
+		return latest
+	}
+	sorted := slices.Sorted(maps.Values(byRound))
+	return sorted[len(sorted)/2]
 }
 
 // measurements puts samples of the same metric and labels together: in the

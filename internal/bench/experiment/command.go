@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -161,7 +162,10 @@ func (l *Library) execute(c *cobra.Command, f *File, o *choices, command string,
 	if err2 := printer(c.OutOrStdout(), f, run); err == nil {
 		err = err2
 	}
-	fmt.Fprintln(c.ErrOrStderr(), "report:", filepath.Join(dir, reportFile))
+	report := filepath.Join(dir, reportFile)
+	if _, none := os.Stat(report); none == nil { // a full disk may have left no room
+		fmt.Fprintln(c.ErrOrStderr(), "report:", report)
+	}
 	return err
 }
 

@@ -19,10 +19,16 @@ type Kind struct {
 	// may hold text, truth values, whole numbers, float64, Duration, structs,
 	// pointers, lists, and what has UnmarshalText.
 	New func() Experiment
+	// NoiseLimit is the share of time taken by others, 0 to 1, up to which runs of
+	// this kind claim anything, where a file does not say: what docs/measuring.md
+	// tells of it was measured.
+	NoiseLimit float64
 }
 
 // Experiment is one that has been told what to measure. It may also have a
-// Glossary() map[string]string: what values of its labels mean.
+// Glossary() map[string]string, what values of its labels mean; and a
+// CPUs(chosen int) ([]int, error), which it measures on, where Setting.CPU is
+// `chosen`: that is where noise matters.
 type Experiment interface {
 	// Flags offers parameters as flags; their defaults are what the experiment
 	// holds when it is called.
@@ -74,7 +80,7 @@ type Setting struct {
 // Bench is an experiment that is set up.
 type Bench interface {
 	// Environment is what only the experiment knows of it: DataPath, Offloads,
-	// GeneratorLimit, Version. The rest is filled in.
+	// GeneratorLimit, TimestampNS, Version. The rest is filled in.
 	Environment(context.Context) (result.Environment, error)
 	// Measure takes a sample of each quantity at a point. Rounds count from 0. An
 	// error ends the run; what was measured before is kept.

@@ -85,7 +85,7 @@ func (f *fake) Figures() []result.Figure {
 }
 func (f *fake) Claims(*result.Run) []string { return []string{"letters are cheap"} }
 
-var kinds = []Kind{{"fake", func() Experiment { return &fake{} }}}
+var kinds = []Kind{{Name: "fake", New: func() Experiment { return &fake{} }, NoiseLimit: 0.2}}
 
 const good = `name: letters
 kind: fake
@@ -148,6 +148,7 @@ func TestFileRefused(t *testing.T) {
 		{"with:", "with: {", "line 6: not YAML"},
 		{"kind: fake", "\tkind: fake", "line 2: not YAML"},
 		{"seed: 11", "seed: -7", "line 5: seed: -7 is out of range"},
+		{"seed: 11", "noise_limit: 10", "line 5: noise_limit: 10 is out of range (fix: a share of a CPU's time, above 0 and up to 1)"},
 	} {
 		if strings.Count(good, c.old) != 1 {
 			t.Fatalf("%q does not stand once in the good file", c.old)
@@ -408,7 +409,7 @@ func TestFullDisk(t *testing.T) {
 // A noisy machine bears out no claim.
 func TestClaims(t *testing.T) {
 	for noise, claims := range map[float64]int{0.01: 1, 0.5: 0} {
-		run := &result.Run{Complete: true, Environment: result.Environment{Noise: noise}}
+		run := &result.Run{Complete: true, NoiseLimit: 0.2, Environment: result.Environment{Noise: noise}}
 		judge(run, &fake{})
 		if len(run.Claims) != claims || len(run.Warnings) != 1-claims {
 			t.Errorf("noise %v: %d claims, warnings %q", noise, len(run.Claims), run.Warnings)

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -26,6 +27,9 @@ type File struct {
 	Summary string `json:"summary,omitempty"` // a sentence or two for who reads the report
 	Rounds  int    `json:"rounds,omitempty"`  // 5 unless set
 	Seed    uint64 `json:"seed,omitempty"`    // 1 unless set
+	// NoiseLimit is the share of a CPU's time, 0 to 1, that others may take before a
+	// run claims nothing: the kind's unless set.
+	NoiseLimit float64 `json:"noise_limit,omitempty"`
 	// With is what the kind wants to know.
 	With Experiment `json:"with,omitempty"`
 }
@@ -33,12 +37,11 @@ type File struct {
 // Parse reads a file, sets what it leaves open, and validates it. Whatever there
 // is to say about it is in the Problems that it returns.
 func Parse(text []byte, kinds []Kind) (*File, error) {
-	f := &File{Rounds: 5, Seed: 1}
 	kind, err := kindOf(text, kinds)
 	if err != nil {
 		return nil, err
 	}
-	f.With = kind.New()
+	f := &File{Rounds: 5, Seed: 1, NoiseLimit: kind.NoiseLimit, With: kind.New()}
 	lines, err := config.Unmarshal(text, f)
 	if err != nil {
 		return nil, err
@@ -97,6 +100,9 @@ func (f *File) Validate() error {
 	if f.Rounds < 1 || f.Rounds > mostRounds {
 		list = append(list, Problem("rounds", fmt.Sprintf("1 to %d", mostRounds), "%d is out of range", f.Rounds))
 	}
+	if f.NoiseLimit <= 0 || f.NoiseLimit > 1 {
+		list = append(list, Problem("noise_limit", "a share of a CPU's time, above 0 and up to 1", "%v is out of range", f.NoiseLimit))
+	}
 	if err := f.With.Validate(); err != nil {
 		more, ok := errors.AsType[Problems](err)
 		if !ok {
@@ -113,6 +119,13 @@ func noName(r rune) bool {
 
 // Text is the file that says the same as f, with everything that was left open.
 func (f *File) Text() ([]byte, error) { return yaml.Marshal(f) }
+
+// same says whether two files say the same.
+func (f *File) same(other *File) bool {
+	one, err := f.Text()
+	two, err2 := other.Text()
+	return err == nil && err2 == nil && bytes.Equal(one, two)
+}
 
 // Takes is how long a plan takes in a number of rounds, its set-up included.
 func (p Plan) Takes(rounds int) time.Duration {

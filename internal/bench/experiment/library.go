@@ -107,48 +107,104 @@ func (l *Library) run(ctx context.Context, f *File, c *choices, dir, command str
 	})
 }
 
-// begun is a built-in experiment as its folder says if there is one to go on
-// with, else as the flags say.
-func (l *Library) begun(name, dir string, c *choices, resume bool) (*File, error) {
-	if _, err := os.Stat(filepath.Join(dir, definition)); resume && err == nil {
-		return LoadFolder(dir, l.Kinds)
+// begin writes what a suite will measure into its folders, so that what goes on
+// after a stop is the same suite.
+func (l *Library) begin(names []string, c *choices, dir string) (files []*File, err error) {
+	for _, name := range names {
+		f, err := l.Builtin(name)
+		if err != nil {
+			return nil, err
+		}
+		c.apply(f)
+		if err := f.Validate(); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(filepath.Join(dir, name, definition)); err == nil {
+			return nil, fmt.Errorf("%s holds a suite already: go on with it by --resume %[1]s, or give another folder with --dir", dir)
+		}
+		files = append(files, f)
 	}
-	f, err := l.Builtin(name)
-	if err != nil {
-		return nil, err
+	for _, f := range files {
+		if err := f.keep(filepath.Join(dir, f.Name)); err != nil {
+			return nil, err
+		}
 	}
-	c.apply(f)
-	return f, f.Validate()
+	return files, nil
+}
+
+// begun are the experiments of a suite that was begun.
+func (l *Library) begun(dir string) (files []*File, err error) {
+	for _, name := range l.Names {
+		below := filepath.Join(dir, name)
+		if _, err := os.Stat(filepath.Join(below, definition)); err != nil {
+			continue
+		}
+		f, err := LoadFolder(below, l.Kinds)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s is no folder of a suite that could be taken up again: a single run goes on with culvert bench run --resume", dir)
+	}
+	return files, nil
 }
 
 // suite runs all built-in experiments, each into a folder of its own below one.
 // One that fails does not keep the others from being run.
 func (l *Library) suite(ctx context.Context, names []string, c *choices, dir string, resume bool, out io.Writer) error {
-	var files []*File
-	total := time.Duration(0)
-	for _, name := range names {
-		f, err := l.begun(name, filepath.Join(dir, name), c, resume)
-		if err != nil {
-			return err
-		}
-		plan, err := f.With.Plan()
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		total += plan.Takes(f.Rounds)
-		files = append(files, f)
+	begin := func() ([]*File, error) { return l.begin(names, c, dir) }
+	if resume {
+		begin = func() ([]*File, error) { return l.begun(dir) }
 	}
-	fmt.Fprintf(out, "%s: takes about %s in all; into %s\n", strings.Join(names, ", "), total.Round(time.Second), dir)
+	files, err := begin()
+	if err != nil {
+		return err
+	}
+	if err := sayTime(files, dir, out); err != nil {
+		return err
+	}
 	var errs []error
-	for _, f := range files {
-		_, err := l.run(ctx, f, c, filepath.Join(dir, f.Name), "culvert bench run "+f.Name, resume, out)
+	for i, f := range files {
+		_, err := l.run(ctx, f, c, filepath.Join(dir, f.Name), l.repeats(f), resume, out)
 		if err != nil {
 			fmt.Fprintf(out, "%s: %v\n", f.Name, err) // the end is far
 			errs = append(errs, fmt.Errorf("%s: %w", f.Name, err))
 		}
 		if ctx.Err() != nil {
+			if err != nil || i < len(files)-1 {
+				errs = append(errs, fmt.Errorf("%w; go on with all of it with culvert bench suite --resume %s", ErrStopped, dir))
+			}
 			break
 		}
 	}
 	return errors.Join(append(errs, l.Draw(dir))...)
+}
+
+// repeats is the command that repeats an experiment of a suite, in the suite's folder
+// where flags have changed it.
+func (l *Library) repeats(f *File) string {
+	what := f.Name
+	built, err := l.Builtin(f.Name)
+	if err != nil || !built.same(f) {
+		what = filepath.Join(f.Name, definition)
+	}
+	return "culvert bench run " + what
+}
+
+// sayTime says what a suite takes.
+func sayTime(files []*File, dir string, out io.Writer) error {
+	var names []string
+	total := time.Duration(0)
+	for _, f := range files {
+		plan, err := f.With.Plan()
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		total += plan.Takes(f.Rounds)
+		names = append(names, f.Name)
+	}
+	fmt.Fprintf(out, "%s: takes about %s in all; into %s\n", strings.Join(names, ", "), total.Round(time.Second), dir)
+	return nil
 }

@@ -22,7 +22,7 @@ func fakeLibrary(before func(letter string) error, drawn *[]string) *Library {
 		return &fstest.MapFile{Data: []byte("name: " + name + "\nkind: fake\ntitle: " + name + "\nrounds: 1\nwith: {letters: " + letters + "}\n")}
 	}
 	return &Library{
-		Kinds: []Kind{{"fake", func() Experiment {
+		Kinds: []Kind{{Name: "fake", NoiseLimit: 0.2, New: func() Experiment {
 			return &fake{before: func(id string, _ int) error { return before(id) }}
 		}}},
 		Names:       []string{"first", "second"},
@@ -88,6 +88,53 @@ func TestSuite(t *testing.T) {
 		if run, err := result.Read(filepath.Join(dir, name)); err != nil || !run.Complete || run.Command != "culvert bench run "+name {
 			t.Errorf("%s: %+v, %v", name, run, err)
 		}
+	}
+}
+
+// What goes on after a stop is the suite that was begun, with its flags; two suites
+// are not mixed.
+func TestSuiteIsTheSameAgain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, as every run does")
+	}
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	var drawn, measured []string
+	l := fakeLibrary(func(string) error { cancel(); return nil }, &drawn)
+	if _, err := call(ctx, l, "suite", "--dir", dir, "--experiments", "second", "--rounds", "3"); err == nil {
+		t.Error("it was stopped, and does not say so")
+	}
+	l = fakeLibrary(func(letter string) error { measured = append(measured, letter); return nil }, &drawn)
+	if _, err := call(t.Context(), l, "suite", "--dir", dir, "--experiments", "second"); err == nil || !strings.Contains(err.Error(), "holds a suite already: go on with it by --resume "+dir) {
+		t.Errorf("another suite into the same folder: %v", err)
+	}
+	if _, err := call(t.Context(), l, "suite", "--resume", dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(slices.Sorted(slices.Values(measured)), ""); got != "xxxyyy" {
+		t.Errorf("measured %s, want three rounds of x and y", got)
+	}
+	run, err := result.Read(filepath.Join(dir, "second"))
+	if err != nil || !run.Complete || run.Command != "culvert bench run second/experiment.yaml" {
+		t.Errorf("%+v, %v", run, err)
+	}
+	if _, err := call(t.Context(), l, "suite", "--resume", t.TempDir()); err == nil || !strings.Contains(err.Error(), "no folder of a suite") {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// A stop between two experiments is one too.
+func TestSuiteStoppedBetween(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, as every run does")
+	}
+	var drawn []string
+	l := fakeLibrary(func(string) error { return nil }, &drawn)
+	ctx, cancel := context.WithCancel(t.Context())
+	l.Draw = func(string) error { cancel(); return nil } // when the first one is complete
+	dir := t.TempDir()
+	if _, err := call(ctx, l, "suite", "--dir", dir); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "culvert bench suite --resume "+dir) {
+		t.Errorf("%v, want that it was stopped", err)
 	}
 }
 

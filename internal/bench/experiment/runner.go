@@ -18,8 +18,9 @@ import (
 // run that is taken up again reads it.
 const definition = "experiment.yaml"
 
-// noiseLimit is the share of time taken by others above which a run claims nothing.
-const noiseLimit = 0.1
+// listen is after how much time, by the plan, the loop of known length runs again
+// within a round.
+const listen = 10 * time.Second
 
 // Options are how an experiment is run.
 type Options struct {
@@ -46,6 +47,7 @@ type run struct {
 	plan     Plan
 	journal  *journal
 	progress *progress
+	unheard  time.Duration // by the plan, since the loop of known length ran
 }
 
 // Run measures what a file says, and leaves the run's folder with its report.
@@ -89,11 +91,19 @@ func (r *run) openFolder() (err error) {
 		}
 		return nil
 	}
-	text, err := r.file.Text()
+	return r.file.keep(r.Dir)
+}
+
+// keep writes what is measured into the run's folder.
+func (f *File) keep(dir string) error {
+	text, err := f.Text()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.Dir, definition), text, 0o644)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, definition), text, 0o644)
 }
 
 // LoadFolder reads the experiment of a run that was begun.
@@ -156,7 +166,7 @@ func (r *run) rounds(ctx context.Context, bench Bench, left [][]Point) error {
 	}
 	r.progress.spent(r.plan.SetUp)
 	for round, points := range left {
-		for _, p := range points {
+		for i, p := range points {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -169,10 +179,10 @@ func (r *run) rounds(ctx context.Context, bench Bench, left [][]Point) error {
 				return err
 			}
 			r.progress.spent(p.Takes)
-		}
-		if len(points) > 0 {
-			if err := r.noise(ctx); err != nil {
-				return err
+			if r.unheard += p.Takes; r.unheard >= listen || i == len(points)-1 {
+				if err := r.noise(ctx); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -208,7 +218,7 @@ func merge(e, own result.Environment) result.Environment {
 	if e.Commit == "" {
 		e.Commit = e.Version
 	}
-	e.DataPath, e.Offloads, e.GeneratorLimit = own.DataPath, own.Offloads, own.GeneratorLimit
+	e.DataPath, e.Offloads, e.GeneratorLimit, e.TimestampNS = own.DataPath, own.Offloads, own.GeneratorLimit, own.TimestampNS
 	return e
 }
 
@@ -236,19 +246,32 @@ func (r *run) warn(format string, args ...any) {
 	_ = r.journal.add(entry{Warning: fmt.Sprintf(format, args...)})
 }
 
+// noise listens on all CPUs that are measured on, and keeps the most.
 func (r *run) noise(ctx context.Context) error {
-	share, err := r.Noise(ctx, r.CPU)
-	if err != nil {
-		return err
+	cpus := []int{r.CPU}
+	if on, ok := r.file.With.(interface{ CPUs(int) ([]int, error) }); ok {
+		var err error
+		if cpus, err = on.CPUs(r.CPU); err != nil {
+			return err
+		}
 	}
-	return r.journal.add(entry{Noise: &share})
+	most := 0.0
+	for _, cpu := range cpus {
+		share, err := r.Noise(ctx, cpu)
+		if err != nil {
+			return err
+		}
+		most = max(most, share)
+	}
+	r.unheard = 0
+	return r.journal.add(entry{Noise: &most})
 }
 
 // finish writes the run and draws its report, complete or not.
 func (r *run) finish(measured error) (*result.Run, error) {
 	out := collect(r.file, r.plan, r.journal)
 	if measured != nil && len(out.Measurements) == 0 {
-		return nil, stopped(measured, "nothing was measured")
+		return nil, errors.Join(stopped(measured, "nothing was measured"), r.forget())
 	}
 	if !out.Complete {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("the run was stopped before it was complete: %d of %d samples of points are missing",
@@ -266,6 +289,10 @@ func (r *run) finish(measured error) (*result.Run, error) {
 	return out, err
 }
 
+// forget takes the journal of a run away that measured nothing: who mends what was
+// wrong may give the same folder again.
+func (r *run) forget() error { return os.Remove(filepath.Join(r.Dir, journalFile)) }
+
 func stopped(why error, then string) error {
 	if errors.Is(why, context.Canceled) {
 		return fmt.Errorf("%w; %s", ErrStopped, then)
@@ -276,10 +303,10 @@ func stopped(why error, then string) error {
 // judge says whether the machine let the run claim anything, and lets the
 // experiment claim.
 func judge(out *result.Run, with Experiment) {
-	if n := out.Environment.Noise; n > noiseLimit {
-		out.Warnings = append(out.Warnings, fmt.Sprintf(
-			"others took %.0f %% of a CPU's time from a loop of known length, more than the %.0f %% up to which figures hold: this run claims nothing",
-			100*n, 100*noiseLimit))
+	if n := out.Environment.Noise; n > out.NoiseLimit {
+		out.Warnings = slices.Insert(out.Warnings, 0, fmt.Sprintf(
+			"others took %.0f %% of a CPU's time from a loop of known length, more than the %.0f %% up to which such figures hold: this run claims nothing",
+			100*n, 100*out.NoiseLimit))
 		return
 	}
 	if out.Complete {

@@ -109,8 +109,12 @@ func (r *rig) turn(ctx context.Context, direction string) (err error) {
 
 // Environment is what was measured, and the limit of what measured it.
 func (r *rig) Environment(ctx context.Context) (e result.Environment, err error) {
-	e.Version, e.DataPath, err = r.network.Status(ctx, "upf1")
-	e.GeneratorLimit = r.limit
+	if e.Version, e.DataPath, err = r.network.Status(ctx, "upf1"); err != nil {
+		return e, err
+	}
+	e.GeneratorLimit = r.limit / share
+	cost, err := r.load.pairs[0].TimestampCost(ctx, r.load.lanes[0].send)
+	e.TimestampNS = &cost
 	return e, err
 }
 

@@ -55,12 +55,22 @@ type Params struct {
 	Trial      experiment.Duration `json:"trial"` // how long each rate is offered
 }
 
+// noiseLimit is what others may take of a CPU's time: rates and losses stand little
+// (docs/measuring.md).
+const noiseLimit = 0.1
+
 // Kind is the experiment's.
 func Kind() experiment.Kind {
-	return experiment.Kind{Name: "slices", New: func() experiment.Experiment {
+	return experiment.Kind{Name: "slices", NoiseLimit: noiseLimit, New: func() experiment.Experiment {
 		return &Params{N9: []string{"gtpu", "traditional", "enhanced"}, Direction: slices.Clone(directions),
 			Points: 12, PacketSize: 1400, Trial: experiment.Duration(300 * time.Millisecond)}
 	}}
+}
+
+// CPUs are those that it measures on.
+func (*Params) CPUs(chosen int) ([]int, error) {
+	nodes, generator, err := chooseCPUs(chosen)
+	return []int{nodes, generator}, err
 }
 
 // Flags offers the parameters.

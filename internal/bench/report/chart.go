@@ -59,7 +59,23 @@ type anchor struct {
 	at     float64 // NaN: at every x
 	y      float64 // in the chart's scale
 	inside bool    // false: it is told, but has no place among ours
+	// beyond says at which edge it stands, with its value as label, where it is far
+	// from ours: an axis that reached it would show little of them. Those that stand
+	// at one place are told apart by level.
+	beyond edge
+	label  string
+	level  int
 }
+
+// edge is one of the axes' ends.
+type edge string
+
+const (
+	left   edge = "left"
+	right  edge = "right"
+	top    edge = "top"
+	bottom edge = "bottom"
+)
 
 // row is a measurement, as the table below the figure has it.
 type row struct {
@@ -339,8 +355,97 @@ func (c *chart) placeAnchors() {
 		if a.X != "" {
 			at.at, at.inside = c.anchorPlace(a.X, at.inside)
 		}
+		if at.inside {
+			c.findEdge(&at)
+		}
 		c.anchors = append(c.anchors, at)
 	}
+	c.placeAtEdges()
+}
+
+// How many times as far as all of ours an anchor may be: further out it stands at
+// the edge.
+const (
+	farLinear = 2
+	farLog    = 10
+)
+
+// findEdge says beyond which edge an anchor is, and what its label tells.
+func (c *chart) findEdge(a *anchor) {
+	firstX, lastX := c.ownX()
+	low, high := c.ownValues()
+	far := float64(farLinear)
+	if c.LogY {
+		far = farLog
+	}
+	above, below := top, bottom
+	if c.flat() {
+		above, below = right, left
+	}
+	switch {
+	case c.categories == nil && a.at < firstX:
+		a.beyond, a.label = left, "\u25c4 "+tickText(a.at)
+	case c.categories == nil && a.at > lastX:
+		a.beyond, a.label = right, tickText(a.at)+" \u25ba"
+	case a.y > far*high && above == right:
+		a.beyond, a.label = right, a.value()+" \u25ba"
+	case a.y > far*high:
+		a.beyond, a.label = top, "\u25b2 "+a.value()
+	case c.LogY && a.y < low/far && below == left:
+		a.beyond, a.label = left, "\u25c4 "+a.value()
+	case c.LogY && a.y < low/far:
+		a.beyond, a.label = bottom, "\u25bc "+a.value()
+	}
+}
+
+// placeAtEdges finds places for what is beyond them: those without an x of their
+// own stand in turn at our categories, or where our lines begin.
+func (c *chart) placeAtEdges() {
+	firstX, lastX := c.ownX()
+	low, high := c.valueRange()
+	count := map[edge]int{}
+	for i := range c.anchors {
+		a := &c.anchors[i]
+		if a.beyond == "" {
+			continue
+		}
+		turn := count[a.beyond]
+		count[a.beyond]++
+		switch {
+		case c.flat() && math.IsNaN(a.at):
+			a.at = float64(turn % len(c.categories))
+		case math.IsNaN(a.at):
+			a.at, a.level = firstX, turn
+		case !c.flat():
+			a.at, a.level = min(max(a.at, firstX), lastX), turn
+		}
+		a.y = min(max(a.y, low), high)
+	}
+}
+
+// ownX is where our points are.
+func (c *chart) ownX() (first, last float64) {
+	first, last = math.Inf(1), math.Inf(-1)
+	for _, s := range c.series {
+		for _, p := range s.points {
+			first, last = min(first, p.x), max(last, p.x)
+		}
+	}
+	return first, last
+}
+
+// ownValues are from where to where ours reach, with their intervals.
+func (c *chart) ownValues() (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, s := range c.series {
+		for _, p := range s.points {
+			low, high = min(low, p.y), max(high, p.y)
+			if p.interval {
+				low, high = min(low, p.low), max(high, p.high)
+			}
+		}
+	}
+	return low, high
 }
 
 // axisUnit is the unit of the value axis, if the axis has one and values of ours.
@@ -366,10 +471,15 @@ func (c *chart) anchorPlace(x string, inside bool) (float64, bool) {
 	return float64(i), inside && i >= 0
 }
 
+// value is an anchor's in the multiple of its unit that fits.
+func (a anchor) value() string {
+	s := scaleOf(a.Unit, a.Y)
+	return number(a.Y/s.by) + s.suffix()
+}
+
 // words say what an anchor is, and what differs.
 func (a anchor) words() string {
-	s := scaleOf(a.Unit, a.Y)
-	words := number(a.Y/s.by) + s.suffix()
+	words := a.value()
 	if a.X != "" {
 		words = a.X + ": " + words
 	}
@@ -398,27 +508,14 @@ func (c *chart) flat() bool { return c.Kind == result.Bars || c.Kind == forest }
 // logarithmic at the decade below; lines at 0 too, unless all of them are far
 // from it.
 func (c *chart) valueRange() (low, high float64) {
-	low, high = math.Inf(1), math.Inf(-1)
-	add := func(values ...float64) {
-		for _, v := range values {
-			low, high = min(low, v), max(high, v)
-		}
-	}
-	for _, s := range c.series {
-		for _, p := range s.points {
-			add(p.y)
-			if p.interval {
-				add(p.low, p.high)
-			}
-		}
-	}
+	low, high = c.ownValues()
 	for _, a := range c.anchors {
-		if a.inside {
-			add(a.y)
+		if a.inside && a.beyond == "" {
+			low, high = min(low, a.y), max(high, a.y)
 		}
 	}
 	if at, ok := c.reference(); ok {
-		add(at)
+		low, high = min(low, at), max(high, at)
 	}
 	switch {
 	case math.IsInf(low, 1):
@@ -433,11 +530,26 @@ func (c *chart) valueRange() (low, high float64) {
 	if high <= low {
 		high = low + 1
 	}
+	if c.flat() && c.isBeyond(right) { // room for what stands there
+		high = widened(low, high, c.LogY)
+	}
 	if c.LogY {
 		return low, 1.15 * high
 	}
 	step := c.step(low, high)
 	return math.Floor(low/step+1e-9) * step, math.Ceil(high/step-1e-9) * step
+}
+
+func (c *chart) isBeyond(e edge) bool {
+	return slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.beyond == e })
+}
+
+// widened is the upper end of an axis that is a quarter longer.
+func widened(low, high float64, log bool) float64 {
+	if log {
+		return high * math.Pow(high/low, 0.25)
+	}
+	return high + (high-low)/4
 }
 
 // step is how far the numbers of a linear value axis are apart.

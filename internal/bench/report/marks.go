@@ -52,6 +52,23 @@ func hollow(c draw.Canvas, at vg.Point, variant int) {
 	c.StrokeLines(draw.LineStyle{Color: muted, Width: 1.2}, append(corners, corners[0]))
 }
 
+// levelHeight is how far marks at one place of an edge are apart.
+const levelHeight = 14
+
+// atEdge is the mark of a figure that is beyond the axis, with its value beside it.
+func atEdge(c draw.Canvas, at vg.Point, variant int, a anchor) {
+	const gap = 8
+	s := textStyle(9, ink, false)
+	s.YAlign = draw.YCenter
+	x, width := at.X+gap, s.Width(a.label)
+	if a.beyond == right {
+		x = at.X - gap - width
+	}
+	box(c, x-2, at.Y-6, x+width+2, at.Y+6, color.White, 0)
+	c.FillText(s, vg.Point{X: x, Y: at.Y}, a.label)
+	hollow(c, at, variant)
+}
+
 // anchorLine is where others' figures are the same at every x.
 func anchorLine(variant int) draw.LineStyle {
 	patterns := [][]vg.Length{{4, 4}, {1.5, 3}, {9, 3}}
@@ -185,6 +202,9 @@ func (a anchorMarks) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		switch {
 		case which < 0 || !one.inside:
+		case one.beyond != "":
+			at.Y -= vg.Length(one.level) * levelHeight
+			atEdge(c, at, which, one)
 		case !math.IsNaN(one.at):
 			hollow(c, at, which)
 		case a.flat():

@@ -34,10 +34,12 @@ type page struct {
 	Title, Lead string
 	Machines    []string // a line for each run that is compared, or one
 	// Many: the first page is of all runs; otherwise there is one.
-	Many             bool
-	Warnings, Claims []string
-	Headlines        []headlineView
-	Runs             []runView
+	Many      bool
+	Warnings  warningsView
+	Claims    []string
+	Overviews []overview
+	Headlines []headlineView
+	Runs      []runView
 
 	Style           template.CSS
 	Library, Script template.JS
@@ -47,10 +49,24 @@ type page struct {
 // runView is a run on the page.
 type runView struct {
 	ID, Title, Summary string
-	Warnings, Claims   []string
+	Warnings           warningsView
+	Claims             []string
 	Figures            []figureView
 	Glossary           []entryView
 	Places             []placeView
+}
+
+// warningsView are reasons to doubt; many of them are folded but for the first.
+type warningsView struct{ First, More []string }
+
+const manyWarnings = 6
+
+func viewOfWarnings(list []string) warningsView {
+	n := len(list)
+	if n > manyWarnings {
+		n = manyWarnings - 1
+	}
+	return warningsView{list[:n], list[n:]}
 }
 
 // placeView is where a run was measured.
@@ -83,7 +99,7 @@ type headlineView struct {
 	Words  []wordsView
 }
 
-// wordsView is a sentence: "Name: Value Of, Value Of Says".
+// wordsView is a sentence: "Name: Of Value, Of Value Says".
 type wordsView struct {
 	Name, Says string
 	Values     []valueView
@@ -121,9 +137,9 @@ func (c *chart) file() string {
 
 // html is the report as one page.
 func (r report) html() ([]byte, error) {
-	p := page{Title: r.title, Lead: r.lead(), Machines: r.machines(), Many: len(r.parts) > 1}
+	p := page{Title: r.title, Lead: r.lead(), Machines: r.machines(), Many: len(r.parts) > 1, Overviews: r.overviews()}
 	if p.Many {
-		p.Warnings, p.Claims = r.warnings(), r.claims()
+		p.Warnings, p.Claims = viewOfWarnings(r.warnings()), r.claims()
 	}
 	var charts []chartData
 	for _, part := range r.parts {
@@ -138,7 +154,7 @@ func (r report) html() ([]byte, error) {
 	for _, part := range r.parts {
 		v := viewOfPart(part)
 		if !p.Many {
-			v.Warnings = r.warnings()
+			v.Warnings = viewOfWarnings(r.warnings())
 		}
 		p.Runs = append(p.Runs, v)
 		for _, d := range part.drawings() {
@@ -152,7 +168,7 @@ func (r report) html() ([]byte, error) {
 
 func viewOfPart(p part) runView {
 	r := p.firstOf()
-	v := runView{ID: "run-" + p.name, Title: r.Title, Summary: r.Summary, Warnings: p.warnings(), Claims: p.claims()}
+	v := runView{ID: "run-" + p.name, Title: r.Title, Summary: r.Summary, Warnings: viewOfWarnings(p.warnings()), Claims: p.claims()}
 	for _, d := range p.drawings() {
 		v.Figures = append(v.Figures, viewOf(d))
 	}
@@ -203,10 +219,17 @@ func facts(r *result.Run, raw string) (list []entryView) {
 	add("CPU", fmt.Sprintf("%s, %d CPUs", e.CPU, e.CPUs))
 	add("memory", fmt.Sprintf("%d MB", e.MemoryMB))
 	add("load", e.Load+" when it began")
-	add("noise", fmt.Sprintf("others took %s %% of the machine's time", number(100*e.Noise)))
+	noise := fmt.Sprintf("others took %s %% of a CPU's time", number(100*e.Noise))
+	if r.NoiseLimit > 0 {
+		noise += fmt.Sprintf("; up to %s %% the run claims something", number(100*r.NoiseLimit))
+	}
+	add("noise", noise)
 	if e.GeneratorLimit > 0 {
 		s := scaleOf("packets/s", e.GeneratorLimit)
 		add("generator", "reaches "+number(e.GeneratorLimit/s.by)+s.suffix()+" by itself")
+	}
+	if e.TimestampNS != nil {
+		add("timestamps", "add "+number(*e.TimestampNS)+" ns of CPU time to each packet whose latency is measured")
 	}
 	var offloads []string
 	for _, k := range slices.Sorted(maps.Keys(e.Offloads)) {
@@ -236,6 +259,9 @@ func headlineOf(c *chart) headlineView {
 	v := viewOf(drawing{chart: c})
 	v.ID, v.Element = "top-"+v.ID, "top-"+v.Element
 	h := headlineView{Figure: v}
+	if c.Summary != nil {
+		return h // the table on top has its figures
+	}
 	for _, r := range c.rows {
 		x := r.measurement.Labels[c.X]
 		name, of, says := labelText(x), r.name, c.Headline
@@ -309,6 +335,11 @@ type pointData struct {
 	High     float64  `json:"high"`
 	Interval bool     `json:"interval"`
 	Text     string   `json:"text"`
+	// Of an anchor beyond the axes: at which edge it stands, what is written beside
+	// it, and how many others stand at that place already.
+	Beyond string `json:"beyond,omitempty"`
+	Label  string `json:"label,omitempty"`
+	Level  int    `json:"level,omitempty"`
 }
 
 func dataOf(c *chart, element string) chartData {
@@ -338,7 +369,9 @@ func dataOf(c *chart, element string) chartData {
 		one := seriesData{Name: label, Variant: i}
 		for _, a := range c.anchors {
 			if a.inside && a.Label == label {
-				one.Points = append(one.Points, dataOfPoint(point{x: a.at, y: a.y, text: a.words()}))
+				p := dataOfPoint(point{x: a.at, y: a.y, text: a.words()})
+				p.Beyond, p.Label, p.Level = string(a.beyond), a.label, a.level
+				one.Points = append(one.Points, p)
 			}
 		}
 		d.Anchors = append(d.Anchors, one)

@@ -184,8 +184,12 @@ type ticks struct {
 
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	list := t.of.Ticks(low, high)
+	// A logarithmic axis of less than a decade or two would have no numbers.
+	few := fewestNumbers > len(slices.DeleteFunc(slices.Clone(list), func(k plot.Tick) bool {
+		return k.Label == "" || k.Value < low || k.Value > high
+	}))
 	for i, tick := range list {
-		if tick.Label != "" {
+		if tick.Label != "" || few {
 			list[i].Label = tickText(tick.Value)
 		}
 		if t.whole && tick.Value != math.Round(tick.Value) {
@@ -194,6 +198,9 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 	}
 	return list
 }
+
+// fewestNumbers are as many as an axis needs to be read.
+const fewestNumbers = 2
 
 // nominal names the categories; those of a flat chart run down.
 func (c *chart) nominal(a *plot.Axis) {

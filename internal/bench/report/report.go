@@ -177,17 +177,23 @@ func (r report) outcome(out string, files map[string][]byte) *Outcome {
 	return o
 }
 
-// warnings and claims are those of all parts, each said to be whose it is.
+// warnings and claims are those of all parts, each said to be whose it is. The first
+// warning of each part is the one that matters most, and comes before all others.
 func (r report) warnings() (list []string) {
 	for _, text := range r.left {
 		list = append(list, text+": it is not compared.")
 	}
+	var later []string
 	for _, p := range r.parts {
-		for _, w := range p.warnings() {
-			list = append(list, r.whose(p)+w)
+		for i, w := range p.warnings() {
+			if w = r.whose(p) + w; i == 0 {
+				list = append(list, w)
+			} else {
+				later = append(later, w)
+			}
 		}
 	}
-	return list
+	return append(list, later...)
 }
 
 func (r report) claims() (list []string) {

@@ -22,6 +22,9 @@ func (r report) summary(pictures bool) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n%s\n", r.title, r.lead(), strings.Join(r.machines(), "\\\n"))
 	list(&b, "Before you use these figures", r.warnings())
+	for _, o := range r.overviews() {
+		o.markdown(&b)
+	}
 	list(&b, "What the figures bear out", r.claims())
 	for _, p := range r.parts {
 		if len(r.parts) > 1 {

@@ -67,8 +67,18 @@ type Figure struct {
 	// and finishes the sentence "H.Encaps.Red: 1.14 (1.10 to 1.19)": "times the
 	// CPU time of L2 forwarding". Of Bars and Lines, whose values become words.
 	Headline string `json:"headline,omitempty"`
+	// Summary makes a table of it on top of the report. Of Bars with ToBaseline.
+	Summary *Summary `json:"summary,omitempty"`
 	// Anchors are others' figures: shown beside ours, labelled, never mixed in.
 	Anchors []Anchor `json:"anchors,omitempty"`
+}
+
+// Summary is a table with what a reader wants to know first: how many times as
+// much as the baseline something takes, and how much more.
+type Summary struct {
+	Title   string   `json:"title"`
+	Caption string   `json:"caption"`
+	Rows    []string `json:"rows"` // values of X, in order
 }
 
 // Anchor is a figure that somebody else published.
@@ -98,6 +108,9 @@ func (f Figure) check() error {
 	}
 	if strings.Trim(f.ID, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
 		return fmt.Errorf("id %q: it names files: give small letters, digits, _ and -", f.ID)
+	}
+	if f.Summary != nil && (f.Kind != Bars || f.Value != ToBaseline) {
+		return fmt.Errorf("summary: it is of %q with value %q", Bars, ToBaseline)
 	}
 	if f.ID == "" || f.Metric == "" {
 		return fmt.Errorf("id %q, metric %q: both are needed", f.ID, f.Metric)

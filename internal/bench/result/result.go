@@ -29,7 +29,10 @@ type Run struct {
 	// Complete is false where the run was stopped: what is there still holds.
 	Complete bool `json:"complete"`
 	// Rounds are how often each point was measured.
-	Rounds       int           `json:"rounds"`
+	Rounds int `json:"rounds"`
+	// NoiseLimit is the Environment.Noise above which the run claims nothing; 0: it
+	// is from before runs told it.
+	NoiseLimit   float64       `json:"noise_limit,omitempty"`
 	Environment  Environment   `json:"environment"`
 	Measurements []Measurement `json:"measurements"`
 	Figures      []Figure      `json:"figures"`
@@ -54,12 +57,15 @@ type Environment struct {
 	Version  string            `json:"version"`
 	DataPath string            `json:"data_path,omitempty"` // hash of the loaded build
 	Offloads map[string]string `json:"offloads,omitempty"`  // of the receiving interface
-	// Noise is what the machine did to a loop of known length before and after
-	// the run: the share of time that somebody else took (0 to 1).
+	// Noise is what the machine did to a loop of known length before, after and
+	// in the median round: the share of time that somebody else took (0 to 1).
 	Noise float64 `json:"noise"`
 	// GeneratorLimit is the rate at which the generator reaches itself, in
 	// packets/s; 0: it was not needed.
 	GeneratorLimit float64 `json:"generator_limit,omitempty"`
+	// TimestampNS is the CPU time that the time in its tag, and counting what it
+	// tells, adds to each packet of a trial; nil: no packet was timed.
+	TimestampNS *float64 `json:"timestamp_ns,omitempty"`
 }
 
 func (e Environment) String() string {

@@ -118,7 +118,7 @@ func (p *Pair) whyNot() string {
 	if p.tx.Kind == "veth" {
 		return "its peer has neither an XDP program nor GRO (ethtool -K PEER gro on)"
 	}
-	return "its driver has no ndo_xdp_xmit: the method is packet (AF_PACKET)"
+	return "its driver has no ndo_xdp_xmit (--method packet does without)"
 }
 
 // attach sets the receiver to both interfaces: a device answers some packets

@@ -8,8 +8,9 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 )
 
-// MaxFrame is the longest frame, in octets with FCS.
-const MaxFrame = 1518
+// MaxFrame is the longest frame, in octets with FCS: one that is as long as Ethernet's
+// before tunnels are around it.
+const MaxFrame = 1600
 
 // maxSegments is what an SRH of a template holds.
 const maxSegments = 12

@@ -114,11 +114,20 @@
 
   const fade = (hex, alpha) => hex + Math.round(alpha * 255).toString(16).padStart(2, "0");
 
+  // A figure that is beyond the axes stands at their end, with its value.
+  const atEdge = (p, t) => ({
+    symbolOffset: [0, 18 * (p.level ?? 0)],
+    label: {
+      show: true, formatter: p.label, position: p.beyond === "right" ? "left" : "right", distance: 6,
+      color: t.ink, fontSize: 12, backgroundColor: t.ground, padding: [1, 3],
+    },
+  });
+
   // Others' figures: hollow, and of no colour of ours.
   const drawAnchor = (c, a, t) => ({
     type: "scatter", name: a.name, symbol: stranger(a)[0], symbolSize: 12, z: 6,
     itemStyle: { color: t.ground, borderColor: t.muted, borderWidth: 1.6, opacity: 1 },
-    data: a.points.filter((p) => p.x !== null).map(value(c)),
+    data: a.points.filter((p) => p.x !== null).map((p) => ({ ...value(c)(p), ...(p.beyond ? atEdge(p, t) : {}) })),
     markLine: {
       silent: true, symbol: "none", label: { show: false }, lineStyle: { color: t.muted, type: stranger(a)[2], width: 1.3 },
       data: a.points.filter((p) => p.x === null).map((p) => (c.flat ? { xAxis: p.y } : { yAxis: p.y })),
