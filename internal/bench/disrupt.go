@@ -350,7 +350,7 @@ func (d *disrupt) Claims(r *result.Run) (claims []string) {
 		case worst == 0:
 			claims = append(claims, fmt.Sprintf("%s: no packet was lost in %d times.", m.Labels["event"], len(m.Samples)))
 		case len(floor) == 1 && low > slices.Max(floor[0].Samples):
-			claims = append(claims, fmt.Sprintf("%s blocks packets for %.3g ms (%.3g to %.3g).", m.Labels["event"], value, low, high))
+			claims = append(claims, fmt.Sprintf("%s blocks packets for %.1f ms (%.1f to %.1f).", m.Labels["event"], value, low, high))
 		}
 	}
 	return claims

@@ -123,6 +123,9 @@ func (r *rig) packets(mbit float64) float64 { return mbit * 1e6 / 8 / float64(r.
 
 func (r *rig) mbit(packets float64) float64 { return packets * 8 * float64(r.params.PacketSize) / 1e6 }
 
+// gbit is a rate in Mbit/s as sentences tell it.
+func gbit(mbit float64) string { return fmt.Sprintf("%.3g Gbit/s", mbit/1e3) }
+
 // goTo sets everything to a transport and a direction.
 func (r *rig) goTo(ctx context.Context, n9, direction string) error {
 	if r.at.n9 == n9 && r.at.direction == direction {
@@ -302,7 +305,7 @@ func (r *rig) measureDelivery(ctx context.Context, p point, round int) ([]experi
 	list := make([][]experiment.Sample, len(rates)) // by rate, whatever the order was
 	for _, i := range rand.New(rand.NewPCG(r.setting.Seed, uint64(round))).Perm(len(rates)) {
 		if r.packets(rates[i]) > r.limit {
-			r.setting.Warn("rates above %.4g Mbit/s were not offered: the generator reaches no more", r.mbit(r.limit))
+			r.setting.Warn("rates above %s were not offered: the generator reaches no more", gbit(r.mbit(r.limit)))
 			continue
 		}
 		o, err := r.offer(ctx, r.packets(rates[i]))
@@ -379,7 +382,7 @@ func (r *rig) costOf(ctx context.Context, p point) (float64, error) {
 		return 0, err
 	}
 	if p.aspect == busy && o.ratio() > 1-wholeLoss {
-		r.setting.Warn("the core was not saturated where it was to be: the generator reaches no more than %.4g Mbit/s", r.mbit(r.limit))
+		r.setting.Warn("the core was not saturated where it was to be: the generator reaches no more than %s", gbit(r.mbit(r.limit)))
 	}
 	if p.aspect == cost && o.ratio() < 1-wholeLoss {
 		r.setting.Warn("packets were lost at the rate where CPU time is measured: something else had the CPU")

@@ -116,7 +116,7 @@ func (p *Params) Claims(run *result.Run) (list []string) {
 		var parts []string
 		for _, n := range p.N9 {
 			if rate, ok := lastWhole(run.Select(metricDelivery, point{n9: n, direction: d}.labels())); ok {
-				parts = append(parts, fmt.Sprintf("%s %.4g Mbit/s", labelOf(n), rate))
+				parts = append(parts, labelOf(n)+" "+gbit(rate))
 			}
 		}
 		if len(parts) > 0 {
