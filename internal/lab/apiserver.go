@@ -41,8 +41,8 @@ var errNotBuilt = errors.New("is not there: tools/cluster/build.sh api builds it
 // clusterPrograms is where tools/cluster/build.sh leaves what it builds.
 func clusterPrograms() string {
 	cache, err := os.UserCacheDir()
-	if err != nil { // neither HOME nor XDG_CACHE_HOME
-		cache = "/root/.cache"
+	if err != nil { // neither HOME nor XDG_CACHE_HOME: build.sh has no place either
+		cache = os.TempDir()
 	}
 	return filepath.Join(cache, "culvert", "cluster", "bin")
 }
