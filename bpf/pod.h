@@ -232,7 +232,6 @@ INLINE int pod_input(struct __sk_buff *skb)
 
 	if (!in)
 		return TC_NEXT;
-	skb_need(skb, ETH_LEN + INNER_LEN);
 	return skb_finish(pod_decide(skb, cfg, in->flags & PORT_EXTERNAL), packets, bytes);
 }
 

@@ -15,9 +15,6 @@
 #define HOST_PACKET 0
 #define OTHERHOST_PACKET 3
 
-/* So much of an IP packet is looked at. */
-#define INNER_LEN 60
-
 /* A pod's packet. */
 struct inner {
 	struct words src, dst; /* IPv4: the first 4 octets, lo is ~0 */
@@ -45,7 +42,9 @@ INLINE void *skb_at(struct __sk_buff *skb, __u32 offset, __u32 size)
 	return data;
 }
 
-/* Has the first `length` octets, or all if there are fewer, in one piece. */
+/* Has the first `length` octets, or all if there are fewer, in one piece. Payload
+ * that comes along costs a copy, and the receiver's stack its joining of packets:
+ * nothing behind the headers is asked for. */
 INLINE void skb_need(struct __sk_buff *skb, __u32 length)
 {
 	void *data = (void *)(long)skb->data;
@@ -137,14 +136,19 @@ INLINE int read_inner6(struct __sk_buff *skb, __u32 offset, struct inner *in)
 }
 
 /* The packet at `offset`, and its flow hash. 0 or -1. */
-INLINE int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct inner *in)
+GLOBAL int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct inner *in)
 {
 	__u32 *ports;
 	__u64 h;
 
+	if (!in)
+		return -1;
 	in->length = skb->len - offset;
+	skb_need(skb, offset + (version == 4 ? IPV4_LEN : IPV6_LEN));
 	if (version == 4 ? read_inner4(skb, offset, in) : read_inner6(skb, offset, in))
 		return -1;
+	if (!in->fragment)
+		skb_need(skb, in->l4 + (in->protocol == NH_TCP ? TCP_LEN : UDP_LEN));
 	if (!in->fragment && flow_has_ports(in->protocol)) {
 		ports = skb_at(skb, in->l4, 4);
 		in->ports = ports ? ld32(ports) : 0;

@@ -191,7 +191,6 @@ INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct o
 	struct cached *found;
 	int ecn;
 
-	skb_need(skb, upper + INNER_LEN);
 	if (read_inner(skb, upper, version, &in))
 		return REASON_INNER_MALFORMED;
 	ecn = ecn_decapsulate(o->class, in.class);
