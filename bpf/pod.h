@@ -88,6 +88,12 @@ GLOBAL int ask_way(struct __sk_buff *skb, __u32 index, __u32 length, struct next
 	return REASON_NO_ROUTE;
 }
 
+/* To a device that XDP cannot send to the stack can. */
+INLINE int is_known(struct next_hop *hop)
+{
+	return hop->flags == NEXT_HOP_READY || hop->flags & NEXT_HOP_KNOWN;
+}
+
 /* 0, or a reason. */
 INLINE int find_way(struct __sk_buff *skb, struct tunnel_headers *h, __u32 length, struct next_hop *hop)
 {
@@ -96,7 +102,7 @@ INLINE int find_way(struct __sk_buff *skb, struct tunnel_headers *h, __u32 lengt
 
 	if (adj) {
 		*hop = adj->half[adj->current & 1];
-		if (hop->flags == NEXT_HOP_READY)
+		if (is_known(hop))
 			return hop->mtu && length > hop->mtu ? REASON_TOO_BIG : 0;
 	}
 	return ask_way(skb, h->index, length, hop);

@@ -470,7 +470,8 @@ struct session_event {
  * that a change is seen whole. flags of 0: not ready. */
 enum next_hop_flags {
 	NEXT_HOP_READY = 1,
-	NEXT_HOP_PASS = 2, /* only the kernel can send there */
+	NEXT_HOP_PASS = 2, /* XDP cannot send there: the kernel does */
+	NEXT_HOP_KNOWN = 4, /* with PASS: tcx can, the addresses are true */
 };
 
 struct next_hop {

@@ -159,7 +159,7 @@ static void make_next_hops(struct input *in)
 		n = next_number(in);
 		h->ifindex = 1 + i % PORTS;
 		h->mtu = mtus[n % 6];
-		h->flags = n >> 8 & 7 ? NEXT_HOP_READY | ((n >> 11 & 7) ? 0 : NEXT_HOP_PASS) : 0;
+		h->flags = n >> 8 & 7 ? NEXT_HOP_READY | ((n >> 11 & 7) ? 0 : NEXT_HOP_PASS | (n >> 14 & 1 ? NEXT_HOP_KNOWN : 0)) : 0;
 		h->tags = (n >> 16 & 7) > 5 ? (n >> 16 & 7) - 5 : 0;
 		h->tpid[0] = TYPE_QINQ;
 		h->tpid[1] = TYPE_VLAN;

@@ -262,6 +262,8 @@ func (h hop) state() string {
 	switch {
 	case h.next == nil:
 		return h.why
+	case h.next.Pass && h.next.Dst != nil:
+		return "ready for pods; else by the kernel: " + h.why
 	case h.next.Pass:
 		return "by the kernel: " + h.why
 	}

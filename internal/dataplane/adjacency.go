@@ -62,7 +62,7 @@ type NextHop struct {
 	MTU      int // of layer 3
 	Dst, Src net.HardwareAddr
 	VLANs    []VLAN // outermost first, at most two
-	Pass     bool   // only the kernel can send there
+	Pass     bool   // XDP cannot send there; tcx can if Dst is set
 }
 
 type adjacency struct {
@@ -173,9 +173,12 @@ func nextHopEntry(n *NextHop) (datapathNextHop, error) {
 		Ifindex: uint32(n.Ifindex), Mtu: uint16(min(n.MTU, 65535)),
 		Flags: uint8(datapathNextHopFlagsNEXT_HOP_READY), Tags: uint8(len(n.VLANs)),
 	}
-	if n.Pass {
+	switch known := len(n.Dst) == 6 && len(n.Src) == 6; {
+	case n.Pass && known:
+		e.Flags |= uint8(datapathNextHopFlagsNEXT_HOP_PASS | datapathNextHopFlagsNEXT_HOP_KNOWN)
+	case n.Pass:
 		e.Flags |= uint8(datapathNextHopFlagsNEXT_HOP_PASS)
-	} else if len(n.Dst) != 6 || len(n.Src) != 6 {
+	case !known:
 		return e, fmt.Errorf("addresses %s and %s: want 6 bytes each", n.Dst, n.Src)
 	}
 	if len(n.VLANs) > len(e.Tpid) {

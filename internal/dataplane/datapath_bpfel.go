@@ -309,6 +309,7 @@ type datapathNextHopFlags uint32
 const (
 	datapathNextHopFlagsNEXT_HOP_READY datapathNextHopFlags = 1
 	datapathNextHopFlagsNEXT_HOP_PASS  datapathNextHopFlags = 2
+	datapathNextHopFlagsNEXT_HOP_KNOWN datapathNextHopFlags = 4
 )
 
 type datapathOverlay struct {

@@ -168,8 +168,10 @@ func (r *rig) setNextHops() error {
 		var hop *NextHop
 		for _, a := range r.network.Adjacencies {
 			if a.Key == model.Key(k) {
-				hop = &NextHop{Ifindex: r.ifindex(a.Out), MTU: a.MTU, Pass: a.Pass,
-					Dst: net.HardwareAddr(a.Dst[:]), Src: net.HardwareAddr(a.Src[:])}
+				hop = &NextHop{Ifindex: r.ifindex(a.Out), MTU: a.MTU, Pass: a.Pass, Src: net.HardwareAddr(a.Src[:])}
+				if !a.Pass || a.Dst != (model.MAC{}) {
+					hop.Dst = net.HardwareAddr(a.Dst[:])
+				}
 				for _, v := range a.VLAN {
 					hop.VLANs = append(hop.VLANs, VLAN{TPID: v.TPID, ID: v.ID})
 				}

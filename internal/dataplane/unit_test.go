@@ -240,6 +240,10 @@ func TestNextHopIsSwappedWhole(t *testing.T) {
 	if two.Current == one.Current || two.Half[one.Current&1] != now || two.Half[two.Current&1].Flags != 3 || two.Half[two.Current&1].Mtu != 65535 {
 		t.Errorf("the half in use changed: %+v then %+v", one, two)
 	}
+	must(t, d.SetNextHop(k, &NextHop{Ifindex: 4, MTU: 1500, Pass: true, Dst: hostA, Src: hostB}))
+	if known := read(); known.Half[known.Current&1].Flags != 7 || known.Half[known.Current&1].Dst != [6]uint8(hostA) {
+		t.Errorf("a next hop that only XDP cannot send to: %+v", known)
+	}
 	must(t, d.SetNextHop(k, nil))
 	if three := read(); three.Half[three.Current&1] != (datapathNextHop{}) || d.grace.epoch == epoch {
 		t.Errorf("not ready: %+v, after %d grace periods", three, d.grace.epoch-epoch)

@@ -21,18 +21,21 @@ var (
 const maxTags = 2
 
 // Resolve says how frames reach a next hop in this snapshot. An error says why
-// they cannot yet; NextHop.Pass, that only the kernel can send there.
+// they cannot yet; NextHop.Pass, that only the kernel can send there: by its
+// routes, or where Dst is set a frame that has its addresses.
 func Resolve(s *Snapshot, k Key) (NextHop, error) {
 	l, addr, err := s.locate(k)
 	if err != nil {
 		return NextHop{}, err
 	}
-	nh, err := s.egress(l)
-	if err != nil || nh.Pass || !addr.IsValid() {
+	nh, framed, err := s.egress(l)
+	if err != nil || !framed || !addr.IsValid() {
 		return nh, err
 	}
 	n := s.lookup().neighbours[neighbourKey{l.Index, addr}]
 	switch {
+	case nh.Pass && (n == nil || n.State == NUDNoARP || !n.Usable()):
+		return nh, nil
 	case n == nil:
 		return NextHop{}, fmt.Errorf("%s on %s: %w: never asked for", addr, l.Name, ErrNoNeighbour)
 	case n.State == NUDNoARP:
@@ -107,13 +110,14 @@ func (s *Snapshot) firstHop(k Key, r *Route) (*Link, netip.Addr, error) {
 	return nil, netip.Addr{}, fmt.Errorf("%s by %s: %w: it names no interface", k.NextHop, r.Prefix, ErrNoRoute)
 }
 
-// egress says by which device a link's frames leave, with which tags.
-func (s *Snapshot) egress(l *Link) (NextHop, error) {
-	nh := NextHop{Ifindex: l.Index, MTU: l.MTU, Src: l.MAC}
+// egress says by which device a link's frames leave, with which tags. framed:
+// whoever sends writes the frame; otherwise the kernel has to.
+func (s *Snapshot) egress(l *Link) (nh NextHop, framed bool, err error) {
+	nh = NextHop{Ifindex: l.Index, MTU: l.MTU, Src: l.MAC}
 	leaf := l
 	for {
 		if !l.Up || !l.Carrier {
-			return NextHop{}, fmt.Errorf("%s: %w", l.Name, ErrDown)
+			return NextHop{}, false, fmt.Errorf("%s: %w", l.Name, ErrDown)
 		}
 		nh.MTU = min(nh.MTU, l.MTU)
 		nh.Ifindex = l.Index
@@ -123,27 +127,27 @@ func (s *Snapshot) egress(l *Link) (NextHop, error) {
 		nh.VLANs = append([]VLAN{l.VLAN}, nh.VLANs...)
 		parent := s.lookup().byIndex[l.Parent]
 		if l.ParentElsewhere || parent == nil {
-			return pass(nh, "the device below %s is in another network namespace", l.Name), nil
+			return pass(nh, "the device below %s is in another network namespace", l.Name), false, nil
 		}
 		l = parent
 	}
 	switch {
 	case l.Loopback:
-		return pass(nh, "the packet ends at this node"), nil
+		return pass(nh, "the packet ends at this node"), false, nil
 	case !l.Ethernet:
-		return pass(nh, "%s is not an Ethernet device", l.Name), nil
+		return pass(nh, "%s is not an Ethernet device", l.Name), false, nil
 	case len(nh.VLANs) > maxTags:
-		return pass(nh, "%s has %d VLAN tags, at most %d can be pushed", leaf.Name, len(nh.VLANs), maxTags), nil
+		return pass(nh, "%s has %d VLAN tags, at most %d can be pushed", leaf.Name, len(nh.VLANs), maxTags), false, nil
 	case s.AnyEthernet:
-		return nh, nil
+		return nh, true, nil
 	case l.Kind == "bridge":
-		return pass(nh, "%s is a bridge: the kernel chooses its port", l.Name), nil
+		return pass(nh, "%s is a bridge: the kernel chooses its port", l.Name), true, nil
 	case l.XDP&XDPTransmit == 0 && l.Kind == "veth":
-		return pass(nh, "%s cannot be redirected to: its peer has neither GRO nor an XDP program (ethtool -K PEER gro on)", l.Name), nil
+		return pass(nh, "%s cannot be redirected to: its peer has neither GRO nor an XDP program (ethtool -K PEER gro on)", l.Name), true, nil
 	case l.XDP&XDPTransmit == 0:
-		return pass(nh, "the driver of %s (%s) cannot be redirected to", l.Name, l.Driver), nil
+		return pass(nh, "the driver of %s (%s) cannot be redirected to", l.Name, l.Driver), true, nil
 	}
-	return nh, nil
+	return nh, true, nil
 }
 
 func pass(nh NextHop, format string, args ...any) NextHop {

@@ -147,6 +147,21 @@ func TestResolvePass(t *testing.T) {
 		t.Errorf("own address: %+v, %v", nh, err)
 	}
 
+	// Where only XDP cannot send, the neighbour is found as elsewhere.
+	s = network()
+	s.Neighbours = append(s.Neighbours, Neighbour{Ifindex: 10, Addr: addr("192.0.2.7"), MAC: mac(0x17), State: NUDReachable},
+		Neighbour{Ifindex: 11, Addr: addr("192.0.2.7"), MAC: mac(0x27), State: NUDStale},
+		Neighbour{Ifindex: 11, Addr: addr("192.0.2.8"), MAC: mac(0x28), State: NUDFailed})
+	for key, want := range map[Key]string{
+		{NextHop: addr("192.0.2.7"), Interface: "br0"}: "17", {NextHop: addr("192.0.2.7"), Interface: "veth0"}: "27",
+		{NextHop: addr("192.0.2.8"), Interface: "veth0"}: "-", {NextHop: addr("192.0.2.9"), Interface: "veth0"}: "-",
+		{NextHop: addr("192.0.2.7"), Interface: "tun0"}: "-",
+	} {
+		if nh, err := Resolve(s, key); err != nil || !nh.Pass || last(nh.Dst) != want {
+			t.Errorf("%s: %+v, %v; want address %s", key, nh, err, want)
+		}
+	}
+
 	s = network()
 	s.AnyEthernet = true
 	for name, pass := range map[string]bool{"br0": false, "veth0": false, "tun0": true, "lo": true, "third": true} {

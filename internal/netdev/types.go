@@ -55,7 +55,8 @@ type NextHop struct {
 	// Dst is nil if the Key is an Interface alone.
 	Dst, Src net.HardwareAddr
 	VLANs    []VLAN // outermost first
-	// Pass says that only the kernel can send there; Why says why.
+	// Pass says that XDP cannot send there, but the kernel; Why says why. If Dst
+	// is set, the kernel has only to transmit the frame.
 	Pass bool
 	Why  string
 }
