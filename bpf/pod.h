@@ -56,7 +56,7 @@ GLOBAL int ask_way(struct __sk_buff *skb, __u32 index, __u32 length, struct next
 	struct segment_list *list = bpf_map_lookup_elem(&segment_list, &index);
 	struct bpf_fib_lookup fib = { .family = AF_INET6 };
 	__u32 last;
-	long ret;
+	long answer;
 
 	if (!hop || !list)
 		return REASON_NO_ROUTE;
@@ -67,25 +67,15 @@ GLOBAL int ask_way(struct __sk_buff *skb, __u32 index, __u32 length, struct next
 	fib.tot_len = length;
 	copy16_by4(fib.ipv6_src, &list->source);
 	copy16_by4(fib.ipv6_dst, &list->segment[last]);
-	ret = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+	answer = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
 	__builtin_memset(hop, 0, sizeof(*hop));
 	hop->ifindex = fib.ifindex;
-	switch (ret) {
-	case BPF_FIB_LKUP_RET_SUCCESS:
+	if (answer == BPF_FIB_LKUP_RET_SUCCESS) {
 		hop->flags = NEXT_HOP_READY;
 		__builtin_memcpy(hop->dst, fib.dmac, 6);
 		__builtin_memcpy(hop->src, fib.smac, 6);
-		return 0;
-	case BPF_FIB_LKUP_RET_NO_NEIGH:
-		return 0;
-	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
-		return REASON_TOO_BIG;
-	case BPF_FIB_LKUP_RET_BLACKHOLE:
-	case BPF_FIB_LKUP_RET_UNREACHABLE:
-	case BPF_FIB_LKUP_RET_PROHIBIT:
-		return REASON_UNREACHABLE;
 	}
-	return REASON_NO_ROUTE;
+	return way_of(answer);
 }
 
 /* To a device that XDP cannot send to the stack can. */

@@ -160,6 +160,24 @@ GLOBAL int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct 
 	return 0;
 }
 
+/* The kernel's answer to bpf_fib_lookup. 0, where a neighbour may have to be
+ * resolved first (then it has no address), or a reason. */
+INLINE int way_of(long answer)
+{
+	switch (answer) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		return 0;
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		return REASON_TOO_BIG;
+	case BPF_FIB_LKUP_RET_BLACKHOLE:
+	case BPF_FIB_LKUP_RET_UNREACHABLE:
+	case BPF_FIB_LKUP_RET_PROHIBIT:
+		return REASON_UNREACHABLE;
+	}
+	return REASON_NO_ROUTE;
+}
+
 /* Whose the packet is. */
 INLINE struct cached *inner_target(struct settings *cfg, struct inner *in)
 {

@@ -20,7 +20,12 @@ struct outer {
 	struct local_sid *sid, *node_sid; /* node_sid: End before it, or NULL */
 	__u32 index, node_index;
 	__u32 upper; /* offset */
+	__u32 srh;   /* its length; 0: none */
 	__u8 type, left, class, hops;
+	__u8 shifted; /* NEXT-C-SID: `next` is the destination then */
+	__u8 chain;   /* what is wrong behind the IPv6 header, or 0 */
+	__u8 pad[2];
+	struct in6 next ALIGNED;
 };
 
 /* 0, or a reason. */
@@ -46,7 +51,8 @@ INLINE int read_outer(struct __sk_buff *skb, struct ipv6 *ip, struct outer *o)
 		return REASON_SRH_MALFORMED;
 	o->left = srh->segments_left;
 	o->type = srh->next_header;
-	o->upper += SRH_LEN + 8u * srh->length;
+	o->srh = SRH_LEN + 8u * srh->length;
+	o->upper += o->srh;
 	return !o->left && is_extension(o->type) ? REASON_EXTENSION_CHAIN : 0;
 }
 
@@ -111,6 +117,8 @@ INLINE int decapsulates(struct local_sid *sid)
  * `fib` filled in, or a reason. */
 GLOBAL int ask_table(struct __sk_buff *skb, struct inner *in, __u32 table, struct bpf_fib_lookup *fib)
 {
+	long answer;
+
 	if (!in || !fib)
 		return REASON_NO_ROUTE;
 	if (in->hops <= 1)
@@ -128,20 +136,10 @@ GLOBAL int ask_table(struct __sk_buff *skb, struct inner *in, __u32 table, struc
 		copy16_by4(fib->ipv6_src, &in->src);
 		copy16_by4(fib->ipv6_dst, &in->dst);
 	}
-	switch (bpf_fib_lookup(skb, fib, sizeof(*fib), BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID)) {
-	case BPF_FIB_LKUP_RET_SUCCESS:
-		return 0;
-	case BPF_FIB_LKUP_RET_NO_NEIGH:
+	answer = bpf_fib_lookup(skb, fib, sizeof(*fib), BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID);
+	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
 		__builtin_memset(fib->dmac, 0, 6);
-		return 0;
-	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
-		return REASON_TOO_BIG;
-	case BPF_FIB_LKUP_RET_BLACKHOLE:
-	case BPF_FIB_LKUP_RET_UNREACHABLE:
-	case BPF_FIB_LKUP_RET_PROHIBIT:
-		return REASON_UNREACHABLE;
-	}
-	return REASON_NO_ROUTE;
+	return way_of(answer);
 }
 
 /* The kernel resolves the neighbour that it named, where it has to. */
@@ -211,6 +209,8 @@ INLINE int skb_decapsulate(struct __sk_buff *skb, struct settings *cfg, struct o
 
 INLINE int uplink_end_d(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
 {
+	if (o->chain)
+		return o->chain;
 	if (o->left)
 		return REASON_SEGMENTS_LEFT;
 	if (o->type == NH_FRAGMENT)
@@ -220,17 +220,30 @@ INLINE int uplink_end_d(struct __sk_buff *skb, struct settings *cfg, struct oute
 	return skb_decapsulate(skb, cfg, o);
 }
 
-/* The next segment: of this node, or by the kernel's routes. */
-INLINE int uplink_end(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
+/* PSP, USP. 0 or -1. */
+INLINE int pop_srh(struct __sk_buff *skb, struct outer *o)
 {
-	__u32 at = ETH_LEN + IPV6_LEN + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(o->left - 1), index;
-	struct local_sid *next;
-	struct in6 segment ALIGNED;
+	struct ipv6 *ip = skb_at(skb, ETH_LEN, IPV6_LEN);
+	__u8 change[4] ALIGNED;
+
+	if (!ip)
+		return -1;
+	st16(change, be16(be16(ld16(&ip->payload_length)) - o->srh));
+	change[2] = o->type;
+	change[3] = ip->hop_limit;
+	return bpf_skb_store_bytes(skb, ETH_LEN + 4, change, sizeof(change), BPF_F_RECOMPUTE_CSUM) ||
+			       bpf_skb_adjust_room(skb, -(__s32)o->srh, BPF_ADJ_ROOM_NET, DECAP_FLAGS)
+		       ? -1
+		       : 0;
+}
+
+/* o->next, and Segments Left without it. 0, or a reason. */
+INLINE int next_of_list(struct __sk_buff *skb, struct outer *o)
+{
+	__u32 at = ETH_LEN + IPV6_LEN + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(o->left - 1);
 	struct srh *srh;
 	void *found;
 
-	if (o->hops <= 1)
-		return REASON_HOP_LIMIT;
 	skb_need(skb, at + SEGMENT_LEN);
 	srh = skb_at(skb, ETH_LEN + IPV6_LEN, SRH_LEN);
 	if (!srh)
@@ -240,9 +253,24 @@ INLINE int uplink_end(struct __sk_buff *skb, struct settings *cfg, struct outer 
 	found = skb_at(skb, at, SEGMENT_LEN);
 	if (!found)
 		return REASON_SRH_MALFORMED;
-	copy16(&segment, found);
-	next = find_sid(cfg, &segment, &index);
+	copy16(&o->next, found);
 	o->left--;
+	return 0;
+}
+
+/* The next segment: of this node, or by the kernel's routes. */
+INLINE int uplink_end(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
+{
+	struct local_sid *next;
+	__u32 index;
+	int reason;
+
+	if (o->hops <= 1)
+		return REASON_HOP_LIMIT;
+	reason = o->shifted ? 0 : next_of_list(skb, o);
+	if (reason)
+		return reason;
+	next = find_sid(cfg, &o->next, &index);
 	if (next && decapsulates(next)) {
 		o->node_sid = o->sid;
 		o->node_index = o->index;
@@ -250,30 +278,41 @@ INLINE int uplink_end(struct __sk_buff *skb, struct settings *cfg, struct outer 
 		o->index = index;
 		return uplink_end_d(skb, cfg, o);
 	}
-	if (bpf_skb_store_bytes(skb, ETH_LEN + 24, &segment, SEGMENT_LEN, BPF_F_RECOMPUTE_CSUM) ||
-	    bpf_skb_store_bytes(skb, ETH_LEN + IPV6_LEN + 3, &o->left, 1, BPF_F_RECOMPUTE_CSUM))
+	if (bpf_skb_store_bytes(skb, ETH_LEN + 24, &o->next, SEGMENT_LEN, BPF_F_RECOMPUTE_CSUM))
+		return REASON_HEADROOM;
+	if (o->shifted)
+		return REASON_PASSED;
+	if (o->sid->flavors & FLAVOR_PSP && !o->left)
+		return pop_srh(skb, o) ? REASON_HEADROOM : REASON_PASSED;
+	return bpf_skb_store_bytes(skb, ETH_LEN + IPV6_LEN + 3, &o->left, 1, BPF_F_RECOMPUTE_CSUM) ? REASON_HEADROOM
+												   : REASON_PASSED;
+}
+
+/* End where it is the last segment. */
+INLINE int uplink_last(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
+{
+	if (o->type == NH_FRAGMENT)
+		return REASON_FRAGMENT;
+	if (o->sid->flavors & FLAVOR_USD && (o->type == NH_IPV4 || o->type == NH_IPV6))
+		return skb_decapsulate(skb, cfg, o);
+	if (!(o->sid->flags & SID_ALLOW_UPPER_LAYER))
+		return REASON_UPPER_LAYER;
+	if (o->sid->flavors & FLAVOR_USP && o->srh && pop_srh(skb, o))
 		return REASON_HEADROOM;
 	return REASON_PASSED;
 }
 
 INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip, struct outer *o)
 {
-	int reason;
-
-	if (!decapsulates(o->sid) && (o->sid->behavior != END || o->sid->flavors & (FLAVOR_PSP | FLAVOR_NEXT_CSID)))
+	if (!decapsulates(o->sid) && o->sid->behavior != END)
 		return REASON_PASSED;
-	reason = read_outer(skb, ip, o);
-	if (reason)
-		return reason;
+	o->shifted = o->sid->behavior == END && o->sid->flavors & FLAVOR_NEXT_CSID && next_csid(o->sid, ip, &o->next);
+	o->chain = read_outer(skb, ip, o);
+	if (o->chain && (!o->shifted || o->chain == REASON_IPV6_MALFORMED))
+		return o->chain;
 	if (o->sid->behavior != END)
 		return uplink_end_d(skb, cfg, o);
-	if (o->left)
-		return uplink_end(skb, cfg, o);
-	if (o->type == NH_FRAGMENT)
-		return REASON_FRAGMENT;
-	if (o->sid->flavors & FLAVOR_USD && (o->type == NH_IPV4 || o->type == NH_IPV6))
-		return skb_decapsulate(skb, cfg, o);
-	return o->sid->flags & SID_ALLOW_UPPER_LAYER ? REASON_PASSED : REASON_UPPER_LAYER;
+	return o->left || o->shifted ? uplink_end(skb, cfg, o) : uplink_last(skb, cfg, o);
 }
 
 INLINE int uplink_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside)

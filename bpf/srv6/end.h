@@ -25,9 +25,9 @@ INLINE int plan_endpoint(struct packet *p, struct local_sid *sid, struct ipv6 *i
 	return CONTINUE;
 }
 
-/* NEXT-C-SID: the next compressed SID moves up behind the locator block. 0:
- * the argument is used up. */
-INLINE int next_csid(struct packet *p, struct local_sid *sid, struct ipv6 *ip)
+/* NEXT-C-SID: the destination whose next compressed SID moved up behind the
+ * locator block. 0: the argument is used up. */
+INLINE int next_csid(struct local_sid *sid, struct ipv6 *ip, void *to)
 {
 	struct u128 v = ld128(&ip->dst);
 	struct u128 argument = shl128(v, sid->length & 127);
@@ -35,7 +35,7 @@ INLINE int next_csid(struct packet *p, struct local_sid *sid, struct ipv6 *ip)
 	if (sid->length > 127 || !(argument.hi | argument.lo))
 		return 0;
 	v = or128(head128(v, sid->block_length & 127), shr128(argument, sid->block_length & 127));
-	st128(&p->dst, v);
+	st128(to, v);
 	return 1;
 }
 
@@ -63,7 +63,7 @@ INLINE int end(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, stru
 	int reason;
 
 	p->srh = 0;
-	if (sid->flavors & FLAVOR_NEXT_CSID && next_csid(p, sid, ip)) {
+	if (sid->flavors & FLAVOR_NEXT_CSID && next_csid(sid, ip, &p->dst)) {
 		if (hop_limit <= 1)
 			return hop_limit_spent(p, p->l3);
 		return plan_endpoint(p, sid, ip);

@@ -415,7 +415,7 @@ func TestPodsRestart(t *testing.T) {
 	for _, n := range f.nodes {
 		n.addPods(t, 1)
 	}
-	wire := func() { a.reach(t, b, srv6.HEncapsRed); a.put(t) }
+	wire := func() { a.put(t); a.reach(t, b, srv6.HEncapsRed) } // policies take the source of the settings
 	wire()
 	b.reach(t, a, srv6.HEncapsRed)
 	ping(t, a.pods[0].NS, b.pods[0].ipv4) // neighbours
