@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -259,6 +260,61 @@ func TestPodsOfOneNode(t *testing.T) {
 		transfer(t, n.pods[0].NS, n.NS, own, 1<<20)
 	}
 	f.noDrops(t)
+}
+
+// TestPodsIntoTable: what is behind SIDs of another table is reached by its routes,
+// which main does not have, and answers.
+func TestPodsIntoTable(t *testing.T) {
+	f := served(t, 2)
+	a, b := f.nodes[0], f.nodes[1]
+	b.reach(t, a, srv6.HEncapsRed)
+	customer := netns.New(t)
+	netns.Veth(t, b.NS, "cust", customer, "eth0")
+	for _, name := range []string{"all", "cust"} {
+		b.Sysctl(t, "net.ipv4.conf."+name+".rp_filter", "0") // main does not lead back
+	}
+	for _, x := range []struct{ family, node, gateway, bits, at, all string }{
+		{"-4", "10.98.0.1", "10.98.0.2", "/24", "10.99.0.2", "/32"}, {"-6", "fd98::1", "fd98::2", "/64", "fd99::2", "/128"},
+	} {
+		b.Addr(t, "cust", x.node+x.bits)
+		customer.Addr(t, "eth0", x.gateway+x.bits)
+		customer.Addr(t, "eth0", x.at+x.all)
+		customer.IP(t, x.family+" route add default via "+x.node)
+		b.IP(t, x.family+" route add "+x.at+" via "+x.gateway+" dev cust table 100")
+	}
+	for _, sids := range [][]srv6.LocalSID{
+		{{Behavior: srv6.EndDT4, SID: netip.PrefixFrom(addr("fc00:2:0:14::"), 64)}, {Behavior: srv6.EndDT6, SID: netip.PrefixFrom(addr("fc00:2:0:16::"), 64)}},
+		{{Behavior: srv6.EndDT46, SID: netip.PrefixFrom(addr("fc00:2:0:46::"), 64)}},
+	} {
+		for i, at := range []netip.Addr{addr("10.99.0.2"), addr("fd99::2")} {
+			sid := sids[i%len(sids)]
+			sid.Table = 100
+			b.Do(t, func() { must(t, b.d.PutSID(sid)) })
+			a.Do(t, func() {
+				name := fmt.Sprintf("customer-%d", i)
+				must(t, a.d.PutPolicy(srpolicy.Policy{Name: name, Behavior: srv6.HEncapsRed,
+					SegmentLists: []srpolicy.SegmentList{{Segments: []netip.Addr{sid.SID.Addr()}}}}))
+				must(t, a.d.PutSteering(srpolicy.Steering{Prefix: netip.PrefixFrom(at, at.BitLen()), Policy: name}))
+			})
+			b.IP(t, "neigh flush dev cust") // the kernel resolves the first
+			ping(t, a.pods[0].NS, at)
+			for _, gso := range []string{"on", "off"} {
+				a.pods[0].setGSO(t, gso)
+				transfer(t, a.pods[0].NS, customer, at, 2<<20)
+			}
+			datagrams(t, a.pods[0].NS, customer, at, 1, 1000, 1340)
+		}
+	}
+	f.noDrops(t)
+	if n := b.count(t, datapathReasonREASON_FORWARDED); n < 100 {
+		t.Errorf("node 2 forwarded %d packets", n)
+	}
+	for _, at := range []string{"10.99.0.2", "fd99::2"} {
+		_, _ = a.pods[0].Command("ping", "-c", "1", "-W", "0.2", "-t", "2", at).CombinedOutput()
+	}
+	if got, want := b.drops(t), "2 hop_limit"; got != want {
+		t.Errorf("node 2 dropped %s, want %s", got, want)
+	}
 }
 
 // TestHostToRemotePod: the kernel sends into culvert0, and gets the answers.
