@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The programs. */
 #include "express.h"
-#ifdef __bpf__ /* bpf/native has no struct __sk_buff */
 #include "uplink.h"
-#endif
 
 /* What a packet's state starts from; the rest is written before it is read. */
 INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in)
@@ -76,7 +74,6 @@ int culvert_xdp(struct xdp_md *ctx)
 	return verdict == NOT_TAKEN ? journey(ctx) : verdict;
 }
 
-#ifdef __bpf__
 SEC("tcx/ingress")
 int culvert_pod(struct __sk_buff *skb)
 {
@@ -88,6 +85,5 @@ int culvert_uplink(struct __sk_buff *skb)
 {
 	return uplink_input(skb);
 }
-#endif
 
 char _license[] SEC("license") = "Dual BSD/GPL";

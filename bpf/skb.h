@@ -212,7 +212,7 @@ INLINE void write_addresses(void *eth, struct next_hop *hop)
 }
 
 /* The MAC address of pods' gateway: that of the host's end of each pod's veth. */
-#define GATEWAY_MAC 0xeeee
+#define GATEWAY_MAC 0xeeeeu
 
 INLINE int write_ethernet(struct __sk_buff *skb, const __u8 *dst, __u8 version)
 {

@@ -5,13 +5,14 @@
  * data path, whose result must hold together. */
 #include <stdint.h>
 
-#include "frame.h"
 #include "lib.h"
+#include "skb.h"
 
 /* The input's first octets choose. */
 enum mode {
 	MODE_LIB = 1,       /* of 16: the pure functions */
 	MODE_DISTURBED = 2, /* of 4: anything may stand in the tables */
+	MODE_PODS = 3,      /* of 4: the programs for pods */
 };
 
 static struct frame frame;
@@ -36,8 +37,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* how the one journey ended, and that it was counted once. */
-static enum reason counted(void)
+/* how the one journey ended, and that it was counted once, as `n` packets. */
+static enum reason counted(__u32 n, __u32 octets)
 {
 	struct counter *c = VALUE(outcomes, struct counter, 0);
 	__u32 i, found = REASON_COUNT, packets = 0;
@@ -46,12 +47,12 @@ static enum reason counted(void)
 		packets += c[i].packets;
 		if (c[i].packets) {
 			found = i;
-			must(c[i].bytes == frame.length, "outcome %u: %llu octets of %u", i, c[i].bytes, frame.length);
+			must(c[i].bytes == octets, "outcome %u: %llu octets of %u", i, c[i].bytes, octets);
 		} else {
 			must(!c[i].bytes, "outcome %u has octets and no packet", i);
 		}
 	}
-	must(packets == 1, "one frame was counted %u times", packets);
+	must(packets == n, "%u packets were counted as %u", n, packets);
 	return found;
 }
 
@@ -186,7 +187,7 @@ static void check_run(struct result *r, int disturbed)
 		r->reason = REASON_PASSED; /* and not counted */
 		return;
 	}
-	r->reason = counted();
+	r->reason = counted(1, frame.length);
 	must(r->verdict == expected_verdict(r->reason), "reason %u, verdict %d", r->reason, r->verdict);
 	check_punt(disturbed);
 	if (r->verdict == XDP_DROP)
@@ -255,6 +256,80 @@ static void run_twice(struct input *in, int disturbed)
 	check_again();
 }
 
+/* ---- pods' programs ---- */
+
+/* The packet as the kernel would have it then. */
+static void whole_skb(struct __sk_buff *skb, struct result *r)
+{
+	r->length = skb->len;
+	must(skb->len == linear(skb) + rest.to - rest.from && skb->len <= BUFFER, "%u octets", skb->len);
+	memcpy(r->out, (void *)(long)skb->data, linear(skb));
+	memcpy(r->out + linear(skb), rest.b + rest.from, rest.to - rest.from);
+}
+
+static void check_skb(struct __sk_buff *skb, struct result *r, __u32 length, int pod_program)
+{
+	static const int verdicts[] = { [REASON_FORWARDED] = TC_REDIRECT, [REASON_PASSED] = TC_NEXT };
+	int at_home = r->reason == REASON_FORWARDED || r->reason == REASON_PASSED;
+	__u32 l3 = be16(ld16(r->out + 12)) == TYPE_VLAN ? ETH_LEN + VLAN_LEN : ETH_LEN;
+
+	must(r->verdict == (at_home ? verdicts[r->reason] : TC_DROP), "reason %u, verdict %d", r->reason, r->verdict);
+	must(!rest.held && !witness.punts, "%u entries of conntrack, %u records", rest.held, witness.punts);
+	if (!at_home)
+		return;
+	MUST_BE_INITIALIZED(r->out, r->length);
+	if (r->reason == REASON_PASSED && pod_program)
+		must(r->length == length && !memcmp(r->out, rest.b, length), "passed after a change");
+	if (r->reason == REASON_PASSED)
+		return;
+	if (skb->protocol == be16(TYPE_IPV4))
+		must(be16(ld16(r->out + l3 + 2)) <= r->length - l3, "IPv4 of %u octets", r->length - l3);
+	else
+		must(40u + be16(ld16(r->out + l3 + 4)) <= r->length - l3, "IPv6 of %u octets", r->length - l3);
+	must(r->out[l3] >> 4 == (skb->protocol == be16(TYPE_IPV4) ? 4 : 6), "version %u", r->out[l3] >> 4);
+}
+
+static void run_skb(struct result *r, struct __sk_buff *skb, __u32 in_one_piece, int pod_program, int disturbed)
+{
+	__u32 packets = skb->gso_segs ? skb->gso_segs : 1, length;
+
+	forget_run();
+	place_skb(skb, &frame, in_one_piece);
+	length = skb->len;
+	r->verdict = pod_program ? culvert_pod(skb) : culvert_uplink(skb);
+	r->redirected = witness.redirected;
+	whole_skb(skb, r);
+	if (disturbed)
+		return;
+	r->reason = counted(packets, length);
+	check_skb(skb, r, length, pod_program);
+}
+
+static void run_pods(struct input *in, int disturbed)
+{
+	__u32 in_one_piece = ETH_LEN + (pick(in, 4) ? take8(in) : take16(in)), program = pick(in, 2);
+	struct __sk_buff skb = { .ifindex = frame.ifindex, .pkt_type = rarely(in, 8) ? pick(in, 4) : HOST_PACKET };
+
+	if (frame.length < ETH_LEN + VLAN_LEN)
+		return; /* the kernel has none of these */
+	skb.gso_size = pick(in, 4) ? 0 : take16(in);
+	skb.gso_segs = skb.gso_size ? 1 + pick(in, 64) : 0;
+	rest.room = rarely(in, 16) ? pick(in, 64) : HEADROOM;
+	rest.held = 0;
+	begun = (1 + take16(in)) * 1000000ull;
+	first.reason = second.reason = REASON_PASSED;
+	struct __sk_buff again = skb;
+
+	run_skb(&first, &skb, in_one_piece, program, disturbed);
+	if (disturbed)
+		return;
+	run_skb(&second, &again, in_one_piece, program, 0);
+	must(first.reason == second.reason && first.verdict == second.verdict, "reason %u, then %u", first.reason, second.reason);
+	must(first.redirected == second.redirected, "sent to %u, then to %u", first.redirected, second.redirected);
+	if (first.verdict != TC_DROP)
+		must(first.length == second.length && !memcmp(first.out, second.out, first.length), "another packet the second time");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = input_of(data, size);
@@ -267,7 +342,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make_frame(&in, &frame);
 	if (disturbed)
 		disturb_world(&in);
-	run_twice(&in, disturbed);
+	if (choice / 64 == MODE_PODS)
+		run_pods(&in, disturbed);
+	else
+		run_twice(&in, disturbed);
 	return 0;
 }
 

@@ -24,6 +24,7 @@
 #define FILTERS 24
 #define METERS 6
 #define SLICES 3
+#define PODS 4
 
 /* Links of Ethernet sessions: without a tag, and VLAN 100. */
 #define LINK (3u << 12)
@@ -65,6 +66,9 @@ static void make_maps(void)
 	MAKE_MAP(limit_by_group, ENTRIES);
 	MAKE_MAP(target_by_dst4, ENTRIES);
 	MAKE_MAP(target_by_dst6, ENTRIES);
+	MAKE_MAP(pod, PODS);
+	MAKE_MAP(overlay, 1);
+	MAKE_MAP(untranslated, 1);
 	MAKE_MAP(lookup_cache, 1);
 	MAKE_MAP(tunnel, TUNNELS);
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
@@ -552,6 +556,20 @@ static void make_sessions(struct input *in)
 	put_target4(10, 221, 16, TARGET_PDR, PDRS - 2);
 }
 
+/* 10.107.0.0/17 and the like of IPv6: two pods, and one that is gone. */
+static void make_pods(struct input *in)
+{
+	__u8 address[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xee, 7 };
+	struct overlay *o = VALUE(overlay, struct overlay, 0);
+	__u32 i, n = next_number(in);
+
+	for (i = 1; i < PODS - 1; i++)
+		*VALUE(pod, struct pod, i) = (struct pod){ .ifindex = i, .mac = { 2, [5] = i } };
+	put_target4(10, 107, 17, TARGET_POD, 1 + n % (PODS - 1));
+	put_target6(address, 49, TARGET_POD, 1 + (n >> 4) % (PODS - 1));
+	*o = (struct overlay){ .entry = n >> 8 & 3 ? 3 : 0, .mac = { 2, [5] = 9 }, .translates = n >> 10 & 1 };
+}
+
 static void make_steering(struct input *in)
 {
 	__u8 address[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xee };
@@ -563,6 +581,7 @@ static void make_steering(struct input *in)
 		put_target4(10, 100 + i, 16, TARGET_PASS + i % 4, i % 4 == 1 ? 1 + i % 2 : i % 4 == 3 ? MOBILES - 1 - i % 2 : 1 + i * 2);
 	}
 	put_target6(gtpu6_address, 128, TARGET_PASS, 0);
+	make_pods(in);
 	mobile_of(in, BEHAVIOR_NONE, MOBILES - 1);
 	mobile_of(in, BEHAVIOR_NONE, MOBILES - 2);
 	for (i = 1; i <= 3; i++) {

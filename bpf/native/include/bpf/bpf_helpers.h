@@ -9,6 +9,11 @@
 
 #define SEC(name)
 #define __hidden
+#define __weak __attribute__((weak))
+#define __ksym
+/* of nf_conn: fields are found here without the loader */
+#pragma clang diagnostic ignored "-Wunknown-attributes"
+#pragma clang diagnostic ignored "-Wignored-attributes"
 #define __uint(name, value) int (*name)[value]
 #define __type(name, value) typeof(value) *name
 
@@ -19,7 +24,16 @@ long bpf_xdp_adjust_meta(struct xdp_md *ctx, int delta);
 long bpf_xdp_adjust_tail(struct xdp_md *ctx, int delta);
 long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 length);
 long bpf_xdp_store_bytes(struct xdp_md *ctx, __u32 offset, void *from, __u32 length);
+long bpf_skb_pull_data(struct __sk_buff *skb, __u32 length);
+long bpf_skb_adjust_room(struct __sk_buff *skb, __s32 delta, __u32 mode, __u64 flags);
+long bpf_skb_store_bytes(struct __sk_buff *skb, __u32 offset, const void *from, __u32 length, __u64 flags);
+long bpf_skb_vlan_push(struct __sk_buff *skb, __be16 protocol, __u16 tag);
+__s64 bpf_csum_update(struct __sk_buff *skb, __u32 sum);
+long bpf_redirect(__u32 ifindex, __u64 flags);
+long bpf_redirect_peer(__u32 ifindex, __u64 flags);
+long bpf_redirect_neigh(__u32 ifindex, struct bpf_redir_neigh *neighbour, int length, __u64 flags);
 __u64 bpf_ktime_get_ns(void);
+__u64 bpf_ktime_get_coarse_ns(void);
 long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags);
 long bpf_redirect_map(void *map, __u64 key, __u64 flags);
 void *bpf_ringbuf_reserve(void *map, __u64 size, __u64 flags);
