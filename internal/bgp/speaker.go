@@ -111,6 +111,9 @@ type Speaker struct {
 	server  *server.BgpServer
 	stop    context.CancelFunc
 
+	context context.Context              // ends with the speaker
+	waits   map[netip.Addr]chan struct{} // GoBGP waits for these peers, that it does not connect to
+
 	telling sync.Mutex // held while handlers are told something
 	reach   *reach     // nil: no node of a cluster
 	awaited map[netip.Addr]map[bgp.Family]bool
@@ -147,7 +150,7 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 	}
 	s := &Speaker{
 		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{},
-		known: map[key]bool{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
+		waits: map[netip.Addr]chan struct{}{}, known: map[key]bool{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}
 	go s.server.Serve()
@@ -192,9 +195,15 @@ func (s *Speaker) begin(ctx context.Context) error {
 	if err := s.setExport(ctx); err != nil {
 		return err
 	}
-	watch, cancel := context.WithCancel(context.Background())
+	var cancel context.CancelFunc
+	s.context, cancel = context.WithCancel(context.Background())
 	s.stop = cancel
-	err = s.server.WatchEvent(watch, server.WatchEventMessageCallbacks{
+	for _, p := range s.config.Peers {
+		if s.connects(p) {
+			s.waits[p.Address] = make(chan struct{}, 1)
+		}
+	}
+	err = s.server.WatchEvent(s.context, server.WatchEventMessageCallbacks{
 		OnBestPath: s.learn, OnPathUpdate: s.update, OnPathEor: s.complete, OnPeerUpdate: s.peerChanged,
 	}, server.WatchBestPath(true), server.WatchPostUpdate(false, "", ""), server.WatchEor(true), server.WatchPeer())
 	if err != nil {
@@ -215,6 +224,9 @@ func (s *Speaker) addPeers(ctx context.Context) error {
 	for _, p := range s.config.Peers {
 		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peer(p)}); err != nil {
 			return fmt.Errorf("peer %s: %w", p.Address, err)
+		}
+		if s.connects(p) {
+			go s.connectTo(s.context, p, s.waits[p.Address])
 		}
 	}
 	return nil
@@ -250,7 +262,7 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 	}
 	out := &api.Peer{
 		Conf:      &api.PeerConf{NeighborAddress: p.Address.String(), PeerAsn: p.ASN, AuthPassword: p.Password},
-		Transport: &api.Transport{PassiveMode: p.Passive, RemotePort: uint32(orPort(p.Port))},
+		Transport: &api.Transport{PassiveMode: p.Passive || s.connects(p), RemotePort: uint32(orPort(p.Port))},
 		Timers: &api.Timers{Config: &api.TimersConfig{
 			HoldTime: uint64(hold.Seconds()), KeepaliveInterval: uint64(hold.Seconds() / 3), ConnectRetry: 5, IdleHoldTimeAfterReset: 1,
 		}},
@@ -389,6 +401,11 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 	}
 	state := e.Peer.State
 	switch state.SessionState {
+	case bgp.BGP_FSM_ACTIVE:
+		select {
+		case s.waits[state.NeighborAddress] <- struct{}{}:
+		default:
+		}
 	case bgp.BGP_FSM_ESTABLISHED:
 		s.log.Info("BGP session is up", "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
 		s.await(state)
