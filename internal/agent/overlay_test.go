@@ -381,5 +381,6 @@ type deaf struct{}
 func (deaf) Put(bgp.Path)                       {}
 func (deaf) Withdraw(srpolicy.Advertised)       {}
 func (deaf) Complete(netip.Addr)                {}
+func (deaf) Speaks(netip.Addr, []string)        {}
 func (deaf) PutReach(netip.Prefix, []bgp.Route) {}
 func (deaf) WithdrawReach(netip.Prefix)         {}

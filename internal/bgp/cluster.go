@@ -12,7 +12,6 @@ import (
 
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
-	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/culvert-net/culvert/internal/overlay"
 )
@@ -90,19 +89,6 @@ func newReach(c Config) (*reach, error) {
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
 		routes: rib{}, told: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, seen: seen,
 	}, nil
-}
-
-// spoken are the families that are meant for a peer.
-func (c *Config) spoken(p Peer) []Family {
-	switch {
-	case len(p.Families) > 0:
-		return p.Families
-	case p.ASN == c.ASN:
-		return []Family{SRPolicy, Unicast, L3VPN}
-	case c.Cluster != nil:
-		return []Family{Unicast}
-	}
-	return []Family{SRPolicy}
 }
 
 // takesSIDs says whether a peer is of the SR domain: what another says of SIDs is
@@ -211,22 +197,6 @@ func (s *Speaker) rename() {
 			s.log.Error("cannot advertise the way to this node", "error", err)
 		}
 	})
-}
-
-// familiesOf are the address families that a peer is offered.
-func (s *Speaker) familiesOf(p Peer) (list []bgp.Family) {
-	for _, f := range s.config.spoken(p) {
-		switch {
-		case f == SRPolicy:
-			list = append(list, families...)
-		case s.reach == nil:
-		case f == Unicast:
-			list = append(list, unicastFamilies...)
-		case s.reach.announcer.vpn != nil:
-			list = append(list, vpnFamilies...)
-		}
-	}
-	return list
 }
 
 // tooMuch lets a peer that advertised too many prefixes come back after a while.

@@ -29,7 +29,7 @@ func TestConnectsAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			started := time.Now()
+			var started time.Time
 			if tt.late > 0 {
 				inject()
 				time.Sleep(tt.late)

@@ -1,12 +1,14 @@
 package bgp
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -166,7 +168,7 @@ router bgp 65000
 `
 
 // beside starts a node at our end of the pair, as an external peer of the router.
-func beside(t *testing.T, f *frr, c Config, p Peer) *member {
+func beside(t *testing.T, f *frr, c Config, p Peer, others ...Peer) *member {
 	t.Helper()
 	m := &member{reached: newReached(), heard: newHeard(), node: nodeOf("1")}
 	m.node.Address = f.ours
@@ -174,7 +176,7 @@ func beside(t *testing.T, f *frr, c Config, p Peer) *member {
 	if p.ASN == 0 {
 		p.ASN = 65000
 	}
-	c.ASN, c.RouterID, c.Peers = 65001, addr("10.0.0.1"), []Peer{p}
+	c.ASN, c.RouterID, c.Peers = 65001, addr("10.0.0.1"), append([]Peer{p}, others...)
 	if c.Cluster == nil {
 		c.Cluster = &Cluster{}
 	}
@@ -401,4 +403,72 @@ func (f *frr) allocatedSID(prefix string) string {
 	_, sid, _ := strings.Cut(red, "vpn_policy["+family+"].tovpn_sid: ")
 	sid, _, _ = strings.Cut(sid, "\n")
 	return sid
+}
+
+// reflecting is an internal router that reflects unicast routes, and speaks nothing
+// else.
+const reflecting = `
+frr defaults datacenter
+router bgp 65001
+ bgp router-id 10.0.0.254
+ no bgp network import-check
+ bgp graceful-restart
+ bgp graceful-restart preserve-fw-state
+ bgp graceful-restart restart-time 60
+ neighbor NODE remote-as 65001
+ neighbor NODE timers connect 1
+ neighbor NODE capability extended-nexthop
+ address-family ipv4 unicast
+  network 192.0.2.0/24
+  neighbor NODE activate
+  neighbor NODE route-reflector-client
+ exit-address-family
+ address-family ipv6 unicast
+  network 2001:db8:99::/48
+  neighbor NODE activate
+  neighbor NODE route-reflector-client
+ exit-address-family
+`
+
+// An internal peer that speaks less than is meant for it is told the rest. That
+// holds when the node restarts and another peer is away, too.
+func TestInternalPeerThatSpeaksUnicastOnly(t *testing.T) {
+	t.Parallel()
+	f := router(t)
+	f.start("zebra", "")
+	f.start("bgpd", strings.ReplaceAll(reflecting, "NODE", f.ours.String()))
+	peer := func(spoken []string) Peer { return Peer{ASN: 65001, RouteReflector: true, Spoken: spoken} }
+	m := beside(t, f, Config{Restart: 60 * time.Second}, peer(nil), Peer{Address: addr("127.94.15.1"), ASN: 65001})
+	known := func() bool { return f.has("ipv4", "10.244.1.0/24", f.ours.String()) }
+	eventually(t, "FRR knows the node's prefixes", known)
+	eventually(t, "FRR's prefixes are heard of", func() bool { return m.reached.by("2001:db8:99::/48", f.peer.String()) })
+	m.heard.mu.Lock()
+	spoken := m.heard.spoken[f.peer]
+	m.heard.mu.Unlock()
+	if want := []string{"ipv4-unicast", "ipv6-unicast"}; !slices.Equal(spoken, want) {
+		t.Errorf("it speaks %q, want %q", spoken, want)
+	}
+
+	kept := watch(t, known)
+	m.Stop()
+	time.Sleep(time.Second)
+	again := beside(t, f, Config{Restart: 60 * time.Second, Restarting: true}, peer(spoken), Peer{Address: addr("127.94.15.1"), ASN: 65001})
+	eventually(t, "the session is up", func() bool { return stateOf(again.Speaker, f.peer) == "established" })
+	up := watch(t, func() bool { return stateOf(again.Speaker, f.peer) == "established" })
+	time.Sleep(deferral + 3*time.Second)
+	if n := up(); n > 0 {
+		t.Errorf("the session was down %d times", n)
+	}
+	if n := kept(); n > 0 {
+		t.Errorf("FRR was without the node's prefix %d times", n)
+	}
+}
+
+func stateOf(s *Speaker, peer netip.Addr) string {
+	peers, err := s.Peers(context.Background())
+	i := slices.IndexFunc(peers, func(p PeerStatus) bool { return p.Address == peer })
+	if err != nil || i < 0 {
+		return ""
+	}
+	return peers[i].State
 }

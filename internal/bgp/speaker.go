@@ -60,9 +60,11 @@ type Peer struct {
 	RouteReflector, Client bool
 	// Families are what is spoken with it: unless set, all with an internal peer,
 	// and with an external one Unicast if this node is one of a cluster, else
-	// SRPolicy. A peer should know all of them: a node that restarts ends each
-	// with End-of-RIB.
+	// SRPolicy.
 	Families []Family
+	// Spoken are the address families that it took of those with an earlier
+	// speaker (Handler.Speaks). A node that restarts offers no others.
+	Spoken []string
 }
 
 // Family is what is spoken with a peer, for IPv4 and IPv6.
@@ -100,6 +102,9 @@ type Handler interface {
 	Withdraw(srpolicy.Advertised)
 	// Complete is called when a peer has told all that it knows, of all families.
 	Complete(peer netip.Addr)
+	// Speaks is called when a session is up: with the address families that the
+	// peer takes of those that are meant for it, such as ipv6-unicast.
+	Speaks(peer netip.Addr, families []string)
 }
 
 // Speaker is a BGP speaker for SR policies (SAFI 73) and, as a node of a cluster,
@@ -117,6 +122,7 @@ type Speaker struct {
 	telling sync.Mutex // held while handlers are told something
 	reach   *reach     // nil: no node of a cluster
 	awaited map[netip.Addr]map[bgp.Family]bool
+	offered map[netip.Addr][]bgp.Family // to each peer
 	stopped bool
 
 	mu        sync.Mutex
@@ -149,7 +155,7 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 		return nil, err
 	}
 	s := &Speaker{
-		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{},
+		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, offered: map[netip.Addr][]bgp.Family{},
 		waits: map[netip.Addr]chan struct{}{}, known: map[key]bool{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}
@@ -199,6 +205,7 @@ func (s *Speaker) begin(ctx context.Context) error {
 	s.context, cancel = context.WithCancel(context.Background())
 	s.stop = cancel
 	for _, p := range s.config.Peers {
+		s.offered[p.Address] = s.offer(p)
 		if s.connects(p) {
 			s.waits[p.Address] = make(chan struct{}, 1)
 		}
@@ -222,7 +229,7 @@ func (s *Speaker) begin(ctx context.Context) error {
 
 func (s *Speaker) addPeers(ctx context.Context) error {
 	for _, p := range s.config.Peers {
-		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peer(p)}); err != nil {
+		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
 			return fmt.Errorf("peer %s: %w", p.Address, err)
 		}
 		if s.connects(p) {
@@ -255,6 +262,7 @@ func (s *Speaker) gracefulRestart() *api.GracefulRestart {
 	}
 }
 
+// peer is what GoBGP is told of one. s.telling is held.
 func (s *Speaker) peer(p Peer) *api.Peer {
 	hold := p.Hold
 	if hold == 0 {
@@ -284,7 +292,7 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 		}
 		out.RouteReflector = &api.RouteReflector{RouteReflectorClient: true, RouteReflectorClusterId: id.String()}
 	}
-	for _, f := range s.familiesOf(p) {
+	for _, f := range s.offered[p.Address] {
 		out.AfiSafis = append(out.AfiSafis, s.afiSafi(f))
 	}
 	return out
@@ -408,7 +416,7 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 		}
 	case bgp.BGP_FSM_ESTABLISHED:
 		s.log.Info("BGP session is up", "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
-		s.await(state)
+		s.begun(state)
 	case bgp.BGP_FSM_IDLE:
 		if state.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
 			s.tooMuch(state.NeighborAddress)
@@ -416,25 +424,6 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 		}
 		s.log.Warn("BGP session is down", "peer", state.NeighborAddress, "reason", strings.TrimSpace(state.DisconnectMessage))
 	}
-}
-
-// await notes which families a peer speaks with us.
-func (s *Speaker) await(state apiutil.PeerState) {
-	ours := map[bgp.Family]bool{}
-	for _, c := range state.LocalCap {
-		if v, ok := c.(*bgp.CapMultiProtocol); ok {
-			ours[v.CapValue] = true
-		}
-	}
-	both := map[bgp.Family]bool{}
-	for _, c := range state.RemoteCap {
-		if v, ok := c.(*bgp.CapMultiProtocol); ok && ours[v.CapValue] {
-			both[v.CapValue] = true
-		}
-	}
-	s.telling.Lock()
-	defer s.telling.Unlock()
-	s.awaited[state.NeighborAddress] = both
 }
 
 // Advertise tells the peers of a candidate path, in place of an earlier one with
