@@ -48,7 +48,7 @@ func newHeadend(c planeConfig, t told, to *inbox, log *slog.Logger) (*headend, e
 	}
 	if c.Overlay.Mode == config.OverlayBGP {
 		h.config.Cluster = &bgp.Cluster{
-			Handler: h, Headends: t.headends(), Prefixes: b.Prefixes, MaxPrefixes: b.MaxPrefixes, SIDs: b.UnicastSIDs, VPN: vpn(b.VPN),
+			Handler: h, Headends: t.headends(), Prefixes: b.Prefixes, MaxPrefixes: b.MaxPrefixes, SIDs: b.UnicastSIDs, Locator: !b.NoLocator, VPN: vpn(b.VPN),
 		}
 	}
 	return h, nil

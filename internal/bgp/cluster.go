@@ -30,7 +30,10 @@ type Cluster struct {
 	// SIDs has the node's unicast routes carry its SIDs (RFC 9252 section 5.3
 	// and 5.4), for who knows no SR policies.
 	SIDs bool
-	VPN  *VPN // nil: none
+	// Locator has the node's locator advertised as an IPv6 prefix, where segment
+	// lists need it to be routed.
+	Locator bool
+	VPN     *VPN // nil: none
 	// Headends are the router IDs of nodes that were known before a restart: they
 	// are named to route reflectors before they are heard of again.
 	Headends []netip.Addr
@@ -85,7 +88,7 @@ func newReach(c Config) (*reach, error) {
 	return &reach{
 		handler: c.Cluster.Handler,
 		reader:  reader{asn: c.ASN, vpn: v, takesSIDs: c.takesSIDs, prefixes: c.Cluster.Prefixes},
-		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs,
+		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs, locator: c.Cluster.Locator,
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
 		routes: rib{}, told: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, seen: seen,
 	}, nil
@@ -154,7 +157,7 @@ func (s *Speaker) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, labe
 // tell tells the handler of a prefix what it was not told yet.
 func (s *Speaker) tell(prefix netip.Prefix) {
 	r := s.reach
-	routes := r.routes.routes(prefix, r.node.Prefixes)
+	routes := r.routes.routes(prefix, append(slices.Clip(r.node.Prefixes), r.node.Locator))
 	if slices.EqualFunc(routes, r.told[prefix], sameRoute) {
 		return
 	}

@@ -195,7 +195,7 @@ func TestUnicastWithFRR(t *testing.T) {
 	f := router(t)
 	f.start("zebra", "")
 	f.start("bgpd", strings.ReplaceAll(unicast, "NODE", f.ours.String()))
-	m := beside(t, f, Config{}, Peer{})
+	m := beside(t, f, Config{Cluster: &Cluster{Locator: true}}, Peer{})
 	eventually(t, "FRR's prefixes are heard of", func() bool {
 		return m.reached.by("192.0.2.0/24", f.peer.String()) && m.reached.by("2001:db8:99::/48", f.peer.String())
 	})
@@ -205,6 +205,7 @@ func TestUnicastWithFRR(t *testing.T) {
 	eventually(t, "FRR knows the node's prefixes", func() bool {
 		return f.has("ipv4", "10.244.1.0/24", f.ours.String()) && f.has("ipv6", "fd00:10:244:1::/64", f.ours.String())
 	})
+	eventually(t, "FRR can route the node's locator", func() bool { return f.has("ipv6", "fc00:0:1::/48", f.ours.String()) })
 	m.node.Prefixes = m.node.Prefixes[1:]
 	if err := m.SetNode(m.node); err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ type announcer struct {
 	routerID netip.Addr
 	vpn      *vpn
 	withSIDs bool // unicast routes with the node's SIDs
+	locator  bool // the node's locator is advertised, too
 	// reflected says that updates come to headends by way of others, which
 	// NO_ADVERTISE would forbid: headends are then named.
 	reflected bool
@@ -60,7 +61,32 @@ func (a announcer) adverts(n overlay.Node, headends []netip.Addr) (map[string]ad
 			return nil, err
 		}
 	}
+	if a.locator && isRouted(n) {
+		if err := a.underlay(n, add); err != nil {
+			return nil, err
+		}
+	}
 	return all, a.policies(n, headends, add)
+}
+
+// isRouted says that the underlay has to route a node's locator: a segment list
+// has one segment, in it.
+func isRouted(n overlay.Node) bool {
+	in := func(list []netip.Addr) bool { return len(list) == 1 && n.Locator.Contains(list[0]) }
+	return in(n.IPv4) || in(n.IPv6)
+}
+
+// underlay adds the route to the node's locator.
+func (a announcer) underlay(n overlay.Node, add adder) error {
+	nlri, err := bgp.NewIPAddrPrefix(n.Locator.Masked())
+	if err != nil {
+		return err
+	}
+	attrs, err := routeAttrs(bgp.RF_IPv6_UC, nlri, n.Address)
+	if err != nil {
+		return err
+	}
+	return add(bgp.RF_IPv6_UC, nlri, attrs)
 }
 
 // adder takes a path.

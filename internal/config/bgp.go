@@ -34,8 +34,11 @@ type BGP struct {
 	MaxPrefixes uint32 `json:"max_prefixes,omitempty"`
 	// UnicastSIDs has this node's prefixes carry its SIDs (RFC 9252), for peers that
 	// know no SR policies.
-	UnicastSIDs bool   `json:"unicast_sids,omitempty"`
-	VPN         BGPVPN `json:"vpn,omitzero"`
+	UnicastSIDs bool `json:"unicast_sids,omitempty"`
+	// NoLocator keeps this node's locator to itself. Unless set, it is advertised
+	// as an IPv6 prefix, by which routers, and nodes on the same link, reach it.
+	NoLocator bool   `json:"no_locator,omitempty"`
+	VPN       BGPVPN `json:"vpn,omitzero"`
 }
 
 // BGPVPN is the layer-3 VPN that this node's pods are part of, through SRv6 (RFC

@@ -71,6 +71,7 @@ type builder struct {
 	bindings       map[netip.Addr]bool
 	policies       map[Color]string   // names
 	peers          map[netip.Addr]int // places in Peers
+	served         map[netip.Addr][]netip.Addr
 }
 
 // Remote says what this node needs in order to reach the others.
@@ -100,6 +101,7 @@ func newBuilder(c Cluster) *builder {
 	b := &builder{
 		Cluster: c, addresses: map[netip.Addr]string{self.Address: thisNode}, sids: map[netip.Addr]string{},
 		services: map[netip.Prefix]string{}, bindings: map[netip.Addr]bool{}, policies: map[Color]string{}, peers: map[netip.Addr]int{},
+		served: ends(c.Reaches),
 	}
 	all := append([]Node{self}, c.Nodes...)
 	b.pods = newSpace(func(claim func(netip.Prefix)) {
@@ -115,6 +117,9 @@ func newBuilder(c Cluster) *builder {
 	b.locators = newSpace(func(claim func(netip.Prefix)) {
 		for _, n := range all {
 			claim(n.Locator)
+		}
+		for _, r := range c.Reaches {
+			claim(r.Prefix)
 		}
 	})
 	for _, p := range self.Prefixes {
@@ -269,6 +274,11 @@ func (b *builder) reach(r Reach) {
 	switch {
 	case slices.Contains(peer.Prefixes, r.Prefix): // the node told it itself
 	case b.isLocator(r):
+		if owner := b.locators.owner(r.Prefix); owner != "" {
+			peer.Problems = append(peer.Problems, fmt.Sprintf("locator %s is already claimed by %s", r.Prefix, owner))
+			return
+		}
+		b.locators.take(r.Prefix, r.Address.String())
 		peer.Locator = r.Prefix
 		b.Routes = append(b.Routes, Route{r.Prefix, r.Address})
 	default:
@@ -284,6 +294,11 @@ func (b *builder) told(address netip.Addr) {
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
 		color := Color{c, address}
 		known, there := b.Known[color]
+		if why := b.taken(known.Direct, address); why != "" && known.Name == "" {
+			peer := b.peer(address)
+			peer.Problems = append(peer.Problems, why)
+			continue
+		}
 		switch {
 		case known.Name != "":
 			b.policies[color] = known.Name
@@ -291,19 +306,45 @@ func (b *builder) told(address netip.Addr) {
 			b.add(color, ByAddress(c, address), nil, known.BindingSID)
 		}
 		for _, sid := range known.Direct {
+			b.sids[sid] = address.String()
 			b.Routes = append(b.Routes, Route{hostPrefix(sid), address})
 		}
 	}
 }
 
-// isLocator says that a prefix is not of pods: paths to its node end in it.
+// taken says why SIDs cannot be those of a node, or "".
+func (b *builder) taken(sids []netip.Addr, address netip.Addr) string {
+	for _, sid := range sids {
+		if owner := b.sids[sid]; owner != "" && owner != address.String() {
+			return fmt.Sprintf("SID %s is already that of %s", sid, owner)
+		}
+		if owner := b.locators.owner(hostPrefix(sid)); owner != "" && owner != address.String() {
+			return fmt.Sprintf("SID %s is in the locator of %s", sid, owner)
+		}
+	}
+	return ""
+}
+
+// isLocator says that a prefix is not of pods: paths to its node, or services
+// there, end in it, or it is among what is known to be a locator.
 func (b *builder) isLocator(r Reach) bool {
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
 		if slices.ContainsFunc(b.Known[Color{c, r.Address}].Ends, r.Prefix.Contains) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(b.served[r.Address], r.Prefix.Contains) || b.locators.owner(r.Prefix) != ""
+}
+
+// ends are the SIDs that services of a node end with.
+func ends(reaches []Reach) map[netip.Addr][]netip.Addr {
+	out := map[netip.Addr][]netip.Addr{}
+	for _, r := range reaches {
+		if n := len(r.Segments); n > 0 {
+			out[r.Address] = append(out[r.Address], r.Segments[n-1])
+		}
+	}
+	return out
 }
 
 // service takes a prefix with a SID of its own. It may hold those of pods, a
