@@ -121,6 +121,29 @@ func (t told) best() []overlay.Reach {
 	return out
 }
 
+// rivals are the routes of the cluster that are not used, and lead to another node
+// than the one that is.
+func (t told) rivals() (out []overlay.Rival) {
+	for _, r := range t.reaches {
+		if len(r.Routes) == 0 {
+			continue
+		}
+		var owner netip.Addr
+		if r.Routes[0].Best {
+			owner = r.Routes[0].Address
+		}
+		for _, o := range r.Routes {
+			if !o.Best && o.Distinguisher == "" && o.Address != owner {
+				out = append(out, overlay.Rival{Reach: o.Reach, Owner: owner, Why: r.Routes[0].Why})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b overlay.Rival) int {
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()), a.Address.Compare(b.Address))
+	})
+	return slices.CompactFunc(out, func(a, b overlay.Rival) bool { return a.Prefix == b.Prefix && a.Address == b.Address })
+}
+
 func (t *told) putNode(n overlay.Node) {
 	m, there := t.nodes[n.Name]
 	if !there {

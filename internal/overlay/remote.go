@@ -16,6 +16,7 @@ type Cluster struct {
 	Self    Self
 	Nodes   []Node
 	Reaches []Reach
+	Rivals  []Rival // of Reaches, and of this node
 	// Known are the policies that are there without the overlay.
 	Known map[Color]Known
 }
@@ -91,6 +92,9 @@ func Remote(c Cluster) Wanted {
 		if len(r.Segments) > 0 {
 			b.service(r)
 		}
+	}
+	for _, r := range c.Rivals {
+		b.rival(r)
 	}
 	return b.Wanted
 }
@@ -363,6 +367,19 @@ func (b *builder) service(r Reach) {
 		b.add(color, "vpn:"+sid.String(), []srpolicy.SegmentList{{Weight: 1, Segments: r.Segments}}, netip.Addr{})
 	}
 	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p, Policy: b.policies[color]})
+}
+
+// rival notes what is not used of a node.
+func (b *builder) rival(r Rival) {
+	if b.addresses[r.Address] == thisNode {
+		return // by way of a reflector
+	}
+	owner := thisNode
+	if r.Owner.IsValid() {
+		owner = cmp.Or(b.addresses[r.Owner], r.Owner.String())
+	}
+	peer := b.peer(r.Address)
+	peer.Problems = append(peer.Problems, fmt.Sprintf("prefix %s is used as that of %s, which tells of it too: %s", r.Prefix, owner, r.Why))
 }
 
 // policyName is short enough for a name, whatever the node is called.
