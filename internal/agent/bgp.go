@@ -33,7 +33,7 @@ func newHeadend(c planeConfig, t told, to *inbox, log *slog.Logger) (*headend, e
 	b := &c.BGP
 	h := &headend{of: c, inbox: to, spoken: maps.Clone(t.spoken), config: bgp.Config{
 		ASN: b.ASN, RouterID: b.RouterID, Listen: b.Listen, Port: b.Port, Restart: time.Duration(b.RestartTime) * time.Second, Log: log,
-		Restarting: t.byBGP(), ClusterID: b.ClusterID,
+		Restarting: t.byBGP(), ClusterID: b.ClusterID, MaxPrefixes: b.MaxPrefixes,
 	}}
 	for i, p := range b.Peers {
 		password, err := bgp.ReadPassword(p.PasswordFile)
@@ -48,7 +48,7 @@ func newHeadend(c planeConfig, t told, to *inbox, log *slog.Logger) (*headend, e
 	}
 	if c.Overlay.Mode == config.OverlayBGP {
 		h.config.Cluster = &bgp.Cluster{
-			Handler: h, Headends: t.headends(), Prefixes: b.Prefixes, MaxPrefixes: b.MaxPrefixes, SIDs: b.UnicastSIDs, Locator: !b.NoLocator, VPN: vpn(b.VPN),
+			Handler: h, Headends: t.headends(), Prefixes: b.Prefixes, SIDs: b.UnicastSIDs, Locator: !b.NoLocator, VPN: vpn(b.VPN),
 		}
 	}
 	return h, nil

@@ -1,8 +1,6 @@
 package bgp
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"maps"
 	"net/netip"
@@ -10,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -24,9 +21,6 @@ type Cluster struct {
 	// Prefixes are what is taken of others, and what is within; none: all but
 	// default routes.
 	Prefixes []netip.Prefix
-	// MaxPrefixes is how many of each family a peer may advertise: one that
-	// advertises more is disconnected for LimitPause. 0: any number.
-	MaxPrefixes uint32
 	// SIDs has the node's unicast routes carry its SIDs (RFC 9252 section 5.3
 	// and 5.4), for who knows no SR policies.
 	SIDs bool
@@ -37,12 +31,7 @@ type Cluster struct {
 	// Headends are the router IDs of nodes that were known before a restart: they
 	// are named to route reflectors before they are heard of again.
 	Headends []netip.Addr
-
-	pause time.Duration // in place of LimitPause
 }
-
-// LimitPause is for how long a peer that advertises too much is not heard.
-const LimitPause = time.Minute
 
 // settle is how long a change of who is there waits for others that come at the
 // same time.
@@ -198,23 +187,6 @@ func (s *Speaker) rename() {
 		}
 		if err := s.announce(); err != nil {
 			s.log.Error("cannot advertise the way to this node", "error", err)
-		}
-	})
-}
-
-// tooMuch lets a peer that advertised too many prefixes come back after a while.
-func (s *Speaker) tooMuch(peer netip.Addr) {
-	pause := cmp.Or(s.config.Cluster.pause, LimitPause)
-	s.log.Error("a BGP peer advertises too many prefixes: it is disconnected", "peer", peer,
-		"max_prefixes", s.config.Cluster.MaxPrefixes, "for", pause)
-	time.AfterFunc(pause, func() {
-		s.telling.Lock()
-		defer s.telling.Unlock()
-		if s.stopped {
-			return
-		}
-		if err := s.server.EnablePeer(context.Background(), &api.EnablePeerRequest{Address: peer.String()}); err != nil {
-			s.log.Error("cannot connect to a BGP peer again", "peer", peer, "error", err)
 		}
 	})
 }

@@ -17,15 +17,47 @@ import (
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
-// frr is a router that runs FRR's zebra and bgpd, at the other end of a veth pair.
-type frr struct {
-	t          *testing.T
+// wire is a namespace at the other end of a veth pair.
+type wire struct {
 	ns         *netns.NS
-	dir        string
-	ours, peer netip.Addr // ends of the pair
+	device     string     // our end
+	ours, peer netip.Addr // of the ends of the pair
 }
 
-var routers atomic.Uint32
+var wires atomic.Uint32
+
+func newWire(t *testing.T) wire {
+	t.Helper()
+	n := wires.Add(1)
+	w := wire{netns.New(t), fmt.Sprintf("cvbgp%d-%d", os.Getpid()%100000, n), addr(fmt.Sprintf("fd94:%x::1", n)), addr(fmt.Sprintf("fd94:%x::2", n))}
+	host(t, "ip", "link", "add", w.device, "type", "veth", "peer", "name", "eth0", "netns", w.ns.Name)
+	w.address(t, w.ours)
+	host(t, "ip", "link", "set", w.device, "up")
+	w.ns.Addr(t, "eth0", w.peer.String()+"/64")
+	w.ns.Up(t, "eth0")
+	return w
+}
+
+// address adds one to our end.
+func (w wire) address(t *testing.T, a netip.Addr) {
+	t.Helper()
+	host(t, "ip", "addr", "add", a.String()+"/64", "dev", w.device, "nodad")
+}
+
+// host runs a command beside the speaker.
+func host(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v: %s", name, args, err, out)
+	}
+}
+
+// frr is a router that runs FRR's zebra and bgpd, at the other end of a wire.
+type frr struct {
+	wire
+	t   *testing.T
+	dir string
+}
 
 const frrDir = "/usr/lib/frr"
 
@@ -35,16 +67,7 @@ func router(t *testing.T) *frr {
 	if _, err := os.Stat(filepath.Join(frrDir, "bgpd")); err != nil {
 		t.Skip("needs FRR's bgpd: install the package frr")
 	}
-	f := &frr{t: t, ns: netns.New(t), dir: frrOwned(t)}
-	n := routers.Add(1)
-	name := fmt.Sprintf("cvbgp%d-%d", os.Getpid()%100000, n)
-	f.ours, f.peer = addr(fmt.Sprintf("fd94:%x::1", n)), addr(fmt.Sprintf("fd94:%x::2", n))
-	f.host("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", f.ns.Name)
-	f.host("ip", "addr", "add", f.ours.String()+"/64", "dev", name, "nodad")
-	f.host("ip", "link", "set", name, "up")
-	f.ns.Addr(t, "eth0", f.peer.String()+"/64")
-	f.ns.Up(t, "eth0")
-	return f
+	return &frr{newWire(t), t, frrOwned(t)}
 }
 
 // frrOwned makes a directory for the user that the daemons become, who could not
@@ -60,14 +83,6 @@ func frrOwned(t *testing.T) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return dir
-}
-
-// host runs a command beside the speaker.
-func (f *frr) host(name string, args ...string) {
-	f.t.Helper()
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		f.t.Fatalf("%s %q: %v: %s", name, args, err, out)
-	}
 }
 
 // start starts a daemon with its configuration, and waits until it listens.
@@ -170,13 +185,19 @@ router bgp 65000
 // beside starts a node at our end of the pair, as an external peer of the router.
 func beside(t *testing.T, f *frr, c Config, p Peer, others ...Peer) *member {
 	t.Helper()
-	m := &member{reached: newReached(), heard: newHeard(), node: nodeOf("1")}
-	m.node.Address = f.ours
-	p.Address, p.Local = f.peer, f.ours
+	return f.member(t, "1", f.ours, c, p, others...)
+}
+
+// member starts node i at an address of our end.
+func (w wire) member(t *testing.T, i string, at netip.Addr, c Config, p Peer, others ...Peer) *member {
+	t.Helper()
+	m := &member{reached: newReached(), heard: newHeard(), node: nodeOf(i)}
+	m.node.Address = at
+	p.Address, p.Local = w.peer, at
 	if p.ASN == 0 {
 		p.ASN = 65000
 	}
-	c.ASN, c.RouterID, c.Peers = 65001, addr("10.0.0.1"), append([]Peer{p}, others...)
+	c.ASN, c.RouterID, c.Peers = 65001, addr("10.0.0."+i), append([]Peer{p}, others...)
 	if c.Cluster == nil {
 		c.Cluster = &Cluster{}
 	}

@@ -234,7 +234,7 @@ func TestPrefixesAreFiltered(t *testing.T) {
 // a while it may come back.
 func TestTooManyPrefixes(t *testing.T) {
 	t.Parallel()
-	all := mesh(t, "7", Config{Cluster: &Cluster{MaxPrefixes: 3, pause: 2 * time.Second}}, "1", "2")
+	all := mesh(t, "7", Config{MaxPrefixes: 3, pause: 2 * time.Second, Cluster: &Cluster{}}, "1", "2")
 	eventually(t, "prefixes are heard of", func() bool { return all[0].reached.count() == 2 })
 	b := all[1]
 	few := b.node
@@ -247,6 +247,14 @@ func TestTooManyPrefixes(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is back", func() bool { return all[0].reached.count() == 2 })
+	for i := range uint32(4) {
+		a := gold()
+		a.Color = 1000 + i
+		if err := b.Advertise(a, Target{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "so it is with candidate paths", func() bool { return all[0].reached.count() == 0 && !all[0].heard.has(1000) })
 }
 
 // A node's locator is told where the underlay has to route it, and is nobody

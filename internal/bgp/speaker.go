@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,9 +40,18 @@ type Config struct {
 	// ClusterID is that of this node as the route reflector of its clients: the
 	// router ID unless set.
 	ClusterID netip.Addr
-	Cluster   *Cluster // nil: this speaker tells and hears of SR policies only
-	Log       *slog.Logger
+	// MaxPrefixes is how many prefixes, or candidate paths, of each family a peer may
+	// advertise: one that advertises more is disconnected for LimitPause. 0: any
+	// number.
+	MaxPrefixes uint32
+	Cluster     *Cluster // nil: this speaker tells and hears of SR policies only
+	Log         *slog.Logger
+
+	pause time.Duration // in place of LimitPause
 }
+
+// LimitPause is for how long a peer that advertises too much is not heard.
+const LimitPause = time.Minute
 
 // Peer is a neighbour.
 type Peer struct {
@@ -304,8 +314,8 @@ func (s *Speaker) afiSafi(f bgp.Family) *api.AfiSafi {
 	if s.config.Restart > 0 {
 		a.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
 	}
-	if s.reach != nil && s.config.Cluster.MaxPrefixes > 0 && !slices.Contains(families, f) {
-		a.PrefixLimits = &api.PrefixLimit{Family: family, MaxPrefixes: s.config.Cluster.MaxPrefixes}
+	if s.config.MaxPrefixes > 0 {
+		a.PrefixLimits = &api.PrefixLimit{Family: family, MaxPrefixes: s.config.MaxPrefixes}
 	}
 	return a
 }
@@ -424,6 +434,23 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 		}
 		s.log.Warn("BGP session is down", "peer", state.NeighborAddress, "reason", strings.TrimSpace(state.DisconnectMessage))
 	}
+}
+
+// tooMuch lets a peer that advertised too much come back after a while.
+func (s *Speaker) tooMuch(peer netip.Addr) {
+	pause := cmp.Or(s.config.pause, LimitPause)
+	s.log.Error("a BGP peer advertises too much: it is disconnected", "peer", peer,
+		"max_prefixes_of_a_family", s.config.MaxPrefixes, "for", pause)
+	time.AfterFunc(pause, func() {
+		s.telling.Lock()
+		defer s.telling.Unlock()
+		if s.stopped {
+			return
+		}
+		if err := s.server.EnablePeer(context.Background(), &api.EnablePeerRequest{Address: peer.String()}); err != nil {
+			s.log.Error("cannot connect to a BGP peer again", "peer", peer, "error", err)
+		}
+	})
 }
 
 // Advertise tells the peers of a candidate path, in place of an earlier one with

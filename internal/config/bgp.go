@@ -29,8 +29,9 @@ type BGP struct {
 	// Prefixes are those of the cluster's pods: what others advertise is taken if
 	// it is within one of them. Unless set, all but default routes are.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
-	// MaxPrefixes is how many of each family a peer may advertise: one that
-	// advertises more is disconnected for a minute. 20000 unless set.
+	// MaxPrefixes is how many prefixes, or candidate paths, of each family a peer
+	// may advertise: one that advertises more is disconnected for a minute. 20000
+	// unless set.
 	MaxPrefixes uint32 `json:"max_prefixes,omitempty"`
 	// UnicastSIDs has this node's prefixes carry its SIDs (RFC 9252), for peers that
 	// know no SR policies.

@@ -223,6 +223,18 @@ func TestBindingSIDs(t *testing.T) {
 	}
 }
 
+// A flood of what cannot be used is told in a few lines.
+func TestManyProblems(t *testing.T) {
+	var reaches []Reach
+	for i := range 10000 {
+		reaches = append(reaches, Reach{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), Address: addr("2001:db8::2")})
+	}
+	got := Remote(Cluster{Self: self, Reaches: reaches}).Peers[0]
+	if n := len(got.Problems); n != 11 || got.Problems[10] != "and 9990 more" || len(got.Prefixes) != 10000 {
+		t.Errorf("%d prefixes, %d problems: %q", len(got.Prefixes), n, got.Problems)
+	}
+}
+
 func TestLongNames(t *testing.T) {
 	n := node(2)
 	n.Name = strings.Repeat("x", 60)

@@ -96,7 +96,20 @@ func Remote(c Cluster) Wanted {
 	for _, r := range c.Rivals {
 		b.rival(r)
 	}
+	for i := range b.Peers {
+		b.Peers[i].Problems = brief(b.Peers[i].Problems)
+	}
 	return b.Wanted
+}
+
+// brief keeps a node that claims thousands of prefixes from filling what is said of
+// it.
+func brief(problems []string) []string {
+	const most = 10
+	if n := len(problems) - most; n > 0 {
+		return append(slices.Clip(problems[:most]), fmt.Sprintf("and %d more", n))
+	}
+	return problems
 }
 
 // newBuilder begins with what this node has.
@@ -276,7 +289,7 @@ func (b *builder) reach(r Reach) {
 	}
 	peer := b.peer(r.Address)
 	switch {
-	case slices.Contains(peer.Prefixes, r.Prefix): // the node told it itself
+	case peer.Name != "" && slices.Contains(peer.Prefixes, r.Prefix): // the node told it itself
 	case b.isLocator(r):
 		if owner := b.locators.owner(r.Prefix); owner != "" {
 			peer.Problems = append(peer.Problems, fmt.Sprintf("locator %s is already claimed by %s", r.Prefix, owner))
