@@ -29,7 +29,9 @@ var wires atomic.Uint32
 func newWire(t *testing.T) wire {
 	t.Helper()
 	n := wires.Add(1)
-	w := wire{netns.New(t), fmt.Sprintf("cvbgp%d-%d", os.Getpid()%100000, n), addr(fmt.Sprintf("fd94:%x::1", n)), addr(fmt.Sprintf("fd94:%x::2", n))}
+	pid := os.Getpid() & 0xffff // another run of the tests has its own addresses
+	network := fmt.Sprintf("fd94:%x:%x::", pid, n)
+	w := wire{netns.New(t), fmt.Sprintf("cvbgp%d-%d", pid, n), addr(network + "1"), addr(network + "2")}
 	host(t, "ip", "link", "add", w.device, "type", "veth", "peer", "name", "eth0", "netns", w.ns.Name)
 	w.address(t, w.ours)
 	host(t, "ip", "link", "set", w.device, "up")
@@ -210,13 +212,15 @@ func (w wire) member(t *testing.T, i string, at netip.Addr, c Config, p Peer, ot
 }
 
 // FRR and a node tell each other prefixes of both families, all with IPv6 next
-// hops; the end of either side is heard of by the other.
+// hops, through TCP MD5 and TTL security; the end of either side is heard of by the
+// other.
 func TestUnicastWithFRR(t *testing.T) {
 	t.Parallel()
 	f := router(t)
 	f.start("zebra", "")
-	f.start("bgpd", strings.ReplaceAll(unicast, "NODE", f.ours.String()))
-	m := beside(t, f, Config{Cluster: &Cluster{Locator: true}}, Peer{})
+	guarded := strings.Replace(unicast, " neighbor NODE timers", " neighbor NODE password secret\n neighbor NODE ttl-security hops 1\n neighbor NODE timers", 1)
+	f.start("bgpd", strings.ReplaceAll(guarded, "NODE", f.ours.String()))
+	m := beside(t, f, Config{Cluster: &Cluster{Locator: true}}, Peer{Password: "secret", Hops: 1})
 	eventually(t, "FRR's prefixes are heard of", func() bool {
 		return m.reached.by("192.0.2.0/24", f.peer.String()) && m.reached.by("2001:db8:99::/48", f.peer.String())
 	})
@@ -484,6 +488,36 @@ func TestInternalPeerThatSpeaksUnicastOnly(t *testing.T) {
 	if n := kept(); n > 0 {
 		t.Errorf("FRR was without the node's prefix %d times", n)
 	}
+}
+
+// FRR reflects between two nodes: prefixes of both families and locators, with their
+// next hops. It knows no SR policies, and keeps the SIDs of unicast prefixes to itself.
+func TestReflectedByFRR(t *testing.T) {
+	t.Parallel()
+	f := router(t)
+	f.start("zebra", "")
+	second := addr(strings.TrimSuffix(f.ours.String(), "1") + "3")
+	f.address(t, second)
+	var config strings.Builder
+	for line := range strings.Lines(reflecting) {
+		config.WriteString(strings.ReplaceAll(line, "NODE", f.ours.String()))
+		if strings.Contains(line, "NODE") {
+			config.WriteString(strings.ReplaceAll(line, "NODE", second.String()))
+		}
+	}
+	f.start("bgpd", config.String())
+	join := func(i string, at netip.Addr) *member {
+		return f.member(t, i, at, Config{Cluster: &Cluster{SIDs: true, Locator: true}}, Peer{ASN: 65001, RouteReflector: true})
+	}
+	a, b := join("1", f.ours), join("3", second)
+	for _, prefix := range append(slices.Clone(b.node.Prefixes), b.node.Locator) {
+		eventually(t, "a knows b's "+prefix.String(), func() bool {
+			routes := a.reached.of(prefix.String())
+			return len(routes) == 1 && routes[0].Address == second && routes[0].Node == addr("10.0.0.3") && routes[0].Segments == nil
+		})
+	}
+	b.Stop()
+	eventually(t, "the end is heard of", func() bool { return a.reached.of(b.node.Locator.String()) == nil })
 }
 
 func stateOf(s *Speaker, peer netip.Addr) string {
