@@ -112,6 +112,7 @@ func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
 	}
 	s.telling.Lock()
 	defer s.telling.Unlock()
+	s.lookSoon()
 	for _, p := range paths {
 		prefix, key, label, ok := r.reader.nlri(p)
 		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() {
@@ -174,7 +175,7 @@ func (s *Speaker) tellAll() {
 // rename names to route reflectors who is there now, soon.
 func (s *Speaker) rename() {
 	r := s.reach
-	if !r.announcer.reflected || r.pending || slices.Equal(r.named, r.headends()) {
+	if !r.announcer.reflected || r.pending {
 		return
 	}
 	r.pending = true
@@ -182,7 +183,7 @@ func (s *Speaker) rename() {
 		s.telling.Lock()
 		defer s.telling.Unlock()
 		r.pending = false
-		if s.stopped {
+		if s.stopped || slices.Equal(r.named, r.headends()) {
 			return
 		}
 		if err := s.announce(); err != nil {

@@ -1,7 +1,6 @@
 package bgp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +48,6 @@ type Config struct {
 
 	pause time.Duration // in place of LimitPause
 }
-
-// LimitPause is for how long a peer that advertises too much is not heard.
-const LimitPause = time.Minute
 
 // Peer is a neighbour.
 type Peer struct {
@@ -134,6 +130,7 @@ type Speaker struct {
 	awaited map[netip.Addr]map[bgp.Family]bool
 	offered map[netip.Addr][]bgp.Family // to each peer
 	stopped bool
+	looking bool // how much peers advertise will be looked at
 
 	mu        sync.Mutex
 	known     map[key]bool // that the handler was told of
@@ -314,9 +311,6 @@ func (s *Speaker) afiSafi(f bgp.Family) *api.AfiSafi {
 	if s.config.Restart > 0 {
 		a.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
 	}
-	if s.config.MaxPrefixes > 0 {
-		a.PrefixLimits = &api.PrefixLimit{Family: family, MaxPrefixes: s.config.MaxPrefixes}
-	}
 	return a
 }
 
@@ -354,6 +348,7 @@ func (s *Speaker) quiet() {
 func (s *Speaker) learn(paths []*apiutil.Path, _ time.Time) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
+	s.lookSoon()
 	for _, p := range paths {
 		n, ok := p.Nlri.(*bgp.SRPolicyNLRI)
 		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() { // our own
@@ -428,29 +423,8 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 		s.log.Info("BGP session is up", "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
 		s.begun(state)
 	case bgp.BGP_FSM_IDLE:
-		if state.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
-			s.tooMuch(state.NeighborAddress)
-			return
-		}
 		s.log.Warn("BGP session is down", "peer", state.NeighborAddress, "reason", strings.TrimSpace(state.DisconnectMessage))
 	}
-}
-
-// tooMuch lets a peer that advertised too much come back after a while.
-func (s *Speaker) tooMuch(peer netip.Addr) {
-	pause := cmp.Or(s.config.pause, LimitPause)
-	s.log.Error("a BGP peer advertises too much: it is disconnected", "peer", peer,
-		"max_prefixes_of_a_family", s.config.MaxPrefixes, "for", pause)
-	time.AfterFunc(pause, func() {
-		s.telling.Lock()
-		defer s.telling.Unlock()
-		if s.stopped {
-			return
-		}
-		if err := s.server.EnablePeer(context.Background(), &api.EnablePeerRequest{Address: peer.String()}); err != nil {
-			s.log.Error("cannot connect to a BGP peer again", "peer", peer, "error", err)
-		}
-	})
 }
 
 // Advertise tells the peers of a candidate path, in place of an earlier one with
