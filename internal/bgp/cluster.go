@@ -83,6 +83,19 @@ func newReach(c Config) (*reach, error) {
 	}, nil
 }
 
+// EveryNode is the router ID that nobody has: a Route Target of it names all nodes
+// of a cluster. Where there are many, each would otherwise hold the names of all
+// others, with each of its paths.
+var EveryNode = netip.IPv4Unspecified()
+
+// names are the router IDs by which Route Targets name this node.
+func (c *Config) names() []netip.Addr {
+	if c.Cluster == nil {
+		return []netip.Addr{c.RouterID}
+	}
+	return []netip.Addr{c.RouterID, EveryNode}
+}
+
 // takesSIDs says whether a peer is of the SR domain: what another says of SIDs is
 // not believed (RFC 8669 section 5).
 func (c *Config) takesSIDs(peer netip.Addr) bool {

@@ -354,7 +354,7 @@ func (s *Speaker) learn(paths []*apiutil.Path, _ time.Time) {
 		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() { // our own
 			continue
 		}
-		a, usable, err := readPolicy(n, p.Attrs, s.config.RouterID)
+		a, usable, err := readPolicy(n, p.Attrs, s.config.names()...)
 		switch {
 		case p.Withdrawal:
 			s.withdraw(a)

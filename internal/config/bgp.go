@@ -118,7 +118,7 @@ func (v *validator) checkBGP() {
 	if b.ASN == 0 {
 		v.add("bgp.asn", "the AS number of this node, such as 65001", "is missing")
 	}
-	if !b.RouterID.Is4() {
+	if !b.RouterID.Is4() || b.RouterID.IsUnspecified() {
 		v.add("bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is no router ID", addrText(b.RouterID))
 	}
 	for i, a := range b.Listen {
