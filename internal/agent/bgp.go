@@ -24,15 +24,16 @@ type headend struct {
 	inbox   *inbox
 	node    overlay.Node // that it tells of
 	expiry  *time.Timer  // of what an earlier one was told
+	spoken  map[netip.Addr][]string
 }
 
 // newHeadend reads the passwords. It hears of other nodes, too, if the overlay is
 // by BGP.
 func newHeadend(c planeConfig, t told, to *inbox, log *slog.Logger) (*headend, error) {
 	b := &c.BGP
-	h := &headend{of: c, inbox: to, config: bgp.Config{
+	h := &headend{of: c, inbox: to, spoken: maps.Clone(t.spoken), config: bgp.Config{
 		ASN: b.ASN, RouterID: b.RouterID, Listen: b.Listen, Port: b.Port, Restart: time.Duration(b.RestartTime) * time.Second, Log: log,
-		Restarting: t.byBGP(), ClusterID: b.ClusterID,
+		Restarting: t.byBGP(), ClusterID: b.ClusterID, MaxPrefixes: b.MaxPrefixes,
 	}}
 	for i, p := range b.Peers {
 		password, err := bgp.ReadPassword(p.PasswordFile)
@@ -42,11 +43,12 @@ func newHeadend(c planeConfig, t told, to *inbox, log *slog.Logger) (*headend, e
 		h.config.Peers = append(h.config.Peers, bgp.Peer{
 			Address: p.Address, Port: p.Port, ASN: p.ASN, Local: p.Source, Password: password, Hops: p.Hops, Passive: p.Passive,
 			Hold: time.Duration(p.HoldTime) * time.Second, RouteReflector: p.RouteReflector, Client: p.Client, Families: families(p.Families),
+			Spoken: t.spoken[p.Address],
 		})
 	}
 	if c.Overlay.Mode == config.OverlayBGP {
 		h.config.Cluster = &bgp.Cluster{
-			Handler: h, Headends: t.headends(), Prefixes: b.Prefixes, MaxPrefixes: b.MaxPrefixes, SIDs: b.UnicastSIDs, VPN: vpn(b.VPN),
+			Handler: h, Headends: t.headends(), Prefixes: b.Prefixes, SIDs: b.UnicastSIDs, Locator: !b.NoLocator, VPN: vpn(b.VPN),
 		}
 	}
 	return h, nil
@@ -126,7 +128,7 @@ func (h *headend) setNode(n overlay.Node) error {
 	return nil
 }
 
-// Put, Withdraw and Complete are what h hears as a bgp.Handler.
+// Put, Withdraw, Complete and Speaks are what h hears as a bgp.Handler.
 func (h *headend) Put(p bgp.Path) {
 	name := learnedName(p.Node, p.Advertised)
 	h.inbox.push(hearing{name: name, apply: func(t *told) {
@@ -145,6 +147,15 @@ func (h *headend) Complete(peer netip.Addr) {
 		t.forget(func(p heard) bool { return p.restored && p.Peer == peer },
 			func(r reached) bool { return r.restored && r.only(peer) })
 	}})
+}
+
+// Speaks has it known after a restart what a peer speaks.
+func (h *headend) Speaks(peer netip.Addr, families []string) {
+	if slices.Equal(h.spoken[peer], families) {
+		return
+	}
+	h.spoken[peer] = families
+	h.inbox.push(hearing{name: "families of " + peer.String(), apply: func(t *told) { t.spoken[peer] = families }})
 }
 
 // PutReach and WithdrawReach are what h hears as a bgp.ReachHandler.

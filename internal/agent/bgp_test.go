@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,9 @@ func TestToldBeforeARestart(t *testing.T) {
 	}
 	dp.log()
 	d = prepare(t, dir, yaml, dp).start(t, network)
+	if h := d.bgpHeadend(); h == nil || !slices.Equal(h.config.Peers[0].Spoken, []string{"ipv4-srpolicy", "ipv6-srpolicy"}) {
+		t.Errorf("it does not know what the peer speaks: %+v", h)
+	}
 	if d.firstOf("south") != "fc00:a::1" {
 		t.Errorf("after the restart packets take %s first", d.firstOf("south"))
 	}

@@ -91,7 +91,7 @@ func (l *learner) cluster() {
 	for _, s := range l.self.SIDs() {
 		l.add(&l.rest, Ref{KindSID, sidKey(s.SID)}, OriginOverlay, s)
 	}
-	l.wanted = overlay.Remote(overlay.Cluster{Self: l.self, Nodes: l.nodes(), Reaches: l.told.best(), Known: l.known()})
+	l.wanted = overlay.Remote(overlay.Cluster{Self: l.self, Nodes: l.nodes(), Reaches: l.told.best(), Rivals: l.told.rivals(), Known: l.known()})
 	for _, p := range l.wanted.Policies {
 		if l.add(&l.policies, Ref{KindPolicy, p.Name}, OriginOverlay, p) {
 			l.taken[p.Name], l.named[overlay.Color{Color: p.Color, Endpoint: p.Endpoint}] = true, p.Name

@@ -366,6 +366,18 @@ func TestModesComeAndGo(t *testing.T) {
 	if err != nil || len(nodes) != 1 || nodes[0].Origin != "bgp" || !slices.Equal(nodes[0].Policies, []string{"c4:2001:db8::2"}) {
 		t.Errorf("nodes %+v, %v", nodes, err)
 	}
+	rival := nodeOf(2)
+	rival.Prefixes = append(rival.Prefixes, prefix("10.244.1.0/24"))
+	if err := other.SetNode(rival); err != nil {
+		t.Fatal(err)
+	}
+	const claimed = "prefix 10.244.1.0/24 is used as that of this node, which tells of it too: the prefix is of this node"
+	d.holds(t, "another node claims this one's prefix", func() bool {
+		return len(d.desired.wanted.Peers) == 1 && slices.Contains(d.desired.wanted.Peers[0].Problems, claimed)
+	})
+	if s := d.overlayStatus(); !slices.Contains(s.Problems, "2001:db8::2: "+claimed) {
+		t.Errorf("status says %q", s.Problems)
+	}
 	if _, err := d.Apply(t.Context(), parse(t, clusterFile), false); err != nil {
 		t.Fatal(err)
 	}
@@ -381,5 +393,6 @@ type deaf struct{}
 func (deaf) Put(bgp.Path)                       {}
 func (deaf) Withdraw(srpolicy.Advertised)       {}
 func (deaf) Complete(netip.Addr)                {}
+func (deaf) Speaks(netip.Addr, []string)        {}
 func (deaf) PutReach(netip.Prefix, []bgp.Route) {}
 func (deaf) WithdrawReach(netip.Prefix)         {}

@@ -34,6 +34,7 @@ var (
 	pathBucket    = []byte("bgp") // candidate paths that were told
 	nodeBucket    = []byte("nodes")
 	reachBucket   = []byte("reach")
+	spokenBucket  = []byte("spoken") // by BGP peers
 	selfBucket    = []byte("node")
 	selfKey       = []byte("self")
 	appliedBucket = []byte("applied")
@@ -145,10 +146,21 @@ func loadTold(tx *bbolt.Tx) (told, error) {
 		loadAll(tx, reachBucket, func(_ string, r reached) {
 			t.reaches[r.Prefix], t.last = r, max(t.last, r.Number)
 		}),
+		loadSpoken(tx, t.spoken),
 		loadAll(tx, selfBucket, func(_ string, s selfTold) { t.self = s }),
 	)
 	t.restore()
 	return t, err
+}
+
+func loadSpoken(tx *bbolt.Tx, to map[netip.Addr][]string) error {
+	var wrong error
+	err := loadAll(tx, spokenBucket, func(peer string, families []string) {
+		at, err := netip.ParseAddr(peer)
+		wrong = errors.Join(wrong, err)
+		to[at] = families
+	})
+	return errors.Join(err, wrong)
 }
 
 func loadAll[V any](tx *bbolt.Tx, bucket []byte, each func(string, V)) error {
@@ -179,6 +191,7 @@ func saveTold(tx *bbolt.Tx, from, to told) error {
 		saveAll(tx, pathBucket, from.paths, to.paths, text, heard.unmarked),
 		saveAll(tx, nodeBucket, from.nodes, to.nodes, text, member.unmarked),
 		saveAll(tx, reachBucket, from.reaches, to.reaches, netip.Prefix.String, reached.unmarked),
+		saveAll(tx, spokenBucket, from.spoken, to.spoken, netip.Addr.String, func(f []string) []string { return f }),
 		saveAll(tx, selfBucket, self(from), self(to), text, func(s selfTold) selfTold { return s }),
 	)
 }

@@ -22,6 +22,7 @@ type told struct {
 	paths   map[string]heard // by learnedName
 	nodes   map[string]member
 	reaches map[netip.Prefix]reached
+	spoken  map[netip.Addr][]string // address families, by BGP peer
 	self    selfTold
 	// last is the number of the newest: of two that claim the same the first that
 	// came stands.
@@ -72,7 +73,7 @@ type selfTold struct {
 
 // clone is one that can be changed.
 func (t told) clone() told {
-	t.paths, t.nodes, t.reaches = cloned(t.paths), cloned(t.nodes), cloned(t.reaches)
+	t.paths, t.nodes, t.reaches, t.spoken = cloned(t.paths), cloned(t.nodes), cloned(t.reaches), cloned(t.spoken)
 	return t
 }
 
@@ -88,6 +89,9 @@ func (t told) whatIsOn(c *config.Config) told {
 	t = t.clone()
 	kube, reach := c.Overlay.UsesKube(), c.BGP.IsSet() && c.Overlay.Mode == config.OverlayBGP
 	t.forget(func(h heard) bool { return h.Kube != "" && !kube || h.Kube == "" && !c.BGP.IsSet() }, func(reached) bool { return !reach })
+	maps.DeleteFunc(t.spoken, func(peer netip.Addr, _ []string) bool {
+		return !slices.ContainsFunc(c.BGP.Peers, func(p config.BGPPeer) bool { return p.Address == peer })
+	})
 	if !kube {
 		clear(t.nodes)
 		t.self = selfTold{}
@@ -115,6 +119,29 @@ func (t told) best() []overlay.Reach {
 		}
 	}
 	return out
+}
+
+// rivals are the routes of the cluster that are not used, and lead to another node
+// than the one that is.
+func (t told) rivals() (out []overlay.Rival) {
+	for _, r := range t.reaches {
+		if len(r.Routes) == 0 {
+			continue
+		}
+		var owner netip.Addr
+		if r.Routes[0].Best {
+			owner = r.Routes[0].Address
+		}
+		for _, o := range r.Routes {
+			if !o.Best && o.Distinguisher == "" && o.Address != owner {
+				out = append(out, overlay.Rival{Reach: o.Reach, Owner: owner, Why: r.Routes[0].Why})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b overlay.Rival) int {
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()), a.Address.Compare(b.Address))
+	})
+	return slices.CompactFunc(out, func(a, b overlay.Rival) bool { return a.Prefix == b.Prefix && a.Address == b.Address })
 }
 
 func (t *told) putNode(n overlay.Node) {

@@ -1,8 +1,6 @@
 package bgp
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"maps"
 	"net/netip"
@@ -10,9 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
-	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/culvert-net/culvert/internal/overlay"
 )
@@ -25,22 +21,17 @@ type Cluster struct {
 	// Prefixes are what is taken of others, and what is within; none: all but
 	// default routes.
 	Prefixes []netip.Prefix
-	// MaxPrefixes is how many of each family a peer may advertise: one that
-	// advertises more is disconnected for LimitPause. 0: any number.
-	MaxPrefixes uint32
 	// SIDs has the node's unicast routes carry its SIDs (RFC 9252 section 5.3
 	// and 5.4), for who knows no SR policies.
 	SIDs bool
-	VPN  *VPN // nil: none
+	// Locator has the node's locator advertised as an IPv6 prefix, where segment
+	// lists need it to be routed.
+	Locator bool
+	VPN     *VPN // nil: none
 	// Headends are the router IDs of nodes that were known before a restart: they
 	// are named to route reflectors before they are heard of again.
 	Headends []netip.Addr
-
-	pause time.Duration // in place of LimitPause
 }
-
-// LimitPause is for how long a peer that advertises too much is not heard.
-const LimitPause = time.Minute
 
 // settle is how long a change of who is there waits for others that come at the
 // same time.
@@ -86,23 +77,23 @@ func newReach(c Config) (*reach, error) {
 	return &reach{
 		handler: c.Cluster.Handler,
 		reader:  reader{asn: c.ASN, vpn: v, takesSIDs: c.takesSIDs, prefixes: c.Cluster.Prefixes},
-		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs,
+		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs, locator: c.Cluster.Locator,
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
 		routes: rib{}, told: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, seen: seen,
 	}, nil
 }
 
-// spoken are the families that are meant for a peer.
-func (c *Config) spoken(p Peer) []Family {
-	switch {
-	case len(p.Families) > 0:
-		return p.Families
-	case p.ASN == c.ASN:
-		return []Family{SRPolicy, Unicast, L3VPN}
-	case c.Cluster != nil:
-		return []Family{Unicast}
+// EveryNode is the router ID that nobody has: a Route Target of it names all nodes
+// of a cluster. Where there are many, each would otherwise hold the names of all
+// others, with each of its paths.
+var EveryNode = netip.IPv4Unspecified()
+
+// names are the router IDs by which Route Targets name this node.
+func (c *Config) names() []netip.Addr {
+	if c.Cluster == nil {
+		return []netip.Addr{c.RouterID}
 	}
-	return []Family{SRPolicy}
+	return []netip.Addr{c.RouterID, EveryNode}
 }
 
 // takesSIDs says whether a peer is of the SR domain: what another says of SIDs is
@@ -134,6 +125,7 @@ func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
 	}
 	s.telling.Lock()
 	defer s.telling.Unlock()
+	s.lookSoon()
 	for _, p := range paths {
 		prefix, key, label, ok := r.reader.nlri(p)
 		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() {
@@ -168,7 +160,7 @@ func (s *Speaker) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, labe
 // tell tells the handler of a prefix what it was not told yet.
 func (s *Speaker) tell(prefix netip.Prefix) {
 	r := s.reach
-	routes := r.routes.routes(prefix, r.node.Prefixes)
+	routes := r.routes.routes(prefix, append(slices.Clip(r.node.Prefixes), r.node.Locator))
 	if slices.EqualFunc(routes, r.told[prefix], sameRoute) {
 		return
 	}
@@ -196,7 +188,7 @@ func (s *Speaker) tellAll() {
 // rename names to route reflectors who is there now, soon.
 func (s *Speaker) rename() {
 	r := s.reach
-	if !r.announcer.reflected || r.pending || slices.Equal(r.named, r.headends()) {
+	if !r.announcer.reflected || r.pending {
 		return
 	}
 	r.pending = true
@@ -204,44 +196,11 @@ func (s *Speaker) rename() {
 		s.telling.Lock()
 		defer s.telling.Unlock()
 		r.pending = false
-		if s.stopped {
+		if s.stopped || slices.Equal(r.named, r.headends()) {
 			return
 		}
 		if err := s.announce(); err != nil {
 			s.log.Error("cannot advertise the way to this node", "error", err)
-		}
-	})
-}
-
-// familiesOf are the address families that a peer is offered.
-func (s *Speaker) familiesOf(p Peer) (list []bgp.Family) {
-	for _, f := range s.config.spoken(p) {
-		switch {
-		case f == SRPolicy:
-			list = append(list, families...)
-		case s.reach == nil:
-		case f == Unicast:
-			list = append(list, unicastFamilies...)
-		case s.reach.announcer.vpn != nil:
-			list = append(list, vpnFamilies...)
-		}
-	}
-	return list
-}
-
-// tooMuch lets a peer that advertised too many prefixes come back after a while.
-func (s *Speaker) tooMuch(peer netip.Addr) {
-	pause := cmp.Or(s.config.Cluster.pause, LimitPause)
-	s.log.Error("a BGP peer advertises too many prefixes: it is disconnected", "peer", peer,
-		"max_prefixes", s.config.Cluster.MaxPrefixes, "for", pause)
-	time.AfterFunc(pause, func() {
-		s.telling.Lock()
-		defer s.telling.Unlock()
-		if s.stopped {
-			return
-		}
-		if err := s.server.EnablePeer(context.Background(), &api.EnablePeerRequest{Address: peer.String()}); err != nil {
-			s.log.Error("cannot connect to a BGP peer again", "peer", peer, "error", err)
 		}
 	})
 }

@@ -1,12 +1,14 @@
 package bgp
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,15 +17,49 @@ import (
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
-// frr is a router that runs FRR's zebra and bgpd, at the other end of a veth pair.
-type frr struct {
-	t          *testing.T
+// wire is a namespace at the other end of a veth pair.
+type wire struct {
 	ns         *netns.NS
-	dir        string
-	ours, peer netip.Addr // ends of the pair
+	device     string     // our end
+	ours, peer netip.Addr // of the ends of the pair
 }
 
-var routers atomic.Uint32
+var wires atomic.Uint32
+
+func newWire(t *testing.T) wire {
+	t.Helper()
+	n := wires.Add(1)
+	pid := os.Getpid() & 0xffff // another run of the tests has its own addresses
+	network := fmt.Sprintf("fd94:%x:%x::", pid, n)
+	w := wire{netns.New(t), fmt.Sprintf("cvbgp%d-%d", pid, n), addr(network + "1"), addr(network + "2")}
+	host(t, "ip", "link", "add", w.device, "type", "veth", "peer", "name", "eth0", "netns", w.ns.Name)
+	w.address(t, w.ours)
+	host(t, "ip", "link", "set", w.device, "up")
+	w.ns.Addr(t, "eth0", w.peer.String()+"/64")
+	w.ns.Up(t, "eth0")
+	return w
+}
+
+// address adds one to our end.
+func (w wire) address(t *testing.T, a netip.Addr) {
+	t.Helper()
+	host(t, "ip", "addr", "add", a.String()+"/64", "dev", w.device, "nodad")
+}
+
+// host runs a command beside the speaker.
+func host(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v: %s", name, args, err, out)
+	}
+}
+
+// frr is a router that runs FRR's zebra and bgpd, at the other end of a wire.
+type frr struct {
+	wire
+	t   *testing.T
+	dir string
+}
 
 const frrDir = "/usr/lib/frr"
 
@@ -33,16 +69,7 @@ func router(t *testing.T) *frr {
 	if _, err := os.Stat(filepath.Join(frrDir, "bgpd")); err != nil {
 		t.Skip("needs FRR's bgpd: install the package frr")
 	}
-	f := &frr{t: t, ns: netns.New(t), dir: frrOwned(t)}
-	n := routers.Add(1)
-	name := fmt.Sprintf("cvbgp%d-%d", os.Getpid()%100000, n)
-	f.ours, f.peer = addr(fmt.Sprintf("fd94:%x::1", n)), addr(fmt.Sprintf("fd94:%x::2", n))
-	f.host("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", f.ns.Name)
-	f.host("ip", "addr", "add", f.ours.String()+"/64", "dev", name, "nodad")
-	f.host("ip", "link", "set", name, "up")
-	f.ns.Addr(t, "eth0", f.peer.String()+"/64")
-	f.ns.Up(t, "eth0")
-	return f
+	return &frr{newWire(t), t, frrOwned(t)}
 }
 
 // frrOwned makes a directory for the user that the daemons become, who could not
@@ -58,14 +85,6 @@ func frrOwned(t *testing.T) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return dir
-}
-
-// host runs a command beside the speaker.
-func (f *frr) host(name string, args ...string) {
-	f.t.Helper()
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		f.t.Fatalf("%s %q: %v: %s", name, args, err, out)
-	}
 }
 
 // start starts a daemon with its configuration, and waits until it listens.
@@ -166,15 +185,21 @@ router bgp 65000
 `
 
 // beside starts a node at our end of the pair, as an external peer of the router.
-func beside(t *testing.T, f *frr, c Config, p Peer) *member {
+func beside(t *testing.T, f *frr, c Config, p Peer, others ...Peer) *member {
 	t.Helper()
-	m := &member{reached: newReached(), heard: newHeard(), node: nodeOf("1")}
-	m.node.Address = f.ours
-	p.Address, p.Local = f.peer, f.ours
+	return f.member(t, "1", f.ours, c, p, others...)
+}
+
+// member starts node i at an address of our end.
+func (w wire) member(t *testing.T, i string, at netip.Addr, c Config, p Peer, others ...Peer) *member {
+	t.Helper()
+	m := &member{reached: newReached(), heard: newHeard(), node: nodeOf(i)}
+	m.node.Address = at
+	p.Address, p.Local = w.peer, at
 	if p.ASN == 0 {
 		p.ASN = 65000
 	}
-	c.ASN, c.RouterID, c.Peers = 65001, addr("10.0.0.1"), []Peer{p}
+	c.ASN, c.RouterID, c.Peers = 65001, addr("10.0.0."+i), append([]Peer{p}, others...)
 	if c.Cluster == nil {
 		c.Cluster = &Cluster{}
 	}
@@ -187,13 +212,15 @@ func beside(t *testing.T, f *frr, c Config, p Peer) *member {
 }
 
 // FRR and a node tell each other prefixes of both families, all with IPv6 next
-// hops; the end of either side is heard of by the other.
+// hops, through TCP MD5 and TTL security; the end of either side is heard of by the
+// other.
 func TestUnicastWithFRR(t *testing.T) {
 	t.Parallel()
 	f := router(t)
 	f.start("zebra", "")
-	f.start("bgpd", strings.ReplaceAll(unicast, "NODE", f.ours.String()))
-	m := beside(t, f, Config{}, Peer{})
+	guarded := strings.Replace(unicast, " neighbor NODE timers", " neighbor NODE password secret\n neighbor NODE ttl-security hops 1\n neighbor NODE timers", 1)
+	f.start("bgpd", strings.ReplaceAll(guarded, "NODE", f.ours.String()))
+	m := beside(t, f, Config{Cluster: &Cluster{Locator: true}}, Peer{Password: "secret", Hops: 1})
 	eventually(t, "FRR's prefixes are heard of", func() bool {
 		return m.reached.by("192.0.2.0/24", f.peer.String()) && m.reached.by("2001:db8:99::/48", f.peer.String())
 	})
@@ -203,6 +230,7 @@ func TestUnicastWithFRR(t *testing.T) {
 	eventually(t, "FRR knows the node's prefixes", func() bool {
 		return f.has("ipv4", "10.244.1.0/24", f.ours.String()) && f.has("ipv6", "fd00:10:244:1::/64", f.ours.String())
 	})
+	eventually(t, "FRR can route the node's locator", func() bool { return f.has("ipv6", "fc00:0:1::/48", f.ours.String()) })
 	m.node.Prefixes = m.node.Prefixes[1:]
 	if err := m.SetNode(m.node); err != nil {
 		t.Fatal(err)
@@ -401,4 +429,102 @@ func (f *frr) allocatedSID(prefix string) string {
 	_, sid, _ := strings.Cut(red, "vpn_policy["+family+"].tovpn_sid: ")
 	sid, _, _ = strings.Cut(sid, "\n")
 	return sid
+}
+
+// reflecting is an internal router that reflects unicast routes, and speaks nothing
+// else.
+const reflecting = `
+frr defaults datacenter
+router bgp 65001
+ bgp router-id 10.0.0.254
+ no bgp network import-check
+ bgp graceful-restart
+ bgp graceful-restart preserve-fw-state
+ bgp graceful-restart restart-time 60
+ neighbor NODE remote-as 65001
+ neighbor NODE timers connect 1
+ neighbor NODE capability extended-nexthop
+ address-family ipv4 unicast
+  network 192.0.2.0/24
+  neighbor NODE activate
+  neighbor NODE route-reflector-client
+ exit-address-family
+ address-family ipv6 unicast
+  network 2001:db8:99::/48
+  neighbor NODE activate
+  neighbor NODE route-reflector-client
+ exit-address-family
+`
+
+// An internal peer that speaks less than is meant for it is told the rest. That
+// holds when the node restarts and another peer is away, too.
+func TestInternalPeerThatSpeaksUnicastOnly(t *testing.T) {
+	t.Parallel()
+	f := router(t)
+	f.start("zebra", "")
+	f.start("bgpd", strings.ReplaceAll(reflecting, "NODE", f.ours.String()))
+	peer := func(spoken []string) Peer { return Peer{ASN: 65001, RouteReflector: true, Spoken: spoken} }
+	m := beside(t, f, Config{Restart: 60 * time.Second}, peer(nil), Peer{Address: addr("127.94.15.1"), ASN: 65001})
+	known := func() bool { return f.has("ipv4", "10.244.1.0/24", f.ours.String()) }
+	eventually(t, "FRR knows the node's prefixes", known)
+	eventually(t, "FRR's prefixes are heard of", func() bool { return m.reached.by("2001:db8:99::/48", f.peer.String()) })
+	m.heard.mu.Lock()
+	spoken := m.heard.spoken[f.peer]
+	m.heard.mu.Unlock()
+	if want := []string{"ipv4-unicast", "ipv6-unicast"}; !slices.Equal(spoken, want) {
+		t.Errorf("it speaks %q, want %q", spoken, want)
+	}
+
+	kept := watch(t, known)
+	m.Stop()
+	time.Sleep(time.Second)
+	again := beside(t, f, Config{Restart: 60 * time.Second, Restarting: true}, peer(spoken), Peer{Address: addr("127.94.15.1"), ASN: 65001})
+	eventually(t, "the session is up", func() bool { return stateOf(again.Speaker, f.peer) == "established" })
+	up := watch(t, func() bool { return stateOf(again.Speaker, f.peer) == "established" })
+	time.Sleep(deferral + 3*time.Second)
+	if n := up(); n > 0 {
+		t.Errorf("the session was down %d times", n)
+	}
+	if n := kept(); n > 0 {
+		t.Errorf("FRR was without the node's prefix %d times", n)
+	}
+}
+
+// FRR reflects between two nodes: prefixes of both families and locators, with their
+// next hops. It knows no SR policies, and keeps the SIDs of unicast prefixes to itself.
+func TestReflectedByFRR(t *testing.T) {
+	t.Parallel()
+	f := router(t)
+	f.start("zebra", "")
+	second := addr(strings.TrimSuffix(f.ours.String(), "1") + "3")
+	f.address(t, second)
+	var config strings.Builder
+	for line := range strings.Lines(reflecting) {
+		config.WriteString(strings.ReplaceAll(line, "NODE", f.ours.String()))
+		if strings.Contains(line, "NODE") {
+			config.WriteString(strings.ReplaceAll(line, "NODE", second.String()))
+		}
+	}
+	f.start("bgpd", config.String())
+	join := func(i string, at netip.Addr) *member {
+		return f.member(t, i, at, Config{Cluster: &Cluster{SIDs: true, Locator: true}}, Peer{ASN: 65001, RouteReflector: true})
+	}
+	a, b := join("1", f.ours), join("3", second)
+	for _, prefix := range append(slices.Clone(b.node.Prefixes), b.node.Locator) {
+		eventually(t, "a knows b's "+prefix.String(), func() bool {
+			routes := a.reached.of(prefix.String())
+			return len(routes) == 1 && routes[0].Address == second && routes[0].Node == addr("10.0.0.3") && routes[0].Segments == nil
+		})
+	}
+	b.Stop()
+	eventually(t, "the end is heard of", func() bool { return a.reached.of(b.node.Locator.String()) == nil })
+}
+
+func stateOf(s *Speaker, peer netip.Addr) string {
+	peers, err := s.Peers(context.Background())
+	i := slices.IndexFunc(peers, func(p PeerStatus) bool { return p.Address == peer })
+	if err != nil || i < 0 {
+		return ""
+	}
+	return peers[i].State
 }

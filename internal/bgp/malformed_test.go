@@ -19,16 +19,21 @@ type teller struct {
 // tellTo opens a session from one address to a speaker at another.
 func tellTo(t *testing.T, from, to netip.Addr, families ...bgp.Family) *teller {
 	t.Helper()
+	return tellAt(t, from, netip.AddrPortFrom(to, testPort), families...)
+}
+
+func tellAt(t *testing.T, from netip.Addr, to netip.AddrPort, families ...bgp.Family) *teller {
+	t.Helper()
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 10 * time.Second}
 	var conn net.Conn
 	eventually(t, "the speaker takes connections", func() (ok bool) {
 		var err error
-		conn, err = dialer.Dial("tcp", netip.AddrPortFrom(to, testPort).String())
+		conn, err = dialer.Dial("tcp", to.String())
 		return err == nil
 	})
 	t.Cleanup(func() { conn.Close() })
 	p := &teller{t, conn}
-	caps := []bgp.ParameterCapabilityInterface{bgp.NewCapFourOctetASNumber(65001)}
+	caps := []bgp.ParameterCapabilityInterface{bgp.NewCapFourOctetASNumber(65001), bgp.NewCapExtendedMessage()}
 	for _, f := range families {
 		caps = append(caps, bgp.NewCapMultiProtocol(f))
 	}

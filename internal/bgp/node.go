@@ -17,9 +17,8 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// namedAtOnce is how many headends one update names by Route Targets: with them
-// it stays below the 4096 octets of a message.
-const namedAtOnce = 256
+// namedMost is how many headends are named one by one to a route reflector.
+const namedMost = 128
 
 // advert is one path of ours.
 type advert struct {
@@ -32,6 +31,7 @@ type announcer struct {
 	routerID netip.Addr
 	vpn      *vpn
 	withSIDs bool // unicast routes with the node's SIDs
+	locator  bool // the node's locator is advertised, too
 	// reflected says that updates come to headends by way of others, which
 	// NO_ADVERTISE would forbid: headends are then named.
 	reflected bool
@@ -60,7 +60,32 @@ func (a announcer) adverts(n overlay.Node, headends []netip.Addr) (map[string]ad
 			return nil, err
 		}
 	}
+	if a.locator && isRouted(n) {
+		if err := a.underlay(n, add); err != nil {
+			return nil, err
+		}
+	}
 	return all, a.policies(n, headends, add)
+}
+
+// isRouted says that the underlay has to route a node's locator: a segment list
+// has one segment, in it.
+func isRouted(n overlay.Node) bool {
+	in := func(list []netip.Addr) bool { return len(list) == 1 && n.Locator.Contains(list[0]) }
+	return in(n.IPv4) || in(n.IPv6)
+}
+
+// underlay adds the route to the node's locator.
+func (a announcer) underlay(n overlay.Node, add adder) error {
+	nlri, err := bgp.NewIPAddrPrefix(n.Locator.Masked())
+	if err != nil {
+		return err
+	}
+	attrs, err := routeAttrs(bgp.RF_IPv6_UC, nlri, n.Address)
+	if err != nil {
+		return err
+	}
+	return add(bgp.RF_IPv6_UC, nlri, attrs)
 }
 
 // adder takes a path.
@@ -172,8 +197,8 @@ func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) er
 		if n.Name != "" {
 			path.PolicyName = n.Name + of.suffix
 		}
-		for i, to := range a.targets(headends) {
-			path.Distinguisher = a.distinguisher() + uint32(i)
+		if to, ok := a.target(headends); ok {
+			path.Distinguisher = a.distinguisher()
 			nlri, attrs, err := writePolicy(path, n.Address, to)
 			if err != nil {
 				return fmt.Errorf("advertise the way to this node: %w", err)
@@ -193,16 +218,16 @@ func (a announcer) distinguisher() uint32 {
 	return binary.BigEndian.Uint32(id[:])
 }
 
-// targets are whom the candidate paths are for, an update each.
-func (a announcer) targets(headends []netip.Addr) (out []Target) {
+// target is whom the candidate paths are for; there may be nobody yet.
+func (a announcer) target(headends []netip.Addr) (to Target, ok bool) {
 	if !a.reflected {
-		return []Target{{}}
+		return Target{}, true
 	}
 	others := slices.DeleteFunc(slices.Clone(headends), func(id netip.Addr) bool { return id == a.routerID })
-	for part := range slices.Chunk(others, namedAtOnce) {
-		out = append(out, Target{Headends: part})
+	if len(others) > namedMost {
+		others = []netip.Addr{EveryNode}
 	}
-	return out
+	return Target{Headends: others}, len(others) > 0
 }
 
 // SetNode makes n what peers are told of this node, in place of what they were

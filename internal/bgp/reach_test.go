@@ -234,7 +234,7 @@ func TestPrefixesAreFiltered(t *testing.T) {
 // a while it may come back.
 func TestTooManyPrefixes(t *testing.T) {
 	t.Parallel()
-	all := mesh(t, "7", Config{Cluster: &Cluster{MaxPrefixes: 3, pause: 2 * time.Second}}, "1", "2")
+	all := mesh(t, "7", Config{MaxPrefixes: 3, pause: 2 * time.Second, Cluster: &Cluster{}}, "1", "2")
 	eventually(t, "prefixes are heard of", func() bool { return all[0].reached.count() == 2 })
 	b := all[1]
 	few := b.node
@@ -247,4 +247,34 @@ func TestTooManyPrefixes(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is back", func() bool { return all[0].reached.count() == 2 })
+	for i := range uint32(4) {
+		a := gold()
+		a.Color = 1000 + i
+		if err := b.Advertise(a, Target{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "so it is with candidate paths", func() bool { return all[0].reached.count() == 0 && !all[0].heard.has(1000) })
+}
+
+// A node's locator is told where the underlay has to route it, and is nobody
+// else's.
+func TestLocatorsAreAdvertised(t *testing.T) {
+	t.Parallel()
+	all := mesh(t, "16", Config{Cluster: &Cluster{Locator: true}}, "1", "2")
+	a, b := all[0], all[1]
+	eventually(t, "the locator is heard of", func() bool { return a.reached.by("fc00:0:2::/48", "2001:db8::2") })
+	b.node.Prefixes = append(b.node.Prefixes, a.node.Locator)
+	if err := b.SetNode(b.node); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other claims ours", func() bool { return len(a.reached.of("fc00:0:1::/48")) == 1 })
+	if r := a.reached.of("fc00:0:1::/48")[0]; r.Best {
+		t.Errorf("route %+v", r)
+	}
+	b.node.IPv4, b.node.IPv6 = []netip.Addr{b.node.Address, b.node.IPv4[0]}, []netip.Addr{b.node.Address, b.node.IPv6[0]}
+	if err := b.SetNode(b.node); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one that need not be routed is not told", func() bool { return a.reached.of("fc00:0:2::/48") == nil })
 }

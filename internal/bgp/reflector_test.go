@@ -78,43 +78,43 @@ func TestRouteReflectorAndNoAdvertise(t *testing.T) {
 	}
 }
 
-// More headends than one update names are named by several, each once.
+// Few headends are named one by one, many all at once.
 func TestManyHeadends(t *testing.T) {
 	var headends []netip.Addr
 	for i := range 600 {
 		headends = append(headends, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}))
 	}
-	a := announcer{routerID: headends[300], reflected: true}
-	adverts, err := a.adverts(nodeOf("1"), headends)
-	if err != nil {
-		t.Fatal(err)
-	}
-	named, policies := map[netip.Addr]int{}, 0
-	for key, v := range adverts {
-		if v.path.Family != familyOf(addr("::1")) {
-			continue
+	for _, n := range []int{0, 1, 2, namedMost + 1, namedMost + 2, 600} {
+		a := announcer{routerID: addr("10.0.0.0"), reflected: true} // the first of them
+		adverts, err := a.adverts(nodeOf("1"), headends[:n])
+		if err != nil {
+			t.Fatal(err)
 		}
-		policies++
-		if n := len(key) + len(v.octets) + 100; n > 4096 {
-			t.Errorf("an update of %d octets", n)
-		}
-		for _, id := range headends {
-			if usable, err := isFor(v.path.Attrs, id); err != nil {
-				t.Fatal(err)
-			} else if usable {
-				named[id]++
+		policies := 0
+		for key, v := range adverts {
+			if v.path.Family != familyOf(addr("::1")) {
+				continue
+			}
+			policies++
+			if n := len(key) + len(v.octets) + 100; n > 4096 {
+				t.Errorf("an update of %d octets", n)
+			}
+			for i, id := range headends {
+				one, err := isFor(v.path.Attrs, id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				member, err := isFor(v.path.Attrs, (&Config{RouterID: id, Cluster: &Cluster{}}).names()...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if few := n <= namedMost+1; one != (few && 0 < i && i < n) || member != (one || !few) {
+					t.Errorf("%d headends: %s is named %v, as a member of the cluster %v", n, id, one, member)
+				}
 			}
 		}
-	}
-	if policies != 6 || len(named) != len(headends)-1 || named[a.routerID] != 0 {
-		t.Errorf("%d updates name %d headends, this node %d times", policies, len(named), named[a.routerID])
-	}
-	for id, n := range named {
-		if n != 2 {
-			t.Errorf("%s is named %d times: want once for each family", id, n)
+		if want := min(2, 2*max(0, n-1)); policies != want || len(adverts) != want+2 {
+			t.Errorf("%d headends: %d policies of %d adverts, want %d and 2 prefixes", n, policies, len(adverts), want)
 		}
-	}
-	if adverts, err = a.adverts(nodeOf("1"), nil); err != nil || len(adverts) != 2 {
-		t.Errorf("nobody to name: %d adverts, %v; want the 2 prefixes", len(adverts), err)
 	}
 }

@@ -122,7 +122,7 @@ func (r reader) check(prefix netip.Prefix, ofVPN bool) error {
 
 // contains says that all of inner is in outer.
 func contains(outer, inner netip.Prefix) bool {
-	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
+	return outer.IsValid() && outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
 // take notes what an attribute says for the choice.
@@ -243,7 +243,7 @@ func (t rib) remove(prefix netip.Prefix, key routeKey) {
 }
 
 // routes are those of a prefix, best first, with what decided. own are the
-// prefixes of this node.
+// prefixes of this node, and its locator.
 func (t rib) routes(prefix netip.Prefix, own []netip.Prefix) []Route {
 	var all []*candidate
 	for _, c := range t[prefix] {

@@ -39,8 +39,14 @@ type Config struct {
 	// ClusterID is that of this node as the route reflector of its clients: the
 	// router ID unless set.
 	ClusterID netip.Addr
-	Cluster   *Cluster // nil: this speaker tells and hears of SR policies only
-	Log       *slog.Logger
+	// MaxPrefixes is how many prefixes, or candidate paths, of each family a peer may
+	// advertise: one that advertises more is disconnected for LimitPause. 0: any
+	// number.
+	MaxPrefixes uint32
+	Cluster     *Cluster // nil: this speaker tells and hears of SR policies only
+	Log         *slog.Logger
+
+	pause time.Duration // in place of LimitPause
 }
 
 // Peer is a neighbour.
@@ -60,9 +66,11 @@ type Peer struct {
 	RouteReflector, Client bool
 	// Families are what is spoken with it: unless set, all with an internal peer,
 	// and with an external one Unicast if this node is one of a cluster, else
-	// SRPolicy. A peer should know all of them: a node that restarts ends each
-	// with End-of-RIB.
+	// SRPolicy.
 	Families []Family
+	// Spoken are the address families that it took of those with an earlier
+	// speaker (Handler.Speaks). A node that restarts offers no others.
+	Spoken []string
 }
 
 // Family is what is spoken with a peer, for IPv4 and IPv6.
@@ -100,6 +108,9 @@ type Handler interface {
 	Withdraw(srpolicy.Advertised)
 	// Complete is called when a peer has told all that it knows, of all families.
 	Complete(peer netip.Addr)
+	// Speaks is called when a session is up: with the address families that the
+	// peer takes of those that are meant for it, such as ipv6-unicast.
+	Speaks(peer netip.Addr, families []string)
 }
 
 // Speaker is a BGP speaker for SR policies (SAFI 73) and, as a node of a cluster,
@@ -111,10 +122,15 @@ type Speaker struct {
 	server  *server.BgpServer
 	stop    context.CancelFunc
 
+	context context.Context              // ends with the speaker
+	waits   map[netip.Addr]chan struct{} // GoBGP waits for these peers, that it does not connect to
+
 	telling sync.Mutex // held while handlers are told something
 	reach   *reach     // nil: no node of a cluster
 	awaited map[netip.Addr]map[bgp.Family]bool
+	offered map[netip.Addr][]bgp.Family // to each peer
 	stopped bool
+	looking bool // how much peers advertise will be looked at
 
 	mu        sync.Mutex
 	known     map[key]bool // that the handler was told of
@@ -146,8 +162,8 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 		return nil, err
 	}
 	s := &Speaker{
-		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{},
-		known: map[key]bool{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
+		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, offered: map[netip.Addr][]bgp.Family{},
+		waits: map[netip.Addr]chan struct{}{}, known: map[key]bool{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}
 	go s.server.Serve()
@@ -192,9 +208,16 @@ func (s *Speaker) begin(ctx context.Context) error {
 	if err := s.setExport(ctx); err != nil {
 		return err
 	}
-	watch, cancel := context.WithCancel(context.Background())
+	var cancel context.CancelFunc
+	s.context, cancel = context.WithCancel(context.Background())
 	s.stop = cancel
-	err = s.server.WatchEvent(watch, server.WatchEventMessageCallbacks{
+	for _, p := range s.config.Peers {
+		s.offered[p.Address] = s.offer(p)
+		if s.connects(p) {
+			s.waits[p.Address] = make(chan struct{}, 1)
+		}
+	}
+	err = s.server.WatchEvent(s.context, server.WatchEventMessageCallbacks{
 		OnBestPath: s.learn, OnPathUpdate: s.update, OnPathEor: s.complete, OnPeerUpdate: s.peerChanged,
 	}, server.WatchBestPath(true), server.WatchPostUpdate(false, "", ""), server.WatchEor(true), server.WatchPeer())
 	if err != nil {
@@ -213,8 +236,11 @@ func (s *Speaker) begin(ctx context.Context) error {
 
 func (s *Speaker) addPeers(ctx context.Context) error {
 	for _, p := range s.config.Peers {
-		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peer(p)}); err != nil {
+		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
 			return fmt.Errorf("peer %s: %w", p.Address, err)
+		}
+		if s.connects(p) {
+			go s.connectTo(s.context, p, s.waits[p.Address])
 		}
 	}
 	return nil
@@ -243,6 +269,7 @@ func (s *Speaker) gracefulRestart() *api.GracefulRestart {
 	}
 }
 
+// peer is what GoBGP is told of one. s.telling is held.
 func (s *Speaker) peer(p Peer) *api.Peer {
 	hold := p.Hold
 	if hold == 0 {
@@ -250,7 +277,7 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 	}
 	out := &api.Peer{
 		Conf:      &api.PeerConf{NeighborAddress: p.Address.String(), PeerAsn: p.ASN, AuthPassword: p.Password},
-		Transport: &api.Transport{PassiveMode: p.Passive, RemotePort: uint32(orPort(p.Port))},
+		Transport: &api.Transport{PassiveMode: p.Passive || s.connects(p), RemotePort: uint32(orPort(p.Port))},
 		Timers: &api.Timers{Config: &api.TimersConfig{
 			HoldTime: uint64(hold.Seconds()), KeepaliveInterval: uint64(hold.Seconds() / 3), ConnectRetry: 5, IdleHoldTimeAfterReset: 1,
 		}},
@@ -272,7 +299,7 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 		}
 		out.RouteReflector = &api.RouteReflector{RouteReflectorClient: true, RouteReflectorClusterId: id.String()}
 	}
-	for _, f := range s.familiesOf(p) {
+	for _, f := range s.offered[p.Address] {
 		out.AfiSafis = append(out.AfiSafis, s.afiSafi(f))
 	}
 	return out
@@ -283,9 +310,6 @@ func (s *Speaker) afiSafi(f bgp.Family) *api.AfiSafi {
 	a := &api.AfiSafi{Config: &api.AfiSafiConfig{Enabled: true, Family: family}}
 	if s.config.Restart > 0 {
 		a.MpGracefulRestart = &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: true}}
-	}
-	if s.reach != nil && s.config.Cluster.MaxPrefixes > 0 && !slices.Contains(families, f) {
-		a.PrefixLimits = &api.PrefixLimit{Family: family, MaxPrefixes: s.config.Cluster.MaxPrefixes}
 	}
 	return a
 }
@@ -324,12 +348,13 @@ func (s *Speaker) quiet() {
 func (s *Speaker) learn(paths []*apiutil.Path, _ time.Time) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
+	s.lookSoon()
 	for _, p := range paths {
 		n, ok := p.Nlri.(*bgp.SRPolicyNLRI)
 		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() { // our own
 			continue
 		}
-		a, usable, err := readPolicy(n, p.Attrs, s.config.RouterID)
+		a, usable, err := readPolicy(n, p.Attrs, s.config.names()...)
 		switch {
 		case p.Withdrawal:
 			s.withdraw(a)
@@ -389,35 +414,17 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 	}
 	state := e.Peer.State
 	switch state.SessionState {
+	case bgp.BGP_FSM_ACTIVE:
+		select {
+		case s.waits[state.NeighborAddress] <- struct{}{}:
+		default:
+		}
 	case bgp.BGP_FSM_ESTABLISHED:
 		s.log.Info("BGP session is up", "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
-		s.await(state)
+		s.begun(state)
 	case bgp.BGP_FSM_IDLE:
-		if state.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
-			s.tooMuch(state.NeighborAddress)
-			return
-		}
 		s.log.Warn("BGP session is down", "peer", state.NeighborAddress, "reason", strings.TrimSpace(state.DisconnectMessage))
 	}
-}
-
-// await notes which families a peer speaks with us.
-func (s *Speaker) await(state apiutil.PeerState) {
-	ours := map[bgp.Family]bool{}
-	for _, c := range state.LocalCap {
-		if v, ok := c.(*bgp.CapMultiProtocol); ok {
-			ours[v.CapValue] = true
-		}
-	}
-	both := map[bgp.Family]bool{}
-	for _, c := range state.RemoteCap {
-		if v, ok := c.(*bgp.CapMultiProtocol); ok && ours[v.CapValue] {
-			both[v.CapValue] = true
-		}
-	}
-	s.telling.Lock()
-	defer s.telling.Unlock()
-	s.awaited[state.NeighborAddress] = both
 }
 
 // Advertise tells the peers of a candidate path, in place of an earlier one with

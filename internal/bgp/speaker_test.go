@@ -25,9 +25,10 @@ type heard struct {
 	paths     map[key]Path
 	events    []string
 	completed []netip.Addr
+	spoken    map[netip.Addr][]string
 }
 
-func newHeard() *heard { return &heard{paths: map[key]Path{}} }
+func newHeard() *heard { return &heard{paths: map[key]Path{}, spoken: map[netip.Addr][]string{}} }
 
 func (h *heard) Put(p Path) {
 	h.mu.Lock()
@@ -47,6 +48,12 @@ func (h *heard) Complete(peer netip.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.completed = append(h.completed, peer)
+}
+
+func (h *heard) Speaks(peer netip.Addr, families []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.spoken[peer] = families
 }
 
 func (h *heard) path(color uint32) (Path, bool) {

@@ -57,12 +57,12 @@ func readNLRI(n *bgp.SRPolicyNLRI) (srpolicy.Advertised, error) {
 
 // readPolicy reads an update. For this node it is usable only if a Route Target
 // names it, or if it came with NO_ADVERTISE and no Route Target (RFC 9830 section
-// 4.2.1); routerID is how it is named.
-func readPolicy(n *bgp.SRPolicyNLRI, attrs []bgp.PathAttributeInterface, routerID netip.Addr) (a srpolicy.Advertised, usable bool, err error) {
+// 4.2.1); names are how it is named.
+func readPolicy(n *bgp.SRPolicyNLRI, attrs []bgp.PathAttributeInterface, names ...netip.Addr) (a srpolicy.Advertised, usable bool, err error) {
 	if a, err = readNLRI(n); err != nil {
 		return a, false, err
 	}
-	usable, err = isFor(attrs, routerID)
+	usable, err = isFor(attrs, names...)
 	if err != nil {
 		return a, false, err
 	}
@@ -79,8 +79,8 @@ func readPolicy(n *bgp.SRPolicyNLRI, attrs []bgp.PathAttributeInterface, routerI
 	return a, usable, nil
 }
 
-// isFor says whether an update is meant for this node.
-func isFor(attrs []bgp.PathAttributeInterface, routerID netip.Addr) (bool, error) {
+// isFor says whether an update is meant for this node, by one of its names.
+func isFor(attrs []bgp.PathAttributeInterface, names ...netip.Addr) (bool, error) {
 	var targets []netip.Addr
 	noAdvertise := false
 	for _, attr := range attrs {
@@ -97,7 +97,8 @@ func isFor(attrs []bgp.PathAttributeInterface, routerID netip.Addr) (bool, error
 	}
 	switch {
 	case len(targets) > 0:
-		return slices.Contains(targets, routerID), nil
+		named := func(id netip.Addr) bool { return slices.Contains(names, id) }
+		return slices.ContainsFunc(targets, named), nil
 	case noAdvertise:
 		return true, nil
 	}

@@ -161,28 +161,49 @@ func TestPolicyIsRead(t *testing.T) {
 	}
 }
 
-// Each is one mutation of a sound update. What GoBGP refuses by itself ends the
-// same way: the policy is withdrawn.
-func TestMalformedPolicies(t *testing.T) {
+// malformedPolicies are each one mutation of a sound update, and what is said of
+// it; "": GoBGP refuses it by itself.
+func malformedPolicies(t *testing.T) map[string]struct{ attrs, want string } {
 	replace := func(pairs ...string) string {
 		return forUs + tunnel(t, strings.NewReplacer(pairs...).Replace(goldTunnel))
 	}
 	const preference = "0c06 0000 000000c8"
-	for name, tt := range map[string]struct{ attrs, want string }{
+	segment := "0d 12 00 00 fcff 0005 0000 0000 0000 0000 0000 0001\n"
+	return map[string]struct{ attrs, want string }{
 		"nobody is named":         {tunnel(t, goldTunnel), "neither a Route Target"},
 		"a Route Target of an AS": {"c0 10 08 0002 fde8 0000000a\n" + tunnel(t, goldTunnel), "neither a Route Target"},
 		"no tunnel":               {forUs, "no Tunnel Encapsulation"},
 		"another tunnel":          {forUs + "c0 17 0e 0008 000a 04 08 030b 0000 00000064", "not one tunnel"},
 		"two tunnels":             {forUs + "c0 17 18 000f 0008" + preference + "000f 0008" + preference, "not one tunnel"},
+		"an empty tunnel":         {forUs + "c0 17 04 000f 0000", "not one tunnel"},
 		"short binding SID":       {replace("14 12 00 00 cafe 0000 0000 0000", "14 0a 00 00"), "binding SID of 10 octets"},
 		"structure without flag":  {replace("14 12", "14 1a", "0000 01c3", "0000 01c3 0047 0000 30 10 10 00"), "binding SID of 26 octets"},
+		"flag without structure":  {replace("14 12 00", "14 12 20"), "binding SID of 18 octets"},
+		"short older binding SID": {replace("14 12 00 00 cafe 0000 0000 0000", "0d 0a 00 00"), ""},
 		"short preference":        {replace("0c 06 00 00 000000c8", "0c 05 00 00 0000c8"), ""},
+		"long preference":         {replace("0c 06 00 00 000000c8", "0c 07 00 00 000000c800"), ""},
+		"short weight":            {replace("1d 00\n\t\t   09 06 00 00 00000001", "1c 00\n\t\t   09 05 00 00 000001"), ""},
+		"short segment":           {replace("80 001d", "80 001c", "0d 12 00 00 fcff 0005 0000 0000 0000 0000 0000 0001", "0d 11 00 00 fcff 0005 0000 0000 0000 0000 0000 00"), ""},
 		"an MPLS segment":         {replace("80 001d", "80 0011", "0d 12 00 00 fcff 0005 0000 0000 0000 0000 0000 0001", "01 06 00 00 00000064"), "type B"},
 		"no list":                 {forUs + tunnel(t, preference), "segment_lists: is missing"},
 		"an empty list":           {forUs + tunnel(t, "80 0009 00 0906 0000 00000001"), "segments: is missing"},
+		"thousands of segments":   {forUs + longTunnel(t, "80 ea61 00"+strings.Repeat(segment, 3000)), "3000 segments"},
 		"a multicast segment":     {replace("fcff 0005", "ff02 0005"), "multicast"},
+		"an empty policy name":    {replace("82 0005 00 676f6c64", "82 0001 00"), "policy name"},
 		"cut short":               {replace("82 0005 00 676f6c64", "82 0009 00 676f6c64"), ""},
-	} {
+	}
+}
+
+// longTunnel is tunnel with an attribute of two octets of length.
+func longTunnel(t *testing.T, subTLVs string) string {
+	t.Helper()
+	n := len(unhex(t, subTLVs))
+	return fmt.Sprintf("d0 17 %04x 000f %04x\n%s", n+4, n, subTLVs)
+}
+
+// What is malformed is said to be, and is of no use.
+func TestMalformedPolicies(t *testing.T) {
+	for name, tt := range malformedPolicies(t) {
 		n, attrs, err := received(t, goldNLRI, tt.attrs)
 		if err != nil {
 			if tt.want != "" {
@@ -195,4 +216,33 @@ func TestMalformedPolicies(t *testing.T) {
 			t.Errorf("%s: usable %v, %v, want %q", name, usable, err, tt.want)
 		}
 	}
+}
+
+// On the wire a policy that was sound goes with what is malformed, which is counted;
+// the session stays, and what is sound is taken again.
+func TestMalformedPoliciesAreWithdrawn(t *testing.T) {
+	t.Parallel()
+	h := newHeard()
+	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.17.5")}, Peers: []Peer{
+		{Address: addr("127.94.17.66"), ASN: 65001, Passive: true, Local: addr("127.94.17.5")}}}, h)
+	peer := tellTo(t, addr("127.94.17.66"), addr("127.94.17.5"), bgp.RF_SR_POLICY_IPv6)
+	established(t, headend)
+	reach := wellKnown + "80 0e 2e 0002 49 10 2001 0db8 0000 0000 0000 0000 0000 0066 00" + goldNLRI + "\n"
+	malformed := uint64(0)
+	for name, tt := range malformedPolicies(t) {
+		peer.update(reach + forUs + tunnel(t, goldTunnel))
+		eventually(t, name+": a sound one is taken", func() bool { return h.has(100) })
+		peer.update(reach + tt.attrs)
+		eventually(t, name+": it is withdrawn", func() bool { return !h.has(100) })
+		malformed++
+		peers, err := headend.Peers(t.Context())
+		if err != nil || peers[0].State != "established" || peers[0].Malformed < malformed {
+			t.Errorf("%s: %+v, %v; want %d malformed", name, peers, err, malformed)
+		}
+	} // An NLRI that is none ends the session (RFC 9830 section 5), and with it what
+	// came by it.
+	peer.update(reach + forUs + tunnel(t, goldTunnel))
+	eventually(t, "a sound one is taken", func() bool { return h.has(100) })
+	peer.update(strings.Replace(reach, "c0        #", "bf        #", 1) + forUs + tunnel(t, goldTunnel))
+	eventually(t, "the session ends", func() bool { return !isEstablished(headend) && !h.has(100) })
 }

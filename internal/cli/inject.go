@@ -181,21 +181,24 @@ func (i *inject) follow(c *cobra.Command, in *bgp.Injector, speaker *bgp.Speaker
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
-	const look = 500 * time.Millisecond
-	tick := time.NewTicker(look)
+	const look, ask = 50 * time.Millisecond, 250 * time.Millisecond
+	tick, sessions := time.NewTicker(look), time.NewTicker(ask)
 	defer tick.Stop()
+	defer sessions.Stop()
 	was, states := stamp(i.file), map[netip.Addr]string{}
 	for {
 		asked := false
 		select {
 		case <-c.Context().Done():
 			return nil
+		case <-sessions.C:
+			if err := i.peerStates(c.Context(), c.ErrOrStderr(), speaker, states); err != nil {
+				return err
+			}
+			continue
 		case <-hangup:
 			asked = true
 		case <-tick.C:
-		}
-		if err := i.peerStates(c.Context(), c.ErrOrStderr(), speaker, states); err != nil {
-			return err
 		}
 		now := stamp(i.file)
 		if !asked && (now.Equal(was) || now.IsZero()) { // an editor takes it away for a moment

@@ -34,7 +34,8 @@ func (l *listener) Withdraw(a srpolicy.Advertised) {
 	delete(l.paths, a.Color)
 }
 
-func (l *listener) Complete(netip.Addr) {}
+func (l *listener) Complete(netip.Addr)       {}
+func (*listener) Speaks(netip.Addr, []string) {}
 
 func (l *listener) waits(t *testing.T, what string, holds func(map[uint32]bgp.Path) bool) {
 	t.Helper()

@@ -29,13 +29,17 @@ type BGP struct {
 	// Prefixes are those of the cluster's pods: what others advertise is taken if
 	// it is within one of them. Unless set, all but default routes are.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
-	// MaxPrefixes is how many of each family a peer may advertise: one that
-	// advertises more is disconnected for a minute. 20000 unless set.
+	// MaxPrefixes is how many prefixes, or candidate paths, of each family a peer
+	// may advertise: one that advertises more is disconnected for a minute. 20000
+	// unless set.
 	MaxPrefixes uint32 `json:"max_prefixes,omitempty"`
 	// UnicastSIDs has this node's prefixes carry its SIDs (RFC 9252), for peers that
 	// know no SR policies.
-	UnicastSIDs bool   `json:"unicast_sids,omitempty"`
-	VPN         BGPVPN `json:"vpn,omitzero"`
+	UnicastSIDs bool `json:"unicast_sids,omitempty"`
+	// NoLocator keeps this node's locator to itself. Unless set, it is advertised
+	// as an IPv6 prefix, by which routers, and nodes on the same link, reach it.
+	NoLocator bool   `json:"no_locator,omitempty"`
+	VPN       BGPVPN `json:"vpn,omitzero"`
 }
 
 // BGPVPN is the layer-3 VPN that this node's pods are part of, through SRv6 (RFC
@@ -114,7 +118,7 @@ func (v *validator) checkBGP() {
 	if b.ASN == 0 {
 		v.add("bgp.asn", "the AS number of this node, such as 65001", "is missing")
 	}
-	if !b.RouterID.Is4() {
+	if !b.RouterID.Is4() || b.RouterID.IsUnspecified() {
 		v.add("bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is no router ID", addrText(b.RouterID))
 	}
 	for i, a := range b.Listen {

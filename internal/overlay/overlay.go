@@ -33,6 +33,13 @@ type Reach struct {
 	Segments []netip.Addr `json:"segments,omitempty"`
 }
 
+// Rival is a prefix that a node tells of, and that another one's is used of.
+type Rival struct {
+	Reach
+	Owner netip.Addr // whose is used; not valid: this node's
+	Why   string
+}
+
 // Colors of the policies to a node, by what they carry.
 const (
 	ColorIPv4 = 4

@@ -123,6 +123,7 @@ func TestRemote(t *testing.T) {
 		nodes   []Node
 		reaches []Reach
 		known   map[Color]Known
+		rivals  []Rival
 		want    string
 	}{
 		"nobody":  {},
@@ -165,6 +166,24 @@ fc00:0:2::/48 via 2001:db8::2`},
 			want: "policy c4:2001:db8::2 4 2001:db8::2 \n10.244.2.0/24 > c4:2001:db8::2\nfc00:0:2:4::/128 via 2001:db8::2\nfc00:0:2::/48 via 2001:db8::2"},
 		"two told of one prefix": {reaches: []Reach{reach("10.244.2.0/24", "2001:db8::2"), reach("10.244.2.0/24", "2001:db8::3")}, known: known,
 			want: "policy c4:2001:db8::2 4 2001:db8::2 \n10.244.2.0/24 > c4:2001:db8::2\nfc00:0:2:4::/128 via 2001:db8::2\n!  prefix 10.244.2.0/24 is already claimed by 2001:db8::2"},
+		"rivals": {nodes: []Node{node(2)}, rivals: []Rival{
+			{reach("10.244.2.0/24", "2001:db8::3"), addr("2001:db8::2"), "lowest router ID"},
+			{reach("10.244.1.0/24", "2001:db8::3"), netip.Addr{}, "it is of this node"},
+			{reach("10.244.1.0/24", "2001:db8::1"), netip.Addr{}, "it is of this node"}},
+			want: node2 + "\n!  prefix 10.244.2.0/24 is used as that of node-2, which tells of it too: lowest router ID" +
+				"\n!  prefix 10.244.1.0/24 is used as that of this node, which tells of it too: it is of this node"},
+		"a locator before its paths": {reaches: []Reach{reach("fc00:0:2::/48", "2001:db8::2"), reach("fc00:0:2::/48", "2001:db8::3")}, known: known,
+			want: "policy c4:2001:db8::2 4 2001:db8::2 \nfc00:0:2:4::/128 via 2001:db8::2\nfc00:0:2::/48 via 2001:db8::2\n!  locator fc00:0:2::/48 is already claimed by 2001:db8::2"},
+		"our locator, told by another": {reaches: []Reach{reach("fc00:0:1::/48", "2001:db8::2")}, want: "!  locator fc00:0:1::/48 is already claimed by this node"},
+		"a part of our locator":        {reaches: []Reach{reach("fc00:0:1:4::/64", "2001:db8::2")}, want: "!  locator fc00:0:1:4::/64 is already claimed by this node"},
+		"two told of one SID": {reaches: []Reach{reach("10.244.2.0/24", "2001:db8::2"), reach("10.244.3.0/24", "2001:db8::3")},
+			known: map[Color]Known{{4, addr("2001:db8::2")}: known[Color{4, addr("2001:db8::2")}], {4, addr("2001:db8::3")}: known[Color{4, addr("2001:db8::2")}]},
+			want: "policy c4:2001:db8::2 4 2001:db8::2 \n10.244.2.0/24 > c4:2001:db8::2\nfc00:0:2:4::/128 via 2001:db8::2\n" +
+				"!  SID fc00:0:2:4:: is already that of 2001:db8::2\n!  prefix 10.244.3.0/24: there is no path for IPv4 to it"},
+		"told of a SID of ours": {reaches: []Reach{reach("10.244.2.0/24", "2001:db8::2")}, known: map[Color]Known{{4, addr("2001:db8::2")}: {Direct: addrs("fc00:0:1:9::")}},
+			want: "!  SID fc00:0:1:9:: is in the locator of this node\n!  prefix 10.244.2.0/24: there is no path for IPv4 to it"},
+		"a locator that services end in": {reaches: []Reach{reach("fc00:0:2::/48", "2001:db8::2"), reach("10.9.0.0/24", "2001:db8::2", "fc00:0:2:4::")},
+			want: "policy vpn:fc00:0:2:4:: 0 fc00:0:2:4:: [fc00:0:2:4::]\n10.9.0.0/24 > vpn:fc00:0:2:4::\nfc00:0:2::/48 via 2001:db8::2"},
 		"this node's, reflected":   {reaches: []Reach{reach("10.244.1.0/24", "2001:db8::1")}},
 		"told by BGP and the node": {nodes: []Node{node(2)}, reaches: []Reach{reach("10.244.2.0/24", "2001:db8::2")}, want: node2},
 		"a service of outside": {nodes: []Node{node(2)}, reaches: []Reach{reach("0.0.0.0/0", "2001:db8::99", "fc00:99::4"), reach("10.244.2.0/25", "2001:db8::99", "fc00:99::4")},
@@ -177,7 +196,7 @@ fd00:2::/64 > node-2:ipv6
 fc00:0:2::/48 via 2001:db8::2
 !  prefix 10.244.2.0/25 is already claimed by node-2`},
 	} {
-		got := Remote(Cluster{Self: self, Nodes: tt.nodes, Reaches: tt.reaches, Known: tt.known})
+		got := Remote(Cluster{Self: self, Nodes: tt.nodes, Reaches: tt.reaches, Rivals: tt.rivals, Known: tt.known})
 		if text := words(got); text != tt.want && !(strings.HasPrefix(tt.want, "!") && strings.HasSuffix(text, tt.want)) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, text, tt.want)
 		}
@@ -201,6 +220,18 @@ func TestBindingSIDs(t *testing.T) {
 	}
 	if want := []string{"fc00:0:2:b4::", "invalid IP", "invalid IP"}; !slices.Equal(bsids, want) {
 		t.Errorf("binding SIDs %q, want %q", bsids, want)
+	}
+}
+
+// A flood of what cannot be used is told in a few lines.
+func TestManyProblems(t *testing.T) {
+	var reaches []Reach
+	for i := range 10000 {
+		reaches = append(reaches, Reach{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), Address: addr("2001:db8::2")})
+	}
+	got := Remote(Cluster{Self: self, Reaches: reaches}).Peers[0]
+	if n := len(got.Problems); n != 11 || got.Problems[10] != "and 9990 more" || len(got.Prefixes) != 10000 {
+		t.Errorf("%d prefixes, %d problems: %q", len(got.Prefixes), n, got.Problems)
 	}
 }
 

@@ -16,6 +16,7 @@ type Cluster struct {
 	Self    Self
 	Nodes   []Node
 	Reaches []Reach
+	Rivals  []Rival // of Reaches, and of this node
 	// Known are the policies that are there without the overlay.
 	Known map[Color]Known
 }
@@ -71,6 +72,7 @@ type builder struct {
 	bindings       map[netip.Addr]bool
 	policies       map[Color]string   // names
 	peers          map[netip.Addr]int // places in Peers
+	served         map[netip.Addr][]netip.Addr
 }
 
 // Remote says what this node needs in order to reach the others.
@@ -91,7 +93,23 @@ func Remote(c Cluster) Wanted {
 			b.service(r)
 		}
 	}
+	for _, r := range c.Rivals {
+		b.rival(r)
+	}
+	for i := range b.Peers {
+		b.Peers[i].Problems = brief(b.Peers[i].Problems)
+	}
 	return b.Wanted
+}
+
+// brief keeps a node that claims thousands of prefixes from filling what is said of
+// it.
+func brief(problems []string) []string {
+	const most = 10
+	if n := len(problems) - most; n > 0 {
+		return append(slices.Clip(problems[:most]), fmt.Sprintf("and %d more", n))
+	}
+	return problems
 }
 
 // newBuilder begins with what this node has.
@@ -100,6 +118,7 @@ func newBuilder(c Cluster) *builder {
 	b := &builder{
 		Cluster: c, addresses: map[netip.Addr]string{self.Address: thisNode}, sids: map[netip.Addr]string{},
 		services: map[netip.Prefix]string{}, bindings: map[netip.Addr]bool{}, policies: map[Color]string{}, peers: map[netip.Addr]int{},
+		served: ends(c.Reaches),
 	}
 	all := append([]Node{self}, c.Nodes...)
 	b.pods = newSpace(func(claim func(netip.Prefix)) {
@@ -115,6 +134,9 @@ func newBuilder(c Cluster) *builder {
 	b.locators = newSpace(func(claim func(netip.Prefix)) {
 		for _, n := range all {
 			claim(n.Locator)
+		}
+		for _, r := range c.Reaches {
+			claim(r.Prefix)
 		}
 	})
 	for _, p := range self.Prefixes {
@@ -267,8 +289,13 @@ func (b *builder) reach(r Reach) {
 	}
 	peer := b.peer(r.Address)
 	switch {
-	case slices.Contains(peer.Prefixes, r.Prefix): // the node told it itself
+	case peer.Name != "" && slices.Contains(peer.Prefixes, r.Prefix): // the node told it itself
 	case b.isLocator(r):
+		if owner := b.locators.owner(r.Prefix); owner != "" {
+			peer.Problems = append(peer.Problems, fmt.Sprintf("locator %s is already claimed by %s", r.Prefix, owner))
+			return
+		}
+		b.locators.take(r.Prefix, r.Address.String())
 		peer.Locator = r.Prefix
 		b.Routes = append(b.Routes, Route{r.Prefix, r.Address})
 	default:
@@ -284,6 +311,11 @@ func (b *builder) told(address netip.Addr) {
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
 		color := Color{c, address}
 		known, there := b.Known[color]
+		if why := b.taken(known.Direct, address); why != "" && known.Name == "" {
+			peer := b.peer(address)
+			peer.Problems = append(peer.Problems, why)
+			continue
+		}
 		switch {
 		case known.Name != "":
 			b.policies[color] = known.Name
@@ -291,19 +323,45 @@ func (b *builder) told(address netip.Addr) {
 			b.add(color, ByAddress(c, address), nil, known.BindingSID)
 		}
 		for _, sid := range known.Direct {
+			b.sids[sid] = address.String()
 			b.Routes = append(b.Routes, Route{hostPrefix(sid), address})
 		}
 	}
 }
 
-// isLocator says that a prefix is not of pods: paths to its node end in it.
+// taken says why SIDs cannot be those of a node, or "".
+func (b *builder) taken(sids []netip.Addr, address netip.Addr) string {
+	for _, sid := range sids {
+		if owner := b.sids[sid]; owner != "" && owner != address.String() {
+			return fmt.Sprintf("SID %s is already that of %s", sid, owner)
+		}
+		if owner := b.locators.owner(hostPrefix(sid)); owner != "" && owner != address.String() {
+			return fmt.Sprintf("SID %s is in the locator of %s", sid, owner)
+		}
+	}
+	return ""
+}
+
+// isLocator says that a prefix is not of pods: paths to its node, or services
+// there, end in it, or it is among what is known to be a locator.
 func (b *builder) isLocator(r Reach) bool {
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
 		if slices.ContainsFunc(b.Known[Color{c, r.Address}].Ends, r.Prefix.Contains) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(b.served[r.Address], r.Prefix.Contains) || b.locators.owner(r.Prefix) != ""
+}
+
+// ends are the SIDs that services of a node end with.
+func ends(reaches []Reach) map[netip.Addr][]netip.Addr {
+	out := map[netip.Addr][]netip.Addr{}
+	for _, r := range reaches {
+		if n := len(r.Segments); n > 0 {
+			out[r.Address] = append(out[r.Address], r.Segments[n-1])
+		}
+	}
+	return out
 }
 
 // service takes a prefix with a SID of its own. It may hold those of pods, a
@@ -322,6 +380,19 @@ func (b *builder) service(r Reach) {
 		b.add(color, "vpn:"+sid.String(), []srpolicy.SegmentList{{Weight: 1, Segments: r.Segments}}, netip.Addr{})
 	}
 	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p, Policy: b.policies[color]})
+}
+
+// rival notes what is not used of a node.
+func (b *builder) rival(r Rival) {
+	if b.addresses[r.Address] == thisNode {
+		return // by way of a reflector
+	}
+	owner := thisNode
+	if r.Owner.IsValid() {
+		owner = cmp.Or(b.addresses[r.Owner], r.Owner.String())
+	}
+	peer := b.peer(r.Address)
+	peer.Problems = append(peer.Problems, fmt.Sprintf("prefix %s is used as that of %s, which tells of it too: %s", r.Prefix, owner, r.Why))
 }
 
 // policyName is short enough for a name, whatever the node is called.

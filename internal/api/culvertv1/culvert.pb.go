@@ -794,6 +794,7 @@ type BGP struct {
 	MaxPrefixes   uint32                 `protobuf:"varint,9,opt,name=max_prefixes,json=maxPrefixes,proto3" json:"max_prefixes,omitempty"`
 	UnicastSids   bool                   `protobuf:"varint,10,opt,name=unicast_sids,json=unicastSids,proto3" json:"unicast_sids,omitempty"`
 	Vpn           *BGPVPN                `protobuf:"bytes,11,opt,name=vpn,proto3" json:"vpn,omitempty"`
+	NoLocator     bool                   `protobuf:"varint,12,opt,name=no_locator,json=noLocator,proto3" json:"no_locator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -903,6 +904,13 @@ func (x *BGP) GetVpn() *BGPVPN {
 		return x.Vpn
 	}
 	return nil
+}
+
+func (x *BGP) GetNoLocator() bool {
+	if x != nil {
+		return x.NoLocator
+	}
+	return false
 }
 
 type BGPVPN struct {
@@ -7588,7 +7596,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\rsegment_lists\x18\x04 \x03(\v2\x17.culvert.v1.SegmentListR\fsegmentLists\"A\n" +
 	"\vSegmentList\x12\x16\n" +
 	"\x06weight\x18\x01 \x01(\rR\x06weight\x12\x1a\n" +
-	"\bsegments\x18\x02 \x03(\tR\bsegments\"\xd5\x02\n" +
+	"\bsegments\x18\x02 \x03(\tR\bsegments\"\xf4\x02\n" +
 	"\x03BGP\x12\x10\n" +
 	"\x03asn\x18\x01 \x01(\rR\x03asn\x12\x1b\n" +
 	"\trouter_id\x18\x02 \x01(\tR\brouterId\x12\x16\n" +
@@ -7602,7 +7610,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\fmax_prefixes\x18\t \x01(\rR\vmaxPrefixes\x12!\n" +
 	"\funicast_sids\x18\n" +
 	" \x01(\bR\vunicastSids\x12$\n" +
-	"\x03vpn\x18\v \x01(\v2\x12.culvert.v1.BGPVPNR\x03vpn\"\x87\x01\n" +
+	"\x03vpn\x18\v \x01(\v2\x12.culvert.v1.BGPVPNR\x03vpn\x12\x1d\n" +
+	"\n" +
+	"no_locator\x18\f \x01(\bR\tnoLocator\"\x87\x01\n" +
 	"\x06BGPVPN\x12/\n" +
 	"\x13route_distinguisher\x18\x01 \x01(\tR\x12routeDistinguisher\x12%\n" +
 	"\x0eimport_targets\x18\x02 \x03(\tR\rimportTargets\x12%\n" +

@@ -1,0 +1,52 @@
+package bgp
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// A speaker that only connects is heard at once: by one that waits for it, by one
+// that connects as well, and by one that comes up later.
+func TestConnectsAtOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		network string
+		passive bool
+		late    time.Duration
+	}{
+		"the other waits": {"12", true, 0}, "the other connects, too": {"13", false, 0}, "the other is late": {"14", true, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, other := addr("127.94."+tt.network+".9"), addr("127.94."+tt.network+".5")
+			h := newHeard()
+			headend := func() {
+				speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{other},
+					Peers: []Peer{{Address: own, ASN: 65001, Passive: tt.passive, Local: other}}}, h)
+			}
+			inject := func() {
+				s := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.9"), Peers: []Peer{{Address: other, ASN: 65001, Local: own}}}, nil)
+				if err := s.Advertise(gold(), Target{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var started time.Time
+			if tt.late > 0 {
+				inject()
+				time.Sleep(tt.late)
+				started = time.Now()
+				headend()
+			} else {
+				headend()
+				started = time.Now()
+				inject()
+			}
+			eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+			// GoBGP by itself would wait 1.5 s before its first attempt.
+			if d := time.Since(started); d > 1400*time.Millisecond {
+				t.Errorf("heard after %v", d)
+			} else {
+				t.Logf("heard after %v", d)
+			}
+		})
+	}
+}

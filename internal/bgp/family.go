@@ -1,0 +1,109 @@
+package bgp
+
+import (
+	"context"
+	"slices"
+
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+)
+
+// spoken are the families that are meant for a peer.
+func (c *Config) spoken(p Peer) []Family {
+	switch {
+	case len(p.Families) > 0:
+		return p.Families
+	case p.ASN == c.ASN:
+		return []Family{SRPolicy, Unicast, L3VPN}
+	case c.Cluster != nil:
+		return []Family{Unicast}
+	}
+	return []Family{SRPolicy}
+}
+
+// familiesOf are the address families that are meant for a peer.
+func (s *Speaker) familiesOf(p Peer) (list []bgp.Family) {
+	for _, f := range s.config.spoken(p) {
+		switch {
+		case f == SRPolicy:
+			list = append(list, families...)
+		case s.reach == nil:
+		case f == Unicast:
+			list = append(list, unicastFamilies...)
+		case s.reach.announcer.vpn != nil:
+			list = append(list, vpnFamilies...)
+		}
+	}
+	return list
+}
+
+// offer are those of them that a peer is offered. A node that restarts ends each
+// family that it has offered with End-of-RIB, also those that the peer did not take,
+// once it has waited long enough for peers that are away (deferral). FRR answers
+// what it does not know by ending the session, and with it what it had kept. So what
+// it did not take before the restart it is not offered after it.
+func (s *Speaker) offer(p Peer) []bgp.Family {
+	meant := s.familiesOf(p)
+	if !s.config.Restarting || len(p.Spoken) == 0 {
+		return meant
+	}
+	return slices.DeleteFunc(meant, func(f bgp.Family) bool { return !slices.Contains(p.Spoken, f.String()) })
+}
+
+// begun looks at what a peer speaks whose session is up.
+func (s *Speaker) begun(state apiutil.PeerState) {
+	at := state.NeighborAddress
+	i := slices.IndexFunc(s.config.Peers, func(p Peer) bool { return p.Address == at })
+	if i < 0 {
+		return
+	}
+	peer, theirs := s.config.Peers[i], map[bgp.Family]bool{}
+	for _, c := range state.RemoteCap {
+		if v, ok := c.(*bgp.CapMultiProtocol); ok {
+			theirs[v.CapValue] = true
+		}
+	}
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	both, names, more := map[bgp.Family]bool{}, []string(nil), false
+	var without []string
+	for _, f := range s.familiesOf(peer) {
+		offered := slices.Contains(s.offered[at], f)
+		switch {
+		case !theirs[f]:
+			without = append(without, f.String())
+			continue
+		case offered:
+			both[f] = true
+		}
+		more = more || !offered
+		names = append(names, f.String())
+	}
+	s.awaited[at] = both
+	if len(without) > 0 {
+		s.log.Info("a BGP peer does not speak all that is meant for it: it is told the rest", "peer", at, "without", without)
+	}
+	if s.handler != nil {
+		s.handler.Speaks(at, names)
+	}
+	if more && !s.stopped {
+		s.offered[at] = s.familiesOf(peer)
+		go s.offerAgain(peer)
+	}
+}
+
+// offerAgain is for a peer that speaks more than it did before this node
+// restarted: a session of all that begins anew.
+func (s *Speaker) offerAgain(p Peer) {
+	s.log.Info("a BGP peer speaks more than before the restart: its session begins anew", "peer", p.Address)
+	if _, err := s.server.UpdatePeer(context.Background(), &api.UpdatePeerRequest{Peer: s.peerNow(p)}); err != nil {
+		s.log.Error("cannot begin a session anew", "peer", p.Address, "error", err)
+	}
+}
+
+func (s *Speaker) peerNow(p Peer) *api.Peer {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	return s.peer(p)
+}

@@ -1,0 +1,129 @@
+package bgp
+
+import (
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+)
+
+// judged are UPDATEs with all that a node and an injector advertise, and those of
+// others that the tests write by hand.
+func judged(t *testing.T) (all [][]byte) {
+	t.Helper()
+	add := func(attrs ...bgp.PathAttributeInterface) {
+		// tshark 4.0 does not read the NLRI of a policy with an IPv6 endpoint.
+		attrs = slices.DeleteFunc(attrs, func(a bgp.PathAttributeInterface) bool {
+			reach, ok := a.(*bgp.PathAttributeMpReachNLRI)
+			return ok && reach.AFI == bgp.AFI_IP6 && reach.SAFI == bgp.SAFI_SRPOLICY
+		})
+		b, err := bgp.NewBGPUpdateMessage(nil, attrs, nil).Serialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	_, attrs, err := writePolicy(gold(), addr("fd11::1"), Target{Headends: []netip.Addr{addr("10.0.0.5")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(attrs...)
+	v, err := parseVPN(&VPN{Distinguisher: "65001:7", Export: []string{"65001:100"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := announcer{routerID: addr("10.0.0.1"), vpn: v, withSIDs: true, locator: true}
+	adverts, err := a.adverts(nodeOf("1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(adverts)) {
+		add(adverts[key].path.Attrs...)
+	}
+	add(attributes(t, wellKnown+vpn6+target+transposed)...)
+	return all
+}
+
+// TestTsharkFindsNoFault: what we advertise is BGP to somebody else too, without a
+// warning, and says what is meant.
+func TestTsharkFindsNoFault(t *testing.T) {
+	all := judged(t)
+	path := capture(t, all)
+	out := tshark(t, path, "-T", "fields", "-e", "bgp.type", "-e", "_ws.expert.severity", "-e", "_ws.malformed")
+	if want := strings.Repeat("2\t\t\n", len(all)); out != want {
+		t.Errorf("tshark sees %q, want %q", out, want)
+	}
+	text := strings.Join(strings.Fields(tshark(t, path, "-O", "bgp")), " ")
+	for _, want := range []string{
+		"Route Target: 10.0.0.5:0", "COMMUNITIES: NO_ADVERTISE",
+		"SR TE Policy Type (133 bytes)", "Preference: 000000c8", "Type code: Unknown (20) length: 18 Value: 0000cafe00000000000000000000000001c3",
+		"Type: Weight sub-TLV (9) Length: 6 Data: 000000000003 SubTLV: Unknown Type: Unknown (13) Length: 18 Data: 0000fcff0003000000000000000000000001",
+		"Policy name: by-r3", // candidate path name: tshark 4.0 calls it so
+		"Next hop: 2001:db8::1 IPv6 Address: 2001:db8::1 Number of Subnetwork points of attachment (SNPA): 0 Network Layer Reachability Information (NLRI) fc00:0:1::/48",
+		"SRv6 SID Value: fc00:0:1:4:: SRv6 SID Flags: 0x00 SRv6 Endpoint Behavior: End.DT4 (0x0013)",
+		"SRv6 SID Value: fc00:0:1:6:: SRv6 SID Flags: 0x00 SRv6 Endpoint Behavior: End.DT6 (0x0012)",
+		"Locator Block Length: 32 Locator Node Length: 16 Function Length: 16 Argument Length: 0 Transposition Length: 0 Transposition Offset: 0",
+		"Locator Block Length: 40 Locator Node Length: 24 Function Length: 16 Argument Length: 0 Transposition Length: 16 Transposition Offset: 64",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("tshark does not say %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+// capture writes messages as packets of one TCP connection.
+func capture(t *testing.T, all [][]byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "bgp.pcap")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := pcapgo.NewWriter(f)
+	if err := w.WriteFileHeader(1<<16, layers.LinkTypeRaw); err != nil {
+		t.Fatal(err)
+	}
+	seq := uint32(1)
+	for _, b := range all {
+		ip := &layers.IPv6{Version: 6, NextHeader: layers.IPProtocolTCP, HopLimit: 64, SrcIP: net.ParseIP("2001:db8::1"), DstIP: net.ParseIP("2001:db8::2")}
+		tcp := &layers.TCP{SrcPort: 40000, DstPort: Port, Seq: seq, ACK: true, PSH: true, Window: 1000}
+		seq += uint32(len(b))
+		if err := tcp.SetNetworkLayerForChecksum(ip); err != nil {
+			t.Fatal(err)
+		}
+		buf := gopacket.NewSerializeBuffer()
+		if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, tcp, gopacket.Payload(b)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WritePacket(gopacket.CaptureInfo{CaptureLength: len(buf.Bytes()), Length: len(buf.Bytes())}, buf.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+func tshark(t *testing.T, path string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("tshark"); err != nil {
+		t.Skip("needs tshark")
+	}
+	out, err := exec.Command("tshark", append([]string{"-r", path}, args...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
