@@ -40,6 +40,11 @@ type network struct {
 	lacking map[netdev.RouteKey]bool
 	// failed is how much could not be put, and is tried again.
 	failed int
+	// of are the links and the routing tables that all but the adjacencies were
+	// put of, without an error, and resolved the links that these are of.
+	of       *netdev.Snapshot
+	tables   []uint32
+	resolved *netdev.Snapshot
 }
 
 // hop is how an adjacency is resolved: by next, or by nothing because of why.
@@ -52,12 +57,20 @@ type hop struct {
 // those of the last snapshot. What fails is logged and tried again.
 func (a *Agent) syncNetwork() {
 	a.network.failed = 0
-	a.syncLocals()
-	a.syncDevices()
-	mirror := netdev.Mirror(a.links, a.tables.routeTables())
-	a.putRoutes(mirror)
-	a.syncHops()
-	a.deleteRoutes(mirror)
+	if tables := a.tables.routeTables(); a.network.of != a.links || !slices.Equal(a.network.tables, tables) {
+		a.syncLocals()
+		a.syncDevices()
+		mirror := netdev.Mirror(a.links, tables)
+		a.putRoutes(mirror)
+		a.syncHops()
+		a.deleteRoutes(mirror)
+		a.network.of, a.network.tables = a.links, tables
+	} else {
+		a.syncHops()
+	}
+	if a.network.failed > 0 {
+		a.network.of = nil
+	}
 	if more := a.network.failed - mostWarnings; more > 0 {
 		a.log.Warn("cannot keep the data path in step with the kernel; will try again", "more", more)
 	}
@@ -195,8 +208,12 @@ func (a *Agent) syncHops() {
 	kept := make([]netdev.Key, 0, len(keys))
 	for _, key := range keys {
 		kept = append(kept, netdev.Key(key))
-		want := resolve(a.links, key)
 		old, known := a.network.hops[key]
+		if known && a.network.resolved == a.links {
+			next[key] = old
+			continue
+		}
+		want := resolve(a.links, key)
 		if known && old.why == want.why && reflect.DeepEqual(old.next, want.next) {
 			next[key] = want
 			continue
@@ -207,7 +224,7 @@ func (a *Agent) syncHops() {
 		next[key] = want
 		a.log.Debug("next hop", "key", netdev.Key(key), "state", want.state())
 	}
-	a.network.hops = next
+	a.network.hops, a.network.resolved = next, a.links
 	slices.SortFunc(kept, func(x, y netdev.Key) int {
 		return cmp.Or(x.NextHop.Compare(y.NextHop), cmp.Compare(x.Interface, y.Interface), cmp.Compare(x.Table, y.Table))
 	})

@@ -103,9 +103,12 @@ func uplinksOf(o *config.Overlay, peers []overlay.Peer, links *netdev.Snapshot) 
 	return out
 }
 
-// asMember is d with this node as it is now. Something that is missing for a
-// moment, an address for example, does not end its membership.
-func (d *desired) asMember(links *netdev.Snapshot) *desired {
+// asMember is d with this node as it is now, and what follows from that.
+func (d *desired) asMember(links *netdev.Snapshot) *desired { return d.withSelf(links).learn() }
+
+// withSelf is the first half. Something that is missing for a moment, an address
+// for example, does not end the node's membership.
+func (d *desired) withSelf(links *netdev.Snapshot) *desired {
 	next := *d
 	o := &d.process.Overlay
 	s := overlay.Self{}
@@ -116,17 +119,17 @@ func (d *desired) asMember(links *netdev.Snapshot) *desired {
 		}
 	}
 	next.self = s
-	return next.learn()
+	return &next
 }
 
 // rejoin goes along where the network changed what this node is in its cluster.
 // It says whether it did.
 func (a *Agent) rejoin() bool {
-	to := a.desired.asMember(a.links)
+	to := a.desired.withSelf(a.links)
 	if same(to.self, a.desired.self) {
 		return false
 	}
-	if _, err := a.changeTo(to, a.replaced, false); err != nil {
+	if _, err := a.changeTo(to.learn(), a.replaced, false); err != nil {
 		a.log.Error("cannot be in the cluster as the network is now", "error", err)
 		return false
 	}
@@ -144,6 +147,10 @@ type overlayState struct {
 	prepared  []string // interfaces that were made ready to forward
 	masked    [2][]netip.Prefix
 	problems  []string
+	// of is what all this was put of, without an error; nil: it is to be put again.
+	of       *overlay.Wanted
+	links    *netdev.Snapshot
+	outwards []netdev.Link // the uplinks then
 }
 
 // clusterHost is what the overlay needs of *netdev.Host.
@@ -167,7 +174,18 @@ func (a *Agent) syncOverlay() {
 		a.leaveOverlay()
 		return
 	}
-	uplinks := uplinksOf(o, d.wanted.Peers, a.links)
+	if a.overlay.of == d.wanted && a.overlay.links == a.links && a.overlay.mtu == a.podMTU(a.overlay.outwards) {
+		return
+	}
+	failed := a.network.failed
+	a.putOverlay(uplinksOf(o, d.wanted.Peers, a.links))
+	if a.overlay.of, a.overlay.links = d.wanted, a.links; a.network.failed > failed {
+		a.overlay.of = nil
+	}
+}
+
+func (a *Agent) putOverlay(uplinks []netdev.Link) {
+	a.overlay.outwards = uplinks
 	a.overlay.problems = nil
 	if len(uplinks) == 0 {
 		a.overlay.problems = append(a.overlay.problems, "there is no uplink: no default route, and no route to another node")
@@ -177,7 +195,7 @@ func (a *Agent) syncOverlay() {
 	a.syncForwarding(uplinks)
 	a.syncUplinks(uplinks)
 	a.syncHostRoutes()
-	a.syncMasquerade(o.Masquerade)
+	a.syncMasquerade(a.desired.process.Overlay.Masquerade)
 	a.syncPods(mtu)
 }
 

@@ -278,18 +278,32 @@ func (p *planner) yieldSIDs() {
 			p.sids.remove(key)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.from.policies)) {
+	for _, name := range p.boundElsewhere(owner) {
 		policy := p.from.policies[name]
+		policy.BindingSID = netip.Addr{}
+		p.policies.set(name, policy)
+	}
+}
+
+// boundElsewhere are the old policies whose binding SIDs are a SID or another
+// policy's now.
+func (p *planner) boundElsewhere(owner map[netip.Addr]string) []string {
+	var out []string
+	for name, policy := range p.from.policies {
 		b := policy.BindingSID
 		if !b.IsValid() {
 			continue
 		}
-		_, isSID := p.to.sids[netip.PrefixFrom(b, b.BitLen()).String()]
+		isSID := false
+		if !sameMap(p.from.sids, p.to.sids) {
+			_, isSID = p.to.sids[netip.PrefixFrom(b, b.BitLen()).String()]
+		}
 		if now, ok := owner[b]; isSID || ok && now != name {
-			policy.BindingSID = netip.Addr{}
-			p.policies.set(name, policy)
+			out = append(out, name)
 		}
 	}
+	slices.Sort(out)
+	return out
 }
 
 // putTunnels puts the tunnel that another switches to before that one. Two that
@@ -452,16 +466,29 @@ func changed[V any](from, to map[string]V) []string {
 		return nil
 	}
 	var out []string
-	var old, v V // for DeepEqual to look at, which would copy what it is given
+	var old, v V // for equal to look at, which would copy what it is given
 	var name string
 	there := false
 	for name, v = range to {
-		if old, there = from[name]; !there || !reflect.DeepEqual(&old, &v) {
+		if old, there = from[name]; !there || !equal(&old, &v) {
 			out = append(out, name)
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// equal is reflect.DeepEqual, and quicker for what there are thousands of: most
+// policies have the very lists that they had.
+func equal[V any](a, b *V) bool {
+	if p, ok := any(a).(*srpolicy.Policy); ok {
+		q := any(b).(*srpolicy.Policy)
+		if len(p.SegmentLists) > 0 && len(p.SegmentLists) == len(q.SegmentLists) && &p.SegmentLists[0] == &q.SegmentLists[0] {
+			return p.Name == q.Name && p.Behavior == q.Behavior && p.Source == q.Source && p.Color == q.Color &&
+				p.Endpoint == q.Endpoint && p.BindingSID == q.BindingSID && p.Preference == q.Preference
+		}
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // sameMap says that it is one map, not only an equal one.

@@ -26,6 +26,8 @@ type told struct {
 	// last is the number of the newest: of two that claim the same the first that
 	// came stands.
 	last uint64
+	// touched are the paths that differ from those of what this was made of.
+	touched map[string]bool
 }
 
 // heard is a candidate path that a peer advertises.
@@ -72,7 +74,7 @@ type selfTold struct {
 
 // clone is one that can be changed.
 func (t told) clone() told {
-	t.paths, t.nodes, t.reaches = cloned(t.paths), cloned(t.nodes), cloned(t.reaches)
+	t.paths, t.nodes, t.reaches, t.touched = cloned(t.paths), cloned(t.nodes), cloned(t.reaches), map[string]bool{}
 	return t
 }
 
@@ -139,7 +141,11 @@ func (t *told) putReach(p netip.Prefix, routes []bgp.Route) {
 
 // forget removes paths that peers told of, and prefixes, and leaves the rest.
 func (t *told) forget(path func(heard) bool, reach func(reached) bool) {
-	maps.DeleteFunc(t.paths, func(_ string, h heard) bool { return path(h) })
+	for name, h := range t.paths {
+		if path(h) {
+			t.dropPath(name)
+		}
+	}
 	maps.DeleteFunc(t.reaches, func(_ netip.Prefix, r reached) bool { return reach(r) })
 }
 
@@ -156,12 +162,33 @@ func (t *told) restore() {
 	}
 }
 
+func (t *told) putPath(name string, h heard) {
+	t.paths[name], t.touched[name] = h, true
+}
+
+func (t *told) dropPath(name string) {
+	if _, there := t.paths[name]; there {
+		t.touched[name] = true
+		delete(t.paths, name)
+	}
+}
+
 // hearing is one thing that was said: it changes what was told.
 type hearing struct {
 	name  string // of what it is about; empty: of several
+	paths bool   // it is about candidate paths only
 	apply func(*told)
 	// without is in place of apply where that cannot be: as if it were withdrawn.
 	without func(*told)
+}
+
+// touchedRefs are the names of the paths that differ.
+func (t *told) touchedRefs() []Ref {
+	var out []Ref
+	for _, name := range slices.Sorted(maps.Keys(t.touched)) {
+		out = append(out, Ref{KindCandidatePath, name})
+	}
+	return out
 }
 
 // inbox holds what was said until the agent takes it.
@@ -204,36 +231,39 @@ func (a *Agent) listen(ctx context.Context) error {
 }
 
 // hear goes along with what was said: with all of it at once if that holds
-// together, else with one after the other. What this node cannot use is treated
+// together, else with one half after the other. What this node cannot use is treated
 // as withdrawn, and said.
 func (a *Agent) hear(events []hearing) {
 	err := a.changeTold(events)
 	if err == nil {
 		return
 	}
-	if len(events) > 1 {
-		for i := range events {
-			a.hear(events[i : i+1])
-		}
+	if half := len(events) / 2; half > 0 { // the one that cannot be is found in few steps
+		a.hear(events[:half])
+		a.hear(events[half:])
 		return
 	}
 	a.log.Warn("what was told cannot be used here: it is treated as withdrawn", "what", events[0].name, "error", err)
 	if events[0].without == nil {
 		return
 	}
-	if err := a.changeTold([]hearing{{apply: events[0].without}}); err != nil {
+	if err := a.changeTold([]hearing{{paths: events[0].paths, apply: events[0].without}}); err != nil {
 		a.log.Error("cannot withdraw what was told", "what", events[0].name, "error", err)
 	}
 }
 
 func (a *Agent) changeTold(events []hearing) error {
-	_, err := a.change(context.Background(), false, func(now *desired) (*desired, *applied, error) {
+	_, err := a.change(context.Background(), false, func(now *desired) (proposal, error) {
 		next := *now
 		next.told = now.told.clone()
 		for _, e := range events {
 			e.apply(&next.told)
 		}
-		return &next, a.replaced, nil
+		p := proposal{to: &next, replaced: a.replaced}
+		if !slices.ContainsFunc(events, func(e hearing) bool { return !e.paths }) {
+			p.touched = next.told.touchedRefs()
+		}
+		return p, nil
 	})
 	if errors.Is(err, ErrNotReady) { // the daemon is ending
 		return nil

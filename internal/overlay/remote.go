@@ -34,6 +34,18 @@ type Known struct {
 	BindingSID netip.Addr   // that comes with them
 }
 
+// Same says that for other policies the two come to the same.
+func (k Known) Same(o Known) bool {
+	return k.Name == o.Name && k.BindingSID == o.BindingSID && sameSet(k.Ends, o.Ends) && sameSet(k.Direct, o.Direct)
+}
+
+func sameSet(a, b []netip.Addr) bool {
+	within := func(list, all []netip.Addr) bool {
+		return !slices.ContainsFunc(list, func(x netip.Addr) bool { return !slices.Contains(all, x) })
+	}
+	return within(a, b) && within(b, a)
+}
+
 // Wanted is what a node makes of a cluster.
 type Wanted struct {
 	Policies []srpolicy.Policy
