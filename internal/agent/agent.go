@@ -69,6 +69,7 @@ type Agent struct {
 	upf     *userPlane // nil: the node is no user plane function
 	planes  planes
 	inbox   *inbox // what others tell
+	unsaved *unsaved
 	host    clusterHost
 	overlay overlayState
 	pods    *pods
@@ -102,6 +103,7 @@ func New(o Options) (*Agent, error) {
 		openServer:   pfcp.New,
 		openHost:     openHost,
 		inbox:        newInbox(),
+		unsaved:      newUnsaved(),
 		planes:       planes{changed: make(chan struct{}, 1)},
 		modes:        map[string]dataplane.Mode{},
 		failures:     map[Ref]error{},
@@ -272,13 +274,23 @@ func (a *Agent) logChanges(changes []Change) {
 
 // logPaths says of policies that packets take another candidate path from now on.
 func (a *Agent) logPaths(from, to *tables) {
-	for name, verdicts := range to.verdicts {
+	log := func(name string) {
+		verdicts := to.verdicts[name]
 		if _, was := from.verdicts[name]; !was || len(verdicts) == 0 {
-			continue
+			return
 		}
 		if before := from.activePath(name); before != verdicts[0].Path {
 			a.log.Info("policy takes another candidate path", "policy", name, "path", pathName(verdicts[0].Path), "before", pathName(before), "why", verdicts[0].Why)
 		}
+	}
+	if to.only != nil {
+		for name := range to.only {
+			log(name)
+		}
+		return
+	}
+	for name := range to.verdicts {
+		log(name)
 	}
 }
 
@@ -309,12 +321,17 @@ func (a *Agent) validate(c *config.Config) error {
 // are next, or leaves both as they are.
 func (a *Agent) commit(to *desired, next *tables, replaced *applied) error {
 	steps := a.plan(a.tables, next)
-	steps = append(steps, step{
-		ref: Ref{KindSettings, "state file"},
-		do:  func() error { return a.store.save(a.desired, to, replaced) },
-	})
+	if !sameList(a.desired.api, to.api) || a.replaced != replaced {
+		steps = append(steps, step{
+			ref: Ref{KindSettings, "state file"},
+			do:  func() error { return a.store.save(a.desired, to, replaced) },
+		})
+	}
 	if err := run(steps); err != nil {
 		return err
+	}
+	if !a.desired.told.is(to.told) {
+		a.unsaved.note(to.told)
 	}
 	if !same(a.desired.process.UPF, to.process.UPF) {
 		a.upf.setSMFs(&to.process.UPF)

@@ -38,7 +38,8 @@ type narrowChange struct {
 	// affected are the policies whose packets may take another way, as they are
 	// asked for, with all of their candidate paths.
 	affected config.Config
-	lists    int // segment lists that there may be at most, of all policies
+	names    map[string]bool // of the policies
+	lists    int             // segment lists that there may be at most, of all policies
 }
 
 // narrow says whether a proposal is a narrow change, and which.
@@ -52,16 +53,12 @@ func (a *Agent) narrow(p proposal) (narrowChange, bool) {
 	if !to.relearn(a.desired, p.touched) {
 		return n, false
 	}
-	names, ok := n.compare(a.desired, p.touched)
-	if !ok {
-		return n, false
-	}
 	var before config.Config
-	if a.desired.gather(names, &before, nil) != nil || to.gather(names, &n.affected, nil) != nil {
+	if !n.compare(a.desired, p.touched) || a.desired.gather(n.names, &before, nil) != nil || to.gather(n.names, &n.affected, nil) != nil {
 		return n, false
 	}
 	n.lists = a.tables.lists - before.MostLists() + n.affected.MostLists()
-	return n, n.valid(names) == nil
+	return n, n.valid() == nil
 }
 
 // relearn is learn where the candidate paths named are all that others told
@@ -145,32 +142,32 @@ func (d *desired) madeByPaths(color overlay.Color) bool {
 
 // compare finds what changes, and the policies that it is about. It says whether
 // these stay what others know of them.
-func (n *narrowChange) compare(from *desired, touched []Ref) (names map[string]bool, ok bool) {
+func (n *narrowChange) compare(from *desired, touched []Ref) bool {
 	was, once := from.find(touched)
 	is, onceNow := n.to.find(touched)
 	if !once || !onceNow {
-		return nil, false
+		return false
 	}
-	names = map[string]bool{}
+	n.names = map[string]bool{}
 	for _, ref := range touched {
 		old, had := was[ref]
 		now, has := is[ref]
 		for _, r := range []resource{old, now} {
 			switch v := r.value.(type) {
 			case srpolicy.CandidatePath:
-				names[v.Policy] = true
+				n.names[v.Policy] = true
 			case srpolicy.Policy:
-				names[v.Name] = true
+				n.names[v.Name] = true
 			}
 		}
 		if ref.Kind == KindPolicy && !(had && has && old.origin == now.origin && sameFace(old.value, now.value)) {
-			return nil, false
+			return false
 		}
 		if c := changeOf(ref, old, had, now, has); c.Op != "" {
 			n.changes = append(n.changes, c)
 		}
 	}
-	return names, true
+	return true
 }
 
 // changeOf is how one resource differs; without Op: it does not.
@@ -249,18 +246,19 @@ func (d *desired) gather(names map[string]bool, c *config.Config, from func(Orig
 }
 
 // valid does what changeTo does to a whole state.
-func (n *narrowChange) valid(names map[string]bool) error {
+func (n *narrowChange) valid() error {
 	if n.lists >= int(n.affected.Limits.SegmentLists) {
 		return ErrInvalid
 	}
 	var asked config.Config
-	errs := n.to.gather(names, &asked, func(o Origin) bool { return o == OriginFile || o == OriginAPI })
+	errs := n.to.gather(n.names, &asked, func(o Origin) bool { return o == OriginFile || o == OriginAPI })
 	return errors.Join(errs, n.affected.ValidatePolicies(), asked.ValidatePolicies())
 }
 
 // recompiled are the tables with the ways of the affected policies chosen again.
 func (n *narrowChange) recompiled(former *tables, links *netdev.Snapshot) *tables {
 	next := *former
+	next.only = n.names
 	next.policies, next.verdicts = maps.Clone(former.policies), maps.Clone(former.verdicts)
 	next.lists = n.lists
 	others := n.to.candidates(n.affected.CandidatePaths)

@@ -48,6 +48,9 @@ type tables struct {
 	ports    map[string]port
 	policies map[string]srpolicy.Policy
 	lists    int // segment lists that these may have at most at a time
+	// only are the policies that may differ from those of the tables that these were
+	// made of; nil: any may, and so may everything else.
+	only map[string]bool
 	// verdicts are on the candidate paths of each policy: its policy's segment
 	// lists are those of the active one.
 	verdicts map[string][]srpolicy.Verdict

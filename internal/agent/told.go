@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
@@ -26,8 +27,10 @@ type told struct {
 	// last is the number of the newest: of two that claim the same the first that
 	// came stands.
 	last uint64
-	// touched are the paths that differ from those of what this was made of.
+	// touched are the paths that differ from those of what this was made of, and
+	// narrow says that nothing else does.
 	touched map[string]bool
+	narrow  bool
 }
 
 // heard is a candidate path that a peer advertises.
@@ -74,7 +77,14 @@ type selfTold struct {
 
 // clone is one that can be changed.
 func (t told) clone() told {
-	t.paths, t.nodes, t.reaches, t.touched = cloned(t.paths), cloned(t.nodes), cloned(t.reaches), map[string]bool{}
+	t = t.narrowClone()
+	t.nodes, t.reaches, t.narrow = cloned(t.nodes), cloned(t.reaches), false
+	return t
+}
+
+// narrowClone is one of which the paths can be.
+func (t told) narrowClone() told {
+	t.paths, t.touched, t.narrow = cloned(t.paths), map[string]bool{}, true
 	return t
 }
 
@@ -95,6 +105,11 @@ func (t told) whatIsOn(c *config.Config) told {
 		t.self = selfTold{}
 	}
 	return t
+}
+
+// is says that the two are one.
+func (t told) is(o told) bool {
+	return sameMap(t.paths, o.paths) && sameMap(t.nodes, o.nodes) && sameMap(t.reaches, o.reaches) && same(t.self, o.self)
 }
 
 // members are the other nodes in the order in which they came.
@@ -255,18 +270,93 @@ func (a *Agent) hear(events []hearing) {
 func (a *Agent) changeTold(events []hearing) error {
 	_, err := a.change(context.Background(), false, func(now *desired) (proposal, error) {
 		next := *now
-		next.told = now.told.clone()
+		if slices.ContainsFunc(events, func(e hearing) bool { return !e.paths }) {
+			next.told = now.told.clone()
+		} else {
+			next.told = now.told.narrowClone()
+		}
 		for _, e := range events {
 			e.apply(&next.told)
 		}
 		p := proposal{to: &next, replaced: a.replaced}
-		if !slices.ContainsFunc(events, func(e hearing) bool { return !e.paths }) {
+		if next.told.narrow {
 			p.touched = next.told.touchedRefs()
 		}
 		return p, nil
 	})
 	if errors.Is(err, ErrNotReady) { // the daemon is ending
 		return nil
+	}
+	return err
+}
+
+// unsaved is what of all that was told is not on disk: it is written soon, and much
+// of it at once. A crash loses no more than others tell again.
+type unsaved struct {
+	mu      sync.Mutex
+	whole   bool            // anything
+	touched map[string]bool // these paths
+	some    chan struct{}
+}
+
+func newUnsaved() *unsaved { return &unsaved{touched: map[string]bool{}, some: make(chan struct{}, 1)} }
+
+// note is for what the desired state has now.
+func (u *unsaved) note(t told) {
+	u.mu.Lock()
+	u.whole = u.whole || !t.narrow
+	maps.Copy(u.touched, t.touched)
+	u.mu.Unlock()
+	select {
+	case u.some <- struct{}{}:
+	default:
+	}
+}
+
+// take is what there is to write of now; nil: anything.
+func (u *unsaved) take() (touched map[string]bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.whole {
+		touched = u.touched
+	}
+	u.whole, u.touched = false, map[string]bool{}
+	return touched
+}
+
+// saveInterval is how long what comes is gathered before it is written.
+const saveInterval = 100 * time.Millisecond
+
+// keepTold writes what was told to disk until ctx ends.
+func (a *Agent) keepTold(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.unsaved.some:
+		}
+		if err := a.saveTold(); err != nil {
+			a.log.Error("what others told is not on disk; will try again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(saveInterval):
+		}
+	}
+}
+
+// saveTold writes what is not on disk yet.
+func (a *Agent) saveTold() error {
+	a.mu.RLock()
+	d, touched := a.desired, a.unsaved.take()
+	a.mu.RUnlock()
+	if d == nil || touched != nil && len(touched) == 0 {
+		return nil
+	}
+	err := a.store.saveTold(d.told, touched)
+	if err != nil {
+		a.unsaved.note(told{})
 	}
 	return err
 }
