@@ -293,6 +293,7 @@ func (b *builder) reach(r Reach) {
 
 // told are the policies to a node that only have candidate paths, so far.
 func (b *builder) told(address netip.Addr) {
+	before := len(b.Routes)
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
 		color := Color{c, address}
 		known, there := b.Known[color]
@@ -303,7 +304,9 @@ func (b *builder) told(address netip.Addr) {
 			b.add(color, ByAddress(c, address), nil, known.BindingSID)
 		}
 		for _, sid := range known.Direct {
-			b.Routes = append(b.Routes, Route{hostPrefix(sid), address})
+			if r := (Route{hostPrefix(sid), address}); !slices.Contains(b.Routes[before:], r) {
+				b.Routes = append(b.Routes, r)
+			}
 		}
 	}
 }
