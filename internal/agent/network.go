@@ -39,10 +39,12 @@ type network struct {
 	lacking map[netdev.RouteKey]bool
 	// failed is how much could not be put, and is tried again.
 	failed int
-	// of are the links and the routing tables that all but the adjacencies were
-	// put of, without an error, and resolved the links that these are of.
+	// of are the links, the routing tables and the prefixes of pods that all but the
+	// adjacencies were put of, without an error, and resolved the links that these
+	// are of.
 	of       *netdev.Snapshot
 	tables   []uint32
+	pods     []netip.Prefix
 	resolved *netdev.Snapshot
 }
 
@@ -56,14 +58,15 @@ type hop struct {
 // those of the last snapshot. What fails is logged and tried again.
 func (a *Agent) syncNetwork() {
 	a.network.failed = 0
-	if tables := a.tables.routeTables(); a.network.of != a.links || !slices.Equal(a.network.tables, tables) {
+	if tables := a.tables.routeTables(); a.network.of != a.links || !slices.Equal(a.network.tables, tables) || !slices.Equal(a.network.pods, a.desired.self.Prefixes) {
 		a.syncLocals()
 		a.syncDevices()
 		mirror := netdev.Mirror(a.links, tables)
+		a.addPods(mirror)
 		a.putRoutes(mirror)
 		a.syncHops()
 		a.deleteRoutes(mirror)
-		a.network.of, a.network.tables = a.links, tables
+		a.network.of, a.network.tables, a.network.pods = a.links, tables, a.desired.self.Prefixes
 	} else {
 		a.syncHops()
 	}
@@ -72,6 +75,17 @@ func (a *Agent) syncNetwork() {
 	}
 	if more := a.network.failed - mostWarnings; more > 0 {
 		a.log.Warn("cannot keep the data path in step with the kernel; will try again", "more", more)
+	}
+}
+
+// addPods has the kernel asked for this node's pods: the routes to each of them are
+// no part of the snapshot.
+func (a *Agent) addPods(mirror map[netdev.RouteKey][]netdev.Key) {
+	for _, p := range a.desired.self.Prefixes {
+		key := netdev.RouteKey{Table: netdev.TableMain, Prefix: p.Masked()}
+		if _, there := mirror[key]; !there && !a.links.ExtraRules(p.Addr().Is6()) {
+			mirror[key] = nil
+		}
 	}
 }
 
