@@ -333,6 +333,9 @@ func (a *Agent) commit(to *desired, next *tables, replaced *applied) error {
 	if !a.desired.told.is(to.told) {
 		a.unsaved.note(to.told)
 	}
+	if len(to.told.former) > 0 && len(a.desired.told.former) == 0 {
+		time.AfterFunc(formerTime, func() { a.inbox.push(hearing{apply: func(t *told) { t.former = nil }}) })
+	}
 	if !same(a.desired.process.UPF, to.process.UPF) {
 		a.upf.setSMFs(&to.process.UPF)
 	}

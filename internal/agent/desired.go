@@ -133,7 +133,7 @@ func (d *desired) completed() *config.Config {
 // withFile replaces what the file asks for. What the API had added with the
 // very same values is the file's from now on.
 func (d *desired) withFile(c *config.Config) *desired {
-	next := &desired{file: flatten(c, OriginFile), process: processOf(c), self: d.self, told: d.told.whatIsOn(c)}
+	next := &desired{file: flatten(c, OriginFile), process: processOf(c), self: d.self, told: d.told.whatIsOn(c).succeeds(d, c)}
 	inFile := make(map[Ref]resource, len(next.file))
 	for _, r := range next.file {
 		inFile[r.Ref] = r

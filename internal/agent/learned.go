@@ -110,13 +110,13 @@ func (l *learner) cluster() {
 func (d *desired) nodes() []overlay.Node {
 	o := &d.process.Overlay
 	if o.Mode == config.OverlayKube {
-		return d.told.members()
+		return append(d.told.members(), d.told.still()...)
 	}
 	out := make([]overlay.Node, len(o.Nodes))
 	for i, n := range o.Nodes {
 		out[i] = overlay.Complete(n, o.SIDs == config.SIDsDouble)
 	}
-	return out
+	return append(out, d.told.still()...)
 }
 
 func (l *learner) hasLocator(p netip.Prefix) bool {

@@ -119,7 +119,7 @@ func withPaths(list []resource, next map[string]*resource) []resource {
 // follows for others: not that there is one, nor its name and binding SID, nor
 // which SIDs lead to its endpoint.
 func (d *desired) onlyItsWay(from *desired, color overlay.Color) bool {
-	if d.named[color] == "" {
+	if d.named[color] == "" || len(d.told.former) > 0 {
 		return false
 	}
 	was, is := from.told.of(color), d.told.of(color)

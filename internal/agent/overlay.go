@@ -48,6 +48,9 @@ func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self 
 	if !s.Locator.IsValid() {
 		s.Locator = t.Locator
 	}
+	if len(s.Addresses) == 0 {
+		s.Addresses = slices.DeleteFunc(slices.Clone(t.Addresses), func(a netip.Addr) bool { return a == s.Address })
+	}
 	return s
 }
 
@@ -56,6 +59,7 @@ func withEntry(s overlay.Self, n overlay.Node) overlay.Self {
 	if !s.Address.IsValid() {
 		s.Address = n.Address
 	}
+	s.Addresses = n.Addresses
 	if len(s.Prefixes) == 0 {
 		s.Prefixes = n.Prefixes
 	}
@@ -350,12 +354,12 @@ func (a *Agent) syncMasquerade(on bool) {
 	var want [2][]netip.Prefix
 	if d := a.desired; on {
 		want[0] = d.self.Prefixes
-		want[1] = append(slices.Clone(d.self.Prefixes), netip.PrefixFrom(d.self.Address, d.self.Address.BitLen()))
+		want[1] = append(slices.Clone(d.self.Prefixes), addressesOf(d.self.Node())...)
 		for _, s := range d.wanted.Steering {
 			want[1] = append(want[1], s.Prefix)
 		}
 		for _, p := range d.wanted.Peers {
-			want[1] = append(want[1], netip.PrefixFrom(p.Address, p.Address.BitLen()))
+			want[1] = append(want[1], addressesOf(p.Node)...)
 		}
 	}
 	have := &a.overlay.masked
@@ -368,6 +372,15 @@ func (a *Agent) syncMasquerade(on bool) {
 		}
 		a.overlay.masked = want
 	}
+}
+
+// addressesOf are all of a node's.
+func addressesOf(n overlay.Node) []netip.Prefix {
+	out := []netip.Prefix{netip.PrefixFrom(n.Address, n.Address.BitLen())}
+	for _, a := range n.Addresses {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return out
 }
 
 // syncPods tells pods that come what there is, and those that are there of a

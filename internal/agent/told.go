@@ -24,6 +24,9 @@ type told struct {
 	nodes   map[string]member
 	reaches map[netip.Prefix]reached
 	self    selfTold
+	// former are the nodes that another control plane told of, before the one that
+	// is asked now: each stands until that one has told of it, or has had time to.
+	former []overlay.Node
 	// last is the number of the newest: of two that claim the same the first that
 	// came stands.
 	last uint64
@@ -110,6 +113,69 @@ func (t told) whatIsOn(c *config.Config) told {
 // is says that the two are one.
 func (t told) is(o told) bool {
 	return sameMap(t.paths, o.paths) && sameMap(t.nodes, o.nodes) && sameMap(t.reaches, o.reaches) && same(t.self, o.self)
+}
+
+// formerTime is how long what the control plane before told stands at most.
+const formerTime = time.Minute
+
+// succeeds is t of a configuration that has another control plane tell of nodes.
+func (t told) succeeds(d *desired, c *config.Config) told {
+	before, now := d.process.Overlay.Mode, c.Overlay.Mode
+	switch {
+	case before == now:
+		return t
+	case now != config.OverlayBGP && now != config.OverlayKube: // the file tells all of them
+		t.former = nil
+		return t
+	}
+	t.former = d.formerNodes()
+	return t
+}
+
+// formerNodes are the others as this node reaches them now.
+func (d *desired) formerNodes() []overlay.Node {
+	if d.wanted == nil {
+		return nil
+	}
+	var out []overlay.Node
+	for _, p := range d.wanted.Peers {
+		n := p.Node
+		n.Name = cmp.Or(n.Name, n.Address.String())
+		for color, list := range map[uint32]*[]netip.Addr{overlay.ColorIPv4: &n.IPv4, overlay.ColorIPv6: &n.IPv6} {
+			if paths := d.told.of(overlay.Color{Color: color, Endpoint: n.Address}); len(*list) == 0 && len(paths) > 0 {
+				*list = paths[0].SegmentLists[0].Segments
+			}
+		}
+		if len(p.Problems) == 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// still are the former nodes that nobody else has told of, all that there was of them.
+func (t told) still() []overlay.Node {
+	if len(t.former) == 0 {
+		return nil
+	}
+	names, addresses, ways := map[string]bool{}, map[netip.Addr]bool{}, map[overlay.Color]bool{}
+	for _, m := range t.nodes {
+		names[m.Name], addresses[m.Address] = true, true
+	}
+	for _, h := range t.paths {
+		ways[h.color()] = true
+	}
+	missing := func(p netip.Prefix, node netip.Addr) bool {
+		color := overlay.Color{Color: overlay.ColorIPv6, Endpoint: node}
+		if p.Addr().Is4() {
+			color.Color = overlay.ColorIPv4
+		}
+		return len(t.reaches[p].Routes) == 0 || !ways[color]
+	}
+	return slices.DeleteFunc(slices.Clone(t.former), func(n overlay.Node) bool {
+		return names[n.Name] || addresses[n.Address] ||
+			!slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return missing(p, n.Address) })
+	})
 }
 
 // members are the other nodes in the order in which they came.
