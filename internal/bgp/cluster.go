@@ -134,6 +134,7 @@ func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
 	}
 	s.telling.Lock()
 	defer s.telling.Unlock()
+	routes := false
 	for _, p := range paths {
 		prefix, key, label, ok := r.reader.nlri(p)
 		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() {
@@ -141,8 +142,11 @@ func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
 		}
 		s.route(p, prefix, key, label)
 		s.tell(prefix)
+		routes = true
 	}
-	s.rename()
+	if routes { // which tell who is there
+		s.rename()
+	}
 }
 
 // route takes one route, or treats it as withdrawn.

@@ -111,6 +111,8 @@ type Speaker struct {
 	server  *server.BgpServer
 	stop    context.CancelFunc
 
+	ours, others []bgp.ExtendedCommunityInterface // a Route Target of this node, and of none
+
 	telling sync.Mutex // held while handlers are told something
 	reach   *reach     // nil: no node of a cluster
 	awaited map[netip.Addr]map[bgp.Family]bool
@@ -149,6 +151,12 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{},
 		known: map[key]bool{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
+	}
+	var errOther error
+	s.ours, err = targetOf(c.RouterID)
+	s.others, errOther = targetOf(netip.IPv4Unspecified())
+	if err := errors.Join(err, errOther); err != nil {
+		return nil, err
 	}
 	go s.server.Serve()
 	if err := s.begin(ctx); err != nil {
@@ -305,11 +313,16 @@ func (s *Speaker) Stop() {
 // sessions of a route reflector are left to end with it, all at once, so that
 // nothing is withdrawn.
 func (s *Speaker) Leave() {
-	if s.config.Restart == 0 || !slices.ContainsFunc(s.config.Peers, func(p Peer) bool { return p.Client }) {
+	if s.config.Restart == 0 || !s.reflects() {
 		s.Stop()
 		return
 	}
 	s.quiet()
+}
+
+// reflects says that this node is a route reflector.
+func (s *Speaker) reflects() bool {
+	return slices.ContainsFunc(s.config.Peers, func(p Peer) bool { return p.Client })
 }
 
 // quiet has the handlers hear nothing more.
@@ -330,6 +343,9 @@ func (s *Speaker) learn(paths []*apiutil.Path, _ time.Time) {
 			continue
 		}
 		a, usable, err := readPolicy(n, p.Attrs, s.config.RouterID)
+		if !s.reflects() {
+			s.forgetTargets(p.Attrs)
+		}
 		switch {
 		case p.Withdrawal:
 			s.withdraw(a)

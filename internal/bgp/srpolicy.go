@@ -104,6 +104,32 @@ func isFor(attrs []bgp.PathAttributeInterface, routerID netip.Addr) (bool, error
 	return false, malformed("it has neither a Route Target of an IPv4 address nor NO_ADVERTISE")
 }
 
+// forgetTargets leaves one Route Target of those that an update came with: this node's
+// if that is among them, else one that names nobody. Whom else it is for is of no use
+// to a node that passes nothing on. Behind a route reflector updates name the headends
+// of the whole cluster, each in hundreds of updates, and GoBGP keeps what it has read.
+func (s *Speaker) forgetTargets(attrs []bgp.PathAttributeInterface) {
+	for _, attr := range attrs {
+		v, ok := attr.(*bgp.PathAttributeExtendedCommunities)
+		if !ok || len(v.Value) <= 1 {
+			continue
+		}
+		kept := s.others
+		for _, c := range v.Value {
+			if rt, ok := c.(*bgp.IPv4AddressSpecificExtended); ok && rt.SubType == bgp.EC_SUBTYPE_ROUTE_TARGET && rt.IPv4 == s.config.RouterID {
+				kept = s.ours
+			}
+		}
+		v.Value = kept // the same for all: one that was read would keep others in memory
+	}
+}
+
+// targetOf is a list of one Route Target.
+func targetOf(id netip.Addr) ([]bgp.ExtendedCommunityInterface, error) {
+	rt, err := bgp.NewIPv4AddressSpecificExtended(bgp.EC_SUBTYPE_ROUTE_TARGET, id, 0, true)
+	return []bgp.ExtendedCommunityInterface{rt}, err
+}
+
 // tunnelOf finds the one tunnel of type SR Policy.
 func tunnelOf(attrs []bgp.PathAttributeInterface) (*bgp.TunnelEncapTLV, error) {
 	for _, attr := range attrs {
