@@ -69,6 +69,7 @@ type Agent struct {
 	upf     *userPlane // nil: the node is no user plane function
 	planes  planes
 	inbox   *inbox // what others tell
+	unsaved *unsaved
 	host    clusterHost
 	overlay overlayState
 	pods    *pods
@@ -102,6 +103,7 @@ func New(o Options) (*Agent, error) {
 		openServer:   pfcp.New,
 		openHost:     openHost,
 		inbox:        newInbox(),
+		unsaved:      newUnsaved(),
 		planes:       planes{changed: make(chan struct{}, 1)},
 		modes:        map[string]dataplane.Mode{},
 		failures:     map[Ref]error{},
@@ -192,41 +194,48 @@ func (a *Agent) apply(ctx context.Context, c *config.Config, replaced *applied, 
 	if replaced != nil {
 		replaced.Config = *c
 	}
-	return a.change(ctx, dryRun, func(now *desired) (*desired, *applied, error) {
-		return now.withFile(c), replaced, nil
+	return a.change(ctx, dryRun, func(now *desired) (proposal, error) {
+		return proposal{to: now.withFile(c), replaced: replaced}, nil
 	})
 }
 
 // Add puts every resource of the fragment, as OriginAPI.
 func (a *Agent) Add(ctx context.Context, fragment *config.Config) ([]Change, error) {
 	fragment = completed(fragment)
-	return a.change(ctx, false, func(now *desired) (*desired, *applied, error) {
-		next, err := now.withAPI(fragment)
-		return next, a.replaced, err
+	return a.change(ctx, false, func(now *desired) (proposal, error) {
+		next, touched, err := now.withAPI(fragment)
+		return proposal{next, a.replaced, touched}, err
 	})
 }
 
 // Delete removes resources of OriginAPI.
 func (a *Agent) Delete(ctx context.Context, refs []Ref) ([]Change, error) {
-	return a.change(ctx, false, func(now *desired) (*desired, *applied, error) {
+	return a.change(ctx, false, func(now *desired) (proposal, error) {
 		next, err := now.without(refs)
-		return next, a.replaced, err
+		return proposal{to: next, replaced: a.replaced}, err
 	})
 }
 
 // change goes from the running state to the one that next makes of it, or
 // leaves everything as it is.
-func (a *Agent) change(ctx context.Context, dryRun bool, next func(*desired) (*desired, *applied, error)) ([]Change, error) {
+func (a *Agent) change(ctx context.Context, dryRun bool, next func(*desired) (proposal, error)) ([]Change, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := errors.Join(a.isReady(), ctx.Err()); err != nil {
 		return nil, err
 	}
-	to, replaced, err := next(a.desired)
+	p, err := next(a.desired)
 	if err != nil {
 		return nil, err
 	}
-	return a.changeTo(to.asMember(a.links), replaced, dryRun)
+	if n, ok := a.narrow(p); ok {
+		if err := a.commit(n.to, n.recompiled(a.tables, a.links), p.replaced); err != nil {
+			return nil, err
+		}
+		a.logChanges(n.changes)
+		return n.changes, nil
+	}
+	return a.changeTo(p.to.asMember(a.links), p.replaced, dryRun)
 }
 
 // changeTo is the rest of change.
@@ -245,7 +254,7 @@ func (a *Agent) changeTo(to *desired, replaced *applied, dryRun bool) ([]Change,
 	if dryRun {
 		return changes, nil
 	}
-	if err := a.commit(to, c, replaced, changes); err != nil {
+	if err := a.commit(to, recompile(to, c, a.links, a.tables, changes), replaced); err != nil {
 		return nil, err
 	}
 	a.logChanges(changes)
@@ -265,13 +274,23 @@ func (a *Agent) logChanges(changes []Change) {
 
 // logPaths says of policies that packets take another candidate path from now on.
 func (a *Agent) logPaths(from, to *tables) {
-	for name, verdicts := range to.verdicts {
+	log := func(name string) {
+		verdicts := to.verdicts[name]
 		if _, was := from.verdicts[name]; !was || len(verdicts) == 0 {
-			continue
+			return
 		}
 		if before := from.activePath(name); before != verdicts[0].Path {
 			a.log.Info("policy takes another candidate path", "policy", name, "path", pathName(verdicts[0].Path), "before", pathName(before), "why", verdicts[0].Why)
 		}
+	}
+	if to.only != nil {
+		for name := range to.only {
+			log(name)
+		}
+		return
+	}
+	for name := range to.verdicts {
+		log(name)
 	}
 }
 
@@ -298,17 +317,24 @@ func (a *Agent) validate(c *config.Config) error {
 	return nil
 }
 
-// commit brings the data path and the state file to a desired state, whose
-// configuration is c, or leaves both as they are.
-func (a *Agent) commit(to *desired, c *config.Config, replaced *applied, changes []Change) error {
-	next := recompile(to, c, a.links, a.tables, changes)
+// commit brings the data path and the state file to a desired state, whose tables
+// are next, or leaves both as they are.
+func (a *Agent) commit(to *desired, next *tables, replaced *applied) error {
 	steps := a.plan(a.tables, next)
-	steps = append(steps, step{
-		ref: Ref{KindSettings, "state file"},
-		do:  func() error { return a.store.save(a.desired, to, replaced) },
-	})
+	if !sameList(a.desired.api, to.api) || a.replaced != replaced {
+		steps = append(steps, step{
+			ref: Ref{KindSettings, "state file"},
+			do:  func() error { return a.store.save(a.desired, to, replaced) },
+		})
+	}
 	if err := run(steps); err != nil {
 		return err
+	}
+	if !a.desired.told.is(to.told) {
+		a.unsaved.note(to.told)
+	}
+	if len(to.told.former) > 0 && len(a.desired.told.former) == 0 {
+		time.AfterFunc(formerTime, func() { a.inbox.push(hearing{apply: func(t *told) { t.former = nil }}) })
 	}
 	if !same(a.desired.process.UPF, to.process.UPF) {
 		a.upf.setSMFs(&to.process.UPF)

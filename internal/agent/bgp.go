@@ -131,15 +131,15 @@ func (h *headend) setNode(n overlay.Node) error {
 // Put, Withdraw, Complete and Speaks are what h hears as a bgp.Handler.
 func (h *headend) Put(p bgp.Path) {
 	name := learnedName(p.Node, p.Advertised)
-	h.inbox.push(hearing{name: name, apply: func(t *told) {
+	h.inbox.push(hearing{name: name, paths: true, apply: func(t *told) {
 		// Another originator may be the best now, of the same NLRI.
-		forget(t.paths, p.Advertised)
-		t.paths[name] = heard{Path: p}
-	}, without: func(t *told) { delete(t.paths, name) }})
+		t.forgetPath(p.Advertised)
+		t.putPath(name, heard{Path: p})
+	}, without: func(t *told) { t.dropPath(name) }})
 }
 
 func (h *headend) Withdraw(gone srpolicy.Advertised) {
-	h.inbox.push(hearing{apply: func(t *told) { forget(t.paths, gone) }})
+	h.inbox.push(hearing{paths: true, apply: func(t *told) { t.forgetPath(gone) }})
 }
 
 func (h *headend) Complete(peer netip.Addr) {
@@ -167,11 +167,13 @@ func (h *headend) WithdrawReach(p netip.Prefix) {
 	h.inbox.push(hearing{apply: func(t *told) { delete(t.reaches, p) }})
 }
 
-// forget removes what has the NLRI of an advertisement.
-func forget(all map[string]heard, a srpolicy.Advertised) {
-	maps.DeleteFunc(all, func(_ string, p heard) bool {
-		return p.Kube == "" && p.Color == a.Color && p.Endpoint == a.Endpoint && p.Distinguisher == a.Distinguisher
-	})
+// forgetPath removes what has the NLRI of an advertisement.
+func (t *told) forgetPath(a srpolicy.Advertised) {
+	for name, p := range t.paths {
+		if p.Kube == "" && p.Color == a.Color && p.Endpoint == a.Endpoint && p.Distinguisher == a.Distinguisher {
+			t.dropPath(name)
+		}
+	}
 }
 
 // BGPPeers are the node's BGP sessions.

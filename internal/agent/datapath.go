@@ -62,6 +62,7 @@ type tableWriter interface {
 	PutLocal(netip.Addr) error
 	DeleteLocal(netip.Addr) error
 	AdjacencyKeys() []dataplane.AdjacencyKey
+	AdjacencyChanges() (fresh, gone []dataplane.AdjacencyKey)
 	SetNextHop(dataplane.AdjacencyKey, *dataplane.NextHop) error
 	PutRoute(table uint32, p netip.Prefix, via []dataplane.AdjacencyKey) error
 	DeleteRoute(table uint32, p netip.Prefix) error

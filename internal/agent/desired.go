@@ -45,9 +45,11 @@ type desired struct {
 	self overlay.Self
 	told told
 	// learned are the resources that these two come to beside the others, wanted
-	// what else they come to, and problems what of it cannot be.
+	// what else they come to, named the policies that are known by color and
+	// endpoint, and problems what of it cannot be.
 	learned  []resource
-	wanted   overlay.Wanted
+	wanted   *overlay.Wanted // a new one each time that it is made
+	named    map[overlay.Color]string
 	problems []string
 }
 
@@ -131,7 +133,7 @@ func (d *desired) completed() *config.Config {
 // withFile replaces what the file asks for. What the API had added with the
 // very same values is the file's from now on.
 func (d *desired) withFile(c *config.Config) *desired {
-	next := &desired{file: flatten(c, OriginFile), process: processOf(c), self: d.self, told: d.told.whatIsOn(c)}
+	next := &desired{file: flatten(c, OriginFile), process: processOf(c), self: d.self, told: d.told.whatIsOn(c).succeeds(d, c)}
 	inFile := make(map[Ref]resource, len(next.file))
 	for _, r := range next.file {
 		inFile[r.Ref] = r
@@ -146,11 +148,12 @@ func (d *desired) withFile(c *config.Config) *desired {
 }
 
 // withAPI adds resources through the API, or updates those that it added.
-func (d *desired) withAPI(fragment *config.Config) (*desired, error) {
+// It says what it touched.
+func (d *desired) withAPI(fragment *config.Config) (*desired, []Ref, error) {
 	var unset config.Config
 	unset.SetDefaults()
 	if !same(processOf(fragment), processOf(&unset)) {
-		return nil, fmt.Errorf("%w: limits, api, metrics, log, upf, bgp and overlay are read from the configuration file only: change them there", ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: limits, api, metrics, log, upf, bgp and overlay are read from the configuration file only: change them there", ErrInvalid)
 	}
 	fromFile := make(map[Ref]bool, len(d.file))
 	for _, r := range d.file {
@@ -158,24 +161,26 @@ func (d *desired) withAPI(fragment *config.Config) (*desired, error) {
 	}
 	added := flatten(fragment, OriginAPI)
 	if len(added) == 0 {
-		return nil, fmt.Errorf("%w: there is nothing to add", ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: there is nothing to add", ErrInvalid)
 	}
 	api := make(map[Ref]resource, len(d.api)+len(added))
 	for _, r := range d.api {
 		api[r.Ref] = r
 	}
 	once := make(map[Ref]bool, len(added))
+	touched := make([]Ref, 0, len(added))
 	for _, r := range added {
 		if fromFile[r.Ref] {
-			return nil, fmt.Errorf("%w: %s is in the configuration file: change it there and apply the file", ErrConflict, r.Ref)
+			return nil, nil, fmt.Errorf("%w: %s is in the configuration file: change it there and apply the file", ErrConflict, r.Ref)
 		}
 		if once[r.Ref] {
-			return nil, fmt.Errorf("%w: %s is there twice: keep one", ErrInvalid, r.Ref)
+			return nil, nil, fmt.Errorf("%w: %s is there twice: keep one", ErrInvalid, r.Ref)
 		}
 		once[r.Ref] = true
 		api[r.Ref] = r
+		touched = append(touched, r.Ref)
 	}
-	return d.withAdded(api), nil
+	return d.withAdded(api), touched, nil
 }
 
 // withAdded replaces what came through the API.

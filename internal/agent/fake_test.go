@@ -25,25 +25,26 @@ import (
 type fakeDataPath struct {
 	fakeSessions
 	fakePods
-	mu       sync.Mutex
-	calls    []string
-	failOn   func(call string) error
-	settings dataplane.Settings
-	ports    map[int]dataplane.Port
-	attached map[int]dataplane.Mode
-	policies map[string]srpolicy.Policy
-	tunnels  map[string]gtpu.Tunnel
-	teids    map[uint32]string // owner
-	sids     map[netip.Prefix]srv6.LocalSID
-	steering map[string]srpolicy.Steering
-	locals   map[netip.Addr]bool
-	routes   map[netdev.RouteKey][]dataplane.AdjacencyKey
-	hops     map[dataplane.AdjacencyKey]*dataplane.NextHop
-	devices  map[int]bool
-	filter   *dataplane.TraceFilter
-	traced   chan dataplane.TraceEvent
-	punts    chan dataplane.Punt
-	injected chan []byte
+	mu          sync.Mutex
+	calls       []string
+	failOn      func(call string) error
+	settings    dataplane.Settings
+	ports       map[int]dataplane.Port
+	attached    map[int]dataplane.Mode
+	policies    map[string]srpolicy.Policy
+	tunnels     map[string]gtpu.Tunnel
+	teids       map[uint32]string // owner
+	sids        map[netip.Prefix]srv6.LocalSID
+	steering    map[string]srpolicy.Steering
+	locals      map[netip.Addr]bool
+	routes      map[netdev.RouteKey][]dataplane.AdjacencyKey
+	hops        map[dataplane.AdjacencyKey]*dataplane.NextHop
+	adjacencies []dataplane.AdjacencyKey // at the last AdjacencyChanges
+	devices     map[int]bool
+	filter      *dataplane.TraceFilter
+	traced      chan dataplane.TraceEvent
+	punts       chan dataplane.Punt
+	injected    chan []byte
 
 	sessionSIDs map[netip.Prefix]bool
 	n6          map[dataplane.Link]bool
@@ -281,6 +282,24 @@ func (f *fakeDataPath) AdjacencyKeys() []dataplane.AdjacencyKey {
 		}
 	}
 	return slices.Collect(maps.Keys(set))
+}
+
+func (f *fakeDataPath) AdjacencyChanges() (fresh, gone []dataplane.AdjacencyKey) {
+	now := f.AdjacencyKeys()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, k := range now {
+		if !slices.Contains(f.adjacencies, k) {
+			fresh = append(fresh, k)
+		}
+	}
+	for _, k := range f.adjacencies {
+		if !slices.Contains(now, k) {
+			gone = append(gone, k)
+		}
+	}
+	f.adjacencies = now
+	return fresh, gone
 }
 
 func (f *fakeDataPath) SetNextHop(k dataplane.AdjacencyKey, n *dataplane.NextHop) error {

@@ -156,14 +156,14 @@ func (k *kubernetes) DeleteNode(name string) {
 // PutPath is for a candidate path.
 func (k *kubernetes) PutPath(p kube.Path) {
 	name := shortName("kube", p.Name)
-	k.inbox.push(hearing{name: name, apply: func(t *told) {
-		t.paths[name] = heard{Path: bgp.Path{Advertised: p.Advertised}, Kube: p.Origin, KubeName: p.Name}
-	}, without: func(t *told) { delete(t.paths, name) }})
+	k.inbox.push(hearing{name: name, paths: true, apply: func(t *told) {
+		t.putPath(name, heard{Path: bgp.Path{Advertised: p.Advertised}, Kube: p.Origin, KubeName: p.Name})
+	}, without: func(t *told) { t.dropPath(name) }})
 }
 
 // WithdrawPath is for one that is gone.
 func (k *kubernetes) WithdrawPath(name string) {
-	k.inbox.push(hearing{apply: func(t *told) { delete(t.paths, shortName("kube", name)) }})
+	k.inbox.push(hearing{paths: true, apply: func(t *told) { t.dropPath(shortName("kube", name)) }})
 }
 
 // ipv6Of is the first IPv6 address among those of a Node.

@@ -36,13 +36,13 @@ func shortName(kind, rest string) string {
 // the policies to the others and what is steered there; candidate paths, and a
 // policy for those whose color and endpoint nobody else has.
 func (d *desired) learn() *desired {
-	d.learned, d.wanted, d.problems = nil, overlay.Wanted{}, nil
+	d.learned, d.wanted, d.problems = nil, &overlay.Wanted{}, nil
 	l := d.newLearner()
 	if d.self.Name != "" {
 		l.cluster()
 	}
 	l.paths()
-	d.learned = slices.Concat(l.policies, l.rest)
+	d.learned, d.named = slices.Concat(l.policies, l.rest), l.named
 	return d
 }
 
@@ -50,8 +50,8 @@ func (d *desired) learn() *desired {
 type learner struct {
 	*desired
 	policies, rest []resource
-	named          map[overlay.Color]string
-	taken          map[string]bool // names of policies
+	named          map[overlay.Color]string // policies by color and endpoint
+	taken          map[string]bool          // names of policies
 	asked          map[Ref]bool
 	sourced        bool // policies have an outer source
 }
@@ -91,7 +91,8 @@ func (l *learner) cluster() {
 	for _, s := range l.self.SIDs() {
 		l.add(&l.rest, Ref{KindSID, sidKey(s.SID)}, OriginOverlay, s)
 	}
-	l.wanted = overlay.Remote(overlay.Cluster{Self: l.self, Nodes: l.nodes(), Reaches: l.told.best(), Rivals: l.told.rivals(), Known: l.known()})
+	wanted := overlay.Remote(overlay.Cluster{Self: l.self, Nodes: l.nodes(), Reaches: l.told.best(), Rivals: l.told.rivals(), Known: l.known()})
+	l.wanted = &wanted
 	for _, p := range l.wanted.Policies {
 		if l.add(&l.policies, Ref{KindPolicy, p.Name}, OriginOverlay, p) {
 			l.taken[p.Name], l.named[overlay.Color{Color: p.Color, Endpoint: p.Endpoint}] = true, p.Name
@@ -109,13 +110,13 @@ func (l *learner) cluster() {
 func (d *desired) nodes() []overlay.Node {
 	o := &d.process.Overlay
 	if o.Mode == config.OverlayKube {
-		return d.told.members()
+		return append(d.told.members(), d.told.still()...)
 	}
 	out := make([]overlay.Node, len(o.Nodes))
 	for i, n := range o.Nodes {
 		out[i] = overlay.Complete(n, o.SIDs == config.SIDsDouble)
 	}
-	return out
+	return append(out, d.told.still()...)
 }
 
 func (l *learner) hasLocator(p netip.Prefix) bool {
@@ -135,19 +136,7 @@ func (l *learner) known() map[overlay.Color]overlay.Known {
 	}
 	for _, name := range l.byPreference() {
 		h := l.told.paths[name]
-		color := overlay.Color{Color: h.Color, Endpoint: h.Endpoint}
-		k := out[color]
-		if !k.BindingSID.IsValid() {
-			k.BindingSID = h.BindingSID
-		}
-		for _, list := range h.SegmentLists {
-			last := list.Segments[len(list.Segments)-1]
-			k.Ends = append(k.Ends, last)
-			if len(list.Segments) == 1 {
-				k.Direct = append(k.Direct, last)
-			}
-		}
-		out[color] = k
+		out[h.color()] = h.addTo(out[h.color()])
 	}
 	return out
 }
@@ -156,25 +145,18 @@ func (l *learner) known() map[overlay.Color]overlay.Known {
 func (l *learner) paths() {
 	for _, name := range l.byPreference() {
 		h := l.told.paths[name]
-		origin := OriginBGP
-		if h.Kube != "" {
-			origin = OriginKube
-		}
-		color := overlay.Color{Color: h.Color, Endpoint: h.Endpoint}
-		policy, there := l.named[color]
+		policy, there := l.named[h.color()]
 		if !there && !l.self.Address.IsValid() && !l.sourced {
 			continue // until it is known from where
 		}
 		if !there {
 			policy = newPolicyName(h.Advertised, l.taken)
-			l.named[color], l.taken[policy] = policy, true
-			l.policies = append(l.policies, resource{Ref{KindPolicy, policy}, origin, srpolicy.Policy{
+			l.named[h.color()], l.taken[policy] = policy, true
+			l.policies = append(l.policies, resource{Ref{KindPolicy, policy}, h.resource(name, policy).origin, srpolicy.Policy{
 				Name: policy, Behavior: srv6.HEncapsRed, Source: l.self.Address, Color: h.Color, Endpoint: h.Endpoint, BindingSID: h.BindingSID,
 			}})
 		}
-		l.rest = append(l.rest, resource{Ref{KindCandidatePath, name}, origin, srpolicy.CandidatePath{
-			Name: name, Policy: policy, Preference: h.EffectivePreference(), SegmentLists: h.SegmentLists,
-		}})
+		l.rest = append(l.rest, h.resource(name, policy))
 	}
 }
 
@@ -183,8 +165,12 @@ func (l *learner) paths() {
 func (d *desired) byPreference() []string {
 	paths := d.told.paths
 	return slices.SortedFunc(maps.Keys(paths), func(a, b string) int {
-		return cmp.Or(cmp.Compare(paths[b].EffectivePreference(), paths[a].EffectivePreference()), cmp.Compare(a, b))
+		return comparePreference(a, b, paths[a], paths[b])
 	})
+}
+
+func comparePreference(a, b string, x, y heard) int {
+	return cmp.Or(cmp.Compare(y.EffectivePreference(), x.EffectivePreference()), cmp.Compare(a, b))
 }
 
 // newPolicyName is the name that came with the path, if it can be one here.

@@ -34,12 +34,18 @@ type network struct {
 	routes  map[netdev.RouteKey][]netdev.Key
 	hops    map[dataplane.AdjacencyKey]hop
 	devices map[int]bool
-	kept    []netdev.Key
 	asked   map[netdev.Key]time.Time
 	// lacking are routes that there was no room for, or another error.
 	lacking map[netdev.RouteKey]bool
 	// failed is how much could not be put, and is tried again.
 	failed int
+	// of are the links, the routing tables and the prefixes of pods that all but the
+	// adjacencies were put of, without an error, and resolved the links that these
+	// are of.
+	of       *netdev.Snapshot
+	tables   []uint32
+	pods     []netip.Prefix
+	resolved *netdev.Snapshot
 }
 
 // hop is how an adjacency is resolved: by next, or by nothing because of why.
@@ -52,14 +58,34 @@ type hop struct {
 // those of the last snapshot. What fails is logged and tried again.
 func (a *Agent) syncNetwork() {
 	a.network.failed = 0
-	a.syncLocals()
-	a.syncDevices()
-	mirror := netdev.Mirror(a.links, a.tables.routeTables())
-	a.putRoutes(mirror)
-	a.syncHops()
-	a.deleteRoutes(mirror)
+	if tables := a.tables.routeTables(); a.network.of != a.links || !slices.Equal(a.network.tables, tables) || !slices.Equal(a.network.pods, a.desired.self.Prefixes) {
+		a.syncLocals()
+		a.syncDevices()
+		mirror := netdev.Mirror(a.links, tables)
+		a.addPods(mirror)
+		a.putRoutes(mirror)
+		a.syncHops()
+		a.deleteRoutes(mirror)
+		a.network.of, a.network.tables, a.network.pods = a.links, tables, a.desired.self.Prefixes
+	} else {
+		a.syncHops()
+	}
+	if a.network.failed > 0 {
+		a.network.of = nil
+	}
 	if more := a.network.failed - mostWarnings; more > 0 {
 		a.log.Warn("cannot keep the data path in step with the kernel; will try again", "more", more)
+	}
+}
+
+// addPods has the kernel asked for this node's pods: the routes to each of them are
+// no part of the snapshot.
+func (a *Agent) addPods(mirror map[netdev.RouteKey][]netdev.Key) {
+	for _, p := range a.desired.self.Prefixes {
+		key := netdev.RouteKey{Table: netdev.TableMain, Prefix: p.Masked()}
+		if _, there := mirror[key]; !there && !a.links.ExtraRules(p.Addr().Is6()) {
+			mirror[key] = nil
+		}
 	}
 }
 
@@ -187,39 +213,53 @@ func compareRoutes(a, b netdev.RouteKey) int {
 	return cmp.Or(cmp.Compare(a.Table, b.Table), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
 }
 
-// syncHops resolves every adjacency that the tables refer to, and has the
-// kernel keep their neighbours.
+// syncHops resolves the adjacencies that the tables refer to, and has the kernel
+// keep their neighbours. On the same links these are the new ones only.
 func (a *Agent) syncHops() {
-	keys := a.dp.AdjacencyKeys()
-	next := make(map[dataplane.AdjacencyKey]hop, len(keys))
-	kept := make([]netdev.Key, 0, len(keys))
-	for _, key := range keys {
-		kept = append(kept, netdev.Key(key))
-		want := resolve(a.links, key)
-		old, known := a.network.hops[key]
-		if known && old.why == want.why && reflect.DeepEqual(old.next, want.next) {
-			next[key] = want
-			continue
-		}
-		if !a.check(a.dp.SetNextHop(key, want.next), "set next hop", netdev.Key(key)) {
-			continue
-		}
-		next[key] = want
-		a.log.Debug("next hop", "key", netdev.Key(key), "state", want.state())
+	keys, gone := a.dp.AdjacencyChanges()
+	changed := len(keys)+len(gone) > 0
+	for _, key := range slices.Concat(keys, gone) {
+		delete(a.network.hops, key) // a new one leads nowhere, be there one before
 	}
-	a.network.hops = next
-	slices.SortFunc(kept, func(x, y netdev.Key) int {
-		return cmp.Or(x.NextHop.Compare(y.NextHop), cmp.Compare(x.Interface, y.Interface), cmp.Compare(x.Table, y.Table))
-	})
-	if !slices.Equal(kept, a.network.kept) {
-		a.network.kept = kept
+	if a.network.resolved != a.links {
+		keys = a.dp.AdjacencyKeys()
+	}
+	if a.network.hops == nil {
+		a.network.hops = make(map[dataplane.AdjacencyKey]hop, len(keys))
+	}
+	a.network.resolved = a.links
+	for _, key := range keys {
+		if !a.syncHop(key) {
+			a.network.resolved = nil // all again
+		}
+	}
+	if changed {
 		a.keepAlive()
 	}
 }
 
+// syncHop says whether the data path has what the links say of an adjacency.
+func (a *Agent) syncHop(key dataplane.AdjacencyKey) bool {
+	want := resolve(a.links, key)
+	if old, known := a.network.hops[key]; known && old.why == want.why && reflect.DeepEqual(old.next, want.next) {
+		return true
+	}
+	if !a.check(a.dp.SetNextHop(key, want.next), "set next hop", netdev.Key(key)) {
+		delete(a.network.hops, key)
+		return false
+	}
+	a.network.hops[key] = want
+	a.log.Debug("next hop", "key", netdev.Key(key), "state", want.state())
+	return true
+}
+
 // keepAlive has the kernel resolve what is in use, and what was asked for.
 func (a *Agent) keepAlive() {
-	a.watch.KeepAlive(slices.AppendSeq(slices.Clone(a.network.kept), maps.Keys(a.network.asked)))
+	keys := slices.Collect(maps.Keys(a.network.asked))
+	for key := range a.network.hops {
+		keys = append(keys, netdev.Key(key))
+	}
+	a.watch.KeepAlive(keys)
 }
 
 // ask has a neighbour resolved that no table refers to: a packet waits for it,

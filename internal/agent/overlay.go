@@ -48,6 +48,9 @@ func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self 
 	if !s.Locator.IsValid() {
 		s.Locator = t.Locator
 	}
+	if len(s.Addresses) == 0 {
+		s.Addresses = slices.DeleteFunc(slices.Clone(t.Addresses), func(a netip.Addr) bool { return a == s.Address })
+	}
 	return s
 }
 
@@ -56,6 +59,7 @@ func withEntry(s overlay.Self, n overlay.Node) overlay.Self {
 	if !s.Address.IsValid() {
 		s.Address = n.Address
 	}
+	s.Addresses = n.Addresses
 	if len(s.Prefixes) == 0 {
 		s.Prefixes = n.Prefixes
 	}
@@ -103,9 +107,12 @@ func uplinksOf(o *config.Overlay, peers []overlay.Peer, links *netdev.Snapshot) 
 	return out
 }
 
-// asMember is d with this node as it is now. Something that is missing for a
-// moment, an address for example, does not end its membership.
-func (d *desired) asMember(links *netdev.Snapshot) *desired {
+// asMember is d with this node as it is now, and what follows from that.
+func (d *desired) asMember(links *netdev.Snapshot) *desired { return d.withSelf(links).learn() }
+
+// withSelf is the first half. Something that is missing for a moment, an address
+// for example, does not end the node's membership.
+func (d *desired) withSelf(links *netdev.Snapshot) *desired {
 	next := *d
 	o := &d.process.Overlay
 	s := overlay.Self{}
@@ -116,17 +123,17 @@ func (d *desired) asMember(links *netdev.Snapshot) *desired {
 		}
 	}
 	next.self = s
-	return next.learn()
+	return &next
 }
 
 // rejoin goes along where the network changed what this node is in its cluster.
 // It says whether it did.
 func (a *Agent) rejoin() bool {
-	to := a.desired.asMember(a.links)
+	to := a.desired.withSelf(a.links)
 	if same(to.self, a.desired.self) {
 		return false
 	}
-	if _, err := a.changeTo(to, a.replaced, false); err != nil {
+	if _, err := a.changeTo(to.learn(), a.replaced, false); err != nil {
 		a.log.Error("cannot be in the cluster as the network is now", "error", err)
 		return false
 	}
@@ -144,6 +151,10 @@ type overlayState struct {
 	prepared  []string // interfaces that were made ready to forward
 	masked    [2][]netip.Prefix
 	problems  []string
+	// of is what all this was put of, without an error; nil: it is to be put again.
+	of       *overlay.Wanted
+	links    *netdev.Snapshot
+	outwards []netdev.Link // the uplinks then
 }
 
 // clusterHost is what the overlay needs of *netdev.Host.
@@ -167,7 +178,18 @@ func (a *Agent) syncOverlay() {
 		a.leaveOverlay()
 		return
 	}
-	uplinks := uplinksOf(o, d.wanted.Peers, a.links)
+	if a.overlay.of == d.wanted && a.overlay.links == a.links && a.overlay.mtu == a.podMTU(a.overlay.outwards) {
+		return
+	}
+	failed := a.network.failed
+	a.putOverlay(uplinksOf(o, d.wanted.Peers, a.links))
+	if a.overlay.of, a.overlay.links = d.wanted, a.links; a.network.failed > failed {
+		a.overlay.of = nil
+	}
+}
+
+func (a *Agent) putOverlay(uplinks []netdev.Link) {
+	a.overlay.outwards = uplinks
 	a.overlay.problems = nil
 	if len(uplinks) == 0 {
 		a.overlay.problems = append(a.overlay.problems, "there is no uplink: no default route, and no route to another node")
@@ -177,7 +199,7 @@ func (a *Agent) syncOverlay() {
 	a.syncForwarding(uplinks)
 	a.syncUplinks(uplinks)
 	a.syncHostRoutes()
-	a.syncMasquerade(o.Masquerade)
+	a.syncMasquerade(a.desired.process.Overlay.Masquerade)
 	a.syncPods(mtu)
 }
 
@@ -332,12 +354,12 @@ func (a *Agent) syncMasquerade(on bool) {
 	var want [2][]netip.Prefix
 	if d := a.desired; on {
 		want[0] = d.self.Prefixes
-		want[1] = append(slices.Clone(d.self.Prefixes), netip.PrefixFrom(d.self.Address, d.self.Address.BitLen()))
+		want[1] = append(slices.Clone(d.self.Prefixes), addressesOf(d.self.Node())...)
 		for _, s := range d.wanted.Steering {
 			want[1] = append(want[1], s.Prefix)
 		}
 		for _, p := range d.wanted.Peers {
-			want[1] = append(want[1], netip.PrefixFrom(p.Address, p.Address.BitLen()))
+			want[1] = append(want[1], addressesOf(p.Node)...)
 		}
 	}
 	have := &a.overlay.masked
@@ -350,6 +372,15 @@ func (a *Agent) syncMasquerade(on bool) {
 		}
 		a.overlay.masked = want
 	}
+}
+
+// addressesOf are all of a node's.
+func addressesOf(n overlay.Node) []netip.Prefix {
+	out := []netip.Prefix{netip.PrefixFrom(n.Address, n.Address.BitLen())}
+	for _, a := range n.Addresses {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return out
 }
 
 // syncPods tells pods that come what there is, and those that are there of a

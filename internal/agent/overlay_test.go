@@ -350,20 +350,28 @@ func TestModesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(other.Stop)
-	if err := other.SetNode(nodeOf(2)); err != nil {
+	d.dp.log()
+	if _, err := d.Apply(t.Context(), parse(t, byBGPFile), false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Apply(t.Context(), parse(t, byBGPFile), false); err != nil {
+	n := nodeOf(2)
+	n.Prefixes = append(n.Prefixes, prefix("fd00:2::/64"))
+	if err := other.SetNode(overlay.Complete(n, false)); err != nil {
 		t.Fatal(err)
 	}
 	d.holds(t, "a node came by BGP", func() bool {
 		return d.dp.steering["10.244.2.0/24"].Policy == "c4:2001:db8::2" && d.firstOf("c4:2001:db8::2") == "fc00:0:2:4::"
 	})
+	for _, call := range d.dp.log() {
+		if strings.HasPrefix(call, "delete steering") {
+			t.Errorf("what leads to the other node's pods went for a moment: %s", call)
+		}
+	}
 	if got := d.kernel.kept(); !strings.Contains(got, "fc00:0:2:4::/128 via 2001:db8::2") {
 		t.Errorf("the kernel's routes:\n%s", got)
 	}
 	nodes, err := d.Nodes()
-	if err != nil || len(nodes) != 1 || nodes[0].Origin != "bgp" || !slices.Equal(nodes[0].Policies, []string{"c4:2001:db8::2"}) {
+	if err != nil || len(nodes) != 1 || nodes[0].Origin != "bgp" || !slices.Equal(nodes[0].Policies, []string{"c4:2001:db8::2", "c6:2001:db8::2"}) {
 		t.Errorf("nodes %+v, %v", nodes, err)
 	}
 	rival := nodeOf(2)
@@ -385,6 +393,44 @@ func TestModesComeAndGo(t *testing.T) {
 		_, there := d.dp.policies["c4:2001:db8::2"]
 		return !there && d.dp.steering["10.244.2.0/24"].Policy == "node-2:ipv4" && d.planes.headend == nil
 	})
+}
+
+// Nodes that another control plane told of stand until the one that is asked now has
+// told of them, or their time is over.
+func TestFormerNodes(t *testing.T) {
+	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
+	if _, err := d.Apply(t.Context(), parse(t, byBGPFile), false); err != nil {
+		t.Fatal(err)
+	}
+	there := func() bool { return d.dp.steering["10.244.2.0/24"].Policy != "" }
+	if !there() {
+		t.Fatal("nobody has told of the other node yet, and it is gone")
+	}
+	p := prefix("10.244.2.0/24")
+	(&headend{inbox: d.inbox}).PutReach(p, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: addr("2001:db8::2")}, Best: true}})
+	d.holds(t, "the prefix is told", func() bool { return len(d.desired.told.reaches) == 1 })
+	if !there() || len(d.desired.told.still()) != 1 {
+		t.Error("there is no way told yet")
+	}
+	d.inbox.push(hearing{apply: func(s *told) { delete(s.reaches, p); s.former = nil }}) // its time is over
+	d.holds(t, "it is gone", func() bool { return !there() })
+}
+
+// What pods send to any address of a node is not masqueraded.
+func TestMasqueradeKnowsNodes(t *testing.T) {
+	yaml := strings.Replace(clusterFile, "address: '2001:db8::2',", "address: '2001:db8::2', addresses: [192.0.2.2],", 1)
+	d := prepare(t, t.TempDir(), strings.Replace(yaml, "mode: static\n", "mode: static\n  masquerade: true\n", 1), newFake()).start(t, underlay())
+	for _, want := range []string{"192.0.2.2/32", "2001:db8::2/128", "10.244.2.0/24", "2001:db8::1/128"} {
+		if !slices.Contains(d.kernel.masked[1], prefix(want)) {
+			t.Errorf("%s is not among %s", want, d.kernel.masked[1])
+		}
+	}
+	links := underlay()
+	self := selfOf(&parse(t, strings.ReplaceAll(kubeFile, "/nowhere", "/x")).Overlay, selfTold{Self: kube.Self{
+		PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1")}}}, links)
+	if !slices.Equal(self.Node().Addresses, []netip.Addr{addr("192.0.2.1")}) {
+		t.Errorf("this node tells of %s", self.Node().Addresses)
+	}
 }
 
 // deaf is a node that does not care what is told.

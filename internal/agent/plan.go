@@ -133,7 +133,7 @@ func (p *planner) plan() []step {
 	p.setSettings(p.from.settings, both)
 	p.yieldTEIDs()
 	p.yieldSIDs()
-	for _, name := range changed(p.policies.now, p.to.policies) {
+	for _, name := range p.changedPolicies(p.policies.now) {
 		p.policies.set(name, p.to.policies[name])
 	}
 	p.putTunnels()
@@ -163,11 +163,29 @@ func (p *planner) plan() []step {
 		p.n6.remove(key)
 	}
 	p.deleteTunnels()
-	for _, name := range gone(p.policies.now, p.to.policies) {
-		p.policies.remove(name)
+	if p.to.only == nil {
+		for _, name := range gone(p.policies.now, p.to.policies) {
+			p.policies.remove(name)
+		}
 	}
 	p.setSettings(both, p.to.settings)
 	return p.steps
+}
+
+// changedPolicies is changed of policies.
+func (p *planner) changedPolicies(now map[string]srpolicy.Policy) []string {
+	if p.to.only == nil {
+		return changed(now, p.to.policies)
+	}
+	var out []string
+	for name := range p.to.only {
+		old, v := now[name], p.to.policies[name]
+		if !equal(&old, &v) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // union are the new settings with what the old tables are found by.
@@ -256,6 +274,9 @@ func (p *planner) moveSessions() {
 // yieldSIDs does it for SIDs that become binding SIDs or slices' SIDs, and the
 // reverse.
 func (p *planner) yieldSIDs() {
+	if p.to.only != nil {
+		return // these keep their binding SIDs
+	}
 	for key := range p.to.sessionSIDs {
 		if _, was := p.sids.now[key]; was {
 			p.sids.remove(key)
@@ -278,18 +299,32 @@ func (p *planner) yieldSIDs() {
 			p.sids.remove(key)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.from.policies)) {
+	for _, name := range p.boundElsewhere(owner) {
 		policy := p.from.policies[name]
+		policy.BindingSID = netip.Addr{}
+		p.policies.set(name, policy)
+	}
+}
+
+// boundElsewhere are the old policies whose binding SIDs are a SID or another
+// policy's now.
+func (p *planner) boundElsewhere(owner map[netip.Addr]string) []string {
+	var out []string
+	for name, policy := range p.from.policies {
 		b := policy.BindingSID
 		if !b.IsValid() {
 			continue
 		}
-		_, isSID := p.to.sids[netip.PrefixFrom(b, b.BitLen()).String()]
+		isSID := false
+		if !sameMap(p.from.sids, p.to.sids) {
+			_, isSID = p.to.sids[netip.PrefixFrom(b, b.BitLen()).String()]
+		}
 		if now, ok := owner[b]; isSID || ok && now != name {
-			policy.BindingSID = netip.Addr{}
-			p.policies.set(name, policy)
+			out = append(out, name)
 		}
 	}
+	slices.Sort(out)
+	return out
 }
 
 // putTunnels puts the tunnel that another switches to before that one. Two that
@@ -379,9 +414,9 @@ func rank(t gtpu.Tunnel) int {
 func (p *planner) putSteering() {
 	keys := setOf(changed(p.steering.now, p.to.steering))
 	// Entries of UE pools hold a copy of what they lead to.
-	policies := setOf(changed(p.from.policies, p.to.policies))
+	policies := setOf(p.changedPolicies(p.from.policies))
 	tunnels := setOf(changed(p.from.tunnels, p.to.tunnels))
-	if len(policies)+len(tunnels) > 0 {
+	if len(policies)+len(tunnels) > 0 && len(p.to.settings.Pools)+len(p.to.settings.UEPools) > 0 {
 		for key, s := range p.to.steering {
 			if policies[s.Policy] || tunnels[s.Tunnel] {
 				keys[key] = true
@@ -452,11 +487,11 @@ func changed[V any](from, to map[string]V) []string {
 		return nil
 	}
 	var out []string
-	var old, v V // for DeepEqual to look at, which would copy what it is given
+	var old, v V // for equal to look at, which would copy what it is given
 	var name string
 	there := false
 	for name, v = range to {
-		if old, there = from[name]; !there || !reflect.DeepEqual(&old, &v) {
+		if old, there = from[name]; !there || !equal(&old, &v) {
 			out = append(out, name)
 		}
 	}
@@ -464,8 +499,21 @@ func changed[V any](from, to map[string]V) []string {
 	return out
 }
 
+// equal is reflect.DeepEqual, and quicker for what there are thousands of: most
+// policies have the very lists that they had.
+func equal[V any](a, b *V) bool {
+	if p, ok := any(a).(*srpolicy.Policy); ok {
+		q := any(b).(*srpolicy.Policy)
+		if len(p.SegmentLists) > 0 && len(p.SegmentLists) == len(q.SegmentLists) && &p.SegmentLists[0] == &q.SegmentLists[0] {
+			return p.Name == q.Name && p.Behavior == q.Behavior && p.Source == q.Source && p.Color == q.Color &&
+				p.Endpoint == q.Endpoint && p.BindingSID == q.BindingSID && p.Preference == q.Preference
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}
+
 // sameMap says that it is one map, not only an equal one.
-func sameMap[V any](a, b map[string]V) bool {
+func sameMap[K comparable, V any](a, b map[K]V) bool {
 	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 

@@ -63,6 +63,10 @@ func (a *Agent) runPlanes(ctx context.Context) error {
 		if err := a.adjustPlanes(ctx); err != nil {
 			a.log.Error("a control plane is not as it is asked for; will try again", "error", err)
 		}
+		select { // what else comes now is told at once
+		case <-ctx.Done():
+		case <-time.After(saveInterval):
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if a.store, err = openStore(a.options.StatePath, a.log); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.store.close()) }()
+	defer func() { err = errors.Join(err, a.saveTold(), a.store.close()) }()
 	if err := a.openPods(); err != nil {
 		return err
 	}
@@ -123,6 +123,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 	close(a.ready)
 	group.Go(func() error { return a.runPlanes(ctx) })
 	group.Go(func() error { return a.listen(ctx) })
+	group.Go(func() error { return a.keepTold(ctx) })
 	if a.options.OnReady != nil {
 		a.options.OnReady()
 	}

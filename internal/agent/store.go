@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -20,7 +21,13 @@ import (
 // store is the state file: what was added through the API, in a bucket for
 // each kind, and the configuration that was applied through it. A change is on
 // disk before its caller hears that it was made.
-type store struct{ db *bbolt.DB }
+type store struct {
+	db *bbolt.DB
+
+	mu       sync.Mutex
+	told     told     // that is on disk
+	replaced *applied // too
+}
 
 // applied is a configuration that came through the API in place of the file's.
 // It holds for as long as the file is the one that it replaced.
@@ -77,7 +84,7 @@ func openStore(path string, log *slog.Logger) (*store, error) {
 	}
 	db.MaxBatchDelay = time.Millisecond // pods that come together share a transaction, and none waits long for others
 	db.AllocSize = 64 << 10             // bytes that the file grows by: not more for so large a mapping
-	s := &store{db}
+	s := &store{db: db}
 	if err := s.init(path); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -132,6 +139,7 @@ func (s *store) load() (api []resource, t told, replaced *applied, err error) {
 	if err != nil {
 		return nil, told{}, nil, fmt.Errorf("state file %s: %w", s.db.Path(), err)
 	}
+	s.told, s.replaced = t, replaced
 	return api, t, replaced, nil
 }
 
@@ -178,7 +186,33 @@ func loadAll[V any](tx *bbolt.Tx, bucket []byte, each func(string, V)) error {
 	})
 }
 
-// saveTold writes what differs.
+// saveTold writes what differs of what others told; among the paths only those in
+// touched, and nothing else, if that is not nil.
+func (s *store) saveTold(to told, touched map[string]bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from, whole := s.told, to
+	if touched != nil {
+		from, to = told{paths: only(touched, from.paths)}, told{paths: only(touched, to.paths)}
+	}
+	if err := s.db.Update(func(tx *bbolt.Tx) error { return saveTold(tx, from, to) }); err != nil {
+		return fmt.Errorf("state file %s: %w", s.db.Path(), err)
+	}
+	s.told = whole
+	return nil
+}
+
+// only is what of a map has these names.
+func only[V any](names map[string]bool, all map[string]V) map[string]V {
+	out := make(map[string]V, len(names))
+	for name := range names {
+		if v, there := all[name]; there {
+			out[name] = v
+		}
+	}
+	return out
+}
+
 func saveTold(tx *bbolt.Tx, from, to told) error {
 	text := func(name string) string { return name }
 	self := func(t told) map[string]selfTold {
@@ -199,6 +233,9 @@ func saveTold(tx *bbolt.Tx, from, to told) error {
 // saveAll compares what is without marks: whether something is from before a
 // restart is not on disk.
 func saveAll[K comparable, V any](tx *bbolt.Tx, bucket []byte, from, to map[K]V, text func(K) string, unmarked func(V) V) error {
+	if sameMap(from, to) {
+		return nil
+	}
 	for key, v := range to {
 		old, there := from[key]
 		if there && reflect.DeepEqual(unmarked(old), unmarked(v)) {
@@ -226,12 +263,14 @@ func saveAll[K comparable, V any](tx *bbolt.Tx, bucket []byte, from, to map[K]V,
 // save writes what differs between two states of what the API added and others
 // told, and the configuration that was applied, all at once.
 func (s *store) save(from, to *desired, replaced *applied) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	before := make(map[Ref]resource, len(from.api))
 	for _, r := range from.api {
 		before[r.Ref] = r
 	}
 	err := s.db.Update(func(tx *bbolt.Tx) error {
-		if err := saveTold(tx, from.told, to.told); err != nil {
+		if err := saveTold(tx, s.told, to.told); err != nil {
 			return err
 		}
 		for _, r := range to.api {
@@ -251,6 +290,9 @@ func (s *store) save(from, to *desired, replaced *applied) error {
 				}
 			}
 		}
+		if replaced == s.replaced {
+			return nil
+		}
 		if replaced != nil {
 			return put(tx, string(appliedBucket), string(appliedKey), replaced)
 		}
@@ -262,6 +304,7 @@ func (s *store) save(from, to *desired, replaced *applied) error {
 	if err != nil {
 		return fmt.Errorf("state file %s: %w", s.db.Path(), err)
 	}
+	s.told, s.replaced = to.told, replaced
 	return nil
 }
 

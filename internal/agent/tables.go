@@ -47,6 +47,10 @@ type tables struct {
 	locators map[string]dataplane.Locator
 	ports    map[string]port
 	policies map[string]srpolicy.Policy
+	lists    int // segment lists that these may have at most at a time
+	// only are the policies that may differ from those of the tables that these were
+	// made of; nil: any may, and so may everything else.
+	only map[string]bool
 	// verdicts are on the candidate paths of each policy: its policy's segment
 	// lists are those of the active one.
 	verdicts map[string][]srpolicy.Verdict
@@ -79,7 +83,7 @@ func recompile(d *desired, c *config.Config, links *netdev.Snapshot, former *tab
 	if former == nil || former.links != links || changed[KindPolicy] || changed[KindCandidatePath] || changed[KindSettings] {
 		t.compilePolicies(c, d.candidates(c.CandidatePaths), links, former)
 	} else {
-		t.policies, t.verdicts = former.policies, former.verdicts
+		t.policies, t.verdicts, t.lists = former.policies, former.verdicts, former.lists
 	}
 	if former == nil || changed[KindTunnel] || changed[KindSettings] {
 		t.compileTunnels(c)
@@ -111,13 +115,18 @@ func recompile(d *desired, c *config.Config, links *netdev.Snapshot, former *tab
 func (t *tables) compilePolicies(c *config.Config, others map[string][]srpolicy.Candidate, links *netdev.Snapshot, former *tables) {
 	t.policies = make(map[string]srpolicy.Policy, len(c.Policies))
 	t.verdicts = make(map[string][]srpolicy.Verdict, len(c.Policies))
+	t.lists = c.MostLists()
 	for _, p := range c.Policies {
-		if !p.Source.IsValid() {
-			p.Source = c.Encapsulation.Source
-		}
-		t.policies[p.Name], t.verdicts[p.Name] = srpolicy.Choose(p, others[p.Name], former.activePath(p.Name),
-			func(first netip.Addr) error { return unreachable(links, first) })
+		t.choose(p, c, others[p.Name], links, former)
 	}
+}
+
+// choose compiles one policy.
+func (t *tables) choose(p srpolicy.Policy, c *config.Config, others []srpolicy.Candidate, links *netdev.Snapshot, former *tables) {
+	if !p.Source.IsValid() {
+		p.Source = c.Encapsulation.Source
+	}
+	t.policies[p.Name], t.verdicts[p.Name] = srpolicy.Choose(p, others, former.activePath(p.Name), unreachableBy(links))
 }
 
 // activePath is the name of a policy's active candidate path; of no tables it

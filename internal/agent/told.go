@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
@@ -24,9 +25,16 @@ type told struct {
 	reaches map[netip.Prefix]reached
 	spoken  map[netip.Addr][]string // address families, by BGP peer
 	self    selfTold
+	// former are the nodes that another control plane told of, before the one that
+	// is asked now: each stands until that one has told of it, or has had time to.
+	former []overlay.Node
 	// last is the number of the newest: of two that claim the same the first that
 	// came stands.
 	last uint64
+	// touched are the paths that differ from those of what this was made of, and
+	// narrow says that nothing else does.
+	touched map[string]bool
+	narrow  bool
 }
 
 // heard is a candidate path that a peer advertises.
@@ -73,7 +81,14 @@ type selfTold struct {
 
 // clone is one that can be changed.
 func (t told) clone() told {
-	t.paths, t.nodes, t.reaches, t.spoken = cloned(t.paths), cloned(t.nodes), cloned(t.reaches), cloned(t.spoken)
+	t = t.narrowClone()
+	t.nodes, t.reaches, t.spoken, t.narrow = cloned(t.nodes), cloned(t.reaches), cloned(t.spoken), false
+	return t
+}
+
+// narrowClone is one of which the paths can be.
+func (t told) narrowClone() told {
+	t.paths, t.touched, t.narrow = cloned(t.paths), map[string]bool{}, true
 	return t
 }
 
@@ -97,6 +112,74 @@ func (t told) whatIsOn(c *config.Config) told {
 		t.self = selfTold{}
 	}
 	return t
+}
+
+// is says that the two are one.
+func (t told) is(o told) bool {
+	return sameMap(t.paths, o.paths) && sameMap(t.nodes, o.nodes) && sameMap(t.reaches, o.reaches) && same(t.self, o.self)
+}
+
+// formerTime is how long what the control plane before told stands at most.
+const formerTime = time.Minute
+
+// succeeds is t of a configuration that has another control plane tell of nodes.
+func (t told) succeeds(d *desired, c *config.Config) told {
+	before, now := d.process.Overlay.Mode, c.Overlay.Mode
+	switch {
+	case before == now:
+		return t
+	case now != config.OverlayBGP && now != config.OverlayKube: // the file tells all of them
+		t.former = nil
+		return t
+	}
+	t.former = d.formerNodes()
+	return t
+}
+
+// formerNodes are the others as this node reaches them now.
+func (d *desired) formerNodes() []overlay.Node {
+	if d.wanted == nil {
+		return nil
+	}
+	var out []overlay.Node
+	for _, p := range d.wanted.Peers {
+		n := p.Node
+		n.Name = cmp.Or(n.Name, n.Address.String())
+		for color, list := range map[uint32]*[]netip.Addr{overlay.ColorIPv4: &n.IPv4, overlay.ColorIPv6: &n.IPv6} {
+			if paths := d.told.of(overlay.Color{Color: color, Endpoint: n.Address}); len(*list) == 0 && len(paths) > 0 {
+				*list = paths[0].SegmentLists[0].Segments
+			}
+		}
+		if len(p.Problems) == 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// still are the former nodes that nobody else has told of, all that there was of them.
+func (t told) still() []overlay.Node {
+	if len(t.former) == 0 {
+		return nil
+	}
+	names, addresses, ways := map[string]bool{}, map[netip.Addr]bool{}, map[overlay.Color]bool{}
+	for _, m := range t.nodes {
+		names[m.Name], addresses[m.Address] = true, true
+	}
+	for _, h := range t.paths {
+		ways[h.color()] = true
+	}
+	missing := func(p netip.Prefix, node netip.Addr) bool {
+		color := overlay.Color{Color: overlay.ColorIPv6, Endpoint: node}
+		if p.Addr().Is4() {
+			color.Color = overlay.ColorIPv4
+		}
+		return len(t.reaches[p].Routes) == 0 || !ways[color]
+	}
+	return slices.DeleteFunc(slices.Clone(t.former), func(n overlay.Node) bool {
+		return names[n.Name] || addresses[n.Address] ||
+			!slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return missing(p, n.Address) })
+	})
 }
 
 // members are the other nodes in the order in which they came.
@@ -166,7 +249,11 @@ func (t *told) putReach(p netip.Prefix, routes []bgp.Route) {
 
 // forget removes paths that peers told of, and prefixes, and leaves the rest.
 func (t *told) forget(path func(heard) bool, reach func(reached) bool) {
-	maps.DeleteFunc(t.paths, func(_ string, h heard) bool { return path(h) })
+	for name, h := range t.paths {
+		if path(h) {
+			t.dropPath(name)
+		}
+	}
 	maps.DeleteFunc(t.reaches, func(_ netip.Prefix, r reached) bool { return reach(r) })
 }
 
@@ -183,12 +270,33 @@ func (t *told) restore() {
 	}
 }
 
+func (t *told) putPath(name string, h heard) {
+	t.paths[name], t.touched[name] = h, true
+}
+
+func (t *told) dropPath(name string) {
+	if _, there := t.paths[name]; there {
+		t.touched[name] = true
+		delete(t.paths, name)
+	}
+}
+
 // hearing is one thing that was said: it changes what was told.
 type hearing struct {
 	name  string // of what it is about; empty: of several
+	paths bool   // it is about candidate paths only
 	apply func(*told)
 	// without is in place of apply where that cannot be: as if it were withdrawn.
 	without func(*told)
+}
+
+// touchedRefs are the names of the paths that differ.
+func (t *told) touchedRefs() []Ref {
+	var out []Ref
+	for _, name := range slices.Sorted(maps.Keys(t.touched)) {
+		out = append(out, Ref{KindCandidatePath, name})
+	}
+	return out
 }
 
 // inbox holds what was said until the agent takes it.
@@ -231,39 +339,117 @@ func (a *Agent) listen(ctx context.Context) error {
 }
 
 // hear goes along with what was said: with all of it at once if that holds
-// together, else with one after the other. What this node cannot use is treated
+// together, else with one half after the other. What this node cannot use is treated
 // as withdrawn, and said.
 func (a *Agent) hear(events []hearing) {
 	err := a.changeTold(events)
 	if err == nil {
 		return
 	}
-	if len(events) > 1 {
-		for i := range events {
-			a.hear(events[i : i+1])
-		}
+	if half := len(events) / 2; half > 0 { // the one that cannot be is found in few steps
+		a.hear(events[:half])
+		a.hear(events[half:])
 		return
 	}
 	a.log.Warn("what was told cannot be used here: it is treated as withdrawn", "what", events[0].name, "error", err)
 	if events[0].without == nil {
 		return
 	}
-	if err := a.changeTold([]hearing{{apply: events[0].without}}); err != nil {
+	if err := a.changeTold([]hearing{{paths: events[0].paths, apply: events[0].without}}); err != nil {
 		a.log.Error("cannot withdraw what was told", "what", events[0].name, "error", err)
 	}
 }
 
 func (a *Agent) changeTold(events []hearing) error {
-	_, err := a.change(context.Background(), false, func(now *desired) (*desired, *applied, error) {
+	_, err := a.change(context.Background(), false, func(now *desired) (proposal, error) {
 		next := *now
-		next.told = now.told.clone()
+		if slices.ContainsFunc(events, func(e hearing) bool { return !e.paths }) {
+			next.told = now.told.clone()
+		} else {
+			next.told = now.told.narrowClone()
+		}
 		for _, e := range events {
 			e.apply(&next.told)
 		}
-		return &next, a.replaced, nil
+		p := proposal{to: &next, replaced: a.replaced}
+		if next.told.narrow {
+			p.touched = next.told.touchedRefs()
+		}
+		return p, nil
 	})
 	if errors.Is(err, ErrNotReady) { // the daemon is ending
 		return nil
+	}
+	return err
+}
+
+// unsaved is what of all that was told is not on disk: it is written soon, and much
+// of it at once. A crash loses no more than others tell again.
+type unsaved struct {
+	mu      sync.Mutex
+	whole   bool            // anything
+	touched map[string]bool // these paths
+	some    chan struct{}
+}
+
+func newUnsaved() *unsaved { return &unsaved{touched: map[string]bool{}, some: make(chan struct{}, 1)} }
+
+// note is for what the desired state has now.
+func (u *unsaved) note(t told) {
+	u.mu.Lock()
+	u.whole = u.whole || !t.narrow
+	maps.Copy(u.touched, t.touched)
+	u.mu.Unlock()
+	select {
+	case u.some <- struct{}{}:
+	default:
+	}
+}
+
+// take is what there is to write of now; nil: anything.
+func (u *unsaved) take() (touched map[string]bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.whole {
+		touched = u.touched
+	}
+	u.whole, u.touched = false, map[string]bool{}
+	return touched
+}
+
+// saveInterval is how long what comes is gathered before it is written.
+const saveInterval = 100 * time.Millisecond
+
+// keepTold writes what was told to disk until ctx ends.
+func (a *Agent) keepTold(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.unsaved.some:
+		}
+		if err := a.saveTold(); err != nil {
+			a.log.Error("what others told is not on disk; will try again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(saveInterval):
+		}
+	}
+}
+
+// saveTold writes what is not on disk yet.
+func (a *Agent) saveTold() error {
+	a.mu.RLock()
+	d, touched := a.desired, a.unsaved.take()
+	a.mu.RUnlock()
+	if d == nil || touched != nil && len(touched) == 0 {
+		return nil
+	}
+	err := a.store.saveTold(d.told, touched)
+	if err != nil {
+		a.unsaved.note(told{})
 	}
 	return err
 }

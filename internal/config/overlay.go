@@ -201,6 +201,9 @@ func (v *validator) checkNodes() {
 		if v.fieldsAt(at+".address", srv6.CheckUnicast6("address", n.Address)) {
 			addresses.check(at+".address", n.Address.String(), "give each node its own address")
 		}
+		for j, a := range n.Addresses {
+			v.fieldsAt(fmt.Sprintf("%s.addresses[%d]", at, j), srv6.CheckUnicast("address", a))
+		}
 		v.checkPodPrefixes(at+".prefixes", n.Prefixes)
 		v.checkNodeSIDs(at, n)
 	}

@@ -139,16 +139,6 @@ func (v *validator) checkCandidatePaths() {
 	}
 }
 
-// mostLists is how many segment lists a policy has at most at a time: those of
-// one of its candidate paths.
-func (v *validator) mostLists(p srpolicy.Policy) int {
-	most := len(p.SegmentLists)
-	for _, c := range v.paths[p.Name] {
-		most = max(most, len(c.SegmentLists))
-	}
-	return most
-}
-
 func (v *validator) checkTunnels() {
 	names, teids := v.unique(), v.unique()
 	for i, t := range v.Tunnels {

@@ -35,22 +35,7 @@ type validator struct {
 // Validate says everything that is wrong with c, as Errors without lines. It
 // expects defaults to be set, and looks at nothing but c.
 func (c *Config) Validate() error {
-	v := &validator{
-		Config:     c,
-		interfaces: map[string]bool{},
-		policies:   map[string]*srpolicy.Policy{},
-		paths:      map[string][]srpolicy.CandidatePath{},
-		tunnels:    map[string]*gtpu.Tunnel{},
-	}
-	for i := range c.Policies {
-		v.policies[c.Policies[i].Name] = &c.Policies[i]
-	}
-	for _, p := range c.CandidatePaths {
-		v.paths[p.Policy] = append(v.paths[p.Policy], p)
-	}
-	for i := range c.Tunnels {
-		v.tunnels[c.Tunnels[i].Name] = &c.Tunnels[i]
-	}
+	v := c.validator()
 	v.checkInterfaces()
 	v.checkEncapsulation()
 	v.checkDomain()
@@ -72,6 +57,48 @@ func (c *Config) Validate() error {
 	v.checkLog()
 	v.nameResources()
 	return v.err()
+}
+
+// ValidatePolicies is Validate of nothing but policies and candidate paths.
+func (c *Config) ValidatePolicies() error {
+	v := c.validator()
+	v.checkPolicies()
+	v.checkCandidatePaths()
+	v.nameResources()
+	return v.err()
+}
+
+// MostLists is how many segment lists the policies can have at most at a time.
+func (c *Config) MostLists() int {
+	byPaths := map[string]int{} // of one at a time
+	for _, p := range c.CandidatePaths {
+		byPaths[p.Policy] = max(byPaths[p.Policy], len(p.SegmentLists))
+	}
+	lists := 0
+	for _, p := range c.Policies {
+		lists += max(len(p.SegmentLists), byPaths[p.Name])
+	}
+	return lists
+}
+
+func (c *Config) validator() *validator {
+	v := &validator{
+		Config:     c,
+		interfaces: map[string]bool{},
+		policies:   map[string]*srpolicy.Policy{},
+		paths:      map[string][]srpolicy.CandidatePath{},
+		tunnels:    map[string]*gtpu.Tunnel{},
+	}
+	for i := range c.Policies {
+		v.policies[c.Policies[i].Name] = &c.Policies[i]
+	}
+	for _, p := range c.CandidatePaths {
+		v.paths[p.Policy] = append(v.paths[p.Policy], p)
+	}
+	for i := range c.Tunnels {
+		v.tunnels[c.Tunnels[i].Name] = &c.Tunnels[i]
+	}
+	return v
 }
 
 // nameResources says of which resource each error is.
@@ -282,10 +309,6 @@ func (v *validator) checkPool(at string, p netip.Prefix) {
 const maxPoolBits = 24
 
 func (v *validator) checkLimits() {
-	lists := 0
-	for _, p := range v.Policies {
-		lists += v.mostLists(p)
-	}
 	for _, l := range []struct {
 		field string
 		have  int
@@ -293,7 +316,7 @@ func (v *validator) checkLimits() {
 	}{
 		{"sids", len(v.SIDs), v.Limits.SIDs},
 		{"policies", len(v.Policies), v.Limits.Policies},
-		{"segment_lists", lists, v.Limits.SegmentLists},
+		{"segment_lists", v.MostLists(), v.Limits.SegmentLists},
 		{"tunnels", len(v.Tunnels), v.Limits.Tunnels},
 		{"routes", 0, v.Limits.Routes},
 		{"adjacencies", 0, v.Limits.Adjacencies},

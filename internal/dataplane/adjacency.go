@@ -79,7 +79,9 @@ func (d *DataPlane) acquire(k AdjacencyKey) (uint32, error) {
 		return 0, nil
 	}
 	if a := d.adjacencies[k]; a != nil {
-		a.refs++
+		if a.refs++; a.refs == 1 {
+			d.noteAdjacency(k, true)
+		}
 		return a.index, nil
 	}
 	index, err := d.adjacencyIndex.alloc()
@@ -94,7 +96,15 @@ func (d *DataPlane) acquire(k AdjacencyKey) (uint32, error) {
 		return 0, err
 	}
 	d.adjacencies[k] = a
+	d.noteAdjacency(k, true)
 	return index, nil
+}
+
+func (d *DataPlane) noteAdjacency(k AdjacencyKey, isNew bool) {
+	if d.changedAdj == nil {
+		d.changedAdj = map[AdjacencyKey]bool{}
+	}
+	d.changedAdj[k] = isNew
 }
 
 func (d *DataPlane) release(keys ...AdjacencyKey) error {
@@ -114,6 +124,7 @@ func (d *DataPlane) release(keys ...AdjacencyKey) error {
 func (d *DataPlane) forgetAdjacency(k AdjacencyKey) error {
 	a := d.adjacencies[k]
 	delete(d.adjacencies, k)
+	d.noteAdjacency(k, false)
 	d.adjacencyIndex.retire(a.index)
 	return d.names.del(nameAdjacency, a.index)
 }
@@ -129,6 +140,22 @@ func (d *DataPlane) AdjacencyKeys() []AdjacencyKey {
 		}
 	}
 	return out
+}
+
+// AdjacencyChanges lists what differs of AdjacencyKeys since it was asked last: those
+// that are new, which lead nowhere until SetNextHop, and those that are gone.
+func (d *DataPlane) AdjacencyChanges() (fresh, gone []AdjacencyKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, isNew := range d.changedAdj {
+		if isNew {
+			fresh = append(fresh, k)
+		} else {
+			gone = append(gone, k)
+		}
+	}
+	d.changedAdj = nil
+	return fresh, gone
 }
 
 // SetNextHop says where an adjacency leads; nil: it is not ready. A key that

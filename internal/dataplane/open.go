@@ -126,6 +126,7 @@ type DataPlane struct {
 	devices     map[int]bool
 	local       map[netip.Addr]bool
 	adjacencies map[AdjacencyKey]*adjacency
+	changedAdj  map[AdjacencyKey]bool // since AdjacencyChanges; true: it is a new one
 	sources     map[datapathIn6]*source
 	routes      map[routeKey][]AdjacencyKey
 	waiting     map[string]map[string]bool // tunnels by the name of what they switch to

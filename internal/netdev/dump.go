@@ -20,6 +20,7 @@ import (
 // namespace they were opened in, whatever thread uses them later.
 type kernel struct {
 	handle  *netlink.Handle
+	pods    podLinks
 	route   *nl.SocketHandle
 	generic *nl.SocketHandle
 	ethtool *ethtool.Ethtool
@@ -118,14 +119,20 @@ func stable[T any](list func() ([]T, error)) ([]T, error) {
 }
 
 func (k *kernel) links() ([]Link, error) {
+	since := k.pods.now()
 	list, err := stable(k.handle.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	out := make([]Link, 0, len(list))
 	drivers := make(map[driverKey]string, len(list))
+	var pods []Link
 	for _, l := range list {
 		link := newLink(l)
+		if IsPod(link.Name) {
+			pods = append(pods, link)
+			continue
+		}
 		if link.XDP, err = k.xdpFeatures(link.Index); err != nil {
 			return nil, fmt.Errorf("%s: ask for XDP features: %w", link.Name, err)
 		}
@@ -139,6 +146,7 @@ func (k *kernel) links() ([]Link, error) {
 		out = append(out, link)
 	}
 	k.drivers = drivers
+	k.pods.set(pods, since)
 	slices.SortFunc(out, func(a, b Link) int { return a.Index - b.Index })
 	kinds := map[int]string{}
 	for _, l := range out {
@@ -216,7 +224,7 @@ func (k *kernel) addresses() ([]Address, error) {
 	var out []Address
 	for _, a := range list {
 		addr, ok := netip.AddrFromSlice(a.IP)
-		if !ok {
+		if !ok || k.pods.has(a.LinkIndex) {
 			continue
 		}
 		ones, _ := a.Mask.Size()
@@ -246,7 +254,7 @@ func (k *kernel) neighbours() ([]Neighbour, error) {
 	var out []Neighbour
 	for _, n := range list {
 		addr, ok := netip.AddrFromSlice(n.IP)
-		if !ok || n.Family != unix.AF_INET && n.Family != unix.AF_INET6 {
+		if !ok || k.pods.has(n.LinkIndex) || n.Family != unix.AF_INET && n.Family != unix.AF_INET6 {
 			continue
 		}
 		out = append(out, Neighbour{
@@ -303,7 +311,7 @@ func (k *kernel) routes(wanted map[uint32]bool) ([]Route, error) {
 			if err != nil {
 				bad = err
 			}
-			if ok {
+			if ok && !k.onPod(r) {
 				out = append(out, r)
 			}
 		})
@@ -316,6 +324,9 @@ func (k *kernel) routes(wanted map[uint32]bool) ([]Route, error) {
 	}
 	return out, nil
 }
+
+// onPod says that a route is to a pod.
+func (k *kernel) onPod(r Route) bool { return len(r.Hops) == 1 && k.pods.has(r.Hops[0].Ifindex) }
 
 // What x/sys/unix leaves out of linux/netlink.h and linux/rtnetlink.h.
 const (

@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -13,10 +14,11 @@ import (
 // see those packets: without help it would forget the neighbours, and not
 // notice when one moves to another MAC address.
 type keeper struct {
-	mu   sync.Mutex
-	keys []Key
-	kept map[neighbourKey]bool // told to the kernel
-	last time.Time             // of the solicitation of unresolved ones
+	mu      sync.Mutex
+	keys    []Key
+	kept    map[neighbourKey]bool // told to the kernel
+	last    time.Time             // of the solicitation of unresolved ones
+	changed chan struct{}         // keys are others
 }
 
 // KeepAlive says which next hops are in use, in place of those said before.
@@ -29,9 +31,26 @@ func (w *Watcher) KeepAlive(keys []Key) {
 	w.keeper.keys = append([]Key(nil), keys...)
 	w.keeper.last = time.Time{}
 	w.keeper.mu.Unlock()
-	if s := w.current.Load(); s != nil {
-		w.use(s, func(n *Neighbour) bool { return n == nil || !n.Managed || !n.Usable() })
-		w.release(s)
+	select {
+	case w.keeper.changed <- struct{}{}:
+	default:
+	}
+}
+
+// keep does what KeepAlive asks for until ctx ends. Whoever asks holds up changes of
+// the data path: he does not wait for the kernel's list of neighbours.
+func (w *Watcher) keep(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.keeper.changed:
+		}
+		if s := w.current.Load(); s != nil {
+			w.use(s, func(n *Neighbour) bool { return n == nil || !n.Managed || !n.Usable() })
+			w.release(s)
+		}
+		sleep(ctx, coalesce)
 	}
 }
 

@@ -20,6 +20,7 @@ type Snapshot struct {
 	// which frames can be redirected to every Ethernet device.
 	AnyEthernet bool
 
+	pods  *podLinks // which are none of Links
 	once  sync.Once
 	index *index
 }
@@ -142,7 +143,7 @@ func family(ipv6 bool) int {
 func (s *Snapshot) Link(name string) (Link, bool) {
 	l := s.lookup().byName[name]
 	if l == nil {
-		return Link{}, false
+		return s.pods.named(name)
 	}
 	return *l, true
 }
@@ -151,7 +152,7 @@ func (s *Snapshot) Link(name string) (Link, bool) {
 func (s *Snapshot) LinkByIndex(ifindex int) (Link, bool) {
 	l := s.lookup().byIndex[ifindex]
 	if l == nil {
-		return Link{}, false
+		return s.pods.link(ifindex)
 	}
 	return *l, true
 }

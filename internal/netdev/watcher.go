@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink/nl"
@@ -55,7 +57,7 @@ type Watcher struct {
 // Each socket has numbers of its own for its messages.
 type subscription struct {
 	*nl.NetlinkSocket
-	about func(kind uint16) uint32
+	about func(*syscall.NetlinkMessage) uint32
 }
 
 // Parts of a snapshot that may be out of date.
@@ -85,7 +87,7 @@ const (
 // NewWatcher opens its sockets in the network namespace of the calling thread
 // and stays there. Run must follow, or Close.
 func NewWatcher(o Options) (*Watcher, error) {
-	w := &Watcher{options: o, log: o.Logger, wake: make(chan struct{}, 1)}
+	w := &Watcher{options: o, log: o.Logger, wake: make(chan struct{}, 1), keeper: keeper{changed: make(chan struct{}, 1)}}
 	if w.log == nil {
 		w.log = slog.Default()
 	}
@@ -112,11 +114,11 @@ func (w *Watcher) subscribe() error {
 	if err != nil {
 		return fmt.Errorf("subscribe to route notifications: %w", err)
 	}
-	w.events = append(w.events, subscription{s, aboutRoute})
+	w.events = append(w.events, subscription{s, w.aboutRoute})
 	if s, err = nl.Subscribe(unix.NETLINK_GENERIC); err != nil {
 		return fmt.Errorf("subscribe to device notifications: %w", err)
 	}
-	w.events = append(w.events, subscription{s, func(uint16) uint32 { return dirtyLinks }})
+	w.events = append(w.events, subscription{s, w.aboutDevice})
 	for _, g := range w.kernel.netdev.Groups {
 		if g.Name != "mgmt" {
 			continue
@@ -143,18 +145,22 @@ func (w *Watcher) Snapshot() *Snapshot { return w.current.Load() }
 
 // SetTables changes which tables the snapshots hold, besides main and local.
 func (w *Watcher) SetTables(tables []uint32) {
-	w.setTables(tables)
-	w.touch(dirtyRoutes)
+	if w.setTables(tables) {
+		w.touch(dirtyRoutes)
+	}
 }
 
-func (w *Watcher) setTables(tables []uint32) {
+// setTables says whether they are others than before.
+func (w *Watcher) setTables(tables []uint32) bool {
 	m := map[uint32]bool{TableMain: true, TableLocal: true}
 	for _, t := range tables {
 		m[t] = true
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	changed := !maps.Equal(w.tables, m)
 	w.tables = m
-	w.mu.Unlock()
+	return changed
 }
 
 // touch says that parts are out of date.
@@ -178,6 +184,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			}
 		})
 	}
+	readers.Go(func() { w.keep(ctx) })
 	defer func() {
 		cancel()
 		for _, s := range w.events {
@@ -253,7 +260,7 @@ func (w *Watcher) refresh() bool {
 }
 
 func (w *Watcher) read(old *Snapshot, parts uint32) (*Snapshot, error) {
-	s := &Snapshot{AnyEthernet: w.options.AnyEthernet}
+	s := &Snapshot{AnyEthernet: w.options.AnyEthernet, pods: &w.kernel.pods}
 	if old != nil {
 		s.Links, s.Addresses, s.Routes = old.Links, old.Addresses, old.Routes
 		s.Neighbours, s.Rules = old.Neighbours, old.Rules
@@ -308,8 +315,8 @@ func (w *Watcher) listen(ctx context.Context, s subscription) error {
 			continue
 		}
 		var parts uint32
-		for _, m := range msgs {
-			parts |= s.about(m.Header.Type)
+		for i := range msgs {
+			parts |= s.about(&msgs[i])
 		}
 		if parts != 0 {
 			w.touch(parts)
@@ -319,8 +326,11 @@ func (w *Watcher) listen(ctx context.Context, s subscription) error {
 
 // aboutRoute says which parts a NETLINK_ROUTE notification puts out of date. A link that changes
 // takes addresses, routes and neighbours with it.
-func aboutRoute(kind uint16) uint32 {
-	switch kind {
+func (w *Watcher) aboutRoute(m *syscall.NetlinkMessage) uint32 {
+	if w.kernel.pods.takes(m) {
+		return 0
+	}
+	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		return dirtyLinks | dirtyAddresses | dirtyRoutes | dirtyNeighbours
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:

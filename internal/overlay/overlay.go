@@ -11,9 +11,12 @@ type Node struct {
 	Name string `json:"name"`
 	// Address of the underlay, IPv6: outer source, and endpoint of the policies
 	// to the node.
-	Address  netip.Addr     `json:"address,omitzero"`
-	Prefixes []netip.Prefix `json:"prefixes,omitempty"` // of its pods
-	Locator  netip.Prefix   `json:"locator,omitzero"`
+	Address netip.Addr `json:"address,omitzero"`
+	// Addresses are others that the node has, of either family: what pods send to
+	// them stays in the cluster, and is not masqueraded.
+	Addresses []netip.Addr   `json:"addresses,omitempty"`
+	Prefixes  []netip.Prefix `json:"prefixes,omitempty"` // of its pods
+	Locator   netip.Prefix   `json:"locator,omitzero"`
 	// IPv4 and IPv6 are the segment lists to its End.DT4 and End.DT6: one
 	// segment or two.
 	IPv4 []netip.Addr `json:"ipv4,omitempty"`

@@ -35,6 +35,18 @@ type Known struct {
 	BindingSID netip.Addr   // that comes with them
 }
 
+// Same says that for other policies the two come to the same.
+func (k Known) Same(o Known) bool {
+	return k.Name == o.Name && k.BindingSID == o.BindingSID && sameSet(k.Ends, o.Ends) && sameSet(k.Direct, o.Direct)
+}
+
+func sameSet(a, b []netip.Addr) bool {
+	within := func(list, all []netip.Addr) bool {
+		return !slices.ContainsFunc(list, func(x netip.Addr) bool { return !slices.Contains(all, x) })
+	}
+	return within(a, b) && within(b, a)
+}
+
 // Wanted is what a node makes of a cluster.
 type Wanted struct {
 	Policies []srpolicy.Policy
@@ -308,6 +320,7 @@ func (b *builder) reach(r Reach) {
 
 // told are the policies to a node that only have candidate paths, so far.
 func (b *builder) told(address netip.Addr) {
+	before := len(b.Routes)
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
 		color := Color{c, address}
 		known, there := b.Known[color]
@@ -324,7 +337,9 @@ func (b *builder) told(address netip.Addr) {
 		}
 		for _, sid := range known.Direct {
 			b.sids[sid] = address.String()
-			b.Routes = append(b.Routes, Route{hostPrefix(sid), address})
+			if r := (Route{hostPrefix(sid), address}); !slices.Contains(b.Routes[before:], r) {
+				b.Routes = append(b.Routes, r)
+			}
 		}
 	}
 }

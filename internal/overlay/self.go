@@ -9,10 +9,11 @@ import (
 
 // Self is this node.
 type Self struct {
-	Name     string
-	Address  netip.Addr
-	Prefixes []netip.Prefix
-	Locator  netip.Prefix
+	Name      string
+	Address   netip.Addr
+	Addresses []netip.Addr // others
+	Prefixes  []netip.Prefix
+	Locator   netip.Prefix
 	// Double says that lists have a segment for the node before the one that
 	// decapsulates: the latter need not be routed.
 	Double bool
@@ -83,7 +84,7 @@ func Complete(n Node, double bool) Node {
 
 // Node is what this one tells the others.
 func (s Self) Node() Node {
-	n := Node{Name: s.Name, Address: s.Address, Prefixes: s.Prefixes, Locator: s.Locator}
+	n := Node{Name: s.Name, Address: s.Address, Addresses: s.Addresses, Prefixes: s.Prefixes, Locator: s.Locator}
 	chosen := func(sid netip.Addr) []netip.Addr {
 		switch {
 		case !sid.IsValid():
