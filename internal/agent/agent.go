@@ -327,7 +327,9 @@ func (a *Agent) commit(to *desired, next *tables, replaced *applied) error {
 			do:  func() error { return a.store.save(a.desired, to, replaced) },
 		})
 	}
+	a.lowerMTU(to, next)
 	if err := run(steps); err != nil {
+		a.syncOverlay()
 		return err
 	}
 	if !a.desired.told.is(to.told) {

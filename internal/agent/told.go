@@ -116,7 +116,7 @@ func (t told) whatIsOn(c *config.Config) told {
 
 // is says that the two are one.
 func (t told) is(o told) bool {
-	return sameMap(t.paths, o.paths) && sameMap(t.nodes, o.nodes) && sameMap(t.reaches, o.reaches) && same(t.self, o.self)
+	return sameMap(t.paths, o.paths) && sameMap(t.nodes, o.nodes) && sameMap(t.reaches, o.reaches) && sameMap(t.spoken, o.spoken) && same(t.self, o.self)
 }
 
 // formerTime is how long what the control plane before told stands at most.
