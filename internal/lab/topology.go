@@ -84,6 +84,12 @@ type Node struct {
 	// Host is the node of a pod, and HostPorts what of it is open at the node.
 	Host      string     `json:"host,omitempty"`
 	HostPorts []HostPort `json:"host_ports,omitempty"`
+	// Bandwidth is what a pod is held to.
+	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
+	// Proxy is the mode of the kube-proxy of a node of kind cluster, where there is
+	// a Kubernetes API; Labels are those of its Node.
+	Proxy  string            `json:"proxy,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
 	// NFT is a ruleset in the language of nft, loaded before anything runs.
 	NFT string `json:"nft,omitempty"`
 	// GTPU are tunnel devices of a GTP-U endpoint in this node.
@@ -105,6 +111,12 @@ type HostPort struct {
 	Host     uint16 `json:"host"`
 	Pod      uint16 `json:"pod"`
 	Protocol string `json:"protocol"` // tcp or udp
+}
+
+// Bandwidth is a pod's, in kbit/s: what it gets, and what it sends.
+type Bandwidth struct {
+	Ingress int `json:"ingress"`
+	Egress  int `json:"egress"`
 }
 
 // Link is a veth pair.
@@ -333,8 +345,11 @@ func (n *Node) validate() error {
 	if n.Kind == FRR && n.FRR == nil {
 		return fmt.Errorf("frr: %s: a node of kind frr says what FRR runs", n.Name)
 	}
-	if n.Kind != Cluster && len(n.PodCIDRs) > 0 {
-		return fmt.Errorf("pod_cidrs: %s: only a node of kind cluster has pods", n.Name)
+	if n.Kind != Cluster && (len(n.PodCIDRs) > 0 || n.Proxy != "" || len(n.Labels) > 0) {
+		return fmt.Errorf("pod_cidrs, proxy, labels: %s: only a node of kind cluster has pods", n.Name)
+	}
+	if n.Proxy != "" && !slices.Contains(proxyModes, n.Proxy) {
+		return fmt.Errorf("proxy: %q: use %s", n.Proxy, strings.Join(proxyModes, " or "))
 	}
 	for i := range n.GTPU {
 		if err := n.GTPU[i].Validate(); err != nil {

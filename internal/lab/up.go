@@ -69,7 +69,7 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 		{"kube-apiserver", func(n *Node) error { return in.startFor(ctx, n) }},
 		{"culvert", func(n *Node) error { return in.startCulvert(ctx, n, in.culvert) }},
 		{"pods", func(n *Node) error { return in.attach(ctx, n) }},
-		{"Services", in.translate},
+		{"Services", func(n *Node) error { return in.serve(ctx, n) }},
 		{"SMF", func(n *Node) error { return in.startSMFs(ctx, n) }},
 	}
 	for _, s := range steps {
