@@ -155,6 +155,14 @@ INLINE int leave_by(struct __sk_buff *skb, struct next_hop *hop)
 	return verdict == TC_REDIRECT ? REASON_FORWARDED : REASON_NO_ROUTE;
 }
 
+/* Where the kernel knows the packet as one in a tunnel already, of a pod or of
+ * somebody else on this machine, it keeps the inner one as it has it. */
+INLINE int make_room(struct __sk_buff *skb, __u32 length)
+{
+	return bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, ENCAP_FLAGS) &&
+	       bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO);
+}
+
 /* H.Encaps, H.Encaps.Red. */
 INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy, struct inner *in)
 {
@@ -168,8 +176,7 @@ INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy
 	reason = find_way(skb, &h, largest(skb, in) + h.length, &hop);
 	if (reason)
 		return reason;
-	if (spend_hop(skb, ETH_LEN, in->version) ||
-	    bpf_skb_adjust_room(skb, h.length, BPF_ADJ_ROOM_MAC, ENCAP_FLAGS) ||
+	if (spend_hop(skb, ETH_LEN, in->version) || make_room(skb, h.length) ||
 	    write_tunnel(skb, cfg, &h, in, &hop))
 		return REASON_HEADROOM;
 	reason = leave_by(skb, &hop);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* culvert_uplink: what comes out of tunnels of other nodes. End.DT4, End.DT6 and
  * End.DT46, also behind End of this node; the packet goes into its pod, or to
- * the kernel. */
+ * the kernel. And binding SIDs: into a policy. */
 #ifndef CULVERT_UPLINK_H
 #define CULVERT_UPLINK_H
 
@@ -302,17 +302,50 @@ INLINE int uplink_last(struct __sk_buff *skb, struct settings *cfg, struct outer
 	return REASON_PASSED;
 }
 
+/* The next segment, and the policy's headers around all of it. */
+GLOBAL int encapsulate_next(struct __sk_buff *skb, __u32 policy, struct in6 *next, __u32 left)
+{
+	struct settings *cfg = &node_settings;
+	struct inner in = {};
+	__u8 segments_left = left;
+
+	if (!next || read_inner(skb, ETH_LEN, 6, &in))
+		return REASON_IPV6_MALFORMED;
+	if (bpf_skb_store_bytes(skb, ETH_LEN + 24, next, SEGMENT_LEN, BPF_F_RECOMPUTE_CSUM) ||
+	    bpf_skb_store_bytes(skb, ETH_LEN + IPV6_LEN + 3, &segments_left, 1, BPF_F_RECOMPUTE_CSUM))
+		return REASON_HEADROOM;
+	return encapsulate(skb, cfg, policy, &in);
+}
+
+INLINE int binds(struct local_sid *sid)
+{
+	return sid->behavior == END_B6_ENCAPS || sid->behavior == END_B6_ENCAPS_RED;
+}
+
+/* End.B6.Encaps, End.B6.Encaps.Red. */
+INLINE int uplink_bind(struct __sk_buff *skb, struct outer *o)
+{
+	int reason;
+
+	if (o->hops <= 1)
+		return REASON_HOP_LIMIT;
+	reason = next_of_list(skb, o);
+	return reason ? reason : encapsulate_next(skb, o->sid->policy, &o->next, o->left);
+}
+
 INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip, struct outer *o)
 {
-	if (!decapsulates(o->sid) && o->sid->behavior != END)
+	if (!decapsulates(o->sid) && !binds(o->sid) && o->sid->behavior != END)
 		return REASON_PASSED;
 	o->shifted = o->sid->behavior == END && o->sid->flavors & FLAVOR_NEXT_CSID && next_csid(o->sid, ip, &o->next);
 	o->chain = read_outer(skb, ip, o);
 	if (o->chain && (!o->shifted || o->chain == REASON_IPV6_MALFORMED))
 		return o->chain;
-	if (o->sid->behavior != END)
+	if (decapsulates(o->sid))
 		return uplink_end_d(skb, cfg, o);
-	return o->left || o->shifted ? uplink_end(skb, cfg, o) : uplink_last(skb, cfg, o);
+	if (!o->left && !o->shifted)
+		return uplink_last(skb, cfg, o);
+	return binds(o->sid) ? uplink_bind(skb, o) : uplink_end(skb, cfg, o);
 }
 
 INLINE int uplink_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside)

@@ -365,3 +365,39 @@ func (r *rig) endRow(t *testing.T, row *golden.Row) {
 		t.Errorf("%s: the kernel gets\n%x, want\n%x", row.Name, out, want)
 	}
 }
+
+// TestGoldenBinding runs the rows of End.B6.Encaps and End.B6.Encaps.Red, SIDs and
+// policies' binding SIDs, through culvert_uplink.
+func TestGoldenBinding(t *testing.T) {
+	files := loadGolden(t, "end_b6_encaps", "end_b6_encaps_red")
+	inNamespace(t, allPorts(files), func() {
+		r := newRig(t)
+		must(t, r.d.loadPodPrograms())
+		for _, f := range files {
+			must(t, r.program(f.Network))
+			for i := range f.Rows {
+				f.Rows[i].Name = f.Name() + ": " + f.Rows[i].Name
+				r.bindingRow(t, &f.Rows[i])
+			}
+			must(t, r.clear())
+		}
+	})
+}
+
+func (r *rig) bindingRow(t *testing.T, row *golden.Row) {
+	frame, ifindex := row.Input()
+	frame = addressed(t, frame, ifindex)
+	end := row.Want.Verdict
+	if end == "dropped" {
+		end = string(row.Want.Reason)
+	}
+	before := r.counters(t)
+	verdict, out := r.runHook(t, datapathProgCulvertUplink, frame, ifindex)
+	counted := since(before, r.counters(t))
+	if counted[model.OutcomeName(model.Reason(end))].Packets != 1 || (verdict == tcxRedirect) != (end == "forwarded") {
+		t.Errorf("%s: verdict %d, %v, want one %s", row.Name, verdict, counted, end)
+	}
+	if end == "forwarded" && !bytes.Equal(trim(out), row.Want.Out) {
+		t.Errorf("%s: it sends\n%x, want\n%x", row.Name, out, row.Want.Out)
+	}
+}
