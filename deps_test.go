@@ -41,6 +41,7 @@ var layers = []struct {
 	{"internal/kube", append([]string{"internal/config"}, models...),
 		"an adapter: it turns what the Kubernetes API says into models; people write ConfigMaps, which config reads as strictly as a configuration"},
 	{"internal/pfcp/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
+	{"internal/image", nil, "files in, an image out: it knows neither our programs nor the laboratory's"},
 	{"internal/ipam", nil, "who holds which address: it knows neither pods nor the kernel"},
 	{"internal/cni", []string{"internal/api/culvertv1"}, "started for every pod, so it has to be small: of the daemon it knows the messages only"},
 	{"internal/upf", append([]string{"internal/dataplane", "internal/pfcp"}, models...),
@@ -82,6 +83,7 @@ var importers = []struct {
 	{"github.com/osrg/gobgp", []string{"internal/bgp"}, "one speaker of BGP"},
 	{"github.com/google/nftables", []string{"internal/netdev"}, "one owner of the kernel's network"},
 	{"k8s.io/client-go", []string{"internal/kube"}, "one client of Kubernetes"},
+	{"github.com/google/go-containerregistry", []string{"internal/image"}, "one writer of images"},
 }
 
 // stdlibOnly are the packages that others import as a library.
