@@ -47,6 +47,8 @@ type Check struct {
 	Flows    int      `json:"flows,omitempty"`
 	HopLimit int      `json:"hop_limit,omitempty"`
 	DF       bool     `json:"df,omitempty"`
+	// Kubectl is what it has to do (kubectl).
+	Kubectl *command `json:"kubectl,omitempty"`
 	// Within repeats the check until it passes.
 	Within Duration `json:"within,omitempty"`
 
@@ -230,6 +232,11 @@ func (t *Topology) validateCheck(c *Check) error {
 	if err := t.validateNodes(c); err != nil {
 		return err
 	}
+	if c.Kind == "kubectl" {
+		if err := t.validateCommand(c.Kubectl); err != nil {
+			return err
+		}
+	}
 	if n := t.node(c.From); c.Kind == "ospf" && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
 		return fmt.Errorf("from: %q does not run ospf6d", c.From)
 	}
@@ -258,7 +265,7 @@ func (t *Topology) validateCheck(c *Check) error {
 // it takes them for.
 func (t *Topology) validateNodes(c *Check) error {
 	var nodes []string
-	if c.Kind != "n4" { // it is about the SMFs that its events name
+	if c.Kind != "n4" && c.Kind != "kubectl" { // about the SMFs that its events name; about the whole cluster
 		nodes = append(nodes, c.From)
 	}
 	if c.At != "" {
@@ -290,8 +297,8 @@ func (t *Topology) validateNodes(c *Check) error {
 }
 
 func (t *Topology) wantCulvert(name string) error {
-	if n := t.node(name); n == nil || !n.daemon() {
-		return fmt.Errorf("%q is no node of kind culvert or cluster", name)
+	if n := t.node(name); n == nil || !n.culvert() {
+		return fmt.Errorf("%q is no node of kind culvert, cluster or kubelet", name)
 	}
 	return nil
 }

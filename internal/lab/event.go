@@ -33,6 +33,8 @@ type Event struct {
 	// Policy is one whose active candidate path must have the Preference.
 	Policy     string `json:"policy,omitempty"`
 	Preference uint32 `json:"preference,omitempty"`
+	// Kubectl is what it is to do.
+	Kubectl *command `json:"kubectl,omitempty"`
 	// For is how long a wait is.
 	For Duration `json:"for,omitempty"`
 }
@@ -66,6 +68,7 @@ func init() { // not in the declaration: events refer to the table
 		"attach":    {(*runner).attachPod, (*Topology).onPod},
 		"detach":    {(*runner).detachPod, (*Topology).onPod},
 		"wait":      {(*runner).wait, (*Topology).onWait},
+		"kubectl":   {(*runner).kubectlEvent, func(t *Topology, e *Event) error { return t.validateCommand(e.Kubectl) }},
 	}
 }
 

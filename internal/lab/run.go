@@ -42,6 +42,7 @@ func init() { // not in the declaration: the checks refer to the table
 		"route":      (*runner).route,
 		"pods":       (*runner).noPods,
 		"n4":         (*runner).n4,
+		"kubectl":    (*runner).asks,
 	}
 }
 
@@ -114,10 +115,8 @@ func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if p.variant != r.state.Variant {
-			if err := r.setVariant(ctx, p.variant); err != nil {
-				return nil, err
-			}
+		if err := r.goOver(ctx, p.variant, r.progress); err != nil {
+			return nil, err
 		}
 		r.progress.begin(i+1, len(list), p.name())
 		result := r.check(ctx, p)

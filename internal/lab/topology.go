@@ -30,12 +30,17 @@ const (
 	Culvert   Kind = "culvert"   // forwards: culvert run
 	Cluster   Kind = "cluster"   // a node of a Kubernetes cluster: culvert run, with pods
 	Pod       Kind = "pod"       // of a node of kind cluster: culvert-cni is its network
-	APIServer Kind = "apiserver" // kube-apiserver and etcd
+	APIServer Kind = "apiserver" // kube-apiserver and etcd; where nodes are kubelets the controllers, too
+	Kubelet   Kind = "kubelet"   // a node of a Kubernetes cluster: containerd, kubelet, kube-proxy, and culvert by its manifest
+	Switch    Kind = "switch"    // its links are one link
 	SMFs      Kind = "smf"       // session management functions: culvert smf run
 )
 
-// daemon says whether culvert runs in the node.
+// daemon says whether the lab runs culvert in the node.
 func (n *Node) daemon() bool { return n.Kind == Culvert || n.Kind == Cluster }
+
+// culvert says whether culvert runs in the node, whoever started it.
+func (n *Node) culvert() bool { return n.daemon() || n.Kind == Kubelet }
 
 // forwards says whether the node is a router, by whatever means.
 func (n *Node) forwards() bool {
@@ -84,6 +89,9 @@ type Node struct {
 	// Host is the node of a pod, and HostPorts what of it is open at the node.
 	Host      string     `json:"host,omitempty"`
 	HostPorts []HostPort `json:"host_ports,omitempty"`
+	// KubeProxy is the mode of kube-proxy of a node of kind kubelet: nftables or
+	// iptables.
+	KubeProxy string `json:"kube_proxy,omitempty"`
 	// NFT is a ruleset in the language of nft, loaded before anything runs.
 	NFT string `json:"nft,omitempty"`
 	// GTPU are tunnel devices of a GTP-U endpoint in this node.
@@ -317,9 +325,9 @@ func (n *Node) validate() error {
 		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", n.Name)
 	}
 	switch n.Kind {
-	case Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, SMFs:
+	case Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet, Switch, SMFs:
 	default:
-		return fmt.Errorf("kind: %q: use host, kernel, frr, culvert, cluster, pod, apiserver or smf", n.Kind)
+		return fmt.Errorf("kind: %q: use host, kernel, frr, culvert, cluster, pod, apiserver, kubelet, switch or smf", n.Kind)
 	}
 	if n.daemon() != (n.Config != nil) {
 		return fmt.Errorf("config: %s: a node of kind culvert or cluster has one, others do not", n.Name)
@@ -335,6 +343,9 @@ func (n *Node) validate() error {
 	}
 	if n.Kind != Cluster && len(n.PodCIDRs) > 0 {
 		return fmt.Errorf("pod_cidrs: %s: only a node of kind cluster has pods", n.Name)
+	}
+	if n.Kind == Kubelet != (n.KubeProxy == "nftables" || n.KubeProxy == "iptables") {
+		return fmt.Errorf("kube_proxy: %s: a node of kind kubelet has nftables or iptables, others have none", n.Name)
 	}
 	for i := range n.GTPU {
 		if err := n.GTPU[i].Validate(); err != nil {

@@ -1,0 +1,226 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// podPort is where test pods serve HTTP, which their kubelet asks for.
+const podPort = 8000
+
+// podObject is a pod of the lab as an object of Kubernetes. It is on the node that
+// the topology says, by the scheduler.
+func podObject(p *Node) map[string]any {
+	probe := map[string]any{"httpGet": map[string]any{"path": "/etc/hostname", "port": podPort}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 10}
+	var ports []map[string]any
+	for _, port := range p.HostPorts {
+		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": strings.ToUpper(port.Protocol)})
+	}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": p.Name, "labels": map[string]any{"pod": p.Name}},
+		"spec": map[string]any{
+			"nodeSelector":                 map[string]any{"kubernetes.io/hostname": p.Host},
+			"automountServiceAccountToken": false, "enableServiceLinks": false, "terminationGracePeriodSeconds": 0,
+			"containers": []any{map[string]any{
+				"name": "http", "image": podImage, "imagePullPolicy": "Never", "ports": ports,
+				"command":        []string{busybox, "httpd", "-f", "-p", fmt.Sprint(podPort), "-h", "/"},
+				"readinessProbe": probe, "livenessProbe": probe,
+			}},
+		},
+	}
+}
+
+// serviceObject is a Service of the lab, of both families.
+func serviceObject(s Service) map[string]any {
+	var addresses []string
+	for _, a := range []netip.Addr{s.IPv4, s.IPv6} {
+		if a.IsValid() {
+			addresses = append(addresses, a.String())
+		}
+	}
+	var ports []any
+	for _, protocol := range []string{"tcp", "udp"} {
+		port := map[string]any{"name": protocol, "protocol": strings.ToUpper(protocol), "port": s.Port, "targetPort": s.TargetPort}
+		if s.NodePort != 0 {
+			port["nodePort"] = s.NodePort
+		}
+		ports = append(ports, port)
+	}
+	kind := "ClusterIP"
+	if s.NodePort != 0 {
+		kind = "NodePort"
+	}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": s.Name},
+		"spec": map[string]any{"type": kind, "ipFamilyPolicy": "PreferDualStack", "clusterIP": addresses[0], "clusterIPs": addresses,
+			"selector": map[string]any{"pod": s.Pod}, "ports": ports},
+	}
+}
+
+// isReal says whether a node of the lab is a pod of a real kubelet's.
+func (t *Topology) isReal(n *Node) bool { return n.Kind == Pod && t.node(n.Host).Kind == Kubelet }
+
+// createPods has Kubernetes make the pods and Services, which it does all at the
+// same time.
+func (in *instance) createPods(ctx context.Context) error {
+	var objects []map[string]any
+	for _, n := range in.kubelets() {
+		for _, p := range in.pods(n) {
+			objects = append(objects, podObject(p))
+		}
+	}
+	for _, s := range in.Services {
+		objects = append(objects, serviceObject(s))
+	}
+	return in.create(ctx, objects)
+}
+
+func (in *instance) create(ctx context.Context, objects []map[string]any) error {
+	text, err := manifest(objects)
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	_, err = in.kubectl(ctx, text, "apply", "-f", "-")
+	return err
+}
+
+// join waits until a pod is ready, and makes its network namespace one of the
+// lab's, for checks to send from.
+func (in *instance) join(ctx context.Context, p *Node) error {
+	n := in.node(p.Host)
+	var file string
+	var list []netip.Addr
+	var last error
+	waitFor(clusterTime, func() bool {
+		file, list, last = in.networkOf(ctx, n, p)
+		return last == nil || ctx.Err() != nil
+	})
+	if err := errors.Join(last, ctx.Err()); err != nil {
+		return fmt.Errorf("the pod did not come up: %w\n%s", err, in.kubeletLog(n))
+	}
+	ns := in.namespace(p)
+	in.state.Namespaces = addNew(in.state.Namespaces, ns.name)
+	if in.state.Pods == nil {
+		in.state.Pods = map[string][]netip.Addr{}
+	}
+	in.state.Pods[p.Name] = list
+	if err := in.save(); err != nil {
+		return err
+	}
+	return ns.adopt(file, in.state.Mark)
+}
+
+// leave gives the namespace back to who made it.
+func (in *instance) leave(p *Node) error {
+	delete(in.state.Pods, p.Name)
+	return in.dropNamespace(p)
+}
+
+// deletePod has Kubernetes take a pod away, and waits until it has.
+func (in *instance) deletePod(ctx context.Context, p *Node) error {
+	if err := in.leave(p); err != nil {
+		return err
+	}
+	_, err := in.kubectl(ctx, nil, "delete", "pod", p.Name, "--wait")
+	return err
+}
+
+// podStatus is what Kubernetes says of a pod, as far as labs look.
+type podStatus struct {
+	Metadata struct {
+		Name string `json:"name"`
+		UID  string `json:"uid"`
+	} `json:"metadata"`
+	Status struct {
+		PodIPs []struct {
+			IP netip.Addr `json:"ip"`
+		} `json:"podIPs"`
+		Conditions []struct {
+			Type   string `json:"type"`
+			Status string `json:"status"`
+		} `json:"conditions"`
+	} `json:"status"`
+}
+
+func (p podStatus) addresses() (list []netip.Addr) {
+	for _, a := range p.Status.PodIPs {
+		list = append(list, a.IP)
+	}
+	return list
+}
+
+func (p podStatus) ready() bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == "Ready" {
+			return c.Status == "True"
+		}
+	}
+	return false
+}
+
+// status of a pod in Kubernetes.
+func (in *instance) podStatus(ctx context.Context, name string) (p podStatus, err error) {
+	out, err := in.kubectl(ctx, nil, "get", "pod", name, "-o", "json")
+	if err == nil {
+		err = json.Unmarshal(out, &p)
+	}
+	return p, err
+}
+
+// networkOf is the network namespace of a pod that is ready, as a file, and its
+// addresses. After a node was started anew Kubernetes may still speak of the pod as
+// it was before: then none of the node's processes are the pod's, or it has other
+// addresses.
+func (in *instance) networkOf(ctx context.Context, n, p *Node) (file string, list []netip.Addr, err error) {
+	pod, err := in.podStatus(ctx, p.Name)
+	if err != nil {
+		return "", nil, err
+	}
+	if !pod.ready() {
+		return "", nil, fmt.Errorf("pod %s is not ready", p.Name)
+	}
+	pids, err := in.processes(n, func(pid int) bool { return inCgroup(pid, "pod"+pod.Metadata.UID) })
+	if err != nil || len(pids) == 0 {
+		return "", nil, errors.Join(fmt.Errorf("%s has no process of pod %s", n.Name, p.Name), err)
+	}
+	file = fmt.Sprintf("/proc/%d/ns/net", pids[0])
+	out, err := output(exec.Command("nsenter", "--net="+file, "ip", "-o", "address", "show", "dev", podInterface))
+	for _, a := range pod.addresses() {
+		if !strings.Contains(string(out), " "+a.String()+"/") {
+			err = errors.Join(fmt.Errorf("pod %s has not %s", p.Name, a), err)
+		}
+	}
+	return file, pod.addresses(), err
+}
+
+// inCgroup says whether a process is in a cgroup of that name, or below it.
+func inCgroup(pid int, name string) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	return err == nil && strings.Contains(string(text), "/"+name)
+}
+
+// adopt makes the network namespace of a file one of this name, with the mark.
+func (n namespace) adopt(file, mark string) error {
+	f, err := os.OpenFile(n.path(), os.O_CREATE|os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := unix.Mount(file, n.path(), "", unix.MS_BIND, ""); err != nil {
+		return errors.Join(fmt.Errorf("mount %s at %s: %w", file, n.path(), err), os.Remove(n.path()))
+	}
+	return n.Do(func() error {
+		_, err := output(exec.Command("ip", "link", "set", "lo", "alias", mark))
+		return err
+	})
+}
