@@ -307,7 +307,9 @@ func (a *Agent) commit(to *desired, c *config.Config, replaced *applied, changes
 		ref: Ref{KindSettings, "state file"},
 		do:  func() error { return a.store.save(a.desired, to, replaced) },
 	})
+	a.narrow(to, next)
 	if err := run(steps); err != nil {
+		a.syncOverlay()
 		return err
 	}
 	if !same(a.desired.process.UPF, to.process.UPF) {

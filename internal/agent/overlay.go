@@ -172,7 +172,7 @@ func (a *Agent) syncOverlay() {
 	if len(uplinks) == 0 {
 		a.overlay.problems = append(a.overlay.problems, "there is no uplink: no default route, and no route to another node")
 	}
-	mtu := a.podMTU(uplinks)
+	mtu := podMTU(uplinks, d, a.tables)
 	a.syncEntry(mtu)
 	a.syncForwarding(uplinks)
 	a.syncUplinks(uplinks)
@@ -192,7 +192,7 @@ const (
 
 // podMTU is what fits into the smallest uplink with the longest header of the
 // policies in use.
-func (a *Agent) podMTU(uplinks []netdev.Link) int {
+func podMTU(uplinks []netdev.Link, d *desired, t *tables) int {
 	mtu := 1500
 	for i, l := range uplinks {
 		if i == 0 || l.MTU < mtu {
@@ -200,10 +200,23 @@ func (a *Agent) podMTU(uplinks []netdev.Link) int {
 		}
 	}
 	longest := 0
-	for _, s := range a.desired.wanted.Steering {
-		longest = max(longest, pushed(a.tables.policies[s.Policy]))
+	for _, s := range d.wanted.Steering {
+		longest = max(longest, pushed(t.policies[s.Policy]))
 	}
 	return max(mtu-longest, minMTU)
+}
+
+// narrow has the kernel answer what will be too long with Packet Too Big before a
+// way gets longer: pods are told after it, and until they know something of theirs
+// is on its way.
+func (a *Agent) narrow(d *desired, next *tables) {
+	if !d.process.Overlay.IsSet() || a.overlay.mtu == 0 {
+		return
+	}
+	uplinks := uplinksOf(&d.process.Overlay, d.wanted.Peers, a.links)
+	if mtu := podMTU(uplinks, d, next); mtu < a.overlay.mtu {
+		a.syncEntry(mtu)
+	}
 }
 
 // pushed is the length of the longest header that a policy pushes.

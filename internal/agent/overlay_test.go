@@ -281,6 +281,55 @@ func TestToldByKubernetes(t *testing.T) {
 	}
 }
 
+// What will be too long for a path is answered before packets take the path.
+func TestMTUBeforeALongerPath(t *testing.T) {
+	d, k := byKube(t, t.TempDir(), newFake())
+	k.SetSelf(kube.Self{UID: "1", PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("2001:db8::1")}})
+	k.inbox.push(hearing{apply: func(s *told) { s.self.Locator = prefix("fc00:0:1::/48") }})
+	k.PutNode(nodeOf(2))
+	d.holds(t, "a node came", func() bool { return d.dp.steering["10.244.2.0/24"].Policy == "node-2:ipv4" })
+	d.change(t, d.routed(), "the way is known", func() bool {
+		return d.tables.verdicts["node-2:ipv4"][0].Valid && d.overlay.mtu == 1460
+	})
+	var at []int // the MTU when the policy changed
+	d.dp.mu.Lock()
+	d.dp.failOn = func(call string) error {
+		if strings.HasPrefix(call, "policy node-2:ipv4") {
+			d.kernel.mu.Lock()
+			defer d.kernel.mu.Unlock()
+			at = append(at, d.kernel.mtu)
+		}
+		return nil
+	}
+	d.dp.mu.Unlock()
+	k.PutPath(kube.Path{Name: "x", Origin: "configmap x", Advertised: srpolicy.Advertised{Color: 4, Endpoint: addr("2001:db8::2"), Preference: 200,
+		SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: []netip.Addr{addr("2001:db8::7"), addr("2001:db8::8"), addr("fc00:0:2:4::")}}}}})
+	d.holds(t, "a longer path is taken", func() bool { return d.firstOf("node-2:ipv4") == "2001:db8::7" && d.overlay.mtu == 1420 })
+	k.WithdrawPath("x")
+	d.holds(t, "and the shorter one", func() bool { return d.firstOf("node-2:ipv4") == "fc00:0:2:4::" && d.overlay.mtu == 1460 })
+	d.dp.mu.Lock()
+	defer d.dp.mu.Unlock()
+	if !slices.Equal(at, []int{1420, 1420}) {
+		t.Errorf("the MTU was %v when the paths changed: want the smaller one", at)
+	}
+}
+
+// Who told the paths hears at once when the network changes which one is active.
+func TestVerdictsAfterTheNetwork(t *testing.T) {
+	d, _ := byKube(t, t.TempDir(), newFake())
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	select { // what the start left, which nobody takes any more
+	case <-d.planes.changed:
+	default:
+	}
+	d.update(underlay())
+	if len(d.planes.changed) == 0 {
+		t.Error("the control planes are not told")
+	}
+}
+
 // A thousand nodes, and a path that changes: it is in the tables in a moment.
 func TestAThousandNodes(t *testing.T) {
 	d, k := byKube(t, t.TempDir(), newFake())

@@ -287,6 +287,7 @@ func (a *Agent) retry() {
 // and tried again later: it must not keep the rest from being right.
 func (a *Agent) converge(to *tables) {
 	failures := map[Ref]error{}
+	a.narrow(a.desired, to)
 	for _, s := range a.plan(a.tables, to) {
 		if err := s.do(); err != nil {
 			failures[s.ref] = err
@@ -312,6 +313,7 @@ func (a *Agent) converge(to *tables) {
 	a.logPaths(a.tables, to)
 	a.failures, a.tables = failures, to
 	a.forgetModes()
+	a.touchPlanes() // who told the paths hears which of them are active
 }
 
 func (a *Agent) reportMissing() {

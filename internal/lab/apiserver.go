@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/dist/kubernetes"
 )
 
 const (
@@ -65,7 +68,7 @@ func (in *instance) startAPIServer(ctx context.Context) error {
 	if p, ok := in.process(n, apiServerProcess); ok && p.alive() {
 		return nil
 	}
-	if err := havePrograms(etcdProcess, apiServerProcess); err != nil {
+	if err := havePrograms(etcdProcess, apiServerProcess, proxyProcess); err != nil {
 		return err
 	}
 	if err := in.writeSecrets(n); err != nil {
@@ -78,11 +81,14 @@ func (in *instance) startAPIServer(ctx context.Context) error {
 		return err
 	}
 	for _, node := range in.clusterNodes() {
-		if err := in.applyObject(ctx, node.object()); err != nil {
+		if err := in.register(ctx, node); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(in.kubelets()) > 0 {
+		return nil // the manifest does all of it
+	}
+	return in.defineResources(ctx)
 }
 
 // startFor starts them in their node, where the variant needs them.
@@ -96,13 +102,60 @@ func (in *instance) startFor(ctx context.Context, n *Node) error {
 	return in.startControllers(n)
 }
 
-// object is the Node that a kubelet would register, with the podCIDRs that a
-// controller would give it.
-func (n *Node) object() map[string]any {
-	return map[string]any{
-		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": n.Name},
-		"spec": map[string]any{"podCIDR": n.PodCIDRs[0], "podCIDRs": n.PodCIDRs},
+// register makes the Node that a kubelet would, with the podCIDRs that a
+// controller would give it. It is no patch: of that the API server takes one
+// address of each type only. The first address is of the pods' first family:
+// kube-proxy wants it so.
+func (in *instance) register(ctx context.Context, n *Node) error {
+	list := in.addresses(n)
+	first := netip.MustParsePrefix(n.PodCIDRs[0]).Addr().Is4() // it is valid: validateCluster
+	slices.SortStableFunc(list, func(a, b netip.Addr) int {
+		switch {
+		case a.Is4() == b.Is4():
+			return 0
+		case a.Is4() == first:
+			return -1
+		}
+		return 1
+	})
+	var addresses []map[string]any
+	for _, a := range list {
+		addresses = append(addresses, map[string]any{"type": "InternalIP", "address": a.String()})
 	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": n.Name, "labels": n.Labels},
+		"spec":   map[string]any{"podCIDR": n.PodCIDRs[0], "podCIDRs": n.PodCIDRs},
+		"status": map[string]any{"addresses": addresses},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = in.kube(ctx, http.MethodPost, "/api/v1/nodes", text)
+	return err
+}
+
+// defineResources installs what our manifest defines, and waits until the API
+// server knows it.
+func (in *instance) defineResources(ctx context.Context) error {
+	const kind = "CustomResourceDefinition"
+	for text := range strings.SplitSeq(kubernetes.Manifest, "\n---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+			return fmt.Errorf("the manifest: %w", err)
+		}
+		if object["kind"] != kind {
+			continue
+		}
+		if err := in.applyObject(ctx, object); err != nil {
+			return err
+		}
+	}
+	var last error
+	waitFor(readyTime, func() bool {
+		_, last = in.kube(ctx, http.MethodGet, "/apis/culvert.net/v1alpha1/srv6policies", nil)
+		return last == nil || ctx.Err() != nil
+	})
+	return last
 }
 
 func (in *instance) runEtcd(n *Node) error {
@@ -192,6 +245,9 @@ func (in *instance) writeKubeconfig(n *Node, user, file string) error {
 
 func (in *instance) certificate(n *Node) string { return in.file(n, "certs/apiserver.crt") }
 
+// contentTypes of what is asked of the API server, by method.
+var contentTypes = map[string]string{http.MethodPost: "application/yaml", http.MethodPatch: "application/apply-patch+yaml"}
+
 // kube asks the Kubernetes API, from the node that it runs in. body is YAML.
 func (in *instance) kube(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -208,7 +264,7 @@ func (in *instance) kube(ctx context.Context, method, path string, body []byte) 
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+administrator)
-	request.Header.Set("Content-Type", "application/apply-patch+yaml")
+	request.Header.Set("Content-Type", contentTypes[method])
 	client := http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, _ string) (c net.Conn, err error) {
@@ -232,7 +288,10 @@ func (in *instance) kube(ctx context.Context, method, path string, body []byte) 
 }
 
 // plurals of the resources that labs have objects of.
-var plurals = map[string]string{"Node": "nodes", "ConfigMap": "configmaps", "Namespace": "namespaces", "SRv6Policy": "srv6policies"}
+var plurals = map[string]string{
+	"Node": "nodes", "ConfigMap": "configmaps", "Namespace": "namespaces", "Service": "services", "EndpointSlice": "endpointslices",
+	"CustomResourceDefinition": "customresourcedefinitions", "SRv6Policy": "srv6policies",
+}
 
 // objectPath is where an object is in the API.
 func objectPath(o map[string]any) (string, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -19,12 +20,14 @@ const podInterface = "eth0"
 
 // network is the configuration list that a node's container runtime has.
 func (in *instance) network(n *Node) (*libcni.NetworkConfigList, error) {
-	plugins := []map[string]any{{"type": "culvert-cni", "socket": in.socket(n)}}
-	for _, p := range in.pods(n) {
-		if len(p.HostPorts) > 0 {
-			plugins = append(plugins, map[string]any{"type": "portmap", "backend": "nftables", "capabilities": map[string]bool{"portMappings": true}})
-			break
-		}
+	limits := map[string]bool{"bandwidth": true}
+	plugins := []map[string]any{{"type": "culvert-cni", "socket": in.socket(n), "capabilities": limits}}
+	pods := in.pods(n)
+	if slices.ContainsFunc(pods, func(p *Node) bool { return len(p.HostPorts) > 0 }) {
+		plugins = append(plugins, map[string]any{"type": "portmap", "backend": "nftables", "capabilities": map[string]bool{"portMappings": true}})
+	}
+	if slices.ContainsFunc(pods, func(p *Node) bool { return p.Bandwidth != nil }) {
+		plugins = append(plugins, map[string]any{"type": "bandwidth", "capabilities": limits})
 	}
 	text, err := json.Marshal(map[string]any{"cniVersion": cniVersion, "name": "culvert", "plugins": plugins})
 	if err != nil {
@@ -40,10 +43,15 @@ func (in *instance) runtime(p *Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
 	for _, port := range p.HostPorts {
 		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": port.Protocol})
 	}
+	told := map[string]any{"portMappings": ports}
+	if b := p.Bandwidth; b != nil {
+		const kilo, burst = 1000, 80_000 // bits
+		told["bandwidth"] = map[string]any{"ingressRate": b.Ingress * kilo, "ingressBurst": burst, "egressRate": b.Egress * kilo, "egressBurst": burst}
+	}
 	conf := &libcni.RuntimeConf{
 		ContainerID: "lab-" + in.name + "-" + p.Name, NetNS: in.namespace(p).path(), IfName: podInterface,
 		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
-		CapabilityArgs: map[string]any{"portMappings": ports},
+		CapabilityArgs: told,
 	}
 	return libcni.NewCNIConfigWithCacheDir(paths, filepath.Join(in.dir(), p.Host, "cni"), nil), conf
 }

@@ -47,6 +47,9 @@ type Check struct {
 	Flows    int      `json:"flows,omitempty"`
 	HopLimit int      `json:"hop_limit,omitempty"`
 	DF       bool     `json:"df,omitempty"`
+	// Command of culvert is asked, with the address of ToName if there is one
+	// (shows).
+	Command []string `json:"command,omitempty"`
 	// Kubectl is what it has to do (kubectl).
 	Kubectl *command `json:"kubectl,omitempty"`
 	// Within repeats the check until it passes.
@@ -118,6 +121,12 @@ type Expect struct {
 	Handover *HandoverExpect `json:"handover,omitempty"`
 	// Usage wants an SMF to be told what the streams counted themselves.
 	Usage *UsageExpect `json:"usage,omitempty"`
+	// Client is the node or pod that the receiver sees connect (tcp).
+	Client string `json:"client,omitempty"`
+	// Pods is how many of those behind a Service get connections (spread).
+	Pods int `json:"pods,omitempty"`
+	// Shows is a part of what a command shows (shows).
+	Shows any `json:"shows,omitempty"`
 	// Reports of UPFs.
 	Reports []ReportExpect `json:"reports,omitempty"`
 }
@@ -175,6 +184,8 @@ type CounterExpect struct {
 	Policy  string `json:"policy,omitempty"`
 	Outcome string `json:"outcome,omitempty"`
 	NFT     string `json:"nft,omitempty"` // named counter
+	// Metric is one for Prometheus with its labels, as in name{label="value"}.
+	Metric string `json:"metric,omitempty"`
 	// Slice of a user plane function, uplink or downlink.
 	Slice     string `json:"slice,omitempty"`
 	Direction string `json:"direction,omitempty"`

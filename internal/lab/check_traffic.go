@@ -176,7 +176,14 @@ func (r *runner) tcp(ctx context.Context, c *Check, o *outcome) error {
 		if t.Bytes == 0 {
 			t.Bytes = 1 << 20
 		}
+		if c.Expect.Nothing {
+			t.Limit = answerTime
+		}
 		result, err := t.Run(ctx)
+		if c.Expect.Nothing {
+			wantNoConnection(c, err, o)
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -185,8 +192,33 @@ func (r *runner) tcp(ctx context.Context, c *Check, o *outcome) error {
 		wantAll(o, 0)
 		o.say("KiB of TCP, %.0f Mbit/s, %d segments sent again",
 			float64(result.Received)*8/1e6/result.Duration.Seconds(), result.Retransmitted)
-		return nil
+		return r.wantClient(c, result.Client, o)
 	})
+}
+
+// wantNoConnection wants nobody to answer.
+func wantNoConnection(c *Check, err error, o *outcome) {
+	o.sent = 1
+	if err == nil {
+		o.received = 1
+		o.fail("%v answers: it should not", c.To)
+	}
+}
+
+// wantClient wants the receiver to see who connects, where the check says who.
+func (r *runner) wantClient(c *Check, seen netip.Addr, o *outcome) error {
+	if c.Expect.Client == "" {
+		return nil
+	}
+	want, err := r.address(c.Expect.Client, familyOf(c.To))
+	if err != nil {
+		return err
+	}
+	if seen != want {
+		o.fail("%v connects: want %s, %v", seen, c.Expect.Client, want)
+	}
+	o.say("from %v", seen)
+	return nil
 }
 
 // echo sends GTP-U Echo Requests from the endpoint of a node.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -24,7 +25,19 @@ type Service struct {
 	TargetPort uint16 `json:"target_port"`
 	NodePort   uint16 `json:"node_port,omitempty"`
 	Pod        string `json:"pod"`
+	// What only kube-proxy does: Also are more pods behind it, Local takes what
+	// comes from outside only where one of them is (externalTrafficPolicy), and
+	// Affinity has a client stay with one of them.
+	Also     []string `json:"also,omitempty"`
+	Local    bool     `json:"local,omitempty"`
+	Affinity bool     `json:"affinity,omitempty"`
 }
+
+// pods are all that are behind it.
+func (s *Service) pods() []string { return append([]string{s.Pod}, s.Also...) }
+
+// byProxy says that only kube-proxy translates it.
+func (s *Service) byProxy() bool { return len(s.Also) > 0 || s.Local || s.Affinity }
 
 // service returns the one called name, or nil.
 func (t *Topology) service(name string) *Service {
@@ -77,8 +90,10 @@ func (t *Topology) validateCluster() error {
 		if !nameForm.MatchString(s.Name) {
 			return fmt.Errorf("services[%d]: name: %q: use lower-case letters, digits and '-'", i, s.Name)
 		}
-		if p := t.node(s.Pod); p == nil || p.Kind != Pod {
-			return fmt.Errorf("services[%d]: pod: no pod is called %q", i, s.Pod)
+		for _, name := range s.pods() {
+			if p := t.node(name); p == nil || p.Kind != Pod {
+				return fmt.Errorf("services[%d]: pod: no pod is called %q", i, name)
+			}
 		}
 		if s.Port == 0 || s.TargetPort == 0 {
 			return fmt.Errorf("services[%d]: port, target_port: missing", i)
@@ -89,8 +104,8 @@ func (t *Topology) validateCluster() error {
 
 func (t *Topology) validatePod(n *Node) error {
 	if n.Kind != Pod {
-		if n.Host != "" || len(n.HostPorts) > 0 {
-			return fmt.Errorf("host, host_ports: %s is no pod", n.Name)
+		if n.Host != "" || len(n.HostPorts) > 0 || n.Bandwidth != nil {
+			return fmt.Errorf("host, host_ports, bandwidth: %s is no pod", n.Name)
 		}
 		return nil
 	}
@@ -101,6 +116,9 @@ func (t *Topology) validatePod(n *Node) error {
 		if p.Host == 0 || p.Pod == 0 || p.Protocol != "tcp" && p.Protocol != "udp" {
 			return errors.New("host_ports: give host, pod and protocol, which is tcp or udp")
 		}
+	}
+	if b := n.Bandwidth; b != nil && (b.Ingress <= 0 || b.Egress <= 0) {
+		return errors.New("bandwidth: give ingress and egress, in kbit/s")
 	}
 	return nil
 }
@@ -174,6 +192,9 @@ func (in *instance) resolve(c *Check, family string) (*Check, error) {
 	return &r, nil
 }
 
+// noTranslation takes the rules of translation away, if they are there.
+const noTranslation = "table ip services {}\ndelete table ip services\ntable ip6 services {}\ndelete table ip6 services\n"
+
 // translation is what each node does for Services, in nft's language: the way of
 // kube-proxy, with one backend for each. Who comes from outside, and a pod that
 // comes back to itself, gets the node's address, so that answers do.
@@ -195,6 +216,9 @@ func (in *instance) translation() string {
 
 func (in *instance) translations(b *strings.Builder, ip, family string) {
 	for _, s := range in.Services {
+		if s.byProxy() {
+			continue
+		}
 		vip, err1 := in.address(s.Name, family)
 		pod, err2 := in.address(s.Pod, family)
 		if err1 != nil || err2 != nil {
@@ -219,10 +243,34 @@ func (in *instance) loadNFT(n *Node, rules string) error {
 	return in.namespace(n).Do(func() error { return pipe(rules, "nft", "-f", "-") })
 }
 
-// translate has a node translate what is for Services.
-func (in *instance) translate(n *Node) error {
-	if n.Kind != Cluster || len(in.Services) == 0 {
+// serve has a node translate what is for Services: by kube-proxy where there is a
+// Kubernetes API, which is told of them, else by rules of our own.
+func (in *instance) serve(ctx context.Context, n *Node) error {
+	switch kube := in.state.Variant == kubeMode; {
+	case len(in.Services) == 0:
+		return nil
+	case n.Kind == APIServer && kube:
+		return in.putServices(ctx, in.Services)
+	case n.Kind != Cluster:
+		return nil
+	case kube && n.Proxy != "":
+		return errors.Join(in.loadNFT(n, noTranslation), in.startProxy(ctx, n))
+	}
+	return errors.Join(in.stopProxy(n), in.loadNFT(n, in.translation()))
+}
+
+// moved has Services follow a pod to its new addresses.
+func (in *instance) moved(ctx context.Context, p *Node) error {
+	services := slices.DeleteFunc(slices.Clone(in.Services), func(s Service) bool { return !slices.Contains(s.pods(), p.Name) })
+	if len(services) == 0 {
 		return nil
 	}
-	return in.loadNFT(n, in.translation())
+	if in.state.Variant == kubeMode {
+		return in.putServices(ctx, services)
+	}
+	var errs []error
+	for _, n := range in.clusterNodes() {
+		errs = append(errs, in.serve(ctx, n))
+	}
+	return errors.Join(errs...)
 }

@@ -175,7 +175,7 @@ func (o *options) variants(t *Topology, p *progress) ([]string, error) {
 	}
 	list, err := t.chosenVariants("n9", o.n9)
 	if i := slices.Index(list, kubeMode); err == nil && i >= 0 {
-		if missing := havePrograms(etcdProcess, apiServerProcess); missing != nil {
+		if missing := havePrograms(etcdProcess, apiServerProcess, proxyProcess); missing != nil {
 			p.say("%s: mode %s is left out: %v", t.Name, kubeMode, missing)
 			list = slices.Delete(slices.Clone(list), i, i+1)
 		}

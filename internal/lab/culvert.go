@@ -52,7 +52,9 @@ func (in *instance) writeConfig(n *Node, overlay string) error {
 		config["overlay"] = merge(in.membership(n), config["overlay"])
 	}
 	config["api"] = map[string]any{"socket": in.socket(n)}
-	config["metrics"] = map[string]any{"listen": "off"}
+	if config["metrics"] == nil {
+		config["metrics"] = map[string]any{"listen": "off"}
+	}
 	text, err := yaml.Marshal(config)
 	if err != nil {
 		return err

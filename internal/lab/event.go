@@ -33,6 +33,15 @@ type Event struct {
 	// Policy is one whose active candidate path must have the Preference.
 	Policy     string `json:"policy,omitempty"`
 	Preference uint32 `json:"preference,omitempty"`
+	// State is what the node is to say of the object, and Says a part of why.
+	State string `json:"state,omitempty"`
+	Says  string `json:"says,omitempty"`
+	// Route is in iproute2's grammar, MTU that of a pod's packets.
+	Route string `json:"route,omitempty"`
+	MTU   int    `json:"mtu,omitempty"`
+	// Command of culvert is to show Shows, and may show more.
+	Command []string `json:"command,omitempty"`
+	Shows   any      `json:"shows,omitempty"`
 	// Kubectl is what it is to do.
 	Kubectl *command `json:"kubectl,omitempty"`
 	// For is how long a wait is.
@@ -67,6 +76,16 @@ func init() { // not in the declaration: events refer to the table
 		"no_object": {(*runner).dropObject, (*Topology).onObject},
 		"attach":    {(*runner).attachPod, (*Topology).onPod},
 		"detach":    {(*runner).detachPod, (*Topology).onPod},
+		"told":      {(*runner).told, (*Topology).onTold},
+		"recorded":  {(*runner).recorded, (*Topology).onTold},
+		"pause":     {(*runner).signalAPIServer, (*Topology).onAPIServer},
+		"resume":    {(*runner).signalAPIServer, (*Topology).onAPIServer},
+		"stop":      {(*runner).stopAPIServer, (*Topology).onAPIServer},
+		"start":     {(*runner).startAgain, (*Topology).onAPIServer},
+		"route":     {(*runner).setRoute, (*Topology).onRoute},
+		"no_route":  {(*runner).setRoute, (*Topology).onRoute},
+		"mtu":       {(*runner).mtu, (*Topology).onMTU},
+		"shows":     {(*runner).showsEvent, (*Topology).onShows},
 		"wait":      {(*runner).wait, (*Topology).onWait},
 		"kubectl":   {(*runner).kubectlEvent, func(t *Topology, e *Event) error { return t.validateCommand(e.Kubectl) }},
 	}

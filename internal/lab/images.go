@@ -15,7 +15,9 @@ import (
 const (
 	busybox  = "/bin/busybox"
 	podImage = "lab.culvert.net/pod:1"
-	// culvertImage is the one of the manifest, with another tag.
+	// shippedImage is the one of the manifest, and culvertImage the one that the
+	// nodes have.
+	shippedImage = "ghcr.io/culvert-net/culvert:latest"
 	culvertImage = "ghcr.io/culvert-net/culvert:lab"
 )
 
@@ -63,7 +65,7 @@ func (in *instance) install(ctx context.Context, n *Node) error {
 func (in *instance) installCulvert(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterTime)
 	defer cancel()
-	text := strings.ReplaceAll(kubernetes.Manifest, kubernetes.Image, culvertImage)
+	text := strings.ReplaceAll(kubernetes.Manifest, shippedImage, culvertImage)
 	if _, err := in.kubectl(ctx, []byte(text), "apply", "-f", "-"); err != nil {
 		return err
 	}

@@ -56,14 +56,11 @@ func (r *runner) dropObject(ctx context.Context, e *Event, _ *outcome) error {
 }
 
 func (r *runner) attachPod(ctx context.Context, e *Event, _ *outcome) error {
-	if err := r.attach(ctx, r.node(e.Node)); err != nil {
+	p := r.node(e.Node)
+	if err := r.attach(ctx, p); err != nil {
 		return err
 	}
-	var errs []error
-	for _, n := range r.clusterNodes() { // it has other addresses
-		errs = append(errs, r.translate(n))
-	}
-	return errors.Join(errs...)
+	return r.moved(ctx, p)
 }
 
 func (r *runner) detachPod(ctx context.Context, e *Event, _ *outcome) error {

@@ -130,7 +130,7 @@ func (in *instance) kubeletSpec(n *Node) (kubelet.Spec, error) {
 	s := kubelet.Spec{
 		Name: n.Name, Root: in.disk(n), Addresses: in.addresses(n), Cgroup: "culvert-lab-" + in.name + "-" + n.Name,
 		Programs: filepath.Dir(clusterPrograms()), Images: in.images(), Containerd: c.inNode, ConfigVersion: c.configVersion,
-		Pause: podImage, ProxyMode: n.KubeProxy, PodCIDRs: podCIDRs,
+		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: podCIDRs,
 	}
 	api := in.apiServer()
 	ca, err := os.ReadFile(in.file(api, "kubelet-ca.crt"))

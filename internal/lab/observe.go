@@ -22,6 +22,7 @@ type nodeView struct {
 	policies map[string]policyView
 	slices   map[string]sliceView
 	named    map[string]counterView // of nft
+	metrics  map[string]uint64      // for Prometheus
 	// sentTo are the frames that neighbours sent to the node.
 	sentTo uint64
 }
@@ -102,11 +103,12 @@ func (r *runner) counters(ctx context.Context, n *Node) (nodeView, error) {
 	for _, p := range all.Policies {
 		v.policies[p.Key] = p
 	}
-	if n.Config["slices"] == nil {
-		return v, nil
+	var err error
+	if v.metrics, err = r.metrics(ctx, n); err != nil || n.Config["slices"] == nil {
+		return v, err
 	}
 	var list []sliceView
-	err := r.askJSON(ctx, n, &list, "slice")
+	err = r.askJSON(ctx, n, &list, "slice")
 	for _, s := range list {
 		v.slices[s.Name] = s
 	}
@@ -205,6 +207,12 @@ func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
 			return
 		}
 		name, got = "counter "+x.NFT, after.named[x.NFT].Packets-before.named[x.NFT].Packets
+	case x.Metric != "":
+		if _, ok := after.metrics[x.Metric]; !ok {
+			o.fail("%s has no metric %s", x.Node, x.Metric)
+			return
+		}
+		name, got = x.Metric, after.metrics[x.Metric]-before.metrics[x.Metric]
 	case x.Slice != "":
 		s, ok := after.slices[x.Slice]
 		if !ok {

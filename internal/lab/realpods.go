@@ -8,24 +8,34 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
+
+// serviceLabel and a Service's name are the label of its pods.
+const serviceLabel = "service-"
 
 // podPort is where test pods serve HTTP, which their kubelet asks for.
 const podPort = 8000
 
 // podObject is a pod of the lab as an object of Kubernetes. It is on the node that
 // the topology says, by the scheduler.
-func podObject(p *Node) map[string]any {
+func (in *instance) podObject(p *Node) map[string]any {
+	labels := map[string]any{}
+	for _, s := range in.Services {
+		if slices.Contains(s.pods(), p.Name) {
+			labels[serviceLabel+s.Name] = "true"
+		}
+	}
 	probe := map[string]any{"httpGet": map[string]any{"path": "/etc/hostname", "port": podPort}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 10}
 	var ports []map[string]any
 	for _, port := range p.HostPorts {
 		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": strings.ToUpper(port.Protocol)})
 	}
 	return map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": p.Name, "labels": map[string]any{"pod": p.Name}},
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": p.Name, "labels": labels},
 		"spec": map[string]any{
 			"nodeSelector":                 map[string]any{"kubernetes.io/hostname": p.Host},
 			"automountServiceAccountToken": false, "enableServiceLinks": false, "terminationGracePeriodSeconds": 0,
@@ -38,31 +48,12 @@ func podObject(p *Node) map[string]any {
 	}
 }
 
-// serviceObject is a Service of the lab, of both families.
-func serviceObject(s Service) map[string]any {
-	var addresses []string
-	for _, a := range []netip.Addr{s.IPv4, s.IPv6} {
-		if a.IsValid() {
-			addresses = append(addresses, a.String())
-		}
-	}
-	var ports []any
-	for _, protocol := range []string{"tcp", "udp"} {
-		port := map[string]any{"name": protocol, "protocol": strings.ToUpper(protocol), "port": s.Port, "targetPort": s.TargetPort}
-		if s.NodePort != 0 {
-			port["nodePort"] = s.NodePort
-		}
-		ports = append(ports, port)
-	}
-	kind := "ClusterIP"
-	if s.NodePort != 0 {
-		kind = "NodePort"
-	}
-	return map[string]any{
-		"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": s.Name},
-		"spec": map[string]any{"type": kind, "ipFamilyPolicy": "PreferDualStack", "clusterIP": addresses[0], "clusterIPs": addresses,
-			"selector": map[string]any{"pod": s.Pod}, "ports": ports},
-	}
+// serviceOf is a Service of the lab, for whose pod Kubernetes looks.
+func serviceOf(s Service) map[string]any {
+	object := s.object()
+	spec, _ := object["spec"].(map[string]any)
+	spec["selector"] = map[string]any{serviceLabel + s.Name: "true"}
+	return object
 }
 
 // isReal says whether a node of the lab is a pod of a real kubelet's.
@@ -74,11 +65,11 @@ func (in *instance) createPods(ctx context.Context) error {
 	var objects []map[string]any
 	for _, n := range in.kubelets() {
 		for _, p := range in.pods(n) {
-			objects = append(objects, podObject(p))
+			objects = append(objects, in.podObject(p))
 		}
 	}
 	for _, s := range in.Services {
-		objects = append(objects, serviceObject(s))
+		objects = append(objects, serviceOf(s))
 	}
 	return in.create(ctx, objects)
 }

@@ -41,6 +41,8 @@ func init() { // not in the declaration: the checks refer to the table
 		"ospf":       (*runner).ospf,
 		"route":      (*runner).route,
 		"pods":       (*runner).noPods,
+		"spread":     (*runner).spread,
+		"shows":      (*runner).showsCheck,
 		"n4":         (*runner).n4,
 		"kubectl":    (*runner).asks,
 	}

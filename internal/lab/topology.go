@@ -89,9 +89,12 @@ type Node struct {
 	// Host is the node of a pod, and HostPorts what of it is open at the node.
 	Host      string     `json:"host,omitempty"`
 	HostPorts []HostPort `json:"host_ports,omitempty"`
-	// KubeProxy is the mode of kube-proxy of a node of kind kubelet: nftables or
-	// iptables.
-	KubeProxy string `json:"kube_proxy,omitempty"`
+	// Bandwidth is what a pod is held to.
+	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
+	// Proxy is the mode of kube-proxy: of a node of kind kubelet, and of one of kind
+	// cluster where there is a Kubernetes API. Labels are those of the latter's Node.
+	Proxy  string            `json:"proxy,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
 	// NFT is a ruleset in the language of nft, loaded before anything runs.
 	NFT string `json:"nft,omitempty"`
 	// GTPU are tunnel devices of a GTP-U endpoint in this node.
@@ -113,6 +116,12 @@ type HostPort struct {
 	Host     uint16 `json:"host"`
 	Pod      uint16 `json:"pod"`
 	Protocol string `json:"protocol"` // tcp or udp
+}
+
+// Bandwidth is a pod's, in kbit/s: what it gets, and what it sends.
+type Bandwidth struct {
+	Ingress int `json:"ingress"`
+	Egress  int `json:"egress"`
 }
 
 // Link is a veth pair.
@@ -341,11 +350,14 @@ func (n *Node) validate() error {
 	if n.Kind == FRR && n.FRR == nil {
 		return fmt.Errorf("frr: %s: a node of kind frr says what FRR runs", n.Name)
 	}
-	if n.Kind != Cluster && len(n.PodCIDRs) > 0 {
-		return fmt.Errorf("pod_cidrs: %s: only a node of kind cluster has pods", n.Name)
+	if n.Kind != Cluster && (len(n.PodCIDRs) > 0 || n.Proxy != "" && n.Kind != Kubelet || len(n.Labels) > 0) {
+		return fmt.Errorf("pod_cidrs, proxy, labels: %s: only a node of kind cluster has them, and one of kind kubelet proxy", n.Name)
 	}
-	if n.Kind == Kubelet != (n.KubeProxy == "nftables" || n.KubeProxy == "iptables") {
-		return fmt.Errorf("kube_proxy: %s: a node of kind kubelet has nftables or iptables, others have none", n.Name)
+	if n.Kind == Kubelet && n.Proxy == "" {
+		return fmt.Errorf("proxy: %s: missing: use %s", n.Name, strings.Join(proxyModes, " or "))
+	}
+	if n.Proxy != "" && !slices.Contains(proxyModes, n.Proxy) {
+		return fmt.Errorf("proxy: %q: use %s", n.Proxy, strings.Join(proxyModes, " or "))
 	}
 	for i := range n.GTPU {
 		if err := n.GTPU[i].Validate(); err != nil {

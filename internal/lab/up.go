@@ -82,7 +82,7 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 		{"culvert, by its manifest", func(n *Node) error { return in.install(ctx, n) }},
 		{"culvert", func(n *Node) error { return in.startCulvert(ctx, n, in.culvert) }},
 		{"pods", func(n *Node) error { return in.attach(ctx, n) }},
-		{"Services", in.translate},
+		{"Services", func(n *Node) error { return in.serve(ctx, n) }},
 		{"SMF", func(n *Node) error { return in.startSMFs(ctx, n) }},
 	}
 	for _, s := range steps {

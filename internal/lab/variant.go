@@ -172,6 +172,11 @@ func (in *instance) setVariant(ctx context.Context, name string) error {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 	}
+	for _, n := range in.Nodes {
+		if err := in.serve(ctx, n); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
 	return nil
 }
 

@@ -36,6 +36,8 @@ type TransferResult struct {
 	Sent, Received int64 // bytes, both directions
 	Duration       time.Duration
 	Retransmitted  uint32 // segments, of the client
+	// Client is whose address the server saw.
+	Client netip.Addr
 }
 
 // Run transfers, and compares what arrived with what was sent.
@@ -52,12 +54,19 @@ func (t Transfer) Run(ctx context.Context) (r TransferResult, err error) {
 	}
 	defer listener.Close()
 	served := make(chan error, 1)
-	go func() { served <- t.serve(ctx, listener) }()
+	var from netip.Addr
+	go func() {
+		var err error
+		from, err = t.serve(ctx, listener)
+		served <- err
+	}()
 	r, err = t.client(ctx, connectTo(t.To, t.Port, listener.Addr().(*net.TCPAddr).AddrPort()).String())
 	if err != nil {
 		listener.Close()
 	}
-	return r, errors.Join(err, <-served)
+	err = errors.Join(err, <-served)
+	r.Client = from
+	return r, err
 }
 
 func (t Transfer) client(ctx context.Context, to string) (r TransferResult, err error) {
@@ -113,15 +122,25 @@ func (t Transfer) exchange(c net.Conn, round uint64) (received int64, err error)
 	return t.Bytes + n, err
 }
 
-func (t Transfer) serve(ctx context.Context, listener net.Listener) error {
+// serve is for one client, and says who that was.
+func (t Transfer) serve(ctx context.Context, listener net.Listener) (from netip.Addr, err error) {
 	c, err := listener.Accept()
 	if err != nil {
-		return fmt.Errorf("TCP at %v: %w", t.To, err)
+		return from, fmt.Errorf("TCP at %v: %w", t.To, err)
 	}
 	defer c.Close()
+	from = c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	if err := setDeadline(ctx, c); err != nil {
-		return err
+		return from, err
 	}
+	if err := t.answer(c); err != nil {
+		return from, fmt.Errorf("TCP at %v: %w", t.To, err)
+	}
+	return from, nil
+}
+
+// answer is the server's part of each round.
+func (t Transfer) answer(c net.Conn) error {
 	for round := uint64(0); ; round++ {
 		got := sha256.New()
 		n, err := io.CopyN(got, c, t.Bytes)
@@ -129,13 +148,13 @@ func (t Transfer) serve(ctx context.Context, listener net.Listener) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("TCP at %v: %w", t.To, err)
+			return err
 		}
 		if _, err := c.Write(got.Sum(nil)); err != nil {
-			return fmt.Errorf("TCP at %v: %w", t.To, err)
+			return err
 		}
 		if _, err := io.Copy(c, t.content(round)); err != nil {
-			return fmt.Errorf("TCP at %v: %w", t.To, err)
+			return err
 		}
 	}
 }

@@ -1,0 +1,119 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// spread connects to a Service again and again, and wants so many of the pods
+// behind it to be reached.
+func (r *runner) spread(ctx context.Context, c *Check, o *outcome) error {
+	s := r.service(c.ToName)
+	if s == nil {
+		return fmt.Errorf("to_name: %q is no Service", c.ToName)
+	}
+	doors, err := r.openDoors(s, familyOf(c.To))
+	defer func() {
+		for _, d := range doors {
+			d.listener.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	to := netip.AddrPortFrom(c.To, s.Port).String()
+	for range max(c.Count, 1) {
+		o.sent++
+		if err := r.knock(ctx, r.node(c.From), to); err != nil {
+			o.fail("%v", err)
+			break
+		}
+		o.received++
+	}
+	reached := 0
+	for _, d := range doors {
+		d.listener.Close()
+		if n := <-d.came; n > 0 {
+			reached++
+			o.say("%s: %d connections", d.pod, n)
+		}
+	}
+	if reached != c.Expect.Pods {
+		o.fail("%d pods were reached: want %d", reached, c.Expect.Pods)
+	}
+	return nil
+}
+
+func familyOf(a netip.Addr) string {
+	if a.Is4() {
+		return ipv4
+	}
+	return ipv6
+}
+
+// door is where a pod takes connections, and closes them.
+type door struct {
+	pod      string
+	listener net.Listener
+	came     chan int // how many, when it is closed
+}
+
+// openDoors at all pods behind a Service.
+func (r *runner) openDoors(s *Service, family string) (doors []door, err error) {
+	for _, name := range s.pods() {
+		a, err := r.address(name, family)
+		if err != nil {
+			return doors, err
+		}
+		d := door{pod: name, came: make(chan int, 1)}
+		err = r.namespace(r.node(name)).Do(func() (err error) {
+			d.listener, err = net.Listen("tcp", netip.AddrPortFrom(a, s.TargetPort).String())
+			return err
+		})
+		if err != nil {
+			return doors, err
+		}
+		doors = append(doors, d)
+		go d.take()
+	}
+	return doors, nil
+}
+
+func (d door) take() {
+	n := 0
+	for {
+		c, err := d.listener.Accept()
+		if err != nil {
+			d.came <- n
+			return
+		}
+		c.Close()
+		n++
+	}
+}
+
+// knock makes a connection, and waits until the other side has closed it.
+func (r *runner) knock(ctx context.Context, from *Node, to string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return r.namespace(from).Do(func() error {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", to)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		end, _ := ctx.Deadline()
+		if err := c.SetReadDeadline(end); err != nil {
+			return err
+		}
+		_, err = c.Read(make([]byte, 1))
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			return fmt.Errorf("%s does not close: %w", to, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,131 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// signalAPIServer has kube-apiserver stand still, with all of its connections, or
+// go on.
+func (r *runner) signalAPIServer(_ context.Context, e *Event, _ *outcome) error {
+	p, ok := r.process(r.node(e.Node), apiServerProcess)
+	if !ok || !p.alive() {
+		return errors.New("kube-apiserver does not run")
+	}
+	signal := unix.SIGSTOP
+	if e.Do == "resume" {
+		signal = unix.SIGCONT
+	}
+	return unix.Kill(p.PID, signal)
+}
+
+// stopAPIServer kills it.
+func (r *runner) stopAPIServer(_ context.Context, e *Event, _ *outcome) error {
+	p, ok := r.process(r.node(e.Node), apiServerProcess)
+	if !ok {
+		return errors.New("kube-apiserver does not run")
+	}
+	return p.stop(unix.SIGKILL, readyTime)
+}
+
+// startAgain starts it with what it knew.
+func (r *runner) startAgain(ctx context.Context, e *Event, _ *outcome) error {
+	return r.runAPIServer(ctx, r.node(e.Node))
+}
+
+func (t *Topology) onAPIServer(e *Event) error {
+	if n := t.node(e.Node); n == nil || n.Kind != APIServer {
+		return fmt.Errorf("%q is no node of kind apiserver", e.Node)
+	}
+	return nil
+}
+
+// setRoute adds a route in a node or pod, or deletes it.
+func (r *runner) setRoute(_ context.Context, e *Event, _ *outcome) error {
+	verb, family := "add", "-4"
+	if e.Do == "no_route" {
+		verb = "del"
+	}
+	if routeIsIPv6(e.Route) {
+		family = "-6"
+	}
+	return r.namespace(r.node(e.Node)).batch([]string{"route " + verb + " " + e.Route}, family)
+}
+
+func (t *Topology) onRoute(e *Event) error {
+	if t.node(e.Node) == nil {
+		return fmt.Errorf("no node is called %q", e.Node)
+	}
+	if len(strings.Fields(e.Route)) < 2 {
+		return errors.New("route: missing")
+	}
+	return nil
+}
+
+// mtu waits until what a pod sends is no longer than that, in each family.
+func (r *runner) mtu(ctx context.Context, e *Event, _ *outcome) error {
+	return eventually(ctx, func() error {
+		got, err := r.podMTU(r.node(e.Node))
+		if err != nil {
+			return err
+		}
+		for _, mtu := range got {
+			if mtu != e.MTU {
+				return fmt.Errorf("the routes of %s have the MTU %v: want %d", e.Node, got, e.MTU)
+			}
+		}
+		return nil
+	})
+}
+
+// podMTU are the MTU of a pod's default routes.
+func (r *runner) podMTU(p *Node) (list []int, err error) {
+	var link []struct {
+		MTU int `json:"mtu"`
+	}
+	if err := r.ipJSON(p, &link, "link", "show", "dev", podInterface); err != nil || len(link) != 1 {
+		return nil, errors.Join(err, fmt.Errorf("%s has %d links %s", p.Name, len(link), podInterface))
+	}
+	for _, family := range []string{"-4", "-6"} {
+		var routes []struct {
+			Metrics []struct {
+				MTU int `json:"mtu"`
+			} `json:"metrics"`
+		}
+		if err := r.ipJSON(p, &routes, family, "route", "show", "default"); err != nil {
+			return nil, err
+		}
+		for _, route := range routes {
+			mtu := link[0].MTU
+			for _, m := range route.Metrics {
+				mtu = m.MTU
+			}
+			list = append(list, mtu)
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s has no default route", p.Name)
+	}
+	return list, nil
+}
+
+// ipJSON reads what ip shows in a node.
+func (r *runner) ipJSON(n *Node, into any, args ...string) error {
+	out, err := r.namespace(n).output("ip", append([]string{"-j"}, args...)...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(out, into)
+}
+
+func (t *Topology) onMTU(e *Event) error {
+	if e.MTU == 0 {
+		return errors.New("mtu: missing")
+	}
+	return t.onPod(e)
+}
