@@ -38,8 +38,11 @@ var layers = []struct {
 	{"internal/slowpath", append([]string{"internal/netdev"}, models...), "an adapter: agent joins adapters, they never import each other"},
 	{"internal/pfcp", models, "an adapter: it declares the user plane that it speaks for, and does not know it"},
 	{"internal/bgp", models, "an adapter: it turns what peers say into models, and knows nobody else"},
-	{"internal/kube", append([]string{"internal/config"}, models...),
-		"an adapter: it turns what the Kubernetes API says into models; people write ConfigMaps, which config reads as strictly as a configuration"},
+	{"internal/kube", append([]string{"internal/config", "internal/connectivity"}, models...),
+		"an adapter: it turns what the Kubernetes API says into models; people write ConfigMaps, which config reads as strictly as a configuration; " +
+			"kube/operator is the cluster that connectivity tests"},
+	{"internal/connectivity", []string{"internal/probe", "internal/overlay"}, "it judges a cluster by an interface, so that it can be tested without one"},
+	{"internal/probe", nil, "sends and counts: it knows neither laboratory nor cluster"},
 	{"internal/pfcp/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
 	{"internal/ipam", nil, "who holds which address: it knows neither pods nor the kernel"},
 	{"internal/cni", []string{"internal/api/culvertv1"}, "started for every pod, so it has to be small: of the daemon it knows the messages only"},
@@ -232,6 +235,9 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		{"internal/model", "internal/dataplane"},
 		{"internal/lab", "internal/agent"},
 		{"internal/probe", "internal/dataplane"},
+		{"internal/connectivity", "internal/kube"},
+		{"internal/kube", "internal/agent"},
+		{"internal/connectivity", "k8s.io/client-go/rest"},
 		{"internal/bench", "internal/slowpath"},
 		{"internal/lab", "internal/cli"}, // by way of cli: the agent
 		{"internal/agent", "github.com/cilium/ebpf"},
