@@ -52,6 +52,8 @@ type Check struct {
 	Command []string `json:"command,omitempty"`
 	// Kubectl is what it has to do (kubectl).
 	Kubectl *command `json:"kubectl,omitempty"`
+	// Limit is how long it may take: a minute unless set.
+	Limit Duration `json:"limit,omitempty"`
 	// Within repeats the check until it passes.
 	Within Duration `json:"within,omitempty"`
 
@@ -248,6 +250,9 @@ func (t *Topology) validateCheck(c *Check) error {
 			return err
 		}
 	}
+	if c.Kind == "leftovers" && len(t.kubelets()) == 0 {
+		return fmt.Errorf("leftovers: the lab has no node of kind kubelet")
+	}
 	if n := t.node(c.From); c.Kind == "ospf" && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
 		return fmt.Errorf("from: %q does not run ospf6d", c.From)
 	}
@@ -276,7 +281,10 @@ func (t *Topology) validateCheck(c *Check) error {
 // it takes them for.
 func (t *Topology) validateNodes(c *Check) error {
 	var nodes []string
-	if c.Kind != "n4" && c.Kind != "kubectl" { // about the SMFs that its events name; about the whole cluster
+	switch c.Kind {
+	case "n4": // it is about the SMFs that its events name
+	case "kubectl", "culvert", "leftovers": // about the whole cluster
+	default:
 		nodes = append(nodes, c.From)
 	}
 	if c.At != "" {

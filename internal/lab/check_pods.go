@@ -7,7 +7,8 @@ import (
 
 // podView is what `culvert pod` shows, as far as labs look.
 type podView struct {
-	Name string `json:"name"`
+	Name      string   `json:"name"`
+	Addresses []string `json:"addresses"`
 }
 
 // noPods wants a node of which all pods are detached to have nothing of them left:

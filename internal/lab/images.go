@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/culvert-net/culvert/dist/kubernetes"
 	"github.com/culvert-net/culvert/internal/image"
+	"github.com/culvert-net/culvert/internal/lab/kubelet"
 )
 
 const (
@@ -35,16 +37,24 @@ func (in *instance) writeImages() error {
 		Entrypoint: []string{busybox, "sleep", "2147483647"}}
 	return errors.Join(
 		pod.Write(filepath.Join(in.images(), "pod.tar")),
-		culvertOf(in.culvert, culvertImage).Write(filepath.Join(in.images(), "culvert.tar")))
+		culvertOf(in.culvert, filepath.Dir(in.culvert), culvertImage).Write(filepath.Join(in.images(), "culvert.tar")))
 }
 
-// culvertOf is the image that dist/kubernetes/Containerfile makes, of another
-// culvert binary and the plugin beside the lab's.
-func culvertOf(culvert, name string) image.Image {
+// importImage gives a node an image from the lab's folder.
+func (in *instance) importImage(n *Node, archive string) error {
+	p, _ := in.process(n, nodeProcess)
+	args := kubelet.Import(containers[in.state.Variant].inNode, filepath.Base(archive))
+	_, err := output(exec.Command("nsenter", append([]string{"--all", "--target", fmt.Sprint(p.PID), "--"}, args...)...))
+	return err
+}
+
+// culvertOf is the image that dist/kubernetes/Containerfile makes, of a culvert
+// binary and the plugin in a folder.
+func culvertOf(culvert, plugin, name string) image.Image {
 	const folder = "/usr/bin/"
 	return image.Image{Name: name, Entrypoint: []string{folder + "culvert"}, Files: []image.File{
 		{Path: folder + "culvert", From: culvert},
-		{Path: folder + "culvert-cni", From: filepath.Join(filepath.Dir(culvert), "culvert-cni")},
+		{Path: folder + "culvert-cni", From: filepath.Join(plugin, "culvert-cni")},
 	}}
 }
 

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 )
 
@@ -74,9 +76,41 @@ func (r *runner) asks(ctx context.Context, c *Check, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	lines := strings.Split(text, "\n")
-	o.say("%s", lines[len(lines)-1])
+	o.say("%s", lastLine(text))
 	return nil
+}
+
+// operate runs a culvert command as somebody who operates the cluster does.
+func (r *runner) operate(ctx context.Context, c *Check, o *outcome) error {
+	cmd := exec.CommandContext(ctx, r.culvert, c.Command...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it cleans up
+	cmd.WaitDelay = readyTime
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.kubeconfig())
+	return r.namespace(r.apiServer()).Do(func() error {
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("culvert %s: %w: %s%s", strings.Join(c.Command, " "), err, failures(stdout.String()), stderr.String())
+		}
+		o.say("%s", lastLine(stdout.String()))
+		return nil
+	})
+}
+
+// failures are the lines of a table that say so.
+func failures(table string) string {
+	var b strings.Builder
+	for line := range strings.Lines(table) {
+		if strings.Contains(line, "FAIL") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 func (r *runner) kubectlEvent(ctx context.Context, e *Event, _ *outcome) error {

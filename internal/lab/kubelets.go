@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
 )
 
@@ -208,30 +206,4 @@ func runs(pid int, words ...string) bool {
 	args := strings.Split(string(text), "\x00")
 	args[0] = filepath.Base(args[0])
 	return len(args) >= len(words) && slices.Equal(args[:len(words)], words)
-}
-
-// powerCut ends a node of kind kubelet with all that is in it, and takes its
-// network away.
-func (in *instance) powerCut(n *Node) error {
-	p, _ := in.process(n, nodeProcess)
-	if err := p.stop(unix.SIGKILL, readyTime); err != nil {
-		return err
-	}
-	in.forget(n, nodeProcess)
-	for _, pod := range in.pods(n) {
-		if err := in.leave(pod); err != nil {
-			return err
-		}
-	}
-	return in.dropNamespace(n)
-}
-
-// dropNamespace removes a node's namespace.
-func (in *instance) dropNamespace(n *Node) error {
-	name := in.namespace(n).name
-	if err := (namespace{name}).delete(in.state.Mark); err != nil {
-		return err
-	}
-	in.state.Namespaces = without(in.state.Namespaces, name)
-	return in.save()
 }

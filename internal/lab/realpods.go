@@ -106,7 +106,10 @@ func (in *instance) join(ctx context.Context, p *Node) error {
 	if err := in.save(); err != nil {
 		return err
 	}
-	return ns.adopt(file, in.state.Mark)
+	if err := ns.adopt(file, in.state.Mark); err != nil {
+		return err
+	}
+	return ns.sysctl("net/ipv4/ping_group_range", "0 0") // checks ping from there
 }
 
 // leave gives the namespace back to who made it.

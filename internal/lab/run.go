@@ -45,6 +45,8 @@ func init() { // not in the declaration: the checks refer to the table
 		"shows":      (*runner).showsCheck,
 		"n4":         (*runner).n4,
 		"kubectl":    (*runner).asks,
+		"culvert":    (*runner).operate,
+		"leftovers":  (*runner).leftovers,
 	}
 }
 
@@ -153,8 +155,7 @@ func (r *runner) check(ctx context.Context, p planned) Result {
 }
 
 func (r *runner) once(ctx context.Context, p planned) Result {
-	const limit = time.Minute
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, p.Limit.or(time.Minute))
 	defer cancel()
 	o := new(outcome)
 	var before observation

@@ -74,7 +74,8 @@ func (s Spec) importImages(ctx context.Context, r *reaper) error {
 		}
 	}
 	for _, archive := range archives {
-		cmd := exec.Command(s.Containerd+"/ctr", "--address", Socket, "--namespace", "k8s.io", "images", "import", archive)
+		args := Import(s.Containerd, filepath.Base(archive))
+		cmd := exec.Command(args[0], args[1:]...)
 		done, err := r.start(cmd, "ctr")
 		if err != nil {
 			return err
@@ -84,6 +85,12 @@ func (s Spec) importImages(ctx context.Context, r *reaper) error {
 		}
 	}
 	return nil
+}
+
+// Import is the command, in a node whose containerd is from this folder, that
+// gives it an archive of the folder of images.
+func Import(containerd, archive string) []string {
+	return []string{containerd + "/ctr", "--address", Socket, "--namespace", "k8s.io", "images", "import", filepath.Join(imageDir, archive)}
 }
 
 // reaper waits for all processes of the node that have lost their parents. It

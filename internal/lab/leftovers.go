@@ -1,0 +1,127 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// inventory is what there is of pods on the nodes of a cluster, by what it is.
+type inventory map[string][]string
+
+// settleAfter is how long a kubelet may take to clean up behind a pod that
+// Kubernetes has forgotten.
+const settleAfter = 90 * time.Second
+
+// leftovers compares what is on the nodes before and after the check's events:
+// there must be as much of everything. Names need not be the same, for pods of a
+// node that was started anew are not.
+func (r *runner) leftovers(ctx context.Context, c *Check, o *outcome) error {
+	before, err := r.takeInventory(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.eventsOf(ctx, c.events(), o); err != nil {
+		return err
+	}
+	var after inventory
+	waitFor(settleAfter, func() bool {
+		after, err = r.takeInventory(ctx)
+		return err == nil && len(before.differences(after)) == 0 || ctx.Err() != nil
+	})
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return err
+	}
+	for _, text := range before.differences(after) {
+		o.fail("%s", text)
+	}
+	for _, what := range sortedKeys(after) {
+		if strings.HasPrefix(what, r.kubelets()[0].Name) {
+			o.say("%d %s", len(after[what]), what)
+		}
+	}
+	return nil
+}
+
+// differences in number, with what came and what went.
+func (v inventory) differences(after inventory) (list []string) {
+	for _, what := range sortedKeys(v) {
+		if len(v[what]) == len(after[what]) {
+			continue
+		}
+		list = append(list, fmt.Sprintf("%s: %d before, %d after: came %v, went %v", what, len(v[what]), len(after[what]),
+			missingFrom(v[what], after[what]), missingFrom(after[what], v[what])))
+	}
+	return list
+}
+
+// missingFrom is what of a list is not in the first.
+func missingFrom(first, list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(first, s) })
+}
+
+func (r *runner) takeInventory(ctx context.Context) (inventory, error) {
+	v := inventory{}
+	for _, n := range r.kubelets() {
+		if err := r.takeStock(ctx, n, v); err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
+	return v, nil
+}
+
+// takeStock takes the inventory of a node.
+func (r *runner) takeStock(ctx context.Context, n *Node, into inventory) error {
+	of := func(what string) string { return n.Name + ": " + what }
+	var pods []podView
+	if err := r.askJSON(ctx, n, &pods, "pod"); err != nil {
+		return err
+	}
+	for _, p := range pods {
+		into[of("pods of culvert")] = append(into[of("pods of culvert")], p.Name)
+		into[of("addresses")] = append(into[of("addresses")], p.Addresses...)
+	}
+	for what, command := range map[string][]string{
+		"interfaces": {"ip", "-o", "link", "show"}, "neighbours": {"ip", "neighbour", "show", "nud", "permanent"},
+		"routes": {"ip", "-o", "route", "show", "table", "all"}, "IPv6 routes": {"ip", "-6", "-o", "route", "show", "table", "all"},
+		"IPv4 rules": {"ip", "rule"}, "IPv6 rules": {"ip", "-6", "rule"},
+	} {
+		out, err := r.namespace(n).output(command[0], command[1:]...)
+		if err != nil {
+			return err
+		}
+		into[of(what)] = strings.Split(strings.TrimSpace(string(out)), "\n")
+	}
+	for what, dir := range map[string]string{
+		"pins": "sys/fs/bpf", "network namespaces": "run/netns", "results of CNI": "var/lib/cni/results",
+	} {
+		list, err := filesBelow(r.inside(n, dir))
+		if err != nil {
+			return err
+		}
+		into[of(what)] = list
+	}
+	return nil
+}
+
+// filesBelow are all files below a folder; one that goes while it is looked for is
+// none.
+func filesBelow(dir string) (list []string, err error) {
+	// With a slash at its end: it may be a link into a process's root.
+	err = filepath.WalkDir(dir+"/", func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err == nil && !d.IsDir() {
+			list = append(list, strings.TrimPrefix(path, dir))
+		}
+		return err
+	})
+	return list, err
+}
