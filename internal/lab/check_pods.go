@@ -7,6 +7,7 @@ import (
 
 // podView is what `culvert pod` shows, as far as labs look.
 type podView struct {
+	Namespace string   `json:"namespace"`
 	Name      string   `json:"name"`
 	Addresses []string `json:"addresses"`
 }

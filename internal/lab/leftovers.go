@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,42 +24,79 @@ const settleAfter = 90 * time.Second
 // there must be as much of everything. Names need not be the same, for pods of a
 // node that was started anew are not.
 func (r *runner) leftovers(ctx context.Context, c *Check, o *outcome) error {
-	before, err := r.takeInventory(ctx)
+	before, err := r.settled(ctx, nil)
 	if err != nil {
 		return err
 	}
 	if err := r.eventsOf(ctx, c.events(), o); err != nil {
 		return err
 	}
-	var after inventory
-	waitFor(settleAfter, func() bool {
-		after, err = r.takeInventory(ctx)
-		return err == nil && len(before.differences(after)) == 0 || ctx.Err() != nil
-	})
-	if err := errors.Join(err, ctx.Err()); err != nil {
+	after, err := r.settled(ctx, before)
+	if err != nil {
 		return err
 	}
-	for _, text := range before.differences(after) {
-		o.fail("%s", text)
-	}
 	for _, what := range sortedKeys(after) {
-		if strings.HasPrefix(what, r.kubelets()[0].Name) {
-			o.say("%d %s", len(after[what]), what)
+		if own, ok := strings.CutPrefix(what, r.kubelets()[0].Name+": "); ok {
+			o.say("%d %s", len(after[what]), own)
 		}
 	}
 	return nil
 }
 
-// differences in number, with what came and what went.
-func (v inventory) differences(after inventory) (list []string) {
+// settled is the inventory when nodes have the pods that Kubernetes says, and as
+// much of everything as there was before.
+func (r *runner) settled(ctx context.Context, before inventory) (inventory, error) {
+	var v inventory
+	var last error
+	waitFor(settleAfter, func() bool {
+		if v, last = r.takeInventory(ctx); last == nil {
+			last = errors.Join(r.wantPods(ctx, v), before.compare(v))
+		}
+		return last == nil || ctx.Err() != nil
+	})
+	return v, errors.Join(last, ctx.Err())
+}
+
+// wantPods wants each node to have the pods that Kubernetes says, and no other.
+func (r *runner) wantPods(ctx context.Context, v inventory) error {
+	out, err := r.kubectl(ctx, nil, "get", "pods", "--all-namespaces", "-o", "json")
+	var all struct {
+		Items []podStatus `json:"items"`
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &all)
+	}
+	if err != nil {
+		return err
+	}
+	want := inventory{}
+	for _, p := range all.Items {
+		if what := p.Spec.NodeName + ": pods"; !p.Spec.HostNetwork {
+			want[what] = append(want[what], p.Metadata.Namespace+"/"+p.Metadata.Name)
+		}
+	}
+	var errs []error
+	for _, n := range r.kubelets() {
+		what := n.Name + ": pods"
+		if extra, lost := missingFrom(want[what], v[what]), missingFrom(v[what], want[what]); len(extra)+len(lost) > 0 {
+			errs = append(errs, fmt.Errorf("%s: beside Kubernetes' there are %v, and of these there are not %v", what, extra, lost))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// compare says what there is more or less of afterwards. There is no difference
+// from none.
+func (v inventory) compare(after inventory) error {
+	var errs []error
 	for _, what := range sortedKeys(v) {
 		if len(v[what]) == len(after[what]) {
 			continue
 		}
-		list = append(list, fmt.Sprintf("%s: %d before, %d after: came %v, went %v", what, len(v[what]), len(after[what]),
+		errs = append(errs, fmt.Errorf("%s: %d before, %d after: came %q, went %q", what, len(v[what]), len(after[what]),
 			missingFrom(v[what], after[what]), missingFrom(after[what], v[what])))
 	}
-	return list
+	return errors.Join(errs...)
 }
 
 // missingFrom is what of a list is not in the first.
@@ -84,7 +122,7 @@ func (r *runner) takeStock(ctx context.Context, n *Node, into inventory) error {
 		return err
 	}
 	for _, p := range pods {
-		into[of("pods of culvert")] = append(into[of("pods of culvert")], p.Name)
+		into[of("pods")] = append(into[of("pods")], p.Namespace+"/"+p.Name)
 		into[of("addresses")] = append(into[of("addresses")], p.Addresses...)
 	}
 	for what, command := range map[string][]string{

@@ -122,7 +122,12 @@ func (in *instance) powerCut(n *Node) error {
 			return err
 		}
 	}
-	return in.dropNamespace(n)
+	// The kernel takes its time to take a namespace away: other ends would stay.
+	var lines []string
+	for _, name := range in.devices(n) {
+		lines = append(lines, "link delete dev "+name)
+	}
+	return errors.Join(in.namespace(n).batch(lines), in.dropNamespace(n))
 }
 
 // dropNamespace removes a node's namespace.

@@ -130,9 +130,14 @@ func (in *instance) deletePod(ctx context.Context, p *Node) error {
 // podStatus is what Kubernetes says of a pod, as far as labs look.
 type podStatus struct {
 	Metadata struct {
-		Name string `json:"name"`
-		UID  string `json:"uid"`
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+		UID       string `json:"uid"`
 	} `json:"metadata"`
+	Spec struct {
+		NodeName    string `json:"nodeName"`
+		HostNetwork bool   `json:"hostNetwork"`
+	} `json:"spec"`
 	Status struct {
 		PodIPs []struct {
 			IP netip.Addr `json:"ip"`
