@@ -179,12 +179,24 @@ func (k known) lists(policy agent.PolicyStatus) (lists []pathList) {
 		for _, sid := range l.Segments {
 			list.Segments = append(list.Segments, k.step(sid))
 		}
-		if len(l.Segments) > 0 {
+		if n := len(l.Segments); n > 0 {
 			list.Interface = k.leavesBy(l.Segments[0])
+			if end := &list.Segments[n-1]; end.Node == "" { // by BGP a node does not tell its SIDs
+				end.Node = k.nodeAt(policy.Endpoint)
+			}
 		}
 		lists = append(lists, list)
 	}
 	return lists
+}
+
+// nodeAt is the node with an address, or "".
+func (k known) nodeAt(a netip.Addr) string {
+	i := slices.IndexFunc(k.nodes, func(n agent.NodeStatus) bool { return a.IsValid() && n.Address == a })
+	if i < 0 {
+		return ""
+	}
+	return k.nodes[i].Key()
 }
 
 // leavesBy is the interface of the next hop to a SID.

@@ -56,6 +56,26 @@ func TestPathOfPolicy(t *testing.T) {
 	}
 }
 
+// A node that BGP told of is known by its address only: where a list ends is where
+// its policy does.
+func TestPathEndsAtTheEndpoint(t *testing.T) {
+	k := cluster()
+	k.nodes = []agent.NodeStatus{{Node: overlay.Node{Address: netip.MustParseAddr("2001:db8::2")}}}
+	k.policies[0].Endpoint = k.nodes[0].Address
+	got, err := k.between("default/a", "10.244.2.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range got[0].Lists {
+		if end := l.Segments[len(l.Segments)-1]; end.Node != "2001:db8::2" {
+			t.Errorf("the last segment is %+v", end)
+		}
+	}
+	if first := got[0].Lists[0].Segments[0]; first.Node != "" {
+		t.Errorf("the first segment is %+v", first)
+	}
+}
+
 func TestPathWithoutPolicy(t *testing.T) {
 	for to, way := range map[string]string{"default/b": "pod", "192.0.2.1": "kernel", "fd00:10:244:1::2": "pod", "2001:db8::9": "kernel"} {
 		got, err := cluster().between("default/a", to)

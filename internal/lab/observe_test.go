@@ -18,8 +18,9 @@ func views() (before, after nodeView) {
 			policies: map[string]policyView{"p": {
 				Key: "p", counterView: counterView{Packets: first + second}, Lists: []counterView{{Packets: first}, {Packets: second}},
 			}},
-			slices: map[string]sliceView{"a": {Uplink: counterView{Packets: sid}, Downlink: counterView{Packets: first + second}}, "b": {}},
-			sentTo: sent,
+			metrics: map[string]uint64{`m{policy="p"}`: sid},
+			slices:  map[string]sliceView{"a": {Uplink: counterView{Packets: sid}, Downlink: counterView{Packets: first + second}}, "b": {}},
+			sentTo:  sent,
 		}
 	}
 	return view(5, 1, 5, 2, 2, 100), view(23, 2, 15, 8, 4, 119)
@@ -36,6 +37,8 @@ func TestCompareCounter(t *testing.T) {
 		{"SID of nobody", CounterExpect{SID: "fc00:2::/48"}, "no SID fc00:2::/48"},
 		{"policy", CounterExpect{Policy: "p", Packets: "received"}, ""},
 		{"policy, sent", CounterExpect{Policy: "p"}, "counted 8 packets: 10 were sent"},
+		{"metric", CounterExpect{Metric: `m{policy="p"}`}, ""},
+		{"metric of nobody", CounterExpect{Metric: `m{policy="q"}`}, `no metric m{policy="q"}`},
 		{"policy of nobody", CounterExpect{Policy: "q"}, "no policy q"},
 		{"slice", CounterExpect{Slice: "a", Direction: "uplink"}, ""},
 		{"slice, downlink", CounterExpect{Slice: "a", Direction: "downlink"}, "slice a downlink counted 8 packets: 10 were sent"},

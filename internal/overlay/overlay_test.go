@@ -205,6 +205,18 @@ func TestBindingSIDs(t *testing.T) {
 	}
 }
 
+// What somebody chose with a candidate path goes before what the node suggests,
+// and may be in this one's locator.
+func TestChosenBindingSIDs(t *testing.T) {
+	chosen, taken := addr("fc00:0:1:b1::"), self.Node().IPv6[0]
+	got := Remote(Cluster{Self: self, Nodes: []Node{node(2)}, Known: map[Color]Known{
+		{ColorIPv4, node(2).Address}: {BindingSID: chosen}, {ColorIPv6, node(2).Address}: {BindingSID: taken},
+	}})
+	if four, six := got.Policies[0].BindingSID, got.Policies[1].BindingSID; four != chosen || six.IsValid() {
+		t.Errorf("binding SIDs %v, %v: want %v, and none in place of a SID of the node", four, six, chosen)
+	}
+}
+
 func TestLongNames(t *testing.T) {
 	n := node(2)
 	n.Name = strings.Repeat("x", 60)

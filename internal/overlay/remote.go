@@ -69,6 +69,7 @@ type builder struct {
 	sids           map[netip.Addr]string
 	services       map[netip.Prefix]string
 	bindings       map[netip.Addr]bool
+	own            []srv6.LocalSID
 	policies       map[Color]string   // names
 	peers          map[netip.Addr]int // places in Peers
 }
@@ -98,7 +99,7 @@ func Remote(c Cluster) Wanted {
 func newBuilder(c Cluster) *builder {
 	self := c.Self.Node()
 	b := &builder{
-		Cluster: c, addresses: map[netip.Addr]string{self.Address: thisNode}, sids: map[netip.Addr]string{},
+		Cluster: c, own: c.Self.SIDs(), addresses: map[netip.Addr]string{self.Address: thisNode}, sids: map[netip.Addr]string{},
 		services: map[netip.Prefix]string{}, bindings: map[netip.Addr]bool{}, policies: map[Color]string{}, peers: map[netip.Addr]int{},
 	}
 	all := append([]Node{self}, c.Nodes...)
@@ -210,12 +211,23 @@ func (b *builder) policy(color Color, name string, list []netip.Addr, bsid netip
 		})
 		return
 	}
-	b.add(color, name, lists, bsid)
+	b.add(color, name, lists, b.binding(b.Known[color].BindingSID, bsid))
+}
+
+// binding is the binding SID of a policy: the one that somebody chose with a
+// candidate path, else the one that its node suggests, but not of this one's
+// locator.
+func (b *builder) binding(chosen, suggested netip.Addr) netip.Addr {
+	if chosen.IsValid() || b.Self.Locator.IsValid() && suggested.IsValid() && b.Self.Locator.Contains(suggested) {
+		return chosen
+	}
+	return suggested
 }
 
 func (b *builder) add(color Color, name string, lists []srpolicy.SegmentList, bsid netip.Addr) {
-	if b.bindings[bsid] || b.Self.Locator.IsValid() && bsid.IsValid() && b.Self.Locator.Contains(bsid) {
-		bsid = netip.Addr{} // only suggested
+	own := func(s srv6.LocalSID) bool { return s.SID.Contains(bsid) }
+	if bsid.IsValid() && (b.bindings[bsid] || slices.ContainsFunc(b.own, own)) {
+		bsid = netip.Addr{} // the policy can do without
 	}
 	if bsid.IsValid() {
 		b.bindings[bsid] = true

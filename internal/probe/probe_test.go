@@ -183,7 +183,7 @@ func TestTransfer(t *testing.T) {
 		From: left, At: right, To: right6, Bytes: 300_000, Limit: 10 * time.Second,
 		While: func() bool { rounds++; return rounds < 3 },
 	}.Run(t.Context())
-	if err != nil || r.Sent != 3*2*300_000 || r.Received != r.Sent || r.Duration == 0 {
+	if err != nil || r.Sent != 3*2*300_000 || r.Received != r.Sent || r.Duration == 0 || r.Client != netip.MustParseAddr("2001:db8:1::1") {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
