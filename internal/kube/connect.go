@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"time"
 
@@ -28,6 +30,10 @@ const (
 	requestLimit = 15 * time.Second
 )
 
+// dialLimit is how long an API server that does not answer at all is waited for:
+// then there is something to tell.
+const dialLimit = 5 * time.Second
+
 // connect reads who and where the API server is. It is not asked yet.
 func connect(kubeconfig, version string) (connection, error) {
 	c, err := restConfig(kubeconfig)
@@ -39,6 +45,7 @@ func connect(kubeconfig, version string) (connection, error) {
 
 func connectTo(c *rest.Config, version string) (connection, error) {
 	c.QPS, c.Burst = requestRate, requestBurst
+	c.Dial = (&net.Dialer{Timeout: dialLimit}).DialContext
 	c.UserAgent = "culvert/" + cmp.Or(version, "unknown")
 	objects, err := dynamic.NewForConfig(c)
 	if err != nil {
@@ -49,6 +56,18 @@ func connectTo(c *rest.Config, version string) (connection, error) {
 		return connection{}, fmt.Errorf("kubernetes: %w", err)
 	}
 	return connection{objects, meta}, nil
+}
+
+// explain says in one line why the API server does not answer. A pod knows it by
+// a Service's address, and what leads there is another program.
+func explain(err error, kubeconfig string) string {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		err = request.Err // without the whole URL
+	}
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" && kubeconfig == "" {
+		return err.Error() + ` (does kube-proxy run on this node? Without it, set KUBERNETES_SERVICE_HOST: dist/kubernetes/README.md)`
+	}
+	return err.Error()
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

@@ -223,7 +223,7 @@ func (w *Watcher) Status() Status {
 		since, err := source.state()
 		switch {
 		case err != nil && (s.Error == "" || since.Before(s.Since)):
-			s.Error, s.Since = err.Error(), since
+			s.Error, s.Since = explain(err, w.config.Kubeconfig), since
 		case err == nil && s.Error == "" && since.After(s.Since):
 			s.Since = since
 		}
