@@ -119,14 +119,14 @@ func (d *detour) run(ctx context.Context) error {
 	var probes []Probe
 	for _, f := range d.families {
 		to, _ := f.of(d.server.Addresses)
-		probes = append(probes, Probe{Kind: UDP, To: to, Port: d.Ports.Pod, Count: policyRuns, Size: packetSize, Endless: true})
+		probes = append(probes, Probe{Kind: UDP, To: to, Port: d.Ports.Pod, Count: policyRuns, Size: smallSize, Endless: true})
 	}
 	var answers []Answer
 	flowed := make(chan error, 1)
 	go func() {
 		var err error
 		answers, err = d.ask(ctx, d.client, probes, enough)
-		flowed <- errors.Join(err, enough.Close())
+		flowed <- errors.Join(err, say.Close()) // nobody reads any more
 	}()
 	err := d.switched(ctx)
 	for _, f := range d.families { // what is left of them
