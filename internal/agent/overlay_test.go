@@ -88,7 +88,7 @@ func TestMember(t *testing.T) {
 			d.firstOf("node-2:ipv4") == "fc00:0:2:4::" && d.firstOf("node-2:ipv6") == "fc00:0:2:6::" &&
 			d.dp.policies["node-2:ipv6"].Source == addr("2001:db8::1")
 	})
-	if len(d.dp.sids) != 2 || !d.dp.uplinks[1] || d.dp.uplinks[2] || d.dp.entry != fakeExit {
+	if len(d.dp.sids) != 3 || !d.dp.uplinks[1] || d.dp.uplinks[2] || d.dp.entry != fakeExit {
 		t.Errorf("SIDs %v, uplinks %v, entry %d", d.dp.sids, d.dp.uplinks, d.dp.entry)
 	}
 	if got := d.kernel.kept(); got != clusterRoutes {

@@ -88,13 +88,16 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return c, nil
 }
 
-// kubectlConfig finds the API server as kubectl does: by the environment's
+// KubectlConfig finds the API server as kubectl does: by the environment's
 // KUBECONFIG, the user's file, or as a pod.
-func kubectlConfig(kubeconfig string) (*rest.Config, error) {
+func KubectlConfig(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no kubeconfig is there: give --kubeconfig, or set KUBECONFIG")
+	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	return c, nil
