@@ -24,6 +24,9 @@ type OverlayStatus struct {
 	Problems []string     `json:"problems,omitempty"` // what cannot be as it was asked for
 	// NetworkPolicy says what becomes of these.
 	NetworkPolicy string `json:"network_policy"`
+	// BGP sessions that there are to be, and those that are established.
+	BGPSessions    int `json:"bgp_sessions,omitempty"`
+	BGPEstablished int `json:"bgp_established,omitempty"`
 }
 
 // notEnforced is what there is to say of NetworkPolicy.

@@ -10,12 +10,20 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kube/operator"
 )
 
 func (a *app) status() *cobra.Command {
+	var cluster bool
+	var where operator.Options
 	c := &cobra.Command{
-		Use: "status", Short: "The daemon at a glance", Args: noArgs,
+		Use: "status", Short: "The daemon at a glance, or those of a cluster", Args: noArgs,
+		Long: `Shows the daemon at a glance. With --cluster it asks the Kubernetes API which
+nodes there are, and each agent in its pod, as kubectl exec does.`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if cluster {
+				return a.clusterStatus(c, where)
+			}
 			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				s, err := client.Status(ctx)
 				if err != nil {
@@ -25,6 +33,8 @@ func (a *app) status() *cobra.Command {
 			})
 		},
 	}
+	c.Flags().BoolVar(&cluster, "cluster", false, "all nodes of a Kubernetes cluster")
+	a.agentFlags(c, &where)
 	a.outputFlag(c)
 	return c
 }
@@ -61,6 +71,9 @@ func overlayRows(g *grid, o *agent.OverlayStatus) {
 		prefixes[i] = p.String()
 	}
 	g.row("pods", fmt.Sprintf("%d, MTU %d, in %s", o.Pods, o.MTU, strings.Join(prefixes, ", ")))
+	if o.BGPSessions > 0 {
+		g.row("BGP sessions", fmt.Sprintf("%d of %d established", o.BGPEstablished, o.BGPSessions))
+	}
 	g.row("NetworkPolicy", o.NetworkPolicy)
 	for _, p := range o.Problems {
 		g.row("problem", p)
