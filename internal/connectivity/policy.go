@@ -27,13 +27,14 @@ type detour struct {
 // Preference of the test's paths: before those of most people.
 const Preference = 1000
 
-// How long a policy may take to be used, how often that is asked, and how many
-// packets show that it is.
+// How often a node is asked what it uses, and how many packets show it; how long a
+// policy may take to be used.
 const (
-	policyTime = 15 * time.Second
 	policyLook = 200 * time.Millisecond
 	policyRuns = 50
 )
+
+var policyTime = 15 * time.Second // shorter in tests
 
 // policies tests one detour: of the first node to the second by way of the third,
 // or, of two nodes, by an extra segment of the second.
