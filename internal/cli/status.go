@@ -104,12 +104,8 @@ func upfRows(g *grid, u *agent.UPFStatus) {
 }
 
 func (a *app) statusTable(g *grid, s agent.Status) {
-	up := "-"
-	if !s.Started.IsZero() {
-		up = a.now().Sub(s.Started).Truncate(time.Second).String()
-	}
 	g.row("version", s.Version)
-	g.row("up", up)
+	g.row("up", a.since(s.Started))
 	g.row("data path", s.DataPath)
 	g.row("pins", s.PinPath)
 	for _, r := range resourceRows {
@@ -117,19 +113,32 @@ func (a *app) statusTable(g *grid, s agent.Status) {
 	}
 	overlayRows(g, s.Overlay)
 	upfRows(g, s.UPF)
-	var all, drops agent.Counter
-	for _, o := range s.Outcomes {
-		all = plus(all, o.Counter)
-		if o.Drop {
-			drops = plus(drops, o.Counter)
-		}
-	}
+	all, drops := totals(s.Outcomes)
 	g.row("packets", fmt.Sprintf("%d, %d dropped", all.Packets, drops.Packets))
 	g.line("")
 	g.row(interfaceHeader...)
 	for _, in := range s.Interfaces {
 		g.row(interfaceRow(in)...)
 	}
+}
+
+// since is how long ago that was.
+func (a *app) since(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return a.now().Sub(t).Truncate(time.Second).String()
+}
+
+// totals are all packets, and those of them that were dropped.
+func totals(outcomes []agent.Outcome) (all, drops agent.Counter) {
+	for _, o := range outcomes {
+		all = plus(all, o.Counter)
+		if o.Drop {
+			drops = plus(drops, o.Counter)
+		}
+	}
+	return all, drops
 }
 
 func plus(a, b agent.Counter) agent.Counter {

@@ -250,7 +250,7 @@ func (s *server) agent(t *testing.T, node, host string) connection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return connection{objects, meta}
+	return connection{objects, meta, newDialer()}
 }
 
 func (s *server) get(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {

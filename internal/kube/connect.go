@@ -20,6 +20,7 @@ import (
 type connection struct {
 	objects  dynamic.Interface
 	metadata metadata.Interface
+	dialer   *dialer
 }
 
 // Limits of what is asked of an API server: requests a second, at once, and how
@@ -29,10 +30,6 @@ const (
 	requestBurst = 40
 	requestLimit = 15 * time.Second
 )
-
-// dialLimit is how long an API server that does not answer at all is waited for:
-// then there is something to tell.
-const dialLimit = 5 * time.Second
 
 // connect reads who and where the API server is. It is not asked yet.
 func connect(kubeconfig, version string) (connection, error) {
@@ -45,7 +42,8 @@ func connect(kubeconfig, version string) (connection, error) {
 
 func connectTo(c *rest.Config, version string) (connection, error) {
 	c.QPS, c.Burst = requestRate, requestBurst
-	c.Dial = (&net.Dialer{Timeout: dialLimit}).DialContext
+	d := newDialer()
+	c.Dial = d.dial
 	c.UserAgent = "culvert/" + cmp.Or(version, "unknown")
 	objects, err := dynamic.NewForConfig(c)
 	if err != nil {
@@ -55,7 +53,7 @@ func connectTo(c *rest.Config, version string) (connection, error) {
 	if err != nil {
 		return connection{}, fmt.Errorf("kubernetes: %w", err)
 	}
-	return connection{objects, meta}, nil
+	return connection{objects, meta, d}, nil
 }
 
 // explain says in one line why the API server does not answer. A pod knows it by

@@ -96,6 +96,11 @@ func (c *Client) Nodes(ctx context.Context) (out []connectivity.Node, err error)
 	if err := c.check(ctx, c.rights()); err != nil {
 		return nil, err
 	}
+	return c.Agents(ctx)
+}
+
+// Agents are Nodes, for who only looks.
+func (c *Client) Agents(ctx context.Context) (out []connectivity.Node, err error) {
 	running, agent, err := c.agentPods(ctx, "")
 	if err != nil {
 		return nil, err
