@@ -30,12 +30,17 @@ func (a *app) connectivity() *cobra.Command {
 	return c
 }
 
-// clusterFlags say which cluster, and where in it.
-func (a *app) clusterFlags(c *cobra.Command, o *operator.Options) {
+// testFlags say which cluster, and where in it.
+func (a *app) testFlags(c *cobra.Command, o *operator.Options) {
+	c.Flags().StringVar(&o.Namespace, "namespace", defaultTestNamespace, "`namespace` of the test's pods, which it makes")
+	a.agentFlags(c, o)
+}
+
+// agentFlags say which cluster, and where the agents are in it.
+func (a *app) agentFlags(c *cobra.Command, o *operator.Options) {
 	o.Version = a.version
 	f := c.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` that says where the cluster is (default: as kubectl finds it)")
-	f.StringVar(&o.Namespace, "namespace", defaultTestNamespace, "`namespace` of the test's pods, which it makes")
 	f.StringVar(&o.System, "system-namespace", config.DefaultKubeNamespace, "`namespace` of the agents")
 	f.StringVar(&o.DaemonSet, "daemonset", defaultDaemonSet, "`name` of the agents' DaemonSet")
 }
@@ -75,7 +80,7 @@ The exit code is 3 if a check fails.`,
 			return errors.Join(a.printConnectivity(c, report, verbose), whyEnded(c, limit, err), verdictOf(report, err))
 		},
 	}
-	a.clusterFlags(c, &where)
+	a.testFlags(c, &where)
 	f := c.Flags()
 	f.StringArrayVar(&o.Nodes, "node", nil, "`node` to test; may be repeated (default: all)")
 	f.IntVar(&o.Most, "nodes", 0, "`most` nodes that are tested (default: all)")
@@ -88,7 +93,29 @@ The exit code is 3 if a check fails.`,
 	f.Uint16Var(&o.Ports.Pod, "pod-port", 8080, "`port` at which pods serve")
 	f.Uint16Var(&o.Ports.Host, "host-port", 27182, "`port` at which pods in the nodes' own network serve")
 	a.outputFlag(c)
+	completeNodes(c, "node", &where)
 	return c
+}
+
+// completeNodes completes a flag with the cluster's nodes.
+func completeNodes(c *cobra.Command, flag string, where *operator.Options) {
+	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		const patience = 3 * time.Second
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		cluster, err := operator.New(*where)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, err := cluster.NodeNames(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // there is no such flag: every test sees it
+	}
 }
 
 // whyEnded says that it was told to end, or took too long.
@@ -165,7 +192,7 @@ func (a *app) connectivityClean() *cobra.Command {
 			return errors.Join(say(c, "removed", removed), err)
 		},
 	}
-	a.clusterFlags(c, &where)
+	a.testFlags(c, &where)
 	return c
 }
 

@@ -18,6 +18,7 @@ type task struct {
 const (
 	fewPings    = 20
 	packetSize  = 1000    // of data
+	smallSize   = 64      // the same
 	fewBytes    = 1 << 18 // 256 KiB
 	manyBytes   = 8 << 20
 	longPacket  = 4000 // of data: has to go in fragments

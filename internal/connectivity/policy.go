@@ -27,13 +27,14 @@ type detour struct {
 // Preference of the test's paths: before those of most people.
 const Preference = 1000
 
-// How long a policy may take to be used, how often that is asked, and how many
-// packets show that it is.
+// How often a node is asked what it uses, and how many packets show it; how long a
+// policy may take to be used.
 const (
-	policyTime = 15 * time.Second
 	policyLook = 200 * time.Millisecond
 	policyRuns = 50
 )
+
+var policyTime = 15 * time.Second // shorter in tests
 
 // policies tests one detour: of the first node to the second by way of the third,
 // or, of two nodes, by an extra segment of the second.
@@ -119,14 +120,14 @@ func (d *detour) run(ctx context.Context) error {
 	var probes []Probe
 	for _, f := range d.families {
 		to, _ := f.of(d.server.Addresses)
-		probes = append(probes, Probe{Kind: UDP, To: to, Port: d.Ports.Pod, Count: policyRuns, Size: packetSize, Endless: true})
+		probes = append(probes, Probe{Kind: UDP, To: to, Port: d.Ports.Pod, Count: policyRuns, Size: smallSize, Endless: true})
 	}
 	var answers []Answer
 	flowed := make(chan error, 1)
 	go func() {
 		var err error
 		answers, err = d.ask(ctx, d.client, probes, enough)
-		flowed <- errors.Join(err, enough.Close())
+		flowed <- errors.Join(err, say.Close()) // nobody reads any more
 	}()
 	err := d.switched(ctx)
 	for _, f := range d.families { // what is left of them

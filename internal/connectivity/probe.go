@@ -64,6 +64,7 @@ type Answer struct {
 const (
 	atOnce       = 8 // probes of one pod
 	pace         = 2 * time.Millisecond
+	slowPace     = 5 * time.Millisecond // of what goes on: a busy node's sockets hold a second of it
 	answerTime   = time.Second
 	transferTime = 10 * time.Second
 )
@@ -123,7 +124,7 @@ func (p Probe) packets() probe.Ping {
 func (p Probe) ping(ctx context.Context, more func() bool) Answer {
 	packets := p.packets()
 	if p.Endless {
-		packets.While = more
+		packets.While, packets.Interval = more, slowPace
 	}
 	r, err := packets.Run(ctx)
 	a := Answer{Sent: r.Sent, Received: r.Received, Corrupt: r.Corrupt + r.Duplicates, TooLong: r.TooLong, MTU: r.MTU}

@@ -84,7 +84,7 @@ func Run(ctx context.Context, c Cluster, o Options) (report *Report, err error) 
 }
 
 // cleanTime is how long taking away what was made may take.
-const cleanTime = time.Minute
+const cleanTime = 2 * time.Minute
 
 func (t *test) clean(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
@@ -246,12 +246,13 @@ func (t *test) checks(ctx context.Context) error {
 	return nil
 }
 
+var serviceTime = 10 * time.Second // none in tests
+
 // settled gives what stands for Services a moment to hear of this one: it tries
 // until all is well.
 func (t *test) settled(do func(context.Context) ([]Row, error)) func(context.Context) ([]Row, error) {
-	const moment = 10 * time.Second
 	return func(ctx context.Context) ([]Row, error) {
-		for end := time.Now().Add(moment); ; {
+		for end := time.Now().Add(serviceTime); ; {
 			rows, err := do(ctx)
 			if err != nil || len(filter(rows, func(r Row) bool { return r.Result == Fail })) == 0 || time.Now().After(end) {
 				return rows, err

@@ -107,6 +107,9 @@ func (r *pinger) setOptions() error {
 	if err := ReceiveErrors(r.fd, r.To.Is4()); err != nil {
 		return err
 	}
+	if err := unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil {
+		return err
+	}
 	level, hops, discover := unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MTU_DISCOVER
 	do, beyond := unix.IPV6_PMTUDISC_DO, unix.IPV6_PMTUDISC_PROBE
 	if r.To.Is4() {
@@ -172,12 +175,17 @@ func (r *pinger) run(ctx context.Context) error {
 		if err := r.send(uint16(seq)); err != nil {
 			return err
 		}
-		next = next.Add(r.Interval)
+		if next = next.Add(r.Interval); time.Since(next) > mostBehind {
+			next = time.Now()
+		}
 		r.receiveUntil(next, false)
 	}
 	r.receiveUntil(time.Now().Add(r.Wait), true)
 	return nil
 }
+
+// receiveBuffer is what sockets ask for, in octets; the system may give less.
+const receiveBuffer = 4 << 20
 
 // mostPings is the last sequence number; pingHeader has it at its end.
 const (
@@ -238,17 +246,15 @@ func (r *pinger) takeErrors() {
 	r.result.Errors = append(r.result.Errors, ReadErrors(r.fd)...)
 }
 
-// receiveUntil takes answers until then, or until all are there if early.
+// receiveUntil takes answers until then, or until all are there if early. What
+// waits is taken also where it is late: the socket holds no more than so many.
 func (r *pinger) receiveUntil(then time.Time, early bool) {
 	b := make([]byte, 1<<16)
 	for {
 		if early && r.result.Received+r.result.Corrupt >= r.result.Sent {
 			return
 		}
-		left := time.Until(then)
-		if left <= 0 {
-			return
-		}
+		left := max(time.Until(then), 0)
 		fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
 		timeout := unix.NsecToTimespec(int64(left))
 		if n, err := unix.Ppoll(fds, &timeout, nil); n <= 0 && err != unix.EINTR {

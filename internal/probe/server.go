@@ -68,7 +68,7 @@ func (s Server) accept(l net.Listener) error {
 // echo sends each datagram back from the address that it came to: a node has
 // several. The socket is of both families.
 func echo(c *net.UDPConn) error {
-	if err := tellAddress(c); err != nil {
+	if err := errors.Join(tellAddress(c), c.SetReadBuffer(receiveBuffer)); err != nil {
 		return err
 	}
 	b, about := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))

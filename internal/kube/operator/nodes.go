@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,20 +30,82 @@ func (c *Client) agents(ctx context.Context) (*appsv1.DaemonSet, error) {
 	return d, nil
 }
 
+// NodeNames are those of the cluster's nodes.
+func (c *Client) NodeNames(ctx context.Context) (names []string, err error) {
+	all, err := c.objects.Resource(nodes).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes: %w", err)
+	}
+	for _, n := range all.Items {
+		names = append(names, n.GetName())
+	}
+	return names, nil
+}
+
+// agentPods are the pods of the agents, and the name of the agent's container.
+func (c *Client) agentPods(ctx context.Context, onNode string) ([]corev1.Pod, string, error) {
+	set, err := c.agents(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	o := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(set.Spec.Selector)}
+	if onNode != "" {
+		o.FieldSelector = "spec.nodeName=" + onNode
+	}
+	running, err := list[corev1.Pod](ctx, c.objects.Resource(pods).Namespace(c.System), o)
+	if err != nil {
+		return nil, "", fmt.Errorf("kubernetes: %w", err)
+	}
+	running = slices.DeleteFunc(running, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	return running, set.Spec.Template.Spec.Containers[0].Name, nil
+}
+
+// AgentOn is where commands of a node's agent can run.
+func (c *Client) AgentOn(ctx context.Context, node string) (connectivity.Container, error) {
+	running, name, err := c.agentPods(ctx, node)
+	if err != nil {
+		return connectivity.Container{}, err
+	}
+	if len(running) == 0 {
+		return connectivity.Container{}, fmt.Errorf("there is no pod of the DaemonSet %s on %s", c.DaemonSet, node)
+	}
+	return connectivity.Container{Namespace: c.System, Pod: running[0].Name, Name: name}, nil
+}
+
+// FindPod finds one that is called namespace/name.
+func (c *Client) FindPod(ctx context.Context, key string) (found connectivity.Pod, err error) {
+	namespace, name, whole := strings.Cut(key, "/")
+	if !whole || namespace == "" || name == "" {
+		return found, fmt.Errorf("%q is no pod: give namespace/name", key)
+	}
+	p, err := get[corev1.Pod](ctx, c.objects.Resource(pods).Namespace(namespace), name)
+	switch {
+	case err != nil:
+		return found, fmt.Errorf("kubernetes: %w", err)
+	case p.Spec.HostNetwork:
+		return found, fmt.Errorf("%s is in the network of its node: its packets take the node's routes", key)
+	case len(p.Status.PodIPs) == 0:
+		problem, _ := problemOf(p)
+		return found, fmt.Errorf("%s has no address yet: %s", key, problem)
+	}
+	return connectivity.Pod{Container: connectivity.Container{Namespace: namespace, Pod: name}, Node: p.Spec.NodeName, Addresses: addresses(p)}, nil
+}
+
 // Nodes are all of the cluster, with the agents on them.
 func (c *Client) Nodes(ctx context.Context) (out []connectivity.Node, err error) {
 	if err := c.check(ctx, c.rights()); err != nil {
 		return nil, err
 	}
-	set, err := c.agents(ctx)
+	return c.Agents(ctx)
+}
+
+// Agents are Nodes, for who only looks.
+func (c *Client) Agents(ctx context.Context) (out []connectivity.Node, err error) {
+	running, agent, err := c.agentPods(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	all, err := list[corev1.Node](ctx, c.objects.Resource(nodes), metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("kubernetes: %w", err)
-	}
-	running, err := list[corev1.Pod](ctx, c.objects.Resource(pods).Namespace(c.System), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(set.Spec.Selector)})
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
@@ -53,12 +116,11 @@ func (c *Client) Nodes(ctx context.Context) (out []connectivity.Node, err error)
 				n.Addresses = append(n.Addresses, addr)
 			}
 		}
-		at := slices.IndexFunc(running, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && p.DeletionTimestamp == nil })
-		switch {
-		case at < 0:
+		at := slices.IndexFunc(running, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name })
+		if at < 0 {
 			n.Problem = fmt.Sprintf("there is no pod of the DaemonSet %s on it: see its nodeSelector, and the node's taints", c.DaemonSet)
-		default:
-			n.Agent = connectivity.Container{Namespace: c.System, Pod: running[at].Name, Name: set.Spec.Template.Spec.Containers[0].Name}
+		} else {
+			n.Agent = connectivity.Container{Namespace: c.System, Pod: running[at].Name, Name: agent}
 			if !isReady(&running[at]) {
 				problem, _ := problemOf(&running[at])
 				n.Problem = fmt.Sprintf("%s: %s", running[at].Name, problem)
