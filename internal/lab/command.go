@@ -73,7 +73,7 @@ func upCommand(o *options) *cobra.Command {
 					return err
 				}
 				for _, n := range in.Nodes {
-					p.say("%-8s %-8s ip netns exec %s bash", n.Name, n.Kind, in.namespace(n).name)
+					p.say("%-8s %-8s %s", n.Name, n.Kind, in.way(n))
 				}
 				return nil
 			})

@@ -80,3 +80,19 @@ func lookInto(t *Topology, name string) (*instance, error) {
 	}
 	return in, nil
 }
+
+// way is the command by which somebody looks around in a node.
+func (in *instance) way(n *Node) string {
+	command := "bash"
+	switch {
+	case n.Kind == APIServer && len(in.kubelets()) > 0:
+		command = "kubectl get nodes,pods -A -o wide"
+	case n.Kind != Kubelet:
+		return "ip netns exec " + in.namespace(n).name + " bash"
+	}
+	as := ""
+	if in.name != in.Topology.Name {
+		as = " --as " + in.name
+	}
+	return fmt.Sprintf("culvert lab exec%s %s %s %s", as, in.Topology.Name, n.Name, command)
+}
