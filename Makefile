@@ -7,6 +7,7 @@ SHELL := /bin/bash
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 
 BIN     := bin/culvert
+IMAGE   := ghcr.io/culvert-net/culvert
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 EVENTS  := .cache/test.json
@@ -24,10 +25,16 @@ help: ## this list
 build: ## build bin/culvert and bin/culvert-cni
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(dir $(BIN)) ./cmd/culvert ./cmd/culvert-cni
 
+.PHONY: image
+image: build ## write bin/culvert-image.tar, the cluster's image of this version, which ctr and podman take
+	@go run ./tools/image dist/kubernetes/Containerfile '$(IMAGE):$(VERSION)' $(dir $(BIN))culvert-image.tar
+	@echo "$(dir $(BIN))culvert-image.tar is $(IMAGE):$(VERSION)"
+
 .PHONY: manifest
-manifest: ## write bin/culvert.yaml, the cluster's manifest with this version's image
+manifest: ## write bin/culvert.yaml and bin/uninstall.yaml, the cluster's manifests with this version's image
 	@mkdir -p $(dir $(BIN))
-	@sed 's#ghcr.io/culvert-net/culvert:latest#ghcr.io/culvert-net/culvert:$(VERSION)#' dist/kubernetes/culvert.yaml >$(dir $(BIN))culvert.yaml
+	@for name in culvert uninstall; do \
+		sed 's#$(IMAGE):latest#$(IMAGE):$(VERSION)#' dist/kubernetes/$$name.yaml >$(dir $(BIN))$$name.yaml; done
 
 .PHONY: demo
 demo: ## run the gateway and the slices laboratory and show their results
@@ -69,9 +76,9 @@ fuzz: ## FRAMES=10000000 through the data path, its model and sanitizers; PFCP; 
 	@tools/fuzz.sh $(FRAMES)
 
 .PHONY: e2e
-e2e: ## every laboratory, one by one; the first time it builds kube-apiserver and etcd
-	@tools/need.sh test
-	@tools/cluster/build.sh api
+e2e: ## every laboratory, one by one; the first time it builds Kubernetes, etcd and containerd
+	@tools/need.sh e2e
+	@tools/cluster/build.sh all
 	@$(SUM) -- -count=1 -timeout 10m -tags apiserver ./internal/kube
 	@$(MAKE) --no-print-directory build
 	@for lab in $$($(BIN) lab list | awk 'NR > 1 { print $$1 }'); do $(BIN) lab run "$$lab" || exit 1; done

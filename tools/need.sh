@@ -4,6 +4,7 @@
 # nothing is missing.
 #   tools/need.sh run   what `make demo` and `make bench` use
 #   tools/need.sh test  what `make test`, `make generate` and `make fuzz` use as well
+#   tools/need.sh e2e   what `make e2e` uses as well
 set -euo pipefail
 
 # what is looked for  package  reason
@@ -31,6 +32,13 @@ bpf.h          linux-libc-dev      headers of the data path
 protoc         protobuf-compiler   compiles the management API
 timestamp      libprotobuf-dev     types of protobuf itself, which the management API uses
 '
+e2e="$test"'
+containerd     containerd          runs the pods of a cluster
+runc           runc                starts their containers
+busybox        busybox-static      is what runs in them
+iptables       iptables            translates addresses in a laboratory, as kube-proxy does
+nsenter        util-linux          looks into nodes and pods
+'
 
 missing() { # what is looked for
 	case "$1" in
@@ -38,6 +46,8 @@ missing() { # what is looked for
 	bpf_helpers.h) ! test -e /usr/include/bpf/bpf_helpers.h ;;
 	bpf.h) ! test -e /usr/include/linux/bpf.h ;;
 	sanitizer) ! compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.asan-*.a' >/dev/null ;;
+	# a program that needs no library
+	busybox) ! grep -q 'not a dynamic' <(ldd /bin/busybox 2>&1) ;;
 	timestamp) ! test -e /usr/include/google/protobuf/timestamp.proto ;;
 	# by the names that the tests look for
 	browser) ! command -v chromium chromium-browser google-chrome google-chrome-stable headless-shell >/dev/null ;;
@@ -79,7 +89,7 @@ install_packages() { # packages
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
 		fail "apt-get could not install: $* (of chromium Ubuntu has a snap only: install Google Chrome)"
 	[ -d /run/systemd/system ] || return 0
-	for name in frr gobgpd prometheus; do
+	for name in frr gobgpd prometheus containerd; do
 		case " $* " in *" $name "*) services+=("$name") ;; esac
 	done
 	[ ${#services[@]} = 0 ] || systemctl --quiet disable "${services[@]}"

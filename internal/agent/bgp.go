@@ -197,6 +197,20 @@ func (a *Agent) BGPPeers() ([]BGPPeerStatus, error) {
 	return out, nil
 }
 
+// bgpSessions is how many there are to be, and how many are established.
+func (a *Agent) bgpSessions() (all, established int) {
+	peers, err := a.BGPPeers()
+	if err != nil {
+		return 0, 0 // it speaks no BGP, or no more
+	}
+	for _, p := range peers {
+		if p.State == "established" {
+			established++
+		}
+	}
+	return len(peers), established
+}
+
 func (s scrape) bgp() error {
 	if s.bgpHeadend() == nil {
 		return nil

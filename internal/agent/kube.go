@@ -100,6 +100,31 @@ func (k *kubernetes) tell(a *Agent, d *desired) {
 	k.watcher.SetVerdicts(a.kubeVerdicts())
 }
 
+// trouble is why nothing is heard of the Kubernetes API now, "" if it is. a.mu is
+// held.
+func (a *Agent) trouble() string {
+	if a.planes.cluster == nil {
+		return ""
+	}
+	s := a.planes.cluster.watcher.Status()
+	switch {
+	case s.Error != "":
+		return "the Kubernetes API does not answer: " + s.Error
+	case !s.Complete:
+		return "the Kubernetes API has not told yet what there is"
+	}
+	return ""
+}
+
+// withTrouble is why this node is no member, and what that may come from. a.mu is
+// held.
+func (a *Agent) withTrouble(problem string) string {
+	if trouble := a.trouble(); trouble != "" {
+		return trouble + "; " + problem
+	}
+	return problem
+}
+
 // kubeVerdicts are on the paths that Kubernetes told.
 func (a *Agent) kubeVerdicts() []kube.Verdict {
 	a.mu.RLock()

@@ -24,6 +24,9 @@ type OverlayStatus struct {
 	Problems []string     `json:"problems,omitempty"` // what cannot be as it was asked for
 	// NetworkPolicy says what becomes of these.
 	NetworkPolicy string `json:"network_policy"`
+	// BGP sessions that there are to be, and those that are established.
+	BGPSessions    int `json:"bgp_sessions,omitempty"`
+	BGPEstablished int `json:"bgp_established,omitempty"`
 }
 
 // notEnforced is what there is to say of NetworkPolicy.
@@ -50,7 +53,7 @@ func (a *Agent) overlayStatus() *OverlayStatus {
 	}
 	s := &OverlayStatus{Mode: d.process.Overlay.Mode, MTU: a.overlay.mtu, Pods: len(a.pods.list()), Nodes: len(d.wanted.Peers), NetworkPolicy: notEnforced}
 	if d.self.Name == "" {
-		s.Problem = strings.Join(a.overlay.problems, "; ")
+		s.Problem = a.withTrouble(strings.Join(a.overlay.problems, "; "))
 		return s
 	}
 	s.Self = d.self.Node()
@@ -62,6 +65,9 @@ func (a *Agent) overlayStatus() *OverlayStatus {
 	}
 	slices.Sort(s.Uplinks)
 	s.Problems = slices.Concat(a.overlay.problems, d.problems)
+	if trouble := a.trouble(); trouble != "" {
+		s.Problems = append(s.Problems, trouble)
+	}
 	for _, p := range d.wanted.Peers {
 		for _, why := range p.Problems {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s: %s", cmp.Or(p.Name, p.Address.String()), why))

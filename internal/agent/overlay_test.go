@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -87,7 +88,7 @@ func TestMember(t *testing.T) {
 			d.firstOf("node-2:ipv4") == "fc00:0:2:4::" && d.firstOf("node-2:ipv6") == "fc00:0:2:6::" &&
 			d.dp.policies["node-2:ipv6"].Source == addr("2001:db8::1")
 	})
-	if len(d.dp.sids) != 2 || !d.dp.uplinks[1] || d.dp.uplinks[2] || d.dp.entry != fakeExit {
+	if len(d.dp.sids) != 3 || !d.dp.uplinks[1] || d.dp.uplinks[2] || d.dp.entry != fakeExit {
 		t.Errorf("SIDs %v, uplinks %v, entry %d", d.dp.sids, d.dp.uplinks, d.dp.entry)
 	}
 	if got := d.kernel.kept(); got != clusterRoutes {
@@ -221,6 +222,19 @@ func byKube(t *testing.T, dir string, dp *fakeDataPath) (*daemon, *kubernetes) {
 func nodeOf(i int) overlay.Node {
 	return overlay.Complete(overlay.Node{Name: fmt.Sprintf("node-%d", i), Address: addr(fmt.Sprintf("2001:db8::%d", i)),
 		Locator: prefix(fmt.Sprintf("fc00:0:%d::/48", i)), Prefixes: []netip.Prefix{prefix(fmt.Sprintf("10.244.%d.0/24", i))}}, false)
+}
+
+// Why a node is no member, where that is the API server's silence.
+func TestKubernetesDoesNotAnswer(t *testing.T) {
+	d, _ := byKube(t, t.TempDir(), newFake())
+	d.holds(t, "the request failed", func() bool { return strings.Contains(d.trouble(), "refused") })
+	want := regexp.MustCompile(`^the Kubernetes API does not answer: .*connection refused.*; this node is no member of its cluster yet: it lacks prefixes for pods`)
+	if s, err := d.Status(); err != nil || !want.MatchString(s.Overlay.Problem) {
+		t.Errorf("%+v, %v", s.Overlay, err)
+	}
+	if r, err := d.PodReadiness(); err != nil || r.Ready || !want.MatchString(r.Reason) {
+		t.Errorf("%+v, %v", r, err)
+	}
 }
 
 func TestToldByKubernetes(t *testing.T) {

@@ -492,6 +492,11 @@ func (a *Agent) PodReadiness() (r PodReadiness, err error) {
 		r = p.readiness()
 		return nil
 	})
+	if err == nil && !r.Ready {
+		a.mu.RLock()
+		r.Reason = a.withTrouble(r.Reason)
+		a.mu.RUnlock()
+	}
 	return r, err
 }
 

@@ -59,6 +59,9 @@ func (a *Agent) Status() (Status, error) {
 		s.UPF, s.Overlay = a.upf.status(), a.overlayStatus()
 		return nil
 	})
+	if s.Overlay != nil {
+		s.Overlay.BGPSessions, s.Overlay.BGPEstablished = a.bgpSessions()
+	}
 	return s, err
 }
 

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cni/install"
 )
@@ -46,10 +49,19 @@ func cniFlags(c *cobra.Command, f *install.Files) {
 	c.Flags().StringVar(&f.ConfDir, "conf-dir", "/etc/cni/net.d", "`folder` of the runtime's network configurations")
 }
 
+// confFlags are of what is in the network configuration.
+func confFlags(c *cobra.Command, f *install.Files) {
+	c.Flags().StringVar(&f.Version, "cni-version", "1.0.0", "`version` of CNI: 1.0.0, or 1.1.0 for runtimes that take it")
+	c.Flags().StringSliceVar(&f.Chain, "cni-chain", []string{"portmap", "bandwidth"}, "`plugins` behind ours, where they are in the folder of plugins")
+}
+
 func (a *app) cniInstall() *cobra.Command {
 	var f install.Files
 	c := &cobra.Command{
 		Use: "install", Short: "Put the plugin where the container runtime looks for it", Args: noArgs,
+		Long: `Puts the plugin where the container runtime looks for it, and the network
+configuration that names it. With --conf-dir "" the latter is left to the daemon
+(culvert run --cni-conf-dir), which writes it when pods can be added.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			changed, err := f.Install()
 			return errors.Join(say(c, "wrote", changed), err)
@@ -57,8 +69,7 @@ func (a *app) cniInstall() *cobra.Command {
 	}
 	cniFlags(c, &f)
 	c.Flags().StringVar(&f.Plugin, "plugin", "/usr/bin/"+install.Program, "`file` of the plugin")
-	c.Flags().StringVar(&f.Version, "cni-version", "1.0.0", "`version` of CNI: 1.0.0, or 1.1.0 for runtimes that take it")
-	c.Flags().StringSliceVar(&f.Chain, "chain", []string{"portmap", "bandwidth"}, "`plugins` behind ours, where they are in the folder")
+	confFlags(c, &f)
 	return c
 }
 
@@ -79,6 +90,31 @@ func (a *app) cniUninstall() *cobra.Command {
 	cniFlags(c, &f)
 	c.Flags().BoolVar(&stay, "stay", false, "go on running, as a container of a DaemonSet has to")
 	return c
+}
+
+// readyInterval is how often the daemon looks whether pods can be added now.
+const readyInterval = 200 * time.Millisecond
+
+// announce writes the network configuration when pods can be added: before, a
+// node would become ready, and its pods fail.
+func announce(ctx context.Context, f install.Files, readiness func() (agent.PodReadiness, error), log *slog.Logger) error {
+	look := time.NewTicker(readyInterval)
+	defer look.Stop()
+	for {
+		if r, err := readiness(); err == nil && r.Ready {
+			changed, err := f.Configure()
+			if err != nil {
+				return fmt.Errorf("--cni-conf-dir: %w", err)
+			}
+			log.Info("pods can be added", "wrote", changed)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+	}
 }
 
 func (a *app) cniReady() *cobra.Command {

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/cni/install"
 )
 
 func TestCNI(t *testing.T) {
@@ -36,6 +38,38 @@ func TestCNI(t *testing.T) {
 	}
 	if r := command(t.Context(), "", append([]string{"cni", "install", "--plugin", dir + "/none"}, folders...)...); r.code != ExitError || !strings.Contains(r.stderr, "none") {
 		t.Errorf("without a plugin: exit %d, %s", r.code, r.stderr)
+	}
+}
+
+// A runtime hears of the network when pods can be added, and not before.
+func TestAnnounce(t *testing.T) {
+	dir := t.TempDir()
+	f := install.Files{ConfDir: dir, Version: "1.0.0"}
+	asked, answers := make(chan struct{}), make(chan agent.PodReadiness)
+	readiness := func() (agent.PodReadiness, error) {
+		asked <- struct{}{}
+		return <-answers, nil
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- announce(t.Context(), f, readiness, slog.New(slog.DiscardHandler)) }()
+	<-asked
+	answers <- agent.PodReadiness{Reason: "no uplink"}
+	<-asked
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 0 {
+		t.Errorf("before pods can be added: %v, %v", list, err)
+	}
+	answers <- agent.PodReadiness{Ready: true}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "10-culvert.conflist")); err != nil {
+		t.Error(err)
+	}
+
+	ready := func() (agent.PodReadiness, error) { return agent.PodReadiness{Ready: true}, nil }
+	f.ConfDir = filepath.Join(dir, "none")
+	if err := announce(t.Context(), f, ready, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--cni-conf-dir: ") {
+		t.Errorf("without the folder: %v", err)
 	}
 }
 

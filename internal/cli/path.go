@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/connectivity"
+	"github.com/culvert-net/culvert/internal/kube/operator"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -57,16 +60,24 @@ type known struct {
 }
 
 func (a *app) path() *cobra.Command {
+	var where operator.Options
+	var byName bool
 	c := &cobra.Command{
 		Use:   "path POD POD",
-		Short: "The way of packets from a pod of this node to another pod, SID by SID",
+		Short: "The way of packets from a pod to another pod, SID by SID",
 		Long: `Shows the way that packets take from a pod of this node to another: the steering
 entry, the policy and its active candidate path, and the segments of each list
 with the node whose SID it is. POD is the name of a pod of this node
-(namespace/name), or an address of any pod.`,
-		Example: "  culvert path default/web-1 10.244.2.7",
+(namespace/name), or an address of any pod.
+
+With --kube it works from anywhere, with your own rights in the cluster: PODs are
+names of any pods, and the agent on the first one's node is asked.`,
+		Example: "  culvert path default/web-1 10.244.2.7\n  culvert path default/web-1 default/db-0 --kube",
 		Args:    exactly(2, "two pods"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if byName {
+				return a.pathByName(c, where, args[0], args[1])
+			}
 			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				k, err := knows(ctx, client)
 				if err != nil {
@@ -80,8 +91,53 @@ with the node whose SID it is. POD is the name of a pod of this node
 			})
 		},
 	}
+	c.Flags().BoolVar(&byName, "kube", false, "ask the cluster where the pods are, and the agent there")
+	a.agentFlags(c, &where)
 	a.outputFlag(c)
 	return c
+}
+
+// pathByName asks the agent of the node that a pod is on.
+func (a *app) pathByName(c *cobra.Command, where operator.Options, from, to string) error {
+	cluster, err := operator.New(where)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), readTimeout)
+	defer cancel()
+	source, err := cluster.FindPod(ctx, from)
+	if err != nil {
+		return err
+	}
+	target, err := cluster.FindPod(ctx, to)
+	if err != nil {
+		return err
+	}
+	agent, err := cluster.AgentOn(ctx, source.Node)
+	if err != nil {
+		return err
+	}
+	var paths []podPath
+	for _, s := range source.Addresses {
+		for _, t := range target.Addresses {
+			if s.Is4() != t.Is4() {
+				continue
+			}
+			text, err := cluster.Exec(ctx, agent, nil, connectivity.Program, "path", s.String(), t.String(), "--output", "json")
+			if err != nil {
+				return fmt.Errorf("the agent of %s: %w", source.Node, err)
+			}
+			var one []podPath
+			if err := json.Unmarshal(text, &one); err != nil {
+				return fmt.Errorf("the agent of %s: %w", source.Node, err)
+			}
+			paths = append(paths, one...)
+		}
+	}
+	if len(paths) == 0 {
+		return fmt.Errorf("%s and %s have no address family in common", from, to)
+	}
+	return a.print(c, paths, func(g *grid) { pathRows(g, paths) })
 }
 
 func knows(ctx context.Context, client *api.Client) (k known, err error) {
@@ -113,7 +169,7 @@ func (k known) between(from, to string) (list []podPath, err error) {
 	}
 	for _, source := range sources {
 		if !k.isPod(source) {
-			return nil, fmt.Errorf("%s is no pod of this node: ask the node that it is on", from)
+			return nil, fmt.Errorf("%s is no pod of this node: ask the node that it is on, or give --kube", from)
 		}
 		for _, target := range targets {
 			if source.Is4() == target.Is4() {
@@ -134,7 +190,7 @@ func (k known) addresses(pod string) ([]netip.Addr, error) {
 	}
 	i := slices.IndexFunc(k.pods, func(p agent.PodStatus) bool { return p.Key() == pod })
 	if i < 0 {
-		return nil, fmt.Errorf("%q is neither an address nor a pod of this node: see culvert pod", pod)
+		return nil, fmt.Errorf("%q is neither an address nor a pod of this node: see culvert pod, or give --kube", pod)
 	}
 	return k.pods[i].Addresses, nil
 }
@@ -221,7 +277,7 @@ func (k known) step(sid netip.Addr) pathStep {
 			s.Node, s.Does = name, "End.DT4"
 		case last(n.IPv6) == sid:
 			s.Node, s.Does = name, "End.DT6"
-		case n.Address == sid:
+		case n.Address == sid, n.End() == sid:
 			s.Node, s.Does = name, "End"
 		case n.Locator.Contains(sid):
 			s.Node = name

@@ -96,7 +96,7 @@ func commandTable(a *app) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
 		groupDaemon: {a.run(), a.check(), a.apply(), a.add(), a.delete(), a.config(), a.schema(), a.unpin()},
 		groupState:  {a.interfaces(), a.locators(), a.sids(), a.policies(), a.candidatePaths(), a.steering(), a.tunnels(), a.slices()},
-		groupSee:    {a.status(), a.bgp(), a.nodes(), a.pods(), a.path(), a.sessions(), a.associations(), a.adjacencies(), a.counters(), a.drops(), a.trace(), a.doctor()},
+		groupSee:    {a.status(), a.bgp(), a.nodes(), a.pods(), a.path(), a.sessions(), a.associations(), a.adjacencies(), a.counters(), a.drops(), a.trace(), a.connectivity(), a.doctor()},
 		groupOther:  {a.cni(), a.smf(), a.versionCommand()},
 	}
 }

@@ -16,11 +16,13 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cni/install"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
 func (a *app) run() *cobra.Command {
 	var file, pinPath, statePath string
+	var files install.Files
 	c := &cobra.Command{
 		Use: "run --config FILE", Short: "Run the daemon",
 		Long: `Run the daemon: load the data path, or take over the one that is pinned, bring
@@ -50,12 +52,16 @@ however it ends, packets are forwarded on; "culvert unpin" ends that.`,
 			if err != nil {
 				return err
 			}
+			d.cni = files
 			return d.run(c.Context())
 		},
 	}
 	c.Flags().StringVar(&file, "config", "", "configuration `FILE`")
 	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`DIR` on a bpffs that links, programs and maps are pinned in")
 	c.Flags().StringVar(&statePath, "state", agent.DefaultStatePath, "`FILE` that keeps what was added through the API")
+	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "", "`folder` of the container runtime, where CNI's configuration is written when pods can be added; none is unless set")
+	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`folder` of the runtime's plugins")
+	confFlags(c, &files)
 	return c
 }
 
@@ -78,6 +84,7 @@ type daemon struct {
 	logger *slog.Logger
 	agent  *agent.Agent
 	server *api.Server
+	cni    install.Files // the runtime's
 }
 
 // newDaemon listens first: a second daemon ends here, before it touches the
@@ -112,6 +119,9 @@ func (d *daemon) run(ctx context.Context) error {
 	group.Go(func() error { return d.server.Serve(ctx) })
 	group.Go(func() error { return agent.ServeMetrics(ctx, d.agent, d.config.Metrics.Listen) })
 	group.Go(func() error { return d.reloads(ctx, hangup) })
+	if d.cni.ConfDir != "" {
+		group.Go(func() error { return announce(ctx, d.cni, d.agent.PodReadiness, d.logger) })
+	}
 	if err := group.Wait(); err != nil {
 		return err
 	}

@@ -10,12 +10,20 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/kube/operator"
 )
 
 func (a *app) status() *cobra.Command {
+	var cluster bool
+	var where operator.Options
 	c := &cobra.Command{
-		Use: "status", Short: "The daemon at a glance", Args: noArgs,
+		Use: "status", Short: "The daemon at a glance, or those of a cluster", Args: noArgs,
+		Long: `Shows the daemon at a glance. With --cluster it asks the Kubernetes API which
+nodes there are, and each agent in its pod, as kubectl exec does.`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if cluster {
+				return a.clusterStatus(c, where)
+			}
 			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				s, err := client.Status(ctx)
 				if err != nil {
@@ -25,6 +33,8 @@ func (a *app) status() *cobra.Command {
 			})
 		},
 	}
+	c.Flags().BoolVar(&cluster, "cluster", false, "all nodes of a Kubernetes cluster")
+	a.agentFlags(c, &where)
 	a.outputFlag(c)
 	return c
 }
@@ -61,6 +71,9 @@ func overlayRows(g *grid, o *agent.OverlayStatus) {
 		prefixes[i] = p.String()
 	}
 	g.row("pods", fmt.Sprintf("%d, MTU %d, in %s", o.Pods, o.MTU, strings.Join(prefixes, ", ")))
+	if o.BGPSessions > 0 {
+		g.row("BGP sessions", fmt.Sprintf("%d of %d established", o.BGPEstablished, o.BGPSessions))
+	}
 	g.row("NetworkPolicy", o.NetworkPolicy)
 	for _, p := range o.Problems {
 		g.row("problem", p)
@@ -91,12 +104,8 @@ func upfRows(g *grid, u *agent.UPFStatus) {
 }
 
 func (a *app) statusTable(g *grid, s agent.Status) {
-	up := "-"
-	if !s.Started.IsZero() {
-		up = a.now().Sub(s.Started).Truncate(time.Second).String()
-	}
 	g.row("version", s.Version)
-	g.row("up", up)
+	g.row("up", a.since(s.Started))
 	g.row("data path", s.DataPath)
 	g.row("pins", s.PinPath)
 	for _, r := range resourceRows {
@@ -104,19 +113,32 @@ func (a *app) statusTable(g *grid, s agent.Status) {
 	}
 	overlayRows(g, s.Overlay)
 	upfRows(g, s.UPF)
-	var all, drops agent.Counter
-	for _, o := range s.Outcomes {
-		all = plus(all, o.Counter)
-		if o.Drop {
-			drops = plus(drops, o.Counter)
-		}
-	}
+	all, drops := totals(s.Outcomes)
 	g.row("packets", fmt.Sprintf("%d, %d dropped", all.Packets, drops.Packets))
 	g.line("")
 	g.row(interfaceHeader...)
 	for _, in := range s.Interfaces {
 		g.row(interfaceRow(in)...)
 	}
+}
+
+// since is how long ago that was.
+func (a *app) since(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return a.now().Sub(t).Truncate(time.Second).String()
+}
+
+// totals are all packets, and those of them that were dropped.
+func totals(outcomes []agent.Outcome) (all, drops agent.Counter) {
+	for _, o := range outcomes {
+		all = plus(all, o.Counter)
+		if o.Drop {
+			drops = plus(drops, o.Counter)
+		}
+	}
+	return all, drops
 }
 
 func plus(a, b agent.Counter) agent.Counter {

@@ -57,10 +57,14 @@ func (a *agentClient) ask(patience time.Duration, call func(context.Context) err
 	}
 }
 
-// transient says that the agent may answer otherwise soon.
+// transient says that the agent may answer otherwise soon. One that has too much
+// to do goes on with what it was asked, and answers who asks again at once.
 func transient(err error) bool {
-	return connect.CodeOf(err) == connect.CodeUnavailable || brokenOff(err)
+	return connect.CodeOf(err) == connect.CodeUnavailable || late(err) || brokenOff(err)
 }
+
+// late says that the agent did not answer in time.
+func late(err error) bool { return connect.CodeOf(err) == connect.CodeDeadlineExceeded }
 
 // brokenOff says that the agent ended while it was asked.
 func brokenOff(err error) bool {
@@ -87,6 +91,9 @@ func (a *agentClient) explain(err error) error {
 		code = types.ErrTryAgainLater
 	case connect.CodeInvalidArgument:
 		code = types.ErrInvalidNetworkConfig
+	}
+	if late(err) {
+		text = fmt.Sprintf("the agent at %s takes longer than %s to answer: %s", a.socket, oneTry, text)
 	}
 	if absent(err) || brokenOff(err) {
 		text = fmt.Sprintf("no agent at %s: %s (does the node's culvert pod run?)", a.socket, text)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -427,6 +428,15 @@ func TestAgent(t *testing.T) {
 		if waited := time.Since(begun) > 100*time.Millisecond; waited != errors.Is(cause, agent.ErrNotReady) {
 			t.Errorf("%v: took %s", cause, time.Since(begun))
 		}
+	}
+}
+
+// One that has too much to do is asked again, and said to be late.
+func TestAgentIsLate(t *testing.T) {
+	late := connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded)
+	err := newAgent("/run/culvert/culvert.sock").explain(late)
+	if !transient(late) || code(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "the agent at /run/culvert/culvert.sock takes longer than 10s") {
+		t.Errorf("code %d, %v", code(err), err)
 	}
 }
 

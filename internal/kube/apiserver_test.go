@@ -86,7 +86,7 @@ func newServer(t *testing.T) *server {
 	}
 	for name, text := range map[string][]byte{
 		"accounts.key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
-		"tokens.csv":   []byte("root,root,1,system:masters\n"),
+		"tokens.csv":   []byte("root,root,1,system:masters\nnobody,nobody,2\n"),
 	} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
@@ -250,7 +250,7 @@ func (s *server) agent(t *testing.T, node, host string) connection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return connection{objects, meta}
+	return connection{objects, meta, newDialer()}
 }
 
 func (s *server) get(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {

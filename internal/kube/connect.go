@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 type connection struct {
 	objects  dynamic.Interface
 	metadata metadata.Interface
+	dialer   *dialer
 }
 
 // Limits of what is asked of an API server: requests a second, at once, and how
@@ -39,6 +42,8 @@ func connect(kubeconfig, version string) (connection, error) {
 
 func connectTo(c *rest.Config, version string) (connection, error) {
 	c.QPS, c.Burst = requestRate, requestBurst
+	d := newDialer()
+	c.Dial = d.dial
 	c.UserAgent = "culvert/" + cmp.Or(version, "unknown")
 	objects, err := dynamic.NewForConfig(c)
 	if err != nil {
@@ -48,7 +53,19 @@ func connectTo(c *rest.Config, version string) (connection, error) {
 	if err != nil {
 		return connection{}, fmt.Errorf("kubernetes: %w", err)
 	}
-	return connection{objects, meta}, nil
+	return connection{objects, meta, d}, nil
+}
+
+// explain says in one line why the API server does not answer. A pod knows it by
+// a Service's address, and what leads there is another program.
+func explain(err error, kubeconfig string) string {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		err = request.Err // without the whole URL
+	}
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" && kubeconfig == "" {
+		return err.Error() + ` (does kube-proxy run on this node? Without it, set KUBERNETES_SERVICE_HOST: dist/kubernetes/README.md)`
+	}
+	return err.Error()
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {
@@ -69,13 +86,16 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return c, nil
 }
 
-// kubectlConfig finds the API server as kubectl does: by the environment's
+// KubectlConfig finds the API server as kubectl does: by the environment's
 // KUBECONFIG, the user's file, or as a pod.
-func kubectlConfig(kubeconfig string) (*rest.Config, error) {
+func KubectlConfig(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no kubeconfig is there: give --kubeconfig, or set KUBECONFIG")
+	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	return c, nil

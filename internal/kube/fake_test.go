@@ -57,7 +57,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-func (c *cluster) connection() connection { return connection{c.objects, c.meta} }
+func (c *cluster) connection() connection { return connection{c.objects, c.meta, newDialer()} }
 
 // patch applies, and mirrors Nodes to the client of metadata.
 func (c *cluster) patch(a ktesting.Action) (bool, runtime.Object, error) {

@@ -74,7 +74,7 @@ type Injector struct {
 
 // NewInjector reads who and where the API server is.
 func NewInjector(c InjectorConfig) (*Injector, error) {
-	rest, err := kubectlConfig(c.Kubeconfig)
+	rest, err := KubectlConfig(c.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}

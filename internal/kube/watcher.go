@@ -85,7 +85,17 @@ func newWatcher(c Config, api connection) (*Watcher, error) {
 		hear:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
 		write: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](firstRetry, lastRetry)),
 	}
+	api.dialer.changed = w.logDial
 	return w, w.makeSources()
+}
+
+// logDial says when the API server cannot be reached, and when it can again.
+func (w *Watcher) logDial(err error) {
+	if err == nil {
+		w.log.Info("the Kubernetes API can be reached again")
+		return
+	}
+	w.log.Warn("the Kubernetes API cannot be reached: what it told before holds", "error", explain(err, w.config.Kubeconfig))
 }
 
 // Run tells h what it hears until ctx ends: first what differs from what is known
@@ -218,12 +228,15 @@ func (w *Watcher) Status() Status {
 	w.mu.Lock()
 	s := Status{Complete: true, Nodes: len(w.told.nodes), Paths: len(w.told.paths)}
 	w.mu.Unlock()
+	if since, err := w.api.dialer.state(); err != nil {
+		s.Error, s.Since = explain(err, w.config.Kubeconfig), since
+	}
 	for _, source := range w.sources() {
 		s.Complete = s.Complete && source.complete()
 		since, err := source.state()
 		switch {
 		case err != nil && (s.Error == "" || since.Before(s.Since)):
-			s.Error, s.Since = err.Error(), since
+			s.Error, s.Since = explain(err, w.config.Kubeconfig), since
 		case err == nil && s.Error == "" && since.After(s.Since):
 			s.Since = since
 		}

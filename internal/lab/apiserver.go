@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +37,7 @@ const (
 )
 
 // errNotBuilt says that programs of others are missing.
-var errNotBuilt = errors.New("is not there: tools/cluster/build.sh api builds it, once")
+var errNotBuilt = errors.New("is not there: tools/cluster/build.sh builds it, once: with `api` what the overlay laboratory runs, with `all` what the cluster does")
 
 // clusterPrograms is where tools/cluster/build.sh leaves what it builds.
 func clusterPrograms() string {
@@ -49,9 +48,9 @@ func clusterPrograms() string {
 	return filepath.Join(cache, "culvert", "cluster", "bin")
 }
 
-// haveAPIServer wants the programs to be there.
-func haveAPIServer() error {
-	for _, name := range []string{etcdProcess, apiServerProcess, proxyProcess} {
+// havePrograms wants programs to be there.
+func havePrograms(names ...string) error {
+	for _, name := range names {
 		if _, err := os.Stat(filepath.Join(clusterPrograms(), name)); err != nil {
 			return fmt.Errorf("%s %w", name, errNotBuilt)
 		}
@@ -69,7 +68,7 @@ func (in *instance) startAPIServer(ctx context.Context) error {
 	if p, ok := in.process(n, apiServerProcess); ok && p.alive() {
 		return nil
 	}
-	if err := haveAPIServer(); err != nil {
+	if err := havePrograms(etcdProcess, apiServerProcess, proxyProcess); err != nil {
 		return err
 	}
 	if err := in.writeSecrets(n); err != nil {
@@ -86,15 +85,21 @@ func (in *instance) startAPIServer(ctx context.Context) error {
 			return err
 		}
 	}
+	if len(in.kubelets()) > 0 {
+		return nil // the manifest does all of it
+	}
 	return in.defineResources(ctx)
 }
 
 // startFor starts them in their node, where the variant needs them.
 func (in *instance) startFor(ctx context.Context, n *Node) error {
-	if n.Kind != APIServer || in.state.Variant != kubeMode {
+	if n.Kind != APIServer || in.state.Variant != kubeMode && len(in.kubelets()) == 0 {
 		return nil
 	}
-	return in.startAPIServer(ctx)
+	if err := in.startAPIServer(ctx); err != nil {
+		return err
+	}
+	return in.startControllers(n)
 }
 
 // register makes the Node that a kubelet would, with the podCIDRs that a
@@ -162,15 +167,11 @@ func (in *instance) runEtcd(n *Node) error {
 
 func (in *instance) runAPIServer(ctx context.Context, n *Node) error {
 	at := in.addresses(n)[0]
-	services := []string{"10.96.0.0/16", "fd00:10:96::/112"} // the first of the family that the server advertises
-	if at.Is6() {
-		slices.Reverse(services)
-	}
-	if err := in.start(n, apiServerProcess, filepath.Join(clusterPrograms(), apiServerProcess),
+	if err := in.start(n, apiServerProcess, append([]string{filepath.Join(clusterPrograms(), apiServerProcess),
 		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", apiServerPort,
-		"--cert-dir", in.file(n, "certs"), "--token-auth-file", in.file(n, "tokens.csv"), "--authorization-mode", "RBAC",
+		"--cert-dir", in.file(n, "certs"), "--token-auth-file", in.file(n, "tokens.csv"), "--authorization-mode", "Node,RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.file(n, "accounts.key"),
-		"--service-account-key-file", in.file(n, "accounts.key"), "--service-cluster-ip-range", strings.Join(services, ",")); err != nil {
+		"--service-account-key-file", in.file(n, "accounts.key"), "--service-cluster-ip-range", in.serviceCIDRs(n)}, in.kubeletOptions(n)...)...); err != nil {
 		return err
 	}
 	p, _ := in.process(n, apiServerProcess)
@@ -182,12 +183,22 @@ func (in *instance) runAPIServer(ctx context.Context, n *Node) error {
 	if !ready || last != nil {
 		return fmt.Errorf("kube-apiserver did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.logTail(n, apiServerProcess))
 	}
-	return os.WriteFile(in.kubeconfig(), in.kubeconfigText(n, at), 0o600)
+	return in.writeKubeconfig(n, administrator, in.kubeconfig())
 }
 
-// token of the lab's one user, who may do everything, and whose file never
-// leaves the lab's directory.
-const token = "lab"
+// serviceCIDRs are those of Services, the first one of the family that the server
+// advertises.
+func (in *instance) serviceCIDRs(n *Node) string {
+	services := []string{"10.96.0.0/16", "fd00:10:96::/112"}
+	if in.addresses(n)[0].Is6() {
+		slices.Reverse(services)
+	}
+	return strings.Join(services, ",")
+}
+
+// administrator is the user who may do everything, and whose file never leaves the
+// lab's directory. Users' tokens are their names.
+const administrator = "lab"
 
 // writeSecrets makes what kube-apiserver does not make by itself.
 func (in *instance) writeSecrets(n *Node) error {
@@ -195,28 +206,41 @@ func (in *instance) writeSecrets(n *Node) error {
 	if err != nil {
 		return err
 	}
-	der, err := x509.MarshalECPrivateKey(key)
+	text, err := encodeKey(key)
 	if err != nil {
 		return err
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 	return errors.Join(
+		in.writeKubeletClient(n),
 		os.WriteFile(in.file(n, "accounts.key"), text, 0o600),
-		os.WriteFile(in.file(n, "tokens.csv"), []byte(token+`,lab,lab,"system:masters"`+"\n"), 0o600))
+		os.WriteFile(in.file(n, "tokens.csv"), []byte(in.users()), 0o600))
 }
 
 func (in *instance) kubeconfig() string { return filepath.Join(in.dir(), "kubeconfig") }
 
-// kubeconfigText trusts the certificate that kube-apiserver made for itself.
-func (in *instance) kubeconfigText(n *Node, at netip.Addr) []byte {
-	text, _ := yaml.Marshal(map[string]any{ // strings in maps always have a text
+// kubeconfigText is for a user, and trusts the certificate that kube-apiserver
+// made for itself.
+func (in *instance) kubeconfigText(n *Node, user string) ([]byte, error) {
+	trust, err := os.ReadFile(in.certificate(n))
+	if err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "lab",
 		"clusters": []any{map[string]any{"name": "lab", "cluster": map[string]any{
-			"server": "https://" + net.JoinHostPort(at.String(), apiServerPort), "certificate-authority": in.certificate(n)}}},
-		"users":    []any{map[string]any{"name": "lab", "user": map[string]any{"token": token}}},
-		"contexts": []any{map[string]any{"name": "lab", "context": map[string]any{"cluster": "lab", "user": "lab"}}},
+			"server": "https://" + net.JoinHostPort(in.addresses(n)[0].String(), apiServerPort), "certificate-authority-data": trust}}},
+		"users":    []any{map[string]any{"name": user, "user": map[string]any{"token": user}}},
+		"contexts": []any{map[string]any{"name": "lab", "context": map[string]any{"cluster": "lab", "user": user}}},
 	})
-	return text
+}
+
+// writeKubeconfig writes it to a file.
+func (in *instance) writeKubeconfig(n *Node, user, file string) error {
+	text, err := in.kubeconfigText(n, user)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
 }
 
 func (in *instance) certificate(n *Node) string { return in.file(n, "certs/apiserver.crt") }
@@ -239,7 +263,7 @@ func (in *instance) kube(ctx context.Context, method, path string, body []byte) 
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Authorization", "Bearer "+administrator)
 	request.Header.Set("Content-Type", contentTypes[method])
 	client := http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,

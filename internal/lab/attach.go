@@ -62,6 +62,9 @@ func (in *instance) attach(ctx context.Context, p *Node) error {
 		return nil
 	}
 	on := in.node(p.Host)
+	if on.Kind == Kubelet {
+		return in.join(ctx, p)
+	}
 	list, err := in.network(on)
 	if err != nil {
 		return err
@@ -98,6 +101,9 @@ func (in *instance) attach(ctx context.Context, p *Node) error {
 // detach takes the pod's network away.
 func (in *instance) detach(ctx context.Context, p *Node) error {
 	on := in.node(p.Host)
+	if on.Kind == Kubelet {
+		return in.deletePod(ctx, p)
+	}
 	list, err := in.network(on)
 	if err != nil {
 		return err

@@ -50,6 +50,10 @@ type Check struct {
 	// Command of culvert is asked, with the address of ToName if there is one
 	// (shows).
 	Command []string `json:"command,omitempty"`
+	// Kubectl is what it has to do (kubectl).
+	Kubectl *command `json:"kubectl,omitempty"`
+	// Limit is how long it may take: a minute unless set.
+	Limit Duration `json:"limit,omitempty"`
 	// Within repeats the check until it passes.
 	Within Duration `json:"within,omitempty"`
 
@@ -241,6 +245,14 @@ func (t *Topology) validateCheck(c *Check) error {
 	if err := t.validateNodes(c); err != nil {
 		return err
 	}
+	if c.Kind == "kubectl" {
+		if err := t.validateCommand(c.Kubectl); err != nil {
+			return err
+		}
+	}
+	if c.Kind == "leftovers" && len(t.kubelets()) == 0 {
+		return fmt.Errorf("leftovers: the lab has no node of kind kubelet")
+	}
 	if n := t.node(c.From); c.Kind == "ospf" && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
 		return fmt.Errorf("from: %q does not run ospf6d", c.From)
 	}
@@ -269,7 +281,10 @@ func (t *Topology) validateCheck(c *Check) error {
 // it takes them for.
 func (t *Topology) validateNodes(c *Check) error {
 	var nodes []string
-	if c.Kind != "n4" { // it is about the SMFs that its events name
+	switch c.Kind {
+	case "n4": // it is about the SMFs that its events name
+	case "kubectl", "culvert", "leftovers": // about the whole cluster
+	default:
 		nodes = append(nodes, c.From)
 	}
 	if c.At != "" {
@@ -301,8 +316,8 @@ func (t *Topology) validateNodes(c *Check) error {
 }
 
 func (t *Topology) wantCulvert(name string) error {
-	if n := t.node(name); n == nil || !n.daemon() {
-		return fmt.Errorf("%q is no node of kind culvert or cluster", name)
+	if n := t.node(name); n == nil || !n.culvert() {
+		return fmt.Errorf("%q is no node of kind culvert, cluster or kubelet", name)
 	}
 	return nil
 }

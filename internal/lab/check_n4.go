@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/lab/probe"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
+	"github.com/culvert-net/culvert/internal/probe"
 )
 
 // n4 does its events one after another. Sent are PFCP requests, received those

@@ -7,7 +7,9 @@ import (
 
 // podView is what `culvert pod` shows, as far as labs look.
 type podView struct {
-	Name string `json:"name"`
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Addresses []string `json:"addresses"`
 }
 
 // noPods wants a node of which all pods are detached to have nothing of them left:

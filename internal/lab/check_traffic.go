@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
-	"github.com/culvert-net/culvert/internal/lab/probe"
+	"github.com/culvert-net/culvert/internal/probe"
 )
 
 // How long answers may take to arrive after the last packet.

@@ -109,8 +109,8 @@ func (t *Topology) validatePod(n *Node) error {
 		}
 		return nil
 	}
-	if on := t.node(n.Host); on == nil || on.Kind != Cluster {
-		return fmt.Errorf("host: %q is no node of kind cluster", n.Host)
+	if on := t.node(n.Host); on == nil || on.Kind != Cluster && on.Kind != Kubelet {
+		return fmt.Errorf("host: %q is no node of kind cluster or kubelet", n.Host)
 	}
 	for _, p := range n.HostPorts {
 		if p.Host == 0 || p.Pod == 0 || p.Protocol != "tcp" && p.Protocol != "udp" {

@@ -40,7 +40,7 @@ func Command() *cobra.Command {
 kernel's own, or FRR), culvert nodes and SMFs. They need root, leave nothing behind,
 and never touch a namespace that they did not make.`,
 	}
-	cmd.AddCommand(listCommand(), upCommand(&o), runCommand(&o), downCommand(&o), graphCommand(), endpointCommand())
+	cmd.AddCommand(listCommand(), upCommand(&o), runCommand(&o), downCommand(&o), execCommand(&o), graphCommand(), endpointCommand(), kubeletCommand())
 	return cmd
 }
 
@@ -73,7 +73,7 @@ func upCommand(o *options) *cobra.Command {
 					return err
 				}
 				for _, n := range in.Nodes {
-					p.say("%-8s %-8s ip netns exec %s bash", n.Name, n.Kind, in.namespace(n).name)
+					p.say("%-8s %-8s %s", n.Name, n.Kind, in.way(n))
 				}
 				return nil
 			})
@@ -175,7 +175,7 @@ func (o *options) variants(t *Topology, p *progress) ([]string, error) {
 	}
 	list, err := t.chosenVariants("n9", o.n9)
 	if i := slices.Index(list, kubeMode); err == nil && i >= 0 {
-		if missing := haveAPIServer(); missing != nil {
+		if missing := havePrograms(etcdProcess, apiServerProcess, proxyProcess); missing != nil {
 			p.say("%s: mode %s is left out: %v", t.Name, kubeMode, missing)
 			list = slices.Delete(slices.Clone(list), i, i+1)
 		}

@@ -83,8 +83,15 @@ func mountBPF() error {
 	return nil
 }
 
-func (in *instance) socket(n *Node) string     { return in.file(n, "culvert.sock") }
 func (in *instance) configFile(n *Node) string { return in.file(n, "culvert.yaml") }
+
+// socket is where the node's daemon answers.
+func (in *instance) socket(n *Node) string {
+	if n.Kind == Kubelet {
+		return in.inside(n, "run/culvert/culvert.sock")
+	}
+	return in.file(n, "culvert.sock")
+}
 
 // runCulvert starts the daemon and waits until it answers.
 func (in *instance) runCulvert(ctx context.Context, n *Node, binary string) error {

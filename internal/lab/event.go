@@ -42,6 +42,10 @@ type Event struct {
 	// Command of culvert is to show Shows, and may show more.
 	Command []string `json:"command,omitempty"`
 	Shows   any      `json:"shows,omitempty"`
+	// Program of a node of kind kubelet that is killed; culvert unless set.
+	Program string `json:"program,omitempty"`
+	// Kubectl is what it is to do.
+	Kubectl *command `json:"kubectl,omitempty"`
 	// For is how long a wait is.
 	For Duration `json:"for,omitempty"`
 }
@@ -56,10 +60,13 @@ var eventKinds map[string]eventKind
 
 func init() { // not in the declaration: events refer to the table
 	eventKinds = map[string]eventKind{
-		"kill":    {(*runner).kill, (*Topology).onCulvert},
+		"kill":    {(*runner).kill, (*Topology).onKill},
 		"restart": {(*runner).restart, (*Topology).onCulvert},
 		"upgrade": {func(r *runner, ctx context.Context, e *Event, o *outcome) error {
-			return r.upgrade(ctx, r.node(e.Node), o)
+			if n := r.node(e.Node); n.Kind != Kubelet {
+				return r.upgrade(ctx, n, o)
+			}
+			return r.upgradeCluster(ctx, o)
 		}, (*Topology).onCulvert},
 		"apply":     {(*runner).apply, (*Topology).onApply},
 		"link_down": {(*runner).setLink, (*Topology).onLink},
@@ -85,6 +92,8 @@ func init() { // not in the declaration: events refer to the table
 		"mtu":       {(*runner).mtu, (*Topology).onMTU},
 		"shows":     {(*runner).showsEvent, (*Topology).onShows},
 		"wait":      {(*runner).wait, (*Topology).onWait},
+		"reboot":    {(*runner).reboot, (*Topology).onReboot},
+		"kubectl":   {(*runner).kubectlEvent, func(t *Topology, e *Event) error { return t.validateCommand(e.Kubectl) }},
 	}
 }
 
@@ -209,6 +218,9 @@ func (r *runner) eventsOf(ctx context.Context, events []Event, o *outcome) error
 
 // kill leaves a while without a daemon: the data path must go on by itself.
 func (r *runner) kill(ctx context.Context, e *Event, _ *outcome) error {
+	if n := r.node(e.Node); n.Kind == Kubelet {
+		return r.killProgram(ctx, n, e.Program)
+	}
 	return r.restartCulvert(ctx, r.node(e.Node), unix.SIGKILL, 500*time.Millisecond, r.culvert)
 }
 

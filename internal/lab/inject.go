@@ -57,6 +57,11 @@ func (r *runner) dropObject(ctx context.Context, e *Event, _ *outcome) error {
 
 func (r *runner) attachPod(ctx context.Context, e *Event, _ *outcome) error {
 	p := r.node(e.Node)
+	if r.isReal(p) {
+		if err := r.create(ctx, []map[string]any{r.podObject(p)}); err != nil {
+			return err
+		}
+	}
 	if err := r.attach(ctx, p); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,6 +40,9 @@ type state struct {
 	Namespaces []string  `json:"namespaces"` // names
 	Processes  []process `json:"processes"`
 	Pins       []string  `json:"pins"` // directories
+	// Disks are directories, and Cgroups names, of nodes of kind kubelet.
+	Disks   []string `json:"disks,omitempty"`
+	Cgroups []string `json:"cgroups,omitempty"`
 	// Pods that are attached, with their addresses.
 	Pods map[string][]netip.Addr `json:"pods,omitempty"`
 }
@@ -59,20 +63,26 @@ func openInstance(t *Topology, name, culvert string) (*instance, error) {
 	if err := in.lockName(); err != nil {
 		return nil, err
 	}
+	if err := in.load(); err != nil {
+		return nil, errors.Join(err, in.close())
+	}
+	return in, nil
+}
+
+// load reads the state, if there is one.
+func (in *instance) load() error {
 	text, err := os.ReadFile(in.stateFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return in, nil
+		return nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &in.state)
 	}
-	if err == nil && in.state.Lab != t.Name {
-		err = fmt.Errorf("%s is an instance of lab %s: take it down with `culvert lab down %s --as %s`, or choose another name with --as", name, in.state.Lab, in.state.Lab, name)
+	if err == nil && in.state.Lab != in.Topology.Name {
+		err = fmt.Errorf("%s is an instance of lab %s: take it down with `culvert lab down %s --as %s`, or choose another name with --as",
+			in.name, in.state.Lab, in.state.Lab, in.name)
 	}
-	if err != nil {
-		return nil, errors.Join(err, in.close())
-	}
-	return in, nil
+	return err
 }
 
 func (in *instance) stateFile() string { return filepath.Join(stateDir, in.name+".json") }
@@ -173,4 +183,17 @@ func (in *instance) save() error {
 		return err
 	}
 	return os.Rename(next, in.stateFile())
+}
+
+// addNew appends a name that is not in the list yet.
+func addNew(list []string, name string) []string {
+	if slices.Contains(list, name) {
+		return list
+	}
+	return append(list, name)
+}
+
+// without is the list without a name.
+func without(list []string, name string) []string {
+	return slices.DeleteFunc(list, func(s string) bool { return s == name })
 }

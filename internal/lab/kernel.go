@@ -10,7 +10,7 @@ import (
 // counts says whether the kernel of the node counts: SIDs of routes with the word
 // count, and named counters of its nft ruleset.
 func (n *Node) counts() bool {
-	return !n.daemon() && (n.hasSIDs() || strings.Contains(n.NFT, "counter "))
+	return !n.culvert() && (n.hasSIDs() || strings.Contains(n.NFT, "counter "))
 }
 
 func (n *Node) hasSIDs() bool {

@@ -40,7 +40,7 @@ func (v nodeView) total() (n uint64) {
 func (r *runner) observe(ctx context.Context, accounts []string) (observation, error) {
 	var nodes []*Node
 	for _, n := range r.Nodes {
-		if n.daemon() || n.counts() {
+		if n.culvert() || n.counts() {
 			nodes = append(nodes, n)
 		}
 	}

@@ -26,18 +26,37 @@ type process struct {
 // startTime returns the start time of the process pid; ok is false when it is
 // gone, or dead and waited for by nobody.
 func startTime(pid int) (start string, ok bool) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return "", false
-	}
-	// The command's name, in brackets, may hold anything; fields count from
-	// the last bracket: state is the first, start time the twentieth.
-	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
-	fields := strings.Fields(rest)
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+	fields := statFields(pid)
+	if fields == nil || fields[0] == "Z" || fields[0] == "X" {
 		return "", false
 	}
 	return fields[19], true
+}
+
+// parentOf is the number of the process that is the parent of pid; 0 where it is
+// gone.
+func parentOf(pid int) int {
+	fields := statFields(pid)
+	if fields == nil {
+		return 0
+	}
+	parent, _ := strconv.Atoi(fields[1]) // the kernel writes numbers
+	return parent
+}
+
+// statFields are what the kernel says of a process behind its name: state is the
+// first, the parent the second, the start time the twentieth. None: it is gone.
+func statFields(pid int) []string {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return nil
+	}
+	// The name, in brackets, may hold anything.
+	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
+	if fields := strings.Fields(rest); len(fields) >= 20 {
+		return fields
+	}
+	return nil
 }
 
 func (p process) alive() bool {
@@ -83,20 +102,31 @@ func (in *instance) start(n *Node, name string, args ...string) error {
 // startWith starts it with standard input and output of its own, where they are
 // not nil.
 func (in *instance) startWith(n *Node, name string, input, out *os.File, args ...string) error {
-	log, err := os.OpenFile(in.logFile(n, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr = log, log
 	if input != nil { // nil in an *os.File is no nil in an io.Reader
 		cmd.Stdin = input
 	}
 	if out != nil {
 		cmd.Stdout = out
 	}
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	return in.startCommand(n, name, cmd)
+}
+
+// startCommand starts a command that is prepared.
+func (in *instance) startCommand(n *Node, name string, cmd *exec.Cmd) error {
+	log, err := os.OpenFile(in.logFile(n, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	if cmd.Stdout == nil {
+		cmd.Stdout = log
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(unix.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setsid = true
 	if err := in.namespace(n).Do(cmd.Start); err != nil {
 		return fmt.Errorf("start %s of %s: %w", name, n.Name, err)
 	}
@@ -116,8 +146,11 @@ func (in *instance) startWith(n *Node, name string, input, out *os.File, args ..
 func (in *instance) logFile(n *Node, name string) string { return in.file(n, name+".log") }
 
 // logTail returns the end of a process's log, for error messages.
-func (in *instance) logTail(n *Node, name string) string {
-	text, err := os.ReadFile(in.logFile(n, name))
+func (in *instance) logTail(n *Node, name string) string { return tail(in.logFile(n, name)) }
+
+// tail is the last lines of a file, or why there are none.
+func tail(file string) string {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return err.Error()
 	}

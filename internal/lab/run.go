@@ -44,6 +44,9 @@ func init() { // not in the declaration: the checks refer to the table
 		"spread":     (*runner).spread,
 		"shows":      (*runner).showsCheck,
 		"n4":         (*runner).n4,
+		"kubectl":    (*runner).asks,
+		"culvert":    (*runner).operate,
+		"leftovers":  (*runner).leftovers,
 	}
 }
 
@@ -116,10 +119,8 @@ func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if p.variant != r.state.Variant {
-			if err := r.setVariant(ctx, p.variant); err != nil {
-				return nil, err
-			}
+		if err := r.goOver(ctx, p.variant, r.progress); err != nil {
+			return nil, err
 		}
 		r.progress.begin(i+1, len(list), p.name())
 		result := r.check(ctx, p)
@@ -154,8 +155,7 @@ func (r *runner) check(ctx context.Context, p planned) Result {
 }
 
 func (r *runner) once(ctx context.Context, p planned) Result {
-	const limit = time.Minute
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, p.Limit.or(time.Minute))
 	defer cancel()
 	o := new(outcome)
 	var before observation

@@ -30,12 +30,17 @@ const (
 	Culvert   Kind = "culvert"   // forwards: culvert run
 	Cluster   Kind = "cluster"   // a node of a Kubernetes cluster: culvert run, with pods
 	Pod       Kind = "pod"       // of a node of kind cluster: culvert-cni is its network
-	APIServer Kind = "apiserver" // kube-apiserver and etcd
+	APIServer Kind = "apiserver" // kube-apiserver and etcd; where nodes are kubelets the controllers, too
+	Kubelet   Kind = "kubelet"   // a node of a Kubernetes cluster: containerd, kubelet, kube-proxy, and culvert by its manifest
+	Switch    Kind = "switch"    // its links are one link
 	SMFs      Kind = "smf"       // session management functions: culvert smf run
 )
 
-// daemon says whether culvert runs in the node.
+// daemon says whether the lab runs culvert in the node.
 func (n *Node) daemon() bool { return n.Kind == Culvert || n.Kind == Cluster }
+
+// culvert says whether culvert runs in the node, whoever started it.
+func (n *Node) culvert() bool { return n.daemon() || n.Kind == Kubelet }
 
 // forwards says whether the node is a router, by whatever means.
 func (n *Node) forwards() bool {
@@ -86,8 +91,8 @@ type Node struct {
 	HostPorts []HostPort `json:"host_ports,omitempty"`
 	// Bandwidth is what a pod is held to.
 	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
-	// Proxy is the mode of the kube-proxy of a node of kind cluster, where there is
-	// a Kubernetes API; Labels are those of its Node.
+	// Proxy is the mode of kube-proxy: of a node of kind kubelet, and of one of kind
+	// cluster where there is a Kubernetes API. Labels are those of the latter's Node.
 	Proxy  string            `json:"proxy,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	// NFT is a ruleset in the language of nft, loaded before anything runs.
@@ -329,9 +334,9 @@ func (n *Node) validate() error {
 		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", n.Name)
 	}
 	switch n.Kind {
-	case Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, SMFs:
+	case Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet, Switch, SMFs:
 	default:
-		return fmt.Errorf("kind: %q: use host, kernel, frr, culvert, cluster, pod, apiserver or smf", n.Kind)
+		return fmt.Errorf("kind: %q: use host, kernel, frr, culvert, cluster, pod, apiserver, kubelet, switch or smf", n.Kind)
 	}
 	if n.daemon() != (n.Config != nil) {
 		return fmt.Errorf("config: %s: a node of kind culvert or cluster has one, others do not", n.Name)
@@ -345,8 +350,11 @@ func (n *Node) validate() error {
 	if n.Kind == FRR && n.FRR == nil {
 		return fmt.Errorf("frr: %s: a node of kind frr says what FRR runs", n.Name)
 	}
-	if n.Kind != Cluster && (len(n.PodCIDRs) > 0 || n.Proxy != "" || len(n.Labels) > 0) {
-		return fmt.Errorf("pod_cidrs, proxy, labels: %s: only a node of kind cluster has pods", n.Name)
+	if n.Kind != Cluster && (len(n.PodCIDRs) > 0 || n.Proxy != "" && n.Kind != Kubelet || len(n.Labels) > 0) {
+		return fmt.Errorf("pod_cidrs, proxy, labels: %s: only a node of kind cluster has them, and one of kind kubelet proxy", n.Name)
+	}
+	if n.Kind == Kubelet && n.Proxy == "" {
+		return fmt.Errorf("proxy: %s: missing: use %s", n.Name, strings.Join(proxyModes, " or "))
 	}
 	if n.Proxy != "" && !slices.Contains(proxyModes, n.Proxy) {
 		return fmt.Errorf("proxy: %q: use %s", n.Proxy, strings.Join(proxyModes, " or "))

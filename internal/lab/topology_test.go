@@ -22,7 +22,7 @@ func TestTopologies(t *testing.T) {
 			t.Errorf("%s: no summary or no checks", l.Name)
 		}
 	}
-	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices", "ethernet", "overlay", "backbone"} {
+	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices", "ethernet", "overlay", "backbone", "cluster"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no lab %s among %v", want, names)
 		}
@@ -118,7 +118,7 @@ func TestParse(t *testing.T) {
 		{"unknown field", "summary:", "sumary:", []string{"sumary"}},
 		{"name", "name: small", "name: Small", []string{"name", "lower-case"}},
 		{"node twice", "name: right, kind", "name: left, kind", []string{"nodes[1]", "twice"}},
-		{"kind", "name: right, kind: host", "name: right, kind: switch", []string{"nodes[1]", "kind", "switch"}},
+		{"kind", "name: right, kind: host", "name: right, kind: gate", []string{"nodes[1]", "kind", "gate"}},
 		{"config missing", "name: right, kind: host", "name: right, kind: culvert", []string{"nodes[1]", "config"}},
 		{"frr missing", "name: right, kind: host", "name: right, kind: frr", []string{"nodes[1]", "frr"}},
 		{"unknown node of a link", "{node: right", "{node: wrong", []string{"links[0]", "wrong"}},

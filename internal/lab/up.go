@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/kubelet"
 )
 
 // up builds the instance. One that is whole already is left as it is; one
@@ -22,13 +25,20 @@ import (
 func (in *instance) up(ctx context.Context, variant string, progress *progress) error {
 	if in.state.Ready && in.whole() {
 		progress.say("%s is up already", in.name)
-		if in.state.Variant == variant {
-			return nil
-		}
-		return in.setVariant(ctx, variant)
+		return in.goOver(ctx, variant, progress)
 	}
+	return in.upAnew(ctx, variant, progress)
+}
+
+// upAnew builds the instance, of which nothing is left before.
+func (in *instance) upAnew(ctx context.Context, variant string, progress *progress) error {
 	if err := in.down(progress); err != nil {
 		return err
+	}
+	if len(in.kubelets()) > 0 {
+		if err := haveCluster(variant); err != nil {
+			return err
+		}
 	}
 	in.state.Variant = variant
 	if err := in.begin(); err != nil {
@@ -67,6 +77,9 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 		{"addresses and routes", in.configure},
 		{"FRR", in.startFRR},
 		{"kube-apiserver", func(n *Node) error { return in.startFor(ctx, n) }},
+		{"kubelets", in.startKubelet},
+		{"the nodes of the cluster", func(n *Node) error { return in.joinCluster(ctx, n) }},
+		{"culvert, by its manifest", func(n *Node) error { return in.install(ctx, n) }},
 		{"culvert", func(n *Node) error { return in.startCulvert(ctx, n, in.culvert) }},
 		{"pods", func(n *Node) error { return in.attach(ctx, n) }},
 		{"Services", func(n *Node) error { return in.serve(ctx, n) }},
@@ -78,7 +91,7 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 		}
 		progress.say("%s: %s", in.name, s.text)
 		if s.each == nil {
-			if err := in.makeLinks(); err != nil {
+			if err := in.makeLinks(in.Topology.Links); err != nil {
 				return err
 			}
 			continue
@@ -96,6 +109,9 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 }
 
 func (in *instance) makeNamespace(n *Node) error {
+	if in.isReal(n) {
+		return nil // its container runtime makes it
+	}
 	ns := in.namespace(n)
 	// Before the state names it: a foreign one must not get in there.
 	if _, ok, err := ns.mark(); err == nil && ok {
@@ -139,14 +155,20 @@ func (in *instance) makeNamespace(n *Node) error {
 			return err
 		}
 	}
+	if n.Kind == Switch {
+		return ns.batch([]string{"link add name " + bridge + " type bridge mcast_snooping 0", "link set dev " + bridge + " up"})
+	}
 	return nil
 }
 
+// bridge is the device of a switch.
+const bridge = "br0"
+
 // makeLinks makes the veth pairs.
-func (in *instance) makeLinks() error {
+func (in *instance) makeLinks(links []Link) error {
 	var pairs []string
 	inside := map[string][]string{}
-	for _, l := range in.Topology.Links {
+	for _, l := range links {
 		mtu := l.MTU
 		if mtu == 0 {
 			mtu = 1500
@@ -156,6 +178,9 @@ func (in *instance) makeLinks() error {
 			a.Name, mtu, in.namespace(in.node(a.Node)).name, b.Name, mtu, in.namespace(in.node(b.Node)).name))
 		for _, e := range l.Ends {
 			lines := []string{fmt.Sprintf("link set dev %s up", e.Name)}
+			if in.node(e.Node).Kind == Switch {
+				lines = append(lines, fmt.Sprintf("link set dev %s master %s", e.Name, bridge))
+			}
 			for _, a := range e.Addresses {
 				lines = append(lines, addressLine(a, e.Name))
 			}
@@ -165,7 +190,7 @@ func (in *instance) makeLinks() error {
 	if err := ipBatch(pairs); err != nil {
 		return err
 	}
-	for _, l := range in.Topology.Links {
+	for _, l := range links {
 		for _, e := range l.Ends {
 			if l.Offloads {
 				continue
@@ -311,8 +336,11 @@ func (in *instance) down(progress *progress) error {
 	for _, p := range in.state.Processes {
 		errs = append(errs, p.stop(unix.SIGTERM, 3*time.Second))
 	}
-	for _, dir := range in.state.Pins {
+	for _, dir := range slices.Concat(in.state.Pins, in.state.Disks) {
 		errs = append(errs, os.RemoveAll(dir))
+	}
+	for _, name := range in.state.Cgroups {
+		errs = append(errs, kubelet.RemoveCgroup(name))
 	}
 	for _, name := range in.state.Namespaces {
 		err := namespace{name}.delete(in.state.Mark)
@@ -325,6 +353,8 @@ func (in *instance) down(progress *progress) error {
 	// Not made, or in use by other instances: both are fine.
 	_ = os.Remove(in.pins())
 	_ = os.Remove(pinDir)
+	_ = os.Remove(filepath.Join(diskDir, in.name))
+	_ = os.Remove(diskDir)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("lab %s: down: %w", in.name, err)
 	}

@@ -141,6 +141,18 @@ func (n *Node) config(variant, overlay string) map[string]any {
 	return config.(map[string]any) // merging mappings makes a mapping
 }
 
+// goOver goes over to a variant, if it is another one. Nodes that are kubelets
+// are made anew for it: it is what their pods run in.
+func (in *instance) goOver(ctx context.Context, variant string, progress *progress) error {
+	switch {
+	case in.state.Variant == variant:
+		return nil
+	case len(in.kubelets()) > 0:
+		return in.upAnew(ctx, variant, progress)
+	}
+	return in.setVariant(ctx, variant)
+}
+
 // setVariant goes over to a variant, on one node after another.
 func (in *instance) setVariant(ctx context.Context, name string) error {
 	if name == kubeMode {

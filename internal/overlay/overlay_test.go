@@ -45,14 +45,15 @@ func TestSelf(t *testing.T) {
 		self       Self
 		sids       string
 		ipv4, ipv6 []netip.Addr
+		end        netip.Addr
 	}{
-		"single": {self, "fc00:0:1:4::/64 End.DT4, fc00:0:1:6::/64 End.DT6", addrs("fc00:0:1:4::"), addrs("fc00:0:1:6::")},
+		"single": {self, "fc00:0:1:4::/64 End.DT4, fc00:0:1:6::/64 End.DT6, fc00:0:1:1::/64 End", addrs("fc00:0:1:4::"), addrs("fc00:0:1:6::"), addr("fc00:0:1:1::")},
 		"double": {double, "fc00:0:1:4::/64 End.DT4, fc00:0:1:6::/64 End.DT6, 2001:db8::1/128 End",
-			addrs("2001:db8::1", "fc00:0:1:4::"), addrs("2001:db8::1", "fc00:0:1:6::")},
-		"chosen by hand":    {chosen, "fcdd::44/128 End.DT4, fcdd::66/128 End.DT6", addrs("fcdd::44"), addrs("fcdd::66")},
-		"one for both":      {both, "fcdd::46/128 End.DT46", addrs("fcdd::46"), addrs("fcdd::46")},
-		"IPv4 only":         {ipv4, "fc00:0:1:4::/64 End.DT4", addrs("fc00:0:1:4::"), nil},
-		"no multiple of 16": {long, "fc00:0:1:0:40::/76 End.DT4, fc00:0:1:0:60::/76 End.DT6", addrs("fc00:0:1:0:40::"), addrs("fc00:0:1:0:60::")},
+			addrs("2001:db8::1", "fc00:0:1:4::"), addrs("2001:db8::1", "fc00:0:1:6::"), addr("2001:db8::1")},
+		"chosen by hand":    {chosen, "fcdd::44/128 End.DT4, fcdd::66/128 End.DT6", addrs("fcdd::44"), addrs("fcdd::66"), netip.Addr{}},
+		"one for both":      {both, "fcdd::46/128 End.DT46", addrs("fcdd::46"), addrs("fcdd::46"), netip.Addr{}},
+		"IPv4 only":         {ipv4, "fc00:0:1:4::/64 End.DT4, fc00:0:1:1::/64 End", addrs("fc00:0:1:4::"), nil, addr("fc00:0:1:1::")},
+		"no multiple of 16": {long, "fc00:0:1:0:40::/76 End.DT4, fc00:0:1:0:60::/76 End.DT6, fc00:0:1:0:10::/76 End", addrs("fc00:0:1:0:40::"), addrs("fc00:0:1:0:60::"), addr("fc00:0:1:0:10::")},
 	} {
 		var sids []string
 		for _, s := range tt.self.SIDs() {
@@ -62,8 +63,8 @@ func TestSelf(t *testing.T) {
 			}
 		}
 		n := tt.self.Node()
-		if got := strings.Join(sids, ", "); got != tt.sids || !slices.Equal(n.IPv4, tt.ipv4) || !slices.Equal(n.IPv6, tt.ipv6) {
-			t.Errorf("%s: %s; lists %v, %v", name, got, n.IPv4, n.IPv6)
+		if got := strings.Join(sids, ", "); got != tt.sids || !slices.Equal(n.IPv4, tt.ipv4) || !slices.Equal(n.IPv6, tt.ipv6) || n.End() != tt.end {
+			t.Errorf("%s: %s; lists %v, %v, %v", name, got, n.IPv4, n.IPv6, n.End())
 		}
 	}
 	for want, change := range map[string]func(*Self){

@@ -25,6 +25,7 @@ type Self struct {
 // Functions in a node's locator. The same on all nodes, so that a locator says
 // all that the others have to know.
 const (
+	FunctionEnd  = 0x1 // for paths by way of the node
 	FunctionDT4  = 0x4
 	FunctionDT6  = 0x6
 	FunctionBSID = 0xb0 // and the color
@@ -122,11 +123,28 @@ func (s Self) SIDs() []srv6.LocalSID {
 	}
 	add(n.IPv4, srv6.EndDT4)
 	add(n.IPv6, srv6.EndDT6)
-	if s.Double && len(out) > 0 {
+	switch {
+	case len(out) == 0:
+	case s.Double:
 		// Its own address: what is not to be routed on is the node's, as ever.
 		out = append(out, srv6.LocalSID{SID: netip.PrefixFrom(s.Address, s.Address.BitLen()), Behavior: srv6.End, AllowUpperLayer: true})
+	case s.Locator.IsValid() && s.Locator.Contains(out[0].SID.Addr()): // else nobody routes the locator
+		out = append(out, srv6.LocalSID{SID: s.sidPrefix(sid(s.Locator, FunctionEnd)), Behavior: srv6.End})
 	}
 	return out
+}
+
+// End is the SID by which a path goes by way of a node; none if nothing tells it.
+func (n Node) End() netip.Addr {
+	for _, list := range [][]netip.Addr{n.IPv4, n.IPv6} {
+		switch {
+		case len(list) == 2 && list[0] == n.Address:
+			return n.Address
+		case len(list) == 1 && n.Locator.IsValid() && n.Locator.Contains(list[0]):
+			return sid(n.Locator, FunctionEnd)
+		}
+	}
+	return netip.Addr{}
 }
 
 func firstValid(a, b netip.Addr) netip.Addr {

@@ -2734,19 +2734,21 @@ func (x *StatusResponse) GetOverlay() *OverlayStatus {
 
 // OverlayStatus is the node as a member of its cluster.
 type OverlayStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
-	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // why it is no member yet
-	Self          *OverlayNode           `protobuf:"bytes,3,opt,name=self,proto3" json:"self,omitempty"`
-	Sids          []string               `protobuf:"bytes,4,rep,name=sids,proto3" json:"sids,omitempty"`
-	Uplinks       []string               `protobuf:"bytes,5,rep,name=uplinks,proto3" json:"uplinks,omitempty"`
-	Mtu           uint32                 `protobuf:"varint,6,opt,name=mtu,proto3" json:"mtu,omitempty"` // of pods
-	Pods          uint32                 `protobuf:"varint,7,opt,name=pods,proto3" json:"pods,omitempty"`
-	Nodes         uint32                 `protobuf:"varint,8,opt,name=nodes,proto3" json:"nodes,omitempty"`                                      // others
-	Problems      []string               `protobuf:"bytes,9,rep,name=problems,proto3" json:"problems,omitempty"`                                 // what cannot be as it was asked for
-	NetworkPolicy string                 `protobuf:"bytes,10,opt,name=network_policy,json=networkPolicy,proto3" json:"network_policy,omitempty"` // what becomes of NetworkPolicy
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Mode           string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Problem        string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // why it is no member yet
+	Self           *OverlayNode           `protobuf:"bytes,3,opt,name=self,proto3" json:"self,omitempty"`
+	Sids           []string               `protobuf:"bytes,4,rep,name=sids,proto3" json:"sids,omitempty"`
+	Uplinks        []string               `protobuf:"bytes,5,rep,name=uplinks,proto3" json:"uplinks,omitempty"`
+	Mtu            uint32                 `protobuf:"varint,6,opt,name=mtu,proto3" json:"mtu,omitempty"` // of pods
+	Pods           uint32                 `protobuf:"varint,7,opt,name=pods,proto3" json:"pods,omitempty"`
+	Nodes          uint32                 `protobuf:"varint,8,opt,name=nodes,proto3" json:"nodes,omitempty"`                                          // others
+	Problems       []string               `protobuf:"bytes,9,rep,name=problems,proto3" json:"problems,omitempty"`                                     // what cannot be as it was asked for
+	NetworkPolicy  string                 `protobuf:"bytes,10,opt,name=network_policy,json=networkPolicy,proto3" json:"network_policy,omitempty"`     // what becomes of NetworkPolicy
+	BgpSessions    uint32                 `protobuf:"varint,11,opt,name=bgp_sessions,json=bgpSessions,proto3" json:"bgp_sessions,omitempty"`          // that there are to be
+	BgpEstablished uint32                 `protobuf:"varint,12,opt,name=bgp_established,json=bgpEstablished,proto3" json:"bgp_established,omitempty"` // of these
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *OverlayStatus) Reset() {
@@ -2847,6 +2849,20 @@ func (x *OverlayStatus) GetNetworkPolicy() string {
 		return x.NetworkPolicy
 	}
 	return ""
+}
+
+func (x *OverlayStatus) GetBgpSessions() uint32 {
+	if x != nil {
+		return x.BgpSessions
+	}
+	return 0
+}
+
+func (x *OverlayStatus) GetBgpEstablished() uint32 {
+	if x != nil {
+		return x.BgpEstablished
+	}
+	return 0
 }
 
 // NodeStatus is another node of the cluster.
@@ -7774,7 +7790,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\aoverlay\x18\t \x01(\v2\x19.culvert.v1.OverlayStatusR\aoverlay\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x97\x02\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xe3\x02\n" +
 	"\rOverlayStatus\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\x12+\n" +
@@ -7786,7 +7802,9 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05nodes\x18\b \x01(\rR\x05nodes\x12\x1a\n" +
 	"\bproblems\x18\t \x03(\tR\bproblems\x12%\n" +
 	"\x0enetwork_policy\x18\n" +
-	" \x01(\tR\rnetworkPolicy\"\x9f\x01\n" +
+	" \x01(\tR\rnetworkPolicy\x12!\n" +
+	"\fbgp_sessions\x18\v \x01(\rR\vbgpSessions\x12'\n" +
+	"\x0fbgp_established\x18\f \x01(\rR\x0ebgpEstablished\"\x9f\x01\n" +
 	"\n" +
 	"NodeStatus\x12+\n" +
 	"\x04node\x18\x01 \x01(\v2\x17.culvert.v1.OverlayNodeR\x04node\x12\x16\n" +

@@ -28,34 +28,38 @@ type Files struct {
 	Chain   []string // plugins to chain behind, where they are in BinDir
 }
 
-// Install writes the files, each by one rename, and says which were not there as
-// they are now. The configuration comes last: with it the node is ready for pods.
+// Install writes the program by one rename, then the configuration, and says
+// which were not there as they are now. Without a ConfDir the configuration is
+// left to who knows when pods can be added.
 func (f Files) Install() (changed []string, err error) {
 	program, err := os.ReadFile(f.Plugin)
 	if err != nil {
 		return nil, err
 	}
+	path := filepath.Join(f.BinDir, Program)
+	differs, err := put(path, program, 0o755)
+	if differs {
+		changed = []string{path}
+	}
+	if err != nil || f.ConfDir == "" {
+		return changed, err
+	}
+	more, err := f.Configure()
+	return append(changed, more...), err
+}
+
+// Configure writes the configuration by one rename: with it the runtime has a
+// network for pods, and the node becomes ready.
+func (f Files) Configure() (changed []string, err error) {
 	conf, err := f.conflist()
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range []struct {
-		path string
-		data []byte
-		mode fs.FileMode
-	}{
-		{filepath.Join(f.BinDir, Program), program, 0o755},
-		{filepath.Join(f.ConfDir, confFile), conf, 0o644},
-	} {
-		differs, err := put(file.path, file.data, file.mode)
-		if err != nil {
-			return changed, err
-		}
-		if differs {
-			changed = append(changed, file.path)
-		}
+	path := filepath.Join(f.ConfDir, confFile)
+	if differs, err := put(path, conf, 0o644); !differs || err != nil {
+		return nil, err
 	}
-	return changed, nil
+	return []string{path}, nil
 }
 
 // Remove takes the files away, first the configuration, and says which were

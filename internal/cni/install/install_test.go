@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -81,6 +82,32 @@ func TestInstall(t *testing.T) {
 	hidden, err := filepath.Glob(filepath.Join(dir, "*", ".*"))
 	if err != nil || len(hidden) != 0 {
 		t.Errorf("left are %v, %v", hidden, err)
+	}
+}
+
+// The configuration comes when somebody says so.
+func TestInstallThenConfigure(t *testing.T) {
+	dir := t.TempDir()
+	f := Files{Plugin: filepath.Join(dir, "culvert-cni"), BinDir: filepath.Join(dir, "bin"), Version: "1.1.0"}
+	write(t, f.Plugin, "the program")
+	write(t, filepath.Join(f.BinDir, "other"), "another's")
+	if changed, err := f.Install(); err != nil || !slices.Equal(changed, []string{filepath.Join(f.BinDir, "culvert-cni")}) {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+	f.ConfDir = filepath.Join(dir, "net.d")
+	if _, err := f.Configure(); err == nil {
+		t.Error("there is no folder")
+	}
+	write(t, filepath.Join(f.ConfDir, "99-other.conflist"), "{}")
+	conf := filepath.Join(f.ConfDir, "10-culvert.conflist")
+	if changed, err := f.Configure(); err != nil || !slices.Equal(changed, []string{conf}) {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+	if changed, err := f.Configure(); err != nil || len(changed) != 0 {
+		t.Errorf("the second time changed %v, %v", changed, err)
+	}
+	if text, err := os.ReadFile(conf); err != nil || !strings.Contains(string(text), `"cniVersion": "1.1.0"`) {
+		t.Errorf("the configuration is %s, %v", text, err)
 	}
 }
 

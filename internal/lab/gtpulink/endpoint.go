@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/lab/probe"
+	"github.com/culvert-net/culvert/internal/probe"
 )
 
 // Endpoint is a set of links with their devices and sockets.

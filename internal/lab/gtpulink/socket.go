@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/internal/lab/probe"
+	"github.com/culvert-net/culvert/internal/probe"
 )
 
 // socket is the UDP socket of one local address.

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -42,6 +43,7 @@ func newSpace(t *testing.T) (s space) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.ns.Close() })
+	s.ip(t, "link set dev lo up") // net asks it once which families there are
 	return s
 }
 
@@ -252,5 +254,99 @@ func TestOrder(t *testing.T) {
 		if got := [2]int{r.Reordered, r.Overtaking}; got != want {
 			t.Errorf("%s: reordered, overtaking %v, want %v", numbers, got, want)
 		}
+	}
+}
+
+// served is a Server in a namespace.
+func served(t *testing.T, at space, name string) (port uint16) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ports, ended := make(chan uint16, 1), make(chan error, 1)
+	go func() {
+		ended <- at.Do(func() error { return Server{Name: name, Ready: func(p uint16) { ports <- p }}.Run(ctx) })
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case port = <-ports:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return port
+}
+
+func TestServer(t *testing.T) {
+	left, right := pair(t)
+	port := served(t, right, "right")
+	for _, to := range []netip.Addr{right4, right6} {
+		r, err := Transfer{From: left, To: to, Port: port, Bytes: 1 << 20, Limit: 10 * time.Second}.Run(t.Context())
+		if err != nil || r.Sent != 2<<20 || r.Received != r.Sent || r.Server != "right" {
+			t.Errorf("%v: %+v, %v", to, r, err)
+		}
+		p, err := Ping{From: left, To: to, Port: port, Count: 20, Size: 500, Interval: time.Millisecond, Wait: time.Second}.Run(t.Context())
+		if err != nil || p.Sent != 20 || p.Received != 20 || p.Corrupt+p.Duplicates+len(p.Errors) != 0 || p.MTU != 1500 {
+			t.Errorf("%v: %+v, %v", to, p, err)
+		}
+		nobody := Ping{From: left, To: to, Port: port + 1, Count: 1, Wait: 300 * time.Millisecond}
+		if p, err := nobody.Run(t.Context()); err != nil || p.Received != 0 || len(p.Errors) == 0 || p.Errors[0].Kind() != Unreachable {
+			t.Errorf("%v, a port of nobody: %+v, %v", to, p, err)
+		}
+	}
+}
+
+// TestAddressOfAnswer: from the address that was asked, not the one that the
+// route back would choose.
+func TestAddressOfAnswer(t *testing.T) {
+	left, right := pair(t)
+	right.ip(t, "addr add 10.0.2.9/24 dev r", "addr add 2001:db8:2::9/64 dev r nodad preferred_lft 0")
+	port := served(t, right, "")
+	for _, to := range []string{"10.0.2.9", "2001:db8:2::9"} {
+		p, err := Ping{From: left, To: netip.MustParseAddr(to), Port: port, Count: 3, Interval: 300 * time.Millisecond, Wait: time.Second}.Run(t.Context())
+		if err != nil || p.Received == 0 { // the first may wait for a neighbour
+			t.Errorf("%s: %+v, %v", to, p, err)
+		}
+	}
+}
+
+// TestFull: as long as the path takes, by what the host knows, arrives; the
+// first one that is longer than a router takes is answered.
+func TestFull(t *testing.T) {
+	left, right := pair(t)
+	port := served(t, right, "")
+	for _, to := range []netip.Addr{right4, right6} {
+		for _, port := range []uint16{0, port} {
+			ping := Ping{From: left, To: to, Port: port, Count: 3, Interval: 20 * time.Millisecond, Full: true, Wait: 300 * time.Millisecond}
+			left.ip(t, "route flush cache", "-6 route flush cache")
+			// The first is as long as its own link takes, and the router says so.
+			r, err := ping.Run(t.Context())
+			if err != nil || r.Received != 0 || len(r.Errors) == 0 || r.Errors[0].MTU != 1400 || r.MTU != 1400 {
+				t.Errorf("%v port %d: before the path is known: %+v, %v", to, port, r, err)
+			}
+			if r, err = ping.Run(t.Context()); err != nil || r.Received != 3 || r.MTU != 1400 || len(r.Errors) != 0 {
+				t.Errorf("%v port %d: full: %+v, %v", to, port, r, err)
+			}
+			ping.Beyond = 1
+			if r, err = ping.Run(t.Context()); err != nil || r.Sent != 3 || r.Received != 0 || len(r.Errors) == 0 || r.Errors[0].Kind() != TooBig {
+				t.Errorf("%v port %d: one octet beyond: %+v, %v", to, port, r, err)
+			}
+			ping.Beyond = 101 // 1501
+			if r, err = ping.Run(t.Context()); err != nil || r.Sent != 0 || r.TooLong != 3 {
+				t.Errorf("%v port %d: longer than the interface takes: %+v, %v", to, port, r, err)
+			}
+		}
+	}
+}
+
+func TestPingWhile(t *testing.T) {
+	left, right := pair(t)
+	port := served(t, right, "")
+	left4 := 0
+	p, err := Ping{From: left, To: right4, Port: port, Count: 5, Interval: time.Millisecond, Wait: time.Second, While: func() bool { left4++; return left4 < 40 }}.Run(t.Context())
+	if err != nil || p.Sent < 40 || p.Received != p.Sent || p.Corrupt != 0 {
+		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,9 +17,10 @@ import (
 
 // Transfer is a TCP connection on which Bytes go there, and Bytes come back.
 type Transfer struct {
-	From, At Space
-	Source   netip.Addr
-	To       netip.Addr
+	From   Space
+	At     Space // where the server is; nil: a Server is there already
+	Source netip.Addr
+	To     netip.Addr
 	// Port is where the client connects to, and Listen where the server is:
 	// others than the server's port, and To, where something on the way
 	// translates addresses.
@@ -38,12 +40,16 @@ type TransferResult struct {
 	Retransmitted  uint32 // segments, of the client
 	// Client is whose address the server saw.
 	Client netip.Addr
+	Server string // its name
 }
 
 // Run transfers, and compares what arrived with what was sent.
 func (t Transfer) Run(ctx context.Context) (r TransferResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Limit)
 	defer cancel()
+	if t.At == nil {
+		return t.client(ctx, netip.AddrPortFrom(t.To, t.Port).String())
+	}
 	var listener net.Listener
 	err = t.At.Do(func() error {
 		listener, err = net.Listen("tcp", listenAt(t.Listen, t.To).String())
@@ -87,6 +93,9 @@ func (t Transfer) client(ctx context.Context, to string) (r TransferResult, err 
 	if err := setDeadline(ctx, c); err != nil {
 		return r, err
 	}
+	if r.Server, err = t.greet(c); err != nil {
+		return r, fmt.Errorf("TCP to %v: %w", t.To, err)
+	}
 	for round := uint64(0); round == 0 || t.While != nil && t.While(); round++ {
 		r.Sent += 2 * t.Bytes
 		n, err := t.exchange(c, round)
@@ -104,7 +113,7 @@ func (t Transfer) client(ctx context.Context, to string) (r TransferResult, err 
 // side got, and the same data back.
 func (t Transfer) exchange(c net.Conn, round uint64) (received int64, err error) {
 	sent := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(c, sent), t.content(round)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(c, sent), content(t.Bytes, round)); err != nil {
 		return 0, err
 	}
 	theirs := make([]byte, sha256.Size)
@@ -133,17 +142,41 @@ func (t Transfer) serve(ctx context.Context, listener net.Listener) (from netip.
 	if err := setDeadline(ctx, c); err != nil {
 		return from, err
 	}
-	if err := t.answer(c); err != nil {
+	if err := answer(c, ""); err != nil {
 		return from, fmt.Errorf("TCP at %v: %w", t.To, err)
 	}
 	return from, nil
 }
 
-// answer is the server's part of each round.
-func (t Transfer) answer(c net.Conn) error {
+// greet says how much is sent in a round, and hears who the server is.
+func (t Transfer) greet(c net.Conn) (string, error) {
+	if err := binary.Write(c, binary.BigEndian, t.Bytes); err != nil {
+		return "", err
+	}
+	var length uint8
+	if err := binary.Read(c, binary.BigEndian, &length); err != nil {
+		return "", err
+	}
+	name := make([]byte, length)
+	_, err := io.ReadFull(c, name)
+	return string(name), err
+}
+
+// answer is the server's part in a connection, to its end.
+func answer(c net.Conn, name string) error {
+	var octets int64
+	if err := binary.Read(c, binary.BigEndian, &octets); err != nil {
+		return err
+	}
+	if octets <= 0 || octets > mostBytes {
+		return fmt.Errorf("a client wants to send %d octets", octets)
+	}
+	if _, err := c.Write(append([]byte{uint8(len(name))}, name...)); err != nil {
+		return err
+	}
 	for round := uint64(0); ; round++ {
 		got := sha256.New()
-		n, err := io.CopyN(got, c, t.Bytes)
+		n, err := io.CopyN(got, c, octets)
 		if errors.Is(err, io.EOF) && n == 0 && round > 0 {
 			return nil
 		}
@@ -153,17 +186,20 @@ func (t Transfer) answer(c net.Conn) error {
 		if _, err := c.Write(got.Sum(nil)); err != nil {
 			return err
 		}
-		if _, err := io.Copy(c, t.content(round)); err != nil {
+		if _, err := io.Copy(c, content(octets, round)); err != nil {
 			return err
 		}
 	}
 }
 
+// mostBytes is what a server takes in a round.
+const mostBytes = 1 << 30
+
 // content is the data of a round: the same on both sides, never twice.
-func (t Transfer) content(round uint64) io.Reader {
+func content(octets int64, round uint64) io.Reader {
 	var seed [32]byte
 	copy(seed[:], fmt.Sprintf("round %d", round))
-	return io.LimitReader(rand.NewChaCha8(seed), t.Bytes)
+	return io.LimitReader(rand.NewChaCha8(seed), octets)
 }
 
 func setDeadline(ctx context.Context, c net.Conn) error {

@@ -17,18 +17,25 @@ type Space interface {
 	Do(func() error) error
 }
 
-// Ping is a series of ICMP Echo Requests.
+// Ping is a series of requests that come back: ICMP Echo, or UDP to a Server.
 type Ping struct {
 	From     Space
 	Source   netip.Addr // the kernel's choice unless set
 	To       netip.Addr
+	Port     uint16 // of the Server; 0: ICMP
 	Device   string // that the socket is bound to; any unless set
-	Count    int
+	Count    int    // at least so many; at most 65536
 	Interval time.Duration
 	Size     int  // of the data
 	HopLimit int  // the system's unless set
 	DF       bool // never fragment, not even here
-	Wait     time.Duration
+	// Full has packets be as long as the path takes, by what this host knows,
+	// and Beyond so much longer, whatever it knows: both never in fragments.
+	Full   bool
+	Beyond int
+	Wait   time.Duration
+	// While, if set, keeps it going beyond Count.
+	While func() bool
 }
 
 // PingResult is what became of them.
@@ -38,6 +45,7 @@ type PingResult struct {
 	Duplicates int
 	Corrupt    int // echoed other data than was sent
 	TooLong    int // not sent: longer than the path MTU that this host knows
+	MTU        int // of the path, as this host knows it in the end
 	Errors     []ICMPError
 }
 
@@ -57,6 +65,9 @@ func (p Ping) Run(ctx context.Context) (PingResult, error) {
 	defer unix.Close(r.fd)
 	err := r.run(ctx)
 	r.result.Errors = append(r.result.Errors, ReadErrors(r.fd)...)
+	if mtu, e := r.pathMTU(); e == nil {
+		r.result.MTU = mtu
+	}
 	return r.result, err
 }
 
@@ -67,18 +78,24 @@ func (r *pinger) open() (err error) {
 	if r.To.Is4() {
 		family, proto = unix.AF_INET, unix.IPPROTO_ICMP
 	}
+	if r.Port != 0 {
+		proto = unix.IPPROTO_UDP
+	}
 	if r.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, proto); err != nil {
-		return fmt.Errorf("ICMP socket: %w", err)
+		return fmt.Errorf("socket: %w", err)
 	}
 	err = r.setOptions()
 	if err == nil && r.Device != "" {
 		err = bind(r.fd, r.Device)
 	}
 	if err == nil && r.Source.IsValid() {
-		err = unix.Bind(r.fd, sockaddr(r.Source))
+		err = unix.Bind(r.fd, sockaddr(r.Source, 0))
 	}
 	if err == nil {
-		err = unix.Connect(r.fd, sockaddr(r.To))
+		err = unix.Connect(r.fd, sockaddr(r.To, r.Port))
+	}
+	if err == nil && r.Full {
+		err = r.fill()
 	}
 	if err != nil {
 		err = errors.Join(err, unix.Close(r.fd))
@@ -90,43 +107,91 @@ func (r *pinger) setOptions() error {
 	if err := ReceiveErrors(r.fd, r.To.Is4()); err != nil {
 		return err
 	}
-	level, hops, discover, do := unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO
+	if err := unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil {
+		return err
+	}
+	level, hops, discover := unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MTU_DISCOVER
+	do, beyond := unix.IPV6_PMTUDISC_DO, unix.IPV6_PMTUDISC_PROBE
 	if r.To.Is4() {
-		level, hops, discover, do = unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO
+		level, hops, discover = unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MTU_DISCOVER
+		do, beyond = unix.IP_PMTUDISC_DO, unix.IP_PMTUDISC_PROBE
 	}
 	if r.HopLimit != 0 {
 		if err := unix.SetsockoptInt(r.fd, level, hops, r.HopLimit); err != nil {
 			return err
 		}
 	}
-	if r.DF {
+	switch {
+	case r.Beyond > 0:
+		return unix.SetsockoptInt(r.fd, level, discover, beyond)
+	case r.DF || r.Full:
 		return unix.SetsockoptInt(r.fd, level, discover, do)
 	}
 	return nil
 }
 
-func sockaddr(a netip.Addr) unix.Sockaddr {
-	if a.Is4() {
-		return &unix.SockaddrInet4{Addr: a.As4()}
+// fill makes packets as long as the path takes, and as far beyond as is asked for.
+func (r *pinger) fill() error {
+	mtu, err := r.pathMTU()
+	if err != nil {
+		return fmt.Errorf("path MTU: %w", err)
 	}
-	return &unix.SockaddrInet6{Addr: a.As16()}
+	const ipv4, ipv6, udp = 20, 40, 8
+	r.Size = mtu + r.Beyond - ipv6 - pingHeader
+	if r.To.Is4() {
+		r.Size += ipv6 - ipv4
+	}
+	if r.Port != 0 {
+		r.Size -= udp
+	}
+	return nil
+}
+
+// pathMTU is what this host knows of it, in octets. To connect again looks up the
+// route, which an ICMP error takes away.
+func (r *pinger) pathMTU() (int, error) {
+	if err := unix.Connect(r.fd, sockaddr(r.To, r.Port)); err != nil {
+		return 0, err
+	}
+	if r.To.Is4() {
+		return unix.GetsockoptInt(r.fd, unix.IPPROTO_IP, unix.IP_MTU)
+	}
+	return unix.GetsockoptInt(r.fd, unix.IPPROTO_IPV6, unix.IPV6_MTU)
+}
+
+func sockaddr(a netip.Addr, port uint16) unix.Sockaddr {
+	if a.Is4() {
+		return &unix.SockaddrInet4{Addr: a.As4(), Port: int(port)}
+	}
+	return &unix.SockaddrInet6{Addr: a.As16(), Port: int(port)}
 }
 
 func (r *pinger) run(ctx context.Context) error {
 	next := time.Now()
-	for seq := range r.Count {
+	for seq := 0; seq < r.Count || seq <= mostPings && r.While != nil && r.While(); seq++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := r.send(uint16(seq)); err != nil {
 			return err
 		}
-		next = next.Add(r.Interval)
+		if next = next.Add(r.Interval); time.Since(next) > mostBehind {
+			next = time.Now()
+		}
 		r.receiveUntil(next, false)
 	}
 	r.receiveUntil(time.Now().Add(r.Wait), true)
 	return nil
 }
+
+// receiveBuffer is what sockets ask for, in octets; the system may give less.
+const receiveBuffer = 4 << 20
+
+// mostPings is the last sequence number; pingHeader has it at its end.
+const (
+	mostPings  = 1<<16 - 1
+	pingHeader = 8
+)
 
 func (r *pinger) data(seq uint16) []byte {
 	data := make([]byte, r.Size)
@@ -137,10 +202,13 @@ func (r *pinger) data(seq uint16) []byte {
 }
 
 func (r *pinger) send(seq uint16) error {
-	b := make([]byte, 8, 8+r.Size)
-	b[0] = 128
-	if r.To.Is4() {
+	b := make([]byte, pingHeader, pingHeader+r.Size)
+	switch {
+	case r.Port != 0: // comes back as it is, and so looks like an ICMPv4 Echo Reply
+	case r.To.Is4():
 		b[0] = 8
+	default:
+		b[0] = 128
 	}
 	binary.BigEndian.PutUint16(b[6:], seq) // checksum and identifier: the kernel's
 	b = append(b, r.data(seq)...)
@@ -178,17 +246,15 @@ func (r *pinger) takeErrors() {
 	r.result.Errors = append(r.result.Errors, ReadErrors(r.fd)...)
 }
 
-// receiveUntil takes answers until then, or until all are there if early.
+// receiveUntil takes answers until then, or until all are there if early. What
+// waits is taken also where it is late: the socket holds no more than so many.
 func (r *pinger) receiveUntil(then time.Time, early bool) {
 	b := make([]byte, 1<<16)
 	for {
 		if early && r.result.Received+r.result.Corrupt >= r.result.Sent {
 			return
 		}
-		left := time.Until(then)
-		if left <= 0 {
-			return
-		}
+		left := max(time.Until(then), 0)
 		fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
 		timeout := unix.NsecToTimespec(int64(left))
 		if n, err := unix.Ppoll(fds, &timeout, nil); n <= 0 && err != unix.EINTR {
@@ -204,12 +270,12 @@ func (r *pinger) receiveUntil(then time.Time, early bool) {
 }
 
 func (r *pinger) take(b []byte) {
-	if len(b) < 8 || b[0] != 0 && b[0] != 129 {
+	if len(b) < pingHeader || b[0] != 0 && b[0] != 129 {
 		return
 	}
 	seq := binary.BigEndian.Uint16(b[6:])
 	switch {
-	case int(seq) >= r.Count || !bytes.Equal(b[8:], r.data(seq)):
+	case int(seq) >= r.Count && r.While == nil || !bytes.Equal(b[pingHeader:], r.data(seq)):
 		r.result.Corrupt++
 	case r.seen[seq]:
 		r.result.Duplicates++

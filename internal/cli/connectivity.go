@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/connectivity"
+	"github.com/culvert-net/culvert/internal/kube/operator"
+	"github.com/culvert-net/culvert/internal/probe"
+)
+
+// Where a connectivity test is, unless said.
+const (
+	defaultTestNamespace = "culvert-connectivity"
+	defaultDaemonSet     = "culvert"
+)
+
+// connectivity tests a cluster's network.
+func (a *app) connectivity() *cobra.Command {
+	c := &cobra.Command{Use: "connectivity", Short: "Test the network of a Kubernetes cluster, with pods on its nodes"}
+	c.AddCommand(a.connectivityTest(), a.connectivityClean(), a.connectivityServe(), a.connectivityListening(), a.connectivityProbe())
+	return c
+}
+
+// testFlags say which cluster, and where in it.
+func (a *app) testFlags(c *cobra.Command, o *operator.Options) {
+	c.Flags().StringVar(&o.Namespace, "namespace", defaultTestNamespace, "`namespace` of the test's pods, which it makes")
+	a.agentFlags(c, o)
+}
+
+// agentFlags say which cluster, and where the agents are in it.
+func (a *app) agentFlags(c *cobra.Command, o *operator.Options) {
+	o.Version = a.version
+	f := c.Flags()
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` that says where the cluster is (default: as kubectl finds it)")
+	f.StringVar(&o.System, "system-namespace", config.DefaultKubeNamespace, "`namespace` of the agents")
+	f.StringVar(&o.DaemonSet, "daemonset", defaultDaemonSet, "`name` of the agents' DaemonSet")
+}
+
+func (a *app) connectivityTest() *cobra.Command {
+	var where operator.Options
+	o := connectivity.Options{Ports: connectivity.Ports{Service: 80}}
+	var outside []string
+	var limit time.Duration
+	var verbose bool
+	c := &cobra.Command{
+		Use: "test", Short: "Send packets between pods, nodes and Services, and along policies", Args: noArgs,
+		Long: `Starts three pods on each node, of the image that the agents have, and has them
+send: pod to pod, pod to node, node to pod, to a Service by its ClusterIP and by
+NodePort, packets as long as the path takes and longer ones, and along an SRv6Policy
+that is put and taken away meanwhile; in each family that the cluster has. Prints
+what was sent, received and lost (TCP: in KiB), and takes away what it made.
+The exit code is 3 if a check fails.`,
+		Example: `  culvert connectivity test
+  culvert connectivity test --node node-1 --node node-2 --outside 2001:db8:9::1 -o json`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, text := range outside {
+				to, err := netip.ParseAddr(text)
+				if err != nil {
+					return usagef("--outside %q is not an IP address", text)
+				}
+				o.Outside = append(o.Outside, to)
+			}
+			o.Progress = c.ErrOrStderr()
+			cluster, err := operator.New(where)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), limit)
+			defer cancel()
+			report, err := connectivity.Run(ctx, cluster, o)
+			return errors.Join(a.printConnectivity(c, report, verbose), whyEnded(c, limit, err), verdictOf(report, err))
+		},
+	}
+	a.testFlags(c, &where)
+	f := c.Flags()
+	f.StringArrayVar(&o.Nodes, "node", nil, "`node` to test; may be repeated (default: all)")
+	f.IntVar(&o.Most, "nodes", 0, "`most` nodes that are tested (default: all)")
+	f.StringVar(&o.Image, "image", "", "`image` of the pods (default: that of the agents)")
+	f.StringArrayVar(&outside, "outside", nil, "`address` outside of the cluster that pods ping; may be repeated")
+	f.BoolVar(&o.Keep, "keep", false, "leave the pods there")
+	f.BoolVarP(&verbose, "verbose", "v", false, "a line for each pair of nodes, not only for those that fail")
+	f.DurationVar(&limit, "timeout", 10*time.Minute, "how `long` the test may take")
+	f.DurationVar(&o.Start, "wait", 2*time.Minute, "how `long` pods may take to start")
+	f.Uint16Var(&o.Ports.Pod, "pod-port", 8080, "`port` at which pods serve")
+	f.Uint16Var(&o.Ports.Host, "host-port", 27182, "`port` at which pods in the nodes' own network serve")
+	a.outputFlag(c)
+	completeNodes(c, "node", &where)
+	return c
+}
+
+// completeNodes completes a flag with the cluster's nodes.
+func completeNodes(c *cobra.Command, flag string, where *operator.Options) {
+	err := c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		const patience = 3 * time.Second
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		cluster, err := operator.New(*where)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, err := cluster.NodeNames(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // there is no such flag: every test sees it
+	}
+}
+
+// whyEnded says that it was told to end, or took too long.
+func whyEnded(c *cobra.Command, limit time.Duration, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case c.Context().Err() != nil:
+		return errors.New("interrupted")
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("not done within %v (--timeout): %w", limit, err)
+	}
+	return err
+}
+
+// verdictOf is the exit code of a test that came to its end.
+func verdictOf(r *connectivity.Report, err error) error {
+	if err != nil || r.Pass {
+		return nil
+	}
+	failed := 0
+	for _, row := range r.Checks {
+		if row.Result == connectivity.Fail {
+			failed++
+		}
+	}
+	return &exitError{ExitCheckFailed, fmt.Errorf("%d of %d checks failed", failed, len(r.Checks))}
+}
+
+func (a *app) printConnectivity(c *cobra.Command, r *connectivity.Report, verbose bool) error {
+	if a.format == formatTable && len(r.Checks) == 0 {
+		return nil
+	}
+	return a.print(c, r, func(g *grid) {
+		rows := r.Checks
+		if !verbose {
+			rows = r.Folded()
+		}
+		g.row("CHECK", "FROM", "TO", "FAMILY", "SENT", "RECEIVED", "LOST", "RESULT", "DETAIL")
+		for _, row := range rows {
+			g.row(row.Check, row.From, row.To, row.Family, row.Sent, row.Received, row.Lost, row.Result, row.Detail)
+		}
+		passed, failed, left := 0, 0, 0
+		for _, row := range r.Checks {
+			switch row.Result {
+			case connectivity.Pass:
+				passed++
+			case connectivity.Fail:
+				failed++
+			default:
+				left++
+			}
+		}
+		g.gap()
+		g.line(fmt.Sprintf("%d nodes, %d checks in %.0f s: %d passed, %d failed, %d left out", r.Nodes, len(r.Checks), r.Seconds, passed, failed, left))
+		for _, hint := range r.Hints {
+			g.line(hint)
+		}
+	})
+}
+
+func (a *app) connectivityClean() *cobra.Command {
+	var where operator.Options
+	c := &cobra.Command{
+		Use: "clean", Short: "Take away what a test has left, which was killed or told to keep it", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cluster, err := operator.New(where)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), changeTimeout)
+			defer cancel()
+			removed, err := cluster.Clean(ctx)
+			return errors.Join(say(c, "removed", removed), err)
+		},
+	}
+	a.testFlags(c, &where)
+	return c
+}
+
+// connectivityServe is what the test's pods run.
+func (a *app) connectivityServe() *cobra.Command {
+	s := probe.Server{Name: os.Getenv("NODE_NAME")}
+	c := &cobra.Command{
+		Use: "serve", Short: "Be a pod of a test", Args: noArgs, Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error { return s.Run(c.Context()) },
+	}
+	c.Flags().Uint16Var(&s.Port, "port", 8080, "`port` of TCP and UDP")
+	return c
+}
+
+// connectivityListening is how the kubelet knows that the pod serves.
+func (a *app) connectivityListening() *cobra.Command {
+	var port uint16
+	c := &cobra.Command{
+		Use: "listening", Short: "Whether this pod of a test serves", Args: noArgs, Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var d net.Dialer
+			conn, err := d.DialContext(c.Context(), "tcp", net.JoinHostPort("localhost", fmt.Sprint(port)))
+			if err != nil {
+				return err
+			}
+			return conn.Close()
+		},
+	}
+	c.Flags().Uint16Var(&port, "port", 8080, "`port` of the server")
+	return c
+}
+
+// connectivityProbe is what a test runs in its pods.
+func (a *app) connectivityProbe() *cobra.Command {
+	return &cobra.Command{
+		Use: "probe", Short: "Send what standard input lists, and write what became of it", Args: noArgs, Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return connectivity.Answers(c.Context(), c.InOrStdin(), c.OutOrStdout())
+		},
+	}
+}

@@ -1,0 +1,390 @@
+package connectivity
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Program is where images have it.
+const Program = "/usr/bin/culvert"
+
+// Options of a test.
+type Options struct {
+	Nodes   []string // by name; all unless set
+	Most    int      // nodes; all unless set
+	Image   string   // that of the agents unless set
+	Ports   Ports
+	Outside []netip.Addr
+	Keep    bool // what was made
+	// Start is how long pods may take to be ready.
+	Start    time.Duration
+	Progress io.Writer
+}
+
+// ErrThere is that a test's pods are there already.
+var ErrThere = errors.New("an earlier test has left its pods, or another one runs: culvert connectivity clean takes them away")
+
+// ErrForeign is that the namespace is somebody else's.
+var ErrForeign = errors.New("cannot be used")
+
+// execAtOnce is how many pods are asked at the same time.
+const execAtOnce = 16
+
+// test is one on its way.
+type test struct {
+	Options
+	cluster Cluster
+	nodes   []Node // that are tested
+	field   *field
+	report  Report
+	drops   map[string]map[string]uint64 // packets, by node and reason, at the beginning
+}
+
+// Run tests. The report is there, as far as it came, also with an error. What was
+// made is taken away in any case, even if ctx has ended.
+func Run(ctx context.Context, c Cluster, o Options) (report *Report, err error) {
+	t := &test{Options: o, cluster: c}
+	began := time.Now()
+	made := false
+	defer func() {
+		report = &t.report
+		report.Seconds = time.Since(began).Seconds()
+		report.Pass = err == nil && len(report.Checks) > 0 && len(filter(report.Checks, func(r Row) bool { return r.Result == Fail })) == 0
+		if made && !o.Keep {
+			err = errors.Join(err, t.clean(ctx))
+		}
+	}()
+	if err := t.choose(ctx); err != nil {
+		return nil, err
+	}
+	d := Deployment{Image: o.Image, Ports: o.Ports}
+	for _, n := range t.nodes {
+		d.Nodes = append(d.Nodes, n.Name)
+	}
+	err = c.Start(ctx, d)
+	made = !errors.Is(err, ErrThere) && !errors.Is(err, ErrForeign)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	return nil, t.checks(ctx)
+}
+
+// cleanTime is how long taking away what was made may take.
+const cleanTime = 2 * time.Minute
+
+func (t *test) clean(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	fmt.Fprintln(t.Progress, "taking away the pods of the test")
+	if _, err := t.cluster.Clean(ctx); err != nil {
+		return fmt.Errorf("something is left, which culvert connectivity clean takes away: %w", err)
+	}
+	return nil
+}
+
+// choose finds the nodes to test, and judges the agents on them.
+func (t *test) choose(ctx context.Context) error {
+	all, err := t.cluster.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b Node) int { return compareNames(a.Name, b.Name) })
+	for _, name := range t.Options.Nodes {
+		if !slices.ContainsFunc(all, func(n Node) bool { return n.Name == name }) {
+			return fmt.Errorf("the cluster has no node %s", name)
+		}
+	}
+	for _, n := range all {
+		if len(t.Options.Nodes) > 0 && !slices.Contains(t.Options.Nodes, n.Name) || t.Most > 0 && len(t.nodes) >= t.Most {
+			continue
+		}
+		row := Row{Check: "agent is ready", From: n.Name, To: n.Name, Result: Pass}
+		if n.Problem != "" {
+			row.fail("%s", n.Problem)
+		} else {
+			t.nodes = append(t.nodes, n)
+		}
+		t.report.Checks = append(t.report.Checks, row)
+	}
+	t.report.Nodes = len(t.nodes)
+	if len(t.nodes) == 0 {
+		return errors.New("no node has an agent that is ready: " + details(t.report.Checks))
+	}
+	return nil
+}
+
+// details are those of rows that failed.
+func details(rows []Row) string {
+	var list []string
+	for _, r := range filter(rows, func(r Row) bool { return r.Result == Fail }) {
+		list = append(list, fmt.Sprintf("%s: %s", r.From, r.Detail))
+	}
+	return strings.Join(list, "; ")
+}
+
+// ready waits for the test's pods, and goes on with the nodes that have them all.
+func (t *test) ready(ctx context.Context) error {
+	begin := time.Now()
+	fmt.Fprintf(t.Progress, "waiting for pods on %d nodes ... ", len(t.nodes))
+	pods, err := t.await(ctx)
+	if err != nil {
+		fmt.Fprintln(t.Progress)
+		return err
+	}
+	fmt.Fprintf(t.Progress, "%.1f s\n", time.Since(begin).Seconds())
+	var whole []Pod
+	for _, n := range t.nodes {
+		row := Row{Check: "pods start", From: n.Name, To: n.Name, Result: Pass}
+		of := podsOn(pods, n.Name)
+		for _, role := range Roles() {
+			if i := slices.IndexFunc(of, func(p Pod) bool { return p.Role == role }); i < 0 {
+				row.fail("%s: none is made", role)
+			} else if !of[i].Ready {
+				row.fail("%s: %s", of[i].Container.Pod, of[i].Problem)
+			}
+		}
+		if row.Result == Pass {
+			whole = append(whole, of...)
+		}
+		t.report.Checks = append(t.report.Checks, row)
+	}
+	if len(whole) == 0 {
+		return errors.New("the test's pods do not start: " + details(t.report.Checks))
+	}
+	service, err := t.cluster.Service(ctx)
+	t.field = newField(whole, service, t.Ports)
+	return err
+}
+
+func podsOn(pods []Pod, node string) (of []Pod) {
+	for _, p := range pods {
+		if p.Node == node {
+			of = append(of, p)
+		}
+	}
+	return of
+}
+
+// await looks at the pods until all are ready, or one never will be.
+func (t *test) await(ctx context.Context) ([]Pod, error) {
+	const look = 250 * time.Millisecond
+	end := time.Now().Add(t.Start)
+	for {
+		pods, err := t.cluster.Pods(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ready, hopeless := 0, 0
+		for _, p := range pods {
+			if p.Ready {
+				ready++
+			} else if p.Fatal {
+				hopeless++
+			}
+		}
+		all := len(t.nodes) * len(Roles())
+		if ready >= all || hopeless > 0 && ready+hopeless >= all || time.Now().After(end) {
+			return pods, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(look):
+		}
+	}
+}
+
+// checks does them all, and says how they go.
+func (t *test) checks(ctx context.Context) error {
+	f := t.field
+	stages := []struct {
+		name string
+		do   func(context.Context) ([]Row, error)
+	}{
+		{"pod to pod of the same node", t.tasks(f.podToPod("pod to pod of the same node", same))},
+		{"pod to pod of another node", t.tasks(f.podToPod("pod to pod of another node", other))},
+		{"pod to node", t.tasks(append(f.podToNode("pod to its node", same), f.podToNode("pod to another node", other)...))},
+		{"node to pod", t.tasks(append(f.nodeToPod("node to its pod", same), f.nodeToPod("node to another's pod", other)...))},
+		{"ClusterIP", t.settled(t.tasks(f.clusterIP()))},
+		{"NodePort", t.tasks(f.nodePort())},
+		{"big packets", t.tasks(f.big())},
+		{"policies", t.policies},
+	}
+	for _, a := range t.Outside {
+		stages = append(stages, struct {
+			name string
+			do   func(context.Context) ([]Row, error)
+		}{"to " + a.String(), t.tasks(f.outside(a))})
+	}
+	t.drops = t.dropped(ctx)
+	for i, s := range stages {
+		began := time.Now()
+		fmt.Fprintf(t.Progress, "[%2d/%d] %s ... ", i+1, len(stages), s.name)
+		rows, err := s.do(ctx)
+		t.report.Checks = append(t.report.Checks, rows...)
+		if err != nil {
+			fmt.Fprintln(t.Progress)
+			return err
+		}
+		fmt.Fprintf(t.Progress, "%s (%.1f s)\n", verdict(rows), time.Since(began).Seconds())
+	}
+	t.hints(ctx)
+	return nil
+}
+
+var serviceTime = 10 * time.Second // none in tests
+
+// settled gives what stands for Services a moment to hear of this one: it tries
+// until all is well.
+func (t *test) settled(do func(context.Context) ([]Row, error)) func(context.Context) ([]Row, error) {
+	return func(ctx context.Context) ([]Row, error) {
+		for end := time.Now().Add(serviceTime); ; {
+			rows, err := do(ctx)
+			if err != nil || len(filter(rows, func(r Row) bool { return r.Result == Fail })) == 0 || time.Now().After(end) {
+				return rows, err
+			}
+		}
+	}
+}
+
+func verdict(rows []Row) string {
+	failed := filter(rows, func(r Row) bool { return r.Result == Fail })
+	switch {
+	case len(rows) == 0:
+		return "nothing to try"
+	case len(failed) > 0:
+		return fmt.Sprintf("FAILED: %d of %d, first %s to %s: %s", len(failed), len(rows), failed[0].From, failed[0].To, failed[0].Detail)
+	case len(filter(rows, func(r Row) bool { return r.Result == LeftOut })) == len(rows):
+		return "left out: " + rows[0].Detail
+	}
+	return "ok"
+}
+
+// tasks are done by asking each pod once.
+func (t *test) tasks(list []task) func(context.Context) ([]Row, error) {
+	return func(ctx context.Context) ([]Row, error) {
+		rows := make([]Row, len(list))
+		of := map[Container][]int{}
+		for i, k := range list {
+			rows[i] = k.row
+			of[k.pod.Container] = append(of[k.pod.Container], i)
+		}
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(execAtOnce)
+		for _, places := range of {
+			g.Go(func() error {
+				var probes []Probe
+				for _, i := range places {
+					probes = append(probes, list[i].probe)
+				}
+				answers, err := t.ask(ctx, list[places[0]].pod, probes, nil)
+				for n, i := range places {
+					if err != nil {
+						rows[i].fail("%s could not be asked: %v", list[i].pod.Container.Pod, err)
+						continue
+					}
+					list[i].judge(&rows[i], answers[n])
+				}
+				return ctx.Err()
+			})
+		}
+		err := g.Wait()
+		return rows, err
+	}
+}
+
+// ask has a pod send. Endless probes end when enough is closed.
+func (t *test) ask(ctx context.Context, pod Pod, probes []Probe, enough io.Reader) (answers []Answer, err error) {
+	line, err := json.Marshal(probes)
+	if err != nil {
+		return nil, err
+	}
+	var input io.Reader = bytes.NewReader(append(line, '\n'))
+	if enough != nil {
+		input = io.MultiReader(input, enough)
+	}
+	out, err := t.cluster.Exec(ctx, pod.Container, input, Program, "connectivity", "probe")
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(out, &answers); err != nil || len(answers) != len(probes) {
+		return nil, fmt.Errorf("it answered %q", out)
+	}
+	return answers, nil
+}
+
+// see asks the agent of a node.
+func (t *test) see(ctx context.Context, node Node, v any, command ...string) error {
+	out, err := t.cluster.Exec(ctx, node.Agent, nil, append(append([]string{Program}, command...), "--output", "json")...)
+	if err != nil {
+		return fmt.Errorf("agent of %s: %w", node.Name, err)
+	}
+	if err := json.Unmarshal(out, v); err != nil {
+		return fmt.Errorf("agent of %s: culvert %s: %w", node.Name, strings.Join(command, " "), err)
+	}
+	return nil
+}
+
+// dropped asks all agents what they have dropped. Of those that do not answer
+// nothing is known.
+func (t *test) dropped(ctx context.Context) map[string]map[string]uint64 {
+	answers := make([]map[string]uint64, len(t.nodes))
+	var g errgroup.Group
+	g.SetLimit(execAtOnce)
+	for i, n := range t.nodes {
+		g.Go(func() error {
+			var list []struct {
+				Text    string `json:"text"`
+				Packets uint64 `json:"packets"`
+			}
+			if err := t.see(ctx, n, &list, "drops"); err != nil {
+				return nil
+			}
+			answers[i] = map[string]uint64{}
+			for _, d := range list {
+				answers[i][d.Text] = d.Packets
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // none of them fails
+	all := map[string]map[string]uint64{}
+	for i, n := range t.nodes {
+		all[n.Name] = answers[i]
+	}
+	return all
+}
+
+// hints say what helps to find the reason, if something failed.
+func (t *test) hints(ctx context.Context) {
+	t.report.Hints = common(t.report.Checks)
+	if len(filter(t.report.Checks, func(r Row) bool { return r.Result == Fail })) == 0 {
+		return
+	}
+	now := t.dropped(ctx)
+	for _, n := range t.nodes {
+		if now[n.Name] == nil {
+			t.report.Hints = append(t.report.Hints, fmt.Sprintf("the agent of %s does not answer", n.Name))
+			continue
+		}
+		for _, text := range slices.Sorted(maps.Keys(now[n.Name])) {
+			if more := now[n.Name][text] - t.drops[n.Name][text]; more > 0 {
+				t.report.Hints = append(t.report.Hints, fmt.Sprintf("the data path of %s dropped %d packets meanwhile: %s", n.Name, more, text))
+			}
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Image is what one layer and a configuration say.
+type Image struct {
+	Name       string // with host and tag: ghcr.io/culvert-net/culvert:v1.0.0
+	Files      []File // in the order of the layer
+	Env        []string
+	Entrypoint []string
+}
+
+// File is a program of the image, or a symbolic link.
+type File struct {
+	Path string // in the image: /usr/bin/culvert
+	From string // the file that it is a copy of
+	Link string // or where it leads
+}
+
+// Names that engines look for in the index: containerd and Docker for the first,
+// podman for the second.
+const (
+	containerdName = "io.containerd.image.name"
+	refName        = "org.opencontainers.image.ref.name"
+)
+
+// Write makes an archive of the image for this machine's architecture.
+func (i Image) Write(archive string) (err error) {
+	built, err := i.build()
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "culvert-image-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	index, err := layout.Write(folder, empty.Index)
+	if err != nil {
+		return err
+	}
+	named := layout.WithAnnotations(map[string]string{containerdName: i.Name, refName: i.Name})
+	if err := index.AppendImage(built, named); err != nil {
+		return err
+	}
+	return pack(folder, archive)
+}
+
+// pack writes a tar file of all that is in folder.
+func pack(folder, archive string) error {
+	f, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	out := tar.NewWriter(f)
+	return errors.Join(out.AddFS(os.DirFS(folder)), out.Close(), f.Close())
+}
+
+func (i Image) build() (v1.Image, error) {
+	text, err := layer(i.Files)
+	if err != nil {
+		return nil, err
+	}
+	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+	files, err := tarball.LayerFromOpener(opener, tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	whole, err := mutate.AppendLayers(base, files)
+	if err != nil {
+		return nil, err
+	}
+	c, err := whole.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	c = c.DeepCopy()
+	c.Architecture, c.OS = runtime.GOARCH, "linux"
+	c.Config.Entrypoint, c.Config.Env = i.Entrypoint, i.Env
+	return mutate.ConfigFile(whole, c)
+}
+
+// layer is a tar file of files and of the folders that they are in. All are
+// root's and of no time: the layer depends on what is in them only.
+func layer(files []File) ([]byte, error) {
+	text := &bytes.Buffer{}
+	out := tar.NewWriter(text)
+	made := map[string]bool{}
+	for _, f := range files {
+		name := strings.TrimPrefix(path.Clean("/"+f.Path), "/")
+		for _, folder := range parents(name) {
+			if made[folder] {
+				continue
+			}
+			made[folder] = true
+			if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: folder + "/", Mode: 0o755}); err != nil {
+				return nil, err
+			}
+		}
+		if err := f.add(out, name); err != nil {
+			return nil, fmt.Errorf("/%s: %w", name, err)
+		}
+	}
+	err := out.Close()
+	return text.Bytes(), err
+}
+
+// parents are the folders above a name, the highest first.
+func parents(name string) (folders []string) {
+	for at, c := range name {
+		if c == '/' {
+			folders = append(folders, name[:at])
+		}
+	}
+	return folders
+}
+
+func (f File) add(out *tar.Writer, name string) error {
+	if f.Link != "" {
+		return out.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: f.Link, Mode: 0o777})
+	}
+	data, err := os.ReadFile(f.From)
+	if err != nil {
+		return err
+	}
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(data)), Mode: 0o755}); err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	return err
+}

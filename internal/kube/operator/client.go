@@ -1,0 +1,167 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/culvert-net/culvert/internal/kube"
+)
+
+// Options say which cluster, and where in it.
+type Options struct {
+	Kubeconfig string // a file; as kubectl finds it unless set
+	Namespace  string // of the test's pods
+	System     string // namespace of the agents
+	DaemonSet  string // of the agents
+	Version    string // of this program
+}
+
+// Client asks a cluster.
+type Client struct {
+	Options
+	config  *rest.Config
+	objects dynamic.Interface
+}
+
+// Limits of what is asked of an API server, requests a second and at once.
+const (
+	requestRate  = 50
+	requestBurst = 100
+)
+
+// New reads who and where the API server is. It is not asked yet.
+func New(o Options) (*Client, error) {
+	c, err := kube.KubectlConfig(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(o, c)
+}
+
+func newClient(o Options, c *rest.Config) (*Client, error) {
+	c.QPS, c.Burst = requestRate, requestBurst
+	c.UserAgent = "culvert/" + cmp.Or(o.Version, "unknown")
+	objects, err := dynamic.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes: %w", err)
+	}
+	return &Client{o, c, objects}, nil
+}
+
+var (
+	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	services   = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	events     = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+	daemonSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
+	policies   = schema.GroupVersionResource{Group: kube.Group, Version: "v1alpha1", Resource: "srv6policies"}
+	reviews    = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
+)
+
+// get reads an object.
+func get[T any](ctx context.Context, r dynamic.ResourceInterface, name string) (*T, error) {
+	u, err := r.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return typed[T](u)
+}
+
+// list reads those that a selector of labels chooses.
+func list[T any](ctx context.Context, r dynamic.ResourceInterface, o metav1.ListOptions) (all []T, err error) {
+	found, err := r.List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found.Items {
+		one, err := typed[T](&found.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *one)
+	}
+	return all, nil
+}
+
+func typed[T any](u *unstructured.Unstructured) (*T, error) {
+	var v T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &v); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return &v, nil
+}
+
+// create makes an object, whose kind its type does not know.
+func create(ctx context.Context, r dynamic.ResourceInterface, apiVersion, kind string, v any) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(v)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	return r.Create(ctx, u, metav1.CreateOptions{})
+}
+
+// right is something that one may do, or not.
+type right struct {
+	verb, group, resource, namespace string
+}
+
+func (r right) String() string {
+	text := r.verb + " " + r.resource
+	if r.namespace != "" {
+		text += " in " + r.namespace
+	}
+	return text
+}
+
+// check says which of the rights are missing.
+func (c *Client) check(ctx context.Context, rights []right) error {
+	var missing []string
+	for _, r := range rights {
+		resource, sub, _ := strings.Cut(r.resource, "/")
+		u, err := create(ctx, c.objects.Resource(reviews), "authorization.k8s.io/v1", "SelfSubjectAccessReview", &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub, Namespace: r.namespace,
+			}},
+		})
+		if err != nil {
+			return fmt.Errorf("kubernetes: what you may do: %w", err)
+		}
+		review, err := typed[authorizationv1.SelfSubjectAccessReview](u)
+		if err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, r.String())
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("your rights in the cluster do not suffice: you may not %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func butGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// errNoCulvert is that no agents are found.
+var errNoCulvert = errors.New("is Culvert installed? --system-namespace and --daemonset say where else it is")

@@ -1,0 +1,57 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/culvert-net/culvert/internal/connectivity"
+)
+
+// Exec runs a command in a container. What it wrote to standard error is in the
+// error, if it failed.
+func (c *Client) Exec(ctx context.Context, in connectivity.Container, stdin io.Reader, command ...string) ([]byte, error) {
+	executor, err := c.executor(in, stdin != nil, command)
+	if err != nil {
+		return nil, err
+	}
+	var out, problem bytes.Buffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: &out, Stderr: &problem})
+	if text := strings.TrimSpace(problem.String()); err != nil && text != "" {
+		return nil, errors.New(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s in %s/%s: %w", strings.Join(command, " "), in.Namespace, in.Pod, err)
+	}
+	return out.Bytes(), nil
+}
+
+// executor speaks by WebSocket, and to API servers older than Kubernetes 1.30 by
+// SPDY, as kubectl does.
+func (c *Client) executor(in connectivity.Container, stdin bool, command []string) (remotecommand.Executor, error) {
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return nil, err
+	}
+	at := base.JoinPath("api/v1/namespaces", in.Namespace, "pods", in.Pod, "exec")
+	at.RawQuery = url.Values{
+		"container": {in.Name}, "command": command, "stdin": {fmt.Sprint(stdin)}, "stdout": {"true"}, "stderr": {"true"},
+	}.Encode()
+	newer, err := remotecommand.NewWebSocketExecutor(c.config, "GET", at.String())
+	if err != nil {
+		return nil, err
+	}
+	older, err := remotecommand.NewSPDYExecutor(c.config, "POST", at)
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewFallbackExecutor(newer, older, httpstream.IsUpgradeFailure)
+}

@@ -1,0 +1,98 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/lab/kubelet"
+)
+
+// kubeletCommand is what a node of kind kubelet runs as.
+func kubeletCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "kubelet FILE", Short: "Be the first process of a node of a cluster", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return kubelet.Init(cmd.Context(), args[0]) },
+	}
+}
+
+func execCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "exec NAME NODE COMMAND [ARGUMENT...]", Short: "Run a command in a node of a lab that is up",
+		Long: `Runs a command in the network of a node or pod. In a node of kind kubelet it sees
+the node's files and processes, too. In labs with kube-apiserver kubectl and its
+configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide`,
+		Args: cobra.MinimumNArgs(3), ValidArgsFunction: completeName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cmd.SilenceUsage = true
+			t, err := Load(args[0])
+			if err != nil {
+				return err
+			}
+			in, err := lookInto(t, o.as)
+			if err != nil {
+				return err
+			}
+			n := in.node(args[1])
+			if n == nil {
+				return fmt.Errorf("lab %s has no node %q", t.Name, args[1])
+			}
+			return in.exec(cmd, n, args[2:])
+		},
+	}
+	cmd.Flags().StringVar(&o.as, "as", "", "name of this instance of the lab (default: the lab's)")
+	cmd.Flags().SetInterspersed(false) // the command's flags are its own
+	return cmd
+}
+
+// exec runs a command in a node.
+func (in *instance) exec(cobra *cobra.Command, n *Node, args []string) error {
+	enter := []string{"--net=" + in.namespace(n).path()}
+	if p, ok := in.process(n, nodeProcess); ok {
+		enter = []string{"--all", "--target", fmt.Sprint(p.PID)}
+	}
+	cmd := exec.CommandContext(cobra.Context(), "nsenter", append(append(enter, "--"), args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = cobra.InOrStdin(), cobra.OutOrStdout(), cobra.ErrOrStderr()
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+in.kubeconfig(),
+		"PATH="+strings.Join([]string{os.Getenv("PATH"), "/usr/sbin", "/sbin", clusterPrograms(), kubelet.Bin}, ":"))
+	return cmd.Run()
+}
+
+// lookInto is an instance that is up, for who changes nothing of it and so need
+// not wait for others.
+func lookInto(t *Topology, name string) (*instance, error) {
+	in := &instance{Topology: t, name: name}
+	if name == "" {
+		in.name = t.Name
+	}
+	if !nameForm.MatchString(in.name) {
+		return nil, errors.New("--as: " + name + ": use lower-case letters, digits and '-', at most 32")
+	}
+	if err := in.load(); err != nil {
+		return nil, err
+	}
+	if !in.state.Ready {
+		return nil, fmt.Errorf("lab %s is not up: `culvert lab up %s` builds it", in.name, t.Name)
+	}
+	return in, nil
+}
+
+// way is the command by which somebody looks around in a node.
+func (in *instance) way(n *Node) string {
+	command := "bash"
+	switch {
+	case n.Kind == APIServer && len(in.kubelets()) > 0:
+		command = "kubectl get nodes,pods -A -o wide"
+	case n.Kind != Kubelet:
+		return "ip netns exec " + in.namespace(n).name + " bash"
+	}
+	as := ""
+	if in.name != in.Topology.Name {
+		as = " --as " + in.name
+	}
+	return fmt.Sprintf("culvert lab exec%s %s %s %s", as, in.Topology.Name, n.Name, command)
+}

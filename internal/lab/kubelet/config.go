@@ -1,0 +1,100 @@
+package kubelet
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What both versions of containerd are told. There is no AppArmor in a node that
+// is a namespace, no controller of huge pages, and a node's processes may not
+// lower their oom_score_adj.
+const criOptions = `  restrict_oom_score_adj = true
+  disable_hugetlb_controller = true
+  disable_apparmor = true
+  enable_selinux = false
+`
+
+const containerd2 = `version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "%s"
+%s  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+`
+
+const containerd3 = `version = 3
+disabled_plugins = ["io.containerd.nri.v1.nri"]
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "%s"
+[plugins."io.containerd.cri.v1.runtime"]
+  enable_unprivileged_ports = false
+  enable_unprivileged_icmp = false
+%s  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+`
+
+func (s Spec) containerdConfig() string {
+	if s.ConfigVersion == 2 {
+		return fmt.Sprintf(containerd2, s.Pause, criOptions)
+	}
+	return fmt.Sprintf(containerd3, s.Pause, criOptions)
+}
+
+// A node is a part of a machine: it takes no part in how full the machine's disk
+// is, and rules of iptables are kube-proxy's and the plugins' alone.
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix://%s
+cgroupDriver: cgroupfs
+cgroupRoot: /%s
+failCgroupV1: false
+failSwapOn: false
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s/ca.crt}}
+authorization: {mode: Webhook}
+resolvConf: /etc/resolv.conf
+volumePluginDir: /var/lib/kubelet/volumeplugins
+evictionHard: {memory.available: 100Mi, nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%"}
+imageGCHighThresholdPercent: 100
+makeIPTablesUtilChains: false
+nodeStatusUpdateFrequency: 5s
+oomScoreAdj: 0
+`
+
+func (s Spec) kubeletConfig() string {
+	return fmt.Sprintf(kubeletConfig, Socket, s.Cgroup, kubeDir)
+}
+
+// The size of the table of connections is the machine's, not a namespace's.
+const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: %s
+clusterCIDR: %s
+hostnameOverride: %s
+clientConnection: {kubeconfig: %s/proxy.conf}
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+`
+
+func (s Spec) proxyConfig() string {
+	return fmt.Sprintf(proxyConfig, s.ProxyMode, s.PodCIDRs, s.Name, kubeDir)
+}
+
+// services are the node's programs, in the order in which they are started.
+func (s Spec) services() []service {
+	var addresses []string
+	for _, a := range s.Addresses {
+		addresses = append(addresses, a.String())
+	}
+	return []service{
+		{"containerd", []string{s.Containerd + "/containerd", "--config", containerCfg}},
+		{"kubelet", []string{Bin + "/kubelet", "--config", kubeDir + "/kubelet.yaml", "--kubeconfig", kubeDir + "/kubelet.conf",
+			"--hostname-override", s.Name, "--node-ip", strings.Join(addresses, ","), "--cert-dir", "/var/lib/kubelet/pki", "--v", "2"}},
+		{"kube-proxy", []string{Bin + "/kube-proxy", "--config", kubeDir + "/proxy.yaml"}},
+	}
+}

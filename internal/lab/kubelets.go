@@ -1,0 +1,209 @@
+package lab
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/kubelet"
+)
+
+const (
+	// nodeProcess is the first process of a node of kind kubelet.
+	nodeProcess = "node"
+	// diskDir is where such nodes have their root file systems: much for /run,
+	// which is mostly memory.
+	diskDir = "/var/lib/culvert-lab"
+	// clusterTime is what parts of a cluster may take to come up on a busy machine.
+	clusterTime = 3 * time.Minute
+)
+
+// containers are the versions of containerd by the lab's modes. Debian's is where
+// packages are, the newer one where tools/cluster/build.sh puts it.
+var containers = map[string]struct {
+	folder        func() string // of the machine
+	inNode        string
+	configVersion int
+}{
+	"containerd-1.6": {func() string { return "/usr/bin" }, "/usr/bin", 2},
+	"containerd-2":   {func() string { return clusterPrograms() }, kubelet.Bin, 3},
+}
+
+// kubelets are the nodes of that kind.
+func (t *Topology) kubelets() (list []*Node) {
+	for _, n := range t.Nodes {
+		if n.Kind == Kubelet {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// haveCluster wants all programs to be there that a cluster with kubelets needs.
+func haveCluster(variant string) error {
+	names := []string{etcdProcess, apiServerProcess, controllerManagerProcess, schedulerProcess, "kubelet", "kube-proxy", "kubectl", "loopback", "portmap", "bandwidth"}
+	errs := []error{havePrograms(names...)}
+	c := containers[variant]
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+		program := filepath.Join(c.folder(), name)
+		if _, err := os.Stat(program); err != nil {
+			errs = append(errs, fmt.Errorf("%s of %s is not there: tools/need.sh e2e installs Debian's, tools/cluster/build.sh all builds the newer one", program, variant))
+		}
+	}
+	for _, name := range []string{"runc", "iptables", "nft", "nsenter"} {
+		if _, err := exec.LookPath(name); err != nil {
+			errs = append(errs, fmt.Errorf("%s is not installed: tools/need.sh e2e installs it", name))
+		}
+	}
+	return errors.Join(append(errs, isStatic(busybox))...)
+}
+
+// isStatic wants a program that runs in an image where nothing else is.
+func isStatic(program string) error {
+	f, err := elf.Open(program)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not installed: tools/need.sh e2e installs it", program)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("%s needs libraries, and test pods have none: install busybox-static", program)
+		}
+	}
+	return nil
+}
+
+// startKubelet starts a node of kind kubelet. That it is one of the cluster is
+// waited for later: all start at the same time.
+func (in *instance) startKubelet(n *Node) error {
+	if n.Kind != Kubelet {
+		return nil
+	}
+	if n == in.kubelets()[0] {
+		if err := in.writeImages(); err != nil {
+			return err
+		}
+	}
+	spec, err := in.kubeletSpec(n)
+	if err != nil {
+		return err
+	}
+	in.state.Disks, in.state.Cgroups = addNew(in.state.Disks, spec.Root), addNew(in.state.Cgroups, spec.Cgroup)
+	if err := in.save(); err != nil {
+		return err
+	}
+	if err := errors.Join(os.MkdirAll(spec.Root, 0o755), kubelet.MakeCgroup(spec.Cgroup), spec.Write()); err != nil {
+		return err
+	}
+	return in.runKubelet(n, spec)
+}
+
+// runKubelet starts the node's first process, which is this program.
+func (in *instance) runKubelet(n *Node, spec kubelet.Spec) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd, err := spec.Command(in.file(n, "node.json"), self, "lab", "kubelet")
+	if err != nil {
+		return err
+	}
+	return in.startCommand(n, nodeProcess, cmd)
+}
+
+func (in *instance) kubeletSpec(n *Node) (kubelet.Spec, error) {
+	c := containers[in.state.Variant]
+	s := kubelet.Spec{
+		Name: n.Name, Root: in.disk(n), Addresses: in.addresses(n), Cgroup: "culvert-lab-" + in.name + "-" + n.Name,
+		Programs: filepath.Dir(clusterPrograms()), Images: in.images(), Containerd: c.inNode, ConfigVersion: c.configVersion,
+		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: podCIDRs,
+	}
+	api := in.apiServer()
+	ca, err := os.ReadFile(in.file(api, "kubelet-ca.crt"))
+	if err != nil {
+		return s, err
+	}
+	own, err := in.kubeconfigText(api, nodeUser(n))
+	if err != nil {
+		return s, err
+	}
+	proxy, err := in.kubeconfigText(api, proxyUser)
+	s.ClientCA, s.Kubelet, s.Proxy = string(ca), string(own), string(proxy)
+	return s, err
+}
+
+// disk is the folder that is the node's root file system.
+func (in *instance) disk(n *Node) string { return filepath.Join(diskDir, in.name, n.Name) }
+
+// inside names a file of a node of kind kubelet as it is there now.
+func (in *instance) inside(n *Node, file string) string {
+	p, _ := in.process(n, nodeProcess)
+	return filepath.Join("/proc", fmt.Sprint(p.PID), "root", file)
+}
+
+// joinCluster waits until the node's kubelet has told kube-apiserver of it.
+func (in *instance) joinCluster(ctx context.Context, n *Node) error {
+	if n.Kind != Kubelet {
+		return nil
+	}
+	p, _ := in.process(n, nodeProcess)
+	var last error
+	waitFor(clusterTime, func() bool {
+		_, last = in.kubectl(ctx, nil, "get", "node", n.Name)
+		return last == nil || ctx.Err() != nil || !p.alive()
+	})
+	if last != nil {
+		return fmt.Errorf("the kubelet did not come up: %w\n%s\n%s", errors.Join(last, ctx.Err()), in.logTail(n, nodeProcess), in.kubeletLog(n))
+	}
+	return nil
+}
+
+// kubeletLog is the end of the kubelet's own log.
+func (in *instance) kubeletLog(n *Node) string {
+	return tail(filepath.Join(in.disk(n), "var/log/kubelet.log"))
+}
+
+// processes of a node of kind kubelet that match, but for its first: all others
+// descend from that one.
+func (in *instance) processes(n *Node, match func(pid int) bool) (pids []int, err error) {
+	p, _ := in.process(n, nodeProcess)
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	children := map[int][]int{}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			parent := parentOf(pid)
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	for next := children[p.PID]; len(next) > 0; next = next[1:] {
+		if match(next[0]) {
+			pids = append(pids, next[0])
+		}
+		next = append(next, children[next[0]]...)
+	}
+	return pids, nil
+}
+
+// runs says whether a process was started with these words, the first of which is
+// the name of a program in whatever folder.
+func runs(pid int, words ...string) bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // none: it has ended
+	args := strings.Split(string(text), "\x00")
+	args[0] = filepath.Base(args[0])
+	return len(args) >= len(words) && slices.Equal(args[:len(words)], words)
+}

@@ -1,0 +1,209 @@
+package lab
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/dist/kubernetes"
+	"github.com/culvert-net/culvert/internal/image"
+)
+
+const kubeletsOfOne = `name: real
+summary: a node with two pods
+modes: [containerd-2, containerd-1.6]
+nodes:
+  - {name: api, kind: apiserver}
+  - {name: x, kind: kubelet, proxy: nftables}
+  - {name: p, kind: pod, host: x}
+  - {name: q, kind: pod, host: x, host_ports: [{host: 8080, pod: 80, protocol: udp}]}
+  - {name: link, kind: switch}
+links:
+  - ends: [{node: api, name: eth0, addresses: [10.0.0.10/24]}, {node: link, name: api}]
+  - ends: [{node: x, name: eth0, addresses: [10.0.0.1/24, "2001:db8::1/64"]}, {node: link, name: x}]
+services:
+  - {name: web, ipv4: 10.96.0.100, ipv6: "fd00:10:96::100", port: 80, target_port: 8080, node_port: 30080, pod: q}
+checks:
+  - {name: asked, kind: kubectl, kubectl: {args: [get, nodes], output: x}}
+  - {name: nothing is left, kind: leftovers, events: [{do: reboot, node: x}, {do: kill, node: x, program: kubelet}]}
+`
+
+func TestParseKubelets(t *testing.T) {
+	for _, tt := range []struct {
+		old, new string
+		want     []string
+	}{
+		{", proxy: nftables", "", []string{"nodes[1]", "proxy", "nftables or iptables"}},
+		{"proxy: nftables", "proxy: ipvs", []string{"nodes[1]", "proxy", "ipvs"}},
+		{"kind: switch", "kind: switch, proxy: nftables", []string{"nodes[4]", "kubelet"}},
+		{"args: [get, nodes], ", "", []string{"checks[0]", "args"}},
+		{"output: x", "output: '('", []string{"checks[0]", "missing closing"}},
+		{"program: kubelet", "program: systemd", []string{"checks[1]", "containerd", "kube-proxy"}},
+		{"do: reboot, node: x", "do: reboot, node: p", []string{"checks[1]", "kind kubelet"}},
+	} {
+		text := strings.Replace(kubeletsOfOne, tt.old, tt.new, 1)
+		if text == kubeletsOfOne {
+			t.Fatalf("%q is not there", tt.old)
+		}
+		_, err := Parse([]byte(text))
+		wantError(t, err, tt.want...)
+	}
+}
+
+// Kubernetes gives its parts their rights by who they are.
+func TestUsers(t *testing.T) {
+	real := &instance{Topology: parse(t, kubeletsOfOne)}
+	for _, want := range []string{`lab,lab,lab,"system:masters"`, `system:node:x,system:node:x,system:node:x,"system:nodes"`, "system:kube-scheduler,"} {
+		if !strings.Contains(real.users(), want) {
+			t.Errorf("no %s among\n%s", want, real.users())
+		}
+	}
+	if got := inCluster(t).users(); strings.Count(got, "\n") != 1 {
+		t.Errorf("without kubelets there is the administrator alone, not\n%s", got)
+	}
+}
+
+func TestObjectsOfPods(t *testing.T) {
+	in := &instance{Topology: parse(t, kubeletsOfOne)}
+	text := func(object map[string]any) string {
+		out, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	pod := text(in.podObject(in.node("q")))
+	for _, want := range []string{`"kubernetes.io/hostname":"x"`, `"hostPort":8080`, `"protocol":"UDP"`, `"service-web":"true"`} {
+		if !strings.Contains(pod, want) {
+			t.Errorf("no %s in %s", want, pod)
+		}
+	}
+	if other := text(in.podObject(in.node("p"))); strings.Contains(other, "service-web") {
+		t.Errorf("p is not of the Service: %s", other)
+	}
+	if s := text(serviceOf(in.Services[0])); !strings.Contains(s, `"selector":{"service-web":"true"}`) || !strings.Contains(s, `"nodePort":30080`) {
+		t.Errorf("Service %s", s)
+	}
+}
+
+// What the nodes get is what the Containerfile says, and what the manifest wants.
+func TestCulvertImage(t *testing.T) {
+	want, err := image.Read("../../dist/kubernetes/Containerfile", "/build")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Name = "n:1"
+	got := culvertOf("/build/bin/culvert", "/build/bin", "n:1")
+	if !slices.Equal(got.Files, want.Files) || !slices.Equal(got.Entrypoint, want.Entrypoint) || !slices.Equal(got.Env, want.Env) {
+		t.Errorf("%+v, and the Containerfile makes %+v", got, want)
+	}
+	if strings.Count(kubernetes.Manifest, shippedImage) != strings.Count(kubernetes.Manifest, "image: ") {
+		t.Errorf("the manifest has other images than %s", shippedImage)
+	}
+}
+
+func TestInventory(t *testing.T) {
+	before := inventory{"x: routes": {"a", "b"}, "x: pods": {"p"}}
+	if err := before.compare(inventory{"x: routes": {"a", "c"}, "x: pods": {"p"}}); err != nil {
+		t.Errorf("as many, with other names: %v", err)
+	}
+	wantError(t, before.compare(inventory{"x: routes": {"a", "b", "c"}, "x: pods": {"p"}}), "x: routes", "2 before, 3 after", `came ["c"]`)
+	wantError(t, before.compare(inventory{"x: routes": {"a", "b"}}), "x: pods", `went ["p"]`)
+	if err := (inventory)(nil).compare(before); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFilesBelow(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "a/b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a/b/c"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := filesBelow(dir)
+	if err != nil || !slices.Equal(got, []string{"/a/b/c"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := filesBelow(filepath.Join(dir, "none")); len(got) > 0 || err != nil {
+		t.Errorf("a folder that is not there: %q, %v", got, err)
+	}
+}
+
+// A process is found below the one that it descends from, by what it was started with.
+func TestProcesses(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "/bin/sleep 1234 & wait")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	in := &instance{Topology: parse(t, kubeletsOfOne), state: state{Processes: []process{{Node: "x", Name: nodeProcess, PID: cmd.Process.Pid}}}}
+	var found []int
+	waitFor(readyTime, func() bool {
+		found, _ = in.processes(in.node("x"), func(pid int) bool { return runs(pid, "sleep", "1234") })
+		return len(found) == 1
+	})
+	if len(found) != 1 || parentOf(found[0]) != cmd.Process.Pid {
+		t.Fatalf("found %v", found)
+	}
+	if err := (process{PID: found[0]}).stop(9, readyTime); err != nil {
+		t.Error(err)
+	}
+	if none, err := in.processes(in.node("x"), func(pid int) bool { return runs(pid, "sleep", "1235") }); len(none) > 0 || err != nil {
+		t.Errorf("found %v, %v", none, err)
+	}
+}
+
+// A switch is one link for all that are on it.
+func TestSwitch(t *testing.T) {
+	topology := parse(t, `name: s
+summary: three hosts on one link
+nodes: [{name: a, kind: host}, {name: b, kind: host}, {name: c, kind: host}, {name: link, kind: switch}]
+links:
+  - ends: [{node: a, name: eth0, addresses: ["2001:db8::1/64"]}, {node: link, name: a}]
+  - ends: [{node: b, name: eth0, addresses: ["2001:db8::2/64"]}, {node: link, name: b}]
+  - ends: [{node: c, name: eth0, addresses: ["2001:db8::3/64"]}, {node: link, name: c}]
+checks:
+  - {name: to b, kind: ping, from: a, to: "2001:db8::2", count: 3, within: 10s}
+  - {name: to c, kind: ping, from: a, to: "2001:db8::3", count: 3, within: 10s}
+`)
+	in := open(t, topology, unique("switch"))
+	if err := in.up(t.Context(), "", quiet); err != nil {
+		t.Fatal(err)
+	}
+	report, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+	if err != nil || !report.Pass {
+		t.Errorf("%v, %+v", err, report)
+	}
+}
+
+// A command is run in a node of a lab that is up, whoever else works on the lab.
+func TestExec(t *testing.T) {
+	name := unique("exec")
+	if _, _, err := execute(t, "exec", "kernel", "--as", name, "ue", "true"); err == nil {
+		t.Error("the lab is not up, and nothing was said")
+	}
+	topology, err := Load("kernel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := open(t, topology, name)
+	if err := in.up(t.Context(), "", quiet); err != nil {
+		t.Fatal(err)
+	}
+	node := topology.Nodes[0]
+	out, _, err := execute(t, "exec", "--as", name, "kernel", node.Name, "ip", "-br", "link", "show", "dev", topology.devices(node)[0])
+	if err != nil || !strings.HasPrefix(out, topology.devices(node)[0]) {
+		t.Errorf("%q, %v", out, err)
+	}
+	_, _, err = execute(t, "exec", "--as", name, "kernel", "nobody", "true")
+	wantError(t, err, "nobody")
+}

@@ -1,0 +1,165 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// inventory is what there is of pods on the nodes of a cluster, by what it is.
+type inventory map[string][]string
+
+// settleAfter is how long a kubelet may take to clean up behind a pod that
+// Kubernetes has forgotten.
+const settleAfter = 90 * time.Second
+
+// leftovers compares what is on the nodes before and after the check's events:
+// there must be as much of everything. Names need not be the same, for pods of a
+// node that was started anew are not.
+func (r *runner) leftovers(ctx context.Context, c *Check, o *outcome) error {
+	before, err := r.settled(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := r.eventsOf(ctx, c.events(), o); err != nil {
+		return err
+	}
+	after, err := r.settled(ctx, before)
+	if err != nil {
+		return err
+	}
+	for _, what := range sortedKeys(after) {
+		if own, ok := strings.CutPrefix(what, r.kubelets()[0].Name+": "); ok {
+			o.say("%d %s", len(after[what]), own)
+		}
+	}
+	return nil
+}
+
+// settled is the inventory when nodes have the pods that Kubernetes says, and as
+// much of everything as there was before.
+func (r *runner) settled(ctx context.Context, before inventory) (inventory, error) {
+	var v inventory
+	var last error
+	waitFor(settleAfter, func() bool {
+		if v, last = r.takeInventory(ctx); last == nil {
+			last = errors.Join(r.wantPods(ctx, v), before.compare(v))
+		}
+		return last == nil || ctx.Err() != nil
+	})
+	return v, errors.Join(last, ctx.Err())
+}
+
+// wantPods wants each node to have the pods that Kubernetes says, and no other.
+func (r *runner) wantPods(ctx context.Context, v inventory) error {
+	out, err := r.kubectl(ctx, nil, "get", "pods", "--all-namespaces", "-o", "json")
+	var all struct {
+		Items []podStatus `json:"items"`
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &all)
+	}
+	if err != nil {
+		return err
+	}
+	want := inventory{}
+	for _, p := range all.Items {
+		if what := p.Spec.NodeName + ": pods"; !p.Spec.HostNetwork {
+			want[what] = append(want[what], p.Metadata.Namespace+"/"+p.Metadata.Name)
+		}
+	}
+	var errs []error
+	for _, n := range r.kubelets() {
+		what := n.Name + ": pods"
+		if extra, lost := missingFrom(want[what], v[what]), missingFrom(v[what], want[what]); len(extra)+len(lost) > 0 {
+			errs = append(errs, fmt.Errorf("%s: beside Kubernetes' there are %v, and of these there are not %v", what, extra, lost))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// compare says what there is more or less of afterwards. There is no difference
+// from none.
+func (v inventory) compare(after inventory) error {
+	var errs []error
+	for _, what := range sortedKeys(v) {
+		if len(v[what]) == len(after[what]) {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s: %d before, %d after: came %q, went %q", what, len(v[what]), len(after[what]),
+			missingFrom(v[what], after[what]), missingFrom(after[what], v[what])))
+	}
+	return errors.Join(errs...)
+}
+
+// missingFrom is what of a list is not in the first.
+func missingFrom(first, list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(first, s) })
+}
+
+func (r *runner) takeInventory(ctx context.Context) (inventory, error) {
+	v := inventory{}
+	for _, n := range r.kubelets() {
+		if err := r.takeStock(ctx, n, v); err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
+	return v, nil
+}
+
+// takeStock takes the inventory of a node.
+func (r *runner) takeStock(ctx context.Context, n *Node, into inventory) error {
+	of := func(what string) string { return n.Name + ": " + what }
+	var pods []podView
+	if err := r.askJSON(ctx, n, &pods, "pod"); err != nil {
+		return err
+	}
+	for _, p := range pods {
+		into[of("pods")] = append(into[of("pods")], p.Namespace+"/"+p.Name)
+		into[of("addresses")] = append(into[of("addresses")], p.Addresses...)
+	}
+	for what, command := range map[string][]string{
+		"interfaces": {"ip", "-o", "link", "show"}, "neighbours": {"ip", "neighbour", "show", "nud", "permanent"},
+		"routes": {"ip", "-o", "route", "show", "table", "all"}, "IPv6 routes": {"ip", "-6", "-o", "route", "show", "table", "all"},
+		"IPv4 rules": {"ip", "rule"}, "IPv6 rules": {"ip", "-6", "rule"},
+	} {
+		out, err := r.namespace(n).output(command[0], command[1:]...)
+		if err != nil {
+			return err
+		}
+		into[of(what)] = strings.Split(strings.TrimSpace(string(out)), "\n")
+	}
+	for what, dir := range map[string]string{
+		"pins": "sys/fs/bpf", "network namespaces": "run/netns", "results of CNI": "var/lib/cni/results",
+	} {
+		list, err := filesBelow(r.inside(n, dir))
+		if err != nil {
+			return err
+		}
+		into[of(what)] = list
+	}
+	return nil
+}
+
+// filesBelow are all files below a folder; one that goes while it is looked for is
+// none.
+func filesBelow(dir string) (list []string, err error) {
+	// With a slash at its end: it may be a link into a process's root.
+	err = filepath.WalkDir(dir+"/", func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err == nil && !d.IsDir() {
+			list = append(list, strings.TrimPrefix(path, dir))
+		}
+		return err
+	})
+	return list, err
+}

@@ -1,0 +1,203 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// nodePrograms are those of a node of kind kubelet that can be killed, by the words
+// that they are started with. They are started again: culvert by its kubelet, the
+// others by the node's first process.
+var nodePrograms = map[string][]string{
+	culvertProcess: {"culvert", "run"}, "containerd": {"containerd"}, "kubelet": {"kubelet"}, proxyProcess: {"kube-proxy"},
+}
+
+func (t *Topology) onKill(e *Event) error {
+	if err := t.wantCulvert(e.Node); err != nil {
+		return err
+	}
+	if e.Program != "" && (t.node(e.Node).Kind != Kubelet || nodePrograms[e.Program] == nil) {
+		return fmt.Errorf("program: a node of kind kubelet has %s", strings.Join(sortedKeys(nodePrograms), ", "))
+	}
+	return nil
+}
+
+func (t *Topology) onReboot(e *Event) error {
+	if n := t.node(e.Node); n == nil || n.Kind != Kubelet {
+		return fmt.Errorf("%q is no node of kind kubelet", e.Node)
+	}
+	return nil
+}
+
+// killProgram ends a program of a node of kind kubelet, and waits until it runs
+// again and the node is well.
+func (r *runner) killProgram(ctx context.Context, n *Node, program string) error {
+	if program == "" {
+		program = culvertProcess
+	}
+	isIt := func(pid int) bool { return runs(pid, nodePrograms[program]...) }
+	before, err := r.processes(n, isIt)
+	if err != nil || len(before) != 1 {
+		return errors.Join(fmt.Errorf("%s has processes %v of %s", n.Name, before, program), err)
+	}
+	if err := unix.Kill(before[0], unix.SIGKILL); err != nil {
+		return err
+	}
+	again := waitFor(clusterTime, func() bool {
+		after, err := r.processes(n, isIt)
+		return err == nil && len(after) == 1 && after[0] != before[0] || ctx.Err() != nil
+	})
+	if !again || ctx.Err() != nil {
+		return errors.Join(fmt.Errorf("%s does not run again", program), ctx.Err())
+	}
+	return r.well(ctx, n)
+}
+
+// well waits until a node's containerd and kubelet answer, culvert too, and
+// Kubernetes has heard of it.
+func (in *instance) well(ctx context.Context, n *Node) error {
+	var last error
+	ok := waitFor(clusterTime, func() bool {
+		if _, last = in.status(ctx, n); last == nil {
+			_, last = in.kubectl(ctx, nil, "get", "--raw", "/api/v1/nodes/"+n.Name+"/proxy/healthz")
+		}
+		return last == nil || ctx.Err() != nil
+	})
+	if !ok || last != nil {
+		return fmt.Errorf("%s is not well again: %w", n.Name, errors.Join(last, ctx.Err()))
+	}
+	_, err := in.kubectl(ctx, nil, "wait", "--for=condition=Ready", "node/"+n.Name, "--timeout", clusterTime.String())
+	return err
+}
+
+// reboot cuts a node's power, and starts it again: it has its files, a new
+// network, and nothing that was in memory.
+func (r *runner) reboot(ctx context.Context, e *Event, _ *outcome) error {
+	n := r.node(e.Node)
+	spec, err := r.kubeletSpec(n)
+	if err != nil {
+		return err
+	}
+	if err := r.powerCut(n); err != nil {
+		return err
+	}
+	if err := r.makeNamespace(n); err != nil {
+		return err
+	}
+	if err := errors.Join(r.makeLinks(r.linksOf(n)), r.configure(n)); err != nil {
+		return err
+	}
+	if err := r.runKubelet(n, spec); err != nil {
+		return err
+	}
+	if err := r.well(ctx, n); err != nil {
+		return fmt.Errorf("%w\n%s", err, r.kubeletLog(n))
+	}
+	for _, p := range r.pods(n) {
+		if err := r.join(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// powerCut ends a node of kind kubelet with all that is in it, and takes its
+// network away.
+func (in *instance) powerCut(n *Node) error {
+	p, _ := in.process(n, nodeProcess)
+	if err := p.stop(unix.SIGKILL, readyTime); err != nil {
+		return err
+	}
+	in.forget(n, nodeProcess)
+	for _, pod := range in.pods(n) {
+		if err := in.leave(pod); err != nil {
+			return err
+		}
+	}
+	// The kernel takes its time to take a namespace away: other ends would stay.
+	var lines []string
+	for _, name := range in.devices(n) {
+		lines = append(lines, "link delete dev "+name)
+	}
+	return errors.Join(in.namespace(n).batch(lines), in.dropNamespace(n))
+}
+
+// dropNamespace removes a node's namespace.
+func (in *instance) dropNamespace(n *Node) error {
+	name := in.namespace(n).name
+	if err := (namespace{name}).delete(in.state.Mark); err != nil {
+		return err
+	}
+	in.state.Namespaces = without(in.state.Namespaces, name)
+	return in.save()
+}
+
+// linksOf are those that have an end at the node.
+func (t *Topology) linksOf(n *Node) []Link {
+	return slices.DeleteFunc(slices.Clone(t.Links), func(l Link) bool {
+		return !slices.ContainsFunc(l.Ends, func(e End) bool { return e.Node == n.Name })
+	})
+}
+
+// upgradeCluster gives the cluster's DaemonSet an image of another build, which all
+// nodes have, and waits until every node runs it.
+func (r *runner) upgradeCluster(ctx context.Context, o *outcome) error {
+	const name = "ghcr.io/culvert-net/culvert:upgraded"
+	binary, err := r.otherBinary()
+	if err != nil {
+		return err
+	}
+	archive := filepath.Join(r.images(), "upgraded.tar")
+	if err := culvertOf(binary, filepath.Dir(r.culvert), name).Write(archive); err != nil {
+		return err
+	}
+	defer os.Remove(archive) // a node that is started anew has the image
+	before, err := r.dataPaths(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range r.kubelets() {
+		if err := r.importImage(n, archive); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	if _, err := r.kubectl(ctx, nil, "--namespace", "kube-system", "set", "image", "daemonset/culvert", "*="+name); err != nil {
+		return err
+	}
+	if _, err := r.kubectl(ctx, nil, "--namespace", "kube-system", "rollout", "status", "daemonset/culvert"); err != nil {
+		return fmt.Errorf("%w\n%s", err, r.describe())
+	}
+	after, err := r.dataPaths(ctx)
+	if err != nil {
+		return err
+	}
+	for name, is := range after {
+		if is == before[name] {
+			return fmt.Errorf("%s still runs the data path %.8s", name, is)
+		}
+	}
+	o.say("%d nodes in %.0f s", len(after), time.Since(start).Seconds())
+	return nil
+}
+
+// dataPaths are the builds of the data path that nodes run.
+func (in *instance) dataPaths(ctx context.Context) (map[string]string, error) {
+	list := map[string]string{}
+	for _, n := range in.kubelets() {
+		s, err := in.status(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		list[n.Name] = s.DataPath
+	}
+	return list, nil
+}

@@ -1,0 +1,225 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// serviceLabel and a Service's name are the label of its pods.
+const serviceLabel = "service-"
+
+// podPort is where test pods serve HTTP, which their kubelet asks for.
+const podPort = 8000
+
+// podObject is a pod of the lab as an object of Kubernetes. It is on the node that
+// the topology says, by the scheduler.
+func (in *instance) podObject(p *Node) map[string]any {
+	labels := map[string]any{}
+	for _, s := range in.Services {
+		if slices.Contains(s.pods(), p.Name) {
+			labels[serviceLabel+s.Name] = "true"
+		}
+	}
+	probe := map[string]any{"httpGet": map[string]any{"path": "/etc/hostname", "port": podPort}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 10}
+	var ports []map[string]any
+	for _, port := range p.HostPorts {
+		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": strings.ToUpper(port.Protocol)})
+	}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": p.Name, "labels": labels},
+		"spec": map[string]any{
+			"nodeSelector":                 map[string]any{"kubernetes.io/hostname": p.Host},
+			"automountServiceAccountToken": false, "enableServiceLinks": false, "terminationGracePeriodSeconds": 0,
+			"containers": []any{map[string]any{
+				"name": "http", "image": podImage, "imagePullPolicy": "Never", "ports": ports,
+				"command":        []string{busybox, "httpd", "-f", "-p", fmt.Sprint(podPort), "-h", "/"},
+				"readinessProbe": probe, "livenessProbe": probe,
+			}},
+		},
+	}
+}
+
+// serviceOf is a Service of the lab, for whose pod Kubernetes looks.
+func serviceOf(s Service) map[string]any {
+	object := s.object()
+	spec, _ := object["spec"].(map[string]any)
+	spec["selector"] = map[string]any{serviceLabel + s.Name: "true"}
+	return object
+}
+
+// isReal says whether a node of the lab is a pod of a real kubelet's.
+func (t *Topology) isReal(n *Node) bool { return n.Kind == Pod && t.node(n.Host).Kind == Kubelet }
+
+// createPods has Kubernetes make the pods and Services, which it does all at the
+// same time.
+func (in *instance) createPods(ctx context.Context) error {
+	var objects []map[string]any
+	for _, n := range in.kubelets() {
+		for _, p := range in.pods(n) {
+			objects = append(objects, in.podObject(p))
+		}
+	}
+	for _, s := range in.Services {
+		objects = append(objects, serviceOf(s))
+	}
+	return in.create(ctx, objects)
+}
+
+func (in *instance) create(ctx context.Context, objects []map[string]any) error {
+	text, err := manifest(objects)
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	_, err = in.kubectl(ctx, text, "apply", "-f", "-")
+	return err
+}
+
+// join waits until a pod is ready, and makes its network namespace one of the
+// lab's, for checks to send from.
+func (in *instance) join(ctx context.Context, p *Node) error {
+	n := in.node(p.Host)
+	var file string
+	var list []netip.Addr
+	var last error
+	waitFor(clusterTime, func() bool {
+		file, list, last = in.networkOf(ctx, n, p)
+		return last == nil || ctx.Err() != nil
+	})
+	if err := errors.Join(last, ctx.Err()); err != nil {
+		return fmt.Errorf("the pod did not come up: %w\n%s", err, in.kubeletLog(n))
+	}
+	ns := in.namespace(p)
+	in.state.Namespaces = addNew(in.state.Namespaces, ns.name)
+	if in.state.Pods == nil {
+		in.state.Pods = map[string][]netip.Addr{}
+	}
+	in.state.Pods[p.Name] = list
+	if err := in.save(); err != nil {
+		return err
+	}
+	if err := ns.adopt(file, in.state.Mark); err != nil {
+		return err
+	}
+	return ns.sysctl("net/ipv4/ping_group_range", "0 0") // checks ping from there
+}
+
+// leave gives the namespace back to who made it.
+func (in *instance) leave(p *Node) error {
+	delete(in.state.Pods, p.Name)
+	return in.dropNamespace(p)
+}
+
+// deletePod has Kubernetes take a pod away, and waits until it has.
+func (in *instance) deletePod(ctx context.Context, p *Node) error {
+	if err := in.leave(p); err != nil {
+		return err
+	}
+	_, err := in.kubectl(ctx, nil, "delete", "pod", p.Name, "--wait")
+	return err
+}
+
+// podStatus is what Kubernetes says of a pod, as far as labs look.
+type podStatus struct {
+	Metadata struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+		UID       string `json:"uid"`
+	} `json:"metadata"`
+	Spec struct {
+		NodeName    string `json:"nodeName"`
+		HostNetwork bool   `json:"hostNetwork"`
+	} `json:"spec"`
+	Status struct {
+		PodIPs []struct {
+			IP netip.Addr `json:"ip"`
+		} `json:"podIPs"`
+		Conditions []struct {
+			Type   string `json:"type"`
+			Status string `json:"status"`
+		} `json:"conditions"`
+	} `json:"status"`
+}
+
+func (p podStatus) addresses() (list []netip.Addr) {
+	for _, a := range p.Status.PodIPs {
+		list = append(list, a.IP)
+	}
+	return list
+}
+
+func (p podStatus) ready() bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == "Ready" {
+			return c.Status == "True"
+		}
+	}
+	return false
+}
+
+// status of a pod in Kubernetes.
+func (in *instance) podStatus(ctx context.Context, name string) (p podStatus, err error) {
+	out, err := in.kubectl(ctx, nil, "get", "pod", name, "-o", "json")
+	if err == nil {
+		err = json.Unmarshal(out, &p)
+	}
+	return p, err
+}
+
+// networkOf is the network namespace of a pod that is ready, as a file, and its
+// addresses. After a node was started anew Kubernetes may still speak of the pod as
+// it was before: then none of the node's processes are the pod's, or it has other
+// addresses.
+func (in *instance) networkOf(ctx context.Context, n, p *Node) (file string, list []netip.Addr, err error) {
+	pod, err := in.podStatus(ctx, p.Name)
+	if err != nil {
+		return "", nil, err
+	}
+	if !pod.ready() {
+		return "", nil, fmt.Errorf("pod %s is not ready", p.Name)
+	}
+	pids, err := in.processes(n, func(pid int) bool { return inCgroup(pid, "pod"+pod.Metadata.UID) })
+	if err != nil || len(pids) == 0 {
+		return "", nil, errors.Join(fmt.Errorf("%s has no process of pod %s", n.Name, p.Name), err)
+	}
+	file = fmt.Sprintf("/proc/%d/ns/net", pids[0])
+	out, err := output(exec.Command("nsenter", "--net="+file, "ip", "-o", "address", "show", "dev", podInterface))
+	for _, a := range pod.addresses() {
+		if !strings.Contains(string(out), " "+a.String()+"/") {
+			err = errors.Join(fmt.Errorf("pod %s has not %s", p.Name, a), err)
+		}
+	}
+	return file, pod.addresses(), err
+}
+
+// inCgroup says whether a process is in a cgroup of that name, or below it.
+func inCgroup(pid int, name string) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	return err == nil && strings.Contains(string(text), "/"+name)
+}
+
+// adopt makes the network namespace of a file one of this name, with the mark.
+func (n namespace) adopt(file, mark string) error {
+	f, err := os.OpenFile(n.path(), os.O_CREATE|os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := unix.Mount(file, n.path(), "", unix.MS_BIND, ""); err != nil {
+		return errors.Join(fmt.Errorf("mount %s at %s: %w", file, n.path(), err), os.Remove(n.path()))
+	}
+	return n.Do(func() error {
+		_, err := output(exec.Command("ip", "link", "set", "lo", "alias", mark))
+		return err
+	})
+}
