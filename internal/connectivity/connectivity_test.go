@@ -211,8 +211,8 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 	r, err := Run(ctx, f, options())
-	if !errors.Is(err, context.Canceled) || r.Pass || f.cleaned != 1 {
-		t.Errorf("%v, pass %v, cleaned %d times", err, r.Pass, f.cleaned)
+	if !errors.Is(err, context.Canceled) || r.Pass || f.cleaned != 1 || len(failures(r)) > 0 {
+		t.Errorf("%v, pass %v, cleaned %d times, failed %q", err, r.Pass, f.cleaned, failures(r))
 	}
 }
 

@@ -242,11 +242,14 @@ func (t *test) checks(ctx context.Context) error {
 		began := time.Now()
 		fmt.Fprintf(t.Progress, "[%2d/%d] %s ... ", i+1, len(stages), s.name)
 		rows, err := s.do(ctx)
-		t.report.Checks = append(t.report.Checks, rows...)
+		if err == nil {
+			err = ctx.Err() // what did not come to its end says nothing
+		}
 		if err != nil {
 			fmt.Fprintln(t.Progress)
 			return err
 		}
+		t.report.Checks = append(t.report.Checks, rows...)
 		fmt.Fprintf(t.Progress, "%s (%.1f s)\n", verdict(rows), time.Since(began).Seconds())
 	}
 	t.hints(ctx)
