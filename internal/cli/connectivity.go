@@ -54,10 +54,14 @@ func (a *app) connectivityTest() *cobra.Command {
 	c := &cobra.Command{
 		Use: "test", Short: "Send packets between pods, nodes and Services, and along policies", Args: noArgs,
 		Long: `Starts three pods on each node, of the image that the agents have, and has them
-send: pod to pod, pod to node, node to pod, to a Service by its ClusterIP and by
-NodePort, packets as long as the path takes and longer ones, and along an SRv6Policy
-that is put and taken away meanwhile; in each family that the cluster has. Prints
-what was sent, received and lost (TCP: in KiB), and takes away what it made.
+send: node to node, pod to pod, pod to node, node to pod, to a Service by its
+ClusterIP and by NodePort, packets as long as the path takes and longer ones, and
+along an SRv6Policy that is put and taken away meanwhile; in each family that the
+cluster has. Prints what was sent, received and lost (TCP: in KiB), and takes away
+what it made.
+
+Without -v rows that passed are added up, check by check. Needs the rights to make a
+namespace, and to run commands in it and in the agents' pods.
 The exit code is 3 if a check fails.`,
 		Example: `  culvert connectivity test
   culvert connectivity test --node node-1 --node node-2 --outside 2001:db8:9::1 -o json`,

@@ -53,7 +53,7 @@ func TestSound(t *testing.T) {
 		}
 	}
 	for check, want := range map[string]int{
-		"agent is ready": 3, "pods start": 3,
+		"agent is ready": 3, "pods start": 3, "node to node, UDP": 6,
 		"pod to pod of the same node, ping": 6, "pod to pod of another node, TCP": 12, "pod to its node, UDP": 3,
 		"node to another's pod, UDP": 6, // nodes have IPv4 only
 		"pod to ClusterIP, TCP":      6, "node to ClusterIP, UDP": 3, "pod to NodePort, TCP": 9, "node to NodePort, TCP": 6,
@@ -121,6 +121,11 @@ func TestBroken(t *testing.T) {
 				}
 			}
 		}, []string{"17 of 20 lost; unreachable from 10.0.0.7", "all that failed is ping"}},
+		"a locator that nobody routes": {func(f *fake) {
+			f.broken = lose(func(from Pod, p Probe) bool {
+				return from.Node != "node-3" && (strings.HasPrefix(p.To.String(), "10.244.3.") || strings.HasPrefix(p.To.String(), "fd00:3::"))
+			})
+		}, []string{"node-3 is reached, its pods are not: does the network between nodes route its locator fc00:0:3::/48 to it?"}},
 		"an agent that is not ready": {func(f *fake) { f.nodes[1].Problem = "culvert-x: exit code 1" },
 			[]string{"agent is ready node-2 node-2: culvert-x: exit code 1"}},
 		"an image that is not there": {func(f *fake) { f.startless["node-2"] = "image x: ImagePullBackOff" },
@@ -206,8 +211,8 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 	r, err := Run(ctx, f, options())
-	if !errors.Is(err, context.Canceled) || r.Pass || f.cleaned != 1 {
-		t.Errorf("%v, pass %v, cleaned %d times", err, r.Pass, f.cleaned)
+	if !errors.Is(err, context.Canceled) || r.Pass || f.cleaned != 1 || len(failures(r)) > 0 {
+		t.Errorf("%v, pass %v, cleaned %d times, failed %q", err, r.Pass, f.cleaned, failures(r))
 	}
 }
 

@@ -124,9 +124,7 @@ func (f *fake) answer(from Pod, p Probe) Answer {
 	switch {
 	case p.Kind == TCP:
 		a.Sent, a.Received, a.Seconds = int(2*p.Bytes>>10), int(2*p.Bytes>>10), 1
-		for _, n := range f.made.Nodes {
-			a.Servers = append(a.Servers, n)
-		}
+		a.Servers = slices.Clone(f.made.Nodes)
 	case p.Beyond > 0:
 		a.Sent, a.Received, a.TooLong = 0, 0, p.Count
 	}

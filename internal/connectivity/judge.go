@@ -72,7 +72,11 @@ func transferred(r *Row, a Answer) {
 func (f *field) served(r *Row, a Answer) {
 	arrived(r, a)
 	if r.Result == Fail && a.Received == 0 {
-		r.say("does kube-proxy, or what stands for it, run on %s?", r.From)
+		at := r.From // a ClusterIP is translated there, a NodePort where it is
+		if strings.Contains(r.Check, "NodePort") {
+			at = r.To
+		}
+		r.say("does kube-proxy, or what stands for it, run on %s?", at)
 	}
 	if strings.HasSuffix(r.Check, "ClusterIP, "+string(TCP)) && r.Result == Pass {
 		for _, at := range f.places {

@@ -118,6 +118,16 @@ func (f *field) podToPod(check string, which func(i, j int) bool) (list []task) 
 	return list
 }
 
+// nodeToNode is the underlay by itself.
+func (f *field) nodeToNode(check string) (list []task) {
+	for _, p := range ways(f.ports.Host) {
+		f.pairs(other, func(family Family, from, to place) {
+			list = append(list, between(name(check, p), family, from.host, to.host, p, arrived)...)
+		})
+	}
+	return list
+}
+
 func (f *field) podToNode(check string, which func(i, j int) bool) (list []task) {
 	for _, p := range ways(f.ports.Host) {
 		f.pairs(which, func(family Family, from, to place) {

@@ -208,6 +208,12 @@ func (t *test) await(ctx context.Context) ([]Pod, error) {
 	}
 }
 
+// Checks whose difference tells the overlay from the underlay.
+const (
+	nodeToNode = "node to node"
+	podToOther = "pod to pod of another node"
+)
+
 // checks does them all, and says how they go.
 func (t *test) checks(ctx context.Context) error {
 	f := t.field
@@ -215,8 +221,9 @@ func (t *test) checks(ctx context.Context) error {
 		name string
 		do   func(context.Context) ([]Row, error)
 	}{
+		{nodeToNode, t.tasks(f.nodeToNode(nodeToNode))},
 		{"pod to pod of the same node", t.tasks(f.podToPod("pod to pod of the same node", same))},
-		{"pod to pod of another node", t.tasks(f.podToPod("pod to pod of another node", other))},
+		{podToOther, t.tasks(f.podToPod(podToOther, other))},
 		{"pod to node", t.tasks(append(f.podToNode("pod to its node", same), f.podToNode("pod to another node", other)...))},
 		{"node to pod", t.tasks(append(f.nodeToPod("node to its pod", same), f.nodeToPod("node to another's pod", other)...))},
 		{"ClusterIP", t.settled(t.tasks(f.clusterIP()))},
@@ -235,11 +242,14 @@ func (t *test) checks(ctx context.Context) error {
 		began := time.Now()
 		fmt.Fprintf(t.Progress, "[%2d/%d] %s ... ", i+1, len(stages), s.name)
 		rows, err := s.do(ctx)
-		t.report.Checks = append(t.report.Checks, rows...)
+		if err == nil {
+			err = ctx.Err() // what did not come to its end says nothing
+		}
 		if err != nil {
 			fmt.Fprintln(t.Progress)
 			return err
 		}
+		t.report.Checks = append(t.report.Checks, rows...)
 		fmt.Fprintf(t.Progress, "%s (%.1f s)\n", verdict(rows), time.Since(began).Seconds())
 	}
 	t.hints(ctx)
@@ -375,6 +385,7 @@ func (t *test) hints(ctx context.Context) {
 	if len(filter(t.report.Checks, func(r Row) bool { return r.Result == Fail })) == 0 {
 		return
 	}
+	t.report.Hints = append(t.report.Hints, t.unrouted()...)
 	now := t.dropped(ctx)
 	for _, n := range t.nodes {
 		if now[n.Name] == nil {
@@ -387,4 +398,18 @@ func (t *test) hints(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// unrouted are nodes that others reach, but for their SIDs.
+func (t *test) unrouted() (hints []string) {
+	for _, n := range t.nodes {
+		to := func(check string, result Result) []Row {
+			return filter(t.report.Checks, func(r Row) bool { return strings.HasPrefix(r.Check, check) && r.To == n.Name && r.Result == result })
+		}
+		if n.Overlay != nil && len(to(nodeToNode, Fail)) == 0 && len(to(nodeToNode, Pass)) > 0 && len(to(podToOther, Pass)) == 0 && len(to(podToOther, Fail)) > 0 {
+			hints = append(hints, fmt.Sprintf("%s is reached, its pods are not: does the network between nodes route its locator %v to it? With sids: double it need not",
+				n.Name, n.Overlay.Locator))
+		}
+	}
+	return hints
 }

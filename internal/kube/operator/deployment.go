@@ -1,10 +1,13 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -192,7 +195,7 @@ func (c *Client) Pods(ctx context.Context) (out []connectivity.Pod, err error) {
 		}
 		if !one.Ready {
 			one.Problem, one.Fatal = problemOf(p)
-			if event := c.warning(ctx, p); event != "" && !one.Fatal {
+			if event := c.latest(ctx, p); event != "" && !one.Fatal {
 				one.Problem += ": " + event
 			}
 		}
@@ -227,23 +230,19 @@ func wantedNode(p *corev1.Pod) string {
 // patience is how long a pod may start before its events are asked for.
 const patience = 5 * time.Second
 
-// warning is the last one about a pod, if it is slow to start: of its network, for
-// example.
-func (c *Client) warning(ctx context.Context, p *corev1.Pod) string {
+// latest is the last event of a pod that is slow to start: of its network, or an
+// image that is still on its way. A warning goes first.
+func (c *Client) latest(ctx context.Context, p *corev1.Pod) string {
 	if time.Since(p.CreationTimestamp.Time) < patience {
 		return ""
 	}
-	all, err := list[corev1.Event](ctx, c.objects.Resource(events).Namespace(p.Namespace), metav1.ListOptions{FieldSelector: "involvedObject.name=" + p.Name + ",type=Warning"})
+	all, err := list[corev1.Event](ctx, c.objects.Resource(events).Namespace(p.Namespace), metav1.ListOptions{FieldSelector: "involvedObject.name=" + p.Name})
 	if err != nil || len(all) == 0 {
 		return ""
 	}
-	latest := all[0]
-	for _, e := range all {
-		if e.LastTimestamp.After(latest.LastTimestamp.Time) {
-			latest = e
-		}
-	}
-	return latest.Message
+	return slices.MaxFunc(all, func(a, b corev1.Event) int {
+		return cmp.Or(strings.Compare(a.Type, b.Type), a.LastTimestamp.Compare(b.LastTimestamp.Time)) // Normal, Warning
+	}).Message
 }
 
 // Clean deletes the namespace and the policies of a test, and waits until they

@@ -9,9 +9,11 @@ import (
 	"net/url"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/culvert-net/culvert/internal/connectivity"
 )
@@ -23,6 +25,7 @@ func (c *Client) Exec(ctx context.Context, in connectivity.Container, stdin io.R
 	if err != nil {
 		return nil, err
 	}
+	ctx = klog.NewContext(ctx, logr.Discard()) // what goes wrong is in the error
 	var out, problem bytes.Buffer
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: &out, Stderr: &problem})
 	if text := strings.TrimSpace(problem.String()); err != nil && text != "" {

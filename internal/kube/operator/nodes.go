@@ -169,7 +169,7 @@ func problemOf(p *corev1.Pod) (problem string, fatal bool) {
 		case slices.Contains([]string{"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, w.Reason):
 			return fmt.Sprintf("image %s: %s: %s", s.Image, w.Reason, w.Message), true
 		case w.Reason != "PodInitializing":
-			return fmt.Sprintf("container %s: %s %s", s.Name, w.Reason, w.Message), false
+			return strings.TrimSpace(fmt.Sprintf("container %s: %s %s", s.Name, w.Reason, w.Message)), false
 		}
 		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
 			return fmt.Sprintf("container %s ended, exit code %d: %s", s.Name, t.ExitCode, t.Message), false
