@@ -191,12 +191,13 @@ func (k *linux) configure(v veth, addresses []address, mtu int) error {
 }
 
 // settle waits until the kernel takes packets to the pod's addresses: for IPv6 a
-// worker has to come by, also where no duplicates are looked for.
+// worker has to come by, also where no duplicates are looked for. It is one for
+// all that changes links, and late where many pods come at once: to give up and
+// make the pod anew would be more for it to do.
 func settle(h *netlink.Handle, addresses []address) error {
-	const longest = 5 * time.Second
-	until := time.Now().Add(longest)
+	until := time.Now().Add(patience)
 	for _, a := range addresses {
-		for {
+		for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 			routes, err := h.RouteGet(a.addr.AsSlice())
 			if err != nil {
 				return fmt.Errorf("look up %s in the pod: %w", a.addr, err)
@@ -205,9 +206,9 @@ func settle(h *netlink.Handle, addresses []address) error {
 				break
 			}
 			if time.Now().After(until) {
-				return fmt.Errorf("%s is not usable in the pod after %s", a.addr, longest)
+				return fmt.Errorf("%s is not usable in the pod after %s", a.addr, patience)
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(pause)
 		}
 	}
 	return nil
