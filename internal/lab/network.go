@@ -83,6 +83,37 @@ func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, e
 	return all, nil
 }
 
+// Address of a node or a pod, of IPv4 or else IPv6.
+func (n *Network) Address(name string, ip4 bool) (netip.Addr, error) {
+	if ip4 {
+		return n.r.address(name, ipv4)
+	}
+	return n.r.address(name, ipv6)
+}
+
+// Counters are the packets of a node by SID and by SR policy.
+type Counters struct{ SIDs, Policies map[string]uint64 }
+
+// Counters of all nodes that count: Culvert, and kernels that are told to.
+func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
+	seen, err := n.r.observe(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Counters{}
+	for node, view := range seen {
+		c := Counters{SIDs: map[string]uint64{}, Policies: map[string]uint64{}}
+		for sid, v := range view.sids {
+			c.SIDs[sid] = v.Packets
+		}
+		for name, v := range view.policies {
+			c.Policies[name] = v.Packets
+		}
+		all[node] = c
+	}
+	return all, nil
+}
+
 // Daemons are the culvert processes, by node.
 func (n *Network) Daemons() map[string]int {
 	pids := map[string]int{}
