@@ -12,15 +12,18 @@ import (
 type Network struct{ r *runner }
 
 // Open builds the topology called name as the instance `as`, in the variant named,
-// with nodes that run the given binary. What an instance of that name had left
-// behind is taken away before. Progress is told on w. It must be closed.
+// which is "" of a lab that has none, with nodes that run the given binary. What an
+// instance of that name had left behind is taken away before. Progress is told on w.
+// It must be closed.
 func Open(ctx context.Context, name, as, culvert, variant string, w io.Writer) (*Network, error) {
 	t, err := Load(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.wantVariant(variant); err != nil {
-		return nil, fmt.Errorf("lab %s: %w", name, err)
+	if variant != "" || len(t.names()) > 0 {
+		if err := t.wantVariant(variant); err != nil {
+			return nil, fmt.Errorf("lab %s: %w", name, err)
+		}
 	}
 	in, err := openInstance(t, as, culvert)
 	if err != nil {
