@@ -117,6 +117,14 @@ func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
 	return all, nil
 }
 
+// Socket is the path of a node's management API.
+func (n *Network) Socket(node string) string { return n.r.socket(n.r.node(node)) }
+
+// Apply lays something over a node's configuration, and applies it.
+func (n *Network) Apply(ctx context.Context, node string, over map[string]any) error {
+	return n.r.applyOver(ctx, n.r.node(node), over)
+}
+
 // Daemons are the culvert processes, by node.
 func (n *Network) Daemons() map[string]int {
 	pids := map[string]int{}

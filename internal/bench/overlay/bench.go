@@ -36,7 +36,8 @@ type rig struct {
 	setting experiment.Setting
 	core    core
 	network *lab.Network
-	gso     string // how the pods are set: on, off, or not yet
+	gso     string   // how the pods are set: on, off, or not yet
+	cluster *cluster // nil until it is measured
 }
 
 // Open builds the laboratory, and sees that packets go the ways that they are to.
@@ -67,7 +68,13 @@ func (p *Params) open(ctx context.Context, set experiment.Setting, instance stri
 }
 
 // Close takes everything away.
-func (r *rig) Close() error { return r.network.Close() }
+func (r *rig) Close() error {
+	var err error
+	if r.cluster != nil {
+		err = r.cluster.close()
+	}
+	return errors.Join(err, r.network.Close())
+}
 
 // Environment is what is measured.
 func (r *rig) Environment(ctx context.Context) (e result.Environment, err error) {
@@ -157,12 +164,17 @@ func (r *rig) setGSO(value string) error {
 
 // Measure takes a sample at a point.
 func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([]experiment.Sample, error) {
-	all := r.params.points()
-	i := slices.IndexFunc(all, func(p point) bool { return p.id() == which.ID })
-	if i < 0 {
-		return nil, fmt.Errorf("there is no point %q", which.ID)
+	for _, p := range r.params.points() {
+		if p.id() == which.ID {
+			return r.measureTraffic(ctx, p, round)
+		}
 	}
-	return r.measureTraffic(ctx, all[i], round)
+	for _, n := range r.params.agentNodes() {
+		if agentPoint(n) == which.ID {
+			return r.measureAgent(ctx, n)
+		}
+	}
+	return nil, fmt.Errorf("there is no point %q", which.ID)
 }
 
 // measureTraffic has each variant send twice, there and back through the list of

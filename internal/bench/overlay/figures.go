@@ -13,7 +13,9 @@ const (
 	metricWall   = "throughput_by_wall" // bit/s by the clock on the wall
 	metricPacket = "packet_ns"          // CPU time of a packet
 	metricBeside = "throughput_beside"  // of ours, beside another tunnel
-	metricMemory = "memory"             // of an agent and its maps
+	metricPod    = "pod_add"            // time of a CNI ADD, and the agent's CPU time
+	metricChange = "policy_change"      // until the tables have it, and the agent's CPU time
+	metricMemory = "agent_memory"       // resident
 )
 
 // Labels of them.
@@ -23,7 +25,15 @@ const (
 	labelProtocol = "protocol"
 	labelGSO      = "gso"
 	labelBeside   = "beside"
-	labelNode     = "node"
+	labelBy       = "by"
+	labelNodes    = "nodes" // that the agent knows
+	labelQuantile = "quantile" // or the CPU time of each
+)
+
+// Quantiles.
+const (
+	p50 = "P50"
+	p99 = "P99"
 )
 
 // GSO at the pods.
@@ -134,10 +144,21 @@ func (p *Params) Figures() (list []result.Figure) {
 		ID: "wall", Title: "Throughput by the clock on the wall", Kind: result.Table, Metric: metricWall, Value: result.ToBaseline,
 		Caption: "The same where the time that others had the CPU counts, too: on an idle machine it is as above.",
 	}, result.Figure{
-		ID: "memory", Title: "Memory of the agents", Kind: result.Table, Metric: metricMemory,
-		Caption: "Of each node's culvert: its own, and that of its BPF maps.",
+		ID: "pod-add", Title: "Adding a pod", Kind: result.Table, Metric: metricPod,
+		Caption: fmt.Sprintf("Of %d in a row: from the start of culvert-cni to its end (plugin), and what of that the agent took. CPU is the agent's, for one of them. Nodes are as many as the agent knows.", p.Pods),
+	}, result.Figure{
+		ID: "policy-change", Title: "Changing a path", Kind: result.Table, Metric: metricChange,
+		Caption: fmt.Sprintf("Of %d changes of the active candidate path of a policy: from the call of the management API, or the message to a BGP speaker beside the node, until the tables have it. CPU is the agent's, for one change.", p.Changes),
+	}, result.Figure{
+		ID: "agent-memory", Title: "Memory of the agent", Kind: result.Table, Metric: metricMemory,
+		Caption: "Resident, program included, after the pods and the changes. Of each node it knows two prefixes, two policies, and two candidate paths of BGP beside the node's own.",
 	})
 }
 
-// Claims are sentences that the measurements bear out.
-func (p *Params) Claims(*result.Run) []string { return nil }
+// Claims say what became of what is wanted.
+func (p *Params) Claims(run *result.Run) (list []string) {
+	for _, v := range Verdicts(run) {
+		list = append(list, v.String()+".")
+	}
+	return list
+}

@@ -98,7 +98,7 @@ const noiseLimit = 0.5
 func Kind() experiment.Kind {
 	return experiment.Kind{Name: "overlay", NoiseLimit: noiseLimit, New: func() experiment.Experiment {
 		return &Params{Variants: variantNames(), Families: slices.Clone(families), Traffic: slices.Clone(traffics),
-			Trial: experiment.Duration(300 * time.Millisecond), Datagram: 1300, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
+			Trial: experiment.Duration(300 * time.Millisecond), Datagram: mostDatagram, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
 	}}
 }
 
@@ -156,9 +156,10 @@ func chooseCPU(wanted int) (int, error) {
 const (
 	leastTrial    = 10 * time.Millisecond
 	leastDatagram = 16
-	mostDatagram  = 1300 // 1420 octets are left of an MTU of 1500 by three segments
+	mostDatagram  = 1372 // of IPv6 where three segments leave 1420 octets
 	mostPods      = 200
 	mostChanges   = 10_000
+	leastNodes    = 3 // a node, the one that its path goes by, and another one
 	mostNodes     = 4000
 )
 
@@ -196,7 +197,10 @@ func (p *Params) Validate() error {
 	within("pods", p.Pods, 0, mostPods)
 	within("changes", p.Changes, 0, mostChanges)
 	for i, n := range p.Nodes {
-		within(fmt.Sprintf("nodes[%d]", i), n, 1, mostNodes)
+		within(fmt.Sprintf("nodes[%d]", i), n, leastNodes, mostNodes)
+		if slices.Contains(p.Nodes[:i], n) {
+			add(fmt.Sprintf("nodes[%d]", i), "give it once", "%d is there twice", n)
+		}
 	}
 	return experiment.Check(list)
 }
@@ -226,11 +230,27 @@ func (p *Params) points() (list []point) {
 	return list
 }
 
+// agentNodes are the numbers of nodes with which the agent is measured.
+func (p *Params) agentNodes() []int {
+	if p.Pods == 0 && p.Changes == 0 {
+		return nil
+	}
+	return p.Nodes
+}
+
+func agentPoint(nodes int) string { return fmt.Sprintf("agent, %d nodes", nodes) }
+
+// agentRounds are in how many rounds the agent is measured: each is of many times.
+const agentRounds = 3
+
 // How long things take beside the packets: what was seen, and some more.
 const (
 	takesLab    = 15 * time.Second
 	takesTrial  = warmUp + 10*time.Millisecond
 	takesAround = time.Second // opening flows, reading counters
+	takesPod    = 150 * time.Millisecond
+	takesChange = 100 * time.Millisecond
+	takesNode   = 20 * time.Millisecond // until it is known
 )
 
 // Plan is everything that will be measured.
@@ -239,6 +259,10 @@ func (p *Params) Plan() (experiment.Plan, error) {
 	each := takesAround + time.Duration(2*len(p.measured()))*(time.Duration(p.Trial)+takesTrial)
 	for _, x := range p.points() {
 		plan.Points = append(plan.Points, experiment.Point{ID: x.id(), Takes: each})
+	}
+	for _, n := range p.agentNodes() {
+		takes := time.Duration(n)*takesNode + time.Duration(p.Pods)*takesPod + time.Duration(p.Changes*len(sources))*takesChange
+		plan.Points = append(plan.Points, experiment.Point{ID: agentPoint(n), Takes: takes, Rounds: agentRounds})
 	}
 	return plan, nil
 }
