@@ -26,7 +26,7 @@ const (
 	labelGSO      = "gso"
 	labelBeside   = "beside"
 	labelBy       = "by"
-	labelNodes    = "nodes" // that the agent knows
+	labelNodes    = "nodes"    // that the agent knows
 	labelQuantile = "quantile" // or the CPU time of each
 )
 
