@@ -83,6 +83,13 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: want %s, open %v", v, x.verdict, x.open)
 		}
 	}
+	noisy := measured()
+	noisy.Environment.Noise = 0.2
+	for _, v := range Verdicts(noisy) {
+		if waits := strings.HasSuffix(v.What, "ms"); v.Open != waits {
+			t.Errorf("%s: open %v where others use the CPU", v, v.Open)
+		}
+	}
 	g := goal{metric: metricRate, value: result.ToBaseline, must: 1, aim: 2}
 	v := g.judge(result.Measurement{Samples: []float64{9, 10, 12}, Baseline: []float64{10, 10, 10}})
 	if v.Verdict != passed || !v.Open || !strings.Contains(v.String(), "but the interval holds it") {

@@ -15,7 +15,13 @@ type goal struct {
 	value     result.Value
 	must, aim float64
 	less      bool
+	// waits: it is by the clock on the wall, so that others' use of the CPU counts.
+	waits bool
 }
+
+// noiseOfWaits is what others may take of a CPU's time before a clock on the wall
+// tells little.
+const noiseOfWaits = 0.1
 
 // goals are Culvert's own: with one segment, which is the default.
 func goals() (list []goal) {
@@ -32,11 +38,11 @@ func goals() (list []goal) {
 		{what: "throughput, to the kernel's SRv6", metric: metricBeside, where: traffic("tcp", off, result.Labels{labelBeside: seg6}), value: result.ToBaseline, must: 1.25, aim: 1.40},
 		{what: "throughput, to flat routing", metric: metricRate, where: traffic("tcp", on, nil), value: result.ToBaseline, must: 0.95, aim: 1.00},
 		{what: "packets in a CPU second, to flat routing", metric: metricPacket, where: traffic("udp", off, nil), value: result.OfBaseline, must: 0.95, aim: 1.05},
-		{what: "pod ADD in the agent, P99, ms", metric: metricPod, where: result.Labels{labelBy: "agent", labelQuantile: p99}, must: 80, aim: 30, less: true},
+		{what: "pod ADD in the agent, P99, ms", metric: metricPod, where: result.Labels{labelBy: "agent", labelQuantile: p99}, must: 80, aim: 30, less: true, waits: true},
 		{what: "agent's memory, MiB", metric: metricMemory, must: 200, aim: 100, less: true},
 	}
 	for _, s := range sources {
-		list = append(list, goal{what: "policy change, P99, ms", metric: metricChange, where: result.Labels{labelBy: s.name, labelQuantile: p99}, must: 100, aim: 20, less: true})
+		list = append(list, goal{what: "policy change, P99, ms", metric: metricChange, where: result.Labels{labelBy: s.name, labelQuantile: p99}, must: 100, aim: 20, less: true, waits: true})
 	}
 	return list
 }
@@ -48,8 +54,9 @@ const (
 	failed = "fail"
 )
 
-// Verdict is what a measurement makes of what is wanted of it. It is of the value;
-// where the interval holds what must be, it is open.
+// Verdict is what a measurement makes of what is wanted of it. It is of the value; it
+// is open where the interval holds what must be, or where others had so much of the
+// CPU that a time by the clock on the wall is theirs as well.
 type Verdict struct {
 	What    string        `json:"what"`
 	Labels  result.Labels `json:"labels"`
@@ -60,13 +67,18 @@ type Verdict struct {
 	High    float64       `json:"high"`
 	Verdict string        `json:"verdict"` // pass, fail or aim met
 	Open    bool          `json:"open"`
+	Why     string        `json:"why,omitempty"` // it is open
 }
 
 // Verdicts of what a run measured.
 func Verdicts(run *result.Run) (list []Verdict) {
 	for _, g := range goals() {
 		for _, m := range run.Select(g.metric, g.where) {
-			list = append(list, g.judge(m))
+			v := g.judge(m)
+			if g.waits && run.Environment.Noise > noiseOfWaits {
+				v.Open, v.Why = true, "others used the CPU"
+			}
+			list = append(list, v)
 		}
 	}
 	return list
@@ -74,7 +86,10 @@ func Verdicts(run *result.Run) (list []Verdict) {
 
 func (g goal) judge(m result.Measurement) Verdict {
 	e := m.Estimate(g.value)
-	v := Verdict{What: g.what, Labels: m.Labels, Must: g.must, Aim: g.aim, Value: e.Value, Low: e.Low, High: e.High, Verdict: failed, Open: e.Low < g.must && e.High > g.must}
+	v := Verdict{What: g.what, Labels: m.Labels, Must: g.must, Aim: g.aim, Value: e.Value, Low: e.Low, High: e.High, Verdict: failed}
+	if e.Low < g.must && e.High > g.must {
+		v.Open, v.Why = true, "the interval holds it"
+	}
 	switch {
 	case g.reached(e.Value, g.aim):
 		v.Verdict = aimMet
@@ -113,7 +128,7 @@ func pointOf(labels result.Labels) string {
 func (v Verdict) String() string {
 	open := ""
 	if v.Open {
-		open = ", but the interval holds it"
+		open = ", but " + v.Why
 	}
 	return fmt.Sprintf("%s, %s: %.3g (%.3g to %.3g); must %.3g, aim %.3g: %s%s", v.What, v.of(), v.Value, v.Low, v.High, v.Must, v.Aim, v.Verdict, open)
 }
