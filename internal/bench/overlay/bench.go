@@ -177,8 +177,9 @@ func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([
 	return nil, fmt.Errorf("there is no point %q", which.ID)
 }
 
-// measureTraffic has each variant send twice, there and back through the list of
-// them, which each round begins at another: what the machine does meets all alike.
+// measureTraffic has each variant send `passes` times, there and back through the
+// list of them, which each round begins at another: what the machine does meets all
+// alike.
 func (r *rig) measureTraffic(ctx context.Context, p point, round int) (_ []experiment.Sample, err error) {
 	if err := r.setGSO(p.gso()); err != nil {
 		return nil, err
@@ -235,14 +236,20 @@ func (r *rig) openFlow(v variant, p point) (flow, error) {
 	return openTCP(between)
 }
 
-// thereAndBack are all of n, from `first` on, and then backwards.
+// passes are how often all send in a round.
+const passes = 4
+
+// thereAndBack are all of n, from `first` on, then backwards, and so on.
 func thereAndBack(n, first int) (order []int) {
-	for i := range n {
-		order = append(order, (first+i)%n)
+	pass := make([]int, n)
+	for i := range pass {
+		pass[i] = (first + i) % n
 	}
-	back := slices.Clone(order)
-	slices.Reverse(back)
-	return append(order, back...)
+	for range passes {
+		order = append(order, pass...)
+		slices.Reverse(pass)
+	}
+	return order
 }
 
 // proof are the counters that must have counted all of a variant's packets. In names

@@ -79,7 +79,7 @@ type Params struct {
 	Variants []string `json:"variants"`
 	Families []string `json:"families"`
 	Traffic  []string `json:"traffic"`
-	// Trial is how long a variant sends at once; in each round it does so twice.
+	// Trial is how long a variant sends at once; in each round it does so `passes` times.
 	Trial experiment.Duration `json:"trial"`
 	// Datagram is the payload of UDP, in octets.
 	Datagram int `json:"datagram"`
@@ -98,7 +98,7 @@ const noiseLimit = 0.5
 func Kind() experiment.Kind {
 	return experiment.Kind{Name: "overlay", NoiseLimit: noiseLimit, New: func() experiment.Experiment {
 		return &Params{Variants: variantNames(), Families: slices.Clone(families), Traffic: slices.Clone(traffics),
-			Trial: experiment.Duration(300 * time.Millisecond), Datagram: mostDatagram, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
+			Trial: experiment.Duration(150 * time.Millisecond), Datagram: mostDatagram, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
 	}}
 }
 
@@ -112,7 +112,7 @@ func (p *Params) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.Variants, "variants", p.Variants, "`names` of the ways between pods: "+strings.Join(variantNames(), ", "))
 	f.StringSliceVar(&p.Families, "families", p.Families, "`families` of pods' addresses: ipv4, ipv6")
 	f.StringSliceVar(&p.Traffic, "traffic", p.Traffic, "`kinds` of traffic: "+strings.Join(traffics, ", "))
-	f.TextVar(&p.Trial, "trial", p.Trial, "`duration` for which each sends, twice in a round")
+	f.TextVar(&p.Trial, "trial", p.Trial, "`duration` for which each sends, four times in a round")
 	f.IntVar(&p.Datagram, "datagram", p.Datagram, "`octets` of UDP's payload")
 	f.IntVar(&p.Pods, "pods", p.Pods, "`number` of pods that are added in a row; 0: none")
 	f.IntVar(&p.Changes, "changes", p.Changes, "`number` of changes of a path; 0: none")
@@ -121,7 +121,7 @@ func (p *Params) Flags(f *pflag.FlagSet) {
 
 // Quick makes it seconds.
 func (p *Params) Quick() {
-	p.Trial = experiment.Duration(50 * time.Millisecond)
+	p.Trial = experiment.Duration(30 * time.Millisecond)
 	p.Pods, p.Changes = min(p.Pods, 20), min(p.Changes, 20)
 }
 
@@ -256,7 +256,7 @@ const (
 // Plan is everything that will be measured.
 func (p *Params) Plan() (experiment.Plan, error) {
 	plan := experiment.Plan{SetUp: takesLab}
-	each := takesAround + time.Duration(2*len(p.measured()))*(time.Duration(p.Trial)+takesTrial)
+	each := takesAround + time.Duration(passes*len(p.measured()))*(time.Duration(p.Trial)+takesTrial)
 	for _, x := range p.points() {
 		plan.Points = append(plan.Points, experiment.Point{ID: x.id(), Takes: each})
 	}

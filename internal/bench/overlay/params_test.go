@@ -104,7 +104,7 @@ func TestTakes(t *testing.T) {
 }
 
 func TestThereAndBack(t *testing.T) {
-	if got := thereAndBack(3, 1); !slices.Equal(got, []int{1, 2, 0, 0, 2, 1}) {
+	if got := thereAndBack(3, 1); !slices.Equal(got, []int{1, 2, 0, 0, 2, 1, 1, 2, 0, 0, 2, 1}) {
 		t.Errorf("%v", got)
 	}
 }
