@@ -85,9 +85,9 @@ type Params struct {
 	Datagram int `json:"datagram"`
 	// Pods are as many as are added in a row, and Changes as many changes of a path,
 	// with so many Nodes known.
-	Pods    int   `json:"pods,omitempty"`
-	Changes int   `json:"changes,omitempty"`
-	Nodes   []int `json:"nodes,omitempty"`
+	Pods    int   `json:"pods"`
+	Changes int   `json:"changes"`
+	Nodes   []int `json:"nodes"`
 }
 
 // noiseLimit is what others may take of a CPU's time: everything that is claimed of

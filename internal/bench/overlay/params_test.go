@@ -80,6 +80,24 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// What a run's folder says is what was asked for, also where that is nothing: a run
+// that is taken up again reads it.
+func TestKept(t *testing.T) {
+	p := params()
+	p.Pods, p.Changes = 0, 0
+	text, err := (&experiment.File{Name: "kept", Kind: "overlay", Title: "kept", Rounds: 1, Seed: 1, NoiseLimit: 0.5, With: p}).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := experiment.Parse(text, []experiment.Kind{Kind()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.With.(*Params); got.Pods != 0 || got.Changes != 0 || len(got.Nodes) != len(p.Nodes) {
+		t.Errorf("%+v of %s", got, text)
+	}
+}
+
 // A run takes 20 minutes at most, and a quick one 2.
 func TestTakes(t *testing.T) {
 	p := params()
