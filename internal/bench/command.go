@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/n9"
+	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 )
 
@@ -41,7 +42,7 @@ to its data path, and leave nothing behind. They need root.`,
 	}
 	l := library()
 	c.AddCommand(l.Commands()...)
-	c.AddCommand(functionsCommand(l), slicesCommand(l), scaleCommand(l), deviceCommand(l), disruptCommand(l), scalingCommand(), upfCommand(), reports.Command())
+	c.AddCommand(overlay.SpeakerCommand(), functionsCommand(l), slicesCommand(l), scaleCommand(l), deviceCommand(l), disruptCommand(l), overlayCommand(l), scalingCommand(), upfCommand(), reports.Command())
 	return c
 }
 
@@ -84,6 +85,22 @@ cores forward as one.`,
 		Example: "  culvert bench scale\n  culvert bench scale --of sessions,rules --sessions 1,1000",
 	}, nil, nil)
 	must(c.RegisterFlagCompletionFunc("of", cobra.FixedCompletions((&scaleExperiment{}).parts(), cobra.ShellCompDirectiveNoFileComp)))
+	return c
+}
+
+func overlayCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("overlay", &cobra.Command{
+		Short: "What pods of two nodes get, beside flat routing, VXLAN and the kernel's SRv6 (paper 002)",
+		Long: `Measures TCP and UDP between pods of two nodes, and the CPU time of a packet: by
+Culvert's SRv6 with no SRH, with an SRH and with 3 SIDs, by flat routing, VXLAN and
+the kernel's SRv6, in the laboratory overlay-bench. Then how long it takes to add
+pods and to change a path, and the agent's memory. One CPU does all the work of
+both pods and both nodes. What is wanted of each is told beside it.`,
+		Example: "  culvert bench overlay\n  culvert bench overlay --variants srv6,vxlan --traffic tcp-gso-off --pods 0 --changes 0 -o json",
+	}, overlay.PrintTable, overlay.PrintJSON)
+	must(c.RegisterFlagCompletionFunc("variants", cobra.FixedCompletions(overlay.Variants(), cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("families", cobra.FixedCompletions(overlay.Families(), cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("traffic", cobra.FixedCompletions(overlay.Traffics(), cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 

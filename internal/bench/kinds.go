@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/n9"
+	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
@@ -19,8 +20,9 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functionsKind(), n9.Kind(), scaleKind(), deviceKind(), disruptKind()},
-		Names:       []string{"functions", "slices", "scale", "device", "disrupt"},
+		Kinds:       []experiment.Kind{functionsKind(), n9.Kind(), scaleKind(), deviceKind(), disruptKind(), overlay.Kind()},
+		Names:       []string{"functions", "slices", "scale", "device", "disrupt", "overlay"},
+		Suite:       []string{"functions", "slices", "scale", "device", "disrupt"},
 		Files:       below,
 		Environment: machine,
 		Draw: func(dir string) error {

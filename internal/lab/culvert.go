@@ -47,7 +47,15 @@ func (in *instance) startCulvert(ctx context.Context, n *Node, binary string) er
 // writeConfig writes the node's configuration in the variant that the lab is
 // in, with an overlay or none.
 func (in *instance) writeConfig(n *Node, overlay string) error {
+	return in.writeOver(n, overlay, nil)
+}
+
+// writeOver lays something over all of it.
+func (in *instance) writeOver(n *Node, overlay string, over map[string]any) error {
 	config := maps.Clone(n.config(in.state.Variant, overlay))
+	if over != nil {
+		config = merge(config, over).(map[string]any) // merging mappings makes a mapping
+	}
 	if n.Kind == Cluster {
 		config["overlay"] = merge(in.membership(n), config["overlay"])
 	}
@@ -128,6 +136,14 @@ func (in *instance) restartCulvert(ctx context.Context, n *Node, signal unix.Sig
 // applyCulvert applies the node's configuration, with an overlay or none.
 func (in *instance) applyCulvert(ctx context.Context, n *Node, overlay string) error {
 	if err := in.writeConfig(n, overlay); err != nil {
+		return err
+	}
+	_, err := in.ask(ctx, n, "apply", in.configFile(n))
+	return err
+}
+
+func (in *instance) applyOver(ctx context.Context, n *Node, over map[string]any) error {
+	if err := in.writeOver(n, "", over); err != nil {
 		return err
 	}
 	_, err := in.ask(ctx, n, "apply", in.configFile(n))

@@ -12,15 +12,18 @@ import (
 type Network struct{ r *runner }
 
 // Open builds the topology called name as the instance `as`, in the variant named,
-// with nodes that run the given binary. What an instance of that name had left
-// behind is taken away before. Progress is told on w. It must be closed.
+// which is "" of a lab that has none, with nodes that run the given binary. What an
+// instance of that name had left behind is taken away before. Progress is told on w.
+// It must be closed.
 func Open(ctx context.Context, name, as, culvert, variant string, w io.Writer) (*Network, error) {
 	t, err := Load(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.wantVariant(variant); err != nil {
-		return nil, fmt.Errorf("lab %s: %w", name, err)
+	if variant != "" || len(t.names()) > 0 {
+		if err := t.wantVariant(variant); err != nil {
+			return nil, fmt.Errorf("lab %s: %w", name, err)
+		}
 	}
 	in, err := openInstance(t, as, culvert)
 	if err != nil {
@@ -81,6 +84,45 @@ func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, e
 		}
 	}
 	return all, nil
+}
+
+// Address of a node or a pod, of IPv4 or else IPv6.
+func (n *Network) Address(name string, ip4 bool) (netip.Addr, error) {
+	if ip4 {
+		return n.r.address(name, ipv4)
+	}
+	return n.r.address(name, ipv6)
+}
+
+// Counters are the packets of a node by SID and by SR policy.
+type Counters struct{ SIDs, Policies map[string]uint64 }
+
+// Counters of all nodes that count: Culvert, and kernels that are told to.
+func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
+	seen, err := n.r.observe(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Counters{}
+	for node, view := range seen {
+		c := Counters{SIDs: map[string]uint64{}, Policies: map[string]uint64{}}
+		for sid, v := range view.sids {
+			c.SIDs[sid] = v.Packets
+		}
+		for name, v := range view.policies {
+			c.Policies[name] = v.Packets
+		}
+		all[node] = c
+	}
+	return all, nil
+}
+
+// Socket is the path of a node's management API.
+func (n *Network) Socket(node string) string { return n.r.socket(n.r.node(node)) }
+
+// Apply lays something over a node's configuration, and applies it.
+func (n *Network) Apply(ctx context.Context, node string, over map[string]any) error {
+	return n.r.applyOver(ctx, n.r.node(node), over)
 }
 
 // Daemons are the culvert processes, by node.

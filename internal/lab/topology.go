@@ -97,6 +97,8 @@ type Node struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// NFT is a ruleset in the language of nft, loaded before anything runs.
 	NFT string `json:"nft,omitempty"`
+	// Devices are interfaces of other types than a veth.
+	Devices []Device `json:"devices,omitempty"`
 	// GTPU are tunnel devices of a GTP-U endpoint in this node.
 	GTPU []gtpulink.Link `json:"gtpu,omitempty"`
 	// FRR are routing daemons that run beside whatever the node is.
@@ -122,6 +124,14 @@ type HostPort struct {
 type Bandwidth struct {
 	Ingress int `json:"ingress"`
 	Egress  int `json:"egress"`
+}
+
+// Device is an interface that the kernel makes by itself.
+type Device struct {
+	Name      string   `json:"name"`
+	Type      string   `json:"type"`          // in iproute2's grammar, after `ip link add NAME type`
+	MTU       int      `json:"mtu,omitempty"` // the kernel's choice unless set
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // Link is a veth pair.
@@ -314,9 +324,8 @@ func (t *Topology) validateLink(l Link, devices map[string]bool) error {
 		if t.node(e.Node) == nil {
 			return fmt.Errorf("ends: no node is called %q", e.Node)
 		}
-		// 15 bytes is what the kernel takes as an interface's name.
-		if e.Name == "" || len(e.Name) > 15 || strings.ContainsAny(e.Name, "/ ") {
-			return fmt.Errorf("ends: name: %q is no interface name of at most 15 bytes", e.Name)
+		if err := validateInterface(e.Name); err != nil {
+			return fmt.Errorf("ends: %w", err)
 		}
 		if devices[e.Node+" "+e.Name] {
 			return fmt.Errorf("ends: node %s has two interfaces %q", e.Node, e.Name)
@@ -364,7 +373,30 @@ func (n *Node) validate() error {
 			return fmt.Errorf("gtpu[%d]: %w", i, err)
 		}
 	}
+	for i, d := range n.Devices {
+		if err := d.validate(); err != nil {
+			return fmt.Errorf("devices[%d]: %w", i, err)
+		}
+	}
 	return validatePrefixes("addresses", n.Addresses)
+}
+
+func (d Device) validate() error {
+	if err := validateInterface(d.Name); err != nil {
+		return err
+	}
+	if d.Type == "" {
+		return fmt.Errorf("type: missing: %s is of none", d.Name)
+	}
+	return validatePrefixes("addresses", d.Addresses)
+}
+
+// validateInterface: 15 bytes is what the kernel takes as an interface's name.
+func validateInterface(name string) error {
+	if name == "" || len(name) > 15 || strings.ContainsAny(name, "/ ") {
+		return fmt.Errorf("name: %q is no interface name of at most 15 bytes", name)
+	}
+	return nil
 }
 
 func validatePrefixes(field string, list []string) error {

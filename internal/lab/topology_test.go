@@ -22,7 +22,7 @@ func TestTopologies(t *testing.T) {
 			t.Errorf("%s: no summary or no checks", l.Name)
 		}
 	}
-	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices", "ethernet", "overlay", "backbone", "cluster"} {
+	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices", "ethernet", "overlay", "overlay-bench", "backbone", "cluster"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no lab %s among %v", want, names)
 		}
@@ -135,6 +135,8 @@ func TestParse(t *testing.T) {
 		{"event without device", "to: 10.0.0.2", "to: 10.0.0.2, event: {do: link_down, node: left}", []string{"event", "device"}},
 		{"event of no daemon", "to: 10.0.0.2", "to: 10.0.0.2, event: {do: kill, node: left}", []string{"left", "culvert"}},
 		{"counter of no daemon", "to: 10.0.0.2", "to: 10.0.0.2, counters: [{node: right, sid: x}]", []string{"right", "culvert"}},
+		{"device without a type", "name: right, kind: host", "name: right, kind: host, devices: [{name: d}]", []string{"nodes[1]", "devices[0]", "type"}},
+		{"device's name", "name: right, kind: host", "name: right, kind: host, devices: [{name: ethernet0123456789, type: dummy}]", []string{"devices[0]", "15"}},
 		{"gtpu", "name: right, kind: host", "name: right, kind: host, gtpu: [{device: g, local: 10.0.0.2}]", []string{"nodes[1]", "gtpu[0]", "remote"}},
 	}
 	for _, tt := range tests {

@@ -248,6 +248,9 @@ func (in *instance) configure(n *Node) error {
 	for _, a := range n.Addresses {
 		addresses = append(addresses, addressLine(a, "lo"))
 	}
+	for _, d := range n.Devices {
+		addresses = append(addresses, d.lines()...)
+	}
 	for _, l := range n.GTPU {
 		mtu := l.MTU
 		if mtu == 0 {
@@ -269,6 +272,19 @@ func (in *instance) configure(n *Node) error {
 	}
 	ns := in.namespace(n)
 	return errors.Join(in.loadNFT(n, n.NFT), ns.batch(addresses), ns.batch(routes4, "-4"), ns.batch(routes6, "-6"))
+}
+
+// lines make the device, for ip.
+func (d Device) lines() []string {
+	up := "up"
+	if d.MTU != 0 {
+		up = fmt.Sprintf("mtu %d up", d.MTU)
+	}
+	lines := []string{fmt.Sprintf("link add name %s type %s", d.Name, d.Type), fmt.Sprintf("link set dev %s %s", d.Name, up)}
+	for _, a := range d.Addresses {
+		lines = append(lines, addressLine(a, d.Name))
+	}
+	return lines
 }
 
 // routeIsIPv6 tells a route's family by its prefix, or that of a default

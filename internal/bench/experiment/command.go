@@ -255,9 +255,10 @@ func (l *Library) suiteCommand() *cobra.Command {
 	var names []string
 	c := &cobra.Command{
 		Use:   "suite",
-		Short: "Run all built-in experiments, with one report",
-		Long: `Runs all built-in experiments, each into a folder of its own below one, and
-draws one report of all. The last line of its output is the report's path.`,
+		Short: "Run built-in experiments, with one report",
+		Long: `Runs built-in experiments, each into a folder of its own below one, and draws one
+report of all: those that take half an hour together, unless --experiments names
+others. The last line of its output is the report's path.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c.Flags()); err != nil {
@@ -275,7 +276,7 @@ draws one report of all. The last line of its output is the report's path.`,
 			return err
 		},
 	}
-	c.Flags().StringSliceVar(&names, "experiments", l.Names, "`names` of those to run")
+	c.Flags().StringSliceVar(&names, "experiments", l.Suite, "`names` of those to run")
 	must(c.RegisterFlagCompletionFunc("experiments", cobra.FixedCompletions(l.Names, cobra.ShellCompDirectiveNoFileComp)))
 	o.flags(c.Flags())
 	return c

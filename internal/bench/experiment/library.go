@@ -19,10 +19,11 @@ import (
 // Library is what there is to be run.
 type Library struct {
 	Kinds []Kind
-	// Names are those of the built-in experiments, in the order of the suite; the
-	// file NAME.yaml in Files says what each is.
-	Names []string
-	Files fs.FS
+	// Names are those of the built-in experiments; the file NAME.yaml in Files says
+	// what each is. Suite are those that the suite runs unless it is told others: what
+	// there is time for.
+	Names, Suite []string
+	Files        fs.FS
 	// Environment is the machine, and the build of this program.
 	Environment func() (result.Environment, error)
 	// Draw draws the report of a folder: of a run, or of several runs below it.

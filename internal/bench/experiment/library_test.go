@@ -26,6 +26,7 @@ func fakeLibrary(before func(letter string) error, drawn *[]string) *Library {
 			return &fake{before: func(id string, _ int) error { return before(id) }}
 		}}},
 		Names:       []string{"first", "second"},
+		Suite:       []string{"first", "second"},
 		Files:       fstest.MapFS{"first.yaml": text("first", "[a, b]"), "second.yaml": text("second", "[x, y]")},
 		Environment: func() (result.Environment, error) { return result.Environment{Kernel: "6.18"}, nil },
 		Draw:        func(dir string) error { *drawn = append(*drawn, dir); return nil },

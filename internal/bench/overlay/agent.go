@@ -1,0 +1,393 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
+	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/stats"
+	"github.com/culvert-net/culvert/internal/lab"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// The laboratory's nodes for this.
+const (
+	agentNode   = "agent"
+	speakerNode = "speaker"
+)
+
+// Colors of the policies to a node, by what they carry.
+var colors = map[string]uint32{ipv4: 4, ipv6: 6}
+
+// Preferences of the candidate paths: a node's own has 100.
+const (
+	preferenceOfAll = 200 // one to each node, by BGP
+	preferenceByBGP = 300
+	preferenceByAPI = 400
+)
+
+// cluster is the agent of a node that was told of many others, each with two
+// prefixes, two policies and two more candidate paths, which came by BGP.
+type cluster struct {
+	network *lab.Network
+	client  culvertv1connect.CulvertClient
+	address netip.Addr // the node's
+	speaker *speaker
+	pods    []podNamespace
+	nodes   int // that it was told of
+}
+
+func openCluster(network *lab.Network, pods int) (_ *cluster, err error) {
+	c := &cluster{network: network, client: clientOf(network.Socket(agentNode))}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	ends := map[string]netip.Addr{}
+	for _, name := range []string{agentNode, speakerNode} {
+		if ends[name], err = network.Address(name, false); err != nil {
+			return nil, err
+		}
+	}
+	c.address = ends[agentNode]
+	in := func(f func() error) error { return network.Do(speakerNode, f) }
+	if c.speaker, err = startSpeaker(in, ends[speakerNode], ends[agentNode]); err != nil {
+		return nil, err
+	}
+	for range pods {
+		ns, err := newPodNamespace()
+		if err != nil {
+			return nil, err
+		}
+		c.pods = append(c.pods, ns)
+	}
+	return c, nil
+}
+
+func (c *cluster) close() error {
+	var errs []error
+	for _, ns := range c.pods {
+		errs = append(errs, ns.Close())
+	}
+	if c.speaker != nil {
+		errs = append(errs, c.speaker.stop())
+	}
+	return errors.Join(errs...)
+}
+
+func clientOf(socket string) culvertv1connect.CulvertClient {
+	return culvertv1connect.NewCulvertClient(&http.Client{Transport: toSocket(socket)}, "http://culvert")
+}
+
+func toSocket(socket string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+}
+
+// other is a node that is not there.
+type other struct {
+	number  int
+	address netip.Addr
+}
+
+func otherNode(number int) other {
+	return other{number, netip.MustParseAddr(fmt.Sprintf("2001:db8:100::%x", number+1))}
+}
+
+func (o other) name() string { return fmt.Sprintf("other-%d", o.number) }
+
+func (o other) end(family string) netip.Addr {
+	return netip.MustParseAddr(fmt.Sprintf("fc00:1:%x:%d::", o.number, colors[family]))
+}
+
+func (o other) policy(family string) string { return o.name() + ":" + family }
+
+// toldPolicy is the one that follows from what the node tells.
+func toldPolicy(o other) string { return o.policy(ipv4) }
+
+// told is what the configuration says of it.
+func (o other) told() any {
+	return map[string]any{
+		"name": o.name(), "address": o.address.String(), "locator": fmt.Sprintf("fc00:1:%x::/48", o.number),
+		"prefixes": []any{fmt.Sprintf("10.%d.%d.0/24", o.number/256, o.number%256), fmt.Sprintf("fd00:1:%x::/64", o.number)},
+	}
+}
+
+// by is a list of segments to a node by way of another one.
+func (o other) by(hop other, family string) []netip.Addr {
+	return []netip.Addr{hop.address, o.end(family)}
+}
+
+func (o other) path(family string, preference, distinguisher uint32, hop other) srpolicy.Advertised {
+	return srpolicy.Advertised{
+		Color: colors[family], Endpoint: o.address, Distinguisher: distinguisher, Preference: preference,
+		SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: o.by(hop, family)}},
+	}
+}
+
+// tellTime is how long it may take until all of a number of nodes are known.
+const tellTime = 3 * time.Minute
+
+// become tells the agent of so many nodes, and of no others.
+func (c *cluster) become(ctx context.Context, nodes int) error {
+	if c.nodes == nodes {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	list := make([]any, nodes)
+	for i := range list {
+		list[i] = otherNode(i).told()
+	}
+	if err := c.network.Apply(ctx, agentNode, map[string]any{"overlay": map[string]any{"nodes": list}}); err != nil {
+		return fmt.Errorf("tell of %d nodes: %w", nodes, err)
+	}
+	for i := min(nodes, c.nodes); i < max(nodes, c.nodes); i++ {
+		for _, family := range families {
+			path := otherNode(i).path(family, preferenceOfAll, 1, otherNode((i+1)%nodes))
+			if err := c.speaker.do(order{Withdraw: i >= nodes, Path: path}); err != nil {
+				return err
+			}
+		}
+	}
+	c.nodes = nodes
+	for i := range nodes {
+		for _, family := range families {
+			if err := c.awaitActive(ctx, otherNode(i).policy(family), preferenceOfAll); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// awaitActive asks until the policy's active path has the preference: whoever reads
+// waits for a change that is under way, whose end is in the tables.
+func (c *cluster) awaitActive(ctx context.Context, policy string, preference uint32) error {
+	for {
+		active, err := c.active(ctx, policy)
+		if err != nil || active == preference {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("policy %s: the active path has preference %d, want %d: %w", policy, active, preference, ctx.Err())
+		case <-time.After(look):
+		}
+	}
+}
+
+// look is how often.
+const look = time.Millisecond
+
+func (c *cluster) active(ctx context.Context, policy string) (preference uint32, err error) {
+	found, err := c.client.ListPolicies(ctx, &pb.ListPoliciesRequest{Key: policy})
+	if err != nil {
+		return 0, fmt.Errorf("policy %s: %w", policy, err)
+	}
+	for _, p := range found.Policies {
+		i := slices.IndexFunc(p.Paths, func(v *pb.Verdict) bool { return v.Active })
+		if i >= 0 {
+			return p.Paths[i].Preference, nil
+		}
+	}
+	return 0, nil
+}
+
+// changeTime is how long a change may take.
+const changeTime = 30 * time.Second
+
+// source is who says that a path changes.
+type source struct {
+	name       string
+	policy     func(other) string // that leads to a node then
+	preference uint32
+	put, drop  func(*cluster, context.Context, other, other) error
+}
+
+var sources = []source{
+	{"api", ownPolicy, preferenceByAPI, (*cluster).addPolicy, (*cluster).deletePolicy},
+	{"bgp", toldPolicy, preferenceByBGP, (*cluster).advertise, (*cluster).withdraw},
+}
+
+// addPolicy makes the policy to a node one of the operator's: its steering goes over.
+func (c *cluster) addPolicy(ctx context.Context, to, hop other) error {
+	var segments []string
+	for _, s := range to.by(hop, ipv4) {
+		segments = append(segments, s.String())
+	}
+	_, err := c.client.Add(ctx, &pb.AddRequest{Config: &pb.Config{Policies: []*pb.Policy{{
+		Name: ownPolicy(to), Color: colors[ipv4], Endpoint: to.address.String(), Preference: preferenceByAPI, Source: c.address.String(),
+		SegmentLists: []*pb.SegmentList{{Weight: 1, Segments: segments}},
+	}}}})
+	return err
+}
+
+func ownPolicy(to other) string { return "bench-" + to.name() }
+
+func (c *cluster) deletePolicy(ctx context.Context, to, _ other) error {
+	_, err := c.client.Delete(ctx, &pb.DeleteRequest{Refs: []*pb.Ref{{Kind: "policy", Key: ownPolicy(to)}}})
+	return err
+}
+
+func (c *cluster) advertise(_ context.Context, to, hop other) error {
+	return c.speaker.do(order{Path: to.path(ipv4, preferenceByBGP, 2, hop)})
+}
+
+func (c *cluster) withdraw(_ context.Context, to, hop other) error {
+	return c.speaker.do(order{Withdraw: true, Path: to.path(ipv4, preferenceByBGP, 2, hop)})
+}
+
+// change puts a path, or takes it away, and says how long it took until the tables
+// had it.
+func (c *cluster) change(ctx context.Context, s source, number int) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
+	n := number / 2
+	to, hop := otherNode(n%c.nodes), otherNode((n+2)%c.nodes)
+	do, policy, want := s.put, s.policy(to), s.preference
+	if number%2 == 1 {
+		do, policy, want = s.drop, toldPolicy(to), preferenceOfAll
+	}
+	begun := time.Now()
+	if err := do(c, ctx, to, hop); err != nil {
+		return 0, fmt.Errorf("a change by %s: %w", s.name, err)
+	}
+	err := c.awaitActive(ctx, policy, want)
+	return time.Since(begun), err
+}
+
+// timed are the times of many of a thing, and the CPU time of the agent in all of
+// them.
+type timed struct {
+	took []time.Duration
+	cpu  time.Duration
+}
+
+// samples are their quantiles, in ms.
+func (t timed) samples(metric string, labels result.Labels) (out []experiment.Sample) {
+	ms := make([]float64, len(t.took))
+	for i, d := range t.took {
+		ms[i] = d.Seconds() * 1e3
+	}
+	slices.Sort(ms)
+	add := func(quantile string, value float64) {
+		own := result.Labels{labelQuantile: quantile}
+		for k, v := range labels {
+			own[k] = v
+		}
+		out = append(out, experiment.Sample{Metric: metric, Labels: own, Unit: "ms", Value: value})
+	}
+	add(p50, stats.Quantile(ms, 0.5))
+	add(p99, stats.Quantile(ms, 0.99))
+	if t.cpu > 0 {
+		add(perEach, t.cpu.Seconds()*1e3/float64(len(ms)))
+	}
+	return out
+}
+
+// perEach stands in the place of a quantile: the agent's CPU time.
+const perEach = "CPU"
+
+// during measures the agent's CPU time.
+func (c *cluster) during(t *timed, do func() error) error {
+	before, err := c.spent()
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	after, err := c.spent()
+	t.cpu = after - before
+	return err
+}
+
+// spent is the CPU time of all of the agent's threads.
+func (c *cluster) spent() (sum time.Duration, err error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, err
+	}
+	threads, err := fs.AllThreads(c.network.Daemons()[agentNode])
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range threads {
+		if s, err := t.Schedstat(); err == nil { // else it has ended
+			sum += time.Duration(s.RunningNanoseconds)
+		}
+	}
+	return sum, nil
+}
+
+func (c *cluster) changes(ctx context.Context, s source, n int) (t timed, err error) {
+	err = c.during(&t, func() error {
+		for i := range 2 * ((n + 1) / 2) { // each that is put is taken away
+			took, err := c.change(ctx, s, i)
+			if err != nil {
+				return err
+			}
+			t.took = append(t.took, took)
+		}
+		return nil
+	})
+	return t, err
+}
+
+// resident is what a daemon has of the memory, in MiB.
+func resident(pid int) (float64, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
+	}
+	s, err := p.NewStatus()
+	return float64(s.VmRSS) / (1 << 20), err
+}
+
+// measureAgent takes what a number of nodes makes of the agent.
+func (r *rig) measureAgent(ctx context.Context, nodes int) (out []experiment.Sample, err error) {
+	if r.cluster == nil {
+		if r.cluster, err = openCluster(r.network, r.params.Pods); err != nil {
+			return nil, err
+		}
+	}
+	c := r.cluster
+	if err := c.become(ctx, nodes); err != nil {
+		return nil, err
+	}
+	known := fmt.Sprint(nodes)
+	if r.params.Pods > 0 {
+		plugin, agent, err := c.addPods(ctx, filepath.Dir(r.setting.Culvert))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, agent.samples(metricPod, result.Labels{labelBy: "agent", labelNodes: known})...)
+		out = append(out, plugin.samples(metricPod, result.Labels{labelBy: "plugin", labelNodes: known})...)
+	}
+	if r.params.Changes > 0 {
+		for _, s := range sources {
+			t, err := c.changes(ctx, s, r.params.Changes)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, t.samples(metricChange, result.Labels{labelBy: s.name, labelNodes: known})...)
+		}
+	}
+	mib, err := resident(r.network.Daemons()[agentNode])
+	return append(out, experiment.Sample{Metric: metricMemory, Labels: result.Labels{labelNodes: known}, Unit: "MiB", Value: mib}), err
+}

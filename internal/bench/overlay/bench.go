@@ -1,0 +1,289 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/safchain/ethtool"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/lab"
+)
+
+// topology is the laboratory, and instance its name here: one for all runs, so that
+// what a killed one left is taken away by the next.
+const (
+	topology = "overlay-bench"
+	instance = "bench-overlay"
+)
+
+// podInterface is the interface of every pod, and uplink that of a node to the other.
+const (
+	podInterface = "eth0"
+	uplink       = "eth0"
+)
+
+// rig is the laboratory, with what sends through it.
+type rig struct {
+	params  *Params
+	setting experiment.Setting
+	core    core
+	network *lab.Network
+	gso     string   // how the pods are set: on, off, or not yet
+	cluster *cluster // nil until it is measured
+}
+
+// Open builds the laboratory, and sees that packets go the ways that they are to.
+func (p *Params) Open(ctx context.Context, set experiment.Setting) (experiment.Bench, error) {
+	return p.open(ctx, set, instance)
+}
+
+func (p *Params) open(ctx context.Context, set experiment.Setting, instance string) (_ *rig, err error) {
+	cpu, err := chooseCPU(set.CPU)
+	if err != nil {
+		return nil, err
+	}
+	r := &rig{params: p, setting: set}
+	if r.core, err = newCore(cpu); err != nil {
+		return nil, err
+	}
+	r.network, err = lab.Open(ctx, topology, instance, set.Culvert, "", io.Discard)
+	if errors.Is(err, lab.ErrBusy) {
+		return nil, fmt.Errorf("another `culvert bench overlay` is running in the laboratory %s: wait until it has ended", instance)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.proveWays(ctx); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// Close takes everything away.
+func (r *rig) Close() error {
+	var err error
+	if r.cluster != nil {
+		err = r.cluster.close()
+	}
+	return errors.Join(err, r.network.Close())
+}
+
+// Environment is what is measured.
+func (r *rig) Environment(ctx context.Context) (e result.Environment, err error) {
+	e.Version, e.DataPath, err = r.network.Status(ctx, variantOf(ours).node(1))
+	return e, err
+}
+
+// node and pod are the laboratory's names.
+func (v variant) node(number int) string { return fmt.Sprintf("%s-%d", v.name, number) }
+func (v variant) pod(end string) string  { return v.name + "-" + end }
+
+func (r *rig) pods(v variant, family string) (p pods, err error) {
+	in := func(node string) func(func() error) error {
+		return func(f func() error) error { return r.network.Do(node, f) }
+	}
+	p.from, p.at = in(v.pod("a")), in(v.pod("b"))
+	p.to, err = r.network.Address(v.pod("b"), family == ipv4)
+	return p, err
+}
+
+// proveWays looks at a packet of each variant between its nodes.
+func (r *rig) proveWays(ctx context.Context) error {
+	for _, v := range r.params.measured() {
+		for _, family := range r.params.Families {
+			if err := r.proveWay(ctx, v, family); err != nil {
+				return fmt.Errorf("%s, %s: %w", v.name, family, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *rig) proveWay(ctx context.Context, v variant, family string) error {
+	p, err := r.pods(v, family)
+	if err != nil {
+		return err
+	}
+	w, err := onUplink(ctx, r.network, v.node(2), p)
+	if err == nil && w != v.way {
+		err = fmt.Errorf("packets have %s: want %s", w, v.way)
+	}
+	return err
+}
+
+// onUplink is the way that a pod's packet has when it comes to a node.
+func onUplink(ctx context.Context, network *lab.Network, node string, p pods) (w way, err error) {
+	var fd int
+	err = network.Do(node, func() error {
+		fd, err = watch(uplink)
+		return err
+	})
+	if err != nil {
+		return w, err
+	}
+	mark := []byte(fmt.Sprintf("culvert bench overlay %d", time.Now().UnixNano()))
+	w, err = seen(ctx, p, fd, mark)
+	return w, errors.Join(err, unix.Close(fd))
+}
+
+// setGSO has the pods hand on large packets, or those of their MTU.
+func (r *rig) setGSO(value string) error {
+	if r.gso == value {
+		return nil
+	}
+	features := map[string]bool{}
+	for _, name := range []string{"tx-generic-segmentation", "tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "rx-gro"} {
+		features[name] = value == on
+	}
+	for _, v := range r.params.measured() {
+		for _, end := range []string{"a", "b"} {
+			err := r.network.Do(v.pod(end), func() error {
+				tool, err := ethtool.NewEthtool()
+				if err != nil {
+					return err
+				}
+				defer tool.Close()
+				return tool.Change(podInterface, features)
+			})
+			if err != nil {
+				return fmt.Errorf("GSO %s at pod %s: %w", value, v.pod(end), err)
+			}
+		}
+	}
+	r.gso = value
+	return nil
+}
+
+// Measure takes a sample at a point.
+func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([]experiment.Sample, error) {
+	for _, p := range r.params.points() {
+		if p.id() == which.ID {
+			return r.measureTraffic(ctx, p, round)
+		}
+	}
+	for _, n := range r.params.agentNodes() {
+		if agentPoint(n) == which.ID {
+			return r.measureAgent(ctx, n)
+		}
+	}
+	return nil, fmt.Errorf("there is no point %q", which.ID)
+}
+
+// measureTraffic has each variant send `passes` times, there and back through the
+// list of them, which each round begins at another: what the machine does meets all
+// alike.
+func (r *rig) measureTraffic(ctx context.Context, p point, round int) (_ []experiment.Sample, err error) {
+	if err := r.setGSO(p.gso()); err != nil {
+		return nil, err
+	}
+	list := r.params.measured()
+	flows := make([]flow, len(list))
+	defer func() {
+		for _, f := range flows {
+			if f != nil {
+				err = errors.Join(err, f.close())
+			}
+		}
+	}()
+	for i, v := range list {
+		if flows[i], err = r.openFlow(v, p); err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+	}
+	before, err := r.network.Counters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sums := make([]amount, len(list))
+	for _, i := range thereAndBack(len(list), round) {
+		a, err := r.core.serve(flows[i], time.Duration(r.params.Trial))
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return nil, fmt.Errorf("%s: %w", list[i].name, err)
+		}
+		sums[i].add(a)
+	}
+	after, err := r.network.Counters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range list {
+		if err := v.proof.check(p, sums[i], before, after); err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+		if sums[i].lost > 0 {
+			r.setting.Warn("%s: of %s %d datagrams of %d were lost: the receiver's buffer was too small for what this CPU put off", p.id(), v.name, sums[i].lost, sums[i].packets)
+		}
+	}
+	return r.samples(p, list, sums), nil
+}
+
+func (r *rig) openFlow(v variant, p point) (flow, error) {
+	between, err := r.pods(v, p.family)
+	if err != nil {
+		return nil, err
+	}
+	if p.traffic == udp {
+		return openUDP(between, r.params.Datagram)
+	}
+	return openTCP(between)
+}
+
+// passes are how often all send in a round.
+const passes = 4
+
+// thereAndBack are all of n, from `first` on, then backwards, and so on.
+func thereAndBack(n, first int) (order []int) {
+	pass := make([]int, n)
+	for i := range pass {
+		pass[i] = (first + i) % n
+	}
+	for range passes {
+		order = append(order, pass...)
+		slices.Reverse(pass)
+	}
+	return order
+}
+
+// proof are the counters that must have counted all of a variant's packets. In names
+// the verb is the family's number, or its name.
+type proof struct {
+	node, policy string
+	sids         map[string]string // by node; the sender's counts what comes back
+}
+
+func (f proof) named(format, family string) string {
+	number := map[string]int{ipv4: 4, ipv6: 6}[family]
+	switch {
+	case strings.Contains(format, "%s"):
+		return fmt.Sprintf(format, family)
+	case strings.Contains(format, "%d"):
+		return fmt.Sprintf(format, number)
+	}
+	return format
+}
+
+// check looks at what was counted while an amount was sent.
+func (f proof) check(p point, a amount, before, after map[string]lab.Counters) error {
+	if f.node != "" {
+		name := f.named(f.policy, p.family)
+		if n := after[f.node].Policies[name] - before[f.node].Policies[name]; n < a.packets {
+			return fmt.Errorf("policy %s of %s counted %d of %d packets: they went another way", name, f.node, n, a.packets)
+		}
+	}
+	for node, format := range f.sids {
+		sid := f.named(format, p.family)
+		n := after[node].SIDs[sid] - before[node].SIDs[sid]
+		if n == 0 && (p.traffic != udp || !strings.HasSuffix(node, "-1")) {
+			return fmt.Errorf("SID %s of %s counted nothing: packets went another way", sid, node)
+		}
+	}
+	return nil
+}

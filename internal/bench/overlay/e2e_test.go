@@ -1,0 +1,237 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// The benchmark runs this program as its BGP speaker: here, that is the test.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "bench" {
+		c := SpeakerCommand()
+		c.SetArgs(os.Args[3:])
+		if err := c.ExecuteContext(context.Background()); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	code := m.Run()
+	if built != "" {
+		if err := os.RemoveAll(built); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// built is the directory with the programs that are measured.
+var built string
+
+// build builds them, once for all tests.
+var build = sync.OnceValues(func() (string, error) {
+	var err error
+	if built, err = os.MkdirTemp("", "culvert-bench-overlay-"); err != nil {
+		return "", err
+	}
+	const module = "github.com/culvert-net/culvert/cmd/"
+	out, err := exec.Command("go", "build", "-o", built+"/", module+"culvert", module+"culvert-cni").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return filepath.Join(built, "culvert"), nil
+})
+
+// newRun is one of short trials, with all that there is.
+func newRun(t *testing.T) (*Params, *rig) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	binary, err := build()
+	if err != nil {
+		t.Fatalf("build: %v", err)
+	}
+	p := params()
+	p.Trial, p.Pods, p.Changes, p.Nodes = experiment.Duration(leastTrial), 4, 4, []int{5}
+	name := fmt.Sprintf("bench-t%d", os.Getpid())
+	set := experiment.Setting{Culvert: binary, CPU: -1, Seed: 1, Warn: func(format string, args ...any) { t.Logf("warning: "+format, args...) }}
+	r, err := p.open(t.Context(), set, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, dir := range []string{"/run/netns", "/run/culvert/lab", "/sys/fs/bpf/culvert-lab"} {
+			entries, _ := os.ReadDir(dir) // a directory that is gone holds nothing
+			for _, e := range entries {
+				if strings.Contains(e.Name(), name) {
+					t.Errorf("left behind: %s", filepath.Join(dir, e.Name()))
+				}
+			}
+		}
+	})
+	return p, r
+}
+
+// measure takes one round of all points.
+func measure(t *testing.T, p *Params, r *rig) *result.Run {
+	t.Helper()
+	plan, err := p.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &result.Run{}
+	for _, point := range plan.Points {
+		samples, err := r.Measure(t.Context(), point, 0)
+		if err != nil {
+			t.Fatalf("%s: %v", point.ID, err)
+		}
+		for _, s := range samples {
+			m := result.Measurement{Metric: s.Metric, Labels: s.Labels, Unit: s.Unit, Samples: []float64{s.Value}}
+			if s.Baseline != nil {
+				m.Baseline = []float64{*s.Baseline}
+			}
+			run.Measurements = append(run.Measurements, m)
+		}
+	}
+	return run
+}
+
+// A whole run of short trials: each variant goes its way, every row is there, the
+// agent knows its nodes, and nothing is left. Figures are for longer runs to tell.
+func TestRun(t *testing.T) {
+	p, r := newRun(t)
+	run := measure(t, p, r)
+	for _, f := range p.Figures() {
+		if len(run.Select(f.Metric, f.Where)) == 0 {
+			t.Errorf("figure %s shows %q, of which nothing was measured", f.ID, f.Metric)
+		}
+	}
+	var out bytes.Buffer
+	if err := PrintJSON(&out, nil, run); err != nil {
+		t.Fatal(err)
+	}
+	var got Report
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, x := range got.Rows {
+		rows = append(rows, fmt.Sprintf("%s %s %s %v", x.Name, x.Family, x.Protocol, x.GSO))
+		if !(x.Gbit > 0) || !(x.Ratio > 0) || !(x.PacketNS > 0) || !(x.PacketRatio > 0) || x.Name == x.Baseline && x.Ratio != 1 {
+			t.Errorf("%+v", x)
+		}
+	}
+	for _, v := range variants {
+		for _, family := range families {
+			for _, kind := range []string{"tcp true", "tcp false", "udp false"} {
+				if want := fmt.Sprintf("%s %s %s", v.name, family, kind); !slices.Contains(rows, want) {
+					t.Errorf("no row %s", want)
+				}
+			}
+		}
+	}
+	if len(rows) != 6*len(variants) {
+		t.Errorf("%d rows", len(rows))
+	}
+	var agent []string
+	for _, x := range got.Agent {
+		agent = append(agent, x.Name+" "+x.By)
+		if x.Nodes != 5 || x.Name != metricMemory && (!(x.P50 > 0) || x.P99 < x.P50 || !(x.CPU > 0) && x.By != "plugin") || x.Name == metricMemory && !(x.MiB > 10) {
+			t.Errorf("%+v", x)
+		}
+	}
+	if want := []string{"pod_add agent", "pod_add plugin", "policy_change api", "policy_change bgp", "agent_memory "}; !slices.Equal(agent, want) {
+		t.Errorf("%q, want %q", agent, want)
+	}
+	if want := 2*5 + 4; len(got.Verdicts) != want {
+		t.Errorf("%d verdicts, want %d: %v", len(got.Verdicts), want, got.Verdicts)
+	}
+	checkWays(t, p, r)
+	checkNodes(t, r)
+}
+
+// checkWays: a packet of another variant's way is told.
+func checkWays(t *testing.T, p *Params, r *rig) {
+	t.Helper()
+	v := variantOf(vxlan)
+	v.way.outer = "IPv6"
+	if err := r.proveWay(t.Context(), v, ipv6); err == nil || !strings.Contains(err.Error(), "packets have IPv4, UDP, VXLAN, Ethernet around") {
+		t.Errorf("VXLAN taken for SRv6: %v", err)
+	}
+	if set := r.gso; set != off {
+		t.Errorf("GSO is %q after UDP", set)
+	}
+	// With GSO off a pod's own packets are as large as its MTU.
+	for _, value := range []string{on, off} {
+		if err := r.setGSO(value); err != nil {
+			t.Fatal(err)
+		}
+		if large := largestFrame(t, r); large > 2000 != (value == on) {
+			t.Errorf("GSO %s: the largest frame has %d octets", value, large)
+		}
+	}
+}
+
+// largestFrame of TCP, as it comes to the second node of flat routing.
+func largestFrame(t *testing.T, r *rig) (most int) {
+	t.Helper()
+	v, fd := variantOf(flat), -1
+	err := r.network.Do(v.node(2), func() (err error) {
+		fd, err = watch(uplink)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := r.openFlow(v, point{tcpGSO, ipv4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.core.serve(f, leastTrial); err != nil {
+		t.Error(err)
+	}
+	for {
+		n, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_TRUNC|unix.MSG_DONTWAIT)
+		if err != nil {
+			break // no more
+		}
+		most = max(most, n)
+	}
+	if err := errors.Join(f.close(), unix.Close(fd)); err != nil {
+		t.Error(err)
+	}
+	return most
+}
+
+// checkNodes: the agent goes back to fewer nodes, too.
+func checkNodes(t *testing.T, r *rig) {
+	t.Helper()
+	if err := r.cluster.become(t.Context(), 3); err != nil {
+		t.Error(err)
+	}
+	if active, err := r.cluster.active(t.Context(), otherNode(2).policy(ipv6)); err != nil || active != preferenceOfAll {
+		t.Errorf("the path to the third of three nodes has preference %d, %v", active, err)
+	}
+	if active, err := r.cluster.active(t.Context(), otherNode(3).policy(ipv6)); err == nil {
+		t.Errorf("there is a policy to the fourth of three nodes, of preference %d", active)
+	}
+}

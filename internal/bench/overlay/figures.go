@@ -1,0 +1,164 @@
+package overlay
+
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// The metrics.
+const (
+	metricRate   = "throughput"         // bit/s of the CPU's time
+	metricWall   = "throughput_by_wall" // bit/s by the clock on the wall
+	metricPacket = "packet_ns"          // CPU time of a packet
+	metricBeside = "throughput_beside"  // of ours, beside another tunnel
+	metricPod    = "pod_add"            // time of a CNI ADD, and the agent's CPU time
+	metricChange = "policy_change"      // until the tables have it, and the agent's CPU time
+	metricMemory = "agent_memory"       // resident
+)
+
+// Labels of them.
+const (
+	labelName     = "name"
+	labelFamily   = "family"
+	labelProtocol = "protocol"
+	labelGSO      = "gso"
+	labelBeside   = "beside"
+	labelBy       = "by"
+	labelNodes    = "nodes"    // that the agent knows
+	labelQuantile = "quantile" // or the CPU time of each
+)
+
+// Quantiles.
+const (
+	p50 = "P50"
+	p99 = "P99"
+)
+
+// GSO at the pods.
+const (
+	on  = "on"
+	off = "off"
+)
+
+func (p point) gso() string {
+	if p.traffic == tcpGSO {
+		return on
+	}
+	return off
+}
+
+func (p point) protocol() string {
+	if p.traffic == udp {
+		return "udp"
+	}
+	return "tcp"
+}
+
+func (p point) labels(name string) result.Labels {
+	return result.Labels{labelName: name, labelFamily: p.family, labelProtocol: p.protocol(), labelGSO: p.gso()}
+}
+
+// samples are what each variant came to, beside flat routing.
+func (r *rig) samples(p point, list []variant, sums []amount) (out []experiment.Sample) {
+	byName := map[string]amount{}
+	for i, v := range list {
+		byName[v.name] = sums[i]
+	}
+	add := func(metric, unit string, labels result.Labels, of func(amount) float64, name, beside string) {
+		baseline := of(byName[beside])
+		out = append(out, experiment.Sample{Metric: metric, Labels: labels, Unit: unit, Value: of(byName[name]), Baseline: &baseline})
+	}
+	for _, v := range list {
+		labels := p.labels(v.name)
+		add(metricRate, "bit/s", labels, amount.rate, v.name, v.beside)
+		add(metricWall, "bit/s", labels, amount.byWall, v.name, v.beside)
+		add(metricPacket, "ns", labels, amount.perPacket, v.name, v.beside)
+	}
+	for _, other := range []string{vxlan, seg6} {
+		if byName[ours].packets == 0 || byName[other].packets == 0 {
+			continue
+		}
+		labels := p.labels(ours)
+		labels[labelBeside] = other
+		add(metricBeside, "bit/s", labels, amount.rate, ours, other)
+	}
+	return out
+}
+
+const paper = "Lombardo, Salsano, Abdelsalam, Bernier, Filsfils: Extending Kubernetes Networking to make use of Segment Routing over IPv6 (SRv6), figure 15"
+
+// anchors are what the paper's text says of figure 15; the figure has no numbers on
+// its points.
+func anchors(protocol string) []result.Anchor {
+	rate := map[string]float64{"tcp": 2e9, "udp": 1e9}[protocol]
+	return []result.Anchor{{
+		Label: "paper 002, IP-in-IP and SRv6 of VPP", Source: paper, X: ours, Y: rate, Unit: "bit/s",
+		Note: "order of magnitude, IPv4; virtual machines in KVM, each of 2 or 4 virtual CPUs, AMD Ryzen 9 5900HX; SRv6 slightly above IP-in-IP for TCP, the same for UDP",
+	}}
+}
+
+// Glossary says what the figures' words mean.
+func (p *Params) Glossary() map[string]string {
+	words := map[string]string{
+		"gso on":  "the pod hands on packets of up to 64 KiB, which are cut up where somebody has to",
+		"gso off": "the pod hands on packets of its MTU, so that each passes both nodes by itself",
+	}
+	for _, v := range variants {
+		words[v.name] = v.meaning
+	}
+	return words
+}
+
+const oneCPU = "One CPU does all the work of the sender, both nodes and the receiver; by the CPU's time, so that it does not count who else uses it. "
+
+// Figures show what is measured.
+func (p *Params) Figures() (list []result.Figure) {
+	for _, x := range []struct{ id, protocol, gso, title, about string }{
+		{"fig15-tcp", "tcp", on, "TCP between pods of two nodes, GSO on", "Most of it is the copying of data into the kernel and out of it. "},
+		{"fig15-tcp-gso-off", "tcp", off, "TCP between pods of two nodes, GSO off at the pod", "Each packet of the MTU passes both nodes by itself. "},
+		{"fig15-udp", "udp", off, "UDP between pods of two nodes", fmt.Sprintf("Datagrams of %d octets. ", p.Datagram)},
+	} {
+		where := result.Labels{labelProtocol: x.protocol, labelGSO: x.gso}
+		rates := result.Figure{
+			ID: x.id, Title: x.title, Kind: result.Bars, Metric: metricRate, Where: where, X: labelName, Series: labelFamily,
+			YTitle: "throughput", Caption: "What comes through in a second. " + oneCPU + x.about,
+		}
+		if x.gso == on || x.protocol == "udp" {
+			rates.Anchors = anchors(x.protocol)
+		}
+		list = append(list, rates, result.Figure{
+			ID: x.id + "-ratio", Title: x.title + ", to flat routing", Kind: result.Bars, Metric: metricRate, Where: where, X: labelName, Series: labelFamily,
+			Value: result.ToBaseline, YTitle: "throughput, flat routing = 1", Headline: "times the throughput of flat routing, " + x.title,
+			Caption: "By that of flat routing with as many routers between, in the same round: 1.1 is a tenth more. The tunnels' headers count: a packet holds less of the user's.",
+		})
+	}
+	return append(list, result.Figure{
+		ID: "packets", Title: "Packets in a second of the CPU, to flat routing", Kind: result.Table, Metric: metricPacket, Value: result.OfBaseline,
+		Caption: "CPU time of a packet on the wire, ns, of sender, nodes and receiver. Of flat routing by it: 1 is as good as flat routing, 0.5 costs twice.",
+	}, result.Figure{
+		ID: "tunnels", Title: "Culvert's SRv6 beside other tunnels", Kind: result.Table, Metric: metricBeside, Value: result.ToBaseline,
+		Caption: "Throughput with one segment, by that of VXLAN and of the kernel's SRv6 in the same round.",
+	}, result.Figure{
+		ID: "wall", Title: "Throughput by the clock on the wall", Kind: result.Table, Metric: metricWall, Value: result.ToBaseline,
+		Caption: "The same where the time that others had the CPU counts, too: on an idle machine it is as above.",
+	}, result.Figure{
+		ID: "pod-add", Title: "Adding a pod", Kind: result.Table, Metric: metricPod,
+		Caption: fmt.Sprintf("Of %d in a row: from the start of culvert-cni to its end (plugin), and what of that the agent took. CPU is the agent's, for one of them. Nodes are as many as the agent knows.", p.Pods),
+	}, result.Figure{
+		ID: "policy-change", Title: "Changing a path", Kind: result.Table, Metric: metricChange,
+		Caption: fmt.Sprintf("Of %d changes of the active candidate path of a policy: from the call of the management API, or the message to a BGP speaker beside the node, until the tables have it. CPU is the agent's, for one change.", p.Changes),
+	}, result.Figure{
+		ID: "agent-memory", Title: "Memory of the agent", Kind: result.Table, Metric: metricMemory,
+		Caption: "Resident, program included, after the pods and the changes. Of each node it knows two prefixes, two policies, and two candidate paths of BGP beside the node's own.",
+	})
+}
+
+// Claims say what became of what is wanted.
+func (p *Params) Claims(run *result.Run) (list []string) {
+	for _, v := range Verdicts(run) {
+		list = append(list, v.String()+".")
+	}
+	return list
+}

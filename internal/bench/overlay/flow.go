@@ -1,0 +1,204 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// flow goes from one pod to another. Its two sockets are served in turn by one
+// thread on one CPU, and the kernel handles a packet on the CPU that sent it: so this
+// CPU does all the work of sender, nodes and receiver, never waits for another, and
+// its time is what a packet costs.
+type flow interface {
+	// turn sends some, and takes all that has come in.
+	turn(*amount) error
+	// packets that were sent so far, as they are on the wire.
+	packets() (uint64, error)
+	close() error
+}
+
+// amount is what went through a flow.
+type amount struct {
+	octets  uint64 // of payload, received
+	packets uint64
+	lost    int64 // sent, and not received
+	wall    time.Duration
+	cpu     time.Duration
+}
+
+func (a *amount) add(b amount) {
+	a.octets, a.packets, a.lost = a.octets+b.octets, a.packets+b.packets, a.lost+b.lost
+	a.wall, a.cpu = a.wall+b.wall, a.cpu+b.cpu
+}
+
+// rate in bit/s of the CPU's time: what comes through in a second if nobody else has
+// the CPU.
+func (a amount) rate() float64 { return 8 * float64(a.octets) / a.cpu.Seconds() }
+
+// byWall is the rate by the clock on the wall.
+func (a amount) byWall() float64 { return 8 * float64(a.octets) / a.wall.Seconds() }
+
+// perPacket is the CPU time of a packet, in ns.
+func (a amount) perPacket() float64 { return float64(a.cpu.Nanoseconds()) / float64(a.packets) }
+
+// warmUp goes before each trial: a connection that was idle begins slowly.
+const warmUp = 20 * time.Millisecond
+
+// ahead is the nice value of the thread that sends.
+const ahead = -10
+
+// core is where flows are served.
+type core struct {
+	cpu      int
+	softirqd string // schedstat of its ksoftirqd
+}
+
+func newCore(cpu int) (core, error) {
+	name := fmt.Sprintf("ksoftirqd/%d", cpu)
+	paths, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		return core{}, err
+	}
+	for _, p := range paths {
+		if text, err := os.ReadFile(p); err == nil && strings.TrimSpace(string(text)) == name {
+			return core{cpu, filepath.Join(filepath.Dir(p), "schedstat")}, nil
+		}
+	}
+	return core{}, fmt.Errorf("no %s in /proc: mount /proc of the host", name)
+}
+
+// serve a flow for some time, on a thread that ends with it.
+func (c core) serve(f flow, d time.Duration) (amount, error) {
+	var a amount
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: it is pinned
+		done <- c.served(f, d, &a)
+	}()
+	err := <-done
+	return a, err
+}
+
+func (c core) served(f flow, d time.Duration, a *amount) error {
+	var set unix.CPUSet
+	set.Set(c.cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("bind to CPU %d: %w", c.cpu, err)
+	}
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, ahead); err != nil {
+		return fmt.Errorf("set the priority: %w", err)
+	}
+	if err := turns(f, warmUp, new(amount)); err != nil {
+		return err
+	}
+	first, err := f.packets()
+	if err != nil {
+		return err
+	}
+	before, err := c.spent()
+	if err != nil {
+		return err
+	}
+	if err := turns(f, d, a); err != nil {
+		return err
+	}
+	after, err := c.spent()
+	if err != nil {
+		return err
+	}
+	last, err := f.packets()
+	a.packets, a.cpu = last-first, after-before
+	if err == nil && (a.octets == 0 || a.packets == 0 || a.cpu == 0) {
+		err = errors.New("nothing came through")
+	}
+	return err
+}
+
+func turns(f flow, d time.Duration, a *amount) error {
+	begun := time.Now()
+	for ; a.wall < d; a.wall = time.Since(begun) {
+		if err := f.turn(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spent is the CPU time of the calling thread, and of what the kernel put off.
+func (c core) spent() (sum time.Duration, err error) {
+	for _, path := range []string{"/proc/thread-self/schedstat", c.softirqd} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return 0, fmt.Errorf("read CPU time: %w (the kernel needs CONFIG_SCHED_INFO)", err)
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		ns, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum, nil
+}
+
+// pods are the two ends of a flow, by what calls a function in the namespace of one.
+type pods struct {
+	from, at func(func() error) error
+	to       netip.Addr
+}
+
+func (p pods) family() int {
+	if p.to.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}
+
+// bound is a socket of the receiving pod, at a port that the kernel chose.
+func (p pods) bound(kind int) (fd int, to unix.Sockaddr, err error) {
+	err = p.at(func() error {
+		if fd, err = unix.Socket(p.family(), kind|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(p.to, 0))); err != nil {
+			return errors.Join(err, unix.Close(fd))
+		}
+		to, err = unix.Getsockname(fd)
+		return err
+	})
+	return fd, to, err
+}
+
+// connected is a socket of the sending pod.
+func (p pods) connected(kind int, to unix.Sockaddr, prepare func(fd int) error) (fd int, err error) {
+	err = p.from(func() error {
+		if fd, err = unix.Socket(p.family(), kind|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		err := prepare(fd)
+		if err == nil {
+			err = unix.Connect(fd, to)
+		}
+		if err != nil {
+			return errors.Join(err, unix.Close(fd))
+		}
+		return nil
+	})
+	return fd, err
+}

@@ -1,0 +1,268 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+)
+
+// variant is a way between two pods: in the laboratory the nodes NAME-1 and NAME-2,
+// and the pods NAME-a and NAME-b.
+type variant struct {
+	name    string
+	beside  string // flat routing with as many routers between
+	meaning string
+	way     way
+	proof   proof
+}
+
+// Names that others refer to.
+const (
+	flat       = "flat"
+	flatRouter = "flat-router"
+	ours       = "srv6"
+	vxlan      = "vxlan"
+	seg6       = "seg6"
+)
+
+// variants are all, what others stand beside first.
+var variants = []variant{
+	{flat, flat, "pods' prefixes are routed between the nodes as they are: no tunnel", way{hops: 1}, proof{}},
+	{ours, flat, "Culvert, one segment: an IPv6 header, no SRH", way{outer: "IPv6", hops: 1},
+		proof{node: "srv6-1", policy: "srv6-2:%s", sids: map[string]string{"srv6-2": "fc00:0:2:%d::/64", "srv6-1": "fc00:0:1:%d::/64"}}},
+	{"srv6-srh", flat, "Culvert, two segments: the node's, then its DT SID, which need not be routable; one of them is in the SRH", way{outer: "IPv6, SRH of 1", hops: 1},
+		proof{node: "srv6-srh-1", policy: "srv6-srh-2:%s", sids: map[string]string{"srv6-srh-2": "fc00:0:4:%d::/64", "srv6-srh-1": "fc00:0:3:%d::/64"}}},
+	{vxlan, flat, "the kernel's VXLAN over IPv4, without UDP checksums", way{outer: "IPv4, UDP, VXLAN, Ethernet", hops: 1}, proof{}},
+	{seg6, flat, "the kernel's SRv6: H.Encaps.Red with one segment, End.DX4 and End.DX6", way{outer: "IPv6", hops: 0},
+		proof{sids: map[string]string{"seg6-2": "fc00:0:8:%d::/64", "seg6-1": "fc00:0:7:%d::/64"}}},
+	{flatRouter, flatRouter, "flat routing with a router between the nodes", way{hops: 2}, proof{}},
+	{"srv6-3-sids", flatRouter, "Culvert, three segments, the first of them of a router between the nodes (the kernel's End)", way{outer: "IPv6, SRH of 2", hops: 1},
+		proof{node: "srv6-3-sids-1", policy: "by-router-%d", sids: map[string]string{"router": "fc00:0:f:e::/64", "srv6-3-sids-2": "fc00:0:6:%d::/64", "srv6-3-sids-1": "fc00:0:5:%d::/64"}}},
+}
+
+func variantNames() (names []string) {
+	for _, v := range variants {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+func variantOf(name string) variant {
+	return variants[slices.IndexFunc(variants, func(v variant) bool { return v.name == name })]
+}
+
+// The families of pods' addresses, and kinds of traffic.
+const (
+	ipv4 = "ipv4"
+	ipv6 = "ipv6"
+
+	tcpGSO = "tcp"         // the pod hands on packets of up to 64 KiB
+	tcpMTU = "tcp-gso-off" // the pod hands on packets of its MTU
+	udp    = "udp"
+)
+
+var (
+	families = []string{ipv4, ipv6}
+	traffics = []string{tcpGSO, tcpMTU, udp}
+)
+
+// Params are what the experiment is told.
+type Params struct {
+	// Variants are measured beside flat routing.
+	Variants []string `json:"variants"`
+	Families []string `json:"families"`
+	Traffic  []string `json:"traffic"`
+	// Trial is how long a variant sends at once; in each round it does so `passes` times.
+	Trial experiment.Duration `json:"trial"`
+	// Datagram is the payload of UDP, in octets.
+	Datagram int `json:"datagram"`
+	// Pods are as many as are added in a row, and Changes as many changes of a path,
+	// with so many Nodes known.
+	Pods    int   `json:"pods"`
+	Changes int   `json:"changes"`
+	Nodes   []int `json:"nodes"`
+}
+
+// noiseLimit is what others may take of a CPU's time: everything that is claimed of
+// traffic is of CPU time beside a baseline (docs/measuring.md).
+const noiseLimit = 0.5
+
+// Kind is the experiment's.
+func Kind() experiment.Kind {
+	return experiment.Kind{Name: "overlay", NoiseLimit: noiseLimit, New: func() experiment.Experiment {
+		return &Params{Variants: variantNames(), Families: slices.Clone(families), Traffic: slices.Clone(traffics),
+			Trial: experiment.Duration(150 * time.Millisecond), Datagram: mostDatagram, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
+	}}
+}
+
+// Variants, Families and Traffics are the names that there are.
+func Variants() []string { return variantNames() }
+func Families() []string { return slices.Clone(families) }
+func Traffics() []string { return slices.Clone(traffics) }
+
+// Flags offers the parameters.
+func (p *Params) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&p.Variants, "variants", p.Variants, "`names` of the ways between pods: "+strings.Join(variantNames(), ", "))
+	f.StringSliceVar(&p.Families, "families", p.Families, "`families` of pods' addresses: ipv4, ipv6")
+	f.StringSliceVar(&p.Traffic, "traffic", p.Traffic, "`kinds` of traffic: "+strings.Join(traffics, ", "))
+	f.TextVar(&p.Trial, "trial", p.Trial, "`duration` for which each sends, four times in a round")
+	f.IntVar(&p.Datagram, "datagram", p.Datagram, "`octets` of UDP's payload")
+	f.IntVar(&p.Pods, "pods", p.Pods, "`number` of pods that are added in a row; 0: none")
+	f.IntVar(&p.Changes, "changes", p.Changes, "`number` of changes of a path; 0: none")
+	f.IntSliceVar(&p.Nodes, "nodes", p.Nodes, "`numbers` of nodes that are known when paths change")
+}
+
+// Quick makes it seconds.
+func (p *Params) Quick() {
+	p.Trial = experiment.Duration(30 * time.Millisecond)
+	p.Pods, p.Changes = min(p.Pods, 20), min(p.Changes, 20)
+}
+
+// CPUs are those that it measures on.
+func (*Params) CPUs(chosen int) ([]int, error) {
+	cpu, err := chooseCPU(chosen)
+	return []int{cpu}, err
+}
+
+// chooseCPU is the last that may be used, where none is asked for.
+func chooseCPU(wanted int) (int, error) {
+	if wanted >= 0 {
+		return wanted, nil
+	}
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return 0, fmt.Errorf("read the CPUs that may be used: %w", err)
+	}
+	last := -1
+	for i := range 8 * 128 {
+		if set.IsSet(i) {
+			last = i
+		}
+	}
+	if last < 0 {
+		return 0, errors.New("no CPU may be used")
+	}
+	return last, nil
+}
+
+// What there may be.
+const (
+	leastTrial    = 10 * time.Millisecond
+	leastDatagram = 16
+	mostDatagram  = 1372 // of IPv6 where three segments leave 1420 octets
+	mostPods      = 200
+	mostChanges   = 10_000
+	leastNodes    = 3 // a node, the one that its path goes by, and another one
+	mostNodes     = 4000
+)
+
+// Validate says everything that is wrong.
+func (p *Params) Validate() error {
+	var list experiment.Problems
+	add := func(field, fix, format string, args ...any) {
+		list = append(list, experiment.Problem("with."+field, fix, format, args...))
+	}
+	chosen := func(field string, values, from []string) {
+		fix := "give some of " + strings.Join(from, ", ")
+		if len(values) == 0 {
+			add(field, fix, "none is chosen")
+		}
+		for i, v := range values {
+			if !slices.Contains(from, v) {
+				add(fmt.Sprintf("%s[%d]", field, i), fix, "there is no %q", v)
+			} else if slices.Contains(values[:i], v) {
+				add(fmt.Sprintf("%s[%d]", field, i), "give it once", "%q is there twice", v)
+			}
+		}
+	}
+	within := func(field string, value, least, most int) {
+		if value < least || value > most {
+			add(field, fmt.Sprintf("give %d to %d", least, most), "%d is out of range", value)
+		}
+	}
+	chosen("variants", p.Variants, variantNames())
+	chosen("families", p.Families, families)
+	chosen("traffic", p.Traffic, traffics)
+	if time.Duration(p.Trial) < leastTrial {
+		add("trial", "give "+leastTrial.String()+" or more", "%v is too short", p.Trial)
+	}
+	within("datagram", p.Datagram, leastDatagram, mostDatagram)
+	within("pods", p.Pods, 0, mostPods)
+	within("changes", p.Changes, 0, mostChanges)
+	for i, n := range p.Nodes {
+		within(fmt.Sprintf("nodes[%d]", i), n, leastNodes, mostNodes)
+		if slices.Contains(p.Nodes[:i], n) {
+			add(fmt.Sprintf("nodes[%d]", i), "give it once", "%d is there twice", n)
+		}
+	}
+	return experiment.Check(list)
+}
+
+// measured are the variants that are measured: those that are asked for, and the
+// flat routing beside them.
+func (p *Params) measured() (list []variant) {
+	for _, v := range variants {
+		if slices.ContainsFunc(p.Variants, func(name string) bool { return name == v.name || variantOf(name).beside == v.name }) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// point is traffic of one kind, by all variants.
+type point struct{ traffic, family string }
+
+func (p point) id() string { return p.traffic + ", " + p.family }
+
+func (p *Params) points() (list []point) {
+	for _, t := range p.Traffic {
+		for _, f := range p.Families {
+			list = append(list, point{t, f})
+		}
+	}
+	return list
+}
+
+// agentNodes are the numbers of nodes with which the agent is measured.
+func (p *Params) agentNodes() []int {
+	if p.Pods == 0 && p.Changes == 0 {
+		return nil
+	}
+	return p.Nodes
+}
+
+func agentPoint(nodes int) string { return fmt.Sprintf("agent, %d nodes", nodes) }
+
+// agentRounds are in how many rounds the agent is measured: each is of many times.
+const agentRounds = 3
+
+// How long things take beside the packets: what was seen, and some more.
+const (
+	takesLab    = 15 * time.Second
+	takesTrial  = warmUp + 10*time.Millisecond
+	takesAround = time.Second // opening flows, reading counters
+	takesPod    = 150 * time.Millisecond
+	takesChange = 100 * time.Millisecond
+	takesNode   = 20 * time.Millisecond // until it is known
+)
+
+// Plan is everything that will be measured.
+func (p *Params) Plan() (experiment.Plan, error) {
+	plan := experiment.Plan{SetUp: takesLab}
+	each := takesAround + time.Duration(passes*len(p.measured()))*(time.Duration(p.Trial)+takesTrial)
+	for _, x := range p.points() {
+		plan.Points = append(plan.Points, experiment.Point{ID: x.id(), Takes: each})
+	}
+	for _, n := range p.agentNodes() {
+		takes := time.Duration(n)*takesNode + time.Duration(p.Pods)*takesPod + time.Duration(p.Changes*len(sources))*takesChange
+		plan.Points = append(plan.Points, experiment.Point{ID: agentPoint(n), Takes: takes, Rounds: agentRounds})
+	}
+	return plan, nil
+}

@@ -1,0 +1,137 @@
+package overlay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+)
+
+// podNamespace is the network of a pod to be. It has no name, and goes with this
+// process at the latest.
+type podNamespace struct{ *os.File }
+
+func newPodNamespace() (ns podNamespace, err error) {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			ns.File, err = os.Open("/proc/thread-self/ns/net")
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return ns, fmt.Errorf("new network namespace: %w", err)
+	}
+	return ns, nil
+}
+
+// path is good for whoever may look into this process.
+func (ns podNamespace) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()) }
+
+// watch is between the plugin and the agent, and takes the time of what the agent
+// does for the plugin.
+type addWatch struct {
+	socket string
+	server *http.Server
+	mu     sync.Mutex
+	took   []time.Duration
+}
+
+func watchAdds(dir, agent string) (*addWatch, error) {
+	w := &addWatch{socket: filepath.Join(dir, "agent.sock")}
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "culvert"})
+	proxy.Transport = toSocket(agent)
+	w.server = &http.Server{Handler: http.HandlerFunc(func(to http.ResponseWriter, ask *http.Request) {
+		begun := time.Now()
+		proxy.ServeHTTP(to, ask)
+		if ask.URL.Path == culvertv1connect.PodsAddPodProcedure {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.took = append(w.took, time.Since(begun))
+		}
+	})}
+	listener, err := net.Listen("unix", w.socket)
+	if err != nil {
+		return nil, err
+	}
+	go func() { _ = w.server.Serve(listener) }() // until it is closed
+	return w, nil
+}
+
+// addPods adds all pods, one after the other, and deletes them: what each took from
+// the start of the plugin, and what of that the agent took.
+func (c *cluster) addPods(ctx context.Context, programs string) (plugin, agent timed, err error) {
+	dir, err := os.MkdirTemp("", "culvert-bench-")
+	if err != nil {
+		return plugin, agent, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	w, err := watchAdds(dir, c.network.Socket(agentNode))
+	if err != nil {
+		return plugin, agent, err
+	}
+	defer func() { err = errors.Join(err, w.server.Close()) }()
+	network, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "culvert", "type": cniPlugin, "socket": w.socket})
+	if err != nil {
+		return plugin, agent, err
+	}
+	err = c.during(&agent, func() error {
+		for i := range c.pods {
+			took, err := c.call(ctx, "ADD", programs, network, i)
+			if err != nil {
+				return err
+			}
+			plugin.took = append(plugin.took, took)
+		}
+		return nil
+	})
+	for i := range c.pods {
+		if _, err2 := c.call(ctx, "DEL", programs, network, i); err2 != nil {
+			err = errors.Join(err, err2)
+		}
+	}
+	if agent.took = w.took; err == nil && len(agent.took) != len(plugin.took) {
+		err = fmt.Errorf("the agent was asked %d times for %d pods", len(agent.took), len(plugin.took))
+	}
+	return plugin, agent, err
+}
+
+const cniPlugin = "culvert-cni"
+
+// call starts the plugin as a container runtime does.
+func (c *cluster) call(ctx context.Context, command, programs string, network []byte, pod int) (took time.Duration, err error) {
+	args := &invoke.Args{Command: command, ContainerID: fmt.Sprintf("bench-%d", pod), NetNS: c.pods[pod].path(), IfName: podInterface, Path: programs,
+		PluginArgsStr: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=bench;K8S_POD_NAME=pod-%d", pod)}
+	plugin := filepath.Join(programs, cniPlugin)
+	err = c.network.Do(agentNode, func() error { // the plugin is started by this thread
+		begun := time.Now()
+		var err error
+		if command == "ADD" {
+			_, err = invoke.ExecPluginWithResult(ctx, plugin, network, args, nil)
+		} else {
+			err = invoke.ExecPluginWithoutResult(ctx, plugin, network, args, nil)
+		}
+		took = time.Since(begun)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("CNI %s of pod %d: %w", command, pod, err)
+	}
+	return took, nil
+}

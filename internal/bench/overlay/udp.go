@@ -1,0 +1,78 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// burst is how many datagrams are sent before they are received, few enough for the
+// receiver's buffer, which is asked to hold `buffer` octets.
+const (
+	burst  = 64
+	buffer = 1 << 20
+)
+
+// udpFlow is a pair of sockets.
+type udpFlow struct {
+	send, receive int
+	out, in       []byte
+	sent          uint64
+}
+
+func openUDP(p pods, payload int) (_ flow, err error) {
+	receive, to, err := p.bound(unix.SOCK_DGRAM | unix.SOCK_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("receive: %w", err)
+	}
+	f := &udpFlow{receive: receive, out: make([]byte, payload), in: make([]byte, payload)}
+	if err := unix.SetsockoptInt(receive, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer); err != nil {
+		return nil, errors.Join(fmt.Errorf("receive: %w", err), unix.Close(receive))
+	}
+	f.send, err = p.connected(unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, to, func(int) error { return nil })
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect: %w", err), unix.Close(receive))
+	}
+	return f, nil
+}
+
+func (f *udpFlow) close() error { return errors.Join(unix.Close(f.send), unix.Close(f.receive)) }
+
+// turn finds all of a burst in the receiver's buffer: each datagram was handled by the
+// CPU that sent it. What the kernel put off is late by a turn.
+func (f *udpFlow) turn(a *amount) error {
+	sent, err := f.burst()
+	if err != nil {
+		return err
+	}
+	f.sent += sent
+	a.lost += int64(sent)
+	for {
+		n, err := unix.Read(f.receive, f.in)
+		if errors.Is(err, unix.EAGAIN) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("receive: %w", err)
+		}
+		a.octets += uint64(n)
+		a.lost--
+	}
+}
+
+// burst sends until the sender's buffer is full, which it is of packets that the
+// kernel put off.
+func (f *udpFlow) burst() (sent uint64, err error) {
+	for range burst {
+		if _, err := unix.Write(f.send, f.out); errors.Is(err, unix.EAGAIN) {
+			break
+		} else if err != nil {
+			return sent, fmt.Errorf("send: %w", err)
+		}
+		sent++
+	}
+	return sent, nil
+}
+
+func (f *udpFlow) packets() (uint64, error) { return f.sent, nil }

@@ -1,0 +1,134 @@
+package overlay
+
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// goal is what is wanted of a measurement: at least that much, or at most where less
+// is better.
+type goal struct {
+	what      string
+	metric    string
+	where     result.Labels
+	value     result.Value
+	must, aim float64
+	less      bool
+	// waits: it is by the clock on the wall, so that others' use of the CPU counts.
+	waits bool
+}
+
+// noiseOfWaits is what others may take of a CPU's time before a clock on the wall
+// tells little.
+const noiseOfWaits = 0.1
+
+// goals are Culvert's own: with one segment, which is the default.
+func goals() (list []goal) {
+	traffic := func(protocol, gso string, more result.Labels) result.Labels {
+		labels := result.Labels{labelName: ours, labelProtocol: protocol, labelGSO: gso}
+		for k, v := range more {
+			labels[k] = v
+		}
+		return labels
+	}
+	list = []goal{
+		{what: "throughput, to flat routing", metric: metricRate, where: traffic("tcp", off, nil), value: result.ToBaseline, must: 1.00, aim: 1.15},
+		{what: "throughput, to VXLAN", metric: metricBeside, where: traffic("tcp", off, result.Labels{labelBeside: vxlan}), value: result.ToBaseline, must: 1.10, aim: 1.25},
+		{what: "throughput, to the kernel's SRv6", metric: metricBeside, where: traffic("tcp", off, result.Labels{labelBeside: seg6}), value: result.ToBaseline, must: 1.25, aim: 1.40},
+		{what: "throughput, to flat routing", metric: metricRate, where: traffic("tcp", on, nil), value: result.ToBaseline, must: 0.95, aim: 1.00},
+		{what: "packets in a CPU second, to flat routing", metric: metricPacket, where: traffic("udp", off, nil), value: result.OfBaseline, must: 0.95, aim: 1.05},
+		{what: "pod ADD in the agent, P99, ms", metric: metricPod, where: result.Labels{labelBy: "agent", labelQuantile: p99}, must: 80, aim: 30, less: true, waits: true},
+		{what: "agent's memory, MiB", metric: metricMemory, must: 200, aim: 100, less: true},
+	}
+	for _, s := range sources {
+		list = append(list, goal{what: "policy change, P99, ms", metric: metricChange, where: result.Labels{labelBy: s.name, labelQuantile: p99}, must: 100, aim: 20, less: true, waits: true})
+	}
+	return list
+}
+
+// What a measurement makes of a goal.
+const (
+	aimMet = "aim met"
+	passed = "pass"
+	failed = "fail"
+)
+
+// Verdict is what a measurement makes of what is wanted of it. It is of the value; it
+// is open where the interval holds what must be, or where others had so much of the
+// CPU that a time by the clock on the wall is theirs as well.
+type Verdict struct {
+	What    string        `json:"what"`
+	Labels  result.Labels `json:"labels"`
+	Must    float64       `json:"must"`
+	Aim     float64       `json:"aim"`
+	Value   float64       `json:"value"`
+	Low     float64       `json:"low"`
+	High    float64       `json:"high"`
+	Verdict string        `json:"verdict"` // pass, fail or aim met
+	Open    bool          `json:"open"`
+	Why     string        `json:"why,omitempty"` // it is open
+}
+
+// Verdicts of what a run measured.
+func Verdicts(run *result.Run) (list []Verdict) {
+	for _, g := range goals() {
+		for _, m := range run.Select(g.metric, g.where) {
+			v := g.judge(m)
+			if g.waits && run.Environment.Noise > noiseOfWaits {
+				v.Open, v.Why = true, "others used the CPU"
+			}
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+func (g goal) judge(m result.Measurement) Verdict {
+	e := m.Estimate(g.value)
+	v := Verdict{What: g.what, Labels: m.Labels, Must: g.must, Aim: g.aim, Value: e.Value, Low: e.Low, High: e.High, Verdict: failed}
+	if e.Low < g.must && e.High > g.must {
+		v.Open, v.Why = true, "the interval holds it"
+	}
+	switch {
+	case g.reached(e.Value, g.aim):
+		v.Verdict = aimMet
+	case g.reached(e.Value, g.must):
+		v.Verdict = passed
+	}
+	return v
+}
+
+func (g goal) reached(value, wanted float64) bool {
+	if g.less {
+		return value <= wanted
+	}
+	return value >= wanted
+}
+
+// of says what it is of.
+func (v Verdict) of() string {
+	switch {
+	case v.Labels[labelFamily] != "":
+		return pointOf(v.Labels)
+	case v.Labels[labelBy] != "" && v.Labels[labelBy] != "agent":
+		return fmt.Sprintf("by %s, %s nodes", v.Labels[labelBy], v.Labels[labelNodes])
+	}
+	return v.Labels[labelNodes] + " nodes"
+}
+
+// pointOf names traffic in words.
+func pointOf(labels result.Labels) string {
+	if labels[labelProtocol] == "udp" {
+		return "UDP, " + labels[labelFamily]
+	}
+	return fmt.Sprintf("TCP with GSO %s, %s", labels[labelGSO], labels[labelFamily])
+}
+
+func (v Verdict) String() string {
+	open := ""
+	if v.Open {
+		open = ", but " + v.Why
+	}
+	return fmt.Sprintf("%s, %s: %.3g (%.3g to %.3g); must %.3g, aim %.3g: %s%s", v.What, v.of(), v.Value, v.Low, v.High, v.Must, v.Aim, v.Verdict, open)
+}
