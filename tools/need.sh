@@ -23,7 +23,7 @@ browser        chromium            shows the reports, as their readers see them
 zebra          frr                 routes in a laboratory, as somebody else does
 gobgpd         gobgpd              a BGP peer that is not the one we embed
 nft            nftables            translates addresses in a laboratory, as kube-proxy does
-iptables       iptables            is kube-proxy's other way
+iptables       iptables            is the other way of kube-proxy
 clang-19       clang-19            compiles the data path
 llvm-strip-19  llvm-19             strips it
 sanitizer      libclang-rt-19-dev  runs the data path under sanitizers

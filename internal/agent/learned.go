@@ -101,7 +101,7 @@ func (l *learner) cluster() {
 	for _, p := range l.wanted.Paths {
 		l.add(&l.rest, Ref{KindCandidatePath, p.Name}, OriginOverlay, p)
 	}
-	for _, s := range l.wanted.Steering {
+	for _, s := range slices.Concat(l.wanted.Steering, l.wanted.ToNodes) {
 		l.add(&l.rest, Ref{KindSteering, steeringKey(s)}, OriginOverlay, s)
 	}
 }

@@ -224,6 +224,29 @@ func TestBindingSIDs(t *testing.T) {
 	}
 }
 
+// What pods send to nodes goes as what they send to pods there.
+func TestToNodes(t *testing.T) {
+	two, three, four := node(2), node(3), node(4)
+	two.Addresses = addrs("192.0.2.2", "2001:db8::2", "2001:db8:f::2")
+	three.IPv4, three.Addresses = nil, addrs("192.0.2.3", "192.0.2.2", "2001:db8:f::2", "2001:db8::1", "fd00:2::7")
+	four.Locator, four.Addresses = two.Locator, addrs("192.0.2.4") // refused
+	known := map[Color]Known{{4, addr("2001:db8::5")}: {Direct: addrs("fc00:0:5:4::")}, {6, addr("2001:db8::5")}: {Direct: addrs("fc00:0:5:6::")}}
+	got := Remote(Cluster{Self: self, Nodes: []Node{two, three, four}, Known: known,
+		Reaches: []Reach{{Prefix: prefixes("10.244.5.0/24")[0], Address: addr("2001:db8::5")}}})
+	var text []string
+	for _, s := range got.ToNodes {
+		text = append(text, fmt.Sprintf("%s > %s", s.Prefix, s.Policy))
+	}
+	const want = `2001:db8::2/128 > node-2:ipv6
+192.0.2.2/32 > node-2:ipv4
+2001:db8:f::2/128 > node-2:ipv6
+2001:db8::3/128 > node-3:ipv6
+2001:db8::5/128 > c6:2001:db8::5`
+	if text := strings.Join(text, "\n"); text != want {
+		t.Errorf("%s\nwant\n%s", text, want)
+	}
+}
+
 // A flood of what cannot be used is told in a few lines.
 func TestManyProblems(t *testing.T) {
 	var reaches []Reach

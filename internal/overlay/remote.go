@@ -53,6 +53,8 @@ type Wanted struct {
 	// Paths are of policies that somebody else made.
 	Paths    []srpolicy.CandidatePath
 	Steering []srpolicy.Steering
+	// ToNodes are for what pods send to nodes themselves.
+	ToNodes []srpolicy.Steering
 	// Routes are for the underlay: to locators, by their nodes' addresses.
 	Routes []Route
 	Peers  []Peer
@@ -109,6 +111,7 @@ func Remote(c Cluster) Wanted {
 	for _, r := range c.Rivals {
 		b.rival(r)
 	}
+	b.toNodes()
 	for i := range b.Peers {
 		b.Peers[i].Problems = brief(b.Peers[i].Problems)
 	}
@@ -278,17 +281,48 @@ func (b *builder) steer(p netip.Prefix, address netip.Addr) string {
 	if owner := b.pods.owner(p); owner != "" {
 		return fmt.Sprintf("prefix %s is already claimed by %s", p, owner)
 	}
-	color, family := Color{ColorIPv6, address}, "IPv6"
-	if p.Addr().Is4() {
-		color, family = Color{ColorIPv4, address}, "IPv4"
-	}
-	policy := b.policies[color]
+	policy := b.policies[Color{colorOf(p.Addr()), address}]
 	if policy == "" {
+		family := "IPv6"
+		if p.Addr().Is4() {
+			family = "IPv4"
+		}
 		return fmt.Sprintf("prefix %s: there is no path for %s to it", p, family)
 	}
 	b.pods.take(p, cmp.Or(b.addresses[address], address.String()))
 	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p.Masked(), Policy: policy})
 	return ""
+}
+
+// toNodes sends what is for nodes themselves the way that is for their pods: their
+// answers come by it, and where conntrack sees one direction only, a kube-proxy
+// drops the rest as invalid.
+func (b *builder) toNodes() {
+	seen := map[netip.Addr]bool{}
+	for _, a := range append([]netip.Addr{b.Self.Address}, b.Self.Addresses...) {
+		seen[a] = true
+	}
+	for i, p := range b.Peers {
+		if at, ok := b.peers[p.Address]; !ok || at != i {
+			continue // nothing of it can be used
+		}
+		for _, a := range append([]netip.Addr{p.Address}, p.Addresses...) {
+			policy := b.policies[Color{colorOf(a), p.Address}]
+			if policy == "" || seen[a] || b.pods.inside(hostPrefix(a)) != "" {
+				continue
+			}
+			seen[a] = true
+			b.ToNodes = append(b.ToNodes, srpolicy.Steering{Prefix: hostPrefix(a), Policy: policy})
+		}
+	}
+}
+
+// colorOf is that of policies for packets to an address.
+func colorOf(a netip.Addr) uint32 {
+	if a.Is4() {
+		return ColorIPv4
+	}
+	return ColorIPv6
 }
 
 // peer is the place in Peers of a node that BGP told of.
