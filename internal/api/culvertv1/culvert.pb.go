@@ -1231,6 +1231,7 @@ type OverlayNode struct {
 	Ipv6          []string               `protobuf:"bytes,6,rep,name=ipv6,proto3" json:"ipv6,omitempty"`
 	Bsid4         string                 `protobuf:"bytes,7,opt,name=bsid4,proto3" json:"bsid4,omitempty"`
 	Bsid6         string                 `protobuf:"bytes,8,opt,name=bsid6,proto3" json:"bsid6,omitempty"`
+	Addresses     []string               `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"` // others that the node has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1319,6 +1320,13 @@ func (x *OverlayNode) GetBsid6() string {
 		return x.Bsid6
 	}
 	return ""
+}
+
+func (x *OverlayNode) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
 }
 
 type Kube struct {
@@ -7660,7 +7668,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"masquerade\x12-\n" +
 	"\x05nodes\x18\n" +
 	" \x03(\v2\x17.culvert.v1.OverlayNodeR\x05nodes\x12$\n" +
-	"\x04kube\x18\v \x01(\v2\x10.culvert.v1.KubeR\x04kube\"\xc5\x01\n" +
+	"\x04kube\x18\v \x01(\v2\x10.culvert.v1.KubeR\x04kube\"\xe3\x01\n" +
 	"\vOverlayNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1a\n" +
@@ -7669,7 +7677,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x04ipv4\x18\x05 \x03(\tR\x04ipv4\x12\x12\n" +
 	"\x04ipv6\x18\x06 \x03(\tR\x04ipv6\x12\x14\n" +
 	"\x05bsid4\x18\a \x01(\tR\x05bsid4\x12\x14\n" +
-	"\x05bsid6\x18\b \x01(\tR\x05bsid6\"D\n" +
+	"\x05bsid6\x18\b \x01(\tR\x05bsid6\x12\x1c\n" +
+	"\taddresses\x18\t \x03(\tR\taddresses\"D\n" +
 	"\x04Kube\x12\x1e\n" +
 	"\n" +
 	"kubeconfig\x18\x01 \x01(\tR\n" +
