@@ -123,7 +123,8 @@ func (d *desired) onlyItsWay(from *desired, color overlay.Color) bool {
 		return false
 	}
 	was, is := from.told.of(color), d.told.of(color)
-	if len(d.told.reaches) > 0 && !was.known().Same(is.known()) {
+	before, now := was.known(), is.known()
+	if before.BindingSID != now.BindingSID || len(d.told.reaches) > 0 && !before.Same(now) {
 		return false
 	}
 	if !d.madeByPaths(color) {

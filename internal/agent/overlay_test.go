@@ -354,7 +354,7 @@ func TestAThousandNodes(t *testing.T) {
 			Locator:  prefix(fmt.Sprintf("fc00:0:%x::/48", i)),
 			Prefixes: []netip.Prefix{prefix(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256)), prefix(fmt.Sprintf("fd00:%x::/64", i))}}, false))
 	}
-	d.holds(t, "all are there", func() bool { return len(d.dp.steering) == 2000 })
+	d.holds(t, "all are there", func() bool { return len(d.dp.steering) == 3000 }) // pods of both families, and the node
 	d.change(t, d.routed(), "the ways are known", func() bool { return d.tables.verdicts["node-1001:ipv6"][0].Valid })
 	var slowest time.Duration
 	for i := range 20 {
@@ -446,7 +446,7 @@ func TestModesComeAndGo(t *testing.T) {
 	d.holds(t, "another node claims this one's prefix", func() bool {
 		return len(d.desired.wanted.Peers) == 1 && slices.Contains(d.desired.wanted.Peers[0].Problems, claimed)
 	})
-	if s := d.overlayStatus(); !slices.Contains(s.Problems, "2001:db8::2: "+claimed) {
+	if s := d.overlayStatus(); !slices.Contains(s.Problems, "node-2: "+claimed) {
 		t.Errorf("status says %q", s.Problems)
 	}
 	if _, err := d.Apply(t.Context(), parse(t, clusterFile), false); err != nil {
