@@ -272,6 +272,7 @@ static void check_skb(struct __sk_buff *skb, struct result *r, __u32 length, int
 	static const int verdicts[] = { [REASON_FORWARDED] = TC_REDIRECT, [REASON_PASSED] = TC_NEXT };
 	int at_home = r->reason == REASON_FORWARDED || r->reason == REASON_PASSED;
 	__u32 l3 = be16(ld16(r->out + 12)) == TYPE_VLAN ? ETH_LEN + VLAN_LEN : ETH_LEN;
+	__u16 type;
 
 	must(r->verdict == (at_home ? verdicts[r->reason] : TC_DROP), "reason %u, verdict %d", r->reason, r->verdict);
 	must(!rest.held && !witness.punts, "%u entries of conntrack, %u records", rest.held, witness.punts);
@@ -282,11 +283,13 @@ static void check_skb(struct __sk_buff *skb, struct result *r, __u32 length, int
 		must(r->length == length && !memcmp(r->out, rest.b, length), "passed after a change");
 	if (r->reason == REASON_PASSED)
 		return;
-	if (skb->protocol == be16(TYPE_IPV4))
+	type = be16(ld16(r->out + l3 - 2));
+	if (type == TYPE_IPV4)
 		must(be16(ld16(r->out + l3 + 2)) <= r->length - l3, "IPv4 of %u octets", r->length - l3);
 	else
 		must(40u + be16(ld16(r->out + l3 + 4)) <= r->length - l3, "IPv6 of %u octets", r->length - l3);
-	must(r->out[l3] >> 4 == (skb->protocol == be16(TYPE_IPV4) ? 4 : 6), "version %u", r->out[l3] >> 4);
+	must(r->out[l3] >> 4 == (type == TYPE_IPV4 ? 4 : 6), "version %u", r->out[l3] >> 4);
+	must(rest.tunnelled || skb->protocol == be16(type), "protocol %x of a packet of %x", skb->protocol, type);
 }
 
 static void run_skb(struct result *r, struct __sk_buff *skb, __u32 in_one_piece, int pod_program, int disturbed)
@@ -316,6 +319,7 @@ static void run_pods(struct input *in, int disturbed)
 	skb.gso_segs = skb.gso_size ? 1 + pick(in, 64) : 0;
 	rest.room = rarely(in, 16) ? pick(in, 64) : HEADROOM;
 	rest.held = 0;
+	rest.tunnelled = rarely(in, 4);
 	begun = (1 + take16(in)) * 1000000ull;
 	first.reason = second.reason = REASON_PASSED;
 	struct __sk_buff again = skb;

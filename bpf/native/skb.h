@@ -12,6 +12,7 @@ static struct {
 	__u32 from, to; /* of the frame's octets, those that are not in one piece */
 	__u32 room;     /* for headers that are pushed */
 	__u32 held;     /* conntrack's entries */
+	int tunnelled;  /* the kernel knows it as a packet in a tunnel already */
 } rest;
 
 static __u32 linear(struct __sk_buff *skb) { return skb->data_end - skb->data; }
@@ -109,13 +110,16 @@ long bpf_skb_adjust_room(struct __sk_buff *skb, __s32 delta, __u32 mode, __u64 f
 	must(skb->protocol == be16(TYPE_IPV4) || skb->protocol == be16(TYPE_IPV6), "protocol %x", skb->protocol);
 	if (delta < 0)
 		return shrink(skb, -delta, mode, flags);
-	must(mode == BPF_ADJ_ROOM_MAC && flags == (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6), "flags %llx",
-	     (unsigned long long)flags);
+	must(mode == BPF_ADJ_ROOM_MAC && (flags | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6) == ENCAP_FLAGS, "flags %llx", (unsigned long long)flags);
 	must(delta <= 0xfff, "%d octets", delta);
+	if (flags == ENCAP_FLAGS && rest.tunnelled)
+		return -EALREADY;
 	if (delta > (__s32)rest.room)
 		return -ENOMEM;
+	must(flags == ENCAP_FLAGS || rest.tunnelled, "no tunnel, and none is told");
 	move_head(skb, ETH_LEN, delta);
-	skb->protocol = be16(TYPE_IPV6);
+	if (flags == ENCAP_FLAGS)
+		skb->protocol = be16(TYPE_IPV6);
 	return 0;
 }
 

@@ -204,7 +204,7 @@ func (a *Agent) Add(ctx context.Context, fragment *config.Config) ([]Change, err
 	fragment = completed(fragment)
 	return a.change(ctx, false, func(now *desired) (proposal, error) {
 		next, touched, err := now.withAPI(fragment)
-		return proposal{next, a.replaced, touched}, err
+		return proposal{to: next, replaced: a.replaced, touched: touched}, err
 	})
 }
 
@@ -212,7 +212,7 @@ func (a *Agent) Add(ctx context.Context, fragment *config.Config) ([]Change, err
 func (a *Agent) Delete(ctx context.Context, refs []Ref) ([]Change, error) {
 	return a.change(ctx, false, func(now *desired) (proposal, error) {
 		next, err := now.without(refs)
-		return proposal{to: next, replaced: a.replaced}, err
+		return proposal{to: next, replaced: a.replaced, deleted: refs}, err
 	})
 }
 
@@ -235,7 +235,11 @@ func (a *Agent) change(ctx context.Context, dryRun bool, next func(*desired) (pr
 		a.logChanges(n.changes)
 		return n.changes, nil
 	}
-	return a.changeTo(p.to.asMember(a.links), p.replaced, dryRun)
+	to := p.to.asMember(a.links)
+	if err := to.dangling(p.deleted); err != nil {
+		return nil, err
+	}
+	return a.changeTo(to, p.replaced, dryRun)
 }
 
 // changeTo is the rest of change.

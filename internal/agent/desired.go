@@ -212,19 +212,22 @@ func (d *desired) without(refs []Ref) (*desired, error) {
 		}
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, r)
 	}
-	next := d.withAdded(api).learn()
-	if err := next.dangling(refs); err != nil {
-		return nil, err
-	}
-	return next, nil
+	return d.withAdded(api), nil
 }
 
 // dangling names what still refers to something that is to be deleted.
 func (d *desired) dangling(deleted []Ref) error {
+	if len(deleted) == 0 {
+		return nil
+	}
+	gone := make(map[Ref]bool, len(deleted))
+	for _, r := range deleted {
+		gone[r.normalize()] = true
+	}
 	var errs []error
 	for r := range d.all() {
 		for _, used := range uses(r.value) {
-			if slices.Contains(deleted, used) {
+			if gone[used] {
 				errs = append(errs, fmt.Errorf("%w: %s is used by %s: delete or change that first", ErrConflict, used, r.Ref))
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -53,11 +52,12 @@ type learner struct {
 	named          map[overlay.Color]string // policies by color and endpoint
 	taken          map[string]bool          // names of policies
 	asked          map[Ref]bool
+	order          []string // of what was told, by preference
 	sourced        bool // policies have an outer source
 }
 
 func (d *desired) newLearner() *learner {
-	l := &learner{desired: d, named: map[overlay.Color]string{}, taken: map[string]bool{}, asked: map[Ref]bool{}}
+	l := &learner{desired: d, named: map[overlay.Color]string{}, taken: map[string]bool{}, asked: map[Ref]bool{}, order: d.byPreference()}
 	for r := range d.all() {
 		l.asked[r.Ref] = true
 		if p, ok := r.value.(srpolicy.Policy); ok {
@@ -134,7 +134,7 @@ func (l *learner) known() map[overlay.Color]overlay.Known {
 	for color, name := range l.named {
 		out[color] = overlay.Known{Name: name}
 	}
-	for _, name := range l.byPreference() {
+	for _, name := range l.order {
 		h := l.told.paths[name]
 		out[h.color()] = h.addTo(out[h.color()])
 	}
@@ -143,7 +143,7 @@ func (l *learner) known() map[overlay.Color]overlay.Known {
 
 // paths learns the candidate paths that were told.
 func (l *learner) paths() {
-	for _, name := range l.byPreference() {
+	for _, name := range l.order {
 		h := l.told.paths[name]
 		policy, there := l.named[h.color()]
 		if !there && !l.self.Address.IsValid() && !l.sourced {
@@ -163,14 +163,24 @@ func (l *learner) paths() {
 // byPreference are the names of what was heard. The first path of a policy gives
 // it its binding SID.
 func (d *desired) byPreference() []string {
-	paths := d.told.paths
-	return slices.SortedFunc(maps.Keys(paths), func(a, b string) int {
-		return comparePreference(a, b, paths[a], paths[b])
-	})
+	type ranked struct {
+		name       string
+		preference uint32
+	}
+	list := make([]ranked, 0, len(d.told.paths))
+	for name, h := range d.told.paths {
+		list = append(list, ranked{name, h.EffectivePreference()})
+	}
+	slices.SortFunc(list, func(a, b ranked) int { return comparePreference(a.name, b.name, a.preference, b.preference) })
+	names := make([]string, len(list))
+	for i, r := range list {
+		names[i] = r.name
+	}
+	return names
 }
 
-func comparePreference(a, b string, x, y heard) int {
-	return cmp.Or(cmp.Compare(y.EffectivePreference(), x.EffectivePreference()), cmp.Compare(a, b))
+func comparePreference(a, b string, x, y uint32) int {
+	return cmp.Or(cmp.Compare(y, x), cmp.Compare(a, b))
 }
 
 // newPolicyName is the name that came with the path, if it can be one here.

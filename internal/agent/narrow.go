@@ -29,6 +29,7 @@ type proposal struct {
 	replaced *applied // as Agent.replaced
 	// touched is all that may differ from the state before; nil: anything may.
 	touched []Ref
+	deleted []Ref // on purpose: nothing may refer to them
 }
 
 // narrowChange is what there is to do.
@@ -286,7 +287,7 @@ func (t told) of(color overlay.Color) toldPaths {
 			out = append(out, toldPath{name, h})
 		}
 	}
-	slices.SortFunc(out, func(a, b toldPath) int { return comparePreference(a.name, b.name, a.heard, b.heard) })
+	slices.SortFunc(out, func(a, b toldPath) int { return comparePreference(a.name, b.name, a.EffectivePreference(), b.EffectivePreference()) })
 	return out
 }
 

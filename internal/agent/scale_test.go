@@ -100,7 +100,7 @@ func (c *bigCluster) network() *netdev.Snapshot {
 // settle waits until all nodes and paths are known, and the kernel has the routes.
 func (c *bigCluster) settle(b *testing.B) {
 	b.Helper()
-	c.until(b, "all are known", func() bool { return len(c.tables.steering) == 2*manyNodes && len(c.desired.told.paths) == 2*manyNodes })
+	c.until(b, "all are known", func() bool { return len(c.tables.steering) == 3*manyNodes && len(c.desired.told.paths) == 2*manyNodes })
 	s := c.network()
 	c.watcher.options.OnChange(s)
 	c.until(b, "the ways are known", func() bool { return c.links == s })
@@ -166,6 +166,25 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// own makes the policy to a node one of the operator's, in place of the one before.
+func (c *bigCluster) own(b *testing.B, to, hop int) {
+	b.Helper()
+	if to > 2 {
+		if _, err := c.Delete(b.Context(), []Ref{{KindPolicy, fmt.Sprintf("own-%d", to-1)}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	list := wayBy(to, hop, overlay.ColorIPv4).SegmentLists[0].Segments
+	fragment, err := config.Decode(fmt.Appendf(nil, "policies: [{name: own-%d, color: 4, endpoint: '%s', preference: 300, source: '2001:db8::1', segment_lists: [{segments: ['%s', '%s']}]}]",
+		to, bigNode(to).Address, list[0], list[1]))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := c.Add(b.Context(), fragment); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // BenchmarkPolicyChange is from what somebody says of one path to the table, with a
 // thousand nodes and two paths to each of them known: through the API; by a BGP
 // peer; by the Kubernetes API, as a resource and in the node's ConfigMap.
@@ -183,6 +202,10 @@ func BenchmarkPolicyChange(b *testing.B) {
 				b.Fatal(err)
 			}
 		})
+	})
+	b.Run("own", func(b *testing.B) {
+		c, _ := bigByKubernetes(b, false)
+		c.measure(b, func(to, hop int) { c.own(b, to, hop) })
 	})
 	b.Run("bgp", func(b *testing.B) {
 		c, peer := bigByBGP(b)
