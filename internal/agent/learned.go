@@ -53,7 +53,7 @@ type learner struct {
 	taken          map[string]bool          // names of policies
 	asked          map[Ref]bool
 	order          []string // of what was told, by preference
-	sourced        bool // policies have an outer source
+	sourced        bool     // policies have an outer source
 }
 
 func (d *desired) newLearner() *learner {

@@ -287,7 +287,9 @@ func (t told) of(color overlay.Color) toldPaths {
 			out = append(out, toldPath{name, h})
 		}
 	}
-	slices.SortFunc(out, func(a, b toldPath) int { return comparePreference(a.name, b.name, a.EffectivePreference(), b.EffectivePreference()) })
+	slices.SortFunc(out, func(a, b toldPath) int {
+		return comparePreference(a.name, b.name, a.EffectivePreference(), b.EffectivePreference())
+	})
 	return out
 }
 

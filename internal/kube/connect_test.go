@@ -20,7 +20,7 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kubeconfig, hint := range map[string]bool{"": true, "/root/.kube/config": false} {
+	for kubeconfig, hint := range map[string]bool{"": true, "/etc/kubernetes/admin.conf": false} {
 		w, _, stop := starts(t, api, Config{Node: me, Namespace: namespace, Kubeconfig: kubeconfig}, Known{})
 		waits(t, "an error", func() bool { return w.Status().Error != "" })
 		got := w.Status().Error
