@@ -7,6 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 // Kubeconfigs starts a kube-apiserver with what the manifest has, and writes how
@@ -15,6 +21,20 @@ func Kubeconfigs(t *testing.T) (admin, nobody string) {
 	t.Helper()
 	s := newServer(t)
 	s.apply(t, nodeObject("node-1", map[string]any{"name": "node-1", "address": "2001:db8::1", "locator": "fc00:0:1::/48"}))
+	s.waits(t, "everybody may ask what they may do", func() error {
+		c := rest.CopyConfig(s.admin)
+		c.BearerToken = "nobody"
+		asks, err := dynamic.NewForConfig(c)
+		if err != nil {
+			return err
+		}
+		_, err = asks.Resource(schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}).
+			Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+				"spec": map[string]any{"resourceAttributes": map[string]any{"verb": "list", "resource": "nodes"}},
+			}}, metav1.CreateOptions{})
+		return err
+	})
 	write := func(token string) string {
 		file := filepath.Join(t.TempDir(), "kubeconfig")
 		text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
