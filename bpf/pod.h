@@ -163,6 +163,16 @@ INLINE int make_room(struct __sk_buff *skb, __u32 length)
 	       bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO);
 }
 
+/* Of such a packet the kernel goes on to say what is inside, and could not cut it
+ * up: with a tag that comes and goes it reads what there is. */
+INLINE int tell_protocol(struct __sk_buff *skb)
+{
+	if (skb->protocol == be16(TYPE_IPV6))
+		return 0;
+	return bpf_skb_vlan_push(skb, be16(TYPE_VLAN), 0) || bpf_skb_vlan_push(skb, be16(TYPE_VLAN), 0) ||
+	       bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb);
+}
+
 /* H.Encaps, H.Encaps.Red. */
 INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy, struct inner *in)
 {
@@ -177,7 +187,7 @@ INLINE int encapsulate(struct __sk_buff *skb, struct settings *cfg, __u32 policy
 	if (reason)
 		return reason;
 	if (spend_hop(skb, ETH_LEN, in->version) || make_room(skb, h.length) ||
-	    write_tunnel(skb, cfg, &h, in, &hop))
+	    write_tunnel(skb, cfg, &h, in, &hop) || tell_protocol(skb))
 		return REASON_HEADROOM;
 	reason = leave_by(skb, &hop);
 	if (reason == REASON_FORWARDED)

@@ -289,7 +289,7 @@ static void check_skb(struct __sk_buff *skb, struct result *r, __u32 length, int
 	else
 		must(40u + be16(ld16(r->out + l3 + 4)) <= r->length - l3, "IPv6 of %u octets", r->length - l3);
 	must(r->out[l3] >> 4 == (type == TYPE_IPV4 ? 4 : 6), "version %u", r->out[l3] >> 4);
-	must(rest.tunnelled || skb->protocol == be16(type), "protocol %x of a packet of %x", skb->protocol, type);
+	must(skb->protocol == be16(l3 > ETH_LEN ? TYPE_VLAN : type), "protocol %x of a packet of %x", skb->protocol, type);
 }
 
 static void run_skb(struct result *r, struct __sk_buff *skb, __u32 in_one_piece, int pod_program, int disturbed)

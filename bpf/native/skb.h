@@ -140,10 +140,24 @@ long bpf_skb_vlan_push(struct __sk_buff *skb, __be16 protocol, __u16 tag)
 		move_head(skb, 12, VLAN_LEN);
 		st16((void *)(long)(skb->data + 12), be16(TYPE_VLAN));
 		st16((void *)(long)(skb->data + 14), be16(skb->vlan_tci));
+		skb->protocol = be16(TYPE_VLAN);
 	}
 	skb->vlan_present = 1;
 	skb->vlan_proto = protocol;
 	skb->vlan_tci = tag;
+	return 0;
+}
+
+/* One that is in the packet comes beside it. */
+long bpf_skb_vlan_pop(struct __sk_buff *skb)
+{
+	must(skb->vlan_present, "no tag");
+	skb->vlan_present = skb->protocol == be16(TYPE_VLAN);
+	if (!skb->vlan_present)
+		return 0;
+	skb->vlan_tci = be16(ld16((void *)(long)(skb->data + 14)));
+	move_head(skb, 12, -VLAN_LEN);
+	skb->protocol = ld16((void *)(long)(skb->data + 12));
 	return 0;
 }
 

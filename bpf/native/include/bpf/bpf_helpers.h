@@ -28,6 +28,7 @@ long bpf_skb_pull_data(struct __sk_buff *skb, __u32 length);
 long bpf_skb_adjust_room(struct __sk_buff *skb, __s32 delta, __u32 mode, __u64 flags);
 long bpf_skb_store_bytes(struct __sk_buff *skb, __u32 offset, const void *from, __u32 length, __u64 flags);
 long bpf_skb_vlan_push(struct __sk_buff *skb, __be16 protocol, __u16 tag);
+long bpf_skb_vlan_pop(struct __sk_buff *skb);
 __s64 bpf_csum_update(struct __sk_buff *skb, __u32 sum);
 long bpf_redirect(__u32 ifindex, __u64 flags);
 long bpf_redirect_peer(__u32 ifindex, __u64 flags);
