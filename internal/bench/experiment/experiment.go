@@ -3,6 +3,8 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -110,6 +112,23 @@ type Problems = config.Errors
 // file's section `with` are named as in "with.sizes[1]".
 func Problem(field, fix, format string, args ...any) config.Error {
 	return config.Error{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+// Chosen wants a field to be some of a list, each of them once.
+func Chosen(field string, values, from []string) (list Problems) {
+	fix := "give some of " + strings.Join(from, ", ")
+	if len(values) == 0 {
+		list = append(list, Problem(field, fix, "none is chosen"))
+	}
+	for i, v := range values {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if !slices.Contains(from, v) {
+			list = append(list, Problem(at, fix, "there is no %q", v))
+		} else if slices.Contains(values[:i], v) {
+			list = append(list, Problem(at, "give it once", "%q is there twice", v))
+		}
+	}
+	return list
 }
 
 // Check is err of problems: nil where there are none.

@@ -118,17 +118,7 @@ func (p *Params) Validate() error {
 		list = append(list, experiment.Problem("with."+field, fix, format, args...))
 	}
 	chosen := func(field string, values, from []string) {
-		fix := "give some of " + strings.Join(from, ", ")
-		if len(values) == 0 {
-			add(field, fix, "none is chosen")
-		}
-		for i, v := range values {
-			if !slices.Contains(from, v) {
-				add(fmt.Sprintf("%s[%d]", field, i), fix, "there is no %q", v)
-			} else if slices.Contains(values[:i], v) {
-				add(fmt.Sprintf("%s[%d]", field, i), "give it once", "%q is there twice", v)
-			}
-		}
+		list = append(list, experiment.Chosen("with."+field, values, from)...)
 	}
 	chosen("n9", p.N9, names())
 	chosen("direction", p.Direction, directions)
