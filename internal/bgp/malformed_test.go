@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"encoding/binary"
+	"io"
 	"net"
 	"net/netip"
 	"testing"
@@ -24,15 +25,6 @@ func tellTo(t *testing.T, from, to netip.Addr, families ...bgp.Family) *teller {
 
 func tellAt(t *testing.T, from netip.Addr, to netip.AddrPort, families ...bgp.Family) *teller {
 	t.Helper()
-	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 10 * time.Second}
-	var conn net.Conn
-	eventually(t, "the speaker takes connections", func() (ok bool) {
-		var err error
-		conn, err = dialer.Dial("tcp", to.String())
-		return err == nil
-	})
-	t.Cleanup(func() { conn.Close() })
-	p := &teller{t, conn}
 	caps := []bgp.ParameterCapabilityInterface{bgp.NewCapFourOctetASNumber(65001), bgp.NewCapExtendedMessage()}
 	for _, f := range families {
 		caps = append(caps, bgp.NewCapMultiProtocol(f))
@@ -41,17 +33,39 @@ func tellAt(t *testing.T, from netip.Addr, to netip.AddrPort, families ...bgp.Fa
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.send(open)
+	p := &teller{t: t}
+	// A speaker that does not yet wait for this peer closes its connection: as any
+	// peer, try again until it says something.
+	eventually(t, "the speaker opens a session", func() bool {
+		p.conn, err = call(from, to, open)
+		return err == nil
+	})
+	t.Cleanup(func() { p.conn.Close() })
+	go io.Copy(io.Discard, p.conn) // whatever is said to it
 	p.send(bgp.NewBGPKeepAliveMessage())
-	go func() { // whatever is said to it
-		buf := make([]byte, 4096)
-		for {
-			if _, err := conn.Read(buf); err != nil {
-				return
-			}
-		}
-	}()
 	return p
+}
+
+// call connects, sends an OPEN and waits for the first octet of the answer.
+func call(from netip.Addr, to netip.AddrPort, open *bgp.BGPMessage) (net.Conn, error) {
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 10 * time.Second}
+	conn, err := dialer.Dial("tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	b, err := open.Serialize()
+	if err == nil {
+		_, err = conn.Write(b)
+	}
+	if err == nil {
+		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, conn.SetReadDeadline(time.Time{})
 }
 
 func (p *teller) send(m *bgp.BGPMessage) {
