@@ -166,12 +166,12 @@ func (in *instance) runEtcd(n *Node) error {
 }
 
 func (in *instance) runAPIServer(ctx context.Context, n *Node) error {
-	at := in.addresses(n)[0]
+	at := in.known(n)[0]
 	if err := in.start(n, apiServerProcess, append([]string{filepath.Join(clusterPrograms(), apiServerProcess),
 		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", apiServerPort,
 		"--cert-dir", in.file(n, "certs"), "--token-auth-file", in.file(n, "tokens.csv"), "--authorization-mode", "Node,RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.file(n, "accounts.key"),
-		"--service-account-key-file", in.file(n, "accounts.key"), "--service-cluster-ip-range", in.serviceCIDRs(n)}, in.kubeletOptions(n)...)...); err != nil {
+		"--service-account-key-file", in.file(n, "accounts.key"), "--service-cluster-ip-range", in.ranges(serviceRanges)}, in.kubeletOptions(n)...)...); err != nil {
 		return err
 	}
 	p, _ := in.process(n, apiServerProcess)
@@ -184,16 +184,6 @@ func (in *instance) runAPIServer(ctx context.Context, n *Node) error {
 		return fmt.Errorf("kube-apiserver did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.logTail(n, apiServerProcess))
 	}
 	return in.writeKubeconfig(n, administrator, in.kubeconfig())
-}
-
-// serviceCIDRs are those of Services, the first one of the family that the server
-// advertises.
-func (in *instance) serviceCIDRs(n *Node) string {
-	services := []string{"10.96.0.0/16", "fd00:10:96::/112"}
-	if in.addresses(n)[0].Is6() {
-		slices.Reverse(services)
-	}
-	return strings.Join(services, ",")
 }
 
 // administrator is the user who may do everything, and whose file never leaves the
@@ -228,7 +218,7 @@ func (in *instance) kubeconfigText(n *Node, user string) ([]byte, error) {
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "lab",
 		"clusters": []any{map[string]any{"name": "lab", "cluster": map[string]any{
-			"server": "https://" + net.JoinHostPort(in.addresses(n)[0].String(), apiServerPort), "certificate-authority-data": trust}}},
+			"server": "https://" + net.JoinHostPort(in.known(n)[0].String(), apiServerPort), "certificate-authority-data": trust}}},
 		"users":    []any{map[string]any{"name": user, "user": map[string]any{"token": user}}},
 		"contexts": []any{map[string]any{"name": "lab", "context": map[string]any{"cluster": "lab", "user": user}}},
 	})

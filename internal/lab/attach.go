@@ -9,17 +9,25 @@ import (
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// cniVersion is the newest that Debian's containerd takes.
-const cniVersion = "1.0.0"
+// Versions of CNI: the newest that Debian's containerd takes, and the one that has
+// STATUS and GC.
+const (
+	cniVersion    = "1.0.0"
+	newCNIVersion = "1.1.0"
+)
+
+// podNetwork is the name of the network of CNI that pods are attached to.
+const podNetwork = "culvert"
 
 // podInterface is what runtimes call the interface of a pod.
 const podInterface = "eth0"
 
 // network is the configuration list that a node's container runtime has.
-func (in *instance) network(n *Node) (*libcni.NetworkConfigList, error) {
+func (in *instance) network(n *Node, version string) (*libcni.NetworkConfigList, error) {
 	limits := map[string]bool{"bandwidth": true}
 	plugins := []map[string]any{{"type": "culvert-cni", "socket": in.socket(n), "capabilities": limits}}
 	pods := in.pods(n)
@@ -29,16 +37,21 @@ func (in *instance) network(n *Node) (*libcni.NetworkConfigList, error) {
 	if slices.ContainsFunc(pods, func(p *Node) bool { return p.Bandwidth != nil }) {
 		plugins = append(plugins, map[string]any{"type": "bandwidth", "capabilities": limits})
 	}
-	text, err := json.Marshal(map[string]any{"cniVersion": cniVersion, "name": "culvert", "plugins": plugins})
+	text, err := json.Marshal(map[string]any{"cniVersion": version, "name": podNetwork, "plugins": plugins})
 	if err != nil {
 		return nil, err
 	}
 	return libcni.ConfListFromBytes(text)
 }
 
+// plugins are run for a node, and what ADD says is kept in a folder of its own.
+func (in *instance) plugins(n *Node, cache string) *libcni.CNIConfig {
+	paths := []string{filepath.Dir(in.culvert), clusterPrograms()}
+	return libcni.NewCNIConfigWithCacheDir(paths, in.file(n, cache), nil)
+}
+
 // runtime is the part of a container runtime that a pod's network sees.
 func (in *instance) runtime(p *Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
-	paths := []string{filepath.Dir(in.culvert), clusterPrograms()}
 	var ports []map[string]any
 	for _, port := range p.HostPorts {
 		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": port.Protocol})
@@ -53,7 +66,7 @@ func (in *instance) runtime(p *Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
 		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
 		CapabilityArgs: told,
 	}
-	return libcni.NewCNIConfigWithCacheDir(paths, filepath.Join(in.dir(), p.Host, "cni"), nil), conf
+	return in.plugins(in.node(p.Host), "cni"), conf
 }
 
 // attach makes the pod's network, as its node's container runtime does.
@@ -65,7 +78,7 @@ func (in *instance) attach(ctx context.Context, p *Node) error {
 	if on.Kind == Kubelet {
 		return in.join(ctx, p)
 	}
-	list, err := in.network(on)
+	list, err := in.network(on, cniVersion)
 	if err != nil {
 		return err
 	}
@@ -104,13 +117,46 @@ func (in *instance) detach(ctx context.Context, p *Node) error {
 	if on.Kind == Kubelet {
 		return in.deletePod(ctx, p)
 	}
-	list, err := in.network(on)
+	list, err := in.network(on, cniVersion)
 	if err != nil {
 		return err
 	}
 	plugins, conf := in.runtime(p)
 	if err := in.namespace(on).Do(func() error { return plugins.DelNetworkList(ctx, list, conf) }); err != nil {
 		return fmt.Errorf("CNI DEL: %w", err)
+	}
+	delete(in.state.Pods, p.Name)
+	return in.save()
+}
+
+// ready asks a node's plugins whether pods can be attached (CNI STATUS).
+func (in *instance) ready(ctx context.Context, n *Node) error {
+	list, err := in.network(n, newCNIVersion)
+	if err != nil {
+		return err
+	}
+	return in.namespace(n).Do(func() error { return in.plugins(n, "cni").GetStatusNetworkList(ctx, list) })
+}
+
+// collect has the runtime of a pod's node tell its plugins of all pods but this
+// one, of which it has lost its records, too: else it would call DEL itself.
+func (in *instance) collect(ctx context.Context, p *Node) error {
+	on := in.node(p.Host)
+	list, err := in.network(on, newCNIVersion)
+	if err != nil {
+		return err
+	}
+	var valid []types.GCAttachment
+	for _, other := range in.pods(on) {
+		if _, conf := in.runtime(other); other != p {
+			valid = append(valid, types.GCAttachment{ContainerID: conf.ContainerID, IfName: conf.IfName})
+		}
+	}
+	plugins := in.plugins(on, "cni-lost")
+	if err := in.namespace(on).Do(func() error {
+		return plugins.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid})
+	}); err != nil {
+		return fmt.Errorf("CNI GC: %w", err)
 	}
 	delete(in.state.Pods, p.Name)
 	return in.save()

@@ -127,6 +127,8 @@ type Expect struct {
 	Client string `json:"client,omitempty"`
 	// Pods is how many of those behind a Service get connections (spread).
 	Pods int `json:"pods,omitempty"`
+	// Code is CNI's of an error (cni_status); 0 is success.
+	Code uint `json:"code,omitempty"`
 	// Shows is a part of what a command shows (shows).
 	Shows any `json:"shows,omitempty"`
 	// Reports of UPFs.
@@ -252,6 +254,9 @@ func (t *Topology) validateCheck(c *Check) error {
 	}
 	if c.Kind == "leftovers" && len(t.kubelets()) == 0 {
 		return fmt.Errorf("leftovers: the lab has no node of kind kubelet")
+	}
+	if c.Kind == "one_family" && len(c.Families) != 1 {
+		return fmt.Errorf("families: one_family is about one of them")
 	}
 	if n := t.node(c.From); c.Kind == "ospf" && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
 		return fmt.Errorf("from: %q does not run ospf6d", c.From)

@@ -2,7 +2,16 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 // podView is what `culvert pod` shows, as far as labs look.
@@ -12,39 +21,239 @@ type podView struct {
 	Addresses []string `json:"addresses"`
 }
 
-// noPods wants a node of which all pods are detached to have nothing of them left:
-// no address and no interface, and so no route.
-func (r *runner) noPods(ctx context.Context, c *Check, o *outcome) error {
+// podsOf wants a node to have the pods that are attached, and nothing of those that
+// are not: no address and no interface, and so no route.
+func (r *runner) podsOf(ctx context.Context, c *Check, o *outcome) error {
 	n := r.node(c.From)
 	var list []podView
 	if err := r.askJSON(ctx, n, &list, "pod"); err != nil {
 		return err
 	}
-	if len(list) > 0 {
-		o.fail("%s still has pods %v", n.Name, list)
+	var there, attached []string
+	for _, p := range list {
+		there = append(there, p.Name)
 	}
-	links, err := r.namespace(n).output("ip", "-br", "link", "show", "type", "veth")
+	for _, p := range r.pods(n) {
+		if r.state.Pods[p.Name] != nil {
+			attached = append(attached, p.Name)
+		}
+	}
+	if slices.Sort(there); !slices.Equal(there, slices.Sorted(slices.Values(attached))) {
+		o.fail("%s has the pods %q: want %q", n.Name, there, attached)
+	}
+	links, err := r.podLinks(n)
 	if err != nil {
 		return err
 	}
+	if len(links) != len(attached) {
+		o.fail("%s has the interfaces %q for %d pods", n.Name, links, len(attached))
+	}
+	o.say("%d pods", len(attached))
+	return nil
+}
+
+// podLinks are a node's ends of its pods' interfaces.
+func (r *runner) podLinks(n *Node) (names []string, err error) {
+	links, err := r.namespace(n).output("ip", "-br", "link", "show", "type", "veth")
+	if err != nil {
+		return nil, err
+	}
 	for line := range strings.Lines(string(links)) {
-		name, _, _ := strings.Cut(strings.Fields(line)[0], "@")
-		if !ownDevice(r.Topology, n, name) {
-			o.fail("%s still has the interface %s", n.Name, name)
+		if name, _, _ := strings.Cut(strings.Fields(line)[0], "@"); !ownDevice(r.Topology, n, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// ownDevice says whether an interface is the node's own, and no pod's.
+func ownDevice(t *Topology, n *Node, name string) bool {
+	return name == "culvert0" || name == "culvert1" || slices.Contains(t.devices(n), name)
+}
+
+// statusOf wants the plugins of a node to answer CNI's STATUS with a code, or with
+// success.
+func (r *runner) statusOf(ctx context.Context, c *Check, o *outcome) error {
+	err := r.ready(ctx, r.node(c.From))
+	if refused, ok := errors.AsType[*types.Error](err); ok {
+		o.say("code %d: %s", refused.Code, refused.Msg)
+		if c.Expect.Code == refused.Code {
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if c.Expect.Code != 0 {
+		o.fail("STATUS succeeds: want code %d", c.Expect.Code)
+	}
+	return nil
+}
+
+func (r *runner) collectPod(ctx context.Context, e *Event, _ *outcome) error {
+	return r.collect(ctx, r.node(e.Node))
+}
+
+// onAttached wants a pod that the lab attaches itself.
+func (t *Topology) onAttached(e *Event) error {
+	if n := t.node(e.Node); n != nil && t.isReal(n) {
+		return fmt.Errorf("%s is attached by its kubelet", e.Node)
+	}
+	return t.onPod(e)
+}
+
+// linkLocal is what the kernel gives each interface of IPv6.
+const linkLocal = "fe80::/64"
+
+// oneFamily wants the pods of a node to have addresses and routes of one family, and
+// nothing of the other; so CNI's results, and the node's routes to them.
+func (r *runner) oneFamily(ctx context.Context, c *Check, o *outcome) error {
+	n, is4 := r.node(c.From), c.Families[0] == ipv4
+	var list []podView
+	if err := r.askJSON(ctx, n, &list, "pod"); err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		o.fail("%s has no pods", n.Name)
+	}
+	for _, p := range list {
+		o.wantFamily(is4, "pod "+p.Name, p.Addresses, 1)
+	}
+	results, err := r.cniResults(n)
+	if err != nil {
+		return err
+	}
+	if len(results) != len(list) {
+		o.fail("CNI has %d results for %d pods", len(results), len(list))
+	}
+	for _, result := range results {
+		o.wantFamily(is4, "CNI's result", result.addresses(), 3)
+	}
+	for _, p := range r.pods(n) {
+		if err := r.podOfFamily(p, is4, o); err != nil {
+			return err
+		}
+	}
+	o.say("%d pods", len(list))
+	return r.routesOfFamily(n, is4, o)
+}
+
+// wantFamily wants so many addresses, all of one family.
+func (o *outcome) wantFamily(is4 bool, whose string, list []string, count int) {
+	other := slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, ":") == is4 })
+	if other || len(list) != count {
+		o.fail("%s has %q: want %d of one family", whose, list, count)
+	}
+}
+
+// cniResult is what a runtime keeps of an ADD.
+type cniResult struct {
+	Network string `json:"networkName"`
+	Result  struct {
+		IPs []struct {
+			Address string `json:"address"`
+		} `json:"ips"`
+		Routes []struct {
+			To string `json:"dst"`
+		} `json:"routes"`
+	} `json:"result"`
+}
+
+// addresses are those of the pod, and where its routes lead.
+func (c *cniResult) addresses() (list []string) {
+	for _, ip := range c.Result.IPs {
+		list = append(list, ip.Address)
+	}
+	for _, route := range c.Result.Routes {
+		list = append(list, route.To)
+	}
+	return list
+}
+
+// cniResults are those of our network.
+func (r *runner) cniResults(n *Node) (list []cniResult, err error) {
+	dir := filepath.Join(r.file(n, "cni"), "results")
+	if n.Kind == Kubelet {
+		dir = r.inside(n, "var/lib/cni/results")
+	}
+	files, err := filesBelow(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		var one cniResult
+		if err := json.Unmarshal(text, &one); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if one.Network == podNetwork {
+			list = append(list, one)
+		}
+	}
+	return list, nil
+}
+
+// podOfFamily looks into a pod.
+func (r *runner) podOfFamily(p *Node, is4 bool, o *outcome) error {
+	var links []struct {
+		Addresses []struct {
+			Local netip.Addr `json:"local"`
+			Scope string     `json:"scope"`
+		} `json:"addr_info"`
+	}
+	if err := r.ipJSON(p, &links, "address", "show", "dev", podInterface); err != nil {
+		return err
+	}
+	for _, l := range links {
+		for _, a := range l.Addresses {
+			if a.Scope == "global" && a.Local.Is4() != is4 {
+				o.fail("%s has the address %v", p.Name, a.Local)
+			}
+		}
+	}
+	return r.noRoutes(p, is4, podInterface)
+}
+
+// routesOfFamily looks at a node's routes to its pods; where all of the cluster is
+// of one family, at those to other nodes', too.
+func (r *runner) routesOfFamily(n *Node, is4 bool, o *outcome) error {
+	links, err := r.podLinks(n)
+	if err != nil {
+		return err
+	}
+	if len(r.families()) == 1 {
+		links = append(links, "culvert0")
+	}
+	if len(links) == 0 {
+		o.fail("%s has no interfaces of pods", n.Name)
+	}
+	for _, name := range links {
+		if err := r.noRoutes(n, is4, name); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// ownDevice says whether an interface is the node's own, and no pod's.
-func ownDevice(t *Topology, n *Node, name string) bool {
-	if name == "culvert0" || name == "culvert1" {
-		return true
+// noRoutes wants a device to have no route of the other family.
+func (r *runner) noRoutes(n *Node, is4 bool, device string) error {
+	family := "-4"
+	if is4 {
+		family = "-6"
 	}
-	for _, device := range t.devices(n) {
-		if device == name {
-			return true
+	var routes []struct {
+		To string `json:"dst"`
+	}
+	if err := r.ipJSON(n, &routes, family, "route", "show", "dev", device); err != nil {
+		return err
+	}
+	for _, route := range routes {
+		if route.To != linkLocal {
+			return fmt.Errorf("%s has the route %s dev %s", n.Name, route.To, device)
 		}
 	}
-	return false
+	return nil
 }

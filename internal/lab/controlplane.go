@@ -2,12 +2,44 @@ package lab
 
 import (
 	"fmt"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// podCIDRs of a cluster whose nodes are kubelets: each node gets a part of each.
-const podCIDRs = "10.244.0.0/16,fd00:10:244::/48"
+// podRanges are those of a cluster whose nodes are kubelets, by family: each node
+// gets a part of each. serviceRanges are those of Services.
+var (
+	podRanges     = map[string]string{ipv4: "10.244.0.0/16", ipv6: "fd00:10:244::/48"}
+	serviceRanges = map[string]string{ipv4: "10.96.0.0/16", ipv6: "fd00:10:96::/112"}
+)
+
+// families that the cluster knows, that of kube-apiserver first. A variant that is
+// called like a family has no other.
+func (in *instance) families() []string {
+	if v := in.state.Variant; v == ipv4 || v == ipv6 {
+		return []string{v}
+	}
+	if in.apiServer() != nil && in.addresses(in.apiServer())[0].Is6() {
+		return []string{ipv6, ipv4}
+	}
+	return []string{ipv4, ipv6}
+}
+
+// ranges are those of the cluster's families, with a comma between.
+func (in *instance) ranges(of map[string]string) string {
+	var list []string
+	for _, family := range in.families() {
+		list = append(list, of[family])
+	}
+	return strings.Join(list, ",")
+}
+
+// known are the addresses of a node that the cluster knows.
+func (in *instance) known(n *Node) []netip.Addr {
+	return slices.DeleteFunc(in.addresses(n), func(a netip.Addr) bool { return !slices.Contains(in.families(), familyOf(a)) })
+}
 
 // Users of kube-apiserver beside the administrator. Kubernetes gives them their
 // rights by their names, and nodes theirs by their group.
@@ -62,8 +94,8 @@ func (in *instance) startControllers(n *Node) error {
 	if err := in.start(n, controllerManagerProcess, filepath.Join(clusterPrograms(), controllerManagerProcess),
 		"--kubeconfig", in.file(n, controllerManagerProcess+".kubeconfig"), "--root-ca-file", in.certificate(n),
 		"--service-account-private-key-file", in.file(n, "accounts.key"), "--use-service-account-credentials",
-		"--allocate-node-cidrs", "--cluster-cidr", podCIDRs, "--node-cidr-mask-size-ipv4", "24", "--node-cidr-mask-size-ipv6", "64",
-		"--service-cluster-ip-range", in.serviceCIDRs(n), "--leader-elect=false", "--bind-address", "127.0.0.1", "--cert-dir", certs); err != nil {
+		"--allocate-node-cidrs", "--cluster-cidr", in.ranges(podRanges),
+		"--service-cluster-ip-range", in.ranges(serviceRanges), "--leader-elect=false", "--bind-address", "127.0.0.1", "--cert-dir", certs); err != nil {
 		return err
 	}
 	config := in.file(n, schedulerProcess+".kubeconfig")

@@ -24,18 +24,35 @@ func (r *runner) signalAPIServer(_ context.Context, e *Event, _ *outcome) error 
 	return unix.Kill(p.PID, signal)
 }
 
-// stopAPIServer kills it.
-func (r *runner) stopAPIServer(_ context.Context, e *Event, _ *outcome) error {
-	p, ok := r.process(r.node(e.Node), apiServerProcess)
+// stop kills kube-apiserver, or culvert.
+func (r *runner) stop(_ context.Context, e *Event, _ *outcome) error {
+	n, name := r.node(e.Node), apiServerProcess
+	if n.daemon() {
+		name = culvertProcess
+	}
+	p, ok := r.process(n, name)
 	if !ok {
-		return errors.New("kube-apiserver does not run")
+		return fmt.Errorf("%s does not run", name)
 	}
 	return p.stop(unix.SIGKILL, readyTime)
 }
 
 // startAgain starts it with what it knew.
 func (r *runner) startAgain(ctx context.Context, e *Event, _ *outcome) error {
+	if n := r.node(e.Node); n.daemon() {
+		return r.runCulvert(ctx, n, r.culvert)
+	}
 	return r.runAPIServer(ctx, r.node(e.Node))
+}
+
+func (t *Topology) onStop(e *Event) error {
+	if n := t.node(e.Node); n != nil && n.daemon() {
+		return nil
+	}
+	if err := t.onAPIServer(e); err != nil {
+		return fmt.Errorf("%w, culvert or cluster", err)
+	}
+	return nil
 }
 
 func (t *Topology) onAPIServer(e *Event) error {

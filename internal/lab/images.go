@@ -71,11 +71,13 @@ func (in *instance) install(ctx context.Context, n *Node) error {
 }
 
 // installCulvert applies the manifest that is shipped, with the image that the
-// nodes have, and waits until it is there on all nodes.
+// nodes have and the version of CNI that their runtime takes, and waits until it is
+// there on all nodes.
 func (in *instance) installCulvert(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterTime)
 	defer cancel()
-	text := strings.ReplaceAll(kubernetes.Manifest, shippedImage, culvertImage)
+	const version = "--cni-version="
+	text := strings.NewReplacer(shippedImage, culvertImage, version+cniVersion, version+containers[in.state.Variant].cni).Replace(kubernetes.Manifest)
 	if _, err := in.kubectl(ctx, []byte(text), "apply", "-f", "-"); err != nil {
 		return err
 	}

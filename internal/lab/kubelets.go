@@ -27,15 +27,22 @@ const (
 	clusterTime = 3 * time.Minute
 )
 
-// containers are the versions of containerd by the lab's modes. Debian's is where
-// packages are, the newer one where tools/cluster/build.sh puts it.
-var containers = map[string]struct {
+// container is a version of containerd.
+type container struct {
 	folder        func() string // of the machine
 	inNode        string
 	configVersion int
-}{
-	"containerd-1.6": {func() string { return "/usr/bin" }, "/usr/bin", 2},
-	"containerd-2":   {func() string { return clusterPrograms() }, kubelet.Bin, 3},
+	cni           string // the version that culvert is told
+}
+
+// containers are those by the lab's modes. Debian's is where packages are, the newer
+// one where tools/cluster/build.sh puts it; it takes CNI 1.1.0, too, which is
+// chosen for the clusters of one family.
+var containers = map[string]container{
+	"containerd-1.6": {func() string { return "/usr/bin" }, "/usr/bin", 2, cniVersion},
+	"containerd-2":   {clusterPrograms, kubelet.Bin, 3, cniVersion},
+	ipv4:             {clusterPrograms, kubelet.Bin, 3, newCNIVersion},
+	ipv6:             {clusterPrograms, kubelet.Bin, 3, newCNIVersion},
 }
 
 // kubelets are the nodes of that kind.
@@ -126,9 +133,9 @@ func (in *instance) runKubelet(n *Node, spec kubelet.Spec) error {
 func (in *instance) kubeletSpec(n *Node) (kubelet.Spec, error) {
 	c := containers[in.state.Variant]
 	s := kubelet.Spec{
-		Name: n.Name, Root: in.disk(n), Addresses: in.addresses(n), Cgroup: "culvert-lab-" + in.name + "-" + n.Name,
+		Name: n.Name, Root: in.disk(n), Addresses: in.known(n), Cgroup: "culvert-lab-" + in.name + "-" + n.Name,
 		Programs: filepath.Dir(clusterPrograms()), Images: in.images(), Containerd: c.inNode, ConfigVersion: c.configVersion,
-		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: podCIDRs,
+		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: in.ranges(podRanges),
 	}
 	api := in.apiServer()
 	ca, err := os.ReadFile(in.file(api, "kubelet-ca.crt"))

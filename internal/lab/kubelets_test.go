@@ -2,6 +2,7 @@ package lab
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +44,7 @@ func TestParseKubelets(t *testing.T) {
 		{"args: [get, nodes], ", "", []string{"checks[0]", "args"}},
 		{"output: x", "output: '('", []string{"checks[0]", "missing closing"}},
 		{"program: kubelet", "program: systemd", []string{"checks[1]", "containerd", "kube-proxy"}},
+		{"do: reboot, node: x", "do: collect, node: p", []string{"checks[1]", "by its kubelet"}},
 		{"do: reboot, node: x", "do: reboot, node: p", []string{"checks[1]", "kind kubelet"}},
 	} {
 		text := strings.Replace(kubeletsOfOne, tt.old, tt.new, 1)
@@ -85,8 +87,33 @@ func TestObjectsOfPods(t *testing.T) {
 	if other := text(in.podObject(in.node("p"))); strings.Contains(other, "service-web") {
 		t.Errorf("p is not of the Service: %s", other)
 	}
-	if s := text(serviceOf(in.Services[0])); !strings.Contains(s, `"selector":{"service-web":"true"}`) || !strings.Contains(s, `"nodePort":30080`) {
+	if s := text(in.serviceOf(in.Services[0])); !strings.Contains(s, `"selector":{"service-web":"true"}`) || !strings.Contains(s, `"nodePort":30080`) {
 		t.Errorf("Service %s", s)
+	}
+}
+
+// In a mode that is called like a family the cluster knows nothing of the other.
+func TestOneFamily(t *testing.T) {
+	for mode, want := range map[string]struct{ pods, services, node, service string }{
+		"containerd-2": {"10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/16,fd00:10:96::/112", "[10.0.0.1 2001:db8::1]", `"clusterIPs":["10.96.0.100","fd00:10:96::100"]`},
+		ipv4:           {"10.244.0.0/16", "10.96.0.0/16", "[10.0.0.1]", `"clusterIPs":["10.96.0.100"]`},
+		ipv6:           {"fd00:10:244::/48", "fd00:10:96::/112", "[2001:db8::1]", `"clusterIPs":["fd00:10:96::100"]`},
+	} {
+		in := &instance{Topology: parse(t, kubeletsOfOne), state: state{Variant: mode}}
+		service, err := json.Marshal(in.serviceOf(in.Services[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pods, services, node := in.ranges(podRanges), in.ranges(serviceRanges), fmt.Sprint(in.known(in.node("x"))); pods != want.pods ||
+			services != want.services || node != want.node || !strings.Contains(string(service), want.service) {
+			t.Errorf("%s: pods %s, Services %s, node %s, Service %s", mode, pods, services, node, service)
+		}
+	}
+	both := parse(t, strings.Replace(clusterOfOne, "[static, kube]", "[static, kube, ipv6]", 1))
+	for _, p := range both.plan([]string{ipv6}, nil) {
+		if p.family == ipv4 {
+			t.Errorf("%s is made in %s", p.name(), ipv6)
+		}
 	}
 }
 

@@ -90,7 +90,7 @@ func TestSignalAPIServer(t *testing.T) {
 	r := &runner{instance: in, progress: quiet}
 	for do, event := range map[string]func() error{
 		"pause": func() error { return r.signalAPIServer(t.Context(), &Event{Do: "pause", Node: "api"}, nil) },
-		"stop":  func() error { return r.stopAPIServer(t.Context(), &Event{Do: "stop", Node: "api"}, nil) },
+		"stop":  func() error { return r.stop(t.Context(), &Event{Do: "stop", Node: "api"}, nil) },
 	} {
 		if err := event(); err == nil || !strings.Contains(err.Error(), "does not run") {
 			t.Errorf("%s without one: %v", do, err)
@@ -111,7 +111,7 @@ func TestSignalAPIServer(t *testing.T) {
 			t.Errorf("%s does not do it", tt.do)
 		}
 	}
-	if err := r.stopAPIServer(t.Context(), &Event{Do: "stop", Node: "api"}, nil); err != nil || p.alive() {
+	if err := r.stop(t.Context(), &Event{Do: "stop", Node: "api"}, nil); err != nil || p.alive() {
 		t.Errorf("stop: %v", err)
 	}
 }

@@ -48,8 +48,14 @@ func (in *instance) podObject(p *Node) map[string]any {
 	}
 }
 
-// serviceOf is a Service of the lab, for whose pod Kubernetes looks.
-func serviceOf(s Service) map[string]any {
+// serviceOf is a Service of the lab in the cluster's families, for whose pod
+// Kubernetes looks.
+func (in *instance) serviceOf(s Service) map[string]any {
+	if families := in.families(); !slices.Contains(families, ipv4) {
+		s.IPv4 = netip.Addr{}
+	} else if !slices.Contains(families, ipv6) {
+		s.IPv6 = netip.Addr{}
+	}
 	object := s.object()
 	spec, _ := object["spec"].(map[string]any)
 	spec["selector"] = map[string]any{serviceLabel + s.Name: "true"}
@@ -69,7 +75,7 @@ func (in *instance) createPods(ctx context.Context) error {
 		}
 	}
 	for _, s := range in.Services {
-		objects = append(objects, serviceOf(s))
+		objects = append(objects, in.serviceOf(s))
 	}
 	return in.create(ctx, objects)
 }

@@ -40,7 +40,9 @@ func init() { // not in the declaration: the checks refer to the table
 		"adjacency":  (*runner).adjacency,
 		"ospf":       (*runner).ospf,
 		"route":      (*runner).route,
-		"pods":       (*runner).noPods,
+		"pods":       (*runner).podsOf,
+		"cni_status": (*runner).statusOf,
+		"one_family": (*runner).oneFamily,
 		"spread":     (*runner).spread,
 		"shows":      (*runner).showsCheck,
 		"n4":         (*runner).n4,
@@ -95,6 +97,9 @@ func (t *Topology) plan(variants []string, only *regexp.Regexp) (list []planned)
 	for _, name := range variants {
 		for i := range t.Checks {
 			for _, family := range t.Checks[i].families() {
+				if (name == ipv4 || name == ipv6) && family != "" && family != name {
+					continue // a cluster of one family has no other
+				}
 				p := planned{&t.Checks[i], name, family}
 				if p.concern(name) && (only == nil || only.MatchString(p.name())) {
 					list = append(list, p)
