@@ -76,10 +76,10 @@ fuzz: ## FRAMES=10000000 through the data path, its model and sanitizers; PFCP; 
 	@tools/fuzz.sh $(FRAMES)
 
 .PHONY: e2e
-e2e: ## every laboratory, one by one; the first time it builds Kubernetes, etcd and containerd
+e2e: ## every laboratory, one by one; the first time it builds Kubernetes, etcd, containerd and Helm
 	@tools/need.sh e2e
 	@tools/cluster/build.sh all
-	@$(SUM) -- -count=1 -timeout 10m -tags apiserver ./internal/kube
+	@$(SUM) -- -count=1 -timeout 10m -tags apiserver,helm ./internal/kube
 	@$(MAKE) --no-print-directory build
 	@for lab in $$($(BIN) lab list | awk 'NR > 1 { print $$1 }'); do $(BIN) lab run "$$lab" || exit 1; done
 

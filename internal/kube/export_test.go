@@ -35,15 +35,18 @@ func Kubeconfigs(t *testing.T) (admin, nobody string) {
 			}}, metav1.CreateOptions{})
 		return err
 	})
-	write := func(token string) string {
-		file := filepath.Join(t.TempDir(), "kubeconfig")
-		text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-			"clusters": [{"name": "k", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}],
-			"users": [{"name": "u", "user": {"token": %q}}], "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}]}`, s.admin.Host, token)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
+	return s.kubeconfig(t, "root"), s.kubeconfig(t, "nobody")
+}
+
+// kubeconfig writes how somebody reaches it.
+func (s *server) kubeconfig(t *testing.T, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": [{"name": "k", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}],
+		"users": [{"name": "u", "user": {"token": %q}}], "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}]}`, s.admin.Host, token)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	return write("root"), write("nobody")
+	return file
 }

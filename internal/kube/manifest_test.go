@@ -78,9 +78,15 @@ func manifestIn(t *testing.T, file string) (all []*unstructured.Unstructured) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for part := range strings.SplitSeq(string(text), "\n---\n") {
+	return objectsIn(t, string(text))
+}
+
+// objectsIn are those of YAML documents.
+func objectsIn(t *testing.T, text string) (all []*unstructured.Unstructured) {
+	t.Helper()
+	for part := range strings.SplitSeq(text, "\n---\n") {
 		u := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict([]byte(part), &u.Object); err != nil {
+		if err := yaml.UnmarshalStrict([]byte(part+"\n"), &u.Object); err != nil {
 			t.Fatalf("%v in\n%s", err, part)
 		}
 		if u.Object != nil {

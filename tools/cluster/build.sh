@@ -26,6 +26,7 @@ loopback                 cni         github.com/containernetworking/plugins/plug
 containerd               containerd  github.com/containerd/containerd/v2/cmd/containerd
 containerd-shim-runc-v2  containerd  github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 ctr                      containerd  github.com/containerd/containerd/v2/cmd/ctr
+helm                     helm        helm.sh/helm/v4/cmd/helm
 '
 
 # flags MODULE: what a module's programs are built with, one a line. Kubernetes
