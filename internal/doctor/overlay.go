@@ -178,13 +178,14 @@ func (n *network) ways() Check {
 		} else if hop == o.Address {
 			continue // on the link, where the daemon makes routes to locators
 		}
-		for _, s := range o.Segments {
-			_, _, err := n.Toward(s)
-			switch {
-			case err != nil:
+		for _, s := range o.Segments { // of both families: one that cannot be reached says enough
+			if _, _, err := n.Toward(s); err != nil {
 				without = append(without, fmt.Sprintf("%s (%s)", o.Name, s))
-			case s != o.Address && !routed(netip.PrefixFrom(s, s.BitLen())):
+				break
+			}
+			if s != o.Address && !routed(netip.PrefixFrom(s, s.BitLen())) {
 				guessed = append(guessed, fmt.Sprintf("%s (%s)", o.Name, s))
+				break
 			}
 		}
 	}
