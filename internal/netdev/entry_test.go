@@ -86,6 +86,9 @@ func TestEntrySendsNoRedirects(t *testing.T) {
 	h := hostIn(t, ns)
 	netns.Veth(t, ns, EntryName, ns, exitName)
 	ns.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
+	until(t, "culvert0 has a link-local address", func() bool {
+		return strings.Contains(ns.IP(t, "-6 addr show dev culvert0 scope link -tentative"), "fe80:")
+	})
 	if before := sendThrough(t, ns, h); before != "Icmp6OutRedirects 1" {
 		t.Errorf("a veth as the kernel makes it: %s", before)
 	}
@@ -127,12 +130,17 @@ func sendThrough(t *testing.T, ns *netns.NS, h *Host) (redirects string) {
 			t.Fatal(err)
 		}
 	})
-	for end := time.Now().Add(10 * time.Second); counter("Ip6OutForwDatagrams") == forwarded; {
+	until(t, "it is forwarded", func() bool { return counter("Ip6OutForwDatagrams") != forwarded })
+	return counter("Icmp6OutRedirects")
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it is not forwarded")
+			t.Fatalf("never came true: %s", what)
 		}
 	}
-	return counter("Icmp6OutRedirects")
 }
 
 func TestRouteByAGateway(t *testing.T) {
