@@ -42,6 +42,7 @@ var layers = []struct {
 		"an adapter: it turns what the Kubernetes API says into models; people write ConfigMaps, which config reads as strictly as a configuration; " +
 			"kube/operator is the cluster that connectivity tests"},
 	{"internal/connectivity", []string{"internal/probe", "internal/overlay"}, "it judges a cluster by an interface, so that it can be tested without one"},
+	{"internal/printer", nil, "prints anybody's values: it knows none of them"},
 	{"internal/probe", nil, "sends and counts: it knows neither laboratory nor cluster"},
 	{"internal/pfcp/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
 	{"internal/image", nil, "files in, an image out: it knows neither our programs nor the laboratory's"},

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/testutil/bpffs"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
@@ -121,27 +122,8 @@ func newSite(tb testing.TB) *site {
 	if err := os.WriteFile(filepath.Join(s.dir, "culvert.yaml"), []byte(siteConfig), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	s.pins = pinDirectory(tb)
+	s.pins = bpffs.Dir(tb, dataplane.Remove)
 	return s
-}
-
-// pinDirectory is a place for pins that goes with the test.
-func pinDirectory(tb testing.TB) string {
-	tb.Helper()
-	const bpffs = "/sys/fs/bpf"
-	var fs unix.Statfs_t
-	if err := unix.Statfs(bpffs, &fs); err != nil || fs.Type != unix.BPF_FS_MAGIC {
-		if err := unix.Mount("bpf", bpffs, "bpf", 0, ""); err != nil {
-			tb.Fatalf("mount bpffs at %s: %v", bpffs, err)
-		}
-	}
-	dir := filepath.Join(bpffs, fmt.Sprintf("culvert-test-%d-%d", os.Getpid(), time.Now().UnixNano()))
-	tb.Cleanup(func() {
-		if err := dataplane.Remove(dir); err != nil {
-			tb.Errorf("remove pins: %v", err)
-		}
-	})
-	return dir
 }
 
 // daemonProcess is a running daemon.

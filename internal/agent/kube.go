@@ -33,7 +33,7 @@ type kubernetes struct {
 
 func newKubernetes(c planeConfig, a *Agent) (*kubernetes, error) {
 	w, err := kube.New(kube.Config{
-		Kubeconfig: c.Overlay.Kube.Kubeconfig, Namespace: c.Overlay.Kube.Namespace, Node: nodeName(&c.Overlay), Version: a.options.Version, Log: a.log,
+		Kubeconfig: c.Overlay.Kube.Kubeconfig, Namespace: c.Overlay.Kube.Namespace, Node: NodeName(&c.Overlay), Version: a.options.Version, Log: a.log,
 	})
 	if err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-// nodeName is what this node is called.
-func nodeName(o *config.Overlay) string {
+// NodeName is what this node is called.
+func NodeName(o *config.Overlay) string {
 	if name := cmp.Or(o.Node, os.Getenv("NODE_NAME")); name != "" {
 		return name
 	}
@@ -30,7 +30,7 @@ func nodeName(o *config.Overlay) string {
 // goes before what Kubernetes says, and that before what there is.
 func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self {
 	s := overlay.Self{
-		Name: nodeName(o), Address: o.Address, Prefixes: o.PodPrefixes, Locator: o.Locator, Double: o.SIDs == config.SIDsDouble,
+		Name: NodeName(o), Address: o.Address, Prefixes: o.PodPrefixes, Locator: o.Locator, Double: o.SIDs == config.SIDsDouble,
 		DT4: t.SIDs.DT4, DT6: t.SIDs.DT6, DT46: t.SIDs.DT46,
 	}
 	if i := slices.IndexFunc(o.Nodes, func(n overlay.Node) bool { return n.Name == s.Name }); i >= 0 {
@@ -75,36 +75,13 @@ func withEntry(s overlay.Self, n overlay.Node) overlay.Self {
 	return s
 }
 
-// uplinksOf are the interfaces that lead to the other nodes: those that are
-// named, or what default routes and the routes to the nodes leave by.
+// uplinksOf are the interfaces that lead to the other nodes.
 func uplinksOf(o *config.Overlay, peers []overlay.Peer, links *netdev.Snapshot) []netdev.Link {
-	var out []netdev.Link
-	add := func(l netdev.Link, ok bool) {
-		if ok && !l.Loopback && l.Name != netdev.EntryName && !slices.ContainsFunc(out, func(u netdev.Link) bool { return u.Index == l.Index }) {
-			out = append(out, l)
-		}
+	others := make([]netip.Addr, len(peers))
+	for i, p := range peers {
+		others[i] = p.Address
 	}
-	for _, name := range o.Uplinks {
-		add(links.Link(name))
-	}
-	if len(o.Uplinks) > 0 {
-		return out
-	}
-	for _, l := range links.DefaultLinks() {
-		add(l, true)
-	}
-	if o.Address.IsValid() {
-		for _, a := range links.Addresses {
-			if a.Prefix.Addr() == o.Address {
-				add(links.LinkByIndex(a.Ifindex))
-			}
-		}
-	}
-	for _, p := range peers {
-		l, _, err := links.Toward(p.Address)
-		add(l, err == nil)
-	}
-	return out
+	return links.Uplinks(o.Uplinks, o.Address, others)
 }
 
 // asMember is d with this node as it is now, and what follows from that.

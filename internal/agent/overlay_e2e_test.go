@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/testutil/bpffs"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
@@ -118,7 +120,7 @@ func newMembers(tb testing.TB, sids string) *members {
 		n.Addr(tb, "up", fmt.Sprintf("2001:db8::%d/64", i))
 		n.Addr(tb, "up", fmt.Sprintf("192.0.2.%d/24", i))
 		n.IP(tb, "-6 route add default via 2001:db8::ff")
-		n.site = &site{node: n.NS, dir: tb.TempDir(), pins: pinDirectory(tb)}
+		n.site = &site{node: n.NS, dir: tb.TempDir(), pins: bpffs.Dir(tb, dataplane.Remove)}
 		n.write(tb, fmt.Sprintf(overlayFile, i, sids))
 		for j := range 2 {
 			n.pods = append(n.pods, n.newPod(tb, j))

@@ -81,6 +81,26 @@ const clusterRoutes = `10.244.2.0/24 dev 900 src 10.244.1.1
 fc00:0:2::/48 via 2001:db8::2
 fd00:2::/64 dev 900 src fd00:1::1`
 
+// What nobody would answer for is refused by the API, too, and changes nothing.
+func TestSIDThatNoUplinkServes(t *testing.T) {
+	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
+	d.holds(t, "the node is a member", func() bool { return len(d.dp.sids) == 3 })
+	const crossConnect = "sids: [{sid: 'fd00:9::1/128', behavior: End.X, next_hop: '2001:db8::2', interface: eth0}]\n"
+	_, err := d.Add(t.Context(), parse(t, crossConnect))
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "sids[0].behavior of sid fd00:9::1/128: End.X is not served on the overlay's uplinks") {
+		t.Errorf("End.X: %v", err)
+	}
+	if len(d.dp.sids) != 3 {
+		t.Errorf("SIDs %v", d.dp.sids)
+	}
+	if _, err := d.Add(t.Context(), parse(t, crossConnect+"interfaces: [{name: eth1}]")); err != nil {
+		t.Errorf("End.X for eth1: %v", err)
+	}
+	if _, err := d.Delete(t.Context(), []Ref{{KindInterface, "eth1"}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("the interface that it comes in by can be deleted: %v", err)
+	}
+}
+
 func TestMember(t *testing.T) {
 	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
 	d.holds(t, "the other node is reached", func() bool {

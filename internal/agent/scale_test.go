@@ -24,6 +24,7 @@ import (
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/testutil/bpffs"
 )
 
 // A large cluster: how many others there are, each with two prefixes, two policies
@@ -77,7 +78,7 @@ type bigCluster struct {
 func newBigCluster(b *testing.B, yaml string) *bigCluster {
 	b.Helper()
 	c := &bigCluster{prepare(b, b.TempDir(), yaml, newFake()), make(chan srpolicy.Policy, 16*manyNodes)}
-	c.options.PinPath = pinDirectory(b)
+	c.options.PinPath = bpffs.Dir(b, dataplane.Remove)
 	c.openDataPath = func(o dataplane.Options) (dataPath, error) {
 		real, err := openDataPath(o)
 		return noLinks{real, c.put}, err

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/api/frame"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 // maxRequest bounds a request: a configuration with every table full fits.
@@ -30,6 +31,14 @@ type Examination struct {
 	Interfaces []string
 	// GTPUOverIPv4 says that the configuration sends GTP-U from IPv4 addresses.
 	GTPUOverIPv4 bool
+	Overlay      *Membership // nil: the node is in no cluster, as far as is known
+}
+
+// Membership is what its cluster asks of a machine.
+type Membership struct {
+	Uplinks []string       // those that are named
+	Address netip.Addr     // this node's in the underlay, if that is known
+	Nodes   []overlay.Node // the others
 }
 
 // Finding is what one check of the machine found.
@@ -324,6 +333,9 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 		if len(e.Interfaces) == 0 {
 			e.Interfaces = running.InterfaceNames()
 		}
+		if running.Overlay.IsSet() {
+			e.Overlay = h.membership(&running.Overlay)
+		}
 	}
 	findings, err := h.examine(ctx, e)
 	response := &pb.DoctorResponse{}
@@ -331,4 +343,21 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 		response.Findings = append(response.Findings, &pb.Finding{Name: f.Name, Level: f.Level, Detail: f.Detail, Fix: f.Fix, Command: f.Command})
 	}
 	return response, err
+}
+
+// membership is what was asked for and what the daemon was told; who is no member
+// yet has no status and no nodes.
+func (h *handler) membership(o *config.Overlay) *Membership {
+	m := &Membership{Uplinks: o.Uplinks, Address: o.Address}
+	if s, err := h.agent.Status(); err == nil && s.Overlay != nil && s.Overlay.Self.Address.IsValid() {
+		m.Address = s.Overlay.Self.Address
+	}
+	nodes, err := h.agent.Nodes()
+	if err != nil {
+		return m
+	}
+	for _, n := range nodes {
+		m.Nodes = append(m.Nodes, n.Node)
+	}
+	return m
 }

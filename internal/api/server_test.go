@@ -76,9 +76,20 @@ func start(t *testing.T, example string) (*apitest.Agent, *api.Client, string) {
 	t.Helper()
 	a, path := apitest.New(load(t, example)), socket(t)
 	serve(t, config.API{Socket: path}, a, func(_ context.Context, e api.Examination) ([]api.Finding, error) {
-		return []api.Finding{{Name: "interfaces", Level: "warn", Detail: fmt.Sprint(e.Interfaces, e.GTPUOverIPv4), Fix: "ip link", Command: []string{"ip", "link"}}}, nil
+		return []api.Finding{{Name: "interfaces", Level: "warn", Detail: examined(e), Fix: "ip link", Command: []string{"ip", "link"}}}, nil
 	})
 	return a, dial(t, api.Endpoint{Socket: path}), path
+}
+
+func examined(e api.Examination) string {
+	text := fmt.Sprint(e.Interfaces, e.GTPUOverIPv4)
+	if m := e.Overlay; m != nil {
+		text += fmt.Sprint(" ", m.Uplinks, m.Address)
+		for _, n := range m.Nodes {
+			text += " " + n.Name
+		}
+	}
+	return text
 }
 
 // What the agent says arrives as it was said.
@@ -382,6 +393,7 @@ func TestDoctor(t *testing.T) {
 	}{
 		{"edge.yaml", nil, "[customer0 core0 core1] false"},
 		{"upf.yaml", []string{"lo"}, "[lo] true"},
+		{"overlay.yaml", nil, "[] false [eth0] 2001:db8::1 node-2 node-3"},
 	} {
 		_, c, _ := start(t, test.example)
 		got, err := c.Doctor(t.Context(), test.interfaces)

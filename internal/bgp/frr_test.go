@@ -160,29 +160,38 @@ func (f *frr) has(family, prefix, nextHop string) bool {
 	return false
 }
 
-// unicast is a router outside the cluster that speaks unicast only. Each %s is the
-// address of the node.
-const unicast = `
-frr defaults datacenter
-router bgp 65000
+// asNeighbor is how each router knows the node, whose address NODE is.
+const asNeighbor = `
  bgp router-id 10.0.0.254
  no bgp ebgp-requires-policy
  no bgp network import-check
- bgp graceful-restart
- bgp graceful-restart preserve-fw-state
- bgp graceful-restart restart-time 30
  neighbor NODE remote-as 65001
  neighbor NODE timers connect 1
  neighbor NODE capability extended-nexthop
+`
+
+// ofUnicast are the families of one that speaks unicast only, and what it advertises.
+const ofUnicast = ` bgp graceful-restart
+ bgp graceful-restart preserve-fw-state
+ bgp graceful-restart restart-time 60
  address-family ipv4 unicast
   network 192.0.2.0/24
   neighbor NODE activate
+  REFLECTS
  exit-address-family
  address-family ipv6 unicast
   network 2001:db8:99::/48
   neighbor NODE activate
+  REFLECTS
  exit-address-family
 `
+
+// unicast is a router outside the cluster that speaks unicast only, and reflecting
+// an internal one that reflects what it hears.
+var (
+	unicast    = "frr defaults datacenter\nrouter bgp 65000" + asNeighbor + strings.ReplaceAll(ofUnicast, "REFLECTS", "")
+	reflecting = "frr defaults datacenter\nrouter bgp 65001" + asNeighbor + strings.ReplaceAll(ofUnicast, "REFLECTS", "neighbor NODE route-reflector-client")
+)
 
 // beside starts a node at our end of the pair, as an external peer of the router.
 func beside(t *testing.T, f *frr, c Config, p Peer, others ...Peer) *member {
@@ -307,16 +316,7 @@ func watch(t *testing.T, holds func() bool) (broken func() int) {
 
 // provider is a provider edge with a customer's VRF, whose prefixes it advertises
 // by SRv6: it transposes 16 bits of each SID into the label.
-const provider = `
-frr defaults datacenter
-router bgp 65000
- bgp router-id 10.0.0.254
- no bgp ebgp-requires-policy
- no bgp network import-check
- no bgp default ipv4-unicast
- neighbor NODE remote-as 65001
- neighbor NODE timers connect 1
- neighbor NODE capability extended-nexthop
+const provider = "frr defaults datacenter\nrouter bgp 65000" + asNeighbor + ` no bgp default ipv4-unicast
  segment-routing srv6
   locator default
  exit
@@ -329,15 +329,10 @@ router bgp 65000
 router bgp 65000 vrf red
  bgp router-id 10.0.0.254
  no bgp network import-check
- address-family ipv4 unicast
-  redistribute connected
-  sid vpn export auto
-  rd vpn export 65000:1
-  rt vpn both 65000:100
-  export vpn
-  import vpn
- exit-address-family
- address-family ipv6 unicast
+ address-family ipv4 unicast` + ofCustomer + ` address-family ipv6 unicast` + ofCustomer
+
+// ofCustomer is of the customer's prefixes in a family.
+const ofCustomer = `
   redistribute connected
   sid vpn export auto
   rd vpn export 65000:1
@@ -430,31 +425,6 @@ func (f *frr) allocatedSID(prefix string) string {
 	sid, _, _ = strings.Cut(sid, "\n")
 	return sid
 }
-
-// reflecting is an internal router that reflects unicast routes, and speaks nothing
-// else.
-const reflecting = `
-frr defaults datacenter
-router bgp 65001
- bgp router-id 10.0.0.254
- no bgp network import-check
- bgp graceful-restart
- bgp graceful-restart preserve-fw-state
- bgp graceful-restart restart-time 60
- neighbor NODE remote-as 65001
- neighbor NODE timers connect 1
- neighbor NODE capability extended-nexthop
- address-family ipv4 unicast
-  network 192.0.2.0/24
-  neighbor NODE activate
-  neighbor NODE route-reflector-client
- exit-address-family
- address-family ipv6 unicast
-  network 2001:db8:99::/48
-  neighbor NODE activate
-  neighbor NODE route-reflector-client
- exit-address-family
-`
 
 // An internal peer that speaks less than is meant for it is told the rest. That
 // holds when the node restarts and another peer is away, too.

@@ -2,19 +2,15 @@ package bgp
 
 import (
 	"maps"
-	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/testutil/tshark"
 )
 
 // judged are UPDATEs with all that a node and an injector advertise, and those of
@@ -59,11 +55,11 @@ func judged(t *testing.T) (all [][]byte) {
 func TestTsharkFindsNoFault(t *testing.T) {
 	all := judged(t)
 	path := capture(t, all)
-	out := tshark(t, path, "-T", "fields", "-e", "bgp.type", "-e", "_ws.expert.severity", "-e", "_ws.malformed")
+	out := tshark.Read(t, path, "-T", "fields", "-e", "bgp.type", "-e", "_ws.expert.severity", "-e", "_ws.malformed")
 	if want := strings.Repeat("2\t\t\n", len(all)); out != want {
 		t.Errorf("tshark sees %q, want %q", out, want)
 	}
-	text := strings.Join(strings.Fields(tshark(t, path, "-O", "bgp")), " ")
+	text := strings.Join(strings.Fields(tshark.Read(t, path, "-O", "bgp")), " ")
 	for _, want := range []string{
 		"Route Target: 10.0.0.5:0", "COMMUNITIES: NO_ADVERTISE",
 		"SR TE Policy Type (133 bytes)", "Preference: 000000c8", "Type code: Unknown (20) length: 18 Value: 0000cafe00000000000000000000000001c3",
@@ -87,43 +83,12 @@ func TestTsharkFindsNoFault(t *testing.T) {
 // capture writes messages as packets of one TCP connection.
 func capture(t *testing.T, all [][]byte) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "bgp.pcap")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w := pcapgo.NewWriter(f)
-	if err := w.WriteFileHeader(1<<16, layers.LinkTypeRaw); err != nil {
-		t.Fatal(err)
-	}
+	var packets [][]byte
 	seq := uint32(1)
 	for _, b := range all {
-		ip := &layers.IPv6{Version: 6, NextHeader: layers.IPProtocolTCP, HopLimit: 64, SrcIP: net.ParseIP("2001:db8::1"), DstIP: net.ParseIP("2001:db8::2")}
-		tcp := &layers.TCP{SrcPort: 40000, DstPort: Port, Seq: seq, ACK: true, PSH: true, Window: 1000}
+		packets = append(packets, packet.Frame(packet.IPv6{Src: addr("2001:db8::1"), Dst: addr("2001:db8::2")},
+			packet.TCP{Sport: 40000, Dport: Port, Sequence: seq}, packet.Payload{Data: b}))
 		seq += uint32(len(b))
-		if err := tcp.SetNetworkLayerForChecksum(ip); err != nil {
-			t.Fatal(err)
-		}
-		buf := gopacket.NewSerializeBuffer()
-		if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, tcp, gopacket.Payload(b)); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.WritePacket(gopacket.CaptureInfo{CaptureLength: len(buf.Bytes()), Length: len(buf.Bytes())}, buf.Bytes()); err != nil {
-			t.Fatal(err)
-		}
 	}
-	return path
-}
-
-func tshark(t *testing.T, path string, args ...string) string {
-	t.Helper()
-	if _, err := exec.LookPath("tshark"); err != nil {
-		t.Skip("needs tshark")
-	}
-	out, err := exec.Command("tshark", append([]string{"-r", path}, args...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+	return tshark.Packets(t, packets)
 }

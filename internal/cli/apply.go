@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 func (a *app) apply() *cobra.Command {
@@ -50,10 +51,10 @@ func (a *app) config() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.format == formatJSON {
-					return printJSON(c.OutOrStdout(), running)
+				if a.format == printer.JSON {
+					return printer.WriteJSON(c.OutOrStdout(), running)
 				}
-				return printYAML(c.OutOrStdout(), running)
+				return printer.WriteYAML(c.OutOrStdout(), running)
 			})
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 func (a *app) check() *cobra.Command {
@@ -26,13 +27,13 @@ line, its field, and how to mend it; the exit code is then 3.`,
 			if err != nil {
 				return err
 			}
-			if len(list) == 0 || a.format != formatTable {
+			if len(list) == 0 || a.format != printer.Table {
 				err = a.print(c, list, func(g *grid) { g.line(args[0] + ": ok") })
 			}
 			if err != nil || len(list) == 0 {
 				return err
 			}
-			if a.format != formatTable {
+			if a.format != printer.Table {
 				return &exitError{ExitCheckFailed, fmt.Errorf("%s: %d errors", args[0], len(list))}
 			}
 			return &exitError{ExitCheckFailed, inFile(args[0], list)}

@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 var update = flag.Bool("update", false, "write the golden files from what is printed now")
@@ -69,7 +70,7 @@ type result struct {
 // command runs a command line as main does, two days after the agent's start.
 func command(ctx context.Context, stdin string, args ...string) result {
 	var stdout, stderr bytes.Buffer
-	root := newRoot(&app{version: "v1.2.3", format: formatTable, now: func() time.Time { return apitest.Started.Add(50 * time.Hour) }})
+	root := newRoot(&app{version: "v1.2.3", format: printer.Table, now: func() time.Time { return apitest.Started.Add(50 * time.Hour) }})
 	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&stdout)
 	code := Execute(ctx, root, args, &stderr)

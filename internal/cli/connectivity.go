@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube/operator"
+	"github.com/culvert-net/culvert/internal/printer"
 	"github.com/culvert-net/culvert/internal/probe"
 )
 
@@ -150,7 +151,7 @@ func verdictOf(r *connectivity.Report, err error) error {
 }
 
 func (a *app) printConnectivity(c *cobra.Command, r *connectivity.Report, verbose bool) error {
-	if a.format == formatTable && len(r.Checks) == 0 {
+	if a.format == printer.Table && len(r.Checks) == 0 {
 		return nil
 	}
 	return a.print(c, r, func(g *grid) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/connectivity"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // report is one of a cluster in which IPv6 to node-2 fails.
@@ -54,7 +55,7 @@ all that failed is IPv6
 		var out bytes.Buffer
 		c := &cobra.Command{}
 		c.SetOut(&out)
-		a := &app{format: formatTable}
+		a := &app{format: printer.Table}
 		if err := a.printConnectivity(c, report(), tt.verbose); err != nil || out.String() != tt.want {
 			t.Errorf("verbose %v: %v\n%s", tt.verbose, err, out.String())
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // counters is all that is counted, by what it is counted for.
@@ -169,7 +170,7 @@ func (a *app) watchCounters(c *cobra.Command, every time.Duration) error {
 			return err
 		}
 		read := time.Now()
-		if a.format == formatJSON {
+		if a.format == printer.JSON {
 			err = json.NewEncoder(c.OutOrStdout()).Encode(now)
 		} else {
 			err = a.print(c, now, func(g *grid) {

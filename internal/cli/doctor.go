@@ -1,42 +1,89 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cni/install"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/doctor"
+	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// examine is what `culvert doctor` does, here and in the daemon.
-func examine(_ context.Context, e api.Examination) ([]api.Finding, error) {
-	checks := doctor.Run(doctor.Options{
-		Prober:     doctor.ProberFunc(dataplane.Features),
-		Interfaces: e.Interfaces, GTPUOverIPv4: e.GTPUOverIPv4,
-	})
-	findings := make([]api.Finding, len(checks))
-	for i, c := range checks {
-		findings[i] = api.Finding{Name: c.Name, Level: string(c.Level), Detail: c.Detail, Fix: c.Fix, Command: c.Command}
+// examiner makes what `culvert doctor` does, here and in the daemon. files are the
+// container runtime's.
+func examiner(files *install.Files) api.Examiner {
+	return func(_ context.Context, e api.Examination) ([]api.Finding, error) {
+		checks := doctor.Run(doctor.Options{
+			Features: dataplane.Features, PodFeatures: dataplane.PodFeatures,
+			Interfaces: e.Interfaces, GTPUOverIPv4: e.GTPUOverIPv4, Overlay: memberOf(e.Overlay, files),
+		})
+		findings := make([]api.Finding, len(checks))
+		for i, c := range checks {
+			findings[i] = api.Finding{Name: c.Name, Level: string(c.Level), Detail: c.Detail, Fix: c.Fix, Command: c.Command}
+		}
+		return findings, nil
 	}
-	return findings, nil
+}
+
+func memberOf(m *api.Membership, files *install.Files) *doctor.Overlay {
+	if m == nil {
+		return nil
+	}
+	o := &doctor.Overlay{Uplinks: m.Uplinks, Address: m.Address, BinDir: files.BinDir, ConfDir: files.ConfDir}
+	for _, n := range m.Nodes {
+		there := doctor.Node{Name: cmp.Or(n.Name, n.Address.String()), Address: n.Address}
+		for _, list := range [][]netip.Addr{n.IPv4, n.IPv6} {
+			if len(list) > 0 && !slices.Contains(there.Segments, list[0]) {
+				there.Segments = append(there.Segments, list[0])
+			}
+		}
+		o.Nodes = append(o.Nodes, there)
+	}
+	return o
+}
+
+// membership is what a configuration says of the cluster; nil: it is none's.
+func membership(c *config.Config) *api.Membership {
+	o := &c.Overlay
+	if !o.IsSet() {
+		return nil
+	}
+	m, self := &api.Membership{Uplinks: o.Uplinks, Address: o.Address}, agent.NodeName(o)
+	for _, n := range o.Nodes {
+		switch {
+		case n.Name != self:
+			m.Nodes = append(m.Nodes, overlay.Complete(n, o.SIDs == config.SIDsDouble))
+		case !m.Address.IsValid():
+			m.Address = n.Address
+		}
+	}
+	return m
 }
 
 func (a *app) doctor() *cobra.Command {
 	var file string
 	var fix, remote bool
+	var files install.Files
 	c := &cobra.Command{
 		Use: "doctor [INTERFACE...]", Short: "Check this machine, and say how to mend what is found",
 		Long: `Check this machine: kernel, capabilities, bpffs, and what interfaces do to
 packets that breaks tunnels. It needs no daemon; interfaces are those named, or
-of the configuration file, or all that are up. The exit code is 3 if something
-does not work.`,
+of the configuration file, or all that are up. On a node of a cluster it looks at
+uplinks, the ways to the other nodes and the container runtime's folders, and at
+others only if they are named or configured. The exit code is 3 if something does
+not work.`,
 		Example: "  culvert doctor --config /etc/culvert/culvert.yaml\n  culvert doctor --fix eth1 | sh",
 		RunE: func(c *cobra.Command, interfaces []string) error {
 			e := api.Examination{Interfaces: interfaces}
@@ -47,8 +94,9 @@ does not work.`,
 				}
 				e.Interfaces = append(e.Interfaces, wanted.InterfaceNames()...)
 				e.GTPUOverIPv4 = wanted.SendsGTPUOverIPv4()
+				e.Overlay = membership(wanted)
 			}
-			findings, err := a.examined(c, e, remote)
+			findings, err := a.examined(c, e, &files, remote)
 			if err != nil {
 				return err
 			}
@@ -58,6 +106,8 @@ does not work.`,
 	c.Flags().StringVar(&file, "config", "", "look at the interfaces of this configuration `FILE`")
 	c.Flags().BoolVar(&fix, "fix", false, "print only the commands that mend what was found, to be read and run")
 	c.Flags().BoolVar(&remote, "remote", false, "ask the daemon about its machine")
+	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`folder` of the container runtime's plugins, on a node of a cluster")
+	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "/etc/cni/net.d", "`folder` of its network configurations")
 	a.outputFlag(c)
 	return c
 }
@@ -74,9 +124,9 @@ func configOf(file string) (*config.Config, error) {
 	return wanted, nil
 }
 
-func (a *app) examined(c *cobra.Command, e api.Examination, remote bool) (findings []api.Finding, err error) {
+func (a *app) examined(c *cobra.Command, e api.Examination, files *install.Files, remote bool) (findings []api.Finding, err error) {
 	if !remote {
-		return examine(c.Context(), e)
+		return examiner(files)(c.Context(), e)
 	}
 	err = a.read(c, func(ctx context.Context, client *api.Client) error {
 		findings, err = client.Doctor(ctx, e.Interfaces)

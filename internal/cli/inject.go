@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/printer"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -253,7 +254,7 @@ func (i *inject) print(w io.Writer, events []bgp.Event) {
 
 // printEvent says what changed of one path, for one node if it was told alone.
 func (i *inject) printEvent(w io.Writer, op, node string, path srpolicy.Advertised) {
-	if i.app.format == formatJSON {
+	if i.app.format == printer.JSON {
 		line, err := json.Marshal(struct {
 			Op   string `json:"op"`
 			Node string `json:"node,omitempty"`

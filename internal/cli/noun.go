@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // noun is a sort of resource on the command line: list, show, and where add is
@@ -68,10 +69,10 @@ func (n noun[T]) show(a *app, c *cobra.Command, key string) error {
 		if err != nil {
 			return err
 		}
-		if a.format == formatJSON {
-			return printJSON(c.OutOrStdout(), found[0])
+		if a.format == printer.JSON {
+			return printer.WriteJSON(c.OutOrStdout(), found[0])
 		}
-		return printYAML(c.OutOrStdout(), found[0])
+		return printer.WriteYAML(c.OutOrStdout(), found[0])
 	})
 }
 

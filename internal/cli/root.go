@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // Exit codes.
@@ -34,7 +35,7 @@ const (
 type app struct {
 	version  string
 	endpoint api.Endpoint
-	format   format
+	format   printer.Format
 	now      func() time.Time
 }
 
@@ -48,7 +49,7 @@ const (
 
 // New is the command line; extra commands belong to other packages.
 func New(version string, extra ...*cobra.Command) *cobra.Command {
-	return newRoot(&app{version: version, format: formatTable, now: time.Now}, extra...)
+	return newRoot(&app{version: version, format: printer.Table, now: time.Now}, extra...)
 }
 
 func newRoot(a *app, extra ...*cobra.Command) *cobra.Command {

@@ -106,7 +106,7 @@ func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
 	if d.agent, err = agent.New(o); err != nil {
 		return nil, err
 	}
-	d.server, err = api.Listen(c.API, api.NewHandler(d.agent, examine), o.Logger)
+	d.server, err = api.Listen(c.API, api.NewHandler(d.agent, examiner(&d.cni)), o.Logger)
 	return d, err
 }
 

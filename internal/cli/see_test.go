@@ -177,6 +177,31 @@ func TestDoctorOfGTPU(t *testing.T) {
 	}
 }
 
+// A cluster's node is asked what a cluster wants of it: its uplinks, the ways to the
+// others, and where the runtime looks for the plugin.
+func TestDoctorOfMember(t *testing.T) {
+	member := file(t, `overlay:
+  mode: static
+  node: node-1
+  uplinks: [nowhere8]
+  nodes:
+  - {name: node-1, address: "2001:db8:9::1", locator: "fc00:9:1::/48", prefixes: [10.249.1.0/24]}
+  - {name: node-2, address: "2001:db8:9::2", locator: "fc00:9:2::/48", prefixes: [10.249.2.0/24]}
+`)
+	r := command(t.Context(), "", "doctor", "--config", member, "--cni-bin-dir", t.TempDir(), "--cni-conf-dir", t.TempDir())
+	if r.code != ExitCheckFailed {
+		t.Errorf("%+v", r)
+	}
+	for _, want := range []string{"nowhere8: present", "no interface has 2001:db8:9::1", "routes to nodes", "CNI plugin"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("no %q:\n%s", want, r.stdout)
+		}
+	}
+	if strings.Contains(r.stdout, "native XDP") {
+		t.Errorf("XDP is looked at:\n%s", r.stdout)
+	}
+}
+
 // What systemd is told arrives, by path and in the abstract namespace; without
 // systemd nothing is told.
 func TestNotify(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // sessions is no noun as the others are: there may be a million.
@@ -102,10 +103,10 @@ func (a *app) showSession(c *cobra.Command, text string) error {
 		if err != nil {
 			return err
 		}
-		if a.format == formatJSON {
-			return printJSON(c.OutOrStdout(), list[0])
+		if a.format == printer.JSON {
+			return printer.WriteJSON(c.OutOrStdout(), list[0])
 		}
-		return printYAML(c.OutOrStdout(), list[0])
+		return printer.WriteYAML(c.OutOrStdout(), list[0])
 	})
 }
 

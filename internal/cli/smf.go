@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // smfFlags say which UPF an SMF drives, and what it is itself.
@@ -293,11 +294,11 @@ func (o *smfOutput) print(v any, table func(*grid)) {
 	defer o.mu.Unlock()
 	var err error
 	switch o.a.format {
-	case formatJSON:
-		err = printLine(o.w, v)
-	case formatYAML:
+	case printer.JSON:
+		err = printer.WriteLine(o.w, v)
+	case printer.YAML:
 		if _, err = io.WriteString(o.w, "---\n"); err == nil {
-			err = printYAML(o.w, v)
+			err = printer.WriteYAML(o.w, v)
 		}
 	default:
 		err = printTable(o.w, table)

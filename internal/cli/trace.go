@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/frame"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 func (a *app) trace() *cobra.Command {
@@ -78,13 +79,13 @@ type tracedPacket struct {
 
 func (a *app) printEvent(out io.Writer, e agent.TraceEvent) error {
 	switch a.format {
-	case formatJSON:
+	case printer.JSON:
 		return json.NewEncoder(out).Encode(tracedPacket{e, frame.Decode(e.In).Layers, frame.Decode(e.Out).Layers})
-	case formatYAML:
+	case printer.YAML:
 		if _, err := io.WriteString(out, "---\n"); err != nil {
 			return err
 		}
-		return printYAML(out, tracedPacket{e, frame.Decode(e.In).Layers, frame.Decode(e.Out).Layers})
+		return printer.WriteYAML(out, tracedPacket{e, frame.Decode(e.In).Layers, frame.Decode(e.Out).Layers})
 	}
 	_, err := io.WriteString(out, describe(e))
 	return err

@@ -18,11 +18,11 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/testutil/bpffs"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
@@ -61,7 +61,7 @@ func newMember(tb testing.TB, version string, after []map[string]any, dirs ...st
 // newMemberAt is the nth, without an uplink.
 func newMemberAt(tb testing.TB, nth int, n *node) *member {
 	tb.Helper()
-	m := &member{node: n, nth: nth, dir: tb.TempDir(), pins: pinDirectory(tb)}
+	m := &member{node: n, nth: nth, dir: tb.TempDir(), pins: bpffs.Dir(tb, dataplane.Remove)}
 	if err := os.WriteFile(filepath.Join(m.dir, "culvert.yaml"), fmt.Appendf(nil, memberFile, m.socket, nth), 0o600); err != nil {
 		tb.Fatal(err)
 	}
@@ -77,24 +77,6 @@ func (m *member) connect(tb testing.TB) {
 	tb.Helper()
 	m.Addr(tb, "up0", fmt.Sprintf("2001:db8::%d/64", m.nth))
 	m.Addr(tb, "up0", fmt.Sprintf("192.0.2.%d/24", m.nth))
-}
-
-func pinDirectory(tb testing.TB) string {
-	tb.Helper()
-	const bpffs = "/sys/fs/bpf"
-	var fs unix.Statfs_t
-	if err := unix.Statfs(bpffs, &fs); err != nil || fs.Type != unix.BPF_FS_MAGIC {
-		if err := unix.Mount("bpf", bpffs, "bpf", 0, ""); err != nil {
-			tb.Fatalf("mount bpffs at %s: %v", bpffs, err)
-		}
-	}
-	dir := filepath.Join(bpffs, fmt.Sprintf("culvert-cni-%d-%d", os.Getpid(), time.Now().UnixNano()))
-	tb.Cleanup(func() {
-		if err := dataplane.Remove(dir); err != nil {
-			tb.Errorf("remove pins: %v", err)
-		}
-	})
-	return dir
 }
 
 // start starts the daemon; it need not be ready yet.

@@ -75,3 +75,34 @@ func TestOverlayByKubernetes(t *testing.T) {
 		}
 	}
 }
+
+// Only XDP serves all behaviours, and an uplink has none.
+func TestSIDsOfUplinks(t *testing.T) {
+	const member = "overlay: {mode: kube, locator_pool: 'fc00::/32'}\n"
+	const served = member + `encapsulation: {source: '2001:db8::1'}
+policies: [{name: p, segment_lists: [{segments: ['fc00:9::1']}]}, {name: full, behavior: H.Encaps, segment_lists: [{segments: ['fc00:9::1']}]}]
+sids:
+- {sid: 'fd00::1/128', behavior: End, flavors: [PSP, USD]}
+- {sid: 'fd00::4/128', behavior: End.DT4, table: 254}
+- {sid: 'fd00::6/128', behavior: End.DT6, table: 254}
+- {sid: 'fd00::46/128', behavior: End.DT46, table: 10}
+- {sid: 'fd00::b6/128', behavior: End.B6.Encaps.Red, policy: p}
+- {sid: 'fd00::b7/128', behavior: End.B6.Encaps, policy: full}
+`
+	if _, err := config.Parse([]byte(served)); err != nil {
+		t.Error(err)
+	}
+	const crossConnect = "sids: [{sid: 'fd00::2/128', behavior: End.X, next_hop: '2001:db8::9', interface: eth1}]\n"
+	_, err := config.Parse([]byte(member + crossConnect))
+	const want = "line 2: sids[0].behavior: End.X is not served on the overlay's uplinks, and there are no other interfaces " +
+		"(fix: list the interface that its packets come in by under interfaces (not an uplink), " +
+		"or use one of End, End.DT4, End.DT6, End.DT46, End.B6.Encaps, End.B6.Encaps.Red)"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want\n%s", err, want)
+	}
+	for _, elsewhere := range []string{crossConnect, member + crossConnect + "interfaces: [{name: eth1}]\n"} {
+		if _, err := config.Parse([]byte(elsewhere)); err != nil {
+			t.Errorf("%s: %v", elsewhere, err)
+		}
+	}
+}

@@ -40,6 +40,7 @@ func (v *validator) checkSIDs() {
 		if s.Interface != "" {
 			v.interfaceName(at+".interface", s.Interface)
 		}
+		v.checkServed(at, s)
 		if s.Policy == "" {
 			continue
 		}
@@ -51,6 +52,21 @@ func (v *validator) checkSIDs() {
 		if s.Behavior == srv6.EndMGTP6D || s.Behavior == srv6.EndMGTP6DDi && s.ArgsOffset > 0 {
 			v.argsOfPolicy(at, s.ArgsOffset, p)
 		}
+	}
+}
+
+// uplinkBehaviors are what culvert_uplink does (bpf/uplink.h); it leaves other SIDs
+// to the kernel, which knows nothing of them.
+var uplinkBehaviors = []srv6.Behavior{srv6.End, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46, srv6.EndB6Encaps, srv6.EndB6EncapsRed}
+
+// checkServed: where a cluster's uplinks are all that packets come in by, nobody
+// would ever answer for a SID that only XDP serves.
+func (v *validator) checkServed(at string, s srv6.LocalSID) {
+	known := s.Behavior != srv6.BehaviorNone // else it is said already
+	if v.Overlay.IsSet() && len(v.Interfaces) == 0 && known && !slices.Contains(uplinkBehaviors, s.Behavior) {
+		v.add(at+".behavior", "list the interface that its packets come in by under interfaces (not an uplink), "+
+			"or use one of End, End.DT4, End.DT6, End.DT46, End.B6.Encaps, End.B6.Encaps.Red",
+			"%s is not served on the overlay's uplinks, and there are no other interfaces", s.Behavior)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
 )
 
 // Features tries what the data path needs of the kernel, and returns for each
@@ -25,16 +26,60 @@ func Features() map[string]error {
 			features.HaveMapType(ebpf.Array), features.HaveMapType(ebpf.PerCPUArray),
 			features.HaveMapType(ebpf.Hash), features.HaveMapType(ebpf.LRUHash),
 			features.HaveMapType(ebpf.LPMTrie), features.HaveMapType(ebpf.DevMap)),
-		"helpers": haveHelpers(asm.FnXdpAdjustHead, asm.FnXdpAdjustTail, asm.FnXdpLoadBytes,
+		"helpers": haveHelpers(ebpf.XDP, asm.FnXdpAdjustHead, asm.FnXdpAdjustTail, asm.FnXdpLoadBytes,
 			asm.FnXdpStoreBytes, asm.FnRedirectMap, asm.FnFibLookup, asm.FnRingbufReserve, asm.FnKtimeGetNs),
 		"xdp live frames": haveLiveFrames(),
 	}
 }
 
-func haveHelpers(helpers ...asm.BuiltinFunc) error {
+// PodFeatures probes the kernel for what the programs for pods take beside that.
+func PodFeatures() map[string]error {
+	return map[string]error{
+		"pods: tc programs": features.HaveProgramType(ebpf.SchedCLS),
+		"pods: tcx":         haveTCX(),
+		"pods: helpers": haveHelpers(ebpf.SchedCLS, asm.FnSkbAdjustRoom, asm.FnRedirect, asm.FnRedirectPeer, asm.FnRedirectNeigh,
+			asm.FnFibLookup, asm.FnSkbPullData, asm.FnSkbStoreBytes, asm.FnCsumUpdate, asm.FnSkbVlanPush, asm.FnSkbVlanPop, asm.FnKtimeGetCoarseNs),
+		"pods: conntrack": haveConntrack(),
+	}
+}
+
+// loopback is its ifindex in every network namespace.
+const loopback = 1
+
+// haveTCX asks what is attached there (Linux 6.6).
+func haveTCX() error {
+	if _, err := link.QueryPrograms(link.QueryOptions{Target: loopback, Attach: ebpf.AttachTCXIngress}); err != nil {
+		return fmt.Errorf("ask for the programs at tcx: %w", err)
+	}
+	return nil
+}
+
+// haveConntrack: without its functions pods' programs run, but do not know which
+// flows the kernel translates, so that answers of Services miss their way.
+func haveConntrack() error {
+	const function = "bpf_skb_ct_lookup"
+	var found *btf.Func
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return err
+	}
+	if kernel.TypeByName(function, &found) == nil {
+		return nil
+	}
+	module, err := btf.LoadKernelModuleSpec("nf_conntrack")
+	if err == nil {
+		err = module.TypeByName(function, &found)
+	}
+	if err != nil {
+		return fmt.Errorf("no %s: load the module nf_conntrack (modprobe nf_conntrack) before culvert starts: %w", function, err)
+	}
+	return nil
+}
+
+func haveHelpers(of ebpf.ProgramType, helpers ...asm.BuiltinFunc) error {
 	var errs []error
 	for _, h := range helpers {
-		if err := features.HaveProgramHelper(ebpf.XDP, h); err != nil {
+		if err := features.HaveProgramHelper(of, h); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", h, err))
 		}
 	}

@@ -32,24 +32,18 @@ type Check struct {
 	Command []string `json:"command,omitempty"`
 }
 
-// Prober tries what the data path needs of the kernel. Each name is there with
-// what is wrong, nil if nothing.
-type Prober interface {
-	Features() map[string]error
-}
-
-// ProberFunc is a function as a Prober.
-type ProberFunc func() map[string]error
-
-// Features calls the function.
-func (f ProberFunc) Features() map[string]error { return f() }
+// Probe tries what the data path needs of the kernel. Each name is there with what
+// is wrong, nil if nothing.
+type Probe func() map[string]error
 
 // Options are what Run is told.
 type Options struct {
-	Prober Prober
-	// Interfaces are those of the configuration; all Ethernet links that are
-	// up, if there are none.
+	Features, PodFeatures Probe
+	// Interfaces are those of the configuration, where XDP runs; all Ethernet links
+	// that are up, if there are none and the node is in no cluster.
 	Interfaces []string
+	// Overlay is of a member of a cluster; one that is found here is, too.
+	Overlay *Overlay
 	// GTPUOverIPv4 says that the configuration sends GTP-U from IPv4 addresses.
 	GTPUOverIPv4 bool
 	// Segments is the longest segment list, which MTUs must have room for: 12
@@ -66,13 +60,31 @@ func Run(o Options) []Check {
 	o.Proc = cmp.Or(o.Proc, "/proc")
 	o.BPFFS = cmp.Or(o.BPFFS, "/sys/fs/bpf")
 	checks := []Check{kernelVersion()}
-	if o.Prober != nil {
-		checks = append(checks, features(o.Prober.Features())...)
+	n, err := look(&o)
+	if n != nil {
+		defer n.Close()
 	}
-	checks = append(checks, capabilities(o.Proc)...)
+	checks = append(checks, probed(o)...)
+	checks = append(checks, capabilities(o.Proc, o.Overlay != nil)...)
 	checks = append(checks, bpffs(o.BPFFS), jit(o.Proc))
-	checks = append(checks, forwarding(o.Proc)...)
-	return append(checks, interfaces(o)...)
+	if err != nil {
+		return append(checks, Check{Name: "interfaces", Level: Fail, Detail: err.Error()})
+	}
+	if o.Overlay == nil {
+		return slices.Concat(checks, forwarding(o.Proc), n.interfaces(o.Interfaces))
+	}
+	return slices.Concat(checks, n.member())
+}
+
+// probed are the features of the kernel.
+func probed(o Options) (checks []Check) {
+	if o.Features != nil {
+		checks = features(o.Features())
+	}
+	if o.PodFeatures != nil && o.Overlay != nil {
+		checks = append(checks, features(o.PodFeatures())...)
+	}
+	return checks
 }
 
 // Worst is the worst level among checks, OK if there are none.
@@ -86,48 +98,60 @@ func Worst(checks []Check) Level {
 	return worst
 }
 
-// interfaces looks at each interface, in this network namespace.
-func interfaces(o Options) []Check {
+// network is this network namespace's, and how it is looked at.
+type network struct {
+	*netdev.Inspector
+	*netdev.Snapshot
+	Options
+}
+
+// look reads what there is. Where no interfaces are named, o gets them.
+func look(o *Options) (*network, error) {
 	inspector, err := netdev.NewInspector()
 	if err != nil {
-		return []Check{{Name: "interfaces", Level: Fail, Detail: err.Error()}}
+		return nil, err
 	}
-	defer inspector.Close()
 	s, err := inspector.Snapshot()
 	if err != nil {
-		return []Check{{Name: "interfaces", Level: Fail, Detail: err.Error()}}
+		inspector.Close()
+		return nil, err
 	}
-	names := o.Interfaces
-	if len(names) == 0 {
-		for _, l := range s.Links {
-			if l.Ethernet && l.Up && !l.Loopback {
-				names = append(names, l.Name)
-			}
+	if _, is := s.Link(netdev.EntryName); is && o.Overlay == nil {
+		o.Overlay = &Overlay{}
+	}
+	for _, l := range s.Links {
+		if o.Overlay == nil && len(o.Interfaces) == 0 && l.Ethernet && l.Up && !l.Loopback {
+			o.Interfaces = append(o.Interfaces, l.Name)
 		}
 	}
-	var checks []Check
+	return &network{inspector, s, *o}, nil
+}
+
+// interfaces looks at those that XDP runs on.
+func (n *network) interfaces(names []string) (checks []Check) {
 	for _, name := range names {
-		l, ok := s.Link(name)
-		if !ok {
-			checks = append(checks, Check{
-				Name: name + ": present", Level: Fail, Detail: "there is no such interface",
-				Fix: "correct the name in the configuration, or create the interface: culvert attaches to it when it appears",
-			})
-			continue
+		if l, ok := n.Link(name); ok {
+			checks = append(checks, n.oneInterface(l)...)
+		} else {
+			checks = append(checks, absent(name))
 		}
-		checks = append(checks, oneInterface(inspector, s, l, o)...)
 	}
 	return checks
 }
 
-func oneInterface(i *netdev.Inspector, s *netdev.Snapshot, l netdev.Link, o Options) []Check {
-	f, err := i.Facts(l.Name)
+func absent(name string) Check {
+	c := Check{Name: name + ": present", Level: Fail, Detail: "there is no such interface"}
+	return c.advice("correct the name in the configuration, or create the interface: culvert attaches to it when it appears")
+}
+
+func (n *network) oneInterface(l netdev.Link) []Check {
+	f, err := n.Facts(l.Name)
 	if err != nil {
 		return []Check{{Name: l.Name + ": offloads", Level: Warn, Detail: err.Error()}}
 	}
-	view := device{Link: l, Facts: f, segments: o.Segments}
-	if peer, ok := s.LinkByIndex(f.PeerIfindex); ok && f.PeerIfindex != 0 && peer.Kind == "veth" && !l.ParentElsewhere {
-		pf, err := i.Facts(peer.Name)
+	view := device{Link: l, Facts: f, segments: n.Segments}
+	if peer, ok := n.LinkByIndex(f.PeerIfindex); ok && f.PeerIfindex != 0 && peer.Kind == "veth" && !l.ParentElsewhere {
+		pf, err := n.Facts(peer.Name)
 		if err == nil {
 			view.peer, view.peerFacts = peer.Name, &pf
 		}
@@ -136,11 +160,11 @@ func oneInterface(i *netdev.Inspector, s *netdev.Snapshot, l netdev.Link, o Opti
 		view.up(), view.nativeXDP(), view.redirectTarget(), view.lro(), view.vlanTags(),
 		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(),
 	}
-	checks = append(checks, rpFilter(o.Proc, l.Name))
-	if o.GTPUOverIPv4 {
-		checks = append(checks, acceptLocal(o.Proc, l.Name))
+	checks = append(checks, rpFilter(n.Proc, l.Name))
+	if n.GTPUOverIPv4 {
+		checks = append(checks, acceptLocal(n.Proc, l.Name))
 	}
-	return slices.DeleteFunc(checks, func(c Check) bool { return c.Name == "" })
+	return checks
 }
 
 // fix is a check with a command that mends it.

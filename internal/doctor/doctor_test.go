@@ -108,7 +108,7 @@ func TestInterfaceThatIsNotThere(t *testing.T) {
 
 // This kernel has all that the data path needs: the tests beside load it.
 func TestKernelFeatures(t *testing.T) {
-	checks := Run(Options{Prober: ProberFunc(dataplane.Features), Interfaces: []string{"lo"}})
+	checks := Run(Options{Features: dataplane.Features, PodFeatures: dataplane.PodFeatures, Interfaces: []string{"lo"}, Overlay: &Overlay{}})
 	seen := 0
 	for _, c := range checks {
 		if strings.HasPrefix(c.Name, "kernel: ") || strings.HasPrefix(c.Name, "capability ") || c.Name == "kernel version" {
@@ -118,7 +118,7 @@ func TestKernelFeatures(t *testing.T) {
 			}
 		}
 	}
-	if want := len(dataplane.Features()) + 4 + 1; seen != want {
+	if want := len(dataplane.Features()) + len(dataplane.PodFeatures()) + 5 + 1; seen != want {
 		t.Errorf("%d checks of the kernel and capabilities, want %d", seen, want)
 	}
 }
@@ -164,19 +164,22 @@ func TestCapabilities(t *testing.T) {
 		return proc(t, map[string]string{"self/status": fmt.Sprintf("Name:\tx\nCapEff:\t%016x\nCapBnd:\t0\n", mask)})
 	}
 	all := uint64(1<<39 | 1<<12 | 1<<38 | 1<<13)
-	if got := Worst(capabilities(status(all))); got != OK {
+	if got := Worst(capabilities(status(all), false)); got != OK {
 		t.Errorf("with all: %s", got)
 	}
-	if c := find(t, capabilities(status(all&^(1<<13))), "capability CAP_NET_RAW"); c.Level != OK || !strings.Contains(c.Detail, "missing") {
+	if c := find(t, capabilities(status(all&^(1<<13)), false), "capability CAP_NET_RAW"); c.Level != OK || !strings.Contains(c.Detail, "missing") {
 		t.Errorf("without CAP_NET_RAW: %+v", c)
 	}
 	for bit, name := range map[int]string{39: "CAP_BPF", 12: "CAP_NET_ADMIN", 38: "CAP_PERFMON"} {
-		c := find(t, capabilities(status(all&^(1<<bit))), "capability "+name)
+		c := find(t, capabilities(status(all&^(1<<bit)), false), "capability "+name)
 		if c.Level != Fail || !strings.Contains(c.Fix, name) {
 			t.Errorf("without %s: %+v", name, c)
 		}
 	}
-	if got := Worst(capabilities(t.TempDir())); got != Warn {
+	if c := find(t, capabilities(status(all), true), "capability CAP_SYS_ADMIN"); c.Level != Warn || !strings.Contains(c.Fix, "CAP_SYS_ADMIN") {
+		t.Errorf("of a member: %+v", c)
+	}
+	if got := Worst(capabilities(t.TempDir(), false)); got != Warn {
 		t.Errorf("without procfs: %s", got)
 	}
 }

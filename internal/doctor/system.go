@@ -71,7 +71,10 @@ var needed = []capability{
 	{unix.CAP_NET_RAW, "CAP_NET_RAW", OK, "only to send ICMP errors and GTP-U Error Indications by devices that frames cannot be redirected to"},
 }
 
-func capabilities(proc string) []Check {
+// neededByMember is what a member of a cluster needs beside.
+var neededByMember = capability{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", Warn, "to tell pods a new MTU when a path gets longer: their network namespaces have to be entered"}
+
+func capabilities(proc string, member bool) []Check {
 	status, err := os.ReadFile(filepath.Join(proc, "self/status"))
 	if err != nil {
 		return []Check{{Name: "capabilities", Level: Warn, Detail: err.Error()}}
@@ -87,8 +90,12 @@ func capabilities(proc string) []Check {
 	if !found {
 		return []Check{{Name: "capabilities", Level: Warn, Detail: "no CapEff in " + filepath.Join(proc, "self/status")}}
 	}
+	list := slices.Clone(needed)
+	if member {
+		list = append(list, neededByMember)
+	}
 	var checks []Check
-	for _, n := range needed {
+	for _, n := range list {
 		c := Check{Name: "capability " + n.name, Level: OK, Detail: "held"}
 		if effective&(1<<n.bit) == 0 {
 			c.Level, c.Detail = n.level, "missing: needed "+n.why

@@ -151,6 +151,9 @@ func (s LocalSIDs) check() (faults []config.Error) {
 			faults = append(faults, faultsOf(srv6.CheckUnicast6("localsids."+sid.name, sid.addr))...)
 		}
 	}
+	if s.DT4.IsValid() && s.DT4 == s.DT6 {
+		faults = append(faults, fault("localsids.DT6", "give DT46 in place of both", "is that of DT4, which takes no IPv6"))
+	}
 	return faults
 }
 

@@ -13,6 +13,8 @@ func TestListingFaults(t *testing.T) {
 		`line 1: node: is "node-9", but this is the ConfigMap of node-1`: "node: node-9",
 		"line 2: localsids.DT4: 10.0.0.1":                                "node: node-1\nlocalsids: {DT4: 10.0.0.1}",
 		`localsids.DT5: unknown field (fix: did you mean "DT4"?)`:        "node: node-1\nlocalsids: {DT5: \"fc00::1\"}",
+		`localsids.End.X: unknown field (fix: one of: DT4, DT46, DT6)`:   "node: node-1\nlocalsids: {End.X: \"fc00::1\"}",
+		"localsids.DT6: is that of DT4, which takes no IPv6":             "node: node-1\nlocalsids: {DT4: \"fc00::1\", DT6: \"fc00::1\"}",
 		"line 3: policies[0].egress_node: is missing":                    "node: node-1\npolicies:\n- {traffic: IPv6, segment_list: [\"fc00::1\"]}",
 		"policies[0].egress_node: node-1 is this node":                   "node: node-1\npolicies: [{egress_node: node-1, traffic: IPv6, segment_list: [\"fc00::1\"]}]",
 		"policies[0].egress_node: 10.0.0.1":                              "node: node-1\npolicies: [{egress_node: 10.0.0.1, traffic: IPv6, segment_list: [\"fc00::1\"]}]",

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // options are the flags that all commands on an instance have.
@@ -45,7 +46,7 @@ and never touch a namespace that they did not make.`,
 }
 
 func listCommand() *cobra.Command {
-	var output string
+	format := printer.Table
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the labs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,10 +54,10 @@ func listCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeList(cmd.OutOrStdout(), list, output)
+			return writeList(cmd.OutOrStdout(), list, format)
 		},
 	}
-	outputFlag(cmd, &output, "table, json or yaml", "table")
+	cmd.Flags().VarP(&format, "output", "o", "`format`: table, json or yaml")
 	return cmd
 }
 
@@ -85,16 +86,13 @@ func upCommand(o *options) *cobra.Command {
 }
 
 func runCommand(o *options) *cobra.Command {
-	var output string
+	format := printer.Table
 	cmd := &cobra.Command{
 		Use: "run NAME", Short: "Build a lab, check it with real traffic, take it down", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		Long: `Builds the lab, runs its checks, takes it down, and prints a table of the
 checks with what was sent, received and lost (TCP: in KiB). The exit status is
 not 0 if a check fails.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFormat(output, reportFormats); err != nil {
-				return err
-			}
 			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
 				variants, err := o.variants(in.Topology, p)
 				if err != nil {
@@ -107,7 +105,7 @@ not 0 if a check fails.`,
 				if report == nil {
 					return err
 				}
-				if err := errors.Join(err, writeReport(cmd.OutOrStdout(), report, output)); err != nil {
+				if err := errors.Join(err, writeReport(cmd.OutOrStdout(), report, format)); err != nil {
 					return err
 				}
 				if !report.Pass {
@@ -119,7 +117,7 @@ not 0 if a check fails.`,
 		},
 	}
 	instanceFlags(cmd, o)
-	outputFlag(cmd, &output, "table, json or yaml", "table")
+	cmd.Flags().VarP(&format, "output", "o", "`format`: table, json or yaml")
 	variantFlags(cmd, o, "in a lab that has several (default: all of them, one after another)")
 	cmd.Flags().StringVar(&o.checks, "checks", "", "only those checks whose names match this regular expression")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave the lab up")
@@ -139,7 +137,7 @@ func downCommand(o *options) *cobra.Command {
 }
 
 func graphCommand() *cobra.Command {
-	var output string
+	var format string
 	cmd := &cobra.Command{
 		Use: "graph NAME", Short: "Draw a lab", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -147,10 +145,10 @@ func graphCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeGraph(cmd.OutOrStdout(), t, output)
+			return writeGraph(cmd.OutOrStdout(), t, format)
 		},
 	}
-	outputFlag(cmd, &output, "text, dot, mermaid, table, json or yaml", "text")
+	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, dot, mermaid, table, json or yaml")
 	return cmd
 }
 
@@ -195,10 +193,6 @@ func completeVariant(flag string) cobra.CompletionFunc {
 		}
 		return append(t.names(), allVariants), cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-func outputFlag(cmd *cobra.Command, output *string, what, value string) {
-	cmd.Flags().StringVarP(output, "output", "o", value, what)
 }
 
 // on calls f with the locked instance. An interrupt ends f's context, so that

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
-var graphFormats = []string{"text", "dot", "mermaid", "table", "json", "yaml"}
+var graphFormats = append([]string{"text", "dot", "mermaid"}, printer.Formats...)
 
 // graph is a topology as `culvert lab graph` shows it.
 type graph struct {
@@ -24,8 +26,8 @@ type graphNode struct {
 }
 
 func writeGraph(w io.Writer, t *Topology, format string) error {
-	if err := checkFormat(format, graphFormats); err != nil {
-		return err
+	if !slices.Contains(graphFormats, format) {
+		return fmt.Errorf("--output: %q: use %s", format, strings.Join(graphFormats, ", "))
 	}
 	g := graph{Lab: t.Name, Links: slices.Clone(t.Links)}
 	for _, n := range t.Nodes {
@@ -42,7 +44,7 @@ func writeGraph(w io.Writer, t *Topology, format string) error {
 	case "mermaid":
 		return g.mermaid(w)
 	}
-	return write(w, g, format, g.table)
+	return printer.Format(format).Write(w, g, g.table)
 }
 
 func (n graphNode) label() string {

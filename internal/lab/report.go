@@ -1,50 +1,16 @@
 package lab
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"text/tabwriter"
 
-	"sigs.k8s.io/yaml"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
-var reportFormats = []string{"table", "json", "yaml"}
-
-func checkFormat(format string, known []string) error {
-	if !slices.Contains(known, format) {
-		return fmt.Errorf("--output: %q: use %s", format, strings.Join(known, ", "))
-	}
-	return nil
-}
-
-// write writes v as JSON or YAML, or by table.
-func write(w io.Writer, v any, format string, table func(io.Writer) error) error {
-	if err := checkFormat(format, reportFormats); err != nil {
-		return err
-	}
-	switch format {
-	case "json":
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(v)
-	case "yaml":
-		text, err := yaml.Marshal(v)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(text)
-		return err
-	}
-	return table(w)
-}
-
 // writeReport prints the checks, with what was sent, received and lost.
-func writeReport(w io.Writer, r *Report, format string) error {
-	return write(w, r, format, func(w io.Writer) error {
+func writeReport(w io.Writer, r *Report, format printer.Format) error {
+	return format.Write(w, r, func(w io.Writer) error {
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(t, "CHECK\tSENT\tRECEIVED\tLOST\tRESULT\tDETAIL")
 		passed := 0
@@ -73,12 +39,12 @@ type listing struct {
 	Checks  int    `json:"checks"`
 }
 
-func writeList(w io.Writer, labs []*Topology, format string) error {
+func writeList(w io.Writer, labs []*Topology, format printer.Format) error {
 	var list []listing
 	for _, t := range labs {
 		list = append(list, listing{t.Name, t.Summary, len(t.Nodes), len(t.Links), len(t.Checks)})
 	}
-	return write(w, list, format, func(w io.Writer) error {
+	return format.Write(w, list, func(w io.Writer) error {
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(t, "NAME\tNODES\tCHECKS\tSUMMARY")
 		for _, l := range list {

@@ -1,16 +1,13 @@
 package model_test
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/testutil/tshark"
 )
 
 // judged is a frame that leaves, for somebody else to look at.
@@ -40,48 +37,28 @@ func leaving(t *testing.T) []judged {
 	return all
 }
 
-// pcap writes frames as a capture of Ethernet.
-func pcap(t *testing.T, frames []judged) string {
+// captured writes them as a capture of Ethernet.
+func captured(t *testing.T, frames []judged) string {
 	t.Helper()
-	var b bytes.Buffer
-	le := binary.LittleEndian
-	header := le.AppendUint32(nil, 0xa1b2c3d4)
-	header = le.AppendUint16(le.AppendUint16(header, 2), 4)
-	b.Write(append(header, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0))
+	list := make([][]byte, len(frames))
 	for i, f := range frames {
-		record := le.AppendUint32(nil, uint32(i)*1000)
-		record = le.AppendUint32(record, 0)
-		record = le.AppendUint32(le.AppendUint32(record, uint32(len(f.frame))), uint32(len(f.frame)))
-		b.Write(append(record, f.frame...))
+		list[i] = f.frame
 	}
-	path := filepath.Join(t.TempDir(), "frames.pcap")
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return tshark.Frames(t, list)
 }
 
-// tshark runs it on a capture with every checksum verified, and nothing
-// learned from one frame used for another.
-func tshark(t *testing.T, path string, args ...string) string {
+// read has tshark learn nothing of one frame that it uses for another.
+func read(t *testing.T, path string, args ...string) string {
 	t.Helper()
-	options := []string{"-r", path, "-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
-		"-o", "tcp.check_checksum:TRUE", "-o", "tcp.analyze_sequence_numbers:FALSE", "-o", "esp.do_esp_sequence_analysis:FALSE",
-		"-o", "ip.defragment:FALSE", "-o", "ipv6.defragment:FALSE"}
-	cmd := exec.Command("tshark", append(options, args...)...)
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("tshark (Debian package tshark): %v\n%s", err, problems.String())
-	}
-	return out.String()
+	return tshark.Read(t, path, append([]string{"-o", "tcp.check_checksum:TRUE", "-o", "tcp.analyze_sequence_numbers:FALSE",
+		"-o", "esp.do_esp_sequence_analysis:FALSE", "-o", "ip.defragment:FALSE", "-o", "ipv6.defragment:FALSE"}, args...)...)
 }
 
 // TestTsharkFindsNoFault: what leaves has right lengths and checksums and no
 // malformed layer, unless its row says why it cannot.
 func TestTsharkFindsNoFault(t *testing.T) {
 	frames := leaving(t)
-	out := tshark(t, pcap(t, frames), "-T", "fields", "-e", "frame.number",
+	out := read(t, captured(t, frames), "-T", "fields", "-e", "frame.number",
 		"-e", "_ws.expert.severity", "-e", "_ws.expert.message", "-e", "_ws.malformed")
 	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
 	if len(lines) != len(frames) {
@@ -89,18 +66,11 @@ func TestTsharkFindsNoFault(t *testing.T) {
 	}
 	for i, line := range lines {
 		fields := strings.Split(line, "\t")
-		faulty := fields[3] != "" || slices.ContainsFunc(strings.Split(fields[1], ","), warning)
+		faulty := fields[3] != "" || slices.ContainsFunc(strings.Split(fields[1], ","), tshark.IsWarning)
 		if faulty && frames[i].wrong == "" {
 			t.Errorf("%s: %s %s\n%x", frames[i].name, fields[2], fields[3], frames[i].frame)
 		}
 	}
-}
-
-// warning says whether an expert severity is a warning or worse.
-func warning(severity string) bool {
-	const warn = 0x00600000
-	n, err := strconv.Atoi(severity)
-	return err == nil && n >= warn
 }
 
 // TestTsharkSeesWhatTheRowsSay: each row's check, which is written by hand,
@@ -115,7 +85,7 @@ func TestTsharkSeesWhatTheRowsSay(t *testing.T) {
 			t.Errorf("%s: a frame leaves: say in check what it must be", f.name)
 		}
 	}
-	out := tshark(t, pcap(t, frames), "-Y", strings.Join(terms, " || "), "-T", "fields", "-e", "frame.number")
+	out := read(t, captured(t, frames), "-Y", strings.Join(terms, " || "), "-T", "fields", "-e", "frame.number")
 	held := strings.Fields(out)
 	for i, f := range frames {
 		if f.check != "" && !slices.Contains(held, strconv.Itoa(i+1)) {

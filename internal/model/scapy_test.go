@@ -31,7 +31,7 @@ func pythonWithScapy(t *testing.T) string {
 // length and checksum, and writes the frame again: to the same octets.
 func TestScapyBuildsTheSame(t *testing.T) {
 	frames := leaving(t)
-	cmd := exec.Command(pythonWithScapy(t), "-c", scapyProgram, pcap(t, frames))
+	cmd := exec.Command(pythonWithScapy(t), "-c", scapyProgram, captured(t, frames))
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {

@@ -32,7 +32,9 @@ type Entry struct {
 }
 
 // PutEntry makes the pair, with the addresses given and no others. The kernel
-// asks for no neighbours there.
+// asks for no neighbours there. Without a link-local address it sends no Redirects
+// (RFC 4861 section 8.2), which it would for a packet that came out of one tunnel and
+// goes into another: it comes in by culvert0, and leaves by it.
 func (h *Host) PutEntry(addresses []netip.Addr, mtu int) (Entry, error) {
 	link, err := h.handle.LinkByName(EntryName)
 	if isNotFound(err) {
@@ -53,6 +55,9 @@ func (h *Host) PutEntry(addresses []netip.Addr, mtu int) (Entry, error) {
 		return Entry{}, fmt.Errorf("%s: %w", exitName, err)
 	}
 	e := Entry{link.Attrs().Index, exit.Attrs().Index}
+	if err := h.handle.LinkSetIP6AddrGenMode(link, noLinkLocal); err != nil {
+		return Entry{}, fmt.Errorf("%s without a link-local address: %w", EntryName, err)
+	}
 	for _, l := range []netlink.Link{link, exit} {
 		if err := h.setUp(l, mtu); err != nil {
 			return Entry{}, err
@@ -60,6 +65,9 @@ func (h *Host) PutEntry(addresses []netip.Addr, mtu int) (Entry, error) {
 	}
 	return e, h.setAddresses(link, addresses)
 }
+
+// noLinkLocal is IN6_ADDR_GEN_MODE_NONE (linux/if_link.h).
+const noLinkLocal = 1
 
 func (h *Host) setUp(l netlink.Link, mtu int) error {
 	name := l.Attrs().Name
@@ -90,13 +98,10 @@ func (h *Host) setAddresses(l netlink.Link, want []netip.Addr) error {
 	for i := range have {
 		a, _ := netip.AddrFromSlice(have[i].IP)
 		a = a.Unmap()
-		switch {
-		case slices.Contains(want, a):
+		if slices.Contains(want, a) {
 			there = append(there, a)
-		case !a.IsLinkLocalUnicast():
-			if err := h.handle.AddrDel(l, &have[i]); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-				return fmt.Errorf("remove %s from %s: %w", a, EntryName, err)
-			}
+		} else if err := h.handle.AddrDel(l, &have[i]); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return fmt.Errorf("remove %s from %s: %w", a, EntryName, err)
 		}
 	}
 	for _, a := range want {

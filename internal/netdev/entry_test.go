@@ -6,8 +6,12 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/testutil/netns"
+	"github.com/culvert-net/culvert/internal/testutil/packet"
 )
 
 // hostIn is a Host of a namespace.
@@ -72,6 +76,70 @@ func TestEntry(t *testing.T) {
 	}
 	if got := ns.IP(t, "link"); strings.Contains(got, "culvert") {
 		t.Errorf("still there: %s", got)
+	}
+}
+
+// What comes in by culvert0 and leaves by it is forwarded, and nobody is told of a
+// shorter way. An entry of an earlier version, which was, becomes like that.
+func TestEntrySendsNoRedirects(t *testing.T) {
+	ns := netns.New(t)
+	h := hostIn(t, ns)
+	netns.Veth(t, ns, EntryName, ns, exitName)
+	ns.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
+	until(t, "culvert0 has a link-local address", func() bool {
+		return strings.Contains(ns.IP(t, "-6 addr show dev culvert0 scope link -tentative"), "fe80:")
+	})
+	if before := sendThrough(t, ns, h); before != "Icmp6OutRedirects 1" {
+		t.Errorf("a veth as the kernel makes it: %s", before)
+	}
+	e, err := h.PutEntry(addresses("fd00:1::1"), 1460)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.IP(t, "addr show culvert0"); strings.Contains(got, "fe80:") || !strings.Contains(got, "fd00:1::1/128") {
+		t.Errorf("%d: %s", e.Ifindex, got)
+	}
+	if after := sendThrough(t, ns, h); after != "Icmp6OutRedirects 1" {
+		t.Errorf("of an entry: %s", after)
+	}
+}
+
+// sendThrough sends a UDP packet into culvert0, which is routed back into it, and
+// returns how many Redirects this namespace has sent once it has been forwarded.
+func sendThrough(t *testing.T, ns *netns.NS, h *Host) (redirects string) {
+	t.Helper()
+	in, out := ns.Interface(t, EntryName), ns.Interface(t, exitName)
+	for _, p := range []string{"fd00:2::/64", "fd00:3::/64"} {
+		if err := h.PutRoute(HostRoute{Prefix: netip.MustParsePrefix(p), Ifindex: in.Index}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counter := func(name string) string {
+		return strings.Join(strings.Fields(ns.Run(t, "sed", "-n", "/^"+name+"\\b/p", "/proc/net/snmp6")), " ")
+	}
+	forwarded := counter("Ip6OutForwDatagrams")
+	frame := packet.Frame(packet.Ethernet{Dst: packet.Hex(in.HardwareAddr)},
+		packet.IPv6{Src: netip.MustParseAddr("fd00:3::7"), Dst: netip.MustParseAddr("fd00:2::7")}, packet.UDP{Sport: 1, Dport: 2})
+	ns.Do(t, func() {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: out.Index, Halen: 6}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	until(t, "it is forwarded", func() bool { return counter("Ip6OutForwDatagrams") != forwarded })
+	return counter("Icmp6OutRedirects")
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never came true: %s", what)
+		}
 	}
 }
 

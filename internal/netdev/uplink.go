@@ -31,6 +31,37 @@ func (s *Snapshot) DefaultLinks() []Link {
 	return out
 }
 
+// Uplinks are the interfaces that lead to the other nodes of a cluster: those that
+// are named, if any are, or what default routes, the link of this node's address (if
+// valid) and the routes to the others leave by.
+func (s *Snapshot) Uplinks(named []string, own netip.Addr, others []netip.Addr) []Link {
+	var out []Link
+	add := func(l Link, ok bool) {
+		if ok && !l.Loopback && l.Name != EntryName && !slices.ContainsFunc(out, func(u Link) bool { return u.Index == l.Index }) {
+			out = append(out, l)
+		}
+	}
+	for _, name := range named {
+		add(s.Link(name))
+	}
+	if len(named) > 0 {
+		return out
+	}
+	for _, l := range s.DefaultLinks() {
+		add(l, true)
+	}
+	for _, a := range s.Addresses {
+		if a.Prefix.Addr() == own {
+			add(s.LinkByIndex(a.Ifindex))
+		}
+	}
+	for _, a := range others {
+		l, _, err := s.Toward(a)
+		add(l, err == nil)
+	}
+	return out
+}
+
 // GlobalAddress is the first global IPv6 address of a link that can be used.
 func (s *Snapshot) GlobalAddress(ifindex int) netip.Addr {
 	for _, a := range s.Addresses {

@@ -1,21 +1,17 @@
 package pfcp
 
 import (
-	"bytes"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/wmnsk/go-pfcp/message"
+
+	layers "github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/testutil/tshark"
 )
 
 // TestTsharkFindsNoFault: what the server sends in the other tests is PFCP to
@@ -32,7 +28,7 @@ func TestTsharkFindsNoFault(t *testing.T) {
 	} {
 		t.Run(name, test)
 	}
-	out := tshark(t, writeCapture(t, all), "-T", "fields", "-e", "pfcp.msg_type",
+	out := read(t, sentPackets(t, all), "-T", "fields", "-e", "pfcp.msg_type",
 		"-e", "_ws.expert.severity", "-e", "_ws.expert.message", "-e", "_ws.malformed")
 	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
 	if len(lines) != len(all) {
@@ -47,7 +43,7 @@ func TestTsharkFindsNoFault(t *testing.T) {
 			continue
 		}
 		types[uint8(msgType)]++
-		if fields[3] != "" || slices.ContainsFunc(strings.Split(fields[1], ","), warning) {
+		if fields[3] != "" || slices.ContainsFunc(strings.Split(fields[1], ","), tshark.IsWarning) {
 			t.Errorf("message type %d: %s %s\n%x", msgType, fields[2], fields[3], all[i])
 		}
 	}
@@ -74,7 +70,7 @@ func TestTsharkSeesWhatIsSaid(t *testing.T) {
 	t.Run("usage", TestUsageReports)
 	t.Run("reports", TestReports)
 	t.Run("association", TestAssociation)
-	path := writeCapture(t, all)
+	path := sentPackets(t, all)
 	for _, check := range []string{
 		"pfcp.msg_type == 6 && pfcp.node_id_fqdn == \"upf.example.org\" && pfcp.up_function_features.ftup == 1 && pfcp.up_function_features.ueip == 1 && pfcp.up_function_features.ip6pl == 1 && pfcp.up_function_features.bucp == 0",
 		"pfcp.msg_type == 51 && pfcp.cause == 1 && pfcp.ue_ip_addr_ipv4 == 10.99.0.1 && pfcp.ue_ip_addr_ipv6 == 2001:db8:0:1:: && pfcp.f_teid.teid == 1 && pfcp.f_teid.ipv6_addr == fd00::8",
@@ -83,58 +79,25 @@ func TestTsharkSeesWhatIsSaid(t *testing.T) {
 		"pfcp.msg_type == 55 && pfcp.usage_report_trigger.term == 1",
 		"pfcp.msg_type == 56 && pfcp.report_type.dldr == 1 && pfcp.report_type.upir == 1 && pfcp.pdr_id == 2 && pfcp.f_teid.teid == 0x99",
 	} {
-		if tshark(t, path, "-Y", check) == "" {
+		if read(t, path, "-Y", check) == "" {
 			t.Errorf("holds for no message: %s", check)
 		}
 	}
 }
 
-// writeCapture writes messages as if they had been seen on a link.
-func writeCapture(t *testing.T, messages [][]byte) string {
+// sentPackets writes messages as if they had been seen on a link. They are of many
+// tests: each has a conversation of its own.
+func sentPackets(t *testing.T, messages [][]byte) string {
 	t.Helper()
-	var file bytes.Buffer
-	w := pcapgo.NewWriter(&file)
-	if err := w.WriteFileHeader(1<<16, layers.LinkTypeRaw); err != nil {
-		t.Fatal(err)
-	}
+	packets := make([][]byte, len(messages))
 	for i, m := range messages {
-		ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: net.IP{127, 0, 0, 1}, DstIP: net.IP{127, 0, 0, 2}}
-		// Messages of many tests: each has a conversation of its own.
-		udp := &layers.UDP{SrcPort: Port, DstPort: layers.UDPPort(10000 + i)}
-		if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
-			t.Fatal(err)
-		}
-		b := gopacket.NewSerializeBuffer()
-		options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-		if err := gopacket.SerializeLayers(b, options, ip, udp, gopacket.Payload(m)); err != nil {
-			t.Fatal(err)
-		}
-		info := gopacket.CaptureInfo{CaptureLength: len(b.Bytes()), Length: len(b.Bytes())}
-		if err := w.WritePacket(info, b.Bytes()); err != nil {
-			t.Fatal(err)
-		}
+		packets[i] = layers.Frame(layers.IPv4{Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.2")},
+			layers.UDP{Sport: Port, Dport: uint16(10000 + i)}, layers.Payload{Data: m})
 	}
-	path := filepath.Join(t.TempDir(), "n4.pcap")
-	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return tshark.Packets(t, packets)
 }
 
-func tshark(t *testing.T, path string, args ...string) string {
+func read(t *testing.T, path string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("tshark", append([]string{"-r", path, "-n", "-d", fmt.Sprintf("udp.port==%d,pfcp", Port)}, args...)...)
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("tshark (Debian package tshark): %v\n%s", err, problems.String())
-	}
-	return out.String()
-}
-
-// warning says whether an expert severity is a warning or worse.
-func warning(severity string) bool {
-	const warn = 0x00600000
-	n, err := strconv.Atoi(severity)
-	return err == nil && n >= warn
+	return tshark.Read(t, path, append([]string{"-d", fmt.Sprintf("udp.port==%d,pfcp", Port)}, args...)...)
 }

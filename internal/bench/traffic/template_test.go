@@ -5,19 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
-
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+	"github.com/culvert-net/culvert/internal/testutil/tshark"
 )
 
 var update = flag.Bool("update", false, "write what tshark sees of the templates into testdata")
@@ -66,15 +61,15 @@ func written(t *testing.T, template Template, count int) (trafficrun.Job, [][]by
 func TestTshark(t *testing.T) {
 	each(t, func(t *testing.T, file string, template Template) {
 		_, frames := written(t, template, 500)
-		path := pcap(t, frames)
-		out := tshark(t, path, "-T", "fields", "-e", "_ws.expert.severity", "-e", "_ws.expert.message", "-e", "_ws.malformed")
+		path := tshark.Frames(t, frames)
+		out := read(t, path, "-T", "fields", "-e", "_ws.expert.severity", "-e", "_ws.expert.message", "-e", "_ws.malformed")
 		lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 		if len(lines) != len(frames) {
 			t.Fatalf("tshark read %d frames of %d", len(lines), len(frames))
 		}
 		for i, line := range lines {
 			f := strings.Split(line, "\t")
-			if f[2] != "" || slices.ContainsFunc(strings.Split(f[0], ","), warning) {
+			if f[2] != "" || slices.ContainsFunc(strings.Split(f[0], ","), tshark.IsWarning) {
 				t.Fatalf("packet %d: %s %s\n%x", i, f[1], f[2], frames[i])
 			}
 			if err := verify(frames[i]); err != nil {
@@ -96,7 +91,13 @@ func seen(t *testing.T, path string) string {
 	} {
 		args = append(args, "-e", field)
 	}
-	return tshark(t, path, args...)
+	return read(t, path, args...)
+}
+
+// read goes without tapa, which takes whatever goes to port 5000.
+func read(t *testing.T, path string, args ...string) string {
+	t.Helper()
+	return tshark.Read(t, path, append([]string{"--disable-protocol", "tapa"}, args...)...)
 }
 
 func same(t *testing.T, file, got string) {
@@ -110,45 +111,6 @@ func same(t *testing.T, file, got string) {
 	if err != nil || string(want) != got {
 		t.Errorf("%s: %v: tshark sees\n%s\nwant\n%s", file, err, got, want)
 	}
-}
-
-func pcap(t *testing.T, frames [][]byte) string {
-	t.Helper()
-	var file bytes.Buffer
-	w := pcapgo.NewWriter(&file)
-	if err := w.WriteFileHeader(65536, layers.LinkTypeEthernet); err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range frames {
-		if err := w.WritePacket(gopacket.CaptureInfo{CaptureLength: len(f), Length: len(f)}, f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	path := filepath.Join(t.TempDir(), "frames.pcap")
-	if err := os.WriteFile(path, file.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func tshark(t *testing.T, path string, args ...string) string {
-	t.Helper()
-	options := []string{"-r", path, "-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
-		"--disable-protocol", "tapa"} // which takes whatever goes to port 5000
-	cmd := exec.Command("tshark", append(options, args...)...)
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("tshark (Debian package tshark): %v\n%s", err, problems.String())
-	}
-	return out.String()
-}
-
-// warning says whether an expert severity is a warning or worse.
-func warning(severity string) bool {
-	const warn = 0x00600000
-	n, err := strconv.Atoi(severity)
-	return err == nil && n >= warn
 }
 
 // The kernel's program writes what the AF_PACKET sender does, octet by octet but

@@ -16,7 +16,7 @@ import (
 const (
 	Program  = "culvert-cni"
 	network  = "culvert"
-	confFile = "10-culvert.conflist" // runtimes take the first by name
+	ConfFile = "10-culvert.conflist" // runtimes take the first by name
 )
 
 // Files are the plugin's.
@@ -55,7 +55,7 @@ func (f Files) Configure() (changed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(f.ConfDir, confFile)
+	path := filepath.Join(f.ConfDir, ConfFile)
 	if differs, err := put(path, conf, 0o644); !differs || err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (f Files) Configure() (changed []string, err error) {
 // Remove takes the files away, first the configuration, and says which were
 // there. Pods that are there keep their network.
 func (f Files) Remove() (removed []string, err error) {
-	for _, path := range []string{filepath.Join(f.ConfDir, confFile), filepath.Join(f.BinDir, Program)} {
+	for _, path := range []string{filepath.Join(f.ConfDir, ConfFile), filepath.Join(f.BinDir, Program)} {
 		switch err := os.Remove(path); {
 		case err == nil:
 			removed = append(removed, path)

@@ -1,22 +1,15 @@
 package smf
 
 import (
-	"bytes"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/testutil/tshark"
 )
 
 // conversation is all that the SMF sends of one session in a dialect: of each
@@ -59,43 +52,16 @@ func conversation(t *testing.T, d Dialect, s Spec) []request {
 // capture writes messages as if they had been seen on a link.
 func capture(t *testing.T, messages []request) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "smf.pcap")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w := pcapgo.NewWriter(f)
-	if err := w.WriteFileHeader(1<<16, layers.LinkTypeRaw); err != nil {
-		t.Fatal(err)
-	}
+	packets := make([][]byte, len(messages))
 	for i, m := range messages {
-		ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: net.IP{127, 0, 0, 1}, DstIP: net.IP{127, 0, 0, 3}}
-		udp := &layers.UDP{SrcPort: Port, DstPort: Port}
-		if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
-			t.Fatal(err)
-		}
-		b := gopacket.NewSerializeBuffer()
-		if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, udp, gopacket.Payload(m.raw)); err != nil {
-			t.Fatal(err)
-		}
-		info := gopacket.CaptureInfo{Timestamp: time.Unix(int64(i), 0), CaptureLength: len(b.Bytes()), Length: len(b.Bytes())}
-		if err := w.WritePacket(info, b.Bytes()); err != nil {
-			t.Fatal(err)
-		}
+		packets[i] = packet.Frame(packet.IPv4{Src: addr("127.0.0.1"), Dst: addr("127.0.0.3")}, packet.UDP{Sport: Port, Dport: Port}, packet.Payload{Data: m.raw})
 	}
-	return path
+	return tshark.Packets(t, packets)
 }
 
-func tshark(t *testing.T, path string, args ...string) []string {
+func read(t *testing.T, path string, args ...string) []string {
 	t.Helper()
-	cmd := exec.Command("tshark", append([]string{"-r", path, "-n"}, args...)...)
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("tshark (Debian package tshark): %v\n%s", err, problems.String())
-	}
-	return strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
+	return strings.Split(strings.TrimRight(tshark.Read(t, path, args...), "\n"), "\n")
 }
 
 // What is sent decodes without a warning, in both dialects, whatever the
@@ -115,7 +81,7 @@ func TestTsharkFindsNoFault(t *testing.T) {
 			}
 		}
 	}
-	lines := tshark(t, capture(t, messages), "-T", "fields", "-e", "pfcp.msg_type", "-e", "_ws.expert.severity", "-e", "_ws.expert.message", "-e", "_ws.malformed")
+	lines := read(t, capture(t, messages), "-T", "fields", "-e", "pfcp.msg_type", "-e", "_ws.expert.severity", "-e", "_ws.expert.message", "-e", "_ws.malformed")
 	if len(lines) != len(messages) {
 		t.Fatalf("%d messages, tshark has read %d", len(messages), len(lines))
 	}
@@ -130,7 +96,7 @@ func TestTsharkFindsNoFault(t *testing.T) {
 // tree is the IE types of a message, in order.
 func tree(t *testing.T, path, filter string) []string {
 	t.Helper()
-	return tshark(t, path, "-Y", filter, "-T", "fields", "-e", "pfcp.ie_type")
+	return read(t, path, "-Y", filter, "-T", "fields", "-e", "pfcp.ie_type")
 }
 
 // The messages have the IEs of those that the real SMFs sent, in the same
@@ -202,7 +168,7 @@ func TestTsharkSeesTheDialects(t *testing.T) {
 	} {
 		path := capture(t, conversation(t, dialect, spec(dialect, 1)))
 		for _, check := range checks {
-			if lines := tshark(t, path, "-Y", check, "-T", "fields", "-e", "frame.number"); lines[0] == "" {
+			if lines := read(t, path, "-Y", check, "-T", "fields", "-e", "frame.number"); lines[0] == "" {
 				t.Errorf("%s: no message is: %s", dialect, check)
 			}
 		}

@@ -1,0 +1,210 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+// Overlay is what there is to know of a member of a cluster; its zero value: that
+// it is one.
+type Overlay struct {
+	Uplinks []string   // where the programs for tunnels run; what routes leave by, if there are none
+	Address netip.Addr // this node's in the underlay; not valid: one of the first uplink
+	Nodes   []Node     // the others
+	// BinDir and ConfDir are the container runtime's folders of plugins and of
+	// network configurations. Without the latter there is no runtime to serve.
+	BinDir, ConfDir string
+}
+
+// Node is another of the cluster.
+type Node struct {
+	Name    string
+	Address netip.Addr
+	// Segments are the first of the ways to it: what the underlay has to route.
+	Segments []netip.Addr
+}
+
+// member makes the checks of a node of a cluster. XDP is looked at only where it
+// runs: on the interfaces that are named and are no uplinks.
+func (n *network) member() []Check {
+	uplinks := n.uplinks()
+	isUplink := func(name string) bool {
+		return slices.ContainsFunc(uplinks, func(l netdev.Link) bool { return l.Name == name })
+	}
+	checks := n.memberForwards()
+	for _, name := range n.Overlay.Uplinks {
+		if !isUplink(name) {
+			checks = append(checks, absent(name))
+		}
+	}
+	if len(uplinks) == 0 && len(n.Overlay.Uplinks) == 0 {
+		c := Check{Name: "uplink", Level: Fail, Detail: "there is none: no IPv6 default route, and no route to another node"}
+		checks = append(checks, c.advice("ip -6 route add default via ROUTER, or set overlay.uplinks"))
+	}
+	for _, l := range uplinks {
+		checks = append(checks, n.uplink(l)...)
+	}
+	checks = append(checks, n.address(uplinks))
+	if len(n.Overlay.Nodes) > 0 {
+		checks = append(checks, n.ways())
+	}
+	checks = append(checks, n.Overlay.plugins()...)
+	return append(checks, n.interfaces(slices.DeleteFunc(slices.Clone(n.Interfaces), isUplink))...)
+}
+
+func (n *network) uplinks() []netdev.Link {
+	others := make([]netip.Addr, len(n.Overlay.Nodes))
+	for i, o := range n.Overlay.Nodes {
+		others[i] = o.Address
+	}
+	return n.Snapshot.Uplinks(n.Overlay.Uplinks, n.Overlay.Address, others)
+}
+
+// memberForwards: what pods send to Services, to the node and to outside goes by the
+// kernel. The daemon turns forwarding on; where it runs already, it could not, or
+// somebody turned it off again.
+func (n *network) memberForwards() []Check {
+	checks := forwarding(n.Proc)
+	_, running := n.Link(netdev.EntryName)
+	for i, c := range checks {
+		switch {
+		case c.Level == OK:
+		case running:
+			checks[i].Level, checks[i].Detail = Fail, "off: pods reach no Services, nor anything outside of the cluster"
+		default:
+			checks[i].Detail = "off: the daemon turns it on, where it may write to /proc/sys (culvert cni prepare does it for one that may not)"
+		}
+	}
+	if running {
+		checks = append(checks, rpFilter(n.Proc, netdev.EntryName))
+	}
+	return checks
+}
+
+// uplink makes the checks of an interface that has culvert_uplink at tcx, which runs
+// on any device, behind GRO.
+func (n *network) uplink(l netdev.Link) []Check {
+	f, err := n.Facts(l.Name)
+	if err != nil {
+		return []Check{{Name: l.Name + ": offloads", Level: Warn, Detail: err.Error()}}
+	}
+	d := device{Link: l, Facts: f}
+	return []Check{d.up(), d.lro(), d.gro(), d.underlayMTU(), rpFilter(n.Proc, l.Name), n.acceptRA(l)}
+}
+
+// gro: single segments cost as much each as 64 KiB of them at once. A virtual
+// device's come together from the stack that sent them.
+func (d device) gro() Check {
+	c := Check{Name: d.name("generic receive offload"), Level: OK, Detail: "on, or not needed"}
+	if d.GRO || d.Virtual() {
+		return c
+	}
+	c.Level, c.Detail = Warn, "off: each segment of TCP takes the whole way alone, which is several times slower"
+	return c.fix("ethtool -K %s gro on", d.Link.Name)
+}
+
+// underlayMTU: what is left for pods, whose IPv6 needs 1280.
+func (d device) underlayMTU() Check {
+	inner := d.Link.MTU - ipv6Header
+	c := Check{Name: d.name("MTU"), Level: OK}
+	if inner < ipv6MinMTU {
+		c.Level, c.Detail = Fail, fmt.Sprintf("%d: packets of %d bytes, which IPv6 pods have to be able to send, do not fit into a tunnel", d.Link.MTU, ipv6MinMTU)
+		return c.fix("ip link set dev %s mtu %d", d.Link.Name, max(usualMTU, ipv6MinMTU+ipv6Header))
+	}
+	c.Detail = fmt.Sprintf("%d: leaves %d bytes for pods' packets", d.Link.MTU, inner)
+	if room := inner - srhHeader - ipv6MinMTU; room >= segmentLength {
+		c.Detail += fmt.Sprintf(", and room for paths of %d segments", room/segmentLength+1)
+	} else {
+		c.Detail += ", and no room for paths of more than one segment"
+	}
+	return c
+}
+
+// routerAdvertisements is the protocol of routes that come by them (RTPROT_RA).
+const routerAdvertisements = 9
+
+// acceptRA: the kernel of an interface that forwards forgets the routes that routers
+// told it, unless it is told to keep them (Linux, ip-sysctl).
+func (n *network) acceptRA(l netdev.Link) Check {
+	c := Check{Name: l.Name + ": routes of routers", Level: OK, Detail: "stay"}
+	advertised := slices.ContainsFunc(n.Routes, func(r netdev.Route) bool {
+		return r.Protocol == routerAdvertisements && slices.ContainsFunc(r.Hops, func(h netdev.Hop) bool { return h.Ifindex == l.Index })
+	})
+	name := "net.ipv6.conf." + strings.ReplaceAll(l.Name, ".", "/") + ".accept_ra"
+	if !advertised || sysctl(n.Proc, name) != "1" {
+		return c
+	}
+	c.Level, c.Detail = Warn, "go when the kernel begins to forward"
+	return c.fix("sysctl -w %s=2", name)
+}
+
+// address: the outer source, and where the others send to.
+func (n *network) address(uplinks []netdev.Link) Check {
+	c := Check{Name: "address in the underlay", Level: OK}
+	own := n.Overlay.Address
+	switch {
+	case own.IsValid() && slices.Contains(n.Local(), own):
+		c.Detail = own.String()
+	case own.IsValid():
+		c.Level, c.Detail = Fail, fmt.Sprintf("no interface has %s", own)
+		return c.advice("ip -6 address add %s/64 dev UPLINK, or correct overlay.address", own)
+	case len(uplinks) == 0:
+		c.Level, c.Detail = Fail, "without an uplink there is none"
+		return c.advice("see above, or set overlay.address")
+	default:
+		own = n.GlobalAddress(uplinks[0].Index)
+		c.Detail = own.String()
+		if !own.IsValid() {
+			c.Level, c.Detail = Fail, fmt.Sprintf("%s has no global IPv6 address", uplinks[0].Name)
+			return c.advice("ip -6 address add ADDRESS/64 dev %s, or set overlay.address", uplinks[0].Name)
+		}
+	}
+	return c
+}
+
+// ways: what the underlay has to route.
+func (n *network) ways() Check {
+	c := Check{Name: "routes to nodes", Level: OK, Detail: fmt.Sprintf("there are, to all %d", len(n.Overlay.Nodes))}
+	var without, guessed []string
+	routed := n.Routed()
+	for _, o := range n.Overlay.Nodes {
+		if _, hop, err := n.Toward(o.Address); err != nil {
+			without = append(without, fmt.Sprintf("%s (%s)", o.Name, o.Address))
+			continue
+		} else if hop == o.Address {
+			continue // on the link, where the daemon makes routes to locators
+		}
+		for _, s := range o.Segments { // of both families: one that cannot be reached says enough
+			if _, _, err := n.Toward(s); err != nil {
+				without = append(without, fmt.Sprintf("%s (%s)", o.Name, s))
+				break
+			}
+			if s != o.Address && !routed(netip.PrefixFrom(s, s.BitLen())) {
+				guessed = append(guessed, fmt.Sprintf("%s (%s)", o.Name, s))
+				break
+			}
+		}
+	}
+	switch {
+	case len(without) > 0:
+		c.Level, c.Detail = Fail, "there are none to "+some(without)
+		return c.advice("ip -6 route add PREFIX via ROUTER; where the underlay does not route locators, set overlay.sids: double on all nodes")
+	case len(guessed) > 0:
+		c.Level, c.Detail = Warn, "only by the default route, which may end at a router that does not know it, to "+some(guessed)
+		return c.advice("have the routers route the locators (by BGP, or ip -6 route add PREFIX via ROUTER), or set overlay.sids: double on all nodes")
+	}
+	return c
+}
+
+// some are the first of what may be many.
+func some(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
