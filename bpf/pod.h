@@ -46,7 +46,7 @@ INLINE __u32 largest(struct __sk_buff *skb, struct inner *in)
 		offset = skb_at(skb, in->l4 + TCP_DATA_OFFSET, 1);
 		header = offset ? *offset >> 4 << 2 : TCP_LEN;
 	}
-	return in->l4 - ETH_LEN + header + skb->gso_size;
+	return in->l4 - in->l3 + header + skb->gso_size;
 }
 
 /* Where no adjacency is ready the kernel is asked; a neighbour that it has to

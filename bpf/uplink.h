@@ -213,6 +213,8 @@ INLINE int uplink_end_d(struct __sk_buff *skb, struct settings *cfg, struct oute
 		return o->chain;
 	if (o->left)
 		return REASON_SEGMENTS_LEFT;
+	if (is_extension(o->type)) /* behind segments that were left before End */
+		return REASON_EXTENSION_CHAIN;
 	if (o->type == NH_FRAGMENT)
 		return REASON_FRAGMENT;
 	if (!takes(o->sid, o->type))
