@@ -337,8 +337,6 @@ INLINE int uplink_bind(struct __sk_buff *skb, struct outer *o)
 
 INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip, struct outer *o)
 {
-	if (!decapsulates(o->sid) && !binds(o->sid) && o->sid->behavior != END)
-		return REASON_PASSED;
 	o->shifted = o->sid->behavior == END && o->sid->flavors & FLAVOR_NEXT_CSID && next_csid(o->sid, ip, &o->next);
 	o->chain = read_outer(skb, ip, o);
 	if (o->chain && (!o->shifted || o->chain == REASON_IPV6_MALFORMED))
@@ -365,7 +363,7 @@ INLINE int uplink_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outs
 	if (outside && (in_domain(cfg, &ip->dst) || in_domain(cfg, &ip->src)))
 		return REASON_SR_DOMAIN_EDGE;
 	o.sid = find_sid(cfg, &ip->dst, &o.index);
-	if (!o.sid)
+	if (!o.sid || (!decapsulates(o.sid) && !binds(o.sid) && o.sid->behavior != END))
 		return REASON_PASSED;
 	reason = uplink_behave(skb, cfg, ip, &o);
 	if (reason == REASON_FORWARDED || reason == REASON_PASSED) {
