@@ -125,7 +125,7 @@ GLOBAL int ask_table(struct __sk_buff *skb, struct inner *in, __u32 table, struc
 		return REASON_HOP_LIMIT;
 	__builtin_memset(fib, 0, sizeof(*fib));
 	fib->ifindex = skb->ifindex;
-	fib->tot_len = largest(skb, in);
+	fib->tot_len = fib_length(largest(skb, in));
 	fib->tbid = table;
 	if (in->version == 4) {
 		fib->family = AF_INET4;

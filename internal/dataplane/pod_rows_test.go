@@ -352,6 +352,112 @@ var (
 	options6  = packet.Extension{Kind: 60, Data: packet.Hex{1, 4, 0, 0, 0, 0}}
 )
 
+// tunnelTo is what goes into a policy of one segment.
+func tunnelTo(eth packet.Ethernet, segment string, in layers) layers {
+	return of(eth, ip6("fc00:1::1", segment), in)
+}
+
+var podRows = []podRow{
+	// Whose it is.
+	{name: "another host's frame", dst: noTunnel, in: of(toPod4), end: "passed"},
+	{name: "another host's frame, from the kernel", port: rowEntry, dst: noTunnel, in: of(toPod4), end: "forwarded", out: inPod4},
+	{name: "a broadcast frame", dst: packet.Hex{255, 255, 255, 255, 255, 255}, in: of(toPod4), end: "passed"},
+	{name: "a multicast frame, from the kernel", port: rowEntry, dst: packet.Hex{0x33, 0x33, 0, 0, 0, 1}, in: of(toPod6), end: "passed"},
+	{name: "to nobody", in: of(ip4("10.2.2.2", "192.0.2.1"), datagram(20)), end: "passed"},
+	{name: "to nobody, from the kernel", port: rowEntry, in: of(ip6("fd02::2", "2001:db8::1"), datagram(20)), end: "passed"},
+	{name: "to a SID", in: of(ip6("fd02::2", dt6), toPod6), end: "sr_domain_edge"},
+	{name: "to a steered part of the domain", in: of(ip6("fd02::2", "fc00:1234::1"), datagram(20)), end: "sr_domain_edge"},
+	{name: "from the domain", in: of(ip6(other, "fd02::2"), datagram(20)), end: "sr_domain_edge"},
+	{name: "from the domain, from the kernel", port: rowEntry, in: of(ip6(other, "fd02::2"), datagram(20)), end: "forwarded",
+		out: of(podFrame, hops6(ip6(other, "fd02::2"), 63), datagram(20))},
+
+	// Into a pod of this node.
+	{name: "a pod, IPv4", in: of(toPod4), end: "forwarded", out: inPod4},
+	{name: "a pod, IPv6", in: of(toPod6), end: "forwarded", out: inPod6},
+	{name: "a pod, TTL 1", in: of(hops4(ip4("10.2.2.3", "10.2.2.2"), 1), datagram(20)), end: "passed"},
+	{name: "a pod, hop limit 0", in: of(hops6(ip6("fd02::3", "fd02::2"), 0), datagram(20)), end: "passed"},
+	{name: "a pod, cut short", in: of(toPod6), cut: 1, end: "passed"},
+
+	// Into a policy, by the kernel's answer.
+	{name: "a policy", in: of(ip4("10.2.2.2", "10.11.0.1"), datagram(20)), end: "forwarded", counts: []string{"list reached 0"},
+		out: tunnelTo(nextFrame, "fc00:a::", of(hops4(ip4("10.2.2.2", "10.11.0.1"), 63), datagram(20)))},
+	{name: "a policy, IPv6", in: of(ip6("fd02::2", "fd11::1"), datagram(20)), end: "forwarded", counts: []string{"list reached 0"},
+		out: tunnelTo(nextFrame, "fc00:a::", of(hops6(ip6("fd02::2", "fd11::1"), 63), datagram(20)))},
+	{name: "a policy in the domain, from the kernel", port: rowEntry, in: of(ip6("fd02::2", "fc00:1234::1"), datagram(20)), end: "forwarded",
+		out: tunnelTo(nextFrame, "fc00:a::", of(hops6(ip6("fd02::2", "fc00:1234::1"), 63), datagram(20))), counts: []string{"list reached 0"}},
+	{name: "a policy, unresolved", in: of(ip4("10.2.2.2", "10.12.0.1"), datagram(20)), end: "forwarded", counts: []string{"list resolved 0"},
+		out: tunnelTo(withoutMACs, "fc00:b::", of(hops4(ip4("10.2.2.2", "10.12.0.1"), 63), datagram(20)))},
+	{name: "a policy to nowhere that is known", in: of(ip4("10.2.2.2", "10.13.0.1"), datagram(20)), end: "unreachable"},
+	{name: "a policy without a route", in: of(ip4("10.2.2.2", "10.14.0.1"), datagram(20)), end: "no_route"},
+	{name: "a policy, MTU", in: of(ip4("10.2.2.2", "10.15.0.1"), datagram(1300-67)), end: "passed"},
+	{name: "a policy, MTU, from the kernel", port: rowEntry, in: of(ip4("10.2.2.2", "10.15.0.1"), datagram(1300-67)), end: "too_big"},
+	{name: "a policy, MTU is met", in: of(ip4("10.2.2.2", "10.15.0.1"), datagram(1300-68)), end: "forwarded", counts: []string{"list narrow 0"},
+		out: tunnelTo(nextFrame, "fc00:e::", of(hops4(ip4("10.2.2.2", "10.15.0.1"), 63), datagram(1300-68)))},
+	{name: "a policy without lists", in: of(ip4("10.2.2.2", "10.16.0.1"), datagram(20)), end: "no_segment_list"},
+}
+
+// TestPodRows runs the rows through culvert_pod.
+func TestPodRows(t *testing.T) {
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		program := r.d.podPrograms[datapathProgCulvertPod]
+		for _, p := range []*ebpf.Program{program, tunnelled(t, program)} {
+			for _, row := range podRows {
+				if row.port == 0 {
+					row.port = rowPod
+				}
+				row.out = r.sourced(t, row.out)
+				r.checkRow(t, p, &row)
+			}
+		}
+	})
+}
+
+// wholeContext is struct __sk_buff as far as to what it says of many packets in
+// one.
+type wholeContext struct {
+	skbContext
+	_        [30]uint32
+	Segments uint32
+	_        [2]uint32
+	GSO      uint32
+}
+
+// TestLargestOfMany: of many packets in one it is the largest that has to fit. From
+// a pod one that does not fit is the kernel's; of one that does, no tunnel can be
+// made here: that the kernel does not know what the parts are is told by the reason.
+func TestLargestOfMany(t *testing.T) {
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		tcp := func(options int) layers {
+			return of(packet.TCP{Sport: 1, Dport: 2, Options: make(packet.Hex, options)}, packet.Payload{Count: 3000})
+		}
+		for _, c := range []struct {
+			name string
+			in   layers
+			fits uint32 // the largest gso_size: the MTU is 1300, 40 octets are pushed
+		}{
+			{"UDP", of(ip4("10.2.2.2", "10.15.0.1"), datagram(3000)), 1300 - 40 - 28},
+			{"TCP", of(ip4("10.2.2.2", "10.15.0.1"), tcp(0)), 1300 - 40 - 40},
+			{"TCP with options", of(ip4("10.2.2.2", "10.15.0.1"), tcp(12)), 1300 - 40 - 52},
+			{"TCP behind IPv4 options", of(packet.IPv4{Src: addr("10.2.2.2"), Dst: addr("10.15.0.1"), Options: make(packet.Hex, 8)}, tcp(12)), 1300 - 40 - 60},
+		} {
+			frame := addressed(t, packet.Frame(of(packet.Ethernet{}, c.in)...), rowPod)
+			for size, end := range map[uint32]string{c.fits: "headroom", c.fits + 1: "passed", 0xffff: "passed"} {
+				before := r.counters(t)
+				opts := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+100),
+					Context: wholeContext{skbContext: skbContext{Ifindex: rowPod}, Segments: 3, GSO: size}}
+				_, err := r.d.podPrograms[datapathProgCulvertPod].Run(&opts)
+				must(t, err)
+				want := model.Counts{model.OutcomeName(model.Reason(end)): {Packets: 3, Bytes: uint64(len(frame))}}
+				if diff := cmp.Diff(want, since(before, r.counters(t))); diff != "" {
+					t.Errorf("%s, gso_size %d: counters (-want +got):\n%s", c.name, size, diff)
+				}
+			}
+		}
+	})
+}
+
 // answers are packets to the pod that conntrack can be asked about or not. Inside
 // of both tunnels they begin with the IP header.
 var answers = []struct {
