@@ -58,6 +58,8 @@ policies:
   - {name: unreachable, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:c::"]}]}
   - {name: nowhere, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:d::"]}]}
   - {name: narrow, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:e::"]}]}
+  - {name: tagged, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:1a::"]}]}
+  - {name: tagged-twice, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:1b::"]}]}
   - {name: empty, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:f::"]}]}
 steering:
   - {prefix: 10.11.0.0/16, policy: reached}
@@ -66,9 +68,18 @@ steering:
   - {prefix: 10.14.0.0/16, policy: nowhere}
   - {prefix: 10.15.0.0/16, policy: narrow}
   - {prefix: 10.16.0.0/16, policy: empty}
+  - {prefix: 10.17.0.0/16, policy: tagged}
+  - {prefix: 10.18.0.0/16, policy: tagged-twice}
   - {prefix: "fd11::/64", policy: reached}
   - {prefix: "fc00:1234::/64", policy: reached}
 `
+
+// rowHops are ready, behind tags; other next hops are what the kernel says.
+var rowHops = []model.Adjacency{
+	{Key: model.Key{NextHop: addr("fc00:1a::")}, Out: "up", MTU: 1500, Dst: model.MAC{2, 0, 0, 0, 6, 2}, VLAN: []model.VLAN{{TPID: 0x8100, ID: 7}}},
+	{Key: model.Key{NextHop: addr("fc00:1b::")}, Out: "up", MTU: 1500, Dst: model.MAC{2, 0, 0, 0, 6, 2},
+		VLAN: []model.VLAN{{TPID: 0x88a8, ID: 8}, {TPID: 0x8100, ID: 9}}},
+}
 
 // rowRoutes are what the kernel answers from: one neighbour is there, one is to be
 // resolved.
@@ -94,7 +105,7 @@ func newRowRig(t testing.TB) *rig {
 	c, err := config.Parse([]byte(rowConfig))
 	must(t, err)
 	r := newRig(t)
-	must(t, r.program(model.Network{Config: *c, Ports: rowPorts}))
+	must(t, r.program(model.Network{Config: *c, Ports: rowPorts, Adjacencies: rowHops}))
 	must(t, r.d.PutPod(Pod{Ifindex: rowPod, MAC: hostA, Addresses: rowPodAddresses}))
 	empty := r.d.policies["empty"]
 	must(t, r.d.maps[datapathMapSrPolicy].Put(empty.index, &datapathSrPolicy{}))
@@ -196,7 +207,7 @@ func (r *rig) checkRow(t *testing.T, program *ebpf.Program, row *podRow) {
 	for _, name := range row.counts {
 		octets := len(frame) - 14
 		if strings.HasPrefix(name, "list ") {
-			octets = len(wantOut) - 14
+			octets = len(wantOut) - layer3(row.out)
 		}
 		wantCounts[name] = model.Counter{Packets: 1, Bytes: uint64(octets)}
 	}
@@ -209,11 +220,19 @@ func (r *rig) checkRow(t *testing.T, program *ebpf.Program, row *podRow) {
 // files have it.
 func withoutLabel(frame []byte, made layers) []byte {
 	frame = bytes.Clone(frame)
-	if len(made) > 2 && len(frame) > 18 && isTunnel(made[1:]) {
-		word := binary.BigEndian.Uint32(frame[14:])
-		binary.BigEndian.PutUint32(frame[14:], word&^0xfffff)
+	if at := layer3(made); len(made) > 2 && len(frame) > at+4 && isTunnel(made[1:]) {
+		word := binary.BigEndian.Uint32(frame[at:])
+		binary.BigEndian.PutUint32(frame[at:], word&^0xfffff)
 	}
 	return frame
+}
+
+// layer3 is where the packet of a frame begins.
+func layer3(frame layers) int {
+	if len(frame) == 0 {
+		return 14
+	}
+	return 14 + 4*len(frame[0].(packet.Ethernet).VLAN)
 }
 
 func isTunnel(made layers) bool {
@@ -352,6 +371,11 @@ var (
 	options6  = packet.Extension{Kind: 60, Data: packet.Hex{1, 4, 0, 0, 0, 0}}
 )
 
+// taggedFrame is the frame of rowHops; the outermost tag is beside it.
+func taggedFrame(inside ...uint16) packet.Ethernet {
+	return packet.Ethernet{Dst: packet.Hex{2, 0, 0, 0, 6, 2}, Src: packet.Hex{0, 0, 0, 0, 0, 0}, VLAN: inside}
+}
+
 // tunnelTo is what goes into a policy of one segment.
 func tunnelTo(eth packet.Ethernet, segment string, in layers) layers {
 	return of(eth, ip6("fc00:1::1", segment), in)
@@ -393,6 +417,10 @@ var podRows = []podRow{
 	{name: "a policy, MTU, from the kernel", port: rowEntry, in: of(ip4("10.2.2.2", "10.15.0.1"), datagram(1300-67)), end: "too_big"},
 	{name: "a policy, MTU is met", in: of(ip4("10.2.2.2", "10.15.0.1"), datagram(1300-68)), end: "forwarded", counts: []string{"list narrow 0"},
 		out: tunnelTo(nextFrame, "fc00:e::", of(hops4(ip4("10.2.2.2", "10.15.0.1"), 63), datagram(1300-68)))},
+	{name: "a policy behind a tag", in: of(ip4("10.2.2.2", "10.17.0.1"), datagram(20)), end: "forwarded", counts: []string{"list tagged 0"},
+		out: tunnelTo(taggedFrame(), "fc00:1a::", of(hops4(ip4("10.2.2.2", "10.17.0.1"), 63), datagram(20)))},
+	{name: "a policy behind two tags", in: of(ip4("10.2.2.2", "10.18.0.1"), datagram(20)), end: "forwarded", counts: []string{"list tagged-twice 0"},
+		out: tunnelTo(taggedFrame(9), "fc00:1b::", of(hops4(ip4("10.2.2.2", "10.18.0.1"), 63), datagram(20)))},
 	{name: "a policy without lists", in: of(ip4("10.2.2.2", "10.16.0.1"), datagram(20)), end: "no_segment_list"},
 }
 
