@@ -34,7 +34,8 @@ INLINE int plan_tunnel(__u32 index, __u32 hash, struct tunnel_headers *h)
 	return 0;
 }
 
-/* The largest packet that it is on the wire, without what is pushed. */
+/* The largest packet that it is on the wire, without what is pushed. Of packets
+ * that have no one size (SCTP) the kernel says 65535, and so they fit nowhere. */
 INLINE __u32 largest(struct __sk_buff *skb, struct inner *in)
 {
 	__u32 header = UDP_LEN;
@@ -46,7 +47,12 @@ INLINE __u32 largest(struct __sk_buff *skb, struct inner *in)
 		offset = skb_at(skb, in->l4 + TCP_DATA_OFFSET, 1);
 		header = offset ? *offset >> 4 << 2 : TCP_LEN;
 	}
-	return in->l4 - ETH_LEN + header + skb->gso_size;
+	return in->l4 - in->l3 + header + skb->gso_size;
+}
+
+INLINE __u16 fib_length(__u32 length)
+{
+	return length > 0xffff ? 0xffff : length;
 }
 
 /* Where no adjacency is ready the kernel is asked; a neighbour that it has to
@@ -64,7 +70,7 @@ GLOBAL int ask_way(struct __sk_buff *skb, __u32 index, __u32 length, struct next
 	if (last >= MAX_SEGMENTS)
 		return REASON_NO_ROUTE;
 	fib.ifindex = skb->ifindex;
-	fib.tot_len = length;
+	fib.tot_len = fib_length(length);
 	copy16_by4(fib.ipv6_src, &list->source);
 	copy16_by4(fib.ipv6_dst, &list->segment[last]);
 	answer = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);

@@ -22,8 +22,8 @@ struct inner {
 	__u32 length; /* of layer 3, as it is: perhaps of many packets together */
 	__u32 l4;     /* offset of layer 4 */
 	__u8 version, protocol, class, hops;
-	__u8 fragment, dont_fragment;
-	__u8 pad[2];
+	__u8 fragment, pad;
+	__u16 l3; /* offset of layer 3 */
 };
 
 /* `size` octets at `offset`, or NULL. */
@@ -112,7 +112,6 @@ INLINE int read_inner4(struct __sk_buff *skb, __u32 offset, struct inner *in)
 	in->class = ip->tos;
 	in->hops = ip->ttl;
 	in->fragment = !!(ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK));
-	in->dont_fragment = !!(ld16(&ip->fragment) & be16(IPV4_DF));
 	in->l4 = offset + header;
 	return 0;
 }
@@ -130,7 +129,6 @@ INLINE int read_inner6(struct __sk_buff *skb, __u32 offset, struct inner *in)
 	in->class = ipv6_class(ip);
 	in->hops = ip->hop_limit;
 	in->fragment = ip->next_header == NH_FRAGMENT;
-	in->dont_fragment = 1;
 	in->l4 = offset + IPV6_LEN;
 	return 0;
 }
@@ -143,6 +141,7 @@ GLOBAL int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct 
 
 	if (!in)
 		return -1;
+	in->l3 = offset;
 	in->length = skb->len - offset;
 	skb_need(skb, offset + (version == 4 ? IPV4_LEN : IPV6_LEN));
 	if (version == 4 ? read_inner4(skb, offset, in) : read_inner6(skb, offset, in))

@@ -125,7 +125,7 @@ GLOBAL int ask_table(struct __sk_buff *skb, struct inner *in, __u32 table, struc
 		return REASON_HOP_LIMIT;
 	__builtin_memset(fib, 0, sizeof(*fib));
 	fib->ifindex = skb->ifindex;
-	fib->tot_len = largest(skb, in);
+	fib->tot_len = fib_length(largest(skb, in));
 	fib->tbid = table;
 	if (in->version == 4) {
 		fib->family = AF_INET4;
@@ -213,6 +213,8 @@ INLINE int uplink_end_d(struct __sk_buff *skb, struct settings *cfg, struct oute
 		return o->chain;
 	if (o->left)
 		return REASON_SEGMENTS_LEFT;
+	if (is_extension(o->type)) /* behind segments that were left before End */
+		return REASON_EXTENSION_CHAIN;
 	if (o->type == NH_FRAGMENT)
 		return REASON_FRAGMENT;
 	if (!takes(o->sid, o->type))
@@ -335,8 +337,6 @@ INLINE int uplink_bind(struct __sk_buff *skb, struct outer *o)
 
 INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip, struct outer *o)
 {
-	if (!decapsulates(o->sid) && !binds(o->sid) && o->sid->behavior != END)
-		return REASON_PASSED;
 	o->shifted = o->sid->behavior == END && o->sid->flavors & FLAVOR_NEXT_CSID && next_csid(o->sid, ip, &o->next);
 	o->chain = read_outer(skb, ip, o);
 	if (o->chain && (!o->shifted || o->chain == REASON_IPV6_MALFORMED))
@@ -363,7 +363,7 @@ INLINE int uplink_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outs
 	if (outside && (in_domain(cfg, &ip->dst) || in_domain(cfg, &ip->src)))
 		return REASON_SR_DOMAIN_EDGE;
 	o.sid = find_sid(cfg, &ip->dst, &o.index);
-	if (!o.sid)
+	if (!o.sid || (!decapsulates(o.sid) && !binds(o.sid) && o.sid->behavior != END))
 		return REASON_PASSED;
 	reason = uplink_behave(skb, cfg, ip, &o);
 	if (reason == REASON_FORWARDED || reason == REASON_PASSED) {

@@ -270,6 +270,7 @@ func TestPodsIntoTable(t *testing.T) {
 	b.reach(t, a, srv6.HEncapsRed)
 	customer := netns.New(t)
 	netns.Veth(t, b.NS, "cust", customer, "eth0")
+	b.IP(t, "link set cust mtu 1400") // what the pods' packets are long, and no more
 	for _, name := range []string{"all", "cust"} {
 		b.Sysctl(t, "net.ipv4.conf."+name+".rp_filter", "0") // main does not lead back
 	}

@@ -1,0 +1,611 @@
+package dataplane
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/internal/testutil/packet"
+)
+
+// The rows of this file are what culvert_pod and culvert_uplink do otherwise than
+// the journey, so that no golden file has it: into pods, into the kernel by
+// culvert0, by the kernel's answers. Ports: the host's end of a pod's veth, an
+// uplink, one to other domains, and culvert1.
+const (
+	rowPod     = 50
+	rowUplink  = 51
+	rowForeign = 52
+	rowEntry   = 53
+)
+
+var rowPorts = []model.Port{{Name: "podveth", Ifindex: rowPod}, {Name: "up", Ifindex: rowUplink},
+	{Name: "foreign", Ifindex: rowForeign, External: true}, {Name: "culvert1", Ifindex: rowEntry}}
+
+const rowConfig = `
+interfaces: [{name: up}, {name: foreign}]
+domain: ["fc00::/16"]
+encapsulation: {source: "fc00:1::1"}
+sids:
+  - {sid: "fc00:1:0:1::", behavior: End}
+  - {sid: "fc00:1:0:2::", behavior: End, flavors: [USD]}
+  - {sid: "fc00:1:0:3::", behavior: End.X, next_hop: "fd06::2"}
+  - {sid: "fc00:1:0:4::", behavior: End.DT4, table: 254}
+  - {sid: "fc00:1:0:6::", behavior: End.DT6, table: 254}
+  - {sid: "fc00:1:0:7::", behavior: End.DT6, table: 254, allow_upper_layer: true}
+  - {sid: "fc00:1:0:14::", behavior: End.DT4, table: 100}
+  - {sid: "fc00:1:0:16::", behavior: End.DT6, table: 100}
+  - {sid: "fc00:1:0:b1::", behavior: End.B6.Encaps.Red, policy: reached}
+  - {sid: "fc00:1:0:b2::", behavior: End.B6.Encaps.Red, policy: resolved}
+  - {sid: "fc00:1:0:b3::", behavior: End.B6.Encaps.Red, policy: unreachable}
+  - {sid: "fc00:1:0:b4::", behavior: End.B6.Encaps.Red, policy: nowhere}
+  - {sid: "fc00:1:0:b5::", behavior: End.B6.Encaps.Red, policy: narrow}
+  - {sid: "fc00:1:0:b6::", behavior: End.B6.Encaps.Red, policy: empty}
+  - {sid: "fcbb:bb00:1::/48", behavior: End, flavors: [NEXT-C-SID], block_length: 32}
+  - {sid: "fcbb:bb00:6::/48", behavior: End.DT6, table: 254}
+policies:
+  - {name: reached, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:a::"]}]}
+  - {name: resolved, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:b::"]}]}
+  - {name: unreachable, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:c::"]}]}
+  - {name: nowhere, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:d::"]}]}
+  - {name: narrow, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:e::"]}]}
+  - {name: tagged, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:1a::"]}]}
+  - {name: tagged-twice, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:1b::"]}]}
+  - {name: empty, behavior: H.Encaps.Red, segment_lists: [{segments: ["fc00:f::"]}]}
+steering:
+  - {prefix: 10.11.0.0/16, policy: reached}
+  - {prefix: 10.12.0.0/16, policy: resolved}
+  - {prefix: 10.13.0.0/16, policy: unreachable}
+  - {prefix: 10.14.0.0/16, policy: nowhere}
+  - {prefix: 10.15.0.0/16, policy: narrow}
+  - {prefix: 10.16.0.0/16, policy: empty}
+  - {prefix: 10.17.0.0/16, policy: tagged}
+  - {prefix: 10.18.0.0/16, policy: tagged-twice}
+  - {prefix: "fd11::/64", policy: reached}
+  - {prefix: "fc00:1234::/64", policy: reached}
+`
+
+// rowHops are ready, behind tags; other next hops are what the kernel says.
+var rowHops = []model.Adjacency{
+	{Key: model.Key{NextHop: addr("fc00:1a::")}, Out: "up", MTU: 1500, Dst: model.MAC{2, 0, 0, 0, 6, 2}, VLAN: []model.VLAN{{TPID: 0x8100, ID: 7}}},
+	{Key: model.Key{NextHop: addr("fc00:1b::")}, Out: "up", MTU: 1500, Dst: model.MAC{2, 0, 0, 0, 6, 2},
+		VLAN: []model.VLAN{{TPID: 0x88a8, ID: 8}, {TPID: 0x8100, ID: 9}}},
+}
+
+// rowRoutes are what the kernel answers from: one neighbour is there, one is to be
+// resolved.
+var rowRoutes = []string{
+	"-4 addr add 10.6.0.1/24 dev up", "-6 addr add fd06::1/64 dev up",
+	"-4 neigh add 10.6.0.2 dev up nud permanent lladdr 02:00:00:00:06:02",
+	"-6 neigh add fd06::2 dev up nud permanent lladdr 02:00:00:00:06:02",
+	"-6 route add fc00:a::/32 via fd06::2", "-6 route add fc00:b::/32 via fd06::9", "-6 route add unreachable fc00:c::/32",
+	"-6 route add fc00:e::/32 via fd06::2 mtu lock 1300",
+	"-4 route add 10.21.0.0/16 via 10.6.0.2 table 100", "-6 route add fd21::/64 via fd06::2 table 100",
+	"-4 route add 10.22.0.0/16 via 10.6.0.9 table 100", "-6 route add fd22::/64 via fd06::9 table 100",
+	"-4 route add unreachable 10.23.0.0/16 table 100", "-6 route add blackhole fd23::/64 table 100",
+	"-4 route add 10.25.0.0/16 via 10.6.0.2 mtu lock 1300 table 100", "-6 route add fd25::/64 via fd06::2 mtu lock 1300 table 100",
+	"-4 route add 10.26.0.0/16 via inet6 fd06::2 table 100", "-6 route add prohibit fd26::/64 table 100",
+}
+
+var rowPodAddresses = addrs("10.2.2.2", "fd02::2")
+
+// newRowRig is a node whose tables and routes say all of that. Its one pod is at
+// the other end of podveth.
+func newRowRig(t testing.TB) *rig {
+	t.Helper()
+	c, err := config.Parse([]byte(rowConfig))
+	must(t, err)
+	r := newRig(t)
+	must(t, r.program(model.Network{Config: *c, Ports: rowPorts, Adjacencies: rowHops}))
+	must(t, r.d.PutPod(Pod{Ifindex: rowPod, MAC: hostA, Addresses: rowPodAddresses}))
+	empty := r.d.policies["empty"]
+	must(t, r.d.maps[datapathMapSrPolicy].Put(empty.index, &datapathSrPolicy{}))
+	for _, line := range rowRoutes {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v\n%s", line, err, out)
+		}
+	}
+	return r
+}
+
+type layers = []packet.Layer
+
+func ip4(src, dst string) packet.IPv4 { return packet.IPv4{Src: addr(src), Dst: addr(dst)} }
+func ip6(src, dst string) packet.IPv6 { return packet.IPv6{Src: addr(src), Dst: addr(dst)} }
+
+func hops4(p packet.IPv4, ttl uint8) packet.IPv4  { p.TTL = &ttl; return p }
+func hops6(p packet.IPv6, hops uint8) packet.IPv6 { p.HopLimit = &hops; return p }
+func class4(p packet.IPv4, tos uint8) packet.IPv4 { p.TOS = tos; return p }
+func class6(p packet.IPv6, tc uint8) packet.IPv6  { p.Class = tc; return p }
+
+func srhOf(left uint8, segments ...string) packet.SRH {
+	return packet.SRH{Segments: addrs(segments...), Left: &left}
+}
+
+func of(parts ...any) layers {
+	var all layers
+	for _, p := range parts {
+		switch p := p.(type) {
+		case packet.Layer:
+			all = append(all, p)
+		case layers:
+			all = append(all, p...)
+		}
+	}
+	return all
+}
+
+// datagram is what is behind the IP header.
+func datagram(octets int) layers {
+	return layers{packet.UDP{Sport: 1000, Dport: 2000}, packet.Payload{Count: octets}}
+}
+
+var (
+	toPod4  = of(ip4("10.1.1.1", "10.2.2.2"), datagram(20))
+	toPod6  = of(ip6("fd01::1", "fd02::2"), datagram(20))
+	inPod4  = of(podFrame, hops4(ip4("10.1.1.1", "10.2.2.2"), 63), datagram(20))
+	inPod6  = of(podFrame, hops6(ip6("fd01::1", "fd02::2"), 63), datagram(20))
+	gateway = packet.Hex{0xee, 0xee, 0xee, 0xee, 0xee, 0xee}
+
+	podFrame = packet.Ethernet{Dst: packet.Hex(hostA), Src: gateway}
+)
+
+// podRow is a packet, and how it has to end.
+type podRow struct {
+	name string
+	port int
+	in   layers
+	dst  packet.Hex // MAC; that of the port unless set
+	cut  int        // octets missing at the end
+
+	end    string // forwarded, passed, or the reason of a drop
+	out    layers // nil: as it came
+	counts []string
+}
+
+// macOf is the address of an interface.
+func macOf(t testing.TB, ifindex int) packet.Hex {
+	return packet.Hex(addressed(t, make([]byte, 14), ifindex)[:6])
+}
+
+var tcxVerdicts = map[string]uint32{"forwarded": tcxRedirect, "passed": tcxNext}
+
+func (r *rig) checkRow(t *testing.T, program *ebpf.Program, row *podRow) {
+	t.Helper()
+	frame := addressed(t, packet.Frame(of(packet.Ethernet{}, row.in)...), row.port)
+	if row.dst != nil {
+		copy(frame, row.dst)
+	}
+	frame = frame[:len(frame)-row.cut]
+	before := r.counters(t)
+	verdict, out := runOn(t, program, frame, row.port)
+	counted := since(before, r.counters(t))
+	want, ok := tcxVerdicts[row.end]
+	if !ok {
+		want = tcxDrop
+	}
+	if verdict != want {
+		t.Errorf("%s: verdict %d, want %d; counted %v", row.name, int32(verdict), want, counted)
+	}
+	wantOut := frame
+	if row.out != nil {
+		wantOut = packet.Frame(row.out...)
+	}
+	if want != tcxDrop && !bytes.Equal(withoutLabel(out, row.out), withoutLabel(wantOut, row.out)) {
+		t.Errorf("%s: out comes\n%x, want\n%x", row.name, out, wantOut)
+	}
+	wantCounts := model.Counts{model.OutcomeName(model.Reason(row.end)): {Packets: 1, Bytes: uint64(len(frame))}}
+	for _, name := range row.counts {
+		octets := len(frame) - 14
+		if strings.HasPrefix(name, "list ") {
+			octets = len(wantOut) - layer3(row.out)
+		}
+		wantCounts[name] = model.Counter{Packets: 1, Bytes: uint64(octets)}
+	}
+	if diff := cmp.Diff(wantCounts, counted); diff != "" {
+		t.Errorf("%s: counters (-want +got):\n%s", row.name, diff)
+	}
+}
+
+// withoutLabel leaves out the flow label of a tunnel that was made: the golden
+// files have it.
+func withoutLabel(frame []byte, made layers) []byte {
+	frame = bytes.Clone(frame)
+	if at := layer3(made); len(made) > 2 && len(frame) > at+4 && isTunnel(made[1:]) {
+		word := binary.BigEndian.Uint32(frame[at:])
+		binary.BigEndian.PutUint32(frame[at:], word&^0xfffff)
+	}
+	return frame
+}
+
+// layer3 is where the packet of a frame begins.
+func layer3(frame layers) int {
+	if len(frame) == 0 {
+		return 14
+	}
+	return 14 + 4*len(frame[0].(packet.Ethernet).VLAN)
+}
+
+func isTunnel(made layers) bool {
+	_, outer := made[0].(packet.IPv6)
+	_, in4 := made[1].(packet.IPv4)
+	_, in6 := made[1].(packet.IPv6)
+	return outer && (in4 || in6)
+}
+
+func sidCount(s string) string { return model.SIDName(netip.PrefixFrom(addr(s), 128)) }
+
+const (
+	nodeEnd, usd = "fc00:1:0:1::", "fc00:1:0:2::"
+	dt4, dt6     = "fc00:1:0:4::", "fc00:1:0:6::"
+	table4       = "fc00:1:0:14::"
+	table6       = "fc00:1:0:16::"
+	other        = "fc00:2::1" // a node
+	csid         = "fcbb:bb00:1::/48"
+	csidDT6      = "fcbb:bb00:6::/48"
+)
+
+var noTunnel = packet.Hex{2, 0, 0, 0, 0, 0x77} // somebody else's MAC
+
+func csidCount(s string) string { return model.SIDName(netip.MustParsePrefix(s)) }
+
+var uplinkRows = []podRow{
+	// Whose it is.
+	{name: "another host's frame", dst: noTunnel, in: of(ip6(other, dt4), toPod4), end: "passed"},
+	{name: "a multicast frame", dst: packet.Hex{0x33, 0x33, 0, 0, 0, 1}, in: of(ip6(other, dt4), toPod4), end: "passed"},
+	{name: "no SID", in: of(ip6(other, "fc00:1:0:99::"), toPod4), end: "passed"},
+	{name: "a SID that is not for uplinks", in: of(ip6(other, "fc00:1:0:3::"), srhOf(1, "fc00:9::", "fc00:1:0:3::"), toPod4), end: "passed"},
+	{name: "IPv4", in: toPod4, end: "passed"},
+	{name: "into the domain from outside", port: rowForeign, in: of(ip6("2001:db8::1", dt4), toPod4), end: "sr_domain_edge"},
+	{name: "out of the domain from outside", port: rowForeign, in: of(ip6(other, "2001:db8::1"), toPod4), end: "sr_domain_edge"},
+
+	// Into a pod.
+	{name: "End.DT4", in: of(ip6(other, dt4), toPod4), end: "forwarded", out: inPod4, counts: []string{sidCount(dt4)}},
+	{name: "End.DT6", in: of(ip6(other, dt6), toPod6), end: "forwarded", out: inPod6, counts: []string{sidCount(dt6)}},
+	{name: "USD, IPv4", in: of(ip6(other, usd), toPod4), end: "forwarded", out: inPod4, counts: []string{sidCount(usd)}},
+	{name: "USD, IPv6 behind an SRH", in: of(ip6(other, usd), srhOf(0, usd, nodeEnd), toPod6), end: "forwarded", out: inPod6,
+		counts: []string{sidCount(usd)}},
+
+	// End, and a DT SID of this node behind it.
+	{name: "End and End.DT4", in: of(ip6(other, nodeEnd), srhOf(1, dt4), toPod4), end: "forwarded", out: inPod4,
+		counts: []string{sidCount(nodeEnd), sidCount(dt4)}},
+	{name: "End and End.DT6, with an HMAC TLV", end: "forwarded", out: inPod6, counts: []string{sidCount(nodeEnd), sidCount(dt6)},
+		in: of(ip6(other, nodeEnd), packet.SRH{Segments: addrs(dt6, nodeEnd), TLV: bytes.Repeat([]byte{5, 14, 0, 0, 0, 0, 0, 1}, 2)}, toPod6)},
+	{name: "End and a DT SID that is not the last", in: of(ip6(other, nodeEnd), srhOf(2, "fc00:9::", dt6, nodeEnd), toPod6), end: "segments_left"},
+	{name: "options behind End and a DT SID", in: of(ip6(other, nodeEnd), srhOf(1, dt6), packet.Extension{Kind: 60, Data: packet.Hex{1, 4, 0, 0, 0, 0}}, toPod6), end: "extension_chain"},
+	{name: "a fragment behind End and a DT SID", in: of(ip6(other, nodeEnd), srhOf(1, dt6), packet.Extension{Kind: 44, Data: packet.Hex{0, 1, 0, 0, 0, 7}}, toPod6), end: "fragment"},
+	{name: "another upper layer behind End and a DT SID", in: of(ip6(other, nodeEnd), srhOf(1, dt6), toPod4), end: "upper_layer"},
+	{name: "another upper layer that is allowed", in: of(ip6(other, "fc00:1:0:7::"), toPod4), end: "passed", counts: []string{sidCount("fc00:1:0:7::")}},
+	{name: "hop limit 1 at End and a DT SID", in: of(hops6(ip6(other, nodeEnd), 1), srhOf(1, dt6), toPod6), end: "hop_limit"},
+
+	// NEXT-C-SID, and what it comes to.
+	{name: "NEXT-C-SID and End.DT6", in: of(ip6(other, "fcbb:bb00:1:6::"), toPod6), end: "forwarded", out: inPod6,
+		counts: []string{csidCount(csid), csidCount(csidDT6)}},
+	{name: "NEXT-C-SID, options, and End.DT6", end: "extension_chain",
+		in: of(ip6(other, "fcbb:bb00:1:6::"), packet.Extension{Kind: 60, Data: packet.Hex{1, 4, 0, 0, 0, 0}}, toPod6)},
+	{name: "NEXT-C-SID, segments left, and End.DT6", in: of(ip6(other, "fcbb:bb00:1:6::"), srhOf(1, "fc00:9::", "fcbb:bb00:1:6::"), toPod6), end: "segments_left"},
+	{name: "NEXT-C-SID does not look at options", end: "passed", counts: []string{csidCount(csid)},
+		in:  of(ip6(other, "fcbb:bb00:1:9::"), packet.Extension{Kind: 60, Data: packet.Hex{1, 4, 0, 0, 0, 0}}, toPod6),
+		out: of(packet.Ethernet{}, ip6(other, "fcbb:bb00:9::"), packet.Extension{Kind: 60, Data: packet.Hex{1, 4, 0, 0, 0, 0}}, toPod6)},
+	{name: "NEXT-C-SID in a packet cut short", in: of(ip6(other, "fcbb:bb00:1:9::"), toPod6), cut: 1, end: "ipv6_malformed"},
+
+	// By another table, by the kernel's answer.
+	{name: "a table's neighbour, IPv4", in: of(ip6(other, table4), ip4("10.1.1.1", "10.21.0.1"), datagram(20)), end: "forwarded",
+		out: of(nextFrame, hops4(ip4("10.1.1.1", "10.21.0.1"), 63), datagram(20)), counts: []string{sidCount(table4)}},
+	{name: "a table's neighbour, IPv6", in: of(ip6(other, table6), ip6("fd01::1", "fd21::1"), datagram(20)), end: "forwarded",
+		out: of(nextFrame, hops6(ip6("fd01::1", "fd21::1"), 63), datagram(20)), counts: []string{sidCount(table6)}},
+	{name: "a table's neighbour of the other family", in: of(ip6(other, table4), ip4("10.1.1.1", "10.26.0.1"), datagram(20)), end: "forwarded",
+		out: of(nextFrame, hops4(ip4("10.1.1.1", "10.26.0.1"), 63), datagram(20)), counts: []string{sidCount(table4)}},
+	{name: "a table, and End", in: of(ip6(other, nodeEnd), srhOf(1, table4), ip4("10.1.1.1", "10.21.0.1"), datagram(20)), end: "forwarded",
+		out: of(nextFrame, hops4(ip4("10.1.1.1", "10.21.0.1"), 63), datagram(20)), counts: []string{sidCount(nodeEnd), sidCount(table4)}},
+	{name: "a table, and congestion outside", in: of(class6(ip6(other, table4), 3), class4(ip4("10.1.1.1", "10.21.0.1"), 0xb9), datagram(20)), end: "forwarded",
+		out: of(nextFrame, class4(hops4(ip4("10.1.1.1", "10.21.0.1"), 63), 0xbb), datagram(20)), counts: []string{sidCount(table4)}},
+	{name: "a table, and congestion that cannot be told", in: of(class6(ip6(other, table6), 3), ip6("fd01::1", "fd21::1"), datagram(20)), end: "ecn"},
+	{name: "a table, unresolved, IPv4", in: of(ip6(other, table4), ip4("10.1.1.1", "10.22.0.1"), datagram(20)), end: "forwarded",
+		out: of(withoutMACs, hops4(ip4("10.1.1.1", "10.22.0.1"), 63), datagram(20)), counts: []string{sidCount(table4)}},
+	{name: "a table, unresolved, IPv6", in: of(ip6(other, table6), ip6("fd01::1", "fd22::1"), datagram(20)), end: "forwarded",
+		out: of(withoutMACs, hops6(ip6("fd01::1", "fd22::1"), 63), datagram(20)), counts: []string{sidCount(table6)}},
+	{name: "a table's unreachable", in: of(ip6(other, table4), ip4("10.1.1.1", "10.23.0.1"), datagram(20)), end: "unreachable"},
+	{name: "a table's blackhole", in: of(ip6(other, table6), ip6("fd01::1", "fd23::1"), datagram(20)), end: "unreachable"},
+	{name: "a table's prohibit", in: of(ip6(other, table6), ip6("fd01::1", "fd26::1"), datagram(20)), end: "unreachable"},
+	{name: "a table without the route, IPv4", in: of(ip6(other, table4), toPod4), end: "no_route"},
+	{name: "a table without the route, IPv6", in: of(ip6(other, table6), toPod6), end: "no_route"},
+	{name: "a table's MTU, IPv4", in: of(ip6(other, table4), ip4("10.1.1.1", "10.25.0.1"), datagram(1300-27)), end: "too_big"},
+	{name: "a table's MTU, IPv6", in: of(ip6(other, table6), ip6("fd01::1", "fd25::1"), datagram(1300-47)), end: "too_big"},
+	{name: "a table's MTU is met", in: of(ip6(other, table6), ip6("fd01::1", "fd25::1"), datagram(1300-48)), end: "forwarded",
+		out: of(nextFrame, hops6(ip6("fd01::1", "fd25::1"), 63), datagram(1300-48)), counts: []string{sidCount(table6)}},
+	{name: "a table, TTL 1", in: of(ip6(other, table4), hops4(ip4("10.1.1.1", "10.21.0.1"), 1), datagram(20)), end: "hop_limit"},
+	{name: "a table, inside cut short", in: of(ip6(other, table4), ip4("10.1.1.1", "10.21.0.1")), cut: 1, end: "ipv6_malformed"},
+
+	// Into a policy, by the kernel's answer.
+	{name: "a policy", in: bound("b1"), end: "forwarded", out: of(nextFrame, ip6("fc00:1::1", "fc00:a::"), boundNext("b1")),
+		counts: []string{sidCount("fc00:1:0:b1::"), "list reached 0"}},
+	{name: "a policy, unresolved", in: bound("b2"), end: "forwarded", out: of(withoutMACs, ip6("fc00:1::1", "fc00:b::"), boundNext("b2")),
+		counts: []string{sidCount("fc00:1:0:b2::"), "list resolved 0"}},
+	{name: "a policy to nowhere that is known", in: bound("b3"), end: "unreachable"},
+	{name: "a policy without a route", in: bound("b4"), end: "no_route"},
+	{name: "a policy, MTU", in: bound("b5", datagram(1300-40-(40+8+32)-47)...), end: "too_big"},
+	{name: "a policy without lists", in: bound("b6"), end: "no_segment_list"},
+}
+
+var (
+	nextFrame   = packet.Ethernet{Dst: packet.Hex{2, 0, 0, 0, 6, 2}, Src: packet.Hex("source")}
+	withoutMACs = packet.Ethernet{Dst: packet.Hex{0, 0, 0, 0, 0, 0}, Src: packet.Hex{0, 0, 0, 0, 0, 0}} // the kernel writes them
+)
+
+// bound is for a binding SID, with one more segment.
+func bound(function string, inner ...packet.Layer) layers {
+	sid := "fc00:1:0:" + function + "::"
+	return of(ip6(other, sid), srhOf(1, "fc00:9::", sid), boundInner(inner))
+}
+
+// boundNext is what goes into the policy then.
+func boundNext(function string) layers {
+	return of(hops6(ip6(other, "fc00:9::"), 63), srhOf(0, "fc00:9::", "fc00:1:0:"+function+"::"), boundInner(nil))
+}
+
+func boundInner(inner layers) layers {
+	if inner == nil {
+		inner = datagram(20)
+	}
+	return of(ip6("fd01::1", "fd02::2"), inner)
+}
+
+var (
+	options4  = packet.IPv4{Src: addr("10.1.1.1"), Dst: addr("10.2.2.2"), Options: packet.Hex{7, 7, 4, 0, 0, 0, 0, 0}}
+	fragment4 = packet.IPv4{Src: addr("10.1.1.1"), Dst: addr("10.2.2.2"), Fragment: 0x2000}
+	echo4     = packet.ICMP{Type: 8}
+	error4    = of(packet.ICMP{Type: 3, Code: 4, Rest: 1300}, hops4(ip4("10.2.2.2", "10.1.1.1"), 9), datagram(0))
+	echo6     = packet.ICMP{V6: true, Type: 129}
+	error6    = of(packet.ICMP{V6: true, Type: 2, Rest: 1300}, ip6("fd02::2", "fd01::1"), datagram(0))
+	fragment6 = packet.Extension{Kind: 44, Data: packet.Hex{0, 1, 0, 0, 0, 7}}
+	options6  = packet.Extension{Kind: 60, Data: packet.Hex{1, 4, 0, 0, 0, 0}}
+)
+
+// taggedFrame is the frame of rowHops; the outermost tag is beside it.
+func taggedFrame(inside ...uint16) packet.Ethernet {
+	return packet.Ethernet{Dst: packet.Hex{2, 0, 0, 0, 6, 2}, Src: packet.Hex{0, 0, 0, 0, 0, 0}, VLAN: inside}
+}
+
+// tunnelTo is what goes into a policy of one segment.
+func tunnelTo(eth packet.Ethernet, segment string, in layers) layers {
+	return of(eth, ip6("fc00:1::1", segment), in)
+}
+
+var podRows = []podRow{
+	// Whose it is.
+	{name: "another host's frame", dst: noTunnel, in: of(toPod4), end: "passed"},
+	{name: "another host's frame, from the kernel", port: rowEntry, dst: noTunnel, in: of(toPod4), end: "forwarded", out: inPod4},
+	{name: "a broadcast frame", dst: packet.Hex{255, 255, 255, 255, 255, 255}, in: of(toPod4), end: "passed"},
+	{name: "a multicast frame, from the kernel", port: rowEntry, dst: packet.Hex{0x33, 0x33, 0, 0, 0, 1}, in: of(toPod6), end: "passed"},
+	{name: "to nobody", in: of(ip4("10.2.2.2", "192.0.2.1"), datagram(20)), end: "passed"},
+	{name: "to nobody, from the kernel", port: rowEntry, in: of(ip6("fd02::2", "2001:db8::1"), datagram(20)), end: "passed"},
+	{name: "to a SID", in: of(ip6("fd02::2", dt6), toPod6), end: "sr_domain_edge"},
+	{name: "to a steered part of the domain", in: of(ip6("fd02::2", "fc00:1234::1"), datagram(20)), end: "sr_domain_edge"},
+	{name: "from the domain", in: of(ip6(other, "fd02::2"), datagram(20)), end: "sr_domain_edge"},
+	{name: "from the domain, from the kernel", port: rowEntry, in: of(ip6(other, "fd02::2"), datagram(20)), end: "forwarded",
+		out: of(podFrame, hops6(ip6(other, "fd02::2"), 63), datagram(20))},
+
+	// Into a pod of this node.
+	{name: "a pod, IPv4", in: of(toPod4), end: "forwarded", out: inPod4},
+	{name: "a pod, IPv6", in: of(toPod6), end: "forwarded", out: inPod6},
+	{name: "a pod, TTL 1", in: of(hops4(ip4("10.2.2.3", "10.2.2.2"), 1), datagram(20)), end: "passed"},
+	{name: "a pod, hop limit 0", in: of(hops6(ip6("fd02::3", "fd02::2"), 0), datagram(20)), end: "passed"},
+	{name: "a pod, cut short", in: of(toPod6), cut: 1, end: "passed"},
+
+	// Into a policy, by the kernel's answer.
+	{name: "a policy", in: of(ip4("10.2.2.2", "10.11.0.1"), datagram(20)), end: "forwarded", counts: []string{"list reached 0"},
+		out: tunnelTo(nextFrame, "fc00:a::", of(hops4(ip4("10.2.2.2", "10.11.0.1"), 63), datagram(20)))},
+	{name: "a policy, IPv6", in: of(ip6("fd02::2", "fd11::1"), datagram(20)), end: "forwarded", counts: []string{"list reached 0"},
+		out: tunnelTo(nextFrame, "fc00:a::", of(hops6(ip6("fd02::2", "fd11::1"), 63), datagram(20)))},
+	{name: "a policy in the domain, from the kernel", port: rowEntry, in: of(ip6("fd02::2", "fc00:1234::1"), datagram(20)), end: "forwarded",
+		out: tunnelTo(nextFrame, "fc00:a::", of(hops6(ip6("fd02::2", "fc00:1234::1"), 63), datagram(20))), counts: []string{"list reached 0"}},
+	{name: "a policy, unresolved", in: of(ip4("10.2.2.2", "10.12.0.1"), datagram(20)), end: "forwarded", counts: []string{"list resolved 0"},
+		out: tunnelTo(withoutMACs, "fc00:b::", of(hops4(ip4("10.2.2.2", "10.12.0.1"), 63), datagram(20)))},
+	{name: "a policy to nowhere that is known", in: of(ip4("10.2.2.2", "10.13.0.1"), datagram(20)), end: "unreachable"},
+	{name: "a policy without a route", in: of(ip4("10.2.2.2", "10.14.0.1"), datagram(20)), end: "no_route"},
+	{name: "a policy, MTU", in: of(ip4("10.2.2.2", "10.15.0.1"), datagram(1300-67)), end: "passed"},
+	{name: "a policy, MTU, from the kernel", port: rowEntry, in: of(ip4("10.2.2.2", "10.15.0.1"), datagram(1300-67)), end: "too_big"},
+	{name: "a policy, MTU is met", in: of(ip4("10.2.2.2", "10.15.0.1"), datagram(1300-68)), end: "forwarded", counts: []string{"list narrow 0"},
+		out: tunnelTo(nextFrame, "fc00:e::", of(hops4(ip4("10.2.2.2", "10.15.0.1"), 63), datagram(1300-68)))},
+	{name: "a policy behind a tag", in: of(ip4("10.2.2.2", "10.17.0.1"), datagram(20)), end: "forwarded", counts: []string{"list tagged 0"},
+		out: tunnelTo(taggedFrame(), "fc00:1a::", of(hops4(ip4("10.2.2.2", "10.17.0.1"), 63), datagram(20)))},
+	{name: "a policy behind two tags", in: of(ip4("10.2.2.2", "10.18.0.1"), datagram(20)), end: "forwarded", counts: []string{"list tagged-twice 0"},
+		out: tunnelTo(taggedFrame(9), "fc00:1b::", of(hops4(ip4("10.2.2.2", "10.18.0.1"), 63), datagram(20)))},
+	{name: "a policy without lists", in: of(ip4("10.2.2.2", "10.16.0.1"), datagram(20)), end: "no_segment_list"},
+}
+
+// TestPodRows runs the rows through culvert_pod.
+func TestPodRows(t *testing.T) {
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		program := r.d.podPrograms[datapathProgCulvertPod]
+		for _, p := range []*ebpf.Program{program, tunnelled(t, program)} {
+			for _, row := range podRows {
+				if row.port == 0 {
+					row.port = rowPod
+				}
+				row.out = r.sourced(t, row.out)
+				r.checkRow(t, p, &row)
+			}
+		}
+	})
+}
+
+// wholeContext is struct __sk_buff as far as to what it says of many packets in
+// one.
+type wholeContext struct {
+	skbContext
+	_        [30]uint32
+	Segments uint32
+	_        [2]uint32
+	GSO      uint32
+}
+
+// TestLargestOfMany: of many packets in one it is the largest that has to fit. From
+// a pod one that does not fit is the kernel's. Of one that fits no tunnel can be
+// made or taken off here, where the kernel is not told what the parts are: the
+// reason is another.
+func TestLargestOfMany(t *testing.T) {
+	tcp := func(options int) layers {
+		return of(packet.TCP{Sport: 1, Dport: 2, Options: make(packet.Hex, options)}, packet.Payload{Count: 3000})
+	}
+	options := packet.IPv4{Src: addr("10.2.2.2"), Dst: addr("10.15.0.1"), Options: make(packet.Hex, 8)}
+	pod, uplink := datapathProgCulvertPod, datapathProgCulvertUplink
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		for _, c := range []struct {
+			name, program string
+			port          int
+			in            layers
+			fits          uint32 // the largest gso_size: the MTU is 1300, from a pod 40 octets are pushed
+			otherwise     string
+		}{
+			{"UDP", pod, rowPod, of(ip4("10.2.2.2", "10.15.0.1"), datagram(3000)), 1300 - 40 - 28, "passed"},
+			{"TCP", pod, rowPod, of(ip4("10.2.2.2", "10.15.0.1"), tcp(0)), 1300 - 40 - 40, "passed"},
+			{"TCP with options", pod, rowPod, of(ip4("10.2.2.2", "10.15.0.1"), tcp(12)), 1300 - 40 - 52, "passed"},
+			{"TCP behind IPv4 options", pod, rowPod, of(options, tcp(12)), 1300 - 40 - 60, "passed"},
+			{"TCP from the kernel", pod, rowEntry, of(ip4("10.2.2.2", "10.15.0.1"), tcp(12)), 1300 - 40 - 52, "too_big"},
+			{"TCP by a table", uplink, rowUplink, of(ip6(other, table4), ip4("10.1.1.1", "10.25.0.1"), tcp(12)), 1300 - 52, "too_big"},
+			{"TCP over IPv6 by a table", uplink, rowUplink, of(ip6(other, table6), srhOf(0, table6), ip6("fd01::1", "fd25::1"), tcp(12)), 1300 - 72, "too_big"},
+		} {
+			for size, end := range map[uint32]string{c.fits: "headroom", c.fits + 1: c.otherwise, 0xffff: c.otherwise} {
+				if got := r.endOfMany(t, c.program, c.in, c.port, size); got != end {
+					t.Errorf("%s, gso_size %d: %s, want %s", c.name, size, got, end)
+				}
+			}
+		}
+	})
+}
+
+// endOfMany runs a program on three packets in one, of which each but the last has
+// `size` octets of payload, and says how they were counted.
+func (r *rig) endOfMany(t *testing.T, program string, in layers, port int, size uint32) (end string) {
+	t.Helper()
+	frame := addressed(t, packet.Frame(of(packet.Ethernet{}, in)...), port)
+	before := r.counters(t)
+	_, err := r.d.podPrograms[program].Run(&ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+100),
+		Context: wholeContext{skbContext: skbContext{Ifindex: uint32(port)}, Segments: 3, GSO: size}})
+	must(t, err)
+	for name, c := range since(before, r.counters(t)) {
+		if end != "" || c != (model.Counter{Packets: 3, Bytes: uint64(len(frame))}) {
+			t.Errorf("gso_size %d: %s counts %+v", size, name, c)
+		}
+		end = strings.TrimPrefix(name, "outcome ")
+	}
+	return end
+}
+
+// answers are packets to the pod that conntrack can be asked about or not. Inside
+// of both tunnels they begin with the IP header.
+var answers = []struct {
+	name string
+	in   layers
+	asks bool
+}{
+	{"UDP", of(toPod4), true},
+	{"UDP over IPv6", of(toPod6), true},
+	{"TCP", of(ip4("10.1.1.1", "10.2.2.2"), packet.TCP{Sport: 1, Dport: 2}), true},
+	{"IPv4 options", of(options4, datagram(20)), true},
+	{"an echo request", of(ip4("10.1.1.1", "10.2.2.2"), echo4), true},
+	{"an echo reply over IPv6", of(ip6("fd01::1", "fd02::2"), echo6), true},
+	{"a fragment", of(fragment4, datagram(20)), false},
+	{"a fragment of an echo", of(fragment4, echo4), false},
+	{"a fragment over IPv6", of(ip6("fd01::1", "fd02::2"), fragment6, datagram(20)), false},
+	{"options over IPv6", of(ip6("fd01::1", "fd02::2"), options6, datagram(20)), false},
+	{"an ICMP error", of(ip4("10.1.1.1", "10.2.2.2"), error4), false},
+	{"an ICMP error about a fragment", of(ip4("10.1.1.1", "10.2.2.2"), packet.ICMP{Type: 3, Code: 4}, fragment4, datagram(0)), false},
+	{"an ICMPv6 error", of(ip6("fd01::1", "fd02::2"), error6), false},
+	{"an ICMPv6 error about a fragment", of(ip6("fd01::1", "fd02::2"), packet.ICMP{V6: true, Type: 2}, ip6("fd02::2", "fd01::1"), fragment6), false},
+	{"no ICMP header", of(ip4("10.1.1.1", "10.2.2.2"), packet.Payload{Proto: 1}), false},
+	{"SCTP", of(ip4("10.1.1.1", "10.2.2.2"), packet.Payload{Count: 12, Proto: 132}), false},
+}
+
+// spent is a packet with one hop less.
+func spent(in layers) layers {
+	in = slices.Clone(in)
+	switch p := in[0].(type) {
+	case packet.IPv4:
+		in[0] = hops4(p, 63)
+	case packet.IPv6:
+		in[0] = hops6(p, 63)
+	}
+	return in
+}
+
+// TestAnswerRows: what is for a pod goes into it; where the kernel translates
+// flows, it gets what conntrack cannot be asked about, by culvert0 where that is
+// there, with the hop that it will spend.
+func TestAnswerRows(t *testing.T) {
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		uplink, pod := r.d.podPrograms[datapathProgCulvertUplink], r.d.podPrograms[datapathProgCulvertPod]
+		entry := datapathOverlay{Entry: 153, Translates: 1, Mac: [6]uint8{2, 0, 0, 0, 0, 0xc0}}
+		for _, o := range []datapathOverlay{{}, {Translates: 1}, entry} {
+			must(t, r.d.putOverlay(&o))
+			for _, a := range answers {
+				sid := dt6
+				if _, ok := a.in[0].(packet.IPv4); ok {
+					sid = dt4
+				}
+				in := podRow{name: "uplink: " + a.name, port: rowUplink, in: of(ip6(other, sid), a.in), counts: []string{sidCount(sid)}}
+				own := podRow{name: "pod: " + a.name, port: rowPod, in: a.in}
+				switch {
+				case a.asks || o.Translates == 0:
+					in.end, in.out = "forwarded", of(podFrame, spent(a.in))
+					own.end, own.out = in.end, in.out
+				case o.Entry != 0:
+					in.end, in.out = "forwarded", of(packet.Ethernet{Dst: o.Mac[:], Src: gateway}, a.in)
+					own.end = "passed"
+				default:
+					in.end, in.out = "passed", of(packet.Ethernet{Dst: macOf(t, rowUplink)}, a.in)
+					own.end = "passed"
+				}
+				r.checkRow(t, uplink, &in)
+				r.checkRow(t, pod, &own)
+			}
+		}
+	})
+}
+
+// TestUplinkRows runs the rows through culvert_uplink, of packets that the kernel
+// knows as ones in a tunnel, and of others.
+func TestUplinkRows(t *testing.T) {
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		program := r.d.podPrograms[datapathProgCulvertUplink]
+		for _, p := range []*ebpf.Program{program, tunnelled(t, program)} {
+			for _, row := range uplinkRows {
+				if row.port == 0 {
+					row.port = rowUplink
+				}
+				row.out = r.sourced(t, row.out)
+				r.checkRow(t, p, &row)
+			}
+		}
+	})
+}
+
+// sourced has frames leave by the uplink from its own address.
+func (r *rig) sourced(t testing.TB, out layers) layers {
+	out = slices.Clone(out)
+	for i, l := range out {
+		if e, ok := l.(packet.Ethernet); ok && string(e.Src) == "source" {
+			e.Src = macOf(t, rowUplink)
+			out[i] = e
+		} else if ok && e.Src == nil && e.Dst == nil {
+			e.Dst = macOf(t, rowUplink)
+			out[i] = e
+		}
+	}
+	return out
+}
