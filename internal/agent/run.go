@@ -297,14 +297,8 @@ func (a *Agent) converge(to *tables) {
 			}
 		}
 	}
-	// As if it were not there: the next plan puts it again.
 	for ref := range failures {
-		switch ref.Kind {
-		case KindInterface:
-			delete(to.ports, ref.Key)
-		case KindSteering:
-			delete(to.steering, ref.Key)
-		}
+		to.without(ref, a.tables)
 	}
 	for ref := range a.failures {
 		if failures[ref] == nil {
@@ -315,6 +309,21 @@ func (a *Agent) converge(to *tables) {
 	a.failures, a.tables = failures, to
 	a.forgetModes()
 	a.touchPlanes() // who told the paths hears which of them are active
+}
+
+// without is for what could not be put: the next plan puts it again. An interface
+// and steering are as if they were not there; a policy is what it was.
+func (t *tables) without(ref Ref, before *tables) {
+	switch ref.Kind {
+	case KindInterface:
+		delete(t.ports, ref.Key)
+	case KindSteering:
+		delete(t.steering, ref.Key)
+	case KindPolicy:
+		if was, there := before.policies[ref.Key]; there {
+			t.policies[ref.Key], t.verdicts[ref.Key] = was, before.verdicts[ref.Key]
+		}
+	}
 }
 
 func (a *Agent) reportMissing() {
