@@ -49,3 +49,23 @@ candidate_paths: [{name: far, policy: near, preference: 300, segment_lists: [{se
 		t.Errorf("tried again: the data path has %s, the agent says %q, failures %v", first, path, d.failures)
 	}
 }
+
+// The node's address changes, and what follows from that cannot be put at once.
+func TestAnotherAddressIsTriedAgain(t *testing.T) {
+	yaml := strings.Replace(byBGPFile[:strings.Index(byBGPFile, "bgp:")], "  address: '2001:db8::1'\n", "", 1)
+	yaml = strings.Replace(yaml, "mode: bgp", "mode: static\n  nodes: [{name: node-2, address: '2001:db8::2', locator: 'fc00:0:2::/48', prefixes: [10.244.2.0/24]}]", 1)
+	d := prepare(t, t.TempDir(), yaml, newFake()).start(t, underlay())
+	moved := underlay()
+	moved.Addresses[0].Prefix = prefix("2001:db8::1:1/64")
+	d.dp.fails("policy node-2")
+	d.change(t, moved, "the snapshot came", func() bool { return d.links == moved })
+	d.retry()
+	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1") {
+		t.Errorf("while it fails the source is %s", got)
+	}
+	d.dp.fails("")
+	d.retry()
+	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1:1") || d.desired.self.Address != got {
+		t.Errorf("tried again: the source is %s, this node %s", got, d.desired.self.Address)
+	}
+}

@@ -134,7 +134,7 @@ func (a *Agent) rejoin() bool {
 		return false
 	}
 	if _, err := a.changeTo(to.learn(), a.replaced, false); err != nil {
-		a.log.Error("cannot be in the cluster as the network is now", "error", err)
+		a.log.Error("cannot be in the cluster as the network is now; will try again", "error", err)
 		return false
 	}
 	return true

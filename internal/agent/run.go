@@ -275,6 +275,7 @@ func (a *Agent) update(links *netdev.Snapshot) {
 func (a *Agent) retry() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.rejoin()
 	if len(a.failures) > 0 {
 		a.converge(compile(a.desired, a.links))
 	}
