@@ -50,11 +50,19 @@ candidate_paths: [{name: far, policy: near, preference: 300, segment_lists: [{se
 	}
 }
 
+const anyAddressFile = `
+overlay:
+  mode: static
+  node: node-1
+  uplinks: [eth0]
+  locator: 'fc00:0:1::/48'
+  pod_prefixes: [10.244.1.0/24]
+  nodes: [{name: node-2, address: '2001:db8::2', locator: 'fc00:0:2::/48', prefixes: [10.244.2.0/24]}]
+`
+
 // The node's address changes, and what follows from that cannot be put at once.
 func TestAnotherAddressIsTriedAgain(t *testing.T) {
-	yaml := strings.Replace(byBGPFile[:strings.Index(byBGPFile, "bgp:")], "  address: '2001:db8::1'\n", "", 1)
-	yaml = strings.Replace(yaml, "mode: bgp", "mode: static\n  nodes: [{name: node-2, address: '2001:db8::2', locator: 'fc00:0:2::/48', prefixes: [10.244.2.0/24]}]", 1)
-	d := prepare(t, t.TempDir(), yaml, newFake()).start(t, underlay())
+	d := prepare(t, t.TempDir(), anyAddressFile, newFake()).start(t, underlay())
 	moved := underlay()
 	moved.Addresses[0].Prefix = prefix("2001:db8::1:1/64")
 	d.dp.fails("policy node-2")
@@ -68,4 +76,19 @@ func TestAnotherAddressIsTriedAgain(t *testing.T) {
 	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1:1") || d.desired.self.Address != got {
 		t.Errorf("tried again: the source is %s, this node %s", got, d.desired.self.Address)
 	}
+}
+
+// An address that is added to the uplink, such as a virtual one that wanders among
+// nodes, does not take the place of the node's, which goes when that goes.
+func TestAddressStays(t *testing.T) {
+	d := prepare(t, t.TempDir(), anyAddressFile, newFake()).start(t, underlay())
+	more := underlay()
+	more.Addresses = append([]netdev.Address{{Ifindex: 1, Prefix: prefix("2001:db8::/127")}}, more.Addresses...)
+	d.change(t, more, "the snapshot came", func() bool { return d.links == more })
+	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1") {
+		t.Errorf("with another one the source is %s", got)
+	}
+	other := underlay()
+	other.Addresses = more.Addresses[:1]
+	d.change(t, other, "the only one is taken", func() bool { return d.dp.policies["node-2:ipv4"].Source == addr("2001:db8::") })
 }

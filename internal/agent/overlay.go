@@ -27,8 +27,9 @@ func nodeName(o *config.Overlay) string {
 }
 
 // selfOf is this node as a member of its cluster: what the configuration says
-// goes before what Kubernetes says, and that before what there is.
-func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self {
+// goes before what Kubernetes says, and that before what there is, of which the
+// former address goes first.
+func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot, former netip.Addr) overlay.Self {
 	s := overlay.Self{
 		Name: nodeName(o), Address: o.Address, Prefixes: o.PodPrefixes, Locator: o.Locator, Double: o.SIDs == config.SIDsDouble,
 		DT4: t.SIDs.DT4, DT6: t.SIDs.DT6, DT46: t.SIDs.DT46,
@@ -40,7 +41,7 @@ func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self 
 		s.Address = t.ipv6Of()
 	}
 	if uplinks := uplinksOf(o, nil, links); !s.Address.IsValid() && len(uplinks) > 0 {
-		s.Address = links.GlobalAddress(uplinks[0].Index)
+		s.Address = uplinkAddress(uplinks, links, former)
 	}
 	if len(s.Prefixes) == 0 {
 		s.Prefixes = t.PodCIDRs
@@ -52,6 +53,20 @@ func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self 
 		s.Addresses = slices.DeleteFunc(slices.Clone(t.Addresses), func(a netip.Addr) bool { return a == s.Address })
 	}
 	return s
+}
+
+// uplinkAddress is one of the uplinks': the former for as long as it is there, for other
+// addresses come and go without need to move tunnels.
+func uplinkAddress(uplinks []netdev.Link, links *netdev.Snapshot, former netip.Addr) netip.Addr {
+	for _, l := range uplinks {
+		if slices.Contains(links.GlobalAddresses(l.Index), former) {
+			return former
+		}
+	}
+	if there := links.GlobalAddresses(uplinks[0].Index); len(there) > 0 {
+		return there[0]
+	}
+	return netip.Addr{}
 }
 
 // withEntry fills in what the list of nodes says of this one.
@@ -117,7 +132,7 @@ func (d *desired) withSelf(links *netdev.Snapshot) *desired {
 	o := &d.process.Overlay
 	s := overlay.Self{}
 	if o.IsSet() {
-		s = selfOf(o, d.told.self, links)
+		s = selfOf(o, d.told.self, links, d.self.Address)
 		if s.Missing() != "" {
 			s = d.self
 		}
@@ -423,7 +438,7 @@ func (a *Agent) leaveOverlay() {
 	o := &a.desired.process.Overlay
 	problem := ErrNoCluster.Error()
 	if o.IsSet() {
-		problem = "this node is no member of its cluster yet: it lacks " + selfOf(o, a.desired.told.self, a.links).Missing()
+		problem = "this node is no member of its cluster yet: it lacks " + selfOf(o, a.desired.told.self, a.links, netip.Addr{}).Missing()
 	}
 	a.overlay.problems = []string{problem}
 	a.check(a.pods.set(podSettings{problem: problem, limited: true}), "set the prefixes of pods", "none")
