@@ -77,12 +77,8 @@ func (k *kubernetes) claim(ctx context.Context) {
 		case <-k.claims:
 		}
 		p, err := k.watcher.Claim(ctx, k.pool, claimedBits)
-		if ctx.Err() != nil {
+		if err != nil { // ctx has ended
 			return
-		}
-		if err != nil {
-			k.log.Error("this node has no locator", "pool", k.pool, "error", err)
-			continue
 		}
 		k.inbox.push(hearing{name: "locator " + p.String(), apply: func(t *told) { t.self.Locator = p }})
 	}

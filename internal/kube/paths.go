@@ -144,6 +144,9 @@ func (w *Watcher) readOrigin(name string, u *unstructured.Unstructured, text str
 		o = &origin{sids: w.told.sids, entries: w.entriesFromBefore(name), progress: progressOf(u, w.config.Node)}
 		w.origins[name] = o
 	case o.text == text:
+		if !reflect.DeepEqual(saidOf(u, w.config.Node), saidOf(o.object, w.config.Node)) { // by us, or somebody took it away
+			w.write.AddAfter(task{aboutStatus, name}, settlesSoon)
+		}
 		o.object = u
 		return
 	}

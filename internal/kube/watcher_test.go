@@ -154,6 +154,8 @@ func TestListing(t *testing.T) {
 	c.waitsListing("verdicts", func(s listingStatus) bool {
 		return len(s.Paths) == 2 && s.Paths[0].Name == "ipv4:node-2" && s.Paths[0].State == stateInvalid && s.Paths[1].State == stateActive && s.Paths[1].Since != ""
 	})
+	c.listing(listing) // as kubectl replace, which takes what was said of it away
+	c.waitsListing("it is said again", func(s listingStatus) bool { return len(s.Paths) == 2 && s.Paths[1].State == stateActive })
 	h.take()
 
 	// What is wrong is said, and changes nothing.
