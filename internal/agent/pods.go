@@ -288,6 +288,15 @@ func (p *pods) remove(key Attachment) error {
 	if !there {
 		return nil
 	}
+	if err := p.takeAway(lease); err != nil {
+		return err
+	}
+	p.note(key, nil)
+	return nil
+}
+
+func (p *pods) takeAway(lease ipam.Lease[Pod]) error {
+	key := lease.Key
 	if err := p.table.DeletePod(lease.Holder.HostIfindex); err != nil {
 		return err
 	}
@@ -297,7 +306,6 @@ func (p *pods) remove(key Attachment) error {
 	if err := p.book.Release(key); err != nil {
 		return err
 	}
-	p.note(key, nil)
 	p.log.Info("pod removed", "pod", lease.Holder.Namespace+"/"+lease.Holder.Name, "addresses", lease.Addresses, "container", key.ContainerID)
 	return nil
 }
@@ -391,13 +399,15 @@ func (p *pods) note(key Attachment, err error) {
 	p.failures[key] = err
 }
 
-// retry connects what could not be.
+// retry connects what could not be, and takes away what is gone.
 func (p *pods) retry() {
 	for _, key := range p.failed() {
 		release := p.hold(key)
 		var err error
 		if l, there := p.book.Get(key); there {
-			err = p.connect(l)
+			if err = p.connect(l); errors.Is(err, netdev.ErrNoInterface) {
+				err = p.takeAway(l)
+			}
 		}
 		p.note(key, err)
 		release()

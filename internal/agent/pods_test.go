@@ -299,6 +299,38 @@ func TestPodIsTriedAgain(t *testing.T) {
 	}
 }
 
+// What could not be taken away at the start, of a pod that is gone, is tried again.
+func TestGonePodIsTriedAgain(t *testing.T) {
+	dir, dp := t.TempDir(), newFake()
+	d := startMember(t, dir, dp, 1)
+	mustAdd(t, d, 0)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	d = prepare(t, dir, memberFile, dp)
+	deleted := errors.New("no memory")
+	d.kernel.failOn = func(call string) error {
+		switch call {
+		case "pod culv0":
+			return netdev.ErrNoInterface
+		case "delete pod culv0":
+			return deleted
+		}
+		return nil
+	}
+	d.start(t, podLinks(0))
+	if got := d.held(t); got != "[default/pod-0no memory] 0 0" {
+		t.Errorf("while it fails: %s", got)
+	}
+	d.kernel.mu.Lock()
+	deleted = nil
+	d.kernel.mu.Unlock()
+	d.pods.retry()
+	if got := d.held(t); got != "[] 0 0" {
+		t.Errorf("tried again: %s", got)
+	}
+}
+
 func TestRetainPods(t *testing.T) {
 	d := startMember(t, t.TempDir(), newFake(), 4)
 	for n := range 3 {
