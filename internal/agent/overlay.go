@@ -163,13 +163,20 @@ type overlayState struct {
 	mtu       int // of pods and of the entry
 	uplinks   map[int]string
 	routes    map[netip.Prefix]netdev.HostRoute
-	prepared  []string // interfaces that were made ready to forward
+	prepared  []madeReady
 	masked    [2][]netip.Prefix
 	problems  []string
 	// of is what all this was put of, without an error; nil: it is to be put again.
 	of       *overlay.Wanted
 	links    *netdev.Snapshot
 	outwards []netdev.Link // the uplinks then
+}
+
+// madeReady is an interface that was made ready to forward: one that is made anew
+// under its name is another one.
+type madeReady struct {
+	name    string
+	ifindex int
 }
 
 // clusterHost is what the overlay needs of *netdev.Host.
@@ -303,14 +310,16 @@ func (a *Agent) syncEntry(mtu int) {
 // syncForwarding makes uplinks and the entry ready.
 func (a *Agent) syncForwarding(uplinks []netdev.Link) {
 	names := []string{netdev.EntryName}
+	want := []madeReady{{netdev.EntryName, a.overlay.entry.Ifindex}}
 	for _, l := range uplinks {
 		names = append(names, l.Name)
+		want = append(want, madeReady{l.Name, l.Index})
 	}
-	if slices.Equal(names, a.overlay.prepared) {
+	if slices.Equal(want, a.overlay.prepared) {
 		return
 	}
 	if a.check(a.host.Forwarding(names), "have the kernel forward", names) {
-		a.overlay.prepared = names
+		a.overlay.prepared = want
 	}
 }
 
