@@ -1,7 +1,11 @@
 package agent
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,4 +95,40 @@ func TestAddressStays(t *testing.T) {
 	other := underlay()
 	other.Addresses = more.Addresses[:1]
 	d.change(t, other, "the only one is taken", func() bool { return d.dp.policies["node-2:ipv4"].Source == addr("2001:db8::") })
+}
+
+// An uplink that is made anew has none of what the one before was made ready with.
+func TestUplinkMadeAnew(t *testing.T) {
+	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
+	d.kernel.mu.Lock()
+	d.kernel.ready = nil
+	d.kernel.mu.Unlock()
+	anew := underlay()
+	anew.Links[0].Index, anew.Addresses[0].Ifindex, anew.Routes[0].Hops[0].Ifindex = 7, 7, 7
+	d.change(t, anew, "it is attached to, and not to the one before", func() bool { return d.dp.uplinks[7] && !d.dp.uplinks[1] })
+	d.kernel.mu.Lock()
+	defer d.kernel.mu.Unlock()
+	if !slices.Contains(d.kernel.ready, "eth0") {
+		t.Errorf("made ready: %q", d.kernel.ready)
+	}
+}
+
+// A disk that takes nothing is not asked, nor is that told, all the time.
+func TestDiskThatIsFull(t *testing.T) {
+	var text bytes.Buffer
+	d := prepare(t, t.TempDir(), clusterFile, newFake())
+	d.log = slog.New(slog.NewTextHandler(&text, nil))
+	d.start(t, underlay())
+	if err := d.stop(); err != nil { // its state file is closed now
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*saveInterval)
+	defer cancel()
+	d.unsaved.note(told{})
+	if err := d.keepTold(ctx); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(text.String(), "is not on disk"); n != 1 {
+		t.Errorf("told %d times in %s", n, 10*saveInterval)
+	}
 }

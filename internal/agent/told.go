@@ -428,13 +428,15 @@ func (a *Agent) keepTold(ctx context.Context) error {
 			return nil
 		case <-a.unsaved.some:
 		}
+		rest := saveInterval
 		if err := a.saveTold(); err != nil {
 			a.log.Error("what others told is not on disk; will try again", "error", err)
+			rest = retryInterval
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(saveInterval):
+		case <-time.After(rest):
 		}
 	}
 }
