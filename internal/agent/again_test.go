@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // fails has calls of the data path that begin so fail, until it is called without.
@@ -130,5 +134,53 @@ func TestDiskThatIsFull(t *testing.T) {
 	}
 	if n := strings.Count(text.String(), "is not on disk"); n != 1 {
 		t.Errorf("told %d times in %s", n, 10*saveInterval)
+	}
+}
+
+// A path that cannot be beside another one is told of as refused, and is used once the
+// other one is gone.
+func TestRefusedPathIsTriedAgain(t *testing.T) {
+	d, k := byKube(t, t.TempDir(), newFake())
+	k.SetSelf(kube.Self{UID: "1", PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("2001:db8::1")}})
+	k.inbox.push(hearing{apply: func(s *told) { s.self.Locator = prefix("fc00:0:1::/48") }})
+	path := func(name, endpoint string) kube.Path {
+		return kube.Path{Name: name, Origin: "configmap x", Advertised: srpolicy.Advertised{Color: 4, Endpoint: addr(endpoint), Preference: 200, BindingSID: addr("fc00:ff::1"),
+			SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: []netip.Addr{addr("2001:db8::7"), addr("fc00:0:2:4::")}}}}}
+	}
+	k.PutPath(path("first", "2001:db8::2"))
+	k.PutPath(path("second", "2001:db8::3"))
+	verdict := func(name string) (v kube.Verdict) {
+		for _, o := range d.kubeVerdicts() {
+			if o.Path == name {
+				v = o
+			}
+		}
+		return v
+	}
+	waits(t, "both are judged", func() bool { return verdict("first").Active && strings.Contains(verdict("second").Why, "fc00:ff::1") })
+	if v := verdict("second"); v.Valid || v.Active {
+		t.Errorf("verdict %+v", v)
+	}
+	k.sayAgain()
+	waits(t, "it is refused again", func() bool { return verdict("second").Why != "" })
+	k.WithdrawPath("first")
+	waits(t, "the first is gone", func() bool { return verdict("first") == kube.Verdict{} })
+	k.sayAgain()
+	waits(t, "the second is used", func() bool { return verdict("second").Active })
+	k.PutPath(path("first", "2001:db8::2"))
+	waits(t, "now the first is refused", func() bool { return verdict("first").Why != "" && verdict("second").Active })
+	k.WithdrawPath("first")
+	k.sayAgain()
+	k.WithdrawPath("second")
+	waits(t, "nothing is left", func() bool { return len(d.kubeVerdicts()) == 0 })
+}
+
+// waits for what takes locks of its own.
+func waits(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after 10 s still not so: %s", what)
+		}
 	}
 }

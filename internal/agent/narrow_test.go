@@ -47,7 +47,7 @@ func (c chance) path() srpolicy.Advertised {
 
 // event is something that somebody says.
 func (c chance) event() hearing {
-	h, k := &headend{inbox: newInbox()}, &kubernetes{inbox: newInbox()}
+	h, k := &headend{inbox: newInbox()}, &kubernetes{inbox: newInbox(), said: map[string]uint64{}, refused: map[string]refusal{}}
 	a := c.path()
 	switch c.IntN(12) {
 	case 0:
