@@ -188,7 +188,6 @@ type clusterHost interface {
 	DeleteRoute(netdev.HostRoute) error
 	Forwarding(interfaces []string) error
 	Masquerade(pods, cluster []netip.Prefix) error
-	SetPodMTU(netns, name string, mtu int) error
 }
 
 // syncOverlay makes the kernel's part of the overlay, the uplinks and the pods'

@@ -331,6 +331,29 @@ func TestGonePodIsTriedAgain(t *testing.T) {
 	}
 }
 
+// The MTU changes while the plugin configures a pod with the one before.
+func TestMTUOfAFreshPod(t *testing.T) {
+	d := startMember(t, t.TempDir(), newFake(), 1)
+	if given := mustAdd(t, d, 0); given.MTU != 1500 {
+		t.Fatalf("MTU %d", given.MTU)
+	}
+	small := podLinks(1)
+	small.Links[0].MTU = 1400
+	d.change(t, small, "the MTU changes", func() bool { return d.overlay.mtu == 1400 })
+	of := func() int {
+		d.kernel.mu.Lock()
+		defer d.kernel.mu.Unlock()
+		return d.kernel.podMTU["eth0"]
+	}
+	d.kernel.mu.Lock()
+	d.kernel.podMTU["eth0"] = 1500 // the plugin, just now
+	d.kernel.mu.Unlock()
+	d.pods.retell()
+	if got := of(); got != 1400 {
+		t.Errorf("the pod's MTU is %d", got)
+	}
+}
+
 func TestRetainPods(t *testing.T) {
 	d := startMember(t, t.TempDir(), newFake(), 4)
 	for n := range 3 {

@@ -139,6 +139,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 		case <-retry.C:
 			a.retry()
 			a.pods.retry()
+			a.pods.retell()
 		case <-a.upf.touched():
 			a.syncNew()
 		}
