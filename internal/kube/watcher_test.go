@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -167,6 +168,11 @@ func TestListing(t *testing.T) {
 	if said := h.take(); said != "" {
 		t.Errorf("a ConfigMap with a fault changed %s", said)
 	}
+	// However much that is, there is room to say so: an annotation has 256 KiB.
+	c.listing("node: node-1\npolicies:\n" + strings.Repeat("- {egress_node: node-2, traffic: none, segment_list: [10.0.0.1]}\n", 5000))
+	c.waitsListing("many faults", func(s listingStatus) bool {
+		return strings.Contains(s.Error, "policies[0].traffic") && len(s.Error) < 2*mostProblem && regexp.MustCompile(`and \d+ more`).MatchString(s.Error)
+	})
 	// Only what differs is told.
 	c.listing(strings.Replace(listing, "preference: 50", "preference: 500", 1))
 	waits(t, "the difference", func() bool { return h.has(func(h *heard) bool { return h.paths[second].Preference == 500 }) })
