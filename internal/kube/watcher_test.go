@@ -317,7 +317,7 @@ func TestWatchExpires(t *testing.T) {
 		return handled, w, nil
 	})
 	_, h, _ := c.starts(Known{})
-	waits(t, "a path", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 }) })
+	waits(t, "a path, and this node", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 && h.self.UID != "" }) })
 	h.take()
 	c.policy("edge", 1, strings.Replace(policySpec, "IPv6", "IPv4", 1))
 	expired := apierrors.NewResourceExpired("too old resource version").Status()
