@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
@@ -29,6 +30,18 @@ type kubernetes struct {
 	claims  chan struct{} // the Node is there, or is another one
 	uid     string        // of the Node that was told last
 	node    overlay.Node  // that was published
+
+	mu      sync.Mutex
+	said    map[string]uint64  // the number of what was said last, by what it is about
+	last    uint64             // number
+	refused map[string]refusal // by the same
+}
+
+// refusal is why this node cannot use what was said.
+type refusal struct {
+	hearing
+	path string // that it is about, as the watcher knows it; empty: it is about none
+	why  error
 }
 
 func newKubernetes(c planeConfig, a *Agent) (*kubernetes, error) {
@@ -38,7 +51,61 @@ func newKubernetes(c planeConfig, a *Agent) (*kubernetes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kubernetes{of: c, watcher: w, inbox: a.inbox, log: a.log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1)}, nil
+	return &kubernetes{of: c, watcher: w, inbox: a.inbox, log: a.log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1),
+		said: map[string]uint64{}, refused: map[string]refusal{}}, nil
+}
+
+// say tells the agent something that it may refuse.
+func (k *kubernetes) say(path string, h hearing) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last++
+	number := k.last
+	delete(k.refused, h.name)
+	k.said[h.name] = number
+	h.refused = func(why error) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.said[h.name] == number {
+			k.refused[h.name] = refusal{h, path, why}
+		}
+	}
+	k.inbox.push(h)
+}
+
+// unsay tells the agent that something is gone.
+func (k *kubernetes) unsay(name string, h hearing) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.refused, name)
+	delete(k.said, name)
+	k.inbox.push(h)
+}
+
+// sayAgain says what was refused: what it could not be beside may be gone.
+func (k *kubernetes) sayAgain() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, r := range k.refused {
+		delete(k.refused, name) // until it is refused again
+		k.inbox.push(r.hearing)
+	}
+}
+
+// againInterval is how often that is.
+const againInterval = time.Minute
+
+func (k *kubernetes) keepSaying(ctx context.Context) {
+	again := time.NewTicker(againInterval)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			k.sayAgain()
+		}
+	}
 }
 
 // start watches. What was told before holds until the API server says otherwise.
@@ -55,6 +122,7 @@ func (k *kubernetes) start(ctx context.Context, t told) {
 			k.log.Error("the Kubernetes API is not watched any more", "error", err)
 		}
 	})
+	k.running.Go(func() { k.keepSaying(ctx) })
 	if k.pool.IsValid() {
 		k.running.Go(func() { k.claim(ctx) })
 	}
@@ -77,12 +145,8 @@ func (k *kubernetes) claim(ctx context.Context) {
 		case <-k.claims:
 		}
 		p, err := k.watcher.Claim(ctx, k.pool, claimedBits)
-		if ctx.Err() != nil {
+		if err != nil { // ctx has ended
 			return
-		}
-		if err != nil {
-			k.log.Error("this node has no locator", "pool", k.pool, "error", err)
-			continue
 		}
 		k.inbox.push(hearing{name: "locator " + p.String(), apply: func(t *told) { t.self.Locator = p }})
 	}
@@ -135,15 +199,28 @@ func (a *Agent) kubeVerdicts() []kube.Verdict {
 			names[name] = h.KubeName
 		}
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	var out []kube.Verdict
+	out := a.planes.cluster.refusedPaths()
 	for _, verdicts := range a.tables.verdicts {
 		for _, v := range verdicts {
 			if name, ok := names[v.Path]; ok {
 				out = append(out, kube.Verdict{Path: name, Valid: v.Valid, Active: v.Active, Why: v.Why})
 			}
+		}
+	}
+	return out
+}
+
+// refusedPaths are verdicts on paths that this node cannot use. Of no Kubernetes API
+// there are none.
+func (k *kubernetes) refusedPaths() (out []kube.Verdict) {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.refused {
+		if r.path != "" {
+			out = append(out, kube.Verdict{Path: r.path, Why: r.why.Error()})
 		}
 	}
 	return out
@@ -170,25 +247,26 @@ func (k *kubernetes) SetLocalSIDs(s kube.LocalSIDs) {
 
 // PutNode is for another node.
 func (k *kubernetes) PutNode(n overlay.Node) {
-	k.inbox.push(hearing{name: "node " + n.Name, apply: func(t *told) { t.putNode(n) }, without: func(t *told) { delete(t.nodes, n.Name) }})
+	k.say("", hearing{name: "node " + n.Name, apply: func(t *told) { t.putNode(n) }, without: func(t *told) { delete(t.nodes, n.Name) }})
 }
 
 // DeleteNode is for one that is gone.
 func (k *kubernetes) DeleteNode(name string) {
-	k.inbox.push(hearing{apply: func(t *told) { delete(t.nodes, name) }})
+	k.unsay("node "+name, hearing{apply: func(t *told) { delete(t.nodes, name) }})
 }
 
 // PutPath is for a candidate path.
 func (k *kubernetes) PutPath(p kube.Path) {
 	name := shortName("kube", p.Name)
-	k.inbox.push(hearing{name: name, paths: true, apply: func(t *told) {
+	k.say(p.Name, hearing{name: name, paths: true, apply: func(t *told) {
 		t.putPath(name, heard{Path: bgp.Path{Advertised: p.Advertised}, Kube: p.Origin, KubeName: p.Name})
 	}, without: func(t *told) { t.dropPath(name) }})
 }
 
 // WithdrawPath is for one that is gone.
 func (k *kubernetes) WithdrawPath(name string) {
-	k.inbox.push(hearing{paths: true, apply: func(t *told) { t.dropPath(shortName("kube", name)) }})
+	name = shortName("kube", name)
+	k.unsay(name, hearing{paths: true, apply: func(t *told) { t.dropPath(name) }})
 }
 
 // ipv6Of is the first IPv6 address among those of a Node.

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -46,7 +47,7 @@ func (c chance) path() srpolicy.Advertised {
 
 // event is something that somebody says.
 func (c chance) event() hearing {
-	h, k := &headend{inbox: newInbox()}, &kubernetes{inbox: newInbox()}
+	h, k := &headend{inbox: newInbox()}, &kubernetes{inbox: newInbox(), said: map[string]uint64{}, refused: map[string]refusal{}}
 	a := c.path()
 	switch c.IntN(12) {
 	case 0:
@@ -107,6 +108,16 @@ func inWords(list []resource) []string {
 	return out
 }
 
+// network is one in which some ways are open and others are not.
+func (c chance) network() *netdev.Snapshot {
+	s := underlay()
+	if c.IntN(2) == 0 {
+		s = beyond()
+	}
+	s.Routes[0].Prefix = prefix(c.one("2001:db8::/64", "2001:db8::/125"))
+	return s
+}
+
 // TestNarrowIsWhole says whatever comes to mind to an agent, and looks at each step
 // whether it has what it would have if all of it were made anew.
 func TestNarrowIsWhole(t *testing.T) {
@@ -125,11 +136,17 @@ func TestNarrowIsWhole(t *testing.T) {
 		for step := range steps {
 			before := *d.desired
 			var err, want error
-			if c.IntN(6) == 0 {
+			switch c.IntN(12) {
+			case 0: // the network changes, and now and then the data path takes not all that follows
+				dp.fails(c.one("", "", "policy node-2", "policy chosen"))
+				d.update(c.network())
+				dp.fails("")
+				d.retry()
+			case 1, 2:
 				fragment := c.fragment(t)
 				_, err = d.Add(context.Background(), fragment)
 				want = d.wouldAdd(&before, fragment)
-			} else {
+			default:
 				e := c.event()
 				if d.isNarrow(e) {
 					narrow++

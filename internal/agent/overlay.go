@@ -27,8 +27,9 @@ func NodeName(o *config.Overlay) string {
 }
 
 // selfOf is this node as a member of its cluster: what the configuration says
-// goes before what Kubernetes says, and that before what there is.
-func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self {
+// goes before what Kubernetes says, and that before what there is, of which the
+// former address goes first.
+func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot, former netip.Addr) overlay.Self {
 	s := overlay.Self{
 		Name: NodeName(o), Address: o.Address, Prefixes: o.PodPrefixes, Locator: o.Locator, Double: o.SIDs == config.SIDsDouble,
 		DT4: t.SIDs.DT4, DT6: t.SIDs.DT6, DT46: t.SIDs.DT46,
@@ -40,7 +41,7 @@ func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self 
 		s.Address = t.ipv6Of()
 	}
 	if uplinks := uplinksOf(o, nil, links); !s.Address.IsValid() && len(uplinks) > 0 {
-		s.Address = links.GlobalAddress(uplinks[0].Index)
+		s.Address = uplinkAddress(uplinks, links, former)
 	}
 	if len(s.Prefixes) == 0 {
 		s.Prefixes = t.PodCIDRs
@@ -52,6 +53,20 @@ func selfOf(o *config.Overlay, t selfTold, links *netdev.Snapshot) overlay.Self 
 		s.Addresses = slices.DeleteFunc(slices.Clone(t.Addresses), func(a netip.Addr) bool { return a == s.Address })
 	}
 	return s
+}
+
+// uplinkAddress is one of the uplinks': the former for as long as it is there, for other
+// addresses come and go without need to move tunnels.
+func uplinkAddress(uplinks []netdev.Link, links *netdev.Snapshot, former netip.Addr) netip.Addr {
+	for _, l := range uplinks {
+		if slices.Contains(links.GlobalAddresses(l.Index), former) {
+			return former
+		}
+	}
+	if there := links.GlobalAddresses(uplinks[0].Index); len(there) > 0 {
+		return there[0]
+	}
+	return netip.Addr{}
 }
 
 // withEntry fills in what the list of nodes says of this one.
@@ -94,7 +109,7 @@ func (d *desired) withSelf(links *netdev.Snapshot) *desired {
 	o := &d.process.Overlay
 	s := overlay.Self{}
 	if o.IsSet() {
-		s = selfOf(o, d.told.self, links)
+		s = selfOf(o, d.told.self, links, d.self.Address)
 		if s.Missing() != "" {
 			s = d.self
 		}
@@ -111,7 +126,7 @@ func (a *Agent) rejoin() bool {
 		return false
 	}
 	if _, err := a.changeTo(to.learn(), a.replaced, false); err != nil {
-		a.log.Error("cannot be in the cluster as the network is now", "error", err)
+		a.log.Error("cannot be in the cluster as the network is now; will try again", "error", err)
 		return false
 	}
 	return true
@@ -125,13 +140,20 @@ type overlayState struct {
 	mtu       int // of pods and of the entry
 	uplinks   map[int]string
 	routes    map[netip.Prefix]netdev.HostRoute
-	prepared  []string // interfaces that were made ready to forward
+	prepared  []madeReady
 	masked    [2][]netip.Prefix
 	problems  []string
 	// of is what all this was put of, without an error; nil: it is to be put again.
 	of       *overlay.Wanted
 	links    *netdev.Snapshot
 	outwards []netdev.Link // the uplinks then
+}
+
+// madeReady is an interface that was made ready to forward: one that is made anew
+// under its name is another one.
+type madeReady struct {
+	name    string
+	ifindex int
 }
 
 // clusterHost is what the overlay needs of *netdev.Host.
@@ -143,7 +165,6 @@ type clusterHost interface {
 	DeleteRoute(netdev.HostRoute) error
 	Forwarding(interfaces []string) error
 	Masquerade(pods, cluster []netip.Prefix) error
-	SetPodMTU(netns, name string, mtu int) error
 }
 
 // syncOverlay makes the kernel's part of the overlay, the uplinks and the pods'
@@ -265,14 +286,16 @@ func (a *Agent) syncEntry(mtu int) {
 // syncForwarding makes uplinks and the entry ready.
 func (a *Agent) syncForwarding(uplinks []netdev.Link) {
 	names := []string{netdev.EntryName}
+	want := []madeReady{{netdev.EntryName, a.overlay.entry.Ifindex}}
 	for _, l := range uplinks {
 		names = append(names, l.Name)
+		want = append(want, madeReady{l.Name, l.Index})
 	}
-	if slices.Equal(names, a.overlay.prepared) {
+	if slices.Equal(want, a.overlay.prepared) {
 		return
 	}
 	if a.check(a.host.Forwarding(names), "have the kernel forward", names) {
-		a.overlay.prepared = names
+		a.overlay.prepared = want
 	}
 }
 
@@ -400,7 +423,7 @@ func (a *Agent) leaveOverlay() {
 	o := &a.desired.process.Overlay
 	problem := ErrNoCluster.Error()
 	if o.IsSet() {
-		problem = "this node is no member of its cluster yet: it lacks " + selfOf(o, a.desired.told.self, a.links).Missing()
+		problem = "this node is no member of its cluster yet: it lacks " + selfOf(o, a.desired.told.self, a.links, netip.Addr{}).Missing()
 	}
 	a.overlay.problems = []string{problem}
 	a.check(a.pods.set(podSettings{problem: problem, limited: true}), "set the prefixes of pods", "none")

@@ -510,7 +510,7 @@ func TestMasqueradeKnowsNodes(t *testing.T) {
 	}
 	links := underlay()
 	self := selfOf(&parse(t, strings.ReplaceAll(kubeFile, "/nowhere", "/x")).Overlay, selfTold{Self: kube.Self{
-		PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1")}}}, links)
+		PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1")}}}, links, netip.Addr{})
 	if !slices.Equal(self.Node().Addresses, []netip.Addr{addr("192.0.2.1")}) {
 		t.Errorf("this node tells of %s", self.Node().Addresses)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -90,6 +91,7 @@ type podHost interface {
 	ForgetPod(netdev.Pod) error
 	DeletePod(netdev.Pod) error
 	CheckPod(netdev.Pod) ([]string, error)
+	SetPodMTU(netns, name string, mtu int) error
 	Close()
 }
 
@@ -125,7 +127,18 @@ type pods struct {
 	settings podSettings
 	busy     map[Attachment]chan struct{} // closed when it is no more
 	failures map[Attachment]error         // of pods to be connected again
+	fresh    map[Attachment]freshPod
 }
+
+// freshPod is one that the plugin may still be configuring, with the MTU that it was
+// given: a change of that may have come too early for it.
+type freshPod struct {
+	mtu   int
+	since time.Time
+}
+
+// freshTime is longer than the plugin takes.
+const freshTime = 30 * time.Second
 
 // openPods reads who holds which address.
 func (a *Agent) openPods() error {
@@ -140,7 +153,7 @@ func (a *Agent) openPods() error {
 	a.host = host
 	a.pods = &pods{
 		log: a.log, book: book, host: host, settings: podSettings{problem: ErrNoCluster.Error()},
-		busy: map[Attachment]chan struct{}{}, failures: map[Attachment]error{},
+		busy: map[Attachment]chan struct{}{}, failures: map[Attachment]error{}, fresh: map[Attachment]freshPod{},
 	}
 	return nil
 }
@@ -237,7 +250,11 @@ func (p *pods) add(key Attachment, v Pod) (PodNetwork, error) {
 		return PodNetwork{}, err
 	}
 	p.log.Info("pod added", "pod", v.Namespace+"/"+v.Name, "addresses", lease.Addresses, "interface", v.HostInterface, "container", key.ContainerID)
-	return networkOf(lease, p.now()), nil // who changes the MTU sees this pod, or it sees the change
+	given := networkOf(lease, p.now()) // who changes the MTU sees this pod, or it sees the change
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fresh[key] = freshPod{given.MTU, time.Now()}
+	return given, nil
 }
 
 func networkOf(l ipam.Lease[Pod], s podSettings) PodNetwork {
@@ -288,6 +305,15 @@ func (p *pods) remove(key Attachment) error {
 	if !there {
 		return nil
 	}
+	if err := p.takeAway(lease); err != nil {
+		return err
+	}
+	p.note(key, nil)
+	return nil
+}
+
+func (p *pods) takeAway(lease ipam.Lease[Pod]) error {
+	key := lease.Key
 	if err := p.table.DeletePod(lease.Holder.HostIfindex); err != nil {
 		return err
 	}
@@ -297,7 +323,6 @@ func (p *pods) remove(key Attachment) error {
 	if err := p.book.Release(key); err != nil {
 		return err
 	}
-	p.note(key, nil)
 	p.log.Info("pod removed", "pod", lease.Holder.Namespace+"/"+lease.Holder.Name, "addresses", lease.Addresses, "container", key.ContainerID)
 	return nil
 }
@@ -391,16 +416,36 @@ func (p *pods) note(key Attachment, err error) {
 	p.failures[key] = err
 }
 
-// retry connects what could not be.
+// retry connects what could not be, and takes away what is gone.
 func (p *pods) retry() {
 	for _, key := range p.failed() {
 		release := p.hold(key)
 		var err error
 		if l, there := p.book.Get(key); there {
-			err = p.connect(l)
+			if err = p.connect(l); errors.Is(err, netdev.ErrNoInterface) {
+				err = p.takeAway(l)
+			}
 		}
 		p.note(key, err)
 		release()
+	}
+}
+
+// retell tells fresh pods of an MTU that has changed since they were given theirs.
+func (p *pods) retell() {
+	p.mu.Lock()
+	mtu := p.settings.mtu
+	maps.DeleteFunc(p.fresh, func(_ Attachment, f freshPod) bool { return time.Since(f.since) > freshTime })
+	fresh := maps.Clone(p.fresh)
+	p.mu.Unlock()
+	for key, f := range fresh {
+		l, there := p.book.Get(key)
+		if !there || f.mtu == mtu || mtu == 0 {
+			continue
+		}
+		if err := p.host.SetPodMTU(l.Holder.NetNS, key.Interface, mtu); err != nil {
+			p.log.Warn("cannot set the MTU of a pod; will try again", "attachment", key.String(), "error", err)
+		}
 	}
 }
 

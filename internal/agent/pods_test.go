@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -299,6 +300,61 @@ func TestPodIsTriedAgain(t *testing.T) {
 	}
 }
 
+// What could not be taken away at the start, of a pod that is gone, is tried again.
+func TestGonePodIsTriedAgain(t *testing.T) {
+	dir, dp := t.TempDir(), newFake()
+	d := startMember(t, dir, dp, 1)
+	mustAdd(t, d, 0)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	d = prepare(t, dir, memberFile, dp)
+	deleted := errors.New("no memory")
+	d.kernel.failOn = func(call string) error {
+		switch call {
+		case "pod culv0":
+			return netdev.ErrNoInterface
+		case "delete pod culv0":
+			return deleted
+		}
+		return nil
+	}
+	d.start(t, podLinks(0))
+	if got := d.held(t); got != "[default/pod-0no memory] 0 0" {
+		t.Errorf("while it fails: %s", got)
+	}
+	d.kernel.mu.Lock()
+	deleted = nil
+	d.kernel.mu.Unlock()
+	d.pods.retry()
+	if got := d.held(t); got != "[] 0 0" {
+		t.Errorf("tried again: %s", got)
+	}
+}
+
+// The MTU changes while the plugin configures a pod with the one before.
+func TestMTUOfAFreshPod(t *testing.T) {
+	d := startMember(t, t.TempDir(), newFake(), 1)
+	if given := mustAdd(t, d, 0); given.MTU != 1500 {
+		t.Fatalf("MTU %d", given.MTU)
+	}
+	small := podLinks(1)
+	small.Links[0].MTU = 1400
+	d.change(t, small, "the MTU changes", func() bool { return d.overlay.mtu == 1400 })
+	of := func() int {
+		d.kernel.mu.Lock()
+		defer d.kernel.mu.Unlock()
+		return d.kernel.podMTU["eth0"]
+	}
+	d.kernel.mu.Lock()
+	d.kernel.podMTU["eth0"] = 1500 // the plugin, just now
+	d.kernel.mu.Unlock()
+	d.pods.retell()
+	if got := of(); got != 1400 {
+		t.Errorf("the pod's MTU is %d", got)
+	}
+}
+
 func TestRetainPods(t *testing.T) {
 	d := startMember(t, t.TempDir(), newFake(), 4)
 	for n := range 3 {
@@ -360,5 +416,101 @@ func TestPodsInParallel(t *testing.T) {
 	all.Wait()
 	if got := d.held(t); got != "[] 0 0" {
 		t.Errorf("left: %s", got)
+	}
+}
+
+// Whatever comes, fails and ends, and in whatever order: each pod that is there has
+// addresses of its own, and the kernel and the data path know these pods and no others.
+func TestPodsByChance(t *testing.T) {
+	const pods, steps = 12, 400
+	c := rand.New(rand.NewPCG(7, 7))
+	dir, dp := t.TempDir(), newFake()
+	d := startMember(t, dir, dp, pods)
+	fail := func(on bool) {
+		dp.mu.Lock()
+		defer dp.mu.Unlock()
+		dp.failOn, d.kernel.failOn = nil, nil
+		if on {
+			at := c.IntN(3)
+			once := func(string) error {
+				if at--; at == 0 {
+					return errors.New("no memory")
+				}
+				return nil
+			}
+			dp.failOn, d.kernel.failOn = once, once
+		}
+	}
+	there := map[Attachment]bool{}
+	for step := range steps {
+		key, pod := nthPod(c.IntN(pods))
+		fail(c.IntN(4) == 0)
+		switch c.IntN(20) {
+		case 0: // killed, and some pods went with their interfaces
+			fail(false)
+			if err := d.stop(); err != nil {
+				t.Fatal(err)
+			}
+			left := c.IntN(pods + 1)
+			for n := range pods {
+				if gone, p := nthPod(n); n >= left {
+					delete(there, gone)
+					delete(d.kernel.pods, p.HostInterface)
+				}
+			}
+			kernel := d.kernel
+			d = prepare(t, dir, memberFile, dp)
+			d.kernel = kernel
+			d.start(t, podLinks(left))
+		case 1: // the runtime knows some
+			var valid []Attachment
+			for k := range there {
+				if c.IntN(4) > 0 {
+					valid = append(valid, k)
+				} else {
+					delete(there, k)
+				}
+			}
+			fail(false)
+			if _, err := d.RetainPods("culvert", valid); err != nil {
+				t.Fatal(err)
+			}
+		case 2, 3, 4, 5, 6, 7:
+			if d.DeletePod(key) != nil { // it is asked again
+				fail(false)
+				if err := d.DeletePod(key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			delete(there, key)
+		default:
+			if _, err := d.AddPod(key, pod); err == nil {
+				there[key] = true
+			} else if there[key] { // an ADD that came again: a DEL follows
+				fail(false)
+				if err := d.DeletePod(key); err != nil {
+					t.Fatal(err)
+				}
+				delete(there, key)
+			}
+		}
+		fail(false)
+		list, err := d.Pods()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[netip.Addr]bool{}
+		for _, p := range list {
+			for _, a := range p.Addresses {
+				seen[a] = true
+			}
+			if wrong, err := d.CheckPod(p.Attachment); err != nil || len(wrong) > 0 || !there[p.Attachment] {
+				t.Fatalf("step %d: %s: %q, %v, there: %t", step, p.Key(), wrong, err, there[p.Attachment])
+			}
+		}
+		if len(list) != len(there) || len(seen) != 2*len(list) || len(dp.pods) != len(list) || len(d.kernel.pods) != len(list) {
+			t.Fatalf("step %d: %d pods with %d addresses, want %d; the kernel has %d, the data path %d",
+				step, len(list), len(seen), len(there), len(d.kernel.pods), len(dp.pods))
+		}
 	}
 }

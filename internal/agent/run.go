@@ -139,6 +139,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 		case <-retry.C:
 			a.retry()
 			a.pods.retry()
+			a.pods.retell()
 		case <-a.upf.touched():
 			a.syncNew()
 		}
@@ -275,6 +276,7 @@ func (a *Agent) update(links *netdev.Snapshot) {
 func (a *Agent) retry() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.rejoin()
 	if len(a.failures) > 0 {
 		a.converge(compile(a.desired, a.links))
 	}
@@ -297,14 +299,8 @@ func (a *Agent) converge(to *tables) {
 			}
 		}
 	}
-	// As if it were not there: the next plan puts it again.
 	for ref := range failures {
-		switch ref.Kind {
-		case KindInterface:
-			delete(to.ports, ref.Key)
-		case KindSteering:
-			delete(to.steering, ref.Key)
-		}
+		to.without(ref, a.tables)
 	}
 	for ref := range a.failures {
 		if failures[ref] == nil {
@@ -315,6 +311,21 @@ func (a *Agent) converge(to *tables) {
 	a.failures, a.tables = failures, to
 	a.forgetModes()
 	a.touchPlanes() // who told the paths hears which of them are active
+}
+
+// without is for what could not be put: the next plan puts it again. An interface
+// and steering are as if they were not there; a policy is what it was.
+func (t *tables) without(ref Ref, before *tables) {
+	switch ref.Kind {
+	case KindInterface:
+		delete(t.ports, ref.Key)
+	case KindSteering:
+		delete(t.steering, ref.Key)
+	case KindPolicy:
+		if was, there := before.policies[ref.Key]; there {
+			t.policies[ref.Key], t.verdicts[ref.Key] = was, before.verdicts[ref.Key]
+		}
+	}
 }
 
 func (a *Agent) reportMissing() {

@@ -288,6 +288,8 @@ type hearing struct {
 	apply func(*told)
 	// without is in place of apply where that cannot be: as if it were withdrawn.
 	without func(*told)
+	// refused, if set, hears why it cannot be.
+	refused func(error)
 }
 
 // touchedRefs are the names of the paths that differ.
@@ -352,6 +354,9 @@ func (a *Agent) hear(events []hearing) {
 		return
 	}
 	a.log.Warn("what was told cannot be used here: it is treated as withdrawn", "what", events[0].name, "error", err)
+	if events[0].refused != nil {
+		events[0].refused(err)
+	}
 	if events[0].without == nil {
 		return
 	}
@@ -428,13 +433,15 @@ func (a *Agent) keepTold(ctx context.Context) error {
 			return nil
 		case <-a.unsaved.some:
 		}
+		rest := saveInterval
 		if err := a.saveTold(); err != nil {
 			a.log.Error("what others told is not on disk; will try again", "error", err)
+			rest = retryInterval
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(saveInterval):
+		case <-time.After(rest):
 		}
 	}
 }

@@ -156,12 +156,12 @@ func (n *network) address(uplinks []netdev.Link) Check {
 		c.Level, c.Detail = Fail, "without an uplink there is none"
 		return c.advice("see above, or set overlay.address")
 	default:
-		own = n.GlobalAddress(uplinks[0].Index)
-		c.Detail = own.String()
-		if !own.IsValid() {
+		there := n.GlobalAddresses(uplinks[0].Index)
+		if len(there) == 0 {
 			c.Level, c.Detail = Fail, fmt.Sprintf("%s has no global IPv6 address", uplinks[0].Name)
 			return c.advice("ip -6 address add ADDRESS/64 dev %s, or set overlay.address", uplinks[0].Name)
 		}
+		c.Detail = there[0].String()
 	}
 	return c
 }

@@ -23,16 +23,18 @@ const LocatorsName = "culvert-locators"
 var ErrPoolExhausted = errors.New("no locator is left in the pool")
 
 // Claim takes a locator of this many bits out of pool that no other node has,
-// the same again if this one has one. It asks until the API server has answered
-// or ctx ends. A Node that is made anew (Self.UID) has to claim again.
+// the same again if this one has one. It asks until there is one or ctx ends: in a
+// pool that is full another node may give back its own. A Node that is made anew
+// (Self.UID) has to claim again.
 func (w *Watcher) Claim(ctx context.Context, pool netip.Prefix, bits int) (netip.Prefix, error) {
 	w.mu.Lock()
 	w.claims = true
 	w.mu.Unlock()
+	w.releaseSoon() // who was gone before
 	for wait := firstRetry / 10; ; wait = min(2*wait, lastRetry/4) {
 		p, err := w.claimOnce(ctx, pool, bits)
-		if err == nil || errors.Is(err, ErrPoolExhausted) {
-			return p, err
+		if err == nil {
+			return p, nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			w.log.Warn("cannot claim a locator: it is tried again", "pool", pool, "error", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,8 +106,28 @@ func TestClaim(t *testing.T) {
 	if _, err := w.Claim(t.Context(), prefix("fd00::/47"), 48); err != nil {
 		t.Error(err)
 	}
+	waits(t, "it hears of nodes that go", func() bool { // the fakes tell nothing between a list and a watch
+		return slices.ContainsFunc(c.meta.Actions(), func(a ktesting.Action) bool { return a.GetVerb() == "watch" })
+	})
 	c.deleteNode(me)
 	waits(t, "claims of nodes that are gone are released", func() bool { return len(c.claims()) == 1 })
+}
+
+// A pool is full until somebody's claim is released, and claims of nodes that went
+// before this one began are.
+func TestClaimOfAFullPool(t *testing.T) {
+	c := newCluster(t)
+	c.put(configMapResource, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": LocatorsName, "namespace": namespace, "resourceVersion": "1"},
+		"data": map[string]any{"node-7": "fd00:0:1::/48"},
+	}})
+	w, _, _ := c.starts(Known{})
+	waits(t, "it knows the nodes", func() bool { return w.Status().Complete })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if p, err := w.Claim(ctx, prefix("fd00::/47"), 48); err != nil || p != prefix("fd00:0:1::/48") {
+		t.Errorf("claimed %s, %v", p, err)
+	}
 }
 
 func TestClaimGoesOnAsking(t *testing.T) {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -144,15 +145,39 @@ func (w *Watcher) readOrigin(name string, u *unstructured.Unstructured, text str
 		o = &origin{sids: w.told.sids, entries: w.entriesFromBefore(name), progress: progressOf(u, w.config.Node)}
 		w.origins[name] = o
 	case o.text == text:
+		if !reflect.DeepEqual(saidOf(u, w.config.Node), saidOf(o.object, w.config.Node)) { // by us, or somebody took it away
+			w.write.AddAfter(task{aboutStatus, name}, settlesSoon)
+		}
 		o.object = u
 		return
 	}
 	o.object, o.text = u, text
-	if o.problem = read(o); o.problem != nil {
+	if o.problem = inShort(read(o)); o.problem != nil {
 		w.log.Warn("SR policies cannot be used: what was read before stays", "from", name, "error", o.problem)
 		w.events.Event(u, "Warning", "InvalidPolicies", o.problem.Error())
 	}
 	w.write.AddAfter(task{aboutStatus, name}, settlesSoon)
+}
+
+// mostProblem is how much is said of what is wrong with an object, in octets: it has
+// to fit into an annotation, an event, and somebody's head.
+const mostProblem = 8 << 10
+
+// inShort is an error with no more lines than that.
+func inShort(err error) error {
+	if err == nil || len(err.Error()) <= mostProblem {
+		return err
+	}
+	lines := strings.Split(err.Error(), "\n")
+	length, said := 0, 0
+	for said < len(lines) && length+len(lines[said]) < mostProblem {
+		length += len(lines[said]) + 1
+		said++
+	}
+	if said == 0 {
+		return errors.New(lines[0][:mostProblem])
+	}
+	return fmt.Errorf("%s\nand %d more", strings.Join(lines[:said], "\n"), len(lines)-said)
 }
 
 // entriesFromBefore are those that an earlier watcher read.

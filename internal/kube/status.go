@@ -219,6 +219,14 @@ func progressOf(u *unstructured.Unstructured, node string) map[string]progress {
 	return out
 }
 
+// saidOf is what an object has of what a node said.
+func saidOf(u *unstructured.Unstructured, node string) any {
+	if u.GetKind() == policyKind {
+		return nodeStatus(u, node)
+	}
+	return u.GetAnnotations()[StatusAnnotation]
+}
+
 // annotate sets an annotation of an object, whatever else it has.
 func annotate(ctx context.Context, r dynamic.ResourceInterface, name, key, value string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -154,6 +155,8 @@ func TestListing(t *testing.T) {
 	c.waitsListing("verdicts", func(s listingStatus) bool {
 		return len(s.Paths) == 2 && s.Paths[0].Name == "ipv4:node-2" && s.Paths[0].State == stateInvalid && s.Paths[1].State == stateActive && s.Paths[1].Since != ""
 	})
+	c.listing(listing) // as kubectl replace, which takes what was said of it away
+	c.waitsListing("it is said again", func(s listingStatus) bool { return len(s.Paths) == 2 && s.Paths[1].State == stateActive })
 	h.take()
 
 	// What is wrong is said, and changes nothing.
@@ -165,6 +168,11 @@ func TestListing(t *testing.T) {
 	if said := h.take(); said != "" {
 		t.Errorf("a ConfigMap with a fault changed %s", said)
 	}
+	// However much that is, there is room to say so: an annotation has 256 KiB.
+	c.listing("node: node-1\npolicies:\n" + strings.Repeat("- {egress_node: node-2, traffic: none, segment_list: [10.0.0.1]}\n", 5000))
+	c.waitsListing("many faults", func(s listingStatus) bool {
+		return strings.Contains(s.Error, "policies[0].traffic") && len(s.Error) < 2*mostProblem && regexp.MustCompile(`and \d+ more`).MatchString(s.Error)
+	})
 	// Only what differs is told.
 	c.listing(strings.Replace(listing, "preference: 50", "preference: 500", 1))
 	waits(t, "the difference", func() bool { return h.has(func(h *heard) bool { return h.paths[second].Preference == 500 }) })
@@ -309,7 +317,7 @@ func TestWatchExpires(t *testing.T) {
 		return handled, w, nil
 	})
 	_, h, _ := c.starts(Known{})
-	waits(t, "a path", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 }) })
+	waits(t, "a path, and this node", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 && h.self.UID != "" }) })
 	h.take()
 	c.policy("edge", 1, strings.Replace(policySpec, "IPv6", "IPv4", 1))
 	expired := apierrors.NewResourceExpired("too old resource version").Status()

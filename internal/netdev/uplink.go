@@ -62,15 +62,15 @@ func (s *Snapshot) Uplinks(named []string, own netip.Addr, others []netip.Addr) 
 	return out
 }
 
-// GlobalAddress is the first global IPv6 address of a link that can be used.
-func (s *Snapshot) GlobalAddress(ifindex int) netip.Addr {
+// GlobalAddresses are the global IPv6 addresses of a link that can be used.
+func (s *Snapshot) GlobalAddresses(ifindex int) (out []netip.Addr) {
 	for _, a := range s.Addresses {
 		ip := a.Prefix.Addr()
 		if a.Ifindex == ifindex && ip.Is6() && ip.IsGlobalUnicast() && !a.Tentative {
-			return ip
+			out = append(out, ip)
 		}
 	}
-	return netip.Addr{}
+	return out
 }
 
 // Routed makes a function that says whether somebody else than the overlay routes

@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// fails has calls of the data path that begin so fail, until it is called without.
+func (f *fakeDataPath) fails(prefix string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failOn = nil
+	if prefix != "" {
+		f.failOn = func(call string) error {
+			if strings.HasPrefix(call, prefix) {
+				return errors.New("no memory")
+			}
+			return nil
+		}
+	}
+}
+
+// beyond is the underlay with a route to another prefix.
+func beyond() *netdev.Snapshot {
+	s := underlay()
+	s.Routes = append(s.Routes, netdev.Route{Table: netdev.TableMain, Prefix: prefix("2001:db9::/64"), Type: netdev.RouteUnicast,
+		Hops: []netdev.Hop{{Gateway: addr("2001:db8::9"), Ifindex: 1, Weight: 1}}})
+	return s
+}
+
+// A way that the network has packets take, and that the data path would not: it is
+// what it was until that succeeds.
+func TestPathIsTriedAgain(t *testing.T) {
+	d := prepare(t, t.TempDir(), clusterFile+`
+policies: [{name: near, color: 77, endpoint: '2001:db8::2', source: '2001:db8::1', segment_lists: [{segments: ['2001:db8::7', 'fc00:0:2:6::']}]}]
+candidate_paths: [{name: far, policy: near, preference: 300, segment_lists: [{segments: ['2001:db9::1', 'fc00:0:2:6::']}]}]
+`, newFake()).start(t, underlay())
+	d.dp.fails("policy near")
+	d.change(t, beyond(), "it was tried", func() bool { return d.failures[Ref{KindPolicy, "near"}] != nil })
+	if first, path := d.firstOf("near"), d.tables.activePath("near"); first != "2001:db8::7" || path != "" {
+		t.Errorf("the data path has %s, and the agent says that %q is active", first, path)
+	}
+	d.dp.fails("")
+	d.retry()
+	if first, path := d.firstOf("near"), d.tables.activePath("near"); first != "2001:db9::1" || path != "far" || len(d.failures) > 0 {
+		t.Errorf("tried again: the data path has %s, the agent says %q, failures %v", first, path, d.failures)
+	}
+}
+
+const anyAddressFile = `
+overlay:
+  mode: static
+  node: node-1
+  uplinks: [eth0]
+  locator: 'fc00:0:1::/48'
+  pod_prefixes: [10.244.1.0/24]
+  nodes: [{name: node-2, address: '2001:db8::2', locator: 'fc00:0:2::/48', prefixes: [10.244.2.0/24]}]
+`
+
+// The node's address changes, and what follows from that cannot be put at once.
+func TestAnotherAddressIsTriedAgain(t *testing.T) {
+	d := prepare(t, t.TempDir(), anyAddressFile, newFake()).start(t, underlay())
+	moved := underlay()
+	moved.Addresses[0].Prefix = prefix("2001:db8::1:1/64")
+	d.dp.fails("policy node-2")
+	d.change(t, moved, "the snapshot came", func() bool { return d.links == moved })
+	d.retry()
+	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1") {
+		t.Errorf("while it fails the source is %s", got)
+	}
+	d.dp.fails("")
+	d.retry()
+	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1:1") || d.desired.self.Address != got {
+		t.Errorf("tried again: the source is %s, this node %s", got, d.desired.self.Address)
+	}
+}
+
+// An address that is added to the uplink, such as a virtual one that wanders among
+// nodes, does not take the place of the node's, which goes when that goes.
+func TestAddressStays(t *testing.T) {
+	d := prepare(t, t.TempDir(), anyAddressFile, newFake()).start(t, underlay())
+	more := underlay()
+	more.Addresses = append([]netdev.Address{{Ifindex: 1, Prefix: prefix("2001:db8::/127")}}, more.Addresses...)
+	d.change(t, more, "the snapshot came", func() bool { return d.links == more })
+	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1") {
+		t.Errorf("with another one the source is %s", got)
+	}
+	other := underlay()
+	other.Addresses = more.Addresses[:1]
+	d.change(t, other, "the only one is taken", func() bool { return d.dp.policies["node-2:ipv4"].Source == addr("2001:db8::") })
+}
+
+// An uplink that is made anew has none of what the one before was made ready with.
+func TestUplinkMadeAnew(t *testing.T) {
+	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
+	d.kernel.mu.Lock()
+	d.kernel.ready = nil
+	d.kernel.mu.Unlock()
+	anew := underlay()
+	anew.Links[0].Index, anew.Addresses[0].Ifindex, anew.Routes[0].Hops[0].Ifindex = 7, 7, 7
+	d.change(t, anew, "it is attached to, and not to the one before", func() bool { return d.dp.uplinks[7] && !d.dp.uplinks[1] })
+	d.kernel.mu.Lock()
+	defer d.kernel.mu.Unlock()
+	if !slices.Contains(d.kernel.ready, "eth0") {
+		t.Errorf("made ready: %q", d.kernel.ready)
+	}
+}
+
+// A disk that takes nothing is not asked, nor is that told, all the time.
+func TestDiskThatIsFull(t *testing.T) {
+	var text bytes.Buffer
+	d := prepare(t, t.TempDir(), clusterFile, newFake())
+	d.log = slog.New(slog.NewTextHandler(&text, nil))
+	d.start(t, underlay())
+	if err := d.stop(); err != nil { // its state file is closed now
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*saveInterval)
+	defer cancel()
+	d.unsaved.note(told{})
+	if err := d.keepTold(ctx); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(text.String(), "is not on disk"); n != 1 {
+		t.Errorf("told %d times in %s", n, 10*saveInterval)
+	}
+}
+
+// A path that cannot be beside another one is told of as refused, and is used once the
+// other one is gone.
+func TestRefusedPathIsTriedAgain(t *testing.T) {
+	d, k := byKube(t, t.TempDir(), newFake())
+	k.SetSelf(kube.Self{UID: "1", PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("2001:db8::1")}})
+	k.inbox.push(hearing{apply: func(s *told) { s.self.Locator = prefix("fc00:0:1::/48") }})
+	path := func(name, endpoint string) kube.Path {
+		return kube.Path{Name: name, Origin: "configmap x", Advertised: srpolicy.Advertised{Color: 4, Endpoint: addr(endpoint), Preference: 200, BindingSID: addr("fc00:ff::1"),
+			SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: []netip.Addr{addr("2001:db8::7"), addr("fc00:0:2:4::")}}}}}
+	}
+	k.PutPath(path("first", "2001:db8::2"))
+	k.PutPath(path("second", "2001:db8::3"))
+	verdict := func(name string) (v kube.Verdict) {
+		for _, o := range d.kubeVerdicts() {
+			if o.Path == name {
+				v = o
+			}
+		}
+		return v
+	}
+	waits(t, "both are judged", func() bool { return verdict("first").Active && strings.Contains(verdict("second").Why, "fc00:ff::1") })
+	if v := verdict("second"); v.Valid || v.Active {
+		t.Errorf("verdict %+v", v)
+	}
+	k.sayAgain()
+	waits(t, "it is refused again", func() bool { return verdict("second").Why != "" })
+	k.WithdrawPath("first")
+	waits(t, "the first is gone", func() bool { return verdict("first") == kube.Verdict{} })
+	k.sayAgain()
+	waits(t, "the second is used", func() bool { return verdict("second").Active })
+	k.PutPath(path("first", "2001:db8::2"))
+	waits(t, "now the first is refused", func() bool { return verdict("first").Why != "" && verdict("second").Active })
+	k.WithdrawPath("first")
+	k.sayAgain()
+	k.WithdrawPath("second")
+	waits(t, "nothing is left", func() bool { return len(d.kubeVerdicts()) == 0 })
+}
+
+// waits for what takes locks of its own.
+func waits(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after 10 s still not so: %s", what)
+		}
+	}
+}
