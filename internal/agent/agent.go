@@ -386,13 +386,7 @@ func completed(c *config.Config) *config.Config {
 	out.Locators = slices.Clone(c.Locators)
 	out.SIDs = slices.Clone(c.SIDs)
 	out.Policies = slices.Clone(c.Policies)
-	for i := range out.Policies {
-		out.Policies[i].SegmentLists = slices.Clone(out.Policies[i].SegmentLists)
-	}
 	out.CandidatePaths = slices.Clone(c.CandidatePaths)
-	for i := range out.CandidatePaths {
-		out.CandidatePaths[i].SegmentLists = slices.Clone(out.CandidatePaths[i].SegmentLists)
-	}
 	out.SetDefaults()
 	return &out
 }

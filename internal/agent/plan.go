@@ -413,10 +413,10 @@ func rank(t gtpu.Tunnel) int {
 
 func (p *planner) putSteering() {
 	keys := setOf(changed(p.steering.now, p.to.steering))
-	// Entries of UE pools hold a copy of what they lead to.
-	policies := setOf(p.changedPolicies(p.from.policies))
-	tunnels := setOf(changed(p.from.tunnels, p.to.tunnels))
-	if len(policies)+len(tunnels) > 0 && len(p.to.settings.Pools)+len(p.to.settings.UEPools) > 0 {
+	if len(p.to.settings.Pools)+len(p.to.settings.UEPools) > 0 {
+		// Entries of UE pools hold a copy of what they lead to.
+		policies := setOf(p.changedPolicies(p.from.policies))
+		tunnels := setOf(changed(p.from.tunnels, p.to.tunnels))
 		for key, s := range p.to.steering {
 			if policies[s.Policy] || tunnels[s.Tunnel] {
 				keys[key] = true
@@ -499,17 +499,37 @@ func changed[V any](from, to map[string]V) []string {
 	return out
 }
 
-// equal is reflect.DeepEqual, and quicker for what there are thousands of: most
-// policies have the very lists that they had.
+// equal is reflect.DeepEqual, and quicker for what there are thousands of.
 func equal[V any](a, b *V) bool {
-	if p, ok := any(a).(*srpolicy.Policy); ok {
-		q := any(b).(*srpolicy.Policy)
-		if len(p.SegmentLists) > 0 && len(p.SegmentLists) == len(q.SegmentLists) && &p.SegmentLists[0] == &q.SegmentLists[0] {
-			return p.Name == q.Name && p.Behavior == q.Behavior && p.Source == q.Source && p.Color == q.Color &&
-				p.Endpoint == q.Endpoint && p.BindingSID == q.BindingSID && p.Preference == q.Preference
-		}
+	switch p := any(a).(type) {
+	case *srpolicy.Policy:
+		return equalPolicies(p, any(b).(*srpolicy.Policy))
+	case *steering:
+		q := any(b).(*steering)
+		return p.ifindex == q.ifindex && equalSteering(&p.Steering, &q.Steering)
 	}
 	return reflect.DeepEqual(a, b)
+}
+
+// equalPolicies: most have the very lists that they had.
+func equalPolicies(p, q *srpolicy.Policy) bool {
+	return p.Name == q.Name && p.Behavior == q.Behavior && p.Source == q.Source && p.Color == q.Color && p.Endpoint == q.Endpoint &&
+		p.BindingSID == q.BindingSID && p.Preference == q.Preference && equalLists(p.SegmentLists, q.SegmentLists)
+}
+
+func equalPaths(p, q *srpolicy.CandidatePath) bool {
+	return p.Name == q.Name && p.Policy == q.Policy && p.Preference == q.Preference && equalLists(p.SegmentLists, q.SegmentLists)
+}
+
+func equalLists(a, b []srpolicy.SegmentList) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.EqualFunc(a, b, func(x, y srpolicy.SegmentList) bool {
+		return x.Weight == y.Weight && slices.Equal(x.Segments, y.Segments)
+	}))
+}
+
+func equalSteering(p, q *srpolicy.Steering) bool {
+	return p.Prefix == q.Prefix && p.Interface == q.Interface && p.Policy == q.Policy && p.Tunnel == q.Tunnel &&
+		slices.Equal(p.VLANs, q.VLANs) && (p.GTP4D == q.GTP4D || p.GTP4D != nil && q.GTP4D != nil && *p.GTP4D == *q.GTP4D)
 }
 
 // sameMap says that it is one map, not only an equal one.

@@ -194,6 +194,20 @@ func (r Ref) normalize() Ref {
 // same says whether two values ask for the same. Nil and empty lists do, so
 // what the configuration would print counts where the values differ.
 func same(a, b any) bool {
+	switch p := a.(type) { // of these there are thousands
+	case srpolicy.Policy:
+		if q, ok := b.(srpolicy.Policy); ok && equalPolicies(&p, &q) {
+			return true
+		}
+	case srpolicy.CandidatePath:
+		if q, ok := b.(srpolicy.CandidatePath); ok && equalPaths(&p, &q) {
+			return true
+		}
+	case srpolicy.Steering:
+		if q, ok := b.(srpolicy.Steering); ok && equalSteering(&p, &q) {
+			return true
+		}
+	}
 	if reflect.DeepEqual(a, b) {
 		return true
 	}

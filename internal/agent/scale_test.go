@@ -105,6 +105,9 @@ func (c *bigCluster) settle(b *testing.B) {
 	s := c.network()
 	c.watcher.options.OnChange(s)
 	c.until(b, "the ways are known", func() bool { return c.links == s })
+	for len(c.put) > 0 { // what has come to be so far is no answer to a change
+		<-c.put
+	}
 }
 
 func (c *bigCluster) until(b *testing.B, what string, holds func() bool) {
@@ -223,7 +226,7 @@ func BenchmarkPolicyChange(b *testing.B) {
 	b.Run("configmap", func(b *testing.B) {
 		c, api := bigByKubernetes(b, true)
 		c.measure(b, func(to, hop int) {
-			api.listed[0][to-2] = hop
+			api.list(to, hop, overlay.ColorIPv4)
 			api.listing()
 		})
 	})
@@ -259,8 +262,10 @@ func bigByKubernetes(b *testing.B, listed bool) (*bigCluster, *fakeAPI) {
 	api := newFakeAPI(b)
 	for i := 2; i < manyNodes+2; i++ {
 		api.node(i)
-		for f, color := range []uint32{overlay.ColorIPv4, overlay.ColorIPv6} {
-			if api.listed[f] = append(api.listed[f], i); !listed {
+		for _, color := range []uint32{overlay.ColorIPv4, overlay.ColorIPv6} {
+			if listed {
+				api.list(i, i, color)
+			} else {
 				api.policy(i, i, color)
 			}
 		}
@@ -276,7 +281,7 @@ func bigByKubernetes(b *testing.B, listed bool) (*bigCluster, *fakeAPI) {
 // fakeAPI answers lists and watches, and takes whatever is written.
 type fakeAPI struct {
 	server *httptest.Server
-	listed [2][]int // hops of the paths in the ConfigMap, by family
+	listed [2 * manyNodes]string // entries of the ConfigMap
 
 	mu       sync.Mutex
 	version  int
@@ -350,18 +355,20 @@ func (f *fakeAPI) policy(to, hop int, color uint32) {
 			"segmentLists": []any{map[string]any{"segments": way.SegmentLists[0].Segments}}}})
 }
 
+// list is an entry of the ConfigMap.
+func (f *fakeAPI) list(to, hop int, color uint32) {
+	way, at := wayBy(to, hop, color), to-2
+	if color == overlay.ColorIPv6 {
+		at += manyNodes
+	}
+	f.listed[at] = fmt.Sprintf("- {egress_node: node-%d, traffic: IPv%d, segment_list: ['%s', '%s']}\n", to, color, way.SegmentLists[0].Segments[0], way.SegmentLists[0].Segments[1])
+}
+
 // listing is the ConfigMap.
 func (f *fakeAPI) listing() {
-	var text strings.Builder
-	text.WriteString("node: node-1\npolicies:\n")
-	for family, color := range []uint32{overlay.ColorIPv4, overlay.ColorIPv6} {
-		for i, hop := range f.listed[family] {
-			way := wayBy(i+2, hop, color)
-			fmt.Fprintf(&text, "- {egress_node: node-%d, traffic: IPv%d, segment_list: ['%s', '%s']}\n", i+2, color, way.SegmentLists[0].Segments[0], way.SegmentLists[0].Segments[1])
-		}
-	}
+	text := "node: node-1\npolicies:\n" + strings.Join(f.listed[:], "")
 	f.put("configmaps", map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": "srv6-policies-node-1", "namespace": "kube-system"}, "data": map[string]any{"paths": text.String()}})
+		"metadata": map[string]any{"name": "srv6-policies-node-1", "namespace": "kube-system"}, "data": map[string]any{"paths": text}})
 }
 
 func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
@@ -377,11 +384,11 @@ func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 	case query.Get("watch") != "":
 		f.watch(w, r, resource)
 	default:
-		f.list(w, resource, query.Get("fieldSelector"))
+		f.answer(w, resource, query.Get("fieldSelector"))
 	}
 }
 
-func (f *fakeAPI) list(w http.ResponseWriter, resource, fields string) {
+func (f *fakeAPI) answer(w http.ResponseWriter, resource, fields string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	items := []any{}

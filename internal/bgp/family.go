@@ -6,6 +6,7 @@ import (
 
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/config/oc"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 )
 
@@ -20,6 +21,15 @@ func (c *Config) spoken(p Peer) []Family {
 		return []Family{Unicast}
 	}
 	return []Family{SRPolicy}
+}
+
+// numbers are what the API of GoBGP calls address families. It makes tables of those
+// that it is told, two of 200 KiB for each, and of all that it knows unless it is told.
+func numbers(list []bgp.Family) (out []uint32) {
+	for _, f := range list {
+		out = append(out, uint32(oc.AfiSafiType(f.String()).ToInt()))
+	}
+	return out
 }
 
 // familiesOf are the address families that are meant for a peer.

@@ -200,7 +200,7 @@ func (s *Speaker) begin(ctx context.Context) error {
 	}
 	err := s.server.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
 		Asn: s.config.ASN, RouterId: s.config.RouterID.String(), ListenPort: port, ListenAddresses: listen,
-		GracefulRestart: s.gracefulRestart(),
+		GracefulRestart: s.gracefulRestart(), Families: numbers(slices.Concat(families, unicastFamilies, vpnFamilies)),
 	}})
 	if err != nil {
 		return fmt.Errorf("start BGP: %w", err)

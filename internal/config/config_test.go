@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -347,6 +349,16 @@ candidate_paths:
 }
 
 // All that is wrong is said at once, in the order of the file.
+// Lists of segments are shared with who told them: nothing is filled in there.
+func TestDefaultsAreInACopy(t *testing.T) {
+	lists := []srpolicy.SegmentList{{Segments: []netip.Addr{netip.MustParseAddr("fc00::1")}}}
+	c := config.Config{Policies: []srpolicy.Policy{{SegmentLists: lists}}, CandidatePaths: []srpolicy.CandidatePath{{SegmentLists: lists}}}
+	c.SetDefaults()
+	if got := []uint32{lists[0].Weight, c.Policies[0].SegmentLists[0].Weight, c.CandidatePaths[0].SegmentLists[0].Weight}; !slices.Equal(got, []uint32{0, 1, 1}) {
+		t.Errorf("weights are %v", got)
+	}
+}
+
 func TestAllErrors(t *testing.T) {
 	_, err := config.Parse([]byte("interfaces:\n  - nam: a\n  - name: [b]\nlog:\n  lvl: info\nsids: 7\n"))
 	var lines []int

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -42,12 +44,12 @@ func (c *Config) SetDefaults() {
 		p := &c.Policies[i]
 		setDefault(&p.Behavior, srv6.HEncapsRed)
 		setDefault(&p.Preference, srpolicy.DefaultPreference)
-		setWeights(p.SegmentLists)
+		p.SegmentLists = weighted(p.SegmentLists)
 	}
 	for i := range c.CandidatePaths {
 		p := &c.CandidatePaths[i]
 		setDefault(&p.Preference, srpolicy.DefaultPreference)
-		setWeights(p.SegmentLists)
+		p.SegmentLists = weighted(p.SegmentLists)
 	}
 	setDefault(&c.Encapsulation.HopLimit, DefaultHopLimit)
 	c.Limits.setDefaults()
@@ -60,10 +62,17 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Log.Format, "text")
 }
 
-func setWeights(lists []srpolicy.SegmentList) {
-	for i := range lists {
-		setDefault(&lists[i].Weight, 1)
+// weighted is the lists with their weights. They may be somebody else's too: what
+// is left out is filled in in a copy.
+func weighted(lists []srpolicy.SegmentList) []srpolicy.SegmentList {
+	if !slices.ContainsFunc(lists, func(l srpolicy.SegmentList) bool { return l.Weight == 0 }) {
+		return lists
 	}
+	out := slices.Clone(lists)
+	for i := range out {
+		setDefault(&out[i].Weight, 1)
+	}
+	return out
 }
 
 func (l *Limits) setDefaults() {

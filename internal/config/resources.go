@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -135,7 +136,7 @@ func (v *validator) checkPolicies() {
 			bindings.check(at+".binding_sid", p.BindingSID.String(), "give each policy its own")
 		}
 		if p.Color != 0 && p.Endpoint.IsValid() {
-			colors.check(at+".color", fmt.Sprintf("color %d, endpoint %s", p.Color, p.Endpoint), "a policy is known by color and endpoint: change one of them")
+			colors.check(at+".color", "color "+strconv.FormatUint(uint64(p.Color), 10)+", endpoint "+p.Endpoint.String(), "a policy is known by color and endpoint: change one of them")
 		}
 		if !p.Source.IsValid() && !v.Encapsulation.Source.IsValid() {
 			v.add(at+".source", "set encapsulation.source, an IPv6 address of this node", "there is no outer source for what this policy encapsulates")

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,10 +13,12 @@ import (
 // takes for itself.
 type claim struct {
 	prefix netip.Prefix
-	field  string
-	what   string
+	order  int // among all claims
 	kind   claimKind
 	nested bool // longer ones in it are meant to be: a NEXT-C-SID's
+	// names are its field, and what is there. There may be very many claims, and
+	// few clash.
+	names func() (field, what string)
 }
 
 type claimKind int
@@ -54,11 +57,11 @@ var clash = map[[2]claimKind]struct{ problem, fix string }{
 // still open, each is compared with its containers only.
 func (v *validator) checkSpace() {
 	claims := v.claims()
-	slices.SortStableFunc(claims, func(a, b claim) int {
+	slices.SortFunc(claims, func(a, b claim) int {
 		if c := a.prefix.Addr().Compare(b.prefix.Addr()); c != 0 {
 			return c
 		}
-		return a.prefix.Bits() - b.prefix.Bits()
+		return cmp.Or(a.prefix.Bits()-b.prefix.Bits(), a.order-b.order)
 	})
 	var open []claim
 	for _, c := range claims {
@@ -84,7 +87,9 @@ func (v *validator) overlap(outer, inner claim) bool {
 	if outer.kind == claimSID && inner.kind == claimLocator {
 		covers := outer.prefix.Bits() < inner.prefix.Bits()
 		if covers {
-			v.add(outer.field, fmt.Sprintf("a longer SID, or a shorter locator than %s", inner.prefix), "SID %s covers the whole of %s", outer.prefix, inner.what)
+			field, _ := outer.names()
+			_, what := inner.names()
+			v.add(field, fmt.Sprintf("a longer SID, or a shorter locator than %s", inner.prefix), "SID %s covers the whole of %s", outer.prefix, what)
 		}
 		return covers
 	}
@@ -99,52 +104,68 @@ func (v *validator) overlap(outer, inner claim) bool {
 	if first.kind != second.kind && first.prefix.Bits() > second.prefix.Bits() && second.kind == claimSteering {
 		return false // a default route into a policy does not lie in a SID
 	}
-	v.add(second.field, rule.fix, "%s %s %s", second.what, rule.problem, first.what)
+	field, what := second.names()
+	_, other := first.names()
+	v.add(field, rule.fix, "%s %s %s", what, rule.problem, other)
 	return true
 }
 
 func (v *validator) claims() []claim {
-	var all []claim
-	add := func(kind claimKind, p netip.Prefix, field, what string, nested bool) {
+	all := make([]claim, 0, len(v.SIDs)+len(v.Steering)+len(v.Locators)+64)
+	add := func(kind claimKind, p netip.Prefix, nested bool, names func() (string, string)) {
 		if p.IsValid() {
-			all = append(all, claim{p.Masked(), field, what, kind, nested})
+			all = append(all, claim{p.Masked(), len(all), kind, nested, names})
 		}
 	}
 	for i, l := range v.Locators {
-		add(claimLocator, l.Prefix, fmt.Sprintf("locators[%d].prefix", i), fmt.Sprintf("locator %q (%s)", l.Name, l.Prefix), false)
+		add(claimLocator, l.Prefix, false, func() (string, string) {
+			return fmt.Sprintf("locators[%d].prefix", i), fmt.Sprintf("locator %q (%s)", l.Name, l.Prefix)
+		})
 	}
 	// The overlay's may be among the locators: then it is claimed already.
 	if !slices.ContainsFunc(v.Locators, func(l Locator) bool { return l.Prefix == v.Overlay.Locator }) {
-		add(claimLocator, v.Overlay.Locator, "overlay.locator", fmt.Sprintf("the overlay's locator %s", v.Overlay.Locator), false)
+		add(claimLocator, v.Overlay.Locator, false, func() (string, string) {
+			return "overlay.locator", fmt.Sprintf("the overlay's locator %s", v.Overlay.Locator)
+		})
 	}
 	for i, p := range v.Overlay.PodPrefixes {
-		add(claimPods, p, fmt.Sprintf("overlay.pod_prefixes[%d]", i), "pod prefix "+p.String(), false)
+		add(claimPods, p, false, func() (string, string) { return fmt.Sprintf("overlay.pod_prefixes[%d]", i), "pod prefix " + p.String() })
 	}
 	for i, s := range v.SIDs {
 		next := slices.Contains(s.Flavors, srv6.NextCSID)
-		add(claimSID, s.SID, fmt.Sprintf("sids[%d].sid", i), "SID "+s.SID.String(), next)
+		add(claimSID, s.SID, next, func() (string, string) { return fmt.Sprintf("sids[%d].sid", i), "SID " + s.SID.String() })
 	}
-	for i, p := range v.Policies {
-		add(claimSID, host(p.BindingSID), fmt.Sprintf("policies[%d].binding_sid", i), fmt.Sprintf("binding SID %s of policy %q", p.BindingSID, p.Name), false)
+	for i := range v.Policies {
+		p := &v.Policies[i]
+		add(claimSID, host(p.BindingSID), false, func() (string, string) {
+			return fmt.Sprintf("policies[%d].binding_sid", i), fmt.Sprintf("binding SID %s of policy %q", p.BindingSID, p.Name)
+		})
 	}
 	for i, a := range v.GTPU.Addresses {
-		add(claimGTPU, host(a), fmt.Sprintf("gtpu.addresses[%d]", i), "GTP-U address "+a.String(), false)
+		add(claimGTPU, host(a), false, func() (string, string) { return fmt.Sprintf("gtpu.addresses[%d]", i), "GTP-U address " + a.String() })
 	}
 	for i, p := range v.GTPU.Pools {
-		add(claimPool, p, fmt.Sprintf("gtpu.pools[%d]", i), "pool "+p.String(), false)
+		add(claimPool, p, false, func() (string, string) { return fmt.Sprintf("gtpu.pools[%d]", i), "pool " + p.String() })
 	}
 	for i, pool := range v.UPF.UEPools {
 		for j, p := range pool.Prefixes {
-			add(claimPool, p, fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), "pool "+p.String(), false)
+			add(claimPool, p, false, func() (string, string) {
+				return fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), "pool " + p.String()
+			})
 		}
 	}
 	for i, s := range v.Slices {
 		if s.N9 != nil {
-			add(claimSID, s.N9.LocalSID, fmt.Sprintf("slices[%d].n9.local_sid", i), fmt.Sprintf("SID %s of slice %q", s.N9.LocalSID, s.Name), false)
+			add(claimSID, s.N9.LocalSID, false, func() (string, string) {
+				return fmt.Sprintf("slices[%d].n9.local_sid", i), fmt.Sprintf("SID %s of slice %q", s.N9.LocalSID, s.Name)
+			})
 		}
 	}
-	for i, s := range v.Steering {
-		add(claimSteering, s.Prefix, fmt.Sprintf("steering[%d].prefix", i), "steered prefix "+s.Prefix.String(), false)
+	for i := range v.Steering {
+		s := &v.Steering[i]
+		add(claimSteering, s.Prefix, false, func() (string, string) {
+			return fmt.Sprintf("steering[%d].prefix", i), "steered prefix " + s.Prefix.String()
+		})
 	}
 	return all
 }

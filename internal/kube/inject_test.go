@@ -92,9 +92,9 @@ func TestInjectKeepsLocalSIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, _, _ := unstructured.NestedStringMap(o.(*unstructured.Unstructured).Object, "data")
-	sids, entries, err := readListing(data, me)
-	if err != nil || len(entries) != 0 || sids.DT4 != addr("fcdd::aa:34b8:247c:36da:db44") {
-		t.Errorf("%+v, %d policies, %v", sids, len(entries), err)
+	r, err := readListing(data, me, nil)
+	if err != nil || len(r.entries) != 0 || r.sids.DT4 != addr("fcdd::aa:34b8:247c:36da:db44") {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

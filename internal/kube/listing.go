@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/config"
@@ -91,26 +92,29 @@ func fault(field, fix, format string, args ...any) config.Error {
 }
 
 // readListing reads the data of node's ConfigMap, all of it, or says all that is
-// wrong with it by key, line and field.
-func readListing(data map[string]string, node string) (LocalSIDs, []entry, error) {
+// wrong with it by key, line and field. before is what was read last, or nil.
+func readListing(data map[string]string, node string, before *reading) (*reading, error) {
 	if len(data) != 1 {
-		return LocalSIDs{}, nil, fmt.Errorf("data: has %d keys: give one, with the policies of the node as YAML", len(data))
+		return nil, fmt.Errorf("data: has %d keys: give one, with the policies of the node as YAML", len(data))
 	}
 	for key, text := range data {
-		sids, entries, err := parseListing(text, node)
-		if err != nil {
-			return sids, entries, fmt.Errorf("data[%s]: %w", key, err)
+		if r, ok := before.next(text, node); ok {
+			return r, nil
 		}
-		return sids, entries, nil
+		r, err := parseListing(text, node)
+		if err != nil {
+			return nil, fmt.Errorf("data[%s]: %w", key, err)
+		}
+		return r, nil
 	}
 	panic("unreachable")
 }
 
-func parseListing(text, node string) (LocalSIDs, []entry, error) {
+func parseListing(text, node string) (*reading, error) {
 	var l Listing
 	lines, err := config.Unmarshal([]byte(text), &l)
 	if err != nil {
-		return LocalSIDs{}, nil, err
+		return nil, err
 	}
 	faults := l.LocalSIDs.check()
 	switch l.Node {
@@ -137,9 +141,9 @@ func parseListing(text, node string) (LocalSIDs, []entry, error) {
 		names[entries[i].name] = i
 	}
 	if len(faults) > 0 {
-		return LocalSIDs{}, nil, lines.Of(config.Errors(faults))
+		return nil, lines.Of(config.Errors(faults))
 	}
-	return l.LocalSIDs, entries, nil
+	return newReading(text, l.LocalSIDs, entries, lines), nil
 }
 
 func (s LocalSIDs) check() (faults []config.Error) {
@@ -205,12 +209,22 @@ func (w written) read(node string) (entry, []config.Error) {
 		faults = append(faults, faultsOf(srv6.CheckName("name", name))...)
 	}
 	a := srpolicy.Advertised{Color: w.traffic.color(), Endpoint: netip.IPv6Unspecified(), Name: name,
-		Preference: cmp.Or(w.preference, DefaultPreference), BindingSID: w.bsid, SegmentLists: w.lists}
+		Preference: cmp.Or(w.preference, DefaultPreference), BindingSID: w.bsid, SegmentLists: weighted(w.lists)}
 	faults = append(faults, faultsOf(a.Validate())...)
 	for i := range faults {
 		faults[i].Field = w.fields.Replace(faults[i].Field)
 	}
 	return entry{name, w.egress, Path{Name: pathName(w.origin, name), Advertised: a}}, faults
+}
+
+// weighted fills in the weights that are not set, so that nobody else has to each
+// time that paths are looked at.
+func weighted(lists []srpolicy.SegmentList) []srpolicy.SegmentList {
+	out := slices.Clone(lists)
+	for i := range out {
+		out[i].Weight = out[i].EffectiveWeight()
+	}
+	return out
 }
 
 func (w written) checkEgress(node string) []config.Error {

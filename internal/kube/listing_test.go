@@ -34,28 +34,32 @@ func TestListingFaults(t *testing.T) {
 		"line 3: not YAML":                                               "node: node-1\npolicies: [",
 		"aliases (*a) are not taken":                                     "node: node-1\nlocalsids: {DT4: &a \"fc00::1\", DT6: *a}",
 	} {
-		_, _, err := readListing(map[string]string{"policies.yaml": text}, me)
+		_, err := readListing(map[string]string{"policies.yaml": text}, me, nil)
 		if err == nil || !strings.Contains(err.Error(), "data[policies.yaml]: ") || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s:\n%v, want %q", text, err, words)
 		}
 	}
 	for _, data := range []map[string]string{nil, {"a": "node: node-1", "b": "node: node-1"}} {
-		if _, _, err := readListing(data, me); err == nil || !strings.HasPrefix(err.Error(), "data: has ") {
+		if _, err := readListing(data, me, nil); err == nil || !strings.HasPrefix(err.Error(), "data: has ") {
 			t.Errorf("%v: %v", data, err)
 		}
 	}
 }
 
 func TestListingNames(t *testing.T) {
-	_, entries, err := readListing(map[string]string{"anything": `
+	r, err := readListing(map[string]string{"anything": `
 node: node-1
 policies:
 - {egress_node: n, traffic: IPv4, segment_list: ["fc00::1"], name: red, preference: 7}
 - {egress_node: n, traffic: IPv4, segment_list: ["fc00::1"]}
 - {egress_node: a-node-with-a-name.that-is-much-too-long.for-the-name-of-a-path.example.org, traffic: IPv6, segment_list: ["fc00::1"]}
-`}, me)
+`}, me, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	entries := r.entries
+	if w := entries[0].path.SegmentLists[0].Weight; w != 1 {
+		t.Errorf("a list without a weight has %d", w)
 	}
 	if p := entries[0].path; p.Name != "configmap:red" || p.Preference != 7 || p.Color != overlay.ColorIPv4 {
 		t.Errorf("path is %+v", p)

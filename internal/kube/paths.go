@@ -28,6 +28,7 @@ type origin struct {
 	problem  error                      // why it is not what is used
 	entries  []entry                    // of what could be read last
 	sids     LocalSIDs                  // too
+	listing  *reading                   // of a ConfigMap: too
 	waiting  map[string]error           // why entries are not told, by name
 	progress map[string]progress        // of the entries, by name
 }
@@ -86,10 +87,10 @@ func (w *Watcher) readConfigMap() {
 		return
 	}
 	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
-	w.readOrigin(name, u, fmt.Sprintf("%q", data), func(o *origin) error {
-		sids, entries, err := readListing(data, w.config.Node)
+	w.readOrigin(name, u, wholeText(data), func(o *origin) error {
+		r, err := readListing(data, w.config.Node, o.listing)
 		if err == nil {
-			o.sids, o.entries = sids, entries
+			o.listing, o.sids, o.entries = r, r.sids, r.entries
 		}
 		return err
 	})
@@ -207,7 +208,7 @@ func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 				continue
 			}
 			now[p.Name] = true
-			if old, there := w.told.paths[p.Name]; !there || !reflect.DeepEqual(old, p) {
+			if old, there := w.told.paths[p.Name]; !there || !old.is(p) {
 				w.told.paths[p.Name] = p
 				put = append(put, p)
 			}
@@ -225,6 +226,17 @@ func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 	}
 	slices.Sort(withdrawn)
 	return put, withdrawn
+}
+
+// is says that the two are one. A listing has thousands: most have the very lists
+// that they had.
+func (p Path) is(o Path) bool {
+	if len(p.SegmentLists) == 0 || len(p.SegmentLists) != len(o.SegmentLists) || &p.SegmentLists[0] != &o.SegmentLists[0] {
+		return reflect.DeepEqual(p, o)
+	}
+	a, b := p.Advertised, o.Advertised
+	return p.Name == o.Name && p.Origin == o.Origin && a.Color == b.Color && a.Endpoint == b.Endpoint && a.Distinguisher == b.Distinguisher &&
+		a.PolicyName == b.PolicyName && a.Name == b.Name && a.Preference == b.Preference && a.BindingSID == b.BindingSID
 }
 
 // isRead: what an origin says is known, be it that it is gone.

@@ -124,12 +124,16 @@ func Choose(p Policy, others []Candidate, installed string, reachable func(netip
 func judge(c Candidate, reachable func(netip.Addr) error) judged {
 	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference)}, of: c}
 	var reasons []string
-	for _, l := range c.SegmentLists {
-		if err := reachable(l.Segments[0]); err != nil {
+	for i, l := range c.SegmentLists {
+		err := reachable(l.Segments[0])
+		switch {
+		case err == nil && len(reasons) == 0:
+			j.lists = c.SegmentLists[: i+1 : i+1] // the very lists, as long as all can be used
+		case err == nil:
+			j.lists = append(j.lists, l)
+		default:
 			reasons = append(reasons, err.Error())
-			continue
 		}
-		j.lists = append(j.lists, l)
 	}
 	j.Valid = len(j.lists) > 0
 	switch {

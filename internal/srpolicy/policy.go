@@ -109,24 +109,31 @@ func checkLists(lists []SegmentList) []srv6.FieldError {
 	}
 	var errs []srv6.FieldError
 	for i, l := range lists {
-		errs = append(errs, checkSegments(fmt.Sprintf("segment_lists[%d].segments", i), l.Segments)...)
+		for _, e := range checkSegments(l.Segments) {
+			e.Field = fmt.Sprintf("segment_lists[%d].segments%s", i, e.Field)
+			errs = append(errs, e)
+		}
 	}
 	return errs
 }
 
-// checkSegments wants 1 to MaxSegments SIDs.
-func checkSegments(field string, segments []netip.Addr) []srv6.FieldError {
+// checkSegments wants 1 to MaxSegments SIDs. Its fields begin behind "segments": there
+// may be very many lists, and few have faults.
+func checkSegments(segments []netip.Addr) []srv6.FieldError {
 	switch n := len(segments); {
 	case n == 0:
-		return []srv6.FieldError{{Field: field, Problem: "is missing: a segment list needs a segment",
+		return []srv6.FieldError{{Problem: "is missing: a segment list needs a segment",
 			Fix: "give the SIDs to visit, the first one first"}}
 	case n > MaxSegments:
-		return []srv6.FieldError{{Field: field, Problem: fmt.Sprintf("has %d segments", n),
+		return []srv6.FieldError{{Problem: fmt.Sprintf("has %d segments", n),
 			Fix: fmt.Sprintf("give at most %d, or put several C-SIDs into one segment (NEXT-C-SID)", MaxSegments)}}
 	}
 	var errs []srv6.FieldError
 	for i, s := range segments {
-		errs = append(errs, srv6.CheckUnicast6(fmt.Sprintf("%s[%d]", field, i), s)...)
+		for _, e := range srv6.CheckUnicast6("", s) {
+			e.Field = fmt.Sprintf("[%d]", i)
+			errs = append(errs, e)
+		}
 	}
 	return errs
 }
