@@ -148,6 +148,13 @@ func knows(ctx context.Context, client *api.Client) (k known, err error) {
 	if k.nodes, err = client.Nodes(ctx, ""); err != nil {
 		return k, err
 	}
+	s, err := client.Status(ctx)
+	if err != nil {
+		return k, err
+	}
+	if s.Overlay != nil && s.Overlay.Self.Address.IsValid() { // a path may come back
+		k.nodes = append(k.nodes, agent.NodeStatus{Node: s.Overlay.Self})
+	}
 	if k.steering, err = client.Steerings(ctx, ""); err != nil {
 		return k, err
 	}
@@ -250,9 +257,9 @@ func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList
 	return lists
 }
 
-// nodeAt is the node with an address, or "".
+// nodeAt is the node with an address that tells no SIDs, or "".
 func (k known) nodeAt(a netip.Addr) string {
-	i := slices.IndexFunc(k.nodes, func(n agent.NodeStatus) bool { return a.IsValid() && n.Address == a })
+	i := slices.IndexFunc(k.nodes, func(n agent.NodeStatus) bool { return a.IsValid() && n.Address == a && len(n.IPv4)+len(n.IPv6) == 0 })
 	if i < 0 {
 		return ""
 	}
