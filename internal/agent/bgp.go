@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -25,6 +26,43 @@ type headend struct {
 	node    overlay.Node // that it tells of
 	expiry  *time.Timer  // of what an earlier one was told
 	spoken  map[netip.Addr][]string
+}
+
+// bgpOf is the configuration of BGP with what follows from this node: it may be
+// the same on all nodes of a cluster. It has no router ID as long as that is not known.
+func bgpOf(d *desired) config.BGP {
+	b, s := d.process.BGP, d.self
+	if d.process.Overlay.Mode != config.OverlayBGP {
+		return b
+	}
+	if !b.RouterID.IsValid() {
+		b.RouterID = routerID(s)
+	}
+	b.Listen, b.Peers = slices.Clone(b.Listen), slices.Clone(b.Peers)
+	for i, a := range b.Listen {
+		if a.IsUnspecified() {
+			b.Listen[i] = s.Address
+		}
+	}
+	if slices.Contains(b.Listen, netip.Addr{}) {
+		b.RouterID = netip.Addr{}
+	}
+	b.Peers = slices.DeleteFunc(b.Peers, func(p config.BGPPeer) bool { return p.Address == s.Address || slices.Contains(s.Addresses, p.Address) })
+	return b
+}
+
+// routerID is a node's IPv4 address; where it has none, four octets that no other
+// node's are likely to be (RFC 6286 wants no more than that they are unique).
+func routerID(s overlay.Self) netip.Addr {
+	if i := slices.IndexFunc(s.Addresses, netip.Addr.Is4); i >= 0 {
+		return s.Addresses[i]
+	}
+	if !s.Address.IsValid() {
+		return netip.Addr{}
+	}
+	h := fnv.New32a()
+	h.Write(s.Address.AsSlice())
+	return netip.AddrFrom4([4]byte(h.Sum(nil)))
 }
 
 // newHeadend reads the passwords. It hears of other nodes, too, if the overlay is

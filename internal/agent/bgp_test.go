@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -179,5 +180,43 @@ func TestPassword(t *testing.T) {
 		if want == "" && (err != nil || h.config.Peers[0].Password != "secret") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %+v, %v, want %q", content, h, err, want)
 		}
+	}
+}
+
+// One configuration does for all nodes of a cluster.
+func TestOneFileForAllNodes(t *testing.T) {
+	c := parse(t, `
+overlay: {mode: bgp, locator_pool: 'fc00::/32'}
+bgp:
+  asn: 65001
+  listen: ['::']
+  peers: [{address: '2001:db8::1', asn: 65001}, {address: 2001:db8::2, asn: 65001}, {address: 10.0.0.1, asn: 65001}]
+`)
+	d := &desired{process: process{BGP: c.BGP, Overlay: c.Overlay}}
+	if b := bgpOf(d); b.RouterID.IsValid() {
+		t.Errorf("a node that does not know itself speaks as %s", b.RouterID)
+	}
+	d.self = overlay.Self{Name: "node-1", Address: addr("2001:db8::1"), Addresses: []netip.Addr{addr("fd00::1"), addr("10.0.0.1")}}
+	b := bgpOf(d)
+	if b.RouterID != addr("10.0.0.1") || !slices.Equal(b.Listen, []netip.Addr{d.self.Address}) {
+		t.Errorf("router ID %s, listens at %s: want what the Node has", b.RouterID, b.Listen)
+	}
+	if len(b.Peers) != 1 || b.Peers[0].Address != addr("2001:db8::2") {
+		t.Errorf("peers are %+v, want the other node", b.Peers)
+	}
+	if got := c.BGP.Listen; !got[0].IsUnspecified() || len(c.BGP.Peers) != 3 {
+		t.Errorf("the configuration itself has changed: %+v", c.BGP)
+	}
+	ids := map[netip.Addr]bool{}
+	for _, a := range []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"} {
+		ids[routerID(overlay.Self{Address: addr(a)})] = true
+	}
+	if len(ids) != 3 || ids[netip.IPv4Unspecified()] {
+		t.Errorf("router IDs of nodes without IPv4: %v", ids)
+	}
+	c.BGP.RouterID = addr("192.0.2.7")
+	d.process.BGP = c.BGP
+	if b := bgpOf(d); b.RouterID != addr("192.0.2.7") {
+		t.Errorf("router ID %s in place of the one that is set", b.RouterID)
 	}
 }

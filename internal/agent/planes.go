@@ -76,7 +76,7 @@ func (a *Agent) adjustPlanes(ctx context.Context) error {
 	a.mu.RLock()
 	d := a.desired
 	a.mu.RUnlock()
-	c := planeConfig{d.process.BGP, d.process.Overlay}
+	c := planeConfig{bgpOf(d), d.process.Overlay}
 	return errors.Join(a.adjustBGP(ctx, c.forBGP(), d), a.adjustKube(ctx, c.forKube(), d))
 }
 
@@ -88,8 +88,8 @@ func (a *Agent) adjustBGP(ctx context.Context, c planeConfig, d *desired) error 
 		h = nil
 	}
 	if h == nil {
-		if !c.BGP.IsSet() {
-			return nil
+		if !c.BGP.RouterID.IsValid() {
+			return nil // it speaks no BGP, or does not know yet as whom
 		}
 		var err error
 		if h, err = newHeadend(c, d.told, a.inbox, a.log); err != nil {
@@ -98,6 +98,7 @@ func (a *Agent) adjustBGP(ctx context.Context, c planeConfig, d *desired) error 
 		if err := h.start(ctx); err != nil {
 			return err
 		}
+		a.log.Info("speaks BGP", "asn", c.BGP.ASN, "router_id", c.BGP.RouterID)
 		a.setPlanes(h, a.planes.cluster)
 	}
 	if d.self.Name == "" {

@@ -220,6 +220,8 @@ func TestFailures(t *testing.T) {
 	}{
 		{"sidd", `unknown command "sidd" for "culvert": did you mean "sid"?`, ExitUsage},
 		{"sid lst", `unknown command "lst" for "culvert sid": did you mean "list"?`, ExitUsage},
+		{"cni instal", `unknown command "instal" for "culvert cni": did you mean "install"?`, ExitUsage},
+		{"connectivity tset", `unknown command "tset" for "culvert connectivity": did you mean "test"?`, ExitUsage},
 		{"sid --colour", "unknown flag: --colour", ExitUsage},
 		{"sid -o xml", "give one of table, json, yaml", ExitUsage},
 		{"sid show", `"culvert sid show" takes one PREFIX, got 0 arguments`, ExitUsage},

@@ -120,10 +120,10 @@ node, or an SRv6Policy for each path and node.`,
 func (i *inject) config() (bgp.Config, error) {
 	c := bgp.Config{ASN: i.asn, Restart: i.keep, Log: slog.New(slog.DiscardHandler)}
 	if len(i.peers) == 0 {
-		return c, usagef("one PEER or more")
+		return c, usagef("%q takes one PEER or more, or --to kube: see culvert policy inject --help", "culvert policy inject --to bgp")
 	}
-	if i.file == "" || i.asn == 0 {
-		return c, usagef("--file and --asn are needed: what to tell, and as whom")
+	if i.file == "" || i.asn == 0 || i.routerID == "" {
+		return c, usagef("--file, --asn and --router-id are needed: what to tell, and as whom")
 	}
 	var err error
 	if c.RouterID, err = netip.ParseAddr(i.routerID); err != nil || !c.RouterID.Is4() {
@@ -147,7 +147,7 @@ func (i *inject) config() (bgp.Config, error) {
 		if at, err := netip.ParseAddrPort(text); err == nil {
 			p.Address, p.Port = at.Addr(), at.Port()
 		} else if p.Address, err = netip.ParseAddr(text); err != nil {
-			return c, usagef("%q is no peer: give an address, or [address]:port", text)
+			return c, usagef("%q is no peer: give an address, with a port as in [2001:db8::1]:1179 or 192.0.2.1:1179", text)
 		}
 		c.Peers = append(c.Peers, p)
 	}
@@ -186,14 +186,14 @@ func (i *inject) follow(c *cobra.Command, in *bgp.Injector, speaker *bgp.Speaker
 	tick, sessions := time.NewTicker(look), time.NewTicker(ask)
 	defer tick.Stop()
 	defer sessions.Stop()
-	was, states := stamp(i.file), map[netip.Addr]string{}
+	was, said, began := stamp(i.file), map[netip.Addr]bool{}, time.Now()
 	for {
 		asked := false
 		select {
 		case <-c.Context().Done():
 			return nil
 		case <-sessions.C:
-			if err := i.peerStates(c.Context(), c.ErrOrStderr(), speaker, states); err != nil {
+			if err := i.peerStates(c.Context(), c.ErrOrStderr(), speaker, said, time.Since(began)); err != nil {
 				return err
 			}
 			continue
@@ -227,20 +227,30 @@ func stamp(file string) time.Time {
 	return info.ModTime()
 }
 
-func (i *inject) peerStates(ctx context.Context, w io.Writer, speaker *bgp.Speaker, before map[netip.Addr]string) error {
+// patience is how long a peer may take until it listens, before something is said.
+const patience = 3 * time.Second
+
+// peerStates says who listens, and who does not, once each time that this changes;
+// said is what it said last.
+func (i *inject) peerStates(ctx context.Context, w io.Writer, speaker *bgp.Speaker, said map[netip.Addr]bool, after time.Duration) error {
 	peers, err := speaker.Peers(ctx)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	for _, p := range peers {
 		up := p.State == "established"
-		switch was := before[p.Address]; {
-		case up && was != "established":
+		was, known := said[p.Address]
+		switch {
+		case up && !was:
 			fmt.Fprintf(w, "culvert: %s listens (AS %d, router ID %s)\n", p.Address, p.ASN, p.RouterID)
-		case !up && was == "established":
+		case !up && was:
 			fmt.Fprintf(w, "culvert: %s is gone: %s\n", p.Address, p.Reason)
+		case !up && !known && after > patience:
+			fmt.Fprintf(w, "culvert: %s does not listen yet: is it there, and is this host among its bgp.peers, with AS %d?\n", p.Address, i.asn)
+		default:
+			continue
 		}
-		before[p.Address] = p.State
+		said[p.Address] = up
 	}
 	return err
 }
@@ -371,5 +381,14 @@ func (i *inject) toKube(c *cobra.Command) error {
 	if errors.Is(err, kube.ErrForeign) {
 		return fmt.Errorf("%w: --force takes it over", err)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if len(events) == 0 {
+		fmt.Fprintln(c.ErrOrStderr(), "culvert: nothing to change: the cluster has what the file says")
+	}
+	for _, node := range in.Absent(c.Context(), list) {
+		fmt.Fprintf(c.ErrOrStderr(), "culvert: there is no node %s: what is for it waits until there is\n", node)
+	}
+	return nil
 }

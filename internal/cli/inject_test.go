@@ -103,15 +103,30 @@ withdraw color 100, endpoint fd11::1000, distinguisher 0
 	told.waits(t, "a headend keeps what it was told", func(p map[uint32]bgp.Path) bool { return p[102].Preference == 50 })
 }
 
+// Who tells somebody that is not there is told so, and not every time that it looks.
+func TestInjectToNobody(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "paths.yaml")
+	if err := os.WriteFile(file, []byte("paths:\n"+fmt.Sprintf(onePath, 100, "10.0.0.5", 200)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	r := command(ctx, "", "policy", "inject", "--to", "bgp", "127.96.0.6:1179", "--asn", "65009", "--router-id", "10.0.0.9", "--file", file)
+	const want = "culvert: 127.96.0.6 does not listen yet: is it there, and is this host among its bgp.peers, with AS 65009?\n"
+	if r.code != ExitOK || r.stderr != want {
+		t.Errorf("exit %d, %q, want %q", r.code, r.stderr, want)
+	}
+}
+
 func TestInjectRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paths.yaml")
 	if err := os.WriteFile(file, []byte("paths:\n"+fmt.Sprintf(onePath, 1, "10.0.0.5", 1)+fmt.Sprintf(onePath, 1, "'::1'", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"":                                     "one PEER or more",
-		"::1 --asn 1 --router-id 10.0.0.9":     "--file and --asn are needed",
-		"::1 --file F --router-id 10.0.0.9":    "--file and --asn are needed",
+		"":                                     "takes one PEER or more",
+		"::1 --asn 1 --router-id 10.0.0.9":     "--file, --asn and --router-id are needed",
+		"::1 --file F --router-id 10.0.0.9":    "--file, --asn and --router-id are needed",
 		"::1 --asn 1 --file F --router-id ::1": "--router-id \"::1\"",
 		"nobody --asn 1 --file F --router-id 10.0.0.9":        "\"nobody\" is no peer",
 		"::1 --to mail --asn 1 --file F --router-id 10.0.0.9": "--to \"mail\": give bgp or kube",

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,6 +47,8 @@ type pathStep struct {
 	SID  netip.Addr `json:"sid"`
 	Node string     `json:"node,omitempty"` // whose it is
 	Does string     `json:"does,omitempty"`
+	// Problem is why packets are likely to be lost there.
+	Problem string `json:"problem,omitempty"`
 }
 
 // known is what this node knows, by which paths are found.
@@ -147,6 +148,13 @@ func knows(ctx context.Context, client *api.Client) (k known, err error) {
 	if k.nodes, err = client.Nodes(ctx, ""); err != nil {
 		return k, err
 	}
+	s, err := client.Status(ctx)
+	if err != nil {
+		return k, err
+	}
+	if s.Overlay != nil && s.Overlay.Self.Address.IsValid() { // a path may come back
+		k.nodes = append(k.nodes, agent.NodeStatus{Node: s.Overlay.Self})
+	}
 	if k.steering, err = client.Steerings(ctx, ""); err != nil {
 		return k, err
 	}
@@ -218,11 +226,12 @@ func (k known) find(from, to netip.Addr) podPath {
 	if j := slices.IndexFunc(policy.Paths, func(v srpolicy.Verdict) bool { return v.Active }); j >= 0 {
 		p.Path, p.Preference, p.Why = policy.Paths[j].Path, policy.Paths[j].Preference, policy.Paths[j].Why
 	}
-	p.Lists = k.lists(policy)
+	p.Lists = k.lists(policy, to)
 	return p
 }
 
-func (k known) lists(policy agent.PolicyStatus) (lists []pathList) {
+// lists are a policy's, for packets to an address.
+func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList) {
 	var sum uint32
 	for _, l := range policy.SegmentLists {
 		sum += max(l.Weight, 1)
@@ -237,18 +246,20 @@ func (k known) lists(policy agent.PolicyStatus) (lists []pathList) {
 		}
 		if n := len(l.Segments); n > 0 {
 			list.Interface = k.leavesBy(l.Segments[0])
-			if end := &list.Segments[n-1]; end.Node == "" { // by BGP a node does not tell its SIDs
+			end := &list.Segments[n-1]
+			if end.Node == "" { // by BGP a node does not tell its SIDs
 				end.Node = k.nodeAt(policy.Endpoint)
 			}
+			end.Problem = cmp.Or(end.Problem, end.wrongFor(to))
 		}
 		lists = append(lists, list)
 	}
 	return lists
 }
 
-// nodeAt is the node with an address, or "".
+// nodeAt is the node with an address that tells no SIDs, or "".
 func (k known) nodeAt(a netip.Addr) string {
-	i := slices.IndexFunc(k.nodes, func(n agent.NodeStatus) bool { return a.IsValid() && n.Address == a })
+	i := slices.IndexFunc(k.nodes, func(n agent.NodeStatus) bool { return a.IsValid() && n.Address == a && len(n.IPv4)+len(n.IPv6) == 0 })
 	if i < 0 {
 		return ""
 	}
@@ -281,9 +292,23 @@ func (k known) step(sid netip.Addr) pathStep {
 			s.Node, s.Does = name, "End"
 		case n.Locator.Contains(sid):
 			s.Node = name
+			if len(n.IPv4)+len(n.IPv6) > 0 {
+				s.Problem = "it tells of no such SID"
+			}
 		}
 	}
 	return s
+}
+
+// wrongFor says why a list must not end here for packets to an address.
+func (s pathStep) wrongFor(to netip.Addr) string {
+	switch {
+	case to.Is4() && (s.Does == "End.DT6" || s.Does == "End"):
+		return "it takes no IPv4"
+	case to.Is6() && (s.Does == "End.DT4" || s.Does == "End"):
+		return "it takes no IPv6"
+	}
+	return ""
 }
 
 func last(list []netip.Addr) netip.Addr {
@@ -308,16 +333,24 @@ func pathRows(g *grid, paths []podPath) {
 			for i, l := range p.Lists {
 				row(fmt.Sprintf("list %d", i), "%.0f%% of the flows, by %s, %d packets", l.Share, cmp.Or(l.Interface, "the kernel's route"), l.Packets)
 				for _, s := range l.Segments {
-					row("SID", "%s", strings.TrimSpace(strings.Join([]string{s.SID.String(), s.Does, ofNode(s.Node)}, " ")))
+					row("SID", "%s", s)
 				}
 			}
 		}
 	}
 }
 
-func ofNode(name string) string {
-	if name == "" {
-		return ""
+// String is the step in a line.
+func (s pathStep) String() string {
+	text := s.SID.String()
+	if s.Does != "" {
+		text += " " + s.Does
 	}
-	return "of " + name
+	if s.Node != "" {
+		text += " of " + s.Node
+	}
+	if s.Problem != "" {
+		text += ": " + s.Problem
+	}
+	return text
 }

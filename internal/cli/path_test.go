@@ -76,6 +76,27 @@ func TestPathEndsAtTheEndpoint(t *testing.T) {
 	}
 }
 
+// A list that ends where its packets are not taken is shown to.
+func TestPathEndsWrong(t *testing.T) {
+	for last, want := range map[string]string{
+		"fc00:0:2:4::":  "fc00:0:2:4:: End.DT4 of node-2",
+		"fc00:0:2:6::":  "fc00:0:2:6:: End.DT6 of node-2: it takes no IPv4",
+		"fc00:0:2:1::":  "fc00:0:2:1:: End of node-2: it takes no IPv4",
+		"fc00:0:2:d6::": "fc00:0:2:d6:: of node-2: it tells of no such SID",
+		"fc00:0:9::":    "fc00:0:9::",
+	} {
+		k := cluster()
+		k.policies[0].SegmentLists = []srpolicy.SegmentList{{Segments: []netip.Addr{netip.MustParseAddr(last)}}}
+		got, err := k.between("default/a", "10.244.2.9")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := got[0].Lists[0].Segments[0].String(); text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+}
+
 func TestPathWithoutPolicy(t *testing.T) {
 	for to, way := range map[string]string{"default/b": "pod", "192.0.2.1": "kernel", "fd00:10:244:1::2": "pod", "2001:db8::9": "kernel"} {
 		got, err := cluster().between("default/a", to)
@@ -97,7 +118,7 @@ func TestPathWithoutPolicy(t *testing.T) {
 func TestStepOfNode(t *testing.T) {
 	for sid, want := range map[string]pathStep{
 		"fc00:0:2:6::":  {Node: "node-2", Does: "End.DT6"},
-		"fc00:0:2:99::": {Node: "node-2"},
+		"fc00:0:2:99::": {Node: "node-2", Problem: "it tells of no such SID"},
 		"2001:db8::2":   {Node: "node-2", Does: "End"},
 		"fc00:0:9::":    {},
 	} {

@@ -89,7 +89,19 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 what was checked is not in order.
 		c.GroupID = groupOther
 		root.AddCommand(c)
 	}
+	refuseUnknown(root)
 	return root
+}
+
+// refuseUnknown has commands that only hold others refuse what is none of them,
+// where cobra would show the help as if all were well.
+func refuseUnknown(parent *cobra.Command) {
+	for _, c := range parent.Commands() {
+		if c.HasSubCommands() && !c.Runnable() {
+			c.Args, c.RunE = noArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+		refuseUnknown(c)
+	}
 }
 
 // commandTable is every command of this package; each stands in its own file.
@@ -111,9 +123,13 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stderr io.
 		return ExitOK
 	}
 	code := ExitError
-	if e, ok := errors.AsType[*exitError](err); ok {
-		code = e.code
-	} else if isCobraUsage(err) {
+	switch e, ok := errors.AsType[interface {
+		error
+		ExitStatus() int
+	}](err); {
+	case ok:
+		code = e.ExitStatus()
+	case isCobraUsage(err):
 		code = ExitUsage
 	}
 	if text := err.Error(); text != "" {
@@ -141,6 +157,9 @@ type exitError struct {
 
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
+
+// ExitStatus is what the program ends with. Errors of other packages may have it, too.
+func (e *exitError) ExitStatus() int { return e.code }
 
 // usage says that the command line makes no sense.
 func usage(err error) error {

@@ -115,6 +115,9 @@ func (a *app) statusTable(g *grid, s agent.Status) {
 	upfRows(g, s.UPF)
 	all, drops := totals(s.Outcomes)
 	g.row("packets", fmt.Sprintf("%d, %d dropped", all.Packets, drops.Packets))
+	if len(s.Interfaces) == 0 { // of a member of a cluster they are its uplinks
+		return
+	}
 	g.line("")
 	g.row(interfaceHeader...)
 	for _, in := range s.Interfaces {

@@ -14,15 +14,19 @@ import (
 // BGP (RFC 9830) and, in a cluster whose overlay.mode is bgp, as one that tells
 // and hears what is behind which node.
 type BGP struct {
-	ASN      uint32     `json:"asn,omitempty"`
-	RouterID netip.Addr `json:"router_id,omitzero"` // IPv4: Route Targets name the node by it
-	// Listen are the addresses that peers connect to; without, the node connects.
+	ASN uint32 `json:"asn,omitempty"`
+	// RouterID is an IPv4 address, by which Route Targets name the node. In a cluster
+	// it may be left out: then it is the Node's IPv4 address, or is made of overlay.address.
+	RouterID netip.Addr `json:"router_id,omitzero"`
+	// Listen are the addresses that peers connect to; without, the node connects. In
+	// a cluster "::" is overlay.address.
 	Listen []netip.Addr `json:"listen,omitempty"`
 	Port   uint16       `json:"port,omitempty"` // 179 unless set
 	// RestartTime is for how many seconds the node keeps what it was told while a
 	// peer, or the daemon itself, restarts: 120 unless set.
-	RestartTime uint16    `json:"restart_time,omitempty"`
-	Peers       []BGPPeer `json:"peers,omitempty"`
+	RestartTime uint16 `json:"restart_time,omitempty"`
+	// Peers may be the same on all nodes of a cluster: each leaves itself out.
+	Peers []BGPPeer `json:"peers,omitempty"`
 	// ClusterID is that of this node as the route reflector of its clients (RFC
 	// 4456): router_id unless set.
 	ClusterID netip.Addr `json:"cluster_id,omitzero"`
@@ -118,11 +122,14 @@ func (v *validator) checkBGP() {
 	if b.ASN == 0 {
 		v.add("bgp.asn", "the AS number of this node, such as 65001", "is missing")
 	}
-	if !b.RouterID.Is4() || b.RouterID.IsUnspecified() {
+	inCluster := v.Overlay.Mode == OverlayBGP
+	if found := inCluster && !b.RouterID.IsValid(); !found && (!b.RouterID.Is4() || b.RouterID.IsUnspecified()) {
 		v.add("bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is no router ID", addrText(b.RouterID))
 	}
 	for i, a := range b.Listen {
-		v.speakerAddress(fmt.Sprintf("bgp.listen[%d]", i), a)
+		if !inCluster || a != netip.IPv6Unspecified() {
+			v.speakerAddress(fmt.Sprintf("bgp.listen[%d]", i), a)
+		}
 	}
 	const longest = 1<<12 - 1 // 12 bits (RFC 4724 section 3)
 	if b.RestartTime > longest {

@@ -73,6 +73,10 @@ bgp:
 	if c.BGP.MaxPrefixes != config.DefaultBGPMaxPrefixes {
 		t.Errorf("defaults: %+v", c.BGP)
 	}
+	// One file for all nodes.
+	if _, err := config.Parse([]byte(strings.Replace(good, "router_id: 192.0.2.1\n", "listen: ['::']\n", 1))); err != nil {
+		t.Error(err)
+	}
 	for _, tt := range []struct{ old, new, want string }{
 		{"cluster_id: 192.0.2.100", "cluster_id: '2001:db8::1'", "line 6: bgp.cluster_id: 2001:db8::1 is no cluster ID"},
 		{"10.244.0.0/16", "10.244.0.1/16", "line 7: bgp.prefixes[0]: 10.244.0.1/16 has bits behind its length"},
@@ -85,6 +89,8 @@ bgp:
 		{"asn: 65001, route_reflector", "asn: 65002, route_reflector", "line 10: bgp.peers[0].route_reflector: route reflection is among internal peers"},
 		{"route_reflector: true", "route_reflector: true, client: true", "line 10: bgp.peers[0].client: a route reflector's client"},
 		{"l3vpn", "evpn", "line 11: bgp.peers[1].families[1]: "},
+		{"router_id: 192.0.2.1\n", "router_id: 0.0.0.0\n", "line 5: bgp.router_id: \"0.0.0.0\" is no router ID"},
+		{"  prefixes: [10.244.0.0/16]\n", "  listen: [0.0.0.0]\n", "line 7: bgp.listen[0]: \"0.0.0.0\" is no address of one node"},
 	} {
 		if !strings.Contains(good, tt.old) {
 			t.Fatalf("there is no %q", tt.old)

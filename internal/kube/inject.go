@@ -169,6 +169,27 @@ func (in *Injector) Set(ctx context.Context, list []Injection) ([]Event, error) 
 	return in.setConfigMaps(ctx, wanted)
 }
 
+// Absent are the nodes of a list that the cluster does not have; none where the
+// rights do not suffice to see that.
+func (in *Injector) Absent(ctx context.Context, list []Injection) (absent []string) {
+	nodes, err := in.api.metadata.Resource(nodeResource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	there := map[string]bool{}
+	for _, n := range nodes.Items {
+		there[n.Name] = true
+	}
+	for _, v := range list {
+		for _, node := range v.Nodes {
+			if !there[node] && !slices.Contains(absent, node) {
+				absent = append(absent, node)
+			}
+		}
+	}
+	return absent
+}
+
 // compare finds what changes for a node.
 func compare(node string, before, now map[string]Listed) (events []Event) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {

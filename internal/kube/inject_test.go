@@ -58,6 +58,9 @@ func TestInject(t *testing.T) {
 				return a.Endpoint == six.Endpoint && a.Preference == DefaultPreference
 			}, 1)
 			set("", six)
+			if got := in.Absent(t.Context(), []Injection{six, four, six}); !slices.Equal(got, []string{"node-7"}) {
+				t.Errorf("the cluster does not have %q, want node-7", got)
+			}
 			six.Preference, six.BindingSID = 300, addr("cafe::1")
 			set("add ipv4:fd11::1000 for node-1, replace ipv6:fd11::1000 for node-1, replace ipv6:fd11::1000 for node-7", six, four)
 			hears("what was replaced", func(a srpolicy.Advertised) bool { return a.Preference == 300 && a.BindingSID == six.BindingSID }, 2)

@@ -79,7 +79,8 @@ func nodeStatus(u *unstructured.Unstructured, node string) map[string]any {
 	return nil
 }
 
-// isFor says whether a policy is for the node with these labels.
+// isFor says whether a policy is for the node with these labels. Where a selector
+// takes the far end, too, it is for the others.
 func isFor(u *unstructured.Unstructured, node string, of map[string]string) (bool, error) {
 	if name, _, _ := unstructured.NestedString(u.Object, "spec", "node"); name != "" {
 		return name == node, nil
@@ -91,6 +92,9 @@ func isFor(u *unstructured.Unstructured, node string, of map[string]string) (boo
 	var s metav1.LabelSelector
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &s); err != nil {
 		return false, fmt.Errorf("spec.nodeSelector: %w", err)
+	}
+	if egress, _, _ := unstructured.NestedString(u.Object, "spec", "egressNode"); egress == node {
+		return false, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&s)
 	if err != nil {

@@ -251,6 +251,7 @@ func TestPolicies(t *testing.T) {
 	c.policy("core", 1, policySpec)
 	c.policy("elsewhere", 1, strings.Replace(policySpec, "node-1", "node-9", 1))
 	c.policy("chosen", 1, strings.Replace(policySpec, "node: node-1", "nodeSelector: {matchLabels: {rack: a}}", 1))
+	c.policy("here", 1, strings.NewReplacer("node: node-1", "nodeSelector: {}", "egressNode: node-2", "egressNode: node-1").Replace(policySpec))
 	w, h, _ := c.starts(Known{})
 	waits(t, "by name", func() bool {
 		return h.has(func(h *heard) bool { return slices.Equal(h.pathNames(), []string{"srv6policy:core"}) })
@@ -281,6 +282,9 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("a fault changed %s", said)
 	}
 	c.waitsEvent("InvalidPolicies", "IPv5")
+	if s := c.policyStatus("here"); s != nil {
+		t.Errorf("a path of all nodes to this one is %v here, want no word", s)
+	}
 	c.node(me, nil)
 	waits(t, "no label", func() bool { return h.has(func(h *heard) bool { return len(h.paths) == 1 }) })
 	waits(t, "no status", func() bool { return c.policyStatus("chosen") == nil })

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
 )
@@ -49,17 +52,47 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 	return cmd
 }
 
-// exec runs a command in a node.
+// exec runs a command in a node, which has our signals and ends with its status.
 func (in *instance) exec(cobra *cobra.Command, n *Node, args []string) error {
 	enter := []string{"--net=" + in.namespace(n).path()}
 	if p, ok := in.process(n, nodeProcess); ok {
 		enter = []string{"--all", "--target", fmt.Sprint(p.PID)}
 	}
-	cmd := exec.CommandContext(cobra.Context(), "nsenter", append(append(enter, "--"), args...)...)
+	cmd := exec.Command("nsenter", append(append(enter, "--"), args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cobra.InOrStdin(), cobra.OutOrStdout(), cobra.ErrOrStderr()
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+in.kubeconfig(),
 		"PATH="+strings.Join([]string{os.Getenv("PATH"), "/usr/sbin", "/sbin", clusterPrograms(), kubelet.Bin}, ":"))
-	return cmd.Run()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, unix.SIGTERM)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		for s := range signals {
+			_ = cmd.Process.Signal(s) // it may have ended meanwhile
+		}
+	}()
+	err := cmd.Wait()
+	signal.Stop(signals)
+	close(signals)
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		return ended{e}
+	}
+	return err
+}
+
+// ended is a command that ran in a node and failed: it has said why itself.
+type ended struct{ *exec.ExitError }
+
+// Error has nothing to add.
+func (ended) Error() string { return "" }
+
+// ExitStatus is what a shell would call the command's.
+func (e ended) ExitStatus() int {
+	if w, ok := e.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return e.ExitCode()
 }
 
 // lookInto is an instance that is up, for who changes nothing of it and so need

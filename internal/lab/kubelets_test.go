@@ -2,6 +2,7 @@ package lab
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -233,4 +234,15 @@ func TestExec(t *testing.T) {
 	}
 	_, _, err = execute(t, "exec", "--as", name, "kernel", "nobody", "true")
 	wantError(t, err, "nobody")
+	for script, want := range map[string]int{"exit 3": 3, "kill -TERM $$": 143} {
+		_, _, err = execute(t, "exec", "--as", name, "kernel", node.Name, "sh", "-c", script)
+		if e, ok := errors.AsType[ended](err); !ok || e.ExitStatus() != want || e.Error() != "" {
+			t.Errorf("%s: %v, want status %d and nothing said", script, err, want)
+		}
+	}
+	// Who interrupts us means the command, which may have something to tidy up.
+	out, _, err = execute(t, "exec", "--as", name, "kernel", node.Name, "sh", "-c", "trap 'echo tidied; exit 4' TERM; kill -TERM $PPID; while :; do sleep .1; done")
+	if e, ok := errors.AsType[ended](err); !ok || e.ExitStatus() != 4 || out != "tidied\n" {
+		t.Errorf("after a SIGTERM: %q, %v", out, err)
+	}
 }

@@ -158,6 +158,14 @@ func isReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
+// lastWords are what a container said at its end, in a line.
+func lastWords(message string) string {
+	const most = 3
+	lines := strings.Split(strings.TrimSpace(message), "\n")
+	lines = lines[max(0, len(lines)-most):]
+	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
+}
+
 // problemOf is why a pod is not ready, and whether that stays so.
 func problemOf(p *corev1.Pod) (problem string, fatal bool) {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -165,14 +173,14 @@ func problemOf(p *corev1.Pod) (problem string, fatal bool) {
 		switch w := s.State.Waiting; {
 		case w == nil:
 		case w.Reason == "CrashLoopBackOff" && last != nil:
-			return fmt.Sprintf("container %s ends, exit code %d: %s", s.Name, last.ExitCode, last.Message), true
+			return fmt.Sprintf("container %s ends, exit code %d: %s", s.Name, last.ExitCode, lastWords(last.Message)), true
 		case slices.Contains([]string{"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, w.Reason):
 			return fmt.Sprintf("image %s: %s: %s", s.Image, w.Reason, w.Message), true
 		case w.Reason != "PodInitializing":
 			return strings.TrimSpace(fmt.Sprintf("container %s: %s %s", s.Name, w.Reason, w.Message)), false
 		}
 		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
-			return fmt.Sprintf("container %s ended, exit code %d: %s", s.Name, t.ExitCode, t.Message), false
+			return fmt.Sprintf("container %s ended, exit code %d: %s", s.Name, t.ExitCode, lastWords(t.Message)), false
 		}
 	}
 	for _, c := range p.Status.Conditions {

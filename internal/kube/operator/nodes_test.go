@@ -16,6 +16,8 @@ func TestProblemOf(t *testing.T) {
 	}
 	crashed := waiting("CrashLoopBackOff", "back-off")
 	crashed.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 2, Message: "unknown command"}
+	talking := waiting("CrashLoopBackOff", "back-off")
+	talking.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: "level=INFO\nlevel=INFO\nculvert: c.yaml is not taken:\n  c.yaml:1: overlay: no\n"}
 	for _, tt := range []struct {
 		status corev1.PodStatus
 		want   string
@@ -26,6 +28,7 @@ func TestProblemOf(t *testing.T) {
 		{corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{crashed}}, "container culvert ends, exit code 2: unknown command", true},
 		{corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{crashed}, ContainerStatuses: []corev1.ContainerStatus{waiting("PodInitializing", "")}},
 			"container culvert ends, exit code 2: unknown command", true},
+		{corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{talking}}, "exit code 1: level=INFO culvert: c.yaml is not taken: c.yaml:1: overlay: no", true},
 		{corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waiting("ContainerCreating", "")}}, "container culvert: ContainerCreating", false},
 		{corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available: no free ports"}}},
 			"no free ports", false},
