@@ -91,9 +91,10 @@ func (t told) headends() (out []netip.Addr) {
 	return out
 }
 
-// start connects. What was told before holds until it is told again, or has had
-// time to be.
+// start connects. What was told before, to an earlier daemon or under another
+// configuration, holds until it is told again, or has had time to be.
 func (h *headend) start(ctx context.Context) (err error) {
+	h.inbox.push(hearing{apply: (*told).restore})
 	if h.speaker, err = bgp.Start(ctx, h.config, h); err != nil {
 		return fmt.Errorf("bgp: %w", err)
 	}
