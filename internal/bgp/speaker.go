@@ -129,6 +129,7 @@ type Speaker struct {
 	reach   *reach     // nil: no node of a cluster
 	awaited map[netip.Addr]map[bgp.Family]bool
 	offered map[netip.Addr][]bgp.Family // to each peer
+	keeps   map[netip.Addr][]bgp.Family // what each peer keeps over its restart, it said last
 	stopped bool
 	looking bool // how much peers advertise will be looked at
 
@@ -163,6 +164,7 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 	}
 	s := &Speaker{
 		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, offered: map[netip.Addr][]bgp.Family{},
+		keeps: map[netip.Addr][]bgp.Family{},
 		waits: map[netip.Addr]chan struct{}{}, known: map[key]bool{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}

@@ -218,6 +218,27 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
+// A peer that comes back and does not say that it has kept what it told before has
+// not: it goes at once (RFC 4724 section 4.2).
+func TestPeerComesBackOtherwise(t *testing.T) {
+	h := newHeard()
+	own, from := addr("127.94.18.5"), addr("127.94.18.66")
+	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own}, Restart: restart,
+		Peers: []Peer{{Address: from, ASN: 65001, Passive: true, Local: own}}}, h)
+	kept := bgp.NewCapGracefulRestart(false, false, 120, []*bgp.CapGracefulRestartTuple{bgp.NewCapGracefulRestartTuple(bgp.RF_SR_POLICY_IPv6, true)})
+	peer := tellWith(t, from, netip.AddrPortFrom(own, testPort), []bgp.ParameterCapabilityInterface{kept}, bgp.RF_SR_POLICY_IPv6)
+	established(t, headend)
+	peer.update(wellKnown + policy6 + forUs + tunnel(t, goldTunnel))
+	eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+	peer.conn.Close()
+	eventually(t, "the session is down", func() bool { return !isEstablished(headend) })
+	if !h.has(100) {
+		t.Fatal("the policy went with the session")
+	}
+	tellTo(t, from, own, bgp.RF_SR_POLICY_IPv6)
+	eventually(t, "the policy is gone", func() bool { return !h.has(100) })
+}
+
 // A second GoBGP, with types of its own, tells what ours are told; what RFC 9830
 // calls malformed is withdrawn, and the session stays.
 func TestAgainstGoBGP(t *testing.T) {

@@ -227,7 +227,7 @@ func TestMalformedPoliciesAreWithdrawn(t *testing.T) {
 		{Address: addr("127.94.17.66"), ASN: 65001, Passive: true, Local: addr("127.94.17.5")}}}, h)
 	peer := tellTo(t, addr("127.94.17.66"), addr("127.94.17.5"), bgp.RF_SR_POLICY_IPv6)
 	established(t, headend)
-	reach := wellKnown + "80 0e 2e 0002 49 10 2001 0db8 0000 0000 0000 0000 0000 0066 00" + goldNLRI + "\n"
+	reach := wellKnown + policy6
 	malformed := uint64(0)
 	for name, tt := range malformedPolicies(t) {
 		peer.update(reach + forUs + tunnel(t, goldTunnel))
