@@ -88,7 +88,7 @@ func (s *Speaker) begun(state apiutil.PeerState) {
 	if s.handler != nil {
 		s.handler.Speaks(at, names)
 	}
-	forgot := s.forgot(state)
+	forgot := s.forgot(state, both)
 	switch {
 	case s.stopped:
 	case more:
@@ -99,14 +99,16 @@ func (s *Speaker) begun(state apiutil.PeerState) {
 	}
 }
 
-// forgot says that a peer has not kept what it said that it would over its restart
-// (RFC 4724 section 4.2). s.telling is held.
-func (s *Speaker) forgot(state apiutil.PeerState) bool {
+// forgot says that a peer has not kept, of what is spoken with it, what it said that
+// it would over its restart (RFC 4724 section 4.2). s.telling is held.
+func (s *Speaker) forgot(state apiutil.PeerState, spoken map[bgp.Family]bool) bool {
 	var keeps []bgp.Family
 	for _, c := range state.RemoteCap {
 		if v, ok := c.(*bgp.CapGracefulRestart); ok && s.config.Restart > 0 {
 			for _, t := range v.Tuples {
-				keeps = append(keeps, bgp.NewFamily(t.AFI, t.SAFI))
+				if f := bgp.NewFamily(t.AFI, t.SAFI); spoken[f] {
+					keeps = append(keeps, f)
+				}
 			}
 		}
 	}
