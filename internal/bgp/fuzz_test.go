@@ -79,9 +79,7 @@ func hearUpdate(t *testing.T, body []byte) {
 		return
 	}
 	s := listener(t, &checked{T: t})
-	paths := pathsOf(m.Body.(*bgp.BGPUpdate))
-	s.learn(paths, time.Time{})
-	s.update(paths, time.Time{})
+	s.update(pathsOf(m.Body.(*bgp.BGPUpdate)), time.Time{})
 }
 
 // pathsOf are an update's routes as GoBGP tells of them.
@@ -115,7 +113,8 @@ func listener(t *testing.T, h *checked) *Speaker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Speaker{config: c, handler: h, log: c.Log, reach: r, known: map[key]bool{}, malformed: map[netip.Addr]uint64{}}
+	return &Speaker{config: c, handler: h, log: c.Log, reach: r,
+		offers: map[key]map[netip.Addr]*offer{}, told: map[key]Path{}, malformed: map[netip.Addr]uint64{}}
 }
 
 // checked wants whatever it hears to be of use.

@@ -3,9 +3,12 @@ package bgp
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -211,6 +214,67 @@ func readSegmentList(a *srpolicy.Advertised, v *bgp.TunnelEncapSubTLVSRSegmentLi
 	}
 	a.SegmentLists = append(a.SegmentLists, list)
 	return nil
+}
+
+// offer is a candidate path as one peer advertises it, with what it is chosen by.
+type offer struct {
+	Path
+	rank candidate
+}
+
+// learn takes what a peer says of a candidate path. Several may advertise one NLRI,
+// which is told as the best of them does (RFC 9830 section 4.2): of those that this
+// node can use, or one that makes no sense would hide what another says.
+func (s *Speaker) learn(p *apiutil.Path, n *bgp.SRPolicyNLRI) {
+	a, usable, err := readPolicy(n, p.Attrs, s.config.names()...)
+	k := keyOf(a)
+	if err != nil && !p.Withdrawal {
+		s.log.Warn("an SR policy is treated as withdrawn", "peer", p.PeerAddress, "nlri", n.String(), "error", err)
+		s.countMalformed(p.PeerAddress)
+	}
+	if p.Withdrawal || err != nil || !usable {
+		delete(s.offers[k], p.PeerAddress)
+	} else {
+		if s.offers[k] == nil {
+			s.offers[k] = map[netip.Addr]*offer{}
+		}
+		s.offers[k][p.PeerAddress] = &offer{Path{a, sourceOf(p), p.Stale}, s.config.rank(p)}
+	}
+	s.tellPath(k)
+}
+
+// rank is what a path is chosen by among those of its NLRI.
+func (c *Config) rank(p *apiutil.Path) candidate {
+	rank := candidate{localPref: defaultLocalPref, external: p.PeerASN != c.ASN}
+	rank.Source = sourceOf(p)
+	for _, attr := range p.Attrs {
+		rank.take(attr)
+	}
+	return rank
+}
+
+// tellPath tells the handler what it was not told yet of an NLRI.
+func (s *Speaker) tellPath(k key) {
+	was, there := s.told[k]
+	if len(s.offers[k]) == 0 {
+		delete(s.offers, k)
+		delete(s.told, k)
+		if there && s.handler != nil {
+			s.handler.Withdraw(srpolicy.Advertised{Distinguisher: k.distinguisher, Color: k.color, Endpoint: k.endpoint})
+		}
+		return
+	}
+	best := slices.MinFunc(slices.Collect(maps.Values(s.offers[k])), func(a, b *offer) int {
+		n, _ := decide(&a.rank, &b.rank)
+		return n
+	})
+	if there && reflect.DeepEqual(was, best.Path) {
+		return
+	}
+	s.told[k] = best.Path
+	if s.handler != nil {
+		s.handler.Put(best.Path)
+	}
 }
 
 // Target says which headends an update is for.
