@@ -334,7 +334,7 @@ func subTLVs(a srpolicy.Advertised) []bgp.TunnelEncapSubTLVInterface {
 	list := []bgp.TunnelEncapSubTLVInterface{bgp.NewTunnelEncapSubTLVSRPreference(0, a.EffectivePreference())}
 	if a.BindingSID.IsValid() {
 		// GoBGP's own type writes sub-TLV 13 and loses the SID's end.
-		list = append(list, bgp.NewTunnelEncapSubTLVUnknown(subTLVSRv6BindingSID, append([]byte{0, 0}, a.BindingSID.AsSlice()...)))
+		list = append(list, subTLV(subTLVSRv6BindingSID, append([]byte{0, 0}, a.BindingSID.AsSlice()...)))
 	}
 	for _, l := range a.SegmentLists {
 		list = append(list, segmentList(l))
@@ -343,9 +343,17 @@ func subTLVs(a srpolicy.Advertised) []bgp.TunnelEncapSubTLVInterface {
 		list = append(list, bgp.NewTunnelEncapSubTLVSRCandidatePathName(a.Name))
 	}
 	if a.PolicyName != "" {
-		list = append(list, bgp.NewTunnelEncapSubTLVUnknown(subTLVPolicyName, append([]byte{0}, a.PolicyName...)))
+		list = append(list, subTLV(subTLVPolicyName, append([]byte{0}, a.PolicyName...)))
 	}
 	return list
+}
+
+// subTLV is one that GoBGP has no type for. It says its length from the beginning:
+// by that GoBGP knows how many policies it may put into one message.
+func subTLV(kind bgp.EncapSubTLVType, value []byte) bgp.TunnelEncapSubTLVInterface {
+	t := bgp.NewTunnelEncapSubTLVUnknown(kind, value)
+	t.Length = uint16(len(value))
+	return t
 }
 
 func segmentList(l srpolicy.SegmentList) *bgp.TunnelEncapSubTLVSRSegmentList {

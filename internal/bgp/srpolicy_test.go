@@ -74,6 +74,9 @@ func TestPolicyBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if n, want := attrs[3].Len(), len(unhex(t, goldHeader+"\n"+goldTunnel)); n != want {
+		t.Errorf("it is to take %d octets of a message, want %d", n, want)
+	}
 	got, err := nlri.Serialize()
 	if want := unhex(t, goldNLRI); err != nil || string(got) != string(want) {
 		t.Errorf("NLRI\n%x, want\n%x (%v)", got, want, err)
