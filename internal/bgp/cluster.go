@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
@@ -57,7 +56,6 @@ type reach struct {
 	seen       map[netip.Addr]time.Time // when headends were there last
 	named      []netip.Addr             // whom the candidate paths name
 	pending    bool                     // who is named will be looked at again
-	connect    sync.Once
 }
 
 // newReach gives nil for a speaker that is no node of a cluster.

@@ -43,8 +43,11 @@ type Config struct {
 	// advertise: one that advertises more is disconnected for LimitPause. 0: any
 	// number.
 	MaxPrefixes uint32
-	Cluster     *Cluster // nil: this speaker tells and hears of SR policies only
-	Log         *slog.Logger
+	// Waits has it connect when Connect is called. Peers drop what they kept of an
+	// earlier speaker and are not told again at once.
+	Waits   bool
+	Cluster *Cluster // nil: this speaker tells and hears of SR policies only
+	Log     *slog.Logger
 
 	pause time.Duration // in place of LimitPause
 }
@@ -124,6 +127,7 @@ type Speaker struct {
 
 	context context.Context              // ends with the speaker
 	waits   map[netip.Addr]chan struct{} // GoBGP waits for these peers, that it does not connect to
+	connect func() error                 // once
 
 	telling sync.Mutex // held while handlers are told something
 	reach   *reach     // nil: no node of a cluster
@@ -227,19 +231,23 @@ func (s *Speaker) begin(ctx context.Context) error {
 		cancel()
 		return fmt.Errorf("watch BGP: %w", err)
 	}
-	if s.reach != nil {
-		return nil // SetNode connects
+	s.connect = sync.OnceValue(s.addPeers)
+	if s.config.Waits || s.reach != nil { // SetNode connects
+		return nil
 	}
-	if err := s.addPeers(ctx); err != nil {
+	if err := s.Connect(); err != nil {
 		cancel()
 		return err
 	}
 	return nil
 }
 
-func (s *Speaker) addPeers(ctx context.Context) error {
+// Connect connects to the peers, if that was not done yet.
+func (s *Speaker) Connect() error { return s.connect() }
+
+func (s *Speaker) addPeers() error {
 	for _, p := range s.config.Peers {
-		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
+		if err := s.server.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
 			return fmt.Errorf("peer %s: %w", p.Address, err)
 		}
 		if s.connects(p) {
