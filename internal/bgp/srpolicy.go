@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
@@ -25,6 +26,13 @@ const (
 const (
 	flagStructure = 0x20 // of sub-TLV 20: an endpoint behaviour and structure follow
 )
+
+// lenTunnelHeader is that of a tunnel's type and length.
+const lenTunnelHeader = 4
+
+// maxName is how long the name of a policy or candidate path should be at most
+// (RFC 9830 sections 2.4.6 and 2.4.7).
+const maxName = 255
 
 // The lengths of an SRv6 binding SID's value, without and with its structure.
 const (
@@ -118,7 +126,15 @@ func tunnelOf(attrs []bgp.PathAttributeInterface) (*bgp.TunnelEncapTLV, error) {
 		if len(v.Value) != 1 || v.Value[0].Type != bgp.TUNNEL_TYPE_SR_POLICY {
 			return nil, malformed("its Tunnel Encapsulation attribute is not one tunnel of type SR Policy")
 		}
-		return v.Value[0], nil
+		t := v.Value[0]
+		rest := int(v.Length) - lenTunnelHeader
+		for _, sub := range t.Value {
+			rest -= sub.Len()
+		}
+		if rest != 0 { // GoBGP leaves some unread
+			return nil, malformed("%d octets are behind its last sub-TLV", rest)
+		}
+		return t, nil
 	}
 	return nil, malformed("it has no Tunnel Encapsulation attribute")
 }
@@ -160,14 +176,14 @@ func subTLVType(sub bgp.TunnelEncapSubTLVInterface) bgp.EncapSubTLVType {
 func readSubTLV(a *srpolicy.Advertised, sub bgp.TunnelEncapSubTLVInterface) error {
 	switch v := sub.(type) {
 	case *bgp.TunnelEncapSubTLVSRPreference:
-		a.Preference = v.Preference
+		a.Preference = max(v.Preference, 1) // 0 would be the default
 	case *bgp.TunnelEncapSubTLVSRBSID:
 		// An SR-MPLS one is of no use to us; sub-TLV 20 goes before this one.
 		if sid, ok := netip.AddrFromSlice(v.BSID.Value); ok && sid.Is6() && !a.BindingSID.IsValid() && !sid.IsUnspecified() {
 			a.BindingSID = sid
 		}
 	case *bgp.TunnelEncapSubTLVSRCandidatePathName:
-		a.Name = v.CandidatePathName
+		a.Name = nameOf(v.CandidatePathName)
 	case *bgp.TunnelEncapSubTLVSRSegmentList:
 		return readSegmentList(a, v)
 	case *bgp.TunnelEncapSubTLVUnknown:
@@ -176,13 +192,22 @@ func readSubTLV(a *srpolicy.Advertised, sub bgp.TunnelEncapSubTLVInterface) erro
 	return nil
 }
 
+// nameOf cuts a name that is too long, and is empty for one that is not of printable
+// characters of ASCII (RFC 9256 section 2.1): a path is of use without it.
+func nameOf(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return text[:min(len(text), maxName)]
+}
+
 func readUnknown(a *srpolicy.Advertised, v *bgp.TunnelEncapSubTLVUnknown) error {
 	switch v.Type {
 	case subTLVPolicyName:
 		if len(v.Value) < 2 {
 			return malformed("policy name of %d octets", len(v.Value))
 		}
-		a.PolicyName = string(v.Value[1:])
+		a.PolicyName = nameOf(string(v.Value[1:]))
 	case subTLVSRv6BindingSID:
 		want := lenBindingSID
 		if len(v.Value) > 0 && v.Value[0]&flagStructure != 0 {
@@ -228,6 +253,11 @@ type offer struct {
 func (s *Speaker) learn(p *apiutil.Path, n *bgp.SRPolicyNLRI) {
 	a, usable, err := readPolicy(n, p.Attrs, s.config.names()...)
 	k := keyOf(a)
+	if f := familyOf(a.Endpoint); f != p.Family { // GoBGP reads both lengths in both
+		s.log.Warn("an SR policy is not taken: its endpoint is of another address family", "peer", p.PeerAddress, "nlri", n.String(), "family", p.Family)
+		s.countMalformed(p.PeerAddress)
+		return
+	}
 	if err != nil && !p.Withdrawal {
 		s.log.Warn("an SR policy is treated as withdrawn", "peer", p.PeerAddress, "nlri", n.String(), "error", err)
 		s.countMalformed(p.PeerAddress)

@@ -4,11 +4,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -146,7 +149,12 @@ func TestPolicyIsRead(t *testing.T) {
 		"the preference's default": {forUs + replace("0c 06 00 00 000000c8", ""), true, func(a *srpolicy.Advertised) { a.Preference = 0 }},
 		"a list of weight 0":       {forUs + replace("00000001\n", "00000000\n"), true, func(a *srpolicy.Advertised) { a.SegmentLists = a.SegmentLists[:1] }},
 		"an unknown sub-TLV":       {forUs + replace("14 12", "7b 02 abcd 14 12"), true, nil},
-		"a second preference":      {forUs + replace("14 12", "0c 06 00 00 00000001 14 12"), true, nil},
+		"the lowest preference":    {forUs + replace("000000c8", "00000000"), true, func(a *srpolicy.Advertised) { a.Preference = 1 }},
+		"names of control characters": {forUs + replace("62792d7233", "62791b5b6d", "676f6c64", "676fff64"), true,
+			func(a *srpolicy.Advertised) { a.Name, a.PolicyName = "", "" }},
+		"a long name": {forUs + longTunnel(t, strings.Replace(goldTunnel, "82 0005 00 676f6c64", "82 0101 00"+strings.Repeat("67", 256), 1)), true,
+			func(a *srpolicy.Advertised) { a.PolicyName = strings.Repeat("g", 255) }},
+		"a second preference": {forUs + replace("14 12", "0c 06 00 00 00000001 14 12"), true, nil},
 	} {
 		n, attrs, err := received(t, goldNLRI, tt.attrs)
 		if err != nil {
@@ -193,6 +201,8 @@ func malformedPolicies(t *testing.T) map[string]struct{ attrs, want string } {
 		"thousands of segments":   {forUs + longTunnel(t, "80 ea61 00"+strings.Repeat(segment, 3000)), "3000 segments"},
 		"a multicast segment":     {replace("fcff 0005", "ff02 0005"), "multicast"},
 		"an empty policy name":    {replace("82 0005 00 676f6c64", "82 0001 00"), "policy name"},
+		"octets behind the last":  {replace("82 0005 00 676f6c64", "82 0005 00 676f6c64 82 00"), "behind"},
+		"a tunnel behind it":      {forUs + strings.Replace(tunnel(t, goldTunnel), "c0 17 85", "c0 17 89", 1) + "\n000f 0000", "behind"},
 		"cut short":               {replace("82 0005 00 676f6c64", "82 0009 00 676f6c64"), ""},
 	}
 }
@@ -217,6 +227,30 @@ func TestMalformedPolicies(t *testing.T) {
 		_, usable, err := readPolicy(n, attrs, addr("10.0.0.5"))
 		if !errors.Is(err, errMalformed) || usable || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: usable %v, %v, want %q", name, usable, err, tt.want)
+		}
+	}
+}
+
+// An NLRI as long as that of the other address family is none of its own.
+func TestNLRIOfAnotherFamily(t *testing.T) {
+	s := listener(t, &checked{T: t})
+	for _, nlri := range []string{"60 00000007 00000064 c0000207", goldNLRI} {
+		for _, f := range families {
+			n, err := bgp.NLRIFromSlice(f, unhex(t, nlri))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, attrs, err := received(t, goldNLRI, forUs+tunnel(t, goldTunnel))
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := &apiutil.Path{Family: f, Nlri: n, Attrs: attrs, PeerAddress: addr("127.94.10.66")}
+			s.update([]*apiutil.Path{path}, time.Time{})
+			if want := len(n.(*bgp.SRPolicyNLRI).Endpoint) == net.IPv4len == (f == bgp.RF_SR_POLICY_IPv4); (len(s.told) == 1) != want {
+				t.Errorf("%s of %s: told %+v", n, f, s.told)
+			}
+			path.Withdrawal = true
+			s.update([]*apiutil.Path{path}, time.Time{})
 		}
 	}
 }
