@@ -100,7 +100,7 @@ func (h *headend) start(ctx context.Context) (err error) {
 	}
 	h.expiry = time.AfterFunc(h.config.Restart, func() {
 		h.inbox.push(hearing{apply: func(t *told) {
-			t.forget(func(p heard) bool { return p.restored }, func(r reached) bool { return r.restored })
+			t.forget(func(p heard) bool { return p.restored }, func(r reached) bool { return r.awaited != nil })
 		}})
 	})
 	return nil
@@ -144,10 +144,7 @@ func (h *headend) Withdraw(gone srpolicy.Advertised) {
 }
 
 func (h *headend) Complete(peer netip.Addr) {
-	h.inbox.push(hearing{apply: func(t *told) {
-		t.forget(func(p heard) bool { return p.restored && p.Peer == peer },
-			func(r reached) bool { return r.restored && r.only(peer) })
-	}})
+	h.inbox.push(hearing{apply: func(t *told) { t.complete(peer) }})
 }
 
 // Speaks has it known after a restart what a peer speaks.

@@ -205,6 +205,35 @@ func TestToldBeforeAnotherConfiguration(t *testing.T) {
 	d.holds(t, "what another peer told is gone", func() bool { return d.firstOf("south") == "fc00:2:0:1::" })
 }
 
+// A prefix that two peers had told of goes when both have told all, and neither has
+// told it again.
+func TestReachesBeforeARestart(t *testing.T) {
+	a, b, p := addr("127.95.0.1"), addr("127.95.0.2"), netip.MustParsePrefix("10.244.9.0/24")
+	by := func(peer netip.Addr, best bool) bgp.Route {
+		r := bgp.Route{Source: bgp.Source{Peer: peer}, Best: best}
+		r.Prefix, r.From = p, peer
+		return r
+	}
+	state, said := told{}.clone(), newInbox()
+	state.putReach(p, []bgp.Route{by(a, true), by(b, false)})
+	state.restore()
+	h := &headend{inbox: said}
+	hear := func(peer netip.Addr) {
+		h.Complete(peer)
+		for _, e := range said.take() {
+			e.apply(&state)
+		}
+	}
+	hear(a)
+	if len(state.best()) != 1 {
+		t.Error("it went before the other peer had time to tell it")
+	}
+	hear(b)
+	if len(state.reaches) != 0 {
+		t.Errorf("it stays: %+v", state.reaches)
+	}
+}
+
 func TestPassword(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
 	for content, want := range map[string]string{"secret\n": "", "": "holds 0 characters", strings.Repeat("x", 81): "holds 81"} {
