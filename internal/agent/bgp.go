@@ -129,15 +129,16 @@ func (t told) headends() (out []netip.Addr) {
 	return out
 }
 
-// start connects. What was told before holds until it is told again, or has had
-// time to be.
+// start connects. What was told before, to an earlier daemon or under another
+// configuration, holds until it is told again, or has had time to be.
 func (h *headend) start(ctx context.Context) (err error) {
+	h.inbox.push(hearing{apply: (*told).restore})
 	if h.speaker, err = bgp.Start(ctx, h.config, h); err != nil {
 		return fmt.Errorf("bgp: %w", err)
 	}
 	h.expiry = time.AfterFunc(h.config.Restart, func() {
 		h.inbox.push(hearing{apply: func(t *told) {
-			t.forget(func(p heard) bool { return p.restored }, func(r reached) bool { return r.restored })
+			t.forget(func(p heard) bool { return p.restored }, func(r reached) bool { return r.awaited != nil })
 		}})
 	})
 	return nil
@@ -181,10 +182,7 @@ func (h *headend) Withdraw(gone srpolicy.Advertised) {
 }
 
 func (h *headend) Complete(peer netip.Addr) {
-	h.inbox.push(hearing{apply: func(t *told) {
-		t.forget(func(p heard) bool { return p.restored && p.Peer == peer },
-			func(r reached) bool { return r.restored && r.only(peer) })
-	}})
+	h.inbox.push(hearing{apply: func(t *told) { t.complete(peer) }})
 }
 
 // Speaks has it known after a restart what a peer speaks.

@@ -170,6 +170,71 @@ func TestToldBeforeARestart(t *testing.T) {
 	}
 }
 
+// A new configuration of BGP moves no traffic either; what nobody tells any more under
+// it goes.
+func TestToldBeforeAnotherConfiguration(t *testing.T) {
+	network := towards("fc00:2::/32", "fc00:a::/32", "fc00:b::/32")
+	yaml := strings.Replace(gateway, "  - name: south\n", "  - name: south\n    color: 100\n    endpoint: fd11::1000\n", 1) + speaking
+	dp := newFake()
+	d := prepare(t, t.TempDir(), yaml, dp).start(t, network)
+	peer := injector(t)
+	advertise(t, peer, advertised(100, 200, "fc00:a::1"))
+	d.holds(t, "it is heard", func() bool { return d.firstOf("south") == "fc00:a::1" })
+	dp.log()
+	apply := func(from, to string) {
+		t.Helper()
+		yaml = strings.Replace(yaml, from, to, 1)
+		c, err := config.Decode([]byte(yaml))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Apply(t.Context(), c, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply("restart_time: 30", "restart_time: 29")
+	d.holds(t, "it is told again", func() bool {
+		path := d.desired.told.paths[learnedName(addr("10.0.0.9"), advertised(100, 200, "fc00:a::1"))]
+		return path.Color == 100 && !path.restored && d.planes.headend != nil && d.planes.headend.config.Restart == 29*time.Second
+	})
+	for _, call := range dp.log() {
+		if strings.HasPrefix(call, "PutPolicy south") && !strings.Contains(call, "fc00:a::1") {
+			t.Errorf("in between: %s", call)
+		}
+	}
+	apply("restart_time: 29\n  peers: [{address: 127.95.0.9", "restart_time: 1\n  peers: [{address: 127.95.0.8")
+	d.holds(t, "what another peer told is gone", func() bool { return d.firstOf("south") == "fc00:2:0:1::" })
+}
+
+// A prefix that two peers had told of goes when both have told all, and neither has
+// told it again.
+func TestReachesBeforeARestart(t *testing.T) {
+	a, b, p := addr("127.95.0.1"), addr("127.95.0.2"), netip.MustParsePrefix("10.244.9.0/24")
+	by := func(peer netip.Addr, best bool) bgp.Route {
+		r := bgp.Route{Source: bgp.Source{Peer: peer}, Best: best}
+		r.Prefix, r.From = p, peer
+		return r
+	}
+	state, said := told{}.clone(), newInbox()
+	state.putReach(p, []bgp.Route{by(a, true), by(b, false)})
+	state.restore()
+	h := &headend{inbox: said}
+	hear := func(peer netip.Addr) {
+		h.Complete(peer)
+		for _, e := range said.take() {
+			e.apply(&state)
+		}
+	}
+	hear(a)
+	if len(state.best()) != 1 {
+		t.Error("it went before the other peer had time to tell it")
+	}
+	hear(b)
+	if len(state.reaches) != 0 {
+		t.Errorf("it stays: %+v", state.reaches)
+	}
+}
+
 func TestPassword(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
 	for content, want := range map[string]string{"secret\n": "", "": "holds 0 characters", strings.Repeat("x", 81): "holds 81"} {

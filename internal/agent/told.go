@@ -57,20 +57,17 @@ type member struct {
 
 // reached is a prefix that peers advertise, with all routes to it, best first.
 type reached struct {
-	Prefix   netip.Prefix `json:"prefix"`
-	Routes   []bgp.Route  `json:"routes"`
-	Number   uint64       `json:"number"`
-	restored bool
+	Prefix netip.Prefix `json:"prefix"`
+	Routes []bgp.Route  `json:"routes"`
+	Number uint64       `json:"number"`
+	// awaited are the peers that told an earlier daemon of it: it holds until one of
+	// them has told it again, or all have told everything.
+	awaited []netip.Addr
 }
 
 func (h heard) unmarked() heard     { h.restored = false; return h }
 func (m member) unmarked() member   { return m }
-func (r reached) unmarked() reached { r.restored = false; return r }
-
-// only says that no other peer advertises the prefix.
-func (r reached) only(peer netip.Addr) bool {
-	return !slices.ContainsFunc(r.Routes, func(o bgp.Route) bool { return o.From != peer })
-}
+func (r reached) unmarked() reached { r.awaited = nil; return r }
 
 // selfTold is what Kubernetes says of this node.
 type selfTold struct {
@@ -243,7 +240,7 @@ func (t *told) putReach(p netip.Prefix, routes []bgp.Route) {
 		t.last++
 		r.Number = t.last
 	}
-	r.Prefix, r.Routes, r.restored = p, routes, false
+	r.Prefix, r.Routes, r.awaited = p, routes, nil
 	t.reaches[p] = r
 }
 
@@ -265,8 +262,31 @@ func (t *told) restore() {
 		t.paths[name] = h
 	}
 	for p, r := range t.reaches {
-		r.restored = true
+		r.awaited = nil
+		for _, o := range r.Routes {
+			r.awaited = append(r.awaited, o.From)
+		}
 		t.reaches[p] = r
+	}
+}
+
+// complete removes what a peer had told of before and, having told everything, has
+// not again.
+func (t *told) complete(peer netip.Addr) {
+	for name, h := range t.paths {
+		if h.restored && h.Peer == peer {
+			t.dropPath(name)
+		}
+	}
+	for p, r := range t.reaches {
+		if !slices.Contains(r.awaited, peer) {
+			continue
+		}
+		r.awaited = slices.DeleteFunc(slices.Clone(r.awaited), func(a netip.Addr) bool { return a == peer })
+		t.reaches[p] = r
+		if len(r.awaited) == 0 {
+			delete(t.reaches, p)
+		}
 	}
 }
 

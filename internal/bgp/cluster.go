@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
@@ -57,7 +56,6 @@ type reach struct {
 	seen       map[netip.Addr]time.Time // when headends were there last
 	named      []netip.Addr             // whom the candidate paths name
 	pending    bool                     // who is named will be looked at again
-	connect    sync.Once
 }
 
 // newReach gives nil for a speaker that is no node of a cluster.
@@ -117,24 +115,12 @@ func (r *reach) headends() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(r.seen), netip.Addr.Compare)
 }
 
-// update hears of what each peer advertises and withdraws.
-func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
-	r := s.reach
-	if r == nil {
-		return
-	}
-	s.telling.Lock()
-	defer s.telling.Unlock()
-	s.lookSoon()
-	for _, p := range paths {
-		prefix, key, label, ok := r.reader.nlri(p)
-		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() {
-			continue
-		}
+// learnReach takes what a peer says of a prefix.
+func (s *Speaker) learnReach(p *apiutil.Path) {
+	if prefix, key, label, ok := s.reach.reader.nlri(p); ok {
 		s.route(p, prefix, key, label)
 		s.tell(prefix)
 	}
-	s.rename()
 }
 
 // route takes one route, or treats it as withdrawn.

@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 
 	"github.com/osrg/gobgp/v4/api"
@@ -97,9 +98,41 @@ func (s *Speaker) begun(state apiutil.PeerState) {
 	if s.handler != nil {
 		s.handler.Speaks(at, names)
 	}
-	if more && !s.stopped {
+	forgot := s.forgot(state, both)
+	switch {
+	case s.stopped:
+	case more:
 		s.offered[at] = s.familiesOf(peer)
 		go s.offerAgain(peer)
+	case forgot:
+		go s.beginAnew(at)
+	}
+}
+
+// forgot says that a peer has not kept, of what is spoken with it, what it said that
+// it would over its restart (RFC 4724 section 4.2). s.telling is held.
+func (s *Speaker) forgot(state apiutil.PeerState, spoken map[bgp.Family]bool) bool {
+	var keeps []bgp.Family
+	for _, c := range state.RemoteCap {
+		if v, ok := c.(*bgp.CapGracefulRestart); ok && s.config.Restart > 0 {
+			for _, t := range v.Tuples {
+				if f := bgp.NewFamily(t.AFI, t.SAFI); spoken[f] {
+					keeps = append(keeps, f)
+				}
+			}
+		}
+	}
+	before := s.keeps[state.NeighborAddress]
+	s.keeps[state.NeighborAddress] = keeps
+	return slices.ContainsFunc(before, func(f bgp.Family) bool { return !slices.Contains(keeps, f) })
+}
+
+// beginAnew is for a peer that forgot: GoBGP would wait for an End-of-RIB that does
+// not come, and hold what the peer told before its restart until then.
+func (s *Speaker) beginAnew(peer netip.Addr) {
+	s.log.Info("a BGP peer has not kept what it told before its restart: its session begins anew", "peer", peer)
+	if err := s.server.ResetPeer(context.Background(), &api.ResetPeerRequest{Address: peer.String()}); err != nil {
+		s.log.Error("cannot begin a session anew", "peer", peer, "error", err)
 	}
 }
 

@@ -37,6 +37,10 @@ type Injector struct {
 // NewInjector advertises nothing yet.
 func NewInjector(s *Speaker) *Injector { return &Injector{s, map[key]Injection{}} }
 
+// mostHeadends is how many an update names at most: with the longest policy they fit
+// one message of 65,535 octets (RFC 8654). About 200 fit one of 4,096.
+const mostHeadends = 7000
+
 // CheckInjections says what is wrong with a list, by its place: "[2].color".
 func CheckInjections(list []Injection) []srv6.FieldError {
 	var errs []srv6.FieldError
@@ -51,12 +55,36 @@ func CheckInjections(list []Injection) []srv6.FieldError {
 				Problem: fmt.Sprintf("color, endpoint and distinguisher are those of [%d]", j), Fix: "give each candidate path its own distinguisher"})
 		}
 		first[keyOf(v.Advertised)] = i
-		for j, id := range v.Headends {
-			if !id.Is4() {
-				errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].headends[%d]", i, j),
-					Problem: fmt.Sprintf("%s is no router ID", id), Fix: "give the headend's bgp.router_id, an IPv4 address"})
-			}
+		errs = append(errs, v.checkNames(i)...)
+		errs = append(errs, v.checkHeadends(i)...)
+	}
+	return errs
+}
+
+func (v Injection) checkNames(i int) (errs []srv6.FieldError) {
+	for _, f := range [][2]string{{"name", v.Name}, {"policy_name", v.PolicyName}} {
+		field, name := fmt.Sprintf("[%d].%s", i, f[0]), f[1]
+		switch kept := nameOf(name); {
+		case kept == name:
+		case kept == "":
+			errs = append(errs, srv6.FieldError{Field: field, Problem: "has characters that cannot be told", Fix: "give printable characters of ASCII"})
+		default:
+			errs = append(errs, srv6.FieldError{Field: field, Problem: fmt.Sprintf("has %d characters", len(name)), Fix: fmt.Sprintf("give at most %d", maxName)})
 		}
+	}
+	return errs
+}
+
+func (v Injection) checkHeadends(i int) (errs []srv6.FieldError) {
+	for j, id := range v.Headends {
+		if !id.Is4() {
+			errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].headends[%d]", i, j),
+				Problem: fmt.Sprintf("%s is no router ID", id), Fix: "give the headend's bgp.router_id, an IPv4 address"})
+		}
+	}
+	if n := len(v.Headends); n > mostHeadends {
+		errs = append(errs, srv6.FieldError{Field: fmt.Sprintf("[%d].headends", i), Problem: fmt.Sprintf("has %d", n),
+			Fix: fmt.Sprintf("give at most %d, and the rest with another distinguisher", mostHeadends)})
 	}
 	return errs
 }

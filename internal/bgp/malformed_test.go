@@ -25,7 +25,13 @@ func tellTo(t *testing.T, from, to netip.Addr, families ...bgp.Family) *teller {
 
 func tellAt(t *testing.T, from netip.Addr, to netip.AddrPort, families ...bgp.Family) *teller {
 	t.Helper()
-	caps := []bgp.ParameterCapabilityInterface{bgp.NewCapFourOctetASNumber(65001), bgp.NewCapExtendedMessage()}
+	return tellWith(t, from, to, nil, families...)
+}
+
+// tellWith is tellAt with more capabilities.
+func tellWith(t *testing.T, from netip.Addr, to netip.AddrPort, more []bgp.ParameterCapabilityInterface, families ...bgp.Family) *teller {
+	t.Helper()
+	caps := append(more, bgp.NewCapFourOctetASNumber(65001), bgp.NewCapExtendedMessage())
 	for _, f := range families {
 		caps = append(caps, bgp.NewCapMultiProtocol(f))
 	}

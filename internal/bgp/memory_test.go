@@ -44,7 +44,7 @@ func BenchmarkReflected(b *testing.B) {
 			}
 		}
 	}
-	if err := rr.addPeers(context.Background()); err != nil {
+	if err := rr.addPeers(); err != nil {
 		b.Fatal(err)
 	}
 	before := heap()

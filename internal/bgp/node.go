@@ -1,7 +1,6 @@
 package bgp
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -247,8 +246,7 @@ func (s *Speaker) SetNode(n overlay.Node) error {
 	if err != nil {
 		return err
 	}
-	s.reach.connect.Do(func() { err = s.addPeers(context.Background()) })
-	return err
+	return s.Connect()
 }
 
 // announce advertises what differs from what is advertised. s.telling is held.

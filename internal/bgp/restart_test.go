@@ -99,7 +99,8 @@ func TestGracefulRestartKeepsReach(t *testing.T) {
 		return join(t, "11", name, c)
 	}
 	end, a, b := reflector(t, "first"), client("1", false), client("2", false)
-	known := func() bool { return a.reached.by("10.244.2.0/24", "2001:db8::2") && a.waysTo(b.node) }
+	there := b.node
+	known := func() bool { return a.reached.by("10.244.2.0/24", "2001:db8::2") && a.waysTo(there) }
 	eventually(t, "a knows b", known)
 
 	for _, tt := range []struct {

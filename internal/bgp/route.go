@@ -40,6 +40,9 @@ var (
 	vpnFamilies     = []bgp.Family{bgp.RF_IPv4_VPN, bgp.RF_IPv6_VPN}
 )
 
+// defaultLocalPref is the local preference of what has none.
+const defaultLocalPref = 100
+
 // candidate is a route with what it is chosen by.
 type candidate struct {
 	Route
@@ -91,7 +94,7 @@ func (r reader) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label 
 	if err := r.check(prefix, key.rd != ""); err != nil {
 		return candidate{}, err
 	}
-	c := candidate{localPref: 100, external: p.PeerASN != r.asn}
+	c := candidate{localPref: defaultLocalPref, external: p.PeerASN != r.asn}
 	c.Prefix, c.From, c.Distinguisher, c.Source = prefix, p.PeerAddress, key.rd, sourceOf(p)
 	for _, attr := range p.Attrs {
 		c.take(attr)

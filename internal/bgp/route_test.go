@@ -130,33 +130,3 @@ func FuzzPrefixSID(f *testing.F) {
 		}
 	})
 }
-
-// FuzzPolicy gives a peer's octets to what reads SR policies.
-func FuzzPolicy(f *testing.F) {
-	b, err := parseHex(goldHeader + "\n" + goldTunnel)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b, uint32(100))
-	f.Fuzz(func(t *testing.T, octets []byte, color uint32) {
-		attr, err := bgp.GetPathAttribute(octets)
-		if err != nil || attr.DecodeFromBytes(octets) != nil {
-			return
-		}
-		nlri, err := bgp.NewSRPolicy(bgp.RF_SR_POLICY_IPv6, bgp.SRPolicyIPv6NLRILen, 7, color, addr("fd11::1000").AsSlice())
-		if err != nil {
-			t.Fatal(err)
-		}
-		noAdvertise := bgp.NewPathAttributeCommunities([]uint32{uint32(bgp.COMMUNITY_NO_ADVERTISE)})
-		got, usable, err := readPolicy(nlri, []bgp.PathAttributeInterface{noAdvertise, attr}, addr("10.0.0.5"))
-		if err != nil {
-			return
-		}
-		if !usable || len(got.Validate()) > 0 {
-			t.Errorf("%+v is taken, and is not valid: %v", got, got.Validate())
-		}
-		if _, _, err := writePolicy(got, addr("fd11::1"), Target{}); err != nil {
-			t.Errorf("%+v cannot be written: %v", got, err)
-		}
-	})
-}

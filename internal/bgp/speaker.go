@@ -43,8 +43,11 @@ type Config struct {
 	// advertise: one that advertises more is disconnected for LimitPause. 0: any
 	// number.
 	MaxPrefixes uint32
-	Cluster     *Cluster // nil: this speaker tells and hears of SR policies only
-	Log         *slog.Logger
+	// Waits has it connect when Connect is called. Peers drop what they kept of an
+	// earlier speaker and are not told again at once.
+	Waits   bool
+	Cluster *Cluster // nil: this speaker tells and hears of SR policies only
+	Log     *slog.Logger
 
 	pause time.Duration // in place of LimitPause
 }
@@ -124,16 +127,19 @@ type Speaker struct {
 
 	context context.Context              // ends with the speaker
 	waits   map[netip.Addr]chan struct{} // GoBGP waits for these peers, that it does not connect to
+	connect func() error                 // once
 
 	telling sync.Mutex // held while handlers are told something
 	reach   *reach     // nil: no node of a cluster
 	awaited map[netip.Addr]map[bgp.Family]bool
 	offered map[netip.Addr][]bgp.Family // to each peer
+	keeps   map[netip.Addr][]bgp.Family // what each peer keeps over its restart, it said last
+	offers  map[key]map[netip.Addr]*offer
+	told    map[key]Path // to the handler
 	stopped bool
 	looking bool // how much peers advertise will be looked at
 
 	mu        sync.Mutex
-	known     map[key]bool // that the handler was told of
 	own       map[key]*apiutil.Path
 	malformed map[netip.Addr]uint64 // by the peer that sent it
 }
@@ -163,7 +169,8 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 	}
 	s := &Speaker{
 		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, offered: map[netip.Addr][]bgp.Family{},
-		waits: map[netip.Addr]chan struct{}{}, known: map[key]bool{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
+		keeps: map[netip.Addr][]bgp.Family{}, offers: map[key]map[netip.Addr]*offer{}, told: map[key]Path{},
+		waits: map[netip.Addr]chan struct{}{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}
 	go s.server.Serve()
@@ -218,25 +225,29 @@ func (s *Speaker) begin(ctx context.Context) error {
 		}
 	}
 	err = s.server.WatchEvent(s.context, server.WatchEventMessageCallbacks{
-		OnBestPath: s.learn, OnPathUpdate: s.update, OnPathEor: s.complete, OnPeerUpdate: s.peerChanged,
-	}, server.WatchBestPath(true), server.WatchPostUpdate(false, "", ""), server.WatchEor(true), server.WatchPeer())
+		OnPathUpdate: s.update, OnPathEor: s.complete, OnPeerUpdate: s.peerChanged,
+	}, server.WatchPostUpdate(false, "", ""), server.WatchEor(true), server.WatchPeer())
 	if err != nil {
 		cancel()
 		return fmt.Errorf("watch BGP: %w", err)
 	}
-	if s.reach != nil {
-		return nil // SetNode connects
+	s.connect = sync.OnceValue(s.addPeers)
+	if s.config.Waits || s.reach != nil { // SetNode connects
+		return nil
 	}
-	if err := s.addPeers(ctx); err != nil {
+	if err := s.Connect(); err != nil {
 		cancel()
 		return err
 	}
 	return nil
 }
 
-func (s *Speaker) addPeers(ctx context.Context) error {
+// Connect connects to the peers, if that was not done yet.
+func (s *Speaker) Connect() error { return s.connect() }
+
+func (s *Speaker) addPeers() error {
 	for _, p := range s.config.Peers {
-		if err := s.server.AddPeer(ctx, &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
+		if err := s.server.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
 			return fmt.Errorf("peer %s: %w", p.Address, err)
 		}
 		if s.connects(p) {
@@ -344,48 +355,23 @@ func (s *Speaker) quiet() {
 	s.stop()
 }
 
-// learn hears of what is the best path of each NLRI now.
-func (s *Speaker) learn(paths []*apiutil.Path, _ time.Time) {
+// update hears of what each peer advertises and withdraws.
+func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
+	if s.stopped {
+		return
+	}
 	s.lookSoon()
 	for _, p := range paths {
-		n, ok := p.Nlri.(*bgp.SRPolicyNLRI)
-		if !ok || !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() { // our own
-			continue
-		}
-		a, usable, err := readPolicy(n, p.Attrs, s.config.names()...)
-		switch {
-		case p.Withdrawal:
-			s.withdraw(a)
-		case err != nil:
-			s.log.Warn("an SR policy is treated as withdrawn", "peer", p.PeerAddress, "nlri", n.String(), "error", err)
-			s.countMalformed(p.PeerAddress)
-			s.withdraw(a)
-		case !usable: // for other headends
-			s.withdraw(a)
-		default:
-			s.put(Path{a, sourceOf(p), p.Stale})
+		if n, ok := p.Nlri.(*bgp.SRPolicyNLRI); ok {
+			s.learn(p, n)
+		} else if s.reach != nil {
+			s.learnReach(p)
 		}
 	}
-}
-
-func (s *Speaker) put(p Path) {
-	s.mu.Lock()
-	s.known[keyOf(p.Advertised)] = true
-	s.mu.Unlock()
-	if s.handler != nil {
-		s.handler.Put(p)
-	}
-}
-
-func (s *Speaker) withdraw(a srpolicy.Advertised) {
-	s.mu.Lock()
-	was := s.known[keyOf(a)]
-	delete(s.known, keyOf(a))
-	s.mu.Unlock()
-	if was && s.handler != nil {
-		s.handler.Withdraw(srpolicy.Advertised{Distinguisher: a.Distinguisher, Color: a.Color, Endpoint: a.Endpoint})
+	if s.reach != nil {
+		s.rename()
 	}
 }
 
@@ -400,7 +386,7 @@ func (s *Speaker) countMalformed(peer netip.Addr) {
 func (s *Speaker) complete(p *apiutil.Path, _ time.Time) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
-	if delete(s.awaited[p.PeerAddress], p.Family); len(s.awaited[p.PeerAddress]) > 0 {
+	if delete(s.awaited[p.PeerAddress], p.Family); s.stopped || len(s.awaited[p.PeerAddress]) > 0 {
 		return
 	}
 	if s.handler != nil {

@@ -218,6 +218,67 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
+// Two injectors, even with one router ID, tell of one NLRI: what one of them says is
+// not lost because of what the other does.
+func TestTwoInjectors(t *testing.T) {
+	h := newHeard()
+	own, a, b := addr("127.94.19.5"), addr("127.94.19.66"), addr("127.94.19.67")
+	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own}, Peers: []Peer{
+		{Address: a, ASN: 65001, Passive: true, Local: own}, {Address: b, ASN: 65001, Passive: true, Local: own}}}, h)
+	first, second := tellTo(t, a, own, bgp.RF_SR_POLICY_IPv6), tellTo(t, b, own, bgp.RF_SR_POLICY_IPv6)
+	established(t, headend)
+	by := func(peer netip.Addr) func() bool {
+		return func() bool { p, ok := h.path(100); return ok && p.Peer == peer }
+	}
+	sound := wellKnown + policy6 + forUs + tunnel(t, goldTunnel)
+	withdrawn := "80 0f 1c 0002 49" + goldNLRI
+	first.update(sound)
+	eventually(t, "the first is heard", by(a))
+	second.update(sound)
+	eventually(t, "the second is received, too", func() bool {
+		peers, err := headend.Peers(t.Context())
+		return err == nil && peers[0].Received+peers[1].Received == 2
+	})
+	for name, attrs := range map[string]string{
+		"it withdraws":             withdrawn,
+		"what it says is bad":      wellKnown + policy6 + tunnel(t, goldTunnel),
+		"what it says is not read": wellKnown + policy6 + forUs + tunnel(t, "0c 05 00 00 0000c8"),
+		"it means another headend": wellKnown + policy6 + "c0 10 08 0102 0a000009 0000\n" + tunnel(t, goldTunnel),
+	} {
+		first.update(attrs)
+		eventually(t, name+": the second is heard", by(b))
+		first.update(sound)
+		eventually(t, name+": the first is heard again", by(a))
+	}
+	if slices.Contains(h.events, "withdraw 100") {
+		t.Errorf("in between there was none: %q", h.events)
+	}
+	second.update(withdrawn)
+	first.conn.Close()
+	eventually(t, "both are gone", func() bool { return !h.has(100) })
+}
+
+// A peer that comes back and does not say that it has kept what it told before has
+// not: it goes at once (RFC 4724 section 4.2).
+func TestPeerComesBackOtherwise(t *testing.T) {
+	h := newHeard()
+	own, from := addr("127.94.18.5"), addr("127.94.18.66")
+	headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{own}, Restart: restart,
+		Peers: []Peer{{Address: from, ASN: 65001, Passive: true, Local: own}}}, h)
+	kept := bgp.NewCapGracefulRestart(false, false, 120, []*bgp.CapGracefulRestartTuple{bgp.NewCapGracefulRestartTuple(bgp.RF_SR_POLICY_IPv6, true)})
+	peer := tellWith(t, from, netip.AddrPortFrom(own, testPort), []bgp.ParameterCapabilityInterface{kept}, bgp.RF_SR_POLICY_IPv6)
+	established(t, headend)
+	peer.update(wellKnown + policy6 + forUs + tunnel(t, goldTunnel))
+	eventually(t, "the policy is heard of", func() bool { return h.has(100) })
+	peer.conn.Close()
+	eventually(t, "the session is down", func() bool { return !isEstablished(headend) })
+	if !h.has(100) {
+		t.Fatal("the policy went with the session")
+	}
+	tellTo(t, from, own, bgp.RF_SR_POLICY_IPv6)
+	eventually(t, "the policy is gone", func() bool { return !h.has(100) })
+}
+
 // A second GoBGP, with types of its own, tells what ours are told; what RFC 9830
 // calls malformed is withdrawn, and the session stays.
 func TestAgainstGoBGP(t *testing.T) {

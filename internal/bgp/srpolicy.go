@@ -3,9 +3,13 @@ package bgp
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
+	"strings"
 
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -22,6 +26,13 @@ const (
 const (
 	flagStructure = 0x20 // of sub-TLV 20: an endpoint behaviour and structure follow
 )
+
+// lenTunnelHeader is that of a tunnel's type and length.
+const lenTunnelHeader = 4
+
+// maxName is how long the name of a policy or candidate path should be at most
+// (RFC 9830 sections 2.4.6 and 2.4.7).
+const maxName = 255
 
 // The lengths of an SRv6 binding SID's value, without and with its structure.
 const (
@@ -115,7 +126,15 @@ func tunnelOf(attrs []bgp.PathAttributeInterface) (*bgp.TunnelEncapTLV, error) {
 		if len(v.Value) != 1 || v.Value[0].Type != bgp.TUNNEL_TYPE_SR_POLICY {
 			return nil, malformed("its Tunnel Encapsulation attribute is not one tunnel of type SR Policy")
 		}
-		return v.Value[0], nil
+		t := v.Value[0]
+		rest := int(v.Length) - lenTunnelHeader
+		for _, sub := range t.Value {
+			rest -= sub.Len()
+		}
+		if rest != 0 { // GoBGP leaves some unread
+			return nil, malformed("%d octets are behind its last sub-TLV", rest)
+		}
+		return t, nil
 	}
 	return nil, malformed("it has no Tunnel Encapsulation attribute")
 }
@@ -157,14 +176,14 @@ func subTLVType(sub bgp.TunnelEncapSubTLVInterface) bgp.EncapSubTLVType {
 func readSubTLV(a *srpolicy.Advertised, sub bgp.TunnelEncapSubTLVInterface) error {
 	switch v := sub.(type) {
 	case *bgp.TunnelEncapSubTLVSRPreference:
-		a.Preference = v.Preference
+		a.Preference = max(v.Preference, 1) // 0 would be the default
 	case *bgp.TunnelEncapSubTLVSRBSID:
 		// An SR-MPLS one is of no use to us; sub-TLV 20 goes before this one.
 		if sid, ok := netip.AddrFromSlice(v.BSID.Value); ok && sid.Is6() && !a.BindingSID.IsValid() && !sid.IsUnspecified() {
 			a.BindingSID = sid
 		}
 	case *bgp.TunnelEncapSubTLVSRCandidatePathName:
-		a.Name = v.CandidatePathName
+		a.Name = nameOf(v.CandidatePathName)
 	case *bgp.TunnelEncapSubTLVSRSegmentList:
 		return readSegmentList(a, v)
 	case *bgp.TunnelEncapSubTLVUnknown:
@@ -173,13 +192,22 @@ func readSubTLV(a *srpolicy.Advertised, sub bgp.TunnelEncapSubTLVInterface) erro
 	return nil
 }
 
+// nameOf cuts a name that is too long, and is empty for one that is not of printable
+// characters of ASCII (RFC 9256 section 2.1): a path is of use without it.
+func nameOf(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return text[:min(len(text), maxName)]
+}
+
 func readUnknown(a *srpolicy.Advertised, v *bgp.TunnelEncapSubTLVUnknown) error {
 	switch v.Type {
 	case subTLVPolicyName:
 		if len(v.Value) < 2 {
 			return malformed("policy name of %d octets", len(v.Value))
 		}
-		a.PolicyName = string(v.Value[1:])
+		a.PolicyName = nameOf(string(v.Value[1:]))
 	case subTLVSRv6BindingSID:
 		want := lenBindingSID
 		if len(v.Value) > 0 && v.Value[0]&flagStructure != 0 {
@@ -211,6 +239,72 @@ func readSegmentList(a *srpolicy.Advertised, v *bgp.TunnelEncapSubTLVSRSegmentLi
 	}
 	a.SegmentLists = append(a.SegmentLists, list)
 	return nil
+}
+
+// offer is a candidate path as one peer advertises it, with what it is chosen by.
+type offer struct {
+	Path
+	rank candidate
+}
+
+// learn takes what a peer says of a candidate path. Several may advertise one NLRI,
+// which is told as the best of them does (RFC 9830 section 4.2): of those that this
+// node can use, or one that makes no sense would hide what another says.
+func (s *Speaker) learn(p *apiutil.Path, n *bgp.SRPolicyNLRI) {
+	a, usable, err := readPolicy(n, p.Attrs, s.config.names()...)
+	k := keyOf(a)
+	if f := familyOf(a.Endpoint); f != p.Family { // GoBGP reads both lengths in both
+		s.log.Warn("an SR policy is not taken: its endpoint is of another address family", "peer", p.PeerAddress, "nlri", n.String(), "family", p.Family)
+		s.countMalformed(p.PeerAddress)
+		return
+	}
+	if err != nil && !p.Withdrawal {
+		s.log.Warn("an SR policy is treated as withdrawn", "peer", p.PeerAddress, "nlri", n.String(), "error", err)
+		s.countMalformed(p.PeerAddress)
+	}
+	if p.Withdrawal || err != nil || !usable {
+		delete(s.offers[k], p.PeerAddress)
+	} else {
+		if s.offers[k] == nil {
+			s.offers[k] = map[netip.Addr]*offer{}
+		}
+		s.offers[k][p.PeerAddress] = &offer{Path{a, sourceOf(p), p.Stale}, s.config.rank(p)}
+	}
+	s.tellPath(k)
+}
+
+// rank is what a path is chosen by among those of its NLRI.
+func (c *Config) rank(p *apiutil.Path) candidate {
+	rank := candidate{localPref: defaultLocalPref, external: p.PeerASN != c.ASN}
+	rank.Source = sourceOf(p)
+	for _, attr := range p.Attrs {
+		rank.take(attr)
+	}
+	return rank
+}
+
+// tellPath tells the handler what it was not told yet of an NLRI.
+func (s *Speaker) tellPath(k key) {
+	was, there := s.told[k]
+	if len(s.offers[k]) == 0 {
+		delete(s.offers, k)
+		delete(s.told, k)
+		if there && s.handler != nil {
+			s.handler.Withdraw(srpolicy.Advertised{Distinguisher: k.distinguisher, Color: k.color, Endpoint: k.endpoint})
+		}
+		return
+	}
+	best := slices.MinFunc(slices.Collect(maps.Values(s.offers[k])), func(a, b *offer) int {
+		n, _ := decide(&a.rank, &b.rank)
+		return n
+	})
+	if there && reflect.DeepEqual(was, best.Path) {
+		return
+	}
+	s.told[k] = best.Path
+	if s.handler != nil {
+		s.handler.Put(best.Path)
+	}
 }
 
 // Target says which headends an update is for.
@@ -270,7 +364,7 @@ func subTLVs(a srpolicy.Advertised) []bgp.TunnelEncapSubTLVInterface {
 	list := []bgp.TunnelEncapSubTLVInterface{bgp.NewTunnelEncapSubTLVSRPreference(0, a.EffectivePreference())}
 	if a.BindingSID.IsValid() {
 		// GoBGP's own type writes sub-TLV 13 and loses the SID's end.
-		list = append(list, bgp.NewTunnelEncapSubTLVUnknown(subTLVSRv6BindingSID, append([]byte{0, 0}, a.BindingSID.AsSlice()...)))
+		list = append(list, subTLV(subTLVSRv6BindingSID, append([]byte{0, 0}, a.BindingSID.AsSlice()...)))
 	}
 	for _, l := range a.SegmentLists {
 		list = append(list, segmentList(l))
@@ -279,9 +373,17 @@ func subTLVs(a srpolicy.Advertised) []bgp.TunnelEncapSubTLVInterface {
 		list = append(list, bgp.NewTunnelEncapSubTLVSRCandidatePathName(a.Name))
 	}
 	if a.PolicyName != "" {
-		list = append(list, bgp.NewTunnelEncapSubTLVUnknown(subTLVPolicyName, append([]byte{0}, a.PolicyName...)))
+		list = append(list, subTLV(subTLVPolicyName, append([]byte{0}, a.PolicyName...)))
 	}
 	return list
+}
+
+// subTLV is one that GoBGP has no type for. It says its length from the beginning:
+// by that GoBGP knows how many policies it may put into one message.
+func subTLV(kind bgp.EncapSubTLVType, value []byte) bgp.TunnelEncapSubTLVInterface {
+	t := bgp.NewTunnelEncapSubTLVUnknown(kind, value)
+	t.Length = uint16(len(value))
+	return t
 }
 
 func segmentList(l srpolicy.SegmentList) *bgp.TunnelEncapSubTLVSRSegmentList {

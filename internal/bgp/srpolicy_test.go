@@ -4,11 +4,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -73,6 +76,9 @@ func TestPolicyBytes(t *testing.T) {
 	nlri, attrs, err := writePolicy(gold(), addr("fd11::1"), Target{Headends: []netip.Addr{addr("10.0.0.5")}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n, want := attrs[3].Len(), len(unhex(t, goldHeader+"\n"+goldTunnel)); n != want {
+		t.Errorf("it is to take %d octets of a message, want %d", n, want)
 	}
 	got, err := nlri.Serialize()
 	if want := unhex(t, goldNLRI); err != nil || string(got) != string(want) {
@@ -143,7 +149,12 @@ func TestPolicyIsRead(t *testing.T) {
 		"the preference's default": {forUs + replace("0c 06 00 00 000000c8", ""), true, func(a *srpolicy.Advertised) { a.Preference = 0 }},
 		"a list of weight 0":       {forUs + replace("00000001\n", "00000000\n"), true, func(a *srpolicy.Advertised) { a.SegmentLists = a.SegmentLists[:1] }},
 		"an unknown sub-TLV":       {forUs + replace("14 12", "7b 02 abcd 14 12"), true, nil},
-		"a second preference":      {forUs + replace("14 12", "0c 06 00 00 00000001 14 12"), true, nil},
+		"the lowest preference":    {forUs + replace("000000c8", "00000000"), true, func(a *srpolicy.Advertised) { a.Preference = 1 }},
+		"names of control characters": {forUs + replace("62792d7233", "62791b5b6d", "676f6c64", "676fff64"), true,
+			func(a *srpolicy.Advertised) { a.Name, a.PolicyName = "", "" }},
+		"a long name": {forUs + longTunnel(t, strings.Replace(goldTunnel, "82 0005 00 676f6c64", "82 0101 00"+strings.Repeat("67", 256), 1)), true,
+			func(a *srpolicy.Advertised) { a.PolicyName = strings.Repeat("g", 255) }},
+		"a second preference": {forUs + replace("14 12", "0c 06 00 00 00000001 14 12"), true, nil},
 	} {
 		n, attrs, err := received(t, goldNLRI, tt.attrs)
 		if err != nil {
@@ -190,6 +201,8 @@ func malformedPolicies(t *testing.T) map[string]struct{ attrs, want string } {
 		"thousands of segments":   {forUs + longTunnel(t, "80 ea61 00"+strings.Repeat(segment, 3000)), "3000 segments"},
 		"a multicast segment":     {replace("fcff 0005", "ff02 0005"), "multicast"},
 		"an empty policy name":    {replace("82 0005 00 676f6c64", "82 0001 00"), "policy name"},
+		"octets behind the last":  {replace("82 0005 00 676f6c64", "82 0005 00 676f6c64 82 00"), "behind"},
+		"a tunnel behind it":      {forUs + strings.Replace(tunnel(t, goldTunnel), "c0 17 85", "c0 17 89", 1) + "\n000f 0000", "behind"},
 		"cut short":               {replace("82 0005 00 676f6c64", "82 0009 00 676f6c64"), ""},
 	}
 }
@@ -218,6 +231,30 @@ func TestMalformedPolicies(t *testing.T) {
 	}
 }
 
+// An NLRI as long as that of the other address family is none of its own.
+func TestNLRIOfAnotherFamily(t *testing.T) {
+	s := listener(t, &checked{T: t})
+	for _, nlri := range []string{"60 00000007 00000064 c0000207", goldNLRI} {
+		for _, f := range families {
+			n, err := bgp.NLRIFromSlice(f, unhex(t, nlri))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, attrs, err := received(t, goldNLRI, forUs+tunnel(t, goldTunnel))
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := &apiutil.Path{Family: f, Nlri: n, Attrs: attrs, PeerAddress: addr("127.94.10.66")}
+			s.update([]*apiutil.Path{path}, time.Time{})
+			if want := len(n.(*bgp.SRPolicyNLRI).Endpoint) == net.IPv4len == (f == bgp.RF_SR_POLICY_IPv4); (len(s.told) == 1) != want {
+				t.Errorf("%s of %s: told %+v", n, f, s.told)
+			}
+			path.Withdrawal = true
+			s.update([]*apiutil.Path{path}, time.Time{})
+		}
+	}
+}
+
 // On the wire a policy that was sound goes with what is malformed, which is counted;
 // the session stays, and what is sound is taken again.
 func TestMalformedPoliciesAreWithdrawn(t *testing.T) {
@@ -227,7 +264,7 @@ func TestMalformedPoliciesAreWithdrawn(t *testing.T) {
 		{Address: addr("127.94.17.66"), ASN: 65001, Passive: true, Local: addr("127.94.17.5")}}}, h)
 	peer := tellTo(t, addr("127.94.17.66"), addr("127.94.17.5"), bgp.RF_SR_POLICY_IPv6)
 	established(t, headend)
-	reach := wellKnown + "80 0e 2e 0002 49 10 2001 0db8 0000 0000 0000 0000 0000 0066 00" + goldNLRI + "\n"
+	reach := wellKnown + policy6
 	malformed := uint64(0)
 	for name, tt := range malformedPolicies(t) {
 		peer.update(reach + forUs + tunnel(t, goldTunnel))

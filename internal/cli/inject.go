@@ -118,7 +118,7 @@ node, or an SRv6Policy for each path and node.`,
 
 // config reads the flags.
 func (i *inject) config() (bgp.Config, error) {
-	c := bgp.Config{ASN: i.asn, Restart: i.keep, Log: slog.New(slog.DiscardHandler)}
+	c := bgp.Config{ASN: i.asn, Restart: i.keep, Waits: true, Log: slog.New(slog.DiscardHandler)}
 	if len(i.peers) == 0 {
 		return c, usagef("%q takes one PEER or more, or --to kube: see culvert policy inject --help", "culvert policy inject --to bgp")
 	}
@@ -172,6 +172,9 @@ func (i *inject) toBGP(c *cobra.Command) error {
 	events, err := in.Set(list)
 	i.print(c.OutOrStdout(), events)
 	if err != nil {
+		return err
+	}
+	if err := speaker.Connect(); err != nil {
 		return err
 	}
 	return i.follow(c, in, speaker)
