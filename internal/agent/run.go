@@ -65,6 +65,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 // open takes the data path over while it reads the sessions of an earlier
 // daemon: neither needs the other, and SMFs wait for both.
 func (a *Agent) open(p process) error {
+	if p.Overlay.IsSet() { // programs that are loaded without it never ask it
+		if err := netdev.LoadConntrack(); err != nil {
+			a.log.Warn("answers of Services may miss their way: load the module nf_conntrack before culvert starts", "error", err)
+		}
+	}
 	var both errgroup.Group
 	both.Go(func() (err error) {
 		a.dp, err = a.openDataPath(dataplane.Options{

@@ -29,7 +29,10 @@ type configuration struct {
 		// Bandwidth is there for pods that the plugin bandwidth limits.
 		Bandwidth map[string]any `json:"bandwidth"`
 	} `json:"runtimeConfig"`
-	prev *current.Result
+	// Valid are types.GCAttachment, which GC must be given: without it all would be
+	// none.
+	Valid json.RawMessage `json:"cni.dev/valid-attachments"`
+	prev  *current.Result
 }
 
 // readConfig also reads the result of an earlier ADD, where there is one.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -168,9 +169,12 @@ func (k *linux) configure(v veth, addresses []address, mtu int) error {
 		if err := setMTU(h, v.pod, mtu); err != nil {
 			return err
 		}
+		if err := inside(ns, func() error { return cutUp(v.pod) }); err != nil {
+			return err
+		}
 		if slices.ContainsFunc(addresses, func(a address) bool { return a.addr.Is6() }) {
 			// Some runtimes turn it off for whoever has not asked for it.
-			if err := settingIn(ns, "ipv6/conf/"+v.pod+"/disable_ipv6", "0"); err != nil {
+			if err := inside(ns, func() error { return setting("ipv6/conf/"+v.pod+"/disable_ipv6", "0") }); err != nil {
 				return err
 			}
 		}
@@ -225,9 +229,28 @@ func setMTU(h *netlink.Handle, name string, mtu int) error {
 	return nil
 }
 
-// settingIn writes in another network namespace. The thread comes back, or ends
-// with the goroutine.
-func settingIn(ns netns.NsHandle, name, value string) error {
+// cutUp has the pod cut up itself what the kernel could not cut up in a tunnel of
+// IPv6 after it: many packets in one of SCTP, and of tunnels of the pod's own.
+func cutUp(name string) error {
+	tool, err := ethtool.NewEthtool()
+	if err != nil {
+		return fmt.Errorf("open ethtool: %w", err)
+	}
+	defer tool.Close()
+	err = tool.Change(name, map[string]bool{
+		"tx-sctp-segmentation": false, "tx-ipxip4-segmentation": false,
+		"tx-udp_tnl-segmentation": false, "tx-udp_tnl-csum-segmentation": false,
+		"tx-gre-segmentation": false, "tx-gre-csum-segmentation": false,
+	})
+	if err != nil {
+		return fmt.Errorf("set the offloads of %s: %w", name, err)
+	}
+	return nil
+}
+
+// inside calls f in another network namespace. The thread comes back, or ends with
+// the goroutine.
+func inside(ns netns.NsHandle, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -241,7 +264,7 @@ func settingIn(ns netns.NsHandle, name, value string) error {
 			done <- err
 			return
 		}
-		err = setting(name, value)
+		err = f()
 		if netns.Set(home) == nil {
 			runtime.UnlockOSThread()
 		}

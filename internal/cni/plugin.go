@@ -2,6 +2,7 @@ package cni
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -260,8 +261,15 @@ func (p *plugin) status(*skel.CmdArgs) error {
 
 // gc has the agent forget the attachments that the runtime knows nothing of.
 func (p *plugin) gc(*skel.CmdArgs) error {
+	if p.Valid == nil {
+		return types.NewError(types.ErrInvalidNetworkConfig, "GC needs cni.dev/valid-attachments, the attachments that stay", "")
+	}
+	var valid []types.GCAttachment
+	if err := json.Unmarshal(p.Valid, &valid); err != nil {
+		return types.NewError(types.ErrDecodingFailure, "cannot read cni.dev/valid-attachments", err.Error())
+	}
 	request := &pb.RetainPodsRequest{Network: p.Name}
-	for _, v := range p.ValidAttachments {
+	for _, v := range valid {
 		request.Valid = append(request.Valid, &pb.Attachment{ContainerId: v.ContainerID, Interface: v.IfName})
 	}
 	return p.agent.ask(patience, func(ctx context.Context) error {

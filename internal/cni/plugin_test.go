@@ -272,6 +272,12 @@ func checkInside(t *testing.T, pod *netns.NS) {
 	if out := pod.IP(t, "addr"); strings.Contains(out, "tentative") && strings.Contains(out, "fd00:10:244:1::2/128 scope global tentative") {
 		t.Errorf("not usable at once:\n%s", out)
 	}
+	offloads := pod.Run(t, "ethtool", "-k", "eth0")
+	for _, want := range []string{"tx-sctp-segmentation: off", "tx-udp_tnl-segmentation: off", "tx-gre-csum-segmentation: off", "tcp-segmentation-offload: on", "tx-udp-segmentation: on"} {
+		if !strings.Contains(offloads, want) {
+			t.Errorf("offloads: %s, want %s", offloads, want)
+		}
+	}
 }
 
 func checkOutside(t *testing.T, n *node) {
@@ -358,6 +364,12 @@ func TestStatusAndGC(t *testing.T) {
 	list, _ := a.Pods()
 	if err != nil || len(list) != 1 || list[0].ContainerID != stays.Name {
 		t.Errorf("GC: %v, left %+v", err, list)
+	}
+	// A runtime that does not say which attachments stay takes none away.
+	forgetful := libcni.NewCNIConfigWithCacheDir(n.cni.Path, t.TempDir(), nil)
+	err = n.on(t, func(ctx context.Context) error { return forgetful.GCNetworkList(ctx, n.list, nil) })
+	if list, _ := a.Pods(); err == nil || !strings.Contains(err.Error(), "GC needs cni.dev/valid-attachments") || len(list) != 1 {
+		t.Errorf("GC without attachments: %v, left %+v", err, list)
 	}
 }
 

@@ -5,6 +5,6 @@
 // addresses are the node's (Snapshot.Local).
 //
 // It is the only importer of vishvananda/netlink and safchain/ethtool beside
-// the laboratory and internal/testutil; none of their types are in an exported
+// internal/cni, the laboratory, its benches and internal/testutil; none of their types are in an exported
 // signature.
 package netdev

@@ -63,6 +63,10 @@ func (h *Host) PutEntry(addresses []netip.Addr, mtu int) (Entry, error) {
 			return Entry{}, err
 		}
 	}
+	// The kernel puts no tunnel around many packets of SCTP in one.
+	if err := h.ethtool.Change(EntryName, map[string]bool{"tx-sctp-segmentation": false}); err != nil {
+		return Entry{}, fmt.Errorf("have packets of SCTP come one by one to %s: %w", EntryName, err)
+	}
 	return e, h.setAddresses(link, addresses)
 }
 

@@ -46,6 +46,9 @@ func TestEntry(t *testing.T) {
 			!strings.Contains(got, "NOARP,UP,LOWER_UP") || !strings.Contains(got, "mtu 1460") || strings.Contains(got, "tentative") {
 			t.Errorf("%s", got)
 		}
+		if got := ns.Run(t, "ethtool", "-k", EntryName); !strings.Contains(got, "tx-sctp-segmentation: off") || !strings.Contains(got, "tx-ipxip6-segmentation: on") {
+			t.Errorf("%s", got)
+		}
 	}
 	e, err := h.PutEntry(addresses("10.244.9.1"), 1400)
 	if err != nil {
@@ -306,5 +309,17 @@ func TestPodMTU(t *testing.T) {
 		if err := h.SetPodMTU(path, name, 1400); err != nil {
 			t.Errorf("%s in %s: %v", name, path, err)
 		}
+	}
+}
+
+// A rule that asks for connection tracking comes and goes in one.
+func TestRuleOfConntrack(t *testing.T) {
+	ns := netns.New(t)
+	var err error
+	if ns.Do(t, func() { err = ruleOfConntrack() }); err != nil {
+		t.Fatal(err)
+	}
+	if left := ns.Run(t, "nft", "list", "ruleset"); left != "" {
+		t.Errorf("left: %s", left)
 	}
 }

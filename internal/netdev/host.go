@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -18,19 +19,30 @@ const RouteProtocol = 83
 // Host changes the kernel's network, where a Watcher only looks. It stays in the
 // network namespace that it was made in. Its methods may be called from any
 // goroutine; each leaves things as they are where they are right.
-type Host struct{ handle *netlink.Handle }
+type Host struct {
+	handle  *netlink.Handle
+	ethtool *ethtool.Ethtool
+}
 
-// NewHost opens its socket in the calling thread's network namespace.
+// NewHost opens its sockets in the calling thread's network namespace.
 func NewHost() (*Host, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	return &Host{h}, nil
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		h.Close()
+		return nil, fmt.Errorf("open ethtool: %w", err)
+	}
+	return &Host{h, e}, nil
 }
 
 // Close frees what NewHost opened.
-func (h *Host) Close() { h.handle.Close() }
+func (h *Host) Close() {
+	h.handle.Close()
+	h.ethtool.Close()
+}
 
 // Pod is how the kernel reaches a pod: by the host's end of its veth.
 type Pod struct {
