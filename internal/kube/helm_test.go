@@ -69,7 +69,7 @@ func sameObjects(t *testing.T, got, want map[string]any) {
 // checksum is the annotation by which agents start again when their configuration
 // changes.
 func checksum(config string) string {
-	sum := sha256.Sum256([]byte(config))
+	sum := sha256.Sum256([]byte(strings.TrimSpace(config)))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -77,11 +77,14 @@ func checksum(config string) string {
 // that change.
 func TestHelm(t *testing.T) {
 	const (
-		config  = "overlay:\n  locator_pool: fc00::/32\n  masquerade: true\n  mode: kube"
-		changed = "overlay:\n  locator_pool: fd55::/32\n  masquerade: true\n  mode: kube"
-		node    = "fieldPath: spec.nodeName}}"
-		env     = "\n            - {name: KUBERNETES_SERVICE_"
+		node = "fieldPath: spec.nodeName}}"
+		env  = "\n            - {name: KUBERNETES_SERVICE_"
 	)
+	config, err := yaml.Marshal(chartValues(t)["config"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.ReplaceAll(string(config), "fc00::/32", "fd55::/32")
 	text, err := os.ReadFile(manifestFile)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +98,7 @@ func TestHelm(t *testing.T) {
 		"image.tag":        {"image: {tag: v1.2.3}", []string{"culvert:latest"}, []string{"culvert:v1.2.3"}},
 		"image.pullPolicy": {"image: {pullPolicy: Always}", []string{"IfNotPresent"}, []string{"Always"}},
 		"imagePullSecrets": {"imagePullSecrets: [{name: secret}]", []string{"      initContainers:"}, []string{"      imagePullSecrets: [{name: secret}]\n      initContainers:"}},
-		"config":           {"config: {overlay: {locator_pool: \"fd55::/32\"}}", []string{"fc00::/32", checksum(config)}, []string{"fd55::/32", checksum(changed)}},
+		"config":           {"config: {overlay: {locator_pool: \"fd55::/32\"}}", []string{"fc00::/32", checksum(string(config))}, []string{"fd55::/32", checksum(changed)}},
 		"apiServer.host":   {"apiServer: {host: \"2001:db8::1\"}", []string{node}, []string{node + env + `HOST, value: "2001:db8::1"}` + env + `PORT, value: "6443"}`}},
 		"apiServer.port":   {"apiServer: {host: k, port: 443}", []string{node}, []string{node + env + `HOST, value: "k"}` + env + `PORT, value: "443"}`}},
 		"cni.version":      {"cni: {version: 1.1.0}", []string{"--cni-version=1.0.0"}, []string{"--cni-version=1.1.0"}},
@@ -138,15 +141,7 @@ func TestHelm(t *testing.T) {
 // deep; what is in config and resources is not the chart's.
 func leaves(t *testing.T) (names []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(chartFolder, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var values map[string]any
-	if err := yaml.UnmarshalStrict(text, &values); err != nil {
-		t.Fatal(err)
-	}
-	for name, value := range values {
+	for name, value := range chartValues(t) {
 		section, is := value.(map[string]any)
 		if !is || slices.Contains([]string{"config", "nodeSelector", "resources"}, name) {
 			names = append(names, name)
@@ -158,4 +153,17 @@ func leaves(t *testing.T) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// chartValues are those of the chart unless others are given.
+func chartValues(t *testing.T) (values map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chartFolder, "values.yaml"))
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &values)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
 }
