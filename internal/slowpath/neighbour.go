@@ -3,6 +3,7 @@ package slowpath
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,7 +16,8 @@ type Neighbour struct {
 
 const (
 	holdTime         = time.Second // a frame, for its neighbour to answer
-	framesANeighbour = 3           // the kernel's own queue holds about as many
+	framesANeighbour = 101         // as Linux's own queue (unres_qlen)
+	waitingBytes     = 4 << 20     // of all frames that wait
 )
 
 // held is a frame that waits to be sent in again.
@@ -28,6 +30,7 @@ type held struct {
 type waiting struct {
 	mu     sync.Mutex
 	frames map[Neighbour][]held
+	bytes  int
 }
 
 // awaitNeighbour holds a frame and has its next hop resolved.
@@ -45,19 +48,21 @@ func (s *SlowPath) awaitNeighbour(p Packet) {
 }
 
 // hold keeps a frame, in place of the oldest one for the neighbour if it has
-// too many (RFC 4861 section 7.2.2). false: too many neighbours.
+// too many (RFC 4861 section 7.2.2). false: too many neighbours, or bytes.
 func (s *SlowPath) hold(p Packet) bool {
 	w := &s.waiting
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	frames, there := w.frames[p.NextHop]
-	if !there && len(w.frames) >= s.options.MaxNeighbours {
+	if !there && len(w.frames) >= s.options.MaxNeighbours || w.bytes+len(p.Data) > waitingBytes {
 		return false
 	}
 	if len(frames) >= framesANeighbour {
 		s.Counters.NeighbourOverflow.Add(1)
+		w.bytes -= len(frames[0].Data)
 		frames = frames[1:]
 	}
+	w.bytes += len(p.Data)
 	if w.frames == nil {
 		w.frames = map[Neighbour][]held{}
 	}
@@ -103,6 +108,9 @@ func (s *SlowPath) take(now time.Time) (ready, late []held) {
 		if w.frames[n] = frames; len(frames) == 0 {
 			delete(w.frames, n)
 		}
+	}
+	for _, h := range slices.Concat(ready, late) {
+		w.bytes -= len(h.Data)
 	}
 	return ready, late
 }

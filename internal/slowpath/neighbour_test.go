@@ -92,17 +92,51 @@ func TestFramesDoNotWaitForever(t *testing.T) {
 
 func TestWaitingFramesAreBounded(t *testing.T) {
 	a := newAsking(Options{MaxNeighbours: 2})
-	a.await("192.0.2.7", 1, 2, 3, 4)
-	a.await("192.0.2.8", 5)
-	a.await("192.0.2.9", 6) // one neighbour too many
-	a.await("192.0.2.8", 7)
+	var want []byte
+	for i := range byte(framesANeighbour + 1) {
+		a.await("192.0.2.7", i)
+		want = append(want, i)
+	}
+	a.await("192.0.2.8", 205)
+	a.await("192.0.2.9", 206) // one neighbour too many
+	a.await("192.0.2.8", 207)
 	for i := range 3 {
 		a.known[Neighbour{7, netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", 7+i))}] = true
 		a.Retry()
 	}
-	a.expect(t, "0203040507", map[string]uint64{"neighbour_held": 6, "neighbour_resolved": 5, "neighbour_overflow": 2})
+	injected := hex.EncodeToString(append(want[1:], 205, 207)) // all but the oldest
+	a.expect(t, injected, map[string]uint64{"neighbour_held": 104, "neighbour_resolved": 103, "neighbour_overflow": 2})
 	a.Handle(Packet{Kind: AwaitNeighbour, Ifindex: 5, L3: 14, Data: make([]byte, 40)})
-	a.expect(t, "0203040507", map[string]uint64{"neighbour_held": 6, "neighbour_resolved": 5, "neighbour_overflow": 2, "malformed": 1})
+	a.expect(t, injected, map[string]uint64{"neighbour_held": 104, "neighbour_resolved": 103, "neighbour_overflow": 2, "malformed": 1})
+}
+
+// However many neighbours there are, what waits for them occupies so much; what
+// goes, for whichever reason, makes room.
+func TestWaitingBytesAreBounded(t *testing.T) {
+	const size = 2048
+	a := newAsking(Options{})
+	fill := func() (taken uint64) {
+		before := a.count("neighbour_held")
+		for i := range waitingBytes/size + 2 {
+			a.Handle(Packet{Kind: AwaitNeighbour, Ifindex: 5, L3: 14, Data: make([]byte, size),
+				NextHop: Neighbour{7, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})}})
+		}
+		return a.count("neighbour_held") - before
+	}
+	if taken := fill(); taken != waitingBytes/size || a.count("neighbour_overflow") != 2 {
+		t.Errorf("%d taken, %d not", taken, a.count("neighbour_overflow"))
+	}
+	a.now = a.now.Add(holdTime)
+	a.Retry()
+	if taken := fill(); taken != waitingBytes/size || a.waiting.bytes != waitingBytes {
+		t.Errorf("then %d taken, %d bytes", taken, a.waiting.bytes)
+	}
+	for i := range 256 {
+		a.known[Neighbour{7, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})}] = true
+	}
+	if a.Retry(); a.waiting.bytes != 0 {
+		t.Errorf("%d bytes are left", a.waiting.bytes)
+	}
 }
 
 // Who sent a packet to a neighbour that does not answer hears of it as from
