@@ -424,21 +424,27 @@ var podRows = []podRow{
 	{name: "a policy without lists", in: of(ip4("10.2.2.2", "10.16.0.1"), datagram(20)), end: "no_segment_list"},
 }
 
-// TestPodRows runs the rows through culvert_pod.
-func TestPodRows(t *testing.T) {
+// runRows sends rows through a program, which come in by a port unless they name one:
+// as packets that the kernel knows as ones in a tunnel, and as others.
+func runRows(t *testing.T, name string, rows []podRow, port int) {
 	inNamespace(t, rowPorts, func() {
 		r := newRowRig(t)
-		program := r.d.podPrograms[datapathProgCulvertPod]
+		program := r.d.podPrograms[name]
 		for _, p := range []*ebpf.Program{program, tunnelled(t, program)} {
-			for _, row := range podRows {
+			for _, row := range rows {
 				if row.port == 0 {
-					row.port = rowPod
+					row.port = port
 				}
 				row.out = r.sourced(t, row.out)
 				r.checkRow(t, p, &row)
 			}
 		}
 	})
+}
+
+// TestPodRows runs the rows through culvert_pod.
+func TestPodRows(t *testing.T) {
+	runRows(t, datapathProgCulvertPod, podRows, rowPod)
 }
 
 // wholeContext is struct __sk_buff as far as to what it says of many packets in
@@ -577,22 +583,9 @@ func TestAnswerRows(t *testing.T) {
 	})
 }
 
-// TestUplinkRows runs the rows through culvert_uplink, of packets that the kernel
-// knows as ones in a tunnel, and of others.
+// TestUplinkRows runs the rows through culvert_uplink.
 func TestUplinkRows(t *testing.T) {
-	inNamespace(t, rowPorts, func() {
-		r := newRowRig(t)
-		program := r.d.podPrograms[datapathProgCulvertUplink]
-		for _, p := range []*ebpf.Program{program, tunnelled(t, program)} {
-			for _, row := range uplinkRows {
-				if row.port == 0 {
-					row.port = rowUplink
-				}
-				row.out = r.sourced(t, row.out)
-				r.checkRow(t, p, &row)
-			}
-		}
-	})
+	runRows(t, datapathProgCulvertUplink, uplinkRows, rowUplink)
 }
 
 // sourced has frames leave by the uplink from its own address.
