@@ -45,6 +45,7 @@ var layers = []struct {
 	{"internal/printer", nil, "prints anybody's values: it knows none of them"},
 	{"internal/probe", nil, "sends and counts: it knows neither laboratory nor cluster"},
 	{"internal/pfcp/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
+	{"internal/packet", nil, "builds frames for tests and for the laboratory: it knows neither"},
 	{"internal/image", nil, "files in, an image out: it knows neither our programs nor the laboratory's"},
 	{"internal/ipam", nil, "who holds which address: it knows neither pods nor the kernel"},
 	{"internal/cni", []string{"internal/api/culvertv1"}, "started for every pod, so it has to be small: of the daemon it knows the messages only"},
@@ -59,7 +60,7 @@ var layers = []struct {
 	{"internal/bench/experiment", append([]string{"internal/bench/result", "internal/bench/stats", "internal/bench/report", "internal/config"}, models...),
 		"the frame of every experiment knows none: kinds are given to it"},
 	{"internal/bench/report", []string{"internal/bench/result", "internal/bench/stats"}, "who draws knows nothing of what measures: any run can be drawn again"},
-	{"internal/testutil", append([]string{"internal/config", "internal/model"}, models...), "serves the tests of every package, so it can import few"},
+	{"internal/testutil", append([]string{"internal/config", "internal/model", "internal/packet"}, models...), "serves the tests of every package, so it can import few"},
 }
 
 // outsiders run the built binary: what measures cannot reach inside what it

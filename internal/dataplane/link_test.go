@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/srpolicy"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
 )
 
 // lo is a VLAN: packets that have no tag are not of the link.

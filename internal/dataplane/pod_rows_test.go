@@ -14,7 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/model"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // The rows of this file are what culvert_pod and culvert_uplink do otherwise than

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // sessionLimits make room for few sessions.

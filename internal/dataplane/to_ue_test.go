@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // onward is a session whose packets come and go by N9.

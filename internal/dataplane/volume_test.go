@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/gtpu"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // atHalves are counts at which one half or the other is about to turn.

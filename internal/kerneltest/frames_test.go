@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // sample is a packet that goes into both, from its IP header on.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/srpolicy"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
 	"github.com/culvert-net/culvert/srv6"
 )
 

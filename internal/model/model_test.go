@@ -8,8 +8,8 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/model"
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/srpolicy"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
 	"github.com/culvert-net/culvert/srv6"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/model"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // upf is a model of one port with a way to everywhere, and a session of one UE

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
 )
 
 // hostIn is a Host of a namespace.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/wmnsk/go-pfcp/message"
 
-	layers "github.com/culvert-net/culvert/internal/testutil/packet"
+	layers "github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/testutil/tshark"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/session"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
 	"github.com/culvert-net/culvert/internal/testutil/tshark"
 )
 

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/model"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/srv6"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/model"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/srv6"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/model"
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // File is one golden file.

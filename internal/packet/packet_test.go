@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/testutil/packet"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 func octets(s string) string { return strings.Join(strings.Fields(s), "") }
