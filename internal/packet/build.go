@@ -3,6 +3,8 @@ package packet
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/checksum"
 )
 
 var be = binary.BigEndian
@@ -85,7 +87,7 @@ func (p IPv4) build(payload []byte, _ []Layer, inner Layer) []byte {
 	b = be.AppendUint16(be.AppendUint16(b, p.ID), p.Fragment)
 	b = append(b, or(p.TTL, 64), or(p.Protocol, protocolOf(inner)), 0, 0)
 	b = append(append(append(b, p.Src.AsSlice()...), p.Dst.AsSlice()...), p.Options...)
-	be.PutUint16(b[10:], or(p.Checksum, ^sum16(b, 0)))
+	be.PutUint16(b[10:], or(p.Checksum, checksum.Of(b, 0)))
 	return append(b, payload...)
 }
 
@@ -114,14 +116,14 @@ func (u UDP) build(payload []byte, around []Layer, _ Layer) []byte {
 	b = append(be.AppendUint16(b, length), 0, 0)
 	b = append(b, payload...)
 	pseudo := pseudoSum(around, 17, len(b))
-	checksum := ^sum16(b, pseudo)
-	if checksum == 0 {
-		checksum = 0xffff
+	sum := checksum.Of(b, pseudo)
+	if sum == 0 {
+		sum = 0xffff
 	}
 	if u.Partial {
-		checksum = sum16(nil, pseudo)
+		sum = checksum.Partial(pseudo)
 	}
-	be.PutUint16(b[6:], or(u.Checksum, checksum))
+	be.PutUint16(b[6:], or(u.Checksum, sum))
 	return b
 }
 
@@ -135,11 +137,11 @@ func (t TCP) build(payload []byte, around []Layer, _ Layer) []byte {
 	b = append(be.AppendUint32(b, t.Sequence), 0, 0, 0, 0, length<<4, or(t.Flags, 0x10), 0xff, 0xff, 0, 0, 0, 0)
 	b = append(append(b, options...), payload...)
 	pseudo := pseudoSum(around, 6, len(b))
-	checksum := ^sum16(b, pseudo)
+	sum := checksum.Of(b, pseudo)
 	if t.Partial {
-		checksum = sum16(nil, pseudo)
+		sum = checksum.Partial(pseudo)
 	}
-	be.PutUint16(b[16:], or(t.Checksum, checksum))
+	be.PutUint16(b[16:], or(t.Checksum, sum))
 	return b
 }
 
@@ -150,7 +152,7 @@ func (i ICMP) build(payload []byte, around []Layer, _ Layer) []byte {
 	if i.V6 {
 		pseudo = pseudoSum(around, 58, len(b))
 	}
-	be.PutUint16(b[2:], or(i.Checksum, ^sum16(b, pseudo)))
+	be.PutUint16(b[2:], or(i.Checksum, checksum.Of(b, pseudo)))
 	return b
 }
 
@@ -194,18 +196,8 @@ func (p Payload) build(_ []byte, _ []Layer, _ Layer) []byte {
 	return b
 }
 
-// sum16 is the folded one's complement sum.
-func sum16(b []byte, start uint32) uint16 {
-	sum := start
-	for i, octet := range b {
-		sum += uint32(octet) << (8 * (1 - i%2))
-		sum = sum>>16 + sum&0xffff
-	}
-	return uint16(sum>>16 + sum&0xffff)
-}
-
-// pseudoSum is that of the nearest IP header around. Behind an SRH the
-// destination is the last segment (RFC 8200 section 8.1).
+// pseudoSum returns the pseudo-header sum of the nearest IP header around. Behind
+// an SRH the destination is the last segment (RFC 8200 section 8.1).
 func pseudoSum(around []Layer, protocol uint8, length int) uint32 {
 	var final netip.Addr
 	for i := len(around) - 1; i >= 0; i-- {
@@ -226,7 +218,7 @@ func pseudoSum(around []Layer, protocol uint8, length int) uint32 {
 		default:
 			continue
 		}
-		return uint32(sum16(append(src.AsSlice(), dst.AsSlice()...), uint32(protocol)+uint32(length)))
+		return checksum.Pseudo(src, dst, protocol, length)
 	}
 	return 0
 }

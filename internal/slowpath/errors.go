@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/checksum"
 )
 
 // ICMPv6 error types (RFC 4443), in which the data path speaks of IPv4 too.
@@ -128,7 +129,7 @@ func (s *SlowPath) icmpv6(r icmpRequest, way Way) ([]byte, error) {
 	b = append(b, r.kind, r.code, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, r.info)
 	b = append(b, quote...)
-	sum := checksum(b[ipv6Length:], pseudo(src, about.src(), protocolICMPv6, len(b)-ipv6Length))
+	sum := checksum.Of(b[ipv6Length:], checksum.Pseudo(src, about.src(), protocolICMPv6, len(b)-ipv6Length))
 	binary.BigEndian.PutUint16(b[ipv6Length+2:], sum)
 	return b, nil
 }
@@ -152,7 +153,7 @@ func (s *SlowPath) icmpv4(r icmpRequest, way Way) ([]byte, error) {
 	out := append(b, kind, code, 0, 0)
 	out = binary.BigEndian.AppendUint32(out, r.info&0xffff)
 	out = append(out, quote...)
-	binary.BigEndian.PutUint16(out[ipv4Length+2:], checksum(out[ipv4Length:], 0))
+	binary.BigEndian.PutUint16(out[ipv4Length+2:], checksum.Of(out[ipv4Length:], 0))
 	return out, nil
 }
 
@@ -276,7 +277,6 @@ func udpPacket(src, dst netip.Addr, payload []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(length))
 	b = append(b, 0, 0)
 	b = append(b, payload...)
-	sum := checksum(b[at:], pseudo(src, dst, protocolUDP, length))
-	binary.BigEndian.PutUint16(b[at+6:], nonZero(sum))
+	binary.BigEndian.PutUint16(b[at+6:], checksum.UDP(src, dst, b[at:]))
 	return b
 }

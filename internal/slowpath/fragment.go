@@ -3,7 +3,7 @@ package slowpath
 import (
 	"encoding/binary"
 
-	"github.com/gopacket/gopacket"
+	"github.com/culvert-net/culvert/internal/checksum"
 )
 
 // fragment cuts the IPv4 packet at L3 so that each part has at most Info bytes,
@@ -115,14 +115,14 @@ func completeChecksum(ip ipv4) {
 	if at == 0 || len(l4) < at+2 {
 		return
 	}
-	sum := pseudo(ip.src(), ip.dst(), ip.protocol(), len(l4))
-	if binary.BigEndian.Uint16(l4[at:]) != ^gopacket.FoldChecksum(sum) {
+	sum := checksum.Pseudo(ip.src(), ip.dst(), ip.protocol(), len(l4))
+	if binary.BigEndian.Uint16(l4[at:]) != checksum.Partial(sum) {
 		return
 	}
 	binary.BigEndian.PutUint16(l4[at:], 0)
-	full := checksum(l4, sum)
+	full := checksum.Of(l4, sum)
 	if ip.protocol() == protocolUDP {
-		full = nonZero(full)
+		full = checksum.UDP(ip.src(), ip.dst(), l4)
 	}
 	binary.BigEndian.PutUint16(l4[at:], full)
 }
@@ -177,12 +177,10 @@ func fixGTPU(frame []byte, l3, udp, inner int) bool {
 		return true
 	}
 	binary.BigEndian.PutUint16(frame[udp+6:], 0)
-	var sum uint32
+	src, dst := ipv6(frame[l3:]).src, ipv6(frame[l3:]).dst
 	if version4 {
-		sum = pseudo(ipv4(frame[l3:]).src(), ipv4(frame[l3:]).dst(), protocolUDP, len(frame)-udp)
-	} else {
-		sum = pseudo(ipv6(frame[l3:]).src(), ipv6(frame[l3:]).dst(), protocolUDP, len(frame)-udp)
+		src, dst = ipv4(frame[l3:]).src, ipv4(frame[l3:]).dst
 	}
-	binary.BigEndian.PutUint16(frame[udp+6:], nonZero(checksum(frame[udp:], sum)))
+	binary.BigEndian.PutUint16(frame[udp+6:], checksum.UDP(src(), dst(), frame[udp:]))
 	return true
 }

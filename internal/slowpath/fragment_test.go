@@ -7,6 +7,8 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+
+	"github.com/culvert-net/culvert/internal/checksum"
 )
 
 // innerPacket is an IPv4 UDP packet of n bytes of payload.
@@ -137,7 +139,7 @@ func TestFragmentOptions(t *testing.T) {
 	if first.headerLength() != 32 || second.headerLength() != 24 || second[20] != 0x94 {
 		t.Errorf("options of the parts: %x and %x", first[20:first.headerLength()], second[20:second.headerLength()])
 	}
-	if checksum(second[:24], 0) != 0 {
+	if checksum.Of(second[:24], 0) != 0 {
 		t.Error("header checksum of the second part")
 	}
 }

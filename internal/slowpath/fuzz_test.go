@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/checksum"
 )
 
 // FuzzHandle hands up arbitrary records: nothing may go wrong, memory stays
@@ -60,7 +62,7 @@ func FuzzHandle(f *testing.F) {
 // sound says that lengths and IPv4 header checksum are right.
 func sound(p []byte) bool {
 	if ip, whole, ok := parseIPv4(p); ok {
-		return whole && len(ip) == len(p) && checksum(ip[:ip.headerLength()], 0) == 0
+		return whole && len(ip) == len(p) && checksum.Of(ip[:ip.headerLength()], 0) == 0
 	}
 	ip, whole, ok := parseIPv6(p)
 	return ok && whole && len(ip) == len(p)

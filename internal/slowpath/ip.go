@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/gopacket/gopacket"
+	"github.com/culvert-net/culvert/internal/checksum"
 )
 
 const (
@@ -76,7 +76,7 @@ func (ip ipv4) payload() []byte    { return ip[ip.headerLength():] }
 func (ip ipv4) finish(total int) {
 	binary.BigEndian.PutUint16(ip[2:], uint16(total))
 	binary.BigEndian.PutUint16(ip[10:], 0)
-	binary.BigEndian.PutUint16(ip[10:], checksum(ip[:ip.headerLength()], 0))
+	binary.BigEndian.PutUint16(ip[10:], checksum.Of(ip[:ip.headerLength()], 0))
 }
 
 func (ip ipv6) trafficClass() uint8 { return ip[0]<<4 | ip[1]>>4 }
@@ -125,26 +125,6 @@ func (ip ipv6) walk(stop func(header) bool) (h header, ok bool) {
 }
 
 func upperLayer(header) bool { return false }
-
-// checksum is the Internet checksum (RFC 1071) of b, on top of a sum.
-func checksum(b []byte, sum uint32) uint16 {
-	return gopacket.FoldChecksum(gopacket.ComputeChecksum(b, sum))
-}
-
-// pseudo is the sum of the pseudo-header (RFC 768, RFC 8200 section 8.1).
-func pseudo(src, dst netip.Addr, protocol uint8, length int) uint32 {
-	sum := gopacket.ComputeChecksum(src.AsSlice(), 0)
-	sum = gopacket.ComputeChecksum(dst.AsSlice(), sum)
-	return sum + uint32(protocol) + uint32(length)
-}
-
-// nonZero is how UDP sends a checksum: 0 would mean none.
-func nonZero(sum uint16) uint16 {
-	if sum == 0 {
-		return 0xffff
-	}
-	return sum
-}
 
 // layer3 is where the packet behind an Ethernet header and its tags starts.
 func layer3(frame []byte) (int, bool) {

@@ -15,6 +15,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/checksum"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
@@ -106,11 +107,11 @@ func TestKernelFragmentsArePutTogether(t *testing.T) {
 			}
 			var sum uint32
 			if ip, _, is6 := parseIPv6(whole[14:]); is6 {
-				sum = pseudo(ip.src(), ip.dst(), protocolICMPv6, len(whole)-c.l4)
-			} else if checksum(whole[14:34], 0) != 0 {
+				sum = checksum.Pseudo(ip.src(), ip.dst(), protocolICMPv6, len(whole)-c.l4)
+			} else if checksum.Of(whole[14:34], 0) != 0 {
 				t.Error("IPv4 header checksum")
 			}
-			if checksum(whole[c.l4:], sum) != 0 {
+			if checksum.Of(whole[c.l4:], sum) != 0 {
 				t.Error("ICMP checksum of the whole packet")
 			}
 		})
