@@ -140,7 +140,8 @@ INLINE int put(struct xdp_md *ctx, struct bench_place *place, __u32 number)
 	checksum = octets(ctx, place->checksum_offset, 2);
 	if (!checksum)
 		return -1;
-	sum = (__u16)~ld16(checksum) + (__u16)~from + (__u16)~(from >> 16) + (__u16)to + (to >> 16);
+	sum = (__u16)~ld16(checksum) + (__u16)~from + (__u16) ~(from >> 16) + (__u16)to +
+	      (to >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	st16(checksum, ~sum);
@@ -151,7 +152,8 @@ INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
 {
 	__u32 number = (__u64)bpf_get_prandom_u32() * frame->keys >> 32;
 
-	return put(ctx, &frame->key, number) || (frame->twin.offset && put(ctx, &frame->twin, number));
+	return put(ctx, &frame->key, number) ||
+	       (frame->twin.offset && put(ctx, &frame->twin, number));
 }
 
 SEC("xdp")
@@ -168,7 +170,8 @@ int bench_front(struct xdp_md *ctx)
 	if (written > BENCH_FRAME)
 		written = BENCH_FRAME;
 	opaque(written);
-	if (written < 14 || written > BENCH_FRAME || bpf_xdp_store_bytes(ctx, 0, frame->data, written))
+	if (written < 14 || written > BENCH_FRAME ||
+	    bpf_xdp_store_bytes(ctx, 0, frame->data, written))
 		return XDP_ABORTED;
 	if (frame->keys && put_key(ctx, frame))
 		return XDP_ABORTED;

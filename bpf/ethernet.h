@@ -21,7 +21,8 @@ INLINE int is_on_link(__u32 index, __u32 link, __u64 session)
 {
 	struct pdr *head = bpf_map_lookup_elem(&pdr, &index);
 
-	return head && head->action && head->qfi & PDR_FRAMES && head->source4 == link && head->source6 == session;
+	return head && head->action && head->qfi & PDR_FRAMES && head->source4 == link &&
+	       head->source6 == session;
 }
 
 /* The link's station that `mac` is; what leads to the rules of its session, or
@@ -158,7 +159,8 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
 		return reason;
 	rule = &p->rule;
 	p->tunnel_length = p->keep_length;
-	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY || (f->kind == FORWARD_GTPU && !p->message))
+	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY ||
+	    (f->kind == FORWARD_GTPU && !p->message))
 		return push_frame(ctx, p);
 	if (f->kind == FORWARD_GTPU && rule->flags >> PDR_CONTAINER_SHIFT && !p->has_container)
 		return receive_marked(ctx, p, f, rule, hops, class);

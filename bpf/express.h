@@ -13,7 +13,8 @@
 /* ---- tunnels and headends ---- */
 
 /* TEID to TEID, both over IPv4. */
-INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *t, struct ipv4 *ip, void *pdu, void *end)
+INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *t, struct ipv4 *ip,
+			  void *pdu, void *end)
 {
 	struct express_gtpu_header g = {};
 	__u32 key = t->source;
@@ -58,10 +59,13 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x, struct ipv4 *i
 	popped = (void *)inner - (void *)ip;
 	x->tunnel_length = x->length - popped;
 	if (inner->version_ihl == 0x45)
-		return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst)) ? NOT_TAKEN :
-		       express_decap4(ctx, x, inner, end, ip->tos, popped, t->adjacency, t->index);
+		return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst))
+			       ? NOT_TAKEN
+			       : express_decap4(ctx, x, inner, end, ip->tos, popped, t->adjacency,
+						t->index);
 	if (is_ipv6(inner) && !x->cfg->gtpu6_count)
-		return express_decap6(ctx, x, (void *)inner, end, ip->tos, popped, t->adjacency, t->index);
+		return express_decap6(ctx, x, (void *)inner, end, ip->tos, popped, t->adjacency,
+				      t->index);
 	return NOT_TAKEN;
 }
 
@@ -92,7 +96,8 @@ INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunn
 {
 	struct express_gtpu6_header h = { .container = express_container(t->container, t->qfi) };
 
-	x->hop = express_adjacency(t->adjacency, x->length + IPV6_LEN + express_gtpu_length(h.container));
+	x->hop = express_adjacency(t->adjacency,
+				   x->length + IPV6_LEN + express_gtpu_length(h.container));
 	if (!x->hop)
 		return NOT_TAKEN;
 	h.teid = t->teid;
@@ -113,7 +118,8 @@ INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunn
 {
 	struct express_gtpu_header g = { .container = express_container(t->container, t->qfi) };
 
-	x->hop = express_adjacency(t->adjacency, x->length + IPV4_LEN + express_gtpu_length(g.container));
+	x->hop = express_adjacency(t->adjacency,
+				   x->length + IPV4_LEN + express_gtpu_length(g.container));
 	if (!x->hop)
 		return NOT_TAKEN;
 	g.src = ld32(&from->b[12]);
@@ -127,8 +133,8 @@ INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunn
 }
 
 /* An IPv4 packet to a UE of a pool. */
-INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index,
-			struct ipv4 *ip, void *end)
+INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip,
+			void *end)
 {
 	struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);
 	struct in6 *from;
@@ -150,8 +156,8 @@ INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index,
 		       : express_send_gtpu6(ctx, x, t, from, ip, end);
 }
 
-INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy,
-			  struct ipv4 *ip, void *end)
+INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, struct ipv4 *ip,
+			  void *end)
 {
 	struct express_ipv6_header h = {};
 
@@ -176,8 +182,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	if (!sid)
 		return express_to_ue6(ctx, x, ld64(&ip->dst), ETH_LEN, 0);
 	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
-	if (!x->sid || !is_ipv6(ip) ||
-	    IPV6_LEN + be16(ld16(&ip->payload_length)) != x->length)
+	if (!x->sid || !is_ipv6(ip) || IPV6_LEN + be16(ld16(&ip->payload_length)) != x->length)
 		return NOT_TAKEN;
 	switch (sid->behavior) {
 	case END:
@@ -188,22 +193,26 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 		if (sid->flags & SID_SESSIONS)
 			return express_sid_sessions(ctx, x, index, ip, end);
 		if (ip->next_header == NH_IPV6)
-			return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, 0, sid->table);
+			return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, 0,
+					      sid->table);
 		/* fall through */
 	case END_DX4:
 	case END_DT4:
 		if (ip->next_header != NH_IPV4 || sid->flags & (SID_DIRECT | SID_SESSIONS))
 			return NOT_TAKEN;
 		adj = sid->behavior == END_DX4 ? sid->adjacency : 0;
-		return express_decap4(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, adj ? 0 : sid->table);
+		return express_decap4(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj,
+				      adj ? 0 : sid->table);
 	case END_DX6:
 	case END_DT6:
 		if (ip->next_header != NH_IPV6 || sid->flags & (SID_DIRECT | SID_SESSIONS))
 			return NOT_TAKEN;
 		adj = sid->behavior == END_DX6 ? sid->adjacency : 0;
-		return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, adj ? 0 : sid->table);
+		return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj,
+				      adj ? 0 : sid->table);
 	case END_DX2:
-		return ip->next_header == NH_ETHERNET ? express_decap_frame(ctx, x, sid->adjacency) : NOT_TAKEN;
+		return ip->next_header == NH_ETHERNET ? express_decap_frame(ctx, x, sid->adjacency)
+						      : NOT_TAKEN;
 	case END_M_GTP4_E:
 		return express_gtp4_e(ctx, x, sid, ip, end);
 	case END_M_GTP6_E:
@@ -230,10 +239,13 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		return gtpu ? express_receive(ctx, x, ip, end) : NOT_TAKEN;
 	pool = find_pool4(x->cfg, be32(dst));
 	if (pool && pool->sessions)
-		return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), ETH_LEN, 0, x->port_flags);
+		return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), ETH_LEN, 0,
+					 x->port_flags);
 	if (pool)
-		return express_ipv4(ip, end, x->port_flags) ?
-		       express_send(ctx, x, pool->base + (be32(dst) & ~pool->mask), ip, end) : NOT_TAKEN;
+		return express_ipv4(ip, end, x->port_flags)
+			       ? express_send(ctx, x, pool->base + (be32(dst) & ~pool->mask), ip,
+					      end)
+			       : NOT_TAKEN;
 	to = express_cached4(x, dst, 0);
 	if (!to)
 		return NOT_TAKEN;

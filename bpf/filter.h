@@ -48,7 +48,8 @@ INLINE int frame_matches(__u32 index, struct packet *p)
 	if (!f || f->flags & (FRAME_C_TAG | FRAME_S_TAG) & ~l->has)
 		return 0;
 	return (!(f->flags & FRAME_SOURCE) || mac_between(l->source, f->source, f->source_to)) &&
-	       (!(f->flags & FRAME_DESTINATION) || mac_between(l->destination, f->destination, f->destination_to)) &&
+	       (!(f->flags & FRAME_DESTINATION) ||
+		mac_between(l->destination, f->destination, f->destination_to)) &&
 	       (!(f->flags & FRAME_TYPE) || f->type == l->type) &&
 	       (!(f->flags & FRAME_C_TAG) || f->c_tag == l->c_tag) &&
 	       (!(f->flags & FRAME_S_TAG) || f->s_tag == l->s_tag) &&
@@ -70,9 +71,11 @@ GLOBAL int filter_matches(__u32 index, struct packet *p)
 	if (!of_family(f->flags, l->version, FILTER_REMOTE4, FILTER_REMOTE6) ||
 	    !of_family(f->flags, l->version, FILTER_LOCAL4, FILTER_LOCAL6))
 		return 0;
-	if (f->flags & (FILTER_REMOTE4 | FILTER_REMOTE6) && !has_prefix(&l->remote, &f->remote, f->remote_length))
+	if (f->flags & (FILTER_REMOTE4 | FILTER_REMOTE6) &&
+	    !has_prefix(&l->remote, &f->remote, f->remote_length))
 		return 0;
-	if (f->flags & (FILTER_LOCAL4 | FILTER_LOCAL6) && !has_prefix(&l->local, &f->local, f->local_length))
+	if (f->flags & (FILTER_LOCAL4 | FILTER_LOCAL6) &&
+	    !has_prefix(&l->local, &f->local, f->local_length))
 		return 0;
 	if (f->flags & FILTER_PROTOCOL && f->protocol != l->protocol)
 		return 0;
@@ -85,12 +88,14 @@ GLOBAL int filter_matches(__u32 index, struct packet *p)
 	if (f->flags & FILTER_SPI)
 		return ((__u32)f->remote_ports[0] << 16 | f->remote_ports[1]) == l->spi;
 	if (f->flags & FILTER_PORTS)
-		return in_range(l->ports >> 16, f->remote_ports) && in_range(l->ports & 0xffff, f->local_ports);
+		return in_range(l->ports >> 16, f->remote_ports) &&
+		       in_range(l->ports & 0xffff, f->local_ports);
 	return 1;
 }
 
 /* Layer 4, `left` octets of it at `offset`. */
-INLINE void look_at_transport(struct xdp_md *ctx, struct looks *l, __u32 offset, __u32 left, __u32 uplink)
+INLINE void look_at_transport(struct xdp_md *ctx, struct looks *l, __u32 offset, __u32 left,
+			      __u32 uplink)
 {
 	void *first = at(ctx, offset, 4), *second = at(ctx, offset + 4, 4);
 	__u32 ports;
@@ -205,7 +210,8 @@ GLOBAL int look_at_frame(struct xdp_md *ctx, struct packet *p)
 	}
 	l->type = be16(type);
 	if ((type != be16(TYPE_IPV4) && type != be16(TYPE_IPV6)) ||
-	    take_payload(ctx, p, end - p->keep, type == be16(TYPE_IPV4) ? 4 : 6, REASON_INNER_MALFORMED))
+	    take_payload(ctx, p, end - p->keep, type == be16(TYPE_IPV4) ? 4 : 6,
+			 REASON_INNER_MALFORMED))
 		p->keep_version = 0;
 	return 0;
 }

@@ -22,7 +22,8 @@ GLOBAL int too_big(struct xdp_md *ctx, struct packet *p)
 	if (!ip || p->quote < ETH_LEN) /* a whole frame has no sender to tell */
 		return REASON_TOO_BIG;
 	icmp(p, p->quote, ICMP6_TOO_BIG, 0, mtu);
-	if (ip->version_ihl >> 4 == 4 && (p->onward || (p->quote == p->keep && p->edit == EDIT_INNER)) &&
+	if (ip->version_ihl >> 4 == 4 &&
+	    (p->onward || (p->quote == p->keep && p->edit == EDIT_INNER)) &&
 	    !(be16(ld16(&ip->fragment)) & IPV4_DF)) {
 		p->punt = PUNT_FRAGMENT;
 		return REASON_SLOW_PATH;

@@ -35,7 +35,8 @@ INLINE int echo_source_bad(struct settings *cfg, struct packet *p)
 	if (p->version == 4) {
 		__u8 first = ld32(&p->src);
 
-		return !ld32(&p->src) || (first & 0xf0) == 0xe0 || first == 0xff || is_gtpu4(cfg, ld32(&p->src));
+		return !ld32(&p->src) || (first & 0xf0) == 0xe0 || first == 0xff ||
+		       is_gtpu4(cfg, ld32(&p->src));
 	}
 	return (__u8)p->src.hi == 0xff || !(p->src.hi | p->src.lo) || is_gtpu6(cfg, &p->src);
 }
@@ -127,7 +128,8 @@ GLOBAL int write_echo(struct xdp_md *ctx, struct packet *p, __u32 at_udp, __u32 
 		return -1;
 	g = (void *)u;
 	sum = address_sum(&p->src) + address_sum(&p->dst) + pseudo_tail(ECHO_LENGTH, NH_UDP);
-	sum += (__u64)ld32(g) + ld32(g + 4) + ld32(g + 8) + ld32(g + 12) + ld32(g + 16) + ld16(g + 20);
+	sum += (__u64)ld32(g) + ld32(g + 4) + ld32(g + 8) + ld32(g + 12) + ld32(g + 16) +
+	       ld16(g + 20);
 	sum = (__u16)~sum_fold(sum);
 	st16(&u->checksum, sum ? sum : 0xffff);
 	return 0;
@@ -163,11 +165,12 @@ INLINE int nested_gtpu(struct xdp_md *ctx, struct packet *p, struct settings *cf
 			return 0;
 	}
 	udp = at(ctx, l4, UDP_LEN);
-	return udp && l4 + UDP_LEN <= p->keep + p->keep_length && ld16(&udp->dst) == be16(GTPU_PORT);
+	return udp && l4 + UDP_LEN <= p->keep + p->keep_length &&
+	       ld16(&udp->dst) == be16(GTPU_PORT);
 }
 
-INLINE int receive_decapsulate(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct tunnel *t,
-			       __u8 outer)
+INLINE int receive_decapsulate(struct xdp_md *ctx, struct packet *p, struct settings *cfg,
+			       struct tunnel *t, __u8 outer)
 {
 	int reason = take_payload(ctx, p, p->keep_length, 0, REASON_PDU_TYPE);
 
@@ -214,7 +217,8 @@ INLINE int plan_switch(struct xdp_md *ctx, struct packet *p, __u8 hops, __u8 cla
 	p->pdu_version = 0;
 	if (p->message == GTPU_G_PDU && frame)
 		p->hash = hash_at(ctx, p->keep, keep_length, 0);
-	else if (p->message == GTPU_G_PDU && !take_payload(ctx, p, keep_length, 0, REASON_PDU_TYPE)) {
+	else if (p->message == GTPU_G_PDU &&
+		 !take_payload(ctx, p, keep_length, 0, REASON_PDU_TYPE)) {
 		p->hash = payload_hash(ctx, p);
 		p->pdu_offset = p->keep - p->gtpu;
 		if (p->keep_length == keep_length)
@@ -231,7 +235,8 @@ INLINE int plan_switch(struct xdp_md *ctx, struct packet *p, __u8 hops, __u8 cla
 }
 
 /* TEID to TEID. */
-INLINE int receive_switch(struct xdp_md *ctx, struct packet *p, struct tunnel *t, __u8 hops, __u8 class)
+INLINE int receive_switch(struct xdp_md *ctx, struct packet *p, struct tunnel *t, __u8 hops,
+			  __u8 class)
 {
 	int reason;
 
@@ -244,7 +249,8 @@ INLINE int receive_switch(struct xdp_md *ctx, struct packet *p, struct tunnel *t
 	return CONTINUE;
 }
 
-INLINE int receive(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u8 hops, __u8 class)
+INLINE int receive(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u8 hops,
+		   __u8 class)
 {
 	__u32 index = tunnel_of_teid(cfg, p->teid);
 	struct tunnel *t = bpf_map_lookup_elem(&tunnel, &index);

@@ -141,7 +141,8 @@ INLINE int in_prefixes(struct prefix6 *list, __u32 max, __u32 count, struct u128
 	__u32 i;
 
 	for (i = 0; i < max && i < count; i++)
-		if ((v.hi & list[i].mask_hi) == list[i].hi && (v.lo & list[i].mask_lo) == list[i].lo)
+		if ((v.hi & list[i].mask_hi) == list[i].hi &&
+		    (v.lo & list[i].mask_lo) == list[i].lo)
 			return 1;
 	return 0;
 }

@@ -21,8 +21,14 @@ INLINE int meter_below(__u64 bucket, __u32 used)
 
 /* What `age` is worth at kbit/s, and the time that octets take, rounded up: a
  * unit is many octets at a high rate. */
-INLINE __u64 meter_octets(__u64 age, __u64 rate) { return age * rate * 2 / 15625; }
-INLINE __u64 meter_time(__u64 octets, __u64 rate) { return (octets * 15625 + 2 * rate - 1) / (2 * rate); }
+INLINE __u64 meter_octets(__u64 age, __u64 rate)
+{
+	return age * rate * 2 / 15625;
+}
+INLINE __u64 meter_time(__u64 octets, __u64 rate)
+{
+	return (octets * 15625 + 2 * rate - 1) / (2 * rate);
+}
 
 /* A bucket must hold a packet. */
 INLINE __u32 meter_window(__u64 rate)
@@ -78,11 +84,13 @@ GLOBAL int meter_pay(__u64 *bucket, __u32 used, __u32 rate, __u32 unit, __u32 wi
 	if (now - since > window)
 		since = now - window;
 	age = now - since;
-	earned = unit == METER_PACKETS ? meter_earned_packets(&age, rate) : meter_earned(&age, rate);
+	earned =
+		unit == METER_PACKETS ? meter_earned_packets(&age, rate) : meter_earned(&age, rate);
 	if (!earned)
 		return 0;
 	to = (__u64)(since + (__u32)age) << 32 | (__u32)((__u32)from + (__u32)earned);
-	from = __sync_val_compare_and_swap(bucket, from, to) == from ? to : *(volatile __u64 *)bucket;
+	from = __sync_val_compare_and_swap(bucket, from, to) == from ? to
+								     : *(volatile __u64 *)bucket;
 	return meter_below(from, used);
 }
 

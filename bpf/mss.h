@@ -79,7 +79,8 @@ INLINE int room_for_tpdu(struct packet *p)
 		if (p->quote == p->l3 || p->sid)
 			in = p->port_mtu - (p->quote - p->l3);
 		else
-			in = p->port_mtu - (p->version == 4 ? IPV4_LEN : IPV6_LEN) - UDP_LEN - GTPU_LEN - 8;
+			in = p->port_mtu - (p->version == 4 ? IPV4_LEN : IPV6_LEN) - UDP_LEN -
+			     GTPU_LEN - 8;
 		if (in < 1)
 			in = 1;
 	}

@@ -83,7 +83,10 @@ INLINE int use_adjacency(struct packet *p, __u32 index)
 /* Whether the kernel would not send it on: GTP-U over IPv4 comes to it from outside
  * with our own address as its source. (What quotes nothing is a frame, of which
  * the slow path could tell nobody.) */
-INLINE int martian(struct packet *p) { return p->push == PUSH_GTPU4 && p->quote; }
+INLINE int martian(struct packet *p)
+{
+	return p->push == PUSH_GTPU4 && p->quote;
+}
 
 /* The daemon has the neighbour resolved, and sends the frame in again, or an
  * error about what it quotes: the kernel would look into its main table, or take
@@ -155,7 +158,8 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
 		/* the kernel would look into its main table */
 		if (p->table != MAIN_TABLE)
-			return ret == BPF_FIB_LKUP_RET_NOT_FWDED ? REASON_NO_ROUTE : REASON_NO_NEIGHBOUR;
+			return ret == BPF_FIB_LKUP_RET_NOT_FWDED ? REASON_NO_ROUTE
+								 : REASON_NO_NEIGHBOUR;
 		p->to_kernel = 1;
 		return 0;
 	}

@@ -196,8 +196,7 @@ INLINE int remove_octets(struct xdp_md *ctx, __u32 before, __u32 length)
 	opaque(length);
 	if (!scratch || before < ETH_LEN || before > MOVE_LENGTH || length > MAX_OFFSET)
 		return -1;
-	if (bpf_xdp_load_bytes(ctx, 0, scratch->b, before) ||
-	    bpf_xdp_adjust_head(ctx, length) ||
+	if (bpf_xdp_load_bytes(ctx, 0, scratch->b, before) || bpf_xdp_adjust_head(ctx, length) ||
 	    bpf_xdp_store_bytes(ctx, 0, scratch->b, before))
 		return -1;
 	return 0;
@@ -273,7 +272,8 @@ INLINE int allowed(__u32 budget)
 	earned = (now - left->time) / (NS / rate);
 	if (earned) {
 		left->time = now;
-		left->tokens = left->tokens + earned > ERROR_BURST ? ERROR_BURST : left->tokens + earned;
+		left->tokens =
+			left->tokens + earned > ERROR_BURST ? ERROR_BURST : left->tokens + earned;
 	}
 	if (!left->tokens)
 		return 0;
@@ -326,8 +326,13 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	record->ifindex = p->ifindex;
 	record->info = p->error_info;
 	/* errors about what a UE sent go to the UE */
-	record->table = p->from_ue && (kind == PUNT_ICMP || kind == PUNT_NEIGHBOUR) && p->error_l3 != p->l3 ? SESSION_TABLE : p->table;
-	record->egress = kind == PUNT_ICMP && record->table == SESSION_TABLE ? p->from_pdr ? p->from_pdr : p->pdr : 0;
+	record->table =
+		p->from_ue && (kind == PUNT_ICMP || kind == PUNT_NEIGHBOUR) && p->error_l3 != p->l3
+			? SESSION_TABLE
+			: p->table;
+	record->egress = kind == PUNT_ICMP && record->table == SESSION_TABLE
+				 ? p->from_pdr ? p->from_pdr : p->pdr
+				 : 0;
 	if (kind == PUNT_NEIGHBOUR)
 		punt_neighbour(record, p);
 	record->l3 = p->error_l3;
@@ -360,11 +365,13 @@ INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 		break;
 	case REASON_SLOW_PATH:
 		if (hand_up(ctx, p, p->punt))
-			reason = p->frame > PUNT_DATA ? REASON_SLOW_PATH_SIZE : REASON_SLOW_PATH_FULL;
+			reason = p->frame > PUNT_DATA ? REASON_SLOW_PATH_SIZE
+						      : REASON_SLOW_PATH_FULL;
 		break;
 	default:
 		if (p->error_type && error_allowed())
-			hand_up(ctx, p, reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
+			hand_up(ctx, p,
+				reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
 	}
 	p->reason = reason;
 	count(&outcomes, reason, p->received);

@@ -73,12 +73,14 @@ INLINE __u64 payload_sum(struct xdp_md *ctx, __u32 offset, __u32 length, __u8 ve
 	if (version == 4) {
 		struct ipv4 *ip = at(ctx, offset, IPV4_LEN);
 
-		if (ip && (ip->version_ihl & 0xf) == 5 && !(be16(ip->fragment) & IPV4_FRAGMENT_MASK)) {
+		if (ip && (ip->version_ihl & 0xf) == 5 &&
+		    !(be16(ip->fragment) & IPV4_FRAGMENT_MASK)) {
 			__u64 header = ipv4_sum(ip);
 			__u64 pseudo = (__u64)ld32(&ip->src) + ld32(&ip->dst) +
 				       pseudo_tail(length - IPV4_LEN, ip->protocol);
 
-			if (vouched_sum(ctx, offset + IPV4_LEN, length - IPV4_LEN, ip->protocol, 4, pseudo, &sum))
+			if (vouched_sum(ctx, offset + IPV4_LEN, length - IPV4_LEN, ip->protocol, 4,
+					pseudo, &sum))
 				return header + sum;
 		}
 	} else if (version == 6) {
@@ -89,7 +91,8 @@ INLINE __u64 payload_sum(struct xdp_md *ctx, __u32 offset, __u32 length, __u8 ve
 			__u64 pseudo = addresses + pseudo_tail(length - IPV6_LEN, ip->next_header);
 			__u64 header = addresses + ld32(ip) + ld32(&ip->payload_length);
 
-			if (vouched_sum(ctx, offset + IPV6_LEN, length - IPV6_LEN, ip->next_header, 6, pseudo, &sum))
+			if (vouched_sum(ctx, offset + IPV6_LEN, length - IPV6_LEN, ip->next_header,
+					6, pseudo, &sum))
 				return header + sum;
 		}
 	}
@@ -195,7 +198,8 @@ GLOBAL int hash_at(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 version
 
 /* The packet at p->keep, of which `available` octets are there, must be whole
  * and of `version` (0: either); what is behind it is cut. 0, or the reason. */
-INLINE int take_payload(struct xdp_md *ctx, struct packet *p, __u32 available, __u8 version, enum reason bad)
+INLINE int take_payload(struct xdp_md *ctx, struct packet *p, __u32 available, __u8 version,
+			enum reason bad)
 {
 	__u8 *first = at(ctx, p->keep, 1);
 	__u32 length;

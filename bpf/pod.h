@@ -91,7 +91,8 @@ INLINE int is_known(struct next_hop *hop)
 }
 
 /* 0, or a reason. */
-INLINE int find_way(struct __sk_buff *skb, struct tunnel_headers *h, __u32 length, struct next_hop *hop)
+INLINE int find_way(struct __sk_buff *skb, struct tunnel_headers *h, __u32 length,
+		    struct next_hop *hop)
 {
 	__u32 index = h->list->adjacency;
 	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
@@ -114,7 +115,8 @@ INLINE int write_srh(struct __sk_buff *skb, struct tunnel_headers *h, __u8 next_
 	st32(srh, next_header | 2 * n << 8 | SRH_TYPE << 16 | (h->segments - 1) << 24);
 	st32(&srh->last_entry, n - 1);
 	for (i = 0; i < MAX_SEGMENTS && i < n; i++) {
-		void *segment = skb_at(skb, ETH_LEN + IPV6_LEN + SRH_LEN + i * SEGMENT_LEN, SEGMENT_LEN);
+		void *segment =
+			skb_at(skb, ETH_LEN + IPV6_LEN + SRH_LEN + i * SEGMENT_LEN, SEGMENT_LEN);
 
 		if (!segment)
 			return -1;
@@ -123,8 +125,8 @@ INLINE int write_srh(struct __sk_buff *skb, struct tunnel_headers *h, __u8 next_
 	return 0;
 }
 
-INLINE int write_tunnel(struct __sk_buff *skb, struct settings *cfg, struct tunnel_headers *h, struct inner *in,
-			struct next_hop *hop)
+INLINE int write_tunnel(struct __sk_buff *skb, struct settings *cfg, struct tunnel_headers *h,
+			struct inner *in, struct next_hop *hop)
 {
 	__u32 payload = in->length + h->length - IPV6_LEN, last = h->segments - 1;
 	__u8 next_header = in->version == 4 ? NH_IPV4 : NH_IPV6;
@@ -175,8 +177,9 @@ INLINE int tell_protocol(struct __sk_buff *skb)
 {
 	if (skb->protocol == be16(TYPE_IPV6))
 		return 0;
-	return bpf_skb_vlan_push(skb, be16(TYPE_VLAN), 0) || bpf_skb_vlan_push(skb, be16(TYPE_VLAN), 0) ||
-	       bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb);
+	return bpf_skb_vlan_push(skb, be16(TYPE_VLAN), 0) ||
+	       bpf_skb_vlan_push(skb, be16(TYPE_VLAN), 0) || bpf_skb_vlan_pop(skb) ||
+	       bpf_skb_vlan_pop(skb);
 }
 
 /* H.Encaps, H.Encaps.Red. */
@@ -216,7 +219,8 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 	__u32 index;
 
 	/* the kernel asks for no neighbours on culvert0, and addresses what it sends to itself */
-	if ((skb->pkt_type != HOST_PACKET && (outside || skb->pkt_type != OTHERHOST_PACKET)) || skb->vlan_present ||
+	if ((skb->pkt_type != HOST_PACKET && (outside || skb->pkt_type != OTHERHOST_PACKET)) ||
+	    skb->vlan_present ||
 	    (skb->protocol != be16(TYPE_IPV4) && skb->protocol != be16(TYPE_IPV6)) ||
 	    read_inner(skb, ETH_LEN, skb->protocol == be16(TYPE_IPV4) ? 4 : 6, &in))
 		return REASON_PASSED;
@@ -232,13 +236,16 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 outside
 		return REASON_PASSED;
 	index = to->index;
 	if (to->kind == TARGET_POLICY) {
-		int reason = outside && kernel_translates(skb, &in) ? REASON_PASSED : encapsulate(skb, cfg, index, &in);
+		int reason = outside && kernel_translates(skb, &in)
+				     ? REASON_PASSED
+				     : encapsulate(skb, cfg, index, &in);
 
 		/* the kernel tells the sender, or cuts it up */
 		return outside && reason == REASON_TOO_BIG ? REASON_PASSED : reason;
 	}
 	pod_of = bpf_map_lookup_elem(&pod, &index);
-	if (!pod_of || (outside && kernel_translates(skb, &in)) || spend_hop(skb, ETH_LEN, in.version))
+	if (!pod_of || (outside && kernel_translates(skb, &in)) ||
+	    spend_hop(skb, ETH_LEN, in.version))
 		return REASON_PASSED;
 	return to_pod(skb, pod_of, in.version);
 }

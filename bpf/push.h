@@ -159,12 +159,14 @@ INLINE void plan_gtpu(struct packet *p, __u8 family)
 INLINE int write_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u64 *sum)
 {
 	struct gtpu *gtpu = at(ctx, offset, GTPU_LEN);
-	__u32 options = (p->container || p->with_sequence ? GTPU_OPTIONS_LEN : 0) + (p->container ? 4 : 0);
+	__u32 options =
+		(p->container || p->with_sequence ? GTPU_OPTIONS_LEN : 0) + (p->container ? 4 : 0);
 	__u8 *o;
 
 	if (!gtpu)
 		return -1;
-	gtpu->flags = GTPU_VERSION1 | (p->container ? GTPU_FLAG_E : 0) | (p->with_sequence ? GTPU_FLAG_S : 0);
+	gtpu->flags = GTPU_VERSION1 | (p->container ? GTPU_FLAG_E : 0) |
+		      (p->with_sequence ? GTPU_FLAG_S : 0);
 	gtpu->type = p->message;
 	st16(&gtpu->length, be16(p->keep_length + options));
 	st32(&gtpu->teid, be32(p->teid));
@@ -215,7 +217,8 @@ INLINE int push_udp(struct xdp_md *ctx, struct packet *p, __u32 ip, __u64 pseudo
 	if (!udp)
 		return -1;
 	/* a message is answered to the port that it came from */
-	st16(&udp->src, be16(p->message && p->message != GTPU_G_PDU ? GTPU_PORT : flow_port(p->hash)));
+	st16(&udp->src,
+	     be16(p->message && p->message != GTPU_G_PDU ? GTPU_PORT : flow_port(p->hash)));
 	st16(&udp->dst, be16(GTPU_PORT));
 	st16(&udp->length, be16(length));
 	st16(&udp->checksum, 0);

@@ -10,7 +10,8 @@
 
 /* ---- SIDs ---- */
 
-INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct local_sid *sid, struct ipv6 *ip)
+INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct local_sid *sid,
+		  struct ipv6 *ip)
 {
 	int reason;
 
@@ -35,7 +36,8 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 	case END_DT46:
 		reason = end_d(ctx, p, sid, ip);
 		if (reason == CONTINUE && sid->flags & SID_SESSIONS)
-			return p->upper_type == NH_ETHERNET ? receive_sid_frame(ctx, p, sid->length) : turn_to_ue(ctx, p);
+			return p->upper_type == NH_ETHERNET ? receive_sid_frame(ctx, p, sid->length)
+							    : turn_to_ue(ctx, p);
 		return reason;
 	case END_M_GTP6_D:
 	case END_M_GTP6_D_DI:
@@ -55,7 +57,8 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 /* ---- steering ---- */
 
 /* The IP packet at p->l3 goes to `to`. CONTINUE, or a reason. */
-INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 kind, __u32 index)
+INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 kind,
+		 __u32 index)
 {
 	int reason;
 
@@ -102,7 +105,8 @@ INLINE int is_l2(struct target *t)
 
 /* ---- IPv6 ---- */
 
-INLINE int gtpu_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 l4, __u8 hops, __u8 class)
+INLINE int gtpu_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 l4,
+		      __u8 hops, __u8 class)
 {
 	int reason = read_gtpu(ctx, p, l4, p->l3 + p->l3_length - l4);
 	__u32 index;
@@ -150,7 +154,8 @@ INLINE int gtpu6(struct xdp_md *ctx, struct packet *p, struct settings *cfg, str
 	return gtpu_input(ctx, p, cfg, p->l3 + IPV6_LEN, ip->hop_limit, ipv6_class(ip));
 }
 
-INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct target *port)
+INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg,
+		      struct target *port)
 {
 	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
 	struct local_sid *sid;
@@ -204,7 +209,8 @@ INLINE int ipv4_sound(struct packet *p, struct ipv4 *ip)
 }
 
 /* UDP to port 2152 of our own, or to a translated prefix (`m`). */
-INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct ipv4 *ip, struct mobile *m)
+INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct ipv4 *ip,
+		 struct mobile *m)
 {
 	__u32 l4 = p->l3 + (ip->version_ihl & 0xf) * 4u;
 	struct udp *udp;
@@ -225,7 +231,8 @@ INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, str
 	return gtpu_input(ctx, p, cfg, l4, ip->ttl, ip->tos);
 }
 
-INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct target *port)
+INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg,
+		      struct target *port)
 {
 	struct ipv4 *ip = at(ctx, p->l3, IPV4_LEN);
 	struct cached *to;

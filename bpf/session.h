@@ -23,7 +23,8 @@ INLINE __u32 pdr_of_teid(struct settings *cfg, __u32 teid)
 		return 0;
 	if (slot < cfg->pdr_slots) {
 		rule = bpf_map_lookup_elem(&pdr, &slot);
-		if (rule && rule->action && rule->flags & PDR_BY_TEID && rule->generation == teid >> 24)
+		if (rule && rule->action && rule->flags & PDR_BY_TEID &&
+		    rule->generation == teid >> 24)
 			return slot;
 	}
 	index = bpf_map_lookup_elem(&pdr_by_teid, &teid);
@@ -100,8 +101,9 @@ GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 
 	p->pdr = index;
 	if (p->rule.action != PDR_FILTERS)
 		return 0;
-	index = look(ctx, p, !(p->rule.flags & PDR_DOWNLINK)) ? 0 :
-		find_rule(p, p->rule.more, p->rule.more + p->rule.forwarding);
+	index = look(ctx, p, !(p->rule.flags & PDR_DOWNLINK))
+			? 0
+			: find_rule(p, p->rule.more, p->rule.more + p->rule.forwarding);
 	p->pdr = index;
 	entry = bpf_map_lookup_elem(&pdr, &index);
 	if (!index || !entry)

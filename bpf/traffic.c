@@ -20,7 +20,8 @@
 #define TRAFFIC_LINE 16      /* of which in a cache line */
 #define TRAFFIC_BUCKETS 1728 /* of the histogram: 128, and 64 for each power of two up to 2^32 */
 #define TRAFFIC_FAULTS 16    /* wrong frames that each CPU shows */
-#define TRAFFIC_TAG 0xc7c7   /* the Internet checksum's sum over each tag: the same in either byte order */
+#define TRAFFIC_TAG \
+	0xc7c7   /* the Internet checksum's sum over each tag: the same in either byte order */
 #define NOT_TIMED_MASK 63    /* without a time in the tags, the clock is read this seldom */
 
 #define TYPE_IPV4 0x0800
@@ -94,8 +95,8 @@ struct traffic_state {
 	__u32 stream, sequence, slot;
 	__u32 over, failed;
 	__u32 overruns; /* packets that were later than depth, though none had been too early since the one before */
-	__u32 turn;   /* 1: the other object made the last packet */
-	__u32 idle;   /* 1: it was too early for a packet since the last */
+	__u32 turn; /* 1: the other object made the last packet */
+	__u32 idle; /* 1: it was too early for a packet since the last */
 };
 
 struct traffic_frame {
@@ -116,10 +117,10 @@ struct traffic_expect {
 struct traffic_counts {
 	__u64 received, octets, duplicated, reordered;
 	__u64 wrong[TRAFFIC_UNEXPECTED + 1]; /* by enum traffic_wrong */
-	__u64 returned;  /* unexpected, and at the sending interface */
-	__u64 stale;     /* of an earlier trial */
+	__u64 returned; /* unexpected, and at the sending interface */
+	__u64 stale; /* of an earlier trial */
 	__u64 not_shown; /* no room to show a frame */
-	__u64 shown;     /* wrong ones */
+	__u64 shown; /* wrong ones */
 };
 
 struct traffic_stream {
@@ -155,19 +156,20 @@ const enum traffic_wrong *const btf_traffic_wrong __attribute__((section("btf_ty
 const enum traffic_call *const btf_traffic_call __attribute__((section("btf_types"))) = 0;
 const struct traffic_shown *const btf_traffic_shown __attribute__((section("btf_types"))) = 0;
 
-#define ONE(kind, name, struct_name)            \
-	struct {                                \
-		__uint(type, kind);             \
-		__type(key, __u32);             \
+#define ONE(kind, name, struct_name)               \
+	struct {                                   \
+		__uint(type, kind);                \
+		__type(key, __u32);                \
 		__type(value, struct struct_name); \
-		__uint(max_entries, 1);         \
+		__uint(max_entries, 1);            \
 	} name SEC(".maps")
 
 ONE(BPF_MAP_TYPE_ARRAY, traffic_job, traffic_job);
 ONE(BPF_MAP_TYPE_ARRAY, traffic_state, traffic_state);
 ONE(BPF_MAP_TYPE_ARRAY, traffic_expect, traffic_expect);
 ONE(BPF_MAP_TYPE_PERCPU_ARRAY, traffic_counts, traffic_counts);
-ONE(BPF_MAP_TYPE_ARRAY, traffic_arrival, traffic_arrival); /* of all CPUs: packets may change theirs */
+ONE(BPF_MAP_TYPE_ARRAY, traffic_arrival,
+    traffic_arrival); /* of all CPUs: packets may change theirs */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -269,7 +271,8 @@ INLINE __u32 mixed(__u32 x)
 
 /* The number of a key that a packet has. The lead's are shared out among the
  * streams, so that packets of one flow are of one stream. */
-INLINE __u32 number(const struct traffic_job *job, const struct traffic_key *key, __u32 stream, __u32 sequence)
+INLINE __u32 number(const struct traffic_job *job, const struct traffic_key *key, __u32 stream,
+		    __u32 sequence)
 {
 	__u32 bits = job->stream_bits & 31, count = key->count, at;
 
@@ -314,8 +317,8 @@ INLINE int put(struct xdp_md *ctx, const struct traffic_place *place, __u32 numb
 		return -1;
 	if (!place->outer_checksum)
 		return 0;
-	return place->outer_adds ? follow(ctx, place->outer_checksum, to, from, 1) :
-				   follow(ctx, place->outer_checksum, from, to, 1);
+	return place->outer_adds ? follow(ctx, place->outer_checksum, to, from, 1)
+				 : follow(ctx, place->outer_checksum, from, to, 1);
 }
 
 INLINE int put_numbers(struct xdp_md *ctx, const struct traffic_job *job, const __u32 *numbers)
@@ -332,13 +335,15 @@ INLINE int put_numbers(struct xdp_md *ctx, const struct traffic_job *job, const 
 	return 0;
 }
 
-INLINE void find_numbers(const struct traffic_job *job, __u32 stream, __u32 sequence, __u32 *numbers)
+INLINE void find_numbers(const struct traffic_job *job, __u32 stream, __u32 sequence,
+			 __u32 *numbers)
 {
 	for (int i = 0; i < TRAFFIC_KEYS; i++)
 		numbers[i] = number(job, &job->key[i], stream, sequence);
 }
 
-INLINE int put_tag(struct xdp_md *ctx, const struct traffic_job *job, const struct traffic_state *state, __u32 length, __u64 now)
+INLINE int put_tag(struct xdp_md *ctx, const struct traffic_job *job,
+		   const struct traffic_state *state, __u32 length, __u64 now)
 {
 	struct traffic_tag tag = { .trial = job->trial, .stream = state->stream };
 	__u8 *at = octets(ctx, length - sizeof(tag), sizeof(tag));
@@ -355,7 +360,8 @@ INLINE int put_tag(struct xdp_md *ctx, const struct traffic_job *job, const stru
 }
 
 /* Writes the packet that is next. Pages come back as the device left them. */
-INLINE int make(struct xdp_md *ctx, const struct traffic_job *job, struct traffic_state *state, __u64 now)
+INLINE int make(struct xdp_md *ctx, const struct traffic_job *job, struct traffic_state *state,
+		__u64 now)
 {
 	__u32 slot = state->slot, size, length, numbers[TRAFFIC_KEYS];
 	struct traffic_frame *frame;
@@ -368,10 +374,12 @@ INLINE int make(struct xdp_md *ctx, const struct traffic_job *job, struct traffi
 	if (!frame)
 		return -1;
 	length = frame->length;
-	if (length != frame_length(ctx) && bpf_xdp_adjust_tail(ctx, (int)length - (int)frame_length(ctx)))
+	if (length != frame_length(ctx) &&
+	    bpf_xdp_adjust_tail(ctx, (int)length - (int)frame_length(ctx)))
 		return -1;
 	opaque(length);
-	if (length < SHORTEST || length > TRAFFIC_FRAME || bpf_xdp_store_bytes(ctx, 0, frame->data, length))
+	if (length < SHORTEST || length > TRAFFIC_FRAME ||
+	    bpf_xdp_store_bytes(ctx, 0, frame->data, length))
 		return -1;
 	find_numbers(job, state->stream, state->sequence, numbers);
 	if (put_numbers(ctx, job, numbers) || put_tag(ctx, job, state, length, now))
@@ -475,13 +483,15 @@ struct net_device {
 
 /* What an interface had no room for never left: the device is not to blame. */
 SEC("tp_btf/xdp_devmap_xmit")
-int BPF_PROG(traffic_refused, const struct net_device *from, const struct net_device *to, int sent, int drops)
+int BPF_PROG(traffic_refused, const struct net_device *from, const struct net_device *to, int sent,
+	     int drops)
 {
 	__u32 zero = 0;
 	struct traffic_job *job = bpf_map_lookup_elem(&traffic_job, &zero);
 	struct traffic_state *state = bpf_map_lookup_elem(&traffic_state, &zero);
 
-	if (job && state && drops > 0 && to->ifindex == (int)job->device && to->nd_net.net->ns.inum == job->netns)
+	if (job && state && drops > 0 && to->ifindex == (int)job->device &&
+	    to->nd_net.net->ns.inum == job->netns)
 		__sync_fetch_and_add(&state->refused, drops);
 	return 0;
 }
@@ -515,7 +525,8 @@ INLINE __u32 find_packet(struct xdp_md *ctx, __u16 *type, __u32 *length)
 /* Says in *tag what stands at the packet's end; 0 if it is a tag. */
 INLINE int read_tag(struct xdp_md *ctx, __u32 end, struct traffic_tag *tag)
 {
-	if (end < sizeof(*tag) || end > frame_length(ctx) || bpf_xdp_load_bytes(ctx, end - sizeof(*tag), tag, sizeof(*tag)))
+	if (end < sizeof(*tag) || end > frame_length(ctx) ||
+	    bpf_xdp_load_bytes(ctx, end - sizeof(*tag), tag, sizeof(*tag)))
 		return -1;
 	return tag_sum(tag) == TRAFFIC_TAG ? 0 : -1;
 }
@@ -534,7 +545,8 @@ INLINE int same_headers(struct xdp_md *ctx, const struct traffic_expect *expect)
 	return 1;
 }
 
-INLINE int same_numbers(struct xdp_md *ctx, const struct traffic_expect *expect, const __u32 *numbers)
+INLINE int same_numbers(struct xdp_md *ctx, const struct traffic_expect *expect,
+			const __u32 *numbers)
 {
 	for (__u32 i = 0; i < TRAFFIC_PLACES; i++) {
 		const struct traffic_place *place = &expect->place[i];
@@ -545,7 +557,8 @@ INLINE int same_numbers(struct xdp_md *ctx, const struct traffic_expect *expect,
 			break;
 		opaque(key);
 		at = octets(ctx, place->offset, 4);
-		if (key >= TRAFFIC_KEYS || !at || be32(ld32(at)) != place->base + (numbers[key] << (place->shift & 31)))
+		if (key >= TRAFFIC_KEYS || !at ||
+		    be32(ld32(at)) != place->base + (numbers[key] << (place->shift & 31)))
 			return 0;
 	}
 	return 1;
@@ -561,7 +574,8 @@ INLINE __u32 size_of(const struct traffic_job *job, const struct traffic_tag *ta
 	return slot < TRAFFIC_SLOTS ? job->slot[slot] & (TRAFFIC_SIZES - 1) : 0;
 }
 
-INLINE enum traffic_wrong compare(struct xdp_md *ctx, const struct traffic_job *job, const struct traffic_tag *tag)
+INLINE enum traffic_wrong compare(struct xdp_md *ctx, const struct traffic_job *job,
+				  const struct traffic_tag *tag)
 {
 	__u32 zero = 0, numbers[TRAFFIC_KEYS], length;
 	struct traffic_expect *expect = bpf_map_lookup_elem(&traffic_expect, &zero);
@@ -569,7 +583,8 @@ INLINE enum traffic_wrong compare(struct xdp_md *ctx, const struct traffic_job *
 	if (!expect)
 		return TRAFFIC_RIGHT;
 	length = expect->length[size_of(job, tag)];
-	if (frame_length(ctx) != (length < SHORTEST ? SHORTEST : length) && frame_length(ctx) != length)
+	if (frame_length(ctx) != (length < SHORTEST ? SHORTEST : length) &&
+	    frame_length(ctx) != length)
 		return TRAFFIC_LENGTH;
 	if (!same_headers(ctx, expect))
 		return TRAFFIC_HEADER;
@@ -651,10 +666,12 @@ INLINE void count_gap(__u64 now)
 }
 
 /* Counts a packet once; its copies apart. */
-INLINE void count(struct traffic_counts *c, const struct traffic_job *job, const struct traffic_tag *tag, __u32 length, __u64 now)
+INLINE void count(struct traffic_counts *c, const struct traffic_job *job,
+		  const struct traffic_tag *tag, __u32 length, __u64 now)
 {
 	__u32 sequence = be32(tag->sequence), mark = sequence + 1, had;
-	__u32 line = tag->stream * (TRAFFIC_WINDOW / TRAFFIC_LINE) + sequence % TRAFFIC_WINDOW / TRAFFIC_LINE;
+	__u32 line = tag->stream * (TRAFFIC_WINDOW / TRAFFIC_LINE) +
+		     sequence % TRAFFIC_WINDOW / TRAFFIC_LINE;
 	__u32 *window = bpf_map_lookup_elem(&traffic_window, &line);
 
 	if (!window)
@@ -675,8 +692,8 @@ INLINE void count(struct traffic_counts *c, const struct traffic_job *job, const
 }
 
 /* Shows a frame to user space. */
-INLINE void show(struct xdp_md *ctx, struct traffic_counts *c, const struct traffic_job *job, const struct traffic_tag *tag,
-		 enum traffic_wrong wrong, int returned)
+INLINE void show(struct xdp_md *ctx, struct traffic_counts *c, const struct traffic_job *job,
+		 const struct traffic_tag *tag, enum traffic_wrong wrong, int returned)
 {
 	struct traffic_shown *shown = bpf_ringbuf_reserve(&traffic_ring, sizeof(*shown), 0);
 	__u64 length = frame_length(ctx);
@@ -699,8 +716,8 @@ INLINE void show(struct xdp_md *ctx, struct traffic_counts *c, const struct traf
 	bpf_ringbuf_submit(shown, BPF_RB_NO_WAKEUP);
 }
 
-INLINE void count_wrong(struct xdp_md *ctx, struct traffic_counts *c, const struct traffic_job *job, const struct traffic_tag *tag,
-			enum traffic_wrong wrong, int returned)
+INLINE void count_wrong(struct xdp_md *ctx, struct traffic_counts *c, const struct traffic_job *job,
+			const struct traffic_tag *tag, enum traffic_wrong wrong, int returned)
 {
 	c->wrong[wrong]++;
 	c->returned += returned;
@@ -710,7 +727,8 @@ INLINE void count_wrong(struct xdp_md *ctx, struct traffic_counts *c, const stru
 
 /* A packet without a right tag: one of ours that was hurt, somebody else's, or
  * what every network has. */
-INLINE int no_tag(struct xdp_md *ctx, struct traffic_counts *c, const struct traffic_job *job, __u16 type, __u32 at, int returned)
+INLINE int no_tag(struct xdp_md *ctx, struct traffic_counts *c, const struct traffic_job *job,
+		  __u16 type, __u32 at, int returned)
 {
 	__u32 zero = 0;
 	struct traffic_expect *expect = bpf_map_lookup_elem(&traffic_expect, &zero);
@@ -739,10 +757,12 @@ INLINE int arrived(struct xdp_md *ctx, int returned)
 	if (!c || !job || !expect)
 		return XDP_PASS;
 	at = find_packet(ctx, &type, &length);
-	if (read_tag(ctx, at + length, &tag) || tag.stream >> (job->stream_bits & 31) || tag.stream >= TRAFFIC_STREAMS)
+	if (read_tag(ctx, at + length, &tag) || tag.stream >> (job->stream_bits & 31) ||
+	    tag.stream >= TRAFFIC_STREAMS)
 		return no_tag(ctx, c, job, type, at, returned);
 	if (tag.trial != (__u8)job->trial) {
-		bpf_tail_call(ctx, &traffic_other, returned ? TRAFFIC_CALL_WATCH : TRAFFIC_CALL_RECEIVE);
+		bpf_tail_call(ctx, &traffic_other,
+			      returned ? TRAFFIC_CALL_WATCH : TRAFFIC_CALL_RECEIVE);
 		c->stale++;
 		return XDP_DROP;
 	}

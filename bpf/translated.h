@@ -24,8 +24,9 @@ struct bpf_ct_opts {
 
 #define CURRENT_NETNS -1
 
-extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 tuple_size,
-					 struct bpf_ct_opts *options, __u32 options_size) __weak __ksym;
+extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple,
+					 __u32 tuple_size, struct bpf_ct_opts *options,
+					 __u32 options_size) __weak __ksym;
 extern void bpf_ct_release(struct nf_conn *ct) __weak __ksym;
 
 INLINE int is_echo(struct __sk_buff *skb, struct inner *in)
@@ -34,8 +35,9 @@ INLINE int is_echo(struct __sk_buff *skb, struct inner *in)
 
 	if (!type)
 		return 0;
-	return in->protocol == NH_ICMP ? *type == 8 || *type == 0
-				       : in->protocol == NH_ICMPV6 && (*type == 128 || *type == 129);
+	return in->protocol == NH_ICMP
+		       ? *type == 8 || *type == 0
+		       : in->protocol == NH_ICMPV6 && (*type == 128 || *type == 129);
 }
 
 /* What conntrack knows of the packet's flow: enum ip_conntrack_status, or 0. */
@@ -87,7 +89,8 @@ INLINE struct overlay *translating(void)
 INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generation)
 {
 	__u64 flow = (__u64)in->hash << 32 | in->ports, second = bpf_ktime_get_coarse_ns() >> 30;
-	__u64 ends = (in->src.hi | in->dst.hi << 32) ^ in->src.lo * FLOW_PRIME1 ^ (in->dst.hi + in->dst.lo) * FLOW_PRIME2;
+	__u64 ends = (in->src.hi | in->dst.hi << 32) ^ in->src.lo * FLOW_PRIME1 ^
+		     (in->dst.hi + in->dst.lo) * FLOW_PRIME2;
 	__u32 zero = 0;
 	struct untranslated_flows *flows = bpf_map_lookup_elem(&untranslated, &zero);
 	struct untranslated *slot;
@@ -95,7 +98,8 @@ INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generati
 	if (!flows)
 		return 1;
 	slot = &flows->slot[in->hash % UNTRANSLATED_SLOTS];
-	if (slot->flow == flow && slot->ends == ends && slot->generation == generation && slot->second == second)
+	if (slot->flow == flow && slot->ends == ends && slot->generation == generation &&
+	    slot->second == second)
 		return 0;
 	if (conntrack_status(skb, in) & NAT_DONE)
 		return 1;

@@ -55,7 +55,8 @@ INLINE int for_core(struct packet *p, struct settings *cfg)
 		to = steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
 	} else {
 		if (is_local6(&p->dst) || is_local6(&p->src) || is_gtpu6(cfg, &p->dst) ||
-		    in_prefixes(cfg->domain, MAX_DOMAINS, cfg->domains, v) || find_sid(cfg, &p->dst, &sid))
+		    in_prefixes(cfg->domain, MAX_DOMAINS, cfg->domains, v) ||
+		    find_sid(cfg, &p->dst, &sid))
 			return 1;
 		to = steered_destination(cfg, p->dst.hi, p->dst.lo, 0);
 	}
@@ -102,8 +103,8 @@ INLINE void plan_rule_gpdu(struct packet *p, struct rule *rule)
 
 /* The packet at p->keep into what its rule's forwarding pushes. What was
  * decapsulated before keeps the congestion mark that it took over there. */
-INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct rule *rule,
-			   struct forwarding *f)
+INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings *cfg,
+			   struct rule *rule, struct forwarding *f)
 {
 	__u8 decapsulated = p->decapsulated, ecn = p->ecn;
 	int reason = plan_encapsulation(ctx, p, cfg->hop_limit);
@@ -136,7 +137,8 @@ INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings
 
 /* The rule for the packet at p->keep, to which `index` leads, and its forwarding,
  * once both agree that it may go; then p->rule. 0, or a reason. */
-INLINE int meet_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 receive, struct forwarding **f)
+INLINE int meet_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 receive,
+		     struct forwarding **f)
 {
 	int reason = choose_rule(ctx, p, index, receive);
 
@@ -216,8 +218,8 @@ INLINE void quote_tpdu(struct packet *p, __u32 offset)
 }
 
 /* The G-PDU goes on as it is, to another F-TEID. */
-INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwarding *f, __u32 teid, __u8 hops,
-			  __u8 class)
+INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwarding *f, __u32 teid,
+			  __u8 hops, __u8 class)
 {
 	int reason = plan_switch(ctx, p, hops, class, p->frames);
 
@@ -233,8 +235,8 @@ INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwardin
 }
 
 /* The T-PDU came without a container, and gets the rule's. */
-INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwarding *f, struct rule *rule, __u8 hops,
-			  __u8 class)
+INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwarding *f,
+			  struct rule *rule, __u8 hops, __u8 class)
 {
 	if (hops <= 1)
 		return hop_limit_spent(p, p->l3);
@@ -248,7 +250,8 @@ INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwardin
 	return CONTINUE;
 }
 
-INLINE int receive_end_marker(struct xdp_md *ctx, struct packet *p, __u32 index, __u8 hops, __u8 class)
+INLINE int receive_end_marker(struct xdp_md *ctx, struct packet *p, __u32 index, __u8 hops,
+			      __u8 class)
 {
 	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
 	struct rule *rule = &p->rule;
@@ -277,7 +280,8 @@ INLINE int receive_end_marker(struct xdp_md *ctx, struct packet *p, __u32 index,
 }
 
 /* A G-PDU or End Marker for the rule that its TEID led to. */
-GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 hops, __u32 class)
+GLOBAL int receive_session(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 hops,
+			   __u32 class)
 {
 	struct settings *cfg = &node_settings;
 	__u16 length;

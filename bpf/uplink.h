@@ -115,7 +115,8 @@ INLINE int decapsulates(struct local_sid *sid)
 
 /* By another table than main, which holds no pods: by the kernel's answer. 0 with
  * `fib` filled in, or a reason. */
-GLOBAL int ask_table(struct __sk_buff *skb, struct inner *in, __u32 table, struct bpf_fib_lookup *fib)
+GLOBAL int ask_table(struct __sk_buff *skb, struct inner *in, __u32 table,
+		     struct bpf_fib_lookup *fib)
 {
 	long answer;
 
@@ -136,7 +137,8 @@ GLOBAL int ask_table(struct __sk_buff *skb, struct inner *in, __u32 table, struc
 		copy16_by4(fib->ipv6_src, &in->src);
 		copy16_by4(fib->ipv6_dst, &in->dst);
 	}
-	answer = bpf_fib_lookup(skb, fib, sizeof(*fib), BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID);
+	answer =
+		bpf_fib_lookup(skb, fib, sizeof(*fib), BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID);
 	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
 		__builtin_memset(fib->dmac, 0, 6);
 	return way_of(answer);
@@ -233,8 +235,10 @@ INLINE int pop_srh(struct __sk_buff *skb, struct outer *o)
 	st16(change, be16(be16(ld16(&ip->payload_length)) - o->srh));
 	change[2] = o->type;
 	change[3] = ip->hop_limit;
-	return bpf_skb_store_bytes(skb, ETH_LEN + 4, change, sizeof(change), BPF_F_RECOMPUTE_CSUM) ||
-			       bpf_skb_adjust_room(skb, -(__s32)o->srh, BPF_ADJ_ROOM_NET, DECAP_FLAGS)
+	return bpf_skb_store_bytes(skb, ETH_LEN + 4, change, sizeof(change),
+				   BPF_F_RECOMPUTE_CSUM) ||
+			       bpf_skb_adjust_room(skb, -(__s32)o->srh, BPF_ADJ_ROOM_NET,
+						   DECAP_FLAGS)
 		       ? -1
 		       : 0;
 }
@@ -286,8 +290,9 @@ INLINE int uplink_end(struct __sk_buff *skb, struct settings *cfg, struct outer 
 		return REASON_PASSED;
 	if (o->sid->flavors & FLAVOR_PSP && !o->left)
 		return pop_srh(skb, o) ? REASON_HEADROOM : REASON_PASSED;
-	return bpf_skb_store_bytes(skb, ETH_LEN + IPV6_LEN + 3, &o->left, 1, BPF_F_RECOMPUTE_CSUM) ? REASON_HEADROOM
-												   : REASON_PASSED;
+	return bpf_skb_store_bytes(skb, ETH_LEN + IPV6_LEN + 3, &o->left, 1, BPF_F_RECOMPUTE_CSUM)
+		       ? REASON_HEADROOM
+		       : REASON_PASSED;
 }
 
 /* End where it is the last segment. */
@@ -314,7 +319,8 @@ GLOBAL int encapsulate_next(struct __sk_buff *skb, __u32 policy, struct in6 *nex
 	if (!next || read_inner(skb, ETH_LEN, 6, &in))
 		return REASON_IPV6_MALFORMED;
 	if (bpf_skb_store_bytes(skb, ETH_LEN + 24, next, SEGMENT_LEN, BPF_F_RECOMPUTE_CSUM) ||
-	    bpf_skb_store_bytes(skb, ETH_LEN + IPV6_LEN + 3, &segments_left, 1, BPF_F_RECOMPUTE_CSUM))
+	    bpf_skb_store_bytes(skb, ETH_LEN + IPV6_LEN + 3, &segments_left, 1,
+				BPF_F_RECOMPUTE_CSUM))
 		return REASON_HEADROOM;
 	return encapsulate(skb, cfg, policy, &in);
 }
@@ -335,9 +341,11 @@ INLINE int uplink_bind(struct __sk_buff *skb, struct outer *o)
 	return reason ? reason : encapsulate_next(skb, o->sid->policy, &o->next, o->left);
 }
 
-INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip, struct outer *o)
+INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip,
+			 struct outer *o)
 {
-	o->shifted = o->sid->behavior == END && o->sid->flavors & FLAVOR_NEXT_CSID && next_csid(o->sid, ip, &o->next);
+	o->shifted = o->sid->behavior == END && o->sid->flavors & FLAVOR_NEXT_CSID &&
+		     next_csid(o->sid, ip, &o->next);
 	o->chain = read_outer(skb, ip, o);
 	if (o->chain && (!o->shifted || o->chain == REASON_IPV6_MALFORMED))
 		return o->chain;

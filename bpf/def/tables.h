@@ -410,8 +410,10 @@ enum filter_flags {
 	FILTER_PORTS = 2, /* and so TCP, UDP or SCTP, not a later fragment */
 	FILTER_SPI = 4,   /* the ports hold it */
 	FILTER_FLOW_LABEL = 8,
-	FILTER_REMOTE4 = 16, FILTER_REMOTE6 = 32,
-	FILTER_LOCAL4 = 64, FILTER_LOCAL6 = 128,
+	FILTER_REMOTE4 = 16,
+	FILTER_REMOTE6 = 32,
+	FILTER_LOCAL4 = 64,
+	FILTER_LOCAL6 = 128,
 };
 
 #define FILTER_FRAME (1u << 31) /* in flow_label: frame_filter[index] has more */

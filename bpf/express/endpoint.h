@@ -22,22 +22,23 @@ INLINE int express_cut(struct xdp_md *ctx, struct express *x, __u32 popped, __u1
 
 /* The inner packet, behind `popped` octets, goes on alone, by adjacency or by
  * table. */
-INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *inner, void *end, __u8 outer,
-			  __u32 popped, __u32 adj, __u32 table)
+INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *inner, void *end,
+			  __u8 outer, __u32 popped, __u32 adj, __u32 table)
 {
 	__u32 length = x->length - popped;
 
 	if (!express_ipv4(inner, end, x->port_flags) || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
-	x->hop = adj ? express_adjacency(adj, length) : express_route4(x, ld32(&inner->dst), table, length);
+	x->hop = adj ? express_adjacency(adj, length)
+		     : express_route4(x, ld32(&inner->dst), table, length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	ipv4_spend(inner);
 	return express_cut(ctx, x, popped, TYPE_IPV4);
 }
 
-INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *inner, void *end, __u8 outer,
-			  __u32 popped, __u32 adj, __u32 table)
+INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *inner, void *end,
+			  __u8 outer, __u32 popped, __u32 adj, __u32 table)
 {
 	__u32 length = x->length - popped;
 
@@ -69,7 +70,8 @@ INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 adj)
 /* ---- endpoints ---- */
 
 /* NEXT-C-SID: the next compressed SID moves up; no SRH is looked at. */
-INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
+			struct ipv6 *ip, void *end)
 {
 	struct u128 v = ld128(&ip->dst), argument = shl128(v, sid->length & 127);
 	__u32 length = x->length;
@@ -90,7 +92,8 @@ INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid 
 }
 
 /* End, End.X, End.T: the next segment of the one SRH. */
-INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
+		       struct ipv6 *ip, void *end)
 {
 	struct srh *srh = (void *)ip + IPV6_LEN;
 	__u32 length = x->length;
@@ -105,14 +108,17 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	opaque(left);
 	if (!left || left > MAX_SEGMENTS)
 		return NOT_TAKEN;
-	if (ip->next_header != NH_ROUTING || srh->type != SRH_TYPE || (left == 1 && sid->flavors & FLAVOR_PSP) || left > srh->last_entry + 1u ||
-	    2 * (srh->last_entry + 1u) > srh->length || IPV6_LEN + SRH_LEN + 8u * srh->length > length)
+	if (ip->next_header != NH_ROUTING || srh->type != SRH_TYPE ||
+	    (left == 1 && sid->flavors & FLAVOR_PSP) || left > srh->last_entry + 1u ||
+	    2 * (srh->last_entry + 1u) > srh->length ||
+	    IPV6_LEN + SRH_LEN + 8u * srh->length > length)
 		return NOT_TAKEN;
 	segment = (void *)srh + SRH_LEN + SEGMENT_LEN * (left - 1);
 	if (segment + SEGMENT_LEN > end)
 		return NOT_TAKEN;
-	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, length)
-					: express_route(x, ld64(segment), ld64(segment + 8), sid->table, length);
+	x->hop = sid->behavior == END_X
+			 ? express_adjacency(sid->adjacency, length)
+			 : express_route(x, ld64(segment), ld64(segment + 8), sid->table, length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	copy16(&ip->dst, segment);

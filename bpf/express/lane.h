@@ -53,18 +53,23 @@ INLINE struct cached *express_cached(struct express *x, __u64 hi, __u64 lo, __u3
 {
 	struct cached *slot = cache_slot(hi, lo, table);
 
-	return slot && cache_holds4(slot, hi, table, cache_generation(x->cfg)) && slot->lo == lo ? slot : 0;
+	return slot && cache_holds4(slot, hi, table, cache_generation(x->cfg)) && slot->lo == lo
+		       ? slot
+		       : 0;
 }
 
 INLINE struct cached *express_cached4(struct express *x, __be32 address, __u32 table)
 {
 	struct cached *slot = cache_slot(address, ~0ull, table | CACHE_IPV4);
 
-	return slot && cache_holds4(slot, address, table | CACHE_IPV4, cache_generation(x->cfg)) ? slot : 0;
+	return slot && cache_holds4(slot, address, table | CACHE_IPV4, cache_generation(x->cfg))
+		       ? slot
+		       : 0;
 }
 
 /* Table 0 is none: it is where the cache keeps steering. */
-INLINE struct next_hop *express_route(struct express *x, __u64 hi, __u64 lo, __u32 table, __u32 length)
+INLINE struct next_hop *express_route(struct express *x, __u64 hi, __u64 lo, __u32 table,
+				      __u32 length)
 {
 	struct cached *slot = table ? express_cached(x, hi, lo, table) : 0;
 
@@ -135,7 +140,8 @@ INLINE int express_partial6(struct ipv6 *ip, __u32 length)
 
 	opaque(protocol);
 	return express_partial((void *)ip + IPV6_LEN, protocol,
-			       address_sum(&ip->src) + address_sum(&ip->dst) + pseudo_tail(length, protocol));
+			       address_sum(&ip->src) + address_sum(&ip->dst) +
+				       pseudo_tail(length, protocol));
 }
 
 /* The sum over a packet that express_ipv4/6 let through, as its own layer-4
@@ -146,21 +152,22 @@ INLINE __u64 express_vouched(__u64 header, void *l4, void *end, __u8 protocol)
 {
 	__u32 length = (long)end - (long)l4;
 
-	if (protocol == NH_UDP ? !ld16(l4 + 6) || be16(ld16(l4 + 4)) != length : protocol != NH_TCP || length < TCP_LEN)
+	if (protocol == NH_UDP ? !ld16(l4 + 6) || be16(ld16(l4 + 4)) != length
+			       : protocol != NH_TCP || length < TCP_LEN)
 		return 0;
 	return header + 2 * 0xffff - pseudo_tail(length, protocol); /* modulo 65535 */
 }
 
 INLINE __u64 express_sum4(struct ipv4 *ip, void *end)
 {
-	return express_vouched((__u64)ld32(ip) + ld32(&ip->id) + ld32(&ip->ttl), (void *)ip + IPV4_LEN, end,
-			       ip->protocol);
+	return express_vouched((__u64)ld32(ip) + ld32(&ip->id) + ld32(&ip->ttl),
+			       (void *)ip + IPV4_LEN, end, ip->protocol);
 }
 
 INLINE __u64 express_sum6(struct ipv6 *ip, void *end)
 {
-	return express_vouched((__u64)ld32(ip) + ld32(&ip->payload_length), (void *)ip + IPV6_LEN, end,
-			       ip->next_header);
+	return express_vouched((__u64)ld32(ip) + ld32(&ip->payload_length), (void *)ip + IPV6_LEN,
+			       end, ip->next_header);
 }
 
 /* An IPv4 packet without options that ends where the frame does, with hops to
@@ -169,9 +176,11 @@ INLINE int express_ipv4(struct ipv4 *ip, void *end, __u32 port_flags)
 {
 	if ((void *)ip + IPV4_LEN + EXPRESS_L4 > end || ip->version_ihl != 0x45 || ip->ttl <= 1)
 		return 0;
-	if (be16(ld16(&ip->length)) != (long)end - (long)ip || ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
+	if (be16(ld16(&ip->length)) != (long)end - (long)ip ||
+	    ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
 		return 0;
-	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial4(ip, be16(ld16(&ip->length)));
+	return !(port_flags & PORT_PARTIAL_CHECKSUM) ||
+	       !express_partial4(ip, be16(ld16(&ip->length)));
 }
 
 INLINE int express_ipv6(struct ipv6 *ip, void *end, __u32 port_flags)
@@ -180,7 +189,8 @@ INLINE int express_ipv6(struct ipv6 *ip, void *end, __u32 port_flags)
 		return 0;
 	if (IPV6_LEN + be16(ld16(&ip->payload_length)) != (long)end - (long)ip)
 		return 0;
-	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial6(ip, be16(ld16(&ip->payload_length)));
+	return !(port_flags & PORT_PARTIAL_CHECKSUM) ||
+	       !express_partial6(ip, be16(ld16(&ip->payload_length)));
 }
 
 /* Whether decapsulation leaves the inner congestion mark as it is (RFC 6040):

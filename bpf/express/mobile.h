@@ -10,7 +10,9 @@
 /* The container to send, by the first octet of Args.Mob.Session: QFI, R, U. */
 INLINE __u32 express_args_container(struct mobile *m, __u8 args)
 {
-	return express_container(m->container, args >> 2 | (m->container == CONTAINER_DOWNLINK ? (args & 2) << 5 : 0));
+	return express_container(
+		m->container,
+		args >> 2 | (m->container == CONTAINER_DOWNLINK ? (args & 2) << 5 : 0));
 }
 
 /* Whether `size` octets at a bit offset are octets of an address, and the
@@ -21,7 +23,8 @@ INLINE int express_whole(__u8 offset, __u32 size)
 }
 
 /* End.M.GTP6.E, behind the one SRH with one segment left. */
-INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
+			  struct ipv6 *ip, void *end)
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	struct srh *srh = (void *)ip + IPV6_LEN;
@@ -69,7 +72,8 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 }
 
 /* End.M.GTP4.E. */
-INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid, struct ipv6 *ip, void *end)
+INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
+			  struct ipv6 *ip, void *end)
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	struct express_gtpu_header h = {};
@@ -97,7 +101,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	h.tos = ipv6_class(ip);
 	h.ttl = ip->hop_limit - 1;
 	x->hop = express_route4(x, h.dst, MAIN_TABLE,
-			       x->length - IPV6_LEN + IPV4_LEN + express_gtpu_length(h.container));
+				x->length - IPV6_LEN + IPV4_LEN + express_gtpu_length(h.container));
 	if (!x->hop)
 		return NOT_TAKEN;
 	return express_push_gtpu4(ctx, x, &h, IPV6_LEN);
@@ -134,7 +138,8 @@ INLINE void *express_gpdu(struct udp *udp, void *end, __u32 *teid, __u32 *contai
 /* Args.Mob.Session of a G-PDU with `container`. */
 INLINE __u64 express_put_args(__u32 container, __u32 teid)
 {
-	return args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1, teid);
+	return args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1,
+			teid);
 }
 
 INLINE int express_takes4(struct mobile *m)
@@ -157,8 +162,8 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	__u32 teid = 0, container = 0, popped;
 	void *inner;
 
-	if (!m || !express_whole(m->args_offset, ARGS_MOB_LEN) || ip->next_header != NH_UDP || (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 ||
-	    ld16(&udp->dst) != be16(GTPU_PORT))
+	if (!m || !express_whole(m->args_offset, ARGS_MOB_LEN) || ip->next_header != NH_UDP ||
+	    (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 || ld16(&udp->dst) != be16(GTPU_PORT))
 		return NOT_TAKEN;
 	inner = express_gpdu(udp, end, &teid, &container);
 	if (!inner || (container >> 12 & 0xf) > 1)
@@ -197,7 +202,8 @@ INLINE void express_put_sid(struct words *sid, struct mobile *m, __be32 dst, __u
 
 /* The route is that of the SID without its argument. It is the same for all that
  * is steered like this packet, and kept with what steered it. */
-INLINE struct next_hop *express_sid_route(struct express *x, struct mobile *m, struct cached *to, __be32 dst, __u32 length)
+INLINE struct next_hop *express_sid_route(struct express *x, struct mobile *m, struct cached *to,
+					  __be32 dst, __u32 length)
 {
 	struct cached *slot;
 	struct words sid;
@@ -215,7 +221,8 @@ INLINE struct next_hop *express_sid_route(struct express *x, struct mobile *m, s
 }
 
 /* H.M.GTP4.D without a policy. */
-INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *to, struct ipv4 *ip, void *end)
+INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *to, struct ipv4 *ip,
+			  void *end)
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &to->index);
 	struct express_ipv6_header h = {};
@@ -224,8 +231,9 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 	void *inner;
 
 	inner = express_gpdu((void *)ip + IPV4_LEN, end, &teid, &container);
-	if (!m || m->policy || !inner || !m->target_length || m->target_length > 128 - 32 - ARGS_MOB_BITS ||
-	    !express_whole(m->source_length, 4) || (container >> 12 & 0xf) > 1)
+	if (!m || m->policy || !inner || !m->target_length ||
+	    m->target_length > 128 - 32 - ARGS_MOB_BITS || !express_whole(m->source_length, 4) ||
+	    (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
 	if (express_takes4(m) && express_ipv4(inner, end, x->port_flags)) {
 		h.hash = express_hash4(inner);

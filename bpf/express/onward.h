@@ -14,12 +14,14 @@ INLINE int express_pdu_hash(void *pdu, void *end, __u32 *hash)
 	if (pdu + IPV4_LEN + EXPRESS_L4 > end)
 		return 0;
 	if (four->version_ihl == 0x45) {
-		if (be16(ld16(&four->length)) != end - pdu || ld16(&four->fragment) & be16(IPV4_FRAGMENT_MASK))
+		if (be16(ld16(&four->length)) != end - pdu ||
+		    ld16(&four->fragment) & be16(IPV4_FRAGMENT_MASK))
 			return 0;
 		*hash = express_hash4(four);
 		return 1;
 	}
-	if (!is_ipv6(six) || pdu + IPV6_LEN + EXPRESS_L4 > end || IPV6_LEN + be16(ld16(&six->payload_length)) != end - pdu)
+	if (!is_ipv6(six) || pdu + IPV6_LEN + EXPRESS_L4 > end ||
+	    IPV6_LEN + be16(ld16(&six->payload_length)) != end - pdu)
 		return 0;
 	*hash = express_hash6(six);
 	return 1;

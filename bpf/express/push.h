@@ -62,7 +62,8 @@ INLINE void *express_push(struct xdp_md *ctx, struct express *x, __u32 popped, _
 	return 0;
 }
 
-INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_ipv6_header *h, __u32 popped)
+INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_ipv6_header *h,
+			 __u32 popped)
 {
 	void *ip = express_push(ctx, x, popped, IPV6_LEN);
 
@@ -71,7 +72,8 @@ INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_i
 	if (ip + IPV6_LEN > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: it was pushed */
 	st32(ip, ipv6_first_word(h->class, h->hash));
-	st32(ip + 4, be16(x->length - popped) | (__u32)h->next_header << 16 | (__u32)h->hop_limit << 24);
+	st32(ip + 4,
+	     be16(x->length - popped) | (__u32)h->next_header << 16 | (__u32)h->hop_limit << 24);
 	copy16(ip + 8, h->src);
 	copy16(ip + 24, h->dst);
 	if (express_fill6(ip, h, (void *)(long)ctx->data_end))
@@ -91,7 +93,8 @@ struct express_gtpu_header {
  * `octet` is its second one. */
 INLINE __u32 express_container(__u8 container, __u8 octet)
 {
-	return container ? 1 | (container == CONTAINER_UPLINK ? 0x1000 : 0) | (__u32)octet << 16 : 0;
+	return container ? 1 | (container == CONTAINER_UPLINK ? 0x1000 : 0) | (__u32)octet << 16
+			 : 0;
 }
 
 INLINE __u32 express_gtpu_length(__u32 container)
@@ -132,9 +135,11 @@ INLINE void express_write_ipv4(void *ip, struct express_gtpu_header *h, __u32 le
 	st32(ip + 24, be16(length - IPV4_LEN)); /* no checksum */
 }
 
-INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct express_gtpu_header *h, __u32 popped)
+INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct express_gtpu_header *h,
+			      __u32 popped)
 {
-	__u32 pushed = IPV4_LEN + express_gtpu_length(h->container), length = x->length - popped + pushed;
+	__u32 pushed = IPV4_LEN + express_gtpu_length(h->container),
+	      length = x->length - popped + pushed;
 	void *ip = express_push(ctx, x, popped, pushed);
 
 	if (!ip)
@@ -142,7 +147,8 @@ INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct expr
 	if (ip + IPV4_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: an IP packet follows */
 	express_write_ipv4(ip, h, length);
-	express_write_gtpu(ip + IPV4_LEN + UDP_LEN, length - IPV4_LEN - UDP_LEN - GTPU_LEN, h->teid, h->container);
+	express_write_gtpu(ip + IPV4_LEN + UDP_LEN, length - IPV4_LEN - UDP_LEN - GTPU_LEN, h->teid,
+			   h->container);
 	return express_out(x, ip, TYPE_IPV4);
 }
 
@@ -156,7 +162,8 @@ struct express_gtpu6_header {
 	__u8 pad[2];
 };
 
-INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct express_gtpu6_header *h, __u32 popped)
+INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct express_gtpu6_header *h,
+			      __u32 popped)
 {
 	__u32 pushed = express_gtpu_length(h->container), length = x->length - popped + pushed;
 	void *ip = express_push(ctx, x, popped, IPV6_LEN + pushed);

@@ -79,8 +79,8 @@ INLINE __u8 express_mark(struct forwarding *f, __u8 class)
 	return (class & ~f->tos_mask) | (f->tos & f->tos_mask);
 }
 
-INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct rule *rule, struct forwarding *f,
-			      __u8 class, __u32 hash, __u32 kept)
+INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct rule *rule,
+			      struct forwarding *f, __u8 class, __u32 hash, __u32 kept)
 {
 	struct express_gtpu_header g = {};
 
@@ -94,8 +94,8 @@ INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct rule
 	return express_push_gtpu4(ctx, x, &g, x->length - kept);
 }
 
-INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule *rule, struct forwarding *f,
-			      __u8 class, __u32 hash, __u64 sum, __u32 kept)
+INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule *rule,
+			      struct forwarding *f, __u8 class, __u32 hash, __u64 sum, __u32 kept)
 {
 	struct express_gtpu6_header h = {};
 
@@ -111,8 +111,9 @@ INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule
 }
 
 /* Into one segment, the forwarding's or its policy's. */
-INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct forwarding *f, __u8 class, __u32 hash,
-			     __u8 next_header, struct express_ipv6_header *h, __u32 kept)
+INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct forwarding *f,
+			     __u8 class, __u32 hash, __u8 next_header,
+			     struct express_ipv6_header *h, __u32 kept)
 {
 	h->hash = hash;
 	h->class = express_mark(f, class);
@@ -132,13 +133,15 @@ INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct fo
 	return !!x->hop;
 }
 
-INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry, struct rule *rule, struct forwarding *f,
-			void *ip, void *end, __u8 version, __u8 class, __u32 hash)
+INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry, struct rule *rule,
+			struct forwarding *f, void *ip, void *end, __u8 version, __u8 class,
+			__u32 hash)
 {
 	struct express_ipv6_header h = {};
 	__u32 kept = (long)end - (long)ip;
 	__u64 sum = 0;
-	__u32 pushed = express_gtpu_length(rule->flags >> PDR_CONTAINER_SHIFT) + (f->ipv4 ? IPV4_LEN : IPV6_LEN);
+	__u32 pushed = express_gtpu_length(rule->flags >> PDR_CONTAINER_SHIFT) +
+		       (f->ipv4 ? IPV4_LEN : IPV6_LEN);
 
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY) {
 		if (!express_rule_segment(ctx, x, f, &h, kept))
@@ -159,11 +162,13 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 	else
 		((struct ipv6 *)ip)->hop_limit--;
 	if (h.src)
-		return express_rule_srv6(ctx, x, f, class, hash, version == 4 ? NH_IPV4 : NH_IPV6, &h, kept);
+		return express_rule_srv6(ctx, x, f, class, hash, version == 4 ? NH_IPV4 : NH_IPV6,
+					 &h, kept);
 	if (f->ipv4)
 		return express_rule_gtpu4(ctx, x, rule, f, class, hash, kept);
 	/* the hop that was spent: IPv4's own checksum makes it good */
-	return express_rule_gtpu6(ctx, x, rule, f, class, hash, sum + (version == 6 ? (__u16)~0x100 : 0), kept);
+	return express_rule_gtpu6(ctx, x, rule, f, class, hash,
+				  sum + (version == 6 ? (__u16)~0x100 : 0), kept);
 }
 
 /* The packet at `l3` by rule `index` into a tunnel; it came by SID `sid`, if that
@@ -207,19 +212,23 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 l3, __u32 si
 
 /* To a destination that an earlier packet found free for UEs to reach, or into
  * an SRv6 tunnel. */
-INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *entry, struct rule *rule,
-			    struct forwarding *f, struct ipv4 *inner, void *end, __u8 outer)
+INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *entry,
+			    struct rule *rule, struct forwarding *f, struct ipv4 *inner, void *end,
+			    __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
 
 	if (!express_ipv4(inner, end, x->port_flags) || !express_source4(entry, inner))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
-		return express_nested4(x, inner) ? NOT_TAKEN :
-		       express_send_rule(ctx, index, x->length + ETH_LEN - length, 0, x->port_flags);
+		return express_nested4(x, inner)
+			       ? NOT_TAKEN
+			       : express_send_rule(ctx, index, x->length + ETH_LEN - length, 0,
+						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
 		return NOT_TAKEN;
-	x->hop = express_route(x, ld32(&inner->dst), ~0ull, f->index | CACHE_IPV4 | CACHE_GUARDED, length);
+	x->hop = express_route(x, ld32(&inner->dst), ~0ull, f->index | CACHE_IPV4 | CACHE_GUARDED,
+			       length);
 	if (!x->hop || !express_rates(f, entry, rule, length))
 		return NOT_TAKEN;
 	x->tunnel_length = length;
@@ -227,19 +236,23 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, __u32 index, 
 	return express_cut(ctx, x, x->length - length, TYPE_IPV4);
 }
 
-INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *entry, struct rule *rule,
-			    struct forwarding *f, struct ipv6 *inner, void *end, __u8 outer)
+INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, struct pdr *entry,
+			    struct rule *rule, struct forwarding *f, struct ipv6 *inner, void *end,
+			    __u8 outer)
 {
 	__u32 length = (long)end - (long)inner;
 
 	if (!express_ipv6(inner, end, x->port_flags) || !express_source6(entry, inner))
 		return NOT_TAKEN;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
-		return express_nested6(x, inner) ? NOT_TAKEN :
-		       express_send_rule(ctx, index, x->length + ETH_LEN - length, 0, x->port_flags);
+		return express_nested6(x, inner)
+			       ? NOT_TAKEN
+			       : express_send_rule(ctx, index, x->length + ETH_LEN - length, 0,
+						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
-	x->hop = express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]), f->index | CACHE_GUARDED, length);
+	x->hop = express_route(x, ld64(&inner->dst), ld64(&inner->dst.b[8]),
+			       f->index | CACHE_GUARDED, length);
 	if (!x->hop || !express_rates(f, entry, rule, length))
 		return NOT_TAKEN;
 	x->tunnel_length = length;
@@ -248,16 +261,18 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, __u32 index, 
 }
 
 /* The G-PDU goes on to another F-TEID. */
-INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct pdr *entry, struct rule *rule, struct forwarding *f,
-				  struct ipv4 *ip, struct ipv4 *inner, void *end)
+INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct pdr *entry,
+				  struct rule *rule, struct forwarding *f, struct ipv4 *ip,
+				  struct ipv4 *inner, void *end)
 {
 	struct express_gtpu_header g = {};
 	__u32 octets = (long)end - (long)inner;
 
 	if (!f->ipv4 || rule->qfi & PDR_FRAMES || !express_pdu_hash(inner, end, &g.hash))
 		return NOT_TAKEN;
-	if (inner->version_ihl == 0x45 ? express_nested4(x, inner) || !express_source4(entry, inner)
-				       : express_nested6(x, (void *)inner) || !express_source6(entry, (void *)inner))
+	if (inner->version_ihl == 0x45
+		    ? express_nested4(x, inner) || !express_source4(entry, inner)
+		    : express_nested6(x, (void *)inner) || !express_source6(entry, (void *)inner))
 		return NOT_TAKEN;
 	x->hop = express_adjacency(f->adjacency, x->length);
 	if (!x->hop || !express_rates(f, entry, rule, octets))
@@ -272,8 +287,8 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 }
 
 /* A G-PDU for rule `index`. */
-INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip, struct ipv4 *inner,
-			   void *end, __u32 container)
+INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, struct ipv4 *ip,
+			   struct ipv4 *inner, void *end, __u32 container)
 {
 	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
 	struct rule rule = {};
@@ -303,7 +318,8 @@ INLINE int express_to_ue4(struct xdp_md *ctx, struct express *x, __be32 dst, __u
 
 	if (!pool || !pool->sessions)
 		return NOT_TAKEN;
-	return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), l3, sid, x->port_flags);
+	return express_send_rule(ctx, pool->base + (be32(dst) & ~pool->mask), l3, sid,
+				 x->port_flags);
 }
 
 INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u64 hi, __u32 l3, __u32 sid)
@@ -312,11 +328,13 @@ INLINE int express_to_ue6(struct xdp_md *ctx, struct express *x, __u64 hi, __u32
 
 	if (!pool || !pool->sessions)
 		return NOT_TAKEN;
-	return express_send_rule(ctx, pool->base + (be64(hi) & ~pool->mask), l3, sid, x->port_flags);
+	return express_send_rule(ctx, pool->base + (be64(hi) & ~pool->mask), l3, sid,
+				 x->port_flags);
 }
 
 /* Out of an SRv6 tunnel whose packets are for UEs. */
-INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, __u32 sid, struct ipv6 *ip, void *end)
+INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, __u32 sid, struct ipv6 *ip,
+				void *end)
 {
 	struct ipv4 *inner4 = (void *)ip + IPV6_LEN;
 	struct ipv6 *inner6 = (void *)ip + IPV6_LEN;

@@ -12,8 +12,17 @@ INLINE __u64 args_mob(__u8 qfi, __u8 r, __u32 session)
 	return (__u64)(qfi << 2 | r << 1) << 32 | session;
 }
 
-INLINE __u8 args_mob_qfi(__u64 args) { return args >> 34 & 0x3f; }
-INLINE __u8 args_mob_r(__u64 args) { return args >> 33 & 1; }
-INLINE __u32 args_mob_session(__u64 args) { return args; }
+INLINE __u8 args_mob_qfi(__u64 args)
+{
+	return args >> 34 & 0x3f;
+}
+INLINE __u8 args_mob_r(__u64 args)
+{
+	return args >> 33 & 1;
+}
+INLINE __u32 args_mob_session(__u64 args)
+{
+	return args;
+}
 
 #endif

@@ -18,26 +18,44 @@
 #endif
 
 #ifdef __bpf__
-#define DEFINE_ACCESS(bits)                                                     \
-	INLINE __u##bits ld##bits(const void *p) { return *(const __u##bits *)p; } \
-	INLINE void st##bits(void *p, __u##bits v) { *(__u##bits *)p = v; }
+#define DEFINE_ACCESS(bits)                        \
+	INLINE __u##bits ld##bits(const void *p)   \
+	{                                          \
+		return *(const __u##bits *)p;      \
+	}                                          \
+	INLINE void st##bits(void *p, __u##bits v) \
+	{                                          \
+		*(__u##bits *)p = v;               \
+	}
 #else
-#define DEFINE_ACCESS(bits)                                                     \
-	INLINE __u##bits ld##bits(const void *p)                                \
-	{                                                                       \
-		__u##bits v;                                                    \
-		__builtin_memcpy(&v, p, sizeof(v));                             \
-		return v;                                                       \
-	}                                                                       \
-	INLINE void st##bits(void *p, __u##bits v) { __builtin_memcpy(p, &v, sizeof(v)); }
+#define DEFINE_ACCESS(bits)                         \
+	INLINE __u##bits ld##bits(const void *p)    \
+	{                                           \
+		__u##bits v;                        \
+		__builtin_memcpy(&v, p, sizeof(v)); \
+		return v;                           \
+	}                                           \
+	INLINE void st##bits(void *p, __u##bits v)  \
+	{                                           \
+		__builtin_memcpy(p, &v, sizeof(v)); \
+	}
 #endif
 DEFINE_ACCESS(16)
 DEFINE_ACCESS(32)
 DEFINE_ACCESS(64)
 
-INLINE __u16 be16(__u16 x) { return __builtin_bswap16(x); }
-INLINE __u32 be32(__u32 x) { return __builtin_bswap32(x); }
-INLINE __u64 be64(__u64 x) { return __builtin_bswap64(x); }
+INLINE __u16 be16(__u16 x)
+{
+	return __builtin_bswap16(x);
+}
+INLINE __u32 be32(__u32 x)
+{
+	return __builtin_bswap32(x);
+}
+INLINE __u64 be64(__u64 x)
+{
+	return __builtin_bswap64(x);
+}
 
 INLINE void copy16(void *to, const void *from)
 {

@@ -40,7 +40,8 @@ INLINE int sum_may_be(__u64 sum, __u16 field)
  * would keep all of them for where the sum is needed. */
 INLINE __u64 address_sum(const void *address)
 {
-	__u64 sum = (__u64)ld32(address) + ld32(address + 4) + ld32(address + 8) + ld32(address + 12);
+	__u64 sum =
+		(__u64)ld32(address) + ld32(address + 4) + ld32(address + 8) + ld32(address + 12);
 
 	opaque(sum);
 	return sum;

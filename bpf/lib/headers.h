@@ -114,7 +114,7 @@ INLINE __u32 ipv6_flow(const struct ipv6 *ip)
 
 INLINE __u32 ipv6_first_word(__u8 class, __u32 flow)
 {
-	return be32(6u << 28 | (__u32)class << 20 | (flow & 0xfffff));
+	return be32(6u << 28 | (__u32) class << 20 | (flow & 0xfffff));
 }
 
 #endif

@@ -23,15 +23,15 @@
 static void describe(void);
 
 /* A finding: libFuzzer keeps the input of a process that aborts. */
-#define must(condition, ...)                                             \
-	do {                                                             \
-		if (!(condition)) {                                      \
-			fputs("finding: " #condition ": ", stderr);    \
-			fprintf(stderr, __VA_ARGS__);                    \
-			fputc('\n', stderr);                             \
-			describe();                                      \
-			abort();                                         \
-		}                                                        \
+#define must(condition, ...)                                        \
+	do {                                                        \
+		if (!(condition)) {                                 \
+			fputs("finding: " #condition ": ", stderr); \
+			fprintf(stderr, __VA_ARGS__);               \
+			fputc('\n', stderr);                        \
+			describe();                                 \
+			abort();                                    \
+		}                                                   \
 	} while (0)
 
 #endif

@@ -76,7 +76,8 @@ static void begin_connection(struct input *in, struct frame *f, __u8 *tcp)
 
 /* TCP, UDP, ICMP or ICMPv6 behind the header at `ip`: checksum right, partial,
  * zero or wrong. */
-static void add_transport(struct input *in, struct frame *f, __u8 protocol, const __u8 *src, __u32 addresses)
+static void add_transport(struct input *in, struct frame *f, __u8 protocol, const __u8 *src,
+			  __u32 addresses)
 {
 	__u32 at = f->length, length, field;
 	__u8 *p = more(f, protocol == NH_TCP ? 20 : 8);
@@ -112,7 +113,9 @@ static void add_transport(struct input *in, struct frame *f, __u8 protocol, cons
 /* ---- inner packets ---- */
 
 static const __u8 hop_limits[] = { 64, 64, 64, 255, 2, 1, 0 };
-static const __u8 transports[] = { NH_TCP, NH_UDP, NH_UDP, NH_ICMP, NH_ICMPV6, NH_SCTP, NH_FRAGMENT };
+static const __u8 transports[] = {
+	NH_TCP, NH_UDP, NH_UDP, NH_ICMP, NH_ICMPV6, NH_SCTP, NH_FRAGMENT
+};
 
 static void ipv4_header(struct input *in, __u8 *ip, __u8 protocol)
 {
@@ -158,7 +161,10 @@ static void ipv6_header(struct input *in, __u8 *ip, __u8 next)
 	ip[39] = take8(in) & 3;
 }
 
-static void finish_ipv6(struct frame *f, __u32 at) { st16(f->b + at + 4, be16(f->length - at - 40)); }
+static void finish_ipv6(struct frame *f, __u32 at)
+{
+	st16(f->b + at + 4, be16(f->length - at - 40));
+}
 
 static void add_inner(struct input *in, struct frame *f, int version)
 {
@@ -184,7 +190,8 @@ static void add_inner(struct input *in, struct frame *f, int version)
 static void add_ethernet(struct input *in, struct frame *f)
 {
 	static const __u16 types[] = { TYPE_VLAN, TYPE_QINQ };
-	__u32 version = rarely(in, 4) ? 6 : 4, tags = rarely(in, 4) ? 1 + pick(in, 2) : 0, type = f->length + 12;
+	__u32 version = rarely(in, 4) ? 6 : 4, tags = rarely(in, 4) ? 1 + pick(in, 2) : 0,
+	      type = f->length + 12;
 	__u8 *eth = more(f, ETH_LEN);
 
 	if (!eth)
@@ -203,9 +210,17 @@ static void add_ethernet(struct input *in, struct frame *f)
 
 /* ---- GTP-U ---- */
 
-static const __u8 messages[] = { GTPU_G_PDU, GTPU_G_PDU, GTPU_G_PDU, GTPU_G_PDU,
-				 GTPU_ECHO_REQUEST, GTPU_ECHO_RESPONSE, GTPU_ERROR_INDICATION, GTPU_END_MARKER };
-static const __u8 extensions[] = { GTPU_EXT_CONTAINER, GTPU_EXT_CONTAINER, 0x40, 0x81, 0xc0, 0x20, 0xff };
+static const __u8 messages[] = { GTPU_G_PDU,
+				 GTPU_G_PDU,
+				 GTPU_G_PDU,
+				 GTPU_G_PDU,
+				 GTPU_ECHO_REQUEST,
+				 GTPU_ECHO_RESPONSE,
+				 GTPU_ERROR_INDICATION,
+				 GTPU_END_MARKER };
+static const __u8 extensions[] = {
+	GTPU_EXT_CONTAINER, GTPU_EXT_CONTAINER, 0x40, 0x81, 0xc0, 0x20, 0xff
+};
 
 /* Chain of extension headers; `link` names the first. */
 static void add_extensions(struct input *in, struct frame *f, __u8 *link)

@@ -21,8 +21,8 @@ static void describe(void)
 {
 	__u32 i;
 
-	fprintf(stderr, "ifindex %u, behaviour %u, flavors %u, %u octets:", frame.ifindex, witness.behavior,
-		witness.flavors, frame.length);
+	fprintf(stderr, "ifindex %u, behaviour %u, flavors %u, %u octets:", frame.ifindex,
+		witness.behavior, witness.flavors, frame.length);
 	for (i = 0; i < frame.length && i < 128; i++)
 		fprintf(stderr, "%s%02x", i % 16 ? " " : "\n", frame.b[i]);
 	fputc('\n', stderr);
@@ -47,7 +47,8 @@ static enum reason counted(__u32 n, __u32 octets)
 		packets += c[i].packets;
 		if (c[i].packets) {
 			found = i;
-			must(c[i].bytes == octets, "outcome %u: %llu octets of %u", i, c[i].bytes, octets);
+			must(c[i].bytes == octets, "outcome %u: %llu octets of %u", i, c[i].bytes,
+			     octets);
 		} else {
 			must(!c[i].bytes, "outcome %u has octets and no packet", i);
 		}
@@ -82,7 +83,8 @@ static void check_passed(const __u8 *out, __u32 length)
 		return;
 	if (witness.flavors & FLAVOR_USP && length < frame.length)
 		return;
-	must(unchanged(out, length), "passed after a change: %u octets became %u", frame.length, length);
+	must(unchanged(out, length), "passed after a change: %u octets became %u", frame.length,
+	     length);
 }
 
 /* What leaves is one whole packet: no padding, lengths that agree. */
@@ -102,7 +104,8 @@ static void check_sent(const __u8 *out, __u32 length)
 		must(out[l3] >> 4 == 4, "version %u", out[l3] >> 4);
 	} else {
 		said = have < 40 ? 0 : 40 + be16(ld16(out + l3 + 4));
-		must(type == TYPE_IPV6 && out[l3] >> 4 == 6, "type %04x, version %u", type, out[l3] >> 4);
+		must(type == TYPE_IPV6 && out[l3] >> 4 == 6, "type %04x, version %u", type,
+		     out[l3] >> 4);
 	}
 	must(said == have, "a packet of %u octets says %u", have, said);
 }
@@ -115,12 +118,15 @@ static void check_punt(int disturbed)
 	must(witness.punts <= 1, "%u records", witness.punts);
 	if (!witness.punts)
 		return;
-	must(r->kind > PUNT_NONE && r->kind <= PUNT_FLOOD && r->kind != PUNT_DUPLICATE, "kind %u", r->kind);
-	must(r->length <= PUNT_DATA && r->length <= frame.length, "%u octets of %u", r->length, frame.length);
+	must(r->kind > PUNT_NONE && r->kind <= PUNT_FLOOD && r->kind != PUNT_DUPLICATE, "kind %u",
+	     r->kind);
+	must(r->length <= PUNT_DATA && r->length <= frame.length, "%u octets of %u", r->length,
+	     frame.length);
 	must(r->ifindex == frame.ifindex, "ifindex %u", r->ifindex);
 	MUST_BE_INITIALIZED(r->data, r->length);
 	if (!disturbed)
-		must(!memcmp(r->data, frame.b, r->length), "kind %u: quoted after a change", r->kind);
+		must(!memcmp(r->data, frame.b, r->length), "kind %u: quoted after a change",
+		     r->kind);
 }
 
 /* What a run came to. */
@@ -183,12 +189,14 @@ static void forget_run(void)
 static void check_run(struct result *r, int disturbed)
 {
 	if (!(VALUE(port, struct port, frame.ifindex)->flags & PORT_ATTACHED)) {
-		must(r->verdict == XDP_PASS && unchanged(r->out, r->length), "not ours, verdict %d", r->verdict);
+		must(r->verdict == XDP_PASS && unchanged(r->out, r->length), "not ours, verdict %d",
+		     r->verdict);
 		r->reason = REASON_PASSED; /* and not counted */
 		return;
 	}
 	r->reason = counted(1, frame.length);
-	must(r->verdict == expected_verdict(r->reason), "reason %u, verdict %d", r->reason, r->verdict);
+	must(r->verdict == expected_verdict(r->reason), "reason %u, verdict %d", r->reason,
+	     r->verdict);
 	check_punt(disturbed);
 	if (r->verdict == XDP_DROP)
 		return;
@@ -221,19 +229,23 @@ static void run_once(struct result *r, __u32 headroom, __u64 time, int disturbed
  * first. The counters hold both. */
 static void check_again(void)
 {
-	must(first.reason == second.reason && first.verdict == second.verdict, "reason %u, then %u", first.reason,
-	     second.reason);
-	must(first.redirected == second.redirected, "sent to %u, then to %u", first.redirected, second.redirected);
-	must(2 * first.sids.packets == second.sids.packets && 2 * first.sids.bytes == second.sids.bytes, "SIDs count %llu, then %llu octets",
-	     first.sids.bytes, second.sids.bytes);
-	must(2 * first.lists.packets == second.lists.packets && 2 * first.lists.bytes == second.lists.bytes,
+	must(first.reason == second.reason && first.verdict == second.verdict, "reason %u, then %u",
+	     first.reason, second.reason);
+	must(first.redirected == second.redirected, "sent to %u, then to %u", first.redirected,
+	     second.redirected);
+	must(2 * first.sids.packets == second.sids.packets &&
+		     2 * first.sids.bytes == second.sids.bytes,
+	     "SIDs count %llu, then %llu octets", first.sids.bytes, second.sids.bytes);
+	must(2 * first.lists.packets == second.lists.packets &&
+		     2 * first.lists.bytes == second.lists.bytes,
 	     "lists count %llu, then %llu octets", first.lists.bytes, second.lists.bytes);
-	must(2 * first.tunnels.packets == second.tunnels.packets && 2 * first.tunnels.bytes == second.tunnels.bytes,
+	must(2 * first.tunnels.packets == second.tunnels.packets &&
+		     2 * first.tunnels.bytes == second.tunnels.bytes,
 	     "tunnels count %llu, then %llu octets", first.tunnels.bytes, second.tunnels.bytes);
 	if (first.verdict == XDP_DROP)
 		return;
-	must(first.length == second.length && !memcmp(first.out, second.out, first.length), "%u octets, then %u or others",
-	     first.length, second.length);
+	must(first.length == second.length && !memcmp(first.out, second.out, first.length),
+	     "%u octets, then %u or others", first.length, second.length);
 }
 
 static void run_twice(struct input *in, int disturbed)
@@ -262,37 +274,47 @@ static void run_twice(struct input *in, int disturbed)
 static void whole_skb(struct __sk_buff *skb, struct result *r)
 {
 	r->length = skb->len;
-	must(skb->len == linear(skb) + rest.to - rest.from && skb->len <= BUFFER, "%u octets", skb->len);
+	must(skb->len == linear(skb) + rest.to - rest.from && skb->len <= BUFFER, "%u octets",
+	     skb->len);
 	memcpy(r->out, (void *)(long)skb->data, linear(skb));
 	memcpy(r->out + linear(skb), rest.b + rest.from, rest.to - rest.from);
 }
 
 static void check_skb(struct __sk_buff *skb, struct result *r, __u32 length, int pod_program)
 {
-	static const int verdicts[] = { [REASON_FORWARDED] = TC_REDIRECT, [REASON_PASSED] = TC_NEXT };
+	static const int verdicts[] = {
+		[REASON_FORWARDED] = TC_REDIRECT, [REASON_PASSED] = TC_NEXT
+	};
 	int at_home = r->reason == REASON_FORWARDED || r->reason == REASON_PASSED;
 	__u32 l3 = be16(ld16(r->out + 12)) == TYPE_VLAN ? ETH_LEN + VLAN_LEN : ETH_LEN;
 	__u16 type;
 
-	must(r->verdict == (at_home ? verdicts[r->reason] : TC_DROP), "reason %u, verdict %d", r->reason, r->verdict);
-	must(!rest.held && !witness.punts, "%u entries of conntrack, %u records", rest.held, witness.punts);
+	must(r->verdict == (at_home ? verdicts[r->reason] : TC_DROP), "reason %u, verdict %d",
+	     r->reason, r->verdict);
+	must(!rest.held && !witness.punts, "%u entries of conntrack, %u records", rest.held,
+	     witness.punts);
 	if (!at_home)
 		return;
 	MUST_BE_INITIALIZED(r->out, r->length);
 	if (r->reason == REASON_PASSED && pod_program)
-		must(r->length == length && !memcmp(r->out, rest.b, length), "passed after a change");
+		must(r->length == length && !memcmp(r->out, rest.b, length),
+		     "passed after a change");
 	if (r->reason == REASON_PASSED)
 		return;
 	type = be16(ld16(r->out + l3 - 2));
 	if (type == TYPE_IPV4)
-		must(be16(ld16(r->out + l3 + 2)) <= r->length - l3, "IPv4 of %u octets", r->length - l3);
+		must(be16(ld16(r->out + l3 + 2)) <= r->length - l3, "IPv4 of %u octets",
+		     r->length - l3);
 	else
-		must(40u + be16(ld16(r->out + l3 + 4)) <= r->length - l3, "IPv6 of %u octets", r->length - l3);
+		must(40u + be16(ld16(r->out + l3 + 4)) <= r->length - l3, "IPv6 of %u octets",
+		     r->length - l3);
 	must(r->out[l3] >> 4 == (type == TYPE_IPV4 ? 4 : 6), "version %u", r->out[l3] >> 4);
-	must(skb->protocol == be16(l3 > ETH_LEN ? TYPE_VLAN : type), "protocol %x of a packet of %x", skb->protocol, type);
+	must(skb->protocol == be16(l3 > ETH_LEN ? TYPE_VLAN : type),
+	     "protocol %x of a packet of %x", skb->protocol, type);
 }
 
-static void run_skb(struct result *r, struct __sk_buff *skb, __u32 in_one_piece, int pod_program, int disturbed)
+static void run_skb(struct result *r, struct __sk_buff *skb, __u32 in_one_piece, int pod_program,
+		    int disturbed)
 {
 	__u32 packets = skb->gso_segs ? skb->gso_segs : 1, length;
 
@@ -310,8 +332,10 @@ static void run_skb(struct result *r, struct __sk_buff *skb, __u32 in_one_piece,
 
 static void run_pods(struct input *in, int disturbed)
 {
-	__u32 in_one_piece = ETH_LEN + (pick(in, 4) ? take8(in) : take16(in)), program = pick(in, 2);
-	struct __sk_buff skb = { .ifindex = frame.ifindex, .pkt_type = rarely(in, 8) ? pick(in, 4) : HOST_PACKET };
+	__u32 in_one_piece = ETH_LEN + (pick(in, 4) ? take8(in) : take16(in)),
+	      program = pick(in, 2);
+	struct __sk_buff skb = { .ifindex = frame.ifindex,
+				 .pkt_type = rarely(in, 8) ? pick(in, 4) : HOST_PACKET };
 
 	if (frame.length < ETH_LEN + VLAN_LEN)
 		return; /* the kernel has none of these */
@@ -328,10 +352,13 @@ static void run_pods(struct input *in, int disturbed)
 	if (disturbed)
 		return;
 	run_skb(&second, &again, in_one_piece, program, 0);
-	must(first.reason == second.reason && first.verdict == second.verdict, "reason %u, then %u", first.reason, second.reason);
-	must(first.redirected == second.redirected, "sent to %u, then to %u", first.redirected, second.redirected);
+	must(first.reason == second.reason && first.verdict == second.verdict, "reason %u, then %u",
+	     first.reason, second.reason);
+	must(first.redirected == second.redirected, "sent to %u, then to %u", first.redirected,
+	     second.redirected);
 	if (first.verdict != TC_DROP)
-		must(first.length == second.length && !memcmp(first.out, second.out, first.length), "another packet the second time");
+		must(first.length == second.length && !memcmp(first.out, second.out, first.length),
+		     "another packet the second time");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -80,8 +80,9 @@ static void make_map_of(void *variable, __u32 size)
 	new_map(BPF_MAP_TYPE_ARRAY, sizeof(__u32), size, 1)->values = variable;
 }
 
-#define MAKE_MAP(name, entries)                                                        \
-	make_map(&name, sizeof(*name.type) / sizeof(int), sizeof(*name.key), sizeof(*name.value), entries)
+#define MAKE_MAP(name, entries)                                                                   \
+	make_map(&name, sizeof(*name.type) / sizeof(int), sizeof(*name.key), sizeof(*name.value), \
+		 entries)
 
 static int is_array(const struct native_map *m)
 {
@@ -91,8 +92,8 @@ static int is_array(const struct native_map *m)
 /* Whether the first `bits` bits agree. */
 static int same_prefix(const __u8 *a, const __u8 *b, __u32 bits)
 {
-	return !memcmp(a, b, bits / 8) &&
-	       (bits % 8 == 0 || ((a[bits / 8] ^ b[bits / 8]) & (0xff00 >> (bits % 8)) & 0xff) == 0);
+	return !memcmp(a, b, bits / 8) && (bits % 8 == 0 || ((a[bits / 8] ^ b[bits / 8]) &
+							     (0xff00 >> (bits % 8)) & 0xff) == 0);
 }
 
 static void *lookup_trie(struct native_map *m, const void *key)
@@ -179,7 +180,8 @@ static __u32 hard_start;
 /* Addresses in struct xdp_md have 32 bits. */
 static void make_buffer(void)
 {
-	buffer = mmap(0, BUFFER + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	buffer = mmap(0, BUFFER + 4096, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
 	must(buffer != MAP_FAILED, "map the packet buffer");
 	must(!mprotect(buffer + BUFFER, 4096, PROT_NONE), "close the page behind it");
 }
@@ -253,7 +255,10 @@ long bpf_xdp_store_bytes(struct xdp_md *ctx, __u32 offset, void *from, __u32 len
 
 static __u64 now, begun; /* how often the clock is read differs from run to run */
 
-__u64 bpf_ktime_get_ns(void) { return now += 1000; }
+__u64 bpf_ktime_get_ns(void)
+{
+	return now += 1000;
+}
 
 /* Any answer that the kernel can give, as the destination says. */
 long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags)
@@ -262,7 +267,8 @@ long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags
 	__u32 mtu = 1280 + dst[1];
 
 	(void)ctx;
-	must(size == sizeof(*fib) && !(flags & ~(BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID)), "flags %x", flags);
+	must(size == sizeof(*fib) && !(flags & ~(BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID)),
+	     "flags %x", flags);
 	must(fib->family == AF_INET4 || fib->family == AF_INET6, "family %d", fib->family);
 	MUST_BE_INITIALIZED(fib, sizeof(*fib));
 	witness.asked_next_hop = 1;
@@ -302,8 +308,8 @@ static struct punt *reserved;
 /* Records are not zeroed, as in the kernel. */
 void *bpf_ringbuf_reserve(void *map, __u64 size, __u64 flags)
 {
-	must(map == (void *)&slow_path && size == sizeof(struct punt) && !flags, "reserve %llu octets",
-	     (unsigned long long)size);
+	must(map == (void *)&slow_path && size == sizeof(struct punt) && !flags,
+	     "reserve %llu octets", (unsigned long long)size);
 	must(!reserved, "a second record while one is open");
 	if ((begun & 0xffff) < 2000) /* full, now and then */
 		return 0;
@@ -336,12 +342,15 @@ long bpf_ringbuf_output(void *map, void *record, __u64 size, __u64 flags)
 	struct session_event *told = record;
 
 	if (map == (void *)&session_events) {
-		must(size == sizeof(*told) && told->pdr && told->kind <= SESSION_REFUSED, "an event of rule %u", told->pdr);
+		must(size == sizeof(*told) && told->pdr && told->kind <= SESSION_REFUSED,
+		     "an event of rule %u", told->pdr);
 		return 0;
 	}
-	must(map == (void *)&trace_events && size == sizeof(*event) && !flags, "%llu octets", (unsigned long long)size);
+	must(map == (void *)&trace_events && size == sizeof(*event) && !flags, "%llu octets",
+	     (unsigned long long)size);
 	must(event->in_captured <= TRACE_DATA && event->out_captured <= TRACE_DATA, "capture");
-	must(event->in_captured <= event->in_length && event->out_captured <= event->out_length, "capture");
+	must(event->in_captured <= event->in_length && event->out_captured <= event->out_length,
+	     "capture");
 	MUST_BE_INITIALIZED(event, sizeof(*event));
 	return 0;
 }

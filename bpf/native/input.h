@@ -30,15 +30,30 @@ static __u32 next_number(struct input *in)
 	return z >> 32;
 }
 
-static __u8 take8(struct input *in) { return in->p < in->end ? *in->p++ : next_number(in); }
-static __u16 take16(struct input *in) { return take8(in) << 8 | take8(in); }
-static __u32 take32(struct input *in) { return (__u32)take16(in) << 16 | take16(in); }
+static __u8 take8(struct input *in)
+{
+	return in->p < in->end ? *in->p++ : next_number(in);
+}
+static __u16 take16(struct input *in)
+{
+	return take8(in) << 8 | take8(in);
+}
+static __u32 take32(struct input *in)
+{
+	return (__u32)take16(in) << 16 | take16(in);
+}
 
 /* 0..n-1; n at most 256 */
-static __u32 pick(struct input *in, __u32 n) { return take8(in) % n; }
+static __u32 pick(struct input *in, __u32 n)
+{
+	return take8(in) % n;
+}
 
 /* True in one of n. */
-static int rarely(struct input *in, __u32 n) { return take8(in) % n == n - 1; }
+static int rarely(struct input *in, __u32 n)
+{
+	return take8(in) % n == n - 1;
+}
 
 static void take_octets(struct input *in, void *to, __u32 n)
 {

@@ -15,7 +15,10 @@ static struct {
 	int tunnelled;  /* the kernel knows it as a packet in a tunnel already */
 } rest;
 
-static __u32 linear(struct __sk_buff *skb) { return skb->data_end - skb->data; }
+static __u32 linear(struct __sk_buff *skb)
+{
+	return skb->data_end - skb->data;
+}
 
 /* The linear part begins at `data`, and ends with the buffer. */
 static void begin_at(struct __sk_buff *skb, __u32 data)
@@ -78,8 +81,9 @@ static void move_head(struct __sk_buff *skb, __u32 at, __s32 n)
 		UNINITIALIZED((void *)(long)(skb->data + at), n);
 }
 
-#define SHRINK_FLAGS \
-	(BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET | BPF_F_ADJ_ROOM_DECAP_L3_IPV4 | BPF_F_ADJ_ROOM_DECAP_L3_IPV6)
+#define SHRINK_FLAGS                                                                              \
+	(BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET | BPF_F_ADJ_ROOM_DECAP_L3_IPV4 | \
+	 BPF_F_ADJ_ROOM_DECAP_L3_IPV6)
 
 static long shrink(struct __sk_buff *skb, __u32 n, __u32 mode, __u64 flags)
 {
@@ -107,10 +111,12 @@ static long shrink(struct __sk_buff *skb, __u32 n, __u32 mode, __u64 flags)
 long bpf_skb_adjust_room(struct __sk_buff *skb, __s32 delta, __u32 mode, __u64 flags)
 {
 	must(mode == BPF_ADJ_ROOM_MAC || mode == BPF_ADJ_ROOM_NET, "mode %u", mode);
-	must(skb->protocol == be16(TYPE_IPV4) || skb->protocol == be16(TYPE_IPV6), "protocol %x", skb->protocol);
+	must(skb->protocol == be16(TYPE_IPV4) || skb->protocol == be16(TYPE_IPV6), "protocol %x",
+	     skb->protocol);
 	if (delta < 0)
 		return shrink(skb, -delta, mode, flags);
-	must(mode == BPF_ADJ_ROOM_MAC && (flags | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6) == ENCAP_FLAGS, "flags %llx", (unsigned long long)flags);
+	must(mode == BPF_ADJ_ROOM_MAC && (flags | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6) == ENCAP_FLAGS,
+	     "flags %llx", (unsigned long long)flags);
 	must(delta <= 0xfff, "%d octets", delta);
 	if (flags == ENCAP_FLAGS && rest.tunnelled)
 		return -EALREADY;
@@ -123,7 +129,8 @@ long bpf_skb_adjust_room(struct __sk_buff *skb, __s32 delta, __u32 mode, __u64 f
 	return 0;
 }
 
-long bpf_skb_store_bytes(struct __sk_buff *skb, __u32 offset, const void *from, __u32 length, __u64 flags)
+long bpf_skb_store_bytes(struct __sk_buff *skb, __u32 offset, const void *from, __u32 length,
+			 __u64 flags)
 {
 	must(flags == BPF_F_RECOMPUTE_CSUM, "flags %llx", (unsigned long long)flags);
 	MUST_BE_INITIALIZED(from, length);
@@ -183,21 +190,26 @@ long bpf_redirect_peer(__u32 ifindex, __u64 flags)
 
 long bpf_redirect_neigh(__u32 ifindex, struct bpf_redir_neigh *neighbour, int length, __u64 flags)
 {
-	must(!flags && length == (neighbour ? (int)sizeof(*neighbour) : 0), "flags %llx", (unsigned long long)flags);
+	must(!flags && length == (neighbour ? (int)sizeof(*neighbour) : 0), "flags %llx",
+	     (unsigned long long)flags);
 	return bpf_redirect(ifindex, 0);
 }
 
-__u64 bpf_ktime_get_coarse_ns(void) { return begun; }
+__u64 bpf_ktime_get_coarse_ns(void)
+{
+	return begun;
+}
 
 /* Some flows are translated, some tracked, some not known. */
-struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 size, struct bpf_ct_opts *options,
-				  __u32 options_size)
+struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 size,
+				  struct bpf_ct_opts *options, __u32 options_size)
 {
 	static struct nf_conn entry;
 	__u8 from = tuple->ipv4.saddr >> 24;
 
 	(void)skb;
-	must(size == sizeof(tuple->ipv4) || size == sizeof(tuple->ipv6), "a tuple of %u octets", size);
+	must(size == sizeof(tuple->ipv4) || size == sizeof(tuple->ipv6), "a tuple of %u octets",
+	     size);
 	must(options_size == sizeof(*options) && options->netns_id == CURRENT_NETNS, "options");
 	MUST_BE_INITIALIZED(tuple, size);
 	if (from & 1)

@@ -163,7 +163,13 @@ static void make_next_hops(struct input *in)
 		n = next_number(in);
 		h->ifindex = 1 + i % PORTS;
 		h->mtu = mtus[n % 6];
-		h->flags = n >> 8 & 7 ? NEXT_HOP_READY | ((n >> 11 & 7) ? 0 : NEXT_HOP_PASS | (n >> 14 & 1 ? NEXT_HOP_KNOWN : 0)) : 0;
+		h->flags = n >> 8 & 7
+				   ? NEXT_HOP_READY |
+					     ((n >> 11 & 7)
+						      ? 0
+						      : NEXT_HOP_PASS |
+								(n >> 14 & 1 ? NEXT_HOP_KNOWN : 0))
+				   : 0;
 		h->tags = (n >> 16 & 7) > 5 ? (n >> 16 & 7) - 5 : 0;
 		h->tpid[0] = TYPE_QINQ;
 		h->tpid[1] = TYPE_VLAN;
@@ -178,8 +184,10 @@ static void make_routes(struct input *in)
 	__u32 i, j;
 
 	for (i = 0; i < 12; i++) {
-		struct lpm6_key key6 = { .prefixlen = 32 + (i < 2 ? 0 : 8 * i), .table = i & 1 ? TABLE : MAIN_TABLE };
-		struct lpm4_key key4 = { .prefixlen = 32 + (i < 2 ? 0 : 2 * i), .table = key6.table };
+		struct lpm6_key key6 = { .prefixlen = 32 + (i < 2 ? 0 : 8 * i),
+					 .table = i & 1 ? TABLE : MAIN_TABLE };
+		struct lpm4_key key4 = { .prefixlen = 32 + (i < 2 ? 0 : 2 * i),
+					 .table = key6.table };
 		struct route r = { .count = next_number(in) % (MAX_NEXT_HOPS + 1) };
 
 		if (i < 2 && next_number(in) & 1)
@@ -303,7 +311,9 @@ static void make_sid(struct input *in, __u32 index)
 		s->mobile = mobile_of(in, s->behavior, 1 + aim % (MOBILES - 4));
 	if (s->behavior == END_X || (s->behavior >= END_DX2 && s->behavior <= END_DX6))
 		s->adjacency = 1 + (n >> 12) % (ADJACENCIES - 1);
-	s->table = s->behavior == END_T || s->behavior >= END_DT4 ? (n >> 20 & 1 ? TABLE : MAIN_TABLE) : MAIN_TABLE;
+	s->table = s->behavior == END_T || s->behavior >= END_DT4
+			   ? (n >> 20 & 1 ? TABLE : MAIN_TABLE)
+			   : MAIN_TABLE;
 	s->policy = 1 + (n >> 24) % 2; /* of layer 3 */
 	memcpy(&aims.sid[aim], locator_prefix, 8);
 	aims.sid[aim].b[6] = s->length == 64 ? 0 : 1;
@@ -342,10 +352,13 @@ static struct volume volume_of(struct counter c)
 /* The halves must agree with the word after each packet. */
 static struct counter volume_count(const struct volume *v)
 {
-	struct counter c = { .bytes = (__u64)(v->byte_halves >> 1) << 40 | (v->word & 0xffffffffff) };
+	struct counter c = { .bytes = (__u64)(v->byte_halves >> 1) << 40 |
+				      (v->word & 0xffffffffff) };
 
-	must((v->byte_halves & 1) == (v->word >> 39 & 1), "%u halves of bytes, word %llx", v->byte_halves, v->word);
-	must((v->packet_halves & 1) == v->word >> 63, "%u halves of packets, word %llx", v->packet_halves, v->word);
+	must((v->byte_halves & 1) == (v->word >> 39 & 1), "%u halves of bytes, word %llx",
+	     v->byte_halves, v->word);
+	must((v->packet_halves & 1) == v->word >> 63, "%u halves of packets, word %llx",
+	     v->packet_halves, v->word);
 	c.packets = ((__u64)(v->packet_halves >> 1) << 24 | v->word >> 40) - (c.bytes >> 40);
 	return c;
 }
@@ -414,8 +427,10 @@ static void make_forwardings(struct input *in)
 	}
 	for (i = 1; i < METERS; i++)
 		*VALUE(meter, struct meter, i) = (struct meter){
-			.rate = next_number(in) & 1 ? 0xffffffff : 0, .next = i + 1 < METERS ? i + 1 : 0,
-			.unit = i & 1, .window = 62500,
+			.rate = next_number(in) & 1 ? 0xffffffff : 0,
+			.next = i + 1 < METERS ? i + 1 : 0,
+			.unit = i & 1,
+			.window = 62500,
 		};
 	for (i = 2; i < 2 * SLICES; i++)
 		VALUE(slice_meter, struct meter, i)->rate = next_number(in) & 1 ? 0xffffffff : 0;
@@ -466,7 +481,10 @@ static void make_filters(struct input *in)
 
 /* ---- Ethernet sessions ---- */
 
-static __u32 link_of(__u32 session) { return session % 2 ? LINK : LINK_VLAN; }
+static __u32 link_of(__u32 session)
+{
+	return session % 2 ? LINK : LINK_VLAN;
+}
 
 /* A rule of an Ethernet session, and what leads to its frames from the link. */
 static void make_frame_rule(__u32 i, struct pdr *r)
@@ -526,7 +544,8 @@ static void make_sessions(struct input *in)
 		n = next_number(in);
 		r->volume = volume_of(volume_start(i));
 		r->action = n & 8 ? PDR_FORWARD : (n & 7) % (PDR_FORWARD + 1);
-		r->flags = (n >> 4 & (PDR_SOURCE4 | PDR_SOURCE6 | PDR_DUPLICATE | PDR_METERS | PDR_DOWNLINK)) |
+		r->flags = (n >> 4 & (PDR_SOURCE4 | PDR_SOURCE6 | PDR_DUPLICATE | PDR_METERS |
+				      PDR_DOWNLINK)) |
 			   (n >> 12) % 3 << PDR_CONTAINER_SHIFT | (i < PDR_SLOTS ? PDR_BY_TEID : 0);
 		r->forwarding = r->action == PDR_FILTERS ? n >> 20 & 7 : (n >> 20) % FORWARDINGS;
 		r->more = r->action == PDR_FILTERS ? (n >> 16) % FILTERS : (n >> 16) % METERS;
@@ -534,10 +553,12 @@ static void make_sessions(struct input *in)
 		r->qfi = n >> 24 & 0x7f;
 		r->generation = n >> 18;
 		r->rate = n >> 9 & 1 ? 0xffffffff : 0;
-		r->stop = n >> 27 & 3 ? 0 : usage_units(&r->volume) + (n >> 29 & 1 ? 0 : USAGE_AHEAD);
+		r->stop =
+			n >> 27 & 3 ? 0 : usage_units(&r->volume) + (n >> 29 & 1 ? 0 : USAGE_AHEAD);
 		r->notify = n >> 30 & 1 ? usage_units(&r->volume) + 1 : 0;
 		VALUE(refused, struct refused, i)->volume = volume_of(volume_start(i));
-		VALUE(refused, struct refused, i)->notify = n >> 28 & 1 ? usage_units(&r->volume) : 0;
+		VALUE(refused, struct refused, i)->notify =
+			n >> 28 & 1 ? usage_units(&r->volume) : 0;
 		r->source4 = 10;
 		if (FRAME_SLOT(i) || i >= FRAME_HEAD(0))
 			make_frame_rule(i, r);
@@ -567,7 +588,9 @@ static void make_pods(struct input *in)
 		*VALUE(pod, struct pod, i) = (struct pod){ .ifindex = i, .mac = { 2, [5] = i } };
 	put_target4(10, 107, 17, TARGET_POD, 1 + n % (PODS - 1));
 	put_target6(address, 49, TARGET_POD, 1 + (n >> 4) % (PODS - 1));
-	*o = (struct overlay){ .entry = n >> 8 & 3 ? 3 : 0, .mac = { 2, [5] = 9 }, .translates = n >> 10 & 1 };
+	*o = (struct overlay){ .entry = n >> 8 & 3 ? 3 : 0,
+			       .mac = { 2, [5] = 9 },
+			       .translates = n >> 10 & 1 };
 }
 
 static void make_steering(struct input *in)
@@ -578,14 +601,19 @@ static void make_steering(struct input *in)
 	for (i = 0; i < 8; i++) {
 		address[5] = i;
 		put_target6(address, 48, TARGET_PASS + i % 3, i % 3 == 1 ? 1 + i % 2 : 1 + i * 2);
-		put_target4(10, 100 + i, 16, TARGET_PASS + i % 4, i % 4 == 1 ? 1 + i % 2 : i % 4 == 3 ? MOBILES - 1 - i % 2 : 1 + i * 2);
+		put_target4(10, 100 + i, 16, TARGET_PASS + i % 4,
+			    i % 4 == 1   ? 1 + i % 2
+			    : i % 4 == 3 ? MOBILES - 1 - i % 2
+					 : 1 + i * 2);
 	}
 	put_target6(gtpu6_address, 128, TARGET_PASS, 0);
 	make_pods(in);
 	mobile_of(in, BEHAVIOR_NONE, MOBILES - 1);
 	mobile_of(in, BEHAVIOR_NONE, MOBILES - 2);
 	for (i = 1; i <= 3; i++) {
-		struct port_key key = { .ifindex = i, .outer_vlan = i == 2 ? 100 : 0, .inner_vlan = 0 };
+		struct port_key key = { .ifindex = i,
+					.outer_vlan = i == 2 ? 100 : 0,
+					.inner_vlan = 0 };
 		struct target to = { TARGET_POLICY, 1 + next_number(in) % (POLICIES - 1) };
 
 		put(&target_by_port, &key, &to);
@@ -615,7 +643,8 @@ static void make_settings(struct input *in)
 	s->pdr_slots = n >> 14 & 3 ? PDR_SLOTS : 0;
 	s->ues = map_of(&pdr_by_ue)->count;
 	s->protected_count = 1;
-	s->protected[0] = (struct prefix6){ 0, 0xffff0ae600000000ull, ~0ull, 0xffffffffffff0000ull };
+	s->protected[0] =
+		(struct prefix6){ 0, 0xffff0ae600000000ull, ~0ull, 0xffffffffffff0000ull };
 	s->pool4[0] = (struct pool4){ 10u << 24 | 200 << 16, 0xfffffff8, TEID_SLOTS, 0 };
 	s->pool6[0] = (struct pool6){ 0x20010db8dd000000ull, ~7ull, TEID_SLOTS + 4, 0 };
 	s->teid_slots = TEID_SLOTS;
@@ -627,9 +656,9 @@ static void make_settings(struct input *in)
 	f->drops_only = n >> 12 & 1;
 	for (i = 1; i <= PORTS; i++) {
 		n = next_number(in);
-		VALUE(port, struct port, i)->flags = (n & 31 ? PORT_ATTACHED : 0) | (n & 0x700 ? 0 : PORT_EXTERNAL) |
-						     (n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) |
-						     (i <= 5 ? PORT_STEERED : 0);
+		VALUE(port, struct port, i)->flags =
+			(n & 31 ? PORT_ATTACHED : 0) | (n & 0x700 ? 0 : PORT_EXTERNAL) |
+			(n & 0x800 ? PORT_PARTIAL_CHECKSUM : 0) | (i <= 5 ? PORT_STEERED : 0);
 		VALUE(port, struct port, i)->mtu = n & 0x1000 ? 0 : n >> 16;
 	}
 }

@@ -50,8 +50,8 @@ INLINE int decapsulate(struct xdp_md *ctx, struct packet *p, __u8 outer)
 	int reason;
 
 	p->keep = p->upper;
-	reason = take_payload(ctx, p, p->l3 + p->l3_length - p->upper, p->upper_type == NH_IPV4 ? 4 : 6,
-			      REASON_INNER_MALFORMED);
+	reason = take_payload(ctx, p, p->l3 + p->l3_length - p->upper,
+			      p->upper_type == NH_IPV4 ? 4 : 6, REASON_INNER_MALFORMED);
 	return reason ? reason : plan_inner(ctx, p, outer);
 }
 

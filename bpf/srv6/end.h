@@ -92,7 +92,8 @@ INLINE int end(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, stru
 }
 
 /* End, and its packet into another policy. */
-INLINE int end_b6(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip, __u8 fresh)
+INLINE int end_b6(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip,
+		  __u8 fresh)
 {
 	int reason = find_upper(ctx, p, ip->next_header, 1);
 

@@ -64,7 +64,8 @@ INLINE int take_pdu(struct xdp_md *ctx, struct packet *p, __u8 pdu_type)
 			p->keep_length = 0;
 		p->keep_version = 0;
 		p->next_header = NH_ETHERNET;
-		p->args = args_mob(0, 0, p->message == GTPU_END_MARKER ? p->teid : (__u32)p->sequence << 16);
+		p->args = args_mob(
+			0, 0, p->message == GTPU_END_MARKER ? p->teid : (__u32)p->sequence << 16);
 		p->hash = 0;
 		return 0;
 	}
@@ -76,7 +77,10 @@ INLINE int take_pdu(struct xdp_md *ctx, struct packet *p, __u8 pdu_type)
 		p->next_header = NH_ETHERNET;
 	} else {
 		reason = take_payload(ctx, p, p->keep_length,
-				      pdu_type == PDU_IPV4 ? 4 : pdu_type == PDU_IPV6 ? 6 : 0, REASON_PDU_TYPE);
+				      pdu_type == PDU_IPV4   ? 4
+				      : pdu_type == PDU_IPV6 ? 6
+							     : 0,
+				      REASON_PDU_TYPE);
 		if (reason)
 			return reason;
 		p->next_header = p->keep_version == 4 ? NH_IPV4 : NH_IPV6;
@@ -131,7 +135,8 @@ INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __
 	} else {
 		/* the route is that of the SID without its argument, so that all of its
 		 * sessions share one cached lookup; push_ipv6 writes p->last */
-		st128(&p->dst, clear128(ld128(&p->last), (m->target_length + 32) & 127, ARGS_MOB_BITS));
+		st128(&p->dst,
+		      clear128(ld128(&p->last), (m->target_length + 32) & 127, ARGS_MOB_BITS));
 		p->adjacency = m->adjacency;
 		p->segments = 1;
 		p->reduced = 1;
@@ -141,7 +146,8 @@ INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __
 }
 
 /* End.M.GTP6.D and End.M.GTP6.D.Di. */
-INLINE int end_m_gtp6_d(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip)
+INLINE int end_m_gtp6_d(struct xdp_md *ctx, struct packet *p, struct local_sid *sid,
+			struct ipv6 *ip)
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	__u8 hop_limit = ip->hop_limit, class = ipv6_class(ip);
@@ -280,7 +286,8 @@ INLINE int end_m_gtp_e(struct xdp_md *ctx, struct packet *p, struct local_sid *s
 
 /* The layer-4 checksum covers the address that changes: where it is found
  * directly behind the IPv6 header it is kept right. */
-INLINE void map_checksum(struct xdp_md *ctx, struct packet *p, __u8 next_header, const struct in6 *from)
+INLINE void map_checksum(struct xdp_md *ctx, struct packet *p, __u8 next_header,
+			 const struct in6 *from)
 {
 	__u32 field = next_header == NH_TCP ? 16 : next_header == NH_UDP ? 6 : 2;
 	__u16 *checksum = at(ctx, p->l3 + IPV6_LEN + field, 2);
@@ -290,7 +297,8 @@ INLINE void map_checksum(struct xdp_md *ctx, struct packet *p, __u8 next_header,
 		return;
 	if (next_header == NH_UDP && !*checksum)
 		return;
-	sum = (__u64)(__u16)~ld16(checksum) + (__u16)~sum_fold(address_sum(from)) + sum_fold(address_sum(&p->dst));
+	sum = (__u64)(__u16)~ld16(checksum) + (__u16)~sum_fold(address_sum(from)) +
+	      sum_fold(address_sum(&p->dst));
 	sum = (__u16)~sum_fold(sum);
 	st16(checksum, !sum && next_header == NH_UDP ? 0xffff : sum);
 }
@@ -308,7 +316,8 @@ INLINE int end_map(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, 
 	copy16(&p->dst, &m->target);
 	plan_endpoint(p, sid, ip);
 	p->adjacency = m->adjacency;
-	p->map_checksum = next_header == NH_TCP || next_header == NH_UDP || next_header == NH_ICMPV6;
+	p->map_checksum =
+		next_header == NH_TCP || next_header == NH_UDP || next_header == NH_ICMPV6;
 	return CONTINUE;
 }
 
@@ -329,7 +338,8 @@ INLINE void limit_pay(struct limit *limit, __u64 rate)
 	__u64 age = now - from > NS ? NS : now - from;
 	__s64 earned = age / 1000 * rate / 1000000, room;
 
-	if (now <= from || earned < LIMIT_PAYOUT_MIN || __sync_val_compare_and_swap(&limit->time, from, now) != from)
+	if (now <= from || earned < LIMIT_PAYOUT_MIN ||
+	    __sync_val_compare_and_swap(&limit->time, from, now) != from)
 		return;
 	room = limit_burst(rate) - *(volatile __u64 *)&limit->tokens;
 	__sync_fetch_and_add(&limit->tokens, earned < room ? earned : room);
@@ -340,7 +350,7 @@ INLINE void limit_pay(struct limit *limit, __u64 rate)
 INLINE int limit_allows(struct limit *limit, __u64 rate, __u64 bits)
 {
 	limit_pay(limit, rate);
-	if ((__s64)*(volatile __u64 *)&limit->tokens < (__s64)bits)
+	if ((__s64) * (volatile __u64 *)&limit->tokens < (__s64)bits)
 		return 0;
 	__sync_fetch_and_sub(&limit->tokens, bits);
 	return 1;

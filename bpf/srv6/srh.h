@@ -40,8 +40,9 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_s
 			break;
 		length = 8 + 8 * (__u32)header->length;
 		if (offset + length > end)
-			return next == NH_ROUTING && header->type == SRH_TYPE ? REASON_SRH_MALFORMED
-									      : REASON_EXTENSION_CHAIN;
+			return next == NH_ROUTING && header->type == SRH_TYPE
+				       ? REASON_SRH_MALFORMED
+				       : REASON_EXTENSION_CHAIN;
 		if (next == NH_ROUTING && header->type != SRH_TYPE && header->segments_left)
 			return parameter_problem(p, REASON_ROUTING_TYPE, 0, offset + 2);
 		if (next == NH_ROUTING && header->type == SRH_TYPE) {
@@ -94,7 +95,8 @@ INLINE int find_upper(struct xdp_md *ctx, struct packet *p, __u8 next_header, in
 	p->upper = p->l3 + IPV6_LEN;
 	p->upper_type = next_header;
 	if (next_header == NH_ROUTING)
-		return lone_srh(ctx, p, stop_at_srh) ? CONTINUE : walk_extensions(ctx, p, stop_at_srh);
+		return lone_srh(ctx, p, stop_at_srh) ? CONTINUE
+						     : walk_extensions(ctx, p, stop_at_srh);
 	if (next_header == NH_DESTINATION || next_header == NH_HOP_BY_HOP)
 		return walk_extensions(ctx, p, stop_at_srh);
 	return CONTINUE;
@@ -144,9 +146,11 @@ INLINE int next_segment(struct xdp_md *ctx, struct packet *p)
 
 	if (!srh)
 		return REASON_SRH_MALFORMED;
-	if (2 * ((__u32)srh->last_entry + 1) > srh->length || srh->segments_left > (__u32)srh->last_entry + 1)
+	if (2 * ((__u32)srh->last_entry + 1) > srh->length ||
+	    srh->segments_left > (__u32)srh->last_entry + 1)
 		return bad_segments_left(p);
-	segment = at(ctx, p->srh + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(srh->segments_left - 1), SEGMENT_LEN);
+	segment = at(ctx, p->srh + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(srh->segments_left - 1),
+		     SEGMENT_LEN);
 	if (!segment)
 		return REASON_SRH_MALFORMED;
 	copy16(&p->dst, segment);
