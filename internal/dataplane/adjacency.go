@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // AdjacencyKey names a next hop that tables refer to and that has to be
@@ -68,7 +70,7 @@ type NextHop struct {
 type adjacency struct {
 	index uint32
 	refs  int
-	value datapathAdjacency
+	value abi.Adjacency
 	// flipped is the epoch in which the other half became idle.
 	flipped uint64
 }
@@ -89,7 +91,7 @@ func (d *DataPlane) acquire(k AdjacencyKey) (uint32, error) {
 		return 0, err
 	}
 	a := &adjacency{index: index, refs: 1}
-	if err := d.maps[datapathMapAdjacency].Put(index, &a.value); err != nil {
+	if err := d.maps[abi.MapAdjacency].Put(index, &a.value); err != nil {
 		return 0, fmt.Errorf("write table adjacency: %w", err)
 	}
 	if err := d.names.put(nameAdjacency, index, k.name()); err != nil {
@@ -180,7 +182,7 @@ func (d *DataPlane) SetNextHop(k AdjacencyKey, n *NextHop) error {
 	}
 	next := a.value
 	next.Half[^next.Current&1] = hop
-	m := d.maps[datapathMapAdjacency]
+	m := d.maps[abi.MapAdjacency]
 	if err := m.Put(a.index, &next); err != nil {
 		return fmt.Errorf("write table adjacency: %w", err)
 	}
@@ -192,19 +194,19 @@ func (d *DataPlane) SetNextHop(k AdjacencyKey, n *NextHop) error {
 	return nil
 }
 
-func nextHopEntry(n *NextHop) (datapathNextHop, error) {
+func nextHopEntry(n *NextHop) (abi.NextHop, error) {
 	if n == nil {
-		return datapathNextHop{}, nil
+		return abi.NextHop{}, nil
 	}
-	e := datapathNextHop{
+	e := abi.NextHop{
 		Ifindex: uint32(n.Ifindex), Mtu: uint16(min(n.MTU, 65535)),
-		Flags: uint8(datapathNextHopFlagsNEXT_HOP_READY), Tags: uint8(len(n.VLANs)),
+		Flags: uint8(abi.NextHopFlagsNEXT_HOP_READY), Tags: uint8(len(n.VLANs)),
 	}
 	switch known := len(n.Dst) == 6 && len(n.Src) == 6; {
 	case n.Pass && known:
-		e.Flags |= uint8(datapathNextHopFlagsNEXT_HOP_PASS | datapathNextHopFlagsNEXT_HOP_KNOWN)
+		e.Flags |= uint8(abi.NextHopFlagsNEXT_HOP_PASS | abi.NextHopFlagsNEXT_HOP_KNOWN)
 	case n.Pass:
-		e.Flags |= uint8(datapathNextHopFlagsNEXT_HOP_PASS)
+		e.Flags |= uint8(abi.NextHopFlagsNEXT_HOP_PASS)
 	case !known:
 		return e, fmt.Errorf("addresses %s and %s: want 6 bytes each", n.Dst, n.Src)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -196,7 +197,7 @@ func TestUpgradeLosesNothing(t *testing.T) {
 	d = openPinned(t, path)
 	after, err := d.Outcomes()
 	must(t, err)
-	passed := after[datapathReasonREASON_PASSED].Packets - before[datapathReasonREASON_PASSED].Packets
+	passed := after[abi.ReasonREASON_PASSED].Packets - before[abi.ReasonREASON_PASSED].Packets
 	// Neighbour discovery of the two ends is counted as well.
 	if n < 100 || passed < uint64(n) {
 		t.Errorf("%d packets sent, %d counted", n, passed)

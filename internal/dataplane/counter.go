@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Counter counts packets and bytes (which bytes: docs/semantics.md section 1).
@@ -16,7 +18,7 @@ func (c *Counter) add(o Counter) {
 
 // readCounter sums an entry over the CPUs.
 func (d *DataPlane) readCounter(table string, index uint32) (Counter, error) {
-	var each []datapathCounter
+	var each []abi.Counter
 	var sum Counter
 	if err := d.maps[table].Lookup(index, &each); err != nil {
 		return sum, fmt.Errorf("read table %s: %w", table, err)
@@ -28,18 +30,18 @@ func (d *DataPlane) readCounter(table string, index uint32) (Counter, error) {
 }
 
 func (d *DataPlane) zeroCounter(table string, index uint32) error {
-	return d.writeCounter(table, index, make([]datapathCounter, ebpf.MustPossibleCPU()))
+	return d.writeCounter(table, index, make([]abi.Counter, ebpf.MustPossibleCPU()))
 }
 
 func (d *DataPlane) copyCounter(table string, from, to uint32) error {
-	var each []datapathCounter
+	var each []abi.Counter
 	if err := d.maps[table].Lookup(from, &each); err != nil {
 		return fmt.Errorf("read table %s: %w", table, err)
 	}
 	return d.writeCounter(table, to, each)
 }
 
-func (d *DataPlane) writeCounter(table string, index uint32, each []datapathCounter) error {
+func (d *DataPlane) writeCounter(table string, index uint32, each []abi.Counter) error {
 	if err := d.maps[table].Put(index, each); err != nil {
 		return fmt.Errorf("write table %s: %w", table, err)
 	}
@@ -52,7 +54,7 @@ func (d *DataPlane) Outcomes() ([]Counter, error) {
 	out := make([]Counter, len(reasons))
 	for i := range out {
 		var err error
-		if out[i], err = d.readCounter(datapathMapOutcomes, uint32(i)); err != nil {
+		if out[i], err = d.readCounter(abi.MapOutcomes, uint32(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -88,21 +90,21 @@ func (d *DataPlane) Usage() map[string]Usage {
 	entries := func(n int, table string) Usage { return Usage{n, int(d.maps[table].MaxEntries())} }
 	sids, tunnels := of(d.sidIndex), of(d.tunnelIndex)
 	out := map[string]Usage{
-		datapathMapLocalSid:     {sids.Used + byIndex, sids.Max + int(d.limits.SIDs)},
-		datapathMapSidByPrefix:  entries(len(d.sidTable.have), datapathMapSidByPrefix),
-		datapathMapMobile:       of(d.mobileIndex),
-		datapathMapSrPolicy:     of(d.policyIndex),
-		datapathMapSegmentList:  of(d.listIndex),
-		datapathMapTunnel:       {tunnels.Used + receiving + inPools, 4*int(d.limits.Tunnels) - 1},
-		datapathMapTunnelByTeid: entries(len(d.teidTable.have), datapathMapTunnelByTeid),
-		datapathMapTargetByDst4: entries(len(d.target4.have), datapathMapTargetByDst4),
-		datapathMapTargetByDst6: entries(len(d.target6.have), datapathMapTargetByDst6),
-		datapathMapTargetByPort: entries(len(d.portRules.have), datapathMapTargetByPort),
-		datapathMapRoute4:       entries(len(d.route4.have), datapathMapRoute4),
-		datapathMapRoute6:       entries(len(d.route6.have), datapathMapRoute6),
-		datapathMapAdjacency:    of(d.adjacencyIndex),
-		datapathMapSource:       of(d.sourceIndex),
-		datapathMapNameByIndex:  entries(len(d.names.table.have), datapathMapNameByIndex),
+		abi.MapLocalSid:     {sids.Used + byIndex, sids.Max + int(d.limits.SIDs)},
+		abi.MapSidByPrefix:  entries(len(d.sidTable.have), abi.MapSidByPrefix),
+		abi.MapMobile:       of(d.mobileIndex),
+		abi.MapSrPolicy:     of(d.policyIndex),
+		abi.MapSegmentList:  of(d.listIndex),
+		abi.MapTunnel:       {tunnels.Used + receiving + inPools, 4*int(d.limits.Tunnels) - 1},
+		abi.MapTunnelByTeid: entries(len(d.teidTable.have), abi.MapTunnelByTeid),
+		abi.MapTargetByDst4: entries(len(d.target4.have), abi.MapTargetByDst4),
+		abi.MapTargetByDst6: entries(len(d.target6.have), abi.MapTargetByDst6),
+		abi.MapTargetByPort: entries(len(d.portRules.have), abi.MapTargetByPort),
+		abi.MapRoute4:       entries(len(d.route4.have), abi.MapRoute4),
+		abi.MapRoute6:       entries(len(d.route6.have), abi.MapRoute6),
+		abi.MapAdjacency:    of(d.adjacencyIndex),
+		abi.MapSource:       of(d.sourceIndex),
+		abi.MapNameByIndex:  entries(len(d.names.table.have), abi.MapNameByIndex),
 	}
 	if d.sessions != nil {
 		d.sessionUsage(out)
@@ -116,8 +118,8 @@ func (d *DataPlane) sessionUsage(out map[string]Usage) {
 	s := d.sessions
 	of := func(x *indexStack) Usage { return Usage{x.used(), int(x.end - x.first)} }
 	out["sessions"] = Usage{s.byID.Len(), int(d.limits.Sessions)}
-	out[datapathMapPdr], out[datapathMapMeter], out[datapathMapForwarding] = of(&s.pdrFree), of(&s.meterFree), of(&s.forwardingFree)
-	out[datapathMapFilter] = Usage{int(s.runs.used), int(s.runs.count)}
-	out[datapathMapPdrByTeid] = Usage{len(d.pdrByTEID.have), int(d.limits.Sessions)}
-	out[datapathMapPdrByUe] = Usage{len(d.pdrByUE.have), int(d.limits.Sessions)}
+	out[abi.MapPdr], out[abi.MapMeter], out[abi.MapForwarding] = of(&s.pdrFree), of(&s.meterFree), of(&s.forwardingFree)
+	out[abi.MapFilter] = Usage{int(s.runs.used), int(s.runs.count)}
+	out[abi.MapPdrByTeid] = Usage{len(d.pdrByTEID.have), int(d.limits.Sessions)}
+	out[abi.MapPdrByUe] = Usage{len(d.pdrByUE.have), int(d.limits.Sessions)}
 }

@@ -3,6 +3,8 @@ package dataplane
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // A run of filters (bpf/filter.h) ends with one that takes everything: the last
@@ -23,34 +25,34 @@ var anyPort = [2]uint16{0, 65535}
 
 // filterEntry is f for a rule of that ID, whose QFIs it has, for packets whose
 // UE is in local as well (not valid: any). ok is false where no packet can be.
-func filterEntry(f *Filter, local netip.Prefix, rule *Rule) (e datapathFilter, ok bool) {
+func filterEntry(f *Filter, local netip.Prefix, rule *Rule) (e abi.Filter, ok bool) {
 	if local, ok = both(f.Local, local); !ok {
 		return e, false
 	}
-	var flags datapathFilterFlags
+	var flags abi.FilterFlags
 	if f.Remote.IsValid() {
-		e.Remote, e.RemoteLength = in6(f.Remote.Masked().Addr()), mappedBits(f.Remote)
-		flags |= family(f.Remote, datapathFilterFlagsFILTER_REMOTE4, datapathFilterFlagsFILTER_REMOTE6)
+		e.Remote, e.RemoteLength = abi.In6Of(f.Remote.Masked().Addr()), mappedBits(f.Remote)
+		flags |= family(f.Remote, abi.FilterFlagsFILTER_REMOTE4, abi.FilterFlagsFILTER_REMOTE6)
 	}
 	if local.IsValid() {
-		e.Local, e.LocalLength = in6(local.Masked().Addr()), mappedBits(local)
-		flags |= family(local, datapathFilterFlagsFILTER_LOCAL4, datapathFilterFlagsFILTER_LOCAL6)
+		e.Local, e.LocalLength = abi.In6Of(local.Masked().Addr()), mappedBits(local)
+		flags |= family(local, abi.FilterFlagsFILTER_LOCAL4, abi.FilterFlagsFILTER_LOCAL6)
 	}
 	if !f.AnyProtocol {
 		e.Protocol = f.Protocol
-		flags |= datapathFilterFlagsFILTER_PROTOCOL
+		flags |= abi.FilterFlagsFILTER_PROTOCOL
 	}
 	if f.RemotePorts != anyPort || f.LocalPorts != anyPort {
 		e.RemotePorts, e.LocalPorts = f.RemotePorts, f.LocalPorts
-		flags |= datapathFilterFlagsFILTER_PORTS
+		flags |= abi.FilterFlagsFILTER_PORTS
 	}
 	if f.HasFlowLabel {
 		e.FlowLabel = f.FlowLabel & 0xfffff
-		flags |= datapathFilterFlagsFILTER_FLOW_LABEL
+		flags |= abi.FilterFlagsFILTER_FLOW_LABEL
 	}
 	if f.HasSPI { // a packet has either ports or an SPI
 		e.RemotePorts = [2]uint16{uint16(f.SPI >> 16), uint16(f.SPI)}
-		flags |= datapathFilterFlagsFILTER_SPI
+		flags |= abi.FilterFlagsFILTER_SPI
 	}
 	e.Tos, e.TosMask = f.ToS&f.ToSMask, f.ToSMask
 	e.Flags, e.Qfis = uint8(flags), rule.QFIs
@@ -61,7 +63,7 @@ func filterEntry(f *Filter, local netip.Prefix, rule *Rule) (e datapathFilter, o
 	return e, true
 }
 
-func family(p netip.Prefix, four, six datapathFilterFlags) datapathFilterFlags {
+func family(p netip.Prefix, four, six abi.FilterFlags) abi.FilterFlags {
 	if p.Addr().Is4() {
 		return four
 	}
@@ -92,19 +94,15 @@ func both(a, b netip.Prefix) (p netip.Prefix, ok bool) {
 }
 
 // takesAll says whether every packet passes.
-func (f *datapathFilter) takesAll() bool {
+func takesAll(f *abi.Filter) bool {
 	return f.Flags == 0 && f.Qfis == 0 && f.TosMask == 0 && f.FlowLabel&filterFrame == 0
 }
 
-// ruleID is that of the rule that the filter is of. The data path does not look
-// at it: it is for a daemon that starts again.
-func (f *datapathFilter) ruleID() uint16 { return binary.NativeEndian.Uint16(f.Pad[:]) }
-
 // runAt reads the run that begins at an entry, as far as it reaches.
-func (d *DataPlane) runAt(first uint32, out []datapathFilter) []datapathFilter {
+func (d *DataPlane) runAt(first uint32, out []abi.Filter) []abi.Filter {
 	for i := first; i < min(first+maxRun, d.filter.len); i++ {
 		out = append(out, d.filter.get(i))
-		if out[len(out)-1].takesAll() {
+		if takesAll(&out[len(out)-1]) {
 			break
 		}
 	}
@@ -112,9 +110,9 @@ func (d *DataPlane) runAt(first uint32, out []datapathFilter) []datapathFilter {
 }
 
 // writeRun fills in entries that no packet reaches yet.
-func (d *DataPlane) writeRun(first uint32, run []datapathFilter, frames []datapathFrameFilter) {
+func (d *DataPlane) writeRun(first uint32, run []abi.Filter, frames []abi.FrameFilter) {
 	for i := range run {
-		if frames[i] != (datapathFrameFilter{}) || d.frameFilter.get(first+uint32(i)) != frames[i] {
+		if frames[i] != (abi.FrameFilter{}) || d.frameFilter.get(first+uint32(i)) != frames[i] {
 			d.frameFilter.put(first+uint32(i), &frames[i])
 		}
 		d.filter.put(first+uint32(i), &run[i])
@@ -133,12 +131,12 @@ func upTo(from, to [6]byte) [6]byte {
 }
 
 // frameEntry is the part of a filter that is about frames.
-func frameEntry(f *FrameFilter) (e datapathFrameFilter) {
+func frameEntry(f *FrameFilter) (e abi.FrameFilter) {
 	if f == nil {
 		return e
 	}
-	var flags datapathFrameFilterFlags
-	set := func(is bool, flag datapathFrameFilterFlags) {
+	var flags abi.FrameFilterFlags
+	set := func(is bool, flag abi.FrameFilterFlags) {
 		if is {
 			flags |= flag
 		}
@@ -146,15 +144,15 @@ func frameEntry(f *FrameFilter) (e datapathFrameFilter) {
 	none := [6]byte{}
 	e.Source, e.Destination, e.Type = f.Source, f.Destination, f.EtherType
 	e.SourceTo, e.DestinationTo = upTo(f.Source, f.SourceTo), upTo(f.Destination, f.DestinationTo)
-	set(f.Source != none, datapathFrameFilterFlagsFRAME_SOURCE)
-	set(f.Destination != none, datapathFrameFilterFlagsFRAME_DESTINATION)
-	set(f.EtherType != 0, datapathFrameFilterFlagsFRAME_TYPE)
-	set(f.IP, datapathFrameFilterFlagsFRAME_IP)
+	set(f.Source != none, abi.FrameFilterFlagsFRAME_SOURCE)
+	set(f.Destination != none, abi.FrameFilterFlagsFRAME_DESTINATION)
+	set(f.EtherType != 0, abi.FrameFilterFlagsFRAME_TYPE)
+	set(f.IP, abi.FrameFilterFlagsFRAME_IP)
 	if f.CTag != nil {
-		e.C_tag, flags = *f.CTag, flags|datapathFrameFilterFlagsFRAME_C_TAG
+		e.C_tag, flags = *f.CTag, flags|abi.FrameFilterFlagsFRAME_C_TAG
 	}
 	if f.STag != nil {
-		e.S_tag, flags = *f.STag, flags|datapathFrameFilterFlagsFRAME_S_TAG
+		e.S_tag, flags = *f.STag, flags|abi.FrameFilterFlagsFRAME_S_TAG
 	}
 	e.Flags = uint8(flags)
 	return e

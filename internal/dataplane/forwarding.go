@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // firstForwarding is the first entry of `forwarding` that is used. An entry of
@@ -27,7 +29,7 @@ const maxSlices = 1024
 type forwardingBook struct {
 	index uint32
 	refs  int
-	value datapathForwarding
+	value abi.Forwarding
 	// known says that model and what it refers to are there: not yet in what
 	// an earlier daemon left.
 	known bool
@@ -90,10 +92,10 @@ func (d *DataPlane) forwardingSource(f *Forwarding) netip.Addr {
 }
 
 // forwardingEntry is the entry for a model whose adjacency is known.
-func (d *DataPlane) forwardingEntry(f *Forwarding, adjacency uint32) datapathForwarding {
-	e := datapathForwarding{
+func (d *DataPlane) forwardingEntry(f *Forwarding, adjacency uint32) abi.Forwarding {
+	e := abi.Forwarding{
 		Adjacency: adjacency, Slice: f.Slice, Tos: f.ToS & f.ToSMask, TosMask: f.ToSMask,
-		Source: in6(d.forwardingSource(f)), Remote: in6(f.Remote),
+		Source: abi.In6Of(d.forwardingSource(f)), Remote: abi.In6Of(f.Remote),
 	}
 	e.ArgsAt = f.ArgsOffset
 	if f.Remote.Is4() {
@@ -101,15 +103,15 @@ func (d *DataPlane) forwardingEntry(f *Forwarding, adjacency uint32) datapathFor
 	}
 	switch f.Kind {
 	case ForwardTable:
-		e.Kind, e.Index = uint8(datapathForwardingKindFORWARD_TABLE), kernelTable(f.Table)
+		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_TABLE), abi.KernelTable(f.Table)
 	case ForwardGTPU:
-		e.Kind = uint8(datapathForwardingKindFORWARD_GTPU)
+		e.Kind = uint8(abi.ForwardingKindFORWARD_GTPU)
 	case ForwardSRv6:
-		e.Kind = uint8(datapathForwardingKindFORWARD_SRV6)
+		e.Kind = uint8(abi.ForwardingKindFORWARD_SRV6)
 	case ForwardPolicy:
-		e.Kind, e.Index = uint8(datapathForwardingKindFORWARD_POLICY), d.policies[f.Policy].index
+		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_POLICY), d.policies[f.Policy].index
 	case ForwardLink:
-		e.Kind, e.Index = uint8(datapathForwardingKindFORWARD_LINK), d.ethernet[f.Link].number
+		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_LINK), d.ethernet[f.Link].number
 	}
 	if f.Internal {
 		e.Internal = 1
@@ -154,7 +156,7 @@ func (d *DataPlane) acquireForwarding(model Forwarding) (uint32, error) {
 
 // placeForwarding finds the entry among those of an earlier daemon, or writes
 // one that no packet reaches yet.
-func (d *DataPlane) placeForwarding(value datapathForwarding) (*forwardingBook, error) {
+func (d *DataPlane) placeForwarding(value abi.Forwarding) (*forwardingBook, error) {
 	s := d.sessions
 	if f := s.recovered[value]; f != nil {
 		delete(s.recovered, value)
@@ -234,7 +236,7 @@ func (d *DataPlane) forwardingSourcesChanged() error {
 	moved := map[uint32]uint32{}
 	for model, f := range s.forwardings {
 		value := f.value
-		value.Source = in6(d.forwardingSource(&model))
+		value.Source = abi.In6Of(d.forwardingSource(&model))
 		if value == f.value {
 			continue
 		}

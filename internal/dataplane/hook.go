@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -22,8 +23,8 @@ const (
 	hookUplink hook = "uplink" // to the other nodes
 )
 
-var hookPrograms = map[hook]string{hookPod: datapathProgCulvertPod, hookEntry: datapathProgCulvertPod,
-	hookUplink: datapathProgCulvertUplink}
+var hookPrograms = map[hook]string{hookPod: abi.ProgCulvertPod, hookEntry: abi.ProgCulvertPod,
+	hookUplink: abi.ProgCulvertUplink}
 
 // hooked is an interface with one of the programs for pods.
 type hooked struct {
@@ -69,7 +70,7 @@ func (d *DataPlane) AttachEntry(ifindex int) error {
 	if err := d.attachHook(ifindex, hookEntry); err != nil {
 		return err
 	}
-	o := datapathOverlay{Entry: uint32(peer.Index), Translates: 1}
+	o := abi.Overlay{Entry: uint32(peer.Index), Translates: 1}
 	copy(o.Mac[:], peer.MAC)
 	return d.putOverlay(&o)
 }
@@ -78,14 +79,14 @@ func (d *DataPlane) AttachEntry(ifindex int) error {
 func (d *DataPlane) DetachEntry(ifindex int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.putOverlay(&datapathOverlay{}); err != nil {
+	if err := d.putOverlay(&abi.Overlay{}); err != nil {
 		return err
 	}
 	return d.detachHook(ifindex, hookEntry)
 }
 
-func (d *DataPlane) putOverlay(o *datapathOverlay) error {
-	if err := d.maps[datapathMapOverlay].Put(uint32(0), o); err != nil {
+func (d *DataPlane) putOverlay(o *abi.Overlay) error {
+	if err := d.maps[abi.MapOverlay].Put(uint32(0), o); err != nil {
 		return fmt.Errorf("write table overlay: %w", err)
 	}
 	return nil
@@ -172,7 +173,7 @@ func (d *DataPlane) loadPodPrograms() error {
 		return err
 	}
 	d.prepare(spec)
-	coll, err := d.loadPrograms(spec, d.maps, datapathProgCulvertPod, datapathProgCulvertUplink)
+	coll, err := d.loadPrograms(spec, d.maps, abi.ProgCulvertPod, abi.ProgCulvertUplink)
 	if err != nil {
 		return err
 	}
@@ -228,8 +229,8 @@ func (d *DataPlane) takeOverHooks(spec *ebpf.CollectionSpec) error {
 
 // samePodPrograms takes over the pinned programs, if they are of this build.
 func (d *DataPlane) samePodPrograms(spec *ebpf.CollectionSpec) bool {
-	pod := d.pins.sameProgram(datapathProgCulvertPod, spec, d.maps, d.build)
-	uplink := d.pins.sameProgram(datapathProgCulvertUplink, spec, d.maps, d.build)
+	pod := d.pins.sameProgram(abi.ProgCulvertPod, spec, d.maps, d.build)
+	uplink := d.pins.sameProgram(abi.ProgCulvertUplink, spec, d.maps, d.build)
 	if pod == nil || uplink == nil {
 		for _, p := range []*ebpf.Program{pod, uplink} {
 			if p != nil {
@@ -238,7 +239,7 @@ func (d *DataPlane) samePodPrograms(spec *ebpf.CollectionSpec) bool {
 		}
 		return false
 	}
-	d.podPrograms = map[string]*ebpf.Program{datapathProgCulvertPod: pod, datapathProgCulvertUplink: uplink}
+	d.podPrograms = map[string]*ebpf.Program{abi.ProgCulvertPod: pod, abi.ProgCulvertUplink: uplink}
 	return true
 }
 
@@ -250,7 +251,7 @@ func (d *DataPlane) sweepHooks() error {
 			continue
 		}
 		if h.hook == hookEntry {
-			errs = append(errs, d.putOverlay(&datapathOverlay{}))
+			errs = append(errs, d.putOverlay(&abi.Overlay{}))
 		}
 		errs = append(errs, d.unhook(ifindex))
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // maxStations bounds the MAC addresses of Ethernet sessions that are known at
@@ -19,8 +21,8 @@ const pdrFrames = 0x80
 
 // ethernetLink is a link of Ethernet sessions that was put since Open.
 type ethernetLink struct {
-	number uint32          // FORWARD_LINK
-	port   datapathPortKey // ifindex 0: the interface is not there
+	number uint32      // FORWARD_LINK
+	port   abi.PortKey // ifindex 0: the interface is not there
 }
 
 // String is the link as people write it.
@@ -52,9 +54,9 @@ func (d *DataPlane) putLink(l Link) error {
 	if l.VLAN > 4094 {
 		return errors.New("want a VLAN id from 1 to 4094, or none")
 	}
-	var port datapathPortKey
+	var port abi.PortKey
 	if i, err := net.InterfaceByName(l.Interface); err == nil {
-		port = datapathPortKey{Ifindex: uint32(i.Index), OuterVlan: l.VLAN}
+		port = abi.PortKey{Ifindex: uint32(i.Index), OuterVlan: l.VLAN}
 	}
 	old := d.ethernet[l]
 	if old != nil && old.port == port {
@@ -83,7 +85,7 @@ func (d *DataPlane) placeLink(link *ethernetLink) error {
 	if link.port.Ifindex == 0 {
 		return nil
 	}
-	err := d.portRules.put(link.port, datapathTarget{Kind: uint32(datapathTargetKindTARGET_LINK), Index: link.number})
+	err := d.portRules.put(link.port, abi.Target{Kind: uint32(abi.TargetKindTARGET_LINK), Index: link.number})
 	if err != nil {
 		return err
 	}
@@ -91,7 +93,7 @@ func (d *DataPlane) placeLink(link *ethernetLink) error {
 }
 
 // steersPort says whether a steering entry has frames of that port.
-func (d *DataPlane) steersPort(port datapathPortKey) bool {
+func (d *DataPlane) steersPort(port abi.PortKey) bool {
 	for _, s := range d.steerings {
 		if s.model.Interface != "" && s.port == port {
 			return true
@@ -178,13 +180,13 @@ func (r *Rule) carriesFrames() bool {
 
 // linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:
 // the second half is neither 0 nor that of an IPv4 address.
-func linkEntry(session uint64) (e datapathIn6) {
+func linkEntry(session uint64) (e abi.In6) {
 	binary.BigEndian.PutUint64(e.B[:], session)
 	e.B[8], e.B[15] = 0xff, 1
 	return e
 }
 
-func isLinkEntry(e datapathIn6) bool { return e == linkEntry(binary.BigEndian.Uint64(e.B[:])) }
+func isLinkEntry(e abi.In6) bool { return e == linkEntry(binary.BigEndian.Uint64(e.B[:])) }
 
 // joinLink has the entries that lead to an Ethernet session's rules say of which
 // session and link they are, now that it is known where they are.
@@ -213,7 +215,7 @@ func (d *DataPlane) joinLink() {
 }
 
 // isLink says whether frames of a port are a link's.
-func (d *DataPlane) isLink(port datapathPortKey) bool {
+func (d *DataPlane) isLink(port abi.PortKey) bool {
 	for _, link := range d.ethernet {
 		if link.port == port {
 			return true
@@ -231,7 +233,7 @@ func (d *DataPlane) InjectFor(session uint64, frame []byte, ifindex int, kept bo
 	if index == 0 {
 		return &NoSessionError{session}
 	}
-	meta, err := binary.Append(nil, binary.NativeEndian, &datapathGiven{Magic: givenMagic, Session: session, Pdr: index})
+	meta, err := binary.Append(nil, binary.NativeEndian, &abi.Given{Magic: givenMagic, Session: session, Pdr: index})
 	if err != nil {
 		return err
 	}
@@ -263,8 +265,8 @@ func (d *DataPlane) Stations() ([]Station, error) {
 	if d.maps == nil {
 		return nil, errClosed
 	}
-	table := d.maps[datapathMapStation]
-	keys, values := make([]datapathStationKey, table.MaxEntries()), make([]datapathStation, table.MaxEntries())
+	table := d.maps[abi.MapStation]
+	keys, values := make([]abi.StationKey, table.MaxEntries()), make([]abi.Station, table.MaxEntries())
 	var cursor ebpf.MapBatchCursor
 	n, err := table.BatchLookup(&cursor, keys, values, nil)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
@@ -285,7 +287,7 @@ func (d *DataPlane) Stations() ([]Station, error) {
 }
 
 // hasStation asks what packets ask (is_on_link in bpf/ethernet.h).
-func (d *DataPlane) hasStation(link uint32, s datapathStation) bool {
+func (d *DataPlane) hasStation(link uint32, s abi.Station) bool {
 	if s.Pdr == 0 || s.Pdr >= d.pdr.len {
 		return false
 	}

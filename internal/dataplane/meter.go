@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // maxMeters is how many meters a rule may share (MAX_METERS in bpf/session.h).
@@ -40,8 +42,8 @@ func octetWindow(rate uint32) uint32 {
 }
 
 // onePayment is what a bucket is paid at a time at most, in octets or packets.
-func onePayment(m datapathMeter) uint32 {
-	if m.Unit == uint32(datapathMeterUnitMETER_PACKETS) {
+func onePayment(m abi.Meter) uint32 {
+	if m.Unit == uint32(abi.MeterUnitMETER_PACKETS) {
 		return uint32(uint64(m.Window)*uint64(m.Rate)/976562500) + 1
 	}
 	return uint32(max(meterPayoutMax, uint64(meterPayout)*uint64(m.Rate)*2/15625))
@@ -63,15 +65,15 @@ func slowDown[T any](m *mapped[T], i uint32, bucket int, most uint32) {
 func kilobits(rate uint64) uint32 { return uint32(min(rate, math.MaxUint32)) }
 
 // meterEntry is m without what it counts.
-func meterEntry(m Meter) datapathMeter {
+func meterEntry(m Meter) abi.Meter {
 	if m.Rate != 0 {
-		return datapathMeter{Rate: kilobits(m.Rate), Unit: uint32(datapathMeterUnitMETER_OCTETS), Window: octetWindow(kilobits(m.Rate))}
+		return abi.Meter{Rate: kilobits(m.Rate), Unit: uint32(abi.MeterUnitMETER_OCTETS), Window: octetWindow(kilobits(m.Rate))}
 	}
 	period := max(m.Period, time.Microsecond)
 	perKilosecond := (uint64(m.Packets)*uint64(1000*time.Second) + uint64(period)/2) / uint64(period)
-	return datapathMeter{
+	return abi.Meter{
 		Rate:   uint32(min(max(perKilosecond, 1), math.MaxUint32)),
-		Unit:   uint32(datapathMeterUnitMETER_PACKETS),
+		Unit:   uint32(abi.MeterUnitMETER_PACKETS),
 		Window: uint32(min(uint64(period)>>meterTimeShift, maxWindow)),
 	}
 }

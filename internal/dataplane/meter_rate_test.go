@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -380,7 +381,7 @@ func TestLimitOfTwoCPUs(t *testing.T) {
 	worth := perSecond * time.Since(begun).Seconds()
 	all, err := d.Outcomes()
 	must(t, err)
-	went := float64(octets) * float64(offered.Load()-int64(all[datapathReasonREASON_LIMITED].Packets))
+	went := float64(octets) * float64(offered.Load()-int64(all[abi.ReasonREASON_LIMITED].Packets))
 	t.Logf("%d packets offered; %.4f of the rate went, with what the bucket held", offered.Load(), went/(worth+held))
 	// The last of it may not be paid yet, and each CPU lets a packet begin.
 	if went > 1.002*(worth+held)+2*octets || went < 0.99*worth {

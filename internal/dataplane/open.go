@@ -1,8 +1,6 @@
 package dataplane
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Limits size the tables. They are fixed while the data path is pinned.
@@ -85,26 +85,26 @@ type DataPlane struct {
 	podPrograms     map[string]*ebpf.Program // by name; nil: not loaded
 	hooks           map[int]*hooked
 
-	settings          *mapped[datapathSettings]
-	localSID          *mapped[datapathLocalSid]
-	srPolicy          *mapped[datapathSrPolicy]
-	tunnel            *mapped[datapathTunnel]
-	pdr               *mapped[datapathPdr]
-	refused           *mapped[datapathRefused]
-	filter            *mapped[datapathFilter]
-	frameFilter       *mapped[datapathFrameFilter]
-	forwarding        *mapped[datapathForwarding]
-	meter, sliceMeter *mapped[datapathMeter]
+	settings          *mapped[abi.Settings]
+	localSID          *mapped[abi.LocalSid]
+	srPolicy          *mapped[abi.SrPolicy]
+	tunnel            *mapped[abi.Tunnel]
+	pdr               *mapped[abi.Pdr]
+	refused           *mapped[abi.Refused]
+	filter            *mapped[abi.Filter]
+	frameFilter       *mapped[abi.FrameFilter]
+	forwarding        *mapped[abi.Forwarding]
+	meter, sliceMeter *mapped[abi.Meter]
 	names             names
-	sidTable          *table[datapathSidKey, uint32]
+	sidTable          *table[abi.SidKey, uint32]
 	teidTable         *table[uint32, uint32]
 	pdrByTEID         *table[uint32, uint32]
-	pdrByUE           *table[datapathIn6, uint32]
-	target4           *table[datapathLpm4Key, datapathTarget]
-	target6           *table[datapathLpm6Key, datapathTarget]
-	portRules         *table[datapathPortKey, datapathTarget]
-	route4            *table[datapathLpm4Key, datapathRoute]
-	route6            *table[datapathLpm6Key, datapathRoute]
+	pdrByUE           *table[abi.In6, uint32]
+	target4           *table[abi.Lpm4Key, abi.Target]
+	target6           *table[abi.Lpm6Key, abi.Target]
+	portRules         *table[abi.PortKey, abi.Target]
+	route4            *table[abi.Lpm4Key, abi.Route]
+	route6            *table[abi.Lpm6Key, abi.Route]
 
 	sidIndex, mobileIndex, policyIndex, listIndex *indexes
 	tunnelIndex, adjacencyIndex, sourceIndex      *indexes
@@ -127,7 +127,7 @@ type DataPlane struct {
 	local       map[netip.Addr]bool
 	adjacencies map[AdjacencyKey]*adjacency
 	changedAdj  map[AdjacencyKey]bool // since AdjacencyChanges; true: it is a new one
-	sources     map[datapathIn6]*source
+	sources     map[abi.In6]*source
 	routes      map[routeKey][]AdjacencyKey
 	waiting     map[string]map[string]bool // tunnels by the name of what they switch to
 	sendNames   map[string]uint32          // send entries of tunnels, recovered
@@ -152,7 +152,7 @@ func Open(opts Options) (*DataPlane, error) {
 	}
 	d := &DataPlane{
 		log: opts.Logger, limits: opts.Limits.withDefaults(), grace: &grace{},
-		build: buildHash(), links: map[int]*attachment{}, hooks: map[int]*hooked{}, edit: opts.edit,
+		build: abi.Build(), links: map[int]*attachment{}, hooks: map[int]*hooked{}, edit: opts.edit,
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -190,7 +190,7 @@ const mapSettings = "settings"
 // does, is in a map like the others: of its own name, to be pinned and written
 // while packets pass.
 func loadSpec() (*ebpf.CollectionSpec, error) {
-	spec, err := loadDatapath()
+	spec, err := abi.Load()
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func loadSpec() (*ebpf.CollectionSpec, error) {
 	delete(spec.Maps, section)
 	spec.Maps[mapSettings] = m
 	m.Name, m.Contents = mapSettings, nil
-	m.Key, m.Value = spec.Maps[datapathMapPort].Key, data.Vars[0].Type.(*btf.Var).Type
+	m.Key, m.Value = spec.Maps[abi.MapPort].Key, data.Vars[0].Type.(*btf.Var).Type
 	for _, prog := range spec.Programs {
 		for i, ins := range prog.Instructions {
 			if ins.IsLoadFromMap() && ins.Reference() == section {
@@ -212,11 +212,6 @@ func loadSpec() (*ebpf.CollectionSpec, error) {
 		}
 	}
 	return spec, nil
-}
-
-func buildHash() string {
-	sum := sha256.Sum256(_DatapathBytes)
-	return hex.EncodeToString(sum[:8])
 }
 
 // Build is a hash of the object that is loaded.
@@ -228,14 +223,14 @@ func (d *DataPlane) Build() string { return d.build }
 func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 	l := d.limits
 	for name, n := range map[string]uint32{
-		datapathMapLocalSid: 2*l.SIDs + 1, datapathMapSidCounter: 2*l.SIDs + 1,
-		datapathMapSidByPrefix: l.SIDs, datapathMapMobile: l.SIDs + 1,
-		datapathMapSrPolicy:    l.Policies + 1,
-		datapathMapSegmentList: l.SegmentLists + 1, datapathMapListCounter: l.SegmentLists + 1,
-		datapathMapTunnel: 4 * l.Tunnels, datapathMapTunnelByTeid: l.Tunnels,
-		datapathMapTargetByDst4: l.Routes, datapathMapTargetByDst6: l.Routes,
-		datapathMapRoute4: l.Routes, datapathMapRoute6: l.Routes,
-		datapathMapAdjacency: l.Adjacencies + 1,
+		abi.MapLocalSid: 2*l.SIDs + 1, abi.MapSidCounter: 2*l.SIDs + 1,
+		abi.MapSidByPrefix: l.SIDs, abi.MapMobile: l.SIDs + 1,
+		abi.MapSrPolicy:    l.Policies + 1,
+		abi.MapSegmentList: l.SegmentLists + 1, abi.MapListCounter: l.SegmentLists + 1,
+		abi.MapTunnel: 4 * l.Tunnels, abi.MapTunnelByTeid: l.Tunnels,
+		abi.MapTargetByDst4: l.Routes, abi.MapTargetByDst6: l.Routes,
+		abi.MapRoute4: l.Routes, abi.MapRoute6: l.Routes,
+		abi.MapAdjacency: l.Adjacencies + 1,
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
@@ -247,8 +242,8 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 		}
 	}
 	// These are written word by word, see mapped.
-	for _, name := range []string{mapSettings, datapathMapLocalSid, datapathMapSrPolicy, datapathMapTunnel,
-		datapathMapPdr, datapathMapRefused, datapathMapFilter, datapathMapFrameFilter, datapathMapForwarding, datapathMapMeter, datapathMapSliceMeter} {
+	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapSrPolicy, abi.MapTunnel,
+		abi.MapPdr, abi.MapRefused, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}
 }
@@ -259,24 +254,24 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 func (l Limits) sessionMaps() map[string]uint32 {
 	_, _, free := l.pdrRanges()
 	return map[string]uint32{
-		datapathMapPdr: free + l.Sessions + l.Filters, datapathMapRefused: free + l.Sessions + l.Filters,
-		datapathMapPdrByTeid: l.Sessions, datapathMapPdrByUe: l.Sessions,
-		datapathMapFilter: firstFilter + l.Filters, datapathMapFrameFilter: firstFilter + l.Filters,
-		datapathMapStation: min(l.Sessions, maxStations), datapathMapMeter: l.Sessions + 1,
-		datapathMapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
-		datapathMapSliceCounter: 2 * maxSlices, datapathMapSliceMeter: 2 * maxSlices,
+		abi.MapPdr: free + l.Sessions + l.Filters, abi.MapRefused: free + l.Sessions + l.Filters,
+		abi.MapPdrByTeid: l.Sessions, abi.MapPdrByUe: l.Sessions,
+		abi.MapFilter: firstFilter + l.Filters, abi.MapFrameFilter: firstFilter + l.Filters,
+		abi.MapStation: min(l.Sessions, maxStations), abi.MapMeter: l.Sessions + 1,
+		abi.MapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
+		abi.MapSliceCounter: 2 * maxSlices, abi.MapSliceMeter: 2 * maxSlices,
 	}
 }
 
 // load puts the build into the kernel, on top of maps that are there already; the
 // programs for pods are left until they are needed.
 func (d *DataPlane) load(spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map) error {
-	coll, err := d.loadPrograms(spec, pinned, datapathProgCulvertXdp)
+	coll, err := d.loadPrograms(spec, pinned, abi.ProgCulvertXdp)
 	if err != nil {
 		return err
 	}
 	d.maps = coll.Maps
-	d.prog = coll.Programs[datapathProgCulvertXdp]
+	d.prog = coll.Programs[abi.ProgCulvertXdp]
 	return nil
 }
 
@@ -302,47 +297,47 @@ func (d *DataPlane) openTables() error {
 		}
 	}
 	var err error
-	d.settings, err = mapArray[datapathSettings](d.maps[mapSettings])
+	d.settings, err = mapArray[abi.Settings](d.maps[mapSettings])
 	check(err)
-	d.localSID, err = mapArray[datapathLocalSid](d.maps[datapathMapLocalSid])
+	d.localSID, err = mapArray[abi.LocalSid](d.maps[abi.MapLocalSid])
 	check(err)
-	d.srPolicy, err = mapArray[datapathSrPolicy](d.maps[datapathMapSrPolicy])
+	d.srPolicy, err = mapArray[abi.SrPolicy](d.maps[abi.MapSrPolicy])
 	check(err)
-	d.tunnel, err = mapArray[datapathTunnel](d.maps[datapathMapTunnel])
+	d.tunnel, err = mapArray[abi.Tunnel](d.maps[abi.MapTunnel])
 	check(err)
-	d.pdr, err = mapArray[datapathPdr](d.maps[datapathMapPdr])
+	d.pdr, err = mapArray[abi.Pdr](d.maps[abi.MapPdr])
 	check(err)
-	d.refused, err = mapArray[datapathRefused](d.maps[datapathMapRefused])
+	d.refused, err = mapArray[abi.Refused](d.maps[abi.MapRefused])
 	check(err)
-	d.filter, err = mapArray[datapathFilter](d.maps[datapathMapFilter])
+	d.filter, err = mapArray[abi.Filter](d.maps[abi.MapFilter])
 	check(err)
-	d.frameFilter, err = mapArray[datapathFrameFilter](d.maps[datapathMapFrameFilter])
+	d.frameFilter, err = mapArray[abi.FrameFilter](d.maps[abi.MapFrameFilter])
 	check(err)
-	d.forwarding, err = mapArray[datapathForwarding](d.maps[datapathMapForwarding])
+	d.forwarding, err = mapArray[abi.Forwarding](d.maps[abi.MapForwarding])
 	check(err)
-	d.meter, err = mapArray[datapathMeter](d.maps[datapathMapMeter])
+	d.meter, err = mapArray[abi.Meter](d.maps[abi.MapMeter])
 	check(err)
-	d.sliceMeter, err = mapArray[datapathMeter](d.maps[datapathMapSliceMeter])
+	d.sliceMeter, err = mapArray[abi.Meter](d.maps[abi.MapSliceMeter])
 	check(err)
-	d.pdrByTEID, err = openTable[uint32, uint32]("pdr_by_teid", "sessions", d.maps[datapathMapPdrByTeid])
+	d.pdrByTEID, err = openTable[uint32, uint32]("pdr_by_teid", "sessions", d.maps[abi.MapPdrByTeid])
 	check(err)
-	d.pdrByUE, err = openTable[datapathIn6, uint32]("pdr_by_ue", "sessions", d.maps[datapathMapPdrByUe])
+	d.pdrByUE, err = openTable[abi.In6, uint32]("pdr_by_ue", "sessions", d.maps[abi.MapPdrByUe])
 	check(err)
-	d.names.table, err = openTable[datapathNameKey, [nameLength]byte]("name_by_index", "", d.maps[datapathMapNameByIndex])
+	d.names.table, err = openTable[abi.NameKey, [nameLength]byte]("name_by_index", "", d.maps[abi.MapNameByIndex])
 	check(err)
-	d.sidTable, err = openTable[datapathSidKey, uint32]("sid_by_prefix", "sids", d.maps[datapathMapSidByPrefix])
+	d.sidTable, err = openTable[abi.SidKey, uint32]("sid_by_prefix", "sids", d.maps[abi.MapSidByPrefix])
 	check(err)
-	d.teidTable, err = openTable[uint32, uint32]("tunnel_by_teid", "tunnels", d.maps[datapathMapTunnelByTeid])
+	d.teidTable, err = openTable[uint32, uint32]("tunnel_by_teid", "tunnels", d.maps[abi.MapTunnelByTeid])
 	check(err)
-	d.target4, err = openTable[datapathLpm4Key, datapathTarget]("target_by_dst4", "routes", d.maps[datapathMapTargetByDst4])
+	d.target4, err = openTable[abi.Lpm4Key, abi.Target]("target_by_dst4", "routes", d.maps[abi.MapTargetByDst4])
 	check(err)
-	d.target6, err = openTable[datapathLpm6Key, datapathTarget]("target_by_dst6", "routes", d.maps[datapathMapTargetByDst6])
+	d.target6, err = openTable[abi.Lpm6Key, abi.Target]("target_by_dst6", "routes", d.maps[abi.MapTargetByDst6])
 	check(err)
-	d.portRules, err = openTable[datapathPortKey, datapathTarget]("target_by_port", "", d.maps[datapathMapTargetByPort])
+	d.portRules, err = openTable[abi.PortKey, abi.Target]("target_by_port", "", d.maps[abi.MapTargetByPort])
 	check(err)
-	d.route4, err = openTable[datapathLpm4Key, datapathRoute]("route4", "routes", d.maps[datapathMapRoute4])
+	d.route4, err = openTable[abi.Lpm4Key, abi.Route]("route4", "routes", d.maps[abi.MapRoute4])
 	check(err)
-	d.route6, err = openTable[datapathLpm6Key, datapathRoute]("route6", "routes", d.maps[datapathMapRoute6])
+	d.route6, err = openTable[abi.Lpm6Key, abi.Route]("route6", "routes", d.maps[abi.MapRoute6])
 	check(err)
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -359,7 +354,7 @@ func (d *DataPlane) openTables() error {
 // (bpf/cache.h). It comes after the change: what a packet remembers meanwhile
 // carries the number from before.
 func (d *DataPlane) forgetLookups() {
-	d.storeSettings(func(s *datapathSettings) {
+	d.storeSettings(func(s *abi.Settings) {
 		if s.Generation++; s.Generation == 0 {
 			s.Generation = 1
 		}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Verdicts of an XDP program.
@@ -109,14 +111,14 @@ func (d *DataPlane) inject(meta, frame []byte, ifindex int) error {
 type PuntKind uint32
 
 const (
-	PuntReassemble      = PuntKind(datapathPuntKindPUNT_REASSEMBLE)
-	PuntFragment        = PuntKind(datapathPuntKindPUNT_FRAGMENT)
-	PuntICMP            = PuntKind(datapathPuntKindPUNT_ICMP)
-	PuntErrorIndication = PuntKind(datapathPuntKindPUNT_ERROR_INDICATION)
-	PuntNeighbour       = PuntKind(datapathPuntKindPUNT_NEIGHBOUR)
-	PuntBuffer          = PuntKind(datapathPuntKindPUNT_BUFFER)    // for an idle UE
-	PuntDuplicate       = PuntKind(datapathPuntKindPUNT_DUPLICATE) // a copy
-	PuntFlood           = PuntKind(datapathPuntKindPUNT_FLOOD)     // for all Ethernet sessions of Link
+	PuntReassemble      = PuntKind(abi.PuntKindPUNT_REASSEMBLE)
+	PuntFragment        = PuntKind(abi.PuntKindPUNT_FRAGMENT)
+	PuntICMP            = PuntKind(abi.PuntKindPUNT_ICMP)
+	PuntErrorIndication = PuntKind(abi.PuntKindPUNT_ERROR_INDICATION)
+	PuntNeighbour       = PuntKind(abi.PuntKindPUNT_NEIGHBOUR)
+	PuntBuffer          = PuntKind(abi.PuntKindPUNT_BUFFER)    // for an idle UE
+	PuntDuplicate       = PuntKind(abi.PuntKindPUNT_DUPLICATE) // a copy
+	PuntFlood           = PuntKind(abi.PuntKindPUNT_FLOOD)     // for all Ethernet sessions of Link
 )
 
 // Punt is a packet that the data path hands to the daemon.
@@ -146,7 +148,7 @@ const SessionTable = 0xffffffff
 // Punts calls f for each packet that the data path hands up, until ctx ends.
 // There is one reader at a time.
 func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
-	return readRing(ctx, d, datapathMapSlowPath, func(r *datapathPunt) {
+	return readRing(ctx, d, abi.MapSlowPath, func(r *abi.Punt) {
 		p := Punt{
 			Kind: PuntKind(r.Kind), Ifindex: int(r.Ifindex), Info: r.Info, L3: int(r.L3), Type: r.Type, Code: r.Code,
 			Table: r.Table,
@@ -235,7 +237,7 @@ func readRing[T any](ctx context.Context, d *DataPlane, name string, f func(*T))
 	defer state.close()
 	stop := context.AfterFunc(ctx, state.close)
 	defer stop()
-	if name == datapathMapSlowPath {
+	if name == abi.MapSlowPath {
 		d.punts.Store(state)
 		defer d.punts.Store(nil)
 	}

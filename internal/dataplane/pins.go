@@ -11,6 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Why Open and Remove leave pins alone.
@@ -121,10 +123,10 @@ func (d *DataPlane) pinNew(spec *ebpf.CollectionSpec, path string) error {
 		return err
 	}
 	d.pins = p
-	if err := d.prog.Pin(p.at(dirPrograms, datapathProgCulvertXdp)); err != nil {
+	if err := d.prog.Pin(p.at(dirPrograms, abi.ProgCulvertXdp)); err != nil {
 		return fmt.Errorf("make pins: %w", err)
 	}
-	if err := d.recordBuild(d.prog, datapathProgCulvertXdp); err != nil {
+	if err := d.recordBuild(d.prog, abi.ProgCulvertXdp); err != nil {
 		return err
 	}
 	for name := range d.maps {
@@ -170,7 +172,7 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) error {
 	if err != nil {
 		return err
 	}
-	if d.prog = p.sameProgram(datapathProgCulvertXdp, spec, pinned, d.build); d.prog != nil {
+	if d.prog = p.sameProgram(abi.ProgCulvertXdp, spec, pinned, d.build); d.prog != nil {
 		d.maps = pinned
 		return errors.Join(d.takeOverLinks(), d.takeOverHooks(spec))
 	}
@@ -191,7 +193,7 @@ func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) error {
 	if err := d.takeOverLinks(); err != nil {
 		return err
 	}
-	if err := d.replacePinned(d.prog, datapathProgCulvertXdp); err != nil {
+	if err := d.replacePinned(d.prog, abi.ProgCulvertXdp); err != nil {
 		return err
 	}
 	return errors.Join(d.takeOverHooks(spec), p.unpinObsolete(spec))

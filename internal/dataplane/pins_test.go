@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 var pinDirs atomic.Uint32
@@ -52,7 +54,7 @@ func openPinned(t *testing.T, path string) *DataPlane {
 
 // otherBuild adds an instruction that changes nothing but the program's tag.
 func otherBuild(spec *ebpf.CollectionSpec) {
-	p := spec.Programs[datapathProgCulvertXdp]
+	p := spec.Programs[abi.ProgCulvertXdp]
 	nop := asm.Mov.Imm(asm.R0, 7)
 	p.Instructions = append(asm.Instructions{p.Instructions[0], nop}, p.Instructions[1:]...)
 }
@@ -110,9 +112,9 @@ func TestSweepRemovesTheRest(t *testing.T) {
 	must(t, d.PutSID(sids[0]))
 	must(t, d.Sweep())
 	for name, want := range map[string]int{
-		datapathMapSrPolicy: 1, datapathMapSegmentList: 1, datapathMapLocalSid: 1, datapathMapAdjacency: 1,
-		datapathMapNameByIndex: 2,
-		datapathMapSource:      1, // of the one segment
+		abi.MapSrPolicy: 1, abi.MapSegmentList: 1, abi.MapLocalSid: 1, abi.MapAdjacency: 1,
+		abi.MapNameByIndex: 2,
+		abi.MapSource:      1, // of the one segment
 	} {
 		if got := d.Usage()[name].Used; got != want {
 			t.Errorf("%s: %d in use, want %d", name, got, want)
@@ -120,7 +122,7 @@ func TestSweepRemovesTheRest(t *testing.T) {
 	}
 	for name, got := range d.Usage() {
 		switch name {
-		case datapathMapSrPolicy, datapathMapSegmentList, datapathMapLocalSid, datapathMapAdjacency, datapathMapNameByIndex, datapathMapSource:
+		case abi.MapSrPolicy, abi.MapSegmentList, abi.MapLocalSid, abi.MapAdjacency, abi.MapNameByIndex, abi.MapSource:
 		default:
 			if got != empty[name] {
 				t.Errorf("%s: %+v in use, want %+v", name, got, empty[name])
@@ -128,11 +130,11 @@ func TestSweepRemovesTheRest(t *testing.T) {
 		}
 	}
 	var there uint32
-	if err := d.maps[datapathMapDevice].Lookup(uint32(1), &there); !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := d.maps[abi.MapDevice].Lookup(uint32(1), &there); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		t.Errorf("device 1 is still there: %v", err)
 	}
-	var port datapathPort
-	must(t, d.maps[datapathMapPort].Lookup(uint32(1), &port))
+	var port abi.Port
+	must(t, d.maps[abi.MapPort].Lookup(uint32(1), &port))
 	if port.Flags != 0 {
 		t.Errorf("port 1 still has flags %d", port.Flags)
 	}
@@ -172,7 +174,7 @@ func TestLeftoverOfACrashGoes(t *testing.T) {
 	must(t, d.Close())
 	// Died before the rename, and halfway through.
 	must(t, os.Rename(path, path+newSuffix))
-	must(t, os.Remove(filepath.Join(path+newSuffix, dirMaps, datapathMapTunnel)))
+	must(t, os.Remove(filepath.Join(path+newSuffix, dirMaps, abi.MapTunnel)))
 	d = openPinned(t, path)
 	must(t, d.Close())
 	if got := list(t, parent); len(got) != 1 {
@@ -203,7 +205,7 @@ func TestOtherBuildTakesOver(t *testing.T) {
 
 	// A build with one more map, and back again.
 	more := func(spec *ebpf.CollectionSpec) {
-		m := spec.Maps[datapathMapPort].Copy()
+		m := spec.Maps[abi.MapPort].Copy()
 		m.Name = "one_more"
 		spec.Maps["one_more"] = m
 	}
@@ -230,7 +232,7 @@ func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 	must(t, err)
 	must(t, d.Close())
 	id := programID(t, path)
-	record := filepath.Join(path, dirLayout, datapathProgCulvertXdp)
+	record := filepath.Join(path, dirLayout, abi.ProgCulvertXdp)
 
 	d = openPinned(t, path)
 	if got := programID(t, path); got != id {
@@ -239,7 +241,7 @@ func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 	if got := linkProgram(t, d, 1); got != id {
 		t.Errorf("the interface runs program %d, want %d", got, id)
 	}
-	if len(d.maps) == 0 || d.Build() != buildHash() {
+	if len(d.maps) == 0 || d.Build() != abi.Build() {
 		t.Errorf("%d maps, build %q", len(d.maps), d.Build())
 	}
 	must(t, d.Close())
@@ -250,7 +252,7 @@ func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 		"no record":          func() { must(t, os.Remove(record)) },
 		"of another build":   func() { relink(t, record, "0"+recorded[1:]+"0") },
 		"of another program": func() { relink(t, record, recorded+"0") },
-		"a map made anew":    func() { repin(t, path, datapathMapErrorsLeft) },
+		"a map made anew":    func() { repin(t, path, abi.MapErrorsLeft) },
 	} {
 		before := programID(t, path)
 		damage()
@@ -295,7 +297,7 @@ func repin(t *testing.T, path, name string) {
 
 func programID(t *testing.T, path string) ebpf.ProgramID {
 	t.Helper()
-	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, dirPrograms, datapathProgCulvertXdp), nil)
+	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp), nil)
 	must(t, err)
 	defer p.Close()
 	info, err := p.Info()
@@ -314,7 +316,7 @@ func linkProgram(t *testing.T, d *DataPlane, ifindex int) ebpf.ProgramID {
 
 func programTag(t *testing.T, path string) string {
 	t.Helper()
-	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, dirPrograms, datapathProgCulvertXdp), nil)
+	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp), nil)
 	must(t, err)
 	defer p.Close()
 	info, err := p.Info()
@@ -332,10 +334,10 @@ func TestIncompatiblePinsAreRefused(t *testing.T) {
 	large := smallLimits
 	large.Adjacencies *= 2
 	renamed := func(spec *ebpf.CollectionSpec) {
-		s := spec.Maps[datapathMapLocalSid].Value.(*btf.Struct)
+		s := spec.Maps[abi.MapLocalSid].Value.(*btf.Struct)
 		c := btf.Copy(s).(*btf.Struct)
 		c.Members[4].Offset, c.Members[5].Offset = c.Members[5].Offset, c.Members[4].Offset
-		spec.Maps[datapathMapLocalSid].Value = c
+		spec.Maps[abi.MapLocalSid].Value = c
 	}
 	for _, c := range []struct {
 		what string
@@ -410,7 +412,7 @@ func TestForeignPinsAreRefused(t *testing.T) {
 		"a program at the top": func(path string) { must(t, other.Pin(filepath.Join(path, "prog"))) },
 		"another program of our name": func(path string) {
 			must(t, os.Mkdir(filepath.Join(path, dirPrograms), 0o700))
-			must(t, other.Pin(filepath.Join(path, dirPrograms, datapathProgCulvertXdp)))
+			must(t, other.Pin(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp)))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

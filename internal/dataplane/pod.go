@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Pod is a pod of this node, as its packets see it.
@@ -20,7 +22,7 @@ type Pod struct {
 // pod is one that is in the tables.
 type pod struct {
 	index     uint32
-	value     datapathPod
+	value     abi.Pod
 	addresses []netip.Addr
 	kept      bool // put since Open
 }
@@ -50,7 +52,7 @@ func (d *DataPlane) putPod(p Pod) error {
 			return err
 		}
 	}
-	value := datapathPod{Ifindex: uint32(p.Ifindex), Identity: next.value.Identity}
+	value := abi.Pod{Ifindex: uint32(p.Ifindex), Identity: next.value.Identity}
 	copy(value.Mac[:], p.MAC)
 	if err := d.writePod(next, value); err != nil {
 		if there == nil {
@@ -89,7 +91,7 @@ func (d *DataPlane) checkPod(p Pod) ([]netip.Addr, error) {
 		case isPod && owner != p.Ifindex:
 			return nil, fmt.Errorf("address %s %w: it is that of the pod at interface %s", a, ErrTaken, interfaceName(owner))
 		case d.local[a], d.steerings[prefix.String()] != nil,
-			d.targetAt(prefix).Kind == uint32(datapathTargetKindTARGET_PDR):
+			d.targetAt(prefix).Kind == uint32(abi.TargetKindTARGET_PDR):
 			return nil, fmt.Errorf("address %s %w: packets to it go elsewhere", a, ErrTaken)
 		}
 		out = append(out, a)
@@ -98,11 +100,11 @@ func (d *DataPlane) checkPod(p Pod) ([]netip.Addr, error) {
 	return slices.Compact(out), nil
 }
 
-func (d *DataPlane) writePod(p *pod, value datapathPod) error {
+func (d *DataPlane) writePod(p *pod, value abi.Pod) error {
 	if p.value == value {
 		return nil
 	}
-	if err := d.maps[datapathMapPod].Put(p.index, &value); err != nil {
+	if err := d.maps[abi.MapPod].Put(p.index, &value); err != nil {
 		return fmt.Errorf("write table pod: %w", err)
 	}
 	p.value = value
@@ -112,7 +114,7 @@ func (d *DataPlane) writePod(p *pod, value datapathPod) error {
 // connectPod has packets find the pod, and the program find its packets. Pods are
 // outside of the SR domain.
 func (d *DataPlane) connectPod(ifindex int, p *pod, addresses []netip.Addr) error {
-	target := datapathTarget{Kind: uint32(datapathTargetKindTARGET_POD), Index: p.index}
+	target := abi.Target{Kind: uint32(abi.TargetKindTARGET_POD), Index: p.index}
 	for _, a := range addresses {
 		if err := d.putTarget(netip.PrefixFrom(a, a.BitLen()), target); err != nil {
 			return err
@@ -130,8 +132,8 @@ func (d *DataPlane) connectPod(ifindex int, p *pod, addresses []netip.Addr) erro
 		}
 	}
 	d.ports[ifindex] = true
-	flags := datapathPortFlagsPORT_ATTACHED | datapathPortFlagsPORT_EXTERNAL
-	if err := d.writePort(ifindex, datapathPort{Flags: uint32(flags)}); err != nil {
+	flags := abi.PortFlagsPORT_ATTACHED | abi.PortFlagsPORT_EXTERNAL
+	if err := d.writePort(ifindex, abi.Port{Flags: uint32(flags)}); err != nil {
 		return err
 	}
 	return d.attachHook(ifindex, hookPod)
@@ -168,7 +170,7 @@ func (d *DataPlane) deletePod(ifindex int) error {
 		}
 	}
 	delete(d.ports, ifindex)
-	if err := errors.Join(d.detachHook(ifindex, hookPod), d.writePort(ifindex, datapathPort{}), d.writePod(p, datapathPod{})); err != nil {
+	if err := errors.Join(d.detachHook(ifindex, hookPod), d.writePort(ifindex, abi.Port{}), d.writePod(p, abi.Pod{})); err != nil {
 		return err
 	}
 	delete(d.pods, ifindex)
@@ -194,7 +196,7 @@ func (d *DataPlane) Pods() []Pod {
 func (d *DataPlane) recoverPods() error {
 	d.pods, d.podOf = map[int]*pod{}, map[netip.Addr]int{}
 	byIndex, taken := map[uint32]*pod{}, map[uint32]bool{}
-	table, err := readArray[datapathPod](d.maps[datapathMapPod])
+	table, err := readArray[abi.Pod](d.maps[abi.MapPod])
 	if err != nil {
 		return err
 	}
@@ -206,14 +208,14 @@ func (d *DataPlane) recoverPods() error {
 		}
 	}
 	d.podIndex.restore(taken)
-	own := func(t datapathTarget, a netip.Addr) {
-		if p := byIndex[t.Index]; p != nil && t.Kind == uint32(datapathTargetKindTARGET_POD) {
+	own := func(t abi.Target, a netip.Addr) {
+		if p := byIndex[t.Index]; p != nil && t.Kind == uint32(abi.TargetKindTARGET_POD) {
 			p.addresses = append(p.addresses, a)
 			d.podOf[a] = int(p.value.Ifindex)
 		}
 	}
 	for k, t := range d.target4.have {
-		own(t, fromBE32(k.Addr))
+		own(t, abi.FromBE32(k.Addr))
 	}
 	for k, t := range d.target6.have {
 		own(t, netip.AddrFrom16(k.Addr.B))

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
 )
@@ -103,7 +104,7 @@ func goldenPods(t *testing.T, how podKind) {
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
 		must(t, r.d.loadPodPrograms())
-		program := r.d.podPrograms[datapathProgCulvertPod]
+		program := r.d.podPrograms[abi.ProgCulvertPod]
 		if how.tunnelled {
 			program = tunnelled(t, program)
 		}
@@ -113,7 +114,7 @@ func goldenPods(t *testing.T, how podKind) {
 			}
 			must(t, r.program(f.Network))
 			if how.translates {
-				must(t, r.d.putOverlay(&datapathOverlay{Translates: 1})) // as AttachEntry does
+				must(t, r.d.putOverlay(&abi.Overlay{Translates: 1})) // as AttachEntry does
 			}
 			for _, p := range f.Network.Ports {
 				must(t, r.d.SetPort(p.Ifindex, Port{External: true})) // as PutPod does
@@ -263,7 +264,7 @@ func (r *rig) uplinkRow(t *testing.T, row *golden.Row) {
 		end = o.end
 	}
 	before := r.counters(t)
-	verdict, out := r.runHook(t, datapathProgCulvertUplink, frame, ifindex)
+	verdict, out := r.runHook(t, abi.ProgCulvertUplink, frame, ifindex)
 	counted := since(before, r.counters(t))
 	outcome, wanted := end, uint32(tcxDrop)
 	switch end {
@@ -366,7 +367,7 @@ func (r *rig) endRow(t *testing.T, row *golden.Row) {
 		end, want = "passed", slices.Concat(frame[:12], typeOf(inner), inner)
 	}
 	before := r.counters(t)
-	verdict, out := r.runHook(t, datapathProgCulvertUplink, frame, ifindex)
+	verdict, out := r.runHook(t, abi.ProgCulvertUplink, frame, ifindex)
 	counted := since(before, r.counters(t))
 	if (verdict == tcxNext) != (end == "passed") || counted[model.OutcomeName(model.Reason(end))].Packets != 1 {
 		t.Errorf("%s: verdict %d, %v, want one %s", row.Name, verdict, counted, end)
@@ -384,7 +385,7 @@ func TestGoldenBinding(t *testing.T) {
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
 		must(t, r.d.loadPodPrograms())
-		uplink := r.d.podPrograms[datapathProgCulvertUplink]
+		uplink := r.d.podPrograms[abi.ProgCulvertUplink]
 		for _, f := range files {
 			must(t, r.program(f.Network))
 			for i := range f.Rows {

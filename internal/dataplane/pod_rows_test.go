@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/packet"
 )
@@ -108,7 +109,7 @@ func newRowRig(t testing.TB) *rig {
 	must(t, r.program(model.Network{Config: *c, Ports: rowPorts, Adjacencies: rowHops}))
 	must(t, r.d.PutPod(Pod{Ifindex: rowPod, MAC: hostA, Addresses: rowPodAddresses}))
 	empty := r.d.policies["empty"]
-	must(t, r.d.maps[datapathMapSrPolicy].Put(empty.index, &datapathSrPolicy{}))
+	must(t, r.d.maps[abi.MapSrPolicy].Put(empty.index, &abi.SrPolicy{}))
 	for _, line := range rowRoutes {
 		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v\n%s", line, err, out)
@@ -444,7 +445,7 @@ func runRows(t *testing.T, name string, rows []podRow, port int) {
 
 // TestPodRows runs the rows through culvert_pod.
 func TestPodRows(t *testing.T) {
-	runRows(t, datapathProgCulvertPod, podRows, rowPod)
+	runRows(t, abi.ProgCulvertPod, podRows, rowPod)
 }
 
 // wholeContext is struct __sk_buff as far as to what it says of many packets in
@@ -466,7 +467,7 @@ func TestLargestOfMany(t *testing.T) {
 		return of(packet.TCP{Sport: 1, Dport: 2, Options: make(packet.Hex, options)}, packet.Payload{Count: 3000})
 	}
 	options := packet.IPv4{Src: addr("10.2.2.2"), Dst: addr("10.15.0.1"), Options: make(packet.Hex, 8)}
-	pod, uplink := datapathProgCulvertPod, datapathProgCulvertUplink
+	pod, uplink := abi.ProgCulvertPod, abi.ProgCulvertUplink
 	inNamespace(t, rowPorts, func() {
 		r := newRowRig(t)
 		for _, c := range []struct {
@@ -554,9 +555,9 @@ func spent(in layers) layers {
 func TestAnswerRows(t *testing.T) {
 	inNamespace(t, rowPorts, func() {
 		r := newRowRig(t)
-		uplink, pod := r.d.podPrograms[datapathProgCulvertUplink], r.d.podPrograms[datapathProgCulvertPod]
-		entry := datapathOverlay{Entry: 153, Translates: 1, Mac: [6]uint8{2, 0, 0, 0, 0, 0xc0}}
-		for _, o := range []datapathOverlay{{}, {Translates: 1}, entry} {
+		uplink, pod := r.d.podPrograms[abi.ProgCulvertUplink], r.d.podPrograms[abi.ProgCulvertPod]
+		entry := abi.Overlay{Entry: 153, Translates: 1, Mac: [6]uint8{2, 0, 0, 0, 0, 0xc0}}
+		for _, o := range []abi.Overlay{{}, {Translates: 1}, entry} {
 			must(t, r.d.putOverlay(&o))
 			for _, a := range answers {
 				sid := dt6
@@ -585,7 +586,7 @@ func TestAnswerRows(t *testing.T) {
 
 // TestUplinkRows runs the rows through culvert_uplink.
 func TestUplinkRows(t *testing.T) {
-	runRows(t, datapathProgCulvertUplink, uplinkRows, rowUplink)
+	runRows(t, abi.ProgCulvertUplink, uplinkRows, rowUplink)
 }
 
 // sourced has frames leave by the uplink from its own address.

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
@@ -53,7 +54,7 @@ func (n *fabricNode) drops(t testing.TB) string {
 	return strings.Join(out, ", ")
 }
 
-func (n *fabricNode) count(t testing.TB, r datapathReason) uint64 {
+func (n *fabricNode) count(t testing.TB, r abi.Reason) uint64 {
 	t.Helper()
 	counts, err := n.d.Outcomes()
 	must(t, err)
@@ -161,7 +162,7 @@ func TestPodsOfTwoNodes(t *testing.T) {
 		}
 	}
 	f.noDrops(t)
-	if n := c.count(t, datapathReasonREASON_PASSED); n < 1000 {
+	if n := c.count(t, abi.ReasonREASON_PASSED); n < 1000 {
 		t.Errorf("the node in the middle saw %d packets", n)
 	}
 }
@@ -307,7 +308,7 @@ func TestPodsIntoTable(t *testing.T) {
 		}
 	}
 	f.noDrops(t)
-	if n := b.count(t, datapathReasonREASON_FORWARDED); n < 100 {
+	if n := b.count(t, abi.ReasonREASON_FORWARDED); n < 100 {
 		t.Errorf("node 2 forwarded %d packets", n)
 	}
 	for _, at := range []string{"10.99.0.2", "fd99::2"} {

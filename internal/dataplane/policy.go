@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -62,7 +63,7 @@ type policy struct {
 	lists []uint32 // indices of segment_list, as the model's
 	adj   []AdjacencyKey
 	// source is the outer one, if oneSegment refers to it.
-	source    datapathIn6
+	source    abi.In6
 	hasSource bool
 }
 
@@ -187,10 +188,10 @@ func (d *DataPlane) policyAt(name string) (uint32, error) {
 // returns the former ones, which packets may still meet.
 func (d *DataPlane) programPolicy(p *policy) (former []uint32, err error) {
 	now := d.srPolicy.get(p.index)
-	idle := map[uint32]datapathSegmentList{} // now in use, and not yet again
+	idle := map[uint32]abi.SegmentList{} // now in use, and not yet again
 	for _, l := range now.List[:now.Count] {
-		var content datapathSegmentList
-		if err := d.maps[datapathMapSegmentList].Lookup(l.List, &content); err != nil {
+		var content abi.SegmentList
+		if err := d.maps[abi.MapSegmentList].Lookup(l.List, &content); err != nil {
 			return nil, fmt.Errorf("read table segment_list: %w", err)
 		}
 		idle[l.List] = content
@@ -206,7 +207,7 @@ func (d *DataPlane) programPolicy(p *policy) (former []uint32, err error) {
 		}
 		err = orRelease(d, err, p.adj[:acquired])
 	}()
-	entry := datapathSrPolicy{Count: uint32(len(p.model.SegmentLists)), Behavior: uint32(p.behavior())}
+	entry := abi.SrPolicy{Count: uint32(len(p.model.SegmentLists)), Behavior: uint32(p.behavior())}
 	thresholds := p.model.Thresholds()
 	for i, l := range p.model.SegmentLists {
 		content := d.listEntry(p, l)
@@ -222,16 +223,16 @@ func (d *DataPlane) programPolicy(p *policy) (former []uint32, err error) {
 			fresh = append(fresh, index)
 		}
 		p.lists = append(p.lists, index)
-		entry.List[i] = datapathWeightedList{Threshold: thresholds[i], List: index}
+		entry.List[i] = abi.WeightedList{Threshold: thresholds[i], List: index}
 	}
 	d.writePolicy(p.index, entry)
 	return slices.Collect(maps.Keys(idle)), nil
 }
 
-func (d *DataPlane) listEntry(p *policy, l srpolicy.SegmentList) datapathSegmentList {
-	e := datapathSegmentList{Count: uint8(len(l.Segments)), Source: in6(d.policySource(p.model))}
+func (d *DataPlane) listEntry(p *policy, l srpolicy.SegmentList) abi.SegmentList {
+	e := abi.SegmentList{Count: uint8(len(l.Segments)), Source: abi.In6Of(d.policySource(p.model))}
 	for n, s := range l.Segments {
-		e.Segment[len(l.Segments)-1-n] = in6(s)
+		e.Segment[len(l.Segments)-1-n] = abi.In6Of(s)
 	}
 	return e
 }
@@ -245,7 +246,7 @@ func (d *DataPlane) policySource(m srpolicy.Policy) netip.Addr {
 
 // takeList finds a segment list, and with it its counter, among those that the
 // policy has.
-func takeList(idle map[uint32]datapathSegmentList, content datapathSegmentList) (uint32, bool) {
+func takeList(idle map[uint32]abi.SegmentList, content abi.SegmentList) (uint32, bool) {
 	found, ok := uint32(0), false
 	for index, c := range idle {
 		if c == content && (!ok || index < found) {
@@ -256,22 +257,22 @@ func takeList(idle map[uint32]datapathSegmentList, content datapathSegmentList) 
 	return found, ok
 }
 
-func (d *DataPlane) newList(content datapathSegmentList) (uint32, error) {
+func (d *DataPlane) newList(content abi.SegmentList) (uint32, error) {
 	index, err := d.listIndex.alloc()
 	if err != nil {
 		return 0, err
 	}
-	if err := d.maps[datapathMapSegmentList].Put(index, &content); err != nil {
+	if err := d.maps[abi.MapSegmentList].Put(index, &content); err != nil {
 		d.listIndex.retire(index)
 		return 0, fmt.Errorf("write table segment_list: %w", err)
 	}
-	return index, d.zeroCounter(datapathMapListCounter, index)
+	return index, d.zeroCounter(abi.MapListCounter, index)
 }
 
 // writePolicy changes sr_policy[index]. The first word holds the number of
 // lists, each further one a list. At every moment the last list that counts
 // takes all hashes, and every list that counts is old or new.
-func (d *DataPlane) writePolicy(index uint32, next datapathSrPolicy) {
+func (d *DataPlane) writePolicy(index uint32, next abi.SrPolicy) {
 	now := d.srPolicy.get(index)
 	from, to := toWords(now), toWords(next)
 	store := func(word int) {
@@ -347,13 +348,13 @@ func (d *DataPlane) replaceSteering(who user) error {
 
 // oneSegment is the tunnel entry for a policy that pushes no more than one
 // segment, which needs no SRH: all that is pushed is in the entry.
-func (d *DataPlane) oneSegment(p *policy) (datapathTunnel, bool) {
+func (d *DataPlane) oneSegment(p *policy) (abi.Tunnel, bool) {
 	if !p.hasSource {
-		return datapathTunnel{}, false
+		return abi.Tunnel{}, false
 	}
-	return datapathTunnel{
-		Action: uint8(datapathTunnelActionTUNNEL_SRV6),
-		Remote: in6(p.model.SegmentLists[0].Segments[0]),
+	return abi.Tunnel{
+		Action: uint8(abi.TunnelActionTUNNEL_SRV6),
+		Remote: abi.In6Of(p.model.SegmentLists[0].Segments[0]),
 		Source: d.sources[p.source].index, Adjacency: d.adjacencies[p.adj[0]].index,
 		Index: p.lists[0],
 	}, true
@@ -366,7 +367,7 @@ func (d *DataPlane) takeSource(p *policy) {
 	if p.behavior() != srv6.HEncapsRed || len(lists) != 1 || len(lists[0].Segments) != 1 {
 		return
 	}
-	p.source = in6(d.policySource(p.model))
+	p.source = abi.In6Of(d.policySource(p.model))
 	index, err := d.acquireSource(p.source)
 	p.hasSource = err == nil && index != 0
 }
@@ -433,7 +434,7 @@ func (d *DataPlane) ListCounters(name string) ([]Counter, error) {
 	out := make([]Counter, len(p.lists))
 	for i, index := range p.lists {
 		var err error
-		if out[i], err = d.readCounter(datapathMapListCounter, index); err != nil {
+		if out[i], err = d.readCounter(abi.MapListCounter, index); err != nil {
 			return nil, err
 		}
 	}

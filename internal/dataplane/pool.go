@@ -2,46 +2,36 @@ package dataplane
 
 import (
 	"encoding/binary"
-	"math"
 	"net/netip"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
-
-// off4 is the prefix and mask of an IPv4 pool that is off: they are one word.
-const off4 = math.MaxUint32
-
-func (p datapathPool4) enabled() bool { return p.Mask != 0 && (p.Prefix != off4 || p.Mask != off4) }
-
-func (p datapathPool4) size() uint32 { return ^p.Mask + 1 }
-
-func (p datapathPool6) enabled() bool { return p.Mask != 0 && p.Hi != off }
-
-func (p datapathPool6) size() uint32 { return uint32(^p.Mask + 1) }
 
 // poolsIn are the wanted UE pools that are there now, each where it is; if add
 // is set, also those that are new, as far as they fit.
-func (d *DataPlane) poolsIn(now datapathSettings, s Settings, add bool) ([8]datapathPool4, [8]datapathPool6) {
+func (d *DataPlane) poolsIn(now abi.Settings, s Settings, add bool) ([8]abi.Pool4, [8]abi.Pool6) {
 	want4, want6 := d.poolEntries(s)
 	out4, out6 := now.Pool4, now.Pool6
 	var ranges poolRanges
 	for i, p := range out4 {
 		base := p.Base
 		p.Base = 0
-		if n := slices.Index(want4, p); p.enabled() && n >= 0 {
+		if n := slices.Index(want4, p); p.Enabled() && n >= 0 {
 			want4 = slices.Delete(want4, n, n+1)
-			ranges.add(p.Sessions, base, p.size())
+			ranges.add(p.Sessions, base, p.Size())
 		} else {
-			out4[i] = datapathPool4{Prefix: off4, Mask: off4}
+			out4[i] = abi.Pool4{Prefix: abi.Off4, Mask: abi.Off4}
 		}
 	}
 	for i, p := range out6 {
 		base := p.Base
 		p.Base = 0
-		if n := slices.Index(want6, p); p.enabled() && n >= 0 {
+		if n := slices.Index(want6, p); p.Enabled() && n >= 0 {
 			want6 = slices.Delete(want6, n, n+1)
-			ranges.add(p.Sessions, base, p.size())
+			ranges.add(p.Sessions, base, p.Size())
 		} else {
-			out6[i] = datapathPool6{Hi: off}
+			out6[i] = abi.Pool6{Hi: abi.Off}
 		}
 	}
 	if add {
@@ -51,20 +41,20 @@ func (d *DataPlane) poolsIn(now datapathSettings, s Settings, add bool) ([8]data
 }
 
 // poolEntries are the pools that can be found by index, without their ranges.
-func (d *DataPlane) poolEntries(s Settings) (want4 []datapathPool4, want6 []datapathPool6) {
+func (d *DataPlane) poolEntries(s Settings) (want4 []abi.Pool4, want6 []abi.Pool6) {
 	add := func(p netip.Prefix, room, sessions uint32) {
 		p = p.Masked()
 		if p.Addr().Is4() {
 			b := p.Addr().As4()
-			e := datapathPool4{Prefix: binary.BigEndian.Uint32(b[:]), Mask: ^uint32(0) << (32 - p.Bits()), Sessions: sessions}
-			if p.Bits() > 0 && e.size() <= room {
+			e := abi.Pool4{Prefix: binary.BigEndian.Uint32(b[:]), Mask: ^uint32(0) << (32 - p.Bits()), Sessions: sessions}
+			if p.Bits() > 0 && e.Size() <= room {
 				want4 = append(want4, e)
 			}
 			return
 		}
-		hi, _ := halves(p.Addr())
+		hi, _ := abi.Halves(p.Addr())
 		if n := p.Bits(); n > 0 && n <= 64 && uint64(1)<<(64-n) <= uint64(room) {
-			want6 = append(want6, datapathPool6{Hi: hi, Mask: ones(n), Sessions: sessions})
+			want6 = append(want6, abi.Pool6{Hi: hi, Mask: abi.Ones(n), Sessions: sessions})
 		}
 	}
 	for _, p := range s.UEPools {
@@ -93,7 +83,7 @@ func (r *poolRanges) add(sessions, base, size uint32) {
 }
 
 // addPools gives pools ranges of tunnel and pdr, behind those of TEIDs.
-func (d *DataPlane) addPools(out4 *[8]datapathPool4, out6 *[8]datapathPool6, want4 []datapathPool4, want6 []datapathPool6, ranges *poolRanges) {
+func (d *DataPlane) addPools(out4 *[8]abi.Pool4, out6 *[8]abi.Pool6, want4 []abi.Pool4, want6 []abi.Pool6, ranges *poolRanges) {
 	room := func(sessions, size uint32) (uint32, bool) {
 		first, end := d.poolRange(sessions)
 		base, ok := fit(ranges[sessions], size, first, end)
@@ -103,20 +93,20 @@ func (d *DataPlane) addPools(out4 *[8]datapathPool4, out6 *[8]datapathPool6, wan
 		return base, ok
 	}
 	for i := range out4 {
-		for !out4[i].enabled() && len(want4) > 0 {
+		for !out4[i].Enabled() && len(want4) > 0 {
 			e := want4[0]
 			want4 = want4[1:]
-			if base, ok := room(e.Sessions, e.size()); ok {
+			if base, ok := room(e.Sessions, e.Size()); ok {
 				e.Base = base
 				out4[i] = e
 			}
 		}
 	}
 	for i := range out6 {
-		for !out6[i].enabled() && len(want6) > 0 {
+		for !out6[i].Enabled() && len(want6) > 0 {
 			e := want6[0]
 			want6 = want6[1:]
-			if base, ok := room(e.Sessions, e.size()); ok {
+			if base, ok := room(e.Sessions, e.Size()); ok {
 				e.Base = base
 				out6[i] = e
 			}
@@ -132,15 +122,15 @@ func (d *DataPlane) poolSlot(p netip.Prefix) uint32 {
 		b := p.Addr().As4()
 		addr := binary.BigEndian.Uint32(b[:])
 		for _, l := range s.Pool4[:s.Pools4] {
-			if l.enabled() && l.Sessions == 0 && addr&l.Mask == l.Prefix && !d.leaving[l.Base] {
+			if l.Enabled() && l.Sessions == 0 && addr&l.Mask == l.Prefix && !d.leaving[l.Base] {
 				return l.Base + addr&^l.Mask
 			}
 		}
 	}
 	if p.Addr().Is6() && p.Bits() == 64 {
-		hi, _ := halves(p.Addr())
+		hi, _ := abi.Halves(p.Addr())
 		for _, l := range s.Pool6[:s.Pools6] {
-			if l.enabled() && l.Sessions == 0 && hi&l.Mask == l.Hi && !d.leaving[l.Base] {
+			if l.Enabled() && l.Sessions == 0 && hi&l.Mask == l.Hi && !d.leaving[l.Base] {
 				return l.Base + uint32(hi&^l.Mask)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"net"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // maxIfindex is where port and device end (bpf/maps.h).
@@ -31,18 +33,18 @@ func (d *DataPlane) SetPort(ifindex int, p Port) error {
 	if err := checkIfindex(ifindex); err != nil {
 		return err
 	}
-	flags := datapathPortFlagsPORT_ATTACHED
+	flags := abi.PortFlagsPORT_ATTACHED
 	if p.External {
-		flags |= datapathPortFlagsPORT_EXTERNAL
+		flags |= abi.PortFlagsPORT_EXTERNAL
 	}
 	if p.PartialChecksum {
-		flags |= datapathPortFlagsPORT_PARTIAL_CHECKSUM
+		flags |= abi.PortFlagsPORT_PARTIAL_CHECKSUM
 	}
 	if d.isSteered(ifindex) {
-		flags |= datapathPortFlagsPORT_STEERED
+		flags |= abi.PortFlagsPORT_STEERED
 	}
 	d.ports[ifindex] = true
-	return d.writePort(ifindex, datapathPort{Flags: uint32(flags), Mtu: uint32(min(max(p.MTU, 0), math.MaxUint16))})
+	return d.writePort(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint32(min(max(p.MTU, 0), math.MaxUint16))})
 }
 
 // DeletePort leaves an interface's frames to the kernel.
@@ -53,15 +55,15 @@ func (d *DataPlane) DeletePort(ifindex int) error {
 		return err
 	}
 	delete(d.ports, ifindex)
-	return d.writePort(ifindex, datapathPort{})
+	return d.writePort(ifindex, abi.Port{})
 }
 
-func (d *DataPlane) writePort(ifindex int, next datapathPort) error {
-	var now datapathPort
-	if err := d.maps[datapathMapPort].Lookup(uint32(ifindex), &now); err == nil && now == next {
+func (d *DataPlane) writePort(ifindex int, next abi.Port) error {
+	var now abi.Port
+	if err := d.maps[abi.MapPort].Lookup(uint32(ifindex), &now); err == nil && now == next {
 		return nil
 	}
-	if err := d.maps[datapathMapPort].Put(uint32(ifindex), &next); err != nil {
+	if err := d.maps[abi.MapPort].Put(uint32(ifindex), &next); err != nil {
 		return fmt.Errorf("write table port: %w", err)
 	}
 	return nil
@@ -79,13 +81,13 @@ func (d *DataPlane) isSteered(ifindex int) bool {
 
 // markSteered makes PORT_STEERED true after target_by_port changed.
 func (d *DataPlane) markSteered(ifindex int) error {
-	var p datapathPort
-	if err := d.maps[datapathMapPort].Lookup(uint32(ifindex), &p); err != nil {
+	var p abi.Port
+	if err := d.maps[abi.MapPort].Lookup(uint32(ifindex), &p); err != nil {
 		return fmt.Errorf("read table port: %w", err)
 	}
-	flags := p.Flags &^ uint32(datapathPortFlagsPORT_STEERED)
+	flags := p.Flags &^ uint32(abi.PortFlagsPORT_STEERED)
 	if d.isSteered(ifindex) {
-		flags |= uint32(datapathPortFlagsPORT_STEERED)
+		flags |= uint32(abi.PortFlagsPORT_STEERED)
 	}
 	p.Flags = flags
 	return d.writePort(ifindex, p)
@@ -100,7 +102,7 @@ func (d *DataPlane) PutDevice(ifindex int) error {
 	}
 	key := uint32(ifindex)
 	var there uint32
-	m := d.maps[datapathMapDevice]
+	m := d.maps[abi.MapDevice]
 	if err := m.Lookup(key, &there); err != nil || there != key {
 		if err := m.Put(key, key); err != nil {
 			return fmt.Errorf("interface %s: write table device: %w", interfaceName(ifindex), err)
@@ -124,7 +126,7 @@ func (d *DataPlane) DeleteDevice(ifindex int) error {
 func (d *DataPlane) deleteDevice(ifindex int) error {
 	key := uint32(ifindex)
 	var there uint32
-	m := d.maps[datapathMapDevice]
+	m := d.maps[abi.MapDevice]
 	if m.Lookup(key, &there) != nil {
 		return nil
 	}
@@ -137,11 +139,11 @@ func (d *DataPlane) deleteDevice(ifindex int) error {
 // sweepPorts clears what an earlier daemon had set of interfaces that are not
 // wanted any more.
 func (d *DataPlane) sweepPorts() []error {
-	ports, err := readArray[datapathPort](d.maps[datapathMapPort])
+	ports, err := readArray[abi.Port](d.maps[abi.MapPort])
 	errs := []error{err}
 	for ifindex, p := range ports {
-		if ifindex != 0 && !d.ports[ifindex] && p != (datapathPort{}) {
-			errs = append(errs, d.writePort(ifindex, datapathPort{}))
+		if ifindex != 0 && !d.ports[ifindex] && p != (abi.Port{}) {
+			errs = append(errs, d.writePort(ifindex, abi.Port{}))
 		}
 	}
 	return append(errs, d.sweepDevices()...)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // recover finds out what an earlier daemon left in the tables, so that none of
@@ -12,7 +14,7 @@ func (d *DataPlane) recover() error {
 	d.sids, d.policies, d.tunnels = map[netip.Prefix]*sid{}, map[string]*policy{}, map[string]*tunnel{}
 	d.ethernet = map[Link]*ethernetLink{}
 	d.teids, d.steerings, d.local = map[uint32]string{}, map[string]*steering{}, map[netip.Addr]bool{}
-	d.adjacencies, d.sources = map[AdjacencyKey]*adjacency{}, map[datapathIn6]*source{}
+	d.adjacencies, d.sources = map[AdjacencyKey]*adjacency{}, map[abi.In6]*source{}
 	d.routes, d.waiting = map[routeKey][]AdjacencyKey{}, map[string]map[string]bool{}
 	d.sendNames, d.policyNames = map[string]uint32{}, map[string]uint32{}
 	d.reading = map[string]bool{}
@@ -25,10 +27,10 @@ func (d *DataPlane) recover() error {
 	d.listIndex = newIndexes(d.grace, "segment_list", "segment_lists", 1, l.SegmentLists+1)
 	d.tunnelIndex = newIndexes(d.grace, "tunnel", "tunnels", 2*l.Tunnels, 4*l.Tunnels)
 	d.adjacencyIndex = newIndexes(d.grace, "adjacency", "adjacencies", 1, l.Adjacencies+1)
-	d.podIndex = newIndexes(d.grace, "pod", "", 1, d.maps[datapathMapPod].MaxEntries())
-	d.sourceIndex = newIndexes(d.grace, "source", "", 1, d.maps[datapathMapSource].MaxEntries())
+	d.podIndex = newIndexes(d.grace, "pod", "", 1, d.maps[abi.MapPod].MaxEntries())
+	d.sourceIndex = newIndexes(d.grace, "source", "", 1, d.maps[abi.MapSource].MaxEntries())
 
-	d.storeSettings(func(s *datapathSettings) {
+	d.storeSettings(func(s *abi.Settings) {
 		s.TeidSlots = l.Tunnels
 		if s.HopLimit == 0 {
 			s.HopLimit = defaultHopLimit
@@ -52,7 +54,7 @@ func (d *DataPlane) recoverSIDs() {
 		mobiles[d.localSID.get(index).Mobile] = true
 	}
 	for _, t := range d.target4.have {
-		if t.Kind == uint32(datapathTargetKindTARGET_GTP4D) {
+		if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
 			mobiles[t.Index] = true
 		}
 	}
@@ -66,12 +68,12 @@ func (d *DataPlane) sidsByIndex() map[uint32]netip.Prefix {
 	out := map[uint32]netip.Prefix{}
 	s := d.settings.get(0)
 	for _, l := range s.Locator[:s.Locators] {
-		if !l.enabled() {
+		if !l.Enabled() {
 			continue
 		}
-		for index := l.Base; index < l.Base+l.size(); index++ {
+		for index := l.Base; index < l.Base+l.Size(); index++ {
 			if uint8(d.localSID.load(index, 0)) != 0 { // behavior
-				out[index] = l.prefixOf(index)
+				out[index] = l.PrefixOf(index)
 			}
 		}
 	}
@@ -111,7 +113,7 @@ func (d *DataPlane) recoverAdjacencies() error {
 		k, err := parseAdjacencyKey(name)
 		a := &adjacency{index: index}
 		if err == nil {
-			err = d.maps[datapathMapAdjacency].Lookup(index, &a.value)
+			err = d.maps[abi.MapAdjacency].Lookup(index, &a.value)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("recover adjacency %d: %w", index, err))
@@ -126,13 +128,13 @@ func (d *DataPlane) recoverAdjacencies() error {
 
 func (d *DataPlane) recoverSources() error {
 	taken := map[uint32]bool{}
-	m := d.maps[datapathMapSource]
+	m := d.maps[abi.MapSource]
 	for index := uint32(1); index < m.MaxEntries(); index++ {
-		var a datapathIn6
+		var a abi.In6
 		if err := m.Lookup(index, &a); err != nil {
 			return fmt.Errorf("recover source %d: %w", index, err)
 		}
-		if a == (datapathIn6{}) || d.sources[a] != nil {
+		if a == (abi.In6{}) || d.sources[a] != nil {
 			continue
 		}
 		taken[index] = true
@@ -213,13 +215,13 @@ func (d *DataPlane) sweepTargets() error {
 		}
 	}
 	for _, p := range s.Pool4[:s.Pools4] {
-		if p.enabled() && p.Sessions == 0 {
-			sweep(p.Base, p.size())
+		if p.Enabled() && p.Sessions == 0 {
+			sweep(p.Base, p.Size())
 		}
 	}
 	for _, p := range s.Pool6[:s.Pools6] {
-		if p.enabled() && p.Sessions == 0 {
-			sweep(p.Base, p.size())
+		if p.Enabled() && p.Sessions == 0 {
+			sweep(p.Base, p.Size())
 		}
 	}
 	return errors.Join(errs...)
@@ -228,8 +230,8 @@ func (d *DataPlane) sweepTargets() error {
 func (d *DataPlane) sweepSIDs() []error {
 	var errs []error
 	for k, index := range d.sidTable.have {
-		if d.sids[sidPrefix(k)] == nil {
-			errs = append(errs, d.unpublishSID(sidPrefix(k), index))
+		if d.sids[abi.SIDPrefix(k)] == nil {
+			errs = append(errs, d.unpublishSID(abi.SIDPrefix(k), index))
 		}
 	}
 	for index, p := range d.sidsByIndex() {

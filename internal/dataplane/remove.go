@@ -15,6 +15,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Remove detaches and unpins everything that Open and Attach pinned at
@@ -74,7 +76,7 @@ func checkOurs(path string) error {
 	if _, err := listPins(path); err != nil {
 		return err
 	}
-	if err := checkProgram(filepath.Join(path, dirPrograms, datapathProgCulvertXdp)); err != nil {
+	if err := checkProgram(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp)); err != nil {
 		return foreign(path, err.Error())
 	}
 	return nil
@@ -141,8 +143,8 @@ func checkLink(path string) error {
 	return l.Close()
 }
 
-var programTypes = map[string]ebpf.ProgramType{datapathProgCulvertXdp: ebpf.XDP,
-	datapathProgCulvertPod: ebpf.SchedCLS, datapathProgCulvertUplink: ebpf.SchedCLS}
+var programTypes = map[string]ebpf.ProgramType{abi.ProgCulvertXdp: ebpf.XDP,
+	abi.ProgCulvertPod: ebpf.SchedCLS, abi.ProgCulvertUplink: ebpf.SchedCLS}
 
 func checkProgram(path string) error {
 	name := strings.TrimSuffix(filepath.Base(path), newSuffix)

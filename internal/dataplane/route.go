@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 type routeKey struct {
@@ -17,11 +19,11 @@ type routeKey struct {
 func (d *DataPlane) PutRoute(table uint32, p netip.Prefix, via []AdjacencyKey) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var r datapathRoute
+	var r abi.Route
 	if len(via) > len(r.Adjacency) {
 		return fmt.Errorf("route %s: %d next hops: at most %d", p, len(via), len(r.Adjacency))
 	}
-	k := routeKey{kernelTable(table), p.Masked()}
+	k := routeKey{abi.KernelTable(table), p.Masked()}
 	old, known := d.routes[k]
 	if known && slices.Equal(old, via) {
 		return nil
@@ -50,16 +52,16 @@ func orRelease(d *DataPlane, err error, keys []AdjacencyKey) error {
 }
 
 // writeRoute puts the entry, or deletes it where r is nil.
-func (d *DataPlane) writeRoute(k routeKey, r *datapathRoute) error {
+func (d *DataPlane) writeRoute(k routeKey, r *abi.Route) error {
 	switch {
 	case k.prefix.Addr().Is4() && r != nil:
-		return d.route4.put(lpm4(k.table, k.prefix), *r)
+		return d.route4.put(abi.LPM4(k.table, k.prefix), *r)
 	case k.prefix.Addr().Is4():
-		return d.route4.del(lpm4(k.table, k.prefix))
+		return d.route4.del(abi.LPM4(k.table, k.prefix))
 	case r != nil:
-		return d.route6.put(lpm6(k.table, k.prefix), *r)
+		return d.route6.put(abi.LPM6(k.table, k.prefix), *r)
 	default:
-		return d.route6.del(lpm6(k.table, k.prefix))
+		return d.route6.del(abi.LPM6(k.table, k.prefix))
 	}
 }
 
@@ -67,7 +69,7 @@ func (d *DataPlane) writeRoute(k routeKey, r *datapathRoute) error {
 func (d *DataPlane) DeleteRoute(table uint32, p netip.Prefix) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	k := routeKey{kernelTable(table), p.Masked()}
+	k := routeKey{abi.KernelTable(table), p.Masked()}
 	if err := d.writeRoute(k, nil); err != nil {
 		return err
 	}

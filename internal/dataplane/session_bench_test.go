@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // benchSessions is a data path with room for n sessions.
@@ -52,7 +54,7 @@ func benchSession(n uint32, make func(n, teid uint32) Session) Session {
 			all = r.Destinations
 		}
 		if all[0] = four; len(all) > 1 {
-			all[1] = netip.PrefixFrom(fromHalves(0x20010db8_00400000+uint64(n), 0), 64)
+			all[1] = netip.PrefixFrom(abi.FromHalves(0x20010db8_00400000+uint64(n), 0), 64)
 		}
 	}
 	return s

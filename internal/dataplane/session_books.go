@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -23,20 +24,20 @@ const (
 
 // Actions in wordPDRDo.
 const (
-	actionFilters = uint8(datapathPdrActionPDR_FILTERS)
-	actionForward = uint8(datapathPdrActionPDR_FORWARD)
+	actionFilters = uint8(abi.PdrActionPDR_FILTERS)
+	actionForward = uint8(abi.PdrActionPDR_FORWARD)
 )
 
 // Flags in wordPDRDo.
 const (
-	flagByTEID    = uint8(datapathPdrFlagsPDR_BY_TEID)
-	flagSource4   = uint8(datapathPdrFlagsPDR_SOURCE4)
-	flagSource6   = uint8(datapathPdrFlagsPDR_SOURCE6)
-	flagDuplicate = uint8(datapathPdrFlagsPDR_DUPLICATE)
-	flagMeters    = uint8(datapathPdrFlagsPDR_METERS)
-	flagDownlink  = uint8(datapathPdrFlagsPDR_DOWNLINK)
+	flagByTEID    = uint8(abi.PdrFlagsPDR_BY_TEID)
+	flagSource4   = uint8(abi.PdrFlagsPDR_SOURCE4)
+	flagSource6   = uint8(abi.PdrFlagsPDR_SOURCE6)
+	flagDuplicate = uint8(abi.PdrFlagsPDR_DUPLICATE)
+	flagMeters    = uint8(abi.PdrFlagsPDR_METERS)
+	flagDownlink  = uint8(abi.PdrFlagsPDR_DOWNLINK)
 
-	containerShift = int(datapathPdrFlagsPDR_CONTAINER_SHIFT)
+	containerShift = int(abi.PdrFlagsPDR_CONTAINER_SHIFT)
 )
 
 func doWord(more uint32, action, flags, qfi, generation uint8) uint64 {
@@ -83,7 +84,7 @@ type sessions struct {
 	runs                               *runs
 	forwardings                        map[Forwarding]*forwardingBook
 	byForwarding                       map[uint32]*forwardingBook
-	recovered                          map[datapathForwarding]*forwardingBook
+	recovered                          map[abi.Forwarding]*forwardingBook
 	idle                               int
 	recovering                         bool // until Sweep
 
@@ -203,7 +204,7 @@ func (d *DataPlane) takeIndex(x *indexStack) (uint32, error) {
 		return x.next - 1, nil
 	}
 	limit := "sessions"
-	if x.table == datapathMapForwarding {
+	if x.table == abi.MapForwarding {
 		limit = ""
 	}
 	return 0, d.fullOrLater(x.back, &FullError{Table: x.table, Max: x.end - x.first, Limit: limit})
@@ -222,7 +223,7 @@ func (d *DataPlane) fullOrLater(back uint8, err *FullError) error {
 func (d *DataPlane) takeRun(n int) (uint32, error) {
 	at, ok := d.sessions.runs.alloc(n)
 	if !ok {
-		return 0, d.fullOrLater(pendingRun, &FullError{Table: datapathMapFilter, Max: d.sessions.runs.count, Limit: "filters"})
+		return 0, d.fullOrLater(pendingRun, &FullError{Table: abi.MapFilter, Max: d.sessions.runs.count, Limit: "filters"})
 	}
 	return at + firstFilter, nil
 }

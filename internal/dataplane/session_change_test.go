@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // variants are sessions of one UE, among which a test changes.
@@ -252,7 +254,7 @@ func checkEmpty(t *testing.T, d *DataPlane) {
 	settled(d)
 	for name, u := range d.Usage() {
 		switch name {
-		case "sessions", datapathMapPdr, datapathMapMeter, datapathMapForwarding, datapathMapFilter, datapathMapPdrByTeid, datapathMapPdrByUe:
+		case "sessions", abi.MapPdr, abi.MapMeter, abi.MapForwarding, abi.MapFilter, abi.MapPdrByTeid, abi.MapPdrByUe:
 			if u.Used != 0 {
 				t.Errorf("%s: %d are in use", name, u.Used)
 			}

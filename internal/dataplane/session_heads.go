@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // way says how packets come to a head.
@@ -46,21 +48,21 @@ func (d *DataPlane) findHead(k headKey) (where way, index uint32, had bool) {
 		return byIndex, slot, isActive(d.pdr.load(slot, wordPDRDo))
 	}
 	if isUE(k.prefix) {
-		index, had = d.pdrByUE.have[in6(k.prefix.Addr())]
+		index, had = d.pdrByUE.have[abi.In6Of(k.prefix.Addr())]
 		return byUE, index, had
 	}
 	t := d.targetAt(k.prefix)
-	if t.Kind == uint32(datapathTargetKindTARGET_PDR) {
+	if t.Kind == uint32(abi.TargetKindTARGET_PDR) {
 		return byPrefix, t.Index, true
 	}
 	return byPrefix, 0, false
 }
 
-func (d *DataPlane) targetAt(p netip.Prefix) datapathTarget {
+func (d *DataPlane) targetAt(p netip.Prefix) abi.Target {
 	if p.Addr().Is4() {
-		return d.target4.have[lpm4(0, p)]
+		return d.target4.have[abi.LPM4(0, p)]
 	}
-	return d.target6.have[lpm6(0, p)]
+	return d.target6.have[abi.LPM6(0, p)]
 }
 
 // planHeads finds an entry for each head.
@@ -113,9 +115,9 @@ func (d *DataPlane) newHead(h *plannedHead) error {
 
 // roomFor says whether one more head can be led to so, beside those of the plan.
 func (d *DataPlane) roomFor(where way) error {
-	name, used := datapathMapPdrByTeid, len(d.pdrByTEID.have)
+	name, used := abi.MapPdrByTeid, len(d.pdrByTEID.have)
 	if where == byUE || where == byLink {
-		name, used = datapathMapPdrByUe, len(d.pdrByUE.have)
+		name, used = abi.MapPdrByUe, len(d.pdrByUE.have)
 	}
 	for i := range d.sessions.plan.heads {
 		if h := &d.sessions.plan.heads[i]; h.where == where && !h.had && h.index != 0 {
@@ -177,14 +179,14 @@ func (d *DataPlane) keepHead(h *plannedHead) error {
 	case byTEID:
 		return d.pdrByTEID.put(h.teid, h.index)
 	case byUE:
-		if err := d.pdrByUE.put(in6(h.prefix.Addr()), h.index); err != nil {
+		if err := d.pdrByUE.put(abi.In6Of(h.prefix.Addr()), h.index); err != nil {
 			return err
 		}
 		d.countUEs()
 	case byLink:
 		return d.pdrByUE.put(linkEntry(h.session), h.index)
 	case byPrefix:
-		return d.putTarget(h.prefix, datapathTarget{Kind: uint32(datapathTargetKindTARGET_PDR), Index: h.index})
+		return d.putTarget(h.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: h.index})
 	}
 	return nil
 }
@@ -195,7 +197,7 @@ func (d *DataPlane) leadNowhere(k headKey, where way) error {
 	case byTEID:
 		return d.pdrByTEID.del(k.teid)
 	case byUE:
-		err := d.pdrByUE.del(in6(k.prefix.Addr()))
+		err := d.pdrByUE.del(abi.In6Of(k.prefix.Addr()))
 		d.countUEs()
 		return err
 	case byLink:
@@ -213,7 +215,7 @@ func (d *DataPlane) countUEs() {
 		return
 	}
 	if (d.settings.get(0).Ues != 0) != (ues != 0) {
-		d.storeSettings(func(s *datapathSettings) { s.Ues = min(ues, 1) })
+		d.storeSettings(func(s *abi.Settings) { s.Ues = min(ues, 1) })
 	}
 }
 
@@ -238,18 +240,18 @@ func (d *DataPlane) hideHead(index uint32) error {
 
 // sessionPools are the session pools in the settings, to find slots fast.
 type sessionPools struct {
-	four []datapathPool4
-	six  []datapathPool6
+	four []abi.Pool4
+	six  []abi.Pool6
 }
 
-func sessionPoolsOf(s *datapathSettings) (p sessionPools) {
+func sessionPoolsOf(s *abi.Settings) (p sessionPools) {
 	for _, e := range s.Pool4 {
-		if e.enabled() && e.Sessions != 0 {
+		if e.Enabled() && e.Sessions != 0 {
 			p.four = append(p.four, e)
 		}
 	}
 	for _, e := range s.Pool6 {
-		if e.enabled() && e.Sessions != 0 {
+		if e.Enabled() && e.Sessions != 0 {
 			p.six = append(p.six, e)
 		}
 	}
@@ -279,7 +281,7 @@ func (d *DataPlane) sessionSlot(p netip.Prefix) uint32 {
 		}
 		return 0
 	}
-	hi, _ := halves(p.Addr())
+	hi, _ := abi.Halves(p.Addr())
 	for _, l := range d.sessions.pools.six {
 		if hi&l.Mask == l.Hi {
 			return l.Base + uint32(hi&^l.Mask)
@@ -290,7 +292,7 @@ func (d *DataPlane) sessionSlot(p netip.Prefix) uint32 {
 
 // checkUEPools says whether the session pools of s fit, all that go are idle,
 // and none that comes has addresses of sessions which are found otherwise.
-func (d *DataPlane) checkUEPools(now datapathSettings, s Settings) error {
+func (d *DataPlane) checkUEPools(now abi.Settings, s Settings) error {
 	if d.sessions == nil {
 		if len(s.UEPools) > 0 {
 			return fmt.Errorf("UE pool %s: %w", s.UEPools[0], errNoSessions)
@@ -304,7 +306,7 @@ func (d *DataPlane) checkUEPools(now datapathSettings, s Settings) error {
 	all := sessionPoolsOf(&next)
 	for _, p := range s.UEPools {
 		if !all.has(p) {
-			return fmt.Errorf("UE pool %s: %w", p, &FullError{Table: datapathMapPdr, Max: 2 * d.limits.Sessions, Limit: "sessions"})
+			return fmt.Errorf("UE pool %s: %w", p, &FullError{Table: abi.MapPdr, Max: 2 * d.limits.Sessions, Limit: "sessions"})
 		}
 		if kept.has(p) {
 			continue
@@ -316,12 +318,12 @@ func (d *DataPlane) checkUEPools(now datapathSettings, s Settings) error {
 		}
 	}
 	for _, l := range d.sessions.pools.four {
-		if !slices.Contains(kept.four, l) && d.poolInUse(l.Base, l.size()) {
+		if !slices.Contains(kept.four, l) && d.poolInUse(l.Base, l.Size()) {
 			return fmt.Errorf("UE pool %s: sessions have addresses of it: release them first", fromPool4(l))
 		}
 	}
 	for _, l := range d.sessions.pools.six {
-		if !slices.Contains(kept.six, l) && d.poolInUse(l.Base, l.size()) {
+		if !slices.Contains(kept.six, l) && d.poolInUse(l.Base, l.Size()) {
 			return fmt.Errorf("UE pool %s: sessions have addresses of it: release them first", fromPool6(l))
 		}
 	}
@@ -330,8 +332,8 @@ func (d *DataPlane) checkUEPools(now datapathSettings, s Settings) error {
 
 func (p *sessionPools) has(want netip.Prefix) bool {
 	want = want.Masked()
-	return slices.ContainsFunc(p.four, func(l datapathPool4) bool { return fromPool4(l) == want }) ||
-		slices.ContainsFunc(p.six, func(l datapathPool6) bool { return fromPool6(l) == want })
+	return slices.ContainsFunc(p.four, func(l abi.Pool4) bool { return fromPool4(l) == want }) ||
+		slices.ContainsFunc(p.six, func(l abi.Pool6) bool { return fromPool6(l) == want })
 }
 
 func (d *DataPlane) poolInUse(base, size uint32) bool {
@@ -343,12 +345,12 @@ func (d *DataPlane) poolInUse(base, size uint32) bool {
 	return false
 }
 
-func fromPool4(l datapathPool4) netip.Prefix {
+func fromPool4(l abi.Pool4) netip.Prefix {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], l.Prefix)
 	return netip.PrefixFrom(netip.AddrFrom4(b), bits.OnesCount32(l.Mask))
 }
 
-func fromPool6(l datapathPool6) netip.Prefix {
-	return netip.PrefixFrom(fromHalves(l.Hi, 0), bits.OnesCount64(l.Mask))
+func fromPool6(l abi.Pool6) netip.Prefix {
+	return netip.PrefixFrom(abi.FromHalves(l.Hi, 0), bits.OnesCount64(l.Mask))
 }

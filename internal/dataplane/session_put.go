@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // PutSession makes the data path hold a session, whatever it held of it before:
@@ -333,7 +335,7 @@ func (d *DataPlane) placeRuns() error {
 }
 
 // sameRun says whether a run is at an entry.
-func (d *DataPlane) sameRun(at uint32, run []datapathFilter, frames []datapathFrameFilter) bool {
+func (d *DataPlane) sameRun(at uint32, run []abi.Filter, frames []abi.FrameFilter) bool {
 	if int(at)+len(run) > int(d.filter.len) {
 		return false
 	}
@@ -469,7 +471,7 @@ func (d *DataPlane) changeRule(r *plannedRule) (changed bool) {
 			d.pdr.store(i, wordPDRBucket, newBucket(d.sessions.plan.now, used, octetWindow(rate)))
 		}
 		d.pdr.storeHalf(i, wordPDRRate, 0, rate)
-		slowDown(d.pdr, i, wordPDRBucket, onePayment(datapathMeter{Rate: rate}))
+		slowDown(d.pdr, i, wordPDRBucket, onePayment(abi.Meter{Rate: rate}))
 		changed = true
 	}
 	changed = d.setRuleLimits(i, r.RuleLimits) || changed
@@ -493,7 +495,7 @@ func (d *DataPlane) writeRule(r *plannedRule) {
 	}
 	v, refused := volumeOf(had.Volume), volumeOf(had.Refused)
 	r.word, r.refused = v.Word, refused.Word
-	d.refused.put(i, &datapathRefused{Volume: refused})
+	d.refused.put(i, &abi.Refused{Volume: refused})
 	if rate != 0 && (r.had == 0 || d.pdr.loadHalf(r.had, wordPDRRate, 0) == 0) {
 		bucket = newBucket(d.sessions.plan.now, uint32(v.Word), octetWindow(rate))
 	}
@@ -502,7 +504,7 @@ func (d *DataPlane) writeRule(r *plannedRule) {
 	d.pdr.store(i, wordPDROut, r.out)
 	d.pdr.store(i, wordPDRBucket, bucket)
 	d.pdr.storeHalf(i, wordPDRRate, 0, rate)
-	slowDown(d.pdr, i, wordPDRBucket, onePayment(datapathMeter{Rate: rate}))
+	slowDown(d.pdr, i, wordPDRBucket, onePayment(abi.Meter{Rate: rate}))
 	d.sessions.entries[i].notify = 0
 	d.pdr.storeHalf(i, wordPDRRate, 1, 0)
 	d.pdr.storeHalf(i, wordPDRStop, 0, 0)

@@ -3,6 +3,8 @@ package dataplane
 import (
 	"errors"
 	"maps"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // recoverSessions finds out which entries an earlier daemon had in use, so that
@@ -20,15 +22,15 @@ func (d *DataPlane) recoverSessions() {
 		far: map[uint32]limits{}, gone: map[uint32]*departed{}, resting: map[uint32]uint64{}, removals: map[uint32]removal{},
 		teids: newTEIDs(slots), runs: newRuns(d.filter.len - firstFilter),
 		forwardings: map[Forwarding]*forwardingBook{}, byForwarding: map[uint32]*forwardingBook{},
-		recovered: map[datapathForwarding]*forwardingBook{}, periods: newPeriods(), recovering: true,
-		pdrFree:        newIndexStack(datapathMapPdr, pendingPDR, free, d.pdr.len),
-		meterFree:      newIndexStack(datapathMapMeter, pendingMeter, 1, d.meter.len),
-		forwardingFree: newIndexStack(datapathMapForwarding, pendingForwarding, firstForwarding, d.forwarding.len),
+		recovered: map[abi.Forwarding]*forwardingBook{}, periods: newPeriods(), recovering: true,
+		pdrFree:        newIndexStack(abi.MapPdr, pendingPDR, free, d.pdr.len),
+		meterFree:      newIndexStack(abi.MapMeter, pendingMeter, 1, d.meter.len),
+		forwardingFree: newIndexStack(abi.MapForwarding, pendingForwarding, firstForwarding, d.forwarding.len),
 	}
 	d.sessions = s
 	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(d.pdr.load(slot, wordPDRDo)) })
 	d.recoverEntries()
-	d.storeSettings(func(e *datapathSettings) { e.PdrSlots = slots })
+	d.storeSettings(func(e *abi.Settings) { e.PdrSlots = slots })
 	d.readSessionPools()
 }
 
@@ -69,8 +71,8 @@ func (d *DataPlane) recoverEntries() {
 // steeredRules are the entries that target_by_dst leads to.
 func (d *DataPlane) steeredRules() map[uint32]bool {
 	out := map[uint32]bool{}
-	add := func(t datapathTarget) {
-		if t.Kind == uint32(datapathTargetKindTARGET_PDR) {
+	add := func(t abi.Target) {
+		if t.Kind == uint32(abi.TargetKindTARGET_PDR) {
 			out[t.Index] = true
 		}
 	}
@@ -147,7 +149,7 @@ func (d *DataPlane) adoptHead(m *Session, r *Rule, k headKey, slot uint32) uint3
 	case actionFilters:
 		for _, f := range d.runAt(moreOf(do), nil) {
 			if f.Pdr != 0 && f.Pdr < d.pdr.len {
-				d.adoptRule(slot, f.Pdr, f.ruleID())
+				d.adoptRule(slot, f.Pdr, f.RuleID())
 			}
 		}
 	default: // the only rule there, or now the last of several

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -90,15 +91,15 @@ func linksOf(sessions []model.Session) []Link {
 // forgetStations lets no session of the same ID have the hosts of this one's,
 // whose IDs are those of another network's again.
 func (r *rig) forgetStations() error {
-	var keys []datapathStationKey
-	var k datapathStationKey
-	var s datapathStation
-	table := r.d.maps[datapathMapStation]
+	var keys []abi.StationKey
+	var k abi.StationKey
+	var s abi.Station
+	table := r.d.maps[abi.MapStation]
 	entries := table.Iterate()
 	for entries.Next(&k, &s) {
 		keys = append(keys, k)
 	}
-	return errors.Join(entries.Err(), each(keys, func(k datapathStationKey) error { return table.Delete(k) }))
+	return errors.Join(entries.Err(), each(keys, func(k abi.StationKey) error { return table.Delete(k) }))
 }
 
 // localTEIDs are those that sessions receive at, each once.
@@ -251,7 +252,7 @@ func (r *rig) putSID(s srv6.LocalSID) error {
 	}
 	index := r.d.sids[s.SID.Masked()].index
 	e := r.d.localSID.get(index)
-	e.Flags |= uint8(datapathSidFlagsSID_SESSIONS)
+	e.Flags |= uint8(abi.SidFlagsSID_SESSIONS)
 	for i, w := range toWords(e) {
 		r.d.localSID.store(index, i, w)
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // maxRules bounds the rules of a session.
@@ -20,9 +22,9 @@ type plan struct {
 	rules   []plannedRule
 	heads   []plannedHead
 	members []int // rules of heads, in the order in which they are asked
-	filters []datapathFilter
-	frames  []datapathFrameFilter // of each of filters
-	owner   []int                 // rule of each of filters; -1: of none
+	filters []abi.Filter
+	frames  []abi.FrameFilter // of each of filters
+	owner   []int             // rule of each of filters; -1: of none
 
 	meters, hadMeters, freshMeters []uint32
 	nextMeter                      []int // place; -1: none
@@ -283,7 +285,7 @@ func (h *plannedHead) takeSources(sources []netip.Prefix) bool {
 		switch {
 		case p.Addr().Is4() && p.Bits() == 32 && flags&flagSource4 == 0:
 			flags |= flagSource4
-			h.source4 = be32(p.Addr())
+			h.source4 = abi.BE32(p.Addr())
 		case p.Addr().Is6() && p.Bits() == 64 && flags&flagSource6 == 0:
 			flags |= flagSource6
 			b := p.Addr().As16()
@@ -332,8 +334,8 @@ func (p *plan) addRun(h *plannedHead) error {
 	}
 	if n := len(p.filters) - h.from; n > maxRun {
 		return fmt.Errorf("%s: %d filters: %w", h.headKey, n, &FullError{Table: "filters of a session", Max: maxRun})
-	} else if n == 0 || n < maxRun && !p.filters[len(p.filters)-1].takesAll() {
-		p.filters, p.frames, p.owner = append(p.filters, datapathFilter{}), append(p.frames, datapathFrameFilter{}), append(p.owner, -1)
+	} else if n == 0 || n < maxRun && !takesAll(&p.filters[len(p.filters)-1]) {
+		p.filters, p.frames, p.owner = append(p.filters, abi.Filter{}), append(p.frames, abi.FrameFilter{}), append(p.owner, -1)
 	}
 	h.to = len(p.filters)
 	return nil
@@ -386,7 +388,7 @@ func (p *plan) addFilters(h *plannedHead, n int) bool {
 			}
 			e.Pdr = r.at
 			p.filters, p.frames, p.owner = append(p.filters, e), append(p.frames, frameEntry(filters[i].Frame)), append(p.owner, n)
-			if e.takesAll() {
+			if takesAll(&e) {
 				return true
 			}
 			if len(p.filters)-h.from > maxRun {
@@ -429,11 +431,11 @@ func (p *plan) words(r *plannedRule) (out, do uint64) {
 }
 
 var pdrActions = [...]uint8{
-	ActionDrop:    uint8(datapathPdrActionPDR_DROP),
-	ActionGate:    uint8(datapathPdrActionPDR_GATE),
-	ActionForward: uint8(datapathPdrActionPDR_FORWARD),
-	ActionBuffer:  uint8(datapathPdrActionPDR_BUFFER),
-	ActionHold:    uint8(datapathPdrActionPDR_BUFFER),
+	ActionDrop:    uint8(abi.PdrActionPDR_DROP),
+	ActionGate:    uint8(abi.PdrActionPDR_GATE),
+	ActionForward: uint8(abi.PdrActionPDR_FORWARD),
+	ActionBuffer:  uint8(abi.PdrActionPDR_BUFFER),
+	ActionHold:    uint8(abi.PdrActionPDR_BUFFER),
 }
 
 // doAt is wordPDRDo of a rule that is at an entry.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -422,7 +423,7 @@ func TestRatesKeepTheirBuckets(t *testing.T) {
 	}
 	at := d.ruleIndex(5, 1)
 	bucket := d.pdr.load(at, wordPDRBucket)
-	meters := []datapathMeter{d.meter.get(1), d.meter.get(2), d.meter.get(3)}
+	meters := []abi.Meter{d.meter.get(1), d.meter.get(2), d.meter.get(3)}
 	s.Rules[0].Rate = 2000
 	for i := range s.Meters {
 		s.Meters[i].Rate *= 2

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -76,7 +77,7 @@ func ue4(n uint32) netip.Addr {
 }
 
 func ue6(n uint32) netip.Prefix {
-	return netip.PrefixFrom(fromHalves(0x20010db8_00450000|uint64(n), 0), 64)
+	return netip.PrefixFrom(abi.FromHalves(0x20010db8_00450000|uint64(n), 0), 64)
 }
 
 // plain is the session that almost every UE has: a rule each way.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // addVolume adds to what a volume counted, as the data path does meanwhile.
@@ -166,7 +168,7 @@ func (d *DataPlane) setLimits(i uint32, l limits) (changed bool) {
 // reader at a time. An event may come again, or about limits that have changed
 // since: SessionUsage says what is true.
 func (d *DataPlane) SessionEvents(ctx context.Context, f func(SessionEvent)) error {
-	return readRing(ctx, d, datapathMapSessionEvents, func(r *datapathSessionEvent) {
+	return readRing(ctx, d, abi.MapSessionEvents, func(r *abi.SessionEvent) {
 		if e, ok := d.sessionEvent(r); ok {
 			f(e)
 		}
@@ -175,17 +177,17 @@ func (d *DataPlane) SessionEvents(ctx context.Context, f func(SessionEvent)) err
 
 // sessionEvent says whose an event is. One that only told us to look again is
 // nobody's.
-func (d *DataPlane) sessionEvent(r *datapathSessionEvent) (e SessionEvent, ok bool) {
+func (d *DataPlane) sessionEvent(r *abi.SessionEvent) (e SessionEvent, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e.Session, e.Rule = d.ruleAt(r.Pdr); e.Session == 0 && e.Rule == 0 || d.maps == nil {
 		return e, false
 	}
-	switch datapathSessionEventKind(r.Kind) {
-	case datapathSessionEventKindSESSION_STOP:
+	switch abi.SessionEventKind(r.Kind) {
+	case abi.SessionEventKindSESSION_STOP:
 		e.Kind = EventStop
 		return e, true
-	case datapathSessionEventKindSESSION_REFUSED:
+	case abi.SessionEventKindSESSION_REFUSED:
 		return e, true
 	}
 	s := d.sessions

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // Settings are what every packet's handling depends on.
@@ -31,17 +33,13 @@ type Locator struct {
 
 const defaultHopLimit = 64
 
-// off is the first word of an element of settings that matches nothing: of
-// prefixes and addresses that no packet has.
-const off = ^uint64(0)
-
 // elements describes one of the lists in settings. The first word of an
 // element decides whether it matches.
 type elements struct{ first, size, n int } // in words
 
 // settingsLists are the lists of struct settings (bpf/def/tables.h).
 var settingsLists = func() []elements {
-	t := reflect.TypeFor[datapathSettings]()
+	t := reflect.TypeFor[abi.Settings]()
 	var out []elements
 	for _, name := range []string{"Locator", "Domain", "Protected", "Gtpu6", "Pool4", "Pool6"} {
 		f, _ := t.FieldByName(name)
@@ -124,7 +122,7 @@ func checkSettings(s Settings) error {
 			four++
 		}
 	}
-	var e datapathSettings
+	var e abi.Settings
 	for _, c := range []struct {
 		what      string
 		have, max int
@@ -160,7 +158,7 @@ func (d *DataPlane) sourcesChanged(former Settings) error {
 		return nil
 	}
 	for _, t := range d.tunnels {
-		if t.model.Source.IsValid() || !t.model.Remote.IsValid() || in6(d.tunnelSource(t.model)) == t.source {
+		if t.model.Source.IsValid() || !t.model.Remote.IsValid() || abi.In6Of(d.tunnelSource(t.model)) == t.source {
 			continue
 		}
 		if err := d.putTunnel(t.model); err != nil {
@@ -171,7 +169,7 @@ func (d *DataPlane) sourcesChanged(former Settings) error {
 }
 
 // storeSettings changes numbers, not lists.
-func (d *DataPlane) storeSettings(change func(*datapathSettings)) {
+func (d *DataPlane) storeSettings(change func(*abi.Settings)) {
 	s := d.settings.get(0)
 	change(&s)
 	d.writeSettings(s)
@@ -179,39 +177,39 @@ func (d *DataPlane) storeSettings(change func(*datapathSettings)) {
 
 // settingsEntry is s less locators and pools, with what is there now in its
 // place.
-func (d *DataPlane) settingsEntry(now datapathSettings, s Settings) datapathSettings {
+func (d *DataPlane) settingsEntry(now abi.Settings, s Settings) abi.Settings {
 	e := now
 	e.TeidSlots, e.ErrorsPerSecond, e.HopLimit = d.limits.Tunnels, s.ErrorsPerSecond, s.HopLimit
 	e.MssClamp = 0
 	if s.MSSClamp {
 		e.MssClamp = 1
 	}
-	var domain []datapathPrefix6
+	var domain []abi.Prefix6
 	for _, p := range s.Domain {
-		hi, lo := halves(p.Masked().Addr())
-		domain = append(domain, datapathPrefix6{Hi: hi, Lo: lo, MaskHi: ones(p.Bits()), MaskLo: ones(p.Bits() - 64)})
+		hi, lo := abi.Halves(p.Masked().Addr())
+		domain = append(domain, abi.Prefix6{Hi: hi, Lo: lo, MaskHi: abi.Ones(p.Bits()), MaskLo: abi.Ones(p.Bits() - 64)})
 	}
-	var protected []datapathPrefix6
+	var protected []abi.Prefix6
 	for _, p := range s.Protected {
-		hi, lo := halves(netip.AddrFrom16(in6(p.Masked().Addr()).B))
+		hi, lo := abi.Halves(netip.AddrFrom16(abi.In6Of(p.Masked().Addr()).B))
 		n := int(mappedBits(p))
-		protected = append(protected, datapathPrefix6{Hi: hi, Lo: lo, MaskHi: ones(n), MaskLo: ones(n - 64)})
+		protected = append(protected, abi.Prefix6{Hi: hi, Lo: lo, MaskHi: abi.Ones(n), MaskLo: abi.Ones(n - 64)})
 	}
 	var gtpu4 []uint32
-	var gtpu6 []datapathIn6
+	var gtpu6 []abi.In6
 	for _, a := range s.GTPUAddresses {
 		if a.Is4() {
-			gtpu4 = append(gtpu4, be32(a))
+			gtpu4 = append(gtpu4, abi.BE32(a))
 		} else {
-			gtpu6 = append(gtpu6, in6(a))
+			gtpu6 = append(gtpu6, abi.In6Of(a))
 		}
 	}
-	none := datapathIn6{}
+	none := abi.In6{}
 	for i := range none.B {
 		none.B[i] = 0xff
 	}
-	place(e.Domain[:], domain, datapathPrefix6{Hi: off})
-	place(e.Protected[:], protected, datapathPrefix6{Hi: off})
+	place(e.Domain[:], domain, abi.Prefix6{Hi: abi.Off})
+	place(e.Protected[:], protected, abi.Prefix6{Hi: abi.Off})
 	place(e.Gtpu4[:], gtpu4, ^uint32(0))
 	place(e.Gtpu6[:], gtpu6, none)
 	return e
@@ -239,7 +237,7 @@ func place[T comparable](list, want []T, nothing T) {
 
 // writeSettings changes words so that no packet sees a half of an element:
 // what changes is off first, then its other words, then on.
-func (d *DataPlane) writeSettings(next datapathSettings) {
+func (d *DataPlane) writeSettings(next abi.Settings) {
 	count := func(n int, isOff func(int) bool) uint32 {
 		for n > 0 && isOff(n-1) {
 			n--
@@ -249,7 +247,7 @@ func (d *DataPlane) writeSettings(next datapathSettings) {
 	to := toWords(next)
 	ends := make([]uint32, len(settingsLists))
 	for i, l := range settingsLists {
-		ends[i] = count(l.n, func(n int) bool { return to[l.first+n*l.size] == off })
+		ends[i] = count(l.n, func(n int) bool { return to[l.first+n*l.size] == abi.Off })
 	}
 	next.Locators, next.Domains, next.ProtectedCount, next.Gtpu6Count = ends[0], ends[1], ends[2], ends[3]
 	next.Pools4, next.Pools6 = ends[4], ends[5]
@@ -289,10 +287,10 @@ func (d *DataPlane) switchOff(from, to []uint64) {
 		for n := range l.n {
 			at := l.first + n*l.size
 			was := from[at : at+l.size]
-			if was[0] == off || slices.Max(was) == 0 || slices.Equal(was, to[at:at+l.size]) {
+			if was[0] == abi.Off || slices.Max(was) == 0 || slices.Equal(was, to[at:at+l.size]) {
 				continue
 			}
-			d.settings.store(0, at, off)
+			d.settings.store(0, at, abi.Off)
 			changed = true
 		}
 	}
@@ -301,18 +299,9 @@ func (d *DataPlane) switchOff(from, to []uint64) {
 	}
 }
 
-func (l datapathLocator) enabled() bool { return l.Hi != off && l.Mask != 0 }
-
-func (l datapathLocator) overlaps(o datapathLocator) bool {
-	mask := l.Mask & o.Mask
-	return l.enabled() && o.enabled() && l.Hi&mask == o.Hi&mask
-}
-
-func (l datapathLocator) size() uint32 { return l.FunctionMask + 1 }
-
 // locatorEntry is a locator without its range; ok is false if it is not one
 // that can be found by index.
-func (d *DataPlane) locatorEntry(l Locator) (e datapathLocator, ok bool) {
+func (d *DataPlane) locatorEntry(l Locator) (e abi.Locator, ok bool) {
 	function := int(l.FunctionBits)
 	if function == 0 {
 		function = 16
@@ -321,18 +310,18 @@ func (d *DataPlane) locatorEntry(l Locator) (e datapathLocator, ok bool) {
 	if shift < 0 || l.Prefix.Bits() == 0 || function > 31 || uint32(1)<<function > d.limits.SIDs {
 		return e, false
 	}
-	hi, _ := halves(l.Prefix.Masked().Addr())
-	return datapathLocator{
-		Hi: hi, Mask: ones(l.Prefix.Bits()), FunctionMask: uint32(1)<<function - 1, Shift: uint8(shift),
+	hi, _ := abi.Halves(l.Prefix.Masked().Addr())
+	return abi.Locator{
+		Hi: hi, Mask: abi.Ones(l.Prefix.Bits()), FunctionMask: uint32(1)<<function - 1, Shift: uint8(shift),
 	}, true
 }
 
 // locatorsIn are the wanted locators that are there now, each where it is; if
 // add is set, also those that are new, as far as they fit.
-func (d *DataPlane) locatorsIn(now datapathSettings, s Settings, add bool) [8]datapathLocator {
-	out := [len(now.Locator)]datapathLocator{}
-	nothing := datapathLocator{Hi: off}
-	var want []datapathLocator
+func (d *DataPlane) locatorsIn(now abi.Settings, s Settings, add bool) [8]abi.Locator {
+	out := [len(now.Locator)]abi.Locator{}
+	nothing := abi.Locator{Hi: abi.Off}
+	var want []abi.Locator
 	for _, l := range s.Locators {
 		if e, ok := d.locatorEntry(l); ok {
 			want = append(want, e)
@@ -342,7 +331,7 @@ func (d *DataPlane) locatorsIn(now datapathSettings, s Settings, add bool) [8]da
 		base := e.Base
 		e.Base = 0
 		out[i] = nothing
-		if n := slices.Index(want, e); e.enabled() && n >= 0 {
+		if n := slices.Index(want, e); e.Enabled() && n >= 0 {
 			want = slices.Delete(want, n, n+1)
 			e.Base = base
 			out[i] = e
@@ -353,20 +342,20 @@ func (d *DataPlane) locatorsIn(now datapathSettings, s Settings, add bool) [8]da
 	}
 	var ranges [][2]uint32
 	for _, e := range out {
-		if e.enabled() {
-			ranges = append(ranges, [2]uint32{e.Base, e.size()})
+		if e.Enabled() {
+			ranges = append(ranges, [2]uint32{e.Base, e.Size()})
 		}
 	}
 	for i := range out {
-		for !out[i].enabled() && len(want) > 0 {
+		for !out[i].Enabled() && len(want) > 0 {
 			e := want[0]
 			want = want[1:]
-			if slices.ContainsFunc(out[:], e.overlaps) {
+			if slices.ContainsFunc(out[:], e.Overlaps) {
 				continue // one locator leads to each SID
 			}
-			if base, ok := fit(ranges, e.size(), 1, d.limits.SIDs+1); ok {
+			if base, ok := fit(ranges, e.Size(), 1, d.limits.SIDs+1); ok {
 				e.Base = base
-				ranges = append(ranges, [2]uint32{base, e.size()})
+				ranges = append(ranges, [2]uint32{base, e.Size()})
 				out[i] = e
 			}
 		}
@@ -391,28 +380,28 @@ func fit(ranges [][2]uint32, size, first, end uint32) (uint32, bool) {
 
 // leaveRanges moves the SIDs and steering entries of ranges that are about to
 // go to where they are found by prefix.
-func (d *DataPlane) leaveRanges(now datapathSettings, keep [8]datapathLocator, pools4 [8]datapathPool4, pools6 [8]datapathPool6) error {
+func (d *DataPlane) leaveRanges(now abi.Settings, keep [8]abi.Locator, pools4 [8]abi.Pool4, pools6 [8]abi.Pool6) error {
 	for i, l := range now.Locator {
-		if !l.enabled() || keep[i] == l {
+		if !l.Enabled() || keep[i] == l {
 			continue
 		}
-		for index := l.Base; index < l.Base+l.size(); index++ {
+		for index := l.Base; index < l.Base+l.Size(); index++ {
 			if d.localSID.get(index).Behavior == 0 {
 				continue
 			}
-			if err := d.moveSID(l.prefixOf(index), index); err != nil {
+			if err := d.moveSID(l.PrefixOf(index), index); err != nil {
 				return err
 			}
 		}
 	}
 	d.leaving = map[uint32]bool{}
 	for i, p := range now.Pool4 {
-		if p.enabled() && p.Sessions == 0 && pools4[i] != p {
+		if p.Enabled() && p.Sessions == 0 && pools4[i] != p {
 			d.leaving[p.Base] = true
 		}
 	}
 	for i, p := range now.Pool6 {
-		if p.enabled() && p.Sessions == 0 && pools6[i] != p {
+		if p.Enabled() && p.Sessions == 0 && pools6[i] != p {
 			d.leaving[p.Base] = true
 		}
 	}
@@ -432,7 +421,7 @@ func (d *DataPlane) moveSID(p netip.Prefix, from uint32) error {
 	if err != nil {
 		return err
 	}
-	if err := d.copyCounter(datapathMapSidCounter, from, to); err != nil {
+	if err := d.copyCounter(abi.MapSidCounter, from, to); err != nil {
 		return err
 	}
 	if s := d.sids[p]; s != nil {
@@ -444,22 +433,22 @@ func (d *DataPlane) moveSID(p netip.Prefix, from uint32) error {
 
 // clearRanges empties the ranges of `now` that are not in keep and pools: no
 // packet is led to them.
-func (d *DataPlane) clearRanges(now datapathSettings, keep [8]datapathLocator, pools4 [8]datapathPool4, pools6 [8]datapathPool6) {
+func (d *DataPlane) clearRanges(now abi.Settings, keep [8]abi.Locator, pools4 [8]abi.Pool4, pools6 [8]abi.Pool6) {
 	for i, l := range now.Locator {
-		if l.enabled() && keep[i] != l {
-			for index := l.Base; index < l.Base+l.size(); index++ {
+		if l.Enabled() && keep[i] != l {
+			for index := l.Base; index < l.Base+l.Size(); index++ {
 				d.localSID.store(index, 0, 0)
 			}
 		}
 	}
 	for i, p := range now.Pool4 {
-		if p.enabled() && pools4[i] != p {
-			d.clearPool(p.Sessions, p.Base, p.size())
+		if p.Enabled() && pools4[i] != p {
+			d.clearPool(p.Sessions, p.Base, p.Size())
 		}
 	}
 	for i, p := range now.Pool6 {
-		if p.enabled() && pools6[i] != p {
-			d.clearPool(p.Sessions, p.Base, p.size())
+		if p.Enabled() && pools6[i] != p {
+			d.clearPool(p.Sessions, p.Base, p.Size())
 		}
 	}
 	d.leaving = nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -16,7 +17,7 @@ import (
 // lookup finds a SID as the data path does (bpf/router.h); 0: not a SID.
 func lookup(d *DataPlane, a netip.Addr) uint32 {
 	s := d.settings.get(0)
-	hi, _ := halves(a)
+	hi, _ := abi.Halves(a)
 	for _, l := range s.Locator[:s.Locators] {
 		if hi&l.Mask == l.Hi {
 			index := l.Base + uint32(hi>>l.Shift)&l.FunctionMask
@@ -29,8 +30,8 @@ func lookup(d *DataPlane, a netip.Addr) uint32 {
 	if s.SidsByPrefix == 0 {
 		return 0
 	}
-	index, key := uint32(0), sidKey(netip.PrefixFrom(a, 128))
-	if err := d.maps[datapathMapSidByPrefix].Lookup(&key, &index); err != nil {
+	index, key := uint32(0), abi.SIDKey(netip.PrefixFrom(a, 128))
+	if err := d.maps[abi.MapSidByPrefix].Lookup(&key, &index); err != nil {
 		return 0
 	}
 	return index
@@ -90,7 +91,7 @@ func TestLongerSIDWins(t *testing.T) {
 			t.Errorf("alone again, %s is found at %d", outer, index)
 		}
 		must(t, d.DeleteSID(outer))
-		if used := d.Usage()[datapathMapMobile].Used; used != 0 {
+		if used := d.Usage()[abi.MapMobile].Used; used != 0 {
 			t.Errorf("%d entries of mobile are in use", used)
 		}
 	}
@@ -113,10 +114,10 @@ func TestChangedSIDIsWhole(t *testing.T) {
 			{SID: p, Behavior: srv6.EndT, Table: 13},
 		}
 		must(t, d.PutSID(steps[0]))
-		must(t, d.writeCounter(datapathMapSidCounter, d.sids[p].index, counts(7)))
+		must(t, d.writeCounter(abi.MapSidCounter, d.sids[p].index, counts(7)))
 		for _, next := range steps[1:] {
 			before := d.localSID.get(lookup(d, p.Addr()))
-			var seen []datapathLocalSid
+			var seen []abi.LocalSid
 			d.localSID.stored = func() { seen = append(seen, d.localSID.get(lookup(d, p.Addr()))) }
 			must(t, d.PutSID(next))
 			d.localSID.stored = nil
@@ -138,7 +139,7 @@ func TestChangedSIDIsWhole(t *testing.T) {
 			t.Errorf("%s is found after it was deleted", p)
 		}
 	}
-	for _, name := range []string{datapathMapLocalSid, datapathMapSidByPrefix, datapathMapMobile} {
+	for _, name := range []string{abi.MapLocalSid, abi.MapSidByPrefix, abi.MapMobile} {
 		if used := d.Usage()[name].Used; used != 0 {
 			t.Errorf("%s: %d in use", name, used)
 		}
@@ -153,7 +154,7 @@ func TestLocatorsComeAndGo(t *testing.T) {
 	stays := srv6.LocalSID{SID: prefix("fc00:a:100::/40"), Behavior: srv6.EndMAP, Map: addr("fc00:b::1")}
 	must(t, d.PutSID(early))
 	must(t, d.PutSID(stays))
-	must(t, d.writeCounter(datapathMapSidCounter, d.sids[stays.SID].index, counts(5)))
+	must(t, d.writeCounter(abi.MapSidCounter, d.sids[stays.SID].index, counts(5)))
 
 	find := func(when string, byIndex map[string]bool) {
 		t.Helper()
@@ -195,14 +196,14 @@ func TestLocatorsComeAndGo(t *testing.T) {
 
 	must(t, d.DeleteSID(early.SID))
 	must(t, d.DeleteSID(stays.SID))
-	if used := d.Usage()[datapathMapMobile].Used; used != 0 {
+	if used := d.Usage()[abi.MapMobile].Used; used != 0 {
 		t.Errorf("%d entries of mobile are in use", used)
 	}
 }
 
-func counts(n uint64) []datapathCounter {
-	out := make([]datapathCounter, len(mustCPUs()))
-	out[0] = datapathCounter{Packets: n, Bytes: 100 * n}
+func counts(n uint64) []abi.Counter {
+	out := make([]abi.Counter, len(mustCPUs()))
+	out[0] = abi.Counter{Packets: n, Bytes: 100 * n}
 	return out
 }
 
@@ -225,11 +226,11 @@ func TestPoolsComeAndGo(t *testing.T) {
 			if slot := d.poolSlot(p); slot != 0 {
 				action = d.tunnel.get(slot).Action
 			}
-			var target datapathTarget
+			var target abi.Target
 			if p.Addr().Is4() {
-				target = d.target4.have[lpm4(0, p)]
+				target = d.target4.have[abi.LPM4(0, p)]
 			} else {
-				target = d.target6.have[lpm6(0, p)]
+				target = d.target6.have[abi.LPM6(0, p)]
 			}
 			if (action != 0) != inPool || (target.Kind == 0) != inPool {
 				t.Errorf("%s: %s has action %d in the pool and target %+v, want it in the pool: %t", when, p, action, target, inPool)
@@ -238,11 +239,11 @@ func TestPoolsComeAndGo(t *testing.T) {
 	}
 	check("at first", map[netip.Prefix]bool{v4: true, v6: true, sr: true, list: true})
 	e := d.tunnel.get(d.poolSlot(sr))
-	if e.Action != uint8(datapathTunnelActionTUNNEL_SRV6) || e.Remote != in6(addr("fc00:b::1")) || e.Index != d.policies["one"].lists[0] ||
-		e.Adjacency != d.adjacencies[AdjacencyKey{NextHop: addr("fc00:b::1")}].index || e.Source != d.sources[in6(s.Source)].index {
+	if e.Action != uint8(abi.TunnelActionTUNNEL_SRV6) || e.Remote != abi.In6Of(addr("fc00:b::1")) || e.Index != d.policies["one"].lists[0] ||
+		e.Adjacency != d.adjacencies[AdjacencyKey{NextHop: addr("fc00:b::1")}].index || e.Source != d.sources[abi.In6Of(s.Source)].index {
 		t.Errorf("one segment is written as %+v", e)
 	}
-	if e := d.tunnel.get(d.poolSlot(list)); e.Action != uint8(datapathTunnelActionTUNNEL_LIST) || e.Index != d.policies["two"].index {
+	if e := d.tunnel.get(d.poolSlot(list)); e.Action != uint8(abi.TunnelActionTUNNEL_LIST) || e.Index != d.policies["two"].index {
 		t.Errorf("two segments are written as %+v", e)
 	}
 	s.Pools = s.Pools[:1]
@@ -266,11 +267,11 @@ func TestLocalAddressesWin(t *testing.T) {
 		steer := srpolicy.Steering{Prefix: p, Policy: "one"}
 		target := func() uint32 {
 			if p.Addr().Is4() {
-				return d.target4.have[lpm4(0, p)].Kind
+				return d.target4.have[abi.LPM4(0, p)].Kind
 			}
-			return d.target6.have[lpm6(0, p)].Kind
+			return d.target6.have[abi.LPM6(0, p)].Kind
 		}
-		pass := uint32(datapathTargetKindTARGET_PASS)
+		pass := uint32(abi.TargetKindTARGET_PASS)
 		must(t, d.PutSteering(steer))
 		must(t, d.PutLocal(addr(a)))
 		if target() != pass || d.poolSlot(p) != 0 && d.tunnel.get(d.poolSlot(p)).Action != 0 {
@@ -282,7 +283,7 @@ func TestLocalAddressesWin(t *testing.T) {
 			t.Errorf("%s: steering that came later wins", a)
 		}
 		must(t, d.DeleteLocal(addr(a)))
-		if s := d.steerings[p.String()]; target() == pass || s.slot == 0 && target() != uint32(datapathTargetKindTARGET_POLICY) {
+		if s := d.steerings[p.String()]; target() == pass || s.slot == 0 && target() != uint32(abi.TargetKindTARGET_POLICY) {
 			t.Errorf("%s: steering is not back: %+v", a, s)
 		}
 		must(t, d.DeleteSteering(steer))
@@ -315,7 +316,7 @@ func TestSettingsLists(t *testing.T) {
 			t.Errorf("domain %d moved", i)
 		}
 	}
-	if next.Domain[0].Hi != off || next.Gtpu4[0] != math.MaxUint32 || next.Gtpu4[1] != be32(addr("10.0.0.1")) {
+	if next.Domain[0].Hi != abi.Off || next.Gtpu4[0] != math.MaxUint32 || next.Gtpu4[1] != abi.BE32(addr("10.0.0.1")) {
 		t.Errorf("what went is still there: %+v", next)
 	}
 	for what, bad := range map[string]Settings{
@@ -344,15 +345,15 @@ func TestDefaultSourcesFollowSettings(t *testing.T) {
 	must(t, d.PutSteering(srpolicy.Steering{Prefix: prefix("10.9.0.0/16"), Tunnel: "n3"}))
 	s.Source, s.GTPUAddresses = addr("fc00:a::77"), addrs("10.0.0.77")
 	must(t, d.SetSettings(s))
-	var list datapathSegmentList
-	must(t, d.maps[datapathMapSegmentList].Lookup(d.policies["one"].lists[0], &list))
-	if list.Source != in6(s.Source) {
+	var list abi.SegmentList
+	must(t, d.maps[abi.MapSegmentList].Lookup(d.policies["one"].lists[0], &list))
+	if list.Source != abi.In6Of(s.Source) {
 		t.Errorf("the policy's source is %x", list.Source.B)
 	}
-	e := d.tunnel.get(d.target4.have[lpm4(0, prefix("10.9.0.0/16"))].Index)
-	var src datapathIn6
-	must(t, d.maps[datapathMapSource].Lookup(e.Source, &src))
-	if src != in6(addr("10.0.0.77")) {
+	e := d.tunnel.get(d.target4.have[abi.LPM4(0, prefix("10.9.0.0/16"))].Index)
+	var src abi.In6
+	must(t, d.maps[abi.MapSource].Lookup(e.Source, &src))
+	if src != abi.In6Of(addr("10.0.0.77")) {
 		t.Errorf("the tunnel's source is %x", src.B)
 	}
 }

@@ -3,10 +3,10 @@ package dataplane
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"net/netip"
 	"reflect"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -95,7 +95,7 @@ func (d *DataPlane) programSID(owner string, l srv6.LocalSID, old *sid) error {
 		return err
 	}
 	if owner == forSessions {
-		entry.Flags |= uint8(datapathSidFlagsSID_SESSIONS)
+		entry.Flags |= uint8(abi.SidFlagsSID_SESSIONS)
 	}
 	adj := adjacencyOfSID(l)
 	if entry.Adjacency, err = d.acquire(adj); err != nil {
@@ -114,7 +114,7 @@ func (d *DataPlane) programSID(owner string, l srv6.LocalSID, old *sid) error {
 		return orRelease(d, err, keys)
 	}
 	if before.Behavior == 0 {
-		if err := d.zeroCounter(datapathMapSidCounter, index); err != nil {
+		if err := d.zeroCounter(abi.MapSidCounter, index); err != nil {
 			return orRelease(d, err, keys)
 		}
 	}
@@ -157,16 +157,16 @@ func adjacencyOfSID(l srv6.LocalSID) AdjacencyKey {
 
 // sidEntry is what the data path is told, less the indices of adjacency and
 // mobile.
-func (d *DataPlane) sidEntry(l srv6.LocalSID) (e datapathLocalSid, mob *datapathMobile, err error) {
-	e = datapathLocalSid{
+func (d *DataPlane) sidEntry(l srv6.LocalSID) (e abi.LocalSid, mob *abi.Mobile, err error) {
+	e = abi.LocalSid{
 		Behavior: uint8(l.Behavior), Length: uint8(l.SID.Bits()),
-		Table: kernelTable(l.Table), BlockLength: l.BlockLength,
+		Table: abi.KernelTable(l.Table), BlockLength: l.BlockLength,
 	}
 	for _, f := range l.Flavors {
 		e.Flavors |= uint8(f)
 	}
 	if l.AllowUpperLayer {
-		e.Flags |= uint8(datapathSidFlagsSID_ALLOW_UPPER_LAYER)
+		e.Flags |= uint8(abi.SidFlagsSID_ALLOW_UPPER_LAYER)
 	}
 	if l.Policy != "" {
 		p := d.policies[l.Policy]
@@ -178,7 +178,7 @@ func (d *DataPlane) sidEntry(l srv6.LocalSID) (e datapathLocalSid, mob *datapath
 	switch l.Behavior {
 	case srv6.EndDX4, srv6.EndDX6:
 		if !l.NextHop.IsValid() {
-			e.Flags |= uint8(datapathSidFlagsSID_DIRECT)
+			e.Flags |= uint8(abi.SidFlagsSID_DIRECT)
 		}
 	case srv6.EndMAP, srv6.EndLimit, srv6.EndMGTP6D, srv6.EndMGTP6DDi, srv6.EndMGTP6E, srv6.EndMGTP4E:
 		mob, err = mobileOfSID(l, e.Policy)
@@ -190,13 +190,13 @@ func (d *DataPlane) sidEntry(l srv6.LocalSID) (e datapathLocalSid, mob *datapath
 	return e, mob, err
 }
 
-func mobileOfSID(l srv6.LocalSID, policy uint32) (*datapathMobile, error) {
+func mobileOfSID(l srv6.LocalSID, policy uint32) (*abi.Mobile, error) {
 	unit := uint64(max(l.RateUnit, 1)) * 1000
 	if unit > math.MaxUint32 {
 		return nil, fmt.Errorf("rate_unit %d kbit/s: at most %d", l.RateUnit, math.MaxUint32/1000)
 	}
-	m := &datapathMobile{
-		Source: in6(l.Source), Target: in6(l.Map), Policy: policy,
+	m := &abi.Mobile{
+		Source: abi.In6Of(l.Source), Target: abi.In6Of(l.Map), Policy: policy,
 		SourceLength: l.SourcePrefixLength, ArgsOffset: l.ArgsOffset,
 		PduType: uint8(l.PDUType), Container: uint8(l.PDUSessionContainer),
 		GroupBits: l.GroupBits, RateBits: l.RateBits,
@@ -209,13 +209,13 @@ func mobileOfSID(l srv6.LocalSID, policy uint32) (*datapathMobile, error) {
 
 // putMobile makes an entry of mobile that holds m, and is index if that one
 // does. What packets can reach is never written: a change is a new entry.
-func (d *DataPlane) putMobile(index uint32, m *datapathMobile) (uint32, error) {
+func (d *DataPlane) putMobile(index uint32, m *abi.Mobile) (uint32, error) {
 	if m == nil {
 		return 0, nil
 	}
-	table := d.maps[datapathMapMobile]
+	table := d.maps[abi.MapMobile]
 	if index != 0 {
-		var now datapathMobile
+		var now abi.Mobile
 		if err := table.Lookup(index, &now); err != nil {
 			return 0, fmt.Errorf("read table mobile: %w", err)
 		}
@@ -235,7 +235,7 @@ func (d *DataPlane) putMobile(index uint32, m *datapathMobile) (uint32, error) {
 
 // placeSID finds or chooses the index of a SID.
 func (d *DataPlane) placeSID(p netip.Prefix) (uint32, error) {
-	if index, ok := d.sidTable.have[sidKey(p)]; ok {
+	if index, ok := d.sidTable.have[abi.SIDKey(p)]; ok {
 		return index, nil
 	}
 	if index, ok := d.sidByLocator(p); ok && d.inside[index] == 0 {
@@ -259,7 +259,7 @@ func (d *DataPlane) newSIDIndex() (uint32, error) {
 func (d *DataPlane) countInside() {
 	d.inside = map[uint32]int{}
 	for k := range d.sidTable.have {
-		if index, ok := d.around(sidPrefix(k)); ok {
+		if index, ok := d.around(abi.SIDPrefix(k)); ok {
 			d.inside[index]++
 		}
 	}
@@ -269,9 +269,9 @@ func (d *DataPlane) countInside() {
 // LOC:FUNC.
 func (d *DataPlane) around(p netip.Prefix) (uint32, bool) {
 	s := d.settings.get(0)
-	hi, _ := halves(p.Addr())
+	hi, _ := abi.Halves(p.Addr())
 	for _, l := range s.Locator[:s.Locators] {
-		if l.enabled() && hi&l.Mask == l.Hi && p.Bits() > 64-int(l.Shift) {
+		if l.Enabled() && hi&l.Mask == l.Hi && p.Bits() > 64-int(l.Shift) {
 			return l.Base + uint32(hi>>l.Shift)&l.FunctionMask, true
 		}
 	}
@@ -281,9 +281,9 @@ func (d *DataPlane) around(p netip.Prefix) (uint32, bool) {
 // sidByLocator is the index of a SID that has a locator's length of function.
 func (d *DataPlane) sidByLocator(p netip.Prefix) (uint32, bool) {
 	s := d.settings.get(0)
-	hi, _ := halves(p.Addr())
+	hi, _ := abi.Halves(p.Addr())
 	for _, l := range s.Locator[:s.Locators] {
-		if l.enabled() && hi&l.Mask == l.Hi && p.Bits() == 64-int(l.Shift) {
+		if l.Enabled() && hi&l.Mask == l.Hi && p.Bits() == 64-int(l.Shift) {
 			return l.Base + uint32(hi>>l.Shift)&l.FunctionMask, true
 		}
 	}
@@ -295,11 +295,11 @@ func (d *DataPlane) publishSID(p netip.Prefix, index uint32) error {
 	if index <= d.limits.SIDs {
 		return nil
 	}
-	_, there := d.sidTable.have[sidKey(p)]
-	if err := d.sidTable.put(sidKey(p), index); err != nil {
+	_, there := d.sidTable.have[abi.SIDKey(p)]
+	if err := d.sidTable.put(abi.SIDKey(p), index); err != nil {
 		return err
 	}
-	d.storeSettings(func(s *datapathSettings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
+	d.storeSettings(func(s *abi.Settings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
 	outer, ok := d.around(p)
 	if !ok || there {
 		return nil
@@ -318,7 +318,7 @@ func (d *DataPlane) publishSID(p netip.Prefix, index uint32) error {
 // writeSID makes a SID say what next says, so that every packet sees all of
 // the old or all of the new entry. If more than one word changes, that is at
 // another index, which is returned.
-func (d *DataPlane) writeSID(p netip.Prefix, index uint32, next datapathLocalSid) (uint32, error) {
+func (d *DataPlane) writeSID(p netip.Prefix, index uint32, next abi.LocalSid) (uint32, error) {
 	now := d.localSID.get(index)
 	from, to := toWords(now), toWords(next)
 	changed := 0
@@ -334,7 +334,7 @@ func (d *DataPlane) writeSID(p netip.Prefix, index uint32, next datapathLocalSid
 		if index, err = d.newSIDIndex(); err != nil {
 			return 0, err
 		}
-		if err := d.copyCounter(datapathMapSidCounter, former, index); err != nil {
+		if err := d.copyCounter(abi.MapSidCounter, former, index); err != nil {
 			return 0, err
 		}
 	}
@@ -365,14 +365,14 @@ func (d *DataPlane) deleteSID(s *sid) error {
 
 // unpublishSID takes a SID away from the data path and gives back what it had.
 func (d *DataPlane) unpublishSID(p netip.Prefix, index uint32) error {
-	_, there := d.sidTable.have[sidKey(p)]
-	if err := d.sidTable.del(sidKey(p)); err != nil {
+	_, there := d.sidTable.have[abi.SIDKey(p)]
+	if err := d.sidTable.del(abi.SIDKey(p)); err != nil {
 		return err
 	}
 	if outer, ok := d.around(p); ok && there {
 		d.inside[outer]--
 	}
-	d.storeSettings(func(s *datapathSettings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
+	d.storeSettings(func(s *abi.Settings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
 	entry := d.localSID.get(index)
 	d.localSID.store(index, 0, 0)
 	d.mobileIndex.retire(entry.Mobile)
@@ -391,11 +391,5 @@ func (d *DataPlane) SIDCounter(p netip.Prefix) (Counter, error) {
 	if s == nil {
 		return Counter{}, nil
 	}
-	return d.readCounter(datapathMapSidCounter, s.index)
-}
-
-// prefixOf is the SID at an index that a locator leads to.
-func (l datapathLocator) prefixOf(index uint32) netip.Prefix {
-	hi := l.Hi | uint64(index-l.Base)<<l.Shift
-	return netip.PrefixFrom(fromHalves(hi, 0), bits.OnesCount64(l.Mask)+bits.OnesCount32(l.FunctionMask))
+	return d.readCounter(abi.MapSidCounter, s.index)
 }

@@ -1,6 +1,10 @@
 package dataplane
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+)
 
 // sliceEntry is where a slice counts, and has its rate (bpf/def/tables.h).
 func sliceEntry(slice uint32, direction Direction) uint32 { return 2*slice + uint32(direction) }
@@ -40,7 +44,7 @@ func (d *DataPlane) SetSlice(slice uint32, up, down uint64) error {
 			d.sliceMeter.store(index, wordMeterBucket, newBucket(now, used, octetWindow(rate)))
 		}
 		d.sliceMeter.storeHalf(index, wordMeterRate, 0, rate)
-		slowDown(d.sliceMeter, index, wordMeterBucket, onePayment(datapathMeter{Rate: rate}))
+		slowDown(d.sliceMeter, index, wordMeterBucket, onePayment(abi.Meter{Rate: rate}))
 	}
 	return nil
 }
@@ -52,9 +56,9 @@ func (d *DataPlane) SliceCounters(slice uint32) (up, down Counter, err error) {
 	if err := d.checkSlice(slice); err != nil {
 		return up, down, err
 	}
-	if up, err = d.readCounter(datapathMapSliceCounter, sliceEntry(slice, Uplink)); err != nil {
+	if up, err = d.readCounter(abi.MapSliceCounter, sliceEntry(slice, Uplink)); err != nil {
 		return up, down, err
 	}
-	down, err = d.readCounter(datapathMapSliceCounter, sliceEntry(slice, Downlink))
+	down, err = d.readCounter(abi.MapSliceCounter, sliceEntry(slice, Downlink))
 	return up, down, err
 }

@@ -1,6 +1,10 @@
 package dataplane
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+)
 
 // source is an outer source address that tunnels share.
 type source struct {
@@ -9,8 +13,8 @@ type source struct {
 }
 
 // acquireSource refers to an outer source and returns its index; 0 for none.
-func (d *DataPlane) acquireSource(a datapathIn6) (uint32, error) {
-	if a == (datapathIn6{}) {
+func (d *DataPlane) acquireSource(a abi.In6) (uint32, error) {
+	if a == (abi.In6{}) {
 		return 0, nil
 	}
 	if s := d.sources[a]; s != nil {
@@ -21,7 +25,7 @@ func (d *DataPlane) acquireSource(a datapathIn6) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := d.maps[datapathMapSource].Put(index, &a); err != nil {
+	if err := d.maps[abi.MapSource].Put(index, &a); err != nil {
 		d.sourceIndex.retire(index)
 		return 0, fmt.Errorf("write table source: %w", err)
 	}
@@ -29,7 +33,7 @@ func (d *DataPlane) acquireSource(a datapathIn6) (uint32, error) {
 	return index, nil
 }
 
-func (d *DataPlane) releaseSource(a datapathIn6) {
+func (d *DataPlane) releaseSource(a abi.In6) {
 	s := d.sources[a]
 	if s == nil {
 		return

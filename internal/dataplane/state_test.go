@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // dump is what a packet could meet: every entry of every table that is not
@@ -26,10 +28,10 @@ func dump(t *testing.T, d *DataPlane) string {
 		key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
 		for it.Next(&key, &value) {
 			switch name {
-			case datapathMapTunnel:
-				clear(value[:unsafe.Sizeof(datapathVolume{})])
+			case abi.MapTunnel:
+				clear(value[:unsafe.Sizeof(abi.Volume{})])
 			case mapSettings: // counts writes
-				at := unsafe.Offsetof(datapathSettings{}.Generation)
+				at := unsafe.Offsetof(abi.Settings{}.Generation)
 				clear(value[at : at+4])
 			}
 			if strings.Trim(string(value), "\x00") != "" {
@@ -133,11 +135,11 @@ func TestChangesArrive(t *testing.T) {
 		}
 	}
 	back := d.tunnel.get(d.findReceive(10)) // switches to "there"
-	if back.Remote != in6(addr("10.0.0.8")) || back.Teid != 98 || back.Ipv4 != 1 {
+	if back.Remote != abi.In6Of(addr("10.0.0.8")) || back.Teid != 98 || back.Ipv4 != 1 {
 		t.Errorf("tunnel back switches to %+v", back)
 	}
 	there := d.tunnel.get(d.findReceive(0x700000))
-	if there.Remote != in6(addr("2001:db8::33")) || there.Teid != 97 || there.Ipv4 != 0 {
+	if there.Remote != abi.In6Of(addr("2001:db8::33")) || there.Teid != 97 || there.Ipv4 != 0 {
 		t.Errorf("tunnel there switches to %+v", there)
 	}
 	if d.findReceive(9) != 0 {
@@ -146,8 +148,8 @@ func TestChangesArrive(t *testing.T) {
 	// 10.46/16 goes to n3's own entry, and so does 10.45.0.7 (its slot could
 	// not change in one word).
 	for _, p := range []string{"10.46.0.0/16", "10.45.0.7/32"} {
-		to := d.target4.have[lpm4(0, prefix(p))]
-		if got := d.tunnel.get(to.Index); got.Teid != 99 || got.Remote != in6(addr("10.0.0.9")) || got.Qfi != 9 {
+		to := d.target4.have[abi.LPM4(0, prefix(p))]
+		if got := d.tunnel.get(to.Index); got.Teid != 99 || got.Remote != abi.In6Of(addr("10.0.0.9")) || got.Qfi != 9 {
 			t.Errorf("%s goes to %+v, %+v", p, to, got)
 		}
 	}

@@ -8,17 +8,18 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // steering is a steering entry that was put since Open.
 type steering struct {
 	model  srpolicy.Steering
-	prefix netip.Prefix    // by destination
-	port   datapathPortKey // or by interface
-	slot   uint32          // where a UE pool leads to, 0: not there
-	target datapathTarget  // in target_by_*, zero: not there
-	sends  *tunnel         // whose send entry target is
+	prefix netip.Prefix // by destination
+	port   abi.PortKey  // or by interface
+	slot   uint32       // where a UE pool leads to, 0: not there
+	target abi.Target   // in target_by_*, zero: not there
+	sends  *tunnel      // whose send entry target is
 }
 
 // steeringKey names an entry by what it matches.
@@ -54,10 +55,10 @@ func (d *DataPlane) checkSteering(m srpolicy.Steering) error {
 		return errors.New("want exactly one of prefix and interface")
 	}
 	if m.Prefix.IsValid() {
-		switch datapathTargetKind(d.targetAt(m.Prefix.Masked()).Kind) {
-		case datapathTargetKindTARGET_PDR:
+		switch abi.TargetKind(d.targetAt(m.Prefix.Masked()).Kind) {
+		case abi.TargetKindTARGET_PDR:
 			return fmt.Errorf("prefix %s %w: it is a framed route of a session", m.Prefix, ErrTaken)
-		case datapathTargetKindTARGET_POD:
+		case abi.TargetKindTARGET_POD:
 			return fmt.Errorf("prefix %s %w: it is a pod's address", m.Prefix, ErrTaken)
 		}
 	}
@@ -115,8 +116,8 @@ func (d *DataPlane) PutSteering(m srpolicy.Steering) error {
 	return nil
 }
 
-func portKey(ifindex int, vlans []uint16) datapathPortKey {
-	k := datapathPortKey{Ifindex: uint32(ifindex)}
+func portKey(ifindex int, vlans []uint16) abi.PortKey {
+	k := abi.PortKey{Ifindex: uint32(ifindex)}
 	if len(vlans) > 0 {
 		k.OuterVlan = vlans[0]
 	}
@@ -181,7 +182,7 @@ func (d *DataPlane) refer(key string, m srpolicy.Steering, do func(*users, user)
 
 // placePort writes an interface's entry.
 func (d *DataPlane) placePort(s *steering) error {
-	put := func(t datapathTarget) error {
+	put := func(t abi.Target) error {
 		if err := d.portRules.put(s.port, t); err != nil {
 			return err
 		}
@@ -192,7 +193,7 @@ func (d *DataPlane) placePort(s *steering) error {
 
 // setTarget lets what s matches go to where s says, by `put`, and gives back
 // what the former target had of its own.
-func (d *DataPlane) setTarget(s *steering, put func(datapathTarget) error) error {
+func (d *DataPlane) setTarget(s *steering, put func(abi.Target) error) error {
 	t, sends, err := d.targetOf(s)
 	if err != nil {
 		return err
@@ -229,7 +230,7 @@ func (d *DataPlane) placeSteering(s *steering) error {
 	if slot, e, ok := d.slotFor(s); ok && d.putSlot(s, slot, e) {
 		return d.unsetTarget(s)
 	}
-	put := func(t datapathTarget) error { return d.putTarget(s.prefix, t) }
+	put := func(t abi.Target) error { return d.putTarget(s.prefix, t) }
 	if err := d.setTarget(s, put); err != nil {
 		return err
 	}
@@ -239,11 +240,11 @@ func (d *DataPlane) placeSteering(s *steering) error {
 
 // adopt takes over what an earlier daemon's entry had of its own.
 func (d *DataPlane) adopt(s *steering) {
-	if s.target != (datapathTarget{}) || !s.prefix.Addr().Is4() {
+	if s.target != (abi.Target{}) || !s.prefix.Addr().Is4() {
 		return
 	}
-	t := d.target4.have[lpm4(0, s.prefix)]
-	if t.Kind == uint32(datapathTargetKindTARGET_GTP4D) {
+	t := d.target4.have[abi.LPM4(0, s.prefix)]
+	if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
 		s.target = t
 	}
 }
@@ -264,12 +265,12 @@ func (d *DataPlane) unsetTarget(s *steering) error {
 		}
 	}
 	former, sends := s.target, s.sends
-	s.target, s.sends = datapathTarget{}, nil
+	s.target, s.sends = abi.Target{}, nil
 	return d.dropTarget(former, sends)
 }
 
 // slotFor is the entry for a UE pool's slot; ok is false where there is none.
-func (d *DataPlane) slotFor(s *steering) (slot uint32, e datapathTunnel, ok bool) {
+func (d *DataPlane) slotFor(s *steering) (slot uint32, e abi.Tunnel, ok bool) {
 	slot = d.poolSlot(s.prefix)
 	if slot == 0 {
 		return 0, e, false
@@ -285,12 +286,12 @@ func (d *DataPlane) slotFor(s *steering) (slot uint32, e datapathTunnel, ok bool
 	if e, ok := d.oneSegment(p); ok {
 		return slot, e, true
 	}
-	return slot, datapathTunnel{Action: uint8(datapathTunnelActionTUNNEL_LIST), Index: p.index}, true
+	return slot, abi.Tunnel{Action: uint8(abi.TunnelActionTUNNEL_LIST), Index: p.index}, true
 }
 
 // putSlot writes a pool's slot. It fails where packets could see a half of the
 // change: then target_by_dst must do.
-func (d *DataPlane) putSlot(s *steering, slot uint32, e datapathTunnel) bool {
+func (d *DataPlane) putSlot(s *steering, slot uint32, e abi.Tunnel) bool {
 	empty := d.tunnel.get(slot).Action == 0
 	switch {
 	case !empty && d.changeTunnel(slot, e):
@@ -322,33 +323,33 @@ func (d *DataPlane) clearSlot(s *steering) {
 // targetOf is what target_by_* has to say of an entry, and whose send entry
 // that refers to. What the present target has of its own is used again where
 // it is the same.
-func (d *DataPlane) targetOf(s *steering) (datapathTarget, *tunnel, error) {
-	target := func(k datapathTargetKind, index uint32) datapathTarget {
-		return datapathTarget{Kind: uint32(k), Index: index}
+func (d *DataPlane) targetOf(s *steering) (abi.Target, *tunnel, error) {
+	target := func(k abi.TargetKind, index uint32) abi.Target {
+		return abi.Target{Kind: uint32(k), Index: index}
 	}
 	switch m := s.model; {
 	case m.Policy != "":
-		return target(datapathTargetKindTARGET_POLICY, d.policies[m.Policy].index), nil, nil
+		return target(abi.TargetKindTARGET_POLICY, d.policies[m.Policy].index), nil, nil
 	case m.Tunnel != "":
 		t := d.tunnels[m.Tunnel]
 		if s.sends == t {
 			return s.target, t, nil
 		}
 		index, err := d.sendIndex(t)
-		return target(datapathTargetKindTARGET_TUNNEL, index), t, err
+		return target(abi.TargetKindTARGET_TUNNEL, index), t, err
 	default:
 		index := uint32(0)
-		if s.target.Kind == uint32(datapathTargetKindTARGET_GTP4D) {
+		if s.target.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
 			index = s.target.Index
 		}
 		fresh, err := d.putMobile(index, d.mobileOfGTP4D(m.GTP4D))
-		return target(datapathTargetKindTARGET_GTP4D, fresh), nil, err
+		return target(abi.TargetKindTARGET_GTP4D, fresh), nil, err
 	}
 }
 
 // dropTarget gives back what a former target had of its own.
-func (d *DataPlane) dropTarget(t datapathTarget, sends *tunnel) error {
-	if t.Kind == uint32(datapathTargetKindTARGET_GTP4D) {
+func (d *DataPlane) dropTarget(t abi.Target, sends *tunnel) error {
+	if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
 		d.mobileIndex.retire(t.Index)
 	}
 	if sends != nil {
@@ -359,10 +360,10 @@ func (d *DataPlane) dropTarget(t datapathTarget, sends *tunnel) error {
 
 // mobileOfGTP4D are the parameters of H.M.GTP4.D. The SID that packets go to
 // depends on each packet, and so does its route: it has no adjacency.
-func (d *DataPlane) mobileOfGTP4D(g *srpolicy.GTP4D) *datapathMobile {
-	m := &datapathMobile{
-		Source: in6(g.SourcePrefix.Addr()), SourceLength: uint8(g.SourcePrefix.Bits()),
-		Target: in6(g.SIDPrefix.Masked().Addr()), TargetLength: uint8(g.SIDPrefix.Bits()),
+func (d *DataPlane) mobileOfGTP4D(g *srpolicy.GTP4D) *abi.Mobile {
+	m := &abi.Mobile{
+		Source: abi.In6Of(g.SourcePrefix.Addr()), SourceLength: uint8(g.SourcePrefix.Bits()),
+		Target: abi.In6Of(g.SIDPrefix.Masked().Addr()), TargetLength: uint8(g.SIDPrefix.Bits()),
 		PduType: uint8(g.PDUType),
 	}
 	if g.Policy != "" {
@@ -371,18 +372,18 @@ func (d *DataPlane) mobileOfGTP4D(g *srpolicy.GTP4D) *datapathMobile {
 	return m
 }
 
-func (d *DataPlane) putTarget(p netip.Prefix, t datapathTarget) error {
+func (d *DataPlane) putTarget(p netip.Prefix, t abi.Target) error {
 	if p.Addr().Is4() {
-		return d.target4.put(lpm4(0, p), t)
+		return d.target4.put(abi.LPM4(0, p), t)
 	}
-	return d.target6.put(lpm6(0, p), t)
+	return d.target6.put(abi.LPM6(0, p), t)
 }
 
 func (d *DataPlane) delTarget(p netip.Prefix) error {
 	if p.Addr().Is4() {
-		return d.target4.del(lpm4(0, p))
+		return d.target4.del(abi.LPM4(0, p))
 	}
-	return d.target6.del(lpm6(0, p))
+	return d.target6.del(abi.LPM6(0, p))
 }
 
 // DeleteSteering removes the entry for what m matches. One that is not there
@@ -418,7 +419,7 @@ func (d *DataPlane) PutLocal(a netip.Addr) error {
 		s = &steering{prefix: p}
 		d.adopt(s)
 	}
-	if err := d.putTarget(p, datapathTarget{Kind: uint32(datapathTargetKindTARGET_PASS)}); err != nil {
+	if err := d.putTarget(p, abi.Target{Kind: uint32(abi.TargetKindTARGET_PASS)}); err != nil {
 		return fmt.Errorf("address %s: %w", a, err)
 	}
 	d.local[a] = true

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // table is a map of which we know the contents, so that nothing is written
@@ -97,7 +99,7 @@ func readArray[V any](m *ebpf.Map) ([]V, error) {
 
 // names is what indices mean, for a daemon that starts again.
 type names struct {
-	table *table[datapathNameKey, [nameLength]byte]
+	table *table[abi.NameKey, [nameLength]byte]
 }
 
 const nameLength = 128
@@ -115,11 +117,11 @@ func (n *names) put(kind, index uint32, name string) error {
 		return fmt.Errorf("name %q is longer than %d bytes", name, nameLength)
 	}
 	copy(text[:], name)
-	return n.table.put(datapathNameKey{Kind: kind, Index: index}, text)
+	return n.table.put(abi.NameKey{Kind: kind, Index: index}, text)
 }
 
 func (n *names) del(kind, index uint32) error {
-	return n.table.del(datapathNameKey{Kind: kind, Index: index})
+	return n.table.del(abi.NameKey{Kind: kind, Index: index})
 }
 
 // all is every name of a kind, by index.

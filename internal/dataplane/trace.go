@@ -7,6 +7,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // TraceFilter says which packets are traced: those for which everything that
@@ -42,10 +44,10 @@ func (d *DataPlane) SetTrace(f *TraceFilter) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if f == nil {
-		d.storeSettings(func(s *datapathSettings) { s.Trace = 0 })
+		d.storeSettings(func(s *abi.Settings) { s.Trace = 0 })
 		return nil
 	}
-	var e datapathTraceFilter
+	var e abi.TraceFilter
 	e.Source, e.SourceMask = valueAndMask(f.Source)
 	e.Destination, e.DestinationMask = valueAndMask(f.Destination)
 	e.Ifindex = uint32(f.Ifindex)
@@ -59,15 +61,15 @@ func (d *DataPlane) SetTrace(f *TraceFilter) error {
 		}
 		d.traceSince = now
 	}
-	if err := d.maps[datapathMapTraceFilter].Put(uint32(0), &e); err != nil {
+	if err := d.maps[abi.MapTraceFilter].Put(uint32(0), &e); err != nil {
 		return fmt.Errorf("write table trace_filter: %w", err)
 	}
-	d.storeSettings(func(s *datapathSettings) { s.Trace = 1 })
+	d.storeSettings(func(s *abi.Settings) { s.Trace = 1 })
 	return nil
 }
 
 // valueAndMask is a prefix as the data path compares it; IPv4 as IPv4-mapped.
-func valueAndMask(p netip.Prefix) (value, mask datapathIn6) {
+func valueAndMask(p netip.Prefix) (value, mask abi.In6) {
 	if !p.IsValid() {
 		return value, mask
 	}
@@ -75,9 +77,9 @@ func valueAndMask(p netip.Prefix) (value, mask datapathIn6) {
 	if p.Addr().Is4() {
 		n += 96
 	}
-	binary.BigEndian.PutUint64(mask.B[:8], ones(n))
-	binary.BigEndian.PutUint64(mask.B[8:], ones(n-64))
-	return in6(p.Masked().Addr()), mask
+	binary.BigEndian.PutUint64(mask.B[:8], abi.Ones(n))
+	binary.BigEndian.PutUint64(mask.B[8:], abi.Ones(n-64))
+	return abi.In6Of(p.Masked().Addr()), mask
 }
 
 // monotonic is the data path's clock.
@@ -92,14 +94,14 @@ func monotonic() (uint64, error) {
 // Trace calls f for each packet that the filter takes, until ctx ends. What an
 // earlier trace left unread is skipped. There is one reader at a time.
 func (d *DataPlane) Trace(ctx context.Context, f func(TraceEvent)) error {
-	return readRing(ctx, d, datapathMapTraceEvents, func(r *datapathTraceEvent) {
+	return readRing(ctx, d, abi.MapTraceEvents, func(r *abi.TraceEvent) {
 		if e, ok := d.traceEvent(r); ok {
 			f(e)
 		}
 	})
 }
 
-func (d *DataPlane) traceEvent(r *datapathTraceEvent) (TraceEvent, bool) {
+func (d *DataPlane) traceEvent(r *abi.TraceEvent) (TraceEvent, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r.Time < d.traceSince {
@@ -112,18 +114,18 @@ func (d *DataPlane) traceEvent(r *datapathTraceEvent) (TraceEvent, bool) {
 		In:  append([]byte(nil), r.In[:min(int(r.InCaptured), len(r.In))]...),
 		Out: append([]byte(nil), r.Out[:min(int(r.OutCaptured), len(r.Out))]...),
 	}
-	switch datapathTargetKind(r.TargetKind) {
-	case datapathTargetKindTARGET_PASS:
+	switch abi.TargetKind(r.TargetKind) {
+	case abi.TargetKindTARGET_PASS:
 		e.Target = "pass"
-	case datapathTargetKindTARGET_POLICY:
+	case abi.TargetKindTARGET_POLICY:
 		e.Target = "policy"
-	case datapathTargetKindTARGET_TUNNEL:
+	case abi.TargetKindTARGET_TUNNEL:
 		e.Target = "tunnel"
-	case datapathTargetKindTARGET_LINK:
+	case abi.TargetKindTARGET_LINK:
 		e.Target = "link"
-	case datapathTargetKindTARGET_GTP4D:
+	case abi.TargetKindTARGET_GTP4D:
 		e.Target = "H.M.GTP4.D"
-	case datapathTargetKindTARGET_PDR:
+	case abi.TargetKindTARGET_PDR:
 		e.Target = "UE"
 	}
 	e.Session, e.Rule = d.ruleAt(r.Pdr)
@@ -133,7 +135,7 @@ func (d *DataPlane) traceEvent(r *datapathTraceEvent) (TraceEvent, bool) {
 
 // nameEvent says what the indices in a record mean. Only while somebody
 // traces are they looked for, so nothing is kept to find them fast.
-func (d *DataPlane) nameEvent(e *TraceEvent, r *datapathTraceEvent) {
+func (d *DataPlane) nameEvent(e *TraceEvent, r *abi.TraceEvent) {
 	for p, s := range d.sids {
 		if r.Sid != 0 && s.index == r.Sid {
 			e.SID = p

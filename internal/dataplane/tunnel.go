@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // tunnel is a GTP-U tunnel that was put since Open.
@@ -21,9 +22,9 @@ type tunnel struct {
 	receive uint32 // index, 0: none
 	send    uint32 // index of an entry that target_by_dst refers to, 0: none
 	sendRef int    // steering entries there
-	out     datapathTunnel
+	out     abi.Tunnel
 	adj     []AdjacencyKey
-	source  datapathIn6
+	source  abi.In6
 	// sentBefore is what entries that are gone had sent.
 	sentBefore, receivedBefore Counter
 }
@@ -98,7 +99,7 @@ func (d *DataPlane) putTunnel(m gtpu.Tunnel) error {
 
 // fillTunnel takes the references of m and says what is sent.
 func (d *DataPlane) fillTunnel(t *tunnel, m gtpu.Tunnel) error {
-	out, src, adj := datapathTunnel{}, datapathIn6{}, []AdjacencyKey(nil)
+	out, src, adj := abi.Tunnel{}, abi.In6{}, []AdjacencyKey(nil)
 	if m.Remote.IsValid() {
 		key := AdjacencyKey{NextHop: m.Remote}
 		index, err := d.acquire(key)
@@ -106,14 +107,14 @@ func (d *DataPlane) fillTunnel(t *tunnel, m gtpu.Tunnel) error {
 			return err
 		}
 		adj = []AdjacencyKey{key}
-		src = in6(d.tunnelSource(m))
+		src = abi.In6Of(d.tunnelSource(m))
 		srcIndex, err := d.acquireSource(src)
 		if err != nil {
 			return orRelease(d, err, adj)
 		}
-		out = datapathTunnel{
-			Teid: m.RemoteTEID, Remote: in6(m.Remote), Source: srcIndex, Adjacency: index,
-			Action: uint8(datapathTunnelActionTUNNEL_GTPU), Qfi: m.QFI, Container: uint8(m.PDUSessionContainer),
+		out = abi.Tunnel{
+			Teid: m.RemoteTEID, Remote: abi.In6Of(m.Remote), Source: srcIndex, Adjacency: index,
+			Action: uint8(abi.TunnelActionTUNNEL_GTPU), Qfi: m.QFI, Container: uint8(m.PDUSessionContainer),
 		}
 		if m.Remote.Is4() {
 			out.Ipv4 = 1
@@ -201,7 +202,7 @@ func (d *DataPlane) switchAway(name, from string) {
 
 // receiveEntry is what is done with G-PDUs for the local TEID; ok is false
 // while that is unknown.
-func (d *DataPlane) receiveEntry(t *tunnel) (e datapathTunnel, ok bool) {
+func (d *DataPlane) receiveEntry(t *tunnel) (e abi.Tunnel, ok bool) {
 	m := t.model
 	switch {
 	case m.LocalTEID == 0:
@@ -212,13 +213,13 @@ func (d *DataPlane) receiveEntry(t *tunnel) (e datapathTunnel, ok bool) {
 			return e, false
 		}
 		e = to.out
-		e.Action = uint8(datapathTunnelActionTUNNEL_SWITCH)
+		e.Action = uint8(abi.TunnelActionTUNNEL_SWITCH)
 	case m.Policy != "":
-		e.Action = uint8(datapathTunnelActionTUNNEL_POLICY)
+		e.Action = uint8(abi.TunnelActionTUNNEL_POLICY)
 		e.Index = d.policies[m.Policy].index
 	default:
-		e.Action = uint8(datapathTunnelActionTUNNEL_DECAP)
-		e.Index = kernelTable(m.Table)
+		e.Action = uint8(abi.TunnelActionTUNNEL_DECAP)
+		e.Index = abi.KernelTable(m.Table)
 	}
 	e.Key = m.LocalTEID
 	return e, true
@@ -273,7 +274,7 @@ func (d *DataPlane) teidSlot(teid uint32) uint32 {
 
 // publishReceive changes the entry of a TEID where one word is all that
 // changes; otherwise it writes another entry and lets the TEID lead there.
-func (d *DataPlane) publishReceive(e datapathTunnel, teid uint32) (uint32, error) {
+func (d *DataPlane) publishReceive(e abi.Tunnel, teid uint32) (uint32, error) {
 	now := d.findReceive(teid)
 	if now != 0 {
 		if d.changeTunnel(now, e) {
@@ -326,7 +327,7 @@ func (d *DataPlane) unpublishReceive(teid uint32) error {
 
 // changeTunnel makes entry i hold e, if at most one word differs: such a
 // change no packet sees a half of. Counters stay.
-func (d *DataPlane) changeTunnel(i uint32, e datapathTunnel) bool {
+func (d *DataPlane) changeTunnel(i uint32, e abi.Tunnel) bool {
 	from, to := toWords(d.tunnel.get(i)), toWords(e)
 	word, differ := 0, 0
 	for w := wordKey; w < len(to); w++ {
@@ -343,7 +344,7 @@ func (d *DataPlane) changeTunnel(i uint32, e datapathTunnel) bool {
 
 // writeTunnel fills in an entry that no packet reaches yet; `last` is the word
 // that lets them.
-func (d *DataPlane) writeTunnel(i uint32, e datapathTunnel, last int) {
+func (d *DataPlane) writeTunnel(i uint32, e abi.Tunnel, last int) {
 	words := toWords(e)
 	for w, v := range words {
 		if w != last {

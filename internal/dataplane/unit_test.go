@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -60,20 +61,20 @@ func TestReasons(t *testing.T) {
 // TestNumbersAreTheSame compares what bpf/ and srv6/ both number.
 func TestNumbersAreTheSame(t *testing.T) {
 	for name, same := range map[string]bool{
-		"End":          int(srv6.End) == int(datapathBehaviorEND),
-		"End.DT46":     int(srv6.EndDT46) == int(datapathBehaviorEND_DT46),
-		"End.M.GTP4.E": int(srv6.EndMGTP4E) == int(datapathBehaviorEND_M_GTP4E),
-		"H.Encaps.Red": int(srv6.HEncapsRed) == int(datapathBehaviorH_ENCAPS_RED),
-		"H.M.GTP4.D":   int(srv6.HMGTP4D) == int(datapathBehaviorH_M_GTP4D),
-		"PSP":          int(srv6.PSP) == int(datapathFlavorFLAVOR_PSP),
-		"USP":          int(srv6.USP) == int(datapathFlavorFLAVOR_USP),
-		"USD":          int(srv6.USD) == int(datapathFlavorFLAVOR_USD),
-		"NEXT-C-SID":   int(srv6.NextCSID) == int(datapathFlavorFLAVOR_NEXT_CSID),
-		"IPv4v6":       int(srv6.PDUTypeIPv4v6) == int(datapathPduTypePDU_IPV4V6),
-		"Unstructured": int(srv6.PDUTypeUnstructured) == int(datapathPduTypePDU_UNSTRUCTURED),
-		"uplink":       int(srv6.ContainerUplink) == int(datapathContainerCONTAINER_UPLINK),
-		"lists":        srpolicy.MaxSegmentLists == len(datapathSrPolicy{}.List),
-		"segments":     srpolicy.MaxSegments == len(datapathSegmentList{}.Segment),
+		"End":          int(srv6.End) == int(abi.BehaviorEND),
+		"End.DT46":     int(srv6.EndDT46) == int(abi.BehaviorEND_DT46),
+		"End.M.GTP4.E": int(srv6.EndMGTP4E) == int(abi.BehaviorEND_M_GTP4E),
+		"H.Encaps.Red": int(srv6.HEncapsRed) == int(abi.BehaviorH_ENCAPS_RED),
+		"H.M.GTP4.D":   int(srv6.HMGTP4D) == int(abi.BehaviorH_M_GTP4D),
+		"PSP":          int(srv6.PSP) == int(abi.FlavorFLAVOR_PSP),
+		"USP":          int(srv6.USP) == int(abi.FlavorFLAVOR_USP),
+		"USD":          int(srv6.USD) == int(abi.FlavorFLAVOR_USD),
+		"NEXT-C-SID":   int(srv6.NextCSID) == int(abi.FlavorFLAVOR_NEXT_CSID),
+		"IPv4v6":       int(srv6.PDUTypeIPv4v6) == int(abi.PduTypePDU_IPV4V6),
+		"Unstructured": int(srv6.PDUTypeUnstructured) == int(abi.PduTypePDU_UNSTRUCTURED),
+		"uplink":       int(srv6.ContainerUplink) == int(abi.ContainerCONTAINER_UPLINK),
+		"lists":        srpolicy.MaxSegmentLists == len(abi.SrPolicy{}.List),
+		"segments":     srpolicy.MaxSegments == len(abi.SegmentList{}.Segment),
 	} {
 		if !same {
 			t.Errorf("%s has another number in bpf/", name)
@@ -154,7 +155,7 @@ func TestPolicyIsWholeAtEveryWord(t *testing.T) {
 	for from := range 9 {
 		for to := range 9 {
 			d, now, next := policyOf(from, 100), policyOf(from, 100), policyOf(to, 200)
-			a := &mapped[datapathSrPolicy]{mem: make([]byte, 2*len(toWords(d))*8), stride: uint32(len(toWords(d)) * 8), len: 2}
+			a := &mapped[abi.SrPolicy]{mem: make([]byte, 2*len(toWords(d))*8), stride: uint32(len(toWords(d)) * 8), len: 2}
 			dp := &DataPlane{srPolicy: a}
 			for w, v := range toWords(now) {
 				a.store(1, w, v)
@@ -179,16 +180,16 @@ func TestPolicyIsWholeAtEveryWord(t *testing.T) {
 	}
 }
 
-func policyOf(lists int, base uint32) datapathSrPolicy {
-	p := datapathSrPolicy{Count: uint32(lists), Behavior: 19}
+func policyOf(lists int, base uint32) abi.SrPolicy {
+	p := abi.SrPolicy{Count: uint32(lists), Behavior: 19}
 	for i, threshold := range (srpolicy.Policy{SegmentLists: make([]srpolicy.SegmentList, lists)}).Thresholds() {
-		p.List[i] = datapathWeightedList{Threshold: threshold, List: base + uint32(i)}
+		p.List[i] = abi.WeightedList{Threshold: threshold, List: base + uint32(i)}
 	}
 	return p
 }
 
 // choose is what the data path does with a hash.
-func choose(p datapathSrPolicy, hash uint32) uint32 {
+func choose(p abi.SrPolicy, hash uint32) uint32 {
 	for _, l := range p.List[:p.Count] {
 		if hash <= l.Threshold {
 			return l.List
@@ -217,9 +218,9 @@ func TestNextHopIsSwappedWhole(t *testing.T) {
 	d := open(t)
 	k := AdjacencyKey{NextHop: addr("10.0.0.2")}
 	must(t, d.PutRoute(0, prefix("10.0.0.0/8"), []AdjacencyKey{k}))
-	read := func() datapathAdjacency {
-		var a datapathAdjacency
-		must(t, d.maps[datapathMapAdjacency].Lookup(d.adjacencies[k].index, &a))
+	read := func() abi.Adjacency {
+		var a abi.Adjacency
+		must(t, d.maps[abi.MapAdjacency].Lookup(d.adjacencies[k].index, &a))
 		return a
 	}
 	hop := ready(3)
@@ -245,7 +246,7 @@ func TestNextHopIsSwappedWhole(t *testing.T) {
 		t.Errorf("a next hop that only XDP cannot send to: %+v", known)
 	}
 	must(t, d.SetNextHop(k, nil))
-	if three := read(); three.Half[three.Current&1] != (datapathNextHop{}) || d.grace.epoch == epoch {
+	if three := read(); three.Half[three.Current&1] != (abi.NextHop{}) || d.grace.epoch == epoch {
 		t.Errorf("not ready: %+v, after %d grace periods", three, d.grace.epoch-epoch)
 	}
 	for what, bad := range map[string]*NextHop{
@@ -357,9 +358,9 @@ func TestFullTables(t *testing.T) {
 // loads a program: the time of a start, and the room that is left until the
 // kernel's limit of a million.
 var verifierCeiling = map[string]uint32{
-	datapathProgCulvertXdp:    200_000,
-	datapathProgCulvertPod:    15_000,
-	datapathProgCulvertUplink: 30_000,
+	abi.ProgCulvertXdp:    200_000,
+	abi.ProgCulvertPod:    15_000,
+	abi.ProgCulvertUplink: 30_000,
 }
 
 func TestVerifierCeiling(t *testing.T) {
@@ -391,7 +392,7 @@ func TestStackDepth(t *testing.T) {
 	frames, calls := map[string]int{}, map[string]map[string]bool{}
 	var in string
 	var fromFrame [11]bool // registers that hold the frame pointer
-	for _, ins := range spec.Programs[datapathProgCulvertXdp].Instructions {
+	for _, ins := range spec.Programs[abi.ProgCulvertXdp].Instructions {
 		if s := ins.Symbol(); s != "" {
 			in = s
 			frames[in], calls[in], fromFrame = 32, map[string]bool{}, [11]bool{}
@@ -419,9 +420,9 @@ func TestStackDepth(t *testing.T) {
 		}
 		return frames[name] + below
 	}
-	got := deepest(datapathProgCulvertXdp)
-	t.Logf("%d of 512 octets, %d of them the program's own", got, frames[datapathProgCulvertXdp])
-	if got > 512 || frames["journey"] == 0 || len(calls[datapathProgCulvertXdp]) < 2 {
+	got := deepest(abi.ProgCulvertXdp)
+	t.Logf("%d of 512 octets, %d of them the program's own", got, frames[abi.ProgCulvertXdp])
+	if got > 512 || frames["journey"] == 0 || len(calls[abi.ProgCulvertXdp]) < 2 {
 		t.Errorf("the stack is %d octets deep, more than 512 (frames: %v)", got, frames)
 	}
 }

@@ -1,6 +1,10 @@
 package dataplane
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+)
 
 // A volume (struct volume in bpf/def/tables.h) counts packets and bytes in one
 // word, which the data path adds to atomically: packets << 40 + bytes, modulo
@@ -16,17 +20,17 @@ const (
 )
 
 // volumeOf is the volume that has counted c: packets to 2^55, bytes to 2^64.
-func volumeOf(c Counter) datapathVolume {
+func volumeOf(c Counter) abi.Volume {
 	upper := c.Packets + c.Bytes>>volumeByteBits
-	return datapathVolume{
+	return abi.Volume{
 		Word:         c.Packets<<volumeByteBits + c.Bytes,
 		ByteHalves:   uint32(c.Bytes >> (volumeByteBits - 1)),
 		PacketHalves: uint32(upper >> (volumePacketBits - 1)),
 	}
 }
 
-// counter is what a volume has counted.
-func (v datapathVolume) counter() Counter {
+// counterOf is what a volume has counted.
+func counterOf(v abi.Volume) Counter {
 	bytes := whole(v.Word&(1<<volumeByteBits-1), v.ByteHalves, volumeByteBits)
 	upper := whole(v.Word>>volumeByteBits, v.PacketHalves, volumePacketBits)
 	return Counter{Packets: upper - bytes>>volumeByteBits, Bytes: bytes}
@@ -48,7 +52,7 @@ func readVolume(at []uint64) Counter {
 		halves := atomic.LoadUint64(&at[1])
 		word := atomic.LoadUint64(&at[0])
 		if atomic.LoadUint64(&at[1]) == halves {
-			return datapathVolume{Word: word, ByteHalves: uint32(halves), PacketHalves: uint32(halves >> 32)}.counter()
+			return counterOf(abi.Volume{Word: word, ByteHalves: uint32(halves), PacketHalves: uint32(halves >> 32)})
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestVolumeHoldsWhatWasCounted(t *testing.T) {
 		if c.Packets+c.Bytes>>volumeByteBits >= 1<<55 {
 			continue
 		}
-		if got := volumeOf(c).counter(); got != c {
+		if got := counterOf(volumeOf(c)); got != c {
 			t.Errorf("%+v: read as %+v", c, got)
 		}
 	}
@@ -44,7 +44,7 @@ func TestVolumeBetweenTheAdditions(t *testing.T) {
 		before, after := c, Counter{c.Packets + 1, c.Bytes + math.MaxUint16}
 		v := volumeOf(before)
 		v.Word += 1<<volumeByteBits + math.MaxUint16
-		if got := v.counter(); got != after {
+		if got := counterOf(v); got != after {
 			t.Errorf("%+v and a packet: read as %+v before the halves are counted", before, got)
 		}
 		if v.Word != volumeOf(after).Word {

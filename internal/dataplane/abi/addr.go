@@ -1,0 +1,78 @@
+package abi
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// mainTable is RT_TABLE_MAIN.
+const mainTable = 254
+
+// KernelTable is the kernel's number of a routing table: models write main as 0.
+func KernelTable(t uint32) uint32 {
+	if t == 0 {
+		return mainTable
+	}
+	return t
+}
+
+// In6Of is an address in network byte order, IPv4 as IPv4-mapped; zero for the
+// zero Addr.
+func In6Of(a netip.Addr) In6 {
+	if !a.IsValid() {
+		return In6{}
+	}
+	return In6{B: a.As16()}
+}
+
+// BE32 is an IPv4 address as the data path loads it.
+func BE32(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+// FromBE32 is the reverse of BE32.
+func FromBE32(v uint32) netip.Addr {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], v)
+	return netip.AddrFrom4(b)
+}
+
+// Halves are an IPv6 address's two words in host byte order.
+func Halves(a netip.Addr) (hi, lo uint64) {
+	b := a.As16()
+	return binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
+}
+
+// FromHalves is the reverse of Halves.
+func FromHalves(hi, lo uint64) netip.Addr {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], hi)
+	binary.BigEndian.PutUint64(b[8:], lo)
+	return netip.AddrFrom16(b)
+}
+
+// Ones is a word whose first n bits are set, 0 to 64.
+func Ones(n int) uint64 {
+	return ^(^uint64(0) >> min(max(n, 0), 64))
+}
+
+// LPM4 is the key of an IPv4 prefix in a routing table.
+func LPM4(table uint32, p netip.Prefix) Lpm4Key {
+	return Lpm4Key{Prefixlen: 32 + uint32(p.Bits()), Table: table, Addr: BE32(p.Masked().Addr())}
+}
+
+// LPM6 is the key of an IPv6 prefix in a routing table.
+func LPM6(table uint32, p netip.Prefix) Lpm6Key {
+	return Lpm6Key{Prefixlen: 32 + uint32(p.Bits()), Table: table, Addr: In6Of(p.Masked().Addr())}
+}
+
+// SIDKey is the key of a SID in sid_by_prefix.
+func SIDKey(p netip.Prefix) SidKey {
+	return SidKey{Prefixlen: uint32(p.Bits()), Addr: In6Of(p.Masked().Addr())}
+}
+
+// SIDPrefix is the reverse of SIDKey.
+func SIDPrefix(k SidKey) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom16(k.Addr.B), int(k.Prefixlen))
+}

@@ -1,0 +1,11 @@
+package abi
+
+// The include directories are those of Debian and Ubuntu, where asm/types.h
+// depends on the architecture; the one that is not there is ignored.
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -type behavior -type container -type filter_flags -type flavor -type forwarding_kind -type frame_filter_flags -type given -type locator -type meter_unit -type next_hop -type next_hop_flags -type pdr_action -type pdr_flags -type pdu_type -type pool4 -type pool6 -type port_flags -type prefix6 -type punt_kind -type reason -type settings -type session_event -type session_event_kind -type sid_flags -type target_kind -type tunnel_action -type punt -type trace_event -type volume -type weighted_list Datapath ../../../bpf/datapath.c -- -O3 -g -Wall -Werror -mcpu=v3 -I../../../bpf -include def/btf.h -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
+
+// bpf2go puts its stem before each name: abi.LocalSid reads better than
+// abi.DatapathLocalSid.
+
+//go:generate sed -i -e "s/\\b[Dd]atapath\\([A-Z]\\)/\\1/g" -e "s/Load[D]atapath/Load/" -e "s/_DatapathBytes/object/" datapath_bpfel.go
