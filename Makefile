@@ -64,6 +64,7 @@ lint: ## gofmt, vet, staticcheck
 .PHONY: generate
 generate: ## make the objects of bpf/, the management API, the schema and docs/behaviors.md
 	@tools/need.sh test
+	@go generate ./srv6 # the header that the objects are made of
 	@go generate ./...
 
 .PHONY: generated

@@ -25,7 +25,7 @@ INLINE struct local_sid *find_sid(struct settings *cfg, const void *dst, __u32 *
 		if (sid && !sid->behavior)
 			sid = 0;
 		/* only a NEXT-C-SID SID has longer ones in it */
-		if (sid && !(sid->flavors & FLAVOR_NEXT_CSID))
+		if (sid && !(sid->flavors & FLAVOR_NEXT_C_SID))
 			return sid;
 		break;
 	}

@@ -344,7 +344,7 @@ INLINE int uplink_bind(struct __sk_buff *skb, struct outer *o)
 INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip,
 			 struct outer *o)
 {
-	o->shifted = o->sid->behavior == END && o->sid->flavors & FLAVOR_NEXT_CSID &&
+	o->shifted = o->sid->behavior == END && o->sid->flavors & FLAVOR_NEXT_C_SID &&
 		     next_csid(o->sid, ip, &o->next);
 	o->chain = read_outer(skb, ip, o);
 	if (o->chain && (!o->shifted || o->chain == REASON_IPV6_MALFORMED))

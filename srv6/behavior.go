@@ -1,7 +1,8 @@
 package srv6
 
-// Behavior is an SRv6 endpoint or headend behaviour. The numbers are those of
-// the data path (bpf/srv6/behaviors.h), not IANA codepoints: see Codepoint.
+// Behavior is an SRv6 endpoint or headend behaviour. The data path uses the same
+// numbers: bpf/srv6/behaviors.h is generated from them. They are not IANA's
+// codepoints: see Codepoint.
 type Behavior uint8
 
 const (

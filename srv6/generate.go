@@ -1,4 +1,4 @@
 package srv6
 
-// The document is a file of the table: a test fails where they differ.
-//go:generate sh -c "go run ./internal/gendocs > ../docs/behaviors.md"
+// A test fails where the document or the header differs from the table.
+//go:generate go run ./internal/gendocs

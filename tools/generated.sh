@@ -19,7 +19,7 @@ reference() {
 
 files | tar -cf - -T - | tar -xf - -C "$copy"
 # where what is generated is missing, generating makes it all the same
-(cd "$copy" && go generate ./...)
+(cd "$copy" && go generate ./srv6 && go generate ./...)
 
 skipped=0 different=()
 while read -r file; do

@@ -100,7 +100,7 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	__u64 left;
 	void *segment;
 
-	if (sid->flavors & FLAVOR_NEXT_CSID)
+	if (sid->flavors & FLAVOR_NEXT_C_SID)
 		return express_csid(ctx, x, sid, ip, end);
 	if ((void *)srh + SRH_LEN > end || ip->hop_limit <= 1)
 		return NOT_TAKEN;

@@ -306,7 +306,7 @@ static void make_sid(struct input *in, __u32 index)
 	if (s->behavior >= END_DT4 && s->behavior <= END_DT46 && n >> 10 & 1)
 		s->flags |= SID_SESSIONS;
 	s->length = sid_length(in, s->behavior);
-	s->block_length = s->flavors & FLAVOR_NEXT_CSID ? 32 + (n >> 6 & 15) : 0;
+	s->block_length = s->flavors & FLAVOR_NEXT_C_SID ? 32 + (n >> 6 & 15) : 0;
 	if (s->behavior >= END_MAP && s->behavior <= END_M_GTP4_E)
 		s->mobile = mobile_of(in, s->behavior, 1 + aim % (MOBILES - 4));
 	if (s->behavior == END_X || (s->behavior >= END_DX2 && s->behavior <= END_DX6))

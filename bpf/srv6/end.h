@@ -63,7 +63,7 @@ INLINE int end(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, stru
 	int reason;
 
 	p->srh = 0;
-	if (sid->flavors & FLAVOR_NEXT_CSID && next_csid(sid, ip, &p->dst)) {
+	if (sid->flavors & FLAVOR_NEXT_C_SID && next_csid(sid, ip, &p->dst)) {
 		if (hop_limit <= 1)
 			return hop_limit_spent(p, p->l3);
 		return plan_endpoint(p, sid, ip);

@@ -69,7 +69,7 @@ func TestNumbersAreTheSame(t *testing.T) {
 		"PSP":          int(srv6.PSP) == int(abi.FlavorFLAVOR_PSP),
 		"USP":          int(srv6.USP) == int(abi.FlavorFLAVOR_USP),
 		"USD":          int(srv6.USD) == int(abi.FlavorFLAVOR_USD),
-		"NEXT-C-SID":   int(srv6.NextCSID) == int(abi.FlavorFLAVOR_NEXT_CSID),
+		"NEXT-C-SID":   int(srv6.NextCSID) == int(abi.FlavorFLAVOR_NEXT_C_SID),
 		"IPv4v6":       int(srv6.PDUTypeIPv4v6) == int(abi.PduTypePDU_IPV4V6),
 		"Unstructured": int(srv6.PDUTypeUnstructured) == int(abi.PduTypePDU_UNSTRUCTURED),
 		"uplink":       int(srv6.ContainerUplink) == int(abi.ContainerCONTAINER_UPLINK),

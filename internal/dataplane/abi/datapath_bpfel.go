@@ -115,10 +115,10 @@ const (
 type Flavor uint32
 
 const (
-	FlavorFLAVOR_PSP       Flavor = 1
-	FlavorFLAVOR_USP       Flavor = 2
-	FlavorFLAVOR_USD       Flavor = 4
-	FlavorFLAVOR_NEXT_CSID Flavor = 8
+	FlavorFLAVOR_PSP        Flavor = 1
+	FlavorFLAVOR_USP        Flavor = 2
+	FlavorFLAVOR_USD        Flavor = 4
+	FlavorFLAVOR_NEXT_C_SID Flavor = 8
 )
 
 type Forwarding struct {

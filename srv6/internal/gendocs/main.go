@@ -1,7 +1,10 @@
-// Command gendocs prints docs/behaviors.md from the behaviour table.
+// Command gendocs writes what is generated from the behaviour table:
+// docs/behaviors.md and bpf/srv6/behaviors.h. It runs in srv6.
 package main
 
 import (
+	"bytes"
+	"io"
 	"log"
 	"os"
 
@@ -9,7 +12,18 @@ import (
 )
 
 func main() {
-	if err := behaviordoc.Write(os.Stdout); err != nil {
-		log.Fatal(err)
+	log.SetFlags(0)
+	write("../docs/behaviors.md", behaviordoc.Write)
+	write("../bpf/srv6/behaviors.h", behaviordoc.WriteHeader)
+}
+
+func write(path string, content func(io.Writer) error) {
+	var b bytes.Buffer
+	err := content(&b)
+	if err == nil {
+		err = os.WriteFile(path, b.Bytes(), 0o644)
+	}
+	if err != nil {
+		log.Fatalf("gendocs: %v", err)
 	}
 }
