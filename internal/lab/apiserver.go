@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -301,7 +302,7 @@ func objectPath(o map[string]any) (string, error) {
 		return "", err
 	}
 	if plurals[v.Kind] == "" || v.Metadata.Name == "" || v.APIVersion == "" {
-		return "", fmt.Errorf("object: %s: give apiVersion, metadata.name, and a kind of %v", text, sortedKeys(plurals))
+		return "", fmt.Errorf("object: %s: give apiVersion, metadata.name, and a kind of %v", text, slices.Sorted(maps.Keys(plurals)))
 	}
 	path := "/apis/" + v.APIVersion
 	if v.APIVersion == "v1" {

@@ -101,7 +101,7 @@ func (r *runner) mtu(ctx context.Context, e *Event, _ *outcome) error {
 }
 
 // podMTU are the MTU of a pod's default routes.
-func (r *runner) podMTU(p *Node) (list []int, err error) {
+func (r *instance) podMTU(p *Node) (list []int, err error) {
 	var link []struct {
 		MTU int `json:"mtu"`
 	}
@@ -132,7 +132,7 @@ func (r *runner) podMTU(p *Node) (list []int, err error) {
 }
 
 // ipJSON reads what ip shows in a node.
-func (r *runner) ipJSON(n *Node, into any, args ...string) error {
+func (r *instance) ipJSON(n *Node, into any, args ...string) error {
 	out, err := r.namespace(n).output("ip", append([]string{"-j"}, args...)...)
 	if err != nil {
 		return err

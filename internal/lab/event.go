@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,58 +51,44 @@ type Event struct {
 	For Duration `json:"for,omitempty"`
 }
 
-// eventKind is what an event does, and what it needs.
-type eventKind struct {
-	do    func(*runner, context.Context, *Event, *outcome) error
-	check func(*Topology, *Event) error
-}
-
-var eventKinds map[string]eventKind
-
-func init() { // not in the declaration: events refer to the table
-	eventKinds = map[string]eventKind{
-		"kill":    {(*runner).kill, (*Topology).onKill},
-		"restart": {(*runner).restart, (*Topology).onCulvert},
-		"upgrade": {func(r *runner, ctx context.Context, e *Event, o *outcome) error {
-			if n := r.node(e.Node); n.Kind != Kubelet {
-				return r.upgrade(ctx, n, o)
-			}
-			return r.upgradeCluster(ctx, o)
-		}, (*Topology).onCulvert},
-		"apply":     {(*runner).apply, (*Topology).onApply},
-		"link_down": {(*runner).setLink, (*Topology).onLink},
-		"link_up":   {(*runner).setLink, (*Topology).onLink},
-		"n9":        {(*runner).nextVariant, (*Topology).onVariant},
-		"mode":      {(*runner).nextVariant, (*Topology).onVariant},
-		"smf":       {(*runner).smfEvent, (*Topology).onSMF},
-		"tunnel":    {(*runner).moveTunnel, (*Topology).onTunnel},
-		"inject":    {(*runner).inject, (*Topology).onInject},
-		"active":    {(*runner).active, (*Topology).onActive},
-		"object":    {(*runner).object, (*Topology).onObject},
-		"no_object": {(*runner).dropObject, (*Topology).onObject},
-		"attach":    {(*runner).attachPod, (*Topology).onPod},
-		"detach":    {(*runner).detachPod, (*Topology).onPod},
-		"told":      {(*runner).told, (*Topology).onTold},
-		"recorded":  {(*runner).recorded, (*Topology).onTold},
-		"pause":     {(*runner).signalAPIServer, (*Topology).onAPIServer},
-		"resume":    {(*runner).signalAPIServer, (*Topology).onAPIServer},
-		"stop":      {(*runner).stop, (*Topology).onStop},
-		"start":     {(*runner).startAgain, (*Topology).onStop},
-		"collect":   {(*runner).collectPod, (*Topology).onAttached},
-		"route":     {(*runner).setRoute, (*Topology).onRoute},
-		"no_route":  {(*runner).setRoute, (*Topology).onRoute},
-		"mtu":       {(*runner).mtu, (*Topology).onMTU},
-		"shows":     {(*runner).showsEvent, (*Topology).onShows},
-		"wait":      {(*runner).wait, (*Topology).onWait},
-		"reboot":    {(*runner).reboot, (*Topology).onReboot},
-		"kubectl":   {(*runner).kubectlEvent, func(t *Topology, e *Event) error { return t.validateCommand(e.Kubectl) }},
-	}
+// eventNeeds are the kinds of events, and what each wants of the topology.
+var eventNeeds = map[string]func(*Topology, *Event) error{
+	"kill":      (*Topology).onKill,
+	"restart":   (*Topology).onCulvert,
+	"upgrade":   (*Topology).onCulvert,
+	"apply":     (*Topology).onApply,
+	"link_down": (*Topology).onLink,
+	"link_up":   (*Topology).onLink,
+	"n9":        (*Topology).onVariant,
+	"mode":      (*Topology).onVariant,
+	"smf":       (*Topology).onSMF,
+	"tunnel":    (*Topology).onTunnel,
+	"inject":    (*Topology).onInject,
+	"active":    (*Topology).onActive,
+	"object":    (*Topology).onObject,
+	"no_object": (*Topology).onObject,
+	"attach":    (*Topology).onPod,
+	"detach":    (*Topology).onPod,
+	"told":      (*Topology).onTold,
+	"recorded":  (*Topology).onTold,
+	"pause":     (*Topology).onAPIServer,
+	"resume":    (*Topology).onAPIServer,
+	"stop":      (*Topology).onStop,
+	"start":     (*Topology).onStop,
+	"collect":   (*Topology).onAttached,
+	"route":     (*Topology).onRoute,
+	"no_route":  (*Topology).onRoute,
+	"mtu":       (*Topology).onMTU,
+	"shows":     (*Topology).onShows,
+	"wait":      (*Topology).onWait,
+	"reboot":    (*Topology).onReboot,
+	"kubectl":   func(t *Topology, e *Event) error { return t.validateCommand(e.Kubectl) },
 }
 
 func (t *Topology) validateEvent(e *Event) error {
-	kind, ok := eventKinds[e.Do]
+	needs, ok := eventNeeds[e.Do]
 	if !ok {
-		return fmt.Errorf("do: %q: use one of %s", e.Do, strings.Join(sortedKeys(eventKinds), ", "))
+		return fmt.Errorf("do: %q: use one of %s", e.Do, strings.Join(slices.Sorted(maps.Keys(eventNeeds)), ", "))
 	}
 	if e.Device != "" && e.Do != "tunnel" && !strings.HasPrefix(e.Do, "link_") {
 		return fmt.Errorf("device: %s has none", e.Do)
@@ -112,7 +99,7 @@ func (t *Topology) validateEvent(e *Event) error {
 	if (e.SMF != "" || e.Step != nil) && e.Do != "smf" {
 		return fmt.Errorf("smf, step: %s has none", e.Do)
 	}
-	if err := kind.check(t, e); err != nil {
+	if err := needs(t, e); err != nil {
 		return fmt.Errorf("%s: %w", e.Do, err)
 	}
 	return nil
@@ -173,11 +160,52 @@ func (e *Event) name() string {
 	return e.Do + " of " + e.Node
 }
 
+// events are what is done, by the kind of the event.
+var events = map[string]func(*runner, context.Context, *Event, *outcome) error{
+	"kill":      (*runner).kill,
+	"restart":   (*runner).restart,
+	"apply":     (*runner).apply,
+	"link_down": (*runner).setLink,
+	"link_up":   (*runner).setLink,
+	"n9":        (*runner).nextVariant,
+	"mode":      (*runner).nextVariant,
+	"smf":       (*runner).smfEvent,
+	"tunnel":    (*runner).moveTunnel,
+	"inject":    (*runner).inject,
+	"active":    (*runner).active,
+	"object":    (*runner).object,
+	"no_object": (*runner).dropObject,
+	"attach":    (*runner).attachPod,
+	"detach":    (*runner).detachPod,
+	"told":      (*runner).told,
+	"recorded":  (*runner).recorded,
+	"pause":     (*runner).signalAPIServer,
+	"resume":    (*runner).signalAPIServer,
+	"stop":      (*runner).stop,
+	"start":     (*runner).startAgain,
+	"collect":   (*runner).collectPod,
+	"route":     (*runner).setRoute,
+	"no_route":  (*runner).setRoute,
+	"mtu":       (*runner).mtu,
+	"shows":     (*runner).showsEvent,
+	"wait":      (*runner).wait,
+	"reboot":    (*runner).reboot,
+	"kubectl":   (*runner).kubectlEvent,
+	"upgrade":   (*runner).upgradeEvent,
+}
+
+func (r *runner) upgradeEvent(ctx context.Context, e *Event, o *outcome) error {
+	if n := r.node(e.Node); n.Kind != Kubelet {
+		return r.upgrade(ctx, n, o)
+	}
+	return r.upgradeCluster(ctx, o)
+}
+
 // during runs traffic, with the check's events in the middle of it. busy holds
 // while the traffic must go on.
 func (r *runner) during(ctx context.Context, c *Check, o *outcome, traffic func(busy func() bool) error) error {
-	events := c.events()
-	if len(events) == 0 {
+	list := c.events()
+	if len(list) == 0 {
 		return traffic(nil)
 	}
 	const lead, tail = 300 * time.Millisecond, 500 * time.Millisecond
@@ -186,7 +214,7 @@ func (r *runner) during(ctx context.Context, c *Check, o *outcome, traffic func(
 	go func() {
 		defer close(done)
 		time.Sleep(lead)
-		eventErr = r.eventsOf(ctx, events, o)
+		eventErr = r.eventsOf(ctx, list, o)
 		time.Sleep(tail)
 	}()
 	err := traffic(func() bool {
@@ -203,11 +231,11 @@ func (r *runner) during(ctx context.Context, c *Check, o *outcome, traffic func(
 
 // eventsOf does events in order, up to the first that fails, and says how long
 // they took.
-func (r *runner) eventsOf(ctx context.Context, events []Event, o *outcome) error {
-	for i := range events {
-		e := &events[i]
+func (r *runner) eventsOf(ctx context.Context, list []Event, o *outcome) error {
+	for i := range list {
+		e := &list[i]
 		start := time.Now()
-		if err := eventKinds[e.Do].do(r, ctx, e, o); err != nil {
+		if err := events[e.Do](r, ctx, e, o); err != nil {
 			return fmt.Errorf("%s: %w", e.name(), err)
 		}
 		if e.Do != "wait" && e.Do != "tunnel" {

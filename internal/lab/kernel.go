@@ -18,7 +18,7 @@ func (n *Node) hasSIDs() bool {
 }
 
 // kernelCounters reads what the kernel of a node counts.
-func (r *runner) kernelCounters(n *Node) (v nodeView, err error) {
+func (r *instance) kernelCounters(n *Node) (v nodeView, err error) {
 	v = nodeView{sids: map[string]counterView{}, named: map[string]counterView{}}
 	if n.hasSIDs() {
 		if err := r.seg6localCounters(n, v.sids); err != nil {
@@ -31,7 +31,7 @@ func (r *runner) kernelCounters(n *Node) (v nodeView, err error) {
 	return v, err
 }
 
-func (r *runner) seg6localCounters(n *Node, into map[string]counterView) error {
+func (r *instance) seg6localCounters(n *Node, into map[string]counterView) error {
 	out, err := r.namespace(n).output("ip", "-6", "-j", "-s", "route", "show")
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (r *runner) seg6localCounters(n *Node, into map[string]counterView) error {
 	return nil
 }
 
-func (r *runner) nftCounters(n *Node, into map[string]counterView) error {
+func (r *instance) nftCounters(n *Node, into map[string]counterView) error {
 	out, err := r.namespace(n).output("nft", "-j", "list", "counters")
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +36,7 @@ func (r *runner) leftovers(ctx context.Context, c *Check, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	for _, what := range sortedKeys(after) {
+	for _, what := range slices.Sorted(maps.Keys(after)) {
 		if own, ok := strings.CutPrefix(what, r.kubelets()[0].Name+": "); ok {
 			o.say("%d %s", len(after[what]), own)
 		}
@@ -90,7 +91,7 @@ func (r *runner) wantPods(ctx context.Context, v inventory) error {
 // from none.
 func (v inventory) compare(after inventory) error {
 	var errs []error
-	for _, what := range sortedKeys(v) {
+	for _, what := range slices.Sorted(maps.Keys(v)) {
 		if len(v[what]) == len(after[what]) {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 
 // metrics reads what a node tells Prometheus, by name and labels; nothing where
 // its configuration does not say where.
-func (r *runner) metrics(ctx context.Context, n *Node) (map[string]uint64, error) {
+func (r *instance) metrics(ctx context.Context, n *Node) (map[string]uint64, error) {
 	settings, _ := n.Config["metrics"].(map[string]any)
 	listen, _ := settings["listen"].(string)
 	if listen == "" {

@@ -1,10 +1,12 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -37,7 +39,7 @@ func (v nodeView) total() (n uint64) {
 
 // observe looks at all nodes that count at once. What was sent to them is only of
 // those whose account is to be closed.
-func (r *runner) observe(ctx context.Context, accounts []string) (observation, error) {
+func (r *instance) observe(ctx context.Context, accounts []string) (observation, error) {
 	var nodes []*Node
 	for _, n := range r.Nodes {
 		if n.culvert() || n.counts() {
@@ -64,7 +66,7 @@ func (r *runner) observe(ctx context.Context, accounts []string) (observation, e
 // observeNode reads the counters, of a node with an account while nothing is on
 // its way: frames sent before are those sent after. On a busy node it settles
 // for what it saw.
-func (r *runner) observeNode(ctx context.Context, n *Node, account bool) (v nodeView, err error) {
+func (r *instance) observeNode(ctx context.Context, n *Node, account bool) (v nodeView, err error) {
 	if n.counts() {
 		return r.kernelCounters(n)
 	}
@@ -88,7 +90,7 @@ func (r *runner) observeNode(ctx context.Context, n *Node, account bool) (v node
 }
 
 // counters reads what a culvert node counts.
-func (r *runner) counters(ctx context.Context, n *Node) (nodeView, error) {
+func (r *instance) counters(ctx context.Context, n *Node) (nodeView, error) {
 	v := nodeView{outcomes: map[string]outcomeView{}, sids: map[string]counterView{}, policies: map[string]policyView{}, slices: map[string]sliceView{}}
 	var all countersView
 	if err := r.askJSON(ctx, n, &all, "counters"); err != nil {
@@ -123,7 +125,7 @@ func (n *Node) attaches(device string) bool {
 
 // framesSentTo counts what the other ends of the node's links sent, of those that
 // culvert is on.
-func (r *runner) framesSentTo(n *Node) (sum uint64, err error) {
+func (r *instance) framesSentTo(n *Node) (sum uint64, err error) {
 	for _, l := range r.Topology.Links {
 		for i, e := range l.Ends {
 			if e.Node != n.Name || !n.attaches(e.Name) {
@@ -152,7 +154,7 @@ func (r *runner) framesSentTo(n *Node) (sum uint64, err error) {
 
 // compare looks again until the counters are as the check wants them, or do
 // not become so.
-func (r *runner) compare(ctx context.Context, c *Check, before observation, o *outcome) {
+func (r *instance) compare(ctx context.Context, c *Check, before observation, o *outcome) {
 	if len(c.Counters)+len(c.Accounts) == 0 {
 		return
 	}
@@ -235,20 +237,13 @@ func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
 	case x.Packets == "some" && got == 0:
 		o.fail("%s: %s did not count", x.Node, name)
 	case x.Packets != "some" && got != uint64(want):
-		o.fail("%s: %s counted %d packets: %d were %s", x.Node, name, got, want, wordOr(x.Packets, "sent"))
+		o.fail("%s: %s counted %d packets: %d were %s", x.Node, name, got, want, cmp.Or(x.Packets, "sent"))
 	default:
 		o.say("%s: %s %d packets", x.Node, name, got)
 	}
 	if x.Shares != nil {
 		compareShares(x, name, got, lists, o)
 	}
-}
-
-func wordOr(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 func compareShares(x CounterExpect, name string, sum uint64, lists []uint64, o *outcome) {
@@ -286,14 +281,14 @@ func compareAccount(name string, before, after nodeView, o *outcome) {
 
 // explain lists what the culvert nodes dropped or passed since they were looked
 // at: where to look when a check fails.
-func (r *runner) explain(ctx context.Context, before observation) (list []string) {
+func (r *checker) explain(ctx context.Context, before observation) (list []string) {
 	after, err := r.observe(ctx, nil)
 	if err != nil {
 		return nil // there is a problem to be told already
 	}
 	r.seen = after
 	for _, n := range r.Nodes {
-		for _, reason := range sortedKeys(after[n.Name].outcomes) {
+		for _, reason := range slices.Sorted(maps.Keys(after[n.Name].outcomes)) {
 			x := after[n.Name].outcomes[reason]
 			if d := x.Packets - before[n.Name].outcomes[reason].Packets; d > 0 {
 				list = append(list, fmt.Sprintf("%s %s +%d", n.Name, reason, d))

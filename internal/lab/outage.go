@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,7 @@ func (t *Topology) onKill(e *Event) error {
 		return err
 	}
 	if e.Program != "" && (t.node(e.Node).Kind != Kubelet || nodePrograms[e.Program] == nil) {
-		return fmt.Errorf("program: a node of kind kubelet has %s", strings.Join(sortedKeys(nodePrograms), ", "))
+		return fmt.Errorf("program: a node of kind kubelet has %s", strings.Join(slices.Sorted(maps.Keys(nodePrograms)), ", "))
 	}
 	return nil
 }

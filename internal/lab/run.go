@@ -28,28 +28,24 @@ func (o *outcome) fail(format string, args ...any) {
 }
 
 // checkKinds are the kinds of checks by name.
-var checkKinds map[string]func(*runner, context.Context, *Check, *outcome) error
-
-func init() { // not in the declaration: the checks refer to the table
-	checkKinds = map[string]func(*runner, context.Context, *Check, *outcome) error{
-		"ping":       (*runner).ping,
-		"udp":        (*runner).udp,
-		"tcp":        (*runner).tcp,
-		"echo":       (*runner).echo,
-		"end_marker": (*runner).endMarker,
-		"adjacency":  (*runner).adjacency,
-		"ospf":       (*runner).ospf,
-		"route":      (*runner).route,
-		"pods":       (*runner).podsOf,
-		"cni_status": (*runner).statusOf,
-		"one_family": (*runner).oneFamily,
-		"spread":     (*runner).spread,
-		"shows":      (*runner).showsCheck,
-		"n4":         (*runner).n4,
-		"kubectl":    (*runner).asks,
-		"culvert":    (*runner).operate,
-		"leftovers":  (*runner).leftovers,
-	}
+var checkKinds = map[string]func(*runner, context.Context, *Check, *outcome) error{
+	"ping":       (*runner).ping,
+	"udp":        (*runner).udp,
+	"tcp":        (*runner).tcp,
+	"echo":       (*runner).echo,
+	"end_marker": (*runner).endMarker,
+	"adjacency":  (*runner).adjacency,
+	"ospf":       (*runner).ospf,
+	"route":      (*runner).route,
+	"pods":       (*runner).podsOf,
+	"cni_status": (*runner).statusOf,
+	"one_family": (*runner).oneFamily,
+	"spread":     (*runner).spread,
+	"shows":      (*runner).showsCheck,
+	"n4":         (*runner).n4,
+	"kubectl":    (*runner).asks,
+	"culvert":    (*runner).operate,
+	"leftovers":  (*runner).leftovers,
 }
 
 // runner runs the checks of an instance that is up.
@@ -58,8 +54,13 @@ type runner struct {
 	upgradeTo string         // binary that an upgrade goes to
 	only      *regexp.Regexp // checks that are run; nil: all
 	progress  *progress
-	seen      observation // the last look before a check
-	back      bool        // a change of the variant is taken back: it is the only one that is run
+	back      bool // a change of the variant is taken back: it is the only one that is run
+}
+
+// checker makes checks, one after another.
+type checker struct {
+	*runner
+	seen observation // the last look before a check
 }
 
 // planned is a check in one of the lab's variants, or in none.
@@ -116,6 +117,7 @@ func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
 	start := time.Now()
 	report := &Report{Lab: r.Topology.Name, Pass: true, Culvert: r.culvert, Kernel: kernelRelease()}
 	r.back = len(variants) == 1
+	checks := &checker{runner: r}
 	list := r.plan(variants, r.only)
 	if len(list) == 0 {
 		return nil, fmt.Errorf("--checks: no check of lab %s matches %q", r.Topology.Name, r.only)
@@ -128,7 +130,7 @@ func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
 			return nil, err
 		}
 		r.progress.begin(i+1, len(list), p.name())
-		result := r.check(ctx, p)
+		result := checks.check(ctx, p)
 		result.Name = p.name()
 		r.progress.end(result)
 		report.Checks = append(report.Checks, result)
@@ -147,7 +149,7 @@ func kernelRelease() string {
 }
 
 // check runs one check, again and again where it has time to pass.
-func (r *runner) check(ctx context.Context, p planned) Result {
+func (r *checker) check(ctx context.Context, p planned) Result {
 	start := time.Now()
 	for {
 		result := r.once(ctx, p)
@@ -159,7 +161,7 @@ func (r *runner) check(ctx context.Context, p planned) Result {
 	}
 }
 
-func (r *runner) once(ctx context.Context, p planned) Result {
+func (r *checker) once(ctx context.Context, p planned) Result {
 	ctx, cancel := context.WithTimeout(ctx, p.Limit.or(time.Minute))
 	defer cancel()
 	o := new(outcome)
@@ -175,7 +177,7 @@ func (r *runner) once(ctx context.Context, p planned) Result {
 		before, err = r.lookBefore(ctx, c)
 	}
 	if err == nil {
-		err = checkKinds[c.Kind](r, ctx, c, o)
+		err = checkKinds[c.Kind](r.runner, ctx, c, o)
 	}
 	if err != nil {
 		o.fail("%v", err)
@@ -197,7 +199,7 @@ func (r *runner) once(ctx context.Context, p planned) Result {
 
 // lookBefore observes the nodes where the check is about what they count. For
 // others an earlier look must do: they want it only to explain a failure.
-func (r *runner) lookBefore(ctx context.Context, c *Check) (observation, error) {
+func (r *checker) lookBefore(ctx context.Context, c *Check) (observation, error) {
 	var err error
 	if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {
 		r.seen, err = r.observe(ctx, c.Accounts)

@@ -1,12 +1,15 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -96,7 +99,7 @@ func (r *runner) recorded(ctx context.Context, e *Event, _ *outcome) error {
 	metadata, _ := e.Object["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	namespace, _ := metadata["namespace"].(string)
-	path := fmt.Sprintf("/api/v1/namespaces/%s/events?fieldSelector=%s", wordOr(namespace, "default"), url.QueryEscape("involvedObject.name="+name))
+	path := fmt.Sprintf("/api/v1/namespaces/%s/events?fieldSelector=%s", cmp.Or(namespace, "default"), url.QueryEscape("involvedObject.name="+name))
 	return eventually(ctx, func() error {
 		text, err := r.kube(ctx, http.MethodGet, path, nil)
 		if err != nil {
@@ -167,7 +170,7 @@ func includes(got, want any) error {
 	switch want := want.(type) {
 	case map[string]any:
 		object, _ := got.(map[string]any)
-		for _, key := range sortedKeys(want) {
+		for _, key := range slices.Sorted(maps.Keys(want)) {
 			if err := includes(object[key], want[key]); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"embed"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,10 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/topologies"
 )
-
-//go:embed topologies/*.yaml
-var topologies embed.FS
 
 // Kind says what runs in a node's namespace.
 type Kind string
@@ -159,7 +156,7 @@ var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
 // List returns all topologies, by name.
 func List() ([]*Topology, error) {
-	files, err := fs.Glob(topologies, "topologies/*.yaml")
+	files, err := fs.Glob(topologies.Files, "*.yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +190,7 @@ func Load(name string) (*Topology, error) {
 	return t, nil
 }
 
-func read(name string) ([]byte, error) { return topologies.ReadFile("topologies/" + name + ".yaml") }
+func read(name string) ([]byte, error) { return topologies.Files.ReadFile(name + ".yaml") }
 
 // onBase lays a topology's text over that of its base, if it names one.
 func onBase(text []byte) ([]byte, error) {

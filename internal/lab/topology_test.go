@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestConfigurations(t *testing.T) {
 				variants = append(variants, "")
 			}
 			for _, variant := range variants {
-				for _, overlay := range append(sortedKeys(n.Overlays), "") {
+				for _, overlay := range append(slices.Sorted(maps.Keys(n.Overlays)), "") {
 					if appliedIn(l, n, overlay, variant) {
 						checkConfiguration(t, l, n, variant, overlay)
 					}

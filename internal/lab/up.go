@@ -71,13 +71,13 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 		text string
 		each func(*Node) error
 	}{
-		{"namespaces", in.makeNamespace},
+		{"namespaces", func(n *Node) error { return in.makeNamespace(n) }},
 		{"links", nil},
-		{"GTP-U endpoints", in.startEndpoint},
-		{"addresses and routes", in.configure},
-		{"FRR", in.startFRR},
+		{"GTP-U endpoints", func(n *Node) error { return in.startEndpoint(n) }},
+		{"addresses and routes", func(n *Node) error { return in.configure(n) }},
+		{"FRR", func(n *Node) error { return in.startFRR(n) }},
 		{"kube-apiserver", func(n *Node) error { return in.startFor(ctx, n) }},
-		{"kubelets", in.startKubelet},
+		{"kubelets", func(n *Node) error { return in.startKubelet(n) }},
 		{"the nodes of the cluster", func(n *Node) error { return in.joinCluster(ctx, n) }},
 		{"culvert, by its manifest", func(n *Node) error { return in.install(ctx, n) }},
 		{"culvert", func(n *Node) error { return in.startCulvert(ctx, n, in.culvert) }},

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (t *Topology) validateVariants() error {
 		return errors.New("n9, modes: a lab has variants of one of them")
 	}
 	for i, n := range t.Nodes {
-		if err := t.wantVariants(Variants{N9: sortedKeys(n.N9), Modes: sortedKeys(n.Modes)}); err != nil {
+		if err := t.wantVariants(Variants{N9: slices.Sorted(maps.Keys(n.N9)), Modes: slices.Sorted(maps.Keys(n.Modes))}); err != nil {
 			return fmt.Errorf("nodes[%d]: %w", i, err)
 		}
 	}
@@ -54,7 +55,7 @@ func (t *Topology) wantVariants(v Variants) error {
 	for word, lists := range map[string][2][]string{"n9": {v.N9, t.N9}, "modes": {v.Modes, t.Modes}} {
 		for _, name := range lists[0] {
 			if !slices.Contains(lists[1], name) {
-				return fmt.Errorf("%s: %q: the lab has %s", word, name, wordOr(strings.Join(lists[1], ", "), "none"))
+				return fmt.Errorf("%s: %q: the lab has %s", word, name, cmp.Or(strings.Join(lists[1], ", "), "none"))
 			}
 		}
 	}
@@ -64,7 +65,7 @@ func (t *Topology) wantVariants(v Variants) error {
 // wantVariant wants the lab to have the one.
 func (t *Topology) wantVariant(name string) error {
 	if !slices.Contains(t.names(), name) {
-		return fmt.Errorf("%s: %q: the lab has %s", t.word(), name, wordOr(strings.Join(t.names(), ", "), "none"))
+		return fmt.Errorf("%s: %q: the lab has %s", t.word(), name, cmp.Or(strings.Join(t.names(), ", "), "none"))
 	}
 	return nil
 }
