@@ -7,34 +7,6 @@ import (
 	"testing"
 )
 
-const clusterOfOne = `name: cluster
-summary: a node with two pods
-modes: [static, kube]
-nodes:
-  - name: x
-    kind: cluster
-    pod_cidrs: [10.244.1.0/24, "fd00:10:244:1::/64"]
-    config: {overlay: {uplinks: [eth0]}}
-    modes: {static: {overlay: {mode: static}}, kube: {overlay: {mode: kube}}}
-  - {name: p, kind: pod, host: x}
-  - {name: q, kind: pod, host: x, host_ports: [{host: 8080, pod: 80, protocol: tcp}]}
-  - {name: api, kind: apiserver}
-  - {name: y, kind: host}
-links:
-  - ends: [{node: x, name: eth0, addresses: [10.0.0.1/24, "2001:db8::1/64"]}, {node: api, name: eth0, addresses: [10.0.0.2/24]}]
-  - ends: [{node: x, name: eth1}, {node: y, name: eth0}]
-services:
-  - {name: web, ipv4: 10.96.0.1, port: 80, target_port: 8080, node_port: 30080, pod: q}
-checks:
-  - {name: both, kind: ping, from: p, to_name: q}
-  - {name: one, kind: ping, modes: [kube], from: p, to_name: q, families: [ipv6]}
-  - {name: no name, kind: ping, from: p, to: 10.0.0.1}
-  - {name: service, kind: tcp, from: p, to_name: web, families: [ipv4]}
-  - {name: port of a node, kind: udp, from: y, to_name: x, node_port: web, families: [ipv4]}
-  - {name: port of a pod, kind: tcp, from: y, at: q, to_name: x, port: 8080, at_port: 80, families: [ipv4]}
-  - {name: there and back, kind: udp, from: p, at: q, to_name: q, both: true, families: [ipv6]}
-`
-
 func TestParseCluster(t *testing.T) {
 	for _, tt := range []struct {
 		old, new string

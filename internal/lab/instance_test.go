@@ -33,15 +33,6 @@ func open(t *testing.T, topology *Topology, name string) *instance {
 
 var quiet = &progress{io.Discard}
 
-func parse(t *testing.T, text string) *Topology {
-	t.Helper()
-	topology, err := Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return topology
-}
-
 // wantNothingOf fails if anything of an instance is left.
 func wantNothingOf(t *testing.T, name string) {
 	t.Helper()

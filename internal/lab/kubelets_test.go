@@ -15,25 +15,6 @@ import (
 	"github.com/culvert-net/culvert/internal/image"
 )
 
-const kubeletsOfOne = `name: real
-summary: a node with two pods
-modes: [containerd-2, containerd-1.6]
-nodes:
-  - {name: api, kind: apiserver}
-  - {name: x, kind: kubelet, proxy: nftables}
-  - {name: p, kind: pod, host: x}
-  - {name: q, kind: pod, host: x, host_ports: [{host: 8080, pod: 80, protocol: udp}]}
-  - {name: link, kind: switch}
-links:
-  - ends: [{node: api, name: eth0, addresses: [10.0.0.10/24]}, {node: link, name: api}]
-  - ends: [{node: x, name: eth0, addresses: [10.0.0.1/24, "2001:db8::1/64"]}, {node: link, name: x}]
-services:
-  - {name: web, ipv4: 10.96.0.100, ipv6: "fd00:10:96::100", port: 80, target_port: 8080, node_port: 30080, pod: q}
-checks:
-  - {name: asked, kind: kubectl, kubectl: {args: [get, nodes], output: x}}
-  - {name: nothing is left, kind: leftovers, events: [{do: reboot, node: x}, {do: kill, node: x, program: kubelet}]}
-`
-
 func TestParseKubelets(t *testing.T) {
 	for _, tt := range []struct {
 		old, new string

@@ -59,3 +59,29 @@ func wantError(t *testing.T, err error, words ...string) {
 		}
 	}
 }
+
+// fixture is a topology of testdata.
+func fixture(name string) string {
+	text, err := os.ReadFile("testdata/" + name + ".yaml")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+var (
+	small         = fixture("small")
+	clusterOfOne  = fixture("cluster-of-one")
+	kubeletsOfOne = fixture("kubelets-of-one")
+	withSMF       = fixture("smf")
+	transports    = fixture("transports")
+)
+
+func parse(t *testing.T, text string) *Topology {
+	t.Helper()
+	topology, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topology
+}

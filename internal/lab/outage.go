@@ -18,7 +18,7 @@ import (
 // that they are started with. They are started again: culvert by its kubelet, the
 // others by the node's first process.
 var nodePrograms = map[string][]string{
-	culvertProcess: {"culvert", "run"}, "containerd": {"containerd"}, "kubelet": {"kubelet"}, proxyProcess: {"kube-proxy"},
+	"culvert": {"culvert", "run"}, "containerd": {"containerd"}, "kubelet": {"kubelet"}, "kube-proxy": {"kube-proxy"},
 }
 
 func (t *Topology) onKill(e *Event) error {

@@ -56,52 +56,6 @@ func runSMF(ctx context.Context, path string) error {
 	return nil
 }
 
-const withSMF = `name: n4
-summary: an SMF, and a UPF that accepts everything
-nodes:
-  - {name: gnb, kind: host, gtpu: [{device: g, local: 10.0.0.1, remote: 10.0.0.2, teid: 1, remote_teid: 1}]}
-  - {name: upf, kind: host}
-  - name: smf
-    kind: smf
-    smfs:
-      - name: one
-        scenario:
-          upf: 10.4.0.1
-          local: 10.4.0.2
-          sessions: [{name: ue, count: 3, role: intermediate, ue4: 10.60.0.0/24, access: {address: 10.0.0.1, teid: 1}, urr: {volume_threshold: {total: 1000}}}]
-      - name: two
-        scenario:
-          upf: 10.4.0.1
-          local: 10.4.0.3
-          sessions: [{name: ue, ue4: 10.60.0.0/24}]
-links:
-  - ends: [{node: smf, name: n4, addresses: [10.4.0.2/24, 10.4.0.3/24]}, {node: upf, name: n4, addresses: [10.4.0.1/24]}]
-  - ends: [{node: gnb, name: n3, addresses: [10.0.0.1/24]}, {node: upf, name: n3, addresses: [10.0.0.2/24, 10.4.0.9/32]}]
-checks:
-  - name: sessions
-    kind: n4
-    events:
-      - {do: smf, smf: one, step: {do: associate}}
-      - {do: smf, smf: two, step: {do: associate}}
-      - {do: smf, smf: one, step: {do: establish}}
-      - {do: smf, smf: two, step: {do: establish}}
-      - {do: smf, smf: one, step: {do: modify, change: {core: {fteid: two/ue/access}}}}
-      - {do: smf, smf: two, step: {do: page, now: true, access: {fteid: one/ue/core, interface: n9}}}
-      - {do: tunnel, node: gnb, device: g, fteid: one/ue/access}
-  - name: no report comes
-    kind: n4
-    events: [{do: wait, for: 1ms}, {do: smf, smf: one, step: {do: query}}]
-    expect: {reports: [{smf: one, kind: restarted, count: 0}]}
-  - {name: a report must come, kind: n4, events: [{do: smf, smf: one, step: {do: query}}], expect: {reports: [{smf: one, kind: downlink_data, count: 1}]}}
-  - {name: refused, kind: n4, events: [{do: smf, smf: two, step: {do: query, sessions: ue}}]}
-  - {name: not before, kind: n4, events: [{do: smf, smf: one, step: {do: query}}], before: [{do: smf, smf: two, step: {do: query, sessions: ue}}]}
-  - {name: not after, kind: n4, events: [{do: smf, smf: one, step: {do: query}}], after: [{do: smf, smf: two, step: {do: query, sessions: ue}}]}
-  - {name: usage of nobody, kind: udp, from: gnb, at: upf, to: 10.0.0.2, expect: {usage: {smf: one, sessions: ue}}}
-  - {name: no handover, kind: udp, from: gnb, at: upf, to: 10.0.0.2, expect: {handover: {node: gnb, from: g, to: g}}}
-  - {name: no limit, kind: udp, from: gnb, at: upf, to: 10.0.0.2, count: 1000, interval: 1ms, size: 1000, expect: {rate: {kbit_s: 8000, tolerance: 10}}}
-  - {name: nothing is kept, kind: udp, from: gnb, at: upf, to: 10.0.0.2, count: 50, expect: {min_gap: 1s, in_order: true}}
-`
-
 // TestSMF drives SMFs against a UPF that accepts everything, and sees every
 // check about them pass and fail where it must.
 func TestSMF(t *testing.T) {

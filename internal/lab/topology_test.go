@@ -97,17 +97,6 @@ func checkConfiguration(t *testing.T, l *Topology, n *Node, variant, overlay str
 	}
 }
 
-const small = `name: small
-summary: two hosts
-nodes:
-  - {name: left, kind: host}
-  - {name: right, kind: host}
-links:
-  - ends: [{node: left, name: eth0, addresses: [10.0.0.1/24]}, {node: right, name: eth0, addresses: [10.0.0.2/24]}]
-checks:
-  - {name: ping, kind: ping, from: left, to: 10.0.0.2}
-`
-
 func TestParse(t *testing.T) {
 	if _, err := Parse([]byte(small)); err != nil {
 		t.Fatal(err)

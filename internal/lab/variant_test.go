@@ -36,22 +36,6 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-const transports = `name: transports
-summary: a node with two transports
-n9: [slow, fast]
-nodes:
-  - name: x
-    kind: culvert
-    config: {interfaces: [{name: eth0}], log: {level: info}}
-    n9: {fast: {log: {level: warn}}}
-    overlays: {loud: {log: {level: debug}}}
-  - {name: y, kind: host}
-links: [{ends: [{node: x, name: eth0}, {node: y, name: eth0}]}]
-checks:
-  - {name: both, kind: ping, from: y, to: 10.0.0.1}
-  - {name: one, kind: ping, n9: [fast], from: y, to: 10.0.0.1, before: [{do: apply, node: x, overlay: loud}], counters: [{n9: [fast], node: x, outcome: forwarded}]}
-`
-
 func TestVariants(t *testing.T) {
 	topology := parse(t, transports)
 	for flag, want := range map[string]string{
