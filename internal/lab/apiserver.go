@@ -8,11 +8,9 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -25,16 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/dist/kubernetes"
-)
-
-const (
-	apiServerProcess = "kube-apiserver"
-	etcdProcess      = "etcd"
-	apiServerPort    = "6443"
-	// Who starts: both, on a machine with other work, with an empty store.
-	apiServerTime = time.Minute
-	// kubeMode is the variant that needs them.
-	kubeMode = "kube"
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // errNotBuilt says that programs of others are missing.
@@ -62,14 +51,14 @@ func havePrograms(names ...string) error {
 // startAPIServer starts etcd and kube-apiserver, where they do not run yet, and
 // tells them of the nodes.
 func (in *instance) startAPIServer(ctx context.Context) error {
-	n := in.apiServer()
+	n := in.APIServer()
 	if n == nil {
 		return errors.New("the lab has no node of kind apiserver")
 	}
-	if p, ok := in.process(n, apiServerProcess); ok && p.alive() {
+	if p, ok := in.process(n, topology.ApiServerProcess); ok && p.alive() {
 		return nil
 	}
-	if err := havePrograms(etcdProcess, apiServerProcess, proxyProcess); err != nil {
+	if err := havePrograms(topology.EtcdProcess, topology.ApiServerProcess, proxyProcess); err != nil {
 		return err
 	}
 	if err := in.writeSecrets(n); err != nil {
@@ -81,20 +70,20 @@ func (in *instance) startAPIServer(ctx context.Context) error {
 	if err := in.runAPIServer(ctx, n); err != nil {
 		return err
 	}
-	for _, node := range in.clusterNodes() {
+	for _, node := range in.ClusterNodes() {
 		if err := in.register(ctx, node); err != nil {
 			return err
 		}
 	}
-	if len(in.kubelets()) > 0 {
+	if len(in.Kubelets()) > 0 {
 		return nil // the manifest does all of it
 	}
 	return in.defineResources(ctx)
 }
 
 // startFor starts them in their node, where the variant needs them.
-func (in *instance) startFor(ctx context.Context, n *Node) error {
-	if n.Kind != APIServer || in.state.Variant != kubeMode && len(in.kubelets()) == 0 {
+func (in *instance) startFor(ctx context.Context, n *topology.Node) error {
+	if n.Kind != topology.APIServer || in.state.Variant != topology.KubeMode && len(in.Kubelets()) == 0 {
 		return nil
 	}
 	if err := in.startAPIServer(ctx); err != nil {
@@ -107,8 +96,8 @@ func (in *instance) startFor(ctx context.Context, n *Node) error {
 // controller would give it. It is no patch: of that the API server takes one
 // address of each type only. The first address is of the pods' first family:
 // kube-proxy wants it so.
-func (in *instance) register(ctx context.Context, n *Node) error {
-	list := in.addresses(n)
+func (in *instance) register(ctx context.Context, n *topology.Node) error {
+	list := in.Addresses(n)
 	first := netip.MustParsePrefix(n.PodCIDRs[0]).Addr().Is4() // it is valid: validateCluster
 	slices.SortStableFunc(list, func(a, b netip.Addr) int {
 		switch {
@@ -159,30 +148,30 @@ func (in *instance) defineResources(ctx context.Context) error {
 	return last
 }
 
-func (in *instance) runEtcd(n *Node) error {
+func (in *instance) runEtcd(n *topology.Node) error {
 	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
-	return in.start(n, etcdProcess, filepath.Join(clusterPrograms(), etcdProcess), "--data-dir", in.file(n, "etcd"),
+	return in.start(n, topology.EtcdProcess, filepath.Join(clusterPrograms(), topology.EtcdProcess), "--data-dir", in.file(n, "etcd"),
 		"--unsafe-no-fsync", "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 }
 
-func (in *instance) runAPIServer(ctx context.Context, n *Node) error {
+func (in *instance) runAPIServer(ctx context.Context, n *topology.Node) error {
 	at := in.known(n)[0]
-	if err := in.start(n, apiServerProcess, append([]string{filepath.Join(clusterPrograms(), apiServerProcess),
-		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", apiServerPort,
+	if err := in.start(n, topology.ApiServerProcess, append([]string{filepath.Join(clusterPrograms(), topology.ApiServerProcess),
+		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", topology.ApiServerPort,
 		"--cert-dir", in.file(n, "certs"), "--token-auth-file", in.file(n, "tokens.csv"), "--authorization-mode", "Node,RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.file(n, "accounts.key"),
 		"--service-account-key-file", in.file(n, "accounts.key"), "--service-cluster-ip-range", in.ranges(serviceRanges)}, in.kubeletOptions(n)...)...); err != nil {
 		return err
 	}
-	p, _ := in.process(n, apiServerProcess)
+	p, _ := in.process(n, topology.ApiServerProcess)
 	var last error
-	ready := waitFor(apiServerTime, func() bool {
+	ready := waitFor(topology.ApiServerTime, func() bool {
 		_, last = in.kube(ctx, http.MethodGet, "/readyz", nil)
 		return last == nil || ctx.Err() != nil || !p.alive()
 	})
 	if !ready || last != nil {
-		return fmt.Errorf("kube-apiserver did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.logTail(n, apiServerProcess))
+		return fmt.Errorf("kube-apiserver did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.logTail(n, topology.ApiServerProcess))
 	}
 	return in.writeKubeconfig(n, administrator, in.kubeconfig())
 }
@@ -192,7 +181,7 @@ func (in *instance) runAPIServer(ctx context.Context, n *Node) error {
 const administrator = "lab"
 
 // writeSecrets makes what kube-apiserver does not make by itself.
-func (in *instance) writeSecrets(n *Node) error {
+func (in *instance) writeSecrets(n *topology.Node) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -211,7 +200,7 @@ func (in *instance) kubeconfig() string { return filepath.Join(in.dir(), "kubeco
 
 // kubeconfigText is for a user, and trusts the certificate that kube-apiserver
 // made for itself.
-func (in *instance) kubeconfigText(n *Node, user string) ([]byte, error) {
+func (in *instance) kubeconfigText(n *topology.Node, user string) ([]byte, error) {
 	trust, err := os.ReadFile(in.certificate(n))
 	if err != nil {
 		return nil, err
@@ -219,14 +208,14 @@ func (in *instance) kubeconfigText(n *Node, user string) ([]byte, error) {
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "lab",
 		"clusters": []any{map[string]any{"name": "lab", "cluster": map[string]any{
-			"server": "https://" + net.JoinHostPort(in.known(n)[0].String(), apiServerPort), "certificate-authority-data": trust}}},
+			"server": "https://" + net.JoinHostPort(in.known(n)[0].String(), topology.ApiServerPort), "certificate-authority-data": trust}}},
 		"users":    []any{map[string]any{"name": user, "user": map[string]any{"token": user}}},
 		"contexts": []any{map[string]any{"name": "lab", "context": map[string]any{"cluster": "lab", "user": user}}},
 	})
 }
 
 // writeKubeconfig writes it to a file.
-func (in *instance) writeKubeconfig(n *Node, user, file string) error {
+func (in *instance) writeKubeconfig(n *topology.Node, user, file string) error {
 	text, err := in.kubeconfigText(n, user)
 	if err != nil {
 		return err
@@ -234,7 +223,7 @@ func (in *instance) writeKubeconfig(n *Node, user, file string) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-func (in *instance) certificate(n *Node) string { return in.file(n, "certs/apiserver.crt") }
+func (in *instance) certificate(n *topology.Node) string { return in.file(n, "certs/apiserver.crt") }
 
 // contentTypes of what is asked of the API server, by method.
 var contentTypes = map[string]string{http.MethodPost: "application/yaml", http.MethodPatch: "application/apply-patch+yaml"}
@@ -243,14 +232,14 @@ var contentTypes = map[string]string{http.MethodPost: "application/yaml", http.M
 func (in *instance) kube(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	n := in.apiServer()
+	n := in.APIServer()
 	trust, err := os.ReadFile(in.certificate(n))
 	if err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(trust)
-	request, err := http.NewRequestWithContext(ctx, method, "https://localhost:"+apiServerPort+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "https://localhost:"+topology.ApiServerPort+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +249,7 @@ func (in *instance) kube(ctx context.Context, method, path string, body []byte) 
 		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, _ string) (c net.Conn, err error) {
 			err = in.namespace(n).Do(func() error {
-				c, err = new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", apiServerPort))
+				c, err = new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", topology.ApiServerPort))
 				return err
 			})
 			return c, err
@@ -278,45 +267,9 @@ func (in *instance) kube(ctx context.Context, method, path string, body []byte) 
 	return text, err
 }
 
-// plurals of the resources that labs have objects of.
-var plurals = map[string]string{
-	"Node": "nodes", "ConfigMap": "configmaps", "Namespace": "namespaces", "Service": "services", "EndpointSlice": "endpointslices",
-	"CustomResourceDefinition": "customresourcedefinitions", "SRv6Policy": "srv6policies",
-}
-
-// objectPath is where an object is in the API.
-func objectPath(o map[string]any) (string, error) {
-	text, err := json.Marshal(o)
-	if err != nil {
-		return "", err
-	}
-	var v struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   struct {
-			Name      string `json:"name"`
-			Namespace string `json:"namespace"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(text, &v); err != nil {
-		return "", err
-	}
-	if plurals[v.Kind] == "" || v.Metadata.Name == "" || v.APIVersion == "" {
-		return "", fmt.Errorf("object: %s: give apiVersion, metadata.name, and a kind of %v", text, slices.Sorted(maps.Keys(plurals)))
-	}
-	path := "/apis/" + v.APIVersion
-	if v.APIVersion == "v1" {
-		path = "/api/v1"
-	}
-	if v.Metadata.Namespace != "" {
-		path += "/namespaces/" + v.Metadata.Namespace
-	}
-	return path + "/" + plurals[v.Kind] + "/" + v.Metadata.Name, nil
-}
-
 // applyObject makes an object in the Kubernetes API what is given (server-side apply).
 func (in *instance) applyObject(ctx context.Context, object map[string]any) error {
-	path, err := objectPath(object)
+	path, err := topology.ObjectPath(object)
 	if err != nil {
 		return err
 	}
@@ -330,7 +283,7 @@ func (in *instance) applyObject(ctx context.Context, object map[string]any) erro
 
 // deleteObject deletes it.
 func (in *instance) deleteObject(ctx context.Context, object map[string]any) error {
-	path, err := objectPath(object)
+	path, err := topology.ObjectPath(object)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // Versions of CNI: the newest that Debian's containerd takes, and the one that has
@@ -23,18 +25,15 @@ const (
 // podNetwork is the name of the network of CNI that pods are attached to.
 const podNetwork = "culvert"
 
-// podInterface is what runtimes call the interface of a pod.
-const podInterface = "eth0"
-
 // network is the configuration list that a node's container runtime has.
-func (in *instance) network(n *Node, version string) (*libcni.NetworkConfigList, error) {
+func (in *instance) network(n *topology.Node, version string) (*libcni.NetworkConfigList, error) {
 	limits := map[string]bool{"bandwidth": true}
 	plugins := []map[string]any{{"type": "culvert-cni", "socket": in.socket(n), "capabilities": limits}}
-	pods := in.pods(n)
-	if slices.ContainsFunc(pods, func(p *Node) bool { return len(p.HostPorts) > 0 }) {
+	pods := in.Pods(n)
+	if slices.ContainsFunc(pods, func(p *topology.Node) bool { return len(p.HostPorts) > 0 }) {
 		plugins = append(plugins, map[string]any{"type": "portmap", "backend": "nftables", "capabilities": map[string]bool{"portMappings": true}})
 	}
-	if slices.ContainsFunc(pods, func(p *Node) bool { return p.Bandwidth != nil }) {
+	if slices.ContainsFunc(pods, func(p *topology.Node) bool { return p.Bandwidth != nil }) {
 		plugins = append(plugins, map[string]any{"type": "bandwidth", "capabilities": limits})
 	}
 	text, err := json.Marshal(map[string]any{"cniVersion": version, "name": podNetwork, "plugins": plugins})
@@ -45,13 +44,13 @@ func (in *instance) network(n *Node, version string) (*libcni.NetworkConfigList,
 }
 
 // plugins are run for a node, and what ADD says is kept in a folder of its own.
-func (in *instance) plugins(n *Node, cache string) *libcni.CNIConfig {
+func (in *instance) plugins(n *topology.Node, cache string) *libcni.CNIConfig {
 	paths := []string{filepath.Dir(in.culvert), clusterPrograms()}
 	return libcni.NewCNIConfigWithCacheDir(paths, in.file(n, cache), nil)
 }
 
 // runtime is the part of a container runtime that a pod's network sees.
-func (in *instance) runtime(p *Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
+func (in *instance) runtime(p *topology.Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
 	var ports []map[string]any
 	for _, port := range p.HostPorts {
 		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": port.Protocol})
@@ -62,20 +61,20 @@ func (in *instance) runtime(p *Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
 		told["bandwidth"] = map[string]any{"ingressRate": b.Ingress * kilo, "ingressBurst": burst, "egressRate": b.Egress * kilo, "egressBurst": burst}
 	}
 	conf := &libcni.RuntimeConf{
-		ContainerID: "lab-" + in.name + "-" + p.Name, NetNS: in.namespace(p).path(), IfName: podInterface,
+		ContainerID: "lab-" + in.name + "-" + p.Name, NetNS: in.namespace(p).path(), IfName: topology.PodInterface,
 		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
 		CapabilityArgs: told,
 	}
-	return in.plugins(in.node(p.Host), "cni"), conf
+	return in.plugins(in.Node(p.Host), "cni"), conf
 }
 
 // attach makes the pod's network, as its node's container runtime does.
-func (in *instance) attach(ctx context.Context, p *Node) error {
-	if p.Kind != Pod {
+func (in *instance) attach(ctx context.Context, p *topology.Node) error {
+	if p.Kind != topology.Pod {
 		return nil
 	}
-	on := in.node(p.Host)
-	if on.Kind == Kubelet {
+	on := in.Node(p.Host)
+	if on.Kind == topology.Kubelet {
 		return in.join(ctx, p)
 	}
 	list, err := in.network(on, cniVersion)
@@ -112,9 +111,9 @@ func (in *instance) attach(ctx context.Context, p *Node) error {
 }
 
 // detach takes the pod's network away.
-func (in *instance) detach(ctx context.Context, p *Node) error {
-	on := in.node(p.Host)
-	if on.Kind == Kubelet {
+func (in *instance) detach(ctx context.Context, p *topology.Node) error {
+	on := in.Node(p.Host)
+	if on.Kind == topology.Kubelet {
 		return in.deletePod(ctx, p)
 	}
 	list, err := in.network(on, cniVersion)
@@ -130,7 +129,7 @@ func (in *instance) detach(ctx context.Context, p *Node) error {
 }
 
 // ready asks a node's plugins whether pods can be attached (CNI STATUS).
-func (in *instance) ready(ctx context.Context, n *Node) error {
+func (in *instance) ready(ctx context.Context, n *topology.Node) error {
 	list, err := in.network(n, newCNIVersion)
 	if err != nil {
 		return err
@@ -140,14 +139,14 @@ func (in *instance) ready(ctx context.Context, n *Node) error {
 
 // collect has the runtime of a pod's node tell its plugins of all pods but this
 // one, of which it has lost its records, too: else it would call DEL itself.
-func (in *instance) collect(ctx context.Context, p *Node) error {
-	on := in.node(p.Host)
+func (in *instance) collect(ctx context.Context, p *topology.Node) error {
+	on := in.Node(p.Host)
 	list, err := in.network(on, newCNIVersion)
 	if err != nil {
 		return err
 	}
 	var valid []types.GCAttachment
-	for _, other := range in.pods(on) {
+	for _, other := range in.Pods(on) {
 		if _, conf := in.runtime(other); other != p {
 			valid = append(valid, types.GCAttachment{ContainerID: conf.ContainerID, IfName: conf.IfName})
 		}

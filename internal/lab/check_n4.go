@@ -7,23 +7,24 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
 	"github.com/culvert-net/culvert/internal/probe"
 )
 
 // n4 does its events one after another. Sent are PFCP requests, received those
 // that were accepted.
-func (r *runner) n4(ctx context.Context, c *Check, o *outcome) error {
-	for _, e := range c.events() {
+func (r *runner) n4(ctx context.Context, c *topology.Check, o *outcome) error {
+	for _, e := range c.AllEvents() {
 		if e.Do != "smf" {
-			if err := r.eventsOf(ctx, []Event{e}, o); err != nil {
+			if err := r.eventsOf(ctx, []topology.Event{e}, o); err != nil {
 				return err
 			}
 			continue
 		}
-		result, err := r.step(ctx, r.smf(e.SMF), e.Step)
+		result, err := r.step(ctx, r.SMF(e.SMF), e.Step)
 		if err != nil {
-			o.fail("%s: %v", e.name(), err)
+			o.fail("%s: %v", e.Title(), err)
 		}
 		if len(result.Results) == 0 { // about no session: one request
 			o.sent++
@@ -57,19 +58,19 @@ var reportKinds = map[string]func(*smfLine) bool{
 // n4View is what N4 had said before a check: where the output of SMFs ended.
 type n4View map[string]int64
 
-func (r *runner) viewN4(c *Check) n4View {
+func (r *runner) viewN4(c *topology.Check) n4View {
 	v := n4View{}
 	for _, x := range c.Expect.Reports {
-		v[x.SMF] = r.outputEnd(r.smf(x.SMF))
+		v[x.SMF] = r.outputEnd(r.SMF(x.SMF))
 	}
 	return v
 }
 
 // wantReports wants the reports since before to be as many as they shall be.
-func (r *runner) wantReports(c *Check, o *outcome, before n4View) {
+func (r *runner) wantReports(c *topology.Check, o *outcome, before n4View) {
 	for _, x := range c.Expect.Reports {
 		count := func() (n int) {
-			for _, l := range r.said(r.smf(x.SMF), before[x.SMF]) {
+			for _, l := range r.said(r.SMF(x.SMF), before[x.SMF]) {
 				if reportKinds[x.Kind](&l) {
 					n++
 				}
@@ -117,18 +118,18 @@ func (v volumes) are(want volume) bool {
 
 // usageView queries a group's usage, so that what was used before counts no
 // more, and says where the reports since then begin.
-func (r *runner) usageView(ctx context.Context, u *UsageExpect) (since int64, err error) {
+func (r *runner) usageView(ctx context.Context, u *topology.UsageExpect) (since int64, err error) {
 	if u == nil {
 		return 0, nil
 	}
 	if err := r.query(ctx, u, volumes{}); err != nil {
 		return 0, err
 	}
-	return r.outputEnd(r.smf(u.SMF)), nil
+	return r.outputEnd(r.SMF(u.SMF)), nil
 }
 
-func (r *runner) query(ctx context.Context, u *UsageExpect, into volumes) error {
-	result, err := r.step(ctx, r.smf(u.SMF), map[string]any{"do": "query", "sessions": u.Sessions})
+func (r *runner) query(ctx context.Context, u *topology.UsageExpect, into volumes) error {
+	result, err := r.step(ctx, r.SMF(u.SMF), map[string]any{"do": "query", "sessions": u.Sessions})
 	for _, p := range result.Results {
 		for _, s := range p.Usage {
 			into.add(s.Reports)
@@ -139,7 +140,7 @@ func (r *runner) query(ctx context.Context, u *UsageExpect, into volumes) error 
 
 // wantUsage compares what the UPF reported, asked or not, with what the streams
 // counted themselves, as IP packets: by each URR of the session.
-func (r *runner) wantUsage(ctx context.Context, u *UsageExpect, since int64, streams []probe.Stream, results []probe.StreamResult, o *outcome) error {
+func (r *runner) wantUsage(ctx context.Context, u *topology.UsageExpect, since int64, streams []probe.Stream, results []probe.StreamResult, o *outcome) error {
 	if u == nil {
 		return nil
 	}
@@ -164,7 +165,7 @@ func (r *runner) wantUsage(ctx context.Context, u *UsageExpect, since int64, str
 	reports := 0
 	waitFor(answerTime, func() bool {
 		got, reports = maps.Clone(asked), 0
-		for _, l := range r.said(r.smf(u.SMF), since) {
+		for _, l := range r.said(r.SMF(u.SMF), since) {
 			if reportKinds["usage"](&l) && l.Report.Group == u.Sessions {
 				reports++
 				got.add(l.Usage)
@@ -190,7 +191,7 @@ func (r *runner) wantUsage(ctx context.Context, u *UsageExpect, since int64, str
 const settleTime = 400 * time.Millisecond
 
 // wantRate wants a stream's rate to be what it shall be held to.
-func wantRate(x *RateExpect, result probe.StreamResult, o *outcome) {
+func wantRate(x *topology.RateExpect, result probe.StreamResult, o *outcome) {
 	off := 100 * (result.Rate - x.Kbits) / x.Kbits
 	if off < -x.Tolerance || off > x.Tolerance {
 		o.fail("%.0f kbit/s arrived: want %.0f +- %.1f %%", result.Rate, x.Kbits, x.Tolerance)

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // podView is what `culvert pod` shows, as far as labs look.
@@ -23,8 +25,8 @@ type podView struct {
 
 // podsOf wants a node to have the pods that are attached, and nothing of those that
 // are not: no address and no interface, and so no route.
-func (r *runner) podsOf(ctx context.Context, c *Check, o *outcome) error {
-	n := r.node(c.From)
+func (r *runner) podsOf(ctx context.Context, c *topology.Check, o *outcome) error {
+	n := r.Node(c.From)
 	var list []podView
 	if err := r.askJSON(ctx, n, &list, "pod"); err != nil {
 		return err
@@ -33,7 +35,7 @@ func (r *runner) podsOf(ctx context.Context, c *Check, o *outcome) error {
 	for _, p := range list {
 		there = append(there, p.Name)
 	}
-	for _, p := range r.pods(n) {
+	for _, p := range r.Pods(n) {
 		if r.state.Pods[p.Name] != nil {
 			attached = append(attached, p.Name)
 		}
@@ -53,7 +55,7 @@ func (r *runner) podsOf(ctx context.Context, c *Check, o *outcome) error {
 }
 
 // podLinks are a node's ends of its pods' interfaces.
-func (r *runner) podLinks(n *Node) (names []string, err error) {
+func (r *runner) podLinks(n *topology.Node) (names []string, err error) {
 	links, err := r.namespace(n).output("ip", "-br", "link", "show", "type", "veth")
 	if err != nil {
 		return nil, err
@@ -67,14 +69,14 @@ func (r *runner) podLinks(n *Node) (names []string, err error) {
 }
 
 // ownDevice says whether an interface is the node's own, and no pod's.
-func ownDevice(t *Topology, n *Node, name string) bool {
-	return name == "culvert0" || name == "culvert1" || slices.Contains(t.devices(n), name)
+func ownDevice(t *topology.Topology, n *topology.Node, name string) bool {
+	return name == "culvert0" || name == "culvert1" || slices.Contains(t.Devices(n), name)
 }
 
 // statusOf wants the plugins of a node to answer CNI's STATUS with a code, or with
 // success.
-func (r *runner) statusOf(ctx context.Context, c *Check, o *outcome) error {
-	err := r.ready(ctx, r.node(c.From))
+func (r *runner) statusOf(ctx context.Context, c *topology.Check, o *outcome) error {
+	err := r.ready(ctx, r.Node(c.From))
 	if refused, ok := errors.AsType[*types.Error](err); ok {
 		o.say("code %d: %s", refused.Code, refused.Msg)
 		if c.Expect.Code == refused.Code {
@@ -90,16 +92,8 @@ func (r *runner) statusOf(ctx context.Context, c *Check, o *outcome) error {
 	return nil
 }
 
-func (r *runner) collectPod(ctx context.Context, e *Event, _ *outcome) error {
-	return r.collect(ctx, r.node(e.Node))
-}
-
-// onAttached wants a pod that the lab attaches itself.
-func (t *Topology) onAttached(e *Event) error {
-	if n := t.node(e.Node); n != nil && t.isReal(n) {
-		return fmt.Errorf("%s is attached by its kubelet", e.Node)
-	}
-	return t.onPod(e)
+func (r *runner) collectPod(ctx context.Context, e *topology.Event, _ *outcome) error {
+	return r.collect(ctx, r.Node(e.Node))
 }
 
 // linkLocal is what the kernel gives each interface of IPv6.
@@ -107,8 +101,8 @@ const linkLocal = "fe80::/64"
 
 // oneFamily wants the pods of a node to have addresses and routes of one family, and
 // nothing of the other; so CNI's results, and the node's routes to them.
-func (r *runner) oneFamily(ctx context.Context, c *Check, o *outcome) error {
-	n, is4 := r.node(c.From), c.Families[0] == ipv4
+func (r *runner) oneFamily(ctx context.Context, c *topology.Check, o *outcome) error {
+	n, is4 := r.Node(c.From), c.Families[0] == topology.IPv4
 	var list []podView
 	if err := r.askJSON(ctx, n, &list, "pod"); err != nil {
 		return err
@@ -129,7 +123,7 @@ func (r *runner) oneFamily(ctx context.Context, c *Check, o *outcome) error {
 	for _, result := range results {
 		o.wantFamily(is4, "CNI's result", result.addresses(), 3)
 	}
-	for _, p := range r.pods(n) {
+	for _, p := range r.Pods(n) {
 		if err := r.podOfFamily(p, is4, o); err != nil {
 			return err
 		}
@@ -171,9 +165,9 @@ func (c *cniResult) addresses() (list []string) {
 }
 
 // cniResults are those of our network.
-func (r *runner) cniResults(n *Node) (list []cniResult, err error) {
+func (r *runner) cniResults(n *topology.Node) (list []cniResult, err error) {
 	dir := filepath.Join(r.file(n, "cni"), "results")
-	if n.Kind == Kubelet {
+	if n.Kind == topology.Kubelet {
 		dir = r.inside(n, "var/lib/cni/results")
 	}
 	files, err := filesBelow(dir)
@@ -197,14 +191,14 @@ func (r *runner) cniResults(n *Node) (list []cniResult, err error) {
 }
 
 // podOfFamily looks into a pod.
-func (r *runner) podOfFamily(p *Node, is4 bool, o *outcome) error {
+func (r *runner) podOfFamily(p *topology.Node, is4 bool, o *outcome) error {
 	var links []struct {
 		Addresses []struct {
 			Local netip.Addr `json:"local"`
 			Scope string     `json:"scope"`
 		} `json:"addr_info"`
 	}
-	if err := r.ipJSON(p, &links, "address", "show", "dev", podInterface); err != nil {
+	if err := r.ipJSON(p, &links, "address", "show", "dev", topology.PodInterface); err != nil {
 		return err
 	}
 	for _, l := range links {
@@ -214,12 +208,12 @@ func (r *runner) podOfFamily(p *Node, is4 bool, o *outcome) error {
 			}
 		}
 	}
-	return r.noRoutes(p, is4, podInterface)
+	return r.noRoutes(p, is4, topology.PodInterface)
 }
 
 // routesOfFamily looks at a node's routes to its pods; where all of the cluster is
 // of one family, at those to other nodes', too.
-func (r *runner) routesOfFamily(n *Node, is4 bool, o *outcome) error {
+func (r *runner) routesOfFamily(n *topology.Node, is4 bool, o *outcome) error {
 	links, err := r.podLinks(n)
 	if err != nil {
 		return err
@@ -239,7 +233,7 @@ func (r *runner) routesOfFamily(n *Node, is4 bool, o *outcome) error {
 }
 
 // noRoutes wants a device to have no route of the other family.
-func (r *runner) noRoutes(n *Node, is4 bool, device string) error {
+func (r *runner) noRoutes(n *topology.Node, is4 bool, device string) error {
 	family := "-4"
 	if is4 {
 		family = "-6"

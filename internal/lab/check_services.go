@@ -7,16 +7,18 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // spread connects to a Service again and again, and wants so many of the pods
 // behind it to be reached.
-func (r *runner) spread(ctx context.Context, c *Check, o *outcome) error {
-	s := r.service(c.ToName)
+func (r *runner) spread(ctx context.Context, c *topology.Check, o *outcome) error {
+	s := r.Service(c.ToName)
 	if s == nil {
 		return fmt.Errorf("to_name: %q is no Service", c.ToName)
 	}
-	doors, err := r.openDoors(s, familyOf(c.To))
+	doors, err := r.openDoors(s, topology.FamilyOf(c.To))
 	defer func() {
 		for _, d := range doors {
 			d.listener.Close()
@@ -28,7 +30,7 @@ func (r *runner) spread(ctx context.Context, c *Check, o *outcome) error {
 	to := netip.AddrPortFrom(c.To, s.Port).String()
 	for range max(c.Count, 1) {
 		o.sent++
-		if err := r.knock(ctx, r.node(c.From), to); err != nil {
+		if err := r.knock(ctx, r.Node(c.From), to); err != nil {
 			o.fail("%v", err)
 			break
 		}
@@ -48,13 +50,6 @@ func (r *runner) spread(ctx context.Context, c *Check, o *outcome) error {
 	return nil
 }
 
-func familyOf(a netip.Addr) string {
-	if a.Is4() {
-		return ipv4
-	}
-	return ipv6
-}
-
 // door is where a pod takes connections, and closes them.
 type door struct {
 	pod      string
@@ -63,14 +58,14 @@ type door struct {
 }
 
 // openDoors at all pods behind a Service.
-func (r *runner) openDoors(s *Service, family string) (doors []door, err error) {
-	for _, name := range s.pods() {
+func (r *runner) openDoors(s *topology.Service, family string) (doors []door, err error) {
+	for _, name := range s.Pods() {
 		a, err := r.address(name, family)
 		if err != nil {
 			return doors, err
 		}
 		d := door{pod: name, came: make(chan int, 1)}
-		err = r.namespace(r.node(name)).Do(func() (err error) {
+		err = r.namespace(r.Node(name)).Do(func() (err error) {
 			d.listener, err = net.Listen("tcp", netip.AddrPortFrom(a, s.TargetPort).String())
 			return err
 		})
@@ -97,7 +92,7 @@ func (d door) take() {
 }
 
 // knock makes a connection, and waits until the other side has closed it.
-func (r *runner) knock(ctx context.Context, from *Node, to string) error {
+func (r *runner) knock(ctx context.Context, from *topology.Node, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return r.namespace(from).Do(func() error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/probe"
 )
 
@@ -15,14 +16,14 @@ import (
 const answerTime = time.Second
 
 // ping sends ICMP Echo Requests from a node and wants every answer.
-func (r *runner) ping(ctx context.Context, c *Check, o *outcome) error {
+func (r *runner) ping(ctx context.Context, c *topology.Check, o *outcome) error {
 	outerBefore, err := r.endpointStats(c)
 	if err != nil {
 		return err
 	}
 	p := probe.Ping{
-		From: r.namespace(r.node(c.From)), Source: c.Source, To: c.To, Device: c.Device, Count: max(c.Count, 1),
-		Interval: c.Interval.or(5 * time.Millisecond), Size: c.Size, HopLimit: c.HopLimit, DF: c.DF, Wait: answerTime,
+		From: r.namespace(r.Node(c.From)), Source: c.Source, To: c.To, Device: c.Device, Count: max(c.Count, 1),
+		Interval: c.Interval.Or(5 * time.Millisecond), Size: c.Size, HopLimit: c.HopLimit, DF: c.DF, Wait: answerTime,
 	}
 	if c.Expect.Nothing || c.Expect.Error != "" || c.Expect.Outer != nil {
 		p.Wait = answerTime / 3
@@ -86,12 +87,12 @@ func wantErrors(o *outcome, kind string, mtu uint32, list []probe.ICMPError) {
 }
 
 // streams are what a check of kind udp sends.
-func (r *runner) streams(c *Check) (list []probe.Stream) {
-	for _, w := range c.ways() {
-		from, at := r.namespace(r.node(w.From)), r.namespace(r.node(w.At))
+func (r *runner) streams(c *topology.Check) (list []probe.Stream) {
+	for _, w := range c.AllWays() {
+		from, at := r.namespace(r.Node(w.From)), r.namespace(r.Node(w.At))
 		stream := probe.Stream{
 			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: c.Flows, Count: max(c.Count, 1),
-			Interval: c.Interval.or(2 * time.Millisecond), Size: c.Size, Wait: answerTime, Port: c.Port, Listen: c.listen,
+			Interval: c.Interval.Or(2 * time.Millisecond), Size: c.Size, Wait: answerTime, Port: c.Port, Listen: c.Listen,
 		}
 		if c.Expect.Rate != nil { // what is held back does not come later
 			stream.Settle, stream.Wait = settleTime, answerTime/3
@@ -107,7 +108,7 @@ func (r *runner) streams(c *Check) (list []probe.Stream) {
 }
 
 // udp sends numbered datagrams, one way or both, and maybe more of them.
-func (r *runner) udp(ctx context.Context, c *Check, o *outcome) error {
+func (r *runner) udp(ctx context.Context, c *topology.Check, o *outcome) error {
 	outerBefore, err := r.endpointStats(c)
 	if err != nil {
 		return err
@@ -142,13 +143,13 @@ func (r *runner) udp(ctx context.Context, c *Check, o *outcome) error {
 	return r.wantUsage(ctx, c.Expect.Usage, since, streams, results, o)
 }
 
-func judgeStream(c *Check, s probe.StreamResult, o *outcome) {
+func judgeStream(c *topology.Check, s probe.StreamResult, o *outcome) {
 	o.sent += s.Sent
 	o.received += s.Received
 	if s.Corrupt+s.Duplicates > 0 {
 		o.fail("%d corrupt, %d duplicates", s.Corrupt, s.Duplicates)
 	}
-	if len(c.events()) > 0 {
+	if len(c.AllEvents()) > 0 {
 		o.say("longest gap %.1f ms", float64(s.Gap.Microseconds())/1000)
 	}
 	switch {
@@ -167,11 +168,11 @@ func judgeStream(c *Check, s probe.StreamResult, o *outcome) {
 
 // tcp moves data there and back. Sent and received are kilobytes: what TCP
 // loses it sends again, and the detail counts that.
-func (r *runner) tcp(ctx context.Context, c *Check, o *outcome) error {
+func (r *runner) tcp(ctx context.Context, c *topology.Check, o *outcome) error {
 	return r.during(ctx, c, o, func(busy func() bool) error {
 		t := probe.Transfer{
-			From: r.namespace(r.node(c.From)), At: r.namespace(r.node(c.At)), Source: c.Source, To: c.To, Device: c.Device,
-			Port: c.Port, Listen: c.listen, Bytes: c.Bytes, Limit: 20 * time.Second, While: busy,
+			From: r.namespace(r.Node(c.From)), At: r.namespace(r.Node(c.At)), Source: c.Source, To: c.To, Device: c.Device,
+			Port: c.Port, Listen: c.Listen, Bytes: c.Bytes, Limit: 20 * time.Second, While: busy,
 		}
 		if t.Bytes == 0 {
 			t.Bytes = 1 << 20
@@ -197,7 +198,7 @@ func (r *runner) tcp(ctx context.Context, c *Check, o *outcome) error {
 }
 
 // wantNoConnection wants nobody to answer.
-func wantNoConnection(c *Check, err error, o *outcome) {
+func wantNoConnection(c *topology.Check, err error, o *outcome) {
 	o.sent = 1
 	if err == nil {
 		o.received = 1
@@ -206,11 +207,11 @@ func wantNoConnection(c *Check, err error, o *outcome) {
 }
 
 // wantClient wants the receiver to see who connects, where the check says who.
-func (r *runner) wantClient(c *Check, seen netip.Addr, o *outcome) error {
+func (r *runner) wantClient(c *topology.Check, seen netip.Addr, o *outcome) error {
 	if c.Expect.Client == "" {
 		return nil
 	}
-	want, err := r.address(c.Expect.Client, familyOf(c.To))
+	want, err := r.address(c.Expect.Client, topology.FamilyOf(c.To))
 	if err != nil {
 		return err
 	}
@@ -222,8 +223,8 @@ func (r *runner) wantClient(c *Check, seen netip.Addr, o *outcome) error {
 }
 
 // echo sends GTP-U Echo Requests from the endpoint of a node.
-func (r *runner) echo(_ context.Context, c *Check, o *outcome) error {
-	response, err := gtpulink.Ask(r.control(r.node(c.From)), gtpulink.Request{
+func (r *runner) echo(_ context.Context, c *topology.Check, o *outcome) error {
+	response, err := gtpulink.Ask(r.control(r.Node(c.From)), gtpulink.Request{
 		Op: "echo", Device: c.Device, To: c.To, Count: max(c.Count, 1), Wait: answerTime,
 	})
 	if err != nil {
@@ -236,9 +237,9 @@ func (r *runner) echo(_ context.Context, c *Check, o *outcome) error {
 
 // endMarker sends End Markers on a link, and wants them at the same device of
 // the node at the other end.
-func (r *runner) endMarker(_ context.Context, c *Check, o *outcome) error {
+func (r *runner) endMarker(_ context.Context, c *topology.Check, o *outcome) error {
 	markers := func() (uint64, error) {
-		response, err := gtpulink.Ask(r.control(r.node(c.At)), gtpulink.Request{Op: "stats"})
+		response, err := gtpulink.Ask(r.control(r.Node(c.At)), gtpulink.Request{Op: "stats"})
 		return response.Stats.Links[c.Device].EndMarkers, err
 	}
 	before, err := markers()
@@ -246,7 +247,7 @@ func (r *runner) endMarker(_ context.Context, c *Check, o *outcome) error {
 		return err
 	}
 	o.sent = max(c.Count, 1)
-	if _, err := gtpulink.Ask(r.control(r.node(c.From)), gtpulink.Request{Op: "end_marker", Device: c.Device, Count: o.sent}); err != nil {
+	if _, err := gtpulink.Ask(r.control(r.Node(c.From)), gtpulink.Request{Op: "end_marker", Device: c.Device, Count: o.sent}); err != nil {
 		return err
 	}
 	waitFor(answerTime, func() bool {
@@ -266,7 +267,7 @@ func (r *runner) endMarker(_ context.Context, c *Check, o *outcome) error {
 }
 
 // endpointStats returns the counters of the endpoints that a check looks at.
-func (r *runner) endpointStats(c *Check) (map[string]gtpulink.Stats, error) {
+func (r *runner) endpointStats(c *topology.Check) (map[string]gtpulink.Stats, error) {
 	stats := map[string]gtpulink.Stats{}
 	var nodes []string
 	if c.Expect.Outer != nil {
@@ -279,7 +280,7 @@ func (r *runner) endpointStats(c *Check) (map[string]gtpulink.Stats, error) {
 		nodes = append(nodes, c.Expect.Handover.Node)
 	}
 	for _, name := range nodes {
-		response, err := gtpulink.Ask(r.control(r.node(name)), gtpulink.Request{Op: "stats"})
+		response, err := gtpulink.Ask(r.control(r.Node(name)), gtpulink.Request{Op: "stats"})
 		if err != nil {
 			return nil, err
 		}
@@ -289,7 +290,7 @@ func (r *runner) endpointStats(c *Check) (map[string]gtpulink.Stats, error) {
 }
 
 // wantFromEndpoint compares what the endpoints saw since before.
-func (r *runner) wantFromEndpoint(c *Check, o *outcome, before map[string]gtpulink.Stats) error {
+func (r *runner) wantFromEndpoint(c *topology.Check, o *outcome, before map[string]gtpulink.Stats) error {
 	after, err := r.endpointStats(c)
 	if err != nil {
 		return err
@@ -314,7 +315,7 @@ func (r *runner) wantFromEndpoint(c *Check, o *outcome, before map[string]gtpuli
 }
 
 // wantHandover wants the old tunnel to have ended, and the new one to carry.
-func wantHandover(h *HandoverExpect, before, after map[string]gtpulink.LinkStats, o *outcome) {
+func wantHandover(h *topology.HandoverExpect, before, after map[string]gtpulink.LinkStats, o *outcome) {
 	markers := after[h.From].EndMarkers - before[h.From].EndMarkers
 	late := after[h.From].Late - before[h.From].Late
 	moved := after[h.To].Received - before[h.To].Received

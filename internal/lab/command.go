@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -50,7 +51,7 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the labs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := List()
+			list, err := topology.List()
 			if err != nil {
 				return err
 			}
@@ -141,11 +142,11 @@ func graphCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "graph NAME", Short: "Draw a lab", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := Load(args[0])
+			t, err := topology.Load(args[0])
 			if err != nil {
 				return err
 			}
-			return writeGraph(cmd.OutOrStdout(), t, format)
+			return topology.WriteGraph(cmd.OutOrStdout(), t, format)
 		},
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, dot, mermaid, table, json or yaml")
@@ -167,14 +168,14 @@ func variantFlags(cmd *cobra.Command, o *options, about string) {
 
 // variants are those that the flags choose. Without a flag those are left out
 // whose programs are not there.
-func (o *options) variants(t *Topology, p *progress) ([]string, error) {
+func (o *options) variants(t *topology.Topology, p *progress) ([]string, error) {
 	if o.mode != "" {
-		return t.chosenVariants("mode", o.mode)
+		return t.ChosenVariants("mode", o.mode)
 	}
-	list, err := t.chosenVariants("n9", o.n9)
-	if i := slices.Index(list, kubeMode); err == nil && i >= 0 {
-		if missing := havePrograms(etcdProcess, apiServerProcess, proxyProcess); missing != nil {
-			p.say("%s: mode %s is left out: %v", t.Name, kubeMode, missing)
+	list, err := t.ChosenVariants("n9", o.n9)
+	if i := slices.Index(list, topology.KubeMode); err == nil && i >= 0 {
+		if missing := havePrograms(topology.EtcdProcess, topology.ApiServerProcess, proxyProcess); missing != nil {
+			p.say("%s: mode %s is left out: %v", t.Name, topology.KubeMode, missing)
 			list = slices.Delete(slices.Clone(list), i, i+1)
 		}
 	}
@@ -187,18 +188,18 @@ func completeVariant(flag string) cobra.CompletionFunc {
 		if len(args) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		t, err := Load(args[0])
-		if err != nil || len(t.names()) == 0 || t.word() != flag {
+		t, err := topology.Load(args[0])
+		if err != nil || len(t.VariantNames()) == 0 || t.VariantWord() != flag {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return append(t.names(), allVariants), cobra.ShellCompDirectiveNoFileComp
+		return append(t.VariantNames(), topology.AllVariants), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // on calls f with the locked instance. An interrupt ends f's context, so that
 // what is up is taken down.
 func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *instance, *progress) error) error {
-	t, err := Load(name)
+	t, err := topology.Load(name)
 	if err != nil {
 		return err
 	}
@@ -238,7 +239,7 @@ func programPath(flag, path string) (string, error) {
 }
 
 func completeName(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	list, err := List()
+	list, err := topology.List()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

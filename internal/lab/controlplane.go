@@ -6,25 +6,27 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // podRanges are those of a cluster whose nodes are kubelets, by family: each node
 // gets a part of each. serviceRanges are those of Services.
 var (
-	podRanges     = map[string]string{ipv4: "10.244.0.0/16", ipv6: "fd00:10:244::/48"}
-	serviceRanges = map[string]string{ipv4: "10.96.0.0/16", ipv6: "fd00:10:96::/112"}
+	podRanges     = map[string]string{topology.IPv4: "10.244.0.0/16", topology.IPv6: "fd00:10:244::/48"}
+	serviceRanges = map[string]string{topology.IPv4: "10.96.0.0/16", topology.IPv6: "fd00:10:96::/112"}
 )
 
 // families that the cluster knows, that of kube-apiserver first. A variant that is
 // called like a family has no other.
 func (in *instance) families() []string {
-	if v := in.state.Variant; v == ipv4 || v == ipv6 {
+	if v := in.state.Variant; v == topology.IPv4 || v == topology.IPv6 {
 		return []string{v}
 	}
-	if in.apiServer() != nil && in.addresses(in.apiServer())[0].Is6() {
-		return []string{ipv6, ipv4}
+	if in.APIServer() != nil && in.Addresses(in.APIServer())[0].Is6() {
+		return []string{topology.IPv6, topology.IPv4}
 	}
-	return []string{ipv4, ipv6}
+	return []string{topology.IPv4, topology.IPv6}
 }
 
 // ranges are those of the cluster's families, with a comma between.
@@ -37,8 +39,8 @@ func (in *instance) ranges(of map[string]string) string {
 }
 
 // known are the addresses of a node that the cluster knows.
-func (in *instance) known(n *Node) []netip.Addr {
-	return slices.DeleteFunc(in.addresses(n), func(a netip.Addr) bool { return !slices.Contains(in.families(), familyOf(a)) })
+func (in *instance) known(n *topology.Node) []netip.Addr {
+	return slices.DeleteFunc(in.Addresses(n), func(a netip.Addr) bool { return !slices.Contains(in.families(), topology.FamilyOf(a)) })
 }
 
 // Users of kube-apiserver beside the administrator. Kubernetes gives them their
@@ -50,20 +52,20 @@ const (
 )
 
 // nodeUser is who a node's kubelet is.
-func nodeUser(n *Node) string { return "system:node:" + n.Name }
+func nodeUser(n *topology.Node) string { return "system:node:" + n.Name }
 
 // users are what kube-apiserver reads: token, name, number, groups.
 func (in *instance) users() string {
 	var b strings.Builder
 	line := func(name, group string) { fmt.Fprintf(&b, "%s,%s,%s,%q\n", name, name, name, group) }
 	line(administrator, "system:masters")
-	if len(in.kubelets()) == 0 {
+	if len(in.Kubelets()) == 0 {
 		return b.String()
 	}
 	for _, name := range []string{controllerUser, schedulerUser, proxyUser} {
 		line(name, "")
 	}
-	for _, n := range in.kubelets() {
+	for _, n := range in.Kubelets() {
 		line(nodeUser(n), "system:nodes")
 	}
 	return b.String()
@@ -71,8 +73,8 @@ func (in *instance) users() string {
 
 // kubeletOptions are what kube-apiserver is told where kubelets are its nodes:
 // who it is to them, and that network plugins may do what they need.
-func (in *instance) kubeletOptions(n *Node) []string {
-	if len(in.kubelets()) == 0 {
+func (in *instance) kubeletOptions(n *topology.Node) []string {
+	if len(in.Kubelets()) == 0 {
 		return nil
 	}
 	return []string{"--allow-privileged=true", "--enable-admission-plugins", "NodeRestriction", "--kubelet-preferred-address-types", "InternalIP",
@@ -81,8 +83,8 @@ func (in *instance) kubeletOptions(n *Node) []string {
 
 // startControllers starts what the API alone does not do: podCIDRs for nodes,
 // accounts, pods of DaemonSets and Deployments, and nodes for pods.
-func (in *instance) startControllers(n *Node) error {
-	if len(in.kubelets()) == 0 {
+func (in *instance) startControllers(n *topology.Node) error {
+	if len(in.Kubelets()) == 0 {
 		return nil
 	}
 	for name, user := range map[string]string{controllerManagerProcess: controllerUser, schedulerProcess: schedulerUser} {

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 const (
@@ -22,8 +24,8 @@ const (
 )
 
 // startCulvert writes the node's configuration and starts the daemon.
-func (in *instance) startCulvert(ctx context.Context, n *Node, binary string) error {
-	if !n.daemon() {
+func (in *instance) startCulvert(ctx context.Context, n *topology.Node, binary string) error {
+	if !n.Daemon() {
 		return nil
 	}
 	if err := mountBPF(); err != nil {
@@ -46,18 +48,18 @@ func (in *instance) startCulvert(ctx context.Context, n *Node, binary string) er
 
 // writeConfig writes the node's configuration in the variant that the lab is
 // in, with an overlay or none.
-func (in *instance) writeConfig(n *Node, overlay string) error {
+func (in *instance) writeConfig(n *topology.Node, overlay string) error {
 	return in.writeOver(n, overlay, nil)
 }
 
 // writeOver lays something over all of it.
-func (in *instance) writeOver(n *Node, overlay string, over map[string]any) error {
-	config := maps.Clone(n.config(in.state.Variant, overlay))
+func (in *instance) writeOver(n *topology.Node, overlay string, over map[string]any) error {
+	config := maps.Clone(n.ConfigIn(in.state.Variant, overlay))
 	if over != nil {
-		config = merge(config, over).(map[string]any) // merging mappings makes a mapping
+		config = topology.Merge(config, over).(map[string]any) // merging mappings makes a mapping
 	}
-	if n.Kind == Cluster {
-		config["overlay"] = merge(in.membership(n), config["overlay"])
+	if n.Kind == topology.Cluster {
+		config["overlay"] = topology.Merge(in.membership(n), config["overlay"])
 	}
 	config["api"] = map[string]any{"socket": in.socket(n)}
 	if config["metrics"] == nil {
@@ -72,8 +74,8 @@ func (in *instance) writeOver(n *Node, overlay string, over map[string]any) erro
 
 // membership is what a node's configuration says of its cluster, beside what the
 // topology says.
-func (in *instance) membership(n *Node) map[string]any {
-	if in.state.Variant == kubeMode {
+func (in *instance) membership(n *topology.Node) map[string]any {
+	if in.state.Variant == topology.KubeMode {
 		return map[string]any{"node": n.Name, "kube": map[string]any{"kubeconfig": in.kubeconfig()}}
 	}
 	return map[string]any{"node": n.Name, "pod_prefixes": n.PodCIDRs}
@@ -91,18 +93,18 @@ func mountBPF() error {
 	return nil
 }
 
-func (in *instance) configFile(n *Node) string { return in.file(n, "culvert.yaml") }
+func (in *instance) configFile(n *topology.Node) string { return in.file(n, "culvert.yaml") }
 
 // socket is where the node's daemon answers.
-func (in *instance) socket(n *Node) string {
-	if n.Kind == Kubelet {
+func (in *instance) socket(n *topology.Node) string {
+	if n.Kind == topology.Kubelet {
 		return in.inside(n, "run/culvert/culvert.sock")
 	}
 	return in.file(n, "culvert.sock")
 }
 
 // runCulvert starts the daemon and waits until it answers.
-func (in *instance) runCulvert(ctx context.Context, n *Node, binary string) error {
+func (in *instance) runCulvert(ctx context.Context, n *topology.Node, binary string) error {
 	if err := in.start(n, culvertProcess, binary, "run", "--config", in.configFile(n),
 		"--pin-path", in.pinPath(n), "--state", in.file(n, "state.db")); err != nil {
 		return err
@@ -121,7 +123,7 @@ func (in *instance) runCulvert(ctx context.Context, n *Node, binary string) erro
 
 // restartCulvert ends the daemon with the signal and starts it again, after a
 // pause.
-func (in *instance) restartCulvert(ctx context.Context, n *Node, signal unix.Signal, pause time.Duration, binary string) error {
+func (in *instance) restartCulvert(ctx context.Context, n *topology.Node, signal unix.Signal, pause time.Duration, binary string) error {
 	p, ok := in.process(n, culvertProcess)
 	if !ok || !p.alive() {
 		return fmt.Errorf("culvert of %s does not run", n.Name)
@@ -134,7 +136,7 @@ func (in *instance) restartCulvert(ctx context.Context, n *Node, signal unix.Sig
 }
 
 // applyCulvert applies the node's configuration, with an overlay or none.
-func (in *instance) applyCulvert(ctx context.Context, n *Node, overlay string) error {
+func (in *instance) applyCulvert(ctx context.Context, n *topology.Node, overlay string) error {
 	if err := in.writeConfig(n, overlay); err != nil {
 		return err
 	}
@@ -142,7 +144,7 @@ func (in *instance) applyCulvert(ctx context.Context, n *Node, overlay string) e
 	return err
 }
 
-func (in *instance) applyOver(ctx context.Context, n *Node, over map[string]any) error {
+func (in *instance) applyOver(ctx context.Context, n *topology.Node, over map[string]any) error {
 	if err := in.writeOver(n, "", over); err != nil {
 		return err
 	}
@@ -151,14 +153,14 @@ func (in *instance) applyOver(ctx context.Context, n *Node, over map[string]any)
 }
 
 // ask runs a culvert command against the node's daemon.
-func (in *instance) ask(ctx context.Context, n *Node, args ...string) ([]byte, error) {
+func (in *instance) ask(ctx context.Context, n *topology.Node, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return output(exec.CommandContext(ctx, in.culvert, append(args, "--socket", in.socket(n))...))
 }
 
 // askJSON reads what a culvert command shows.
-func (in *instance) askJSON(ctx context.Context, n *Node, into any, args ...string) error {
+func (in *instance) askJSON(ctx context.Context, n *topology.Node, into any, args ...string) error {
 	out, err := in.ask(ctx, n, append(args, "-o", "json")...)
 	if err != nil {
 		return err
@@ -221,7 +223,7 @@ type adjacencyView struct {
 	Interface string `json:"interface"`
 }
 
-func (in *instance) status(ctx context.Context, n *Node) (s statusView, err error) {
+func (in *instance) status(ctx context.Context, n *topology.Node) (s statusView, err error) {
 	err = in.askJSON(ctx, n, &s, "status")
 	return s, err
 }

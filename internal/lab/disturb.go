@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // signalAPIServer has kube-apiserver stand still, with all of its connections, or
 // go on.
-func (r *runner) signalAPIServer(_ context.Context, e *Event, _ *outcome) error {
-	p, ok := r.process(r.node(e.Node), apiServerProcess)
+func (r *runner) signalAPIServer(_ context.Context, e *topology.Event, _ *outcome) error {
+	p, ok := r.process(r.Node(e.Node), topology.ApiServerProcess)
 	if !ok || !p.alive() {
 		return errors.New("kube-apiserver does not run")
 	}
@@ -25,9 +26,9 @@ func (r *runner) signalAPIServer(_ context.Context, e *Event, _ *outcome) error 
 }
 
 // stop kills kube-apiserver, or culvert.
-func (r *runner) stop(_ context.Context, e *Event, _ *outcome) error {
-	n, name := r.node(e.Node), apiServerProcess
-	if n.daemon() {
+func (r *runner) stop(_ context.Context, e *topology.Event, _ *outcome) error {
+	n, name := r.Node(e.Node), topology.ApiServerProcess
+	if n.Daemon() {
 		name = culvertProcess
 	}
 	p, ok := r.process(n, name)
@@ -38,32 +39,15 @@ func (r *runner) stop(_ context.Context, e *Event, _ *outcome) error {
 }
 
 // startAgain starts it with what it knew.
-func (r *runner) startAgain(ctx context.Context, e *Event, _ *outcome) error {
-	if n := r.node(e.Node); n.daemon() {
+func (r *runner) startAgain(ctx context.Context, e *topology.Event, _ *outcome) error {
+	if n := r.Node(e.Node); n.Daemon() {
 		return r.runCulvert(ctx, n, r.culvert)
 	}
-	return r.runAPIServer(ctx, r.node(e.Node))
-}
-
-func (t *Topology) onStop(e *Event) error {
-	if n := t.node(e.Node); n != nil && n.daemon() {
-		return nil
-	}
-	if err := t.onAPIServer(e); err != nil {
-		return fmt.Errorf("%w, culvert or cluster", err)
-	}
-	return nil
-}
-
-func (t *Topology) onAPIServer(e *Event) error {
-	if n := t.node(e.Node); n == nil || n.Kind != APIServer {
-		return fmt.Errorf("%q is no node of kind apiserver", e.Node)
-	}
-	return nil
+	return r.runAPIServer(ctx, r.Node(e.Node))
 }
 
 // setRoute adds a route in a node or pod, or deletes it.
-func (r *runner) setRoute(_ context.Context, e *Event, _ *outcome) error {
+func (r *runner) setRoute(_ context.Context, e *topology.Event, _ *outcome) error {
 	verb, family := "add", "-4"
 	if e.Do == "no_route" {
 		verb = "del"
@@ -71,23 +55,13 @@ func (r *runner) setRoute(_ context.Context, e *Event, _ *outcome) error {
 	if routeIsIPv6(e.Route) {
 		family = "-6"
 	}
-	return r.namespace(r.node(e.Node)).batch([]string{"route " + verb + " " + e.Route}, family)
-}
-
-func (t *Topology) onRoute(e *Event) error {
-	if t.node(e.Node) == nil {
-		return fmt.Errorf("no node is called %q", e.Node)
-	}
-	if len(strings.Fields(e.Route)) < 2 {
-		return errors.New("route: missing")
-	}
-	return nil
+	return r.namespace(r.Node(e.Node)).batch([]string{"route " + verb + " " + e.Route}, family)
 }
 
 // mtu waits until what a pod sends is no longer than that, in each family.
-func (r *runner) mtu(ctx context.Context, e *Event, _ *outcome) error {
+func (r *runner) mtu(ctx context.Context, e *topology.Event, _ *outcome) error {
 	return eventually(ctx, func() error {
-		got, err := r.podMTU(r.node(e.Node))
+		got, err := r.podMTU(r.Node(e.Node))
 		if err != nil {
 			return err
 		}
@@ -101,12 +75,12 @@ func (r *runner) mtu(ctx context.Context, e *Event, _ *outcome) error {
 }
 
 // podMTU are the MTU of a pod's default routes.
-func (r *instance) podMTU(p *Node) (list []int, err error) {
+func (r *instance) podMTU(p *topology.Node) (list []int, err error) {
 	var link []struct {
 		MTU int `json:"mtu"`
 	}
-	if err := r.ipJSON(p, &link, "link", "show", "dev", podInterface); err != nil || len(link) != 1 {
-		return nil, errors.Join(err, fmt.Errorf("%s has %d links %s", p.Name, len(link), podInterface))
+	if err := r.ipJSON(p, &link, "link", "show", "dev", topology.PodInterface); err != nil || len(link) != 1 {
+		return nil, errors.Join(err, fmt.Errorf("%s has %d links %s", p.Name, len(link), topology.PodInterface))
 	}
 	for _, family := range []string{"-4", "-6"} {
 		var routes []struct {
@@ -132,17 +106,10 @@ func (r *instance) podMTU(p *Node) (list []int, err error) {
 }
 
 // ipJSON reads what ip shows in a node.
-func (r *instance) ipJSON(n *Node, into any, args ...string) error {
+func (r *instance) ipJSON(n *topology.Node, into any, args ...string) error {
 	out, err := r.namespace(n).output("ip", append([]string{"-j"}, args...)...)
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(out, into)
-}
-
-func (t *Topology) onMTU(e *Event) error {
-	if e.MTU == 0 {
-		return errors.New("mtu: missing")
-	}
-	return t.onPod(e)
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // kubeletCommand is what a node of kind kubelet runs as.
@@ -32,7 +33,7 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 		Args: cobra.MinimumNArgs(3), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.SilenceUsage = true
-			t, err := Load(args[0])
+			t, err := topology.Load(args[0])
 			if err != nil {
 				return err
 			}
@@ -40,7 +41,7 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 			if err != nil {
 				return err
 			}
-			n := in.node(args[1])
+			n := in.Node(args[1])
 			if n == nil {
 				return fmt.Errorf("lab %s has no node %q", t.Name, args[1])
 			}
@@ -53,7 +54,7 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 }
 
 // exec runs a command in a node, which has our signals and ends with its status.
-func (in *instance) exec(cobra *cobra.Command, n *Node, args []string) error {
+func (in *instance) exec(cobra *cobra.Command, n *topology.Node, args []string) error {
 	enter := []string{"--net=" + in.namespace(n).path()}
 	if p, ok := in.process(n, nodeProcess); ok {
 		enter = []string{"--all", "--target", fmt.Sprint(p.PID)}
@@ -97,12 +98,12 @@ func (e ended) ExitStatus() int {
 
 // lookInto is an instance that is up, for who changes nothing of it and so need
 // not wait for others.
-func lookInto(t *Topology, name string) (*instance, error) {
+func lookInto(t *topology.Topology, name string) (*instance, error) {
 	in := &instance{Topology: t, name: name}
 	if name == "" {
 		in.name = t.Name
 	}
-	if !nameForm.MatchString(in.name) {
+	if !topology.NameForm.MatchString(in.name) {
 		return nil, errors.New("--as: " + name + ": use lower-case letters, digits and '-', at most 32")
 	}
 	if err := in.load(); err != nil {
@@ -115,12 +116,12 @@ func lookInto(t *Topology, name string) (*instance, error) {
 }
 
 // way is the command by which somebody looks around in a node.
-func (in *instance) way(n *Node) string {
+func (in *instance) way(n *topology.Node) string {
 	command := "bash"
 	switch {
-	case n.Kind == APIServer && len(in.kubelets()) > 0:
+	case n.Kind == topology.APIServer && len(in.Kubelets()) > 0:
 		command = "kubectl get nodes,pods -A -o wide"
-	case n.Kind != Kubelet:
+	case n.Kind != topology.Kubelet:
 		return "ip netns exec " + in.namespace(n).name + " bash"
 	}
 	as := ""

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // frrDir is where the frr package puts the daemons.
@@ -18,7 +20,7 @@ const frrDir = "/usr/lib/frr"
 
 // startFRR starts zebra, and the other daemons of the node, with everything
 // that they write in the node's directory.
-func (in *instance) startFRR(n *Node) error {
+func (in *instance) startFRR(n *topology.Node) error {
 	if n.FRR == nil {
 		return nil
 	}
@@ -30,10 +32,10 @@ func (in *instance) startFRR(n *Node) error {
 		return err
 	}
 	config := filepath.Join(dir, "frr.conf")
-	if err := os.WriteFile(config, []byte(n.FRR.text(in.Topology, n)), 0o644); err != nil {
+	if err := os.WriteFile(config, []byte(text(n.FRR, in.Topology, n)), 0o644); err != nil {
 		return err
 	}
-	for _, daemon := range n.FRR.daemons() {
+	for _, daemon := range daemons(n.FRR) {
 		if err := in.startFRRDaemon(n, daemon, dir, config); err != nil {
 			return err
 		}
@@ -42,7 +44,7 @@ func (in *instance) startFRR(n *Node) error {
 }
 
 // daemons are all that run, zebra first.
-func (f *FRRConfig) daemons() []string {
+func daemons(f *topology.FRRConfig) []string {
 	list := append([]string{"zebra"}, f.Daemons...)
 	if f.ISIS != nil {
 		list = append(list, "isisd")
@@ -51,14 +53,14 @@ func (f *FRRConfig) daemons() []string {
 }
 
 // text is their configuration.
-func (f *FRRConfig) text(t *Topology, n *Node) string {
+func text(f *topology.FRRConfig, t *topology.Topology, n *topology.Node) string {
 	if f.ISIS == nil {
 		return f.Config
 	}
-	return f.ISIS.config(t, n) + f.Config
+	return config(f.ISIS, t, n) + f.Config
 }
 
-func (in *instance) startFRRDaemon(n *Node, daemon, dir, config string) error {
+func (in *instance) startFRRDaemon(n *topology.Node, daemon, dir, config string) error {
 	path := filepath.Join(frrDir, daemon)
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%w: install the package frr", err)
@@ -120,8 +122,8 @@ func (d ospfDatabase) links() (n int) {
 // ospf wants OSPFv3 of a node to know the links between all routers. That the
 // best path is there does not say so: a router's second LSA of a second is
 // discarded (MinLSArrival), and sent again after the retransmit interval.
-func (r *runner) ospf(ctx context.Context, c *Check, o *outcome) error {
-	dir := r.file(r.node(c.From), "frr")
+func (r *runner) ospf(ctx context.Context, c *topology.Check, o *outcome) error {
+	dir := r.file(r.Node(c.From), "frr")
 	out, err := output(exec.CommandContext(ctx, "vtysh", "--vty_socket", dir, "-d", "ospf6d", "-c", "show ipv6 ospf6 database router detail json"))
 	if err != nil {
 		return err

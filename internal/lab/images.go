@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/dist/kubernetes"
 	"github.com/culvert-net/culvert/internal/image"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 const (
@@ -41,7 +42,7 @@ func (in *instance) writeImages() error {
 }
 
 // importImage gives a node an image from the lab's folder.
-func (in *instance) importImage(n *Node, archive string) error {
+func (in *instance) importImage(n *topology.Node, archive string) error {
 	p, _ := in.process(n, nodeProcess)
 	args := kubelet.Import(containers[in.state.Variant].inNode, filepath.Base(archive))
 	_, err := output(exec.Command("nsenter", append([]string{"--all", "--target", fmt.Sprint(p.PID), "--"}, args...)...))
@@ -60,8 +61,8 @@ func culvertOf(culvert, plugin, name string) image.Image {
 
 // install has Kubernetes install culvert and make the pods, when all nodes are
 // there.
-func (in *instance) install(ctx context.Context, n *Node) error {
-	if list := in.kubelets(); len(list) == 0 || n != list[len(list)-1] {
+func (in *instance) install(ctx context.Context, n *topology.Node) error {
+	if list := in.Kubelets(); len(list) == 0 || n != list[len(list)-1] {
 		return nil
 	}
 	if err := in.installCulvert(ctx); err != nil {

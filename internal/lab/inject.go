@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 const injectorProcess = "injector"
@@ -15,8 +17,8 @@ const injectorProcess = "injector"
 // inject has the node's speaker of SAFI 73 tell its peers the paths of the event,
 // and no others: with none it withdraws what it told. It is `culvert policy
 // inject`, which follows its file.
-func (r *runner) inject(ctx context.Context, e *Event, _ *outcome) error {
-	n := r.node(e.Node)
+func (r *runner) inject(ctx context.Context, e *topology.Event, _ *outcome) error {
+	n := r.Node(e.Node)
 	paths := e.Paths
 	if paths == nil {
 		paths = []map[string]any{}
@@ -36,8 +38,8 @@ func (r *runner) inject(ctx context.Context, e *Event, _ *outcome) error {
 		return nil
 	}
 	args := []string{r.culvert, "policy", "inject", "--to", "bgp", "--file", file, "--asn", "65000", "--router-id", "192.0.2.99"}
-	for _, c := range r.clusterNodes() {
-		at, err := r.address(c.Name, ipv6)
+	for _, c := range r.ClusterNodes() {
+		at, err := r.address(c.Name, topology.IPv6)
 		if err != nil {
 			return err
 		}
@@ -47,17 +49,17 @@ func (r *runner) inject(ctx context.Context, e *Event, _ *outcome) error {
 }
 
 // object makes an object of the Kubernetes API what the event says.
-func (r *runner) object(ctx context.Context, e *Event, _ *outcome) error {
+func (r *runner) object(ctx context.Context, e *topology.Event, _ *outcome) error {
 	return r.applyObject(ctx, e.Object)
 }
 
-func (r *runner) dropObject(ctx context.Context, e *Event, _ *outcome) error {
+func (r *runner) dropObject(ctx context.Context, e *topology.Event, _ *outcome) error {
 	return r.deleteObject(ctx, e.Object)
 }
 
-func (r *runner) attachPod(ctx context.Context, e *Event, _ *outcome) error {
-	p := r.node(e.Node)
-	if r.isReal(p) {
+func (r *runner) attachPod(ctx context.Context, e *topology.Event, _ *outcome) error {
+	p := r.Node(e.Node)
+	if r.IsReal(p) {
 		if err := r.create(ctx, []map[string]any{r.podObject(p)}); err != nil {
 			return err
 		}
@@ -68,13 +70,13 @@ func (r *runner) attachPod(ctx context.Context, e *Event, _ *outcome) error {
 	return r.moved(ctx, p)
 }
 
-func (r *runner) detachPod(ctx context.Context, e *Event, _ *outcome) error {
-	return r.detach(ctx, r.node(e.Node))
+func (r *runner) detachPod(ctx context.Context, e *topology.Event, _ *outcome) error {
+	return r.detach(ctx, r.Node(e.Node))
 }
 
 // active wants the active candidate path of a policy to have a preference, and
 // waits for it: what is told takes a while to be heard.
-func (r *runner) active(ctx context.Context, e *Event, _ *outcome) error {
+func (r *runner) active(ctx context.Context, e *topology.Event, _ *outcome) error {
 	const limit = 10 * time.Second
 	var last error
 	waitFor(limit, func() bool {
@@ -94,9 +96,9 @@ type pathsView struct {
 	} `json:"paths"`
 }
 
-func (r *runner) isActive(ctx context.Context, e *Event) error {
+func (r *runner) isActive(ctx context.Context, e *topology.Event) error {
 	var list []pathsView
-	if err := r.askJSON(ctx, r.node(e.Node), &list, "policy"); err != nil {
+	if err := r.askJSON(ctx, r.Node(e.Node), &list, "policy"); err != nil {
 		return err
 	}
 	for _, p := range list {
@@ -111,33 +113,4 @@ func (r *runner) isActive(ctx context.Context, e *Event) error {
 		return fmt.Errorf("policy %s has %+v: want an active path of preference %d", p.Name, p.Paths, e.Preference)
 	}
 	return fmt.Errorf("%s has no policy %q", e.Node, e.Policy)
-}
-
-func (t *Topology) onInject(e *Event) error {
-	if n := t.node(e.Node); n == nil || n.Kind != Host {
-		return fmt.Errorf("%q is no node of kind host", e.Node)
-	}
-	return nil
-}
-
-func (t *Topology) onObject(e *Event) error {
-	if t.apiServer() == nil {
-		return errors.New("the lab has no kube-apiserver")
-	}
-	_, err := objectPath(e.Object)
-	return err
-}
-
-func (t *Topology) onPod(e *Event) error {
-	if n := t.node(e.Node); n == nil || n.Kind != Pod {
-		return fmt.Errorf("%q is no pod", e.Node)
-	}
-	return nil
-}
-
-func (t *Topology) onActive(e *Event) error {
-	if e.Policy == "" || e.Preference == 0 {
-		return errors.New("policy, preference: missing")
-	}
-	return t.wantCulvert(e.Node)
 }

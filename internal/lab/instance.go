@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // Where labs keep what they are doing, and where their daemons pin.
@@ -22,7 +24,7 @@ const (
 
 // instance is a topology that is up, or about to be.
 type instance struct {
-	*Topology
+	*topology.Topology
 	name    string // the topology's, or what --as says
 	culvert string // path of the binary
 	state   state
@@ -49,11 +51,11 @@ type state struct {
 
 // openInstance locks the instance name of topology t and reads its state. It
 // must be closed.
-func openInstance(t *Topology, name, culvert string) (*instance, error) {
+func openInstance(t *topology.Topology, name, culvert string) (*instance, error) {
 	if name == "" {
 		name = t.Name
 	}
-	if !nameForm.MatchString(name) {
+	if !topology.NameForm.MatchString(name) {
 		return nil, fmt.Errorf("--as: %q: use lower-case letters, digits and '-', at most 32", name)
 	}
 	if os.Geteuid() != 0 {
@@ -86,15 +88,17 @@ func (in *instance) load() error {
 }
 
 func (in *instance) stateFile() string { return filepath.Join(stateDir, in.name+".json") }
-func (in *instance) lockFile() string  { return filepath.Join(stateDir, in.name+".lock") }
-func (in *instance) dir() string       { return filepath.Join(stateDir, in.name) }
+
+func (in *instance) lockFile() string { return filepath.Join(stateDir, in.name+".lock") }
+
+func (in *instance) dir() string { return filepath.Join(stateDir, in.name) }
 
 // file names a file of a node.
-func (in *instance) file(n *Node, name string) string {
+func (in *instance) file(n *topology.Node, name string) string {
 	return filepath.Join(in.dir(), n.Name, name)
 }
 
-func (in *instance) namespace(n *Node) namespace {
+func (in *instance) namespace(n *topology.Node) namespace {
 	return namespace{"culvert-" + in.name + "-" + n.Name}
 }
 
@@ -102,7 +106,7 @@ func (in *instance) namespace(n *Node) namespace {
 // takes pinDir for empty.
 func (in *instance) pins() string { return filepath.Join(pinDir, in.name) }
 
-func (in *instance) pinPath(n *Node) string { return filepath.Join(in.pins(), n.Name) }
+func (in *instance) pinPath(n *topology.Node) string { return filepath.Join(in.pins(), n.Name) }
 
 // makePins makes the directory. Another instance may be removing the one above
 // it at the same time.

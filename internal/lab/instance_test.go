@@ -13,12 +13,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // open locks an instance of a topology, which is down when the test ends.
-func open(t *testing.T, topology *Topology, name string) *instance {
+func open(t *testing.T, l *topology.Topology, name string) *instance {
 	t.Helper()
-	in, err := openInstance(topology, name, os.Args[0])
+	in, err := openInstance(l, name, os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func TestKernel(t *testing.T) {
 
 // TestChecksFail sees every kind of check fail where it must.
 func TestChecksFail(t *testing.T) {
-	topology := parse(t, strings.Replace(small, "checks:", `checks:
+	l := parse(t, strings.Replace(small, "checks:", `checks:
   - {name: nobody, kind: ping, from: left, to: 10.0.0.9, count: 2}
   - {name: answers, kind: ping, from: left, to: 10.0.0.2, expect: {nothing: true}}
   - {name: no error, kind: ping, from: left, to: 10.0.0.2, expect: {error: hop limit exceeded}}
@@ -82,7 +84,7 @@ func TestChecksFail(t *testing.T) {
   - {name: echo, kind: echo, from: left, device: gtp}
   - {name: markers, kind: end_marker, from: left, at: right, device: gtp}
 `, 1))
-	in := open(t, topology, unique("fail"))
+	in := open(t, l, unique("fail"))
 	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,7 @@ func namespaceFiles(t *testing.T, in *instance) (inodes []uint64) {
 // lab, left alone by up and down.
 func TestForeignNamespace(t *testing.T) {
 	in := open(t, parse(t, small), unique("foreign"))
-	foreign := in.namespace(in.node("right"))
+	foreign := in.namespace(in.Node("right"))
 	if err := foreign.create("somebody else's"); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +159,7 @@ func TestForeignNamespace(t *testing.T) {
 	}()
 	err := in.up(t.Context(), "", quiet)
 	wantError(t, err, foreign.name, "was not made by this lab", "--as")
-	if _, err := os.Lstat(in.namespace(in.node("left")).path()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(in.namespace(in.Node("left")).path()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a failed up left its namespace: %v", err)
 	}
 	// Even when the state claims it.
@@ -212,15 +214,15 @@ func TestNamespacesOfOthers(t *testing.T) {
 // the next up.
 func TestAfterACrash(t *testing.T) {
 	name := unique("crash")
-	topology, err := Load("kernel")
+	l, err := topology.Load("kernel")
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := open(t, topology, name)
+	in := open(t, l, name)
 	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	first, ok := in.process(in.node("gnb"), endpointProcess)
+	first, ok := in.process(in.Node("gnb"), endpointProcess)
 	if !ok || !first.alive() {
 		t.Fatal("no endpoint")
 	}
@@ -230,7 +232,7 @@ func TestAfterACrash(t *testing.T) {
 	if err := in.close(); err != nil { // as the process that died
 		t.Fatal(err)
 	}
-	again, err := openInstance(topology, name, os.Args[0])
+	again, err := openInstance(l, name, os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,36 +240,36 @@ func TestAfterACrash(t *testing.T) {
 	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	second, ok := in.process(in.node("gnb"), endpointProcess)
+	second, ok := in.process(in.Node("gnb"), endpointProcess)
 	if !ok || !second.alive() || second.PID == first.PID {
 		t.Errorf("endpoint %+v after %+v", second, first)
 	}
 }
 
 func TestLock(t *testing.T) {
-	topology, name := parse(t, small), unique("lock")
-	open(t, topology, name)
-	_, err := openInstance(topology, name, os.Args[0])
+	l, name := parse(t, small), unique("lock")
+	open(t, l, name)
+	_, err := openInstance(l, name, os.Args[0])
 	wantError(t, err, "another command", name)
 }
 
 func TestNameOfAnotherLab(t *testing.T) {
-	topology, name := parse(t, small), unique("other")
-	in := open(t, topology, name)
+	l, name := parse(t, small), unique("other")
+	in := open(t, l, name)
 	if err := in.begin(); err != nil {
 		t.Fatal(err)
 	}
 	if err := in.close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := openInstance(&Topology{Name: "large"}, name, os.Args[0])
+	_, err := openInstance(&topology.Topology{Name: "large"}, name, os.Args[0])
 	wantError(t, err, "lab small", "down", "--as")
-	again, err := openInstance(topology, name, os.Args[0])
+	again, err := openInstance(l, name, os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	*in = *again
-	_, err = openInstance(topology, "No Name", os.Args[0])
+	_, err = openInstance(l, "No Name", os.Args[0])
 	wantError(t, err, "--as", "lower-case")
 }
 

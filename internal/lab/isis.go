@@ -5,18 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-)
 
-// ISIS is an IS-IS router (level 2, IPv6) on every link of the node whose other
-// end is one, too. The networks of the loopback device are advertised.
-type ISIS struct {
-	System  int            `json:"system"`            // the system identifier, from 1 on
-	Metrics map[string]int `json:"metrics,omitempty"` // of interfaces: 10 unless set
-	// Kernel are networks of static routes that are advertised beside.
-	Kernel []string `json:"kernel,omitempty"`
-}
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
 
 // A neighbour that says nothing is gone after three seconds; that a link is
 // down is seen at once. The SPF runs 10 ms after a change, or within 200 ms if
@@ -45,10 +37,10 @@ router isis core
 `
 
 // config is the configuration of the node's isisd, and of zebra.
-func (i *ISIS) config(t *Topology, n *Node) string {
+func config(i *topology.ISIS, t *topology.Topology, n *topology.Node) string {
 	var b strings.Builder
-	for _, device := range t.devices(n) {
-		peer := t.node(t.peerOf(n, device).Node)
+	for _, device := range t.Devices(n) {
+		peer := t.Node(t.PeerOf(n, device).Node)
 		if peer.FRR == nil || peer.FRR.ISIS == nil {
 			continue
 		}
@@ -70,34 +62,10 @@ func (i *ISIS) config(t *Topology, n *Node) string {
 	return b.String()
 }
 
-func (i *ISIS) validate(t *Topology, n *Node) error {
-	if i.System < 1 || i.System > 9999 {
-		return fmt.Errorf("isis: system: %d: give a number from 1 to 9999", i.System)
-	}
-	for device := range i.Metrics {
-		if !slices.Contains(t.devices(n), device) {
-			return fmt.Errorf("isis: metrics: %s has no link %q", n.Name, device)
-		}
-	}
-	return validatePrefixes("isis: kernel", i.Kernel)
-}
-
-// peerOf is the other end of the link that a device of the node is an end of.
-func (t *Topology) peerOf(n *Node, device string) End {
-	for _, l := range t.Links {
-		for i, e := range l.Ends {
-			if e.Node == n.Name && e.Name == device {
-				return l.Ends[1-i]
-			}
-		}
-	}
-	return End{}
-}
-
 // route wants the kernel of a node to send what is for an address by an
 // interface.
-func (r *runner) route(_ context.Context, c *Check, o *outcome) error {
-	out, err := r.namespace(r.node(c.From)).output("ip", "-j", "route", "get", c.To.String())
+func (r *runner) route(_ context.Context, c *topology.Check, o *outcome) error {
+	out, err := r.namespace(r.Node(c.From)).output("ip", "-j", "route", "get", c.To.String())
 	if err != nil {
 		o.fail("%s has no route to %v: %v", c.From, c.To, err)
 		return nil

@@ -3,24 +3,15 @@ package lab
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// counts says whether the kernel of the node counts: SIDs of routes with the word
-// count, and named counters of its nft ruleset.
-func (n *Node) counts() bool {
-	return !n.culvert() && (n.hasSIDs() || strings.Contains(n.NFT, "counter "))
-}
-
-func (n *Node) hasSIDs() bool {
-	return slices.ContainsFunc(n.Routes, func(r string) bool { return strings.Contains(r, "seg6local") && strings.Contains(r, " count") })
-}
-
 // kernelCounters reads what the kernel of a node counts.
-func (r *instance) kernelCounters(n *Node) (v nodeView, err error) {
+func (r *instance) kernelCounters(n *topology.Node) (v nodeView, err error) {
 	v = nodeView{sids: map[string]counterView{}, named: map[string]counterView{}}
-	if n.hasSIDs() {
+	if n.HasSIDs() {
 		if err := r.seg6localCounters(n, v.sids); err != nil {
 			return v, err
 		}
@@ -31,7 +22,7 @@ func (r *instance) kernelCounters(n *Node) (v nodeView, err error) {
 	return v, err
 }
 
-func (r *instance) seg6localCounters(n *Node, into map[string]counterView) error {
+func (r *instance) seg6localCounters(n *topology.Node, into map[string]counterView) error {
 	out, err := r.namespace(n).output("ip", "-6", "-j", "-s", "route", "show")
 	if err != nil {
 		return err
@@ -52,7 +43,7 @@ func (r *instance) seg6localCounters(n *Node, into map[string]counterView) error
 	return nil
 }
 
-func (r *instance) nftCounters(n *Node, into map[string]counterView) error {
+func (r *instance) nftCounters(n *topology.Node, into map[string]counterView) error {
 	out, err := r.namespace(n).output("nft", "-j", "list", "counters")
 	if err != nil {
 		return err

@@ -13,37 +13,22 @@ import (
 
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // kubectl runs kubectl as the administrator, where it reaches kube-apiserver.
 func (in *instance) kubectl(ctx context.Context, input []byte, args ...string) (out []byte, err error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(clusterPrograms(), "kubectl"), append([]string{"--kubeconfig", in.kubeconfig()}, args...)...)
 	cmd.Stdin = bytes.NewReader(input)
-	err = in.namespace(in.apiServer()).Do(func() error {
+	err = in.namespace(in.APIServer()).Do(func() error {
 		out, err = output(cmd)
 		return err
 	})
 	return out, errors.Join(err, ctx.Err())
 }
 
-// command is what a check or an event has kubectl do. Input is a list of objects
-// for its standard input.
-type command struct {
-	Args  []string         `json:"args"`
-	Input []map[string]any `json:"input,omitempty"`
-	// Output must match what it prints.
-	Output string `json:"output,omitempty"`
-}
-
-func (t *Topology) validateCommand(c *command) error {
-	if t.apiServer() == nil || c == nil || len(c.Args) == 0 {
-		return errors.New("kubectl: give args, in a lab with kube-apiserver")
-	}
-	_, err := regexp.Compile(c.Output)
-	return err
-}
-
-func (r *runner) runCommand(ctx context.Context, c *command) (string, error) {
+func (r *runner) runCommand(ctx context.Context, c *topology.Command) (string, error) {
 	input, err := manifest(c.Input)
 	if err != nil {
 		return "", err
@@ -71,7 +56,7 @@ func manifest(objects []map[string]any) ([]byte, error) {
 }
 
 // asks is the check that kubectl does what it is told to.
-func (r *runner) asks(ctx context.Context, c *Check, o *outcome) error {
+func (r *runner) asks(ctx context.Context, c *topology.Check, o *outcome) error {
 	text, err := r.runCommand(ctx, c.Kubectl)
 	if err != nil {
 		return err
@@ -81,12 +66,12 @@ func (r *runner) asks(ctx context.Context, c *Check, o *outcome) error {
 }
 
 // operate runs a culvert command as somebody who operates the cluster does.
-func (r *runner) operate(ctx context.Context, c *Check, o *outcome) error {
+func (r *runner) operate(ctx context.Context, c *topology.Check, o *outcome) error {
 	cmd := exec.CommandContext(ctx, r.culvert, c.Command...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it cleans up
 	cmd.WaitDelay = readyTime
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.kubeconfig())
-	return r.namespace(r.apiServer()).Do(func() error {
+	return r.namespace(r.APIServer()).Do(func() error {
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil {
@@ -113,7 +98,7 @@ func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-func (r *runner) kubectlEvent(ctx context.Context, e *Event, _ *outcome) error {
+func (r *runner) kubectlEvent(ctx context.Context, e *topology.Event, _ *outcome) error {
 	_, err := r.runCommand(ctx, e.Kubectl)
 	return err
 }

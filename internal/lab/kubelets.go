@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 const (
@@ -41,23 +42,13 @@ type container struct {
 var containers = map[string]container{
 	"containerd-1.6": {func() string { return "/usr/bin" }, "/usr/bin", 2, cniVersion},
 	"containerd-2":   {clusterPrograms, kubelet.Bin, 3, cniVersion},
-	ipv4:             {clusterPrograms, kubelet.Bin, 3, newCNIVersion},
-	ipv6:             {clusterPrograms, kubelet.Bin, 3, newCNIVersion},
-}
-
-// kubelets are the nodes of that kind.
-func (t *Topology) kubelets() (list []*Node) {
-	for _, n := range t.Nodes {
-		if n.Kind == Kubelet {
-			list = append(list, n)
-		}
-	}
-	return list
+	topology.IPv4:    {clusterPrograms, kubelet.Bin, 3, newCNIVersion},
+	topology.IPv6:    {clusterPrograms, kubelet.Bin, 3, newCNIVersion},
 }
 
 // haveCluster wants all programs to be there that a cluster with kubelets needs.
 func haveCluster(variant string) error {
-	names := []string{etcdProcess, apiServerProcess, controllerManagerProcess, schedulerProcess, "kubelet", "kube-proxy", "kubectl", "loopback", "portmap", "bandwidth"}
+	names := []string{topology.EtcdProcess, topology.ApiServerProcess, controllerManagerProcess, schedulerProcess, "kubelet", "kube-proxy", "kubectl", "loopback", "portmap", "bandwidth"}
 	errs := []error{havePrograms(names...)}
 	c := containers[variant]
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
@@ -94,11 +85,11 @@ func isStatic(program string) error {
 
 // startKubelet starts a node of kind kubelet. That it is one of the cluster is
 // waited for later: all start at the same time.
-func (in *instance) startKubelet(n *Node) error {
-	if n.Kind != Kubelet {
+func (in *instance) startKubelet(n *topology.Node) error {
+	if n.Kind != topology.Kubelet {
 		return nil
 	}
-	if n == in.kubelets()[0] {
+	if n == in.Kubelets()[0] {
 		if err := in.writeImages(); err != nil {
 			return err
 		}
@@ -118,7 +109,7 @@ func (in *instance) startKubelet(n *Node) error {
 }
 
 // runKubelet starts the node's first process, which is this program.
-func (in *instance) runKubelet(n *Node, spec kubelet.Spec) error {
+func (in *instance) runKubelet(n *topology.Node, spec kubelet.Spec) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -130,14 +121,14 @@ func (in *instance) runKubelet(n *Node, spec kubelet.Spec) error {
 	return in.startCommand(n, nodeProcess, cmd)
 }
 
-func (in *instance) kubeletSpec(n *Node) (kubelet.Spec, error) {
+func (in *instance) kubeletSpec(n *topology.Node) (kubelet.Spec, error) {
 	c := containers[in.state.Variant]
 	s := kubelet.Spec{
 		Name: n.Name, Root: in.disk(n), Addresses: in.known(n), Cgroup: "culvert-lab-" + in.name + "-" + n.Name,
 		Programs: filepath.Dir(clusterPrograms()), Images: in.images(), Containerd: c.inNode, ConfigVersion: c.configVersion,
 		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: in.ranges(podRanges),
 	}
-	api := in.apiServer()
+	api := in.APIServer()
 	ca, err := os.ReadFile(in.file(api, "kubelet-ca.crt"))
 	if err != nil {
 		return s, err
@@ -152,17 +143,17 @@ func (in *instance) kubeletSpec(n *Node) (kubelet.Spec, error) {
 }
 
 // disk is the folder that is the node's root file system.
-func (in *instance) disk(n *Node) string { return filepath.Join(diskDir, in.name, n.Name) }
+func (in *instance) disk(n *topology.Node) string { return filepath.Join(diskDir, in.name, n.Name) }
 
 // inside names a file of a node of kind kubelet as it is there now.
-func (in *instance) inside(n *Node, file string) string {
+func (in *instance) inside(n *topology.Node, file string) string {
 	p, _ := in.process(n, nodeProcess)
 	return filepath.Join("/proc", fmt.Sprint(p.PID), "root", file)
 }
 
 // joinCluster waits until the node's kubelet has told kube-apiserver of it.
-func (in *instance) joinCluster(ctx context.Context, n *Node) error {
-	if n.Kind != Kubelet {
+func (in *instance) joinCluster(ctx context.Context, n *topology.Node) error {
+	if n.Kind != topology.Kubelet {
 		return nil
 	}
 	p, _ := in.process(n, nodeProcess)
@@ -178,13 +169,13 @@ func (in *instance) joinCluster(ctx context.Context, n *Node) error {
 }
 
 // kubeletLog is the end of the kubelet's own log.
-func (in *instance) kubeletLog(n *Node) string {
+func (in *instance) kubeletLog(n *topology.Node) string {
 	return tail(filepath.Join(in.disk(n), "var/log/kubelet.log"))
 }
 
 // processes of a node of kind kubelet that match, but for its first: all others
 // descend from that one.
-func (in *instance) processes(n *Node, match func(pid int) bool) (pids []int, err error) {
+func (in *instance) processes(n *topology.Node, match func(pid int) bool) (pids []int, err error) {
 	p, _ := in.process(n, nodeProcess)
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -13,30 +13,8 @@ import (
 
 	"github.com/culvert-net/culvert/dist/kubernetes"
 	"github.com/culvert-net/culvert/internal/image"
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
-
-func TestParseKubelets(t *testing.T) {
-	for _, tt := range []struct {
-		old, new string
-		want     []string
-	}{
-		{", proxy: nftables", "", []string{"nodes[1]", "proxy", "nftables or iptables"}},
-		{"proxy: nftables", "proxy: ipvs", []string{"nodes[1]", "proxy", "ipvs"}},
-		{"kind: switch", "kind: switch, proxy: nftables", []string{"nodes[4]", "kubelet"}},
-		{"args: [get, nodes], ", "", []string{"checks[0]", "args"}},
-		{"output: x", "output: '('", []string{"checks[0]", "missing closing"}},
-		{"program: kubelet", "program: systemd", []string{"checks[1]", "containerd", "kube-proxy"}},
-		{"do: reboot, node: x", "do: collect, node: p", []string{"checks[1]", "by its kubelet"}},
-		{"do: reboot, node: x", "do: reboot, node: p", []string{"checks[1]", "kind kubelet"}},
-	} {
-		text := strings.Replace(kubeletsOfOne, tt.old, tt.new, 1)
-		if text == kubeletsOfOne {
-			t.Fatalf("%q is not there", tt.old)
-		}
-		_, err := Parse([]byte(text))
-		wantError(t, err, tt.want...)
-	}
-}
 
 // Kubernetes gives its parts their rights by who they are.
 func TestUsers(t *testing.T) {
@@ -60,13 +38,13 @@ func TestObjectsOfPods(t *testing.T) {
 		}
 		return string(out)
 	}
-	pod := text(in.podObject(in.node("q")))
+	pod := text(in.podObject(in.Node("q")))
 	for _, want := range []string{`"kubernetes.io/hostname":"x"`, `"hostPort":8080`, `"protocol":"UDP"`, `"service-web":"true"`} {
 		if !strings.Contains(pod, want) {
 			t.Errorf("no %s in %s", want, pod)
 		}
 	}
-	if other := text(in.podObject(in.node("p"))); strings.Contains(other, "service-web") {
+	if other := text(in.podObject(in.Node("p"))); strings.Contains(other, "service-web") {
 		t.Errorf("p is not of the Service: %s", other)
 	}
 	if s := text(in.serviceOf(in.Services[0])); !strings.Contains(s, `"selector":{"service-web":"true"}`) || !strings.Contains(s, `"nodePort":30080`) {
@@ -78,23 +56,23 @@ func TestObjectsOfPods(t *testing.T) {
 func TestOneFamily(t *testing.T) {
 	for mode, want := range map[string]struct{ pods, services, node, service string }{
 		"containerd-2": {"10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/16,fd00:10:96::/112", "[10.0.0.1 2001:db8::1]", `"clusterIPs":["10.96.0.100","fd00:10:96::100"]`},
-		ipv4:           {"10.244.0.0/16", "10.96.0.0/16", "[10.0.0.1]", `"clusterIPs":["10.96.0.100"]`},
-		ipv6:           {"fd00:10:244::/48", "fd00:10:96::/112", "[2001:db8::1]", `"clusterIPs":["fd00:10:96::100"]`},
+		topology.IPv4:  {"10.244.0.0/16", "10.96.0.0/16", "[10.0.0.1]", `"clusterIPs":["10.96.0.100"]`},
+		topology.IPv6:  {"fd00:10:244::/48", "fd00:10:96::/112", "[2001:db8::1]", `"clusterIPs":["fd00:10:96::100"]`},
 	} {
 		in := &instance{Topology: parse(t, kubeletsOfOne), state: state{Variant: mode}}
 		service, err := json.Marshal(in.serviceOf(in.Services[0]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pods, services, node := in.ranges(podRanges), in.ranges(serviceRanges), fmt.Sprint(in.known(in.node("x"))); pods != want.pods ||
+		if pods, services, node := in.ranges(podRanges), in.ranges(serviceRanges), fmt.Sprint(in.known(in.Node("x"))); pods != want.pods ||
 			services != want.services || node != want.node || !strings.Contains(string(service), want.service) {
 			t.Errorf("%s: pods %s, Services %s, node %s, Service %s", mode, pods, services, node, service)
 		}
 	}
 	both := parse(t, strings.Replace(clusterOfOne, "[static, kube]", "[static, kube, ipv6]", 1))
-	for _, p := range both.plan([]string{ipv6}, nil) {
-		if p.family == ipv4 {
-			t.Errorf("%s is made in %s", p.name(), ipv6)
+	for _, p := range both.Plan([]string{topology.IPv6}, nil) {
+		if p.Family == topology.IPv4 {
+			t.Errorf("%s is made in %s", p.Title(), topology.IPv6)
 		}
 	}
 }
@@ -157,7 +135,7 @@ func TestProcesses(t *testing.T) {
 	in := &instance{Topology: parse(t, kubeletsOfOne), state: state{Processes: []process{{Node: "x", Name: nodeProcess, PID: cmd.Process.Pid}}}}
 	var found []int
 	waitFor(readyTime, func() bool {
-		found, _ = in.processes(in.node("x"), func(pid int) bool { return runs(pid, "sleep", "1234") })
+		found, _ = in.processes(in.Node("x"), func(pid int) bool { return runs(pid, "sleep", "1234") })
 		return len(found) == 1
 	})
 	if len(found) != 1 || parentOf(found[0]) != cmd.Process.Pid {
@@ -166,14 +144,14 @@ func TestProcesses(t *testing.T) {
 	if err := (process{PID: found[0]}).stop(9, readyTime); err != nil {
 		t.Error(err)
 	}
-	if none, err := in.processes(in.node("x"), func(pid int) bool { return runs(pid, "sleep", "1235") }); len(none) > 0 || err != nil {
+	if none, err := in.processes(in.Node("x"), func(pid int) bool { return runs(pid, "sleep", "1235") }); len(none) > 0 || err != nil {
 		t.Errorf("found %v, %v", none, err)
 	}
 }
 
 // A switch is one link for all that are on it.
 func TestSwitch(t *testing.T) {
-	topology := parse(t, `name: s
+	l := parse(t, `name: s
 summary: three hosts on one link
 nodes: [{name: a, kind: host}, {name: b, kind: host}, {name: c, kind: host}, {name: link, kind: switch}]
 links:
@@ -184,7 +162,7 @@ checks:
   - {name: to b, kind: ping, from: a, to: "2001:db8::2", count: 3, within: 10s}
   - {name: to c, kind: ping, from: a, to: "2001:db8::3", count: 3, within: 10s}
 `)
-	in := open(t, topology, unique("switch"))
+	in := open(t, l, unique("switch"))
 	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
@@ -200,17 +178,17 @@ func TestExec(t *testing.T) {
 	if _, _, err := execute(t, "exec", "kernel", "--as", name, "ue", "true"); err == nil {
 		t.Error("the lab is not up, and nothing was said")
 	}
-	topology, err := Load("kernel")
+	l, err := topology.Load("kernel")
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := open(t, topology, name)
+	in := open(t, l, name)
 	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	node := topology.Nodes[0]
-	out, _, err := execute(t, "exec", "--as", name, "kernel", node.Name, "ip", "-br", "link", "show", "dev", topology.devices(node)[0])
-	if err != nil || !strings.HasPrefix(out, topology.devices(node)[0]) {
+	node := l.Nodes[0]
+	out, _, err := execute(t, "exec", "--as", name, "kernel", node.Name, "ip", "-br", "link", "show", "dev", l.Devices(node)[0])
+	if err != nil || !strings.HasPrefix(out, l.Devices(node)[0]) {
 		t.Errorf("%q, %v", out, err)
 	}
 	_, _, err = execute(t, "exec", "--as", name, "kernel", "nobody", "true")

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // inventory is what there is of pods on the nodes of a cluster, by what it is.
@@ -24,12 +26,12 @@ const settleAfter = 90 * time.Second
 // leftovers compares what is on the nodes before and after the check's events:
 // there must be as much of everything. Names need not be the same, for pods of a
 // node that was started anew are not.
-func (r *runner) leftovers(ctx context.Context, c *Check, o *outcome) error {
+func (r *runner) leftovers(ctx context.Context, c *topology.Check, o *outcome) error {
 	before, err := r.settled(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := r.eventsOf(ctx, c.events(), o); err != nil {
+	if err := r.eventsOf(ctx, c.AllEvents(), o); err != nil {
 		return err
 	}
 	after, err := r.settled(ctx, before)
@@ -37,7 +39,7 @@ func (r *runner) leftovers(ctx context.Context, c *Check, o *outcome) error {
 		return err
 	}
 	for _, what := range slices.Sorted(maps.Keys(after)) {
-		if own, ok := strings.CutPrefix(what, r.kubelets()[0].Name+": "); ok {
+		if own, ok := strings.CutPrefix(what, r.Kubelets()[0].Name+": "); ok {
 			o.say("%d %s", len(after[what]), own)
 		}
 	}
@@ -77,7 +79,7 @@ func (r *runner) wantPods(ctx context.Context, v inventory) error {
 		}
 	}
 	var errs []error
-	for _, n := range r.kubelets() {
+	for _, n := range r.Kubelets() {
 		what := n.Name + ": pods"
 		// One that is made anew under its name may be there twice for a moment.
 		if there, wanted := slices.Sorted(slices.Values(v[what])), slices.Sorted(slices.Values(want[what])); !slices.Equal(there, wanted) {
@@ -108,7 +110,7 @@ func missingFrom(first, list []string) []string {
 
 func (r *runner) takeInventory(ctx context.Context) (inventory, error) {
 	v := inventory{}
-	for _, n := range r.kubelets() {
+	for _, n := range r.Kubelets() {
 		if err := r.takeStock(ctx, n, v); err != nil {
 			return nil, fmt.Errorf("%s: %w", n.Name, err)
 		}
@@ -117,7 +119,7 @@ func (r *runner) takeInventory(ctx context.Context) (inventory, error) {
 }
 
 // takeStock takes the inventory of a node.
-func (r *runner) takeStock(ctx context.Context, n *Node, into inventory) error {
+func (r *runner) takeStock(ctx context.Context, n *topology.Node, into inventory) error {
 	of := func(what string) string { return n.Name + ": " + what }
 	var pods []podView
 	if err := r.askJSON(ctx, n, &pods, "pod"); err != nil {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // The labs run this program as their GTP-U endpoint, and as their SMFs: here,
@@ -77,9 +79,9 @@ var (
 	transports    = fixture("transports")
 )
 
-func parse(t *testing.T, text string) *Topology {
+func parse(t *testing.T, text string) *topology.Topology {
 	t.Helper()
-	topology, err := Parse([]byte(text))
+	topology, err := topology.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

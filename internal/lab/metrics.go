@@ -9,11 +9,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // metrics reads what a node tells Prometheus, by name and labels; nothing where
 // its configuration does not say where.
-func (r *instance) metrics(ctx context.Context, n *Node) (map[string]uint64, error) {
+func (r *instance) metrics(ctx context.Context, n *topology.Node) (map[string]uint64, error) {
 	settings, _ := n.Config["metrics"].(map[string]any)
 	listen, _ := settings["listen"].(string)
 	if listen == "" {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // Network is a lab that is up, for who sends traffic of their own through it.
@@ -16,12 +18,12 @@ type Network struct{ r *runner }
 // instance of that name had left behind is taken away before. Progress is told on w.
 // It must be closed.
 func Open(ctx context.Context, name, as, culvert, variant string, w io.Writer) (*Network, error) {
-	t, err := Load(name)
+	t, err := topology.Load(name)
 	if err != nil {
 		return nil, err
 	}
-	if variant != "" || len(t.names()) > 0 {
-		if err := t.wantVariant(variant); err != nil {
+	if variant != "" || len(t.VariantNames()) > 0 {
+		if err := t.WantVariant(variant); err != nil {
 			return nil, fmt.Errorf("lab %s: %w", name, err)
 		}
 	}
@@ -48,17 +50,17 @@ func (n *Network) Close() error {
 // Namespace is the path of a node's network namespace; of a node that is not
 // there the path of none.
 func (n *Network) Namespace(node string) string {
-	return n.r.namespace(&Node{Name: node}).path()
+	return n.r.namespace(&topology.Node{Name: node}).path()
 }
 
 // Do calls f on a thread that is in a node's namespace.
 func (n *Network) Do(node string, f func() error) error {
-	return n.r.namespace(&Node{Name: node}).Do(f)
+	return n.r.namespace(&topology.Node{Name: node}).Do(f)
 }
 
 // SetN9 goes over to another transport, under traffic if there is some.
 func (n *Network) SetN9(ctx context.Context, name string) error {
-	if err := n.r.wantVariant(name); err != nil {
+	if err := n.r.WantVariant(name); err != nil {
 		return err
 	}
 	return n.r.setVariant(ctx, name)
@@ -89,9 +91,9 @@ func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, e
 // Address of a node or a pod, of IPv4 or else IPv6.
 func (n *Network) Address(name string, ip4 bool) (netip.Addr, error) {
 	if ip4 {
-		return n.r.address(name, ipv4)
+		return n.r.address(name, topology.IPv4)
 	}
-	return n.r.address(name, ipv6)
+	return n.r.address(name, topology.IPv6)
 }
 
 // Counters are the packets of a node by SID and by SR policy.
@@ -118,11 +120,11 @@ func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
 }
 
 // Socket is the path of a node's management API.
-func (n *Network) Socket(node string) string { return n.r.socket(n.r.node(node)) }
+func (n *Network) Socket(node string) string { return n.r.socket(n.r.Node(node)) }
 
 // Apply lays something over a node's configuration, and applies it.
 func (n *Network) Apply(ctx context.Context, node string, over map[string]any) error {
-	return n.r.applyOver(ctx, n.r.node(node), over)
+	return n.r.applyOver(ctx, n.r.Node(node), over)
 }
 
 // Daemons are the culvert processes, by node.
@@ -138,6 +140,6 @@ func (n *Network) Daemons() map[string]int {
 
 // Status is the version of what the nodes run, and the hash of its data path.
 func (n *Network) Status(ctx context.Context, node string) (version, dataPath string, err error) {
-	s, err := n.r.status(ctx, n.r.node(node))
+	s, err := n.r.status(ctx, n.r.Node(node))
 	return s.Version, s.DataPath, err
 }

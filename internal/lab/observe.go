@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // observation is what the culvert nodes count, and what was sent to them; and
@@ -40,9 +42,9 @@ func (v nodeView) total() (n uint64) {
 // observe looks at all nodes that count at once. What was sent to them is only of
 // those whose account is to be closed.
 func (r *instance) observe(ctx context.Context, accounts []string) (observation, error) {
-	var nodes []*Node
+	var nodes []*topology.Node
 	for _, n := range r.Nodes {
-		if n.culvert() || n.counts() {
+		if n.Culvert() || n.Counts() {
 			nodes = append(nodes, n)
 		}
 	}
@@ -66,8 +68,8 @@ func (r *instance) observe(ctx context.Context, accounts []string) (observation,
 // observeNode reads the counters, of a node with an account while nothing is on
 // its way: frames sent before are those sent after. On a busy node it settles
 // for what it saw.
-func (r *instance) observeNode(ctx context.Context, n *Node, account bool) (v nodeView, err error) {
-	if n.counts() {
+func (r *instance) observeNode(ctx context.Context, n *topology.Node, account bool) (v nodeView, err error) {
+	if n.Counts() {
 		return r.kernelCounters(n)
 	}
 	if !account {
@@ -90,7 +92,7 @@ func (r *instance) observeNode(ctx context.Context, n *Node, account bool) (v no
 }
 
 // counters reads what a culvert node counts.
-func (r *instance) counters(ctx context.Context, n *Node) (nodeView, error) {
+func (r *instance) counters(ctx context.Context, n *topology.Node) (nodeView, error) {
 	v := nodeView{outcomes: map[string]outcomeView{}, sids: map[string]counterView{}, policies: map[string]policyView{}, slices: map[string]sliceView{}}
 	var all countersView
 	if err := r.askJSON(ctx, n, &all, "counters"); err != nil {
@@ -118,21 +120,21 @@ func (r *instance) counters(ctx context.Context, n *Node) (nodeView, error) {
 }
 
 // attaches says whether the node's configuration names the interface.
-func (n *Node) attaches(device string) bool {
+func attaches(n *topology.Node, device string) bool {
 	list, _ := n.Config["interfaces"].([]any)
-	return slices.ContainsFunc(list, func(item any) bool { return nameOf(item) == device })
+	return slices.ContainsFunc(list, func(item any) bool { return topology.NameOf(item) == device })
 }
 
 // framesSentTo counts what the other ends of the node's links sent, of those that
 // culvert is on.
-func (r *instance) framesSentTo(n *Node) (sum uint64, err error) {
+func (r *instance) framesSentTo(n *topology.Node) (sum uint64, err error) {
 	for _, l := range r.Topology.Links {
 		for i, e := range l.Ends {
-			if e.Node != n.Name || !n.attaches(e.Name) {
+			if e.Node != n.Name || !attaches(n, e.Name) {
 				continue
 			}
 			peer := l.Ends[1-i]
-			out, err := r.namespace(r.node(peer.Node)).output("ip", "-j", "-s", "link", "show", "dev", peer.Name)
+			out, err := r.namespace(r.Node(peer.Node)).output("ip", "-j", "-s", "link", "show", "dev", peer.Name)
 			if err != nil {
 				return 0, err
 			}
@@ -154,7 +156,7 @@ func (r *instance) framesSentTo(n *Node) (sum uint64, err error) {
 
 // compare looks again until the counters are as the check wants them, or do
 // not become so.
-func (r *instance) compare(ctx context.Context, c *Check, before observation, o *outcome) {
+func (r *instance) compare(ctx context.Context, c *topology.Check, before observation, o *outcome) {
 	if len(c.Counters)+len(c.Accounts) == 0 {
 		return
 	}
@@ -167,7 +169,7 @@ func (r *instance) compare(ctx context.Context, c *Check, before observation, o 
 			return true
 		}
 		for _, x := range c.Counters {
-			if !x.concern(r.state.Variant) {
+			if !x.Concern(r.state.Variant) {
 				continue
 			}
 			compareCounter(x, before[x.Node], after[x.Node], &found)
@@ -181,7 +183,7 @@ func (r *instance) compare(ctx context.Context, c *Check, before observation, o 
 	o.problems = append(o.problems, found.problems...)
 }
 
-func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
+func compareCounter(x topology.CounterExpect, before, after nodeView, o *outcome) {
 	name, got, lists := "", uint64(0), []uint64(nil)
 	switch {
 	case x.SID != "":
@@ -246,7 +248,7 @@ func compareCounter(x CounterExpect, before, after nodeView, o *outcome) {
 	}
 }
 
-func compareShares(x CounterExpect, name string, sum uint64, lists []uint64, o *outcome) {
+func compareShares(x topology.CounterExpect, name string, sum uint64, lists []uint64, o *outcome) {
 	if len(lists) != len(x.Shares) || sum == 0 {
 		o.fail("%s: %s has %d lists with %d packets: want %d lists", x.Node, name, len(lists), sum, len(x.Shares))
 		return
@@ -299,8 +301,8 @@ func (r *checker) explain(ctx context.Context, before observation) (list []strin
 }
 
 // adjacency wants a next hop of a culvert node to leave by an interface.
-func (r *runner) adjacency(ctx context.Context, c *Check, o *outcome) error {
-	n := r.node(c.From)
+func (r *runner) adjacency(ctx context.Context, c *topology.Check, o *outcome) error {
+	n := r.Node(c.From)
 	var list []adjacencyView
 	if err := r.askJSON(ctx, n, &list, "adjacency"); err != nil {
 		return err

@@ -3,6 +3,8 @@ package lab
 import (
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // views are a node before and after 10 packets of a SID, 8 of a policy with
@@ -29,27 +31,27 @@ func views() (before, after nodeView) {
 func TestCompareCounter(t *testing.T) {
 	tests := []struct {
 		name   string
-		expect CounterExpect
+		expect topology.CounterExpect
 		want   string // in a problem; "" for none
 	}{
-		{"SID", CounterExpect{SID: "fc00:1::/48"}, ""},
-		{"SID, received", CounterExpect{SID: "fc00:1::/48", Packets: "received"}, "counted 10 packets: 8 were received"},
-		{"SID of nobody", CounterExpect{SID: "fc00:2::/48"}, "no SID fc00:2::/48"},
-		{"policy", CounterExpect{Policy: "p", Packets: "received"}, ""},
-		{"policy, sent", CounterExpect{Policy: "p"}, "counted 8 packets: 10 were sent"},
-		{"metric", CounterExpect{Metric: `m{policy="p"}`}, ""},
-		{"metric of nobody", CounterExpect{Metric: `m{policy="q"}`}, `no metric m{policy="q"}`},
-		{"policy of nobody", CounterExpect{Policy: "q"}, "no policy q"},
-		{"slice", CounterExpect{Slice: "a", Direction: "uplink"}, ""},
-		{"slice, downlink", CounterExpect{Slice: "a", Direction: "downlink"}, "slice a downlink counted 8 packets: 10 were sent"},
-		{"slice of nobody", CounterExpect{Slice: "c", Direction: "uplink"}, "no slice c"},
-		{"no packets", CounterExpect{Slice: "b", Direction: "uplink", Packets: "none"}, ""},
-		{"no packets, but some", CounterExpect{Slice: "a", Direction: "uplink", Packets: "none"}, "counted 10 packets: none should be"},
-		{"some", CounterExpect{Outcome: "hop_limit", Packets: "some"}, ""},
-		{"none", CounterExpect{Outcome: "too_big", Packets: "some"}, "too_big did not count"},
-		{"shares", CounterExpect{Policy: "p", Packets: "received", Shares: []float64{75, 25}, Tolerance: 1}, ""},
-		{"other shares", CounterExpect{Policy: "p", Packets: "received", Shares: []float64{50, 50}, Tolerance: 20}, "list 0 got 75.0%"},
-		{"other lists", CounterExpect{Policy: "p", Packets: "received", Shares: []float64{100}}, "has 2 lists"},
+		{"SID", topology.CounterExpect{SID: "fc00:1::/48"}, ""},
+		{"SID, received", topology.CounterExpect{SID: "fc00:1::/48", Packets: "received"}, "counted 10 packets: 8 were received"},
+		{"SID of nobody", topology.CounterExpect{SID: "fc00:2::/48"}, "no SID fc00:2::/48"},
+		{"policy", topology.CounterExpect{Policy: "p", Packets: "received"}, ""},
+		{"policy, sent", topology.CounterExpect{Policy: "p"}, "counted 8 packets: 10 were sent"},
+		{"metric", topology.CounterExpect{Metric: `m{policy="p"}`}, ""},
+		{"metric of nobody", topology.CounterExpect{Metric: `m{policy="q"}`}, `no metric m{policy="q"}`},
+		{"policy of nobody", topology.CounterExpect{Policy: "q"}, "no policy q"},
+		{"slice", topology.CounterExpect{Slice: "a", Direction: "uplink"}, ""},
+		{"slice, downlink", topology.CounterExpect{Slice: "a", Direction: "downlink"}, "slice a downlink counted 8 packets: 10 were sent"},
+		{"slice of nobody", topology.CounterExpect{Slice: "c", Direction: "uplink"}, "no slice c"},
+		{"no packets", topology.CounterExpect{Slice: "b", Direction: "uplink", Packets: "none"}, ""},
+		{"no packets, but some", topology.CounterExpect{Slice: "a", Direction: "uplink", Packets: "none"}, "counted 10 packets: none should be"},
+		{"some", topology.CounterExpect{Outcome: "hop_limit", Packets: "some"}, ""},
+		{"none", topology.CounterExpect{Outcome: "too_big", Packets: "some"}, "too_big did not count"},
+		{"shares", topology.CounterExpect{Policy: "p", Packets: "received", Shares: []float64{75, 25}, Tolerance: 1}, ""},
+		{"other shares", topology.CounterExpect{Policy: "p", Packets: "received", Shares: []float64{50, 50}, Tolerance: 20}, "list 0 got 75.0%"},
+		{"other lists", topology.CounterExpect{Policy: "p", Packets: "received", Shares: []float64{100}}, "has 2 lists"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

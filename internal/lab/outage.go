@@ -4,47 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
-
-// nodePrograms are those of a node of kind kubelet that can be killed, by the words
-// that they are started with. They are started again: culvert by its kubelet, the
-// others by the node's first process.
-var nodePrograms = map[string][]string{
-	"culvert": {"culvert", "run"}, "containerd": {"containerd"}, "kubelet": {"kubelet"}, "kube-proxy": {"kube-proxy"},
-}
-
-func (t *Topology) onKill(e *Event) error {
-	if err := t.wantCulvert(e.Node); err != nil {
-		return err
-	}
-	if e.Program != "" && (t.node(e.Node).Kind != Kubelet || nodePrograms[e.Program] == nil) {
-		return fmt.Errorf("program: a node of kind kubelet has %s", strings.Join(slices.Sorted(maps.Keys(nodePrograms)), ", "))
-	}
-	return nil
-}
-
-func (t *Topology) onReboot(e *Event) error {
-	if n := t.node(e.Node); n == nil || n.Kind != Kubelet {
-		return fmt.Errorf("%q is no node of kind kubelet", e.Node)
-	}
-	return nil
-}
 
 // killProgram ends a program of a node of kind kubelet, and waits until it runs
 // again and the node is well.
-func (r *runner) killProgram(ctx context.Context, n *Node, program string) error {
+func (r *runner) killProgram(ctx context.Context, n *topology.Node, program string) error {
 	if program == "" {
 		program = culvertProcess
 	}
-	isIt := func(pid int) bool { return runs(pid, nodePrograms[program]...) }
+	isIt := func(pid int) bool { return runs(pid, topology.NodePrograms[program]...) }
 	before, err := r.processes(n, isIt)
 	if err != nil || len(before) != 1 {
 		return errors.Join(fmt.Errorf("%s has processes %v of %s", n.Name, before, program), err)
@@ -64,7 +39,7 @@ func (r *runner) killProgram(ctx context.Context, n *Node, program string) error
 
 // well waits until a node's containerd and kubelet answer, culvert too, and
 // Kubernetes has heard of it.
-func (in *instance) well(ctx context.Context, n *Node) error {
+func (in *instance) well(ctx context.Context, n *topology.Node) error {
 	var last error
 	ok := waitFor(clusterTime, func() bool {
 		if _, last = in.status(ctx, n); last == nil {
@@ -81,8 +56,8 @@ func (in *instance) well(ctx context.Context, n *Node) error {
 
 // reboot cuts a node's power, and starts it again: it has its files, a new
 // network, and nothing that was in memory.
-func (r *runner) reboot(ctx context.Context, e *Event, _ *outcome) error {
-	n := r.node(e.Node)
+func (r *runner) reboot(ctx context.Context, e *topology.Event, _ *outcome) error {
+	n := r.Node(e.Node)
 	spec, err := r.kubeletSpec(n)
 	if err != nil {
 		return err
@@ -93,7 +68,7 @@ func (r *runner) reboot(ctx context.Context, e *Event, _ *outcome) error {
 	if err := r.makeNamespace(n); err != nil {
 		return err
 	}
-	if err := errors.Join(r.makeLinks(r.linksOf(n)), r.configure(n)); err != nil {
+	if err := errors.Join(r.makeLinks(r.LinksOf(n)), r.configure(n)); err != nil {
 		return err
 	}
 	if err := r.runKubelet(n, spec); err != nil {
@@ -102,7 +77,7 @@ func (r *runner) reboot(ctx context.Context, e *Event, _ *outcome) error {
 	if err := r.well(ctx, n); err != nil {
 		return fmt.Errorf("%w\n%s", err, r.kubeletLog(n))
 	}
-	for _, p := range r.pods(n) {
+	for _, p := range r.Pods(n) {
 		if err := r.join(ctx, p); err != nil {
 			return err
 		}
@@ -112,40 +87,33 @@ func (r *runner) reboot(ctx context.Context, e *Event, _ *outcome) error {
 
 // powerCut ends a node of kind kubelet with all that is in it, and takes its
 // network away.
-func (in *instance) powerCut(n *Node) error {
+func (in *instance) powerCut(n *topology.Node) error {
 	p, _ := in.process(n, nodeProcess)
 	if err := p.stop(unix.SIGKILL, readyTime); err != nil {
 		return err
 	}
 	in.forget(n, nodeProcess)
-	for _, pod := range in.pods(n) {
+	for _, pod := range in.Pods(n) {
 		if err := in.leave(pod); err != nil {
 			return err
 		}
 	}
 	// The kernel takes its time to take a namespace away: other ends would stay.
 	var lines []string
-	for _, name := range in.devices(n) {
+	for _, name := range in.Devices(n) {
 		lines = append(lines, "link delete dev "+name)
 	}
 	return errors.Join(in.namespace(n).batch(lines), in.dropNamespace(n))
 }
 
 // dropNamespace removes a node's namespace.
-func (in *instance) dropNamespace(n *Node) error {
+func (in *instance) dropNamespace(n *topology.Node) error {
 	name := in.namespace(n).name
 	if err := (namespace{name}).delete(in.state.Mark); err != nil {
 		return err
 	}
 	in.state.Namespaces = without(in.state.Namespaces, name)
 	return in.save()
-}
-
-// linksOf are those that have an end at the node.
-func (t *Topology) linksOf(n *Node) []Link {
-	return slices.DeleteFunc(slices.Clone(t.Links), func(l Link) bool {
-		return !slices.ContainsFunc(l.Ends, func(e End) bool { return e.Node == n.Name })
-	})
 }
 
 // upgradeCluster gives the cluster's DaemonSet an image of another build, which all
@@ -165,7 +133,7 @@ func (r *runner) upgradeCluster(ctx context.Context, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range r.kubelets() {
+	for _, n := range r.Kubelets() {
 		if err := r.importImage(n, archive); err != nil {
 			return err
 		}
@@ -193,7 +161,7 @@ func (r *runner) upgradeCluster(ctx context.Context, o *outcome) error {
 // dataPaths are the builds of the data path that nodes run.
 func (in *instance) dataPaths(ctx context.Context) (map[string]string, error) {
 	list := map[string]string{}
-	for _, n := range in.kubelets() {
+	for _, n := range in.Kubelets() {
 		s, err := in.status(ctx, n)
 		if err != nil {
 			return nil, err

@@ -11,6 +11,8 @@ import (
 	"math/big"
 	"os"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // keyPair is a key and the certificate of it, both in PEM.
@@ -18,7 +20,7 @@ type keyPair struct{ key, certificate []byte }
 
 // writeKubeletClient makes who kube-apiserver is towards kubelets, and the
 // authority that says so.
-func (in *instance) writeKubeletClient(n *Node) error {
+func (in *instance) writeKubeletClient(n *topology.Node) error {
 	authority, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // process is one that a lab started. Its start time tells it from another
@@ -95,13 +97,13 @@ func waitFor(limit time.Duration, condition func() bool) bool {
 
 // start runs a command in the node's namespace, detached from this process,
 // with its output in a log file, and records it.
-func (in *instance) start(n *Node, name string, args ...string) error {
+func (in *instance) start(n *topology.Node, name string, args ...string) error {
 	return in.startWith(n, name, nil, nil, args...)
 }
 
 // startWith starts it with standard input and output of its own, where they are
 // not nil.
-func (in *instance) startWith(n *Node, name string, input, out *os.File, args ...string) error {
+func (in *instance) startWith(n *topology.Node, name string, input, out *os.File, args ...string) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	if input != nil { // nil in an *os.File is no nil in an io.Reader
 		cmd.Stdin = input
@@ -113,7 +115,7 @@ func (in *instance) startWith(n *Node, name string, input, out *os.File, args ..
 }
 
 // startCommand starts a command that is prepared.
-func (in *instance) startCommand(n *Node, name string, cmd *exec.Cmd) error {
+func (in *instance) startCommand(n *topology.Node, name string, cmd *exec.Cmd) error {
 	log, err := os.OpenFile(in.logFile(n, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -143,10 +145,10 @@ func (in *instance) startCommand(n *Node, name string, cmd *exec.Cmd) error {
 	return in.save()
 }
 
-func (in *instance) logFile(n *Node, name string) string { return in.file(n, name+".log") }
+func (in *instance) logFile(n *topology.Node, name string) string { return in.file(n, name+".log") }
 
 // logTail returns the end of a process's log, for error messages.
-func (in *instance) logTail(n *Node, name string) string { return tail(in.logFile(n, name)) }
+func (in *instance) logTail(n *topology.Node, name string) string { return tail(in.logFile(n, name)) }
 
 // tail is the last lines of a file, or why there are none.
 func tail(file string) string {
@@ -159,7 +161,7 @@ func tail(file string) string {
 }
 
 // process returns the one called name of a node.
-func (in *instance) process(n *Node, name string) (process, bool) {
+func (in *instance) process(n *topology.Node, name string) (process, bool) {
 	i := slices.IndexFunc(in.state.Processes, func(p process) bool { return p.Node == n.Name && p.Name == name })
 	if i < 0 {
 		return process{}, false
@@ -167,6 +169,6 @@ func (in *instance) process(n *Node, name string) (process, bool) {
 	return in.state.Processes[i], true
 }
 
-func (in *instance) forget(n *Node, name string) {
+func (in *instance) forget(n *topology.Node, name string) {
 	in.state.Processes = slices.DeleteFunc(in.state.Processes, func(p process) bool { return p.Node == n.Name && p.Name == name })
 }

@@ -12,23 +12,22 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 const proxyProcess = "kube-proxy"
-
-// proxyModes are what kube-proxy can translate by.
-var proxyModes = []string{"nftables", "iptables"}
 
 // servicesIn is the namespace of Services.
 const servicesIn = "default"
 
 // putServices tells the Kubernetes API of Services, and of the pods behind them.
-func (in *instance) putServices(ctx context.Context, services []Service) error {
+func (in *instance) putServices(ctx context.Context, services []topology.Service) error {
 	for _, s := range services {
-		if err := in.applyObject(ctx, s.object()); err != nil {
+		if err := in.applyObject(ctx, object(&s)); err != nil {
 			return err
 		}
-		for _, family := range s.families() {
+		for _, family := range s.FamilyNames() {
 			if err := in.applyObject(ctx, in.endpoints(&s, family)); err != nil {
 				return err
 			}
@@ -37,29 +36,18 @@ func (in *instance) putServices(ctx context.Context, services []Service) error {
 	return nil
 }
 
-// families that the Service has an address of.
-func (s *Service) families() (list []string) {
-	if s.IPv4.IsValid() {
-		list = append(list, ipv4)
-	}
-	if s.IPv6.IsValid() {
-		list = append(list, ipv6)
-	}
-	return list
-}
-
 // apiFamilies are their names in the Kubernetes API.
-var apiFamilies = map[string]string{ipv4: "IPv4", ipv6: "IPv6"}
+var apiFamilies = map[string]string{topology.IPv4: "IPv4", topology.IPv6: "IPv6"}
 
 // protocols of a Service's port.
 var protocols = []string{"tcp", "udp"}
 
 // object is the Service as somebody would write it.
-func (s *Service) object() map[string]any {
+func object(s *topology.Service) map[string]any {
 	var addresses, families []string
-	for _, family := range s.families() {
+	for _, family := range s.FamilyNames() {
 		families = append(families, apiFamilies[family])
-		addresses = append(addresses, map[string]string{ipv4: s.IPv4.String(), ipv6: s.IPv6.String()}[family])
+		addresses = append(addresses, map[string]string{topology.IPv4: s.IPv4.String(), topology.IPv6: s.IPv6.String()}[family])
 	}
 	spec := map[string]any{"clusterIP": addresses[0], "clusterIPs": addresses, "ipFamilies": families, "ipFamilyPolicy": "PreferDualStack"}
 	var ports []map[string]any
@@ -83,12 +71,12 @@ func (s *Service) object() map[string]any {
 }
 
 // endpoints are the pods behind a Service that have an address of the family.
-func (in *instance) endpoints(s *Service, family string) map[string]any {
+func (in *instance) endpoints(s *topology.Service, family string) map[string]any {
 	list := []map[string]any{}
-	for _, name := range s.pods() {
+	for _, name := range s.Pods() {
 		if a, err := in.address(name, family); err == nil {
 			list = append(list, map[string]any{
-				"addresses": []string{a.String()}, "nodeName": in.node(name).Host, "conditions": map[string]any{"ready": true},
+				"addresses": []string{a.String()}, "nodeName": in.Node(name).Host, "conditions": map[string]any{"ready": true},
 			})
 		}
 	}
@@ -109,7 +97,7 @@ const proxyHealth = "127.0.0.1:10256"
 
 // startProxy starts kube-proxy in a node, if it does not run there, and waits
 // until it has translated what it knows.
-func (in *instance) startProxy(ctx context.Context, n *Node) error {
+func (in *instance) startProxy(ctx context.Context, n *topology.Node) error {
 	if p, ok := in.process(n, proxyProcess); ok && p.alive() {
 		return nil
 	}
@@ -134,7 +122,7 @@ func (in *instance) startProxy(ctx context.Context, n *Node) error {
 
 func (in *instance) proxyProgram() string { return filepath.Join(clusterPrograms(), proxyProcess) }
 
-func (in *instance) proxyHealthy(ctx context.Context, n *Node) error {
+func (in *instance) proxyHealthy(ctx context.Context, n *topology.Node) error {
 	response, err := in.getFrom(ctx, n, proxyHealth, "/healthz")
 	if err != nil {
 		return err
@@ -147,7 +135,7 @@ func (in *instance) proxyHealthy(ctx context.Context, n *Node) error {
 }
 
 // getFrom asks a server that listens in a node's namespace.
-func (in *instance) getFrom(ctx context.Context, n *Node, listen, path string) (*http.Response, error) {
+func (in *instance) getFrom(ctx context.Context, n *topology.Node, listen, path string) (*http.Response, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
@@ -166,7 +154,7 @@ func (in *instance) getFrom(ctx context.Context, n *Node, listen, path string) (
 }
 
 // stopProxy ends kube-proxy and takes its rules away, if it runs.
-func (in *instance) stopProxy(n *Node) error {
+func (in *instance) stopProxy(n *topology.Node) error {
 	p, ok := in.process(n, proxyProcess)
 	if !ok {
 		return nil

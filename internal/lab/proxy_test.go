@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // A Service is told with both of its protocols, and what only kube-proxy does.
@@ -14,7 +16,7 @@ func TestServiceObjects(t *testing.T) {
 	in := inCluster(t)
 	s := &in.Services[0]
 	s.Also, s.Local, s.Affinity = []string{"p"}, true, true
-	text, err := json.Marshal([]any{s.object(), in.endpoints(s, ipv4), in.endpoints(s, ipv6)})
+	text, err := json.Marshal([]any{object(s), in.endpoints(s, topology.IPv4), in.endpoints(s, topology.IPv6)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +42,7 @@ const standInPod = `nodes:
 
 func TestPodMTU(t *testing.T) {
 	in := open(t, parse(t, "name: m\nsummary: s\n"+standInPod), unique("mtu"))
-	p := in.node("p")
+	p := in.Node("p")
 	if err := in.begin(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,7 @@ func TestPodMTU(t *testing.T) {
 	if _, err := r.podMTU(p); err == nil || !strings.Contains(err.Error(), "no default route") {
 		t.Errorf("without a route: %v", err)
 	}
-	route := Event{Do: "route", Node: "p", Route: "default dev eth0"}
+	route := topology.Event{Do: "route", Node: "p", Route: "default dev eth0"}
 	if err := r.setRoute(t.Context(), &route, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestPodMTU(t *testing.T) {
 // Events find kube-apiserver by the process that the lab started.
 func TestSignalAPIServer(t *testing.T) {
 	in := open(t, parse(t, "name: m\nsummary: s\nnodes: [{name: api, kind: apiserver}]\n"), unique("api"))
-	n := in.node("api")
+	n := in.Node("api")
 	if err := in.begin(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,29 +91,29 @@ func TestSignalAPIServer(t *testing.T) {
 	}
 	r := &runner{instance: in, progress: quiet}
 	for do, event := range map[string]func() error{
-		"pause": func() error { return r.signalAPIServer(t.Context(), &Event{Do: "pause", Node: "api"}, nil) },
-		"stop":  func() error { return r.stop(t.Context(), &Event{Do: "stop", Node: "api"}, nil) },
+		"pause": func() error { return r.signalAPIServer(t.Context(), &topology.Event{Do: "pause", Node: "api"}, nil) },
+		"stop":  func() error { return r.stop(t.Context(), &topology.Event{Do: "stop", Node: "api"}, nil) },
 	} {
 		if err := event(); err == nil || !strings.Contains(err.Error(), "does not run") {
 			t.Errorf("%s without one: %v", do, err)
 		}
 	}
-	if err := in.start(n, apiServerProcess, "sleep", "60"); err != nil {
+	if err := in.start(n, topology.ApiServerProcess, "sleep", "60"); err != nil {
 		t.Fatal(err)
 	}
-	p, _ := in.process(n, apiServerProcess)
+	p, _ := in.process(n, topology.ApiServerProcess)
 	for _, tt := range []struct {
 		do      string
 		stopped bool
 	}{{"pause", true}, {"resume", false}} {
-		if err := r.signalAPIServer(t.Context(), &Event{Do: tt.do, Node: "api"}, nil); err != nil {
+		if err := r.signalAPIServer(t.Context(), &topology.Event{Do: tt.do, Node: "api"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if !waitFor(5*time.Second, func() bool { return stopped(t, p) == tt.stopped }) {
 			t.Errorf("%s does not do it", tt.do)
 		}
 	}
-	if err := r.stop(t.Context(), &Event{Do: "stop", Node: "api"}, nil); err != nil || p.alive() {
+	if err := r.stop(t.Context(), &topology.Event{Do: "stop", Node: "api"}, nil); err != nil || p.alive() {
 		t.Errorf("stop: %v", err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // serviceLabel and a Service's name are the label of its pods.
@@ -22,10 +24,10 @@ const podPort = 8000
 
 // podObject is a pod of the lab as an object of Kubernetes. It is on the node that
 // the topology says, by the scheduler.
-func (in *instance) podObject(p *Node) map[string]any {
+func (in *instance) podObject(p *topology.Node) map[string]any {
 	labels := map[string]any{}
 	for _, s := range in.Services {
-		if slices.Contains(s.pods(), p.Name) {
+		if slices.Contains(s.Pods(), p.Name) {
 			labels[serviceLabel+s.Name] = "true"
 		}
 	}
@@ -50,27 +52,24 @@ func (in *instance) podObject(p *Node) map[string]any {
 
 // serviceOf is a Service of the lab in the cluster's families, for whose pod
 // Kubernetes looks.
-func (in *instance) serviceOf(s Service) map[string]any {
-	if families := in.families(); !slices.Contains(families, ipv4) {
+func (in *instance) serviceOf(s topology.Service) map[string]any {
+	if families := in.families(); !slices.Contains(families, topology.IPv4) {
 		s.IPv4 = netip.Addr{}
-	} else if !slices.Contains(families, ipv6) {
+	} else if !slices.Contains(families, topology.IPv6) {
 		s.IPv6 = netip.Addr{}
 	}
-	object := s.object()
+	object := object(&s)
 	spec, _ := object["spec"].(map[string]any)
 	spec["selector"] = map[string]any{serviceLabel + s.Name: "true"}
 	return object
 }
 
-// isReal says whether a node of the lab is a pod of a real kubelet's.
-func (t *Topology) isReal(n *Node) bool { return n.Kind == Pod && t.node(n.Host).Kind == Kubelet }
-
 // createPods has Kubernetes make the pods and Services, which it does all at the
 // same time.
 func (in *instance) createPods(ctx context.Context) error {
 	var objects []map[string]any
-	for _, n := range in.kubelets() {
-		for _, p := range in.pods(n) {
+	for _, n := range in.Kubelets() {
+		for _, p := range in.Pods(n) {
 			objects = append(objects, in.podObject(p))
 		}
 	}
@@ -91,8 +90,8 @@ func (in *instance) create(ctx context.Context, objects []map[string]any) error 
 
 // join waits until a pod is ready, and makes its network namespace one of the
 // lab's, for checks to send from.
-func (in *instance) join(ctx context.Context, p *Node) error {
-	n := in.node(p.Host)
+func (in *instance) join(ctx context.Context, p *topology.Node) error {
+	n := in.Node(p.Host)
 	var file string
 	var list []netip.Addr
 	var last error
@@ -119,13 +118,13 @@ func (in *instance) join(ctx context.Context, p *Node) error {
 }
 
 // leave gives the namespace back to who made it.
-func (in *instance) leave(p *Node) error {
+func (in *instance) leave(p *topology.Node) error {
 	delete(in.state.Pods, p.Name)
 	return in.dropNamespace(p)
 }
 
 // deletePod has Kubernetes take a pod away, and waits until it has.
-func (in *instance) deletePod(ctx context.Context, p *Node) error {
+func (in *instance) deletePod(ctx context.Context, p *topology.Node) error {
 	if err := in.leave(p); err != nil {
 		return err
 	}
@@ -184,7 +183,7 @@ func (in *instance) podStatus(ctx context.Context, name string) (p podStatus, er
 // addresses. After a node was started anew Kubernetes may still speak of the pod as
 // it was before: then none of the node's processes are the pod's, or it has other
 // addresses.
-func (in *instance) networkOf(ctx context.Context, n, p *Node) (file string, list []netip.Addr, err error) {
+func (in *instance) networkOf(ctx context.Context, n, p *topology.Node) (file string, list []netip.Addr, err error) {
 	pod, err := in.podStatus(ctx, p.Name)
 	if err != nil {
 		return "", nil, err
@@ -197,7 +196,7 @@ func (in *instance) networkOf(ctx context.Context, n, p *Node) (file string, lis
 		return "", nil, errors.Join(fmt.Errorf("%s has no process of pod %s", n.Name, p.Name), err)
 	}
 	file = fmt.Sprintf("/proc/%d/ns/net", pids[0])
-	out, err := output(exec.Command("nsenter", "--net="+file, "ip", "-o", "address", "show", "dev", podInterface))
+	out, err := output(exec.Command("nsenter", "--net="+file, "ip", "-o", "address", "show", "dev", topology.PodInterface))
 	for _, a := range pod.addresses() {
 		if !strings.Contains(string(out), " "+a.String()+"/") {
 			err = errors.Join(fmt.Errorf("pod %s has not %s", p.Name, a), err)

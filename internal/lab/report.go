@@ -5,6 +5,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -39,7 +40,7 @@ type listing struct {
 	Checks  int    `json:"checks"`
 }
 
-func writeList(w io.Writer, labs []*Topology, format printer.Format) error {
+func writeList(w io.Writer, labs []*topology.Topology, format printer.Format) error {
 	var list []listing
 	for _, t := range labs {
 		list = append(list, listing{t.Name, t.Summary, len(t.Nodes), len(t.Links), len(t.Checks)})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // outcome is what a check's traffic came to.
@@ -28,7 +30,7 @@ func (o *outcome) fail(format string, args ...any) {
 }
 
 // checkKinds are the kinds of checks by name.
-var checkKinds = map[string]func(*runner, context.Context, *Check, *outcome) error{
+var checkKinds = map[string]func(*runner, context.Context, *topology.Check, *outcome) error{
 	"ping":       (*runner).ping,
 	"udp":        (*runner).udp,
 	"tcp":        (*runner).tcp,
@@ -63,54 +65,6 @@ type checker struct {
 	seen observation // the last look before a check
 }
 
-// planned is a check in one of the lab's variants, or in none.
-type planned struct {
-	*Check
-	variant string
-	family  string // of the addresses that names in it stand for
-}
-
-// name tells checks of several variants and families apart.
-func (p planned) name() string {
-	name := p.Name
-	if p.family != "" {
-		name += map[string]string{ipv4: ", IPv4", ipv6: ", IPv6"}[p.family]
-	}
-	if p.variant == "" {
-		return name
-	}
-	return p.variant + ": " + name
-}
-
-// families in which the check is made, one without a name where it names nobody.
-func (c *Check) families() []string {
-	switch {
-	case c.ToName == "":
-		return []string{""}
-	case len(c.Families) == 0:
-		return []string{ipv4, ipv6}
-	}
-	return c.Families
-}
-
-// plan is all checks that match only (nil: any), in order.
-func (t *Topology) plan(variants []string, only *regexp.Regexp) (list []planned) {
-	for _, name := range variants {
-		for i := range t.Checks {
-			for _, family := range t.Checks[i].families() {
-				if (name == ipv4 || name == ipv6) && family != "" && family != name {
-					continue // a cluster of one family has no other
-				}
-				p := planned{&t.Checks[i], name, family}
-				if p.concern(name) && (only == nil || only.MatchString(p.name())) {
-					list = append(list, p)
-				}
-			}
-		}
-	}
-	return list
-}
-
 // run runs all checks, in order, in each of the variants. An error is one of
 // the lab itself; a check that fails is in the report.
 func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
@@ -118,7 +72,7 @@ func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
 	report := &Report{Lab: r.Topology.Name, Pass: true, Culvert: r.culvert, Kernel: kernelRelease()}
 	r.back = len(variants) == 1
 	checks := &checker{runner: r}
-	list := r.plan(variants, r.only)
+	list := r.Plan(variants, r.only)
 	if len(list) == 0 {
 		return nil, fmt.Errorf("--checks: no check of lab %s matches %q", r.Topology.Name, r.only)
 	}
@@ -126,12 +80,12 @@ func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := r.goOver(ctx, p.variant, r.progress); err != nil {
+		if err := r.goOver(ctx, p.Variant, r.progress); err != nil {
 			return nil, err
 		}
-		r.progress.begin(i+1, len(list), p.name())
+		r.progress.begin(i+1, len(list), p.Title())
 		result := checks.check(ctx, p)
-		result.Name = p.name()
+		result.Name = p.Title()
 		r.progress.end(result)
 		report.Checks = append(report.Checks, result)
 		report.Pass = report.Pass && result.Pass
@@ -149,7 +103,7 @@ func kernelRelease() string {
 }
 
 // check runs one check, again and again where it has time to pass.
-func (r *checker) check(ctx context.Context, p planned) Result {
+func (r *checker) check(ctx context.Context, p topology.Planned) Result {
 	start := time.Now()
 	for {
 		result := r.once(ctx, p)
@@ -161,8 +115,8 @@ func (r *checker) check(ctx context.Context, p planned) Result {
 	}
 }
 
-func (r *checker) once(ctx context.Context, p planned) Result {
-	ctx, cancel := context.WithTimeout(ctx, p.Limit.or(time.Minute))
+func (r *checker) once(ctx context.Context, p topology.Planned) Result {
+	ctx, cancel := context.WithTimeout(ctx, p.Limit.Or(time.Minute))
 	defer cancel()
 	o := new(outcome)
 	var before observation
@@ -170,7 +124,7 @@ func (r *checker) once(ctx context.Context, p planned) Result {
 	c := p.Check
 	err := r.eventsOf(ctx, c.Before, new(outcome))
 	if err == nil { // an event may have changed an address
-		c, err = r.resolve(p.Check, p.family)
+		c, err = r.resolve(p.Check, p.Family)
 	}
 	if err == nil {
 		said = r.viewN4(c)
@@ -199,7 +153,7 @@ func (r *checker) once(ctx context.Context, p planned) Result {
 
 // lookBefore observes the nodes where the check is about what they count. For
 // others an earlier look must do: they want it only to explain a failure.
-func (r *checker) lookBefore(ctx context.Context, c *Check) (observation, error) {
+func (r *checker) lookBefore(ctx context.Context, c *topology.Check) (observation, error) {
 	var err error
 	if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {
 		r.seen, err = r.observe(ctx, c.Accounts)

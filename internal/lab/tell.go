@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // tellTime is how long what is said may take to be heard, and answered.
@@ -53,9 +55,9 @@ type listingView struct {
 
 // told wants the object to say, in its status, what became of it at the node: the
 // state, and why. A ConfigMap with errors has no state.
-func (r *runner) told(ctx context.Context, e *Event, _ *outcome) error {
+func (r *runner) told(ctx context.Context, e *topology.Event, _ *outcome) error {
 	return eventually(ctx, func() error {
-		path, err := objectPath(e.Object)
+		path, err := topology.ObjectPath(e.Object)
 		if err != nil {
 			return err
 		}
@@ -67,7 +69,7 @@ func (r *runner) told(ctx context.Context, e *Event, _ *outcome) error {
 	})
 }
 
-func saysOf(text []byte, e *Event) error {
+func saysOf(text []byte, e *topology.Event) error {
 	var object objectView
 	if err := json.Unmarshal(text, &object); err != nil {
 		return err
@@ -95,7 +97,7 @@ func saysOf(text []byte, e *Event) error {
 }
 
 // recorded wants an event about the object that says something.
-func (r *runner) recorded(ctx context.Context, e *Event, _ *outcome) error {
+func (r *runner) recorded(ctx context.Context, e *topology.Event, _ *outcome) error {
 	metadata, _ := e.Object["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	namespace, _ := metadata["namespace"].(string)
@@ -122,38 +124,24 @@ func (r *runner) recorded(ctx context.Context, e *Event, _ *outcome) error {
 	})
 }
 
-func (t *Topology) onTold(e *Event) error {
-	if e.State == "" && e.Says == "" {
-		return errors.New("state, says: missing")
-	}
-	return t.onObject(e)
-}
-
 // showsEvent waits until a command shows something.
-func (r *runner) showsEvent(ctx context.Context, e *Event, _ *outcome) error {
-	return eventually(ctx, func() error { return r.shows(ctx, r.node(e.Node), e.Shows, e.Command...) })
-}
-
-func (t *Topology) onShows(e *Event) error {
-	if len(e.Command) == 0 || e.Shows == nil {
-		return errors.New("command, shows: missing")
-	}
-	return t.wantCulvert(e.Node)
+func (r *runner) showsEvent(ctx context.Context, e *topology.Event, _ *outcome) error {
+	return eventually(ctx, func() error { return r.shows(ctx, r.Node(e.Node), e.Shows, e.Command...) })
 }
 
 // showsCheck wants a command to show something.
-func (r *runner) showsCheck(ctx context.Context, c *Check, o *outcome) error {
+func (r *runner) showsCheck(ctx context.Context, c *topology.Check, o *outcome) error {
 	command := c.Command
 	if c.ToName != "" {
 		command = append(command[:len(command):len(command)], c.To.String())
 	}
-	if err := r.shows(ctx, r.node(c.From), c.Expect.Shows, command...); err != nil {
+	if err := r.shows(ctx, r.Node(c.From), c.Expect.Shows, command...); err != nil {
 		o.fail("%v", err)
 	}
 	return nil
 }
 
-func (r *runner) shows(ctx context.Context, n *Node, want any, command ...string) error {
+func (r *runner) shows(ctx context.Context, n *topology.Node, want any, command ...string) error {
 	var got any
 	if err := r.askJSON(ctx, n, &got, command...); err != nil {
 		return err

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 func TestIncludes(t *testing.T) {
@@ -53,21 +55,21 @@ func TestSaysOf(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		text  string
-		event Event
+		event topology.Event
 		want  string // in the error
 	}{
-		{policy, Event{Node: "x", State: "Active"}, ""},
-		{policy, Event{Node: "y", State: "Refused", Says: "spec.traffic"}, ""},
-		{policy, Event{Node: "y", State: "Refused", Says: "spec.node"}, "spec.node"},
-		{policy, Event{Node: "y", State: "Active"}, "want Active"},
-		{policy, Event{Node: "z", State: "Active"}, "want Active"},
-		{untimed, Event{Node: "x", State: "Active"}, "want Active"},
-		{listing, Event{State: "Standby"}, ""},
-		{listing, Event{Says: "policies[0].traffic"}, ""},
-		{listing, Event{Says: "policies[1]"}, "policies[1]"},
-		{listing, Event{State: "Active"}, "want Active"},
-		{broken, Event{State: "Active"}, "annotation"},
-		{"[]", Event{State: "Active"}, "json"},
+		{policy, topology.Event{Node: "x", State: "Active"}, ""},
+		{policy, topology.Event{Node: "y", State: "Refused", Says: "spec.traffic"}, ""},
+		{policy, topology.Event{Node: "y", State: "Refused", Says: "spec.node"}, "spec.node"},
+		{policy, topology.Event{Node: "y", State: "Active"}, "want Active"},
+		{policy, topology.Event{Node: "z", State: "Active"}, "want Active"},
+		{untimed, topology.Event{Node: "x", State: "Active"}, "want Active"},
+		{listing, topology.Event{State: "Standby"}, ""},
+		{listing, topology.Event{Says: "policies[0].traffic"}, ""},
+		{listing, topology.Event{Says: "policies[1]"}, "policies[1]"},
+		{listing, topology.Event{State: "Active"}, "want Active"},
+		{broken, topology.Event{State: "Active"}, "annotation"},
+		{"[]", topology.Event{State: "Active"}, "json"},
 	} {
 		err := saysOf([]byte(tt.text), &tt.event)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

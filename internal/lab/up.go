@@ -16,6 +16,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // up builds the instance. One that is whole already is left as it is; one
@@ -35,7 +36,7 @@ func (in *instance) upAnew(ctx context.Context, variant string, progress *progre
 	if err := in.down(progress); err != nil {
 		return err
 	}
-	if len(in.kubelets()) > 0 {
+	if len(in.Kubelets()) > 0 {
 		if err := haveCluster(variant); err != nil {
 			return err
 		}
@@ -69,21 +70,21 @@ func (in *instance) whole() bool {
 func (in *instance) build(ctx context.Context, progress *progress) error {
 	steps := []struct {
 		text string
-		each func(*Node) error
+		each func(*topology.Node) error
 	}{
-		{"namespaces", func(n *Node) error { return in.makeNamespace(n) }},
+		{"namespaces", func(n *topology.Node) error { return in.makeNamespace(n) }},
 		{"links", nil},
-		{"GTP-U endpoints", func(n *Node) error { return in.startEndpoint(n) }},
-		{"addresses and routes", func(n *Node) error { return in.configure(n) }},
-		{"FRR", func(n *Node) error { return in.startFRR(n) }},
-		{"kube-apiserver", func(n *Node) error { return in.startFor(ctx, n) }},
-		{"kubelets", func(n *Node) error { return in.startKubelet(n) }},
-		{"the nodes of the cluster", func(n *Node) error { return in.joinCluster(ctx, n) }},
-		{"culvert, by its manifest", func(n *Node) error { return in.install(ctx, n) }},
-		{"culvert", func(n *Node) error { return in.startCulvert(ctx, n, in.culvert) }},
-		{"pods", func(n *Node) error { return in.attach(ctx, n) }},
-		{"Services", func(n *Node) error { return in.serve(ctx, n) }},
-		{"SMF", func(n *Node) error { return in.startSMFs(ctx, n) }},
+		{"GTP-U endpoints", func(n *topology.Node) error { return in.startEndpoint(n) }},
+		{"addresses and routes", func(n *topology.Node) error { return in.configure(n) }},
+		{"FRR", func(n *topology.Node) error { return in.startFRR(n) }},
+		{"kube-apiserver", func(n *topology.Node) error { return in.startFor(ctx, n) }},
+		{"kubelets", func(n *topology.Node) error { return in.startKubelet(n) }},
+		{"the nodes of the cluster", func(n *topology.Node) error { return in.joinCluster(ctx, n) }},
+		{"culvert, by its manifest", func(n *topology.Node) error { return in.install(ctx, n) }},
+		{"culvert", func(n *topology.Node) error { return in.startCulvert(ctx, n, in.culvert) }},
+		{"pods", func(n *topology.Node) error { return in.attach(ctx, n) }},
+		{"Services", func(n *topology.Node) error { return in.serve(ctx, n) }},
+		{"SMF", func(n *topology.Node) error { return in.startSMFs(ctx, n) }},
 	}
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
@@ -108,8 +109,8 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 	return nil
 }
 
-func (in *instance) makeNamespace(n *Node) error {
-	if in.isReal(n) {
+func (in *instance) makeNamespace(n *topology.Node) error {
+	if in.IsReal(n) {
 		return nil // its container runtime makes it
 	}
 	ns := in.namespace(n)
@@ -141,7 +142,7 @@ func (in *instance) makeNamespace(n *Node) error {
 		"net/ipv4/fib_multipath_hash_policy": "1",
 		"net/ipv6/fib_multipath_hash_policy": "1",
 	}
-	if n.forwards() {
+	if n.Forwards() {
 		values["net/ipv4/conf/all/forwarding"] = "1"
 		values["net/ipv6/conf/all/forwarding"] = "1"
 		values["net/ipv6/conf/all/seg6_enabled"] = "1"
@@ -155,7 +156,7 @@ func (in *instance) makeNamespace(n *Node) error {
 			return err
 		}
 	}
-	if n.Kind == Switch {
+	if n.Kind == topology.Switch {
 		return ns.batch([]string{"link add name " + bridge + " type bridge mcast_snooping 0", "link set dev " + bridge + " up"})
 	}
 	return nil
@@ -165,7 +166,7 @@ func (in *instance) makeNamespace(n *Node) error {
 const bridge = "br0"
 
 // makeLinks makes the veth pairs.
-func (in *instance) makeLinks(links []Link) error {
+func (in *instance) makeLinks(links []topology.Link) error {
 	var pairs []string
 	inside := map[string][]string{}
 	for _, l := range links {
@@ -175,10 +176,10 @@ func (in *instance) makeLinks(links []Link) error {
 		}
 		a, b := l.Ends[0], l.Ends[1]
 		pairs = append(pairs, fmt.Sprintf("link add name %s mtu %d netns %s type veth peer name %s mtu %d netns %s",
-			a.Name, mtu, in.namespace(in.node(a.Node)).name, b.Name, mtu, in.namespace(in.node(b.Node)).name))
+			a.Name, mtu, in.namespace(in.Node(a.Node)).name, b.Name, mtu, in.namespace(in.Node(b.Node)).name))
 		for _, e := range l.Ends {
 			lines := []string{fmt.Sprintf("link set dev %s up", e.Name)}
-			if in.node(e.Node).Kind == Switch {
+			if in.Node(e.Node).Kind == topology.Switch {
 				lines = append(lines, fmt.Sprintf("link set dev %s master %s", e.Name, bridge))
 			}
 			for _, a := range e.Addresses {
@@ -218,7 +219,7 @@ func addressLine(address, device string) string {
 // setOffloads makes a veth end fit for XDP at the other: every packet its own
 // frame, with its tags in it, and NAPI on (which comes with GRO), without
 // which XDP cannot redirect into its peer.
-func (in *instance) setOffloads(e End) error {
+func (in *instance) setOffloads(e topology.End) error {
 	features := map[string]bool{
 		"rx-gro":                       true,
 		"tx-generic-segmentation":      false,
@@ -233,7 +234,7 @@ func (in *instance) setOffloads(e End) error {
 		"tx-checksum-ip-generic":       e.PartialChecksums,
 		"tx-tcp-mangleid-segmentation": false,
 	}
-	return in.namespace(in.node(e.Node)).Do(func() error {
+	return in.namespace(in.Node(e.Node)).Do(func() error {
 		tool, err := ethtool.NewEthtool()
 		if err != nil {
 			return err
@@ -243,13 +244,13 @@ func (in *instance) setOffloads(e End) error {
 	})
 }
 
-func (in *instance) configure(n *Node) error {
+func (in *instance) configure(n *topology.Node) error {
 	var addresses, routes4, routes6 []string
 	for _, a := range n.Addresses {
 		addresses = append(addresses, addressLine(a, "lo"))
 	}
 	for _, d := range n.Devices {
-		addresses = append(addresses, d.lines()...)
+		addresses = append(addresses, lines(d)...)
 	}
 	for _, l := range n.GTPU {
 		mtu := l.MTU
@@ -275,7 +276,7 @@ func (in *instance) configure(n *Node) error {
 }
 
 // lines make the device, for ip.
-func (d Device) lines() []string {
+func lines(d topology.Device) []string {
 	up := "up"
 	if d.MTU != 0 {
 		up = fmt.Sprintf("mtu %d up", d.MTU)
@@ -307,7 +308,7 @@ func routeIsIPv6(route string) bool {
 }
 
 // startEndpoint starts the node's GTP-U endpoint: this program again.
-func (in *instance) startEndpoint(n *Node) error {
+func (in *instance) startEndpoint(n *topology.Node) error {
 	if len(n.GTPU) == 0 {
 		return nil
 	}
@@ -340,7 +341,7 @@ func (in *instance) startEndpoint(n *Node) error {
 const endpointProcess = "endpoint"
 
 // control is the path of the node's endpoint's control socket.
-func (in *instance) control(n *Node) string { return in.file(n, "endpoint.sock") }
+func (in *instance) control(n *topology.Node) string { return in.file(n, "endpoint.sock") }
 
 // down takes away all that the state names. It is idempotent.
 func (in *instance) down(progress *progress) error {

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // upgrade replaces the daemon by one with another build of the data path.
-func (r *runner) upgrade(ctx context.Context, n *Node, o *outcome) error {
+func (r *runner) upgrade(ctx context.Context, n *topology.Node, o *outcome) error {
 	to, err := r.otherBinary()
 	if err != nil {
 		return err

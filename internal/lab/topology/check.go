@@ -1,14 +1,10 @@
-package lab
+package topology
 
 import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 )
 
 // Check is one thing that must hold while the lab is up. Which fields count
@@ -51,7 +47,7 @@ type Check struct {
 	// (shows).
 	Command []string `json:"command,omitempty"`
 	// Kubectl is what it has to do (kubectl).
-	Kubectl *command `json:"kubectl,omitempty"`
+	Kubectl *Command `json:"kubectl,omitempty"`
 	// Limit is how long it may take: a minute unless set.
 	Limit Duration `json:"limit,omitempty"`
 	// Within repeats the check until it passes.
@@ -71,7 +67,8 @@ type Check struct {
 	Before []Event `json:"before,omitempty"`
 	After  []Event `json:"after,omitempty"`
 
-	listen netip.AddrPort // where the receiver is, unless it is at To
+	// Listen is where the receiver is, unless it is at To: no file says it.
+	Listen netip.AddrPort `json:"-"`
 }
 
 // Way is where a stream goes.
@@ -84,13 +81,13 @@ type Way struct {
 	Both   bool       `json:"both,omitempty"`
 }
 
-// ways are all of a check's streams.
-func (c *Check) ways() []Way {
+// AllWays are all of a check's streams.
+func (c *Check) AllWays() []Way {
 	return append([]Way{{From: c.From, At: c.At, Source: c.Source, To: c.To, Device: c.Device, Both: c.Both}}, c.Also...)
 }
 
-// events are all that happens under load.
-func (c *Check) events() []Event {
+// AllEvents are all that happens under load.
+func (c *Check) AllEvents() []Event {
 	if c.Event == nil {
 		return c.Events
 	}
@@ -202,16 +199,6 @@ type CounterExpect struct {
 	Tolerance float64   `json:"tolerance,omitempty"`
 }
 
-func (x *CounterExpect) validate() error {
-	if !slices.Contains([]string{"", "sent", "received", "some", "none"}, x.Packets) {
-		return fmt.Errorf("packets: %q: use sent, received, some or none", x.Packets)
-	}
-	if x.Slice != "" && x.Direction != "uplink" && x.Direction != "downlink" {
-		return fmt.Errorf("direction: %q: use uplink or downlink, of a slice", x.Direction)
-	}
-	return nil
-}
-
 // Duration is a time.Duration that is written as in "20ms".
 type Duration time.Duration
 
@@ -229,172 +216,10 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes it back.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// or returns d, or the default where it is not set.
-func (d Duration) or(other time.Duration) time.Duration {
+// Or returns d, or the default where it is not set.
+func (d Duration) Or(other time.Duration) time.Duration {
 	if d == 0 {
 		return other
 	}
 	return time.Duration(d)
-}
-
-// checkNames are the kinds of checks.
-var checkNames = []string{
-	"adjacency", "cni_status", "culvert", "echo", "end_marker", "kubectl", "leftovers", "n4", "one_family",
-	"ospf", "ping", "pods", "route", "shows", "spread", "tcp", "udp",
-}
-
-// reportNames are the kinds of reports that an SMF gets.
-var reportNames = []string{"downlink_data", "error_indication", "hosts", "path_failed", "path_lost", "restarted", "usage"}
-
-func (t *Topology) validateCheck(c *Check) error {
-	if c.Name == "" {
-		return fmt.Errorf("name: missing")
-	}
-	if !slices.Contains(checkNames, c.Kind) {
-		return fmt.Errorf("kind: %q: use one of %s", c.Kind, strings.Join(checkNames, ", "))
-	}
-	if err := t.validateNodes(c); err != nil {
-		return err
-	}
-	if c.Kind == "kubectl" {
-		if err := t.validateCommand(c.Kubectl); err != nil {
-			return err
-		}
-	}
-	if c.Kind == "leftovers" && len(t.kubelets()) == 0 {
-		return fmt.Errorf("leftovers: the lab has no node of kind kubelet")
-	}
-	if c.Kind == "one_family" && len(c.Families) != 1 {
-		return fmt.Errorf("families: one_family is about one of them")
-	}
-	if n := t.node(c.From); c.Kind == "ospf" && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
-		return fmt.Errorf("from: %q does not run ospf6d", c.From)
-	}
-	if err := t.wantVariants(c.Variants); err != nil {
-		return err
-	}
-	for _, x := range c.Counters {
-		if err := t.wantVariants(x.Variants); err != nil {
-			return fmt.Errorf("counters: %w", err)
-		}
-	}
-	if err := t.validateExpect(c); err != nil {
-		return fmt.Errorf("expect: %w", err)
-	}
-	for field, list := range map[string][]Event{"event": c.events(), "before": c.Before, "after": c.After} {
-		for i := range list {
-			if err := t.validateEvent(&list[i]); err != nil {
-				return fmt.Errorf("%s: %w", field, err)
-			}
-		}
-	}
-	return nil
-}
-
-// validateNodes wants the nodes that a check names to be there, and to be what
-// it takes them for.
-func (t *Topology) validateNodes(c *Check) error {
-	var nodes []string
-	switch c.Kind {
-	case "n4": // it is about the SMFs that its events name
-	case "kubectl", "culvert", "leftovers": // about the whole cluster
-	default:
-		nodes = append(nodes, c.From)
-	}
-	if c.At != "" {
-		nodes = append(nodes, c.At)
-	}
-	for _, w := range c.Also {
-		nodes = append(nodes, w.From, w.At)
-	}
-	culverts := slices.Clone(c.Accounts)
-	for _, x := range c.Counters {
-		if n := t.node(x.Node); n == nil || !n.counts() {
-			culverts = append(culverts, x.Node)
-		}
-		if err := x.validate(); err != nil {
-			return fmt.Errorf("counters: %w", err)
-		}
-	}
-	for _, name := range nodes {
-		if t.node(name) == nil {
-			return fmt.Errorf("no node is called %q", name)
-		}
-	}
-	for _, name := range culverts {
-		if err := t.wantCulvert(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *Topology) wantCulvert(name string) error {
-	if n := t.node(name); n == nil || !n.culvert() {
-		return fmt.Errorf("%q is no node of kind culvert, cluster or kubelet", name)
-	}
-	return nil
-}
-
-// wantEndpoint wants a node to have GTP-U links of these names.
-func (t *Topology) wantEndpoint(name string, devices ...string) error {
-	n := t.node(name)
-	if n == nil {
-		return fmt.Errorf("no node is called %q", name)
-	}
-	for _, device := range devices {
-		if !slices.ContainsFunc(n.GTPU, func(l gtpulink.Link) bool { return l.Device == device }) {
-			return fmt.Errorf("%s has no GTP-U link %q", name, device)
-		}
-	}
-	return nil
-}
-
-func (t *Topology) validateExpect(c *Check) error {
-	if x := c.Expect.Rate; x != nil && (c.Kind != "udp" || x.Kbits <= 0 || x.Tolerance <= 0) {
-		return fmt.Errorf("rate: give kbit_s and tolerance, of a check of kind udp")
-	}
-	if h := c.Expect.Handover; h != nil {
-		if err := t.wantEndpoint(h.Node, h.From, h.To); err != nil {
-			return fmt.Errorf("handover: %w", err)
-		}
-	}
-	if u := c.Expect.Usage; u != nil {
-		if _, err := t.group(u.SMF, u.Sessions); err != nil {
-			return fmt.Errorf("usage: %w", err)
-		}
-		if c.Kind != "udp" || len(c.Also) > 0 || len(t.node(c.From).GTPU) == 0 {
-			return fmt.Errorf("usage: it is compared with one stream (udp) from a node with GTP-U links")
-		}
-	}
-	for _, x := range c.Expect.Reports {
-		if t.smf(x.SMF) == nil {
-			return fmt.Errorf("reports: no SMF is called %q", x.SMF)
-		}
-		if !slices.Contains(reportNames, x.Kind) {
-			return fmt.Errorf("reports: kind: %q: use one of %s", x.Kind, strings.Join(reportNames, ", "))
-		}
-	}
-	return nil
-}
-
-// Result is what became of a check.
-type Result struct {
-	Name     string  `json:"name"`
-	Pass     bool    `json:"pass"`
-	Detail   string  `json:"detail"`
-	Sent     int     `json:"sent"`
-	Received int     `json:"received"`
-	Lost     int     `json:"lost"`
-	Seconds  float64 `json:"seconds"`
-}
-
-// Report is what `culvert lab run` says.
-type Report struct {
-	Lab     string   `json:"lab"`
-	Pass    bool     `json:"pass"`
-	Checks  []Result `json:"checks"`
-	Kernel  string   `json:"kernel"`
-	Culvert string   `json:"culvert"` // the binary that was run
-	Seconds float64  `json:"seconds"`
 }

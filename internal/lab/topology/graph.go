@@ -1,4 +1,4 @@
-package lab
+package topology
 
 import (
 	"fmt"
@@ -9,6 +9,9 @@ import (
 
 	"github.com/culvert-net/culvert/internal/printer"
 )
+
+// PodInterface is what runtimes call the interface of a pod.
+const PodInterface = "eth0"
 
 var graphFormats = append([]string{"text", "dot", "mermaid"}, printer.Formats...)
 
@@ -25,14 +28,14 @@ type graphNode struct {
 	Role string `json:"role,omitempty"`
 }
 
-func writeGraph(w io.Writer, t *Topology, format string) error {
+func WriteGraph(w io.Writer, t *Topology, format string) error {
 	if !slices.Contains(graphFormats, format) {
 		return fmt.Errorf("--output: %q: use %s", format, strings.Join(graphFormats, ", "))
 	}
 	g := graph{Lab: t.Name, Links: slices.Clone(t.Links)}
 	for _, n := range t.Nodes {
 		if n.Kind == Pod { // its link is culvert-cni's work
-			g.Links = append(g.Links, Link{Ends: []End{{Node: n.Host, Name: "pods"}, {Node: n.Name, Name: podInterface}}})
+			g.Links = append(g.Links, Link{Ends: []End{{Node: n.Host, Name: "pods"}, {Node: n.Name, Name: PodInterface}}})
 		}
 		g.Nodes = append(g.Nodes, graphNode{n.Name, n.Kind, n.Role})
 	}

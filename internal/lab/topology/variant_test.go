@@ -1,4 +1,4 @@
-package lab
+package topology
 
 import (
 	"reflect"
@@ -27,7 +27,7 @@ func TestMerge(t *testing.T) {
 		{"{a: {b: 2}}", "{a: 1}", "{a: 1}"},
 	} {
 		base := read(tt.base)
-		if got := merge(base, read(tt.over)); !reflect.DeepEqual(got, read(tt.want)) {
+		if got := Merge(base, read(tt.over)); !reflect.DeepEqual(got, read(tt.want)) {
 			t.Errorf("%s over %s: %v", tt.over, tt.base, got)
 		}
 		if !reflect.DeepEqual(base, read(tt.base)) {
@@ -44,30 +44,30 @@ func TestVariants(t *testing.T) {
 		"slow": "slow: both",
 		"fast": "fast: both, fast: one",
 	} {
-		n9, err := topology.chosenVariants("n9", flag)
+		n9, err := topology.ChosenVariants("n9", flag)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var names []string
-		for _, p := range topology.plan(n9, nil) {
-			names = append(names, p.name())
+		for _, p := range topology.Plan(n9, nil) {
+			names = append(names, p.Title())
 		}
 		if got := strings.Join(names, ", "); got != want {
 			t.Errorf("%q: %s, want %s", flag, got, want)
 		}
 	}
-	if list := topology.plan([]string{"slow", "fast"}, regexp.MustCompile("fast: .*o")); len(list) != 2 || list[1].name() != "fast: one" {
+	if list := topology.Plan([]string{"slow", "fast"}, regexp.MustCompile("fast: .*o")); len(list) != 2 || list[1].Title() != "fast: one" {
 		t.Errorf("checks of a pattern: %v", list)
 	}
-	_, err := topology.chosenVariants("n9", "medium")
+	_, err := topology.ChosenVariants("n9", "medium")
 	wantError(t, err, "--n9", "medium", "slow, fast", "all")
-	_, err = parse(t, small).chosenVariants("n9", "fast")
+	_, err = parse(t, small).ChosenVariants("n9", "fast")
 	wantError(t, err, "--n9", "small")
-	if n9, err := parse(t, small).chosenVariants("n9", ""); err != nil || !slices.Equal(n9, []string{""}) {
+	if n9, err := parse(t, small).ChosenVariants("n9", ""); err != nil || !slices.Equal(n9, []string{""}) {
 		t.Errorf("%v, %v", n9, err)
 	}
 	level := func(n9, overlay string) any {
-		return topology.node("x").config(n9, overlay)["log"].(map[string]any)["level"]
+		return topology.Node("x").ConfigIn(n9, overlay)["log"].(map[string]any)["level"]
 	}
 	if level("slow", "") != "info" || level("fast", "") != "warn" || level("fast", "loud") != "debug" {
 		t.Errorf("levels %v, %v, %v", level("slow", ""), level("fast", ""), level("fast", "loud"))

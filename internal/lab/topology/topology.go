@@ -1,4 +1,4 @@
-package lab
+package topology
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,60 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/topologies"
 )
+
+// Addresses of a node's links, then those of its loopback device.
+func (t *Topology) Addresses(n *Node) (list []netip.Addr) {
+	var texts []string
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			if e.Node == n.Name {
+				texts = append(texts, e.Addresses...)
+			}
+		}
+	}
+	for _, text := range append(texts, n.Addresses...) {
+		list = append(list, netip.MustParsePrefix(text).Addr()) // they are valid: validatePrefixes
+	}
+	return list
+}
+
+// ISIS is an IS-IS router (level 2, IPv6) on every link of the node whose other
+// end is one, too. The networks of the loopback device are advertised.
+type ISIS struct {
+	System  int            `json:"system"`            // the system identifier, from 1 on
+	Metrics map[string]int `json:"metrics,omitempty"` // of interfaces: 10 unless set
+	// Kernel are networks of static routes that are advertised beside.
+	Kernel []string `json:"kernel,omitempty"`
+}
+
+// PeerOf is the other end of the link that a device of the node is an end of.
+func (t *Topology) PeerOf(n *Node, device string) End {
+	for _, l := range t.Links {
+		for i, e := range l.Ends {
+			if e.Node == n.Name && e.Name == device {
+				return l.Ends[1-i]
+			}
+		}
+	}
+	return End{}
+}
+
+// Counts says whether the kernel of the node counts: SIDs of routes with the word
+// count, and named counters of its nft ruleset.
+func (n *Node) Counts() bool {
+	return !n.Culvert() && (n.HasSIDs() || strings.Contains(n.NFT, "counter "))
+}
+
+func (n *Node) HasSIDs() bool {
+	return slices.ContainsFunc(n.Routes, func(r string) bool { return strings.Contains(r, "seg6local") && strings.Contains(r, " count") })
+}
+
+// LinksOf are those that have an end at the node.
+func (t *Topology) LinksOf(n *Node) []Link {
+	return slices.DeleteFunc(slices.Clone(t.Links), func(l Link) bool {
+		return !slices.ContainsFunc(l.Ends, func(e End) bool { return e.Node == n.Name })
+	})
+}
 
 // Kind says what runs in a node's namespace.
 type Kind string
@@ -33,15 +86,15 @@ const (
 	SMFs      Kind = "smf"       // session management functions: culvert smf run
 )
 
-// daemon says whether the lab runs culvert in the node.
-func (n *Node) daemon() bool { return n.Kind == Culvert || n.Kind == Cluster }
+// Daemon says whether the lab runs culvert in the node.
+func (n *Node) Daemon() bool { return n.Kind == Culvert || n.Kind == Cluster }
 
-// culvert says whether culvert runs in the node, whoever started it.
-func (n *Node) culvert() bool { return n.daemon() || n.Kind == Kubelet }
+// Culvert says whether culvert runs in the node, whoever started it.
+func (n *Node) Culvert() bool { return n.Daemon() || n.Kind == Kubelet }
 
-// forwards says whether the node is a router, by whatever means.
-func (n *Node) forwards() bool {
-	return n.daemon() || n.Kind == Kernel || n.Kind == FRR
+// Forwards says whether the node is a router, by whatever means.
+func (n *Node) Forwards() bool {
+	return n.Daemon() || n.Kind == Kernel || n.Kind == FRR
 }
 
 // Topology is one lab, as its YAML file describes it. A file that has the field
@@ -151,9 +204,6 @@ type End struct {
 	PartialChecksums bool `json:"partial_checksums,omitempty"`
 }
 
-// Names of nodes become parts of file and namespace names.
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-
 // List returns all topologies, by name.
 func List() ([]*Topology, error) {
 	files, err := fs.Glob(topologies.Files, "*.yaml")
@@ -219,7 +269,7 @@ func lay(base, over map[string]any) map[string]any {
 	maps.Copy(laid, over)
 	delete(laid, "base")
 	if nodes := over["nodes"]; nodes != nil {
-		laid["nodes"] = merge(base["nodes"], nodes)
+		laid["nodes"] = Merge(base["nodes"], nodes)
 	}
 	links, _ := base["links"].([]any)
 	more, _ := over["links"].([]any)
@@ -236,8 +286,8 @@ func Parse(text []byte) (*Topology, error) {
 	return t, t.validate()
 }
 
-// node returns the node called name, or nil.
-func (t *Topology) node(name string) *Node {
+// Node returns the node called name, or nil.
+func (t *Topology) Node(name string) *Node {
 	i := slices.IndexFunc(t.Nodes, func(n *Node) bool { return n.Name == name })
 	if i < 0 {
 		return nil
@@ -245,8 +295,8 @@ func (t *Topology) node(name string) *Node {
 	return t.Nodes[i]
 }
 
-// devices returns the names of n's interfaces that are veths.
-func (t *Topology) devices(n *Node) []string {
+// Devices returns the names of n's interfaces that are veths.
+func (t *Topology) Devices(n *Node) []string {
 	var names []string
 	for _, l := range t.Links {
 		for _, e := range l.Ends {
@@ -256,151 +306,4 @@ func (t *Topology) devices(n *Node) []string {
 		}
 	}
 	return names
-}
-
-func (t *Topology) validate() error {
-	if !nameForm.MatchString(t.Name) {
-		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", t.Name)
-	}
-	seen := map[string]bool{}
-	for i, n := range t.Nodes {
-		if err := n.validate(); err != nil {
-			return fmt.Errorf("nodes[%d]: %w", i, err)
-		}
-		if seen[n.Name] {
-			return fmt.Errorf("nodes[%d]: name: %q is there twice", i, n.Name)
-		}
-		seen[n.Name] = true
-	}
-	if err := t.validateSMFs(); err != nil {
-		return err
-	}
-	if err := t.validateCluster(); err != nil {
-		return err
-	}
-	if err := t.validateVariants(); err != nil {
-		return err
-	}
-	devices := map[string]bool{}
-	for i, l := range t.Links {
-		if err := t.validateLink(l, devices); err != nil {
-			return fmt.Errorf("links[%d]: %w", i, err)
-		}
-	}
-	for i, n := range t.Nodes {
-		if n.FRR != nil && n.FRR.ISIS != nil {
-			if err := n.FRR.ISIS.validate(t, n); err != nil {
-				return fmt.Errorf("nodes[%d]: %w", i, err)
-			}
-		}
-	}
-	for i := range t.Setup {
-		if err := t.validateEvent(&t.Setup[i]); err != nil {
-			return fmt.Errorf("setup[%d]: %w", i, err)
-		}
-	}
-	names := map[string]bool{}
-	for i := range t.Checks {
-		c := &t.Checks[i]
-		if err := t.validateCheck(c); err != nil {
-			return fmt.Errorf("checks[%d] (%s): %w", i, c.Name, err)
-		}
-		if names[c.Name] {
-			return fmt.Errorf("checks[%d]: name: %q is there twice", i, c.Name)
-		}
-		names[c.Name] = true
-	}
-	return nil
-}
-
-func (t *Topology) validateLink(l Link, devices map[string]bool) error {
-	if len(l.Ends) != 2 {
-		return fmt.Errorf("ends: %d given: a link has two", len(l.Ends))
-	}
-	for _, e := range l.Ends {
-		if t.node(e.Node) == nil {
-			return fmt.Errorf("ends: no node is called %q", e.Node)
-		}
-		if err := validateInterface(e.Name); err != nil {
-			return fmt.Errorf("ends: %w", err)
-		}
-		if devices[e.Node+" "+e.Name] {
-			return fmt.Errorf("ends: node %s has two interfaces %q", e.Node, e.Name)
-		}
-		devices[e.Node+" "+e.Name] = true
-		if err := validatePrefixes("addresses", e.Addresses); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (n *Node) validate() error {
-	if !nameForm.MatchString(n.Name) {
-		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", n.Name)
-	}
-	switch n.Kind {
-	case Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet, Switch, SMFs:
-	default:
-		return fmt.Errorf("kind: %q: use host, kernel, frr, culvert, cluster, pod, apiserver, kubelet, switch or smf", n.Kind)
-	}
-	if n.daemon() != (n.Config != nil) {
-		return fmt.Errorf("config: %s: a node of kind culvert or cluster has one, others do not", n.Name)
-	}
-	if !n.daemon() && len(n.N9)+len(n.Modes)+len(n.Overlays) > 0 {
-		return fmt.Errorf("n9, modes, overlays: %s: only a node of kind culvert or cluster has a configuration to change", n.Name)
-	}
-	if (n.Kind == SMFs) != (len(n.SMFs) > 0) {
-		return fmt.Errorf("smfs: %s: a node of kind smf has some, others do not", n.Name)
-	}
-	if n.Kind == FRR && n.FRR == nil {
-		return fmt.Errorf("frr: %s: a node of kind frr says what FRR runs", n.Name)
-	}
-	if n.Kind != Cluster && (len(n.PodCIDRs) > 0 || n.Proxy != "" && n.Kind != Kubelet || len(n.Labels) > 0) {
-		return fmt.Errorf("pod_cidrs, proxy, labels: %s: only a node of kind cluster has them, and one of kind kubelet proxy", n.Name)
-	}
-	if n.Kind == Kubelet && n.Proxy == "" {
-		return fmt.Errorf("proxy: %s: missing: use %s", n.Name, strings.Join(proxyModes, " or "))
-	}
-	if n.Proxy != "" && !slices.Contains(proxyModes, n.Proxy) {
-		return fmt.Errorf("proxy: %q: use %s", n.Proxy, strings.Join(proxyModes, " or "))
-	}
-	for i := range n.GTPU {
-		if err := n.GTPU[i].Validate(); err != nil {
-			return fmt.Errorf("gtpu[%d]: %w", i, err)
-		}
-	}
-	for i, d := range n.Devices {
-		if err := d.validate(); err != nil {
-			return fmt.Errorf("devices[%d]: %w", i, err)
-		}
-	}
-	return validatePrefixes("addresses", n.Addresses)
-}
-
-func (d Device) validate() error {
-	if err := validateInterface(d.Name); err != nil {
-		return err
-	}
-	if d.Type == "" {
-		return fmt.Errorf("type: missing: %s is of none", d.Name)
-	}
-	return validatePrefixes("addresses", d.Addresses)
-}
-
-// validateInterface: 15 bytes is what the kernel takes as an interface's name.
-func validateInterface(name string) error {
-	if name == "" || len(name) > 15 || strings.ContainsAny(name, "/ ") {
-		return fmt.Errorf("name: %q is no interface name of at most 15 bytes", name)
-	}
-	return nil
-}
-
-func validatePrefixes(field string, list []string) error {
-	for _, s := range list {
-		if _, err := netip.ParsePrefix(s); err != nil {
-			return fmt.Errorf("%s: %q: give an address and its prefix length, as in 10.0.0.1/24", field, s)
-		}
-	}
-	return nil
 }

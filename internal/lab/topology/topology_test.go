@@ -1,4 +1,4 @@
-package lab
+package topology
 
 import (
 	"maps"
@@ -39,10 +39,10 @@ func TestConfigurations(t *testing.T) {
 	}
 	for _, l := range list {
 		for _, n := range l.Nodes {
-			if !n.daemon() {
+			if !n.Daemon() {
 				continue
 			}
-			variants := l.names()
+			variants := l.VariantNames()
 			if len(l.Modes) == 0 { // a mode completes the configuration
 				variants = append(variants, "")
 			}
@@ -62,11 +62,11 @@ func TestConfigurations(t *testing.T) {
 func appliedIn(l *Topology, n *Node, overlay, variant string) bool {
 	used := false
 	for _, c := range l.Checks {
-		for _, e := range slices.Concat(c.Before, c.events(), c.After) {
+		for _, e := range slices.Concat(c.Before, c.AllEvents(), c.After) {
 			if overlay == "" || e.Do != "apply" || e.Node != n.Name || e.Overlay != overlay {
 				continue
 			}
-			if c.concern(variant) {
+			if c.Concern(variant) {
 				return true
 			}
 			used = true
@@ -77,7 +77,7 @@ func appliedIn(l *Topology, n *Node, overlay, variant string) bool {
 
 func checkConfiguration(t *testing.T, l *Topology, n *Node, variant, overlay string) {
 	t.Helper()
-	text, err := yaml.Marshal(n.config(variant, overlay))
+	text, err := yaml.Marshal(n.ConfigIn(variant, overlay))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func checkConfiguration(t *testing.T, l *Topology, n *Node, variant, overlay str
 		t.Errorf("%s: %s: %q, %q: %v", l.Name, n.Name, variant, overlay, err)
 	}
 	for _, i := range c.Interfaces {
-		if !slices.Contains(l.devices(n), i.Name) {
+		if !slices.Contains(l.Devices(n), i.Name) {
 			t.Errorf("%s: %s: no link is called %s", l.Name, n.Name, i.Name)
 		}
 	}
@@ -146,21 +146,6 @@ func TestLoadUnknown(t *testing.T) {
 	wantError(t, err, "no lab", "list")
 }
 
-func TestRouteIsIPv6(t *testing.T) {
-	for route, want := range map[string]bool{
-		"10.0.0.0/8 encap seg6 mode encap segs fc00::1 dev x": false,
-		"fc00::/16 via fd00::1":                               true,
-		"default via 10.0.0.1":                                false,
-		"default via fe80::1 dev x":                           true,
-		"blackhole fc00::/32":                                 true,
-		"unreachable 10.0.0.0/8":                              false,
-	} {
-		if got := routeIsIPv6(route); got != want {
-			t.Errorf("%s: IPv6 %v", route, got)
-		}
-	}
-}
-
 // A topology over a base has what the base has, but for what it says itself.
 func TestBase(t *testing.T) {
 	base, err := Load("slices")
@@ -174,13 +159,13 @@ func TestBase(t *testing.T) {
 	if len(over.Nodes) != len(base.Nodes)+2 || len(over.Links) != len(base.Links)+4 {
 		t.Errorf("%d nodes and %d links over %d and %d", len(over.Nodes), len(over.Links), len(base.Nodes), len(base.Links))
 	}
-	if got := over.node("func1").Kind; got != Culvert {
+	if got := over.Node("func1").Kind; got != Culvert {
 		t.Errorf("func1 is of kind %q: the base's was not replaced", got)
 	}
 	if len(over.Setup) != len(base.Setup) || len(over.Checks) == len(base.Checks) {
 		t.Errorf("setup %v, %d checks: want the base's setup and checks of its own", over.Setup, len(over.Checks))
 	}
-	before, after := base.smf("a1").scenario.Sessions[0], over.smf("a1").scenario.Sessions[0]
+	before, after := base.SMF("a1").scenario.Sessions[0], over.SMF("a1").scenario.Sessions[0]
 	if *after.URR.VolumeThreshold.Total <= *before.URR.VolumeThreshold.Total || after.QFI != before.QFI {
 		t.Errorf("session %+v over %+v", after, before)
 	}

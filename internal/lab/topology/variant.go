@@ -1,0 +1,152 @@
+package topology
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	ApiServerProcess = "kube-apiserver"
+	EtcdProcess      = "etcd"
+	ApiServerPort    = "6443"
+	// Who starts: both, on a machine with other work, with an empty store.
+	ApiServerTime = time.Minute
+	// kubeMode is the variant that needs them.
+	KubeMode = "kube"
+)
+
+// AllVariants chooses every variant, one after another.
+const AllVariants = "all"
+
+// Variants are what a lab may have several of: transports of N9, or modes of an
+// overlay's control plane. Its checks are made in each of them.
+type Variants struct {
+	N9    []string `json:"n9,omitempty"`
+	Modes []string `json:"modes,omitempty"`
+}
+
+// VariantNames of the variants, of whatever they are.
+func (v Variants) VariantNames() []string { return slices.Concat(v.N9, v.Modes) }
+
+// VariantWord is what they are called in a flag and in messages.
+func (v Variants) VariantWord() string {
+	if len(v.Modes) > 0 {
+		return "mode"
+	}
+	return "n9"
+}
+
+// Concern says whether what names them is about the variant; no names are about
+// all.
+func (v Variants) Concern(variant string) bool {
+	return len(v.VariantNames()) == 0 || slices.Contains(v.VariantNames(), variant)
+}
+
+func (t *Topology) validateVariants() error {
+	if len(t.N9) > 0 && len(t.Modes) > 0 {
+		return errors.New("n9, modes: a lab has variants of one of them")
+	}
+	for i, n := range t.Nodes {
+		if err := t.wantVariants(Variants{N9: slices.Sorted(maps.Keys(n.N9)), Modes: slices.Sorted(maps.Keys(n.Modes))}); err != nil {
+			return fmt.Errorf("nodes[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// wantVariants wants the lab to have all of them.
+func (t *Topology) wantVariants(v Variants) error {
+	for word, lists := range map[string][2][]string{"n9": {v.N9, t.N9}, "modes": {v.Modes, t.Modes}} {
+		for _, name := range lists[0] {
+			if !slices.Contains(lists[1], name) {
+				return fmt.Errorf("%s: %q: the lab has %s", word, name, cmp.Or(strings.Join(lists[1], ", "), "none"))
+			}
+		}
+	}
+	return nil
+}
+
+// WantVariant wants the lab to have the one.
+func (t *Topology) WantVariant(name string) error {
+	if !slices.Contains(t.VariantNames(), name) {
+		return fmt.Errorf("%s: %q: the lab has %s", t.VariantWord(), name, cmp.Or(strings.Join(t.VariantNames(), ", "), "none"))
+	}
+	return nil
+}
+
+// ChosenVariants are those that the flag word chooses with a value; one without
+// a name where the lab has none.
+func (t *Topology) ChosenVariants(word, value string) ([]string, error) {
+	names := t.VariantNames()
+	switch {
+	case value != "" && (len(names) == 0 || word != t.VariantWord()):
+		return nil, fmt.Errorf("--%s: lab %s has nothing of it to choose from", word, t.Name)
+	case len(names) == 0:
+		return []string{""}, nil
+	case value == "" || value == AllVariants:
+		return names, nil
+	case slices.Contains(names, value):
+		return []string{value}, nil
+	}
+	return nil, fmt.Errorf("--%s: %q: use %s or %s", word, value, strings.Join(names, ", "), AllVariants)
+}
+
+// Merge lays one configuration over another: mappings are merged, and so are
+// lists of mappings that have names; everything else is replaced. Neither is
+// changed.
+func Merge(base, over any) any {
+	switch over := over.(type) {
+	case map[string]any:
+		under, ok := base.(map[string]any)
+		if !ok {
+			return over
+		}
+		merged := maps.Clone(under)
+		for key, value := range over {
+			merged[key] = Merge(under[key], value)
+		}
+		return merged
+	case []any:
+		under, ok := base.([]any)
+		if !ok || !named(under) || !named(over) {
+			return over
+		}
+		merged := slices.Clone(under)
+		for _, item := range over {
+			i := slices.IndexFunc(merged, func(m any) bool { return NameOf(m) == NameOf(item) })
+			if i < 0 {
+				merged = append(merged, item)
+			} else {
+				merged[i] = Merge(merged[i], item)
+			}
+		}
+		return merged
+	}
+	return over
+}
+
+func named(list []any) bool {
+	return !slices.ContainsFunc(list, func(item any) bool { return NameOf(item) == "" })
+}
+
+func NameOf(item any) string {
+	m, _ := item.(map[string]any)
+	name, _ := m["name"].(string)
+	return name
+}
+
+// ConfigIn is a node's configuration in a variant, with an overlay or none.
+func (n *Node) ConfigIn(variant, overlay string) map[string]any {
+	config := any(n.Config)
+	for _, over := range []map[string]any{n.N9[variant], n.Modes[variant], n.Overlays[overlay]} {
+		if over != nil {
+			config = Merge(config, over)
+		}
+	}
+	return config.(map[string]any) // merging mappings makes a mapping
+}
