@@ -47,6 +47,7 @@ type indexes struct {
 	retiredAt        uint64 // epoch of the newest in retired
 }
 
+// newIndexes has none handed out.
 func newIndexes(g *grace, table, limit string, first, end uint32) *indexes {
 	return &indexes{table: table, limit: limit, grace: g, first: first, next: first, end: end}
 }
@@ -104,6 +105,9 @@ func (x *indexes) retire(i uint32) {
 		x.settle()
 	}
 }
+
+// Size is how many indices there are.
+func (x *indexes) Size() int { return int(x.end - x.first) }
 
 // used is how many indices are handed out.
 func (x *indexes) used() int {

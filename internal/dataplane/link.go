@@ -228,7 +228,7 @@ func (d *DataPlane) isLink(port abi.PortKey) bool {
 // Ethernet session there whatever its destination is.
 func (d *DataPlane) InjectFor(session uint64, frame []byte, ifindex int, kept bool) error {
 	d.mu.Lock()
-	index := d.pdrByUE.have[linkEntry(session)]
+	index := d.pdrByUE.Get(linkEntry(session))
 	d.mu.Unlock()
 	if index == 0 {
 		return &NoSessionError{session}

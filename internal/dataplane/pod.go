@@ -214,10 +214,10 @@ func (d *DataPlane) recoverPods() error {
 			d.podOf[a] = int(p.value.Ifindex)
 		}
 	}
-	for k, t := range d.target4.have {
+	for k, t := range d.target4.All() {
 		own(t, abi.FromBE32(k.Addr))
 	}
-	for k, t := range d.target6.have {
+	for k, t := range d.target6.All() {
 		own(t, netip.AddrFrom16(k.Addr.B))
 	}
 	return nil

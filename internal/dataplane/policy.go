@@ -266,7 +266,7 @@ func (d *DataPlane) newList(content abi.SegmentList) (uint32, error) {
 		d.listIndex.retire(index)
 		return 0, fmt.Errorf("write table segment_list: %w", err)
 	}
-	return index, d.zeroCounter(abi.MapListCounter, index)
+	return index, zeroCounter(d.maps[abi.MapListCounter], index)
 }
 
 // writePolicy changes sr_policy[index]. The first word holds the number of
@@ -434,7 +434,7 @@ func (d *DataPlane) ListCounters(name string) ([]Counter, error) {
 	out := make([]Counter, len(p.lists))
 	for i, index := range p.lists {
 		var err error
-		if out[i], err = d.readCounter(abi.MapListCounter, index); err != nil {
+		if out[i], err = readCounter(d.maps[abi.MapListCounter], index); err != nil {
 			return nil, err
 		}
 	}

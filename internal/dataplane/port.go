@@ -71,7 +71,7 @@ func (d *DataPlane) writePort(ifindex int, next abi.Port) error {
 
 // isSteered says whether target_by_port has entries of an interface.
 func (d *DataPlane) isSteered(ifindex int) bool {
-	for k := range d.portRules.have {
+	for k := range d.portRules.All() {
 		if k.Ifindex == uint32(ifindex) {
 			return true
 		}

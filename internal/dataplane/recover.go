@@ -46,14 +46,14 @@ func (d *DataPlane) recover() error {
 
 func (d *DataPlane) recoverSIDs() {
 	taken, mobiles := map[uint32]bool{}, map[uint32]bool{}
-	for _, index := range d.sidTable.have {
+	for _, index := range d.sidTable.All() {
 		taken[index] = true
 		mobiles[d.localSID.get(index).Mobile] = true
 	}
 	for index := range d.sidsByIndex() {
 		mobiles[d.localSID.get(index).Mobile] = true
 	}
-	for _, t := range d.target4.have {
+	for _, t := range d.target4.All() {
 		if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
 			mobiles[t.Index] = true
 		}
@@ -96,7 +96,7 @@ func (d *DataPlane) recoverPolicies() {
 
 func (d *DataPlane) recoverTunnels() {
 	taken := map[uint32]bool{}
-	for _, index := range d.teidTable.have {
+	for _, index := range d.teidTable.All() {
 		taken[index] = true
 	}
 	for index, name := range d.names.all(nameTunnel) {
@@ -149,7 +149,7 @@ func (d *DataPlane) recoverSources() error {
 func (d *DataPlane) Sweep() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{sweepTable(d.route4), sweepTable(d.route6), d.sweepPods(), d.sweepTargets()}
+	errs := []error{d.route4.Sweep(), d.route6.Sweep(), d.sweepPods(), d.sweepTargets()}
 	errs = append(errs, d.sweepPorts()...)
 	errs = append(errs, d.sweepSessions())
 	errs = append(errs, d.sweepSIDs()...)
@@ -170,37 +170,21 @@ func (d *DataPlane) Sweep() error {
 			d.sourceIndex.retire(s.index)
 		}
 	}
-	for _, t := range []interface{ settled() }{d.names.table, d.sidTable, d.teidTable, d.pdrByTEID, d.pdrByUE, d.target4, d.target6, d.portRules, d.route4, d.route6} {
-		t.settled()
-	}
-	return errors.Join(errs...)
-}
-
-// settled ends what Sweep needs to know.
-func (t *table[K, V]) settled() { t.kept = nil }
-
-func sweepTable[K, V comparable](t *table[K, V]) error {
-	if t.kept == nil {
-		return nil
-	}
-	var errs []error
-	for k := range t.stale() {
-		errs = append(errs, t.del(k))
+	for _, t := range []interface{ Settle() }{d.names.table, d.sidTable, d.teidTable, d.pdrByTEID, d.pdrByUE, d.target4, d.target6, d.portRules, d.route4, d.route6} {
+		t.Settle()
 	}
 	return errors.Join(errs...)
 }
 
 func (d *DataPlane) sweepTargets() error {
 	var errs []error
-	if d.target4.kept != nil {
-		for _, t := range d.target4.stale() {
-			errs = append(errs, d.dropTarget(t, nil))
-		}
-		ports := d.portRules.stale()
-		errs = append(errs, sweepTable(d.target4), sweepTable(d.target6), sweepTable(d.portRules))
-		for k := range ports {
-			errs = append(errs, d.markSteered(int(k.Ifindex)))
-		}
+	for _, t := range d.target4.Stale() {
+		errs = append(errs, d.dropTarget(t, nil))
+	}
+	ports := d.portRules.Stale()
+	errs = append(errs, d.target4.Sweep(), d.target6.Sweep(), d.portRules.Sweep())
+	for k := range ports {
+		errs = append(errs, d.markSteered(int(k.Ifindex)))
 	}
 	mine := map[uint32]bool{}
 	for _, s := range d.steerings {
@@ -229,7 +213,7 @@ func (d *DataPlane) sweepTargets() error {
 
 func (d *DataPlane) sweepSIDs() []error {
 	var errs []error
-	for k, index := range d.sidTable.have {
+	for k, index := range d.sidTable.All() {
 		if d.sids[abi.SIDPrefix(k)] == nil {
 			errs = append(errs, d.unpublishSID(abi.SIDPrefix(k), index))
 		}
@@ -244,7 +228,7 @@ func (d *DataPlane) sweepSIDs() []error {
 
 func (d *DataPlane) sweepTunnels() []error {
 	var errs []error
-	for teid, index := range d.teidTable.have {
+	for teid, index := range d.teidTable.All() {
 		if t := d.tunnels[d.teids[teid]]; t == nil || t.receive != index {
 			errs = append(errs, d.unlinkTEID(teid))
 		}

@@ -37,18 +37,18 @@ func (d *DataPlane) findHead(k headKey) (where way, index uint32, had bool) {
 				return byIndex, slot, true
 			}
 		}
-		index, had = d.pdrByTEID.have[k.teid]
+		index, had = d.pdrByTEID.Lookup(k.teid)
 		return byTEID, index, had
 	}
 	if k.session != 0 {
-		index, had = d.pdrByUE.have[linkEntry(k.session)]
+		index, had = d.pdrByUE.Lookup(linkEntry(k.session))
 		return byLink, index, had
 	}
 	if slot := d.sessionSlot(k.prefix); slot != 0 {
 		return byIndex, slot, isActive(d.pdr.load(slot, wordPDRDo))
 	}
 	if isUE(k.prefix) {
-		index, had = d.pdrByUE.have[abi.In6Of(k.prefix.Addr())]
+		index, had = d.pdrByUE.Lookup(abi.In6Of(k.prefix.Addr()))
 		return byUE, index, had
 	}
 	t := d.targetAt(k.prefix)
@@ -60,9 +60,9 @@ func (d *DataPlane) findHead(k headKey) (where way, index uint32, had bool) {
 
 func (d *DataPlane) targetAt(p netip.Prefix) abi.Target {
 	if p.Addr().Is4() {
-		return d.target4.have[abi.LPM4(0, p)]
+		return d.target4.Get(abi.LPM4(0, p))
 	}
-	return d.target6.have[abi.LPM6(0, p)]
+	return d.target6.Get(abi.LPM6(0, p))
 }
 
 // planHeads finds an entry for each head.
@@ -115,9 +115,9 @@ func (d *DataPlane) newHead(h *plannedHead) error {
 
 // roomFor says whether one more head can be led to so, beside those of the plan.
 func (d *DataPlane) roomFor(where way) error {
-	name, used := abi.MapPdrByTeid, len(d.pdrByTEID.have)
+	name, used := abi.MapPdrByTeid, d.pdrByTEID.Len()
 	if where == byUE || where == byLink {
-		name, used = abi.MapPdrByUe, len(d.pdrByUE.have)
+		name, used = abi.MapPdrByUe, d.pdrByUE.Len()
 	}
 	for i := range d.sessions.plan.heads {
 		if h := &d.sessions.plan.heads[i]; h.where == where && !h.had && h.index != 0 {
@@ -210,7 +210,7 @@ func (d *DataPlane) leadNowhere(k headKey, where way) error {
 
 // countUEs lets packets skip pdr_by_ue while it is empty.
 func (d *DataPlane) countUEs() {
-	ues := uint32(len(d.pdrByUE.have))
+	ues := uint32(d.pdrByUE.Len())
 	if ues > 1 {
 		return
 	}
@@ -311,7 +311,7 @@ func (d *DataPlane) checkUEPools(now abi.Settings, s Settings) error {
 		if kept.has(p) {
 			continue
 		}
-		for k := range d.pdrByUE.have {
+		for k := range d.pdrByUE.All() {
 			if a := netip.AddrFrom16(k.B).Unmap(); !isLinkEntry(k) && p.Contains(a) {
 				return fmt.Errorf("UE pool %s: a session has %s, which is found otherwise: release it first", p, a)
 			}

@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"errors"
-	"maps"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
@@ -38,10 +37,10 @@ func (d *DataPlane) recoverSessions() {
 func (d *DataPlane) recoverEntries() {
 	s := d.sessions
 	used := map[uint32]bool{} // entries that are led to and say nothing yet
-	for _, index := range d.pdrByTEID.have {
+	for _, index := range d.pdrByTEID.All() {
 		used[index] = true
 	}
-	for _, index := range d.pdrByUE.have {
+	for _, index := range d.pdrByUE.All() {
 		used[index] = true
 	}
 	for t := range d.steeredRules() {
@@ -76,10 +75,10 @@ func (d *DataPlane) steeredRules() map[uint32]bool {
 			out[t.Index] = true
 		}
 	}
-	for t := range maps.Values(d.target4.have) {
+	for _, t := range d.target4.All() {
 		add(t)
 	}
-	for t := range maps.Values(d.target6.have) {
+	for _, t := range d.target6.All() {
 		add(t)
 	}
 	return out
@@ -207,12 +206,12 @@ func (d *DataPlane) sweepSessions() error {
 	s.periods.wait(s.periods.next())
 	d.settle() // so that what nobody has is either free or left over
 	var errs []error
-	for teid, index := range d.pdrByTEID.have {
+	for teid, index := range d.pdrByTEID.All() {
 		if s.entries[index].session == 0 {
 			errs = append(errs, d.pdrByTEID.del(teid))
 		}
 	}
-	for ue, index := range d.pdrByUE.have {
+	for ue, index := range d.pdrByUE.All() {
 		if s.entries[index].session == 0 {
 			errs = append(errs, d.pdrByUE.del(ue))
 		}

@@ -267,7 +267,7 @@ func TestKeptPacketsGoOn(t *testing.T) {
 		t.Errorf("without the mark: %+v, before %+v", got, before)
 	}
 	must(t, d.InjectKept(frame, 1))
-	before.add(Counter{1, uint64(len(frame) - 14)})
+	before.Add(Counter{1, uint64(len(frame) - 14)})
 	if got := volumes(t, d, 1)[2]; got != before {
 		t.Errorf("kept: %+v, want %+v", got, before)
 	}

@@ -421,7 +421,7 @@ func (d *DataPlane) moveSID(p netip.Prefix, from uint32) error {
 	if err != nil {
 		return err
 	}
-	if err := d.copyCounter(abi.MapSidCounter, from, to); err != nil {
+	if err := copyCounter(d.maps[abi.MapSidCounter], from, to); err != nil {
 		return err
 	}
 	if s := d.sids[p]; s != nil {

@@ -114,7 +114,7 @@ func TestChangedSIDIsWhole(t *testing.T) {
 			{SID: p, Behavior: srv6.EndT, Table: 13},
 		}
 		must(t, d.PutSID(steps[0]))
-		must(t, d.writeCounter(abi.MapSidCounter, d.sids[p].index, counts(7)))
+		must(t, writeCounter(d.maps[abi.MapSidCounter], d.sids[p].index, counts(7)))
 		for _, next := range steps[1:] {
 			before := d.localSID.get(lookup(d, p.Addr()))
 			var seen []abi.LocalSid
@@ -154,7 +154,7 @@ func TestLocatorsComeAndGo(t *testing.T) {
 	stays := srv6.LocalSID{SID: prefix("fc00:a:100::/40"), Behavior: srv6.EndMAP, Map: addr("fc00:b::1")}
 	must(t, d.PutSID(early))
 	must(t, d.PutSID(stays))
-	must(t, d.writeCounter(abi.MapSidCounter, d.sids[stays.SID].index, counts(5)))
+	must(t, writeCounter(d.maps[abi.MapSidCounter], d.sids[stays.SID].index, counts(5)))
 
 	find := func(when string, byIndex map[string]bool) {
 		t.Helper()
@@ -228,9 +228,9 @@ func TestPoolsComeAndGo(t *testing.T) {
 			}
 			var target abi.Target
 			if p.Addr().Is4() {
-				target = d.target4.have[abi.LPM4(0, p)]
+				target = d.target4.Get(abi.LPM4(0, p))
 			} else {
-				target = d.target6.have[abi.LPM6(0, p)]
+				target = d.target6.Get(abi.LPM6(0, p))
 			}
 			if (action != 0) != inPool || (target.Kind == 0) != inPool {
 				t.Errorf("%s: %s has action %d in the pool and target %+v, want it in the pool: %t", when, p, action, target, inPool)
@@ -267,9 +267,9 @@ func TestLocalAddressesWin(t *testing.T) {
 		steer := srpolicy.Steering{Prefix: p, Policy: "one"}
 		target := func() uint32 {
 			if p.Addr().Is4() {
-				return d.target4.have[abi.LPM4(0, p)].Kind
+				return d.target4.Get(abi.LPM4(0, p)).Kind
 			}
-			return d.target6.have[abi.LPM6(0, p)].Kind
+			return d.target6.Get(abi.LPM6(0, p)).Kind
 		}
 		pass := uint32(abi.TargetKindTARGET_PASS)
 		must(t, d.PutSteering(steer))
@@ -350,7 +350,7 @@ func TestDefaultSourcesFollowSettings(t *testing.T) {
 	if list.Source != abi.In6Of(s.Source) {
 		t.Errorf("the policy's source is %x", list.Source.B)
 	}
-	e := d.tunnel.get(d.target4.have[abi.LPM4(0, prefix("10.9.0.0/16"))].Index)
+	e := d.tunnel.get(d.target4.Get(abi.LPM4(0, prefix("10.9.0.0/16"))).Index)
 	var src abi.In6
 	must(t, d.maps[abi.MapSource].Lookup(e.Source, &src))
 	if src != abi.In6Of(addr("10.0.0.77")) {

@@ -114,7 +114,7 @@ func (d *DataPlane) programSID(owner string, l srv6.LocalSID, old *sid) error {
 		return orRelease(d, err, keys)
 	}
 	if before.Behavior == 0 {
-		if err := d.zeroCounter(abi.MapSidCounter, index); err != nil {
+		if err := zeroCounter(d.maps[abi.MapSidCounter], index); err != nil {
 			return orRelease(d, err, keys)
 		}
 	}
@@ -235,7 +235,7 @@ func (d *DataPlane) putMobile(index uint32, m *abi.Mobile) (uint32, error) {
 
 // placeSID finds or chooses the index of a SID.
 func (d *DataPlane) placeSID(p netip.Prefix) (uint32, error) {
-	if index, ok := d.sidTable.have[abi.SIDKey(p)]; ok {
+	if index, ok := d.sidTable.Lookup(abi.SIDKey(p)); ok {
 		return index, nil
 	}
 	if index, ok := d.sidByLocator(p); ok && d.inside[index] == 0 {
@@ -258,7 +258,7 @@ func (d *DataPlane) newSIDIndex() (uint32, error) {
 // the locators first, and the longest prefix is to win.
 func (d *DataPlane) countInside() {
 	d.inside = map[uint32]int{}
-	for k := range d.sidTable.have {
+	for k := range d.sidTable.All() {
 		if index, ok := d.around(abi.SIDPrefix(k)); ok {
 			d.inside[index]++
 		}
@@ -295,11 +295,11 @@ func (d *DataPlane) publishSID(p netip.Prefix, index uint32) error {
 	if index <= d.limits.SIDs {
 		return nil
 	}
-	_, there := d.sidTable.have[abi.SIDKey(p)]
+	_, there := d.sidTable.Lookup(abi.SIDKey(p))
 	if err := d.sidTable.put(abi.SIDKey(p), index); err != nil {
 		return err
 	}
-	d.storeSettings(func(s *abi.Settings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
+	d.storeSettings(func(s *abi.Settings) { s.SidsByPrefix = uint32(d.sidTable.Len()) })
 	outer, ok := d.around(p)
 	if !ok || there {
 		return nil
@@ -334,7 +334,7 @@ func (d *DataPlane) writeSID(p netip.Prefix, index uint32, next abi.LocalSid) (u
 		if index, err = d.newSIDIndex(); err != nil {
 			return 0, err
 		}
-		if err := d.copyCounter(abi.MapSidCounter, former, index); err != nil {
+		if err := copyCounter(d.maps[abi.MapSidCounter], former, index); err != nil {
 			return 0, err
 		}
 	}
@@ -365,14 +365,14 @@ func (d *DataPlane) deleteSID(s *sid) error {
 
 // unpublishSID takes a SID away from the data path and gives back what it had.
 func (d *DataPlane) unpublishSID(p netip.Prefix, index uint32) error {
-	_, there := d.sidTable.have[abi.SIDKey(p)]
+	_, there := d.sidTable.Lookup(abi.SIDKey(p))
 	if err := d.sidTable.del(abi.SIDKey(p)); err != nil {
 		return err
 	}
 	if outer, ok := d.around(p); ok && there {
 		d.inside[outer]--
 	}
-	d.storeSettings(func(s *abi.Settings) { s.SidsByPrefix = uint32(len(d.sidTable.have)) })
+	d.storeSettings(func(s *abi.Settings) { s.SidsByPrefix = uint32(d.sidTable.Len()) })
 	entry := d.localSID.get(index)
 	d.localSID.store(index, 0, 0)
 	d.mobileIndex.retire(entry.Mobile)
@@ -391,5 +391,5 @@ func (d *DataPlane) SIDCounter(p netip.Prefix) (Counter, error) {
 	if s == nil {
 		return Counter{}, nil
 	}
-	return d.readCounter(abi.MapSidCounter, s.index)
+	return readCounter(d.maps[abi.MapSidCounter], s.index)
 }

@@ -56,9 +56,9 @@ func (d *DataPlane) SliceCounters(slice uint32) (up, down Counter, err error) {
 	if err := d.checkSlice(slice); err != nil {
 		return up, down, err
 	}
-	if up, err = d.readCounter(abi.MapSliceCounter, sliceEntry(slice, Uplink)); err != nil {
+	if up, err = readCounter(d.maps[abi.MapSliceCounter], sliceEntry(slice, Uplink)); err != nil {
 		return up, down, err
 	}
-	down, err = d.readCounter(abi.MapSliceCounter, sliceEntry(slice, Downlink))
+	down, err = readCounter(d.maps[abi.MapSliceCounter], sliceEntry(slice, Downlink))
 	return up, down, err
 }

@@ -77,7 +77,7 @@ func TestNoLeak(t *testing.T) {
 	d := open(t)
 	must(t, d.SetSettings(testSettings()))
 	before := d.Usage()
-	entries := len(d.names.table.have)
+	entries := d.names.table.Len()
 	cycles := 1000
 	if testing.Short() {
 		cycles = 50
@@ -90,7 +90,7 @@ func TestNoLeak(t *testing.T) {
 	if after := d.Usage(); !maps.Equal(before, after) {
 		t.Errorf("in use before %v\nafter %v", before, after)
 	}
-	if n := len(d.names.table.have); n != entries {
+	if n := d.names.table.Len(); n != entries {
 		t.Errorf("%d names before, %d after", entries, n)
 	}
 	if n := len(d.AdjacencyKeys()) + len(d.adjacencies) + len(d.sources) + len(d.waiting); n != 0 {
@@ -148,7 +148,7 @@ func TestChangesArrive(t *testing.T) {
 	// 10.46/16 goes to n3's own entry, and so does 10.45.0.7 (its slot could
 	// not change in one word).
 	for _, p := range []string{"10.46.0.0/16", "10.45.0.7/32"} {
-		to := d.target4.have[abi.LPM4(0, prefix(p))]
+		to := d.target4.Get(abi.LPM4(0, prefix(p)))
 		if got := d.tunnel.get(to.Index); got.Teid != 99 || got.Remote != abi.In6Of(addr("10.0.0.9")) || got.Qfi != 9 {
 			t.Errorf("%s goes to %+v, %+v", p, to, got)
 		}

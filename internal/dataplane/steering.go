@@ -243,7 +243,7 @@ func (d *DataPlane) adopt(s *steering) {
 	if s.target != (abi.Target{}) || !s.prefix.Addr().Is4() {
 		return
 	}
-	t := d.target4.have[abi.LPM4(0, s.prefix)]
+	t := d.target4.Get(abi.LPM4(0, s.prefix))
 	if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
 		s.target = t
 	}
@@ -314,7 +314,7 @@ func (d *DataPlane) clearSlot(s *steering) {
 		return
 	}
 	if t := d.tunnels[s.model.Tunnel]; t != nil {
-		t.sentBefore.add(d.tunnelCounter(slot))
+		t.sentBefore.Add(d.tunnelCounter(slot))
 	}
 	d.clearTunnel(slot, wordAction)
 	s.slot = 0

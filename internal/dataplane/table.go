@@ -3,12 +3,11 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // table is a map of which we know the contents, so that nothing is written
@@ -76,14 +75,45 @@ func (t *table[K, V]) wrote() {
 	}
 }
 
-// stale lists what was not put since Open.
-func (t *table[K, V]) stale() map[K]V {
+// Get is the value of a key; the zero value where the table has none.
+func (t *table[K, V]) Get(k K) V { return t.have[k] }
+
+// Lookup is the value of a key, and whether the table has one.
+func (t *table[K, V]) Lookup(k K) (V, bool) {
+	v, ok := t.have[k]
+	return v, ok
+}
+
+// Len is the number of entries.
+func (t *table[K, V]) Len() int { return len(t.have) }
+
+// All are the entries. Deleting some meanwhile is allowed.
+func (t *table[K, V]) All() iter.Seq2[K, V] { return maps.All(t.have) }
+
+// Stale lists what an earlier daemon put and this one has not: nothing after
+// Settle.
+func (t *table[K, V]) Stale() map[K]V {
+	if t.kept == nil {
+		return nil
+	}
 	out := maps.Clone(t.have)
 	for k := range t.kept {
 		delete(out, k)
 	}
 	return out
 }
+
+// Sweep deletes what is stale.
+func (t *table[K, V]) Sweep() error {
+	var errs []error
+	for k := range t.Stale() {
+		errs = append(errs, t.del(k))
+	}
+	return errors.Join(errs...)
+}
+
+// Settle ends the time in which entries may be stale.
+func (t *table[K, V]) Settle() { t.kept = nil }
 
 // readArray is an array by index, in one call: the daemon is not in service before
 // it has read them.
@@ -95,46 +125,4 @@ func readArray[V any](m *ebpf.Map) ([]V, error) {
 		return nil, fmt.Errorf("read %s: %w", m, err)
 	}
 	return values[:n], nil
-}
-
-// names is what indices mean, for a daemon that starts again.
-type names struct {
-	table *table[abi.NameKey, [nameLength]byte]
-}
-
-const nameLength = 128
-
-// Kinds of names (bpf/maps.h).
-const (
-	namePolicy    = 1
-	nameTunnel    = 4
-	nameAdjacency = 5
-)
-
-func (n *names) put(kind, index uint32, name string) error {
-	var text [nameLength]byte
-	if len(name) > nameLength {
-		return fmt.Errorf("name %q is longer than %d bytes", name, nameLength)
-	}
-	copy(text[:], name)
-	return n.table.put(abi.NameKey{Kind: kind, Index: index}, text)
-}
-
-func (n *names) del(kind, index uint32) error {
-	return n.table.del(abi.NameKey{Kind: kind, Index: index})
-}
-
-// all is every name of a kind, by index.
-func (n *names) all(kind uint32) map[uint32]string {
-	out := map[uint32]string{}
-	for k, text := range n.table.have {
-		if k.Kind == kind {
-			end := 0
-			for end < len(text) && text[end] != 0 {
-				end++
-			}
-			out[k.Index] = string(text[:end])
-		}
-	}
-	return out
 }

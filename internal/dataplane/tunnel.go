@@ -247,7 +247,7 @@ func (d *DataPlane) programReceive(t *tunnel, had uint32) error {
 	}
 	moved := had != 0 && had != t.model.LocalTEID
 	if moved || !ok {
-		t.receivedBefore.add(d.tunnelCounter(former))
+		t.receivedBefore.Add(d.tunnelCounter(former))
 	}
 	if moved {
 		delete(d.teids, had)
@@ -261,7 +261,7 @@ func (d *DataPlane) findReceive(teid uint32) uint32 {
 	if slot := d.teidSlot(teid); slot != 0 && d.tunnel.get(slot).Key == teid {
 		return slot
 	}
-	return d.teidTable.have[teid]
+	return d.teidTable.Get(teid)
 }
 
 // teidSlot is the entry that a TEID leads to by itself; 0: none.
@@ -278,7 +278,7 @@ func (d *DataPlane) publishReceive(e abi.Tunnel, teid uint32) (uint32, error) {
 	now := d.findReceive(teid)
 	if now != 0 {
 		if d.changeTunnel(now, e) {
-			if d.teidTable.have[e.Key] == now {
+			if d.teidTable.Get(e.Key) == now {
 				return now, d.teidTable.put(e.Key, now) // seen, for Sweep
 			}
 			return now, nil
@@ -310,7 +310,7 @@ func (d *DataPlane) publishReceive(e abi.Tunnel, teid uint32) (uint32, error) {
 
 // unlinkTEID ends what tunnel_by_teid says of a TEID.
 func (d *DataPlane) unlinkTEID(teid uint32) error {
-	index := d.teidTable.have[teid]
+	index := d.teidTable.Get(teid)
 	if err := d.teidTable.del(teid); err != nil {
 		return err
 	}
@@ -419,7 +419,7 @@ func (d *DataPlane) dropSend(t *tunnel) error {
 		return nil
 	}
 	index := t.send
-	t.sentBefore.add(d.tunnelCounter(index))
+	t.sentBefore.Add(d.tunnelCounter(index))
 	t.send = 0
 	delete(d.sendNames, t.model.Name)
 	d.tunnelIndex.retire(index)
@@ -500,11 +500,11 @@ func (d *DataPlane) TunnelCounters(name string) (received, sent Counter, err err
 		return Counter{}, Counter{}, nil
 	}
 	received, sent = t.receivedBefore, t.sentBefore
-	received.add(d.tunnelCounter(t.receive))
-	sent.add(d.tunnelCounter(t.send))
+	received.Add(d.tunnelCounter(t.receive))
+	sent.Add(d.tunnelCounter(t.send))
 	for who := range t.users {
 		if s := d.steerings[who.key]; s != nil {
-			sent.add(d.tunnelCounter(s.slot))
+			sent.Add(d.tunnelCounter(s.slot))
 		}
 	}
 	return received, sent, nil

@@ -82,46 +82,6 @@ func TestNumbersAreTheSame(t *testing.T) {
 	}
 }
 
-func TestIndexesComeBackAfterGrace(t *testing.T) {
-	g := &grace{}
-	x := newIndexes(g, "things", "things", 1, 4)
-	var got []uint32
-	for range 3 {
-		i, err := x.alloc()
-		must(t, err)
-		got = append(got, i)
-	}
-	var full *FullError
-	if _, err := x.alloc(); !errors.As(err, &full) || full.Max != 3 || !strings.Contains(err.Error(), "limits.things") {
-		t.Fatalf("a full table: %v", err)
-	}
-	x.retire(got[1])
-	if x.used() != 2 {
-		t.Errorf("%d in use, want 2", x.used())
-	}
-	epoch := g.epoch
-	i, err := x.alloc()
-	must(t, err)
-	if i != got[1] || g.epoch == epoch {
-		t.Errorf("index %d came back in epoch %d, it was retired in epoch %d", i, g.epoch, epoch)
-	}
-	x.retire(0) // none
-	y := newIndexes(g, "things", "", 10, 20)
-	y.restore(map[uint32]bool{12: true, 14: true, 3: true})
-	seen := map[uint32]bool{12: true, 14: true}
-	for range 8 {
-		i, err := y.alloc()
-		must(t, err)
-		if seen[i] || i < 10 || i >= 20 {
-			t.Errorf("index %d is in use, or not there", i)
-		}
-		seen[i] = true
-	}
-	if _, err := y.alloc(); !errors.As(err, &full) {
-		t.Errorf("a full table: %v", err)
-	}
-}
-
 func TestListThresholds(t *testing.T) {
 	weights := func(all ...uint32) (out []srpolicy.SegmentList) {
 		for _, w := range all {
