@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // AdjacencyKey names a next hop that tables refer to and that has to be
@@ -86,7 +87,7 @@ func (d *DataPlane) acquire(k AdjacencyKey) (uint32, error) {
 		}
 		return a.index, nil
 	}
-	index, err := d.adjacencyIndex.alloc()
+	index, err := d.adjacencyIndex.Alloc()
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +95,7 @@ func (d *DataPlane) acquire(k AdjacencyKey) (uint32, error) {
 	if err := d.maps[abi.MapAdjacency].Put(index, &a.value); err != nil {
 		return 0, fmt.Errorf("write table adjacency: %w", err)
 	}
-	if err := d.names.put(nameAdjacency, index, k.name()); err != nil {
+	if err := d.names.Put(table.NameAdjacency, index, k.name()); err != nil {
 		return 0, err
 	}
 	d.adjacencies[k] = a
@@ -127,8 +128,8 @@ func (d *DataPlane) forgetAdjacency(k AdjacencyKey) error {
 	a := d.adjacencies[k]
 	delete(d.adjacencies, k)
 	d.noteAdjacency(k, false)
-	d.adjacencyIndex.retire(a.index)
-	return d.names.del(nameAdjacency, a.index)
+	d.adjacencyIndex.Retire(a.index)
+	return d.names.Delete(table.NameAdjacency, a.index)
 }
 
 // AdjacencyKeys lists the next hops that tables refer to.
@@ -177,8 +178,8 @@ func (d *DataPlane) SetNextHop(k AdjacencyKey, n *NextHop) error {
 		return nil
 	}
 	// A packet may still read the half that was true before the last flip.
-	if a.flipped == d.grace.epoch+1 {
-		d.grace.wait()
+	if a.flipped == d.grace.Epoch+1 {
+		d.grace.Wait()
 	}
 	next := a.value
 	next.Half[^next.Current&1] = hop
@@ -190,7 +191,7 @@ func (d *DataPlane) SetNextHop(k AdjacencyKey, n *NextHop) error {
 	if err := m.Put(a.index, &next); err != nil {
 		return fmt.Errorf("write table adjacency: %w", err)
 	}
-	a.value, a.flipped = next, d.grace.epoch+1
+	a.value, a.flipped = next, d.grace.Epoch+1
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -245,7 +246,7 @@ func TestTestRunAndInject(t *testing.T) {
 		}
 		count, err := d.SIDCounter(prefix("fc00:a:100::/40"))
 		must(t, err)
-		if count != (Counter{1, uint64(len(frame) - 14)}) {
+		if count != (counter.Counter{Packets: 1, Bytes: uint64(len(frame) - 14)}) {
 			t.Errorf("the SID counted %+v", count)
 		}
 		// veth takes frames of XDP only if the other end has NAPI.

@@ -100,8 +100,8 @@ func takesAll(f *abi.Filter) bool {
 
 // runAt reads the run that begins at an entry, as far as it reaches.
 func (d *DataPlane) runAt(first uint32, out []abi.Filter) []abi.Filter {
-	for i := first; i < min(first+maxRun, d.filter.len); i++ {
-		out = append(out, d.filter.get(i))
+	for i := first; i < min(first+maxRun, d.filter.Len); i++ {
+		out = append(out, d.filter.Get(i))
 		if takesAll(&out[len(out)-1]) {
 			break
 		}
@@ -112,10 +112,10 @@ func (d *DataPlane) runAt(first uint32, out []abi.Filter) []abi.Filter {
 // writeRun fills in entries that no packet reaches yet.
 func (d *DataPlane) writeRun(first uint32, run []abi.Filter, frames []abi.FrameFilter) {
 	for i := range run {
-		if frames[i] != (abi.FrameFilter{}) || d.frameFilter.get(first+uint32(i)) != frames[i] {
-			d.frameFilter.put(first+uint32(i), &frames[i])
+		if frames[i] != (abi.FrameFilter{}) || d.frameFilter.Get(first+uint32(i)) != frames[i] {
+			d.frameFilter.Put(first+uint32(i), &frames[i])
 		}
-		d.filter.put(first+uint32(i), &run[i])
+		d.filter.Put(first+uint32(i), &run[i])
 	}
 }
 

@@ -171,7 +171,7 @@ func (d *DataPlane) placeForwarding(value abi.Forwarding) (*forwardingBook, erro
 	if err != nil {
 		return nil, err
 	}
-	d.forwarding.put(index, &value)
+	d.forwarding.Put(index, &value)
 	f := &forwardingBook{index: index, value: value}
 	s.byForwarding[index] = f
 	return f, nil
@@ -252,10 +252,10 @@ func (d *DataPlane) forwardingSourcesChanged() error {
 	if len(moved) == 0 {
 		return nil
 	}
-	for i := uint32(1); i < d.pdr.len; i++ {
-		out := d.pdr.load(i, wordPDROut)
-		if to := moved[uint32(out>>32)]; to != 0 && actionOf(d.pdr.load(i, wordPDRDo)) == actionForward {
-			d.pdr.store(i, wordPDROut, out&0xffffffff|uint64(to)<<32)
+	for i := uint32(1); i < d.pdr.Len; i++ {
+		out := d.pdr.Load(i, wordPDROut)
+		if to := moved[uint32(out>>32)]; to != 0 && actionOf(d.pdr.Load(i, wordPDRDo)) == actionForward {
+			d.pdr.Store(i, wordPDROut, out&0xffffffff|uint64(to)<<32)
 		}
 	}
 	return nil

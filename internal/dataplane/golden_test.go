@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
@@ -196,7 +197,7 @@ func (r *rig) ifindex(name string) int {
 // counterKey is one thing that counts, and how to read it.
 type counterKey struct {
 	names []string // as the model calls them
-	read  func() ([]Counter, error)
+	read  func() ([]counter.Counter, error)
 }
 
 func (r *rig) counterKeys() []counterKey {
@@ -208,9 +209,9 @@ func (r *rig) counterKeys() []counterKey {
 	}
 	keys = append(keys, counterKey{outcomes, r.d.Outcomes})
 	sid := func(p netip.Prefix) {
-		keys = append(keys, counterKey{[]string{model.SIDName(p)}, func() ([]Counter, error) {
+		keys = append(keys, counterKey{[]string{model.SIDName(p)}, func() ([]counter.Counter, error) {
 			v, err := r.d.SIDCounter(p)
-			return []Counter{v}, err
+			return []counter.Counter{v}, err
 		}})
 	}
 	for _, s := range c.SIDs {
@@ -221,15 +222,15 @@ func (r *rig) counterKeys() []counterKey {
 		for i := range names {
 			names[i] = model.ListName(p.Name, i)
 		}
-		keys = append(keys, counterKey{names, func() ([]Counter, error) { return r.d.ListCounters(p.Name) }})
+		keys = append(keys, counterKey{names, func() ([]counter.Counter, error) { return r.d.ListCounters(p.Name) }})
 		if p.BindingSID.IsValid() {
 			sid(netip.PrefixFrom(p.BindingSID, 128))
 		}
 	}
 	for _, t := range c.Tunnels {
-		keys = append(keys, counterKey{[]string{model.ReceivedName(t.Name), model.SentName(t.Name)}, func() ([]Counter, error) {
+		keys = append(keys, counterKey{[]string{model.ReceivedName(t.Name), model.SentName(t.Name)}, func() ([]counter.Counter, error) {
 			received, sent, err := r.d.TunnelCounters(t.Name)
-			return []Counter{received, sent}, err
+			return []counter.Counter{received, sent}, err
 		}})
 	}
 	return append(keys, r.sessionCounters()...)
@@ -248,7 +249,7 @@ func (r *rig) counters(t testing.TB) model.Counts {
 			t.Fatalf("%s: %d counters, want %d", k.names[0], len(values), len(k.names))
 		}
 		for i, v := range values {
-			if v != (Counter{}) {
+			if v != (counter.Counter{}) {
 				counts[k.names[i]] = model.Counter(v)
 			}
 		}

@@ -85,7 +85,7 @@ func (d *DataPlane) placeLink(link *ethernetLink) error {
 	if link.port.Ifindex == 0 {
 		return nil
 	}
-	err := d.portRules.put(link.port, abi.Target{Kind: uint32(abi.TargetKindTARGET_LINK), Index: link.number})
+	err := d.portRules.Put(link.port, abi.Target{Kind: uint32(abi.TargetKindTARGET_LINK), Index: link.number})
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (d *DataPlane) removeLink(l Link, link *ethernetLink) error {
 	if link.port.Ifindex == 0 {
 		return d.release(l.key())
 	}
-	return errors.Join(d.portRules.del(link.port), d.markSteered(int(link.port.Ifindex)), d.release(l.key()))
+	return errors.Join(d.portRules.Delete(link.port), d.markSteered(int(link.port.Ifindex)), d.release(l.key()))
 }
 
 // DeleteLink ends that. One that is not there is not an error.
@@ -288,9 +288,9 @@ func (d *DataPlane) Stations() ([]Station, error) {
 
 // hasStation asks what packets ask (is_on_link in bpf/ethernet.h).
 func (d *DataPlane) hasStation(link uint32, s abi.Station) bool {
-	if s.Pdr == 0 || s.Pdr >= d.pdr.len {
+	if s.Pdr == 0 || s.Pdr >= d.pdr.Len {
 		return false
 	}
-	head := d.pdr.get(s.Pdr)
+	head := d.pdr.Get(s.Pdr)
 	return head.Action != 0 && head.Qfi&pdrFrames != 0 && head.Source4 == link && head.Source6 == s.Session
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // maxMeters is how many meters a rule may share (MAX_METERS in bpf/session.h).
@@ -51,11 +52,11 @@ func onePayment(m abi.Meter) uint32 {
 
 // slowDown takes back what a bucket was paid at a higher rate and has left,
 // beyond one payment at the present one.
-func slowDown[T any](m *mapped[T], i uint32, bucket int, most uint32) {
+func slowDown[T any](m *table.Array[T], i uint32, bucket int, most uint32) {
 	for {
-		was, used := m.load(i, bucket), uint32(m.load(i, 0))
+		was, used := m.Load(i, bucket), uint32(m.Load(i, 0))
 		if int32(uint32(was)-used) <= int32(most) ||
-			m.swap(i, bucket, was, was&^math.MaxUint32|uint64(used+most)) {
+			m.Swap(i, bucket, was, was&^math.MaxUint32|uint64(used+most)) {
 			return
 		}
 	}
@@ -155,7 +156,7 @@ func (d *DataPlane) planMeters(s *Session) error {
 		if place < len(p.hadMeters) {
 			index = p.hadMeters[place]
 		}
-		if index != 0 && d.meter.loadHalf(index, wordMeterUnit, 0) != want.Unit {
+		if index != 0 && d.meter.LoadHalf(index, wordMeterUnit, 0) != want.Unit {
 			index = 0
 		}
 		if index == 0 {
@@ -189,11 +190,11 @@ func (d *DataPlane) writeMeters() {
 		index := p.meters[place]
 		if slices.Contains(p.freshMeters, index) {
 			want.Bucket = newBucket(p.now, 0, want.Window)
-			d.meter.put(index, &want)
+			d.meter.Put(index, &want)
 			continue
 		}
-		d.meter.change(index, wordMeterRate, uint64(want.Rate)|uint64(want.Next)<<32)
-		d.meter.change(index, wordMeterUnit, uint64(want.Unit)|uint64(want.Window)<<32)
+		d.meter.Change(index, wordMeterRate, uint64(want.Rate)|uint64(want.Next)<<32)
+		d.meter.Change(index, wordMeterUnit, uint64(want.Unit)|uint64(want.Window)<<32)
 		slowDown(d.meter, index, wordMeterBucket, onePayment(want))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // Limits size the tables. They are fixed while the data path is pinned.
@@ -73,7 +74,7 @@ type DataPlane struct {
 	log    *slog.Logger
 	limits Limits
 	build  string
-	grace  *grace
+	grace  *table.Grace
 	pins   *pins // nil: not pinned
 	maps   map[string]*ebpf.Map
 	prog   *ebpf.Program
@@ -85,30 +86,30 @@ type DataPlane struct {
 	podPrograms     map[string]*ebpf.Program // by name; nil: not loaded
 	hooks           map[int]*hooked
 
-	settings          *mapped[abi.Settings]
-	localSID          *mapped[abi.LocalSid]
-	srPolicy          *mapped[abi.SrPolicy]
-	tunnel            *mapped[abi.Tunnel]
-	pdr               *mapped[abi.Pdr]
-	refused           *mapped[abi.Refused]
-	filter            *mapped[abi.Filter]
-	frameFilter       *mapped[abi.FrameFilter]
-	forwarding        *mapped[abi.Forwarding]
-	meter, sliceMeter *mapped[abi.Meter]
-	names             names
-	sidTable          *table[abi.SidKey, uint32]
-	teidTable         *table[uint32, uint32]
-	pdrByTEID         *table[uint32, uint32]
-	pdrByUE           *table[abi.In6, uint32]
-	target4           *table[abi.Lpm4Key, abi.Target]
-	target6           *table[abi.Lpm6Key, abi.Target]
-	portRules         *table[abi.PortKey, abi.Target]
-	route4            *table[abi.Lpm4Key, abi.Route]
-	route6            *table[abi.Lpm6Key, abi.Route]
+	settings          *table.Array[abi.Settings]
+	localSID          *table.Array[abi.LocalSid]
+	srPolicy          *table.Array[abi.SrPolicy]
+	tunnel            *table.Array[abi.Tunnel]
+	pdr               *table.Array[abi.Pdr]
+	refused           *table.Array[abi.Refused]
+	filter            *table.Array[abi.Filter]
+	frameFilter       *table.Array[abi.FrameFilter]
+	forwarding        *table.Array[abi.Forwarding]
+	meter, sliceMeter *table.Array[abi.Meter]
+	names             *table.Names
+	sidTable          *table.Hash[abi.SidKey, uint32]
+	teidTable         *table.Hash[uint32, uint32]
+	pdrByTEID         *table.Hash[uint32, uint32]
+	pdrByUE           *table.Hash[abi.In6, uint32]
+	target4           *table.Hash[abi.Lpm4Key, abi.Target]
+	target6           *table.Hash[abi.Lpm6Key, abi.Target]
+	portRules         *table.Hash[abi.PortKey, abi.Target]
+	route4            *table.Hash[abi.Lpm4Key, abi.Route]
+	route6            *table.Hash[abi.Lpm6Key, abi.Route]
 
-	sidIndex, mobileIndex, policyIndex, listIndex *indexes
-	tunnelIndex, adjacencyIndex, sourceIndex      *indexes
-	podIndex                                      *indexes
+	sidIndex, mobileIndex, policyIndex, listIndex *table.Indexes
+	tunnelIndex, adjacencyIndex, sourceIndex      *table.Indexes
+	podIndex                                      *table.Indexes
 
 	sessions *sessions // nil: no room for any
 
@@ -151,7 +152,7 @@ func Open(opts Options) (*DataPlane, error) {
 		return nil, err
 	}
 	d := &DataPlane{
-		log: opts.Logger, limits: opts.Limits.withDefaults(), grace: &grace{},
+		log: opts.Logger, limits: opts.Limits.withDefaults(), grace: &table.Grace{},
 		build: abi.Build(), links: map[int]*attachment{}, hooks: map[int]*hooked{}, edit: opts.edit,
 	}
 	if d.log == nil {
@@ -297,54 +298,54 @@ func (d *DataPlane) openTables() error {
 		}
 	}
 	var err error
-	d.settings, err = mapArray[abi.Settings](d.maps[mapSettings])
+	d.settings, err = table.OpenArray[abi.Settings](d.maps[mapSettings])
 	check(err)
-	d.localSID, err = mapArray[abi.LocalSid](d.maps[abi.MapLocalSid])
+	d.localSID, err = table.OpenArray[abi.LocalSid](d.maps[abi.MapLocalSid])
 	check(err)
-	d.srPolicy, err = mapArray[abi.SrPolicy](d.maps[abi.MapSrPolicy])
+	d.srPolicy, err = table.OpenArray[abi.SrPolicy](d.maps[abi.MapSrPolicy])
 	check(err)
-	d.tunnel, err = mapArray[abi.Tunnel](d.maps[abi.MapTunnel])
+	d.tunnel, err = table.OpenArray[abi.Tunnel](d.maps[abi.MapTunnel])
 	check(err)
-	d.pdr, err = mapArray[abi.Pdr](d.maps[abi.MapPdr])
+	d.pdr, err = table.OpenArray[abi.Pdr](d.maps[abi.MapPdr])
 	check(err)
-	d.refused, err = mapArray[abi.Refused](d.maps[abi.MapRefused])
+	d.refused, err = table.OpenArray[abi.Refused](d.maps[abi.MapRefused])
 	check(err)
-	d.filter, err = mapArray[abi.Filter](d.maps[abi.MapFilter])
+	d.filter, err = table.OpenArray[abi.Filter](d.maps[abi.MapFilter])
 	check(err)
-	d.frameFilter, err = mapArray[abi.FrameFilter](d.maps[abi.MapFrameFilter])
+	d.frameFilter, err = table.OpenArray[abi.FrameFilter](d.maps[abi.MapFrameFilter])
 	check(err)
-	d.forwarding, err = mapArray[abi.Forwarding](d.maps[abi.MapForwarding])
+	d.forwarding, err = table.OpenArray[abi.Forwarding](d.maps[abi.MapForwarding])
 	check(err)
-	d.meter, err = mapArray[abi.Meter](d.maps[abi.MapMeter])
+	d.meter, err = table.OpenArray[abi.Meter](d.maps[abi.MapMeter])
 	check(err)
-	d.sliceMeter, err = mapArray[abi.Meter](d.maps[abi.MapSliceMeter])
+	d.sliceMeter, err = table.OpenArray[abi.Meter](d.maps[abi.MapSliceMeter])
 	check(err)
-	d.pdrByTEID, err = openTable[uint32, uint32]("pdr_by_teid", "sessions", d.maps[abi.MapPdrByTeid])
+	d.pdrByTEID, err = table.OpenHash[uint32, uint32]("pdr_by_teid", "sessions", d.maps[abi.MapPdrByTeid])
 	check(err)
-	d.pdrByUE, err = openTable[abi.In6, uint32]("pdr_by_ue", "sessions", d.maps[abi.MapPdrByUe])
+	d.pdrByUE, err = table.OpenHash[abi.In6, uint32]("pdr_by_ue", "sessions", d.maps[abi.MapPdrByUe])
 	check(err)
-	d.names.table, err = openTable[abi.NameKey, [nameLength]byte]("name_by_index", "", d.maps[abi.MapNameByIndex])
+	d.names, err = table.OpenNames(d.maps[abi.MapNameByIndex])
 	check(err)
-	d.sidTable, err = openTable[abi.SidKey, uint32]("sid_by_prefix", "sids", d.maps[abi.MapSidByPrefix])
+	d.sidTable, err = table.OpenHash[abi.SidKey, uint32]("sid_by_prefix", "sids", d.maps[abi.MapSidByPrefix])
 	check(err)
-	d.teidTable, err = openTable[uint32, uint32]("tunnel_by_teid", "tunnels", d.maps[abi.MapTunnelByTeid])
+	d.teidTable, err = table.OpenHash[uint32, uint32]("tunnel_by_teid", "tunnels", d.maps[abi.MapTunnelByTeid])
 	check(err)
-	d.target4, err = openTable[abi.Lpm4Key, abi.Target]("target_by_dst4", "routes", d.maps[abi.MapTargetByDst4])
+	d.target4, err = table.OpenHash[abi.Lpm4Key, abi.Target]("target_by_dst4", "routes", d.maps[abi.MapTargetByDst4])
 	check(err)
-	d.target6, err = openTable[abi.Lpm6Key, abi.Target]("target_by_dst6", "routes", d.maps[abi.MapTargetByDst6])
+	d.target6, err = table.OpenHash[abi.Lpm6Key, abi.Target]("target_by_dst6", "routes", d.maps[abi.MapTargetByDst6])
 	check(err)
-	d.portRules, err = openTable[abi.PortKey, abi.Target]("target_by_port", "", d.maps[abi.MapTargetByPort])
+	d.portRules, err = table.OpenHash[abi.PortKey, abi.Target]("target_by_port", "", d.maps[abi.MapTargetByPort])
 	check(err)
-	d.route4, err = openTable[abi.Lpm4Key, abi.Route]("route4", "routes", d.maps[abi.MapRoute4])
+	d.route4, err = table.OpenHash[abi.Lpm4Key, abi.Route]("route4", "routes", d.maps[abi.MapRoute4])
 	check(err)
-	d.route6, err = openTable[abi.Lpm6Key, abi.Route]("route6", "routes", d.maps[abi.MapRoute6])
+	d.route6, err = table.OpenHash[abi.Lpm6Key, abi.Route]("route6", "routes", d.maps[abi.MapRoute6])
 	check(err)
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	d.target4.changed, d.target6.changed = d.forgetLookups, d.forgetLookups
-	d.route4.changed, d.route6.changed = d.forgetLookups, d.forgetLookups
-	if d.settings.get(0).Generation == 0 { // that of a slot never filled
+	d.target4.Changed, d.target6.Changed = d.forgetLookups, d.forgetLookups
+	d.route4.Changed, d.route6.Changed = d.forgetLookups, d.forgetLookups
+	if d.settings.Get(0).Generation == 0 { // that of a slot never filled
 		d.forgetLookups()
 	}
 	return d.recover()
@@ -365,8 +366,8 @@ func (d *DataPlane) forgetLookups() {
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{d.settings.close(), d.localSID.close(), d.srPolicy.close(), d.tunnel.close(),
-		d.pdr.close(), d.refused.close(), d.filter.close(), d.frameFilter.close(), d.forwarding.close(), d.meter.close(), d.sliceMeter.close()}
+	errs := []error{d.settings.Close(), d.localSID.Close(), d.srPolicy.Close(), d.tunnel.Close(),
+		d.pdr.Close(), d.refused.Close(), d.filter.Close(), d.frameFilter.Close(), d.forwarding.Close(), d.meter.Close(), d.sliceMeter.Close()}
 	for _, a := range d.links {
 		errs = append(errs, a.link.Close())
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // Pod is a pod of this node, as its packets see it.
@@ -48,7 +49,7 @@ func (d *DataPlane) putPod(p Pod) error {
 	next := there
 	if there == nil {
 		next = &pod{}
-		if next.index, err = d.podIndex.alloc(); err != nil {
+		if next.index, err = d.podIndex.Alloc(); err != nil {
 			return err
 		}
 	}
@@ -56,7 +57,7 @@ func (d *DataPlane) putPod(p Pod) error {
 	copy(value.Mac[:], p.MAC)
 	if err := d.writePod(next, value); err != nil {
 		if there == nil {
-			d.podIndex.retire(next.index)
+			d.podIndex.Retire(next.index)
 		}
 		return err
 	}
@@ -174,7 +175,7 @@ func (d *DataPlane) deletePod(ifindex int) error {
 		return err
 	}
 	delete(d.pods, ifindex)
-	d.podIndex.retire(p.index)
+	d.podIndex.Retire(p.index)
 	return nil
 }
 
@@ -196,7 +197,7 @@ func (d *DataPlane) Pods() []Pod {
 func (d *DataPlane) recoverPods() error {
 	d.pods, d.podOf = map[int]*pod{}, map[netip.Addr]int{}
 	byIndex, taken := map[uint32]*pod{}, map[uint32]bool{}
-	table, err := readArray[abi.Pod](d.maps[abi.MapPod])
+	table, err := table.ReadArray[abi.Pod](d.maps[abi.MapPod])
 	if err != nil {
 		return err
 	}
@@ -207,7 +208,7 @@ func (d *DataPlane) recoverPods() error {
 			d.pods[int(value.Ifindex)] = p
 		}
 	}
-	d.podIndex.restore(taken)
+	d.podIndex.Restore(taken)
 	own := func(t abi.Target, a netip.Addr) {
 		if p := byIndex[t.Index]; p != nil && t.Kind == uint32(abi.TargetKindTARGET_POD) {
 			p.addresses = append(p.addresses, a)

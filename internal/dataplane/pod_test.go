@@ -49,8 +49,8 @@ func TestPutPod(t *testing.T) {
 		if diff := difference(before, dump(t, d)); diff != "" {
 			t.Errorf("left behind:\n%s", diff)
 		}
-		if len(d.hooks) != 0 || d.podIndex.used() != 0 {
-			t.Errorf("%d interfaces have a program, %d entries are in use", len(d.hooks), d.podIndex.used())
+		if len(d.hooks) != 0 || d.podIndex.Used() != 0 {
+			t.Errorf("%d interfaces have a program, %d entries are in use", len(d.hooks), d.podIndex.Used())
 		}
 	})
 }

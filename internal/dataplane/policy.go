@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -105,8 +107,8 @@ func checkPolicy(m srpolicy.Policy) error {
 	default:
 		return fmt.Errorf("behavior %d: want one of H.Encaps", m.Behavior)
 	}
-	if m.Name == "" || len(m.Name) > nameLength {
-		return fmt.Errorf("name: want 1 to %d bytes", nameLength)
+	if m.Name == "" || len(m.Name) > table.NameLength {
+		return fmt.Errorf("name: want 1 to %d bytes", table.NameLength)
 	}
 	if n := len(m.SegmentLists); n > srpolicy.MaxSegmentLists {
 		return fmt.Errorf("segment_lists: %d: at most %d", n, srpolicy.MaxSegmentLists)
@@ -163,7 +165,7 @@ func (d *DataPlane) replacePolicy(old, next *policy) error {
 	d.policies[next.model.Name] = next
 	err = errors.Join(d.bindPolicy(old, next), d.policyChanged(next))
 	for _, index := range former {
-		d.listIndex.retire(index)
+		d.listIndex.Retire(index)
 	}
 	if old != nil {
 		err = errors.Join(err, d.dropPolicy(old))
@@ -174,20 +176,20 @@ func (d *DataPlane) replacePolicy(old, next *policy) error {
 // policyAt finds or chooses the index of a policy, which it keeps.
 func (d *DataPlane) policyAt(name string) (uint32, error) {
 	if index, ok := d.policyNames[name]; ok {
-		return index, d.names.put(namePolicy, index, name)
+		return index, d.names.Put(table.NamePolicy, index, name)
 	}
-	index, err := d.policyIndex.alloc()
+	index, err := d.policyIndex.Alloc()
 	if err != nil {
 		return 0, err
 	}
 	d.policyNames[name] = index
-	return index, d.names.put(namePolicy, index, name)
+	return index, d.names.Put(table.NamePolicy, index, name)
 }
 
 // programPolicy writes the lists that are new, then switches to them. It
 // returns the former ones, which packets may still meet.
 func (d *DataPlane) programPolicy(p *policy) (former []uint32, err error) {
-	now := d.srPolicy.get(p.index)
+	now := d.srPolicy.Get(p.index)
 	idle := map[uint32]abi.SegmentList{} // now in use, and not yet again
 	for _, l := range now.List[:now.Count] {
 		var content abi.SegmentList
@@ -203,7 +205,7 @@ func (d *DataPlane) programPolicy(p *policy) (former []uint32, err error) {
 			return
 		}
 		for _, index := range fresh {
-			d.listIndex.retire(index)
+			d.listIndex.Retire(index)
 		}
 		err = orRelease(d, err, p.adj[:acquired])
 	}()
@@ -258,26 +260,26 @@ func takeList(idle map[uint32]abi.SegmentList, content abi.SegmentList) (uint32,
 }
 
 func (d *DataPlane) newList(content abi.SegmentList) (uint32, error) {
-	index, err := d.listIndex.alloc()
+	index, err := d.listIndex.Alloc()
 	if err != nil {
 		return 0, err
 	}
 	if err := d.maps[abi.MapSegmentList].Put(index, &content); err != nil {
-		d.listIndex.retire(index)
+		d.listIndex.Retire(index)
 		return 0, fmt.Errorf("write table segment_list: %w", err)
 	}
-	return index, zeroCounter(d.maps[abi.MapListCounter], index)
+	return index, counter.Zero(d.maps[abi.MapListCounter], index)
 }
 
 // writePolicy changes sr_policy[index]. The first word holds the number of
 // lists, each further one a list. At every moment the last list that counts
 // takes all hashes, and every list that counts is old or new.
 func (d *DataPlane) writePolicy(index uint32, next abi.SrPolicy) {
-	now := d.srPolicy.get(index)
-	from, to := toWords(now), toWords(next)
+	now := d.srPolicy.Get(index)
+	from, to := table.ToWords(now), table.ToWords(next)
 	store := func(word int) {
 		if from[word] != to[word] {
-			d.srPolicy.store(index, word, to[word])
+			d.srPolicy.Store(index, word, to[word])
 		}
 	}
 	if next.Count <= now.Count { // the new last one first, then fewer
@@ -412,29 +414,29 @@ func (d *DataPlane) DeletePolicy(name string) error {
 
 // forgetPolicy gives back a policy's entry and its lists'.
 func (d *DataPlane) forgetPolicy(name string, index uint32) error {
-	now := d.srPolicy.get(index)
-	d.srPolicy.store(index, 0, 0)
+	now := d.srPolicy.Get(index)
+	d.srPolicy.Store(index, 0, 0)
 	for _, l := range now.List[:now.Count] {
-		d.listIndex.retire(l.List)
+		d.listIndex.Retire(l.List)
 	}
-	d.policyIndex.retire(index)
+	d.policyIndex.Retire(index)
 	delete(d.policyNames, name)
-	return d.names.del(namePolicy, index)
+	return d.names.Delete(table.NamePolicy, index)
 }
 
 // ListCounters counts what each segment list of a policy carried, in the
 // order of the policy. It is nil if there is no such policy.
-func (d *DataPlane) ListCounters(name string) ([]Counter, error) {
+func (d *DataPlane) ListCounters(name string) ([]counter.Counter, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.policies[name]
 	if p == nil {
 		return nil, nil
 	}
-	out := make([]Counter, len(p.lists))
+	out := make([]counter.Counter, len(p.lists))
 	for i, index := range p.lists {
 		var err error
-		if out[i], err = readCounter(d.maps[abi.MapListCounter], index); err != nil {
+		if out[i], err = counter.Read(d.maps[abi.MapListCounter], index); err != nil {
 			return nil, err
 		}
 	}

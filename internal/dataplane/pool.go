@@ -117,7 +117,7 @@ func (d *DataPlane) addPools(out4 *[8]abi.Pool4, out6 *[8]abi.Pool6, want4 []abi
 // poolSlot is the entry of tunnel that a UE pool leads to for a prefix; 0 if
 // it is not one address (IPv6: /64) of a pool.
 func (d *DataPlane) poolSlot(p netip.Prefix) uint32 {
-	s := d.settings.get(0)
+	s := d.settings.Get(0)
 	if p.Addr().Is4() && p.Bits() == 32 {
 		b := p.Addr().As4()
 		addr := binary.BigEndian.Uint32(b[:])

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // maxIfindex is where port and device end (bpf/maps.h).
@@ -139,7 +140,7 @@ func (d *DataPlane) deleteDevice(ifindex int) error {
 // sweepPorts clears what an earlier daemon had set of interfaces that are not
 // wanted any more.
 func (d *DataPlane) sweepPorts() []error {
-	ports, err := readArray[abi.Port](d.maps[abi.MapPort])
+	ports, err := table.ReadArray[abi.Port](d.maps[abi.MapPort])
 	errs := []error{err}
 	for ifindex, p := range ports {
 		if ifindex != 0 && !d.ports[ifindex] && p != (abi.Port{}) {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // recover finds out what an earlier daemon left in the tables, so that none of
@@ -21,14 +22,14 @@ func (d *DataPlane) recover() error {
 	d.resting, d.ports, d.devices = map[uint32]uint64{}, map[int]bool{}, map[int]bool{}
 
 	l := d.limits
-	d.sidIndex = newIndexes(d.grace, "local_sid", "sids", l.SIDs+1, 2*l.SIDs+1)
-	d.mobileIndex = newIndexes(d.grace, "mobile", "sids", 1, l.SIDs+1)
-	d.policyIndex = newIndexes(d.grace, "sr_policy", "policies", 1, l.Policies+1)
-	d.listIndex = newIndexes(d.grace, "segment_list", "segment_lists", 1, l.SegmentLists+1)
-	d.tunnelIndex = newIndexes(d.grace, "tunnel", "tunnels", 2*l.Tunnels, 4*l.Tunnels)
-	d.adjacencyIndex = newIndexes(d.grace, "adjacency", "adjacencies", 1, l.Adjacencies+1)
-	d.podIndex = newIndexes(d.grace, "pod", "", 1, d.maps[abi.MapPod].MaxEntries())
-	d.sourceIndex = newIndexes(d.grace, "source", "", 1, d.maps[abi.MapSource].MaxEntries())
+	d.sidIndex = table.NewIndexes(d.grace, "local_sid", "sids", l.SIDs+1, 2*l.SIDs+1)
+	d.mobileIndex = table.NewIndexes(d.grace, "mobile", "sids", 1, l.SIDs+1)
+	d.policyIndex = table.NewIndexes(d.grace, "sr_policy", "policies", 1, l.Policies+1)
+	d.listIndex = table.NewIndexes(d.grace, "segment_list", "segment_lists", 1, l.SegmentLists+1)
+	d.tunnelIndex = table.NewIndexes(d.grace, "tunnel", "tunnels", 2*l.Tunnels, 4*l.Tunnels)
+	d.adjacencyIndex = table.NewIndexes(d.grace, "adjacency", "adjacencies", 1, l.Adjacencies+1)
+	d.podIndex = table.NewIndexes(d.grace, "pod", "", 1, d.maps[abi.MapPod].MaxEntries())
+	d.sourceIndex = table.NewIndexes(d.grace, "source", "", 1, d.maps[abi.MapSource].MaxEntries())
 
 	d.storeSettings(func(s *abi.Settings) {
 		s.TeidSlots = l.Tunnels
@@ -48,10 +49,10 @@ func (d *DataPlane) recoverSIDs() {
 	taken, mobiles := map[uint32]bool{}, map[uint32]bool{}
 	for _, index := range d.sidTable.All() {
 		taken[index] = true
-		mobiles[d.localSID.get(index).Mobile] = true
+		mobiles[d.localSID.Get(index).Mobile] = true
 	}
 	for index := range d.sidsByIndex() {
-		mobiles[d.localSID.get(index).Mobile] = true
+		mobiles[d.localSID.Get(index).Mobile] = true
 	}
 	for _, t := range d.target4.All() {
 		if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
@@ -59,20 +60,20 @@ func (d *DataPlane) recoverSIDs() {
 		}
 	}
 	delete(mobiles, 0)
-	d.sidIndex.restore(taken)
-	d.mobileIndex.restore(mobiles)
+	d.sidIndex.Restore(taken)
+	d.mobileIndex.Restore(mobiles)
 }
 
 // sidsByIndex are the SIDs in the locators' ranges.
 func (d *DataPlane) sidsByIndex() map[uint32]netip.Prefix {
 	out := map[uint32]netip.Prefix{}
-	s := d.settings.get(0)
+	s := d.settings.Get(0)
 	for _, l := range s.Locator[:s.Locators] {
 		if !l.Enabled() {
 			continue
 		}
 		for index := l.Base; index < l.Base+l.Size(); index++ {
-			if uint8(d.localSID.load(index, 0)) != 0 { // behavior
+			if uint8(d.localSID.Load(index, 0)) != 0 { // behavior
 				out[index] = l.PrefixOf(index)
 			}
 		}
@@ -82,16 +83,16 @@ func (d *DataPlane) sidsByIndex() map[uint32]netip.Prefix {
 
 func (d *DataPlane) recoverPolicies() {
 	policies, lists := map[uint32]bool{}, map[uint32]bool{}
-	for index, name := range d.names.all(namePolicy) {
+	for index, name := range d.names.All(table.NamePolicy) {
 		policies[index] = true
 		d.policyNames[name] = index
-		p := d.srPolicy.get(index)
+		p := d.srPolicy.Get(index)
 		for _, l := range p.List[:p.Count] {
 			lists[l.List] = true
 		}
 	}
-	d.policyIndex.restore(policies)
-	d.listIndex.restore(lists)
+	d.policyIndex.Restore(policies)
+	d.listIndex.Restore(lists)
 }
 
 func (d *DataPlane) recoverTunnels() {
@@ -99,17 +100,17 @@ func (d *DataPlane) recoverTunnels() {
 	for _, index := range d.teidTable.All() {
 		taken[index] = true
 	}
-	for index, name := range d.names.all(nameTunnel) {
+	for index, name := range d.names.All(table.NameTunnel) {
 		taken[index] = true
 		d.sendNames[name] = index
 	}
-	d.tunnelIndex.restore(taken)
+	d.tunnelIndex.Restore(taken)
 }
 
 func (d *DataPlane) recoverAdjacencies() error {
 	taken := map[uint32]bool{}
 	var errs []error
-	for index, name := range d.names.all(nameAdjacency) {
+	for index, name := range d.names.All(table.NameAdjacency) {
 		k, err := parseAdjacencyKey(name)
 		a := &adjacency{index: index}
 		if err == nil {
@@ -122,7 +123,7 @@ func (d *DataPlane) recoverAdjacencies() error {
 		taken[index] = true
 		d.adjacencies[k] = a
 	}
-	d.adjacencyIndex.restore(taken)
+	d.adjacencyIndex.Restore(taken)
 	return errors.Join(errs...)
 }
 
@@ -140,7 +141,7 @@ func (d *DataPlane) recoverSources() error {
 		taken[index] = true
 		d.sources[a] = &source{index: index}
 	}
-	d.sourceIndex.restore(taken)
+	d.sourceIndex.Restore(taken)
 	return nil
 }
 
@@ -167,10 +168,10 @@ func (d *DataPlane) Sweep() error {
 	for a, s := range d.sources {
 		if s.refs == 0 {
 			delete(d.sources, a)
-			d.sourceIndex.retire(s.index)
+			d.sourceIndex.Retire(s.index)
 		}
 	}
-	for _, t := range []interface{ Settle() }{d.names.table, d.sidTable, d.teidTable, d.pdrByTEID, d.pdrByUE, d.target4, d.target6, d.portRules, d.route4, d.route6} {
+	for _, t := range []interface{ Settle() }{d.names, d.sidTable, d.teidTable, d.pdrByTEID, d.pdrByUE, d.target4, d.target6, d.portRules, d.route4, d.route6} {
 		t.Settle()
 	}
 	return errors.Join(errs...)
@@ -190,10 +191,10 @@ func (d *DataPlane) sweepTargets() error {
 	for _, s := range d.steerings {
 		mine[s.slot] = true
 	}
-	s := d.settings.get(0)
+	s := d.settings.Get(0)
 	sweep := func(base, size uint32) {
 		for index := base; index < base+size; index++ {
-			if !mine[index] && uint8(d.tunnel.load(index, wordAction)>>32) != 0 {
+			if !mine[index] && uint8(d.tunnel.Load(index, wordAction)>>32) != 0 {
 				d.clearTunnel(index, wordAction)
 			}
 		}
@@ -234,7 +235,7 @@ func (d *DataPlane) sweepTunnels() []error {
 		}
 	}
 	for slot := uint32(1); slot < d.limits.Tunnels; slot++ {
-		teid := uint32(d.tunnel.load(slot, wordKey))
+		teid := uint32(d.tunnel.Load(slot, wordKey))
 		if teid == 0 {
 			continue
 		}
@@ -242,13 +243,13 @@ func (d *DataPlane) sweepTunnels() []error {
 			d.clearTunnel(slot, wordKey)
 		}
 	}
-	for index, name := range d.names.all(nameTunnel) {
+	for index, name := range d.names.All(table.NameTunnel) {
 		if t := d.tunnels[name]; t == nil || t.send != index {
 			if d.sendNames[name] == index {
 				delete(d.sendNames, name)
 			}
-			d.tunnelIndex.retire(index)
-			errs = append(errs, d.names.del(nameTunnel, index))
+			d.tunnelIndex.Retire(index)
+			errs = append(errs, d.names.Delete(table.NameTunnel, index))
 		}
 	}
 	return errs

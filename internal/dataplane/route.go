@@ -55,13 +55,13 @@ func orRelease(d *DataPlane, err error, keys []AdjacencyKey) error {
 func (d *DataPlane) writeRoute(k routeKey, r *abi.Route) error {
 	switch {
 	case k.prefix.Addr().Is4() && r != nil:
-		return d.route4.put(abi.LPM4(k.table, k.prefix), *r)
+		return d.route4.Put(abi.LPM4(k.table, k.prefix), *r)
 	case k.prefix.Addr().Is4():
-		return d.route4.del(abi.LPM4(k.table, k.prefix))
+		return d.route4.Delete(abi.LPM4(k.table, k.prefix))
 	case r != nil:
-		return d.route6.put(abi.LPM6(k.table, k.prefix), *r)
+		return d.route6.Put(abi.LPM6(k.table, k.prefix), *r)
 	default:
-		return d.route6.del(abi.LPM6(k.table, k.prefix))
+		return d.route6.Delete(abi.LPM6(k.table, k.prefix))
 	}
 }
 

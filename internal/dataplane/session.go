@@ -3,6 +3,8 @@ package dataplane
 import (
 	"net/netip"
 	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 )
 
 // Session is what the data path holds of one session: its rules, ready to be
@@ -184,8 +186,8 @@ const (
 // in the session, whatever else changes.
 type RuleUsage struct {
 	Rule    uint16
-	Volume  Counter
-	Refused Counter
+	Volume  counter.Counter
+	Refused counter.Counter
 }
 
 // SessionEvent is what the data path tells about a rule.

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
 // errNoSessions says that the tables have no room for any.
-var errNoSessions = &FullError{Table: "pdr", Limit: "sessions"}
+var errNoSessions = &table.FullError{Table: "pdr", Limit: "sessions"}
 
 // Words of an entry of pdr (bpf/def/tables.h), after its volume.
 const (
@@ -88,7 +89,7 @@ type sessions struct {
 	idle                               int
 	recovering                         bool // until Sweep
 
-	periods  *periods
+	periods  *table.Periods
 	pending  []pending            // in the order in which they are due
 	due      [pendingKinds]uint64 // period of the last one of a kind
 	settled  uint64               // what was due until this period is done
@@ -207,12 +208,12 @@ func (d *DataPlane) takeIndex(x *indexStack) (uint32, error) {
 	if x.table == abi.MapForwarding {
 		limit = ""
 	}
-	return 0, d.fullOrLater(x.back, &FullError{Table: x.table, Max: x.end - x.first, Limit: limit})
+	return 0, d.fullOrLater(x.back, &table.FullError{Table: x.table, Max: x.end - x.first, Limit: limit})
 }
 
 // fullOrLater is err, unless room in that table comes back which was given up
 // lately: of that kind.
-func (d *DataPlane) fullOrLater(back uint8, err *FullError) error {
+func (d *DataPlane) fullOrLater(back uint8, err *table.FullError) error {
 	if due := d.sessions.due[back]; due > d.sessions.settled {
 		return retryError{due}
 	}
@@ -223,7 +224,7 @@ func (d *DataPlane) fullOrLater(back uint8, err *FullError) error {
 func (d *DataPlane) takeRun(n int) (uint32, error) {
 	at, ok := d.sessions.runs.alloc(n)
 	if !ok {
-		return 0, d.fullOrLater(pendingRun, &FullError{Table: abi.MapFilter, Max: d.sessions.runs.count, Limit: "filters"})
+		return 0, d.fullOrLater(pendingRun, &table.FullError{Table: abi.MapFilter, Max: d.sessions.runs.count, Limit: "filters"})
 	}
 	return at + firstFilter, nil
 }
@@ -253,7 +254,7 @@ const (
 // later does p after a grace period.
 func (d *DataPlane) later(p pending) {
 	s := d.sessions
-	p.due = s.periods.next()
+	p.due = s.periods.Next()
 	s.pending = append(s.pending, p)
 	s.due[p.kind] = p.due
 	if p.kind == pendingRest {
@@ -284,7 +285,7 @@ const settlePause = 500 * time.Microsecond
 // how a session ended.
 func (d *DataPlane) settleLater(s *sessions) {
 	for more := true; more; {
-		s.periods.wait(s.periods.next())
+		s.periods.Wait(s.periods.Next())
 		var ended []removal
 		if ended, more = d.settleNow(s); len(ended) > 0 {
 			for _, r := range ended {
@@ -319,7 +320,7 @@ func (d *DataPlane) settleNow(s *sessions) (ended []removal, more bool) {
 // settle does what is due.
 func (d *DataPlane) settle() {
 	s := d.sessions
-	ended := s.periods.ended()
+	ended := s.periods.Ended()
 	s.settled = ended
 	n := 0
 	for ; n < len(s.pending) && s.pending[n].due <= ended; n++ {
@@ -334,14 +335,14 @@ func (d *DataPlane) settleOne(p *pending) {
 	s := d.sessions
 	switch p.kind {
 	case pendingFold:
-		addVolume(d.pdr.words(p.to), d.pdr.load(p.index, 0)-p.word)
-		addVolume(d.refused.words(p.to), d.refused.load(p.index, 0)-p.refused)
+		addVolume(d.pdr.Words(p.to), d.pdr.Load(p.index, 0)-p.word)
+		addVolume(d.refused.Words(p.to), d.refused.Load(p.index, 0)-p.refused)
 	case pendingGone:
 		g := s.departedOf(p.to)
 		g.waiting--
 		g.usage = append(g.usage, d.usageOf(p.index, p.rule))
 	case pendingPDR:
-		d.pdr.store(p.index, wordPDRDo, 0)
+		d.pdr.Store(p.index, wordPDRDo, 0)
 		s.pdrFree.give(p.index)
 	case pendingRun:
 		s.runs.release(p.index - firstFilter)
@@ -448,7 +449,7 @@ func (d *DataPlane) retrying(f func() error) error {
 		if !errors.As(err, &retry) {
 			return err
 		}
-		d.sessions.periods.wait(retry.due)
+		d.sessions.periods.Wait(retry.due)
 		d.mu.Lock()
 		if d.maps != nil {
 			d.settle()

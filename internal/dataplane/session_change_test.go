@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 )
 
 // variants are sessions of one UE, among which a test changes.
@@ -134,7 +135,7 @@ func (r result) is(o result) bool { return r.verdict == o.verdict && bytes.Equal
 
 // hook calls f after each word that goes into the tables of sessions.
 func (d *DataPlane) hook(f func()) {
-	d.pdr.stored, d.filter.stored, d.forwarding.stored, d.meter.stored = f, f, f, f
+	d.pdr.Stored, d.filter.Stored, d.forwarding.Stored, d.meter.Stored = f, f, f, f
 }
 
 // TestEveryChange changes a session from each variant into each other, twice.
@@ -238,7 +239,7 @@ func total(t *testing.T, d *DataPlane, sessions ...Session) (sum uint64) {
 
 // settled waits for all that waits for packets.
 func settled(d *DataPlane) {
-	d.sessions.periods.wait(d.sessions.periods.next())
+	d.sessions.periods.Wait(d.sessions.periods.Next())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.settle()
@@ -260,8 +261,8 @@ func checkEmpty(t *testing.T, d *DataPlane) {
 			}
 		}
 	}
-	for i := range d.pdr.len {
-		if isActive(d.pdr.load(i, wordPDRDo)) {
+	for i := range d.pdr.Len {
+		if isActive(d.pdr.Load(i, wordPDRDo)) {
 			t.Errorf("entry %d of pdr leads somewhere", i)
 		}
 	}
@@ -306,7 +307,7 @@ func TestChangesUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	last, changes := map[uint16]Counter{}, 0
+	last, changes := map[uint16]counter.Counter{}, 0
 	for ; ctx.Err() == nil; changes++ {
 		must(t, d.PutSession(cycle[changes%len(cycle)]))
 		now := volumes(t, d, 5)
@@ -322,7 +323,7 @@ func TestChangesUnderLoad(t *testing.T) {
 	must(t, err)
 	got := byRule(usage)
 	for i := range sent {
-		if n := sent[i].Load(); got[uint16(i+1)] != (Counter{n, 128 * n}) {
+		if n := sent[i].Load(); got[uint16(i+1)] != (counter.Counter{Packets: n, Bytes: 128 * n}) {
 			t.Errorf("rule %d counted %v of %d packets, over %d changes", i+1, got[uint16(i+1)], n, changes)
 		}
 	}
@@ -349,8 +350,8 @@ func dropped(d *DataPlane) string {
 func restart(t testing.TB, d *DataPlane) {
 	t.Helper()
 	d.mu.Lock()
-	for _, close := range []func() error{d.settings.close, d.localSID.close, d.srPolicy.close, d.tunnel.close,
-		d.pdr.close, d.filter.close, d.forwarding.close, d.meter.close, d.sliceMeter.close} {
+	for _, close := range []func() error{d.settings.Close, d.localSID.Close, d.srPolicy.Close, d.tunnel.Close,
+		d.pdr.Close, d.filter.Close, d.forwarding.Close, d.meter.Close, d.sliceMeter.Close} {
 		if err := close(); err != nil {
 			t.Fatal(err)
 		}

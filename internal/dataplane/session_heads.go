@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // way says how packets come to a head.
@@ -32,7 +33,7 @@ func isUE(p netip.Prefix) bool {
 func (d *DataPlane) findHead(k headKey) (where way, index uint32, had bool) {
 	if k.teid != 0 {
 		if slot := d.sessions.teids.slotOf(k.teid); slot != 0 {
-			do := d.pdr.load(slot, wordPDRDo)
+			do := d.pdr.Load(slot, wordPDRDo)
 			if isActive(do) && flagsOf(do)&flagByTEID != 0 && generationOf(do) == uint8(k.teid>>24) {
 				return byIndex, slot, true
 			}
@@ -45,7 +46,7 @@ func (d *DataPlane) findHead(k headKey) (where way, index uint32, had bool) {
 		return byLink, index, had
 	}
 	if slot := d.sessionSlot(k.prefix); slot != 0 {
-		return byIndex, slot, isActive(d.pdr.load(slot, wordPDRDo))
+		return byIndex, slot, isActive(d.pdr.Load(slot, wordPDRDo))
 	}
 	if isUE(k.prefix) {
 		index, had = d.pdrByUE.Lookup(abi.In6Of(k.prefix.Addr()))
@@ -125,7 +126,7 @@ func (d *DataPlane) roomFor(where way) error {
 		}
 	}
 	if where != byPrefix && used >= int(d.limits.Sessions) {
-		return &FullError{Table: name, Max: d.limits.Sessions, Limit: "sessions"}
+		return &table.FullError{Table: name, Max: d.limits.Sessions, Limit: "sessions"}
 	}
 	return nil
 }
@@ -138,7 +139,7 @@ func (d *DataPlane) isFree(slot uint32) bool {
 			return false
 		}
 	}
-	return d.sessions.entries[slot].session == 0 && !isActive(d.pdr.load(slot, wordPDRDo))
+	return d.sessions.entries[slot].session == 0 && !isActive(d.pdr.Load(slot, wordPDRDo))
 }
 
 // takePDR is an entry that nothing leads to by itself.
@@ -177,14 +178,14 @@ func (d *DataPlane) keepHead(h *plannedHead) error {
 	}
 	switch h.where {
 	case byTEID:
-		return d.pdrByTEID.put(h.teid, h.index)
+		return d.pdrByTEID.Put(h.teid, h.index)
 	case byUE:
-		if err := d.pdrByUE.put(abi.In6Of(h.prefix.Addr()), h.index); err != nil {
+		if err := d.pdrByUE.Put(abi.In6Of(h.prefix.Addr()), h.index); err != nil {
 			return err
 		}
 		d.countUEs()
 	case byLink:
-		return d.pdrByUE.put(linkEntry(h.session), h.index)
+		return d.pdrByUE.Put(linkEntry(h.session), h.index)
 	case byPrefix:
 		return d.putTarget(h.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: h.index})
 	}
@@ -195,13 +196,13 @@ func (d *DataPlane) keepHead(h *plannedHead) error {
 func (d *DataPlane) leadNowhere(k headKey, where way) error {
 	switch where {
 	case byTEID:
-		return d.pdrByTEID.del(k.teid)
+		return d.pdrByTEID.Delete(k.teid)
 	case byUE:
-		err := d.pdrByUE.del(abi.In6Of(k.prefix.Addr()))
+		err := d.pdrByUE.Delete(abi.In6Of(k.prefix.Addr()))
 		d.countUEs()
 		return err
 	case byLink:
-		return d.pdrByUE.del(linkEntry(k.session))
+		return d.pdrByUE.Delete(linkEntry(k.session))
 	case byPrefix:
 		return d.delTarget(k.prefix)
 	}
@@ -214,7 +215,7 @@ func (d *DataPlane) countUEs() {
 	if ues > 1 {
 		return
 	}
-	if (d.settings.get(0).Ues != 0) != (ues != 0) {
+	if (d.settings.Get(0).Ues != 0) != (ues != 0) {
 		d.storeSettings(func(s *abi.Settings) { s.Ues = min(ues, 1) })
 	}
 }
@@ -223,7 +224,7 @@ func (d *DataPlane) countUEs() {
 func (d *DataPlane) hideHead(index uint32) error {
 	k, ok := d.sessions.keys[index]
 	if !ok {
-		d.pdr.store(index, wordPDRDo, inactive(d.pdr.load(index, wordPDRDo)))
+		d.pdr.Store(index, wordPDRDo, inactive(d.pdr.Load(index, wordPDRDo)))
 		return nil
 	}
 	delete(d.sessions.keys, index)
@@ -260,7 +261,7 @@ func sessionPoolsOf(s *abi.Settings) (p sessionPools) {
 
 func (d *DataPlane) readSessionPools() {
 	if d.sessions != nil {
-		now := d.settings.get(0)
+		now := d.settings.Get(0)
 		d.sessions.pools = sessionPoolsOf(&now)
 	}
 }
@@ -306,7 +307,7 @@ func (d *DataPlane) checkUEPools(now abi.Settings, s Settings) error {
 	all := sessionPoolsOf(&next)
 	for _, p := range s.UEPools {
 		if !all.has(p) {
-			return fmt.Errorf("UE pool %s: %w", p, &FullError{Table: abi.MapPdr, Max: 2 * d.limits.Sessions, Limit: "sessions"})
+			return fmt.Errorf("UE pool %s: %w", p, &table.FullError{Table: abi.MapPdr, Max: 2 * d.limits.Sessions, Limit: "sessions"})
 		}
 		if kept.has(p) {
 			continue

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // PutSession makes the data path hold a session, whatever it held of it before:
@@ -24,7 +26,7 @@ func (d *DataPlane) PutSession(s Session) error {
 			_, err := d.putSession(&s, true)
 			return err
 		})
-		var full *FullError
+		var full *table.FullError
 		if errors.As(err, &full) {
 			err = nil // packets are handled alike, by one lookup more
 		}
@@ -46,7 +48,7 @@ func (d *DataPlane) putSession(s *Session, again bool) (turning bool, err error)
 	p.reset(s)
 	p.slot, p.again = d.sessions.byID.Get(s.ID), again
 	if n := d.sessions.byID.Len(); p.slot == 0 && n >= int(d.limits.Sessions) {
-		return false, &FullError{Table: "sessions", Max: d.limits.Sessions, Limit: "sessions"}
+		return false, &table.FullError{Table: "sessions", Max: d.limits.Sessions, Limit: "sessions"}
 	}
 	err = d.planSession()
 	if err == nil {
@@ -109,8 +111,8 @@ func (d *DataPlane) readHad() {
 	}
 	s.entriesOf(p.slot, func(i uint32, b *pdrBook) {
 		p.had = append(p.had, i)
-		if b.kind&entryRule != 0 && actionOf(d.pdr.load(i, wordPDRDo)) == actionForward {
-			p.ended = append(p.ended, uint32(d.pdr.load(i, wordPDROut)>>32))
+		if b.kind&entryRule != 0 && actionOf(d.pdr.Load(i, wordPDRDo)) == actionForward {
+			p.ended = append(p.ended, uint32(d.pdr.Load(i, wordPDROut)>>32))
 		}
 	})
 	p.hadMeters = append(p.hadMeters, s.meters[p.slot]...)
@@ -169,16 +171,16 @@ func (d *DataPlane) findMeters() {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.had == 0 || flagsOf(d.pdr.load(r.had, wordPDRDo))&flagMeters == 0 {
+		if r.had == 0 || flagsOf(d.pdr.Load(r.had, wordPDRDo))&flagMeters == 0 {
 			continue
 		}
-		index := moreOf(d.pdr.load(r.had, wordPDRDo))
+		index := moreOf(d.pdr.Load(r.had, wordPDRDo))
 		for _, place := range r.chain {
-			if index == 0 || index >= d.meter.len {
+			if index == 0 || index >= d.meter.Len {
 				break
 			}
 			p.hadMeters[place] = index
-			index = d.meter.loadHalf(index, wordMeterRate, 1)
+			index = d.meter.LoadHalf(index, wordMeterRate, 1)
 		}
 	}
 }
@@ -247,8 +249,8 @@ func (d *DataPlane) mayBeRule(index uint32, r *plannedRule) bool {
 
 // says says whether an entry behind filters is the rule already.
 func (d *DataPlane) says(index uint32, r *plannedRule) bool {
-	return d.pdr.load(index, wordPDRDo) == r.do &&
-		(!r.Action.forwards() || d.pdr.load(index, wordPDROut) == r.out)
+	return d.pdr.Load(index, wordPDRDo) == r.do &&
+		(!r.Action.forwards() || d.pdr.Load(index, wordPDROut) == r.out)
 }
 
 // changes says whether a rule's entry can become what it shall be where it is:
@@ -258,12 +260,12 @@ func (d *DataPlane) says(index uint32, r *plannedRule) bool {
 // Nothing may change where what leads there changes too.
 func (d *DataPlane) changes(r *plannedRule) (fits bool, err error) {
 	do, h := d.sessions.plan.doAt(r, r.had)
-	was := d.pdr.load(r.had, wordPDRDo)
+	was := d.pdr.Load(r.had, wordPDRDo)
 	changed, before := 0, false
 	if was != do {
 		changed++
 	}
-	if r.Action.forwards() && d.pdr.load(r.had, wordPDROut) != r.out {
+	if r.Action.forwards() && d.pdr.Load(r.had, wordPDROut) != r.out {
 		if actionOf(was) == actionForward {
 			changed++
 		} else {
@@ -287,7 +289,7 @@ func (d *DataPlane) changes(r *plannedRule) (fits bool, err error) {
 // look at them now, `unused` if they will. A packet is of one family and looks
 // at one of them.
 func (d *DataPlane) sourcesChange(h *plannedHead) (used, unused bool) {
-	flags := flagsOf(d.pdr.load(h.index, wordPDRDo))
+	flags := flagsOf(d.pdr.Load(h.index, wordPDRDo))
 	check := func(flag uint8, differs bool) {
 		if h.flags&flag == 0 || !differs {
 			return
@@ -298,8 +300,8 @@ func (d *DataPlane) sourcesChange(h *plannedHead) (used, unused bool) {
 			unused = true
 		}
 	}
-	check(flagSource4, d.pdr.loadHalf(h.index, wordPDRStop, 1) != h.source4)
-	check(flagSource6, d.pdr.load(h.index, wordPDRSource6) != h.source6)
+	check(flagSource4, d.pdr.LoadHalf(h.index, wordPDRStop, 1) != h.source4)
+	check(flagSource6, d.pdr.Load(h.index, wordPDRSource6) != h.source6)
 	return used, unused
 }
 
@@ -313,7 +315,7 @@ func (d *DataPlane) placeRuns() error {
 			h.do, _ = p.doAt(&p.rules[p.members[h.first]], h.index)
 			continue
 		}
-		was := d.pdr.load(h.index, wordPDRDo)
+		was := d.pdr.Load(h.index, wordPDRDo)
 		if h.had && actionOf(was) == actionFilters && d.sameRun(moreOf(was), p.filters[h.from:h.to], p.frames[h.from:h.to]) {
 			h.runAt = moreOf(was)
 		} else {
@@ -336,11 +338,11 @@ func (d *DataPlane) placeRuns() error {
 
 // sameRun says whether a run is at an entry.
 func (d *DataPlane) sameRun(at uint32, run []abi.Filter, frames []abi.FrameFilter) bool {
-	if int(at)+len(run) > int(d.filter.len) {
+	if int(at)+len(run) > int(d.filter.Len) {
 		return false
 	}
 	for i := range run {
-		if d.filter.get(at+uint32(i)) != run[i] || run[i].FlowLabel&filterFrame != 0 && d.frameFilter.get(at+uint32(i)) != frames[i] {
+		if d.filter.Get(at+uint32(i)) != run[i] || run[i].FlowLabel&filterFrame != 0 && d.frameFilter.Get(at+uint32(i)) != frames[i] {
 			return false
 		}
 	}
@@ -405,7 +407,7 @@ func (d *DataPlane) writeHeads() (changed bool) {
 		switch {
 		case h.from == h.to:
 			return 0
-		case actionOf(d.pdr.load(h.index, wordPDRDo)) == actionFilters || !h.had:
+		case actionOf(d.pdr.Load(h.index, wordPDRDo)) == actionFilters || !h.had:
 			return 1
 		}
 		return 2
@@ -460,23 +462,23 @@ func (d *DataPlane) dropHeads(kind uint8) error {
 func (d *DataPlane) changeRule(r *plannedRule) (changed bool) {
 	i := r.at
 	do, h := d.sessions.plan.doAt(r, i)
-	was := d.pdr.load(i, wordPDRDo)
-	if r.Action.forwards() && d.pdr.load(i, wordPDROut) != r.out {
-		d.pdr.store(i, wordPDROut, r.out)
+	was := d.pdr.Load(i, wordPDRDo)
+	if r.Action.forwards() && d.pdr.Load(i, wordPDROut) != r.out {
+		d.pdr.Store(i, wordPDROut, r.out)
 		changed = true
 	}
-	if rate := kilobits(r.Rate); d.pdr.loadHalf(i, wordPDRRate, 0) != rate {
-		if d.pdr.loadHalf(i, wordPDRRate, 0) == 0 {
-			used := uint32(d.pdr.load(i, 0))
-			d.pdr.store(i, wordPDRBucket, newBucket(d.sessions.plan.now, used, octetWindow(rate)))
+	if rate := kilobits(r.Rate); d.pdr.LoadHalf(i, wordPDRRate, 0) != rate {
+		if d.pdr.LoadHalf(i, wordPDRRate, 0) == 0 {
+			used := uint32(d.pdr.Load(i, 0))
+			d.pdr.Store(i, wordPDRBucket, newBucket(d.sessions.plan.now, used, octetWindow(rate)))
 		}
-		d.pdr.storeHalf(i, wordPDRRate, 0, rate)
+		d.pdr.StoreHalf(i, wordPDRRate, 0, rate)
 		slowDown(d.pdr, i, wordPDRBucket, onePayment(abi.Meter{Rate: rate}))
 		changed = true
 	}
 	changed = d.setRuleLimits(i, r.RuleLimits) || changed
 	if h == nil && was != do {
-		d.pdr.store(i, wordPDRDo, do)
+		d.pdr.Store(i, wordPDRDo, do)
 		d.rest(i)
 		changed = true
 	}
@@ -491,26 +493,26 @@ func (d *DataPlane) writeRule(r *plannedRule) {
 	bucket, rate := uint64(0), kilobits(r.Rate)
 	if r.had != 0 {
 		had = d.usageOf(r.had, r.ID)
-		bucket = d.pdr.load(r.had, wordPDRBucket)
+		bucket = d.pdr.Load(r.had, wordPDRBucket)
 	}
-	v, refused := volumeOf(had.Volume), volumeOf(had.Refused)
+	v, refused := counter.VolumeOf(had.Volume), counter.VolumeOf(had.Refused)
 	r.word, r.refused = v.Word, refused.Word
-	d.refused.put(i, &abi.Refused{Volume: refused})
-	if rate != 0 && (r.had == 0 || d.pdr.loadHalf(r.had, wordPDRRate, 0) == 0) {
+	d.refused.Put(i, &abi.Refused{Volume: refused})
+	if rate != 0 && (r.had == 0 || d.pdr.LoadHalf(r.had, wordPDRRate, 0) == 0) {
 		bucket = newBucket(d.sessions.plan.now, uint32(v.Word), octetWindow(rate))
 	}
-	d.pdr.store(i, 0, v.Word)
-	d.pdr.store(i, 1, uint64(v.ByteHalves)|uint64(v.PacketHalves)<<32)
-	d.pdr.store(i, wordPDROut, r.out)
-	d.pdr.store(i, wordPDRBucket, bucket)
-	d.pdr.storeHalf(i, wordPDRRate, 0, rate)
+	d.pdr.Store(i, 0, v.Word)
+	d.pdr.Store(i, 1, uint64(v.ByteHalves)|uint64(v.PacketHalves)<<32)
+	d.pdr.Store(i, wordPDROut, r.out)
+	d.pdr.Store(i, wordPDRBucket, bucket)
+	d.pdr.StoreHalf(i, wordPDRRate, 0, rate)
 	slowDown(d.pdr, i, wordPDRBucket, onePayment(abi.Meter{Rate: rate}))
 	d.sessions.entries[i].notify = 0
-	d.pdr.storeHalf(i, wordPDRRate, 1, 0)
-	d.pdr.storeHalf(i, wordPDRStop, 0, 0)
+	d.pdr.StoreHalf(i, wordPDRRate, 1, 0)
+	d.pdr.StoreHalf(i, wordPDRStop, 0, 0)
 	d.setRuleLimits(i, r.RuleLimits)
 	if do, h := d.sessions.plan.doAt(r, i); h == nil {
-		d.pdr.store(i, wordPDRDo, do)
+		d.pdr.Store(i, wordPDRDo, do)
 	}
 }
 
@@ -518,22 +520,22 @@ func (d *DataPlane) writeRule(r *plannedRule) {
 // sources that are written here are those that no packet looks at yet.
 func (d *DataPlane) writeHead(h *plannedHead) (changed bool) {
 	i := h.index
-	if h.flags&flagSource4 != 0 && d.pdr.loadHalf(i, wordPDRStop, 1) != h.source4 {
-		d.pdr.storeHalf(i, wordPDRStop, 1, h.source4)
+	if h.flags&flagSource4 != 0 && d.pdr.LoadHalf(i, wordPDRStop, 1) != h.source4 {
+		d.pdr.StoreHalf(i, wordPDRStop, 1, h.source4)
 		changed = true
 	}
-	if h.flags&flagSource6 != 0 && d.pdr.load(i, wordPDRSource6) != h.source6 {
-		d.pdr.store(i, wordPDRSource6, h.source6)
+	if h.flags&flagSource6 != 0 && d.pdr.Load(i, wordPDRSource6) != h.source6 {
+		d.pdr.Store(i, wordPDRSource6, h.source6)
 		changed = true
 	}
 	if !h.had && h.from != h.to {
-		d.pdr.store(i, wordPDROut, anyLength<<32)
+		d.pdr.Store(i, wordPDROut, anyLength<<32)
 	}
-	was := d.pdr.load(i, wordPDRDo)
+	was := d.pdr.Load(i, wordPDRDo)
 	if was == h.do {
 		return changed
 	}
-	d.pdr.store(i, wordPDRDo, h.do)
+	d.pdr.Store(i, wordPDRDo, h.do)
 	if h.had {
 		d.rest(i)
 	}
@@ -579,7 +581,7 @@ func (p *plan) isHead(index uint32) bool {
 
 // dropHead takes a head away, and the run that it has.
 func (d *DataPlane) dropHead(i uint32) error {
-	was := d.pdr.load(i, wordPDRDo)
+	was := d.pdr.Load(i, wordPDRDo)
 	err := d.hideHead(i)
 	if actionOf(was) == actionFilters {
 		d.later(pending{kind: pendingRun, index: moreOf(was)})

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // recoverSessions finds out which entries an earlier daemon had in use, so that
@@ -16,18 +18,18 @@ func (d *DataPlane) recoverSessions() {
 	}
 	slots, _, free := l.pdrRanges()
 	s := &sessions{
-		slots: slots, entries: make([]pdrBook, d.pdr.len), list: make([]sessionBook, 1),
+		slots: slots, entries: make([]pdrBook, d.pdr.Len), list: make([]sessionBook, 1),
 		keys: map[uint32]headKey{}, meters: map[uint32][]uint32{},
 		far: map[uint32]limits{}, gone: map[uint32]*departed{}, resting: map[uint32]uint64{}, removals: map[uint32]removal{},
-		teids: newTEIDs(slots), runs: newRuns(d.filter.len - firstFilter),
+		teids: newTEIDs(slots), runs: newRuns(d.filter.Len - firstFilter),
 		forwardings: map[Forwarding]*forwardingBook{}, byForwarding: map[uint32]*forwardingBook{},
-		recovered: map[abi.Forwarding]*forwardingBook{}, periods: newPeriods(), recovering: true,
-		pdrFree:        newIndexStack(abi.MapPdr, pendingPDR, free, d.pdr.len),
-		meterFree:      newIndexStack(abi.MapMeter, pendingMeter, 1, d.meter.len),
-		forwardingFree: newIndexStack(abi.MapForwarding, pendingForwarding, firstForwarding, d.forwarding.len),
+		recovered: map[abi.Forwarding]*forwardingBook{}, periods: table.NewPeriods(), recovering: true,
+		pdrFree:        newIndexStack(abi.MapPdr, pendingPDR, free, d.pdr.Len),
+		meterFree:      newIndexStack(abi.MapMeter, pendingMeter, 1, d.meter.Len),
+		forwardingFree: newIndexStack(abi.MapForwarding, pendingForwarding, firstForwarding, d.forwarding.Len),
 	}
 	d.sessions = s
-	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(d.pdr.load(slot, wordPDRDo)) })
+	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(d.pdr.Load(slot, wordPDRDo)) })
 	d.recoverEntries()
 	d.storeSettings(func(e *abi.Settings) { e.PdrSlots = slots })
 	d.readSessionPools()
@@ -47,22 +49,22 @@ func (d *DataPlane) recoverEntries() {
 		used[t] = true
 	}
 	meters := map[uint32]bool{}
-	for i := uint32(1); i < d.pdr.len; i++ {
-		do := d.pdr.load(i, wordPDRDo)
+	for i := uint32(1); i < d.pdr.Len; i++ {
+		do := d.pdr.Load(i, wordPDRDo)
 		switch {
 		case actionOf(do) == actionFilters:
 			d.recoverRun(moreOf(do))
 		case actionOf(do) == actionForward:
-			d.recoverForwarding(uint32(d.pdr.load(i, wordPDROut) >> 32))
+			d.recoverForwarding(uint32(d.pdr.Load(i, wordPDROut) >> 32))
 		}
 		if actionOf(do) != actionFilters && flagsOf(do)&flagMeters != 0 {
-			for m := moreOf(do); m != 0 && m < d.meter.len && !meters[m]; m = d.meter.loadHalf(m, wordMeterRate, 1) {
+			for m := moreOf(do); m != 0 && m < d.meter.Len && !meters[m]; m = d.meter.LoadHalf(m, wordMeterRate, 1) {
 				meters[m] = true
 			}
 		}
 	}
 	s.runs.settle()
-	s.pdrFree.restore(func(i uint32) bool { return used[i] || isActive(d.pdr.load(i, wordPDRDo)) })
+	s.pdrFree.restore(func(i uint32) bool { return used[i] || isActive(d.pdr.Load(i, wordPDRDo)) })
 	s.meterFree.restore(func(i uint32) bool { return meters[i] })
 	s.forwardingFree.restore(func(i uint32) bool { return s.byForwarding[i] != nil })
 }
@@ -85,7 +87,7 @@ func (d *DataPlane) steeredRules() map[uint32]bool {
 }
 
 func (d *DataPlane) recoverRun(at uint32) {
-	if at < firstFilter || at >= d.filter.len {
+	if at < firstFilter || at >= d.filter.Len {
 		return
 	}
 	n := len(d.runAt(at, nil))
@@ -96,10 +98,10 @@ func (d *DataPlane) recoverRun(at uint32) {
 
 func (d *DataPlane) recoverForwarding(index uint32) {
 	s := d.sessions
-	if index < firstForwarding || index >= d.forwarding.len || s.byForwarding[index] != nil {
+	if index < firstForwarding || index >= d.forwarding.Len || s.byForwarding[index] != nil {
 		return
 	}
-	f := &forwardingBook{index: index, value: d.forwarding.get(index)}
+	f := &forwardingBook{index: index, value: d.forwarding.Get(index)}
 	s.byForwarding[index] = f
 	s.recovered[f.value] = f
 }
@@ -132,7 +134,7 @@ func (d *DataPlane) adoptSession(m *Session) {
 func (d *DataPlane) adoptHead(m *Session, r *Rule, k headKey, slot uint32) uint32 {
 	s := d.sessions
 	where, index, had := d.findHead(k)
-	if !had || index == 0 || index >= d.pdr.len || s.entries[index].session != 0 && s.entries[index].session != slot {
+	if !had || index == 0 || index >= d.pdr.Len || s.entries[index].session != 0 && s.entries[index].session != slot {
 		return slot
 	}
 	if slot == 0 {
@@ -142,12 +144,12 @@ func (d *DataPlane) adoptHead(m *Session, r *Rule, k headKey, slot uint32) uint3
 	if where != byIndex {
 		s.keys[index] = k
 	}
-	do := d.pdr.load(index, wordPDRDo)
+	do := d.pdr.Load(index, wordPDRDo)
 	switch actionOf(do) {
 	case 0:
 	case actionFilters:
 		for _, f := range d.runAt(moreOf(do), nil) {
-			if f.Pdr != 0 && f.Pdr < d.pdr.len {
+			if f.Pdr != 0 && f.Pdr < d.pdr.Len {
 				d.adoptRule(slot, f.Pdr, f.RuleID())
 			}
 		}
@@ -175,23 +177,23 @@ func (d *DataPlane) adoptRule(slot, index uint32, id uint16) {
 	})
 	s.link(slot, index, 0, 0)
 	if other != 0 {
-		if readVolume(d.pdr.words(index)).Packets < readVolume(d.pdr.words(other)).Packets {
+		if counter.ReadVolume(d.pdr.Words(index)).Packets < counter.ReadVolume(d.pdr.Words(other)).Packets {
 			return
 		}
 		s.entries[other].kind &^= entryRule
 		d.countForwarding(other, -1)
 	}
 	s.link(slot, index, entryRule, id)
-	b.notify = d.pdr.loadHalf(index, wordPDRRate, 1)
+	b.notify = d.pdr.LoadHalf(index, wordPDRRate, 1)
 	d.countForwarding(index, 1)
 }
 
 // countForwarding counts the reference that an adopted entry has.
 func (d *DataPlane) countForwarding(index uint32, n int) {
-	if actionOf(d.pdr.load(index, wordPDRDo)) != actionForward {
+	if actionOf(d.pdr.Load(index, wordPDRDo)) != actionForward {
 		return
 	}
-	if f := d.sessions.byForwarding[uint32(d.pdr.load(index, wordPDROut)>>32)]; f != nil {
+	if f := d.sessions.byForwarding[uint32(d.pdr.Load(index, wordPDROut)>>32)]; f != nil {
 		f.refs += n
 	}
 }
@@ -203,22 +205,22 @@ func (d *DataPlane) sweepSessions() error {
 		return nil
 	}
 	s.recovering = false
-	s.periods.wait(s.periods.next())
+	s.periods.Wait(s.periods.Next())
 	d.settle() // so that what nobody has is either free or left over
 	var errs []error
 	for teid, index := range d.pdrByTEID.All() {
 		if s.entries[index].session == 0 {
-			errs = append(errs, d.pdrByTEID.del(teid))
+			errs = append(errs, d.pdrByTEID.Delete(teid))
 		}
 	}
 	for ue, index := range d.pdrByUE.All() {
 		if s.entries[index].session == 0 {
-			errs = append(errs, d.pdrByUE.del(ue))
+			errs = append(errs, d.pdrByUE.Delete(ue))
 		}
 	}
 	d.countUEs()
 	free := s.pdrFree.unused()
-	for i := uint32(1); i < d.pdr.len; i++ {
+	for i := uint32(1); i < d.pdr.Len; i++ {
 		if s.entries[i].session == 0 {
 			d.sweepEntry(i, free)
 		}
@@ -237,9 +239,9 @@ func (d *DataPlane) sweepSessions() error {
 // sweepEntry clears an entry that is no session's.
 func (d *DataPlane) sweepEntry(i uint32, free map[uint32]bool) {
 	s := d.sessions
-	do := d.pdr.load(i, wordPDRDo)
+	do := d.pdr.Load(i, wordPDRDo)
 	if isActive(do) {
-		d.pdr.store(i, wordPDRDo, inactive(do))
+		d.pdr.Store(i, wordPDRDo, inactive(do))
 	}
 	switch {
 	case i >= s.pdrFree.first:
@@ -256,7 +258,7 @@ func (d *DataPlane) sweepRuns() {
 	s := d.sessions
 	used := map[uint32]bool{}
 	for i := range s.entries {
-		if do := d.pdr.load(uint32(i), wordPDRDo); s.entries[i].session != 0 && actionOf(do) == actionFilters {
+		if do := d.pdr.Load(uint32(i), wordPDRDo); s.entries[i].session != 0 && actionOf(do) == actionFilters {
 			used[moreOf(do)] = true
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -199,7 +201,7 @@ func filterOf(f model.Filter) Filter {
 func (r *rig) sessionCounters() []counterKey {
 	var keys []counterKey
 	for _, s := range r.network.Sessions {
-		k := counterKey{read: func() ([]Counter, error) { return r.volumes(s) }}
+		k := counterKey{read: func() ([]counter.Counter, error) { return r.volumes(s) }}
 		for _, rule := range s.Rules {
 			k.names = append(k.names, model.RuleName(s.ID, rule.ID), model.RefusedName(s.ID, rule.ID))
 		}
@@ -207,21 +209,21 @@ func (r *rig) sessionCounters() []counterKey {
 	}
 	for _, s := range r.network.Slices {
 		keys = append(keys, counterKey{[]string{model.SliceName(s.ID, model.Uplink), model.SliceName(s.ID, model.Downlink)},
-			func() ([]Counter, error) {
+			func() ([]counter.Counter, error) {
 				up, down, err := r.d.SliceCounters(s.ID)
-				return []Counter{up, down}, err
+				return []counter.Counter{up, down}, err
 			}})
 	}
 	return keys
 }
 
 // volumes are those of a session's rules, in the model's order.
-func (r *rig) volumes(s model.Session) ([]Counter, error) {
+func (r *rig) volumes(s model.Session) ([]counter.Counter, error) {
 	usage, err := r.d.SessionUsage(s.ID)
 	if err != nil {
 		return nil, err
 	}
-	var list []Counter
+	var list []counter.Counter
 	for _, rule := range s.Rules {
 		i := slices.IndexFunc(usage, func(u RuleUsage) bool { return u.Rule == rule.ID })
 		if i < 0 {
@@ -251,10 +253,10 @@ func (r *rig) putSID(s srv6.LocalSID) error {
 		return err
 	}
 	index := r.d.sids[s.SID.Masked()].index
-	e := r.d.localSID.get(index)
+	e := r.d.localSID.Get(index)
 	e.Flags |= uint8(abi.SidFlagsSID_SESSIONS)
-	for i, w := range toWords(e) {
-		r.d.localSID.store(index, i, w)
+	for i, w := range table.ToWords(e) {
+		r.d.localSID.Store(index, i, w)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // maxRules bounds the rules of a session.
@@ -86,7 +87,7 @@ func (p *plan) reset(s *Session) {
 
 func (d *DataPlane) checkSession(s *Session) error {
 	if len(s.Rules) > maxRules {
-		return fmt.Errorf("%d rules: %w", len(s.Rules), &FullError{Table: "rules of a session", Max: maxRules})
+		return fmt.Errorf("%d rules: %w", len(s.Rules), &table.FullError{Table: "rules of a session", Max: maxRules})
 	}
 	if err := checkEthernet(s); err != nil {
 		return err
@@ -333,7 +334,7 @@ func (p *plan) addRun(h *plannedHead) error {
 		}
 	}
 	if n := len(p.filters) - h.from; n > maxRun {
-		return fmt.Errorf("%s: %d filters: %w", h.headKey, n, &FullError{Table: "filters of a session", Max: maxRun})
+		return fmt.Errorf("%s: %d filters: %w", h.headKey, n, &table.FullError{Table: "filters of a session", Max: maxRun})
 	} else if n == 0 || n < maxRun && !takesAll(&p.filters[len(p.filters)-1]) {
 		p.filters, p.frames, p.owner = append(p.filters, abi.Filter{}), append(p.frames, abi.FrameFilter{}), append(p.owner, -1)
 	}
@@ -350,7 +351,7 @@ func (d *DataPlane) findMoves() error {
 	}
 	for i := range p.heads {
 		h := &p.heads[i]
-		was := d.pdr.load(h.index, wordPDRDo)
+		was := d.pdr.Load(h.index, wordPDRDo)
 		if !h.had || actionOf(was) != actionFilters {
 			continue
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -37,7 +39,7 @@ func TestTEIDs(t *testing.T) {
 		}
 		seen[teid&teidSlotMask] = true
 	}
-	var full *FullError
+	var full *table.FullError
 	if teid, err := d.NewTEID(); !errors.As(err, &full) {
 		t.Errorf("one more: %#x, %v", teid, err)
 	}
@@ -138,7 +140,7 @@ func TestFullTablesOfSessions(t *testing.T) {
 				if err == nil {
 					continue
 				}
-				var full *FullError
+				var full *table.FullError
 				if !errors.As(err, &full) {
 					t.Fatalf("session %d: %v", n, err)
 				}
@@ -176,7 +178,7 @@ func TestFullFilterTableRefusesAtOnce(t *testing.T) {
 	must(t, d.SetSettings(Settings{GTPUAddresses: addrs("10.0.0.1"), UEPools: []netip.Prefix{prefix("10.45.0.0/22"), prefix("2001:db8:45::/54")}}))
 	must(t, d.Sweep())
 	n := uint32(1)
-	var full *FullError
+	var full *table.FullError
 	for ; !errors.As(d.PutSession(rich(n, n)), &full); n++ {
 		if n == limits.Sessions {
 			t.Fatal("the table never was full")
@@ -352,8 +354,8 @@ func (d *DataPlane) ruleIndex(id uint64, rule uint16) (at uint32) {
 
 // count lets an entry have counted so many octets.
 func (d *DataPlane) count(at uint32, octets uint64) {
-	for w, v := range toWords(volumeOf(Counter{octets / 1000, octets})) {
-		d.pdr.store(at, w, v)
+	for w, v := range table.ToWords(counter.VolumeOf(counter.Counter{Packets: octets / 1000, Bytes: octets})) {
+		d.pdr.Store(at, w, v)
 	}
 }
 
@@ -363,8 +365,8 @@ func awaitFar(t *testing.T, d *DataPlane, at uint32) {
 	t.Helper()
 	for range 200 {
 		d.mu.Lock()
-		now := uint32(readVolume(d.pdr.words(at)).Bytes >> usageUnit)
-		ahead := int32(d.pdr.loadHalf(at, wordPDRRate, 1) - now)
+		now := uint32(counter.ReadVolume(d.pdr.Words(at)).Bytes >> usageUnit)
+		ahead := int32(d.pdr.LoadHalf(at, wordPDRRate, 1) - now)
 		d.mu.Unlock()
 		if ahead > 0 {
 			return
@@ -388,7 +390,7 @@ func TestSlices(t *testing.T) {
 	}
 	up, down, err := d.SliceCounters(3)
 	must(t, err)
-	if up != (Counter{1, 128}) || down != (Counter{2, 256}) {
+	if up != (counter.Counter{Packets: 1, Bytes: 128}) || down != (counter.Counter{Packets: 2, Bytes: 256}) {
 		t.Errorf("the slice carried %v up and %v down", up, down)
 	}
 	must(t, d.SetSlice(3, 0, 1)) // a packet's worth takes a second
@@ -422,18 +424,18 @@ func TestRatesKeepTheirBuckets(t *testing.T) {
 		wantReason(t, d, "up", uplinkFrame(7, ue4(5).String(), "192.0.2.1", 80), "forwarded")
 	}
 	at := d.ruleIndex(5, 1)
-	bucket := d.pdr.load(at, wordPDRBucket)
-	meters := []abi.Meter{d.meter.get(1), d.meter.get(2), d.meter.get(3)}
+	bucket := d.pdr.Load(at, wordPDRBucket)
+	meters := []abi.Meter{d.meter.Get(1), d.meter.Get(2), d.meter.Get(3)}
 	s.Rules[0].Rate = 2000
 	for i := range s.Meters {
 		s.Meters[i].Rate *= 2
 	}
 	must(t, d.PutSession(s))
-	if now := d.pdr.load(at, wordPDRBucket); now != bucket || d.pdr.loadHalf(at, wordPDRRate, 0) != 2000 {
-		t.Errorf("bucket %#x became %#x, rate %d", bucket, now, d.pdr.loadHalf(at, wordPDRRate, 0))
+	if now := d.pdr.Load(at, wordPDRBucket); now != bucket || d.pdr.LoadHalf(at, wordPDRRate, 0) != 2000 {
+		t.Errorf("bucket %#x became %#x, rate %d", bucket, now, d.pdr.LoadHalf(at, wordPDRRate, 0))
 	}
 	for i, was := range meters {
-		if now := d.meter.get(uint32(1 + i)); now.Bucket != was.Bucket || now.Used != was.Used {
+		if now := d.meter.Get(uint32(1 + i)); now.Bucket != was.Bucket || now.Used != was.Used {
 			t.Errorf("meter %d: %+v became %+v", i, was, now)
 		}
 	}
@@ -458,7 +460,7 @@ func TestUEPoolsStayWhileTheyAreUsed(t *testing.T) {
 		t.Error("the pool of a session went")
 	}
 	s.UEPools = []netip.Prefix{prefix("10.45.0.0/26"), prefix("10.46.0.0/24")}
-	var full *FullError
+	var full *table.FullError
 	if err := d.SetSettings(s); !errors.As(err, &full) {
 		t.Errorf("a pool that does not fit: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -167,7 +168,7 @@ func wantReason(t testing.TB, d *DataPlane, what string, frame []byte, want stri
 }
 
 // volumes are what rules counted.
-func volumes(t testing.TB, d *DataPlane, id uint64) map[uint16]Counter {
+func volumes(t testing.TB, d *DataPlane, id uint64) map[uint16]counter.Counter {
 	t.Helper()
 	all, err := d.SessionUsage(id)
 	if err != nil {
@@ -176,8 +177,8 @@ func volumes(t testing.TB, d *DataPlane, id uint64) map[uint16]Counter {
 	return byRule(all)
 }
 
-func byRule(all []RuleUsage) map[uint16]Counter {
-	out := map[uint16]Counter{}
+func byRule(all []RuleUsage) map[uint16]counter.Counter {
+	out := map[uint16]counter.Counter{}
 	for _, u := range all {
 		out[u.Rule] = u.Volume
 	}
@@ -200,7 +201,7 @@ func TestSessionForwardsAndCounts(t *testing.T) {
 		wantReason(t, d, "down, IPv6", downlinkFrame("2001:db8:ff::1", six, 80), "forwarded")
 	}
 	wantReason(t, d, "to nobody", downlinkFrame("192.0.2.1", ue4(6).String(), 80), "no_pdr")
-	want := map[uint16]Counter{1: {2, 128 + 148}, 2: {4, 2 * (128 + 148)}}
+	want := map[uint16]counter.Counter{1: {Packets: 2, Bytes: 128 + 148}, 2: {Packets: 4, Bytes: 2 * (128 + 148)}}
 	if got := volumes(t, d, 5); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("counted %v, want %v", got, want)
 	}
@@ -232,8 +233,8 @@ func TestSessionWithFilters(t *testing.T) {
 		wantReason(t, d, "down", downlinkFrame(to, src, 80), "forwarded")
 		wantReason(t, d, "down from DNS", downlinkFrame(to, src, 53), "forwarded")
 	}
-	one := Counter{2, 128 + 148}
-	want := map[uint16]Counter{1: one, 2: one, 3: one, 4: one, 5: {}, 6: {}}
+	one := counter.Counter{Packets: 2, Bytes: 128 + 148}
+	want := map[uint16]counter.Counter{1: one, 2: one, 3: one, 4: one, 5: {}, 6: {}}
 	if got := volumes(t, d, 5); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("counted %v, want %v", got, want)
 	}
@@ -243,7 +244,7 @@ func TestSessionWithFilters(t *testing.T) {
 	wantReason(t, d, "up", uplinkFrame(7, four, "192.0.2.1", 80), "no_pdr")
 	wantReason(t, d, "up to DNS", uplinkFrame(7, four, "192.0.2.1", 53), "forwarded")
 	wantReason(t, d, "up from another", uplinkFrame(7, ue4(6).String(), "192.0.2.1", 53), "ue_source")
-	want[3] = Counter{3, 2*128 + 148}
+	want[3] = counter.Counter{Packets: 3, Bytes: 2*128 + 148}
 	if got := volumes(t, d, 5); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("with those that went counted %v, want %v", got, want)
 	}
@@ -267,7 +268,7 @@ func TestKeptPacketsGoOn(t *testing.T) {
 		t.Errorf("without the mark: %+v, before %+v", got, before)
 	}
 	must(t, d.InjectKept(frame, 1))
-	before.Add(Counter{1, uint64(len(frame) - 14)})
+	before.Add(counter.Counter{Packets: 1, Bytes: uint64(len(frame) - 14)})
 	if got := volumes(t, d, 1)[2]; got != before {
 		t.Errorf("kept: %+v, want %+v", got, before)
 	}

@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 )
 
 // addVolume adds to what a volume counted, as the data path does meanwhile.
 func addVolume(at []uint64, word uint64) {
 	now := atomic.AddUint64(&at[0], word)
 	turned := now ^ (now - word)
-	if turned>>(volumeByteBits-1)&1 != 0 {
+	if turned>>(counter.VolumeByteBits-1)&1 != 0 {
 		atomic.AddUint64(&at[1], 1)
 	}
 	if turned>>63 != 0 {
@@ -54,7 +55,7 @@ func (d *DataPlane) SessionUsage(id uint64) (out []RuleUsage, err error) {
 
 // usageOf is what an entry counted.
 func (d *DataPlane) usageOf(i uint32, rule uint16) RuleUsage {
-	return RuleUsage{Rule: rule, Volume: readVolume(d.pdr.words(i)), Refused: readVolume(d.refused.words(i))}
+	return RuleUsage{Rule: rule, Volume: counter.ReadVolume(d.pdr.Words(i)), Refused: counter.ReadVolume(d.refused.Words(i))}
 }
 
 // SetRuleLimits changes when a rule tells the daemon, and when it stops. One
@@ -121,15 +122,15 @@ const wordRefusedNotify = 2
 // setRefusedLimit: what is too far ahead is told on the way there, and then set
 // again by who is told.
 func (d *DataPlane) setRefusedLimit(i uint32, notify uint64) (changed bool) {
-	counted := readVolume(d.refused.words(i)).Bytes
+	counted := counter.ReadVolume(d.refused.Words(i)).Bytes
 	word, near := usageWord(notify, counted)
 	if !near {
 		word, _ = usageWord(counted+usageAhead<<(usageUnit-1), counted)
 	}
-	if d.refused.loadHalf(i, wordRefusedNotify, 0) == word {
+	if d.refused.LoadHalf(i, wordRefusedNotify, 0) == word {
 		return false
 	}
-	d.refused.storeHalf(i, wordRefusedNotify, 0, word)
+	d.refused.StoreHalf(i, wordRefusedNotify, 0, word)
 	return true
 }
 
@@ -145,7 +146,7 @@ func (d *DataPlane) setLimits(i uint32, l limits) (changed bool) {
 		}
 		delete(s.far, i)
 	}
-	counted := readVolume(d.pdr.words(i)).Bytes
+	counted := counter.ReadVolume(d.pdr.Words(i)).Bytes
 	notify, near := usageWord(l.notify, counted)
 	stop, nearStop := usageWord(l.stop, counted)
 	if !near || !nearStop {
@@ -154,12 +155,12 @@ func (d *DataPlane) setLimits(i uint32, l limits) (changed bool) {
 			notify, _ = usageWord(counted+usageAhead<<(usageUnit-1), counted)
 		}
 	}
-	if stop == d.pdr.loadHalf(i, wordPDRStop, 0) && notify == b.notify {
+	if stop == d.pdr.LoadHalf(i, wordPDRStop, 0) && notify == b.notify {
 		return false
 	}
 	// stop comes first: a packet that met the old one would end notify.
-	d.pdr.storeHalf(i, wordPDRStop, 0, stop)
-	d.pdr.storeHalf(i, wordPDRRate, 1, notify)
+	d.pdr.StoreHalf(i, wordPDRStop, 0, stop)
+	d.pdr.StoreHalf(i, wordPDRRate, 1, notify)
 	b.notify = notify
 	return true
 }
@@ -195,7 +196,7 @@ func (d *DataPlane) sessionEvent(r *abi.SessionEvent) (e SessionEvent, ok bool) 
 	if !far {
 		return e, true
 	}
-	reached := l.notify != 0 && readVolume(d.pdr.words(r.Pdr)).Bytes >= l.notify
+	reached := l.notify != 0 && counter.ReadVolume(d.pdr.Words(r.Pdr)).Bytes >= l.notify
 	if reached {
 		l.notify = 0 // it is told once
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // Settings are what every packet's handling depends on.
@@ -63,7 +65,7 @@ func (d *DataPlane) SetSettings(s Settings) error {
 	if err := checkSettings(s); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	now := d.settings.get(0)
+	now := d.settings.Get(0)
 	if err := d.checkUEPools(now, s); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
@@ -77,12 +79,12 @@ func (d *DataPlane) SetSettings(s Settings) error {
 		d.want, d.leaving = former, nil
 		return fmt.Errorf("settings: %w", err)
 	}
-	next := d.settingsEntry(d.settings.get(0), s)
+	next := d.settingsEntry(d.settings.Get(0), s)
 	next.Locator, next.Pool4, next.Pool6 = keep, pools4, pools6
 	d.writeSettings(next)
 	d.clearRanges(now, keep, pools4, pools6)
 
-	now = d.settings.get(0)
+	now = d.settings.Get(0)
 	next = now
 	next.Locator = d.locatorsIn(now, s, true)
 	next.Pool4, next.Pool6 = d.poolsIn(now, s, true)
@@ -170,7 +172,7 @@ func (d *DataPlane) sourcesChanged(former Settings) error {
 
 // storeSettings changes numbers, not lists.
 func (d *DataPlane) storeSettings(change func(*abi.Settings)) {
-	s := d.settings.get(0)
+	s := d.settings.Get(0)
 	change(&s)
 	d.writeSettings(s)
 }
@@ -244,7 +246,7 @@ func (d *DataPlane) writeSettings(next abi.Settings) {
 		}
 		return uint32(n)
 	}
-	to := toWords(next)
+	to := table.ToWords(next)
 	ends := make([]uint32, len(settingsLists))
 	for i, l := range settingsLists {
 		ends[i] = count(l.n, func(n int) bool { return to[l.first+n*l.size] == abi.Off })
@@ -252,8 +254,8 @@ func (d *DataPlane) writeSettings(next abi.Settings) {
 	next.Locators, next.Domains, next.ProtectedCount, next.Gtpu6Count = ends[0], ends[1], ends[2], ends[3]
 	next.Pools4, next.Pools6 = ends[4], ends[5]
 	next.Gtpu4Count = count(len(next.Gtpu4), func(n int) bool { return next.Gtpu4[n] == ^uint32(0) })
-	to = toWords(next)
-	from := toWords(d.settings.get(0))
+	to = table.ToWords(next)
+	from := table.ToWords(d.settings.Get(0))
 	if slices.Equal(from, to) {
 		return
 	}
@@ -269,12 +271,12 @@ func (d *DataPlane) writeSettings(next abi.Settings) {
 	header := settingsLists[0].first
 	for w := header; w < len(to); w++ {
 		if !guard[w] && from[w] != to[w] {
-			d.settings.store(0, w, to[w])
+			d.settings.Store(0, w, to[w])
 		}
 	}
 	for w := len(to) - 1; w >= 0; w-- {
-		if (guard[w] || w < header) && d.settings.load(0, w) != to[w] {
-			d.settings.store(0, w, to[w])
+		if (guard[w] || w < header) && d.settings.Load(0, w) != to[w] {
+			d.settings.Store(0, w, to[w])
 		}
 	}
 }
@@ -290,12 +292,12 @@ func (d *DataPlane) switchOff(from, to []uint64) {
 			if was[0] == abi.Off || slices.Max(was) == 0 || slices.Equal(was, to[at:at+l.size]) {
 				continue
 			}
-			d.settings.store(0, at, abi.Off)
+			d.settings.Store(0, at, abi.Off)
 			changed = true
 		}
 	}
 	if changed {
-		d.grace.wait()
+		d.grace.Wait()
 	}
 }
 
@@ -386,7 +388,7 @@ func (d *DataPlane) leaveRanges(now abi.Settings, keep [8]abi.Locator, pools4 [8
 			continue
 		}
 		for index := l.Base; index < l.Base+l.Size(); index++ {
-			if d.localSID.get(index).Behavior == 0 {
+			if d.localSID.Get(index).Behavior == 0 {
 				continue
 			}
 			if err := d.moveSID(l.PrefixOf(index), index); err != nil {
@@ -421,13 +423,13 @@ func (d *DataPlane) moveSID(p netip.Prefix, from uint32) error {
 	if err != nil {
 		return err
 	}
-	if err := copyCounter(d.maps[abi.MapSidCounter], from, to); err != nil {
+	if err := counter.Copy(d.maps[abi.MapSidCounter], from, to); err != nil {
 		return err
 	}
 	if s := d.sids[p]; s != nil {
 		s.index = to
 	}
-	_, err = d.writeSID(p, to, d.localSID.get(from))
+	_, err = d.writeSID(p, to, d.localSID.Get(from))
 	return err
 }
 
@@ -437,7 +439,7 @@ func (d *DataPlane) clearRanges(now abi.Settings, keep [8]abi.Locator, pools4 [8
 	for i, l := range now.Locator {
 		if l.Enabled() && keep[i] != l {
 			for index := l.Base; index < l.Base+l.Size(); index++ {
-				d.localSID.store(index, 0, 0)
+				d.localSID.Store(index, 0, 0)
 			}
 		}
 	}
@@ -459,12 +461,12 @@ func (d *DataPlane) clearRanges(now abi.Settings, keep [8]abi.Locator, pools4 [8
 func (d *DataPlane) clearPool(sessions, base, size uint32) {
 	if sessions != 0 {
 		for index := base; index < base+size; index++ {
-			d.pdr.change(index, wordPDRDo, 0)
+			d.pdr.Change(index, wordPDRDo, 0)
 		}
 		return
 	}
 	for index := base; index < base+size; index++ {
-		d.tunnel.store(index, wordAction, 0)
+		d.tunnel.Store(index, wordAction, 0)
 		delete(d.resting, index)
 	}
 }

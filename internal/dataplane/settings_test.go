@@ -10,18 +10,19 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
 
 // lookup finds a SID as the data path does (bpf/router.h); 0: not a SID.
 func lookup(d *DataPlane, a netip.Addr) uint32 {
-	s := d.settings.get(0)
+	s := d.settings.Get(0)
 	hi, _ := abi.Halves(a)
 	for _, l := range s.Locator[:s.Locators] {
 		if hi&l.Mask == l.Hi {
 			index := l.Base + uint32(hi>>l.Shift)&l.FunctionMask
-			if d.localSID.get(index).Behavior != 0 {
+			if d.localSID.Get(index).Behavior != 0 {
 				return index
 			}
 			break
@@ -114,14 +115,14 @@ func TestChangedSIDIsWhole(t *testing.T) {
 			{SID: p, Behavior: srv6.EndT, Table: 13},
 		}
 		must(t, d.PutSID(steps[0]))
-		must(t, writeCounter(d.maps[abi.MapSidCounter], d.sids[p].index, counts(7)))
+		must(t, counter.Write(d.maps[abi.MapSidCounter], d.sids[p].index, counts(7)))
 		for _, next := range steps[1:] {
-			before := d.localSID.get(lookup(d, p.Addr()))
+			before := d.localSID.Get(lookup(d, p.Addr()))
 			var seen []abi.LocalSid
-			d.localSID.stored = func() { seen = append(seen, d.localSID.get(lookup(d, p.Addr()))) }
+			d.localSID.Stored = func() { seen = append(seen, d.localSID.Get(lookup(d, p.Addr()))) }
 			must(t, d.PutSID(next))
-			d.localSID.stored = nil
-			after := d.localSID.get(lookup(d, p.Addr()))
+			d.localSID.Stored = nil
+			after := d.localSID.Get(lookup(d, p.Addr()))
 			if after.Behavior != uint8(next.Behavior) || after == before {
 				t.Errorf("%s: behaviour %d is written as %+v", p, next.Behavior, after)
 			}
@@ -154,7 +155,7 @@ func TestLocatorsComeAndGo(t *testing.T) {
 	stays := srv6.LocalSID{SID: prefix("fc00:a:100::/40"), Behavior: srv6.EndMAP, Map: addr("fc00:b::1")}
 	must(t, d.PutSID(early))
 	must(t, d.PutSID(stays))
-	must(t, writeCounter(d.maps[abi.MapSidCounter], d.sids[stays.SID].index, counts(5)))
+	must(t, counter.Write(d.maps[abi.MapSidCounter], d.sids[stays.SID].index, counts(5)))
 
 	find := func(when string, byIndex map[string]bool) {
 		t.Helper()
@@ -167,7 +168,7 @@ func TestLocatorsComeAndGo(t *testing.T) {
 		if c, err := d.SIDCounter(stays.SID); err != nil || c.Packets != 5 {
 			t.Errorf("%s: the SID counted %+v, %v, want 5 packets", when, c, err)
 		}
-		if e := d.localSID.get(lookup(d, stays.SID.Addr())); e.Behavior != uint8(srv6.EndMAP) || e.Mobile == 0 {
+		if e := d.localSID.Get(lookup(d, stays.SID.Addr())); e.Behavior != uint8(srv6.EndMAP) || e.Mobile == 0 {
 			t.Errorf("%s: the SID's entry is %+v", when, e)
 		}
 	}
@@ -181,7 +182,7 @@ func TestLocatorsComeAndGo(t *testing.T) {
 	s.Locators = s.Locators[1:]
 	must(t, d.SetSettings(s))
 	find("without the first locator", map[string]bool{"fc00:20:200::/40": true, "fc00:a:100::/40": false})
-	if n := d.settings.get(0).SidsByPrefix; n != 2 {
+	if n := d.settings.Get(0).SidsByPrefix; n != 2 {
 		t.Errorf("%d SIDs by prefix, want 2", n)
 	}
 
@@ -224,7 +225,7 @@ func TestPoolsComeAndGo(t *testing.T) {
 		for p, inPool := range pool {
 			action := uint8(0)
 			if slot := d.poolSlot(p); slot != 0 {
-				action = d.tunnel.get(slot).Action
+				action = d.tunnel.Get(slot).Action
 			}
 			var target abi.Target
 			if p.Addr().Is4() {
@@ -238,12 +239,12 @@ func TestPoolsComeAndGo(t *testing.T) {
 		}
 	}
 	check("at first", map[netip.Prefix]bool{v4: true, v6: true, sr: true, list: true})
-	e := d.tunnel.get(d.poolSlot(sr))
+	e := d.tunnel.Get(d.poolSlot(sr))
 	if e.Action != uint8(abi.TunnelActionTUNNEL_SRV6) || e.Remote != abi.In6Of(addr("fc00:b::1")) || e.Index != d.policies["one"].lists[0] ||
 		e.Adjacency != d.adjacencies[AdjacencyKey{NextHop: addr("fc00:b::1")}].index || e.Source != d.sources[abi.In6Of(s.Source)].index {
 		t.Errorf("one segment is written as %+v", e)
 	}
-	if e := d.tunnel.get(d.poolSlot(list)); e.Action != uint8(abi.TunnelActionTUNNEL_LIST) || e.Index != d.policies["two"].index {
+	if e := d.tunnel.Get(d.poolSlot(list)); e.Action != uint8(abi.TunnelActionTUNNEL_LIST) || e.Index != d.policies["two"].index {
 		t.Errorf("two segments are written as %+v", e)
 	}
 	s.Pools = s.Pools[:1]
@@ -274,7 +275,7 @@ func TestLocalAddressesWin(t *testing.T) {
 		pass := uint32(abi.TargetKindTARGET_PASS)
 		must(t, d.PutSteering(steer))
 		must(t, d.PutLocal(addr(a)))
-		if target() != pass || d.poolSlot(p) != 0 && d.tunnel.get(d.poolSlot(p)).Action != 0 {
+		if target() != pass || d.poolSlot(p) != 0 && d.tunnel.Get(d.poolSlot(p)).Action != 0 {
 			t.Errorf("%s: steering wins over the node's own address", a)
 		}
 		must(t, d.DeleteSteering(steer))
@@ -303,14 +304,14 @@ func TestSettingsLists(t *testing.T) {
 		s.GTPUAddresses = append(s.GTPUAddresses, addr(fmt.Sprintf("10.0.0.%d", i)), addr(fmt.Sprintf("2001:db8::%d", i)))
 	}
 	must(t, d.SetSettings(s))
-	e := d.settings.get(0)
+	e := d.settings.Get(0)
 	if e.Domains != 8 || e.Gtpu4Count != 4 || e.Gtpu6Count != 4 || e.HopLimit != 64 || e.TeidSlots != smallLimits.Tunnels {
 		t.Errorf("settings are %+v", e)
 	}
 	s.Domain = s.Domain[2:]
 	s.GTPUAddresses = slices.Delete(s.GTPUAddresses, 0, 2)
 	must(t, d.SetSettings(s))
-	next := d.settings.get(0)
+	next := d.settings.Get(0)
 	for i := 2; i < 8; i++ {
 		if next.Domain[i] != e.Domain[i] {
 			t.Errorf("domain %d moved", i)
@@ -326,11 +327,11 @@ func TestSettingsLists(t *testing.T) {
 		"source 10.0.0.1":   {Source: addr("10.0.0.1")},
 		"locator 10.0.0.0/": {Locators: []Locator{{Prefix: prefix("10.0.0.0/8")}}},
 	} {
-		before := d.settings.get(0)
+		before := d.settings.Get(0)
 		if err := d.SetSettings(bad); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want an error with %q", err, what)
 		}
-		if d.settings.get(0) != before {
+		if d.settings.Get(0) != before {
 			t.Errorf("%s: refused, and yet something changed", what)
 		}
 	}
@@ -350,7 +351,7 @@ func TestDefaultSourcesFollowSettings(t *testing.T) {
 	if list.Source != abi.In6Of(s.Source) {
 		t.Errorf("the policy's source is %x", list.Source.B)
 	}
-	e := d.tunnel.get(d.target4.Get(abi.LPM4(0, prefix("10.9.0.0/16"))).Index)
+	e := d.tunnel.Get(d.target4.Get(abi.LPM4(0, prefix("10.9.0.0/16"))).Index)
 	var src abi.In6
 	must(t, d.maps[abi.MapSource].Lookup(e.Source, &src))
 	if src != abi.In6Of(addr("10.0.0.77")) {

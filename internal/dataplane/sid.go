@@ -7,6 +7,8 @@ import (
 	"reflect"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -109,12 +111,12 @@ func (d *DataPlane) programSID(owner string, l srv6.LocalSID, old *sid) error {
 	if err != nil {
 		return orRelease(d, err, keys)
 	}
-	before := d.localSID.get(index)
+	before := d.localSID.Get(index)
 	if entry.Mobile, err = d.putMobile(before.Mobile, mob); err != nil {
 		return orRelease(d, err, keys)
 	}
 	if before.Behavior == 0 {
-		if err := zeroCounter(d.maps[abi.MapSidCounter], index); err != nil {
+		if err := counter.Zero(d.maps[abi.MapSidCounter], index); err != nil {
 			return orRelease(d, err, keys)
 		}
 	}
@@ -122,7 +124,7 @@ func (d *DataPlane) programSID(owner string, l srv6.LocalSID, old *sid) error {
 		return orRelease(d, err, keys)
 	}
 	if before.Mobile != entry.Mobile {
-		d.mobileIndex.retire(before.Mobile)
+		d.mobileIndex.Retire(before.Mobile)
 	}
 	d.sids[l.SID] = &sid{model: l, owner: owner, index: index, adj: keys}
 	if l.Policy != "" {
@@ -223,7 +225,7 @@ func (d *DataPlane) putMobile(index uint32, m *abi.Mobile) (uint32, error) {
 			return index, nil
 		}
 	}
-	fresh, err := d.mobileIndex.alloc()
+	fresh, err := d.mobileIndex.Alloc()
 	if err != nil {
 		return 0, err
 	}
@@ -246,9 +248,9 @@ func (d *DataPlane) placeSID(p netip.Prefix) (uint32, error) {
 
 // newSIDIndex is an entry that only the trie leads to, empty.
 func (d *DataPlane) newSIDIndex() (uint32, error) {
-	index, err := d.sidIndex.alloc()
+	index, err := d.sidIndex.Alloc()
 	if err == nil {
-		d.localSID.store(index, 0, 0)
+		d.localSID.Store(index, 0, 0)
 	}
 	return index, err
 }
@@ -268,7 +270,7 @@ func (d *DataPlane) countInside() {
 // around is the index that a locator leads to for a SID longer than its
 // LOC:FUNC.
 func (d *DataPlane) around(p netip.Prefix) (uint32, bool) {
-	s := d.settings.get(0)
+	s := d.settings.Get(0)
 	hi, _ := abi.Halves(p.Addr())
 	for _, l := range s.Locator[:s.Locators] {
 		if l.Enabled() && hi&l.Mask == l.Hi && p.Bits() > 64-int(l.Shift) {
@@ -280,7 +282,7 @@ func (d *DataPlane) around(p netip.Prefix) (uint32, bool) {
 
 // sidByLocator is the index of a SID that has a locator's length of function.
 func (d *DataPlane) sidByLocator(p netip.Prefix) (uint32, bool) {
-	s := d.settings.get(0)
+	s := d.settings.Get(0)
 	hi, _ := abi.Halves(p.Addr())
 	for _, l := range s.Locator[:s.Locators] {
 		if l.Enabled() && hi&l.Mask == l.Hi && p.Bits() == 64-int(l.Shift) {
@@ -296,7 +298,7 @@ func (d *DataPlane) publishSID(p netip.Prefix, index uint32) error {
 		return nil
 	}
 	_, there := d.sidTable.Lookup(abi.SIDKey(p))
-	if err := d.sidTable.put(abi.SIDKey(p), index); err != nil {
+	if err := d.sidTable.Put(abi.SIDKey(p), index); err != nil {
 		return err
 	}
 	d.storeSettings(func(s *abi.Settings) { s.SidsByPrefix = uint32(d.sidTable.Len()) })
@@ -305,13 +307,13 @@ func (d *DataPlane) publishSID(p netip.Prefix, index uint32) error {
 		return nil
 	}
 	d.inside[outer]++
-	if d.localSID.get(outer).Behavior == 0 {
+	if d.localSID.Get(outer).Behavior == 0 {
 		return nil
 	}
 	if err := d.moveSID(d.sidsByIndex()[outer], outer); err != nil {
 		return err
 	}
-	d.localSID.store(outer, 0, 0)
+	d.localSID.Store(outer, 0, 0)
 	return nil
 }
 
@@ -319,8 +321,8 @@ func (d *DataPlane) publishSID(p netip.Prefix, index uint32) error {
 // the old or all of the new entry. If more than one word changes, that is at
 // another index, which is returned.
 func (d *DataPlane) writeSID(p netip.Prefix, index uint32, next abi.LocalSid) (uint32, error) {
-	now := d.localSID.get(index)
-	from, to := toWords(now), toWords(next)
+	now := d.localSID.Get(index)
+	from, to := table.ToWords(now), table.ToWords(next)
 	changed := 0
 	for i := range to {
 		if from[i] != to[i] {
@@ -334,13 +336,13 @@ func (d *DataPlane) writeSID(p netip.Prefix, index uint32, next abi.LocalSid) (u
 		if index, err = d.newSIDIndex(); err != nil {
 			return 0, err
 		}
-		if err := copyCounter(d.maps[abi.MapSidCounter], former, index); err != nil {
+		if err := counter.Copy(d.maps[abi.MapSidCounter], former, index); err != nil {
 			return 0, err
 		}
 	}
 	for i := len(to) - 1; i >= 0; i-- { // the first word says what the SID does
-		if v := to[i]; d.localSID.load(index, i) != v {
-			d.localSID.store(index, i, v)
+		if v := to[i]; d.localSID.Load(index, i) != v {
+			d.localSID.Store(index, i, v)
 		}
 	}
 	if err := d.publishSID(p, index); err != nil {
@@ -348,9 +350,9 @@ func (d *DataPlane) writeSID(p netip.Prefix, index uint32, next abi.LocalSid) (u
 	}
 	switch {
 	case former > d.limits.SIDs:
-		d.sidIndex.retire(former)
+		d.sidIndex.Retire(former)
 	case former != 0:
-		d.localSID.store(former, 0, 0) // from here on the trie decides
+		d.localSID.Store(former, 0, 0) // from here on the trie decides
 	}
 	return index, nil
 }
@@ -366,30 +368,30 @@ func (d *DataPlane) deleteSID(s *sid) error {
 // unpublishSID takes a SID away from the data path and gives back what it had.
 func (d *DataPlane) unpublishSID(p netip.Prefix, index uint32) error {
 	_, there := d.sidTable.Lookup(abi.SIDKey(p))
-	if err := d.sidTable.del(abi.SIDKey(p)); err != nil {
+	if err := d.sidTable.Delete(abi.SIDKey(p)); err != nil {
 		return err
 	}
 	if outer, ok := d.around(p); ok && there {
 		d.inside[outer]--
 	}
 	d.storeSettings(func(s *abi.Settings) { s.SidsByPrefix = uint32(d.sidTable.Len()) })
-	entry := d.localSID.get(index)
-	d.localSID.store(index, 0, 0)
-	d.mobileIndex.retire(entry.Mobile)
+	entry := d.localSID.Get(index)
+	d.localSID.Store(index, 0, 0)
+	d.mobileIndex.Retire(entry.Mobile)
 	if index > d.limits.SIDs {
-		d.sidIndex.retire(index)
+		d.sidIndex.Retire(index)
 	}
 	return nil
 }
 
 // SIDCounter counts what a local SID processed and forwarded. Of a SID that
 // is not there it is zero.
-func (d *DataPlane) SIDCounter(p netip.Prefix) (Counter, error) {
+func (d *DataPlane) SIDCounter(p netip.Prefix) (counter.Counter, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.sids[p.Masked()]
 	if s == nil {
-		return Counter{}, nil
+		return counter.Counter{}, nil
 	}
-	return readCounter(d.maps[abi.MapSidCounter], s.index)
+	return counter.Read(d.maps[abi.MapSidCounter], s.index)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 )
 
 // sliceEntry is where a slice counts, and has its rate (bpf/def/tables.h).
@@ -35,30 +36,30 @@ func (d *DataPlane) SetSlice(slice uint32, up, down uint64) error {
 	}
 	for direction, rate := range map[Direction]uint32{Uplink: kilobits(up), Downlink: kilobits(down)} {
 		index := sliceEntry(slice, direction)
-		had := d.sliceMeter.loadHalf(index, wordMeterRate, 0)
+		had := d.sliceMeter.LoadHalf(index, wordMeterRate, 0)
 		if had == rate {
 			continue
 		}
 		if had == 0 {
-			used := uint32(d.sliceMeter.load(index, wordMeterUsed))
-			d.sliceMeter.store(index, wordMeterBucket, newBucket(now, used, octetWindow(rate)))
+			used := uint32(d.sliceMeter.Load(index, wordMeterUsed))
+			d.sliceMeter.Store(index, wordMeterBucket, newBucket(now, used, octetWindow(rate)))
 		}
-		d.sliceMeter.storeHalf(index, wordMeterRate, 0, rate)
+		d.sliceMeter.StoreHalf(index, wordMeterRate, 0, rate)
 		slowDown(d.sliceMeter, index, wordMeterBucket, onePayment(abi.Meter{Rate: rate}))
 	}
 	return nil
 }
 
 // SliceCounters count the T-PDUs of a slice's sessions, and their octets.
-func (d *DataPlane) SliceCounters(slice uint32) (up, down Counter, err error) {
+func (d *DataPlane) SliceCounters(slice uint32) (up, down counter.Counter, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.checkSlice(slice); err != nil {
 		return up, down, err
 	}
-	if up, err = readCounter(d.maps[abi.MapSliceCounter], sliceEntry(slice, Uplink)); err != nil {
+	if up, err = counter.Read(d.maps[abi.MapSliceCounter], sliceEntry(slice, Uplink)); err != nil {
 		return up, down, err
 	}
-	down, err = readCounter(d.maps[abi.MapSliceCounter], sliceEntry(slice, Downlink))
+	down, err = counter.Read(d.maps[abi.MapSliceCounter], sliceEntry(slice, Downlink))
 	return up, down, err
 }

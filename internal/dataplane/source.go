@@ -21,12 +21,12 @@ func (d *DataPlane) acquireSource(a abi.In6) (uint32, error) {
 		s.refs++
 		return s.index, nil
 	}
-	index, err := d.sourceIndex.alloc()
+	index, err := d.sourceIndex.Alloc()
 	if err != nil {
 		return 0, err
 	}
 	if err := d.maps[abi.MapSource].Put(index, &a); err != nil {
-		d.sourceIndex.retire(index)
+		d.sourceIndex.Retire(index)
 		return 0, fmt.Errorf("write table source: %w", err)
 	}
 	d.sources[a] = &source{index: index, refs: 1}
@@ -40,6 +40,6 @@ func (d *DataPlane) releaseSource(a abi.In6) {
 	}
 	if s.refs--; s.refs <= 0 {
 		delete(d.sources, a)
-		d.sourceIndex.retire(s.index)
+		d.sourceIndex.Retire(s.index)
 	}
 }

@@ -77,7 +77,7 @@ func TestNoLeak(t *testing.T) {
 	d := open(t)
 	must(t, d.SetSettings(testSettings()))
 	before := d.Usage()
-	entries := d.names.table.Len()
+	entries := d.names.Len()
 	cycles := 1000
 	if testing.Short() {
 		cycles = 50
@@ -90,7 +90,7 @@ func TestNoLeak(t *testing.T) {
 	if after := d.Usage(); !maps.Equal(before, after) {
 		t.Errorf("in use before %v\nafter %v", before, after)
 	}
-	if n := d.names.table.Len(); n != entries {
+	if n := d.names.Len(); n != entries {
 		t.Errorf("%d names before, %d after", entries, n)
 	}
 	if n := len(d.AdjacencyKeys()) + len(d.adjacencies) + len(d.sources) + len(d.waiting); n != 0 {
@@ -130,15 +130,15 @@ func TestChangesArrive(t *testing.T) {
 	changeContent(t, d)
 	for _, name := range []string{"n3", "there", "back"} {
 		v := d.tunnels[name]
-		if got := d.tunnel.get(v.receive); got.Key != v.model.LocalTEID {
+		if got := d.tunnel.Get(v.receive); got.Key != v.model.LocalTEID {
 			t.Errorf("tunnel %s: TEID %#x leads to an entry for %#x", name, v.model.LocalTEID, got.Key)
 		}
 	}
-	back := d.tunnel.get(d.findReceive(10)) // switches to "there"
+	back := d.tunnel.Get(d.findReceive(10)) // switches to "there"
 	if back.Remote != abi.In6Of(addr("10.0.0.8")) || back.Teid != 98 || back.Ipv4 != 1 {
 		t.Errorf("tunnel back switches to %+v", back)
 	}
-	there := d.tunnel.get(d.findReceive(0x700000))
+	there := d.tunnel.Get(d.findReceive(0x700000))
 	if there.Remote != abi.In6Of(addr("2001:db8::33")) || there.Teid != 97 || there.Ipv4 != 0 {
 		t.Errorf("tunnel there switches to %+v", there)
 	}
@@ -149,11 +149,11 @@ func TestChangesArrive(t *testing.T) {
 	// not change in one word).
 	for _, p := range []string{"10.46.0.0/16", "10.45.0.7/32"} {
 		to := d.target4.Get(abi.LPM4(0, prefix(p)))
-		if got := d.tunnel.get(to.Index); got.Teid != 99 || got.Remote != abi.In6Of(addr("10.0.0.9")) || got.Qfi != 9 {
+		if got := d.tunnel.Get(to.Index); got.Teid != 99 || got.Remote != abi.In6Of(addr("10.0.0.9")) || got.Qfi != 9 {
 			t.Errorf("%s goes to %+v, %+v", p, to, got)
 		}
 	}
-	slot := d.tunnel.get(d.poolSlot(prefix("10.45.0.7/32")))
+	slot := d.tunnel.Get(d.poolSlot(prefix("10.45.0.7/32")))
 	if slot.Action != 0 {
 		t.Errorf("the slot of 10.45.0.7 still says %+v", slot)
 	}

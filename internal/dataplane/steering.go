@@ -183,7 +183,7 @@ func (d *DataPlane) refer(key string, m srpolicy.Steering, do func(*users, user)
 // placePort writes an interface's entry.
 func (d *DataPlane) placePort(s *steering) error {
 	put := func(t abi.Target) error {
-		if err := d.portRules.put(s.port, t); err != nil {
+		if err := d.portRules.Put(s.port, t); err != nil {
 			return err
 		}
 		return d.markSteered(int(s.port.Ifindex))
@@ -213,7 +213,7 @@ func (d *DataPlane) setTarget(s *steering, put func(abi.Target) error) error {
 }
 
 func (d *DataPlane) removePort(s *steering) error {
-	if err := d.portRules.del(s.port); err != nil {
+	if err := d.portRules.Delete(s.port); err != nil {
 		return err
 	}
 	return d.markSteered(int(s.port.Ifindex))
@@ -292,7 +292,7 @@ func (d *DataPlane) slotFor(s *steering) (slot uint32, e abi.Tunnel, ok bool) {
 // putSlot writes a pool's slot. It fails where packets could see a half of the
 // change: then target_by_dst must do.
 func (d *DataPlane) putSlot(s *steering, slot uint32, e abi.Tunnel) bool {
-	empty := d.tunnel.get(slot).Action == 0
+	empty := d.tunnel.Get(slot).Action == 0
 	switch {
 	case !empty && d.changeTunnel(slot, e):
 	case empty && d.freeSlot(slot):
@@ -309,7 +309,7 @@ func (d *DataPlane) clearSlot(s *steering) {
 	if slot == 0 {
 		slot = d.poolSlot(s.prefix) // of an earlier daemon
 	}
-	if slot == 0 || d.tunnel.get(slot).Action == 0 {
+	if slot == 0 || d.tunnel.Get(slot).Action == 0 {
 		s.slot = 0
 		return
 	}
@@ -350,7 +350,7 @@ func (d *DataPlane) targetOf(s *steering) (abi.Target, *tunnel, error) {
 // dropTarget gives back what a former target had of its own.
 func (d *DataPlane) dropTarget(t abi.Target, sends *tunnel) error {
 	if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
-		d.mobileIndex.retire(t.Index)
+		d.mobileIndex.Retire(t.Index)
 	}
 	if sends != nil {
 		return d.dropSend(sends)
@@ -374,16 +374,16 @@ func (d *DataPlane) mobileOfGTP4D(g *srpolicy.GTP4D) *abi.Mobile {
 
 func (d *DataPlane) putTarget(p netip.Prefix, t abi.Target) error {
 	if p.Addr().Is4() {
-		return d.target4.put(abi.LPM4(0, p), t)
+		return d.target4.Put(abi.LPM4(0, p), t)
 	}
-	return d.target6.put(abi.LPM6(0, p), t)
+	return d.target6.Put(abi.LPM6(0, p), t)
 }
 
 func (d *DataPlane) delTarget(p netip.Prefix) error {
 	if p.Addr().Is4() {
-		return d.target4.del(abi.LPM4(0, p))
+		return d.target4.Delete(abi.LPM4(0, p))
 	}
-	return d.target6.del(abi.LPM6(0, p))
+	return d.target6.Delete(abi.LPM6(0, p))
 }
 
 // DeleteSteering removes the entry for what m matches. One that is not there

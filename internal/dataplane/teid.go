@@ -3,6 +3,8 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // ErrTaken says that another session has a TEID or a UE address, or something
@@ -93,14 +95,14 @@ func (d *DataPlane) NewTEID() (uint32, error) {
 		}
 		t.generation[slot]++
 		teid := uint32(t.generation[slot])<<24 | slot
-		if _, tunnel := d.teids[teid]; tunnel || t.others[teid] || isActive(d.pdr.load(slot, wordPDRDo)) {
+		if _, tunnel := d.teids[teid]; tunnel || t.others[teid] || isActive(d.pdr.Load(slot, wordPDRDo)) {
 			t.push(slot)
 			continue
 		}
 		t.state[slot] = teidTaken
 		return teid, nil
 	}
-	return 0, &FullError{Table: "TEIDs", Max: t.slots - 1, Limit: "sessions"}
+	return 0, &table.FullError{Table: "TEIDs", Max: t.slots - 1, Limit: "sessions"}
 }
 
 // TakeTEID takes a TEID that somebody else chose (ErrTaken).

@@ -49,7 +49,7 @@ func (d *DataPlane) downlinkTEID(session uint64) (teid uint32) {
 	}
 	byAddress := false
 	s.entriesOf(s.byID.Get(session), func(i uint32, b *pdrBook) {
-		do := d.pdr.load(i, wordPDRDo)
+		do := d.pdr.Load(i, wordPDRDo)
 		if b.kind&entryHead == 0 || !isActive(do) || flagsOf(do)&flagDownlink == 0 {
 			return
 		}

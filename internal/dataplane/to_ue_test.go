@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -45,7 +46,7 @@ func TestErrorsToUEs(t *testing.T) {
 		frame, err := d.frameToUE(p.Session, reply)
 		must(t, err)
 		wantReason(t, d, c.name+", the answer", frame, "forwarded")
-		if got := volumes(t, d, c.session.ID)[2]; got != (Counter{1, uint64(len(reply))}) {
+		if got := volumes(t, d, c.session.ID)[2]; got != (counter.Counter{Packets: 1, Bytes: uint64(len(reply))}) {
 			t.Errorf("%s: to the UE went %v", c.name, got)
 		}
 	}

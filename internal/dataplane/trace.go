@@ -54,7 +54,7 @@ func (d *DataPlane) SetTrace(f *TraceFilter) error {
 	if f.DropsOnly {
 		e.DropsOnly = 1
 	}
-	if d.settings.get(0).Trace == 0 {
+	if d.settings.Get(0).Trace == 0 {
 		now, err := monotonic()
 		if err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // tunnel is a GTP-U tunnel that was put since Open.
@@ -26,19 +28,19 @@ type tunnel struct {
 	adj     []AdjacencyKey
 	source  abi.In6
 	// sentBefore is what entries that are gone had sent.
-	sentBefore, receivedBefore Counter
+	sentBefore, receivedBefore counter.Counter
 }
 
 // Words of an entry of tunnel (bpf/def/tables.h).
 const (
 	wordVolume = 0
-	wordKey    = wordVolume + volumeWords // key, teid
-	wordAction = 6                        // index, action
+	wordKey    = wordVolume + counter.VolumeWords // key, teid
+	wordAction = 6                                // index, action
 )
 
 func checkTunnel(t gtpu.Tunnel) error {
-	if t.Name == "" || len(t.Name) > nameLength {
-		return fmt.Errorf("name: want 1 to %d bytes", nameLength)
+	if t.Name == "" || len(t.Name) > table.NameLength {
+		return fmt.Errorf("name: want 1 to %d bytes", table.NameLength)
 	}
 	after := 0
 	for _, set := range []bool{t.Decapsulate, t.SwitchTo != "", t.Policy != ""} {
@@ -258,7 +260,7 @@ func (d *DataPlane) programReceive(t *tunnel, had uint32) error {
 
 // findReceive is where the data path finds a TEID; 0: nowhere.
 func (d *DataPlane) findReceive(teid uint32) uint32 {
-	if slot := d.teidSlot(teid); slot != 0 && d.tunnel.get(slot).Key == teid {
+	if slot := d.teidSlot(teid); slot != 0 && d.tunnel.Get(slot).Key == teid {
 		return slot
 	}
 	return d.teidTable.Get(teid)
@@ -279,31 +281,31 @@ func (d *DataPlane) publishReceive(e abi.Tunnel, teid uint32) (uint32, error) {
 	if now != 0 {
 		if d.changeTunnel(now, e) {
 			if d.teidTable.Get(e.Key) == now {
-				return now, d.teidTable.put(e.Key, now) // seen, for Sweep
+				return now, d.teidTable.Put(e.Key, now) // seen, for Sweep
 			}
 			return now, nil
 		}
-		e.Volume = volumeOf(d.tunnelCounter(now))
+		e.Volume = counter.VolumeOf(d.tunnelCounter(now))
 	}
 	slot := d.teidSlot(e.Key)
-	if slot != 0 && slot != now && d.freeSlot(slot) && d.tunnel.get(slot).Key == 0 {
+	if slot != 0 && slot != now && d.freeSlot(slot) && d.tunnel.Get(slot).Key == 0 {
 		d.writeTunnel(slot, e, wordKey)
 		return slot, d.unlinkTEID(e.Key)
 	}
-	index, err := d.tunnelIndex.alloc()
+	index, err := d.tunnelIndex.Alloc()
 	if err != nil {
 		return 0, err
 	}
 	d.writeTunnel(index, e, wordKey)
-	if err := d.teidTable.put(e.Key, index); err != nil {
-		d.tunnelIndex.retire(index)
+	if err := d.teidTable.Put(e.Key, index); err != nil {
+		d.tunnelIndex.Retire(index)
 		return 0, err
 	}
 	switch {
 	case now == slot && now != 0:
 		d.clearTunnel(now, wordKey)
 	default:
-		d.tunnelIndex.retire(now)
+		d.tunnelIndex.Retire(now)
 	}
 	return index, nil
 }
@@ -311,15 +313,15 @@ func (d *DataPlane) publishReceive(e abi.Tunnel, teid uint32) (uint32, error) {
 // unlinkTEID ends what tunnel_by_teid says of a TEID.
 func (d *DataPlane) unlinkTEID(teid uint32) error {
 	index := d.teidTable.Get(teid)
-	if err := d.teidTable.del(teid); err != nil {
+	if err := d.teidTable.Delete(teid); err != nil {
 		return err
 	}
-	d.tunnelIndex.retire(index)
+	d.tunnelIndex.Retire(index)
 	return nil
 }
 
 func (d *DataPlane) unpublishReceive(teid uint32) error {
-	if slot := d.teidSlot(teid); slot != 0 && d.tunnel.get(slot).Key == teid {
+	if slot := d.teidSlot(teid); slot != 0 && d.tunnel.Get(slot).Key == teid {
 		d.clearTunnel(slot, wordKey)
 	}
 	return d.unlinkTEID(teid)
@@ -328,7 +330,7 @@ func (d *DataPlane) unpublishReceive(teid uint32) error {
 // changeTunnel makes entry i hold e, if at most one word differs: such a
 // change no packet sees a half of. Counters stay.
 func (d *DataPlane) changeTunnel(i uint32, e abi.Tunnel) bool {
-	from, to := toWords(d.tunnel.get(i)), toWords(e)
+	from, to := table.ToWords(d.tunnel.Get(i)), table.ToWords(e)
 	word, differ := 0, 0
 	for w := wordKey; w < len(to); w++ {
 		if from[w] != to[w] {
@@ -337,7 +339,7 @@ func (d *DataPlane) changeTunnel(i uint32, e abi.Tunnel) bool {
 		}
 	}
 	if differ == 1 {
-		d.tunnel.store(i, word, to[word])
+		d.tunnel.Store(i, word, to[word])
 	}
 	return differ <= 1
 }
@@ -345,22 +347,22 @@ func (d *DataPlane) changeTunnel(i uint32, e abi.Tunnel) bool {
 // writeTunnel fills in an entry that no packet reaches yet; `last` is the word
 // that lets them.
 func (d *DataPlane) writeTunnel(i uint32, e abi.Tunnel, last int) {
-	words := toWords(e)
+	words := table.ToWords(e)
 	for w, v := range words {
 		if w != last {
-			d.tunnel.store(i, w, v)
+			d.tunnel.Store(i, w, v)
 		}
 	}
-	d.tunnel.store(i, last, words[last])
+	d.tunnel.Store(i, last, words[last])
 }
 
 // clearTunnel takes an entry of a fixed place away, by the word that packets
 // decide by. It rests until they have left.
 func (d *DataPlane) clearTunnel(i uint32, word int) {
-	d.tunnel.store(i, word, 0)
-	d.resting[i] = d.grace.epoch
-	if len(d.resting) >= maxRetired {
-		d.grace.wait()
+	d.tunnel.Store(i, word, 0)
+	d.resting[i] = d.grace.Epoch
+	if len(d.resting) >= table.MaxRetired {
+		d.grace.Wait()
 		clear(d.resting)
 	}
 }
@@ -371,7 +373,7 @@ func (d *DataPlane) freeSlot(i uint32) bool {
 	if !resting {
 		return true
 	}
-	if epoch == d.grace.epoch && !d.grace.waitNow() {
+	if epoch == d.grace.Epoch && !d.grace.WaitNow() {
 		return false
 	}
 	delete(d.resting, i)
@@ -392,7 +394,7 @@ func (d *DataPlane) sendIndex(t *tunnel) (uint32, error) {
 				return 0, err
 			}
 		}
-		if err := d.names.put(nameTunnel, index, t.model.Name); err != nil {
+		if err := d.names.Put(table.NameTunnel, index, t.model.Name); err != nil {
 			return 0, err
 		}
 		d.sendNames[t.model.Name], t.send = index, index
@@ -403,12 +405,12 @@ func (d *DataPlane) sendIndex(t *tunnel) (uint32, error) {
 
 // newSend writes a send entry that goes on counting where the former stopped.
 func (d *DataPlane) newSend(t *tunnel, former uint32) (uint32, error) {
-	index, err := d.tunnelIndex.alloc()
+	index, err := d.tunnelIndex.Alloc()
 	if err != nil {
 		return 0, err
 	}
 	e := t.out
-	e.Volume = volumeOf(d.tunnelCounter(former))
+	e.Volume = counter.VolumeOf(d.tunnelCounter(former))
 	d.writeTunnel(index, e, wordAction)
 	return index, nil
 }
@@ -422,8 +424,8 @@ func (d *DataPlane) dropSend(t *tunnel) error {
 	t.sentBefore.Add(d.tunnelCounter(index))
 	t.send = 0
 	delete(d.sendNames, t.model.Name)
-	d.tunnelIndex.retire(index)
-	return d.names.del(nameTunnel, index)
+	d.tunnelIndex.Retire(index)
+	return d.names.Delete(table.NameTunnel, index)
 }
 
 // programSend makes the send entry say what t.out says: in place, or by
@@ -437,7 +439,7 @@ func (d *DataPlane) programSend(t *tunnel) error {
 	if err != nil {
 		return err
 	}
-	if err := d.names.put(nameTunnel, index, t.model.Name); err != nil {
+	if err := d.names.Put(table.NameTunnel, index, t.model.Name); err != nil {
 		return err
 	}
 	t.send, d.sendNames[t.model.Name] = index, index
@@ -449,14 +451,14 @@ func (d *DataPlane) programSend(t *tunnel) error {
 			}
 		}
 	}
-	d.tunnelIndex.retire(former)
-	return d.names.del(nameTunnel, former)
+	d.tunnelIndex.Retire(former)
+	return d.names.Delete(table.NameTunnel, former)
 }
 
 // retarget writes s.target to where it stands.
 func (d *DataPlane) retarget(s *steering) error {
 	if s.model.Interface != "" {
-		return d.portRules.put(s.port, s.target)
+		return d.portRules.Put(s.port, s.target)
 	}
 	return d.putTarget(s.prefix, s.target)
 }
@@ -492,12 +494,12 @@ func (d *DataPlane) DeleteTunnel(name string) error {
 }
 
 // TunnelCounters counts the T-PDUs of a tunnel in each direction.
-func (d *DataPlane) TunnelCounters(name string) (received, sent Counter, err error) {
+func (d *DataPlane) TunnelCounters(name string) (received, sent counter.Counter, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tunnels[name]
 	if t == nil {
-		return Counter{}, Counter{}, nil
+		return counter.Counter{}, counter.Counter{}, nil
 	}
 	received, sent = t.receivedBefore, t.sentBefore
 	received.Add(d.tunnelCounter(t.receive))
@@ -510,11 +512,11 @@ func (d *DataPlane) TunnelCounters(name string) (received, sent Counter, err err
 	return received, sent, nil
 }
 
-func (d *DataPlane) tunnelCounter(index uint32) Counter {
+func (d *DataPlane) tunnelCounter(index uint32) counter.Counter {
 	if index == 0 {
-		return Counter{}
+		return counter.Counter{}
 	}
-	return readVolume(d.tunnel.words(index)[wordVolume:])
+	return counter.ReadVolume(d.tunnel.Words(index)[wordVolume:])
 }
 
 // set adds v to the set m[k].

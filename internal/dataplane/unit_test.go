@@ -16,6 +16,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -114,16 +115,16 @@ func TestPolicyIsWholeAtEveryWord(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for from := range 9 {
 		for to := range 9 {
-			d, now, next := policyOf(from, 100), policyOf(from, 100), policyOf(to, 200)
-			a := &mapped[abi.SrPolicy]{mem: make([]byte, 2*len(toWords(d))*8), stride: uint32(len(toWords(d)) * 8), len: 2}
+			now, next := policyOf(from, 100), policyOf(to, 200)
+			a := table.NewArray[abi.SrPolicy](2)
 			dp := &DataPlane{srPolicy: a}
-			for w, v := range toWords(now) {
-				a.store(1, w, v)
+			for w, v := range table.ToWords(now) {
+				a.Store(1, w, v)
 			}
 			stored := 0
-			a.stored = func() {
+			a.Stored = func() {
 				stored++
-				p := a.get(1)
+				p := a.Get(1)
 				for range 50 {
 					hash := random.Uint32()
 					list := choose(p, hash)
@@ -133,8 +134,8 @@ func TestPolicyIsWholeAtEveryWord(t *testing.T) {
 				}
 			}
 			dp.writePolicy(1, next)
-			if a.get(1) != next {
-				t.Errorf("from %d to %d lists: written is %+v", from, to, a.get(1))
+			if a.Get(1) != next {
+				t.Errorf("from %d to %d lists: written is %+v", from, to, a.Get(1))
 			}
 		}
 	}
@@ -191,9 +192,9 @@ func TestNextHopIsSwappedWhole(t *testing.T) {
 	if now.Ifindex != 3 || now.Flags != 1 || now.Tags != 2 || now.Tpid != [2]uint16{0x88a8, 0x8100} || now.Vlan != [2]uint16{10, 20} || now.Mtu != 1500 {
 		t.Errorf("next hop %+v", now)
 	}
-	epoch := d.grace.epoch
+	epoch := d.grace.Epoch
 	must(t, d.SetNextHop(k, hop)) // the same
-	if read() != one || d.grace.epoch != epoch {
+	if read() != one || d.grace.Epoch != epoch {
 		t.Error("the same next hop was written again")
 	}
 	must(t, d.SetNextHop(k, &NextHop{Ifindex: 4, MTU: 70000, Pass: true}))
@@ -206,8 +207,8 @@ func TestNextHopIsSwappedWhole(t *testing.T) {
 		t.Errorf("a next hop that only XDP cannot send to: %+v", known)
 	}
 	must(t, d.SetNextHop(k, nil))
-	if three := read(); three.Half[three.Current&1] != (abi.NextHop{}) || d.grace.epoch == epoch {
-		t.Errorf("not ready: %+v, after %d grace periods", three, d.grace.epoch-epoch)
+	if three := read(); three.Half[three.Current&1] != (abi.NextHop{}) || d.grace.Epoch == epoch {
+		t.Errorf("not ready: %+v, after %d grace periods", three, d.grace.Epoch-epoch)
 	}
 	for what, bad := range map[string]*NextHop{
 		"want 6 bytes": {Ifindex: 3, MTU: 1500},
@@ -281,7 +282,7 @@ func TestRefusals(t *testing.T) {
 
 func TestFullTables(t *testing.T) {
 	d := openWith(t, Options{Limits: Limits{SIDs: 4, Policies: 2, SegmentLists: 3, Tunnels: 2, Routes: 2, Adjacencies: 4}})
-	var full *FullError
+	var full *table.FullError
 	fill := func(what string, put func(i int) error) {
 		t.Helper()
 		var err error
@@ -310,7 +311,7 @@ func TestFullTables(t *testing.T) {
 		return d.PutRoute(0, prefix("fc00::/16"), []AdjacencyKey{{Interface: fmt.Sprint("e", i)}, {Interface: fmt.Sprint("f", i)}, {Interface: fmt.Sprint("g", i)}})
 	})
 	start := time.Now()
-	d.grace.wait()
+	d.grace.Wait()
 	t.Logf("a grace period takes %v", time.Since(start))
 }
 

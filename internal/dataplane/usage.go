@@ -1,14 +1,18 @@
 package dataplane
 
-import "github.com/culvert-net/culvert/internal/dataplane/abi"
+import (
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+)
 
 // Outcomes counts how packets' journeys ended, by Reason. Each frame that came
 // in on a port is in exactly one of them, with its whole length.
-func (d *DataPlane) Outcomes() ([]Counter, error) {
-	out := make([]Counter, len(reasons))
+func (d *DataPlane) Outcomes() ([]counter.Counter, error) {
+	out := make([]counter.Counter, len(reasons))
 	for i := range out {
 		var err error
-		if out[i], err = readCounter(d.maps[abi.MapOutcomes], uint32(i)); err != nil {
+		if out[i], err = counter.Read(d.maps[abi.MapOutcomes], uint32(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -40,7 +44,7 @@ func (d *DataPlane) Usage() map[string]Usage {
 			byIndex++
 		}
 	}
-	of := func(x *indexes) Usage { return Usage{x.used(), x.Size()} }
+	of := func(x *table.Indexes) Usage { return Usage{x.Used(), x.Size()} }
 	entries := func(n int, table string) Usage { return Usage{n, int(d.maps[table].MaxEntries())} }
 	sids, tunnels := of(d.sidIndex), of(d.tunnelIndex)
 	out := map[string]Usage{
@@ -58,7 +62,7 @@ func (d *DataPlane) Usage() map[string]Usage {
 		abi.MapRoute6:       entries(d.route6.Len(), abi.MapRoute6),
 		abi.MapAdjacency:    of(d.adjacencyIndex),
 		abi.MapSource:       of(d.sourceIndex),
-		abi.MapNameByIndex:  entries(d.names.table.Len(), abi.MapNameByIndex),
+		abi.MapNameByIndex:  entries(d.names.Len(), abi.MapNameByIndex),
 	}
 	if d.sessions != nil {
 		d.sessionUsage(out)

@@ -8,15 +8,17 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // atHalves are counts at which one half or the other is about to turn.
-func atHalves() []Counter {
-	var out []Counter
+func atHalves() []counter.Counter {
+	var out []counter.Counter
 	for _, packets := range []uint64{0, 1<<23 - 1, 1<<24 - 1, 5<<23 - 1, 1<<55 - 1<<24} {
 		for _, bytes := range []uint64{0, 1<<39 - 1, 1<<40 - 1, 7<<39 - 1, 1<<63 - 1<<40} {
-			out = append(out, Counter{packets, bytes})
+			out = append(out, counter.Counter{Packets: packets, Bytes: bytes})
 		}
 	}
 	return out
@@ -26,13 +28,13 @@ func TestVolumeHoldsWhatWasCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	counts := atHalves()
 	for range 10_000 {
-		counts = append(counts, Counter{random.Uint64() >> (10 + random.UintN(50)), random.Uint64() >> random.UintN(60)})
+		counts = append(counts, counter.Counter{Packets: random.Uint64() >> (10 + random.UintN(50)), Bytes: random.Uint64() >> random.UintN(60)})
 	}
 	for _, c := range counts {
-		if c.Packets+c.Bytes>>volumeByteBits >= 1<<55 {
+		if c.Packets+c.Bytes>>counter.VolumeByteBits >= 1<<55 {
 			continue
 		}
-		if got := counterOf(volumeOf(c)); got != c {
+		if got := counter.Of(counter.VolumeOf(c)); got != c {
 			t.Errorf("%+v: read as %+v", c, got)
 		}
 	}
@@ -41,13 +43,13 @@ func TestVolumeHoldsWhatWasCounted(t *testing.T) {
 // TestVolumeBetweenTheAdditions reads while the word is ahead of its halves.
 func TestVolumeBetweenTheAdditions(t *testing.T) {
 	for _, c := range atHalves() {
-		before, after := c, Counter{c.Packets + 1, c.Bytes + math.MaxUint16}
-		v := volumeOf(before)
-		v.Word += 1<<volumeByteBits + math.MaxUint16
-		if got := counterOf(v); got != after {
+		before, after := c, counter.Counter{Packets: c.Packets + 1, Bytes: c.Bytes + math.MaxUint16}
+		v := counter.VolumeOf(before)
+		v.Word += 1<<counter.VolumeByteBits + math.MaxUint16
+		if got := counter.Of(v); got != after {
 			t.Errorf("%+v and a packet: read as %+v before the halves are counted", before, got)
 		}
-		if v.Word != volumeOf(after).Word {
+		if v.Word != counter.VolumeOf(after).Word {
 			t.Errorf("%+v and a packet: the word is %#x", before, v.Word)
 		}
 	}
@@ -67,12 +69,12 @@ func TestVolumeOfTheProgram(t *testing.T) {
 	frame := packet.Frame(append([]packet.Layer{packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.9"), Dst: addr("10.0.0.1")},
 		packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: 7}}, inner...)...)
 	const runs, each = 4, 100
-	all := Counter{runs * each, runs * each * uint64(len(packet.Frame(inner...)))}
+	all := counter.Counter{Packets: runs * each, Bytes: runs * each * uint64(len(packet.Frame(inner...)))}
 	for _, start := range atHalves() {
 		start.Packets -= min(start.Packets, all.Packets/2)
 		start.Bytes -= min(start.Bytes, all.Bytes/2)
-		for w, v := range toWords(volumeOf(start)) {
-			d.tunnel.store(7, wordVolume+w, v)
+		for w, v := range table.ToWords(counter.VolumeOf(start)) {
+			d.tunnel.Store(7, wordVolume+w, v)
 		}
 		var done atomic.Bool
 		var running, reading sync.WaitGroup
@@ -91,14 +93,14 @@ func TestVolumeOfTheProgram(t *testing.T) {
 		reading.Wait()
 		got, _, err := d.TunnelCounters("n3")
 		must(t, err)
-		if want := (Counter{start.Packets + all.Packets, start.Bytes + all.Bytes}); got != want {
+		if want := (counter.Counter{Packets: start.Packets + all.Packets, Bytes: start.Bytes + all.Bytes}); got != want {
 			t.Errorf("from %+v: %+v, want %+v", start, got, want)
 		}
 	}
 }
 
 // watchCounter fails where what a tunnel counted goes back.
-func watchCounter(t *testing.T, d *DataPlane, last Counter, done *atomic.Bool) {
+func watchCounter(t *testing.T, d *DataPlane, last counter.Counter, done *atomic.Bool) {
 	for !done.Load() {
 		now, _, err := d.TunnelCounters("n3")
 		if err != nil || now.Packets < last.Packets || now.Bytes < last.Bytes {

@@ -1,4 +1,4 @@
-package dataplane
+package counter
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ func (c *Counter) Add(o Counter) {
 	c.Bytes += o.Bytes
 }
 
-// readCounter sums an entry of a per-CPU array over the CPUs.
-func readCounter(m *ebpf.Map, index uint32) (Counter, error) {
+// Read sums an entry of a per-CPU array over the CPUs.
+func Read(m *ebpf.Map, index uint32) (Counter, error) {
 	var sum Counter
 	each, err := readCPUs(m, index)
 	for _, c := range each {
@@ -34,22 +34,22 @@ func readCPUs(m *ebpf.Map, index uint32) (each []abi.Counter, err error) {
 	return each, nil
 }
 
-// zeroCounter sets an entry to zero on all CPUs.
-func zeroCounter(m *ebpf.Map, index uint32) error {
-	return writeCounter(m, index, make([]abi.Counter, ebpf.MustPossibleCPU()))
+// Zero sets an entry to zero on all CPUs.
+func Zero(m *ebpf.Map, index uint32) error {
+	return Write(m, index, make([]abi.Counter, ebpf.MustPossibleCPU()))
 }
 
-// copyCounter lets one entry go on counting where another stopped.
-func copyCounter(m *ebpf.Map, from, to uint32) error {
+// Copy lets one entry go on counting where another stopped.
+func Copy(m *ebpf.Map, from, to uint32) error {
 	each, err := readCPUs(m, from)
 	if err != nil {
 		return err
 	}
-	return writeCounter(m, to, each)
+	return Write(m, to, each)
 }
 
-// writeCounter sets an entry on each CPU.
-func writeCounter(m *ebpf.Map, index uint32, each []abi.Counter) error {
+// Write sets an entry on each CPU.
+func Write(m *ebpf.Map, index uint32, each []abi.Counter) error {
 	if err := m.Put(index, each); err != nil {
 		return fmt.Errorf("write %s: %w", m, err)
 	}

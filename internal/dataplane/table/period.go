@@ -1,4 +1,4 @@
-package dataplane
+package table
 
 import (
 	"errors"
@@ -17,39 +17,39 @@ import (
 // membarrierGlobal is MEMBARRIER_CMD_GLOBAL of membarrier(2).
 const membarrierGlobal = 1
 
-// periods are RCU grace periods that callers share. XDP programs run inside RCU
+// Periods are RCU grace periods that callers share. XDP programs run inside RCU
 // read sections, so what was unlinked before one is seen by no packet after it.
 // A period that has begun is of no use to who comes then: everybody waits for
 // the next, which one of them asks the kernel for.
-type periods struct {
+type Periods struct {
 	mu          sync.Mutex
 	changed     *sync.Cond
 	begun, over uint64 // numbers of the last ones
 }
 
-func newPeriods() *periods {
-	p := &periods{}
+func NewPeriods() *Periods {
+	p := &Periods{}
 	p.changed = sync.NewCond(&p.mu)
 	return p
 }
 
-// next is the number of the period after which no packet sees any more what is
+// Next is the number of the period after which no packet sees any more what is
 // unlinked now.
-func (p *periods) next() uint64 {
+func (p *Periods) Next() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.begun + 1
 }
 
-// ended is the number of the last one that is over.
-func (p *periods) ended() uint64 {
+// Ended is the number of the last one that is over.
+func (p *Periods) Ended() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.over
 }
 
-// wait returns when period n is over.
-func (p *periods) wait(n uint64) {
+// Wait returns when period n is over.
+func (p *Periods) Wait(n uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.over < n {

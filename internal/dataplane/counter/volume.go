@@ -1,4 +1,4 @@
-package dataplane
+package counter
 
 import (
 	"sync/atomic"
@@ -14,26 +14,26 @@ import (
 // that part's halves, which thus has the turned bit as its lowest, unless it is
 // one behind for the moment.
 const (
-	volumeByteBits   = 40
-	volumePacketBits = 64 - volumeByteBits
-	volumeWords      = 2 // that it takes in an entry: word, halves
+	VolumeByteBits   = 40
+	volumePacketBits = 64 - VolumeByteBits
+	VolumeWords      = 2 // that it takes in an entry: word, halves
 )
 
-// volumeOf is the volume that has counted c: packets to 2^55, bytes to 2^64.
-func volumeOf(c Counter) abi.Volume {
-	upper := c.Packets + c.Bytes>>volumeByteBits
+// VolumeOf is the volume that has counted c: packets to 2^55, bytes to 2^64.
+func VolumeOf(c Counter) abi.Volume {
+	upper := c.Packets + c.Bytes>>VolumeByteBits
 	return abi.Volume{
-		Word:         c.Packets<<volumeByteBits + c.Bytes,
-		ByteHalves:   uint32(c.Bytes >> (volumeByteBits - 1)),
+		Word:         c.Packets<<VolumeByteBits + c.Bytes,
+		ByteHalves:   uint32(c.Bytes >> (VolumeByteBits - 1)),
 		PacketHalves: uint32(upper >> (volumePacketBits - 1)),
 	}
 }
 
-// counterOf is what a volume has counted.
-func counterOf(v abi.Volume) Counter {
-	bytes := whole(v.Word&(1<<volumeByteBits-1), v.ByteHalves, volumeByteBits)
-	upper := whole(v.Word>>volumeByteBits, v.PacketHalves, volumePacketBits)
-	return Counter{Packets: upper - bytes>>volumeByteBits, Bytes: bytes}
+// Of is what a volume has counted.
+func Of(v abi.Volume) Counter {
+	bytes := whole(v.Word&(1<<VolumeByteBits-1), v.ByteHalves, VolumeByteBits)
+	upper := whole(v.Word>>VolumeByteBits, v.PacketHalves, volumePacketBits)
+	return Counter{Packets: upper - bytes>>VolumeByteBits, Bytes: bytes}
 }
 
 // whole puts the `bits` lower bits of a number together with how often the
@@ -44,15 +44,15 @@ func whole(lower uint64, halves uint32, bits int) uint64 {
 	return turned>>1<<bits | lower
 }
 
-// readVolume reads a volume that the data path adds to meanwhile, at the two
+// ReadVolume reads a volume that the data path adds to meanwhile, at the two
 // words that begin with `at`. The halves must be the same before the word and
 // after it: then no more than what turned last can be missing in them.
-func readVolume(at []uint64) Counter {
+func ReadVolume(at []uint64) Counter {
 	for {
 		halves := atomic.LoadUint64(&at[1])
 		word := atomic.LoadUint64(&at[0])
 		if atomic.LoadUint64(&at[1]) == halves {
-			return counterOf(abi.Volume{Word: word, ByteHalves: uint32(halves), PacketHalves: uint32(halves >> 32)})
+			return Of(abi.Volume{Word: word, ByteHalves: uint32(halves), PacketHalves: uint32(halves >> 32)})
 		}
 	}
 }

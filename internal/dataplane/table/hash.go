@@ -1,4 +1,4 @@
-package dataplane
+package table
 
 import (
 	"errors"
@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// table is a map of which we know the contents, so that nothing is written
+// Hash is a map of which we know the contents, so that nothing is written
 // where nothing changes, and an entry of an earlier daemon is recognised.
-type table[K, V comparable] struct {
+type Hash[K, V comparable] struct {
 	name  string
 	limit string
 	m     *ebpf.Map
 	have  map[K]V
 	// kept holds what was put since Open, until Sweep.
 	kept map[K]bool
-	// changed, if any, runs after each write.
-	changed func()
+	// Changed, if any, runs after each write.
+	Changed func()
 }
 
-// openTable reads what is there.
-func openTable[K, V comparable](name, limit string, m *ebpf.Map) (*table[K, V], error) {
-	t := &table[K, V]{name: name, limit: limit, m: m, have: map[K]V{}, kept: map[K]bool{}}
+// OpenHash reads what is there.
+func OpenHash[K, V comparable](name, limit string, m *ebpf.Map) (*Hash[K, V], error) {
+	t := &Hash[K, V]{name: name, limit: limit, m: m, have: map[K]V{}, kept: map[K]bool{}}
 	var k K
 	var v V
 	it := m.Iterate()
@@ -38,7 +38,8 @@ func openTable[K, V comparable](name, limit string, m *ebpf.Map) (*table[K, V], 
 	return t, nil
 }
 
-func (t *table[K, V]) put(k K, v V) error {
+// Put writes an entry, unless the table has the same (*FullError).
+func (t *Hash[K, V]) Put(k K, v V) error {
 	if old, ok := t.have[k]; !ok || old != v {
 		if err := t.m.Put(&k, &v); err != nil {
 			if errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) {
@@ -55,8 +56,8 @@ func (t *table[K, V]) put(k K, v V) error {
 	return nil
 }
 
-// del removes an entry; one that is not there is not an error.
-func (t *table[K, V]) del(k K) error {
+// Delete removes an entry; one that is not there is not an error.
+func (t *Hash[K, V]) Delete(k K) error {
 	if _, ok := t.have[k]; !ok {
 		return nil
 	}
@@ -69,30 +70,30 @@ func (t *table[K, V]) del(k K) error {
 	return nil
 }
 
-func (t *table[K, V]) wrote() {
-	if t.changed != nil {
-		t.changed()
+func (t *Hash[K, V]) wrote() {
+	if t.Changed != nil {
+		t.Changed()
 	}
 }
 
 // Get is the value of a key; the zero value where the table has none.
-func (t *table[K, V]) Get(k K) V { return t.have[k] }
+func (t *Hash[K, V]) Get(k K) V { return t.have[k] }
 
 // Lookup is the value of a key, and whether the table has one.
-func (t *table[K, V]) Lookup(k K) (V, bool) {
+func (t *Hash[K, V]) Lookup(k K) (V, bool) {
 	v, ok := t.have[k]
 	return v, ok
 }
 
 // Len is the number of entries.
-func (t *table[K, V]) Len() int { return len(t.have) }
+func (t *Hash[K, V]) Len() int { return len(t.have) }
 
 // All are the entries. Deleting some meanwhile is allowed.
-func (t *table[K, V]) All() iter.Seq2[K, V] { return maps.All(t.have) }
+func (t *Hash[K, V]) All() iter.Seq2[K, V] { return maps.All(t.have) }
 
 // Stale lists what an earlier daemon put and this one has not: nothing after
 // Settle.
-func (t *table[K, V]) Stale() map[K]V {
+func (t *Hash[K, V]) Stale() map[K]V {
 	if t.kept == nil {
 		return nil
 	}
@@ -104,20 +105,20 @@ func (t *table[K, V]) Stale() map[K]V {
 }
 
 // Sweep deletes what is stale.
-func (t *table[K, V]) Sweep() error {
+func (t *Hash[K, V]) Sweep() error {
 	var errs []error
 	for k := range t.Stale() {
-		errs = append(errs, t.del(k))
+		errs = append(errs, t.Delete(k))
 	}
 	return errors.Join(errs...)
 }
 
 // Settle ends the time in which entries may be stale.
-func (t *table[K, V]) Settle() { t.kept = nil }
+func (t *Hash[K, V]) Settle() { t.kept = nil }
 
-// readArray is an array by index, in one call: the daemon is not in service before
+// ReadArray is an array by index, in one call: the daemon is not in service before
 // it has read them.
-func readArray[V any](m *ebpf.Map) ([]V, error) {
+func ReadArray[V any](m *ebpf.Map) ([]V, error) {
 	keys, values := make([]uint32, m.MaxEntries()), make([]V, m.MaxEntries())
 	var cursor ebpf.MapBatchCursor
 	n, err := m.BatchLookup(&cursor, keys, values, nil)

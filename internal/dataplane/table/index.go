@@ -1,45 +1,46 @@
-package dataplane
+package table
 
 import (
 	"fmt"
 	"time"
 )
 
-// maxRetired is how many indices may wait for a grace period: few enough that
+// MaxRetired is how many indices may wait for a grace period: few enough that
 // the tables stay compact, enough that deleting a million tunnels costs few
 // grace periods.
-const maxRetired = 4096
+const MaxRetired = 4096
 
-// grace counts RCU grace periods. XDP programs run inside RCU read sections,
+// Grace counts RCU grace periods. XDP programs run inside RCU read sections,
 // so what was unlinked before one is seen by no packet after it.
-type grace struct {
-	epoch  uint64
+type Grace struct {
+	// Epoch is the number of periods that are over.
+	Epoch  uint64
 	waited time.Time
 }
 
-// wait returns when every packet that was on its way has left.
-func (g *grace) wait() {
+// Wait returns when every packet that was on its way has left.
+func (g *Grace) Wait() {
 	gracePeriod()
-	g.epoch++
+	g.Epoch++
 	g.waited = time.Now()
 }
 
-// waitNow waits if that was not done in the last second: a hundredth of the
+// WaitNow waits if that was not done in the last second: a hundredth of the
 // time at most.
-func (g *grace) waitNow() bool {
+func (g *Grace) WaitNow() bool {
 	if time.Since(g.waited) < time.Second {
 		return false
 	}
-	g.wait()
+	g.Wait()
 	return true
 }
 
-// indexes hands out the entries [first, end) of an array. A returned index is
+// Indexes hands out the entries [first, end) of an array. A returned index is
 // given out again only after a grace period.
-type indexes struct {
+type Indexes struct {
 	table string // for errors
 	limit string // the configuration's name for what bounds it
-	grace *grace
+	grace *Grace
 
 	first, next, end uint32
 	free             []uint32
@@ -47,13 +48,13 @@ type indexes struct {
 	retiredAt        uint64 // epoch of the newest in retired
 }
 
-// newIndexes has none handed out.
-func newIndexes(g *grace, table, limit string, first, end uint32) *indexes {
-	return &indexes{table: table, limit: limit, grace: g, first: first, next: first, end: end}
+// NewIndexes has none handed out.
+func NewIndexes(g *Grace, table, limit string, first, end uint32) *Indexes {
+	return &Indexes{table: table, limit: limit, grace: g, first: first, next: first, end: end}
 }
 
-// restore marks what an earlier daemon had in use. It comes before alloc.
-func (x *indexes) restore(taken map[uint32]bool) {
+// Restore marks what an earlier daemon had in use. It comes before Alloc.
+func (x *Indexes) Restore(taken map[uint32]bool) {
 	for i := range taken {
 		if i >= x.next && i < x.end {
 			x.next = i + 1
@@ -66,10 +67,11 @@ func (x *indexes) restore(taken map[uint32]bool) {
 	}
 }
 
-func (x *indexes) alloc() (uint32, error) {
+// Alloc hands out an index (*FullError). It may wait for a grace period.
+func (x *Indexes) Alloc() (uint32, error) {
 	x.settle()
 	if len(x.free) == 0 && x.next == x.end && len(x.retired) > 0 {
-		x.grace.wait()
+		x.grace.Wait()
 		x.settle()
 	}
 	if n := len(x.free); n > 0 {
@@ -85,32 +87,32 @@ func (x *indexes) alloc() (uint32, error) {
 }
 
 // settle frees what was retired before the last grace period.
-func (x *indexes) settle() {
-	if len(x.retired) > 0 && x.retiredAt < x.grace.epoch {
+func (x *Indexes) settle() {
+	if len(x.retired) > 0 && x.retiredAt < x.grace.Epoch {
 		x.free = append(x.free, x.retired...)
 		x.retired = x.retired[:0]
 	}
 }
 
-// retire gives back an index that nothing refers to any more. Index 0 is none.
-func (x *indexes) retire(i uint32) {
+// Retire gives back an index that nothing refers to any more. Index 0 is none.
+func (x *Indexes) Retire(i uint32) {
 	if i == 0 {
 		return
 	}
 	x.settle()
 	x.retired = append(x.retired, i)
-	x.retiredAt = x.grace.epoch
-	if len(x.retired) >= maxRetired {
-		x.grace.wait()
+	x.retiredAt = x.grace.Epoch
+	if len(x.retired) >= MaxRetired {
+		x.grace.Wait()
 		x.settle()
 	}
 }
 
 // Size is how many indices there are.
-func (x *indexes) Size() int { return int(x.end - x.first) }
+func (x *Indexes) Size() int { return int(x.end - x.first) }
 
-// used is how many indices are handed out.
-func (x *indexes) used() int {
+// Used is how many indices are handed out.
+func (x *Indexes) Used() int {
 	return int(x.next-x.first) - len(x.free) - len(x.retired)
 }
 

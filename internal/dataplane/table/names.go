@@ -1,0 +1,64 @@
+package table
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+)
+
+// Names is what indices mean, for a daemon that starts again.
+type Names struct {
+	hash *Hash[abi.NameKey, [NameLength]byte]
+}
+
+// OpenNames reads what there is.
+func OpenNames(m *ebpf.Map) (*Names, error) {
+	hash, err := OpenHash[abi.NameKey, [NameLength]byte](abi.MapNameByIndex, "", m)
+	return &Names{hash}, err
+}
+
+// NameLength bounds a name, in octets.
+const NameLength = 128
+
+// Kinds of names (bpf/maps.h).
+const (
+	NamePolicy    = 1
+	NameTunnel    = 4
+	NameAdjacency = 5
+)
+
+// Put names an index.
+func (n *Names) Put(kind, index uint32, name string) error {
+	var text [NameLength]byte
+	if len(name) > NameLength {
+		return fmt.Errorf("name %q is longer than %d bytes", name, NameLength)
+	}
+	copy(text[:], name)
+	return n.hash.Put(abi.NameKey{Kind: kind, Index: index}, text)
+}
+
+// Delete takes the name of an index away.
+func (n *Names) Delete(kind, index uint32) error {
+	return n.hash.Delete(abi.NameKey{Kind: kind, Index: index})
+}
+
+// Len is the number of names.
+func (n *Names) Len() int { return n.hash.Len() }
+
+// Settle ends the time in which names may be stale.
+func (n *Names) Settle() { n.hash.Settle() }
+
+// All is every name of a kind, by index.
+func (n *Names) All(kind uint32) map[uint32]string {
+	out := map[uint32]string{}
+	for k, text := range n.hash.All() {
+		if k.Kind == kind {
+			name, _, _ := bytes.Cut(text[:], []byte{0})
+			out[k.Index] = string(name)
+		}
+	}
+	return out
+}
