@@ -447,8 +447,11 @@ int traffic_send(struct xdp_md *ctx)
 			return XDP_DROP;
 		state->last = now;
 	}
-	if (job->turns && (state->turn = !state->turn))
-		bpf_tail_call(ctx, &traffic_other, TRAFFIC_CALL_SEND);
+	if (job->turns) {
+		state->turn = !state->turn;
+		if (state->turn)
+			bpf_tail_call(ctx, &traffic_other, TRAFFIC_CALL_SEND);
+	}
 	if (make(ctx, job, state, now)) {
 		state->failed++;
 		return XDP_ABORTED;

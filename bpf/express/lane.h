@@ -155,7 +155,7 @@ INLINE __u64 express_vouched(__u64 header, void *l4, void *end, __u8 protocol)
 	if (protocol == NH_UDP ? !ld16(l4 + 6) || be16(ld16(l4 + 4)) != length
 			       : protocol != NH_TCP || length < TCP_LEN)
 		return 0;
-	return header + 2 * 0xffff - pseudo_tail(length, protocol); /* modulo 65535 */
+	return header + 2ULL * 0xffff - pseudo_tail(length, protocol); /* modulo 65535 */
 }
 
 INLINE __u64 express_sum4(struct ipv4 *ip, void *end)

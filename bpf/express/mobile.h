@@ -41,9 +41,9 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 		return NOT_TAKEN;
 	skip = srh->length;
 	opaque(skip);
-	if (skip > 2 * MAX_SEGMENTS)
+	if (skip > 2ULL * MAX_SEGMENTS)
 		return NOT_TAKEN;
-	inner = (void *)srh + SRH_LEN + 8 * skip;
+	inner = (void *)srh + SRH_LEN + 8ULL * skip;
 	if (srh->next_header == NH_IPV4 && express_ipv4(inner, end, x->port_flags)) {
 		h.hash = express_hash4(inner);
 		h.sum = express_sum4(inner, end);

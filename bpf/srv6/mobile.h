@@ -321,7 +321,7 @@ INLINE int end_map(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, 
 	return CONTINUE;
 }
 
-#define LIMIT_BURST_MIN (2 * 1514 * 8ull) /* bits */
+#define LIMIT_BURST_MIN (8ull * 2 * 1514) /* bits */
 #define LIMIT_PAYOUT_MIN 1000
 
 INLINE __u64 limit_burst(__u64 rate)
