@@ -11,8 +11,8 @@ IMAGE   := ghcr.io/culvert-net/culvert
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 EVENTS  := .cache/test.json
+LINT    := go tool -modfile=tools/lint/go.mod
 SUM     := go tool gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg
-GO_DIRS := $(wildcard *.go) $(filter-out bin dist docs examples proto tools,$(patsubst %/,%,$(wildcard */)))
 
 FRAMES  ?= 10000000
 ROUNDS  ?= 10
@@ -55,11 +55,13 @@ test: ## everything that CI runs: build, lint, generated files, all tests
 	@! grep '"Action":"skip".*"Test":' $(EVENTS) || { echo "culvert: root has no reason to skip these"; exit 1; }
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck
-	@files=$$("$$(go env GOROOT)/bin/gofmt" -l $(GO_DIRS)) && test -z "$$files" || \
-		{ echo "$$files"; echo "culvert: run gofmt -w on these"; exit 1; }
-	@go vet ./...
-	@go tool staticcheck ./...
+lint: ## format, bugs, comments, words, commit subjects, known vulnerabilities
+	@tools/need.sh test
+	@$(LINT) golangci-lint run ./...
+	@shellcheck $$(find . -name '*.sh' -not -path './bin/*' -not -path './.cache/*') .ci/run
+	@tools/lint/c.sh
+	@tools/lint/commits.sh
+	@tools/lint/vulnerabilities.sh
 
 .PHONY: generate
 generate: ## make the objects of bpf/, the management API, the schema and docs/behaviors.md

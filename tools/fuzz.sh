@@ -7,7 +7,7 @@
 # it, then every Go fuzz target for SECONDS (20). Whatever finds something is run to
 # its end; a finding leaves its input behind and the exit code at 1.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 frames=${1:?"want the number of frames, as in: tools/fuzz.sh 10000000"}
 seconds=${2:-20}

@@ -14,6 +14,7 @@ files() {
 # Another system's clang-19 and headers make another object of the same source:
 # as good, but not the same octets.
 reference() {
+	# shellcheck disable=SC1091
 	(. /etc/os-release && [ "$ID $VERSION_ID" = "debian 12" ])
 }
 
@@ -32,7 +33,7 @@ while read -r file; do
 done < <(files "$copy")
 
 if [ ${#different[@]} -gt 0 ]; then
-	printf 'culvert: %s is not what `make generate` makes\n' "${different[@]}" >&2
+	printf 'culvert: %s differs from what "make generate" makes\n' "${different[@]}" >&2
 	echo "culvert: run 'make generate' and commit the result" >&2
 	exit 1
 fi

@@ -8,11 +8,13 @@
 set -euo pipefail
 
 # what is looked for  package  reason
+# shellcheck disable=SC2034 # the lists are read by their name
 run='
 ip             iproute2            builds networks of namespaces and veth pairs
 ethtool        ethtool             reads and sets what the ends of a veth pair offload
 certificates   ca-certificates     to fetch Go modules over HTTPS
 '
+# shellcheck disable=SC2034
 test="$run"'
 ping           iputils-ping        sends fragments to the slow path
 sysctl         procps              mends what doctor finds
@@ -26,12 +28,16 @@ nft            nftables            translates addresses in a laboratory, as kube
 iptables       iptables            is the other way of kube-proxy
 clang-19       clang-19            compiles the data path
 llvm-strip-19  llvm-19             strips it
+clang-format-19 clang-format-19    checks the format of C files
+clang-tidy-19  clang-tidy-19       looks for bugs in C files
+shellcheck     shellcheck          looks for bugs in shell scripts
 sanitizer      libclang-rt-19-dev  runs the data path under sanitizers
 bpf_helpers.h  libbpf-dev          headers of the data path
 bpf.h          linux-libc-dev      headers of the data path
 protoc         protobuf-compiler   compiles the management API
 timestamp      libprotobuf-dev     types of protobuf itself, which the management API uses
 '
+# shellcheck disable=SC2034
 e2e="$test"'
 containerd     containerd          runs the pods of a cluster
 runc           runc                starts their containers
@@ -98,7 +104,8 @@ install_packages() { # packages
 check_machine
 packages=()
 while read -r what package reason; do
-	[ -n "$what" ] && missing "$what" || continue
+	[ -n "$what" ] || continue
+	missing "$what" || continue
 	echo "culvert: installing $package: $reason"
 	packages+=("$package")
 done <<<"${!1}"

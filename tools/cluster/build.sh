@@ -10,6 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/culvert/cluster
 
 # program  module beside this file  package
+# shellcheck disable=SC2034 # the lists are read by their name
 api='
 etcd                     etcd        go.etcd.io/etcd/server/v3
 kube-apiserver           kubernetes  k8s.io/kubernetes/cmd/kube-apiserver
@@ -17,6 +18,7 @@ kube-proxy               kubernetes  k8s.io/kubernetes/cmd/kube-proxy
 portmap                  cni         github.com/containernetworking/plugins/plugins/meta/portmap
 bandwidth                cni         github.com/containernetworking/plugins/plugins/meta/bandwidth
 '
+# shellcheck disable=SC2034
 all="$api"'
 kube-controller-manager  kubernetes  k8s.io/kubernetes/cmd/kube-controller-manager
 kube-scheduler           kubernetes  k8s.io/kubernetes/cmd/kube-scheduler
