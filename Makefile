@@ -22,8 +22,8 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 .PHONY: build
-build: ## build bin/culvert and bin/culvert-cni
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(dir $(BIN)) ./cmd/culvert ./cmd/culvert-cni
+build: ## build bin/culvert, bin/culvert-cni and bin/culvert-lab
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(dir $(BIN)) ./cmd/culvert ./cmd/culvert-cni ./cmd/culvert-lab
 
 .PHONY: image
 image: build ## write bin/culvert-image.tar, the cluster's image of this version, which ctr and podman take

@@ -43,6 +43,9 @@ var layers = []struct {
 			"kube/operator is the cluster that connectivity tests"},
 	{"internal/connectivity", []string{"internal/probe", "internal/overlay"}, "it judges a cluster by an interface, so that it can be tested without one"},
 	{"internal/printer", nil, "prints anybody's values: it knows none of them"},
+	{"internal/cmdline", []string{"internal/printer"}, "what all command lines share: it knows none of them"},
+	{"internal/labcli", []string{"internal/lab", "internal/bench", "internal/pfcp/smf", "internal/cmdline", "internal/printer"},
+		"the command line of the laboratory: it knows the product from outside, as its parts do"},
 	{"internal/probe", nil, "sends and counts: it knows neither laboratory nor cluster"},
 	{"internal/pfcp/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
 	{"internal/checksum", nil, "arithmetic on octets: it knows no header of ours"},
@@ -58,7 +61,7 @@ var layers = []struct {
 	{"internal/model", append([]string{"internal/config"}, models...), "the reference that the data path is compared with shares no code with it"},
 	{"internal/bench/search", nil, "a standard's algorithm: it knows neither who runs its trials nor who draws them"},
 	{"internal/bench/stats", nil, "samples in, figures out: it knows no experiment"},
-	{"internal/bench/experiment", append([]string{"internal/bench/result", "internal/bench/stats", "internal/bench/report", "internal/config"}, models...),
+	{"internal/bench/experiment", append([]string{"internal/bench/result", "internal/bench/stats", "internal/bench/report", "internal/config", "internal/cmdline"}, models...),
 		"the frame of every experiment knows none: kinds are given to it"},
 	{"internal/bench/report", []string{"internal/bench/result", "internal/bench/stats"}, "who draws knows nothing of what measures: any run can be drawn again"},
 	{"internal/testutil", append([]string{"internal/config", "internal/model", "internal/packet"}, models...), "serves the tests of every package, so it can import few"},
@@ -69,6 +72,13 @@ var layers = []struct {
 var outsiders = []string{"internal/lab", "internal/bench"}
 
 var insides = []string{"internal/dataplane", "internal/agent", "internal/slowpath"}
+
+// products are the programs that servers and cluster nodes carry, and instruments
+// what only culvert-lab carries.
+var (
+	products    = []string{"cmd/culvert", "cmd/culvert-cni"}
+	instruments = []string{"internal/lab", "internal/bench", "internal/pfcp/smf", "internal/labcli"}
+)
 
 // runners run what is pinned, or what makes and takes packets, and reach no
 // table of the data path. What they import is held to the rule.
@@ -120,6 +130,13 @@ func violations(imports map[string][]string) []string {
 				if underAny(reached, insides) && !underAny(reached, runners) {
 					report(pkg, reached, "the laboratory and the benchmarks look at the daemon from outside")
 				}
+			}
+		}
+	}
+	for _, pkg := range products {
+		for _, reached := range closure(imports, pkg) {
+			if underAny(reached, instruments) {
+				report(pkg, reached, "servers and cluster nodes do not carry the laboratory: culvert-lab does")
 			}
 		}
 	}
@@ -252,14 +269,22 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		{"internal/agent", "github.com/wmnsk/go-pfcp/ie"},
 		{"internal/cli", "cmd/culvert"},
 		{"internal/cli", "internal/testutil/netns"},
+		{"cmd/culvert", "internal/labcli"},
+		{"cmd/culvert-cni", "internal/lab"},
+		{"internal/cmdline", "internal/cli"},
+		{"internal/labcli", "internal/cli"},
 	} {
 		got := violations(sound(tt.pkg, tt.imported))
 		if !slices.ContainsFunc(got, func(v string) bool { return strings.HasPrefix(v, tt.pkg+" imports ") }) {
 			t.Errorf("%s imports %s: found %v", tt.pkg, tt.imported, got)
 		}
 	}
-	if got := violations(sound("internal/cli", "internal/lab")); len(got) > 0 {
+	if got := violations(sound("internal/labcli", "internal/lab")); len(got) > 0 {
 		t.Errorf("a sound graph: found %v", got)
+	}
+	// What culvert reaches counts, not only what it imports.
+	if got := violations(sound("internal/cli", "internal/bench")); len(got) != 1 || !strings.HasPrefix(got[0], "cmd/culvert imports internal/bench: ") {
+		t.Errorf("cli imports bench: found %v", got)
 	}
 }
 
@@ -291,7 +316,11 @@ func sound(pkg, imported string) map[string][]string {
 		"internal/bench":            {"internal/config"},
 		"internal/cli":              {"internal/api", "internal/agent"},
 		"internal/testutil/netns":   {"github.com/vishvananda/netns"},
+		"internal/cmdline":          {"internal/printer"},
+		"internal/printer":          {"go.yaml.in/yaml/v3"},
+		"internal/labcli":           {"internal/cmdline"},
 		"cmd/culvert":               {"internal/cli"},
+		"cmd/culvert-cni":           {"internal/cni"},
 	}
 	imports[pkg] = append(slices.Clone(imports[pkg]), imported)
 	return imports

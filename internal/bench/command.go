@@ -37,8 +37,8 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what packets cost on this machine",
-		Long: `Benchmarks start this program in network namespaces of their own, hand frames
-to its data path, and leave nothing behind. They need root.`,
+		Long: `Benchmarks start culvert in network namespaces of their own, hand frames to its
+data path, and leave nothing behind. They need root.`,
 	}
 	l := library()
 	c.AddCommand(l.Commands()...)
@@ -130,7 +130,7 @@ func (o *options) flags(c *cobra.Command, entries []uint, all []function) {
 	f.Uint32Var(&o.packets, "packets", 1<<17, "`packets` of one run")
 	f.IntVar(&o.cpu, "cpu", -1, "`CPU` to measure on (default: the last that may be used)")
 	f.BoolVar(&o.quick, "quick", false, "two short rounds with few entries: whether it works, not how fast it is")
-	f.StringVar(&o.binary, "culvert", "", "culvert `binary` to measure (default: this program)")
+	f.StringVar(&o.binary, "culvert", "", "culvert `binary` to measure (default: the one beside this program, or in PATH)")
 	f.StringVar(&o.bpffs, "bpffs", "/sys/fs/bpf", "bpffs `directory` for the pins")
 	must(c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names(all), cobra.ShellCompDirectiveNoFileComp)))

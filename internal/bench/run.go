@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
 
@@ -41,7 +42,7 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 	}
 	binary := o.binary
 	if binary == "" {
-		if binary, err = os.Executable(); err != nil {
+		if binary, err = cmdline.Program("culvert"); err != nil {
 			return nil, err
 		}
 	}

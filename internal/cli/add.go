@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
@@ -51,12 +52,12 @@ holds is added, all or nothing; - is standard input.`,
 		Example: d.example,
 		Args: func(c *cobra.Command, args []string) error {
 			if file != "" {
-				return noArgs(c, args)
+				return cmdline.NoArgs(c, args)
 			}
 			if d.args != nil {
 				return d.args(c, args)
 			}
-			return exactly(1, "one "+d.keyName)(c, args)
+			return cmdline.Exactly(1, "one "+d.keyName)(c, args)
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "`FILE` of resources to add, as in the configuration")
@@ -93,7 +94,7 @@ func (d adder) flags(c *cobra.Command) map[string]pflag.Value {
 			c.Flags().Var(new(text), name, f.about)
 		}
 		if len(f.words) > 0 {
-			complete(c, name, f.words)
+			cmdline.Complete(c, name, f.words)
 		}
 		values[f.name] = c.Flags().Lookup(name).Value
 	}
@@ -107,12 +108,12 @@ func (d adder) fragment(c *cobra.Command, file string, values map[string]pflag.V
 			continue
 		}
 		if file != "" {
-			return nil, usagef("--%s does not go with -f: write it into the file", f.flagName())
+			return nil, cmdline.Usagef("--%s does not go with -f: write it into the file", f.flagName())
 		}
 		set[f.name] = f.yaml(values[f.name])
 	}
 	if file != "" {
-		data, err := readFile(c, file)
+		data, err := cmdline.ReadFile(c, file)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +129,7 @@ func (d adder) fragment(c *cobra.Command, file string, values map[string]pflag.V
 	}
 	fragment, err := config.Decode([]byte(d.section + ": [" + mapping(set) + "]"))
 	if err != nil {
-		return nil, usage(d.asFlags(err))
+		return nil, cmdline.Usage(d.asFlags(err))
 	}
 	return fragment, nil
 }
@@ -193,9 +194,9 @@ func mapping(fields map[string]string) string {
 func (a *app) add() *cobra.Command {
 	c := &cobra.Command{
 		Use: "add FILE", Short: "Add what a part of a configuration file holds, or replace what was added before",
-		Args: exactly(1, "one FILE (- for standard input)"),
+		Args: cmdline.Exactly(1, "one FILE (- for standard input)"),
 		RunE: func(c *cobra.Command, args []string) error {
-			data, err := readFile(c, args[0])
+			data, err := cmdline.ReadFile(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -222,7 +223,7 @@ func (a *app) delete() *cobra.Command {
 		Example: "  culvert delete settings gtpu",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return usagef("%q takes a KIND and one KEY or more: see culvert delete --help", c.CommandPath())
+				return cmdline.Usagef("%q takes a KIND and one KEY or more: see culvert delete --help", c.CommandPath())
 			}
 			return nil
 		},

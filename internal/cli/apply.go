@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/printer"
 )
@@ -17,9 +18,9 @@ func (a *app) apply() *cobra.Command {
 		Long: `Make a configuration file the one that runs, by the difference between them;
 nothing else is touched. What was added by "add" stays. If anything is wrong,
 nothing changes.`,
-		Args: exactly(1, "one FILE (- for standard input)"),
+		Args: cmdline.Exactly(1, "one FILE (- for standard input)"),
 		RunE: func(c *cobra.Command, args []string) error {
-			data, err := readFile(c, args[0])
+			data, err := cmdline.ReadFile(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -44,7 +45,7 @@ nothing changes.`,
 // config prints what runs, as apply would take it.
 func (a *app) config() *cobra.Command {
 	c := &cobra.Command{
-		Use: "config", Short: "Print the configuration that runs, as apply would take it", Args: noArgs,
+		Use: "config", Short: "Print the configuration that runs, as apply would take it", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				running, err := client.Running(ctx)

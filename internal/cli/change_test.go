@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
@@ -117,7 +118,7 @@ func TestAddFile(t *testing.T) {
 			t.Errorf("%v: %q", args, out)
 		}
 		r := command(t.Context(), "gtpu: {adresses: []}", append([]string{"--socket", f.socket}, append(args, "-")...)...)
-		if r.code != ExitError || !strings.Contains(r.stderr, `did you mean "addresses"?`) {
+		if r.code != cmdline.ExitError || !strings.Contains(r.stderr, `did you mean "addresses"?`) {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
@@ -128,7 +129,7 @@ func TestDelete(t *testing.T) {
 	f.ok(t, "policy", "add", "p", "--segments", "2001:db8:5::")
 	f.ok(t, "policy", "add", "q", "--segments", "2001:db8:5::")
 	f.ok(t, "sid", "add", "2001:db8:101:77::/64", "--behavior", "End")
-	if r := f.run(t, "policy", "delete", "p", "none"); r.code != ExitError || r.stderr != "culvert: not found: there is no policy none\n" {
+	if r := f.run(t, "policy", "delete", "p", "none"); r.code != cmdline.ExitError || r.stderr != "culvert: not found: there is no policy none\n" {
 		t.Errorf("%+v", r)
 	}
 	if out := f.ok(t, "policy", "delete", "p", "q"); out != "delete policy p\ndelete policy q\n" {
@@ -137,7 +138,7 @@ func TestDelete(t *testing.T) {
 	if out := f.ok(t, "delete", "sid", "2001:db8:101:77::1/64"); out != "delete sid 2001:db8:101:77::/64\n" {
 		t.Errorf("%q", out)
 	}
-	if r := f.run(t, "policy", "delete", "gold"); r.code != ExitError || !strings.Contains(r.stderr, "is in the configuration file") {
+	if r := f.run(t, "policy", "delete", "gold"); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "is in the configuration file") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -177,7 +178,7 @@ func TestApplyConflict(t *testing.T) {
 	path := file(t, strings.Replace(string(text), "2001:db8:101:1::/64", "2001:db8:101:77::/64", 1))
 	before := f.Running()
 	r := f.run(t, "apply", path)
-	if r.code != ExitError || !strings.Contains(r.stderr, "overlaps SID 2001:db8:101:77::/64") || !strings.Contains(r.stderr, path+":") {
+	if r.code != cmdline.ExitError || !strings.Contains(r.stderr, "overlaps SID 2001:db8:101:77::/64") || !strings.Contains(r.stderr, path+":") {
 		t.Errorf("%+v", r)
 	}
 	if !reflect.DeepEqual(f.Running(), before) {
@@ -187,26 +188,26 @@ func TestApplyConflict(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	good, bad := file(t, "sids: [{sid: '2001:db8::1', behavior: End}]\n"), file(t, "sids:\n  - sid: 2001:db8::1\n    behavior: End.T\n    tabel: 7\nlog: {level: loud}\n")
-	if r := command(t.Context(), "", "check", good); r != (result{ExitOK, good + ": ok\n", ""}) {
+	if r := command(t.Context(), "", "check", good); r != (result{cmdline.ExitOK, good + ": ok\n", ""}) {
 		t.Errorf("%+v", r)
 	}
 	r := command(t.Context(), "", "check", bad)
 	want := "culvert: " + bad + " is not taken:\n  " + bad + ":4: sids[0].tabel: unknown field (fix: did you mean \"table\"?)\n"
-	if r != (result{ExitCheckFailed, "", want}) {
+	if r != (result{cmdline.ExitCheckFailed, "", want}) {
 		t.Errorf("%+v\nwant %s", r, want)
 	}
 	r = command(t.Context(), "", "check", "-o", "json", bad)
-	if r.code != ExitCheckFailed || !strings.Contains(r.stdout, `"line": 4`) || !strings.Contains(r.stdout, `"field": "sids[0].tabel"`) {
+	if r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stdout, `"line": 4`) || !strings.Contains(r.stdout, `"field": "sids[0].tabel"`) {
 		t.Errorf("%+v", r)
 	}
 	missing := file(t, "interfaces:\n  - name: nowhere9\n")
-	if r := command(t.Context(), "", "check", missing); r.code != ExitCheckFailed || !strings.Contains(r.stderr, ":2: interfaces[0].name") {
+	if r := command(t.Context(), "", "check", missing); r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stderr, ":2: interfaces[0].name") {
 		t.Errorf("missing interface: %+v", r)
 	}
-	if r := command(t.Context(), "", "check", "--offline", missing); r.code != ExitOK {
+	if r := command(t.Context(), "", "check", "--offline", missing); r.code != cmdline.ExitOK {
 		t.Errorf("missing interface, offline: %+v", r)
 	}
-	if r := command(t.Context(), "", "check", filepath.Join(t.TempDir(), "none")); r.code != ExitError || !strings.Contains(r.stderr, "cannot read") {
+	if r := command(t.Context(), "", "check", filepath.Join(t.TempDir(), "none")); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "cannot read") {
 		t.Errorf("no file: %+v", r)
 	}
 }
@@ -218,36 +219,36 @@ func TestFailures(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"sidd", `unknown command "sidd" for "culvert": did you mean "sid"?`, ExitUsage},
-		{"sid lst", `unknown command "lst" for "culvert sid": did you mean "list"?`, ExitUsage},
-		{"cni instal", `unknown command "instal" for "culvert cni": did you mean "install"?`, ExitUsage},
-		{"connectivity tset", `unknown command "tset" for "culvert connectivity": did you mean "test"?`, ExitUsage},
-		{"sid --colour", "unknown flag: --colour", ExitUsage},
-		{"sid -o xml", "give one of table, json, yaml", ExitUsage},
-		{"sid show", `"culvert sid show" takes one PREFIX, got 0 arguments`, ExitUsage},
-		{"sid delete", "takes one PREFIX or more", ExitUsage},
-		{"sid add", "takes one PREFIX", ExitUsage},
-		{"sid add 2001:db8::/64 --table main", `--table: must be a number, is the text "main"`, ExitUsage},
-		{"sid add 2001:db8::/64 --behavior Emd", `--behavior: "Emd"`, ExitUsage},
-		{"sid add 2001:db8::x --behavior End", `PREFIX: "2001:db8::x" is not a prefix`, ExitUsage},
-		{"sid add 2001:db8:101:77::/64 --behavior End.T", "table of sid 2001:db8:101:77::/64: is missing: End.T needs it", ExitError},
-		{"sid add -f x --table 7", "--table does not go with -f", ExitUsage},
-		{"sid add -f x 2001:db8::/64", "takes no arguments", ExitUsage},
-		{"policy add p", "--segments is missing", ExitUsage},
-		{"policy add p --segments 2001:db8:: --segments 2001:db8:: --weight 1", "given 1 times for 2 --segments", ExitUsage},
-		{"steering add a b", "takes one PREFIX", ExitUsage},
-		{"delete sid", "takes a KIND and one KEY", ExitUsage},
-		{"delete colour red", "there is no colour red", ExitError},
-		{"policy show silver", `not found: there is no policy "silver"`, ExitError},
-		{"counters --watch 1ms", "at least 100ms", ExitUsage},
-		{"trace src", "src needs a value", ExitUsage},
-		{"run", "--config is missing", ExitUsage},
-		{"run --config /nonexistent.yaml", "no such file", ExitError},
-		{"check", "takes one FILE", ExitUsage},
-		{"--address nowhere sid", "give host:port", ExitUsage},
-		{"--socket /nonexistent sid", "no daemon at /nonexistent", ExitError},
-		{"--socket /nonexistent trace", "no daemon at /nonexistent", ExitError},
-		{"unpin --pin-path " + t.TempDir(), "bpffs", ExitError},
+		{"sidd", `unknown command "sidd" for "culvert": did you mean "sid"?`, cmdline.ExitUsage},
+		{"sid lst", `unknown command "lst" for "culvert sid": did you mean "list"?`, cmdline.ExitUsage},
+		{"cni instal", `unknown command "instal" for "culvert cni": did you mean "install"?`, cmdline.ExitUsage},
+		{"connectivity tset", `unknown command "tset" for "culvert connectivity": did you mean "test"?`, cmdline.ExitUsage},
+		{"sid --colour", "unknown flag: --colour", cmdline.ExitUsage},
+		{"sid -o xml", "give one of table, json, yaml", cmdline.ExitUsage},
+		{"sid show", `"culvert sid show" takes one PREFIX, got 0 arguments`, cmdline.ExitUsage},
+		{"sid delete", "takes one PREFIX or more", cmdline.ExitUsage},
+		{"sid add", "takes one PREFIX", cmdline.ExitUsage},
+		{"sid add 2001:db8::/64 --table main", `--table: must be a number, is the text "main"`, cmdline.ExitUsage},
+		{"sid add 2001:db8::/64 --behavior Emd", `--behavior: "Emd"`, cmdline.ExitUsage},
+		{"sid add 2001:db8::x --behavior End", `PREFIX: "2001:db8::x" is not a prefix`, cmdline.ExitUsage},
+		{"sid add 2001:db8:101:77::/64 --behavior End.T", "table of sid 2001:db8:101:77::/64: is missing: End.T needs it", cmdline.ExitError},
+		{"sid add -f x --table 7", "--table does not go with -f", cmdline.ExitUsage},
+		{"sid add -f x 2001:db8::/64", "takes no arguments", cmdline.ExitUsage},
+		{"policy add p", "--segments is missing", cmdline.ExitUsage},
+		{"policy add p --segments 2001:db8:: --segments 2001:db8:: --weight 1", "given 1 times for 2 --segments", cmdline.ExitUsage},
+		{"steering add a b", "takes one PREFIX", cmdline.ExitUsage},
+		{"delete sid", "takes a KIND and one KEY", cmdline.ExitUsage},
+		{"delete colour red", "there is no colour red", cmdline.ExitError},
+		{"policy show silver", `not found: there is no policy "silver"`, cmdline.ExitError},
+		{"counters --watch 1ms", "at least 100ms", cmdline.ExitUsage},
+		{"trace src", "src needs a value", cmdline.ExitUsage},
+		{"run", "--config is missing", cmdline.ExitUsage},
+		{"run --config /nonexistent.yaml", "no such file", cmdline.ExitError},
+		{"check", "takes one FILE", cmdline.ExitUsage},
+		{"--address nowhere sid", "give host:port", cmdline.ExitUsage},
+		{"--socket /nonexistent sid", "no daemon at /nonexistent", cmdline.ExitError},
+		{"--socket /nonexistent trace", "no daemon at /nonexistent", cmdline.ExitError},
+		{"unpin --pin-path " + t.TempDir(), "bpffs", cmdline.ExitError},
 	} {
 		r := f.run(t, strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.stderr, c.want) || !strings.HasPrefix(r.stderr, "culvert: ") || strings.Count(r.stderr, "\n") != 1 || r.stdout != "" {
@@ -255,7 +256,7 @@ func TestFailures(t *testing.T) {
 		}
 	}
 	f.Err = agent.ErrNotReady
-	if r := f.run(t, "status"); r.code != ExitError || r.stderr != "culvert: not ready\n" {
+	if r := f.run(t, "status"); r.code != cmdline.ExitError || r.stderr != "culvert: not ready\n" {
 		t.Errorf("not ready: %+v", r)
 	}
 }

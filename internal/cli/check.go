@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/printer"
 )
@@ -17,9 +18,9 @@ func (a *app) check() *cobra.Command {
 		Use: "check FILE", Short: "Check a configuration file, without the daemon",
 		Long: `Check a configuration file, without the daemon. Every error is shown with its
 line, its field, and how to mend it; the exit code is then 3.`,
-		Args: exactly(1, "one FILE (- for standard input)"),
+		Args: cmdline.Exactly(1, "one FILE (- for standard input)"),
 		RunE: func(c *cobra.Command, args []string) error {
-			data, err := readFile(c, args[0])
+			data, err := cmdline.ReadFile(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -28,15 +29,15 @@ line, its field, and how to mend it; the exit code is then 3.`,
 				return err
 			}
 			if len(list) == 0 || a.format != printer.Table {
-				err = a.print(c, list, func(g *grid) { g.line(args[0] + ": ok") })
+				err = a.print(c, list, func(g *printer.Grid) { g.Line(args[0] + ": ok") })
 			}
 			if err != nil || len(list) == 0 {
 				return err
 			}
 			if a.format != printer.Table {
-				return &exitError{ExitCheckFailed, fmt.Errorf("%s: %d errors", args[0], len(list))}
+				return cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%s: %d errors", args[0], len(list)))
 			}
-			return &exitError{ExitCheckFailed, inFile(args[0], list)}
+			return cmdline.WithCode(cmdline.ExitCheckFailed, inFile(args[0], list))
 		},
 	}
 	c.Flags().BoolVar(&offline, "offline", false, "do not look for the interfaces: the file is for another machine")

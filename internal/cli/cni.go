@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
 )
 
@@ -23,7 +24,7 @@ func (a *app) cni() *cobra.Command {
 
 func (a *app) cniPrepare() *cobra.Command {
 	return &cobra.Command{
-		Use: "prepare", Short: "Have the kernel forward between pods, uplinks and the node", Args: noArgs,
+		Use: "prepare", Short: "Have the kernel forward between pods, uplinks and the node", Args: cmdline.NoArgs,
 		Long: `Has the kernel forward IPv4 and IPv6, take routes from routers all the same, and
 believe sources whose way back is another one. The daemon does that by itself, but
 for where it may not write to /proc/sys, as in a container.`,
@@ -58,7 +59,7 @@ func confFlags(c *cobra.Command, f *install.Files) {
 func (a *app) cniInstall() *cobra.Command {
 	var f install.Files
 	c := &cobra.Command{
-		Use: "install", Short: "Put the plugin where the container runtime looks for it", Args: noArgs,
+		Use: "install", Short: "Put the plugin where the container runtime looks for it", Args: cmdline.NoArgs,
 		Long: `Puts the plugin where the container runtime looks for it, and the network
 configuration that names it. With --conf-dir "" the latter is left to the daemon
 (culvert run --cni-conf-dir), which writes it when pods can be added.`,
@@ -77,7 +78,7 @@ func (a *app) cniUninstall() *cobra.Command {
 	var f install.Files
 	var stay bool
 	c := &cobra.Command{
-		Use: "uninstall", Short: "Take the plugin away; pods that are there keep their network", Args: noArgs,
+		Use: "uninstall", Short: "Take the plugin away; pods that are there keep their network", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			removed, err := f.Remove()
 			if err := errors.Join(say(c, "removed", removed), err); err != nil || !stay {
@@ -119,7 +120,7 @@ func announce(ctx context.Context, f install.Files, readiness func() (agent.PodR
 
 func (a *app) cniReady() *cobra.Command {
 	return &cobra.Command{
-		Use: "ready", Short: "Whether pods can be added, as CNI's STATUS says; else the exit code is 1", Args: noArgs,
+		Use: "ready", Short: "Whether pods can be added, as CNI's STATUS says; else the exit code is 1", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), readTimeout)
 			defer cancel()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
 )
 
@@ -32,11 +33,11 @@ func TestCNI(t *testing.T) {
 		{append([]string{"cni", "uninstall"}, folders...), "removed DIR/net.d/10-culvert.conflist\nremoved DIR/bin/culvert-cni\n"},
 	} {
 		r := command(t.Context(), "", tt.args...)
-		if got := strings.ReplaceAll(r.stdout, dir, "DIR"); r.code != ExitOK || got != tt.want {
+		if got := strings.ReplaceAll(r.stdout, dir, "DIR"); r.code != cmdline.ExitOK || got != tt.want {
 			t.Errorf("%v: exit %d, %q, %s", tt.args, r.code, got, r.stderr)
 		}
 	}
-	if r := command(t.Context(), "", append([]string{"cni", "install", "--plugin", dir + "/none"}, folders...)...); r.code != ExitError || !strings.Contains(r.stderr, "none") {
+	if r := command(t.Context(), "", append([]string{"cni", "install", "--plugin", dir + "/none"}, folders...)...); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "none") {
 		t.Errorf("without a plugin: exit %d, %s", r.code, r.stderr)
 	}
 }
@@ -76,7 +77,7 @@ func TestAnnounce(t *testing.T) {
 func TestCNIReady(t *testing.T) {
 	f := start(t, "edge.yaml")
 	f.Agent.Readiness = agent.PodReadiness{Reason: "no uplink"}
-	if r := f.run(t, "cni", "ready"); r.code != ExitError || !strings.Contains(r.stderr, "not ready: no uplink") {
+	if r := f.run(t, "cni", "ready"); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "not ready: no uplink") {
 		t.Errorf("exit %d, %s", r.code, r.stderr)
 	}
 	f.Agent.Readiness = agent.PodReadiness{Ready: true}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube/operator"
@@ -53,7 +54,7 @@ func (a *app) connectivityTest() *cobra.Command {
 	var limit time.Duration
 	var verbose bool
 	c := &cobra.Command{
-		Use: "test", Short: "Send packets between pods, nodes and Services, and along policies", Args: noArgs,
+		Use: "test", Short: "Send packets between pods, nodes and Services, and along policies", Args: cmdline.NoArgs,
 		Long: `Starts three pods on each node, of the image that the agents have, and has them
 send: node to node, pod to pod, pod to node, node to pod, to a Service by its
 ClusterIP and by NodePort, packets as long as the path takes and longer ones, and
@@ -70,7 +71,7 @@ The exit code is 3 if a check fails.`,
 			for _, text := range outside {
 				to, err := netip.ParseAddr(text)
 				if err != nil {
-					return usagef("--outside %q is not an IP address", text)
+					return cmdline.Usagef("--outside %q is not an IP address", text)
 				}
 				o.Outside = append(o.Outside, to)
 			}
@@ -147,21 +148,21 @@ func verdictOf(r *connectivity.Report, err error) error {
 			failed++
 		}
 	}
-	return &exitError{ExitCheckFailed, fmt.Errorf("%d of %d checks failed", failed, len(r.Checks))}
+	return cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of %d checks failed", failed, len(r.Checks)))
 }
 
 func (a *app) printConnectivity(c *cobra.Command, r *connectivity.Report, verbose bool) error {
 	if a.format == printer.Table && len(r.Checks) == 0 {
 		return nil
 	}
-	return a.print(c, r, func(g *grid) {
+	return a.print(c, r, func(g *printer.Grid) {
 		rows := r.Checks
 		if !verbose {
 			rows = r.Folded()
 		}
-		g.row("CHECK", "FROM", "TO", "FAMILY", "SENT", "RECEIVED", "LOST", "RESULT", "DETAIL")
+		g.Row("CHECK", "FROM", "TO", "FAMILY", "SENT", "RECEIVED", "LOST", "RESULT", "DETAIL")
 		for _, row := range rows {
-			g.row(row.Check, row.From, row.To, row.Family, row.Sent, row.Received, row.Lost, row.Result, row.Detail)
+			g.Row(row.Check, row.From, row.To, row.Family, row.Sent, row.Received, row.Lost, row.Result, row.Detail)
 		}
 		passed, failed, left := 0, 0, 0
 		for _, row := range r.Checks {
@@ -174,10 +175,10 @@ func (a *app) printConnectivity(c *cobra.Command, r *connectivity.Report, verbos
 				left++
 			}
 		}
-		g.gap()
-		g.line(fmt.Sprintf("%d nodes, %d checks in %.0f s: %d passed, %d failed, %d left out", r.Nodes, len(r.Checks), r.Seconds, passed, failed, left))
+		g.Gap()
+		g.Line(fmt.Sprintf("%d nodes, %d checks in %.0f s: %d passed, %d failed, %d left out", r.Nodes, len(r.Checks), r.Seconds, passed, failed, left))
 		for _, hint := range r.Hints {
-			g.line(hint)
+			g.Line(hint)
 		}
 	})
 }
@@ -185,7 +186,7 @@ func (a *app) printConnectivity(c *cobra.Command, r *connectivity.Report, verbos
 func (a *app) connectivityClean() *cobra.Command {
 	var where operator.Options
 	c := &cobra.Command{
-		Use: "clean", Short: "Take away what a test has left, which was killed or told to keep it", Args: noArgs,
+		Use: "clean", Short: "Take away what a test has left, which was killed or told to keep it", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cluster, err := operator.New(where)
 			if err != nil {
@@ -205,7 +206,7 @@ func (a *app) connectivityClean() *cobra.Command {
 func (a *app) connectivityServe() *cobra.Command {
 	s := probe.Server{Name: os.Getenv("NODE_NAME")}
 	c := &cobra.Command{
-		Use: "serve", Short: "Be a pod of a test", Args: noArgs, Hidden: true,
+		Use: "serve", Short: "Be a pod of a test", Args: cmdline.NoArgs, Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error { return s.Run(c.Context()) },
 	}
 	c.Flags().Uint16Var(&s.Port, "port", 8080, "`port` of TCP and UDP")
@@ -216,7 +217,7 @@ func (a *app) connectivityServe() *cobra.Command {
 func (a *app) connectivityListening() *cobra.Command {
 	var port uint16
 	c := &cobra.Command{
-		Use: "listening", Short: "Whether this pod of a test serves", Args: noArgs, Hidden: true,
+		Use: "listening", Short: "Whether this pod of a test serves", Args: cmdline.NoArgs, Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var d net.Dialer
 			conn, err := d.DialContext(c.Context(), "tcp", net.JoinHostPort("localhost", fmt.Sprint(port)))
@@ -233,7 +234,7 @@ func (a *app) connectivityListening() *cobra.Command {
 // connectivityProbe is what a test runs in its pods.
 func (a *app) connectivityProbe() *cobra.Command {
 	return &cobra.Command{
-		Use: "probe", Short: "Send what standard input lists, and write what became of it", Args: noArgs, Hidden: true,
+		Use: "probe", Short: "Send what standard input lists, and write what became of it", Args: cmdline.NoArgs, Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return connectivity.Answers(c.Context(), c.InOrStdin(), c.OutOrStdout())
 		},

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/printer"
 )
@@ -63,9 +63,9 @@ all that failed is IPv6
 }
 
 func TestConnectivityVerdict(t *testing.T) {
-	e, ok := errors.AsType[*exitError](verdictOf(report(), nil))
-	if !ok || e.code != ExitCheckFailed || e.Error() != "1 of 5 checks failed" {
-		t.Errorf("%v", e)
+	err := verdictOf(report(), nil)
+	if cmdline.Code(err) != cmdline.ExitCheckFailed || err.Error() != "1 of 5 checks failed" {
+		t.Errorf("%v", err)
 	}
 	if err := verdictOf(&connectivity.Report{Pass: true}, nil); err != nil {
 		t.Error(err)
@@ -80,11 +80,11 @@ func TestConnectivityRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{"connectivity test", ExitError, "no kubeconfig is there: give --kubeconfig, or set KUBECONFIG"},
-		{"connectivity clean --kubeconfig missing.conf", ExitError, "missing.conf"},
-		{"connectivity test --outside here", ExitUsage, `"here" is not an IP address`},
-		{"path a/b c/d --kube", ExitError, "no kubeconfig is there"},
-		{"connectivity probe", ExitError, "what to send"},
+		{"connectivity test", cmdline.ExitError, "no kubeconfig is there: give --kubeconfig, or set KUBECONFIG"},
+		{"connectivity clean --kubeconfig missing.conf", cmdline.ExitError, "missing.conf"},
+		{"connectivity test --outside here", cmdline.ExitUsage, `"here" is not an IP address`},
+		{"path a/b c/d --kube", cmdline.ExitError, "no kubeconfig is there"},
+		{"connectivity probe", cmdline.ExitError, "what to send"},
 	} {
 		r := command(t.Context(), "", strings.Fields(tt.args)...)
 		if r.code != tt.code || !strings.Contains(r.stderr, tt.want) {
@@ -95,11 +95,11 @@ func TestConnectivityRefuses(t *testing.T) {
 
 // TestConnectivityServes asks a pod's server as the kubelet does.
 func TestConnectivityServes(t *testing.T) {
-	if r := command(t.Context(), "", "connectivity", "listening", "--port", "1"); r.code != ExitError {
+	if r := command(t.Context(), "", "connectivity", "listening", "--port", "1"); r.code != cmdline.ExitError {
 		t.Errorf("nobody serves: exit %d: %s", r.code, r.stderr)
 	}
 	r := command(t.Context(), `[{"kind":"TCP","to":"127.0.0.1","port":1,"count":1,"bytes":1024}]`+"\n", "connectivity", "probe")
-	if r.code != ExitOK || !strings.Contains(r.stdout, "connection refused") {
+	if r.code != cmdline.ExitOK || !strings.Contains(r.stdout, "connection refused") {
 		t.Errorf("exit %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -44,7 +45,7 @@ func (a *app) counters() *cobra.Command {
 		Long: `All counters: how packets' journeys ended, SIDs, policies and their segment
 lists, tunnels. With --watch they are read again and again; the table then has
 packets per second too, and JSON is one line each time.`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if watch == 0 {
 				return a.read(c, func(ctx context.Context, client *api.Client) error {
@@ -52,11 +53,11 @@ packets per second too, and JSON is one line each time.`,
 					if err != nil {
 						return err
 					}
-					return a.print(c, now, func(g *grid) { counterTable(g, now.rows(), nil, 0) })
+					return a.print(c, now, func(g *printer.Grid) { counterTable(g, now.rows(), nil, 0) })
 				})
 			}
 			if watch < 100*time.Millisecond {
-				return usagef("--watch %s is too short: give at least 100ms", watch)
+				return cmdline.Usagef("--watch %s is too short: give at least 100ms", watch)
 			}
 			return a.watchCounters(c, watch)
 		},
@@ -127,19 +128,19 @@ func (s counters) rows() []counterRow {
 }
 
 // counterTable shows rates too, where there is something before.
-func counterTable(g *grid, rows []counterRow, before map[[2]string]agent.Counter, elapsed time.Duration) {
+func counterTable(g *printer.Grid, rows []counterRow, before map[[2]string]agent.Counter, elapsed time.Duration) {
 	if before == nil {
-		g.row("OF", "KEY", "PACKETS", "BYTES")
+		g.Row("OF", "KEY", "PACKETS", "BYTES")
 	} else {
-		g.row("OF", "KEY", "PACKETS", "BYTES", "PACKETS/S", "BIT/S")
+		g.Row("OF", "KEY", "PACKETS", "BYTES", "PACKETS/S", "BIT/S")
 	}
 	for _, r := range rows {
 		if before == nil {
-			g.row(r.what, r.key, r.Packets, r.Bytes)
+			g.Row(r.what, r.key, r.Packets, r.Bytes)
 			continue
 		}
 		was := before[[2]string{r.what, r.key}]
-		g.row(r.what, r.key, r.Packets, r.Bytes, rate(r.Packets, was.Packets, elapsed), rate(8*r.Bytes, 8*was.Bytes, elapsed))
+		g.Row(r.what, r.key, r.Packets, r.Bytes, rate(r.Packets, was.Packets, elapsed), rate(8*r.Bytes, 8*was.Bytes, elapsed))
 	}
 }
 
@@ -154,7 +155,7 @@ func rate(now, before uint64, elapsed time.Duration) string {
 func (a *app) watchCounters(c *cobra.Command, every time.Duration) error {
 	client, err := api.NewClient(a.endpoint)
 	if err != nil {
-		return usage(err)
+		return cmdline.Usage(err)
 	}
 	ctx := c.Context()
 	ticker := time.NewTicker(every)
@@ -173,9 +174,9 @@ func (a *app) watchCounters(c *cobra.Command, every time.Duration) error {
 		if a.format == printer.JSON {
 			err = json.NewEncoder(c.OutOrStdout()).Encode(now)
 		} else {
-			err = a.print(c, now, func(g *grid) {
+			err = a.print(c, now, func(g *printer.Grid) {
 				counterTable(g, now.rows(), before, read.Sub(last))
-				g.line("")
+				g.Line("")
 			})
 		}
 		if err != nil {

@@ -14,11 +14,13 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/doctor"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // examiner makes what `culvert doctor` does, here and in the daemon. files are the
@@ -148,12 +150,12 @@ func (a *app) printFindings(c *cobra.Command, findings []api.Finding, fix bool) 
 	if fix {
 		return nil
 	}
-	err := a.print(c, findings, func(g *grid) {
-		g.row("LEVEL", "CHECK", "FINDING")
+	err := a.print(c, findings, func(g *printer.Grid) {
+		g.Row("LEVEL", "CHECK", "FINDING")
 		for _, f := range findings {
-			g.row(f.Level, f.Name, f.Detail)
+			g.Row(f.Level, f.Name, f.Detail)
 			if f.Fix != "" {
-				g.row(" ", " ", "fix: "+f.Fix)
+				g.Row(" ", " ", "fix: "+f.Fix)
 			}
 		}
 	})
@@ -162,7 +164,7 @@ func (a *app) printFindings(c *cobra.Command, findings []api.Finding, fix bool) 
 		if failed > 1 {
 			text = fmt.Sprintf("%d checks failed", failed)
 		}
-		return &exitError{ExitCheckFailed, errors.New(text)}
+		return cmdline.WithCode(cmdline.ExitCheckFailed, errors.New(text))
 	}
 	return err
 }

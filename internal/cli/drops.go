@@ -7,12 +7,14 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 func (a *app) drops() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "drops", Short: "Why packets were dropped", Args: noArgs,
+		Use: "drops", Short: "Why packets were dropped", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				outcomes, err := client.Outcomes(ctx, "")
@@ -25,10 +27,10 @@ func (a *app) drops() *cobra.Command {
 						drops = append(drops, o)
 					}
 				}
-				return a.print(c, drops, func(g *grid) {
-					g.row("REASON", "PACKETS", "BYTES", "MEANING")
+				return a.print(c, drops, func(g *printer.Grid) {
+					g.Row("REASON", "PACKETS", "BYTES", "MEANING")
 					for _, o := range drops {
-						g.row(o.Reason, o.Packets, o.Bytes, o.Text)
+						g.Row(o.Reason, o.Packets, o.Bytes, o.Text)
 					}
 				})
 			})

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/printer"
@@ -93,7 +94,7 @@ node, or an SRv6Policy for each path and node.`,
 			case "kube":
 				return i.toKube(c)
 			}
-			return usagef("--to %q: give bgp or kube", i.to)
+			return cmdline.Usagef("--to %q: give bgp or kube", i.to)
 		},
 	}
 	f := c.Flags()
@@ -111,8 +112,8 @@ node, or an SRv6Policy for each path and node.`,
 	f.BoolVar(&i.kube.DryRun, "dry-run", false, "--to kube: have the API server check all of it, and change nothing")
 	f.BoolVar(&i.kube.Force, "force", false, "--to kube: take over what somebody else has written")
 	a.outputFlag(c)
-	complete(c, "to", []string{"bgp", "kube"})
-	complete(c, "as", kube.Forms())
+	cmdline.Complete(c, "to", []string{"bgp", "kube"})
+	cmdline.Complete(c, "as", kube.Forms())
 	return c
 }
 
@@ -120,19 +121,19 @@ node, or an SRv6Policy for each path and node.`,
 func (i *inject) config() (bgp.Config, error) {
 	c := bgp.Config{ASN: i.asn, Restart: i.keep, Waits: true, Log: slog.New(slog.DiscardHandler)}
 	if len(i.peers) == 0 {
-		return c, usagef("%q takes one PEER or more, or --to kube: see culvert policy inject --help", "culvert policy inject --to bgp")
+		return c, cmdline.Usagef("%q takes one PEER or more, or --to kube: see culvert policy inject --help", "culvert policy inject --to bgp")
 	}
 	if i.file == "" || i.asn == 0 || i.routerID == "" {
-		return c, usagef("--file, --asn and --router-id are needed: what to tell, and as whom")
+		return c, cmdline.Usagef("--file, --asn and --router-id are needed: what to tell, and as whom")
 	}
 	var err error
 	if c.RouterID, err = netip.ParseAddr(i.routerID); err != nil || !c.RouterID.Is4() {
-		return c, usagef("--router-id %q: give an IPv4 address that no other speaker has", i.routerID)
+		return c, cmdline.Usagef("--router-id %q: give an IPv4 address that no other speaker has", i.routerID)
 	}
 	var source netip.Addr
 	if i.source != "" {
 		if source, err = netip.ParseAddr(i.source); err != nil {
-			return c, usagef("--source %q is not an IP address", i.source)
+			return c, cmdline.Usagef("--source %q is not an IP address", i.source)
 		}
 	}
 	password, err := bgp.ReadPassword(i.password)
@@ -147,7 +148,7 @@ func (i *inject) config() (bgp.Config, error) {
 		if at, err := netip.ParseAddrPort(text); err == nil {
 			p.Address, p.Port = at.Addr(), at.Port()
 		} else if p.Address, err = netip.ParseAddr(text); err != nil {
-			return c, usagef("%q is no peer: give an address, with a port as in [2001:db8::1]:1179 or 192.0.2.1:1179", text)
+			return c, cmdline.Usagef("%q is no peer: give an address, with a port as in [2001:db8::1]:1179 or 192.0.2.1:1179", text)
 		}
 		c.Peers = append(c.Peers, p)
 	}
@@ -363,10 +364,10 @@ func (i *inject) readKubeInjections() (out []kube.Injection, err error) {
 // toKube writes the paths into a cluster.
 func (i *inject) toKube(c *cobra.Command) error {
 	if i.file == "" {
-		return usagef("--file is needed: what to tell")
+		return cmdline.Usagef("--file is needed: what to tell")
 	}
 	if !slices.Contains(kube.Forms(), i.form) {
-		return usagef("--as %q: give configmap or srv6policy", i.form)
+		return cmdline.Usagef("--as %q: give configmap or srv6policy", i.form)
 	}
 	list, err := i.readKubeInjections()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -92,7 +93,7 @@ add color 102, endpoint fd11::1000, distinguisher 0, preference 50: fcff:3::1,fc
 withdraw color 101, endpoint fd11::1000, distinguisher 0
 withdraw color 100, endpoint fd11::1000, distinguisher 0
 `
-	if r.code != ExitOK || r.stdout != want {
+	if r.code != cmdline.ExitOK || r.stdout != want {
 		t.Errorf("exit %d:\n%s, want\n%s", r.code, r.stdout, want)
 	}
 	for _, part := range []string{"culvert: 127.96.0.5 listens (AS 65001, router ID 10.0.0.5)", "what was told stays as it is", "line 3: paths[1].endpoint"} {
@@ -113,7 +114,7 @@ func TestInjectToNobody(t *testing.T) {
 	defer cancel()
 	r := command(ctx, "", "policy", "inject", "--to", "bgp", "127.96.0.6:1179", "--asn", "65009", "--router-id", "10.0.0.9", "--file", file)
 	const want = "culvert: 127.96.0.6 does not listen yet: is it there, and is this host among its bgp.peers, with AS 65009?\n"
-	if r.code != ExitOK || r.stderr != want {
+	if r.code != cmdline.ExitOK || r.stderr != want {
 		t.Errorf("exit %d, %q, want %q", r.code, r.stderr, want)
 	}
 }
@@ -140,7 +141,7 @@ func TestInjectRefuses(t *testing.T) {
 		"::1 --asn 1 --file F --router-id 10.0.0.9 --source x":            "--source \"x\"",
 	} {
 		r := command(t.Context(), "", append([]string{"policy", "inject"}, strings.Fields(strings.ReplaceAll(args, " F ", " "+file+" "))...)...)
-		if r.code == ExitOK || !strings.Contains(r.stderr, want) {
+		if r.code == cmdline.ExitOK || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: exit %d, %q, want %q", args, r.code, r.stderr, want)
 		}
 	}

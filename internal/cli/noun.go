@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/printer"
 )
@@ -29,12 +30,12 @@ type noun[T any] struct {
 
 func (n noun[T]) command(a *app) *cobra.Command {
 	list := func(c *cobra.Command, _ []string) error { return n.list(a, c) }
-	c := &cobra.Command{Use: string(n.kind), Aliases: n.aliases, Short: n.short, Args: noArgs, RunE: list}
+	c := &cobra.Command{Use: string(n.kind), Aliases: n.aliases, Short: n.short, Args: cmdline.NoArgs, RunE: list}
 	a.outputFlag(c)
-	listing := &cobra.Command{Use: "list", Short: "List all", Args: noArgs, RunE: list}
+	listing := &cobra.Command{Use: "list", Short: "List all", Args: cmdline.NoArgs, RunE: list}
 	a.outputFlag(listing)
 	show := &cobra.Command{
-		Use: "show " + n.keyName, Short: "Show one, whole", Args: exactly(1, "one "+n.keyName),
+		Use: "show " + n.keyName, Short: "Show one, whole", Args: cmdline.Exactly(1, "one "+n.keyName),
 		RunE:              func(c *cobra.Command, args []string) error { return n.show(a, c, args[0]) },
 		ValidArgsFunction: n.completeKeys(a),
 	}
@@ -52,10 +53,10 @@ func (n noun[T]) list(a *app, c *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return a.print(c, all, func(g *grid) {
-			g.row(n.header...)
+		return a.print(c, all, func(g *printer.Grid) {
+			g.Row(n.header...)
 			for _, v := range all {
-				g.row(n.row(v)...)
+				g.Row(n.row(v)...)
 			}
 		})
 	})
@@ -78,7 +79,7 @@ func (n noun[T]) show(a *app, c *cobra.Command, key string) error {
 
 func (n noun[T]) deletion(a *app) *cobra.Command {
 	c := &cobra.Command{
-		Use: "delete " + n.keyName + "...", Aliases: []string{"del", "rm"}, Args: atLeastOne("one " + n.keyName + " or more"),
+		Use: "delete " + n.keyName + "...", Aliases: []string{"del", "rm"}, Args: cmdline.AtLeastOne("one " + n.keyName + " or more"),
 		Short: "Delete what was added, all or none of those that are named",
 		RunE: func(c *cobra.Command, keys []string) error {
 			refs := make([]agent.Ref, len(keys))
@@ -133,16 +134,16 @@ func (a *app) addFragment(c *cobra.Command, fragment *config.Config) error {
 
 // printChanges says what changed; it is all that verbs print.
 func (a *app) printChanges(c *cobra.Command, changes []agent.Change) error {
-	return a.print(c, changes, func(g *grid) {
+	return a.print(c, changes, func(g *printer.Grid) {
 		if len(changes) == 0 {
-			g.line("nothing changes")
+			g.Line("nothing changes")
 		}
 		for _, change := range changes {
 			text := fmt.Sprintf("%s %s %s", change.Op, change.Kind, change.Key)
 			if change.Detail != "" {
 				text += ": " + change.Detail
 			}
-			g.line(text)
+			g.Line(text)
 		}
 	})
 }

@@ -12,8 +12,10 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube/operator"
+	"github.com/culvert-net/culvert/internal/printer"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -74,7 +76,7 @@ with the node whose SID it is. POD is the name of a pod of this node
 With --kube it works from anywhere, with your own rights in the cluster: PODs are
 names of any pods, and the agent on the first one's node is asked.`,
 		Example: "  culvert path default/web-1 10.244.2.7\n  culvert path default/web-1 default/db-0 --kube",
-		Args:    exactly(2, "two pods"),
+		Args:    cmdline.Exactly(2, "two pods"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if byName {
 				return a.pathByName(c, where, args[0], args[1])
@@ -88,7 +90,7 @@ names of any pods, and the agent on the first one's node is asked.`,
 				if err != nil {
 					return err
 				}
-				return a.print(c, paths, func(g *grid) { pathRows(g, paths) })
+				return a.print(c, paths, func(g *printer.Grid) { pathRows(g, paths) })
 			})
 		},
 	}
@@ -138,7 +140,7 @@ func (a *app) pathByName(c *cobra.Command, where operator.Options, from, to stri
 	if len(paths) == 0 {
 		return fmt.Errorf("%s and %s have no address family in common", from, to)
 	}
-	return a.print(c, paths, func(g *grid) { pathRows(g, paths) })
+	return a.print(c, paths, func(g *printer.Grid) { pathRows(g, paths) })
 }
 
 func knows(ctx context.Context, client *api.Client) (k known, err error) {
@@ -318,10 +320,10 @@ func last(list []netip.Addr) netip.Addr {
 	return list[len(list)-1]
 }
 
-func pathRows(g *grid, paths []podPath) {
-	g.row("FROM", "TO", "STEP", "WHAT")
+func pathRows(g *printer.Grid, paths []podPath) {
+	g.Row("FROM", "TO", "STEP", "WHAT")
 	for _, p := range paths {
-		row := func(step, format string, args ...any) { g.row(p.From, p.To, step, fmt.Sprintf(format, args...)) }
+		row := func(step, format string, args ...any) { g.Row(p.From, p.To, step, fmt.Sprintf(format, args...)) }
 		switch p.Way {
 		case "pod":
 			row("pod", "straight into it: it is on this node")

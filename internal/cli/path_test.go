@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -138,7 +139,7 @@ func TestPathCommand(t *testing.T) {
 	if !strings.Contains(out, "10.244.1.2") || !strings.Contains(out, "192.0.2.1") || !strings.Contains(out, "kernel") {
 		t.Errorf("%s", out)
 	}
-	if r := f.run(t, "path", "default/a"); r.code != ExitUsage || !strings.Contains(r.stderr, "two pods") {
+	if r := f.run(t, "path", "default/a"); r.code != cmdline.ExitUsage || !strings.Contains(r.stderr, "two pods") {
 		t.Errorf("one pod: exit %d, %s", r.code, r.stderr)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/cmdline"
 )
 
 func TestPods(t *testing.T) {
@@ -34,7 +35,7 @@ c1/eth0 eth0 10.244.1.3,fd00:10:244:1::3 02:00:00:00:00:01 culv1 -`; got != want
 	if out := f.ok(t, "pod", "show", "default/web"); !strings.Contains(out, "netns: /run/netns/x") || strings.Contains(out, "culv1\n") {
 		t.Errorf("show:\n%s", out)
 	}
-	if r := f.run(t, "pod", "show", "default/none"); r.code != ExitError || !strings.Contains(r.stderr, `no pod "default/none"`) {
+	if r := f.run(t, "pod", "show", "default/none"); r.code != cmdline.ExitError || !strings.Contains(r.stderr, `no pod "default/none"`) {
 		t.Errorf("none: %+v", r)
 	}
 }

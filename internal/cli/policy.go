@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -110,10 +111,10 @@ func policyLists(set map[string]string, flags *pflag.FlagSet, _ []string) error 
 		return err
 	}
 	if len(lists) == 0 {
-		return usagef("--segments is missing: give the SIDs to visit, the first one first")
+		return cmdline.Usagef("--segments is missing: give the SIDs to visit, the first one first")
 	}
 	if len(weights) > 0 && len(weights) != len(lists) {
-		return usagef("--weight is given %d times for %d --segments: give one for each", len(weights), len(lists))
+		return cmdline.Usagef("--weight is given %d times for %d --segments: give one for each", len(weights), len(lists))
 	}
 	var out []string
 	for i, list := range lists {

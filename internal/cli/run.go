@@ -16,6 +16,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
 	"github.com/culvert-net/culvert/internal/config"
 )
@@ -30,10 +31,10 @@ it to what the configuration file and the state file say, and keep it there.
 
 SIGHUP reads the file again and applies the difference. When the daemon ends,
 however it ends, packets are forwarded on; "culvert unpin" ends that.`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
-				return usagef("--config is missing: name the configuration file")
+				return cmdline.Usagef("--config is missing: name the configuration file")
 			}
 			data, err := os.ReadFile(file)
 			if err != nil {

@@ -4,11 +4,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/docs"
+	"github.com/culvert-net/culvert/internal/cmdline"
 )
 
 func (a *app) schema() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON schema of the configuration file", Args: noArgs,
+		Use: "schema", Short: "Print the JSON schema of the configuration file", Args: cmdline.NoArgs,
 		Long: `Print the JSON schema of the configuration file: editors that know it complete
 and check while one types.`,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api/apitest"
+	"github.com/culvert-net/culvert/internal/cmdline"
 )
 
 func TestParseFilter(t *testing.T) {
@@ -74,7 +75,7 @@ func traced(t *testing.T) fixture {
 func TestTrace(t *testing.T) {
 	f := traced(t)
 	r := f.run(t, "trace", "--count", "2", "src 2001:db8::/32")
-	if r.code != ExitOK || r.stderr != "tracing; interrupt to end\n" {
+	if r.code != cmdline.ExitOK || r.stderr != "tracing; interrupt to end\n" {
 		t.Errorf("%+v", r)
 	}
 	golden(t, "trace", r.stdout)
@@ -97,12 +98,12 @@ func TestTrace(t *testing.T) {
 // A trace ends after its time, and on an interrupt: both are no error.
 func TestTraceEnds(t *testing.T) {
 	f := traced(t)
-	if r := f.run(t, "trace", "--time", "200ms"); r.code != ExitOK || strings.Count(r.stdout, "\n  in ") != 2 {
+	if r := f.run(t, "trace", "--time", "200ms"); r.code != cmdline.ExitOK || strings.Count(r.stdout, "\n  in ") != 2 {
 		t.Errorf("%+v", r)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if r := command(ctx, "", "--socket", f.socket, "trace", "-o", "yaml"); r.code != ExitOK || strings.Count(r.stdout, "---\n") != 2 {
+	if r := command(ctx, "", "--socket", f.socket, "trace", "-o", "yaml"); r.code != cmdline.ExitOK || strings.Count(r.stdout, "---\n") != 2 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -112,7 +113,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 450*time.Millisecond)
 	defer cancel()
 	r := command(ctx, "", "--socket", f.socket, "counters", "--watch", "150ms")
-	if r.code != ExitOK || !strings.Contains(r.stdout, "PACKETS/S") || strings.Count(r.stdout, "segment list  gold[1]") < 2 {
+	if r.code != cmdline.ExitOK || !strings.Contains(r.stdout, "PACKETS/S") || strings.Count(r.stdout, "segment list  gold[1]") < 2 {
 		t.Errorf("%+v", r)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 450*time.Millisecond)
@@ -145,7 +146,7 @@ func TestRate(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	f := start(t, "edge.yaml")
 	r := f.run(t, "doctor", "--remote")
-	if r.code != ExitCheckFailed || r.stderr != "culvert: 1 check failed\n" {
+	if r.code != cmdline.ExitCheckFailed || r.stderr != "culvert: 1 check failed\n" {
 		t.Errorf("%+v", r)
 	}
 	golden(t, "doctor", r.stdout)
@@ -158,7 +159,7 @@ func TestDoctor(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &findings); err != nil || len(findings) < 5 {
 		t.Errorf("%v: %+v", err, r)
 	}
-	if r := command(t.Context(), "", "doctor", "--config", file(t, "interfaces: [{name: nowhere9}]")); r.code != ExitCheckFailed || !strings.Contains(r.stdout, "nowhere9: present") {
+	if r := command(t.Context(), "", "doctor", "--config", file(t, "interfaces: [{name: nowhere9}]")); r.code != cmdline.ExitCheckFailed || !strings.Contains(r.stdout, "nowhere9: present") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -189,7 +190,7 @@ func TestDoctorOfMember(t *testing.T) {
   - {name: node-2, address: "2001:db8:9::2", locator: "fc00:9:2::/48", prefixes: [10.249.2.0/24]}
 `)
 	r := command(t.Context(), "", "doctor", "--config", member, "--cni-bin-dir", t.TempDir(), "--cni-conf-dir", t.TempDir())
-	if r.code != ExitCheckFailed {
+	if r.code != cmdline.ExitCheckFailed {
 		t.Errorf("%+v", r)
 	}
 	for _, want := range []string{"nowhere8: present", "no interface has 2001:db8:9::1", "routes to nodes", "CNI plugin"} {
@@ -265,12 +266,12 @@ func TestSessions(t *testing.T) {
 		all.WriteString("$ culvert " + args + "\n" + f.ok(t, strings.Fields(args)...) + "\n")
 	}
 	golden(t, "upf", all.String())
-	if r := f.run(t, "session", "--limit", "1"); r.code != ExitOK || r.stderr != "culvert: 1 more, see --limit\n" || strings.Contains(r.stdout, "10.45.0.2") {
+	if r := f.run(t, "session", "--limit", "1"); r.code != cmdline.ExitOK || r.stderr != "culvert: 1 more, see --limit\n" || strings.Contains(r.stdout, "10.45.0.2") {
 		t.Errorf("--limit 1: exit %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 	for args, want := range map[string]int{
-		"session show 9": ExitError, "session show x": ExitUsage, "session --ue a": ExitUsage, "session --teid 0": ExitUsage,
-		"session --limit 0": ExitUsage, "slice show z": ExitError, "association show z": ExitError,
+		"session show 9": cmdline.ExitError, "session show x": cmdline.ExitUsage, "session --ue a": cmdline.ExitUsage, "session --teid 0": cmdline.ExitUsage,
+		"session --limit 0": cmdline.ExitUsage, "slice show z": cmdline.ExitError, "association show z": cmdline.ExitError,
 	} {
 		if r := f.run(t, strings.Fields(args)...); r.code != want {
 			t.Errorf("%s: exit %d, want %d: %s", args, r.code, want, r.stderr)

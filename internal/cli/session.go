@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -20,7 +21,7 @@ func (a *app) sessions() *cobra.Command {
 	c.Aliases = []string{"sessions"}
 	c.Short = "PFCP sessions of a user plane function"
 	show := &cobra.Command{
-		Use: "show SEID", Short: "Show one, whole: its rules, usage, and what is kept for it", Args: exactly(1, "one SEID"),
+		Use: "show SEID", Short: "Show one, whole: its rules, usage, and what is kept for it", Args: cmdline.Exactly(1, "one SEID"),
 		Example: "  culvert session show 0x6b022c5e00000001",
 		RunE:    func(c *cobra.Command, args []string) error { return a.showSession(c, args[0]) },
 	}
@@ -34,11 +35,11 @@ func (a *app) sessionList(name string) *cobra.Command {
 	var f agent.SessionFilter
 	var ue, teid string
 	c := &cobra.Command{
-		Use: name, Short: "List sessions, lowest SEID first", Args: noArgs,
+		Use: name, Short: "List sessions, lowest SEID first", Args: cmdline.NoArgs,
 		Example: "  culvert session --ue 10.45.0.1\n  culvert session --slice a --limit 10",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := setSessionFilter(&f, ue, teid); err != nil {
-				return usage(err)
+				return cmdline.Usage(err)
 			}
 			return a.listSessions(c, f)
 		},
@@ -83,10 +84,10 @@ func (a *app) listSessions(c *cobra.Command, f agent.SessionFilter) error {
 		if more := total - len(list); more > 0 {
 			fmt.Fprintf(c.ErrOrStderr(), "culvert: %d more, see --limit\n", more)
 		}
-		return a.print(c, list, func(g *grid) {
-			g.row("SEID", "UE", "SLICE", "DNN", "TEID", "UP PACKETS", "UP BYTES", "DOWN PACKETS", "DOWN BYTES", "BUFFERED", "SMF")
+		return a.print(c, list, func(g *printer.Grid) {
+			g.Row("SEID", "UE", "SLICE", "DNN", "TEID", "UP PACKETS", "UP BYTES", "DOWN PACKETS", "DOWN BYTES", "BUFFERED", "SMF")
 			for _, s := range list {
-				g.row(fmt.Sprintf("%#x", s.SEID), textsOf(s.UE), s.Slice, s.DNN, hexadecimal(s.TEIDs),
+				g.Row(fmt.Sprintf("%#x", s.SEID), textsOf(s.UE), s.Slice, s.DNN, hexadecimal(s.TEIDs),
 					s.Uplink.Packets, s.Uplink.Bytes, s.Downlink.Packets, s.Downlink.Bytes, s.Buffered, s.Association)
 			}
 		})
@@ -96,7 +97,7 @@ func (a *app) listSessions(c *cobra.Command, f agent.SessionFilter) error {
 func (a *app) showSession(c *cobra.Command, text string) error {
 	seid, err := strconv.ParseUint(text, 0, 64)
 	if err != nil {
-		return usagef("%q is not a SEID: give a number, or hexadecimal as 0x6b022c5e00000001", text)
+		return cmdline.Usagef("%q is not a SEID: give a number, or hexadecimal as 0x6b022c5e00000001", text)
 	}
 	return a.read(c, func(ctx context.Context, client *api.Client) error {
 		list, _, err := client.Sessions(ctx, agent.SessionFilter{SEID: &seid})

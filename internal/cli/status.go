@@ -10,14 +10,16 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/kube/operator"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 func (a *app) status() *cobra.Command {
 	var cluster bool
 	var where operator.Options
 	c := &cobra.Command{
-		Use: "status", Short: "The daemon at a glance, or those of a cluster", Args: noArgs,
+		Use: "status", Short: "The daemon at a glance, or those of a cluster", Args: cmdline.NoArgs,
 		Long: `Shows the daemon at a glance. With --cluster it asks the Kubernetes API which
 nodes there are, and each agent in its pod, as kubectl exec does.`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -29,7 +31,7 @@ nodes there are, and each agent in its pod, as kubectl exec does.`,
 				if err != nil {
 					return err
 				}
-				return a.print(c, s, func(g *grid) { a.statusTable(g, s) })
+				return a.print(c, s, func(g *printer.Grid) { a.statusTable(g, s) })
 			})
 		},
 	}
@@ -49,46 +51,46 @@ var resourceRows = []struct {
 }
 
 // overlayRows are of a member of a cluster.
-func overlayRows(g *grid, o *agent.OverlayStatus) {
+func overlayRows(g *printer.Grid, o *agent.OverlayStatus) {
 	if o == nil {
 		return
 	}
 	if o.Problem != "" {
-		g.row("overlay", o.Mode+", not ready: "+o.Problem)
+		g.Row("overlay", o.Mode+", not ready: "+o.Problem)
 		return
 	}
-	g.row("overlay", fmt.Sprintf("%s, %d other nodes", o.Mode, o.Nodes))
-	g.row("node", fmt.Sprintf("%s %s", o.Self.Name, o.Self.Address))
+	g.Row("overlay", fmt.Sprintf("%s, %d other nodes", o.Mode, o.Nodes))
+	g.Row("node", fmt.Sprintf("%s %s", o.Self.Name, o.Self.Address))
 	if o.Self.Locator.IsValid() {
-		g.row("locator", o.Self.Locator)
+		g.Row("locator", o.Self.Locator)
 	}
 	for _, sid := range o.SIDs {
-		g.row("node SID", sid)
+		g.Row("node SID", sid)
 	}
-	g.row("uplinks", strings.Join(o.Uplinks, ", "))
+	g.Row("uplinks", strings.Join(o.Uplinks, ", "))
 	prefixes := make([]string, len(o.Self.Prefixes))
 	for i, p := range o.Self.Prefixes {
 		prefixes[i] = p.String()
 	}
-	g.row("pods", fmt.Sprintf("%d, MTU %d, in %s", o.Pods, o.MTU, strings.Join(prefixes, ", ")))
+	g.Row("pods", fmt.Sprintf("%d, MTU %d, in %s", o.Pods, o.MTU, strings.Join(prefixes, ", ")))
 	if o.BGPSessions > 0 {
-		g.row("BGP sessions", fmt.Sprintf("%d of %d established", o.BGPEstablished, o.BGPSessions))
+		g.Row("BGP sessions", fmt.Sprintf("%d of %d established", o.BGPEstablished, o.BGPSessions))
 	}
-	g.row("NetworkPolicy", o.NetworkPolicy)
+	g.Row("NetworkPolicy", o.NetworkPolicy)
 	for _, p := range o.Problems {
-		g.row("problem", p)
+		g.Row("problem", p)
 	}
 }
 
 // upfRows are of a user plane function.
-func upfRows(g *grid, u *agent.UPFStatus) {
+func upfRows(g *printer.Grid, u *agent.UPFStatus) {
 	if u == nil {
 		return
 	}
-	g.row("sessions", fmt.Sprintf("%d of %d, %d associations", u.Sessions, u.MaxSessions, u.Associations))
-	g.row("buffered", fmt.Sprintf("%d packets", u.Buffered))
+	g.Row("sessions", fmt.Sprintf("%d of %d, %d associations", u.Sessions, u.MaxSessions, u.Associations))
+	g.Row("buffered", fmt.Sprintf("%d packets", u.Buffered))
 	for _, p := range u.Pools {
-		g.row("UE pool", fmt.Sprintf("%s %d of %d %s", p.Prefix, p.Used, p.Size, p.NetworkInstance))
+		g.Row("UE pool", fmt.Sprintf("%s %d of %d %s", p.Prefix, p.Used, p.Size, p.NetworkInstance))
 	}
 	var down []string
 	for _, p := range u.Peers {
@@ -100,28 +102,28 @@ func upfRows(g *grid, u *agent.UPFStatus) {
 	if len(down) > 0 {
 		peers += ", no answer from " + strings.Join(down, ", ")
 	}
-	g.row("GTP-U peers", peers)
+	g.Row("GTP-U peers", peers)
 }
 
-func (a *app) statusTable(g *grid, s agent.Status) {
-	g.row("version", s.Version)
-	g.row("up", a.since(s.Started))
-	g.row("data path", s.DataPath)
-	g.row("pins", s.PinPath)
+func (a *app) statusTable(g *printer.Grid, s agent.Status) {
+	g.Row("version", s.Version)
+	g.Row("up", a.since(s.Started))
+	g.Row("data path", s.DataPath)
+	g.Row("pins", s.PinPath)
 	for _, r := range resourceRows {
-		g.row(r.label, s.Resources[r.kind])
+		g.Row(r.label, s.Resources[r.kind])
 	}
 	overlayRows(g, s.Overlay)
 	upfRows(g, s.UPF)
 	all, drops := totals(s.Outcomes)
-	g.row("packets", fmt.Sprintf("%d, %d dropped", all.Packets, drops.Packets))
+	g.Row("packets", fmt.Sprintf("%d, %d dropped", all.Packets, drops.Packets))
 	if len(s.Interfaces) == 0 { // of a member of a cluster they are its uplinks
 		return
 	}
-	g.line("")
-	g.row(interfaceHeader...)
+	g.Line("")
+	g.Row(interfaceHeader...)
 	for _, in := range s.Interfaces {
-		g.row(interfaceRow(in)...)
+		g.Row(interfaceRow(in)...)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube/operator"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // member is a node of a cluster, and what its agent says.
@@ -46,7 +47,7 @@ func (a *app) clusterStatus(c *cobra.Command, where operator.Options) error {
 	if err != nil {
 		return err
 	}
-	return a.print(c, members, func(g *grid) { a.membersTable(g, members) })
+	return a.print(c, members, func(g *printer.Grid) { a.membersTable(g, members) })
 }
 
 // askMembers asks each agent what culvert status shows.
@@ -111,18 +112,18 @@ func (m member) state() string {
 	return strings.Join(wrong, "; ")
 }
 
-func (a *app) membersTable(g *grid, members []member) {
+func (a *app) membersTable(g *printer.Grid, members []member) {
 	policy := ""
-	g.row("NODE", "ADDRESS", "LOCATOR", "VERSION", "UP", "NODES", "PODS", "MTU", "SIDS", "POLICIES", "BGP", "DROPPED", "STATE")
+	g.Row("NODE", "ADDRESS", "LOCATOR", "VERSION", "UP", "NODES", "PODS", "MTU", "SIDS", "POLICIES", "BGP", "DROPPED", "STATE")
 	for _, m := range members {
-		g.row(a.memberRow(m)...)
+		g.Row(a.memberRow(m)...)
 		if m.Status != nil && m.Status.Overlay != nil {
 			policy = m.Status.Overlay.NetworkPolicy
 		}
 	}
 	if policy != "" {
-		g.line("")
-		g.row("NetworkPolicy is " + policy + ".")
+		g.Line("")
+		g.Row("NetworkPolicy is " + policy + ".")
 	}
 }
 

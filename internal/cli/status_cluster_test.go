@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // fakeAgents answer by the name of their pod.
@@ -57,7 +58,7 @@ func TestClusterStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, out := &app{now: func() time.Time { return now }}, &strings.Builder{}
-	if err := printTable(out, func(g *grid) { a.membersTable(g, members) }); err != nil {
+	if err := printer.WriteTable(out, func(g *printer.Grid) { a.membersTable(g, members) }); err != nil {
 		t.Fatal(err)
 	}
 	want := [][]string{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -44,7 +45,7 @@ func (a *app) steering() *cobra.Command {
 
 func oneOrNone(c *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usagef("%q takes one PREFIX, or --interface: see %s --help", c.CommandPath(), c.CommandPath())
+		return cmdline.Usagef("%q takes one PREFIX, or --interface: see %s --help", c.CommandPath(), c.CommandPath())
 	}
 	return nil
 }

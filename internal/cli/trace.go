@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/frame"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -28,11 +29,11 @@ func (a *app) trace() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			filter, err := parseFilter(args)
 			if err != nil {
-				return usagef("%w: see culvert trace --help", err)
+				return cmdline.Usagef("%w: see culvert trace --help", err)
 			}
 			client, err := api.NewClient(a.endpoint)
 			if err != nil {
-				return usage(err)
+				return cmdline.Usage(err)
 			}
 			ctx := c.Context()
 			if limit > 0 {

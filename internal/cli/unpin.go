@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
@@ -19,7 +20,7 @@ func (a *app) unpin() *cobra.Command {
 Of a member of a cluster the kernel's way into the overlay goes, too, with its
 routes and the masquerading; pods and their addresses stay.
 Stop the daemon first. What was added through the API stays in the state file.`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := errors.Join(dataplane.Remove(pinPath), netdev.RemoveOverlay()); err != nil {
 				return err

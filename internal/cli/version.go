@@ -4,6 +4,9 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // versionInfo is what is to be told about a program in a report.
@@ -15,10 +18,10 @@ type versionInfo struct {
 
 func (a *app) versionCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "version", Short: "The version of this program", Args: noArgs,
+		Use: "version", Short: "The version of this program", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v := versionInfo{a.version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			return a.print(c, v, func(g *grid) { g.row("culvert", v.Version, v.Go, v.System) })
+			return a.print(c, v, func(g *printer.Grid) { g.Row("culvert", v.Version, v.Go, v.System) })
 		},
 	}
 	a.outputFlag(c)

@@ -25,6 +25,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/cli"
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
@@ -34,7 +35,7 @@ const daemonEnv = "CULVERT_TEST_RUN"
 
 func TestMain(m *testing.M) {
 	if args := os.Getenv(daemonEnv); args != "" {
-		os.Exit(cli.Execute(context.Background(), cli.New("test"), strings.Fields(args), os.Stderr))
+		os.Exit(cmdline.Execute(context.Background(), cli.New("test"), strings.Fields(args), os.Stderr))
 	}
 	result := m.Run()
 	if dir != "" {

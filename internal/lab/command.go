@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/printer"
@@ -155,7 +156,7 @@ func graphCommand() *cobra.Command {
 
 func instanceFlags(cmd *cobra.Command, o *options) {
 	cmd.Flags().StringVar(&o.as, "as", "", "name of this instance of the lab (default: the lab's), to have several at once")
-	cmd.Flags().StringVar(&o.culvert, "culvert", "", "culvert binary that the nodes run (default: this program)")
+	cmd.Flags().StringVar(&o.culvert, "culvert", "", "culvert binary that the nodes run (default: the one beside this program, or in PATH)")
 }
 
 func variantFlags(cmd *cobra.Command, o *options, about string) {
@@ -203,14 +204,14 @@ func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *i
 	if err != nil {
 		return err
 	}
-	culvert, err := programPath("--culvert", o.culvert)
-	if err != nil {
-		return err
-	}
 	if o.upgradeTo != "" {
 		if o.upgradeTo, err = programPath("--upgrade-to", o.upgradeTo); err != nil {
 			return err
 		}
+	}
+	culvert, err := programPath("--culvert", o.culvert)
+	if runs := o.culvert != "" || slices.ContainsFunc(t.Nodes, (*topology.Node).Culvert); err != nil && runs {
+		return err
 	}
 	in, err := openInstance(t, o.as, culvert)
 	if err != nil {
@@ -225,11 +226,11 @@ func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *i
 	return errors.Join(err, in.close())
 }
 
-// programPath is the absolute path of the program that a flag names, or of this
-// one.
+// programPath is the absolute path of the culvert binary that a flag names, or of
+// the one that belongs to this program.
 func programPath(flag, path string) (string, error) {
 	if path == "" {
-		return os.Executable()
+		return cmdline.Program("culvert")
 	}
 	path, err := exec.LookPath(path)
 	if err != nil {

@@ -61,7 +61,11 @@ func (in *instance) startSMF(n *topology.Node, s *topology.SMF, scenario string)
 		return err
 	}
 	defer out.Close()
-	return in.startWith(n, s.Name, input, out, in.culvert, "smf", "run", scenario, "--control", "-o", "json")
+	self, err := os.Executable() // culvert-lab has the command smf
+	if err != nil {
+		return err
+	}
+	return in.startWith(n, s.Name, input, out, self, "smf", "run", scenario, "--control", "-o", "json")
 }
 
 // step lets an SMF do a step, and waits for the result.

@@ -34,7 +34,7 @@ func (c *choices) flags(f *pflag.FlagSet) {
 	f.IntVar(&c.rounds, "rounds", 0, "how often each point is measured (`n`; default: what the experiment says)")
 	f.Uint64Var(&c.seed, "seed", 0, "`number` that decides all that is random (default: what the experiment says)")
 	f.BoolVar(&c.quick, "quick", false, "as short as can be: whether it works, not how fast it is")
-	f.StringVar(&c.culvert, "culvert", "", "culvert `binary` to measure (default: this program)")
+	f.StringVar(&c.culvert, "culvert", "", "culvert `binary` to measure (default: the one beside this program, or in PATH)")
 	f.StringVar(&c.bpffs, "bpffs", "/sys/fs/bpf", "bpffs `directory` for the pins")
 	f.IntVar(&c.cpu, "cpu", -1, "`CPU` to measure on (default: the last that may be used)")
 	// what --rounds was called at first

@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
+	"github.com/culvert-net/culvert/internal/cmdline"
 )
 
 // Library is what there is to be run.
@@ -98,7 +99,7 @@ func (l *Library) run(ctx context.Context, f *File, c *choices, dir, command str
 	binary := c.culvert
 	if binary == "" {
 		var err error
-		if binary, err = os.Executable(); err != nil {
+		if binary, err = cmdline.Program("culvert"); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package labcli
 
 import (
 	"context"
@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // smfVerb is a command that does one step.
@@ -161,13 +163,13 @@ func (v smfVerb) templateFields() []smfField {
 
 func (a *app) smfVerb(v smfVerb) *cobra.Command {
 	var f smfFlags
-	c := &cobra.Command{Use: v.name, Short: v.short, Long: v.long, Example: v.example, Args: noArgs}
+	c := &cobra.Command{Use: v.name, Short: v.short, Long: v.long, Example: v.example, Args: cmdline.NoArgs}
 	f.add(c)
 	c.Flags().StringVar(&f.state, "state", "", "`file` that keeps sessions for the next command (default: one for each UPF in the user's cache)")
 	for _, field := range slices.Concat(v.templateFields(), v.stepFields()) {
 		c.Flags().String(field.flag, "", field.about)
 		if field.words != nil {
-			complete(c, field.flag, field.words)
+			cmdline.Complete(c, field.flag, field.words)
 		}
 	}
 	for name, field := range v.switches() {
@@ -182,7 +184,7 @@ func (a *app) smfVerb(v smfVerb) *cobra.Command {
 	if v.name == "handover" {
 		c.Flags().Bool("end-marker", true, "ask for End Markers on the old tunnels")
 	}
-	a.outputFlag(c)
+	cmdline.OutputFlag(c, &a.format)
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.doVerb(c, v, &f) }
 	return c
 }
@@ -190,11 +192,11 @@ func (a *app) smfVerb(v smfVerb) *cobra.Command {
 // doVerb makes a scenario of the flags and does its one step.
 func (a *app) doVerb(c *cobra.Command, v smfVerb, f *smfFlags) error {
 	if f.upf == "" {
-		return usagef("--upf is missing: give the UPF's address")
+		return cmdline.Usagef("--upf is missing: give the UPF's address")
 	}
 	upf, err := smf.ParseAddr(f.upf)
 	if err != nil {
-		return usagef("--upf: %w", err)
+		return cmdline.Usagef("--upf: %w", err)
 	}
 	if f.state == "" {
 		if f.state, err = statePath(upf.String()); err != nil {
@@ -207,7 +209,7 @@ func (a *app) doVerb(c *cobra.Command, v smfVerb, f *smfFlags) error {
 	}
 	scenario, step, err := v.scenario(c.Flags(), f, saved)
 	if err != nil {
-		return usage(err)
+		return cmdline.Usage(err)
 	}
 	return a.oneStep(c, v, f, saved, scenario, step)
 }
@@ -220,7 +222,7 @@ func (a *app) oneStep(c *cobra.Command, v smfVerb, f *smfFlags, saved *smf.Saved
 	defer client.Close()
 	runner, err := smf.NewRunner(client, scenario)
 	if err != nil {
-		return usage(err)
+		return cmdline.Usage(err)
 	}
 	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
 	result, err := doStep(c.Context(), runner, saved, v, step)
@@ -228,7 +230,7 @@ func (a *app) oneStep(c *cobra.Command, v smfVerb, f *smfFlags, saved *smf.Saved
 		err = errors.Join(err, saveState(f.state, client.Save()))
 	}
 	if result.Step != "" {
-		err = errors.Join(a.print(c, result, func(g *grid) { stepDetails(g, &result) }), err)
+		err = errors.Join(a.format.Print(c.OutOrStdout(), result, func(g *printer.Grid) { stepDetails(g, &result) }), err)
 	}
 	return err
 }
@@ -250,7 +252,7 @@ func doStep(ctx context.Context, runner *smf.Runner, saved *smf.Saved, v smfVerb
 func dialSaved(scenario *smf.Scenario, saved *smf.Saved) (*smf.Client, error) {
 	options, err := scenario.Options()
 	if err != nil {
-		return nil, usage(err)
+		return nil, cmdline.Usage(err)
 	}
 	if saved != nil {
 		options.Started, options.Sequence = saved.Started, saved.Sequence

@@ -1,4 +1,4 @@
-package cli
+package labcli
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
 )
 
@@ -45,7 +46,7 @@ func (s smfRun) ok(t *testing.T, args ...string) smf.StepResult {
 	t.Helper()
 	r := s.run(t, append(args, "-o", "json")...)
 	var step smf.StepResult
-	if err := json.Unmarshal([]byte(r.stdout), &step); r.code != ExitOK || err != nil || !step.OK {
+	if err := json.Unmarshal([]byte(r.stdout), &step); r.code != cmdline.ExitOK || err != nil || !step.OK {
 		t.Fatalf("%v: exit %d, %v: %s%s", args, r.code, err, r.stdout, r.stderr)
 	}
 	return step
@@ -54,7 +55,7 @@ func (s smfRun) ok(t *testing.T, args ...string) smf.StepResult {
 // The verbs do their step, each with what the ones before have left.
 func TestSMFVerbs(t *testing.T) {
 	s := smfRun{nullUPF(t), filepath.Join(t.TempDir(), "state", "smf.json")}
-	if r := s.run(t, "establish", "--local", "127.0.0.1:0", "--ue4", "10.45.0.0/16"); r.code != ExitOK || !strings.Contains(r.stdout, "10.45.0.1") {
+	if r := s.run(t, "establish", "--local", "127.0.0.1:0", "--ue4", "10.45.0.0/16"); r.code != cmdline.ExitOK || !strings.Contains(r.stdout, "10.45.0.1") {
 		t.Fatalf("establish, which associates first: %+v", r)
 	}
 	if a := s.ok(t, "associate", "--local", "127.0.0.1:0", "--node-id", "smf.example").Association; a.NodeID != "127.0.0.5" || len(a.Features) != 2 {
@@ -78,7 +79,7 @@ func TestSMFVerbs(t *testing.T) {
 		t.Errorf("a second group: %+v", more)
 	}
 	show := s.run(t, "show")
-	if lines := strings.Split(strings.TrimSpace(show.stdout), "\n"); show.code != ExitOK || len(lines) != 5 || !strings.Contains(lines[2], "0x2001 192.0.2.2") {
+	if lines := strings.Split(strings.TrimSpace(show.stdout), "\n"); show.code != cmdline.ExitOK || len(lines) != 5 || !strings.Contains(lines[2], "0x2001 192.0.2.2") {
 		t.Errorf("%+v", show)
 	}
 	if d := s.ok(t, "delete"); len(d.Results) != 2 || d.Results[0].Requests != 3 {
@@ -99,26 +100,26 @@ func TestSMFMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{"idle", ExitUsage, "the scenario has no sessions"},
-		{"establish --local 127.0.0.1:0", ExitUsage, "need UE addresses"},
-		{"establish --local 127.0.0.1:0 --ue4 x", ExitUsage, "x"},
-		{"establish --local 127.0.0.1:0 --ue4 10.0.0.0/8 --access 192.0.2.1", ExitUsage, "give address and teid"},
-		{"establish --local 127.0.0.1:0 --ue4 10.0.0.0/8 --dialect ella", ExitUsage, `dialect: "ella"`},
-		{"load --local 127.0.0.1:0 --ue4 10.0.0.0/8", ExitError, "where to?"},
+		{"idle", cmdline.ExitUsage, "the scenario has no sessions"},
+		{"establish --local 127.0.0.1:0", cmdline.ExitUsage, "need UE addresses"},
+		{"establish --local 127.0.0.1:0 --ue4 x", cmdline.ExitUsage, "x"},
+		{"establish --local 127.0.0.1:0 --ue4 10.0.0.0/8 --access 192.0.2.1", cmdline.ExitUsage, "give address and teid"},
+		{"establish --local 127.0.0.1:0 --ue4 10.0.0.0/8 --dialect ella", cmdline.ExitUsage, `dialect: "ella"`},
+		{"load --local 127.0.0.1:0 --ue4 10.0.0.0/8", cmdline.ExitError, "where to?"},
 	} {
 		r := s.run(t, strings.Fields(tt.args)...)
 		if r.code != tt.code || !strings.Contains(r.stderr, tt.want) {
 			t.Errorf("%s: %+v, want exit %d, %s", tt.args, r, tt.code, tt.want)
 		}
 	}
-	if r := command(t.Context(), "", "smf", "associate"); r.code != ExitUsage || !strings.Contains(r.stderr, "--upf is missing") {
+	if r := command(t.Context(), "", "smf", "associate"); r.code != cmdline.ExitUsage || !strings.Contains(r.stderr, "--upf is missing") {
 		t.Errorf("%+v", r)
 	}
-	if r := command(t.Context(), "", "smf", "asociate"); r.code != ExitUsage || !strings.Contains(r.stderr, `did you mean "associate"`) {
+	if r := command(t.Context(), "", "smf", "asociate"); r.code != cmdline.ExitUsage || !strings.Contains(r.stderr, `did you mean "associate"`) {
 		t.Errorf("%+v", r)
 	}
 	silent := smfRun{"127.0.0.6:9", filepath.Join(t.TempDir(), "smf.json")}
-	if r := silent.run(t, "associate", "--local", "127.0.0.1:0", "--timeout", "20ms", "--attempts", "2"); r.code != ExitError || !strings.Contains(r.stderr, "association setup: no answer") {
+	if r := silent.run(t, "associate", "--local", "127.0.0.1:0", "--timeout", "20ms", "--attempts", "2"); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "association setup: no answer") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -131,7 +132,7 @@ func TestSMFScenario(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := command(t.Context(), "", "smf", "run", path)
-	if r.code != ExitOK || !strings.HasPrefix(r.stdout, "associate: ok") || !strings.Contains(r.stdout, "establish: ok") || !strings.Contains(r.stdout, "FTUP UEIP") {
+	if r.code != cmdline.ExitOK || !strings.HasPrefix(r.stdout, "associate: ok") || !strings.Contains(r.stdout, "establish: ok") || !strings.Contains(r.stdout, "FTUP UEIP") {
 		t.Errorf("%+v", r)
 	}
 	lines := `{"do": "idle", "sessions": "a", "id": "1"}
@@ -140,7 +141,7 @@ func TestSMFScenario(t *testing.T) {
 {"do": "phase", "phase": "end", "id": "3"}
 `
 	r = command(t.Context(), lines, "smf", "run", path, "--control", "-o", "json")
-	if r.code != ExitError || r.stderr != "culvert: failed steps from standard input: 1\n" {
+	if r.code != cmdline.ExitError || r.stderr != "culvert: failed steps from standard input: 1\n" {
 		t.Errorf("%+v", r)
 	}
 	out := strings.Split(strings.TrimSpace(r.stdout), "\n")
@@ -159,7 +160,7 @@ func TestSMFScenario(t *testing.T) {
 // is interrupted is one.
 func TestSMFInterrupted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.yaml")
-	for steps, want := range map[string]int{"[{do: associate}, {do: hold}]": ExitOK, "[{do: wait, for: 1m}]": ExitError} {
+	for steps, want := range map[string]int{"[{do: associate}, {do: hold}]": cmdline.ExitOK, "[{do: wait, for: 1m}]": cmdline.ExitError} {
 		text := "upf: '" + nullUPF(t) + "'\nlocal: 127.0.0.1:0\nsteps: " + steps
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

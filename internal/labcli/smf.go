@@ -1,4 +1,4 @@
-package cli
+package labcli
 
 import (
 	"bufio"
@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
 	"github.com/culvert-net/culvert/internal/printer"
 )
@@ -39,7 +40,7 @@ the dialect of Open5GS' SMF or of free5GC's.
 thing each; they keep what the next one needs (sessions, Recovery Time Stamp) in
 a state file. Each fails if the UPF refuses a request or does not answer, and
 names cause and offending IE.`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.smfRun(), a.smfResponder())
@@ -57,7 +58,7 @@ func (f *smfFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.dialect, "dialect", "", "`dialect`: open5gs or free5gc")
 	flags.TextVar(&f.timeout, "timeout", smf.Duration(time.Second), "`time` after which a request is sent again")
 	flags.IntVar(&f.attempts, "attempts", 3, "how `often` a request is sent at most")
-	complete(c, "dialect", smf.Dialects())
+	cmdline.Complete(c, "dialect", smf.Dialects())
 }
 
 // over sets in a scenario what the flags say.
@@ -92,15 +93,15 @@ as {"do": "handover", "sessions": "a", "access": {...}} or {"do": "phase",
 "phase": "move"}; the answer to each is a line with "step", "ok" and "error".
 Heartbeats and reports are answered meanwhile. It ends with the input.`,
 		Example: "  culvert smf run scenario.yaml --upf 192.0.2.8\n  culvert smf run scenario.yaml --control -o json",
-		Args:    exactly(1, "a scenario file"),
+		Args:    cmdline.Exactly(1, "a scenario file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			text, err := readFile(c, args[0])
+			text, err := cmdline.ReadFile(c, args[0])
 			if err != nil {
 				return err
 			}
 			scenario, err := smf.ParseScenario(text)
 			if err != nil {
-				return usage(fmt.Errorf("%s: %w", args[0], err))
+				return cmdline.Usage(fmt.Errorf("%s: %w", args[0], err))
 			}
 			f.over(scenario, c.Flags())
 			return a.runScenario(c, scenario, control)
@@ -108,14 +109,14 @@ Heartbeats and reports are answered meanwhile. It ends with the input.`,
 	}
 	f.add(c)
 	c.Flags().BoolVar(&control, "control", false, "take more steps from standard input")
-	a.outputFlag(c)
+	cmdline.OutputFlag(c, &a.format)
 	return c
 }
 
 func (a *app) runScenario(c *cobra.Command, scenario *smf.Scenario, control bool) error {
 	options, err := scenario.Options()
 	if err != nil {
-		return usage(err)
+		return cmdline.Usage(err)
 	}
 	client, err := smf.Dial(options)
 	if err != nil {
@@ -123,7 +124,7 @@ func (a *app) runScenario(c *cobra.Command, scenario *smf.Scenario, control bool
 	}
 	runner, err := smf.NewRunner(client, scenario)
 	if err != nil {
-		return usage(errors.Join(err, client.Close()))
+		return cmdline.Usage(errors.Join(err, client.Close()))
 	}
 	out := &smfOutput{a: a, w: c.OutOrStdout()}
 	runner.Progress = (&smfProgress{w: c.ErrOrStderr()}).show
@@ -206,12 +207,12 @@ func (a *app) smfResponder() *cobra.Command {
 	var listen string
 	c := &cobra.Command{
 		Use: "responder", Short: "Accept whatever an SMF asks for, and do nothing: to find an SMF's own limit",
-		Args:    noArgs,
+		Args:    cmdline.NoArgs,
 		Example: "  culvert smf responder --listen 127.0.0.8 &\n  culvert smf load --upf 127.0.0.8 --count 100000 --ue4 10.0.0.0/8 --access 192.0.2.1 --access-teid 1",
 		RunE: func(c *cobra.Command, _ []string) error {
 			address, err := smf.ParseAddr(listen)
 			if err != nil {
-				return usagef("--listen: %w", err)
+				return cmdline.Usagef("--listen: %w", err)
 			}
 			r, err := smf.ListenResponder(address)
 			if err != nil {
@@ -289,7 +290,7 @@ func (o *smfOutput) follow(client *smf.Client) chan struct{} {
 	return ended
 }
 
-func (o *smfOutput) print(v any, table func(*grid)) {
+func (o *smfOutput) print(v any, table func(*printer.Grid)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var err error
@@ -301,60 +302,65 @@ func (o *smfOutput) print(v any, table func(*grid)) {
 			err = printer.WriteYAML(o.w, v)
 		}
 	default:
-		err = printTable(o.w, table)
+		err = printer.WriteTable(o.w, table)
 	}
 	if o.err == nil {
 		o.err = err
 	}
 }
 
-func (o *smfOutput) step(r *smf.StepResult) { o.print(r, func(g *grid) { stepTable(g, r) }) }
-func (o *smfOutput) report(r *smf.Report)   { o.print(r, func(g *grid) { g.line(reportLine(r)) }) }
-func stepTable(g *grid, r *smf.StepResult) {
+func (o *smfOutput) step(r *smf.StepResult) { o.print(r, func(g *printer.Grid) { stepTable(g, r) }) }
+func (o *smfOutput) report(r *smf.Report) {
+	o.print(r, func(g *printer.Grid) { g.Line(reportLine(r)) })
+}
+func stepTable(g *printer.Grid, r *smf.StepResult) {
 	verdict := "ok"
 	if !r.OK {
 		verdict = "FAILED: " + r.Error
 	}
-	g.line(fmt.Sprintf("%s: %s (%.3f s)", r.Step, verdict, r.Seconds))
+	g.Line(fmt.Sprintf("%s: %s (%.3f s)", r.Step, verdict, r.Seconds))
 	stepDetails(g, r)
 }
 
 // stepDetails are the tables of a step: procedures, sessions, usage.
-func stepDetails(g *grid, r *smf.StepResult) {
+func stepDetails(g *printer.Grid, r *smf.StepResult) {
 	if a := r.Association; a != nil && r.OK {
-		g.row("NODE ID", "RECOVERY TIME STAMP", "FEATURES")
-		g.row(a.NodeID, a.Started.Format("2006-01-02 15:04:05"), strings.Join(a.Features, " "))
+		g.Row("NODE ID", "RECOVERY TIME STAMP", "FEATURES")
+		g.Row(a.NodeID, a.Started.Format("2006-01-02 15:04:05"), strings.Join(a.Features, " "))
 	}
 	for i := range r.Steps {
 		stepTable(g, &r.Steps[i])
 	}
 	if len(r.Results) > 0 {
-		g.gap()
-		g.row("PROCEDURE", "SESSIONS", "REQUESTS", "FAILURES", "PER SECOND", "P50 US", "P99 US", "MAX US", "SENT AGAIN", "CPU US")
+		g.Gap()
+		g.Row("PROCEDURE", "SESSIONS", "REQUESTS", "FAILURES", "PER SECOND", "P50 US", "P99 US", "MAX US", "SENT AGAIN", "CPU US")
 	}
 	for _, p := range r.Results {
-		g.row(p.Procedure, p.Group, p.Requests, p.Failures, fmt.Sprintf("%.0f", p.PerSecond), fmt.Sprintf("%.0f", p.P50),
+		g.Row(p.Procedure, p.Group, p.Requests, p.Failures, fmt.Sprintf("%.0f", p.PerSecond), fmt.Sprintf("%.0f", p.P50),
 			fmt.Sprintf("%.0f", p.P99), fmt.Sprintf("%.0f", p.Max), p.Retransmissions, fmt.Sprintf("%.1f", p.CPU))
 	}
 	sessionTable(g, r.Sessions)
 	usageTable(g, r.Results)
 }
 
-func sessionTable(g *grid, list []smf.Info) {
+func sessionTable(g *printer.Grid, list []smf.Info) {
 	if len(list) > 0 {
-		g.gap()
-		g.row("SESSION", "CP SEID", "UP SEID", "UE", "ACCESS F-TEID", "CORE F-TEID", "PEER", "NEXT UPF")
+		g.Gap()
+		g.Row("SESSION", "CP SEID", "UP SEID", "UE", "ACCESS F-TEID", "CORE F-TEID", "PEER", "NEXT UPF")
 	}
 	for _, s := range list {
-		ue := valid(s.UE4)
+		var ue []string
+		if s.UE4.IsValid() {
+			ue = append(ue, s.UE4.String())
+		}
 		if s.UE6.IsValid() {
-			ue = strings.TrimPrefix(ue+" "+s.UE6.String(), " ")
+			ue = append(ue, s.UE6.String())
 		}
 		up := ""
 		if s.Live {
 			up = fmt.Sprintf("%#x", s.UPSEID)
 		}
-		g.row(fmt.Sprintf("%s %d", s.Group, s.Index), fmt.Sprintf("%#x", s.CPSEID), up, ue, fteid(s.Access), fteid(s.Core), fteid(s.Peer), fteid(s.Next))
+		g.Row(fmt.Sprintf("%s %d", s.Group, s.Index), fmt.Sprintf("%#x", s.CPSEID), up, strings.Join(ue, " "), fteid(s.Access), fteid(s.Core), fteid(s.Peer), fteid(s.Next))
 	}
 }
 
@@ -376,20 +382,20 @@ func fteid(c *smf.Created) string {
 // shownUsage is how many sessions' usage a table has: JSON has all of it.
 const shownUsage = 16
 
-func usageTable(g *grid, results []smf.GroupResult) {
+func usageTable(g *printer.Grid, results []smf.GroupResult) {
 	for _, r := range results {
 		if len(r.Usage) == 0 {
 			continue
 		}
-		g.gap()
-		g.row("SESSION", "URR", "UR-SEQN", "TRIGGERS", "UPLINK", "DOWNLINK", "TOTAL", "DURATION")
+		g.Gap()
+		g.Row("SESSION", "URR", "UR-SEQN", "TRIGGERS", "UPLINK", "DOWNLINK", "TOTAL", "DURATION")
 		for _, u := range r.Usage[:min(len(r.Usage), shownUsage)] {
 			for _, one := range u.Reports {
-				g.row(append([]any{fmt.Sprintf("%s %d", r.Group, u.Session)}, usageCells(&one)...)...)
+				g.Row(append([]any{fmt.Sprintf("%s %d", r.Group, u.Session)}, usageCells(&one)...)...)
 			}
 		}
 		if more := len(r.Usage) - shownUsage; more > 0 {
-			g.line(fmt.Sprintf("and %d sessions more: -o json has all", more))
+			g.Line(fmt.Sprintf("and %d sessions more: -o json has all", more))
 		}
 	}
 }

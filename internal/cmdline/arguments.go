@@ -1,0 +1,88 @@
+package cmdline
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/printer"
+)
+
+// NoArgs is a rule for commands without arguments. A parent of other commands
+// proposes the nearest one.
+func NoArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if !c.HasAvailableSubCommands() {
+		return Usagef("%q takes no arguments, got %q: see %s --help", c.CommandPath(), args[0], c.CommandPath())
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+	for c.SuggestionsMinimumDistance = 1; c.SuggestionsMinimumDistance <= 2; c.SuggestionsMinimumDistance++ {
+		if s := c.SuggestionsFor(args[0]); len(s) > 0 { // the nearest first
+			text += fmt.Sprintf(": did you mean %q?", s[0])
+			break
+		}
+	}
+	return Usage(errors.New(text))
+}
+
+// Exactly is a rule for n arguments; what describes them, as in "one NAME".
+func Exactly(n int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != n {
+			return Usagef("%q takes %s, got %d arguments: see %s --help", c.CommandPath(), what, len(args), c.CommandPath())
+		}
+		return nil
+	}
+}
+
+// AtLeastOne is a rule for one argument or more; what describes them.
+func AtLeastOne(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Usagef("%q takes %s: see %s --help", c.CommandPath(), what, c.CommandPath())
+		}
+		return nil
+	}
+}
+
+// RefuseUnknown makes commands that only hold others refuse an unknown one,
+// where cobra would show the help and succeed.
+func RefuseUnknown(parent *cobra.Command) {
+	for _, c := range parent.Commands() {
+		if c.HasSubCommands() && !c.Runnable() {
+			c.Args, c.RunE = NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+		RefuseUnknown(c)
+	}
+}
+
+// OutputFlag adds --output to a command. The flag sets format.
+func OutputFlag(c *cobra.Command, format *printer.Format) {
+	c.Flags().VarP(format, "output", "o", "`format`: table, json or yaml")
+	Complete(c, "output", printer.Formats)
+}
+
+// Complete completes a flag from a fixed list. It panics if c has no such flag.
+func Complete(c *cobra.Command, flag string, values []string) {
+	err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err)
+	}
+}
+
+// ReadFile reads a file, or standard input for "-".
+func ReadFile(c *cobra.Command, path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(c.InOrStdin())
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, errors.Unwrap(err))
+	}
+	return data, nil
+}

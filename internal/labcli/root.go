@@ -1,0 +1,37 @@
+// Package labcli is the command line of culvert-lab: lab, bench and smf. Users
+// type `culvert lab`; culvert then runs culvert-lab in its place.
+package labcli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/bench"
+	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/lab"
+	"github.com/culvert-net/culvert/internal/printer"
+)
+
+// app is what the commands of the SMF share.
+type app struct{ format printer.Format }
+
+// New returns the root command. It is named culvert, because that is what users
+// type.
+func New(version string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "culvert",
+		Short: "Culvert's laboratory: networks on this machine, benchmarks, an SMF",
+		Long: `Culvert's laboratory: networks on this machine, benchmarks, an SMF.
+
+This program is culvert-lab. "culvert lab", "culvert bench" and "culvert smf" run
+it; it runs the culvert that is in its directory, else the one in PATH.`,
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cmdline.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdline.Usage(err) })
+	root.AddCommand(lab.Command(), bench.Command(), (&app{format: printer.Table}).smf())
+	cmdline.RefuseUnknown(root)
+	return root
+}
