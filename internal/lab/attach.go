@@ -61,7 +61,7 @@ func (in *instance) runtime(p *topology.Node) (*libcni.CNIConfig, *libcni.Runtim
 		told["bandwidth"] = map[string]any{"ingressRate": b.Ingress * kilo, "ingressBurst": burst, "egressRate": b.Egress * kilo, "egressBurst": burst}
 	}
 	conf := &libcni.RuntimeConf{
-		ContainerID: "lab-" + in.name + "-" + p.Name, NetNS: in.namespace(p).path(), IfName: topology.PodInterface,
+		ContainerID: "lab-" + in.name + "-" + p.Name, NetNS: in.namespace(p).Path(), IfName: topology.PodInterface,
 		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
 		CapabilityArgs: told,
 	}

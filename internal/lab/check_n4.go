@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
 	"github.com/culvert-net/culvert/internal/probe"
@@ -14,7 +15,7 @@ import (
 
 // n4 does its events one after another. Sent are PFCP requests, received those
 // that were accepted.
-func (r *runner) n4(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) n4(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	for _, e := range c.AllEvents() {
 		if e.Do != "smf" {
 			if err := r.eventsOf(ctx, []topology.Event{e}, o); err != nil {
@@ -24,18 +25,18 @@ func (r *runner) n4(ctx context.Context, c *topology.Check, o *outcome) error {
 		}
 		result, err := r.step(ctx, r.SMF(e.SMF), e.Step)
 		if err != nil {
-			o.fail("%s: %v", e.Title(), err)
+			o.Fail("%s: %v", e.Title(), err)
 		}
 		if len(result.Results) == 0 { // about no session: one request
-			o.sent++
+			o.Sent++
 			if err == nil {
-				o.received++
+				o.Received++
 			}
 		}
 		for _, p := range result.Results {
-			o.sent += p.Requests
-			o.received += p.Requests - p.Failures
-			o.say("%s by %s: %d, P50 %.0f us, P99 %.0f us", p.Procedure, e.SMF, p.Requests, p.P50, p.P99)
+			o.Sent += p.Requests
+			o.Received += p.Requests - p.Failures
+			o.Say("%s by %s: %d, P50 %.0f us, P99 %.0f us", p.Procedure, e.SMF, p.Requests, p.P50, p.P99)
 		}
 	}
 	wantAll(o, c.Expect.MaxLost)
@@ -67,7 +68,7 @@ func (r *runner) viewN4(c *topology.Check) n4View {
 }
 
 // wantReports wants the reports since before to be as many as they shall be.
-func (r *runner) wantReports(c *topology.Check, o *outcome, before n4View) {
+func (r *runner) wantReports(c *topology.Check, o *report.Outcome, before n4View) {
 	for _, x := range c.Expect.Reports {
 		count := func() (n int) {
 			for _, l := range r.said(r.SMF(x.SMF), before[x.SMF]) {
@@ -79,9 +80,9 @@ func (r *runner) wantReports(c *topology.Check, o *outcome, before n4View) {
 		}
 		waitFor(answerTime, func() bool { return count() >= x.Count })
 		if got := count(); got != x.Count {
-			o.fail("%s got %d reports of kind %s: want %d", x.SMF, got, x.Kind, x.Count)
+			o.Fail("%s got %d reports of kind %s: want %d", x.SMF, got, x.Kind, x.Count)
 		} else {
-			o.say("%s got %d reports of kind %s", x.SMF, got, x.Kind)
+			o.Say("%s got %d reports of kind %s", x.SMF, got, x.Kind)
 		}
 	}
 }
@@ -140,7 +141,7 @@ func (r *runner) query(ctx context.Context, u *topology.UsageExpect, into volume
 
 // wantUsage compares what the UPF reported, asked or not, with what the streams
 // counted themselves, as IP packets: by each URR of the session.
-func (r *runner) wantUsage(ctx context.Context, u *topology.UsageExpect, since int64, streams []probe.Stream, results []probe.StreamResult, o *outcome) error {
+func (r *runner) wantUsage(ctx context.Context, u *topology.UsageExpect, since int64, streams []probe.Stream, results []probe.StreamResult, o *report.Outcome) error {
 	if u == nil {
 		return nil
 	}
@@ -176,13 +177,13 @@ func (r *runner) wantUsage(ctx context.Context, u *topology.UsageExpect, since i
 	for _, urr := range slices.Sorted(maps.Keys(got)) {
 		text := fmt.Sprintf("URR %d: uplink %d, downlink %d octets in %d reports and a query", urr, got[urr].up, got[urr].down, reports)
 		if got[urr] != want {
-			o.fail("%s: sender and receiver counted %d, %d", text, want.up, want.down)
+			o.Fail("%s: sender and receiver counted %d, %d", text, want.up, want.down)
 		} else {
-			o.say("%s", text)
+			o.Say("%s", text)
 		}
 	}
 	if len(got) == 0 {
-		o.fail("no usage: sender and receiver counted %d, %d octets", want.up, want.down)
+		o.Fail("no usage: sender and receiver counted %d, %d octets", want.up, want.down)
 	}
 	return nil
 }
@@ -191,14 +192,14 @@ func (r *runner) wantUsage(ctx context.Context, u *topology.UsageExpect, since i
 const settleTime = 400 * time.Millisecond
 
 // wantRate wants a stream's rate to be what it shall be held to.
-func wantRate(x *topology.RateExpect, result probe.StreamResult, o *outcome) {
+func wantRate(x *topology.RateExpect, result probe.StreamResult, o *report.Outcome) {
 	off := 100 * (result.Rate - x.Kbits) / x.Kbits
 	if off < -x.Tolerance || off > x.Tolerance {
-		o.fail("%.0f kbit/s arrived: want %.0f +- %.1f %%", result.Rate, x.Kbits, x.Tolerance)
+		o.Fail("%.0f kbit/s arrived: want %.0f +- %.1f %%", result.Rate, x.Kbits, x.Tolerance)
 	} else {
-		o.say("%.0f kbit/s (%+.1f %%)", result.Rate, off)
+		o.Say("%.0f kbit/s (%+.1f %%)", result.Rate, off)
 	}
 	if result.Received >= result.Sent {
-		o.fail("nothing was held back: less was sent than the rate")
+		o.Fail("nothing was held back: less was sent than the rate")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -25,7 +26,7 @@ type podView struct {
 
 // podsOf wants a node to have the pods that are attached, and nothing of those that
 // are not: no address and no interface, and so no route.
-func (r *runner) podsOf(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) podsOf(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	n := r.Node(c.From)
 	var list []podView
 	if err := r.askJSON(ctx, n, &list, "pod"); err != nil {
@@ -41,22 +42,22 @@ func (r *runner) podsOf(ctx context.Context, c *topology.Check, o *outcome) erro
 		}
 	}
 	if slices.Sort(there); !slices.Equal(there, slices.Sorted(slices.Values(attached))) {
-		o.fail("%s has the pods %q: want %q", n.Name, there, attached)
+		o.Fail("%s has the pods %q: want %q", n.Name, there, attached)
 	}
 	links, err := r.podLinks(n)
 	if err != nil {
 		return err
 	}
 	if len(links) != len(attached) {
-		o.fail("%s has the interfaces %q for %d pods", n.Name, links, len(attached))
+		o.Fail("%s has the interfaces %q for %d pods", n.Name, links, len(attached))
 	}
-	o.say("%d pods", len(attached))
+	o.Say("%d pods", len(attached))
 	return nil
 }
 
 // podLinks are a node's ends of its pods' interfaces.
 func (r *runner) podLinks(n *topology.Node) (names []string, err error) {
-	links, err := r.namespace(n).output("ip", "-br", "link", "show", "type", "veth")
+	links, err := r.namespace(n).Output("ip", "-br", "link", "show", "type", "veth")
 	if err != nil {
 		return nil, err
 	}
@@ -75,10 +76,10 @@ func ownDevice(t *topology.Topology, n *topology.Node, name string) bool {
 
 // statusOf wants the plugins of a node to answer CNI's STATUS with a code, or with
 // success.
-func (r *runner) statusOf(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) statusOf(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	err := r.ready(ctx, r.Node(c.From))
 	if refused, ok := errors.AsType[*types.Error](err); ok {
-		o.say("code %d: %s", refused.Code, refused.Msg)
+		o.Say("code %d: %s", refused.Code, refused.Msg)
 		if c.Expect.Code == refused.Code {
 			return nil
 		}
@@ -87,12 +88,12 @@ func (r *runner) statusOf(ctx context.Context, c *topology.Check, o *outcome) er
 		return err
 	}
 	if c.Expect.Code != 0 {
-		o.fail("STATUS succeeds: want code %d", c.Expect.Code)
+		o.Fail("STATUS succeeds: want code %d", c.Expect.Code)
 	}
 	return nil
 }
 
-func (r *runner) collectPod(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) collectPod(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return r.collect(ctx, r.Node(e.Node))
 }
 
@@ -101,42 +102,42 @@ const linkLocal = "fe80::/64"
 
 // oneFamily wants the pods of a node to have addresses and routes of one family, and
 // nothing of the other; so CNI's results, and the node's routes to them.
-func (r *runner) oneFamily(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) oneFamily(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	n, is4 := r.Node(c.From), c.Families[0] == topology.IPv4
 	var list []podView
 	if err := r.askJSON(ctx, n, &list, "pod"); err != nil {
 		return err
 	}
 	if len(list) == 0 {
-		o.fail("%s has no pods", n.Name)
+		o.Fail("%s has no pods", n.Name)
 	}
 	for _, p := range list {
-		o.wantFamily(is4, "pod "+p.Name, p.Addresses, 1)
+		wantFamily(o, is4, "pod "+p.Name, p.Addresses, 1)
 	}
 	results, err := r.cniResults(n)
 	if err != nil {
 		return err
 	}
 	if len(results) != len(list) {
-		o.fail("CNI has %d results for %d pods", len(results), len(list))
+		o.Fail("CNI has %d results for %d pods", len(results), len(list))
 	}
 	for _, result := range results {
-		o.wantFamily(is4, "CNI's result", result.addresses(), 3)
+		wantFamily(o, is4, "CNI's result", result.addresses(), 3)
 	}
 	for _, p := range r.Pods(n) {
 		if err := r.podOfFamily(p, is4, o); err != nil {
 			return err
 		}
 	}
-	o.say("%d pods", len(list))
+	o.Say("%d pods", len(list))
 	return r.routesOfFamily(n, is4, o)
 }
 
 // wantFamily wants so many addresses, all of one family.
-func (o *outcome) wantFamily(is4 bool, whose string, list []string, count int) {
+func wantFamily(o *report.Outcome, is4 bool, whose string, list []string, count int) {
 	other := slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, ":") == is4 })
 	if other || len(list) != count {
-		o.fail("%s has %q: want %d of one family", whose, list, count)
+		o.Fail("%s has %q: want %d of one family", whose, list, count)
 	}
 }
 
@@ -191,7 +192,7 @@ func (r *runner) cniResults(n *topology.Node) (list []cniResult, err error) {
 }
 
 // podOfFamily looks into a pod.
-func (r *runner) podOfFamily(p *topology.Node, is4 bool, o *outcome) error {
+func (r *runner) podOfFamily(p *topology.Node, is4 bool, o *report.Outcome) error {
 	var links []struct {
 		Addresses []struct {
 			Local netip.Addr `json:"local"`
@@ -204,7 +205,7 @@ func (r *runner) podOfFamily(p *topology.Node, is4 bool, o *outcome) error {
 	for _, l := range links {
 		for _, a := range l.Addresses {
 			if a.Scope == "global" && a.Local.Is4() != is4 {
-				o.fail("%s has the address %v", p.Name, a.Local)
+				o.Fail("%s has the address %v", p.Name, a.Local)
 			}
 		}
 	}
@@ -213,7 +214,7 @@ func (r *runner) podOfFamily(p *topology.Node, is4 bool, o *outcome) error {
 
 // routesOfFamily looks at a node's routes to its pods; where all of the cluster is
 // of one family, at those to other nodes', too.
-func (r *runner) routesOfFamily(n *topology.Node, is4 bool, o *outcome) error {
+func (r *runner) routesOfFamily(n *topology.Node, is4 bool, o *report.Outcome) error {
 	links, err := r.podLinks(n)
 	if err != nil {
 		return err
@@ -222,7 +223,7 @@ func (r *runner) routesOfFamily(n *topology.Node, is4 bool, o *outcome) error {
 		links = append(links, "culvert0")
 	}
 	if len(links) == 0 {
-		o.fail("%s has no interfaces of pods", n.Name)
+		o.Fail("%s has no interfaces of pods", n.Name)
 	}
 	for _, name := range links {
 		if err := r.noRoutes(n, is4, name); err != nil {

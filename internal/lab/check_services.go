@@ -8,12 +8,13 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // spread connects to a Service again and again, and wants so many of the pods
 // behind it to be reached.
-func (r *runner) spread(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) spread(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	s := r.Service(c.ToName)
 	if s == nil {
 		return fmt.Errorf("to_name: %q is no Service", c.ToName)
@@ -29,23 +30,23 @@ func (r *runner) spread(ctx context.Context, c *topology.Check, o *outcome) erro
 	}
 	to := netip.AddrPortFrom(c.To, s.Port).String()
 	for range max(c.Count, 1) {
-		o.sent++
+		o.Sent++
 		if err := r.knock(ctx, r.Node(c.From), to); err != nil {
-			o.fail("%v", err)
+			o.Fail("%v", err)
 			break
 		}
-		o.received++
+		o.Received++
 	}
 	reached := 0
 	for _, d := range doors {
 		d.listener.Close()
 		if n := <-d.came; n > 0 {
 			reached++
-			o.say("%s: %d connections", d.pod, n)
+			o.Say("%s: %d connections", d.pod, n)
 		}
 	}
 	if reached != c.Expect.Pods {
-		o.fail("%d pods were reached: want %d", reached, c.Expect.Pods)
+		o.Fail("%d pods were reached: want %d", reached, c.Expect.Pods)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/probe"
 )
@@ -16,7 +17,7 @@ import (
 const answerTime = time.Second
 
 // ping sends ICMP Echo Requests from a node and wants every answer.
-func (r *runner) ping(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) ping(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	outerBefore, err := r.endpointStats(c)
 	if err != nil {
 		return err
@@ -32,57 +33,57 @@ func (r *runner) ping(ctx context.Context, c *topology.Check, o *outcome) error 
 	if err != nil {
 		return err
 	}
-	o.sent, o.received = result.Sent, result.Received
+	o.Sent, o.Received = result.Sent, result.Received
 	if result.Corrupt+result.Duplicates > 0 {
-		o.fail("%d corrupt, %d duplicates", result.Corrupt, result.Duplicates)
+		o.Fail("%d corrupt, %d duplicates", result.Corrupt, result.Duplicates)
 	}
 	switch {
 	case c.Expect.Error != "":
 		wantErrors(o, c.Expect.Error, c.Expect.MTU, result.Errors)
 		if result.Received > 0 {
-			o.fail("%d answers came", result.Received)
+			o.Fail("%d answers came", result.Received)
 		}
 	case c.Expect.Nothing:
 		if result.Received > 0 {
-			o.fail("%d answers came: none should", result.Received)
+			o.Fail("%d answers came: none should", result.Received)
 		}
 	case c.Expect.Outer == nil:
 		wantAll(o, c.Expect.MaxLost)
 		for _, e := range result.Errors {
-			o.fail("%s from %v", e.Kind(), e.From)
+			o.Fail("%s from %v", e.Kind(), e.From)
 		}
 	}
 	return r.wantFromEndpoint(c, o, outerBefore)
 }
 
 // wantAll fails unless all but at most maxLost arrived.
-func wantAll(o *outcome, maxLost int) {
-	if lost := o.sent - o.received; lost > maxLost {
-		o.fail("%d of %d lost", lost, o.sent)
+func wantAll(o *report.Outcome, maxLost int) {
+	if lost := o.Sent - o.Received; lost > maxLost {
+		o.Fail("%d of %d lost", lost, o.Sent)
 	}
-	if o.sent == 0 {
-		o.fail("nothing was sent")
+	if o.Sent == 0 {
+		o.Fail("nothing was sent")
 	}
 }
 
 // wantErrors fails unless there is an error of that kind (with that MTU), and
 // none of another.
-func wantErrors(o *outcome, kind string, mtu uint32, list []probe.ICMPError) {
+func wantErrors(o *report.Outcome, kind string, mtu uint32, list []probe.ICMPError) {
 	found := 0
 	for _, e := range list {
 		if e.Kind() != kind || mtu != 0 && e.MTU != mtu {
-			o.fail("%s (MTU %d) from %v", e.Kind(), e.MTU, e.From)
+			o.Fail("%s (MTU %d) from %v", e.Kind(), e.MTU, e.From)
 			continue
 		}
 		if found++; found == 1 {
-			o.say("%s from %v", kind, e.From)
+			o.Say("%s from %v", kind, e.From)
 			if e.MTU != 0 {
-				o.say("MTU %d", e.MTU)
+				o.Say("MTU %d", e.MTU)
 			}
 		}
 	}
 	if found == 0 {
-		o.fail("no %q reached the sender", kind)
+		o.Fail("no %q reached the sender", kind)
 	}
 }
 
@@ -108,7 +109,7 @@ func (r *runner) streams(c *topology.Check) (list []probe.Stream) {
 }
 
 // udp sends numbered datagrams, one way or both, and maybe more of them.
-func (r *runner) udp(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) udp(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	outerBefore, err := r.endpointStats(c)
 	if err != nil {
 		return err
@@ -143,23 +144,23 @@ func (r *runner) udp(ctx context.Context, c *topology.Check, o *outcome) error {
 	return r.wantUsage(ctx, c.Expect.Usage, since, streams, results, o)
 }
 
-func judgeStream(c *topology.Check, s probe.StreamResult, o *outcome) {
-	o.sent += s.Sent
-	o.received += s.Received
+func judgeStream(c *topology.Check, s probe.StreamResult, o *report.Outcome) {
+	o.Sent += s.Sent
+	o.Received += s.Received
 	if s.Corrupt+s.Duplicates > 0 {
-		o.fail("%d corrupt, %d duplicates", s.Corrupt, s.Duplicates)
+		o.Fail("%d corrupt, %d duplicates", s.Corrupt, s.Duplicates)
 	}
 	if len(c.AllEvents()) > 0 {
-		o.say("longest gap %.1f ms", float64(s.Gap.Microseconds())/1000)
+		o.Say("longest gap %.1f ms", float64(s.Gap.Microseconds())/1000)
 	}
 	switch {
 	case c.Expect.InOrder && s.Overtaking > 0:
-		o.fail("%d arrived ahead of earlier ones", s.Overtaking)
+		o.Fail("%d arrived ahead of earlier ones", s.Overtaking)
 	case s.Reordered > 0:
-		o.say("%d arrived ahead of earlier ones, %d behind later ones", s.Overtaking, s.Reordered)
+		o.Say("%d arrived ahead of earlier ones, %d behind later ones", s.Overtaking, s.Reordered)
 	}
 	if least := time.Duration(c.Expect.MinGap); s.Gap < least {
-		o.fail("the longest gap was %v: want %v", s.Gap, least)
+		o.Fail("the longest gap was %v: want %v", s.Gap, least)
 	}
 	if c.Expect.Rate != nil {
 		wantRate(c.Expect.Rate, s, o)
@@ -168,7 +169,7 @@ func judgeStream(c *topology.Check, s probe.StreamResult, o *outcome) {
 
 // tcp moves data there and back. Sent and received are kilobytes: what TCP
 // loses it sends again, and the detail counts that.
-func (r *runner) tcp(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) tcp(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	return r.during(ctx, c, o, func(busy func() bool) error {
 		t := probe.Transfer{
 			From: r.namespace(r.Node(c.From)), At: r.namespace(r.Node(c.At)), Source: c.Source, To: c.To, Device: c.Device,
@@ -189,25 +190,25 @@ func (r *runner) tcp(ctx context.Context, c *topology.Check, o *outcome) error {
 			return err
 		}
 		const kilo = 1 << 10
-		o.sent, o.received = int(result.Sent/kilo), int(result.Received/kilo)
+		o.Sent, o.Received = int(result.Sent/kilo), int(result.Received/kilo)
 		wantAll(o, 0)
-		o.say("KiB of TCP, %.0f Mbit/s, %d segments sent again",
+		o.Say("KiB of TCP, %.0f Mbit/s, %d segments sent again",
 			float64(result.Received)*8/1e6/result.Duration.Seconds(), result.Retransmitted)
 		return r.wantClient(c, result.Client, o)
 	})
 }
 
 // wantNoConnection wants nobody to answer.
-func wantNoConnection(c *topology.Check, err error, o *outcome) {
-	o.sent = 1
+func wantNoConnection(c *topology.Check, err error, o *report.Outcome) {
+	o.Sent = 1
 	if err == nil {
-		o.received = 1
-		o.fail("%v answers: it should not", c.To)
+		o.Received = 1
+		o.Fail("%v answers: it should not", c.To)
 	}
 }
 
 // wantClient wants the receiver to see who connects, where the check says who.
-func (r *runner) wantClient(c *topology.Check, seen netip.Addr, o *outcome) error {
+func (r *runner) wantClient(c *topology.Check, seen netip.Addr, o *report.Outcome) error {
 	if c.Expect.Client == "" {
 		return nil
 	}
@@ -216,28 +217,28 @@ func (r *runner) wantClient(c *topology.Check, seen netip.Addr, o *outcome) erro
 		return err
 	}
 	if seen != want {
-		o.fail("%v connects: want %s, %v", seen, c.Expect.Client, want)
+		o.Fail("%v connects: want %s, %v", seen, c.Expect.Client, want)
 	}
-	o.say("from %v", seen)
+	o.Say("from %v", seen)
 	return nil
 }
 
 // echo sends GTP-U Echo Requests from the endpoint of a node.
-func (r *runner) echo(_ context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) echo(_ context.Context, c *topology.Check, o *report.Outcome) error {
 	response, err := gtpulink.Ask(r.control(r.Node(c.From)), gtpulink.Request{
 		Op: "echo", Device: c.Device, To: c.To, Count: max(c.Count, 1), Wait: answerTime,
 	})
 	if err != nil {
 		return err
 	}
-	o.sent, o.received = max(c.Count, 1), response.Received
+	o.Sent, o.Received = max(c.Count, 1), response.Received
 	wantAll(o, c.Expect.MaxLost)
 	return nil
 }
 
 // endMarker sends End Markers on a link, and wants them at the same device of
 // the node at the other end.
-func (r *runner) endMarker(_ context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) endMarker(_ context.Context, c *topology.Check, o *report.Outcome) error {
 	markers := func() (uint64, error) {
 		response, err := gtpulink.Ask(r.control(r.Node(c.At)), gtpulink.Request{Op: "stats"})
 		return response.Stats.Links[c.Device].EndMarkers, err
@@ -246,22 +247,22 @@ func (r *runner) endMarker(_ context.Context, c *topology.Check, o *outcome) err
 	if err != nil {
 		return err
 	}
-	o.sent = max(c.Count, 1)
-	if _, err := gtpulink.Ask(r.control(r.Node(c.From)), gtpulink.Request{Op: "end_marker", Device: c.Device, Count: o.sent}); err != nil {
+	o.Sent = max(c.Count, 1)
+	if _, err := gtpulink.Ask(r.control(r.Node(c.From)), gtpulink.Request{Op: "end_marker", Device: c.Device, Count: o.Sent}); err != nil {
 		return err
 	}
 	waitFor(answerTime, func() bool {
 		after, e := markers()
 		err = e
-		o.received = int(after - before)
-		return e != nil || o.received >= o.sent
+		o.Received = int(after - before)
+		return e != nil || o.Received >= o.Sent
 	})
 	if err != nil {
 		return err
 	}
 	wantAll(o, 0)
-	if o.received > o.sent {
-		o.fail("%d arrived, %d were sent", o.received, o.sent)
+	if o.Received > o.Sent {
+		o.Fail("%d arrived, %d were sent", o.Received, o.Sent)
 	}
 	return nil
 }
@@ -290,7 +291,7 @@ func (r *runner) endpointStats(c *topology.Check) (map[string]gtpulink.Stats, er
 }
 
 // wantFromEndpoint compares what the endpoints saw since before.
-func (r *runner) wantFromEndpoint(c *topology.Check, o *outcome, before map[string]gtpulink.Stats) error {
+func (r *runner) wantFromEndpoint(c *topology.Check, o *report.Outcome, before map[string]gtpulink.Stats) error {
 	after, err := r.endpointStats(c)
 	if err != nil {
 		return err
@@ -300,13 +301,13 @@ func (r *runner) wantFromEndpoint(c *topology.Check, o *outcome, before map[stri
 	}
 	if x := c.Expect.Container; x != nil {
 		was, is := before[x.Node].Links[x.Device], after[x.Node].Links[x.Device]
-		if got := is.Containers - was.Containers; got != uint64(o.sent) {
-			o.fail("%d PDU Session Containers at %s, %d T-PDUs", got, x.Node, o.sent)
+		if got := is.Containers - was.Containers; got != uint64(o.Sent) {
+			o.Fail("%d PDU Session Containers at %s, %d T-PDUs", got, x.Node, o.Sent)
 		}
 		if is.QFI != x.QFI || is.RQI != x.RQI {
-			o.fail("QFI %d, RQI %v at %s: want %d, %v", is.QFI, is.RQI, x.Node, x.QFI, x.RQI)
+			o.Fail("QFI %d, RQI %v at %s: want %d, %v", is.QFI, is.RQI, x.Node, x.QFI, x.RQI)
 		}
-		o.say("QFI %d at %s", is.QFI, x.Node)
+		o.Say("QFI %d at %s", is.QFI, x.Node)
 	}
 	if h := c.Expect.Handover; h != nil {
 		wantHandover(h, before[h.Node].Links, after[h.Node].Links, o)
@@ -315,18 +316,18 @@ func (r *runner) wantFromEndpoint(c *topology.Check, o *outcome, before map[stri
 }
 
 // wantHandover wants the old tunnel to have ended, and the new one to carry.
-func wantHandover(h *topology.HandoverExpect, before, after map[string]gtpulink.LinkStats, o *outcome) {
+func wantHandover(h *topology.HandoverExpect, before, after map[string]gtpulink.LinkStats, o *report.Outcome) {
 	markers := after[h.From].EndMarkers - before[h.From].EndMarkers
 	late := after[h.From].Late - before[h.From].Late
 	moved := after[h.To].Received - before[h.To].Received
 	switch {
 	case markers == 0:
-		o.fail("no End Marker at %s of %s", h.From, h.Node)
+		o.Fail("no End Marker at %s of %s", h.From, h.Node)
 	case late > 0:
-		o.fail("%d T-PDUs at %s of %s behind its End Marker", late, h.From, h.Node)
+		o.Fail("%d T-PDUs at %s of %s behind its End Marker", late, h.From, h.Node)
 	case moved == 0:
-		o.fail("no T-PDU at %s of %s", h.To, h.Node)
+		o.Fail("no T-PDU at %s of %s", h.To, h.Node)
 	default:
-		o.say("%d T-PDUs by %s, %d End Marker, %d T-PDUs by %s", after[h.From].Received-before[h.From].Received, h.From, markers, moved, h.To)
+		o.Say("%d T-PDUs by %s, %d End Marker, %d T-PDUs by %s", after[h.From].Received-before[h.From].Received, h.From, markers, moved, h.To)
 	}
 }

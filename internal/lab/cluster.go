@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -112,7 +113,7 @@ func (in *instance) loadNFT(n *topology.Node, rules string) error {
 	if rules == "" {
 		return nil
 	}
-	return in.namespace(n).Do(func() error { return pipe(rules, "nft", "-f", "-") })
+	return in.namespace(n).Do(func() error { return namespace.Pipe(rules, "nft", "-f", "-") })
 }
 
 // serve has a node translate what is for Services: by kube-proxy where there is a

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -72,21 +73,21 @@ func TestTranslation(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, rules)
 		}
 	}
-	n := namespace{"culvert-" + unique("nft")}
-	if err := n.create("mark"); err != nil {
+	n := namespace.Named{Name: "culvert-" + unique("nft")}
+	if err := n.Create("mark"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.delete("mark"); err != nil {
+		if err := n.Delete("mark"); err != nil {
 			t.Error(err)
 		}
 	})
 	for range 2 { // the second takes the first's place
-		if err := n.Do(func() error { return pipe(rules, "nft", "-f", "-") }); err != nil {
+		if err := n.Do(func() error { return namespace.Pipe(rules, "nft", "-f", "-") }); err != nil {
 			t.Error(err)
 		}
 	}
-	err := n.Do(func() error { return pipe("no rule", "nft", "-f", "-") })
+	err := n.Do(func() error { return namespace.Pipe("no rule", "nft", "-f", "-") })
 	wantError(t, err, "nft", "no rule")
 }
 

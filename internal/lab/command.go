@@ -17,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/printer"
 )
@@ -67,7 +68,7 @@ func upCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up NAME", Short: "Build a lab and leave it running", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
+			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *report.Progress) error {
 				variants, err := o.variants(in.Topology, p)
 				if err != nil {
 					return err
@@ -76,7 +77,7 @@ func upCommand(o *options) *cobra.Command {
 					return err
 				}
 				for _, n := range in.Nodes {
-					p.say("%-8s %-8s %s", n.Name, n.Kind, in.way(n))
+					p.Say("%-8s %-8s %s", n.Name, n.Kind, in.way(n))
 				}
 				return nil
 			})
@@ -95,7 +96,7 @@ func runCommand(o *options) *cobra.Command {
 checks with what was sent, received and lost (TCP: in KiB). The exit status is
 not 0 if a check fails.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *progress) error {
+			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *report.Progress) error {
 				variants, err := o.variants(in.Topology, p)
 				if err != nil {
 					return err
@@ -103,16 +104,16 @@ not 0 if a check fails.`,
 				if o.only, err = regexp.Compile(o.checks); err != nil {
 					return fmt.Errorf("--checks: %w", err)
 				}
-				report, err := runLab(ctx, in, variants, o, p)
-				if report == nil {
+				summary, err := runLab(ctx, in, variants, o, p)
+				if summary == nil {
 					return err
 				}
-				if err := errors.Join(err, writeReport(cmd.OutOrStdout(), report, format)); err != nil {
+				if err := errors.Join(err, report.Write(cmd.OutOrStdout(), summary, format)); err != nil {
 					return err
 				}
-				if !report.Pass {
+				if !summary.Pass {
 					cmd.SilenceUsage = true
-					return fmt.Errorf("lab %s: %w", report.Lab, errFailed)
+					return fmt.Errorf("lab %s: %w", summary.Lab, errFailed)
 				}
 				return nil
 			})
@@ -131,7 +132,7 @@ func downCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "down NAME", Short: "Take a lab down", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.on(cmd, args[0], func(_ context.Context, in *instance, p *progress) error { return in.down(p) })
+			return o.on(cmd, args[0], func(_ context.Context, in *instance, p *report.Progress) error { return in.down(p) })
 		},
 	}
 	instanceFlags(cmd, o)
@@ -169,14 +170,14 @@ func variantFlags(cmd *cobra.Command, o *options, about string) {
 
 // variants are those that the flags choose. Without a flag those are left out
 // whose programs are not there.
-func (o *options) variants(t *topology.Topology, p *progress) ([]string, error) {
+func (o *options) variants(t *topology.Topology, p *report.Progress) ([]string, error) {
 	if o.mode != "" {
 		return t.ChosenVariants("mode", o.mode)
 	}
 	list, err := t.ChosenVariants("n9", o.n9)
 	if i := slices.Index(list, topology.KubeMode); err == nil && i >= 0 {
 		if missing := havePrograms(topology.EtcdProcess, topology.ApiServerProcess, proxyProcess); missing != nil {
-			p.say("%s: mode %s is left out: %v", t.Name, topology.KubeMode, missing)
+			p.Say("%s: mode %s is left out: %v", t.Name, topology.KubeMode, missing)
 			list = slices.Delete(slices.Clone(list), i, i+1)
 		}
 	}
@@ -199,7 +200,7 @@ func completeVariant(flag string) cobra.CompletionFunc {
 
 // on calls f with the locked instance. An interrupt ends f's context, so that
 // what is up is taken down.
-func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *instance, *progress) error) error {
+func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *instance, *report.Progress) error) error {
 	t, err := topology.Load(name)
 	if err != nil {
 		return err
@@ -219,7 +220,7 @@ func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *i
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	err = f(ctx, in, &progress{cmd.ErrOrStderr()})
+	err = f(ctx, in, &report.Progress{W: cmd.ErrOrStderr()})
 	if errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("lab %s: interrupted", in.name)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -156,7 +157,7 @@ func (in *instance) applyOver(ctx context.Context, n *topology.Node, over map[st
 func (in *instance) ask(ctx context.Context, n *topology.Node, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return output(exec.CommandContext(ctx, in.culvert, append(args, "--socket", in.socket(n))...))
+	return namespace.Output(exec.CommandContext(ctx, in.culvert, append(args, "--socket", in.socket(n))...))
 }
 
 // askJSON reads what a culvert command shows.

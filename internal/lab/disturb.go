@@ -8,12 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // signalAPIServer has kube-apiserver stand still, with all of its connections, or
 // go on.
-func (r *runner) signalAPIServer(_ context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) signalAPIServer(_ context.Context, e *topology.Event, _ *report.Outcome) error {
 	p, ok := r.process(r.Node(e.Node), topology.ApiServerProcess)
 	if !ok || !p.alive() {
 		return errors.New("kube-apiserver does not run")
@@ -26,7 +27,7 @@ func (r *runner) signalAPIServer(_ context.Context, e *topology.Event, _ *outcom
 }
 
 // stop kills kube-apiserver, or culvert.
-func (r *runner) stop(_ context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) stop(_ context.Context, e *topology.Event, _ *report.Outcome) error {
 	n, name := r.Node(e.Node), topology.ApiServerProcess
 	if n.Daemon() {
 		name = culvertProcess
@@ -39,7 +40,7 @@ func (r *runner) stop(_ context.Context, e *topology.Event, _ *outcome) error {
 }
 
 // startAgain starts it with what it knew.
-func (r *runner) startAgain(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) startAgain(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	if n := r.Node(e.Node); n.Daemon() {
 		return r.runCulvert(ctx, n, r.culvert)
 	}
@@ -47,7 +48,7 @@ func (r *runner) startAgain(ctx context.Context, e *topology.Event, _ *outcome) 
 }
 
 // setRoute adds a route in a node or pod, or deletes it.
-func (r *runner) setRoute(_ context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) setRoute(_ context.Context, e *topology.Event, _ *report.Outcome) error {
 	verb, family := "add", "-4"
 	if e.Do == "no_route" {
 		verb = "del"
@@ -55,11 +56,11 @@ func (r *runner) setRoute(_ context.Context, e *topology.Event, _ *outcome) erro
 	if routeIsIPv6(e.Route) {
 		family = "-6"
 	}
-	return r.namespace(r.Node(e.Node)).batch([]string{"route " + verb + " " + e.Route}, family)
+	return r.namespace(r.Node(e.Node)).Batch([]string{"route " + verb + " " + e.Route}, family)
 }
 
 // mtu waits until what a pod sends is no longer than that, in each family.
-func (r *runner) mtu(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) mtu(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return eventually(ctx, func() error {
 		got, err := r.podMTU(r.Node(e.Node))
 		if err != nil {
@@ -107,7 +108,7 @@ func (r *instance) podMTU(p *topology.Node) (list []int, err error) {
 
 // ipJSON reads what ip shows in a node.
 func (r *instance) ipJSON(n *topology.Node, into any, args ...string) error {
-	out, err := r.namespace(n).output("ip", append([]string{"-j"}, args...)...)
+	out, err := r.namespace(n).Output("ip", append([]string{"-j"}, args...)...)
 	if err != nil {
 		return err
 	}

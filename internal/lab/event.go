@@ -9,11 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // events are what is done, by the kind of the event.
-var events = map[string]func(*runner, context.Context, *topology.Event, *outcome) error{
+var events = map[string]func(*runner, context.Context, *topology.Event, *report.Outcome) error{
 	"kill":      (*runner).kill,
 	"restart":   (*runner).restart,
 	"apply":     (*runner).apply,
@@ -46,7 +47,7 @@ var events = map[string]func(*runner, context.Context, *topology.Event, *outcome
 	"upgrade":   (*runner).upgradeEvent,
 }
 
-func (r *runner) upgradeEvent(ctx context.Context, e *topology.Event, o *outcome) error {
+func (r *runner) upgradeEvent(ctx context.Context, e *topology.Event, o *report.Outcome) error {
 	if n := r.Node(e.Node); n.Kind != topology.Kubelet {
 		return r.upgrade(ctx, n, o)
 	}
@@ -55,7 +56,7 @@ func (r *runner) upgradeEvent(ctx context.Context, e *topology.Event, o *outcome
 
 // during runs traffic, with the check's events in the middle of it. busy holds
 // while the traffic must go on.
-func (r *runner) during(ctx context.Context, c *topology.Check, o *outcome, traffic func(busy func() bool) error) error {
+func (r *runner) during(ctx context.Context, c *topology.Check, o *report.Outcome, traffic func(busy func() bool) error) error {
 	list := c.AllEvents()
 	if len(list) == 0 {
 		return traffic(nil)
@@ -83,7 +84,7 @@ func (r *runner) during(ctx context.Context, c *topology.Check, o *outcome, traf
 
 // eventsOf does events in order, up to the first that fails, and says how long
 // they took.
-func (r *runner) eventsOf(ctx context.Context, list []topology.Event, o *outcome) error {
+func (r *runner) eventsOf(ctx context.Context, list []topology.Event, o *report.Outcome) error {
 	for i := range list {
 		e := &list[i]
 		start := time.Now()
@@ -91,33 +92,33 @@ func (r *runner) eventsOf(ctx context.Context, list []topology.Event, o *outcome
 			return fmt.Errorf("%s: %w", e.Title(), err)
 		}
 		if e.Do != "wait" && e.Do != "tunnel" {
-			o.say("%s took %d ms", e.Title(), time.Since(start).Milliseconds())
+			o.Say("%s took %d ms", e.Title(), time.Since(start).Milliseconds())
 		}
 	}
 	return nil
 }
 
 // kill leaves a while without a daemon: the data path must go on by itself.
-func (r *runner) kill(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) kill(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	if n := r.Node(e.Node); n.Kind == topology.Kubelet {
 		return r.killProgram(ctx, n, e.Program)
 	}
 	return r.restartCulvert(ctx, r.Node(e.Node), unix.SIGKILL, 500*time.Millisecond, r.culvert)
 }
 
-func (r *runner) restart(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) restart(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return r.restartCulvert(ctx, r.Node(e.Node), unix.SIGTERM, 0, r.culvert)
 }
 
-func (r *runner) apply(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) apply(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return r.applyCulvert(ctx, r.Node(e.Node), e.Overlay)
 }
 
-func (r *runner) setLink(_ context.Context, e *topology.Event, _ *outcome) error {
-	return r.namespace(r.Node(e.Node)).batch([]string{"link set dev " + e.Device + " " + strings.TrimPrefix(e.Do, "link_")})
+func (r *runner) setLink(_ context.Context, e *topology.Event, _ *report.Outcome) error {
+	return r.namespace(r.Node(e.Node)).Batch([]string{"link set dev " + e.Device + " " + strings.TrimPrefix(e.Do, "link_")})
 }
 
-func (r *runner) wait(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) wait(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -55,7 +55,7 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 
 // exec runs a command in a node, which has our signals and ends with its status.
 func (in *instance) exec(cobra *cobra.Command, n *topology.Node, args []string) error {
-	enter := []string{"--net=" + in.namespace(n).path()}
+	enter := []string{"--net=" + in.namespace(n).Path()}
 	if p, ok := in.process(n, nodeProcess); ok {
 		enter = []string{"--all", "--target", fmt.Sprint(p.PID)}
 	}
@@ -122,7 +122,7 @@ func (in *instance) way(n *topology.Node) string {
 	case n.Kind == topology.APIServer && len(in.Kubelets()) > 0:
 		command = "kubectl get nodes,pods -A -o wide"
 	case n.Kind != topology.Kubelet:
-		return "ip netns exec " + in.namespace(n).name + " bash"
+		return "ip netns exec " + in.namespace(n).Name + " bash"
 	}
 	as := ""
 	if in.name != in.Topology.Name {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -122,9 +124,9 @@ func (d ospfDatabase) links() (n int) {
 // ospf wants OSPFv3 of a node to know the links between all routers. That the
 // best path is there does not say so: a router's second LSA of a second is
 // discarded (MinLSArrival), and sent again after the retransmit interval.
-func (r *runner) ospf(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) ospf(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	dir := r.file(r.Node(c.From), "frr")
-	out, err := output(exec.CommandContext(ctx, "vtysh", "--vty_socket", dir, "-d", "ospf6d", "-c", "show ipv6 ospf6 database router detail json"))
+	out, err := namespace.Output(exec.CommandContext(ctx, "vtysh", "--vty_socket", dir, "-d", "ospf6d", "-c", "show ipv6 ospf6 database router detail json"))
 	if err != nil {
 		return err
 	}
@@ -132,9 +134,9 @@ func (r *runner) ospf(ctx context.Context, c *topology.Check, o *outcome) error 
 	if err := json.Unmarshal(out, &database); err != nil {
 		return fmt.Errorf("vtysh shows %q: %w", out, err)
 	}
-	o.say("%d ends of links", database.links())
+	o.Say("%d ends of links", database.links())
 	if n := database.links(); n != c.Expect.Links {
-		o.fail("%s knows %d ends of links between routers: want %d", c.From, n, c.Expect.Links)
+		o.Fail("%s knows %d ends of links between routers: want %d", c.From, n, c.Expect.Links)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/dist/kubernetes"
 	"github.com/culvert-net/culvert/internal/image"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
+	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -45,7 +46,7 @@ func (in *instance) writeImages() error {
 func (in *instance) importImage(n *topology.Node, archive string) error {
 	p, _ := in.process(n, nodeProcess)
 	args := kubelet.Import(containers[in.state.Variant].inNode, filepath.Base(archive))
-	_, err := output(exec.Command("nsenter", append([]string{"--all", "--target", fmt.Sprint(p.PID), "--"}, args...)...))
+	_, err := namespace.Output(exec.Command("nsenter", append([]string{"--all", "--target", fmt.Sprint(p.PID), "--"}, args...)...))
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -17,7 +18,7 @@ const injectorProcess = "injector"
 // inject has the node's speaker of SAFI 73 tell its peers the paths of the event,
 // and no others: with none it withdraws what it told. It is `culvert policy
 // inject`, which follows its file.
-func (r *runner) inject(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) inject(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	n := r.Node(e.Node)
 	paths := e.Paths
 	if paths == nil {
@@ -49,15 +50,15 @@ func (r *runner) inject(ctx context.Context, e *topology.Event, _ *outcome) erro
 }
 
 // object makes an object of the Kubernetes API what the event says.
-func (r *runner) object(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) object(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return r.applyObject(ctx, e.Object)
 }
 
-func (r *runner) dropObject(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) dropObject(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return r.deleteObject(ctx, e.Object)
 }
 
-func (r *runner) attachPod(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) attachPod(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	p := r.Node(e.Node)
 	if r.IsReal(p) {
 		if err := r.create(ctx, []map[string]any{r.podObject(p)}); err != nil {
@@ -70,13 +71,13 @@ func (r *runner) attachPod(ctx context.Context, e *topology.Event, _ *outcome) e
 	return r.moved(ctx, p)
 }
 
-func (r *runner) detachPod(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) detachPod(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return r.detach(ctx, r.Node(e.Node))
 }
 
 // active wants the active candidate path of a policy to have a preference, and
 // waits for it: what is told takes a while to be heard.
-func (r *runner) active(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) active(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	const limit = 10 * time.Second
 	var last error
 	waitFor(limit, func() bool {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -98,8 +99,8 @@ func (in *instance) file(n *topology.Node, name string) string {
 	return filepath.Join(in.dir(), n.Name, name)
 }
 
-func (in *instance) namespace(n *topology.Node) namespace {
-	return namespace{"culvert-" + in.name + "-" + n.Name}
+func (in *instance) namespace(n *topology.Node) namespace.Named {
+	return namespace.Named{Name: "culvert-" + in.name + "-" + n.Name}
 }
 
 // pins is where the instance's daemons pin. While it is there no other instance

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -33,12 +34,12 @@ func open(t *testing.T, l *topology.Topology, name string) *instance {
 	return in
 }
 
-var quiet = &progress{io.Discard}
+var quiet = &report.Progress{W: io.Discard}
 
 // wantNothingOf fails if anything of an instance is left.
 func wantNothingOf(t *testing.T, name string) {
 	t.Helper()
-	for _, dir := range []string{namespaceDir, stateDir, pinDir} {
+	for _, dir := range []string{namespace.NamespaceDir, stateDir, pinDir} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
@@ -59,7 +60,7 @@ func TestKernel(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v", err)
 	}
-	var r Report
+	var r report.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
@@ -88,11 +89,11 @@ func TestChecksFail(t *testing.T) {
 	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	report, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
-	if err != nil || report.Pass || len(report.Checks) != 7 {
-		t.Fatalf("error %v, report %+v", err, report)
+	got, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+	if err != nil || got.Pass || len(got.Checks) != 7 {
+		t.Fatalf("error %v, report %+v", err, got)
 	}
-	for _, c := range report.Checks {
+	for _, c := range got.Checks {
 		if c.Pass != (c.Name == "ping") || !c.Pass && c.Detail == "" {
 			t.Errorf("%+v", c)
 		}
@@ -125,7 +126,7 @@ func TestUpTwice(t *testing.T) {
 func wantDown(t *testing.T, in *instance) {
 	t.Helper()
 	for _, n := range in.Nodes {
-		if _, err := os.Lstat(in.namespace(n).path()); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(in.namespace(n).Path()); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("namespace of %s: %v", n.Name, err)
 		}
 	}
@@ -136,7 +137,7 @@ func namespaceFiles(t *testing.T, in *instance) (inodes []uint64) {
 	t.Helper()
 	for _, n := range in.Nodes {
 		var st unix.Stat_t
-		if err := unix.Stat(in.namespace(n).path(), &st); err != nil {
+		if err := unix.Stat(in.namespace(n).Path(), &st); err != nil {
 			t.Fatal(err)
 		}
 		inodes = append(inodes, st.Ino)
@@ -149,64 +150,30 @@ func namespaceFiles(t *testing.T, in *instance) (inodes []uint64) {
 func TestForeignNamespace(t *testing.T) {
 	in := open(t, parse(t, small), unique("foreign"))
 	foreign := in.namespace(in.Node("right"))
-	if err := foreign.create("somebody else's"); err != nil {
+	if err := foreign.Create("somebody else's"); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := foreign.delete("somebody else's"); err != nil {
+		if err := foreign.Delete("somebody else's"); err != nil {
 			t.Error(err)
 		}
 	}()
 	err := in.up(t.Context(), "", quiet)
-	wantError(t, err, foreign.name, "was not made by this lab", "--as")
-	if _, err := os.Lstat(in.namespace(in.Node("left")).path()); !errors.Is(err, os.ErrNotExist) {
+	wantError(t, err, foreign.Name, "was not made by this lab", "--as")
+	if _, err := os.Lstat(in.namespace(in.Node("left")).Path()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a failed up left its namespace: %v", err)
 	}
 	// Even when the state claims it.
 	if err := in.begin(); err != nil {
 		t.Fatal(err)
 	}
-	in.state.Namespaces = []string{foreign.name}
+	in.state.Namespaces = []string{foreign.Name}
 	var said strings.Builder
-	if err := in.down(&progress{&said}); err != nil || !strings.Contains(said.String(), "left alone") {
+	if err := in.down(&report.Progress{W: &said}); err != nil || !strings.Contains(said.String(), "left alone") {
 		t.Errorf("error %v, said %q", err, said.String())
 	}
-	if mark, ok, err := foreign.mark(); mark != "somebody else's" || !ok || err != nil {
+	if mark, ok, err := foreign.Mark(); mark != "somebody else's" || !ok || err != nil {
 		t.Errorf("mark %q, %v, %v", mark, ok, err)
-	}
-}
-
-// A namespace of ours can be removed after somebody's first `ip netns add`,
-// which mounts the directory of all of them over itself. The test runs where
-// nobody has done so yet: in a mount namespace with a new /run.
-func TestNamespacesOfOthers(t *testing.T) {
-	const inside = "CULVERT_LAB_NEW_RUN"
-	if os.Getenv(inside) == "" {
-		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", os.Args[0], "-test.run=^"+t.Name()+"$")
-		cmd.Env = append(os.Environ(), inside+"=yes")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		return
-	}
-	if err := unix.Mount("none", "/run", "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	n := namespace{"ours"}
-	if err := n.create("mark"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := output(exec.Command("ip", "netns", "add", "theirs")); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.delete("mark"); err != nil {
-		t.Error(err)
-	}
-	if _, ok, err := n.mark(); ok || err != nil {
-		t.Errorf("it is still there (%v)", err)
-	}
-	if _, ok, err := (namespace{"theirs"}).mark(); !ok || err != nil {
-		t.Errorf("the other one is gone (%v)", err)
 	}
 }
 
@@ -312,9 +279,9 @@ func TestFRR(t *testing.T) {
 			if err := in.up(t.Context(), "", quiet); err != nil {
 				t.Fatal(err)
 			}
-			report, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
-			if err != nil || !report.Pass {
-				t.Errorf("error %v, report %+v", err, report)
+			got, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+			if err != nil || !got.Pass {
+				t.Errorf("error %v, report %+v", err, got)
 			}
 			if err := in.down(quiet); err != nil {
 				t.Error(err)

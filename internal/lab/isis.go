@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -64,10 +65,10 @@ func config(i *topology.ISIS, t *topology.Topology, n *topology.Node) string {
 
 // route wants the kernel of a node to send what is for an address by an
 // interface.
-func (r *runner) route(_ context.Context, c *topology.Check, o *outcome) error {
-	out, err := r.namespace(r.Node(c.From)).output("ip", "-j", "route", "get", c.To.String())
+func (r *runner) route(_ context.Context, c *topology.Check, o *report.Outcome) error {
+	out, err := r.namespace(r.Node(c.From)).Output("ip", "-j", "route", "get", c.To.String())
 	if err != nil {
-		o.fail("%s has no route to %v: %v", c.From, c.To, err)
+		o.Fail("%s has no route to %v: %v", c.From, c.To, err)
 		return nil
 	}
 	var found []struct {
@@ -79,9 +80,9 @@ func (r *runner) route(_ context.Context, c *topology.Check, o *outcome) error {
 	if len(found) != 1 {
 		return errors.New("ip route get shows no route")
 	}
-	o.say("by %s", found[0].Device)
+	o.Say("by %s", found[0].Device)
 	if found[0].Device != c.Expect.Interface {
-		o.fail("%s sends it by %s: want %s", c.From, found[0].Device, c.Expect.Interface)
+		o.Fail("%s sends it by %s: want %s", c.From, found[0].Device, c.Expect.Interface)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (r *instance) kernelCounters(n *topology.Node) (v nodeView, err error) {
 }
 
 func (r *instance) seg6localCounters(n *topology.Node, into map[string]counterView) error {
-	out, err := r.namespace(n).output("ip", "-6", "-j", "-s", "route", "show")
+	out, err := r.namespace(n).Output("ip", "-6", "-j", "-s", "route", "show")
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (r *instance) seg6localCounters(n *topology.Node, into map[string]counterVi
 }
 
 func (r *instance) nftCounters(n *topology.Node, into map[string]counterView) error {
-	out, err := r.namespace(n).output("nft", "-j", "list", "counters")
+	out, err := r.namespace(n).Output("nft", "-j", "list", "counters")
 	if err != nil {
 		return err
 	}

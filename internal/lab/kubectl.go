@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -22,7 +24,7 @@ func (in *instance) kubectl(ctx context.Context, input []byte, args ...string) (
 	cmd := exec.CommandContext(ctx, filepath.Join(clusterPrograms(), "kubectl"), append([]string{"--kubeconfig", in.kubeconfig()}, args...)...)
 	cmd.Stdin = bytes.NewReader(input)
 	err = in.namespace(in.APIServer()).Do(func() error {
-		out, err = output(cmd)
+		out, err = namespace.Output(cmd)
 		return err
 	})
 	return out, errors.Join(err, ctx.Err())
@@ -56,17 +58,17 @@ func manifest(objects []map[string]any) ([]byte, error) {
 }
 
 // asks is the check that kubectl does what it is told to.
-func (r *runner) asks(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) asks(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	text, err := r.runCommand(ctx, c.Kubectl)
 	if err != nil {
 		return err
 	}
-	o.say("%s", lastLine(text))
+	o.Say("%s", lastLine(text))
 	return nil
 }
 
 // operate runs a culvert command as somebody who operates the cluster does.
-func (r *runner) operate(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) operate(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	cmd := exec.CommandContext(ctx, r.culvert, c.Command...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it cleans up
 	cmd.WaitDelay = readyTime
@@ -77,7 +79,7 @@ func (r *runner) operate(ctx context.Context, c *topology.Check, o *outcome) err
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("culvert %s: %w: %s%s", strings.Join(c.Command, " "), err, failures(stdout.String()), stderr.String())
 		}
-		o.say("%s", lastLine(stdout.String()))
+		o.Say("%s", lastLine(stdout.String()))
 		return nil
 	})
 }
@@ -98,7 +100,7 @@ func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-func (r *runner) kubectlEvent(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) kubectlEvent(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	_, err := r.runCommand(ctx, e.Kubectl)
 	return err
 }

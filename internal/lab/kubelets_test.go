@@ -166,9 +166,9 @@ checks:
 	if err := in.up(t.Context(), "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	report, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
-	if err != nil || !report.Pass {
-		t.Errorf("%v, %+v", err, report)
+	got, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+	if err != nil || !got.Pass {
+		t.Errorf("%v, %+v", err, got)
 	}
 }
 

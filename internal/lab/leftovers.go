@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -26,7 +27,7 @@ const settleAfter = 90 * time.Second
 // leftovers compares what is on the nodes before and after the check's events:
 // there must be as much of everything. Names need not be the same, for pods of a
 // node that was started anew are not.
-func (r *runner) leftovers(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) leftovers(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	before, err := r.settled(ctx, nil)
 	if err != nil {
 		return err
@@ -40,7 +41,7 @@ func (r *runner) leftovers(ctx context.Context, c *topology.Check, o *outcome) e
 	}
 	for _, what := range slices.Sorted(maps.Keys(after)) {
 		if own, ok := strings.CutPrefix(what, r.Kubelets()[0].Name+": "); ok {
-			o.say("%d %s", len(after[what]), own)
+			o.Say("%d %s", len(after[what]), own)
 		}
 	}
 	return nil
@@ -134,7 +135,7 @@ func (r *runner) takeStock(ctx context.Context, n *topology.Node, into inventory
 		"routes": {"ip", "-o", "route", "show", "table", "all"}, "IPv6 routes": {"ip", "-6", "-o", "route", "show", "table", "all"},
 		"IPv4 rules": {"ip", "rule"}, "IPv6 rules": {"ip", "-6", "rule"},
 	} {
-		out, err := r.namespace(n).output(command[0], command[1:]...)
+		out, err := r.namespace(n).Output(command[0], command[1:]...)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -31,7 +32,7 @@ func Open(ctx context.Context, name, as, culvert, variant string, w io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{&runner{instance: in, progress: &progress{w}}}
+	n := &Network{&runner{instance: in, progress: &report.Progress{W: w}}}
 	// An instance that is whole may be of another build.
 	if err = in.down(n.r.progress); err == nil {
 		err = in.up(ctx, variant, n.r.progress)
@@ -50,7 +51,7 @@ func (n *Network) Close() error {
 // Namespace is the path of a node's network namespace; of a node that is not
 // there the path of none.
 func (n *Network) Namespace(node string) string {
-	return n.r.namespace(&topology.Node{Name: node}).path()
+	return n.r.namespace(&topology.Node{Name: node}).Path()
 }
 
 // Do calls f on a thread that is in a node's namespace.

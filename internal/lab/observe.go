@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -134,7 +135,7 @@ func (r *instance) framesSentTo(n *topology.Node) (sum uint64, err error) {
 				continue
 			}
 			peer := l.Ends[1-i]
-			out, err := r.namespace(r.Node(peer.Node)).output("ip", "-j", "-s", "link", "show", "dev", peer.Name)
+			out, err := r.namespace(r.Node(peer.Node)).Output("ip", "-j", "-s", "link", "show", "dev", peer.Name)
 			if err != nil {
 				return 0, err
 			}
@@ -156,16 +157,16 @@ func (r *instance) framesSentTo(n *topology.Node) (sum uint64, err error) {
 
 // compare looks again until the counters are as the check wants them, or do
 // not become so.
-func (r *instance) compare(ctx context.Context, c *topology.Check, before observation, o *outcome) {
+func (r *instance) compare(ctx context.Context, c *topology.Check, before observation, o *report.Outcome) {
 	if len(c.Counters)+len(c.Accounts) == 0 {
 		return
 	}
-	var found outcome
+	var found report.Outcome
 	waitFor(2*time.Second, func() bool {
-		found = outcome{sent: o.sent, received: o.received}
+		found = report.Outcome{Sent: o.Sent, Received: o.Received}
 		after, err := r.observe(ctx, c.Accounts)
 		if err != nil {
-			found.fail("%v", err)
+			found.Fail("%v", err)
 			return true
 		}
 		for _, x := range c.Counters {
@@ -177,25 +178,25 @@ func (r *instance) compare(ctx context.Context, c *topology.Check, before observ
 		for _, name := range c.Accounts {
 			compareAccount(name, before[name], after[name], &found)
 		}
-		return len(found.problems) == 0
+		return len(found.Problems) == 0
 	})
-	o.detail = append(o.detail, found.detail...)
-	o.problems = append(o.problems, found.problems...)
+	o.Detail = append(o.Detail, found.Detail...)
+	o.Problems = append(o.Problems, found.Problems...)
 }
 
-func compareCounter(x topology.CounterExpect, before, after nodeView, o *outcome) {
+func compareCounter(x topology.CounterExpect, before, after nodeView, o *report.Outcome) {
 	name, got, lists := "", uint64(0), []uint64(nil)
 	switch {
 	case x.SID != "":
 		if _, ok := after.sids[x.SID]; !ok {
-			o.fail("%s has no SID %s", x.Node, x.SID)
+			o.Fail("%s has no SID %s", x.Node, x.SID)
 			return
 		}
 		name, got = "SID "+x.SID, after.sids[x.SID].Packets-before.sids[x.SID].Packets
 	case x.Policy != "":
 		p, was := after.policies[x.Policy], before.policies[x.Policy]
 		if p.Key == "" {
-			o.fail("%s has no policy %s", x.Node, x.Policy)
+			o.Fail("%s has no policy %s", x.Node, x.Policy)
 			return
 		}
 		name, got = "policy "+x.Policy, p.Packets-was.Packets
@@ -207,50 +208,50 @@ func compareCounter(x topology.CounterExpect, before, after nodeView, o *outcome
 		}
 	case x.NFT != "":
 		if _, ok := after.named[x.NFT]; !ok {
-			o.fail("%s has no counter %s", x.Node, x.NFT)
+			o.Fail("%s has no counter %s", x.Node, x.NFT)
 			return
 		}
 		name, got = "counter "+x.NFT, after.named[x.NFT].Packets-before.named[x.NFT].Packets
 	case x.Metric != "":
 		if _, ok := after.metrics[x.Metric]; !ok {
-			o.fail("%s has no metric %s", x.Node, x.Metric)
+			o.Fail("%s has no metric %s", x.Node, x.Metric)
 			return
 		}
 		name, got = x.Metric, after.metrics[x.Metric]-before.metrics[x.Metric]
 	case x.Slice != "":
 		s, ok := after.slices[x.Slice]
 		if !ok {
-			o.fail("%s has no slice %s", x.Node, x.Slice)
+			o.Fail("%s has no slice %s", x.Node, x.Slice)
 			return
 		}
 		name, got = "slice "+x.Slice+" "+x.Direction, s.direction(x.Direction)-before.slices[x.Slice].direction(x.Direction)
 	default:
 		name, got = x.Outcome, after.outcomes[x.Outcome].Packets-before.outcomes[x.Outcome].Packets
 	}
-	want := o.sent
+	want := o.Sent
 	if x.Packets == "received" {
-		want = o.received
+		want = o.Received
 	}
 	switch {
 	case x.Packets == "none" && got != 0:
-		o.fail("%s: %s counted %d packets: none should be", x.Node, name, got)
+		o.Fail("%s: %s counted %d packets: none should be", x.Node, name, got)
 	case x.Packets == "none":
 		return
 	case x.Packets == "some" && got == 0:
-		o.fail("%s: %s did not count", x.Node, name)
+		o.Fail("%s: %s did not count", x.Node, name)
 	case x.Packets != "some" && got != uint64(want):
-		o.fail("%s: %s counted %d packets: %d were %s", x.Node, name, got, want, cmp.Or(x.Packets, "sent"))
+		o.Fail("%s: %s counted %d packets: %d were %s", x.Node, name, got, want, cmp.Or(x.Packets, "sent"))
 	default:
-		o.say("%s: %s %d packets", x.Node, name, got)
+		o.Say("%s: %s %d packets", x.Node, name, got)
 	}
 	if x.Shares != nil {
 		compareShares(x, name, got, lists, o)
 	}
 }
 
-func compareShares(x topology.CounterExpect, name string, sum uint64, lists []uint64, o *outcome) {
+func compareShares(x topology.CounterExpect, name string, sum uint64, lists []uint64, o *report.Outcome) {
 	if len(lists) != len(x.Shares) || sum == 0 {
-		o.fail("%s: %s has %d lists with %d packets: want %d lists", x.Node, name, len(lists), sum, len(x.Shares))
+		o.Fail("%s: %s has %d lists with %d packets: want %d lists", x.Node, name, len(lists), sum, len(x.Shares))
 		return
 	}
 	var parts []string
@@ -258,18 +259,18 @@ func compareShares(x topology.CounterExpect, name string, sum uint64, lists []ui
 		share := 100 * float64(n) / float64(sum)
 		parts = append(parts, fmt.Sprintf("%.1f%%", share))
 		if math.Abs(share-x.Shares[i]) > x.Tolerance {
-			o.fail("%s: %s: list %d got %.1f%%: want %.0f%% +- %.0f", x.Node, name, i, share, x.Shares[i], x.Tolerance)
+			o.Fail("%s: %s: list %d got %.1f%%: want %.0f%% +- %.0f", x.Node, name, i, share, x.Shares[i], x.Tolerance)
 		}
 	}
-	o.say("lists %s", strings.Join(parts, ", "))
+	o.Say("lists %s", strings.Join(parts, ", "))
 }
 
 // compareAccount closes the sum: every frame that was sent to the node has
 // one outcome.
-func compareAccount(name string, before, after nodeView, o *outcome) {
+func compareAccount(name string, before, after nodeView, o *report.Outcome) {
 	in, out := after.sentTo-before.sentTo, after.total()-before.total()
 	if in != out {
-		o.fail("%s: %d frames were sent to it, %d have an outcome", name, in, out)
+		o.Fail("%s: %d frames were sent to it, %d have an outcome", name, in, out)
 		return
 	}
 	var drops uint64
@@ -278,7 +279,7 @@ func compareAccount(name string, before, after nodeView, o *outcome) {
 			drops += x.Packets - before.outcomes[reason].Packets
 		}
 	}
-	o.say("%s: in %d = out %d + drops %d", name, in, out-drops, drops)
+	o.Say("%s: in %d = out %d + drops %d", name, in, out-drops, drops)
 }
 
 // explain lists what the culvert nodes dropped or passed since they were looked
@@ -301,7 +302,7 @@ func (r *checker) explain(ctx context.Context, before observation) (list []strin
 }
 
 // adjacency wants a next hop of a culvert node to leave by an interface.
-func (r *runner) adjacency(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) adjacency(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	n := r.Node(c.From)
 	var list []adjacencyView
 	if err := r.askJSON(ctx, n, &list, "adjacency"); err != nil {
@@ -311,12 +312,12 @@ func (r *runner) adjacency(ctx context.Context, c *topology.Check, o *outcome) e
 		if !strings.Contains(a.Key, c.To.String()) {
 			continue
 		}
-		o.say("%s: %s by %s", a.Key, a.State, a.Interface)
+		o.Say("%s: %s by %s", a.Key, a.State, a.Interface)
 		if a.Interface != c.Expect.Interface || a.State != "ready" {
-			o.fail("%s leaves by %q (%s): want %s", a.Key, a.Interface, a.State, c.Expect.Interface)
+			o.Fail("%s leaves by %q (%s): want %s", a.Key, a.Interface, a.State, c.Expect.Interface)
 		}
 		return nil
 	}
-	o.fail("%s has no adjacency to %v", n.Name, c.To)
+	o.Fail("%s has no adjacency to %v", n.Name, c.To)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -56,9 +57,9 @@ func TestCompareCounter(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before, after := views()
-			o := outcome{sent: 10, received: 8}
+			o := report.Outcome{Sent: 10, Received: 8}
 			compareCounter(tt.expect, before, after, &o)
-			if got := strings.Join(o.problems, "; "); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			if got := strings.Join(o.Problems, "; "); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("problems %q: want %q", got, tt.want)
 			}
 		})
@@ -67,15 +68,15 @@ func TestCompareCounter(t *testing.T) {
 
 func TestCompareAccount(t *testing.T) {
 	before, after := views()
-	var o outcome
+	var o report.Outcome
 	compareAccount("n", before, after, &o)
-	if len(o.problems) > 0 || o.detail[0] != "n: in 19 = out 18 + drops 1" {
+	if len(o.Problems) > 0 || o.Detail[0] != "n: in 19 = out 18 + drops 1" {
 		t.Errorf("%+v", o)
 	}
 	after.sentTo++
-	o = outcome{}
+	o = report.Outcome{}
 	compareAccount("n", before, after, &o)
-	if len(o.problems) != 1 || !strings.Contains(o.problems[0], "20 frames were sent to it, 19 have an outcome") {
+	if len(o.Problems) != 1 || !strings.Contains(o.Problems[0], "20 frames were sent to it, 19 have an outcome") {
 		t.Errorf("%+v", o)
 	}
 }

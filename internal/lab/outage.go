@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -56,7 +58,7 @@ func (in *instance) well(ctx context.Context, n *topology.Node) error {
 
 // reboot cuts a node's power, and starts it again: it has its files, a new
 // network, and nothing that was in memory.
-func (r *runner) reboot(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) reboot(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	n := r.Node(e.Node)
 	spec, err := r.kubeletSpec(n)
 	if err != nil {
@@ -103,13 +105,13 @@ func (in *instance) powerCut(n *topology.Node) error {
 	for _, name := range in.Devices(n) {
 		lines = append(lines, "link delete dev "+name)
 	}
-	return errors.Join(in.namespace(n).batch(lines), in.dropNamespace(n))
+	return errors.Join(in.namespace(n).Batch(lines), in.dropNamespace(n))
 }
 
 // dropNamespace removes a node's namespace.
 func (in *instance) dropNamespace(n *topology.Node) error {
-	name := in.namespace(n).name
-	if err := (namespace{name}).delete(in.state.Mark); err != nil {
+	name := in.namespace(n).Name
+	if err := (namespace.Named{Name: name}).Delete(in.state.Mark); err != nil {
 		return err
 	}
 	in.state.Namespaces = without(in.state.Namespaces, name)
@@ -118,7 +120,7 @@ func (in *instance) dropNamespace(n *topology.Node) error {
 
 // upgradeCluster gives the cluster's DaemonSet an image of another build, which all
 // nodes have, and waits until every node runs it.
-func (r *runner) upgradeCluster(ctx context.Context, o *outcome) error {
+func (r *runner) upgradeCluster(ctx context.Context, o *report.Outcome) error {
 	const name = "ghcr.io/culvert-net/culvert:upgraded"
 	binary, err := r.otherBinary()
 	if err != nil {
@@ -154,7 +156,7 @@ func (r *runner) upgradeCluster(ctx context.Context, o *outcome) error {
 			return fmt.Errorf("%s still runs the data path %.8s", name, is)
 		}
 	}
-	o.say("%d nodes in %.0f s", len(after), time.Since(start).Seconds())
+	o.Say("%d nodes in %.0f s", len(after), time.Since(start).Seconds())
 	return nil
 }
 

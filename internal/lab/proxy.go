@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -167,7 +168,7 @@ func (in *instance) stopProxy(n *topology.Node) error {
 		return err
 	}
 	return in.namespace(n).Do(func() error {
-		_, err := output(exec.Command(in.proxyProgram(), "--cleanup"))
+		_, err := namespace.Output(exec.Command(in.proxyProgram(), "--cleanup"))
 		return err
 	})
 }

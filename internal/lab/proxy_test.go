@@ -54,7 +54,7 @@ func TestPodMTU(t *testing.T) {
 		t.Error("a pod without an interface has an MTU")
 	}
 	ns := in.namespace(p)
-	if err := ns.batch([]string{"link add eth0 mtu 1400 type veth peer name other", "link set dev other up", "link set dev eth0 up"}); err != nil {
+	if err := ns.Batch([]string{"link add eth0 mtu 1400 type veth peer name other", "link set dev other up", "link set dev eth0 up"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.podMTU(p); err == nil || !strings.Contains(err.Error(), "no default route") {
@@ -64,7 +64,7 @@ func TestPodMTU(t *testing.T) {
 	if err := r.setRoute(t.Context(), &route, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := ns.batch([]string{"route add default dev eth0 mtu 1300"}, "-6"); err != nil {
+	if err := ns.Batch([]string{"route add default dev eth0 mtu 1300"}, "-6"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := r.podMTU(p); err != nil || len(got) != 2 || got[0] != 1400 || got[1] != 1300 {

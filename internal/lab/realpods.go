@@ -11,8 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -103,7 +102,7 @@ func (in *instance) join(ctx context.Context, p *topology.Node) error {
 		return fmt.Errorf("the pod did not come up: %w\n%s", err, in.kubeletLog(n))
 	}
 	ns := in.namespace(p)
-	in.state.Namespaces = addNew(in.state.Namespaces, ns.name)
+	in.state.Namespaces = addNew(in.state.Namespaces, ns.Name)
 	if in.state.Pods == nil {
 		in.state.Pods = map[string][]netip.Addr{}
 	}
@@ -111,10 +110,10 @@ func (in *instance) join(ctx context.Context, p *topology.Node) error {
 	if err := in.save(); err != nil {
 		return err
 	}
-	if err := ns.adopt(file, in.state.Mark); err != nil {
+	if err := ns.Adopt(file, in.state.Mark); err != nil {
 		return err
 	}
-	return ns.sysctl("net/ipv4/ping_group_range", "0 0") // checks ping from there
+	return ns.Sysctl("net/ipv4/ping_group_range", "0 0") // checks ping from there
 }
 
 // leave gives the namespace back to who made it.
@@ -196,7 +195,7 @@ func (in *instance) networkOf(ctx context.Context, n, p *topology.Node) (file st
 		return "", nil, errors.Join(fmt.Errorf("%s has no process of pod %s", n.Name, p.Name), err)
 	}
 	file = fmt.Sprintf("/proc/%d/ns/net", pids[0])
-	out, err := output(exec.Command("nsenter", "--net="+file, "ip", "-o", "address", "show", "dev", topology.PodInterface))
+	out, err := namespace.Output(exec.Command("nsenter", "--net="+file, "ip", "-o", "address", "show", "dev", topology.PodInterface))
 	for _, a := range pod.addresses() {
 		if !strings.Contains(string(out), " "+a.String()+"/") {
 			err = errors.Join(fmt.Errorf("pod %s has not %s", p.Name, a), err)
@@ -209,22 +208,4 @@ func (in *instance) networkOf(ctx context.Context, n, p *topology.Node) (file st
 func inCgroup(pid int, name string) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	return err == nil && strings.Contains(string(text), "/"+name)
-}
-
-// adopt makes the network namespace of a file one of this name, with the mark.
-func (n namespace) adopt(file, mark string) error {
-	f, err := os.OpenFile(n.path(), os.O_CREATE|os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := unix.Mount(file, n.path(), "", unix.MS_BIND, ""); err != nil {
-		return errors.Join(fmt.Errorf("mount %s at %s: %w", file, n.path(), err), os.Remove(n.path()))
-	}
-	return n.Do(func() error {
-		_, err := output(exec.Command("ip", "link", "set", "lo", "alias", mark))
-		return err
-	})
 }

@@ -5,32 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// outcome is what a check's traffic came to.
-type outcome struct {
-	sent, received int
-
-	detail   []string
-	problems []string
-}
-
-func (o *outcome) say(format string, args ...any) {
-	o.detail = append(o.detail, fmt.Sprintf(format, args...))
-}
-
-func (o *outcome) fail(format string, args ...any) {
-	o.problems = append(o.problems, fmt.Sprintf(format, args...))
-}
-
 // checkKinds are the kinds of checks by name.
-var checkKinds = map[string]func(*runner, context.Context, *topology.Check, *outcome) error{
+var checkKinds = map[string]func(*runner, context.Context, *topology.Check, *report.Outcome) error{
 	"ping":       (*runner).ping,
 	"udp":        (*runner).udp,
 	"tcp":        (*runner).tcp,
@@ -55,7 +39,7 @@ type runner struct {
 	*instance
 	upgradeTo string         // binary that an upgrade goes to
 	only      *regexp.Regexp // checks that are run; nil: all
-	progress  *progress
+	progress  *report.Progress
 	back      bool // a change of the variant is taken back: it is the only one that is run
 }
 
@@ -67,9 +51,9 @@ type checker struct {
 
 // run runs all checks, in order, in each of the variants. An error is one of
 // the lab itself; a check that fails is in the report.
-func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
+func (r *runner) run(ctx context.Context, variants []string) (*report.Report, error) {
 	start := time.Now()
-	report := &Report{Lab: r.Topology.Name, Pass: true, Culvert: r.culvert, Kernel: kernelRelease()}
+	summary := &report.Report{Lab: r.Topology.Name, Pass: true, Culvert: r.culvert, Kernel: kernelRelease()}
 	r.back = len(variants) == 1
 	checks := &checker{runner: r}
 	list := r.Plan(variants, r.only)
@@ -83,15 +67,15 @@ func (r *runner) run(ctx context.Context, variants []string) (*Report, error) {
 		if err := r.goOver(ctx, p.Variant, r.progress); err != nil {
 			return nil, err
 		}
-		r.progress.begin(i+1, len(list), p.Title())
+		r.progress.Begin(i+1, len(list), p.Title())
 		result := checks.check(ctx, p)
 		result.Name = p.Title()
-		r.progress.end(result)
-		report.Checks = append(report.Checks, result)
-		report.Pass = report.Pass && result.Pass
+		r.progress.End(result)
+		summary.Checks = append(summary.Checks, result)
+		summary.Pass = summary.Pass && result.Pass
 	}
-	report.Seconds = time.Since(start).Seconds()
-	return report, nil
+	summary.Seconds = time.Since(start).Seconds()
+	return summary, nil
 }
 
 func kernelRelease() string {
@@ -103,7 +87,7 @@ func kernelRelease() string {
 }
 
 // check runs one check, again and again where it has time to pass.
-func (r *checker) check(ctx context.Context, p topology.Planned) Result {
+func (r *checker) check(ctx context.Context, p topology.Planned) report.Result {
 	start := time.Now()
 	for {
 		result := r.once(ctx, p)
@@ -115,14 +99,14 @@ func (r *checker) check(ctx context.Context, p topology.Planned) Result {
 	}
 }
 
-func (r *checker) once(ctx context.Context, p topology.Planned) Result {
+func (r *checker) once(ctx context.Context, p topology.Planned) report.Result {
 	ctx, cancel := context.WithTimeout(ctx, p.Limit.Or(time.Minute))
 	defer cancel()
-	o := new(outcome)
+	o := new(report.Outcome)
 	var before observation
 	var said n4View
 	c := p.Check
-	err := r.eventsOf(ctx, c.Before, new(outcome))
+	err := r.eventsOf(ctx, c.Before, new(report.Outcome))
 	if err == nil { // an event may have changed an address
 		c, err = r.resolve(p.Check, p.Family)
 	}
@@ -134,20 +118,20 @@ func (r *checker) once(ctx context.Context, p topology.Planned) Result {
 		err = checkKinds[c.Kind](r.runner, ctx, c, o)
 	}
 	if err != nil {
-		o.fail("%v", err)
+		o.Fail("%v", err)
 	} else {
 		r.compare(ctx, c, before, o)
 		r.wantReports(c, o, said)
 	}
-	if err := r.eventsOf(ctx, p.After, new(outcome)); err != nil {
-		o.fail("%v", err)
+	if err := r.eventsOf(ctx, p.After, new(report.Outcome)); err != nil {
+		o.Fail("%v", err)
 	}
-	if len(o.problems) > 0 {
-		o.problems = append(o.problems, r.explain(ctx, before)...)
+	if len(o.Problems) > 0 {
+		o.Problems = append(o.Problems, r.explain(ctx, before)...)
 	}
-	return Result{
-		Name: p.Name, Pass: len(o.problems) == 0, Detail: oneLine(append(o.problems, o.detail...)),
-		Sent: o.sent, Received: o.received, Lost: max(0, o.sent-o.received),
+	return report.Result{
+		Name: p.Name, Pass: len(o.Problems) == 0, Detail: report.OneLine(append(o.Problems, o.Detail...)),
+		Sent: o.Sent, Received: o.Received, Lost: max(0, o.Sent-o.Received),
 	}
 }
 
@@ -161,24 +145,19 @@ func (r *checker) lookBefore(ctx context.Context, c *topology.Check) (observatio
 	return r.seen, err
 }
 
-// oneLine joins what is to be said; an error of several lines becomes one.
-func oneLine(list []string) string {
-	return strings.ReplaceAll(strings.Join(list, "; "), "\n", "; ")
-}
-
 // errFailed says that the lab worked, and a check failed.
 var errFailed = errors.New("a check failed")
 
 // runLab is up, checks and down.
-func runLab(ctx context.Context, in *instance, variants []string, o *options, p *progress) (*Report, error) {
+func runLab(ctx context.Context, in *instance, variants []string, o *options, p *report.Progress) (*report.Report, error) {
 	if err := in.up(ctx, variants[0], p); err != nil {
 		return nil, err
 	}
 	r := &runner{instance: in, upgradeTo: o.upgradeTo, only: o.only, progress: p}
-	report, err := r.run(ctx, variants)
+	summary, err := r.run(ctx, variants)
 	if o.keep {
-		p.say("%s is kept: `culvert lab down %s` takes it down", in.name, in.Topology.Name)
-		return report, err
+		p.Say("%s is kept: `culvert lab down %s` takes it down", in.name, in.Topology.Name)
+		return summary, err
 	}
-	return report, errors.Join(err, in.down(p))
+	return summary, errors.Join(err, in.down(p))
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
 )
@@ -175,13 +176,13 @@ func (in *instance) fteid(ctx context.Context, text string, ipv6 bool) (a netip.
 	return a, 0, fmt.Errorf("fteid: %s: the session has none yet", text)
 }
 
-func (r *runner) smfEvent(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) smfEvent(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	_, err := r.step(ctx, r.SMF(e.SMF), e.Step)
 	return err
 }
 
 // moveTunnel tells a GTP-U endpoint a tunnel's other end.
-func (r *runner) moveTunnel(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) moveTunnel(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	address, teid, err := r.fteid(ctx, e.FTEID, e.IPv6)
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func TestSMF(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	report, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+	got, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,14 +81,14 @@ func TestSMF(t *testing.T) {
 		"sessions": "", "no report comes": "", "a report must come": "want 1", "refused": "no urr", "not before": "no urr", "not after": "no urr",
 		"usage of nobody": "no usage", "no handover": "no End Marker", "no limit": "nothing was held back", "nothing is kept": "longest gap",
 	}
-	for _, c := range report.Checks {
+	for _, c := range got.Checks {
 		if words := want[c.Name]; c.Pass != (words == "") || !strings.Contains(c.Detail, words) {
 			t.Errorf("%s: pass %v, %s", c.Name, c.Pass, c.Detail)
 		}
 	}
 	// Three and one establishments, as many that tell the tunnel (of "two"
 	// none), two modifications, and two associations.
-	if c := report.Checks[0]; c.Sent != 2+3+3+1+3+1 || c.Lost != 0 {
+	if c := got.Checks[0]; c.Sent != 2+3+3+1+3+1 || c.Lost != 0 {
 		t.Errorf("%+v", c)
 	}
 	in.wantReferences(t)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -55,7 +56,7 @@ type listingView struct {
 
 // told wants the object to say, in its status, what became of it at the node: the
 // state, and why. A ConfigMap with errors has no state.
-func (r *runner) told(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) told(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return eventually(ctx, func() error {
 		path, err := topology.ObjectPath(e.Object)
 		if err != nil {
@@ -97,7 +98,7 @@ func saysOf(text []byte, e *topology.Event) error {
 }
 
 // recorded wants an event about the object that says something.
-func (r *runner) recorded(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) recorded(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	metadata, _ := e.Object["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	namespace, _ := metadata["namespace"].(string)
@@ -125,18 +126,18 @@ func (r *runner) recorded(ctx context.Context, e *topology.Event, _ *outcome) er
 }
 
 // showsEvent waits until a command shows something.
-func (r *runner) showsEvent(ctx context.Context, e *topology.Event, _ *outcome) error {
+func (r *runner) showsEvent(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return eventually(ctx, func() error { return r.shows(ctx, r.Node(e.Node), e.Shows, e.Command...) })
 }
 
 // showsCheck wants a command to show something.
-func (r *runner) showsCheck(ctx context.Context, c *topology.Check, o *outcome) error {
+func (r *runner) showsCheck(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	command := c.Command
 	if c.ToName != "" {
 		command = append(command[:len(command):len(command)], c.To.String())
 	}
 	if err := r.shows(ctx, r.Node(c.From), c.Expect.Shows, command...); err != nil {
-		o.fail("%v", err)
+		o.Fail("%v", err)
 	}
 	return nil
 }

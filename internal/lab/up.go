@@ -16,6 +16,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -23,16 +25,16 @@ import (
 // that is not (a process died, an up was killed) is taken down first. What a
 // failing up has made is taken down again. variant is the one to begin with, or
 // empty.
-func (in *instance) up(ctx context.Context, variant string, progress *progress) error {
+func (in *instance) up(ctx context.Context, variant string, progress *report.Progress) error {
 	if in.state.Ready && in.whole() {
-		progress.say("%s is up already", in.name)
+		progress.Say("%s is up already", in.name)
 		return in.goOver(ctx, variant, progress)
 	}
 	return in.upAnew(ctx, variant, progress)
 }
 
 // upAnew builds the instance, of which nothing is left before.
-func (in *instance) upAnew(ctx context.Context, variant string, progress *progress) error {
+func (in *instance) upAnew(ctx context.Context, variant string, progress *report.Progress) error {
 	if err := in.down(progress); err != nil {
 		return err
 	}
@@ -55,7 +57,7 @@ func (in *instance) upAnew(ctx context.Context, variant string, progress *progre
 // whole says whether everything that was made is still there.
 func (in *instance) whole() bool {
 	for _, name := range in.state.Namespaces {
-		if mark, ok, err := (namespace{name}).mark(); err != nil || !ok || mark != in.state.Mark {
+		if mark, ok, err := (namespace.Named{Name: name}).Mark(); err != nil || !ok || mark != in.state.Mark {
 			return false
 		}
 	}
@@ -67,7 +69,7 @@ func (in *instance) whole() bool {
 	return true
 }
 
-func (in *instance) build(ctx context.Context, progress *progress) error {
+func (in *instance) build(ctx context.Context, progress *report.Progress) error {
 	steps := []struct {
 		text string
 		each func(*topology.Node) error
@@ -90,7 +92,7 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		progress.say("%s: %s", in.name, s.text)
+		progress.Say("%s: %s", in.name, s.text)
 		if s.each == nil {
 			if err := in.makeLinks(in.Topology.Links); err != nil {
 				return err
@@ -103,7 +105,7 @@ func (in *instance) build(ctx context.Context, progress *progress) error {
 			}
 		}
 	}
-	if err := (&runner{instance: in, progress: progress}).eventsOf(ctx, in.Topology.Setup, new(outcome)); err != nil {
+	if err := (&runner{instance: in, progress: progress}).eventsOf(ctx, in.Topology.Setup, new(report.Outcome)); err != nil {
 		return fmt.Errorf("setup: %w", err)
 	}
 	return nil
@@ -115,14 +117,14 @@ func (in *instance) makeNamespace(n *topology.Node) error {
 	}
 	ns := in.namespace(n)
 	// Before the state names it: a foreign one must not get in there.
-	if _, ok, err := ns.mark(); err == nil && ok {
-		return fmt.Errorf("namespace %s %w: remove it with `ip netns delete %s`, or give this lab another name with --as", ns.name, errForeignNamespace, ns.name)
+	if _, ok, err := ns.Mark(); err == nil && ok {
+		return fmt.Errorf("namespace %s %w: remove it with `ip netns delete %s`, or give this lab another name with --as", ns.Name, namespace.ErrForeign, ns.Name)
 	}
-	in.state.Namespaces = append(in.state.Namespaces, ns.name)
+	in.state.Namespaces = append(in.state.Namespaces, ns.Name)
 	if err := in.save(); err != nil {
 		return err
 	}
-	if err := ns.create(in.state.Mark); err != nil {
+	if err := ns.Create(in.state.Mark); err != nil {
 		return err
 	}
 	values := map[string]string{
@@ -152,12 +154,12 @@ func (in *instance) makeNamespace(n *topology.Node) error {
 		values[name] = value
 	}
 	for name, value := range values {
-		if err := ns.sysctl(name, value); err != nil {
+		if err := ns.Sysctl(name, value); err != nil {
 			return err
 		}
 	}
 	if n.Kind == topology.Switch {
-		return ns.batch([]string{"link add name " + bridge + " type bridge mcast_snooping 0", "link set dev " + bridge + " up"})
+		return ns.Batch([]string{"link add name " + bridge + " type bridge mcast_snooping 0", "link set dev " + bridge + " up"})
 	}
 	return nil
 }
@@ -176,7 +178,7 @@ func (in *instance) makeLinks(links []topology.Link) error {
 		}
 		a, b := l.Ends[0], l.Ends[1]
 		pairs = append(pairs, fmt.Sprintf("link add name %s mtu %d netns %s type veth peer name %s mtu %d netns %s",
-			a.Name, mtu, in.namespace(in.Node(a.Node)).name, b.Name, mtu, in.namespace(in.Node(b.Node)).name))
+			a.Name, mtu, in.namespace(in.Node(a.Node)).Name, b.Name, mtu, in.namespace(in.Node(b.Node)).Name))
 		for _, e := range l.Ends {
 			lines := []string{fmt.Sprintf("link set dev %s up", e.Name)}
 			if in.Node(e.Node).Kind == topology.Switch {
@@ -188,7 +190,7 @@ func (in *instance) makeLinks(links []topology.Link) error {
 			inside[e.Node] = append(inside[e.Node], lines...)
 		}
 	}
-	if err := ipBatch(pairs); err != nil {
+	if err := namespace.IPBatch(pairs); err != nil {
 		return err
 	}
 	for _, l := range links {
@@ -202,7 +204,7 @@ func (in *instance) makeLinks(links []topology.Link) error {
 		}
 	}
 	for _, n := range in.Nodes {
-		if err := in.namespace(n).batch(inside[n.Name]); err != nil {
+		if err := in.namespace(n).Batch(inside[n.Name]); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 	}
@@ -272,7 +274,7 @@ func (in *instance) configure(n *topology.Node) error {
 		}
 	}
 	ns := in.namespace(n)
-	return errors.Join(in.loadNFT(n, n.NFT), ns.batch(addresses), ns.batch(routes4, "-4"), ns.batch(routes6, "-6"))
+	return errors.Join(in.loadNFT(n, n.NFT), ns.Batch(addresses), ns.Batch(routes4, "-4"), ns.Batch(routes6, "-6"))
 }
 
 // lines make the device, for ip.
@@ -344,11 +346,11 @@ const endpointProcess = "endpoint"
 func (in *instance) control(n *topology.Node) string { return in.file(n, "endpoint.sock") }
 
 // down takes away all that the state names. It is idempotent.
-func (in *instance) down(progress *progress) error {
+func (in *instance) down(progress *report.Progress) error {
 	if in.state.Mark == "" {
 		return nil
 	}
-	progress.say("%s: taking down", in.name)
+	progress.Say("%s: taking down", in.name)
 	var errs []error
 	for _, p := range in.state.Processes {
 		errs = append(errs, p.stop(unix.SIGTERM, 3*time.Second))
@@ -360,9 +362,9 @@ func (in *instance) down(progress *progress) error {
 		errs = append(errs, kubelet.RemoveCgroup(name))
 	}
 	for _, name := range in.state.Namespaces {
-		err := namespace{name}.delete(in.state.Mark)
-		if errors.Is(err, errForeignNamespace) { // ours has gone, another came
-			progress.say("%v", err)
+		err := namespace.Named{Name: name}.Delete(in.state.Mark)
+		if errors.Is(err, namespace.ErrForeign) { // ours has gone, another came
+			progress.Say("%v", err)
 			err = nil
 		}
 		errs = append(errs, err)

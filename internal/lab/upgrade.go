@@ -11,11 +11,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // upgrade replaces the daemon by one with another build of the data path.
-func (r *runner) upgrade(ctx context.Context, n *topology.Node, o *outcome) error {
+func (r *runner) upgrade(ctx context.Context, n *topology.Node, o *report.Outcome) error {
 	to, err := r.otherBinary()
 	if err != nil {
 		return err
@@ -31,7 +32,7 @@ func (r *runner) upgrade(ctx context.Context, n *topology.Node, o *outcome) erro
 	if err != nil {
 		return err
 	}
-	o.say("data path %.8s to %.8s", before.DataPath, after.DataPath)
+	o.Say("data path %.8s to %.8s", before.DataPath, after.DataPath)
 	if before.DataPath == after.DataPath {
 		return fmt.Errorf("%s holds the same build of the data path as %s: give --upgrade-to a binary of another build", to, r.culvert)
 	}

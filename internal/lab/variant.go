@@ -6,12 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // goOver goes over to a variant, if it is another one. Nodes that are kubelets
 // are made anew for it: it is what their pods run in.
-func (in *instance) goOver(ctx context.Context, variant string, progress *progress) error {
+func (in *instance) goOver(ctx context.Context, variant string, progress *report.Progress) error {
 	switch {
 	case in.state.Variant == variant:
 		return nil
@@ -50,10 +51,10 @@ func (in *instance) setVariant(ctx context.Context, name string) error {
 
 // nextVariant goes over to the lab's next variant, and back unless that one's
 // turn is next anyway.
-func (r *runner) nextVariant(ctx context.Context, _ *topology.Event, o *outcome) error {
+func (r *runner) nextVariant(ctx context.Context, _ *topology.Event, o *report.Outcome) error {
 	from, all := r.state.Variant, r.VariantNames()
 	to := all[(slices.Index(all, from)+1)%len(all)]
-	o.say("%s to %s", from, to)
+	o.Say("%s to %s", from, to)
 	if err := r.setVariant(ctx, to); err != nil {
 		return err
 	}
@@ -61,6 +62,6 @@ func (r *runner) nextVariant(ctx context.Context, _ *topology.Event, o *outcome)
 		return nil
 	}
 	time.Sleep(200 * time.Millisecond)
-	o.say("and back")
+	o.Say("and back")
 	return r.setVariant(ctx, from)
 }
