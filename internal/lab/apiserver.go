@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/dist/kubernetes"
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -50,53 +51,53 @@ func havePrograms(names ...string) error {
 
 // startAPIServer starts etcd and kube-apiserver, where they do not run yet, and
 // tells them of the nodes.
-func (in *instance) startAPIServer(ctx context.Context) error {
+func startAPIServer(ctx context.Context, in *instance.Instance) error {
 	n := in.APIServer()
 	if n == nil {
 		return errors.New("the lab has no node of kind apiserver")
 	}
-	if p, ok := in.process(n, topology.ApiServerProcess); ok && p.alive() {
+	if p, ok := in.Process(n, topology.ApiServerProcess); ok && p.Alive() {
 		return nil
 	}
 	if err := havePrograms(topology.EtcdProcess, topology.ApiServerProcess, proxyProcess); err != nil {
 		return err
 	}
-	if err := in.writeSecrets(n); err != nil {
+	if err := writeSecrets(in, n); err != nil {
 		return err
 	}
-	if err := in.runEtcd(n); err != nil {
+	if err := runEtcd(in, n); err != nil {
 		return err
 	}
-	if err := in.runAPIServer(ctx, n); err != nil {
+	if err := runAPIServer(ctx, in, n); err != nil {
 		return err
 	}
 	for _, node := range in.ClusterNodes() {
-		if err := in.register(ctx, node); err != nil {
+		if err := register(ctx, in, node); err != nil {
 			return err
 		}
 	}
 	if len(in.Kubelets()) > 0 {
 		return nil // the manifest does all of it
 	}
-	return in.defineResources(ctx)
+	return defineResources(ctx, in)
 }
 
 // startFor starts them in their node, where the variant needs them.
-func (in *instance) startFor(ctx context.Context, n *topology.Node) error {
-	if n.Kind != topology.APIServer || in.state.Variant != topology.KubeMode && len(in.Kubelets()) == 0 {
+func startFor(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	if n.Kind != topology.APIServer || in.State.Variant != topology.KubeMode && len(in.Kubelets()) == 0 {
 		return nil
 	}
-	if err := in.startAPIServer(ctx); err != nil {
+	if err := startAPIServer(ctx, in); err != nil {
 		return err
 	}
-	return in.startControllers(n)
+	return startControllers(in, n)
 }
 
 // register makes the Node that a kubelet would, with the podCIDRs that a
 // controller would give it. It is no patch: of that the API server takes one
 // address of each type only. The first address is of the pods' first family:
 // kube-proxy wants it so.
-func (in *instance) register(ctx context.Context, n *topology.Node) error {
+func register(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	list := in.Addresses(n)
 	first := netip.MustParsePrefix(n.PodCIDRs[0]).Addr().Is4() // it is valid: validateCluster
 	slices.SortStableFunc(list, func(a, b netip.Addr) int {
@@ -120,13 +121,13 @@ func (in *instance) register(ctx context.Context, n *topology.Node) error {
 	if err != nil {
 		return err
 	}
-	_, err = in.kube(ctx, http.MethodPost, "/api/v1/nodes", text)
+	_, err = kube(ctx, in, http.MethodPost, "/api/v1/nodes", text)
 	return err
 }
 
 // defineResources installs what our manifest defines, and waits until the API
 // server knows it.
-func (in *instance) defineResources(ctx context.Context) error {
+func defineResources(ctx context.Context, in *instance.Instance) error {
 	const kind = "CustomResourceDefinition"
 	for text := range strings.SplitSeq(kubernetes.Manifest, "\n---\n") {
 		var object map[string]any
@@ -136,44 +137,44 @@ func (in *instance) defineResources(ctx context.Context) error {
 		if object["kind"] != kind {
 			continue
 		}
-		if err := in.applyObject(ctx, object); err != nil {
+		if err := applyObject(ctx, in, object); err != nil {
 			return err
 		}
 	}
 	var last error
-	waitFor(readyTime, func() bool {
-		_, last = in.kube(ctx, http.MethodGet, "/apis/culvert.net/v1alpha1/srv6policies", nil)
+	instance.WaitFor(instance.ReadyTime, func() bool {
+		_, last = kube(ctx, in, http.MethodGet, "/apis/culvert.net/v1alpha1/srv6policies", nil)
 		return last == nil || ctx.Err() != nil
 	})
 	return last
 }
 
-func (in *instance) runEtcd(n *topology.Node) error {
+func runEtcd(in *instance.Instance, n *topology.Node) error {
 	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
-	return in.start(n, topology.EtcdProcess, filepath.Join(clusterPrograms(), topology.EtcdProcess), "--data-dir", in.file(n, "etcd"),
+	return in.Start(n, topology.EtcdProcess, filepath.Join(clusterPrograms(), topology.EtcdProcess), "--data-dir", in.File(n, "etcd"),
 		"--unsafe-no-fsync", "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 }
 
-func (in *instance) runAPIServer(ctx context.Context, n *topology.Node) error {
-	at := in.known(n)[0]
-	if err := in.start(n, topology.ApiServerProcess, append([]string{filepath.Join(clusterPrograms(), topology.ApiServerProcess),
+func runAPIServer(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	at := known(in, n)[0]
+	if err := in.Start(n, topology.ApiServerProcess, append([]string{filepath.Join(clusterPrograms(), topology.ApiServerProcess),
 		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", topology.ApiServerPort,
-		"--cert-dir", in.file(n, "certs"), "--token-auth-file", in.file(n, "tokens.csv"), "--authorization-mode", "Node,RBAC",
-		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.file(n, "accounts.key"),
-		"--service-account-key-file", in.file(n, "accounts.key"), "--service-cluster-ip-range", in.ranges(serviceRanges)}, in.kubeletOptions(n)...)...); err != nil {
+		"--cert-dir", in.File(n, "certs"), "--token-auth-file", in.File(n, "tokens.csv"), "--authorization-mode", "Node,RBAC",
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.File(n, "accounts.key"),
+		"--service-account-key-file", in.File(n, "accounts.key"), "--service-cluster-ip-range", ranges(in, serviceRanges)}, kubeletOptions(in, n)...)...); err != nil {
 		return err
 	}
-	p, _ := in.process(n, topology.ApiServerProcess)
+	p, _ := in.Process(n, topology.ApiServerProcess)
 	var last error
-	ready := waitFor(topology.ApiServerTime, func() bool {
-		_, last = in.kube(ctx, http.MethodGet, "/readyz", nil)
-		return last == nil || ctx.Err() != nil || !p.alive()
+	ready := instance.WaitFor(topology.ApiServerTime, func() bool {
+		_, last = kube(ctx, in, http.MethodGet, "/readyz", nil)
+		return last == nil || ctx.Err() != nil || !p.Alive()
 	})
 	if !ready || last != nil {
-		return fmt.Errorf("kube-apiserver did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.logTail(n, topology.ApiServerProcess))
+		return fmt.Errorf("kube-apiserver did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, topology.ApiServerProcess))
 	}
-	return in.writeKubeconfig(n, administrator, in.kubeconfig())
+	return writeKubeconfig(in, n, administrator, in.Kubeconfig())
 }
 
 // administrator is the user who may do everything, and whose file never leaves the
@@ -181,7 +182,7 @@ func (in *instance) runAPIServer(ctx context.Context, n *topology.Node) error {
 const administrator = "lab"
 
 // writeSecrets makes what kube-apiserver does not make by itself.
-func (in *instance) writeSecrets(n *topology.Node) error {
+func writeSecrets(in *instance.Instance, n *topology.Node) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -191,49 +192,49 @@ func (in *instance) writeSecrets(n *topology.Node) error {
 		return err
 	}
 	return errors.Join(
-		in.writeKubeletClient(n),
-		os.WriteFile(in.file(n, "accounts.key"), text, 0o600),
-		os.WriteFile(in.file(n, "tokens.csv"), []byte(in.users()), 0o600))
+		writeKubeletClient(in, n),
+		os.WriteFile(in.File(n, "accounts.key"), text, 0o600),
+		os.WriteFile(in.File(n, "tokens.csv"), []byte(users(in)), 0o600))
 }
-
-func (in *instance) kubeconfig() string { return filepath.Join(in.dir(), "kubeconfig") }
 
 // kubeconfigText is for a user, and trusts the certificate that kube-apiserver
 // made for itself.
-func (in *instance) kubeconfigText(n *topology.Node, user string) ([]byte, error) {
-	trust, err := os.ReadFile(in.certificate(n))
+func kubeconfigText(in *instance.Instance, n *topology.Node, user string) ([]byte, error) {
+	trust, err := os.ReadFile(certificate(in, n))
 	if err != nil {
 		return nil, err
 	}
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "lab",
 		"clusters": []any{map[string]any{"name": "lab", "cluster": map[string]any{
-			"server": "https://" + net.JoinHostPort(in.known(n)[0].String(), topology.ApiServerPort), "certificate-authority-data": trust}}},
+			"server": "https://" + net.JoinHostPort(known(in, n)[0].String(), topology.ApiServerPort), "certificate-authority-data": trust}}},
 		"users":    []any{map[string]any{"name": user, "user": map[string]any{"token": user}}},
 		"contexts": []any{map[string]any{"name": "lab", "context": map[string]any{"cluster": "lab", "user": user}}},
 	})
 }
 
 // writeKubeconfig writes it to a file.
-func (in *instance) writeKubeconfig(n *topology.Node, user, file string) error {
-	text, err := in.kubeconfigText(n, user)
+func writeKubeconfig(in *instance.Instance, n *topology.Node, user, file string) error {
+	text, err := kubeconfigText(in, n, user)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(file, text, 0o600)
 }
 
-func (in *instance) certificate(n *topology.Node) string { return in.file(n, "certs/apiserver.crt") }
+func certificate(in *instance.Instance, n *topology.Node) string {
+	return in.File(n, "certs/apiserver.crt")
+}
 
 // contentTypes of what is asked of the API server, by method.
 var contentTypes = map[string]string{http.MethodPost: "application/yaml", http.MethodPatch: "application/apply-patch+yaml"}
 
 // kube asks the Kubernetes API, from the node that it runs in. body is YAML.
-func (in *instance) kube(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+func kube(ctx context.Context, in *instance.Instance, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	n := in.APIServer()
-	trust, err := os.ReadFile(in.certificate(n))
+	trust, err := os.ReadFile(certificate(in, n))
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +249,7 @@ func (in *instance) kube(ctx context.Context, method, path string, body []byte) 
 	client := http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, _ string) (c net.Conn, err error) {
-			err = in.namespace(n).Do(func() error {
+			err = in.Namespace(n).Do(func() error {
 				c, err = new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", topology.ApiServerPort))
 				return err
 			})
@@ -268,7 +269,7 @@ func (in *instance) kube(ctx context.Context, method, path string, body []byte) 
 }
 
 // applyObject makes an object in the Kubernetes API what is given (server-side apply).
-func (in *instance) applyObject(ctx context.Context, object map[string]any) error {
+func applyObject(ctx context.Context, in *instance.Instance, object map[string]any) error {
 	path, err := topology.ObjectPath(object)
 	if err != nil {
 		return err
@@ -277,16 +278,16 @@ func (in *instance) applyObject(ctx context.Context, object map[string]any) erro
 	if err != nil {
 		return err
 	}
-	_, err = in.kube(ctx, http.MethodPatch, path+"?fieldManager=lab&force=true", text)
+	_, err = kube(ctx, in, http.MethodPatch, path+"?fieldManager=lab&force=true", text)
 	return err
 }
 
 // deleteObject deletes it.
-func (in *instance) deleteObject(ctx context.Context, object map[string]any) error {
+func deleteObject(ctx context.Context, in *instance.Instance, object map[string]any) error {
 	path, err := topology.ObjectPath(object)
 	if err != nil {
 		return err
 	}
-	_, err = in.kube(ctx, http.MethodDelete, path, nil)
+	_, err = kube(ctx, in, http.MethodDelete, path, nil)
 	return err
 }

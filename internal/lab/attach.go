@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -26,9 +27,9 @@ const (
 const podNetwork = "culvert"
 
 // network is the configuration list that a node's container runtime has.
-func (in *instance) network(n *topology.Node, version string) (*libcni.NetworkConfigList, error) {
+func network(in *instance.Instance, n *topology.Node, version string) (*libcni.NetworkConfigList, error) {
 	limits := map[string]bool{"bandwidth": true}
-	plugins := []map[string]any{{"type": "culvert-cni", "socket": in.socket(n), "capabilities": limits}}
+	plugins := []map[string]any{{"type": "culvert-cni", "socket": socket(in, n), "capabilities": limits}}
 	pods := in.Pods(n)
 	if slices.ContainsFunc(pods, func(p *topology.Node) bool { return len(p.HostPorts) > 0 }) {
 		plugins = append(plugins, map[string]any{"type": "portmap", "backend": "nftables", "capabilities": map[string]bool{"portMappings": true}})
@@ -44,13 +45,13 @@ func (in *instance) network(n *topology.Node, version string) (*libcni.NetworkCo
 }
 
 // plugins are run for a node, and what ADD says is kept in a folder of its own.
-func (in *instance) plugins(n *topology.Node, cache string) *libcni.CNIConfig {
-	paths := []string{filepath.Dir(in.culvert), clusterPrograms()}
-	return libcni.NewCNIConfigWithCacheDir(paths, in.file(n, cache), nil)
+func plugins(in *instance.Instance, n *topology.Node, cache string) *libcni.CNIConfig {
+	paths := []string{filepath.Dir(in.Culvert), clusterPrograms()}
+	return libcni.NewCNIConfigWithCacheDir(paths, in.File(n, cache), nil)
 }
 
 // runtime is the part of a container runtime that a pod's network sees.
-func (in *instance) runtime(p *topology.Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
+func runtime(in *instance.Instance, p *topology.Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
 	var ports []map[string]any
 	for _, port := range p.HostPorts {
 		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": port.Protocol})
@@ -61,30 +62,30 @@ func (in *instance) runtime(p *topology.Node) (*libcni.CNIConfig, *libcni.Runtim
 		told["bandwidth"] = map[string]any{"ingressRate": b.Ingress * kilo, "ingressBurst": burst, "egressRate": b.Egress * kilo, "egressBurst": burst}
 	}
 	conf := &libcni.RuntimeConf{
-		ContainerID: "lab-" + in.name + "-" + p.Name, NetNS: in.namespace(p).Path(), IfName: topology.PodInterface,
+		ContainerID: "lab-" + in.Name + "-" + p.Name, NetNS: in.Namespace(p).Path(), IfName: topology.PodInterface,
 		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
 		CapabilityArgs: told,
 	}
-	return in.plugins(in.Node(p.Host), "cni"), conf
+	return plugins(in, in.Node(p.Host), "cni"), conf
 }
 
 // attach makes the pod's network, as its node's container runtime does.
-func (in *instance) attach(ctx context.Context, p *topology.Node) error {
+func attach(ctx context.Context, in *instance.Instance, p *topology.Node) error {
 	if p.Kind != topology.Pod {
 		return nil
 	}
 	on := in.Node(p.Host)
 	if on.Kind == topology.Kubelet {
-		return in.join(ctx, p)
+		return join(ctx, in, p)
 	}
-	list, err := in.network(on, cniVersion)
+	list, err := network(in, on, cniVersion)
 	if err != nil {
 		return err
 	}
-	plugins, conf := in.runtime(p)
+	plugins, conf := runtime(in, p)
 	var found []netip.Addr
 	// The plugins are started by this thread.
-	err = in.namespace(on).Do(func() error {
+	err = in.Namespace(on).Do(func() error {
 		result, err := plugins.AddNetworkList(ctx, list, conf)
 		if err != nil {
 			return err
@@ -103,60 +104,60 @@ func (in *instance) attach(ctx context.Context, p *topology.Node) error {
 	if err != nil {
 		return fmt.Errorf("CNI ADD: %w", err)
 	}
-	if in.state.Pods == nil {
-		in.state.Pods = map[string][]netip.Addr{}
+	if in.State.Pods == nil {
+		in.State.Pods = map[string][]netip.Addr{}
 	}
-	in.state.Pods[p.Name] = found
-	return in.save()
+	in.State.Pods[p.Name] = found
+	return in.Save()
 }
 
 // detach takes the pod's network away.
-func (in *instance) detach(ctx context.Context, p *topology.Node) error {
+func detach(ctx context.Context, in *instance.Instance, p *topology.Node) error {
 	on := in.Node(p.Host)
 	if on.Kind == topology.Kubelet {
-		return in.deletePod(ctx, p)
+		return deletePod(ctx, in, p)
 	}
-	list, err := in.network(on, cniVersion)
+	list, err := network(in, on, cniVersion)
 	if err != nil {
 		return err
 	}
-	plugins, conf := in.runtime(p)
-	if err := in.namespace(on).Do(func() error { return plugins.DelNetworkList(ctx, list, conf) }); err != nil {
+	plugins, conf := runtime(in, p)
+	if err := in.Namespace(on).Do(func() error { return plugins.DelNetworkList(ctx, list, conf) }); err != nil {
 		return fmt.Errorf("CNI DEL: %w", err)
 	}
-	delete(in.state.Pods, p.Name)
-	return in.save()
+	delete(in.State.Pods, p.Name)
+	return in.Save()
 }
 
 // ready asks a node's plugins whether pods can be attached (CNI STATUS).
-func (in *instance) ready(ctx context.Context, n *topology.Node) error {
-	list, err := in.network(n, newCNIVersion)
+func ready(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	list, err := network(in, n, newCNIVersion)
 	if err != nil {
 		return err
 	}
-	return in.namespace(n).Do(func() error { return in.plugins(n, "cni").GetStatusNetworkList(ctx, list) })
+	return in.Namespace(n).Do(func() error { return plugins(in, n, "cni").GetStatusNetworkList(ctx, list) })
 }
 
 // collect has the runtime of a pod's node tell its plugins of all pods but this
 // one, of which it has lost its records, too: else it would call DEL itself.
-func (in *instance) collect(ctx context.Context, p *topology.Node) error {
+func collect(ctx context.Context, in *instance.Instance, p *topology.Node) error {
 	on := in.Node(p.Host)
-	list, err := in.network(on, newCNIVersion)
+	list, err := network(in, on, newCNIVersion)
 	if err != nil {
 		return err
 	}
 	var valid []types.GCAttachment
 	for _, other := range in.Pods(on) {
-		if _, conf := in.runtime(other); other != p {
+		if _, conf := runtime(in, other); other != p {
 			valid = append(valid, types.GCAttachment{ContainerID: conf.ContainerID, IfName: conf.IfName})
 		}
 	}
-	plugins := in.plugins(on, "cni-lost")
-	if err := in.namespace(on).Do(func() error {
+	plugins := plugins(in, on, "cni-lost")
+	if err := in.Namespace(on).Do(func() error {
 		return plugins.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid})
 	}); err != nil {
 		return fmt.Errorf("CNI GC: %w", err)
 	}
-	delete(in.state.Pods, p.Name)
-	return in.save()
+	delete(in.State.Pods, p.Name)
+	return in.Save()
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
@@ -23,7 +24,7 @@ func (r *runner) n4(ctx context.Context, c *topology.Check, o *report.Outcome) e
 			}
 			continue
 		}
-		result, err := r.step(ctx, r.SMF(e.SMF), e.Step)
+		result, err := step(ctx, r.Instance, r.SMF(e.SMF), e.Step)
 		if err != nil {
 			o.Fail("%s: %v", e.Title(), err)
 		}
@@ -62,7 +63,7 @@ type n4View map[string]int64
 func (r *runner) viewN4(c *topology.Check) n4View {
 	v := n4View{}
 	for _, x := range c.Expect.Reports {
-		v[x.SMF] = r.outputEnd(r.SMF(x.SMF))
+		v[x.SMF] = outputEnd(r.Instance, r.SMF(x.SMF))
 	}
 	return v
 }
@@ -71,14 +72,14 @@ func (r *runner) viewN4(c *topology.Check) n4View {
 func (r *runner) wantReports(c *topology.Check, o *report.Outcome, before n4View) {
 	for _, x := range c.Expect.Reports {
 		count := func() (n int) {
-			for _, l := range r.said(r.SMF(x.SMF), before[x.SMF]) {
+			for _, l := range said(r.Instance, r.SMF(x.SMF), before[x.SMF]) {
 				if reportKinds[x.Kind](&l) {
 					n++
 				}
 			}
 			return n
 		}
-		waitFor(answerTime, func() bool { return count() >= x.Count })
+		instance.WaitFor(answerTime, func() bool { return count() >= x.Count })
 		if got := count(); got != x.Count {
 			o.Fail("%s got %d reports of kind %s: want %d", x.SMF, got, x.Kind, x.Count)
 		} else {
@@ -126,11 +127,11 @@ func (r *runner) usageView(ctx context.Context, u *topology.UsageExpect) (since 
 	if err := r.query(ctx, u, volumes{}); err != nil {
 		return 0, err
 	}
-	return r.outputEnd(r.SMF(u.SMF)), nil
+	return outputEnd(r.Instance, r.SMF(u.SMF)), nil
 }
 
 func (r *runner) query(ctx context.Context, u *topology.UsageExpect, into volumes) error {
-	result, err := r.step(ctx, r.SMF(u.SMF), map[string]any{"do": "query", "sessions": u.Sessions})
+	result, err := step(ctx, r.Instance, r.SMF(u.SMF), map[string]any{"do": "query", "sessions": u.Sessions})
 	for _, p := range result.Results {
 		for _, s := range p.Usage {
 			into.add(s.Reports)
@@ -164,9 +165,9 @@ func (r *runner) wantUsage(ctx context.Context, u *topology.UsageExpect, since i
 	}
 	var got volumes
 	reports := 0
-	waitFor(answerTime, func() bool {
+	instance.WaitFor(answerTime, func() bool {
 		got, reports = maps.Clone(asked), 0
-		for _, l := range r.said(r.SMF(u.SMF), since) {
+		for _, l := range said(r.Instance, r.SMF(u.SMF), since) {
 			if reportKinds["usage"](&l) && l.Report.Group == u.Sessions {
 				reports++
 				got.add(l.Usage)

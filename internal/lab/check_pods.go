@@ -29,7 +29,7 @@ type podView struct {
 func (r *runner) podsOf(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	n := r.Node(c.From)
 	var list []podView
-	if err := r.askJSON(ctx, n, &list, "pod"); err != nil {
+	if err := askJSON(ctx, r.Instance, n, &list, "pod"); err != nil {
 		return err
 	}
 	var there, attached []string
@@ -37,7 +37,7 @@ func (r *runner) podsOf(ctx context.Context, c *topology.Check, o *report.Outcom
 		there = append(there, p.Name)
 	}
 	for _, p := range r.Pods(n) {
-		if r.state.Pods[p.Name] != nil {
+		if r.State.Pods[p.Name] != nil {
 			attached = append(attached, p.Name)
 		}
 	}
@@ -57,7 +57,7 @@ func (r *runner) podsOf(ctx context.Context, c *topology.Check, o *report.Outcom
 
 // podLinks are a node's ends of its pods' interfaces.
 func (r *runner) podLinks(n *topology.Node) (names []string, err error) {
-	links, err := r.namespace(n).Output("ip", "-br", "link", "show", "type", "veth")
+	links, err := r.Namespace(n).Output("ip", "-br", "link", "show", "type", "veth")
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func ownDevice(t *topology.Topology, n *topology.Node, name string) bool {
 // statusOf wants the plugins of a node to answer CNI's STATUS with a code, or with
 // success.
 func (r *runner) statusOf(ctx context.Context, c *topology.Check, o *report.Outcome) error {
-	err := r.ready(ctx, r.Node(c.From))
+	err := ready(ctx, r.Instance, r.Node(c.From))
 	if refused, ok := errors.AsType[*types.Error](err); ok {
 		o.Say("code %d: %s", refused.Code, refused.Msg)
 		if c.Expect.Code == refused.Code {
@@ -94,7 +94,7 @@ func (r *runner) statusOf(ctx context.Context, c *topology.Check, o *report.Outc
 }
 
 func (r *runner) collectPod(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
-	return r.collect(ctx, r.Node(e.Node))
+	return collect(ctx, r.Instance, r.Node(e.Node))
 }
 
 // linkLocal is what the kernel gives each interface of IPv6.
@@ -105,7 +105,7 @@ const linkLocal = "fe80::/64"
 func (r *runner) oneFamily(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	n, is4 := r.Node(c.From), c.Families[0] == topology.IPv4
 	var list []podView
-	if err := r.askJSON(ctx, n, &list, "pod"); err != nil {
+	if err := askJSON(ctx, r.Instance, n, &list, "pod"); err != nil {
 		return err
 	}
 	if len(list) == 0 {
@@ -167,9 +167,9 @@ func (c *cniResult) addresses() (list []string) {
 
 // cniResults are those of our network.
 func (r *runner) cniResults(n *topology.Node) (list []cniResult, err error) {
-	dir := filepath.Join(r.file(n, "cni"), "results")
+	dir := filepath.Join(r.File(n, "cni"), "results")
 	if n.Kind == topology.Kubelet {
-		dir = r.inside(n, "var/lib/cni/results")
+		dir = r.Inside(n, "var/lib/cni/results")
 	}
 	files, err := filesBelow(dir)
 	if err != nil {
@@ -199,7 +199,7 @@ func (r *runner) podOfFamily(p *topology.Node, is4 bool, o *report.Outcome) erro
 			Scope string     `json:"scope"`
 		} `json:"addr_info"`
 	}
-	if err := r.ipJSON(p, &links, "address", "show", "dev", topology.PodInterface); err != nil {
+	if err := r.IPJSON(p, &links, "address", "show", "dev", topology.PodInterface); err != nil {
 		return err
 	}
 	for _, l := range links {
@@ -219,7 +219,7 @@ func (r *runner) routesOfFamily(n *topology.Node, is4 bool, o *report.Outcome) e
 	if err != nil {
 		return err
 	}
-	if len(r.families()) == 1 {
+	if len(families(r.Instance)) == 1 {
 		links = append(links, "culvert0")
 	}
 	if len(links) == 0 {
@@ -242,7 +242,7 @@ func (r *runner) noRoutes(n *topology.Node, is4 bool, device string) error {
 	var routes []struct {
 		To string `json:"dst"`
 	}
-	if err := r.ipJSON(n, &routes, family, "route", "show", "dev", device); err != nil {
+	if err := r.IPJSON(n, &routes, family, "route", "show", "dev", device); err != nil {
 		return err
 	}
 	for _, route := range routes {

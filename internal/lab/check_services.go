@@ -61,12 +61,12 @@ type door struct {
 // openDoors at all pods behind a Service.
 func (r *runner) openDoors(s *topology.Service, family string) (doors []door, err error) {
 	for _, name := range s.Pods() {
-		a, err := r.address(name, family)
+		a, err := r.Address(name, family)
 		if err != nil {
 			return doors, err
 		}
 		d := door{pod: name, came: make(chan int, 1)}
-		err = r.namespace(r.Node(name)).Do(func() (err error) {
+		err = r.Namespace(r.Node(name)).Do(func() (err error) {
 			d.listener, err = net.Listen("tcp", netip.AddrPortFrom(a, s.TargetPort).String())
 			return err
 		})
@@ -96,7 +96,7 @@ func (d door) take() {
 func (r *runner) knock(ctx context.Context, from *topology.Node, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return r.namespace(from).Do(func() error {
+	return r.Namespace(from).Do(func() error {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", to)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/probe"
@@ -23,7 +24,7 @@ func (r *runner) ping(ctx context.Context, c *topology.Check, o *report.Outcome)
 		return err
 	}
 	p := probe.Ping{
-		From: r.namespace(r.Node(c.From)), Source: c.Source, To: c.To, Device: c.Device, Count: max(c.Count, 1),
+		From: r.Namespace(r.Node(c.From)), Source: c.Source, To: c.To, Device: c.Device, Count: max(c.Count, 1),
 		Interval: c.Interval.Or(5 * time.Millisecond), Size: c.Size, HopLimit: c.HopLimit, DF: c.DF, Wait: answerTime,
 	}
 	if c.Expect.Nothing || c.Expect.Error != "" || c.Expect.Outer != nil {
@@ -90,7 +91,7 @@ func wantErrors(o *report.Outcome, kind string, mtu uint32, list []probe.ICMPErr
 // streams are what a check of kind udp sends.
 func (r *runner) streams(c *topology.Check) (list []probe.Stream) {
 	for _, w := range c.AllWays() {
-		from, at := r.namespace(r.Node(w.From)), r.namespace(r.Node(w.At))
+		from, at := r.Namespace(r.Node(w.From)), r.Namespace(r.Node(w.At))
 		stream := probe.Stream{
 			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: c.Flows, Count: max(c.Count, 1),
 			Interval: c.Interval.Or(2 * time.Millisecond), Size: c.Size, Wait: answerTime, Port: c.Port, Listen: c.Listen,
@@ -172,7 +173,7 @@ func judgeStream(c *topology.Check, s probe.StreamResult, o *report.Outcome) {
 func (r *runner) tcp(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	return r.during(ctx, c, o, func(busy func() bool) error {
 		t := probe.Transfer{
-			From: r.namespace(r.Node(c.From)), At: r.namespace(r.Node(c.At)), Source: c.Source, To: c.To, Device: c.Device,
+			From: r.Namespace(r.Node(c.From)), At: r.Namespace(r.Node(c.At)), Source: c.Source, To: c.To, Device: c.Device,
 			Port: c.Port, Listen: c.Listen, Bytes: c.Bytes, Limit: 20 * time.Second, While: busy,
 		}
 		if t.Bytes == 0 {
@@ -212,7 +213,7 @@ func (r *runner) wantClient(c *topology.Check, seen netip.Addr, o *report.Outcom
 	if c.Expect.Client == "" {
 		return nil
 	}
-	want, err := r.address(c.Expect.Client, topology.FamilyOf(c.To))
+	want, err := r.Address(c.Expect.Client, topology.FamilyOf(c.To))
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (r *runner) wantClient(c *topology.Check, seen netip.Addr, o *report.Outcom
 
 // echo sends GTP-U Echo Requests from the endpoint of a node.
 func (r *runner) echo(_ context.Context, c *topology.Check, o *report.Outcome) error {
-	response, err := gtpulink.Ask(r.control(r.Node(c.From)), gtpulink.Request{
+	response, err := gtpulink.Ask(control(r.Instance, r.Node(c.From)), gtpulink.Request{
 		Op: "echo", Device: c.Device, To: c.To, Count: max(c.Count, 1), Wait: answerTime,
 	})
 	if err != nil {
@@ -240,7 +241,7 @@ func (r *runner) echo(_ context.Context, c *topology.Check, o *report.Outcome) e
 // the node at the other end.
 func (r *runner) endMarker(_ context.Context, c *topology.Check, o *report.Outcome) error {
 	markers := func() (uint64, error) {
-		response, err := gtpulink.Ask(r.control(r.Node(c.At)), gtpulink.Request{Op: "stats"})
+		response, err := gtpulink.Ask(control(r.Instance, r.Node(c.At)), gtpulink.Request{Op: "stats"})
 		return response.Stats.Links[c.Device].EndMarkers, err
 	}
 	before, err := markers()
@@ -248,10 +249,10 @@ func (r *runner) endMarker(_ context.Context, c *topology.Check, o *report.Outco
 		return err
 	}
 	o.Sent = max(c.Count, 1)
-	if _, err := gtpulink.Ask(r.control(r.Node(c.From)), gtpulink.Request{Op: "end_marker", Device: c.Device, Count: o.Sent}); err != nil {
+	if _, err := gtpulink.Ask(control(r.Instance, r.Node(c.From)), gtpulink.Request{Op: "end_marker", Device: c.Device, Count: o.Sent}); err != nil {
 		return err
 	}
-	waitFor(answerTime, func() bool {
+	instance.WaitFor(answerTime, func() bool {
 		after, e := markers()
 		err = e
 		o.Received = int(after - before)
@@ -281,7 +282,7 @@ func (r *runner) endpointStats(c *topology.Check) (map[string]gtpulink.Stats, er
 		nodes = append(nodes, c.Expect.Handover.Node)
 	}
 	for _, name := range nodes {
-		response, err := gtpulink.Ask(r.control(r.Node(name)), gtpulink.Request{Op: "stats"})
+		response, err := gtpulink.Ask(control(r.Instance, r.Node(name)), gtpulink.Request{Op: "stats"})
 		if err != nil {
 			return nil, err
 		}

@@ -6,14 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // inCluster is an instance whose pods have addresses; it is not up.
-func inCluster(t *testing.T) *instance {
+func inCluster(t *testing.T) *instance.Instance {
 	a := netip.MustParseAddr
-	return &instance{Topology: parse(t, clusterOfOne), name: "l", state: state{Pods: map[string][]netip.Addr{
+	return &instance.Instance{Topology: parse(t, clusterOfOne), Name: "l", State: instance.State{Pods: map[string][]netip.Addr{
 		"p": {a("10.244.1.2"), a("fd00:10:244:1::2")}, "q": {a("10.244.1.3"), a("fd00:10:244:1::3")}}}}
 }
 
@@ -34,7 +35,7 @@ func TestResolveNames(t *testing.T) {
 		{"there and back", topology.IPv6, "fd00:10:244:1::3", 0, "", "fd00:10:244:1::2"},
 	} {
 		i := slices.IndexFunc(in.Checks, func(c topology.Check) bool { return c.Name == tt.check })
-		c, err := in.resolve(&in.Checks[i], tt.family)
+		c, err := resolve(in, &in.Checks[i], tt.family)
 		if err != nil {
 			t.Errorf("%s: %v", tt.check, err)
 			continue
@@ -53,9 +54,9 @@ func TestResolveNames(t *testing.T) {
 			t.Errorf("%s: the topology's check was changed", tt.check)
 		}
 	}
-	_, err := in.address("web", topology.IPv6)
+	_, err := in.Address("web", topology.IPv6)
 	wantError(t, err, "web", "ipv6")
-	_, err = in.address("nobody", topology.IPv4)
+	_, err = in.Address("nobody", topology.IPv4)
 	wantError(t, err, "nobody")
 }
 
@@ -63,7 +64,7 @@ func TestResolveNames(t *testing.T) {
 // needs the way back by the node is marked.
 func TestTranslation(t *testing.T) {
 	in := inCluster(t)
-	rules := in.translation()
+	rules := translation(in)
 	for _, want := range []string{
 		"ip daddr 10.96.0.1 tcp dport 80 dnat to 10.244.1.3:8080",
 		"fib daddr type local udp dport 30080 meta mark set 0x4000 dnat to 10.244.1.3:8080",
@@ -94,12 +95,12 @@ func TestTranslation(t *testing.T) {
 // What a node is told of its cluster differs by mode.
 func TestMembership(t *testing.T) {
 	in := inCluster(t)
-	in.state.Variant = "static"
-	if m := in.membership(in.Node("x")); m["pod_prefixes"] == nil || m["kube"] != nil {
+	in.State.Variant = "static"
+	if m := membership(in, in.Node("x")); m["pod_prefixes"] == nil || m["kube"] != nil {
 		t.Errorf("static: %v", m)
 	}
-	in.state.Variant = topology.KubeMode
-	if m := in.membership(in.Node("x")); m["pod_prefixes"] != nil || m["kube"] == nil {
+	in.State.Variant = topology.KubeMode
+	if m := membership(in, in.Node("x")); m["pod_prefixes"] != nil || m["kube"] == nil {
 		t.Errorf("kube: %v", m)
 	}
 }

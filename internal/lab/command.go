@@ -17,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/printer"
@@ -68,16 +69,16 @@ func upCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up NAME", Short: "Build a lab and leave it running", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *report.Progress) error {
+			return o.on(cmd, args[0], func(ctx context.Context, in *instance.Instance, p *report.Progress) error {
 				variants, err := o.variants(in.Topology, p)
 				if err != nil {
 					return err
 				}
-				if err := in.up(ctx, variants[0], p); err != nil {
+				if err := up(ctx, in, variants[0], p); err != nil {
 					return err
 				}
 				for _, n := range in.Nodes {
-					p.Say("%-8s %-8s %s", n.Name, n.Kind, in.way(n))
+					p.Say("%-8s %-8s %s", n.Name, n.Kind, way(in, n))
 				}
 				return nil
 			})
@@ -96,7 +97,7 @@ func runCommand(o *options) *cobra.Command {
 checks with what was sent, received and lost (TCP: in KiB). The exit status is
 not 0 if a check fails.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.on(cmd, args[0], func(ctx context.Context, in *instance, p *report.Progress) error {
+			return o.on(cmd, args[0], func(ctx context.Context, in *instance.Instance, p *report.Progress) error {
 				variants, err := o.variants(in.Topology, p)
 				if err != nil {
 					return err
@@ -132,7 +133,7 @@ func downCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "down NAME", Short: "Take a lab down", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.on(cmd, args[0], func(_ context.Context, in *instance, p *report.Progress) error { return in.down(p) })
+			return o.on(cmd, args[0], func(_ context.Context, in *instance.Instance, p *report.Progress) error { return in.Down(p) })
 		},
 	}
 	instanceFlags(cmd, o)
@@ -200,7 +201,7 @@ func completeVariant(flag string) cobra.CompletionFunc {
 
 // on calls f with the locked instance. An interrupt ends f's context, so that
 // what is up is taken down.
-func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *instance, *report.Progress) error) error {
+func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *instance.Instance, *report.Progress) error) error {
 	t, err := topology.Load(name)
 	if err != nil {
 		return err
@@ -214,7 +215,7 @@ func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *i
 	if runs := o.culvert != "" || slices.ContainsFunc(t.Nodes, (*topology.Node).Culvert); err != nil && runs {
 		return err
 	}
-	in, err := openInstance(t, o.as, culvert)
+	in, err := instance.Open(t, o.as, culvert)
 	if err != nil {
 		return err
 	}
@@ -222,9 +223,9 @@ func (o *options) on(cmd *cobra.Command, name string, f func(context.Context, *i
 	defer stop()
 	err = f(ctx, in, &report.Progress{W: cmd.ErrOrStderr()})
 	if errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("lab %s: interrupted", in.name)
+		err = fmt.Errorf("lab %s: interrupted", in.Name)
 	}
-	return errors.Join(err, in.close())
+	return errors.Join(err, in.Close())
 }
 
 // programPath is the absolute path of the culvert binary that a flag names, or of

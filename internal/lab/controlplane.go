@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -19,8 +20,8 @@ var (
 
 // families that the cluster knows, that of kube-apiserver first. A variant that is
 // called like a family has no other.
-func (in *instance) families() []string {
-	if v := in.state.Variant; v == topology.IPv4 || v == topology.IPv6 {
+func families(in *instance.Instance) []string {
+	if v := in.State.Variant; v == topology.IPv4 || v == topology.IPv6 {
 		return []string{v}
 	}
 	if in.APIServer() != nil && in.Addresses(in.APIServer())[0].Is6() {
@@ -30,17 +31,17 @@ func (in *instance) families() []string {
 }
 
 // ranges are those of the cluster's families, with a comma between.
-func (in *instance) ranges(of map[string]string) string {
+func ranges(in *instance.Instance, of map[string]string) string {
 	var list []string
-	for _, family := range in.families() {
+	for _, family := range families(in) {
 		list = append(list, of[family])
 	}
 	return strings.Join(list, ",")
 }
 
 // known are the addresses of a node that the cluster knows.
-func (in *instance) known(n *topology.Node) []netip.Addr {
-	return slices.DeleteFunc(in.Addresses(n), func(a netip.Addr) bool { return !slices.Contains(in.families(), topology.FamilyOf(a)) })
+func known(in *instance.Instance, n *topology.Node) []netip.Addr {
+	return slices.DeleteFunc(in.Addresses(n), func(a netip.Addr) bool { return !slices.Contains(families(in), topology.FamilyOf(a)) })
 }
 
 // Users of kube-apiserver beside the administrator. Kubernetes gives them their
@@ -55,7 +56,7 @@ const (
 func nodeUser(n *topology.Node) string { return "system:node:" + n.Name }
 
 // users are what kube-apiserver reads: token, name, number, groups.
-func (in *instance) users() string {
+func users(in *instance.Instance) string {
 	var b strings.Builder
 	line := func(name, group string) { fmt.Fprintf(&b, "%s,%s,%s,%q\n", name, name, name, group) }
 	line(administrator, "system:masters")
@@ -73,35 +74,35 @@ func (in *instance) users() string {
 
 // kubeletOptions are what kube-apiserver is told where kubelets are its nodes:
 // who it is to them, and that network plugins may do what they need.
-func (in *instance) kubeletOptions(n *topology.Node) []string {
+func kubeletOptions(in *instance.Instance, n *topology.Node) []string {
 	if len(in.Kubelets()) == 0 {
 		return nil
 	}
 	return []string{"--allow-privileged=true", "--enable-admission-plugins", "NodeRestriction", "--kubelet-preferred-address-types", "InternalIP",
-		"--kubelet-client-certificate", in.file(n, "kubelet-client.crt"), "--kubelet-client-key", in.file(n, "kubelet-client.key")}
+		"--kubelet-client-certificate", in.File(n, "kubelet-client.crt"), "--kubelet-client-key", in.File(n, "kubelet-client.key")}
 }
 
 // startControllers starts what the API alone does not do: podCIDRs for nodes,
 // accounts, pods of DaemonSets and Deployments, and nodes for pods.
-func (in *instance) startControllers(n *topology.Node) error {
+func startControllers(in *instance.Instance, n *topology.Node) error {
 	if len(in.Kubelets()) == 0 {
 		return nil
 	}
 	for name, user := range map[string]string{controllerManagerProcess: controllerUser, schedulerProcess: schedulerUser} {
-		if err := in.writeKubeconfig(n, user, in.file(n, name+".kubeconfig")); err != nil {
+		if err := writeKubeconfig(in, n, user, in.File(n, name+".kubeconfig")); err != nil {
 			return err
 		}
 	}
-	certs := in.file(n, "certs")
-	if err := in.start(n, controllerManagerProcess, filepath.Join(clusterPrograms(), controllerManagerProcess),
-		"--kubeconfig", in.file(n, controllerManagerProcess+".kubeconfig"), "--root-ca-file", in.certificate(n),
-		"--service-account-private-key-file", in.file(n, "accounts.key"), "--use-service-account-credentials",
-		"--allocate-node-cidrs", "--cluster-cidr", in.ranges(podRanges),
-		"--service-cluster-ip-range", in.ranges(serviceRanges), "--leader-elect=false", "--bind-address", "127.0.0.1", "--cert-dir", certs); err != nil {
+	certs := in.File(n, "certs")
+	if err := in.Start(n, controllerManagerProcess, filepath.Join(clusterPrograms(), controllerManagerProcess),
+		"--kubeconfig", in.File(n, controllerManagerProcess+".kubeconfig"), "--root-ca-file", certificate(in, n),
+		"--service-account-private-key-file", in.File(n, "accounts.key"), "--use-service-account-credentials",
+		"--allocate-node-cidrs", "--cluster-cidr", ranges(in, podRanges),
+		"--service-cluster-ip-range", ranges(in, serviceRanges), "--leader-elect=false", "--bind-address", "127.0.0.1", "--cert-dir", certs); err != nil {
 		return err
 	}
-	config := in.file(n, schedulerProcess+".kubeconfig")
-	return in.start(n, schedulerProcess, filepath.Join(clusterPrograms(), schedulerProcess), "--kubeconfig", config,
+	config := in.File(n, schedulerProcess+".kubeconfig")
+	return in.Start(n, schedulerProcess, filepath.Join(clusterPrograms(), schedulerProcess), "--kubeconfig", config,
 		"--authentication-kubeconfig", config, "--authorization-kubeconfig", config,
 		"--leader-elect=false", "--bind-address", "127.0.0.1", "--cert-dir", certs)
 }

@@ -14,55 +14,55 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-const (
-	culvertProcess = "culvert"
-	bpffs          = "/sys/fs/bpf"
-	readyTime      = 15 * time.Second
-)
+// culvertProcess is what a node's daemon is called in the state.
+const culvertProcess = "culvert"
+
+const bpffs = "/sys/fs/bpf"
 
 // startCulvert writes the node's configuration and starts the daemon.
-func (in *instance) startCulvert(ctx context.Context, n *topology.Node, binary string) error {
+func startCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, binary string) error {
 	if !n.Daemon() {
 		return nil
 	}
 	if err := mountBPF(); err != nil {
 		return err
 	}
-	if err := in.makePins(); err != nil {
+	if err := in.MakePins(); err != nil {
 		return err
 	}
-	if pins := in.pinPath(n); !slices.Contains(in.state.Pins, pins) {
+	if pins := in.PinPath(n); !slices.Contains(in.State.Pins, pins) {
 		if _, err := os.Lstat(pins); err == nil {
 			return fmt.Errorf("%s is there and was not made by this lab: remove it, or give this lab another name with --as", pins)
 		}
-		in.state.Pins = append(in.state.Pins, pins)
+		in.State.Pins = append(in.State.Pins, pins)
 	}
-	if err := in.writeConfig(n, ""); err != nil {
+	if err := writeConfig(in, n, ""); err != nil {
 		return err
 	}
-	return in.runCulvert(ctx, n, binary)
+	return runCulvert(ctx, in, n, binary)
 }
 
 // writeConfig writes the node's configuration in the variant that the lab is
 // in, with an overlay or none.
-func (in *instance) writeConfig(n *topology.Node, overlay string) error {
-	return in.writeOver(n, overlay, nil)
+func writeConfig(in *instance.Instance, n *topology.Node, overlay string) error {
+	return writeOver(in, n, overlay, nil)
 }
 
 // writeOver lays something over all of it.
-func (in *instance) writeOver(n *topology.Node, overlay string, over map[string]any) error {
-	config := maps.Clone(n.ConfigIn(in.state.Variant, overlay))
+func writeOver(in *instance.Instance, n *topology.Node, overlay string, over map[string]any) error {
+	config := maps.Clone(n.ConfigIn(in.State.Variant, overlay))
 	if over != nil {
 		config = topology.Merge(config, over).(map[string]any) // merging mappings makes a mapping
 	}
 	if n.Kind == topology.Cluster {
-		config["overlay"] = topology.Merge(in.membership(n), config["overlay"])
+		config["overlay"] = topology.Merge(membership(in, n), config["overlay"])
 	}
-	config["api"] = map[string]any{"socket": in.socket(n)}
+	config["api"] = map[string]any{"socket": socket(in, n)}
 	if config["metrics"] == nil {
 		config["metrics"] = map[string]any{"listen": "off"}
 	}
@@ -70,14 +70,14 @@ func (in *instance) writeOver(n *topology.Node, overlay string, over map[string]
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(in.configFile(n), text, 0o644)
+	return os.WriteFile(configFile(in, n), text, 0o644)
 }
 
 // membership is what a node's configuration says of its cluster, beside what the
 // topology says.
-func (in *instance) membership(n *topology.Node) map[string]any {
-	if in.state.Variant == topology.KubeMode {
-		return map[string]any{"node": n.Name, "kube": map[string]any{"kubeconfig": in.kubeconfig()}}
+func membership(in *instance.Instance, n *topology.Node) map[string]any {
+	if in.State.Variant == topology.KubeMode {
+		return map[string]any{"node": n.Name, "kube": map[string]any{"kubeconfig": in.Kubeconfig()}}
 	}
 	return map[string]any{"node": n.Name, "pod_prefixes": n.PodCIDRs}
 }
@@ -94,75 +94,75 @@ func mountBPF() error {
 	return nil
 }
 
-func (in *instance) configFile(n *topology.Node) string { return in.file(n, "culvert.yaml") }
+func configFile(in *instance.Instance, n *topology.Node) string { return in.File(n, "culvert.yaml") }
 
 // socket is where the node's daemon answers.
-func (in *instance) socket(n *topology.Node) string {
+func socket(in *instance.Instance, n *topology.Node) string {
 	if n.Kind == topology.Kubelet {
-		return in.inside(n, "run/culvert/culvert.sock")
+		return in.Inside(n, "run/culvert/culvert.sock")
 	}
-	return in.file(n, "culvert.sock")
+	return in.File(n, "culvert.sock")
 }
 
 // runCulvert starts the daemon and waits until it answers.
-func (in *instance) runCulvert(ctx context.Context, n *topology.Node, binary string) error {
-	if err := in.start(n, culvertProcess, binary, "run", "--config", in.configFile(n),
-		"--pin-path", in.pinPath(n), "--state", in.file(n, "state.db")); err != nil {
+func runCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, binary string) error {
+	if err := in.Start(n, culvertProcess, binary, "run", "--config", configFile(in, n),
+		"--pin-path", in.PinPath(n), "--state", in.File(n, "state.db")); err != nil {
 		return err
 	}
-	p, _ := in.process(n, culvertProcess)
+	p, _ := in.Process(n, culvertProcess)
 	var last error
-	ready := waitFor(readyTime, func() bool {
-		_, last = in.status(ctx, n)
-		return last == nil || ctx.Err() != nil || !p.alive()
+	ready := instance.WaitFor(instance.ReadyTime, func() bool {
+		_, last = status(ctx, in, n)
+		return last == nil || ctx.Err() != nil || !p.Alive()
 	})
-	if !ready || !p.alive() || last != nil {
-		return fmt.Errorf("culvert did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.logTail(n, culvertProcess))
+	if !ready || !p.Alive() || last != nil {
+		return fmt.Errorf("culvert did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, culvertProcess))
 	}
 	return nil
 }
 
 // restartCulvert ends the daemon with the signal and starts it again, after a
 // pause.
-func (in *instance) restartCulvert(ctx context.Context, n *topology.Node, signal unix.Signal, pause time.Duration, binary string) error {
-	p, ok := in.process(n, culvertProcess)
-	if !ok || !p.alive() {
+func restartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, signal unix.Signal, pause time.Duration, binary string) error {
+	p, ok := in.Process(n, culvertProcess)
+	if !ok || !p.Alive() {
 		return fmt.Errorf("culvert of %s does not run", n.Name)
 	}
-	if err := p.stop(signal, readyTime); err != nil {
+	if err := p.Stop(signal, instance.ReadyTime); err != nil {
 		return err
 	}
 	time.Sleep(pause)
-	return in.runCulvert(ctx, n, binary)
+	return runCulvert(ctx, in, n, binary)
 }
 
 // applyCulvert applies the node's configuration, with an overlay or none.
-func (in *instance) applyCulvert(ctx context.Context, n *topology.Node, overlay string) error {
-	if err := in.writeConfig(n, overlay); err != nil {
+func applyCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, overlay string) error {
+	if err := writeConfig(in, n, overlay); err != nil {
 		return err
 	}
-	_, err := in.ask(ctx, n, "apply", in.configFile(n))
+	_, err := ask(ctx, in, n, "apply", configFile(in, n))
 	return err
 }
 
-func (in *instance) applyOver(ctx context.Context, n *topology.Node, over map[string]any) error {
-	if err := in.writeOver(n, "", over); err != nil {
+func applyOver(ctx context.Context, in *instance.Instance, n *topology.Node, over map[string]any) error {
+	if err := writeOver(in, n, "", over); err != nil {
 		return err
 	}
-	_, err := in.ask(ctx, n, "apply", in.configFile(n))
+	_, err := ask(ctx, in, n, "apply", configFile(in, n))
 	return err
 }
 
 // ask runs a culvert command against the node's daemon.
-func (in *instance) ask(ctx context.Context, n *topology.Node, args ...string) ([]byte, error) {
+func ask(ctx context.Context, in *instance.Instance, n *topology.Node, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return namespace.Output(exec.CommandContext(ctx, in.culvert, append(args, "--socket", in.socket(n))...))
+	return namespace.Output(exec.CommandContext(ctx, in.Culvert, append(args, "--socket", socket(in, n))...))
 }
 
 // askJSON reads what a culvert command shows.
-func (in *instance) askJSON(ctx context.Context, n *topology.Node, into any, args ...string) error {
-	out, err := in.ask(ctx, n, append(args, "-o", "json")...)
+func askJSON(ctx context.Context, in *instance.Instance, n *topology.Node, into any, args ...string) error {
+	out, err := ask(ctx, in, n, append(args, "-o", "json")...)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ type adjacencyView struct {
 	Interface string `json:"interface"`
 }
 
-func (in *instance) status(ctx context.Context, n *topology.Node) (s statusView, err error) {
-	err = in.askJSON(ctx, n, &s, "status")
+func status(ctx context.Context, in *instance.Instance, n *topology.Node) (s statusView, err error) {
+	err = askJSON(ctx, in, n, &s, "status")
 	return s, err
 }

@@ -2,12 +2,12 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -15,8 +15,8 @@ import (
 // signalAPIServer has kube-apiserver stand still, with all of its connections, or
 // go on.
 func (r *runner) signalAPIServer(_ context.Context, e *topology.Event, _ *report.Outcome) error {
-	p, ok := r.process(r.Node(e.Node), topology.ApiServerProcess)
-	if !ok || !p.alive() {
+	p, ok := r.Process(r.Node(e.Node), topology.ApiServerProcess)
+	if !ok || !p.Alive() {
 		return errors.New("kube-apiserver does not run")
 	}
 	signal := unix.SIGSTOP
@@ -32,19 +32,19 @@ func (r *runner) stop(_ context.Context, e *topology.Event, _ *report.Outcome) e
 	if n.Daemon() {
 		name = culvertProcess
 	}
-	p, ok := r.process(n, name)
+	p, ok := r.Process(n, name)
 	if !ok {
 		return fmt.Errorf("%s does not run", name)
 	}
-	return p.stop(unix.SIGKILL, readyTime)
+	return p.Stop(unix.SIGKILL, instance.ReadyTime)
 }
 
 // startAgain starts it with what it knew.
 func (r *runner) startAgain(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	if n := r.Node(e.Node); n.Daemon() {
-		return r.runCulvert(ctx, n, r.culvert)
+		return runCulvert(ctx, r.Instance, n, r.Culvert)
 	}
-	return r.runAPIServer(ctx, r.Node(e.Node))
+	return runAPIServer(ctx, r.Instance, r.Node(e.Node))
 }
 
 // setRoute adds a route in a node or pod, or deletes it.
@@ -53,16 +53,16 @@ func (r *runner) setRoute(_ context.Context, e *topology.Event, _ *report.Outcom
 	if e.Do == "no_route" {
 		verb = "del"
 	}
-	if routeIsIPv6(e.Route) {
+	if instance.RouteIsIPv6(e.Route) {
 		family = "-6"
 	}
-	return r.namespace(r.Node(e.Node)).Batch([]string{"route " + verb + " " + e.Route}, family)
+	return r.Namespace(r.Node(e.Node)).Batch([]string{"route " + verb + " " + e.Route}, family)
 }
 
 // mtu waits until what a pod sends is no longer than that, in each family.
 func (r *runner) mtu(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	return eventually(ctx, func() error {
-		got, err := r.podMTU(r.Node(e.Node))
+		got, err := podMTU(r.Instance, r.Node(e.Node))
 		if err != nil {
 			return err
 		}
@@ -76,11 +76,11 @@ func (r *runner) mtu(ctx context.Context, e *topology.Event, _ *report.Outcome) 
 }
 
 // podMTU are the MTU of a pod's default routes.
-func (r *instance) podMTU(p *topology.Node) (list []int, err error) {
+func podMTU(r *instance.Instance, p *topology.Node) (list []int, err error) {
 	var link []struct {
 		MTU int `json:"mtu"`
 	}
-	if err := r.ipJSON(p, &link, "link", "show", "dev", topology.PodInterface); err != nil || len(link) != 1 {
+	if err := r.IPJSON(p, &link, "link", "show", "dev", topology.PodInterface); err != nil || len(link) != 1 {
 		return nil, errors.Join(err, fmt.Errorf("%s has %d links %s", p.Name, len(link), topology.PodInterface))
 	}
 	for _, family := range []string{"-4", "-6"} {
@@ -89,7 +89,7 @@ func (r *instance) podMTU(p *topology.Node) (list []int, err error) {
 				MTU int `json:"mtu"`
 			} `json:"metrics"`
 		}
-		if err := r.ipJSON(p, &routes, family, "route", "show", "default"); err != nil {
+		if err := r.IPJSON(p, &routes, family, "route", "show", "default"); err != nil {
 			return nil, err
 		}
 		for _, route := range routes {
@@ -104,13 +104,4 @@ func (r *instance) podMTU(p *topology.Node) (list []int, err error) {
 		return nil, fmt.Errorf("%s has no default route", p.Name)
 	}
 	return list, nil
-}
-
-// ipJSON reads what ip shows in a node.
-func (r *instance) ipJSON(n *topology.Node, into any, args ...string) error {
-	out, err := r.namespace(n).Output("ip", append([]string{"-j"}, args...)...)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(out, into)
 }

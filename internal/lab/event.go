@@ -103,19 +103,19 @@ func (r *runner) kill(ctx context.Context, e *topology.Event, _ *report.Outcome)
 	if n := r.Node(e.Node); n.Kind == topology.Kubelet {
 		return r.killProgram(ctx, n, e.Program)
 	}
-	return r.restartCulvert(ctx, r.Node(e.Node), unix.SIGKILL, 500*time.Millisecond, r.culvert)
+	return restartCulvert(ctx, r.Instance, r.Node(e.Node), unix.SIGKILL, 500*time.Millisecond, r.Culvert)
 }
 
 func (r *runner) restart(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
-	return r.restartCulvert(ctx, r.Node(e.Node), unix.SIGTERM, 0, r.culvert)
+	return restartCulvert(ctx, r.Instance, r.Node(e.Node), unix.SIGTERM, 0, r.Culvert)
 }
 
 func (r *runner) apply(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
-	return r.applyCulvert(ctx, r.Node(e.Node), e.Overlay)
+	return applyCulvert(ctx, r.Instance, r.Node(e.Node), e.Overlay)
 }
 
 func (r *runner) setLink(_ context.Context, e *topology.Event, _ *report.Outcome) error {
-	return r.namespace(r.Node(e.Node)).Batch([]string{"link set dev " + e.Device + " " + strings.TrimPrefix(e.Do, "link_")})
+	return r.Namespace(r.Node(e.Node)).Batch([]string{"link set dev " + e.Device + " " + strings.TrimPrefix(e.Do, "link_")})
 }
 
 func (r *runner) wait(ctx context.Context, e *topology.Event, _ *report.Outcome) error {

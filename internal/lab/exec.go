@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -37,7 +38,7 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 			if err != nil {
 				return err
 			}
-			in, err := lookInto(t, o.as)
+			in, err := instance.Look(t, o.as)
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,7 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 			if n == nil {
 				return fmt.Errorf("lab %s has no node %q", t.Name, args[1])
 			}
-			return in.exec(cmd, n, args[2:])
+			return runIn(in, cmd, n, args[2:])
 		},
 	}
 	cmd.Flags().StringVar(&o.as, "as", "", "name of this instance of the lab (default: the lab's)")
@@ -53,15 +54,15 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 	return cmd
 }
 
-// exec runs a command in a node, which has our signals and ends with its status.
-func (in *instance) exec(cobra *cobra.Command, n *topology.Node, args []string) error {
-	enter := []string{"--net=" + in.namespace(n).Path()}
-	if p, ok := in.process(n, nodeProcess); ok {
+// runIn runs a command in a node, which has our signals and ends with its status.
+func runIn(in *instance.Instance, cobra *cobra.Command, n *topology.Node, args []string) error {
+	enter := []string{"--net=" + in.Namespace(n).Path()}
+	if p, ok := in.Process(n, instance.NodeProcess); ok {
 		enter = []string{"--all", "--target", fmt.Sprint(p.PID)}
 	}
 	cmd := exec.Command("nsenter", append(append(enter, "--"), args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cobra.InOrStdin(), cobra.OutOrStdout(), cobra.ErrOrStderr()
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+in.kubeconfig(),
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+in.Kubeconfig(),
 		"PATH="+strings.Join([]string{os.Getenv("PATH"), "/usr/sbin", "/sbin", clusterPrograms(), kubelet.Bin}, ":"))
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, unix.SIGTERM)
@@ -96,37 +97,18 @@ func (e ended) ExitStatus() int {
 	return e.ExitCode()
 }
 
-// lookInto is an instance that is up, for who changes nothing of it and so need
-// not wait for others.
-func lookInto(t *topology.Topology, name string) (*instance, error) {
-	in := &instance{Topology: t, name: name}
-	if name == "" {
-		in.name = t.Name
-	}
-	if !topology.NameForm.MatchString(in.name) {
-		return nil, errors.New("--as: " + name + ": use lower-case letters, digits and '-', at most 32")
-	}
-	if err := in.load(); err != nil {
-		return nil, err
-	}
-	if !in.state.Ready {
-		return nil, fmt.Errorf("lab %s is not up: `culvert lab up %s` builds it", in.name, t.Name)
-	}
-	return in, nil
-}
-
 // way is the command by which somebody looks around in a node.
-func (in *instance) way(n *topology.Node) string {
+func way(in *instance.Instance, n *topology.Node) string {
 	command := "bash"
 	switch {
 	case n.Kind == topology.APIServer && len(in.Kubelets()) > 0:
 		command = "kubectl get nodes,pods -A -o wide"
 	case n.Kind != topology.Kubelet:
-		return "ip netns exec " + in.namespace(n).Name + " bash"
+		return "ip netns exec " + in.Namespace(n).Name + " bash"
 	}
 	as := ""
-	if in.name != in.Topology.Name {
-		as = " --as " + in.name
+	if in.Name != in.Topology.Name {
+		as = " --as " + in.Name
 	}
 	return fmt.Sprintf("culvert lab exec%s %s %s %s", as, in.Topology.Name, n.Name, command)
 }

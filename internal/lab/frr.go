@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -22,11 +23,11 @@ const frrDir = "/usr/lib/frr"
 
 // startFRR starts zebra, and the other daemons of the node, with everything
 // that they write in the node's directory.
-func (in *instance) startFRR(n *topology.Node) error {
+func startFRR(in *instance.Instance, n *topology.Node) error {
 	if n.FRR == nil {
 		return nil
 	}
-	dir := in.file(n, "frr")
+	dir := in.File(n, "frr")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (in *instance) startFRR(n *topology.Node) error {
 		return err
 	}
 	for _, daemon := range daemons(n.FRR) {
-		if err := in.startFRRDaemon(n, daemon, dir, config); err != nil {
+		if err := startFRRDaemon(in, n, daemon, dir, config); err != nil {
 			return err
 		}
 	}
@@ -62,26 +63,26 @@ func text(f *topology.FRRConfig, t *topology.Topology, n *topology.Node) string 
 	return config(f.ISIS, t, n) + f.Config
 }
 
-func (in *instance) startFRRDaemon(n *topology.Node, daemon, dir, config string) error {
+func startFRRDaemon(in *instance.Instance, n *topology.Node, daemon, dir, config string) error {
 	path := filepath.Join(frrDir, daemon)
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%w: install the package frr", err)
 	}
-	err := in.start(n, daemon, path, "-f", config,
+	err := in.Start(n, daemon, path, "-f", config,
 		"-i", filepath.Join(dir, daemon+".pid"), "-z", filepath.Join(dir, "zserv.api"), "--vty_socket", dir,
 		"-A", "127.0.0.1", "-P", "0", "--log", "stdout", "--log-level", "notifications")
 	if err != nil {
 		return err
 	}
 	// The daemon's command socket appears when it is ready.
-	p, _ := in.process(n, daemon)
+	p, _ := in.Process(n, daemon)
 	socket := filepath.Join(dir, daemon+".vty")
-	ready := waitFor(10*time.Second, func() bool {
+	ready := instance.WaitFor(10*time.Second, func() bool {
 		_, err := os.Stat(socket)
-		return err == nil || !p.alive()
+		return err == nil || !p.Alive()
 	})
-	if !ready || !p.alive() {
-		return fmt.Errorf("%s did not come up: %s", daemon, in.logTail(n, daemon))
+	if !ready || !p.Alive() {
+		return fmt.Errorf("%s did not come up: %s", daemon, in.LogTail(n, daemon))
 	}
 	return nil
 }
@@ -125,7 +126,7 @@ func (d ospfDatabase) links() (n int) {
 // best path is there does not say so: a router's second LSA of a second is
 // discarded (MinLSArrival), and sent again after the retransmit interval.
 func (r *runner) ospf(ctx context.Context, c *topology.Check, o *report.Outcome) error {
-	dir := r.file(r.Node(c.From), "frr")
+	dir := r.File(r.Node(c.From), "frr")
 	out, err := namespace.Output(exec.CommandContext(ctx, "vtysh", "--vty_socket", dir, "-d", "ospf6d", "-c", "show ipv6 ospf6 database router detail json"))
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -28,51 +29,51 @@ func (r *runner) inject(ctx context.Context, e *topology.Event, _ *report.Outcom
 	if err != nil {
 		return err
 	}
-	file := r.file(n, "paths.yaml")
+	file := r.File(n, "paths.yaml")
 	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
 		return err
 	}
 	if err := os.Rename(file+".new", file); err != nil {
 		return err
 	}
-	if p, ok := r.process(n, injectorProcess); ok && p.alive() {
+	if p, ok := r.Process(n, injectorProcess); ok && p.Alive() {
 		return nil
 	}
-	args := []string{r.culvert, "policy", "inject", "--to", "bgp", "--file", file, "--asn", "65000", "--router-id", "192.0.2.99"}
+	args := []string{r.Culvert, "policy", "inject", "--to", "bgp", "--file", file, "--asn", "65000", "--router-id", "192.0.2.99"}
 	for _, c := range r.ClusterNodes() {
-		at, err := r.address(c.Name, topology.IPv6)
+		at, err := r.Address(c.Name, topology.IPv6)
 		if err != nil {
 			return err
 		}
 		args = append(args, at.String())
 	}
-	return r.start(n, injectorProcess, args...)
+	return r.Start(n, injectorProcess, args...)
 }
 
 // object makes an object of the Kubernetes API what the event says.
 func (r *runner) object(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
-	return r.applyObject(ctx, e.Object)
+	return applyObject(ctx, r.Instance, e.Object)
 }
 
 func (r *runner) dropObject(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
-	return r.deleteObject(ctx, e.Object)
+	return deleteObject(ctx, r.Instance, e.Object)
 }
 
 func (r *runner) attachPod(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	p := r.Node(e.Node)
 	if r.IsReal(p) {
-		if err := r.create(ctx, []map[string]any{r.podObject(p)}); err != nil {
+		if err := create(ctx, r.Instance, []map[string]any{podObject(r.Instance, p)}); err != nil {
 			return err
 		}
 	}
-	if err := r.attach(ctx, p); err != nil {
+	if err := attach(ctx, r.Instance, p); err != nil {
 		return err
 	}
-	return r.moved(ctx, p)
+	return moved(ctx, r.Instance, p)
 }
 
 func (r *runner) detachPod(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
-	return r.detach(ctx, r.Node(e.Node))
+	return detach(ctx, r.Instance, r.Node(e.Node))
 }
 
 // active wants the active candidate path of a policy to have a preference, and
@@ -80,7 +81,7 @@ func (r *runner) detachPod(ctx context.Context, e *topology.Event, _ *report.Out
 func (r *runner) active(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	const limit = 10 * time.Second
 	var last error
-	waitFor(limit, func() bool {
+	instance.WaitFor(limit, func() bool {
 		last = r.isActive(ctx, e)
 		return last == nil || ctx.Err() != nil
 	})
@@ -99,7 +100,7 @@ type pathsView struct {
 
 func (r *runner) isActive(ctx context.Context, e *topology.Event) error {
 	var list []pathsView
-	if err := r.askJSON(ctx, r.Node(e.Node), &list, "policy"); err != nil {
+	if err := askJSON(ctx, r.Instance, r.Node(e.Node), &list, "policy"); err != nil {
 		return err
 	}
 	for _, p := range list {

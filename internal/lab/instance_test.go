@@ -13,20 +13,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // open locks an instance of a topology, which is down when the test ends.
-func open(t *testing.T, l *topology.Topology, name string) *instance {
+func open(t *testing.T, l *topology.Topology, name string) *instance.Instance {
 	t.Helper()
-	in, err := openInstance(l, name, os.Args[0])
+	in, err := instance.Open(l, name, os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(in.down(quiet), in.close()); err != nil {
+		if err := errors.Join(in.Down(quiet), in.Close()); err != nil {
 			t.Error(err)
 		}
 		wantNothingOf(t, name)
@@ -39,7 +40,7 @@ var quiet = &report.Progress{W: io.Discard}
 // wantNothingOf fails if anything of an instance is left.
 func wantNothingOf(t *testing.T, name string) {
 	t.Helper()
-	for _, dir := range []string{namespace.NamespaceDir, stateDir, pinDir} {
+	for _, dir := range []string{namespace.NamespaceDir, instance.StateDir, instance.PinDir} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
@@ -86,10 +87,10 @@ func TestChecksFail(t *testing.T) {
   - {name: markers, kind: end_marker, from: left, at: right, device: gtp}
 `, 1))
 	in := open(t, l, unique("fail"))
-	if err := in.up(t.Context(), "", quiet); err != nil {
+	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	got, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+	got, err := (&runner{Instance: in, progress: quiet}).run(t.Context(), []string{""})
 	if err != nil || got.Pass || len(got.Checks) != 7 {
 		t.Fatalf("error %v, report %+v", err, got)
 	}
@@ -105,39 +106,39 @@ func TestChecksFail(t *testing.T) {
 func TestUpTwice(t *testing.T) {
 	name := unique("twice")
 	in := open(t, parse(t, small), name)
-	if err := in.up(t.Context(), "", quiet); err != nil {
+	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	before, mark := namespaceFiles(t, in), in.state.Mark
-	if err := in.up(t.Context(), "", quiet); err != nil {
+	before, mark := namespaceFiles(t, in), in.State.Mark
+	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	if in.state.Mark != mark || !slices.Equal(namespaceFiles(t, in), before) {
+	if in.State.Mark != mark || !slices.Equal(namespaceFiles(t, in), before) {
 		t.Error("the second up made it anew")
 	}
 	for range 2 {
-		if err := in.down(quiet); err != nil {
+		if err := in.Down(quiet); err != nil {
 			t.Error(err)
 		}
 	}
 	wantDown(t, in)
 }
 
-func wantDown(t *testing.T, in *instance) {
+func wantDown(t *testing.T, in *instance.Instance) {
 	t.Helper()
 	for _, n := range in.Nodes {
-		if _, err := os.Lstat(in.namespace(n).Path()); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(in.Namespace(n).Path()); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("namespace of %s: %v", n.Name, err)
 		}
 	}
 }
 
 // namespaceFiles identifies the namespaces.
-func namespaceFiles(t *testing.T, in *instance) (inodes []uint64) {
+func namespaceFiles(t *testing.T, in *instance.Instance) (inodes []uint64) {
 	t.Helper()
 	for _, n := range in.Nodes {
 		var st unix.Stat_t
-		if err := unix.Stat(in.namespace(n).Path(), &st); err != nil {
+		if err := unix.Stat(in.Namespace(n).Path(), &st); err != nil {
 			t.Fatal(err)
 		}
 		inodes = append(inodes, st.Ino)
@@ -149,7 +150,7 @@ func namespaceFiles(t *testing.T, in *instance) (inodes []uint64) {
 // lab, left alone by up and down.
 func TestForeignNamespace(t *testing.T) {
 	in := open(t, parse(t, small), unique("foreign"))
-	foreign := in.namespace(in.Node("right"))
+	foreign := in.Namespace(in.Node("right"))
 	if err := foreign.Create("somebody else's"); err != nil {
 		t.Fatal(err)
 	}
@@ -158,18 +159,18 @@ func TestForeignNamespace(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	err := in.up(t.Context(), "", quiet)
+	err := up(t.Context(), in, "", quiet)
 	wantError(t, err, foreign.Name, "was not made by this lab", "--as")
-	if _, err := os.Lstat(in.namespace(in.Node("left")).Path()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(in.Namespace(in.Node("left")).Path()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a failed up left its namespace: %v", err)
 	}
 	// Even when the state claims it.
-	if err := in.begin(); err != nil {
+	if err := in.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	in.state.Namespaces = []string{foreign.Name}
+	in.State.Namespaces = []string{foreign.Name}
 	var said strings.Builder
-	if err := in.down(&report.Progress{W: &said}); err != nil || !strings.Contains(said.String(), "left alone") {
+	if err := in.Down(&report.Progress{W: &said}); err != nil || !strings.Contains(said.String(), "left alone") {
 		t.Errorf("error %v, said %q", err, said.String())
 	}
 	if mark, ok, err := foreign.Mark(); mark != "somebody else's" || !ok || err != nil {
@@ -186,29 +187,29 @@ func TestAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := open(t, l, name)
-	if err := in.up(t.Context(), "", quiet); err != nil {
+	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	first, ok := in.process(in.Node("gnb"), endpointProcess)
-	if !ok || !first.alive() {
+	first, ok := in.Process(in.Node("gnb"), endpointProcess)
+	if !ok || !first.Alive() {
 		t.Fatal("no endpoint")
 	}
-	if err := first.stop(unix.SIGKILL, answerTime); err != nil {
+	if err := first.Stop(unix.SIGKILL, answerTime); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.close(); err != nil { // as the process that died
+	if err := in.Close(); err != nil { // as the process that died
 		t.Fatal(err)
 	}
-	again, err := openInstance(l, name, os.Args[0])
+	again, err := instance.Open(l, name, os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	*in = *again
-	if err := in.up(t.Context(), "", quiet); err != nil {
+	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	second, ok := in.process(in.Node("gnb"), endpointProcess)
-	if !ok || !second.alive() || second.PID == first.PID {
+	second, ok := in.Process(in.Node("gnb"), endpointProcess)
+	if !ok || !second.Alive() || second.PID == first.PID {
 		t.Errorf("endpoint %+v after %+v", second, first)
 	}
 }
@@ -216,27 +217,27 @@ func TestAfterACrash(t *testing.T) {
 func TestLock(t *testing.T) {
 	l, name := parse(t, small), unique("lock")
 	open(t, l, name)
-	_, err := openInstance(l, name, os.Args[0])
+	_, err := instance.Open(l, name, os.Args[0])
 	wantError(t, err, "another command", name)
 }
 
 func TestNameOfAnotherLab(t *testing.T) {
 	l, name := parse(t, small), unique("other")
 	in := open(t, l, name)
-	if err := in.begin(); err != nil {
+	if err := in.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.close(); err != nil {
+	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := openInstance(&topology.Topology{Name: "large"}, name, os.Args[0])
+	_, err := instance.Open(&topology.Topology{Name: "large"}, name, os.Args[0])
 	wantError(t, err, "lab small", "down", "--as")
-	again, err := openInstance(l, name, os.Args[0])
+	again, err := instance.Open(l, name, os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	*in = *again
-	_, err = openInstance(l, "No Name", os.Args[0])
+	_, err = instance.Open(l, "No Name", os.Args[0])
 	wantError(t, err, "--as", "lower-case")
 }
 
@@ -245,26 +246,10 @@ func TestInterrupt(t *testing.T) {
 	in := open(t, parse(t, small), unique("interrupt"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := in.up(ctx, "", quiet); !errors.Is(err, context.Canceled) {
+	if err := up(ctx, in, "", quiet); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	wantDown(t, in)
-}
-
-// TestProcessOfAnother wants a process that only has the number of the lab's
-// to be left alone.
-func TestProcessOfAnother(t *testing.T) {
-	start, ok := startTime(os.Getpid())
-	if !ok || start == "" {
-		t.Fatal("this process has no start time")
-	}
-	p := process{Node: "n", Name: "test", PID: os.Getpid(), Start: start + "1"}
-	if p.alive() {
-		t.Error("a process of another start time is taken for this one")
-	}
-	if err := p.stop(unix.SIGKILL, answerTime); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestFRR wants routes of OSPFv3 and of IS-IS to carry traffic.
@@ -276,14 +261,14 @@ func TestFRR(t *testing.T) {
 				t.Fatal(err)
 			}
 			in := open(t, parse(t, string(text)), unique(name))
-			if err := in.up(t.Context(), "", quiet); err != nil {
+			if err := up(t.Context(), in, "", quiet); err != nil {
 				t.Fatal(err)
 			}
-			got, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+			got, err := (&runner{Instance: in, progress: quiet}).run(t.Context(), []string{""})
 			if err != nil || !got.Pass {
 				t.Errorf("error %v, report %+v", err, got)
 			}
-			if err := in.down(quiet); err != nil {
+			if err := in.Down(quiet); err != nil {
 				t.Error(err)
 			}
 			wantDown(t, in)

@@ -66,7 +66,7 @@ func config(i *topology.ISIS, t *topology.Topology, n *topology.Node) string {
 // route wants the kernel of a node to send what is for an address by an
 // interface.
 func (r *runner) route(_ context.Context, c *topology.Check, o *report.Outcome) error {
-	out, err := r.namespace(r.Node(c.From)).Output("ip", "-j", "route", "get", c.To.String())
+	out, err := r.Namespace(r.Node(c.From)).Output("ip", "-j", "route", "get", c.To.String())
 	if err != nil {
 		o.Fail("%s has no route to %v: %v", c.From, c.To, err)
 		return nil

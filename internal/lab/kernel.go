@@ -5,25 +5,26 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // kernelCounters reads what the kernel of a node counts.
-func (r *instance) kernelCounters(n *topology.Node) (v nodeView, err error) {
+func kernelCounters(r *instance.Instance, n *topology.Node) (v nodeView, err error) {
 	v = nodeView{sids: map[string]counterView{}, named: map[string]counterView{}}
 	if n.HasSIDs() {
-		if err := r.seg6localCounters(n, v.sids); err != nil {
+		if err := seg6localCounters(r, n, v.sids); err != nil {
 			return v, err
 		}
 	}
 	if strings.Contains(n.NFT, "counter ") {
-		err = r.nftCounters(n, v.named)
+		err = nftCounters(r, n, v.named)
 	}
 	return v, err
 }
 
-func (r *instance) seg6localCounters(n *topology.Node, into map[string]counterView) error {
-	out, err := r.namespace(n).Output("ip", "-6", "-j", "-s", "route", "show")
+func seg6localCounters(r *instance.Instance, n *topology.Node, into map[string]counterView) error {
+	out, err := r.Namespace(n).Output("ip", "-6", "-j", "-s", "route", "show")
 	if err != nil {
 		return err
 	}
@@ -43,8 +44,8 @@ func (r *instance) seg6localCounters(n *topology.Node, into map[string]counterVi
 	return nil
 }
 
-func (r *instance) nftCounters(n *topology.Node, into map[string]counterView) error {
-	out, err := r.namespace(n).Output("nft", "-j", "list", "counters")
+func nftCounters(r *instance.Instance, n *topology.Node, into map[string]counterView) error {
+	out, err := r.Namespace(n).Output("nft", "-j", "list", "counters")
 	if err != nil {
 		return err
 	}

@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // kubectl runs kubectl as the administrator, where it reaches kube-apiserver.
-func (in *instance) kubectl(ctx context.Context, input []byte, args ...string) (out []byte, err error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(clusterPrograms(), "kubectl"), append([]string{"--kubeconfig", in.kubeconfig()}, args...)...)
+func kubectl(ctx context.Context, in *instance.Instance, input []byte, args ...string) (out []byte, err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(clusterPrograms(), "kubectl"), append([]string{"--kubeconfig", in.Kubeconfig()}, args...)...)
 	cmd.Stdin = bytes.NewReader(input)
-	err = in.namespace(in.APIServer()).Do(func() error {
+	err = in.Namespace(in.APIServer()).Do(func() error {
 		out, err = namespace.Output(cmd)
 		return err
 	})
@@ -35,7 +36,7 @@ func (r *runner) runCommand(ctx context.Context, c *topology.Command) (string, e
 	if err != nil {
 		return "", err
 	}
-	out, err := r.kubectl(ctx, input, c.Args...)
+	out, err := kubectl(ctx, r.Instance, input, c.Args...)
 	text := strings.TrimSpace(string(out))
 	if err == nil && !regexp.MustCompile(c.Output).MatchString(text) {
 		err = fmt.Errorf("kubectl %s: %q does not match %q", strings.Join(c.Args, " "), text, c.Output)
@@ -69,11 +70,11 @@ func (r *runner) asks(ctx context.Context, c *topology.Check, o *report.Outcome)
 
 // operate runs a culvert command as somebody who operates the cluster does.
 func (r *runner) operate(ctx context.Context, c *topology.Check, o *report.Outcome) error {
-	cmd := exec.CommandContext(ctx, r.culvert, c.Command...)
+	cmd := exec.CommandContext(ctx, r.Culvert, c.Command...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it cleans up
-	cmd.WaitDelay = readyTime
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.kubeconfig())
-	return r.namespace(r.APIServer()).Do(func() error {
+	cmd.WaitDelay = instance.ReadyTime
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.Kubeconfig())
+	return r.Namespace(r.APIServer()).Do(func() error {
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil {

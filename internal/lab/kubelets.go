@@ -14,19 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-const (
-	// nodeProcess is the first process of a node of kind kubelet.
-	nodeProcess = "node"
-	// diskDir is where such nodes have their root file systems: much for /run,
-	// which is mostly memory.
-	diskDir = "/var/lib/culvert-lab"
-	// clusterTime is what parts of a cluster may take to come up on a busy machine.
-	clusterTime = 3 * time.Minute
-)
+// clusterTime is what parts of a cluster may take to come up on a busy machine.
+const clusterTime = 3 * time.Minute
 
 // container is a version of containerd.
 type container struct {
@@ -85,98 +79,89 @@ func isStatic(program string) error {
 
 // startKubelet starts a node of kind kubelet. That it is one of the cluster is
 // waited for later: all start at the same time.
-func (in *instance) startKubelet(n *topology.Node) error {
+func startKubelet(in *instance.Instance, n *topology.Node) error {
 	if n.Kind != topology.Kubelet {
 		return nil
 	}
 	if n == in.Kubelets()[0] {
-		if err := in.writeImages(); err != nil {
+		if err := writeImages(in); err != nil {
 			return err
 		}
 	}
-	spec, err := in.kubeletSpec(n)
+	spec, err := kubeletSpec(in, n)
 	if err != nil {
 		return err
 	}
-	in.state.Disks, in.state.Cgroups = addNew(in.state.Disks, spec.Root), addNew(in.state.Cgroups, spec.Cgroup)
-	if err := in.save(); err != nil {
+	in.State.Disks, in.State.Cgroups = instance.AddNew(in.State.Disks, spec.Root), instance.AddNew(in.State.Cgroups, spec.Cgroup)
+	if err := in.Save(); err != nil {
 		return err
 	}
 	if err := errors.Join(os.MkdirAll(spec.Root, 0o755), kubelet.MakeCgroup(spec.Cgroup), spec.Write()); err != nil {
 		return err
 	}
-	return in.runKubelet(n, spec)
+	return runKubelet(in, n, spec)
 }
 
 // runKubelet starts the node's first process, which is this program.
-func (in *instance) runKubelet(n *topology.Node, spec kubelet.Spec) error {
+func runKubelet(in *instance.Instance, n *topology.Node, spec kubelet.Spec) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd, err := spec.Command(in.file(n, "node.json"), self, "lab", "kubelet")
+	cmd, err := spec.Command(in.File(n, "node.json"), self, "lab", "kubelet")
 	if err != nil {
 		return err
 	}
-	return in.startCommand(n, nodeProcess, cmd)
+	return in.StartCommand(n, instance.NodeProcess, cmd)
 }
 
-func (in *instance) kubeletSpec(n *topology.Node) (kubelet.Spec, error) {
-	c := containers[in.state.Variant]
+func kubeletSpec(in *instance.Instance, n *topology.Node) (kubelet.Spec, error) {
+	c := containers[in.State.Variant]
 	s := kubelet.Spec{
-		Name: n.Name, Root: in.disk(n), Addresses: in.known(n), Cgroup: "culvert-lab-" + in.name + "-" + n.Name,
-		Programs: filepath.Dir(clusterPrograms()), Images: in.images(), Containerd: c.inNode, ConfigVersion: c.configVersion,
-		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: in.ranges(podRanges),
+		Name: n.Name, Root: in.Disk(n), Addresses: known(in, n), Cgroup: "culvert-lab-" + in.Name + "-" + n.Name,
+		Programs: filepath.Dir(clusterPrograms()), Images: images(in), Containerd: c.inNode, ConfigVersion: c.configVersion,
+		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: ranges(in, podRanges),
 	}
 	api := in.APIServer()
-	ca, err := os.ReadFile(in.file(api, "kubelet-ca.crt"))
+	ca, err := os.ReadFile(in.File(api, "kubelet-ca.crt"))
 	if err != nil {
 		return s, err
 	}
-	own, err := in.kubeconfigText(api, nodeUser(n))
+	own, err := kubeconfigText(in, api, nodeUser(n))
 	if err != nil {
 		return s, err
 	}
-	proxy, err := in.kubeconfigText(api, proxyUser)
+	proxy, err := kubeconfigText(in, api, proxyUser)
 	s.ClientCA, s.Kubelet, s.Proxy = string(ca), string(own), string(proxy)
 	return s, err
 }
 
-// disk is the folder that is the node's root file system.
-func (in *instance) disk(n *topology.Node) string { return filepath.Join(diskDir, in.name, n.Name) }
-
-// inside names a file of a node of kind kubelet as it is there now.
-func (in *instance) inside(n *topology.Node, file string) string {
-	p, _ := in.process(n, nodeProcess)
-	return filepath.Join("/proc", fmt.Sprint(p.PID), "root", file)
-}
-
 // joinCluster waits until the node's kubelet has told kube-apiserver of it.
-func (in *instance) joinCluster(ctx context.Context, n *topology.Node) error {
+func joinCluster(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	if n.Kind != topology.Kubelet {
 		return nil
 	}
-	p, _ := in.process(n, nodeProcess)
+	p, _ := in.Process(n, instance.NodeProcess)
 	var last error
-	waitFor(clusterTime, func() bool {
-		_, last = in.kubectl(ctx, nil, "get", "node", n.Name)
-		return last == nil || ctx.Err() != nil || !p.alive()
+	instance.WaitFor(clusterTime, func() bool {
+		_, last = kubectl(ctx, in, nil, "get", "node", n.Name)
+		return last == nil || ctx.Err() != nil || !p.Alive()
 	})
 	if last != nil {
-		return fmt.Errorf("the kubelet did not come up: %w\n%s\n%s", errors.Join(last, ctx.Err()), in.logTail(n, nodeProcess), in.kubeletLog(n))
+		return fmt.Errorf("the kubelet did not come up: %w\n%s\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, instance.NodeProcess), kubeletLog(in, n))
 	}
 	return nil
 }
 
 // kubeletLog is the end of the kubelet's own log.
-func (in *instance) kubeletLog(n *topology.Node) string {
-	return tail(filepath.Join(in.disk(n), "var/log/kubelet.log"))
+func kubeletLog(in *instance.Instance, n *topology.Node) string {
+	return instance.Tail(filepath.Join(in.Disk(n), "var/log/kubelet.log"))
 }
 
 // processes of a node of kind kubelet that match, but for its first: all others
 // descend from that one.
-func (in *instance) processes(n *topology.Node, match func(pid int) bool) (pids []int, err error) {
-	p, _ := in.process(n, nodeProcess)
+func processes(in *instance.Instance, n *topology.Node, match func(pid int) bool) (pids []int, err error) {
+	p, _ := in.Process(n, instance.NodeProcess)
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
@@ -184,7 +169,7 @@ func (in *instance) processes(n *topology.Node, match func(pid int) bool) (pids 
 	children := map[int][]int{}
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			parent := parentOf(pid)
+			parent := instance.ParentOf(pid)
 			children[parent] = append(children[parent], pid)
 		}
 	}

@@ -13,24 +13,25 @@ import (
 
 	"github.com/culvert-net/culvert/dist/kubernetes"
 	"github.com/culvert-net/culvert/internal/image"
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // Kubernetes gives its parts their rights by who they are.
 func TestUsers(t *testing.T) {
-	real := &instance{Topology: parse(t, kubeletsOfOne)}
+	real := &instance.Instance{Topology: parse(t, kubeletsOfOne)}
 	for _, want := range []string{`lab,lab,lab,"system:masters"`, `system:node:x,system:node:x,system:node:x,"system:nodes"`, "system:kube-scheduler,"} {
-		if !strings.Contains(real.users(), want) {
-			t.Errorf("no %s among\n%s", want, real.users())
+		if !strings.Contains(users(real), want) {
+			t.Errorf("no %s among\n%s", want, users(real))
 		}
 	}
-	if got := inCluster(t).users(); strings.Count(got, "\n") != 1 {
+	if got := users(inCluster(t)); strings.Count(got, "\n") != 1 {
 		t.Errorf("without kubelets there is the administrator alone, not\n%s", got)
 	}
 }
 
 func TestObjectsOfPods(t *testing.T) {
-	in := &instance{Topology: parse(t, kubeletsOfOne)}
+	in := &instance.Instance{Topology: parse(t, kubeletsOfOne)}
 	text := func(object map[string]any) string {
 		out, err := json.Marshal(object)
 		if err != nil {
@@ -38,16 +39,16 @@ func TestObjectsOfPods(t *testing.T) {
 		}
 		return string(out)
 	}
-	pod := text(in.podObject(in.Node("q")))
+	pod := text(podObject(in, in.Node("q")))
 	for _, want := range []string{`"kubernetes.io/hostname":"x"`, `"hostPort":8080`, `"protocol":"UDP"`, `"service-web":"true"`} {
 		if !strings.Contains(pod, want) {
 			t.Errorf("no %s in %s", want, pod)
 		}
 	}
-	if other := text(in.podObject(in.Node("p"))); strings.Contains(other, "service-web") {
+	if other := text(podObject(in, in.Node("p"))); strings.Contains(other, "service-web") {
 		t.Errorf("p is not of the Service: %s", other)
 	}
-	if s := text(in.serviceOf(in.Services[0])); !strings.Contains(s, `"selector":{"service-web":"true"}`) || !strings.Contains(s, `"nodePort":30080`) {
+	if s := text(serviceOf(in, in.Services[0])); !strings.Contains(s, `"selector":{"service-web":"true"}`) || !strings.Contains(s, `"nodePort":30080`) {
 		t.Errorf("Service %s", s)
 	}
 }
@@ -59,12 +60,12 @@ func TestOneFamily(t *testing.T) {
 		topology.IPv4:  {"10.244.0.0/16", "10.96.0.0/16", "[10.0.0.1]", `"clusterIPs":["10.96.0.100"]`},
 		topology.IPv6:  {"fd00:10:244::/48", "fd00:10:96::/112", "[2001:db8::1]", `"clusterIPs":["fd00:10:96::100"]`},
 	} {
-		in := &instance{Topology: parse(t, kubeletsOfOne), state: state{Variant: mode}}
-		service, err := json.Marshal(in.serviceOf(in.Services[0]))
+		in := &instance.Instance{Topology: parse(t, kubeletsOfOne), State: instance.State{Variant: mode}}
+		service, err := json.Marshal(serviceOf(in, in.Services[0]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pods, services, node := in.ranges(podRanges), in.ranges(serviceRanges), fmt.Sprint(in.known(in.Node("x"))); pods != want.pods ||
+		if pods, services, node := ranges(in, podRanges), ranges(in, serviceRanges), fmt.Sprint(known(in, in.Node("x"))); pods != want.pods ||
 			services != want.services || node != want.node || !strings.Contains(string(service), want.service) {
 			t.Errorf("%s: pods %s, Services %s, node %s, Service %s", mode, pods, services, node, service)
 		}
@@ -132,19 +133,19 @@ func TestProcesses(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
-	in := &instance{Topology: parse(t, kubeletsOfOne), state: state{Processes: []process{{Node: "x", Name: nodeProcess, PID: cmd.Process.Pid}}}}
+	in := &instance.Instance{Topology: parse(t, kubeletsOfOne), State: instance.State{Processes: []instance.Process{{Node: "x", Name: instance.NodeProcess, PID: cmd.Process.Pid}}}}
 	var found []int
-	waitFor(readyTime, func() bool {
-		found, _ = in.processes(in.Node("x"), func(pid int) bool { return runs(pid, "sleep", "1234") })
+	instance.WaitFor(instance.ReadyTime, func() bool {
+		found, _ = processes(in, in.Node("x"), func(pid int) bool { return runs(pid, "sleep", "1234") })
 		return len(found) == 1
 	})
-	if len(found) != 1 || parentOf(found[0]) != cmd.Process.Pid {
+	if len(found) != 1 || instance.ParentOf(found[0]) != cmd.Process.Pid {
 		t.Fatalf("found %v", found)
 	}
-	if err := (process{PID: found[0]}).stop(9, readyTime); err != nil {
+	if err := (instance.Process{PID: found[0]}).Stop(9, instance.ReadyTime); err != nil {
 		t.Error(err)
 	}
-	if none, err := in.processes(in.Node("x"), func(pid int) bool { return runs(pid, "sleep", "1235") }); len(none) > 0 || err != nil {
+	if none, err := processes(in, in.Node("x"), func(pid int) bool { return runs(pid, "sleep", "1235") }); len(none) > 0 || err != nil {
 		t.Errorf("found %v, %v", none, err)
 	}
 }
@@ -163,10 +164,10 @@ checks:
   - {name: to c, kind: ping, from: a, to: "2001:db8::3", count: 3, within: 10s}
 `)
 	in := open(t, l, unique("switch"))
-	if err := in.up(t.Context(), "", quiet); err != nil {
+	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	got, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+	got, err := (&runner{Instance: in, progress: quiet}).run(t.Context(), []string{""})
 	if err != nil || !got.Pass {
 		t.Errorf("%v, %+v", err, got)
 	}
@@ -183,7 +184,7 @@ func TestExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := open(t, l, name)
-	if err := in.up(t.Context(), "", quiet); err != nil {
+	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
 	node := l.Nodes[0]

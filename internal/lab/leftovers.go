@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -52,7 +53,7 @@ func (r *runner) leftovers(ctx context.Context, c *topology.Check, o *report.Out
 func (r *runner) settled(ctx context.Context, before inventory) (inventory, error) {
 	var v inventory
 	var last error
-	waitFor(settleAfter, func() bool {
+	instance.WaitFor(settleAfter, func() bool {
 		if v, last = r.takeInventory(ctx); last == nil {
 			last = errors.Join(r.wantPods(ctx, v), before.compare(v))
 		}
@@ -63,7 +64,7 @@ func (r *runner) settled(ctx context.Context, before inventory) (inventory, erro
 
 // wantPods wants each node to have the pods that Kubernetes says, and no other.
 func (r *runner) wantPods(ctx context.Context, v inventory) error {
-	out, err := r.kubectl(ctx, nil, "get", "pods", "--all-namespaces", "-o", "json")
+	out, err := kubectl(ctx, r.Instance, nil, "get", "pods", "--all-namespaces", "-o", "json")
 	var all struct {
 		Items []podStatus `json:"items"`
 	}
@@ -123,7 +124,7 @@ func (r *runner) takeInventory(ctx context.Context) (inventory, error) {
 func (r *runner) takeStock(ctx context.Context, n *topology.Node, into inventory) error {
 	of := func(what string) string { return n.Name + ": " + what }
 	var pods []podView
-	if err := r.askJSON(ctx, n, &pods, "pod"); err != nil {
+	if err := askJSON(ctx, r.Instance, n, &pods, "pod"); err != nil {
 		return err
 	}
 	for _, p := range pods {
@@ -135,7 +136,7 @@ func (r *runner) takeStock(ctx context.Context, n *topology.Node, into inventory
 		"routes": {"ip", "-o", "route", "show", "table", "all"}, "IPv6 routes": {"ip", "-6", "-o", "route", "show", "table", "all"},
 		"IPv4 rules": {"ip", "rule"}, "IPv6 rules": {"ip", "-6", "rule"},
 	} {
-		out, err := r.namespace(n).Output(command[0], command[1:]...)
+		out, err := r.Namespace(n).Output(command[0], command[1:]...)
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func (r *runner) takeStock(ctx context.Context, n *topology.Node, into inventory
 	for what, dir := range map[string]string{
 		"pins": "sys/fs/bpf", "network namespaces": "run/netns", "results of CNI": "var/lib/cni/results",
 	} {
-		list, err := filesBelow(r.inside(n, dir))
+		list, err := filesBelow(r.Inside(n, dir))
 		if err != nil {
 			return err
 		}

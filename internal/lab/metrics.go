@@ -10,18 +10,19 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // metrics reads what a node tells Prometheus, by name and labels; nothing where
 // its configuration does not say where.
-func (r *instance) metrics(ctx context.Context, n *topology.Node) (map[string]uint64, error) {
+func metrics(ctx context.Context, r *instance.Instance, n *topology.Node) (map[string]uint64, error) {
 	settings, _ := n.Config["metrics"].(map[string]any)
 	listen, _ := settings["listen"].(string)
 	if listen == "" {
 		return nil, nil
 	}
-	response, err := r.getFrom(ctx, n, listen, "/metrics")
+	response, err := r.GetFrom(ctx, n, listen, "/metrics")
 	if err != nil {
 		return nil, err
 	}

@@ -7,12 +7,16 @@ import (
 	"io"
 	"net/netip"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // Network is a lab that is up, for who sends traffic of their own through it.
 type Network struct{ r *runner }
+
+// ErrBusy says that an instance is in use by another command at the moment.
+var ErrBusy = instance.ErrBusy
 
 // Open builds the topology called name as the instance `as`, in the variant named,
 // which is "" of a lab that has none, with nodes that run the given binary. What an
@@ -28,35 +32,35 @@ func Open(ctx context.Context, name, as, culvert, variant string, w io.Writer) (
 			return nil, fmt.Errorf("lab %s: %w", name, err)
 		}
 	}
-	in, err := openInstance(t, as, culvert)
+	in, err := instance.Open(t, as, culvert)
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{&runner{instance: in, progress: &report.Progress{W: w}}}
+	n := &Network{&runner{Instance: in, progress: &report.Progress{W: w}}}
 	// An instance that is whole may be of another build.
-	if err = in.down(n.r.progress); err == nil {
-		err = in.up(ctx, variant, n.r.progress)
+	if err = in.Down(n.r.progress); err == nil {
+		err = up(ctx, in, variant, n.r.progress)
 	}
 	if err != nil {
-		return nil, errors.Join(err, in.close())
+		return nil, errors.Join(err, in.Close())
 	}
 	return n, nil
 }
 
 // Close takes the lab down.
 func (n *Network) Close() error {
-	return errors.Join(n.r.down(n.r.progress), n.r.close())
+	return errors.Join(n.r.Down(n.r.progress), n.r.Close())
 }
 
 // Namespace is the path of a node's network namespace; of a node that is not
 // there the path of none.
 func (n *Network) Namespace(node string) string {
-	return n.r.namespace(&topology.Node{Name: node}).Path()
+	return n.r.Namespace(&topology.Node{Name: node}).Path()
 }
 
 // Do calls f on a thread that is in a node's namespace.
 func (n *Network) Do(node string, f func() error) error {
-	return n.r.namespace(&topology.Node{Name: node}).Do(f)
+	return n.r.Namespace(&topology.Node{Name: node}).Do(f)
 }
 
 // SetN9 goes over to another transport, under traffic if there is some.
@@ -64,18 +68,18 @@ func (n *Network) SetN9(ctx context.Context, name string) error {
 	if err := n.r.WantVariant(name); err != nil {
 		return err
 	}
-	return n.r.setVariant(ctx, name)
+	return setVariant(ctx, n.r.Instance, name)
 }
 
 // FTEID is what a UPF chose or was given, as "SMF/sessions/side", where side is
 // access or core.
 func (n *Network) FTEID(ctx context.Context, reference string) (netip.Addr, uint32, error) {
-	return n.r.fteid(ctx, reference, false)
+	return fteid(ctx, n.r.Instance, reference, false)
 }
 
 // Outcomes counts the packets of each culvert node by how their journey ended.
 func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, error) {
-	seen, err := n.r.observe(ctx, nil)
+	seen, err := observe(ctx, n.r.Instance, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +96,9 @@ func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, e
 // Address of a node or a pod, of IPv4 or else IPv6.
 func (n *Network) Address(name string, ip4 bool) (netip.Addr, error) {
 	if ip4 {
-		return n.r.address(name, topology.IPv4)
+		return n.r.Address(name, topology.IPv4)
 	}
-	return n.r.address(name, topology.IPv6)
+	return n.r.Address(name, topology.IPv6)
 }
 
 // Counters are the packets of a node by SID and by SR policy.
@@ -102,7 +106,7 @@ type Counters struct{ SIDs, Policies map[string]uint64 }
 
 // Counters of all nodes that count: Culvert, and kernels that are told to.
 func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
-	seen, err := n.r.observe(ctx, nil)
+	seen, err := observe(ctx, n.r.Instance, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -121,18 +125,18 @@ func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
 }
 
 // Socket is the path of a node's management API.
-func (n *Network) Socket(node string) string { return n.r.socket(n.r.Node(node)) }
+func (n *Network) Socket(node string) string { return socket(n.r.Instance, n.r.Node(node)) }
 
 // Apply lays something over a node's configuration, and applies it.
 func (n *Network) Apply(ctx context.Context, node string, over map[string]any) error {
-	return n.r.applyOver(ctx, n.r.Node(node), over)
+	return applyOver(ctx, n.r.Instance, n.r.Node(node), over)
 }
 
 // Daemons are the culvert processes, by node.
 func (n *Network) Daemons() map[string]int {
 	pids := map[string]int{}
 	for _, node := range n.r.Nodes {
-		if p, ok := n.r.process(node, culvertProcess); ok {
+		if p, ok := n.r.Process(node, culvertProcess); ok {
 			pids[node.Name] = p.PID
 		}
 	}
@@ -141,6 +145,6 @@ func (n *Network) Daemons() map[string]int {
 
 // Status is the version of what the nodes run, and the hash of its data path.
 func (n *Network) Status(ctx context.Context, node string) (version, dataPath string, err error) {
-	s, err := n.r.status(ctx, n.r.Node(node))
+	s, err := status(ctx, n.r.Instance, n.r.Node(node))
 	return s.Version, s.DataPath, err
 }

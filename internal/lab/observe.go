@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -42,7 +43,7 @@ func (v nodeView) total() (n uint64) {
 
 // observe looks at all nodes that count at once. What was sent to them is only of
 // those whose account is to be closed.
-func (r *instance) observe(ctx context.Context, accounts []string) (observation, error) {
+func observe(ctx context.Context, r *instance.Instance, accounts []string) (observation, error) {
 	var nodes []*topology.Node
 	for _, n := range r.Nodes {
 		if n.Culvert() || n.Counts() {
@@ -53,7 +54,7 @@ func (r *instance) observe(ctx context.Context, accounts []string) (observation,
 	var wg sync.WaitGroup
 	for i, n := range nodes {
 		wg.Go(func() {
-			if views[i], errs[i] = r.observeNode(ctx, n, slices.Contains(accounts, n.Name)); errs[i] != nil {
+			if views[i], errs[i] = observeNode(ctx, r, n, slices.Contains(accounts, n.Name)); errs[i] != nil {
 				errs[i] = fmt.Errorf("%s: %w", n.Name, errs[i])
 			}
 		})
@@ -69,22 +70,22 @@ func (r *instance) observe(ctx context.Context, accounts []string) (observation,
 // observeNode reads the counters, of a node with an account while nothing is on
 // its way: frames sent before are those sent after. On a busy node it settles
 // for what it saw.
-func (r *instance) observeNode(ctx context.Context, n *topology.Node, account bool) (v nodeView, err error) {
+func observeNode(ctx context.Context, r *instance.Instance, n *topology.Node, account bool) (v nodeView, err error) {
 	if n.Counts() {
-		return r.kernelCounters(n)
+		return kernelCounters(r, n)
 	}
 	if !account {
-		return r.counters(ctx, n)
+		return counters(ctx, r, n)
 	}
-	before, err := r.framesSentTo(n)
+	before, err := framesSentTo(r, n)
 	if err != nil {
 		return v, err
 	}
 	for range 4 {
-		if v, err = r.counters(ctx, n); err != nil {
+		if v, err = counters(ctx, r, n); err != nil {
 			return v, err
 		}
-		if v.sentTo, err = r.framesSentTo(n); err != nil || v.sentTo == before {
+		if v.sentTo, err = framesSentTo(r, n); err != nil || v.sentTo == before {
 			return v, err
 		}
 		before = v.sentTo
@@ -93,10 +94,10 @@ func (r *instance) observeNode(ctx context.Context, n *topology.Node, account bo
 }
 
 // counters reads what a culvert node counts.
-func (r *instance) counters(ctx context.Context, n *topology.Node) (nodeView, error) {
+func counters(ctx context.Context, r *instance.Instance, n *topology.Node) (nodeView, error) {
 	v := nodeView{outcomes: map[string]outcomeView{}, sids: map[string]counterView{}, policies: map[string]policyView{}, slices: map[string]sliceView{}}
 	var all countersView
-	if err := r.askJSON(ctx, n, &all, "counters"); err != nil {
+	if err := askJSON(ctx, r, n, &all, "counters"); err != nil {
 		return v, err
 	}
 	for _, o := range all.Outcomes {
@@ -109,11 +110,11 @@ func (r *instance) counters(ctx context.Context, n *topology.Node) (nodeView, er
 		v.policies[p.Key] = p
 	}
 	var err error
-	if v.metrics, err = r.metrics(ctx, n); err != nil || n.Config["slices"] == nil {
+	if v.metrics, err = metrics(ctx, r, n); err != nil || n.Config["slices"] == nil {
 		return v, err
 	}
 	var list []sliceView
-	err = r.askJSON(ctx, n, &list, "slice")
+	err = askJSON(ctx, r, n, &list, "slice")
 	for _, s := range list {
 		v.slices[s.Name] = s
 	}
@@ -128,14 +129,14 @@ func attaches(n *topology.Node, device string) bool {
 
 // framesSentTo counts what the other ends of the node's links sent, of those that
 // culvert is on.
-func (r *instance) framesSentTo(n *topology.Node) (sum uint64, err error) {
+func framesSentTo(r *instance.Instance, n *topology.Node) (sum uint64, err error) {
 	for _, l := range r.Topology.Links {
 		for i, e := range l.Ends {
 			if e.Node != n.Name || !attaches(n, e.Name) {
 				continue
 			}
 			peer := l.Ends[1-i]
-			out, err := r.namespace(r.Node(peer.Node)).Output("ip", "-j", "-s", "link", "show", "dev", peer.Name)
+			out, err := r.Namespace(r.Node(peer.Node)).Output("ip", "-j", "-s", "link", "show", "dev", peer.Name)
 			if err != nil {
 				return 0, err
 			}
@@ -157,20 +158,20 @@ func (r *instance) framesSentTo(n *topology.Node) (sum uint64, err error) {
 
 // compare looks again until the counters are as the check wants them, or do
 // not become so.
-func (r *instance) compare(ctx context.Context, c *topology.Check, before observation, o *report.Outcome) {
+func compare(ctx context.Context, r *instance.Instance, c *topology.Check, before observation, o *report.Outcome) {
 	if len(c.Counters)+len(c.Accounts) == 0 {
 		return
 	}
 	var found report.Outcome
-	waitFor(2*time.Second, func() bool {
+	instance.WaitFor(2*time.Second, func() bool {
 		found = report.Outcome{Sent: o.Sent, Received: o.Received}
-		after, err := r.observe(ctx, c.Accounts)
+		after, err := observe(ctx, r, c.Accounts)
 		if err != nil {
 			found.Fail("%v", err)
 			return true
 		}
 		for _, x := range c.Counters {
-			if !x.Concern(r.state.Variant) {
+			if !x.Concern(r.State.Variant) {
 				continue
 			}
 			compareCounter(x, before[x.Node], after[x.Node], &found)
@@ -285,7 +286,7 @@ func compareAccount(name string, before, after nodeView, o *report.Outcome) {
 // explain lists what the culvert nodes dropped or passed since they were looked
 // at: where to look when a check fails.
 func (r *checker) explain(ctx context.Context, before observation) (list []string) {
-	after, err := r.observe(ctx, nil)
+	after, err := observe(ctx, r.runner.Instance, nil)
 	if err != nil {
 		return nil // there is a problem to be told already
 	}
@@ -305,7 +306,7 @@ func (r *checker) explain(ctx context.Context, before observation) (list []strin
 func (r *runner) adjacency(ctx context.Context, c *topology.Check, o *report.Outcome) error {
 	n := r.Node(c.From)
 	var list []adjacencyView
-	if err := r.askJSON(ctx, n, &list, "adjacency"); err != nil {
+	if err := askJSON(ctx, r.Instance, n, &list, "adjacency"); err != nil {
 		return err
 	}
 	for _, a := range list {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -22,37 +22,37 @@ func (r *runner) killProgram(ctx context.Context, n *topology.Node, program stri
 		program = culvertProcess
 	}
 	isIt := func(pid int) bool { return runs(pid, topology.NodePrograms[program]...) }
-	before, err := r.processes(n, isIt)
+	before, err := processes(r.Instance, n, isIt)
 	if err != nil || len(before) != 1 {
 		return errors.Join(fmt.Errorf("%s has processes %v of %s", n.Name, before, program), err)
 	}
 	if err := unix.Kill(before[0], unix.SIGKILL); err != nil {
 		return err
 	}
-	again := waitFor(clusterTime, func() bool {
-		after, err := r.processes(n, isIt)
+	again := instance.WaitFor(clusterTime, func() bool {
+		after, err := processes(r.Instance, n, isIt)
 		return err == nil && len(after) == 1 && after[0] != before[0] || ctx.Err() != nil
 	})
 	if !again || ctx.Err() != nil {
 		return errors.Join(fmt.Errorf("%s does not run again", program), ctx.Err())
 	}
-	return r.well(ctx, n)
+	return well(ctx, r.Instance, n)
 }
 
 // well waits until a node's containerd and kubelet answer, culvert too, and
 // Kubernetes has heard of it.
-func (in *instance) well(ctx context.Context, n *topology.Node) error {
+func well(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	var last error
-	ok := waitFor(clusterTime, func() bool {
-		if _, last = in.status(ctx, n); last == nil {
-			_, last = in.kubectl(ctx, nil, "get", "--raw", "/api/v1/nodes/"+n.Name+"/proxy/healthz")
+	ok := instance.WaitFor(clusterTime, func() bool {
+		if _, last = status(ctx, in, n); last == nil {
+			_, last = kubectl(ctx, in, nil, "get", "--raw", "/api/v1/nodes/"+n.Name+"/proxy/healthz")
 		}
 		return last == nil || ctx.Err() != nil
 	})
 	if !ok || last != nil {
 		return fmt.Errorf("%s is not well again: %w", n.Name, errors.Join(last, ctx.Err()))
 	}
-	_, err := in.kubectl(ctx, nil, "wait", "--for=condition=Ready", "node/"+n.Name, "--timeout", clusterTime.String())
+	_, err := kubectl(ctx, in, nil, "wait", "--for=condition=Ready", "node/"+n.Name, "--timeout", clusterTime.String())
 	return err
 }
 
@@ -60,27 +60,27 @@ func (in *instance) well(ctx context.Context, n *topology.Node) error {
 // network, and nothing that was in memory.
 func (r *runner) reboot(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
 	n := r.Node(e.Node)
-	spec, err := r.kubeletSpec(n)
+	spec, err := kubeletSpec(r.Instance, n)
 	if err != nil {
 		return err
 	}
-	if err := r.powerCut(n); err != nil {
+	if err := powerCut(r.Instance, n); err != nil {
 		return err
 	}
-	if err := r.makeNamespace(n); err != nil {
+	if err := r.MakeNamespace(n); err != nil {
 		return err
 	}
-	if err := errors.Join(r.makeLinks(r.LinksOf(n)), r.configure(n)); err != nil {
+	if err := errors.Join(r.MakeLinks(r.LinksOf(n)), r.Configure(n)); err != nil {
 		return err
 	}
-	if err := r.runKubelet(n, spec); err != nil {
+	if err := runKubelet(r.Instance, n, spec); err != nil {
 		return err
 	}
-	if err := r.well(ctx, n); err != nil {
-		return fmt.Errorf("%w\n%s", err, r.kubeletLog(n))
+	if err := well(ctx, r.Instance, n); err != nil {
+		return fmt.Errorf("%w\n%s", err, kubeletLog(r.Instance, n))
 	}
 	for _, p := range r.Pods(n) {
-		if err := r.join(ctx, p); err != nil {
+		if err := join(ctx, r.Instance, p); err != nil {
 			return err
 		}
 	}
@@ -89,14 +89,14 @@ func (r *runner) reboot(ctx context.Context, e *topology.Event, _ *report.Outcom
 
 // powerCut ends a node of kind kubelet with all that is in it, and takes its
 // network away.
-func (in *instance) powerCut(n *topology.Node) error {
-	p, _ := in.process(n, nodeProcess)
-	if err := p.stop(unix.SIGKILL, readyTime); err != nil {
+func powerCut(in *instance.Instance, n *topology.Node) error {
+	p, _ := in.Process(n, instance.NodeProcess)
+	if err := p.Stop(unix.SIGKILL, instance.ReadyTime); err != nil {
 		return err
 	}
-	in.forget(n, nodeProcess)
+	in.Forget(n, instance.NodeProcess)
 	for _, pod := range in.Pods(n) {
-		if err := in.leave(pod); err != nil {
+		if err := leave(in, pod); err != nil {
 			return err
 		}
 	}
@@ -105,17 +105,7 @@ func (in *instance) powerCut(n *topology.Node) error {
 	for _, name := range in.Devices(n) {
 		lines = append(lines, "link delete dev "+name)
 	}
-	return errors.Join(in.namespace(n).Batch(lines), in.dropNamespace(n))
-}
-
-// dropNamespace removes a node's namespace.
-func (in *instance) dropNamespace(n *topology.Node) error {
-	name := in.namespace(n).Name
-	if err := (namespace.Named{Name: name}).Delete(in.state.Mark); err != nil {
-		return err
-	}
-	in.state.Namespaces = without(in.state.Namespaces, name)
-	return in.save()
+	return errors.Join(in.Namespace(n).Batch(lines), in.DropNamespace(n))
 }
 
 // upgradeCluster gives the cluster's DaemonSet an image of another build, which all
@@ -126,28 +116,28 @@ func (r *runner) upgradeCluster(ctx context.Context, o *report.Outcome) error {
 	if err != nil {
 		return err
 	}
-	archive := filepath.Join(r.images(), "upgraded.tar")
-	if err := culvertOf(binary, filepath.Dir(r.culvert), name).Write(archive); err != nil {
+	archive := filepath.Join(images(r.Instance), "upgraded.tar")
+	if err := culvertOf(binary, filepath.Dir(r.Culvert), name).Write(archive); err != nil {
 		return err
 	}
 	defer os.Remove(archive) // a node that is started anew has the image
-	before, err := r.dataPaths(ctx)
+	before, err := dataPaths(ctx, r.Instance)
 	if err != nil {
 		return err
 	}
 	for _, n := range r.Kubelets() {
-		if err := r.importImage(n, archive); err != nil {
+		if err := importImage(r.Instance, n, archive); err != nil {
 			return err
 		}
 	}
 	start := time.Now()
-	if _, err := r.kubectl(ctx, nil, "--namespace", "kube-system", "set", "image", "daemonset/culvert", "*="+name); err != nil {
+	if _, err := kubectl(ctx, r.Instance, nil, "--namespace", "kube-system", "set", "image", "daemonset/culvert", "*="+name); err != nil {
 		return err
 	}
-	if _, err := r.kubectl(ctx, nil, "--namespace", "kube-system", "rollout", "status", "daemonset/culvert"); err != nil {
-		return fmt.Errorf("%w\n%s", err, r.describe())
+	if _, err := kubectl(ctx, r.Instance, nil, "--namespace", "kube-system", "rollout", "status", "daemonset/culvert"); err != nil {
+		return fmt.Errorf("%w\n%s", err, describe(r.Instance))
 	}
-	after, err := r.dataPaths(ctx)
+	after, err := dataPaths(ctx, r.Instance)
 	if err != nil {
 		return err
 	}
@@ -161,10 +151,10 @@ func (r *runner) upgradeCluster(ctx context.Context, o *report.Outcome) error {
 }
 
 // dataPaths are the builds of the data path that nodes run.
-func (in *instance) dataPaths(ctx context.Context) (map[string]string, error) {
+func dataPaths(ctx context.Context, in *instance.Instance) (map[string]string, error) {
 	list := map[string]string{}
 	for _, n := range in.Kubelets() {
-		s, err := in.status(ctx, n)
+		s, err := status(ctx, in, n)
 		if err != nil {
 			return nil, err
 		}

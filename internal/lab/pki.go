@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -20,7 +21,7 @@ type keyPair struct{ key, certificate []byte }
 
 // writeKubeletClient makes who kube-apiserver is towards kubelets, and the
 // authority that says so.
-func (in *instance) writeKubeletClient(n *topology.Node) error {
+func writeKubeletClient(in *instance.Instance, n *topology.Node) error {
 	authority, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -37,9 +38,9 @@ func (in *instance) writeKubeletClient(n *topology.Node) error {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(in.file(n, "kubelet-ca.crt"), self, 0o644),
-		os.WriteFile(in.file(n, "kubelet-client.crt"), client.certificate, 0o644),
-		os.WriteFile(in.file(n, "kubelet-client.key"), client.key, 0o600))
+		os.WriteFile(in.File(n, "kubelet-ca.crt"), self, 0o644),
+		os.WriteFile(in.File(n, "kubelet-client.crt"), client.certificate, 0o644),
+		os.WriteFile(in.File(n, "kubelet-client.key"), client.key, 0o600))
 }
 
 // clientOf is a client that may do everything.

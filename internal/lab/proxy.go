@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -23,13 +22,13 @@ const proxyProcess = "kube-proxy"
 const servicesIn = "default"
 
 // putServices tells the Kubernetes API of Services, and of the pods behind them.
-func (in *instance) putServices(ctx context.Context, services []topology.Service) error {
+func putServices(ctx context.Context, in *instance.Instance, services []topology.Service) error {
 	for _, s := range services {
-		if err := in.applyObject(ctx, object(&s)); err != nil {
+		if err := applyObject(ctx, in, object(&s)); err != nil {
 			return err
 		}
 		for _, family := range s.FamilyNames() {
-			if err := in.applyObject(ctx, in.endpoints(&s, family)); err != nil {
+			if err := applyObject(ctx, in, endpoints(in, &s, family)); err != nil {
 				return err
 			}
 		}
@@ -72,10 +71,10 @@ func object(s *topology.Service) map[string]any {
 }
 
 // endpoints are the pods behind a Service that have an address of the family.
-func (in *instance) endpoints(s *topology.Service, family string) map[string]any {
+func endpoints(in *instance.Instance, s *topology.Service, family string) map[string]any {
 	list := []map[string]any{}
 	for _, name := range s.Pods() {
-		if a, err := in.address(name, family); err == nil {
+		if a, err := in.Address(name, family); err == nil {
 			list = append(list, map[string]any{
 				"addresses": []string{a.String()}, "nodeName": in.Node(name).Host, "conditions": map[string]any{"ready": true},
 			})
@@ -98,33 +97,35 @@ const proxyHealth = "127.0.0.1:10256"
 
 // startProxy starts kube-proxy in a node, if it does not run there, and waits
 // until it has translated what it knows.
-func (in *instance) startProxy(ctx context.Context, n *topology.Node) error {
-	if p, ok := in.process(n, proxyProcess); ok && p.alive() {
+func startProxy(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	if p, ok := in.Process(n, proxyProcess); ok && p.Alive() {
 		return nil
 	}
 	// The limits of conntrack are not a namespace's to set.
-	if err := in.start(n, proxyProcess, in.proxyProgram(), "--kubeconfig", in.kubeconfig(), "--hostname-override", n.Name,
+	if err := in.Start(n, proxyProcess, proxyProgram(in), "--kubeconfig", in.Kubeconfig(), "--hostname-override", n.Name,
 		"--proxy-mode", n.Proxy, "--detect-local-mode", "NodeCIDR", "--healthz-bind-address", proxyHealth,
 		"--conntrack-max-per-core", "0", "--conntrack-min", "0", "--conntrack-tcp-timeout-established", "0s",
 		"--conntrack-tcp-timeout-close-wait", "0s"); err != nil {
 		return err
 	}
-	p, _ := in.process(n, proxyProcess)
+	p, _ := in.Process(n, proxyProcess)
 	var last error
-	ready := waitFor(readyTime, func() bool {
-		last = in.proxyHealthy(ctx, n)
-		return last == nil || ctx.Err() != nil || !p.alive()
+	ready := instance.WaitFor(instance.ReadyTime, func() bool {
+		last = proxyHealthy(ctx, in, n)
+		return last == nil || ctx.Err() != nil || !p.Alive()
 	})
 	if !ready || last != nil {
-		return fmt.Errorf("kube-proxy did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.logTail(n, proxyProcess))
+		return fmt.Errorf("kube-proxy did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, proxyProcess))
 	}
 	return nil
 }
 
-func (in *instance) proxyProgram() string { return filepath.Join(clusterPrograms(), proxyProcess) }
+func proxyProgram(in *instance.Instance) string {
+	return filepath.Join(clusterPrograms(), proxyProcess)
+}
 
-func (in *instance) proxyHealthy(ctx context.Context, n *topology.Node) error {
-	response, err := in.getFrom(ctx, n, proxyHealth, "/healthz")
+func proxyHealthy(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	response, err := in.GetFrom(ctx, n, proxyHealth, "/healthz")
 	if err != nil {
 		return err
 	}
@@ -135,40 +136,21 @@ func (in *instance) proxyHealthy(ctx context.Context, n *topology.Node) error {
 	return nil
 }
 
-// getFrom asks a server that listens in a node's namespace.
-func (in *instance) getFrom(ctx context.Context, n *topology.Node, listen, path string) (*http.Response, error) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
-			err = in.namespace(n).Do(func() error {
-				c, err = new(net.Dialer).DialContext(ctx, network, address)
-				return err
-			})
-			return c, err
-		},
-	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+listen+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	return client.Do(request)
-}
-
 // stopProxy ends kube-proxy and takes its rules away, if it runs.
-func (in *instance) stopProxy(n *topology.Node) error {
-	p, ok := in.process(n, proxyProcess)
+func stopProxy(in *instance.Instance, n *topology.Node) error {
+	p, ok := in.Process(n, proxyProcess)
 	if !ok {
 		return nil
 	}
-	if err := p.stop(unix.SIGTERM, readyTime); err != nil {
+	if err := p.Stop(unix.SIGTERM, instance.ReadyTime); err != nil {
 		return err
 	}
-	in.forget(n, proxyProcess)
-	if err := in.save(); err != nil {
+	in.Forget(n, proxyProcess)
+	if err := in.Save(); err != nil {
 		return err
 	}
-	return in.namespace(n).Do(func() error {
-		_, err := namespace.Output(exec.Command(in.proxyProgram(), "--cleanup"))
+	return in.Namespace(n).Do(func() error {
+		_, err := namespace.Output(exec.Command(proxyProgram(in), "--cleanup"))
 		return err
 	})
 }

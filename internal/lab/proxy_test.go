@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -16,7 +17,7 @@ func TestServiceObjects(t *testing.T) {
 	in := inCluster(t)
 	s := &in.Services[0]
 	s.Also, s.Local, s.Affinity = []string{"p"}, true, true
-	text, err := json.Marshal([]any{object(s), in.endpoints(s, topology.IPv4), in.endpoints(s, topology.IPv6)})
+	text, err := json.Marshal([]any{object(s), endpoints(in, s, topology.IPv4), endpoints(in, s, topology.IPv6)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestServiceObjects(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
-	if rules := in.translation(); strings.Contains(rules, "10.96.0.1") {
+	if rules := translation(in); strings.Contains(rules, "10.96.0.1") {
 		t.Errorf("it is translated without kube-proxy, too:\n%s", rules)
 	}
 }
@@ -43,21 +44,21 @@ const standInPod = `nodes:
 func TestPodMTU(t *testing.T) {
 	in := open(t, parse(t, "name: m\nsummary: s\n"+standInPod), unique("mtu"))
 	p := in.Node("p")
-	if err := in.begin(); err != nil {
+	if err := in.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.makeNamespace(p); err != nil {
+	if err := in.MakeNamespace(p); err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{instance: in, progress: quiet}
-	if _, err := r.podMTU(p); err == nil {
+	r := &runner{Instance: in, progress: quiet}
+	if _, err := podMTU(r.Instance, p); err == nil {
 		t.Error("a pod without an interface has an MTU")
 	}
-	ns := in.namespace(p)
+	ns := in.Namespace(p)
 	if err := ns.Batch([]string{"link add eth0 mtu 1400 type veth peer name other", "link set dev other up", "link set dev eth0 up"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.podMTU(p); err == nil || !strings.Contains(err.Error(), "no default route") {
+	if _, err := podMTU(r.Instance, p); err == nil || !strings.Contains(err.Error(), "no default route") {
 		t.Errorf("without a route: %v", err)
 	}
 	route := topology.Event{Do: "route", Node: "p", Route: "default dev eth0"}
@@ -67,14 +68,14 @@ func TestPodMTU(t *testing.T) {
 	if err := ns.Batch([]string{"route add default dev eth0 mtu 1300"}, "-6"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := r.podMTU(p); err != nil || len(got) != 2 || got[0] != 1400 || got[1] != 1300 {
+	if got, err := podMTU(r.Instance, p); err != nil || len(got) != 2 || got[0] != 1400 || got[1] != 1300 {
 		t.Errorf("MTU %v, %v", got, err)
 	}
 	route.Do = "no_route"
 	if err := r.setRoute(t.Context(), &route, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := r.podMTU(p); err != nil || len(got) != 1 || got[0] != 1300 {
+	if got, err := podMTU(r.Instance, p); err != nil || len(got) != 1 || got[0] != 1300 {
 		t.Errorf("MTU %v, %v", got, err)
 	}
 }
@@ -83,13 +84,13 @@ func TestPodMTU(t *testing.T) {
 func TestSignalAPIServer(t *testing.T) {
 	in := open(t, parse(t, "name: m\nsummary: s\nnodes: [{name: api, kind: apiserver}]\n"), unique("api"))
 	n := in.Node("api")
-	if err := in.begin(); err != nil {
+	if err := in.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.makeNamespace(n); err != nil {
+	if err := in.MakeNamespace(n); err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{instance: in, progress: quiet}
+	r := &runner{Instance: in, progress: quiet}
 	for do, event := range map[string]func() error{
 		"pause": func() error { return r.signalAPIServer(t.Context(), &topology.Event{Do: "pause", Node: "api"}, nil) },
 		"stop":  func() error { return r.stop(t.Context(), &topology.Event{Do: "stop", Node: "api"}, nil) },
@@ -98,10 +99,10 @@ func TestSignalAPIServer(t *testing.T) {
 			t.Errorf("%s without one: %v", do, err)
 		}
 	}
-	if err := in.start(n, topology.ApiServerProcess, "sleep", "60"); err != nil {
+	if err := in.Start(n, topology.ApiServerProcess, "sleep", "60"); err != nil {
 		t.Fatal(err)
 	}
-	p, _ := in.process(n, topology.ApiServerProcess)
+	p, _ := in.Process(n, topology.ApiServerProcess)
 	for _, tt := range []struct {
 		do      string
 		stopped bool
@@ -109,17 +110,17 @@ func TestSignalAPIServer(t *testing.T) {
 		if err := r.signalAPIServer(t.Context(), &topology.Event{Do: tt.do, Node: "api"}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if !waitFor(5*time.Second, func() bool { return stopped(t, p) == tt.stopped }) {
+		if !instance.WaitFor(5*time.Second, func() bool { return stopped(t, p) == tt.stopped }) {
 			t.Errorf("%s does not do it", tt.do)
 		}
 	}
-	if err := r.stop(t.Context(), &topology.Event{Do: "stop", Node: "api"}, nil); err != nil || p.alive() {
+	if err := r.stop(t.Context(), &topology.Event{Do: "stop", Node: "api"}, nil); err != nil || p.Alive() {
 		t.Errorf("stop: %v", err)
 	}
 }
 
 // stopped says whether a process stands still (proc_pid_stat(5): T).
-func stopped(t *testing.T, p process) bool {
+func stopped(t *testing.T, p instance.Process) bool {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
 	if err != nil {

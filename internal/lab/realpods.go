@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -23,7 +24,7 @@ const podPort = 8000
 
 // podObject is a pod of the lab as an object of Kubernetes. It is on the node that
 // the topology says, by the scheduler.
-func (in *instance) podObject(p *topology.Node) map[string]any {
+func podObject(in *instance.Instance, p *topology.Node) map[string]any {
 	labels := map[string]any{}
 	for _, s := range in.Services {
 		if slices.Contains(s.Pods(), p.Name) {
@@ -51,8 +52,8 @@ func (in *instance) podObject(p *topology.Node) map[string]any {
 
 // serviceOf is a Service of the lab in the cluster's families, for whose pod
 // Kubernetes looks.
-func (in *instance) serviceOf(s topology.Service) map[string]any {
-	if families := in.families(); !slices.Contains(families, topology.IPv4) {
+func serviceOf(in *instance.Instance, s topology.Service) map[string]any {
+	if families := families(in); !slices.Contains(families, topology.IPv4) {
 		s.IPv4 = netip.Addr{}
 	} else if !slices.Contains(families, topology.IPv6) {
 		s.IPv6 = netip.Addr{}
@@ -65,69 +66,69 @@ func (in *instance) serviceOf(s topology.Service) map[string]any {
 
 // createPods has Kubernetes make the pods and Services, which it does all at the
 // same time.
-func (in *instance) createPods(ctx context.Context) error {
+func createPods(ctx context.Context, in *instance.Instance) error {
 	var objects []map[string]any
 	for _, n := range in.Kubelets() {
 		for _, p := range in.Pods(n) {
-			objects = append(objects, in.podObject(p))
+			objects = append(objects, podObject(in, p))
 		}
 	}
 	for _, s := range in.Services {
-		objects = append(objects, in.serviceOf(s))
+		objects = append(objects, serviceOf(in, s))
 	}
-	return in.create(ctx, objects)
+	return create(ctx, in, objects)
 }
 
-func (in *instance) create(ctx context.Context, objects []map[string]any) error {
+func create(ctx context.Context, in *instance.Instance, objects []map[string]any) error {
 	text, err := manifest(objects)
 	if err != nil || len(text) == 0 {
 		return err
 	}
-	_, err = in.kubectl(ctx, text, "apply", "-f", "-")
+	_, err = kubectl(ctx, in, text, "apply", "-f", "-")
 	return err
 }
 
 // join waits until a pod is ready, and makes its network namespace one of the
 // lab's, for checks to send from.
-func (in *instance) join(ctx context.Context, p *topology.Node) error {
+func join(ctx context.Context, in *instance.Instance, p *topology.Node) error {
 	n := in.Node(p.Host)
 	var file string
 	var list []netip.Addr
 	var last error
-	waitFor(clusterTime, func() bool {
-		file, list, last = in.networkOf(ctx, n, p)
+	instance.WaitFor(clusterTime, func() bool {
+		file, list, last = networkOf(ctx, in, n, p)
 		return last == nil || ctx.Err() != nil
 	})
 	if err := errors.Join(last, ctx.Err()); err != nil {
-		return fmt.Errorf("the pod did not come up: %w\n%s", err, in.kubeletLog(n))
+		return fmt.Errorf("the pod did not come up: %w\n%s", err, kubeletLog(in, n))
 	}
-	ns := in.namespace(p)
-	in.state.Namespaces = addNew(in.state.Namespaces, ns.Name)
-	if in.state.Pods == nil {
-		in.state.Pods = map[string][]netip.Addr{}
+	ns := in.Namespace(p)
+	in.State.Namespaces = instance.AddNew(in.State.Namespaces, ns.Name)
+	if in.State.Pods == nil {
+		in.State.Pods = map[string][]netip.Addr{}
 	}
-	in.state.Pods[p.Name] = list
-	if err := in.save(); err != nil {
+	in.State.Pods[p.Name] = list
+	if err := in.Save(); err != nil {
 		return err
 	}
-	if err := ns.Adopt(file, in.state.Mark); err != nil {
+	if err := ns.Adopt(file, in.State.Mark); err != nil {
 		return err
 	}
 	return ns.Sysctl("net/ipv4/ping_group_range", "0 0") // checks ping from there
 }
 
 // leave gives the namespace back to who made it.
-func (in *instance) leave(p *topology.Node) error {
-	delete(in.state.Pods, p.Name)
-	return in.dropNamespace(p)
+func leave(in *instance.Instance, p *topology.Node) error {
+	delete(in.State.Pods, p.Name)
+	return in.DropNamespace(p)
 }
 
 // deletePod has Kubernetes take a pod away, and waits until it has.
-func (in *instance) deletePod(ctx context.Context, p *topology.Node) error {
-	if err := in.leave(p); err != nil {
+func deletePod(ctx context.Context, in *instance.Instance, p *topology.Node) error {
+	if err := leave(in, p); err != nil {
 		return err
 	}
-	_, err := in.kubectl(ctx, nil, "delete", "pod", p.Name, "--wait")
+	_, err := kubectl(ctx, in, nil, "delete", "pod", p.Name, "--wait")
 	return err
 }
 
@@ -170,8 +171,8 @@ func (p podStatus) ready() bool {
 }
 
 // status of a pod in Kubernetes.
-func (in *instance) podStatus(ctx context.Context, name string) (p podStatus, err error) {
-	out, err := in.kubectl(ctx, nil, "get", "pod", name, "-o", "json")
+func readPod(ctx context.Context, in *instance.Instance, name string) (p podStatus, err error) {
+	out, err := kubectl(ctx, in, nil, "get", "pod", name, "-o", "json")
 	if err == nil {
 		err = json.Unmarshal(out, &p)
 	}
@@ -182,15 +183,15 @@ func (in *instance) podStatus(ctx context.Context, name string) (p podStatus, er
 // addresses. After a node was started anew Kubernetes may still speak of the pod as
 // it was before: then none of the node's processes are the pod's, or it has other
 // addresses.
-func (in *instance) networkOf(ctx context.Context, n, p *topology.Node) (file string, list []netip.Addr, err error) {
-	pod, err := in.podStatus(ctx, p.Name)
+func networkOf(ctx context.Context, in *instance.Instance, n, p *topology.Node) (file string, list []netip.Addr, err error) {
+	pod, err := readPod(ctx, in, p.Name)
 	if err != nil {
 		return "", nil, err
 	}
 	if !pod.ready() {
 		return "", nil, fmt.Errorf("pod %s is not ready", p.Name)
 	}
-	pids, err := in.processes(n, func(pid int) bool { return inCgroup(pid, "pod"+pod.Metadata.UID) })
+	pids, err := processes(in, n, func(pid int) bool { return inCgroup(pid, "pod"+pod.Metadata.UID) })
 	if err != nil || len(pids) == 0 {
 		return "", nil, errors.Join(fmt.Errorf("%s has no process of pod %s", n.Name, p.Name), err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -36,7 +37,7 @@ var checkKinds = map[string]func(*runner, context.Context, *topology.Check, *rep
 
 // runner runs the checks of an instance that is up.
 type runner struct {
-	*instance
+	*instance.Instance
 	upgradeTo string         // binary that an upgrade goes to
 	only      *regexp.Regexp // checks that are run; nil: all
 	progress  *report.Progress
@@ -53,7 +54,7 @@ type checker struct {
 // the lab itself; a check that fails is in the report.
 func (r *runner) run(ctx context.Context, variants []string) (*report.Report, error) {
 	start := time.Now()
-	summary := &report.Report{Lab: r.Topology.Name, Pass: true, Culvert: r.culvert, Kernel: kernelRelease()}
+	summary := &report.Report{Lab: r.Topology.Name, Pass: true, Culvert: r.Culvert, Kernel: kernelRelease()}
 	r.back = len(variants) == 1
 	checks := &checker{runner: r}
 	list := r.Plan(variants, r.only)
@@ -64,7 +65,7 @@ func (r *runner) run(ctx context.Context, variants []string) (*report.Report, er
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := r.goOver(ctx, p.Variant, r.progress); err != nil {
+		if err := goOver(ctx, r.Instance, p.Variant, r.progress); err != nil {
 			return nil, err
 		}
 		r.progress.Begin(i+1, len(list), p.Title())
@@ -108,7 +109,7 @@ func (r *checker) once(ctx context.Context, p topology.Planned) report.Result {
 	c := p.Check
 	err := r.eventsOf(ctx, c.Before, new(report.Outcome))
 	if err == nil { // an event may have changed an address
-		c, err = r.resolve(p.Check, p.Family)
+		c, err = resolve(r.runner.Instance, p.Check, p.Family)
 	}
 	if err == nil {
 		said = r.viewN4(c)
@@ -120,7 +121,7 @@ func (r *checker) once(ctx context.Context, p topology.Planned) report.Result {
 	if err != nil {
 		o.Fail("%v", err)
 	} else {
-		r.compare(ctx, c, before, o)
+		compare(ctx, r.runner.Instance, c, before, o)
 		r.wantReports(c, o, said)
 	}
 	if err := r.eventsOf(ctx, p.After, new(report.Outcome)); err != nil {
@@ -140,7 +141,7 @@ func (r *checker) once(ctx context.Context, p topology.Planned) report.Result {
 func (r *checker) lookBefore(ctx context.Context, c *topology.Check) (observation, error) {
 	var err error
 	if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {
-		r.seen, err = r.observe(ctx, c.Accounts)
+		r.seen, err = observe(ctx, r.runner.Instance, c.Accounts)
 	}
 	return r.seen, err
 }
@@ -149,15 +150,15 @@ func (r *checker) lookBefore(ctx context.Context, c *topology.Check) (observatio
 var errFailed = errors.New("a check failed")
 
 // runLab is up, checks and down.
-func runLab(ctx context.Context, in *instance, variants []string, o *options, p *report.Progress) (*report.Report, error) {
-	if err := in.up(ctx, variants[0], p); err != nil {
+func runLab(ctx context.Context, in *instance.Instance, variants []string, o *options, p *report.Progress) (*report.Report, error) {
+	if err := up(ctx, in, variants[0], p); err != nil {
 		return nil, err
 	}
-	r := &runner{instance: in, upgradeTo: o.upgradeTo, only: o.only, progress: p}
+	r := &runner{Instance: in, upgradeTo: o.upgradeTo, only: o.only, progress: p}
 	summary, err := r.run(ctx, variants)
 	if o.keep {
-		p.Say("%s is kept: `culvert lab down %s` takes it down", in.name, in.Topology.Name)
+		p.Say("%s is kept: `culvert lab down %s` takes it down", in.Name, in.Topology.Name)
 		return summary, err
 	}
-	return summary, errors.Join(err, in.down(p))
+	return summary, errors.Join(err, in.Down(p))
 }

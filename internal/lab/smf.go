@@ -16,48 +16,49 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
 )
 
-func (in *instance) smfInput(s *topology.SMF) string { return in.file(s.Node, s.Name+".in") }
+func smfInput(in *instance.Instance, s *topology.SMF) string { return in.File(s.Node, s.Name+".in") }
 
-func (in *instance) smfOutput(s *topology.SMF) string { return in.file(s.Node, s.Name+".out") }
+func smfOutput(in *instance.Instance, s *topology.SMF) string { return in.File(s.Node, s.Name+".out") }
 
 // startSMFs starts a node's processes. They take steps from a named pipe, which
 // they hold open themselves, so that they outlive this process.
-func (in *instance) startSMFs(ctx context.Context, n *topology.Node) error {
+func startSMFs(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	for _, s := range n.SMFs {
 		text, err := yaml.Marshal(s.Scenario)
 		if err != nil {
 			return err
 		}
-		scenario := in.file(n, s.Name+".yaml")
+		scenario := in.File(n, s.Name+".yaml")
 		if err := os.WriteFile(scenario, text, 0o644); err != nil {
 			return err
 		}
-		if err := unix.Mkfifo(in.smfInput(s), 0o600); err != nil {
-			return fmt.Errorf("%s: %w", in.smfInput(s), err)
+		if err := unix.Mkfifo(smfInput(in, s), 0o600); err != nil {
+			return fmt.Errorf("%s: %w", smfInput(in, s), err)
 		}
-		if err := in.startSMF(n, s, scenario); err != nil {
+		if err := startSMF(in, n, s, scenario); err != nil {
 			return err
 		}
 		// It answers once the steps of its scenario are done.
-		if _, err := in.step(ctx, s, map[string]any{"do": "wait", "for": "1ns"}); err != nil {
+		if _, err := step(ctx, in, s, map[string]any{"do": "wait", "for": "1ns"}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (in *instance) startSMF(n *topology.Node, s *topology.SMF, scenario string) error {
-	input, err := os.OpenFile(in.smfInput(s), os.O_RDWR, 0)
+func startSMF(in *instance.Instance, n *topology.Node, s *topology.SMF, scenario string) error {
+	input, err := os.OpenFile(smfInput(in, s), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer input.Close()
-	out, err := os.OpenFile(in.smfOutput(s), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	out, err := os.OpenFile(smfOutput(in, s), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -66,12 +67,12 @@ func (in *instance) startSMF(n *topology.Node, s *topology.SMF, scenario string)
 	if err != nil {
 		return err
 	}
-	return in.startWith(n, s.Name, input, out, self, "smf", "run", scenario, "--control", "-o", "json")
+	return in.StartWith(n, s.Name, input, out, self, "smf", "run", scenario, "--control", "-o", "json")
 }
 
 // step lets an SMF do a step, and waits for the result.
-func (in *instance) step(ctx context.Context, s *topology.SMF, step map[string]any) (result smf.StepResult, err error) {
-	resolved, err := topology.Resolve(step, func(text string, ipv6 bool) (netip.Addr, uint32, error) { return in.fteid(ctx, text, ipv6) })
+func step(ctx context.Context, in *instance.Instance, s *topology.SMF, step map[string]any) (result smf.StepResult, err error) {
+	resolved, err := topology.Resolve(step, func(text string, ipv6 bool) (netip.Addr, uint32, error) { return fteid(ctx, in, text, ipv6) })
 	if err != nil {
 		return result, err
 	}
@@ -82,20 +83,20 @@ func (in *instance) step(ctx context.Context, s *topology.SMF, step map[string]a
 	if err != nil {
 		return result, err
 	}
-	at := in.outputEnd(s)
-	if err := in.tell(s, append(text, '\n')); err != nil {
+	at := outputEnd(in, s)
+	if err := tell(in, s, append(text, '\n')); err != nil {
 		return result, err
 	}
-	p, _ := in.process(s.Node, s.Name)
+	p, _ := in.Process(s.Node, s.Name)
 	const limit = 30 * time.Second
-	answered := waitFor(limit, func() bool {
-		for _, l := range in.said(s, at) {
+	answered := instance.WaitFor(limit, func() bool {
+		for _, l := range said(in, s, at) {
 			if l.ID == id {
 				result = l.StepResult
 				return true
 			}
 		}
-		return ctx.Err() != nil || !p.alive()
+		return ctx.Err() != nil || !p.Alive()
 	})
 	switch {
 	case result.ID == id && !result.OK:
@@ -105,14 +106,14 @@ func (in *instance) step(ctx context.Context, s *topology.SMF, step map[string]a
 	case ctx.Err() != nil:
 		return result, ctx.Err()
 	case answered:
-		return result, fmt.Errorf("SMF %s ended: %s", s.Name, in.logTail(s.Node, s.Name))
+		return result, fmt.Errorf("SMF %s ended: %s", s.Name, in.LogTail(s.Node, s.Name))
 	}
 	return result, fmt.Errorf("SMF %s did not answer within %v", s.Name, limit)
 }
 
 // tell writes to an SMF's pipe; one that nobody reads is an error, not a wait.
-func (in *instance) tell(s *topology.SMF, line []byte) error {
-	pipe, err := os.OpenFile(in.smfInput(s), os.O_WRONLY|unix.O_NONBLOCK, 0)
+func tell(in *instance.Instance, s *topology.SMF, line []byte) error {
+	pipe, err := os.OpenFile(smfInput(in, s), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("SMF %s does not run: %w", s.Name, err)
 	}
@@ -127,8 +128,8 @@ type smfLine struct {
 }
 
 // outputEnd is where an SMF's output ends now.
-func (in *instance) outputEnd(s *topology.SMF) int64 {
-	info, err := os.Stat(in.smfOutput(s))
+func outputEnd(in *instance.Instance, s *topology.SMF) int64 {
+	info, err := os.Stat(smfOutput(in, s))
 	if err != nil {
 		return 0 // nothing is said yet
 	}
@@ -136,8 +137,8 @@ func (in *instance) outputEnd(s *topology.SMF) int64 {
 }
 
 // said are the whole lines that an SMF wrote since its output ended there.
-func (in *instance) said(s *topology.SMF, since int64) (lines []smfLine) {
-	text, err := os.ReadFile(in.smfOutput(s))
+func said(in *instance.Instance, s *topology.SMF, since int64) (lines []smfLine) {
+	text, err := os.ReadFile(smfOutput(in, s))
 	if err != nil || int64(len(text)) < since {
 		return nil
 	}
@@ -151,12 +152,12 @@ func (in *instance) said(s *topology.SMF, since int64) (lines []smfLine) {
 }
 
 // fteid is what a reference is now: what the UPF chose, or was given.
-func (in *instance) fteid(ctx context.Context, text string, ipv6 bool) (a netip.Addr, teid uint32, err error) {
+func fteid(ctx context.Context, in *instance.Instance, text string, ipv6 bool) (a netip.Addr, teid uint32, err error) {
 	r, err := in.Reference(text)
 	if err != nil {
 		return a, 0, err
 	}
-	result, err := in.step(ctx, in.SMF(r.SMF), map[string]any{"do": "show", "sessions": r.Sessions})
+	result, err := step(ctx, in, in.SMF(r.SMF), map[string]any{"do": "show", "sessions": r.Sessions})
 	if err != nil {
 		return a, 0, err
 	}
@@ -177,16 +178,16 @@ func (in *instance) fteid(ctx context.Context, text string, ipv6 bool) (a netip.
 }
 
 func (r *runner) smfEvent(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
-	_, err := r.step(ctx, r.SMF(e.SMF), e.Step)
+	_, err := step(ctx, r.Instance, r.SMF(e.SMF), e.Step)
 	return err
 }
 
 // moveTunnel tells a GTP-U endpoint a tunnel's other end.
 func (r *runner) moveTunnel(ctx context.Context, e *topology.Event, _ *report.Outcome) error {
-	address, teid, err := r.fteid(ctx, e.FTEID, e.IPv6)
+	address, teid, err := fteid(ctx, r.Instance, e.FTEID, e.IPv6)
 	if err != nil {
 		return err
 	}
-	_, err = gtpulink.Ask(r.control(r.Node(e.Node)), gtpulink.Request{Op: "tunnel", Device: e.Device, To: address, TEID: teid})
+	_, err = gtpulink.Ask(control(r.Instance, r.Node(e.Node)), gtpulink.Request{Op: "tunnel", Device: e.Device, To: address, TEID: teid})
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/pfcp/smf"
 )
 
@@ -57,11 +58,11 @@ func runSMF(ctx context.Context, path string) error {
 // check about them pass and fail where it must.
 func TestSMF(t *testing.T) {
 	in := open(t, parse(t, withSMF), unique("n4"))
-	if err := in.up(t.Context(), "", quiet); err != nil {
+	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
 	var upf *smf.Responder
-	err := in.namespace(in.Node("upf")).Do(func() (err error) {
+	err := in.Namespace(in.Node("upf")).Do(func() (err error) {
 		upf, err = smf.ListenResponder(netip.MustParseAddrPort("10.4.0.1:8805"))
 		return err
 	})
@@ -73,7 +74,7 @@ func TestSMF(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	got, err := (&runner{instance: in, progress: quiet}).run(t.Context(), []string{""})
+	got, err := (&runner{Instance: in, progress: quiet}).run(t.Context(), []string{""})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,15 +92,15 @@ func TestSMF(t *testing.T) {
 	if c := got.Checks[0]; c.Sent != 2+3+3+1+3+1 || c.Lost != 0 {
 		t.Errorf("%+v", c)
 	}
-	in.wantReferences(t)
+	wantReferences(in, t)
 }
 
 // wantReferences looks at what the SMFs were told of each other's tunnels.
-func (in *instance) wantReferences(t *testing.T) {
+func wantReferences(in *instance.Instance, t *testing.T) {
 	t.Helper()
 	ask := func(name string) smf.Info {
 		t.Helper()
-		result, err := in.step(t.Context(), in.SMF(name), map[string]any{"do": "show"})
+		result, err := step(t.Context(), in, in.SMF(name), map[string]any{"do": "show"})
 		if err != nil || len(result.Sessions) == 0 {
 			t.Fatalf("%s: %+v, %v", name, result, err)
 		}
@@ -109,11 +110,11 @@ func (in *instance) wantReferences(t *testing.T) {
 	if one.Next == nil || one.Next.TEID != two.Access.TEID || two.Peer == nil || two.Peer.TEID != one.Core.TEID {
 		t.Errorf("one %+v, two %+v", one, two)
 	}
-	p, _ := in.process(in.SMF("two").Node, "two")
-	if err := p.stop(9, answerTime); err != nil {
+	p, _ := in.Process(in.SMF("two").Node, "two")
+	if err := p.Stop(9, answerTime); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.step(t.Context(), in.SMF("two"), map[string]any{"do": "show"}); err == nil {
+	if _, err := step(t.Context(), in, in.SMF("two"), map[string]any{"do": "show"}); err == nil {
 		t.Error("an SMF that has ended answered")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -23,7 +24,7 @@ const tellTime = 10 * time.Second
 // eventually asks until there is no error, and returns the last one.
 func eventually(ctx context.Context, ask func() error) error {
 	var last error
-	waitFor(tellTime, func() bool {
+	instance.WaitFor(tellTime, func() bool {
 		last = ask()
 		return last == nil || ctx.Err() != nil
 	})
@@ -62,7 +63,7 @@ func (r *runner) told(ctx context.Context, e *topology.Event, _ *report.Outcome)
 		if err != nil {
 			return err
 		}
-		text, err := r.kube(ctx, http.MethodGet, path, nil)
+		text, err := kube(ctx, r.Instance, http.MethodGet, path, nil)
 		if err != nil {
 			return err
 		}
@@ -104,7 +105,7 @@ func (r *runner) recorded(ctx context.Context, e *topology.Event, _ *report.Outc
 	namespace, _ := metadata["namespace"].(string)
 	path := fmt.Sprintf("/api/v1/namespaces/%s/events?fieldSelector=%s", cmp.Or(namespace, "default"), url.QueryEscape("involvedObject.name="+name))
 	return eventually(ctx, func() error {
-		text, err := r.kube(ctx, http.MethodGet, path, nil)
+		text, err := kube(ctx, r.Instance, http.MethodGet, path, nil)
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func (r *runner) showsCheck(ctx context.Context, c *topology.Check, o *report.Ou
 
 func (r *runner) shows(ctx context.Context, n *topology.Node, want any, command ...string) error {
 	var got any
-	if err := r.askJSON(ctx, n, &got, command...); err != nil {
+	if err := askJSON(ctx, r.Instance, n, &got, command...); err != nil {
 		return err
 	}
 	if err := includes(got, want); err != nil {

@@ -21,20 +21,20 @@ func (r *runner) upgrade(ctx context.Context, n *topology.Node, o *report.Outcom
 	if err != nil {
 		return err
 	}
-	before, err := r.status(ctx, n)
+	before, err := status(ctx, r.Instance, n)
 	if err != nil {
 		return err
 	}
-	if err := r.restartCulvert(ctx, n, unix.SIGTERM, 0, to); err != nil {
+	if err := restartCulvert(ctx, r.Instance, n, unix.SIGTERM, 0, to); err != nil {
 		return err
 	}
-	after, err := r.status(ctx, n)
+	after, err := status(ctx, r.Instance, n)
 	if err != nil {
 		return err
 	}
 	o.Say("data path %.8s to %.8s", before.DataPath, after.DataPath)
 	if before.DataPath == after.DataPath {
-		return fmt.Errorf("%s holds the same build of the data path as %s: give --upgrade-to a binary of another build", to, r.culvert)
+		return fmt.Errorf("%s holds the same build of the data path as %s: give --upgrade-to a binary of another build", to, r.Culvert)
 	}
 	return nil
 }
@@ -45,14 +45,14 @@ func (r *runner) otherBinary() (string, error) {
 	if r.upgradeTo != "" {
 		return r.upgradeTo, nil
 	}
-	data, err := os.ReadFile(r.culvert)
+	data, err := os.ReadFile(r.Culvert)
 	if err != nil {
 		return "", err
 	}
 	if Rebuild(data) == 0 {
-		return "", fmt.Errorf("%s holds no eBPF object: give --upgrade-to a binary of another build", r.culvert)
+		return "", fmt.Errorf("%s holds no eBPF object: give --upgrade-to a binary of another build", r.Culvert)
 	}
-	to := filepath.Join(r.dir(), "culvert-upgraded")
+	to := filepath.Join(r.Dir(), "culvert-upgraded")
 	return to, os.WriteFile(to, data, 0o755)
 }
 

@@ -6,43 +6,44 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // goOver goes over to a variant, if it is another one. Nodes that are kubelets
 // are made anew for it: it is what their pods run in.
-func (in *instance) goOver(ctx context.Context, variant string, progress *report.Progress) error {
+func goOver(ctx context.Context, in *instance.Instance, variant string, progress *report.Progress) error {
 	switch {
-	case in.state.Variant == variant:
+	case in.State.Variant == variant:
 		return nil
 	case len(in.Kubelets()) > 0:
-		return in.upAnew(ctx, variant, progress)
+		return upAnew(ctx, in, variant, progress)
 	}
-	return in.setVariant(ctx, variant)
+	return setVariant(ctx, in, variant)
 }
 
 // setVariant goes over to a variant, on one node after another.
-func (in *instance) setVariant(ctx context.Context, name string) error {
+func setVariant(ctx context.Context, in *instance.Instance, name string) error {
 	if name == topology.KubeMode {
-		if err := in.startAPIServer(ctx); err != nil {
+		if err := startAPIServer(ctx, in); err != nil {
 			return err
 		}
 	}
-	in.state.Variant = name
-	if err := in.save(); err != nil {
+	in.State.Variant = name
+	if err := in.Save(); err != nil {
 		return err
 	}
 	for _, n := range in.Nodes {
 		if !n.Daemon() || len(n.N9)+len(n.Modes) == 0 {
 			continue
 		}
-		if err := in.applyCulvert(ctx, n, ""); err != nil {
+		if err := applyCulvert(ctx, in, n, ""); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 	}
 	for _, n := range in.Nodes {
-		if err := in.serve(ctx, n); err != nil {
+		if err := serve(ctx, in, n); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 	}
@@ -52,10 +53,10 @@ func (in *instance) setVariant(ctx context.Context, name string) error {
 // nextVariant goes over to the lab's next variant, and back unless that one's
 // turn is next anyway.
 func (r *runner) nextVariant(ctx context.Context, _ *topology.Event, o *report.Outcome) error {
-	from, all := r.state.Variant, r.VariantNames()
+	from, all := r.State.Variant, r.VariantNames()
 	to := all[(slices.Index(all, from)+1)%len(all)]
 	o.Say("%s to %s", from, to)
-	if err := r.setVariant(ctx, to); err != nil {
+	if err := setVariant(ctx, r.Instance, to); err != nil {
 		return err
 	}
 	if !r.back {
@@ -63,5 +64,5 @@ func (r *runner) nextVariant(ctx context.Context, _ *topology.Event, o *report.O
 	}
 	time.Sleep(200 * time.Millisecond)
 	o.Say("and back")
-	return r.setVariant(ctx, from)
+	return setVariant(ctx, r.Instance, from)
 }

@@ -1,4 +1,4 @@
-package lab
+package instance
 
 import (
 	"errors"
@@ -16,9 +16,15 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// process is one that a lab started. Its start time tells it from another
+// ReadyTime is how long a program may take to come up, or to end.
+const ReadyTime = 15 * time.Second
+
+// NodeProcess is the first process of a node of kind kubelet.
+const NodeProcess = "node"
+
+// Process is one that a lab started. Its start time tells it from another
 // process that later has the same number.
-type process struct {
+type Process struct {
 	Node  string `json:"node"`
 	Name  string `json:"name"`
 	PID   int    `json:"pid"`
@@ -35,9 +41,9 @@ func startTime(pid int) (start string, ok bool) {
 	return fields[19], true
 }
 
-// parentOf is the number of the process that is the parent of pid; 0 where it is
+// ParentOf is the number of the process that is the parent of pid; 0 where it is
 // gone.
-func parentOf(pid int) int {
+func ParentOf(pid int) int {
 	fields := statFields(pid)
 	if fields == nil {
 		return 0
@@ -61,30 +67,30 @@ func statFields(pid int) []string {
 	return nil
 }
 
-func (p process) alive() bool {
+func (p Process) Alive() bool {
 	start, ok := startTime(p.PID)
 	return ok && start == p.Start
 }
 
-// stop ends the process with the signal, and with SIGKILL if that does not
+// Stop ends the process with the signal, and with SIGKILL if that does not
 // help within the grace time.
-func (p process) stop(signal unix.Signal, grace time.Duration) error {
+func (p Process) Stop(signal unix.Signal, grace time.Duration) error {
 	for _, s := range []unix.Signal{signal, unix.SIGKILL} {
-		if !p.alive() {
+		if !p.Alive() {
 			return nil
 		}
 		if err := unix.Kill(p.PID, s); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("stop %s of %s: %w", p.Name, p.Node, err)
 		}
-		if waitFor(grace, func() bool { return !p.alive() }) {
+		if WaitFor(grace, func() bool { return !p.Alive() }) {
 			return nil
 		}
 	}
 	return fmt.Errorf("%s of %s (pid %d) does not end", p.Name, p.Node, p.PID)
 }
 
-// waitFor asks until the condition holds, and says whether it came to.
-func waitFor(limit time.Duration, condition func() bool) bool {
+// WaitFor asks until the condition holds, and says whether it came to.
+func WaitFor(limit time.Duration, condition func() bool) bool {
 	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		if condition() {
 			return true
@@ -95,15 +101,15 @@ func waitFor(limit time.Duration, condition func() bool) bool {
 	}
 }
 
-// start runs a command in the node's namespace, detached from this process,
+// Start runs a command in the node's namespace, detached from this process,
 // with its output in a log file, and records it.
-func (in *instance) start(n *topology.Node, name string, args ...string) error {
-	return in.startWith(n, name, nil, nil, args...)
+func (in *Instance) Start(n *topology.Node, name string, args ...string) error {
+	return in.StartWith(n, name, nil, nil, args...)
 }
 
-// startWith starts it with standard input and output of its own, where they are
+// StartWith starts it with standard input and output of its own, where they are
 // not nil.
-func (in *instance) startWith(n *topology.Node, name string, input, out *os.File, args ...string) error {
+func (in *Instance) StartWith(n *topology.Node, name string, input, out *os.File, args ...string) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	if input != nil { // nil in an *os.File is no nil in an io.Reader
 		cmd.Stdin = input
@@ -111,11 +117,11 @@ func (in *instance) startWith(n *topology.Node, name string, input, out *os.File
 	if out != nil {
 		cmd.Stdout = out
 	}
-	return in.startCommand(n, name, cmd)
+	return in.StartCommand(n, name, cmd)
 }
 
-// startCommand starts a command that is prepared.
-func (in *instance) startCommand(n *topology.Node, name string, cmd *exec.Cmd) error {
+// StartCommand starts a command that is prepared.
+func (in *Instance) StartCommand(n *topology.Node, name string, cmd *exec.Cmd) error {
 	log, err := os.OpenFile(in.logFile(n, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -129,7 +135,7 @@ func (in *instance) startCommand(n *topology.Node, name string, cmd *exec.Cmd) e
 		cmd.SysProcAttr = new(unix.SysProcAttr)
 	}
 	cmd.SysProcAttr.Setsid = true
-	if err := in.namespace(n).Do(cmd.Start); err != nil {
+	if err := in.Namespace(n).Do(cmd.Start); err != nil {
 		return fmt.Errorf("start %s of %s: %w", name, n.Name, err)
 	}
 	pid := cmd.Process.Pid
@@ -138,20 +144,20 @@ func (in *instance) startCommand(n *topology.Node, name string, cmd *exec.Cmd) e
 	// ended is in its log.
 	go func() { _ = cmd.Wait() }()
 	if !ok {
-		return fmt.Errorf("start %s of %s: it ended at once: %s", name, n.Name, in.logTail(n, name))
+		return fmt.Errorf("start %s of %s: it ended at once: %s", name, n.Name, in.LogTail(n, name))
 	}
-	in.forget(n, name)
-	in.state.Processes = append(in.state.Processes, process{Node: n.Name, Name: name, PID: pid, Start: start})
-	return in.save()
+	in.Forget(n, name)
+	in.State.Processes = append(in.State.Processes, Process{Node: n.Name, Name: name, PID: pid, Start: start})
+	return in.Save()
 }
 
-func (in *instance) logFile(n *topology.Node, name string) string { return in.file(n, name+".log") }
+func (in *Instance) logFile(n *topology.Node, name string) string { return in.File(n, name+".log") }
 
-// logTail returns the end of a process's log, for error messages.
-func (in *instance) logTail(n *topology.Node, name string) string { return tail(in.logFile(n, name)) }
+// LogTail returns the end of a process's log, for error messages.
+func (in *Instance) LogTail(n *topology.Node, name string) string { return Tail(in.logFile(n, name)) }
 
-// tail is the last lines of a file, or why there are none.
-func tail(file string) string {
+// Tail is the last lines of a file, or why there are none.
+func Tail(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err.Error()
@@ -160,15 +166,15 @@ func tail(file string) string {
 	return strings.Join(lines[max(0, len(lines)-8):], "\n")
 }
 
-// process returns the one called name of a node.
-func (in *instance) process(n *topology.Node, name string) (process, bool) {
-	i := slices.IndexFunc(in.state.Processes, func(p process) bool { return p.Node == n.Name && p.Name == name })
+// Process returns the one called name of a node.
+func (in *Instance) Process(n *topology.Node, name string) (Process, bool) {
+	i := slices.IndexFunc(in.State.Processes, func(p Process) bool { return p.Node == n.Name && p.Name == name })
 	if i < 0 {
-		return process{}, false
+		return Process{}, false
 	}
-	return in.state.Processes[i], true
+	return in.State.Processes[i], true
 }
 
-func (in *instance) forget(n *topology.Node, name string) {
-	in.state.Processes = slices.DeleteFunc(in.state.Processes, func(p process) bool { return p.Node == n.Name && p.Name == name })
+func (in *Instance) Forget(n *topology.Node, name string) {
+	in.State.Processes = slices.DeleteFunc(in.State.Processes, func(p Process) bool { return p.Node == n.Name && p.Name == name })
 }

@@ -1,4 +1,4 @@
-package lab
+package instance
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ func TestRouteIsIPv6(t *testing.T) {
 		"blackhole fc00::/32":                                 true,
 		"unreachable 10.0.0.0/8":                              false,
 	} {
-		if got := routeIsIPv6(route); got != want {
+		if got := RouteIsIPv6(route); got != want {
 			t.Errorf("%s: IPv6 %v", route, got)
 		}
 	}

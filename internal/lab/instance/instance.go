@@ -1,0 +1,117 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// Kubeconfig is the file by which the administrator reaches the Kubernetes API.
+func (in *Instance) Kubeconfig() string { return filepath.Join(in.Dir(), "kubeconfig") }
+
+// Look is an instance that is up, for who changes nothing of it and so need
+// not wait for others.
+func Look(t *topology.Topology, name string) (*Instance, error) {
+	in := &Instance{Topology: t, Name: name}
+	if name == "" {
+		in.Name = t.Name
+	}
+	if !topology.NameForm.MatchString(in.Name) {
+		return nil, errors.New("--as: " + name + ": use lower-case letters, digits and '-', at most 32")
+	}
+	if err := in.load(); err != nil {
+		return nil, err
+	}
+	if !in.State.Ready {
+		return nil, fmt.Errorf("lab %s is not up: `culvert lab up %s` builds it", in.Name, t.Name)
+	}
+	return in, nil
+}
+
+// Where labs keep what they are doing, and where their daemons pin.
+const (
+	StateDir = "/run/culvert/lab"
+	PinDir   = "/sys/fs/bpf/culvert-lab"
+)
+
+// Instance is a topology that is up, or about to be.
+type Instance struct {
+	*topology.Topology
+	Name    string // the topology's, or what --as says
+	Culvert string // path of the binary
+	State   State
+	lock    *os.File
+}
+
+// Open locks the instance name of topology t and reads its state. It
+// must be closed.
+func Open(t *topology.Topology, name, culvert string) (*Instance, error) {
+	if name == "" {
+		name = t.Name
+	}
+	if !topology.NameForm.MatchString(name) {
+		return nil, fmt.Errorf("--as: %q: use lower-case letters, digits and '-', at most 32", name)
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("labs make network namespaces: run as root")
+	}
+	in := &Instance{Topology: t, Name: name, Culvert: culvert}
+	if err := in.lockName(); err != nil {
+		return nil, err
+	}
+	if err := in.load(); err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return in, nil
+}
+
+func (in *Instance) stateFile() string { return filepath.Join(StateDir, in.Name+".json") }
+
+func (in *Instance) lockFile() string { return filepath.Join(StateDir, in.Name+".lock") }
+
+func (in *Instance) Dir() string { return filepath.Join(StateDir, in.Name) }
+
+// File names a file of a node.
+func (in *Instance) File(n *topology.Node, name string) string {
+	return filepath.Join(in.Dir(), n.Name, name)
+}
+
+func (in *Instance) Namespace(n *topology.Node) namespace.Named {
+	return namespace.Named{Name: "culvert-" + in.Name + "-" + n.Name}
+}
+
+// pins is where the instance's daemons pin. While it is there no other instance
+// takes pinDir for empty.
+func (in *Instance) pins() string { return filepath.Join(PinDir, in.Name) }
+
+func (in *Instance) PinPath(n *topology.Node) string { return filepath.Join(in.pins(), n.Name) }
+
+// MakePins makes the directory. Another instance may be removing the one above
+// it at the same time.
+func (in *Instance) MakePins() error {
+	var err error
+	for range 5 {
+		if err = os.MkdirAll(in.pins(), 0o700); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// DiskDir is where nodes of kind kubelet have their root file systems: much for
+// /run, which is mostly memory.
+const DiskDir = "/var/lib/culvert-lab"
+
+// Disk is the folder that is the node's root file system.
+func (in *Instance) Disk(n *topology.Node) string { return filepath.Join(DiskDir, in.Name, n.Name) }
+
+// Inside names a file of a node of kind kubelet as it is there now.
+func (in *Instance) Inside(n *topology.Node, file string) string {
+	p, _ := in.Process(n, NodeProcess)
+	return filepath.Join("/proc", fmt.Sprint(p.PID), "root", file)
+}
