@@ -64,7 +64,7 @@ lint: ## format, bugs, comments, words, commit subjects, known vulnerabilities
 	@tools/lint/vulnerabilities.sh
 
 .PHONY: generate
-generate: ## make the objects of bpf/, the management API, the schema and docs/behaviors.md
+generate: ## make the objects of bpf/, the management API, the schema and docs/reference/behaviors.md
 	@tools/need.sh test
 	@go generate ./srv6 # the header that the objects are made of
 	@go generate ./...

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Ethernet PDU sessions: frames from the UE, and from links to it (TS 23.501
- * section 5.6.10.2; docs/semantics.md section 7, "Ethernet"). */
+ * section 5.6.10.2; docs/reference/semantics.md section 7, "Ethernet"). */
 #ifndef CULVERT_ETHERNET_H
 #define CULVERT_ETHERNET_H
 

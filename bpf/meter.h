@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Token buckets (docs/semantics.md section 7): a packet compares two numbers
+/* Token buckets (docs/reference/semantics.md section 7): a packet compares two numbers
  * of a cache line that it has anyway; the clock is read, and the rate paid out,
  * only when they meet. Nothing is lost between CPUs: both numbers are exact. */
 #ifndef CULVERT_METER_H

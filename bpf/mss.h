@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The MSS of TCP connections that a session carries (docs/semantics.md section
+/* The MSS of TCP connections that a session carries (docs/reference/semantics.md section
  * 7): what both ends may send fits, so that nobody needs to be told. */
 #ifndef CULVERT_MSS_H
 #define CULVERT_MSS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* One packet's journey: whose it is, what is done with it, and out
- * (docs/semantics.md section 2). */
+ * (docs/reference/semantics.md section 2). */
 #ifndef CULVERT_ROUTER_H
 #define CULVERT_ROUTER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Sessions (docs/semantics.md section 7): the rule that a packet is for, and
+/* Sessions (docs/reference/semantics.md section 7): the rule that a packet is for, and
  * whether it may go. What is then done with it is in upf.h. */
 #ifndef CULVERT_SESSION_H
 #define CULVERT_SESSION_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The user plane function: packets of sessions, from the UE and to it
- * (TS 29.244; docs/semantics.md section 7). */
+ * (TS 29.244; docs/reference/semantics.md section 7). */
 #ifndef CULVERT_UPF_H
 #define CULVERT_UPF_H
 

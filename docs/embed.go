@@ -5,5 +5,5 @@ import _ "embed"
 
 // Schema is the JSON schema of the configuration file.
 //
-//go:embed culvert.schema.json
+//go:embed reference/culvert.schema.json
 var Schema []byte

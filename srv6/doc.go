@@ -3,7 +3,7 @@
 // (RFC 8754), and the addresses and arguments of the mobile user plane.
 //
 // The behaviour table (Table, Lookup) has one row for each behaviour. The
-// command line, the configuration's validation and docs/behaviors.md read it,
+// command line, the configuration's validation and docs/reference/behaviors.md read it,
 // so that a new behaviour is described in one place.
 //
 // The package imports the standard library only.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The flow hash (docs/semantics.md section 3): entropy for UDP source ports and
+/* The flow hash (docs/reference/semantics.md section 3): entropy for UDP source ports and
  * flow labels, and the choice among weighted lists and next hops. */
 #ifndef CULVERT_LIB_FLOW_H
 #define CULVERT_LIB_FLOW_H

@@ -65,7 +65,7 @@ type Change struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Counter counts packets and bytes (which bytes: docs/semantics.md section 1).
+// Counter counts packets and bytes (which bytes: docs/reference/semantics.md section 1).
 type Counter struct {
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
 
-// What the report is to hold (docs/semantics.md names them).
+// What the report is to hold (docs/reference/semantics.md names them).
 var everything = []string{
 	"l2_forward", "end", "end_x", "end_t", "end_dt4", "end_dt6", "end_dt46", "end_dx2", "end_dx4", "end_dx6",
 	"end_b6_encaps_red", "h_encaps", "h_encaps_red", "h_encaps_l2_red", "gtpu_decap", "gtpu_encap", "gtpu_switch",

@@ -46,7 +46,7 @@ func machine() (result.Environment, error) {
 }
 
 // What others may take of a CPU's time before figures say nothing
-// (docs/measuring.md): of CPU time beside a baseline, and of rates, losses and
+// (docs/how-to/measure.md): of CPU time beside a baseline, and of rates, losses and
 // latencies.
 const (
 	noiseOfRatios = 0.5

@@ -13,7 +13,7 @@
 // What only this machine can answer (does the interface exist?) is apart, in
 // CheckInterfaces, so that a file can be checked anywhere.
 //
-// The JSON schema, docs/culvert.schema.json, is made from the types.
+// The JSON schema, docs/reference/culvert.schema.json, is made from the types.
 package config
 
-//go:generate sh -c "cd ../.. && go run ./internal/config/genschema > docs/culvert.schema.json"
+//go:generate sh -c "cd ../.. && go run ./internal/config/genschema > docs/reference/culvert.schema.json"

@@ -70,7 +70,7 @@ func (d *DataPlane) downlinkTEID(session uint64) (teid uint32) {
 }
 
 // gpduToUs is a G-PDU to one of our GTP-U addresses. Nobody looks at the UDP
-// checksum (docs/semantics.md section 6).
+// checksum (docs/reference/semantics.md section 6).
 func (d *DataPlane) gpduToUs(teid uint32, tpdu []byte) ([]byte, error) {
 	d.mu.Lock()
 	addresses := d.want.GTPUAddresses

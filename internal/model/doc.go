@@ -1,5 +1,5 @@
 // Package model is the reference for the data path: a plain interpreter of
-// docs/semantics.md and the RFCs behind it, written for clarity and not for
+// docs/reference/semantics.md and the RFCs behind it, written for clarity and not for
 // speed. It shares nothing with bpf/, so that the two can be compared frame by
 // frame.
 //

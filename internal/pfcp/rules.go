@@ -634,7 +634,7 @@ func (b *builder) qer(l ies, u update) {
 	}
 }
 
-// meterWindow is how much of the past a rate is measured over (docs/semantics.md
+// meterWindow is how much of the past a rate is measured over (docs/reference/semantics.md
 // section 7, "Meter").
 const meterWindow = 64 * time.Millisecond
 

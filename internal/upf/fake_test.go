@@ -217,7 +217,7 @@ func (f *fakePath) rule(t *testing.T, id uint64, rule uint16) dataplane.Rule {
 	return dataplane.Rule{}
 }
 
-// packet passes a rule as section 7 of docs/semantics.md says, and whether it
+// packet passes a rule as section 7 of docs/reference/semantics.md says, and whether it
 // was forwarded.
 func (f *fakePath) packet(id uint64, rule uint16, octets uint64) bool {
 	f.mu.Lock()

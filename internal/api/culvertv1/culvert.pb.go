@@ -1,7 +1,7 @@
 // The management API of the daemon: gRPC, and JSON over HTTP, by Connect.
 //
 // What can be configured has the names and the meaning that it has in the
-// configuration file (docs/culvert.schema.json), which is where they are
+// configuration file (docs/reference/culvert.schema.json), which is where they are
 // explained: a Config here is that file. Addresses, prefixes and the standards'
 // names ("End.M.GTP4.E", "ipv4v6") are text, as there.
 
@@ -2543,7 +2543,7 @@ func (x *Log) GetFormat() string {
 	return ""
 }
 
-// Counter counts packets and bytes; which bytes: docs/semantics.md section 1.
+// Counter counts packets and bytes; which bytes: docs/reference/semantics.md section 1.
 type Counter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Packets       uint64                 `protobuf:"varint,1,opt,name=packets,proto3" json:"packets,omitempty"`

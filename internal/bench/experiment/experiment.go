@@ -22,7 +22,7 @@ type Kind struct {
 	// pointers, lists, and what has UnmarshalText.
 	New func() Experiment
 	// NoiseLimit is the share of time taken by others, 0 to 1, up to which runs of
-	// this kind claim anything, where a file does not say: what docs/measuring.md
+	// this kind claim anything, where a file does not say: what docs/how-to/measure.md
 	// tells of it was measured.
 	NoiseLimit float64
 }

@@ -56,7 +56,7 @@ type Params struct {
 }
 
 // noiseLimit is what others may take of a CPU's time: rates and losses stand little
-// (docs/measuring.md).
+// (docs/how-to/measure.md).
 const noiseLimit = 0.1
 
 // Kind is the experiment's.

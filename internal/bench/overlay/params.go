@@ -91,7 +91,7 @@ type Params struct {
 }
 
 // noiseLimit is what others may take of a CPU's time: everything that is claimed of
-// traffic is of CPU time beside a baseline (docs/measuring.md).
+// traffic is of CPU time beside a baseline (docs/how-to/measure.md).
 const noiseLimit = 0.5
 
 // Kind is the experiment's.

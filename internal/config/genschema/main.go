@@ -1,6 +1,6 @@
 // Genschema makes the JSON schema of the configuration file from the Go types:
 //
-//	go run ./internal/config/genschema > docs/culvert.schema.json
+//	go run ./internal/config/genschema > docs/reference/culvert.schema.json
 //
 // It is run in the repository's directory, since the fields' comments are the
 // schema's descriptions.
@@ -21,7 +21,7 @@ import (
 
 const (
 	module   = "github.com/culvert-net/culvert"
-	schemaID = "https://" + module + "/docs/culvert.schema.json"
+	schemaID = "https://" + module + "/docs/reference/culvert.schema.json"
 )
 
 func main() {

@@ -19,7 +19,7 @@ const root = "../../.."
 func compile(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	t.Chdir(root)
-	committed, err := os.ReadFile("docs/culvert.schema.json")
+	committed, err := os.ReadFile("docs/reference/culvert.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func compile(t *testing.T) *jsonschema.Schema {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(made, committed) {
-		t.Error("docs/culvert.schema.json is not up to date: make generate")
+		t.Error("docs/reference/culvert.schema.json is not up to date: make generate")
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(made))
 	if err != nil {

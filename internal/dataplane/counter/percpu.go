@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
-// Counter counts packets and bytes (which bytes: docs/semantics.md section 1).
+// Counter counts packets and bytes (which bytes: docs/reference/semantics.md section 1).
 type Counter struct{ Packets, Bytes uint64 }
 
 // Add adds what o counted.

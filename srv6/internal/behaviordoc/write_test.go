@@ -14,12 +14,12 @@ func TestDocumentIsUpToDate(t *testing.T) {
 	if err := Write(&want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../../docs/behaviors.md")
+	got, err := os.ReadFile("../../../docs/reference/behaviors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want.Bytes()) {
-		t.Error("docs/behaviors.md differs from the behaviour table: run go generate ./srv6")
+		t.Error("docs/reference/behaviors.md differs from the behaviour table: run go generate ./srv6")
 	}
 }
 

@@ -1,5 +1,5 @@
 // Command gendocs writes what is generated from the behaviour table:
-// docs/behaviors.md and bpf/srv6/behaviors.h. It runs in srv6.
+// docs/reference/behaviors.md and bpf/srv6/behaviors.h. It runs in srv6.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	write("../docs/behaviors.md", behaviordoc.Write)
+	write("../docs/reference/behaviors.md", behaviordoc.Write)
 	write("../bpf/srv6/behaviors.h", behaviordoc.WriteHeader)
 }
 
