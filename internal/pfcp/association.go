@@ -9,6 +9,7 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -69,12 +70,12 @@ func (p *peers) at(from netip.Addr) []*association { return p.byAddr[from] }
 
 // find is the association that a request names by its Node ID, if it comes from
 // there.
-func (p *peers) find(from netip.Addr, l ies) *association {
-	var d decoder
+func (p *peers) find(from netip.Addr, l wire.IEs) *association {
+	var d wire.Decoder
 	var found *association
-	d.each(l, func(t uint16, v []byte) {
+	d.Each(l, func(t uint16, v []byte) {
 		if t == ie.NodeID && found == nil {
-			found = p.byNode[d.nodeID(v)]
+			found = p.byNode[d.NodeID(v)]
 		}
 	})
 	if found == nil || !found.has(from) {
@@ -136,7 +137,7 @@ func (s *Server) Associations() []Association {
 	for _, a := range s.peers.Load().sorted() {
 		shown := Association{
 			Node: a.node, Addrs: slices.Clone(a.addrs), Since: a.since,
-			Recovery: time.Unix(int64(a.recovery)-epoch, 0).UTC(),
+			Recovery: time.Unix(int64(a.recovery)-wire.Epoch, 0).UTC(),
 			Up:       !a.down.Load(), Sessions: int(a.sessions.Load()),
 		}
 		for id := range *a.apps.Load() {

@@ -19,6 +19,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -287,12 +288,12 @@ var names = map[string]string{}
 // readAll reads an establishment, or a modification of a session that has the
 // rules which the captures change.
 func readAll(data []byte) error {
-	h, body, _, err := readHeader(data)
+	h, body, _, err := wire.ReadHeader(data)
 	if err != nil {
 		return err
 	}
-	b := builder{decoder: decoder{names: names}, features: everything, to: &session.Session{}}
-	if h.msgType == message.MsgTypeSessionEstablishmentRequest {
+	b := builder{Decoder: wire.Decoder{Names: names}, features: everything, to: &session.Session{}}
+	if h.Type == message.MsgTypeSessionEstablishmentRequest {
 		b.establish(body)
 		b.references()
 	} else {
@@ -300,8 +301,8 @@ func readAll(data []byte) error {
 		b.to = &to
 		b.modify(body)
 	}
-	if b.err != nil {
-		return b.err
+	if b.Err != nil {
+		return b.Err
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -137,13 +138,13 @@ func newReplay(t *testing.T, dialect string) *replay {
 
 // answerTo finds the response to a request of the SMF's in the capture.
 func (r *replay) answerTo(i int) []byte {
-	h, _, _, err := readHeader(r.all[i].data)
+	h, _, _, err := wire.ReadHeader(r.all[i].data)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for _, s := range r.all[i+1:] {
-		if a, _, _, err := readHeader(s.data); err == nil && s.from == r.upf &&
-			a.msgType == h.msgType+1 && a.sequence == h.sequence {
+		if a, _, _, err := wire.ReadHeader(s.data); err == nil && s.from == r.upf &&
+			a.Type == h.Type+1 && a.Sequence == h.Sequence {
 			return s.data
 		}
 	}
@@ -151,17 +152,17 @@ func (r *replay) answerTo(i int) []byte {
 }
 
 func (r *replay) step(i int) {
-	h, _, _, err := readHeader(r.all[i].data)
+	h, _, _, err := wire.ReadHeader(r.all[i].data)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	if r.all[i].from == r.upf {
-		if h.msgType == message.MsgTypeSessionReportRequest {
+		if h.Type == message.MsgTypeSessionReportRequest {
 			r.report(i)
 		}
 		return
 	}
-	if isResponse(h.msgType) {
+	if isResponse(h.Type) {
 		return
 	}
 	theirs := r.answerTo(i)
@@ -189,10 +190,10 @@ func (r *replay) step(i int) {
 // translate puts our addresses and SEIDs into a message of the capture's SMF.
 func (r *replay) translate(data []byte) []byte {
 	data = bytes.ReplaceAll(data, r.smf.AsSlice(), r.m.addr.AsSlice())
-	if h, _, _, _ := readHeader(data); h.hasSEID && h.seid != 0 {
-		ours, ok := r.seids[h.seid]
+	if h, _, _, _ := wire.ReadHeader(data); h.HasSEID && h.SEID != 0 {
+		ours, ok := r.seids[h.SEID]
 		if !ok {
-			r.t.Fatalf("the capture names SEID %#x before it was given", h.seid)
+			r.t.Fatalf("the capture names SEID %#x before it was given", h.SEID)
 		}
 		binary.BigEndian.PutUint64(data[4:], ours)
 	}

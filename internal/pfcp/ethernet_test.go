@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/wmnsk/go-pfcp/ie"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -78,7 +79,7 @@ func TestMACAddressReport(t *testing.T) {
 		many[i] = [6]byte{2, 0, 0, 0, byte(i >> 8), byte(i)}
 	}
 	r := session.UsageReport{URR: 1, Cause: session.CauseMACAddresses, Detected: many, Removed: many[:1]}
-	got, err := usageReport(ie.UsageReportWithinSessionReportRequest, &r, nil).UsageReport()
+	got, err := wire.NewUsageReport(ie.UsageReportWithinSessionReportRequest, &r, nil).UsageReport()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,15 +17,16 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// wire is a socket that keeps what is written.
-type wire struct{ sent [][]byte }
+// tap is a socket that keeps what is written.
+type tap struct{ sent [][]byte }
 
-func (w *wire) ReadBatch([]ipv4.Message, int) (int, error) { return 0, net.ErrClosed }
+func (w *tap) ReadBatch([]ipv4.Message, int) (int, error) { return 0, net.ErrClosed }
 
-func (w *wire) WriteBatch(ms []ipv4.Message, _ int) (int, error) {
+func (w *tap) WriteBatch(ms []ipv4.Message, _ int) (int, error) {
 	for _, m := range ms {
 		for _, b := range m.Buffers {
 			w.sent = append(w.sent, slices.Clone(b))
@@ -47,7 +48,7 @@ type stand struct {
 	t     testing.TB
 	s     *Server
 	upf   *fakeUPF
-	wire  *wire
+	tap   *tap
 	conn  *conn
 	d     *dispatcher
 	peers []netip.Addr
@@ -66,9 +67,9 @@ func newStand(t testing.TB) *stand {
 	s.workers = []*worker{newWorker(s, 0), newWorker(s, 1)}
 	s.node = newNode(s)
 	s.peers.Store(&peers{})
-	w := &wire{}
+	w := &tap{}
 	s.conns = []*conn{{addr: cfg.Addresses[0], batch: w}}
-	out := &stand{t: t, s: s, upf: upf, wire: w, conn: s.conns[0], d: newDispatcher(s)}
+	out := &stand{t: t, s: s, upf: upf, tap: w, conn: s.conns[0], d: newDispatcher(s)}
 	for host := range byte(3) {
 		out.peers = append(out.peers, netip.AddrFrom4([4]byte{192, 0, 2, host + 1}))
 	}
@@ -81,12 +82,12 @@ func newStand(t testing.TB) *stand {
 // step hands in a datagram, and returns what is answered.
 func (st *stand) step(from netip.Addr, data []byte) [][]byte {
 	at := netip.AddrPortFrom(from, Port)
-	st.wire.sent = nil
+	st.tap.sent = nil
 	st.d.take(st.conn, at, net.UDPAddrFromAddrPort(at), data)
 	st.d.flush()
 	for st.settle() {
 	}
-	return st.wire.sent
+	return st.tap.sent
 }
 
 // settle does what waits, and says whether there was something.
@@ -145,14 +146,14 @@ func (st *stand) check(from netip.Addr, data []byte) {
 	before := st.look()
 	answers := st.step(from, data)
 	after := st.look()
-	h, _, _, err := readHeader(data)
+	h, _, _, err := wire.ReadHeader(data)
 	var wanted int
-	if err == nil || err == errLength || err == errVersion {
-		switch h.msgType {
+	if err == nil || err == wire.ErrLength || err == wire.ErrVersion {
+		switch h.Type {
 		case 1, 3, 5, 7, 9, 14, 50, 52, 54:
 			wanted = 1
 		}
-		if err == errVersion {
+		if err == wire.ErrVersion {
 			wanted = 1
 		}
 	}
@@ -166,24 +167,24 @@ func (st *stand) check(from netip.Addr, data []byte) {
 	st.checkBounds()
 	for _, s := range after {
 		b := builder{to: s}
-		if b.references(); b.err != nil {
-			st.t.Fatalf("%x left half a session: %v", data, b.err)
+		if b.references(); b.Err != nil {
+			st.t.Fatalf("%x left half a session: %v", data, b.Err)
 		}
 	}
 }
 
 // checkAnswer: what an answer says is what was done.
-func (st *stand) checkAnswer(h header, answer []byte, before, after map[uint64]*session.Session) {
+func (st *stand) checkAnswer(h wire.Header, answer []byte, before, after map[uint64]*session.Session) {
 	st.t.Helper()
-	a, body, rest, err := readHeader(answer)
-	if err != nil || len(rest) > 0 || a.msgType != h.msgType+1 || a.sequence != h.sequence {
+	a, body, rest, err := wire.ReadHeader(answer)
+	if err != nil || len(rest) > 0 || a.Type != h.Type+1 || a.Sequence != h.Sequence {
 		st.t.Fatalf("answered by %x: %v", answer, err)
 	}
 	if _, err := message.Parse(answer); err != nil {
 		st.t.Fatalf("go-pfcp does not read %x: %v", answer, err)
 	}
 	accepts := causeOf(body) == nil
-	switch h.msgType {
+	switch h.Type {
 	case message.MsgTypeSessionEstablishmentRequest, message.MsgTypeSessionModificationRequest, message.MsgTypeSessionDeletionRequest:
 		if !accepts && !maps.Equal(before, after) {
 			st.t.Fatalf("refused (%x), and sessions changed", answer)
@@ -198,7 +199,7 @@ func (st *stand) checkBounds() {
 	total := 0
 	for _, w := range s.workers {
 		total += w.sessions.Len()
-		if len(w.answers.young.answers) > answerBytes || len(w.b.names) > maxNames || len(w.tasks) > 0 || len(w.purges) > 0 {
+		if len(w.answers.young.answers) > answerBytes || len(w.b.Names) > wire.MaxNames || len(w.tasks) > 0 || len(w.purges) > 0 {
 			st.t.Fatal("a worker keeps too much")
 		}
 	}
@@ -248,8 +249,8 @@ func (st *stand) play(data []byte) (messages int) {
 	return messages
 }
 
-// forSession says whether a header has a SEID.
-func forSession(datagram []byte) bool { return len(datagram) >= 16 && datagram[0]&flagSEID != 0 }
+// forSession says whether a wire.Header has a SEID.
+func forSession(datagram []byte) bool { return len(datagram) >= 16 && datagram[0]&wire.FlagSEID != 0 }
 
 // sound are the requests of both captures and of the tests above, as the first
 // peer sends them.
@@ -389,10 +390,10 @@ func mutate(r *rand.Rand, b []byte) []byte {
 	return b
 }
 
-func topIEs(l ies) (list [][]byte) {
+func topIEs(l wire.IEs) (list [][]byte) {
 	for len(l) > 0 {
 		before := l
-		if _, _, err := l.next(); err != nil {
+		if _, _, err := l.Next(); err != nil {
 			return list
 		}
 		list = append(list, before[:len(before)-len(l)])

@@ -9,6 +9,8 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
 // The tests' own encoder, which also writes what should not be.
@@ -38,11 +40,11 @@ func u32(v uint32) []byte { return binary.BigEndian.AppendUint32(nil, v) }
 
 // rawMessage is one about a session, or, with seid nil, about the node.
 func rawMessage(msgType uint8, seid *uint64, seq uint32, parts ...[]byte) []byte {
-	h := header{sequence: seq}
+	h := wire.Header{Sequence: seq}
 	if seid != nil {
-		h.hasSEID, h.seid = true, *seid
+		h.HasSEID, h.SEID = true, *seid
 	}
-	b := appendMessage(nil, msgType, h)
+	b := wire.AppendMessage(nil, msgType, h)
 	b = append(b, join(parts...)...)
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)-4))
 	return b
@@ -57,24 +59,24 @@ type answered struct {
 // refusal reads the Cause and the Offending IE of an answer.
 func refusal(t testing.TB, b []byte) (a answered) {
 	t.Helper()
-	h, body, rest, err := readHeader(b)
+	h, body, rest, err := wire.ReadHeader(b)
 	if err != nil || len(rest) > 0 {
 		t.Fatalf("answered %x: %v", b, err)
 	}
-	if h.msgType == message.MsgTypeHeartbeatResponse {
+	if h.Type == message.MsgTypeHeartbeatResponse {
 		return a
 	}
-	var d decoder
-	d.each(body, func(t uint16, v []byte) {
+	var d wire.Decoder
+	d.Each(body, func(t uint16, v []byte) {
 		switch t {
 		case ie.Cause:
-			a.cause = d.u8(t, v)
+			a.cause = d.U8(t, v)
 		case ie.OffendingIE:
-			a.offending = d.u16(t, v)
+			a.offending = d.U16(t, v)
 		}
 	})
-	if d.err != nil {
-		t.Fatalf("answered %x: %v", b, d.err)
+	if d.Err != nil {
+		t.Fatalf("answered %x: %v", b, d.Err)
 	}
 	return a
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -80,27 +81,27 @@ func (n *node) run(ctx context.Context) error {
 }
 
 func (n *node) packet(p *packet) {
-	h, body, _, err := readHeader(p.data)
-	if errors.Is(err, errVersion) {
+	h, body, _, err := wire.ReadHeader(p.data)
+	if errors.Is(err, wire.ErrVersion) {
 		n.s.counters.malformed.Add(1)
 		n.s.counters.sent[message.MsgTypeVersionNotSupportedResponse].Add(1)
-		n.scratch = appendMessage(n.scratch[:0], message.MsgTypeVersionNotSupportedResponse, header{sequence: h.sequence})
+		n.scratch = wire.AppendMessage(n.scratch[:0], message.MsgTypeVersionNotSupportedResponse, wire.Header{Sequence: h.Sequence})
 		n.out.add(p.conn, p.to, n.scratch)
 		return
 	}
-	if isResponse(h.msgType) {
+	if isResponse(h.Type) {
 		n.s.requests.answered(p.from.Addr(), h, body, err)
 		return
 	}
-	if _, known := messageNames[h.msgType]; !known || h.msgType == message.MsgTypeSessionReportRequest ||
-		h.msgType == message.MsgTypeNodeReportRequest {
+	if _, known := messageNames[h.Type]; !known || h.Type == message.MsgTypeSessionReportRequest ||
+		h.Type == message.MsgTypeNodeReportRequest {
 		n.s.counters.malformed.Add(1)
-		n.s.warn(&n.s.complain.malformed, "PFCP message of a type that no SMF sends", "from", p.from, "type", h.msgType)
+		n.s.warn(&n.s.complain.malformed, "PFCP message of a type that no SMF sends", "from", p.from, "type", h.Type)
 		return
 	}
 	// Heartbeats change nothing, so anybody's may be answered anew each time:
 	// a repeated one gets the same answer by itself.
-	if h.msgType == message.MsgTypeHeartbeatRequest {
+	if h.Type == message.MsgTypeHeartbeatRequest {
 		n.heartbeat(p, h, body, err)
 		return
 	}
@@ -136,7 +137,7 @@ func isResponse(msgType uint8) bool {
 type request struct {
 	n   *node
 	p   packet // without its data
-	h   header
+	h   wire.Header
 	key uint64
 }
 
@@ -145,40 +146,40 @@ type request struct {
 func (r *request) reply(cause uint8, list ...*ie.IE) {
 	n := r.n
 	delete(n.busy, r.key)
-	n.s.counters.answered(r.h.msgType+1, cause)
+	n.s.counters.answered(r.h.Type+1, cause)
 	h := r.h
-	h.hasSEID = false
-	n.scratch = appendMessage(n.scratch[:0], h.msgType+1, h, list...)
+	h.HasSEID = false
+	n.scratch = wire.AppendMessage(n.scratch[:0], h.Type+1, h, list...)
 	if len(n.s.peers.Load().at(r.p.from.Addr())) > 0 {
 		n.answers.keep(r.key, n.scratch, time.Now())
 	}
 	n.out.add(r.p.conn, r.p.to, n.scratch)
 }
 
-func (r *request) refuse(why *reject) {
+func (r *request) refuse(why *wire.Refusal) {
 	s := r.n.s
-	s.warn(&s.complain.refused, "PFCP request refused", "from", r.p.from, "message", messageName(r.h.msgType), "why", why)
-	r.reply(why.cause, append([]*ie.IE{newNodeID(s.cfg.NodeID)}, why.ies()...)...)
+	s.warn(&s.complain.refused, "PFCP request refused", "from", r.p.from, "message", messageName(r.h.Type), "why", why)
+	r.reply(why.Cause, append([]*ie.IE{wire.NewNodeID(s.cfg.NodeID)}, why.IEs()...)...)
 }
 
 // later keeps a request for an answer that comes when others have done their
 // part.
 func (r *request) later() { r.n.busy[r.key] = true }
 
-func (n *node) request(r request, body ies, err error) {
+func (n *node) request(r request, body wire.IEs, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			n.s.counters.panics.Add(1)
 			n.s.warn(&n.s.complain.panicked, "reading a PFCP message failed", "from", r.p.from, "panic", v, "stack", string(debug.Stack()))
-			r.refuse(&reject{cause: ie.CauseInvalidLength, err: fmt.Errorf("panic: %v", v)})
+			r.refuse(&wire.Refusal{Cause: ie.CauseInvalidLength, Err: fmt.Errorf("panic: %v", v)})
 		}
 	}()
 	r.p.data = nil
 	if err != nil {
-		r.refuse(&reject{cause: ie.CauseInvalidLength, err: err})
+		r.refuse(&wire.Refusal{Cause: ie.CauseInvalidLength, Err: err})
 		return
 	}
-	switch r.h.msgType {
+	switch r.h.Type {
 	case message.MsgTypeAssociationSetupRequest:
 		n.setup(&r, body)
 	case message.MsgTypeAssociationUpdateRequest:
@@ -188,7 +189,7 @@ func (n *node) request(r request, body ies, err error) {
 	case message.MsgTypePFDManagementRequest:
 		n.pfdManagement(&r, body)
 	default: // Session Set Deletion
-		r.refuse(unsupported(0))
+		r.refuse(wire.Unsupported(0))
 	}
 }
 
@@ -204,60 +205,44 @@ type setupIEs struct {
 	retainFrom []netip.Addr // CP PFCP entities; none: all
 }
 
-func (d *decoder) setup(l ies) (out setupIEs) {
-	d.each(l, func(t uint16, v []byte) {
+func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
+	d.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.NodeID:
-			out.node, out.hasNode = d.nodeID(v), true
+			out.node, out.hasNode = d.NodeID(v), true
 		case ie.RecoveryTimeStamp:
-			out.recovery, out.hasStamp = d.u32(t, v), true
+			out.recovery, out.hasStamp = d.U32(t, v), true
 		case ie.Cause:
-			out.cause = d.u8(t, v)
+			out.cause = d.U8(t, v)
 		case ie.AlternativeSMFIPAddress:
-			out.others = append(out.others, d.addresses(t, v)...)
+			out.others = append(out.others, d.Addresses(t, v)...)
 		case ie.PFCPSessionRetentionInformation:
 			out.retain = true
-			d.each(v, func(t uint16, v []byte) {
+			d.Each(v, func(t uint16, v []byte) {
 				if t == ie.CPPFCPEntityIPAddress {
-					out.retainFrom = append(out.retainFrom, d.addresses(t, v)...)
+					out.retainFrom = append(out.retainFrom, d.Addresses(t, v)...)
 				}
 			})
 		}
 	})
 	switch {
 	case !out.hasNode:
-		d.fail(missing(ie.NodeID))
+		d.Fail(wire.Missing(ie.NodeID))
 	case !out.hasStamp:
-		d.fail(missing(ie.RecoveryTimeStamp))
+		d.Fail(wire.Missing(ie.RecoveryTimeStamp))
 	}
 	return out
-}
-
-// addresses of IEs that begin with flags: V6, then V4; IPv4 comes first.
-func (d *decoder) addresses(t uint16, v []byte) (list []netip.Addr) {
-	if !d.need(t, v, 1) {
-		return nil
-	}
-	at := 1
-	if v[0]&2 != 0 && d.need(t, v, at+4) {
-		list = append(list, netip.AddrFrom4([4]byte(v[at:])))
-		at += 4
-	}
-	if v[0]&1 != 0 && d.need(t, v, at+16) {
-		list = append(list, netip.AddrFrom16([16]byte(v[at:])))
-	}
-	return list
 }
 
 // setup answers an Association Setup Request. An association that was there is
 // replaced; its sessions go, unless the SMF asks to retain them (TS 29.244
 // section 6.2.6.2.2), and only then is there an answer, so that what the SMF
 // establishes next does not meet them.
-func (n *node) setup(r *request, body ies) {
-	var d decoder
-	said := d.setup(body)
-	if d.err != nil {
-		r.refuse(d.err)
+func (n *node) setup(r *request, body wire.IEs) {
+	var d wire.Decoder
+	said := readSetup(&d, body)
+	if d.Err != nil {
+		r.refuse(d.Err)
 		return
 	}
 	from := r.p.from.Addr()
@@ -265,11 +250,11 @@ func (n *node) setup(r *request, body ies) {
 	if old != nil && !old.has(from) && !old.down.Load() {
 		n.s.counters.unauthorised.Add(1)
 		n.s.warn(&n.s.complain.unauthorised, "association of another peer's Node ID", "from", from, "node", said.node)
-		r.refuse(&reject{cause: ie.CauseRequestRejected})
+		r.refuse(&wire.Refusal{Cause: ie.CauseRequestRejected})
 		return
 	}
 	if old == nil && len(n.s.peers.Load().byNode) >= maxAssociations {
-		r.refuse(&reject{cause: ie.CauseNoResourcesAvailable})
+		r.refuse(&wire.Refusal{Cause: ie.CauseNoResourcesAvailable})
 		return
 	}
 	r.later()
@@ -286,10 +271,10 @@ func (n *node) setup(r *request, body ies) {
 // selfDescription is what a setup or update tells of us.
 func (n *node) selfDescription() []*ie.IE {
 	return []*ie.IE{
-		newNodeID(n.s.cfg.NodeID),
+		wire.NewNodeID(n.s.cfg.NodeID),
 		accepted,
 		ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
-		upFunctionFeatures(n.s.features),
+		wire.NewUPFunctionFeatures(n.s.features),
 	}
 }
 
@@ -366,43 +351,43 @@ func (n *node) everywhere(f func(w *worker, done func()), done func()) {
 
 // update answers an Association Update Request. What an SMF may say there
 // changes nothing for us.
-func (n *node) update(r *request, body ies) {
+func (n *node) update(r *request, body wire.IEs) {
 	a, why := n.named(r, body)
 	if why != nil {
 		r.refuse(why)
 		return
 	}
 	n.alive(a)
-	r.reply(ie.CauseRequestAccepted, newNodeID(n.s.cfg.NodeID), accepted, upFunctionFeatures(n.s.features))
+	r.reply(ie.CauseRequestAccepted, wire.NewNodeID(n.s.cfg.NodeID), accepted, wire.NewUPFunctionFeatures(n.s.features))
 }
 
 // named is the association that a request is about.
-func (n *node) named(r *request, body ies) (*association, *reject) {
-	var d decoder
+func (n *node) named(r *request, body wire.IEs) (*association, *wire.Refusal) {
+	var d wire.Decoder
 	hasNode := false
-	d.each(body, func(t uint16, v []byte) {
+	d.Each(body, func(t uint16, v []byte) {
 		if t == ie.NodeID {
-			d.nodeID(v)
+			d.NodeID(v)
 			hasNode = true
 		}
 	})
 	if !hasNode {
-		d.fail(missing(ie.NodeID))
+		d.Fail(wire.Missing(ie.NodeID))
 	}
-	if d.err != nil {
-		return nil, d.err
+	if d.Err != nil {
+		return nil, d.Err
 	}
 	a := n.s.peers.Load().find(r.p.from.Addr(), body)
 	if a == nil {
 		n.s.counters.unauthorised.Add(1)
-		return nil, &reject{cause: ie.CauseNoEstablishedPFCPAssociation}
+		return nil, &wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation}
 	}
 	return a, nil
 }
 
 // releaseRequest answers an Association Release Request, when the sessions are
 // gone.
-func (n *node) releaseRequest(r *request, body ies) {
+func (n *node) releaseRequest(r *request, body wire.IEs) {
 	a, why := n.named(r, body)
 	if why != nil {
 		r.refuse(why)
@@ -412,33 +397,33 @@ func (n *node) releaseRequest(r *request, body ies) {
 	n.publish(n.s.peers.Load().without(a.node))
 	n.s.log.Info("PFCP association released", "node", a.node, "sessions", a.sessions.Load())
 	n.purge(a, nil, nil, func() {
-		r.reply(ie.CauseRequestAccepted, newNodeID(n.s.cfg.NodeID), accepted)
+		r.reply(ie.CauseRequestAccepted, wire.NewNodeID(n.s.cfg.NodeID), accepted)
 	})
 }
 
 // heartbeat answers anybody. The Recovery Time Stamp counts only from an address
 // that has an association: it means that its sessions are lost there.
-func (n *node) heartbeat(p *packet, h header, body ies, err error) {
-	var d decoder
+func (n *node) heartbeat(p *packet, h wire.Header, body wire.IEs, err error) {
+	var d wire.Decoder
 	var stamp uint32
 	hasStamp := false
 	if err == nil {
-		d.each(body, func(t uint16, v []byte) {
+		d.Each(body, func(t uint16, v []byte) {
 			if t == ie.RecoveryTimeStamp && !hasStamp {
-				stamp, hasStamp = d.u32(t, v), true
+				stamp, hasStamp = d.U32(t, v), true
 			}
 		})
 	}
 	// A Heartbeat Response has no Cause to refuse with.
-	if err != nil || d.err != nil || !hasStamp {
+	if err != nil || d.Err != nil || !hasStamp {
 		n.s.counters.malformed.Add(1)
 		n.s.warn(&n.s.complain.malformed, "heartbeat without a readable Recovery Time Stamp", "from", p.from)
 	} else {
 		n.recovered(p.from.Addr(), stamp)
 	}
-	h.hasSEID = false
+	h.HasSEID = false
 	n.s.counters.sent[message.MsgTypeHeartbeatResponse].Add(1)
-	n.scratch = appendMessage(n.scratch[:0], message.MsgTypeHeartbeatResponse, h,
+	n.scratch = wire.AppendMessage(n.scratch[:0], message.MsgTypeHeartbeatResponse, h,
 		ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery))
 	n.out.add(p.conn, p.to, n.scratch)
 }
@@ -477,14 +462,14 @@ func (n *node) heartbeats() {
 		n.s.requests.send(&outgoing{
 			msgType: message.MsgTypeHeartbeatRequest, to: a.peer(),
 			ies: []*ie.IE{ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery)},
-			done: func(h header, body ies, err error) {
+			done: func(h wire.Header, body wire.IEs, err error) {
 				n.post(func() { n.beaten(a, body, err) })
 			},
 		})
 	}
 }
 
-func (n *node) beaten(a *association, body ies, err error) {
+func (n *node) beaten(a *association, body wire.IEs, err error) {
 	delete(n.beating, a)
 	if n.s.peers.Load().byNode[a.node] != a {
 		return // replaced meanwhile
@@ -497,10 +482,10 @@ func (n *node) beaten(a *association, body ies, err error) {
 		return
 	}
 	n.alive(a)
-	var d decoder
-	d.each(body, func(t uint16, v []byte) {
+	var d wire.Decoder
+	d.Each(body, func(t uint16, v []byte) {
 		if t == ie.RecoveryTimeStamp && len(v) >= 4 {
-			n.recovered(a.addrs[0], d.u32(t, v))
+			n.recovered(a.addrs[0], d.U32(t, v))
 		}
 	})
 }
@@ -515,21 +500,21 @@ func (n *node) connect() {
 		n.s.requests.send(&outgoing{
 			msgType: message.MsgTypeAssociationSetupRequest, to: netip.AddrPortFrom(addr, Port),
 			ies: []*ie.IE{
-				newNodeID(n.s.cfg.NodeID),
+				wire.NewNodeID(n.s.cfg.NodeID),
 				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
-				upFunctionFeatures(n.s.features),
+				wire.NewUPFunctionFeatures(n.s.features),
 			},
-			done: func(h header, body ies, err error) { n.post(func() { n.connected(addr, body, err) }) },
+			done: func(h wire.Header, body wire.IEs, err error) { n.post(func() { n.connected(addr, body, err) }) },
 		})
 	}
 }
 
-func (n *node) connected(addr netip.Addr, body ies, err error) {
+func (n *node) connected(addr netip.Addr, body wire.IEs, err error) {
 	delete(n.connecting, addr)
-	var d decoder
-	said := d.setup(body)
-	if err == nil && d.err != nil {
-		err = d.err
+	var d wire.Decoder
+	said := readSetup(&d, body)
+	if err == nil && d.Err != nil {
+		err = d.Err
 	}
 	if err == nil && said.cause != ie.CauseRequestAccepted {
 		err = fmt.Errorf("%w: cause %d", ErrRefused, said.cause)
@@ -556,8 +541,8 @@ func (s *Server) Release(nodeID string) error {
 	}
 	s.requests.send(&outgoing{
 		msgType: message.MsgTypeAssociationUpdateRequest, to: a.peer(),
-		ies: []*ie.IE{newNodeID(s.cfg.NodeID), ie.NewPFCPAssociationReleaseRequest(1, 0)},
-		done: func(h header, body ies, err error) {
+		ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewPFCPAssociationReleaseRequest(1, 0)},
+		done: func(h wire.Header, body wire.IEs, err error) {
 			if err == nil {
 				err = causeOf(body)
 			}
@@ -570,16 +555,16 @@ func (s *Server) Release(nodeID string) error {
 }
 
 // causeOf is nil if a response accepts.
-func causeOf(body ies) error {
-	var d decoder
+func causeOf(body wire.IEs) error {
+	var d wire.Decoder
 	cause := uint8(0)
-	d.each(body, func(t uint16, v []byte) {
+	d.Each(body, func(t uint16, v []byte) {
 		if t == ie.Cause && cause == 0 {
-			cause = d.u8(t, v)
+			cause = d.U8(t, v)
 		}
 	})
-	if d.err != nil {
-		return d.err
+	if d.Err != nil {
+		return d.Err
 	}
 	if cause == ie.CauseRequestAccepted {
 		return nil
@@ -588,7 +573,7 @@ func causeOf(body ies) error {
 }
 
 // pfdManagement takes an SMF's PFDs, all of the request's or none.
-func (n *node) pfdManagement(r *request, body ies) {
+func (n *node) pfdManagement(r *request, body wire.IEs) {
 	ps := n.s.peers.Load()
 	from := r.p.from.Addr()
 	a := ps.find(from, body)
@@ -597,14 +582,14 @@ func (n *node) pfdManagement(r *request, body ies) {
 	}
 	if a == nil {
 		n.s.counters.unauthorised.Add(1)
-		r.refuse(&reject{cause: ie.CauseNoEstablishedPFCPAssociation})
+		r.refuse(&wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation})
 		return
 	}
-	var d decoder
+	var d wire.Decoder
 	apps := maps.Clone(*a.apps.Load())
-	changed := d.pfds(body, apps)
-	if d.err != nil {
-		r.refuse(d.err)
+	changed := readPFDs(&d, body, apps)
+	if d.Err != nil {
+		r.refuse(d.Err)
 		return
 	}
 	r.later()
@@ -613,5 +598,5 @@ func (n *node) pfdManagement(r *request, body ies) {
 	n.everywhere(func(w *worker, done func()) {
 		w.reapply(a, changed)
 		done()
-	}, func() { r.reply(ie.CauseRequestAccepted, accepted, newNodeID(n.s.cfg.NodeID)) })
+	}, func() { r.reply(ie.CauseRequestAccepted, accepted, wire.NewNodeID(n.s.cfg.NodeID)) })
 }

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/net/ipv4"
 
 	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
 // outgoing is a request of ours.
@@ -20,7 +22,7 @@ type outgoing struct {
 	ies     []*ie.IE
 	// done is called once: with the answer, which it may keep, or with
 	// ErrNoAnswer or what else went wrong. It must not wait for anything.
-	done func(h header, body ies, err error)
+	done func(h wire.Header, body wire.IEs, err error)
 
 	sequence uint32
 	conn     *conn
@@ -53,14 +55,14 @@ const maxSequence = 1<<24 - 1
 // send sends a request until it is answered or given up.
 func (r *requests) send(o *outgoing) {
 	if o.conn = r.s.connFor(o.to.Addr()); o.conn == nil {
-		o.done(header{}, nil, ErrNoAnswer)
+		o.done(wire.Header{}, nil, ErrNoAnswer)
 		return
 	}
 	o.addr = net.UDPAddrFromAddrPort(o.to)
 	r.mu.Lock()
 	if r.stopped || len(r.pending) >= maxSequence/2 {
 		r.mu.Unlock()
-		o.done(header{}, nil, ErrBusy)
+		o.done(wire.Header{}, nil, ErrBusy)
 		return
 	}
 	for {
@@ -71,8 +73,8 @@ func (r *requests) send(o *outgoing) {
 	}
 	o.sequence = r.next
 	r.pending[o.sequence] = o
-	o.message = appendMessage(nil, o.msgType,
-		header{sequence: o.sequence, hasSEID: o.seid != 0, seid: o.seid}, o.ies...)
+	o.message = wire.AppendMessage(nil, o.msgType,
+		wire.Header{Sequence: o.sequence, HasSEID: o.seid != 0, SEID: o.seid}, o.ies...)
 	o.ies = nil
 	o.tries = 1
 	o.timer = time.AfterFunc(r.s.cfg.RetryAfter, func() { r.again(o) })
@@ -99,7 +101,7 @@ func (r *requests) again(o *outgoing) {
 		delete(r.pending, o.sequence)
 		r.mu.Unlock()
 		r.s.counters.unanswered.Add(1)
-		o.done(header{}, nil, ErrNoAnswer)
+		o.done(wire.Header{}, nil, ErrNoAnswer)
 		return
 	}
 	o.tries++
@@ -110,18 +112,18 @@ func (r *requests) again(o *outgoing) {
 }
 
 // answered takes in a response. It counts if the peer that was asked sends it.
-func (r *requests) answered(from netip.Addr, h header, body ies, err error) {
+func (r *requests) answered(from netip.Addr, h wire.Header, body wire.IEs, err error) {
 	r.mu.Lock()
-	o := r.pending[h.sequence]
-	if o == nil || o.to.Addr() != from || o.msgType+1 != h.msgType {
+	o := r.pending[h.Sequence]
+	if o == nil || o.to.Addr() != from || o.msgType+1 != h.Type {
 		r.mu.Unlock()
 		r.s.counters.unexpected.Add(1)
 		return
 	}
-	delete(r.pending, h.sequence)
+	delete(r.pending, h.Sequence)
 	o.timer.Stop()
 	r.mu.Unlock()
-	o.done(h, append(ies(nil), body...), err)
+	o.done(h, append(wire.IEs(nil), body...), err)
 }
 
 // stop gives up all that is pending.
@@ -133,6 +135,6 @@ func (r *requests) stop() {
 	r.mu.Unlock()
 	for _, o := range list {
 		o.timer.Stop()
-		o.done(header{}, nil, ErrNoAnswer)
+		o.done(wire.Header{}, nil, ErrNoAnswer)
 	}
 }

@@ -6,19 +6,20 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
 // pfds reads a PFD Management Request onto apps, and returns the applications
 // that it changes. An application without PFDs loses those that it had; a
 // request without applications is for all of them (TS 29.244 section 7.4.3.1).
-func (d *decoder) pfds(l ies, apps map[string][]session.Filter) (changed []string) {
-	d.each(l, func(t uint16, v []byte) {
+func readPFDs(d *wire.Decoder, l wire.IEs, apps map[string][]session.Filter) (changed []string) {
+	d.Each(l, func(t uint16, v []byte) {
 		if t != ie.ApplicationIDsPFDs {
 			return
 		}
-		id, filters := d.application(v)
-		if d.err != nil {
+		id, filters := readApplication(d, v)
+		if d.Err != nil {
 			return
 		}
 		if len(filters) == 0 {
@@ -28,7 +29,7 @@ func (d *decoder) pfds(l ies, apps map[string][]session.Filter) (changed []strin
 		}
 		changed = append(changed, id)
 	})
-	if len(changed) == 0 && d.err == nil {
+	if len(changed) == 0 && d.Err == nil {
 		for id := range apps {
 			changed = append(changed, id)
 		}
@@ -37,21 +38,21 @@ func (d *decoder) pfds(l ies, apps map[string][]session.Filter) (changed []strin
 	return changed
 }
 
-func (d *decoder) application(l ies) (id string, filters []session.Filter) {
-	d.each(l, func(t uint16, v []byte) {
+func readApplication(d *wire.Decoder, l wire.IEs) (id string, filters []session.Filter) {
+	d.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.ApplicationID:
 			id = string(v)
 		case ie.PFDContext:
-			d.each(v, func(t uint16, v []byte) {
+			d.Each(v, func(t uint16, v []byte) {
 				if t == ie.PFDContents {
-					filters = append(filters, d.pfdContents(v)...)
+					filters = append(filters, readPFDContents(d, v)...)
 				}
 			})
 		}
 	})
 	if id == "" {
-		d.fail(missing(ie.ApplicationID))
+		d.Fail(wire.Missing(ie.ApplicationID))
 	}
 	return id, filters
 }
@@ -64,22 +65,22 @@ const (
 
 // pfdContents are flow descriptions. URLs and domain names are refused: the data
 // path cannot see them.
-func (d *decoder) pfdContents(v []byte) (filters []session.Filter) {
+func readPFDContents(d *wire.Decoder, v []byte) (filters []session.Filter) {
 	const t = ie.PFDContents
-	if !d.need(t, v, 2) {
+	if !d.Need(t, v, 2) {
 		return nil
 	}
 	flags, rest := v[0], v[2:]
 	if flags&^(pfdFlow|pfdMoreFlows) != 0 || flags == 0 {
-		d.fail(unsupported(t))
+		d.Fail(wire.Unsupported(t))
 		return nil
 	}
 	text := func(from *[]byte) []byte {
-		if !d.need(t, *from, 2) {
+		if !d.Need(t, *from, 2) {
 			return nil
 		}
 		n := 2 + int(binary.BigEndian.Uint16(*from))
-		if !d.need(t, *from, n) {
+		if !d.Need(t, *from, n) {
 			return nil
 		}
 		out := (*from)[2:n]
@@ -87,12 +88,12 @@ func (d *decoder) pfdContents(v []byte) (filters []session.Filter) {
 		return out
 	}
 	add := func(flow []byte) {
-		if d.err != nil {
+		if d.Err != nil {
 			return
 		}
 		f, err := session.ParseFilter(string(flow))
 		if err != nil {
-			d.fail(&reject{cause: ie.CauseMandatoryIEIncorrect, offending: t, err: err})
+			d.Fail(&wire.Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: t, Err: err})
 			return
 		}
 		filters = append(filters, f)
@@ -101,7 +102,7 @@ func (d *decoder) pfdContents(v []byte) (filters []session.Filter) {
 		add(text(&rest))
 	}
 	if flags&pfdMoreFlows != 0 {
-		for more := text(&rest); len(more) > 0 && d.err == nil; {
+		for more := text(&rest); len(more) > 0 && d.Err == nil; {
 			add(text(&more))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -43,7 +44,7 @@ func (w *worker) report(r session.Report, done func(error)) {
 	w.s.requests.send(&outgoing{
 		msgType: message.MsgTypeSessionReportRequest, seid: about.CPSEID,
 		to: netip.AddrPortFrom(about.CPAddr, Port), ies: reportIEs(&r, about),
-		done: func(h header, body ies, err error) {
+		done: func(h wire.Header, body wire.IEs, err error) {
 			if err != nil {
 				done(err)
 				return
@@ -79,7 +80,7 @@ func reportIEs(r *session.Report, about *session.Session) []*ie.IE {
 		}
 		list = append(list, ie.NewDownlinkDataReport(parts...))
 	}
-	list = append(list, usageReports(ie.UsageReportWithinSessionReportRequest, r.Usage, nil)...)
+	list = append(list, wire.NewUsageReports(ie.UsageReportWithinSessionReportRequest, r.Usage, nil)...)
 	if len(r.ErrorIndications) > 0 {
 		var payload []byte
 		for _, peer := range r.ErrorIndications {
@@ -89,7 +90,7 @@ func reportIEs(r *session.Report, about *session.Session) []*ie.IE {
 			} else {
 				pdi.TEID6 = peer.Addr
 			}
-			payload = appendIE(payload, newFTEID(&pdi))
+			payload = wire.AppendIE(payload, wire.NewFTEID(&pdi))
 		}
 		list = append(list, ie.New(ie.ErrorIndicationReport, payload))
 	}
@@ -112,7 +113,7 @@ func qfiOf(s *session.Session, pdr uint16) (uint8, bool) {
 
 // reported takes in the SMF's answer: it may change buffering, and where it
 // does not know the session, the session goes (TS 29.244 section 7.2.2.4.2).
-func (w *worker) reported(seid uint64, body ies) error {
+func (w *worker) reported(seid uint64, body wire.IEs) error {
 	from := w.s.upf.Session(seid)
 	if w.owner(seid) == nil || from == nil {
 		return causeOf(body) // deleted meanwhile
@@ -122,15 +123,15 @@ func (w *worker) reported(seid uint64, body ies) error {
 	cause := uint8(0)
 	touched := false
 	w.read(netip.AddrPort{}, func() {
-		b.each(body, func(t uint16, v []byte) {
+		b.Each(body, func(t uint16, v []byte) {
 			switch t {
 			case ie.Cause:
-				cause = b.u8(t, v)
+				cause = b.U8(t, v)
 			case ie.UpdateBARWithinSessionReportResponse:
 				b.bar(v, changes)
 				touched = true
 			case ie.PFCPSRRspFlags:
-				b.how.DropBuffered = b.u8(t, v)&1 != 0
+				b.how.DropBuffered = b.U8(t, v)&1 != 0
 				touched = touched || b.how.DropBuffered
 			}
 		})
@@ -145,8 +146,8 @@ func (w *worker) reported(seid uint64, body ies) error {
 	if touched {
 		w.change(from, b)
 	}
-	if b.err != nil {
-		return b.err
+	if b.Err != nil {
+		return b.Err
 	}
 	return causeOf(body)
 }
@@ -154,21 +155,21 @@ func (w *worker) reported(seid uint64, body ies) error {
 // PathFailure implements Reporter.
 func (s *Server) PathFailure(peer netip.Addr) {
 	const failure = 1 << 0 // UPFR
-	s.nodeReport(failure, func() *ie.IE { return ie.NewUserPlanePathFailureReport(newPeer(peer)) })
+	s.nodeReport(failure, func() *ie.IE { return ie.NewUserPlanePathFailureReport(wire.NewRemotePeer(peer)) })
 }
 
 // PathRecovery implements Reporter.
 func (s *Server) PathRecovery(peer netip.Addr) {
 	const recovery = 1 << 1 // UPRR
-	s.nodeReport(recovery, func() *ie.IE { return ie.NewUserPlanePathRecoveryReport(newPeer(peer)) })
+	s.nodeReport(recovery, func() *ie.IE { return ie.NewUserPlanePathRecoveryReport(wire.NewRemotePeer(peer)) })
 }
 
 func (s *Server) nodeReport(what uint8, report func() *ie.IE) {
 	for _, a := range s.peers.Load().sorted() {
 		s.requests.send(&outgoing{
 			msgType: message.MsgTypeNodeReportRequest, to: a.peer(),
-			ies: []*ie.IE{newNodeID(s.cfg.NodeID), ie.NewNodeReportType(what), report()},
-			done: func(h header, body ies, err error) {
+			ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewNodeReportType(what), report()},
+			done: func(h wire.Header, body wire.IEs, err error) {
 				if err == nil {
 					err = causeOf(body)
 				}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -19,17 +20,17 @@ type establishment struct {
 
 // establish reads a Session Establishment Request into b.to. What could be read
 // before an error is in the result: the answer needs the CP F-SEID.
-func (b *builder) establish(l ies) (e establishment) {
+func (b *builder) establish(l wire.IEs) (e establishment) {
 	var hasNode, hasPDR, hasFAR bool
 	b.makeRoom(l)
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.NodeID:
-			e.node = b.nodeID(v)
+			e.node = b.NodeID(v)
 			hasNode = true
 		case ie.FSEID:
 			b.controlPlane(v)
-			e.cpSEID, e.hasCP = b.to.CPSEID, b.err == nil
+			e.cpSEID, e.hasCP = b.to.CPSEID, b.Err == nil
 		case ie.CreatePDR:
 			b.pdr(v, create)
 			hasPDR = true
@@ -37,37 +38,37 @@ func (b *builder) establish(l ies) (e establishment) {
 			b.far(v, create)
 			hasFAR = true
 		case ie.PDNType:
-			b.to.PDNType = session.PDNType(b.u8(t, v) & 7)
+			b.to.PDNType = session.PDNType(b.U8(t, v) & 7)
 			b.checkPDNType()
 		case ie.SNSSAI:
-			b.to.SNSSAI = b.snssai(v)
+			b.to.SNSSAI = b.SNSSAI(v)
 		case ie.APNDNN:
-			b.to.DNN = b.name(v)
+			b.to.DNN = b.Name(v)
 		case ie.UserID:
-			b.to.UserID = b.userID(v)
+			b.to.UserID = b.UserID(v)
 		case ie.CreateBridgeInfoForTSC, ie.ProvideRDSConfigurationInformation:
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		default:
 			b.anyRequest(t, v)
 		}
 	})
 	switch {
 	case !hasNode:
-		b.fail(missing(ie.NodeID))
+		b.Fail(wire.Missing(ie.NodeID))
 	case !e.hasCP:
-		b.fail(missing(ie.FSEID))
+		b.Fail(wire.Missing(ie.FSEID))
 	case !hasPDR:
-		b.fail(missing(ie.CreatePDR))
+		b.Fail(wire.Missing(ie.CreatePDR))
 	case !hasFAR:
-		b.fail(missing(ie.CreateFAR))
+		b.Fail(wire.Missing(ie.CreateFAR))
 	}
 	return e
 }
 
 // makeRoom makes the lists of a new session as large as they get.
-func (b *builder) makeRoom(l ies) {
+func (b *builder) makeRoom(l wire.IEs) {
 	var count [5]int
-	b.each(l, func(t uint16, _ []byte) {
+	b.Each(l, func(t uint16, _ []byte) {
 		switch t {
 		case ie.CreatePDR:
 			count[RulePDR]++
@@ -106,12 +107,12 @@ func (b *builder) anyRequest(t uint16, v []byte) {
 	case ie.CreateBAR:
 		b.bar(v, create)
 	case ie.UserPlaneInactivityTimer:
-		b.to.InactivityTimer = b.seconds(t, v)
+		b.to.InactivityTimer = b.Seconds(t, v)
 	case ie.CreateMAR, ie.CreateSRR, ie.CreateTrafficEndpoint, ie.ProvideATSSSControlInformation:
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 	case ie.TraceInformation:
 		if len(v) > 0 { // of length 0 it ends a trace
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		}
 	}
 }
@@ -121,20 +122,20 @@ func (b *builder) checkPDNType() {
 	case session.PDNIPv4, session.PDNIPv6, session.PDNIPv4v6:
 	case session.PDNUnstructured:
 		if !b.features.Unstructured {
-			b.fail(unsupported(ie.PDNType))
+			b.Fail(wire.Unsupported(ie.PDNType))
 		}
 	case session.PDNEthernet:
 		b.needEthernet(ie.PDNType)
 	default:
-		b.fail(incorrect(ie.PDNType))
+		b.Fail(wire.Incorrect(ie.PDNType))
 	}
 }
 
 // controlPlane is the CP F-SEID. Of two addresses the one of the family that
 // the request came by is used.
 func (b *builder) controlPlane(v []byte) {
-	seid, v4, v6 := b.fseid(v)
-	if b.err != nil {
+	seid, v4, v6 := b.FSEID(v)
+	if b.Err != nil {
 		return
 	}
 	addr := v4
@@ -142,7 +143,7 @@ func (b *builder) controlPlane(v []byte) {
 		addr = v6
 	}
 	if seid == 0 || addr.IsUnspecified() || addr.IsMulticast() {
-		b.fail(incorrect(ie.FSEID))
+		b.Fail(wire.Incorrect(ie.FSEID))
 		return
 	}
 	b.to.CPSEID, b.to.CPAddr = seid, addr
@@ -150,10 +151,10 @@ func (b *builder) controlPlane(v []byte) {
 
 // modify reads a Session Modification Request onto b.to, a copy of the session
 // as it is.
-func (b *builder) modify(l ies) {
+func (b *builder) modify(l wire.IEs) {
 	// What is removed makes place for what is created with the same ID.
-	b.each(l, b.removal)
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, b.removal)
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.FSEID:
 			b.controlPlane(v)
@@ -174,14 +175,14 @@ func (b *builder) modify(l ies) {
 		case ie.QueryURR:
 			b.query(v)
 		case ie.QueryURRReference:
-			ref := b.u32(t, v)
+			ref := b.U32(t, v)
 			b.queryRef = &ref
 		case ie.PFCPSMReqFlags:
 			b.modificationFlags(v)
 		case ie.UpdateMAR, ie.UpdateSRR, ie.UpdateTrafficEndpoint,
 			ie.QueryPacketRateStatusWithinSessionModificationRequest, ie.AccessAvailabilityControlInformation,
 			ie.TSCManagementInformationWithinSessionModificationRequest, ie.EthernetContextInformation:
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		default:
 			b.anyRequest(t, v)
 		}
@@ -189,48 +190,48 @@ func (b *builder) modify(l ies) {
 }
 
 func (b *builder) modificationFlags(v []byte) {
-	flags := b.u8(ie.PFCPSMReqFlags, v)
+	flags := b.U8(ie.PFCPSMReqFlags, v)
 	b.how.DropBuffered = flags&flagDROBU != 0
 	b.how.QueryAll = flags&flagQAURR != 0
 	if flags&^(flagDROBU|flagSNDEM|flagQAURR) != 0 { // charging that pauses, among others
-		b.fail(unsupported(ie.PFCPSMReqFlags))
+		b.Fail(wire.Unsupported(ie.PFCPSMReqFlags))
 	}
 }
 
 func (b *builder) removal(t uint16, v []byte) {
 	switch t {
 	case ie.RemovePDR:
-		remove(&b.decoder, b.pdrs(), uint16(b.idIn(v, ie.PDRID, 2)), RulePDR, pdrID)
+		remove(&b.Decoder, b.pdrs(), uint16(idIn(&b.Decoder, v, ie.PDRID, 2)), RulePDR, pdrID)
 	case ie.RemoveFAR:
-		remove(&b.decoder, b.fars(), b.idIn(v, ie.FARID, 4), RuleFAR, farID)
+		remove(&b.Decoder, b.fars(), idIn(&b.Decoder, v, ie.FARID, 4), RuleFAR, farID)
 	case ie.RemoveQER:
-		remove(&b.decoder, b.qers(), b.idIn(v, ie.QERID, 4), RuleQER, qerID)
+		remove(&b.Decoder, b.qers(), idIn(&b.Decoder, v, ie.QERID, 4), RuleQER, qerID)
 	case ie.RemoveURR:
-		remove(&b.decoder, b.urrs(), b.idIn(v, ie.URRID, 4), RuleURR, urrID)
+		remove(&b.Decoder, b.urrs(), idIn(&b.Decoder, v, ie.URRID, 4), RuleURR, urrID)
 	case ie.RemoveBAR:
-		remove(&b.decoder, b.bars(), uint8(b.idIn(v, ie.BARID, 1)), RuleBAR, barID)
+		remove(&b.Decoder, b.bars(), uint8(idIn(&b.Decoder, v, ie.BARID, 1)), RuleBAR, barID)
 	case ie.RemoveMAR, ie.RemoveSRR, ie.RemoveTrafficEndpoint:
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 	}
 }
 
 // query is a Query URR: one URR or several. A URR that is not there fails the
 // request, as an update of it would.
-func (b *builder) query(l ies) {
+func (b *builder) query(l wire.IEs) {
 	found := false
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, func(t uint16, v []byte) {
 		if t != ie.URRID {
 			return
 		}
 		found = true
-		id := b.u32(t, v)
+		id := b.U32(t, v)
 		if _, ok := place(b.to.URRs, id, urrID); !ok {
-			b.fail(failedRule(RuleURR, id, errUnknown))
+			b.Fail(wire.FailedRule(RuleURR, id, errUnknown))
 		}
 		b.how.QueryURRs = append(b.how.QueryURRs, id)
 	})
 	if !found {
-		b.fail(missing(ie.URRID))
+		b.Fail(wire.Missing(ie.URRID))
 	}
 }
 
@@ -251,20 +252,20 @@ func (b *builder) references() {
 			ok = ok && found
 		}
 		if !ok {
-			b.fail(failedRule(RulePDR, uint32(p.ID), errDangling))
+			b.Fail(wire.FailedRule(RulePDR, uint32(p.ID), errDangling))
 		}
 	}
 	for i := range s.FARs {
 		if bar := s.FARs[i].BAR; bar != nil {
 			if _, ok := place(s.BARs, *bar, barID); !ok {
-				b.fail(failedRule(RuleFAR, s.FARs[i].ID, errDangling))
+				b.Fail(wire.FailedRule(RuleFAR, s.FARs[i].ID, errDangling))
 			}
 		}
 	}
 	for i := range s.URRs {
 		if far := s.URRs[i].FARForQuotaAction; far != nil {
 			if _, ok := place(s.FARs, *far, farID); !ok {
-				b.fail(failedRule(RuleURR, s.URRs[i].ID, errDangling))
+				b.Fail(wire.FailedRule(RuleURR, s.URRs[i].ID, errDangling))
 			}
 		}
 	}
@@ -325,23 +326,23 @@ func (b *builder) take(upf UPF, had holding) (got holding) {
 	named := held(b.to).without(had)
 	for _, teid := range named.teids {
 		if err := upf.TakeTEID(teid); err != nil {
-			b.fail(fromUPF(&RuleError{RulePDR, b.pdrWith(teid), err}))
+			b.Fail(fromUPF(&RuleError{Kind: RulePDR, ID: b.pdrWith(teid), Err: err}))
 			break
 		}
 		got.teids = append(got.teids, teid)
 	}
-	if b.err == nil && len(named.ues) > 0 {
+	if b.Err == nil && len(named.ues) > 0 {
 		if err := upf.TakeUE(named.ues); err != nil {
-			b.fail(fromUPF(&RuleError{RulePDR, b.pdrWithUE(named.ues[0]), err}))
+			b.Fail(fromUPF(&RuleError{Kind: RulePDR, ID: b.pdrWithUE(named.ues[0]), Err: err}))
 		} else {
 			got.ues = append(got.ues, named.ues...)
 		}
 	}
-	if b.err == nil && len(b.wants) > 0 {
+	if b.Err == nil && len(b.wants) > 0 {
 		b.chooseTEIDs(upf, &got)
 		b.chooseUEs(upf, &got)
 	}
-	if b.err != nil {
+	if b.Err != nil {
 		got.free(upf)
 		return holding{}
 	}
@@ -371,7 +372,7 @@ func (b *builder) pdrWithUE(ue netip.Prefix) uint32 {
 func (b *builder) chooseTEIDs(upf UPF, got *holding) {
 	for i := range b.wants {
 		w := &b.wants[i]
-		if !w.fteid.choose || b.err != nil {
+		if !w.fteid.Choose || b.Err != nil {
 			continue
 		}
 		at, ok := place(b.to.PDRs, w.pdr, pdrID)
@@ -380,28 +381,28 @@ func (b *builder) chooseTEIDs(upf UPF, got *holding) {
 		}
 		pdi := &b.to.PDRs[at].PDI
 		w.tellTEID = true
-		if shared := b.chosen(w.fteid.chooseID); shared != nil {
+		if shared := b.chosen(w.fteid.ChooseID); shared != nil {
 			pdi.TEID, pdi.TEID4, pdi.TEID6, pdi.ChooseID = shared.TEID, shared.TEID4, shared.TEID6, shared.ChooseID
 			continue
 		}
 		v4, v6 := upf.GTPUAddresses(pdi.Source, pdi.NetworkInstance)
-		if w.fteid.wants4 {
+		if w.fteid.Wants4 {
 			pdi.TEID4 = v4
 		}
-		if w.fteid.wants6 {
+		if w.fteid.Wants6 {
 			pdi.TEID6 = v6
 		}
 		if !pdi.TEID4.IsValid() && !pdi.TEID6.IsValid() {
-			b.fail(&reject{cause: ie.CauseInvalidFTEIDAllocationOption, offending: ie.FTEID})
+			b.Fail(&wire.Refusal{Cause: ie.CauseInvalidFTEIDAllocationOption, Offending: ie.FTEID})
 			return
 		}
 		teid, err := upf.NewTEID()
 		if err != nil {
-			b.fail(fromUPF(&RuleError{RulePDR, uint32(w.pdr), err}))
+			b.Fail(fromUPF(&RuleError{Kind: RulePDR, ID: uint32(w.pdr), Err: err}))
 			return
 		}
 		got.teids = append(got.teids, teid)
-		pdi.TEID, pdi.ChooseID = teid, w.fteid.chooseID
+		pdi.TEID, pdi.ChooseID = teid, w.fteid.ChooseID
 	}
 }
 
@@ -430,11 +431,11 @@ func (b *builder) chooseUEs(upf UPF, got *holding) {
 			instance = b.to.PDRs[at].PDI.NetworkInstance
 		}
 	}
-	if b.err != nil || (!need4 && !need6) {
+	if b.Err != nil || (!need4 && !need6) {
 		return
 	}
 	if !b.features.UEAddresses {
-		b.fail(unsupported(ie.UEIPAddress))
+		b.Fail(wire.Unsupported(ie.UEIPAddress))
 		return
 	}
 	var v4, v6 netip.Prefix
@@ -449,7 +450,7 @@ func (b *builder) chooseUEs(upf UPF, got *holding) {
 	if need4 || need6 {
 		ues, err := upf.NewUE(instance, need4, need6)
 		if err != nil {
-			b.fail(fromUPF(err))
+			b.Fail(fromUPF(err))
 			return
 		}
 		got.ues = append(got.ues, ues...)
@@ -491,10 +492,10 @@ func (b *builder) createdPDRs() []*ie.IE {
 		}
 		parts := []*ie.IE{ie.NewPDRID(w.pdr)}
 		if w.tellTEID {
-			parts = append(parts, newFTEID(&b.to.PDRs[at].PDI))
+			parts = append(parts, wire.NewFTEID(&b.to.PDRs[at].PDI))
 		}
 		if len(w.tellUE) > 0 {
-			parts = append(parts, newUEAddress(w.tellUE))
+			parts = append(parts, wire.NewUEAddress(w.tellUE))
 		}
 		if w.created {
 			list = append(list, ie.NewCreatedPDR(parts...))
@@ -503,4 +504,21 @@ func (b *builder) createdPDRs() []*ie.IE {
 		}
 	}
 	return list
+}
+
+// fromUPF is the answer to an error of the user plane.
+func fromUPF(err error) *wire.Refusal {
+	r := &wire.Refusal{Cause: ie.CauseSystemFailure, Err: err}
+	switch {
+	case errors.Is(err, ErrNoResources):
+		r.Cause = ie.CauseNoResourcesAvailable
+	case errors.Is(err, ErrTaken):
+		r.Cause = ie.CauseRuleCreationModificationFailure
+	case errors.Is(err, ErrUnsupported):
+		r.Cause = ie.CauseServiceNotSupported
+	}
+	if rule, ok := errors.AsType[*RuleError](err); ok {
+		r.Rule = &wire.RuleID{Kind: rule.Kind, ID: rule.ID}
+	}
+	return r
 }

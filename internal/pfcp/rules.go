@@ -11,13 +11,14 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
 // builder makes a session out of what a request says: a new one, or what an old
 // one becomes. Nothing is done before all of it is read.
 type builder struct {
-	decoder
+	wire.Decoder
 	features Features
 	// apps are the filters of applications that PFDs describe.
 	apps func(id string) ([]session.Filter, bool)
@@ -35,7 +36,7 @@ type builder struct {
 type want struct {
 	pdr              uint16
 	created          bool // by Create PDR, else by Update PDR
-	fteid            fteid
+	fteid            wire.FTEID
 	choose4, choose6 bool
 	// What there is to tell about it.
 	tellTEID bool
@@ -82,17 +83,17 @@ func barID(r *session.BAR) uint8  { return r.ID }
 
 // rule finds the rule that an IE is about in a list that is ours to change. For
 // a new one it makes room.
-func rule[R any, K ~uint8 | ~uint16 | ~uint32](d *decoder, list *[]R, id K, u update, kind RuleKind, idOf func(*R) K) *R {
-	if d.err != nil {
+func rule[R any, K ~uint8 | ~uint16 | ~uint32](d *wire.Decoder, list *[]R, id K, u update, kind RuleKind, idOf func(*R) K) *R {
+	if d.Err != nil {
 		return nil
 	}
 	at, found := place(*list, id, idOf)
 	switch {
 	case found && u == create:
-		d.fail(failedRule(kind, uint32(id), errExists))
+		d.Fail(wire.FailedRule(kind, uint32(id), errExists))
 		return nil
 	case !found && u == changes:
-		d.fail(failedRule(kind, uint32(id), errUnknown))
+		d.Fail(wire.FailedRule(kind, uint32(id), errUnknown))
 		return nil
 	case !found:
 		var empty R
@@ -102,24 +103,24 @@ func rule[R any, K ~uint8 | ~uint16 | ~uint32](d *decoder, list *[]R, id K, u up
 }
 
 // remove takes a rule out.
-func remove[R any, K ~uint8 | ~uint16 | ~uint32](d *decoder, list *[]R, id K, kind RuleKind, idOf func(*R) K) {
-	if d.err != nil {
+func remove[R any, K ~uint8 | ~uint16 | ~uint32](d *wire.Decoder, list *[]R, id K, kind RuleKind, idOf func(*R) K) {
+	if d.Err != nil {
 		return
 	}
 	at, found := place(*list, id, idOf)
 	if !found {
-		d.fail(failedRule(kind, uint32(id), errUnknown))
+		d.Fail(wire.FailedRule(kind, uint32(id), errUnknown))
 		return
 	}
 	*list = slices.Delete(*list, at, at+1)
 }
 
 // idIn finds the ID of a rule among its IEs: it may stand anywhere.
-func (d *decoder) idIn(l ies, idType uint16, size int) uint32 {
+func idIn(d *wire.Decoder, l wire.IEs, idType uint16, size int) uint32 {
 	var id uint32
 	found := false
-	d.each(l, func(t uint16, v []byte) {
-		if t != idType || found || !d.need(t, v, size) {
+	d.Each(l, func(t uint16, v []byte) {
+		if t != idType || found || !d.Need(t, v, size) {
 			return
 		}
 		found = true
@@ -133,7 +134,7 @@ func (d *decoder) idIn(l ies, idType uint16, size int) uint32 {
 		}
 	})
 	if !found {
-		d.fail(missing(idType))
+		d.Fail(wire.Missing(idType))
 	}
 	return id
 }
@@ -154,18 +155,18 @@ func own[R any](b *builder, kind RuleKind, list *[]R) *[]R {
 	return list
 }
 
-func (b *builder) pdr(l ies, u update) {
-	id := uint16(b.idIn(l, ie.PDRID, 2))
-	p := rule(&b.decoder, b.pdrs(), id, u, RulePDR, pdrID)
+func (b *builder) pdr(l wire.IEs, u update) {
+	id := uint16(idIn(&b.Decoder, l, ie.PDRID, 2))
+	p := rule(&b.Decoder, b.pdrs(), id, u, RulePDR, pdrID)
 	if p == nil {
 		return
 	}
 	p.ID = id
 	var hasPrecedence, hasPDI, hasFAR, hasQERs, hasURRs bool
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.Precedence:
-			p.Precedence = b.u32(t, v)
+			p.Precedence = b.U32(t, v)
 			hasPrecedence = true
 		case ie.PDI:
 			if !hasPDI {
@@ -174,34 +175,34 @@ func (b *builder) pdr(l ies, u update) {
 			hasPDI = true
 		case ie.OuterHeaderRemoval:
 			if p.RemoveOuter = !u.clears(v); p.RemoveOuter {
-				if what := b.u8(t, v); what == 5 || (what > 6 && what != 9) { // VLAN tags
-					b.fail(unsupported(t))
+				if what := b.U8(t, v); what == 5 || (what > 6 && what != 9) { // VLAN tags
+					b.Fail(wire.Unsupported(t))
 				}
 			}
 		case ie.FARID:
-			p.FAR = b.u32(t, v)
+			p.FAR = b.U32(t, v)
 			hasFAR = true
 		case ie.QERID:
 			p.QERs = b.appendID(t, v, p.QERs, &hasQERs, u)
 		case ie.URRID:
 			p.URRs = b.appendID(t, v, p.URRs, &hasURRs, u)
 		case ie.ActivatePredefinedRules, ie.DeactivatePredefinedRules:
-			b.fail(&reject{cause: causeUnknownPredefinedRule, offending: t, rule: &ruleID{RulePDR, uint32(id)}})
+			b.Fail(&wire.Refusal{Cause: causeUnknownPredefinedRule, Offending: t, Rule: &wire.RuleID{Kind: RulePDR, ID: uint32(id)}})
 		case ie.MARID, ie.ActivationTime, ie.DeactivationTime, ie.IPMulticastAddressingInfo,
 			ie.TransportDelayReporting, ie.PacketReplicationAndDetectionCarryOnInformation,
 			ie.UEIPAddressPoolIdentity, ie.MPTCPApplicableIndication:
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		}
 	})
 	switch {
 	case u == changes:
 	case !hasPrecedence:
-		b.fail(missing(ie.Precedence))
+		b.Fail(wire.Missing(ie.Precedence))
 	case !hasPDI:
-		b.fail(missing(ie.PDI))
+		b.Fail(wire.Missing(ie.PDI))
 	case !hasFAR:
 		// Without predefined rules and MARs the condition always holds.
-		b.fail(missing(ie.FARID))
+		b.Fail(wire.Missing(ie.FARID))
 	}
 }
 
@@ -220,20 +221,20 @@ func (b *builder) appendID(t uint16, v []byte, list []uint32, began *bool, u upd
 	if u.clears(v) {
 		return list
 	}
-	if id := b.u32(t, v); !slices.Contains(list, id) {
+	if id := b.U32(t, v); !slices.Contains(list, id) {
 		list = append(list, id)
 	}
 	return list
 }
 
 // pdi reads a PDI, which replaces an old one as a whole.
-func (b *builder) pdi(p *session.PDR, l ies, u update) {
+func (b *builder) pdi(p *session.PDR, l wire.IEs, u update) {
 	old := p.PDI
 	p.PDI = session.PDI{}
 	pdi := &p.PDI
 	w := want{pdr: p.ID, created: u == create}
 	var hasSource, hasTEID bool
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.SourceInterface:
 			if hasSource {
@@ -246,33 +247,33 @@ func (b *builder) pdi(p *session.PDR, l ies, u update) {
 				return
 			}
 			hasTEID = true
-			w.fteid = b.fteid(v)
-			pdi.TEID, pdi.TEID4, pdi.TEID6 = w.fteid.teid, w.fteid.v4, w.fteid.v6
+			w.fteid = b.ReadFTEID(v)
+			pdi.TEID, pdi.TEID4, pdi.TEID6 = w.fteid.TEID, w.fteid.V4, w.fteid.V6
 		case ie.NetworkInstance:
-			pdi.NetworkInstance = b.name(v)
+			pdi.NetworkInstance = b.Name(v)
 		case ie.TGPPInterfaceType:
-			kind := session.InterfaceType(b.u8(t, v) & 0x3f)
+			kind := session.InterfaceType(b.U8(t, v) & 0x3f)
 			pdi.InterfaceType = &kind
 		case ie.UEIPAddress:
-			ue := b.ueAddress(v, pdi.UE)
-			pdi.UE = ue.prefixes
-			w.choose4, w.choose6 = w.choose4 || ue.choose4, w.choose6 || ue.choose6
+			ue := b.ReadUEAddress(v, pdi.UE)
+			pdi.UE = ue.Prefixes
+			w.choose4, w.choose6 = w.choose4 || ue.Choose4, w.choose6 || ue.Choose6
 		case ie.FramedRoute, ie.FramedIPv6Route:
 			if !b.features.FramedRouting {
-				b.fail(unsupported(t))
+				b.Fail(wire.Unsupported(t))
 				return
 			}
-			pdi.FramedRoutes = append(pdi.FramedRoutes, b.framedRoute(t, v))
+			pdi.FramedRoutes = append(pdi.FramedRoutes, b.FramedRoute(t, v))
 		default:
 			b.pdiFilter(pdi, t, v)
 		}
 	})
 	if !hasSource {
-		b.fail(missing(ie.SourceInterface))
+		b.Fail(wire.Missing(ie.SourceInterface))
 	}
 	b.checkPDI(pdi)
 	b.keepChosen(pdi, &old, &w, u)
-	if w.fteid.choose || w.choose4 || w.choose6 {
+	if w.fteid.Choose || w.choose4 || w.choose6 {
 		b.wants = append(b.wants, w)
 	}
 }
@@ -283,22 +284,22 @@ func (b *builder) keepChosen(pdi, old *session.PDI, w *want, u update) {
 	if u == changes && old.TEID != 0 && pdi.TEID == old.TEID {
 		pdi.ChooseID = old.ChooseID
 	}
-	if u == create || !w.fteid.choose || w.fteid.chooseID == nil || old.ChooseID == nil ||
-		*w.fteid.chooseID != *old.ChooseID {
+	if u == create || !w.fteid.Choose || w.fteid.ChooseID == nil || old.ChooseID == nil ||
+		*w.fteid.ChooseID != *old.ChooseID {
 		return
 	}
 	pdi.TEID, pdi.TEID4, pdi.TEID6, pdi.ChooseID = old.TEID, old.TEID4, old.TEID6, old.ChooseID
-	w.fteid.choose = false
+	w.fteid.Choose = false
 }
 
 func (b *builder) sourceInterface(v []byte) session.Interface {
-	switch i := b.u8(ie.SourceInterface, v) & 0x0f; i {
+	switch i := b.U8(ie.SourceInterface, v) & 0x0f; i {
 	case ie.SrcInterfaceAccess, ie.SrcInterfaceCore, ie.SrcInterfaceSGiLANN6LAN, ie.SrcInterfaceCPFunction:
 		return session.Interface(i)
 	case 4: // 5G VN Internal
-		b.fail(unsupported(ie.SourceInterface))
+		b.Fail(wire.Unsupported(ie.SourceInterface))
 	default:
-		b.fail(incorrect(ie.SourceInterface))
+		b.Fail(wire.Incorrect(ie.SourceInterface))
 	}
 	return 0
 }
@@ -307,30 +308,30 @@ func (b *builder) sourceInterface(v []byte) session.Interface {
 func (b *builder) pdiFilter(pdi *session.PDI, t uint16, v []byte) {
 	switch t {
 	case ie.SDFFilter:
-		pdi.Filters = append(pdi.Filters, b.sdfFilter(v, b.filters))
+		pdi.Filters = append(pdi.Filters, b.SDFFilter(v, b.filters))
 	case ie.ApplicationID:
 		pdi.ApplicationID = string(v)
-		b.need(t, v, 1)
+		b.Need(t, v, 1)
 	case ie.QFI:
-		pdi.QFIs = append(pdi.QFIs, b.u8(t, v)&0x3f)
+		pdi.QFIs = append(pdi.QFIs, b.U8(t, v)&0x3f)
 	case ie.EthernetPacketFilter:
 		pdi.Ethernet = append(pdi.Ethernet, b.ethernetFilter(v))
 		b.needEthernet(t)
 	case ie.EthernetPDUSessionInformation:
-		b.u8(t, v)
+		b.U8(t, v)
 		b.needEthernet(t)
 	case ie.FramedRouting:
-		if b.u32(t, v) != 0 { // routing messages to the UE, or from it (RFC 2865 section 5.10)
-			b.fail(unsupported(t))
+		if b.U32(t, v) != 0 { // routing messages to the UE, or from it (RFC 2865 section 5.10)
+			b.Fail(wire.Unsupported(t))
 		}
 	case ie.TrafficEndpointID, ie.RedundantTransmissionParameters, ie.IPMulticastAddressingInfo:
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 	}
 }
 
 func (b *builder) needEthernet(t uint16) {
 	if !b.features.Ethernet {
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 	}
 }
 
@@ -348,13 +349,13 @@ func (b *builder) filters(id uint32) (session.Filter, bool) {
 
 // checkPDI is what the IEs of a PDI must be together.
 func (b *builder) checkPDI(pdi *session.PDI) {
-	if b.err != nil {
+	if b.Err != nil {
 		return
 	}
 	if !b.features.PrefixLength {
 		for _, ue := range pdi.UE {
 			if ue.Addr().Is6() && ue.Bits() != 64 {
-				b.fail(unsupported(ie.UEIPAddress))
+				b.Fail(wire.Unsupported(ie.UEIPAddress))
 			}
 		}
 	}
@@ -363,34 +364,34 @@ func (b *builder) checkPDI(pdi *session.PDI) {
 	}
 	if len(pdi.Filters) > 0 {
 		// Both would have to match.
-		b.fail(unsupported(ie.ApplicationID))
+		b.Fail(wire.Unsupported(ie.ApplicationID))
 		return
 	}
 	filters, ok := b.apps(pdi.ApplicationID)
 	if !ok {
-		b.fail(&reject{cause: causeUnknownApplication, offending: ie.ApplicationID})
+		b.Fail(&wire.Refusal{Cause: causeUnknownApplication, Offending: ie.ApplicationID})
 		return
 	}
 	pdi.Filters = filters
 }
 
-func (b *builder) ethernetFilter(l ies) (f session.EthernetFilter) {
-	b.each(l, func(t uint16, v []byte) {
+func (b *builder) ethernetFilter(l wire.IEs) (f session.EthernetFilter) {
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.MACAddress:
 			b.macAddresses(&f, v)
 		case ie.EthernetFilterProperties:
-			if b.u8(t, v)&1 != 0 { // BIDE: another PDR names it by its ID alone
-				b.fail(unsupported(t))
+			if b.U8(t, v)&1 != 0 { // BIDE: another PDR names it by its ID alone
+				b.Fail(wire.Unsupported(t))
 			}
 		case ie.Ethertype:
-			f.EtherType = b.u16(t, v)
+			f.EtherType = b.U16(t, v)
 		case ie.CTAG:
 			f.CVLAN = b.vlan(t, v)
 		case ie.STAG:
 			f.SVLAN = b.vlan(t, v)
 		case ie.SDFFilter:
-			f.Filters = append(f.Filters, b.sdfFilter(v, b.filters))
+			f.Filters = append(f.Filters, b.SDFFilter(v, b.filters))
 		}
 	})
 	return f
@@ -399,46 +400,46 @@ func (b *builder) ethernetFilter(l ies) (f session.EthernetFilter) {
 // macAddresses are those of a frame, or the first ones of ranges and the last.
 func (b *builder) macAddresses(f *session.EthernetFilter, v []byte) {
 	const t = ie.MACAddress
-	if !b.need(t, v, 1) {
+	if !b.Need(t, v, 1) {
 		return
 	}
 	has := func(flag int) bool { return v[0]>>flag&1 != 0 }
 	at := 1
 	for flag, to := range []*[6]byte{&f.Source, &f.Destination, &f.SourceTo, &f.DestinationTo} {
-		if has(flag) && b.need(t, v, at+6) {
+		if has(flag) && b.Need(t, v, at+6) {
 			*to = [6]byte(v[at:])
 			at += 6
 		}
 	}
 	for flag, ends := range [][2]*[6]byte{{&f.Source, &f.SourceTo}, {&f.Destination, &f.DestinationTo}} {
 		if has(flag+2) && (!has(flag) || bytes.Compare(ends[0][:], ends[1][:]) > 0) {
-			b.fail(incorrect(t))
+			b.Fail(wire.Incorrect(t))
 		}
 	}
 }
 
 // vlan is the VLAN ID of a C-TAG or S-TAG. Nothing else of it can be asked for.
 func (b *builder) vlan(t uint16, v []byte) *uint16 {
-	if !b.need(t, v, 3) {
+	if !b.Need(t, v, 3) {
 		return nil
 	}
 	if v[0]&7 != 4 { // priority, drop eligibility
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 		return nil
 	}
 	id := uint16(v[1]&0xf0)<<4 | uint16(v[2])
 	return &id
 }
 
-func (b *builder) far(l ies, u update) {
-	id := b.idIn(l, ie.FARID, 4)
-	f := rule(&b.decoder, b.fars(), id, u, RuleFAR, farID)
+func (b *builder) far(l wire.IEs, u update) {
+	id := idIn(&b.Decoder, l, ie.FARID, 4)
+	f := rule(&b.Decoder, b.fars(), id, u, RuleFAR, farID)
 	if f == nil {
 		return
 	}
 	f.ID = id
 	var hasAction, hasDuplicates bool
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.ApplyAction:
 			f.Action = b.action(v)
@@ -460,15 +461,15 @@ func (b *builder) far(l ies, u update) {
 		case ie.BARID:
 			f.BAR = nil
 			if !u.clears(v) {
-				bar := b.u8(t, v)
+				bar := b.U8(t, v)
 				f.BAR = &bar
 			}
 		case ie.RedundantTransmissionForwardingParameters:
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		}
 	})
 	if u == create && !hasAction {
-		b.fail(missing(ie.ApplyAction))
+		b.Fail(wire.Missing(ie.ApplyAction))
 	}
 	b.checkFAR(f)
 }
@@ -476,80 +477,80 @@ func (b *builder) far(l ies, u update) {
 // action is Apply Action: one of DROP, FORW and BUFF, and what may go with it.
 func (b *builder) action(v []byte) session.Action {
 	const t = ie.ApplyAction
-	a := session.Action(b.u8(t, v))
+	a := session.Action(b.U8(t, v))
 	if len(v) > 1 {
 		a |= session.Action(v[1]) << 8
 	}
 	const known = session.Drop | session.Forward | session.Buffer | session.Notify | session.Duplicate
 	switch what := a & (session.Drop | session.Forward | session.Buffer); {
 	case a&^known != 0:
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 	case what != session.Drop && what != session.Forward && what != session.Buffer:
-		b.fail(incorrect(t))
+		b.Fail(wire.Incorrect(t))
 	case a&session.Notify != 0 && what != session.Buffer:
-		b.fail(incorrect(t))
+		b.Fail(wire.Incorrect(t))
 	case a&session.Duplicate != 0 && !b.features.Duplication:
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 	}
 	return a
 }
 
 func (b *builder) checkFAR(f *session.FAR) {
 	switch {
-	case b.err != nil:
+	case b.Err != nil:
 	case f.Action&session.Forward != 0 && f.Forwarding == nil:
-		b.fail(conditionMissing(ie.ForwardingParameters))
+		b.Fail(wire.ConditionMissing(ie.ForwardingParameters))
 	case f.Action&session.Duplicate != 0 && len(f.Duplicates) == 0:
-		b.fail(conditionMissing(ie.DuplicatingParameters))
+		b.Fail(wire.ConditionMissing(ie.DuplicatingParameters))
 	}
 }
 
 // forwarding reads Forwarding or Duplicating Parameters onto a copy of the old
 // ones.
-func (b *builder) forwarding(old *session.Forwarding, l ies, u update, far uint32) *session.Forwarding {
+func (b *builder) forwarding(old *session.Forwarding, l wire.IEs, u update, far uint32) *session.Forwarding {
 	f := &session.Forwarding{}
 	if u == changes && old != nil {
 		*f = *old
 	}
 	hasDestination := u == changes && old != nil
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.DestinationInterface:
 			f.Destination = b.destination(v)
 			hasDestination = true
 		case ie.NetworkInstance:
-			f.NetworkInstance = b.name(v)
+			f.NetworkInstance = b.Name(v)
 		case ie.TGPPInterfaceType:
 			f.InterfaceType = nil
 			if !u.clears(v) {
-				kind := session.InterfaceType(b.u8(t, v) & 0x3f)
+				kind := session.InterfaceType(b.U8(t, v) & 0x3f)
 				f.InterfaceType = &kind
 			}
 		case ie.OuterHeaderCreation:
 			f.Outer = nil
 			if !u.clears(v) {
-				f.Outer = b.outerHeader(v)
+				f.Outer = b.OuterHeader(v)
 			}
 		case ie.TransportLevelMarking:
 			f.ToS, f.ToSMask = 0, 0
-			if !u.clears(v) && b.need(t, v, 2) {
+			if !u.clears(v) && b.Need(t, v, 2) {
 				f.ToS, f.ToSMask = v[0], v[1]
 			}
 		case ie.PFCPSMReqFlags:
 			b.forwardingFlags(v, far)
 		case ie.ForwardingPolicy:
 			if !u.clears(v) {
-				b.fail(&reject{cause: ie.CauseInvalidForwardingPolicy, offending: t})
+				b.Fail(&wire.Refusal{Cause: ie.CauseInvalidForwardingPolicy, Offending: t})
 			}
 		case ie.RedirectInformation, ie.HeaderEnrichment, ie.TrafficEndpointID, ie.Proxying,
 			ie.IPMulticastAddressingInfo, ie.DataNetworkAccessIdentifier:
 			if !u.clears(v) {
-				b.fail(unsupported(t))
+				b.Fail(wire.Unsupported(t))
 			}
 		}
 	})
 	if !hasDestination {
-		b.fail(missing(ie.DestinationInterface))
+		b.Fail(wire.Missing(ie.DestinationInterface))
 	}
 	return f
 }
@@ -562,10 +563,10 @@ const (
 )
 
 func (b *builder) forwardingFlags(v []byte, far uint32) {
-	flags := b.u8(ie.PFCPSMReqFlags, v)
+	flags := b.U8(ie.PFCPSMReqFlags, v)
 	if flags&flagSNDEM != 0 {
 		if !b.features.EndMarkers {
-			b.fail(unsupported(ie.PFCPSMReqFlags))
+			b.Fail(wire.Unsupported(ie.PFCPSMReqFlags))
 			return
 		}
 		b.how.EndMarkers = append(b.how.EndMarkers, far)
@@ -573,29 +574,29 @@ func (b *builder) forwardingFlags(v []byte, far uint32) {
 }
 
 func (b *builder) destination(v []byte) session.Interface {
-	switch i := b.u8(ie.DestinationInterface, v) & 0x0f; i {
+	switch i := b.U8(ie.DestinationInterface, v) & 0x0f; i {
 	case 0, 1, 2, 3, 4:
 		return session.Interface(i)
 	case 5: // 5G VN Internal
-		b.fail(unsupported(ie.DestinationInterface))
+		b.Fail(wire.Unsupported(ie.DestinationInterface))
 	default:
-		b.fail(incorrect(ie.DestinationInterface))
+		b.Fail(wire.Incorrect(ie.DestinationInterface))
 	}
 	return 0
 }
 
-func (b *builder) qer(l ies, u update) {
-	id := b.idIn(l, ie.QERID, 4)
-	q := rule(&b.decoder, b.qers(), id, u, RuleQER, qerID)
+func (b *builder) qer(l wire.IEs, u update) {
+	id := idIn(&b.Decoder, l, ie.QERID, 4)
+	q := rule(&b.Decoder, b.qers(), id, u, RuleQER, qerID)
 	if q == nil {
 		return
 	}
 	q.ID = id
 	hasGate := false
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.GateStatus:
-			gate := b.u8(t, v)
+			gate := b.U8(t, v)
 			q.DownlinkClosed, q.UplinkClosed = gate&3 != 0, gate>>2&3 != 0
 			hasGate = true
 		case ie.MBR:
@@ -608,29 +609,29 @@ func (b *builder) qer(l ies, u update) {
 				return
 			}
 			if !b.features.PacketRate {
-				b.fail(unsupported(t))
+				b.Fail(wire.Unsupported(t))
 				return
 			}
-			q.PacketRate = b.packetRate(v)
+			q.PacketRate = b.PacketRate(v)
 		case ie.QFI:
 			q.QFI = nil
 			if !u.clears(v) {
-				qfi := b.u8(t, v) & 0x3f
+				qfi := b.U8(t, v) & 0x3f
 				q.QFI = &qfi
 			}
 		case ie.RQI:
-			q.Reflective = !u.clears(v) && b.u8(t, v)&1 != 0
+			q.Reflective = !u.clears(v) && b.U8(t, v)&1 != 0
 		case ie.AveragingWindow:
 			b.averagingWindow(v, u)
 		case ie.QERCorrelationID, // a limit that sessions share
 			ie.DLFlowLevelMarking, ie.PacketRateStatus, ie.PagingPolicyIndicator, ie.QERControlIndications:
 			if !u.clears(v) {
-				b.fail(unsupported(t))
+				b.Fail(wire.Unsupported(t))
 			}
 		}
 	})
 	if u == create && !hasGate {
-		b.fail(missing(ie.GateStatus))
+		b.Fail(wire.Missing(ie.GateStatus))
 	}
 }
 
@@ -645,8 +646,8 @@ func (b *builder) averagingWindow(v []byte, u update) {
 	if u.clears(v) {
 		return
 	}
-	if window := b.u32(t, v); time.Duration(window)*time.Millisecond < meterWindow {
-		b.fail(unsupported(t))
+	if window := b.U32(t, v); time.Duration(window)*time.Millisecond < meterWindow {
+		b.Fail(wire.Unsupported(t))
 	}
 }
 
@@ -654,41 +655,41 @@ func (b *builder) rate(t uint16, v []byte, u update) *session.BitRate {
 	if u.clears(v) {
 		return nil
 	}
-	return b.bitRate(t, v)
+	return b.BitRate(t, v)
 }
 
-func (b *builder) bar(l ies, u update) {
-	id := uint8(b.idIn(l, ie.BARID, 1))
-	r := rule(&b.decoder, b.bars(), id, u, RuleBAR, barID)
+func (b *builder) bar(l wire.IEs, u update) {
+	id := uint8(idIn(&b.Decoder, l, ie.BARID, 1))
+	r := rule(&b.Decoder, b.bars(), id, u, RuleBAR, barID)
 	if r == nil {
 		return
 	}
 	r.ID = id
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.DownlinkDataNotificationDelay:
 			r.NotificationDelay = 0
 			if u.clears(v) {
 				return
 			}
-			r.NotificationDelay = time.Duration(b.u8(t, v)) * 50 * time.Millisecond
+			r.NotificationDelay = time.Duration(b.U8(t, v)) * 50 * time.Millisecond
 			if r.NotificationDelay > 0 && !b.features.NotificationDelay {
-				b.fail(unsupported(t))
+				b.Fail(wire.Unsupported(t))
 			}
 		case ie.SuggestedBufferingPacketsCount:
 			r.SuggestedCount = 0
 			if !u.clears(v) {
-				r.SuggestedCount = uint16(b.u8(t, v))
+				r.SuggestedCount = uint16(b.U8(t, v))
 			}
 		case ie.DLBufferingSuggestedPacketCount: // in a Session Report Response
-			if b.need(t, v, 1) {
+			if b.Need(t, v, 1) {
 				r.SuggestedCount = uint16(v[0])
 				if len(v) > 1 {
 					r.SuggestedCount = binary.BigEndian.Uint16(v)
 				}
 			}
 		case ie.MTEDTControlInformation:
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		}
 	})
 }

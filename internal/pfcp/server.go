@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
 // Config is what an N4 server is told. Only Addresses must be set.
@@ -229,21 +231,21 @@ func (d *dispatcher) take(c *conn, from netip.AddrPort, to netAddr, data []byte)
 		return
 	}
 	whose := len(s.workers)
-	h, _, _, err := readHeader(data)
-	if errors.Is(err, errUnreadable) {
+	h, _, _, err := wire.ReadHeader(data)
+	if errors.Is(err, wire.ErrUnreadable) {
 		s.counters.malformed.Add(1)
 		s.warn(&s.complain.malformed, "datagram that is no PFCP", "from", from, "octets", len(data))
 		return
 	}
 	if err == nil {
-		s.counters.received[h.msgType].Add(1)
+		s.counters.received[h.Type].Add(1)
 	}
 	switch {
-	case errors.Is(err, errVersion): // what its types mean nobody knows
-	case h.msgType == message.MsgTypeSessionEstablishmentRequest:
-		whose = int(h.sequence) % len(s.workers)
-	case h.msgType == message.MsgTypeSessionModificationRequest, h.msgType == message.MsgTypeSessionDeletionRequest:
-		whose = s.workerOf(h.seid).index
+	case errors.Is(err, wire.ErrVersion): // what its types mean nobody knows
+	case h.Type == message.MsgTypeSessionEstablishmentRequest:
+		whose = int(h.Sequence) % len(s.workers)
+	case h.Type == message.MsgTypeSessionModificationRequest, h.Type == message.MsgTypeSessionDeletionRequest:
+		whose = s.workerOf(h.SEID).index
 	}
 	b := d.pending[whose]
 	if b == nil {

@@ -409,7 +409,7 @@ func TestRefusedModification(t *testing.T) {
 		cause uint8
 	}{
 		{ErrNoResources, ie.CauseNoResourcesAvailable},
-		{&RuleError{RuleQER, 3, ErrUnsupported}, ie.CauseServiceNotSupported},
+		{&RuleError{Kind: RuleQER, ID: 3, Err: ErrUnsupported}, ie.CauseServiceNotSupported},
 		{errors.New("the kernel is out of sorts"), ie.CauseSystemFailure},
 	} {
 		b.upf.refuse = refusal.err

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -72,7 +73,7 @@ func (s *Server) restore() error {
 		ps = ps.with(a)
 	}
 	if s.recovery = st.Recovery; s.recovery == 0 {
-		s.recovery = uint32(time.Now().Unix() + epoch)
+		s.recovery = uint32(time.Now().Unix() + wire.Epoch)
 	}
 	s.peers.Store(ps)
 	s.adopt(ps)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -13,22 +14,22 @@ const triggers = session.TriggerPeriodic | session.TriggerVolumeThreshold | sess
 	session.TriggerQuotaHolding | session.TriggerStart | session.TriggerStop | session.TriggerLinked |
 	session.TriggerVolumeQuota | session.TriggerTimeQuota | session.TriggerQuotaValidity
 
-func (b *builder) urr(l ies, u update) {
-	id := b.idIn(l, ie.URRID, 4)
-	r := rule(&b.decoder, b.urrs(), id, u, RuleURR, urrID)
+func (b *builder) urr(l wire.IEs, u update) {
+	id := idIn(&b.Decoder, l, ie.URRID, 4)
+	r := rule(&b.Decoder, b.urrs(), id, u, RuleURR, urrID)
 	if r == nil {
 		return
 	}
 	r.ID = id
 	var hasMethod, hasTriggers, hasLinked bool
 	renewed := Renewed{URR: id}
-	b.each(l, func(t uint16, v []byte) {
+	b.Each(l, func(t uint16, v []byte) {
 		switch t {
 		case ie.MeasurementMethod:
-			method := b.u8(t, v)
+			method := b.U8(t, v)
 			r.Time, r.Volume, r.Event = method&1 != 0, method&2 != 0, method&4 != 0
 			if method&7 == 0 {
-				b.fail(incorrect(t))
+				b.Fail(wire.Incorrect(t))
 			}
 			hasMethod = true
 		case ie.ReportingTriggers:
@@ -48,9 +49,9 @@ func (b *builder) urr(l ies, u update) {
 	switch {
 	case u == changes:
 	case !hasMethod:
-		b.fail(missing(ie.MeasurementMethod))
+		b.Fail(wire.Missing(ie.MeasurementMethod))
 	case !hasTriggers:
-		b.fail(missing(ie.ReportingTriggers))
+		b.Fail(wire.Missing(ie.ReportingTriggers))
 	}
 	if u == changes && renewed != (Renewed{URR: id}) {
 		b.how.Renewed = append(b.how.Renewed, renewed)
@@ -60,7 +61,7 @@ func (b *builder) urr(l ies, u update) {
 // reportingTriggers has two octets, or three since release 16.
 func (b *builder) reportingTriggers(v []byte) uint32 {
 	const t = ie.ReportingTriggers
-	if !b.need(t, v, 2) {
+	if !b.Need(t, v, 2) {
 		return 0
 	}
 	value := uint32(v[0]) | uint32(v[1])<<8
@@ -72,7 +73,7 @@ func (b *builder) reportingTriggers(v []byte) uint32 {
 		allowed |= session.TriggerMACAddresses
 	}
 	if value&^allowed != 0 || (value&session.TriggerQuotaValidity != 0 && !b.features.QuotaValidity) {
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 	}
 	return value
 }
@@ -90,13 +91,13 @@ func (b *builder) measurementInformation(r *session.URR, v []byte, u update) {
 	if u.clears(v) {
 		return
 	}
-	info := b.u8(t, v)
+	info := b.U8(t, v)
 	r.BeforeQoS = info&before != 0
 	r.Inactive = info&inactive != 0
 	r.ImmediateStart = info&start != 0
 	r.NumberOfPackets = info&packets != 0
 	if r.NumberOfPackets && !b.features.NumberOfPackets || info&^(before|inactive|reduced|start|packets) != 0 {
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 	}
 }
 
@@ -106,9 +107,9 @@ func (b *builder) quotaAction(r *session.URR, v []byte, u update) {
 		return
 	}
 	if !b.features.QuotaAction {
-		b.fail(unsupported(ie.FARID))
+		b.Fail(wire.Unsupported(ie.FARID))
 	}
-	far := b.u32(ie.FARID, v)
+	far := b.U32(ie.FARID, v)
 	r.FARForQuotaAction = &far
 }
 
@@ -117,7 +118,7 @@ func (b *builder) urrTimes(r *session.URR, t uint16, v []byte, u update, renewed
 	duration := func(dst *time.Duration) {
 		*dst = 0
 		if !u.clears(v) {
-			*dst = b.seconds(t, v)
+			*dst = b.Seconds(t, v)
 		}
 	}
 	switch t {
@@ -136,12 +137,12 @@ func (b *builder) urrTimes(r *session.URR, t uint16, v []byte, u update, renewed
 		duration(&r.QuotaValidity)
 		renewed.QuotaValidity = true
 		if r.QuotaValidity > 0 && !b.features.QuotaValidity {
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		}
 	case ie.EthernetInactivityTimer:
 		duration(&r.EthernetIdle)
 		if r.EthernetIdle > 0 && !b.features.Ethernet {
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		}
 	case ie.InactivityDetectionTime:
 		duration(&r.InactivityTime)
@@ -150,12 +151,12 @@ func (b *builder) urrTimes(r *session.URR, t uint16, v []byte, u update, renewed
 	case ie.MonitoringTime:
 		r.MonitoringTime = time.Time{}
 		if !u.clears(v) {
-			r.MonitoringTime = b.at(t, v)
+			r.MonitoringTime = b.Time(t, v)
 		}
 	case ie.TimeQuotaMechanism, ie.SubsequentTimeQuota,
 		ie.AdditionalMonitoringTime, ie.UserPlaneInactivityTimer:
 		if !u.clears(v) {
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		}
 	}
 }
@@ -165,7 +166,7 @@ func (b *builder) urrVolumes(r *session.URR, t uint16, v []byte, u update, renew
 	volume := func(dst **session.Volume) {
 		*dst = nil
 		if !u.clears(v) {
-			*dst = b.volume(t, v)
+			*dst = b.Volume(t, v)
 		}
 	}
 	switch t {
@@ -178,15 +179,15 @@ func (b *builder) urrVolumes(r *session.URR, t uint16, v []byte, u update, renew
 	case ie.SubsequentVolumeThreshold:
 		volume(&r.SubsequentVolume)
 	case ie.DroppedDLTrafficThreshold:
-		if u.clears(v) || !b.need(t, v, 1+8*int(v[0]&1)+8*int(v[0]>>1&1)) {
+		if u.clears(v) || !b.Need(t, v, 1+8*int(v[0]&1)+8*int(v[0]>>1&1)) {
 			return
 		}
-		b.fail(unsupported(t))
+		b.Fail(wire.Unsupported(t))
 	case ie.SubsequentVolumeQuota, ie.EventQuota, ie.EventThreshold, ie.SubsequentEventQuota,
 		ie.SubsequentEventThreshold, ie.NumberOfReports, ie.AggregatedURRs,
 		ie.ApplicationID, ie.SDFFilter: // that a quota's end exempts
 		if !u.clears(v) {
-			b.fail(unsupported(t))
+			b.Fail(wire.Unsupported(t))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -49,7 +50,7 @@ type deletion struct {
 	conn    *conn
 	from    netip.AddrPort
 	key     uint64 // of the request
-	h       header
+	h       wire.Header
 	of      *association
 	session *session.Session
 	reports []session.UsageReport
@@ -120,13 +121,13 @@ func (s *Server) lost(err error) {
 
 // packet handles one datagram: a request for a session.
 func (w *worker) packet(p *packet) {
-	h, body, _, err := readHeader(p.data)
+	h, body, _, err := wire.ReadHeader(p.data)
 	of := w.s.peers.Load().at(p.from.Addr())
 	if len(of) == 0 {
 		// Nothing is kept for somebody without an association.
 		w.s.counters.unauthorised.Add(1)
 		w.s.warn(&w.s.complain.unauthorised, "request without an association", "from", p.from)
-		w.refuse(p, h, 0, &reject{cause: ie.CauseNoEstablishedPFCPAssociation})
+		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation})
 		w.out.add(p.conn, p.to, w.scratch)
 		return
 	}
@@ -142,7 +143,7 @@ func (w *worker) packet(p *packet) {
 		return
 	}
 	if err != nil {
-		w.refuse(p, h, 0, &reject{cause: ie.CauseInvalidLength, err: err})
+		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseInvalidLength, Err: err})
 	} else {
 		w.handle(p, h, body, key)
 	}
@@ -153,8 +154,8 @@ func (w *worker) packet(p *packet) {
 }
 
 // handle makes the answer to a request, in w.scratch; none yet to a deletion.
-func (w *worker) handle(p *packet, h header, body ies, key uint64) {
-	switch h.msgType {
+func (w *worker) handle(p *packet, h wire.Header, body wire.IEs, key uint64) {
+	switch h.Type {
 	case message.MsgTypeSessionEstablishmentRequest:
 		w.establish(p, h, body)
 	case message.MsgTypeSessionModificationRequest:
@@ -165,20 +166,20 @@ func (w *worker) handle(p *packet, h header, body ies, key uint64) {
 }
 
 // answer builds the response to h for the SEID of the control plane.
-func (w *worker) answer(h header, cpSEID uint64, cause uint8, list ...*ie.IE) {
-	h.hasSEID, h.seid = true, cpSEID
-	w.s.counters.answered(h.msgType+1, cause)
-	w.scratch = appendMessage(w.scratch[:0], h.msgType+1, h, list...)
+func (w *worker) answer(h wire.Header, cpSEID uint64, cause uint8, list ...*ie.IE) {
+	h.HasSEID, h.SEID = true, cpSEID
+	w.s.counters.answered(h.Type+1, cause)
+	w.scratch = wire.AppendMessage(w.scratch[:0], h.Type+1, h, list...)
 }
 
 // refuse answers that nothing was done.
-func (w *worker) refuse(p *packet, h header, cpSEID uint64, r *reject) {
-	w.s.log.Debug("PFCP request refused", "from", p.from, "message", messageName(h.msgType), "seid", h.seid, "why", r)
-	list := r.ies()
-	if h.msgType == message.MsgTypeSessionEstablishmentRequest {
-		list = append([]*ie.IE{newNodeID(w.s.cfg.NodeID)}, list...)
+func (w *worker) refuse(p *packet, h wire.Header, cpSEID uint64, r *wire.Refusal) {
+	w.s.log.Debug("PFCP request refused", "from", p.from, "message", messageName(h.Type), "seid", h.SEID, "why", r)
+	list := r.IEs()
+	if h.Type == message.MsgTypeSessionEstablishmentRequest {
+		list = append([]*ie.IE{wire.NewNodeID(w.s.cfg.NodeID)}, list...)
 	}
-	w.answer(h, cpSEID, r.cause, list...)
+	w.answer(h, cpSEID, r.Cause, list...)
 }
 
 // read runs a reader of somebody's octets. If it fails in a way that nobody
@@ -189,7 +190,7 @@ func (w *worker) read(from netip.AddrPort, f func()) {
 		if v := recover(); v != nil {
 			w.s.counters.panics.Add(1)
 			w.s.warn(&w.s.complain.panicked, "reading a PFCP message failed", "from", from, "panic", v, "stack", string(debug.Stack()))
-			w.b.err = &reject{cause: ie.CauseInvalidLength, err: fmt.Errorf("panic: %v", v)}
+			w.b.Err = &wire.Refusal{Cause: ie.CauseInvalidLength, Err: fmt.Errorf("panic: %v", v)}
 		}
 	}()
 	f()
@@ -197,19 +198,19 @@ func (w *worker) read(from netip.AddrPort, f func()) {
 
 // begin makes the builder ready for a session that is to become to.
 func (w *worker) begin(p *packet, to *session.Session) *builder {
-	names, wants := w.b.names, w.b.wants[:0]
+	names, wants := w.b.Names, w.b.wants[:0]
 	if cap(wants) > 64 { // of a request like no other
 		wants = nil
 	}
 	clear(wants[:cap(wants)])
 	w.b = builder{
-		decoder:  decoder{names: names},
+		Decoder:  wire.Decoder{Names: names},
 		features: w.s.features, to: to, prefer6: p != nil && p.from.Addr().Is6(), wants: wants,
 	}
 	return &w.b
 }
 
-func (w *worker) establish(p *packet, h header, body ies) {
+func (w *worker) establish(p *packet, h wire.Header, body wire.IEs) {
 	to := &session.Session{}
 	b := w.begin(p, to)
 	var e establishment
@@ -220,35 +221,35 @@ func (w *worker) establish(p *packet, h header, body ies) {
 		of = peers.find(p.from.Addr(), body)
 		b.apps = of.filters
 		e = b.establish(body)
-		if of == nil && b.err == nil {
-			b.err = &reject{cause: ie.CauseNoEstablishedPFCPAssociation}
+		if of == nil && b.Err == nil {
+			b.Err = &wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation}
 		}
 		b.references()
 	})
-	if b.err != nil {
-		if b.err.cause == ie.CauseNoEstablishedPFCPAssociation {
+	if b.Err != nil {
+		if b.Err.Cause == ie.CauseNoEstablishedPFCPAssociation {
 			w.s.counters.unauthorised.Add(1)
 		}
-		w.refuse(p, h, e.cpSEID, b.err)
+		w.refuse(p, h, e.cpSEID, b.Err)
 		return
 	}
 	to.SEID, to.Node = w.newSEID(), of.node
 	got := b.take(w.s.upf, holding{})
-	if b.err == nil {
+	if b.Err == nil {
 		if err := w.s.upf.Establish(to); err != nil {
 			got.free(w.s.upf)
-			b.fail(fromUPF(err))
+			b.Fail(fromUPF(err))
 		}
 	}
-	if b.err != nil {
-		w.s.warn(&w.s.complain.refused, "session not established", "smf", of.node, "why", b.err)
-		w.refuse(p, h, e.cpSEID, b.err)
+	if b.Err != nil {
+		w.s.warn(&w.s.complain.refused, "session not established", "smf", of.node, "why", b.Err)
+		w.refuse(p, h, e.cpSEID, b.Err)
 		return
 	}
 	w.enter(to, of)
 	of.sessions.Add(1)
 	list := append([]*ie.IE{
-		newNodeID(w.s.cfg.NodeID),
+		wire.NewNodeID(w.s.cfg.NodeID),
 		ie.NewCause(ie.CauseRequestAccepted),
 		w.s.fseid(to.SEID),
 	}, b.createdPDRs()...)
@@ -317,24 +318,24 @@ func (s *Server) fseid(seid uint64) *ie.IE {
 }
 
 // find is the session that a request is for. Another peer's is not found.
-func (w *worker) find(p *packet, h header) (*association, *session.Session, bool) {
-	of := w.owner(h.seid)
-	if of == nil || !h.hasSEID {
+func (w *worker) find(p *packet, h wire.Header) (*association, *session.Session, bool) {
+	of := w.owner(h.SEID)
+	if of == nil || !h.HasSEID {
 		return nil, nil, false
 	}
 	if !of.has(p.from.Addr()) {
 		w.s.counters.unauthorised.Add(1)
-		w.s.warn(&w.s.complain.unauthorised, "request for another peer's session", "from", p.from, "seid", h.seid, "smf", of.node)
+		w.s.warn(&w.s.complain.unauthorised, "request for another peer's session", "from", p.from, "seid", h.SEID, "smf", of.node)
 		return nil, nil, false
 	}
-	from := w.s.upf.Session(h.seid)
+	from := w.s.upf.Session(h.SEID)
 	return of, from, from != nil
 }
 
-func (w *worker) modify(p *packet, h header, body ies) {
+func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
 	of, from, ok := w.find(p, h)
 	if !ok {
-		w.refuse(p, h, 0, &reject{cause: ie.CauseSessionContextNotFound})
+		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseSessionContextNotFound})
 		return
 	}
 	to := *from
@@ -342,13 +343,13 @@ func (w *worker) modify(p *packet, h header, body ies) {
 	b.apps = of.filters
 	w.read(p.from, func() {
 		b.modify(body)
-		if b.err == nil {
+		if b.Err == nil {
 			b.references()
 		}
 	})
 	reports := w.change(from, b)
-	if b.err != nil {
-		w.refuse(p, h, from.CPSEID, b.err)
+	if b.Err != nil {
+		w.refuse(p, h, from.CPSEID, b.Err)
 		return
 	}
 	w.enter(&to, of)
@@ -357,7 +358,7 @@ func (w *worker) modify(p *packet, h header, body ies) {
 		return
 	}
 	list := append([]*ie.IE{accepted}, b.createdPDRs()...)
-	list = append(list, usageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.queryRef)...)
+	list = append(list, wire.NewUsageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.queryRef)...)
 	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
 }
 
@@ -365,7 +366,7 @@ var accepted = ie.NewCause(ie.CauseRequestAccepted)
 
 // change puts what b has built in the place of a session, or nothing.
 func (w *worker) change(from *session.Session, b *builder) []session.UsageReport {
-	if b.err != nil {
+	if b.Err != nil {
 		return nil
 	}
 	var had, got holding
@@ -374,14 +375,14 @@ func (w *worker) change(from *session.Session, b *builder) []session.UsageReport
 		had = held(from)
 		got = b.take(w.s.upf, had)
 	}
-	if b.err != nil {
+	if b.Err != nil {
 		return nil
 	}
 	reports, err := w.s.upf.Modify(from, b.to, b.how)
 	if err != nil {
 		got.free(w.s.upf)
-		b.fail(fromUPF(err))
-		w.s.warn(&w.s.complain.refused, "session not modified", "smf", from.Node, "why", b.err)
+		b.Fail(fromUPF(err))
+		w.s.warn(&w.s.complain.refused, "session not modified", "smf", from.Node, "why", b.Err)
 		return nil
 	}
 	if pdrs {
@@ -392,14 +393,14 @@ func (w *worker) change(from *session.Session, b *builder) []session.UsageReport
 
 // delete begins a deletion, whose usage is not complete at once. For all others
 // the session is gone.
-func (w *worker) delete(p *packet, h header, key uint64) {
+func (w *worker) delete(p *packet, h wire.Header, key uint64) {
 	of, from, ok := w.find(p, h)
 	if !ok {
-		w.refuse(p, h, 0, &reject{cause: ie.CauseSessionContextNotFound})
+		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseSessionContextNotFound})
 		return
 	}
 	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, of: of, session: from, times: 1}
-	w.leave(h.seid)
+	w.leave(h.SEID)
 	w.going[key] = d
 	w.s.upf.Delete(from, func(reports []session.UsageReport, err error) {
 		d.reports, d.err = reports, err
@@ -427,7 +428,7 @@ func (w *worker) deleted() {
 			held(d.session).free(w.s.upf)
 			d.of.sessions.Add(-1)
 			list := append([]*ie.IE{accepted},
-				usageReports(ie.UsageReportWithinSessionDeletionResponse, d.reports, nil)...)
+				wire.NewUsageReports(ie.UsageReportWithinSessionDeletionResponse, d.reports, nil)...)
 			w.answer(d.h, d.session.CPSEID, ie.CauseRequestAccepted, list...)
 		}
 		delete(w.going, d.key)

@@ -1,4 +1,4 @@
-package pfcp
+package wire
 
 import (
 	"encoding/binary"
@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-func newFTEID(pdi *session.PDI) *ie.IE {
+func NewFTEID(pdi *session.PDI) *ie.IE {
 	var flags uint8
 	var v4, v6 net.IP
 	if pdi.TEID4.IsValid() {
@@ -27,8 +27,8 @@ func newFTEID(pdi *session.PDI) *ie.IE {
 	return ie.NewFTEID(flags, pdi.TEID, v4, v6, 0)
 }
 
-// newUEAddress: an IPv4 address, an IPv6 /64, or both.
-func newUEAddress(ues []netip.Prefix) *ie.IE {
+// NewUEAddress: an IPv4 address, an IPv6 /64, or both.
+func NewUEAddress(ues []netip.Prefix) *ie.IE {
 	b := []byte{0}
 	for _, ue := range ues {
 		if ue.Addr().Is4() {
@@ -45,21 +45,21 @@ func newUEAddress(ues []netip.Prefix) *ie.IE {
 	return ie.New(ie.UEIPAddress, b)
 }
 
-// timeStamp is in whole seconds, modulo 2^32: the era of 2036 goes on.
-func timeStamp(ieType uint16, t time.Time) *ie.IE {
-	return ie.NewUint32IE(ieType, uint32(t.Unix()+epoch))
+// NewTimeStamp is in whole seconds, modulo 2^32: the era of 2036 goes on.
+func NewTimeStamp(ieType uint16, t time.Time) *ie.IE {
+	return ie.NewUint32IE(ieType, uint32(t.Unix()+Epoch))
 }
 
-// usageReports are reports as the message at hand has them: ieType says which.
-func usageReports(ieType uint16, reports []session.UsageReport, queryRef *uint32) []*ie.IE {
+// NewUsageReports are reports as the message at hand has them: ieType says which.
+func NewUsageReports(ieType uint16, reports []session.UsageReport, queryRef *uint32) []*ie.IE {
 	var list []*ie.IE
 	for i := range reports {
-		list = append(list, usageReport(ieType, &reports[i], queryRef))
+		list = append(list, NewUsageReport(ieType, &reports[i], queryRef))
 	}
 	return list
 }
 
-func usageReport(ieType uint16, r *session.UsageReport, queryRef *uint32) *ie.IE {
+func NewUsageReport(ieType uint16, r *session.UsageReport, queryRef *uint32) *ie.IE {
 	trigger := uint32(r.Cause)
 	parts := []*ie.IE{
 		ie.NewURRID(r.URR),
@@ -68,7 +68,7 @@ func usageReport(ieType uint16, r *session.UsageReport, queryRef *uint32) *ie.IE
 	}
 	stamp := func(ieType uint16, t time.Time) {
 		if !t.IsZero() {
-			parts = append(parts, timeStamp(ieType, t))
+			parts = append(parts, NewTimeStamp(ieType, t))
 		}
 	}
 	stamp(ie.StartTime, r.Start)
@@ -126,9 +126,9 @@ func volumeMeasurement(r *session.UsageReport) *ie.IE {
 	return ie.New(ie.VolumeMeasurement, b)
 }
 
-// upFunctionFeatures (TS 29.244 section 8.2.25) are true: what is not there is
+// NewUPFunctionFeatures (TS 29.244 section 8.2.25) are true: what is not there is
 // not announced, and refused.
-func upFunctionFeatures(f Features) *ie.IE {
+func NewUPFunctionFeatures(f session.Features) *ie.IE {
 	var b [4]byte
 	for _, feature := range []struct {
 		on    bool
@@ -153,11 +153,11 @@ func upFunctionFeatures(f Features) *ie.IE {
 	return ie.NewUPFunctionFeatures(b[:]...)
 }
 
-// newNodeID is ours: an address or a name.
-func newNodeID(id string) *ie.IE { return ie.NewNodeIDHeuristic(id) }
+// NewNodeID is ours: an address or a name.
+func NewNodeID(id string) *ie.IE { return ie.NewNodeIDHeuristic(id) }
 
-// newPeer is a Remote GTP-U Peer.
-func newPeer(a netip.Addr) *ie.IE {
+// NewRemotePeer is a Remote GTP-U Peer.
+func NewRemotePeer(a netip.Addr) *ie.IE {
 	if a.Is4() {
 		return ie.NewRemoteGTPUPeer(2, a.String(), "", 0, "")
 	}

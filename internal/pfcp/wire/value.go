@@ -1,4 +1,4 @@
-package pfcp
+package wire
 
 import (
 	"encoding/binary"
@@ -11,70 +11,70 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// decoder reads values of IEs. The first error stays, and what is read after it
+// Decoder reads values of IEs. The first error stays, and what is read after it
 // means nothing.
-type decoder struct {
-	err *reject
+type Decoder struct {
+	Err *Refusal
 	// names are those that were read before: there are few, and each session
 	// has several.
-	names map[string]string
+	Names map[string]string
 }
 
-const maxNames = 1024
+const MaxNames = 1024
 
-func (d *decoder) fail(r *reject) {
-	if d.err == nil {
-		d.err = r
+func (d *Decoder) Fail(r *Refusal) {
+	if d.Err == nil {
+		d.Err = r
 	}
 }
 
-// need says whether v has at least n octets. Of IEs that may be extended more
+// Need says whether v has at least n octets. Of IEs that may be extended more
 // is allowed, and not looked at.
-func (d *decoder) need(t uint16, v []byte, n int) bool {
+func (d *Decoder) Need(t uint16, v []byte, n int) bool {
 	if len(v) < n {
-		d.fail(&reject{cause: ie.CauseInvalidLength, offending: t})
+		d.Fail(&Refusal{Cause: ie.CauseInvalidLength, Offending: t})
 		return false
 	}
 	return true
 }
 
-// exactly is need for IEs whose length follows from their flags.
-func (d *decoder) exactly(t uint16, v []byte, n int) bool {
+// Exactly is need for IEs whose length follows from their flags.
+func (d *Decoder) Exactly(t uint16, v []byte, n int) bool {
 	if len(v) != n {
-		d.fail(&reject{cause: ie.CauseInvalidLength, offending: t})
+		d.Fail(&Refusal{Cause: ie.CauseInvalidLength, Offending: t})
 		return false
 	}
 	return true
 }
 
-// each calls f for each IE of a list, until one is refused.
-func (d *decoder) each(l ies, f func(t uint16, v []byte)) {
-	for len(l) > 0 && d.err == nil {
-		t, v, err := l.next()
+// Each calls f for each IE of a list, until one is refused.
+func (d *Decoder) Each(l IEs, f func(t uint16, v []byte)) {
+	for len(l) > 0 && d.Err == nil {
+		t, v, err := l.Next()
 		if err != nil {
-			d.fail(err)
+			d.Fail(err)
 			return
 		}
 		f(t, v)
 	}
 }
 
-func (d *decoder) u8(t uint16, v []byte) uint8 {
-	if !d.need(t, v, 1) {
+func (d *Decoder) U8(t uint16, v []byte) uint8 {
+	if !d.Need(t, v, 1) {
 		return 0
 	}
 	return v[0]
 }
 
-func (d *decoder) u16(t uint16, v []byte) uint16 {
-	if !d.need(t, v, 2) {
+func (d *Decoder) U16(t uint16, v []byte) uint16 {
+	if !d.Need(t, v, 2) {
 		return 0
 	}
 	return binary.BigEndian.Uint16(v)
 }
 
-func (d *decoder) u32(t uint16, v []byte) uint32 {
-	if !d.need(t, v, 4) {
+func (d *Decoder) U32(t uint16, v []byte) uint32 {
+	if !d.Need(t, v, 4) {
 		return 0
 	}
 	return binary.BigEndian.Uint32(v)
@@ -83,41 +83,41 @@ func (d *decoder) u32(t uint16, v []byte) uint32 {
 // u40 are the rates of MBR and GBR.
 func u40(v []byte) uint64 { return uint64(v[0])<<32 | uint64(binary.BigEndian.Uint32(v[1:])) }
 
-func (d *decoder) seconds(t uint16, v []byte) time.Duration {
-	return time.Duration(d.u32(t, v)) * time.Second
+func (d *Decoder) Seconds(t uint16, v []byte) time.Duration {
+	return time.Duration(d.U32(t, v)) * time.Second
 }
 
-// epoch is where time begins in PFCP (RFC 5905).
-const epoch = 2208988800
+// Epoch is where time begins in PFCP (RFC 5905).
+const Epoch = 2208988800
 
-// at is a time stamp of whole seconds. Those before 1968 are of the next era,
+// Time is a time stamp of whole seconds. Those before 1968 are of the next era,
 // which begins in 2036.
-func (d *decoder) at(t uint16, v []byte) time.Time {
-	sec := int64(d.u32(t, v))
+func (d *Decoder) Time(t uint16, v []byte) time.Time {
+	sec := int64(d.U32(t, v))
 	if sec < 1<<31 {
 		sec += 1 << 32
 	}
-	return time.Unix(sec-epoch, 0).UTC()
+	return time.Unix(sec-Epoch, 0).UTC()
 }
 
-// name is a domain name (RFC 1035 labels) or plain text: Open5GS' SMF writes
+// Name is a domain name (RFC 1035 labels) or plain text: Open5GS' SMF writes
 // the one, free5GC's the other. Labels are what adds up exactly.
-func (d *decoder) name(v []byte) string {
-	if s, ok := d.names[string(v)]; ok {
+func (d *Decoder) Name(v []byte) string {
+	if s, ok := d.Names[string(v)]; ok {
 		return s
 	}
-	s, ok := labels(v)
+	s, ok := Labels(v)
 	if !ok {
 		s = strings.ToValidUTF8(string(v), "?")
 	}
-	if d.names == nil || len(d.names) >= maxNames {
-		d.names = map[string]string{}
+	if d.Names == nil || len(d.Names) >= MaxNames {
+		d.Names = map[string]string{}
 	}
-	d.names[string(v)] = s
+	d.Names[string(v)] = s
 	return s
 }
 
-func labels(v []byte) (string, bool) {
+func Labels(v []byte) (string, bool) {
 	if n := len(v); n > 0 && v[n-1] == 0 { // the root's
 		v = v[:n-1]
 	}
@@ -139,133 +139,133 @@ func labels(v []byte) (string, bool) {
 	return b.String(), true
 }
 
-// nodeID is the text of a Node ID: an address or a name.
-func (d *decoder) nodeID(v []byte) string {
-	if !d.need(ie.NodeID, v, 1) {
+// NodeID is the text of a Node ID: an address or a name.
+func (d *Decoder) NodeID(v []byte) string {
+	if !d.Need(ie.NodeID, v, 1) {
 		return ""
 	}
 	switch v[0] & 0x0f {
 	case ie.NodeIDIPv4Address:
-		if d.need(ie.NodeID, v, 5) {
+		if d.Need(ie.NodeID, v, 5) {
 			return netip.AddrFrom4([4]byte(v[1:5])).String()
 		}
 	case ie.NodeIDIPv6Address:
-		if d.need(ie.NodeID, v, 17) {
+		if d.Need(ie.NodeID, v, 17) {
 			return netip.AddrFrom16([16]byte(v[1:17])).String()
 		}
 	case ie.NodeIDFQDN:
-		if s, ok := labels(v[1:]); ok && len(s) <= 255 {
+		if s, ok := Labels(v[1:]); ok && len(s) <= 255 {
 			return s
 		}
-		d.fail(incorrect(ie.NodeID))
+		d.Fail(Incorrect(ie.NodeID))
 	default:
-		d.fail(incorrect(ie.NodeID))
+		d.Fail(Incorrect(ie.NodeID))
 	}
 	return ""
 }
 
-// fseid is an F-SEID.
-func (d *decoder) fseid(v []byte) (seid uint64, v4, v6 netip.Addr) {
-	if !d.need(ie.FSEID, v, 9) {
+// FSEID is an F-SEID.
+func (d *Decoder) FSEID(v []byte) (seid uint64, v4, v6 netip.Addr) {
+	if !d.Need(ie.FSEID, v, 9) {
 		return 0, v4, v6
 	}
 	flags, at := v[0], 9
 	if flags&2 != 0 {
-		if !d.need(ie.FSEID, v, at+4) {
+		if !d.Need(ie.FSEID, v, at+4) {
 			return 0, v4, v6
 		}
 		v4 = netip.AddrFrom4([4]byte(v[at:]))
 		at += 4
 	}
 	if flags&1 != 0 {
-		if !d.need(ie.FSEID, v, at+16) {
+		if !d.Need(ie.FSEID, v, at+16) {
 			return 0, v4, v6
 		}
 		v6 = netip.AddrFrom16([16]byte(v[at:]))
 	}
 	if flags&3 == 0 {
-		d.fail(incorrect(ie.FSEID))
+		d.Fail(Incorrect(ie.FSEID))
 	}
 	return binary.BigEndian.Uint64(v[1:]), v4, v6
 }
 
-// fteid is a Local F-TEID: given, or to be chosen.
-type fteid struct {
-	teid           uint32
-	v4, v6         netip.Addr // given
-	choose         bool
-	wants4, wants6 bool
-	chooseID       *uint8
+// FTEID is a Local F-TEID: given, or to be chosen.
+type FTEID struct {
+	TEID           uint32
+	V4, V6         netip.Addr // given
+	Choose         bool
+	Wants4, Wants6 bool
+	ChooseID       *uint8
 }
 
-func (d *decoder) fteid(v []byte) (f fteid) {
-	if !d.need(ie.FTEID, v, 1) {
+func (d *Decoder) ReadFTEID(v []byte) (f FTEID) {
+	if !d.Need(ie.FTEID, v, 1) {
 		return f
 	}
 	flags := v[0]
-	f.wants4, f.wants6, f.choose = flags&1 != 0, flags&2 != 0, flags&4 != 0
-	if !f.wants4 && !f.wants6 {
-		d.fail(incorrect(ie.FTEID))
+	f.Wants4, f.Wants6, f.Choose = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	if !f.Wants4 && !f.Wants6 {
+		d.Fail(Incorrect(ie.FTEID))
 		return f
 	}
-	if f.choose {
+	if f.Choose {
 		if flags&8 == 0 {
-			d.exactly(ie.FTEID, v, 1)
-		} else if d.exactly(ie.FTEID, v, 2) {
+			d.Exactly(ie.FTEID, v, 1)
+		} else if d.Exactly(ie.FTEID, v, 2) {
 			id := v[1]
-			f.chooseID = &id
+			f.ChooseID = &id
 		}
 		return f
 	}
 	size := 5
-	if f.wants4 {
+	if f.Wants4 {
 		size += 4
 	}
-	if f.wants6 {
+	if f.Wants6 {
 		size += 16
 	}
-	if !d.exactly(ie.FTEID, v, size) {
+	if !d.Exactly(ie.FTEID, v, size) {
 		return f
 	}
-	f.teid = binary.BigEndian.Uint32(v[1:])
+	f.TEID = binary.BigEndian.Uint32(v[1:])
 	at := 5
-	if f.wants4 {
-		f.v4 = netip.AddrFrom4([4]byte(v[at:]))
+	if f.Wants4 {
+		f.V4 = netip.AddrFrom4([4]byte(v[at:]))
 		at += 4
 	}
-	if f.wants6 {
-		f.v6 = netip.AddrFrom16([16]byte(v[at:]))
+	if f.Wants6 {
+		f.V6 = netip.AddrFrom16([16]byte(v[at:]))
 	}
-	if f.teid == 0 {
-		d.fail(incorrect(ie.FTEID))
+	if f.TEID == 0 {
+		d.Fail(Incorrect(ie.FTEID))
 	}
 	return f
 }
 
-// ueAddress is a UE IP Address: given, or to be chosen.
-type ueAddress struct {
-	prefixes         []netip.Prefix
-	choose4, choose6 bool
+// UEAddress is a UE IP Address: given, or to be chosen.
+type UEAddress struct {
+	Prefixes         []netip.Prefix
+	Choose4, Choose6 bool
 }
 
-func (d *decoder) ueAddress(v []byte, dst []netip.Prefix) (u ueAddress) {
+func (d *Decoder) ReadUEAddress(v []byte, dst []netip.Prefix) (u UEAddress) {
 	const t = ie.UEIPAddress
-	u.prefixes = dst
-	if !d.need(t, v, 1) {
+	u.Prefixes = dst
+	if !d.Need(t, v, 1) {
 		return u
 	}
 	flags, at := v[0], 1
-	u.choose4, u.choose6 = flags&0x10 != 0, flags&0x20 != 0
-	if flags&2 != 0 && !u.choose4 {
-		if !d.need(t, v, at+4) {
+	u.Choose4, u.Choose6 = flags&0x10 != 0, flags&0x20 != 0
+	if flags&2 != 0 && !u.Choose4 {
+		if !d.Need(t, v, at+4) {
 			return u
 		}
-		u.prefixes = append(u.prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte(v[at:])), 32))
+		u.Prefixes = append(u.Prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte(v[at:])), 32))
 		at += 4
 	}
 	var v6 netip.Addr
-	if flags&1 != 0 && !u.choose6 {
-		if !d.need(t, v, at+16) {
+	if flags&1 != 0 && !u.Choose6 {
+		if !d.Need(t, v, at+16) {
 			return u
 		}
 		v6 = netip.AddrFrom16([16]byte(v[at:]))
@@ -273,44 +273,44 @@ func (d *decoder) ueAddress(v []byte, dst []netip.Prefix) (u ueAddress) {
 	}
 	bits := 64
 	if flags&8 != 0 { // IPv6D: bits that the UE delegates, of the 64
-		if !d.need(t, v, at+1) {
+		if !d.Need(t, v, at+1) {
 			return u
 		}
 		bits -= int(v[at])
 		at++
 	}
 	if flags&0x40 != 0 { // IP6PL
-		if !d.need(t, v, at+1) {
+		if !d.Need(t, v, at+1) {
 			return u
 		}
 		bits = int(v[at])
 	}
 	if bits < 1 || bits > 128 {
-		d.fail(incorrect(t))
+		d.Fail(Incorrect(t))
 		return u
 	}
 	if v6.IsValid() {
-		u.prefixes = append(u.prefixes, netip.PrefixFrom(v6, bits).Masked())
+		u.Prefixes = append(u.Prefixes, netip.PrefixFrom(v6, bits).Masked())
 	}
-	if u.choose6 && bits != 64 {
-		d.fail(unsupported(t))
+	if u.Choose6 && bits != 64 {
+		d.Fail(Unsupported(t))
 	}
-	if len(u.prefixes) == len(dst) && !u.choose4 && !u.choose6 {
-		d.fail(incorrect(t))
+	if len(u.Prefixes) == len(dst) && !u.Choose4 && !u.Choose6 {
+		d.Fail(Incorrect(t))
 	}
 	return u
 }
 
-// outerHeader is an Outer Header Creation. Where both families are asked for,
+// OuterHeader is an Outer Header Creation. Where both families are asked for,
 // IPv4 is made.
-func (d *decoder) outerHeader(v []byte) *session.OuterHeader {
+func (d *Decoder) OuterHeader(v []byte) *session.OuterHeader {
 	const t = ie.OuterHeaderCreation
-	if !d.need(t, v, 2) {
+	if !d.Need(t, v, 2) {
 		return nil
 	}
 	what := v[0]
 	if what&0xc0 != 0 || what == 0 || v[1]&7 != 0 { // C-TAG, S-TAG; N19, N6, multicast
-		d.fail(unsupported(t))
+		d.Fail(Unsupported(t))
 		return nil
 	}
 	gtpu, udp := what&0x03 != 0, what&0x0c != 0
@@ -324,7 +324,7 @@ func (d *decoder) outerHeader(v []byte) *session.OuterHeader {
 			size += part.size
 		}
 	}
-	if !d.exactly(t, v, size) {
+	if !d.Exactly(t, v, size) {
 		return nil
 	}
 	o := &session.OuterHeader{Kind: session.OuterIP}
@@ -350,7 +350,7 @@ func (d *decoder) outerHeader(v []byte) *session.OuterHeader {
 		return nil // not known yet (OMEC's SMFs): as without one
 	}
 	if o.Addr.IsUnspecified() || (gtpu && o.TEID == 0) {
-		d.fail(incorrect(t))
+		d.Fail(Incorrect(t))
 	}
 	return o
 }
@@ -362,17 +362,17 @@ func size4(there bool) int {
 	return 0
 }
 
-// sdfFilter is an SDF Filter. known finds the one that was described with a
+// SDFFilter is an SDF Filter. known finds the one that was described with a
 // bidirectional ID in another PDR: Local and Remote are the same, whichever way
 // packets go.
-func (d *decoder) sdfFilter(v []byte, known func(id uint32) (session.Filter, bool)) (f session.Filter) {
+func (d *Decoder) SDFFilter(v []byte, known func(id uint32) (session.Filter, bool)) (f session.Filter) {
 	const t = ie.SDFFilter
-	if !d.need(t, v, 2) {
+	if !d.Need(t, v, 2) {
 		return f
 	}
 	flags, rest := v[0], v[2:]
 	take := func(n int) []byte {
-		if !d.need(t, rest, n) {
+		if !d.Need(t, rest, n) {
 			rest = nil
 			return make([]byte, n)
 		}
@@ -383,12 +383,12 @@ func (d *decoder) sdfFilter(v []byte, known func(id uint32) (session.Filter, boo
 	f.AnyProtocol = true
 	if flags&0x01 != 0 { // FD
 		text := string(take(int(binary.BigEndian.Uint16(take(2)))))
-		if d.err != nil {
+		if d.Err != nil {
 			return f
 		}
 		parsed, err := session.ParseFilter(text)
 		if err != nil {
-			d.fail(&reject{cause: ie.CauseMandatoryIEIncorrect, offending: t, err: err})
+			d.Fail(&Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: t, Err: err})
 			return f
 		}
 		f = parsed
@@ -411,26 +411,26 @@ func (d *decoder) sdfFilter(v []byte, known func(id uint32) (session.Filter, boo
 		if flags&0x0f == 0 {
 			var ok bool
 			if f, ok = known(id); !ok {
-				d.fail(incorrect(t))
+				d.Fail(Incorrect(t))
 			}
 		}
 		f.ID = &id
 	}
 	if len(rest) > 0 {
-		d.exactly(t, v, len(v)-len(rest))
+		d.Exactly(t, v, len(v)-len(rest))
 	}
 	if flags&0x1f == 0 {
-		d.fail(incorrect(t))
+		d.Fail(Incorrect(t))
 	}
 	return f
 }
 
-// framedRoute is a Framed-Route (RFC 2865 section 5.22) or Framed-IPv6-Route:
+// FramedRoute is a Framed-Route (RFC 2865 section 5.22) or Framed-IPv6-Route:
 // a prefix, and a next hop and metrics that mean nothing here.
-func (d *decoder) framedRoute(t uint16, v []byte) netip.Prefix {
+func (d *Decoder) FramedRoute(t uint16, v []byte) netip.Prefix {
 	words := strings.Fields(string(v))
-	if !d.need(t, v, 1) || len(words) == 0 {
-		d.fail(incorrect(t))
+	if !d.Need(t, v, 1) || len(words) == 0 {
+		d.Fail(Incorrect(t))
 		return netip.Prefix{}
 	}
 	p, err := netip.ParsePrefix(words[0])
@@ -438,14 +438,14 @@ func (d *decoder) framedRoute(t uint16, v []byte) netip.Prefix {
 		p, err = netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	if err != nil || p.Addr().Is4() != (t == ie.FramedRoute) {
-		d.fail(incorrect(t))
+		d.Fail(Incorrect(t))
 	}
 	return p.Masked()
 }
 
-// volume is a Volume Threshold or Volume Quota.
-func (d *decoder) volume(t uint16, v []byte) *session.Volume {
-	if !d.need(t, v, 1) {
+// Volume is a Volume Threshold or Volume Quota.
+func (d *Decoder) Volume(t uint16, v []byte) *session.Volume {
+	if !d.Need(t, v, 1) {
 		return nil
 	}
 	var out session.Volume
@@ -454,7 +454,7 @@ func (d *decoder) volume(t uint16, v []byte) *session.Volume {
 		if v[0]>>i&1 == 0 {
 			continue
 		}
-		if !d.need(t, v, at+8) {
+		if !d.Need(t, v, at+8) {
 			return nil
 		}
 		value := binary.BigEndian.Uint64(v[at:])
@@ -462,23 +462,23 @@ func (d *decoder) volume(t uint16, v []byte) *session.Volume {
 		at += 8
 	}
 	if v[0]&7 == 0 {
-		d.fail(incorrect(t))
+		d.Fail(Incorrect(t))
 	}
 	return &out
 }
 
-func (d *decoder) bitRate(t uint16, v []byte) *session.BitRate {
-	if !d.exactly(t, v, 10) {
+func (d *Decoder) BitRate(t uint16, v []byte) *session.BitRate {
+	if !d.Exactly(t, v, 10) {
 		return nil
 	}
 	return &session.BitRate{Uplink: u40(v), Downlink: u40(v[5:])}
 }
 
-// packetRate is a Packet Rate: both ways are optional, the time unit is a
+// PacketRate is a Packet Rate: both ways are optional, the time unit is a
 // number.
-func (d *decoder) packetRate(v []byte) *session.PacketRates {
+func (d *Decoder) PacketRate(v []byte) *session.PacketRates {
 	const t = ie.PacketRate
-	if !d.need(t, v, 1) {
+	if !d.Need(t, v, 1) {
 		return nil
 	}
 	units := [...]time.Duration{time.Minute, 6 * time.Minute, time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
@@ -488,7 +488,7 @@ func (d *decoder) packetRate(v []byte) *session.PacketRates {
 		if v[0]>>i&1 == 0 {
 			continue
 		}
-		if !d.need(t, v, at+3) {
+		if !d.Need(t, v, at+3) {
 			return nil
 		}
 		unit := v[at] & 7
@@ -499,13 +499,13 @@ func (d *decoder) packetRate(v []byte) *session.PacketRates {
 		at += 3
 	}
 	if v[0]&0x04 != 0 { // APRC: additional packet rates, for exception data of the IoT
-		d.fail(unsupported(t))
+		d.Fail(Unsupported(t))
 	}
 	return &out
 }
 
-func (d *decoder) snssai(v []byte) (s session.SNSSAI) {
-	if !d.need(ie.SNSSAI, v, 4) {
+func (d *Decoder) SNSSAI(v []byte) (s session.SNSSAI) {
+	if !d.Need(ie.SNSSAI, v, 4) {
 		return s
 	}
 	s.SST = v[0]
@@ -517,11 +517,11 @@ func (d *decoder) snssai(v []byte) (s session.SNSSAI) {
 	return s
 }
 
-// userID is the first identity in a User ID: the subscriber's before the
+// UserID is the first identity in a User ID: the subscriber's before the
 // equipment's.
-func (d *decoder) userID(v []byte) string {
+func (d *Decoder) UserID(v []byte) string {
 	const t = ie.UserID
-	if !d.need(t, v, 1) {
+	if !d.Need(t, v, 1) {
 		return ""
 	}
 	var found [7]string
@@ -531,7 +531,7 @@ func (d *decoder) userID(v []byte) string {
 		if v[0]>>i&1 == 0 {
 			continue
 		}
-		if !d.need(t, rest, 1) || !d.need(t, rest, 1+int(rest[0])) {
+		if !d.Need(t, rest, 1) || !d.Need(t, rest, 1+int(rest[0])) {
 			return ""
 		}
 		value := rest[1 : 1+int(rest[0])]
@@ -561,4 +561,20 @@ func digits(v []byte) string {
 		}
 	}
 	return string(b)
+}
+
+// Addresses of IEs that begin with flags: V6, then V4; IPv4 comes first.
+func (d *Decoder) Addresses(t uint16, v []byte) (list []netip.Addr) {
+	if !d.Need(t, v, 1) {
+		return nil
+	}
+	at := 1
+	if v[0]&2 != 0 && d.Need(t, v, at+4) {
+		list = append(list, netip.AddrFrom4([4]byte(v[at:])))
+		at += 4
+	}
+	if v[0]&1 != 0 && d.Need(t, v, at+16) {
+		list = append(list, netip.AddrFrom16([16]byte(v[at:])))
+	}
+	return list
 }

@@ -1,0 +1,182 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// Header is a PFCP header (TS 29.244 section 7.2.2).
+type Header struct {
+	Type     uint8
+	HasSEID  bool
+	SEID     uint64
+	Sequence uint32
+	// Priority is the octet behind the sequence number, if it has a meaning.
+	HasPriority bool
+	Priority    uint8
+	Followed    bool // FO: another message follows in the datagram
+}
+
+const (
+	pfcpVersion = 1
+	FlagSEID    = 1 << 0
+	flagMP      = 1 << 1
+	flagFO      = 1 << 2
+)
+
+// What can be wrong with a Header.
+var (
+	ErrUnreadable = errors.New("too short for a PFCP header")
+	ErrVersion    = errors.New("not PFCP version 1")
+	ErrLength     = errors.New("the message's length is not that of the datagram")
+)
+
+// ReadHeader reads the first message of a datagram. Whenever the header itself
+// could be read it is returned, also with an error, so that there can be an
+// answer. body are the message's IEs, rest what is behind the message.
+func ReadHeader(b []byte) (h Header, body, rest []byte, err error) {
+	if len(b) < 8 {
+		return h, nil, nil, ErrUnreadable
+	}
+	flags := b[0]
+	h.Type = b[1]
+	h.HasSEID = flags&FlagSEID != 0
+	h.HasPriority = flags&flagMP != 0
+	h.Followed = flags&flagFO != 0
+	at := 4
+	if h.HasSEID {
+		if len(b) < 16 {
+			return h, nil, nil, ErrUnreadable
+		}
+		h.SEID = binary.BigEndian.Uint64(b[4:])
+		at = 12
+	}
+	h.Sequence = binary.BigEndian.Uint32(b[at:]) >> 8
+	if h.HasPriority {
+		h.Priority = b[at+3] & 0xf0
+	}
+	if flags>>5 != pfcpVersion {
+		return h, nil, nil, ErrVersion
+	}
+	end := 4 + int(binary.BigEndian.Uint16(b[2:]))
+	if end < at+4 || end > len(b) {
+		return h, nil, nil, ErrLength
+	}
+	return h, b[at+4 : end], b[end:], nil
+}
+
+// AppendMessage builds an answer to h, or a request that is described like one.
+func AppendMessage(dst []byte, msgType uint8, h Header, list ...*ie.IE) []byte {
+	start := len(dst)
+	flags := uint8(pfcpVersion << 5)
+	if h.HasPriority {
+		flags |= flagMP
+	}
+	if h.HasSEID {
+		flags |= FlagSEID
+	}
+	dst = append(dst, flags, msgType, 0, 0)
+	if h.HasSEID {
+		dst = binary.BigEndian.AppendUint64(dst, h.SEID)
+	}
+	dst = binary.BigEndian.AppendUint32(dst, h.Sequence<<8|uint32(h.Priority))
+	for _, i := range list {
+		dst = AppendIE(dst, i)
+	}
+	binary.BigEndian.PutUint16(dst[start+2:], uint16(len(dst)-start-4))
+	return dst
+}
+
+// AppendIE takes payloads as they are: those of grouped IEs are complete when
+// they are made.
+func AppendIE(dst []byte, i *ie.IE) []byte {
+	if i == nil {
+		return dst
+	}
+	dst = binary.BigEndian.AppendUint16(dst, i.Type)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(i.Payload)))
+	return append(dst, i.Payload...)
+}
+
+// IEs are encoded IEs, one behind another.
+type IEs []byte
+
+// Next takes off the first IE. Those of vendors have their Enterprise ID in the
+// value; nobody knows their types.
+func (l *IEs) Next() (ieType uint16, value []byte, err *Refusal) {
+	b := *l
+	if len(b) < 4 {
+		return 0, nil, &Refusal{Cause: ie.CauseInvalidLength}
+	}
+	ieType = binary.BigEndian.Uint16(b)
+	end := 4 + int(binary.BigEndian.Uint16(b[2:]))
+	if end > len(b) {
+		return ieType, nil, &Refusal{Cause: ie.CauseInvalidLength, Offending: ieType}
+	}
+	*l = b[end:]
+	return ieType, b[4:end], nil
+}
+
+// Refusal is why a request is refused: what the answer says.
+type Refusal struct {
+	Cause     uint8
+	Offending uint16  // type of an IE; 0: none is named
+	Rule      *RuleID // Failed Rule ID, or nil
+	Err       error   // for the log
+}
+
+type RuleID struct {
+	Kind session.RuleKind
+	ID   uint32
+}
+
+func (r *Refusal) Error() string {
+	text := fmt.Sprintf("cause %d", r.Cause)
+	if r.Offending != 0 {
+		text += fmt.Sprintf(", IE %d", r.Offending)
+	}
+	if r.Rule != nil {
+		text += fmt.Sprintf(", %s %d", r.Rule.Kind, r.Rule.ID)
+	}
+	if r.Err != nil {
+		text += ": " + r.Err.Error()
+	}
+	return text
+}
+
+// IEs of an answer that refuses.
+func (r *Refusal) IEs() []*ie.IE {
+	list := []*ie.IE{ie.NewCause(r.Cause)}
+	if r.Offending != 0 {
+		list = append(list, ie.NewOffendingIE(r.Offending))
+	}
+	if r.Rule != nil {
+		list = append(list, ie.NewFailedRuleID(uint8(r.Rule.Kind), r.Rule.ID))
+	}
+	return list
+}
+
+func Missing(ieType uint16) *Refusal {
+	return &Refusal{Cause: ie.CauseMandatoryIEMissing, Offending: ieType}
+}
+
+func ConditionMissing(ieType uint16) *Refusal {
+	return &Refusal{Cause: ie.CauseConditionalIEMissing, Offending: ieType}
+}
+
+func Incorrect(ieType uint16) *Refusal {
+	return &Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: ieType}
+}
+
+func Unsupported(ieType uint16) *Refusal {
+	return &Refusal{Cause: ie.CauseServiceNotSupported, Offending: ieType}
+}
+
+func FailedRule(kind session.RuleKind, id uint32, err error) *Refusal {
+	return &Refusal{Cause: ie.CauseRuleCreationModificationFailure, Rule: &RuleID{kind, id}, Err: err}
+}
