@@ -73,9 +73,9 @@ func (p *peers) at(from netip.Addr) []*association { return p.byAddr[from] }
 func (p *peers) find(from netip.Addr, l wire.IEs) *association {
 	var d wire.Decoder
 	var found *association
-	d.Each(l, func(t uint16, v []byte) {
-		if t == ie.NodeID && found == nil {
-			found = p.byNode[d.NodeID(v)]
+	d.Each(l, func(i wire.IE) {
+		if i.Type == ie.NodeID && found == nil {
+			found = p.byNode[i.NodeID()]
 		}
 	})
 	if found == nil || !found.has(from) {

@@ -12,6 +12,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/request"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -360,7 +361,7 @@ func TestPFDs(t *testing.T) {
 	}
 	withApp := ie.NewCreatePDR(ie.NewPDRID(1), ie.NewPrecedence(1),
 		ie.NewPDI(ie.NewSourceInterface(0), choose(), ie.NewApplicationID("web")), ie.NewFARID(1))
-	wantCause(t, m.tryEstablish(1, withApp, toCore).Cause, causeUnknownApplication)
+	wantCause(t, m.tryEstablish(1, withApp, toCore).Cause, request.CauseUnknownApplication)
 
 	manage(m, ie.CauseRequestAccepted, pfds("web", "permit out 6 from any 80 to assigned", "permit out 6 from any 443 to assigned"),
 		pfds("dns", "permit out 17 from any 53 to assigned"))
@@ -377,7 +378,7 @@ func TestPFDs(t *testing.T) {
 		t.Errorf("ports %v", got)
 	}
 	// Another SMF's PFDs are its own.
-	wantCause(t, other.tryEstablish(1, withApp, toCore).Cause, causeUnknownApplication)
+	wantCause(t, other.tryEstablish(1, withApp, toCore).Cause, request.CauseUnknownApplication)
 	manage(other, ie.CauseRequestAccepted, pfds("web", "permit out 6 from any 9 to assigned"))
 	// A change reaches sessions that are there.
 	manage(m, ie.CauseRequestAccepted, pfds("web", "permit out 6 from any 8080 to assigned"))

@@ -19,6 +19,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/request"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -292,14 +293,14 @@ func readAll(data []byte) error {
 	if err != nil {
 		return err
 	}
-	b := builder{Decoder: wire.Decoder{Names: names}, features: everything, to: &session.Session{}}
+	b := request.Builder{Decoder: wire.Decoder{Names: names}, Features: everything, To: &session.Session{}}
 	if h.Type == message.MsgTypeSessionEstablishmentRequest {
-		b.establish(body)
-		b.references()
+		b.Establishment(body)
+		b.References()
 	} else {
 		to := *modified
-		b.to = &to
-		b.modify(body)
+		b.To = &to
+		b.Modification(body)
 	}
 	if b.Err != nil {
 		return b.Err

@@ -256,7 +256,7 @@ func (u *fakeUPF) consistent(t testing.TB) {
 	defer u.mu.Unlock()
 	teids, ues := map[uint32]bool{}, map[netip.Prefix]bool{}
 	for _, s := range u.sessions {
-		h := held(s)
+		h := resourcesOf(s)
 		for _, teid := range h.teids {
 			teids[teid] = true
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/request"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -166,8 +167,8 @@ func (st *stand) check(from netip.Addr, data []byte) {
 	}
 	st.checkBounds()
 	for _, s := range after {
-		b := builder{to: s}
-		if b.references(); b.Err != nil {
+		b := request.Builder{To: s}
+		if b.References(); b.Err != nil {
 			st.t.Fatalf("%x left half a session: %v", data, b.Err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/request"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
@@ -67,12 +68,12 @@ func refusal(t testing.TB, b []byte) (a answered) {
 		return a
 	}
 	var d wire.Decoder
-	d.Each(body, func(t uint16, v []byte) {
-		switch t {
+	d.Each(body, func(i wire.IE) {
+		switch i.Type {
 		case ie.Cause:
-			a.cause = d.U8(t, v)
+			a.cause = i.U8()
 		case ie.OffendingIE:
-			a.offending = d.U16(t, v)
+			a.offending = i.U16()
 		}
 	})
 	if d.Err != nil {
@@ -203,8 +204,8 @@ func TestHardeningEstablishment(t *testing.T) {
 		"UE address of no family":    {with(withPDI(raw(ie.UEIPAddress, 0)), rFAR), answered{wrong, ie.UEIPAddress}},
 		"a prefix of 255 bits":       {with(withPDI(raw(ie.UEIPAddress, append(append([]byte{0x41}, make([]byte, 16)...), 255)...)), rFAR), answered{wrong, ie.UEIPAddress}},
 		"a framed route to nowhere":  {with(withPDI(raw(ie.FramedRoute, []byte("nowhere")...)), rFAR), answered{wrong, ie.FramedRoute}},
-		"an unknown application":     {with(withPDI(raw(ie.ApplicationID, 'x')), rFAR), answered{causeUnknownApplication, ie.ApplicationID}},
-		"an unknown predefined rule": {with(rPDR(rPDRID, rPrecedence, rPDI, rFARID, raw(ie.ActivatePredefinedRules, 'x')), rFAR), answered{causeUnknownPredefinedRule, ie.ActivatePredefinedRules}},
+		"an unknown application":     {with(withPDI(raw(ie.ApplicationID, 'x')), rFAR), answered{request.CauseUnknownApplication, ie.ApplicationID}},
+		"an unknown predefined rule": {with(rPDR(rPDRID, rPrecedence, rPDI, rFARID, raw(ie.ActivatePredefinedRules, 'x')), rFAR), answered{request.CauseUnknownPredefinedRule, ie.ActivatePredefinedRules}},
 		"a forwarding policy":        {with(soundPDR, forwarding(raw(ie.ForwardingPolicy, 1, 'x'))), answered{ie.CauseInvalidForwardingPolicy, ie.ForwardingPolicy}},
 
 		"the same PDR twice":      {with(soundPDR, soundPDR, rFAR), answered{failure, 0}},

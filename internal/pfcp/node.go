@@ -115,7 +115,7 @@ func (n *node) packet(p *packet) {
 		n.s.counters.repeated.Add(1)
 		return
 	}
-	n.request(request{n: n, p: *p, h: h, key: key}, body, err)
+	n.request(nodeRequest{n: n, p: *p, h: h, key: key}, body, err)
 }
 
 // isResponse: even numbers up to 15, odd ones from 50 on, and Version Not
@@ -133,8 +133,8 @@ func isResponse(msgType uint8) bool {
 	return msgType%2 == 1 && msgType <= message.MsgTypeSessionReportResponse
 }
 
-// request is one that waits for its answer.
-type request struct {
+// nodeRequest is a request that waits for its answer.
+type nodeRequest struct {
 	n   *node
 	p   packet // without its data
 	h   wire.Header
@@ -143,7 +143,7 @@ type request struct {
 
 // reply answers, and keeps the answer for repetitions of peers that have an
 // association.
-func (r *request) reply(cause uint8, list ...*ie.IE) {
+func (r *nodeRequest) reply(cause uint8, list ...*ie.IE) {
 	n := r.n
 	delete(n.busy, r.key)
 	n.s.counters.answered(r.h.Type+1, cause)
@@ -156,7 +156,7 @@ func (r *request) reply(cause uint8, list ...*ie.IE) {
 	n.out.add(r.p.conn, r.p.to, n.scratch)
 }
 
-func (r *request) refuse(why *wire.Refusal) {
+func (r *nodeRequest) refuse(why *wire.Refusal) {
 	s := r.n.s
 	s.warn(&s.complain.refused, "PFCP request refused", "from", r.p.from, "message", messageName(r.h.Type), "why", why)
 	r.reply(why.Cause, append([]*ie.IE{wire.NewNodeID(s.cfg.NodeID)}, why.IEs()...)...)
@@ -164,9 +164,9 @@ func (r *request) refuse(why *wire.Refusal) {
 
 // later keeps a request for an answer that comes when others have done their
 // part.
-func (r *request) later() { r.n.busy[r.key] = true }
+func (r *nodeRequest) later() { r.n.busy[r.key] = true }
 
-func (n *node) request(r request, body wire.IEs, err error) {
+func (n *node) request(r nodeRequest, body wire.IEs, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			n.s.counters.panics.Add(1)
@@ -206,21 +206,21 @@ type setupIEs struct {
 }
 
 func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
-	d.Each(l, func(t uint16, v []byte) {
-		switch t {
+	d.Each(l, func(i wire.IE) {
+		switch i.Type {
 		case ie.NodeID:
-			out.node, out.hasNode = d.NodeID(v), true
+			out.node, out.hasNode = i.NodeID(), true
 		case ie.RecoveryTimeStamp:
-			out.recovery, out.hasStamp = d.U32(t, v), true
+			out.recovery, out.hasStamp = i.U32(), true
 		case ie.Cause:
-			out.cause = d.U8(t, v)
+			out.cause = i.U8()
 		case ie.AlternativeSMFIPAddress:
-			out.others = append(out.others, d.Addresses(t, v)...)
+			out.others = append(out.others, i.Addrs()...)
 		case ie.PFCPSessionRetentionInformation:
 			out.retain = true
-			d.Each(v, func(t uint16, v []byte) {
-				if t == ie.CPPFCPEntityIPAddress {
-					out.retainFrom = append(out.retainFrom, d.Addresses(t, v)...)
+			i.Each(func(i wire.IE) {
+				if i.Type == ie.CPPFCPEntityIPAddress {
+					out.retainFrom = append(out.retainFrom, i.Addrs()...)
 				}
 			})
 		}
@@ -238,7 +238,7 @@ func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
 // replaced; its sessions go, unless the SMF asks to retain them (TS 29.244
 // section 6.2.6.2.2), and only then is there an answer, so that what the SMF
 // establishes next does not meet them.
-func (n *node) setup(r *request, body wire.IEs) {
+func (n *node) setup(r *nodeRequest, body wire.IEs) {
 	var d wire.Decoder
 	said := readSetup(&d, body)
 	if d.Err != nil {
@@ -351,7 +351,7 @@ func (n *node) everywhere(f func(w *worker, done func()), done func()) {
 
 // update answers an Association Update Request. What an SMF may say there
 // changes nothing for us.
-func (n *node) update(r *request, body wire.IEs) {
+func (n *node) update(r *nodeRequest, body wire.IEs) {
 	a, why := n.named(r, body)
 	if why != nil {
 		r.refuse(why)
@@ -362,12 +362,12 @@ func (n *node) update(r *request, body wire.IEs) {
 }
 
 // named is the association that a request is about.
-func (n *node) named(r *request, body wire.IEs) (*association, *wire.Refusal) {
+func (n *node) named(r *nodeRequest, body wire.IEs) (*association, *wire.Refusal) {
 	var d wire.Decoder
 	hasNode := false
-	d.Each(body, func(t uint16, v []byte) {
-		if t == ie.NodeID {
-			d.NodeID(v)
+	d.Each(body, func(i wire.IE) {
+		if i.Type == ie.NodeID {
+			i.NodeID()
 			hasNode = true
 		}
 	})
@@ -387,7 +387,7 @@ func (n *node) named(r *request, body wire.IEs) (*association, *wire.Refusal) {
 
 // releaseRequest answers an Association Release Request, when the sessions are
 // gone.
-func (n *node) releaseRequest(r *request, body wire.IEs) {
+func (n *node) releaseRequest(r *nodeRequest, body wire.IEs) {
 	a, why := n.named(r, body)
 	if why != nil {
 		r.refuse(why)
@@ -406,14 +406,7 @@ func (n *node) releaseRequest(r *request, body wire.IEs) {
 func (n *node) heartbeat(p *packet, h wire.Header, body wire.IEs, err error) {
 	var d wire.Decoder
 	var stamp uint32
-	hasStamp := false
-	if err == nil {
-		d.Each(body, func(t uint16, v []byte) {
-			if t == ie.RecoveryTimeStamp && !hasStamp {
-				stamp, hasStamp = d.U32(t, v), true
-			}
-		})
-	}
+	hasStamp := err == nil && d.First(body, ie.RecoveryTimeStamp, func(i wire.IE) { stamp = i.U32() })
 	// A Heartbeat Response has no Cause to refuse with.
 	if err != nil || d.Err != nil || !hasStamp {
 		n.s.counters.malformed.Add(1)
@@ -483,9 +476,9 @@ func (n *node) beaten(a *association, body wire.IEs, err error) {
 	}
 	n.alive(a)
 	var d wire.Decoder
-	d.Each(body, func(t uint16, v []byte) {
-		if t == ie.RecoveryTimeStamp && len(v) >= 4 {
-			n.recovered(a.addrs[0], d.U32(t, v))
+	d.Each(body, func(i wire.IE) {
+		if i.Type == ie.RecoveryTimeStamp && len(i.Value) >= 4 {
+			n.recovered(a.addrs[0], i.U32())
 		}
 	})
 }
@@ -558,9 +551,9 @@ func (s *Server) Release(nodeID string) error {
 func causeOf(body wire.IEs) error {
 	var d wire.Decoder
 	cause := uint8(0)
-	d.Each(body, func(t uint16, v []byte) {
-		if t == ie.Cause && cause == 0 {
-			cause = d.U8(t, v)
+	d.Each(body, func(i wire.IE) {
+		if i.Type == ie.Cause && cause == 0 {
+			cause = i.U8()
 		}
 	})
 	if d.Err != nil {
@@ -573,7 +566,7 @@ func causeOf(body wire.IEs) error {
 }
 
 // pfdManagement takes an SMF's PFDs, all of the request's or none.
-func (n *node) pfdManagement(r *request, body wire.IEs) {
+func (n *node) pfdManagement(r *nodeRequest, body wire.IEs) {
 	ps := n.s.peers.Load()
 	from := r.p.from.Addr()
 	a := ps.find(from, body)

@@ -1,7 +1,6 @@
 package pfcp
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -14,11 +13,11 @@ import (
 // that it changes. An application without PFDs loses those that it had; a
 // request without applications is for all of them (TS 29.244 section 7.4.3.1).
 func readPFDs(d *wire.Decoder, l wire.IEs, apps map[string][]session.Filter) (changed []string) {
-	d.Each(l, func(t uint16, v []byte) {
-		if t != ie.ApplicationIDsPFDs {
+	d.Each(l, func(i wire.IE) {
+		if i.Type != ie.ApplicationIDsPFDs {
 			return
 		}
-		id, filters := readApplication(d, v)
+		id, filters := readApplication(i)
 		if d.Err != nil {
 			return
 		}
@@ -38,75 +37,24 @@ func readPFDs(d *wire.Decoder, l wire.IEs, apps map[string][]session.Filter) (ch
 	return changed
 }
 
-func readApplication(d *wire.Decoder, l wire.IEs) (id string, filters []session.Filter) {
-	d.Each(l, func(t uint16, v []byte) {
-		switch t {
+// readApplication reads one application's ID and PFDs.
+func readApplication(app wire.IE) (id string, filters []session.Filter) {
+	app.Each(func(i wire.IE) {
+		switch i.Type {
 		case ie.ApplicationID:
-			id = string(v)
+			id = string(i.Value)
 		case ie.PFDContext:
-			d.Each(v, func(t uint16, v []byte) {
-				if t == ie.PFDContents {
-					filters = append(filters, readPFDContents(d, v)...)
+			i.Each(func(i wire.IE) {
+				if i.Type == ie.PFDContents {
+					filters = append(filters, i.PFDContents()...)
 				}
 			})
 		}
 	})
 	if id == "" {
-		d.Fail(wire.Missing(ie.ApplicationID))
+		app.Fail(wire.Missing(ie.ApplicationID))
 	}
 	return id, filters
-}
-
-// Flags of PFD Contents (TS 29.244 section 8.2.39).
-const (
-	pfdFlow      = 1 << 0 // FD
-	pfdMoreFlows = 1 << 5 // AFD
-)
-
-// pfdContents are flow descriptions. URLs and domain names are refused: the data
-// path cannot see them.
-func readPFDContents(d *wire.Decoder, v []byte) (filters []session.Filter) {
-	const t = ie.PFDContents
-	if !d.Need(t, v, 2) {
-		return nil
-	}
-	flags, rest := v[0], v[2:]
-	if flags&^(pfdFlow|pfdMoreFlows) != 0 || flags == 0 {
-		d.Fail(wire.Unsupported(t))
-		return nil
-	}
-	text := func(from *[]byte) []byte {
-		if !d.Need(t, *from, 2) {
-			return nil
-		}
-		n := 2 + int(binary.BigEndian.Uint16(*from))
-		if !d.Need(t, *from, n) {
-			return nil
-		}
-		out := (*from)[2:n]
-		*from = (*from)[n:]
-		return out
-	}
-	add := func(flow []byte) {
-		if d.Err != nil {
-			return
-		}
-		f, err := session.ParseFilter(string(flow))
-		if err != nil {
-			d.Fail(&wire.Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: t, Err: err})
-			return
-		}
-		filters = append(filters, f)
-	}
-	if flags&pfdFlow != 0 {
-		add(text(&rest))
-	}
-	if flags&pfdMoreFlows != 0 {
-		for more := text(&rest); len(more) > 0 && d.Err == nil; {
-			add(text(&more))
-		}
-	}
-	return filters
 }
 
 // reapply gives the sessions of a their applications' filters again.

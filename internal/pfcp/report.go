@@ -99,13 +99,13 @@ func reportIEs(r *session.Report, about *session.Session) []*ie.IE {
 
 // qfiOf is the QoS flow of a PDR's packets.
 func qfiOf(s *session.Session, pdr uint16) (uint8, bool) {
-	at, ok := place(s.PDRs, pdr, pdrID)
-	if !ok {
+	p := s.PDR(pdr)
+	if p == nil {
 		return 0, false
 	}
-	for _, id := range s.PDRs[at].QERs {
-		if q, ok := place(s.QERs, id, qerID); ok && s.QERs[q].QFI != nil {
-			return *s.QERs[q].QFI, true
+	for _, id := range p.QERs {
+		if q := s.QER(id); q != nil && q.QFI != nil {
+			return *q.QFI, true
 		}
 	}
 	return 0, false
@@ -119,23 +119,10 @@ func (w *worker) reported(seid uint64, body wire.IEs) error {
 		return causeOf(body) // deleted meanwhile
 	}
 	to := *from
-	b := w.begin(nil, &to)
+	b := w.builder(&to, netip.Addr{}, nil)
 	cause := uint8(0)
 	touched := false
-	w.read(netip.AddrPort{}, func() {
-		b.Each(body, func(t uint16, v []byte) {
-			switch t {
-			case ie.Cause:
-				cause = b.U8(t, v)
-			case ie.UpdateBARWithinSessionReportResponse:
-				b.bar(v, changes)
-				touched = true
-			case ie.PFCPSRRspFlags:
-				b.how.DropBuffered = b.U8(t, v)&1 != 0
-				touched = touched || b.how.DropBuffered
-			}
-		})
-	})
+	w.read(netip.AddrPort{}, func() { cause, touched = b.ReportResponse(body) })
 	if cause == ie.CauseSessionContextNotFound {
 		w.s.log.Warn("SMF does not know a session: it goes", "seid", seid, "smf", from.Node)
 		if err := w.drop(seid, from); err != nil {

@@ -354,9 +354,9 @@ func TestUpdates(t *testing.T) {
 		t.Errorf("renewed (-want +got):\n%s", diff)
 	}
 	// Answers go to the new SEID.
-	answer := m.mustModify(seid, ie.NewPFCPSMReqFlags(flagDROBU|flagQAURR),
+	answer := m.mustModify(seid, ie.NewPFCPSMReqFlags(1<<0|1<<2),
 		ie.NewUpdateFAR(ie.NewFARID(2), ie.NewApplyAction(2), ie.NewUpdateForwardingParameters(
-			ie.NewDestinationInterface(0), ie.NewOuterHeaderCreation(0x100, 4, "192.0.2.4", "", 0, 0, 0), ie.NewPFCPSMReqFlags(flagSNDEM))))
+			ie.NewDestinationInterface(0), ie.NewOuterHeaderCreation(0x100, 4, "192.0.2.4", "", 0, 0, 0), ie.NewPFCPSMReqFlags(1<<1))))
 	if answer.SEID() != 99 {
 		t.Errorf("answered to SEID %d", answer.SEID())
 	}

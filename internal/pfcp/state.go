@@ -91,7 +91,7 @@ func (s *Server) adopt(ps *peers) {
 			orphans = append(orphans, one)
 			continue
 		}
-		s.workerOf(one.SEID).enter(one, a)
+		s.workerOf(one.SEID).own(one, a)
 		a.sessions.Add(1)
 	}
 	for _, one := range orphans {
@@ -99,7 +99,7 @@ func (s *Server) adopt(ps *peers) {
 			s.log.Error("session without an association not deleted", "seid", one.SEID, "error", err)
 			continue
 		}
-		held(one).free(s.upf)
+		resourcesOf(one).free(s.upf)
 	}
 	if len(orphans) > 0 {
 		s.log.Warn("sessions without an association deleted", "sessions", len(orphans))

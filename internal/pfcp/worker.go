@@ -13,6 +13,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
+	"github.com/culvert-net/culvert/internal/pfcp/request"
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
@@ -32,7 +33,7 @@ type worker struct {
 	lastSEID uint64
 	// purges are what is being taken down, a few sessions between two batches.
 	purges  []*purge
-	b       builder
+	b       request.Builder
 	answers *transactions
 	out     outbox
 	scratch []byte
@@ -196,63 +197,63 @@ func (w *worker) read(from netip.AddrPort, f func()) {
 	f()
 }
 
-// begin makes the builder ready for a session that is to become to.
-func (w *worker) begin(p *packet, to *session.Session) *builder {
-	names, wants := w.b.Names, w.b.wants[:0]
-	if cap(wants) > 64 { // of a request like no other
+// builder returns the worker's request builder, ready for a session. It keeps
+// memory from one request to the next.
+func (w *worker) builder(to *session.Session, from netip.Addr, of *association) *request.Builder {
+	wants := w.b.Wants[:0]
+	if cap(wants) > 64 { // an unusual request must not keep its memory for ever
 		wants = nil
 	}
 	clear(wants[:cap(wants)])
-	w.b = builder{
-		Decoder:  wire.Decoder{Names: names},
-		features: w.s.features, to: to, prefer6: p != nil && p.from.Addr().Is6(), wants: wants,
+	w.b = request.Builder{
+		Decoder:  wire.Decoder{Names: w.b.Names},
+		Features: w.s.features, Apps: of.filters, Prefer6: from.Is6(), To: to, Wants: wants,
 	}
 	return &w.b
 }
 
+// establish answers a Session Establishment Request.
 func (w *worker) establish(p *packet, h wire.Header, body wire.IEs) {
 	to := &session.Session{}
-	b := w.begin(p, to)
-	var e establishment
-	var of *association
-	peers := w.s.peers.Load()
+	var cpSEID uint64
+	// The builder looks applications up in the association.
+	of := w.s.peers.Load().find(p.from.Addr(), body)
+	b := w.builder(to, p.from.Addr(), of)
 	w.read(p.from, func() {
-		// The association comes first: its applications are looked up.
-		of = peers.find(p.from.Addr(), body)
-		b.apps = of.filters
-		e = b.establish(body)
-		if of == nil && b.Err == nil {
-			b.Err = &wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation}
+		b.Establishment(body)
+		cpSEID = to.CPSEID
+		if of == nil {
+			b.Fail(&wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation})
 		}
-		b.references()
+		b.References()
 	})
 	if b.Err != nil {
 		if b.Err.Cause == ie.CauseNoEstablishedPFCPAssociation {
 			w.s.counters.unauthorised.Add(1)
 		}
-		w.refuse(p, h, e.cpSEID, b.Err)
+		w.refuse(p, h, cpSEID, b.Err)
 		return
 	}
 	to.SEID, to.Node = w.newSEID(), of.node
-	got := b.take(w.s.upf, holding{})
+	a := allocate(b, w.s.upf, resources{})
 	if b.Err == nil {
 		if err := w.s.upf.Establish(to); err != nil {
-			got.free(w.s.upf)
-			b.Fail(fromUPF(err))
+			a.got.free(w.s.upf)
+			b.Fail(refusalOf(err))
 		}
 	}
 	if b.Err != nil {
 		w.s.warn(&w.s.complain.refused, "session not established", "smf", of.node, "why", b.Err)
-		w.refuse(p, h, e.cpSEID, b.Err)
+		w.refuse(p, h, cpSEID, b.Err)
 		return
 	}
-	w.enter(to, of)
+	w.own(to, of)
 	of.sessions.Add(1)
 	list := append([]*ie.IE{
 		wire.NewNodeID(w.s.cfg.NodeID),
-		ie.NewCause(ie.CauseRequestAccepted),
+		accepted,
 		w.s.fseid(to.SEID),
-	}, b.createdPDRs()...)
+	}, a.ies()...)
 	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
 }
 
@@ -289,8 +290,8 @@ func (w *worker) owner(seid uint64) *association {
 	return w.sessions.Get(w.place(seid))
 }
 
-// enter notes a session as it is now.
-func (w *worker) enter(s *session.Session, of *association) {
+// own records whose a session is, and whether its rules name applications.
+func (w *worker) own(s *session.Session, of *association) {
 	w.sessions.Put(w.place(s.SEID), of)
 	if slices.ContainsFunc(s.PDRs, func(p session.PDR) bool { return p.PDI.ApplicationID != "" }) {
 		w.apps[s.SEID] = struct{}{}
@@ -299,7 +300,8 @@ func (w *worker) enter(s *session.Session, of *association) {
 	}
 }
 
-func (w *worker) leave(seid uint64) {
+// disown forgets a session.
+func (w *worker) disown(seid uint64) {
 	w.sessions.Delete(w.place(seid))
 	delete(w.apps, seid)
 }
@@ -332,6 +334,7 @@ func (w *worker) find(p *packet, h wire.Header) (*association, *session.Session,
 	return of, from, from != nil
 }
 
+// modify answers a Session Modification Request.
 func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
 	of, from, ok := w.find(p, h)
 	if !ok {
@@ -339,56 +342,50 @@ func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
 		return
 	}
 	to := *from
-	b := w.begin(p, &to)
-	b.apps = of.filters
+	b := w.builder(&to, p.from.Addr(), of)
 	w.read(p.from, func() {
-		b.modify(body)
-		if b.Err == nil {
-			b.references()
-		}
+		b.Modification(body)
+		b.References()
 	})
-	reports := w.change(from, b)
+	reports, created := w.change(from, b)
 	if b.Err != nil {
 		w.refuse(p, h, from.CPSEID, b.Err)
 		return
 	}
-	w.enter(&to, of)
-	if len(reports) == 0 && len(b.wants) == 0 {
-		w.answer(h, to.CPSEID, ie.CauseRequestAccepted, accepted)
-		return
-	}
-	list := append([]*ie.IE{accepted}, b.createdPDRs()...)
-	list = append(list, wire.NewUsageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.queryRef)...)
+	w.own(&to, of)
+	list := append([]*ie.IE{accepted}, created...)
+	list = append(list, wire.NewUsageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.QueryRef)...)
 	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
 }
 
 var accepted = ie.NewCause(ie.CauseRequestAccepted)
 
-// change puts what b has built in the place of a session, or nothing.
-func (w *worker) change(from *session.Session, b *builder) []session.UsageReport {
+// change replaces a session by what b has built, or does nothing. It returns
+// the usage that the change reports, and the IEs of what we chose.
+func (w *worker) change(from *session.Session, b *request.Builder) (reports []session.UsageReport, created []*ie.IE) {
 	if b.Err != nil {
-		return nil
+		return nil, nil
 	}
-	var had, got holding
-	pdrs := b.owned[RulePDR] // else nothing is taken or given back
-	if pdrs {
-		had = held(from)
-		got = b.take(w.s.upf, had)
+	var had, got resources
+	if b.OwnsPDRs() { // else the resources stay the same
+		had = resourcesOf(from)
+		a := allocate(b, w.s.upf, had)
+		if got = a.got; b.Err != nil {
+			return nil, nil
+		}
+		created = a.ies()
 	}
-	if b.Err != nil {
-		return nil
-	}
-	reports, err := w.s.upf.Modify(from, b.to, b.how)
+	reports, err := w.s.upf.Modify(from, b.To, b.How)
 	if err != nil {
 		got.free(w.s.upf)
-		b.Fail(fromUPF(err))
+		b.Fail(refusalOf(err))
 		w.s.warn(&w.s.complain.refused, "session not modified", "smf", from.Node, "why", b.Err)
-		return nil
+		return nil, nil
 	}
-	if pdrs {
-		had.without(held(b.to)).free(w.s.upf)
+	if b.OwnsPDRs() {
+		had.without(resourcesOf(b.To)).free(w.s.upf)
 	}
-	return reports
+	return reports, created
 }
 
 // delete begins a deletion, whose usage is not complete at once. For all others
@@ -400,7 +397,7 @@ func (w *worker) delete(p *packet, h wire.Header, key uint64) {
 		return
 	}
 	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, of: of, session: from, times: 1}
-	w.leave(h.SEID)
+	w.disown(h.SEID)
 	w.going[key] = d
 	w.s.upf.Delete(from, func(reports []session.UsageReport, err error) {
 		d.reports, d.err = reports, err
@@ -422,10 +419,10 @@ func (w *worker) deleted() {
 	w.goneMu.Unlock()
 	for _, d := range list {
 		if d.err != nil {
-			w.enter(d.session, d.of)
-			w.refuse(&packet{conn: d.conn, from: d.from}, d.h, d.session.CPSEID, fromUPF(d.err))
+			w.own(d.session, d.of)
+			w.refuse(&packet{conn: d.conn, from: d.from}, d.h, d.session.CPSEID, refusalOf(d.err))
 		} else {
-			held(d.session).free(w.s.upf)
+			resourcesOf(d.session).free(w.s.upf)
 			d.of.sessions.Add(-1)
 			list := append([]*ie.IE{accepted},
 				wire.NewUsageReports(ie.UsageReportWithinSessionDeletionResponse, d.reports, nil)...)
@@ -444,9 +441,9 @@ func (w *worker) drop(seid uint64, s *session.Session) error {
 	if err := w.s.upf.Drop(seid); err != nil {
 		return err
 	}
-	held(s).free(w.s.upf)
+	resourcesOf(s).free(w.s.upf)
 	w.owner(seid).sessions.Add(-1)
-	w.leave(seid)
+	w.disown(seid)
 	return nil
 }
 
@@ -492,7 +489,7 @@ func (w *worker) purgeSome() {
 			// Nobody will ask for it again.
 			w.s.log.Error("session of a lost association not deleted", "seid", seid, "error", err)
 			p.old.sessions.Add(-1)
-			w.leave(seid)
+			w.disown(seid)
 		}
 	}
 	if p.seids = p.seids[n:]; len(p.seids) == 0 {

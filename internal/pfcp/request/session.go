@@ -1,0 +1,255 @@
+package request
+
+import (
+	"errors"
+
+	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// Builder makes a session from a request: a new one, or what an old one becomes.
+// Err of the Decoder says why the request must be refused.
+type Builder struct {
+	wire.Decoder
+	Features session.Features
+	// Apps returns the filters of an application that PFDs describe.
+	Apps func(id string) ([]session.Filter, bool)
+	// Prefer6: of two addresses of the SMF its IPv6 address is used.
+	Prefer6 bool
+
+	To    *session.Session
+	How   session.Modification
+	Wants []Want
+	// QueryRef of a modification goes back in the reports that it asks for.
+	QueryRef *uint32
+
+	owned [5]bool // by RuleKind: lists that are not shared with another session
+}
+
+// Want is what a PDR leaves to the user plane.
+type Want struct {
+	PDR              uint16
+	Created          bool // by Create PDR, else by Update PDR
+	FTEID            wire.FTEID
+	Choose4, Choose6 bool
+}
+
+// OwnsPDRs says whether the request changes PDRs.
+func (b *Builder) OwnsPDRs() bool { return b.owned[session.RulePDR] }
+
+// common are the rows that establishment and modification share.
+var common = []row[*Builder]{
+	{ie.CreateQER, 0, qers.created, nil},
+	{ie.CreateURR, 0, urrs.created, nil},
+	{ie.CreateBAR, 0, bars.created, nil},
+	{ie.UserPlaneInactivityTimer, 0, func(x in, b *Builder) { b.To.InactivityTimer = x.Seconds() }, nil},
+	{ie.CreateMAR, 0, nil, nil},
+	{ie.CreateSRR, 0, nil, nil},
+	{ie.CreateTrafficEndpoint, 0, nil, nil},
+	{ie.ProvideATSSSControlInformation, 0, nil, nil},
+	{ie.TraceInformation, 0, func(x in, _ *Builder) {
+		if len(x.Value) > 0 { // an empty one ends a trace
+			x.Unsupported()
+		}
+	}, nil},
+}
+
+var establishment = newGroup(nil, append(common[:len(common):len(common)], []row[*Builder]{
+	{ie.NodeID, mandatory, func(x in, _ *Builder) { x.NodeID() }, nil},
+	{ie.FSEID, mandatory, readControlPlane, nil},
+	{ie.CreatePDR, mandatory, pdrs.created, nil},
+	{ie.CreateFAR, mandatory, fars.created, nil},
+	{ie.PDNType, 0, readPDNType, nil},
+	{ie.SNSSAI, 0, func(x in, b *Builder) { b.To.SNSSAI = x.SNSSAI() }, nil},
+	{ie.APNDNN, 0, func(x in, b *Builder) { b.To.DNN = x.Name() }, nil},
+	{ie.UserID, 0, func(x in, b *Builder) { b.To.UserID = x.UserID() }, nil},
+	{ie.CreateBridgeInfoForTSC, 0, nil, nil},
+	{ie.ProvideRDSConfigurationInformation, 0, nil, nil},
+}...)...)
+
+var removal = newGroup(nil, []row[*Builder]{
+	{ie.RemovePDR, 0, pdrs.removed, nil},
+	{ie.RemoveFAR, 0, fars.removed, nil},
+	{ie.RemoveQER, 0, qers.removed, nil},
+	{ie.RemoveURR, 0, urrs.removed, nil},
+	{ie.RemoveBAR, 0, bars.removed, nil},
+	{ie.RemoveMAR, 0, nil, nil},
+	{ie.RemoveSRR, 0, nil, nil},
+	{ie.RemoveTrafficEndpoint, 0, nil, nil},
+}...)
+
+var modification = newGroup(nil, append(common[:len(common):len(common)], []row[*Builder]{
+	{ie.FSEID, 0, readControlPlane, nil},
+	{ie.CreatePDR, 0, pdrs.created, nil},
+	{ie.CreateFAR, 0, fars.created, nil},
+	{ie.UpdatePDR, 0, pdrs.updated, nil},
+	{ie.UpdateFAR, 0, fars.updated, nil},
+	{ie.UpdateQER, 0, qers.updated, nil},
+	{ie.UpdateURR, 0, urrs.updated, nil},
+	{ie.UpdateBARWithinSessionModificationRequest, 0, bars.updated, nil},
+	{ie.QueryURR, 0, readQuery, nil},
+	{ie.QueryURRReference, 0, func(x in, b *Builder) { b.QueryRef = new(x.U32()) }, nil},
+	{ie.PFCPSMReqFlags, 0, readModificationFlags, nil},
+	{ie.UpdateMAR, 0, nil, nil},
+	{ie.UpdateSRR, 0, nil, nil},
+	{ie.UpdateTrafficEndpoint, 0, nil, nil},
+	{ie.QueryPacketRateStatusWithinSessionModificationRequest, 0, nil, nil},
+	{ie.AccessAvailabilityControlInformation, 0, nil, nil},
+	{ie.TSCManagementInformationWithinSessionModificationRequest, 0, nil, nil},
+	{ie.EthernetContextInformation, 0, nil, nil},
+}...)...)
+
+// Establishment reads a Session Establishment Request into b.To, which is
+// empty.
+func (b *Builder) Establishment(l wire.IEs) {
+	b.makeRoom(l)
+	establishment.read(b, b, l, create)
+}
+
+// Modification reads a Session Modification Request into b.To, a copy of the
+// session as it is. It removes rules first: a new rule may take the ID of one
+// that is removed.
+func (b *Builder) Modification(l wire.IEs) {
+	removal.read(b, b, l, create)
+	modification.read(b, b, l, create)
+}
+
+// ReportResponse reads what a Session Report Response changes in b.To, and
+// returns its Cause and whether anything changes.
+func (b *Builder) ReportResponse(l wire.IEs) (cause uint8, changed bool) {
+	b.Each(l, func(i wire.IE) {
+		switch i.Type {
+		case ie.Cause:
+			cause = i.U8()
+		case ie.UpdateBARWithinSessionReportResponse:
+			bars.read(b, i.Value, changes)
+			changed = true
+		case ie.PFCPSRRspFlags:
+			b.How.DropBuffered = i.U8()&1 != 0
+			changed = changed || b.How.DropBuffered
+		}
+	})
+	return cause, changed
+}
+
+// makeRoom gives the lists of a new session the size that they will have.
+func (b *Builder) makeRoom(l wire.IEs) {
+	var count [maxIE]uint16
+	b.Each(l, func(i wire.IE) {
+		if i.Type < maxIE {
+			count[i.Type]++
+		}
+	})
+	pdrs.makeRoom(b, count[ie.CreatePDR])
+	fars.makeRoom(b, count[ie.CreateFAR])
+	qers.makeRoom(b, count[ie.CreateQER])
+	urrs.makeRoom(b, count[ie.CreateURR])
+	bars.makeRoom(b, count[ie.CreateBAR])
+}
+
+func (t *ruleType[R, K]) makeRoom(b *Builder, n uint16) {
+	if n > 0 {
+		*t.list(b.To) = make([]R, 0, n)
+	}
+	b.owned[t.kind] = true
+}
+
+func readPDNType(x in, b *Builder) {
+	b.To.PDNType = session.PDNType(x.U8() & 7)
+	switch b.To.PDNType {
+	case session.PDNIPv4, session.PDNIPv6, session.PDNIPv4v6:
+	case session.PDNUnstructured:
+		x.feature(b.Features.Unstructured)
+	case session.PDNEthernet:
+		x.feature(b.Features.Ethernet)
+	default:
+		x.Incorrect()
+	}
+}
+
+// readControlPlane reads the CP F-SEID. Of two addresses it takes the one of
+// the family that the request came by.
+func readControlPlane(x in, b *Builder) {
+	seid, v4, v6 := x.FSEID()
+	if !x.OK() {
+		return
+	}
+	addr := v4
+	if !v4.IsValid() || (v6.IsValid() && b.Prefer6) {
+		addr = v6
+	}
+	if seid == 0 || addr.IsUnspecified() || addr.IsMulticast() {
+		x.Incorrect()
+		return
+	}
+	b.To.CPSEID, b.To.CPAddr = seid, addr
+}
+
+// Flags of PFCPSMReq-Flags (TS 29.244 section 8.2.28).
+const (
+	flagDROBU = 1 << 0
+	flagSNDEM = 1 << 1
+	flagQAURR = 1 << 2
+)
+
+func readModificationFlags(x in, b *Builder) {
+	flags := x.U8()
+	b.How.DropBuffered = flags&flagDROBU != 0
+	b.How.QueryAll = flags&flagQAURR != 0
+	if flags&^(flagDROBU|flagSNDEM|flagQAURR) != 0 { // paused charging, among others
+		x.Unsupported()
+	}
+}
+
+// readQuery reads a Query URR: one URR or several. An unknown URR fails the
+// request, as an update of it would.
+func readQuery(x in, b *Builder) {
+	found := false
+	x.Each(func(i wire.IE) {
+		if i.Type != ie.URRID {
+			return
+		}
+		found = true
+		id := i.U32()
+		if !urrs.has(b.To, id) {
+			i.Fail(wire.FailedRule(session.RuleURR, id, errUnknown))
+		}
+		b.How.QueryURRs = append(b.How.QueryURRs, id)
+	})
+	if !found {
+		x.Fail(wire.Missing(ie.URRID))
+	}
+}
+
+var errDangling = errors.New("it refers to a rule that does not exist")
+
+// References checks that each rule that another one names exists.
+func (b *Builder) References() {
+	s := b.To
+	check := func(ok bool, kind session.RuleKind, id uint32) {
+		if !ok {
+			b.Fail(wire.FailedRule(kind, id, errDangling))
+		}
+	}
+	for i := range s.PDRs {
+		p := &s.PDRs[i]
+		ok := fars.has(s, p.FAR)
+		for _, id := range p.QERs {
+			ok = ok && qers.has(s, id)
+		}
+		for _, id := range p.URRs {
+			ok = ok && urrs.has(s, id)
+		}
+		check(ok, session.RulePDR, uint32(p.ID))
+	}
+	for i := range s.FARs {
+		f := &s.FARs[i]
+		check(f.BAR == nil || bars.has(s, *f.BAR), session.RuleFAR, f.ID)
+	}
+	for i := range s.URRs {
+		u := &s.URRs[i]
+		check(u.FARForQuotaAction == nil || fars.has(s, *u.FARForQuotaAction), session.RuleURR, u.ID)
+	}
+}

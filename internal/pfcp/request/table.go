@@ -1,0 +1,212 @@
+package request
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// update says that a rule exists already: what the request does not name stays,
+// and what it names with an empty value goes (TS 29.244 section 5.6.3).
+type update bool
+
+const (
+	create  update = false
+	changes update = true
+)
+
+// in is an IE of a request, and who reads it.
+type in struct {
+	wire.IE
+	b *Builder
+	u update
+}
+
+// feature refuses the IE unless the user plane has a feature.
+func (x in) feature(has bool) bool {
+	if !has {
+		x.Unsupported()
+	}
+	return has
+}
+
+// row says what is done with one IE of a group.
+type row[T any] struct {
+	ie   uint16 // go-pfcp's constant has the name in TS 29.244
+	is   kind
+	read func(x in, to T) // nil: refused with Cause 76 (service not supported)
+	// clear removes what the IE sets. It is called in place of read for an
+	// update with an empty value, and before the first IE of a list. nil: read
+	// gets the empty value.
+	clear func(to T)
+}
+
+// kind says how often an IE occurs.
+type kind uint8
+
+const (
+	mandatory kind = 1 << iota // in a Create: refused with Cause 66 without it
+	once                       // only the first of several counts
+	list                       // several make a list, which replaces the old one
+	removable                  // an update may remove it, although we never have it
+)
+
+// group is the table of a grouped IE, or of a message.
+type group[T any] struct {
+	rows  []row[T]
+	index [maxIE]uint8 // by the IE's number: the row's index + 1
+}
+
+// maxIE is above the highest IE number that has a row.
+const maxIE = 512
+
+// newGroup makes a table. same are IEs with another number in an update, and
+// the number of their rows.
+func newGroup[T any](same map[uint16]uint16, rows ...row[T]) *group[T] {
+	g := &group[T]{rows: rows}
+	for i, r := range rows {
+		g.index[r.ie] = uint8(i + 1)
+	}
+	for t, row := range same {
+		g.index[t] = g.index[row]
+	}
+	return g
+}
+
+// seen are the rows whose IEs a group had.
+type seen uint64
+
+func (g *group[T]) has(s seen, ieType uint16) bool { return s>>(g.index[ieType]-1)&1 != 0 }
+
+// read reads the IEs of l into to. A Create is checked for mandatory IEs.
+func (g *group[T]) read(b *Builder, to T, l wire.IEs, u update) (s seen) {
+	b.Each(l, func(i wire.IE) {
+		if i.Type >= maxIE || g.index[i.Type] == 0 {
+			return
+		}
+		n := g.index[i.Type] - 1
+		r := &g.rows[n]
+		first := s>>n&1 == 0
+		s |= 1 << n
+		empty := u == changes && len(i.Value) == 0 && (r.clear != nil || r.is&removable != 0)
+		if r.clear != nil && (r.is&list == 0 && empty || r.is&list != 0 && first) {
+			r.clear(to)
+		}
+		switch {
+		case empty, r.is&once != 0 && !first:
+		case r.read == nil:
+			i.Unsupported()
+		default:
+			r.read(in{i, b, u}, to)
+		}
+	})
+	if u == create {
+		g.complete(b, s)
+	}
+	return s
+}
+
+// complete fails the request if a mandatory IE is missing.
+func (g *group[T]) complete(b *Builder, s seen) {
+	for n, r := range g.rows {
+		if r.is&mandatory != 0 && s>>n&1 == 0 {
+			b.Fail(wire.Missing(r.ie))
+		}
+	}
+}
+
+// ruleType says where a session has its rules of a kind, and how they are read.
+type ruleType[R any, K ~uint8 | ~uint16 | ~uint32] struct {
+	kind   session.RuleKind
+	idIE   uint16
+	octets int // of the ID
+	list   func(*session.Session) *[]R
+	id     func(*R) *K
+	ies    *group[*R]
+	// after checks a rule whose IEs are read; nil: nothing to check.
+	after func(b *Builder, r *R, u update, s seen)
+}
+
+// find returns the index of a rule in a list sorted by ID, or where it belongs.
+func (t *ruleType[R, K]) find(rules []R, id K) (at int, found bool) {
+	return session.Find(rules, id, func(r *R) K { return *t.id(r) })
+}
+
+func (t *ruleType[R, K]) has(s *session.Session, id K) bool {
+	_, found := t.find(*t.list(s), id)
+	return found
+}
+
+// own returns the list of rules to be changed. The first change makes a copy:
+// the session as it is stays.
+func (t *ruleType[R, K]) own(b *Builder) *[]R {
+	rules := t.list(b.To)
+	if !b.owned[t.kind] {
+		*rules = slices.Clone(*rules)
+		b.owned[t.kind] = true
+	}
+	return rules
+}
+
+// Errors that only the log shows.
+var (
+	errExists  = errors.New("a rule with this ID exists already")
+	errUnknown = errors.New("no rule has this ID")
+)
+
+// idOf returns the ID in a rule's IEs: it may stand anywhere among them.
+func (t *ruleType[R, K]) idOf(b *Builder, l wire.IEs) (id K) {
+	if !b.First(l, t.idIE, func(i wire.IE) { id = K(i.Uint(t.octets)) }) {
+		b.Fail(wire.Missing(t.idIE))
+	}
+	return id
+}
+
+// read reads a Create or Update of a rule.
+func (t *ruleType[R, K]) read(b *Builder, l wire.IEs, u update) {
+	id := t.idOf(b, l)
+	rules := t.own(b)
+	if b.Err != nil {
+		return
+	}
+	at, found := t.find(*rules, id)
+	switch {
+	case found && u == create:
+		b.Fail(wire.FailedRule(t.kind, uint32(id), errExists))
+		return
+	case !found && u == changes:
+		b.Fail(wire.FailedRule(t.kind, uint32(id), errUnknown))
+		return
+	case !found:
+		var empty R
+		*rules = slices.Insert(*rules, at, empty)
+	}
+	r := &(*rules)[at]
+	*t.id(r) = id
+	s := t.ies.read(b, r, l, u)
+	if t.after != nil {
+		t.after(b, r, u, s)
+	}
+}
+
+// remove reads a Remove of a rule.
+func (t *ruleType[R, K]) remove(b *Builder, l wire.IEs) {
+	rules := t.own(b)
+	id := t.idOf(b, l)
+	if b.Err != nil {
+		return
+	}
+	at, found := t.find(*rules, id)
+	if !found {
+		b.Fail(wire.FailedRule(t.kind, uint32(id), errUnknown))
+		return
+	}
+	*rules = slices.Delete(*rules, at, at+1)
+}
+
+// The rows of a request for a type of rule.
+func (t *ruleType[R, K]) created(x in, b *Builder) { t.read(b, x.Value, create) }
+func (t *ruleType[R, K]) updated(x in, b *Builder) { t.read(b, x.Value, changes) }
+func (t *ruleType[R, K]) removed(x in, b *Builder) { t.remove(b, x.Value) }

@@ -1,0 +1,138 @@
+package request
+
+import (
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// duration is the row of a URR's duration.
+func duration(ieType uint16, field func(*session.URR) *time.Duration) row[*session.URR] {
+	return row[*session.URR]{ieType, 0,
+		func(x in, r *session.URR) { *field(r) = x.Seconds() }, func(r *session.URR) { *field(r) = 0 }}
+}
+
+// volume is the row of a URR's volume.
+func volume(ieType uint16, field func(*session.URR) **session.Volume) row[*session.URR] {
+	return row[*session.URR]{ieType, 0,
+		func(x in, r *session.URR) { *field(r) = x.Volume() }, func(r *session.URR) { *field(r) = nil }}
+}
+
+var urrIEs = newGroup(nil, []row[*session.URR]{
+	{ie.MeasurementMethod, mandatory, func(x in, r *session.URR) {
+		method := x.U8()
+		r.Time, r.Volume, r.Event = method&1 != 0, method&2 != 0, method&4 != 0
+		if method&7 == 0 {
+			x.Incorrect()
+		}
+	}, nil},
+	{ie.ReportingTriggers, mandatory, readTriggers, nil},
+	{ie.LinkedURRID, list, func(x in, r *session.URR) { r.Linked = appendID(x, r.Linked) }, func(r *session.URR) { r.Linked = nil }},
+	{ie.MeasurementInformation, 0, readInformation, func(r *session.URR) {
+		r.BeforeQoS, r.Inactive, r.ImmediateStart, r.NumberOfPackets = false, false, false, false
+	}},
+	{ie.FARID, 0, func(x in, r *session.URR) { // FAR ID for Quota Action
+		x.feature(x.b.Features.QuotaAction)
+		r.FARForQuotaAction = new(x.U32())
+	}, func(r *session.URR) { r.FARForQuotaAction = nil }},
+
+	duration(ie.MeasurementPeriod, func(r *session.URR) *time.Duration { return &r.Period }),
+	duration(ie.TimeThreshold, func(r *session.URR) *time.Duration { return &r.TimeThreshold }),
+	{ie.TimeQuota, 0, func(x in, r *session.URR) { r.TimeQuota, r.HasTimeQuota = x.Seconds(), true },
+		func(r *session.URR) { r.TimeQuota, r.HasTimeQuota = 0, false }},
+	duration(ie.QuotaHoldingTime, func(r *session.URR) *time.Duration { return &r.QuotaHolding }),
+	{ie.QuotaValidityTime, 0, func(x in, r *session.URR) {
+		r.QuotaValidity = x.Seconds()
+		x.feature(r.QuotaValidity == 0 || x.b.Features.QuotaValidity)
+	}, func(r *session.URR) { r.QuotaValidity = 0 }},
+	{ie.EthernetInactivityTimer, 0, func(x in, r *session.URR) {
+		r.EthernetIdle = x.Seconds()
+		x.feature(r.EthernetIdle == 0 || x.b.Features.Ethernet)
+	}, func(r *session.URR) { r.EthernetIdle = 0 }},
+	duration(ie.InactivityDetectionTime, func(r *session.URR) *time.Duration { return &r.InactivityTime }),
+	duration(ie.SubsequentTimeThreshold, func(r *session.URR) *time.Duration { return &r.SubsequentTime }),
+	{ie.MonitoringTime, 0, func(x in, r *session.URR) { r.MonitoringTime = x.Time() },
+		func(r *session.URR) { r.MonitoringTime = time.Time{} }},
+
+	volume(ie.VolumeThreshold, func(r *session.URR) **session.Volume { return &r.VolumeThreshold }),
+	volume(ie.VolumeQuota, func(r *session.URR) **session.Volume { return &r.VolumeQuota }),
+	volume(ie.SubsequentVolumeThreshold, func(r *session.URR) **session.Volume { return &r.SubsequentVolume }),
+	{ie.DroppedDLTrafficThreshold, removable, func(x in, _ *session.URR) {
+		if flags := x.Value[0]; x.Need(1 + 8*int(flags&1) + 8*int(flags>>1&1)) {
+			x.Unsupported()
+		}
+	}, nil},
+
+	{ie.TimeQuotaMechanism, removable, nil, nil},
+	{ie.SubsequentTimeQuota, removable, nil, nil},
+	{ie.AdditionalMonitoringTime, removable, nil, nil},
+	{ie.UserPlaneInactivityTimer, removable, nil, nil},
+	{ie.SubsequentVolumeQuota, removable, nil, nil},
+	{ie.EventQuota, removable, nil, nil},
+	{ie.EventThreshold, removable, nil, nil},
+	{ie.SubsequentEventQuota, removable, nil, nil},
+	{ie.SubsequentEventThreshold, removable, nil, nil},
+	{ie.NumberOfReports, removable, nil, nil},
+	{ie.AggregatedURRs, removable, nil, nil},
+	{ie.ApplicationID, removable, nil, nil}, // exempt from the end of a quota
+	{ie.SDFFilter, removable, nil, nil},     // likewise
+}...)
+
+// noteRenewed notes which values of a URR an update gives again.
+func noteRenewed(b *Builder, r *session.URR, u update, s seen) {
+	renewed := session.Renewed{
+		URR:             r.ID,
+		VolumeThreshold: urrIEs.has(s, ie.VolumeThreshold),
+		TimeThreshold:   urrIEs.has(s, ie.TimeThreshold),
+		VolumeQuota:     urrIEs.has(s, ie.VolumeQuota),
+		TimeQuota:       urrIEs.has(s, ie.TimeQuota),
+		QuotaValidity:   urrIEs.has(s, ie.QuotaValidityTime),
+	}
+	if u == changes && renewed != (session.Renewed{URR: r.ID}) {
+		b.How.Renewed = append(b.How.Renewed, renewed)
+	}
+}
+
+// triggers are the Reporting Triggers of every user plane.
+const triggers = session.TriggerPeriodic | session.TriggerVolumeThreshold | session.TriggerTimeThreshold |
+	session.TriggerQuotaHolding | session.TriggerStart | session.TriggerStop | session.TriggerLinked |
+	session.TriggerVolumeQuota | session.TriggerTimeQuota | session.TriggerQuotaValidity
+
+// readTriggers reads Reporting Triggers: two octets, or three since release 16.
+func readTriggers(x in, r *session.URR) {
+	if !x.Need(2) {
+		return
+	}
+	r.Trigger = uint32(x.Value[0]) | uint32(x.Value[1])<<8
+	if len(x.Value) > 2 {
+		r.Trigger |= uint32(x.Value[2]) << 16
+	}
+	allowed := triggers
+	if x.b.Features.Ethernet {
+		allowed |= session.TriggerMACAddresses
+	}
+	if r.Trigger&^allowed != 0 || (r.Trigger&session.TriggerQuotaValidity != 0 && !x.b.Features.QuotaValidity) {
+		x.Unsupported()
+	}
+}
+
+// readInformation reads Measurement Information.
+func readInformation(x in, r *session.URR) {
+	const (
+		before   = 1 << 0 // MBQE
+		inactive = 1 << 1 // INAM
+		reduced  = 1 << 2 // RADI: less about applications; we report no more anyway
+		start    = 1 << 3 // ISTM
+		packets  = 1 << 4 // MNOP
+	)
+	info := x.U8()
+	r.BeforeQoS = info&before != 0
+	r.Inactive = info&inactive != 0
+	r.ImmediateStart = info&start != 0
+	r.NumberOfPackets = info&packets != 0
+	if r.NumberOfPackets && !x.b.Features.NumberOfPackets || info&^(before|inactive|reduced|start|packets) != 0 {
+		x.Unsupported()
+	}
+}
