@@ -125,9 +125,7 @@ type Speaker struct {
 	server  *server.BgpServer
 	stop    context.CancelFunc
 
-	context context.Context              // ends with the speaker
-	waits   map[netip.Addr]chan struct{} // GoBGP waits for these peers, that it does not connect to
-	connect func() error                 // once
+	connect func() error // once
 
 	telling sync.Mutex // held while handlers are told something
 	reach   *reach     // nil: no node of a cluster
@@ -170,7 +168,7 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 	s := &Speaker{
 		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, offered: map[netip.Addr][]bgp.Family{},
 		keeps: map[netip.Addr][]bgp.Family{}, offers: map[key]map[netip.Addr]*offer{}, told: map[key]Path{},
-		waits: map[netip.Addr]chan struct{}{}, own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
+		own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}
 	go s.server.Serve()
@@ -215,16 +213,12 @@ func (s *Speaker) begin(ctx context.Context) error {
 	if err := s.setExport(ctx); err != nil {
 		return err
 	}
-	var cancel context.CancelFunc
-	s.context, cancel = context.WithCancel(context.Background())
+	watching, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	for _, p := range s.config.Peers {
 		s.offered[p.Address] = s.offer(p)
-		if s.connects(p) {
-			s.waits[p.Address] = make(chan struct{}, 1)
-		}
 	}
-	err = s.server.WatchEvent(s.context, server.WatchEventMessageCallbacks{
+	err = s.server.WatchEvent(watching, server.WatchEventMessageCallbacks{
 		OnPathUpdate: s.update, OnPathEor: s.complete, OnPeerUpdate: s.peerChanged,
 	}, server.WatchPostUpdate(false, "", ""), server.WatchEor(true), server.WatchPeer())
 	if err != nil {
@@ -249,9 +243,6 @@ func (s *Speaker) addPeers() error {
 	for _, p := range s.config.Peers {
 		if err := s.server.AddPeer(context.Background(), &api.AddPeerRequest{Peer: s.peerNow(p)}); err != nil {
 			return fmt.Errorf("peer %s: %w", p.Address, err)
-		}
-		if s.connects(p) {
-			go s.connectTo(s.context, p, s.waits[p.Address])
 		}
 	}
 	return nil
@@ -288,9 +279,9 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 	}
 	out := &api.Peer{
 		Conf:      &api.PeerConf{NeighborAddress: p.Address.String(), PeerAsn: p.ASN, AuthPassword: p.Password},
-		Transport: &api.Transport{PassiveMode: p.Passive || s.connects(p), RemotePort: uint32(orPort(p.Port))},
+		Transport: &api.Transport{PassiveMode: p.Passive, RemotePort: uint32(orPort(p.Port))},
 		Timers: &api.Timers{Config: &api.TimersConfig{
-			HoldTime: uint64(hold.Seconds()), KeepaliveInterval: uint64(hold.Seconds() / 3), ConnectRetry: 5, IdleHoldTimeAfterReset: 1,
+			HoldTime: uint64(hold.Seconds()), KeepaliveInterval: uint64(hold.Seconds() / 3), ConnectRetry: s.connectRetry(), IdleHoldTimeAfterReset: 1,
 		}},
 		GracefulRestart: s.gracefulRestart(),
 	}
@@ -314,6 +305,19 @@ func (s *Speaker) peer(p Peer) *api.Peer {
 		out.AfiSafis = append(out.AfiSafis, s.afiSafi(f))
 	}
 	return out
+}
+
+// connectRetry returns the pause between two attempts to connect, in seconds.
+//
+// GoBGP waits 75 to 100 % of it, and of its minimum of 2 s before the first
+// attempt (fsm.go, connectLoop); no setting shortens that. So a speaker that
+// only connects is heard 1.5 to 2 s after it starts. It retries at the minimum:
+// nobody connects to it in the meantime.
+func (s *Speaker) connectRetry() uint64 {
+	if len(s.config.Listen) == 0 {
+		return 2
+	}
+	return 5
 }
 
 func (s *Speaker) afiSafi(f bgp.Family) *api.AfiSafi {
@@ -400,11 +404,6 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 	}
 	state := e.Peer.State
 	switch state.SessionState {
-	case bgp.BGP_FSM_ACTIVE:
-		select {
-		case s.waits[state.NeighborAddress] <- struct{}{}:
-		default:
-		}
 	case bgp.BGP_FSM_ESTABLISHED:
 		s.log.Info("BGP session is up", "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
 		s.begun(state)
