@@ -37,6 +37,8 @@ var layers = []struct {
 	{"internal/dataplane", append([]string{"internal/netdev"}, models...), "an adapter: agent joins adapters, they never import each other"},
 	{"internal/slowpath", append([]string{"internal/netdev", "internal/checksum"}, models...), "an adapter: agent joins adapters, they never import each other"},
 	{"internal/pfcp", models, "an adapter: it declares the user plane that it speaks for, and does not know it"},
+	{"internal/pfcp/wire", models, "PFCP as octets: it knows no request and no server"},
+	{"internal/pfcp/request", append([]string{"internal/pfcp/wire"}, models...), "a request becomes a session: who serves it is above it"},
 	{"internal/bgp", models, "an adapter: it turns what peers say into models, and knows nobody else"},
 	{"internal/kube", append([]string{"internal/config", "internal/connectivity"}, models...),
 		"an adapter: it turns what the Kubernetes API says into models; people write ConfigMaps, which config reads as strictly as a configuration; " +
@@ -44,10 +46,10 @@ var layers = []struct {
 	{"internal/connectivity", []string{"internal/probe", "internal/overlay"}, "it judges a cluster by an interface, so that it can be tested without one"},
 	{"internal/printer", nil, "prints anybody's values: it knows none of them"},
 	{"internal/cmdline", []string{"internal/printer"}, "what all command lines share: it knows none of them"},
-	{"internal/labcli", []string{"internal/lab", "internal/bench", "internal/pfcp/smf", "internal/cmdline", "internal/printer"},
+	{"internal/labcli", []string{"internal/lab", "internal/bench", "internal/smf", "internal/cmdline", "internal/printer"},
 		"the command line of the laboratory: it knows the product from outside, as its parts do"},
 	{"internal/probe", nil, "sends and counts: it knows neither laboratory nor cluster"},
-	{"internal/pfcp/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
+	{"internal/smf", models, "a laboratory instrument: it judges every UPF from outside, and shares no code with ours"},
 	{"internal/checksum", nil, "arithmetic on octets: it knows no header of ours"},
 	{"internal/packet", []string{"internal/checksum"}, "builds frames for tests and for the laboratory: it knows neither"},
 	{"internal/image", nil, "files in, an image out: it knows neither our programs nor the laboratory's"},
@@ -77,7 +79,7 @@ var insides = []string{"internal/dataplane", "internal/agent", "internal/slowpat
 // what only culvert-lab carries.
 var (
 	products    = []string{"cmd/culvert", "cmd/culvert-cni"}
-	instruments = []string{"internal/lab", "internal/bench", "internal/pfcp/smf", "internal/labcli"}
+	instruments = []string{"internal/lab", "internal/bench", "internal/smf", "internal/labcli"}
 )
 
 // runners run what is pinned, or what makes and takes packets, and reach no
@@ -95,7 +97,7 @@ var importers = []struct {
 	{"github.com/vishvananda", []string{"internal/netdev", "internal/cni", "internal/lab", "internal/testutil"},
 		"netlink and netns; the CNI plugin is a program of its own; the laboratory and tests build networks from outside"},
 	{"go.etcd.io/bbolt", []string{"internal/agent", "internal/ipam"}, "one owner of the state on disk, and the book of addresses that is kept in it"},
-	{"github.com/wmnsk/go-pfcp", []string{"internal/pfcp"}, "one speaker of PFCP"},
+	{"github.com/wmnsk/go-pfcp", []string{"internal/pfcp", "internal/smf"}, "one speaker of PFCP, and one that judges it from outside"},
 	{"github.com/osrg/gobgp", []string{"internal/bgp"}, "one speaker of BGP"},
 	{"github.com/google/nftables", []string{"internal/netdev"}, "one owner of the kernel's network"},
 	{"k8s.io/client-go", []string{"internal/kube"}, "one client of Kubernetes"},
@@ -246,8 +248,10 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		{"internal/session", "gtpu"},
 		{"internal/slice", "internal/srpolicy"},
 		{"internal/pfcp", "internal/dataplane"},
-		{"internal/pfcp/smf", "internal/pfcp"},
-		{"internal/pfcp/smf", "internal/agent"},
+		{"internal/pfcp/wire", "internal/pfcp/request"},
+		{"internal/pfcp/request", "internal/pfcp"},
+		{"internal/smf", "internal/pfcp"},
+		{"internal/smf", "internal/agent"},
 		{"internal/upf", "internal/config"},
 		{"internal/upf", "internal/agent"},
 		{"internal/pfcp", "internal/upf"},
@@ -302,7 +306,9 @@ func sound(pkg, imported string) map[string][]string {
 		"internal/session":          {"net/netip"},
 		"internal/slice":            {"internal/session"},
 		"internal/pfcp":             {"internal/session", "github.com/wmnsk/go-pfcp/ie"},
-		"internal/pfcp/smf":         {"internal/session", "github.com/wmnsk/go-pfcp/ie"},
+		"internal/pfcp/wire":        {"internal/session"},
+		"internal/pfcp/request":     {"internal/pfcp/wire", "internal/session"},
+		"internal/smf":              {"internal/session", "github.com/wmnsk/go-pfcp/ie"},
 		"internal/upf":              {"internal/dataplane", "internal/pfcp", "internal/slice"},
 		"internal/agent":            {"internal/upf", "internal/dataplane", "internal/slowpath", "internal/netdev", "go.etcd.io/bbolt"},
 		"internal/api":              {"internal/agent", "internal/config", "internal/api/culvertv1"},

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/pfcp/smf"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // sessions are a group that an SMF sets up in the UPF. Groups stand behind each

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bench/stats"
-	"github.com/culvert-net/culvert/internal/pfcp/smf"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // recoverRow is how long N4 is silent when the daemon is killed and started again

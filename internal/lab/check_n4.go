@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
-	"github.com/culvert-net/culvert/internal/pfcp/smf"
 	"github.com/culvert-net/culvert/internal/probe"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // n4 does its events one after another. Sent are PFCP requests, received those

@@ -19,7 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
-	"github.com/culvert-net/culvert/internal/pfcp/smf"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 func smfInput(in *instance.Instance, s *topology.SMF) string { return in.File(s.Node, s.Name+".in") }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
-	"github.com/culvert-net/culvert/internal/pfcp/smf"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // The labs run this program as their SMFs too: here it is as much of `culvert

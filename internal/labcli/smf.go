@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/cmdline"
-	"github.com/culvert-net/culvert/internal/pfcp/smf"
 	"github.com/culvert-net/culvert/internal/printer"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // smfFlags say which UPF an SMF drives, and what it is itself.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/cmdline"
-	"github.com/culvert-net/culvert/internal/pfcp/smf"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // nullUPF answers everything, while the test runs.

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/cmdline"
-	"github.com/culvert-net/culvert/internal/pfcp/smf"
 	"github.com/culvert-net/culvert/internal/printer"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // smfVerb is a command that does one step.

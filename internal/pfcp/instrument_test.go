@@ -10,8 +10,8 @@ import (
 
 	"github.com/wmnsk/go-pfcp/ie"
 
-	instrument "github.com/culvert-net/culvert/internal/pfcp/smf"
 	"github.com/culvert-net/culvert/internal/session"
+	instrument "github.com/culvert-net/culvert/internal/smf"
 )
 
 // dialInstrument is `culvert smf`, which shares no code with the server.

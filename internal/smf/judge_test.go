@@ -134,7 +134,7 @@ func TestLikeTheRealOnes(t *testing.T) {
 		{"free5gc forward", "n4-free5gc.pcap", "frame.number == 7", modification, Free5GC, free, 0, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			want := tree(t, filepath.Join("..", "testdata", tt.theirs), tt.their)[0]
+			want := tree(t, filepath.Join("..", "pfcp", "testdata", tt.theirs), tt.their)[0]
 			if want == "" {
 				t.Fatal("the capture has no such frame")
 			}

@@ -51,7 +51,7 @@ func TestParseScenario(t *testing.T) {
 
 // The example is what people start from.
 func TestExample(t *testing.T) {
-	text, err := os.ReadFile("../../../examples/smf/scenario.yaml")
+	text, err := os.ReadFile("../../examples/smf/scenario.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
