@@ -11,8 +11,8 @@ files() {
 	(cd "${1:-.}" && find . \( -path ./.git -o -path ./bin -o -path ./.cache \) -prune -o -type f -printf '%P\n' | LC_ALL=C sort)
 }
 
-# Another system's clang-19 and headers make another object of the same source:
-# as good, but not the same octets.
+# Another system's clang-19 and headers make another object of the same source, and
+# its Graphviz another figure: as good, but not the same octets.
 reference() {
 	# shellcheck disable=SC1091
 	(. /etc/os-release && [ "$ID $VERSION_ID" = "debian 12" ])
@@ -25,7 +25,7 @@ files | tar -cf - -T - | tar -xf - -C "$copy"
 skipped=0 different=()
 while read -r file; do
 	cmp -s "$file" "$copy/$file" && continue
-	if [[ $file == *.o ]] && [ -e "$file" ] && ! reference; then
+	if [[ $file == *.o || $file == *.svg ]] && [ -e "$file" ] && ! reference; then
 		skipped=$((skipped + 1))
 	else
 		different+=("$file")
@@ -38,7 +38,7 @@ if [ ${#different[@]} -gt 0 ]; then
 	exit 1
 fi
 if [ $skipped -gt 0 ]; then
-	echo "culvert: generated files are up to date; $skipped objects were compiled but not compared, which Debian 12 does"
+	echo "culvert: generated files are up to date; $skipped objects and figures were made but not compared, which needs Debian 12"
 else
 	echo "culvert: generated files are up to date"
 fi
