@@ -2,7 +2,9 @@ package dataplane
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
@@ -20,6 +22,8 @@ var linkLocal = netip.MustParsePrefix("fe80::/10")
 
 // anyFilter takes every packet.
 var anyFilter = Filter{AnyProtocol: true, RemotePorts: anyPort, LocalPorts: anyPort}
+
+var anyFilters = []Filter{anyFilter}
 
 var anyPort = [2]uint16{0, 65535}
 
@@ -98,25 +102,76 @@ func takesAll(f *abi.Filter) bool {
 	return f.Flags == 0 && f.Qfis == 0 && f.TosMask == 0 && f.FlowLabel&filterFrame == 0
 }
 
-// runAt reads the run that begins at an entry, as far as it reaches.
-func (d *DataPlane) runAt(first uint32, out []abi.Filter) []abi.Filter {
-	for i := first; i < min(first+maxRun, d.filter.Len); i++ {
-		out = append(out, d.filter.Get(i))
-		if takesAll(&out[len(out)-1]) {
-			break
-		}
-	}
-	return out
+// filters are runs of filters, with the part of each that is about frames.
+type filters struct {
+	entries []abi.Filter
+	frames  []abi.FrameFilter
 }
 
-// writeRun fills in entries that no packet reaches yet.
-func (d *DataPlane) writeRun(first uint32, run []abi.Filter, frames []abi.FrameFilter) {
-	for i := range run {
-		if frames[i] != (abi.FrameFilter{}) || d.frameFilter.Get(first+uint32(i)) != frames[i] {
-			d.frameFilter.Put(first+uint32(i), &frames[i])
+// cut takes away what begins at n.
+func (f *filters) cut(n int) { f.entries, f.frames = f.entries[:n], f.frames[:n] }
+
+// appendRun appends the filters of a head's members; local: with their sources.
+// A run ends with a filter that takes everything.
+func appendRun(f *filters, h *head, local bool, members []int, rules []plannedRule) (filterRun, error) {
+	from := len(f.entries)
+	for _, n := range members[h.first : h.first+h.count] {
+		if appendFilters(f, &rules[n], local, from+maxRun) {
+			break // no packet gets to the rest
 		}
-		d.filter.Put(first+uint32(i), &run[i])
 	}
+	n := len(f.entries) - from
+	if n > maxRun {
+		return filterRun{}, fmt.Errorf("%s: %d filters: %w", h.key, n, &FullError{Table: "filters of a session", Max: maxRun})
+	}
+	if n == 0 || n < maxRun && !takesAll(&f.entries[len(f.entries)-1]) {
+		f.entries, f.frames = append(f.entries, abi.Filter{}), append(f.frames, abi.FrameFilter{})
+	}
+	return filterRun{from: from, to: len(f.entries)}, nil
+}
+
+// appendFilters appends those of a rule, to a length of one more than most. It
+// says whether they take everything.
+func appendFilters(f *filters, r *plannedRule, local bool, most int) bool {
+	locals := []netip.Prefix{{}}
+	if local && len(r.Sources) > 0 {
+		locals = r.Sources
+		if slices.ContainsFunc(locals, func(s netip.Prefix) bool { return s.Addr().Is6() }) {
+			locals = append(slices.Clone(locals), linkLocal)
+		}
+	}
+	list := r.Filters
+	if len(list) == 0 {
+		list = anyFilters
+	}
+	for i := range list {
+		for _, local := range locals {
+			e, ok := filterEntry(&list[i], local, r.Rule)
+			if !ok {
+				continue
+			}
+			e.Pdr = r.at
+			f.entries, f.frames = append(f.entries, e), append(f.frames, frameEntry(list[i].Frame))
+			if takesAll(&e) {
+				return true
+			}
+			if len(f.entries) > most {
+				return false
+			}
+		}
+	}
+	return false
+}
+
+// isRun says whether a run of filters is at an entry.
+func isRun(at uint32, f *filters, r filterRun, v view) bool {
+	for i := r.from; i < r.to; i++ {
+		e, frame, ok := v.loadFilter(at + uint32(i-r.from))
+		if !ok || e != f.entries[i] || e.FlowLabel&filterFrame != 0 && frame != f.frames[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // filterFrame is FILTER_FRAME (bpf/def/tables.h).

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // firstForwarding is the first entry of `forwarding` that is used. An entry of
@@ -25,8 +26,21 @@ const maxArgsOffset = 128 - 40
 // maxSlices bounds slices' numbers.
 const maxSlices = 1024
 
-// forwardingBook is an entry that rules share.
-type forwardingBook struct {
+// forwardings are the entries of forwarding, which rules of many sessions share.
+type forwardings struct {
+	node      node
+	array     *table.Array[abi.Forwarding]
+	later     func(release)
+	releases  *releases
+	free      indexStack
+	byModel   map[Forwarding]*forwardingEntry // without TEIDs
+	byIndex   map[uint32]*forwardingEntry
+	recovered map[abi.Forwarding]*forwardingEntry // what an earlier daemon left
+	idle      int                                 // of byModel: no rule refers to them
+}
+
+// forwardingEntry is an entry, and how many rules refer to it.
+type forwardingEntry struct {
 	index uint32
 	refs  int
 	value abi.Forwarding
@@ -37,99 +51,89 @@ type forwardingBook struct {
 	adj   AdjacencyKey
 }
 
-func (d *DataPlane) checkForwarding(f *Forwarding) error {
-	if f.Slice >= maxSlices {
-		return fmt.Errorf("slice %d: want less than %d", f.Slice, maxSlices)
+// check says what is wrong with a model.
+func (f *forwardings) check(m *Forwarding) error {
+	if m.Slice >= maxSlices {
+		return fmt.Errorf("slice %d: want less than %d", m.Slice, maxSlices)
 	}
-	if f.Source.IsValid() && f.Remote.IsValid() && f.Source.Is4() != f.Remote.Is4() {
+	if m.Source.IsValid() && m.Remote.IsValid() && m.Source.Is4() != m.Remote.Is4() {
 		return errors.New("source: want the family of remote")
 	}
-	if f.ArgsOffset > maxArgsOffset {
-		return fmt.Errorf("argument offset %d: want at most %d", f.ArgsOffset, maxArgsOffset)
+	if m.ArgsOffset > maxArgsOffset {
+		return fmt.Errorf("argument offset %d: want at most %d", m.ArgsOffset, maxArgsOffset)
 	}
-	switch f.Kind {
+	switch m.Kind {
 	case ForwardTable:
 	case ForwardGTPU:
-		if !f.Remote.IsValid() || f.TEID == 0 {
+		if !m.Remote.IsValid() || m.TEID == 0 {
 			return errors.New("want a remote address and TEID")
 		}
 	case ForwardSRv6:
-		if !f.Remote.Is6() {
-			return fmt.Errorf("remote %s: want an IPv6 address", f.Remote)
+		if !m.Remote.Is6() {
+			return fmt.Errorf("remote %s: want an IPv6 address", m.Remote)
 		}
 	case ForwardPolicy:
-		switch p := d.policies[f.Policy]; {
-		case p == nil:
-			return fmt.Errorf("policy %q: there is none of that name", f.Policy)
-		case p.layer2():
-			return fmt.Errorf("policy %q: it encapsulates Ethernet frames", f.Policy)
+		switch _, layer2, found := f.node.policy(m.Policy); {
+		case !found:
+			return fmt.Errorf("policy %q is missing", m.Policy)
+		case layer2:
+			return fmt.Errorf("policy %q encapsulates Ethernet frames", m.Policy)
 		}
 	case ForwardLink:
-		if d.ethernet[f.Link] == nil {
-			return fmt.Errorf("%s: there is no such link", f.Link)
+		if f.node.linkNumber(m.Link) == 0 {
+			return fmt.Errorf("link %s is missing", m.Link)
 		}
 	default:
-		return fmt.Errorf("forwarding of kind %d", f.Kind)
+		return fmt.Errorf("forwarding of kind %d", m.Kind)
 	}
 	return nil
 }
 
-// forwardingSource is the outer source address, the node's own unless the model
-// has one.
-func (d *DataPlane) forwardingSource(f *Forwarding) netip.Addr {
-	switch {
-	case f.Source.IsValid() || f.Kind == ForwardTable || f.Kind == ForwardPolicy || f.Kind == ForwardLink:
-		return f.Source
-	case f.Kind == ForwardSRv6:
-		return d.want.Source
+// source is the outer source address, the node's own unless the model has one.
+func (f *forwardings) source(m *Forwarding) netip.Addr {
+	if m.Source.IsValid() || m.Kind != ForwardSRv6 && m.Kind != ForwardGTPU {
+		return m.Source
 	}
-	for _, a := range d.want.GTPUAddresses {
-		if a.Is4() == f.Remote.Is4() {
-			return a
-		}
-	}
-	return netip.Addr{}
+	return f.node.outerSource(m)
 }
 
-// forwardingEntry is the entry for a model whose adjacency is known.
-func (d *DataPlane) forwardingEntry(f *Forwarding, adjacency uint32) abi.Forwarding {
+// entry is the entry for a model whose adjacency is known.
+func (f *forwardings) entry(m *Forwarding, adjacency uint32) abi.Forwarding {
 	e := abi.Forwarding{
-		Adjacency: adjacency, Slice: f.Slice, Tos: f.ToS & f.ToSMask, TosMask: f.ToSMask,
-		Source: abi.In6Of(d.forwardingSource(f)), Remote: abi.In6Of(f.Remote),
+		Adjacency: adjacency, Slice: m.Slice, Tos: m.ToS & m.ToSMask, TosMask: m.ToSMask,
+		Source: abi.In6Of(f.source(m)), Remote: abi.In6Of(m.Remote), ArgsAt: m.ArgsOffset,
 	}
-	e.ArgsAt = f.ArgsOffset
-	if f.Remote.Is4() {
+	if m.Remote.Is4() {
 		e.Ipv4 = 1
 	}
-	switch f.Kind {
+	switch m.Kind {
 	case ForwardTable:
-		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_TABLE), abi.KernelTable(f.Table)
+		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_TABLE), abi.KernelTable(m.Table)
 	case ForwardGTPU:
 		e.Kind = uint8(abi.ForwardingKindFORWARD_GTPU)
 	case ForwardSRv6:
 		e.Kind = uint8(abi.ForwardingKindFORWARD_SRV6)
 	case ForwardPolicy:
-		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_POLICY), d.policies[f.Policy].index
+		e.Kind = uint8(abi.ForwardingKindFORWARD_POLICY)
+		e.Index, _, _ = f.node.policy(m.Policy)
 	case ForwardLink:
-		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_LINK), d.ethernet[f.Link].number
+		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_LINK), f.node.linkNumber(m.Link)
 	}
-	if f.Internal {
+	if m.Internal {
 		e.Internal = 1
 	}
 	return e
 }
 
-// acquireForwarding refers to the entry of a model, which checkForwarding has
-// seen.
-func (d *DataPlane) acquireForwarding(model Forwarding) (uint32, error) {
-	s := d.sessions
+// acquire refers to the entry of a model, which check has seen.
+func (f *forwardings) acquire(model Forwarding) (uint32, error) {
 	model.TEID = 0
-	if f := s.forwardings[model]; f != nil {
-		if f.refs == 0 {
-			s.idle--
+	if known := f.byModel[model]; known != nil {
+		if known.refs == 0 {
+			f.idle--
 		}
-		f.refs++
-		return f.index, nil
+		known.refs++
+		return known.index, nil
 	}
 	var key AdjacencyKey
 	if model.Kind == ForwardGTPU || model.Kind == ForwardSRv6 {
@@ -137,126 +141,137 @@ func (d *DataPlane) acquireForwarding(model Forwarding) (uint32, error) {
 	} else if model.Kind == ForwardLink {
 		key = model.Link.key()
 	}
-	adjacency, err := d.acquire(key)
+	adjacency, err := f.node.acquire(key)
 	if err != nil {
 		return 0, err
 	}
-	f, err := d.placeForwarding(d.forwardingEntry(&model, adjacency))
+	e, err := f.place(f.entry(&model, adjacency))
 	if err != nil {
-		return 0, errors.Join(err, d.release(key))
+		return 0, errors.Join(err, f.node.release(key))
 	}
 	if model.Kind == ForwardPolicy {
-		d.policies[model.Policy].use(user{userSession, "forwarding"})
+		f.node.usePolicy(model.Policy, true)
 	}
-	f.known, f.model, f.adj = true, model, key
-	f.refs++
-	s.forwardings[model] = f
-	return f.index, nil
+	e.known, e.model, e.adj = true, model, key
+	e.refs++
+	f.byModel[model] = e
+	return e.index, nil
 }
 
-// placeForwarding finds the entry among those of an earlier daemon, or writes
-// one that no packet reaches yet.
-func (d *DataPlane) placeForwarding(value abi.Forwarding) (*forwardingBook, error) {
-	s := d.sessions
-	if f := s.recovered[value]; f != nil {
-		delete(s.recovered, value)
-		return f, nil
+// place finds the entry among those of an earlier daemon, or writes one that no
+// packet reaches yet.
+func (f *forwardings) place(value abi.Forwarding) (*forwardingEntry, error) {
+	if e := f.recovered[value]; e != nil {
+		delete(f.recovered, value)
+		return e, nil
 	}
-	if s.forwardingFree.empty() && s.idle > 0 {
-		if err := d.reapForwardings(); err != nil {
+	if f.free.empty() && f.idle > 0 {
+		if err := f.reap(); err != nil {
 			return nil, err
 		}
 	}
-	index, err := d.takeIndex(&s.forwardingFree)
+	index, err := f.releases.take(&f.free)
 	if err != nil {
 		return nil, err
 	}
-	d.forwarding.Put(index, &value)
-	f := &forwardingBook{index: index, value: value}
-	s.byForwarding[index] = f
-	return f, nil
+	f.array.Put(index, &value)
+	e := &forwardingEntry{index: index, value: value}
+	f.byIndex[index] = e
+	return e, nil
 }
 
-// releaseForwarding ends a reference. The entry stays for a while: packets may
-// still meet it, and a peer that has lost its last session gets another soon.
-func (d *DataPlane) releaseForwarding(index uint32) error {
-	s := d.sessions
-	f := s.byForwarding[index]
-	if f == nil {
-		return nil
-	}
-	if f.refs--; f.refs > 0 {
-		return nil
-	}
-	if !f.known {
-		delete(s.recovered, f.value)
-		d.retireForwarding(f)
-		return nil
-	}
-	if s.idle++; s.idle > maxIdleForwardings {
-		return d.reapForwardings()
-	}
-	return nil
-}
-
-// reapForwardings gives up the entries that no rule has.
-func (d *DataPlane) reapForwardings() error {
-	s := d.sessions
-	if s == nil {
-		return nil
-	}
+// releaseAll ends a reference to each of some entries; 0 is none. An entry stays
+// for a while: packets may still meet it, and a peer that has lost its last
+// session gets another soon.
+func (f *forwardings) releaseAll(list []uint32) error {
 	var errs []error
-	for model, f := range s.forwardings {
-		if f.refs > 0 {
+	for _, index := range list {
+		e := f.byIndex[index]
+		if e == nil {
 			continue
 		}
-		if model.Kind == ForwardPolicy {
-			d.policies[model.Policy].unuse(user{userSession, "forwarding"})
+		if e.refs--; e.refs > 0 {
+			continue
 		}
-		errs = append(errs, d.release(f.adj))
-		delete(s.forwardings, model)
-		d.retireForwarding(f)
+		if !e.known {
+			delete(f.recovered, e.value)
+			f.retire(e)
+		} else if f.idle++; f.idle > maxIdleForwardings {
+			errs = append(errs, f.reap())
+		}
 	}
-	s.idle = 0
 	return errors.Join(errs...)
 }
 
-func (d *DataPlane) retireForwarding(f *forwardingBook) {
-	delete(d.sessions.byForwarding, f.index)
-	d.later(pending{kind: pendingForwarding, index: f.index})
-}
-
-// forwardingSourcesChanged lets rules go on with entries that have the node's
-// new addresses.
-func (d *DataPlane) forwardingSourcesChanged() error {
-	s := d.sessions
-	if s == nil {
-		return nil
-	}
-	moved := map[uint32]uint32{}
-	for model, f := range s.forwardings {
-		value := f.value
-		value.Source = abi.In6Of(d.forwardingSource(&model))
-		if value == f.value {
+// reap gives up the entries that no rule refers to.
+func (f *forwardings) reap() error {
+	var errs []error
+	for model, e := range f.byModel {
+		if e.refs > 0 {
 			continue
 		}
-		next, err := d.placeForwarding(value)
+		if model.Kind == ForwardPolicy {
+			f.node.usePolicy(model.Policy, false)
+		}
+		errs = append(errs, f.node.release(e.adj))
+		delete(f.byModel, model)
+		f.retire(e)
+	}
+	f.idle = 0
+	return errors.Join(errs...)
+}
+
+func (f *forwardings) retire(e *forwardingEntry) {
+	delete(f.byIndex, e.index)
+	f.later(release{kind: releaseForwarding, index: e.index})
+}
+
+// sourcesChanged lets rules go on with entries that have the node's new
+// addresses.
+func (f *forwardings) sourcesChanged(pdr *table.Array[abi.Pdr]) error {
+	moved := map[uint32]uint32{}
+	for model, e := range f.byModel {
+		value := e.value
+		value.Source = abi.In6Of(f.source(&model))
+		if value == e.value {
+			continue
+		}
+		next, err := f.place(value)
 		if err != nil {
 			return err
 		}
-		next.known, next.model, next.adj, next.refs = true, model, f.adj, f.refs
-		s.forwardings[model] = next
-		moved[f.index] = next.index
-		d.retireForwarding(f)
+		next.known, next.model, next.adj, next.refs = true, model, e.adj, e.refs
+		f.byModel[model] = next
+		moved[e.index] = next.index
+		f.retire(e)
 	}
 	if len(moved) == 0 {
 		return nil
 	}
-	for i := uint32(1); i < d.pdr.Len; i++ {
-		out := d.pdr.Load(i, wordPDROut)
-		if to := moved[uint32(out>>32)]; to != 0 && actionOf(d.pdr.Load(i, wordPDRDo)) == actionForward {
-			d.pdr.Store(i, wordPDROut, out&0xffffffff|uint64(to)<<32)
+	for i := uint32(1); i < pdr.Len; i++ {
+		out := pdr.Load(i, wordPDROut)
+		if to := moved[uint32(out>>32)]; to != 0 && actionOf(pdr.Load(i, wordPDRDo)) == actionForward {
+			pdr.Store(i, wordPDROut, out&0xffffffff|uint64(to)<<32)
 		}
 	}
 	return nil
+}
+
+// recover notes an entry that an earlier daemon's rule refers to.
+func (f *forwardings) recover(index uint32) {
+	if index < firstForwarding || index >= f.array.Len || f.byIndex[index] != nil {
+		return
+	}
+	e := &forwardingEntry{index: index, value: f.array.Get(index)}
+	f.byIndex[index], f.recovered[e.value] = e, e
+}
+
+// sweep gives up what an earlier daemon left and no rule refers to.
+func (f *forwardings) sweep() {
+	for value, e := range f.recovered {
+		if e.refs == 0 {
+			delete(f.recovered, value)
+			f.retire(e)
+		}
+	}
 }

@@ -48,7 +48,7 @@ func (d *DataPlane) PutLink(l Link) error {
 }
 
 func (d *DataPlane) putLink(l Link) error {
-	if d.sessions == nil {
+	if !d.Sessions.room {
 		return errNoSessions
 	}
 	if l.VLAN > 4094 {
@@ -131,53 +131,6 @@ func (d *DataPlane) linkOf(number uint32) Link {
 	return Link{}
 }
 
-// checkEthernet says whether the rules of a session go together.
-func checkEthernet(s *Session) error {
-	var link Link
-	for i := range s.Rules {
-		r := &s.Rules[i]
-		if r.Ethernet != s.Rules[0].Ethernet {
-			return fmt.Errorf("rule %d: want all rules of an Ethernet session, or none", r.ID)
-		}
-		for _, l := range []Link{r.Link, r.Forward.Link} {
-			if link != (Link{}) && l != (Link{}) && l != link {
-				return fmt.Errorf("rule %d: link %s: want one for the session, which has %s", r.ID, l, link)
-			}
-			if l != (Link{}) {
-				link = l
-			}
-		}
-	}
-	return nil
-}
-
-func (d *DataPlane) checkEthernetRule(r *Rule) error {
-	switch {
-	case len(r.Sources)+len(r.Destinations) > 0:
-		return errors.New("want no UE addresses in an Ethernet session")
-	case r.TEID == 0 && r.Direction != Downlink:
-		return errors.New("want a TEID")
-	case r.TEID == 0 && d.ethernet[r.Link] == nil:
-		return fmt.Errorf("link %s: there is no such link", r.Link)
-	case r.Action.forwards() && !r.carriesFrames():
-		return errors.New("want frames forwarded by GTP-U, by SRv6 with an argument, or from the UE to a link")
-	}
-	return nil
-}
-
-// carriesFrames says whether frames may go where a rule forwards.
-func (r *Rule) carriesFrames() bool {
-	switch r.Forward.Kind {
-	case ForwardGTPU:
-		return true
-	case ForwardSRv6, ForwardPolicy:
-		return r.Forward.ArgsOffset != 0 && r.Forward.TEID != 0
-	case ForwardLink:
-		return r.Direction == Uplink
-	}
-	return false
-}
-
 // linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:
 // the second half is neither 0 nor that of an IPv4 address.
 func linkEntry(session uint64) (e abi.In6) {
@@ -187,32 +140,6 @@ func linkEntry(session uint64) (e abi.In6) {
 }
 
 func isLinkEntry(e abi.In6) bool { return e == linkEntry(binary.BigEndian.Uint64(e.B[:])) }
-
-// joinLink has the entries that lead to an Ethernet session's rules say of which
-// session and link they are, now that it is known where they are.
-func (d *DataPlane) joinLink() {
-	p := &d.sessions.plan
-	down, number := uint32(0), uint32(0)
-	for i := range p.heads {
-		if h := &p.heads[i]; h.where == byLink {
-			down, number = h.index, d.ethernet[h.link].number
-		}
-	}
-	for i := range p.heads {
-		h := &p.heads[i]
-		if h.qfi&pdrFrames == 0 {
-			continue
-		}
-		h.flags |= flagSource4 | flagSource6
-		h.source6 = p.session.ID
-		switch {
-		case h.where == byLink:
-			h.source4 = number
-		case h.flags&flagDownlink == 0:
-			h.source4 = down
-		}
-	}
-}
 
 // isLink says whether frames of a port are a link's.
 func (d *DataPlane) isLink(port abi.PortKey) bool {
@@ -228,7 +155,7 @@ func (d *DataPlane) isLink(port abi.PortKey) bool {
 // Ethernet session there whatever its destination is.
 func (d *DataPlane) InjectFor(session uint64, frame []byte, ifindex int, kept bool) error {
 	d.mu.Lock()
-	index := d.pdrByUE.Get(linkEntry(session))
+	index := d.Sessions.tables.ues.Get(linkEntry(session))
 	d.mu.Unlock()
 	if index == 0 {
 		return &NoSessionError{session}
@@ -288,9 +215,9 @@ func (d *DataPlane) Stations() ([]Station, error) {
 
 // hasStation asks what packets ask (is_on_link in bpf/ethernet.h).
 func (d *DataPlane) hasStation(link uint32, s abi.Station) bool {
-	if s.Pdr == 0 || s.Pdr >= d.pdr.Len {
+	if s.Pdr == 0 || s.Pdr >= d.sessionTables.pdr.Len {
 		return false
 	}
-	head := d.pdr.Get(s.Pdr)
+	head := d.sessionTables.pdr.Get(s.Pdr)
 	return head.Action != 0 && head.Qfi&pdrFrames != 0 && head.Source4 == link && head.Source6 == s.Session
 }

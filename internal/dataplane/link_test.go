@@ -49,7 +49,7 @@ func linkRig(t *testing.T) *DataPlane {
 		t.Fatal(err)
 	}
 	for n := range uint32(2) {
-		if err := errors.Join(d.TakeTEID(0x01000001+n), d.PutSession(frames(1+n, 0x01000001+n))); err != nil {
+		if err := errors.Join(d.Sessions.TakeTEID(0x01000001+n), d.Sessions.Put(frames(1+n, 0x01000001+n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,13 +62,13 @@ func passes(t *testing.T, d *DataPlane, frame []byte) (session uint64, rule uint
 	t.Helper()
 	before := map[uint64][]RuleUsage{}
 	for _, id := range []uint64{1, 2} {
-		before[id], _ = d.SessionUsage(id)
+		before[id], _ = d.Sessions.Usage(id)
 	}
 	if _, _, err := d.TestRun(frame, 1); err != nil {
 		t.Fatal(err)
 	}
 	for id, was := range before {
-		now, _ := d.SessionUsage(id)
+		now, _ := d.Sessions.Usage(id)
 		for _, u := range now {
 			for _, w := range was {
 				if u.Rule == w.Rule && u.Volume != w.Volume {
@@ -101,20 +101,20 @@ func TestStations(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Session != 2 || net.HardwareAddr(all[0].MAC[:]).String() != host || all[0].Idle > time.Minute {
 		t.Errorf("stations: %+v, %v", all, err)
 	}
-	if _, err := d.DeleteSession(2); err != nil {
+	if _, err := d.Sessions.Delete(2); err != nil {
 		t.Fatal(err)
 	}
 	want("to a session that has ended", toHost(host), 0, 0)
 	if all, err := d.Stations(); err != nil || len(all) != 0 {
 		t.Errorf("stations of a session that has ended: %+v, %v", all, err)
 	}
-	if err := d.PutSession(frames(3, 0x01000002)); err != nil {
+	if err := d.Sessions.Put(frames(3, 0x01000002)); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := d.TestRun(toHost(host), 1); err != nil {
 		t.Fatal(err)
 	}
-	usage, err := d.SessionUsage(3)
+	usage, err := d.Sessions.Usage(3)
 	if err != nil || usage[0].Volume.Packets+usage[1].Volume.Packets != 0 {
 		t.Errorf("session 3, which has the former's entries: %v, %v", usage, err)
 	}
@@ -129,7 +129,7 @@ func TestInjectFor(t *testing.T) {
 	go func() { _ = d.Punts(ctx, func(p Punt) { punts <- p }) }()
 	broadcast := toHost("ff:ff:ff:ff:ff:ff")
 	packets := func(id uint64) uint64 {
-		usage, err := d.SessionUsage(id)
+		usage, err := d.Sessions.Usage(id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestInjectFor(t *testing.T) {
 	}
 	held := frames(2, 0x01000002)
 	held.Rules[1].Action = ActionHold
-	if err := errors.Join(d.PutSession(held), d.InjectFor(2, broadcast, 1, false)); err != nil {
+	if err := errors.Join(d.Sessions.Put(held), d.InjectFor(2, broadcast, 1, false)); err != nil {
 		t.Fatal(err)
 	}
 	if p := <-punts; p.Kind != PuntBuffer || p.Session != 2 || p.Rule != 2 {
@@ -181,14 +181,14 @@ func TestLinkRefusals(t *testing.T) {
 		return s
 	}
 	for want, s := range map[string]Session{
-		"there is no such link":            change(func(s *Session) { s.Rules[0].Forward.Link.VLAN, s.Rules[1].Link.VLAN = 7, 7 }),
+		"link lo.7 is missing":             change(func(s *Session) { s.Rules[0].Forward.Link.VLAN, s.Rules[1].Link.VLAN = 7, 7 }),
 		"want one for the session":         change(func(s *Session) { s.Rules[1].Link.VLAN = 7 }),
 		"all rules of an Ethernet session": change(func(s *Session) { s.Rules[1].Ethernet = false }),
 		"no UE addresses":                  change(func(s *Session) { s.Rules[0].Sources = plain(1, 1).Rules[0].Sources }),
 		"frames forwarded by GTP-U":        change(func(s *Session) { s.Rules[0].Forward = Forwarding{} }),
 		"want a TEID":                      change(func(s *Session) { s.Rules[0].TEID = 0 }),
 	} {
-		if err := d.PutSession(s); err == nil || !strings.Contains(err.Error(), want) {
+		if err := d.Sessions.Put(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q: %v", want, err)
 		}
 	}

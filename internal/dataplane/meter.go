@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -79,122 +80,98 @@ func meterEntry(m Meter) abi.Meter {
 	}
 }
 
-func checkMeters(s *Session) error {
-	for i, m := range s.Meters {
-		if m.Rate == 0 && (m.Packets == 0 || m.Period <= 0) {
-			return fmt.Errorf("meter %d: want a rate, or packets and a period", i)
-		}
+// setRate changes the rate of an entry, in kbit/s. A bucket begins with a rate,
+// and stays over a change of it.
+func setRate[T any](m *table.Array[T], i uint32, bucket, word int, rate uint32, now uint64) {
+	had := m.LoadHalf(i, word, 0)
+	if had == rate {
+		return
 	}
-	for i := range s.Rules {
-		r := &s.Rules[i]
-		if len(r.Meters) > maxMeters {
-			return fmt.Errorf("rule %d: %d meters: at most %d", r.ID, len(r.Meters), maxMeters)
-		}
-		for n, m := range r.Meters {
-			if m < 0 || m >= len(s.Meters) || slices.Contains(r.Meters[:n], m) {
-				return fmt.Errorf("rule %d: meter %d: want one of the session's %d, once", r.ID, m, len(s.Meters))
-			}
-		}
+	if had == 0 {
+		m.Store(i, bucket, newBucket(now, uint32(m.Load(i, 0)), octetWindow(rate)))
 	}
-	return nil
+	m.StoreHalf(i, word, 0, rate)
+	slowDown(m, i, bucket, onePayment(abi.Meter{Rate: rate}))
 }
 
-// chainMeters puts the meters of rules in an order in which each is followed by
-// the same one for all its rules: what more rules share comes later. next is
-// what follows each meter, -1: nothing.
-func (p *plan) chainMeters(s *Session) error {
-	if len(s.Meters) == 0 {
-		return nil
+// noMeter is behind the last meter of a chain, unchained behind one that no rule
+// has had yet.
+const (
+	noMeter   = -1
+	unchained = -2
+)
+
+// chainMeters puts the meters of each rule in an order in which each is followed
+// by the same one for all its rules: what more rules share comes later. It
+// appends what follows each of the session's n meters.
+func chainMeters(next []int, rules []plannedRule, n int) ([]int, error) {
+	if n == 0 {
+		return next, nil
 	}
-	shared := make([]int, len(s.Meters))
-	for i := range s.Rules {
-		for _, m := range s.Rules[i].Meters {
+	shared := make([]int, n)
+	for i := range rules {
+		for _, m := range rules[i].Meters {
 			shared[m]++
 		}
 	}
-	p.nextMeter = p.nextMeter[:0]
-	for range s.Meters {
-		p.nextMeter = append(p.nextMeter, unchained)
+	for range n {
+		next = append(next, unchained)
 	}
-	for i := range p.rules {
-		r := &p.rules[i]
+	for i := range rules {
+		r := &rules[i]
 		r.chain = append(r.chain[:0], r.Meters...)
-		slices.SortStableFunc(r.chain, func(a, b int) int {
-			if shared[a] != shared[b] {
-				return shared[a] - shared[b]
-			}
-			return a - b
-		})
+		slices.SortStableFunc(r.chain, func(a, b int) int { return cmp.Or(shared[a]-shared[b], a-b) })
 		for n, m := range r.chain {
-			next := -1
+			behind := noMeter
 			if n+1 < len(r.chain) {
-				next = r.chain[n+1]
+				behind = r.chain[n+1]
 			}
-			if p.nextMeter[m] == unchained {
-				p.nextMeter[m] = next
-			} else if p.nextMeter[m] != next {
-				return fmt.Errorf("rule %d: meters %v: what rules share must be shared together: a meter is followed by one other", r.ID, r.Meters)
+			if next[m] == unchained {
+				next[m] = behind
+			} else if next[m] != behind {
+				return nil, fmt.Errorf("rule %d: meters %v: rules must share meters together: each meter is followed by one other", r.ID, r.Meters)
 			}
 		}
 	}
-	return nil
+	return next, nil
 }
 
-// unchained is a meter that no rule has had yet.
-const unchained = -2
-
-// planMeters finds the entries of the session's meters, or new ones. A meter
-// that stays what it is keeps its bucket.
-func (d *DataPlane) planMeters(s *Session) error {
-	p := &d.sessions.plan
-	if len(s.Meters) == 0 {
-		return nil
-	}
-	for place, m := range s.Meters {
-		want := meterEntry(m)
-		index := uint32(0)
-		if place < len(p.hadMeters) {
-			index = p.hadMeters[place]
-		}
-		if index != 0 && d.meter.LoadHalf(index, wordMeterUnit, 0) != want.Unit {
-			index = 0
-		}
-		if index == 0 {
-			var err error
-			if index, err = d.takeIndex(&d.sessions.meterFree); err != nil {
-				return err
-			}
-			p.freshMeters = append(p.freshMeters, index)
-		}
-		p.meters = append(p.meters, index)
-	}
-	return nil
-}
-
-// meterAt is the entry of the session's meter at a place; 0 for -1.
-func (p *plan) meterAt(place int) uint32 {
-	if place < 0 {
-		return 0
-	}
-	return p.meters[place]
-}
-
-// writeMeters makes the entries say what the session does: new ones whole,
-// others by the words that changed. Packets in between may see a rate with
-// another's window: how large a burst may be, nothing else.
-func (d *DataPlane) writeMeters() {
-	p := &d.sessions.plan
-	for place, m := range p.session.Meters {
-		want := meterEntry(m)
-		want.Next = p.meterAt(p.nextMeter[place])
-		index := p.meters[place]
-		if slices.Contains(p.freshMeters, index) {
-			want.Bucket = newBucket(p.now, 0, want.Window)
-			d.meter.Put(index, &want)
+// findMeters appends the entries of the n meters of a session that an earlier
+// daemon put, by the chains that its rules have; 0: not found.
+func findMeters(had []uint32, rules []plannedRule, n int, v view) []uint32 {
+	had = append(had, make([]uint32, n)...)
+	for i := range rules {
+		r := &rules[i]
+		if r.had == 0 || flagsOf(v.loadPDR(r.had, wordPDRDo))&flagMeters == 0 {
 			continue
 		}
-		d.meter.Change(index, wordMeterRate, uint64(want.Rate)|uint64(want.Next)<<32)
-		d.meter.Change(index, wordMeterUnit, uint64(want.Unit)|uint64(want.Window)<<32)
-		slowDown(d.meter, index, wordMeterBucket, onePayment(want))
+		index := moreOf(v.loadPDR(r.had, wordPDRDo))
+		for _, m := range r.chain {
+			if index == 0 || index >= v.meters() {
+				break
+			}
+			had[m] = index
+			index = uint32(v.loadMeter(index, wordMeterRate) >> 32)
+		}
 	}
+	return had
+}
+
+// placeMeters appends the entries of a session's meters: those that it had, or
+// new ones. A meter that stays what it is keeps its bucket.
+func placeMeters(placed []uint32, meters []Meter, had []uint32, v view, res *reservation) ([]uint32, error) {
+	for i, m := range meters {
+		index := uint32(0)
+		if i < len(had) {
+			index = had[i]
+		}
+		if index == 0 || uint32(v.loadMeter(index, wordMeterUnit)) != meterEntry(m).Unit {
+			var err error
+			if index, err = res.takeMeter(); err != nil {
+				return placed, err
+			}
+		}
+		placed = append(placed, index)
+	}
+	return placed, nil
 }

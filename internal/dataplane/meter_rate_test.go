@@ -62,7 +62,7 @@ func newFlow(t *testing.T, d *DataPlane, n uint32, kind string, octets, batch in
 	f.frames = [][]byte{packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.2"), Dst: addr("10.0.0.1")},
 		packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: n}, packet.IPv4{Src: ue4(n), Dst: addr("192.0.2.1")},
 		packet.UDP{Sport: 5000, Dport: 80}, packet.Payload{Count: octets - 28})}
-	must(t, d.TakeTEID(n))
+	must(t, d.Sessions.TakeTEID(n))
 	return f
 }
 
@@ -80,7 +80,7 @@ func (f *flow) setRate(t *testing.T, rate uint64) {
 	case "slice":
 		must(t, f.d.SetSlice(1, rate, 0))
 	}
-	must(t, f.d.PutSession(f.session))
+	must(t, f.d.Sessions.Put(f.session))
 }
 
 // offer sends a batch, and says whether its last packet was refused.

@@ -65,8 +65,8 @@ func TestSharedRateSurvives(t *testing.T) {
 				f.d, err = Open(Options{PinPath: path, Limits: sessionLimits})
 				must(t, err)
 				prepareSessions(t, f.d)
-				must(t, f.d.TakeTEID(n))
-				must(t, f.d.PutSession(f.session))
+				must(t, f.d.Sessions.TakeTEID(n))
+				must(t, f.d.Sessions.Put(f.session))
 				must(t, f.d.Sweep())
 			}
 			check := func() { newGauge(t, f, rate).measure(t, always) }
@@ -77,7 +77,7 @@ func TestSharedRateSurvives(t *testing.T) {
 			start()
 			check()
 			f.forward(ways[next])
-			must(t, f.d.PutSession(f.session))
+			must(t, f.d.Sessions.Put(f.session))
 			check()
 			kill()
 			start()

@@ -86,32 +86,27 @@ type DataPlane struct {
 	podPrograms     map[string]*ebpf.Program // by name; nil: not loaded
 	hooks           map[int]*hooked
 
-	settings          *table.Array[abi.Settings]
-	localSID          *table.Array[abi.LocalSid]
-	srPolicy          *table.Array[abi.SrPolicy]
-	tunnel            *table.Array[abi.Tunnel]
-	pdr               *table.Array[abi.Pdr]
-	refused           *table.Array[abi.Refused]
-	filter            *table.Array[abi.Filter]
-	frameFilter       *table.Array[abi.FrameFilter]
-	forwarding        *table.Array[abi.Forwarding]
-	meter, sliceMeter *table.Array[abi.Meter]
-	names             *table.Names
-	sidTable          *table.Hash[abi.SidKey, uint32]
-	teidTable         *table.Hash[uint32, uint32]
-	pdrByTEID         *table.Hash[uint32, uint32]
-	pdrByUE           *table.Hash[abi.In6, uint32]
-	target4           *table.Hash[abi.Lpm4Key, abi.Target]
-	target6           *table.Hash[abi.Lpm6Key, abi.Target]
-	portRules         *table.Hash[abi.PortKey, abi.Target]
-	route4            *table.Hash[abi.Lpm4Key, abi.Route]
-	route6            *table.Hash[abi.Lpm6Key, abi.Route]
+	settings      *table.Array[abi.Settings]
+	localSID      *table.Array[abi.LocalSid]
+	srPolicy      *table.Array[abi.SrPolicy]
+	tunnel        *table.Array[abi.Tunnel]
+	sessionTables sessionTables
+	sliceMeter    *table.Array[abi.Meter]
+	names         *table.Names
+	sidTable      *table.Hash[abi.SidKey, uint32]
+	teidTable     *table.Hash[uint32, uint32]
+	target4       *table.Hash[abi.Lpm4Key, abi.Target]
+	target6       *table.Hash[abi.Lpm6Key, abi.Target]
+	portRules     *table.Hash[abi.PortKey, abi.Target]
+	route4        *table.Hash[abi.Lpm4Key, abi.Route]
+	route6        *table.Hash[abi.Lpm6Key, abi.Route]
 
 	sidIndex, mobileIndex, policyIndex, listIndex *table.Indexes
 	tunnelIndex, adjacencyIndex, sourceIndex      *table.Indexes
 	podIndex                                      *table.Indexes
 
-	sessions *sessions // nil: no room for any
+	// Sessions are those of the UPF.
+	Sessions *Sessions
 
 	want        Settings // as SetSettings was last given it
 	sids        map[netip.Prefix]*sid
@@ -298,6 +293,7 @@ func (d *DataPlane) openTables() error {
 		}
 	}
 	var err error
+	st := &d.sessionTables
 	d.settings, err = table.OpenArray[abi.Settings](d.maps[mapSettings])
 	check(err)
 	d.localSID, err = table.OpenArray[abi.LocalSid](d.maps[abi.MapLocalSid])
@@ -306,23 +302,23 @@ func (d *DataPlane) openTables() error {
 	check(err)
 	d.tunnel, err = table.OpenArray[abi.Tunnel](d.maps[abi.MapTunnel])
 	check(err)
-	d.pdr, err = table.OpenArray[abi.Pdr](d.maps[abi.MapPdr])
+	st.pdr, err = table.OpenArray[abi.Pdr](d.maps[abi.MapPdr])
 	check(err)
-	d.refused, err = table.OpenArray[abi.Refused](d.maps[abi.MapRefused])
+	st.refused, err = table.OpenArray[abi.Refused](d.maps[abi.MapRefused])
 	check(err)
-	d.filter, err = table.OpenArray[abi.Filter](d.maps[abi.MapFilter])
+	st.filter, err = table.OpenArray[abi.Filter](d.maps[abi.MapFilter])
 	check(err)
-	d.frameFilter, err = table.OpenArray[abi.FrameFilter](d.maps[abi.MapFrameFilter])
+	st.frameFilter, err = table.OpenArray[abi.FrameFilter](d.maps[abi.MapFrameFilter])
 	check(err)
-	d.forwarding, err = table.OpenArray[abi.Forwarding](d.maps[abi.MapForwarding])
+	st.forwarding, err = table.OpenArray[abi.Forwarding](d.maps[abi.MapForwarding])
 	check(err)
-	d.meter, err = table.OpenArray[abi.Meter](d.maps[abi.MapMeter])
+	st.meter, err = table.OpenArray[abi.Meter](d.maps[abi.MapMeter])
 	check(err)
 	d.sliceMeter, err = table.OpenArray[abi.Meter](d.maps[abi.MapSliceMeter])
 	check(err)
-	d.pdrByTEID, err = table.OpenHash[uint32, uint32]("pdr_by_teid", "sessions", d.maps[abi.MapPdrByTeid])
+	st.teids, err = table.OpenHash[uint32, uint32]("pdr_by_teid", "sessions", d.maps[abi.MapPdrByTeid])
 	check(err)
-	d.pdrByUE, err = table.OpenHash[abi.In6, uint32]("pdr_by_ue", "sessions", d.maps[abi.MapPdrByUe])
+	st.ues, err = table.OpenHash[abi.In6, uint32]("pdr_by_ue", "sessions", d.maps[abi.MapPdrByUe])
 	check(err)
 	d.names, err = table.OpenNames(d.maps[abi.MapNameByIndex])
 	check(err)
@@ -366,8 +362,9 @@ func (d *DataPlane) forgetLookups() {
 func (d *DataPlane) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	st := &d.sessionTables
 	errs := []error{d.settings.Close(), d.localSID.Close(), d.srPolicy.Close(), d.tunnel.Close(),
-		d.pdr.Close(), d.refused.Close(), d.filter.Close(), d.frameFilter.Close(), d.forwarding.Close(), d.meter.Close(), d.sliceMeter.Close()}
+		st.pdr.Close(), st.refused.Close(), st.filter.Close(), st.frameFilter.Close(), st.forwarding.Close(), st.meter.Close(), d.sliceMeter.Close()}
 	for _, a := range d.links {
 		errs = append(errs, a.link.Close())
 	}
@@ -388,5 +385,8 @@ func (d *DataPlane) Close() error {
 	}
 	d.links, d.hooks, d.podPrograms = nil, nil, nil
 	d.maps, d.prog, d.pins = nil, nil, nil
+	if d.Sessions != nil {
+		d.Sessions.closed = true
+	}
 	return errors.Join(errs...)
 }

@@ -159,9 +159,9 @@ func (d *DataPlane) Punts(ctx context.Context, f func(Punt)) error {
 		}
 		switch {
 		case p.Kind == PuntBuffer || p.Kind == PuntDuplicate:
-			p.Session, p.Rule = d.lockedRuleAt(r.Info)
+			p.Session, p.Rule = d.Sessions.RuleAt(r.Info)
 		case p.Kind == PuntICMP && p.Table == SessionTable:
-			p.Session, p.Rule = d.lockedRuleAt(r.Egress)
+			p.Session, p.Rule = d.Sessions.RuleAt(r.Egress)
 		}
 		if p.Kind == PuntFlood {
 			d.mu.Lock()

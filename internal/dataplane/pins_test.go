@@ -386,7 +386,7 @@ func TestSessionsAreAdded(t *testing.T) {
 			t.Errorf("the tables changed:\n%s", difference(before, after))
 		}
 		prepareSessions(t, d)
-		must(t, d.PutSession(plain(5, 7)))
+		must(t, d.Sessions.Put(plain(5, 7)))
 		resolve(t, d)
 		if verdict, _, err := d.TestRun(downlinkFrame("192.0.2.1", ue4(5).String(), 80), 1); err != nil || verdict != VerdictRedirect {
 			t.Errorf("a packet of the session: %s, %v", VerdictName(verdict), err)

@@ -391,7 +391,7 @@ func (d *DataPlane) DeletePolicy(name string) error {
 	if p == nil {
 		return nil
 	}
-	if err := d.reapForwardings(); err != nil {
+	if err := d.Sessions.reap(); err != nil {
 		return err
 	}
 	binding := user{userSID, netip.PrefixFrom(p.model.BindingSID, 128).String()}

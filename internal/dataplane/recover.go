@@ -10,7 +10,7 @@ import (
 )
 
 // recover finds out what an earlier daemon left in the tables, so that none of
-// it is overwritten. On empty tables it sets up empty books.
+// it is overwritten. Nothing is in use in empty tables.
 func (d *DataPlane) recover() error {
 	d.sids, d.policies, d.tunnels = map[netip.Prefix]*sid{}, map[string]*policy{}, map[string]*tunnel{}
 	d.ethernet = map[Link]*ethernetLink{}
@@ -41,8 +41,21 @@ func (d *DataPlane) recover() error {
 	d.recoverSIDs()
 	d.recoverPolicies()
 	d.recoverTunnels()
-	d.recoverSessions()
+	d.openSessions()
 	return errors.Join(d.recoverAdjacencies(), d.recoverSources(), d.recoverPods())
+}
+
+// openSessions begins the sessions anew, with what an earlier daemon left.
+func (d *DataPlane) openSessions() {
+	if d.Sessions != nil {
+		d.Sessions.closed = true
+	}
+	d.Sessions = openSessions(&d.mu, sessionNode{d}, d.limits, d.sessionTables)
+	if d.limits.Sessions != 0 {
+		slots, _, _ := d.limits.pdrRanges()
+		d.storeSettings(func(e *abi.Settings) { e.PdrSlots = slots })
+		d.Sessions.setPools(sessionPoolsOf(new(d.settings.Get(0))))
+	}
 }
 
 func (d *DataPlane) recoverSIDs() {
@@ -152,7 +165,7 @@ func (d *DataPlane) Sweep() error {
 	defer d.mu.Unlock()
 	errs := []error{d.route4.Sweep(), d.route6.Sweep(), d.sweepPods(), d.sweepTargets()}
 	errs = append(errs, d.sweepPorts()...)
-	errs = append(errs, d.sweepSessions())
+	errs = append(errs, d.Sessions.sweep())
 	errs = append(errs, d.sweepSIDs()...)
 	errs = append(errs, d.sweepTunnels()...)
 	for name, index := range d.policyNames {
@@ -171,7 +184,7 @@ func (d *DataPlane) Sweep() error {
 			d.sourceIndex.Retire(s.index)
 		}
 	}
-	for _, t := range []interface{ Settle() }{d.names, d.sidTable, d.teidTable, d.pdrByTEID, d.pdrByUE, d.target4, d.target6, d.portRules, d.route4, d.route6} {
+	for _, t := range []interface{ Settle() }{d.names, d.sidTable, d.teidTable, d.Sessions.tables.teids, d.Sessions.tables.ues, d.target4, d.target6, d.portRules, d.route4, d.route6} {
 		t.Settle()
 	}
 	return errors.Join(errs...)

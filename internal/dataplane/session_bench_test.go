@@ -63,7 +63,7 @@ func benchSession(n uint32, make func(n, teid uint32) Session) Session {
 const million = 1 << 20
 
 // BenchmarkEstablish puts new sessions of a rule each way, up to a million of
-// them; B/session is what the daemon's own books take, counted at the end.
+// them; B/session is what the daemon itself takes, counted at the end.
 func BenchmarkEstablish(b *testing.B) {
 	for name, make := range map[string]func(n, teid uint32) Session{"plain": plain, "v4v6": both4and6} {
 		b.Run(name, func(b *testing.B) {
@@ -74,7 +74,7 @@ func BenchmarkEstablish(b *testing.B) {
 				if n++; n == million {
 					b.StopTimer()
 					for i := uint32(1); i < n; i++ {
-						if err := d.DropSession(uint64(i)); err != nil {
+						if err := d.Sessions.Drop(uint64(i)); err != nil {
 							b.Fatal(err)
 						}
 					}
@@ -82,7 +82,7 @@ func BenchmarkEstablish(b *testing.B) {
 					settled(d)
 					b.StartTimer()
 				}
-				if err := d.PutSession(benchSession(n, make)); err != nil {
+				if err := d.Sessions.Put(benchSession(n, make)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -90,7 +90,7 @@ func BenchmarkEstablish(b *testing.B) {
 	}
 }
 
-// TestMemoryOfSessions bounds what the data path's own books take for each of
+// TestMemoryOfSessions bounds what the data path itself takes for each of
 // many sessions, all else that it has included.
 func TestMemoryOfSessions(t *testing.T) {
 	const sessions, most = 1 << 17, 400 // bytes
@@ -101,7 +101,7 @@ func TestMemoryOfSessions(t *testing.T) {
 	must(t, d.SetSettings(Settings{GTPUAddresses: addrs("10.0.0.1"), UEPools: benchPools(sessions)}))
 	must(t, d.Sweep())
 	for n := uint32(1); n < sessions; n++ {
-		must(t, d.PutSession(benchSession(n, both4and6)))
+		must(t, d.Sessions.Put(benchSession(n, both4and6)))
 	}
 	each := (int64(heap()) - int64(before)) / sessions
 	if each > most {
@@ -135,7 +135,7 @@ func BenchmarkModify(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			d := benchSessions(b, 1<<14)
 			for n := uint32(1); n <= sessions; n++ {
-				if err := d.PutSession(benchSession(n, plain)); err != nil {
+				if err := d.Sessions.Put(benchSession(n, plain)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -143,7 +143,7 @@ func BenchmarkModify(b *testing.B) {
 			for i := range b.N {
 				s := benchSession(1+uint32(i)%sessions, plain)
 				change(&s, 1+uint32(i/sessions))
-				if err := d.PutSession(s); err != nil {
+				if err := d.Sessions.Put(s); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -157,7 +157,7 @@ func BenchmarkDelete(b *testing.B) {
 	const callers = 1024
 	d := benchSessions(b, million)
 	for n := uint32(1); n <= min(uint32(b.N), million); n++ {
-		if err := d.PutSession(benchSession(n, plain)); err != nil {
+		if err := d.Sessions.Put(benchSession(n, plain)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -167,7 +167,7 @@ func BenchmarkDelete(b *testing.B) {
 	for range callers {
 		running.Go(func() {
 			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
-				if _, err := d.DeleteSession(n); err != nil {
+				if _, err := d.Sessions.Delete(n); err != nil {
 					b.Error(err)
 				}
 			}

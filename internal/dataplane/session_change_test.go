@@ -135,7 +135,7 @@ func (r result) is(o result) bool { return r.verdict == o.verdict && bytes.Equal
 
 // hook calls f after each word that goes into the tables of sessions.
 func (d *DataPlane) hook(f func()) {
-	d.pdr.Stored, d.filter.Stored, d.forwarding.Stored, d.meter.Stored = f, f, f, f
+	d.sessionTables.pdr.Stored, d.sessionTables.filter.Stored, d.sessionTables.forwarding.Stored, d.sessionTables.meter.Stored = f, f, f, f
 }
 
 // TestEveryChange changes a session from each variant into each other, twice.
@@ -146,7 +146,7 @@ func TestEveryChange(t *testing.T) {
 	all := variants()
 	names := slices.Sorted(maps.Keys(all))
 	for _, s := range all { // so that every next hop is ready from the start
-		must(t, d.PutSession(s))
+		must(t, d.Sessions.Put(s))
 	}
 	resolve(t, d)
 	for _, from := range names {
@@ -154,7 +154,7 @@ func TestEveryChange(t *testing.T) {
 			if from >= to {
 				continue
 			}
-			must(t, d.PutSession(all[from]))
+			must(t, d.Sessions.Put(all[from]))
 			for range 2 {
 				checkChange(t, d, from+" to "+to, all[from], all[to])
 				checkChange(t, d, to+" to "+from, all[to], all[from])
@@ -164,7 +164,7 @@ func TestEveryChange(t *testing.T) {
 			}
 		}
 	}
-	must(t, d.DropSession(5))
+	must(t, d.Sessions.Drop(5))
 	checkEmpty(t, d)
 }
 
@@ -190,13 +190,13 @@ func checkChange(t *testing.T, d *DataPlane, what string, from, to Session) {
 		}
 		meanwhile = append(meanwhile, now)
 	})
-	err := d.PutSession(to)
+	err := d.Sessions.Put(to)
 	d.hook(nil)
 	must(t, err)
 	after := results(t, d)
 	for n, now := range meanwhile {
 		for i := range now {
-			nobody := before[i].verdict != VerdictRedirect && now[i].verdict == VerdictDrop // see begin
+			nobody := before[i].verdict != VerdictRedirect && now[i].verdict == VerdictDrop // see appendWrites
 			if !now[i].is(before[i]) && !now[i].is(after[i]) && !nobody {
 				halves = append(halves, fmt.Sprintf("frame %d after word %d of %d: %s", i, n+1, words, VerdictName(now[i].verdict)))
 			}
@@ -214,7 +214,7 @@ func checkChange(t *testing.T, d *DataPlane, what string, from, to Session) {
 		t.Errorf("%s: counted %d packets, forwarded %d", what, got, forwarded)
 	}
 	d.hook(func() { t.Errorf("%s: putting it again writes", what) })
-	err = d.PutSession(to)
+	err = d.Sessions.Put(to)
 	d.hook(nil)
 	must(t, err)
 }
@@ -239,18 +239,18 @@ func total(t *testing.T, d *DataPlane, sessions ...Session) (sum uint64) {
 
 // settled waits for all that waits for packets.
 func settled(d *DataPlane) {
-	d.sessions.periods.Wait(d.sessions.periods.Next())
+	d.Sessions.owners.periods.Wait(d.Sessions.owners.periods.Next())
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.settle()
+	d.Sessions.settle()
 }
 
 // checkEmpty says whether the session tables hold nothing.
 func checkEmpty(t *testing.T, d *DataPlane) {
 	t.Helper()
-	s := d.sessions
+	s := d.Sessions.owners
 	d.mu.Lock()
-	must(t, d.reapForwardings())
+	must(t, d.Sessions.reap())
 	d.mu.Unlock()
 	settled(d)
 	for name, u := range d.Usage() {
@@ -261,13 +261,13 @@ func checkEmpty(t *testing.T, d *DataPlane) {
 			}
 		}
 	}
-	for i := range d.pdr.Len {
-		if isActive(d.pdr.Load(i, wordPDRDo)) {
+	for i := range d.sessionTables.pdr.Len {
+		if isActive(d.sessionTables.pdr.Load(i, wordPDRDo)) {
 			t.Errorf("entry %d of pdr leads somewhere", i)
 		}
 	}
-	if n := len(s.keys) + len(s.meters) + len(s.far) + len(s.gone) + len(s.resting) + len(s.byForwarding) + len(s.pending); n != 0 {
-		t.Errorf("the books hold %d things: keys %v, meters %v, far %v, gone %v, resting %v, pending %v", n, s.keys, s.meters, s.far, s.gone, s.resting, s.pending)
+	if n := len(s.keys) + len(s.meters) + len(s.far) + len(s.gone) + len(s.resting) + len(d.Sessions.forwardings.byIndex) + len(s.pending); n != 0 {
+		t.Errorf("the owners hold %d things: keys %v, meters %v, far %v, gone %v, resting %v, pending %v", n, s.keys, s.meters, s.far, s.gone, s.resting, s.pending)
 	}
 	if n := len(s.empty); n != len(s.list)-1 {
 		t.Errorf("%d of %d slots are empty", n, len(s.list)-1)
@@ -282,11 +282,11 @@ func TestChangesUnderLoad(t *testing.T) {
 	cycle := []Session{all["plain"], all["handover"], all["handover and QFI"], all["rich"], all["both"],
 		all["rich, handover and QFI"], all["rich, turned round"], all["both, handover and QFI"], all["limits"]}
 	for _, s := range cycle {
-		must(t, d.PutSession(s))
+		must(t, d.Sessions.Put(s))
 	}
 	resolve(t, d)
-	must(t, d.DropSession(5))
-	must(t, d.PutSession(cycle[0]))
+	must(t, d.Sessions.Drop(5))
+	must(t, d.Sessions.Put(cycle[0]))
 	four := ue4(5).String()
 	frames := [][]byte{uplinkFrame(7, four, "192.0.2.1", 80), downlinkFrame("192.0.2.1", four, 80)}
 	ctx, stop := context.WithTimeout(context.Background(), 3*time.Second)
@@ -309,7 +309,7 @@ func TestChangesUnderLoad(t *testing.T) {
 	}
 	last, changes := map[uint16]counter.Counter{}, 0
 	for ; ctx.Err() == nil; changes++ {
-		must(t, d.PutSession(cycle[changes%len(cycle)]))
+		must(t, d.Sessions.Put(cycle[changes%len(cycle)]))
 		now := volumes(t, d, 5)
 		for id := uint16(1); id <= 2; id++ {
 			if now[id].Packets < last[id].Packets {
@@ -319,7 +319,7 @@ func TestChangesUnderLoad(t *testing.T) {
 		last = now
 	}
 	running.Wait()
-	usage, err := d.DeleteSession(5)
+	usage, err := d.Sessions.Delete(5)
 	must(t, err)
 	got := byRule(usage)
 	for i := range sent {
@@ -351,7 +351,7 @@ func restart(t testing.TB, d *DataPlane) {
 	t.Helper()
 	d.mu.Lock()
 	for _, close := range []func() error{d.settings.Close, d.localSID.Close, d.srPolicy.Close, d.tunnel.Close,
-		d.pdr.Close, d.filter.Close, d.forwarding.Close, d.meter.Close, d.sliceMeter.Close} {
+		d.sessionTables.pdr.Close, d.sessionTables.filter.Close, d.sessionTables.forwarding.Close, d.sessionTables.meter.Close, d.sliceMeter.Close} {
 		if err := close(); err != nil {
 			t.Fatal(err)
 		}
@@ -385,10 +385,10 @@ func crashAfter(t *testing.T, d *DataPlane, words int, s Session) (crashed bool)
 			panic(r)
 		}
 	}()
-	must(t, d.PutSession(s))
+	must(t, d.Sessions.Put(s))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sessions.settling = false
+	d.Sessions.settling = false
 	return false
 }
 
@@ -397,8 +397,8 @@ func crashAfter(t *testing.T, d *DataPlane, words int, s Session) (crashed bool)
 func alone(d *DataPlane) {
 	for {
 		d.mu.Lock()
-		was := d.sessions.settling
-		d.sessions.settling = true
+		was := d.Sessions.settling
+		d.Sessions.settling = true
 		d.mu.Unlock()
 		if !was {
 			return
@@ -420,12 +420,12 @@ func stillLed(from, to Session, id uint16) bool {
 // wordsOf is how many words a change writes.
 func wordsOf(t *testing.T, d *DataPlane, from, to Session) (words int) {
 	t.Helper()
-	must(t, d.PutSession(from))
+	must(t, d.Sessions.Put(from))
 	d.hook(func() { words++ })
-	err := d.PutSession(to)
+	err := d.Sessions.Put(to)
 	d.hook(nil)
 	must(t, err)
-	must(t, d.DropSession(5))
+	must(t, d.Sessions.Drop(5))
 	return words
 }
 
@@ -439,11 +439,11 @@ func TestCrashInAChange(t *testing.T) {
 	all := variants()
 	clean := map[string][]result{}
 	for name, s := range all {
-		must(t, d.PutSession(s))
+		must(t, d.Sessions.Put(s))
 		resolve(t, d)
 		clean[name] = results(t, d)
 	}
-	must(t, d.DropSession(5))
+	must(t, d.Sessions.Drop(5))
 	for _, c := range [][2]string{
 		{"plain", "handover and QFI"}, {"rich", "plain"}, {"both", "rich, handover and QFI"}, {"both, handover and QFI", "both"},
 		{"a TEID elsewhere", "framed"}, {"meters", "rich, turned round"}, {"another address", "idle"},
@@ -454,13 +454,13 @@ func TestCrashInAChange(t *testing.T) {
 			if step = 9; words > all-30 {
 				step = 1
 			}
-			must(t, d.PutSession(from))
+			must(t, d.Sessions.Put(from))
 			resolve(t, d)
 			results(t, d)
 			had := volumes(t, d, 5)
 			crashed := crashAfter(t, d, words, to)
 			restart(t, d)
-			must(t, d.PutSession(to))
+			must(t, d.Sessions.Put(to))
 			must(t, d.Sweep())
 			resolve(t, d)
 			now := volumes(t, d, 5)
@@ -474,7 +474,7 @@ func TestCrashInAChange(t *testing.T) {
 					t.Errorf("%s to %s, after %d words: frame %d: %s", c[0], c[1], words, i, VerdictName(got.verdict))
 				}
 			}
-			must(t, d.DropSession(5))
+			must(t, d.Sessions.Drop(5))
 			checkEmpty(t, d)
 			if t.Failed() || !crashed {
 				break
@@ -502,7 +502,7 @@ func TestAddressAndRestUnderLoad(t *testing.T) {
 	var pure [sessions + 1][4][]byte
 	for form := range 2 {
 		for n := uint32(1); n <= sessions; n++ {
-			must(t, d.PutSession(forms(n)[form]))
+			must(t, d.Sessions.Put(forms(n)[form]))
 		}
 		resolve(t, d)
 		for n := uint32(1); n <= sessions; n++ {
@@ -539,7 +539,7 @@ func TestAddressAndRestUnderLoad(t *testing.T) {
 	for n := uint32(1); n <= sessions; n++ {
 		changers.Go(func() {
 			for flip := range flips {
-				must(t, d.PutSession(forms(n)[flip%2]))
+				must(t, d.Sessions.Put(forms(n)[flip%2]))
 			}
 		})
 	}

@@ -17,8 +17,8 @@ func (r *rig) putSessions() error {
 	return errors.Join(
 		each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, s.Up, s.Down) }),
 		each(linksOf(r.network.Sessions), r.d.PutLink),
-		each(localTEIDs(r.network.Sessions), r.d.TakeTEID),
-		each(r.network.Sessions, func(s model.Session) error { return r.d.PutSession(sessionOf(s)) }))
+		each(localTEIDs(r.network.Sessions), r.d.Sessions.TakeTEID),
+		each(r.network.Sessions, func(s model.Session) error { return r.d.Sessions.Put(sessionOf(s)) }))
 }
 
 // changeSession puts a session in place of what it was. What rules counted that
@@ -26,25 +26,25 @@ func (r *rig) putSessions() error {
 func (r *rig) changeSession(s model.Session) error {
 	at := slices.IndexFunc(r.network.Sessions, func(had model.Session) bool { return had.ID == s.ID })
 	had := r.network.Sessions[at]
-	was, err := r.d.SessionUsage(s.ID)
+	was, err := r.d.Sessions.Usage(s.ID)
 	if err != nil {
 		return err
 	}
 	before, after := localTEIDs([]model.Session{had}), localTEIDs([]model.Session{s})
 	for _, teid := range after {
 		if !slices.Contains(before, teid) {
-			err = errors.Join(err, r.d.TakeTEID(teid))
+			err = errors.Join(err, r.d.Sessions.TakeTEID(teid))
 		}
 	}
-	if err := errors.Join(err, r.d.PutSession(sessionOf(s))); err != nil {
+	if err := errors.Join(err, r.d.Sessions.Put(sessionOf(s))); err != nil {
 		return err
 	}
 	for _, teid := range before {
 		if !slices.Contains(after, teid) {
-			r.d.FreeTEID(teid)
+			r.d.Sessions.FreeTEID(teid)
 		}
 	}
-	is, err := r.d.SessionUsage(s.ID)
+	is, err := r.d.Sessions.Usage(s.ID)
 	if err != nil {
 		return err
 	}
@@ -65,11 +65,11 @@ func (r *rig) changeSession(s model.Session) error {
 // deleteSessions takes them out again.
 func (r *rig) deleteSessions() error {
 	err := each(r.network.Sessions, func(s model.Session) error {
-		_, err := r.d.DeleteSession(s.ID)
+		_, err := r.d.Sessions.Delete(s.ID)
 		return err
 	})
 	for _, teid := range localTEIDs(r.network.Sessions) {
-		r.d.FreeTEID(teid)
+		r.d.Sessions.FreeTEID(teid)
 	}
 	err = errors.Join(err, r.forgetStations(), each(linksOf(r.network.Sessions), r.d.DeleteLink))
 	return errors.Join(err, each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, 0, 0) }))
@@ -219,7 +219,7 @@ func (r *rig) sessionCounters() []counterKey {
 
 // volumes are those of a session's rules, in the model's order.
 func (r *rig) volumes(s model.Session) ([]counter.Counter, error) {
-	usage, err := r.d.SessionUsage(s.ID)
+	usage, err := r.d.Sessions.Usage(s.ID)
 	if err != nil {
 		return nil, err
 	}

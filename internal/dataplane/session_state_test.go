@@ -19,20 +19,20 @@ import (
 
 func TestTEIDs(t *testing.T) {
 	d := sessionRig(t, Options{})
-	must(t, d.TakeTEID(5))
-	must(t, d.TakeTEID(9<<24|5)) // the same entry: found by the hash
-	must(t, d.TakeTEID(0xfffffff0))
+	must(t, d.Sessions.TakeTEID(5))
+	must(t, d.Sessions.TakeTEID(9<<24|5)) // the same entry: found by the hash
+	must(t, d.Sessions.TakeTEID(0xfffffff0))
 	for _, teid := range []uint32{5, 9<<24 | 5, 0xfffffff0} {
-		if err := d.TakeTEID(teid); !errors.Is(err, ErrTaken) {
+		if err := d.Sessions.TakeTEID(teid); !errors.Is(err, ErrTaken) {
 			t.Errorf("TEID %#x taken again: %v", teid, err)
 		}
 	}
-	if err := d.TakeTEID(0); err == nil {
+	if err := d.Sessions.TakeTEID(0); err == nil {
 		t.Error("TEID 0 was taken")
 	}
 	seen := map[uint32]bool{5: true}
 	for range sessionLimits.Sessions - 1 {
-		teid, err := d.NewTEID()
+		teid, err := d.Sessions.NewTEID()
 		must(t, err)
 		if seen[teid&teidSlotMask] || teid&teidSlotMask > sessionLimits.Sessions {
 			t.Fatalf("TEID %#x: its entry is taken, or not there", teid)
@@ -40,26 +40,26 @@ func TestTEIDs(t *testing.T) {
 		seen[teid&teidSlotMask] = true
 	}
 	var full *table.FullError
-	if teid, err := d.NewTEID(); !errors.As(err, &full) {
+	if teid, err := d.Sessions.NewTEID(); !errors.As(err, &full) {
 		t.Errorf("one more: %#x, %v", teid, err)
 	}
-	d.FreeTEID(5)
-	d.FreeTEID(5) // once more does nothing
-	teid, err := d.NewTEID()
+	d.Sessions.FreeTEID(5)
+	d.Sessions.FreeTEID(5) // once more does nothing
+	teid, err := d.Sessions.NewTEID()
 	must(t, err)
 	if teid == 5 || teid&teidSlotMask != 5 {
 		t.Errorf("after 5 was free: %#x", teid)
 	}
-	d.FreeTEID(teid)
-	d.FreeTEID(0xfffffff0)
-	must(t, d.TakeTEID(0xfffffff0))
+	d.Sessions.FreeTEID(teid)
+	d.Sessions.FreeTEID(0xfffffff0)
+	must(t, d.Sessions.TakeTEID(0xfffffff0))
 	// Over a restart generations go on.
-	must(t, d.PutSession(plain(5, teid)))
-	must(t, d.DropSession(5))
+	must(t, d.Sessions.Put(plain(5, teid)))
+	must(t, d.Sessions.Drop(5))
 	restart(t, d)
 	must(t, d.Sweep())
 	for range 5 {
-		again, err := d.NewTEID()
+		again, err := d.Sessions.NewTEID()
 		must(t, err)
 		if again == teid {
 			t.Errorf("TEID %#x is handed out at once after a restart", teid)
@@ -71,8 +71,8 @@ func TestTakenAddressesAndTEIDs(t *testing.T) {
 	d := sessionRig(t, Options{})
 	a, b := plain(5, 7), plain(6, 8)
 	a.Rules[1].Destinations = append(a.Rules[1].Destinations, prefix("10.77.0.1/32"), prefix("192.168.1.0/24"))
-	must(t, d.PutSession(a))
-	must(t, d.PutSession(b))
+	must(t, d.Sessions.Put(a))
+	must(t, d.Sessions.Put(b))
 	for _, change := range []func(*Session){
 		func(s *Session) { s.Rules[0].TEID = 7 },
 		func(s *Session) { s.Rules[1].Destinations = a.Rules[1].Destinations[:1] },
@@ -82,7 +82,7 @@ func TestTakenAddressesAndTEIDs(t *testing.T) {
 		c := plain(6, 8)
 		change(&c)
 		d.hook(func() { t.Error("something was written") })
-		err := d.PutSession(c)
+		err := d.Sessions.Put(c)
 		d.hook(nil)
 		if !errors.Is(err, ErrTaken) {
 			t.Errorf("what another session has: %v", err)
@@ -91,11 +91,11 @@ func TestTakenAddressesAndTEIDs(t *testing.T) {
 	if err := d.PutSteering(srpolicy.Steering{Prefix: prefix("192.168.1.0/24"), Policy: "n9"}); !errors.Is(err, ErrTaken) {
 		t.Errorf("steering what is a framed route: %v", err)
 	}
-	must(t, d.DropSession(5))
-	must(t, d.DropSession(6))
+	must(t, d.Sessions.Drop(5))
+	must(t, d.Sessions.Drop(6))
 	checkEmpty(t, d)
 	must(t, d.PutSteering(srpolicy.Steering{Prefix: prefix("192.168.1.0/24"), Policy: "n9"}))
-	if err := d.PutSession(a); !errors.Is(err, ErrTaken) {
+	if err := d.Sessions.Put(a); !errors.Is(err, ErrTaken) {
 		t.Errorf("a framed route that is steered: %v", err)
 	}
 	checkEmpty(t, d)
@@ -136,7 +136,7 @@ func TestFullTablesOfSessions(t *testing.T) {
 			n := uint32(1)
 			for ; n < 40; n++ {
 				before := d.Usage()
-				err := d.PutSession(make(n))
+				err := d.Sessions.Put(make(n))
 				if err == nil {
 					continue
 				}
@@ -149,7 +149,7 @@ func TestFullTablesOfSessions(t *testing.T) {
 					t.Errorf("before the refused session %v, after it %v", before, after)
 				}
 				d.hook(func() { t.Error("the session that does not fit is written") })
-				if err := d.PutSession(make(n)); !errors.As(err, &full) {
+				if err := d.Sessions.Put(make(n)); !errors.As(err, &full) {
 					t.Errorf("session %d again: %v", n, err)
 				}
 				d.hook(nil)
@@ -158,10 +158,10 @@ func TestFullTablesOfSessions(t *testing.T) {
 			if n == 40 {
 				t.Fatal("the table never was full")
 			}
-			must(t, d.DropSession(1))
-			must(t, d.PutSession(make(n))) // waits for the room
+			must(t, d.Sessions.Drop(1))
+			must(t, d.Sessions.Put(make(n))) // waits for the room
 			for ; n > 0; n-- {
-				_, err := d.DeleteSession(uint64(n))
+				_, err := d.Sessions.Delete(uint64(n))
 				must(t, err)
 			}
 			checkEmpty(t, d)
@@ -179,7 +179,7 @@ func TestFullFilterTableRefusesAtOnce(t *testing.T) {
 	must(t, d.Sweep())
 	n := uint32(1)
 	var full *table.FullError
-	for ; !errors.As(d.PutSession(rich(n, n)), &full); n++ {
+	for ; !errors.As(d.Sessions.Put(rich(n, n)), &full); n++ {
 		if n == limits.Sessions {
 			t.Fatal("the table never was full")
 		}
@@ -188,12 +188,12 @@ func TestFullFilterTableRefusesAtOnce(t *testing.T) {
 	settled(d)
 	before, began := d.Usage(), time.Now()
 	for i := range uint32(refusals) {
-		if err := d.PutSession(rich(n+i, n+i)); !errors.As(err, &full) || full.Limit != "filters" {
+		if err := d.Sessions.Put(rich(n+i, n+i)); !errors.As(err, &full) || full.Limit != "filters" {
 			t.Fatalf("session %d: %v", n+i, err)
 		}
 		// Other sessions come and go meanwhile.
-		must(t, d.PutSession(plain(n+i, n+i)))
-		must(t, d.DropSession(uint64(n+i)))
+		must(t, d.Sessions.Put(plain(n+i, n+i)))
+		must(t, d.Sessions.Drop(uint64(n+i)))
 	}
 	if took := time.Since(began); took > refusals*time.Millisecond {
 		t.Errorf("%d refusals took %v", refusals, took)
@@ -218,7 +218,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(side), 1))
 			for range cycles {
 				n := 1 + side*15 + random.Uint32N(15)
-				teid, err := d.NewTEID()
+				teid, err := d.Sessions.NewTEID()
 				if err != nil {
 					t.Error(err)
 					return
@@ -228,20 +228,20 @@ func TestSessionsLeaveNothing(t *testing.T) {
 					s := makers[random.IntN(3)](n, teid)
 					s.Rules[1].Forward = gnb(n, netip.AddrFrom4([4]byte{10, 0, 1, byte(random.Uint32N(8))}).String())
 					s.Rules[1].Action = []Action{ActionForward, ActionBuffer, ActionDrop}[random.IntN(3)]
-					if err := d.PutSession(s); err != nil {
+					if err := d.Sessions.Put(s); err != nil {
 						t.Error(err)
 						return
 					}
 				}
 				if random.IntN(8) == 0 {
-					_, err = d.DeleteSession(uint64(n))
+					_, err = d.Sessions.Delete(uint64(n))
 				} else {
-					err = d.DropSession(uint64(n))
+					err = d.Sessions.Drop(uint64(n))
 				}
 				if err != nil {
 					t.Error(err)
 				}
-				d.FreeTEID(teid)
+				d.Sessions.FreeTEID(teid)
 			}
 		})
 	}
@@ -256,7 +256,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 // have.
 func TestSessionLimits(t *testing.T) {
 	d := sessionRig(t, Options{})
-	must(t, d.PutSession(plain(5, 7)))
+	must(t, d.Sessions.Put(plain(5, 7)))
 	resolve(t, d)
 	ctx, stop := context.WithCancel(context.Background())
 	events := make(chan SessionEvent, 100)
@@ -290,7 +290,7 @@ func TestSessionLimits(t *testing.T) {
 	}
 	notified := SessionEvent{Session: 5, Rule: 1, Kind: EventNotify}
 	stopped := SessionEvent{Session: 5, Rule: 1, Kind: EventStop}
-	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: 512, StopAt: 1024}))
+	must(t, d.Sessions.SetLimits(5, 1, RuleLimits{NotifyAt: 512, StopAt: 1024}))
 	send(4, "forwarded")
 	expect("below")
 	send(1, "forwarded")
@@ -299,17 +299,17 @@ func TestSessionLimits(t *testing.T) {
 	expect("told once")
 	send(2, "quota")
 	expect("at 1024", stopped)
-	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: 0, StopAt: 1280}))
+	must(t, d.Sessions.SetLimits(5, 1, RuleLimits{NotifyAt: 0, StopAt: 1280}))
 	send(2, "forwarded")
 	send(1, "quota")
 	expect("at 1280", stopped)
 	// What was reached already is told at once; 0 is never.
-	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: 100, StopAt: 0}))
+	must(t, d.Sessions.SetLimits(5, 1, RuleLimits{NotifyAt: 100, StopAt: 0}))
 	send(3, "forwarded")
 	expect("already", notified)
 	// Far away: the data path cannot look so far, but nobody sees that.
 	const far, step = 1<<41 + 1<<20, 1<<37 + 1<<10
-	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: far, StopAt: far + 1024}))
+	must(t, d.Sessions.SetLimits(5, 1, RuleLimits{NotifyAt: far, StopAt: far + 1024}))
 	at := d.ruleIndex(5, 1)
 	for octets := uint64(step); octets < far; octets += step {
 		d.count(at, octets)
@@ -325,37 +325,32 @@ func TestSessionLimits(t *testing.T) {
 	d.count(at, far+1024)
 	send(2, "quota")
 	expect("beyond", stopped)
-	must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: 0, StopAt: 0}))
+	must(t, d.Sessions.SetLimits(5, 1, RuleLimits{NotifyAt: 0, StopAt: 0}))
 	send(3, "forwarded")
 	// Where the word would mean something else it is one more.
 	for _, words := range []uint64{1 << 40, 2 << 40} {
 		d.count(at, words-1280)
-		must(t, d.SetRuleLimits(5, 1, RuleLimits{NotifyAt: words - 1024, StopAt: words}))
+		must(t, d.Sessions.SetLimits(5, 1, RuleLimits{NotifyAt: words - 1024, StopAt: words}))
 		send(3, "forwarded")
 		expect("around", notified)
 		send(9, "forwarded")
 		send(3, "quota")
 		expect("around", stopped)
 	}
-	if err := d.SetRuleLimits(5, 9, RuleLimits{NotifyAt: 1, StopAt: 1}); err == nil {
+	if err := d.Sessions.SetLimits(5, 9, RuleLimits{NotifyAt: 1, StopAt: 1}); err == nil {
 		t.Error("there is no rule 9")
 	}
 }
 
 // ruleIndex is where a rule is.
-func (d *DataPlane) ruleIndex(id uint64, rule uint16) (at uint32) {
-	d.sessions.entriesOf(d.sessions.byID.Get(id), func(i uint32, b *pdrBook) {
-		if b.kind&entryRule != 0 && b.rule == rule {
-			at = i
-		}
-	})
-	return at
+func (d *DataPlane) ruleIndex(id uint64, rule uint16) uint32 {
+	return d.Sessions.owners.entryOf(d.Sessions.owners.byID.Get(id), rule)
 }
 
 // count lets an entry have counted so many octets.
 func (d *DataPlane) count(at uint32, octets uint64) {
 	for w, v := range table.ToWords(counter.VolumeOf(counter.Counter{Packets: octets / 1000, Bytes: octets})) {
-		d.pdr.Store(at, w, v)
+		d.sessionTables.pdr.Store(at, w, v)
 	}
 }
 
@@ -365,8 +360,8 @@ func awaitFar(t *testing.T, d *DataPlane, at uint32) {
 	t.Helper()
 	for range 200 {
 		d.mu.Lock()
-		now := uint32(counter.ReadVolume(d.pdr.Words(at)).Bytes >> usageUnit)
-		ahead := int32(d.pdr.LoadHalf(at, wordPDRRate, 1) - now)
+		now := uint32(counter.ReadVolume(d.sessionTables.pdr.Words(at)).Bytes >> usageUnit)
+		ahead := int32(d.sessionTables.pdr.LoadHalf(at, wordPDRRate, 1) - now)
 		d.mu.Unlock()
 		if ahead > 0 {
 			return
@@ -382,7 +377,7 @@ func TestSlices(t *testing.T) {
 	for i := range s.Rules {
 		s.Rules[i].Forward.Slice = 3
 	}
-	must(t, d.PutSession(s))
+	must(t, d.Sessions.Put(s))
 	resolve(t, d)
 	wantReason(t, d, "up", uplinkFrame(7, ue4(5).String(), "192.0.2.1", 80), "forwarded")
 	for range 2 {
@@ -418,24 +413,24 @@ func TestRatesKeepTheirBuckets(t *testing.T) {
 	d := sessionRig(t, Options{})
 	s := rich(5, 7)
 	s.Rules[0].Rate, s.Rules[0].Precedence = 1000, 1
-	must(t, d.PutSession(s))
+	must(t, d.Sessions.Put(s))
 	resolve(t, d)
 	for range 20 {
 		wantReason(t, d, "up", uplinkFrame(7, ue4(5).String(), "192.0.2.1", 80), "forwarded")
 	}
 	at := d.ruleIndex(5, 1)
-	bucket := d.pdr.Load(at, wordPDRBucket)
-	meters := []abi.Meter{d.meter.Get(1), d.meter.Get(2), d.meter.Get(3)}
+	bucket := d.sessionTables.pdr.Load(at, wordPDRBucket)
+	meters := []abi.Meter{d.sessionTables.meter.Get(1), d.sessionTables.meter.Get(2), d.sessionTables.meter.Get(3)}
 	s.Rules[0].Rate = 2000
 	for i := range s.Meters {
 		s.Meters[i].Rate *= 2
 	}
-	must(t, d.PutSession(s))
-	if now := d.pdr.Load(at, wordPDRBucket); now != bucket || d.pdr.LoadHalf(at, wordPDRRate, 0) != 2000 {
-		t.Errorf("bucket %#x became %#x, rate %d", bucket, now, d.pdr.LoadHalf(at, wordPDRRate, 0))
+	must(t, d.Sessions.Put(s))
+	if now := d.sessionTables.pdr.Load(at, wordPDRBucket); now != bucket || d.sessionTables.pdr.LoadHalf(at, wordPDRRate, 0) != 2000 {
+		t.Errorf("bucket %#x became %#x, rate %d", bucket, now, d.sessionTables.pdr.LoadHalf(at, wordPDRRate, 0))
 	}
 	for i, was := range meters {
-		if now := d.meter.Get(uint32(1 + i)); now.Bucket != was.Bucket || now.Used != was.Used {
+		if now := d.sessionTables.meter.Get(uint32(1 + i)); now.Bucket != was.Bucket || now.Used != was.Used {
 			t.Errorf("meter %d: %+v became %+v", i, was, now)
 		}
 	}
@@ -445,7 +440,7 @@ func TestMetersThatCannotBeChained(t *testing.T) {
 	d := sessionRig(t, Options{})
 	s := rich(5, 7)
 	s.Rules[0].Meters, s.Rules[2].Meters, s.Rules[4].Meters = []int{0, 1}, []int{1, 2}, []int{0, 2}
-	if err := d.PutSession(s); err == nil {
+	if err := d.Sessions.Put(s); err == nil {
 		t.Error("three meters in pairs are no chain")
 	}
 	checkEmpty(t, d)
@@ -453,7 +448,7 @@ func TestMetersThatCannotBeChained(t *testing.T) {
 
 func TestUEPoolsStayWhileTheyAreUsed(t *testing.T) {
 	d := sessionRig(t, Options{})
-	must(t, d.PutSession(plain(5, 7)))
+	must(t, d.Sessions.Put(plain(5, 7)))
 	s := d.want
 	s.UEPools = s.UEPools[1:]
 	if err := d.SetSettings(s); err == nil {
@@ -464,7 +459,7 @@ func TestUEPoolsStayWhileTheyAreUsed(t *testing.T) {
 	if err := d.SetSettings(s); !errors.As(err, &full) {
 		t.Errorf("a pool that does not fit: %v", err)
 	}
-	must(t, d.DropSession(5))
+	must(t, d.Sessions.Drop(5))
 	settled(d)
 	s.UEPools = []netip.Prefix{prefix("10.46.0.0/26")}
 	must(t, d.SetSettings(s))
@@ -497,7 +492,7 @@ func TestRestartWithSessions(t *testing.T) {
 	}
 	d := open()
 	for n := uint32(1); n <= sessions; n++ {
-		must(t, d.PutSession(session(n)))
+		must(t, d.Sessions.Put(session(n)))
 		d.count(d.ruleIndex(uint64(n), 1), uint64(n))
 	}
 	settled(d)
@@ -508,7 +503,7 @@ func TestRestartWithSessions(t *testing.T) {
 	d.hook(func() { t.Error("something was written") })
 	start := time.Now()
 	for n := uint32(1); n <= sessions; n++ {
-		must(t, d.PutSession(session(n)))
+		must(t, d.Sessions.Put(session(n)))
 	}
 	took := time.Since(start)
 	must(t, d.Sweep())

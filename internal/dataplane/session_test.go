@@ -170,7 +170,7 @@ func wantReason(t testing.TB, d *DataPlane, what string, frame []byte, want stri
 // volumes are what rules counted.
 func volumes(t testing.TB, d *DataPlane, id uint64) map[uint16]counter.Counter {
 	t.Helper()
-	all, err := d.SessionUsage(id)
+	all, err := d.Sessions.Usage(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,9 +187,9 @@ func byRule(all []RuleUsage) map[uint16]counter.Counter {
 
 func TestSessionForwardsAndCounts(t *testing.T) {
 	d := sessionRig(t, Options{})
-	teid, err := d.NewTEID()
+	teid, err := d.Sessions.NewTEID()
 	must(t, err)
-	must(t, d.PutSession(both4and6(5, teid)))
+	must(t, d.Sessions.Put(both4and6(5, teid)))
 	resolve(t, d)
 	four, six := ue4(5).String(), ue6(5).Addr().Next().String()
 	wantReason(t, d, "up", uplinkFrame(teid, four, "192.0.2.1", 80), "forwarded")
@@ -205,14 +205,14 @@ func TestSessionForwardsAndCounts(t *testing.T) {
 	if got := volumes(t, d, 5); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("counted %v, want %v", got, want)
 	}
-	usage, err := d.DeleteSession(5)
+	usage, err := d.Sessions.Delete(5)
 	must(t, err)
 	if got := byRule(usage); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("in the end counted %v, want %v", got, want)
 	}
 	wantReason(t, d, "up, afterwards", uplinkFrame(teid, four, "192.0.2.1", 80), "teid_unknown")
 	wantReason(t, d, "down, afterwards", downlinkFrame("192.0.2.1", four, 80), "no_pdr")
-	if _, err := d.SessionUsage(5); !errors.As(err, new(*NoSessionError)) {
+	if _, err := d.Sessions.Usage(5); !errors.As(err, new(*NoSessionError)) {
 		t.Errorf("usage of a session that is gone: %v", err)
 	}
 }
@@ -220,7 +220,7 @@ func TestSessionForwardsAndCounts(t *testing.T) {
 func TestSessionWithFilters(t *testing.T) {
 	d := sessionRig(t, Options{})
 	s := rich(5, 7)
-	must(t, d.PutSession(s))
+	must(t, d.Sessions.Put(s))
 	resolve(t, d)
 	four, six := ue4(5).String(), ue6(5).Addr().Next().String()
 	for _, src := range []string{four, six} {
@@ -240,7 +240,7 @@ func TestSessionWithFilters(t *testing.T) {
 	}
 	// Without the rules of all, what no filter takes has no rule.
 	s.Rules = slices.DeleteFunc(s.Rules, func(r Rule) bool { return r.ID <= 2 })
-	must(t, d.PutSession(s))
+	must(t, d.Sessions.Put(s))
 	wantReason(t, d, "up", uplinkFrame(7, four, "192.0.2.1", 80), "no_pdr")
 	wantReason(t, d, "up to DNS", uplinkFrame(7, four, "192.0.2.1", 53), "forwarded")
 	wantReason(t, d, "up from another", uplinkFrame(7, ue4(6).String(), "192.0.2.1", 53), "ue_source")
@@ -258,7 +258,7 @@ func TestKeptPacketsGoOn(t *testing.T) {
 	s := plain(1, 0)
 	s.Rules = s.Rules[1:]
 	s.Rules[0].Action = ActionHold
-	must(t, d.PutSession(s))
+	must(t, d.Sessions.Put(s))
 	resolve(t, d)
 	frame := downlinkFrame("192.0.2.9", "10.45.0.1", 53)
 	wantReason(t, d, "while the UE is idle", frame, "slow_path")
@@ -287,7 +287,7 @@ func TestSlowerRateCounts(t *testing.T) {
 			if meters {
 				s.Rules[0].Rate, s.Rules[0].Meters, s.Meters = 0, []int{0}, []Meter{{Rate: rate}}
 			}
-			must(t, d.PutSession(s))
+			must(t, d.Sessions.Put(s))
 		}
 		at(10_000_000)
 		resolve(t, d)

@@ -91,7 +91,7 @@ func (d *DataPlane) SetSettings(s Settings) error {
 	// A daemon that died here may have left something in the new ranges.
 	d.clearRanges(next, now.Locator, now.Pool4, now.Pool6)
 	d.writeSettings(next)
-	d.readSessionPools()
+	d.Sessions.setPools(sessionPoolsOf(new(d.settings.Get(0))))
 	d.countInside()
 	if err := d.sourcesChanged(former); err != nil {
 		return fmt.Errorf("settings: %w", err)
@@ -153,7 +153,7 @@ func (d *DataPlane) sourcesChanged(former Settings) error {
 			}
 		}
 	}
-	if err := d.forwardingSourcesChanged(); err != nil {
+	if err := d.Sessions.sourcesChanged(); err != nil {
 		return err
 	}
 	if slices.Equal(former.GTPUAddresses, d.want.GTPUAddresses) {
@@ -461,7 +461,7 @@ func (d *DataPlane) clearRanges(now abi.Settings, keep [8]abi.Locator, pools4 [8
 func (d *DataPlane) clearPool(sessions, base, size uint32) {
 	if sessions != 0 {
 		for index := base; index < base+size; index++ {
-			d.pdr.Change(index, wordPDRDo, 0)
+			d.sessionTables.pdr.Change(index, wordPDRDo, 0)
 		}
 		return
 	}

@@ -14,7 +14,7 @@ func (d *DataPlane) checkSlice(slice uint32) error {
 	switch {
 	case d.maps == nil:
 		return fmt.Errorf("slice %d: the data path is closed", slice)
-	case d.sessions == nil:
+	case !d.Sessions.room:
 		return fmt.Errorf("slice %d: %w", slice, errNoSessions)
 	case slice == 0 || slice >= maxSlices:
 		return fmt.Errorf("slice %d: want 1 to %d", slice, maxSlices-1)
@@ -36,16 +36,7 @@ func (d *DataPlane) SetSlice(slice uint32, up, down uint64) error {
 	}
 	for direction, rate := range map[Direction]uint32{Uplink: kilobits(up), Downlink: kilobits(down)} {
 		index := sliceEntry(slice, direction)
-		had := d.sliceMeter.LoadHalf(index, wordMeterRate, 0)
-		if had == rate {
-			continue
-		}
-		if had == 0 {
-			used := uint32(d.sliceMeter.Load(index, wordMeterUsed))
-			d.sliceMeter.Store(index, wordMeterBucket, newBucket(now, used, octetWindow(rate)))
-		}
-		d.sliceMeter.StoreHalf(index, wordMeterRate, 0, rate)
-		slowDown(d.sliceMeter, index, wordMeterBucket, onePayment(abi.Meter{Rate: rate}))
+		setRate(d.sliceMeter, index, wordMeterBucket, wordMeterRate, rate, now)
 	}
 	return nil
 }

@@ -347,6 +347,14 @@ func (d *DataPlane) targetOf(s *steering) (abi.Target, *tunnel, error) {
 	}
 }
 
+// targetAt is what target_by_dst leads a prefix to.
+func (d *DataPlane) targetAt(p netip.Prefix) abi.Target {
+	if p.Addr().Is4() {
+		return d.target4.Get(abi.LPM4(0, p))
+	}
+	return d.target6.Get(abi.LPM6(0, p))
+}
+
 // dropTarget gives back what a former target had of its own.
 func (d *DataPlane) dropTarget(t abi.Target, sends *tunnel) error {
 	if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {

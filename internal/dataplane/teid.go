@@ -3,8 +3,6 @@ package dataplane
 import (
 	"errors"
 	"fmt"
-
-	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // ErrTaken says that another session has a TEID or a UE address, or something
@@ -81,13 +79,13 @@ func (t *teids) push(slot uint32) {
 
 // NewTEID hands out a TEID that no session or tunnel has (*FullError: there is
 // none left).
-func (d *DataPlane) NewTEID() (uint32, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.sessions == nil {
+func (s *Sessions) NewTEID() (uint32, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.room {
 		return 0, errNoSessions
 	}
-	t := d.sessions.teids
+	t := s.teids
 	for tries := uint32(0); tries < t.slots; tries++ {
 		slot := t.pop()
 		if slot == 0 {
@@ -95,28 +93,28 @@ func (d *DataPlane) NewTEID() (uint32, error) {
 		}
 		t.generation[slot]++
 		teid := uint32(t.generation[slot])<<24 | slot
-		if _, tunnel := d.teids[teid]; tunnel || t.others[teid] || isActive(d.pdr.Load(slot, wordPDRDo)) {
+		if _, tunnel := s.node.tunnelOf(teid); tunnel || t.others[teid] || isActive(s.tables.loadPDR(slot, wordPDRDo)) {
 			t.push(slot)
 			continue
 		}
 		t.state[slot] = teidTaken
 		return teid, nil
 	}
-	return 0, &table.FullError{Table: "TEIDs", Max: t.slots - 1, Limit: "sessions"}
+	return 0, &FullError{Table: "TEIDs", Max: t.slots - 1, Limit: "sessions"}
 }
 
 // TakeTEID takes a TEID that somebody else chose (ErrTaken).
-func (d *DataPlane) TakeTEID(teid uint32) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *Sessions) TakeTEID(teid uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case d.sessions == nil:
+	case !s.room:
 		return errNoSessions
 	case teid == 0:
 		return errors.New("TEID 0: want another")
 	}
-	t := d.sessions.teids
-	if name, ok := d.teids[teid]; ok {
+	t := s.teids
+	if name, ok := s.node.tunnelOf(teid); ok {
 		return fmt.Errorf("TEID %#x %w: by tunnel %s", teid, ErrTaken, name)
 	}
 	slot := t.slotOf(teid)
@@ -133,13 +131,13 @@ func (d *DataPlane) TakeTEID(teid uint32) error {
 }
 
 // FreeTEID gives back what NewTEID or TakeTEID gave.
-func (d *DataPlane) FreeTEID(teid uint32) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.sessions == nil {
+func (s *Sessions) FreeTEID(teid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.room {
 		return
 	}
-	t := d.sessions.teids
+	t := s.teids
 	if t.others[teid] {
 		delete(t.others, teid)
 		return

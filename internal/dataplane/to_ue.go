@@ -24,7 +24,7 @@ func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
 	if len(packet) == 0 {
 		return nil, errors.New("there is no packet")
 	}
-	if teid := d.downlinkTEID(session); teid != 0 {
+	if teid := d.Sessions.downlinkTEID(session); teid != 0 {
 		var err error
 		if packet, err = d.gpduToUs(teid, packet); err != nil {
 			return nil, err
@@ -40,31 +40,26 @@ func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
 
 // downlinkTEID is where a session's UE is reached through this node; 0: by its
 // address, or not at all.
-func (d *DataPlane) downlinkTEID(session uint64) (teid uint32) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.sessions
-	if s == nil || s.byID.Get(session) == 0 {
+func (s *Sessions) downlinkTEID(id uint64) (teid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.usable() != nil {
 		return 0
 	}
-	byAddress := false
-	s.entriesOf(s.byID.Get(session), func(i uint32, b *pdrBook) {
-		do := d.pdr.Load(i, wordPDRDo)
-		if b.kind&entryHead == 0 || !isActive(do) || flagsOf(do)&flagDownlink == 0 {
-			return
+	for _, e := range s.state(s.owners.byID.Get(id)).entries {
+		do := s.tables.loadPDR(e.index, wordPDRDo)
+		if e.kind&entryHead == 0 || !isActive(do) || flagsOf(do)&flagDownlink == 0 {
+			continue
 		}
-		key, elsewhere := s.keys[i]
+		k, keyed := s.owners.keys[e.index]
 		switch {
-		case elsewhere && key.teid != 0:
-			teid = key.teid
-		case !elsewhere && i < s.slots:
-			teid = i | uint32(generationOf(do))<<24
+		case keyed && k.teid != 0:
+			teid = k.teid
+		case !keyed && e.index < s.owners.slots:
+			teid = e.index | uint32(generationOf(do))<<24
 		default:
-			byAddress = true
+			return 0
 		}
-	})
-	if byAddress {
-		return 0
 	}
 	return teid
 }

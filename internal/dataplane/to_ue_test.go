@@ -31,7 +31,7 @@ func TestErrorsToUEs(t *testing.T) {
 		{"by N9, TEIDs of the SMF's", onward(6, 0xabcdef01, 0xabcdef02), 0xabcdef01},
 		{"by its address", plain(9, 10), 10},
 	} {
-		must(t, d.PutSession(c.session))
+		must(t, d.Sessions.Put(c.session))
 		resolve(t, d)
 		ue := ue4(uint32(c.session.ID))
 		big := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.2"), Dst: addr("10.0.0.1")},

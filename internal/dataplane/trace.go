@@ -128,7 +128,7 @@ func (d *DataPlane) traceEvent(r *abi.TraceEvent) (TraceEvent, bool) {
 	case abi.TargetKindTARGET_PDR:
 		e.Target = "UE"
 	}
-	e.Session, e.Rule = d.ruleAt(r.Pdr)
+	e.Session, e.Rule = d.Sessions.ruleAt(r.Pdr)
 	d.nameEvent(&e, r)
 	return e, true
 }

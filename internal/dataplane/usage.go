@@ -64,20 +64,19 @@ func (d *DataPlane) Usage() map[string]Usage {
 		abi.MapSource:       of(d.sourceIndex),
 		abi.MapNameByIndex:  entries(d.names.Len(), abi.MapNameByIndex),
 	}
-	if d.sessions != nil {
-		d.sessionUsage(out)
+	if d.Sessions.room {
+		d.Sessions.tableUsage(out)
 	}
 	return out
 }
 
-// sessionUsage says how full the tables of sessions are. Of pdr, entries that
+// tableUsage says how full the tables of sessions are. Of pdr, entries that
 // TEIDs and UE pools lead to are there for each session.
-func (d *DataPlane) sessionUsage(out map[string]Usage) {
-	s := d.sessions
-	of := func(x *indexStack) Usage { return Usage{x.used(), int(x.end - x.first)} }
-	out["sessions"] = Usage{s.byID.Len(), int(d.limits.Sessions)}
-	out[abi.MapPdr], out[abi.MapMeter], out[abi.MapForwarding] = of(&s.pdrFree), of(&s.meterFree), of(&s.forwardingFree)
-	out[abi.MapFilter] = Usage{int(s.runs.used), int(s.runs.count)}
-	out[abi.MapPdrByTeid] = Usage{d.pdrByTEID.Len(), int(d.limits.Sessions)}
-	out[abi.MapPdrByUe] = Usage{d.pdrByUE.Len(), int(d.limits.Sessions)}
+func (s *Sessions) tableUsage(out map[string]Usage) {
+	o, of := s.owners, func(x *indexStack) Usage { return Usage{x.used(), int(x.end - x.first)} }
+	out["sessions"] = Usage{o.byID.Len(), int(o.most)}
+	out[abi.MapPdr], out[abi.MapMeter], out[abi.MapForwarding] = of(&o.pdrFree), of(&o.meterFree), of(&s.forwardings.free)
+	out[abi.MapFilter] = Usage{int(o.runs.used), int(o.runs.count)}
+	out[abi.MapPdrByTeid] = Usage{s.tables.count(byTEID), int(o.most)}
+	out[abi.MapPdrByUe] = Usage{s.tables.count(byUE), int(o.most)}
 }

@@ -15,12 +15,31 @@ import (
 type Hash[K, V comparable] struct {
 	name  string
 	limit string
-	m     *ebpf.Map
+	m     writer
 	have  map[K]V
 	// kept holds what was put since Open, until Sweep.
 	kept map[K]bool
 	// Changed, if any, runs after each write.
 	Changed func()
+}
+
+// writer is what a Hash needs of *ebpf.Map.
+type writer interface {
+	Put(key, value any) error
+	Delete(key any) error
+	MaxEntries() uint32
+}
+
+// memory stands for a map that no data path reads.
+type memory struct{ max uint32 }
+
+func (memory) Put(_, _ any) error   { return nil }
+func (memory) Delete(any) error     { return nil }
+func (m memory) MaxEntries() uint32 { return m.max }
+
+// NewHash is an empty table that no data path reads.
+func NewHash[K, V comparable](name string, max uint32) *Hash[K, V] {
+	return &Hash[K, V]{name: name, m: memory{max}, have: map[K]V{}, kept: map[K]bool{}}
 }
 
 // OpenHash reads what is there.

@@ -1,0 +1,204 @@
+package dataplane
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+)
+
+// sessionTables are the arrays that plans write, as packets see them.
+type sessionTables struct {
+	pdr         *table.Array[abi.Pdr]
+	refused     *table.Array[abi.Refused]
+	filter      *table.Array[abi.Filter]
+	frameFilter *table.Array[abi.FrameFilter]
+	meter       *table.Array[abi.Meter]
+	forwarding  *table.Array[abi.Forwarding]
+	lookups
+}
+
+func (t *sessionTables) loadPDR(index uint32, word int) uint64   { return t.pdr.Load(index, word) }
+func (t *sessionTables) loadMeter(index uint32, word int) uint64 { return t.meter.Load(index, word) }
+func (t *sessionTables) meters() uint32                          { return t.meter.Len }
+func (t *sessionTables) steered(k key) bool                      { return t.node.steered(k.prefix) }
+
+func (t *sessionTables) loadFilter(i uint32) (f abi.Filter, frame abi.FrameFilter, ok bool) {
+	if i >= t.filter.Len {
+		return f, frame, false
+	}
+	if f = t.filter.Get(i); f.FlowLabel&filterFrame != 0 {
+		frame = t.frameFilter.Get(i)
+	}
+	return f, frame, true
+}
+
+// Apply writes a plan in its order, and notes who owns what then. An error of a
+// key that cannot be led, which comes before packets see anything of the plan,
+// takes everything back.
+func (s *Sessions) Apply(p *Plan) error {
+	var now uint64 // the data path's clock, for buckets that begin
+	if p.needsClock() {
+		var err error
+		if now, err = monotonic(); err != nil {
+			return errors.Join(err, s.abandon(p, nil))
+		}
+	}
+	var errs []error
+	changed := false
+	for i := range p.Writes {
+		w := &p.Writes[i]
+		written, err := s.write(p, w, now)
+		if err != nil && w.Op == Lead {
+			return errors.Join(err, s.abandon(p, p.Writes[:i]))
+		}
+		changed = changed || written
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, s.account(p, changed))...)
+}
+
+func (p *Plan) needsClock() bool {
+	return len(p.meters) > 0 || slices.ContainsFunc(p.rules, func(r plannedRule) bool { return r.Rate != 0 })
+}
+
+// write does one write of a plan. changed: packets are handled differently, or
+// counted elsewhere.
+func (s *Sessions) write(p *Plan, w *Write, now uint64) (changed bool, err error) {
+	switch w.Op {
+	case PutMeter, ChangeMeter:
+		s.writeMeter(p, w, now)
+		return false, nil
+	case PutRun:
+		s.writeRun(w.Index, p.runs.entries[w.Part:w.Value], p.runs.frames[w.Part:w.Value])
+		return false, nil
+	case PutRule:
+		s.writeRule(p, w, now)
+	case Lead:
+		h := &p.heads[w.Part]
+		return false, s.tables.put(h.key, h.by, h.index)
+	case Unlead:
+		delete(s.owners.keys, w.Index)
+		return false, s.tables.del(p.hidden[w.Part])
+	case Hide:
+		s.tables.pdr.Store(w.Index, wordPDRDo, inactive(s.tables.pdr.Load(w.Index, wordPDRDo)))
+		return false, nil
+	case SetRate:
+		setRate(s.tables.pdr, w.Index, wordPDRBucket, wordPDRRate, uint32(w.Value), now)
+	case SetLimits:
+		return s.setRuleLimits(w.Index, p.rules[w.Part].RuleLimits), nil
+	case SetOut:
+		s.tables.pdr.Store(w.Index, wordPDROut, w.Value)
+	case SetSource4:
+		s.tables.pdr.StoreHalf(w.Index, wordPDRStop, 1, uint32(w.Value))
+	case SetSource6:
+		s.tables.pdr.Store(w.Index, wordPDRSource6, w.Value)
+	case SetDo:
+		s.tables.pdr.Store(w.Index, wordPDRDo, w.Value)
+	case Wait:
+		s.owners.periods.Wait(s.owners.periods.Next())
+		return false, nil
+	}
+	return true, nil
+}
+
+// writeMeter makes an entry say what the session's meter is: a new one whole,
+// another by the words that changed. Packets in between may see a rate with
+// another's window: how large a burst may be, nothing else.
+func (s *Sessions) writeMeter(p *Plan, w *Write, now uint64) {
+	meter, e := s.tables.meter, meterEntry(p.session.Meters[w.Part])
+	if next := p.next[w.Part]; next >= 0 {
+		e.Next = p.meters[next]
+	}
+	if w.Op == PutMeter {
+		e.Bucket = newBucket(now, 0, e.Window)
+		meter.Put(w.Index, &e)
+		return
+	}
+	meter.Change(w.Index, wordMeterRate, uint64(e.Rate)|uint64(e.Next)<<32)
+	meter.Change(w.Index, wordMeterUnit, uint64(e.Unit)|uint64(e.Window)<<32)
+	slowDown(meter, w.Index, wordMeterBucket, onePayment(e))
+}
+
+// writeRun fills in entries that no packet reaches yet.
+func (s *Sessions) writeRun(first uint32, run []abi.Filter, frames []abi.FrameFilter) {
+	for i := range run {
+		at := first + uint32(i)
+		if frames[i] != (abi.FrameFilter{}) || s.tables.frameFilter.Get(at) != frames[i] {
+			s.tables.frameFilter.Put(at, &frames[i])
+		}
+		s.tables.filter.Put(at, &run[i])
+	}
+}
+
+// writeRule fills in an entry that is new, or that no packet takes for a rule.
+// It goes on with the volume and the bucket that the rule has. A head says
+// itself what becomes of packets, as the last word.
+func (s *Sessions) writeRule(p *Plan, w *Write, now uint64) {
+	r, i, pdr := &p.rules[w.Part], w.Index, s.tables.pdr
+	var had RuleUsage
+	bucket, rate := uint64(0), kilobits(r.Rate)
+	if w.From != 0 {
+		had = s.usageOf(w.From, r.ID)
+		bucket = pdr.Load(w.From, wordPDRBucket)
+	}
+	v, refused := counter.VolumeOf(had.Volume), counter.VolumeOf(had.Refused)
+	r.volume, r.refused = v.Word, refused.Word
+	s.tables.refused.Put(i, &abi.Refused{Volume: refused})
+	if rate != 0 && (w.From == 0 || pdr.LoadHalf(w.From, wordPDRRate, 0) == 0) {
+		bucket = newBucket(now, uint32(v.Word), octetWindow(rate))
+	}
+	pdr.Store(i, 0, v.Word)
+	pdr.Store(i, 1, uint64(v.ByteHalves)|uint64(v.PacketHalves)<<32)
+	pdr.Store(i, wordPDROut, r.out)
+	pdr.Store(i, wordPDRBucket, bucket)
+	pdr.StoreHalf(i, wordPDRRate, 0, rate)
+	slowDown(pdr, i, wordPDRBucket, onePayment(abi.Meter{Rate: rate}))
+	s.owners.entries[i].notify = 0
+	pdr.StoreHalf(i, wordPDRRate, 1, 0)
+	pdr.StoreHalf(i, wordPDRStop, 0, 0)
+	s.setRuleLimits(i, r.RuleLimits)
+	if h := headOf(r, p.heads); h == nil || h.index != i {
+		pdr.Store(i, wordPDRDo, r.do)
+	}
+}
+
+// abandon takes back what a plan has written before a key could not be led.
+func (s *Sessions) abandon(p *Plan, written []Write) error {
+	var errs []error
+	for _, w := range written {
+		if w.Op == Lead && !p.heads[w.Part].had {
+			errs = append(errs, s.tables.del(p.heads[w.Part].key))
+		}
+	}
+	for i := range p.rules {
+		if r := &p.rules[i]; r.at != r.had {
+			delete(s.owners.far, r.at)
+		}
+	}
+	p.reserved.undo(s.later)
+	return errors.Join(append(errs, s.forwardings.releaseAll(p.want))...)
+}
+
+// account notes who owns what after a plan, and what packets may still see of
+// the old state.
+func (s *Sessions) account(p *Plan, changed bool) error {
+	slot := p.old.slot
+	if g := s.owners.gone[slot]; g != nil && changed {
+		g.usage = nil
+	}
+	s.owners.record(p)
+	for _, r := range p.releases {
+		switch r.kind {
+		case releaseGone:
+			s.owners.departedOf(slot).waiting++
+		case releaseFold:
+			n := slices.IndexFunc(p.rules, func(rule plannedRule) bool { return rule.ID == r.rule })
+			r.volume, r.refused = p.rules[n].volume, p.rules[n].refused
+		}
+		s.later(r)
+	}
+	return s.forwardings.releaseAll(p.old.forwardings)
+}

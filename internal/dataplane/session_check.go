@@ -1,0 +1,129 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// check says what is wrong with a session.
+func (s *Sessions) check(session *Session) error {
+	if len(session.Rules) > maxRules {
+		return fmt.Errorf("%d rules: %w", len(session.Rules), &FullError{Table: "rules of a session", Max: maxRules})
+	}
+	if err := checkEthernet(session); err != nil {
+		return err
+	}
+	for i := range session.Rules {
+		r := &session.Rules[i]
+		err := checkRule(r, s.node)
+		if err == nil && r.Action.forwards() {
+			err = s.forwardings.check(&r.Forward)
+		}
+		if err != nil {
+			return fmt.Errorf("rule %d: %w", r.ID, err)
+		}
+		for n := range i {
+			if session.Rules[n].ID == r.ID {
+				return fmt.Errorf("rule %d: is there twice", r.ID)
+			}
+		}
+	}
+	return checkMeters(session)
+}
+
+func checkRule(r *Rule, n node) error {
+	if r.Ethernet {
+		if err := checkEthernetRule(r, n); err != nil {
+			return err
+		}
+	} else if r.TEID == 0 && len(r.Destinations) == 0 {
+		return errors.New("want a TEID or a destination")
+	}
+	for _, p := range r.Destinations {
+		if !p.IsValid() {
+			return errors.New("a destination is no prefix")
+		}
+	}
+	for _, p := range r.Sources {
+		if !p.IsValid() {
+			return errors.New("a source is no prefix")
+		}
+	}
+	switch {
+	case r.QFI > 63:
+		return fmt.Errorf("QFI %d: want at most 63", r.QFI)
+	case r.Action > ActionHold:
+		return fmt.Errorf("action %d", r.Action)
+	}
+	return nil
+}
+
+// checkEthernet says whether the rules of a session go together.
+func checkEthernet(s *Session) error {
+	var link Link
+	for i := range s.Rules {
+		r := &s.Rules[i]
+		if r.Ethernet != s.Rules[0].Ethernet {
+			return fmt.Errorf("rule %d: want all rules of an Ethernet session, or none", r.ID)
+		}
+		for _, l := range []Link{r.Link, r.Forward.Link} {
+			if link != (Link{}) && l != (Link{}) && l != link {
+				return fmt.Errorf("rule %d: link %s: want one for the session, which has %s", r.ID, l, link)
+			}
+			if l != (Link{}) {
+				link = l
+			}
+		}
+	}
+	return nil
+}
+
+func checkEthernetRule(r *Rule, n node) error {
+	switch {
+	case len(r.Sources)+len(r.Destinations) > 0:
+		return errors.New("want no UE addresses in an Ethernet session")
+	case r.TEID == 0 && r.Direction != Downlink:
+		return errors.New("want a TEID")
+	case r.TEID == 0 && n.linkNumber(r.Link) == 0:
+		return fmt.Errorf("link %s is missing", r.Link)
+	case r.Action.forwards() && !r.carriesFrames():
+		return errors.New("want frames forwarded by GTP-U, by SRv6 with an argument, or from the UE to a link")
+	}
+	return nil
+}
+
+// carriesFrames says whether frames may go where a rule forwards.
+func (r *Rule) carriesFrames() bool {
+	switch r.Forward.Kind {
+	case ForwardGTPU:
+		return true
+	case ForwardSRv6, ForwardPolicy:
+		return r.Forward.ArgsOffset != 0 && r.Forward.TEID != 0
+	case ForwardLink:
+		return r.Direction == Uplink
+	}
+	return false
+}
+
+// checkMeters says whether each meter has a rate, and each rule names the
+// session's.
+func checkMeters(s *Session) error {
+	for i, m := range s.Meters {
+		if m.Rate == 0 && (m.Packets == 0 || m.Period <= 0) {
+			return fmt.Errorf("meter %d: want a rate, or packets and a period", i)
+		}
+	}
+	for i := range s.Rules {
+		r := &s.Rules[i]
+		if len(r.Meters) > maxMeters {
+			return fmt.Errorf("rule %d: %d meters: at most %d", r.ID, len(r.Meters), maxMeters)
+		}
+		for n, m := range r.Meters {
+			if m < 0 || m >= len(s.Meters) || slices.Contains(r.Meters[:n], m) {
+				return fmt.Errorf("rule %d: meter %d: want one of the session's %d, once", r.ID, m, len(s.Meters))
+			}
+		}
+	}
+	return nil
+}

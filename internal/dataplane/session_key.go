@@ -1,0 +1,228 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+)
+
+// key is what packets carry that leads them to a head: a TEID, an address or
+// prefix of the UE, or the link that an Ethernet session's frames come from.
+type key struct {
+	teid    uint32
+	prefix  netip.Prefix
+	link    Link // with session
+	session uint64
+}
+
+// lookupKind says by which table packets find a head.
+type lookupKind uint8
+
+// The lookups.
+const (
+	byIndex  lookupKind = iota // pdr itself: by the TEID's low bits, or by an address of a UE pool
+	byTEID                     // pdr_by_teid
+	byUE                       // pdr_by_ue
+	byPrefix                   // target_by_dst4, target_by_dst6
+	byLink                     // station; pdr_by_ue has it for a daemon that starts again
+)
+
+// keysOf are the keys that lead packets to a rule of a session.
+func keysOf(r *Rule, session uint64) iter.Seq[key] {
+	return func(yield func(key) bool) {
+		switch {
+		case r.TEID != 0:
+			yield(key{teid: r.TEID})
+		case r.Ethernet:
+			yield(key{link: r.Link, session: session})
+		default:
+			for _, to := range r.Destinations {
+				if !yield(key{prefix: to.Masked()}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// leadsTo says whether a key of a session leads to one of its rules.
+func (k key) leadsTo(r *Rule) bool {
+	if k.teid != 0 || r.TEID != 0 {
+		return k.teid == r.TEID
+	}
+	if k.session != 0 {
+		return true
+	}
+	return slices.ContainsFunc(r.Destinations, func(to netip.Prefix) bool { return to.Masked() == k.prefix })
+}
+
+// String is the key as errors name it.
+func (k key) String() string {
+	if k.teid != 0 {
+		return fmt.Sprintf("TEID %#x", k.teid)
+	}
+	if k.session != 0 {
+		return "the link " + k.link.String()
+	}
+	return k.prefix.String()
+}
+
+// isUE says whether a prefix is what a UE has: an IPv4 address, or an IPv6 /64.
+func isUE(p netip.Prefix) bool {
+	return p.Addr().Is4() && p.Bits() == 32 || p.Addr().Is6() && p.Bits() == 64
+}
+
+// lookups are the tables that lead packets from keys to heads.
+type lookups struct {
+	pdr   *table.Array[abi.Pdr]
+	teids *table.Hash[uint32, uint32]
+	ues   *table.Hash[abi.In6, uint32]
+	node  node
+	slots uint32 // of pdr that TEIDs lead to by index
+	pools sessionPools
+}
+
+// find returns the lookup that packets with a key use, the index that it leads
+// them to, and whether it leads them there now. Without led, index is that of
+// a lookup by index, or 0.
+func (l *lookups) find(k key) (by lookupKind, index uint32, led bool) {
+	switch {
+	case k.teid != 0:
+		if slot := l.slotOf(k.teid); slot != 0 {
+			do := l.pdr.Load(slot, wordPDRDo)
+			if isActive(do) && flagsOf(do)&flagByTEID != 0 && generationOf(do) == uint8(k.teid>>24) {
+				return byIndex, slot, true
+			}
+		}
+		index, led = l.teids.Lookup(k.teid)
+		return byTEID, index, led
+	case k.session != 0:
+		index, led = l.ues.Lookup(linkEntry(k.session))
+		return byLink, index, led
+	}
+	if slot := l.pools.slotOf(k.prefix); slot != 0 {
+		return byIndex, slot, isActive(l.pdr.Load(slot, wordPDRDo))
+	}
+	if isUE(k.prefix) {
+		index, led = l.ues.Lookup(abi.In6Of(k.prefix.Addr()))
+		return byUE, index, led
+	}
+	if t := l.node.targetAt(k.prefix); t.Kind == uint32(abi.TargetKindTARGET_PDR) {
+		return byPrefix, t.Index, true
+	}
+	return byPrefix, 0, false
+}
+
+// slotOf is the index of pdr that a TEID has by its low bits; 0: none.
+func (l *lookups) slotOf(teid uint32) uint32 {
+	if slot := teid & teidSlotMask; slot < l.slots {
+		return slot
+	}
+	return 0
+}
+
+// count is how many keys the table of a lookup holds.
+func (l *lookups) count(by lookupKind) int {
+	switch by {
+	case byTEID:
+		return l.teids.Len()
+	case byUE, byLink:
+		return l.ues.Len()
+	}
+	return 0
+}
+
+// put leads a key to an index. By index there is nothing to write.
+func (l *lookups) put(k key, by lookupKind, index uint32) error {
+	switch by {
+	case byTEID:
+		return l.teids.Put(k.teid, index)
+	case byUE:
+		if err := l.ues.Put(abi.In6Of(k.prefix.Addr()), index); err != nil {
+			return err
+		}
+		l.countUEs()
+	case byLink:
+		return l.ues.Put(linkEntry(k.session), index)
+	case byPrefix:
+		return l.node.putTarget(k.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: index})
+	}
+	return nil
+}
+
+// del is the reverse of put, for a key that is not found by index.
+func (l *lookups) del(k key) error {
+	switch {
+	case k.teid != 0:
+		return l.teids.Delete(k.teid)
+	case k.session != 0:
+		return l.ues.Delete(linkEntry(k.session))
+	case isUE(k.prefix):
+		err := l.ues.Delete(abi.In6Of(k.prefix.Addr()))
+		l.countUEs()
+		return err
+	}
+	return l.node.delTarget(k.prefix)
+}
+
+// countUEs lets packets skip pdr_by_ue while it is empty.
+func (l *lookups) countUEs() {
+	if ues := uint32(l.ues.Len()); ues <= 1 {
+		l.node.setUEs(ues)
+	}
+}
+
+// sessionPools are the UE pools of sessions in the settings.
+type sessionPools struct {
+	four []abi.Pool4
+	six  []abi.Pool6
+}
+
+func sessionPoolsOf(s *abi.Settings) (p sessionPools) {
+	for _, e := range s.Pool4 {
+		if e.Enabled() && e.Sessions != 0 {
+			p.four = append(p.four, e)
+		}
+	}
+	for _, e := range s.Pool6 {
+		if e.Enabled() && e.Sessions != 0 {
+			p.six = append(p.six, e)
+		}
+	}
+	return p
+}
+
+// slotOf is the index of pdr that a pool has for a UE; 0: no pool has it.
+func (p *sessionPools) slotOf(ue netip.Prefix) uint32 {
+	if !isUE(ue) {
+		return 0
+	}
+	if ue.Addr().Is4() {
+		b := ue.Addr().As4()
+		addr := binary.BigEndian.Uint32(b[:])
+		for _, l := range p.four {
+			if addr&l.Mask == l.Prefix {
+				return l.Base + addr&^l.Mask
+			}
+		}
+		return 0
+	}
+	hi, _ := abi.Halves(ue.Addr())
+	for _, l := range p.six {
+		if hi&l.Mask == l.Hi {
+			return l.Base + uint32(hi&^l.Mask)
+		}
+	}
+	return 0
+}
+
+func (p *sessionPools) has(want netip.Prefix) bool {
+	want = want.Masked()
+	return slices.ContainsFunc(p.four, func(l abi.Pool4) bool { return fromPool4(l) == want }) ||
+		slices.ContainsFunc(p.six, func(l abi.Pool6) bool { return fromPool6(l) == want })
+}

@@ -1,0 +1,418 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+)
+
+// memoryNode is a node without a data path. It has a policy n9.
+type memoryNode struct {
+	byPrefix map[netip.Prefix]abi.Target
+	taken    netip.Prefix // by steering
+}
+
+func (n *memoryNode) acquire(k AdjacencyKey) (uint32, error) {
+	if k.IsZero() {
+		return 0, nil
+	}
+	return 1 + uint32(len(k.name())), nil
+}
+func (n *memoryNode) release(...AdjacencyKey) error { return nil }
+func (n *memoryNode) policy(name string) (index uint32, layer2, found bool) {
+	return 1, false, name == "n9"
+}
+func (n *memoryNode) usePolicy(string, bool)                 {}
+func (n *memoryNode) linkNumber(Link) uint32                 { return 0 }
+func (n *memoryNode) outerSource(*Forwarding) netip.Addr     { return netip.Addr{} }
+func (n *memoryNode) targetAt(p netip.Prefix) abi.Target     { return n.byPrefix[p] }
+func (n *memoryNode) delTarget(p netip.Prefix) error         { delete(n.byPrefix, p); return nil }
+func (n *memoryNode) steered(p netip.Prefix) bool            { return p == n.taken }
+func (n *memoryNode) tunnelOf(uint32) (name string, ok bool) { return "", false }
+func (n *memoryNode) setUEs(uint32)                          {}
+func (n *memoryNode) putTarget(p netip.Prefix, t abi.Target) error {
+	n.byPrefix[p] = t
+	return nil
+}
+func (n *memoryNode) targets() map[uint32]bool {
+	out := map[uint32]bool{}
+	for _, t := range n.byPrefix {
+		out[t.Index] = true
+	}
+	return out
+}
+
+// sweep does what the data path does before sessions are swept.
+func (n *memoryNode) sweep(o *owners) {
+	maps.DeleteFunc(n.byPrefix, func(_ netip.Prefix, t abi.Target) bool { return o.entries[t.Index].session == 0 })
+}
+
+// memorySessions has tables in memory, where no packet passes, and pools for the
+// UEs of plain and both4and6.
+func memorySessions(l Limits) *Sessions {
+	most := l.sessionMaps()
+	pdrs, filters := most[abi.MapPdr], most[abi.MapFilter]
+	return openMemory(l, &memoryNode{byPrefix: map[netip.Prefix]abi.Target{}}, sessionTables{
+		pdr: table.NewArray[abi.Pdr](pdrs), refused: table.NewArray[abi.Refused](pdrs),
+		filter: table.NewArray[abi.Filter](filters), frameFilter: table.NewArray[abi.FrameFilter](filters),
+		meter: table.NewArray[abi.Meter](most[abi.MapMeter]), forwarding: table.NewArray[abi.Forwarding](most[abi.MapForwarding]),
+		lookups: lookups{
+			teids: table.NewHash[uint32, uint32](abi.MapPdrByTeid, l.Sessions),
+			ues:   table.NewHash[abi.In6, uint32](abi.MapPdrByUe, l.Sessions),
+		},
+	})
+}
+
+func openMemory(l Limits, n node, t sessionTables) *Sessions {
+	s := openSessions(&sync.Mutex{}, n, l, t)
+	_, pools, _ := l.pdrRanges()
+	s.setPools(sessionPools{
+		four: []abi.Pool4{{Prefix: 10<<24 | 45<<16, Mask: ^uint32(63), Base: pools, Sessions: 1}},
+		six:  []abi.Pool6{{Hi: 0x20010db8_00450000, Mask: ^uint64(63), Base: pools + 64, Sessions: 1}},
+	})
+	s.settling = true // so that only settleMemory settles
+	return s
+}
+
+// restartMemory is what a daemon finds that starts after another one.
+func restartMemory(s *Sessions) *Sessions {
+	l := Limits{Sessions: s.owners.most, Filters: s.tables.filter.Len - firstFilter}
+	return openMemory(l, s.node, s.tables)
+}
+
+func settleMemory(s *Sessions) {
+	s.owners.periods.Wait(s.owners.periods.Next())
+	s.settle()
+}
+
+// planOf plans a session without writing anything. The next call of planner.Plan
+// invalidates the plan.
+func planOf(s *Sessions, session Session) (*Plan, error) {
+	if err := s.check(&session); err != nil {
+		return nil, err
+	}
+	s.adopt(&session)
+	want, err := s.resolve(&session)
+	if err != nil {
+		return nil, err
+	}
+	old := s.state(s.owners.byID.Get(session.ID))
+	p, err := s.planner.Plan(old, want, s.owners, &s.tables)
+	var busy *busyError
+	if errors.As(err, &busy) {
+		settleMemory(s)
+		return planOf(s, session)
+	}
+	return p, err
+}
+
+var opNames = [...]string{"PutMeter", "ChangeMeter", "PutRun", "PutRule", "Lead", "Unlead", "Hide", "SetOut", "SetRate",
+	"SetLimits", "SetSource4", "SetSource6", "SetDo", "Wait"}
+
+// describe says what a plan writes, by what is at each entry.
+func describe(p *Plan) (out []string) {
+	for _, w := range p.Writes {
+		text := opNames[w.Op]
+		switch w.Op {
+		case PutMeter, ChangeMeter:
+			text += fmt.Sprintf(" %d", w.Part)
+		case PutRun:
+			text += fmt.Sprintf(" of %d", int(w.Value)-w.Part)
+		case PutRule, SetLimits:
+			text += fmt.Sprintf(" %d", p.rules[w.Part].ID)
+		case Lead:
+			text += " " + p.heads[w.Part].key.String()
+		case Unlead:
+			text += " " + p.hidden[w.Part].String()
+		case SetDo:
+			action := map[uint8]string{actionFilters: "filters", actionForward: "forward", uint8(abi.PdrActionPDR_BUFFER): "buffer",
+				uint8(abi.PdrActionPDR_DROP): "drop", uint8(abi.PdrActionPDR_GATE): "gate"}
+			text += " " + action[actionOf(w.Value)]
+			if flagsOf(w.Value)&(flagSource4|flagSource6) != 0 {
+				text += " checking sources"
+			}
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// TestPlan lists what is written, in which order, from one session to another.
+func TestPlan(t *testing.T) {
+	all := variants()
+	limits := []string{"SetLimits 1", "SetLimits 2"}
+	for _, row := range []struct {
+		from, to string
+		want     []string
+	}{
+		{"", "plain", []string{"PutRule 1", "PutRule 2", "SetSource4", "SetDo forward checking sources", "SetDo forward"}},
+		{"plain", "plain", limits},
+		{"plain", "handover", []string{"SetLimits 1", "SetOut", "SetLimits 2"}},
+		{"plain", "idle", []string{"SetLimits 1", "SetLimits 2", "SetDo buffer"}},
+		{"idle", "handover", []string{"SetLimits 1", "SetOut", "SetLimits 2", "SetDo forward"}},
+		{"plain", "closed", []string{"SetLimits 1", "SetLimits 2", "SetDo gate checking sources"}},
+		{"plain", "rates", []string{"SetRate", "SetLimits 1", "SetRate", "SetLimits 2"}},
+		// Two words change that packets act by: the rule moves, and its head leads to it.
+		{"plain", "handover and QFI", []string{"PutRun of 1", "PutRule 2", "SetLimits 1", "SetDo filters"}},
+		{"plain", "both", []string{"PutRun of 1", "SetLimits 1", "SetLimits 2", "SetSource6", "SetDo forward checking sources", "SetOut", "SetDo filters"}},
+		{"plain", "a TEID elsewhere", []string{"PutRule 1", "Lead TEID 0xabcdef01", "SetLimits 2", "SetSource4",
+			"SetDo forward checking sources", "Hide"}},
+		{"a TEID elsewhere", "plain", []string{"PutRule 1", "SetLimits 2", "SetSource4", "SetDo forward checking sources", "Unlead TEID 0xabcdef01"}},
+		// The address that packets must have turns: filters check it meanwhile.
+		{"plain", "another address", []string{"PutRun of 2", "PutRun of 1", "PutRule 1", "PutRule 2", "Lead 10.77.0.1/32",
+			"SetDo forward", "SetDo filters", "Hide", "Wait", "SetSource4", "SetDo filters checking sources"}},
+		{"plain", "nothing", []string{"Hide", "Hide"}},
+	} {
+		s := memorySessions(sessionLimits)
+		if row.from != "" {
+			must(t, s.Put(all[row.from]))
+		}
+		settleMemory(s)
+		p, err := planOf(s, all[row.to])
+		must(t, err)
+		if got := describe(p); !slices.Equal(got, row.want) {
+			t.Errorf("from %q to %q:\n got %q\nwant %q", row.from, row.to, got, row.want)
+		}
+	}
+}
+
+// meets is what packets meet behind each key that some variants have.
+func meets(s *Sessions, keys []key, meters func(*Sessions, uint64) string) map[string]string {
+	out := map[string]string{}
+	for _, k := range keys {
+		_, index, led := s.tables.find(k)
+		do := s.tables.loadPDR(index, wordPDRDo)
+		if !led || !isActive(do) {
+			out[k.String()] = "nothing"
+			continue
+		}
+		var text strings.Builder
+		source := "any" // each family by itself: a packet looks at one
+		if flagsOf(do)&flagSource4 != 0 {
+			source = fmt.Sprintf("%x", s.tables.pdr.LoadHalf(index, wordPDRStop, 1))
+		}
+		if flagsOf(do)&flagSource6 != 0 {
+			source += fmt.Sprintf(" %x", s.tables.loadPDR(index, wordPDRSource6))
+		}
+		if actionOf(do) != actionFilters {
+			fmt.Fprint(&text, rule(s, index, meters))
+		} else {
+			for _, f := range s.runAt(moreOf(do)) {
+				at := f.Pdr
+				f.Pdr = 0
+				if takesAll(&f) && at != 0 {
+					fmt.Fprint(&text, rule(s, at, meters))
+				} else {
+					fmt.Fprintf(&text, "%v: %s; ", f, rule(s, at, meters))
+				}
+			}
+		}
+		out[k.String()] = text.String() + " from " + source
+	}
+	return out
+}
+
+// rule is what an entry says of what becomes of packets. meters describes the
+// rule's; nil: by where the first one is.
+func rule(s *Sessions, index uint32, meters func(*Sessions, uint64) string) string {
+	do := s.tables.loadPDR(index, wordPDRDo)
+	do &^= 0xff<<56 | uint64(flagByTEID|flagSource4|flagSource6)<<40
+	out := uint64(0)
+	if actionOf(do) == actionForward {
+		out = s.tables.loadPDR(index, wordPDROut)
+		out = out&0xffffffff | s.tables.forwarding.Load(uint32(out>>32), 0)<<32
+	}
+	if index == 0 {
+		do = 0
+	}
+	if meters == nil {
+		return fmt.Sprintf("%x %x", do, out)
+	}
+	return fmt.Sprintf("%x %x%s", do>>32, out, meters(s, do))
+}
+
+// rates are the meters of a rule, wherever they are.
+func rates(s *Sessions, do uint64) (text string) {
+	for m := moreOf(do); flagsOf(do)&flagMeters != 0 && m != 0; m = s.tables.meter.LoadHalf(m, wordMeterRate, 1) {
+		text += fmt.Sprintf(" meter %d %x", s.tables.meter.LoadHalf(m, wordMeterRate, 0), s.tables.loadMeter(m, wordMeterUnit))
+	}
+	return text
+}
+
+func keysOfAll(sessions ...Session) (keys []key) {
+	for _, s := range sessions {
+		for i := range s.Rules {
+			for k := range keysOf(&s.Rules[i], s.ID) {
+				if !slices.Contains(keys, k) {
+					keys = append(keys, k)
+				}
+			}
+		}
+	}
+	return keys
+}
+
+// TestPlanShowsNoHalf looks at the tables after each write of each change between
+// two variants: behind every key packets meet what was, or what will be. A head
+// whose sources turn is in between the same, with the sources in its filters.
+func TestPlanShowsNoHalf(t *testing.T) {
+	all := variants()
+	for from := range all {
+		for to := range all {
+			s := memorySessions(sessionLimits)
+			must(t, s.Put(all[from]))
+			settleMemory(s)
+			keys := keysOfAll(all[from], all[to])
+			before := meets(s, keys, nil)
+			p, err := planOf(s, all[to])
+			must(t, err)
+			turned := map[string]string{}
+			var states []map[string]string
+			for i := range p.Writes {
+				if p.Writes[i].Op == Wait {
+					maps.Copy(turned, meets(s, keys, nil))
+				}
+				_, err := s.write(p, &p.Writes[i], 1)
+				must(t, err)
+				states = append(states, meets(s, keys, nil))
+			}
+			must(t, s.account(p, true))
+			after := meets(s, keys, nil)
+			for i, now := range states {
+				for k, text := range now {
+					if text != before[k] && text != after[k] && text != turned[k] && (text != "nothing" || before[k] == "nothing") {
+						t.Errorf("%s to %s, after %q: behind %s\n  is %s\n was %s\nwill %s", from, to, describe(p)[:i+1], k, text, before[k], after[k])
+					}
+				}
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
+
+// TestEveryPrefixIsRecoverable lets the daemon die after each number of writes, in
+// each change between two variants. The next daemon puts the session as it is
+// wanted; then the tables hold it as if nothing had been, and nothing else.
+func TestEveryPrefixIsRecoverable(t *testing.T) {
+	all := variants()
+	for from := range all {
+		for to := range all {
+			keys := keysOfAll(all[from], all[to])
+			clean := memorySessions(sessionLimits)
+			must(t, clean.Put(all[to]))
+			want := meets(clean, keys, rates)
+			for n, done := 0, false; !done; n++ {
+				s := memorySessions(sessionLimits)
+				must(t, s.Put(all[from]))
+				settleMemory(s)
+				p, err := planOf(s, all[to])
+				must(t, err)
+				done = n == len(p.Writes)
+				for i := range n {
+					_, err := s.write(p, &p.Writes[i], 1)
+					must(t, err)
+				}
+				s = restartMemory(s)
+				must(t, s.Put(all[to]))
+				s.node.(*memoryNode).sweep(s.owners)
+				must(t, s.sweep())
+				settleMemory(s)
+				if got := meets(s, keys, rates); !maps.Equal(got, want) {
+					t.Fatalf("%s to %s, after %d writes:\n got %q\nwant %q", from, to, n, got, want)
+				}
+				must(t, s.Drop(5))
+				settleMemory(s)
+				must(t, s.reap())
+				settleMemory(s)
+				if err := leftOver(s); err != nil {
+					t.Fatalf("%s to %s, after %d writes: %v", from, to, n, err)
+				}
+			}
+		}
+	}
+}
+
+// leftOver says what is in use where there is no session.
+func leftOver(s *Sessions) error {
+	o := s.owners
+	used := map[string]int{"pdr": o.pdrFree.used(), "meter": o.meterFree.used(), "filter": int(o.runs.used),
+		"forwarding": s.forwardings.free.used(), "TEIDs": s.tables.teids.Len(), "UEs": s.tables.ues.Len(), "sessions": o.byID.Len(),
+		"keys": len(o.keys), "meters": len(o.meters), "far": len(o.far), "gone": len(o.gone), "resting": len(o.resting),
+		"targets": len(s.node.targets())}
+	for i := range s.tables.pdr.Len {
+		if isActive(s.tables.loadPDR(i, wordPDRDo)) {
+			used["active entries"]++
+		}
+	}
+	maps.DeleteFunc(used, func(_ string, n int) bool { return n == 0 })
+	if len(used) > 0 {
+		return fmt.Errorf("in use: %v", used)
+	}
+	return nil
+}
+
+// TestRefusedPlanReservesNothing plans sessions that do not fit, or that have what
+// another one has.
+func TestRefusedPlanReservesNothing(t *testing.T) {
+	small := sessionLimits
+	small.Filters = 8
+	many := rich(5, 7)
+	for range 3 {
+		many.Rules[0].Filters = append(many.Rules[0].Filters, many.Rules[2].Filters...)
+	}
+	for what, make := range map[string]func(*Sessions) Session{
+		"filters": func(*Sessions) Session { return many },
+		"a TEID of another": func(s *Sessions) Session {
+			must(t, s.Put(plain(6, 7)))
+			return rich(5, 7)
+		},
+		"a prefix that is steered": func(s *Sessions) Session {
+			s.node.(*memoryNode).taken = prefix("192.168.7.0/24")
+			return variants()["framed"]
+		},
+	} {
+		s := memorySessions(small)
+		session := make(s)
+		settleMemory(s)
+		before := []int{s.owners.pdrFree.used(), s.owners.meterFree.used(), int(s.owners.runs.used)}
+		if p, err := planOf(s, session); err == nil {
+			t.Errorf("%s: planned %q", what, describe(p))
+		}
+		if after := []int{s.owners.pdrFree.used(), s.owners.meterFree.used(), int(s.owners.runs.used)}; !slices.Equal(before, after) {
+			t.Errorf("%s: pdr, meter, filter: %v are reserved, before %v", what, after, before)
+		}
+	}
+}
+
+// TestMetersSurviveARestart demands that a session's meters are its own after a
+// restart, whoever comes next.
+func TestMetersSurviveARestart(t *testing.T) {
+	s := memorySessions(sessionLimits)
+	must(t, s.Put(rich(5, 7)))
+	settleMemory(s)
+	had := slices.Clone(s.owners.meters[s.owners.byID.Get(5)])
+	s = restartMemory(s)
+	must(t, s.Put(rich(5, 7)))
+	must(t, s.sweep())
+	settleMemory(s)
+	must(t, s.Put(rich(6, 8)))
+	must(t, s.Put(rich(5, 7)))
+	if now := s.owners.meters[s.owners.byID.Get(5)]; !slices.Equal(now, had) {
+		t.Errorf("session 5 has meters %v, before the restart %v", now, had)
+	}
+	for _, index := range s.owners.meters[s.owners.byID.Get(6)] {
+		if slices.Contains(had, index) {
+			t.Errorf("sessions 5 and 6 share meter %d", index)
+		}
+	}
+}

@@ -1,0 +1,335 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+)
+
+var errClosed = errors.New("the data path is closed")
+
+// errNoSessions says that the tables have no room for any.
+var errNoSessions = &FullError{Table: "pdr", Limit: "sessions"}
+
+// maxRules bounds the rules of a session.
+const maxRules = 128
+
+// Sessions are the sessions that the tables hold. Its methods may be called
+// concurrently; what changes one session comes one after another.
+type Sessions struct {
+	mu     *sync.Mutex // of the whole data path
+	closed bool
+	room   bool // for any session
+	node   node
+
+	tables      sessionTables
+	owners      *owners
+	forwardings *forwardings
+	teids       *teids
+	planner     Planner
+	old         state    // memory of the last session's
+	acquired    []uint32 // memory of the wanted forwardings
+
+	settling bool
+	removals map[uint32]removal // by slot
+	ended    []removal          // of those that are to be told
+}
+
+// removal is a session that is gone, and who wants to know what it forwarded.
+type removal struct {
+	usage []RuleUsage
+	err   error
+	done  func([]RuleUsage, error)
+}
+
+// openSessions finds out which entries an earlier daemon had in use, so that none
+// is overwritten before Put or Sweep say whose it is.
+func openSessions(mu *sync.Mutex, n node, l Limits, t sessionTables) *Sessions {
+	s := &Sessions{mu: mu, node: n, room: l.Sessions != 0, tables: t, removals: map[uint32]removal{}}
+	if !s.room {
+		return s
+	}
+	s.owners = newOwners(l, t.pdr.Len, t.meter.Len, t.filter.Len)
+	s.tables.lookups = lookups{t.pdr, t.teids, t.ues, n, s.owners.slots, sessionPools{}}
+	s.forwardings = &forwardings{
+		node: n, array: t.forwarding, later: s.later, releases: s.owners.releases,
+		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.forwarding.Len),
+		byModel: map[Forwarding]*forwardingEntry{}, byIndex: map[uint32]*forwardingEntry{}, recovered: map[abi.Forwarding]*forwardingEntry{},
+	}
+	s.teids = newTEIDs(s.owners.slots)
+	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(t.pdr.Load(slot, wordPDRDo)) })
+	s.recoverEntries()
+	return s
+}
+
+// Put makes the tables hold a session, whatever they held of it before: all of
+// it, or, where that cannot be, nothing new (*FullError, ErrTaken). The same
+// again changes nothing. Packets that come meanwhile are handled by one rule as
+// it was or as it will be; volumes go on for rules whose ID stays.
+func (s *Sessions) Put(session Session) error {
+	err := s.retrying(func() error { return s.put(&session) })
+	if err != nil {
+		return fmt.Errorf("session %#x: %w", session.ID, err)
+	}
+	return nil
+}
+
+// put puts a session, or returns *busyError where it has to wait for packets.
+func (s *Sessions) put(session *Session) error {
+	if err := s.check(session); err != nil {
+		return err
+	}
+	s.adopt(session)
+	old := s.state(s.owners.byID.Get(session.ID))
+	if old.slot == 0 && s.owners.byID.Len() >= int(s.owners.most) {
+		return &FullError{Table: "sessions", Max: s.owners.most, Limit: "sessions"}
+	}
+	want, err := s.resolve(session)
+	if err != nil {
+		return err
+	}
+	plan, err := s.planner.Plan(old, want, s.owners, &s.tables)
+	if err != nil {
+		return errors.Join(err, s.forwardings.releaseAll(want.forwardings))
+	}
+	return s.Apply(plan)
+}
+
+// state is what the tables hold of the session in a slot.
+func (s *Sessions) state(slot uint32) state {
+	old := s.owners.state(slot, s.old)
+	for _, e := range old.entries {
+		if e.kind&entryRule != 0 && actionOf(s.tables.loadPDR(e.index, wordPDRDo)) == actionForward {
+			old.forwardings = append(old.forwardings, uint32(s.tables.loadPDR(e.index, wordPDROut)>>32))
+		}
+	}
+	s.old = old
+	return old
+}
+
+// resolve finds what a session refers to. Its forwardings are acquired.
+func (s *Sessions) resolve(session *Session) (wanted, error) {
+	want := wanted{Session: session, forwardings: s.acquired[:0]}
+	for i := range session.Rules {
+		r, index := &session.Rules[i], uint32(0)
+		if r.Ethernet && r.TEID == 0 {
+			want.link = s.node.linkNumber(r.Link)
+		}
+		if r.Action.forwards() {
+			var err error
+			if index, err = s.forwardings.acquire(r.Forward); err != nil {
+				return want, errors.Join(fmt.Errorf("rule %d: %w", r.ID, err), s.forwardings.releaseAll(want.forwardings))
+			}
+		}
+		want.forwardings = append(want.forwardings, index)
+	}
+	s.acquired = want.forwardings
+	return want, nil
+}
+
+// Remove takes a session away from packets, and calls done, once, with what each
+// of its rules forwarded up to the last packet: when that has left, of all that
+// were removed meanwhile one after the other. On an error it is not called. A
+// session that is not there is not an error.
+func (s *Sessions) Remove(id uint64, done func([]RuleUsage, error)) error {
+	found, err := s.remove(id, done)
+	if !found && err == nil {
+		done(nil, nil)
+	}
+	return err
+}
+
+// Delete is Remove for who waits.
+func (s *Sessions) Delete(id uint64) (usage []RuleUsage, err error) {
+	done := make(chan struct{})
+	if refused := s.Remove(id, func(u []RuleUsage, e error) {
+		usage, err = u, e
+		close(done)
+	}); refused != nil {
+		return nil, refused
+	}
+	<-done
+	return usage, err
+}
+
+// Drop removes a session whose usage nobody wants.
+func (s *Sessions) Drop(id uint64) error {
+	_, err := s.remove(id, nil)
+	return err
+}
+
+// remove plans a session without rules, and applies that. done may be nil.
+func (s *Sessions) remove(id uint64, done func([]RuleUsage, error)) (found bool, err error) {
+	err = s.retrying(func() error {
+		old := s.state(s.owners.byID.Get(id))
+		if old.slot == 0 {
+			return nil
+		}
+		plan, err := s.planner.Plan(old, wanted{Session: &Session{ID: id}}, s.owners, &s.tables)
+		if err != nil {
+			return err
+		}
+		found = true
+		s.owners.byID.Delete(id)
+		s.owners.departedOf(old.slot)
+		if err = s.Apply(plan); err == nil && done != nil {
+			s.removals[old.slot] = removal{done: done}
+		}
+		s.later(release{kind: releaseSlot, index: old.slot})
+		return err
+	})
+	return found, err
+}
+
+// retrying runs f under the lock, again after a grace period where it has to
+// wait for one.
+func (s *Sessions) retrying(f func() error) error {
+	const tries = 100
+	for range tries {
+		s.mu.Lock()
+		err := s.usable()
+		if err == nil {
+			err = f()
+		}
+		s.mu.Unlock()
+		var busy *busyError
+		if !errors.As(err, &busy) {
+			return err
+		}
+		s.owners.periods.Wait(busy.until)
+		s.mu.Lock()
+		if !s.closed {
+			s.settle()
+		}
+		s.mu.Unlock()
+	}
+	return errors.New("the tables changed too often")
+}
+
+// usable says whether there may be sessions.
+func (s *Sessions) usable() error {
+	switch {
+	case s.closed:
+		return errClosed
+	case !s.room:
+		return errNoSessions
+	}
+	return nil
+}
+
+// later notes a release, and has somebody settle it.
+func (s *Sessions) later(r release) {
+	s.owners.later(r)
+	if !s.settling {
+		s.settling = true
+		go s.settleLater()
+	}
+}
+
+// settlePause is how long more may come before a period that nobody holds the
+// caller up for: each period takes every CPU from what it does.
+const settlePause = 500 * time.Microsecond
+
+// settleLater settles whatever nobody waits for, and tells whoever wants to know
+// how a session ended.
+func (s *Sessions) settleLater() {
+	for more := true; more; {
+		s.owners.periods.Wait(s.owners.periods.Next())
+		var ended []removal
+		ended, more = s.settleNow()
+		for _, r := range ended {
+			r.done(r.usage, r.err)
+		}
+		if more {
+			time.Sleep(settlePause)
+		}
+	}
+}
+
+// settleNow settles what is due, and returns the sessions that ended. more: there
+// is something that is not due yet.
+func (s *Sessions) settleNow() (ended []removal, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		for _, r := range s.removals {
+			r.err = errClosed
+			s.ended = append(s.ended, r)
+		}
+		clear(s.removals)
+	} else {
+		s.settle()
+		more = len(s.owners.pending) > 0
+	}
+	ended, s.ended, s.settling = s.ended, nil, more
+	return ended, more
+}
+
+// settle does what is due.
+func (s *Sessions) settle() { s.owners.settle(s.settleOne) }
+
+func (s *Sessions) settleOne(r *release) {
+	o := s.owners
+	switch r.kind {
+	case releaseFold:
+		addVolume(s.tables.pdr.Words(r.to), s.tables.pdr.Load(r.index, 0)-r.volume)
+		addVolume(s.tables.refused.Words(r.to), s.tables.refused.Load(r.index, 0)-r.refused)
+	case releaseGone:
+		g := o.departedOf(r.to)
+		g.waiting--
+		g.usage = append(g.usage, s.usageOf(r.index, r.rule))
+	case releasePDR:
+		s.tables.pdr.Store(r.index, wordPDRDo, 0)
+		o.pdrFree.give(r.index)
+	case releaseRun:
+		o.runs.release(r.index - firstFilter)
+	case releaseMeter:
+		o.meterFree.give(r.index)
+	case releaseForwarding:
+		s.forwardings.free.give(r.index)
+	case releaseSlot:
+		if removal, wanted := s.removals[r.index]; wanted {
+			removal.usage = o.gone[r.index].usage
+			s.ended = append(s.ended, removal)
+			delete(s.removals, r.index)
+		}
+		delete(o.gone, r.index)
+		o.empty = append(o.empty, r.index)
+	}
+}
+
+// RuleAt is the session and rule that an entry of pdr belongs to; 0: to none.
+func (s *Sessions) RuleAt(index uint32) (session uint64, rule uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ruleAt(index)
+}
+
+func (s *Sessions) ruleAt(index uint32) (session uint64, rule uint16) {
+	if !s.room {
+		return 0, 0
+	}
+	return s.owners.ruleAt(index)
+}
+
+// setPools says where the UE pools of sessions are.
+func (s *Sessions) setPools(p sessionPools) { s.tables.pools = p }
+
+// reap gives up what no rule refers to any more.
+func (s *Sessions) reap() error {
+	if !s.room {
+		return nil
+	}
+	return s.forwardings.reap()
+}
+
+// sourcesChanged lets rules go on with the node's new addresses.
+func (s *Sessions) sourcesChanged() error {
+	if !s.room {
+		return nil
+	}
+	return s.forwardings.sourcesChanged(s.tables.pdr)
+}
