@@ -15,8 +15,8 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
-	"github.com/culvert-net/culvert/internal/api/frame"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
