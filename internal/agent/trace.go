@@ -3,13 +3,13 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -87,10 +87,8 @@ func matches(f TraceFilter, e TraceEvent) bool {
 }
 
 // carries says whether a frame has a GTP-U header with that TEID.
-func carries(frame []byte, teid uint32) bool {
-	packet := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
-	header, ok := packet.Layer(layers.LayerTypeGTPv1U).(*layers.GTPv1U)
-	return ok && header.TEID == teid
+func carries(data []byte, teid uint32) bool {
+	return slices.Contains(frame.Decode(data).TEIDs, teid)
 }
 
 // traceEvent gives names to what the data path says in numbers.
