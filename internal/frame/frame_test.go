@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/api/apitest"
-	"github.com/culvert-net/culvert/internal/api/frame"
+	"github.com/culvert-net/culvert/internal/frame"
 )
 
 const (
