@@ -1,11 +1,7 @@
 package api
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
@@ -13,31 +9,6 @@ import (
 )
 
 var protoNames = protojson.MarshalOptions{UseProtoNames: true}
-
-// toMessage fills m with v, whose JSON fields have the names of m's.
-func toMessage[M proto.Message](v any, m M) (M, error) {
-	data, err := json.Marshal(v)
-	if err == nil {
-		err = protojson.Unmarshal(data, m)
-	}
-	if err != nil {
-		return m, fmt.Errorf("convert %T: %w", v, err)
-	}
-	return m, nil
-}
-
-// fromMessage is the reverse of toMessage.
-func fromMessage[T any](m proto.Message) (T, error) {
-	var v T
-	data, err := protoNames.Marshal(m)
-	if err == nil {
-		err = json.Unmarshal(data, &v)
-	}
-	if err != nil {
-		return v, fmt.Errorf("convert %s: %w", m.ProtoReflect().Descriptor().Name(), err)
-	}
-	return v, nil
-}
 
 // configOf decodes a request's configuration as strictly as a file's.
 func configOf(m *pb.Config) (*config.Config, error) {
@@ -71,17 +42,4 @@ func unknownIn(m protoreflect.Message) (name string) {
 		return name == ""
 	})
 	return name
-}
-
-// each converts a list.
-func each[A, B any](list []A, convert func(A) (B, error)) ([]B, error) {
-	out := make([]B, 0, len(list))
-	for _, a := range list {
-		b, err := convert(a)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, b)
-	}
-	return out, nil
 }

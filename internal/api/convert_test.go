@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
+	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -116,8 +117,8 @@ func filled(t *testing.T) *config.Config {
 
 func TestRoundTrip(t *testing.T) {
 	want := filled(t)
-	m, err := toMessage(want, &pb.Config{})
-	if err != nil {
+	m := &pb.Config{}
+	if err := message.Encode(want, m); err != nil {
 		t.Fatal(err)
 	}
 	wire, err := proto.Marshal(m)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
+	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
@@ -49,8 +50,9 @@ func toConnect(err error) error {
 		code = connect.CodeInvalidArgument
 	}
 	out := connect.NewError(code, err)
-	for _, e := range list {
-		if detail, err := connect.NewErrorDetail(problemTo(e)); err == nil {
+	problems, _ := message.EncodeList[config.Error, pb.Problem](list) // text and a number cannot fail
+	for _, p := range problems {
+		if detail, err := connect.NewErrorDetail(p); err == nil {
 			out.AddDetail(detail)
 		}
 	}
@@ -64,15 +66,15 @@ func fromConnect(err error) error {
 	if !ok {
 		return err
 	}
-	var list config.Errors
+	var problems []*pb.Problem
 	for _, detail := range ce.Details() {
 		value, err := detail.Value()
 		if p, ok := value.(*pb.Problem); ok && err == nil {
-			list = append(list, problemFrom(p))
+			problems = append(problems, p)
 		}
 	}
-	if len(list) > 0 {
-		return list
+	if list, err := message.DecodeList[config.Error](problems); err == nil && len(list) > 0 {
+		return config.Errors(list)
 	}
 	for _, c := range codes {
 		if ce.Code() == c.code && ce.Code() != connect.CodeCanceled && ce.Code() != connect.CodeDeadlineExceeded {
@@ -91,11 +93,3 @@ type Error struct {
 
 func (e *Error) Error() string { return e.message }
 func (e *Error) Unwrap() error { return e.is }
-
-func problemTo(e config.Error) *pb.Problem {
-	return &pb.Problem{Line: int32(e.Line), Field: e.Field, Problem: e.Problem, Fix: e.Fix, Resource: e.Resource}
-}
-
-func problemFrom(p *pb.Problem) config.Error {
-	return config.Error{Line: int(p.GetLine()), Field: p.GetField(), Problem: p.GetProblem(), Fix: p.GetFix(), Resource: p.GetResource()}
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -102,111 +103,13 @@ func (errorCodes) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 	}
 }
 
-// list reads, picks what key names (everything without one), and converts.
-func list[A, B any](read func() ([]A, error), kind agent.Kind, key string, keyOf func(A) string, convert func(A) (B, error)) ([]B, error) {
-	all, err := read()
-	if err != nil {
-		return nil, err
-	}
-	if key != "" {
-		picked := all[:0:0]
-		for _, a := range all {
-			if keyOf(a) == canonical(kind, key) {
-				picked = append(picked, a)
-			}
-		}
-		if len(picked) == 0 {
-			return nil, fmt.Errorf("%w: there is no %s %q", agent.ErrNotFound, kind, key)
-		}
-		all = picked
-	}
-	return each(all, convert)
-}
-
-// canonical is the key as the agent writes it: a prefix masked, an address as
-// the prefix of that one.
-func canonical(kind agent.Kind, key string) string {
-	if kind != agent.KindSID && kind != agent.KindSteering {
-		return key
-	}
-	if p, err := netip.ParsePrefix(key); err == nil {
-		return p.Masked().String()
-	}
-	if a, err := netip.ParseAddr(key); err == nil {
-		return netip.PrefixFrom(a, a.BitLen()).String()
-	}
-	return key
-}
-
-func (h *handler) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
-	s, err := h.agent.Status()
-	if err != nil {
-		return nil, err
-	}
-	return statusTo(s)
-}
-
-func (h *handler) ListInterfaces(_ context.Context, r *pb.ListInterfacesRequest) (*pb.ListInterfacesResponse, error) {
-	out, err := list(h.agent.Interfaces, agent.KindInterface, r.GetKey(), func(s agent.InterfaceStatus) string { return s.Name }, interfaceTo)
-	return &pb.ListInterfacesResponse{Interfaces: out}, err
-}
-
-func (h *handler) ListLocators(_ context.Context, r *pb.ListLocatorsRequest) (*pb.ListLocatorsResponse, error) {
-	out, err := list(h.agent.Locators, agent.KindLocator, r.GetKey(), func(s agent.LocatorStatus) string { return s.Name }, locatorTo)
-	return &pb.ListLocatorsResponse{Locators: out}, err
-}
-
-func (h *handler) ListSIDs(_ context.Context, r *pb.ListSIDsRequest) (*pb.ListSIDsResponse, error) {
-	out, err := list(h.agent.SIDs, agent.KindSID, r.GetKey(), func(s agent.SIDStatus) string { return s.SID.Masked().String() }, sidTo)
-	return &pb.ListSIDsResponse{Sids: out}, err
-}
-
-func (h *handler) ListPolicies(_ context.Context, r *pb.ListPoliciesRequest) (*pb.ListPoliciesResponse, error) {
-	out, err := list(h.agent.Policies, agent.KindPolicy, r.GetKey(), func(s agent.PolicyStatus) string { return s.Name }, policyTo)
-	return &pb.ListPoliciesResponse{Policies: out}, err
-}
-
-func (h *handler) ListCandidatePaths(_ context.Context, r *pb.ListCandidatePathsRequest) (*pb.ListCandidatePathsResponse, error) {
-	out, err := list(h.agent.CandidatePaths, agent.KindCandidatePath, r.GetKey(), func(s agent.CandidatePathStatus) string { return s.Name }, candidatePathTo)
-	return &pb.ListCandidatePathsResponse{CandidatePaths: out}, err
-}
-
-func (h *handler) ListBGPPeers(_ context.Context, r *pb.ListBGPPeersRequest) (*pb.ListBGPPeersResponse, error) {
-	out, err := list(h.agent.BGPPeers, "bgp", r.GetKey(), func(s agent.BGPPeerStatus) string { return s.Address.String() }, bgpPeerTo)
-	return &pb.ListBGPPeersResponse{Peers: out}, err
-}
-
-func (h *handler) ListNodes(_ context.Context, r *pb.ListNodesRequest) (*pb.ListNodesResponse, error) {
-	out, err := list(h.agent.Nodes, "node", r.GetKey(), agent.NodeStatus.Key, nodeTo)
-	return &pb.ListNodesResponse{Nodes: out}, err
-}
-
-func (h *handler) ListSteering(_ context.Context, r *pb.ListSteeringRequest) (*pb.ListSteeringResponse, error) {
-	out, err := list(h.agent.Steerings, agent.KindSteering, r.GetKey(), func(s agent.SteeringStatus) string { return s.Key() }, steeringTo)
-	return &pb.ListSteeringResponse{Steering: out}, err
-}
-
-func (h *handler) ListTunnels(_ context.Context, r *pb.ListTunnelsRequest) (*pb.ListTunnelsResponse, error) {
-	out, err := list(h.agent.Tunnels, agent.KindTunnel, r.GetKey(), func(s agent.TunnelStatus) string { return s.Name }, tunnelTo)
-	return &pb.ListTunnelsResponse{Tunnels: out}, err
-}
-
-func (h *handler) ListAdjacencies(_ context.Context, r *pb.ListAdjacenciesRequest) (*pb.ListAdjacenciesResponse, error) {
-	out, err := list(h.agent.Adjacencies, "adjacency", r.GetKey(), func(s agent.AdjacencyStatus) string { return s.Key }, adjacencyTo)
-	return &pb.ListAdjacenciesResponse{Adjacencies: out}, err
-}
-
-func (h *handler) ListOutcomes(_ context.Context, r *pb.ListOutcomesRequest) (*pb.ListOutcomesResponse, error) {
-	out, err := list(h.agent.Outcomes, "outcome", r.GetKey(), func(o agent.Outcome) string { return o.Reason }, outcomeTo)
-	return &pb.ListOutcomesResponse{Outcomes: out}, err
-}
-
 func (h *handler) GetConfig(context.Context, *pb.GetConfigRequest) (*pb.GetConfigResponse, error) {
 	running := h.agent.Running()
 	if running == nil {
 		return nil, agent.ErrNotReady
 	}
-	c, err := toMessage(running, &pb.Config{})
+	c := &pb.Config{}
+	err := message.Encode(running, c)
 	return &pb.GetConfigResponse{Config: c}, err
 }
 
@@ -232,18 +135,12 @@ func (h *handler) Check(_ context.Context, r *pb.CheckRequest) (*pb.CheckRespons
 		}
 		err = c.CheckInterfaces(have)
 	}
-	response := &pb.CheckResponse{}
-	if err == nil {
-		return response, nil
-	}
 	problems, ok := err.(config.Errors)
-	if !ok {
+	if err != nil && !ok {
 		return nil, err
 	}
-	for _, p := range problems {
-		response.Problems = append(response.Problems, problemTo(p))
-	}
-	return response, nil
+	list, err := message.EncodeList[config.Error, pb.Problem](problems)
+	return &pb.CheckResponse{Problems: list}, err
 }
 
 func interfaceNames() ([]string, error) {
@@ -263,8 +160,8 @@ func (h *handler) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.ApplyRespo
 	if err != nil {
 		return nil, err
 	}
-	changes, err := h.agent.Apply(ctx, c, r.GetDryRun())
-	return &pb.ApplyResponse{Changes: changesTo(changes)}, err
+	changes, err := encoded[pb.Change](h.agent.Apply(ctx, c, r.GetDryRun()))
+	return &pb.ApplyResponse{Changes: changes}, err
 }
 
 func (h *handler) Add(ctx context.Context, r *pb.AddRequest) (*pb.AddResponse, error) {
@@ -275,8 +172,8 @@ func (h *handler) Add(ctx context.Context, r *pb.AddRequest) (*pb.AddResponse, e
 	if err != nil {
 		return nil, err
 	}
-	changes, err := h.agent.Add(ctx, fragment)
-	return &pb.AddResponse{Changes: changesTo(changes)}, err
+	changes, err := encoded[pb.Change](h.agent.Add(ctx, fragment))
+	return &pb.AddResponse{Changes: changes}, err
 }
 
 func (h *handler) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.DeleteResponse, error) {
@@ -287,12 +184,12 @@ func (h *handler) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.DeleteRe
 	for i, ref := range r.GetRefs() {
 		refs[i] = agent.Ref{Kind: agent.Kind(ref.GetKind()), Key: canonical(agent.Kind(ref.GetKind()), ref.GetKey())}
 	}
-	changes, err := h.agent.Delete(ctx, refs)
-	return &pb.DeleteResponse{Changes: changesTo(changes)}, err
+	changes, err := encoded[pb.Change](h.agent.Delete(ctx, refs))
+	return &pb.DeleteResponse{Changes: changes}, err
 }
 
 func (h *handler) Trace(ctx context.Context, r *pb.TraceRequest, stream *connect.ServerStream[pb.TraceResponse]) error {
-	filter, err := filterFrom(r)
+	filter, err := message.Decode[agent.TraceFilter](r)
 	if err != nil {
 		return err
 	}
@@ -308,7 +205,11 @@ func (h *handler) Trace(ctx context.Context, r *pb.TraceRequest, stream *connect
 		if !matches(filter, e) {
 			return nil
 		}
-		return stream.Send(eventTo(e))
+		m := &pb.TraceResponse{}
+		if err := message.Encode(&e, m); err != nil {
+			return err
+		}
+		return stream.Send(m)
 	})
 }
 
@@ -337,12 +238,8 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 			e.Overlay = h.membership(&running.Overlay)
 		}
 	}
-	findings, err := h.examine(ctx, e)
-	response := &pb.DoctorResponse{}
-	for _, f := range findings {
-		response.Findings = append(response.Findings, &pb.Finding{Name: f.Name, Level: f.Level, Detail: f.Detail, Fix: f.Fix, Command: f.Command})
-	}
-	return response, err
+	findings, err := encoded[pb.Finding](h.examine(ctx, e))
+	return &pb.DoctorResponse{Findings: findings}, err
 }
 
 // membership is what was asked for and what the daemon was told; who is no member

@@ -8,6 +8,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/api/message"
 )
 
 // PodReadiness asks the daemon with this socket whether pods can be added.
@@ -20,5 +21,5 @@ func PodReadiness(ctx context.Context, socket string) (agent.PodReadiness, error
 	if err != nil {
 		return agent.PodReadiness{}, (&Client{target: socket}).fail(err)
 	}
-	return agent.PodReadiness{Ready: m.GetReady(), Reason: m.GetReason(), Limited: m.GetLimited()}, nil
+	return message.Decode[agent.PodReadiness](m)
 }
