@@ -53,30 +53,6 @@ type point struct {
 	text            string // all of it in words
 }
 
-// anchor is somebody else's figure, where it is drawn.
-type anchor struct {
-	result.Anchor
-	at     float64 // NaN: at every x
-	y      float64 // in the chart's scale
-	inside bool    // false: it is told, but has no place among ours
-	// beyond says at which edge it stands, with its value as label, where it is far
-	// from ours: an axis that reached it would show little of them. Those that stand
-	// at one place are told apart by level.
-	beyond edge
-	label  string
-	level  int
-}
-
-// edge is one of the axes' ends.
-type edge string
-
-const (
-	left   edge = "left"
-	right  edge = "right"
-	top    edge = "top"
-	bottom edge = "bottom"
-)
-
 // row is a measurement, as the table below the figure has it.
 type row struct {
 	source
@@ -345,84 +321,6 @@ func (c *chart) sortSeries() {
 	slices.SortStableFunc(c.series, func(a, b series) int { return first[a.quantity] - first[b.quantity] })
 }
 
-// placeAnchors sets others' figures beside ours, where they are in our unit and
-// at a place that was measured. The rest is told below the figure.
-func (c *chart) placeAnchors() {
-	unit, ours := c.axisUnit()
-	for _, a := range c.Anchors {
-		at := anchor{Anchor: a, at: math.NaN(), y: a.Y / c.scale.by}
-		at.inside = ours && a.Unit == unit && (!c.LogY || a.Y > 0)
-		if a.X != "" {
-			at.at, at.inside = c.anchorPlace(a.X, at.inside)
-		}
-		if at.inside {
-			c.findEdge(&at)
-		}
-		c.anchors = append(c.anchors, at)
-	}
-	c.placeAtEdges()
-}
-
-// How many times as far as all of ours an anchor may be: further out it stands at
-// the edge.
-const (
-	farLinear = 2
-	farLog    = 10
-)
-
-// findEdge says beyond which edge an anchor is, and what its label tells.
-func (c *chart) findEdge(a *anchor) {
-	firstX, lastX := c.ownX()
-	low, high := c.ownValues()
-	far := float64(farLinear)
-	if c.LogY {
-		far = farLog
-	}
-	above, below := top, bottom
-	if c.flat() {
-		above, below = right, left
-	}
-	switch {
-	case c.categories == nil && a.at < firstX:
-		a.beyond, a.label = left, "\u25c4 "+tickText(a.at)
-	case c.categories == nil && a.at > lastX:
-		a.beyond, a.label = right, tickText(a.at)+" \u25ba"
-	case a.y > far*high && above == right:
-		a.beyond, a.label = right, a.value()+" \u25ba"
-	case a.y > far*high:
-		a.beyond, a.label = top, "\u25b2 "+a.value()
-	case c.LogY && a.y < low/far && below == left:
-		a.beyond, a.label = left, "\u25c4 "+a.value()
-	case c.LogY && a.y < low/far:
-		a.beyond, a.label = bottom, "\u25bc "+a.value()
-	}
-}
-
-// placeAtEdges finds places for what is beyond them: those without an x of their
-// own stand in turn at our categories, or where our lines begin.
-func (c *chart) placeAtEdges() {
-	firstX, lastX := c.ownX()
-	low, high := c.valueRange()
-	count := map[edge]int{}
-	for i := range c.anchors {
-		a := &c.anchors[i]
-		if a.beyond == "" {
-			continue
-		}
-		turn := count[a.beyond]
-		count[a.beyond]++
-		switch {
-		case c.flat() && math.IsNaN(a.at):
-			a.at = float64(turn % len(c.categories))
-		case math.IsNaN(a.at):
-			a.at, a.level = firstX, turn
-		case !c.flat():
-			a.at, a.level = min(max(a.at, firstX), lastX), turn
-		}
-		a.y = min(max(a.y, low), high)
-	}
-}
-
 // ownX is where our points are.
 func (c *chart) ownX() (first, last float64) {
 	first, last = math.Inf(1), math.Inf(-1)
@@ -460,34 +358,6 @@ func (c *chart) axisUnit() (unit string, ours bool) {
 		}
 	}
 	return "", false
-}
-
-func (c *chart) anchorPlace(x string, inside bool) (float64, bool) {
-	if c.categories == nil {
-		v, err := strconv.ParseFloat(x, 64)
-		return v, inside && err == nil && (!c.LogX || v > 0)
-	}
-	i := slices.Index(c.categories, x)
-	return float64(i), inside && i >= 0
-}
-
-// value is an anchor's in the multiple of its unit that fits.
-func (a anchor) value() string {
-	s := scaleOf(a.Unit, a.Y)
-	return number(a.Y/s.by) + s.suffix()
-}
-
-// words say what an anchor is, and what differs.
-func (a anchor) words() string {
-	words := a.value()
-	if a.X != "" {
-		words = a.X + ": " + words
-	}
-	words += " (" + a.Source
-	if a.Note != "" {
-		words += "; " + a.Note
-	}
-	return words + ")"
 }
 
 // reference is where a line helps the eye: ratios are about 1.
@@ -540,10 +410,6 @@ func (c *chart) valueRange() (low, high float64) {
 	return math.Floor(low/step+1e-9) * step, math.Ceil(high/step-1e-9) * step
 }
 
-func (c *chart) isBeyond(e edge) bool {
-	return slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.beyond == e })
-}
-
 // widened is the upper end of an axis that is a quarter longer.
 func widened(low, high float64, log bool) float64 {
 	if log {
@@ -585,26 +451,6 @@ func (c *chart) xTitle() string {
 // needsLegend: one series is named by the title.
 func (c *chart) needsLegend() bool {
 	return len(c.series) > 1 || len(c.series) == 1 && c.series[0].name != "" || c.hasAnchors()
-}
-
-func (c *chart) hasAnchors() bool {
-	return slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside })
-}
-
-// everywhere says whether others' figures of a label stand at every x: they are
-// lines, not marks.
-func (c *chart) everywhere(label string) bool {
-	return !slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside && a.Label == label && !math.IsNaN(a.at) })
-}
-
-// anchorLabels are those that are drawn, each once.
-func (c *chart) anchorLabels() (labels []string) {
-	for _, a := range c.anchors {
-		if a.inside && !slices.Contains(labels, a.Label) {
-			labels = append(labels, a.Label)
-		}
-	}
-	return labels
 }
 
 // tickText is a number below an axis.
