@@ -8,8 +8,6 @@
 // Of several runs of one experiment it draws the figures over each other, and
 // says which differences are real.
 //
-// assets/echarts.min.js is Apache ECharts 6.1.0 as its npm package has it
-// (Apache-2.0; echarts.LICENSE and echarts.NOTICE are its own). The page's script
-// hands it options, since Go's bindings have no series with intervals and no
-// second theme.
+// gonum/plot draws every picture. The page has the same SVG as the files, in the
+// colours of its theme; values show their words under the pointer.
 package report

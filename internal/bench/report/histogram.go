@@ -81,10 +81,7 @@ func (c *chart) placeDensity() {
 		shares, outside := g.count(r.measurement.Histogram, c.zeroOf(r.measurement.Histogram))
 		for i, share := range shares {
 			low, high := g.edge(i)/c.xScale.by, g.edge(i+1)/c.xScale.by
-			s.points = append(s.points, point{
-				x: (low + high) / 2, y: 100 * share,
-				text: fmt.Sprintf("%s %% of the packets from %s to %s", number(100*share), tickText(low), tickText(high)+c.xScale.suffix()),
-			})
+			s.points = append(s.points, point{x: (low + high) / 2, y: 100 * share})
 		}
 		most = max(most, outside)
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
-// shades are how a colour is filled, for each run in turn: the page's script has
-// the same ones.
+// shades are how a colour is filled, for each run in turn.
 var (
 	shades = []uint8{0xff, 0x66, 0x26, 0x00}
 	dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 2, 2, 2}}
@@ -101,70 +100,74 @@ func (g gridLines) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// barMarks are the bars of a series, and their intervals.
-type barMarks struct {
-	*chart
+// seriesMarks are a series: bars, dots with intervals, or a line.
+type seriesMarks struct {
+	*picture
 	at int
 }
 
-func (b barMarks) Plot(c draw.Canvas, p *plot.Plot) {
-	xOf, yOf := p.Transforms(&c)
-	s, n := b.series[b.at], float64(len(b.series))
-	thick := 0.76 / n
-	for _, pt := range s.points {
-		middle := b.position(pt.x) + 0.38 - (float64(b.at)+0.5)*thick
-		low, high := yOf(middle-0.44*thick), yOf(middle+0.44*thick)
-		box(c, xOf(p.X.Min), low, xOf(pt.y), high, colours[s.colour], s.variant)
-		if pt.interval {
-			whisker(c, xOf(pt.low), xOf(pt.high), yOf(middle), min(3, 0.3*(high-low)))
-		}
-	}
-}
-
-// whisker is an interval that lies.
-func whisker(c draw.Canvas, x0, x1, y, cap vg.Length) {
-	s := draw.LineStyle{Color: ink, Width: 1}
-	c.StrokeLine2(s, x0, y, x1, y)
-	c.StrokeLine2(s, x0, y-cap, x0, y+cap)
-	c.StrokeLine2(s, x1, y-cap, x1, y+cap)
-}
-
-// dotMarks are values with intervals, one to a line.
-type dotMarks struct {
-	*chart
-	at int
-}
-
-func (d dotMarks) Plot(c draw.Canvas, p *plot.Plot) {
-	xOf, yOf := p.Transforms(&c)
-	s := d.series[d.at]
-	for _, pt := range s.points {
-		y := yOf(d.position(pt.x))
-		if pt.interval {
-			c.StrokeLine2(draw.LineStyle{Color: colours[s.colour], Width: 1.6}, xOf(pt.low), y, xOf(pt.high), y)
-		}
-		c.DrawGlyph(draw.GlyphStyle{Color: colours[s.colour], Radius: 3.4, Shape: draw.CircleGlyph{}}, vg.Point{X: xOf(pt.y), Y: y})
-	}
-}
-
-// lineMarks are the line of a series, with its interval as a band. The lines of
-// a density have no marks: there are as many points as columns.
-type lineMarks struct {
-	*chart
-	at int
-}
-
-func (l lineMarks) DataRange() (xmin, xmax, ymin, ymax float64) {
+// DataRange is that of the horizontal axis; the value axis has its own.
+func (m seriesMarks) DataRange() (xmin, xmax, ymin, ymax float64) {
 	xmin, xmax = math.Inf(1), math.Inf(-1)
-	for _, p := range l.series[l.at].points {
+	for _, p := range m.series[m.at].points {
 		xmin, xmax = min(xmin, p.x), max(xmax, p.x)
 	}
 	return xmin, xmax, math.Inf(1), math.Inf(-1)
 }
 
-func (l lineMarks) Plot(c draw.Canvas, p *plot.Plot) {
+// Plot draws the series in a group of its own.
+func (m seriesMarks) Plot(c draw.Canvas, p *plot.Plot) {
+	marks := m.line
+	switch m.Kind {
+	case result.Bars:
+		marks = m.bars
+	case forest:
+		marks = m.dots
+	}
+	m.in(seriesClass(m.at), c, func() { marks(c, p, m.series[m.at]) })
+}
+
+// mark adds the area of a point's mark.
+func (m seriesMarks) mark(pt point, a, b vg.Point) {
+	m.show("mark "+seriesClass(m.at), a, b, m.label(m.series[m.at], pt))
+}
+
+// bars draws the values from the axis on, with their intervals.
+func (m seriesMarks) bars(c draw.Canvas, p *plot.Plot, s series) {
 	xOf, yOf := p.Transforms(&c)
-	s := l.series[l.at]
+	thick := 0.76 / float64(len(m.series))
+	for _, pt := range s.points {
+		middle := m.position(pt.x) + 0.38 - (float64(m.at)+0.5)*thick
+		low, high := yOf(middle-0.44*thick), yOf(middle+0.44*thick)
+		box(c, xOf(p.X.Min), low, xOf(pt.y), high, colours[s.colour], s.variant)
+		m.mark(pt, vg.Point{X: xOf(p.X.Min), Y: low}, vg.Point{X: xOf(pt.y), Y: high})
+		if pt.interval {
+			x0, x1, y, cap := xOf(pt.low), xOf(pt.high), yOf(middle), min(3, 0.3*(high-low))
+			whisker := draw.LineStyle{Color: ink, Width: 1}
+			c.StrokeLine2(whisker, x0, y, x1, y)
+			c.StrokeLine2(whisker, x0, y-cap, x0, y+cap)
+			c.StrokeLine2(whisker, x1, y-cap, x1, y+cap)
+		}
+	}
+}
+
+// dots draws the values with their intervals, one to a line.
+func (m seriesMarks) dots(c draw.Canvas, p *plot.Plot, s series) {
+	xOf, yOf := p.Transforms(&c)
+	for _, pt := range s.points {
+		at := vg.Point{X: xOf(pt.y), Y: yOf(m.position(pt.x))}
+		if pt.interval {
+			c.StrokeLine2(draw.LineStyle{Color: colours[s.colour], Width: 1.6}, xOf(pt.low), at.Y, xOf(pt.high), at.Y)
+		}
+		c.DrawGlyph(draw.GlyphStyle{Color: colours[s.colour], Radius: 3.4, Shape: draw.CircleGlyph{}}, at)
+		m.mark(pt, at.Sub(vg.Point{Y: 4}), at.Add(vg.Point{Y: 4}))
+	}
+}
+
+// line draws the values with their intervals as a band. A density has as many
+// points as columns: they get no marks.
+func (m seriesMarks) line(c draw.Canvas, p *plot.Plot, s series) {
+	xOf, yOf := p.Transforms(&c)
 	var line, band, back []vg.Point
 	for _, pt := range s.points {
 		line = append(line, vg.Point{X: xOf(pt.x), Y: yOf(pt.y)})
@@ -176,41 +179,50 @@ func (l lineMarks) Plot(c draw.Canvas, p *plot.Plot) {
 		back = append([]vg.Point{{X: xOf(pt.x), Y: yOf(low)}}, back...)
 	}
 	colour := colours[s.colour]
-	if l.Kind == result.Lines && len(line) > 1 {
+	if m.Kind == result.Lines && len(line) > 1 {
 		c.FillPolygon(color.NRGBA{colour.R, colour.G, colour.B, 0x2c}, append(band, back...))
 	}
 	c.StrokeLines(lineStyle(colour, s.variant), line)
-	if l.Kind == result.Density {
+	if m.Kind == result.Density {
 		return
 	}
-	for _, at := range line {
+	for i, at := range line {
 		c.DrawGlyph(draw.GlyphStyle{Color: colour, Radius: 2.8, Shape: draw.CircleGlyph{}}, at)
+		m.mark(s.points[i], at.Sub(vg.Point{Y: 4}), at.Add(vg.Point{Y: 4}))
 	}
 }
 
 // anchorMarks are others' figures: hollow, and of no colour of ours.
-type anchorMarks struct{ *chart }
+type anchorMarks struct{ *picture }
 
+// Plot draws each anchor in the group of its label.
 func (a anchorMarks) Plot(c draw.Canvas, p *plot.Plot) {
-	xOf, yOf := p.Transforms(&c)
 	labels := a.anchorLabels()
 	for _, one := range a.anchors {
-		which := slices.Index(labels, one.Label)
-		at := vg.Point{X: xOf(one.y), Y: yOf(a.position(one.at))}
-		if !a.flat() {
-			at = vg.Point{X: xOf(one.at), Y: yOf(one.y)}
-		}
-		switch {
-		case which < 0 || !one.inside:
-		case one.beyond != "":
-			at.Y -= vg.Length(one.level) * levelHeight
-			atEdge(c, at, which, one)
-		case !math.IsNaN(one.at):
-			hollow(c, at, which)
-		case a.flat():
-			c.StrokeLine2(anchorLine(which), at.X, c.Min.Y, at.X, c.Max.Y)
-		default:
-			c.StrokeLine2(anchorLine(which), c.Min.X, at.Y, c.Max.X, at.Y)
+		if which := slices.Index(labels, one.Label); one.inside && which >= 0 {
+			a.in(anchorClass(which), c, func() { a.plotOne(c, p, one, which) })
 		}
 	}
+}
+
+func (a anchorMarks) plotOne(c draw.Canvas, p *plot.Plot, one anchor, which int) {
+	xOf, yOf := p.Transforms(&c)
+	at := vg.Point{X: xOf(one.y), Y: yOf(a.position(one.at))}
+	if !a.flat() {
+		at = vg.Point{X: xOf(one.at), Y: yOf(one.y)}
+	}
+	switch {
+	case one.beyond != "":
+		at.Y -= vg.Length(one.level) * levelHeight
+		atEdge(c, at, which, one)
+	case !math.IsNaN(one.at):
+		hollow(c, at, which)
+	case a.flat():
+		c.StrokeLine2(anchorLine(which), at.X, c.Min.Y, at.X, c.Max.Y)
+		return
+	default:
+		c.StrokeLine2(anchorLine(which), c.Min.X, at.Y, c.Max.X, at.Y)
+		return
+	}
+	a.show("anchor "+anchorClass(which), at.Sub(vg.Point{Y: 4}), at.Add(vg.Point{Y: 4}), one.Label+"\n"+one.words())
 }

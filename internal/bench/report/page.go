@@ -3,14 +3,15 @@ package report
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
+	"image/color"
 	"maps"
-	"math"
 	"path"
 	"slices"
 	"strings"
+
+	"gonum.org/v1/plot/vg"
 
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
@@ -23,9 +24,6 @@ var pageStyle string
 
 //go:embed assets/page.js
 var pageScript string
-
-//go:embed assets/echarts.min.js
-var echarts string
 
 var pageOf = template.Must(template.New("page").Parse(pageTemplate))
 
@@ -41,9 +39,8 @@ type page struct {
 	Headlines []headlineView
 	Runs      []runView
 
-	Style           template.CSS
-	Library, Script template.JS
-	Data            template.JS
+	Style  template.CSS
+	Script template.JS
 }
 
 // runView is a run on the page.
@@ -79,11 +76,11 @@ type entryView struct{ Name, Text string }
 
 // figureView is a figure on the page.
 type figureView struct {
-	ID, Element, Title, Caption string
-	ValueTitle, XTitle          string
-	Picture, Legend, Long       bool
-	Notes, Anchors              []string
-	Table                       tableView
+	ID, Title, Caption string
+	SVG                template.HTML // none: there is nothing to draw
+	Long               bool
+	Notes, Anchors     []string
+	Table              tableView
 }
 
 type tableView struct {
@@ -110,21 +107,28 @@ type valueView struct{ Value, Interval, Of string }
 // manyRows are so many that the table is folded.
 const manyRows = 24
 
-func viewOf(d drawing) figureView {
+// viewOf shows a drawing in a picture of some width.
+func viewOf(d drawing, width vg.Length) (figureView, error) {
 	c, t := d.chart, d.table
 	v := figureView{
-		ID: c.file(), Element: "chart-" + c.file(), Title: c.Title, Caption: c.Caption,
-		ValueTitle: c.valueTitle(), Picture: c.hasPicture(), Legend: c.needsLegend(), Long: len(t.rows) > manyRows,
+		ID: c.file(), Title: c.Title, Caption: c.Caption, Long: len(t.rows) > manyRows,
 		Notes: c.notes, Table: tableView{Name: c.Title, Head: t.head, Numbers: t.numbers, Rows: t.rows},
-	}
-	if !c.flat() {
-		v.XTitle = c.xTitle()
 	}
 	for _, a := range c.anchors {
 		v.Anchors = append(v.Anchors, a.Label+": "+a.words())
 	}
-	return v
+	if !c.hasPicture() {
+		return v, nil
+	}
+	text, err := (&picture{chart: c, width: width, margin: 3}).svg()
+	v.SVG = template.HTML(themed.Replace(string(text[bytes.Index(text, []byte("<svg")):])))
+	return v, err
 }
+
+// themed gives what is not a series the colours of the page's theme.
+var themed = strings.NewReplacer("#FFFFFF", "var(--ground)", hex(ink), "var(--ink)", hex(muted), "var(--muted)", hex(rule), "var(--rule)")
+
+func hex(c color.RGBA) string { return fmt.Sprintf("#%02X%02X%02X", c.R, c.G, c.B) }
 
 // file is the name of a figure's files, and of its place on the page: of many
 // experiments two may call a figure the same.
@@ -135,42 +139,48 @@ func (c *chart) file() string {
 	return c.prefix + "-" + c.ID
 }
 
-// html is the report as one page.
+// html is the report as one page, with all that it needs in it.
 func (r report) html() ([]byte, error) {
-	p := page{Title: r.title, Lead: r.lead(), Machines: r.machines(), Many: len(r.parts) > 1, Overviews: r.overviews()}
+	p := page{
+		Title: r.title, Lead: r.lead(), Machines: r.machines(), Many: len(r.parts) > 1, Overviews: r.overviews(),
+		Style: template.CSS(pageStyle), Script: template.JS(pageScript),
+	}
 	if p.Many {
 		p.Warnings, p.Claims = viewOfWarnings(r.warnings()), r.claims()
 	}
-	var charts []chartData
 	for _, part := range r.parts {
 		for _, c := range part.charts {
 			if p.Many && c.Headline != "" && c.hasPicture() {
-				h := headlineOf(c)
+				h, err := headlineOf(c)
+				if err != nil {
+					return nil, err
+				}
 				p.Headlines = append(p.Headlines, h)
-				charts = append(charts, dataOf(c, h.Figure.Element))
 			}
 		}
-	}
-	for _, part := range r.parts {
-		v := viewOfPart(part)
+		v, err := viewOfPart(part)
+		if err != nil {
+			return nil, err
+		}
 		if !p.Many {
 			v.Warnings = viewOfWarnings(r.warnings())
 		}
 		p.Runs = append(p.Runs, v)
-		for _, d := range part.drawings() {
-			if d.chart.hasPicture() {
-				charts = append(charts, dataOf(d.chart, "chart-"+d.chart.file()))
-			}
-		}
 	}
-	return p.html(charts)
+	var b bytes.Buffer
+	err := pageOf.Execute(&b, p)
+	return b.Bytes(), err
 }
 
-func viewOfPart(p part) runView {
+func viewOfPart(p part) (runView, error) {
 	r := p.firstOf()
 	v := runView{ID: "run-" + p.name, Title: r.Title, Summary: r.Summary, Warnings: viewOfWarnings(p.warnings()), Claims: p.claims()}
 	for _, d := range p.drawings() {
-		v.Figures = append(v.Figures, viewOf(d))
+		f, err := viewOf(d, fileWidth)
+		if err != nil {
+			return v, err
+		}
+		v.Figures = append(v.Figures, f)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Glossary)) {
 		v.Glossary = append(v.Glossary, entryView{name, r.Glossary[name]})
@@ -178,7 +188,7 @@ func viewOfPart(p part) runView {
 	for _, s := range p.sources {
 		v.Places = append(v.Places, placeView{s.label, s.run.Command, facts(s.run, rawOf(p, s))})
 	}
-	return v
+	return v, nil
 }
 
 // rawOf is where the samples are, as seen from the report.
@@ -255,13 +265,12 @@ func (r report) machines() (lines []string) {
 
 // headlineOf tells a figure in words: a sentence for each bar or group of bars; of
 // lines, what each has come to.
-func headlineOf(c *chart) headlineView {
-	v := viewOf(drawing{chart: c})
-	v.ID, v.Element = "top-"+v.ID, "top-"+v.Element
-	h := headlineView{Figure: v}
-	if c.Summary != nil {
-		return h // the table on top has its figures
+func headlineOf(c *chart) (h headlineView, err error) {
+	if c.Summary != nil { // the table on top has its figures
+		h.Figure, err = viewOf(drawing{chart: c}, fileWidth)
+		return h, err
 	}
+	h.Figure, err = viewOf(drawing{chart: c}, headlineWidth)
 	for _, r := range c.rows {
 		x := r.measurement.Labels[c.X]
 		name, of, says := labelText(x), r.name, c.Headline
@@ -282,7 +291,7 @@ func headlineOf(c *chart) headlineView {
 		}
 		w.Values = append(w.Values, c.valueView(r, of))
 	}
-	return h
+	return h, err
 }
 
 // valueView is a value in a sentence. Where one has several, their intervals are
@@ -302,104 +311,4 @@ func (c *chart) xText(r row) string {
 		return tickText(c.place(x))
 	}
 	return x
-}
-
-// chartData is what the page's script draws from.
-type chartData struct {
-	Element    string       `json:"element"`
-	Kind       string       `json:"kind"`
-	Flat       bool         `json:"flat"`
-	LogX       bool         `json:"logX"`
-	LogY       bool         `json:"logY"`
-	Min        float64      `json:"min"`
-	Max        float64      `json:"max"`
-	Step       float64      `json:"step"` // between the value axis' numbers
-	Height     int          `json:"height"`
-	Reference  *float64     `json:"reference"`
-	Categories []string     `json:"categories"`
-	Series     []seriesData `json:"series"`
-	Anchors    []seriesData `json:"anchors"`
-}
-
-type seriesData struct {
-	Name    string      `json:"name"`
-	Colour  string      `json:"colour,omitempty"` // none: an anchor
-	Variant int         `json:"variant"`
-	Points  []pointData `json:"points"`
-}
-
-type pointData struct {
-	X        *float64 `json:"x"` // null: at every x
-	Y        float64  `json:"y"`
-	Low      float64  `json:"low"`
-	High     float64  `json:"high"`
-	Interval bool     `json:"interval"`
-	Text     string   `json:"text"`
-	// Of an anchor beyond the axes: at which edge it stands, what is written beside
-	// it, and how many others stand at that place already.
-	Beyond string `json:"beyond,omitempty"`
-	Label  string `json:"label,omitempty"`
-	Level  int    `json:"level,omitempty"`
-}
-
-func dataOf(c *chart, element string) chartData {
-	low, high := c.valueRange()
-	d := chartData{
-		Element: element, Kind: string(c.Kind), Flat: c.flat(), LogX: c.LogX, LogY: c.LogY, Min: low, Max: high, Step: c.step(low, high),
-		Height: 340, Series: []seriesData{}, Anchors: []seriesData{},
-	}
-	for _, name := range c.categories {
-		d.Categories = append(d.Categories, labelText(name))
-	}
-	if c.flat() {
-		d.Height = 44 + (c.rowHeight()+6)*len(c.categories)
-	}
-	if at, ok := c.reference(); ok {
-		d.Reference = &at
-	}
-	for _, s := range c.series {
-		k := colours[s.colour]
-		one := seriesData{Name: s.name, Colour: fmt.Sprintf("#%02x%02x%02x", k.R, k.G, k.B), Variant: s.variant, Points: []pointData{}}
-		for _, p := range s.points {
-			one.Points = append(one.Points, dataOfPoint(p))
-		}
-		d.Series = append(d.Series, one)
-	}
-	for i, label := range c.anchorLabels() {
-		one := seriesData{Name: label, Variant: i}
-		for _, a := range c.anchors {
-			if a.inside && a.Label == label {
-				p := dataOfPoint(point{x: a.at, y: a.y, text: a.words()})
-				p.Beyond, p.Label, p.Level = string(a.beyond), a.label, a.level
-				one.Points = append(one.Points, p)
-			}
-		}
-		d.Anchors = append(d.Anchors, one)
-	}
-	return d
-}
-
-func dataOfPoint(p point) pointData {
-	d := pointData{Y: p.y, Text: p.text}
-	if !math.IsNaN(p.x) {
-		d.X = &p.x
-	}
-	if p.interval {
-		d.Low, d.High, d.Interval = p.low, p.high, true
-	}
-	return d
-}
-
-// html is the page, with all that it needs in it.
-func (p page) html(charts []chartData) ([]byte, error) {
-	data, err := json.Marshal(charts) // escapes <, > and &
-	if err != nil {
-		return nil, err
-	}
-	p.Style, p.Script, p.Library, p.Data = template.CSS(pageStyle), template.JS(pageScript), template.JS(echarts), template.JS(data)
-	var b bytes.Buffer
-	if err := pageOf.Execute(&b, p); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
 }

@@ -3,9 +3,12 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"html"
 	"image/color"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	xfont "golang.org/x/image/font"
@@ -16,17 +19,56 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
-
-	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
 // Measures of a picture, in points.
 const (
-	pictureWidth = 620
-	margin       = 16
-	lineHeight   = 17
-	titleHeight  = 18
+	fileWidth     = 620 // of a PNG or SVG file, and of a figure on the page
+	headlineWidth = 440 // of a figure beside its sentences
+	lineHeight    = 17
+	titleHeight   = 18
 )
+
+// picture is a chart as it is drawn. Files have a title and a margin; on the page
+// a heading names the figure.
+type picture struct {
+	*chart
+	width  vg.Length
+	titled bool
+	margin vg.Length
+	// Drawing collects areas and groups.
+	areas  []area
+	groups []string
+}
+
+// area is where the pointer finds the words of a value or of an anchor.
+type area struct {
+	vg.Rectangle
+	class, text string
+}
+
+// noMove is how an SVG has the groups that in opens.
+const noMove = `<g transform="translate(0, 0)">`
+
+// in draws a group of the SVG: a class, by which the page hides and shows a series.
+func (p *picture) in(class string, c draw.Canvas, draw func()) {
+	p.groups = append(p.groups, class)
+	c.Push()
+	c.Translate(vg.Point{})
+	draw()
+	c.Pop()
+}
+
+// seriesClass and anchorClass name groups.
+func seriesClass(at int) string { return fmt.Sprintf("s%d", at) }
+func anchorClass(at int) string { return fmt.Sprintf("a%d", at) }
+
+// show adds the area around a mark that reaches from a to b.
+func (p *picture) show(class string, a, b vg.Point, text string) {
+	const around = 5 // so that thin marks can be hit
+	r := vg.Rectangle{Min: vg.Point{X: min(a.X, b.X) - around, Y: min(a.Y, b.Y) - 1}, Max: vg.Point{X: max(a.X, b.X) + around, Y: max(a.Y, b.Y) + 1}}
+	p.areas = append(p.areas, area{r, class, text})
+}
 
 var (
 	ink   = color.RGBA{0x1b, 0x22, 0x2c, 0xff}
@@ -46,9 +88,12 @@ func textStyle(size float64, c color.Color, bold bool) text.Style {
 var titleStyle = textStyle(13, ink, true)
 
 // titleLines breaks the title where the picture ends.
-func (c *chart) titleLines() (lines []string) {
-	for _, word := range strings.Fields(c.Title) {
-		if n := len(lines); n > 0 && titleStyle.Width(lines[n-1]+" "+word) < pictureWidth-2*margin {
+func (p *picture) titleLines() (lines []string) {
+	if !p.titled {
+		return nil
+	}
+	for _, word := range strings.Fields(p.Title) {
+		if n := len(lines); n > 0 && titleStyle.Width(lines[n-1]+" "+word) < p.width-2*p.margin {
 			lines[n-1] += " " + word
 			continue
 		}
@@ -57,11 +102,12 @@ func (c *chart) titleLines() (lines []string) {
 	return lines
 }
 
-// png is the picture at twice the usual density.
+// png draws the picture at twice the usual density.
 func (c *chart) png() ([]byte, error) {
-	w, h := c.size()
+	p := c.filePicture()
+	w, h := p.size()
 	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(144))}
-	c.draw(draw.New(canvas))
+	p.draw(draw.New(canvas))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return nil, fmt.Errorf("PNG of figure %q: %w", c.ID, err)
@@ -69,24 +115,58 @@ func (c *chart) png() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func (c *chart) svg() ([]byte, error) {
-	canvas := vgsvg.New(c.size())
-	c.draw(draw.New(canvas))
+// svg draws the picture for a file.
+func (c *chart) svg() ([]byte, error) { return c.filePicture().svg() }
+
+func (c *chart) filePicture() *picture {
+	return &picture{chart: c, width: fileWidth, titled: true, margin: 16}
+}
+
+// svg draws a picture whose values show their words under the pointer.
+func (p *picture) svg() ([]byte, error) {
+	w, h := p.size()
+	canvas := vgsvg.New(w, h)
+	p.draw(draw.New(canvas))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, fmt.Errorf("SVG of figure %q: %w", c.ID, err)
+		return nil, fmt.Errorf("SVG of figure %q: %w", p.ID, err)
 	}
-	// The fonts that have the same widths, where this one is not installed.
-	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+	// Other fonts have the same widths where this one is not installed.
+	text := bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))
+	for _, class := range p.groups {
+		text = bytes.Replace(text, []byte(noMove), fmt.Appendf(nil, `<g class="%s">`, class), 1)
+	}
+	text = textElement.ReplaceAllFunc(text, fitText)
+	text = bytes.TrimSuffix(bytes.TrimSpace(text), []byte("</svg>"))
+	for _, a := range p.areas {
+		size := a.Size()
+		text = fmt.Appendf(text, "<rect class=%q x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" pointer-events=\"all\"><title>%s</title></rect>\n",
+			a.class, a.Min.X, h-a.Max.Y, size.X, size.Y, html.EscapeString(a.text))
+	}
+	return append(text, "</svg>\n"...), nil
+}
+
+var textElement = regexp.MustCompile(`(?s)<text ([^>]*?font-size:([0-9.]+)px[^>]*)>([^<]*)</text>`)
+
+// fitText holds a text to the width that the picture has for it, whatever font a
+// browser takes.
+func fitText(element []byte) []byte {
+	m := textElement.FindSubmatch(element)
+	size, err := strconv.ParseFloat(string(m[2]), 64)
+	if err != nil {
+		return element
+	}
+	style := textStyle(size, ink, bytes.Contains(m[1], []byte("bold")))
+	return fmt.Appendf(nil, `<text textLength="%.1f" lengthAdjust="spacingAndGlyphs" %s>%s</text>`, style.Width(html.UnescapeString(string(m[3]))), m[1], m[3])
 }
 
 // size grows with what is to be told apart.
-func (c *chart) size() (w, h vg.Length) {
-	h = 330
-	if c.flat() {
-		h = vg.Length(76 + c.rowHeight()*len(c.categories))
+func (p *picture) size() (w, h vg.Length) {
+	h = 298
+	if p.flat() {
+		h = vg.Length(44 + p.rowHeight()*len(p.categories))
 	}
-	return pictureWidth, h + vg.Length(lineHeight*len(c.legendLines())+titleHeight*len(c.titleLines()))
+	return p.width, h + 2*p.margin + vg.Length(lineHeight*len(p.legendLines())+titleHeight*len(p.titleLines()))
 }
 
 // rowHeight is that of a category, of whatever draws it.
@@ -98,57 +178,56 @@ func (c *chart) rowHeight() int {
 }
 
 // draw draws title, legend and plot below each other.
-func (c *chart) draw(canvas draw.Canvas) {
+func (p *picture) draw(canvas draw.Canvas) {
 	canvas.SetColor(color.White)
 	canvas.Fill(canvas.Rectangle.Path())
-	at := draw.Crop(canvas, margin, -margin, margin, -margin)
-	for _, line := range c.titleLines() {
+	at := draw.Crop(canvas, p.margin, -p.margin, p.margin, -p.margin)
+	for _, line := range p.titleLines() {
 		at.FillText(titleStyle, vg.Point{X: at.Min.X, Y: at.Max.Y}, line)
 		at.Max.Y -= titleHeight
 	}
 	at.Max.Y -= 2
-	at.FillText(textStyle(10, muted, false), vg.Point{X: at.Min.X, Y: at.Max.Y}, c.valueTitle())
+	at.FillText(textStyle(10, muted, false), vg.Point{X: at.Min.X, Y: at.Max.Y}, p.valueTitle())
 	at.Max.Y -= 20
-	for _, line := range c.legendLines() {
-		drawLegend(at, line)
+	for _, line := range p.legendLines() {
+		p.drawLegend(at, line)
 		at.Max.Y -= lineHeight
 	}
-	c.plot().Draw(at)
+	p.plot().Draw(at)
 }
 
-// plot is the axes and what is between them.
-func (c *chart) plot() *plot.Plot {
-	p := plot.New()
-	p.BackgroundColor = nil
-	value, other := &p.Y, &p.X
-	if c.flat() {
-		value, other = &p.X, &p.Y
+// plot makes the axes and what is between them.
+func (p *picture) plot() *plot.Plot {
+	out := plot.New()
+	out.BackgroundColor = nil
+	value, other := &out.Y, &out.X
+	if p.flat() {
+		value, other = &out.X, &out.Y
 	}
-	styleAxis(value, c.LogY)
-	styleAxis(other, c.LogX)
+	styleAxis(value, p.LogY)
+	styleAxis(other, p.LogX)
 	value.LineStyle.Width, value.Tick.Length = 0, 0
-	value.Min, value.Max = c.valueRange()
-	if !c.LogY {
-		value.Tick.Marker = steps(value.Min, value.Max, c.step(value.Min, value.Max))
+	low, high := p.valueRange()
+	if !p.LogY {
+		value.Tick.Marker = steps(low, high, p.step(low, high))
 	}
-	low, high := value.Min, value.Max
-	c.addMarks(p)
+	p.addMarks(out)
 	value.Min, value.Max = low, high
 	switch {
-	case c.categories != nil:
-		c.nominal(other)
-	case !c.LogX && c.wholeX():
+	case p.categories != nil:
+		p.nominal(other)
+	case !p.LogX && p.wholeX():
 		other.Tick.Marker = ticks{plot.DefaultTicks{}, true}
 	}
-	if !c.flat() {
-		p.X.Label.Text = c.xTitle()
+	if !p.flat() {
+		out.X.Label.Text = p.xTitle()
 	}
-	return p
+	return out
 }
 
 func styleAxis(a *plot.Axis, log bool) {
 	a.Label.TextStyle = textStyle(10, muted, false)
-	a.Label.TextStyle.XAlign = draw.XCenter
+	a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign = draw.XCenter, draw.YBottom
 	align := a.Tick.Label
 	a.Tick.Label = textStyle(9.5, ink, false)
 	a.Tick.Label.XAlign, a.Tick.Label.YAlign = align.XAlign, align.YAlign
@@ -209,7 +288,7 @@ func (c *chart) nominal(a *plot.Axis) {
 		list = append(list, plot.Tick{Value: c.position(float64(i)), Label: labelText(name)})
 	}
 	a.Tick.Marker = list
-	a.Tick.Length, a.Tick.LineStyle.Width = 4, 0 // a distance only
+	a.Tick.Length, a.Tick.LineStyle.Width = 6, 0 // a distance only
 	a.Min, a.Max = -0.5, float64(len(c.categories))-0.5
 	if c.flat() {
 		a.LineStyle.Width = 0
@@ -225,25 +304,28 @@ func (c *chart) position(x float64) float64 {
 }
 
 // addMarks adds what is drawn between the axes, from the back to the front.
-func (c *chart) addMarks(p *plot.Plot) {
-	p.Add(gridLines{c})
-	for i := range c.series {
-		switch c.Kind {
-		case result.Bars:
-			p.Add(barMarks{chart: c, at: i})
-		case forest:
-			p.Add(dotMarks{chart: c, at: i})
-		default:
-			p.Add(lineMarks{chart: c, at: i})
-		}
+func (p *picture) addMarks(to *plot.Plot) {
+	to.Add(gridLines{p.chart})
+	for i := range p.series {
+		to.Add(seriesMarks{p, i})
 	}
-	p.Add(anchorMarks{c})
+	to.Add(anchorMarks{p})
+}
+
+// label says all of a point: its series, its place and its value.
+func (p *picture) label(s series, pt point) string {
+	words := []string{s.name, tickText(pt.x), pt.text}
+	if p.categories != nil {
+		words[1] = labelText(p.categories[int(pt.x)])
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "\n")
 }
 
 // legendEntry is a name with its sign.
 type legendEntry struct {
 	name   string
 	colour color.Color
+	class  string
 	// variant is as in series; of an anchor which of them it is.
 	variant      int
 	anchor, line bool
@@ -253,13 +335,13 @@ func (c *chart) legend() (list []legendEntry) {
 	if !c.needsLegend() {
 		return nil
 	}
-	for _, s := range c.series {
+	for i, s := range c.series {
 		if s.name != "" {
-			list = append(list, legendEntry{name: s.name, colour: colours[s.colour], variant: s.variant, line: !c.flat()})
+			list = append(list, legendEntry{name: s.name, class: seriesClass(i), colour: colours[s.colour], variant: s.variant, line: !c.flat()})
 		}
 	}
 	for i, label := range c.anchorLabels() {
-		list = append(list, legendEntry{name: label, colour: muted, variant: i, anchor: true, line: c.everywhere(label)})
+		list = append(list, legendEntry{name: label, class: anchorClass(i), colour: muted, variant: i, anchor: true, line: c.everywhere(label)})
 	}
 	return list
 }
@@ -271,12 +353,12 @@ func (e legendEntry) width() vg.Length {
 }
 
 // legendLines breaks the legend where the picture ends.
-func (c *chart) legendLines() (lines [][]legendEntry) {
+func (p *picture) legendLines() (lines [][]legendEntry) {
 	left := vg.Length(0)
-	for _, e := range c.legend() {
+	for _, e := range p.legend() {
 		if w := e.width(); len(lines) == 0 || w > left {
 			lines = append(lines, nil)
-			left = pictureWidth - 2*margin
+			left = p.width - 2*p.margin
 		}
 		lines[len(lines)-1] = append(lines[len(lines)-1], e)
 		left -= e.width()
@@ -284,21 +366,23 @@ func (c *chart) legendLines() (lines [][]legendEntry) {
 	return lines
 }
 
-func drawLegend(at draw.Canvas, line []legendEntry) {
+func (p *picture) drawLegend(at draw.Canvas, line []legendEntry) {
 	x, y := at.Min.X, at.Max.Y
 	for _, e := range line {
 		middle := vg.Point{X: x + signWidth/2, Y: y - 6}
-		switch {
-		case e.anchor && e.line:
-			at.StrokeLine2(anchorLine(e.variant), x, middle.Y, x+signWidth-2, middle.Y)
-		case e.anchor:
-			hollow(at, middle, e.variant)
-		case e.line:
-			at.StrokeLine2(lineStyle(e.colour, e.variant), x, middle.Y, x+signWidth-2, middle.Y)
-		default:
-			box(at, x, middle.Y-4, x+signWidth-4, middle.Y+4, e.colour, e.variant)
-		}
-		at.FillText(textStyle(9.5, ink, false), vg.Point{X: x + signWidth + 2, Y: y}, e.name)
+		p.in("key "+e.class, at, func() {
+			switch {
+			case e.anchor && e.line:
+				at.StrokeLine2(anchorLine(e.variant), x, middle.Y, x+signWidth-2, middle.Y)
+			case e.anchor:
+				hollow(at, middle, e.variant)
+			case e.line:
+				at.StrokeLine2(lineStyle(e.colour, e.variant), x, middle.Y, x+signWidth-2, middle.Y)
+			default:
+				box(at, x, middle.Y-4, x+signWidth-4, middle.Y+4, e.colour, e.variant)
+			}
+			at.FillText(textStyle(9.5, ink, false), vg.Point{X: x + signWidth + 2, Y: y}, e.name)
+		})
 		x += e.width()
 	}
 }

@@ -252,9 +252,9 @@ func (r report) files(formats []string) (map[string][]byte, error) {
 		case "csv":
 			err = r.each(files, "tables/", ".csv", func(d drawing) ([]byte, error) { return d.raw.csv() })
 		case "png":
-			err = r.each(files, "figures/", ".png", func(d drawing) ([]byte, error) { return picture(d.chart, (*chart).png) })
+			err = r.each(files, "figures/", ".png", pictureBy((*chart).png))
 		case "svg":
-			err = r.each(files, "figures/", ".svg", func(d drawing) ([]byte, error) { return picture(d.chart, (*chart).svg) })
+			err = r.each(files, "figures/", ".svg", pictureBy((*chart).svg))
 		default:
 			err = fmt.Errorf("there is no format %q: there are %s", format, strings.Join(Formats, ", "))
 		}
@@ -265,11 +265,14 @@ func (r report) files(formats []string) (map[string][]byte, error) {
 	return files, nil
 }
 
-func picture(c *chart, draw func(*chart) ([]byte, error)) ([]byte, error) {
-	if !c.hasPicture() {
-		return nil, nil
+// pictureBy draws what has something to draw.
+func pictureBy(draw func(*chart) ([]byte, error)) func(drawing) ([]byte, error) {
+	return func(d drawing) ([]byte, error) {
+		if !d.chart.hasPicture() {
+			return nil, nil
+		}
+		return draw(d.chart)
 	}
-	return draw(c)
 }
 
 // drawing is a picture with its tables.

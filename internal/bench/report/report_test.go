@@ -459,7 +459,7 @@ func TestStoppedBeforeAnyFigure(t *testing.T) {
 // A full disk leaves the report that was there, and nothing else.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=128k"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=32k"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
