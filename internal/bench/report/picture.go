@@ -262,7 +262,7 @@ type ticks struct {
 }
 
 func (t ticks) Ticks(low, high float64) []plot.Tick {
-	list := t.of.Ticks(low, high)
+	list := slices.CompactFunc(t.of.Ticks(low, high), func(a, b plot.Tick) bool { return a.Value == b.Value }) // decades begin where others end
 	// A logarithmic axis of less than a decade or two would have no numbers.
 	few := fewestNumbers > len(slices.DeleteFunc(slices.Clone(list), func(k plot.Tick) bool {
 		return k.Label == "" || k.Value < low || k.Value > high
