@@ -1,36 +1,13 @@
 package bench
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"slices"
-	"strings"
-
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/n9"
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
 )
-
-// options are the flags of the benchmarks.
-type options struct {
-	output    string
-	functions []string
-	entries   []uint
-	repeat    int
-	packets   uint32
-	cpu       int
-	quick     bool
-	binary    string
-	bpffs     string
-}
 
 // Command is `culvert bench`.
 func Command() *cobra.Command {
@@ -42,7 +19,7 @@ data path, and leave nothing behind. They need root.`,
 	}
 	l := library()
 	c.AddCommand(l.Commands()...)
-	c.AddCommand(overlay.SpeakerCommand(), functionsCommand(l), slicesCommand(l), scaleCommand(l), deviceCommand(l), disruptCommand(l), overlayCommand(l), scalingCommand(), upfCommand(), reports.Command())
+	c.AddCommand(overlay.SpeakerCommand(), functionsCommand(l), slicesCommand(l), scaleCommand(l), deviceCommand(l), disruptCommand(l), overlayCommand(l), scalingCommand(l), upfCommand(l), reports.Command())
 	return c
 }
 
@@ -104,36 +81,31 @@ both pods and both nodes. What is wanted of each is told beside it.`,
 	return c
 }
 
-func scalingCommand() *cobra.Command {
-	o := options{}
-	c := &cobra.Command{
-		Use:   "scaling",
+func scalingCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("scaling", &cobra.Command{
 		Short: "Two cores over one",
 		Long: `Measures the CPU time of a packet with one core at work and with two, each with
 a generator and queues of its own. The ratio is how many times as many packets
 two cores forward.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.measure(c, functions(shortSize), func(ctx context.Context, p plan) (writer, error) { return runScaling(ctx, &o, p, c.ErrOrStderr()) })
-		},
-	}
-	o.flags(c, []uint{1000}, functions(shortSize))
+	}, printScalingTable, printScalingJSON)
+	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names(functions(shortSize)), cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
-func (o *options) flags(c *cobra.Command, entries []uint, all []function) {
-	f := c.Flags()
-	f.StringVarP(&o.output, "output", "o", "table", "`format`: table or json")
-	f.StringSliceVar(&o.functions, "functions", nil, "`names` of the functions to measure (default: all)")
-	f.UintSliceVar(&o.entries, "entries", entries, "how many `entries` (sessions, SIDs, TEIDs) frames are for, at random")
-	f.IntVar(&o.repeat, "repeat", 15, "`rounds`")
-	f.Uint32Var(&o.packets, "packets", 1<<17, "`packets` of one run")
-	f.IntVar(&o.cpu, "cpu", -1, "`CPU` to measure on (default: the last that may be used)")
-	f.BoolVar(&o.quick, "quick", false, "two short rounds with few entries: whether it works, not how fast it is")
-	f.StringVar(&o.binary, "culvert", "", "culvert `binary` to measure (default: the one beside this program, or in PATH)")
-	f.StringVar(&o.bpffs, "bpffs", "/sys/fs/bpf", "bpffs `directory` for the pins")
-	must(c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)))
-	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names(all), cobra.ShellCompDirectiveNoFileComp)))
+func upfCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("upf", &cobra.Command{
+		Short: "CPU time of sessions' packets, and the rate and latency of N4",
+		Long: `Sets up sessions in a UPF by PFCP and measures their packets beside L2 forwarding
+of the same frame, each for a random session: the usual session, which has a QER
+with an MBR and a URR with a volume threshold; "plain" ones with neither; and
+sessions with 1, 4 and 16 SDF filters, of which the last one matches. It also
+measures how quickly the UPF establishes, modifies and deletes sessions of the
+first kind, the latency of that at 5,000 sessions a second, and, with 10,000
+sessions, the time from kill -9 to the first answer of the restarted UPF.`,
+		Example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
+	}, printUPFTable, printUPFJSON)
+	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names(upfFunctions(shortSize)), cobra.ShellCompDirectiveNoFileComp)))
+	return c
 }
 
 // must is for what only a wrong name in this file can break.
@@ -143,87 +115,10 @@ func must(err error) {
 	}
 }
 
-// writer is a report.
-type writer interface {
-	writeTable(io.Writer) error
-	writeJSON(io.Writer) error
-}
-
-func (o *options) measure(c *cobra.Command, all []function, run func(context.Context, plan) (writer, error)) error {
-	p, err := o.plan(all)
-	if err != nil {
-		return err
-	}
-	if os.Geteuid() != 0 {
-		return errors.New("the benchmarks make network namespaces and load programs: run them as root")
-	}
-	report, err := run(c.Context(), p)
-	if err != nil {
-		return err
-	}
-	if o.output == "json" {
-		return report.writeJSON(c.OutOrStdout())
-	}
-	return report.writeTable(c.OutOrStdout())
-}
-
-// plan reads the flags.
-func (o *options) plan(all []function) (plan, error) {
-	p := plan{functions: all, repeat: o.repeat, packets: o.packets, cpu: o.cpu}
-	if o.output != "table" && o.output != "json" {
-		return p, fmt.Errorf("--output %q: give table or json", o.output)
-	}
-	for _, n := range o.entries {
-		if n < 1 || n > manyEntries {
-			return p, fmt.Errorf("--entries %d: give 1 to %d", n, manyEntries)
-		}
-		p.entries = append(p.entries, uint32(n))
-	}
-	if o.quick {
-		p.repeat, p.packets = 2, 1<<13
-		p.entries = slices.DeleteFunc(p.entries, func(n uint32) bool { return n > 1000 })
-	}
-	if len(p.entries) == 0 {
-		return p, errors.New("--entries: give one number or more, at most 1000 with --quick")
-	}
-	slices.Sort(p.entries)
-	p.entries = slices.Compact(p.entries)
-	if p.repeat < 1 || p.packets < morePackets {
-		return p, fmt.Errorf("--repeat: give at least 1; --packets: at least %d", morePackets)
-	}
-	return p, p.only(o.functions)
-}
-
-// only keeps the functions of some names.
-func (p *plan) only(wanted []string) error {
-	if len(wanted) == 0 {
-		return nil
-	}
-	for _, name := range wanted {
-		if !slices.Contains(names(p.functions), name) {
-			return fmt.Errorf("--functions: there is no %q: give some of %s", name, strings.Join(names(p.functions), ", "))
-		}
-	}
-	p.functions = slices.DeleteFunc(p.functions, func(f function) bool { return !slices.Contains(wanted, f.name) })
-	return nil
-}
-
 func names(list []function) []string {
 	var out []string
 	for _, f := range list {
 		out = append(out, f.name)
 	}
 	return out
-}
-
-// progress shows how far a long measurement is, to whoever watches a terminal.
-func progress(w io.Writer, steps int, what string) *progressbar.ProgressBar {
-	terminal := false
-	if f, ok := w.(*os.File); ok {
-		_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-		terminal = err == nil
-	}
-	return progressbar.NewOptions(steps,
-		progressbar.OptionSetWriter(w), progressbar.OptionSetVisibility(terminal), progressbar.OptionSetDescription(what),
-		progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
 }

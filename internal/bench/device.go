@@ -68,7 +68,7 @@ const longestFrame = 1518
 
 // deviceKind is what files and `culvert bench device` make.
 func deviceKind() experiment.Kind {
-	return experiment.Kind{Name: "device", NoiseLimit: noiseOfRates, New: func() experiment.Experiment { return newDevice() }}
+	return experiment.Kind{Name: "device", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment { return newDevice() }}
 }
 
 func (d *device) Flags(f *pflag.FlagSet) {

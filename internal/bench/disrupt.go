@@ -39,7 +39,7 @@ func newDisrupt() *disrupt {
 }
 
 func disruptKind() experiment.Kind {
-	return experiment.Kind{Name: "disrupt", NoiseLimit: noiseOfRates, New: func() experiment.Experiment { return newDisrupt() }}
+	return experiment.Kind{Name: "disrupt", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment { return newDisrupt() }}
 }
 
 func (d *disrupt) Flags(f *pflag.FlagSet) {

@@ -106,7 +106,7 @@ func TestQuickUPF(t *testing.T) {
 	c := Command()
 	c.SetOut(&out)
 	c.SetErr(io.Discard)
-	c.SetArgs([]string{"upf", "--quick", "--functions", "uplink,downlink,uplink_plain,downlink_filters_16", "--entries", "1,500", "-o", "json", "--culvert", culvert})
+	c.SetArgs([]string{"upf", "--quick", "--functions", "uplink,downlink,uplink_plain,downlink_filters_16", "--entries", "1,500", "-o", "json", "--culvert", culvert, "--dir", t.TempDir()})
 	if err := c.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err) // also: a session refused, a frame that did not come out, or came out wrong
 	}
@@ -158,13 +158,12 @@ func TestWrongFramesAreNoFigure(t *testing.T) {
 	lost.data = bytes.Clone(lost.data)
 	lost.data[lenEthernet+7] = 1 // hop limit: the data path drops it
 	for says, f := range map[string]function{"it goes to": wrong, "0 of 1024 frames came out": lost} {
-		p := plan{functions: []function{f}, entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
-		o := options{binary: culvert, bpffs: "/sys/fs/bpf"}
-		b, err := setUp(t.Context(), &o, p, 1)
+		p := plan{binary: culvert, bpffs: "/sys/fs/bpf", functions: []function{f}, entries: []uint32{1}, packets: 1024, cpu: -1}
+		b, err := setUp(t.Context(), p, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.round(t.Context(), b.rows()[0]); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := b.round(t.Context(), rowsOf(p.functions, p.entries)[0]); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error about %q, got %v", says, err)
 		}
 		if err := b.tearDown(); err != nil {
@@ -180,8 +179,12 @@ func TestScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan{functions: functions(shortSize)[:2], entries: []uint32{1}, repeat: 1, packets: 6400}
-	got, err := runScaling(context.Background(), &options{binary: culvert, bpffs: "/sys/fs/bpf"}, p, io.Discard)
+	var out bytes.Buffer
+	c := Command()
+	c.SetOut(&out)
+	c.SetErr(io.Discard)
+	c.SetArgs([]string{"scaling", "--functions", "l2_forward,end", "--entries", "1", "--repeat", "1", "--packets", "6400", "-o", "json", "--culvert", culvert, "--dir", t.TempDir()})
+	err = c.ExecuteContext(t.Context())
 	if len(cpus) < 2 {
 		if err == nil || !strings.Contains(err.Error(), "two CPUs") {
 			t.Errorf("with one CPU: %v", err)
@@ -189,6 +192,10 @@ func TestScaling(t *testing.T) {
 		return
 	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	var got scalingReport
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"l2_forward", "end"} {
@@ -201,9 +208,8 @@ func TestScaling(t *testing.T) {
 
 func TestDaemonThatEnds(t *testing.T) {
 	needRoot(t)
-	p := plan{functions: functions(shortSize)[:2], entries: []uint32{1}, repeat: 1, packets: 1024, cpu: -1}
-	o := options{binary: "/bin/false", bpffs: "/sys/fs/bpf"}
-	if _, err := setUp(t.Context(), &o, p, 1); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
+	p := plan{binary: "/bin/false", bpffs: "/sys/fs/bpf", functions: functions(shortSize)[:2], entries: []uint32{1}, packets: 1024, cpu: -1}
+	if _, err := setUp(t.Context(), p, 1); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
 		t.Errorf("want an error about the daemon's end, got %v", err)
 	}
 	nothingLeft(t)

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/culvert-net/culvert/internal/bench/result"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,12 +27,23 @@ type environment struct {
 	Packets  uint32            `json:"packets"` // of a live run
 }
 
+// environmentOf is a run's, whose packets of one run are not in it.
+func environmentOf(run *result.Run, packets int) environment {
+	e := run.Environment
+	return environment{
+		Kernel: e.Kernel, CPU: e.CPU, CPUs: e.CPUs, Load: e.Load, Commit: e.Commit, Version: e.Version, DataPath: e.DataPath,
+		Offloads: e.Offloads, Rounds: run.Rounds, Packets: uint32(packets),
+	}
+}
+
 func (e environment) String() string {
 	return fmt.Sprintf("%s, Linux %s, %d CPUs, load %s, commit %s", e.CPU, e.Kernel, e.CPUs, e.Load, e.Commit)
 }
 
-func surroundings() (environment, error) {
-	e := environment{CPUs: runtime.NumCPU()}
+// machine is what a run says of where it was measured, and by which build.
+func machine() (e result.Environment, err error) {
+	e.CPUs, e.Commit = runtime.NumCPU(), commit()
+	e.Version = e.Commit
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return e, fmt.Errorf("uname: %w", err)
@@ -47,8 +59,9 @@ func surroundings() (environment, error) {
 		return e, err
 	}
 	e.Load = strings.Join(strings.Fields(string(load))[:3], " ")
-	e.Commit = commit()
-	return e, nil
+	memory, err := totalMemory("/proc/meminfo")
+	e.MemoryMB = int(memory >> 20)
+	return e, err
 }
 
 func cpuModel(info string) string {

@@ -32,7 +32,7 @@ type trafficParts struct {
 }
 
 func functionsKind() experiment.Kind {
-	return experiment.Kind{Name: "functions", NoiseLimit: noiseOfRatios, New: func() experiment.Experiment {
+	return experiment.Kind{Name: "functions", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
 		return &functionsExperiment{Entries: []uint{1000}, Sizes: []int{shortSize}, Packets: 1 << 17}
 	}}
 }
@@ -257,8 +257,7 @@ func (e *functionsExperiment) Open(ctx context.Context, s experiment.Setting) (_
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	o := &options{binary: s.Culvert, bpffs: s.BPFFS}
-	p := plan{packets: uint32(e.Packets), cpu: s.CPU}
+	p := plan{binary: s.Culvert, bpffs: s.BPFFS, packets: uint32(e.Packets), cpu: s.CPU}
 	var upf []function
 	for _, f := range e.chosen(e.Sizes[0]) {
 		if f.sessions == nil {
@@ -271,21 +270,21 @@ func (e *functionsExperiment) Open(ctx context.Context, s experiment.Setting) (_
 		p.entries = append(p.entries, uint32(n))
 	}
 	if len(p.functions) > 0 {
-		if b.plain, err = setUp(ctx, o, p, 1); err != nil {
+		if b.plain, err = setUp(ctx, p, 1); err != nil {
 			return nil, err
 		}
-		if err := b.plain.setUpKernel(o); err != nil {
+		if err := b.plain.setUpKernel(); err != nil {
 			return nil, err
 		}
 	}
 	if len(upf) > 0 {
 		p.name, p.functions, p.entries = runName()+"-u", upf, e.numbers(upf[0])
-		if b.upf, err = setUp(ctx, o, p, 1); err != nil {
+		if b.upf, err = setUp(ctx, p, 1); err != nil {
 			return nil, err
 		}
 	}
 	if points := e.trafficPoints(); len(points) > 0 {
-		b.traffic, err = openTraffic(ctx, o, s, points)
+		b.traffic, err = openTraffic(ctx, s, points)
 	}
 	return b, err
 }

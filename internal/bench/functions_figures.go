@@ -148,35 +148,17 @@ func inWords(e result.Estimate) string {
 // of the first size of packets.
 func reportOf(f *experiment.File, run *result.Run) report {
 	with := f.With.(*functionsExperiment)
-	e := run.Environment
-	var rows []*row
+	var rows []measured
 	for _, p := range with.costs() {
-		if p.size != with.Sizes[0] {
-			continue
+		if p.size == with.Sizes[0] {
+			rows = append(rows, measuredRow(p.row, run, p.labels()))
 		}
-		get := func(metric string) result.Measurement {
-			list := run.Select(metric, p.labels())
-			if len(list) == 0 {
-				return result.Measurement{}
-			}
-			return list[0]
-		}
-		packet, front, linux := get(metricPacket), get(metricFront), get(metricKernel)
-		if len(packet.Samples) == 0 {
-			continue // the run was stopped before
-		}
-		r := *p.row
-		r.live, r.baseline, r.testRun, r.front, r.linux = packet.Samples, packet.Baseline, front.Samples, front.Baseline, linux.Samples
-		rows = append(rows, &r)
 	}
-	return makeReport(rows, environment{
-		Kernel: e.Kernel, CPU: e.CPU, CPUs: e.CPUs, Load: e.Load, Commit: e.Commit, Version: e.Version, DataPath: e.DataPath,
-		Offloads: e.Offloads, Rounds: run.Rounds, Packets: uint32(with.Packets),
-	})
+	return makeReport("functions", rows, environmentOf(run, with.Packets))
 }
 
 func printFunctionsJSON(w io.Writer, f *experiment.File, run *result.Run) error {
-	return reportOf(f, run).writeJSON(w)
+	return writeJSON(w, reportOf(f, run))
 }
 
 func printFunctionsTable(w io.Writer, f *experiment.File, run *result.Run) error {

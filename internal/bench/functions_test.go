@@ -126,13 +126,10 @@ func TestOutcomes(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	good := options{output: "json", repeat: 3, packets: 1024, entries: []uint{1000, 1, 1000, 1_000_000}}
-	p, err := good.plan(functions(shortSize))
-	if err != nil {
-		t.Fatal(err)
-	}
+	with := scalingKind().New().(*rowsExperiment)
+	with.Entries = []uint{1000, 1, 1000, 1_000_000}
 	rows := map[string][]uint32{}
-	for _, r := range p.rows() {
+	for _, r := range with.points() {
 		rows[r.name] = append(rows[r.name], r.entries)
 		if r.beside && r.entries != 1 {
 			t.Errorf("%s: the kernel beside %d entries", r.name, r.entries)
@@ -143,20 +140,6 @@ func TestPlan(t *testing.T) {
 	} {
 		if !slices.Equal(rows[name], want) {
 			t.Errorf("%s: entries %v, want %v", name, rows[name], want)
-		}
-	}
-	for says, change := range map[string]func(*options){
-		"--output":                func(o *options) { o.output = "yaml" },
-		"--entries 0":             func(o *options) { o.entries = []uint{0} },
-		"--entries: give one":     func(o *options) { o.quick, o.entries = true, []uint{5000} },
-		"--repeat":                func(o *options) { o.repeat = 0 },
-		"--packets":               func(o *options) { o.packets = 1000 },
-		"there is no \"end_dt5\"": func(o *options) { o.functions = []string{"end", "end_dt5"} },
-	} {
-		bad := good
-		change(&bad)
-		if _, err := bad.plan(functions(shortSize)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", says, err)
 		}
 	}
 }

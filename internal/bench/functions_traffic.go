@@ -184,7 +184,7 @@ type trafficBench struct {
 	templatePairs map[string]trafficPair
 }
 
-func openTraffic(ctx context.Context, o *options, s experiment.Setting, points []trafficPoint) (_ *trafficBench, err error) {
+func openTraffic(ctx context.Context, s experiment.Setting, points []trafficPoint) (_ *trafficBench, err error) {
 	b := &trafficBench{points: map[string]trafficPoint{}, pairs: map[bool]*traffic.Pair{}, warn: s.Warn, templatePairs: trafficOf(trafficTunnels)}
 	defer func() {
 		if err != nil {
@@ -198,7 +198,7 @@ func openTraffic(ctx context.Context, o *options, s experiment.Setting, points [
 		return nil, err
 	}
 	for _, sessions := range []bool{false, true} {
-		if err := b.addNode(ctx, o, sessions); err != nil {
+		if err := b.addNode(ctx, s, sessions); err != nil {
 			return nil, err
 		}
 	}
@@ -215,8 +215,8 @@ func openTraffic(ctx context.Context, o *options, s experiment.Setting, points [
 
 // addNode sets up a data path with the functions that have traffic, with
 // sessions or without, if there are any.
-func (b *trafficBench) addNode(ctx context.Context, o *options, sessions bool) error {
-	p := plan{name: runName() + "-t", entries: []uint32{trafficTunnels}, packets: morePackets, cpu: b.cpu, open: true}
+func (b *trafficBench) addNode(ctx context.Context, s experiment.Setting, sessions bool) error {
+	p := plan{binary: s.Culvert, bpffs: s.BPFFS, name: runName() + "-t", entries: []uint32{trafficTunnels}, packets: morePackets, cpu: b.cpu, open: true}
 	if sessions {
 		p.name += "u"
 	}
@@ -228,7 +228,7 @@ func (b *trafficBench) addNode(ctx context.Context, o *options, sessions bool) e
 	if len(p.functions) == 0 {
 		return nil
 	}
-	node, err := setUp(ctx, o, p, 1)
+	node, err := setUp(ctx, p, 1)
 	if err != nil {
 		return err
 	}

@@ -8,45 +8,35 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
 
-// plan says what is measured, and how long.
+// plan says what is measured, of which binary.
 type plan struct {
+	binary    string // culvert
+	bpffs     string // directory for pins
 	name      string // of the namespaces and pins; runName unless set
 	functions []function
 	entries   []uint32
-	repeat    int
 	packets   uint32 // of a live run, and runs of a test run
 	open      bool   // the sink is somebody else's
 	routes    uint32 // of the customers' table, besides its default
 	cpu       int
 }
 
-// row is one function with a number of its entries in use, and its samples: one
-// of each for every round.
+// row is one function with a number of its entries in use.
 type row struct {
 	function
 	entries uint32
 	beside  bool // the kernel
-
-	live, baseline []float64 // ns of CPU for a packet, with the baseline's beside
-	linux          []float64 // the kernel's, where it is measured
-	testRun, front []float64 // ns of the program with the front, and of the front
 }
 
 // sample is what a round finds of a row.
-type sample struct{ live, baseline, linux, testRun, front float64 }
-
-func (r *row) add(s sample) {
-	r.live, r.baseline = append(r.live, s.live), append(r.baseline, s.baseline)
-	r.testRun, r.front = append(r.testRun, s.testRun), append(r.front, s.front)
-	if r.beside {
-		r.linux = append(r.linux, s.linux)
-	}
+type sample struct {
+	live, baseline float64 // ns of CPU for a packet, with the baseline's beside
+	linux          float64 // the kernel's, where it is measured
+	testRun, front float64 // ns of the program with the front, and of the front
 }
 
-// rows are what a plan measures: a function that cannot have as many entries
-// as asked for is left out, but never wholly.
-func (p plan) rows() []*row { return rowsOf(p.functions, p.entries) }
-
+// rowsOf are functions with numbers of entries: a function that cannot have as many
+// entries as asked for is left out, but never wholly.
 func rowsOf(functions []function, numbers []uint32) []*row {
 	var out []*row
 	for _, f := range functions {
@@ -74,27 +64,6 @@ type bench struct {
 	daemon       *daemon
 	control      *control // of a UPF
 	program, l2  *progrun.Program
-	step         func() // after each row of each round
-}
-
-// run measures every row in every round. Rounds are interleaved, so that what
-// else the machine does meets all rows alike.
-func (b *bench) run(ctx context.Context) ([]*row, error) {
-	rows := b.rows()
-	for range b.repeat {
-		for _, r := range rows {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			s, err := b.round(ctx, r)
-			if err != nil {
-				return nil, fmt.Errorf("%s with %d entries: %w", r.name, r.entries, err)
-			}
-			r.add(s)
-			b.step()
-		}
-	}
-	return rows, nil
 }
 
 // round takes one sample of each figure of a row.

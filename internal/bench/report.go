@@ -6,6 +6,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
@@ -45,9 +46,31 @@ type rowSamples struct {
 	Front      []float64 `json:"test_run_front"`
 }
 
-func makeReport(rows []*row, e environment) report {
-	out := report{Bench: "functions", Baseline: baselineName, Environment: e}
+// measured are a row's samples: one of each for every round.
+type measured struct {
+	*row
+	live, baseline, linux, testRun, front []float64
+}
+
+// measuredRow finds the samples of a row in a run, by their labels.
+func measuredRow(r *row, run *result.Run, labels result.Labels) measured {
+	get := func(metric string) (m result.Measurement) {
+		if list := run.Select(metric, labels); len(list) > 0 {
+			m = list[0]
+		}
+		return m
+	}
+	packet, front := get(metricPacket), get(metricFront)
+	return measured{r, packet.Samples, packet.Baseline, get(metricKernel).Samples, front.Samples, front.Baseline}
+}
+
+// makeReport leaves out rows that a run that was stopped has no samples of.
+func makeReport(bench string, rows []measured, e environment) report {
+	out := report{Bench: bench, Baseline: baselineName, Environment: e}
 	for _, r := range rows {
+		if len(r.live) == 0 {
+			continue
+		}
 		ratio, low, high := stats.Interval(r.baseline, r.live)
 		rr := reportRow{Name: r.name, Entries: r.entries, NS: stats.Median(r.live), Ratio: ratio, Low: low, High: high}
 		if len(r.linux) > 0 {
@@ -69,8 +92,6 @@ func writeJSON(w io.Writer, report any) error {
 	e.SetIndent("", "  ")
 	return e.Encode(report)
 }
-
-func (r report) writeJSON(w io.Writer) error { return writeJSON(w, r) }
 
 func (r report) writeTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -9,28 +9,15 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
-
-func (b *bench) environment(ctx context.Context) (environment, error) {
-	e, err := surroundings()
-	if err != nil {
-		return e, err
-	}
-	e.Rounds, e.Packets = b.repeat, b.packets
-	e.Offloads = b.node.net.node.offloads(portIn)
-	e.Version, e.DataPath, err = b.daemon.version(ctx)
-	e.Commit = cmp.Or(e.Commit, e.Version) // `make build` puts it there
-	return e, err
-}
 
 // runName is that of the namespaces and pins of this run.
 func runName() string { return fmt.Sprintf("culvert-bench-%d", os.Getpid()) }
 
-// setUp starts the daemon on a node of its own, with tables filled, and with a
-// queue for each of `queues` CPUs.
-func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err error) {
+// setUp starts the daemon on a node of its own and fills its tables. The node's
+// interfaces have a queue for each of `queues` CPUs.
+func setUp(ctx context.Context, p plan, queues int) (_ *bench, err error) {
 	b := &bench{plan: p}
 	defer func() {
 		if err != nil {
@@ -40,20 +27,12 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 	if b.cpu, err = chosenCPU(b.cpu); err != nil {
 		return nil, err
 	}
-	binary := o.binary
-	if binary == "" {
-		if binary, err = cmdline.Program("culvert"); err != nil {
-			return nil, err
-		}
-	}
 	tables := configuration(p.functions, p.tables())
 	p.upfConfiguration(tables)
 	if err := enoughMemory(tables, "/proc/meminfo"); err != nil {
 		return nil, err
 	}
-	if b.name == "" {
-		b.name = runName()
-	}
+	b.name = cmp.Or(b.name, runName())
 	if b.node, err = newRig(b.name, queues); err != nil {
 		return nil, err
 	}
@@ -67,40 +46,50 @@ func setUp(ctx context.Context, o *options, p plan, queues int) (_ *bench, err e
 			return nil, err
 		}
 	}
-	pins := filepath.Join(o.bpffs, b.name)
-	b.daemon, err = startDaemon(ctx, binary, pins, b.node.net.node, tables)
-	if err != nil {
+	pins := filepath.Join(b.bpffs, b.name)
+	if b.daemon, err = startDaemon(ctx, b.binary, pins, b.node.net.node, tables); err != nil {
 		return nil, err
 	}
 	if b.program, err = progrun.OpenPinned(filepath.Join(pins, "programs", "culvert_xdp")); err != nil {
 		return nil, err
 	}
-	if len(p.groups()) > 0 {
-		// A UPF asks its peers whether they are there.
-		err := b.node.net.node.do(func() error { return b.node.bench.Silence(b.node.index[portOut]) })
-		if err != nil {
-			return nil, err
-		}
-		if b.control, err = startControl(ctx, b.node.net.node, p); err != nil {
-			return nil, fmt.Errorf("set up sessions: %w: %s", err, b.daemon.tail())
-		}
+	if err := b.setUpSessions(ctx); err != nil || b.open {
+		return b, err
 	}
-	if b.open {
-		return b, nil
+	return b, b.setUpBaseline()
+}
+
+// setUpSessions has an SMF set up the sessions of the functions that have some.
+func (b *bench) setUpSessions(ctx context.Context) error {
+	if len(b.groups()) == 0 {
+		return nil
 	}
-	err = b.node.net.node.do(func() error {
+	// A UPF asks its peers whether they are there.
+	err := b.node.net.node.do(func() error { return b.node.bench.Silence(b.node.index[portOut]) })
+	if err != nil {
+		return err
+	}
+	if b.control, err = startControl(ctx, b.node.net.node, b.plan); err != nil {
+		return fmt.Errorf("set up sessions: %w: %s", err, b.daemon.tail())
+	}
+	return nil
+}
+
+// setUpBaseline loads L2 forwarding and measures what a run costs by itself.
+func (b *bench) setUpBaseline() error {
+	err := b.node.net.node.do(func() (err error) {
 		b.l2, err = b.node.bench.Baseline(b.node.hop())
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l2 := baseline(shortSize)
-	return b, b.node.warm(b.cpu, load{portIn, l2.frame(1, 1), b.l2, wantLike(l2.data)})
+	return b.node.warm(b.cpu, load{portIn, l2.frame(1, 1), b.l2, wantLike(l2.data)})
 }
 
 // setUpKernel makes a second node, which Linux alone forwards on.
-func (b *bench) setUpKernel(o *options) (err error) {
+func (b *bench) setUpKernel() (err error) {
 	if !slices.ContainsFunc(b.functions, func(f function) bool { return f.kernel != nil }) {
 		return nil
 	}

@@ -32,7 +32,7 @@ type scaleExperiment struct {
 }
 
 func scaleKind() experiment.Kind {
-	return experiment.Kind{Name: "scale", NoiseLimit: noiseOfRatios, New: func() experiment.Experiment { return &scaleExperiment{Packets: 1 << 17} }}
+	return experiment.Kind{Name: "scale", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment { return &scaleExperiment{Packets: 1 << 17} }}
 }
 
 // dimension is what there is more and more of.
@@ -139,9 +139,10 @@ const (
 // scalePoint is a row, or on coresNode a function that one core and two run.
 type scalePoint struct {
 	*row
-	dimension, title string
-	count            uint
-	node             int
+	dimension string // empty: of rowsExperiment
+	title     string
+	count     uint
+	node      int
 }
 
 // points are those of an experiment. A function that has only one entry stands
@@ -188,10 +189,16 @@ func (e *scaleExperiment) points() (points []scalePoint) {
 }
 
 func (p scalePoint) id() string {
+	if p.dimension == "" {
+		return fmt.Sprintf("%s, %d entries", p.title, p.count)
+	}
 	return fmt.Sprintf("%s: %s, %d", p.dimension, p.title, p.count)
 }
 
 func (p scalePoint) labels() result.Labels {
+	if p.dimension == "" {
+		return result.Labels{"function": p.title, "entries": strconv.Itoa(int(p.count))}
+	}
 	return result.Labels{"of": p.dimension, "number": strconv.Itoa(int(p.count)), "function": p.title}
 }
 
@@ -225,21 +232,35 @@ const sessionTime = 80 * time.Microsecond
 // scaleBench has a node for each sort of tables, so that none is larger than its
 // own dimension says.
 type scaleBench struct {
-	points map[string]scalePoint
-	nodes  [scaleNodes]*bench
-	pair   []int // CPUs of coresNode
+	setting experiment.Setting
+	points  map[string]scalePoint
+	nodes   [scaleNodes]*bench
+	pair    []int // CPUs of coresNode
 }
 
-func (e *scaleExperiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
+func (e *scaleExperiment) Open(ctx context.Context, s experiment.Setting) (experiment.Bench, error) {
 	e = e.part()
-	b := &scaleBench{points: map[string]scalePoint{}}
+	routes := uint(0)
+	if len(e.Routes) > 0 {
+		routes = slices.Max(e.Routes)
+	}
+	b, err := openScale(ctx, s, e.points(), e.Packets, uint32(routes))
+	if errors.Is(err, errTwoCPUs) {
+		err = fmt.Errorf("%w: leave cores out (--cores=false)", err)
+	}
+	return b, err
+}
+
+// openScale sets up the nodes that some points need.
+func openScale(ctx context.Context, s experiment.Setting, points []scalePoint, packets int, routes uint32) (_ *scaleBench, err error) {
+	b := &scaleBench{setting: s, points: map[string]scalePoint{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
 		}
 	}()
 	var plans [scaleNodes]plan
-	for _, p := range e.points() {
+	for _, p := range points {
 		b.points[p.id()] = p
 		at := &plans[p.node]
 		if !slices.Contains(names(at.functions), p.name) {
@@ -247,23 +268,20 @@ func (e *scaleExperiment) Open(ctx context.Context, s experiment.Setting) (_ exp
 		}
 		at.entries = append(at.entries, p.entries)
 	}
-	if len(e.Routes) > 0 {
-		plans[plainNode].routes = uint32(slices.Max(e.Routes))
-	}
-	o := &options{binary: s.Culvert, bpffs: s.BPFFS}
+	plans[plainNode].routes = routes
 	for i, p := range plans {
-		p.name, p.packets, p.cpu = fmt.Sprintf("%s-%d", runName(), i), uint32(e.Packets), s.CPU
-		queues := 1
-		if i == coresNode && len(p.functions) > 0 {
-			if b.pair, err = twoCPUs(); err != nil {
-				return nil, fmt.Errorf("%w: leave cores out (--cores=false)", err)
-			}
-			queues = b.pair[1] + 1
-		}
 		if len(p.functions) == 0 {
 			continue
 		}
-		if b.nodes[i], err = setUp(ctx, o, p, queues); err != nil {
+		p.name, p.packets, p.cpu, p.binary, p.bpffs = fmt.Sprintf("%s-%d", runName(), i), uint32(packets), s.CPU, s.Culvert, s.BPFFS
+		queues := 1
+		if i == coresNode {
+			if b.pair, err = twoCPUs(); err != nil {
+				return nil, err
+			}
+			queues = b.pair[1] + 1
+		}
+		if b.nodes[i], err = setUp(ctx, p, queues); err != nil {
 			return nil, err
 		}
 	}
@@ -290,17 +308,28 @@ func (b *scaleBench) Environment(ctx context.Context) (result.Environment, error
 }
 
 func (b *scaleBench) Measure(ctx context.Context, at experiment.Point, _ int) ([]experiment.Sample, error) {
-	if at.ID == controlPoint {
+	switch at.ID {
+	case controlPoint:
 		return b.nodes[sessionsNode].controlSamples()
+	case deletePoint:
+		return b.nodes[sessionsNode].deleteSamples(ctx)
+	case recoverPoint:
+		return b.recoverSamples(ctx)
 	}
 	p := b.points[at.ID]
 	node := b.nodes[p.node]
-	if p.node == coresNode {
+	switch {
+	case p.node == coresNode && p.dimension == "":
+		return node.twoCoresSamples(p, b.pair)
+	case p.node == coresNode:
 		return node.coresSamples(p, b.pair)
 	}
 	s, err := node.round(ctx, p.row)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case p.dimension == "":
+		return p.rowSamples(s), nil
 	}
 	return []experiment.Sample{
 		{Metric: metricPacket, Labels: p.labels(), Unit: "ns", Value: s.live, Baseline: &s.baseline},
@@ -314,6 +343,10 @@ const (
 	metricN4     = "n4"      // requests/s
 	metricN4Time = "n4_time" // that one takes
 	metricMemory = "memory"  // octets
+
+	metricTwoCores     = "two_cores_ns"      // CPU time of a packet, beside twice that of one core
+	metricTwoCoresWall = "two_cores_wall_ns" // by the clock on the wall
+	metricRecover      = "n4_recover"        // s from kill -9 to the first answer
 
 	coresRuns = 3 // with one core, and with two, of one sample
 )
@@ -338,27 +371,40 @@ func (b *bench) coresSamples(p scalePoint, pair []int) ([]experiment.Sample, err
 	return []experiment.Sample{{Metric: metricCores, Labels: p.labels(), Value: 2 * ratio}}, nil
 }
 
-// controlSamples are what N4 took, and what the sessions hold.
-func (b *bench) controlSamples() (list []experiment.Sample, err error) {
-	for _, r := range b.control.rows {
+// n4Samples are what procedures of N4 took.
+func n4Samples(rows []pfcpRow) (list []experiment.Sample) {
+	for _, r := range rows {
 		procedure := result.Labels{"procedure": strings.TrimPrefix(r.Name, "pfcp_"), "sessions": strconv.Itoa(r.Entries)}
 		list = append(list, experiment.Sample{Metric: metricN4, Labels: procedure, Unit: "requests/s", Value: r.PerSecond})
 		for i, us := range []float64{r.P50, r.P99} {
 			labels := maps.Clone(procedure)
-			labels["share"] = []string{"median", "P99"}[i]
+			labels["share"] = n4Shares[i]
 			list = append(list, experiment.Sample{Metric: metricN4Time, Labels: labels, Unit: "ns", Value: 1000 * us})
 		}
 	}
+	return list
+}
+
+// controlSamples are what setting up the sessions took, and what they hold.
+func (b *bench) controlSamples() ([]experiment.Sample, error) {
+	list := n4Samples(b.control.rows)
 	resident, tables, err := b.daemon.memory()
 	if err != nil {
 		return nil, err
 	}
 	for i, n := range []uint64{resident, tables} {
-		labels := result.Labels{"held": []string{"by the daemon", "in the data path's tables"}[i], "sessions": strconv.Itoa(int(b.tables()))}
+		labels := result.Labels{"held": holders[i], "sessions": strconv.Itoa(b.control.sessions())}
 		list = append(list, experiment.Sample{Metric: metricMemory, Labels: labels, Unit: "octets", Value: float64(n)})
 	}
 	return list, nil
 }
+
+// The values of two labels: the shares of requests in metricN4Time, and who holds
+// metricMemory.
+var (
+	n4Shares = []string{"median", "P99"}
+	holders  = []string{"by the daemon", "in the data path's tables"}
+)
 
 // Figures have one for each dimension.
 func (e *scaleExperiment) Figures() (list []result.Figure) {
@@ -385,21 +431,29 @@ func (e *scaleExperiment) Figures() (list []result.Figure) {
 	if e.Cores {
 		list = append(list, result.Figure{
 			ID: "cores", Title: "Two cores by one", Kind: result.Bars, Metric: metricCores, X: "function", YTitle: "times as many packets",
-			Caption: "How many times as many packets two cores forward as one, by CPU time: 2 would be no loss at all. Each core has a generator and queues of its own; the tables are shared.",
+			Caption: coresCaption,
 		})
 	}
 	if len(e.Sessions) > 0 {
-		list = append(list,
-			result.Figure{ID: "n4", Title: "N4: sessions set up in a second", Kind: result.Bars, Metric: metricN4, X: "procedure", LogY: true, YTitle: "requests in a second",
-				Caption: "PFCP session establishment, and the modification that brings the gNB's tunnel, with 256 requests under way. The SMF is on the same machine. Measured once.",
-				Anchors: []result.Anchor{
-					{Label: "paper 003, SoftUPF", Source: "paper 003", Y: 5100, Unit: "requests/s", Note: "messages, DPDK UPF on a server"},
-					{Label: "paper 003, CPOffload", Source: "paper 003", Y: 2_050_000, Unit: "requests/s", Note: "messages, PFCP handled by a switch"},
-				}},
-			result.Figure{ID: "n4_time", Title: "N4: time of a request", Kind: result.Table, Metric: metricN4Time, Caption: "With 256 requests under way."},
-			result.Figure{ID: "memory", Title: "Memory", Kind: result.Table, Metric: metricMemory, Caption: "What the daemon holds, resident, and the data path's tables, when all sessions are there."})
+		list = append(list, controlFigures()...)
 	}
 	return list
+}
+
+const coresCaption = "How many times as many packets two cores forward as one, by CPU time: 2 would be no loss at all. Each core has a generator and queues of its own; the tables are shared."
+
+// controlFigures are of controlSamples.
+func controlFigures() []result.Figure {
+	return []result.Figure{
+		{ID: "n4", Title: "N4: sessions set up in a second", Kind: result.Bars, Metric: metricN4, X: "procedure", LogY: true, YTitle: "requests in a second",
+			Caption: "PFCP session establishment, and the modification that brings the gNB's tunnel, with 256 requests under way. The SMF is on the same machine. Measured once.",
+			Anchors: []result.Anchor{
+				{Label: "paper 003, SoftUPF", Source: "paper 003", Y: 5100, Unit: "requests/s", Note: "messages, DPDK UPF on a server"},
+				{Label: "paper 003, CPOffload", Source: "paper 003", Y: 2_050_000, Unit: "requests/s", Note: "messages, PFCP handled by a switch"},
+			}},
+		{ID: "n4_time", Title: "N4: time of a request", Kind: result.Table, Metric: metricN4Time, Caption: "With 256 requests under way."},
+		{ID: "memory", Title: "Memory", Kind: result.Table, Metric: metricMemory, Caption: "What the daemon holds, resident, and the data path's tables, when all sessions are there."},
+	}
 }
 
 // Claims say what a million of each costs.

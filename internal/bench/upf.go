@@ -207,6 +207,14 @@ type control struct {
 	rows   []pfcpRow // of the first group
 }
 
+// sessions is how many there are.
+func (c *control) sessions() (n int) {
+	for _, g := range c.groups {
+		n += g.Count()
+	}
+	return n
+}
+
 // window is how many requests are under way at once.
 const window = 256
 

@@ -27,6 +27,14 @@ type Kind struct {
 	NoiseLimit float64
 }
 
+// What others may take of a CPU's time before figures say nothing
+// (docs/how-to/measure.md): NoiseOfRatios of CPU time beside a baseline, NoiseOfRates of
+// rates, losses and latencies.
+const (
+	NoiseOfRatios = 0.5
+	NoiseOfRates  = 0.1
+)
+
 // Experiment is one that has been told what to measure. It may also have a
 // Glossary() map[string]string, what values of its labels mean; and a
 // CPUs(chosen int) ([]int, error), which it measures on, where Setting.CPU is

@@ -55,13 +55,9 @@ type Params struct {
 	Trial      experiment.Duration `json:"trial"` // how long each rate is offered
 }
 
-// noiseLimit is what others may take of a CPU's time: rates and losses stand little
-// (docs/how-to/measure.md).
-const noiseLimit = 0.1
-
 // Kind is the experiment's.
 func Kind() experiment.Kind {
-	return experiment.Kind{Name: "slices", NoiseLimit: noiseLimit, New: func() experiment.Experiment {
+	return experiment.Kind{Name: "slices", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment {
 		return &Params{N9: []string{"gtpu", "traditional", "enhanced"}, Direction: slices.Clone(directions),
 			Points: 12, PacketSize: 1400, Trial: experiment.Duration(300 * time.Millisecond)}
 	}}

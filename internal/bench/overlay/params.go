@@ -90,13 +90,9 @@ type Params struct {
 	Nodes   []int `json:"nodes"`
 }
 
-// noiseLimit is what others may take of a CPU's time: everything that is claimed of
-// traffic is of CPU time beside a baseline (docs/how-to/measure.md).
-const noiseLimit = 0.5
-
 // Kind is the experiment's.
 func Kind() experiment.Kind {
-	return experiment.Kind{Name: "overlay", NoiseLimit: noiseLimit, New: func() experiment.Experiment {
+	return experiment.Kind{Name: "overlay", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
 		return &Params{Variants: variantNames(), Families: slices.Clone(families), Traffic: slices.Clone(traffics),
 			Trial: experiment.Duration(150 * time.Millisecond), Datagram: mostDatagram, Pods: 100, Changes: 100, Nodes: []int{10, 1000}}
 	}}

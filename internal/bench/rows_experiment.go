@@ -1,0 +1,221 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/smf"
+)
+
+// rowsExperiment measures functions with numbers of their entries in use: on two
+// cores beside one (`culvert bench scaling`), or in a UPF (`culvert bench upf`).
+type rowsExperiment struct {
+	Functions []string `json:"functions,omitempty"` // all unless set
+	Entries   []uint   `json:"entries"`
+	Packets   int      `json:"packets"`
+
+	all  []function
+	node int // coresNode or sessionsNode
+}
+
+func scalingKind() experiment.Kind {
+	return experiment.Kind{Name: "scaling", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
+		return &rowsExperiment{Entries: []uint{1000}, Packets: 1 << 17, all: functions(shortSize), node: coresNode}
+	}}
+}
+
+func upfKind() experiment.Kind {
+	return experiment.Kind{Name: "upf", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
+		return &rowsExperiment{Entries: []uint{1, 1000, 100_000, 1_000_000}, Packets: 1 << 17, all: upfFunctions(shortSize), node: sessionsNode}
+	}}
+}
+
+// Flags offers the parameters.
+func (e *rowsExperiment) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&e.Functions, "functions", e.Functions, "`names` of the functions to measure (default: all)")
+	f.UintSliceVar(&e.Entries, "entries", e.Entries, "`numbers` of entries (sessions, SIDs, TEIDs) that the frames are for, at random")
+	f.IntVar(&e.Packets, "packets", e.Packets, "`packets` of one run")
+}
+
+// Quick makes it seconds.
+func (e *rowsExperiment) Quick() {
+	e.Entries, e.Packets = slices.DeleteFunc(e.Entries, func(n uint) bool { return n > fewSessions }), 1<<13
+}
+
+// CPUs are those that it measures on.
+func (e *rowsExperiment) CPUs(chosen int) ([]int, error) {
+	if e.node == coresNode {
+		return twoCPUs()
+	}
+	return oneCPU(chosen)
+}
+
+// Validate says what is wrong with the parameters.
+func (e *rowsExperiment) Validate() error {
+	var list experiment.Problems
+	bad := func(field, fix, format string, args ...any) {
+		list = append(list, experiment.Problem("with."+field, fix, format, args...))
+	}
+	unknown(bad, "functions", e.Functions, e.all)
+	checkEntries(bad, e.Entries)
+	checkPackets(bad, e.Packets)
+	return experiment.Check(list)
+}
+
+// points are the rows, in order.
+func (e *rowsExperiment) points() (points []scalePoint) {
+	var entries []uint32
+	for _, n := range slices.Sorted(slices.Values(e.Entries)) {
+		entries = append(entries, uint32(n))
+	}
+	for _, r := range rowsOf(e.all, slices.Compact(entries)) {
+		if len(e.Functions) == 0 || slices.Contains(e.Functions, r.name) {
+			points = append(points, scalePoint{row: r, title: r.name, count: uint(r.entries), node: e.node})
+		}
+	}
+	return points
+}
+
+// The points of a UPF besides its packets.
+const (
+	deletePoint  = "N4: deletion, and requests at a rate"
+	recoverPoint = "N4: kill -9 and restart"
+)
+
+// Plan has a point for each row, and the UPF's N4.
+func (e *rowsExperiment) Plan() (experiment.Plan, error) {
+	plan := experiment.Plan{SetUp: 4 * time.Second}
+	for _, p := range e.points() {
+		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: 4 * (callTime + time.Duration(e.Packets)*packetTime)})
+	}
+	if e.node == sessionsNode {
+		all := time.Duration(slices.Max(e.Entries)) * sessionTime
+		plan.SetUp += all
+		plan.Points = append(plan.Points,
+			experiment.Point{ID: controlPoint, Takes: 100 * time.Millisecond, Rounds: 1},
+			experiment.Point{ID: deletePoint, Takes: 2*all + 3*pacedSessions/pacedRate*time.Second, Rounds: 1},
+			experiment.Point{ID: recoverPoint, Takes: 10 * time.Second, Rounds: 1})
+	}
+	return plan, nil
+}
+
+// Open sets up the node that the rows are measured on.
+func (e *rowsExperiment) Open(ctx context.Context, s experiment.Setting) (experiment.Bench, error) {
+	return openScale(ctx, s, e.points(), e.Packets, 0)
+}
+
+// Figures show the rows, and the UPF's N4.
+func (e *rowsExperiment) Figures() []result.Figure {
+	if e.node == coresNode {
+		return []result.Figure{{
+			ID: "cores", Title: "Two cores by one", Kind: result.Bars, Metric: metricTwoCores, X: "function", Series: "entries", Value: result.OfBaseline,
+			YTitle: "times as many packets", Caption: coresCaption,
+		}}
+	}
+	return append([]result.Figure{{
+		ID: "packets", Title: "CPU time of a session's packet, beside L2 forwarding", Kind: result.Bars, Metric: metricPacket, X: "function", Series: "entries",
+		Value: result.ToBaseline, YTitle: "times L2 forwarding", Caption: "Each packet is for a random session of as many.",
+	}}, append(controlFigures(), result.Figure{
+		ID: "recover", Title: "N4: time from kill -9 to the first answer", Kind: result.Table, Metric: metricRecover,
+		Caption: "The daemon is killed and started again at once; a node that has no association asks for a heartbeat.",
+	})...)
+}
+
+// Claims are none: what there is to say stands in the rows.
+func (*rowsExperiment) Claims(*result.Run) []string { return nil }
+
+// rowSamples are all figures of a row's round.
+func (p scalePoint) rowSamples(s sample) []experiment.Sample {
+	of := func(metric string, value float64, beside *float64) experiment.Sample {
+		return experiment.Sample{Metric: metric, Labels: p.labels(), Unit: "ns", Value: value, Baseline: beside}
+	}
+	return []experiment.Sample{of(metricPacket, s.live, &s.baseline), of(metricFront, s.testRun, &s.front)}
+}
+
+// twoCoresSamples set two cores beside one; both take as many packets.
+func (b *bench) twoCoresSamples(p scalePoint, pair []int) ([]experiment.Sample, error) {
+	one, err := b.together(p.row, pair[1:])
+	if err != nil {
+		return nil, fmt.Errorf("one core: %w", err)
+	}
+	two, err := b.together(p.row, pair)
+	if err != nil {
+		return nil, fmt.Errorf("two cores: %w", err)
+	}
+	cpu, wall := 2*one.cpu, 2*one.wall
+	return []experiment.Sample{
+		{Metric: metricTwoCores, Labels: p.labels(), Unit: "ns", Value: two.cpu, Baseline: &cpu},
+		{Metric: metricTwoCoresWall, Labels: p.labels(), Unit: "ns", Value: two.wall, Baseline: &wall},
+	}, nil
+}
+
+// deleteSamples deletes the first group's sessions, takes some through their life
+// at a rate, and sets all of them up again.
+func (b *bench) deleteSamples(ctx context.Context) ([]experiment.Sample, error) {
+	g := b.control.groups[0]
+	deleted, err := perform(ctx, smf.Pace{Window: window}, g.Delete)
+	if err != nil {
+		return nil, err
+	}
+	atRate, err := paced(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	_, err = perform(ctx, smf.Pace{Window: window}, g.Establish, g.Forward)
+	return n4Samples(append(deleted, atRate...)), err
+}
+
+const (
+	recoverSessions = 10_000
+	recoverRepeats  = 5
+)
+
+// recoverSamples are how long the N4 of a UPF of its own is silent when the daemon
+// is killed and started again at once.
+func (b *scaleBench) recoverSamples(ctx context.Context) (list []experiment.Sample, err error) {
+	node, err := setUp(ctx, plan{
+		binary: b.setting.Culvert, bpffs: b.setting.BPFFS, cpu: b.setting.CPU, name: runName() + "-r",
+		functions: upfFunctions(shortSize)[1:2], entries: []uint32{recoverSessions}, open: true,
+	}, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, node.tearDown()) }()
+	for range recoverRepeats {
+		seconds, err := node.recoverOnce(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, experiment.Sample{
+			Metric: metricRecover, Labels: result.Labels{"sessions": strconv.Itoa(recoverSessions)}, Unit: "s", Value: seconds,
+		})
+	}
+	return list, nil
+}
+
+// recoverOnce kills the daemon, starts it and asks for a heartbeat, as a node that
+// the UPF has no association with: it waits for nothing that an SMF does.
+func (b *bench) recoverOnce(ctx context.Context) (seconds float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	in, killed := b.node.net.node, time.Now()
+	if err := b.daemon.replace(ctx, in, b.daemon.binary, unix.SIGKILL); err != nil {
+		return 0, err
+	}
+	err = in.do(func() error { return smf.Await(ctx, netip.AddrPortFrom(n4UPF, smf.Port)) })
+	if err != nil {
+		return 0, err
+	}
+	seconds = time.Since(killed).Seconds()
+	return seconds, b.daemon.await(ctx)
+}
