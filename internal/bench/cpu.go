@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,4 +105,43 @@ func schedstat(path string) (uint64, error) {
 		return 0, fmt.Errorf("%s is empty: the kernel needs CONFIG_SCHED_INFO", path)
 	}
 	return strconv.ParseUint(fields[0], 10, 64)
+}
+
+// cpuPair is who works where.
+type cpuPair struct{ generator, device int }
+
+// pickCPUs gives the generator one CPU, and built-in devices another.
+func pickCPUs(wanted int) (p cpuPair, err error) {
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return p, err
+	}
+	p = cpuPair{cpus[len(cpus)-1], cpus[0]}
+	if wanted >= 0 {
+		p.generator = wanted
+	}
+	if p.generator == p.device {
+		p.device = cpus[len(cpus)-1]
+	}
+	return p, nil
+}
+
+// both are the generator's CPU and the device's.
+func both(chosen int) ([]int, error) {
+	p, err := pickCPUs(chosen)
+	return []int{p.generator, p.device}, err
+}
+
+var errTwoCPUs = errors.New("two cores over one need two CPUs, and this process may use one")
+
+// twoCPUs are the last two that the process may run on.
+func twoCPUs() ([]int, error) {
+	cpus, err := allowedCPUs()
+	if err == nil && len(cpus) < 2 {
+		err = errTwoCPUs
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cpus[len(cpus)-2:], nil
 }

@@ -76,18 +76,7 @@ func (b *deviceBench) generator(ctx context.Context, e *result.Environment) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, pair.Close()) }()
-	return generatorAlone(ctx, pair, sent, e)
-}
-
-// generatorAlone finds out what a generator and its receiver reach without a
-// device, and what they pay for the time in each packet.
-func generatorAlone(ctx context.Context, pair *traffic.Pair, sent traffic.Template, e *result.Environment) (err error) {
-	if e.GeneratorLimit, err = pair.Limit(ctx, sent); err != nil {
-		return err
-	}
-	cost, err := pair.TimestampCost(ctx, sent)
-	e.TimestampNS = &cost
-	return err
+	return pair.Describe(ctx, sent, e)
 }
 
 // between says where a point's device is, and what goes in and comes out of it.

@@ -23,31 +23,6 @@ type deviceBench struct {
 	nodes  map[string]*node // by built-in device
 }
 
-// cpuPair is who works where.
-type cpuPair struct{ generator, device int }
-
-// pickCPUs gives the generator one CPU, and built-in devices another.
-func pickCPUs(wanted int) (p cpuPair, err error) {
-	cpus, err := allowedCPUs()
-	if err != nil {
-		return p, err
-	}
-	p = cpuPair{cpus[len(cpus)-1], cpus[0]}
-	if wanted >= 0 {
-		p.generator = wanted
-	}
-	if p.generator == p.device {
-		p.device = cpus[len(cpus)-1]
-	}
-	return p, nil
-}
-
-// both are the generator's CPU and the device's.
-func both(chosen int) ([]int, error) {
-	p, err := pickCPUs(chosen)
-	return []int{p.generator, p.device}, err
-}
-
 var errOneCPU = errors.New("there is one CPU: a built-in device would share it with the generator, which waits for it, so that nothing is ever lost; " +
 	"CPU time is what can be told here: culvert bench functions")
 

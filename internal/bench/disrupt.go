@@ -290,17 +290,6 @@ func (b *disruptBench) during(ctx context.Context, n *node, pair *traffic.Pair, 
 // longestEvent is for how long packets are sent at most.
 const longestEvent = 5 * time.Minute
 
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
 // samples are of one event; beside each is what was without it.
 func (b *disruptBench) samples(name string, rate float64, took time.Duration, with, without traffic.Outcome) (list []experiment.Sample) {
 	add := func(metric, unit string, value float64, baseline *float64) {

@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
-	"sigs.k8s.io/yaml"
 
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
@@ -65,31 +63,6 @@ func (b *disruptBench) turn(what string) (there bool) {
 	return b.state[what]%2 == 1
 }
 
-// again ends the daemon by a signal and starts it with what it had, from a
-// binary, and returns when it is ready.
-func (d *daemon) again(ctx context.Context, in namespace, binary string, signal unix.Signal) error {
-	if err := d.replace(ctx, in, binary, signal); err != nil {
-		return err
-	}
-	return d.await(ctx)
-}
-
-// replace does not wait until the new one is ready.
-func (d *daemon) replace(ctx context.Context, in namespace, binary string, signal unix.Signal) error {
-	if err := d.cmd.Process.Signal(signal); err != nil {
-		return fmt.Errorf("end culvert run: %w", err)
-	}
-	select {
-	case <-d.ended:
-	case <-time.After(stopTimeout):
-		return fmt.Errorf("culvert run did not end in %s", stopTimeout)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	d.log.Reset()
-	return d.start(in, binary, d.cmd.Args[1:])
-}
-
 // upgrade replaces the daemon by one with another build of the data path.
 func (b *disruptBench) upgrade(ctx context.Context, n *node) error {
 	if b.other == "" {
@@ -137,49 +110,6 @@ func (b *disruptBench) removeOther() error {
 		return nil
 	}
 	return os.RemoveAll(filepath.Dir(b.other))
-}
-
-// reload changes the daemon's file, sends SIGHUP, and waits until it holds what
-// was asked for.
-func (d *daemon) reload(ctx context.Context, change func(*config.Config), done func(context.Context) (bool, error)) error {
-	file := filepath.Join(d.dir, "culvert.yaml")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	var c config.Config
-	if err := yaml.Unmarshal(text, &c); err != nil {
-		return err
-	}
-	change(&c)
-	if text, err = yaml.Marshal(c); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return err
-	}
-	if err := d.cmd.Process.Signal(unix.SIGHUP); err != nil {
-		return err
-	}
-	return d.until(ctx, done)
-}
-
-// until waits for the daemon to say that something is so.
-func (d *daemon) until(ctx context.Context, done func(context.Context) (bool, error)) error {
-	ctx, end := context.WithTimeout(ctx, stopTimeout)
-	defer end()
-	for {
-		ok, err := done(ctx)
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, d.tail())
-		}
-		if ok {
-			return nil
-		}
-		if err := wait(ctx, 5*time.Millisecond); err != nil {
-			return fmt.Errorf("the daemon did not do it: %w: %s", err, d.tail())
-		}
-	}
 }
 
 // configuration adds SIDs and policies, or takes them away.

@@ -1,16 +1,8 @@
 package bench
 
 import (
-	"context"
-	"errors"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/culvert-net/culvert/internal/bench/experiment"
-	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
 func TestDisruptValidate(t *testing.T) {
@@ -31,107 +23,4 @@ func TestDisruptValidate(t *testing.T) {
 			t.Errorf("want %q, got %v", says, err)
 		}
 	}
-}
-
-// What is done while the data path stays is done there and back, and what replaces
-// the daemon once: under a load that is held while others use the machine, no
-// packet is lost. Other tests may keep the core that forwards for longer than its
-// queue lasts: not three times in a row.
-func TestDisrupt(t *testing.T) {
-	needTwoCPUs(t)
-	for events, rounds := range map[string]int{"configuration,policy,adjacency,session": 2, "kill,upgrade": 1} {
-		var r *result.Run
-		for try := 0; try == 0 || try < 3 && anyLost(r); try++ {
-			var err error
-			r, err = execute(t.Context(), t.TempDir(), "disrupt", "--quick", "--events", events, "--rate", "0.005", "--rounds", strconv.Itoa(rounds))
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		for event := range strings.SplitSeq(events, ",") {
-			checkEvent(t, r, event, rounds)
-		}
-		nothingOf(t, culvertDevice, "upf")
-	}
-}
-
-func anyLost(r *result.Run) bool {
-	return slices.ContainsFunc(r.Select("lost", nil), func(m result.Measurement) bool { return slices.Max(m.Samples) > 0 })
-}
-
-func checkEvent(t *testing.T, r *result.Run, event string, rounds int) {
-	t.Helper()
-	samples := func(metric string) []float64 {
-		m := r.Select(metric, result.Labels{"event": event})
-		if len(m) != 1 || len(m[0].Samples) != rounds {
-			t.Errorf("%s of %s: %v, want %d samples", metric, event, m, rounds)
-			return nil
-		}
-		return m[0].Samples
-	}
-	for _, lost := range samples("lost") {
-		if lost != 0 {
-			t.Errorf("%s lost %v packets", event, lost)
-		}
-	}
-	for _, metric := range []string{"event_took", "longest_gap", "longest_gap_nothing_done", "held"} {
-		for _, v := range samples(metric) {
-			if v <= 0 {
-				t.Errorf("%s of %s is %v", metric, event, v)
-			}
-		}
-	}
-	if len(samples("blocked")) != len(samples("blocked_nothing_done")) {
-		t.Errorf("%s is not held against nothing done", event)
-	}
-}
-
-// A device that is blocked is seen, also where it stays so: its routes go with the
-// link.
-func TestDisruptSeesWhatIsBlocked(t *testing.T) {
-	needTwoCPUs(t)
-	d := newDisrupt()
-	d.Quick()
-	d.Events = []string{"adjacency"}
-	s := experiment.Setting{Culvert: culvert, BPFFS: "/sys/fs/bpf", CPU: -1, Warn: func(string, ...any) {}}
-	opened, err := d.Open(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := opened.Close(); err != nil {
-			t.Error(err)
-		}
-		nothingOf(t, culvertDevice)
-	}()
-	b := opened.(*disruptBench)
-	pair, sent, err := b.openPair(t.Context(), b.node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pair.Close()
-	const dark = 200 * time.Millisecond
-	o, took, err := b.during(t.Context(), b.node, pair, sent, func(ctx context.Context) error {
-		down := b.node.net.node.script("link set " + portOut + " down")
-		err := wait(ctx, dark)
-		return errors.Join(down, err, b.node.net.node.script("link set "+portOut+" up"))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocked := time.Duration(float64(o.Lost) / b.rates[b.node] * float64(time.Second))
-	if o.Lost == 0 || blocked > o.Elapsed || o.LongestGap < dark/2 || o.LongestGap > o.Elapsed {
-		t.Errorf("dark for %s of %s: %d packets lost, %s; longest gap %s", dark, took, o.Lost, blocked, o.LongestGap)
-	}
-}
-
-func TestDisruptStopped(t *testing.T) {
-	needTwoCPUs(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	_, err := execute(ctx, t.TempDir(), "disrupt", "--events", "configuration,policy", "--rate", "0.005", "--rounds", "1000")
-	if !errors.Is(err, experiment.ErrStopped) && !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-	nothingOf(t, culvertDevice)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -90,35 +89,6 @@ func (e *functionsExperiment) Validate() error {
 	return experiment.Check(list)
 }
 
-// complaint adds a problem with a field of `with`.
-type complaint func(field, fix, format string, args ...any)
-
-// unknown complains about names that no function has.
-func unknown(bad complaint, field string, given []string, list []function) {
-	for i, name := range given {
-		if !slices.Contains(names(list), name) {
-			bad(fmt.Sprintf("%s[%d]", field, i), "some of "+strings.Join(names(list), ", "), "there is no %q", name)
-		}
-	}
-}
-
-func checkEntries(bad complaint, entries []uint) {
-	for i, n := range entries {
-		if n < 1 || n > manyEntries {
-			bad(fmt.Sprintf("entries[%d]", i), fmt.Sprintf("1 to %d", manyEntries), "%d is out of range", n)
-		}
-	}
-	if len(entries) == 0 {
-		bad("entries", "one number or more, at most 1000 with --quick", "there is none")
-	}
-}
-
-func checkPackets(bad complaint, packets int) {
-	if packets < morePackets || packets > 1<<24 {
-		bad("packets", fmt.Sprintf("%d to %d", morePackets, 1<<24), "%d is out of range", packets)
-	}
-}
-
 // costPoint is a row of a plan.
 type costPoint struct {
 	*row
@@ -197,13 +167,6 @@ func packetName(size int) string {
 	return fmt.Sprintf("%d octets", size)
 }
 
-// callTime is what a run costs by the wall besides its packets: the kernel waits
-// until nobody uses the old dispatcher. packetTime is what a packet takes.
-const (
-	callTime   = 25 * time.Millisecond
-	packetTime = 250 * time.Nanosecond
-)
-
 func (p costPoint) takes(packets int) time.Duration {
 	runs := 4
 	if p.beside {
@@ -235,9 +198,6 @@ func (e *functionsExperiment) Plan() (experiment.Plan, error) {
 	}
 	return plan, nil
 }
-
-// entryTime is what an entry takes to be set up.
-const entryTime = 30 * time.Microsecond
 
 // functionsBench has a node for each of the data path's functions, one that is a
 // UPF, and what the traffic goes through.
@@ -313,13 +273,6 @@ func (b *functionsBench) Environment(ctx context.Context) (e result.Environment,
 	return e, err
 }
 
-// resultEnvironment is what a daemon says of itself.
-func (b *bench) resultEnvironment(ctx context.Context) (e result.Environment, err error) {
-	e.Offloads = b.node.net.node.offloads(portIn)
-	e.Version, e.DataPath, err = b.daemon.version(ctx)
-	return e, err
-}
-
 func (b *functionsBench) Measure(ctx context.Context, p experiment.Point, _ int) ([]experiment.Sample, error) {
 	cost, ok := b.costs[p.ID]
 	if !ok {
@@ -335,14 +288,6 @@ func (b *functionsBench) Measure(ctx context.Context, p experiment.Point, _ int)
 	}
 	return s.samples(cost), nil
 }
-
-// The metrics of a row.
-const (
-	metricPacket  = "packet_ns"   // CPU time of a packet, generator to sink, beside the baseline
-	metricProgram = "program_ns"  // of the program alone
-	metricFront   = "test_run_ns" // of the program with the front, beside the front
-	metricKernel  = "kernel_ns"   // the kernel's CPU time of a packet, beside ours
-)
 
 func (s sample) samples(p costPoint) []experiment.Sample {
 	of := func(metric string, value float64, beside *float64) experiment.Sample {

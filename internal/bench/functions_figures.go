@@ -135,13 +135,9 @@ func (e *functionsExperiment) Claims(run *result.Run) (claims []string) {
 		case a.Low > b.High:
 			word = "costs more than"
 		}
-		claims = append(claims, fmt.Sprintf("%s %s %s: %s and %s times L2 forwarding.", titles[pair[0]].name, word, titles[pair[1]].name, inWords(a), inWords(b)))
+		claims = append(claims, fmt.Sprintf("%s %s %s: %s and %s times L2 forwarding.", titles[pair[0]].name, word, titles[pair[1]].name, a, b))
 	}
 	return claims
-}
-
-func inWords(e result.Estimate) string {
-	return fmt.Sprintf("%.2f (%.2f to %.2f)", e.Value, e.Low, e.High)
 }
 
 // reportOf is a run as `culvert bench functions` has always told it: CPU time,

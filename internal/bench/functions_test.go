@@ -1,166 +1,12 @@
 package bench
 
 import (
-	"encoding/binary"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
-
-// What the report is to hold (docs/reference/semantics.md names them).
-var everything = []string{
-	"l2_forward", "end", "end_x", "end_t", "end_dt4", "end_dt6", "end_dt46", "end_dx2", "end_dx4", "end_dx6",
-	"end_b6_encaps_red", "h_encaps", "h_encaps_red", "h_encaps_l2_red", "gtpu_decap", "gtpu_encap", "gtpu_switch",
-	"h_m_gtp4_d", "end_m_gtp4_e", "end_m_gtp6_d", "end_m_gtp6_d_di", "end_m_gtp6_e", "end_map", "usid",
-}
-
-func TestEveryFunctionIsThere(t *testing.T) {
-	got := names(functions(shortSize))
-	want := slices.Clone(everything)
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("functions are %v, want %v", got, want)
-	}
-	for _, name := range got {
-		if !regexp.MustCompile(`^[a-z0-9_]+$`).MatchString(name) {
-			t.Errorf("%q is no name", name)
-		}
-	}
-}
-
-func TestConfigurationIsValid(t *testing.T) {
-	for _, entries := range []uint32{1, 1000, 5000} {
-		c := configuration(functions(shortSize), entries)
-		c.SetDefaults()
-		if err := c.Validate(); err != nil {
-			t.Errorf("with %d entries: %v", entries, err)
-		}
-	}
-}
-
-// Frames are those of the papers: 64 octets with FCS for L2, 100 with GTP-U
-// and 104 with SRv6 around the same packet.
-func TestFrameLengths(t *testing.T) {
-	want := map[string]int{"l2_forward": 64, "gtpu_encap": 64, "gtpu_decap": 100, "h_m_gtp4_d": 100, "end_dt4": 104, "end_m_gtp4_e": 104}
-	for _, f := range functions(shortSize) {
-		if n, ok := want[f.name]; ok && len(f.data)+4 != n {
-			t.Errorf("%s: frame of %d octets, want %d", f.name, len(f.data)+4, n)
-		}
-	}
-}
-
-// What Prepare is given must be the entries' keys, and a right IPv4 header.
-func TestFramesOfEntries(t *testing.T) {
-	for _, f := range functions(shortSize) {
-		for _, entries := range []uint32{1, 1000} {
-			if entries > f.most {
-				continue
-			}
-			frame := f.frame(entries, 1000)
-			if binary.BigEndian.Uint16(frame.Data[12:]) == typeIPv4 && sum(frame.Data[lenEthernet:][:lenIPv4], 0) != 0xffff {
-				t.Errorf("%s: the IPv4 header checksum is wrong", f.name)
-			}
-			if f.key.offset == 0 {
-				continue
-			}
-			if frame.Keys != entries {
-				t.Errorf("%s: %d keys, want %d", f.name, frame.Keys, entries)
-			}
-			if got := binary.BigEndian.Uint32(frame.Data[frame.Key.Offset:]); got != frame.Key.Base {
-				t.Errorf("%s: the first key is %#x, want %#x", f.name, got, frame.Key.Base)
-			}
-		}
-	}
-}
-
-func TestWantFindsFaults(t *testing.T) {
-	good := ethernet(typeIPv4, packet4(inner4, dst4, shortSize, true))
-	w := wantIPv4(dst4, protoUDP, 26)
-	if err := w.check(good, len(good)); err != nil {
-		t.Fatalf("a good frame: %v", err)
-	}
-	for name, bad := range map[string]struct {
-		frame  []byte
-		length int
-		says   string
-	}{
-		"another type":        {ethernet(typeIPv6, packet4(inner4, dst4, shortSize, true)), len(good), "type"},
-		"longer":              {good, len(good) + 4, "octets"},
-		"cut short":           {good[:20], 20, "too few"},
-		"another protocol":    {ethernet(typeIPv4, ipv4(inner4, dst4, protoIPv6, make([]byte, 26))), len(good), "protocol"},
-		"another destination": {ethernet(typeIPv4, packet4(inner4, gnb, shortSize, true)), len(good), "goes to"},
-	} {
-		if err := w.check(bad.frame, bad.length); err == nil || !strings.Contains(err.Error(), bad.says) {
-			t.Errorf("%s: %v, want one about %q", name, err, bad.says)
-		}
-	}
-	for _, f := range functions(shortSize) {
-		if err := wantLike(f.data).check(f.data, len(f.data)); err != nil {
-			t.Errorf("%s: its frame is not like itself: %v", f.name, err)
-		}
-	}
-}
-
-func TestOutcomes(t *testing.T) {
-	before := map[string]uint64{"forwarded": 10, "passed": 1, "hop_limit": 2}
-	for name, tt := range map[string]struct {
-		after map[string]uint64
-		says  string
-	}{
-		"all forwarded":   {map[string]uint64{"forwarded": 110, "passed": 5, "hop_limit": 2}, ""},
-		"one is missing":  {map[string]uint64{"forwarded": 109, "hop_limit": 2}, "forwarded 99 of 100"},
-		"one too many":    {map[string]uint64{"forwarded": 111, "hop_limit": 2}, "forwarded 101 of 100"},
-		"one was dropped": {map[string]uint64{"forwarded": 110, "hop_limit": 3}, "hop_limit"},
-	} {
-		err := checkOutcomes(before, tt.after, 100)
-		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, want %q", name, err, tt.says)
-		}
-	}
-}
-
-func TestPlan(t *testing.T) {
-	with := scalingKind().New().(*rowsExperiment)
-	with.Entries = []uint{1000, 1, 1000, 1_000_000}
-	rows := map[string][]uint32{}
-	for _, r := range with.points() {
-		rows[r.name] = append(rows[r.name], r.entries)
-		if r.beside && r.entries != 1 {
-			t.Errorf("%s: the kernel beside %d entries", r.name, r.entries)
-		}
-	}
-	for name, want := range map[string][]uint32{
-		"gtpu_decap": {1, 1000, 1_000_000}, "end_m_gtp4_e": {1, 1000, 1_000_000}, "end": {1, 1000}, "h_encaps": {1},
-	} {
-		if !slices.Equal(rows[name], want) {
-			t.Errorf("%s: entries %v, want %v", name, rows[name], want)
-		}
-	}
-}
-
-func TestEnoughMemory(t *testing.T) {
-	c := configuration(functions(shortSize), 1000)
-	file := filepath.Join(t.TempDir(), "meminfo")
-	for text, says := range map[string]string{
-		"MemTotal:  99 kB\nMemAvailable:   64000000 kB\n": "",
-		"MemAvailable:   1000 kB\n":                       "give fewer with --entries",
-		"MemFree:   64000000 kB\n":                        "does not say MemAvailable",
-	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		err := enoughMemory(c, file)
-		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, want %q", text, err, says)
-		}
-	}
-}
 
 // Every function's packets can be made and told, short and long.
 func TestTrafficOfEverySize(t *testing.T) {
@@ -173,5 +19,51 @@ func TestTrafficOfEverySize(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestTitles(t *testing.T) {
+	seen := map[string]string{}
+	for _, f := range (&functionsExperiment{}).all(shortSize) {
+		title := titles[f.name]
+		if title.name == "" || title.meaning == "" || seen[title.name] != "" {
+			t.Errorf("%s has the title %+v, as has %q", f.name, title, seen[title.name])
+		}
+		seen[title.name] = f.name
+	}
+}
+
+// A table of a million does not hide what is usual.
+func TestRowsOfFunctions(t *testing.T) {
+	e := functionsExperiment{Entries: []uint{100_000, 1, 1000}, Sizes: []int{shortSize, longSize}, Functions: []string{"gtpu_decap", "end", "h_encaps", "uplink"}}
+	got := map[string][]string{}
+	for _, p := range e.costs() {
+		l := p.labels()
+		got[p.name+" "+l["packet"]] = append(got[p.name+" "+l["packet"]], l["entries"]+" "+l["table"])
+	}
+	for name, want := range map[string][]string{
+		"gtpu_decap short": {"1 few", "1000 usual", "100000 many"}, "gtpu_decap long": {"1000 usual"},
+		"end short": {"1 few", "1000 usual"}, "end long": {"1000 usual"}, "h_encaps short": {"1 usual"}, "h_encaps long": {"1 usual"},
+		"uplink short": {"1 few", "1000 usual"}, "uplink long": {"1000 usual"},
+	} {
+		if !slices.Equal(got[name], want) {
+			t.Errorf("%s: %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+// The light load is that of paper 001's table II.
+func TestLightRate(t *testing.T) {
+	for size, want := range map[int]float64{shortSize: 100_806, longSize: 8_127} {
+		if got := lightRate(size); got != want {
+			t.Errorf("%d octets: %v packets/s, want %v", size, got, want)
+		}
+	}
+}
+
+func TestMedianOf(t *testing.T) {
+	h := &result.Histogram{Lower: []uint64{100, 200, 400}, Upper: []uint64{200, 400, 800}, Count: []uint64{1, 2, 1}}
+	if got := medianOf(h); got != 300 {
+		t.Errorf("%v, want 300: half of the second bucket", got)
 	}
 }

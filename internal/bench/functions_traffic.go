@@ -265,7 +265,7 @@ func (b *trafficBench) close() error {
 func (b *trafficBench) generator(ctx context.Context, e *result.Environment) error {
 	t := ofSize(b.templatePairs[baselineName].send, shortSize)
 	t.Ethernet.Destination = traffic.MAC(macOf(1))
-	return generatorAlone(ctx, b.l2Pair, t, e)
+	return b.l2Pair.Describe(ctx, t, e)
 }
 
 // measure sends a point's packets through L2 forwarding, and through its

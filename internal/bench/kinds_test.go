@@ -60,17 +60,6 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-func TestTitles(t *testing.T) {
-	seen := map[string]string{}
-	for _, f := range (&functionsExperiment{}).all(shortSize) {
-		title := titles[f.name]
-		if title.name == "" || title.meaning == "" || seen[title.name] != "" {
-			t.Errorf("%s has the title %+v, as has %q", f.name, title, seen[title.name])
-		}
-		seen[title.name] = f.name
-	}
-}
-
 // What a flag or a field says wrong is named, with what to write.
 func TestExperimentsRefuse(t *testing.T) {
 	for _, c := range []struct{ kind, with, says string }{
@@ -149,61 +138,6 @@ func TestList(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(say("list", "-o", "json")), &list); err != nil || len(list) != len(library().Names) || list[0].Seconds < 10 {
 		t.Errorf("%v, %v", list, err)
-	}
-}
-
-// A table of a million does not hide what is usual.
-func TestRowsOfFunctions(t *testing.T) {
-	e := functionsExperiment{Entries: []uint{100_000, 1, 1000}, Sizes: []int{shortSize, longSize}, Functions: []string{"gtpu_decap", "end", "h_encaps", "uplink"}}
-	got := map[string][]string{}
-	for _, p := range e.costs() {
-		l := p.labels()
-		got[p.name+" "+l["packet"]] = append(got[p.name+" "+l["packet"]], l["entries"]+" "+l["table"])
-	}
-	for name, want := range map[string][]string{
-		"gtpu_decap short": {"1 few", "1000 usual", "100000 many"}, "gtpu_decap long": {"1000 usual"},
-		"end short": {"1 few", "1000 usual"}, "end long": {"1000 usual"}, "h_encaps short": {"1 usual"}, "h_encaps long": {"1 usual"},
-		"uplink short": {"1 few", "1000 usual"}, "uplink long": {"1000 usual"},
-	} {
-		if !slices.Equal(got[name], want) {
-			t.Errorf("%s: %v, want %v", name, got[name], want)
-		}
-	}
-}
-
-// The light load is that of paper 001's table II.
-func TestLightRate(t *testing.T) {
-	for size, want := range map[int]float64{shortSize: 100_806, longSize: 8_127} {
-		if got := lightRate(size); got != want {
-			t.Errorf("%d octets: %v packets/s, want %v", size, got, want)
-		}
-	}
-}
-
-func TestMedianOf(t *testing.T) {
-	h := &result.Histogram{Lower: []uint64{100, 200, 400}, Upper: []uint64{200, 400, 800}, Count: []uint64{1, 2, 1}}
-	if got := medianOf(h); got != 300 {
-		t.Errorf("%v, want 300: half of the second bucket", got)
-	}
-}
-
-// Groups of sessions, of few and of many, never have a session in common.
-func TestGroupsAreApart(t *testing.T) {
-	for _, tables := range []uint32{1, 500, 1000, 5000, 1_000_000} {
-		type span struct{ from, to uint32 }
-		var spans []span
-		for _, f := range upfFunctions(shortSize)[1:] {
-			if strings.HasPrefix(f.name, "uplink") {
-				first := f.sessions.first(tables)
-				spans = append(spans, span{first, first + min(f.sessions.entries(), tables)})
-			}
-		}
-		slices.SortFunc(spans, func(a, b span) int { return int(a.from) - int(b.from) })
-		for i := 1; i < len(spans); i++ {
-			if spans[i].from < spans[i-1].to {
-				t.Errorf("%d of each: %v and %v overlap", tables, spans[i-1], spans[i])
-			}
-		}
 	}
 }
 

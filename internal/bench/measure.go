@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
 
@@ -139,3 +141,31 @@ func checkOutcomes(before, after map[string]uint64, sent uint64) error {
 	}
 	return nil
 }
+
+// callTime is what a run costs by the wall besides its packets: the kernel waits
+// until nobody uses the old dispatcher. packetTime is what a packet takes.
+const (
+	callTime   = 25 * time.Millisecond
+	packetTime = 250 * time.Nanosecond
+)
+
+// entryTime is what an entry takes to be set up.
+const entryTime = 30 * time.Microsecond
+
+// resultEnvironment is what a daemon says of itself.
+func (b *bench) resultEnvironment(ctx context.Context) (e result.Environment, err error) {
+	e.Offloads = b.node.net.node.offloads(portIn)
+	e.Version, e.DataPath, err = b.daemon.version(ctx)
+	return e, err
+}
+
+// The metrics of a row.
+const (
+	metricPacket  = "packet_ns"   // CPU time of a packet, generator to sink, beside the baseline
+	metricProgram = "program_ns"  // of the program alone
+	metricFront   = "test_run_ns" // of the program with the front, beside the front
+	metricKernel  = "kernel_ns"   // the kernel's CPU time of a packet, beside ours
+)
+
+// sessionTime is what a session takes to be set up, with its gNB's tunnel.
+const sessionTime = 80 * time.Microsecond

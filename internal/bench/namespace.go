@@ -96,3 +96,28 @@ func (n namespace) ifindex(name string) (int, error) {
 	})
 	return index, err
 }
+
+// offloads are the features of an interface that change what packets look
+// like, if ethtool is there to tell.
+func (n namespace) offloads(port string) map[string]string {
+	out := map[string]string{}
+	var text []byte
+	err := n.do(func() (err error) {
+		text, err = exec.Command("ethtool", "-k", port).Output()
+		return err
+	})
+	if err != nil {
+		return map[string]string{"unknown": err.Error()}
+	}
+	for line := range bytes.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSpace(string(line)), ": ")
+		switch name {
+		case "rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
+			"generic-segmentation-offload", "generic-receive-offload", "large-receive-offload":
+			if ok {
+				out[name] = value
+			}
+		}
+	}
+	return out
+}

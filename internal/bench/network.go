@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 )
 
 // The interfaces of a node that is measured.
@@ -102,3 +103,6 @@ func (n *network) delete() error {
 	}
 	return errors.Join(errs...)
 }
+
+// runName is that of the namespaces and pins of this run.
+func runName() string { return fmt.Sprintf("culvert-bench-%d", os.Getpid()) }

@@ -118,3 +118,30 @@ kernel    how many times as long the kernel takes for the same frame
 `, r.Baseline, r.Environment.Rounds, r.Environment)
 	return err
 }
+
+// environment is where figures come from.
+type environment struct {
+	Kernel   string            `json:"kernel"`
+	CPU      string            `json:"cpu"`
+	CPUs     int               `json:"cpus"`
+	Load     string            `json:"load"` // average, when it began
+	Commit   string            `json:"commit"`
+	Version  string            `json:"version"`
+	DataPath string            `json:"data_path"` // hash of the loaded build
+	Offloads map[string]string `json:"offloads"`  // of the receiving interface
+	Rounds   int               `json:"rounds"`
+	Packets  uint32            `json:"packets"` // of a live run
+}
+
+// environmentOf is a run's, whose packets of one run are not in it.
+func environmentOf(run *result.Run, packets int) environment {
+	e := run.Environment
+	return environment{
+		Kernel: e.Kernel, CPU: e.CPU, CPUs: e.CPUs, Load: e.Load, Commit: e.Commit, Version: e.Version, DataPath: e.DataPath,
+		Offloads: e.Offloads, Rounds: run.Rounds, Packets: uint32(packets),
+	}
+}
+
+func (e environment) String() string {
+	return fmt.Sprintf("%s, Linux %s, %d CPUs, load %s, commit %s", e.CPU, e.Kernel, e.CPUs, e.Load, e.Commit)
+}

@@ -143,7 +143,7 @@ func (p scalePoint) rowSamples(s sample) []experiment.Sample {
 }
 
 // twoCoresSamples set two cores beside one; both take as many packets.
-func (b *bench) twoCoresSamples(p scalePoint, pair []int) ([]experiment.Sample, error) {
+func twoCoresSamples(b *bench, p scalePoint, pair []int) ([]experiment.Sample, error) {
 	one, err := b.together(p.row, pair[1:])
 	if err != nil {
 		return nil, fmt.Errorf("one core: %w", err)
@@ -161,7 +161,7 @@ func (b *bench) twoCoresSamples(p scalePoint, pair []int) ([]experiment.Sample, 
 
 // deleteSamples deletes the first group's sessions, takes some through their life
 // at a rate, and sets all of them up again.
-func (b *bench) deleteSamples(ctx context.Context) ([]experiment.Sample, error) {
+func deleteSamples(ctx context.Context, b *bench) ([]experiment.Sample, error) {
 	g := b.control.groups[0]
 	deleted, err := perform(ctx, smf.Pace{Window: window}, g.Delete)
 	if err != nil {
@@ -192,7 +192,7 @@ func (b *scaleBench) recoverSamples(ctx context.Context) (list []experiment.Samp
 	}
 	defer func() { err = errors.Join(err, node.tearDown()) }()
 	for range recoverRepeats {
-		seconds, err := node.recoverOnce(ctx)
+		seconds, err := recoverOnce(ctx, node)
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +205,7 @@ func (b *scaleBench) recoverSamples(ctx context.Context) (list []experiment.Samp
 
 // recoverOnce kills the daemon, starts it and asks for a heartbeat, as a node that
 // the UPF has no association with: it waits for nothing that an SMF does.
-func (b *bench) recoverOnce(ctx context.Context) (seconds float64, err error) {
+func recoverOnce(ctx context.Context, b *bench) (seconds float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	in, killed := b.node.net.node, time.Now()

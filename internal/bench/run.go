@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
-
-// runName is that of the namespaces and pins of this run.
-func runName() string { return fmt.Sprintf("culvert-bench-%d", os.Getpid()) }
 
 // setUp starts the daemon on a node of its own and fills its tables. The node's
 // interfaces have a queue for each of `queues` CPUs.
@@ -132,4 +129,23 @@ func (b *bench) tearDown() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// bytesOfEntry is what the daemon and the benchmark hold for a SID, a tunnel or
+// a steering entry while they come, as measured.
+const bytesOfEntry = 4 << 10
+
+// enoughMemory refuses tables that would make the kernel end a process in the
+// middle of a run.
+func enoughMemory(c *config.Config, meminfo string) error {
+	available, err := availableMemory(meminfo)
+	if err != nil {
+		return err
+	}
+	entries := uint64(len(c.SIDs) + len(c.Tunnels) + len(c.Steering))
+	if need := entries * bytesOfEntry; need > available {
+		return fmt.Errorf("%d entries need about %d MB of memory, and %d MB are available: give fewer with --entries or --tunnels",
+			entries, need>>20, available>>20)
+	}
+	return nil
 }

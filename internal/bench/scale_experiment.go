@@ -226,9 +226,6 @@ func (e *scaleExperiment) Plan() (experiment.Plan, error) {
 	return plan, nil
 }
 
-// sessionTime is what a session takes to be set up, with its gNB's tunnel.
-const sessionTime = 80 * time.Microsecond
-
 // scaleBench has a node for each sort of tables, so that none is larger than its
 // own dimension says.
 type scaleBench struct {
@@ -310,9 +307,9 @@ func (b *scaleBench) Environment(ctx context.Context) (result.Environment, error
 func (b *scaleBench) Measure(ctx context.Context, at experiment.Point, _ int) ([]experiment.Sample, error) {
 	switch at.ID {
 	case controlPoint:
-		return b.nodes[sessionsNode].controlSamples()
+		return controlSamples(b.nodes[sessionsNode])
 	case deletePoint:
-		return b.nodes[sessionsNode].deleteSamples(ctx)
+		return deleteSamples(ctx, b.nodes[sessionsNode])
 	case recoverPoint:
 		return b.recoverSamples(ctx)
 	}
@@ -320,9 +317,9 @@ func (b *scaleBench) Measure(ctx context.Context, at experiment.Point, _ int) ([
 	node := b.nodes[p.node]
 	switch {
 	case p.node == coresNode && p.dimension == "":
-		return node.twoCoresSamples(p, b.pair)
+		return twoCoresSamples(node, p, b.pair)
 	case p.node == coresNode:
-		return node.coresSamples(p, b.pair)
+		return coresSamples(node, p, b.pair)
 	}
 	s, err := node.round(ctx, p.row)
 	switch {
@@ -352,7 +349,7 @@ const (
 )
 
 // coresSamples alternates one core and two.
-func (b *bench) coresSamples(p scalePoint, pair []int) ([]experiment.Sample, error) {
+func coresSamples(b *bench, p scalePoint, pair []int) ([]experiment.Sample, error) {
 	var one, two []float64
 	for range coresRuns {
 		for _, cores := range []int{1, 2} {
@@ -386,7 +383,7 @@ func n4Samples(rows []pfcpRow) (list []experiment.Sample) {
 }
 
 // controlSamples are what setting up the sessions took, and what they hold.
-func (b *bench) controlSamples() ([]experiment.Sample, error) {
+func controlSamples(b *bench) ([]experiment.Sample, error) {
 	list := n4Samples(b.control.rows)
 	resident, tables, err := b.daemon.memory()
 	if err != nil {
@@ -474,7 +471,7 @@ func (e *scaleExperiment) Claims(run *result.Run) (claims []string) {
 				word = "less"
 			}
 			claims = append(claims, fmt.Sprintf("%s, %s from %d to %d: a packet costs %s, %s and %s times L2 forwarding.",
-				from.Labels["function"], d.name, first, last, word, inWords(a), inWords(b)))
+				from.Labels["function"], d.name, first, last, word, a, b))
 		}
 	}
 	return claims

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/culvert-net/culvert/internal/bench/stats"
@@ -27,6 +28,11 @@ func (m Measurement) Estimate(v Value) Estimate {
 		e.Value, e.Low, e.High = stats.Interval(m.Baseline, m.Samples)
 	}
 	return e
+}
+
+// String is "1.14 (1.10 to 1.19)".
+func (e Estimate) String() string {
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", e.Value, e.Low, e.High)
 }
 
 // Measured says whether there is a value.

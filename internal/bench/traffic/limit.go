@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
@@ -55,6 +56,17 @@ func (p *Pair) TimestampCost(ctx context.Context, t Template) (float64, error) {
 		return err
 	})
 	return stats.Median(costs), err
+}
+
+// Describe says what the generator and its receiver reach without a device, and
+// what they pay for the time in each packet.
+func (p *Pair) Describe(ctx context.Context, t Template, e *result.Environment) (err error) {
+	if e.GeneratorLimit, err = p.Limit(ctx, t); err != nil {
+		return err
+	}
+	cost, err := p.TimestampCost(ctx, t)
+	e.TimestampNS = &cost
+	return err
 }
 
 // perPacket is the generator's CPU time for a packet, ns.

@@ -9,20 +9,6 @@ import (
 // pace is what one run took: CPU ns of a packet, and ns until all were out.
 type pace struct{ cpu, wall float64 }
 
-var errTwoCPUs = errors.New("two cores over one need two CPUs, and this process may use one")
-
-// twoCPUs are the last two that the process may run on.
-func twoCPUs() ([]int, error) {
-	cpus, err := allowedCPUs()
-	if err == nil && len(cpus) < 2 {
-		err = errTwoCPUs
-	}
-	if err != nil {
-		return nil, err
-	}
-	return cpus[len(cpus)-2:], nil
-}
-
 // together sends a row's frames on all of some CPUs at once, as many on each.
 func (b *bench) together(r *row, cpus []int) (pace, error) {
 	l := load{r.portName(), r.frame(r.entries, b.tables()), b.program, r.want}
