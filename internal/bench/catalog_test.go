@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/checksum"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // What the report is to hold (docs/reference/semantics.md names them).
@@ -59,7 +62,7 @@ func TestFramesOfEntries(t *testing.T) {
 				continue
 			}
 			frame := f.frame(entries, 1000)
-			if binary.BigEndian.Uint16(frame.Data[12:]) == typeIPv4 && sum(frame.Data[lenEthernet:][:lenIPv4], 0) != 0xffff {
+			if binary.BigEndian.Uint16(frame.Data[12:]) == typeIPv4 && checksum.Of(frame.Data[lenEthernet:][:lenIPv4], 0) != 0 {
 				t.Errorf("%s: the IPv4 header checksum is wrong", f.name)
 			}
 			if f.key.offset == 0 {
@@ -76,21 +79,23 @@ func TestFramesOfEntries(t *testing.T) {
 }
 
 func TestWantFindsFaults(t *testing.T) {
-	good := ethernet(typeIPv4, packet4(inner4, dst4, shortSize, true))
+	good := packet4(inner4, dst4, shortSize, true).frame()
 	w := wantIPv4(dst4, protoUDP, 26)
 	if err := w.check(good, len(good)); err != nil {
 		t.Fatalf("a good frame: %v", err)
 	}
+	kind := uint16(typeIPv6)
+	other := packet4(inner4, dst4, shortSize, true).in(packet.Ethernet{Type: &kind})
 	for name, bad := range map[string]struct {
 		frame  []byte
 		length int
 		says   string
 	}{
-		"another type":        {ethernet(typeIPv6, packet4(inner4, dst4, shortSize, true)), len(good), "type"},
+		"another type":        {packet.Frame(other...), len(good), "type"},
 		"longer":              {good, len(good) + 4, "octets"},
 		"cut short":           {good[:20], 20, "too few"},
-		"another protocol":    {ethernet(typeIPv4, ipv4(inner4, dst4, protoIPv6, make([]byte, 26))), len(good), "protocol"},
-		"another destination": {ethernet(typeIPv4, packet4(inner4, gnb, shortSize, true)), len(good), "goes to"},
+		"another protocol":    {stack{ipv4(inner4, dst4), packet.Payload{Data: make(packet.Hex, 26), Proto: protoIPv6}}.frame(), len(good), "protocol"},
+		"another destination": {packet4(inner4, gnb, shortSize, true).frame(), len(good), "goes to"},
 	} {
 		if err := w.check(bad.frame, bad.length); err == nil || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%s: %v, want one about %q", name, err, bad.says)

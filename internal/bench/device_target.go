@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -53,17 +54,17 @@ var (
 	toVXLAN    = addr("100.67.0.1")
 )
 
-func user4(dst netipAddr) traffic.Inner { return traffic.Inner{Source: inner4, Destination: dst} }
+func user4(dst netip.Addr) traffic.Inner { return traffic.Inner{Source: inner4, Destination: dst} }
 
 // srv6Outer leaves segments[0:done] behind.
-func srv6Outer(src netipAddr, done int, segments ...netipAddr) traffic.Outer {
+func srv6Outer(src netip.Addr, done int, segments ...netip.Addr) traffic.Outer {
 	left := len(segments) - 1 - done
 	return traffic.Outer{Kind: traffic.SRv6, Source: src, Segments: segments, SegmentsLeft: &left}
 }
 
 func forwarders() []forwarder {
-	reduced := traffic.Outer{Kind: traffic.SRv6, Source: source, Segments: []netipAddr{segment}, Reduced: true}
-	sid := func(at netipAddr, b srv6.Behavior) func(*config.Config) {
+	reduced := traffic.Outer{Kind: traffic.SRv6, Source: source, Segments: []netip.Addr{segment}, Reduced: true}
+	sid := func(at netip.Addr, b srv6.Behavior) func(*config.Config) {
 		return func(c *config.Config) {
 			c.SIDs = append(c.SIDs, srv6.LocalSID{SID: prefix(at, 64), Behavior: b, Table: sidTable(b)})
 		}
@@ -71,7 +72,7 @@ func forwarders() []forwarder {
 	steer := func(s srpolicy.Steering) func(*config.Config) {
 		return func(c *config.Config) { c.Steering = append(c.Steering, s) }
 	}
-	local := func(at netipAddr, action string) []string {
+	local := func(at netip.Addr, action string) []string {
 		return []string{"route add " + prefix(at, 64).String() + " encap seg6local action " + action + " dev " + portOut}
 	}
 	return []forwarder{
@@ -93,7 +94,7 @@ func forwarders() []forwarder {
 			name: "end_dt6", expect: &traffic.Template{},
 			sent: traffic.Template{
 				Inner: traffic.Inner{Source: inner6, Destination: dst6}, Flows: 256,
-				Outer: traffic.Outer{Kind: traffic.SRv6, Source: gnb6, Segments: []netipAddr{sidDT6}, Reduced: true},
+				Outer: traffic.Outer{Kind: traffic.SRv6, Source: gnb6, Segments: []netip.Addr{sidDT6}, Reduced: true},
 			},
 			put: sid(sidDT6, srv6.EndDT6), routes: local(sidDT6, "End.DT6 table 100"),
 		},

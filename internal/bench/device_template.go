@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -21,7 +22,7 @@ func templates() []traffic.Template {
 			Kind: traffic.GTPU, Source: addr("192.0.2.1"), Destination: addr("198.51.100.1"), TEID: 1, Container: traffic.Uplink, QFI: 9,
 		}},
 		{Name: "srv6", Inner: user4, Flows: 256, Outer: traffic.Outer{
-			Kind: traffic.SRv6, Source: addr("2001:db8:1::1"), Segments: []netipAddr{addr("2001:db8:2::1")}, Reduced: true,
+			Kind: traffic.SRv6, Source: addr("2001:db8:1::1"), Segments: []netip.Addr{addr("2001:db8:2::1")}, Reduced: true,
 		}},
 	}
 }

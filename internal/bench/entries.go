@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/checksum"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -19,7 +20,7 @@ import (
 // leads to, beside another function in the same table.
 const manyEntries = 1 << 22
 
-type netipAddr = netip.Addr
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 func prefix(a netip.Addr, bits int) netip.Prefix { return netip.PrefixFrom(a, bits).Masked() }
 
@@ -125,7 +126,7 @@ func put(frame []byte, p progrun.Place) {
 	}
 	header := frame[p.Checksum-10:][:lenIPv4]
 	binary.BigEndian.PutUint16(header[10:], 0)
-	binary.BigEndian.PutUint16(header[10:], ^sum(header, 0))
+	binary.BigEndian.PutUint16(header[10:], checksum.Of(header, 0))
 }
 
 func (f function) portName() string { return cmp.Or(f.port, portIn) }

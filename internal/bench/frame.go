@@ -1,129 +1,59 @@
 package bench
 
 import (
-	"encoding/binary"
 	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
-// The numbers of protocols and EtherTypes in the frames.
-const (
-	typeIPv4 = 0x0800
-	typeIPv6 = 0x86dd
+// stack is a packet, its outermost header first.
+type stack []packet.Layer
 
-	protoIPv4     = 4
-	protoUDP      = 17
-	protoIPv6     = 41
-	protoRouting  = 43
-	protoEthernet = 143
+// in puts headers around a packet.
+func (s stack) in(headers ...packet.Layer) stack { return append(headers, s...) }
 
-	gtpuPort = 2152
-)
+func (s stack) len() int { return len(packet.Frame(s...)) }
 
-// Lengths of headers.
-const (
-	lenEthernet = 14
-	lenIPv4     = 20
-	lenIPv6     = 40
-	lenUDP      = 8
-	lenGTPU     = 8
-	// of a PDU Session Container, with the header's options
-	lenContainer = 8
-)
+// frame is the packet as the interface that is measured receives it, without FCS.
+func (s stack) frame() []byte { return packet.Frame(s.in(ethernet())...) }
 
-func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
-
-// ethernet is a frame for the interface that receives, less its FCS.
-func ethernet(etherType uint16, payload []byte) []byte {
-	b := append(append([]byte{}, macOf(1)...), macOf(2)...)
-	return append(binary.BigEndian.AppendUint16(b, etherType), payload...)
+func ethernet() packet.Layer {
+	return packet.Ethernet{Dst: packet.Hex(macOf(1)), Src: packet.Hex(macOf(2))}
 }
 
-func ipv4(src, dst netip.Addr, protocol uint8, payload []byte) []byte {
-	b := make([]byte, lenIPv4)
-	b[0], b[8], b[9] = 0x45, 64, protocol
-	binary.BigEndian.PutUint16(b[2:], uint16(lenIPv4+len(payload)))
-	b[6] = 0x40 // DF
-	copy(b[12:], src.AsSlice())
-	copy(b[16:], dst.AsSlice())
-	binary.BigEndian.PutUint16(b[10:], ^sum(b, 0))
-	return append(b, payload...)
+func ipv4(src, dst netip.Addr) packet.Layer {
+	const dontFragment = 0x4000
+	return packet.IPv4{Src: src, Dst: dst, Fragment: dontFragment}
 }
 
-func ipv6(src, dst netip.Addr, next uint8, payload []byte) []byte {
-	b := make([]byte, lenIPv6)
-	b[0], b[6], b[7] = 0x60, next, 64
-	binary.BigEndian.PutUint16(b[4:], uint16(len(payload)))
-	copy(b[8:], src.AsSlice())
-	copy(b[24:], dst.AsSlice())
-	return append(b, payload...)
-}
-
-// udp has a right checksum if the packet around it is given, else none.
-func udp(src, dst netip.Addr, from, to uint16, payload []byte, checksum bool) []byte {
-	b := make([]byte, lenUDP, lenUDP+len(payload))
-	binary.BigEndian.PutUint16(b, from)
-	binary.BigEndian.PutUint16(b[2:], to)
-	binary.BigEndian.PutUint16(b[4:], uint16(lenUDP+len(payload)))
-	b = append(b, payload...)
-	if checksum {
-		pseudo := append(src.AsSlice(), dst.AsSlice()...)
-		pseudo = append(pseudo, 0, protoUDP, b[4], b[5])
-		binary.BigEndian.PutUint16(b[6:], ^sum(b, sum(pseudo, 0)))
+func udp(source, destination uint16, checksum bool) packet.Layer {
+	u := packet.UDP{Sport: source, Dport: destination}
+	if !checksum {
+		u.Checksum = new(uint16)
 	}
-	return b
+	return u
 }
 
-// sum is the Internet checksum's sum over b, folded; b's end is padded.
-func sum(b []byte, start uint16) uint16 {
-	total := uint32(start)
-	for i := range b {
-		if i%2 == 0 {
-			total += uint32(b[i]) << 8
-		} else {
-			total += uint32(b[i])
-		}
+// gPDU puts a G-PDU between two addresses around a packet. Its UDP checksum is left
+// out over IPv4.
+func (s stack) gPDU(src, dst netip.Addr, header packet.GTPU) stack {
+	const gtpuPort = 2152
+	outer := ipv4(src, dst)
+	if src.Is6() {
+		outer = packet.IPv6{Src: src, Dst: dst}
 	}
-	for total > 0xffff {
-		total = total&0xffff + total>>16
-	}
-	return uint16(total)
-}
-
-// uplinkPDU is what a gNB sends: a PDU Session Container with QFI 9.
-func uplinkPDU(teid uint32, pdu []byte) []byte {
-	b := []byte{0x34, 255}
-	b = binary.BigEndian.AppendUint16(b, uint16(lenContainer+len(pdu)))
-	b = binary.BigEndian.AppendUint32(b, teid)
-	b = append(b, 0, 0, 0, 0x85, 1, 0x10, 9, 0)
-	return append(b, pdu...)
-}
-
-// gPDU is a G-PDU without options.
-func gPDU(teid uint32, payload []byte) []byte {
-	b := []byte{0x30, 255, 0, 0, 0, 0, 0, 0}
-	binary.BigEndian.PutUint16(b[2:], uint16(len(payload)))
-	binary.BigEndian.PutUint32(b[4:], teid)
-	return append(b, payload...)
-}
-
-// srh has its segments in wire order: the last one first.
-func srh(next, left uint8, segments []netip.Addr, payload []byte) []byte {
-	b := []byte{next, uint8(2 * len(segments)), 4, left, uint8(len(segments) - 1), 0, 0, 0}
-	for _, s := range segments {
-		b = append(b, s.AsSlice()...)
-	}
-	return append(b, payload...)
+	return s.in(outer, udp(50000, gtpuPort, src.Is6()), header)
 }
 
 // packet4 and packet6 are what users send: `size` octets behind an IPv4 header
 // (26 make the frames of 64 octets with FCS), and as large a packet of IPv6, if
 // there is room for what is behind its header: 20 octets at least (78).
-func packet4(src, dst netip.Addr, size int, checksum bool) []byte {
-	return ipv4(src, dst, protoUDP, udp(src, dst, 4000, 5000, make([]byte, size-lenUDP), checksum))
+func packet4(src, dst netip.Addr, size int, checksum bool) stack {
+	return stack{ipv4(src, dst), udp(4000, 5000, checksum), packet.Payload{Data: make(packet.Hex, size-lenUDP)}}
 }
 
-func packet6(src, dst netip.Addr, size int) []byte {
-	return ipv6(src, dst, protoUDP, udp(src, dst, 4000, 5000, make([]byte, size6(size)-lenUDP), true))
+func packet6(src, dst netip.Addr, size int) stack {
+	return stack{packet.IPv6{Src: src, Dst: dst}, udp(4000, 5000, true), packet.Payload{Data: make(packet.Hex, size6(size)-lenUDP)}}
 }
 
 func size6(size int) int { return max(20, size-(lenIPv6-lenIPv4)) }

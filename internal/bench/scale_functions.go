@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -28,15 +29,15 @@ func segmentsFunction(n int) function {
 		segments = append(segments, netip.AddrFrom16(b))
 	}
 	f := function{
-		name: name, size: shortSize, most: 1, data: ethernet(typeIPv4, user),
+		name: name, size: shortSize, most: 1, data: user.frame(),
 		put: func(c *config.Config, _ uint32) {
 			c.Policies = append(c.Policies, onePath(name, srv6.HEncapsRed, segments...))
 			c.Steering = append(c.Steering, srpolicy.Steering{Prefix: prefix(steered, 16), Policy: name})
 		},
-		want: wantIPv6(segments[0], 16, protoIPv4, len(user)),
+		want: wantIPv6(segments[0], 16, protoIPv4, user.len()),
 	}
 	if n > 1 { // the first is left out of the SRH
-		f.want = wantIPv6(segments[0], 16, protoRouting, 8+16*(n-1)+len(user))
+		f.want = wantIPv6(segments[0], 16, protoRouting, 8+16*(n-1)+user.len())
 	}
 	return f
 }
@@ -45,7 +46,7 @@ func segmentsFunction(n int) function {
 func policiesFunction() function {
 	user := packet4(inner4, ueNet, shortSize, false)
 	return function{
-		name: "policies", size: shortSize, most: mostPolicies, data: ethernet(typeIPv4, user),
+		name: "policies", size: shortSize, most: mostPolicies, data: user.frame(),
 		key: key{offset: lenEthernet + 16, base: ueNumber(ueNet), checksum: lenEthernet + 10},
 		put: func(c *config.Config, entries uint32) {
 			for i := range entries {
@@ -55,7 +56,7 @@ func policiesFunction() function {
 				c.Steering = append(c.Steering, srpolicy.Steering{Prefix: prefix(ue(i), 32), Policy: name("policy", i)})
 			}
 		},
-		want: wantIPv6(segment, 14, protoIPv4, len(user)),
+		want: wantIPv6(segment, 14, protoIPv4, user.len()),
 	}
 }
 
@@ -70,7 +71,7 @@ func routesFunction() function {
 	out := wantIPv4(firstRoute, protoUDP, shortSize)
 	out.destination = out.destination[:2] // that all have
 	return function{
-		name: "routes", size: shortSize, most: mostRoutes, data: ethernet(typeIPv6, ipv6(gnb6, sid, protoIPv4, user)),
+		name: "routes", size: shortSize, most: mostRoutes, data: user.in(packet.IPv6{Src: gnb6, Dst: sid}).frame(),
 		key:  key{offset: inner + 16, base: ueNumber(firstRoute), checksum: inner + 10},
 		put:  putSID(srv6.LocalSID{SID: prefix(sid, 64), Behavior: srv6.EndDT4, Table: customerTable}),
 		want: out,

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/smf"
 )
@@ -117,10 +118,10 @@ func uplink(suffix string, s sessions, size int) function {
 	inner := lenEthernet + lenIPv4 + lenUDP + lenGTPU + lenContainer
 	return function{
 		name: "uplink" + suffix, most: s.entries(), sessions: &s, put: func(*config.Config, uint32) {},
-		data: ethernet(typeIPv4, ipv4(gnb, upf, protoUDP, udp(gnb, upf, 50000, gtpuPort, uplinkPDU(firstTEID, pdu), false))),
+		data: pdu.gPDU(gnb, upf, packet.GTPU{TEID: firstTEID, Container: &packet.PDUSession{Type: 1, QFI: 9}}).frame(),
 		key:  key{offset: uint32(teid), base: firstTEID + place, step: step},
 		twin: key{offset: uint32(inner + 12), base: ueNumber(firstUE) + place, checksum: uint32(inner + 10), step: step},
-		want: wantIPv4(dst4, protoUDP, len(pdu)-lenIPv4),
+		want: wantIPv4(dst4, protoUDP, pdu.len()-lenIPv4),
 	}
 }
 
@@ -129,9 +130,9 @@ func downlink(suffix string, s sessions, size int) function {
 	pdu := packet4(dst4, firstUE, size, false)
 	return function{
 		name: "downlink" + suffix, most: s.entries(), sessions: &s, put: func(*config.Config, uint32) {},
-		data: ethernet(typeIPv4, pdu),
+		data: pdu.frame(),
 		key:  key{offset: lenEthernet + 16, base: ueNumber(firstUE) + place, checksum: lenEthernet + 10, step: step},
-		want: wantIPv4(farGTPU, protoUDP, lenUDP+lenGTPU+lenContainer+len(pdu)),
+		want: wantIPv4(farGTPU, protoUDP, lenUDP+lenGTPU+lenContainer+pdu.len()),
 	}
 }
 

@@ -7,6 +7,29 @@ import (
 	"net/netip"
 )
 
+// The numbers of protocols and EtherTypes in the frames.
+const (
+	typeIPv4 = 0x0800
+	typeIPv6 = 0x86dd
+
+	protoIPv4     = 4
+	protoUDP      = 17
+	protoIPv6     = 41
+	protoRouting  = 43
+	protoEthernet = 143
+)
+
+// Lengths of headers.
+const (
+	lenEthernet = 14
+	lenIPv4     = 20
+	lenIPv6     = 40
+	lenUDP      = 8
+	lenGTPU     = 8
+	// of a PDU Session Container, with the header's options
+	lenContainer = 8
+)
+
 // want is what a frame that comes out must be.
 type want struct {
 	etherType   uint16
