@@ -115,10 +115,3 @@ func must(err error) {
 	}
 }
 
-func names(list []function) []string {
-	var out []string
-	for _, f := range list {
-		out = append(out, f.name)
-	}
-	return out
-}

@@ -296,3 +296,11 @@ func mobile(size int) []function {
 		},
 	}
 }
+
+func names(list []function) []string {
+	var out []string
+	for _, f := range list {
+		out = append(out, f.name)
+	}
+	return out
+}

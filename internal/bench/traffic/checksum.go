@@ -1,20 +1,11 @@
 package traffic
 
-import "github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+import (
+	"net/netip"
 
-// sum is the Internet checksum's sum over b, folded; an odd end is padded.
-func sum(b []byte, start uint32) uint32 {
-	for i := 0; i+1 < len(b); i += 2 {
-		start += uint32(b[i])<<8 | uint32(b[i+1])
-	}
-	if len(b)%2 == 1 {
-		start += uint32(b[len(b)-1]) << 8
-	}
-	for start > 0xffff {
-		start = start&0xffff + start>>16
-	}
-	return start
-}
+	"github.com/culvert-net/culvert/internal/checksum"
+	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+)
 
 // pseudo is the sum over the pseudo-header of a UDP datagram behind the IP
 // header `ip`.
@@ -23,7 +14,10 @@ func pseudo(ip []byte, length int) uint32 {
 	if ip[0]>>4 == 4 {
 		addresses = ip[12:20]
 	}
-	return sum(addresses, protoUDP+uint32(length))
+	half := len(addresses) / 2
+	src, _ := netip.AddrFromSlice(addresses[:half])
+	dst, _ := netip.AddrFromSlice(addresses[half:])
+	return checksum.Pseudo(src, dst, protoUDP, length)
 }
 
 // checksums fills them in, from the inside out, and tells the places theirs.
@@ -52,7 +46,7 @@ func (f *frame) udpChecksum(at, ip int) {
 		return
 	}
 	datagram := f.data[at-6:]
-	c := uint16(^sum(datagram, pseudo(f.data[ip:], len(datagram))))
+	c := checksum.Of(datagram, pseudo(f.data[ip:], len(datagram)))
 	if c == 0 {
 		c = 0xffff
 	}
@@ -61,7 +55,7 @@ func (f *frame) udpChecksum(at, ip int) {
 
 func (f *frame) ipChecksum(at int) {
 	if at != 0 {
-		be.PutUint16(f.data[at:], uint16(^sum(f.data[at-10:at+10], 0)))
+		be.PutUint16(f.data[at:], checksum.Of(f.data[at-10:at+10], 0))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/checksum"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
@@ -140,9 +141,9 @@ func flip(octet int) func(*bridge, int, []byte) {
 func unreachable(frame []byte) []byte {
 	quoted := frame[14:min(len(frame), 14+28)]
 	icmp := append([]byte{3, 1, 0, 0, 0, 0, 0, 0}, quoted...)
-	binary.BigEndian.PutUint16(icmp[2:], uint16(^sum(icmp, 0)))
+	binary.BigEndian.PutUint16(icmp[2:], checksum.Of(icmp, 0))
 	ip := []byte{0x45, 0, 0, byte(20 + len(icmp)), 0, 0, 0, 0, 64, 1, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1}
-	binary.BigEndian.PutUint16(ip[10:], uint16(^sum(ip, 0)))
+	binary.BigEndian.PutUint16(ip[10:], checksum.Of(ip, 0))
 	eth := slices.Concat(frame[6:12], frame[:6], []byte{8, 0})
 	return slices.Concat(eth, ip, icmp)
 }

@@ -1,6 +1,9 @@
 package traffic
 
-import "github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+import (
+	"github.com/culvert-net/culvert/internal/checksum"
+	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
+)
 
 // mixed spreads a number over 32 bits: the finalizer of MurmurHash3.
 func mixed(x uint32) uint32 {
@@ -92,5 +95,5 @@ func putTag(frame []byte, t tag) {
 	b[0], b[1], b[2], b[3] = t.trial, t.stream, 0, 0
 	be.PutUint32(b[4:], t.sequence)
 	be.PutUint32(b[8:], t.time)
-	be.PutUint16(b[2:], uint16(folded(trafficrun.TagSum+uint32(^uint16(sum(b, 0))))))
+	be.PutUint16(b[2:], uint16(folded(trafficrun.TagSum+uint32(checksum.Of(b, 0)))))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/checksum"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -66,8 +67,8 @@ func verifyIPv4(b []byte, padded bool) error {
 	if len(b) < lenIPv4 {
 		return errors.New("the IPv4 header says less than its own length")
 	}
-	if s := sum(b[:lenIPv4], 0); s != 0xffff {
-		return wrongChecksum("IPv4 header", s)
+	if c := checksum.Of(b[:lenIPv4], 0); c != 0 {
+		return wrongChecksum("IPv4 header", ^c)
 	}
 	return verifyProtocol(b, int(b[9]), b[lenIPv4:])
 }
@@ -118,8 +119,8 @@ func verifyUDP(ip, b []byte) error {
 	case none && ip[0]>>4 == 6:
 		return errors.New("UDP over IPv6 has no checksum")
 	case !none:
-		if s := sum(b, pseudo(ip, len(b))); s != 0xffff {
-			return wrongChecksum("UDP", s)
+		if c := checksum.Of(b, pseudo(ip, len(b))); c != 0 {
+			return wrongChecksum("UDP", ^c)
 		}
 	}
 	switch be.Uint16(b[2:]) {
@@ -158,7 +159,7 @@ func verifyGTPU(b []byte) error {
 }
 
 // wrongChecksum says that a sum is not all ones.
-func wrongChecksum(of string, s uint32) error {
+func wrongChecksum(of string, s uint16) error {
 	return checksumError(fmt.Sprintf("the %s checksum is wrong: the sum is %#04x", of, s))
 }
 
