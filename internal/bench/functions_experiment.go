@@ -286,10 +286,11 @@ func (b *functionsBench) Measure(ctx context.Context, p experiment.Point, _ int)
 	if err != nil {
 		return nil, err
 	}
-	return s.samples(cost), nil
+	return cost.samples(s), nil
 }
 
-func (s sample) samples(p costPoint) []experiment.Sample {
+// samples are all figures of a row's round.
+func (p costPoint) samples(s sample) []experiment.Sample {
 	of := func(metric string, value float64, beside *float64) experiment.Sample {
 		return experiment.Sample{Metric: metric, Labels: p.labels(), Unit: "ns", Value: value, Baseline: beside}
 	}
