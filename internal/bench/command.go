@@ -114,4 +114,3 @@ func must(err error) {
 		panic(err)
 	}
 }
-
