@@ -15,7 +15,7 @@ import (
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/lab"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/smf"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -94,7 +94,7 @@ func (b *disruptBench) makeOther() error {
 	if err != nil {
 		return err
 	}
-	if lab.Rebuild(program) == 0 {
+	if disturb.Rebuild(program) == 0 {
 		return fmt.Errorf("%s holds no data path that could be replaced", b.Culvert)
 	}
 	dir, err := os.MkdirTemp("", "culvert-bench-")

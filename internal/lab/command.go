@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
@@ -177,7 +178,7 @@ func (o *options) variants(t *topology.Topology, p *report.Progress) ([]string, 
 	}
 	list, err := t.ChosenVariants("n9", o.n9)
 	if i := slices.Index(list, topology.KubeMode); err == nil && i >= 0 {
-		if missing := havePrograms(topology.EtcdProcess, topology.ApiServerProcess, proxyProcess); missing != nil {
+		if missing := cluster.HavePrograms(topology.EtcdProcess, topology.ApiServerProcess, cluster.ProxyProcess); missing != nil {
 			p.Say("%s: mode %s is left out: %v", t.Name, topology.KubeMode, missing)
 			list = slices.Delete(slices.Clone(list), i, i+1)
 		}

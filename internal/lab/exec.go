@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -63,7 +64,7 @@ func runIn(in *instance.Instance, cobra *cobra.Command, n *topology.Node, args [
 	cmd := exec.Command("nsenter", append(append(enter, "--"), args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cobra.InOrStdin(), cobra.OutOrStdout(), cobra.ErrOrStderr()
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+in.Kubeconfig(),
-		"PATH="+strings.Join([]string{os.Getenv("PATH"), "/usr/sbin", "/sbin", clusterPrograms(), kubelet.Bin}, ":"))
+		"PATH="+strings.Join([]string{os.Getenv("PATH"), "/usr/sbin", "/sbin", cluster.Programs(), kubelet.Bin}, ":"))
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, unix.SIGTERM)
 	if err := cmd.Start(); err != nil {

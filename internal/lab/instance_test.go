@@ -13,6 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/lab/check"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/report"
@@ -90,7 +93,7 @@ func TestChecksFail(t *testing.T) {
 	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	got, err := (&runner{Instance: in, progress: quiet}).run(t.Context(), []string{""})
+	got, err := runChecks(t.Context(), &disturb.Runner{Instance: in}, []string{""}, nil, quiet)
 	if err != nil || got.Pass || len(got.Checks) != 7 {
 		t.Fatalf("error %v, report %+v", err, got)
 	}
@@ -190,11 +193,11 @@ func TestAfterACrash(t *testing.T) {
 	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	first, ok := in.Process(in.Node("gnb"), endpointProcess)
+	first, ok := in.Process(in.Node("gnb"), daemon.EndpointProcess)
 	if !ok || !first.Alive() {
 		t.Fatal("no endpoint")
 	}
-	if err := first.Stop(unix.SIGKILL, answerTime); err != nil {
+	if err := first.Stop(unix.SIGKILL, check.AnswerTime); err != nil {
 		t.Fatal(err)
 	}
 	if err := in.Close(); err != nil { // as the process that died
@@ -208,7 +211,7 @@ func TestAfterACrash(t *testing.T) {
 	if err := up(t.Context(), in, "", quiet); err != nil {
 		t.Fatal(err)
 	}
-	second, ok := in.Process(in.Node("gnb"), endpointProcess)
+	second, ok := in.Process(in.Node("gnb"), daemon.EndpointProcess)
 	if !ok || !second.Alive() || second.PID == first.PID {
 		t.Errorf("endpoint %+v after %+v", second, first)
 	}
@@ -264,7 +267,7 @@ func TestFRR(t *testing.T) {
 			if err := up(t.Context(), in, "", quiet); err != nil {
 				t.Fatal(err)
 			}
-			got, err := (&runner{Instance: in, progress: quiet}).run(t.Context(), []string{""})
+			got, err := runChecks(t.Context(), &disturb.Runner{Instance: in}, []string{""}, nil, quiet)
 			if err != nil || !got.Pass {
 				t.Errorf("error %v, report %+v", err, got)
 			}

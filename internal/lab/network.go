@@ -7,13 +7,19 @@ import (
 	"io"
 	"net/netip"
 
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/observe"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // Network is a lab that is up, for who sends traffic of their own through it.
-type Network struct{ r *runner }
+type Network struct {
+	in       *instance.Instance
+	progress *report.Progress
+}
 
 // ErrBusy says that an instance is in use by another command at the moment.
 var ErrBusy = instance.ErrBusy
@@ -36,10 +42,10 @@ func Open(ctx context.Context, name, as, culvert, variant string, w io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{&runner{Instance: in, progress: &report.Progress{W: w}}}
+	n := &Network{in, &report.Progress{W: w}}
 	// An instance that is whole may be of another build.
-	if err = in.Down(n.r.progress); err == nil {
-		err = up(ctx, in, variant, n.r.progress)
+	if err = in.Down(n.progress); err == nil {
+		err = up(ctx, in, variant, n.progress)
 	}
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
@@ -49,44 +55,44 @@ func Open(ctx context.Context, name, as, culvert, variant string, w io.Writer) (
 
 // Close takes the lab down.
 func (n *Network) Close() error {
-	return errors.Join(n.r.Down(n.r.progress), n.r.Close())
+	return errors.Join(n.in.Down(n.progress), n.in.Close())
 }
 
 // Namespace is the path of a node's network namespace; of a node that is not
 // there the path of none.
 func (n *Network) Namespace(node string) string {
-	return n.r.Namespace(&topology.Node{Name: node}).Path()
+	return n.in.Namespace(&topology.Node{Name: node}).Path()
 }
 
 // Do calls f on a thread that is in a node's namespace.
 func (n *Network) Do(node string, f func() error) error {
-	return n.r.Namespace(&topology.Node{Name: node}).Do(f)
+	return n.in.Namespace(&topology.Node{Name: node}).Do(f)
 }
 
 // SetN9 goes over to another transport, under traffic if there is some.
 func (n *Network) SetN9(ctx context.Context, name string) error {
-	if err := n.r.WantVariant(name); err != nil {
+	if err := n.in.WantVariant(name); err != nil {
 		return err
 	}
-	return setVariant(ctx, n.r.Instance, name)
+	return disturb.SetVariant(ctx, n.in, name)
 }
 
 // FTEID is what a UPF chose or was given, as "SMF/sessions/side", where side is
 // access or core.
 func (n *Network) FTEID(ctx context.Context, reference string) (netip.Addr, uint32, error) {
-	return fteid(ctx, n.r.Instance, reference, false)
+	return daemon.FTEID(ctx, n.in, reference, false)
 }
 
 // Outcomes counts the packets of each culvert node by how their journey ended.
 func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, error) {
-	seen, err := observe(ctx, n.r.Instance, nil)
+	seen, err := observe.Observe(ctx, n.in, nil)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]map[string]uint64{}
 	for node, view := range seen {
 		all[node] = map[string]uint64{}
-		for reason, o := range view.outcomes {
+		for reason, o := range view.Outcomes {
 			all[node][reason] = o.Packets
 		}
 	}
@@ -96,9 +102,9 @@ func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, e
 // Address of a node or a pod, of IPv4 or else IPv6.
 func (n *Network) Address(name string, ip4 bool) (netip.Addr, error) {
 	if ip4 {
-		return n.r.Address(name, topology.IPv4)
+		return n.in.Address(name, topology.IPv4)
 	}
-	return n.r.Address(name, topology.IPv6)
+	return n.in.Address(name, topology.IPv6)
 }
 
 // Counters are the packets of a node by SID and by SR policy.
@@ -106,17 +112,17 @@ type Counters struct{ SIDs, Policies map[string]uint64 }
 
 // Counters of all nodes that count: Culvert, and kernels that are told to.
 func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
-	seen, err := observe(ctx, n.r.Instance, nil)
+	seen, err := observe.Observe(ctx, n.in, nil)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]Counters{}
 	for node, view := range seen {
 		c := Counters{SIDs: map[string]uint64{}, Policies: map[string]uint64{}}
-		for sid, v := range view.sids {
+		for sid, v := range view.Sids {
 			c.SIDs[sid] = v.Packets
 		}
-		for name, v := range view.policies {
+		for name, v := range view.Policies {
 			c.Policies[name] = v.Packets
 		}
 		all[node] = c
@@ -125,18 +131,18 @@ func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
 }
 
 // Socket is the path of a node's management API.
-func (n *Network) Socket(node string) string { return socket(n.r.Instance, n.r.Node(node)) }
+func (n *Network) Socket(node string) string { return daemon.Socket(n.in, n.in.Node(node)) }
 
 // Apply lays something over a node's configuration, and applies it.
 func (n *Network) Apply(ctx context.Context, node string, over map[string]any) error {
-	return applyOver(ctx, n.r.Instance, n.r.Node(node), over)
+	return daemon.ApplyOver(ctx, n.in, n.in.Node(node), over)
 }
 
 // Daemons are the culvert processes, by node.
 func (n *Network) Daemons() map[string]int {
 	pids := map[string]int{}
-	for _, node := range n.r.Nodes {
-		if p, ok := n.r.Process(node, culvertProcess); ok {
+	for _, node := range n.in.Nodes {
+		if p, ok := n.in.Process(node, daemon.CulvertProcess); ok {
 			pids[node.Name] = p.PID
 		}
 	}
@@ -145,6 +151,6 @@ func (n *Network) Daemons() map[string]int {
 
 // Status is the version of what the nodes run, and the hash of its data path.
 func (n *Network) Status(ctx context.Context, node string) (version, dataPath string, err error) {
-	s, err := status(ctx, n.r.Instance, n.r.Node(node))
+	s, err := daemon.Status(ctx, n.in, n.in.Node(node))
 	return s.Version, s.DataPath, err
 }

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/lab/check"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/smf"
 )
@@ -74,7 +77,7 @@ func TestSMF(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	got, err := (&runner{Instance: in, progress: quiet}).run(t.Context(), []string{""})
+	got, err := runChecks(t.Context(), &disturb.Runner{Instance: in}, []string{""}, nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +103,7 @@ func wantReferences(in *instance.Instance, t *testing.T) {
 	t.Helper()
 	ask := func(name string) smf.Info {
 		t.Helper()
-		result, err := step(t.Context(), in, in.SMF(name), map[string]any{"do": "show"})
+		result, err := daemon.Step(t.Context(), in, in.SMF(name), map[string]any{"do": "show"})
 		if err != nil || len(result.Sessions) == 0 {
 			t.Fatalf("%s: %+v, %v", name, result, err)
 		}
@@ -111,10 +114,10 @@ func wantReferences(in *instance.Instance, t *testing.T) {
 		t.Errorf("one %+v, two %+v", one, two)
 	}
 	p, _ := in.Process(in.SMF("two").Node, "two")
-	if err := p.Stop(9, answerTime); err != nil {
+	if err := p.Stop(9, check.AnswerTime); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := step(t.Context(), in, in.SMF("two"), map[string]any{"do": "show"}); err == nil {
+	if _, err := daemon.Step(t.Context(), in, in.SMF("two"), map[string]any{"do": "show"}); err == nil {
 		t.Error("an SMF that has ended answered")
 	}
 }

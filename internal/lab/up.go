@@ -2,13 +2,12 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"time"
 
-	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/cluster"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -32,7 +31,7 @@ func upAnew(ctx context.Context, in *instance.Instance, variant string, progress
 		return err
 	}
 	if len(in.Kubelets()) > 0 {
-		if err := haveCluster(variant); err != nil {
+		if err := cluster.HaveCluster(variant); err != nil {
 			return err
 		}
 	}
@@ -54,17 +53,17 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 	}{
 		{"namespaces", func(n *topology.Node) error { return in.MakeNamespace(n) }},
 		{"links", nil},
-		{"GTP-U endpoints", func(n *topology.Node) error { return startEndpoint(in, n) }},
+		{"GTP-U endpoints", func(n *topology.Node) error { return daemon.StartEndpoint(in, n) }},
 		{"addresses and routes", func(n *topology.Node) error { return in.Configure(n) }},
-		{"FRR", func(n *topology.Node) error { return startFRR(in, n) }},
-		{"kube-apiserver", func(n *topology.Node) error { return startFor(ctx, in, n) }},
-		{"kubelets", func(n *topology.Node) error { return startKubelet(in, n) }},
-		{"the nodes of the cluster", func(n *topology.Node) error { return joinCluster(ctx, in, n) }},
-		{"culvert, by its manifest", func(n *topology.Node) error { return install(ctx, in, n) }},
-		{"culvert", func(n *topology.Node) error { return startCulvert(ctx, in, n, in.Culvert) }},
-		{"pods", func(n *topology.Node) error { return attach(ctx, in, n) }},
-		{"Services", func(n *topology.Node) error { return serve(ctx, in, n) }},
-		{"SMF", func(n *topology.Node) error { return startSMFs(ctx, in, n) }},
+		{"FRR", func(n *topology.Node) error { return daemon.StartFRR(in, n) }},
+		{"kube-apiserver", func(n *topology.Node) error { return cluster.StartFor(ctx, in, n) }},
+		{"kubelets", func(n *topology.Node) error { return cluster.StartKubelet(in, n) }},
+		{"the nodes of the cluster", func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }},
+		{"culvert, by its manifest", func(n *topology.Node) error { return cluster.Install(ctx, in, n) }},
+		{"culvert", func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n, in.Culvert) }},
+		{"pods", func(n *topology.Node) error { return cluster.Attach(ctx, in, n) }},
+		{"Services", func(n *topology.Node) error { return cluster.Serve(ctx, in, n) }},
+		{"SMF", func(n *topology.Node) error { return daemon.StartSMFs(ctx, in, n) }},
 	}
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
@@ -83,44 +82,20 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 			}
 		}
 	}
-	if err := (&runner{Instance: in, progress: progress}).eventsOf(ctx, in.Topology.Setup, new(report.Outcome)); err != nil {
+	if err := disturb.Do(ctx, (&disturb.Runner{Instance: in}), in.Topology.Setup, new(report.Outcome)); err != nil {
 		return fmt.Errorf("setup: %w", err)
 	}
 	return nil
 }
 
-// startEndpoint starts the node's GTP-U endpoint: this program again.
-func startEndpoint(in *instance.Instance, n *topology.Node) error {
-	if len(n.GTPU) == 0 {
+// goOver goes over to a variant, if it is another one. Nodes that are kubelets
+// are made anew for it: it is what their pods run in.
+func goOver(ctx context.Context, in *instance.Instance, variant string, progress *report.Progress) error {
+	switch {
+	case in.State.Variant == variant:
 		return nil
+	case len(in.Kubelets()) > 0:
+		return upAnew(ctx, in, variant, progress)
 	}
-	text, err := json.MarshalIndent(n.GTPU, "", "  ")
-	if err != nil {
-		return err
-	}
-	file := in.File(n, "gtpu.json")
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	if err := in.Start(n, endpointProcess, self, "lab", "endpoint", "--links", file, "--control", control(in, n)); err != nil {
-		return err
-	}
-	p, _ := in.Process(n, endpointProcess)
-	ready := instance.WaitFor(5*time.Second, func() bool {
-		_, err := gtpulink.Ask(control(in, n), gtpulink.Request{Op: "stats"})
-		return err == nil || !p.Alive()
-	})
-	if !ready || !p.Alive() {
-		return fmt.Errorf("the GTP-U endpoint did not start: %s", in.LogTail(n, endpointProcess))
-	}
-	return nil
+	return disturb.SetVariant(ctx, in, variant)
 }
-
-const endpointProcess = "endpoint"
-
-// control is the path of the node's endpoint's control socket.
-func control(in *instance.Instance, n *topology.Node) string { return in.File(n, "endpoint.sock") }

@@ -1,0 +1,119 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/lab/observe"
+	"github.com/culvert-net/culvert/internal/lab/report"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// explain lists what the culvert nodes dropped or passed since they were looked
+// at: where to look when a check fails.
+func (r *Checker) explain(ctx context.Context, before observe.Observation) (list []string) {
+	after, err := observe.Observe(ctx, r.Runner.Instance, nil)
+	if err != nil {
+		return nil // there is a problem to be told already
+	}
+	r.seen = after
+	for _, n := range r.Nodes {
+		for _, reason := range slices.Sorted(maps.Keys(after[n.Name].Outcomes)) {
+			x := after[n.Name].Outcomes[reason]
+			if d := x.Packets - before[n.Name].Outcomes[reason].Packets; d > 0 {
+				list = append(list, fmt.Sprintf("%s %s +%d", n.Name, reason, d))
+			}
+		}
+	}
+	return list
+}
+
+// checkKinds are the kinds of checks by name.
+var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Check, *report.Outcome) error{
+	"ping":       ping,
+	"udp":        udp,
+	"tcp":        tcp,
+	"echo":       echo,
+	"end_marker": endMarker,
+	"adjacency":  adjacency,
+	"ospf":       ospf,
+	"route":      routeCheck,
+	"pods":       podsOf,
+	"cni_status": statusOf,
+	"one_family": oneFamily,
+	"spread":     spread,
+	"shows":      showsCheck,
+	"n4":         n4,
+	"kubectl":    asks,
+	"culvert":    operate,
+	"leftovers":  leftovers,
+}
+
+// Checker makes checks, one after another.
+type Checker struct {
+	*disturb.Runner
+	seen observe.Observation // the last look before a check
+}
+
+// Run runs one check, again and again where it has time to pass.
+func (r *Checker) Run(ctx context.Context, p topology.Planned) report.Result {
+	start := time.Now()
+	for {
+		result := r.once(ctx, p)
+		result.Seconds = time.Since(start).Seconds()
+		if result.Pass || ctx.Err() != nil || time.Since(start) >= time.Duration(p.Within) {
+			return result
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
+	ctx, cancel := context.WithTimeout(ctx, p.Limit.Or(time.Minute))
+	defer cancel()
+	o := new(report.Outcome)
+	var before observe.Observation
+	var said n4View
+	c := p.Check
+	err := disturb.Do(ctx, r.Runner, c.Before, new(report.Outcome))
+	if err == nil { // an event may have changed an address
+		c, err = resolve(r.Runner.Instance, p.Check, p.Family)
+	}
+	if err == nil {
+		said = viewN4(r.Runner, c)
+		before, err = r.lookBefore(ctx, c)
+	}
+	if err == nil {
+		err = checkKinds[c.Kind](ctx, r.Runner, c, o)
+	}
+	if err != nil {
+		o.Fail("%v", err)
+	} else {
+		observe.Compare(ctx, r.Runner.Instance, c, before, o)
+		wantReports(r.Runner, c, o, said)
+	}
+	if err := disturb.Do(ctx, r.Runner, p.After, new(report.Outcome)); err != nil {
+		o.Fail("%v", err)
+	}
+	if len(o.Problems) > 0 {
+		o.Problems = append(o.Problems, r.explain(ctx, before)...)
+	}
+	return report.Result{
+		Name: p.Name, Pass: len(o.Problems) == 0, Detail: report.OneLine(append(o.Problems, o.Detail...)),
+		Sent: o.Sent, Received: o.Received, Lost: max(0, o.Sent-o.Received),
+	}
+}
+
+// lookBefore observes the nodes where the check is about what they count. For
+// others an earlier look must do: they want it only to explain a failure.
+func (r *Checker) lookBefore(ctx context.Context, c *topology.Check) (observe.Observation, error) {
+	var err error
+	if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {
+		r.seen, err = observe.Observe(ctx, r.Runner.Instance, c.Accounts)
+	}
+	return r.seen, err
+}

@@ -1,0 +1,74 @@
+package check
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/cluster"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/observe"
+	"github.com/culvert-net/culvert/internal/lab/report"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// asks is the check that kubectl does what it is told to.
+func asks(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	text, err := cluster.RunKubectl(ctx, r.Instance, c.Kubectl)
+	if err != nil {
+		return err
+	}
+	o.Say("%s", lastLine(text))
+	return nil
+}
+
+// operate runs a culvert command as somebody who operates the cluster does.
+func operate(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	cmd := exec.CommandContext(ctx, r.Culvert, c.Command...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it cleans up
+	cmd.WaitDelay = instance.ReadyTime
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.Kubeconfig())
+	return r.Namespace(r.APIServer()).Do(func() error {
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("culvert %s: %w: %s%s", strings.Join(c.Command, " "), err, failures(stdout.String()), stderr.String())
+		}
+		o.Say("%s", lastLine(stdout.String()))
+		return nil
+	})
+}
+
+// failures are the lines of a table that say so.
+func failures(table string) string {
+	var b strings.Builder
+	for line := range strings.Lines(table) {
+		if strings.Contains(line, "FAIL") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// showsCheck wants a command to show something.
+func showsCheck(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	command := c.Command
+	if c.ToName != "" {
+		command = append(command[:len(command):len(command)], c.To.String())
+	}
+	if err := observe.Shows(ctx, r.Instance, r.Node(c.From), c.Expect.Shows, command...); err != nil {
+		o.Fail("%v", err)
+	}
+	return nil
+}

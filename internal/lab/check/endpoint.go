@@ -1,0 +1,121 @@
+package check
+
+import (
+	"context"
+
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/lab/gtpulink"
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/report"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// echo sends GTP-U Echo Requests from the endpoint of a node.
+func echo(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	response, err := gtpulink.Ask(daemon.Control(r.Instance, r.Node(c.From)), gtpulink.Request{
+		Op: "echo", Device: c.Device, To: c.To, Count: max(c.Count, 1), Wait: AnswerTime,
+	})
+	if err != nil {
+		return err
+	}
+	o.Sent, o.Received = max(c.Count, 1), response.Received
+	wantAll(o, c.Expect.MaxLost)
+	return nil
+}
+
+// endMarker sends End Markers on a link, and wants them at the same device of
+// the node at the other end.
+func endMarker(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	markers := func() (uint64, error) {
+		response, err := gtpulink.Ask(daemon.Control(r.Instance, r.Node(c.At)), gtpulink.Request{Op: "stats"})
+		return response.Stats.Links[c.Device].EndMarkers, err
+	}
+	before, err := markers()
+	if err != nil {
+		return err
+	}
+	o.Sent = max(c.Count, 1)
+	if _, err := gtpulink.Ask(daemon.Control(r.Instance, r.Node(c.From)), gtpulink.Request{Op: "end_marker", Device: c.Device, Count: o.Sent}); err != nil {
+		return err
+	}
+	instance.WaitFor(AnswerTime, func() bool {
+		after, e := markers()
+		err = e
+		o.Received = int(after - before)
+		return e != nil || o.Received >= o.Sent
+	})
+	if err != nil {
+		return err
+	}
+	wantAll(o, 0)
+	if o.Received > o.Sent {
+		o.Fail("%d arrived, %d were sent", o.Received, o.Sent)
+	}
+	return nil
+}
+
+// endpointStats returns the counters of the endpoints that a check looks at.
+func endpointStats(r *disturb.Runner, c *topology.Check) (map[string]gtpulink.Stats, error) {
+	stats := map[string]gtpulink.Stats{}
+	var nodes []string
+	if c.Expect.Outer != nil {
+		nodes = append(nodes, c.Expect.Outer.Node)
+	}
+	if c.Expect.Container != nil {
+		nodes = append(nodes, c.Expect.Container.Node)
+	}
+	if c.Expect.Handover != nil {
+		nodes = append(nodes, c.Expect.Handover.Node)
+	}
+	for _, name := range nodes {
+		response, err := gtpulink.Ask(daemon.Control(r.Instance, r.Node(name)), gtpulink.Request{Op: "stats"})
+		if err != nil {
+			return nil, err
+		}
+		stats[name] = response.Stats
+	}
+	return stats, nil
+}
+
+// wantFromEndpoint compares what the endpoints saw since before.
+func wantFromEndpoint(r *disturb.Runner, c *topology.Check, o *report.Outcome, before map[string]gtpulink.Stats) error {
+	after, err := endpointStats(r, c)
+	if err != nil {
+		return err
+	}
+	if x := c.Expect.Outer; x != nil {
+		wantErrors(o, x.Error, x.MTU, after[x.Node].Errors[len(before[x.Node].Errors):])
+	}
+	if x := c.Expect.Container; x != nil {
+		was, is := before[x.Node].Links[x.Device], after[x.Node].Links[x.Device]
+		if got := is.Containers - was.Containers; got != uint64(o.Sent) {
+			o.Fail("%d PDU Session Containers at %s, %d T-PDUs", got, x.Node, o.Sent)
+		}
+		if is.QFI != x.QFI || is.RQI != x.RQI {
+			o.Fail("QFI %d, RQI %v at %s: want %d, %v", is.QFI, is.RQI, x.Node, x.QFI, x.RQI)
+		}
+		o.Say("QFI %d at %s", is.QFI, x.Node)
+	}
+	if h := c.Expect.Handover; h != nil {
+		wantHandover(h, before[h.Node].Links, after[h.Node].Links, o)
+	}
+	return nil
+}
+
+// wantHandover wants the old tunnel to have ended, and the new one to carry.
+func wantHandover(h *topology.HandoverExpect, before, after map[string]gtpulink.LinkStats, o *report.Outcome) {
+	markers := after[h.From].EndMarkers - before[h.From].EndMarkers
+	late := after[h.From].Late - before[h.From].Late
+	moved := after[h.To].Received - before[h.To].Received
+	switch {
+	case markers == 0:
+		o.Fail("no End Marker at %s of %s", h.From, h.Node)
+	case late > 0:
+		o.Fail("%d T-PDUs at %s of %s behind its End Marker", late, h.From, h.Node)
+	case moved == 0:
+		o.Fail("no T-PDU at %s of %s", h.To, h.Node)
+	default:
+		o.Say("%d T-PDUs by %s, %d End Marker, %d T-PDUs by %s", after[h.From].Received-before[h.From].Received, h.From, markers, moved, h.To)
+	}
+}

@@ -1,0 +1,108 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/report"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+type adjacencyView struct {
+	Key       string `json:"key"`
+	State     string `json:"state"`
+	Interface string `json:"interface"`
+}
+
+// ospfDatabase is what `show ipv6 ospf6 database router detail json` shows.
+type ospfDatabase struct {
+	Areas []struct {
+		LSAs []struct {
+			Links []struct {
+				Neighbor string `json:"neighborRouterId"`
+			} `json:"lsaDescription"`
+		} `json:"lsa"`
+	} `json:"areaScopedLinkStateDb"`
+}
+
+// links counts the links between routers, each from either end.
+func (d ospfDatabase) links() (n int) {
+	for _, area := range d.Areas {
+		for _, lsa := range area.LSAs {
+			n += len(lsa.Links)
+		}
+	}
+	return n
+}
+
+// ospf wants OSPFv3 of a node to know the links between all routers. That the
+// best path is there does not say so: a router's second LSA of a second is
+// discarded (MinLSArrival), and sent again after the retransmit interval.
+func ospf(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	dir := r.File(r.Node(c.From), "frr")
+	out, err := namespace.Output(exec.CommandContext(ctx, "vtysh", "--vty_socket", dir, "-d", "ospf6d", "-c", "show ipv6 ospf6 database router detail json"))
+	if err != nil {
+		return err
+	}
+	var database ospfDatabase
+	if err := json.Unmarshal(out, &database); err != nil {
+		return fmt.Errorf("vtysh shows %q: %w", out, err)
+	}
+	o.Say("%d ends of links", database.links())
+	if n := database.links(); n != c.Expect.Links {
+		o.Fail("%s knows %d ends of links between routers: want %d", c.From, n, c.Expect.Links)
+	}
+	return nil
+}
+
+// routeCheck wants the kernel of a node to send what is for an address by an
+// interface.
+func routeCheck(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	out, err := r.Namespace(r.Node(c.From)).Output("ip", "-j", "route", "get", c.To.String())
+	if err != nil {
+		o.Fail("%s has no route to %v: %v", c.From, c.To, err)
+		return nil
+	}
+	var found []struct {
+		Device string `json:"dev"`
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		return fmt.Errorf("ip route get shows %q: %w", out, err)
+	}
+	if len(found) != 1 {
+		return errors.New("ip route get shows no route")
+	}
+	o.Say("by %s", found[0].Device)
+	if found[0].Device != c.Expect.Interface {
+		o.Fail("%s sends it by %s: want %s", c.From, found[0].Device, c.Expect.Interface)
+	}
+	return nil
+}
+
+// adjacency wants a next hop of a culvert node to leave by an interface.
+func adjacency(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	n := r.Node(c.From)
+	var list []adjacencyView
+	if err := daemon.AskJSON(ctx, r.Instance, n, &list, "adjacency"); err != nil {
+		return err
+	}
+	for _, a := range list {
+		if !strings.Contains(a.Key, c.To.String()) {
+			continue
+		}
+		o.Say("%s: %s by %s", a.Key, a.State, a.Interface)
+		if a.Interface != c.Expect.Interface || a.State != "ready" {
+			o.Fail("%s leaves by %q (%s): want %s", a.Key, a.Interface, a.State, c.Expect.Interface)
+		}
+		return nil
+	}
+	o.Fail("%s has no adjacency to %v", n.Name, c.To)
+	return nil
+}

@@ -1,0 +1,240 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/lab/report"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+	"github.com/culvert-net/culvert/internal/probe"
+)
+
+// settleTime is how long a limit may let a burst pass.
+const settleTime = 400 * time.Millisecond
+
+// wantRate wants a stream's rate to be what it shall be held to.
+func wantRate(x *topology.RateExpect, result probe.StreamResult, o *report.Outcome) {
+	off := 100 * (result.Rate - x.Kbits) / x.Kbits
+	if off < -x.Tolerance || off > x.Tolerance {
+		o.Fail("%.0f kbit/s arrived: want %.0f +- %.1f %%", result.Rate, x.Kbits, x.Tolerance)
+	} else {
+		o.Say("%.0f kbit/s (%+.1f %%)", result.Rate, off)
+	}
+	if result.Received >= result.Sent {
+		o.Fail("nothing was held back: less was sent than the rate")
+	}
+}
+
+// How long answers may take to arrive after the last packet.
+const AnswerTime = time.Second
+
+// ping sends ICMP Echo Requests from a node and wants every answer.
+func ping(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	outerBefore, err := endpointStats(r, c)
+	if err != nil {
+		return err
+	}
+	p := probe.Ping{
+		From: r.Namespace(r.Node(c.From)), Source: c.Source, To: c.To, Device: c.Device, Count: max(c.Count, 1),
+		Interval: c.Interval.Or(5 * time.Millisecond), Size: c.Size, HopLimit: c.HopLimit, DF: c.DF, Wait: AnswerTime,
+	}
+	if c.Expect.Nothing || c.Expect.Error != "" || c.Expect.Outer != nil {
+		p.Wait = AnswerTime / 3
+	}
+	result, err := p.Run(ctx)
+	if err != nil {
+		return err
+	}
+	o.Sent, o.Received = result.Sent, result.Received
+	if result.Corrupt+result.Duplicates > 0 {
+		o.Fail("%d corrupt, %d duplicates", result.Corrupt, result.Duplicates)
+	}
+	switch {
+	case c.Expect.Error != "":
+		wantErrors(o, c.Expect.Error, c.Expect.MTU, result.Errors)
+		if result.Received > 0 {
+			o.Fail("%d answers came", result.Received)
+		}
+	case c.Expect.Nothing:
+		if result.Received > 0 {
+			o.Fail("%d answers came: none should", result.Received)
+		}
+	case c.Expect.Outer == nil:
+		wantAll(o, c.Expect.MaxLost)
+		for _, e := range result.Errors {
+			o.Fail("%s from %v", e.Kind(), e.From)
+		}
+	}
+	return wantFromEndpoint(r, c, o, outerBefore)
+}
+
+// wantAll fails unless all but at most maxLost arrived.
+func wantAll(o *report.Outcome, maxLost int) {
+	if lost := o.Sent - o.Received; lost > maxLost {
+		o.Fail("%d of %d lost", lost, o.Sent)
+	}
+	if o.Sent == 0 {
+		o.Fail("nothing was sent")
+	}
+}
+
+// wantErrors fails unless there is an error of that kind (with that MTU), and
+// none of another.
+func wantErrors(o *report.Outcome, kind string, mtu uint32, list []probe.ICMPError) {
+	found := 0
+	for _, e := range list {
+		if e.Kind() != kind || mtu != 0 && e.MTU != mtu {
+			o.Fail("%s (MTU %d) from %v", e.Kind(), e.MTU, e.From)
+			continue
+		}
+		if found++; found == 1 {
+			o.Say("%s from %v", kind, e.From)
+			if e.MTU != 0 {
+				o.Say("MTU %d", e.MTU)
+			}
+		}
+	}
+	if found == 0 {
+		o.Fail("no %q reached the sender", kind)
+	}
+}
+
+// streams are what a check of kind udp sends.
+func streams(r *disturb.Runner, c *topology.Check) (list []probe.Stream) {
+	for _, w := range c.AllWays() {
+		from, at := r.Namespace(r.Node(w.From)), r.Namespace(r.Node(w.At))
+		stream := probe.Stream{
+			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: c.Flows, Count: max(c.Count, 1),
+			Interval: c.Interval.Or(2 * time.Millisecond), Size: c.Size, Wait: AnswerTime, Port: c.Port, Listen: c.Listen,
+		}
+		if c.Expect.Rate != nil { // what is held back does not come later
+			stream.Settle, stream.Wait = settleTime, AnswerTime/3
+		}
+		list = append(list, stream)
+		if w.Both {
+			stream.From, stream.At, stream.Source, stream.To, stream.Device = at, from, w.To, w.Source, ""
+			stream.Port, stream.Listen = 0, netip.AddrPort{}
+			list = append(list, stream)
+		}
+	}
+	return list
+}
+
+// udp sends numbered datagrams, one way or both, and maybe more of them.
+func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	outerBefore, err := endpointStats(r, c)
+	if err != nil {
+		return err
+	}
+	since, err := usageView(ctx, r, c.Expect.Usage)
+	if err != nil {
+		return err
+	}
+	streams := streams(r, c)
+	results, errs := make([]probe.StreamResult, len(streams)), make([]error, len(streams))
+	err = disturb.During(ctx, r, c, o, func(busy func() bool) error {
+		var wg sync.WaitGroup
+		for i, s := range streams {
+			s.While = busy
+			wg.Go(func() { results[i], errs[i] = s.Run(ctx) })
+		}
+		wg.Wait()
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return err
+	}
+	for _, result := range results {
+		judgeStream(c, result, o)
+	}
+	if c.Expect.Rate == nil {
+		wantAll(o, c.Expect.MaxLost)
+	}
+	if err := wantFromEndpoint(r, c, o, outerBefore); err != nil {
+		return err
+	}
+	return wantUsage(ctx, r, c.Expect.Usage, since, streams, results, o)
+}
+
+func judgeStream(c *topology.Check, s probe.StreamResult, o *report.Outcome) {
+	o.Sent += s.Sent
+	o.Received += s.Received
+	if s.Corrupt+s.Duplicates > 0 {
+		o.Fail("%d corrupt, %d duplicates", s.Corrupt, s.Duplicates)
+	}
+	if len(c.AllEvents()) > 0 {
+		o.Say("longest gap %.1f ms", float64(s.Gap.Microseconds())/1000)
+	}
+	switch {
+	case c.Expect.InOrder && s.Overtaking > 0:
+		o.Fail("%d arrived ahead of earlier ones", s.Overtaking)
+	case s.Reordered > 0:
+		o.Say("%d arrived ahead of earlier ones, %d behind later ones", s.Overtaking, s.Reordered)
+	}
+	if least := time.Duration(c.Expect.MinGap); s.Gap < least {
+		o.Fail("the longest gap was %v: want %v", s.Gap, least)
+	}
+	if c.Expect.Rate != nil {
+		wantRate(c.Expect.Rate, s, o)
+	}
+}
+
+// tcp moves data there and back. Sent and received are kilobytes: what TCP
+// loses it sends again, and the detail counts that.
+func tcp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
+	return disturb.During(ctx, r, c, o, func(busy func() bool) error {
+		t := probe.Transfer{
+			From: r.Namespace(r.Node(c.From)), At: r.Namespace(r.Node(c.At)), Source: c.Source, To: c.To, Device: c.Device,
+			Port: c.Port, Listen: c.Listen, Bytes: c.Bytes, Limit: 20 * time.Second, While: busy,
+		}
+		if t.Bytes == 0 {
+			t.Bytes = 1 << 20
+		}
+		if c.Expect.Nothing {
+			t.Limit = AnswerTime
+		}
+		result, err := t.Run(ctx)
+		if c.Expect.Nothing {
+			wantNoConnection(c, err, o)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		const kilo = 1 << 10
+		o.Sent, o.Received = int(result.Sent/kilo), int(result.Received/kilo)
+		wantAll(o, 0)
+		o.Say("KiB of TCP, %.0f Mbit/s, %d segments sent again",
+			float64(result.Received)*8/1e6/result.Duration.Seconds(), result.Retransmitted)
+		return wantClient(r, c, result.Client, o)
+	})
+}
+
+// wantNoConnection wants nobody to answer.
+func wantNoConnection(c *topology.Check, err error, o *report.Outcome) {
+	o.Sent = 1
+	if err == nil {
+		o.Received = 1
+		o.Fail("%v answers: it should not", c.To)
+	}
+}
+
+// wantClient wants the receiver to see who connects, where the check says who.
+func wantClient(r *disturb.Runner, c *topology.Check, seen netip.Addr, o *report.Outcome) error {
+	if c.Expect.Client == "" {
+		return nil
+	}
+	want, err := r.Address(c.Expect.Client, topology.FamilyOf(c.To))
+	if err != nil {
+		return err
+	}
+	if seen != want {
+		o.Fail("%v connects: want %s, %v", seen, c.Expect.Client, want)
+	}
+	o.Say("from %v", seen)
+	return nil
+}

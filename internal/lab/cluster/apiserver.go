@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/dist/kubernetes"
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// StartAPIServer starts etcd and kube-apiserver, where they do not run yet, and
+// tells them of the nodes.
+func StartAPIServer(ctx context.Context, in *instance.Instance) error {
+	n := in.APIServer()
+	if n == nil {
+		return errors.New("the lab has no node of kind apiserver")
+	}
+	if p, ok := in.Process(n, topology.ApiServerProcess); ok && p.Alive() {
+		return nil
+	}
+	if err := HavePrograms(topology.EtcdProcess, topology.ApiServerProcess, ProxyProcess); err != nil {
+		return err
+	}
+	if err := writeSecrets(in, n); err != nil {
+		return err
+	}
+	if err := runEtcd(in, n); err != nil {
+		return err
+	}
+	if err := RunAPIServer(ctx, in, n); err != nil {
+		return err
+	}
+	for _, node := range in.ClusterNodes() {
+		if err := register(ctx, in, node); err != nil {
+			return err
+		}
+	}
+	if len(in.Kubelets()) > 0 {
+		return nil // the manifest does all of it
+	}
+	return defineResources(ctx, in)
+}
+
+// StartFor starts them in their node, where the variant needs them.
+func StartFor(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	if n.Kind != topology.APIServer || in.State.Variant != topology.KubeMode && len(in.Kubelets()) == 0 {
+		return nil
+	}
+	if err := StartAPIServer(ctx, in); err != nil {
+		return err
+	}
+	return startControllers(in, n)
+}
+
+// register makes the Node that a kubelet would, with the podCIDRs that a
+// controller would give it. It is no patch: of that the API server takes one
+// address of each type only. The first address is of the pods' first family:
+// kube-proxy wants it so.
+func register(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	list := in.Addresses(n)
+	first := netip.MustParsePrefix(n.PodCIDRs[0]).Addr().Is4() // it is valid: validateCluster
+	slices.SortStableFunc(list, func(a, b netip.Addr) int {
+		switch {
+		case a.Is4() == b.Is4():
+			return 0
+		case a.Is4() == first:
+			return -1
+		}
+		return 1
+	})
+	var addresses []map[string]any
+	for _, a := range list {
+		addresses = append(addresses, map[string]any{"type": "InternalIP", "address": a.String()})
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": n.Name, "labels": n.Labels},
+		"spec":   map[string]any{"podCIDR": n.PodCIDRs[0], "podCIDRs": n.PodCIDRs},
+		"status": map[string]any{"addresses": addresses},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = Request(ctx, in, http.MethodPost, "/api/v1/nodes", text)
+	return err
+}
+
+// defineResources installs what our manifest defines, and waits until the API
+// server knows it.
+func defineResources(ctx context.Context, in *instance.Instance) error {
+	const kind = "CustomResourceDefinition"
+	for text := range strings.SplitSeq(kubernetes.Manifest, "\n---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+			return fmt.Errorf("the manifest: %w", err)
+		}
+		if object["kind"] != kind {
+			continue
+		}
+		if err := ApplyObject(ctx, in, object); err != nil {
+			return err
+		}
+	}
+	var last error
+	instance.WaitFor(instance.ReadyTime, func() bool {
+		_, last = Request(ctx, in, http.MethodGet, "/apis/culvert.net/v1alpha1/srv6policies", nil)
+		return last == nil || ctx.Err() != nil
+	})
+	return last
+}
+
+func runEtcd(in *instance.Instance, n *topology.Node) error {
+	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+	return in.Start(n, topology.EtcdProcess, filepath.Join(Programs(), topology.EtcdProcess), "--data-dir", in.File(n, "etcd"),
+		"--unsafe-no-fsync", "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+}
+
+func RunAPIServer(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	at := known(in, n)[0]
+	if err := in.Start(n, topology.ApiServerProcess, append([]string{filepath.Join(Programs(), topology.ApiServerProcess),
+		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", topology.ApiServerPort,
+		"--cert-dir", in.File(n, "certs"), "--token-auth-file", in.File(n, "tokens.csv"), "--authorization-mode", "Node,RBAC",
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.File(n, "accounts.key"),
+		"--service-account-key-file", in.File(n, "accounts.key"), "--service-cluster-ip-range", ranges(in, serviceRanges)}, kubeletOptions(in, n)...)...); err != nil {
+		return err
+	}
+	p, _ := in.Process(n, topology.ApiServerProcess)
+	var last error
+	ready := instance.WaitFor(topology.ApiServerTime, func() bool {
+		_, last = Request(ctx, in, http.MethodGet, "/readyz", nil)
+		return last == nil || ctx.Err() != nil || !p.Alive()
+	})
+	if !ready || last != nil {
+		return fmt.Errorf("kube-apiserver did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, topology.ApiServerProcess))
+	}
+	return writeKubeconfig(in, n, administrator, in.Kubeconfig())
+}

@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// Versions of CNI: the newest that Debian's containerd takes, and the one that has
+// STATUS and GC.
+const (
+	cniVersion    = "1.0.0"
+	newCNIVersion = "1.1.0"
+)
+
+// PodNetwork is the name of the network of CNI that pods are attached to.
+const PodNetwork = "culvert"
+
+// network is the configuration list that a node's container runtime has.
+func network(in *instance.Instance, n *topology.Node, version string) (*libcni.NetworkConfigList, error) {
+	limits := map[string]bool{"bandwidth": true}
+	plugins := []map[string]any{{"type": "culvert-cni", "socket": daemon.Socket(in, n), "capabilities": limits}}
+	pods := in.Pods(n)
+	if slices.ContainsFunc(pods, func(p *topology.Node) bool { return len(p.HostPorts) > 0 }) {
+		plugins = append(plugins, map[string]any{"type": "portmap", "backend": "nftables", "capabilities": map[string]bool{"portMappings": true}})
+	}
+	if slices.ContainsFunc(pods, func(p *topology.Node) bool { return p.Bandwidth != nil }) {
+		plugins = append(plugins, map[string]any{"type": "bandwidth", "capabilities": limits})
+	}
+	text, err := json.Marshal(map[string]any{"cniVersion": version, "name": PodNetwork, "plugins": plugins})
+	if err != nil {
+		return nil, err
+	}
+	return libcni.ConfListFromBytes(text)
+}
+
+// plugins are run for a node, and what ADD says is kept in a folder of its own.
+func plugins(in *instance.Instance, n *topology.Node, cache string) *libcni.CNIConfig {
+	paths := []string{filepath.Dir(in.Culvert), Programs()}
+	return libcni.NewCNIConfigWithCacheDir(paths, in.File(n, cache), nil)
+}
+
+// runtime is the part of a container runtime that a pod's network sees.
+func runtime(in *instance.Instance, p *topology.Node) (*libcni.CNIConfig, *libcni.RuntimeConf) {
+	var ports []map[string]any
+	for _, port := range p.HostPorts {
+		ports = append(ports, map[string]any{"hostPort": port.Host, "containerPort": port.Pod, "protocol": port.Protocol})
+	}
+	told := map[string]any{"portMappings": ports}
+	if b := p.Bandwidth; b != nil {
+		const kilo, burst = 1000, 80_000 // bits
+		told["bandwidth"] = map[string]any{"ingressRate": b.Ingress * kilo, "ingressBurst": burst, "egressRate": b.Egress * kilo, "egressBurst": burst}
+	}
+	conf := &libcni.RuntimeConf{
+		ContainerID: "lab-" + in.Name + "-" + p.Name, NetNS: in.Namespace(p).Path(), IfName: topology.PodInterface,
+		Args:           [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "lab"}, {"K8S_POD_NAME", p.Name}},
+		CapabilityArgs: told,
+	}
+	return plugins(in, in.Node(p.Host), "cni"), conf
+}
+
+// Attach makes the pod's network, as its node's container runtime does.
+func Attach(ctx context.Context, in *instance.Instance, p *topology.Node) error {
+	if p.Kind != topology.Pod {
+		return nil
+	}
+	on := in.Node(p.Host)
+	if on.Kind == topology.Kubelet {
+		return JoinPod(ctx, in, p)
+	}
+	list, err := network(in, on, cniVersion)
+	if err != nil {
+		return err
+	}
+	plugins, conf := runtime(in, p)
+	var found []netip.Addr
+	// The plugins are started by this thread.
+	err = in.Namespace(on).Do(func() error {
+		result, err := plugins.AddNetworkList(ctx, list, conf)
+		if err != nil {
+			return err
+		}
+		r, err := types100.NewResultFromResult(result)
+		if err != nil {
+			return err
+		}
+		for _, ip := range r.IPs {
+			if a, ok := netip.AddrFromSlice(ip.Address.IP); ok {
+				found = append(found, a.Unmap())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("CNI ADD: %w", err)
+	}
+	if in.State.Pods == nil {
+		in.State.Pods = map[string][]netip.Addr{}
+	}
+	in.State.Pods[p.Name] = found
+	return in.Save()
+}
+
+// Detach takes the pod's network away.
+func Detach(ctx context.Context, in *instance.Instance, p *topology.Node) error {
+	on := in.Node(p.Host)
+	if on.Kind == topology.Kubelet {
+		return deletePod(ctx, in, p)
+	}
+	list, err := network(in, on, cniVersion)
+	if err != nil {
+		return err
+	}
+	plugins, conf := runtime(in, p)
+	if err := in.Namespace(on).Do(func() error { return plugins.DelNetworkList(ctx, list, conf) }); err != nil {
+		return fmt.Errorf("CNI DEL: %w", err)
+	}
+	delete(in.State.Pods, p.Name)
+	return in.Save()
+}
+
+// CNIStatus asks a node's plugins whether pods can be attached (CNI STATUS).
+func CNIStatus(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	list, err := network(in, n, newCNIVersion)
+	if err != nil {
+		return err
+	}
+	return in.Namespace(n).Do(func() error { return plugins(in, n, "cni").GetStatusNetworkList(ctx, list) })
+}
+
+// Collect has the runtime of a pod's node tell its plugins of all pods but this
+// one, of which it has lost its records, too: else it would call DEL itself.
+func Collect(ctx context.Context, in *instance.Instance, p *topology.Node) error {
+	on := in.Node(p.Host)
+	list, err := network(in, on, newCNIVersion)
+	if err != nil {
+		return err
+	}
+	var valid []types.GCAttachment
+	for _, other := range in.Pods(on) {
+		if _, conf := runtime(in, other); other != p {
+			valid = append(valid, types.GCAttachment{ContainerID: conf.ContainerID, IfName: conf.IfName})
+		}
+	}
+	plugins := plugins(in, on, "cni-lost")
+	if err := in.Namespace(on).Do(func() error {
+		return plugins.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid})
+	}); err != nil {
+		return fmt.Errorf("CNI GC: %w", err)
+	}
+	delete(in.State.Pods, p.Name)
+	return in.Save()
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// Kubectl runs kubectl as the administrator, where it reaches kube-apiserver.
+func Kubectl(ctx context.Context, in *instance.Instance, input []byte, args ...string) (out []byte, err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(Programs(), "kubectl"), append([]string{"--kubeconfig", in.Kubeconfig()}, args...)...)
+	cmd.Stdin = bytes.NewReader(input)
+	err = in.Namespace(in.APIServer()).Do(func() error {
+		out, err = namespace.Output(cmd)
+		return err
+	})
+	return out, errors.Join(err, ctx.Err())
+}
+
+func RunKubectl(ctx context.Context, in *instance.Instance, c *topology.Command) (string, error) {
+	input, err := manifest(c.Input)
+	if err != nil {
+		return "", err
+	}
+	out, err := Kubectl(ctx, in, input, c.Args...)
+	text := strings.TrimSpace(string(out))
+	if err == nil && !regexp.MustCompile(c.Output).MatchString(text) {
+		err = fmt.Errorf("kubectl %s: %q does not match %q", strings.Join(c.Args, " "), text, c.Output)
+	}
+	return text, err
+}
+
+// manifest is objects as one text.
+func manifest(objects []map[string]any) ([]byte, error) {
+	var b bytes.Buffer
+	for _, o := range objects {
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			return nil, err
+		}
+		b.WriteString("---\n")
+		b.Write(text)
+	}
+	return b.Bytes(), nil
+}
+
+func Create(ctx context.Context, in *instance.Instance, objects []map[string]any) error {
+	text, err := manifest(objects)
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	_, err = Kubectl(ctx, in, text, "apply", "-f", "-")
+	return err
+}

@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/kubelet"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// ClusterTime is what parts of a cluster may take to come up on a busy machine.
+const ClusterTime = 3 * time.Minute
+
+// container is a version of containerd.
+type container struct {
+	folder        func() string // of the machine
+	inNode        string
+	configVersion int
+	cni           string // the version that culvert is told
+}
+
+// containers are those by the lab's modes. Debian's is where packages are, the newer
+// one where tools/cluster/build.sh puts it; it takes CNI 1.1.0, too, which is
+// chosen for the clusters of one family.
+var containers = map[string]container{
+	"containerd-1.6": {func() string { return "/usr/bin" }, "/usr/bin", 2, cniVersion},
+	"containerd-2":   {Programs, kubelet.Bin, 3, cniVersion},
+	topology.IPv4:    {Programs, kubelet.Bin, 3, newCNIVersion},
+	topology.IPv6:    {Programs, kubelet.Bin, 3, newCNIVersion},
+}
+
+// StartKubelet starts a node of kind kubelet. That it is one of the cluster is
+// waited for later: all start at the same time.
+func StartKubelet(in *instance.Instance, n *topology.Node) error {
+	if n.Kind != topology.Kubelet {
+		return nil
+	}
+	if n == in.Kubelets()[0] {
+		if err := writeImages(in); err != nil {
+			return err
+		}
+	}
+	spec, err := KubeletSpec(in, n)
+	if err != nil {
+		return err
+	}
+	in.State.Disks, in.State.Cgroups = instance.AddNew(in.State.Disks, spec.Root), instance.AddNew(in.State.Cgroups, spec.Cgroup)
+	if err := in.Save(); err != nil {
+		return err
+	}
+	if err := errors.Join(os.MkdirAll(spec.Root, 0o755), kubelet.MakeCgroup(spec.Cgroup), spec.Write()); err != nil {
+		return err
+	}
+	return RunKubelet(in, n, spec)
+}
+
+// RunKubelet starts the node's first process, which is this program.
+func RunKubelet(in *instance.Instance, n *topology.Node, spec kubelet.Spec) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd, err := spec.Command(in.File(n, "node.json"), self, "lab", "kubelet")
+	if err != nil {
+		return err
+	}
+	return in.StartCommand(n, instance.NodeProcess, cmd)
+}
+
+func KubeletSpec(in *instance.Instance, n *topology.Node) (kubelet.Spec, error) {
+	c := containers[in.State.Variant]
+	s := kubelet.Spec{
+		Name: n.Name, Root: in.Disk(n), Addresses: known(in, n), Cgroup: "culvert-lab-" + in.Name + "-" + n.Name,
+		Programs: filepath.Dir(Programs()), Images: Images(in), Containerd: c.inNode, ConfigVersion: c.configVersion,
+		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: ranges(in, podRanges),
+	}
+	api := in.APIServer()
+	ca, err := os.ReadFile(in.File(api, "kubelet-ca.crt"))
+	if err != nil {
+		return s, err
+	}
+	own, err := kubeconfigText(in, api, nodeUser(n))
+	if err != nil {
+		return s, err
+	}
+	proxy, err := kubeconfigText(in, api, proxyUser)
+	s.ClientCA, s.Kubelet, s.Proxy = string(ca), string(own), string(proxy)
+	return s, err
+}
+
+// JoinCluster waits until the node's kubelet has told kube-apiserver of it.
+func JoinCluster(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	if n.Kind != topology.Kubelet {
+		return nil
+	}
+	p, _ := in.Process(n, instance.NodeProcess)
+	var last error
+	instance.WaitFor(ClusterTime, func() bool {
+		_, last = Kubectl(ctx, in, nil, "get", "node", n.Name)
+		return last == nil || ctx.Err() != nil || !p.Alive()
+	})
+	if last != nil {
+		return fmt.Errorf("the kubelet did not come up: %w\n%s\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, instance.NodeProcess), KubeletLog(in, n))
+	}
+	return nil
+}
+
+// KubeletLog is the end of the kubelet's own log.
+func KubeletLog(in *instance.Instance, n *topology.Node) string {
+	return instance.Tail(filepath.Join(in.Disk(n), "var/log/kubelet.log"))
+}

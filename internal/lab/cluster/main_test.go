@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// wantError fails unless err says all of the words.
+func wantError(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error: want one that says %q", words)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %q does not say %q", err, w)
+		}
+	}
+}
+
+// parse reads a topology.
+func parse(t *testing.T, text string) *topology.Topology {
+	t.Helper()
+	parsed, err := topology.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// unique is an instance name that no other test run has.
+func unique(suffix string) string { return fmt.Sprintf("t%d-%s", os.Getpid(), suffix) }
+
+// fixture is a topology of the laboratory's testdata.
+func fixture(name string) string {
+	text, err := os.ReadFile("../testdata/" + name + ".yaml")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// inCluster is an instance whose pods have addresses; it is not up.
+func inCluster(t *testing.T) *instance.Instance {
+	a := netip.MustParseAddr
+	return &instance.Instance{Topology: parse(t, clusterOfOne), Name: "l", State: instance.State{Pods: map[string][]netip.Addr{
+		"p": {a("10.244.1.2"), a("fd00:10:244:1::2")}, "q": {a("10.244.1.3"), a("fd00:10:244:1::3")}}}}
+}
+
+var (
+	clusterOfOne  = fixture("cluster-of-one")
+	kubeletsOfOne = fixture("kubelets-of-one")
+)

@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+const ProxyProcess = "kube-proxy"
+
+const proxyHealth = "127.0.0.1:10256"
+
+// startProxy starts kube-proxy in a node, if it does not run there, and waits
+// until it has translated what it knows.
+func startProxy(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	if p, ok := in.Process(n, ProxyProcess); ok && p.Alive() {
+		return nil
+	}
+	// The limits of conntrack are not a namespace's to set.
+	if err := in.Start(n, ProxyProcess, proxyProgram(in), "--kubeconfig", in.Kubeconfig(), "--hostname-override", n.Name,
+		"--proxy-mode", n.Proxy, "--detect-local-mode", "NodeCIDR", "--healthz-bind-address", proxyHealth,
+		"--conntrack-max-per-core", "0", "--conntrack-min", "0", "--conntrack-tcp-timeout-established", "0s",
+		"--conntrack-tcp-timeout-close-wait", "0s"); err != nil {
+		return err
+	}
+	p, _ := in.Process(n, ProxyProcess)
+	var last error
+	ready := instance.WaitFor(instance.ReadyTime, func() bool {
+		last = proxyHealthy(ctx, in, n)
+		return last == nil || ctx.Err() != nil || !p.Alive()
+	})
+	if !ready || last != nil {
+		return fmt.Errorf("kube-proxy did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, ProxyProcess))
+	}
+	return nil
+}
+
+func proxyProgram(in *instance.Instance) string {
+	return filepath.Join(Programs(), ProxyProcess)
+}
+
+func proxyHealthy(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	response, err := in.GetFrom(ctx, n, proxyHealth, "/healthz")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("kube-proxy is not healthy: %s", response.Status)
+	}
+	return nil
+}
+
+// stopProxy ends kube-proxy and takes its rules away, if it runs.
+func stopProxy(in *instance.Instance, n *topology.Node) error {
+	p, ok := in.Process(n, ProxyProcess)
+	if !ok {
+		return nil
+	}
+	if err := p.Stop(unix.SIGTERM, instance.ReadyTime); err != nil {
+		return err
+	}
+	in.Forget(n, ProxyProcess)
+	if err := in.Save(); err != nil {
+		return err
+	}
+	return in.Namespace(n).Do(func() error {
+		_, err := namespace.Output(exec.Command(proxyProgram(in), "--cleanup"))
+		return err
+	})
+}

@@ -1,0 +1,183 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
+
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// CulvertProcess is what a node's daemon is called in the state.
+const CulvertProcess = "culvert"
+
+const bpffs = "/sys/fs/bpf"
+
+// StartCulvert writes the node's configuration and starts the daemon.
+func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, binary string) error {
+	if !n.Daemon() {
+		return nil
+	}
+	if err := mountBPF(); err != nil {
+		return err
+	}
+	if err := in.MakePins(); err != nil {
+		return err
+	}
+	if pins := in.PinPath(n); !slices.Contains(in.State.Pins, pins) {
+		if _, err := os.Lstat(pins); err == nil {
+			return fmt.Errorf("%s is there and was not made by this lab: remove it, or give this lab another name with --as", pins)
+		}
+		in.State.Pins = append(in.State.Pins, pins)
+	}
+	if err := writeConfig(in, n, ""); err != nil {
+		return err
+	}
+	return RunCulvert(ctx, in, n, binary)
+}
+
+// writeConfig writes the node's configuration in the variant that the lab is
+// in, with an overlay or none.
+func writeConfig(in *instance.Instance, n *topology.Node, overlay string) error {
+	return writeOver(in, n, overlay, nil)
+}
+
+// writeOver lays something over all of it.
+func writeOver(in *instance.Instance, n *topology.Node, overlay string, over map[string]any) error {
+	config := maps.Clone(n.ConfigIn(in.State.Variant, overlay))
+	if over != nil {
+		config = topology.Merge(config, over).(map[string]any) // merging mappings makes a mapping
+	}
+	if n.Kind == topology.Cluster {
+		config["overlay"] = topology.Merge(membership(in, n), config["overlay"])
+	}
+	config["api"] = map[string]any{"socket": Socket(in, n)}
+	if config["metrics"] == nil {
+		config["metrics"] = map[string]any{"listen": "off"}
+	}
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(configFile(in, n), text, 0o644)
+}
+
+// membership is what a node's configuration says of its cluster, beside what the
+// topology says.
+func membership(in *instance.Instance, n *topology.Node) map[string]any {
+	if in.State.Variant == topology.KubeMode {
+		return map[string]any{"node": n.Name, "kube": map[string]any{"kubeconfig": in.Kubeconfig()}}
+	}
+	return map[string]any{"node": n.Name, "pod_prefixes": n.PodCIDRs}
+}
+
+// mountBPF mounts the BPF file system where it is expected, if it is not.
+func mountBPF() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(bpffs, &st); err == nil && st.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("bpf", bpffs, "bpf", 0, "mode=0700"); err != nil {
+		return fmt.Errorf("mount the BPF file system at %s: %w", bpffs, err)
+	}
+	return nil
+}
+
+func configFile(in *instance.Instance, n *topology.Node) string { return in.File(n, "culvert.yaml") }
+
+// Socket is where the node's daemon answers.
+func Socket(in *instance.Instance, n *topology.Node) string {
+	if n.Kind == topology.Kubelet {
+		return in.Inside(n, "run/culvert/culvert.sock")
+	}
+	return in.File(n, "culvert.sock")
+}
+
+// RunCulvert starts the daemon and waits until it answers.
+func RunCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, binary string) error {
+	if err := in.Start(n, CulvertProcess, binary, "run", "--config", configFile(in, n),
+		"--pin-path", in.PinPath(n), "--state", in.File(n, "state.db")); err != nil {
+		return err
+	}
+	p, _ := in.Process(n, CulvertProcess)
+	var last error
+	ready := instance.WaitFor(instance.ReadyTime, func() bool {
+		_, last = Status(ctx, in, n)
+		return last == nil || ctx.Err() != nil || !p.Alive()
+	})
+	if !ready || !p.Alive() || last != nil {
+		return fmt.Errorf("culvert did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, CulvertProcess))
+	}
+	return nil
+}
+
+// RestartCulvert ends the daemon with the signal and starts it again, after a
+// pause.
+func RestartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, signal unix.Signal, pause time.Duration, binary string) error {
+	p, ok := in.Process(n, CulvertProcess)
+	if !ok || !p.Alive() {
+		return fmt.Errorf("culvert of %s does not run", n.Name)
+	}
+	if err := p.Stop(signal, instance.ReadyTime); err != nil {
+		return err
+	}
+	time.Sleep(pause)
+	return RunCulvert(ctx, in, n, binary)
+}
+
+// ApplyCulvert applies the node's configuration, with an overlay or none.
+func ApplyCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, overlay string) error {
+	if err := writeConfig(in, n, overlay); err != nil {
+		return err
+	}
+	_, err := ask(ctx, in, n, "apply", configFile(in, n))
+	return err
+}
+
+func ApplyOver(ctx context.Context, in *instance.Instance, n *topology.Node, over map[string]any) error {
+	if err := writeOver(in, n, "", over); err != nil {
+		return err
+	}
+	_, err := ask(ctx, in, n, "apply", configFile(in, n))
+	return err
+}
+
+// ask runs a culvert command against the node's daemon.
+func ask(ctx context.Context, in *instance.Instance, n *topology.Node, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return namespace.Output(exec.CommandContext(ctx, in.Culvert, append(args, "--socket", Socket(in, n))...))
+}
+
+// AskJSON reads what a culvert command shows.
+func AskJSON(ctx context.Context, in *instance.Instance, n *topology.Node, into any, args ...string) error {
+	out, err := ask(ctx, in, n, append(args, "-o", "json")...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("culvert %s: %w", args[0], err)
+	}
+	return nil
+}
+
+type statusView struct {
+	Version  string `json:"version"`
+	DataPath string `json:"data_path"`
+}
+
+func Status(ctx context.Context, in *instance.Instance, n *topology.Node) (s statusView, err error) {
+	err = AskJSON(ctx, in, n, &s, "status")
+	return s, err
+}

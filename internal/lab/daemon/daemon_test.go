@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// What a node is told of its cluster differs by mode.
+func TestMembership(t *testing.T) {
+	in := inCluster(t)
+	in.State.Variant = "static"
+	if m := membership(in, in.Node("x")); m["pod_prefixes"] == nil || m["kube"] != nil {
+		t.Errorf("static: %v", m)
+	}
+	in.State.Variant = topology.KubeMode
+	if m := membership(in, in.Node("x")); m["pod_prefixes"] != nil || m["kube"] == nil {
+		t.Errorf("kube: %v", m)
+	}
+}
+
+// Interfaces to routers without IS-IS have none, and routes are permitted before
+// they are redistributed.
+func TestISISConfig(t *testing.T) {
+	l := parse(t, `name: i
+summary: s
+nodes:
+  - {name: a, kind: frr, frr: {isis: {system: 7, metrics: {b: 30}, kernel: ["fc00:0:1::/48"]}}}
+  - {name: b, kind: frr, frr: {isis: {system: 8}}}
+  - {name: c, kind: host}
+links:
+  - ends: [{node: a, name: b}, {node: b, name: a}]
+  - ends: [{node: a, name: c}, {node: c, name: a}]
+checks: [{name: r, kind: route, from: a, to: "fc00:0:1::", expect: {interface: b}}]
+`)
+	a := l.Node("a")
+	text := frrText(a.FRR, l, a)
+	for _, want := range []string{"interface b\n", "isis metric 30", "0000.0007.00", "permit fc00:0:1::/48"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "interface c\n") || strings.Index(text, "prefix-list") > strings.Index(text, "\nrouter isis") {
+		t.Errorf("configuration\n%s", text)
+	}
+	for words, n := range map[string]topology.ISIS{
+		"system":  {System: 0},
+		"metrics": {System: 1, Metrics: map[string]int{"d": 30}},
+		"kernel":  {System: 1, Kernel: []string{"fc00:0:1::"}},
+	} {
+		wantError(t, n.Validate(l, a), words)
+	}
+}

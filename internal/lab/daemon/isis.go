@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// A neighbour that says nothing is gone after three seconds; that a link is
+// down is seen at once. The SPF runs 10 ms after a change, or within 200 ms if
+// it ran just before. The order counts: isisd makes its first LSP at the line net,
+// and the next one only when the interval that it knows by then is over; and it
+// does not come back to routes that a route-map did not permit before it was
+// written.
+const isisInterface = `interface %s
+ ipv6 router isis core
+ isis circuit-type level-2-only
+ isis network point-to-point
+ isis hello-interval 1
+ isis hello-multiplier 3
+ isis metric %d
+`
+
+const isisRouter = `interface lo
+ ipv6 router isis core
+ isis passive
+router isis core
+ lsp-gen-interval 1
+ is-type level-2-only
+ metric-style wide
+ net 49.0001.0000.0000.%04d.00
+ spf-delay-ietf init-delay 10 short-delay 100 long-delay 200 holddown 1000 time-to-learn 500
+`
+
+// isisText is the configuration of the node's isisd, and of zebra.
+func isisText(i *topology.ISIS, t *topology.Topology, n *topology.Node) string {
+	var b strings.Builder
+	for _, device := range t.Devices(n) {
+		peer := t.Node(t.PeerOf(n, device).Node)
+		if peer.FRR == nil || peer.FRR.ISIS == nil {
+			continue
+		}
+		metric, ok := i.Metrics[device]
+		if !ok {
+			metric = 10
+		}
+		fmt.Fprintf(&b, isisInterface, device, metric)
+	}
+	if len(i.Kernel) == 0 {
+		fmt.Fprintf(&b, isisRouter, i.System)
+		return b.String()
+	}
+	for _, prefix := range i.Kernel {
+		fmt.Fprintf(&b, "ipv6 prefix-list kernel permit %s\n", prefix)
+	}
+	b.WriteString("route-map kernel permit 10\n match ipv6 address prefix-list kernel\n")
+	fmt.Fprintf(&b, isisRouter+" redistribute ipv6 kernel level-2 route-map kernel\n", i.System)
+	return b.String()
+}

@@ -1,0 +1,106 @@
+package disturb
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+const standInPod = `nodes:
+  - {name: x, kind: cluster, pod_cidrs: [10.244.1.0/24], config: {}}
+  - {name: p, kind: pod, host: x}
+`
+
+func TestPodMTU(t *testing.T) {
+	in := open(t, parse(t, "name: m\nsummary: s\n"+standInPod), unique("mtu"))
+	p := in.Node("p")
+	if err := in.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.MakeNamespace(p); err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{Instance: in}
+	if _, err := podMTU(r.Instance, p); err == nil {
+		t.Error("a pod without an interface has an MTU")
+	}
+	ns := in.Namespace(p)
+	if err := ns.Batch([]string{"link add eth0 mtu 1400 type veth peer name other", "link set dev other up", "link set dev eth0 up"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := podMTU(r.Instance, p); err == nil || !strings.Contains(err.Error(), "no default route") {
+		t.Errorf("without a route: %v", err)
+	}
+	route := topology.Event{Do: "route", Node: "p", Route: "default dev eth0"}
+	if err := setRoute(t.Context(), r, &route, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Batch([]string{"route add default dev eth0 mtu 1300"}, "-6"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := podMTU(r.Instance, p); err != nil || len(got) != 2 || got[0] != 1400 || got[1] != 1300 {
+		t.Errorf("MTU %v, %v", got, err)
+	}
+	route.Do = "no_route"
+	if err := setRoute(t.Context(), r, &route, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := podMTU(r.Instance, p); err != nil || len(got) != 1 || got[0] != 1300 {
+		t.Errorf("MTU %v, %v", got, err)
+	}
+}
+
+// Events find kube-apiserver by the process that the lab started.
+func TestSignalAPIServer(t *testing.T) {
+	in := open(t, parse(t, "name: m\nsummary: s\nnodes: [{name: api, kind: apiserver}]\n"), unique("api"))
+	n := in.Node("api")
+	if err := in.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.MakeNamespace(n); err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{Instance: in}
+	for do, event := range map[string]func() error{
+		"pause": func() error { return signalAPIServer(t.Context(), r, &topology.Event{Do: "pause", Node: "api"}, nil) },
+		"stop":  func() error { return stop(t.Context(), r, &topology.Event{Do: "stop", Node: "api"}, nil) },
+	} {
+		if err := event(); err == nil || !strings.Contains(err.Error(), "does not run") {
+			t.Errorf("%s without one: %v", do, err)
+		}
+	}
+	if err := in.Start(n, topology.ApiServerProcess, "sleep", "60"); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := in.Process(n, topology.ApiServerProcess)
+	for _, tt := range []struct {
+		do      string
+		stopped bool
+	}{{"pause", true}, {"resume", false}} {
+		if err := signalAPIServer(t.Context(), r, &topology.Event{Do: tt.do, Node: "api"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !instance.WaitFor(5*time.Second, func() bool { return stopped(t, p) == tt.stopped }) {
+			t.Errorf("%s does not do it", tt.do)
+		}
+	}
+	if err := stop(t.Context(), r, &topology.Event{Do: "stop", Node: "api"}, nil); err != nil || p.Alive() {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+// stopped says whether a process stands still (proc_pid_stat(5): T).
+func stopped(t *testing.T, p instance.Process) bool {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return strings.HasPrefix(rest, "T")
+}

@@ -1,0 +1,166 @@
+package disturb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/cluster"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/report"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// killProgram ends a program of a node of kind kubelet, and waits until it runs
+// again and the node is well.
+func killProgram(ctx context.Context, r *Runner, n *topology.Node, program string) error {
+	if program == "" {
+		program = daemon.CulvertProcess
+	}
+	isIt := func(pid int) bool { return cluster.Runs(pid, topology.NodePrograms[program]...) }
+	before, err := cluster.Processes(r.Instance, n, isIt)
+	if err != nil || len(before) != 1 {
+		return errors.Join(fmt.Errorf("%s has processes %v of %s", n.Name, before, program), err)
+	}
+	if err := unix.Kill(before[0], unix.SIGKILL); err != nil {
+		return err
+	}
+	again := instance.WaitFor(cluster.ClusterTime, func() bool {
+		after, err := cluster.Processes(r.Instance, n, isIt)
+		return err == nil && len(after) == 1 && after[0] != before[0] || ctx.Err() != nil
+	})
+	if !again || ctx.Err() != nil {
+		return errors.Join(fmt.Errorf("%s does not run again", program), ctx.Err())
+	}
+	return well(ctx, r.Instance, n)
+}
+
+// well waits until a node's containerd and kubelet answer, culvert too, and
+// Kubernetes has heard of it.
+func well(ctx context.Context, in *instance.Instance, n *topology.Node) error {
+	var last error
+	ok := instance.WaitFor(cluster.ClusterTime, func() bool {
+		if _, last = daemon.Status(ctx, in, n); last == nil {
+			_, last = cluster.Kubectl(ctx, in, nil, "get", "--raw", "/api/v1/nodes/"+n.Name+"/proxy/healthz")
+		}
+		return last == nil || ctx.Err() != nil
+	})
+	if !ok || last != nil {
+		return fmt.Errorf("%s is not well again: %w", n.Name, errors.Join(last, ctx.Err()))
+	}
+	_, err := cluster.Kubectl(ctx, in, nil, "wait", "--for=condition=Ready", "node/"+n.Name, "--timeout", cluster.ClusterTime.String())
+	return err
+}
+
+// reboot cuts a node's power, and starts it again: it has its files, a new
+// network, and nothing that was in memory.
+func reboot(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
+	n := r.Node(e.Node)
+	spec, err := cluster.KubeletSpec(r.Instance, n)
+	if err != nil {
+		return err
+	}
+	if err := powerCut(r.Instance, n); err != nil {
+		return err
+	}
+	if err := r.MakeNamespace(n); err != nil {
+		return err
+	}
+	if err := errors.Join(r.MakeLinks(r.LinksOf(n)), r.Configure(n)); err != nil {
+		return err
+	}
+	if err := cluster.RunKubelet(r.Instance, n, spec); err != nil {
+		return err
+	}
+	if err := well(ctx, r.Instance, n); err != nil {
+		return fmt.Errorf("%w\n%s", err, cluster.KubeletLog(r.Instance, n))
+	}
+	for _, p := range r.Pods(n) {
+		if err := cluster.JoinPod(ctx, r.Instance, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// powerCut ends a node of kind kubelet with all that is in it, and takes its
+// network away.
+func powerCut(in *instance.Instance, n *topology.Node) error {
+	p, _ := in.Process(n, instance.NodeProcess)
+	if err := p.Stop(unix.SIGKILL, instance.ReadyTime); err != nil {
+		return err
+	}
+	in.Forget(n, instance.NodeProcess)
+	for _, pod := range in.Pods(n) {
+		if err := cluster.LeavePod(in, pod); err != nil {
+			return err
+		}
+	}
+	// The kernel takes its time to take a namespace away: other ends would stay.
+	var lines []string
+	for _, name := range in.Devices(n) {
+		lines = append(lines, "link delete dev "+name)
+	}
+	return errors.Join(in.Namespace(n).Batch(lines), in.DropNamespace(n))
+}
+
+// upgradeCluster gives the cluster's DaemonSet an image of another build, which all
+// nodes have, and waits until every node runs it.
+func upgradeCluster(ctx context.Context, r *Runner, o *report.Outcome) error {
+	const name = "ghcr.io/culvert-net/culvert:upgraded"
+	binary, err := otherBinary(r)
+	if err != nil {
+		return err
+	}
+	archive := filepath.Join(cluster.Images(r.Instance), "upgraded.tar")
+	if err := cluster.CulvertImage(binary, filepath.Dir(r.Culvert), name).Write(archive); err != nil {
+		return err
+	}
+	defer os.Remove(archive) // a node that is started anew has the image
+	before, err := dataPaths(ctx, r.Instance)
+	if err != nil {
+		return err
+	}
+	for _, n := range r.Kubelets() {
+		if err := cluster.ImportImage(r.Instance, n, archive); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	if _, err := cluster.Kubectl(ctx, r.Instance, nil, "--namespace", "kube-system", "set", "image", "daemonset/culvert", "*="+name); err != nil {
+		return err
+	}
+	if _, err := cluster.Kubectl(ctx, r.Instance, nil, "--namespace", "kube-system", "rollout", "status", "daemonset/culvert"); err != nil {
+		return fmt.Errorf("%w\n%s", err, cluster.Describe(r.Instance))
+	}
+	after, err := dataPaths(ctx, r.Instance)
+	if err != nil {
+		return err
+	}
+	for name, is := range after {
+		if is == before[name] {
+			return fmt.Errorf("%s still runs the data path %.8s", name, is)
+		}
+	}
+	o.Say("%d nodes in %.0f s", len(after), time.Since(start).Seconds())
+	return nil
+}
+
+// dataPaths are the builds of the data path that nodes run.
+func dataPaths(ctx context.Context, in *instance.Instance) (map[string]string, error) {
+	list := map[string]string{}
+	for _, n := range in.Kubelets() {
+		s, err := daemon.Status(ctx, in, n)
+		if err != nil {
+			return nil, err
+		}
+		list[n.Name] = s.DataPath
+	}
+	return list, nil
+}

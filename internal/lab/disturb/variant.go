@@ -1,0 +1,58 @@
+package disturb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/lab/cluster"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/report"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// SetVariant goes over to a variant, on one node after another.
+func SetVariant(ctx context.Context, in *instance.Instance, name string) error {
+	if name == topology.KubeMode {
+		if err := cluster.StartAPIServer(ctx, in); err != nil {
+			return err
+		}
+	}
+	in.State.Variant = name
+	if err := in.Save(); err != nil {
+		return err
+	}
+	for _, n := range in.Nodes {
+		if !n.Daemon() || len(n.N9)+len(n.Modes) == 0 {
+			continue
+		}
+		if err := daemon.ApplyCulvert(ctx, in, n, ""); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
+	for _, n := range in.Nodes {
+		if err := cluster.Serve(ctx, in, n); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// nextVariant goes over to the lab's next variant, and back unless that one's
+// turn is next anyway.
+func nextVariant(ctx context.Context, r *Runner, _ *topology.Event, o *report.Outcome) error {
+	from, all := r.State.Variant, r.VariantNames()
+	to := all[(slices.Index(all, from)+1)%len(all)]
+	o.Say("%s to %s", from, to)
+	if err := SetVariant(ctx, r.Instance, to); err != nil {
+		return err
+	}
+	if !r.Back {
+		return nil
+	}
+	time.Sleep(200 * time.Millisecond)
+	o.Say("and back")
+	return SetVariant(ctx, r.Instance, from)
+}

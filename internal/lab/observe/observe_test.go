@@ -1,0 +1,82 @@
+package observe
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/lab/report"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// views are a node before and after 10 packets of a SID, 8 of a policy with
+// two lists, one drop.
+func views() (before, after nodeView) {
+	view := func(forwarded, drops, sid, first, second, sent uint64) nodeView {
+		return nodeView{
+			Outcomes: map[string]outcomeView{
+				"forwarded": {Reason: "forwarded", counterView: counterView{Packets: forwarded}},
+				"hop_limit": {Reason: "hop_limit", Drop: true, counterView: counterView{Packets: drops}},
+			},
+			Sids: map[string]counterView{"fc00:1::/48": {Packets: sid}},
+			Policies: map[string]policyView{"p": {
+				Key: "p", counterView: counterView{Packets: first + second}, Lists: []counterView{{Packets: first}, {Packets: second}},
+			}},
+			metrics: map[string]uint64{`m{policy="p"}`: sid},
+			slices:  map[string]sliceView{"a": {Uplink: counterView{Packets: sid}, Downlink: counterView{Packets: first + second}}, "b": {}},
+			sentTo:  sent,
+		}
+	}
+	return view(5, 1, 5, 2, 2, 100), view(23, 2, 15, 8, 4, 119)
+}
+
+func TestCompareCounter(t *testing.T) {
+	tests := []struct {
+		name   string
+		expect topology.CounterExpect
+		want   string // in a problem; "" for none
+	}{
+		{"SID", topology.CounterExpect{SID: "fc00:1::/48"}, ""},
+		{"SID, received", topology.CounterExpect{SID: "fc00:1::/48", Packets: "received"}, "counted 10 packets: 8 were received"},
+		{"SID of nobody", topology.CounterExpect{SID: "fc00:2::/48"}, "no SID fc00:2::/48"},
+		{"policy", topology.CounterExpect{Policy: "p", Packets: "received"}, ""},
+		{"policy, sent", topology.CounterExpect{Policy: "p"}, "counted 8 packets: 10 were sent"},
+		{"metric", topology.CounterExpect{Metric: `m{policy="p"}`}, ""},
+		{"metric of nobody", topology.CounterExpect{Metric: `m{policy="q"}`}, `no metric m{policy="q"}`},
+		{"policy of nobody", topology.CounterExpect{Policy: "q"}, "no policy q"},
+		{"slice", topology.CounterExpect{Slice: "a", Direction: "uplink"}, ""},
+		{"slice, downlink", topology.CounterExpect{Slice: "a", Direction: "downlink"}, "slice a downlink counted 8 packets: 10 were sent"},
+		{"slice of nobody", topology.CounterExpect{Slice: "c", Direction: "uplink"}, "no slice c"},
+		{"no packets", topology.CounterExpect{Slice: "b", Direction: "uplink", Packets: "none"}, ""},
+		{"no packets, but some", topology.CounterExpect{Slice: "a", Direction: "uplink", Packets: "none"}, "counted 10 packets: none should be"},
+		{"some", topology.CounterExpect{Outcome: "hop_limit", Packets: "some"}, ""},
+		{"none", topology.CounterExpect{Outcome: "too_big", Packets: "some"}, "too_big did not count"},
+		{"shares", topology.CounterExpect{Policy: "p", Packets: "received", Shares: []float64{75, 25}, Tolerance: 1}, ""},
+		{"other shares", topology.CounterExpect{Policy: "p", Packets: "received", Shares: []float64{50, 50}, Tolerance: 20}, "list 0 got 75.0%"},
+		{"other lists", topology.CounterExpect{Policy: "p", Packets: "received", Shares: []float64{100}}, "has 2 lists"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before, after := views()
+			o := report.Outcome{Sent: 10, Received: 8}
+			compareCounter(tt.expect, before, after, &o)
+			if got := strings.Join(o.Problems, "; "); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("problems %q: want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCompareAccount(t *testing.T) {
+	before, after := views()
+	var o report.Outcome
+	compareAccount("n", before, after, &o)
+	if len(o.Problems) > 0 || o.Detail[0] != "n: in 19 = out 18 + drops 1" {
+		t.Errorf("%+v", o)
+	}
+	after.sentTo++
+	o = report.Outcome{}
+	compareAccount("n", before, after, &o)
+	if len(o.Problems) != 1 || !strings.Contains(o.Problems[0], "20 frames were sent to it, 19 have an outcome") {
+		t.Errorf("%+v", o)
+	}
+}

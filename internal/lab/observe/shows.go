@@ -1,0 +1,70 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+func Shows(ctx context.Context, in *instance.Instance, n *topology.Node, want any, command ...string) error {
+	var got any
+	if err := daemon.AskJSON(ctx, in, n, &got, command...); err != nil {
+		return err
+	}
+	if err := includes(got, want); err != nil {
+		return fmt.Errorf("culvert %s: %w", strings.Join(command, " "), err)
+	}
+	return nil
+}
+
+// includes wants all of want to be in got: what is a mapping may have more keys,
+// what is a list more items, and what is a text, more of it.
+func includes(got, want any) error {
+	switch want := want.(type) {
+	case map[string]any:
+		object, _ := got.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(want)) {
+			if err := includes(object[key], want[key]); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+		return nil
+	case []any:
+		list, _ := got.([]any)
+		for _, item := range want {
+			if err := oneIncludes(list, item); err != nil {
+				return err
+			}
+		}
+		return nil
+	case string:
+		if text, ok := got.(string); ok && strings.Contains(text, want) {
+			return nil
+		}
+	default:
+		if got == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("%v: want %v", got, want)
+}
+
+// oneIncludes wants it of some item of the list.
+func oneIncludes(list []any, want any) error {
+	var errs []error
+	for _, item := range list {
+		err := includes(item, want)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("none of %d is %v: %w", len(list), want, errors.Join(errs...))
+}
