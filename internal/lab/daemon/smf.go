@@ -151,7 +151,7 @@ func Lines(in *instance.Instance, s *topology.SMF, since int64) (lines []SMFLine
 
 // FTEID is what a reference is now: what the UPF chose, or was given.
 func FTEID(ctx context.Context, in *instance.Instance, text string, ipv6 bool) (a netip.Addr, teid uint32, err error) {
-	r, err := in.Reference(text)
+	r, err := in.ParseReference(text)
 	if err != nil {
 		return a, 0, err
 	}

@@ -24,17 +24,17 @@ func TestParseCluster(t *testing.T) {
 		{"node_port: 30080, pod: q", "node_port: 30080, pod: y", []string{"services[0]", "pod"}},
 		{"port: 80, target_port: 8080,", "port: 80,", []string{"services[0]", "target_port"}},
 		{"modes: [kube], from", "modes: [bgp], from", []string{"checks[1]", "modes", "bgp", "static, kube"}},
-		{"{name: no name,", "{name: no name, event: {do: attach, node: y},", []string{"event", "attach", "no pod"}},
+		{"{name: no name,", "{name: no name, event: {do: attach, node: y},", []string{"event", "attach", "kind pod"}},
 		{"{name: no name,", "{name: no name, event: {do: object, object: {kind: Pod}},", []string{"object", "apiVersion"}},
 		{"{name: no name,", "{name: no name, event: {do: inject, node: p},", []string{"inject", "kind host"}},
 		{"{name: no name,", "{name: no name, event: {do: active, node: x},", []string{"active", "policy"}},
 		{"{name: no name,", "{name: no name, event: {do: pause, node: x},", []string{"pause", "kind apiserver"}},
-		{"{name: no name,", "{name: no name, event: {do: stop, node: y},", []string{"stop", "kind apiserver, culvert or cluster"}},
-		{"{name: no name,", "{name: no name, event: {do: collect, node: y},", []string{"collect", "no pod"}},
+		{"{name: no name,", "{name: no name, event: {do: stop, node: y},", []string{"stop", "kind apiserver, culvert, cluster"}},
+		{"{name: no name,", "{name: no name, event: {do: collect, node: y},", []string{"collect", "kind pod"}},
 		{"{name: both, kind: ping,", "{name: both, kind: one_family,", []string{"checks[0]", "families"}},
 		{"{name: no name,", "{name: no name, event: {do: route, node: x},", []string{"route", "missing"}},
 		{"{name: no name,", "{name: no name, event: {do: route, node: z, route: a b},", []string{"route", "no node"}},
-		{"{name: no name,", "{name: no name, event: {do: mtu, node: x, mtu: 1400},", []string{"mtu", "no pod"}},
+		{"{name: no name,", "{name: no name, event: {do: mtu, node: x, mtu: 1400},", []string{"mtu", "kind pod"}},
 		{"{name: no name,", "{name: no name, event: {do: mtu, node: p},", []string{"mtu", "missing"}},
 		{"{name: no name,", "{name: no name, event: {do: shows, node: x, command: [status]},", []string{"shows", "missing"}},
 		{"{name: no name,", "{name: no name, event: {do: told, object: {apiVersion: v1, kind: Node, metadata: {name: x}}},", []string{"told", "state, says"}},
@@ -106,5 +106,27 @@ func TestParseKubelets(t *testing.T) {
 		}
 		_, err := Parse([]byte(text))
 		wantError(t, err, tt.want...)
+	}
+}
+
+// What IS-IS is told fits the node.
+func TestParseISIS(t *testing.T) {
+	const ring = `name: i
+summary: s
+nodes:
+  - {name: a, kind: frr, frr: {isis: {system: 7, metrics: {b: 30}, kernel: ["fc00:0:1::/48"]}}}
+  - {name: b, kind: frr, frr: {isis: {system: 8}}}
+links:
+  - ends: [{node: a, name: b}, {node: b, name: a}]
+checks: [{name: r, kind: route, from: a, to: "fc00:0:1::", expect: {interface: b}}]
+`
+	parse(t, ring)
+	for _, tt := range []struct{ old, new, want string }{
+		{"system: 7", "system: 0", "system"},
+		{"metrics: {b: 30}", "metrics: {d: 30}", "metrics"},
+		{"fc00:0:1::/48", "fc00:0:1::", "kernel"},
+	} {
+		_, err := Parse([]byte(strings.Replace(ring, tt.old, tt.new, 1)))
+		wantError(t, err, "nodes[0]", "isis", tt.want)
 	}
 }

@@ -36,67 +36,47 @@ func (t *Topology) SMF(name string) *SMF {
 	return nil
 }
 
-// group returns a group of sessions of an SMF.
-func (t *Topology) group(name, sessions string) (*smf.Spec, error) {
+// hasSessions is an error unless an SMF has a group of sessions.
+func (t *Topology) hasSessions(name, sessions string) error {
 	s := t.SMF(name)
 	if s == nil {
-		return nil, fmt.Errorf("no SMF is called %q", name)
+		return fmt.Errorf("no SMF is called %q", name)
 	}
-	i := slices.IndexFunc(s.scenario.Sessions, func(g smf.Spec) bool { return g.Name == sessions })
-	if i < 0 {
-		return nil, fmt.Errorf("SMF %s has no sessions %q", name, sessions)
-	}
-	return &s.scenario.Sessions[i], nil
-}
-
-func (t *Topology) validateSMFs() error {
-	seen := map[string]bool{}
-	for i, n := range t.Nodes {
-		for j, s := range n.SMFs {
-			if err := s.validate(n); err != nil {
-				return fmt.Errorf("nodes[%d]: smfs[%d]: %w", i, j, err)
-			}
-			if seen[s.Name] {
-				return fmt.Errorf("nodes[%d]: smfs[%d]: name: %q is there twice", i, j, s.Name)
-			}
-			seen[s.Name] = true
-		}
+	if !slices.ContainsFunc(s.scenario.Sessions, func(g smf.Spec) bool { return g.Name == sessions }) {
+		return fmt.Errorf("SMF %s has no sessions %q", name, sessions)
 	}
 	return nil
 }
 
-func (s *SMF) validate(n *Node) error {
-	if !NameForm.MatchString(s.Name) {
-		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", s.Name)
-	}
+// read reads the scenario of an SMF in a node.
+func (s *SMF) read(n *Node) error {
 	text, err := yaml.Marshal(s.Scenario)
 	if err != nil {
 		return err
 	}
 	s.Node = n
-	if s.scenario, err = smf.ParseScenario(text); err != nil {
-		return err
+	if s.scenario, err = smf.ParseScenario(text); err == nil {
+		_, err = s.scenario.Options()
 	}
-	_, err = s.scenario.Options()
 	return err
 }
 
-// reference is an F-TEID of a UPF's, as "SMF/sessions/side", where side is
-// access or core.
-type reference struct {
+// Reference names an F-TEID of a UPF: that of an SMF's group of sessions, on the
+// access or core side.
+type Reference struct {
 	SMF, Sessions, Side string
 }
 
-func (t *Topology) Reference(text string) (r reference, err error) {
+// ParseReference reads "SMF/sessions/side".
+func (t *Topology) ParseReference(text string) (r Reference, err error) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 3 || parts[2] != "access" && parts[2] != "core" {
 		return r, fmt.Errorf("fteid: %q: give SMF, sessions and side, as in smf1/ue/access or smf1/ue/core", text)
 	}
-	r = reference{parts[0], parts[1], parts[2]}
-	if _, err := t.group(r.SMF, r.Sessions); err != nil {
+	if err := t.hasSessions(parts[0], parts[1]); err != nil {
 		return r, fmt.Errorf("fteid: %w", err)
 	}
-	return r, nil
+	return Reference{parts[0], parts[1], parts[2]}, nil
 }
 
 // Resolve returns a step with the F-TEIDs that it refers to: a tunnel
@@ -128,23 +108,22 @@ func Resolve(value any, lookup func(text string, ipv6 bool) (netip.Addr, uint32,
 	return m, nil
 }
 
-// onSMF wants a step that the SMF can read.
-func (t *Topology) onSMF(e *Event) error {
-	s := t.SMF(e.SMF)
-	if s == nil {
-		return fmt.Errorf("no SMF is called %q", e.SMF)
+// step wants a step that the SMF can read.
+func (v validator) step(e *Event) {
+	s := v.SMF(e.SMF)
+	if !v.want(s != nil, "no SMF is called %q", e.SMF) {
+		return
 	}
 	step, err := Resolve(e.Step, func(text string, _ bool) (netip.Addr, uint32, error) {
-		_, err := t.Reference(text)
+		_, err := v.ParseReference(text)
 		return netip.IPv6Unspecified(), 1, err
 	})
-	if err != nil {
-		return err
+	if !v.none(err) {
+		return
 	}
 	line, err := json.Marshal(step)
-	if err != nil {
-		return err
+	if v.none(err) {
+		_, err = s.scenario.ParseStep(line)
+		v.none(err)
 	}
-	_, err = s.scenario.ParseStep(line)
-	return err
 }

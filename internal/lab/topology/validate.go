@@ -9,213 +9,176 @@ import (
 	"strings"
 )
 
-func (t *Topology) validateCluster() error {
-	for i, n := range t.Nodes {
-		if err := t.validatePod(n); err != nil {
-			return fmt.Errorf("nodes[%d]: %w", i, err)
-		}
-		if err := validatePrefixes("pod_cidrs", n.PodCIDRs); err != nil {
-			return fmt.Errorf("nodes[%d]: %w", i, err)
-		}
-	}
-	for i, s := range t.Services {
-		if !NameForm.MatchString(s.Name) {
-			return fmt.Errorf("services[%d]: name: %q: use lower-case letters, digits and '-'", i, s.Name)
-		}
-		for _, name := range s.Pods() {
-			if p := t.Node(name); p == nil || p.Kind != Pod {
-				return fmt.Errorf("services[%d]: pod: no pod is called %q", i, name)
-			}
-		}
-		if s.Port == 0 || s.TargetPort == 0 {
-			return fmt.Errorf("services[%d]: port, target_port: missing", i)
-		}
-	}
-	return nil
-}
-
-func (t *Topology) validatePod(n *Node) error {
-	if n.Kind != Pod {
-		if n.Host != "" || len(n.HostPorts) > 0 || n.Bandwidth != nil {
-			return fmt.Errorf("host, host_ports, bandwidth: %s is no pod", n.Name)
-		}
-		return nil
-	}
-	if on := t.Node(n.Host); on == nil || on.Kind != Cluster && on.Kind != Kubelet {
-		return fmt.Errorf("host: %q is no node of kind cluster or kubelet", n.Host)
-	}
-	for _, p := range n.HostPorts {
-		if p.Host == 0 || p.Pod == 0 || p.Protocol != "tcp" && p.Protocol != "udp" {
-			return errors.New("host_ports: give host, pod and protocol, which is tcp or udp")
-		}
-	}
-	if b := n.Bandwidth; b != nil && (b.Ingress <= 0 || b.Egress <= 0) {
-		return errors.New("bandwidth: give ingress and egress, in kbit/s")
-	}
-	return nil
-}
-
-func (i *ISIS) Validate(t *Topology, n *Node) error {
-	if i.System < 1 || i.System > 9999 {
-		return fmt.Errorf("isis: system: %d: give a number from 1 to 9999", i.System)
-	}
-	for device := range i.Metrics {
-		if !slices.Contains(t.Devices(n), device) {
-			return fmt.Errorf("isis: metrics: %s has no link %q", n.Name, device)
-		}
-	}
-	return validatePrefixes("isis: kernel", i.Kernel)
-}
+// NameForm is the form of all names: they become parts of file and namespace names.
+var NameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
 // proxyModes are what kube-proxy can translate by.
 var proxyModes = []string{"nftables", "iptables"}
 
-// Names of nodes become parts of file and namespace names.
-var NameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+// kinds of nodes.
+var kinds = []Kind{Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet, Switch, SMFs}
 
+// validator collects what is wrong with a topology, each with the path of its field.
+type validator struct {
+	*Topology
+	at       string
+	problems *[]error
+}
+
+// validate says all that is wrong with the topology.
 func (t *Topology) validate() error {
-	if !NameForm.MatchString(t.Name) {
-		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", t.Name)
-	}
-	seen := map[string]bool{}
-	for i, n := range t.Nodes {
-		if err := n.validate(); err != nil {
-			return fmt.Errorf("nodes[%d]: %w", i, err)
-		}
-		if seen[n.Name] {
-			return fmt.Errorf("nodes[%d]: name: %q is there twice", i, n.Name)
-		}
-		seen[n.Name] = true
-	}
-	if err := t.validateSMFs(); err != nil {
-		return err
-	}
-	if err := t.validateCluster(); err != nil {
-		return err
-	}
-	if err := t.validateVariants(); err != nil {
-		return err
-	}
-	devices := map[string]bool{}
-	for i, l := range t.Links {
-		if err := t.validateLink(l, devices); err != nil {
-			return fmt.Errorf("links[%d]: %w", i, err)
-		}
-	}
-	for i, n := range t.Nodes {
-		if n.FRR != nil && n.FRR.ISIS != nil {
-			if err := n.FRR.ISIS.Validate(t, n); err != nil {
-				return fmt.Errorf("nodes[%d]: %w", i, err)
-			}
-		}
-	}
-	for i := range t.Setup {
-		if err := t.validateEvent(&t.Setup[i]); err != nil {
-			return fmt.Errorf("setup[%d]: %w", i, err)
-		}
-	}
-	names := map[string]bool{}
-	for i := range t.Checks {
-		c := &t.Checks[i]
-		if err := t.validateCheck(c); err != nil {
-			return fmt.Errorf("checks[%d] (%s): %w", i, c.Name, err)
-		}
-		if names[c.Name] {
-			return fmt.Errorf("checks[%d]: name: %q is there twice", i, c.Name)
-		}
-		names[c.Name] = true
-	}
-	return nil
+	v := validator{Topology: t, problems: new([]error)}
+	v.topology()
+	return errors.Join(*v.problems...)
 }
 
-func (t *Topology) validateLink(l Link, devices map[string]bool) error {
-	if len(l.Ends) != 2 {
-		return fmt.Errorf("ends: %d given: a link has two", len(l.Ends))
-	}
-	for _, e := range l.Ends {
-		if t.Node(e.Node) == nil {
-			return fmt.Errorf("ends: no node is called %q", e.Node)
-		}
-		if err := validateInterface(e.Name); err != nil {
-			return fmt.Errorf("ends: %w", err)
-		}
-		if devices[e.Node+" "+e.Name] {
-			return fmt.Errorf("ends: node %s has two interfaces %q", e.Node, e.Name)
-		}
-		devices[e.Node+" "+e.Name] = true
-		if err := validatePrefixes("addresses", e.Addresses); err != nil {
-			return err
-		}
-	}
-	return nil
+// in is a validator of something below.
+func (v validator) in(format string, args ...any) validator {
+	v.at += fmt.Sprintf(format, args...) + ": "
+	return v
 }
 
-func (n *Node) validate() error {
-	if !NameForm.MatchString(n.Name) {
-		return fmt.Errorf("name: %q: use lower-case letters, digits and '-'", n.Name)
+// want notes a problem unless ok, and returns ok.
+func (v validator) want(ok bool, format string, args ...any) bool {
+	if !ok {
+		v.none(fmt.Errorf(format, args...))
 	}
-	switch n.Kind {
-	case Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet, Switch, SMFs:
-	default:
-		return fmt.Errorf("kind: %q: use host, kernel, frr, culvert, cluster, pod, apiserver, kubelet, switch or smf", n.Kind)
+	return ok
+}
+
+// none notes an error, if there is one, and says whether there is none.
+func (v validator) none(err error) bool {
+	if err != nil {
+		*v.problems = append(*v.problems, fmt.Errorf("%s%w", v.at, err))
 	}
-	if n.Daemon() != (n.Config != nil) {
-		return fmt.Errorf("config: %s: a node of kind culvert or cluster has one, others do not", n.Name)
+	return err == nil
+}
+
+// name wants a well-formed name that nobody else has.
+func (v validator) name(name string, seen map[string]bool) {
+	v.want(NameForm.MatchString(name), "name: %q: use lower-case letters, digits and '-'", name)
+	v.want(!seen[name], "name: %q is there twice", name)
+	seen[name] = true
+}
+
+func (v validator) prefixes(field string, list []string) {
+	for _, s := range list {
+		_, err := netip.ParsePrefix(s)
+		v.want(err == nil, "%s: %q: give an address and its prefix length, as in 10.0.0.1/24", field, s)
 	}
-	if !n.Daemon() && len(n.N9)+len(n.Modes)+len(n.Overlays) > 0 {
-		return fmt.Errorf("n9, modes, overlays: %s: only a node of kind culvert or cluster has a configuration to change", n.Name)
+}
+
+// device: 15 bytes is what the kernel takes as an interface's name.
+func (v validator) device(name string) {
+	v.want(name != "" && len(name) <= 15 && !strings.ContainsAny(name, "/ "), "name: %q is no interface name of at most 15 bytes", name)
+}
+
+// exists wants the topology to have a node.
+func (v validator) exists(name string) bool {
+	return v.want(v.Node(name) != nil, "no node is called %q", name)
+}
+
+func (v validator) topology() {
+	v.name(v.Topology.Name, map[string]bool{})
+	v.want(len(v.N9) == 0 || len(v.Modes) == 0, "n9, modes: a lab has variants of one of them")
+	nodes, smfs, devices, checks := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for i, n := range v.Nodes {
+		v.in("nodes[%d]", i).node(n, nodes, smfs)
 	}
-	if (n.Kind == SMFs) != (len(n.SMFs) > 0) {
-		return fmt.Errorf("smfs: %s: a node of kind smf has some, others do not", n.Name)
+	for i, s := range v.Services {
+		v.in("services[%d]", i).service(s)
 	}
-	if n.Kind == FRR && n.FRR == nil {
-		return fmt.Errorf("frr: %s: a node of kind frr says what FRR runs", n.Name)
+	for i, l := range v.Links {
+		v.in("links[%d]", i).link(l, devices)
 	}
-	if n.Kind != Cluster && (len(n.PodCIDRs) > 0 || n.Proxy != "" && n.Kind != Kubelet || len(n.Labels) > 0) {
-		return fmt.Errorf("pod_cidrs, proxy, labels: %s: only a node of kind cluster has them, and one of kind kubelet proxy", n.Name)
+	if len(*v.problems) > 0 {
+		return // what follows names nodes and SMFs, and takes them for valid
 	}
-	if n.Kind == Kubelet && n.Proxy == "" {
-		return fmt.Errorf("proxy: %s: missing: use %s", n.Name, strings.Join(proxyModes, " or "))
+	for i := range v.Setup {
+		v.in("setup[%d]", i).event(&v.Setup[i])
 	}
-	if n.Proxy != "" && !slices.Contains(proxyModes, n.Proxy) {
-		return fmt.Errorf("proxy: %q: use %s", n.Proxy, strings.Join(proxyModes, " or "))
+	for i := range v.Checks {
+		c := &v.Checks[i]
+		in := v.in("checks[%d] (%s)", i, c.Name)
+		in.check(c)
+		in.want(!checks[c.Name], "name: %q is there twice", c.Name)
+		checks[c.Name] = true
 	}
+}
+
+func (v validator) node(n *Node, seen, smfs map[string]bool) {
+	v.name(n.Name, seen)
+	v.want(slices.Contains(kinds, n.Kind), "kind: %q: use one of %s", n.Kind, kinds)
+	v.want(n.Daemon() == (n.Config != nil), "config: %s: a node of kind culvert or cluster has one, others do not", n.Name)
+	v.want(n.Daemon() || len(n.N9)+len(n.Modes)+len(n.Overlays) == 0,
+		"n9, modes, overlays: %s: only a node of kind culvert or cluster has a configuration to change", n.Name)
+	v.want((n.Kind == SMFs) == (len(n.SMFs) > 0), "smfs: %s: a node of kind smf has some, others do not", n.Name)
+	v.want(n.Kind != FRR || n.FRR != nil, "frr: %s: a node of kind frr says what FRR runs", n.Name)
+	v.want(n.Kind == Cluster || len(n.PodCIDRs)+len(n.Labels) == 0 && (n.Proxy == "" || n.Kind == Kubelet),
+		"pod_cidrs, proxy, labels: %s: only a node of kind cluster has them, and one of kind kubelet proxy", n.Name)
+	v.want(n.Proxy == "" && n.Kind != Kubelet || slices.Contains(proxyModes, n.Proxy), "proxy: %q: use %s", n.Proxy, strings.Join(proxyModes, " or "))
+	v.none(v.hasVariants(Variants{N9: keys(n.N9), Modes: keys(n.Modes)}))
+	v.pod(n)
 	for i := range n.GTPU {
-		if err := n.GTPU[i].Validate(); err != nil {
-			return fmt.Errorf("gtpu[%d]: %w", i, err)
-		}
+		v.in("gtpu[%d]", i).none(n.GTPU[i].Validate())
 	}
 	for i, d := range n.Devices {
-		if err := d.validate(); err != nil {
-			return fmt.Errorf("devices[%d]: %w", i, err)
-		}
+		in := v.in("devices[%d]", i)
+		in.device(d.Name)
+		in.want(d.Type != "", "type: missing: %s is of none", d.Name)
+		in.prefixes("addresses", d.Addresses)
 	}
-	return validatePrefixes("addresses", n.Addresses)
+	for i, s := range n.SMFs {
+		in := v.in("smfs[%d]", i)
+		in.name(s.Name, smfs)
+		in.none(s.read(n))
+	}
+	if n.FRR != nil && n.FRR.ISIS != nil {
+		v.in("isis").isis(n, n.FRR.ISIS)
+	}
+	v.prefixes("addresses", n.Addresses)
+	v.prefixes("pod_cidrs", n.PodCIDRs)
 }
 
-func (d Device) validate() error {
-	if err := validateInterface(d.Name); err != nil {
-		return err
+// pod validates what only pods have.
+func (v validator) pod(n *Node) {
+	if n.Kind != Pod {
+		v.want(n.Host == "" && len(n.HostPorts) == 0 && n.Bandwidth == nil, "host, host_ports, bandwidth: %s is no pod", n.Name)
+		return
 	}
-	if d.Type == "" {
-		return fmt.Errorf("type: missing: %s is of none", d.Name)
+	on := v.Node(n.Host)
+	v.want(on != nil && (on.Kind == Cluster || on.Kind == Kubelet), "host: %q is no node of kind cluster or kubelet", n.Host)
+	for _, p := range n.HostPorts {
+		v.want(p.Host != 0 && p.Pod != 0 && (p.Protocol == "tcp" || p.Protocol == "udp"), "host_ports: give host, pod and protocol, which is tcp or udp")
 	}
-	return validatePrefixes("addresses", d.Addresses)
+	v.want(n.Bandwidth == nil || n.Bandwidth.Ingress > 0 && n.Bandwidth.Egress > 0, "bandwidth: give ingress and egress, in kbit/s")
 }
 
-// validateInterface: 15 bytes is what the kernel takes as an interface's name.
-func validateInterface(name string) error {
-	if name == "" || len(name) > 15 || strings.ContainsAny(name, "/ ") {
-		return fmt.Errorf("name: %q is no interface name of at most 15 bytes", name)
+func (v validator) isis(n *Node, i *ISIS) {
+	v.want(i.System >= 1 && i.System <= 9999, "system: %d: give a number from 1 to 9999", i.System)
+	for device := range i.Metrics {
+		v.want(slices.Contains(v.Devices(n), device), "metrics: %s has no link %q", n.Name, device)
 	}
-	return nil
+	v.prefixes("kernel", i.Kernel)
 }
 
-func validatePrefixes(field string, list []string) error {
-	for _, s := range list {
-		if _, err := netip.ParsePrefix(s); err != nil {
-			return fmt.Errorf("%s: %q: give an address and its prefix length, as in 10.0.0.1/24", field, s)
-		}
+func (v validator) service(s Service) {
+	v.name(s.Name, map[string]bool{})
+	for _, name := range s.Pods() {
+		p := v.Node(name)
+		v.want(p != nil && p.Kind == Pod, "pod: no pod is called %q", name)
 	}
-	return nil
+	v.want(s.Port != 0 && s.TargetPort != 0, "port, target_port: missing")
+}
+
+func (v validator) link(l Link, seen map[string]bool) {
+	v.want(len(l.Ends) == 2, "ends: %d given: a link has two", len(l.Ends))
+	v = v.in("ends")
+	for _, e := range l.Ends {
+		v.exists(e.Node)
+		v.device(e.Name)
+		v.want(!seen[e.Node+" "+e.Name], "node %s has two interfaces %q", e.Node, e.Name)
+		seen[e.Node+" "+e.Name] = true
+		v.prefixes("addresses", e.Addresses)
+	}
 }

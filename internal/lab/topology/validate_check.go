@@ -1,160 +1,112 @@
 package topology
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 )
 
-func (x *CounterExpect) validate() error {
-	if !slices.Contains([]string{"", "sent", "received", "some", "none"}, x.Packets) {
-		return fmt.Errorf("packets: %q: use sent, received, some or none", x.Packets)
-	}
-	if x.Slice != "" && x.Direction != "uplink" && x.Direction != "downlink" {
-		return fmt.Errorf("direction: %q: use uplink or downlink, of a slice", x.Direction)
-	}
-	return nil
-}
-
-// checkNames are the kinds of checks.
-var checkNames = []string{
+// CheckKinds are the kinds of checks.
+var CheckKinds = []string{
 	"adjacency", "cni_status", "culvert", "echo", "end_marker", "kubectl", "leftovers", "n4", "one_family",
 	"ospf", "ping", "pods", "route", "shows", "spread", "tcp", "udp",
 }
 
-// reportNames are the kinds of reports that an SMF gets.
-var reportNames = []string{"downlink_data", "error_indication", "hosts", "path_failed", "path_lost", "restarted", "usage"}
+// fromNobody are the kinds of checks that are about the whole cluster, or about the
+// SMFs that their events name.
+var fromNobody = []string{"culvert", "kubectl", "leftovers", "n4"}
 
-func (t *Topology) validateCheck(c *Check) error {
-	if c.Name == "" {
-		return fmt.Errorf("name: missing")
+// ReportKinds are the kinds of reports that an SMF gets.
+var ReportKinds = []string{"downlink_data", "error_indication", "hosts", "path_failed", "path_lost", "restarted", "usage"}
+
+func (v validator) check(c *Check) {
+	v.want(c.Name != "", "name: missing")
+	v.want(slices.Contains(CheckKinds, c.Kind), "kind: %q: use one of %s", c.Kind, strings.Join(CheckKinds, ", "))
+	v.none(v.hasVariants(c.Variants))
+	if !v.checkedNodes(c) {
+		return
 	}
-	if !slices.Contains(checkNames, c.Kind) {
-		return fmt.Errorf("kind: %q: use one of %s", c.Kind, strings.Join(checkNames, ", "))
-	}
-	if err := t.validateNodes(c); err != nil {
-		return err
-	}
-	if c.Kind == "kubectl" {
-		if err := t.validateCommand(c.Kubectl); err != nil {
-			return err
-		}
-	}
-	if c.Kind == "leftovers" && len(t.Kubelets()) == 0 {
-		return fmt.Errorf("leftovers: the lab has no node of kind kubelet")
-	}
-	if c.Kind == "one_family" && len(c.Families) != 1 {
-		return fmt.Errorf("families: one_family is about one of them")
-	}
-	if n := t.Node(c.From); c.Kind == "ospf" && (n.FRR == nil || !slices.Contains(n.FRR.Daemons, "ospf6d")) {
-		return fmt.Errorf("from: %q does not run ospf6d", c.From)
-	}
-	if err := t.wantVariants(c.Variants); err != nil {
-		return err
+	switch c.Kind {
+	case "kubectl":
+		v.kubectl(c.Kubectl)
+	case "leftovers":
+		v.want(len(v.Kubelets()) > 0, "leftovers: the lab has no node of kind kubelet")
+	case "one_family":
+		v.want(len(c.Families) == 1, "families: one_family is about one of them")
+	case "ospf":
+		n := v.Node(c.From)
+		v.want(n.FRR != nil && slices.Contains(n.FRR.Daemons, "ospf6d"), "from: %q does not run ospf6d", c.From)
 	}
 	for _, x := range c.Counters {
-		if err := t.wantVariants(x.Variants); err != nil {
-			return fmt.Errorf("counters: %w", err)
-		}
+		v.in("counters").counter(x)
 	}
-	if err := t.validateExpect(c); err != nil {
-		return fmt.Errorf("expect: %w", err)
+	for _, name := range c.Accounts {
+		v.culvert(name)
 	}
+	v.in("expect").expect(c)
 	for field, list := range map[string][]Event{"event": c.AllEvents(), "before": c.Before, "after": c.After} {
 		for i := range list {
-			if err := t.validateEvent(&list[i]); err != nil {
-				return fmt.Errorf("%s: %w", field, err)
-			}
+			v.in("%s", field).event(&list[i])
 		}
 	}
-	return nil
 }
 
-// validateNodes wants the nodes that a check names to be there, and to be what
-// it takes them for.
-func (t *Topology) validateNodes(c *Check) error {
-	var nodes []string
-	switch c.Kind {
-	case "n4": // it is about the SMFs that its events name
-	case "kubectl", "culvert", "leftovers": // about the whole cluster
-	default:
-		nodes = append(nodes, c.From)
+// checkedNodes wants the nodes to exist between which the check sends.
+func (v validator) checkedNodes(c *Check) bool {
+	var names []string
+	if !slices.Contains(fromNobody, c.Kind) {
+		names = append(names, c.From)
 	}
 	if c.At != "" {
-		nodes = append(nodes, c.At)
+		names = append(names, c.At)
 	}
 	for _, w := range c.Also {
-		nodes = append(nodes, w.From, w.At)
+		names = append(names, w.From, w.At)
 	}
-	culverts := slices.Clone(c.Accounts)
-	for _, x := range c.Counters {
-		if n := t.Node(x.Node); n == nil || !n.Counts() {
-			culverts = append(culverts, x.Node)
-		}
-		if err := x.validate(); err != nil {
-			return fmt.Errorf("counters: %w", err)
-		}
-	}
-	for _, name := range nodes {
-		if t.Node(name) == nil {
-			return fmt.Errorf("no node is called %q", name)
-		}
-	}
-	for _, name := range culverts {
-		if err := t.wantCulvert(name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return !slices.ContainsFunc(names, func(name string) bool { return !v.exists(name) })
 }
 
-func (t *Topology) wantCulvert(name string) error {
-	if n := t.Node(name); n == nil || !n.Culvert() {
-		return fmt.Errorf("%q is no node of kind culvert, cluster or kubelet", name)
+func (v validator) counter(x CounterExpect) {
+	if n := v.Node(x.Node); n == nil || !n.Counts() {
+		v.culvert(x.Node)
 	}
-	return nil
+	v.want(slices.Contains([]string{"", "sent", "received", "some", "none"}, x.Packets), "packets: %q: use sent, received, some or none", x.Packets)
+	v.want(x.Slice == "" || x.Direction == "uplink" || x.Direction == "downlink", "direction: %q: use uplink or downlink, of a slice", x.Direction)
+	v.none(v.hasVariants(x.Variants))
 }
 
-// wantEndpoint wants a node to have GTP-U links of these names.
-func (t *Topology) wantEndpoint(name string, devices ...string) error {
-	n := t.Node(name)
-	if n == nil {
-		return fmt.Errorf("no node is called %q", name)
+// culvert wants a node that runs culvert.
+func (v validator) culvert(name string) bool {
+	n := v.Node(name)
+	return v.want(n != nil && n.Culvert(), "%q is no node of kind culvert, cluster or kubelet", name)
+}
+
+// endpoint wants a node to have GTP-U links of these names.
+func (v validator) endpoint(name string, devices ...string) {
+	if !v.exists(name) {
+		return
 	}
 	for _, device := range devices {
-		if !slices.ContainsFunc(n.GTPU, func(l gtpulink.Link) bool { return l.Device == device }) {
-			return fmt.Errorf("%s has no GTP-U link %q", name, device)
-		}
+		has := slices.ContainsFunc(v.Node(name).GTPU, func(l gtpulink.Link) bool { return l.Device == device })
+		v.want(has, "%s has no GTP-U link %q", name, device)
 	}
-	return nil
 }
 
-func (t *Topology) validateExpect(c *Check) error {
-	if x := c.Expect.Rate; x != nil && (c.Kind != "udp" || x.Kbits <= 0 || x.Tolerance <= 0) {
-		return fmt.Errorf("rate: give kbit_s and tolerance, of a check of kind udp")
+func (v validator) expect(c *Check) {
+	if x := c.Expect.Rate; x != nil {
+		v.want(c.Kind == "udp" && x.Kbits > 0 && x.Tolerance > 0, "rate: give kbit_s and tolerance, of a check of kind udp")
 	}
 	if h := c.Expect.Handover; h != nil {
-		if err := t.wantEndpoint(h.Node, h.From, h.To); err != nil {
-			return fmt.Errorf("handover: %w", err)
-		}
+		v.in("handover").endpoint(h.Node, h.From, h.To)
 	}
 	if u := c.Expect.Usage; u != nil {
-		if _, err := t.group(u.SMF, u.Sessions); err != nil {
-			return fmt.Errorf("usage: %w", err)
-		}
-		if c.Kind != "udp" || len(c.Also) > 0 || len(t.Node(c.From).GTPU) == 0 {
-			return fmt.Errorf("usage: it is compared with one stream (udp) from a node with GTP-U links")
-		}
+		v.in("usage").none(v.hasSessions(u.SMF, u.Sessions))
+		v.want(c.Kind == "udp" && len(c.Also) == 0 && len(v.Node(c.From).GTPU) > 0,
+			"usage: it is compared with one stream (udp) from a node with GTP-U links")
 	}
 	for _, x := range c.Expect.Reports {
-		if t.SMF(x.SMF) == nil {
-			return fmt.Errorf("reports: no SMF is called %q", x.SMF)
-		}
-		if !slices.Contains(reportNames, x.Kind) {
-			return fmt.Errorf("reports: kind: %q: use one of %s", x.Kind, strings.Join(reportNames, ", "))
-		}
+		v.want(v.SMF(x.SMF) != nil, "reports: no SMF is called %q", x.SMF)
+		v.want(slices.Contains(ReportKinds, x.Kind), "reports: kind: %q: use one of %s", x.Kind, strings.Join(ReportKinds, ", "))
 	}
-	return nil
 }

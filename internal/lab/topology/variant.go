@@ -2,7 +2,6 @@ package topology
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,20 +46,8 @@ func (v Variants) Concern(variant string) bool {
 	return len(v.VariantNames()) == 0 || slices.Contains(v.VariantNames(), variant)
 }
 
-func (t *Topology) validateVariants() error {
-	if len(t.N9) > 0 && len(t.Modes) > 0 {
-		return errors.New("n9, modes: a lab has variants of one of them")
-	}
-	for i, n := range t.Nodes {
-		if err := t.wantVariants(Variants{N9: slices.Sorted(maps.Keys(n.N9)), Modes: slices.Sorted(maps.Keys(n.Modes))}); err != nil {
-			return fmt.Errorf("nodes[%d]: %w", i, err)
-		}
-	}
-	return nil
-}
-
-// wantVariants wants the lab to have all of them.
-func (t *Topology) wantVariants(v Variants) error {
+// hasVariants is an error unless the lab has all of them.
+func (t *Topology) hasVariants(v Variants) error {
 	for word, lists := range map[string][2][]string{"n9": {v.N9, t.N9}, "modes": {v.Modes, t.Modes}} {
 		for _, name := range lists[0] {
 			if !slices.Contains(lists[1], name) {
@@ -70,6 +57,9 @@ func (t *Topology) wantVariants(v Variants) error {
 	}
 	return nil
 }
+
+// keys of a map, sorted.
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // WantVariant wants the lab to have the one.
 func (t *Topology) WantVariant(name string) error {

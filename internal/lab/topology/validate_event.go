@@ -1,0 +1,132 @@
+package topology
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// need is what an event of a kind must say: of which node it is, and more.
+type need struct {
+	node  func(v validator, name string) bool
+	check func(v validator, e *Event)
+}
+
+// needs of the kinds of events.
+var needs = map[string]need{
+	"kill":      {validator.culvert, validator.program},
+	"restart":   {validator.culvert, nil},
+	"upgrade":   {validator.culvert, nil},
+	"apply":     {validator.culvert, validator.overlay},
+	"link_down": {validator.exists, validator.linkOf},
+	"link_up":   {validator.exists, validator.linkOf},
+	"n9":        {nil, validator.several},
+	"mode":      {nil, validator.several},
+	"smf":       {nil, validator.step},
+	"tunnel":    {validator.exists, validator.tunnel},
+	"inject":    {kindIs(Host), nil},
+	"active":    {validator.culvert, validator.path},
+	"object":    {nil, validator.object},
+	"no_object": {nil, validator.object},
+	"attach":    {kindIs(Pod), nil},
+	"detach":    {kindIs(Pod), nil},
+	"told":      {nil, validator.status},
+	"recorded":  {nil, validator.status},
+	"pause":     {kindIs(APIServer), nil},
+	"resume":    {kindIs(APIServer), nil},
+	"stop":      {kindIs(APIServer, Culvert, Cluster), nil},
+	"start":     {kindIs(APIServer, Culvert, Cluster), nil},
+	"collect":   {kindIs(Pod), validator.attached},
+	"route":     {validator.exists, validator.route},
+	"no_route":  {validator.exists, validator.route},
+	"mtu":       {kindIs(Pod), func(v validator, e *Event) { v.want(e.MTU != 0, "mtu: missing") }},
+	"shows":     {validator.culvert, validator.shows},
+	"wait":      {nil, func(v validator, e *Event) { v.want(e.For > 0, "for: missing: how long") }},
+	"reboot":    {kindIs(Kubelet), nil},
+	"kubectl":   {nil, func(v validator, e *Event) { v.kubectl(e.Kubectl) }},
+}
+
+// EventKinds are the kinds of events.
+func EventKinds() []string { return keys(needs) }
+
+func (v validator) event(e *Event) {
+	n, ok := needs[e.Do]
+	if !v.want(ok, "do: %q: use one of %s", e.Do, strings.Join(EventKinds(), ", ")) {
+		return
+	}
+	v.want(e.Device == "" || e.Do == "tunnel" || strings.HasPrefix(e.Do, "link_"), "device: %s has none", e.Do)
+	v.want(e.Overlay == "" || e.Do == "apply", "overlay: %s has none", e.Do)
+	v.want(e.SMF == "" && e.Step == nil || e.Do == "smf", "smf, step: %s has none", e.Do)
+	v = v.in("%s", e.Do)
+	if (n.node == nil || n.node(v, e.Node)) && n.check != nil {
+		n.check(v, e)
+	}
+}
+
+// kindIs wants a node of one of these kinds.
+func kindIs(kinds ...Kind) func(validator, string) bool {
+	var words []string
+	for _, k := range kinds {
+		words = append(words, string(k))
+	}
+	text := strings.Join(words, ", ")
+	return func(v validator, name string) bool {
+		n := v.Node(name)
+		return v.want(n != nil && slices.Contains(kinds, n.Kind), "%q is no node of kind %s", name, text)
+	}
+}
+
+func (v validator) program(e *Event) {
+	v.want(e.Program == "" || v.Node(e.Node).Kind == Kubelet && NodePrograms[e.Program] != nil,
+		"program: a node of kind kubelet has %s", strings.Join(keys(NodePrograms), ", "))
+}
+
+func (v validator) overlay(e *Event) {
+	v.want(e.Overlay == "" || v.Node(e.Node).Overlays[e.Overlay] != nil, "overlay: %s has no %q", e.Node, e.Overlay)
+}
+
+func (v validator) linkOf(e *Event) {
+	v.want(slices.Contains(v.Devices(v.Node(e.Node)), e.Device), "device: %s has no link %q", e.Node, e.Device)
+}
+
+func (v validator) several(*Event) {
+	v.want(len(v.VariantNames()) > 1, "the lab has not several of them to choose from")
+}
+
+func (v validator) tunnel(e *Event) {
+	_, err := v.ParseReference(e.FTEID)
+	v.none(err)
+	v.endpoint(e.Node, e.Device)
+}
+
+func (v validator) path(e *Event) {
+	v.want(e.Policy != "" && e.Preference != 0, "policy, preference: missing")
+}
+
+func (v validator) object(e *Event) {
+	v.want(v.APIServer() != nil, "the lab has no kube-apiserver")
+	_, err := ObjectPath(e.Object)
+	v.none(err)
+}
+
+func (v validator) status(e *Event) {
+	v.want(e.State != "" || e.Says != "", "state, says: missing")
+	v.object(e)
+}
+
+func (v validator) attached(e *Event) {
+	v.want(!v.IsReal(v.Node(e.Node)), "%s is attached by its kubelet", e.Node)
+}
+
+func (v validator) route(e *Event) { v.want(len(strings.Fields(e.Route)) > 1, "route: missing") }
+
+func (v validator) shows(e *Event) {
+	v.want(len(e.Command) > 0 && e.Shows != nil, "command, shows: missing")
+}
+
+func (v validator) kubectl(c *Command) {
+	if v.want(v.APIServer() != nil && c != nil && len(c.Args) > 0, "kubectl: give args, in a lab with kube-apiserver") {
+		_, err := regexp.Compile(c.Output)
+		v.none(err)
+	}
+}
