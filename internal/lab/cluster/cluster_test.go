@@ -77,7 +77,7 @@ func TestOneFamily(t *testing.T) {
 
 // What the nodes get is what the Containerfile says, and what the manifest wants.
 func TestCulvertImage(t *testing.T) {
-	want, err := image.Read("../../dist/kubernetes/Containerfile", "/build")
+	want, err := image.Read("../../../dist/kubernetes/Containerfile", "/build")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 // TestRebuild wants another object, that reads the same.
 func TestRebuild(t *testing.T) {
-	object, err := os.ReadFile("../dataplane/abi/datapath_bpfel.o")
+	object, err := os.ReadFile("../../dataplane/abi/datapath_bpfel.o")
 	if err != nil {
 		t.Fatal(err)
 	}

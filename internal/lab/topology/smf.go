@@ -110,12 +110,12 @@ func Resolve(value any, lookup func(text string, ipv6 bool) (netip.Addr, uint32,
 
 // step wants a step that the SMF can read.
 func (v validator) step(e *Event) {
-	s := v.SMF(e.SMF)
+	s := v.t.SMF(e.SMF)
 	if !v.want(s != nil, "no SMF is called %q", e.SMF) {
 		return
 	}
 	step, err := Resolve(e.Step, func(text string, _ bool) (netip.Addr, uint32, error) {
-		_, err := v.ParseReference(text)
+		_, err := v.t.ParseReference(text)
 		return netip.IPv6Unspecified(), 1, err
 	})
 	if !v.none(err) {

@@ -20,14 +20,14 @@ var kinds = []Kind{Host, Kernel, FRR, Culvert, Cluster, Pod, APIServer, Kubelet,
 
 // validator collects what is wrong with a topology, each with the path of its field.
 type validator struct {
-	*Topology
+	t        *Topology
 	at       string
 	problems *[]error
 }
 
 // validate says all that is wrong with the topology.
 func (t *Topology) validate() error {
-	v := validator{Topology: t, problems: new([]error)}
+	v := validator{t: t, problems: new([]error)}
 	v.topology()
 	return errors.Join(*v.problems...)
 }
@@ -75,30 +75,30 @@ func (v validator) device(name string) {
 
 // exists wants the topology to have a node.
 func (v validator) exists(name string) bool {
-	return v.want(v.Node(name) != nil, "no node is called %q", name)
+	return v.want(v.t.Node(name) != nil, "no node is called %q", name)
 }
 
 func (v validator) topology() {
-	v.name(v.Topology.Name, map[string]bool{})
-	v.want(len(v.N9) == 0 || len(v.Modes) == 0, "n9, modes: a lab has variants of one of them")
+	v.name(v.t.Name, map[string]bool{})
+	v.want(len(v.t.N9) == 0 || len(v.t.Modes) == 0, "n9, modes: a lab has variants of one of them")
 	nodes, smfs, devices, checks := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for i, n := range v.Nodes {
+	for i, n := range v.t.Nodes {
 		v.in("nodes[%d]", i).node(n, nodes, smfs)
 	}
-	for i, s := range v.Services {
+	for i, s := range v.t.Services {
 		v.in("services[%d]", i).service(s)
 	}
-	for i, l := range v.Links {
+	for i, l := range v.t.Links {
 		v.in("links[%d]", i).link(l, devices)
 	}
 	if len(*v.problems) > 0 {
 		return // what follows names nodes and SMFs, and takes them for valid
 	}
-	for i := range v.Setup {
-		v.in("setup[%d]", i).event(&v.Setup[i])
+	for i := range v.t.Setup {
+		v.in("setup[%d]", i).event(&v.t.Setup[i])
 	}
-	for i := range v.Checks {
-		c := &v.Checks[i]
+	for i := range v.t.Checks {
+		c := &v.t.Checks[i]
 		in := v.in("checks[%d] (%s)", i, c.Name)
 		in.check(c)
 		in.want(!checks[c.Name], "name: %q is there twice", c.Name)
@@ -117,7 +117,7 @@ func (v validator) node(n *Node, seen, smfs map[string]bool) {
 	v.want(n.Kind == Cluster || len(n.PodCIDRs)+len(n.Labels) == 0 && (n.Proxy == "" || n.Kind == Kubelet),
 		"pod_cidrs, proxy, labels: %s: only a node of kind cluster has them, and one of kind kubelet proxy", n.Name)
 	v.want(n.Proxy == "" && n.Kind != Kubelet || slices.Contains(proxyModes, n.Proxy), "proxy: %q: use %s", n.Proxy, strings.Join(proxyModes, " or "))
-	v.none(v.hasVariants(Variants{N9: keys(n.N9), Modes: keys(n.Modes)}))
+	v.none(v.t.hasVariants(Variants{N9: keys(n.N9), Modes: keys(n.Modes)}))
 	v.pod(n)
 	for i := range n.GTPU {
 		v.in("gtpu[%d]", i).none(n.GTPU[i].Validate())
@@ -146,7 +146,7 @@ func (v validator) pod(n *Node) {
 		v.want(n.Host == "" && len(n.HostPorts) == 0 && n.Bandwidth == nil, "host, host_ports, bandwidth: %s is no pod", n.Name)
 		return
 	}
-	on := v.Node(n.Host)
+	on := v.t.Node(n.Host)
 	v.want(on != nil && (on.Kind == Cluster || on.Kind == Kubelet), "host: %q is no node of kind cluster or kubelet", n.Host)
 	for _, p := range n.HostPorts {
 		v.want(p.Host != 0 && p.Pod != 0 && (p.Protocol == "tcp" || p.Protocol == "udp"), "host_ports: give host, pod and protocol, which is tcp or udp")
@@ -157,7 +157,7 @@ func (v validator) pod(n *Node) {
 func (v validator) isis(n *Node, i *ISIS) {
 	v.want(i.System >= 1 && i.System <= 9999, "system: %d: give a number from 1 to 9999", i.System)
 	for device := range i.Metrics {
-		v.want(slices.Contains(v.Devices(n), device), "metrics: %s has no link %q", n.Name, device)
+		v.want(slices.Contains(v.t.Devices(n), device), "metrics: %s has no link %q", n.Name, device)
 	}
 	v.prefixes("kernel", i.Kernel)
 }
@@ -165,7 +165,7 @@ func (v validator) isis(n *Node, i *ISIS) {
 func (v validator) service(s Service) {
 	v.name(s.Name, map[string]bool{})
 	for _, name := range s.Pods() {
-		p := v.Node(name)
+		p := v.t.Node(name)
 		v.want(p != nil && p.Kind == Pod, "pod: no pod is called %q", name)
 	}
 	v.want(s.Port != 0 && s.TargetPort != 0, "port, target_port: missing")

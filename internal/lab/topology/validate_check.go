@@ -23,7 +23,7 @@ var ReportKinds = []string{"downlink_data", "error_indication", "hosts", "path_f
 func (v validator) check(c *Check) {
 	v.want(c.Name != "", "name: missing")
 	v.want(slices.Contains(CheckKinds, c.Kind), "kind: %q: use one of %s", c.Kind, strings.Join(CheckKinds, ", "))
-	v.none(v.hasVariants(c.Variants))
+	v.none(v.t.hasVariants(c.Variants))
 	if !v.checkedNodes(c) {
 		return
 	}
@@ -31,11 +31,11 @@ func (v validator) check(c *Check) {
 	case "kubectl":
 		v.kubectl(c.Kubectl)
 	case "leftovers":
-		v.want(len(v.Kubelets()) > 0, "leftovers: the lab has no node of kind kubelet")
+		v.want(len(v.t.Kubelets()) > 0, "leftovers: the lab has no node of kind kubelet")
 	case "one_family":
 		v.want(len(c.Families) == 1, "families: one_family is about one of them")
 	case "ospf":
-		n := v.Node(c.From)
+		n := v.t.Node(c.From)
 		v.want(n.FRR != nil && slices.Contains(n.FRR.Daemons, "ospf6d"), "from: %q does not run ospf6d", c.From)
 	}
 	for _, x := range c.Counters {
@@ -68,17 +68,17 @@ func (v validator) checkedNodes(c *Check) bool {
 }
 
 func (v validator) counter(x CounterExpect) {
-	if n := v.Node(x.Node); n == nil || !n.Counts() {
+	if n := v.t.Node(x.Node); n == nil || !n.Counts() {
 		v.culvert(x.Node)
 	}
 	v.want(slices.Contains([]string{"", "sent", "received", "some", "none"}, x.Packets), "packets: %q: use sent, received, some or none", x.Packets)
 	v.want(x.Slice == "" || x.Direction == "uplink" || x.Direction == "downlink", "direction: %q: use uplink or downlink, of a slice", x.Direction)
-	v.none(v.hasVariants(x.Variants))
+	v.none(v.t.hasVariants(x.Variants))
 }
 
 // culvert wants a node that runs culvert.
 func (v validator) culvert(name string) bool {
-	n := v.Node(name)
+	n := v.t.Node(name)
 	return v.want(n != nil && n.Culvert(), "%q is no node of kind culvert, cluster or kubelet", name)
 }
 
@@ -88,7 +88,7 @@ func (v validator) endpoint(name string, devices ...string) {
 		return
 	}
 	for _, device := range devices {
-		has := slices.ContainsFunc(v.Node(name).GTPU, func(l gtpulink.Link) bool { return l.Device == device })
+		has := slices.ContainsFunc(v.t.Node(name).GTPU, func(l gtpulink.Link) bool { return l.Device == device })
 		v.want(has, "%s has no GTP-U link %q", name, device)
 	}
 }
@@ -101,12 +101,12 @@ func (v validator) expect(c *Check) {
 		v.in("handover").endpoint(h.Node, h.From, h.To)
 	}
 	if u := c.Expect.Usage; u != nil {
-		v.in("usage").none(v.hasSessions(u.SMF, u.Sessions))
-		v.want(c.Kind == "udp" && len(c.Also) == 0 && len(v.Node(c.From).GTPU) > 0,
+		v.in("usage").none(v.t.hasSessions(u.SMF, u.Sessions))
+		v.want(c.Kind == "udp" && len(c.Also) == 0 && len(v.t.Node(c.From).GTPU) > 0,
 			"usage: it is compared with one stream (udp) from a node with GTP-U links")
 	}
 	for _, x := range c.Expect.Reports {
-		v.want(v.SMF(x.SMF) != nil, "reports: no SMF is called %q", x.SMF)
+		v.want(v.t.SMF(x.SMF) != nil, "reports: no SMF is called %q", x.SMF)
 		v.want(slices.Contains(ReportKinds, x.Kind), "reports: kind: %q: use one of %s", x.Kind, strings.Join(ReportKinds, ", "))
 	}
 }

@@ -71,30 +71,30 @@ func kindIs(kinds ...Kind) func(validator, string) bool {
 	}
 	text := strings.Join(words, ", ")
 	return func(v validator, name string) bool {
-		n := v.Node(name)
+		n := v.t.Node(name)
 		return v.want(n != nil && slices.Contains(kinds, n.Kind), "%q is no node of kind %s", name, text)
 	}
 }
 
 func (v validator) program(e *Event) {
-	v.want(e.Program == "" || v.Node(e.Node).Kind == Kubelet && NodePrograms[e.Program] != nil,
+	v.want(e.Program == "" || v.t.Node(e.Node).Kind == Kubelet && NodePrograms[e.Program] != nil,
 		"program: a node of kind kubelet has %s", strings.Join(keys(NodePrograms), ", "))
 }
 
 func (v validator) overlay(e *Event) {
-	v.want(e.Overlay == "" || v.Node(e.Node).Overlays[e.Overlay] != nil, "overlay: %s has no %q", e.Node, e.Overlay)
+	v.want(e.Overlay == "" || v.t.Node(e.Node).Overlays[e.Overlay] != nil, "overlay: %s has no %q", e.Node, e.Overlay)
 }
 
 func (v validator) linkOf(e *Event) {
-	v.want(slices.Contains(v.Devices(v.Node(e.Node)), e.Device), "device: %s has no link %q", e.Node, e.Device)
+	v.want(slices.Contains(v.t.Devices(v.t.Node(e.Node)), e.Device), "device: %s has no link %q", e.Node, e.Device)
 }
 
 func (v validator) several(*Event) {
-	v.want(len(v.VariantNames()) > 1, "the lab has not several of them to choose from")
+	v.want(len(v.t.VariantNames()) > 1, "the lab has not several of them to choose from")
 }
 
 func (v validator) tunnel(e *Event) {
-	_, err := v.ParseReference(e.FTEID)
+	_, err := v.t.ParseReference(e.FTEID)
 	v.none(err)
 	v.endpoint(e.Node, e.Device)
 }
@@ -104,7 +104,7 @@ func (v validator) path(e *Event) {
 }
 
 func (v validator) object(e *Event) {
-	v.want(v.APIServer() != nil, "the lab has no kube-apiserver")
+	v.want(v.t.APIServer() != nil, "the lab has no kube-apiserver")
 	_, err := ObjectPath(e.Object)
 	v.none(err)
 }
@@ -115,7 +115,7 @@ func (v validator) status(e *Event) {
 }
 
 func (v validator) attached(e *Event) {
-	v.want(!v.IsReal(v.Node(e.Node)), "%s is attached by its kubelet", e.Node)
+	v.want(!v.t.IsReal(v.t.Node(e.Node)), "%s is attached by its kubelet", e.Node)
 }
 
 func (v validator) route(e *Event) { v.want(len(strings.Fields(e.Route)) > 1, "route: missing") }
@@ -125,7 +125,7 @@ func (v validator) shows(e *Event) {
 }
 
 func (v validator) kubectl(c *Command) {
-	if v.want(v.APIServer() != nil && c != nil && len(c.Args) > 0, "kubectl: give args, in a lab with kube-apiserver") {
+	if v.want(v.t.APIServer() != nil && c != nil && len(c.Args) > 0, "kubectl: give args, in a lab with kube-apiserver") {
 		_, err := regexp.Compile(c.Output)
 		v.none(err)
 	}
