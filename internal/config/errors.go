@@ -13,8 +13,12 @@ type Error struct {
 	// Resource is the one that Field is of, by its key, as in "sid
 	// 2001:db8:1::/64": without a file nobody can count to sids[3].
 	Resource string `json:"resource,omitempty"`
-	Problem  string `json:"problem"`
-	Fix      string `json:"fix,omitempty"` // what to write or to change
+	// Rival is the other resource of a conflict, where there is one.
+	Rival   string `json:"-"`
+	Problem string `json:"problem"`
+	Fix     string `json:"fix,omitempty"` // what to write or to change
+
+	rival string // field of Rival
 }
 
 // Error is one line: where, what, and how to mend it.

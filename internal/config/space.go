@@ -105,8 +105,9 @@ func (v *validator) overlap(outer, inner claim) bool {
 		return false // a default route into a policy does not lie in a SID
 	}
 	field, what := second.names()
-	_, other := first.names()
+	rival, other := first.names()
 	v.add(field, rule.fix, "%s %s %s", what, rule.problem, other)
+	v.list[len(v.list)-1].rival = rival
 	return true
 }
 

@@ -104,31 +104,37 @@ func (c *Config) validator() *validator {
 // nameResources says of which resource each error is.
 func (v *validator) nameResources() {
 	for i := range v.list {
-		section, rest, isElement := strings.Cut(v.list[i].Field, "[")
-		index, _, _ := strings.Cut(rest, "]")
-		n, err := strconv.Atoi(index)
-		if !isElement || err != nil {
-			continue
-		}
-		switch section {
-		case "interfaces":
-			v.list[i].Resource = "interface " + v.Interfaces[n].Name
-		case "locators":
-			v.list[i].Resource = "locator " + v.Locators[n].Name
-		case "sids":
-			v.list[i].Resource = "sid " + v.SIDs[n].SID.String()
-		case "policies":
-			v.list[i].Resource = "policy " + v.Policies[n].Name
-		case "candidate_paths":
-			v.list[i].Resource = "candidate-path " + v.CandidatePaths[n].Name
-		case "steering":
-			v.list[i].Resource = "steering " + v.Steering[n].Key()
-		case "tunnels":
-			v.list[i].Resource = "tunnel " + v.Tunnels[n].Name
-		case "slices":
-			v.list[i].Resource = "slice " + v.Slices[n].Name
-		}
+		v.list[i].Resource, v.list[i].Rival = v.resource(v.list[i].Field), v.resource(v.list[i].rival)
 	}
+}
+
+// resource is the resource that a field is of; "": it is of none.
+func (v *validator) resource(field string) string {
+	section, rest, isElement := strings.Cut(field, "[")
+	index, _, _ := strings.Cut(rest, "]")
+	n, err := strconv.Atoi(index)
+	if !isElement || err != nil {
+		return ""
+	}
+	switch section {
+	case "interfaces":
+		return "interface " + v.Interfaces[n].Name
+	case "locators":
+		return "locator " + v.Locators[n].Name
+	case "sids":
+		return "sid " + v.SIDs[n].SID.String()
+	case "policies":
+		return "policy " + v.Policies[n].Name
+	case "candidate_paths":
+		return "candidate-path " + v.CandidatePaths[n].Name
+	case "steering":
+		return "steering " + v.Steering[n].Key()
+	case "tunnels":
+		return "tunnel " + v.Tunnels[n].Name
+	case "slices":
+		return "slice " + v.Slices[n].Name
+	}
+	return ""
 }
 
 // unique complains about the second resource that is known by key.
@@ -145,6 +151,7 @@ func (u unique) check(field, key, fix string) {
 	}
 	if first, twice := u.first[key]; twice {
 		u.add(field, fix, "%s is already that of %s", key, parent(first))
+		u.list[len(u.list)-1].rival = first
 		return
 	}
 	u.first[key] = field
