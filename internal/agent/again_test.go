@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -47,14 +48,14 @@ policies: [{name: near, color: 77, endpoint: '2001:db8::2', source: '2001:db8::1
 candidate_paths: [{name: far, policy: near, preference: 300, segment_lists: [{segments: ['2001:db9::1', 'fc00:0:2:6::']}]}]
 `, newFake()).start(t, underlay())
 	d.dp.fails("policy near")
-	d.change(t, beyond(), "it was tried", func() bool { return d.failures[Ref{KindPolicy, "near"}] != nil })
-	if first, path := d.firstOf("near"), d.tables.activePath("near"); first != "2001:db8::7" || path != "" {
+	d.change(t, beyond(), "it was tried", func() bool { return d.core.writer.Failures[Ref{Kind: KindPolicy, Key: "near"}] != nil })
+	if first, path := d.firstOf("near"), d.core.writer.Tables.ActivePath("near"); first != "2001:db8::7" || path != "" {
 		t.Errorf("the data path has %s, and the agent says that %q is active", first, path)
 	}
 	d.dp.fails("")
-	d.retry()
-	if first, path := d.firstOf("near"), d.tables.activePath("near"); first != "2001:db9::1" || path != "far" || len(d.failures) > 0 {
-		t.Errorf("tried again: the data path has %s, the agent says %q, failures %v", first, path, d.failures)
+	d.core.retry()
+	if first, path := d.firstOf("near"), d.core.writer.Tables.ActivePath("near"); first != "2001:db9::1" || path != "far" || len(d.core.writer.Failures) > 0 {
+		t.Errorf("tried again: the data path has %s, the agent says %q, failures %v", first, path, d.core.writer.Failures)
 	}
 }
 
@@ -74,15 +75,15 @@ func TestAnotherAddressIsTriedAgain(t *testing.T) {
 	moved := underlay()
 	moved.Addresses[0].Prefix = prefix("2001:db8::1:1/64")
 	d.dp.fails("policy node-2")
-	d.change(t, moved, "the snapshot came", func() bool { return d.links == moved })
-	d.retry()
+	d.change(t, moved, "the snapshot came", func() bool { return d.core.links == moved })
+	d.core.retry()
 	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1") {
 		t.Errorf("while it fails the source is %s", got)
 	}
 	d.dp.fails("")
-	d.retry()
-	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1:1") || d.desired.self.Address != got {
-		t.Errorf("tried again: the source is %s, this node %s", got, d.desired.self.Address)
+	d.core.retry()
+	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1:1") || d.core.goal.Self.Address != got {
+		t.Errorf("tried again: the source is %s, this node %s", got, d.core.goal.Self.Address)
 	}
 }
 
@@ -92,7 +93,7 @@ func TestAddressStays(t *testing.T) {
 	d := prepare(t, t.TempDir(), anyAddressFile, newFake()).start(t, underlay())
 	more := underlay()
 	more.Addresses = append([]netdev.Address{{Ifindex: 1, Prefix: prefix("2001:db8::/127")}}, more.Addresses...)
-	d.change(t, more, "the snapshot came", func() bool { return d.links == more })
+	d.change(t, more, "the snapshot came", func() bool { return d.core.links == more })
 	if got := d.dp.policies["node-2:ipv4"].Source; got != addr("2001:db8::1") {
 		t.Errorf("with another one the source is %s", got)
 	}
@@ -126,14 +127,14 @@ func TestDiskThatIsFull(t *testing.T) {
 	if err := d.stop(); err != nil { // its state file is closed now
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*saveInterval)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	d.unsaved.note(told{})
-	if err := d.keepTold(ctx); err != nil {
+	d.core.store.Note(observed.State{})
+	if err := d.core.store.Keep(ctx); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(text.String(), "is not on disk"); n != 1 {
-		t.Errorf("told %d times in %s", n, 10*saveInterval)
+	if n := strings.Count(text.String(), "cannot write to disk"); n != 1 {
+		t.Errorf("told %d times in %s", n, time.Second)
 	}
 }
 
@@ -142,7 +143,7 @@ func TestDiskThatIsFull(t *testing.T) {
 func TestRefusedPathIsTriedAgain(t *testing.T) {
 	d, k := byKube(t, t.TempDir(), newFake())
 	k.SetSelf(kube.Self{UID: "1", PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("2001:db8::1")}})
-	k.inbox.push(hearing{apply: func(s *told) { s.self.Locator = prefix("fc00:0:1::/48") }})
+	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Self.Locator = prefix("fc00:0:1::/48") }})
 	path := func(name, endpoint string) kube.Path {
 		return kube.Path{Name: name, Origin: "configmap x", Advertised: srpolicy.Advertised{Color: 4, Endpoint: addr(endpoint), Preference: 200, BindingSID: addr("fc00:ff::1"),
 			SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: []netip.Addr{addr("2001:db8::7"), addr("fc00:0:2:4::")}}}}}
@@ -161,16 +162,16 @@ func TestRefusedPathIsTriedAgain(t *testing.T) {
 	if v := verdict("second"); v.Valid || v.Active {
 		t.Errorf("verdict %+v", v)
 	}
-	k.sayAgain()
+	k.RetryRefused()
 	waits(t, "it is refused again", func() bool { return verdict("second").Why != "" })
 	k.WithdrawPath("first")
 	waits(t, "the first is gone", func() bool { return verdict("first") == kube.Verdict{} })
-	k.sayAgain()
+	k.RetryRefused()
 	waits(t, "the second is used", func() bool { return verdict("second").Active })
 	k.PutPath(path("first", "2001:db8::2"))
 	waits(t, "now the first is refused", func() bool { return verdict("first").Why != "" && verdict("second").Active })
 	k.WithdrawPath("first")
-	k.sayAgain()
+	k.RetryRefused()
 	k.WithdrawPath("second")
 	waits(t, "nothing is left", func() bool { return len(d.kubeVerdicts()) == 0 })
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -97,9 +98,9 @@ func prepare(tb testing.TB, dir, yaml string, dp *fakeDataPath) *daemon {
 		tb.Fatal(err)
 	}
 	d := &daemon{Agent: a, dp: dp, watcher: &fakeWatcher{}, kernel: newFakeHost(), dir: dir}
-	a.openDataPath = func(dataplane.Options) (dataPath, error) { return dp, nil }
-	a.openHost = func() (clusterHost, error) { return d.kernel, nil }
-	a.openWatcher = func(o netdev.Options) (watcher, error) { d.watcher.options = o; return d.watcher, nil }
+	a.open.dataPath = func(dataplane.Options) (*dataPath, error) { return joined(dp), nil }
+	a.open.host = func() (host, error) { return d.kernel, nil }
+	a.open.watcher = func(o netdev.Options) (watcher, error) { d.watcher.options = o; return d.watcher, nil }
 	return d
 }
 
@@ -108,8 +109,8 @@ func (d *daemon) start(tb testing.TB, s *netdev.Snapshot) *daemon {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	opened := make(chan struct{})
-	open := d.openWatcher
-	d.openWatcher = func(o netdev.Options) (watcher, error) { defer close(opened); return open(o) }
+	open := d.open.watcher
+	d.open.watcher = func(o netdev.Options) (watcher, error) { defer close(opened); return open(o) }
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
 	stopped := false
@@ -147,11 +148,11 @@ func (d *daemon) change(tb testing.TB, s *netdev.Snapshot, what string, holds fu
 	tb.Helper()
 	d.watcher.options.OnChange(s)
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		d.mu.RLock()
+		d.core.mu.RLock()
 		d.dp.mu.Lock()
 		ok := holds()
 		d.dp.mu.Unlock()
-		d.mu.RUnlock()
+		d.core.mu.RUnlock()
 		if ok {
 			return
 		}
@@ -234,9 +235,9 @@ func TestOrigins(t *testing.T) {
 		"add what the file has": {func() ([]Change, error) {
 			return d.Add(ctx, fragment("sids: [{sid: 'fc00:1:0:1::/64', behavior: End.DT6, table: 254}]"))
 		}, ErrConflict, "sid fc00:1:0:1::/64 is in the configuration file"},
-		"delete what the file has": {func() ([]Change, error) { return d.Delete(ctx, []Ref{{KindPolicy, "south"}}) },
+		"delete what the file has": {func() ([]Change, error) { return d.Delete(ctx, []Ref{{Kind: KindPolicy, Key: "south"}}) },
 			ErrConflict, "take it out there"},
-		"delete nothing": {func() ([]Change, error) { return d.Delete(ctx, []Ref{{KindSID, "fc00:1:0:77::"}}) },
+		"delete nothing": {func() ([]Change, error) { return d.Delete(ctx, []Ref{{Kind: KindSID, Key: "fc00:1:0:77::"}}) },
 			ErrNotFound, "sid fc00:1:0:77::/128"},
 		"add what refers to nothing": {func() ([]Change, error) {
 			return d.Add(ctx, fragment("steering: [{prefix: 10.9.0.0/16, policy: north}]"))
@@ -259,7 +260,7 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("%s: refused, and yet something changed", name)
 		}
 	}
-	if changes, err := d.Delete(ctx, []Ref{{KindSID, "FC00:1:0:9:0::/64"}}); err != nil || len(changes) != 1 {
+	if changes, err := d.Delete(ctx, []Ref{{Kind: KindSID, Key: "FC00:1:0:9:0::/64"}}); err != nil || len(changes) != 1 {
 		t.Errorf("delete: %v, %v", changes, err)
 	}
 }
@@ -276,11 +277,11 @@ steering: [{prefix: 10.7.0.0/16, policy: north}]`))
 	if _, err := d.Add(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.Delete(ctx, []Ref{{KindPolicy, "north"}})
+	_, err = d.Delete(ctx, []Ref{{Kind: KindPolicy, Key: "north"}})
 	if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "policy north is used by steering 10.7.0.0/16") {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := d.Delete(ctx, []Ref{{KindPolicy, "north"}, {KindSteering, "10.7.0.0/16"}}); err != nil {
+	if _, err := d.Delete(ctx, []Ref{{Kind: KindPolicy, Key: "north"}, {Kind: KindSteering, Key: "10.7.0.0/16"}}); err != nil {
 		t.Errorf("both at once: %v", err)
 	}
 }
@@ -337,7 +338,7 @@ func TestDryRunOnlySays(t *testing.T) {
 func TestProcessSettingsWait(t *testing.T) {
 	d := start(t)
 	level := &slog.LevelVar{}
-	d.options.LogLevel = level
+	d.core.level = level
 	d.dp.log()
 	changes, err := d.Apply(context.Background(), parse(t, gateway+"limits: {sids: 70000}\nlog: {level: debug}\n"), false)
 	if err != nil || len(changes) != 2 {
@@ -382,14 +383,14 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 		t.Error("refused, and yet something changed")
 	}
 	d.dp.failOn = nil
-	d.store.close() // a disk that fails
+	d.core.store.Close() // a disk that fails
 	if _, err = d.Apply(context.Background(), next, false); err == nil || !strings.Contains(err.Error(), "state file") {
 		t.Errorf("the error is %v", err)
 	}
 	if fmt.Sprint(d.Running()) != running || d.dp.content() != content {
 		t.Error("not on disk, and yet something changed")
 	}
-	if d.store, err = openStore(filepath.Join(d.dir, "state.db"), d.log); err != nil {
+	if d.core.store, err = store.Open(filepath.Join(d.dir, "state.db"), d.log); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -459,29 +460,6 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
-
-// One that was killed may hold the file for longer than a start takes to ask.
-func TestDaemonThatEndsIsWaitedFor(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	first, err := openStore(path, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(5*silence, func() { first.close() })
-	said := make(chan string, 1)
-	second, err := openStore(path, slog.New(slog.NewTextHandler(writerFunc(func(b []byte) { said <- string(b) }), nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.close()
-	if line := <-said; !strings.Contains(line, "waiting for it to end") {
-		t.Errorf("the log says %q", line)
-	}
-}
-
-type writerFunc func([]byte)
-
-func (f writerFunc) Write(b []byte) (int, error) { f(b); return len(b), nil }
 
 func TestNotReadyBeforeItRuns(t *testing.T) {
 	d := prepare(t, t.TempDir(), gateway, newFake())

@@ -1,6 +1,3 @@
-// Package agent keeps the data path in the desired state: what the
-// configuration file and the management API ask for, and what the kernel's
-// routes and neighbours say.
 package agent
 
 import (
@@ -11,59 +8,47 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Kind names a sort of resource, as the configuration's lists do.
-type Kind string
-
-// The kinds, and what Key each is known by.
-const (
-	KindInterface Kind = "interface" // name
-	KindLocator   Kind = "locator"   // name
-	KindSID       Kind = "sid"       // prefix
-	KindPolicy    Kind = "policy"    // name
-	// name
-	KindCandidatePath Kind = "candidate-path"
-	KindSteering      Kind = "steering" // prefix, or interface[.vlan[.vlan]]
-	KindTunnel        Kind = "tunnel"   // name
-	KindSlice         Kind = "slice"    // name
-	KindSettings      Kind = "settings" // encapsulation, domain, gtpu: one of each
+// The words of packages desired and pods that callers of the agent use, too.
+type (
+	Kind         = desired.Kind
+	Origin       = desired.Origin
+	Op           = desired.Op
+	Change       = desired.Change
+	Ref          = desired.Ref
+	Attachment   = pods.Attachment
+	Pod          = pods.Pod
+	PodNetwork   = pods.Network
+	PodStatus    = pods.Status
+	PodReadiness = pods.Readiness
 )
 
-// Origin says who asked for a resource. Applying a file leaves what came
-// through the API alone, and the reverse.
-type Origin string
-
+// The kinds, origins and operations of package desired.
 const (
-	OriginFile Origin = "file"
-	OriginAPI  Origin = "api"
-	OriginBGP  Origin = "bgp" // told by a peer
-	// OriginKube is for what the Kubernetes API told, and OriginOverlay for what
-	// the node needs as a member of its cluster.
-	OriginKube    Origin = "kube"
-	OriginOverlay Origin = "overlay"
+	KindInterface     = desired.KindInterface
+	KindLocator       = desired.KindLocator
+	KindSID           = desired.KindSID
+	KindPolicy        = desired.KindPolicy
+	KindCandidatePath = desired.KindCandidatePath
+	KindSteering      = desired.KindSteering
+	KindTunnel        = desired.KindTunnel
+	KindSlice         = desired.KindSlice
+	KindSettings      = desired.KindSettings
+
+	OriginFile    = desired.OriginFile
+	OriginAPI     = desired.OriginAPI
+	OriginOverlay = desired.OriginOverlay
+
+	OpAdd    = desired.OpAdd
+	OpDelete = desired.OpDelete
 )
-
-// Op is what a Change does.
-type Op string
-
-const (
-	OpAdd    Op = "add"
-	OpUpdate Op = "update"
-	OpDelete Op = "delete"
-)
-
-// Change is one difference between the running and the desired state.
-type Change struct {
-	Op     Op     `json:"op"`
-	Kind   Kind   `json:"kind"`
-	Key    string `json:"key"`
-	Detail string `json:"detail,omitempty"`
-}
 
 // Counter counts packets and bytes (which bytes: docs/reference/semantics.md section 1).
 type Counter struct {
@@ -250,12 +235,6 @@ type AdjacencyStatus struct {
 	MTU       int    `json:"mtu,omitempty"`
 }
 
-// Ref names one resource.
-type Ref struct {
-	Kind Kind   `json:"kind"`
-	Key  string `json:"key"`
-}
-
 // TraceFilter says which packets are traced: those for which everything that
 // is set holds. The data path matches all but SID and TEID.
 type TraceFilter struct {
@@ -296,9 +275,6 @@ type TraceEvent struct {
 	PDR     uint16 `json:"pdr,omitempty"`
 }
 
-// String is "sid 2001:db8::/64".
-func (r Ref) String() string { return string(r.Kind) + " " + r.Key }
-
 // LocatorStatus is a locator and how many SIDs are in it.
 type LocatorStatus struct {
 	config.Locator
@@ -306,23 +282,17 @@ type LocatorStatus struct {
 	SIDs   int    `json:"sids"`
 }
 
-// What a caller may want to decide by; the messages say what to do.
+// Errors that a caller may want to decide by; the messages say what to do.
 var (
-	// ErrInvalid: the configuration, or what a change would make of it, does
-	// not hold together.
-	ErrInvalid = errors.New("invalid configuration")
-	// ErrNotFound: there is no such resource.
-	ErrNotFound = errors.New("not found")
-	// ErrConflict: the resource belongs to the other origin, or is in use.
-	ErrConflict = errors.New("conflict")
-	// ErrBusy: another trace is running.
-	ErrBusy = errors.New("busy")
-	// ErrNotReady: Run has not taken the data path over yet.
-	ErrNotReady = errors.New("not ready")
+	ErrInvalid   = desired.ErrInvalid  // the configuration, or the result of a change, does not hold together
+	ErrNotFound  = desired.ErrNotFound // the resource does not exist
+	ErrConflict  = desired.ErrConflict // the resource belongs to the other origin, or is in use
+	ErrExhausted = pods.ErrExhausted   // pods hold every address of a family
+	ErrNoCluster = pods.ErrNoCluster   // the node is no member of a cluster
+	ErrNotReady  = pods.ErrNotReady    // Run has not taken the data path over yet
+	ErrBusy      = errors.New("busy")  // another trace runs
 	// ErrNotBGP: the node speaks no BGP.
 	ErrNotBGP = errors.New("this node speaks no BGP: its configuration has no bgp.asn")
-	// ErrNoCluster: the node is no member of a cluster.
-	ErrNoCluster = errors.New("this node is in no cluster: its configuration has no overlay.mode")
 	// ErrNotUPF: the node is no user plane function.
 	ErrNotUPF = errors.New("this node is no user plane function: its configuration has no upf.n4")
 )

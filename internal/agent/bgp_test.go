@@ -4,16 +4,15 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -55,11 +54,11 @@ func advertise(t *testing.T, s *bgp.Speaker, a srpolicy.Advertised) {
 func (d *daemon) holds(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		d.mu.RLock()
+		d.core.mu.RLock()
 		d.dp.mu.Lock()
 		ok := f()
 		d.dp.mu.Unlock()
-		d.mu.RUnlock()
+		d.core.mu.RUnlock()
 		if ok {
 			return
 		}
@@ -104,7 +103,7 @@ func TestPoliciesByBGP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Add(context.Background(), steer); err == nil || !strings.Contains(err.Error(), "without what others told") {
+	if _, err := d.Add(context.Background(), steer); err == nil || !strings.Contains(err.Error(), "without what others say") {
 		t.Errorf("something that goes with the peer: %v", err)
 	}
 
@@ -153,7 +152,7 @@ func TestToldBeforeARestart(t *testing.T) {
 	}
 	dp.log()
 	d = prepare(t, dir, yaml, dp).start(t, network)
-	if h := d.bgpHeadend(); h == nil || !slices.Equal(h.config.Peers[0].Spoken, []string{"ipv4-srpolicy", "ipv6-srpolicy"}) {
+	if h := d.sources.BGP(); h == nil || !slices.Equal(h.Config().Peers[0].Spoken, []string{"ipv4-srpolicy", "ipv6-srpolicy"}) {
 		t.Errorf("it does not know what the peer speaks: %+v", h)
 	}
 	if d.firstOf("south") != "fc00:a::1" {
@@ -194,8 +193,8 @@ func TestToldBeforeAnotherConfiguration(t *testing.T) {
 	}
 	apply("restart_time: 30", "restart_time: 29")
 	d.holds(t, "it is told again", func() bool {
-		path := d.desired.told.paths[learnedName(addr("10.0.0.9"), advertised(100, 200, "fc00:a::1"))]
-		return path.Color == 100 && !path.restored && d.planes.headend != nil && d.planes.headend.config.Restart == 29*time.Second
+		path := d.core.goal.Observed.Paths[observed.PathName(addr("10.0.0.9"), advertised(100, 200, "fc00:a::1"))]
+		return path.Color().Color == 100 && reflect.DeepEqual(path, path.Unmarked()) && d.sources.BGP() != nil && d.sources.BGP().Config().Restart == 29*time.Second
 	})
 	for _, call := range dp.log() {
 		if strings.HasPrefix(call, "PutPolicy south") && !strings.Contains(call, "fc00:a::1") {
@@ -204,84 +203,4 @@ func TestToldBeforeAnotherConfiguration(t *testing.T) {
 	}
 	apply("restart_time: 29\n  peers: [{address: 127.95.0.9", "restart_time: 1\n  peers: [{address: 127.95.0.8")
 	d.holds(t, "what another peer told is gone", func() bool { return d.firstOf("south") == "fc00:2:0:1::" })
-}
-
-// A prefix that two peers had told of goes when both have told all, and neither has
-// told it again.
-func TestReachesBeforeARestart(t *testing.T) {
-	a, b, p := addr("127.95.0.1"), addr("127.95.0.2"), netip.MustParsePrefix("10.244.9.0/24")
-	by := func(peer netip.Addr, best bool) bgp.Route {
-		r := bgp.Route{Source: bgp.Source{Peer: peer}, Best: best}
-		r.Prefix, r.From = p, peer
-		return r
-	}
-	state, said := told{}.clone(), newInbox()
-	state.putReach(p, []bgp.Route{by(a, true), by(b, false)})
-	state.restore()
-	h := &headend{inbox: said}
-	hear := func(peer netip.Addr) {
-		h.Complete(peer)
-		for _, e := range said.take() {
-			e.apply(&state)
-		}
-	}
-	hear(a)
-	if len(state.best()) != 1 {
-		t.Error("it went before the other peer had time to tell it")
-	}
-	hear(b)
-	if len(state.reaches) != 0 {
-		t.Errorf("it stays: %+v", state.reaches)
-	}
-}
-
-func TestPassword(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "password")
-	for content, want := range map[string]string{"secret\n": "", "": "holds 0 characters", strings.Repeat("x", 81): "holds 81"} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		h, err := newHeadend(planeConfig{BGP: config.BGP{ASN: 1, Peers: []config.BGPPeer{{PasswordFile: path}}}}, told{}, newInbox(), slog.New(slog.DiscardHandler))
-		if want == "" && (err != nil || h.config.Peers[0].Password != "secret") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%q: %+v, %v, want %q", content, h, err, want)
-		}
-	}
-}
-
-// One configuration does for all nodes of a cluster.
-func TestOneFileForAllNodes(t *testing.T) {
-	c := parse(t, `
-overlay: {mode: bgp, locator_pool: 'fc00::/32'}
-bgp:
-  asn: 65001
-  listen: ['::']
-  peers: [{address: '2001:db8::1', asn: 65001}, {address: 2001:db8::2, asn: 65001}, {address: 10.0.0.1, asn: 65001}]
-`)
-	d := &desired{process: process{BGP: c.BGP, Overlay: c.Overlay}}
-	if b := bgpOf(d); b.RouterID.IsValid() {
-		t.Errorf("a node that does not know itself speaks as %s", b.RouterID)
-	}
-	d.self = overlay.Self{Name: "node-1", Address: addr("2001:db8::1"), Addresses: []netip.Addr{addr("fd00::1"), addr("10.0.0.1")}}
-	b := bgpOf(d)
-	if b.RouterID != addr("10.0.0.1") || !slices.Equal(b.Listen, []netip.Addr{d.self.Address}) {
-		t.Errorf("router ID %s, listens at %s: want what the Node has", b.RouterID, b.Listen)
-	}
-	if len(b.Peers) != 1 || b.Peers[0].Address != addr("2001:db8::2") {
-		t.Errorf("peers are %+v, want the other node", b.Peers)
-	}
-	if got := c.BGP.Listen; !got[0].IsUnspecified() || len(c.BGP.Peers) != 3 {
-		t.Errorf("the configuration itself has changed: %+v", c.BGP)
-	}
-	ids := map[netip.Addr]bool{}
-	for _, a := range []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"} {
-		ids[routerID(overlay.Self{Address: addr(a)})] = true
-	}
-	if len(ids) != 3 || ids[netip.IPv4Unspecified()] {
-		t.Errorf("router IDs of nodes without IPv4: %v", ids)
-	}
-	c.BGP.RouterID = addr("192.0.2.7")
-	d.process.BGP = c.BGP
-	if b := bgpOf(d); b.RouterID != addr("192.0.2.7") {
-		t.Errorf("router ID %s in place of the one that is set", b.RouterID)
-	}
 }

@@ -61,7 +61,7 @@ steering:`, 1), newFake()).start(t, towards("fc00:2::/32", "fc00:4::/32", "fc00:
 	}
 
 	d.change(t, towards("fc00:2::/32", "fc00:4::/32", "fc00:a::/32", "fc00:b::/32", "fc00:c::/32"), "all is back", func() bool {
-		return d.tables.verdicts["south"][0].Valid
+		return d.core.writer.Tables.Verdicts["south"][0].Valid
 	})
 	added, err := config.Decode([]byte("candidate_paths: [{name: best, policy: south, preference: 300, segment_lists: [{segments: ['fc00:c::1']}]}]"))
 	if err != nil {
@@ -74,10 +74,10 @@ steering:`, 1), newFake()).start(t, towards("fc00:2::/32", "fc00:4::/32", "fc00:
 	if err != nil || len(paths) != 3 || paths[2].Origin != OriginAPI || !paths[2].Verdict.Active || paths[0].Verdict.Why != "stands by" {
 		t.Errorf("candidate paths %+v, %v", paths, err)
 	}
-	if _, err := d.Delete(ctx, []Ref{{KindCandidatePath, "best"}}); err != nil || d.first() != "fc00:a::1" {
+	if _, err := d.Delete(ctx, []Ref{{Kind: KindCandidatePath, Key: "best"}}); err != nil || d.first() != "fc00:a::1" {
 		t.Errorf("deleted: %v, packets take %s first", err, d.first())
 	}
-	if _, err := d.Delete(ctx, []Ref{{KindCandidatePath, "spare"}}); err == nil || !strings.Contains(err.Error(), "is in the configuration file") {
+	if _, err := d.Delete(ctx, []Ref{{Kind: KindCandidatePath, Key: "spare"}}); err == nil || !strings.Contains(err.Error(), "is in the configuration file") {
 		t.Errorf("one of the file: %v", err)
 	}
 }

@@ -79,7 +79,7 @@ type usage struct {
 }
 
 func usageOf(a *Agent) (usage, error) {
-	u := usage{Tables: a.dp.Usage(), Attached: len(a.dp.Attached()), Routines: runtime.NumGoroutine()}
+	u := usage{Tables: a.core.dp.Counters.Usage(), Attached: len(a.core.dp.Attached()), Routines: runtime.NumGoroutine()}
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return u, err
@@ -174,7 +174,7 @@ func cycle(ctx context.Context, a *Agent, base, next, fragment *config.Config) e
 	if _, err := a.Add(ctx, fragment); err != nil {
 		return fmt.Errorf("add: %w", err)
 	}
-	refs := []Ref{{KindSID, "fc00:1:0:9::/64"}, {KindPolicy, "api"}, {KindSteering, "fc00:99::/32"}}
+	refs := []Ref{{Kind: KindSID, Key: "fc00:1:0:9::/64"}, {Kind: KindPolicy, Key: "api"}, {Kind: KindSteering, Key: "fc00:99::/32"}}
 	if _, err := a.Delete(ctx, refs); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}

@@ -5,6 +5,9 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/agent/apply"
+	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -12,12 +15,63 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// dataPath is what the agent needs of *dataplane.DataPlane. Every put is an
-// upsert that writes nothing where nothing changes.
-type dataPath interface {
-	tableWriter
-	sessions
-	podTable
+// This file is the only one that knows where *dataplane.DataPath has what.
+
+// dataPath is the data path as the agent uses it, by who uses it.
+type dataPath struct {
+	apply.DataPath
+	Pods     pods.Table
+	Sessions upf.DataPath
+	Punts    punt.DataPath
+	Counters counters
+	Trace    tracePoint
+	Sweep    func() error // removes what was taken over and not put since
+	Build    func() string
+	Close    func() error
+}
+
+// counters are what people and metrics read of the data path.
+type counters interface {
+	Outcomes() ([]dataplane.Counter, error)
+	SIDCounter(netip.Prefix) (dataplane.Counter, error)
+	ListCounters(policy string) ([]dataplane.Counter, error)
+	TunnelCounters(name string) (received, sent dataplane.Counter, err error)
+	Usage() map[string]dataplane.Usage
+}
+
+// tracePoint is the data path's one filter, and what it lets through.
+type tracePoint interface {
+	SetTrace(*dataplane.TraceFilter) error
+	Trace(context.Context, func(dataplane.TraceEvent)) error
+}
+
+// watcher is what the agent needs of *netdev.Watcher.
+type watcher interface {
+	Run(context.Context) error
+	SetTables([]uint32)
+	KeepAlive([]netdev.Key)
+	Close()
+}
+
+// host is what the agent needs of *netdev.Host.
+type host interface {
+	apply.Host
+	pods.Host
+}
+
+func openDataPath(o dataplane.Options) (*dataPath, error) {
+	dp, err := dataplane.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return joined(dp), nil
+}
+
+// writers are the methods that joined names one by one.
+type writers interface {
+	SetSettings(dataplane.Settings) error
+	SetPort(ifindex int, p dataplane.Port) error
+	DeletePort(ifindex int) error
 	Attach(ifindex int, mode dataplane.Mode) (dataplane.Mode, error)
 	Detach(ifindex int) error
 	Attached() map[int]dataplane.Mode
@@ -25,28 +79,6 @@ type dataPath interface {
 	DetachUplink(ifindex int) error
 	AttachEntry(ifindex int) error
 	DetachEntry(ifindex int) error
-	Build() string
-	Close() error
-
-	Outcomes() ([]dataplane.Counter, error)
-	SIDCounter(netip.Prefix) (dataplane.Counter, error)
-	ListCounters(policy string) ([]dataplane.Counter, error)
-	TunnelCounters(name string) (received, sent dataplane.Counter, err error)
-	Usage() map[string]dataplane.Usage
-
-	Punts(context.Context, func(dataplane.Punt)) error
-	InjectToUE(session uint64, packet []byte, ifindex int) error
-	SetTrace(*dataplane.TraceFilter) error
-	Trace(context.Context, func(dataplane.TraceEvent)) error
-}
-
-// sessions is what the UPF needs of it, and the slow path: Inject.
-type sessions = upf.DataPath
-
-type tableWriter interface {
-	SetSettings(dataplane.Settings) error
-	SetPort(ifindex int, p dataplane.Port) error
-	DeletePort(ifindex int) error
 	PutPolicy(srpolicy.Policy) error
 	DeletePolicy(name string) error
 	PutTunnel(gtpu.Tunnel) error
@@ -61,21 +93,45 @@ type tableWriter interface {
 	DeleteSteering(srpolicy.Steering) error
 	PutLocal(netip.Addr) error
 	DeleteLocal(netip.Addr) error
+	PutDevice(ifindex int) error
+	DeleteDevice(ifindex int) error
+	PutRoute(table uint32, p netip.Prefix, via []dataplane.AdjacencyKey) error
+	DeleteRoute(table uint32, p netip.Prefix) error
 	AdjacencyKeys() []dataplane.AdjacencyKey
 	AdjacencyChanges() (fresh, gone []dataplane.AdjacencyKey)
 	SetNextHop(dataplane.AdjacencyKey, *dataplane.NextHop) error
-	PutRoute(table uint32, p netip.Prefix, via []dataplane.AdjacencyKey) error
-	DeleteRoute(table uint32, p netip.Prefix) error
-	PutDevice(ifindex int) error
-	DeleteDevice(ifindex int) error
-	// Sweep removes what was taken over and not put since.
 	Sweep() error
+	Build() string
+	Close() error
 }
 
-// watcher is what the agent needs of *netdev.Watcher.
-type watcher interface {
-	Run(context.Context) error
-	SetTables([]uint32)
-	KeepAlive([]netdev.Key)
-	Close()
+// joined is a data path by who uses it.
+func joined(dp interface {
+	writers
+	pods.Table
+	upf.DataPath
+	punt.DataPath
+	counters
+	tracePoint
+}) *dataPath {
+	return &dataPath{
+		DataPath: apply.DataPath{
+			SetSettings: dp.SetSettings,
+			Policies:    apply.Table[srpolicy.Policy, string]{Put: dp.PutPolicy, Delete: dp.DeletePolicy},
+			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: dp.PutTunnel, Delete: dp.DeleteTunnel},
+			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: dp.PutSID, Delete: dp.DeleteSID},
+			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: dp.PutSessionSID, Delete: dp.DeleteSessionSID},
+			Links:       apply.Table[dataplane.Link, dataplane.Link]{Put: dp.PutLink, Delete: dp.DeleteLink},
+			Steering:    apply.Table[srpolicy.Steering, srpolicy.Steering]{Put: dp.PutSteering, Delete: dp.DeleteSteering},
+			SetPort:     dp.SetPort, DeletePort: dp.DeletePort,
+			Attach: dp.Attach, Detach: dp.Detach, Attached: dp.Attached,
+			Uplinks:  apply.Table[int, int]{Put: dp.AttachUplink, Delete: dp.DetachUplink},
+			Entry:    apply.Table[int, int]{Put: dp.AttachEntry, Delete: dp.DetachEntry},
+			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: dp.PutLocal, Delete: dp.DeleteLocal},
+			Devices:  apply.Table[int, int]{Put: dp.PutDevice, Delete: dp.DeleteDevice},
+			PutRoute: dp.PutRoute, DeleteRoute: dp.DeleteRoute,
+			AdjacencyKeys: dp.AdjacencyKeys, AdjacencyChanges: dp.AdjacencyChanges, SetNextHop: dp.SetNextHop,
+		},
+		Pods: dp, Sessions: dp, Punts: dp, Counters: dp, Trace: dp, Sweep: dp.Sweep, Build: dp.Build, Close: dp.Close,
+	}
 }

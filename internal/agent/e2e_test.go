@@ -56,7 +56,7 @@ func daemonMain(dir string) error {
 	a, err := New(Options{
 		ConfigPath: filepath.Join(dir, "culvert.yaml"), StatePath: filepath.Join(dir, "state.db"), PinPath: os.Getenv(pinEnv),
 		Version: "test", Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		OnReady: func() { fmt.Println("ready", a.dp.Build()) },
+		OnReady: func() { fmt.Println("ready", a.core.dp.Build()) },
 	})
 	if err != nil {
 		return err

@@ -245,13 +245,13 @@ func (f *fakeDataPath) PutSteering(s srpolicy.Steering) error {
 		if err := errors.Join(f.needPolicy(policy), f.needTunnel(s.Tunnel)); err != nil {
 			return err
 		}
-		f.steering[steeringKey(s)] = s
+		f.steering[s.Key()] = s
 		return nil
-	}, "steering %s", steeringKey(s))
+	}, "steering %s", s.Key())
 }
 
 func (f *fakeDataPath) DeleteSteering(s srpolicy.Steering) error {
-	return f.do(func() error { delete(f.steering, steeringKey(s)); return nil }, "delete steering %s", steeringKey(s))
+	return f.do(func() error { delete(f.steering, s.Key()); return nil }, "delete steering %s", s.Key())
 }
 
 func (f *fakeDataPath) PutLocal(a netip.Addr) error {

@@ -1,9 +1,10 @@
-package agent
+package agent_test
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -11,13 +12,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/metrics"
 )
 
+func init() { agent.SetScraped(scraped) }
+
+var discard = slog.New(slog.DiscardHandler)
+
 // scraped is what Prometheus would read.
-func scraped(tb testing.TB, a *Agent) string {
+func scraped(tb testing.TB, a *agent.Agent) string {
 	tb.Helper()
-	h, err := MetricsHandler(a)
+	h, err := metrics.Handler(a)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -30,8 +36,7 @@ func scraped(tb testing.TB, a *Agent) string {
 }
 
 func TestMetrics(t *testing.T) {
-	d := start(t)
-	got := scraped(t, d.Agent)
+	got := scraped(t, agent.StartTest(t))
 	for _, line := range []string{
 		`culvert_build_info{data_path="fake",version="test"} 1`,
 		`culvert_packets_total{outcome="forwarded"} 0`,
@@ -65,7 +70,7 @@ func TestMetricsPleasePromtool(t *testing.T) {
 	}
 	// The Go runtime's own metrics are not ours to name.
 	var ours []string
-	for line := range strings.Lines(scraped(t, start(t).Agent)) {
+	for line := range strings.Lines(scraped(t, agent.StartTest(t))) {
 		if strings.Contains(line, "culvert_") {
 			ours = append(ours, line)
 		}
@@ -82,16 +87,10 @@ func TestMetricsPleasePromtool(t *testing.T) {
 
 // A scrape stays small however many tunnels there are.
 func TestMetricsAreBounded(t *testing.T) {
-	d := start(t)
-	d.mu.Lock()
-	many := *d.desired
-	for i := range maxSeries {
-		name := fmt.Sprintf("t%d", i)
-		many.api = append(many.api, resource{Ref{KindTunnel, name}, OriginAPI, gtpu.Tunnel{Name: name}})
-	}
-	d.desired = &many
-	d.mu.Unlock()
-	got := scraped(t, d.Agent)
+	const maxSeries = 10_000
+	a := agent.StartTest(t)
+	a.AddTunnels(maxSeries)
+	got := scraped(t, a)
 	if strings.Contains(got, "culvert_tunnel_packets_total{") {
 		t.Error("more tunnels than the bound, and still each has a series")
 	}
@@ -101,21 +100,20 @@ func TestMetricsAreBounded(t *testing.T) {
 }
 
 func TestMetricsBeforeReady(t *testing.T) {
-	d := prepare(t, t.TempDir(), gateway, newFake())
-	if got := scraped(t, d.Agent); !strings.Contains(got, "culvert_build_info") || strings.Contains(got, "culvert_packets_total") {
+	if got := scraped(t, agent.PrepareTest(t)); !strings.Contains(got, "culvert_build_info") || strings.Contains(got, "culvert_packets_total") {
 		t.Errorf("before the start:\n%s", got)
 	}
 }
 
 func TestServeMetrics(t *testing.T) {
-	d := start(t)
-	if err := ServeMetrics(context.Background(), d.Agent, "256.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "metrics.listen") {
+	a := agent.StartTest(t)
+	if err := metrics.Serve(context.Background(), a, "256.0.0.1:1", discard); err == nil || !strings.Contains(err.Error(), "metrics.listen") {
 		t.Errorf("the error is %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	const address = "127.0.0.1:39418"
-	go func() { done <- ServeMetrics(ctx, d.Agent, address) }()
+	go func() { done <- metrics.Serve(ctx, a, address, discard) }()
 	var body []byte
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		resp, err := http.Get("http://" + address + "/metrics")

@@ -81,22 +81,22 @@ func TestRouteThatDoesNotFit(t *testing.T) {
 	}
 	d.change(t, s, "what is around it asks the kernel, the rest does not", asks)
 	d.dp.log()
-	d.retry()
+	d.core.retry()
 	if calls := d.dp.log(); len(calls) != 1 || !asks() {
 		t.Errorf("another try: calls are %q", calls)
 	}
 	d.dp.mu.Lock()
 	d.dp.failOn = nil
 	d.dp.mu.Unlock()
-	d.retry()
-	d.retry()
+	d.core.retry()
+	d.core.retry()
 	for _, p := range []string{"203.0.113.128/25", "203.0.113.0/24", "203.0.0.0/16", "0.0.0.0/0"} {
 		if hops(p) != 1 {
 			t.Errorf("with room for all %s has %d next hops", p, hops(p))
 		}
 	}
-	if d.network.failed != 0 {
-		t.Errorf("%d failures are left", d.network.failed)
+	if d.core.network.Failed() {
+		t.Error("failures are left")
 	}
 }
 
@@ -138,7 +138,7 @@ func TestInterfacesComeAndGo(t *testing.T) {
 	}
 	d.dp.mu.Unlock()
 	d.change(t, links("eth0", "eth1"), "a driver that refuses is reported", func() bool {
-		return d.failures[Ref{KindInterface, "eth1"}] != nil
+		return d.core.writer.Failures[Ref{Kind: KindInterface, Key: "eth1"}] != nil
 	})
 	if got := state("eth1"); !strings.Contains(got, "the driver says no") {
 		t.Errorf("eth1's state is %q", got)
@@ -146,8 +146,26 @@ func TestInterfacesComeAndGo(t *testing.T) {
 	d.dp.mu.Lock()
 	d.dp.failOn = nil
 	d.dp.mu.Unlock()
-	d.retry()
+	d.core.retry()
 	if got := state("eth1"); got != "native" {
 		t.Errorf("after another try eth1's state is %q", got)
+	}
+}
+
+func TestAskedForIsKeptAlive(t *testing.T) {
+	d := start(t)
+	key := netdev.Key{NextHop: addr("192.0.2.77")}
+	d.core.network.Ask(key)
+	d.core.network.Ask(key)
+	d.watcher.mu.Lock()
+	defer d.watcher.mu.Unlock()
+	n := 0
+	for _, k := range d.watcher.kept {
+		if k == key {
+			n++
+		}
+	}
+	if n != 1 || len(d.watcher.kept) < 2 {
+		t.Errorf("kept alive: %v", d.watcher.kept)
 	}
 }

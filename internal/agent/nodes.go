@@ -44,31 +44,30 @@ type NodeStatus struct {
 // Key is the node's name, or its address where only that is known.
 func (s NodeStatus) Key() string { return cmp.Or(s.Name, s.Address.String()) }
 
-// overlayStatus is nil for a node that is to be no member of a cluster. a.mu is
-// held.
-func (a *Agent) overlayStatus() *OverlayStatus {
-	d := a.desired
-	if !d.process.Overlay.IsSet() {
+// overlayStatus is nil for a node that is to be no member of a cluster. silence is
+// why the Kubernetes API says nothing. mu is held.
+func (c *core) overlayStatus(silence string) *OverlayStatus {
+	g := c.goal
+	if !g.Desired.Process.Overlay.IsSet() {
 		return nil
 	}
-	s := &OverlayStatus{Mode: d.process.Overlay.Mode, MTU: a.overlay.mtu, Pods: len(a.pods.list()), Nodes: len(d.wanted.Peers), NetworkPolicy: notEnforced}
-	if d.self.Name == "" {
-		s.Problem = a.withTrouble(strings.Join(a.overlay.problems, "; "))
+	s := &OverlayStatus{
+		Mode: g.Desired.Process.Overlay.Mode, MTU: c.overlay.MTU(), Pods: len(c.pods.List()), Nodes: len(g.Wanted.Peers), NetworkPolicy: notEnforced,
+	}
+	if g.Self.Name == "" {
+		s.Problem = withSilence(silence, strings.Join(c.overlay.Problems(), "; "))
 		return s
 	}
-	s.Self = d.self.Node()
-	for _, sid := range d.self.SIDs() {
+	s.Self = g.Self.Node()
+	for _, sid := range g.Self.SIDs() {
 		s.SIDs = append(s.SIDs, fmt.Sprintf("%s %s", sid.SID, sid.Behavior))
 	}
-	for _, name := range a.overlay.uplinks {
-		s.Uplinks = append(s.Uplinks, name)
+	s.Uplinks = c.overlay.UplinkNames()
+	s.Problems = slices.Concat(c.overlay.Problems(), g.Problems)
+	if silence != "" {
+		s.Problems = append(s.Problems, silence)
 	}
-	slices.Sort(s.Uplinks)
-	s.Problems = slices.Concat(a.overlay.problems, d.problems)
-	if trouble := a.trouble(); trouble != "" {
-		s.Problems = append(s.Problems, trouble)
-	}
-	for _, p := range d.wanted.Peers {
+	for _, p := range g.Wanted.Peers {
 		for _, why := range p.Problems {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s: %s", cmp.Or(p.Name, p.Address.String()), why))
 		}
@@ -76,23 +75,32 @@ func (a *Agent) overlayStatus() *OverlayStatus {
 	return s
 }
 
+// withSilence is a problem, and the silence that it may come from.
+func withSilence(silence, problem string) string {
+	if silence == "" {
+		return problem
+	}
+	return silence + "; " + problem
+}
+
 // Nodes are the others of the cluster.
 func (a *Agent) Nodes() (out []NodeStatus, err error) {
-	err = a.read(func() error {
-		d := a.desired
-		if !d.process.Overlay.IsSet() {
+	c := a.core
+	err = c.read(func() error {
+		g := c.goal
+		if !g.Desired.Process.Overlay.IsSet() {
 			return ErrNoCluster
 		}
-		told := map[string]bool{}
-		for _, n := range d.nodes() {
-			told[n.Name] = true
+		named := map[string]bool{}
+		for _, n := range g.Nodes() {
+			named[n.Name] = true
 		}
-		for _, p := range d.wanted.Peers {
+		for _, p := range g.Wanted.Peers {
 			s := NodeStatus{Node: p.Node, Origin: config.OverlayBGP, Problems: p.Problems, State: "ready"}
-			if p.Name != "" && told[p.Name] {
-				s.Origin = d.process.Overlay.Mode
+			if p.Name != "" && named[p.Name] {
+				s.Origin = g.Desired.Process.Overlay.Mode
 			}
-			s.Policies, s.State = a.wayTo(p)
+			s.Policies, s.State = c.policiesTo(p)
 			out = append(out, s)
 		}
 		return nil
@@ -100,21 +108,21 @@ func (a *Agent) Nodes() (out []NodeStatus, err error) {
 	return out, err
 }
 
-// wayTo are the policies to a node, and why one of them does not lead there.
-func (a *Agent) wayTo(p overlay.Peer) (names []string, state string) {
+// policiesTo are the policies to a node, and why one of them does not lead there.
+func (c *core) policiesTo(p overlay.Peer) (names []string, state string) {
 	used := map[string]bool{}
-	for _, s := range a.desired.wanted.Steering {
+	for _, s := range c.goal.Wanted.Steering {
 		used[s.Policy] = true
 	}
 	state = "ready"
-	for name, policy := range a.tables.policies {
+	for name, policy := range c.writer.Tables.Policies {
 		if policy.Endpoint != p.Address || !used[name] {
 			continue
 		}
 		names = append(names, name)
-		verdicts := a.tables.verdicts[name]
-		if len(verdicts) == 0 || !slices.ContainsFunc(verdicts, func(v srpolicy.Verdict) bool { return v.Valid }) {
-			state = "no way to it"
+		verdicts := c.writer.Tables.Verdicts[name]
+		if !slices.ContainsFunc(verdicts, func(v srpolicy.Verdict) bool { return v.Valid }) {
+			state = "no path to it"
 			if len(verdicts) > 0 {
 				state = verdicts[0].Why
 			}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/agent/observed"
+	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -96,7 +98,7 @@ func TestSIDThatNoUplinkServes(t *testing.T) {
 	if _, err := d.Add(t.Context(), parse(t, crossConnect+"interfaces: [{name: eth1}]")); err != nil {
 		t.Errorf("End.X for eth1: %v", err)
 	}
-	if _, err := d.Delete(t.Context(), []Ref{{KindInterface, "eth1"}}); !errors.Is(err, ErrInvalid) {
+	if _, err := d.Delete(t.Context(), []Ref{{Kind: KindInterface, Key: "eth1"}}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("the interface that it comes in by can be deleted: %v", err)
 	}
 }
@@ -122,7 +124,7 @@ func TestMember(t *testing.T) {
 		s.Overlay.NetworkPolicy != notEnforced || len(s.Overlay.Problems) != 0 || !slices.Equal(s.Overlay.Uplinks, []string{"eth0"}) {
 		t.Errorf("status %+v, %v", s.Overlay, err)
 	}
-	d.change(t, d.routed(), "the way is known once the kernel has the routes", func() bool { return d.tables.verdicts["node-2:ipv4"][0].Valid })
+	d.change(t, d.routed(), "the way is known once the kernel has the routes", func() bool { return d.core.writer.Tables.Verdicts["node-2:ipv4"][0].Valid })
 	nodes, err := d.Nodes()
 	if err != nil || len(nodes) != 1 || nodes[0].State != "ready" || nodes[0].Origin != "static" || !slices.Equal(nodes[0].Policies, []string{"node-2:ipv4", "node-2:ipv6"}) {
 		t.Errorf("nodes %+v, %v", nodes, err)
@@ -194,7 +196,7 @@ func TestMemberLater(t *testing.T) {
 	if r, err := d.PodReadiness(); err != nil || !r.Ready {
 		t.Errorf("pods: %+v, %v", r, err)
 	}
-	d.change(t, bare, "the snapshot came", func() bool { return len(d.links.Addresses) == 0 })
+	d.change(t, bare, "the snapshot came", func() bool { return len(d.core.links.Addresses) == 0 })
 	if d.dp.steering["10.244.2.0/24"].Policy == "" {
 		t.Error("an address that is gone for a moment ended the membership")
 	}
@@ -217,7 +219,7 @@ func TestMemberTriesAgain(t *testing.T) {
 	d.kernel.mu.Lock()
 	d.kernel.failOn = nil
 	d.kernel.mu.Unlock()
-	d.retry()
+	d.core.retry()
 	if got := d.kernel.kept(); got != clusterRoutes {
 		t.Errorf("routes:\n%s", got)
 	}
@@ -233,10 +235,10 @@ overlay:
 `
 
 // byKube is an agent that nobody but the test tells of the cluster.
-func byKube(t *testing.T, dir string, dp *fakeDataPath) (*daemon, *kubernetes) {
+func byKube(t *testing.T, dir string, dp *fakeDataPath) (*daemon, *observed.Kubernetes) {
 	t.Helper()
 	d := prepare(t, dir, strings.ReplaceAll(kubeFile, "/nowhere", kubeconfig(t)), dp).start(t, underlay())
-	return d, d.planes.cluster
+	return d, d.sources.Kubernetes()
 }
 
 func nodeOf(i int) overlay.Node {
@@ -247,7 +249,7 @@ func nodeOf(i int) overlay.Node {
 // Why a node is no member, where that is the API server's silence.
 func TestKubernetesDoesNotAnswer(t *testing.T) {
 	d, _ := byKube(t, t.TempDir(), newFake())
-	d.holds(t, "the request failed", func() bool { return strings.Contains(d.trouble(), "refused") })
+	d.holds(t, "the request failed", func() bool { return strings.Contains(d.sources.Problem(), "refused") })
 	want := regexp.MustCompile(`^the Kubernetes API does not answer: .*connection refused.*; this node is no member of its cluster yet: it lacks prefixes for pods`)
 	if s, err := d.Status(); err != nil || !want.MatchString(s.Overlay.Problem) {
 		t.Errorf("%+v, %v", s.Overlay, err)
@@ -261,7 +263,7 @@ func TestToldByKubernetes(t *testing.T) {
 	dir, dp := t.TempDir(), newFake()
 	d, k := byKube(t, dir, dp)
 	k.SetSelf(kube.Self{UID: "1", PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1")}})
-	k.inbox.push(hearing{apply: func(s *told) { s.self.Locator = prefix("fc00:0:1::/48") }})
+	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Self.Locator = prefix("fc00:0:1::/48") }})
 	k.PutNode(nodeOf(2))
 	d.holds(t, "a node came", func() bool { return dp.steering["10.244.2.0/24"].Policy == "node-2:ipv4" })
 
@@ -269,7 +271,7 @@ func TestToldByKubernetes(t *testing.T) {
 	thief.Prefixes = nodeOf(2).Prefixes
 	k.PutNode(thief)
 	d.holds(t, "its prefix stays its own", func() bool {
-		return len(d.desired.wanted.Peers) == 2 && dp.steering["10.244.2.0/24"].Policy == "node-2:ipv4"
+		return len(d.core.goal.Wanted.Peers) == 2 && dp.steering["10.244.2.0/24"].Policy == "node-2:ipv4"
 	})
 	nodes, err := d.Nodes()
 	if err != nil || len(nodes) != 2 || nodes[0].Origin != "kube" || !slices.Equal(nodes[1].Problems, []string{"prefix 10.244.2.0/24 is already claimed by node-2"}) {
@@ -319,11 +321,11 @@ func TestToldByKubernetes(t *testing.T) {
 func TestMTUBeforeALongerPath(t *testing.T) {
 	d, k := byKube(t, t.TempDir(), newFake())
 	k.SetSelf(kube.Self{UID: "1", PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("2001:db8::1")}})
-	k.inbox.push(hearing{apply: func(s *told) { s.self.Locator = prefix("fc00:0:1::/48") }})
+	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Self.Locator = prefix("fc00:0:1::/48") }})
 	k.PutNode(nodeOf(2))
 	d.holds(t, "a node came", func() bool { return d.dp.steering["10.244.2.0/24"].Policy == "node-2:ipv4" })
 	d.change(t, d.routed(), "the way is known", func() bool {
-		return d.tables.verdicts["node-2:ipv4"][0].Valid && d.overlay.mtu == 1460
+		return d.core.writer.Tables.Verdicts["node-2:ipv4"][0].Valid && d.core.overlay.MTU() == 1460
 	})
 	var at []int // the MTU when the policy changed
 	d.dp.mu.Lock()
@@ -338,9 +340,9 @@ func TestMTUBeforeALongerPath(t *testing.T) {
 	d.dp.mu.Unlock()
 	k.PutPath(kube.Path{Name: "x", Origin: "configmap x", Advertised: srpolicy.Advertised{Color: 4, Endpoint: addr("2001:db8::2"), Preference: 200,
 		SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: []netip.Addr{addr("2001:db8::7"), addr("2001:db8::8"), addr("fc00:0:2:4::")}}}}})
-	d.holds(t, "a longer path is taken", func() bool { return d.firstOf("node-2:ipv4") == "2001:db8::7" && d.overlay.mtu == 1420 })
+	d.holds(t, "a longer path is taken", func() bool { return d.firstOf("node-2:ipv4") == "2001:db8::7" && d.core.overlay.MTU() == 1420 })
 	k.WithdrawPath("x")
-	d.holds(t, "and the shorter one", func() bool { return d.firstOf("node-2:ipv4") == "fc00:0:2:4::" && d.overlay.mtu == 1460 })
+	d.holds(t, "and the shorter one", func() bool { return d.firstOf("node-2:ipv4") == "fc00:0:2:4::" && d.core.overlay.MTU() == 1460 })
 	d.dp.mu.Lock()
 	defer d.dp.mu.Unlock()
 	if !slices.Equal(at, []int{1420, 1420}) {
@@ -355,11 +357,11 @@ func TestVerdictsAfterTheNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	select { // what the start left, which nobody takes any more
-	case <-d.planes.changed:
+	case <-d.core.adjust:
 	default:
 	}
-	d.update(underlay())
-	if len(d.planes.changed) == 0 {
+	d.core.update(underlay())
+	if len(d.core.adjust) == 0 {
 		t.Error("the control planes are not told")
 	}
 }
@@ -368,14 +370,14 @@ func TestVerdictsAfterTheNetwork(t *testing.T) {
 func TestAThousandNodes(t *testing.T) {
 	d, k := byKube(t, t.TempDir(), newFake())
 	k.SetSelf(kube.Self{UID: "1", PodCIDRs: []netip.Prefix{prefix("10.0.1.0/24")}, Addresses: []netip.Addr{addr("2001:db8::1")}})
-	k.inbox.push(hearing{apply: func(s *told) { s.self.Locator = prefix("fc00:0:1::/48") }})
+	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Self.Locator = prefix("fc00:0:1::/48") }})
 	for i := 2; i < 1002; i++ {
 		k.PutNode(overlay.Complete(overlay.Node{Name: fmt.Sprintf("node-%d", i), Address: addr(fmt.Sprintf("2001:db8::%x", i)),
 			Locator:  prefix(fmt.Sprintf("fc00:0:%x::/48", i)),
 			Prefixes: []netip.Prefix{prefix(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256)), prefix(fmt.Sprintf("fd00:%x::/64", i))}}, false))
 	}
 	d.holds(t, "all are there", func() bool { return len(d.dp.steering) == 3000 }) // pods of both families, and the node
-	d.change(t, d.routed(), "the ways are known", func() bool { return d.tables.verdicts["node-1001:ipv6"][0].Valid })
+	d.change(t, d.routed(), "the ways are known", func() bool { return d.core.writer.Tables.Verdicts["node-1001:ipv6"][0].Valid })
 	var slowest time.Duration
 	for i := range 20 {
 		first := addr(fmt.Sprintf("2001:db8::f%03d", i))
@@ -389,6 +391,23 @@ func TestAThousandNodes(t *testing.T) {
 	if slowest > 2*time.Second { // on a machine that does other things, too
 		t.Errorf("a change took %s", slowest)
 	}
+}
+
+// kubeVerdicts are those on the paths of Kubernetes.
+func (d *daemon) kubeVerdicts() []kube.Verdict {
+	d.core.mu.RLock()
+	defer d.core.mu.RUnlock()
+	return d.sources.Kubernetes().Verdicts(&d.core.goal.Observed, d.core.writer.Tables.Verdicts)
+}
+
+// bgp is a speaker that hears what the test says.
+func (d *daemon) bgp(t *testing.T) *observed.BGP {
+	t.Helper()
+	h, err := observed.NewBGP(observed.Config{}, &observed.State{}, d.core.queue, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 // kubeconfig is one of an API server that nobody runs.
@@ -464,9 +483,9 @@ func TestModesComeAndGo(t *testing.T) {
 	}
 	const claimed = "prefix 10.244.1.0/24 is used as that of this node, which tells of it too: the prefix is of this node"
 	d.holds(t, "another node claims this one's prefix", func() bool {
-		return len(d.desired.wanted.Peers) == 1 && slices.Contains(d.desired.wanted.Peers[0].Problems, claimed)
+		return len(d.core.goal.Wanted.Peers) == 1 && slices.Contains(d.core.goal.Wanted.Peers[0].Problems, claimed)
 	})
-	if s := d.overlayStatus(); !slices.Contains(s.Problems, "node-2: "+claimed) {
+	if s := d.core.overlayStatus(""); !slices.Contains(s.Problems, "node-2: "+claimed) {
 		t.Errorf("status says %q", s.Problems)
 	}
 	if _, err := d.Apply(t.Context(), parse(t, clusterFile), false); err != nil {
@@ -474,7 +493,7 @@ func TestModesComeAndGo(t *testing.T) {
 	}
 	d.holds(t, "the file's nodes are back, and BGP's are gone", func() bool {
 		_, there := d.dp.policies["c4:2001:db8::2"]
-		return !there && d.dp.steering["10.244.2.0/24"].Policy == "node-2:ipv4" && d.planes.headend == nil
+		return !there && d.dp.steering["10.244.2.0/24"].Policy == "node-2:ipv4" && d.sources.BGP() == nil
 	})
 }
 
@@ -490,12 +509,12 @@ func TestFormerNodes(t *testing.T) {
 		t.Fatal("nobody has told of the other node yet, and it is gone")
 	}
 	p := prefix("10.244.2.0/24")
-	(&headend{inbox: d.inbox}).PutReach(p, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: addr("2001:db8::2")}, Best: true}})
-	d.holds(t, "the prefix is told", func() bool { return len(d.desired.told.reaches) == 1 })
-	if !there() || len(d.desired.told.still()) != 1 {
+	d.bgp(t).PutReach(p, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: addr("2001:db8::2")}, Best: true}})
+	d.holds(t, "the prefix is told", func() bool { return len(d.core.goal.Observed.Reaches) == 1 })
+	if !there() || len(d.core.goal.Observed.Remaining()) != 1 {
 		t.Error("there is no way told yet")
 	}
-	d.inbox.push(hearing{apply: func(s *told) { delete(s.reaches, p); s.former = nil }}) // its time is over
+	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.DropReach(p); s.Former = nil }}) // its time is over
 	d.holds(t, "it is gone", func() bool { return !there() })
 }
 
@@ -509,7 +528,7 @@ func TestMasqueradeKnowsNodes(t *testing.T) {
 		}
 	}
 	links := underlay()
-	self := selfOf(&parse(t, strings.ReplaceAll(kubeFile, "/nowhere", "/x")).Overlay, selfTold{Self: kube.Self{
+	self := plan.SelfOf(&parse(t, strings.ReplaceAll(kubeFile, "/nowhere", "/x")).Overlay, observed.Self{Self: kube.Self{
 		PodCIDRs: []netip.Prefix{prefix("10.244.1.0/24")}, Addresses: []netip.Addr{addr("192.0.2.1"), addr("2001:db8::1")}}}, links, netip.Addr{})
 	if !slices.Equal(self.Node().Addresses, []netip.Addr{addr("192.0.2.1")}) {
 		t.Errorf("this node tells of %s", self.Node().Addresses)

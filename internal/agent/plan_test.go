@@ -3,15 +3,17 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/agent/apply"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -110,54 +112,54 @@ func randomTunnels(r *rand.Rand, c *config.Config) {
 	}
 }
 
-func steps(dp dataPath, from, to *tables) []step {
-	p := newPlanner(dp, nil, from, to, func(string, dataplane.Mode) {})
-	return p.plan()
+func compiled(c *config.Config) *plan.Tables {
+	g := (&plan.Goal{}).WithFile(desired.Completed(c))
+	return plan.Compile(g, g.Config(plan.Scope{}), links("eth0", "eth1", "eth2"), nil, plan.Scope{})
 }
 
-func compiled(c *config.Config) *tables {
-	return compile((&desired{}).withFile(completed(c)), links("eth0", "eth1", "eth2"))
+func writerOf(dp *fakeDataPath) *apply.Writer {
+	return apply.NewWriter(&joined(dp).DataPath, nil, slog.New(slog.DiscardHandler))
 }
 
 // From any state to any other, in an order that the data path accepts; and
 // when any one step fails, back to exactly what was there.
 func TestPlanReachesEveryStateFromEveryOther(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	before := newTables()
 	dp := newFake()
+	w := writerOf(dp)
 	failed := 0
 	for round := range 300 {
 		after := compiled(random(r))
-		list := steps(dp, before, after)
+		list := plan.Steps(w.Tables, after, plan.Scope{}, false)
 		for i := range list {
 			content := dp.content()
-			broken := failAt(list, i)
-			err := run(broken)
-			if err == nil || !strings.Contains(err.Error(), list[i].ref.String()+": "+errTest.Error()) {
-				t.Fatalf("round %d: step %d (%s) failed, the error is %v", round, i, list[i].ref, err)
+			dp.failAt(i)
+			err := w.Commit(after, plan.Scope{}, nil)
+			dp.failAt(-1)
+			if err == nil || !strings.Contains(err.Error(), list[i].Ref.String()+": "+errTest.Error()) {
+				t.Fatalf("round %d: step %d (%s) failed, the error is %v", round, i, list[i].Ref, err)
 			}
 			if strings.Contains(err.Error(), "take back") {
-				t.Fatalf("round %d: step %d (%s): %v", round, i, list[i].ref, err)
+				t.Fatalf("round %d: step %d (%s): %v", round, i, list[i].Ref, err)
 			}
 			if got := dp.content(); got != content {
-				t.Fatalf("round %d: step %d (%s) failed; the tables were\n%s\nand are\n%s", round, i, list[i].ref, content, got)
+				t.Fatalf("round %d: step %d (%s) failed; the tables were\n%s\nand are\n%s", round, i, list[i].Ref, content, got)
 			}
 			failed++
 		}
-		if err := run(list); err != nil {
+		if err := w.Commit(after, plan.Scope{}, nil); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 		fresh := newFake()
-		if err := run(steps(fresh, newTables(), after)); err != nil {
+		if err := writerOf(fresh).Commit(after, plan.Scope{}, nil); err != nil {
 			t.Fatalf("round %d, from nothing: %v", round, err)
 		}
 		if got, want := dp.content(), fresh.content(); got != want {
 			t.Fatalf("round %d: the tables are\n%s\nwant\n%s", round, got, want)
 		}
-		if again := steps(dp, after, after); len(again) != 0 {
-			t.Fatalf("round %d: %d steps from a state to itself, the first: %s", round, len(again), again[0].ref)
+		if again := plan.Steps(after, after, plan.Scope{}, false); len(again) != 0 {
+			t.Fatalf("round %d: %d steps from a state to itself, the first: %s", round, len(again), again[0].Ref)
 		}
-		before = after
 	}
 	if failed < 1000 {
 		t.Fatalf("only %d steps were made to fail: the states are too alike", failed)
@@ -166,10 +168,26 @@ func TestPlanReachesEveryStateFromEveryOther(t *testing.T) {
 
 var errTest = errors.New("refused by the test")
 
-func failAt(list []step, i int) []step {
-	out := append([]step(nil), list...)
-	out[i].do = func() error { return errTest }
-	return out
+// failAt has the write of step i fail before it does anything; -1: none. An
+// interface is attached by two calls, of which the first one fails.
+func (f *fakeDataPath) failAt(i int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failOn = nil
+	if i < 0 {
+		return
+	}
+	n := -1
+	f.failOn = func(call string) error {
+		second := strings.HasPrefix(call, "delete port") // with the detach before it
+		if !second && !strings.HasPrefix(call, "attach") {
+			n++
+		}
+		if n == i && !strings.HasPrefix(call, "attach") {
+			return errTest
+		}
+		return nil
+	}
 }
 
 // Where old and new do not want the same TEID or SID, nothing old goes before
@@ -184,70 +202,16 @@ func TestPlanDeletesAfterItPuts(t *testing.T) {
 		SIDs:     []srv6.LocalSID{{SID: prefix("fc00::2/128"), Behavior: srv6.EndB6EncapsRed, Policy: "new"}},
 	})
 	dp := newFake()
-	if err := run(steps(dp, newTables(), before)); err != nil {
+	w := writerOf(dp)
+	if err := w.Commit(before, plan.Scope{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	dp.log()
-	if err := run(steps(dp, before, after)); err != nil {
+	if err := w.Commit(after, plan.Scope{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := "[policy new sid fc00::2/128 delete sid fc00::1/128 delete policy old]"
 	if got := fmt.Sprint(dp.log()); got != want {
 		t.Errorf("calls are %s, want %s", got, want)
 	}
-}
-
-// A field that is new in one of these has to be looked at, too.
-func TestEveryFieldIsCompared(t *testing.T) {
-	differ[srpolicy.Policy](t, func(a, b *srpolicy.Policy) bool { return equal(a, b) })
-	differ[steering](t, func(a, b *steering) bool { return equal(a, b) })
-	differ[srpolicy.CandidatePath](t, equalPaths)
-	differ[srpolicy.Steering](t, equalSteering)
-	differ[srpolicy.SegmentList](t, func(a, b *srpolicy.SegmentList) bool {
-		return equalLists([]srpolicy.SegmentList{*a}, []srpolicy.SegmentList{*b})
-	})
-}
-
-// differ sets one field after the other, and wants each to make a difference.
-func differ[V any](t *testing.T, equal func(a, b *V) bool) {
-	t.Helper()
-	for i := range reflect.TypeFor[V]().NumField() {
-		var zero, v V
-		if name := reflect.TypeFor[V]().Field(i).Name; !setAny(reflect.ValueOf(&v).Elem().Field(i)) || equal(&zero, &v) {
-			t.Errorf("%T: field %s makes no difference", v, name)
-		}
-	}
-	var a, b V
-	if !equal(&a, &b) {
-		t.Errorf("%T: two of the same differ", a)
-	}
-}
-
-// setAny makes a field something else than the zero value.
-func setAny(v reflect.Value) bool {
-	v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // fields of this package's own may be unexported
-	switch p := v.Addr().Interface().(type) {
-	case *netip.Addr:
-		*p = addr("fc00::1")
-	case *netip.Prefix:
-		*p = prefix("fc00::/64")
-	case *srpolicy.Steering:
-		p.Policy = "p"
-	default:
-		switch v.Kind() {
-		case reflect.String:
-			v.SetString("x")
-		case reflect.Slice:
-			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		case reflect.Pointer:
-			v.Set(reflect.New(v.Type().Elem()))
-		case reflect.Int:
-			v.SetInt(1)
-		case reflect.Uint8, reflect.Uint32:
-			v.SetUint(1)
-		default:
-			return false
-		}
-	}
-	return true
 }

@@ -181,7 +181,7 @@ func TestPodAddFails(t *testing.T) {
 		})
 	}
 	d := startMember(t, t.TempDir(), newFake(), 2)
-	d.store.db.Close() // a disk that fails
+	d.core.store.DB().Close() // a disk that fails
 	if _, err := d.AddPod(nthPod(0)); err == nil || d.held(t) != "[] 0 0" {
 		t.Errorf("error %v, left %s", err, d.held(t))
 	}
@@ -294,7 +294,7 @@ func TestPodIsTriedAgain(t *testing.T) {
 	dp.mu.Lock()
 	dp.failOn = nil
 	dp.mu.Unlock()
-	d.pods.retry()
+	d.core.pods.Retry()
 	if got := d.held(t); got != "[default/pod-0] 1 1" {
 		t.Errorf("tried again: %s", got)
 	}
@@ -326,7 +326,7 @@ func TestGonePodIsTriedAgain(t *testing.T) {
 	d.kernel.mu.Lock()
 	deleted = nil
 	d.kernel.mu.Unlock()
-	d.pods.retry()
+	d.core.pods.Retry()
 	if got := d.held(t); got != "[] 0 0" {
 		t.Errorf("tried again: %s", got)
 	}
@@ -340,7 +340,7 @@ func TestMTUOfAFreshPod(t *testing.T) {
 	}
 	small := podLinks(1)
 	small.Links[0].MTU = 1400
-	d.change(t, small, "the MTU changes", func() bool { return d.overlay.mtu == 1400 })
+	d.change(t, small, "the MTU changes", func() bool { return d.core.overlay.MTU() == 1400 })
 	of := func() int {
 		d.kernel.mu.Lock()
 		defer d.kernel.mu.Unlock()
@@ -349,7 +349,7 @@ func TestMTUOfAFreshPod(t *testing.T) {
 	d.kernel.mu.Lock()
 	d.kernel.podMTU["eth0"] = 1500 // the plugin, just now
 	d.kernel.mu.Unlock()
-	d.pods.retell()
+	d.core.pods.Retell()
 	if got := of(); got != 1400 {
 		t.Errorf("the pod's MTU is %d", got)
 	}

@@ -1,11 +1,14 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/agent/apply"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -14,26 +17,33 @@ import (
 )
 
 // read calls f while nothing changes.
-func (a *Agent) read(f func() error) error {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	if err := a.isReady(); err != nil {
+func (c *core) read(f func() error) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if err := c.isReady(); err != nil {
 		return err
 	}
 	return f()
 }
 
-// each calls f for every resource that holds a T, in the order of the
-// configuration.
-func each[T any](d *desired, f func(resource, T) error) error {
-	for r := range d.all() {
-		if v, ok := r.value.(T); ok {
-			if err := f(r, v); err != nil {
+// each is a list of what f makes of every resource that holds a V, in the order of
+// the configuration.
+func each[V, S any](c *core, f func(desired.Resource, V) (S, error)) (out []S, err error) {
+	err = c.read(func() error {
+		for r := range c.goal.All() {
+			v, ok := r.Value.(V)
+			if !ok {
+				continue
+			}
+			s, err := f(r, v)
+			if err != nil {
 				return fmt.Errorf("%s: %w", r.Ref, err)
 			}
+			out = append(out, s)
 		}
-	}
-	return nil
+		return nil
+	})
+	return out, err
 }
 
 // Status is the daemon at a glance.
@@ -46,158 +56,131 @@ func (a *Agent) Status() (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	s := Status{Interfaces: interfaces, Outcomes: outcomes}
-	err = a.read(func() error {
-		s.Version, s.Started, s.DataPath, s.PinPath = a.options.Version, a.started, a.dp.Build(), a.options.PinPath
-		s.Resources = map[Kind]int{}
-		for _, kind := range kinds {
+	c := a.core
+	s := Status{Interfaces: interfaces, Outcomes: outcomes, Resources: map[Kind]int{}}
+	err = c.read(func() error {
+		s.Version, s.Started, s.DataPath, s.PinPath = a.options.Version, a.started, c.dp.Build(), a.options.PinPath
+		for _, kind := range desired.Kinds {
 			s.Resources[kind] = 0
 		}
-		for r := range a.desired.all() {
+		for r := range c.goal.All() {
 			s.Resources[r.Kind]++
 		}
-		s.UPF, s.Overlay = a.upf.status(), a.overlayStatus()
+		s.UPF, s.Overlay = c.upf.status(), c.overlayStatus(a.sources.Problem())
 		return nil
 	})
 	if s.Overlay != nil {
-		s.Overlay.BGPSessions, s.Overlay.BGPEstablished = a.bgpSessions()
+		peers, _ := a.BGPPeers() // none: the node speaks no BGP, or no more
+		s.Overlay.BGPSessions = len(peers)
+		for _, p := range peers {
+			if p.State == "established" {
+				s.Overlay.BGPEstablished++
+			}
+		}
 	}
 	return s, err
 }
 
 // Interfaces are those of the configuration, as they are.
-func (a *Agent) Interfaces() (out []InterfaceStatus, err error) {
-	err = a.read(func() error {
-		return each(a.desired, func(r resource, v config.Interface) error {
-			s := InterfaceStatus{Interface: v}
-			l, there := a.links.Link(v.Name)
-			mode, attached := a.modes[v.Name]
-			failure := a.failures[r.Ref]
-			switch {
-			case !there:
-				s.Attached = "not attached: there is no such interface"
-			case failure != nil:
-				s.Attached = "not attached: " + failure.Error()
-			case attached:
-				s.Attached = string(mode)
-			}
-			s.Ifindex, s.MTU = l.Index, l.MTU
-			out = append(out, s)
-			return nil
-		})
+func (a *Agent) Interfaces() ([]InterfaceStatus, error) {
+	return each(a.core, func(r desired.Resource, v config.Interface) (InterfaceStatus, error) {
+		l, there := a.core.links.Link(v.Name)
+		s := InterfaceStatus{Interface: v, Ifindex: l.Index, MTU: l.MTU}
+		mode, attached := a.core.writer.Modes[v.Name]
+		failure := a.core.writer.Failures[r.Ref]
+		switch {
+		case !there:
+			s.Attached = "not attached: there is no such interface"
+		case failure != nil:
+			s.Attached = "not attached: " + failure.Error()
+		case attached:
+			s.Attached = string(mode)
+		}
+		return s, nil
 	})
-	return out, err
 }
 
-// Locators are the node's, with how many SIDs are in each.
-func (a *Agent) Locators() (out []LocatorStatus, err error) {
-	err = a.read(func() error {
-		return each(a.desired, func(r resource, v config.Locator) error {
-			s := LocatorStatus{Locator: v, Origin: r.origin}
-			for _, sid := range a.tables.sids {
-				if v.Prefix.Contains(sid.SID.Addr()) && sid.SID.Bits() >= v.Prefix.Bits() {
-					s.SIDs++
-				}
+// Locators are the node's, with the number of SIDs in each.
+func (a *Agent) Locators() ([]LocatorStatus, error) {
+	return each(a.core, func(r desired.Resource, v config.Locator) (LocatorStatus, error) {
+		s := LocatorStatus{Locator: v, Origin: r.Origin}
+		for _, sid := range a.core.writer.Tables.SIDs {
+			if v.Prefix.Contains(sid.SID.Addr()) && sid.SID.Bits() >= v.Prefix.Bits() {
+				s.SIDs++
 			}
-			out = append(out, s)
-			return nil
-		})
+		}
+		return s, nil
 	})
-	return out, err
 }
 
 // SIDs are the local SIDs with their counters.
-func (a *Agent) SIDs() (out []SIDStatus, err error) {
-	err = a.read(func() error {
-		return each(a.desired, func(r resource, v srv6.LocalSID) error {
-			c, err := a.dp.SIDCounter(v.SID)
-			out = append(out, SIDStatus{LocalSID: v, Origin: r.origin, Counter: Counter(c), NextHop: a.sidNextHop(v)})
-			return err
-		})
+func (a *Agent) SIDs() ([]SIDStatus, error) {
+	return each(a.core, func(r desired.Resource, v srv6.LocalSID) (SIDStatus, error) {
+		n, err := a.core.dp.Counters.SIDCounter(v.SID)
+		s := SIDStatus{LocalSID: v, Origin: r.Origin, Counter: Counter(n)}
+		if v.NextHop.IsValid() || v.Interface != "" {
+			s.NextHop = apply.Resolve(a.core.links, dataplane.AdjacencyKey{NextHop: v.NextHop, Interface: v.Interface}).State()
+		}
+		return s, err
 	})
-	return out, err
-}
-
-// sidNextHop says how the SID's adjacency is resolved; it is empty for those
-// that have none.
-func (a *Agent) sidNextHop(v srv6.LocalSID) string {
-	if !v.NextHop.IsValid() && v.Interface == "" {
-		return ""
-	}
-	return resolve(a.links, dataplane.AdjacencyKey{NextHop: v.NextHop, Interface: v.Interface}).state()
 }
 
 // Policies are the SR policies, with what each segment list carried.
-func (a *Agent) Policies() (out []PolicyStatus, err error) {
-	err = a.read(func() error {
-		return each(a.desired, func(r resource, v srpolicy.Policy) error {
-			s := PolicyStatus{Policy: v, Origin: r.origin, Lists: []Counter{}, Paths: a.tables.verdicts[v.Name]}
-			s.SegmentLists = a.tables.policies[v.Name].SegmentLists
-			lists, err := a.dp.ListCounters(v.Name)
-			for _, c := range lists {
-				s.Lists = append(s.Lists, Counter(c))
-				s.Counter.Packets += c.Packets
-				s.Counter.Bytes += c.Bytes
-			}
-			out = append(out, s)
-			return err
-		})
+func (a *Agent) Policies() ([]PolicyStatus, error) {
+	return each(a.core, func(r desired.Resource, v srpolicy.Policy) (PolicyStatus, error) {
+		t := a.core.writer.Tables
+		s := PolicyStatus{Policy: v, Origin: r.Origin, Lists: []Counter{}, Paths: t.Verdicts[v.Name]}
+		s.SegmentLists = t.Policies[v.Name].SegmentLists
+		lists, err := a.core.dp.Counters.ListCounters(v.Name)
+		for _, c := range lists {
+			s.Lists = append(s.Lists, Counter(c))
+			s.Counter.Packets += c.Packets
+			s.Counter.Bytes += c.Bytes
+		}
+		return s, err
 	})
-	return out, err
 }
 
 // CandidatePaths are those beside the policies' own segment lists.
-func (a *Agent) CandidatePaths() (out []CandidatePathStatus, err error) {
-	err = a.read(func() error {
-		return each(a.desired, func(r resource, v srpolicy.CandidatePath) error {
-			s := CandidatePathStatus{CandidatePath: v, Origin: r.origin}
-			verdicts := a.tables.verdicts[v.Policy]
-			if i := slices.IndexFunc(verdicts, func(d srpolicy.Verdict) bool { return d.Path == v.Name }); i >= 0 {
-				s.Verdict = verdicts[i]
-			}
-			out = append(out, s)
-			return nil
-		})
+func (a *Agent) CandidatePaths() ([]CandidatePathStatus, error) {
+	return each(a.core, func(r desired.Resource, v srpolicy.CandidatePath) (CandidatePathStatus, error) {
+		s := CandidatePathStatus{CandidatePath: v, Origin: r.Origin}
+		verdicts := a.core.writer.Tables.Verdicts[v.Policy]
+		if i := slices.IndexFunc(verdicts, func(d srpolicy.Verdict) bool { return d.Path == v.Name }); i >= 0 {
+			s.Verdict = verdicts[i]
+		}
+		return s, nil
 	})
-	return out, err
 }
 
 // Steerings are the steering entries.
-func (a *Agent) Steerings() (out []SteeringStatus, err error) {
-	err = a.read(func() error {
-		return each(a.desired, func(r resource, v srpolicy.Steering) error {
-			out = append(out, SteeringStatus{Steering: v, Origin: r.origin})
-			return nil
-		})
+func (a *Agent) Steerings() ([]SteeringStatus, error) {
+	return each(a.core, func(r desired.Resource, v srpolicy.Steering) (SteeringStatus, error) {
+		return SteeringStatus{Steering: v, Origin: r.Origin}, nil
 	})
-	return out, err
 }
 
 // Tunnels are the GTP-U tunnels with their counters.
-func (a *Agent) Tunnels() (out []TunnelStatus, err error) {
-	err = a.read(func() error {
-		return each(a.desired, func(r resource, v gtpu.Tunnel) error {
-			received, sent, err := a.dp.TunnelCounters(v.Name)
-			out = append(out, TunnelStatus{Tunnel: v, Origin: r.origin, Received: Counter(received), Sent: Counter(sent)})
-			return err
-		})
+func (a *Agent) Tunnels() ([]TunnelStatus, error) {
+	return each(a.core, func(r desired.Resource, v gtpu.Tunnel) (TunnelStatus, error) {
+		received, sent, err := a.core.dp.Counters.TunnelCounters(v.Name)
+		return TunnelStatus{Tunnel: v, Origin: r.Origin, Received: Counter(received), Sent: Counter(sent)}, err
 	})
-	return out, err
 }
 
 // Adjacencies are the next hops that the tables refer to.
 func (a *Agent) Adjacencies() (out []AdjacencyStatus, err error) {
-	err = a.read(func() error {
-		for key, h := range a.network.hops {
-			s := AdjacencyStatus{Key: netdev.Key(key).String(), State: h.state()}
-			if h.next != nil {
-				l, _ := a.links.LinkByIndex(h.next.Ifindex)
-				s.Interface, s.MTU = l.Name, h.next.MTU
-				for _, v := range h.next.VLANs {
+	err = a.core.read(func() error {
+		for key, h := range a.core.network.Hops() {
+			s := AdjacencyStatus{Key: netdev.Key(key).String(), State: h.State()}
+			if h.Next != nil {
+				l, _ := a.core.links.LinkByIndex(h.Next.Ifindex)
+				s.Interface, s.MTU = l.Name, h.Next.MTU
+				for _, v := range h.Next.VLANs {
 					s.VLANs = append(s.VLANs, int(v.ID))
 				}
-				if h.next.Dst != nil {
-					s.MAC = h.next.Dst.String()
+				if h.Next.Dst != nil {
+					s.MAC = h.Next.Dst.String()
 				}
 			}
 			out = append(out, s)
@@ -211,8 +194,8 @@ func (a *Agent) Adjacencies() (out []AdjacencyStatus, err error) {
 // Outcomes are how packets' journeys ended, in the order of the reasons'
 // numbers.
 func (a *Agent) Outcomes() (out []Outcome, err error) {
-	err = a.read(func() error {
-		counters, err := a.dp.Outcomes()
+	err = a.core.read(func() error {
+		counters, err := a.core.dp.Counters.Outcomes()
 		if err != nil {
 			return fmt.Errorf("outcomes: %w", err)
 		}
@@ -224,4 +207,25 @@ func (a *Agent) Outcomes() (out []Outcome, err error) {
 		return nil
 	})
 	return out, err
+}
+
+// BGPPeers are the node's BGP sessions.
+func (a *Agent) BGPPeers() ([]BGPPeerStatus, error) {
+	if err := a.core.isReady(); err != nil {
+		return nil, err
+	}
+	h := a.sources.BGP()
+	if h == nil {
+		return nil, ErrNotBGP
+	}
+	peers, err := h.Peers(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]BGPPeerStatus, len(peers))
+	for i, p := range peers {
+		out[i] = BGPPeerStatus{Address: p.Address, ASN: p.ASN, RouterID: p.RouterID, State: p.State, Reason: p.Reason,
+			Since: p.Since, Received: int(p.Received)}
+	}
+	return out, nil
 }

@@ -7,12 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/internal/agent/apply"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/agent/punt"
+	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -26,53 +31,63 @@ const retryInterval = 5 * time.Second
 // keeps it there until ctx ends, which is no error. Links, programs and maps
 // stay pinned: packets are forwarded on by what the tables last held.
 func (a *Agent) Run(ctx context.Context) (err error) {
-	if a.store, err = openStore(a.options.StatePath, a.log); err != nil {
+	c := a.core
+	if c.store, err = store.Open(a.options.StatePath, a.log); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.saveTold(), a.store.close()) }()
-	if err := a.openPods(); err != nil {
-		return err
-	}
-	defer a.pods.close()
-	d, err := a.initial()
+	defer func() { err = errors.Join(err, c.store.Flush(), c.store.Close()) }()
+	host, err := a.open.host()
 	if err != nil {
 		return err
 	}
-	if err := a.open(d.process); err != nil {
+	if c.pods, err = pods.Open(c.store.DB(), host, a.log); err != nil {
+		return err
+	}
+	defer c.pods.Close()
+	goal, err := a.firstGoal()
+	if err != nil {
+		return err
+	}
+	if err := a.openDataPath(goal.Desired.Process); err != nil {
 		return err
 	}
 	defer func() {
-		a.pods.close()
-		err = errors.Join(err, a.upf.close(), a.end())
+		c.pods.Close()
+		err = errors.Join(err, c.upf.close(), a.end())
 	}()
 
 	snapshots := make(chan *netdev.Snapshot, 1)
-	a.watch, err = a.openWatcher(netdev.Options{
-		Tables:      compile(d, &netdev.Snapshot{}).routeTables(),
+	file := goal.Config(plan.Scope{})
+	c.watch, err = a.open.watcher(netdev.Options{
+		Tables:      plan.Compile(goal, file, &netdev.Snapshot{}, nil, plan.Scope{}).RouteTables(),
 		OnChange:    func(s *netdev.Snapshot) { newest(snapshots, s) },
-		AnyEthernet: allGeneric(d.config()),
+		AnyEthernet: allGeneric(file),
 		Logger:      a.log,
 	})
 	if err != nil {
 		return fmt.Errorf("network state: %w", err)
 	}
+	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.sessions(), a.log)
+	c.network = apply.NewNetwork(&c.dp.DataPath, c.watch.KeepAlive, a.log)
+	c.overlay = apply.NewOverlay(host, &c.dp.DataPath, c.pods, a.log)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.watch.Run(ctx) })
-	group.Go(func() error { return a.follow(ctx, group, d, snapshots) })
+	group.Go(func() error { return c.watch.Run(ctx) })
+	group.Go(func() error { return a.follow(ctx, group, goal, snapshots) })
 	return ignoreCancel(group.Wait())
 }
 
-// open takes the data path over while it reads the sessions of an earlier
+// openDataPath takes the data path over while it reads the sessions of an earlier
 // daemon: neither needs the other, and SMFs wait for both.
-func (a *Agent) open(p process) error {
+func (a *Agent) openDataPath(p desired.Process) error {
 	if p.Overlay.IsSet() { // programs that are loaded without it never ask it
 		if err := netdev.LoadConntrack(); err != nil {
-			a.log.Warn("answers of Services may miss their way: load the module nf_conntrack before culvert starts", "error", err)
+			a.log.Warn("answers of Services may be lost: load the module nf_conntrack before culvert starts", "error", err)
 		}
 	}
+	c := a.core
 	var both errgroup.Group
 	both.Go(func() (err error) {
-		a.dp, err = a.openDataPath(dataplane.Options{
+		c.dp, err = a.open.dataPath(dataplane.Options{
 			PinPath: a.options.PinPath, Limits: dataplane.Limits(p.Limits), Logger: a.log,
 		})
 		if err != nil {
@@ -81,19 +96,32 @@ func (a *Agent) open(p process) error {
 		return nil
 	})
 	both.Go(func() (err error) {
-		a.upf, err = newUserPlane(a, p)
+		c.upf, err = newUserPlane(a, p)
 		return err
 	})
 	err := both.Wait()
 	switch {
 	case err == nil:
-		a.upf.use(a.dp)
-	case a.dp != nil:
+		c.upf.use(c.dp.Sessions)
+	case c.dp != nil:
 		err = errors.Join(err, a.end())
 	default:
-		err = errors.Join(err, a.upf.close())
+		err = errors.Join(err, c.upf.close())
 	}
 	return err
+}
+
+// end closes the data path once nobody uses it any more.
+func (a *Agent) end() error {
+	c := a.core
+	c.mu.Lock()
+	close(c.ending) // which ends a trace, too
+	c.mu.Unlock()
+	a.tracing.Lock()
+	defer a.tracing.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dp.Close()
 }
 
 // newest replaces a snapshot that nobody has taken yet. There is one sender.
@@ -108,27 +136,31 @@ func newest(c chan *netdev.Snapshot, s *netdev.Snapshot) {
 // follow waits for the first snapshot, takes over, and then goes along with
 // what changes in the network. Until the kernel has said what there is, nothing
 // is touched: what the tables hold may be old, but nothing in them is empty.
-func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, snapshots <-chan *netdev.Snapshot) error {
+func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Goal, snapshots <-chan *netdev.Snapshot) (err error) {
+	c := a.core
 	select {
 	case <-ctx.Done():
 		return nil
 	case s := <-snapshots:
-		if err := a.takeOver(d, s); err != nil {
+		if a.punts, err = a.newPunts(); err != nil {
+			return fmt.Errorf("slow path: %w", err)
+		}
+		if err := c.takeOver(goal, s); err != nil {
 			return err
 		}
 	}
-	group.Go(func() error { return a.slow.run(ctx, a.dp) })
-	if err := a.upf.start(ctx, group); err != nil {
+	group.Go(func() error { return a.punts.Run(ctx) })
+	if err := c.upf.start(ctx, group); err != nil {
 		return err
 	}
-	if err := a.adjustPlanes(ctx); err != nil {
-		a.stopPlanes()
+	if err := a.adjustSources(ctx); err != nil {
+		a.sources.Stop()
 		return err
 	}
-	close(a.ready)
-	group.Go(func() error { return a.runPlanes(ctx) })
-	group.Go(func() error { return a.listen(ctx) })
-	group.Go(func() error { return a.keepTold(ctx) })
+	close(c.ready)
+	group.Go(func() error { return a.runSources(ctx) })
+	group.Go(func() error { return c.listen(ctx) })
+	group.Go(func() error { return c.store.Keep(ctx) })
 	if a.options.OnReady != nil {
 		a.options.OnReady()
 	}
@@ -139,26 +171,42 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, d *desired, s
 		case <-ctx.Done():
 			return nil
 		case s := <-snapshots:
-			a.update(s)
-			a.slow.handler.Retry()
+			c.update(s)
+			a.punts.Retry()
 		case <-retry.C:
-			a.retry()
-			a.pods.retry()
-			a.pods.retell()
-		case <-a.upf.touched():
-			a.syncNew()
+			c.retry()
+			c.pods.Retry()
+			c.pods.Retell()
+		case <-c.upf.touched():
+			c.syncSessions()
 		}
 	}
 }
 
-// initial is the desired state at the start: of the file, or of what was
-// applied in its place if the file is still the same, and of the API.
-func (a *Agent) initial() (*desired, error) {
-	api, others, replaced, err := a.store.load()
+// newPunts has packets handled by the links as they are then.
+func (a *Agent) newPunts() (*punt.Handler, error) {
+	c := a.core
+	links := func() *netdev.Snapshot {
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		return c.links
+	}
+	ask := func(key netdev.Key) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.network.Ask(key)
+	}
+	return punt.New(c.dp.Punts, c.upf.plane(), links, ask, a.log)
+}
+
+// firstGoal is of the file, or of what was applied in its place if the file is
+// still the same, and of the API.
+func (a *Agent) firstGoal() (*plan.Goal, error) {
+	api, others, replaced, err := a.core.store.Load()
 	if err != nil {
 		return nil, err
 	}
-	c := completed(a.options.Config)
+	c := desired.Completed(a.options.Config)
 	if replaced != nil {
 		sum, err := fileSum(a.options.ConfigPath)
 		if err != nil {
@@ -166,181 +214,21 @@ func (a *Agent) initial() (*desired, error) {
 		}
 		if sum == replaced.File {
 			a.log.Info("starting from the configuration that was applied last; to go back to the file, change it or reload", "file", a.options.ConfigPath)
-			c = completed(&replaced.Config)
+			c = desired.Completed(&replaced.Config)
 		} else {
 			a.log.Warn("the configuration file has changed: what was applied in its place is dropped", "file", a.options.ConfigPath)
 			replaced = nil
 		}
 	}
-	before := &desired{api: api, told: others}
-	d := before.withFile(c)
-	if _, err := d.index(); err != nil {
+	goal := (&plan.Goal{Desired: desired.State{API: api}, Observed: others}).WithFile(c)
+	if _, err := desired.Index(append(goal.Desired.File[:len(goal.Desired.File):len(goal.Desired.File)], goal.Desired.API...)); err != nil {
 		return nil, err
 	}
-	whole := d.asked()
-	whole.SetDefaults()
-	if err := whole.Validate(); err != nil {
+	if err := goal.Config(plan.Scope{}).Validate(); err != nil {
 		return nil, fmt.Errorf("%w: the configuration and what was added through the API do not fit together: %w", ErrInvalid, err)
 	}
-	a.replaced = replaced
-	return d, a.store.save(before, d, replaced)
-}
-
-// takeOver brings the tables to the desired state. A data path that was pinned
-// goes on forwarding by them all the time: everything is put, which changes
-// nothing where nothing changed; interfaces are attached once that is there;
-// and only then what was not put is swept out.
-func (a *Agent) takeOver(d *desired, links *netdev.Snapshot) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	slow, err := newSlowPath(a.dp, a.upf.plane(), a.snapshot, a.ask, a.log)
-	if err != nil {
-		return fmt.Errorf("slow path: %w", err)
-	}
-	if m := d.asMember(links); m.completed().Validate() == nil {
-		d = m
-	} else {
-		d = m.alone() // others will tell again what they still say
-	}
-	a.slow, a.links, a.desired = slow, links, d
-	next := compile(d, links)
-	ports := next.ports
-	next.ports = map[string]port{}
-	if err := run(withoutUndo(a.plan(newTables(), next))); err != nil {
-		return err
-	}
-	a.tables = next
-	a.upf.restore()
-	a.syncNetwork()
-	whole := *next
-	whole.ports = maps.Clone(ports)
-	a.converge(&whole)
-	a.syncOverlay()
-	if err := a.restorePods(); err != nil {
-		return fmt.Errorf("pods: %w", err)
-	}
-	if err := a.dp.Sweep(); err != nil {
-		return fmt.Errorf("remove what is left of the last run: %w", err)
-	}
-	if err := a.detachOthers(ports); err != nil {
-		return err
-	}
-	a.reportMissing()
-	a.setLogLevel()
-	a.log.Info("the data path is in the desired state", "build", a.dp.Build(), "resources", len(d.file)+len(d.api), "interfaces", len(a.modes))
-	return nil
-}
-
-// detachOthers takes the program off interfaces that the configuration no
-// longer has.
-func (a *Agent) detachOthers(ports map[string]port) error {
-	keep := map[int]bool{}
-	for _, p := range ports {
-		keep[p.ifindex] = true
-	}
-	for ifindex := range a.dp.Attached() {
-		if keep[ifindex] {
-			continue
-		}
-		if err := errors.Join(a.dp.Detach(ifindex), a.dp.DeletePort(ifindex)); err != nil {
-			return fmt.Errorf("leave an interface that is not in the configuration: %w", err)
-		}
-	}
-	return nil
-}
-
-// withoutUndo: at the start there is nothing to go back to. What was put is
-// what the last run had, or what this one wants.
-func withoutUndo(steps []step) []step {
-	for i := range steps {
-		steps[i].undo = nil
-	}
-	return steps
-}
-
-// snapshot is the network as it was last seen.
-func (a *Agent) snapshot() *netdev.Snapshot {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.links
-}
-
-// update goes along with what changed in the network.
-func (a *Agent) update(links *netdev.Snapshot) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.links = links
-	if !a.rejoin() {
-		a.converge(recompile(a.desired, a.desired.completed(), links, a.tables, nil))
-	}
-	a.syncNetwork()
-	a.syncOverlay()
-}
-
-// retry tries again what failed.
-func (a *Agent) retry() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.rejoin()
-	if len(a.failures) > 0 {
-		a.converge(compile(a.desired, a.links))
-	}
-	if a.network.failed > 0 {
-		a.syncNetwork()
-		a.syncOverlay()
-	}
-}
-
-// converge goes as far towards the tables as it can. What fails is reported,
-// and tried again later: it must not keep the rest from being right.
-func (a *Agent) converge(to *tables) {
-	failures := map[Ref]error{}
-	a.lowerMTU(a.desired, to)
-	for _, s := range a.plan(a.tables, to) {
-		if err := s.do(); err != nil {
-			failures[s.ref] = err
-			if before := a.failures[s.ref]; before == nil || before.Error() != err.Error() {
-				a.log.Error("cannot bring the data path to the desired state; will try again", "resource", s.ref.String(), "error", err)
-			}
-		}
-	}
-	for ref := range failures {
-		to.without(ref, a.tables)
-	}
-	for ref := range a.failures {
-		if failures[ref] == nil {
-			a.log.Info("recovered", "resource", ref.String())
-		}
-	}
-	a.logPaths(a.tables, to)
-	a.failures, a.tables = failures, to
-	a.forgetModes()
-	a.touchPlanes() // who told the paths hears which of them are active
-}
-
-// without is for what could not be put: the next plan puts it again. An interface
-// and steering are as if they were not there; a policy is what it was.
-func (t *tables) without(ref Ref, before *tables) {
-	switch ref.Kind {
-	case KindInterface:
-		delete(t.ports, ref.Key)
-	case KindSteering:
-		delete(t.steering, ref.Key)
-	case KindPolicy:
-		if was, there := before.policies[ref.Key]; there {
-			t.policies[ref.Key], t.verdicts[ref.Key] = was, before.verdicts[ref.Key]
-		}
-	}
-}
-
-func (a *Agent) reportMissing() {
-	for r := range a.desired.all() {
-		for _, name := range interfacesOf(r) {
-			if _, there := a.links.Link(name); !there {
-				a.log.Warn("there is no such interface yet: waiting for it", "interface", name, "resource", r.Ref.String())
-			}
-		}
-	}
+	a.core.replaced = replaced
+	return goal, a.core.store.Save(api, goal.Desired.API, goal.Observed, replaced)
 }
 
 func allGeneric(c *config.Config) bool {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
@@ -48,40 +49,34 @@ func wayBy(i, hop int, color uint32) srpolicy.Advertised {
 		SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: append([]netip.Addr{bigNode(hop).Address}, end...)}}}
 }
 
-// tables that are real, on links that are not.
-type noLinks struct {
-	dataPath
-	put chan srpolicy.Policy // that are in the tables now
-}
-
-func (noLinks) AttachUplink(int) error { return nil }
-func (noLinks) DetachUplink(int) error { return nil }
-func (noLinks) AttachEntry(int) error  { return nil }
-func (noLinks) DetachEntry(int) error  { return nil }
-func (noLinks) PutDevice(int) error    { return nil }
-
-func (d noLinks) PutPolicy(p srpolicy.Policy) error {
-	err := d.dataPath.PutPolicy(p)
-	select {
-	case d.put <- p:
-	default:
-	}
-	return err
-}
-
 // bigCluster is a daemon with the data path's own tables.
 type bigCluster struct {
 	*daemon
-	put chan srpolicy.Policy
+	put chan srpolicy.Policy // that are in the tables now
 }
 
 func newBigCluster(b *testing.B, yaml string) *bigCluster {
 	b.Helper()
 	c := &bigCluster{prepare(b, b.TempDir(), yaml, newFake()), make(chan srpolicy.Policy, 16*manyNodes)}
 	c.options.PinPath = bpffs.Dir(b, dataplane.Remove)
-	c.openDataPath = func(o dataplane.Options) (dataPath, error) {
-		real, err := openDataPath(o)
-		return noLinks{real, c.put}, err
+	c.open.dataPath = func(o dataplane.Options) (*dataPath, error) {
+		real, err := openDataPath(o) // tables that are real, on links that are not
+		if err != nil {
+			return nil, err
+		}
+		nothing := func(int) error { return nil }
+		none := apply.Table[int, int]{Put: nothing, Delete: nothing}
+		real.Uplinks, real.Entry, real.Devices.Put = none, none, nothing
+		put := real.Policies.Put
+		real.Policies.Put = func(p srpolicy.Policy) error {
+			err := put(p)
+			select {
+			case c.put <- p:
+			default:
+			}
+			return err
+		}
+		return real, nil
 	}
 	c.start(b, c.network())
 	return c
@@ -101,10 +96,12 @@ func (c *bigCluster) network() *netdev.Snapshot {
 // settle waits until all nodes and paths are known, and the kernel has the routes.
 func (c *bigCluster) settle(b *testing.B) {
 	b.Helper()
-	c.until(b, "all are known", func() bool { return len(c.tables.steering) == 3*manyNodes && len(c.desired.told.paths) == 2*manyNodes })
+	c.until(b, "all are known", func() bool {
+		return len(c.core.writer.Tables.Steering) == 3*manyNodes && len(c.core.goal.Observed.Paths) == 2*manyNodes
+	})
 	s := c.network()
 	c.watcher.options.OnChange(s)
-	c.until(b, "the ways are known", func() bool { return c.links == s })
+	c.until(b, "the ways are known", func() bool { return c.core.links == s })
 	for len(c.put) > 0 { // what has come to be so far is no answer to a change
 		<-c.put
 	}
@@ -113,9 +110,9 @@ func (c *bigCluster) settle(b *testing.B) {
 func (c *bigCluster) until(b *testing.B, what string, holds func() bool) {
 	b.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		c.mu.RLock()
+		c.core.mu.RLock()
 		ok := holds()
-		c.mu.RUnlock()
+		c.core.mu.RUnlock()
 		if ok {
 			return
 		}
@@ -174,7 +171,7 @@ func cpuTime(b *testing.B) time.Duration {
 func (c *bigCluster) own(b *testing.B, to, hop int) {
 	b.Helper()
 	if to > 2 {
-		if _, err := c.Delete(b.Context(), []Ref{{KindPolicy, fmt.Sprintf("own-%d", to-1)}}); err != nil {
+		if _, err := c.Delete(b.Context(), []Ref{{Kind: KindPolicy, Key: fmt.Sprintf("own-%d", to-1)}}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -238,7 +235,7 @@ func bigByBGP(b *testing.B) (*bigCluster, *bgp.Speaker) {
 	for i := 2; i < manyNodes+2; i++ {
 		n := bigNode(i)
 		for _, p := range n.Prefixes {
-			c.planes.headend.PutReach(p, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: n.Address, From: addr("127.95.0.19")}, Best: true}})
+			c.sources.BGP().PutReach(p, []bgp.Route{{Reach: overlay.Reach{Prefix: p, Address: n.Address, From: addr("127.95.0.19")}, Best: true}})
 		}
 	}
 	peer, err := bgp.Start(b.Context(), bgp.Config{ASN: 65001, RouterID: addr("10.0.0.9"), Log: slog.New(slog.DiscardHandler),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -14,10 +15,10 @@ import (
 const defaultSessions = 1000
 
 // userPlane is the user plane function, once SMFs are answered.
-func (a *Agent) userPlane() (*userPlane, error) {
+func (c *core) userPlane() (*userPlane, error) {
 	var u *userPlane
-	err := a.read(func() error {
-		if u = a.upf; u == nil || u.server == nil {
+	err := c.read(func() error {
+		if u = c.upf; u == nil || u.server == nil {
 			return ErrNotUPF
 		}
 		return nil
@@ -26,29 +27,25 @@ func (a *Agent) userPlane() (*userPlane, error) {
 }
 
 // Slices are those of the configuration, with what their sessions sent and got.
-func (a *Agent) Slices() (out []SliceStatus, err error) {
-	err = a.read(func() error {
-		var counted []upf.SliceStatus
-		if a.upf != nil {
-			if counted, err = a.upf.upf.Slices(); err != nil {
-				return err
-			}
+func (a *Agent) Slices() ([]SliceStatus, error) {
+	var counted []upf.SliceStatus
+	if u, err := a.core.userPlane(); err == nil {
+		if counted, err = u.upf.Slices(); err != nil {
+			return nil, err
 		}
-		return each(a.desired, func(r resource, v slice.Slice) error {
-			s := SliceStatus{Slice: v, Origin: r.origin}
-			if i := slices.IndexFunc(counted, func(c upf.SliceStatus) bool { return c.Name == v.Name }); i >= 0 {
-				s.Sessions, s.Uplink, s.Downlink = counted[i].Sessions, Counter(counted[i].Uplink), Counter(counted[i].Downlink)
-			}
-			out = append(out, s)
-			return nil
-		})
+	}
+	return each(a.core, func(r desired.Resource, v slice.Slice) (SliceStatus, error) {
+		s := SliceStatus{Slice: v, Origin: r.Origin}
+		if i := slices.IndexFunc(counted, func(c upf.SliceStatus) bool { return c.Name == v.Name }); i >= 0 {
+			s.Sessions, s.Uplink, s.Downlink = counted[i].Sessions, Counter(counted[i].Uplink), Counter(counted[i].Downlink)
+		}
+		return s, nil
 	})
-	return out, err
 }
 
 // Associations are those with SMFs.
 func (a *Agent) Associations() ([]AssociationStatus, error) {
-	u, err := a.userPlane()
+	u, err := a.core.userPlane()
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +58,7 @@ func (a *Agent) Associations() ([]AssociationStatus, error) {
 
 // Sessions are those that the filter means, lowest SEID first.
 func (a *Agent) Sessions(f SessionFilter) (list []SessionStatus, total int, err error) {
-	u, err := a.userPlane()
+	u, err := a.core.userPlane()
 	if err != nil {
 		return nil, 0, err
 	}

@@ -21,18 +21,18 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 		return fmt.Errorf("%w: another trace is running: end that one first", ErrBusy)
 	}
 	defer a.tracing.Unlock()
-	if err := a.isReady(); err != nil {
+	if err := a.core.isReady(); err != nil {
 		return err
 	}
-	kernel, err := a.kernelFilter(filter)
+	kernel, err := a.core.kernelFilter(filter)
 	if err != nil {
 		return err
 	}
-	if err := a.dp.SetTrace(kernel); err != nil {
+	if err := a.core.dp.Trace.SetTrace(kernel); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
 	defer func() {
-		if err := a.dp.SetTrace(nil); err != nil {
+		if err := a.core.dp.Trace.SetTrace(nil); err != nil {
 			a.log.Error("cannot end the trace in the data path: it goes on costing time", "error", err)
 		}
 	}()
@@ -40,13 +40,13 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-a.ending:
+		case <-a.core.ending:
 			cancel(fmt.Errorf("%w: the daemon is ending", ErrNotReady))
 		case <-failed.Done():
 		}
 	}()
-	err = a.dp.Trace(failed, func(e dataplane.TraceEvent) {
-		event := a.traceEvent(e)
+	err = a.core.dp.Trace.Trace(failed, func(e dataplane.TraceEvent) {
+		event := a.core.traceEvent(e)
 		if failed.Err() != nil || !matches(filter, event) {
 			return
 		}
@@ -64,12 +64,12 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 }
 
 // kernelFilter is the part of the filter that the data path decides by.
-func (a *Agent) kernelFilter(f TraceFilter) (*dataplane.TraceFilter, error) {
+func (c *core) kernelFilter(f TraceFilter) (*dataplane.TraceFilter, error) {
 	out := &dataplane.TraceFilter{Source: f.Source, Destination: f.Destination, DropsOnly: f.Drops}
 	if f.Interface != "" {
-		a.mu.RLock()
-		l, there := a.links.Link(f.Interface)
-		a.mu.RUnlock()
+		c.mu.RLock()
+		l, there := c.links.Link(f.Interface)
+		c.mu.RUnlock()
 		if !there {
 			return nil, fmt.Errorf("%w: there is no interface %q", ErrNotFound, f.Interface)
 		}
@@ -92,19 +92,19 @@ func carries(data []byte, teid uint32) bool {
 }
 
 // traceEvent gives names to what the data path says in numbers.
-func (a *Agent) traceEvent(e dataplane.TraceEvent) TraceEvent {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
+func (c *core) traceEvent(e dataplane.TraceEvent) TraceEvent {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	out := TraceEvent{
-		Time: wallClock(e.Time), Interface: a.linkName(e.Ifindex), Egress: a.linkName(e.Egress),
+		Time: wallClock(e.Time), Interface: c.linkName(e.Ifindex), Egress: c.linkName(e.Egress),
 		SID: e.SID, Target: e.Target, Tunnel: e.Tunnel, Policy: e.Policy,
 		Reason: e.Reason.String(), Drop: e.Reason.Drop(), Text: e.Reason.Text(), Verdict: e.Verdict,
 		InLength: e.InLength, OutLength: e.OutLength, In: e.In, Out: e.Out,
 	}
 	if e.Session != 0 {
-		out.Session, out.PDR = e.Session, a.upf.pdrOf(e.Session, e.Rule)
+		out.Session, out.PDR = e.Session, c.upf.pdrOf(e.Session, e.Rule)
 	}
-	if p, ok := a.tables.policies[e.Policy]; ok && e.List >= 0 && e.List < len(p.SegmentLists) {
+	if p, ok := c.writer.Tables.Policies[e.Policy]; ok && e.List >= 0 && e.List < len(p.SegmentLists) {
 		out.SegmentList = p.SegmentLists[e.List].Segments
 	}
 	if e.Adjacency != (dataplane.AdjacencyKey{}) {
@@ -113,11 +113,11 @@ func (a *Agent) traceEvent(e dataplane.TraceEvent) TraceEvent {
 	return out
 }
 
-func (a *Agent) linkName(ifindex int) string {
+func (c *core) linkName(ifindex int) string {
 	if ifindex == 0 {
 		return ""
 	}
-	if l, ok := a.links.LinkByIndex(ifindex); ok {
+	if l, ok := c.links.LinkByIndex(ifindex); ok {
 		return l.Name
 	}
 	return fmt.Sprintf("#%d", ifindex)

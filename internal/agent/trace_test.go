@@ -121,7 +121,7 @@ func TestEndIsOrderly(t *testing.T) {
 	if _, err := d.Status(); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "ending") {
 		t.Errorf("status: %v", err)
 	}
-	if _, err := d.Delete(context.Background(), []Ref{{KindSID, "::1"}}); !errors.Is(err, ErrNotReady) {
+	if _, err := d.Delete(context.Background(), []Ref{{Kind: KindSID, Key: "::1"}}); !errors.Is(err, ErrNotReady) {
 		t.Errorf("delete: %v", err)
 	}
 	if got := scraped(t, d.Agent); strings.Contains(got, "culvert_packets_total") {
@@ -144,7 +144,7 @@ func TestSlowPathIsJoined(t *testing.T) {
 			t.Errorf("sent in again: %x", whole)
 		}
 	case <-time.After(5 * time.Second):
-		t.Fatalf("nothing was sent in again: %v", d.slow.counters())
+		t.Fatalf("nothing was sent in again: %v", d.punts.Counters())
 	}
 	if got := scraped(t, d.Agent); !strings.Contains(got, `culvert_slow_path_events_total{event="reassembled"} 1`+"\n") {
 		t.Error("reassembly is not in the metrics")

@@ -3,12 +3,13 @@ package agent
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/internal/agent/apply"
+	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
@@ -28,12 +29,12 @@ type userPlane struct {
 // sessionPath notes that a session was put: it may lead to a next hop that
 // nobody has resolved yet.
 type sessionPath struct {
-	sessions
+	upf.DataPath
 	put chan struct{} // a session was put
 }
 
 func (p *sessionPath) PutSession(s dataplane.Session) error {
-	err := p.sessions.PutSession(s)
+	err := p.DataPath.PutSession(s)
 	select {
 	case p.put <- struct{}{}:
 	default:
@@ -43,12 +44,12 @@ func (p *sessionPath) PutSession(s dataplane.Session) error {
 
 // newUserPlane reads the sessions of an earlier daemon. What they are put into
 // is told by use.
-func newUserPlane(a *Agent, p process) (*userPlane, error) {
+func newUserPlane(a *Agent, p desired.Process) (*userPlane, error) {
 	c := p.UPF
 	if !c.IsSet() {
 		return nil, nil
 	}
-	u := &userPlane{path: &sessionPath{put: make(chan struct{}, 1)}, open: a.openServer}
+	u := &userPlane{path: &sessionPath{put: make(chan struct{}, 1)}, open: a.open.server}
 	var err error
 	u.upf, err = upf.New(upf.Options{
 		DataPath: u.path, Journal: a.options.StatePath + ".sessions", Logger: a.log,
@@ -69,6 +70,14 @@ func (u *userPlane) plane() *upf.UPF {
 	return u.upf
 }
 
+// sessions is nil for a node that is none.
+func (u *userPlane) sessions() apply.Sessions {
+	if u == nil {
+		return nil
+	}
+	return u.upf
+}
+
 // touched tells, not more often than that, that sessions were put.
 func (u *userPlane) touched() <-chan struct{} {
 	if u == nil {
@@ -78,9 +87,9 @@ func (u *userPlane) touched() <-chan struct{} {
 }
 
 // use comes before anything else that needs the data path.
-func (u *userPlane) use(dp sessions) {
+func (u *userPlane) use(dp upf.DataPath) {
 	if u != nil {
-		u.path.sessions = dp
+		u.path.DataPath = dp
 	}
 }
 
@@ -115,15 +124,15 @@ func (u *userPlane) close() error {
 }
 
 // validate refuses what takes another start.
-func (u *userPlane) validate(c *config.Config) error {
+func (u *userPlane) validate(c *config.UPF) error {
 	switch {
-	case u == nil && c.UPF.IsSet():
+	case u == nil && c.IsSet():
 		return fmt.Errorf("%w: upf: the daemon did not start as a user plane function: restart it with this configuration", ErrInvalid)
-	case u != nil && !c.UPF.IsSet():
+	case u != nil && !c.IsSet():
 		return fmt.Errorf("%w: upf: the daemon is a user plane function: restart it with this configuration", ErrInvalid)
-	case u != nil && !slices.Equal(c.UPF.N4, u.config.Addresses):
+	case u != nil && !slices.Equal(c.N4, u.config.Addresses):
 		return fmt.Errorf("%w: upf.n4: sessions name %v as where they are controlled: restart the daemon with this configuration, or leave it at that", ErrInvalid, u.config.Addresses)
-	case u != nil && c.UPF.NodeID != u.config.NodeID:
+	case u != nil && c.NodeID != u.config.NodeID:
 		return fmt.Errorf("%w: upf.node_id: SMFs know the daemon as %s: restart it with this configuration, or leave it at that", ErrInvalid, u.config.NodeID)
 	}
 	return nil
@@ -136,44 +145,16 @@ func (u *userPlane) setSMFs(c *config.UPF) {
 	}
 }
 
-// compileUPF says what sessions are made of.
-func (t *tables) compileUPF(c *config.Config) {
-	t.sessionSIDs, t.n6 = map[string]netip.Prefix{}, map[string]ethernetLink{}
-	if !c.UPF.IsSet() {
-		return
-	}
-	t.upf = upf.Config{
-		Addresses: c.GTPU.Addresses, Slices: c.Slices,
-		BufferPackets: int(c.UPF.Buffer.Packets), BufferBytes: int(c.UPF.Buffer.Bytes),
-		EchoInterval: time.Duration(c.UPF.EchoInterval) * time.Second,
-	}
-	for _, p := range c.UPF.UEPools {
-		t.upf.Pools = append(t.upf.Pools, upf.Pool{NetworkInstance: p.NetworkInstance, Prefixes: p.Prefixes})
-	}
-	for _, s := range c.Slices {
-		if s.N6 != nil {
-			to := ethernetLink{Link: dataplane.Link(*s.N6)}
-			if l, ok := t.links.Link(s.N6.Interface); ok {
-				to.ifindex = l.Index
-			}
-			t.n6[to.String()] = to
-		}
-		if s.N9 != nil && s.N9.LocalSID.IsValid() {
-			t.sessionSIDs[sidKey(s.N9.LocalSID)] = s.N9.LocalSID
-		}
-	}
-}
-
 // pause between looks for next hops that new sessions lead to.
 const syncPause = 50 * time.Millisecond
 
-// syncNew resolves the next hops that sessions lead to, of all that were put in
-// the meantime at once.
-func (a *Agent) syncNew() {
+// syncSessions resolves the next hops that sessions lead to, of all that were put
+// in the meantime at once.
+func (c *core) syncSessions() {
 	time.Sleep(syncPause)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.isReady() == nil {
-		a.syncHops()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isReady() == nil {
+		c.network.SyncHops()
 	}
 }

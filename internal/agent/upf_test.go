@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
-	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
-	"github.com/culvert-net/culvert/internal/slowpath"
 	"github.com/culvert-net/culvert/internal/smf"
 )
 
@@ -51,7 +49,7 @@ const (
 // addresses no configuration may name.
 func prepareUserPlane(t *testing.T, dir, n9 string, dp *fakeDataPath) *daemon {
 	d := prepare(t, dir, withN9(n9), dp)
-	d.openServer = func(c pfcp.Config, u pfcp.UPF) (*pfcp.Server, error) {
+	d.open.server = func(c pfcp.Config, u pfcp.UPF) (*pfcp.Server, error) {
 		c.Addresses = []netip.Addr{netip.MustParseAddr("127.92.0.1")}
 		return pfcp.New(c, u)
 	}
@@ -237,40 +235,13 @@ func TestUserPlaneAtStart(t *testing.T) {
 func TestSessionsAreReadMeanwhile(t *testing.T) {
 	dp := newFake()
 	d := prepareUserPlane(t, t.TempDir(), byGTPU, dp)
-	d.openDataPath = func(dataplane.Options) (dataPath, error) {
+	d.open.dataPath = func(dataplane.Options) (*dataPath, error) {
 		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
 			if _, err := os.Stat(filepath.Join(d.dir, "state.db.sessions")); err == nil {
-				return dp, nil
+				return joined(dp), nil
 			}
 		}
 		return nil, errors.New("nobody read the journal")
 	}
 	d.start(t, links("eth0", "eth1"))
-}
-
-// Errors go to a UE by its own rules: as a packet that comes in where the UE's
-// did.
-func TestErrorToUE(t *testing.T) {
-	var sent []byte
-	var at int
-	var session uint64
-	snapshot := withRoute(links("eth0", "eth1"))
-	s := &sender{
-		links: func() *netdev.Snapshot { return snapshot },
-		toUE:  func(s uint64, b []byte, ifindex int) error { session, sent, at = s, b, ifindex; return nil },
-	}
-	way := slowpath.Way{Ifindex: 2, Table: dataplane.SessionTable, Session: 7}
-	packet := make([]byte, 28)
-	packet[0] = 0x45
-	copy(packet[16:], []byte{10, 45, 0, 1})
-	if err := s.Send(packet, way); err != nil || at != 2 || session != 7 || !slices.Equal(sent, packet) {
-		t.Errorf("sent %x by %d to session %d, %v", sent, at, session, err)
-	}
-	for _, ue := range []string{"10.45.0.1", "2001:db8:45::1"} {
-		source, err := s.Source(addr(ue), way)
-		local := slices.ContainsFunc(snapshot.Addresses, func(a netdev.Address) bool { return a.Prefix.Addr() == source })
-		if err == nil && !local || err != nil && !errors.Is(err, slowpath.ErrNoRoute) {
-			t.Errorf("to %s from %s, %v", ue, source, err)
-		}
-	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
@@ -62,7 +62,7 @@ func membership(c *config.Config) *api.Membership {
 	if !o.IsSet() {
 		return nil
 	}
-	m, self := &api.Membership{Uplinks: o.Uplinks, Address: o.Address}, agent.NodeName(o)
+	m, self := &api.Membership{Uplinks: o.Uplinks, Address: o.Address}, observed.NodeName(o)
 	for _, n := range o.Nodes {
 		switch {
 		case n.Name != self:

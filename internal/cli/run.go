@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/agent/metrics"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
@@ -118,7 +119,7 @@ func (d *daemon) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.agent.Run(ctx) })
 	group.Go(func() error { return d.server.Serve(ctx) })
-	group.Go(func() error { return agent.ServeMetrics(ctx, d.agent, d.config.Metrics.Listen) })
+	group.Go(func() error { return metrics.Serve(ctx, d.agent, d.config.Metrics.Listen, d.logger) })
 	group.Go(func() error { return d.reloads(ctx, hangup) })
 	if d.cni.ConfDir != "" {
 		group.Go(func() error { return announce(ctx, d.cni, d.agent.PodReadiness, d.logger) })

@@ -1,0 +1,338 @@
+package apply
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+const (
+	askedFor  = time.Minute
+	mostAsked = 256
+	// askedAgain is how often, if there is still no answer.
+	askedAgain = time.Second
+	// mostWarnings is for each time: a table that is full fails once for each
+	// route.
+	mostWarnings = 5
+)
+
+// retries counts and logs writes that fail and are tried again.
+type retries struct {
+	log    *slog.Logger
+	failed int
+}
+
+// check logs an error and has the write tried again. It says whether there was
+// none.
+func (r *retries) check(err error, what string, key any) bool {
+	if err == nil {
+		return true
+	}
+	if r.failed++; r.failed <= mostWarnings {
+		r.log.Warn("cannot keep the data path in step with the kernel; will try again", "what", what, "key", key, "error", err)
+	}
+	return false
+}
+
+// Failed says whether something could not be written.
+func (r *retries) Failed() bool { return r.failed > 0 }
+
+// Network writes the kernel's view to the data path: the node's addresses,
+// devices, routes and neighbours. It remembers what was written without an error
+// since.
+type Network struct {
+	retries
+	dp        *DataPath
+	keepAlive func([]netdev.Key) // has the kernel resolve neighbours
+
+	links   *netdev.Snapshot // the last
+	locals  map[netip.Addr]bool
+	routes  map[netdev.RouteKey][]netdev.Key
+	hops    map[dataplane.AdjacencyKey]Hop
+	devices map[int]bool
+	asked   map[netdev.Key]time.Time
+	// lacking are the routes that could not be written.
+	lacking map[netdev.RouteKey]bool
+	// written are the links, tables and pods of which all but the adjacencies were
+	// written without an error; resolved are the links of the adjacencies.
+	written  *netdev.Snapshot
+	tables   []uint32
+	pods     []netip.Prefix
+	resolved *netdev.Snapshot
+}
+
+// Hop is how an adjacency is resolved: by Next, or by nothing because of Why.
+type Hop struct {
+	Next *dataplane.NextHop
+	Why  string
+}
+
+// NewNetwork has written nothing yet.
+func NewNetwork(dp *DataPath, keepAlive func([]netdev.Key), log *slog.Logger) *Network {
+	return &Network{retries: retries{log: log}, dp: dp, keepAlive: keepAlive}
+}
+
+// Sync makes the data path's addresses, devices, routes and adjacencies those of
+// the links. tables are the kernel's routing tables that packets are looked up in,
+// and pods the prefixes of this node's pods.
+func (n *Network) Sync(links *netdev.Snapshot, tables []uint32, pods []netip.Prefix) {
+	n.links, n.failed = links, 0
+	if n.written == links && slices.Equal(n.tables, tables) && slices.Equal(n.pods, pods) {
+		n.SyncHops()
+	} else {
+		n.syncLocals()
+		n.syncDevices()
+		mirror := netdev.Mirror(links, tables)
+		n.addPods(mirror, pods)
+		n.putRoutes(mirror)
+		n.SyncHops()
+		n.deleteRoutes(mirror)
+		n.written, n.tables, n.pods = links, tables, pods
+	}
+	if n.failed > 0 {
+		n.written = nil
+	}
+	if more := n.failed - mostWarnings; more > 0 {
+		n.log.Warn("cannot keep the data path in step with the kernel; will try again", "more", more)
+	}
+}
+
+// Hops are the adjacencies that the tables refer to.
+func (n *Network) Hops() map[dataplane.AdjacencyKey]Hop { return n.hops }
+
+// addPods has the data path ask the kernel about this node's pods: the routes to
+// each of them are no part of the snapshot.
+func (n *Network) addPods(mirror map[netdev.RouteKey][]netdev.Key, pods []netip.Prefix) {
+	for _, p := range pods {
+		key := netdev.RouteKey{Table: netdev.TableMain, Prefix: p.Masked()}
+		if _, there := mirror[key]; !there && !n.links.ExtraRules(p.Addr().Is6()) {
+			mirror[key] = nil
+		}
+	}
+}
+
+// syncLocals: the node's own addresses go to the kernel, whatever prefix they
+// are in.
+func (n *Network) syncLocals() {
+	want := map[netip.Addr]bool{}
+	have := n.locals
+	next := map[netip.Addr]bool{}
+	for _, addr := range n.links.Local() {
+		want[addr] = true
+		if have[addr] || n.check(n.dp.Locals.Put(addr), "put local address", addr) {
+			next[addr] = true
+		}
+	}
+	for addr := range have {
+		if !want[addr] && !n.check(n.dp.Locals.Delete(addr), "delete local address", addr) {
+			next[addr] = true
+		}
+	}
+	n.locals = next
+}
+
+// syncDevices: every device that frames can be redirected to. Which of them a
+// route leads to can change without us (bpf_fib_lookup), so it is all of them.
+func (n *Network) syncDevices() {
+	want := map[int]bool{}
+	have := n.devices
+	next := map[int]bool{}
+	for _, l := range n.links.Links {
+		if !l.Up || !l.Ethernet || l.Kind == "vlan" || l.XDP&netdev.XDPTransmit == 0 && !n.links.AnyEthernet {
+			continue
+		}
+		want[l.Index] = true
+		if have[l.Index] || n.check(n.dp.Devices.Put(l.Index), "put device", l.Name) {
+			next[l.Index] = true
+		}
+	}
+	for ifindex := range have {
+		if !want[ifindex] && !n.check(n.dp.Devices.Delete(ifindex), "delete device", ifindex) {
+			next[ifindex] = true
+		}
+	}
+	n.devices = next
+}
+
+// putRoutes mirrors routes. Where one cannot be put, a packet for it must not
+// be led by a shorter prefix: all of those around it ask the kernel.
+func (n *Network) putRoutes(mirror map[netdev.RouteKey][]netdev.Key) {
+	if n.routes == nil {
+		n.routes = make(map[netdev.RouteKey][]netdev.Key, len(mirror))
+	}
+	around := map[netdev.RouteKey]bool{}
+	for key := range n.lacking {
+		if _, still := mirror[key]; still {
+			coverings(key, func(k netdev.RouteKey) { around[k] = true })
+		}
+	}
+	lacking := map[netdev.RouteKey]bool{}
+	for _, key := range slices.SortedFunc(maps.Keys(mirror), compareRoutes) {
+		via := mirror[key]
+		if around[key] {
+			via = nil
+		}
+		if !n.putRoute(key, via) {
+			lacking[key] = true
+		}
+	}
+	for key := range lacking {
+		coverings(key, func(k netdev.RouteKey) {
+			if len(n.routes[k]) > 0 {
+				n.putRoute(k, nil)
+			}
+		})
+	}
+	if len(lacking) < len(n.lacking) {
+		n.failed++ // what is around those that are there now is still to be put
+	}
+	n.lacking = lacking
+}
+
+// coverings calls f for every shorter prefix that a route is in.
+func coverings(key netdev.RouteKey, f func(netdev.RouteKey)) {
+	for bits := range key.Prefix.Bits() {
+		f(netdev.RouteKey{Table: key.Table, Prefix: netip.PrefixFrom(key.Prefix.Addr(), bits).Masked()})
+	}
+}
+
+func (n *Network) putRoute(key netdev.RouteKey, via []netdev.Key) bool {
+	if old, there := n.routes[key]; there && slices.Equal(old, via) {
+		return true
+	}
+	if !n.check(n.dp.PutRoute(key.Table, key.Prefix, toDataPlane(via)), "put route", key) {
+		return false
+	}
+	n.routes[key] = via
+	return true
+}
+
+// deleteRoutes comes after the puts: a packet must not find a shorter prefix
+// because the longer one is not there yet.
+func (n *Network) deleteRoutes(mirror map[netdev.RouteKey][]netdev.Key) {
+	for key := range n.routes {
+		if _, stays := mirror[key]; stays {
+			continue
+		}
+		if n.check(n.dp.DeleteRoute(key.Table, key.Prefix), "delete route", key) {
+			delete(n.routes, key)
+		}
+	}
+}
+
+func compareRoutes(a, b netdev.RouteKey) int {
+	return cmp.Or(cmp.Compare(a.Table, b.Table), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
+}
+
+// SyncHops resolves the adjacencies that the tables refer to, and has the kernel
+// keep their neighbours. On the same links these are the new ones only.
+func (n *Network) SyncHops() {
+	keys, gone := n.dp.AdjacencyChanges()
+	changed := len(keys)+len(gone) > 0
+	for _, key := range slices.Concat(keys, gone) {
+		delete(n.hops, key) // a new one leads nowhere, be there one before
+	}
+	if n.resolved != n.links {
+		keys = n.dp.AdjacencyKeys()
+	}
+	if n.hops == nil {
+		n.hops = make(map[dataplane.AdjacencyKey]Hop, len(keys))
+	}
+	n.resolved = n.links
+	for _, key := range keys {
+		if !n.syncHop(key) {
+			n.resolved = nil // all again
+		}
+	}
+	if changed {
+		n.keep()
+	}
+}
+
+// syncHop says whether the data path has what the links say of an adjacency.
+func (n *Network) syncHop(key dataplane.AdjacencyKey) bool {
+	want := Resolve(n.links, key)
+	if old, known := n.hops[key]; known && old.Why == want.Why && reflect.DeepEqual(old.Next, want.Next) {
+		return true
+	}
+	if !n.check(n.dp.SetNextHop(key, want.Next), "set next hop", netdev.Key(key)) {
+		delete(n.hops, key)
+		return false
+	}
+	n.hops[key] = want
+	n.log.Debug("next hop", "key", netdev.Key(key), "state", want.State())
+	return true
+}
+
+// keep has the kernel resolve what is in use, and what was asked for.
+func (n *Network) keep() {
+	keys := slices.Collect(maps.Keys(n.asked))
+	for key := range n.hops {
+		keys = append(keys, netdev.Key(key))
+	}
+	n.keepAlive(keys)
+}
+
+// Ask has a neighbour resolved that no table refers to: a packet waits for it,
+// or an error is to be sent to it (that one is lost, the next is not).
+func (n *Network) Ask(key netdev.Key) {
+	for k, at := range n.asked {
+		if time.Since(at) > askedFor {
+			delete(n.asked, k)
+		}
+	}
+	last, there := n.asked[key]
+	if there && time.Since(last) < askedAgain || !there && len(n.asked) >= mostAsked {
+		return
+	}
+	if n.asked == nil {
+		n.asked = map[netdev.Key]time.Time{}
+	}
+	n.asked[key] = time.Now()
+	n.keep()
+}
+
+// Resolve says how the links resolve an adjacency.
+func Resolve(links *netdev.Snapshot, key dataplane.AdjacencyKey) Hop {
+	nh, err := netdev.Resolve(links, netdev.Key(key))
+	if err != nil {
+		return Hop{Why: err.Error()}
+	}
+	out := &dataplane.NextHop{Ifindex: nh.Ifindex, MTU: nh.MTU, Dst: nh.Dst, Src: nh.Src, Pass: nh.Pass}
+	if out.Dst == nil && !out.Pass {
+		out.Dst = make(net.HardwareAddr, 6) // the frame, or its packet's destination, has its own
+	}
+	for _, v := range nh.VLANs {
+		out.VLANs = append(out.VLANs, dataplane.VLAN(v))
+	}
+	return Hop{Next: out, Why: nh.Why}
+}
+
+// State is ready, or why not.
+func (h Hop) State() string {
+	switch {
+	case h.Next == nil:
+		return h.Why
+	case h.Next.Pass && h.Next.Dst != nil:
+		return "ready for pods; else by the kernel: " + h.Why
+	case h.Next.Pass:
+		return "by the kernel: " + h.Why
+	}
+	return "ready"
+}
+
+func toDataPlane(keys []netdev.Key) []dataplane.AdjacencyKey {
+	out := make([]dataplane.AdjacencyKey, len(keys))
+	for i, k := range keys {
+		out[i] = dataplane.AdjacencyKey(k)
+	}
+	return out
+}

@@ -1,0 +1,354 @@
+package apply
+
+import (
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// Host is what the overlay needs of *netdev.Host.
+type Host interface {
+	PutEntry(addresses []netip.Addr, mtu int) (netdev.Entry, error)
+	DeleteEntry() error
+	PutRoute(netdev.HostRoute) error
+	DeleteRoute(netdev.HostRoute) error
+	Forwarding(interfaces []string) error
+	Masquerade(pods, cluster []netip.Prefix) error
+	SetPodMTU(netns, name string, mtu int) error
+}
+
+// Overlay writes what a member of a cluster needs of the kernel, of uplinks and of
+// pods. It remembers what was written without an error since.
+type Overlay struct {
+	retries
+	host Host
+	dp   *DataPath
+	pods *pods.Pods
+
+	goal  *plan.Goal       // the last
+	links *netdev.Snapshot // the last
+	overlayState
+}
+
+// overlayState is what the kernel and the data path hold of the overlay.
+type overlayState struct {
+	addresses []netip.Addr // of the entry
+	entry     netdev.Entry
+	mtu       int            // of pods and of the entry
+	uplinks   map[int]string // names by index
+	routes    map[netip.Prefix]netdev.HostRoute
+	prepared  []prepared
+	masked    [2][]netip.Prefix
+	problems  []string
+	// written is what all this was written of without an error, on the links on and
+	// with these outward links; nil: it is to be written again.
+	written *overlay.Wanted
+	on      *netdev.Snapshot
+	outward []netdev.Link
+}
+
+// prepared is an interface that forwards: one that is made again under its name is
+// another one.
+type prepared struct {
+	name    string
+	ifindex int
+}
+
+// NewOverlay has written nothing yet.
+func NewOverlay(host Host, dp *DataPath, p *pods.Pods, log *slog.Logger) *Overlay {
+	return &Overlay{retries: retries{log: log}, host: host, dp: dp, pods: p}
+}
+
+// MTU is that of pods; 0: not known yet.
+func (o *Overlay) MTU() int { return o.mtu }
+
+// UplinkNames are the interfaces that lead to other nodes, in order.
+func (o *Overlay) UplinkNames() []string { return slices.Sorted(maps.Values(o.uplinks)) }
+
+// Problems is why the node is no member, or what is missing for one.
+func (o *Overlay) Problems() []string { return o.problems }
+
+// Sync makes the kernel's part of the overlay, the uplinks and the pods' settings
+// what a goal and its tables say.
+func (o *Overlay) Sync(g *plan.Goal, t *plan.Tables, links *netdev.Snapshot) {
+	o.goal, o.links, o.failed = g, links, 0
+	c := &g.Desired.Process.Overlay
+	if !c.IsSet() || g.Self.Name == "" {
+		o.leave()
+		return
+	}
+	if o.written == g.Wanted && o.on == links && o.mtu == podMTU(o.outward, g, t) {
+		return
+	}
+	o.write(plan.Uplinks(c, g.Wanted.Peers, links), t)
+	if o.written, o.on = g.Wanted, links; o.failed > 0 {
+		o.written = nil
+	}
+}
+
+func (o *Overlay) write(uplinks []netdev.Link, t *plan.Tables) {
+	o.outward, o.problems = uplinks, nil
+	if len(uplinks) == 0 {
+		o.problems = append(o.problems, "no uplink: the node has no default route, and no route to another node")
+	}
+	mtu := podMTU(uplinks, o.goal, t)
+	o.syncEntry(mtu)
+	o.syncForwarding(uplinks)
+	o.syncUplinks(uplinks)
+	o.syncRoutes()
+	o.syncMasquerade(o.goal.Desired.Process.Overlay.Masquerade)
+	o.syncPods(mtu)
+}
+
+// minMTU is what every IPv6 link carries (RFC 8200 section 5).
+const minMTU = 1280
+
+const (
+	ipv6Header = 40
+	srhHeader  = 8
+	segment    = 16
+)
+
+// podMTU is what fits into the smallest uplink with the longest header of the
+// policies in use.
+func podMTU(uplinks []netdev.Link, g *plan.Goal, t *plan.Tables) int {
+	mtu := 1500
+	for i, l := range uplinks {
+		if i == 0 || l.MTU < mtu {
+			mtu = l.MTU
+		}
+	}
+	longest := 0
+	for _, s := range g.Wanted.Steering {
+		longest = max(longest, pushed(t.Policies[s.Policy]))
+	}
+	return max(mtu-longest, minMTU)
+}
+
+// LowerMTU comes before the tables of a goal, if a path gets longer with them: the
+// kernel answers what will be too long with Packet Too Big. Pods hear of it after
+// that, and until then packets of theirs are on their way.
+func (o *Overlay) LowerMTU(g *plan.Goal, next *plan.Tables, links *netdev.Snapshot) {
+	c := &g.Desired.Process.Overlay
+	if !c.IsSet() || o.mtu == 0 {
+		return
+	}
+	if mtu := podMTU(plan.Uplinks(c, g.Wanted.Peers, links), g, next); mtu < o.mtu {
+		o.syncEntry(mtu)
+	}
+}
+
+// pushed is the length of the longest header that a policy pushes.
+func pushed(p srpolicy.Policy) int {
+	longest := ipv6Header
+	for _, l := range p.SegmentLists {
+		n := len(l.Segments)
+		if p.Reduced() {
+			n--
+		}
+		if n > 0 {
+			longest = max(longest, ipv6Header+srhHeader+n*segment)
+		}
+	}
+	return longest
+}
+
+// entryAddresses are the first of each pod prefix: those that no pod gets.
+func entryAddresses(prefixes []netip.Prefix) []netip.Addr {
+	out := make([]netip.Addr, len(prefixes))
+	for i, p := range prefixes {
+		out[i] = p.Masked().Addr().Next()
+	}
+	return out
+}
+
+func (o *Overlay) syncEntry(mtu int) {
+	want := entryAddresses(o.goal.Self.Prefixes)
+	l, there := o.links.Link(netdev.EntryName)
+	if there && l.Index == o.entry.Ifindex && l.Up && l.MTU == mtu && o.mtu == mtu && slices.Equal(o.addresses, want) {
+		return
+	}
+	e, err := o.host.PutEntry(want, mtu)
+	if !o.check(err, "make the kernel's way into the overlay", netdev.EntryName) {
+		return
+	}
+	if e != o.entry {
+		o.routes = nil // they went with the one before
+		if !o.check(o.dp.Entry.Put(e.Exit), "attach to the kernel's way into the overlay", netdev.EntryName) {
+			return
+		}
+	}
+	o.entry, o.addresses = e, want
+}
+
+// syncForwarding makes uplinks and the entry ready.
+func (o *Overlay) syncForwarding(uplinks []netdev.Link) {
+	names := []string{netdev.EntryName}
+	want := []prepared{{netdev.EntryName, o.entry.Ifindex}}
+	for _, l := range uplinks {
+		names = append(names, l.Name)
+		want = append(want, prepared{l.Name, l.Index})
+	}
+	if slices.Equal(want, o.prepared) {
+		return
+	}
+	if o.check(o.host.Forwarding(names), "have the kernel forward", names) {
+		o.prepared = want
+	}
+}
+
+func (o *Overlay) syncUplinks(uplinks []netdev.Link) {
+	have, next := o.uplinks, map[int]string{}
+	for _, l := range uplinks {
+		if _, attached := have[l.Index]; attached || o.check(o.dp.Uplinks.Put(l.Index), "attach to an uplink", l.Name) {
+			next[l.Index] = l.Name
+		}
+	}
+	for ifindex, name := range have {
+		if _, stays := next[ifindex]; !stays && !o.check(o.dp.Uplinks.Delete(ifindex), "detach from an uplink", name) {
+			next[ifindex] = name
+		}
+	}
+	o.uplinks = next
+}
+
+// wantedRoutes are the kernel's: to pods of other nodes through the overlay, and to
+// other nodes' locators where these are on the link and nobody else routes them.
+func (o *Overlay) wantedRoutes() map[netip.Prefix]netdev.HostRoute {
+	out := map[netip.Prefix]netdev.HostRoute{}
+	sources := map[bool]netip.Addr{}
+	for _, addr := range slices.Backward(o.addresses) {
+		sources[addr.Is4()] = addr
+	}
+	for _, s := range o.goal.Wanted.Steering {
+		// A default route by a VPN is for pods: the node keeps its own.
+		if s.Prefix.Bits() > 0 && o.entry.Ifindex != 0 {
+			out[s.Prefix] = netdev.HostRoute{Prefix: s.Prefix, Ifindex: o.entry.Ifindex, Source: sources[s.Prefix.Addr().Is4()]}
+		}
+	}
+	routed := o.links.Routed()
+	for _, r := range o.goal.Wanted.Routes {
+		l, hop, err := o.links.Toward(r.Via)
+		if err == nil && hop == r.Via && !l.Loopback && !routed(r.Prefix) {
+			out[r.Prefix] = netdev.HostRoute{Prefix: r.Prefix, Gateway: r.Via, Ifindex: l.Index}
+		}
+	}
+	return out
+}
+
+func (o *Overlay) syncRoutes() {
+	want := o.wantedRoutes()
+	there := map[netip.Prefix]netdev.HostRoute{}
+	for _, r := range o.links.Routes {
+		if r.Protocol == netdev.OverlayProtocol && r.Table == netdev.TableMain && len(r.Hops) > 0 {
+			there[r.Prefix] = netdev.HostRoute{Prefix: r.Prefix, Gateway: r.Hops[0].Gateway, Ifindex: r.Hops[0].Ifindex}
+		}
+	}
+	next := make(map[netip.Prefix]netdev.HostRoute, len(want))
+	for p, r := range want {
+		is := there[p]
+		if o.routes[p] == r && is.Gateway == r.Gateway && is.Ifindex == r.Ifindex || o.check(o.host.PutRoute(r), "put the kernel's route", p) {
+			next[p] = r
+		}
+	}
+	maps.Copy(there, o.routes) // one that the snapshot does not have yet
+	for p, r := range there {
+		if _, stays := want[p]; !stays && !o.check(o.host.DeleteRoute(r), "delete the kernel's route", p) {
+			next[p] = r
+		}
+	}
+	o.routes = next
+}
+
+// syncMasquerade: what pods send to nowhere in the cluster.
+func (o *Overlay) syncMasquerade(on bool) {
+	var want [2][]netip.Prefix
+	if g := o.goal; on {
+		want[0] = g.Self.Prefixes
+		want[1] = append(slices.Clone(g.Self.Prefixes), addressesOf(g.Self.Node())...)
+		for _, s := range g.Wanted.Steering {
+			want[1] = append(want[1], s.Prefix)
+		}
+		for _, p := range g.Wanted.Peers {
+			want[1] = append(want[1], addressesOf(p.Node)...)
+		}
+	}
+	have := &o.masked
+	if have[0] != nil && slices.Equal(have[0], want[0]) && slices.Equal(have[1], want[1]) {
+		return
+	}
+	if o.check(o.host.Masquerade(want[0], want[1]), "masquerade what leaves the cluster", "nftables") {
+		if want[0] == nil {
+			want[0] = []netip.Prefix{} // done
+		}
+		o.masked = want
+	}
+}
+
+// addressesOf are all of a node's.
+func addressesOf(n overlay.Node) []netip.Prefix {
+	out := []netip.Prefix{netip.PrefixFrom(n.Address, n.Address.BitLen())}
+	for _, a := range n.Addresses {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return out
+}
+
+// syncPods tells pods that come what there is, and those that are there of a
+// longer or shorter way.
+func (o *Overlay) syncPods(mtu int) {
+	if !o.check(o.pods.Set(pods.Settings{Prefixes: o.goal.Self.Prefixes, MTU: mtu}), "set the prefixes of pods", o.goal.Self.Prefixes) {
+		return
+	}
+	if o.mtu == mtu {
+		return
+	}
+	ok := true
+	if o.mtu != 0 {
+		o.log.Info("the MTU of pods changes", "from", o.mtu, "to", mtu)
+	}
+	for _, p := range o.pods.List() {
+		ok = o.check(o.host.SetPodMTU(p.NetNS, p.Interface, mtu), "set the MTU of a pod", p.Namespace+"/"+p.Name) && ok
+	}
+	if ok {
+		o.mtu = mtu
+	}
+}
+
+// leave is for a node that is no member: it removes what an earlier configuration
+// made. Pods that are there still reach the node and each other.
+func (o *Overlay) leave() {
+	c := &o.goal.Desired.Process.Overlay
+	problem := pods.ErrNoCluster.Error()
+	if c.IsSet() {
+		problem = "this node is no member of its cluster yet: it lacks " + plan.SelfOf(c, o.goal.Observed.Self, o.links, netip.Addr{}).Missing()
+	}
+	o.problems = []string{problem}
+	o.check(o.pods.Set(pods.Settings{Problem: problem, Limited: true}), "set the prefixes of pods", "none")
+	if c.IsSet() || !o.hasEntry() {
+		return
+	}
+	o.syncUplinks(nil)
+	o.syncMasquerade(false)
+	if e := o.entry; e.Exit != 0 {
+		o.check(o.dp.Entry.Delete(e.Exit), "detach from the kernel's way into the overlay", netdev.EntryName)
+	}
+	for _, r := range o.routes {
+		o.check(o.host.DeleteRoute(r), "delete the kernel's route", r.Prefix)
+	}
+	if o.check(o.host.DeleteEntry(), "remove the kernel's way into the overlay", netdev.EntryName) {
+		o.overlayState = overlayState{problems: o.problems}
+	}
+}
+
+func (o *Overlay) hasEntry() bool {
+	_, there := o.links.Link(netdev.EntryName)
+	return there || o.entry.Ifindex != 0
+}

@@ -1,0 +1,221 @@
+package apply
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/upf"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// Sessions is what a Writer needs of the user plane function.
+type Sessions interface {
+	SetConfig(upf.Config) error
+}
+
+// Writer writes tables to the data path, and knows what the data path holds.
+type Writer struct {
+	Tables   *plan.Tables              // that the data path holds
+	Modes    map[string]dataplane.Mode // of attached interfaces, by name
+	Failures map[desired.Ref]error     // what could not be written, and is tried again
+
+	dp  *DataPath
+	upf Sessions // nil: the node is no user plane function
+	log *slog.Logger
+}
+
+// NewWriter is one for a data path that may hold anything.
+func NewWriter(dp *DataPath, sessions Sessions, log *slog.Logger) *Writer {
+	return &Writer{Tables: plan.Empty(), Modes: map[string]dataplane.Mode{}, Failures: map[desired.Ref]error{}, dp: dp, upf: sessions, log: log}
+}
+
+// StepError is the failure of a step.
+type StepError struct {
+	desired.Ref
+	Err error
+}
+
+// Error is "tunnel up: the table is full".
+func (e *StepError) Error() string { return fmt.Sprintf("%s: %s", e.Ref, e.Err) }
+
+// About is the resource that the step writes.
+func (e *StepError) About() desired.Ref { return e.Ref }
+
+// Unwrap is the error of the data path.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Commit writes tables that were compiled of w.Tables in a scope, and then calls
+// last, if that is set: all of it, or nothing. When a step fails, Commit takes back
+// those before it.
+func (w *Writer) Commit(to *plan.Tables, s plan.Scope, last func() error) error {
+	steps := w.steps(to, s)
+	err := w.run(steps, last)
+	if err == nil {
+		w.holds(to, s)
+	}
+	return err
+}
+
+// Start writes all of the tables to a data path that may hold those of an earlier
+// daemon. It takes nothing back: what it wrote is what that one had, or what this
+// one wants.
+func (w *Writer) Start(to *plan.Tables) error {
+	for _, s := range w.steps(to, plan.Scope{}) {
+		if err := w.write(s.Ref, s.Do); err != nil {
+			return err
+		}
+	}
+	w.holds(to, plan.Scope{})
+	return nil
+}
+
+// Converge goes as far towards the tables as it can. It logs what fails, which
+// Failures holds then: it must not keep the rest from being right.
+func (w *Writer) Converge(to *plan.Tables, s plan.Scope) {
+	failures := map[desired.Ref]error{}
+	for _, s := range w.steps(to, s) {
+		if err := w.write(s.Ref, s.Do); err != nil {
+			failures[s.Ref] = errors.Unwrap(err)
+			if before := w.Failures[s.Ref]; before == nil || before.Error() != failures[s.Ref].Error() {
+				w.log.Error("cannot bring the data path to the desired state; will try again", "resource", s.Ref.String(), "error", failures[s.Ref])
+			}
+		}
+	}
+	for ref := range failures {
+		to.Keep(ref, w.Tables)
+	}
+	for ref := range w.Failures {
+		if failures[ref] == nil {
+			w.log.Info("recovered", "resource", ref.String())
+		}
+	}
+	w.Failures = failures
+	w.holds(to, s)
+}
+
+func (w *Writer) steps(to *plan.Tables, s plan.Scope) []plan.Step {
+	return plan.Steps(w.Tables, to, s, w.upf != nil)
+}
+
+// holds notes what the data path holds now.
+func (w *Writer) holds(to *plan.Tables, s plan.Scope) {
+	to.Switched(w.Tables, s, func(policy, before string, now srpolicy.Verdict) {
+		own := func(path string) string { return cmp.Or(path, "(its own segment lists)") }
+		w.log.Info("policy takes another candidate path", "policy", policy, "path", own(now.Path), "before", own(before), "why", now.Why)
+	})
+	w.Tables = to
+	maps.DeleteFunc(w.Modes, func(name string, _ dataplane.Mode) bool {
+		_, stays := to.Ports[name]
+		return !stays
+	})
+}
+
+// DetachOthers takes the program off interfaces that the ports are without.
+func (w *Writer) DetachOthers(ports map[string]plan.Port) error {
+	keep := map[int]bool{}
+	for _, p := range ports {
+		keep[p.Ifindex] = true
+	}
+	for ifindex := range w.dp.Attached() {
+		if keep[ifindex] {
+			continue
+		}
+		if err := errors.Join(w.dp.Detach(ifindex), w.dp.DeletePort(ifindex)); err != nil {
+			return fmt.Errorf("leave an interface that is not in the configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// run does all steps, or none.
+func (w *Writer) run(steps []plan.Step, last func() error) error {
+	var err error
+	done := len(steps)
+	for i, s := range steps {
+		if err = w.write(s.Ref, s.Do); err != nil {
+			done = i
+			break
+		}
+	}
+	if err == nil && last != nil {
+		err = last()
+	}
+	if err == nil {
+		return nil
+	}
+	errs := []error{err}
+	for _, s := range slices.Backward(steps[:done]) {
+		if err := w.write(s.Ref, s.Undo); err != nil {
+			errs = append(errs, fmt.Errorf("%s: take back: %w", s.Ref, errors.Unwrap(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write does one write. Its errors are StepErrors.
+func (w *Writer) write(ref desired.Ref, one plan.Write) error {
+	var err error
+	switch v := one.Value.(type) {
+	case *srpolicy.Policy:
+		err = into(w.dp.Policies, one, v, v.Name)
+	case *gtpu.Tunnel:
+		err = into(w.dp.Tunnels, one, v, v.Name)
+	case *srv6.LocalSID:
+		err = into(w.dp.SIDs, one, v, v.SID)
+	case *plan.SessionSID:
+		p := netip.Prefix(*v)
+		err = into(w.dp.SessionSIDs, one, &p, p)
+	case *plan.Link:
+		err = into(w.dp.Links, one, &v.Link, v.Link)
+	case *plan.Steering:
+		err = into(w.dp.Steering, one, &v.Steering, v.Steering)
+	case *dataplane.Settings:
+		err = w.dp.SetSettings(*v)
+	case *upf.Config:
+		err = w.upf.SetConfig(*v)
+	case *plan.PortSettings:
+		err = w.dp.SetPort(v.Ifindex, v.Port)
+	case *plan.Port:
+		if one.Delete {
+			err = errors.Join(w.dp.Detach(v.Ifindex), w.dp.DeletePort(v.Ifindex))
+		} else {
+			err = w.attach(v)
+		}
+	default:
+		err = fmt.Errorf("no table holds a %T", v)
+	}
+	if err != nil {
+		return &StepError{ref, err}
+	}
+	return nil
+}
+
+func into[V, K any](t Table[V, K], one plan.Write, v *V, key K) error {
+	if one.Delete {
+		return t.Delete(key)
+	}
+	return t.Put(*v)
+}
+
+// attach sets a port before its program runs.
+func (w *Writer) attach(v *plan.Port) error {
+	if err := w.dp.SetPort(v.Ifindex, v.Port); err != nil {
+		return err
+	}
+	mode, err := w.dp.Attach(v.Ifindex, dataplane.Mode(cmp.Or(v.Mode, "auto")))
+	if err != nil {
+		return errors.Join(err, w.dp.DeletePort(v.Ifindex))
+	}
+	w.Modes[v.Name] = mode
+	return nil
+}

@@ -1,0 +1,293 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/agent/apply"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/observed"
+	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/agent/pods"
+	"github.com/culvert-net/culvert/internal/agent/store"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
+)
+
+// core is the agent's state. Every change of it goes through change, update or
+// retry.
+type core struct {
+	log   *slog.Logger
+	level *slog.LevelVar // follows log.level; nil: nothing does
+
+	ready  chan struct{} // closed when every packet meets the tables
+	ending chan struct{} // closed when Run ends: nothing may use the data path then
+	adjust chan struct{} // the control planes may differ from the goal
+
+	// mu keeps changes apart from each other and from what reads them.
+	mu       sync.RWMutex
+	dp       *dataPath
+	watch    watcher
+	store    *store.Store
+	queue    *observed.Queue
+	goal     *plan.Goal
+	replaced *store.Applied // the configuration that holds in place of the file's
+	links    *netdev.Snapshot
+	writer   *apply.Writer
+	network  *apply.Network
+	overlay  *apply.Overlay
+	upf      *userPlane // nil: the node is no user plane function
+	pods     *pods.Pods
+}
+
+// proposal is a goal that somebody asks for.
+type proposal struct {
+	goal     *plan.Goal // what follows from it is not derived yet
+	replaced *store.Applied
+	touched  []desired.Ref // all that may differ from the goal before; nil: anything may
+	deleted  []desired.Ref // on purpose: nothing may refer to them
+}
+
+// isReady has to be asked with mu held for the answer to last.
+func (c *core) isReady() error {
+	select {
+	case <-c.ending:
+		return fmt.Errorf("%w: the daemon is ending", ErrNotReady)
+	default:
+	}
+	select {
+	case <-c.ready:
+		return nil
+	default:
+		return fmt.Errorf("%w: the daemon is still starting", ErrNotReady)
+	}
+}
+
+// change goes from the present goal to the one that propose makes of it, or leaves
+// everything as it is.
+func (c *core) change(ctx context.Context, dryRun bool, propose func(*plan.Goal) (proposal, error)) ([]Change, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := errors.Join(c.isReady(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	p, err := propose(c.goal)
+	if err != nil {
+		return nil, err
+	}
+	return c.pursue(p, dryRun)
+}
+
+// pursue plans and applies a proposal. mu is held.
+func (c *core) pursue(p proposal, dryRun bool) ([]Change, error) {
+	self, moved := p.goal.SelfOn(c.links)
+	scope := plan.Scope{}
+	if !moved {
+		scope = plan.ScopeOf(c.goal, p.goal, p.touched)
+	}
+	to, err := c.judge(p, self, scope)
+	if err != nil && scope.Policies != nil {
+		// What is beyond the scope may be part of the reason.
+		scope = plan.Scope{}
+		to, err = c.judge(p, self, scope)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if dryRun {
+		return to.changes, nil
+	}
+	scope = scope.WithKinds(to.changes)
+	if err := c.commit(to.goal, plan.Compile(to.goal, to.config, c.links, c.writer.Tables, scope), scope, p.replaced); err != nil {
+		return nil, err
+	}
+	// People read no more than that.
+	const most = 100
+	for _, change := range to.changes[:min(len(to.changes), most)] {
+		c.log.Info("changed", "op", change.Op, "kind", change.Kind, "key", change.Key, "detail", change.Detail)
+	}
+	if more := len(to.changes) - most; more > 0 {
+		c.log.Info("changed", "more", more)
+	}
+	return to.changes, nil
+}
+
+// judged is what a proposal comes to in a scope.
+type judged struct {
+	goal    *plan.Goal
+	config  *config.Config // of the resources in the scope
+	changes []Change
+}
+
+// judge derives what follows from a proposal, and says whether it can be.
+func (c *core) judge(p proposal, self overlay.Self, scope plan.Scope) (j judged, err error) {
+	j.goal = p.goal.Derive(self, c.goal, scope)
+	if err := j.goal.Dangling(p.deleted); err != nil {
+		return j, err
+	}
+	if j.changes, err = c.goal.Diff(j.goal, scope); err != nil {
+		return j, err
+	}
+	j.config = j.goal.Config(scope)
+	if err := j.goal.Validate(j.config, scope, c.writer.Tables.ListsBeyond(scope)); err != nil {
+		return j, err
+	}
+	if err := c.upf.validate(&j.config.UPF); err != nil {
+		return j, err
+	}
+	return j, c.goal.CheckInterfaces(j.config, scope, c.links)
+}
+
+// commit brings the data path and the state file to a goal with its tables, or
+// leaves both as they are.
+func (c *core) commit(to *plan.Goal, tables *plan.Tables, scope plan.Scope, replaced *store.Applied) error {
+	from := c.goal
+	var save func() error
+	if !desired.SameList(from.Desired.API, to.Desired.API) || c.replaced != replaced {
+		save = func() error { return c.store.Save(from.Desired.API, to.Desired.API, to.Observed, replaced) }
+	}
+	c.overlay.LowerMTU(to, tables, c.links)
+	if err := c.writer.Commit(tables, scope, save); err != nil {
+		c.overlay.Sync(from, c.writer.Tables, c.links)
+		return err
+	}
+	if !from.Observed.Is(&to.Observed) {
+		c.store.Note(to.Observed)
+	}
+	if len(to.Observed.Former) > 0 && len(from.Observed.Former) == 0 {
+		time.AfterFunc(observed.FormerTime, func() { c.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Former = nil }}) })
+	}
+	if !desired.Same(from.Desired.Process.UPF, to.Desired.Process.UPF) {
+		c.upf.setSMFs(&to.Desired.Process.UPF)
+	}
+	c.goal, c.replaced = to, replaced
+	c.setLogLevel()
+	c.watch.SetTables(tables.RouteTables())
+	c.sync()
+	c.touch()
+	return nil
+}
+
+// sync writes what the kernel says to the data path, and the overlay to the
+// kernel. mu is held.
+func (c *core) sync() {
+	c.network.Sync(c.links, c.writer.Tables.RouteTables(), c.goal.Self.Prefixes)
+	c.overlay.Sync(c.goal, c.writer.Tables, c.links)
+}
+
+// touch has the control planes adjusted soon. It does not wait.
+func (c *core) touch() {
+	select {
+	case c.adjust <- struct{}{}:
+	default:
+	}
+}
+
+func (c *core) setLogLevel() {
+	level := c.goal.Desired.Process.Log.Level
+	if c.level == nil || level == "" {
+		return
+	}
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err == nil {
+		c.level.Set(l)
+	}
+}
+
+// takeOver brings the tables to the first goal. A data path that was pinned goes on
+// forwarding by them all the time: everything is put, which changes nothing where
+// nothing changed; interfaces are attached once that is there; and only then what
+// was not put is swept out.
+func (c *core) takeOver(g *plan.Goal, links *netdev.Snapshot) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	self, _ := g.SelfOn(links)
+	if m := g.Derive(self, nil, plan.Scope{}); m.Config(plan.Scope{}).Validate() == nil {
+		g = m
+	} else {
+		g = m.Alone() // others will say again what holds still
+		c.store.Note(g.Observed)
+	}
+	c.links, c.goal = links, g
+	all := plan.Compile(g, g.Config(plan.Scope{}), links, nil, plan.Scope{})
+	first := *all
+	first.Ports = map[string]plan.Port{}
+	if err := c.writer.Start(&first); err != nil {
+		return err
+	}
+	c.upf.restore()
+	c.network.Sync(links, all.RouteTables(), g.Self.Prefixes)
+	whole := *all
+	c.writer.Converge(&whole, plan.Scope{})
+	c.overlay.Sync(g, c.writer.Tables, links)
+	c.touch()
+	if err := c.pods.Restore(c.dp.Pods, links); err != nil {
+		return fmt.Errorf("pods: %w", err)
+	}
+	if err := c.dp.Sweep(); err != nil {
+		return fmt.Errorf("remove what is left of the last run: %w", err)
+	}
+	if err := c.writer.DetachOthers(all.Ports); err != nil {
+		return err
+	}
+	for r := range g.All() {
+		if name := r.Interface(); name != "" {
+			if _, there := links.Link(name); !there {
+				c.log.Warn("there is no such interface yet: waiting for it", "interface", name, "resource", r.Ref.String())
+			}
+		}
+	}
+	c.setLogLevel()
+	c.log.Info("the data path is in the desired state", "build", c.dp.Build(),
+		"resources", len(g.Desired.File)+len(g.Desired.API), "interfaces", len(c.writer.Modes))
+	return nil
+}
+
+// update goes along with a change of the links.
+func (c *core) update(links *netdev.Snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.links = links
+	if !c.rejoin() {
+		scope := plan.Scope{}.WithKinds(nil) // no resource differs
+		c.converge(plan.Compile(c.goal, c.goal.Config(scope), links, c.writer.Tables, scope), scope)
+	}
+	c.sync()
+}
+
+// retry tries again what failed.
+func (c *core) retry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rejoin()
+	if len(c.writer.Failures) > 0 {
+		c.converge(plan.Compile(c.goal, c.goal.Config(plan.Scope{}), c.links, nil, plan.Scope{}), plan.Scope{})
+	}
+	if c.network.Failed() || c.overlay.Failed() {
+		c.sync()
+	}
+}
+
+func (c *core) converge(to *plan.Tables, scope plan.Scope) {
+	c.overlay.LowerMTU(c.goal, to, c.links)
+	c.writer.Converge(to, scope)
+	c.touch() // who advertised the paths hears which of them are active
+}
+
+// rejoin goes along where the links changed what this node is in its cluster. It
+// says whether it did.
+func (c *core) rejoin() bool {
+	if _, moved := c.goal.SelfOn(c.links); !moved {
+		return false
+	}
+	if _, err := c.pursue(proposal{goal: c.goal, replaced: c.replaced}, false); err != nil {
+		c.log.Error("cannot be in the cluster as the network is now; will try again", "error", err)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,215 @@
+package desired
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// refError is an error about one resource.
+type refError struct {
+	error
+	ref Ref
+}
+
+// About is the resource.
+func (e refError) About() Ref { return e.ref }
+
+func (e refError) Unwrap() error { return e.error }
+
+// Index finds resources by name. A key that the file and the API both ask for
+// differently is an ErrConflict.
+func Index(list []Resource) (map[Ref]Resource, error) {
+	out := make(map[Ref]Resource, len(list))
+	var errs []error
+	for _, r := range list {
+		before, twice := out[r.Ref]
+		switch {
+		case !twice:
+			out[r.Ref] = r
+		case before.Origin == r.Origin:
+			errs = append(errs, refError{fmt.Errorf("%w: %s is there twice: keep one", ErrInvalid, r.Ref), r.Ref})
+		default:
+			errs = append(errs, refError{fmt.Errorf("%w: %s is in the configuration file and was also added through the API with other values: "+
+				"delete the one (culvert %s delete %s) or take the other out of the file", ErrConflict, r.Ref, r.Kind, r.Key), r.Ref})
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// Dangling names the resources of a list that still refer to a deleted one, as
+// ErrConflict.
+func Dangling(list []Resource, deleted []Ref) error {
+	if len(deleted) == 0 {
+		return nil
+	}
+	gone := make(map[Ref]bool, len(deleted))
+	for _, r := range deleted {
+		gone[r] = true
+	}
+	var errs []error
+	for _, r := range list {
+		for _, used := range Uses(r.Value) {
+			if gone[used] {
+				errs = append(errs, fmt.Errorf("%w: %s is used by %s: delete or change that first", ErrConflict, used, r.Ref))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Diff lists the changes from one list of resources to another: additions and
+// updates in the order of the new one, then deletions in the reverse order of
+// the old. Changes of the process's settings stand between them.
+func Diff(from, to []Resource, before, after Process) ([]Change, error) {
+	was, err := Index(from)
+	if err != nil {
+		return nil, err
+	}
+	is, err := Index(to)
+	if err != nil {
+		return nil, err
+	}
+	var out []Change
+	for _, r := range to {
+		old, there := was[r.Ref]
+		switch {
+		case !there:
+			out = append(out, Change{OpAdd, r.Kind, r.Key, summary(r.Value)})
+		case !Same(old.Value, r.Value):
+			out = append(out, Change{OpUpdate, r.Kind, r.Key, difference(old.Value, r.Value)})
+		case old.Origin != r.Origin:
+			out = append(out, Change{OpUpdate, r.Kind, r.Key, "kept by the configuration file from now on"})
+		}
+	}
+	out = append(out, before.diff(after)...)
+	for _, r := range slices.Backward(from) {
+		if _, stays := is[r.Ref]; !stays {
+			out = append(out, Change{OpDelete, r.Kind, r.Key, ""})
+		}
+	}
+	return out, nil
+}
+
+// SameList says whether two lists are one list, not only equal ones.
+func SameList(a, b []Resource) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// diff names the sections that change, and says when that takes effect.
+func (p Process) diff(to Process) []Change {
+	logWhen := ""
+	if p.Log.Format != to.Log.Format {
+		logWhen = " (the format from the next start on)"
+	}
+	var out []Change
+	for _, s := range []struct {
+		key      string
+		from, to any
+		when     string
+	}{
+		{"limits", p.Limits, to.Limits, " (from the next start on, which takes `culvert unpin` before)"},
+		{"api", p.API, to.API, " (from the next start on)"},
+		{"bgp", p.BGP, to.BGP, ""},
+		{"overlay", p.Overlay, to.Overlay, ""},
+		{"metrics", p.Metrics, to.Metrics, " (from the next start on)"},
+		{"upf", p.UPF, to.UPF, ""},
+		{"log", p.Log, to.Log, logWhen},
+	} {
+		if !Same(s.from, s.to) {
+			out = append(out, Change{OpUpdate, KindSettings, s.key, difference(s.from, s.to) + s.when})
+		}
+	}
+	return out
+}
+
+// summary says in a few words what a new resource does.
+func summary(value any) string {
+	switch v := value.(type) {
+	case srv6.LocalSID:
+		return Text(v.Behavior)
+	case srpolicy.Policy:
+		return fmt.Sprintf("%d segment lists", len(v.SegmentLists))
+	case srpolicy.CandidatePath:
+		return fmt.Sprintf("of policy %s, preference %d", v.Policy, v.Preference)
+	case srpolicy.Steering:
+		switch {
+		case v.Policy != "":
+			return "to policy " + v.Policy
+		case v.Tunnel != "":
+			return "to tunnel " + v.Tunnel
+		default:
+			return Text(srv6.HMGTP4D)
+		}
+	case gtpu.Tunnel:
+		if v.LocalTEID == 0 {
+			return fmt.Sprintf("to %s", v.Remote)
+		}
+		return fmt.Sprintf("local TEID %d", v.LocalTEID)
+	case slice.Slice:
+		if v.N9 != nil {
+			return strings.TrimSpace(fmt.Sprintf("N9 over %s %s", v.N9.Transport, v.N9.Mode))
+		}
+	case config.Locator:
+		return v.Prefix.String()
+	}
+	return ""
+}
+
+// Text is a value as the configuration writes it.
+func Text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Trim(string(b), `"`)
+}
+
+// difference names the fields that differ: "table: 10 -> 20".
+func difference(from, to any) string {
+	a, b := fields(from), fields(to)
+	names := maps.Clone(a)
+	maps.Copy(names, b)
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !bytes.Equal(a[name], b[name]) {
+			parts = append(parts, fmt.Sprintf("%s: %s -> %s", name, shown(a[name]), shown(b[name])))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// fields are a value's fields as JSON; a value that is no object is its own
+// field.
+func fields(v any) map[string]json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	out := map[string]json.RawMessage{}
+	if json.Unmarshal(raw, &out) != nil {
+		out = map[string]json.RawMessage{"value": raw}
+	}
+	return out
+}
+
+func shown(v json.RawMessage) string {
+	const most = 120
+	switch {
+	case v == nil:
+		return "unset"
+	case len(v) > most:
+		return string(v[:most]) + "..."
+	}
+	return string(v)
+}

@@ -1,0 +1,136 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/config"
+)
+
+// maxSeries is how many SIDs, policies or tunnels have series of their own.
+// Beyond it only their sum is shown: a scrape must stay small, and the management
+// API has single ones.
+const maxSeries = 10_000
+
+// collector is a prometheus.Collector of an agent.
+type collector struct{ *agent.Agent }
+
+// Describe sends every row of the table.
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	for i := range families {
+		ch <- families[i].desc
+	}
+}
+
+// Collect sends what every row reads. Before Run is ready that is the build only.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	r, err := read(c.Agent)
+	for i := range families {
+		f := &families[i]
+		f.read(r, func(value float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
+		})
+	}
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(families[0].desc, err)
+	}
+}
+
+// reading is what a scrape reads of the agent.
+type reading struct {
+	agent.Gauges
+	outcomes     []agent.Outcome
+	sids         []agent.SIDStatus
+	policies     []agent.PolicyStatus
+	tunnels      []agent.TunnelStatus
+	slices       []agent.SliceStatus
+	associations []agent.AssociationStatus
+	peers        []agent.BGPPeerStatus
+	status       *agent.UPFStatus
+}
+
+// read reads all of it, as far as there are no errors.
+func read(a *agent.Agent) (*reading, error) {
+	r := &reading{Gauges: a.Gauges()}
+	if r.DataPath == "" {
+		return r, nil
+	}
+	var errs [7]error
+	r.outcomes, errs[0] = a.Outcomes()
+	if !r.tooMany(agent.KindSID) {
+		r.sids, errs[1] = a.SIDs()
+	}
+	if !r.tooMany(agent.KindPolicy) {
+		r.policies, errs[2] = a.Policies()
+	}
+	r.tunnels, errs[3] = a.Tunnels()
+	if r.peers, errs[4] = a.BGPPeers(); errors.Is(errs[4], agent.ErrNotBGP) {
+		errs[4] = nil
+	}
+	if r.UPF != nil {
+		var s agent.Status
+		s, errs[5] = a.Status()
+		r.status = s.UPF
+		r.associations, _ = a.Associations() // with UPF this is no error
+		r.slices, errs[6] = a.Slices()
+	}
+	return r, errors.Join(errs[:]...)
+}
+
+// tooMany says that single series of a kind are not shown.
+func (r *reading) tooMany(kind agent.Kind) bool {
+	n := 0
+	for of, count := range r.Resources {
+		if of.Kind == kind {
+			n += count
+		}
+	}
+	return n > maxSeries
+}
+
+// Handler serves the agent's metrics, and those of the process.
+func Handler(a *agent.Agent) (http.Handler, error) {
+	r := prometheus.NewRegistry()
+	err := errors.Join(r.Register(collector{a}), r.Register(collectors.NewGoCollector()),
+		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, Registry: r}), nil
+}
+
+// Serve serves /metrics on an address until ctx ends, which is no error; on
+// config.MetricsOff it serves nothing.
+func Serve(ctx context.Context, a *agent.Agent, listen string, log *slog.Logger) error {
+	if listen == config.MetricsOff {
+		<-ctx.Done()
+		return nil
+	}
+	handler, err := Handler(a)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("metrics.listen: %w: choose another address, or %q", err, config.MetricsOff)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", handler)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return nil
+}

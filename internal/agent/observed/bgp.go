@@ -1,0 +1,214 @@
+package observed
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// BGP observes what BGP peers advertise: candidate paths whose headend is this
+// node, and in a cluster the prefixes behind other nodes. It advertises this
+// node.
+type BGP struct {
+	of       Config // what it was made of
+	config   bgp.Config
+	speaker  *bgp.Speaker
+	queue    *Queue
+	node     overlay.Node // that it advertises
+	expiry   *time.Timer  // of what an earlier speaker heard
+	families map[netip.Addr][]string
+}
+
+// BGPConfig completes a configuration of BGP with what follows from this node:
+// the configuration may be the same on all nodes of a cluster. It has no router
+// ID as long as that is not known.
+func BGPConfig(b config.BGP, mode string, self overlay.Self) config.BGP {
+	if mode != config.OverlayBGP {
+		return b
+	}
+	if !b.RouterID.IsValid() {
+		b.RouterID = routerID(self)
+	}
+	b.Listen, b.Peers = slices.Clone(b.Listen), slices.Clone(b.Peers)
+	for i, a := range b.Listen {
+		if a.IsUnspecified() {
+			b.Listen[i] = self.Address
+		}
+	}
+	if slices.Contains(b.Listen, netip.Addr{}) {
+		b.RouterID = netip.Addr{}
+	}
+	b.Peers = slices.DeleteFunc(b.Peers, func(p config.BGPPeer) bool {
+		return p.Address == self.Address || slices.Contains(self.Addresses, p.Address)
+	})
+	return b
+}
+
+// routerID is a node's IPv4 address; where it has none, four octets that no
+// other node's are likely to be (RFC 6286 wants no more than that they are
+// unique).
+func routerID(s overlay.Self) netip.Addr {
+	if i := slices.IndexFunc(s.Addresses, netip.Addr.Is4); i >= 0 {
+		return s.Addresses[i]
+	}
+	if !s.Address.IsValid() {
+		return netip.Addr{}
+	}
+	h := fnv.New32a()
+	h.Write(s.Address.AsSlice())
+	return netip.AddrFrom4([4]byte(h.Sum(nil)))
+}
+
+// NewBGP reads the passwords. It connects to nobody before start.
+func NewBGP(c Config, s *State, to *Queue, log *slog.Logger) (*BGP, error) {
+	b := &c.BGP
+	h := &BGP{of: c, queue: to, families: maps.Clone(s.Families), config: bgp.Config{
+		ASN: b.ASN, RouterID: b.RouterID, Listen: b.Listen, Port: b.Port, Restart: time.Duration(b.RestartTime) * time.Second, Log: log,
+		Restarting: s.hasBGP(), ClusterID: b.ClusterID, MaxPrefixes: b.MaxPrefixes,
+	}}
+	if h.families == nil {
+		h.families = map[netip.Addr][]string{}
+	}
+	for i, p := range b.Peers {
+		password, err := bgp.ReadPassword(p.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("bgp.peers[%d].password_file: %w", i, err)
+		}
+		peer := bgp.Peer{
+			Address: p.Address, Port: p.Port, ASN: p.ASN, Local: p.Source, Password: password, Hops: p.Hops, Passive: p.Passive,
+			Hold: time.Duration(p.HoldTime) * time.Second, RouteReflector: p.RouteReflector, Client: p.Client, Spoken: s.Families[p.Address],
+		}
+		for _, name := range p.Families {
+			peer.Families = append(peer.Families, bgp.Family(name))
+		}
+		h.config.Peers = append(h.config.Peers, peer)
+	}
+	if c.Overlay.Mode == config.OverlayBGP {
+		h.config.Cluster = &bgp.Cluster{Handler: h, Headends: s.headends(), Prefixes: b.Prefixes, SIDs: b.UnicastSIDs, Locator: !b.NoLocator}
+		if v := b.VPN; v.IsSet() {
+			h.config.Cluster.VPN = &bgp.VPN{Distinguisher: v.Distinguisher, Import: v.Import, Export: v.Export}
+		}
+	}
+	return h, nil
+}
+
+// hasBGP says whether an earlier speaker heard anything that the data path still
+// does.
+func (s *State) hasBGP() bool {
+	for _, p := range s.Paths {
+		if p.Kube == "" {
+			return true
+		}
+	}
+	return len(s.Reaches) > 0
+}
+
+// headends are the router IDs of the nodes whose routes peers advertise.
+func (s *State) headends() (out []netip.Addr) {
+	for _, r := range s.Reaches {
+		for _, o := range r.Routes {
+			if !slices.Contains(out, o.Node) {
+				out = append(out, o.Node)
+			}
+		}
+	}
+	return out
+}
+
+// start connects. What an earlier daemon heard, or this one under another
+// configuration, holds until peers have told it again, or have had time to.
+func (h *BGP) start(ctx context.Context) (err error) {
+	h.queue.Push(Update{Apply: (*State).MarkStale})
+	if h.speaker, err = bgp.Start(ctx, h.config, h); err != nil {
+		return fmt.Errorf("bgp: %w", err)
+	}
+	h.expiry = time.AfterFunc(h.config.Restart, func() { h.queue.Push(Update{Apply: (*State).expire}) })
+	return nil
+}
+
+// stop closes the sessions, and leave does at the daemon's end.
+func (h *BGP) stop() {
+	h.expiry.Stop()
+	h.speaker.Stop()
+}
+
+func (h *BGP) leave() {
+	h.expiry.Stop()
+	h.speaker.Leave()
+}
+
+// setNode advertises this node.
+func (h *BGP) setNode(n overlay.Node) error {
+	if h.config.Cluster == nil || desired.Same(h.node, n) {
+		return nil
+	}
+	if err := h.speaker.SetNode(n); err != nil {
+		return fmt.Errorf("bgp: %w", err)
+	}
+	h.node = n
+	return nil
+}
+
+// Config is what the speaker runs with.
+func (h *BGP) Config() bgp.Config { return h.config }
+
+// Peers are the BGP sessions.
+func (h *BGP) Peers(ctx context.Context) ([]bgp.PeerStatus, error) { return h.speaker.Peers(ctx) }
+
+// Put pushes a candidate path, as a bgp.Handler.
+func (h *BGP) Put(p bgp.Path) {
+	name := PathName(p.Node, p.Advertised)
+	h.queue.Push(Update{
+		Entry: Entry{EntryPath, name},
+		Apply: func(s *State) {
+			// Another originator may be the best now, of the same NLRI.
+			s.dropAdvertised(p.Advertised)
+			s.PutPath(name, Path{Path: p})
+		},
+		Withdraw: func(s *State) { s.DropPath(name) },
+	})
+}
+
+// Withdraw removes a candidate path, as a bgp.Handler.
+func (h *BGP) Withdraw(gone srpolicy.Advertised) {
+	h.queue.Push(Update{Apply: func(s *State) { s.dropAdvertised(gone) }})
+}
+
+// Complete removes what a peer has not told again, as a bgp.Handler.
+func (h *BGP) Complete(peer netip.Addr) {
+	h.queue.Push(Update{Apply: func(s *State) { s.complete(peer) }})
+}
+
+// Speaks keeps the address families of a peer over a restart, as a bgp.Handler.
+func (h *BGP) Speaks(peer netip.Addr, families []string) {
+	if slices.Equal(h.families[peer], families) {
+		return
+	}
+	h.families[peer] = families
+	h.queue.Push(Update{Entry: Entry{EntryFamilies, peer.String()}, Apply: func(s *State) { s.setFamilies(peer, families) }})
+}
+
+// PutReach pushes the routes to a prefix, as a bgp.ReachHandler.
+func (h *BGP) PutReach(p netip.Prefix, routes []bgp.Route) {
+	h.queue.Push(Update{
+		Entry:    Entry{EntryReach, p.String()},
+		Apply:    func(s *State) { s.PutReach(p, routes) },
+		Withdraw: func(s *State) { s.DropReach(p) },
+	})
+}
+
+// WithdrawReach removes the routes to a prefix, as a bgp.ReachHandler.
+func (h *BGP) WithdrawReach(p netip.Prefix) {
+	h.queue.Push(Update{Apply: func(s *State) { s.DropReach(p) }})
+}

@@ -1,0 +1,97 @@
+package observed
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
+)
+
+// A prefix that two peers had told of goes when both have told all, and neither has
+// told it again.
+func TestReachesBeforeARestart(t *testing.T) {
+	a, b, p := netip.MustParseAddr("127.95.0.1"), netip.MustParseAddr("127.95.0.2"), netip.MustParsePrefix("10.244.9.0/24")
+	by := func(peer netip.Addr, best bool) bgp.Route {
+		r := bgp.Route{Source: bgp.Source{Peer: peer}, Best: best}
+		r.Prefix, r.From = p, peer
+		return r
+	}
+	state, queue := State{}.Edit(), NewQueue()
+	state.PutReach(p, []bgp.Route{by(a, true), by(b, false)})
+	state.MarkStale()
+	h := &BGP{queue: queue}
+	hear := func(peer netip.Addr) {
+		h.Complete(peer)
+		for _, e := range queue.Take() {
+			e.Apply(&state)
+		}
+	}
+	hear(a)
+	if len(state.Best()) != 1 {
+		t.Error("it went before the other peer had time to tell it")
+	}
+	hear(b)
+	if len(state.Reaches) != 0 {
+		t.Errorf("it stays: %+v", state.Reaches)
+	}
+}
+
+func TestPassword(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "password")
+	for content, want := range map[string]string{"secret\n": "", "": "holds 0 characters", strings.Repeat("x", 81): "holds 81"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h, err := NewBGP(Config{BGP: config.BGP{ASN: 1, Peers: []config.BGPPeer{{PasswordFile: path}}}}, &State{}, NewQueue(), slog.New(slog.DiscardHandler))
+		if want == "" && (err != nil || h.Config().Peers[0].Password != "secret") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %+v, %v, want %q", content, h, err, want)
+		}
+	}
+}
+
+// One configuration does for all nodes of a cluster.
+func TestOneFileForAllNodes(t *testing.T) {
+	c, err := config.Parse([]byte(`
+overlay: {mode: bgp, locator_pool: 'fc00::/32'}
+bgp:
+  asn: 65001
+  listen: ['::']
+  peers: [{address: '2001:db8::1', asn: 65001}, {address: 2001:db8::2, asn: 65001}, {address: 10.0.0.1, asn: 65001}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(self overlay.Self) config.BGP { return BGPConfig(c.BGP, c.Overlay.Mode, self) }
+	if b := of(overlay.Self{}); b.RouterID.IsValid() {
+		t.Errorf("a node that does not know itself speaks as %s", b.RouterID)
+	}
+	self := overlay.Self{Name: "node-1", Address: netip.MustParseAddr("2001:db8::1"), Addresses: []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.0.0.1")}}
+	b := of(self)
+	if b.RouterID != netip.MustParseAddr("10.0.0.1") || !slices.Equal(b.Listen, []netip.Addr{self.Address}) {
+		t.Errorf("router ID %s, listens at %s: want what the Node has", b.RouterID, b.Listen)
+	}
+	if len(b.Peers) != 1 || b.Peers[0].Address != netip.MustParseAddr("2001:db8::2") {
+		t.Errorf("peers are %+v, want the other node", b.Peers)
+	}
+	if got := c.BGP.Listen; !got[0].IsUnspecified() || len(c.BGP.Peers) != 3 {
+		t.Errorf("the configuration itself has changed: %+v", c.BGP)
+	}
+	ids := map[netip.Addr]bool{}
+	for _, a := range []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"} {
+		ids[routerID(overlay.Self{Address: netip.MustParseAddr(a)})] = true
+	}
+	if len(ids) != 3 || ids[netip.IPv4Unspecified()] {
+		t.Errorf("router IDs of nodes without IPv4: %v", ids)
+	}
+	c.BGP.RouterID = netip.MustParseAddr("192.0.2.7")
+	if b := of(self); b.RouterID != netip.MustParseAddr("192.0.2.7") {
+		t.Errorf("router ID %s in place of the one that is set", b.RouterID)
+	}
+}

@@ -1,0 +1,139 @@
+package observed
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// PutPath adds or replaces a candidate path.
+func (s *State) PutPath(name string, p Path) {
+	edit(&s.Paths, &s.own.paths)
+	s.Paths[name], s.Touched[name] = p, true
+}
+
+// DropPath removes a candidate path, if it is there.
+func (s *State) DropPath(name string) {
+	if _, there := s.Paths[name]; there {
+		edit(&s.Paths, &s.own.paths)
+		s.Touched[name] = true
+		delete(s.Paths, name)
+	}
+}
+
+// dropAdvertised removes the paths that have the NLRI of an advertisement.
+func (s *State) dropAdvertised(a srpolicy.Advertised) {
+	for name, p := range s.Paths {
+		if p.Kube == "" && p.Path.Color == a.Color && p.Endpoint == a.Endpoint && p.Distinguisher == a.Distinguisher {
+			s.DropPath(name)
+		}
+	}
+}
+
+// PutNode adds or replaces another node.
+func (s *State) PutNode(n overlay.Node) {
+	edit(&s.Nodes, &s.own.nodes)
+	m, there := s.Nodes[n.Name]
+	if !there {
+		s.Last++
+		m.Number = s.Last
+	}
+	m.Node = n
+	s.Nodes[n.Name] = m
+}
+
+// DropNode removes another node.
+func (s *State) DropNode(name string) {
+	edit(&s.Nodes, &s.own.nodes)
+	delete(s.Nodes, name)
+}
+
+// PutReach replaces the routes to a prefix.
+func (s *State) PutReach(p netip.Prefix, routes []bgp.Route) {
+	edit(&s.Reaches, &s.own.reaches)
+	r, there := s.Reaches[p]
+	if !there {
+		s.Last++
+		r.Number = s.Last
+	}
+	r.Prefix, r.Routes, r.awaited = p, routes, nil
+	s.Reaches[p] = r
+}
+
+// DropReach removes all routes to a prefix.
+func (s *State) DropReach(p netip.Prefix) {
+	edit(&s.Reaches, &s.own.reaches)
+	delete(s.Reaches, p)
+}
+
+// setFamilies notes the address families that a BGP peer speaks.
+func (s *State) setFamilies(peer netip.Addr, families []string) {
+	edit(&s.Families, &s.own.families)
+	s.Families[peer] = families
+}
+
+// forget removes the paths and prefixes that the two functions choose.
+func (s *State) forget(path func(Path) bool, reach func(Reach) bool) {
+	for name, p := range s.Paths {
+		if path(p) {
+			s.DropPath(name)
+		}
+	}
+	for p, r := range s.Reaches {
+		if reach(r) {
+			s.DropReach(p)
+		}
+	}
+}
+
+// MarkStale marks what peers say as what an earlier daemon heard. A watcher of
+// Kubernetes gets a list of what was there, and removes what is gone.
+func (s *State) MarkStale() {
+	edit(&s.Paths, &s.own.paths)
+	for name, p := range s.Paths {
+		p.stale = p.Kube == ""
+		s.Paths[name] = p
+	}
+	edit(&s.Reaches, &s.own.reaches)
+	for prefix, r := range s.Reaches {
+		r.awaited = nil
+		for _, o := range r.Routes {
+			r.awaited = append(r.awaited, o.From)
+		}
+		s.Reaches[prefix] = r
+	}
+}
+
+// complete removes what a peer, which has told everything now, has not told
+// again.
+func (s *State) complete(peer netip.Addr) {
+	s.forget(func(p Path) bool { return p.stale && p.Peer == peer }, func(Reach) bool { return false })
+	for prefix, r := range s.Reaches {
+		if !slices.Contains(r.awaited, peer) {
+			continue
+		}
+		r.awaited = slices.DeleteFunc(slices.Clone(r.awaited), func(a netip.Addr) bool { return a == peer })
+		if len(r.awaited) == 0 {
+			s.DropReach(prefix)
+			continue
+		}
+		edit(&s.Reaches, &s.own.reaches)
+		s.Reaches[prefix] = r
+	}
+}
+
+// expire removes what is stale still.
+func (s *State) expire() {
+	s.forget(func(p Path) bool { return p.stale }, func(r Reach) bool { return r.awaited != nil })
+}
+
+// Cleared is s without anything in it.
+func (s State) Cleared() State {
+	s = s.Edit()
+	s.forget(func(Path) bool { return true }, func(Reach) bool { return true })
+	s.Nodes, s.Families, s.Self, s.Former = nil, nil, Self{}, nil
+	return s
+}

@@ -1,0 +1,250 @@
+package observed
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+const (
+	// claimedBits is the length of the locator that a node claims.
+	claimedBits = 48
+	// retryRefused is how often a refused update is pushed again.
+	retryRefused = time.Minute
+)
+
+// Kubernetes observes the Kubernetes API, publishes this node there and claims
+// its locator.
+type Kubernetes struct {
+	of      Config // what it was made of
+	watcher *kube.Watcher
+	queue   *Queue
+	log     *slog.Logger
+	pool    netip.Prefix // to claim a locator of; zero: none
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	claims  chan struct{} // the Node is there, or is another one
+	uid     string        // of the Node, as the API had it last
+	node    overlay.Node  // that was published
+
+	mu      sync.Mutex
+	newest  map[Entry]uint64 // the number of the newest update
+	last    uint64           // number
+	refused map[Entry]refusal
+}
+
+// refusal is why this node cannot use an update.
+type refusal struct {
+	Update
+	path string // of the update, as the watcher names it; empty: it has none
+	why  error
+}
+
+// NewKubernetes makes one that pushes what it hears to a queue. The watcher asks
+// nothing before start.
+func NewKubernetes(c Config, w *kube.Watcher, to *Queue, log *slog.Logger) *Kubernetes {
+	return &Kubernetes{
+		of: c, watcher: w, queue: to, log: log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1),
+		newest: map[Entry]uint64{}, refused: map[Entry]refusal{},
+	}
+}
+
+// push pushes an update that the agent may refuse.
+func (k *Kubernetes) push(path string, u Update) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last++
+	number := k.last
+	delete(k.refused, u.Entry)
+	k.newest[u.Entry] = number
+	u.Refused = func(why error) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.newest[u.Entry] == number {
+			k.refused[u.Entry] = refusal{u, path, why}
+		}
+	}
+	k.queue.Push(u)
+}
+
+// pushGone pushes the end of an entry.
+func (k *Kubernetes) pushGone(e Entry, apply func(*State)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.refused, e)
+	delete(k.newest, e)
+	k.queue.Push(Update{Apply: apply})
+}
+
+// RetryRefused pushes the refused updates again: what they conflict with may be
+// gone.
+func (k *Kubernetes) RetryRefused() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for e, r := range k.refused {
+		delete(k.refused, e) // until it is refused again
+		k.queue.Push(r.Update)
+	}
+}
+
+// start watches. What s holds of Kubernetes stays until the API server says
+// otherwise.
+func (k *Kubernetes) start(ctx context.Context, s *State) {
+	ctx, k.cancel = context.WithCancel(ctx)
+	known := kube.Known{Nodes: s.InOrder(), LocalSIDs: s.Self.SIDs}
+	for _, p := range s.Paths {
+		if p.Kube != "" {
+			known.Paths = append(known.Paths, kube.Path{Name: p.KubeName, Origin: p.Kube, Advertised: p.Advertised})
+		}
+	}
+	k.running.Go(func() {
+		if err := k.watcher.Run(ctx, k, known); err != nil {
+			k.log.Error("the Kubernetes API is not watched any more", "error", err)
+		}
+	})
+	k.running.Go(func() {
+		again := time.NewTicker(retryRefused)
+		defer again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-again.C:
+				k.RetryRefused()
+			}
+		}
+	})
+	if k.pool.IsValid() {
+		k.running.Go(func() { k.claim(ctx) })
+	}
+}
+
+// leave ends the watch at the daemon's end, and does not wait for the API
+// server.
+func (k *Kubernetes) leave() { k.cancel() }
+
+func (k *Kubernetes) stop() {
+	k.cancel()
+	k.running.Wait()
+}
+
+// claim claims a locator for each Node that this node is made of.
+func (k *Kubernetes) claim(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.claims:
+		}
+		p, err := k.watcher.Claim(ctx, k.pool, claimedBits)
+		if err != nil { // ctx has ended
+			return
+		}
+		k.queue.Push(Update{Entry: Entry{EntrySelf, "locator"}, Apply: func(s *State) { s.Self.Locator = p }})
+	}
+}
+
+// publish writes this node to its Node.
+func (k *Kubernetes) publish(n overlay.Node) {
+	if !desired.Same(n, k.node) {
+		k.node = n
+		k.watcher.Publish(n)
+	}
+}
+
+// problem is why the API says nothing now, "" if it does.
+func (k *Kubernetes) problem() string {
+	s := k.watcher.Status()
+	switch {
+	case s.Error != "":
+		return "the Kubernetes API does not answer: " + s.Error
+	case !s.Complete:
+		return "the Kubernetes API has not sent everything yet"
+	}
+	return ""
+}
+
+// Verdicts are those on the paths of Kubernetes: of the policies, and of the
+// paths that this node refuses. verdicts are by policy.
+func (k *Kubernetes) Verdicts(s *State, verdicts map[string][]srpolicy.Verdict) (out []kube.Verdict) {
+	k.mu.Lock()
+	for _, r := range k.refused {
+		if r.path != "" {
+			out = append(out, kube.Verdict{Path: r.path, Why: r.why.Error()})
+		}
+	}
+	k.mu.Unlock()
+	for _, list := range verdicts {
+		for _, v := range list {
+			if p, ok := s.Paths[v.Path]; ok && p.Kube != "" {
+				out = append(out, kube.Verdict{Path: p.KubeName, Valid: v.Valid, Active: v.Active, Why: v.Why})
+			}
+		}
+	}
+	return out
+}
+
+// SetVerdicts writes verdicts to the objects of their paths.
+func (k *Kubernetes) SetVerdicts(v []kube.Verdict) { k.watcher.SetVerdicts(v) }
+
+// SetSelf pushes this node's own Node, as a kube.Handler.
+func (k *Kubernetes) SetSelf(self kube.Self) {
+	k.queue.Push(Update{Entry: Entry{EntrySelf, "Node"}, Apply: func(s *State) { s.Self.Self = self }})
+	if k.pool.IsValid() && self.UID != k.uid {
+		k.uid = self.UID
+		select {
+		case k.claims <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// SetLocalSIDs pushes this node's SIDs in the ConfigMap, as a kube.Handler.
+func (k *Kubernetes) SetLocalSIDs(sids kube.LocalSIDs) {
+	k.queue.Push(Update{
+		Entry:    Entry{EntrySelf, "SIDs"},
+		Apply:    func(s *State) { s.Self.SIDs = sids },
+		Withdraw: func(s *State) { s.Self.SIDs = kube.LocalSIDs{} },
+	})
+}
+
+// PutNode pushes another node, as a kube.Handler.
+func (k *Kubernetes) PutNode(n overlay.Node) {
+	k.push("", Update{
+		Entry:    Entry{EntryNode, n.Name},
+		Apply:    func(s *State) { s.PutNode(n) },
+		Withdraw: func(s *State) { s.DropNode(n.Name) },
+	})
+}
+
+// DeleteNode pushes that another node is gone, as a kube.Handler.
+func (k *Kubernetes) DeleteNode(name string) {
+	k.pushGone(Entry{EntryNode, name}, func(s *State) { s.DropNode(name) })
+}
+
+// PutPath pushes a candidate path, as a kube.Handler.
+func (k *Kubernetes) PutPath(p kube.Path) {
+	name := shortName("kube", p.Name)
+	k.push(p.Name, Update{
+		Entry: Entry{EntryPath, name},
+		Apply: func(s *State) {
+			s.PutPath(name, Path{Path: bgp.Path{Advertised: p.Advertised}, Kube: p.Origin, KubeName: p.Name})
+		},
+		Withdraw: func(s *State) { s.DropPath(name) },
+	})
+}
+
+// WithdrawPath pushes that a candidate path is gone, as a kube.Handler.
+func (k *Kubernetes) WithdrawPath(name string) {
+	name = shortName("kube", name)
+	k.pushGone(Entry{EntryPath, name}, func(s *State) { s.DropPath(name) })
+}

@@ -1,0 +1,302 @@
+package observed
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// State is what BGP peers and the Kubernetes API say. Nobody changes it in
+// place: Edit makes a copy that can change.
+type State struct {
+	Paths    map[string]Path // by PathName
+	Nodes    map[string]Node // other nodes, by name: Kubernetes
+	Reaches  map[netip.Prefix]Reach
+	Families map[netip.Addr][]string // address families, by BGP peer
+	Self     Self
+	// Former are the nodes that another control plane knew before the present
+	// one. Each stays until the present one knows it, or for FormerTime.
+	Former []overlay.Node
+	// Last is the number of the newest entry: of two that claim the same, the
+	// first that came holds it.
+	Last uint64
+	// Touched are the names of the paths that Edit's copy has changed.
+	Touched map[string]bool
+
+	own owned
+}
+
+// FormerTime is how long a former node stays at most.
+const FormerTime = time.Minute
+
+// owned are the maps that an edited copy has copied.
+type owned struct{ paths, nodes, reaches, families bool }
+
+// Path is a candidate path that somebody advertises.
+type Path struct {
+	bgp.Path
+	// Kube names the object that it is from, and KubeName is its name for the
+	// watcher; empty: a BGP peer advertises it.
+	Kube     string `json:"kube,omitempty"`
+	KubeName string `json:"kube_name,omitempty"`
+	// stale: an earlier daemon heard of it. It holds until its peer has told
+	// everything again, or has had time to.
+	stale bool
+}
+
+// Node is another node, as Kubernetes has it.
+type Node struct {
+	overlay.Node
+	Number uint64 `json:"number"`
+}
+
+// Reach is a prefix that peers advertise, with all routes to it, best first.
+type Reach struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Routes []bgp.Route  `json:"routes"`
+	Number uint64       `json:"number"`
+	// awaited are the peers that an earlier daemon heard of it: it holds until
+	// one of them has told it again, or all have told everything.
+	awaited []netip.Addr
+}
+
+// Self is what Kubernetes says of this node.
+type Self struct {
+	kube.Self
+	Locator netip.Prefix   `json:"locator,omitzero"`
+	SIDs    kube.LocalSIDs `json:"sids,omitzero"`
+}
+
+// Unmarked is p without the mark that it is from before a restart.
+func (p Path) Unmarked() Path { p.stale = false; return p }
+
+// Unmarked is n: a node has no such mark.
+func (n Node) Unmarked() Node { return n }
+
+// Unmarked is r without the mark that it is from before a restart.
+func (r Reach) Unmarked() Reach { r.awaited = nil; return r }
+
+// Color is the policy that the path is of.
+func (p Path) Color() overlay.Color {
+	return overlay.Color{Color: p.Path.Color, Endpoint: p.Endpoint}
+}
+
+// AddTo adds to k what others know of the path's policy by it.
+func (p Path) AddTo(k overlay.Known) overlay.Known {
+	if !k.BindingSID.IsValid() {
+		k.BindingSID = p.BindingSID
+	}
+	for _, list := range p.SegmentLists {
+		last := list.Segments[len(list.Segments)-1]
+		k.Ends = append(k.Ends, last)
+		if len(list.Segments) == 1 {
+			k.Direct = append(k.Direct, last)
+		}
+	}
+	return k
+}
+
+// IPv6 is the first IPv6 address of the Node.
+func (s Self) IPv6() netip.Addr {
+	if i := slices.IndexFunc(s.Addresses, netip.Addr.Is6); i >= 0 {
+		return s.Addresses[i]
+	}
+	return netip.Addr{}
+}
+
+// Edit is a copy of s that can change. It copies each map before the first
+// change of it, and notes the paths that change.
+func (s State) Edit() State {
+	s.own, s.Touched = owned{}, map[string]bool{}
+	return s
+}
+
+// edit copies a map before its first change.
+func edit[K comparable, V any](m *map[K]V, own *bool) {
+	if *own {
+		return
+	}
+	if *own = true; *m == nil {
+		*m = map[K]V{}
+		return
+	}
+	*m = maps.Clone(*m)
+}
+
+// Is says whether the two are one.
+func (s *State) Is(o *State) bool {
+	return SameMap(s.Paths, o.Paths) && s.OnlyPaths(o)
+}
+
+// OnlyPaths says whether the two differ in nothing but candidate paths.
+func (s *State) OnlyPaths(o *State) bool {
+	return SameMap(s.Nodes, o.Nodes) && SameMap(s.Reaches, o.Reaches) && SameMap(s.Families, o.Families) &&
+		len(s.Former) == len(o.Former) && desired.Same(s.Self, o.Self)
+}
+
+// SameMap says whether two maps are one map, not only equal ones.
+func SameMap[K comparable, V any](a, b map[K]V) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}
+
+// Of is what of s the control planes of a configuration can say, too.
+func (s State) Of(c *config.Config) State {
+	s = s.Edit()
+	usesKube, reach := c.Overlay.UsesKube(), c.BGP.IsSet() && c.Overlay.Mode == config.OverlayBGP
+	s.forget(func(p Path) bool { return p.Kube != "" && !usesKube || p.Kube == "" && !c.BGP.IsSet() }, func(Reach) bool { return !reach })
+	for peer := range s.Families {
+		if !slices.ContainsFunc(c.BGP.Peers, func(p config.BGPPeer) bool { return p.Address == peer }) {
+			edit(&s.Families, &s.own.families)
+			delete(s.Families, peer)
+		}
+	}
+	if !usesKube {
+		s.Nodes, s.Self = nil, Self{}
+	}
+	return s
+}
+
+// InOrder are the other nodes in the order in which they came.
+func (s *State) InOrder() []overlay.Node {
+	list := slices.SortedFunc(maps.Values(s.Nodes), func(a, b Node) int { return cmp.Compare(a.Number, b.Number) })
+	out := make([]overlay.Node, len(list))
+	for i, m := range list {
+		out[i] = m.Node
+	}
+	return out
+}
+
+// Best are the routes that are used, in the order in which they came.
+func (s *State) Best() []overlay.Reach {
+	list := slices.SortedFunc(maps.Values(s.Reaches), func(a, b Reach) int { return cmp.Compare(a.Number, b.Number) })
+	var out []overlay.Reach
+	for _, r := range list {
+		if len(r.Routes) > 0 && r.Routes[0].Best {
+			out = append(out, r.Routes[0].Reach)
+		}
+	}
+	return out
+}
+
+// Rivals are the routes of the cluster that are not used and lead to another
+// node than the one that is.
+func (s *State) Rivals() (out []overlay.Rival) {
+	for _, r := range s.Reaches {
+		if len(r.Routes) == 0 {
+			continue
+		}
+		var owner netip.Addr
+		if r.Routes[0].Best {
+			owner = r.Routes[0].Address
+		}
+		for _, o := range r.Routes {
+			if !o.Best && o.Distinguisher == "" && o.Address != owner {
+				out = append(out, overlay.Rival{Reach: o.Reach, Owner: owner, Why: r.Routes[0].Why})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b overlay.Rival) int {
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()), a.Address.Compare(b.Address))
+	})
+	return slices.CompactFunc(out, func(a, b overlay.Rival) bool { return a.Prefix == b.Prefix && a.Address == b.Address })
+}
+
+// Remaining are the former nodes of which the present control plane does not
+// know everything yet.
+func (s *State) Remaining() []overlay.Node {
+	if len(s.Former) == 0 {
+		return nil
+	}
+	names, addresses, policies := map[string]bool{}, map[netip.Addr]bool{}, map[overlay.Color]bool{}
+	for _, n := range s.Nodes {
+		names[n.Name], addresses[n.Address] = true, true
+	}
+	for _, p := range s.Paths {
+		policies[p.Color()] = true
+	}
+	missing := func(p netip.Prefix, node netip.Addr) bool {
+		color := overlay.Color{Color: overlay.ColorIPv6, Endpoint: node}
+		if p.Addr().Is4() {
+			color.Color = overlay.ColorIPv4
+		}
+		return len(s.Reaches[p].Routes) == 0 || !policies[color]
+	}
+	return slices.DeleteFunc(slices.Clone(s.Former), func(n overlay.Node) bool {
+		return names[n.Name] || addresses[n.Address] ||
+			!slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return missing(p, n.Address) })
+	})
+}
+
+// NamedPath is a candidate path with its name on this node.
+type NamedPath struct {
+	Name string
+	Path
+}
+
+// NamedPaths are paths, the preferred one first.
+type NamedPaths []NamedPath
+
+// Ranked are all paths. The first of a policy gives it its binding SID.
+func (s *State) Ranked() NamedPaths {
+	out := make(NamedPaths, 0, len(s.Paths))
+	for name, p := range s.Paths {
+		out = append(out, NamedPath{name, p})
+	}
+	out.rank()
+	return out
+}
+
+// PathsOf are the paths of one policy.
+func (s *State) PathsOf(color overlay.Color) NamedPaths {
+	var out NamedPaths
+	for name, p := range s.Paths {
+		if p.Color() == color {
+			out = append(out, NamedPath{name, p})
+		}
+	}
+	out.rank()
+	return out
+}
+
+func (list NamedPaths) rank() {
+	slices.SortFunc(list, func(a, b NamedPath) int {
+		return cmp.Or(cmp.Compare(b.EffectivePreference(), a.EffectivePreference()), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Known is what others know of these paths' policy.
+func (list NamedPaths) Known() (k overlay.Known) {
+	for _, p := range list {
+		k = p.AddTo(k)
+	}
+	return k
+}
+
+// PathName is the name on this node of a candidate path that a BGP speaker
+// advertises.
+func PathName(node netip.Addr, a srpolicy.Advertised) string {
+	return shortName("bgp", fmt.Sprintf("%s:%d:%d:%s", node, a.Distinguisher, a.Color, a.Endpoint))
+}
+
+// shortName is kind:rest, or a hash of it where that cannot be a name.
+func shortName(kind, rest string) string {
+	name := kind + ":" + rest
+	if len(srv6.CheckName("", name)) > 0 {
+		sum := sha256.Sum256([]byte(name))
+		name = fmt.Sprintf("%s:%x", kind, sum[:16])
+	}
+	return name
+}

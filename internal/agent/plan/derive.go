@@ -1,0 +1,182 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/observed"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// overlayLocator is the name of the locator that the node's own SIDs are in.
+const overlayLocator = "overlay"
+
+// Derive is g with what follows from it on this node: the node's SIDs, policies to
+// the other nodes and the steering there; the candidate paths that others say, and
+// a policy for those whose color and endpoint no other policy has. from is what the
+// scope is about a change of: what is not in the scope follows as before.
+func (g *Goal) Derive(self overlay.Self, from *Goal, s Scope) *Goal {
+	next := *g
+	d := deriver{Goal: &next, scope: s}
+	if s.Policies == nil {
+		next.Self, next.Derived, next.Problems, next.Wanted = self, nil, nil, &overlay.Wanted{}
+		d.index()
+		if self.Name != "" {
+			d.cluster()
+		}
+	} else {
+		next.Self, next.Problems, next.Wanted, next.Named = from.Self, from.Problems, from.Wanted, from.Named
+		d.rest = slices.DeleteFunc(slices.Clone(from.Derived), func(r desired.Resource) bool {
+			return r.Kind == desired.KindCandidatePath && r.Origin != desired.OriginOverlay && s.holds(r)
+		})
+	}
+	d.paths()
+	next.Derived = slices.Concat(d.policies, d.rest)
+	return &next
+}
+
+// deriver holds what is derived, and what it is looked up in.
+type deriver struct {
+	*Goal
+	scope          Scope
+	policies, rest []desired.Resource
+	ranked         observed.NamedPaths
+	taken          map[string]bool // names of policies
+	asked          map[desired.Ref]bool
+	sourced        bool // policies have an outer source
+}
+
+// index notes what is asked for.
+func (d *deriver) index() {
+	d.Named, d.taken, d.asked = map[overlay.Color]string{}, map[string]bool{}, map[desired.Ref]bool{}
+	d.ranked = d.Observed.Ranked()
+	for r := range d.All() {
+		d.asked[r.Ref] = true
+		switch v := r.Value.(type) {
+		case srpolicy.Policy:
+			d.taken[v.Name] = true
+			if v.Endpoint.IsValid() {
+				d.Named[overlay.Color{Color: v.Color, Endpoint: v.Endpoint}] = v.Name
+			}
+		case config.Encapsulation:
+			d.sourced = v.Source.IsValid()
+		}
+	}
+}
+
+// add derives a resource, unless somebody configured the same otherwise.
+func (d *deriver) add(list *[]desired.Resource, ref desired.Ref, value any) bool {
+	if d.asked[ref] {
+		d.Problems = append(d.Problems, fmt.Sprintf("%s is configured otherwise", ref))
+		return false
+	}
+	*list = append(*list, desired.Resource{Ref: ref, Origin: desired.OriginOverlay, Value: value})
+	return true
+}
+
+// cluster derives what the node needs as a member of its cluster.
+func (d *deriver) cluster() {
+	ref := func(kind desired.Kind, key string) desired.Ref { return desired.Ref{Kind: kind, Key: key} }
+	if p := d.Self.Locator; p.IsValid() && p.Bits()+config.DefaultFunctionBits <= 64 && !d.hasLocator(p) {
+		d.add(&d.rest, ref(desired.KindLocator, overlayLocator), config.Locator{Name: overlayLocator, Prefix: p, FunctionBits: config.DefaultFunctionBits})
+	}
+	for _, s := range d.Self.SIDs() {
+		d.add(&d.rest, ref(desired.KindSID, desired.SIDKey(s.SID)), s)
+	}
+	wanted := overlay.Remote(overlay.Cluster{
+		Self: d.Self, Nodes: d.Nodes(), Reaches: d.Observed.Best(), Rivals: d.Observed.Rivals(), Known: d.known(),
+	})
+	d.Wanted = &wanted
+	for _, p := range wanted.Policies {
+		if d.add(&d.policies, ref(desired.KindPolicy, p.Name), p) {
+			d.taken[p.Name], d.Named[overlay.Color{Color: p.Color, Endpoint: p.Endpoint}] = true, p.Name
+		}
+	}
+	for _, p := range wanted.Paths {
+		d.add(&d.rest, ref(desired.KindCandidatePath, p.Name), p)
+	}
+	for _, s := range slices.Concat(wanted.Steering, wanted.ToNodes) {
+		d.add(&d.rest, ref(desired.KindSteering, s.Key()), s)
+	}
+}
+
+func (d *deriver) hasLocator(p netip.Prefix) bool {
+	for r := range d.All() {
+		if v, ok := r.Value.(config.Locator); ok && v.Prefix == p {
+			return true
+		}
+	}
+	return false
+}
+
+// known are the policies that others made, or say paths of.
+func (d *deriver) known() map[overlay.Color]overlay.Known {
+	out := make(map[overlay.Color]overlay.Known, len(d.Named)+len(d.ranked))
+	for color, name := range d.Named {
+		out[color] = overlay.Known{Name: name}
+	}
+	for i := range d.ranked {
+		color := d.ranked[i].Color()
+		out[color] = d.ranked[i].AddTo(out[color])
+	}
+	return out
+}
+
+// paths derives the observed candidate paths of the policies in the scope, and the
+// policies that are there for them alone.
+func (d *deriver) paths() {
+	if d.scope.Policies != nil {
+		for name, p := range d.Observed.Paths {
+			if d.scope.Policies[d.Named[p.Color()]] {
+				d.ranked = append(d.ranked, observed.NamedPath{Name: name, Path: p})
+			}
+		}
+	}
+	for i := range d.ranked {
+		p := &d.ranked[i]
+		origin := desired.OriginBGP
+		if p.Kube != "" {
+			origin = desired.OriginKube
+		}
+		policy, there := d.Named[p.Color()]
+		if !there && !d.Self.Address.IsValid() && !d.sourced {
+			continue // until the outer source is known
+		}
+		if !there {
+			policy = d.newName(p.Advertised)
+			d.Named[p.Color()], d.taken[policy] = policy, true
+			d.policies = append(d.policies, desired.Resource{Ref: desired.Ref{Kind: desired.KindPolicy, Key: policy}, Origin: origin, Value: srpolicy.Policy{
+				Name: policy, Behavior: srv6.HEncapsRed, Source: d.Self.Address, Color: p.Advertised.Color, Endpoint: p.Endpoint, BindingSID: p.BindingSID,
+			}})
+		}
+		d.rest = append(d.rest, desired.Resource{Ref: desired.Ref{Kind: desired.KindCandidatePath, Key: p.Name}, Origin: origin, Value: srpolicy.CandidatePath{
+			Name: p.Name, Policy: policy, Preference: p.EffectivePreference(), SegmentLists: p.SegmentLists,
+		}})
+	}
+}
+
+// newName is the name that came with a path, if a policy can have it here.
+func (d *deriver) newName(a srpolicy.Advertised) string {
+	if len(srv6.CheckName("", a.PolicyName)) == 0 && !d.taken[a.PolicyName] {
+		return a.PolicyName
+	}
+	return overlay.ByAddress(a.Color, a.Endpoint)
+}
+
+// candidates are candidate paths by policy, with their provenance.
+func (g *Goal) candidates(paths []srpolicy.CandidatePath) map[string][]srpolicy.Candidate {
+	out := map[string][]srpolicy.Candidate{}
+	for _, p := range paths {
+		c := srpolicy.Candidate{CandidatePath: p}
+		if o, ok := g.Observed.Paths[p.Name]; ok && o.Kube == "" {
+			c.Origin, c.ASN, c.Node, c.Discriminator = srpolicy.ByBGP, o.ASN, o.Node, o.Distinguisher
+		}
+		out[p.Policy] = append(out[p.Policy], c)
+	}
+	return out
+}

@@ -1,0 +1,303 @@
+package plan
+
+import (
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/internal/upf"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// errorsPerSecond is how many ICMP errors and Error Indications each CPU may
+// cause: as many as Linux sends by default (icmp_msgs_per_sec).
+const errorsPerSecond = 1000
+
+// Port is an interface that the program is to be on, as it is now: an interface
+// that was deleted and made again is another Port.
+type Port struct {
+	config.Interface
+	Ifindex int
+	dataplane.Port
+}
+
+// Steering is a steering entry with the present index of its interface.
+type Steering struct {
+	srpolicy.Steering
+	Ifindex int
+}
+
+// Link is a link of Ethernet sessions with the present index of its interface.
+type Link struct {
+	dataplane.Link
+	Ifindex int // 0: the interface does not exist
+}
+
+// Tables is what the data path is to hold: a Goal with its defaults filled in, on
+// the links that exist.
+type Tables struct {
+	Links    *netdev.Snapshot
+	Settings dataplane.Settings
+	Ports    map[string]Port
+	Policies map[string]srpolicy.Policy
+	// Verdicts are on the candidate paths of each policy, the active one first.
+	// The segment lists of Policies are those of the active one.
+	Verdicts map[string][]srpolicy.Verdict
+	Tunnels  map[string]gtpu.Tunnel
+	SIDs     map[string]srv6.LocalSID
+	Steering map[string]Steering
+	// SessionSIDs are the SIDs at which slices receive.
+	SessionSIDs map[string]netip.Prefix
+	N6          map[string]Link // of slices with Ethernet sessions
+	UPF         upf.Config
+
+	locators map[string]dataplane.Locator
+	// lists are the segment lists that each policy can have at most.
+	lists map[string]int
+}
+
+// Empty are the tables of a data path of which nobody asked for anything yet.
+func Empty() *Tables { return &Tables{} }
+
+// Compile makes tables of a goal, of which c is the configuration in the scope. What needs an interface that does not exist
+// waits until it does. Of former, which are the tables for the goal before, what is
+// not in the scope stays as it is; nil: there are none.
+func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, s Scope) *Tables {
+	t := &Tables{}
+	moved := former == nil || former.Links != links // what depends on links differs
+	if former != nil {
+		*t = *former
+	} else {
+		former = t
+	}
+	t.Links = links
+	if s.has(desired.KindLocator, desired.KindSettings) {
+		t.compileSettings(c)
+	}
+	if moved || s.has(desired.KindSlice, desired.KindSettings) {
+		t.compileUPF(c)
+	}
+	if moved || s.has(desired.KindPolicy, desired.KindCandidatePath, desired.KindSettings) {
+		t.compilePolicies(g, c, former, s)
+	}
+	if s.has(desired.KindTunnel, desired.KindSettings) {
+		t.compileTunnels(c)
+	}
+	if s.has(desired.KindSID) {
+		t.SIDs = make(map[string]srv6.LocalSID, len(c.SIDs))
+		for _, v := range c.SIDs {
+			t.SIDs[desired.SIDKey(v.SID)] = v
+		}
+	}
+	if moved || s.has(desired.KindSteering) {
+		t.compileSteering(c)
+	}
+	if moved || s.has(desired.KindInterface) {
+		t.Ports = make(map[string]Port, len(c.Interfaces))
+		for _, i := range c.Interfaces {
+			if l, ok := links.Link(i.Name); ok {
+				t.Ports[i.Name] = Port{i, l.Index, dataplane.Port{External: i.External, PartialChecksum: l.Virtual(), MTU: l.MTU}}
+			}
+		}
+	}
+	return t
+}
+
+// compilePolicies chooses the active candidate path of each policy in the scope.
+func (t *Tables) compilePolicies(g *Goal, c *config.Config, former *Tables, s Scope) {
+	if s.Policies == nil {
+		t.Policies = make(map[string]srpolicy.Policy, len(c.Policies))
+		t.Verdicts = make(map[string][]srpolicy.Verdict, len(c.Policies))
+		t.lists = make(map[string]int, len(c.Policies))
+	} else {
+		t.Policies, t.Verdicts, t.lists = maps.Clone(t.Policies), maps.Clone(t.Verdicts), maps.Clone(t.lists)
+	}
+	others := g.candidates(c.CandidatePaths)
+	for _, p := range c.Policies {
+		t.lists[p.Name] = len(p.SegmentLists)
+		for _, o := range others[p.Name] {
+			t.lists[p.Name] = max(t.lists[p.Name], len(o.SegmentLists))
+		}
+		if !p.Source.IsValid() {
+			p.Source = c.Encapsulation.Source
+		}
+		t.Policies[p.Name], t.Verdicts[p.Name] = srpolicy.Choose(p, others[p.Name], former.ActivePath(p.Name), t.unreachable)
+	}
+}
+
+// ListsBeyond is the number of segment lists that the policies beyond a scope can
+// have.
+func (t *Tables) ListsBeyond(s Scope) (n int) {
+	for name, lists := range t.lists {
+		if s.Policies != nil && !s.Policies[name] {
+			n += lists
+		}
+	}
+	return n
+}
+
+// ActivePath is the name of a policy's active candidate path; "": the policy's own
+// segment lists are active, or it does not exist.
+func (t *Tables) ActivePath(policy string) string {
+	if len(t.Verdicts[policy]) == 0 {
+		return ""
+	}
+	return t.Verdicts[policy][0].Path
+}
+
+// Switched calls f for each policy in a scope that has another active candidate
+// path than it had in former.
+func (t *Tables) Switched(former *Tables, s Scope, f func(policy, before string, now srpolicy.Verdict)) {
+	for name, verdicts := range within(t.Verdicts, s) {
+		if _, was := former.Verdicts[name]; !was || len(verdicts) == 0 {
+			continue
+		}
+		if before := former.ActivePath(name); before != verdicts[0].Path {
+			f(name, before, verdicts[0])
+		}
+	}
+}
+
+// unreachable says why no route leads to a first segment. A neighbour that has not
+// answered yet is no reason: the kernel resolves it once the policy is in use.
+func (t *Tables) unreachable(first netip.Addr) error {
+	_, err := netdev.Resolve(t.Links, netdev.Key{NextHop: first})
+	if errors.Is(err, netdev.ErrNoRoute) || errors.Is(err, netdev.ErrUnreachable) || errors.Is(err, netdev.ErrDown) {
+		return err
+	}
+	return nil
+}
+
+func (t *Tables) compileTunnels(c *config.Config) {
+	t.Tunnels = make(map[string]gtpu.Tunnel, len(c.Tunnels))
+	for _, v := range c.Tunnels {
+		if v.Remote.IsValid() && !v.Source.IsValid() {
+			v.Source = firstOfFamily(c.GTPU.Addresses, v.Remote)
+		}
+		t.Tunnels[v.Name] = v
+	}
+}
+
+func (t *Tables) compileSteering(c *config.Config) {
+	t.Steering = make(map[string]Steering, len(c.Steering))
+	for _, s := range c.Steering {
+		entry := Steering{Steering: s}
+		if s.Interface != "" {
+			l, ok := t.Links.Link(s.Interface)
+			if !ok {
+				continue
+			}
+			entry.Ifindex = l.Index
+		}
+		t.Steering[s.Key()] = entry
+	}
+}
+
+func (t *Tables) compileSettings(c *config.Config) {
+	t.Settings = dataplane.Settings{
+		HopLimit:        c.Encapsulation.HopLimit,
+		Source:          c.Encapsulation.Source,
+		ErrorsPerSecond: errorsPerSecond,
+		Domain:          c.Domain,
+		GTPUAddresses:   c.GTPU.Addresses,
+		Pools:           c.GTPU.Pools,
+		UEPools:         c.UPF.Pools(),
+	}
+	if c.UPF.IsSet() {
+		t.Settings.Protected, t.Settings.MSSClamp = c.UPF.ProtectedPrefixes(), c.UPF.MSSClamp
+	}
+	t.locators = make(map[string]dataplane.Locator, len(c.Locators))
+	for _, l := range c.Locators {
+		t.locators[l.Name] = dataplane.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits}
+	}
+	t.Settings.Locators = byName(t.locators)
+}
+
+// compileUPF says what sessions are made of.
+func (t *Tables) compileUPF(c *config.Config) {
+	t.SessionSIDs, t.N6, t.UPF = map[string]netip.Prefix{}, map[string]Link{}, upf.Config{}
+	if !c.UPF.IsSet() {
+		return
+	}
+	t.UPF = upf.Config{
+		Addresses: c.GTPU.Addresses, Slices: c.Slices,
+		BufferPackets: int(c.UPF.Buffer.Packets), BufferBytes: int(c.UPF.Buffer.Bytes),
+		EchoInterval: time.Duration(c.UPF.EchoInterval) * time.Second,
+	}
+	for _, p := range c.UPF.UEPools {
+		t.UPF.Pools = append(t.UPF.Pools, upf.Pool{NetworkInstance: p.NetworkInstance, Prefixes: p.Prefixes})
+	}
+	for _, s := range c.Slices {
+		if s.N6 != nil {
+			to := Link{Link: dataplane.Link(*s.N6)}
+			if l, ok := t.Links.Link(s.N6.Interface); ok {
+				to.Ifindex = l.Index
+			}
+			t.N6[to.String()] = to
+		}
+		if s.N9 != nil && s.N9.LocalSID.IsValid() {
+			t.SessionSIDs[desired.SIDKey(s.N9.LocalSID)] = s.N9.LocalSID
+		}
+	}
+}
+
+// byName lists locators in the order of their names: an order that does not change
+// when others come or go.
+func byName(m map[string]dataplane.Locator) []dataplane.Locator {
+	var out []dataplane.Locator
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[name])
+	}
+	return out
+}
+
+func firstOfFamily(addrs []netip.Addr, like netip.Addr) netip.Addr {
+	if i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return a.Is4() == like.Is4() }); i >= 0 {
+		return addrs[i]
+	}
+	return netip.Addr{}
+}
+
+// RouteTables are the kernel's tables that packets are looked up in.
+func (t *Tables) RouteTables() []uint32 {
+	set := map[uint32]bool{netdev.TableMain: true}
+	for _, s := range t.SIDs {
+		set[s.Table] = true
+	}
+	for _, v := range t.Tunnels {
+		set[v.Table] = true
+	}
+	for _, s := range t.UPF.Slices {
+		set[s.Table] = true
+	}
+	delete(set, 0)
+	return slices.Sorted(maps.Keys(set))
+}
+
+// Keep has a resource that the data path could not take be what it is in former:
+// the next plan writes it again. An interface and a steering entry are as if they
+// were missing. Compile may have taken t's maps from former: it copies the one that
+// it changes.
+func (t *Tables) Keep(ref desired.Ref, former *Tables) {
+	switch ref.Kind {
+	case desired.KindInterface:
+		t.Ports = maps.Clone(t.Ports)
+		delete(t.Ports, ref.Key)
+	case desired.KindSteering:
+		t.Steering = maps.Clone(t.Steering)
+		delete(t.Steering, ref.Key)
+	case desired.KindPolicy:
+		if was, there := former.Policies[ref.Key]; there {
+			t.Policies, t.Verdicts = maps.Clone(t.Policies), maps.Clone(t.Verdicts)
+			t.Policies[ref.Key], t.Verdicts[ref.Key] = was, former.Verdicts[ref.Key]
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package punt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/slowpath"
+	"github.com/culvert-net/culvert/internal/upf"
+)
+
+// DataPath is what this package calls of the data path.
+type DataPath interface {
+	slowpath.Injector
+	InjectToUE(session uint64, packet []byte, ifindex int) error
+	Punts(context.Context, func(dataplane.Punt)) error
+}
+
+// Handler gives the packets of the data path to whom they are for.
+type Handler struct {
+	dp      DataPath
+	upf     *upf.UPF // nil: there are no sessions
+	handler *slowpath.SlowPath
+	close   func() error
+}
+
+// New opens what the node's own packets are sent by. links are the last, and ask
+// has a neighbour resolved. plane is nil on a node without sessions.
+func New(dp DataPath, plane *upf.UPF, links func() *netdev.Snapshot, ask func(netdev.Key), log *slog.Logger) (*Handler, error) {
+	s := &Handler{dp: dp, upf: plane}
+	out := &sender{links: links, ask: ask, toUE: dp.InjectToUE}
+	raw, err := slowpath.NewRawSender()
+	switch {
+	case err == nil:
+		out.out, out.raw = raw, raw
+	case errors.Is(err, unix.EPERM): // as a service it has no CAP_NET_RAW
+		out.out = &dataplane.Transmitter{}
+	default:
+		return nil, err
+	}
+	s.close = out.out.Close
+	s.handler = slowpath.New(slowpath.Options{
+		Injector: dp, Sender: out, Logger: log,
+		Resolve: func(n slowpath.Neighbour) {
+			if key, ok := neighbourKey(links(), n); ok {
+				ask(key)
+			}
+		},
+		Resolved: func(n slowpath.Neighbour) bool {
+			now := links()
+			key, ok := neighbourKey(now, n)
+			if !ok {
+				return false
+			}
+			nh, err := netdev.Resolve(now, key)
+			return err == nil && !nh.Pass
+		},
+	})
+	return s, nil
+}
+
+func neighbourKey(links *netdev.Snapshot, n slowpath.Neighbour) (netdev.Key, bool) {
+	l, ok := links.LinkByIndex(n.Ifindex)
+	return netdev.Key{NextHop: n.Addr, Interface: l.Name}, ok
+}
+
+// Run handles what comes until ctx ends, which is no error.
+func (s *Handler) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.handler.Run(ctx) })
+	group.Go(func() error {
+		if err := s.dp.Punts(ctx, s.handle); !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+	if err := errors.Join(group.Wait(), s.close()); err != nil {
+		return fmt.Errorf("slow path: %w", err)
+	}
+	return nil
+}
+
+// handle gives a packet to whom it is for.
+func (s *Handler) handle(p dataplane.Punt) {
+	switch {
+	case p.Kind != dataplane.PuntBuffer && p.Kind != dataplane.PuntDuplicate && p.Kind != dataplane.PuntFlood:
+		s.handler.Handle(packetOf(p))
+	case s.upf == nil: // left in the ring by a daemon that was a user plane function
+	case p.Kind == dataplane.PuntBuffer:
+		s.upf.Buffer(sessionPacket(p))
+	case p.Kind == dataplane.PuntFlood:
+		s.upf.Flood(p.Link, p.Ifindex, p.Data)
+	default:
+		s.upf.Duplicate(sessionPacket(p))
+	}
+}
+
+func sessionPacket(p dataplane.Punt) upf.Packet {
+	return upf.Packet{Session: p.Session, Rule: p.Rule, Ifindex: p.Ifindex, L3: p.L3, Data: p.Data}
+}
+
+func packetOf(p dataplane.Punt) slowpath.Packet {
+	return slowpath.Packet{
+		Kind: slowpath.Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3,
+		Type: p.Type, Code: p.Code, Data: p.Data,
+		Table: p.Table, Session: p.Session, NextHop: slowpath.Neighbour{Ifindex: p.Egress, Addr: p.NextHop},
+	}
+}
+
+// Counters are events of the slow path.
+func (s *Handler) Counters() map[string]uint64 { return maps.Collect(s.handler.Counters.All()) }
+
+// Retry sends what waits for a neighbour that the last links may have.
+func (s *Handler) Retry() { s.handler.Retry() }

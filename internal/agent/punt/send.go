@@ -1,0 +1,222 @@
+package punt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/slowpath"
+)
+
+// transmitter sends frames: a packet socket, or without CAP_NET_RAW
+// *dataplane.Transmitter.
+type transmitter interface {
+	Transmit(frame []byte, ifindex int) error
+	Close() error
+}
+
+// sender sends the node's own packets: back where a frame came from, or by a
+// table, whose next hop it finds in the snapshot as for any adjacency.
+type sender struct {
+	out   transmitter
+	links func() *netdev.Snapshot
+	ask   func(netdev.Key) // for a neighbour that is not resolved
+	// toUE sends a packet through the data path, by the rules of a session.
+	toUE func(session uint64, packet []byte, ifindex int) error
+	// kernel chooses source addresses, which takes no raw socket.
+	kernel slowpath.RawSender
+	// raw, if there is one, sends by the kernel's main table.
+	raw *slowpath.RawSender
+}
+
+// Source is the address of the interface that the packet leaves by, or else the
+// one that the kernel would send from.
+func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
+	if way.Back == nil && way.Table == dataplane.SessionTable {
+		return s.sourceForUE(dst, way.Ifindex)
+	}
+	if way.Back == nil && way.Table == netdev.TableMain {
+		return s.kernel.Source(dst, way.Ifindex)
+	}
+	links := s.links()
+	ifindex, tags := way.Ifindex, tagsOf(way.Back)
+	if way.Back == nil {
+		nh, err := s.nextHop(links, dst, way)
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		ifindex, tags = nh.Ifindex, nh.VLANs
+	}
+	ifindex = subinterface(links, ifindex, tags)
+	if addr, ok := addressOn(links, ifindex, dst); ok {
+		return addr, nil
+	}
+	addr, err := s.kernel.Source(dst, ifindex)
+	if err != nil { // main knows no way: any address of the node will do
+		i := slices.IndexFunc(links.Local(), func(a netip.Addr) bool { return a.Is4() == dst.Is4() })
+		if i < 0 {
+			return netip.Addr{}, err
+		}
+		return links.Local()[i], nil
+	}
+	return addr, nil
+}
+
+// Send sends an IP packet with all its lengths and checksums.
+func (s *sender) Send(packet []byte, way slowpath.Way) error {
+	if way.Back != nil {
+		return s.sendBack(packet, way)
+	}
+	if way.Table == netdev.TableMain && s.raw != nil {
+		return s.raw.Send(packet, way.Ifindex)
+	}
+	dst, etherType, err := destination(packet)
+	if err != nil {
+		return err
+	}
+	if way.Table == dataplane.SessionTable {
+		return s.toUE(way.Session, packet, way.Ifindex)
+	}
+	nh, err := s.nextHop(s.links(), dst, way)
+	switch {
+	case err != nil:
+		return err
+	case nh.Pass:
+		return fmt.Errorf("send to %s: only the kernel can (%s), by its main table and with CAP_NET_RAW", dst, nh.Why)
+	case len(packet) > nh.MTU:
+		return fmt.Errorf("send to %s: %d bytes, the MTU is %d", dst, len(packet), nh.MTU)
+	}
+	return s.out.Transmit(frameOf(nh, etherType, packet), nh.Ifindex)
+}
+
+// sourceForUE is what a UE is answered from: an address of the interface that
+// its packet came by, or any.
+func (s *sender) sourceForUE(ue netip.Addr, ifindex int) (netip.Addr, error) {
+	links := s.links()
+	if addr, ok := addressOn(links, ifindex, ue); ok {
+		return addr, nil
+	}
+	i := slices.IndexFunc(links.Local(), func(a netip.Addr) bool {
+		return a.Is4() == ue.Is4() && !a.IsLoopback() && !a.IsLinkLocalUnicast()
+	})
+	if i < 0 {
+		return netip.Addr{}, fmt.Errorf("%w: the node has no address to answer %s from", slowpath.ErrNoRoute, ue)
+	}
+	return links.Local()[i], nil
+}
+
+func (s *sender) sendBack(packet []byte, way slowpath.Way) error {
+	l, ok := s.links().LinkByIndex(way.Ifindex)
+	switch {
+	case !ok:
+		return fmt.Errorf("send back: there is no interface %d", way.Ifindex)
+	case s.raw == nil && l.XDP&netdev.XDPTransmit == 0:
+		return fmt.Errorf("send back by %s: frames cannot be redirected to it, and a packet socket needs CAP_NET_RAW", l.Name)
+	}
+	return s.out.Transmit(slices.Concat(way.Back, packet), way.Ifindex)
+}
+
+// nextHop finds the way by a table.
+func (s *sender) nextHop(links *netdev.Snapshot, dst netip.Addr, way slowpath.Way) (netdev.NextHop, error) {
+	switch {
+	case way.Table == 0:
+		return netdev.NextHop{}, fmt.Errorf("send to %s: %w: the packet is of no table", dst, slowpath.ErrNoRoute)
+	case way.Table != netdev.TableMain && dst.IsLinkLocalUnicast():
+		return netdev.NextHop{}, fmt.Errorf("send to %s: %w: nobody knows on which link", dst, slowpath.ErrNoRoute)
+	}
+	key := netdev.Key{NextHop: dst, Table: way.Table}
+	if dst.IsLinkLocalUnicast() {
+		l, ok := links.LinkByIndex(way.Ifindex)
+		if !ok {
+			return netdev.NextHop{}, fmt.Errorf("send to %s: there is no interface %d", dst, way.Ifindex)
+		}
+		key = netdev.Key{NextHop: dst, Interface: l.Name}
+	}
+	nh, err := netdev.Resolve(links, key)
+	switch {
+	case errors.Is(err, netdev.ErrNoNeighbour):
+		s.ask(key)
+	case errors.Is(err, netdev.ErrNoRoute), errors.Is(err, netdev.ErrUnreachable):
+		err = fmt.Errorf("%w: %w", slowpath.ErrNoRoute, err)
+	}
+	if err != nil {
+		return nh, fmt.Errorf("send to %s: %w", dst, err)
+	}
+	return nh, nil
+}
+
+// tagsOf are the VLAN tags of an Ethernet header.
+func tagsOf(header []byte) []netdev.VLAN {
+	var tags []netdev.VLAN
+	for at := 12; at+6 <= len(header); at += 4 {
+		tags = append(tags, netdev.VLAN{
+			TPID: binary.BigEndian.Uint16(header[at:]), ID: binary.BigEndian.Uint16(header[at+2:]) & 0xfff,
+		})
+	}
+	return tags
+}
+
+// subinterface is the VLAN device that takes frames with these tags; the
+// interface itself if there is none. VLAN 0 is only a priority.
+func subinterface(links *netdev.Snapshot, ifindex int, tags []netdev.VLAN) int {
+	for _, tag := range tags {
+		if tag.ID == 0 {
+			continue
+		}
+		i := slices.IndexFunc(links.Links, func(l netdev.Link) bool {
+			return l.Kind == "vlan" && l.Parent == ifindex && !l.ParentElsewhere && l.VLAN == tag
+		})
+		if i < 0 {
+			return ifindex
+		}
+		ifindex = links.Links[i].Index
+	}
+	return ifindex
+}
+
+// addressOn is the node's address on an interface to answer dst from: one of
+// the same scope first, and of these one of dst's own subnet.
+func addressOn(links *netdev.Snapshot, ifindex int, dst netip.Addr) (netip.Addr, bool) {
+	var best netip.Addr
+	rank := -1
+	for _, a := range links.Addresses {
+		addr := a.Prefix.Addr()
+		if a.Ifindex != ifindex || a.Tentative || addr.Is4() != dst.Is4() || addr.IsLinkLocalUnicast() != dst.IsLinkLocalUnicast() {
+			continue
+		}
+		r := 0
+		if a.Prefix.Masked().Contains(dst) {
+			r = 1
+		}
+		if r > rank || r == rank && addr.Less(best) {
+			best, rank = addr, r
+		}
+	}
+	return best, rank >= 0
+}
+
+func destination(packet []byte) (netip.Addr, uint16, error) {
+	switch {
+	case len(packet) >= 20 && packet[0]>>4 == 4:
+		return netip.AddrFrom4([4]byte(packet[16:20])), 0x0800, nil
+	case len(packet) >= 40 && packet[0]>>4 == 6:
+		return netip.AddrFrom16([16]byte(packet[24:40])), 0x86dd, nil
+	}
+	return netip.Addr{}, 0, errors.New("send: neither an IPv4 nor an IPv6 packet")
+}
+
+func frameOf(nh netdev.NextHop, etherType uint16, packet []byte) []byte {
+	b := make([]byte, 0, 14+4*len(nh.VLANs)+len(packet))
+	b = append(b, nh.Dst...)
+	b = append(b, nh.Src...)
+	for _, v := range nh.VLANs {
+		b = binary.BigEndian.AppendUint16(b, v.TPID)
+		b = binary.BigEndian.AppendUint16(b, v.ID)
+	}
+	b = binary.BigEndian.AppendUint16(b, etherType)
+	return append(b, packet...)
+}
