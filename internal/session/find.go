@@ -3,8 +3,7 @@ package session
 import "cmp"
 
 // Find returns the index of the rule with an ID in a list sorted by ID, or the
-// index at which it belongs. id is called with rules in their place: they are
-// large.
+// index at which it belongs. It passes pointers to idOf, because rules are large.
 func Find[R any, K cmp.Ordered](rules []R, id K, idOf func(*R) K) (at int, found bool) {
 	low, high := 0, len(rules)
 	for low < high {
@@ -17,18 +16,24 @@ func Find[R any, K cmp.Ordered](rules []R, id K, idOf func(*R) K) (at int, found
 	return low, low < len(rules) && idOf(&rules[low]) == id
 }
 
-// PDR returns the PDR with an ID; nil: there is none.
-func (s *Session) PDR(id uint16) *PDR {
-	if at, ok := Find(s.PDRs, id, func(r *PDR) uint16 { return r.ID }); ok {
-		return &s.PDRs[at]
-	}
-	return nil
-}
+// PDR returns the session's PDR with an ID, or nil.
+func (s *Session) PDR(id uint16) *PDR { return ruleIn(s.PDRs, id, func(p *PDR) uint16 { return p.ID }) }
 
-// QER returns the QER with an ID; nil: there is none.
-func (s *Session) QER(id uint32) *QER {
-	if at, ok := Find(s.QERs, id, func(r *QER) uint32 { return r.ID }); ok {
-		return &s.QERs[at]
+// FAR returns the session's FAR with an ID, or nil.
+func (s *Session) FAR(id uint32) *FAR { return ruleIn(s.FARs, id, func(f *FAR) uint32 { return f.ID }) }
+
+// QER returns the session's QER with an ID, or nil.
+func (s *Session) QER(id uint32) *QER { return ruleIn(s.QERs, id, func(q *QER) uint32 { return q.ID }) }
+
+// URR returns the session's URR with an ID, or nil.
+func (s *Session) URR(id uint32) *URR { return ruleIn(s.URRs, id, func(u *URR) uint32 { return u.ID }) }
+
+// BAR returns the session's BAR with an ID, or nil.
+func (s *Session) BAR(id uint8) *BAR { return ruleIn(s.BARs, id, func(b *BAR) uint8 { return b.ID }) }
+
+func ruleIn[R any, K cmp.Ordered](rules []R, id K, idOf func(*R) K) *R {
+	if at, found := Find(rules, id, idOf); found {
+		return &rules[at]
 	}
 	return nil
 }
