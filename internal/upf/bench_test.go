@@ -8,6 +8,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
 
 // nullPath costs nothing.
@@ -32,7 +33,7 @@ func BenchmarkProcedures(b *testing.B) {
 	}
 	b.Run("establish", func(b *testing.B) {
 		b.ReportAllocs()
-		s := ordinary(1)
+		s := sample.Session(1)
 		for b.Loop() {
 			one := *s
 			one.SEID = uint64(u.Len() + 1)
@@ -81,15 +82,15 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	before := heap()
 	for i := range uint64(n) {
-		s := ordinary(i + 1)
+		s := sample.Session(i + 1)
 		s.FARs[1].Forwarding.Outer.TEID = uint32(i + 1)
 		if err := u.Establish(s); err != nil {
 			b.Fatal(err)
 		}
 	}
 	used, packed := heap()-before, 0
-	for _, e := range u.entries() {
-		packed += cap(e.packed)
+	for _, e := range u.store.All() {
+		packed += e.Packed()
 	}
 	for b.Loop() { // there is nothing to repeat
 	}

@@ -8,19 +8,29 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
+	"github.com/culvert-net/culvert/internal/upf/store"
 )
 
 // idle makes a session buffer downlink packets.
 func (w *world) idle(seid uint64, more session.Action, bar *session.BAR) *session.Session {
 	w.t.Helper()
 	s := w.Session(seid)
-	to := copyOf(w.t, s)
+	to := sample.Copy(w.t, s)
 	to.FARs[1].Action = session.Buffer | more
 	if bar != nil {
 		to.BARs, to.FARs[1].BAR = []session.BAR{*bar}, &bar.ID
 	}
 	w.modify(s, to, pfcp.Modification{})
 	return to
+}
+
+// kept is how many packets are kept for a session.
+func kept(e *store.Entry) int {
+	e.Lock()
+	defer e.Unlock()
+	n, _ := e.Buffer.Size()
+	return n
 }
 
 // toUE is a frame with an IPv4 packet whose last octet is n.
@@ -32,7 +42,7 @@ func toUE(seid uint64, n byte) Packet {
 
 func TestBufferedInOrder(t *testing.T) {
 	w := newWorld(t)
-	w.establish(ordinary(1))
+	w.establish(sample.Session(1))
 	from := w.idle(1, session.Notify, nil)
 	for n := range byte(5) {
 		w.Buffer(toUE(1, n))
@@ -41,7 +51,7 @@ func TestBufferedInOrder(t *testing.T) {
 	if len(reports) != 1 || !slices.Equal(reports[0].DownlinkData, []uint16{2}) {
 		t.Errorf("reports: %+v", reports)
 	}
-	to := copyOf(t, from)
+	to := sample.Copy(t, from)
 	to.FARs[1].Action = session.Forward
 	w.path.comes.Store(true)
 	w.modify(from, to, pfcp.Modification{})
@@ -88,10 +98,10 @@ func (f *fakePath) sent() []string {
 // A UE that becomes idle again while what was kept is sent keeps the rest.
 func TestIdleWhileDraining(t *testing.T) {
 	w := newWorld(t)
-	w.establish(ordinary(1))
+	w.establish(sample.Session(1))
 	from := w.idle(1, session.Notify, nil)
 	w.Buffer(toUE(1, 1))
-	to := copyOf(t, from)
+	to := sample.Copy(t, from)
 	to.FARs[1].Action = session.Forward
 	w.path.comes.Store(true)
 	w.modify(from, to, pfcp.Modification{})
@@ -99,11 +109,11 @@ func TestIdleWhileDraining(t *testing.T) {
 	w.idle(1, session.Notify, nil)
 	w.Buffer(toUE(1, 2))
 	w.path.comes.Store(false)
-	e := w.entry(1)
+	e := w.store.Entry(1)
 	w.await(func() bool {
-		e.lock()
-		defer e.unlock()
-		return !e.buffer.draining
+		e.Lock()
+		defer e.Unlock()
+		return !e.Buffer.Draining()
 	})
 	if r := w.path.rule(t, 1, 2); r.Action != dataplane.ActionBuffer || len(w.path.sent()) != 1 || w.stats.BufferedNow.Load() != 1 {
 		t.Errorf("rule %+v, %v sent, %d kept", r, w.path.sent(), w.stats.BufferedNow.Load())
@@ -113,7 +123,7 @@ func TestIdleWhileDraining(t *testing.T) {
 func TestNotificationDelayAndBounds(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.BufferPackets = 3; o.BufferBytes = 42 * 6 })
 	for seid := range uint64(3) {
-		w.establish(ordinary(seid + 1))
+		w.establish(sample.Session(seid + 1))
 	}
 	w.idle(1, session.Notify, &session.BAR{ID: 1, NotificationDelay: 200 * time.Millisecond, SuggestedCount: 5})
 	w.idle(2, 0, nil)
@@ -121,7 +131,7 @@ func TestNotificationDelayAndBounds(t *testing.T) {
 	for n := range byte(10) {
 		w.Buffer(toUE(1, n))
 	}
-	if got := len(w.entry(1).buffer.frames); got != 5 {
+	if got := kept(w.store.Entry(1)); got != 5 {
 		t.Errorf("%d of a BAR's 5", got)
 	}
 	if r := w.smf.take(); len(r) != 0 {
@@ -165,10 +175,10 @@ func TestBufferDropped(t *testing.T) {
 		},
 	} {
 		w := newWorld(t)
-		w.establish(ordinary(1))
+		w.establish(sample.Session(1))
 		from := w.idle(1, session.Notify, nil)
 		w.Buffer(toUE(1, 1))
-		to, how := copyOf(t, from), pfcp.Modification{}
+		to, how := sample.Copy(t, from), pfcp.Modification{}
 		change(to, &how)
 		w.modify(from, to, how)
 		if w.stats.BufferDropped.Load() != 1 || w.stats.BufferedNow.Load() != 0 || len(w.path.injected) != 0 {
@@ -180,7 +190,7 @@ func TestBufferDropped(t *testing.T) {
 // A Downlink Data Report that the SMF did not take is sent again.
 func TestDownlinkDataReportAgain(t *testing.T) {
 	w := newWorld(t)
-	w.establish(ordinary(1))
+	w.establish(sample.Session(1))
 	w.idle(1, session.Notify, nil)
 	w.smf.answer = pfcp.ErrBusy
 	w.Buffer(toUE(1, 1))
@@ -195,8 +205,8 @@ func TestDownlinkDataReportAgain(t *testing.T) {
 // while sessions are up.
 func TestBoundsChange(t *testing.T) {
 	w := newWorld(t)
-	w.establish(ordinary(1))
-	w.establish(ordinary(2))
+	w.establish(sample.Session(1))
+	w.establish(sample.Session(2))
 	if err := w.SetConfig(Config{BufferPackets: 2, EchoInterval: 90 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +227,7 @@ func TestBoundsChange(t *testing.T) {
 	if n := w.stats.BufferedNow.Load(); n != 3 {
 		t.Errorf("%d packets are kept, want 3 by their octets", n)
 	}
-	if d := w.paths.interval(); d != time.Minute {
+	if d := w.install.config.Load().echoInterval(w.o); d != time.Minute {
 		t.Errorf("peers are asked every %v, want the default again", d)
 	}
 }

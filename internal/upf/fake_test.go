@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/wheel"
 )
 
 // fakePath is a data path that is told what packets come.
@@ -321,12 +322,12 @@ type world struct {
 	dir  string
 }
 
-type reporter struct{ *smf }
+type pfcpSide struct{ *smf }
 
-func (r reporter) PathFailure(a netip.Addr)  { r.path("down " + a.String()) }
-func (r reporter) PathRecovery(a netip.Addr) { r.path("up " + a.String()) }
+func (r pfcpSide) PathFailure(a netip.Addr)  { r.path("down " + a.String()) }
+func (r pfcpSide) PathRecovery(a netip.Addr) { r.path("up " + a.String()) }
 
-var _ pfcp.Reporter = reporter{}
+var _ pfcp.Reporter = pfcpSide{}
 
 func newWorld(t *testing.T, options ...func(*Options)) *world {
 	t.Helper()
@@ -346,7 +347,7 @@ func (w *world) open(options ...func(*Options)) {
 		w.t.Fatal(err)
 	}
 	w.UPF = u
-	u.Start(reporter{w.smf})
+	u.Start(pfcpSide{w.smf})
 	if len(w.path.sessions) == 0 {
 		u.Restore() // of nothing
 	}
@@ -357,7 +358,7 @@ func (w *world) open(options ...func(*Options)) {
 func (w *world) remove(seid uint64) (reports []session.UsageReport, err error) {
 	s := w.Session(seid)
 	if s == nil {
-		return nil, fmt.Errorf("there is no session %d", seid)
+		return nil, noSession(seid)
 	}
 	done := make(chan struct{})
 	w.Delete(s, func(last []session.UsageReport, e error) {
@@ -382,7 +383,7 @@ func (w *world) restart(options ...func(*Options)) {
 // pass lets time pass, in ticks, and handles what happens.
 func (w *world) pass(d time.Duration) {
 	for end := w.at.Add(d); w.at.Before(end); {
-		w.at = w.at.Add(tick)
+		w.at = w.at.Add(wheel.Tick)
 		w.settle()
 	}
 }
@@ -392,13 +393,13 @@ func (w *world) settle() {
 	for {
 		select {
 		case e := <-w.path.events:
-			w.check(w.entry(e.Session))
+			w.reports.check(w.store.Entry(e.Session))
 			continue
 		default:
 		}
-		due := w.wheel.take(w.at, nil)
+		due := w.reports.wheel.Take(w.at, nil)
 		for _, e := range due {
-			w.check(e)
+			w.reports.check(e)
 		}
 		if len(due) == 0 {
 			return
@@ -422,12 +423,7 @@ func (w *world) modify(from, to *session.Session, how pfcp.Modification) []sessi
 	return reports
 }
 
-// copyOf is a session that may be changed.
-func copyOf(t *testing.T, s *session.Session) *session.Session {
-	t.Helper()
-	out, err := unpack(pack(s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// granule is what the data path counts limits in.
+const granule = 256

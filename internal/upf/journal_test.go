@@ -1,25 +1,32 @@
 package upf
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
-	"net/netip"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
+	"github.com/culvert-net/culvert/internal/upf/journal"
+	"github.com/culvert-net/culvert/internal/upf/pool"
+	"github.com/google/go-cmp/cmp"
 )
 
 // A kill loses nothing that was answered: sessions, what was counted, what the
 // server keeps; and what is taken stays taken.
 func TestRestart(t *testing.T) {
 	w := newWorld(t)
-	pool := Pool{NetworkInstance: "internet", Prefixes: prefixes("10.0.0.0/24")}
-	if err := w.SetConfig(Config{Pools: []Pool{pool}}); err != nil {
+	ues := pool.Pool{NetworkInstance: "internet", Prefixes: sample.Prefixes("10.0.0.0/24")}
+	if err := w.SetConfig(Config{Pools: []pool.Pool{ues}}); err != nil {
 		t.Fatal(err)
 	}
 	var want []*session.Session
@@ -41,7 +48,7 @@ func TestRestart(t *testing.T) {
 		w.path.packet(3, 1, 1000)
 		w.settle()
 	}
-	to := copyOf(t, want[4])
+	to := sample.Copy(t, want[4])
 	to.FARs[1].Action = session.Buffer
 	w.modify(want[4], to, pfcp.Modification{})
 	want[4] = to
@@ -53,7 +60,7 @@ func TestRestart(t *testing.T) {
 	w.path.packet(3, 1, 500) // nobody asks for it before the kill
 
 	w.restart()
-	if err := w.SetConfig(Config{Pools: []Pool{pool}}); err != nil {
+	if err := w.SetConfig(Config{Pools: []pool.Pool{ues}}); err != nil {
 		t.Fatal(err)
 	}
 	var got []*session.Session
@@ -65,7 +72,7 @@ func TestRestart(t *testing.T) {
 		t.Fatalf("%d sessions, want %d", len(got), len(want))
 	}
 	for i := range want {
-		if string(pack(got[i])) != string(pack(want[i])) {
+		if !cmp.Equal(got[i], want[i], sample.Same) {
 			t.Errorf("session %d: %+v, want %+v", want[i].SEID, got[i], want[i])
 		}
 	}
@@ -114,13 +121,13 @@ func TestRestartRepeatsReports(t *testing.T) {
 func TestSnapshot(t *testing.T) {
 	w := newWorld(t)
 	for seid := range uint64(50) {
-		w.establish(ordinary(seid + 1))
+		w.establish(sample.Session(seid + 1))
 	}
 	if err := w.SaveState([]byte("state")); err != nil {
 		t.Fatal(err)
 	}
 	for round := range 3 {
-		if err := w.renewJournal(); err != nil {
+		if err := w.store.Renew(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.remove(uint64(round + 1)); err != nil {
@@ -136,13 +143,13 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("%d sessions, want 47", w.Len())
 	}
 	// Killed while a snapshot was made: two logs, and what it was to be.
-	if err := w.journal.rotate(header()); err != nil {
-		t.Fatal(err)
-	}
-	w.establish(ordinary(100))
-	if err := os.WriteFile(w.journal.path(w.journal.generation, "new"), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	before := len(w.log())
+	w.establish(sample.Session(100))
+	log := w.log()
+	header := log[:8+binary.LittleEndian.Uint32(log)]
+	w.write(w.generation(), "log", log[:before])
+	w.write(w.generation()+1, "log", append(bytes.Clone(header), log[before:]...))
+	w.write(w.generation(), "new", []byte("half"))
 	w.restart()
 	if w.Len() != 48 {
 		t.Errorf("%d sessions, want 48", w.Len())
@@ -152,9 +159,57 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-func lastLog(t *testing.T, w *world) string {
+// generation is the number of the last log.
+func (w *world) generation() int {
+	w.t.Helper()
+	files, err := filepath.Glob(filepath.Join(w.dir, "*.log"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	last := 0
+	for _, f := range files {
+		n, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(f), ".log"))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		last = max(last, n)
+	}
+	return last
+}
+
+func (w *world) file(generation int, kind string) string {
+	return filepath.Join(w.dir, fmt.Sprintf("%d.%s", generation, kind))
+}
+
+// log is the last log.
+func (w *world) log() []byte {
+	w.t.Helper()
+	b, err := os.ReadFile(w.file(w.generation(), "log"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+func (w *world) write(generation int, kind string, b []byte) {
+	w.t.Helper()
+	if err := os.WriteFile(w.file(generation, kind), b, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// logOf is the log of another boot.
+func logOf(t *testing.T, boot string) []byte {
 	t.Helper()
-	return w.journal.path(w.journal.generation, "log")
+	w := &world{t: t, dir: t.TempDir()}
+	j, _, err := journal.Open(w.dir, []byte(boot), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return w.log()
 }
 
 // A record that was cut off was never answered; damage before the end loses
@@ -171,7 +226,7 @@ func TestDamage(t *testing.T) {
 		{"cut off in the head", func(b []byte) []byte { return append(b, 9, 9) }, 3, false},
 		{"a bit", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, 0, true},
 		{"another boot", func(b []byte) []byte {
-			return appendRecord(nil, record{kind: recordHeader, body: []byte("culvert sessions 1 other")})
+			return logOf(t, "culvert sessions 1 other")
 		}, 0, true},
 	} {
 		w := newWorld(t)
@@ -179,22 +234,15 @@ func TestDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for seid := range uint64(3) {
-			w.establish(ordinary(seid + 1))
+			w.establish(sample.Session(seid + 1))
 		}
-		path := lastLog(t, w)
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, tt.damage(b), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		w.write(w.generation(), "log", tt.damage(w.log()))
 		w.restart()
 		state, err := w.LoadState()
 		if w.Len() != tt.left || err != nil || (state == nil) != tt.lost {
 			t.Errorf("%s: %d sessions, state %q, %v", tt.name, w.Len(), state, err)
 		}
-		w.establish(ordinary(50))
+		w.establish(sample.Session(50))
 		w.restart() // and what came after it is there
 		if w.Len() != tt.left+1 {
 			t.Errorf("%s: then %d sessions", tt.name, w.Len())
@@ -205,15 +253,15 @@ func TestDamage(t *testing.T) {
 // What cannot be written down is not answered, and is not there.
 func TestJournalFails(t *testing.T) {
 	w := newWorld(t)
-	s := ordinary(1)
+	s := sample.Session(1)
 	w.establish(s)
-	if err := w.journal.close(); err != nil {
+	if err := w.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Establish(ordinary(2)); err == nil || w.Session(2) != nil || len(w.path.sessions) != 1 {
+	if err := w.Establish(sample.Session(2)); err == nil || w.Session(2) != nil || len(w.path.sessions) != 1 {
 		t.Errorf("established: %v", err)
 	}
-	to := copyOf(t, s)
+	to := sample.Copy(t, s)
 	to.FARs[0].Action = session.Drop
 	if _, err := w.Modify(s, to, pfcp.Modification{}); err == nil || w.Session(1).FARs[0].Action != session.Forward {
 		t.Errorf("modified: %v", err)
@@ -225,67 +273,13 @@ func TestJournalFails(t *testing.T) {
 
 func TestSessionsLimit(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Sessions = 2 })
-	w.establish(ordinary(1))
-	w.establish(ordinary(2))
-	if err := w.Establish(ordinary(3)); !errors.Is(err, pfcp.ErrNoResources) {
+	w.establish(sample.Session(1))
+	w.establish(sample.Session(2))
+	if err := w.Establish(sample.Session(3)); !errors.Is(err, pfcp.ErrNoResources) {
 		t.Errorf("a third: %v", err)
 	}
 	if _, err := w.remove(1); err != nil {
 		t.Fatal(err)
 	}
-	w.establish(ordinary(3))
-}
-
-func TestPools(t *testing.T) {
-	a := newAddresses([]Pool{
-		{NetworkInstance: "internet", Prefixes: prefixes("10.0.0.0/29", "2001:db8::/62")},
-		{Prefixes: prefixes("10.1.0.0/30")},
-	})
-	var got []string
-	for {
-		list, err := a.allocate("Internet", true, false)
-		if err != nil {
-			if !errors.Is(err, pfcp.ErrNoResources) || !strings.Contains(err.Error(), "IPv4") {
-				t.Error(err)
-			}
-			break
-		}
-		got = append(got, list[0].String())
-	}
-	want := []string{"10.0.0.1/32", "10.0.0.2/32", "10.0.0.3/32", "10.0.0.4/32", "10.0.0.5/32", "10.0.0.6/32", "10.1.0.1/32", "10.1.0.2/32"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v", got)
-	}
-	// Both or none.
-	if _, err := a.allocate("internet", true, true); !errors.Is(err, pfcp.ErrNoResources) {
-		t.Error(err)
-	}
-	for range 4 {
-		if _, err := a.allocate("internet", false, true); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := a.allocate("internet", false, true); err == nil {
-		t.Error("a fifth /64 of a /62")
-	}
-	a.give(prefixes("2001:db8:0:2::/64", "10.0.0.2/32"))
-	if list, err := a.allocate("internet", true, true); err != nil || list[1] != netip.MustParsePrefix("2001:db8:0:2::/64") {
-		t.Errorf("%v, %v", list, err)
-	}
-	if err := a.take(prefixes("192.0.2.1/32", "10.0.0.1/32")); !errors.Is(err, pfcp.ErrTaken) {
-		t.Error(err)
-	}
-	if err := a.take(prefixes("192.0.2.1/32")); err != nil {
-		t.Errorf("after one that was refused: %v", err)
-	}
-	if err := a.take([]netip.Prefix{netip.MustParsePrefix("2001:db8:0:1::5/128")}); !errors.Is(err, pfcp.ErrTaken) {
-		t.Errorf("an address of a /64 that is taken: %v", err)
-	}
-	a.replace([]Pool{{Prefixes: prefixes("192.0.2.0/30")}})
-	if list, err := a.allocate("", true, false); err != nil || list[0].String() != "192.0.2.2/32" {
-		t.Errorf("in other pools: %v, %v", list, err)
-	}
-	if err := a.take(prefixes("10.0.0.1/32")); !errors.Is(err, pfcp.ErrTaken) {
-		t.Errorf("of a pool that is gone: %v", err)
-	}
+	w.establish(sample.Session(3))
 }

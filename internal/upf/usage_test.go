@@ -10,13 +10,15 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
+	"github.com/culvert-net/culvert/internal/upf/wheel"
 )
 
 func octets(n uint64) *session.Volume { return &session.Volume{Total: &n} }
 
 // counted is a session whose two PDRs are counted by one URR.
 func countedBy(u session.URR) *session.Session {
-	s := ordinary(1)
+	s := sample.Session(1)
 	u.ID = 1
 	s.URRs = []session.URR{u}
 	return s
@@ -88,7 +90,7 @@ func TestQuota(t *testing.T) {
 		}
 		// The same quota again.
 		s := w.Session(1)
-		w.modify(s, copyOf(t, s), pfcp.Modification{Renewed: []pfcp.Renewed{{URR: 1, VolumeQuota: true}}})
+		w.modify(s, sample.Copy(t, s), pfcp.Modification{Renewed: []pfcp.Renewed{{URR: 1, VolumeQuota: true}}})
 		if !w.path.packet(1, 1, 1000) {
 			t.Error("nothing goes with a new quota")
 		}
@@ -119,7 +121,7 @@ func TestFARForQuotaAction(t *testing.T) {
 		t.Errorf("after the quota: %+v", r)
 	}
 	now := w.Session(1)
-	w.modify(now, copyOf(t, now), pfcp.Modification{Renewed: []pfcp.Renewed{{URR: 1, VolumeQuota: true}}})
+	w.modify(now, sample.Copy(t, now), pfcp.Modification{Renewed: []pfcp.Renewed{{URR: 1, VolumeQuota: true}}})
 	if r := w.path.rule(t, 1, 1); r.Forward.Kind != dataplane.ForwardTable || r.StopAt == 0 {
 		t.Errorf("with a new quota: %+v", r)
 	}
@@ -271,7 +273,7 @@ func TestLinked(t *testing.T) {
 
 func TestInactivityTimer(t *testing.T) {
 	w := newWorld(t)
-	s := ordinary(1)
+	s := sample.Session(1)
 	s.URRs, s.InactivityTimer = nil, 10*time.Second
 	s.PDRs[0].URRs, s.PDRs[1].URRs = nil, nil
 	w.establish(s)
@@ -305,7 +307,7 @@ func TestReportsWaitForAnAnswer(t *testing.T) {
 	}
 	w.smf.silent = false
 	w.smf.waiting[1](nil)
-	w.pass(tick)
+	w.pass(wheel.Tick)
 	next := w.smf.usage()
 	if len(next) != 1 || next[0].Sequence != 1 || first[0].Volume.Uplink+next[0].Volume.Uplink != 50_000 {
 		t.Errorf("next: %+v", next)
@@ -328,7 +330,7 @@ func TestRemovedRuleIsCountedToItsEnd(t *testing.T) {
 			}
 		}
 	}
-	to := copyOf(t, s)
+	to := sample.Copy(t, s)
 	to.PDRs[1].ID = 9
 	reports := w.modify(s, to, pfcp.Modification{})
 	if len(reports) != 0 {
@@ -346,7 +348,7 @@ func TestRemovedURR(t *testing.T) {
 	s := countedBy(session.URR{Volume: true})
 	w.establish(s)
 	w.path.packet(1, 2, 900)
-	to := copyOf(t, s)
+	to := sample.Copy(t, s)
 	to.URRs, to.PDRs[0].URRs, to.PDRs[1].URRs = nil, nil, nil
 	reports := w.modify(s, to, pfcp.Modification{})
 	if len(reports) != 1 || reports[0].Cause != session.CauseTermination || reports[0].Volume.Downlink != 900 {
@@ -364,7 +366,7 @@ func TestSliceMovesCounted(t *testing.T) {
 	s := countedBy(session.URR{Volume: true})
 	s.PDRs[1].PDI.TEID = 77
 	w.establish(s)
-	const bySID = 2 | otherID
+	const bySID = 2 | 0x8000
 	w.path.packet(1, bySID, 1000)
 	if err := w.SetConfig(Config{Slices: []slice.Slice{{Name: "a"}}}); err != nil {
 		t.Fatal(err)
@@ -374,7 +376,7 @@ func TestSliceMovesCounted(t *testing.T) {
 	}
 	w.path.packet(1, 2, 300)
 	for range 3 {
-		w.check(w.entry(1))
+		w.reports.check(w.store.Entry(1))
 	}
 	last, err := w.remove(1)
 	if err != nil || len(last) != 1 || last[0].Volume.Downlink != 1300 {
@@ -385,14 +387,14 @@ func TestSliceMovesCounted(t *testing.T) {
 // A slice that cannot be moved stays where it was.
 func TestSliceStays(t *testing.T) {
 	w := newWorld(t)
-	w.establish(ordinary(1))
+	w.establish(sample.Session(1))
 	w.path.failPut = errors.New("no")
 	to := slice.Slice{Name: "a", N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1")}}
 	if err := w.SetConfig(Config{Slices: []slice.Slice{to}}); err == nil {
 		t.Fatal("moved")
 	}
 	w.path.failPut = nil
-	w.establish(ordinary(2))
+	w.establish(sample.Session(2))
 	if r := w.path.rule(t, 2, 1); r.Forward.Kind != dataplane.ForwardTable {
 		t.Errorf("a new session: %+v", r)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
+	"github.com/culvert-net/culvert/internal/upf/pool"
 	"github.com/culvert-net/culvert/srv6"
 )
 
@@ -233,7 +234,7 @@ func (t *Tables) compileUPF(c *config.Config) {
 		EchoInterval: time.Duration(c.UPF.EchoInterval) * time.Second,
 	}
 	for _, p := range c.UPF.UEPools {
-		t.UPF.Pools = append(t.UPF.Pools, upf.Pool{NetworkInstance: p.NetworkInstance, Prefixes: p.Prefixes})
+		t.UPF.Pools = append(t.UPF.Pools, pool.Pool{NetworkInstance: p.NetworkInstance, Prefixes: p.Prefixes})
 	}
 	for _, s := range c.Slices {
 		if s.N6 != nil {

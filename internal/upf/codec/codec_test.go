@@ -1,4 +1,4 @@
-package upf
+package codec
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
 
 // fill sets every field that there is, so that one which the codec forgets is
@@ -59,9 +59,12 @@ func fill(r *rand.Rand, v reflect.Value, depth int) {
 	}
 }
 
-var sameSession = cmp.Options{
-	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
-	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),
+// pack encodes a session.
+func pack(s *session.Session) []byte {
+	c := NewWriter()
+	defer c.Release()
+	c.Session(s)
+	return slices.Clone(c.Bytes())
 }
 
 func TestCodecKeepsEverything(t *testing.T) {
@@ -69,16 +72,16 @@ func TestCodecKeepsEverything(t *testing.T) {
 	for range 100 {
 		var s session.Session
 		fill(r, reflect.ValueOf(&s).Elem(), 0)
-		got, err := unpack(pack(&s))
+		got, err := Unpack(pack(&s))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(&s, got, sameSession); d != "" {
+		if d := cmp.Diff(&s, got, sample.Same); d != "" {
 			t.Fatalf("(-want +got)\n%s", d)
 		}
 	}
 	empty := &session.Session{}
-	if got, err := unpack(pack(empty)); err != nil || !cmp.Equal(got, empty, sameSession) {
+	if got, err := Unpack(pack(empty)); err != nil || !cmp.Equal(got, empty, sample.Same) {
 		t.Errorf("empty session: %+v, %v", got, err)
 	}
 }
@@ -86,20 +89,20 @@ func TestCodecKeepsEverything(t *testing.T) {
 // Zeros in a row, and texts that were there before, are not written out.
 func TestCodecLeavesOut(t *testing.T) {
 	for _, zeros := range []int{0, 1, 3, 4, 254, 255, 256, 258, 259, 1000} {
-		w := newWriter()
+		w := NewWriter()
 		for range zeros {
-			w.number(0)
+			w.Number(0)
 		}
-		w.number(128)
-		b := slices.Clone(w.written())
-		w.release()
-		r := codec{b: b, reading: true}
+		w.Number(128)
+		b := slices.Clone(w.Bytes())
+		w.Release()
+		r := NewReader(b)
 		for i := range zeros {
-			if v := r.number(1); v != 0 {
+			if v := r.Number(1); v != 0 {
 				t.Fatalf("number %d of %d zeros: %d", i, zeros, v)
 			}
 		}
-		if v := r.number(0); v != 128 || !r.ended() {
+		if v := r.Number(0); v != 128 || r.Err() != nil {
 			t.Errorf("after %d zeros: %d, of %x", zeros, v, b)
 		}
 		if most := 2 + manyZeros + 3*(zeros/255); len(b) > most {
@@ -107,19 +110,19 @@ func TestCodecLeavesOut(t *testing.T) {
 		}
 	}
 	texts := []string{"a", "", "internet", "b", "internet", "c", "d", "d", "e", "e", "a", ""}
-	w := newWriter()
-	defer w.release()
+	w := NewWriter()
+	defer w.Release()
 	for i := range texts {
-		w.text(&texts[i])
+		w.Text(&texts[i])
 	}
-	r := codec{b: slices.Clone(w.written()), reading: true}
+	r := NewReader(slices.Clone(w.Bytes()))
 	for i, want := range texts {
 		var got string
-		if r.text(&got); got != want {
+		if r.Text(&got); got != want {
 			t.Errorf("text %d is %q, want %q", i, got, want)
 		}
 	}
-	if n := bytes.Count(w.b, []byte("internet")); n != 1 || !r.ended() {
+	if n := bytes.Count(w.b, []byte("internet")); n != 1 || r.Err() != nil {
 		t.Errorf("a text is there %d times in %q", n, w.b)
 	}
 }
@@ -133,45 +136,19 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(pack(&session.Session{}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := unpack(b)
+		s, err := Unpack(b)
 		if err != nil {
 			return
 		}
-		again, err := unpack(pack(s))
-		if err != nil || !cmp.Equal(s, again, sameSession) {
+		again, err := Unpack(pack(s))
+		if err != nil || !cmp.Equal(s, again, sample.Same) {
 			t.Errorf("%+v became %+v, %v", s, again, err)
 		}
 	})
 }
 
-// ordinary is what an SMF asks for: two PDRs, a QER, a URR.
-func ordinary(seid uint64) *session.Session {
-	qfi, n3, n6 := uint8(9), session.TypeN3, session.TypeN6
-	ue := []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(seid >> 16), byte(seid >> 8), byte(seid)}), 32)}
-	volume := uint64(500_000)
-	return &session.Session{
-		SEID: seid, CPSEID: seid + 7, CPAddr: netip.MustParseAddr("192.0.2.1"), Node: "192.0.2.1", PDNType: session.PDNIPv4,
-		SNSSAI: session.SNSSAI{SST: 1, SD: 1, HasSD: true}, DNN: "internet",
-		PDRs: []session.PDR{
-			{ID: 1, Precedence: 255, FAR: 1, QERs: []uint32{1}, URRs: []uint32{1}, RemoveOuter: true, PDI: session.PDI{
-				Source: session.Access, InterfaceType: &n3, NetworkInstance: "internet", TEID: uint32(seid) + 1<<24,
-				TEID4: netip.MustParseAddr("192.0.2.2"), UE: ue, QFIs: []uint8{9}}},
-			{ID: 2, Precedence: 255, FAR: 2, QERs: []uint32{1}, URRs: []uint32{1}, PDI: session.PDI{
-				Source: session.Core, InterfaceType: &n6, NetworkInstance: "internet", UE: ue}},
-		},
-		FARs: []session.FAR{
-			{ID: 1, Action: session.Forward, Forwarding: &session.Forwarding{Destination: session.Core, NetworkInstance: "internet"}},
-			{ID: 2, Action: session.Forward, Forwarding: &session.Forwarding{Destination: session.Access, NetworkInstance: "internet",
-				Outer: &session.OuterHeader{Addr: netip.MustParseAddr("192.0.2.3"), TEID: uint32(seid) + 1}}},
-		},
-		QERs: []session.QER{{ID: 1, MBR: &session.BitRate{Uplink: 1e6, Downlink: 1e6}, QFI: &qfi}},
-		URRs: []session.URR{{ID: 1, Volume: true, Trigger: session.TriggerPeriodic | session.TriggerVolumeThreshold,
-			Period: 30 * time.Second, VolumeThreshold: &session.Volume{Total: &volume}}},
-	}
-}
-
 func BenchmarkPack(b *testing.B) {
-	s := ordinary(1)
+	s := sample.Session(1)
 	b.ReportMetric(float64(len(pack(s))), "octets")
 	for b.Loop() {
 		pack(s)
@@ -179,10 +156,10 @@ func BenchmarkPack(b *testing.B) {
 }
 
 func BenchmarkUnpack(b *testing.B) {
-	packed := pack(ordinary(1))
+	packed := pack(sample.Session(1))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := unpack(packed); err != nil {
+		if _, err := Unpack(packed); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package upf
+package pool
 
 import (
 	"encoding/binary"
@@ -11,34 +11,35 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp"
 )
 
-// Pool is where UE addresses of a network instance come from.
+// Pool is a pool of UE addresses, as configured.
 type Pool struct {
-	NetworkInstance string // empty: of any
+	NetworkInstance string // empty: for any
 	Prefixes        []netip.Prefix
 }
 
-// addresses are the UE addresses that sessions have: of the pools, and others.
-type addresses struct {
+// Pools knows which UE addresses sessions have, in the pools and outside.
+type Pools struct {
 	mu     sync.Mutex
 	ranges []*addressRange
 	others map[netip.Prefix]struct{}
 }
 
-// addressRange is one prefix of a pool, with a bit for each UE: an IPv4
-// address or an IPv6 /64.
+// addressRange is one prefix of a pool. It has a bit for each UE, which gets an
+// IPv4 address or an IPv6 /64.
 type addressRange struct {
 	instance string
 	prefix   netip.Prefix
-	first    uint32 // that is handed out: not the address of the network
-	end      uint32 // and not its broadcast address
+	first    uint32 // index handed out first: IPv4 network addresses are not
+	end      uint32 // index behind the last one: IPv4 broadcast addresses are not
 	size     uint32
-	next     uint32 // an address that was given back is not handed out at once
+	next     uint32 // where the search starts, so that freed addresses rest a while
 	used     int
 	taken    []uint64
 }
 
-func newAddresses(list []Pool) *addresses {
-	a := &addresses{others: map[netip.Prefix]struct{}{}}
+// New makes Pools in which no address is taken.
+func New(list []Pool) *Pools {
+	a := &Pools{others: map[netip.Prefix]struct{}{}}
 	for _, p := range list {
 		for _, prefix := range p.Prefixes {
 			a.ranges = append(a.ranges, newRange(p.NetworkInstance, prefix.Masked()))
@@ -59,7 +60,7 @@ func newRange(instance string, prefix netip.Prefix) *addressRange {
 	return r
 }
 
-// unit is the length of what a UE has.
+// unit is the prefix length of what a UE gets.
 func (r *addressRange) unit() int {
 	if r.prefix.Addr().Is4() {
 		return 32
@@ -79,8 +80,8 @@ func (r *addressRange) set(i uint32, taken bool) {
 	}
 }
 
-// take finds a free one, from where the last was found on.
-func (r *addressRange) take() (uint32, bool) {
+// takeNext takes the next free index.
+func (r *addressRange) takeNext() (uint32, bool) {
 	for _, part := range [][2]uint32{{r.next, r.end}, {r.first, r.next}} {
 		for i := part[0]; i < part[1]; {
 			if free := ^r.taken[i/64] >> (i % 64); free != 0 {
@@ -99,7 +100,7 @@ func (r *addressRange) take() (uint32, bool) {
 	return 0, false
 }
 
-// at is the address or prefix of an index.
+// at returns the address or prefix of an index.
 func (r *addressRange) at(i uint32) netip.Prefix {
 	if r.unit() == 32 {
 		a := r.prefix.Addr().As4()
@@ -111,7 +112,8 @@ func (r *addressRange) at(i uint32) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(a), 64)
 }
 
-// indexes of what a prefix covers; false: it is not in the range.
+// indexes returns the indexes that a prefix covers. ok is false if it lies
+// outside of the range.
 func (r *addressRange) indexes(p netip.Prefix) (from, end uint32, ok bool) {
 	if !r.prefix.Contains(p.Addr()) || p.Bits() < r.prefix.Bits() {
 		return 0, 0, false
@@ -128,16 +130,18 @@ func (r *addressRange) indexes(p netip.Prefix) (from, end uint32, ok bool) {
 	return from, from + n, true
 }
 
-// ofUE is what a UE's address means to the data path: of IPv6 the /64.
-func ofUE(p netip.Prefix) netip.Prefix {
+// whole widens an IPv6 address to its /64: the data path knows a UE by that.
+func whole(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is6() && p.Bits() > 64 {
 		p = netip.PrefixFrom(p.Addr(), 64)
 	}
 	return p.Masked()
 }
 
-// allocate takes addresses out of the pools of an instance.
-func (a *addresses) allocate(instance string, v4, v6 bool) ([]netip.Prefix, error) {
+// Allocate takes an IPv4 address, an IPv6 /64 or both out of the pools for a
+// network instance. Where a family has none left it takes nothing and returns
+// pfcp.ErrNoResources.
+func (a *Pools) Allocate(instance string, v4, v6 bool) ([]netip.Prefix, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []netip.Prefix
@@ -149,26 +153,26 @@ func (a *addresses) allocate(instance string, v4, v6 bool) ([]netip.Prefix, erro
 		if !family.wanted {
 			continue
 		}
-		p, ok := a.one(instance, family.unit)
+		p, ok := a.allocateOne(instance, family.unit)
 		if !ok {
 			for _, taken := range out {
 				a.mark(taken, false)
 			}
-			return nil, fmt.Errorf("UE addresses: %w: no %s pool of network instance %q has a free one", pfcp.ErrNoResources, family.name, instance)
+			return nil, fmt.Errorf("UE addresses: %w: no %s pool for network instance %q has a free address", pfcp.ErrNoResources, family.name, instance)
 		}
 		out = append(out, p)
 	}
 	return out, nil
 }
 
-// one prefers pools that name the instance to those of any.
-func (a *addresses) one(instance string, unit int) (netip.Prefix, bool) {
+// allocateOne prefers pools that name the instance to pools for any.
+func (a *Pools) allocateOne(instance string, unit int) (netip.Prefix, bool) {
 	for _, named := range []bool{true, false} {
 		for _, r := range a.ranges {
 			if r.unit() != unit || named != (r.instance != "") || named && !strings.EqualFold(r.instance, instance) {
 				continue
 			}
-			if i, ok := r.take(); ok {
+			if i, ok := r.takeNext(); ok {
 				return r.at(i), true
 			}
 		}
@@ -176,14 +180,15 @@ func (a *addresses) one(instance string, unit int) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// take takes given ones, all or none.
-func (a *addresses) take(list []netip.Prefix) error {
+// Take takes the addresses and prefixes in list, all or none. Where a session
+// has one of them it returns pfcp.ErrTaken.
+func (a *Pools) Take(list []netip.Prefix) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, p := range list {
-		if p = ofUE(p); !a.free(p) {
+		if p = whole(p); !a.isFree(p) {
 			for _, taken := range list[:i] {
-				a.mark(ofUE(taken), false)
+				a.mark(whole(taken), false)
 			}
 			return fmt.Errorf("UE address %s: %w", p, pfcp.ErrTaken)
 		}
@@ -192,7 +197,7 @@ func (a *addresses) take(list []netip.Prefix) error {
 	return nil
 }
 
-func (a *addresses) free(p netip.Prefix) bool {
+func (a *Pools) isFree(p netip.Prefix) bool {
 	for _, r := range a.ranges {
 		if from, end, ok := r.indexes(p); ok {
 			for i := from; i < end; i++ {
@@ -207,7 +212,7 @@ func (a *addresses) free(p netip.Prefix) bool {
 	return !taken
 }
 
-func (a *addresses) mark(p netip.Prefix, taken bool) {
+func (a *Pools) mark(p netip.Prefix, taken bool) {
 	for _, r := range a.ranges {
 		if from, end, ok := r.indexes(p); ok {
 			for i := from; i < end; i++ {
@@ -225,43 +230,45 @@ func (a *addresses) mark(p netip.Prefix, taken bool) {
 	}
 }
 
-func (a *addresses) give(list []netip.Prefix) {
+// Free gives addresses and prefixes back.
+func (a *Pools) Free(list []netip.Prefix) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range list {
-		a.mark(ofUE(p), false)
+		a.mark(whole(p), false)
 	}
 }
 
-// any says that there are pools to take addresses out of.
-func (a *addresses) any() bool {
+// Any says whether there are pools that Allocate can use.
+func (a *Pools) Any() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.ranges) > 0
 }
 
-// PoolUsage is how full a prefix of a pool is.
-type PoolUsage struct {
+// Usage says how full a prefix of a pool is. Used and Size count UEs.
+type Usage struct {
 	NetworkInstance string
 	Prefix          netip.Prefix
 	Used, Size      int
 }
 
-func (a *addresses) usage() []PoolUsage {
+// Usage lists the prefixes of the pools.
+func (a *Pools) Usage() []Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var out []PoolUsage
+	var out []Usage
 	for _, r := range a.ranges {
-		out = append(out, PoolUsage{r.instance, r.prefix, r.used, int(r.end - r.first)})
+		out = append(out, Usage{r.instance, r.prefix, r.used, int(r.end - r.first)})
 	}
 	return out
 }
 
-// replace makes other pools; what is taken stays so.
-func (a *addresses) replace(list []Pool) {
+// Replace changes the pools. Taken addresses stay taken.
+func (a *Pools) Replace(list []Pool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	next := newAddresses(list)
+	next := New(list)
 	for p := range a.others {
 		next.mark(p, true)
 	}

@@ -1,4 +1,4 @@
-package upf
+package rules
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
 
 // probe is a packet, as a UE or the network sends it.
@@ -44,10 +45,10 @@ func asSaid(s *session.Session, p probe) (pdr uint16, what string) {
 	if best == nil {
 		return 0, "none"
 	}
-	far := byID(s.FARs, best.FAR, farID)
+	far := s.FAR(best.FAR)
 	closed := false
 	for _, id := range best.QERs {
-		q := byID(s.QERs, id, qerID)
+		q := s.QER(id)
 		closed = closed || p.uplink && q.UplinkClosed || !p.uplink && q.DownlinkClosed
 	}
 	switch {
@@ -121,7 +122,7 @@ func randomSession(r *rand.Rand) *session.Session {
 		}
 		return out
 	}
-	ues := prefixes("10.0.0.1/32", "10.0.0.2/32")
+	ues := sample.Prefixes("10.0.0.1/32", "10.0.0.2/32")
 	precedence := r.Perm(64)
 	for i := range 2 + r.IntN(14) {
 		p := session.PDR{ID: uint16(i + 1), Precedence: uint32(precedence[i]), FAR: uint32(r.IntN(5) + 1)}
@@ -137,7 +138,7 @@ func randomSession(r *rand.Rand) *session.Session {
 		for range r.IntN(3) {
 			f := session.Filter{AnyProtocol: r.IntN(2) == 0, Protocol: 6 + 11*uint8(r.IntN(2)), RemotePorts: ports(), LocalPorts: ports()}
 			if r.IntN(2) == 0 {
-				f.Remote = prefixes("192.0.2.0/31", "192.0.2.2/32", "0.0.0.0/0")[r.IntN(3)]
+				f.Remote = sample.Prefixes("192.0.2.0/31", "192.0.2.2/32", "0.0.0.0/0")[r.IntN(3)]
 			}
 			if r.IntN(4) == 0 {
 				f.Local = ues[r.IntN(2)]

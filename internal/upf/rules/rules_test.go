@@ -1,4 +1,4 @@
-package upf
+package rules
 
 import (
 	"errors"
@@ -12,35 +12,28 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-func prefixes(list ...string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, s := range list {
-		out = append(out, netip.MustParsePrefix(s))
-	}
-	return out
-}
-
 func ptr[T any](v T) *T { return &v }
 
 func compiled(s *session.Session, l *slice.Slice) (dataplane.Session, error) {
-	c := compiler{s: s, slice: l}
+	in := Input{Session: s, Slice: l}
 	if l != nil {
-		c.index = 3
+		in.Index = 3
 	}
-	return c.compile()
+	return Compile(in)
 }
 
 func TestCompile(t *testing.T) {
 	srv6 := &slice.Slice{Name: "a", Table: 100, N9: &slice.N9{Transport: slice.SRv6, Uplink: addr("fc00::1"),
 		LocalSID: netip.MustParsePrefix("fc00:1::/64")}}
 	enhanced := &slice.Slice{Name: "a", N9: &slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, DownlinkPolicy: "back"}}
-	up := dataplane.Rule{ID: 1, Precedence: 255, TEID: 1<<24 + 1, Sources: prefixes("10.0.0.1/32"), QFIs: 1 << 9,
+	up := dataplane.Rule{ID: 1, Precedence: 255, TEID: 1<<24 + 1, Sources: sample.Prefixes("10.0.0.1/32"), QFIs: 1 << 9,
 		Action: dataplane.ActionForward, Rate: 1e6}
-	down := dataplane.Rule{ID: 2, Precedence: 255, Direction: dataplane.Downlink, Destinations: prefixes("10.0.0.1/32"),
+	down := dataplane.Rule{ID: 2, Precedence: 255, Direction: dataplane.Downlink, Destinations: sample.Prefixes("10.0.0.1/32"),
 		Action: dataplane.ActionForward, Rate: 1e6, QFI: 9, Container: dataplane.ContainerDownlink,
 		Forward: dataplane.Forwarding{Kind: dataplane.ForwardGTPU, Remote: addr("192.0.2.3"), TEID: 2}}
 	with := func(r dataplane.Rule, f func(*dataplane.Rule)) dataplane.Rule { f(&r); return r }
@@ -85,10 +78,10 @@ func TestCompile(t *testing.T) {
 		}), down}},
 		{"the UE's addresses from the other PDR, and its networks", nil, func(s *session.Session) {
 			s.PDRs[0].PDI.UE = nil
-			s.PDRs[1].PDI.FramedRoutes = prefixes("10.9.0.0/24")
+			s.PDRs[1].PDI.FramedRoutes = sample.Prefixes("10.9.0.0/24")
 		}, []dataplane.Rule{
-			with(up, func(r *dataplane.Rule) { r.Sources = prefixes("10.0.0.1/32", "10.9.0.0/24") }),
-			with(down, func(r *dataplane.Rule) { r.Destinations = prefixes("10.0.0.1/32", "10.9.0.0/24") })}},
+			with(up, func(r *dataplane.Rule) { r.Sources = sample.Prefixes("10.0.0.1/32", "10.9.0.0/24") }),
+			with(down, func(r *dataplane.Rule) { r.Destinations = sample.Prefixes("10.0.0.1/32", "10.9.0.0/24") })}},
 		{"SRv6 instead of what the SMF says of N9, and its table", srv6, func(s *session.Session) {
 			s.FARs[0].Forwarding.Outer = &session.OuterHeader{Addr: addr("192.0.2.9"), TEID: 77}
 		}, []dataplane.Rule{
@@ -111,20 +104,20 @@ func TestCompile(t *testing.T) {
 				r.Forward = dataplane.Forwarding{Kind: dataplane.ForwardPolicy, Policy: "back", Slice: 3}
 			})}},
 	} {
-		s := ordinary(1)
+		s := sample.Session(1)
 		tt.change(s)
 		got, err := compiled(s, tt.slice)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if d := cmp.Diff(tt.want, got.Rules, sameSession); d != "" {
+		if d := cmp.Diff(tt.want, got.Rules, sample.Same); d != "" {
 			t.Errorf("%s: (-want +got)\n%s", tt.name, d)
 		}
 	}
 }
 
 func TestCompileRates(t *testing.T) {
-	s := ordinary(1)
+	s := sample.Session(1)
 	s.PDRs = append(s.PDRs, s.PDRs[1])
 	s.PDRs[2].ID, s.PDRs[2].QERs = 3, []uint32{1, 2}
 	s.PDRs[0].QERs = []uint32{1, 3}
@@ -168,7 +161,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"to an LI function", func(s *session.Session) { s.FARs[0].Forwarding.Destination = session.LIFunction },
 			pfcp.ErrUnsupported, pfcp.RuleError{Kind: pfcp.RuleFAR, ID: 1}},
 	} {
-		s := ordinary(1)
+		s := sample.Session(1)
 		tt.change(s)
 		_, err := compiled(s, nil)
 		var rule *pfcp.RuleError
@@ -176,7 +169,7 @@ func TestCompileRefuses(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	s := ordinary(1)
+	s := sample.Session(1)
 	s.PDRs[0].PDI.Filters = []session.Filter{{RemotePorts: ports, LocalPorts: ports}}
 	s.PDRs[1].PDI.Filters = s.PDRs[0].PDI.Filters
 	if got, err := compiled(s, nil); err != nil || len(got.Rules[0].Filters) != 64 {
@@ -207,11 +200,11 @@ func TestMatchSlice(t *testing.T) {
 		{session.SNSSAI{}, "ims", "sd and instance"}, // free5GC does not say the S-NSSAI
 	} {
 		s := &session.Session{SNSSAI: tt.snssai, PDRs: []session.PDR{{PDI: session.PDI{NetworkInstance: tt.instance}}}}
-		if _, got := matchSlice(list, s); got.Name != tt.want {
+		if _, got := MatchSlice(list, s); got.Name != tt.want {
 			t.Errorf("%+v %q: %q, want %q", tt.snssai, tt.instance, got.Name, tt.want)
 		}
 	}
-	if _, got := matchSlice(list[1:2], &session.Session{}); got != nil {
+	if _, got := MatchSlice(list[1:2], &session.Session{}); got != nil {
 		t.Errorf("no S-NSSAI, none that is of any: %q", got.Name)
 	}
 }

@@ -1,70 +1,50 @@
-package upf
+// Package stats holds what the UPF counts besides the data path.
+package stats
 
 import (
 	"iter"
+	"reflect"
 	"sync/atomic"
 )
 
-// Stats say what the UPF did besides the data path.
-type Stats struct {
-	Buffered       atomic.Uint64 // packets kept for idle UEs
-	BufferSent     atomic.Uint64 // of them, and of those that came too late to be kept: sent on
-	BufferDropped  atomic.Uint64 // as the SMF said, or since their session went
-	BufferOverflow atomic.Uint64 // for which there was no room
-	BufferStale    atomic.Uint64 // of sessions that were gone, or cut short
-	BufferedNow    atomic.Int64
-	BufferedBytes  atomic.Int64
+// Counters count what the UPF did. They start at 0 with the process.
+type Counters struct {
+	Buffered       atomic.Uint64 `metric:"buffered"`        // packets kept for idle UEs
+	BufferSent     atomic.Uint64 `metric:"buffer_sent"`     // packets sent after they were kept, or after they came too late to be kept
+	BufferDropped  atomic.Uint64 `metric:"buffer_dropped"`  // packets dropped because the SMF said so, or because their session ended
+	BufferOverflow atomic.Uint64 `metric:"buffer_overflow"` // packets dropped because the buffer was full
+	BufferStale    atomic.Uint64 `metric:"buffer_stale"`    // packets of sessions that are gone, and truncated packets
+	BufferedNow    atomic.Int64  // packets kept now
+	BufferedBytes  atomic.Int64  // octets kept now
 
-	UsageReports        atomic.Uint64 // sent without being asked for, by URR
-	DownlinkDataReports atomic.Uint64
-	ErrorReports        atomic.Uint64 // of Error Indications
-	InactivityReports   atomic.Uint64
-	ReportsFailed       atomic.Uint64 // that no SMF took, each time
+	UsageReports        atomic.Uint64 `metric:"usage_reports"` // sent unasked, by URR
+	DownlinkDataReports atomic.Uint64 `metric:"downlink_data_reports"`
+	ErrorReports        atomic.Uint64 `metric:"error_reports"` // about Error Indications
+	InactivityReports   atomic.Uint64 `metric:"inactivity_reports"`
+	ReportsFailed       atomic.Uint64 `metric:"reports_failed"` // attempts that no SMF accepted
 
-	EchoRequests  atomic.Uint64
-	Floods        atomic.Uint64 // copies of frames for all Ethernet sessions of a link
-	FloodsDropped atomic.Uint64 // frames, or copies of them, that were too many
+	EchoRequests  atomic.Uint64 `metric:"echo_requests"`  // sent
+	Floods        atomic.Uint64 `metric:"floods"`         // copies of frames for all Ethernet sessions on a link
+	FloodsDropped atomic.Uint64 `metric:"floods_dropped"` // frames and copies beyond the limit
 
-	ErrorIndications atomic.Uint64 // received
-	GTPUMalformed    atomic.Uint64
-	GTPUIgnored      atomic.Uint64
-	EndMarkers       atomic.Uint64
-	Duplicates       atomic.Uint64
-	SendFailed       atomic.Uint64
+	ErrorIndications atomic.Uint64 `metric:"error_indications"` // received
+	GTPUMalformed    atomic.Uint64 `metric:"gtpu_malformed"`
+	GTPUIgnored      atomic.Uint64 `metric:"gtpu_ignored"`
+	EndMarkers       atomic.Uint64 `metric:"end_markers"`
+	Duplicates       atomic.Uint64 `metric:"duplicates"`
+	SendFailed       atomic.Uint64 `metric:"send_failed"`
 
-	JournalFailed atomic.Uint64
+	JournalFailed atomic.Uint64 `metric:"journal_failed"`
 }
 
-// All yields the counters that only grow, with their names, in a stable order.
-func (s *Stats) All() iter.Seq2[string, uint64] {
-	rows := []struct {
-		name string
-		v    *atomic.Uint64
-	}{
-		{"buffered", &s.Buffered},
-		{"buffer_sent", &s.BufferSent},
-		{"buffer_dropped", &s.BufferDropped},
-		{"buffer_overflow", &s.BufferOverflow},
-		{"buffer_stale", &s.BufferStale},
-		{"usage_reports", &s.UsageReports},
-		{"downlink_data_reports", &s.DownlinkDataReports},
-		{"error_reports", &s.ErrorReports},
-		{"inactivity_reports", &s.InactivityReports},
-		{"reports_failed", &s.ReportsFailed},
-		{"echo_requests", &s.EchoRequests},
-		{"floods", &s.Floods},
-		{"floods_dropped", &s.FloodsDropped},
-		{"error_indications", &s.ErrorIndications},
-		{"gtpu_malformed", &s.GTPUMalformed},
-		{"gtpu_ignored", &s.GTPUIgnored},
-		{"end_markers", &s.EndMarkers},
-		{"duplicates", &s.Duplicates},
-		{"send_failed", &s.SendFailed},
-		{"journal_failed", &s.JournalFailed},
-	}
+// All yields the counters that only grow, with their metric names, in the
+// order of the fields.
+func (s *Counters) All() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
-		for _, r := range rows {
-			if !yield(r.name, r.v.Load()) {
+		all := reflect.ValueOf(s).Elem()
+		for i := range all.NumField() {
+			v, grows := all.Field(i).Addr().Interface().(*atomic.Uint64)
+			if grows && !yield(all.Type().Field(i).Tag.Get("metric"), v.Load()) {
 				return
 			}
 		}

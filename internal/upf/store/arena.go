@@ -1,4 +1,4 @@
-package upf
+package store
 
 import (
 	"sync"
@@ -7,38 +7,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// store holds what is packed outside of Go's heap. At a million sessions it is
-// most of the memory: the collector would look at each piece time and again,
-// and let the heap grow by a part of it. What was released is used again, and
-// nothing is given back to the system.
-type store struct {
+// arena holds packed sessions outside of Go's heap. At a million sessions they are
+// most of the memory: the collector would look at each time and again, and let the
+// heap grow by a part of it. Released pieces are used again; the system gets
+// nothing back.
+type arena struct {
 	mu   sync.Mutex
 	rest []byte // of the last chunk
-	// free are pieces by their size in grains.
-	free [storeMost/storeGrain + 1][]*byte
+	// free has the released pieces, by their size in grains.
+	free [arenaMost/arenaGrain + 1][]*byte
 }
 
 const (
-	storeGrain = 32
-	storeRoom  = 32   // to grow: a session does, with its gNB's tunnel and what it used
-	storeMost  = 4096 // what is longer is on the heap: few sessions are
-	storeChunk = 1 << 20
+	arenaGrain = 32
+	arenaRoom  = 32   // a session grows, by its gNB's tunnel and by what it used
+	arenaMost  = 4096 // longer pieces, which are few, are on the heap
+	arenaChunk = 1 << 20
 )
 
-// memory is for all sessions of the process.
-var memory store
+// memory is the arena of the process.
+var memory arena
 
-// put is a copy of b, until it is released: nobody may look at it later.
-func (s *store) put(b []byte) []byte {
-	if len(b) > storeMost {
+// put returns a copy of b. It is valid until release.
+func (s *arena) put(b []byte) []byte {
+	if len(b) > arenaMost {
 		return append([]byte(nil), b...)
 	}
-	size := min(len(b)+storeRoom, storeMost)
-	return append(s.take((size+storeGrain-1)/storeGrain), b...)
+	size := min(len(b)+arenaRoom, arenaMost)
+	return append(s.take((size+arenaGrain-1)/arenaGrain), b...)
 }
 
-// replace is put and release.
-func (s *store) replace(old, b []byte) []byte {
+// replace is release of old and put of b.
+func (s *arena) replace(old, b []byte) []byte {
 	if len(b) <= cap(old) && cap(old) <= 2*len(b) {
 		return append(old[:0], b...)
 	}
@@ -46,9 +46,9 @@ func (s *store) replace(old, b []byte) []byte {
 	return s.put(b)
 }
 
-// take is an empty piece of a number of grains.
-func (s *store) take(n int) []byte {
-	size := n * storeGrain
+// take returns an empty piece of a number of grains.
+func (s *arena) take(n int) []byte {
+	size := n * arenaGrain
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if last := len(s.free[n]) - 1; last >= 0 {
@@ -57,8 +57,8 @@ func (s *store) take(n int) []byte {
 		return unsafe.Slice(p, size)[:0]
 	}
 	if len(s.rest) < size {
-		chunk, err := unix.Mmap(-1, 0, storeChunk, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-		if err != nil { // as where Go's heap cannot grow
+		chunk, err := unix.Mmap(-1, 0, arenaChunk, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil { // as when Go's heap cannot grow
 			panic("no memory for sessions: " + err.Error())
 		}
 		s.rest = chunk
@@ -68,10 +68,10 @@ func (s *store) take(n int) []byte {
 	return p
 }
 
-// release takes back what put returned.
-func (s *store) release(b []byte) {
-	n := cap(b) / storeGrain
-	if n == 0 || cap(b) > storeMost {
+// release takes back a piece that put returned.
+func (s *arena) release(b []byte) {
+	n := cap(b) / arenaGrain
+	if n == 0 || cap(b) > arenaMost {
 		return
 	}
 	s.mu.Lock()

@@ -1,4 +1,4 @@
-package upf
+package store
 
 import (
 	"bytes"
@@ -8,13 +8,13 @@ import (
 
 // Pieces keep what was put into them, whatever is released and put beside them,
 // and what was released is used again.
-func TestStore(t *testing.T) {
+func TestArena(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	var s store
+	var s arena
 	type piece struct{ have, want []byte }
 	var list []piece
 	random := func() []byte {
-		b := make([]byte, r.IntN(storeMost+storeGrain))
+		b := make([]byte, r.IntN(arenaMost+arenaGrain))
 		for i := range b {
 			b[i] = byte(r.Uint32())
 		}

@@ -1,4 +1,4 @@
-package upf
+package usage
 
 import (
 	"math"
@@ -6,51 +6,50 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 )
-
-// granule is what the data path counts limits in.
-const granule = 256
 
 // measurement is what one URR counts.
 type measurement struct {
 	id       uint32
 	sequence uint32    // UR-SEQN of the next report
-	start    time.Time // of what is counted now
+	start    time.Time // of the next report
 	counted
-	first, last time.Time // packets, as far as that was seen
-	// firstSeen and lastSeen say that it was seen soon after.
+	first, last time.Time // packet, when we noticed it
+	// firstSeen and lastSeen say that we noticed the packet soon enough for its
+	// time to be reported.
 	firstSeen, lastSeen bool
 
-	since  time.Time // time is counted since then; zero: it is not
+	since  time.Time // time counts since then; zero: it does not count
 	period time.Time // when the next periodic report is due
 
-	// What was used of the quotas since they were given, and when that was.
+	// What was used of the quotas since the SMF gave them, and when it did.
 	quota     session.Measured
 	quotaTime time.Duration
 	given     time.Time
-	exhausted bool // until there is a new quota
-	holding   bool // Quota Holding Time has run out once
+	exhausted bool // until the SMF gives a new quota
+	holding   bool // the Quota Holding Time has expired
 
-	traffic bool // START was told, STOPT was not
-	// hosts are the UE's when they were last looked for, told those that the
-	// control plane knows; sorted.
+	traffic bool // START was reported, STOPT was not
+	// hosts are the UE's hosts that the data path knows, told those that the
+	// control plane knows. Both are sorted.
 	hosts, told [][6]byte
 	// before is what was counted before the Monitoring Time, until it is
-	// reported; monitored says that this time has come.
+	// reported.
 	before    *counted
-	split     time.Time // the Monitoring Time that came
-	monitored bool
+	split     time.Time // the Monitoring Time that has passed
+	monitored bool      // it has passed
 }
 
-// counted is what a report tells.
+// counted is what a report contains.
 type counted struct {
 	volume, packets session.Measured
-	used            time.Duration // without what is counted since `since`
+	used            time.Duration // up to the measurement's since
 }
 
-// begin is the measurement of a new URR.
-func begin(u *session.URR, now time.Time) measurement {
+// newMeasurement begins the measurement of a URR.
+func newMeasurement(u *session.URR, now time.Time) measurement {
 	m := measurement{id: u.ID, start: now, given: now}
 	if u.Period > 0 {
 		m.period = now.Add(u.Period)
@@ -61,11 +60,10 @@ func begin(u *session.URR, now time.Time) measurement {
 	return m
 }
 
-// precise is how late a packet may be seen for its time to be told.
+// precise is how late we may notice a packet for its time to be reported.
 const precise = 2 * time.Second
 
-// add counts packets of a rule that were there at some time between the last
-// look and now.
+// add counts packets that a rule forwarded between looked and now.
 func (m *measurement) add(u *session.URR, d dataplane.Direction, c dataplane.Counter, looked, now time.Time) {
 	if u.Inactive {
 		return
@@ -82,7 +80,8 @@ func (m *measurement) add(u *session.URR, d dataplane.Direction, c dataplane.Cou
 	grow(&m.quota, c.Bytes)
 	soon := now.Sub(looked) < precise
 	if m.first.IsZero() {
-		// The first packet is told at once where something depends on it.
+		// Where something depends on the first packet, the data path notifies us
+		// of it at once.
 		m.first, m.firstSeen = now, soon || m.awaits(u)
 	}
 	m.last, m.lastSeen, m.holding = now, soon, false
@@ -91,25 +90,39 @@ func (m *measurement) add(u *session.URR, d dataplane.Direction, c dataplane.Cou
 	}
 }
 
-// advance lets time pass: it is no longer counted some time after the last
-// packet, and what comes after the Monitoring Time is counted apart.
+// advance lets time pass. Time stops counting an Inactivity Detection Time after
+// the last packet. What comes after the Monitoring Time is counted apart.
 func (m *measurement) advance(u *session.URR, now time.Time) {
 	if u.InactivityTime > 0 && !m.since.IsZero() && !u.ImmediateStart {
 		if end := later(m.last, m.since).Add(u.InactivityTime); !now.Before(end) {
-			m.count(end)
+			m.countTime(end)
 			m.since = time.Time{}
 		}
 	}
 	if at := u.MonitoringTime; !at.IsZero() && !m.monitored && !now.Before(at) {
-		m.count(now)
+		m.countTime(now)
 		part := m.counted
 		m.before, m.counted = &part, counted{}
 		m.split, m.monitored = now, true
 	}
 }
 
-// count settles the time up to now.
-func (m *measurement) count(now time.Time) {
+// change goes over to a URR that the SMF has modified.
+func (m *measurement) change(from, to *session.URR, now time.Time) {
+	if to.Period != from.Period {
+		m.period = newMeasurement(to, now).period
+	}
+	if !to.MonitoringTime.Equal(from.MonitoringTime) {
+		m.monitored = false
+	}
+	if to.Inactive != from.Inactive {
+		m.countTime(now)
+		m.since = time.Time{}
+	}
+}
+
+// countTime adds the time up to now.
+func (m *measurement) countTime(now time.Time) {
 	if m.since.IsZero() {
 		return
 	}
@@ -119,44 +132,38 @@ func (m *measurement) count(now time.Time) {
 	m.since = now
 }
 
-// elapsed is the time that was counted, up to now.
-func (m *measurement) elapsed(now time.Time) time.Duration {
+// elapsed returns the time that counts, up to now, on top of what is used up to
+// since.
+func (m *measurement) elapsed(used time.Duration, now time.Time) time.Duration {
 	if m.since.IsZero() {
-		return m.used
+		return used
 	}
-	return m.used + max(0, now.Sub(m.since))
+	return used + max(0, now.Sub(m.since))
 }
 
-func (m *measurement) quotaElapsed(now time.Time) time.Duration {
-	if m.since.IsZero() {
-		return m.quotaTime
-	}
-	return m.quotaTime + max(0, now.Sub(m.since))
-}
-
-// renew begins what an SMF has given anew. A quota counts from the last report
-// on (TS 29.244 section 5.2.2.2.1).
-func (m *measurement) renew(volume, duration, validity bool, now time.Time) {
-	m.count(now)
-	if volume {
+// renew begins the quotas that the SMF has given again. A quota counts from the
+// last report on (TS 29.244 section 5.2.2.2.1).
+func (m *measurement) renew(r pfcp.Renewed, now time.Time) {
+	m.countTime(now)
+	if r.VolumeQuota {
 		m.quota = m.volume
 		if m.before != nil {
 			m.quota.Uplink += m.before.volume.Uplink
 			m.quota.Downlink += m.before.volume.Downlink
 		}
 	}
-	if duration {
+	if r.TimeQuota {
 		m.quotaTime = m.used
 	}
-	if volume || duration {
+	if r.VolumeQuota || r.TimeQuota {
 		m.exhausted, m.holding = false, false
 	}
-	if volume || duration || validity {
+	if r.VolumeQuota || r.TimeQuota || r.QuotaValidity {
 		m.given = now
 	}
 }
 
-// thresholds that hold now.
+// thresholds returns the thresholds that apply now.
 func (m *measurement) thresholds(u *session.URR) (*session.Volume, time.Duration) {
 	volume, duration := u.VolumeThreshold, u.TimeThreshold
 	if m.monitored && u.SubsequentVolume != nil {
@@ -168,15 +175,15 @@ func (m *measurement) thresholds(u *session.URR) (*session.Volume, time.Duration
 	return volume, duration
 }
 
-// left is the least that is left of a volume, and never less than 0; ok says
-// that there is a limit.
-func left(limit *session.Volume, used session.Measured) (least uint64, ok bool) {
+// left returns the least that is left of a volume. limited says whether there is a
+// limit at all.
+func left(limit *session.Volume, used session.Measured) (least uint64, limited bool) {
 	least = math.MaxUint64
-	limits(limit, used, func(_ kind, rest uint64) { least, ok = min(least, rest), true })
-	return least, ok
+	limits(limit, used, func(_ kind, rest uint64) { least, limited = min(least, rest), true })
+	return least, limited
 }
 
-// kind is what a limit of a volume is of.
+// kind is which packets a limit on volume counts.
 type kind uint8
 
 const (
@@ -185,12 +192,12 @@ const (
 	downlink
 )
 
-// counts says whether packets of a direction are of a kind.
-func (k kind) counts(d dataplane.Direction) bool {
+// covers says whether a kind of limit counts packets of a direction.
+func (k kind) covers(d dataplane.Direction) bool {
 	return k == total || (k == uplink) == (d == dataplane.Uplink)
 }
 
-// limits calls f with what is left of each limit.
+// limits calls f with what is left of each limit, never less than 0.
 func limits(limit *session.Volume, used session.Measured, f func(kind, uint64)) {
 	if limit == nil {
 		return
@@ -205,47 +212,48 @@ func limits(limit *session.Volume, used session.Measured, f func(kind, uint64)) 
 	rest(downlink, limit.Downlink, used.Downlink)
 }
 
-// causes says why the URR has to be reported now, and marks what is told once.
+// causes says why the URR is to be reported now; 0: it is not. It notes what is
+// reported only once.
 func (m *measurement) causes(u *session.URR, now time.Time) session.Cause {
 	var out session.Cause
-	told := func(trigger uint32, cause session.Cause) {
+	report := func(trigger uint32, cause session.Cause) {
 		if u.Trigger&trigger != 0 {
 			out |= cause
 		}
 	}
 	volume, duration := m.thresholds(u)
 	if rest, limited := left(volume, m.volume); u.Volume && limited && rest == 0 {
-		told(session.TriggerVolumeThreshold, session.CauseVolumeThreshold)
+		report(session.TriggerVolumeThreshold, session.CauseVolumeThreshold)
 	}
-	if u.Time && duration > 0 && m.elapsed(now) >= duration {
-		told(session.TriggerTimeThreshold, session.CauseTimeThreshold)
+	if u.Time && duration > 0 && m.elapsed(m.used, now) >= duration {
+		report(session.TriggerTimeThreshold, session.CauseTimeThreshold)
 	}
 	if !m.period.IsZero() && !now.Before(m.period) {
 		for !now.Before(m.period) {
 			m.period = m.period.Add(u.Period)
 		}
-		told(session.TriggerPeriodic, session.CausePeriodic)
+		report(session.TriggerPeriodic, session.CausePeriodic)
 	}
-	m.traffics(u, now, told)
+	m.startStop(u, now, report)
 	if !slices.Equal(m.hosts, m.told) {
-		told(session.TriggerMACAddresses, session.CauseMACAddresses)
+		report(session.TriggerMACAddresses, session.CauseMACAddresses)
 	}
 	if !m.exhausted {
-		m.quotas(u, now, told)
+		m.endQuotas(u, now, report)
 	}
 	return out
 }
 
-// quotas ends the quota that is used up, or whose time is over.
-func (m *measurement) quotas(u *session.URR, now time.Time, told func(uint32, session.Cause)) {
+// endQuotas ends a quota that is used up or has expired.
+func (m *measurement) endQuotas(u *session.URR, now time.Time, report func(uint32, session.Cause)) {
 	end := func(trigger uint32, cause session.Cause) {
 		m.exhausted = true
-		told(trigger, cause)
+		report(trigger, cause)
 	}
 	if rest, limited := left(u.VolumeQuota, m.quota); u.Volume && limited && rest < granule {
 		end(session.TriggerVolumeQuota, session.CauseVolumeQuota)
 	}
-	if u.Time && u.HasTimeQuota && m.quotaElapsed(now) >= u.TimeQuota {
+	if u.Time && u.HasTimeQuota && m.elapsed(m.quotaTime, now) >= u.TimeQuota {
 		end(session.TriggerTimeQuota, session.CauseTimeQuota)
 	}
 	if u.QuotaValidity > 0 && !now.Before(m.given.Add(u.QuotaValidity)) {
@@ -257,11 +265,11 @@ func (m *measurement) quotas(u *session.URR, now time.Time, told func(uint32, se
 	}
 }
 
-// stopAfter is without packets when traffic has stopped, where the SMF does not
-// say it.
+// stopAfter is how long no packet comes once traffic has stopped, unless the SMF
+// says how long.
 const stopAfter = time.Minute
 
-// quiet is how long no packet comes once traffic has stopped.
+// quiet returns how long no packet comes once traffic has stopped.
 func quiet(u *session.URR) time.Duration {
 	if u.InactivityTime > 0 {
 		return u.InactivityTime
@@ -269,8 +277,8 @@ func quiet(u *session.URR) time.Duration {
 	return stopAfter
 }
 
-// traffics tells the start and the stop of traffic.
-func (m *measurement) traffics(u *session.URR, now time.Time, told func(uint32, session.Cause)) {
+// startStop reports the start and the stop of traffic.
+func (m *measurement) startStop(u *session.URR, now time.Time, report func(uint32, session.Cause)) {
 	if u.Trigger&(session.TriggerStart|session.TriggerStop) == 0 || m.last.IsZero() {
 		return
 	}
@@ -278,43 +286,37 @@ func (m *measurement) traffics(u *session.URR, now time.Time, told func(uint32, 
 	switch {
 	case !m.traffic && !silent:
 		m.traffic = true
-		told(session.TriggerStart, session.CauseStart)
+		report(session.TriggerStart, session.CauseStart)
 	case m.traffic && silent:
 		m.traffic = false
-		told(session.TriggerStop, session.CauseStop)
+		report(session.TriggerStop, session.CauseStop)
 	}
 }
 
-// awaits says that the next packet has to be told at once: what it begins
-// depends on its time.
+// awaits says that the data path has to notify us of the next packet at once: what
+// begins with it depends on its time.
 func (m *measurement) awaits(u *session.URR) bool {
 	return !u.Inactive && (u.Time && m.since.IsZero() || u.Trigger&session.TriggerStart != 0 && !m.traffic)
 }
 
-// due is when causes or advance have something to do next, unless packets bring
-// it about; zero: never.
+// due is when causes or advance have something to do next, unless packets bring it
+// about. The zero time means never.
 func (m *measurement) due(u *session.URR, now time.Time) time.Time {
 	var next time.Time
-	at := func(t time.Time) {
-		if next.IsZero() || t.Before(next) {
-			next = t
-		}
-	}
-	// What depends on the last packet is looked at more often, since only
-	// then it is known when that was.
+	at := func(t time.Time) { next = sooner(next, t) }
+	// What depends on the last packet needs a look more often: we learn only then
+	// when that packet came.
 	idle := func(d time.Duration, since time.Time) {
-		at(earlier(since.Add(d), now.Add(max(d/8, time.Second/2))))
+		at(sooner(since.Add(d), now.Add(max(d/8, time.Second/2))))
 	}
-	if !m.period.IsZero() {
-		at(m.period)
-	}
+	at(m.period)
 	if _, d := m.thresholds(u); u.Time && d > 0 && !m.since.IsZero() && u.Trigger&session.TriggerTimeThreshold != 0 {
 		at(m.since.Add(d - m.used))
 	}
 	if u.InactivityTime > 0 && !m.since.IsZero() && !u.ImmediateStart {
 		idle(u.InactivityTime, later(m.last, m.since))
 	}
-	if !u.MonitoringTime.IsZero() && !m.monitored {
+	if !m.monitored {
 		at(u.MonitoringTime)
 	}
 	if m.traffic {
@@ -335,10 +337,10 @@ func (m *measurement) due(u *session.URR, now time.Time) time.Time {
 	return next
 }
 
-// report is what was counted, in two parts if the Monitoring Time was in
-// between, and begins anew.
+// report returns what was counted, in two parts if the Monitoring Time was in
+// between, and begins to count anew.
 func (m *measurement) report(u *session.URR, cause session.Cause, now time.Time) []session.UsageReport {
-	m.count(now)
+	m.countTime(now)
 	var out []session.UsageReport
 	one := func(c counted, from, to time.Time) *session.UsageReport {
 		out = append(out, session.UsageReport{
@@ -378,9 +380,10 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
+// sooner returns the earlier of two times. The zero time is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	return b
+	return a
 }

@@ -1,83 +1,98 @@
-package upf
+// Package wheel keeps a timer for each of very many values.
+//
+// Timers are in lists by the tick at which they end. Set costs the same however
+// many timers there are. Take looks at a timer that ends after more than one
+// turn of the wheel once in each turn. One mutex guards a Wheel; the package
+// starts no goroutines.
+package wheel
 
 import (
 	"sync"
 	"time"
 )
 
-const (
-	tick  = 50 * time.Millisecond // PFCP's unit of the notification delay
-	slots = 4096                  // once around in 205 s
-)
+// Tick is the resolution of the timers: PFCP's unit of the notification delay.
+const Tick = 50 * time.Millisecond
 
-// wheel has a timer for each session, in lists by the tick of its end. Setting
-// one costs the same however many there are; what ends after more than a turn
-// is looked at once in each.
-type wheel struct {
-	mu    sync.Mutex
-	heads [slots]*entry
-	done  int64 // the last tick that was handled
+const slots = 4096 // one turn in 205 s
+
+// Timed is a pointer to a value that holds its own timer.
+type Timed[T any] interface {
+	*T
+	Timer() *Timer[T]
 }
 
-// timer is a session's place in the wheel.
-type timer struct {
-	next, prev *entry
+// Wheel holds the timers that are set. Start makes the zero value ready.
+type Wheel[T any, P Timed[T]] struct {
+	mu    sync.Mutex
+	heads [slots]*T
+	done  int64 // the last tick that Take handled
+}
+
+// Timer is a value's timer. The zero value is not set.
+type Timer[T any] struct {
+	next, prev *T
 	at         int64 // tick; 0: not set
 }
 
-func tickOf(t time.Time) int64 { return (t.UnixNano() + int64(tick) - 1) / int64(tick) }
+func tickOf(t time.Time) int64 { return (t.UnixNano() + int64(Tick) - 1) / int64(Tick) }
 
-// set replaces the time at which a session is due; zero: never.
-func (w *wheel) set(e *entry, t time.Time) {
+// Start begins at now: Take does not look at earlier ticks.
+func (w *Wheel[T, P]) Start(now time.Time) { w.done = now.UnixNano() / int64(Tick) }
+
+// Set replaces the time at which a value is due. The zero time means never.
+func (w *Wheel[T, P]) Set(v P, t time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := int64(0)
 	if !t.IsZero() {
 		at = max(tickOf(t), w.done+1)
 	}
-	if at == e.timer.at {
+	timer := v.Timer()
+	if at == timer.at {
 		return
 	}
-	w.remove(e)
-	if e.timer.at = at; at == 0 {
+	w.remove(v)
+	if timer.at = at; at == 0 {
 		return
 	}
 	head := &w.heads[at%slots]
-	if e.timer.next = *head; *head != nil {
-		(*head).timer.prev = e
+	if timer.next = *head; *head != nil {
+		P(*head).Timer().prev = v
 	}
-	*head = e
+	*head = v
 }
 
-func (w *wheel) remove(e *entry) {
-	if e.timer.at == 0 {
+func (w *Wheel[T, P]) remove(v P) {
+	timer := v.Timer()
+	if timer.at == 0 {
 		return
 	}
-	if e.timer.prev != nil {
-		e.timer.prev.timer.next = e.timer.next
+	if timer.prev != nil {
+		P(timer.prev).Timer().next = timer.next
 	} else {
-		w.heads[e.timer.at%slots] = e.timer.next
+		w.heads[timer.at%slots] = timer.next
 	}
-	if e.timer.next != nil {
-		e.timer.next.timer.prev = e.timer.prev
+	if timer.next != nil {
+		P(timer.next).Timer().prev = timer.prev
 	}
-	e.timer = timer{}
+	*timer = Timer[T]{}
 }
 
-// take appends the sessions that are due to list, and sets their timers no
-// more.
-func (w *wheel) take(now time.Time, list []*entry) []*entry {
+// Take appends the values that are due at now to list, and unsets their timers.
+func (w *Wheel[T, P]) Take(now time.Time, list []P) []P {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last := now.UnixNano() / int64(tick)
+	last := now.UnixNano() / int64(Tick)
 	for at := max(w.done+1, last-slots+1); at <= last; at++ {
-		for e := w.heads[at%slots]; e != nil; {
-			next := e.timer.next
-			if e.timer.at <= last {
-				w.remove(e)
-				list = append(list, e)
+		for v := w.heads[at%slots]; v != nil; {
+			timer := P(v).Timer()
+			next := timer.next
+			if timer.at <= last {
+				w.remove(v)
+				list = append(list, v)
 			}
-			e = next
+			v = next
 		}
 	}
 	w.done = max(w.done, last)

@@ -1,0 +1,132 @@
+package upf
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/upf/buffer"
+	"github.com/culvert-net/culvert/internal/upf/pool"
+)
+
+// Config may change while sessions are up.
+type Config struct {
+	Addresses []netip.Addr // where G-PDUs arrive
+	Pools     []pool.Pool
+	Slices    []slice.Slice
+	// BufferPackets, BufferBytes and EchoInterval replace those of Options where
+	// they are set.
+	BufferPackets, BufferBytes int
+	EchoInterval               time.Duration
+}
+
+// settings are a Config with the index of each slice in the data path.
+type settings struct {
+	Config
+	indices []uint32
+}
+
+// SetConfig changes what sessions are made of, and moves those that are up: all of
+// them or, after an error, none. Policies that slices name exist already, and those
+// that slices no longer name exist still.
+func (u *UPF) SetConfig(c Config) error {
+	before := u.install.config.Load()
+	stays := map[string]bool{}
+	for _, s := range append(c.Slices[:len(c.Slices):len(c.Slices)], before.Slices...) {
+		stays[s.Name] = true
+	}
+	next := &settings{Config: c}
+	for _, s := range c.Slices {
+		index, err := u.store.SliceIndex(s.Name, stays)
+		if err != nil {
+			return fmt.Errorf("slice %q: %w", s.Name, err)
+		}
+		next.indices = append(next.indices, index)
+	}
+	u.useSettings(next)
+	if reflect.DeepEqual(before.Slices, next.Slices) {
+		return nil
+	}
+	if err := u.moveSlices(next); err != nil {
+		u.useSettings(before)
+		return errors.Join(err, u.moveSlices(before))
+	}
+	return nil
+}
+
+func (u *UPF) useSettings(s *settings) {
+	u.install.changing.Lock()
+	u.install.config.Store(s)
+	u.install.changing.Unlock()
+	u.ues.Replace(s.Pools)
+}
+
+// moveSlices sets the rates of slices and, once sessions are restored, puts every
+// session again.
+func (u *UPF) moveSlices(to *settings) error {
+	for i, s := range to.Slices {
+		if err := u.o.DataPath.SetSlice(to.indices[i], s.RateLimit.Uplink, s.RateLimit.Downlink); err != nil {
+			return fmt.Errorf("slice %q: %w", s.Name, err)
+		}
+	}
+	if !u.restored {
+		return nil
+	}
+	for _, e := range u.store.All() {
+		if err := u.install.putAgain(e, u.o.Now()); err != nil {
+			return fmt.Errorf("session %#x: %w", e.SEID, err)
+		}
+	}
+	return nil
+}
+
+func (s *settings) bufferLimits(o Options) buffer.Limits {
+	return buffer.Limits{
+		Packets: cmp.Or(s.BufferPackets, o.BufferPackets),
+		Most:    max(s.BufferPackets, o.BufferMost),
+		Bytes:   cmp.Or(s.BufferBytes, o.BufferBytes),
+	}
+}
+
+func (s *settings) echoInterval(o Options) time.Duration {
+	return cmp.Or(s.EchoInterval, o.EchoInterval)
+}
+
+// sliceName returns the name of a slice, or "" for index 0.
+func (s *settings) sliceName(index uint32) string {
+	if i := slices.Index(s.indices, index); index != 0 && i >= 0 {
+		return s.Slices[i].Name
+	}
+	return ""
+}
+
+// SliceStatus is a slice with what it has carried.
+type SliceStatus struct {
+	slice.Slice
+	Sessions         int
+	Uplink, Downlink dataplane.Counter
+}
+
+// Slices lists the slices of the configuration.
+func (u *UPF) Slices() ([]SliceStatus, error) {
+	config := u.install.config.Load()
+	sessions := map[uint32]int{}
+	for _, e := range u.store.All() {
+		sessions[e.Index()]++
+	}
+	out := make([]SliceStatus, len(config.Slices))
+	for i, s := range config.Slices {
+		up, down, err := u.o.DataPath.SliceCounters(config.indices[i])
+		if err != nil {
+			return nil, fmt.Errorf("slice %q: %w", s.Name, err)
+		}
+		out[i] = SliceStatus{s, sessions[config.indices[i]], up, down}
+	}
+	return out, nil
+}

@@ -1,0 +1,48 @@
+package upf
+
+import (
+	"context"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+)
+
+// DataPath is what the UPF needs of *dataplane.DataPlane.
+type DataPath interface {
+	// NewTEID hands out a TEID, TakeTEID takes a given one (dataplane.ErrTaken),
+	// FreeTEID gives one back.
+	NewTEID() (uint32, error)
+	TakeTEID(uint32) error
+	FreeTEID(uint32)
+
+	// PutSession puts or replaces a session, all or nothing. The counts of rules
+	// that stay go on.
+	PutSession(dataplane.Session) error
+	// RemoveSession removes a session. Unless it returns an error it calls done,
+	// once the last packet has left, with what was forwarded up to that.
+	RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error
+	// DropSession removes a session whose usage nobody wants.
+	DropSession(id uint64) error
+	// SessionUsage returns the counts of a session's rules, with those of rules
+	// that the last PutSession removed.
+	SessionUsage(id uint64) ([]dataplane.RuleUsage, error)
+	SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error
+	// Stations lists the hosts behind Ethernet sessions.
+	Stations() ([]dataplane.Station, error)
+	// SessionEvents calls the function for each event until the context ends.
+	SessionEvents(context.Context, func(dataplane.SessionEvent)) error
+
+	// SetSlice sets the rates of a slice, in kbit/s.
+	SetSlice(slice uint32, up, down uint64) error
+	SliceCounters(slice uint32) (up, down dataplane.Counter, err error)
+
+	// Inject sends a frame on as if it came in on an interface.
+	Inject(frame []byte, ifindex int) error
+	// InjectKept is Inject for a frame that was handed up to be kept, by a rule
+	// that may still keep what comes.
+	InjectKept(frame []byte, ifindex int) error
+	// InjectFor gives a frame from a link to one Ethernet session, as Inject does
+	// or, if kept, as InjectKept.
+	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
+	// PuntsIdle says that no packet is on its way up.
+	PuntsIdle() bool
+}

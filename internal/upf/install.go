@@ -1,0 +1,151 @@
+package upf
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/lan"
+	"github.com/culvert-net/culvert/internal/upf/rules"
+	"github.com/culvert-net/culvert/internal/upf/store"
+	"github.com/culvert-net/culvert/internal/upf/usage"
+)
+
+// installer brings sessions into the data path.
+type installer struct {
+	dp    DataPath
+	links *lan.Links
+	// config changes with changing locked. Whoever installs a session locks it for
+	// reading, so that nothing is made of a configuration that is on its way out.
+	changing sync.RWMutex
+	config   atomic.Pointer[settings]
+}
+
+// plan is what a session is to become: in the data path, in its usage, and for its
+// SMF.
+type plan struct {
+	rules   dataplane.Session
+	slice   uint32 // index
+	usage   *usage.Usage
+	reports []session.UsageReport
+}
+
+// compile plans a session with its usage, which may be nil.
+func (i *installer) compile(s *session.Session, u *usage.Usage) (p plan, err error) {
+	config := i.config.Load()
+	in := rules.Input{Session: s, Blocked: u.Blocked(s)}
+	if at, found := rules.MatchSlice(config.Slices, s); found != nil {
+		in.Slice, in.Index = found, config.indices[at]
+	}
+	p.usage, p.slice = u, in.Index
+	if p.rules, err = rules.Compile(in); err == nil {
+		u.Limit(s, p.rules.Rules)
+	}
+	return p, err
+}
+
+// compileChange plans a modification.
+func (i *installer) compileChange(e *store.Entry, from, to *session.Session, how pfcp.Modification, now time.Time) (plan, error) {
+	u, reports := e.Usage.Change(from, to, how.Renewed, now)
+	if u != nil && (how.QueryAll || len(how.QueryURRs) > 0) {
+		reports = append(reports, u.Query(to, how.QueryURRs, how.QueryAll, now)...)
+	}
+	p, err := i.compile(to, u)
+	p.reports = reports
+	return p, err
+}
+
+// put has the data path hold a session as it is, with its usage.
+func (i *installer) put(e *store.Entry, s *session.Session) error {
+	p, err := i.compile(s, e.Usage)
+	if err != nil {
+		return err
+	}
+	e.Buffer.HoldBack(&p.rules)
+	if err := resources(i.dp.PutSession(p.rules)); err != nil {
+		return err
+	}
+	e.Slice = p.slice
+	i.links.Join(p.rules)
+	return nil
+}
+
+// replace takes the data path from one session to another. After an error
+// everything is as it was.
+func (i *installer) replace(e *store.Entry, from, to *session.Session, how pfcp.Modification, now time.Time) (plan, error) {
+	if err := i.collect(e, from, now); err != nil {
+		return plan{}, err
+	}
+	p, err := i.compileChange(e, from, to, how, now)
+	if err != nil {
+		return plan{}, err
+	}
+	if !how.DropBuffered {
+		e.Buffer.HoldBack(&p.rules)
+	}
+	if err := resources(i.dp.PutSession(p.rules)); err != nil {
+		return plan{}, err
+	}
+	if !e.Usage.Loses(p.rules.Rules) {
+		return p, nil
+	}
+	// Rules that are gone now have counted to their end. Plan again with that; only
+	// limits differ.
+	if err = i.collect(e, from, now); err == nil {
+		p, err = i.compileChange(e, from, to, how, now)
+	}
+	for n := 0; err == nil && n < len(p.rules.Rules); n++ {
+		if r := &p.rules.Rules[n]; r.RuleLimits != (dataplane.RuleLimits{}) {
+			err = i.dp.SetRuleLimits(e.SEID, r.ID, r.RuleLimits)
+		}
+	}
+	if err != nil {
+		return plan{}, errors.Join(err, i.put(e, from))
+	}
+	return p, nil
+}
+
+// putAgain has the data path hold a session by the configuration that applies now.
+func (i *installer) putAgain(e *store.Entry, now time.Time) error {
+	i.changing.RLock()
+	defer i.changing.RUnlock()
+	if !e.Lock() {
+		return nil
+	}
+	defer e.Unlock()
+	s := e.Session()
+	p, err := i.replace(e, s, s, pfcp.Modification{}, now)
+	if err != nil {
+		return err
+	}
+	e.Usage, e.Slice = p.usage, p.slice
+	i.links.Join(p.rules)
+	return nil
+}
+
+// collect adds what the data path has counted to the session's usage.
+func (i *installer) collect(e *store.Entry, s *session.Session, now time.Time) error {
+	if e.Usage == nil {
+		return nil
+	}
+	counts, err := i.dp.SessionUsage(e.SEID)
+	if err != nil {
+		return err
+	}
+	e.Usage.Collect(s, counts, now)
+	return nil
+}
+
+// resources turns the error of a full table into one that the N4 server knows.
+func resources(err error) error {
+	var full *dataplane.FullError
+	if errors.As(err, &full) {
+		return fmt.Errorf("%w: %w", pfcp.ErrNoResources, err)
+	}
+	return err
+}

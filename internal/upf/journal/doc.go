@@ -1,0 +1,15 @@
+// Package journal keeps records on disk so that they survive the process.
+//
+// The directory holds a snapshot, N.snapshot, and the log of what came after it,
+// N.log. While a new snapshot is written there are two logs, N.log and N+1.log.
+// A record is in the kernel's page cache before Append returns: killing the
+// daemon does not lose it, a reboot does (docs/adr/0008-session-journal.md).
+//
+// The user
+//
+//  1. calls Open, which replays the records of an earlier process;
+//  2. calls Append for each change, before it answers whoever asked for it;
+//  3. calls Renew when Grown says so, with a record of everything that exists.
+//
+// The package starts no goroutines. Journal's methods may be called from any.
+package journal

@@ -1,0 +1,207 @@
+package upf
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/buffer"
+	"github.com/culvert-net/culvert/internal/upf/rules"
+	"github.com/culvert-net/culvert/internal/upf/store"
+)
+
+// Packet is a frame that the data path hands up for a session.
+type Packet struct {
+	Session uint64
+	Rule    uint16 // that found it
+	Ifindex int    // of the interface that it came in on
+	L3      int    // offset of its packet or, where it came in a G-PDU, of its T-PDU
+	Data    []byte // from the Ethernet header on; the UPF keeps it
+}
+
+// minFrame is the length of an Ethernet header.
+const minFrame = 14
+
+func (p Packet) frame() buffer.Frame {
+	return buffer.Frame{Rule: p.Rule, Ifindex: p.Ifindex, Data: p.Data, Link: p.L3 < minFrame}
+}
+
+// tpdu returns the T-PDU in a packet, without what is behind it, or nil if the
+// T-PDU is not complete.
+func (p Packet) tpdu(ethernet bool) []byte {
+	const addresses = 12
+	switch {
+	case !ethernet:
+		return packetAt(p.Data, p.L3)
+	case p.L3 < 0 || len(p.Data) < p.L3+minFrame:
+		return nil
+	case p.L3 < minFrame: // from a link: what is before its tag stays
+		return append(append([]byte(nil), p.Data[:addresses]...), p.Data[p.L3+addresses:]...)
+	}
+	return p.Data[p.L3:]
+}
+
+// packetAt returns the IP packet at an offset of a frame, without what is behind
+// it, or nil if it is not complete.
+func packetAt(b []byte, at int) []byte {
+	if at < 0 || len(b) < at+20 {
+		return nil
+	}
+	b = b[at:]
+	length := int(binary.BigEndian.Uint16(b[2:]))
+	if b[0]>>4 == 6 {
+		length = 40 + int(binary.BigEndian.Uint16(b[4:]))
+	}
+	if length > len(b) || length < 20 {
+		return nil
+	}
+	return b[:length]
+}
+
+// keeper keeps the packets of idle UEs, and sends them when their sessions forward
+// again.
+type keeper struct {
+	install *installer
+	reports *reporter
+	pool    buffer.Pool
+	log     *slog.Logger
+	now     func() time.Time
+}
+
+// Buffer keeps a packet, or sends it on if its session forwards by now.
+func (u *UPF) Buffer(p Packet) {
+	e := u.store.Entry(p.Session)
+	if e == nil || !e.Lock() {
+		u.stats.BufferStale.Add(1)
+		return
+	}
+	u.kept.keep(e, p)
+	report := session.Report{SEID: e.SEID, DownlinkData: e.Buffer.Report(u.o.Now())}
+	if e.Buffer != nil && !e.Buffer.Due().IsZero() {
+		u.reports.schedule(e, e.Session())
+	}
+	e.Unlock()
+	u.reports.send(e, report)
+}
+
+// keep decides about a packet of a session, which is locked.
+func (k *keeper) keep(e *store.Entry, p Packet) {
+	if p.tpdu(e.Ethernet) == nil {
+		k.pool.Stats.BufferStale.Add(1)
+		return
+	}
+	if e.Buffer == nil || !e.Buffer.Keeps(p.Rule) {
+		s := e.Session()
+		far := rules.FAR(s, p.Rule)
+		switch {
+		case far == nil:
+			k.pool.Stats.BufferStale.Add(1)
+			return
+		case far.Action&session.Buffer == 0 && far.Action&session.Forward != 0:
+			k.inject(e, p.frame()) // the session changed while the packet was on its way up
+			return
+		case far.Action&session.Buffer == 0:
+			k.pool.Stats.BufferDropped.Add(1)
+			return
+		}
+		limits := k.pool.Limits()
+		if e.Buffer == nil {
+			e.Buffer = buffer.New(limits.Packets)
+		}
+		e.Buffer.Follow(s, p.Rule, k.now(), limits.Most)
+	}
+	k.pool.Add(e.Buffer, p.frame())
+}
+
+// update follows a change of a session: what was kept is dropped, kept on, or sent.
+func (k *keeper) update(e *store.Entry, s *session.Session, dropAll bool) {
+	if e.Buffer == nil {
+		return
+	}
+	switch k.pool.Update(e.Buffer, s, dropAll) {
+	case buffer.Start:
+		go k.drain(e)
+	case buffer.Done:
+		e.Buffer = nil
+	}
+}
+
+const (
+	drainAtOnce = 64
+	drainPause  = 20 * time.Microsecond // packets on their way up get here meanwhile
+)
+
+// drain sends what was kept, in order, and with it what comes meanwhile. When
+// nothing is left, nor on its way up, the data path forwards by itself again.
+func (k *keeper) drain(e *store.Entry) {
+	for k.drainSome(e) {
+		time.Sleep(drainPause)
+	}
+}
+
+// drainSome says whether there is more to send.
+func (k *keeper) drainSome(e *store.Entry) bool {
+	k.install.changing.RLock()
+	defer k.install.changing.RUnlock()
+	idle := k.install.dp.PuntsIdle() // before the lock, for which packets on their way up wait
+	if !e.Lock() {
+		return false
+	}
+	defer e.Unlock()
+	if !e.Buffer.Draining() {
+		return false
+	}
+	s := e.Session()
+	sent := k.pool.Drain(e.Buffer, s, drainAtOnce, func(f buffer.Frame) { k.inject(e, f) })
+	if sent > 0 || !idle {
+		return true
+	}
+	e.Buffer.Drained()
+	if err := k.install.put(e, s); err != nil {
+		k.log.Error("a session keeps packets although it forwards", "seid", e.SEID, "error", err)
+		return false
+	}
+	k.update(e, s, false)
+	return false
+}
+
+func (k *keeper) inject(e *store.Entry, f buffer.Frame) {
+	var err error
+	if f.Link {
+		err = k.install.dp.InjectFor(e.SEID, f.Data, f.Ifindex, true)
+	} else {
+		err = k.install.dp.InjectKept(f.Data, f.Ifindex)
+	}
+	if err != nil {
+		k.pool.Stats.BufferDropped.Add(1)
+		k.log.Debug("cannot send a kept packet", "error", err)
+		return
+	}
+	k.pool.Stats.BufferSent.Add(1)
+}
+
+// Duplicate sends copies of a packet where the Duplicating Parameters of its FAR
+// say.
+func (u *UPF) Duplicate(p Packet) {
+	e := u.store.Entry(p.Session)
+	if e == nil {
+		return
+	}
+	tpdu := p.tpdu(e.Ethernet)
+	if tpdu == nil {
+		return
+	}
+	if s, _ := e.Current(); s != nil {
+		if far := rules.FAR(s, p.Rule); far != nil && far.Action&session.Duplicate != 0 {
+			u.paths.Duplicate(far.Duplicates, tpdu)
+		}
+	}
+}
+
+// Flood gives a frame that came in on a link to all sessions there, soon. It keeps
+// data.
+func (u *UPF) Flood(link dataplane.Link, ifindex int, data []byte) {
+	u.links.Flood(link, ifindex, data)
+}

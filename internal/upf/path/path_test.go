@@ -1,0 +1,83 @@
+package path
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
+	"github.com/culvert-net/culvert/internal/upf/stats"
+)
+
+// world has paths, a clock that the test moves, and what the paths told.
+type world struct {
+	*Paths
+	at   time.Time
+	told []string
+}
+
+func newWorld() *world {
+	w := &world{at: time.Unix(1_800_000_000, 0)}
+	w.Paths = New(Options{
+		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.at }, Stats: &stats.Counters{},
+		Interval:  func() time.Duration { return time.Minute },
+		Failed:    func(a netip.Addr) { w.told = append(w.told, "down "+a.String()) },
+		Recovered: func(a netip.Addr) { w.told = append(w.told, "up "+a.String()) },
+	})
+	return w
+}
+
+// Three requests without an answer: the path has failed, which is told once;
+// an answer, and it is there again.
+func TestPathFailure(t *testing.T) {
+	w := newWorld()
+	s := sample.Session(1)
+	w.Move(1, nil, s)
+	peer := s.FARs[1].Forwarding.Outer.Addr
+	asked := func() uint16 { return w.peers[peer].sequence }
+	for range 3 * 60 * 2 {
+		w.Watch()
+		w.at = w.at.Add(500 * time.Millisecond)
+	}
+	if !slices.Equal(w.told, []string{"down 192.0.2.3"}) {
+		t.Errorf("told: %v", w.told)
+	}
+	if n := asked(); n < 2 || n > 4 {
+		t.Errorf("%d times in 3 minutes", n)
+	}
+	for range 200 { // until it is asked again
+		if w.Watch(); w.peers[peer].asked > 0 {
+			break
+		}
+		w.at = w.at.Add(500 * time.Millisecond)
+	}
+	w.echoResponse(peer, asked()-1) // of another time
+	w.echoResponse(peer, asked())
+	if !slices.Equal(w.told, []string{"down 192.0.2.3", "up 192.0.2.3"}) {
+		t.Errorf("told: %v", w.told)
+	}
+}
+
+func TestTunnelsOfOneFTEID(t *testing.T) {
+	w := newWorld()
+	to := session.PeerTEID{Addr: netip.MustParseAddr("192.0.2.9"), TEID: 5}
+	s := &session.Session{FARs: []session.FAR{{ID: 1, Forwarding: &session.Forwarding{Outer: &session.OuterHeader{Addr: to.Addr, TEID: to.TEID}}}}}
+	for seid := range uint64(4) {
+		w.Move(seid+1, nil, s)
+	}
+	w.Move(3, s, nil)
+	w.Move(1, s, nil)
+	w.Move(1, s, nil) // twice: nothing
+	got := w.Sessions(to)
+	if slices.Sort(got); !slices.Equal(got, []uint64{2, 4}) {
+		t.Errorf("%v", got)
+	}
+	w.Move(2, s, nil)
+	w.Move(4, s, nil)
+	if len(w.peers)+len(w.tunnels)+len(w.more) != 0 {
+		t.Errorf("left: %v %v %v", w.peers, w.tunnels, w.more)
+	}
+}

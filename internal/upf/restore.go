@@ -1,0 +1,122 @@
+package upf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/store"
+	"github.com/culvert-net/culvert/internal/upf/usage"
+)
+
+// NewTEID implements pfcp.UPF.
+func (u *UPF) NewTEID() (uint32, error) {
+	teid, err := u.o.DataPath.NewTEID()
+	return teid, resources(err)
+}
+
+// TakeTEID implements pfcp.UPF.
+func (u *UPF) TakeTEID(teid uint32) error {
+	err := resources(u.o.DataPath.TakeTEID(teid))
+	if errors.Is(err, dataplane.ErrTaken) {
+		return fmt.Errorf("%w: %w", pfcp.ErrTaken, err)
+	}
+	return err
+}
+
+// FreeTEID implements pfcp.UPF.
+func (u *UPF) FreeTEID(teid uint32) { u.o.DataPath.FreeTEID(teid) }
+
+// NewUE implements pfcp.UPF.
+func (u *UPF) NewUE(instance string, v4, v6 bool) ([]netip.Prefix, error) {
+	return u.ues.Allocate(instance, v4, v6)
+}
+
+// TakeUE implements pfcp.UPF.
+func (u *UPF) TakeUE(list []netip.Prefix) error { return u.ues.Take(list) }
+
+// FreeUE implements pfcp.UPF.
+func (u *UPF) FreeUE(list []netip.Prefix) { u.ues.Free(list) }
+
+// Restore puts the sessions of an earlier process into the data path, which may
+// hold them: what has not changed goes on. It gives up sessions that no longer fit.
+// The data path is swept after it.
+func (u *UPF) Restore() {
+	u.restored = true
+	for _, e := range u.store.All() {
+		if err := u.restoreSession(e); err != nil {
+			u.o.Logger.Error("cannot restore a session of an earlier run", "seid", e.SEID, "error", err)
+			u.store.Lose()
+			u.links.Leave(e.SEID)
+			if err := u.store.Remove(e); err != nil {
+				u.stats.JournalFailed.Add(1)
+			}
+		}
+	}
+}
+
+func (u *UPF) restoreSession(e *store.Entry) error {
+	u.install.changing.RLock()
+	defer u.install.changing.RUnlock()
+	e.Lock()
+	defer e.Unlock()
+	s, now := e.Session(), u.o.Now()
+	if e.Usage == nil {
+		e.Usage = usage.New(s, now)
+	}
+	undo, err := u.takeResources(s)
+	if err != nil {
+		return err
+	}
+	if err := u.install.put(e, s); err != nil {
+		undo()
+		return err
+	}
+	u.paths.Move(s.SEID, nil, s)
+	if e.Usage != nil {
+		if err := u.install.collect(e, s, now); err != nil {
+			return err
+		}
+		u.reports.relimit(e, s)
+		e.Usage.Resume(now)
+	}
+	u.reports.schedule(e, s)
+	return nil
+}
+
+// takeResources takes a session's TEIDs and UE addresses, all or none.
+func (u *UPF) takeResources(s *session.Session) (undo func(), err error) {
+	var teids []uint32
+	var ues []netip.Prefix
+	undo = func() {
+		for _, t := range teids {
+			u.FreeTEID(t)
+		}
+		u.FreeUE(ues)
+	}
+	for i := range s.PDRs {
+		p := &s.PDRs[i].PDI
+		if p.TEID != 0 && !slices.Contains(teids, p.TEID) {
+			if err := u.TakeTEID(p.TEID); err != nil {
+				undo()
+				return nil, err
+			}
+			teids = append(teids, p.TEID)
+		}
+		for _, ue := range p.UE {
+			if slices.Contains(ues, ue) {
+				continue
+			}
+			if err := u.TakeUE([]netip.Prefix{ue}); err != nil {
+				undo()
+				return nil, err
+			}
+			ues = append(ues, ue)
+		}
+	}
+	return undo, nil
+}

@@ -1,0 +1,151 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/slice"
+)
+
+// setAction sets what a rule does with its packets. DROP comes first, then a
+// closed gate, then BUFF, then FORW.
+func (c *compiler) setAction(r *dataplane.Rule, p *session.PDR, far *session.FAR) error {
+	qos := c.qosOf(p, r.Direction)
+	forwarding, known, err := c.forwarding(far)
+	if err != nil {
+		return err
+	}
+	switch {
+	case far.Action&session.Drop != 0:
+		r.Action = dataplane.ActionDrop
+	case qos.closed:
+		r.Action = dataplane.ActionGate
+	case far.Action&session.Buffer != 0:
+		r.Action = dataplane.ActionBuffer
+	case far.Action&session.Forward != 0 && known:
+		r.Action = dataplane.ActionForward
+		r.Forward = forwarding
+		r.Duplicate = far.Action&session.Duplicate != 0 && len(far.Duplicates) > 0
+		qos.mark(r, far.Forwarding.Destination)
+	}
+	return nil
+}
+
+// qos is what the QERs of a PDR say in its direction, besides rates.
+type qos struct {
+	closed bool // the gate
+	qfi    *uint8
+	rqi    bool
+}
+
+func (c *compiler) qosOf(p *session.PDR, d dataplane.Direction) (out qos) {
+	for _, id := range p.QERs {
+		q := c.Session.QER(id)
+		if q == nil {
+			continue
+		}
+		out.closed = out.closed || pick(d, q.UplinkClosed, q.DownlinkClosed)
+		if q.QFI != nil {
+			out.qfi, out.rqi = q.QFI, out.rqi || q.Reflective
+		}
+	}
+	return out
+}
+
+// mark sets the QFI of packets that are forwarded: in a PDU Session Container
+// where they leave by GTP-U, but not to the control plane, or in the argument of
+// a SID. Only downlink packets carry RQI.
+func (q qos) mark(r *dataplane.Rule, to session.Interface) {
+	container := r.Forward.Kind == dataplane.ForwardGTPU && to != session.CPFunction
+	if q.qfi == nil || !container && r.Forward.ArgsOffset == 0 {
+		return
+	}
+	r.QFI, r.RQI = *q.qfi, q.rqi && r.Direction == dataplane.Downlink
+	if container {
+		r.Container = pick(r.Direction, dataplane.ContainerUplink, dataplane.ContainerDownlink)
+	}
+}
+
+// forwarding resolves Forwarding Parameters. known is false where they do not say
+// yet where packets go.
+func (c *compiler) forwarding(far *session.FAR) (f dataplane.Forwarding, known bool, err error) {
+	to := far.Forwarding
+	if to == nil {
+		return f, false, nil
+	}
+	f.Slice = c.Index
+	f.ToS, f.ToSMask = to.ToS&to.ToSMask, to.ToSMask
+	switch {
+	case to.Destination == session.LIFunction:
+		return f, false, fmt.Errorf("forwarding to an LI function: %w", pfcp.ErrUnsupported)
+	case to.Outer != nil && to.Outer.Kind != session.OuterGTPU:
+		return f, false, fmt.Errorf("an outer header other than GTP-U: %w", pfcp.ErrUnsupported)
+	case to.Destination != session.CPFunction && (to.Outer != nil || !c.ethernet()) && c.bySRv6(&f, to.Destination):
+		if c.ethernet() {
+			err = c.setArgument(&f, to.Outer)
+		}
+		return f, err == nil, err
+	case to.Outer != nil:
+		f.Kind, f.Remote, f.TEID = dataplane.ForwardGTPU, to.Outer.Addr, to.Outer.TEID
+		return f, true, nil
+	case to.Destination == session.Access || to.Destination == session.CPFunction:
+		return f, false, nil
+	case c.ethernet():
+		f.Kind = dataplane.ForwardLink
+		f.Link, err = c.link()
+		return f, err == nil, err
+	}
+	f.Kind, f.Internal = dataplane.ForwardTable, to.InterfaceType != nil && *to.InterfaceType == session.TypeN19
+	if c.Slice != nil {
+		f.Table = c.Slice.Table
+	}
+	return f, true, nil
+}
+
+// bySRv6 says whether the slice carries N9 by SRv6, and how. That takes
+// precedence over what the SMF says of N9.
+func (c *compiler) bySRv6(f *dataplane.Forwarding, to session.Interface) bool {
+	n9 := c.n9()
+	if n9 == nil || n9.Transport != slice.SRv6 {
+		return false
+	}
+	sid, policy := n9.Uplink, n9.UplinkPolicy
+	if to == session.Access {
+		sid, policy = n9.Downlink, n9.DownlinkPolicy
+	}
+	if n9.Mode == slice.Enhanced {
+		f.Kind, f.Policy = dataplane.ForwardPolicy, policy
+		return policy != ""
+	}
+	f.Kind, f.Remote = dataplane.ForwardSRv6, sid
+	return sid.IsValid()
+}
+
+// setArgument has frames carry the F-TEID's number, as GTP-U would (RFC 9433
+// section 6.1): nothing else in them says which session they belong to.
+func (c *compiler) setArgument(f *dataplane.Forwarding, outer *session.OuterHeader) error {
+	n9 := c.n9()
+	if n9.ArgsOffset == 0 {
+		return fmt.Errorf("the slice's n9 needs args_offset for Ethernet frames by SRv6: %w", pfcp.ErrUnsupported)
+	}
+	f.TEID, f.ArgsOffset = outer.TEID, n9.ArgsOffset
+	return nil
+}
+
+// link returns the N6 link of an Ethernet session.
+func (c *compiler) link() (dataplane.Link, error) {
+	if c.Slice == nil || c.Slice.N6 == nil {
+		return dataplane.Link{}, fmt.Errorf("the session's slice has no n6, by which Ethernet sessions leave: %w", pfcp.ErrUnsupported)
+	}
+	return dataplane.Link(*c.Slice.N6), nil
+}
+
+// pick returns the one of two values that is a direction's.
+func pick[T any](d dataplane.Direction, up, down T) T {
+	if d == dataplane.Uplink {
+		return up
+	}
+	return down
+}

@@ -1,0 +1,145 @@
+package upf
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/store"
+	"github.com/culvert-net/culvert/internal/upf/usage"
+)
+
+func noSession(seid uint64) error { return fmt.Errorf("session %#x does not exist", seid) }
+
+// Establish implements pfcp.UPF.
+func (u *UPF) Establish(s *session.Session) error {
+	u.install.changing.RLock()
+	defer u.install.changing.RUnlock()
+	e, err := u.store.Insert(s, usage.New(s, u.o.Now()))
+	if err != nil {
+		return err
+	}
+	p, err := u.install.compile(s, e.Usage)
+	if err == nil {
+		err = resources(u.o.DataPath.PutSession(p.rules))
+	}
+	if err == nil {
+		if err = u.store.Save(e, s, e.Usage); err != nil {
+			err = errors.Join(err, u.o.DataPath.DropSession(s.SEID))
+		}
+	}
+	if err != nil {
+		u.store.Discard(e)
+		return err
+	}
+	defer e.Unlock()
+	e.Slice = p.slice
+	u.links.Join(p.rules)
+	u.paths.Move(s.SEID, nil, s)
+	u.reports.schedule(e, s)
+	return nil
+}
+
+// Modify implements pfcp.UPF.
+func (u *UPF) Modify(from, to *session.Session, how pfcp.Modification) ([]session.UsageReport, error) {
+	u.install.changing.RLock()
+	defer u.install.changing.RUnlock()
+	e := u.store.Entry(to.SEID)
+	if e == nil || !e.Lock() {
+		return nil, noSession(to.SEID)
+	}
+	defer e.Unlock()
+	p, err := u.install.replace(e, from, to, how, u.o.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := u.store.Save(e, to, p.usage); err != nil {
+		return nil, errors.Join(err, u.install.put(e, from))
+	}
+	e.Slice = p.slice
+	u.links.Join(p.rules)
+	u.paths.Move(to.SEID, from, to)
+	u.paths.EndMarkers(from, to, how.EndMarkers)
+	u.kept.update(e, to, how.DropBuffered)
+	u.reports.schedule(e, to)
+	return p.reports, nil
+}
+
+// Delete implements pfcp.UPF.
+func (u *UPF) Delete(s *session.Session, done func([]session.UsageReport, error)) {
+	e := u.store.Entry(s.SEID)
+	if e == nil || !e.End() {
+		done(nil, noSession(s.SEID))
+		return
+	}
+	// From here on nobody else looks at e.
+	removed := func(counts []dataplane.RuleUsage, err error) {
+		if err != nil {
+			e.Revive()
+			done(nil, err)
+			return
+		}
+		var reports []session.UsageReport
+		if len(s.URRs) > 0 {
+			reports = e.Usage.Last(s, counts, u.o.Now())
+		}
+		u.forget(e, s)
+		done(reports, nil)
+	}
+	if len(s.URRs) == 0 {
+		removed(nil, u.o.DataPath.DropSession(s.SEID))
+	} else if err := u.o.DataPath.RemoveSession(s.SEID, removed); err != nil {
+		removed(nil, err)
+	}
+}
+
+// Drop implements pfcp.UPF.
+func (u *UPF) Drop(seid uint64) error {
+	e := u.store.Entry(seid)
+	if e == nil || !e.End() {
+		return noSession(seid)
+	}
+	if err := u.o.DataPath.DropSession(seid); err != nil {
+		e.Revive()
+		return err
+	}
+	u.forget(e, e.Session())
+	return nil
+}
+
+// forget forgets a session that is no longer in the data path.
+func (u *UPF) forget(e *store.Entry, s *session.Session) {
+	u.kept.update(e, &session.Session{}, true)
+	u.reports.wheel.Set(e, time.Time{})
+	u.hosts.Watch(e.SEID, false)
+	u.paths.Move(e.SEID, s, nil)
+	u.links.Leave(e.SEID)
+	if err := u.store.Remove(e); err != nil {
+		u.stats.JournalFailed.Add(1)
+		u.o.Logger.Error("the deletion of a session is not in the journal: a restart brings the session back", "seid", e.SEID, "error", err)
+	}
+}
+
+// Session implements pfcp.UPF.
+func (u *UPF) Session(seid uint64) *session.Session {
+	if e := u.store.Entry(seid); e != nil {
+		s, _ := e.Current()
+		return s
+	}
+	return nil
+}
+
+// Sessions implements pfcp.UPF.
+func (u *UPF) Sessions() iter.Seq[*session.Session] {
+	return func(yield func(*session.Session) bool) {
+		for _, e := range u.store.All() {
+			if s, _ := e.Current(); s != nil && !yield(s) {
+				return
+			}
+		}
+	}
+}

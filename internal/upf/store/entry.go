@@ -1,0 +1,179 @@
+package store
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/buffer"
+	"github.com/culvert-net/culvert/internal/upf/codec"
+	"github.com/culvert-net/culvert/internal/upf/usage"
+	"github.com/culvert-net/culvert/internal/upf/wheel"
+)
+
+// Entry is one session. There may be a million: what is seldom needed is packed,
+// or behind a pointer.
+type Entry struct {
+	// SEID and Ethernet do not change.
+	SEID   uint64
+	mu     sync.Mutex
+	packed []byte // in the arena: session and usage, as in the journal
+
+	// Usage, Buffer and Slice are for whoever has locked the Entry. Usage is nil
+	// where nothing of the session is measured, Buffer where nothing is kept.
+	Usage  *usage.Usage
+	Buffer *buffer.Buffer
+	Slice  uint32 // index; 0: of none
+
+	Ethernet  bool
+	saved     bool         // packed has what Usage has
+	gone      bool         // the session has ended
+	indicated atomic.Int64 // when the SMF heard of an Error Indication last, in ns
+	timer     wheel.Timer[Entry]
+}
+
+// Timer implements wheel.Timed.
+func (e *Entry) Timer() *wheel.Timer[Entry] { return &e.timer }
+
+// Lock locks a session and makes its Usage ready. It returns false, and locks
+// nothing, if the session has ended.
+func (e *Entry) Lock() bool {
+	e.mu.Lock()
+	if e.gone {
+		e.mu.Unlock()
+		return false
+	}
+	e.unpackUsage()
+	return true
+}
+
+// Unlock packs the Usage and unlocks the session.
+func (e *Entry) Unlock() {
+	defer e.mu.Unlock()
+	if e.Usage == nil {
+		return
+	}
+	if !e.saved {
+		s, _ := parts(e.packed)
+		e.packed = memory.replace(e.packed, join(s, e.Usage))
+	}
+	e.Usage, e.saved = nil, false
+}
+
+// End locks and ends a session: Lock fails from now on. The Usage stays for whoever
+// called End. It returns false if the session has ended before.
+func (e *Entry) End() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
+		return false
+	}
+	e.gone = true
+	e.unpackUsage()
+	return true
+}
+
+// Revive undoes End.
+func (e *Entry) Revive() {
+	e.mu.Lock()
+	e.gone = false
+	e.Unlock()
+}
+
+// Session returns what the SMF said last. The caller has locked the Entry, or ended
+// the session.
+func (e *Entry) Session() *session.Session {
+	packed, _ := parts(e.packed)
+	s, err := codec.Unpack(packed)
+	if err != nil {
+		panic(err) // the journal has accepted it
+	}
+	return s
+}
+
+// Current is Session and Slice for those who have not locked the Entry. It returns
+// nil if the session has ended.
+func (e *Entry) Current() (s *session.Session, slice uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
+		return nil, 0
+	}
+	return e.Session(), e.Slice
+}
+
+// Index is Slice for those who have not locked the Entry.
+func (e *Entry) Index() uint32 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.Slice
+}
+
+// Indicate says whether the SMF is to hear of an Error Indication now. After one it
+// hears of no other for a pause.
+func (e *Entry) Indicate(now time.Time, pause time.Duration) bool {
+	last := e.indicated.Load()
+	return now.UnixNano()-last >= int64(pause) && e.indicated.CompareAndSwap(last, now.UnixNano())
+}
+
+func (e *Entry) unpackUsage() {
+	if e.Usage != nil {
+		return
+	}
+	if _, counts := parts(e.packed); len(counts) > 0 {
+		u, err := usage.Decode(counts)
+		if err != nil {
+			panic(err) // the journal has accepted it
+		}
+		e.Usage = u
+	}
+}
+
+// Packed returns how many octets a session takes in memory, packed.
+func (e *Entry) Packed() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return cap(e.packed)
+}
+
+// free releases the memory of a session that has ended.
+func (e *Entry) free() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	memory.release(e.packed)
+	e.packed, e.gone = nil, true
+}
+
+// pack encodes a session and its usage.
+func pack(s *session.Session, u *usage.Usage) []byte {
+	c := codec.NewWriter()
+	defer c.Release()
+	c.Session(s)
+	return join(c.Bytes(), u)
+}
+
+// join puts a packed session and its usage together: the length of the session,
+// the session, and the usage where there is one.
+func join(packed []byte, u *usage.Usage) []byte {
+	c := codec.NewWriter()
+	defer c.Release()
+	if u != nil {
+		u.Code(c)
+	}
+	counts := c.Bytes()
+	out := make([]byte, 0, binary.MaxVarintLen16+len(packed)+len(counts))
+	out = binary.AppendUvarint(out, uint64(len(packed)))
+	return append(append(out, packed...), counts...)
+}
+
+// parts undoes join.
+func parts(b []byte) (packed, counts []byte) {
+	n, used := binary.Uvarint(b)
+	if used <= 0 || n > uint64(len(b)-used) {
+		return nil, nil
+	}
+	b = b[used:]
+	return b[:n], b[n:]
+}

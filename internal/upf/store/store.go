@@ -1,0 +1,279 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/codec"
+	"github.com/culvert-net/culvert/internal/upf/journal"
+	"github.com/culvert-net/culvert/internal/upf/stats"
+	"github.com/culvert-net/culvert/internal/upf/usage"
+)
+
+// Options are what a Store needs. All fields are required.
+type Options struct {
+	Dir   string // of the journal
+	Max   int    // sessions
+	Log   *slog.Logger
+	Stats *stats.Counters
+}
+
+// Store holds all sessions.
+type Store struct {
+	o       Options
+	journal *journal.Journal
+	shards  [64]shard
+	len     atomic.Int64
+
+	mu      sync.Mutex
+	state   []byte            // of the N4 server
+	indices map[string]uint32 // of slices that exist, or did
+	lost    bool              // sessions of an earlier process
+}
+
+type shard struct {
+	mu      sync.RWMutex
+	entries session.Table[*Entry]
+}
+
+// Open reads the sessions of an earlier process from the journal.
+func Open(o Options) (*Store, error) {
+	s := &Store{o: o, indices: map[string]uint32{}}
+	// Another boot may lack what the kernel had not written to disk, and it lacks
+	// what the data path had counted.
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		boot = nil
+	}
+	header := fmt.Appendf(nil, "culvert sessions %d %s", codec.Version, strings.TrimSpace(string(boot)))
+	journal, lost, err := journal.Open(o.Dir, header, s.replay)
+	if err != nil {
+		return nil, err
+	}
+	s.journal = journal
+	if lost == nil {
+		return s, nil
+	}
+	o.Log.Warn("sessions of an earlier run are lost: SMFs will establish them again", "reason", lost)
+	for _, e := range s.All() {
+		s.forget(e)
+	}
+	s.state, s.lost = nil, true
+	return s, s.Renew() // so that the next start does not meet it again
+}
+
+// replay takes over a record of an earlier process.
+func (s *Store) replay(r journal.Record) error {
+	sh := s.shard(r.SEID)
+	e := sh.entries.Get(r.SEID)
+	switch r.Kind {
+	case journal.Session:
+		if e == nil {
+			e = &Entry{SEID: r.SEID}
+			sh.entries.Put(r.SEID, e)
+			s.len.Add(1)
+		}
+		return e.replay(r.Body)
+	case journal.Usage:
+		u, err := usage.Decode(r.Body)
+		if err != nil || e == nil {
+			return codec.ErrMalformed
+		}
+		e.Lock()
+		defer e.Unlock()
+		e.Usage = u
+	case journal.Taken:
+		if e == nil {
+			return nil
+		}
+		e.Lock()
+		defer e.Unlock()
+		if e.Usage != nil {
+			e.Usage.Settle()
+		}
+	case journal.Delete:
+		if e != nil {
+			s.forget(e)
+		}
+	case journal.State:
+		s.state = r.Body
+	case journal.Slice:
+		s.indices[string(r.Body)] = uint32(r.SEID)
+	default:
+		return codec.ErrMalformed
+	}
+	return nil
+}
+
+// replay takes over a session and its usage.
+func (e *Entry) replay(b []byte) error {
+	packed, counts := parts(b)
+	s, err := codec.Unpack(packed)
+	if err != nil || s.SEID != e.SEID {
+		return codec.ErrMalformed
+	}
+	if len(counts) > 0 {
+		if _, err := usage.Decode(counts); err != nil {
+			return err
+		}
+	}
+	e.Ethernet = s.PDNType == session.PDNEthernet
+	e.packed = memory.replace(e.packed, b)
+	return nil
+}
+
+func (s *Store) shard(seid uint64) *shard {
+	return &s.shards[session.PageOf(seid)*0x9e3779b97f4a7c15>>58]
+}
+
+// Entry returns a session, or nil.
+func (s *Store) Entry(seid uint64) *Entry {
+	sh := s.shard(seid)
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	return sh.entries.Get(seid)
+}
+
+// All returns all sessions that exist now, in no order.
+func (s *Store) All() []*Entry {
+	out := make([]*Entry, 0, s.len.Load())
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.RLock()
+		for _, e := range sh.entries.All() {
+			out = append(out, e)
+		}
+		sh.mu.RUnlock()
+	}
+	return out
+}
+
+// Len returns how many sessions exist.
+func (s *Store) Len() int { return int(s.len.Load()) }
+
+// Insert makes room for a session and returns it, locked. Save or Discard follows.
+func (s *Store) Insert(of *session.Session, u *usage.Usage) (*Entry, error) {
+	if s.len.Add(1) > int64(s.o.Max) {
+		s.len.Add(-1)
+		return nil, fmt.Errorf("%w: the limit of %d sessions is reached", pfcp.ErrNoResources, s.o.Max)
+	}
+	e := &Entry{SEID: of.SEID, Usage: u, Ethernet: of.PDNType == session.PDNEthernet}
+	e.mu.Lock()
+	sh := s.shard(e.SEID)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.entries.Get(e.SEID) != nil {
+		s.len.Add(-1)
+		return nil, fmt.Errorf("session %#x already exists", e.SEID)
+	}
+	sh.entries.Put(e.SEID, e)
+	return e, nil
+}
+
+// Discard undoes Insert.
+func (s *Store) Discard(e *Entry) {
+	e.gone = true
+	e.mu.Unlock()
+	s.forget(e)
+}
+
+// Save writes a session and its usage to the journal and, if that succeeds, to the
+// Entry, which the caller has locked.
+func (s *Store) Save(e *Entry, of *session.Session, u *usage.Usage) error {
+	packed := pack(of, u)
+	if err := s.journal.Append(journal.Record{Kind: journal.Session, SEID: e.SEID, Body: packed}); err != nil {
+		return err
+	}
+	e.packed, e.Usage, e.saved = memory.replace(e.packed, packed), u, true
+	return nil
+}
+
+// SaveUsage writes a session's usage to the journal.
+func (s *Store) SaveUsage(e *Entry) error {
+	c := codec.NewWriter()
+	defer c.Release()
+	e.Usage.Code(c)
+	return s.journal.Append(journal.Record{Kind: journal.Usage, SEID: e.SEID, Body: c.Bytes()})
+}
+
+// SaveTaken writes to the journal that the SMF has taken a session's reports.
+func (s *Store) SaveTaken(e *Entry) error {
+	return s.journal.Append(journal.Record{Kind: journal.Taken, SEID: e.SEID})
+}
+
+// Remove removes a session that has ended. After an error it is gone all the same,
+// but a restart brings it back.
+func (s *Store) Remove(e *Entry) error {
+	err := s.journal.Append(journal.Record{Kind: journal.Delete, SEID: e.SEID})
+	s.forget(e)
+	return err
+}
+
+func (s *Store) forget(e *Entry) {
+	sh := s.shard(e.SEID)
+	sh.mu.Lock()
+	sh.entries.Delete(e.SEID)
+	sh.mu.Unlock()
+	e.free()
+	s.len.Add(-1)
+}
+
+// Run renews the journal whenever it has grown, until ctx ends, which is no error.
+func (s *Store) Run(ctx context.Context) error {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		}
+		if !s.journal.Grown() {
+			continue
+		}
+		if err := s.Renew(); err != nil {
+			s.o.Stats.JournalFailed.Add(1)
+			s.o.Log.Error("cannot write a new session journal; will try again", "error", err)
+		}
+	}
+}
+
+// Renew writes a new journal of everything.
+func (s *Store) Renew() error {
+	return s.journal.Renew(func(put func(journal.Record) error) error {
+		s.mu.Lock()
+		records := []journal.Record{{Kind: journal.State, Body: s.state}}
+		for name, index := range s.indices {
+			records = append(records, journal.Record{Kind: journal.Slice, SEID: uint64(index), Body: []byte(name)})
+		}
+		s.mu.Unlock()
+		for _, r := range records {
+			if err := put(r); err != nil {
+				return err
+			}
+		}
+		for _, e := range s.All() {
+			e.mu.Lock()
+			var err error
+			if !e.gone {
+				err = put(journal.Record{Kind: journal.Session, SEID: e.SEID, Body: e.packed})
+			}
+			e.mu.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Close closes the journal.
+func (s *Store) Close() error { return s.journal.Close() }

@@ -1,0 +1,155 @@
+package upf
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/pfcp"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/buffer"
+	"github.com/culvert-net/culvert/internal/upf/lan"
+	"github.com/culvert-net/culvert/internal/upf/path"
+	"github.com/culvert-net/culvert/internal/upf/pool"
+	"github.com/culvert-net/culvert/internal/upf/stats"
+	"github.com/culvert-net/culvert/internal/upf/store"
+)
+
+// Options are set when the UPF starts. Zero values stand for the defaults.
+type Options struct {
+	DataPath DataPath
+	Journal  string // directory where sessions survive the process
+	Logger   *slog.Logger
+	Sessions int // limit: 1,000,000
+	// BufferPackets is how many packets are kept for a session whose BAR does not
+	// say how many (128), BufferMost how many whatever it says (1024), and
+	// BufferBytes how many octets for all sessions (64 MiB).
+	BufferPackets, BufferMost, BufferBytes int
+	// EchoInterval is the time between two Echo Requests to a GTP-U peer: 60 s,
+	// and not less (TS 29.281 section 7.2.1).
+	EchoInterval time.Duration
+	Now          func() time.Time // the clock: time.Now
+}
+
+func (o Options) withDefaults() Options {
+	o.Sessions = cmp.Or(o.Sessions, 1_000_000)
+	o.BufferPackets = cmp.Or(o.BufferPackets, 128)
+	o.BufferMost = cmp.Or(o.BufferMost, max(1024, o.BufferPackets))
+	o.BufferBytes = cmp.Or(o.BufferBytes, 64<<20)
+	o.EchoInterval = cmp.Or(o.EchoInterval, time.Minute)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// UPF is the user plane of an N4 server. Its methods may be called from any
+// goroutine.
+type UPF struct {
+	o       Options
+	stats   stats.Counters
+	store   *store.Store // sessions
+	ues     *pool.Pools  // UE addresses
+	install *installer   // sessions into the data path
+	reports *reporter    // usage and timers of sessions to SMFs
+	kept    *keeper      // packets of idle UEs
+	paths   *path.Paths  // GTP-U peers
+	links   *lan.Links   // floods between Ethernet sessions
+	hosts   *lan.Hosts   // behind Ethernet sessions
+
+	restored bool // Restore was called: only whoever configures sets and reads it
+}
+
+var _ pfcp.UPF = (*UPF)(nil)
+
+// New reads the sessions that an earlier process left in the journal. Restore puts
+// them into the data path.
+func New(o Options) (*UPF, error) {
+	o = o.withDefaults()
+	u := &UPF{o: o, ues: pool.New(nil), hosts: &lan.Hosts{}}
+	var err error
+	u.store, err = store.Open(store.Options{Dir: o.Journal, Max: o.Sessions, Log: o.Logger, Stats: &u.stats})
+	if err != nil {
+		return nil, err
+	}
+	u.links = lan.NewLinks(lan.Options{Log: o.Logger, Now: o.Now, Stats: &u.stats,
+		Inject: func(seid uint64, frame []byte, ifindex int) error {
+			return o.DataPath.InjectFor(seid, frame, ifindex, false)
+		}})
+	u.install = &installer{dp: o.DataPath, links: u.links}
+	u.install.config.Store(&settings{})
+	u.reports = &reporter{install: u.install, store: u.store, hosts: u.hosts, stats: &u.stats, log: o.Logger, now: o.Now}
+	u.reports.wheel.Start(o.Now())
+	u.kept = &keeper{install: u.install, reports: u.reports, log: o.Logger, now: o.Now,
+		pool: buffer.Pool{Stats: &u.stats, Limits: func() buffer.Limits { return u.install.config.Load().bufferLimits(u.o) }}}
+	u.paths = path.New(path.Options{
+		Log: o.Logger, Now: o.Now, Stats: &u.stats, Interval: func() time.Duration { return u.install.config.Load().echoInterval(u.o) },
+		Failed:     func(a netip.Addr) { u.reports.tell(func(r pfcp.Reporter) { r.PathFailure(a) }) },
+		Recovered:  func(a netip.Addr) { u.reports.tell(func(r pfcp.Reporter) { r.PathRecovery(a) }) },
+		Indication: func(to session.PeerTEID) { u.reports.errorIndicated(u.paths.Sessions(to), to) },
+	})
+	return u, nil
+}
+
+// Start says who gets reports. Nobody gets them before.
+func (u *UPF) Start(r pfcp.Reporter) { u.reports.to.Store(&r) }
+
+// Run does what is to be done in the background until ctx ends, which is no error.
+// Sessions stay in the journal and in the data path.
+func (u *UPF) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return u.o.DataPath.SessionEvents(ctx, func(e dataplane.SessionEvent) { u.reports.check(u.store.Entry(e.Session)) })
+	})
+	group.Go(func() error { return u.reports.runTimers(ctx) })
+	group.Go(func() error { return u.store.Run(ctx) })
+	group.Go(func() error { return u.links.Run(ctx) })
+	group.Go(func() error { return u.hosts.Run(ctx, u.reports.lookForHosts) })
+	group.Go(func() error {
+		return u.paths.Run(ctx, func() []netip.Addr { return u.install.config.Load().Addresses })
+	})
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// Close closes the journal. No method may be called afterwards.
+func (u *UPF) Close() error { return u.store.Close() }
+
+// GTPUAddresses implements pfcp.UPF. It returns the first address of each family,
+// for every interface.
+func (u *UPF) GTPUAddresses(session.Interface, string) (v4, v6 netip.Addr) {
+	for _, a := range u.install.config.Load().Addresses {
+		switch {
+		case a.Is4() && !v4.IsValid():
+			v4 = a
+		case a.Is6() && !v6.IsValid():
+			v6 = a
+		}
+	}
+	return v4, v6
+}
+
+// SaveState implements pfcp.UPF.
+func (u *UPF) SaveState(b []byte) error { return u.store.SaveState(b) }
+
+// LoadState implements pfcp.UPF.
+func (u *UPF) LoadState() ([]byte, error) { return u.store.State(), nil }
+
+// Features implements pfcp.UPF.
+func (u *UPF) Features() pfcp.Features {
+	return pfcp.Features{
+		Ethernet:    true,
+		UEAddresses: u.ues.Any(), FramedRouting: true, EndMarkers: true, NotificationDelay: true,
+		NumberOfPackets: true, QuotaValidity: true, QuotaAction: true, Duplication: true, PacketRate: true, PathReports: true,
+	}
+}

@@ -1,0 +1,97 @@
+package usage
+
+import (
+	"time"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/codec"
+)
+
+// Decode reads what Code wrote.
+func Decode(b []byte) (*Usage, error) {
+	c := codec.NewReader(b)
+	u := &Usage{}
+	u.Code(c)
+	return u, c.Err()
+}
+
+// Code writes u, or reads into it.
+func (u *Usage) Code(c *codec.Codec) {
+	codec.List(c, &u.counts, func(c *codec.Codec, n *count) {
+		codec.Num(c, &n.rule)
+		codeTally(c, &n.tally)
+		codec.Num(c, &n.stopAt)
+		codeTally(c, &n.refused)
+	})
+	codec.List(c, &u.measurements, codeMeasurement)
+	codec.List(c, &u.pending, codeReport)
+	codeTimes(c, &u.seen, &u.looked, &u.retry)
+	codeFlags(c, &u.inactive, &u.waiting)
+}
+
+func codeTimes(c *codec.Codec, list ...*time.Time) {
+	for _, t := range list {
+		c.Time(t)
+	}
+}
+
+func codeFlags(c *codec.Codec, list ...*bool) {
+	for _, f := range list {
+		c.Flag(f)
+	}
+}
+
+func codeCounter(c *codec.Codec, v *dataplane.Counter) {
+	codec.Num(c, &v.Packets)
+	codec.Num(c, &v.Bytes)
+}
+
+func codeTally(c *codec.Codec, t *tally) {
+	codeCounter(c, &t.volume)
+	codec.Num(c, &t.grown)
+	codec.Num(c, &t.notifyAt)
+}
+
+func codeMeasured(c *codec.Codec, v *session.Measured) {
+	codec.Num(c, &v.Uplink)
+	codec.Num(c, &v.Downlink)
+}
+
+func codeMeasurement(c *codec.Codec, m *measurement) {
+	codec.Num(c, &m.id)
+	codec.Num(c, &m.sequence)
+	codeCounted(c, &m.counted)
+	codeTimes(c, &m.start, &m.first, &m.last, &m.since, &m.period, &m.given, &m.split)
+	codeMeasured(c, &m.quota)
+	codec.Num(c, &m.quotaTime)
+	codeFlags(c, &m.exhausted, &m.holding, &m.traffic, &m.monitored, &m.firstSeen, &m.lastSeen)
+	codec.Optional(c, &m.before, codeCounted)
+	codec.List(c, &m.hosts, codeMAC)
+	codec.List(c, &m.told, codeMAC)
+}
+
+func codeMAC(c *codec.Codec, a *[6]byte) {
+	for i := range a {
+		codec.Num(c, &a[i])
+	}
+}
+
+func codeCounted(c *codec.Codec, v *counted) {
+	codeMeasured(c, &v.volume)
+	codeMeasured(c, &v.packets)
+	codec.Num(c, &v.used)
+}
+
+func codeReport(c *codec.Codec, r *session.UsageReport) {
+	codec.Num(c, &r.URR)
+	codec.Num(c, &r.Sequence)
+	codec.Num(c, &r.Cause)
+	codeTimes(c, &r.Start, &r.End, &r.First, &r.Last)
+	codeMeasured(c, &r.Volume)
+	codeMeasured(c, &r.Packets)
+	codec.Num(c, &r.Duration)
+	codeFlags(c, &r.HasVolume, &r.HasDuration, &r.AfterMonitoring, &r.BeforeMonitoring)
+	codec.List(c, &r.Detected, codeMAC)
+	codec.List(c, &r.Removed, codeMAC)
+}

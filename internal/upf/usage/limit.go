@@ -1,0 +1,219 @@
+package usage
+
+import (
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/upf/rules"
+)
+
+// granule is the unit, in octets, in which the data path compares limits.
+const granule = 256
+
+// Limit writes into the rules of a session at which volumes the data path notifies
+// us of each, and stops it. It follows these rules from now on. u may be nil.
+func (u *Usage) Limit(s *session.Session, list []dataplane.Rule) {
+	if u == nil {
+		return
+	}
+	u.counts = slices.DeleteFunc(u.counts, func(c count) bool { return !hasRule(list, c.rule) })
+	for i := range list {
+		if u.countOf(list[i].ID) == nil {
+			u.counts = append(u.counts, count{rule: list[i].ID})
+		}
+	}
+	u.arm(s)
+	for i := range list {
+		c := u.countOf(list[i].ID)
+		list[i].RuleLimits = c.limits()
+		if c.stopAt != 0 && c.stopAt < granule { // the data path would round it up
+			list[i].StopAt, list[i].Action = 0, dataplane.ActionDrop
+		}
+	}
+}
+
+// Relimit calls set for each rule whose limits change now.
+func (u *Usage) Relimit(s *session.Session, set func(rule uint16, l dataplane.RuleLimits)) {
+	before := slices.Clone(u.counts)
+	u.arm(s)
+	for i := range u.counts {
+		if c := &u.counts[i]; c.limits() != before[i].limits() {
+			set(c.rule, c.limits())
+		}
+	}
+}
+
+// Loses says whether a rule that is counted is not in a list. u may be nil.
+func (u *Usage) Loses(list []dataplane.Rule) bool {
+	return u != nil && slices.ContainsFunc(u.counts, func(c count) bool { return !hasRule(list, c.rule) })
+}
+
+func hasRule(list []dataplane.Rule, id uint16) bool {
+	for i := range list {
+		if list[i].ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Blocked returns the PDRs whose quota is used up, each with the FAR that applies
+// meanwhile, where the SMF has named one. u may be nil.
+func (u *Usage) Blocked(s *session.Session) map[uint16]uint32 {
+	if u == nil {
+		return nil
+	}
+	var out map[uint16]uint32
+	for i := range u.measurements {
+		if !u.measurements[i].exhausted || s.URRs[i].FARForQuotaAction == nil {
+			continue
+		}
+		for j := range s.PDRs {
+			if slices.Contains(s.PDRs[j].URRs, s.URRs[i].ID) {
+				if out == nil {
+					out = map[uint16]uint32{}
+				}
+				out[s.PDRs[j].ID] = *s.URRs[i].FARForQuotaAction
+			}
+		}
+	}
+	return out
+}
+
+// arm sets the limits of each rule: those of the URR that is nearest to one. The
+// rules that count towards a volume share what is left of it. They share it anew
+// at the latest when one of them has used half of its share.
+func (u *Usage) arm(s *session.Session) {
+	for i := range u.counts {
+		u.counts[i].notifyAt, u.counts[i].stopAt, u.counts[i].refused.notifyAt = 0, 0, 0
+	}
+	u.waiting = false
+	for i := range u.measurements {
+		if !s.URRs[i].Inactive {
+			u.armURR(s, &s.URRs[i], &u.measurements[i])
+		}
+	}
+}
+
+func (u *Usage) armURR(s *session.Session, urr *session.URR, m *measurement) {
+	if m.exhausted {
+		if urr.FARForQuotaAction == nil {
+			u.each(s, urr.ID, total, func(c *count) { c.stop(c.volume.Bytes) })
+		}
+	} else if urr.Volume {
+		u.armQuota(s, urr, m)
+	}
+	if m.awaits(urr) && !u.wait() {
+		u.each(s, urr.ID, total, func(c *count) {
+			c.notify(c.volume.Bytes / granule * granule)
+			if urr.BeforeQoS {
+				c.refused.notify(c.refused.volume.Bytes / granule * granule)
+			}
+		})
+	}
+	volume, _ := m.thresholds(urr)
+	if !urr.Volume || urr.Trigger&session.TriggerVolumeThreshold == 0 {
+		return
+	}
+	limits(volume, m.volume, func(k kind, rest uint64) {
+		if rest > 0 || !u.wait() {
+			u.share(s, urr, k, rest, func(c *count, share uint64, _ bool) { c.notify(c.volume.Bytes + max(share, 1)) })
+		}
+	})
+}
+
+// armQuota stops rules at a volume quota. The data path notifies us of the quota's
+// end when it comes, and not only of the packet behind it, which it drops.
+func (u *Usage) armQuota(s *session.Session, urr *session.URR, m *measurement) {
+	limits(urr.VolumeQuota, m.quota, func(k kind, rest uint64) {
+		u.share(s, urr, k, rest, func(c *count, share uint64, alone bool) {
+			c.stop(c.volume.Bytes + share)
+			if !alone {
+				c.notify(c.volume.Bytes + share/2)
+			}
+		})
+	})
+	limits(urr.VolumeQuota, m.quota, func(k kind, _ uint64) {
+		u.each(s, urr.ID, k, func(c *count) { c.notify(c.stopAt) })
+	})
+}
+
+// wait says that nothing can be reported now. It notes that something is due.
+func (u *Usage) wait() bool {
+	u.waiting = u.waiting || len(u.pending) > 0
+	return len(u.pending) > 0
+}
+
+// each calls f for the rules whose packets a limit of a URR counts.
+func (u *Usage) each(s *session.Session, urr uint32, k kind, f func(*count)) {
+	for i := range u.counts {
+		p := rules.PDR(s, u.counts[i].rule)
+		if p != nil && k.covers(rules.Direction(p)) && slices.Contains(p.URRs, urr) {
+			f(&u.counts[i])
+		}
+	}
+}
+
+// share gives each rule its share of rest, and one to what the rule refuses where
+// that counts. The rule that used most of late gets all of a rest that is too
+// small to share. alone says that nothing else takes from rest.
+func (u *Usage) share(s *session.Session, urr *session.URR, k kind, rest uint64, f func(c *count, share uint64, alone bool)) {
+	n := uint64(0)
+	var busiest *count
+	u.each(s, urr.ID, k, func(c *count) {
+		if n++; busiest == nil || c.grown > busiest.grown {
+			busiest = c
+		}
+		if urr.BeforeQoS && c.refused.grown > 0 {
+			n++
+		}
+	})
+	u.each(s, urr.ID, k, func(c *count) {
+		share := rest / n
+		if urr.BeforeQoS {
+			c.refused.notify(c.refused.volume.Bytes + c.refused.allowance(share))
+		}
+		if share < granule {
+			share = 0
+			if c == busiest {
+				share = rest
+			}
+		}
+		f(c, share, n == 1)
+	})
+}
+
+// farthest is how far ahead a limit on refused octets may be: the data path sees
+// no further.
+const farthest = 1 << 36
+
+// allowance is how much of a share may be refused before we look again: half of
+// it, so that the rest can be shared anew. What refused nothing of late has no
+// share: the data path notifies us at once.
+func (t *tally) allowance(share uint64) uint64 {
+	if t.grown == 0 {
+		return 1
+	}
+	return min(max(share/2, 1), farthest)
+}
+
+func (t *tally) notify(at uint64) {
+	if t.notifyAt == 0 || at < t.notifyAt {
+		t.notifyAt = max(at, 1)
+	}
+}
+
+// limits returns the limits of a rule in the data path.
+func (c *count) limits() dataplane.RuleLimits {
+	return dataplane.RuleLimits{NotifyAt: c.notifyAt, StopAt: c.stopAt, RefusedNotifyAt: c.refused.notifyAt}
+}
+
+// stop rounds down to a granule. The data path would round up and so exceed the
+// quota.
+func (c *count) stop(at uint64) {
+	at = max(at/granule*granule, 1)
+	if c.stopAt == 0 || at < c.stopAt {
+		c.stopAt = at
+	}
+}
