@@ -15,6 +15,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 TAGS    := grpcnotrace
 EVENTS  := .cache/test.json
 LINT    := go tool -modfile=tools/lint/go.mod
+PROSE   := $(wildcard *.md) docs dist examples srv6 gtpu cmd internal
 SUM     := go tool gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg
 
 FRAMES  ?= 10000000
@@ -62,6 +63,7 @@ lint: ## format, bugs, comments, words, commit subjects, known vulnerabilities
 	@tools/need.sh test
 	@$(LINT) golangci-lint run ./...
 	@shellcheck $$(find . -name '*.sh' -not -path './bin/*' -not -path './.cache/*') .ci/run
+	@$(LINT) vale --output=line $(PROSE)
 	@tools/lint/c.sh
 	@tools/lint/commits.sh
 	@tools/lint/vulnerabilities.sh
