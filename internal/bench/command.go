@@ -3,10 +3,13 @@ package bench
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/functions"
 	"github.com/culvert-net/culvert/internal/bench/n9"
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
+	"github.com/culvert-net/culvert/internal/bench/scale"
 )
 
 // Command is `culvert bench`.
@@ -33,8 +36,8 @@ heavy load. Every frame must come out as it must be. Rounds are interleaved; the
 figures are medians with a 95 % interval. -o json is of the CPU time of the first
 size of packets; the run's folder has all.`,
 		Example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
-	}, printFunctionsTable, printFunctionsJSON)
-	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names((&functionsExperiment{}).all(shortSize)), cobra.ShellCompDirectiveNoFileComp)))
+	}, functions.PrintTable, functions.PrintJSON)
+	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(catalog.Names((&functions.Experiment{}).All(catalog.ShortSize)), cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
@@ -61,7 +64,7 @@ segments that are pushed, and routes; and how many times as many packets two
 cores forward as one.`,
 		Example: "  culvert bench scale\n  culvert bench scale --of sessions,rules --sessions 1,1000",
 	}, nil, nil)
-	must(c.RegisterFlagCompletionFunc("of", cobra.FixedCompletions((&scaleExperiment{}).parts(), cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("of", cobra.FixedCompletions((&scale.Experiment{}).Parts(), cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
@@ -87,8 +90,8 @@ func scalingCommand(l *experiment.Library) *cobra.Command {
 		Long: `Measures the CPU time of a packet with one core at work and with two, each with
 a generator and queues of its own. The ratio is how many times as many packets
 two cores forward.`,
-	}, printScalingTable, printScalingJSON)
-	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names(functions(shortSize)), cobra.ShellCompDirectiveNoFileComp)))
+	}, scale.PrintScalingTable, scale.PrintScalingJSON)
+	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(catalog.Names(catalog.Functions(catalog.ShortSize)), cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
@@ -103,8 +106,8 @@ measures how quickly the UPF establishes, modifies and deletes sessions of the
 first kind, the latency of that at 5,000 sessions a second, and, with 10,000
 sessions, the time from kill -9 to the first answer of the restarted UPF.`,
 		Example: "  culvert bench upf --entries 1,1000\n  culvert bench upf --functions uplink,downlink -o json",
-	}, printUPFTable, printUPFJSON)
-	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(names(upfFunctions(shortSize)), cobra.ShellCompDirectiveNoFileComp)))
+	}, scale.PrintUPFTable, scale.PrintUPFJSON)
+	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(catalog.Names(catalog.UPFFunctions(catalog.ShortSize)), cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 

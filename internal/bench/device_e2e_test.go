@@ -12,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
@@ -21,7 +24,7 @@ import (
 func needTwoCPUs(t *testing.T) {
 	t.Helper()
 	needRoot(t)
-	if cpus, err := allowedCPUs(); err != nil || len(cpus) < 2 {
+	if cpus, err := cputime.Allowed(); err != nil || len(cpus) < 2 {
 		t.Skipf("needs two CPUs, one for the device and one for the generator: there are %v (%v)", cpus, err)
 	}
 }
@@ -30,7 +33,7 @@ func needTwoCPUs(t *testing.T) {
 func nothingOf(t *testing.T, nodes ...string) {
 	t.Helper()
 	for _, n := range nodes {
-		for _, path := range []string{"/run/netns/" + runName() + "-" + n + "-node", "/run/netns/" + runName() + "-" + n + "-around", "/sys/fs/bpf/" + runName() + "-" + n + "-node"} {
+		for _, path := range []string{"/run/netns/" + node.RunName() + "-" + n + "-node", "/run/netns/" + node.RunName() + "-" + n + "-around", "/sys/fs/bpf/" + node.RunName() + "-" + n + "-node"} {
 			if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is left (%v)", path, err)
 			}
@@ -68,35 +71,35 @@ func TestDeviceAgainst(t *testing.T) {
 	if r.Environment.DataPath == "" {
 		t.Error("nobody says what build of Culvert it was")
 	}
-	nothingOf(t, kernelDevice, culvertDevice, veth)
+	nothingOf(t, device.KernelDevice, device.CulvertDevice, device.Veth)
 }
 
 // between makes a namespace whose two interfaces a and b are those of a device
 // of the user's, in another namespace.
-func between(t *testing.T, forward bool) (ns namespace, mac string) {
+func between(t *testing.T, forward bool) (ns node.Namespace, mac string) {
 	t.Helper()
 	needRoot(t)
-	n, err := newNetwork(runName()+"-user", 1)
+	n, err := node.NewNetwork(node.RunName()+"-user", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.delete(); err != nil {
+		if err := n.Delete(); err != nil {
 			t.Error(err)
 		}
 	})
 	if !forward {
-		if err := n.node.script("route flush table main"); err != nil {
+		if err := n.Node.Script("route flush table main"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return n.around, macOf(1).String()
+	return n.Around, node.MAC(1).String()
 }
 
-func userDevice(ns namespace, mac string, more ...string) []string {
+func userDevice(ns node.Namespace, mac string, more ...string) []string {
 	return append([]string{
 		"device", "--quick", "--against=", "--sizes", "64", "--rounds", "1", "--tx", "g0", "--rx", "s0",
-		"--tx-netns", ns.name, "--rx-netns", ns.path(), "--mac", mac,
+		"--tx-netns", ns.Name, "--rx-netns", ns.Path(), "--mac", mac,
 	}, more...)
 }
 
@@ -157,5 +160,5 @@ func TestDeviceStopped(t *testing.T) {
 		text, _ := json.Marshal(r)
 		t.Errorf("what is left: %s", text)
 	}
-	nothingOf(t, kernelDevice, veth)
+	nothingOf(t, device.KernelDevice, device.Veth)
 }

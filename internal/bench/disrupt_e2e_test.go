@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/bench/device"
+	"github.com/culvert-net/culvert/internal/bench/disrupt"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
@@ -31,7 +34,7 @@ func TestDisrupt(t *testing.T) {
 		for event := range strings.SplitSeq(events, ",") {
 			checkEvent(t, r, event, rounds)
 		}
-		nothingOf(t, culvertDevice, "upf")
+		nothingOf(t, device.CulvertDevice, "upf")
 	}
 }
 
@@ -70,7 +73,7 @@ func checkEvent(t *testing.T, r *result.Run, event string, rounds int) {
 // link.
 func TestDisruptSeesWhatIsBlocked(t *testing.T) {
 	needTwoCPUs(t)
-	d := newDisrupt()
+	d := disrupt.New()
 	d.Quick()
 	d.Events = []string{"adjacency"}
 	s := experiment.Setting{Culvert: culvert, BPFFS: "/sys/fs/bpf", CPU: -1, Warn: func(string, ...any) {}}
@@ -82,24 +85,24 @@ func TestDisruptSeesWhatIsBlocked(t *testing.T) {
 		if err := opened.Close(); err != nil {
 			t.Error(err)
 		}
-		nothingOf(t, culvertDevice)
+		nothingOf(t, device.CulvertDevice)
 	}()
-	b := opened.(*disruptBench)
-	pair, sent, err := b.openPair(t.Context(), b.node)
+	b := opened.(*disrupt.Bench)
+	pair, sent, err := b.OpenPair(t.Context(), b.Node)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pair.Close()
 	const dark = 200 * time.Millisecond
-	o, took, err := b.during(t.Context(), b.node, pair, sent, func(ctx context.Context) error {
-		down := b.node.net.node.script("link set " + portOut + " down")
-		err := wait(ctx, dark)
-		return errors.Join(down, err, b.node.net.node.script("link set "+portOut+" up"))
+	o, took, err := b.During(t.Context(), b.Node, pair, sent, func(ctx context.Context) error {
+		down := b.Node.Net.Node.Script("link set " + node.PortOut + " down")
+		err := node.Wait(ctx, dark)
+		return errors.Join(down, err, b.Node.Net.Node.Script("link set "+node.PortOut+" up"))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocked := time.Duration(float64(o.Lost) / b.rates[b.node] * float64(time.Second))
+	blocked := time.Duration(float64(o.Lost) / b.Rates[b.Node] * float64(time.Second))
 	if o.Lost == 0 || blocked > o.Elapsed || o.LongestGap < dark/2 || o.LongestGap > o.Elapsed {
 		t.Errorf("dark for %s of %s: %d packets lost, %s; longest gap %s", dark, took, o.Lost, blocked, o.LongestGap)
 	}
@@ -113,5 +116,5 @@ func TestDisruptStopped(t *testing.T) {
 	if !errors.Is(err, experiment.ErrStopped) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	nothingOf(t, culvertDevice)
+	nothingOf(t, device.CulvertDevice)
 }

@@ -13,6 +13,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/cost"
+	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/rig"
+	"github.com/culvert-net/culvert/internal/bench/scale"
 )
 
 var culvert string // that is measured
@@ -47,7 +54,7 @@ func needRoot(t *testing.T) {
 // nothingLeft says that a run took away what it made.
 func nothingLeft(t *testing.T) {
 	t.Helper()
-	for _, pattern := range []string{"/run/netns/" + runName() + "-*", "/sys/fs/bpf/" + runName() + "*"} {
+	for _, pattern := range []string{"/run/netns/" + node.RunName() + "-*", "/sys/fs/bpf/" + node.RunName() + "*"} {
 		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
 			t.Errorf("%v is left (%v)", left, err)
 		}
@@ -65,7 +72,7 @@ func TestQuickRun(t *testing.T) {
 	if err := c.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err) // also: a frame that did not come out, or came out wrong
 	}
-	var got report
+	var got cost.Report
 	d := json.NewDecoder(&out)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&got); err != nil {
@@ -118,7 +125,7 @@ func TestQuickUPF(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Bench != "upf" || got.Baseline != baselineName || got.Sessions != 3*500 || got.Daemon_bytes < 1<<20 || got.Table_bytes < 1500*64 {
+	if got.Bench != "upf" || got.Baseline != catalog.BaselineName || got.Sessions != 3*500 || got.Daemon_bytes < 1<<20 || got.Table_bytes < 1500*64 {
 		t.Errorf("%+v", got)
 	}
 	rows := map[string]int{}
@@ -128,7 +135,7 @@ func TestQuickUPF(t *testing.T) {
 		figure := "ratio"
 		if name == "pfcp_recover" {
 			figure = "median_s"
-			if r["entries"].(float64) != recoverSessions || r["max_s"].(float64) < r["median_s"].(float64) {
+			if r["entries"].(float64) != scale.RecoverSessions || r["max_s"].(float64) < r["median_s"].(float64) {
 				t.Errorf("row %v makes no sense", r)
 			}
 		} else if strings.HasPrefix(name, "pfcp_") {
@@ -152,21 +159,21 @@ func TestQuickUPF(t *testing.T) {
 // A function whose frames come out otherwise than it wants has no figure.
 func TestWrongFramesAreNoFigure(t *testing.T) {
 	needRoot(t)
-	wrong := functions(shortSize)[1]
-	wrong.want = wantIPv6(mapped, 16, protoRouting, wrong.want.payload)
-	lost := functions(shortSize)[1]
-	lost.data = bytes.Clone(lost.data)
-	lost.data[lenEthernet+7] = 1 // hop limit: the data path drops it
-	for says, f := range map[string]function{"it goes to": wrong, "0 of 1024 frames came out": lost} {
-		p := plan{binary: culvert, bpffs: "/sys/fs/bpf", functions: []function{f}, entries: []uint32{1}, packets: 1024, cpu: -1}
-		b, err := setUp(t.Context(), p, 1)
+	wrong := catalog.Functions(catalog.ShortSize)[1]
+	wrong.Want = rig.WantIPv6(catalog.Mapped, 16, rig.ProtoRouting, wrong.Want.Payload)
+	lost := catalog.Functions(catalog.ShortSize)[1]
+	lost.Data = bytes.Clone(lost.Data)
+	lost.Data[rig.LenEthernet+7] = 1 // hop limit: the data path drops it
+	for says, f := range map[string]catalog.Function{"it goes to": wrong, "0 of 1024 frames came out": lost} {
+		p := cost.Plan{Binary: culvert, BPFFS: "/sys/fs/bpf", Functions: []catalog.Function{f}, Entries: []uint32{1}, Packets: 1024, CPU: -1}
+		b, err := cost.SetUp(t.Context(), p, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.round(t.Context(), rowsOf(p.functions, p.entries)[0]); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := b.Round(t.Context(), cost.RowsOf(p.Functions, p.Entries)[0]); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error about %q, got %v", says, err)
 		}
-		if err := b.tearDown(); err != nil {
+		if err := b.TearDown(); err != nil {
 			t.Error(err)
 		}
 		nothingLeft(t)
@@ -175,7 +182,7 @@ func TestWrongFramesAreNoFigure(t *testing.T) {
 
 func TestScaling(t *testing.T) {
 	needRoot(t)
-	cpus, err := allowedCPUs()
+	cpus, err := cputime.Allowed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +201,7 @@ func TestScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got scalingReport
+	var got scale.ScalingReport
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -208,8 +215,8 @@ func TestScaling(t *testing.T) {
 
 func TestDaemonThatEnds(t *testing.T) {
 	needRoot(t)
-	p := plan{binary: "/bin/false", bpffs: "/sys/fs/bpf", functions: functions(shortSize)[:2], entries: []uint32{1}, packets: 1024, cpu: -1}
-	if _, err := setUp(t.Context(), p, 1); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
+	p := cost.Plan{Binary: "/bin/false", BPFFS: "/sys/fs/bpf", Functions: catalog.Functions(catalog.ShortSize)[:2], Entries: []uint32{1}, Packets: 1024, CPU: -1}
+	if _, err := cost.SetUp(t.Context(), p, 1); err == nil || !strings.Contains(err.Error(), "culvert run ended") {
 		t.Errorf("want an error about the daemon's end, got %v", err)
 	}
 	nothingLeft(t)

@@ -4,10 +4,15 @@ import (
 	"embed"
 	"io/fs"
 
+	"github.com/culvert-net/culvert/internal/bench/device"
+	"github.com/culvert-net/culvert/internal/bench/disrupt"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/functions"
 	"github.com/culvert-net/culvert/internal/bench/n9"
+	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/overlay"
 	reports "github.com/culvert-net/culvert/internal/bench/report"
+	"github.com/culvert-net/culvert/internal/bench/scale"
 )
 
 //go:embed experiments/*.yaml
@@ -18,11 +23,11 @@ func library() *experiment.Library {
 	below, err := fs.Sub(files, "experiments")
 	must(err)
 	return &experiment.Library{
-		Kinds:       []experiment.Kind{functionsKind(), n9.Kind(), scaleKind(), deviceKind(), disruptKind(), overlay.Kind(), scalingKind(), upfKind()},
+		Kinds:       []experiment.Kind{functions.Kind(), n9.Kind(), scale.Kind(), device.Kind(), disrupt.Kind(), overlay.Kind(), scale.ScalingKind(), scale.UPFKind()},
 		Names:       []string{"functions", "slices", "scale", "device", "disrupt", "overlay", "scaling", "upf"},
 		Suite:       []string{"functions", "slices", "scale", "device", "disrupt"},
 		Files:       below,
-		Environment: machine,
+		Environment: node.Machine,
 		Draw: func(dir string) error {
 			_, err := reports.Draw([]string{dir}, reports.Options{})
 			return err

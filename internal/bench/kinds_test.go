@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/bench/cost"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/functions"
 	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/scale"
 )
 
 // Every built-in experiment is sound, and those of the suite take less than half an hour.
@@ -166,13 +169,13 @@ func TestQuickExperiment(t *testing.T) {
 	if !run.Complete || len(run.Glossary) == 0 || run.Environment.DataPath == "" || run.Environment.MemoryMB == 0 {
 		t.Errorf("%+v", run.Environment)
 	}
-	for metric, want := range map[string]int{metricPacket: 5, metricProgram: 5, metricKernel: 1, metricRate: 10, metricThroughput: 10, metricLoss: 10, metricLatency: 10} {
+	for metric, want := range map[string]int{cost.MetricPacket: 5, cost.MetricProgram: 5, cost.MetricKernel: 1, functions.MetricRate: 10, functions.MetricThroughput: 10, functions.MetricLoss: 10, functions.MetricLatency: 10} {
 		list := run.Select(metric, nil)
 		if len(list) != want {
 			t.Errorf("%d measurements of %s, want %d", len(list), metric, want)
 		}
 		for _, m := range list {
-			if metric != metricLoss && m.Estimate(result.Plain).Value <= 0 || metric == metricLoss && m.Samples[0] != 0 {
+			if metric != functions.MetricLoss && m.Estimate(result.Plain).Value <= 0 || metric == functions.MetricLoss && m.Samples[0] != 0 {
 				t.Errorf("%s of %v: %v", metric, m.Labels, m.Samples)
 			}
 		}
@@ -201,11 +204,11 @@ func TestQuickScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	for of, want := range map[string]int{"sessions": 4, "rules": 4, "policies": 2, "segments": 2, "routes": 2} {
-		if list := run.Select(metricPacket, result.Labels{"of": of}); len(list) != want {
+		if list := run.Select(cost.MetricPacket, result.Labels{"of": of}); len(list) != want {
 			t.Errorf("%d measurements of %s, want %d", len(list), of, want)
 		}
 	}
-	if len(run.Select(metricN4, nil)) != 2 || len(run.Select(metricMemory, nil)) != 2 {
+	if len(run.Select(scale.MetricN4, nil)) != 2 || len(run.Select(scale.MetricMemory, nil)) != 2 {
 		t.Error("nothing of N4, or of memory")
 	}
 	nothingLeft(t)

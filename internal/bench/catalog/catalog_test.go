@@ -1,0 +1,130 @@
+package catalog
+
+import (
+	"encoding/binary"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/bench/rig"
+	"github.com/culvert-net/culvert/internal/checksum"
+	"github.com/culvert-net/culvert/internal/packet"
+)
+
+// What the report is to hold (docs/reference/semantics.md names them).
+var everything = []string{
+	"l2_forward", "end", "end_x", "end_t", "end_dt4", "end_dt6", "end_dt46", "end_dx2", "end_dx4", "end_dx6",
+	"end_b6_encaps_red", "h_encaps", "h_encaps_red", "h_encaps_l2_red", "gtpu_decap", "gtpu_encap", "gtpu_switch",
+	"h_m_gtp4_d", "end_m_gtp4_e", "end_m_gtp6_d", "end_m_gtp6_d_di", "end_m_gtp6_e", "end_map", "usid",
+}
+
+func TestEveryFunctionIsThere(t *testing.T) {
+	got := Names(Functions(ShortSize))
+	want := slices.Clone(everything)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("functions are %v, want %v", got, want)
+	}
+	for _, name := range got {
+		if !regexp.MustCompile(`^[a-z0-9_]+$`).MatchString(name) {
+			t.Errorf("%q is no name", name)
+		}
+	}
+}
+
+func TestConfigurationIsValid(t *testing.T) {
+	for _, entries := range []uint32{1, 1000, 5000} {
+		c := Configuration(Functions(ShortSize), entries)
+		c.SetDefaults()
+		if err := c.Validate(); err != nil {
+			t.Errorf("with %d entries: %v", entries, err)
+		}
+	}
+}
+
+// Frames are those of the papers: 64 octets with FCS for L2, 100 with GTP-U
+// and 104 with SRv6 around the same packet.
+func TestFrameLengths(t *testing.T) {
+	want := map[string]int{"l2_forward": 64, "gtpu_encap": 64, "gtpu_decap": 100, "h_m_gtp4_d": 100, "end_dt4": 104, "end_m_gtp4_e": 104}
+	for _, f := range Functions(ShortSize) {
+		if n, ok := want[f.Name]; ok && len(f.Data)+4 != n {
+			t.Errorf("%s: frame of %d octets, want %d", f.Name, len(f.Data)+4, n)
+		}
+	}
+}
+
+// What Prepare is given must be the entries' keys, and a right IPv4 header.
+func TestFramesOfEntries(t *testing.T) {
+	for _, f := range Functions(ShortSize) {
+		for _, entries := range []uint32{1, 1000} {
+			if entries > f.Most {
+				continue
+			}
+			frame := f.Frame(entries, 1000)
+			if binary.BigEndian.Uint16(frame.Data[12:]) == rig.TypeIPv4 && checksum.Of(frame.Data[rig.LenEthernet:][:rig.LenIPv4], 0) != 0 {
+				t.Errorf("%s: the IPv4 header checksum is wrong", f.Name)
+			}
+			if f.Key.Offset == 0 {
+				continue
+			}
+			if frame.Keys != entries {
+				t.Errorf("%s: %d keys, want %d", f.Name, frame.Keys, entries)
+			}
+			if got := binary.BigEndian.Uint32(frame.Data[frame.Key.Offset:]); got != frame.Key.Base {
+				t.Errorf("%s: the first key is %#x, want %#x", f.Name, got, frame.Key.Base)
+			}
+		}
+	}
+}
+
+func TestWantFindsFaults(t *testing.T) {
+	good := packet4(Inner4, Dst4, ShortSize, true).frame()
+	w := rig.WantIPv4(Dst4, rig.ProtoUDP, 26)
+	if err := w.Check(good, len(good)); err != nil {
+		t.Fatalf("a good frame: %v", err)
+	}
+	kind := uint16(rig.TypeIPv6)
+	other := packet4(Inner4, Dst4, ShortSize, true).in(packet.Ethernet{Type: &kind})
+	for name, bad := range map[string]struct {
+		frame  []byte
+		length int
+		says   string
+	}{
+		"another type":        {packet.Frame(other...), len(good), "type"},
+		"longer":              {good, len(good) + 4, "octets"},
+		"cut short":           {good[:20], 20, "too few"},
+		"another protocol":    {stack{ipv4(Inner4, Dst4), packet.Payload{Data: make(packet.Hex, 26), Proto: rig.ProtoIPv6}}.frame(), len(good), "protocol"},
+		"another destination": {packet4(Inner4, GNB, ShortSize, true).frame(), len(good), "goes to"},
+	} {
+		if err := w.Check(bad.frame, bad.length); err == nil || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%s: %v, want one about %q", name, err, bad.says)
+		}
+	}
+	for _, f := range Functions(ShortSize) {
+		if err := rig.WantLike(f.Data).Check(f.Data, len(f.Data)); err != nil {
+			t.Errorf("%s: its frame is not like itself: %v", f.Name, err)
+		}
+	}
+}
+
+// Groups of sessions, of few and of many, never have a session in common.
+func TestGroupsAreApart(t *testing.T) {
+	for _, tables := range []uint32{1, 500, 1000, 5000, 1_000_000} {
+		type span struct{ from, to uint32 }
+		var spans []span
+		for _, f := range UPFFunctions(ShortSize)[1:] {
+			if strings.HasPrefix(f.Name, "uplink") {
+				first := f.Sessions.First(tables)
+				spans = append(spans, span{first, first + min(f.Sessions.Entries(), tables)})
+			}
+		}
+		slices.SortFunc(spans, func(a, b span) int { return int(a.from) - int(b.from) })
+		for i := 1; i < len(spans); i++ {
+			if spans[i].from < spans[i-1].to {
+				t.Errorf("%d of each: %v and %v overlap", tables, spans[i-1], spans[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/rig"
+	"github.com/culvert-net/culvert/internal/checksum"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/progrun"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// ManyEntries is as many as a function can have that an index of 24 bits
+// leads to, beside another function in the same table.
+const ManyEntries = 1 << 22
+
+func Addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+func Prefix(a netip.Addr, bits int) netip.Prefix { return netip.PrefixFrom(a, bits).Masked() }
+
+func mustPrefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
+// SIDAt is 2001:db8:10:FUNC::.
+func SIDAt(function uint32) netip.Addr {
+	b := Addr("2001:db8:10::").As16()
+	b[6], b[7] = byte(function>>8), byte(function)
+	return netip.AddrFrom16(b)
+}
+
+// cSID is fd00:100:FUNC::.
+func cSID(function uint32) netip.Addr {
+	b := Addr("fd00:100::").As16()
+	b[4], b[5] = byte(function>>8), byte(function)
+	return netip.AddrFrom16(b)
+}
+
+func Name(of string, i uint32) string { return fmt.Sprintf("%s-%d", of, i) }
+
+// UE is the i-th address of the UE pool.
+func UE(i uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+}
+
+// putPool steers the UE addresses from `first` on.
+func putPool(c *config.Config, first, entries uint32, s srpolicy.Steering) {
+	for i := range entries {
+		s.Prefix = Prefix(UE(first+i), 32)
+		c.Steering = append(c.Steering, s)
+	}
+}
+
+func putSID(s srv6.LocalSID) func(*config.Config, uint32) {
+	return func(c *config.Config, _ uint32) { c.SIDs = append(c.SIDs, s) }
+}
+
+// Configuration is that of the node that is measured, with tables for
+// `entries` of each function.
+func Configuration(list []Function, entries uint32) *config.Config {
+	size := max(1024, 1<<bits.Len32(2*entries)) // of the UE pool, for two functions
+	c := &config.Config{
+		Interfaces: []config.Interface{
+			{Name: node.PortIn, Mode: "native"}, {Name: node.PortFrames, Mode: "native"}, {Name: node.PortOut, Mode: "native"},
+		},
+		Encapsulation: config.Encapsulation{Source: Source},
+		Locators: []config.Locator{
+			{Name: "sids", Prefix: mustPrefix("2001:db8:10::/48"), FunctionBits: 16},
+			{Name: "mobile", Prefix: mustPrefix("2001:db8:20::/48"), FunctionBits: 8},
+			{Name: "csids", Prefix: mustPrefix("fd00:100::/32"), FunctionBits: 16},
+		},
+		GTPU: config.GTPU{
+			Addresses: []netip.Addr{UPF},
+			Pools:     []netip.Prefix{netip.PrefixFrom(UENet, 32-bits.Len(uint(size-1)))},
+		},
+		Policies: []srpolicy.Policy{
+			OnePath(PolicyReduced, srv6.HEncapsRed, Segment), OnePath(policyFull, srv6.HEncaps, Segment),
+			OnePath(policyFrame, srv6.HEncapsL2Red, Segment), OnePath(policyGTP6, srv6.HEncapsRed, FarGTP6),
+		},
+		Tunnels: []gtpu.Tunnel{{Name: TunnelFar, Remote: FarGTPU, RemoteTEID: 0x1234}},
+		// 3 tables of 65536 functions at most are found by index.
+		Limits: config.Limits{SIDs: 1 << 18, Tunnels: uint32(2 * size), Routes: 65536},
+	}
+	for _, f := range list {
+		f.put(c, min(f.Most, entries))
+	}
+	return c
+}
+
+func OnePath(name string, how srv6.Behavior, segments ...netip.Addr) srpolicy.Policy {
+	return srpolicy.Policy{Name: name, Behavior: how, SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: segments}}}
+}
+
+// Frame is what a function's frames are with some of its entries in use, of
+// `tables` that there are of each.
+func (f Function) Frame(entries, tables uint32) progrun.Frame {
+	out := progrun.Frame{
+		Data: slices.Clone(f.Data), Keys: min(entries, f.Most), Key: f.Key.place(f.Most, tables), Twin: f.twin.place(f.Most, tables),
+	}
+	if f.Key.Offset == 0 {
+		out.Keys = 1
+		return out
+	}
+	put(out.Data, out.Key)
+	if f.twin.Offset != 0 {
+		put(out.Data, out.Twin)
+	}
+	return out
+}
+
+// place is where frames have the key, of a table with `tables` entries.
+func (k key) place(most, tables uint32) progrun.Place {
+	return progrun.Place{Offset: k.Offset, Base: k.base + k.step*min(most, tables), Checksum: k.checksum}
+}
+
+// put writes the first number; the checksum's header is the 20 octets that it
+// is in.
+func put(frame []byte, p progrun.Place) {
+	binary.BigEndian.PutUint32(frame[p.Offset:], p.Base)
+	if p.Checksum == 0 {
+		return
+	}
+	header := frame[p.Checksum-10:][:rig.LenIPv4]
+	binary.BigEndian.PutUint16(header[10:], 0)
+	binary.BigEndian.PutUint16(header[10:], checksum.Of(header, 0))
+}
+
+func (f Function) PortName() string { return cmp.Or(f.port, node.PortIn) }
+
+// Wanted is what comes out of the node, or of the kernel.
+func (f Function) Wanted(kernel bool) rig.Want {
+	if kernel && f.Kernel.want != nil {
+		return *f.Kernel.want
+	}
+	return f.Want
+}

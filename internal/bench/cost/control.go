@@ -1,0 +1,151 @@
+package cost
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/smf"
+)
+
+// PFCPRow is what a procedure of N4 takes.
+type PFCPRow struct {
+	Name      string  `json:"name"`
+	Entries   int     `json:"entries"`
+	PerSecond float64 `json:"per_second"`
+	P50       float64 `json:"p50_us"`
+	P99       float64 `json:"p99_us"`
+}
+
+// rowOf names the procedure as TS 29.244 does: the gNB's tunnel comes in a
+// modification.
+func rowOf(r smf.Result) PFCPRow {
+	name := r.Procedure
+	if name == "forward" {
+		name = "modify"
+	}
+	return PFCPRow{Name: "pfcp_" + name, Entries: r.Requests, PerSecond: r.PerSecond, P50: r.P50, P99: r.P99}
+}
+
+// Control is the SMF of a run.
+type Control struct {
+	Client *smf.Client
+	Groups []*smf.Group
+	Rows   []PFCPRow // of the first group
+}
+
+// Sessions is how many there are.
+func (c *Control) Sessions() (n int) {
+	for _, g := range c.Groups {
+		n += g.Count()
+	}
+	return n
+}
+
+// Window is how many requests are under way at once.
+const Window = 256
+
+// startControl associates an SMF with the node's UPF and sets up all sessions.
+func startControl(ctx context.Context, in node.Namespace, p Plan) (_ *Control, err error) {
+	c := &Control{}
+	err = in.Do(func() error {
+		c.Client, err = smf.Dial(smf.Options{
+			UPF: netip.AddrPortFrom(catalog.N4UPF, smf.Port), Local: netip.AddrPortFrom(catalog.N4SMF, smf.Port), Dialect: smf.Free5GC,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Client.Close())
+		}
+	}()
+	if _, err := c.Client.Associate(ctx); err != nil {
+		return nil, err
+	}
+	for _, g := range p.groups() {
+		group, err := c.Client.Add(g.SMFSpec(p.tables()))
+		if err != nil {
+			return nil, err
+		}
+		rows, err := Perform(ctx, smf.Pace{Window: Window}, group.Establish, group.Forward)
+		if err != nil {
+			return nil, err
+		}
+		if len(c.Groups) == 0 {
+			c.Rows = rows
+		}
+		c.Groups = append(c.Groups, group)
+	}
+	return c, nil
+}
+
+// At a rate, which every core can stand, it is a UPF's latency that is seen; this
+// many sessions are some seconds of it.
+const (
+	PacedRate     = 5000
+	PacedSessions = 25_000
+)
+
+// Paced sets a group that is not there up and takes it away, at a rate.
+func Paced(ctx context.Context, g *smf.Group) ([]PFCPRow, error) {
+	pace := smf.Pace{Window: Window, Rate: PacedRate, Count: min(PacedSessions, g.Count())}
+	rows, err := Perform(ctx, pace, g.Establish, g.Forward, g.Delete)
+	for i := range rows {
+		rows[i].Name += "_5k"
+	}
+	return rows, err
+}
+
+// Perform does something with sessions of a group, one after the other.
+func Perform(ctx context.Context, pace smf.Pace, procedures ...func(context.Context, smf.Pace) (smf.Result, error)) ([]PFCPRow, error) {
+	var rows []PFCPRow
+	for _, do := range procedures {
+		r, err := do(ctx, pace)
+		if err := errors.Join(err, r.Err()); err != nil {
+			return nil, err
+		}
+		rows = append(rows, rowOf(r))
+	}
+	return rows, nil
+}
+
+// upfConfiguration makes the node a UPF for the sessions of the functions.
+func (p Plan) upfConfiguration(c *config.Config) {
+	total, rich := uint32(0), uint32(0)
+	for _, g := range p.groups() {
+		if g.Most != 0 {
+			rich += min(g.Most, p.tables())
+		}
+		total = max(total, g.First(p.tables())+min(g.Entries(), p.tables())+1)
+	}
+	if total == 0 {
+		return
+	}
+	pool := netip.PrefixFrom(catalog.UENet, 8)
+	for bits := 9; bits <= 24 && uint32(1)<<(32-bits) >= total; bits++ {
+		pool = netip.PrefixFrom(catalog.UENet, bits)
+	}
+	c.GTPU.Pools = nil
+	c.UPF = config.UPF{N4: []netip.Addr{catalog.N4UPF}, UEPools: []config.UEPool{{Prefixes: []netip.Prefix{pool}}}, EchoInterval: 3600}
+	// Sessions with several filters have a meter for each direction.
+	c.Limits.Sessions = uint32(1)<<(32-pool.Bits()) + 2*rich
+	c.Limits.Tunnels, c.Limits.Filters = 1024, 1<<16
+}
+
+// groups are those of the functions that are measured, each once.
+func (p Plan) groups() []*catalog.Sessions {
+	var out []*catalog.Sessions
+	for _, f := range p.Functions {
+		if f.Sessions != nil && !slices.ContainsFunc(out, func(s *catalog.Sessions) bool { return s.ID() == f.Sessions.ID() }) {
+			out = append(out, f.Sessions)
+		}
+	}
+	return out
+}

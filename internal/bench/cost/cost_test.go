@@ -1,0 +1,73 @@
+package cost
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/internal/bench/catalog"
+)
+
+func TestOutcomes(t *testing.T) {
+	before := map[string]uint64{"forwarded": 10, "passed": 1, "hop_limit": 2}
+	for name, tt := range map[string]struct {
+		after map[string]uint64
+		says  string
+	}{
+		"all forwarded":   {map[string]uint64{"forwarded": 110, "passed": 5, "hop_limit": 2}, ""},
+		"one is missing":  {map[string]uint64{"forwarded": 109, "hop_limit": 2}, "forwarded 99 of 100"},
+		"one too many":    {map[string]uint64{"forwarded": 111, "hop_limit": 2}, "forwarded 101 of 100"},
+		"one was dropped": {map[string]uint64{"forwarded": 110, "hop_limit": 3}, "hop_limit"},
+	} {
+		err := checkOutcomes(before, tt.after, 100)
+		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want %q", name, err, tt.says)
+		}
+	}
+}
+
+func TestEnoughMemory(t *testing.T) {
+	c := catalog.Configuration(catalog.Functions(catalog.ShortSize), 1000)
+	file := filepath.Join(t.TempDir(), "meminfo")
+	for text, says := range map[string]string{
+		"MemTotal:  99 kB\nMemAvailable:   64000000 kB\n": "",
+		"MemAvailable:   1000 kB\n":                       "give fewer with --entries",
+		"MemFree:   64000000 kB\n":                        "does not say MemAvailable",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := enoughMemory(c, file)
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
+func TestReportFromSamples(t *testing.T) {
+	f := catalog.Function{Name: "end"}
+	rows := []Measured{
+		{
+			Row: &Row{Function: f, Entries: 1, Beside: true}, baseline: []float64{100, 110, 120}, live: []float64{125, 110, 160},
+			linux: []float64{500, 440, 800}, testRun: []float64{60, 61, 62}, front: []float64{40, 45, 50},
+		},
+		{
+			Row: &Row{Function: f, Entries: 1000}, baseline: []float64{100}, live: []float64{200}, testRun: []float64{70}, front: []float64{40},
+		},
+	}
+	got := MakeReport("functions", rows, Environment{Rounds: 3})
+	first := got.Rows[0]
+	if first.NS != 125 || first.Ratio != 0.8 || first.Low != 0.75 || first.High != 1 {
+		t.Errorf("row %+v: want 125 ns, 0.8, 0.75 to 1", first)
+	}
+	if first.KernelRatio == nil || *first.KernelRatio != 4 {
+		t.Errorf("kernel ratio %v, want 4", first.KernelRatio)
+	}
+	if s := got.Samples[0]; s.TestRunNS != 16 || s.AddedNS != 15 {
+		t.Errorf("samples %+v: want test run 16 and 15 added", s)
+	}
+	if got.Rows[1].KernelRatio != nil || got.Rows[1].Ratio != 0.5 {
+		t.Errorf("row %+v: want 0.5 and no kernel", got.Rows[1])
+	}
+}

@@ -1,0 +1,58 @@
+package cost
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/rig"
+)
+
+// pace is what one run took: CPU ns of a packet, and ns until all were out.
+type pace struct{ CPU, Wall float64 }
+
+// Together sends a row's frames on all of some CPUs at once, as many on each.
+func (b *Bench) Together(r *Row, cpus []int) (pace, error) {
+	l := rig.Load{Port: r.PortName(), Frame: r.Frame(r.Entries, b.tables()), Program: b.program, Want: r.Want}
+	if r.Name == catalog.BaselineName {
+		l.Program = b.l2
+	}
+	if err := b.Node.Bench.Prepare(l.Frame, l.Program); err != nil {
+		return pace{}, err
+	}
+	if err := b.Node.Bench.ResetSinks(); err != nil {
+		return pace{}, err
+	}
+	var ready, done sync.WaitGroup
+	var mu sync.Mutex
+	var sum pace
+	var errs []error
+	ready.Add(len(cpus))
+	for _, cpu := range cpus {
+		done.Go(func() {
+			arrive := sync.OnceFunc(ready.Done)
+			defer arrive() // or the others would wait for one that failed
+			err := b.Node.OnCPU(cpu, func(c cputime.Clock) error {
+				arrive()
+				ready.Wait()
+				begin := time.Now()
+				spent, err := c.During(func() error { return b.Node.Bench.RunLive(l.Frame, b.Node.Index[l.Port], b.Packets) })
+				mu.Lock()
+				defer mu.Unlock()
+				sum.CPU += float64(spent) / float64(b.Packets) / float64(len(cpus))
+				sum.Wall = max(sum.Wall, float64(time.Since(begin).Nanoseconds()))
+				return err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	done.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return pace{}, err
+	}
+	return sum, b.Node.Sunk(uint64(len(cpus))*uint64(b.Packets), l.Want)
+}

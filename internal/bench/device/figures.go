@@ -1,0 +1,79 @@
+package device
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/stats"
+)
+
+// Figures show a size each, but for the throughputs.
+func (d *device) Figures() []result.Figure {
+	list := []result.Figure{
+		{
+			ID: "device_ndr", Title: "Packets per second without loss (NDR)", Kind: result.Bars, Metric: "ndr", X: "size", Series: "what",
+			XTitle: "octets of a frame with FCS", YTitle: "packets/s",
+			Caption:  "The highest rate at which no packet was lost, found by MLRsearch (RFC 9971). Longer bars are better. \"veth\" is no device: it is the pair of interfaces that leads to the built-in ones, so none of them can be faster.",
+			Headline: "packets/s without loss",
+		},
+		{
+			ID: "device_pdr", Title: fmt.Sprintf("Packets per second with up to %.2g %% loss (PDR)", 100*d.Loss), Kind: result.Bars, Metric: "pdr", X: "size", Series: "what",
+			XTitle: "octets of a frame with FCS", YTitle: "packets/s",
+			Caption: "The highest rate at which so few packets were lost. Where it is far above NDR, the device loses a few packets now and then, not because it is too slow.",
+		},
+	}
+	for _, size := range d.Sizes {
+		at := result.Labels{"size": size}
+		list = append(list, result.Figure{
+			ID: "device_loss_" + size, Title: "Loss against rate, frames of " + size, Kind: result.Lines, Metric: "loss", Where: at,
+			X: "rate", Series: "what", XTitle: "offered, million packets/s", YTitle: "share of packets lost",
+			Caption: "Each line begins at no loss and rises where its device is at its limit. What comes above the limit is lost, so a line that rises later is of a faster device.",
+		})
+		for _, share := range d.Latency {
+			list = append(list, d.latencyFigures(size, fmt.Sprintf("%.0f %%", 100*share))...)
+		}
+	}
+	return append(list, result.Figure{
+		ID: "device_table", Title: "Latency", Kind: result.Table, Metric: "latency_p99",
+		Caption: "What 99 of 100 packets do not exceed, in ns, at shares of each device's own PDR.",
+	})
+}
+
+func (d *device) latencyFigures(size, load string) []result.Figure {
+	id := size + "_" + strings.TrimSuffix(load, " %")
+	where := result.Labels{"size": size, "load": load}
+	return []result.Figure{
+		{
+			ID: "device_latency_" + id, Title: fmt.Sprintf("Latency at %s of PDR, frames of %s", load, size), Kind: result.Percentiles,
+			Metric: "latency", Where: where, Series: "what", YTitle: "ns", LogY: true,
+			Caption: "From the making of a packet to the program at the receiving interface. Each device has its own PDR, so each is equally busy.",
+		},
+		{
+			ID: "device_deviation_" + id, Title: fmt.Sprintf("Deviation of latency at %s of PDR, frames of %s", load, size), Kind: result.Density,
+			Metric: "latency", Where: where, Series: "what", Centered: true, XTitle: "ns from the median", YTitle: "share of packets",
+			Caption: "How far single packets are from their median: a high and narrow curve is a device that treats all packets alike.",
+		},
+	}
+}
+
+// Claims compare what two built-in devices do alike.
+func (d *device) Claims(r *result.Run) (claims []string) {
+	for _, m := range r.Select("pdr", result.Labels{"device": CulvertDevice}) {
+		for _, other := range r.Select("pdr", result.Labels{"device": KernelDevice, "function": m.Labels["function"], "size": m.Labels["size"]}) {
+			if len(m.Samples) != len(other.Samples) {
+				continue
+			}
+			times, low, high := stats.Interval(m.Samples, other.Samples)
+			within := fmt.Sprintf("%.2f to %.2f", low, high)
+			if len(m.Samples) == 1 {
+				within = "one round"
+			}
+			if low > 1 || high < 1 {
+				claims = append(claims, fmt.Sprintf("%s, frames of %s: Culvert forwards %.2f times (%s) as many packets as Linux with at most %.2g %% loss, each on one core.",
+					m.Labels["function"], m.Labels["size"], times, within, 100*d.Loss))
+			}
+		}
+	}
+	return claims
+}

@@ -1,0 +1,350 @@
+package disrupt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/internal/bench/cost"
+	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/device"
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/search"
+	"github.com/culvert-net/culvert/internal/bench/stats"
+	"github.com/culvert-net/culvert/internal/bench/traffic"
+)
+
+// disrupt is `culvert bench disrupt`: how long packets are blocked by what
+// operators do to a device that is under load.
+type disrupt struct {
+	Events []string `json:"events,omitempty"`
+	// Rate in Mpps is held all the time; 0: Share of NDR, found before.
+	Rate  float64 `json:"rate,omitempty"`
+	Share float64 `json:"share,omitempty"`
+	// Before is how long packets go before the event, After from its end on.
+	Before experiment.Duration `json:"before,omitempty"`
+	After  experiment.Duration `json:"after,omitempty"`
+	// Entries are how many SIDs and policies come and go with a new configuration.
+	Entries int `json:"entries,omitempty"`
+}
+
+func New() *disrupt {
+	return &disrupt{
+		Events: EventNames(), Share: 1, Entries: 500,
+		Before: experiment.Duration(300 * time.Millisecond), After: experiment.Duration(300 * time.Millisecond),
+	}
+}
+
+func Kind() experiment.Kind {
+	return experiment.Kind{Name: "disrupt", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment { return New() }}
+}
+
+func (d *disrupt) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&d.Events, "events", d.Events, "`names` of what is done under load")
+	f.Float64Var(&d.Rate, "rate", d.Rate, "`Mpps` to hold (default: NDR, which is found first)")
+	f.Float64Var(&d.Share, "share", d.Share, "`share` of NDR to hold, without --rate")
+	f.TextVar(&d.Before, "before", d.Before, "`duration` of the packets before the event")
+	f.TextVar(&d.After, "after", d.After, "`duration` of the packets after it")
+	f.IntVar(&d.Entries, "entries", d.Entries, "`number` of SIDs, and of policies, that come and go")
+}
+
+// CPUs are those that it measures on.
+func (*disrupt) CPUs(chosen int) ([]int, error) { return cputime.Both(chosen) }
+
+func (d *disrupt) Quick() {
+	d.Rate, d.Entries = 0.02, 50
+	d.Before, d.After = experiment.Duration(50*time.Millisecond), experiment.Duration(50*time.Millisecond)
+}
+
+func (d *disrupt) Validate() error {
+	var list experiment.Problems
+	bad := func(field, fix, format string, args ...any) {
+		list = append(list, experiment.Problem("with."+field, fix, format, args...))
+	}
+	for i, name := range d.Events {
+		if !slices.Contains(EventNames(), name) {
+			bad(fmt.Sprintf("events[%d]", i), "one of "+strings.Join(EventNames(), ", "), "there is no event %q", name)
+		}
+	}
+	if len(d.Events) == 0 {
+		bad("events", "one or more of "+strings.Join(EventNames(), ", "), "there is none")
+	}
+	if d.Rate != 0 && d.Rate*1e6 < device.Lowest {
+		bad("rate", "in Mpps, 0.001 or more; or leave it out", "%v is too little", d.Rate)
+	}
+	if d.Share <= 0 || d.Share > 1 {
+		bad("share", "more than 0, up to 1", "%v is no share of NDR", d.Share)
+	}
+	if d.Entries < 1 || d.Entries > mostChanged {
+		bad("entries", fmt.Sprintf("1 to %d", mostChanged), "%d is out of range", d.Entries)
+	}
+	if d.Before <= 0 || d.After <= 0 {
+		bad("before", "both longer than 0", "before is %s, after %s", d.Before, d.After)
+	}
+	return experiment.Check(list)
+}
+
+// mostChanged are as many as the functions of SIDs behind those of other events.
+const mostChanged = 10_000
+
+// eventTakes is about as long as an event is.
+const eventTakes = time.Second
+
+func (d *disrupt) Plan() (experiment.Plan, error) {
+	p := experiment.Plan{SetUp: 5 * time.Second}
+	if d.Rate == 0 {
+		p.SetUp += 2 * device.TrialsOfSearch * (ndrTrial + device.SetUpTrial)
+	}
+	each := 2*(time.Duration(d.Before)+time.Duration(d.After)+device.SetUpTrial) + 2*eventTakes
+	for _, name := range d.Events {
+		p.Points = append(p.Points, experiment.Point{ID: name, Takes: each})
+	}
+	return p, nil
+}
+
+// Bench is a run.
+type Bench struct {
+	*disrupt
+	experiment.Setting
+	cpus    cputime.Pair
+	Node    *device.Node // of SRv6
+	upf     *device.Node // of sessions, if an event wants them
+	control *cost.Control
+	Rates   map[*device.Node]float64
+	other   string // binary with another build of the data path
+	state   map[string]int
+	back    func() error // to this process's usual priority
+}
+
+func (d *disrupt) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
+	b := &Bench{disrupt: d, Setting: s, Rates: map[*device.Node]float64{}, state: map[string]int{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	if b.cpus, err = cputime.PickPair(s.CPU); err != nil {
+		return nil, err
+	}
+	if b.cpus.Generator == b.cpus.Device {
+		return nil, device.ErrOneCPU
+	}
+	// Else the daemon, and who waits for it, stand behind the generator, which
+	// sends until they are done.
+	if b.back, err = cputime.GoAhead(); err != nil {
+		return nil, err
+	}
+	if b.Node, err = device.OpenNode(ctx, s, device.CulvertDevice, b.cpus.Device); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(d.Events, func(name string) bool { return eventOf(name).session }) {
+		if err := b.openUPF(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range []*device.Node{b.Node, b.upf} {
+		if n == nil {
+			continue
+		}
+		if b.Rates[n], err = b.load(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *Bench) Close() error {
+	var errs []error
+	if b.control != nil {
+		errs = append(errs, b.control.Client.Close())
+	}
+	for _, n := range []*device.Node{b.upf, b.Node} {
+		if n != nil {
+			errs = append(errs, n.Close())
+		}
+	}
+	if b.back != nil {
+		errs = append(errs, b.back())
+	}
+	return errors.Join(append(errs, b.removeOther())...)
+}
+
+func (b *Bench) Environment(ctx context.Context) (e result.Environment, err error) {
+	e.Offloads = b.Node.Net.Node.Offloads(node.PortIn)
+	e.Version, e.DataPath, err = b.Node.Daemon.Version(ctx)
+	return e, err
+}
+
+// ndrTrial is how long trials are that find NDR: less exactly than `culvert bench
+// device` does, since it is only to be held.
+const ndrTrial = 300 * time.Millisecond
+
+// load is the rate that is held at a node, in packets/s.
+func (b *Bench) load(ctx context.Context, n *device.Node) (rate float64, err error) {
+	if b.Rate > 0 {
+		return b.Rate * 1e6, nil
+	}
+	pair, sent, err := b.OpenPair(ctx, n)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, pair.Close()) }()
+	most, err := pair.Limit(ctx, sent)
+	if err != nil {
+		return 0, err
+	}
+	goal := search.Goal{Name: "NDR", ExceedRatio: 0.5, Width: 0.05, Initial: ndrTrial, Final: ndrTrial, Sum: 3 * ndrTrial}
+	found, err := search.Search(ctx, search.Settings{Min: device.Lowest, Max: most, Goals: []search.Goal{goal}}, func(ctx context.Context, in search.Input) (search.Output, error) {
+		o, err := pair.Run(ctx, traffic.Trial{Template: sent, Rate: in.Load, Duration: in.Duration})
+		out := search.Output{LossRatio: device.LossRatio(o)}
+		if o.AtLimit {
+			out.Reached = o.Rate
+		}
+		return out, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("find NDR: %w", err)
+	}
+	g := found.Goals[0]
+	if g.Lower == 0 {
+		return 0, fmt.Errorf("there is no load without loss on this machine at this moment (%s): give --rate", g)
+	}
+	if g.Cause != search.Regular {
+		b.Warn("the load that is held: %s", g)
+	}
+	return b.Share * g.Lower, nil
+}
+
+// OpenPair is the traffic of a node, and what it sends.
+func (b *Bench) OpenPair(ctx context.Context, n *device.Node) (*traffic.Pair, traffic.Template, error) {
+	f := device.ForwarderOf(device.Target{Device: device.CulvertDevice, Function: "h_encaps_red"})
+	if n == b.upf {
+		f = downlinkSession()
+	}
+	f.Sent.Ethernet.Destination = traffic.MAC(node.MAC(1))
+	pair, err := traffic.Open(ctx, traffic.Options{
+		TX: n.TX, RX: n.RX, CPU: b.cpus.Generator, Method: traffic.Live, Expect: f.Expect, Seed: b.Seed,
+	})
+	return pair, f.Sent, err
+}
+
+// Measure holds the load twice: with nothing done, and with the event. What is
+// lost without it is not the event's.
+func (b *Bench) Measure(ctx context.Context, at experiment.Point, _ int) (_ []experiment.Sample, err error) {
+	e := eventOf(at.ID)
+	n := b.Node
+	if e.session {
+		n = b.upf
+	}
+	pair, sent, err := b.OpenPair(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, pair.Close()) }()
+	with, took, err := b.During(ctx, n, pair, sent, func(ctx context.Context) error { return e.do(b, ctx, n) })
+	if err != nil {
+		return nil, err
+	}
+	nothing := func(ctx context.Context) error { return node.Wait(ctx, took) }
+	without, _, err := b.During(ctx, n, pair, sent, nothing)
+	if err != nil {
+		return nil, err
+	}
+	if with.AtLimit || without.AtLimit {
+		b.Warn("%s: the generator did not hold %.0f packets/s: others use its CPU", at.ID, b.Rates[n])
+	}
+	return b.samples(at.ID, b.Rates[n], took, with, without), nil
+}
+
+// During sends packets before, while and after something is done, which took so
+// long.
+func (b *Bench) During(ctx context.Context, n *device.Node, pair *traffic.Pair, sent traffic.Template, do func(context.Context) error) (o traffic.Outcome, took time.Duration, err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	done := make(chan error, 1)
+	running, stop := context.WithCancel(ctx)
+	go func() {
+		defer stop()
+		err := node.Wait(ctx, time.Duration(b.Before))
+		begun := time.Now()
+		if err == nil {
+			err = do(ctx)
+		}
+		took = time.Since(begun)
+		done <- errors.Join(err, node.Wait(ctx, time.Duration(b.After)))
+	}()
+	o, err = pair.Run(running, traffic.Trial{Template: sent, Rate: b.Rates[n], Duration: longestEvent})
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		err = nil // what was to be done is done
+	}
+	if err != nil {
+		end()
+	}
+	err = errors.Join(<-done, err)
+	return o, took, err
+}
+
+// longestEvent is for how long packets are sent at most.
+const longestEvent = 5 * time.Minute
+
+// samples are of one event; beside each is what was without it.
+func (b *Bench) samples(name string, rate float64, took time.Duration, with, without traffic.Outcome) (list []experiment.Sample) {
+	add := func(metric, unit string, value float64, baseline *float64) {
+		list = append(list, experiment.Sample{Metric: metric, Labels: result.Labels{"event": name}, Unit: unit, Value: value, Baseline: baseline})
+	}
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	add("blocked", "ms", 1e3*float64(with.Lost)/rate, nil)
+	add("blocked_nothing_done", "ms", 1e3*float64(without.Lost)/rate, nil)
+	add("lost", "packets", float64(with.Lost), nil)
+	add("longest_gap", "ms", ms(with.LongestGap), nil)
+	add("longest_gap_nothing_done", "ms", ms(without.LongestGap), nil)
+	add("event_took", "ms", ms(took), nil)
+	add("held", "packets/s", rate, nil)
+	return list
+}
+
+// Figures show what was blocked beside what nothing does.
+func (d *disrupt) Figures() []result.Figure {
+	bars := func(id, metric, title, caption string) result.Figure {
+		return result.Figure{ID: id, Title: title, Kind: result.Bars, Metric: metric, X: "event", YTitle: "ms", XTitle: "what was done", Caption: caption}
+	}
+	return []result.Figure{
+		func() result.Figure {
+			f := bars("disrupt_blocked", "blocked", "Blocked time",
+				"Packets lost by offered rate while each was done under load: the time for which nothing went through, had all been lost at once. Shorter is better; 0 is a change that no packet noticed.")
+			f.Headline = "ms blocked"
+			return f
+		}(),
+		bars("disrupt_nothing", "blocked_nothing_done", "Blocked time while nothing was done",
+			"The same load for as long, with nothing done: what the machine loses by itself. A blocked time that is no longer than this says nothing about the event."),
+		bars("disrupt_gap", "longest_gap", "Longest gap between two packets",
+			"The longest time without a packet at the receiver. A gap without loss is packets that waited."),
+		bars("disrupt_took", "event_took", "How long it took",
+			"From the command until the daemon answered that it is done. Packets went on meanwhile but for the blocked time."),
+	}
+}
+
+// Claims say what was not noticed by packets, and what was.
+func (d *disrupt) Claims(r *result.Run) (claims []string) {
+	for _, m := range r.Measurements {
+		if m.Metric != "blocked" {
+			continue
+		}
+		floor := r.Select("blocked_nothing_done", m.Labels)
+		value, low, high := stats.Interval(m.Samples, nil)
+		switch worst := slices.Max(m.Samples); {
+		case worst == 0:
+			claims = append(claims, fmt.Sprintf("%s: no packet was lost in %d times.", m.Labels["event"], len(m.Samples)))
+		case len(floor) == 1 && low > slices.Max(floor[0].Samples):
+			claims = append(claims, fmt.Sprintf("%s blocks packets for %.1f ms (%.1f to %.1f).", m.Labels["event"], value, low, high))
+		}
+	}
+	return claims
+}

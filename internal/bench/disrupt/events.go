@@ -1,0 +1,265 @@
+package disrupt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
+	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/cost"
+	"github.com/culvert-net/culvert/internal/bench/device"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/traffic"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/smf"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// event is something that is done under load. It can be done again and again:
+// what one time adds, the next takes away.
+type event struct {
+	name    string
+	session bool // it is done to a UPF's session
+	do      func(*Bench, context.Context, *device.Node) error
+}
+
+func events() []event {
+	return []event{
+		{name: "restart", do: func(_ *Bench, ctx context.Context, n *device.Node) error {
+			return n.Daemon.Again(ctx, n.Net.Node, n.Daemon.Binary, unix.SIGTERM)
+		}},
+		{name: "kill", do: func(_ *Bench, ctx context.Context, n *device.Node) error {
+			return n.Daemon.Again(ctx, n.Net.Node, n.Daemon.Binary, unix.SIGKILL)
+		}},
+		{name: "upgrade", do: (*Bench).upgrade},
+		{name: "configuration", do: (*Bench).configuration},
+		{name: "policy", do: (*Bench).policy},
+		{name: "adjacency", do: (*Bench).adjacency},
+		{name: "session", session: true, do: (*Bench).handover},
+	}
+}
+
+func EventNames() (names []string) {
+	for _, e := range events() {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+func eventOf(name string) event {
+	all := events()
+	return all[slices.IndexFunc(all, func(e event) bool { return e.name == name })]
+}
+
+// turn counts how often something was done: odd times go there, even ones back.
+func (b *Bench) turn(what string) (there bool) {
+	b.state[what]++
+	return b.state[what]%2 == 1
+}
+
+// upgrade replaces the daemon by one with another build of the data path.
+func (b *Bench) upgrade(ctx context.Context, n *device.Node) error {
+	if b.other == "" {
+		if err := b.makeOther(); err != nil {
+			return err
+		}
+	}
+	_, before, err := n.Daemon.Version(ctx)
+	if err != nil {
+		return err
+	}
+	to := b.Culvert
+	if b.turn("upgrade") {
+		to = b.other
+	}
+	if err := n.Daemon.Again(ctx, n.Net.Node, to, unix.SIGTERM); err != nil {
+		return err
+	}
+	_, after, err := n.Daemon.Version(ctx)
+	if err == nil && before == after {
+		err = fmt.Errorf("the data path is build %.8s before and after", before)
+	}
+	return err
+}
+
+// makeOther copies the binary with another build of the data path in it.
+func (b *Bench) makeOther() error {
+	program, err := os.ReadFile(b.Culvert)
+	if err != nil {
+		return err
+	}
+	if disturb.Rebuild(program) == 0 {
+		return fmt.Errorf("%s holds no data path that could be replaced", b.Culvert)
+	}
+	dir, err := os.MkdirTemp("", "culvert-bench-")
+	if err != nil {
+		return err
+	}
+	b.other = filepath.Join(dir, "culvert")
+	return os.WriteFile(b.other, program, 0o700)
+}
+
+func (b *Bench) removeOther() error {
+	if b.other == "" {
+		return nil
+	}
+	return os.RemoveAll(filepath.Dir(b.other))
+}
+
+// configuration adds SIDs and policies, or takes them away.
+func (b *Bench) configuration(ctx context.Context, n *device.Node) error {
+	more := b.turn("configuration")
+	change := func(c *config.Config) {
+		c.SIDs = nil
+		c.Policies = slices.DeleteFunc(c.Policies, func(p srpolicy.Policy) bool { return strings.HasPrefix(p.Name, morePolicies) })
+		for i := range uint32(b.Entries) {
+			if !more {
+				return
+			}
+			c.SIDs = append(c.SIDs, srv6.LocalSID{SID: catalog.Prefix(catalog.SIDAt(catalog.SIDsOfFunction+i), 64), Behavior: srv6.End})
+			c.Policies = append(c.Policies, catalog.OnePath(catalog.Name(morePolicies, i), srv6.HEncapsRed, catalog.Segment))
+		}
+	}
+	has := func(ctx context.Context) (bool, error) {
+		s, err := n.Daemon.Client.ListSIDs(ctx, &pb.ListSIDsRequest{})
+		if err != nil {
+			return false, err
+		}
+		return more == (len(s.Sids) >= b.Entries+len(localSIDs())), nil
+	}
+	return n.Daemon.Reload(ctx, change, has)
+}
+
+// morePolicies begins the names of those that come and go.
+const morePolicies = "more"
+
+// localSIDs are those that the device has all the time.
+func localSIDs() []srv6.LocalSID {
+	c := &config.Config{}
+	for _, f := range device.Forwarders() {
+		if f.Put != nil {
+			f.Put(c)
+		}
+	}
+	return c.SIDs
+}
+
+// otherSegment is where the policy of the live path leads to every other time.
+var otherSegment = catalog.Addr("2001:db8:e:2::")
+
+// policy changes the path of the packets that are on it.
+func (b *Bench) policy(ctx context.Context, n *device.Node) error {
+	to := catalog.Segment
+	if b.turn("policy") {
+		to = otherSegment
+	}
+	change := func(c *config.Config) {
+		for i, p := range c.Policies {
+			if p.Name == catalog.PolicyReduced {
+				c.Policies[i] = catalog.OnePath(catalog.PolicyReduced, srv6.HEncapsRed, to)
+			}
+		}
+	}
+	return n.Daemon.Reload(ctx, change, func(ctx context.Context) (bool, error) {
+		list, err := n.Daemon.Client.ListPolicies(ctx, &pb.ListPoliciesRequest{Key: catalog.PolicyReduced})
+		if err != nil || len(list.Policies) != 1 {
+			return false, err
+		}
+		return list.Policies[0].Resource.SegmentLists[0].Segments[0] == to.String(), nil
+	})
+}
+
+// adjacency gives the next hop another Ethernet address.
+func (b *Bench) adjacency(ctx context.Context, n *device.Node) error {
+	to := node.MAC(4).String()
+	if b.turn("adjacency") {
+		to = node.MAC(14).String()
+	}
+	err := n.Net.Node.Script(
+		"neigh replace "+catalog.Peer4.String()+" lladdr "+to+" dev "+node.PortOut+" nud permanent",
+		"neigh replace "+catalog.Peer6.String()+" lladdr "+to+" dev "+node.PortOut+" nud permanent")
+	if err != nil {
+		return err
+	}
+	return n.Daemon.Until(ctx, func(ctx context.Context) (bool, error) {
+		list, err := n.Daemon.Client.ListAdjacencies(ctx, &pb.ListAdjacenciesRequest{})
+		if err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(list.Adjacencies, func(a *pb.AdjacencyStatus) bool { return a.Interface == node.PortOut && a.Mac != to }), nil
+	})
+}
+
+// The session whose packets are held, and the two gNBs that it is at.
+var (
+	firstGNB  = smf.Tunnel{Address: catalog.FarGTPU, TEID: 0x100000}
+	secondGNB = smf.Tunnel{Address: catalog.Addr("192.88.99.10"), TEID: 0x200000}
+)
+
+// downlinkSession are the packets of a session to its UE.
+func downlinkSession() device.Forwarder {
+	return device.Forwarder{
+		Sent: traffic.Template{Inner: traffic.Inner{Source: catalog.Dst4, Destination: catalog.FirstUE}, Flows: 256},
+		Expect: &traffic.Template{Outer: traffic.Outer{
+			Kind: traffic.GTPU, Source: catalog.UPF, Destination: firstGNB.Address, TEID: firstGNB.TEID, Container: traffic.Downlink, QFI: 9,
+		}},
+	}
+}
+
+// openUPF makes a second node a UPF with one session.
+func (b *Bench) openUPF(ctx context.Context) (err error) {
+	if b.upf, err = device.NewNode("upf"); err != nil {
+		return err
+	}
+	c := catalog.Configuration(nil, 1)
+	c.GTPU.Pools = nil
+	c.UPF = config.UPF{N4: []netip.Addr{catalog.N4UPF}, UEPools: []config.UEPool{{Prefixes: []netip.Prefix{catalog.Prefix(catalog.UENet, 24)}}}, EchoInterval: 3600}
+	c.Limits.Sessions = 256
+	if err := b.upf.Start(ctx, b.Setting, c, b.cpus.Device); err != nil {
+		return err
+	}
+	b.control = &cost.Control{}
+	err = b.upf.Net.Node.Do(func() error {
+		b.control.Client, err = smf.Dial(smf.Options{
+			UPF: netip.AddrPortFrom(catalog.N4UPF, smf.Port), Local: netip.AddrPortFrom(catalog.N4SMF, smf.Port), Dialect: smf.Free5GC,
+		})
+		return err
+	})
+	if err != nil {
+		b.control = nil
+		return err
+	}
+	if _, err := b.control.Client.Associate(ctx); err != nil {
+		return err
+	}
+	group, err := b.control.Client.Add(smf.Spec{
+		Name: "ue", Count: 1, QFI: 9, NetworkInstance: "internet", UE4: netip.PrefixFrom(catalog.FirstUE, 24),
+		Access: &firstGNB, Local: &smf.Local{Address: catalog.UPF, AccessTEID: catalog.FirstTEID},
+	})
+	if err != nil {
+		return err
+	}
+	b.control.Groups = []*smf.Group{group}
+	_, err = cost.Perform(ctx, smf.Pace{Window: cost.Window}, group.Establish, group.Forward)
+	return err
+}
+
+// handover switches the session's FAR to another gNB.
+func (b *Bench) handover(ctx context.Context, _ *device.Node) error {
+	to := firstGNB
+	if b.turn("session") {
+		to = secondGNB
+	}
+	r, err := b.control.Groups[0].Handover(ctx, smf.Pace{Window: 1}, to, false)
+	return errors.Join(err, r.Err())
+}

@@ -1,0 +1,313 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/cost"
+	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/result"
+)
+
+// Experiment is paper 001's: every function beside L2 forwarding.
+type Experiment struct {
+	Functions []string     `json:"functions,omitempty"` // all unless set
+	Entries   []uint       `json:"entries"`
+	Sizes     []int        `json:"sizes"` // octets behind the user's IPv4 header
+	Packets   int          `json:"packets"`
+	Traffic   trafficParts `json:"traffic,omitzero"`
+}
+
+// trafficParts are rate, loss and latency.
+type trafficParts struct {
+	Functions []string            `json:"functions,omitempty"`
+	Runs      int                 `json:"runs,omitempty"`
+	Trial     experiment.Duration `json:"trial,omitempty"`
+}
+
+func Kind() experiment.Kind {
+	return experiment.Kind{Name: "functions", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
+		return &Experiment{Entries: []uint{1000}, Sizes: []int{catalog.ShortSize}, Packets: 1 << 17}
+	}}
+}
+
+// All are the functions that there are: the data path's, and the UPF's two.
+func (*Experiment) All(size int) []catalog.Function {
+	return append(catalog.Functions(size), catalog.UPFFunctions(size)[1:3]...)
+}
+
+// chosen are those that are measured.
+func (e *Experiment) chosen(size int) []catalog.Function {
+	return slices.DeleteFunc(e.All(size), func(f catalog.Function) bool {
+		return len(e.Functions) > 0 && !slices.Contains(e.Functions, f.Name)
+	})
+}
+
+func (e *Experiment) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&e.Functions, "functions", e.Functions, "`names` of the functions to measure (default: all)")
+	f.UintSliceVar(&e.Entries, "entries", e.Entries, "how many `entries` (sessions, SIDs, TEIDs) frames are for, at random")
+	f.IntSliceVar(&e.Sizes, "sizes", e.Sizes, "`octets` behind the user's IPv4 header; the paper has 26 and 1440")
+	f.IntVar(&e.Packets, "packets", e.Packets, "`packets` of one run")
+	f.IntVar(&e.Traffic.Runs, "runs", e.Traffic.Runs, "in how many rounds rate, loss and latency are measured (`n`; 0: not at all)")
+}
+
+func (e *Experiment) Quick() {
+	e.Entries = slices.DeleteFunc(e.Entries, func(n uint) bool { return n > catalog.FewSessions })
+	e.Sizes, e.Packets = e.Sizes[:1], 1<<13
+	e.Traffic.Runs, e.Traffic.Trial = min(e.Traffic.Runs, 1), experiment.Duration(50*time.Millisecond)
+}
+
+// CPUs are those that it measures on: one does everything.
+func (*Experiment) CPUs(chosen int) ([]int, error) { return cputime.One(chosen) }
+
+// Validate says what is wrong with the parameters.
+func (e *Experiment) Validate() error {
+	var list experiment.Problems
+	bad := func(field, fix, format string, args ...any) {
+		list = append(list, experiment.Problem("with."+field, fix, format, args...))
+	}
+	cost.Unknown(bad, "functions", e.Functions, e.All(catalog.ShortSize))
+	cost.CheckEntries(bad, e.Entries)
+	for i, n := range e.Sizes {
+		if n < catalog.ShortSize || n > catalog.LongSize {
+			bad(fmt.Sprintf("sizes[%d]", i), fmt.Sprintf("%d to %d octets", catalog.ShortSize, catalog.LongSize), "%d is out of range", n)
+		}
+	}
+	if len(e.Sizes) == 0 {
+		bad("sizes", fmt.Sprintf("%d or %d or both", catalog.ShortSize, catalog.LongSize), "there is none")
+	}
+	cost.CheckPackets(bad, e.Packets)
+	cost.Unknown(bad, "traffic.functions", e.Traffic.Functions, withTraffic(e.All(catalog.ShortSize)))
+	if e.Traffic.Runs < 0 || e.Traffic.Runs > 0 && e.Traffic.Trial < experiment.Duration(10*time.Millisecond) {
+		bad("traffic", "runs from 0, trial from 10ms", "%d runs of %s make no sense", e.Traffic.Runs, e.Traffic.Trial)
+	}
+	return experiment.Check(list)
+}
+
+// costPoint is a row of a plan.
+type costPoint struct {
+	*cost.Row
+	table string // "usual" of at most 1000 entries, else "few" or "many"
+}
+
+// costs are the points of CPU time. Long packets are measured with the usual
+// tables only: what is behind the headers is not looked at.
+func (e *Experiment) costs() (points []costPoint) {
+	for i, size := range e.Sizes {
+		for _, f := range e.chosen(size) {
+			for _, r := range cost.RowsOf([]catalog.Function{f}, e.numbers(f)) {
+				if p := (costPoint{r, tableOf(r, e.numbers(f))}); i == 0 || p.table == usual {
+					points = append(points, p)
+				}
+			}
+		}
+	}
+	return points
+}
+
+// numbers are the entries that a function is measured with: a million sessions
+// are another experiment's (scale).
+func (e *Experiment) numbers(f catalog.Function) (list []uint32) {
+	for _, n := range slices.Sorted(slices.Values(e.Entries)) {
+		if f.Sessions == nil || n <= catalog.FewSessions {
+			list = append(list, uint32(n))
+		}
+	}
+	if len(list) == 0 {
+		return []uint32{catalog.FewSessions}
+	}
+	return slices.Compact(list)
+}
+
+// How large a row's tables are beside the others of its function.
+const (
+	few   = "few"
+	usual = "usual"
+	many  = "many"
+)
+
+func tableOf(r *cost.Row, numbers []uint32) string {
+	best := uint32(0)
+	for _, other := range cost.RowsOf([]catalog.Function{r.Function}, numbers) {
+		if other.Entries <= catalog.FewSessions || best == 0 {
+			best = max(best, other.Entries)
+		}
+	}
+	switch {
+	case r.Entries < best:
+		return few
+	case r.Entries > best:
+		return many
+	}
+	return usual
+}
+
+func (p costPoint) id() string {
+	return fmt.Sprintf("cost: %s, %d entries, %d octets", p.Name, p.Entries, p.Size)
+}
+
+func (p costPoint) labels() result.Labels {
+	return result.Labels{
+		"function": catalog.Titles[p.Name].Name, "packet": packetName(p.Size), "entries": strconv.Itoa(int(p.Entries)), "table": p.table,
+	}
+}
+
+func packetName(size int) string {
+	switch size {
+	case catalog.ShortSize:
+		return "short"
+	case catalog.LongSize:
+		return "long"
+	}
+	return fmt.Sprintf("%d octets", size)
+}
+
+func (p costPoint) takes(packets int) time.Duration {
+	runs := 4
+	if p.Beside {
+		runs += 3 // the kernel takes longer for each
+	}
+	return time.Duration(runs) * (cost.CallTime + time.Duration(packets)*cost.PacketTime)
+}
+
+// laterRounds is how often all but the first size are measured: what is behind
+// the headers changes little.
+const laterRounds = 10
+
+// Plan has a point for each row, and for each function with traffic and each of
+// the paper's four conditions.
+func (e *Experiment) Plan() (experiment.Plan, error) {
+	plan := experiment.Plan{SetUp: 3 * time.Second}
+	for _, p := range e.costs() {
+		point := experiment.Point{ID: p.id(), Takes: p.takes(e.Packets)}
+		if p.Size != e.Sizes[0] {
+			point.Rounds = laterRounds
+		}
+		plan.Points = append(plan.Points, point)
+		if p.Size == e.Sizes[0] {
+			plan.SetUp += time.Duration(p.Entries) * cost.EntryTime
+		}
+	}
+	for _, p := range e.trafficPoints() {
+		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: p.takes(e.Traffic), Rounds: e.Traffic.Runs})
+	}
+	return plan, nil
+}
+
+// functionsBench has a node for each of the data path's functions, one that is a
+// UPF, and what the traffic goes through.
+type functionsBench struct {
+	costs      map[string]costPoint
+	plain, upf *cost.Bench
+	traffic    *trafficBench
+}
+
+func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
+	b := &functionsBench{costs: map[string]costPoint{}}
+	for _, p := range e.costs() {
+		b.costs[p.id()] = p
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	p := cost.Plan{Binary: s.Culvert, BPFFS: s.BPFFS, Packets: uint32(e.Packets), CPU: s.CPU}
+	var upf []catalog.Function
+	for _, f := range e.chosen(e.Sizes[0]) {
+		if f.Sessions == nil {
+			p.Functions = append(p.Functions, f)
+		} else {
+			upf = append(upf, f)
+		}
+	}
+	for _, n := range e.Entries {
+		p.Entries = append(p.Entries, uint32(n))
+	}
+	if len(p.Functions) > 0 {
+		if b.plain, err = cost.SetUp(ctx, p, 1); err != nil {
+			return nil, err
+		}
+		if err := b.plain.SetUpKernel(); err != nil {
+			return nil, err
+		}
+	}
+	if len(upf) > 0 {
+		p.Name, p.Functions, p.Entries = node.RunName()+"-u", upf, e.numbers(upf[0])
+		if b.upf, err = cost.SetUp(ctx, p, 1); err != nil {
+			return nil, err
+		}
+	}
+	if points := e.trafficPoints(); len(points) > 0 {
+		b.traffic, err = openTraffic(ctx, s, points)
+	}
+	return b, err
+}
+
+func (b *functionsBench) Close() error {
+	var errs []error
+	for _, each := range []*cost.Bench{b.plain, b.upf} {
+		if each != nil {
+			errs = append(errs, each.TearDown())
+		}
+	}
+	if b.traffic != nil {
+		errs = append(errs, b.traffic.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (b *functionsBench) Environment(ctx context.Context) (e result.Environment, err error) {
+	of := b.plain
+	if of == nil {
+		of = b.upf
+	}
+	if e, err = of.ResultEnvironment(ctx); err == nil && b.traffic != nil {
+		err = b.traffic.generator(ctx, &e)
+	}
+	return e, err
+}
+
+func (b *functionsBench) Measure(ctx context.Context, p experiment.Point, _ int) ([]experiment.Sample, error) {
+	cost, ok := b.costs[p.ID]
+	if !ok {
+		return b.traffic.measure(ctx, p.ID)
+	}
+	on := b.plain
+	if cost.Sessions != nil {
+		on = b.upf
+	}
+	s, err := on.Round(ctx, cost.Row)
+	if err != nil {
+		return nil, err
+	}
+	return cost.samples(s), nil
+}
+
+// samples are all figures of a row's round.
+func (p costPoint) samples(s cost.Sample) []experiment.Sample {
+	of := func(metric string, value float64, beside *float64) experiment.Sample {
+		return experiment.Sample{Metric: metric, Labels: p.labels(), Unit: "ns", Value: value, Baseline: beside}
+	}
+	list := []experiment.Sample{
+		of(cost.MetricPacket, s.Live, &s.Baseline), of(cost.MetricProgram, s.TestRun-s.Front, nil), of(cost.MetricFront, s.TestRun, &s.Front),
+	}
+	if p.Beside {
+		list = append(list, of(cost.MetricKernel, s.Linux, &s.Live))
+	}
+	return list
+}
+
+// Glossary says what the figures' words mean.
+func (e *Experiment) Glossary() map[string]string {
+	return catalog.Glossary(e.chosen(catalog.ShortSize))
+}

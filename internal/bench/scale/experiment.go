@@ -1,0 +1,482 @@
+package scale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/cost"
+	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/result"
+	"github.com/culvert-net/culvert/internal/bench/stats"
+)
+
+// Experiment is cost against how much there is of something.
+type Experiment struct {
+	Of       []string `json:"of,omitempty"` // the parts that are measured; all unless set
+	Sessions []uint   `json:"sessions,omitempty"`
+	Tunnels  []uint   `json:"tunnels,omitempty"`
+	Rules    []uint   `json:"rules,omitempty"` // SDF filters of a session
+	SIDs     []uint   `json:"sids,omitempty"`
+	Policies []uint   `json:"policies,omitempty"`
+	Segments []uint   `json:"segments,omitempty"` // that are pushed
+	Routes   []uint   `json:"routes,omitempty"`
+	Cores    bool     `json:"cores,omitempty"` // two beside one
+	Packets  int      `json:"packets"`
+}
+
+func Kind() experiment.Kind {
+	return experiment.Kind{Name: "scale", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment { return &Experiment{Packets: 1 << 17} }}
+}
+
+// dimension is what there is more and more of.
+type dimension struct {
+	name, title string
+	numbers     *[]uint
+	most        uint
+}
+
+func (e *Experiment) dimensions() []dimension {
+	return []dimension{
+		{"sessions", "Sessions", &e.Sessions, 2_000_000},
+		{"tunnels", "GTP-U tunnels", &e.Tunnels, 2_000_000},
+		{"rules", "SDF filters in a session", &e.Rules, catalog.MostRules},
+		{"sids", "SIDs", &e.SIDs, uint(catalog.SIDsOfFunction)},
+		{"policies", "SR policies", &e.Policies, catalog.MostPolicies},
+		{"segments", "Segments pushed", &e.Segments, 8},
+		{"routes", "Routes", &e.Routes, catalog.MostRoutes},
+	}
+}
+
+// part has only what is measured.
+func (e *Experiment) part() *Experiment {
+	part := *e
+	for _, d := range part.dimensions() {
+		if !e.has(d.name) {
+			*d.numbers = nil
+		}
+	}
+	part.Cores = e.Cores && e.has("cores")
+	return &part
+}
+
+func (e *Experiment) has(part string) bool { return len(e.Of) == 0 || slices.Contains(e.Of, part) }
+
+// Parts are what Of may name.
+func (e *Experiment) Parts() (list []string) {
+	for _, d := range e.dimensions() {
+		list = append(list, d.name)
+	}
+	return append(list, "cores")
+}
+
+func (e *Experiment) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&e.Of, "of", e.Of, "`parts` to measure: "+strings.Join(e.Parts(), ", ")+" (default: all)")
+	for _, d := range e.dimensions() {
+		f.UintSliceVar(d.numbers, d.name, *d.numbers, fmt.Sprintf("`numbers` of %s, up to %d", d.name, d.most))
+	}
+	f.BoolVar(&e.Cores, "cores", e.Cores, "two cores beside one")
+	f.IntVar(&e.Packets, "packets", e.Packets, "`packets` of one run")
+}
+
+func (e *Experiment) Quick() {
+	for _, d := range e.dimensions() {
+		*d.numbers = slices.DeleteFunc(*d.numbers, func(n uint) bool { return n > catalog.FewSessions })
+		*d.numbers = (*d.numbers)[:min(2, len(*d.numbers))]
+	}
+	e.Packets = 1 << 13
+}
+
+// CPUs are those that it measures on: one, and with cores two.
+func (e *Experiment) CPUs(chosen int) ([]int, error) {
+	if e.part().Cores {
+		return cputime.Two()
+	}
+	return cputime.One(chosen)
+}
+
+// Validate says what is wrong with the parameters.
+func (e *Experiment) Validate() error {
+	var list experiment.Problems
+	bad := func(field, fix, format string, args ...any) {
+		list = append(list, experiment.Problem("with."+field, fix, format, args...))
+	}
+	for _, d := range e.dimensions() {
+		for i, n := range *d.numbers {
+			if n < 1 || n > d.most {
+				bad(fmt.Sprintf("%s[%d]", d.name, i), fmt.Sprintf("1 to %d", d.most), "%d is out of range", n)
+			}
+		}
+	}
+	for i, name := range e.Of {
+		if !slices.Contains(e.Parts(), name) {
+			bad(fmt.Sprintf("of[%d]", i), "some of "+strings.Join(e.Parts(), ", "), "there is no %q", name)
+		}
+	}
+	if len(e.Rules) > catalog.FewGroups {
+		bad("rules", fmt.Sprintf("%d numbers at most", catalog.FewGroups), "there are %d", len(e.Rules))
+	}
+	cost.CheckPackets(bad, e.Packets)
+	return experiment.Check(list)
+}
+
+// The nodes that the points are measured on.
+const (
+	plainNode = iota
+	tunnelsNode
+	sessionsNode
+	rulesNode
+	coresNode
+	scaleNodes
+)
+
+// scalePoint is a row, or on coresNode a function that one core and two run.
+type scalePoint struct {
+	*cost.Row
+	dimension string // empty: of rowsExperiment
+	title     string
+	count     uint
+	node      int
+}
+
+// points are those of an experiment. A function that has only one entry stands
+// for one number.
+func (e *Experiment) points() (points []scalePoint) {
+	add := func(dimension string, count uint, title string, node int, f catalog.Function, entries uint32) {
+		points = append(points, scalePoint{&cost.Row{Function: f, Entries: entries}, dimension, title, count, node})
+	}
+	each := func(dimension string, numbers []uint, title string, f catalog.Function) {
+		for _, n := range numbers {
+			add(dimension, n, title, plainNode, f, uint32(n))
+		}
+	}
+	for _, f := range catalog.UPFFunctions(catalog.ShortSize)[1:3] {
+		for _, n := range e.Sessions {
+			add("sessions", n, catalog.Titles[f.Name].Name, sessionsNode, f, uint32(n))
+		}
+	}
+	for _, f := range catalog.Tunnels(catalog.ShortSize)[:2] {
+		for _, n := range e.Tunnels {
+			add("tunnels", n, catalog.Titles[f.Name].Name, tunnelsNode, f, uint32(n))
+		}
+	}
+	for i, n := range e.Rules {
+		group := catalog.Sessions{Place: uint32(i), Most: catalog.FewSessions, Spec: catalog.Filtered(int(n))}
+		suffix := fmt.Sprintf("_filters_%d", n)
+		add("rules", n, catalog.Titles["uplink"].Name, rulesNode, catalog.Uplink(suffix, group, catalog.ShortSize), catalog.FewSessions)
+		add("rules", n, catalog.Titles["downlink"].Name, rulesNode, catalog.Downlink(suffix, group, catalog.ShortSize), catalog.FewSessions)
+	}
+	each("sids", e.SIDs, "End", catalog.SIDsFunction())
+	each("policies", e.Policies, "H.Encaps.Red", catalog.PoliciesFunction())
+	for _, n := range e.Segments {
+		add("segments", n, "H.Encaps.Red", plainNode, catalog.SegmentsFunction(int(n)), 1)
+	}
+	each("routes", e.Routes, "End.DT4", catalog.RoutesFunction())
+	if e.Cores {
+		for _, f := range catalog.Functions(catalog.ShortSize) {
+			if slices.Contains([]string{catalog.BaselineName, "gtpu_decap", "h_encaps_red", "end_dt4", "h_m_gtp4_d"}, f.Name) {
+				add("cores", 2, catalog.Titles[f.Name].Name, coresNode, f, min(f.Most, catalog.FewSessions))
+			}
+		}
+	}
+	return points
+}
+
+func (p scalePoint) id() string {
+	if p.dimension == "" {
+		return fmt.Sprintf("%s, %d entries", p.title, p.count)
+	}
+	return fmt.Sprintf("%s: %s, %d", p.dimension, p.title, p.count)
+}
+
+func (p scalePoint) labels() result.Labels {
+	if p.dimension == "" {
+		return result.Labels{"function": p.title, "entries": strconv.Itoa(int(p.count))}
+	}
+	return result.Labels{"of": p.dimension, "number": strconv.Itoa(int(p.count)), "function": p.title}
+}
+
+// controlPoint is how quickly sessions were set up, and what they take.
+const controlPoint = "sessions: N4 and memory"
+
+// Plan has a point for each number of each dimension.
+func (e *Experiment) Plan() (experiment.Plan, error) {
+	e = e.part()
+	plan := experiment.Plan{SetUp: 4 * time.Second}
+	for _, p := range e.points() {
+		takes := 4 * (cost.CallTime + time.Duration(e.Packets)*cost.PacketTime)
+		if p.node == coresNode {
+			takes = 2 * coresRuns * (cost.CallTime + time.Duration(e.Packets)*cost.PacketTime)
+		}
+		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: takes})
+	}
+	if len(e.Tunnels) > 0 {
+		plan.SetUp += 2 * time.Duration(slices.Max(e.Tunnels)) * cost.EntryTime
+	}
+	if len(e.Sessions) > 0 {
+		plan.SetUp += time.Duration(slices.Max(e.Sessions)) * cost.SessionTime
+		plan.Points = append(plan.Points, experiment.Point{ID: controlPoint, Takes: 100 * time.Millisecond, Rounds: 1})
+	}
+	return plan, nil
+}
+
+// scaleBench has a node for each sort of tables, so that none is larger than its
+// own dimension says.
+type scaleBench struct {
+	setting experiment.Setting
+	points  map[string]scalePoint
+	nodes   [scaleNodes]*cost.Bench
+	pair    []int // CPUs of coresNode
+}
+
+func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (experiment.Bench, error) {
+	e = e.part()
+	routes := uint(0)
+	if len(e.Routes) > 0 {
+		routes = slices.Max(e.Routes)
+	}
+	b, err := openScale(ctx, s, e.points(), e.Packets, uint32(routes))
+	if errors.Is(err, cputime.ErrTwo) {
+		err = fmt.Errorf("%w: leave cores out (--cores=false)", err)
+	}
+	return b, err
+}
+
+// openScale sets up the nodes that some points need.
+func openScale(ctx context.Context, s experiment.Setting, points []scalePoint, packets int, routes uint32) (_ *scaleBench, err error) {
+	b := &scaleBench{setting: s, points: map[string]scalePoint{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	var plans [scaleNodes]cost.Plan
+	for _, p := range points {
+		b.points[p.id()] = p
+		at := &plans[p.node]
+		if !slices.Contains(catalog.Names(at.Functions), p.Name) {
+			at.Functions = append(at.Functions, p.Function)
+		}
+		at.Entries = append(at.Entries, p.Entries)
+	}
+	plans[plainNode].Routes = routes
+	for i, p := range plans {
+		if len(p.Functions) == 0 {
+			continue
+		}
+		p.Name, p.Packets, p.CPU, p.Binary, p.BPFFS = fmt.Sprintf("%s-%d", node.RunName(), i), uint32(packets), s.CPU, s.Culvert, s.BPFFS
+		queues := 1
+		if i == coresNode {
+			if b.pair, err = cputime.Two(); err != nil {
+				return nil, err
+			}
+			queues = b.pair[1] + 1
+		}
+		if b.nodes[i], err = cost.SetUp(ctx, p, queues); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *scaleBench) Close() error {
+	var errs []error
+	for _, n := range b.nodes {
+		if n != nil {
+			errs = append(errs, n.TearDown())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *scaleBench) Environment(ctx context.Context) (result.Environment, error) {
+	for _, n := range b.nodes {
+		if n != nil {
+			return n.ResultEnvironment(ctx)
+		}
+	}
+	return result.Environment{}, nil
+}
+
+func (b *scaleBench) Measure(ctx context.Context, at experiment.Point, _ int) ([]experiment.Sample, error) {
+	switch at.ID {
+	case controlPoint:
+		return controlSamples(b.nodes[sessionsNode])
+	case deletePoint:
+		return deleteSamples(ctx, b.nodes[sessionsNode])
+	case recoverPoint:
+		return b.recoverSamples(ctx)
+	}
+	p := b.points[at.ID]
+	node := b.nodes[p.node]
+	switch {
+	case p.node == coresNode && p.dimension == "":
+		return twoCoresSamples(node, p, b.pair)
+	case p.node == coresNode:
+		return coresSamples(node, p, b.pair)
+	}
+	s, err := node.Round(ctx, p.Row)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.dimension == "":
+		return p.rowSamples(s), nil
+	}
+	return []experiment.Sample{
+		{Metric: cost.MetricPacket, Labels: p.labels(), Unit: "ns", Value: s.Live, Baseline: &s.Baseline},
+		{Metric: cost.MetricProgram, Labels: p.labels(), Unit: "ns", Value: s.TestRun - s.Front},
+	}, nil
+}
+
+// The metrics of scale besides those of functions.
+const (
+	metricCores  = "cores"   // how many times as many packets, by CPU time
+	MetricN4     = "n4"      // requests/s
+	metricN4Time = "n4_time" // that one takes
+	MetricMemory = "memory"  // octets
+
+	metricTwoCores     = "two_cores_ns"      // CPU time of a packet, beside twice that of one core
+	metricTwoCoresWall = "two_cores_wall_ns" // by the clock on the wall
+	metricRecover      = "n4_recover"        // s from kill -9 to the first answer
+
+	coresRuns = 3 // with one core, and with two, of one sample
+)
+
+// coresSamples alternates one core and two.
+func coresSamples(b *cost.Bench, p scalePoint, pair []int) ([]experiment.Sample, error) {
+	var one, two []float64
+	for range coresRuns {
+		for _, cores := range []int{1, 2} {
+			s, err := b.Together(p.Row, pair[2-cores:])
+			if err != nil {
+				return nil, fmt.Errorf("%d cores: %w", cores, err)
+			}
+			if cores == 1 {
+				one = append(one, s.CPU)
+			} else {
+				two = append(two, s.CPU)
+			}
+		}
+	}
+	ratio, _, _ := stats.Interval(one, two)
+	return []experiment.Sample{{Metric: metricCores, Labels: p.labels(), Value: 2 * ratio}}, nil
+}
+
+// n4Samples are what procedures of N4 took.
+func n4Samples(rows []cost.PFCPRow) (list []experiment.Sample) {
+	for _, r := range rows {
+		procedure := result.Labels{"procedure": strings.TrimPrefix(r.Name, "pfcp_"), "sessions": strconv.Itoa(r.Entries)}
+		list = append(list, experiment.Sample{Metric: MetricN4, Labels: procedure, Unit: "requests/s", Value: r.PerSecond})
+		for i, us := range []float64{r.P50, r.P99} {
+			labels := maps.Clone(procedure)
+			labels["share"] = n4Shares[i]
+			list = append(list, experiment.Sample{Metric: metricN4Time, Labels: labels, Unit: "ns", Value: 1000 * us})
+		}
+	}
+	return list
+}
+
+// controlSamples are what setting up the sessions took, and what they hold.
+func controlSamples(b *cost.Bench) ([]experiment.Sample, error) {
+	list := n4Samples(b.Control.Rows)
+	resident, tables, err := b.Daemon.Memory()
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range []uint64{resident, tables} {
+		labels := result.Labels{"held": holders[i], "sessions": strconv.Itoa(b.Control.Sessions())}
+		list = append(list, experiment.Sample{Metric: MetricMemory, Labels: labels, Unit: "octets", Value: float64(n)})
+	}
+	return list, nil
+}
+
+// The values of two labels: the shares of requests in metricN4Time, and who holds
+// metricMemory.
+var (
+	n4Shares = []string{"median", "P99"}
+	holders  = []string{"by the daemon", "in the data path's tables"}
+)
+
+// Figures have one for each dimension.
+func (e *Experiment) Figures() (list []result.Figure) {
+	captions := map[string]string{
+		"sessions": "Each packet is for another session, at random. What grows is the time to fetch a session's entry from memory: one cache line for each packet and direction.",
+		"tunnels":  "Each packet is for another tunnel that the operator configured, at random: by its TEID, or by the UE's address.",
+		"rules":    "Sessions with as many SDF filters, of which the last one matches: the rules are looked at one after the other.",
+		"sids":     "Each packet is for another SID of the same locator, which is found by index.",
+		"policies": "Each packet goes by another policy with one segment.",
+		"segments": "The first segment is the destination; each one more is 16 octets of Segment Routing Header.",
+		"routes":   "Decapsulated packets for as many destinations, with a route each.",
+	}
+	e = e.part()
+	for _, d := range e.dimensions() {
+		if len(*d.numbers) == 0 {
+			continue
+		}
+		list = append(list, result.Figure{
+			ID: d.name, Title: d.title, Kind: result.Lines, Metric: cost.MetricPacket, Where: result.Labels{"of": d.name}, X: "number", Series: "function",
+			Value: result.ToBaseline, XTitle: d.title, YTitle: "times L2 forwarding",
+			LogX: slices.Max(*d.numbers) > 20, Caption: captions[d.name],
+		})
+	}
+	if e.Cores {
+		list = append(list, result.Figure{
+			ID: "cores", Title: "Two cores by one", Kind: result.Bars, Metric: metricCores, X: "function", YTitle: "times as many packets",
+			Caption: coresCaption,
+		})
+	}
+	if len(e.Sessions) > 0 {
+		list = append(list, controlFigures()...)
+	}
+	return list
+}
+
+const coresCaption = "How many times as many packets two cores forward as one, by CPU time: 2 would be no loss at all. Each core has a generator and queues of its own; the tables are shared."
+
+// controlFigures are of controlSamples.
+func controlFigures() []result.Figure {
+	return []result.Figure{
+		{ID: "n4", Title: "N4: sessions set up in a second", Kind: result.Bars, Metric: MetricN4, X: "procedure", LogY: true, YTitle: "requests in a second",
+			Caption: "PFCP session establishment, and the modification that brings the gNB's tunnel, with 256 requests under way. The SMF is on the same machine. Measured once.",
+			Anchors: []result.Anchor{
+				{Label: "paper 003, SoftUPF", Source: "paper 003", Y: 5100, Unit: "requests/s", Note: "messages, DPDK UPF on a server"},
+				{Label: "paper 003, CPOffload", Source: "paper 003", Y: 2_050_000, Unit: "requests/s", Note: "messages, PFCP handled by a switch"},
+			}},
+		{ID: "n4_time", Title: "N4: time of a request", Kind: result.Table, Metric: metricN4Time, Caption: "With 256 requests under way."},
+		{ID: "memory", Title: "Memory", Kind: result.Table, Metric: MetricMemory, Caption: "What the daemon holds, resident, and the data path's tables, when all sessions are there."},
+	}
+}
+
+// Claims say what a million of each costs.
+func (e *Experiment) Claims(run *result.Run) (claims []string) {
+	for _, d := range e.part().dimensions() {
+		if len(*d.numbers) < 2 {
+			continue
+		}
+		first, last := slices.Min(*d.numbers), slices.Max(*d.numbers)
+		for _, from := range run.Select(cost.MetricPacket, result.Labels{"of": d.name, "number": strconv.Itoa(int(first))}) {
+			to := run.Select(cost.MetricPacket, result.Labels{"of": d.name, "number": strconv.Itoa(int(last)), "function": from.Labels["function"]})
+			a, b := from.Estimate(result.ToBaseline), to[0].Estimate(result.ToBaseline)
+			word := "as much"
+			switch {
+			case a.High < b.Low:
+				word = "more"
+			case a.Low > b.High:
+				word = "less"
+			}
+			claims = append(claims, fmt.Sprintf("%s, %s from %d to %d: a packet costs %s, %s and %s times L2 forwarding.",
+				from.Labels["function"], d.name, first, last, word, a, b))
+		}
+	}
+	return claims
+}
