@@ -105,8 +105,29 @@ var layers = []struct {
 	{"internal/bench/experiment", append([]string{"internal/bench/result", "internal/bench/stats", "internal/bench/report", "internal/config", "internal/cmdline"}, models...),
 		"the frame of every experiment knows none: kinds are given to it"},
 	{"internal/bench/report", []string{"internal/bench/result", "internal/bench/stats"}, "who draws knows nothing of what measures: any run can be drawn again"},
+	{"internal/bench/cputime", nil, "CPUs and threads: it knows no packet"},
+	{"internal/bench/node", append([]string{"internal/bench/result", "internal/api/culvertv1", "internal/config"}, models...), "what is measured does not know what measures it"},
+	{"internal/bench/rig", []string{"internal/bench/node", "internal/bench/cputime", "internal/bench/stats", "internal/dataplane/progrun"}, "makes and sinks any frame: it knows no function"},
+	{"internal/bench/catalog", append([]string{"internal/bench/node", "internal/bench/rig", "internal/dataplane/progrun", "internal/packet", "internal/checksum", "internal/config", "internal/smf"}, models...),
+		"says what functions are: it measures none"},
+	{"internal/bench/cost", append([]string{"internal/bench/catalog", "internal/bench/node", "internal/bench/rig", "internal/bench/cputime", "internal/bench/result", "internal/bench/stats",
+		"internal/dataplane/progrun", "internal/config", "internal/smf"}, models...), "measures rows: which ones is an experiment's business"},
+	{"internal/bench/traffic", append([]string{"internal/bench/napi", "internal/bench/result", "internal/bench/stats", "internal/bench/cputime", "internal/dataplane/trafficrun",
+		"internal/checksum", "internal/packet", "internal/config", "internal/netdev"}, models...), "sends to any device: it knows none"},
+	{"internal/bench/functions", benchRoles, "experiments build on roles, never on each other"},
+	{"internal/bench/scale", benchRoles, "experiments build on roles, never on each other"},
+	{"internal/bench/device", benchRoles, "experiments build on roles, never on each other"},
+	{"internal/bench/disrupt", append([]string{"internal/bench/device", "internal/lab", "internal/api/culvertv1"}, benchRoles...), "does events to the devices of device; knows no other experiment"},
+	{"internal/bench/n9", append([]string{"internal/lab"}, benchRoles...), "experiments build on roles, never on each other"},
+	{"internal/bench/overlay", append([]string{"internal/lab", "internal/api/culvertv1", "internal/bgp"}, benchRoles...), "experiments build on roles, never on each other"},
 	{"internal/testutil", append([]string{"internal/config", "internal/model", "internal/packet"}, models...), "serves the tests of every package, so it can import few"},
 }
+
+// benchRoles are what experiments of the benchmarks build on.
+var benchRoles = append([]string{
+	"internal/bench/experiment", "internal/bench/result", "internal/bench/stats", "internal/bench/search", "internal/bench/traffic", "internal/bench/napi",
+	"internal/bench/cputime", "internal/bench/node", "internal/bench/rig", "internal/bench/catalog", "internal/bench/cost", "internal/config", "internal/smf",
+}, models...)
 
 // outsiders run the built binary: what measures cannot reach inside what it
 // measures, not even by way of another package.
@@ -318,6 +339,8 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		{"internal/lab/instance", "internal/lab/daemon"},
 		{"internal/lab/observe", "internal/lab/disturb"},
 		{"internal/lab/disturb", "internal/lab/check"},
+		{"internal/bench/catalog", "internal/bench/cost"},
+		{"internal/bench/scale", "internal/bench/functions"},
 		{"internal/lab", "internal/cli"}, // by way of cli: the agent
 		{"internal/agent", "github.com/cilium/ebpf"},
 		{"internal/cli", "github.com/cilium/ebpf/link"},
@@ -388,6 +411,12 @@ func sound(pkg, imported string) map[string][]string {
 		"internal/lab":              {"internal/config", "internal/probe", "github.com/vishvananda/netns"},
 		"internal/probe":            {"net"},
 		"internal/bench":            {"internal/config"},
+		"internal/bench/catalog":    {"internal/bench/rig"},
+		"internal/bench/cost":       {"internal/bench/catalog"},
+		"internal/bench/functions":  {"internal/bench/cost"},
+		"internal/bench/rig":        {"internal/bench/node"},
+		"internal/bench/node":       {"internal/config"},
+		"internal/bench/scale":      {"internal/bench/cost"},
 		"internal/cli":              {"internal/api", "internal/agent"},
 		"internal/testutil/netns":   {"github.com/vishvananda/netns"},
 		"internal/cmdline":          {"internal/printer"},

@@ -22,8 +22,10 @@ import (
 // leads to, beside another function in the same table.
 const ManyEntries = 1 << 22
 
+// Addr parses an address that is known to be one.
 func Addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
+// Prefix returns the prefix of an address.
 func Prefix(a netip.Addr, bits int) netip.Prefix { return netip.PrefixFrom(a, bits).Masked() }
 
 func mustPrefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
@@ -42,6 +44,7 @@ func cSID(function uint32) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
+// Name returns the name of the i-th thing of a kind.
 func Name(of string, i uint32) string { return fmt.Sprintf("%s-%d", of, i) }
 
 // UE is the i-th address of the UE pool.
@@ -93,6 +96,7 @@ func Configuration(list []Function, entries uint32) *config.Config {
 	return c
 }
 
+// OnePath returns a policy with one segment list.
 func OnePath(name string, how srv6.Behavior, segments ...netip.Addr) srpolicy.Policy {
 	return srpolicy.Policy{Name: name, Behavior: how, SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: segments}}}
 }
@@ -131,6 +135,7 @@ func put(frame []byte, p progrun.Place) {
 	binary.BigEndian.PutUint16(header[10:], checksum.Of(header, 0))
 }
 
+// PortName returns the interface that receives the frames.
 func (f Function) PortName() string { return cmp.Or(f.port, node.PortIn) }
 
 // Wanted is what comes out of the node, or of the kernel.

@@ -58,4 +58,5 @@ func packet6(src, dst netip.Addr, size int) stack {
 	return stack{packet.IPv6{Src: src, Dst: dst}, udp(4000, 5000, true), packet.Payload{Data: make(packet.Hex, Size6(size)-rig.LenUDP)}}
 }
 
+// Size6 returns how many octets stand behind the IPv6 header of packet6.
 func Size6(size int) int { return max(20, size-(rig.LenIPv6-rig.LenIPv4)) }

@@ -299,6 +299,7 @@ func mobile(size int) []Function {
 	}
 }
 
+// Names returns the names of functions, in order.
 func Names(list []Function) []string {
 	var out []string
 	for _, f := range list {

@@ -86,8 +86,10 @@ const (
 	FirstAccessTEID = 0x100000
 )
 
+// FirstUE is the UE of the first session.
 var FirstUE = Addr("10.0.0.1")
 
+// Entries returns how many sessions the group has at most.
 func (s Sessions) Entries() uint32 {
 	if s.Most == 0 {
 		return ManyEntries
@@ -112,6 +114,7 @@ func (s Sessions) at() (place, step uint32) {
 // ID tells groups apart.
 func (s Sessions) ID() [2]uint32 { return [2]uint32{s.Most, s.Place} }
 
+// Uplink returns the function of a group's packets from the gNB.
 func Uplink(suffix string, s Sessions, size int) Function {
 	place, step := s.at()
 	pdu := packet4(FirstUE, Dst4, size, false)
@@ -126,6 +129,7 @@ func Uplink(suffix string, s Sessions, size int) Function {
 	}
 }
 
+// Downlink returns the function of a group's packets to the UE.
 func Downlink(suffix string, s Sessions, size int) Function {
 	place, step := s.at()
 	pdu := packet4(Dst4, FirstUE, size, false)
@@ -137,15 +141,18 @@ func Downlink(suffix string, s Sessions, size int) Function {
 	}
 }
 
+// UENumber returns an IPv4 address as a number.
 func UENumber(a netip.Addr) uint32 {
 	b := a.As4()
 	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }
 
+// UEAt returns the IPv4 address of a number.
 func UEAt(n uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
+// SMFSpec returns what the SMF sets up for the group.
 func (s *Sessions) SMFSpec(tables uint32) smf.Spec {
 	count := min(s.Entries(), tables)
 	first := s.First(tables)

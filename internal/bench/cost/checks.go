@@ -21,6 +21,7 @@ func Unknown(bad complaint, field string, given []string, list []catalog.Functio
 	}
 }
 
+// CheckEntries complains about numbers of entries that no table holds.
 func CheckEntries(bad complaint, entries []uint) {
 	for i, n := range entries {
 		if n < 1 || n > catalog.ManyEntries {
@@ -32,6 +33,7 @@ func CheckEntries(bad complaint, entries []uint) {
 	}
 }
 
+// CheckPackets complains about runs that are too short or too long.
 func CheckPackets(bad complaint, packets int) {
 	if packets < rig.MorePackets || packets > 1<<24 {
 		bad("packets", fmt.Sprintf("%d to %d", rig.MorePackets, 1<<24), "%d is out of range", packets)

@@ -88,12 +88,14 @@ func MakeReport(bench string, rows []Measured, e Environment) Report {
 	return out
 }
 
+// WriteJSON writes a report, indented.
 func WriteJSON(w io.Writer, report any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(report)
 }
 
+// WriteTable writes a line for each row, and explains the columns.
 func (r Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "function\tentries\tns\tadded\ttest_run\tratio\t95 %\tkernel\t")

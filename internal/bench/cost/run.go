@@ -116,6 +116,7 @@ func (b *Bench) SetUpKernel() (err error) {
 	return b.kernel.Warm(b.CPU, rig.Load{Port: node.PortIn, Frame: l2.Frame(1, 1), Program: b.kernel.Bench.Pass(), Want: l2.Wanted(true)})
 }
 
+// TearDown removes everything that SetUp and SetUpKernel made.
 func (b *Bench) TearDown() error {
 	var errs []error
 	if b.Control != nil {

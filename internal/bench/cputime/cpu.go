@@ -48,6 +48,7 @@ func Chosen(cpu int) (int, error) {
 	return cpus[len(cpus)-1], nil
 }
 
+// One returns the chosen CPU in a list.
 func One(chosen int) ([]int, error) {
 	cpu, err := Chosen(chosen)
 	return []int{cpu}, err
@@ -132,6 +133,7 @@ func Both(chosen int) ([]int, error) {
 	return []int{p.Generator, p.Device}, err
 }
 
+// ErrTwo says that two CPUs are needed.
 var ErrTwo = errors.New("two cores over one need two CPUs, and this process may use one")
 
 // Two are the last two that the process may run on.

@@ -17,9 +17,9 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
 
-// device is `culvert bench device`: the throughput and the latency of whatever is
+// Experiment is `culvert bench device`: the throughput and the latency of whatever is
 // between two interfaces, and of built-in devices to compare it with.
-type device struct {
+type Experiment struct {
 	// TX and RX are the interfaces that the device is between; none: only the
 	// built-in ones are measured.
 	TX      string `json:"tx,omitempty"`
@@ -55,8 +55,8 @@ type device struct {
 // Lowest is the lowest load, in packets/s: a trial of 0.1 s has 100 packets.
 const Lowest = 1000
 
-func newDevice() *device {
-	return &device{
+func newDevice() *Experiment {
+	return &Experiment{
 		Template: "ipv4", Against: []string{KernelDevice, CulvertDevice}, Sizes: []string{"64", "imix", "1518"},
 		Loss: 0.005, Exceed: 0.5, Width: 0.02,
 		Initial: experiment.Duration(200 * time.Millisecond), Final: experiment.Duration(time.Second), Sum: experiment.Duration(3 * time.Second),
@@ -72,7 +72,8 @@ func Kind() experiment.Kind {
 	return experiment.Kind{Name: "device", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment { return newDevice() }}
 }
 
-func (d *device) Flags(f *pflag.FlagSet) {
+// Flags offers the parameters.
+func (d *Experiment) Flags(f *pflag.FlagSet) {
 	f.StringVar(&d.TX, "tx", d.TX, "`interface` that sends to the device")
 	f.StringVar(&d.RX, "rx", d.RX, "`interface` that gets what the device forwards")
 	f.StringVar(&d.TXNetns, "tx-netns", d.TXNetns, "network `namespace` that --tx is in")
@@ -92,16 +93,17 @@ func (d *device) Flags(f *pflag.FlagSet) {
 }
 
 // CPUs are those that it measures on.
-func (*device) CPUs(chosen int) ([]int, error) { return cputime.Both(chosen) }
+func (*Experiment) CPUs(chosen int) ([]int, error) { return cputime.Both(chosen) }
 
-func (d *device) Quick() {
+// Quick makes it seconds.
+func (d *Experiment) Quick() {
 	d.Sizes = d.Sizes[:1]
 	d.Initial, d.Final, d.Sum = experiment.Duration(50*time.Millisecond), experiment.Duration(100*time.Millisecond), experiment.Duration(300*time.Millisecond)
 	d.Width, d.Latency, d.Curve = 0.1, []float64{0.5}, []float64{0.1, 0.5}
 }
 
 // goals are NDR and PDR.
-func (d *device) goals() []search.Goal {
+func (d *Experiment) goals() []search.Goal {
 	g := search.Goal{
 		Name: "NDR", ExceedRatio: d.Exceed, Width: d.Width,
 		Initial: time.Duration(d.Initial), Final: time.Duration(d.Final), Sum: time.Duration(d.Sum),
@@ -112,10 +114,14 @@ func (d *device) goals() []search.Goal {
 }
 
 // own says whether there is a device of the user's.
-func (d *device) own() bool { return d.TX != "" || d.RX != "" }
+func (d *Experiment) own() bool { return d.TX != "" || d.RX != "" }
 
-func (d *device) tx() traffic.Port { return traffic.Port{Namespace: netns(d.TXNetns), Interface: d.TX} }
-func (d *device) rx() traffic.Port { return traffic.Port{Namespace: netns(d.RXNetns), Interface: d.RX} }
+func (d *Experiment) tx() traffic.Port {
+	return traffic.Port{Namespace: netns(d.TXNetns), Interface: d.TX}
+}
+func (d *Experiment) rx() traffic.Port {
+	return traffic.Port{Namespace: netns(d.RXNetns), Interface: d.RX}
+}
 
 // netns is the path of a namespace that ip(8) knows by name.
 func netns(name string) string {
@@ -126,7 +132,7 @@ func netns(name string) string {
 }
 
 // Validate names fields as flags are named, with underscores.
-func (d *device) Validate() error {
+func (d *Experiment) Validate() error {
 	var list experiment.Problems
 	bad := func(field, fix, format string, args ...any) {
 		list = append(list, experiment.Problem("with."+field, fix, format, args...))
@@ -173,7 +179,7 @@ func (d *device) Validate() error {
 }
 
 // checkPorts looks at what says where the device is.
-func (d *device) checkPorts(bad func(field, fix, format string, args ...any)) {
+func (d *Experiment) checkPorts(bad func(field, fix, format string, args ...any)) {
 	switch {
 	case d.TX != "" && d.RX == "":
 		bad("rx", "the interface that gets what the device forwards", "it is missing beside tx")
@@ -224,7 +230,7 @@ type point struct {
 func (p point) id() string { return p.target.String() + ", " + p.size }
 
 // points are all, the user's device first.
-func (d *device) points() []point {
+func (d *Experiment) points() []point {
 	var targets []Target
 	if d.own() {
 		targets = append(targets, Target{Device: "device", Function: d.TX + " to " + d.RX})
@@ -255,7 +261,8 @@ const TrialsOfSearch = 8
 // SetUpTrial is what a trial takes besides its packets.
 const SetUpTrial = 150 * time.Millisecond
 
-func (d *device) Plan() (experiment.Plan, error) {
+// Plan says what will be measured.
+func (d *Experiment) Plan() (experiment.Plan, error) {
 	one := TrialsOfSearch*(time.Duration(d.Initial)+time.Duration(d.Final)+3*SetUpTrial) +
 		time.Duration(2*ringTrials+len(d.Latency)+len(d.Curve))*(time.Duration(d.Final)+SetUpTrial)
 	p := experiment.Plan{SetUp: 3 * time.Second}

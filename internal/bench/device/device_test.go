@@ -17,24 +17,24 @@ func TestDeviceValidate(t *testing.T) {
 	if err := newDevice().Validate(); err != nil {
 		t.Error(err)
 	}
-	for says, break1 := range map[string]func(*device){
-		"with.rx: it is missing beside tx":         func(d *device) { d.TX = "eth1" },
-		"with.tx: it is missing beside rx":         func(d *device) { d.RX = "eth1" },
-		"eth1 is the interface that sends, too":    func(d *device) { d.TX, d.RX = "eth1", "eth1" },
-		`there is no network namespace "nowhere"`:  func(d *device) { d.TX, d.RX, d.RXNetns = "eth1", "eth1", "nowhere" },
-		"there is nothing to measure":              func(d *device) { d.Against = nil },
-		`there is no built-in device "windows"`:    func(d *device) { d.Against = []string{"windows"} },
-		`there is no built-in device "kernel/foo"`: func(d *device) { d.Against = []string{"kernel", "kernel/foo"} },
-		`there is no template "ipx"`:               func(d *device) { d.Template = "ipx" },
-		"with.expect: open /nothing.yaml":          func(d *device) { d.Expect = "/nothing.yaml" },
-		`with.sizes[1]: "63" is no size`:           func(d *device) { d.Sizes = []string{"64", "63"} },
-		"with.sizes: there is none":                func(d *device) { d.Sizes = nil },
-		"with.final: goal \"NDR\": durations":      func(d *device) { d.Final = 1 },
-		"below the loss ratio":                     func(d *device) { d.Width = 0.001 },
-		"with.latency[0]: 1.5 is none":             func(d *device) { d.Latency = []float64{1.5} },
-		"with.curve[0]: 0 is too little":           func(d *device) { d.Curve = []float64{0} },
-		"with.mac: where does the device receive?": func(d *device) { d.TX, d.RX = "eth1", "eth2" },
-		`there is no method "pigeon"`:              func(d *device) { d.Method = "pigeon" },
+	for says, break1 := range map[string]func(*Experiment){
+		"with.rx: it is missing beside tx":         func(d *Experiment) { d.TX = "eth1" },
+		"with.tx: it is missing beside rx":         func(d *Experiment) { d.RX = "eth1" },
+		"eth1 is the interface that sends, too":    func(d *Experiment) { d.TX, d.RX = "eth1", "eth1" },
+		`there is no network namespace "nowhere"`:  func(d *Experiment) { d.TX, d.RX, d.RXNetns = "eth1", "eth1", "nowhere" },
+		"there is nothing to measure":              func(d *Experiment) { d.Against = nil },
+		`there is no built-in device "windows"`:    func(d *Experiment) { d.Against = []string{"windows"} },
+		`there is no built-in device "kernel/foo"`: func(d *Experiment) { d.Against = []string{"kernel", "kernel/foo"} },
+		`there is no template "ipx"`:               func(d *Experiment) { d.Template = "ipx" },
+		"with.expect: open /nothing.yaml":          func(d *Experiment) { d.Expect = "/nothing.yaml" },
+		`with.sizes[1]: "63" is no size`:           func(d *Experiment) { d.Sizes = []string{"64", "63"} },
+		"with.sizes: there is none":                func(d *Experiment) { d.Sizes = nil },
+		"with.final: goal \"NDR\": durations":      func(d *Experiment) { d.Final = 1 },
+		"below the loss ratio":                     func(d *Experiment) { d.Width = 0.001 },
+		"with.latency[0]: 1.5 is none":             func(d *Experiment) { d.Latency = []float64{1.5} },
+		"with.curve[0]: 0 is too little":           func(d *Experiment) { d.Curve = []float64{0} },
+		"with.mac: where does the device receive?": func(d *Experiment) { d.TX, d.RX = "eth1", "eth2" },
+		`there is no method "pigeon"`:              func(d *Experiment) { d.Method = "pigeon" },
 	} {
 		d := newDevice()
 		break1(d)
@@ -120,7 +120,7 @@ func probe(t *testing.T, made madeUp) (samples map[string]float64, warnings []st
 	t.Helper()
 	d := newDevice()
 	d.Latency, d.Curve = []float64{0.5}, []float64{0.5, 2}
-	b := &deviceBench{device: d}
+	b := &deviceBench{Experiment: d}
 	b.Warn = func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	m := &probing{deviceBench: b, point: point{Target{"device", "a to b"}, "64"}, trials: made}
 	if err = m.all(t.Context()); err == nil {

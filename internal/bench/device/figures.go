@@ -9,7 +9,7 @@ import (
 )
 
 // Figures show a size each, but for the throughputs.
-func (d *device) Figures() []result.Figure {
+func (d *Experiment) Figures() []result.Figure {
 	list := []result.Figure{
 		{
 			ID: "device_ndr", Title: "Packets per second without loss (NDR)", Kind: result.Bars, Metric: "ndr", X: "size", Series: "what",
@@ -40,7 +40,7 @@ func (d *device) Figures() []result.Figure {
 	})
 }
 
-func (d *device) latencyFigures(size, load string) []result.Figure {
+func (d *Experiment) latencyFigures(size, load string) []result.Figure {
 	id := size + "_" + strings.TrimSuffix(load, " %")
 	where := result.Labels{"size": size, "load": load}
 	return []result.Figure{
@@ -58,7 +58,7 @@ func (d *device) latencyFigures(size, load string) []result.Figure {
 }
 
 // Claims compare what two built-in devices do alike.
-func (d *device) Claims(r *result.Run) (claims []string) {
+func (d *Experiment) Claims(r *result.Run) (claims []string) {
 	for _, m := range r.Select("pdr", result.Labels{"device": CulvertDevice}) {
 		for _, other := range r.Select("pdr", result.Labels{"device": KernelDevice, "function": m.Labels["function"], "size": m.Labels["size"]}) {
 			if len(m.Samples) != len(other.Samples) {

@@ -68,7 +68,7 @@ func (b *deviceBench) packets(p point) (sent traffic.Template, o traffic.Options
 
 // generator says what is known of the generator by itself.
 func (b *deviceBench) generator(ctx context.Context, e *result.Environment) (err error) {
-	sent, o, err := b.packets(b.device.points()[0])
+	sent, o, err := b.packets(b.Experiment.points()[0])
 	if err != nil {
 		return err
 	}

@@ -19,19 +19,20 @@ import (
 
 // deviceBench is a run of `culvert bench device`.
 type deviceBench struct {
-	*device
+	*Experiment
 	experiment.Setting
 	cpus   cputime.Pair
 	points map[string]point
 	nodes  map[string]*Node // by built-in device
 }
 
+// ErrOneCPU says that the machine is too small for a built-in device.
 var ErrOneCPU = errors.New("there is one CPU: a built-in device would share it with the generator, which waits for it, so that nothing is ever lost; " +
 	"CPU time is what can be told here: culvert bench functions")
 
 // Open makes the built-in devices; the user's is there.
-func (d *device) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
-	b := &deviceBench{device: d, Setting: s, points: map[string]point{}, nodes: map[string]*Node{}}
+func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
+	b := &deviceBench{Experiment: d, Setting: s, points: map[string]point{}, nodes: map[string]*Node{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -69,6 +70,7 @@ func (b *deviceBench) probe(ctx context.Context) error {
 	return pair.Close()
 }
 
+// Close removes what Open made.
 func (b *deviceBench) Close() error {
 	var errs []error
 	for _, n := range b.nodes {
@@ -101,6 +103,7 @@ type Node struct {
 	TX, RX  traffic.Port
 }
 
+// OpenNode makes a built-in device; its packets are received on one CPU.
 func OpenNode(ctx context.Context, s experiment.Setting, device string, cpu int) (_ *Node, err error) {
 	n, err := NewNode(device)
 	if err != nil {
@@ -201,6 +204,7 @@ func (n *Node) Start(ctx context.Context, s experiment.Setting, c *config.Config
 	return n.thread(cpu)
 }
 
+// Close stops the device and deletes its namespaces.
 func (n *Node) Close() error {
 	var errs []error
 	if n.threads != nil {

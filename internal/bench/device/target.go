@@ -66,6 +66,7 @@ func srv6Outer(src netip.Addr, done int, segments ...netip.Addr) traffic.Outer {
 	return traffic.Outer{Kind: traffic.SRv6, Source: src, Segments: segments, SegmentsLeft: &left}
 }
 
+// Forwarders returns what built-in devices can do.
 func Forwarders() []Forwarder {
 	reduced := traffic.Outer{Kind: traffic.SRv6, Source: catalog.Source, Segments: []netip.Addr{catalog.Segment}, Reduced: true}
 	sid := func(at netip.Addr, b srv6.Behavior) func(*config.Config) {
@@ -152,6 +153,7 @@ func chosen(name string) (list []Target) {
 	return list
 }
 
+// AgainstNames returns the names that --against takes.
 func AgainstNames() []string {
 	list := []string{KernelDevice, CulvertDevice}
 	for _, device := range list[:2] {

@@ -28,6 +28,7 @@ func templates() []traffic.Template {
 	}
 }
 
+// TemplateNames returns the names of the built-in templates.
 func TemplateNames() (names []string) {
 	for _, t := range templates() {
 		names = append(names, t.Name)

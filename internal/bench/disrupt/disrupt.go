@@ -21,9 +21,9 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 )
 
-// disrupt is `culvert bench disrupt`: how long packets are blocked by what
+// Experiment is `culvert bench disrupt`: how long packets are blocked by what
 // operators do to a device that is under load.
-type disrupt struct {
+type Experiment struct {
 	Events []string `json:"events,omitempty"`
 	// Rate in Mpps is held all the time; 0: Share of NDR, found before.
 	Rate  float64 `json:"rate,omitempty"`
@@ -35,18 +35,21 @@ type disrupt struct {
 	Entries int `json:"entries,omitempty"`
 }
 
-func New() *disrupt {
-	return &disrupt{
+// New returns the experiment with its defaults.
+func New() *Experiment {
+	return &Experiment{
 		Events: EventNames(), Share: 1, Entries: 500,
 		Before: experiment.Duration(300 * time.Millisecond), After: experiment.Duration(300 * time.Millisecond),
 	}
 }
 
+// Kind is the kind "disrupt".
 func Kind() experiment.Kind {
 	return experiment.Kind{Name: "disrupt", NoiseLimit: experiment.NoiseOfRates, New: func() experiment.Experiment { return New() }}
 }
 
-func (d *disrupt) Flags(f *pflag.FlagSet) {
+// Flags offers the parameters.
+func (d *Experiment) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&d.Events, "events", d.Events, "`names` of what is done under load")
 	f.Float64Var(&d.Rate, "rate", d.Rate, "`Mpps` to hold (default: NDR, which is found first)")
 	f.Float64Var(&d.Share, "share", d.Share, "`share` of NDR to hold, without --rate")
@@ -56,14 +59,16 @@ func (d *disrupt) Flags(f *pflag.FlagSet) {
 }
 
 // CPUs are those that it measures on.
-func (*disrupt) CPUs(chosen int) ([]int, error) { return cputime.Both(chosen) }
+func (*Experiment) CPUs(chosen int) ([]int, error) { return cputime.Both(chosen) }
 
-func (d *disrupt) Quick() {
+// Quick makes it seconds.
+func (d *Experiment) Quick() {
 	d.Rate, d.Entries = 0.02, 50
 	d.Before, d.After = experiment.Duration(50*time.Millisecond), experiment.Duration(50*time.Millisecond)
 }
 
-func (d *disrupt) Validate() error {
+// Validate says what is wrong with the parameters.
+func (d *Experiment) Validate() error {
 	var list experiment.Problems
 	bad := func(field, fix, format string, args ...any) {
 		list = append(list, experiment.Problem("with."+field, fix, format, args...))
@@ -97,7 +102,8 @@ const mostChanged = 10_000
 // eventTakes is about as long as an event is.
 const eventTakes = time.Second
 
-func (d *disrupt) Plan() (experiment.Plan, error) {
+// Plan says what will be measured.
+func (d *Experiment) Plan() (experiment.Plan, error) {
 	p := experiment.Plan{SetUp: 5 * time.Second}
 	if d.Rate == 0 {
 		p.SetUp += 2 * device.TrialsOfSearch * (ndrTrial + device.SetUpTrial)
@@ -111,7 +117,7 @@ func (d *disrupt) Plan() (experiment.Plan, error) {
 
 // Bench is a run.
 type Bench struct {
-	*disrupt
+	*Experiment
 	experiment.Setting
 	cpus    cputime.Pair
 	Node    *device.Node // of SRv6
@@ -123,8 +129,9 @@ type Bench struct {
 	back    func() error // to this process's usual priority
 }
 
-func (d *disrupt) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
-	b := &Bench{disrupt: d, Setting: s, Rates: map[*device.Node]float64{}, state: map[string]int{}}
+// Open sets up what is measured.
+func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
+	b := &Bench{Experiment: d, Setting: s, Rates: map[*device.Node]float64{}, state: map[string]int{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -160,6 +167,7 @@ func (d *disrupt) Open(ctx context.Context, s experiment.Setting) (_ experiment.
 	return b, nil
 }
 
+// Close removes what Open made.
 func (b *Bench) Close() error {
 	var errs []error
 	if b.control != nil {
@@ -176,6 +184,7 @@ func (b *Bench) Close() error {
 	return errors.Join(append(errs, b.removeOther())...)
 }
 
+// Environment says what is measured.
 func (b *Bench) Environment(ctx context.Context) (e result.Environment, err error) {
 	e.Offloads = b.Node.Net.Node.Offloads(node.PortIn)
 	e.Version, e.DataPath, err = b.Node.Daemon.Version(ctx)
@@ -311,7 +320,7 @@ func (b *Bench) samples(name string, rate float64, took time.Duration, with, wit
 }
 
 // Figures show what was blocked beside what nothing does.
-func (d *disrupt) Figures() []result.Figure {
+func (d *Experiment) Figures() []result.Figure {
 	bars := func(id, metric, title, caption string) result.Figure {
 		return result.Figure{ID: id, Title: title, Kind: result.Bars, Metric: metric, X: "event", YTitle: "ms", XTitle: "what was done", Caption: caption}
 	}
@@ -332,7 +341,7 @@ func (d *disrupt) Figures() []result.Figure {
 }
 
 // Claims say what was not noticed by packets, and what was.
-func (d *disrupt) Claims(r *result.Run) (claims []string) {
+func (d *Experiment) Claims(r *result.Run) (claims []string) {
 	for _, m := range r.Measurements {
 		if m.Metric != "blocked" {
 			continue

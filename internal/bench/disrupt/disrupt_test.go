@@ -9,13 +9,13 @@ func TestDisruptValidate(t *testing.T) {
 	if err := New().Validate(); err != nil {
 		t.Error(err)
 	}
-	for says, break1 := range map[string]func(*disrupt){
-		`with.events[1]: there is no event "meteor"`: func(d *disrupt) { d.Events = []string{"kill", "meteor"} },
-		"with.events: there is none":                 func(d *disrupt) { d.Events = nil },
-		"with.rate: -1 is too little":                func(d *disrupt) { d.Rate = -1 },
-		"with.share: 2 is no share of NDR":           func(d *disrupt) { d.Share = 2 },
-		"with.entries: 0 is out of range":            func(d *disrupt) { d.Entries = 0 },
-		"with.before: before is 0s":                  func(d *disrupt) { d.Before = 0 },
+	for says, break1 := range map[string]func(*Experiment){
+		`with.events[1]: there is no event "meteor"`: func(d *Experiment) { d.Events = []string{"kill", "meteor"} },
+		"with.events: there is none":                 func(d *Experiment) { d.Events = nil },
+		"with.rate: -1 is too little":                func(d *Experiment) { d.Rate = -1 },
+		"with.share: 2 is no share of NDR":           func(d *Experiment) { d.Share = 2 },
+		"with.entries: 0 is out of range":            func(d *Experiment) { d.Entries = 0 },
+		"with.before: before is 0s":                  func(d *Experiment) { d.Before = 0 },
 	} {
 		d := New()
 		break1(d)

@@ -49,6 +49,7 @@ func events() []event {
 	}
 }
 
+// EventNames returns the names that --events takes.
 func EventNames() (names []string) {
 	for _, e := range events() {
 		names = append(names, e.name)

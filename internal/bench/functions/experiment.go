@@ -34,6 +34,7 @@ type trafficParts struct {
 	Trial     experiment.Duration `json:"trial,omitempty"`
 }
 
+// Kind is the kind "functions".
 func Kind() experiment.Kind {
 	return experiment.Kind{Name: "functions", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
 		return &Experiment{Entries: []uint{1000}, Sizes: []int{catalog.ShortSize}, Packets: 1 << 17}
@@ -52,6 +53,7 @@ func (e *Experiment) chosen(size int) []catalog.Function {
 	})
 }
 
+// Flags offers the parameters.
 func (e *Experiment) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&e.Functions, "functions", e.Functions, "`names` of the functions to measure (default: all)")
 	f.UintSliceVar(&e.Entries, "entries", e.Entries, "how many `entries` (sessions, SIDs, TEIDs) frames are for, at random")
@@ -60,6 +62,7 @@ func (e *Experiment) Flags(f *pflag.FlagSet) {
 	f.IntVar(&e.Traffic.Runs, "runs", e.Traffic.Runs, "in how many rounds rate, loss and latency are measured (`n`; 0: not at all)")
 }
 
+// Quick makes it seconds.
 func (e *Experiment) Quick() {
 	e.Entries = slices.DeleteFunc(e.Entries, func(n uint) bool { return n > catalog.FewSessions })
 	e.Sizes, e.Packets = e.Sizes[:1], 1<<13
@@ -211,6 +214,7 @@ type functionsBench struct {
 	traffic    *trafficBench
 }
 
+// Open sets up what is measured.
 func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experiment.Bench, err error) {
 	b := &functionsBench{costs: map[string]costPoint{}}
 	for _, p := range e.costs() {
@@ -253,6 +257,7 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 	return b, err
 }
 
+// Close removes what Open made.
 func (b *functionsBench) Close() error {
 	var errs []error
 	for _, each := range []*cost.Bench{b.plain, b.upf} {
@@ -266,6 +271,7 @@ func (b *functionsBench) Close() error {
 	return errors.Join(errs...)
 }
 
+// Environment says what is measured.
 func (b *functionsBench) Environment(ctx context.Context) (e result.Environment, err error) {
 	of := b.plain
 	if of == nil {
@@ -277,6 +283,7 @@ func (b *functionsBench) Environment(ctx context.Context) (e result.Environment,
 	return e, err
 }
 
+// Measure takes a sample of each quantity at a point.
 func (b *functionsBench) Measure(ctx context.Context, p experiment.Point, _ int) ([]experiment.Sample, error) {
 	cost, ok := b.costs[p.ID]
 	if !ok {

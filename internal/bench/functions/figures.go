@@ -155,10 +155,12 @@ func reportOf(f *experiment.File, run *result.Run) cost.Report {
 	return cost.MakeReport("functions", rows, cost.EnvironmentOf(run, with.Packets))
 }
 
+// PrintJSON writes the CPU time of the first size.
 func PrintJSON(w io.Writer, f *experiment.File, run *result.Run) error {
 	return cost.WriteJSON(w, reportOf(f, run))
 }
 
+// PrintTable writes the CPU time of the first size, then rates and latencies.
 func PrintTable(w io.Writer, f *experiment.File, run *result.Run) error {
 	if err := reportOf(f, run).WriteTable(w); err != nil {
 		return err

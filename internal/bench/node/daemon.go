@@ -278,6 +278,7 @@ func (d *Daemon) Until(ctx context.Context, done func(context.Context) (bool, er
 	}
 }
 
+// Wait returns after d, or with the error of ctx.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -64,6 +64,7 @@ func commit() string {
 	return revision + dirty
 }
 
+// AvailableMemory returns MemAvailable of a meminfo file, in octets.
 func AvailableMemory(meminfo string) (uint64, error) { return meminfoField(meminfo, "MemAvailable:") }
 
 func totalMemory(meminfo string) (uint64, error) { return meminfoField(meminfo, "MemTotal:") }

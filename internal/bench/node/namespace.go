@@ -17,6 +17,7 @@ import (
 // Namespace is a named network namespace that a run of the benchmark made.
 type Namespace struct{ Name string }
 
+// Path returns the path of the namespace.
 func (n Namespace) Path() string { return filepath.Join("/run/netns", n.Name) }
 
 func newNamespace(name string) (Namespace, error) {

@@ -91,6 +91,7 @@ func (n *Network) configure() error {
 	return n.Node.Script(lines...)
 }
 
+// Delete deletes both namespaces with everything in them.
 func (n *Network) Delete() error {
 	var errs []error
 	for _, ns := range []Namespace{n.Node, n.Around} {

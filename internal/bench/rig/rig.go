@@ -19,6 +19,7 @@ type Rig struct {
 	apart float64        // ns that a run costs besides its packets
 }
 
+// New makes the namespaces NAME-node and NAME-around, and loads the programs.
 func New(name string, queues int) (_ *Rig, err error) {
 	r := &Rig{Index: map[string]int{}}
 	defer func() {
@@ -54,6 +55,7 @@ func (r *Rig) Sink(attach func(*progrun.Bench, int) error) error {
 	return r.Net.Around.Do(func() error { return attach(r.Bench, index) })
 }
 
+// Close unloads the programs and deletes the namespaces.
 func (r *Rig) Close() error {
 	var errs []error
 	if r.Bench != nil {

@@ -38,10 +38,12 @@ type Want struct {
 	Payload     int // octets behind the IP header
 }
 
+// WantIPv4 describes an IPv4 packet to dst with so many octets behind its header.
 func WantIPv4(dst netip.Addr, protocol uint8, payload int) Want {
 	return Want{TypeIPv4, dst.AsSlice(), protocol, payload}
 }
 
+// WantIPv6 describes an IPv6 packet whose destination begins as the first octets of dst.
 func WantIPv6(dst netip.Addr, octets int, next uint8, payload int) Want {
 	return Want{TypeIPv6, dst.AsSlice()[:octets], next, payload}
 }

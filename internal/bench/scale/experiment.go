@@ -35,6 +35,7 @@ type Experiment struct {
 	Packets  int      `json:"packets"`
 }
 
+// Kind is the kind "scale".
 func Kind() experiment.Kind {
 	return experiment.Kind{Name: "scale", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment { return &Experiment{Packets: 1 << 17} }}
 }
@@ -80,6 +81,7 @@ func (e *Experiment) Parts() (list []string) {
 	return append(list, "cores")
 }
 
+// Flags offers the parameters.
 func (e *Experiment) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&e.Of, "of", e.Of, "`parts` to measure: "+strings.Join(e.Parts(), ", ")+" (default: all)")
 	for _, d := range e.dimensions() {
@@ -89,6 +91,7 @@ func (e *Experiment) Flags(f *pflag.FlagSet) {
 	f.IntVar(&e.Packets, "packets", e.Packets, "`packets` of one run")
 }
 
+// Quick makes it seconds.
 func (e *Experiment) Quick() {
 	for _, d := range e.dimensions() {
 		*d.numbers = slices.DeleteFunc(*d.numbers, func(n uint) bool { return n > catalog.FewSessions })
@@ -239,6 +242,7 @@ type scaleBench struct {
 	pair    []int // CPUs of coresNode
 }
 
+// Open sets up what is measured.
 func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (experiment.Bench, error) {
 	e = e.part()
 	routes := uint(0)
@@ -289,6 +293,7 @@ func openScale(ctx context.Context, s experiment.Setting, points []scalePoint, p
 	return b, nil
 }
 
+// Close removes what Open made.
 func (b *scaleBench) Close() error {
 	var errs []error
 	for _, n := range b.nodes {
@@ -299,6 +304,7 @@ func (b *scaleBench) Close() error {
 	return errors.Join(errs...)
 }
 
+// Environment says what is measured.
 func (b *scaleBench) Environment(ctx context.Context) (result.Environment, error) {
 	for _, n := range b.nodes {
 		if n != nil {
@@ -308,6 +314,7 @@ func (b *scaleBench) Environment(ctx context.Context) (result.Environment, error
 	return result.Environment{}, nil
 }
 
+// Measure takes a sample of each quantity at a point.
 func (b *scaleBench) Measure(ctx context.Context, at experiment.Point, _ int) ([]experiment.Sample, error) {
 	switch at.ID {
 	case controlPoint:

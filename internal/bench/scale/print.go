@@ -51,10 +51,12 @@ func scalingOf(f *experiment.File, run *result.Run) ScalingReport {
 	return out
 }
 
+// PrintScalingJSON writes the rows of two cores over one.
 func PrintScalingJSON(w io.Writer, f *experiment.File, run *result.Run) error {
 	return cost.WriteJSON(w, scalingOf(f, run))
 }
 
+// PrintScalingTable writes the rows of two cores over one for people.
 func PrintScalingTable(w io.Writer, f *experiment.File, run *result.Run) error {
 	r := scalingOf(f, run)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -133,6 +135,7 @@ func upfReportOf(f *experiment.File, run *result.Run) (r upfReport) {
 	return r
 }
 
+// PrintUPFJSON writes packets, N4, memory and recovery of a UPF.
 func PrintUPFJSON(w io.Writer, f *experiment.File, run *result.Run) error {
 	r := upfReportOf(f, run)
 	var rows []any
@@ -152,6 +155,7 @@ func PrintUPFJSON(w io.Writer, f *experiment.File, run *result.Run) error {
 	}{"upf", r.packets.Baseline, append(rows, r.recovery), r.held, r.packets.Environment, r.packets.Samples})
 }
 
+// PrintUPFTable writes packets, N4, memory and recovery of a UPF for people.
 func PrintUPFTable(w io.Writer, f *experiment.File, run *result.Run) error {
 	r := upfReportOf(f, run)
 	if err := r.packets.WriteTable(w); err != nil {

@@ -32,12 +32,14 @@ type rowsExperiment struct {
 	node int // coresNode or sessionsNode
 }
 
+// ScalingKind is the kind "scaling".
 func ScalingKind() experiment.Kind {
 	return experiment.Kind{Name: "scaling", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
 		return &rowsExperiment{Entries: []uint{1000}, Packets: 1 << 17, all: catalog.Functions(catalog.ShortSize), node: coresNode}
 	}}
 }
 
+// UPFKind is the kind "upf".
 func UPFKind() experiment.Kind {
 	return experiment.Kind{Name: "upf", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
 		return &rowsExperiment{Entries: []uint{1, 1000, 100_000, 1_000_000}, Packets: 1 << 17, all: catalog.UPFFunctions(catalog.ShortSize), node: sessionsNode}
