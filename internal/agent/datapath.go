@@ -64,7 +64,7 @@ func openDataPath(o dataplane.Options) (*dataPath, error) {
 	if err != nil {
 		return nil, err
 	}
-	return joined(dp), nil
+	return joined(concepts{dp}), nil
 }
 
 // writers are the methods that joined names one by one.

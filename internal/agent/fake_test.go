@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -336,7 +337,7 @@ func (f *fakeDataPath) Build() string { return "fake" }
 func (f *fakeDataPath) Close() error  { return f.do(func() error { return nil }, "close") }
 
 func (f *fakeDataPath) Outcomes() ([]dataplane.Counter, error) {
-	out := make([]dataplane.Counter, len(dataplane.Reasons()))
+	out := make([]dataplane.Counter, len(reason.All()))
 	for i := range out {
 		out[i] = dataplane.Counter{Packets: uint64(i), Bytes: uint64(100 * i)}
 	}

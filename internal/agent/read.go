@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -199,7 +200,7 @@ func (a *Agent) Outcomes() (out []Outcome, err error) {
 		if err != nil {
 			return fmt.Errorf("outcomes: %w", err)
 		}
-		for i, reason := range dataplane.Reasons() {
+		for i, reason := range reason.All() {
 			if i < len(counters) {
 				out = append(out, Outcome{Reason: reason.String(), Drop: reason.Drop(), Text: reason.Text(), Counter: Counter(counters[i])})
 			}

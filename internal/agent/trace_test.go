@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
 )
 
 // gtpFrame is a G-PDU over IPv4, without anything in it.
@@ -24,9 +26,9 @@ func gtpFrame(teid uint32) []byte {
 	return b
 }
 
-func reason(tb testing.TB, name string) dataplane.Reason {
+func reasonOf(tb testing.TB, name string) reason.Reason {
 	tb.Helper()
-	for _, r := range dataplane.Reasons() {
+	for _, r := range reason.All() {
 		if r.String() == name {
 			return r
 		}
@@ -52,7 +54,7 @@ func TestTrace(t *testing.T) {
 		{SID: prefix("fc00:2::/64"), In: gtpFrame(7)},
 		{In: gtpFrame(7)},
 		{SID: sid, In: gtpFrame(8), Out: gtpFrame(7), Ifindex: 2, Egress: 9, Policy: "south", List: 1, Verdict: "XDP_DROP",
-			Reason: reason(t, "hop_limit"), Adjacency: dataplane.AdjacencyKey{Interface: "eth0"}},
+			Reason: reasonOf(t, "hop_limit"), Adjacency: dataplane.AdjacencyKey{Interface: "eth0"}},
 	} {
 		d.dp.traced <- e
 	}
@@ -136,8 +138,8 @@ func TestEndIsOrderly(t *testing.T) {
 func TestSlowPathIsJoined(t *testing.T) {
 	d := start(t)
 	frame := fragment(0, true)
-	d.dp.punts <- dataplane.Punt{Kind: dataplane.PuntReassemble, Ifindex: 1, L3: 14, Data: frame}
-	d.dp.punts <- dataplane.Punt{Kind: dataplane.PuntReassemble, Ifindex: 1, L3: 14, Data: fragment(8, false)}
+	d.dp.punts <- dataplane.Punt{Kind: event.PuntReassemble, Ifindex: 1, L3: 14, Data: frame}
+	d.dp.punts <- dataplane.Punt{Kind: event.PuntReassemble, Ifindex: 1, L3: 14, Data: fragment(8, false)}
 	select {
 	case whole := <-d.dp.injected:
 		if len(whole) != 14+20+16 || binary.BigEndian.Uint16(whole[14+6:]) != 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/feature"
 	"github.com/culvert-net/culvert/internal/doctor"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/printer"
@@ -28,7 +28,7 @@ import (
 func examiner(files *install.Files) api.Examiner {
 	return func(_ context.Context, e api.Examination) ([]api.Finding, error) {
 		checks := doctor.Run(doctor.Options{
-			Features: dataplane.Features, PodFeatures: dataplane.PodFeatures,
+			Features: feature.XDP, PodFeatures: feature.Pods,
 			Interfaces: e.Interfaces, GTPUOverIPv4: e.GTPUOverIPv4, Overlay: memberOf(e.Overlay, files),
 		})
 		findings := make([]api.Finding, len(checks))

@@ -18,7 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -79,31 +83,31 @@ func TestAttachModes(t *testing.T) {
 			ifindex  int
 			ask, got Mode
 		}{
-			{w.near.Index, ModeNative, ModeNative},
-			{w.near.Index, ModeAuto, ModeNative}, // stays
-			{w.near.Index, ModeGeneric, ModeGeneric},
-			{w.near.Index, "", ModeGeneric}, // stays
-			{1, ModeAuto, ModeGeneric},      // lo has no native XDP
+			{w.near.Index, attach.ModeNative, attach.ModeNative},
+			{w.near.Index, attach.ModeAuto, attach.ModeNative}, // stays
+			{w.near.Index, attach.ModeGeneric, attach.ModeGeneric},
+			{w.near.Index, "", attach.ModeGeneric},   // stays
+			{1, attach.ModeAuto, attach.ModeGeneric}, // lo has no native XDP
 		} {
-			if got, err := d.Attach(c.ifindex, c.ask); err != nil || got != c.got {
+			if got, err := d.XDP.Attach(c.ifindex, c.ask); err != nil || got != c.got {
 				t.Errorf("Attach(%d, %q) = %q, %v, want %q", c.ifindex, c.ask, got, err, c.got)
 			}
 		}
-		if got := d.Attached(); len(got) != 2 || got[1] != ModeGeneric || got[w.near.Index] != ModeGeneric {
+		if got := d.XDP.Attached(); len(got) != 2 || got[1] != attach.ModeGeneric || got[w.near.Index] != attach.ModeGeneric {
 			t.Errorf("Attached() = %v", got)
 		}
-		if got := list(t, d.pins.at(dirLinks)); len(got) != 2 {
+		if got := list(t, filepath.Join(d.pins.Path(), "links")); len(got) != 2 {
 			t.Errorf("pinned links: %v", got)
 		}
-		must(t, d.Detach(1))
-		must(t, d.Detach(1)) // again: nothing to do
-		if _, err := d.Attach(1, ModeNative); err == nil || !strings.Contains(err.Error(), "generic") {
+		must(t, d.XDP.Detach(1))
+		must(t, d.XDP.Detach(1)) // again: nothing to do
+		if _, err := d.XDP.Attach(1, attach.ModeNative); err == nil || !strings.Contains(err.Error(), "generic") {
 			t.Errorf("native on lo: %v, want an error that names generic mode", err)
 		}
-		if _, err := d.Attach(1, "fast"); err == nil {
+		if _, err := d.XDP.Attach(1, "fast"); err == nil {
 			t.Error("mode fast is taken")
 		}
-		if _, err := d.Attach(4242, ModeAuto); err == nil {
+		if _, err := d.XDP.Attach(4242, attach.ModeAuto); err == nil {
 			t.Error("an interface that is not there is attached to")
 		}
 	})
@@ -125,9 +129,9 @@ func TestForeignProgramStays(t *testing.T) {
 		l, err := link.AttachXDP(link.XDPOptions{Program: other, Interface: w.near.Index, Flags: link.XDPDriverMode})
 		must(t, err)
 		defer l.Close()
-		for _, mode := range []Mode{ModeAuto, ModeNative, ModeGeneric} {
-			_, err := d.Attach(w.near.Index, mode)
-			if !errors.Is(err, ErrForeignProgram) || !strings.Contains(err.Error(), "interface near") {
+		for _, mode := range []Mode{attach.ModeAuto, attach.ModeNative, attach.ModeGeneric} {
+			_, err := d.XDP.Attach(w.near.Index, mode)
+			if !errors.Is(err, attach.ErrForeignProgram) || !strings.Contains(err.Error(), "interface near") {
 				t.Errorf("%s: %v, want ErrForeignProgram that names the interface", mode, err)
 			}
 		}
@@ -140,17 +144,17 @@ func TestLinkOfLostInterfaceGoes(t *testing.T) {
 	d := openPinned(t, path)
 	w.do(t, func() {
 		for _, ifindex := range []int{w.near.Index, 1} {
-			_, err := d.Attach(ifindex, ModeAuto)
+			_, err := d.XDP.Attach(ifindex, attach.ModeAuto)
 			must(t, err)
 		}
 	})
 	must(t, d.Close())
 	w.ns.IP(t, "link delete near")
 	d = openPinned(t, path)
-	if got := d.Attached(); len(got) != 1 || got[1] != ModeGeneric {
+	if got := d.XDP.Attached(); len(got) != 1 || got[1] != attach.ModeGeneric {
 		t.Errorf("Attached() = %v, want lo alone", got)
 	}
-	if got := list(t, path, dirLinks); len(got) != 1 || got[0] != "xdp_1_generic" {
+	if got := list(t, path, "links"); len(got) != 1 || got[0] != "xdp_1_generic" {
 		t.Errorf("pinned links: %v", got)
 	}
 }
@@ -163,9 +167,9 @@ func TestUpgradeLosesNothing(t *testing.T) {
 	d := openPinned(t, path)
 	var tx, rx int
 	w.do(t, func() {
-		_, err := d.Attach(w.near.Index, ModeNative)
+		_, err := d.XDP.Attach(w.near.Index, attach.ModeNative)
 		must(t, err)
-		must(t, d.SetPort(w.near.Index, Port{}))
+		must(t, d.Ports.Set(w.near.Index, port.Port{}))
 		tx, rx = packetSocket(t, w.far.Index), packetSocket(t, w.near.Index)
 	})
 	before, err := d.Outcomes()
@@ -227,10 +231,10 @@ func receive(fd int, frame []byte, want int) int {
 func forwarding(t *testing.T, d *DataPlane, w *wire) {
 	t.Helper()
 	must(t, d.SetSettings(testSettings()))
-	must(t, d.PutSID(srv6.LocalSID{SID: prefix("fc00:a:100::/40"), Behavior: srv6.EndX, NextHop: addr("fe80::2"), Interface: "near"}))
-	must(t, d.SetNextHop(AdjacencyKey{NextHop: addr("fe80::2"), Interface: "near"}, ready(w.near.Index)))
-	must(t, d.SetPort(w.near.Index, Port{}))
-	must(t, d.PutDevice(w.near.Index))
+	must(t, d.SIDs.Put(srv6.LocalSID{SID: prefix("fc00:a:100::/40"), Behavior: srv6.EndX, NextHop: addr("fe80::2"), Interface: "near"}))
+	must(t, d.Adjacencies.SetNextHop(AdjacencyKey{NextHop: addr("fe80::2"), Interface: "near"}, ready(w.near.Index)))
+	must(t, d.Ports.Set(w.near.Index, port.Port{}))
+	must(t, d.Ports.PutDevice(w.near.Index))
 }
 
 func TestTestRunAndInject(t *testing.T) {
@@ -239,12 +243,12 @@ func TestTestRunAndInject(t *testing.T) {
 	w.do(t, func() {
 		forwarding(t, d, w)
 		frame := endFrame("fc00:a:100::", "2001:db8::98")
-		verdict, out, err := d.TestRun(frame, w.near.Index)
+		verdict, out, err := d.Frames.Test(frame, w.near.Index)
 		must(t, err)
-		if verdict != VerdictRedirect || !bytes.Equal(out[:6], hostB) || !bytes.Equal(out[38:54], addr("2001:db8::98").AsSlice()) {
-			t.Fatalf("%s, frame %x", VerdictName(verdict), out)
+		if verdict != xdp.VerdictRedirect || !bytes.Equal(out[:6], hostB) || !bytes.Equal(out[38:54], addr("2001:db8::98").AsSlice()) {
+			t.Fatalf("%s, frame %x", xdp.VerdictName(verdict), out)
 		}
-		count, err := d.SIDCounter(prefix("fc00:a:100::/40"))
+		count, err := d.SIDs.Counter(prefix("fc00:a:100::/40"))
 		must(t, err)
 		if count != (counter.Counter{Packets: 1, Bytes: uint64(len(frame) - 14)}) {
 			t.Errorf("the SID counted %+v", count)
@@ -252,7 +256,7 @@ func TestTestRunAndInject(t *testing.T) {
 		// veth takes frames of XDP only if the other end has NAPI.
 		w.ns.Run(t, "ethtool", "-K", "far", "gro", "on")
 		rx := packetSocket(t, w.far.Index)
-		must(t, d.Inject(frame, w.near.Index))
+		must(t, d.Frames.Inject(frame, w.near.Index))
 		if got := receive(rx, out, 1); got != 1 {
 			t.Error("the injected frame did not leave")
 		}
@@ -260,10 +264,10 @@ func TestTestRunAndInject(t *testing.T) {
 			frame   []byte
 			ifindex int
 		}{{frame[:13], w.near.Index}, {frame, 4242}} {
-			if _, _, err := d.TestRun(c.frame, c.ifindex); err == nil {
+			if _, _, err := d.Frames.Test(c.frame, c.ifindex); err == nil {
 				t.Errorf("TestRun of %d bytes on %d: no error", len(c.frame), c.ifindex)
 			}
-			if err := d.Inject(c.frame, c.ifindex); err == nil {
+			if err := d.Frames.Inject(c.frame, c.ifindex); err == nil {
 				t.Errorf("Inject of %d bytes on %d: no error", len(c.frame), c.ifindex)
 			}
 		}
@@ -274,32 +278,32 @@ func TestPuntsAndTrace(t *testing.T) {
 	w := newWire(t)
 	d := open(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	punts, events := make(chan Punt, 16), make(chan TraceEvent, 16)
+	punts, events := make(chan event.Punt, 16), make(chan event.TraceEvent, 16)
 	done := make(chan error, 2)
-	go func() { done <- d.Punts(ctx, func(p Punt) { punts <- p }) }()
-	go func() { done <- d.Trace(ctx, func(e TraceEvent) { events <- e }) }()
+	go func() { done <- d.Punts.Read(ctx, func(p event.Punt) { punts <- p }) }()
+	go func() { done <- d.Trace.Read(ctx, func(e event.TraceEvent) { events <- e }) }()
 	frame := endFrame("fc00:a:100::", "2001:db8::98")
 	late := bytes.Clone(frame)
 	late[14+7] = 1 // hop limit
 	w.do(t, func() {
 		forwarding(t, d, w)
 		run := func(f []byte) {
-			_, _, err := d.TestRun(f, w.near.Index)
+			_, _, err := d.Frames.Test(f, w.near.Index)
 			must(t, err)
 		}
 		run(frame) // nobody traces
-		must(t, d.SetTrace(&TraceFilter{Source: prefix("2001:db8::/64"), Ifindex: w.near.Index}))
+		must(t, d.Trace.Set(&event.TraceFilter{Source: prefix("2001:db8::/64"), Ifindex: w.near.Index}))
 		run(frame)
-		must(t, d.SetTrace(&TraceFilter{Source: prefix("2001:db8:1::/64")}))
+		must(t, d.Trace.Set(&event.TraceFilter{Source: prefix("2001:db8:1::/64")}))
 		run(frame)
-		must(t, d.SetTrace(&TraceFilter{Destination: prefix("fc00:a::/32"), DropsOnly: true}))
+		must(t, d.Trace.Set(&event.TraceFilter{Destination: prefix("fc00:a::/32"), DropsOnly: true}))
 		run(frame)
 		run(late)
-		must(t, d.SetTrace(nil))
+		must(t, d.Trace.Set(nil))
 		run(frame)
 	})
 	p := <-punts
-	if p.Kind != PuntICMP || p.Ifindex != w.near.Index || p.L3 != 14 || p.Type != 3 || !bytes.Equal(p.Data, late) {
+	if p.Kind != event.PuntICMP || p.Ifindex != w.near.Index || p.L3 != 14 || p.Type != 3 || !bytes.Equal(p.Data, late) {
 		t.Errorf("record for the slow path: %+v", p)
 	}
 	first, second := <-events, <-events
@@ -310,7 +314,7 @@ func TestPuntsAndTrace(t *testing.T) {
 	if second.Reason.String() != "hop_limit" || !second.Reason.Drop() || second.Ifindex != w.near.Index || !bytes.Equal(second.In, late) {
 		t.Errorf("dropped: %+v", second)
 	}
-	if err := d.Punts(ctx, func(Punt) {}); err == nil {
+	if err := d.Punts.Read(ctx, func(event.Punt) {}); err == nil {
 		t.Error("a second reader is taken")
 	}
 	cancel()
@@ -332,16 +336,16 @@ func TestTraceSkipsWhatAnEarlierOneLeft(t *testing.T) {
 	w.do(t, func() {
 		forwarding(t, d, w)
 		for _, f := range [][]byte{frame, second} {
-			must(t, d.SetTrace(&TraceFilter{}))
-			_, _, err := d.TestRun(f, w.near.Index)
+			must(t, d.Trace.Set(&event.TraceFilter{}))
+			_, _, err := d.Frames.Test(f, w.near.Index)
 			must(t, err)
-			must(t, d.SetTrace(nil))
+			must(t, d.Trace.Set(nil))
 		}
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var got [][]byte
-	must(t, d.Trace(ctx, func(e TraceEvent) {
+	must(t, d.Trace.Read(ctx, func(e event.TraceEvent) {
 		got = append(got, e.In)
 		cancel()
 	}))
@@ -355,7 +359,7 @@ func TestRemoveDetaches(t *testing.T) {
 	path := filepath.Join(pinParent(t), "culvert")
 	d := openPinned(t, path)
 	w.do(t, func() {
-		_, err := d.Attach(w.near.Index, ModeNative)
+		_, err := d.XDP.Attach(w.near.Index, attach.ModeNative)
 		must(t, err)
 	})
 	must(t, d.Close())

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -66,8 +69,8 @@ var (
 )
 
 // ready is a next hop on an interface.
-func ready(ifindex int) *NextHop {
-	return &NextHop{Ifindex: ifindex, MTU: 1500, Dst: hostB, Src: hostA}
+func ready(ifindex int) *adjacency.NextHop {
+	return &adjacency.NextHop{Ifindex: ifindex, MTU: 1500, Dst: hostB, Src: hostA}
 }
 
 // policyTo is a policy with one list.
@@ -82,7 +85,7 @@ func testSettings() Settings {
 		Domain:        []netip.Prefix{prefix("fc00::/16")},
 		GTPUAddresses: addrs("10.0.0.1", "2001:db8::1"),
 		Pools:         []netip.Prefix{prefix("10.45.0.0/24"), prefix("2001:db8:45::/56")},
-		Locators:      []Locator{{Prefix: prefix("fc00:a::/32"), FunctionBits: 8}},
+		Locators:      []settings.Locator{{Prefix: prefix("fc00:a::/32"), FunctionBits: 8}},
 	}
 }
 
@@ -126,25 +129,25 @@ func putContent(t *testing.T, d *DataPlane) {
 	t.Helper()
 	policies, tunnels, sids, steering := content()
 	must(t, d.SetSettings(testSettings()))
-	must(t, d.SetPort(1, Port{External: true}))
+	must(t, d.Ports.Set(1, port.Port{External: true}))
 	for _, p := range policies {
-		must(t, d.PutPolicy(p))
+		must(t, d.Policies.Put(p))
 	}
 	for _, v := range tunnels {
-		must(t, d.PutTunnel(v))
+		must(t, d.Tunnels.Put(v))
 	}
 	for _, s := range sids {
-		must(t, d.PutSID(s))
+		must(t, d.SIDs.Put(s))
 	}
 	for _, s := range steering {
-		must(t, d.PutSteering(s))
+		must(t, d.Steering.Put(s))
 	}
-	must(t, d.PutLocal(addr("10.0.0.1")))
-	must(t, d.PutLocal(addr("2001:db8::1")))
-	must(t, d.PutRoute(0, prefix("10.60.0.0/16"), []AdjacencyKey{{NextHop: addr("10.0.0.2")}, {Interface: "eth0"}}))
-	must(t, d.PutRoute(10, prefix("2001:db8:60::/48"), nil))
-	for _, k := range d.AdjacencyKeys() {
-		must(t, d.SetNextHop(k, ready(1)))
+	must(t, d.Steering.PutLocal(addr("10.0.0.1")))
+	must(t, d.Steering.PutLocal(addr("2001:db8::1")))
+	must(t, d.Routes.Put(0, prefix("10.60.0.0/16"), []AdjacencyKey{{NextHop: addr("10.0.0.2")}, {Interface: "eth0"}}))
+	must(t, d.Routes.Put(10, prefix("2001:db8:60::/48"), nil))
+	for _, k := range d.Adjacencies.Keys() {
+		must(t, d.Adjacencies.SetNextHop(k, ready(1)))
 	}
 }
 
@@ -152,21 +155,21 @@ func putContent(t *testing.T, d *DataPlane) {
 func deleteContent(t *testing.T, d *DataPlane) {
 	t.Helper()
 	policies, tunnels, sids, steering := content()
-	must(t, d.DeleteRoute(0, prefix("10.60.0.0/16")))
-	must(t, d.DeleteRoute(10, prefix("2001:db8:60::/48")))
-	must(t, d.DeleteLocal(addr("10.0.0.1")))
-	must(t, d.DeleteLocal(addr("2001:db8::1")))
+	must(t, d.Routes.Delete(0, prefix("10.60.0.0/16")))
+	must(t, d.Routes.Delete(10, prefix("2001:db8:60::/48")))
+	must(t, d.Steering.DeleteLocal(addr("10.0.0.1")))
+	must(t, d.Steering.DeleteLocal(addr("2001:db8::1")))
 	for _, s := range steering {
-		must(t, d.DeleteSteering(s))
+		must(t, d.Steering.Delete(s))
 	}
 	for _, s := range sids {
-		must(t, d.DeleteSID(s.SID))
+		must(t, d.SIDs.Delete(s.SID))
 	}
 	for _, v := range tunnels {
-		must(t, d.DeleteTunnel(v.Name))
+		must(t, d.Tunnels.Delete(v.Name))
 	}
 	for _, p := range policies {
-		must(t, d.DeletePolicy(p.Name))
+		must(t, d.Policies.Delete(p.Name))
 	}
-	must(t, d.DeletePort(1))
+	must(t, d.Ports.Delete(1))
 }

@@ -35,11 +35,11 @@ func filterEntry(f *Filter, local netip.Prefix, rule *Rule) (e abi.Filter, ok bo
 	}
 	var flags abi.FilterFlags
 	if f.Remote.IsValid() {
-		e.Remote, e.RemoteLength = abi.In6Of(f.Remote.Masked().Addr()), mappedBits(f.Remote)
+		e.Remote, e.RemoteLength = abi.In6Of(f.Remote.Masked().Addr()), abi.MappedBits(f.Remote)
 		flags |= family(f.Remote, abi.FilterFlagsFILTER_REMOTE4, abi.FilterFlagsFILTER_REMOTE6)
 	}
 	if local.IsValid() {
-		e.Local, e.LocalLength = abi.In6Of(local.Masked().Addr()), mappedBits(local)
+		e.Local, e.LocalLength = abi.In6Of(local.Masked().Addr()), abi.MappedBits(local)
 		flags |= family(local, abi.FilterFlagsFILTER_LOCAL4, abi.FilterFlagsFILTER_LOCAL6)
 	}
 	if !f.AnyProtocol {
@@ -72,14 +72,6 @@ func family(p netip.Prefix, four, six abi.FilterFlags) abi.FilterFlags {
 		return four
 	}
 	return six
-}
-
-// mappedBits is the length of p, IPv4 as IPv4-mapped.
-func mappedBits(p netip.Prefix) uint8 {
-	if p.Addr().Is4() {
-		return uint8(p.Bits() + 96)
-	}
-	return uint8(p.Bits())
 }
 
 // both is the prefix of what is in a and in b; ok is false if there is nothing.

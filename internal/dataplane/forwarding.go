@@ -139,7 +139,7 @@ func (f *forwardings) acquire(model Forwarding) (uint32, error) {
 	if model.Kind == ForwardGTPU || model.Kind == ForwardSRv6 {
 		key = AdjacencyKey{NextHop: model.Remote}
 	} else if model.Kind == ForwardLink {
-		key = model.Link.key()
+		key = model.Link.Key()
 	}
 	adjacency, err := f.node.acquire(key)
 	if err != nil {

@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/testutil/fuzzing"
 )
@@ -38,7 +41,7 @@ type world struct {
 	model   *model.Model
 	bases   [][]byte
 	counted model.Counts // since the last change
-	punts   []Punt       // that the model wants and that were not compared yet
+	punts   []event.Punt // that the model wants and that were not compared yet
 	events  []model.Event
 }
 
@@ -154,16 +157,16 @@ func (w *world) runSome(frames int) {
 // keeps for later what counters and records must come to.
 func (w *world) compare(frame []byte, ifindex int) string {
 	want := w.model.Run(frame, ifindex)
-	verdict, out, err := w.d.TestRun(frame, ifindex)
+	verdict, out, err := w.d.Frames.Test(frame, ifindex)
 	if err != nil {
 		return err.Error()
 	}
 	w.counted.Add(want.Counts)
 	w.expect(want, ifindex)
 	if v := wantVerdict(want); verdict != v {
-		return fmt.Sprintf("model: %s (%s), program: %s", VerdictName(v), want.Reason, VerdictName(verdict))
+		return fmt.Sprintf("model: %s (%s), program: %s", xdp.VerdictName(v), want.Reason, xdp.VerdictName(verdict))
 	}
-	if verdict != VerdictDrop && !bytes.Equal(out, want.Out) {
+	if verdict != xdp.VerdictDrop && !bytes.Equal(out, want.Out) {
 		return fmt.Sprintf("model:   %x\nprogram: %x\n%s", want.Out, out, cmp.Diff(fields(want.Out), fields(out)))
 	}
 	return ""
@@ -172,11 +175,11 @@ func (w *world) compare(frame []byte, ifindex int) string {
 func wantVerdict(r model.Result) uint32 {
 	switch {
 	case r.Reason == model.Passed:
-		return VerdictPass
+		return xdp.VerdictPass
 	case r.Reason == model.Replied, r.Reason == model.Forwarded:
-		return VerdictRedirect
+		return xdp.VerdictRedirect
 	}
-	return VerdictDrop
+	return xdp.VerdictDrop
 }
 
 // fields cuts a frame into 16 octets a line, for a difference one can read.
@@ -191,7 +194,7 @@ func fields(b []byte) []string {
 func (w *world) expect(r model.Result, ifindex int) {
 	w.events = append(w.events, r.Events...)
 	for _, p := range punts(r) {
-		w.punts = append(w.punts, meaningful(Punt{Kind: puntKinds[p.Kind], Ifindex: ifindex, Info: p.Info, L3: p.L3,
+		w.punts = append(w.punts, meaningful(event.Punt{Kind: puntKinds[p.Kind], Ifindex: ifindex, Info: p.Info, L3: p.L3,
 			Type: p.Type, Code: p.Code, Session: p.Session, Rule: p.Rule, Data: p.Data}))
 	}
 	if len(w.punts) >= 500 { // well before the ring buffer is full
@@ -229,12 +232,12 @@ func (w *world) comparePunts() {
 }
 
 // samePunt is what cmp.Equal would say, at a hundredth of its cost.
-func samePunt(a, b Punt) bool {
+func samePunt(a, b event.Punt) bool {
 	return a.Kind == b.Kind && a.Ifindex == b.Ifindex && a.Info == b.Info && a.L3 == b.L3 &&
 		a.Type == b.Type && a.Code == b.Code && a.Session == b.Session && a.Rule == b.Rule && bytes.Equal(a.Data, b.Data)
 }
 
-func firstDifference(want, got []Punt) string {
+func firstDifference(want, got []event.Punt) string {
 	for i := range min(len(want), len(got)) {
 		if d := cmp.Diff(want[i], got[i], sameAddr); d != "" {
 			return fmt.Sprintf("%x\n%s", want[i].Data, d)
@@ -247,7 +250,7 @@ func firstDifference(want, got []Punt) string {
 func (w *world) compareAll(frame []byte, ifindex int) string {
 	before := w.counters(w.t)
 	want := w.model.Run(frame, ifindex)
-	if _, _, err := w.d.TestRun(frame, ifindex); err != nil {
+	if _, _, err := w.d.Frames.Test(frame, ifindex); err != nil {
 		return err.Error()
 	}
 	if d := cmp.Diff(want.Counts, since(before, w.counters(w.t))); d != "" {
@@ -316,7 +319,7 @@ func (w *world) sumUp(before model.Counts, frames int) {
 
 var outcomeNames = func() map[string]bool {
 	names := map[string]bool{}
-	for _, r := range Reasons() {
+	for _, r := range reason.All() {
 		names[model.OutcomeName(model.Reason(r.String()))] = true
 	}
 	return names

@@ -15,7 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
@@ -31,7 +37,7 @@ type rig struct {
 	keys    []counterKey
 
 	mu     sync.Mutex
-	punts  []Punt
+	punts  []event.Punt
 	events []model.Event
 }
 
@@ -61,7 +67,7 @@ func newRig(t testing.TB) *rig {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() {
-		done <- d.Punts(ctx, func(p Punt) {
+		done <- d.Punts.Read(ctx, func(p event.Punt) {
 			r.mu.Lock()
 			r.punts = append(r.punts, p)
 			r.mu.Unlock()
@@ -96,7 +102,7 @@ func (r *rig) program(n model.Network) error {
 		Domain: c.Domain, GTPUAddresses: c.GTPU.Addresses, Pools: c.GTPU.Pools,
 		UEPools: n.UEPools, Protected: n.Protected, MSSClamp: n.MSSClamp}
 	for _, l := range c.Locators {
-		s.Locators = append(s.Locators, Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits})
+		s.Locators = append(s.Locators, settings.Locator{Prefix: l.Prefix, FunctionBits: l.FunctionBits})
 	}
 	if err := r.d.SetSettings(s); err != nil {
 		return err
@@ -106,16 +112,16 @@ func (r *rig) program(n model.Network) error {
 	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(a.SwitchTo) - len(b.SwitchTo) })
 	for _, put := range []error{
 		each(r.network.Ports, func(p model.Port) error {
-			if err := r.d.PutDevice(p.Ifindex); err != nil {
+			if err := r.d.Ports.PutDevice(p.Ifindex); err != nil {
 				return err
 			}
-			return r.d.SetPort(p.Ifindex, Port{External: p.External, PartialChecksum: p.PartialChecksum, MTU: p.MTU})
+			return r.d.Ports.Set(p.Ifindex, port.Port{External: p.External, PartialChecksum: p.PartialChecksum, MTU: p.MTU})
 		}),
-		each(c.Policies, r.d.PutPolicy),
-		each(tunnels, r.d.PutTunnel),
+		each(c.Policies, r.d.Policies.Put),
+		each(tunnels, r.d.Tunnels.Put),
 		each(c.SIDs, r.putSID),
-		each(c.Steering, r.d.PutSteering),
-		each(r.network.Local, r.d.PutLocal),
+		each(c.Steering, r.d.Steering.Put),
+		each(r.network.Local, r.d.Steering.PutLocal),
 		each(r.network.Routes, r.putRoute),
 		r.putSessions(),
 	} {
@@ -140,7 +146,7 @@ func (r *rig) putRoute(route model.Route) error {
 	for _, k := range route.Via {
 		via = append(via, AdjacencyKey(k))
 	}
-	return r.d.PutRoute(route.Table, route.Prefix, via)
+	return r.d.Routes.Put(route.Table, route.Prefix, via)
 }
 
 // clear empties the tables again, what refers first.
@@ -150,14 +156,14 @@ func (r *rig) clear() error {
 	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(b.SwitchTo) - len(a.SwitchTo) })
 	return errors.Join(
 		r.deleteSessions(),
-		each(r.network.Routes, func(route model.Route) error { return r.d.DeleteRoute(route.Table, route.Prefix) }),
-		each(r.network.Local, r.d.DeleteLocal),
-		each(c.Steering, r.d.DeleteSteering),
+		each(r.network.Routes, func(route model.Route) error { return r.d.Routes.Delete(route.Table, route.Prefix) }),
+		each(r.network.Local, r.d.Steering.DeleteLocal),
+		each(c.Steering, r.d.Steering.Delete),
 		each(c.SIDs, r.deleteSID),
-		each(tunnels, func(t gtpu.Tunnel) error { return r.d.DeleteTunnel(t.Name) }),
-		each(c.Policies, func(p srpolicy.Policy) error { return r.d.DeletePolicy(p.Name) }),
+		each(tunnels, func(t gtpu.Tunnel) error { return r.d.Tunnels.Delete(t.Name) }),
+		each(c.Policies, func(p srpolicy.Policy) error { return r.d.Policies.Delete(p.Name) }),
 		each(r.network.Ports, func(p model.Port) error {
-			return errors.Join(r.d.DeletePort(p.Ifindex), r.d.DeleteDevice(p.Ifindex))
+			return errors.Join(r.d.Ports.Delete(p.Ifindex), r.d.Ports.DeleteDevice(p.Ifindex))
 		}),
 	)
 }
@@ -165,20 +171,20 @@ func (r *rig) clear() error {
 // setNextHops resolves what the tables refer to; what the network does not
 // know is not ready.
 func (r *rig) setNextHops() error {
-	for _, k := range r.d.AdjacencyKeys() {
-		var hop *NextHop
+	for _, k := range r.d.Adjacencies.Keys() {
+		var hop *adjacency.NextHop
 		for _, a := range r.network.Adjacencies {
 			if a.Key == model.Key(k) {
-				hop = &NextHop{Ifindex: r.ifindex(a.Out), MTU: a.MTU, Pass: a.Pass, Src: net.HardwareAddr(a.Src[:])}
+				hop = &adjacency.NextHop{Ifindex: r.ifindex(a.Out), MTU: a.MTU, Pass: a.Pass, Src: net.HardwareAddr(a.Src[:])}
 				if !a.Pass || a.Dst != (model.MAC{}) {
 					hop.Dst = net.HardwareAddr(a.Dst[:])
 				}
 				for _, v := range a.VLAN {
-					hop.VLANs = append(hop.VLANs, VLAN{TPID: v.TPID, ID: v.ID})
+					hop.VLANs = append(hop.VLANs, adjacency.VLAN{TPID: v.TPID, ID: v.ID})
 				}
 			}
 		}
-		if err := r.d.SetNextHop(k, hop); err != nil {
+		if err := r.d.Adjacencies.SetNextHop(k, hop); err != nil {
 			return err
 		}
 	}
@@ -203,14 +209,14 @@ type counterKey struct {
 func (r *rig) counterKeys() []counterKey {
 	var keys []counterKey
 	c := &r.network.Config
-	outcomes := make([]string, len(Reasons()))
-	for i, reason := range Reasons() {
+	outcomes := make([]string, len(reason.All()))
+	for i, reason := range reason.All() {
 		outcomes[i] = model.OutcomeName(model.Reason(reason.String()))
 	}
 	keys = append(keys, counterKey{outcomes, r.d.Outcomes})
 	sid := func(p netip.Prefix) {
 		keys = append(keys, counterKey{[]string{model.SIDName(p)}, func() ([]counter.Counter, error) {
-			v, err := r.d.SIDCounter(p)
+			v, err := r.d.SIDs.Counter(p)
 			return []counter.Counter{v}, err
 		}})
 	}
@@ -222,14 +228,14 @@ func (r *rig) counterKeys() []counterKey {
 		for i := range names {
 			names[i] = model.ListName(p.Name, i)
 		}
-		keys = append(keys, counterKey{names, func() ([]counter.Counter, error) { return r.d.ListCounters(p.Name) }})
+		keys = append(keys, counterKey{names, func() ([]counter.Counter, error) { return r.d.Policies.Counters(p.Name) }})
 		if p.BindingSID.IsValid() {
 			sid(netip.PrefixFrom(p.BindingSID, 128))
 		}
 	}
 	for _, t := range c.Tunnels {
 		keys = append(keys, counterKey{[]string{model.ReceivedName(t.Name), model.SentName(t.Name)}, func() ([]counter.Counter, error) {
-			received, sent, err := r.d.TunnelCounters(t.Name)
+			received, sent, err := r.d.Tunnels.Counters(t.Name)
 			return []counter.Counter{received, sent}, err
 		}})
 	}
@@ -269,7 +275,7 @@ func since(before, after model.Counts) model.Counts {
 }
 
 // takePunts waits for a number of records, and returns all there are.
-func (r *rig) takePunts(want int) []Punt { return waitFor(&r.mu, &r.punts, want) }
+func (r *rig) takePunts(want int) []event.Punt { return waitFor(&r.mu, &r.punts, want) }
 
 // waitFor empties a list that somebody else fills, once there is enough in it,
 // or after a while.
@@ -286,12 +292,12 @@ func waitFor[T any](mu *sync.Mutex, list *[]T, want int) []T {
 	}
 }
 
-var verdictOf = map[string]uint32{"forwarded": VerdictRedirect, "replied": VerdictRedirect, "passed": VerdictPass,
-	"slow_path": VerdictDrop, "dropped": VerdictDrop}
+var verdictOf = map[string]uint32{"forwarded": xdp.VerdictRedirect, "replied": xdp.VerdictRedirect, "passed": xdp.VerdictPass,
+	"slow_path": xdp.VerdictDrop, "dropped": xdp.VerdictDrop}
 
-var puntKinds = map[model.PuntKind]PuntKind{model.PuntReassemble: PuntReassemble, model.PuntFragment: PuntFragment,
-	model.PuntICMP: PuntICMP, model.PuntErrorIndication: PuntErrorIndication,
-	model.PuntBuffer: PuntBuffer, model.PuntDuplicate: PuntDuplicate, model.PuntFlood: PuntFlood}
+var puntKinds = map[model.PuntKind]event.PuntKind{model.PuntReassemble: event.PuntReassemble, model.PuntFragment: event.PuntFragment,
+	model.PuntICMP: event.PuntICMP, model.PuntErrorIndication: event.PuntErrorIndication,
+	model.PuntBuffer: event.PuntBuffer, model.PuntDuplicate: event.PuntDuplicate, model.PuntFlood: event.PuntFlood}
 
 // TestGolden runs every row of testdata/behavior and testdata/session through
 // the loaded program: the verdict, the bytes, the counters, the records for the
@@ -354,7 +360,7 @@ func (r *rig) goldenRow(t *testing.T, row *golden.Row) {
 	frame, ifindex := row.Input()
 	time.Sleep(row.Wait())
 	before := r.counters(t)
-	verdict, out, err := r.d.TestRun(frame, ifindex)
+	verdict, out, err := r.d.Frames.Test(frame, ifindex)
 	if err != nil {
 		t.Fatalf("%s: %v", row.Name, err)
 	}
@@ -364,7 +370,7 @@ func (r *rig) goldenRow(t *testing.T, row *golden.Row) {
 	}
 	want := verdictOf[row.Want.Verdict]
 	if verdict != want {
-		t.Errorf("%s: %s, want %s", row.Name, VerdictName(verdict), VerdictName(want))
+		t.Errorf("%s: %s, want %s", row.Name, xdp.VerdictName(verdict), xdp.VerdictName(want))
 		r.takePunts(0)
 		return
 	}
@@ -372,7 +378,7 @@ func (r *rig) goldenRow(t *testing.T, row *golden.Row) {
 	if wantOut == nil {
 		wantOut = frame
 	}
-	if verdict != VerdictDrop && !bytes.Equal(out, wantOut) {
+	if verdict != xdp.VerdictDrop && !bytes.Equal(out, wantOut) {
 		t.Errorf("%s: frame\nwant %x\ngot  %x", row.Name, wantOut, out)
 	}
 	r.goldenPunt(t, row, frame, ifindex)
@@ -383,15 +389,15 @@ var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 // meaningful leaves out what only an ICMP error has, and the table, which the
 // model does not tell.
-func meaningful(p Punt) Punt {
+func meaningful(p event.Punt) event.Punt {
 	p.Table, p.Link = 0, Link{}
-	if p.Kind != PuntICMP {
+	if p.Kind != event.PuntICMP {
 		p.Type, p.Code = 0, 0
 	}
 	switch p.Kind {
-	case PuntICMP: // whose it is goes with the table
+	case event.PuntICMP: // whose it is goes with the table
 		p.Session, p.Rule = 0, 0
-	case PuntReassemble, PuntBuffer, PuntDuplicate, PuntFlood: // what a session's is about is in Session and Rule
+	case event.PuntReassemble, event.PuntBuffer, event.PuntDuplicate, event.PuntFlood: // what a session's is about is in Session and Rule
 		p.Info = 0
 	}
 	return p
@@ -400,13 +406,13 @@ func meaningful(p Punt) Punt {
 // goldenPunt compares records and events.
 func (r *rig) goldenPunt(t *testing.T, row *golden.Row, frame []byte, ifindex int) {
 	t.Helper()
-	var want []Punt
+	var want []event.Punt
 	wanted := row.Want.Copies
 	if row.Want.Punt != nil {
 		wanted = append(slices.Clone(wanted), *row.Want.Punt)
 	}
 	for _, w := range wanted {
-		want = append(want, Punt{Kind: puntKinds[w.Kind], Ifindex: ifindex, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code,
+		want = append(want, event.Punt{Kind: puntKinds[w.Kind], Ifindex: ifindex, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code,
 			Session: w.Session, Rule: w.Rule, Data: frame[:min(len(frame), 2048)]})
 	}
 	if len(want) > 0 {

@@ -4,12 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 )
 
 // maxStations bounds the MAC addresses of Ethernet sessions that are known at
@@ -18,118 +19,6 @@ const maxStations = 65536
 
 // pdrFrames is PDR_FRAMES (bpf/def/tables.h).
 const pdrFrames = 0x80
-
-// ethernetLink is a link of Ethernet sessions that was put since Open.
-type ethernetLink struct {
-	number uint32      // FORWARD_LINK
-	port   abi.PortKey // ifindex 0: the interface is not there
-}
-
-// String is the link as people write it.
-func (l Link) String() string {
-	if l.VLAN == 0 {
-		return l.Interface
-	}
-	return fmt.Sprintf("%s.%d", l.Interface, l.VLAN)
-}
-
-func (l Link) key() AdjacencyKey { return AdjacencyKey{Interface: l.Interface} }
-
-// PutLink has frames from a link given to Ethernet sessions. It must be put
-// before rules name it, and again when its interface, which need not be there
-// yet, is another one. What came by it to this node itself does not any more.
-func (d *DataPlane) PutLink(l Link) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.putLink(l); err != nil {
-		return fmt.Errorf("link %s: %w", l, err)
-	}
-	return nil
-}
-
-func (d *DataPlane) putLink(l Link) error {
-	if !d.Sessions.room {
-		return errNoSessions
-	}
-	if l.VLAN > 4094 {
-		return errors.New("want a VLAN id from 1 to 4094, or none")
-	}
-	var port abi.PortKey
-	if i, err := net.InterfaceByName(l.Interface); err == nil {
-		port = abi.PortKey{Ifindex: uint32(i.Index), OuterVlan: l.VLAN}
-	}
-	old := d.ethernet[l]
-	if old != nil && old.port == port {
-		return nil
-	}
-	if port.Ifindex != 0 && d.steersPort(port) {
-		return errors.New("frames from there are steered elsewhere")
-	}
-	index, err := d.acquire(l.key())
-	if err != nil {
-		return err
-	}
-	next := &ethernetLink{number: index<<12 | uint32(l.VLAN), port: port}
-	if err := d.placeLink(next); err != nil {
-		return errors.Join(err, d.release(l.key()))
-	}
-	d.ethernet[l] = next
-	if old != nil { // the interface is another one of that name
-		return d.removeLink(l, old)
-	}
-	return nil
-}
-
-// placeLink has frames of the link's port given to it.
-func (d *DataPlane) placeLink(link *ethernetLink) error {
-	if link.port.Ifindex == 0 {
-		return nil
-	}
-	err := d.portRules.Put(link.port, abi.Target{Kind: uint32(abi.TargetKindTARGET_LINK), Index: link.number})
-	if err != nil {
-		return err
-	}
-	return d.markSteered(int(link.port.Ifindex))
-}
-
-// steersPort says whether a steering entry has frames of that port.
-func (d *DataPlane) steersPort(port abi.PortKey) bool {
-	for _, s := range d.steerings {
-		if s.model.Interface != "" && s.port == port {
-			return true
-		}
-	}
-	return false
-}
-
-func (d *DataPlane) removeLink(l Link, link *ethernetLink) error {
-	if link.port.Ifindex == 0 {
-		return d.release(l.key())
-	}
-	return errors.Join(d.portRules.Delete(link.port), d.markSteered(int(link.port.Ifindex)), d.release(l.key()))
-}
-
-// DeleteLink ends that. One that is not there is not an error.
-func (d *DataPlane) DeleteLink(l Link) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	link := d.ethernet[l]
-	if link == nil {
-		return nil
-	}
-	delete(d.ethernet, l)
-	return d.removeLink(l, link)
-}
-
-// linkOf is the link of a number; the zero value if there is none.
-func (d *DataPlane) linkOf(number uint32) Link {
-	for l, link := range d.ethernet {
-		if link.number == number {
-			return l
-		}
-	}
-	return Link{}
-}
 
 // linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:
 // the second half is neither 0 nor that of an IPv4 address.
@@ -140,16 +29,6 @@ func linkEntry(session uint64) (e abi.In6) {
 }
 
 func isLinkEntry(e abi.In6) bool { return e == linkEntry(binary.BigEndian.Uint64(e.B[:])) }
-
-// isLink says whether frames of a port are a link's.
-func (d *DataPlane) isLink(port abi.PortKey) bool {
-	for _, link := range d.ethernet {
-		if link.port == port {
-			return true
-		}
-	}
-	return false
-}
 
 // InjectFor is Inject of a frame on a link, or InjectKept, for the rules of an
 // Ethernet session there whatever its destination is.
@@ -165,9 +44,9 @@ func (d *DataPlane) InjectFor(session uint64, frame []byte, ifindex int, kept bo
 		return err
 	}
 	if kept {
-		meta = append(meta, keptMark...)
+		meta = append(meta, xdp.KeptMark...)
 	}
-	return d.inject(meta, frame, ifindex)
+	return d.Frames.InjectWith(meta, frame, ifindex)
 }
 
 // givenMagic is GIVEN_MAGIC (bpf/def/tables.h).
@@ -192,14 +71,14 @@ func (d *DataPlane) Stations() ([]Station, error) {
 	if d.maps == nil {
 		return nil, errClosed
 	}
-	table := d.maps[abi.MapStation]
-	keys, values := make([]abi.StationKey, table.MaxEntries()), make([]abi.Station, table.MaxEntries())
+	stations := d.maps[abi.MapStation]
+	keys, values := make([]abi.StationKey, stations.MaxEntries()), make([]abi.Station, stations.MaxEntries())
 	var cursor ebpf.MapBatchCursor
-	n, err := table.BatchLookup(&cursor, keys, values, nil)
+	n, err := stations.BatchLookup(&cursor, keys, values, nil)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
 		return nil, fmt.Errorf("read table station: %w", err)
 	}
-	now, err := monotonic()
+	now, err := table.Monotonic()
 	if err != nil {
 		return nil, err
 	}

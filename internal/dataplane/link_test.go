@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -45,7 +46,7 @@ func mac6(text string) packet.Hex {
 func linkRig(t *testing.T) *DataPlane {
 	t.Helper()
 	d := sessionRig(t, Options{})
-	if err := d.PutLink(lo); err != nil {
+	if err := d.Links.Put(lo); err != nil {
 		t.Fatal(err)
 	}
 	for n := range uint32(2) {
@@ -64,7 +65,7 @@ func passes(t *testing.T, d *DataPlane, frame []byte) (session uint64, rule uint
 	for _, id := range []uint64{1, 2} {
 		before[id], _ = d.Sessions.Usage(id)
 	}
-	if _, _, err := d.TestRun(frame, 1); err != nil {
+	if _, _, err := d.Frames.Test(frame, 1); err != nil {
 		t.Fatal(err)
 	}
 	for id, was := range before {
@@ -111,7 +112,7 @@ func TestStations(t *testing.T) {
 	if err := d.Sessions.Put(frames(3, 0x01000002)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := d.TestRun(toHost(host), 1); err != nil {
+	if _, _, err := d.Frames.Test(toHost(host), 1); err != nil {
 		t.Fatal(err)
 	}
 	usage, err := d.Sessions.Usage(3)
@@ -123,10 +124,10 @@ func TestStations(t *testing.T) {
 // TestInjectFor gives a frame to one session, also where it keeps what comes.
 func TestInjectFor(t *testing.T) {
 	d := linkRig(t)
-	punts := make(chan Punt, 10)
+	punts := make(chan event.Punt, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { _ = d.Punts(ctx, func(p Punt) { punts <- p }) }()
+	go func() { _ = d.Punts.Read(ctx, func(p event.Punt) { punts <- p }) }()
 	broadcast := toHost("ff:ff:ff:ff:ff:ff")
 	packets := func(id uint64) uint64 {
 		usage, err := d.Sessions.Usage(id)
@@ -135,10 +136,10 @@ func TestInjectFor(t *testing.T) {
 		}
 		return usage[0].Volume.Packets + usage[1].Volume.Packets
 	}
-	if err := d.Inject(broadcast, 1); err != nil {
+	if err := d.Frames.Inject(broadcast, 1); err != nil {
 		t.Fatal(err)
 	}
-	if p := <-punts; p.Kind != PuntFlood || p.Link != lo || string(p.Data) != string(broadcast) {
+	if p := <-punts; p.Kind != event.PuntFlood || p.Link != lo || string(p.Data) != string(broadcast) {
 		t.Errorf("a broadcast: %+v", p)
 	}
 	if err := d.InjectFor(2, broadcast, 1, false); err != nil {
@@ -152,7 +153,7 @@ func TestInjectFor(t *testing.T) {
 	if err := errors.Join(d.Sessions.Put(held), d.InjectFor(2, broadcast, 1, false)); err != nil {
 		t.Fatal(err)
 	}
-	if p := <-punts; p.Kind != PuntBuffer || p.Session != 2 || p.Rule != 2 {
+	if p := <-punts; p.Kind != event.PuntBuffer || p.Session != 2 || p.Rule != 2 {
 		t.Errorf("for a session that keeps what comes: %+v", p)
 	}
 	if err := d.InjectFor(2, broadcast, 1, true); err != nil {
@@ -192,17 +193,17 @@ func TestLinkRefusals(t *testing.T) {
 			t.Errorf("want an error with %q: %v", want, err)
 		}
 	}
-	if err := d.PutLink(Link{Interface: "lo", VLAN: 4095}); err == nil {
+	if err := d.Links.Put(Link{Interface: "lo", VLAN: 4095}); err == nil {
 		t.Error("a VLAN 4095")
 	}
 	steered := srpolicy.Steering{Interface: "lo", VLANs: []uint16{100}, Policy: "n9"}
-	if err := d.PutSteering(steered); err == nil {
+	if err := d.Steering.Put(steered); err == nil {
 		t.Error("frames of a link are steered")
 	}
-	if err := errors.Join(d.DeleteLink(lo), d.PutSteering(steered)); err != nil {
+	if err := errors.Join(d.Links.Delete(lo), d.Steering.Put(steered)); err != nil {
 		t.Error(err)
 	}
-	if err := d.PutLink(lo); err == nil {
+	if err := d.Links.Put(lo); err == nil {
 		t.Error("steered frames are a link's")
 	}
 }

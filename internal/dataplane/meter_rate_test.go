@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -87,14 +88,14 @@ func (f *flow) setRate(t *testing.T, rate uint64) {
 func (f *flow) offer(t *testing.T) (refused bool) {
 	frame := f.frames[f.turn%len(f.frames)]
 	f.turn++
-	return runEach(t, f.d, frame, f.batch) == VerdictDrop
+	return runEach(t, f.d, frame, f.batch) == xdp.VerdictDrop
 }
 
 // runEach sends a frame `count` times, and returns the last verdict. A call of
 // its own for each packet: the kernel exchanges programs for one of many, which
 // takes longer than a bucket's window.
 func runEach(t *testing.T, d *DataPlane, frame []byte, count int) uint32 {
-	ctx := xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: 1}
+	ctx := xdp.MD{DataEnd: uint32(len(frame)), IngressIfindex: 1}
 	attr := struct { // the part of union bpf_attr for BPF_PROG_TEST_RUN
 		prog, verdict, sizeIn, sizeOut uint32
 		in, out                        uint64
@@ -361,7 +362,7 @@ func TestMeterRateChanges(t *testing.T) {
 func TestLimitOfTwoCPUs(t *testing.T) {
 	const octets, perSecond, held = 1000, 1e6, 1e5 // 8000 kbit/s, of which a bucket holds 100 ms
 	d := sessionRig(t, Options{})
-	must(t, d.PutSID(srv6.LocalSID{
+	must(t, d.SIDs.Put(srv6.LocalSID{
 		SID: netip.MustParsePrefix("fc00:f::/64"), Behavior: srv6.EndLimit, GroupBits: 16, RateBits: 16,
 	}))
 	frame := packet.Frame(packet.Ethernet{}, packet.IPv6{Src: addr("fc00::1"), Dst: addr("fc00:f:0:0:1:1f40::")},

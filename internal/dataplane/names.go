@@ -1,12 +1,38 @@
 package dataplane
 
 import (
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
 )
 
-// Counter counts packets and bytes (which bytes: docs/reference/semantics.md section 1).
-type Counter = counter.Counter
+// The types of the concepts that callers of Open pass to DataPlane's fields and get
+// from them. Each is documented where it is declared.
+type (
+	AdjacencyKey = adjacency.Key
+	Counter      = counter.Counter
+	FullError    = table.FullError
+	Limits       = settings.Limits
+	Link         = ethernet.Link
+	Locator      = settings.Locator
+	Mode         = attach.Mode
+	NextHop      = adjacency.NextHop
+	Pod          = pod.Pod
+	Port         = port.Port
+	Punt         = event.Punt
+	Settings     = settings.Settings
+	TraceEvent   = event.TraceEvent
+	TraceFilter  = event.TraceFilter
+	Usage        = table.Usage
+	VLAN         = adjacency.VLAN
+)
 
-// FullError says that a table holds as many entries as it can.
-type FullError = table.FullError
+// ErrTaken says that a TEID, a UE address or a prefix belongs to something else.
+var ErrTaken = target.ErrTaken

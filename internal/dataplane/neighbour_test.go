@@ -6,6 +6,10 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -51,9 +55,9 @@ func TestNeighbourIsHandedUp(t *testing.T) {
 	ns.Do(t, func() {
 		r := newRig(t)
 		must(t, r.d.SetSettings(testSettings()))
-		must(t, r.d.SetPort(in.Index, Port{}))
-		must(t, r.d.PutSID(srv6.LocalSID{SID: prefix("fc00:a:100::/40"), Behavior: srv6.EndDT46, Table: 100}))
-		must(t, r.d.PutSID(srv6.LocalSID{SID: prefix("fc00:a:200::/40"), Behavior: srv6.EndDT46, Table: 254}))
+		must(t, r.d.Ports.Set(in.Index, port.Port{}))
+		must(t, r.d.SIDs.Put(srv6.LocalSID{SID: prefix("fc00:a:100::/40"), Behavior: srv6.EndDT46, Table: 100}))
+		must(t, r.d.SIDs.Put(srv6.LocalSID{SID: prefix("fc00:a:200::/40"), Behavior: srv6.EndDT46, Table: 254}))
 		for _, c := range []struct{ src, dst, hop string }{
 			{"10.50.0.1", "10.20.0.7", "10.20.0.7"},
 			{"10.50.0.1", "10.30.0.7", "10.20.0.9"},
@@ -61,14 +65,14 @@ func TestNeighbourIsHandedUp(t *testing.T) {
 			{"2001:db8:50::1", "2001:db8:20::7", "2001:db8:20::7"},
 		} {
 			frame := inside("fc00:a:100::", c.src, c.dst)
-			verdict, same, err := r.d.TestRun(frame, in.Index)
+			verdict, same, err := r.d.Frames.Test(frame, in.Index)
 			must(t, err)
 			got := r.takePunts(1)
-			if verdict != VerdictDrop || !bytes.Equal(same, frame) || len(got) != 1 {
-				t.Fatalf("to %s: %s, %d records", c.dst, VerdictName(verdict), len(got))
+			if verdict != xdp.VerdictDrop || !bytes.Equal(same, frame) || len(got) != 1 {
+				t.Fatalf("to %s: %s, %d records", c.dst, xdp.VerdictName(verdict), len(got))
 			}
 			p := got[0]
-			if p.Kind != PuntNeighbour || p.NextHop != addr(c.hop) || p.Egress != out.Index || p.Ifindex != in.Index || p.L3 != 14+40 ||
+			if p.Kind != event.PuntNeighbour || p.NextHop != addr(c.hop) || p.Egress != out.Index || p.Ifindex != in.Index || p.L3 != 14+40 ||
 				p.Table != 100 || !bytes.Equal(p.Data, frame) {
 				t.Errorf("to %s: %+v", c.dst, p)
 			}
@@ -92,11 +96,11 @@ func (r *rig) ends(t *testing.T, ifindex int, frame []byte, outcome string) {
 	t.Helper()
 	before, err := r.d.Outcomes()
 	must(t, err)
-	_, _, err = r.d.TestRun(frame, ifindex)
+	_, _, err = r.d.Frames.Test(frame, ifindex)
 	must(t, err)
 	after, err := r.d.Outcomes()
 	must(t, err)
-	for i, reason := range Reasons() {
+	for i, reason := range reason.All() {
 		counted := after[i].Packets - before[i].Packets
 		if wanted := reason.String() == outcome; wanted != (counted == 1) {
 			t.Errorf("%s: %d packets, want 1 of %s", reason, counted, outcome)

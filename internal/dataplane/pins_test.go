@@ -15,6 +15,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/pin"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 )
 
 var pinDirs atomic.Uint32
@@ -102,14 +105,14 @@ func TestSweepRemovesTheRest(t *testing.T) {
 	d := openPinned(t, path)
 	empty := d.Usage()
 	putContent(t, d)
-	must(t, d.PutDevice(1))
+	must(t, d.Ports.PutDevice(1))
 	must(t, d.Close())
 
 	d = openPinned(t, path)
 	must(t, d.SetSettings(testSettings()))
 	one, _, sids, _ := content()
-	must(t, d.PutPolicy(one[0]))
-	must(t, d.PutSID(sids[0]))
+	must(t, d.Policies.Put(one[0]))
+	must(t, d.SIDs.Put(sids[0]))
 	must(t, d.Sweep())
 	for name, want := range map[string]int{
 		abi.MapSrPolicy: 1, abi.MapSegmentList: 1, abi.MapLocalSid: 1, abi.MapAdjacency: 1,
@@ -138,7 +141,7 @@ func TestSweepRemovesTheRest(t *testing.T) {
 	if port.Flags != 0 {
 		t.Errorf("port 1 still has flags %d", port.Flags)
 	}
-	if d.findReceive(7) != 0 || d.findReceive(0x12345678) != 0 {
+	if d.Tunnels.Find(7) != 0 || d.Tunnels.Find(0x12345678) != 0 {
 		t.Error("tunnels are still found by their TEIDs")
 	}
 }
@@ -150,13 +153,13 @@ func TestPinsAppearAtOnceAndGo(t *testing.T) {
 	if got := list(t, parent); len(got) != 1 || got[0] != "culvert" {
 		t.Errorf("beside the pins there is %v", got)
 	}
-	if n := len(list(t, path, dirMaps)); n != len(d.maps) {
+	if n := len(list(t, path, "maps")); n != len(d.maps) {
 		t.Errorf("%d maps are pinned, want %d", n, len(d.maps))
 	}
-	if err := Remove(path); !errors.Is(err, ErrPinInUse) {
+	if err := Remove(path); !errors.Is(err, pin.ErrInUse) {
 		t.Errorf("Remove under a running daemon: %v, want ErrPinInUse", err)
 	}
-	if _, err := Open(Options{PinPath: path, Limits: smallLimits}); !errors.Is(err, ErrPinInUse) {
+	if _, err := Open(Options{PinPath: path, Limits: smallLimits}); !errors.Is(err, pin.ErrInUse) {
 		t.Errorf("a second Open: %v, want ErrPinInUse", err)
 	}
 	must(t, d.Close())
@@ -173,8 +176,8 @@ func TestLeftoverOfACrashGoes(t *testing.T) {
 	d := openPinned(t, path)
 	must(t, d.Close())
 	// Died before the rename, and halfway through.
-	must(t, os.Rename(path, path+newSuffix))
-	must(t, os.Remove(filepath.Join(path+newSuffix, dirMaps, abi.MapTunnel)))
+	must(t, os.Rename(path, path+"_new"))
+	must(t, os.Remove(filepath.Join(path+"_new", "maps", abi.MapTunnel)))
 	d = openPinned(t, path)
 	must(t, d.Close())
 	if got := list(t, parent); len(got) != 1 {
@@ -198,7 +201,7 @@ func TestOtherBuildTakesOver(t *testing.T) {
 	if after := dump(t, d); after != before {
 		t.Errorf("the upgrade changed the tables:\n%s", difference(before, after))
 	}
-	if got := list(t, path, dirPrograms); len(got) != 1 {
+	if got := list(t, path, "programs"); len(got) != 1 {
 		t.Errorf("programs: %v", got)
 	}
 	must(t, d.Close())
@@ -211,11 +214,11 @@ func TestOtherBuildTakesOver(t *testing.T) {
 	}
 	d = openWith(t, Options{PinPath: path, Limits: smallLimits, edit: more})
 	must(t, d.Close())
-	if _, err := os.Stat(filepath.Join(path, dirMaps, "one_more")); err != nil {
+	if _, err := os.Stat(filepath.Join(path, "maps", "one_more")); err != nil {
 		t.Errorf("the new map is not pinned: %v", err)
 	}
 	d = openPinned(t, path)
-	if _, err := os.Stat(filepath.Join(path, dirMaps, "one_more")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(path, "maps", "one_more")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the map that no build has is still pinned: %v", err)
 	}
 	if after := dump(t, d); after != before {
@@ -228,11 +231,11 @@ func TestOtherBuildTakesOver(t *testing.T) {
 func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 	path := pinPath(t)
 	d := openPinned(t, path)
-	_, err := d.Attach(1, ModeGeneric)
+	_, err := d.XDP.Attach(1, attach.ModeGeneric)
 	must(t, err)
 	must(t, d.Close())
 	id := programID(t, path)
-	record := filepath.Join(path, dirLayout, abi.ProgCulvertXdp)
+	record := filepath.Join(path, "layout", abi.ProgCulvertXdp)
 
 	d = openPinned(t, path)
 	if got := programID(t, path); got != id {
@@ -285,7 +288,7 @@ func relink(t *testing.T, path, target string) {
 // repin puts a map of the same kind in the place of a pinned one.
 func repin(t *testing.T, path, name string) {
 	t.Helper()
-	at := filepath.Join(path, dirMaps, name)
+	at := filepath.Join(path, "maps", name)
 	spec, err := loadSpec()
 	must(t, err)
 	must(t, os.Remove(at))
@@ -297,7 +300,7 @@ func repin(t *testing.T, path, name string) {
 
 func programID(t *testing.T, path string) ebpf.ProgramID {
 	t.Helper()
-	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp), nil)
+	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, "programs", abi.ProgCulvertXdp), nil)
 	must(t, err)
 	defer p.Close()
 	info, err := p.Info()
@@ -309,14 +312,14 @@ func programID(t *testing.T, path string) ebpf.ProgramID {
 // linkProgram is what an interface runs.
 func linkProgram(t *testing.T, d *DataPlane, ifindex int) ebpf.ProgramID {
 	t.Helper()
-	info, err := d.links[ifindex].link.Info()
+	program, err := d.XDP.Runs(ifindex)
 	must(t, err)
-	return info.Program
+	return program
 }
 
 func programTag(t *testing.T, path string) string {
 	t.Helper()
-	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp), nil)
+	p, err := ebpf.LoadPinnedProgram(filepath.Join(path, "programs", abi.ProgCulvertXdp), nil)
 	must(t, err)
 	defer p.Close()
 	info, err := p.Info()
@@ -349,7 +352,7 @@ func TestIncompatiblePinsAreRefused(t *testing.T) {
 	} {
 		c.opts.PinPath = path
 		_, err := Open(c.opts)
-		if !errors.Is(err, ErrIncompatiblePin) {
+		if !errors.Is(err, pin.ErrIncompatible) {
 			t.Errorf("%s: %v, want ErrIncompatiblePin", c.what, err)
 			continue
 		}
@@ -388,13 +391,13 @@ func TestSessionsAreAdded(t *testing.T) {
 		prepareSessions(t, d)
 		must(t, d.Sessions.Put(plain(5, 7)))
 		resolve(t, d)
-		if verdict, _, err := d.TestRun(downlinkFrame("192.0.2.1", ue4(5).String(), 80), 1); err != nil || verdict != VerdictRedirect {
-			t.Errorf("a packet of the session: %s, %v", VerdictName(verdict), err)
+		if verdict, _, err := d.Frames.Test(downlinkFrame("192.0.2.1", ue4(5).String(), 80), 1); err != nil || verdict != xdp.VerdictRedirect {
+			t.Errorf("a packet of the session: %s, %v", xdp.VerdictName(verdict), err)
 		}
 		must(t, d.Sweep())
 		must(t, d.Close())
 	}
-	if _, err := Open(Options{PinPath: path, Limits: smallLimits}); !errors.Is(err, ErrIncompatiblePin) || !strings.Contains(err.Error(), "limits.sessions") {
+	if _, err := Open(Options{PinPath: path, Limits: smallLimits}); !errors.Is(err, pin.ErrIncompatible) || !strings.Contains(err.Error(), "limits.sessions") {
 		t.Errorf("without sessions again: %v, want ErrIncompatiblePin about limits.sessions", err)
 	}
 }
@@ -411,8 +414,8 @@ func TestForeignPinsAreRefused(t *testing.T) {
 		"other directories":    func(path string) { must(t, os.Mkdir(filepath.Join(path, "tc"), 0o700)) },
 		"a program at the top": func(path string) { must(t, other.Pin(filepath.Join(path, "prog"))) },
 		"another program of our name": func(path string) {
-			must(t, os.Mkdir(filepath.Join(path, dirPrograms), 0o700))
-			must(t, other.Pin(filepath.Join(path, dirPrograms, abi.ProgCulvertXdp)))
+			must(t, os.Mkdir(filepath.Join(path, "programs"), 0o700))
+			must(t, other.Pin(filepath.Join(path, "programs", abi.ProgCulvertXdp)))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -422,11 +425,11 @@ func TestForeignPinsAreRefused(t *testing.T) {
 			make(path)
 			before := tree(t, path)
 			_, err := Open(Options{PinPath: path, Limits: smallLimits})
-			if !errors.Is(err, ErrForeignPin) || !strings.Contains(err.Error(), path) {
+			if !errors.Is(err, pin.ErrForeign) || !strings.Contains(err.Error(), path) {
 				t.Errorf("Open: %v, want ErrForeignPin that names %s", err, path)
 			}
 			if what != "an empty directory" { // which any tool may remove
-				if err := Remove(path); !errors.Is(err, ErrForeignPin) {
+				if err := Remove(path); !errors.Is(err, pin.ErrForeign) {
 					t.Errorf("Remove: %v, want ErrForeignPin", err)
 				}
 			}

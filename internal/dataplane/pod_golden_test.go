@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/testutil/golden"
 )
@@ -32,7 +34,7 @@ type skbContext struct {
 // runHook runs a program on a frame that came in on an interface.
 func (r *rig) runHook(t testing.TB, program string, frame []byte, ifindex int) (uint32, []byte) {
 	t.Helper()
-	return runOn(t, r.d.podPrograms[program], frame, ifindex)
+	return runOn(t, podProgramsOf(t, r.d)[program], frame, ifindex)
 }
 
 func runOn(t testing.TB, p *ebpf.Program, frame []byte, ifindex int) (uint32, []byte) {
@@ -103,8 +105,7 @@ func goldenPods(t *testing.T, how podKind) {
 	files := loadGolden(t, "h_encaps", "h_encaps_red")
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
-		must(t, r.d.loadPodPrograms())
-		program := r.d.podPrograms[abi.ProgCulvertPod]
+		program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
 		if how.tunnelled {
 			program = tunnelled(t, program)
 		}
@@ -114,10 +115,10 @@ func goldenPods(t *testing.T, how podKind) {
 			}
 			must(t, r.program(f.Network))
 			if how.translates {
-				must(t, r.d.putOverlay(&abi.Overlay{Translates: 1})) // as AttachEntry does
+				must(t, r.d.maps[abi.MapOverlay].Put(uint32(0), &abi.Overlay{Translates: 1})) // as AttachEntry does
 			}
 			for _, p := range f.Network.Ports {
-				must(t, r.d.SetPort(p.Ifindex, Port{External: true})) // as PutPod does
+				must(t, r.d.Ports.Set(p.Ifindex, port.Port{External: true})) // as PutPod does
 			}
 			for i := range f.Rows {
 				f.Rows[i].Name = f.Name() + ": " + f.Rows[i].Name
@@ -242,12 +243,12 @@ func TestGoldenUplink(t *testing.T) {
 				f.Network.Config.SIDs[i].Table = 0
 			}
 			must(t, r.program(f.Network))
-			must(t, r.d.PutPod(Pod{Ifindex: podVeth.Ifindex, MAC: hostA, Addresses: addrs("10.2.2.2", "2001:db8:b::1")}))
+			must(t, r.d.Pods.Put(pod.Pod{Ifindex: podVeth.Ifindex, MAC: hostA, Addresses: addrs("10.2.2.2", "2001:db8:b::1")}))
 			for i := range f.Rows {
 				f.Rows[i].Name = f.Name() + ": " + f.Rows[i].Name
 				r.uplinkRow(t, &f.Rows[i])
 			}
-			must(t, r.d.DeletePod(podVeth.Ifindex))
+			must(t, r.d.Pods.Delete(podVeth.Ifindex))
 			must(t, r.clear())
 		}
 	})
@@ -334,7 +335,6 @@ func TestGoldenEnd(t *testing.T) {
 	files := loadGolden(t, "end")
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
-		must(t, r.d.loadPodPrograms())
 		must(t, r.program(files[0].Network))
 		for i := range files[0].Rows {
 			r.endRow(t, &files[0].Rows[i])
@@ -384,8 +384,7 @@ func TestGoldenBinding(t *testing.T) {
 	files := loadGolden(t, "end_b6_encaps", "end_b6_encaps_red")
 	inNamespace(t, allPorts(files), func() {
 		r := newRig(t)
-		must(t, r.d.loadPodPrograms())
-		uplink := r.d.podPrograms[abi.ProgCulvertUplink]
+		uplink := podProgramsOf(t, r.d)[abi.ProgCulvertUplink]
 		for _, f := range files {
 			must(t, r.program(f.Network))
 			for i := range f.Rows {

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
@@ -103,13 +107,13 @@ func (n *fabricNode) newPod(t testing.TB) *fabricPod {
 	}
 	n.pods = append(n.pods, p)
 	if n.d != nil {
-		must(t, n.d.PutPod(p.model()))
+		must(t, n.d.Pods.Put(p.model()))
 	}
 	return p
 }
 
-func (p *fabricPod) model() Pod {
-	return Pod{Ifindex: p.host.Index, MAC: p.mac, Addresses: []netip.Addr{p.ipv4, p.ipv6}}
+func (p *fabricPod) model() pod.Pod {
+	return pod.Pod{Ifindex: p.host.Index, MAC: p.mac, Addresses: []netip.Addr{p.ipv4, p.ipv6}}
 }
 
 // serve has a node's packets handled by us. Its methods that the kernel has to
@@ -132,15 +136,15 @@ func (n *fabricNode) put(t testing.TB) {
 	n.Do(t, func() {
 		must(t, n.d.SetSettings(Settings{Source: addr(fmt.Sprintf("2001:db8:%d::1", n.number)), ErrorsPerSecond: 1000,
 			Domain:   []netip.Prefix{prefix("fc00::/16")},
-			Locators: []Locator{{Prefix: prefix(fmt.Sprintf("fc00:%d::/48", n.number))}}}))
+			Locators: []settings.Locator{{Prefix: prefix(fmt.Sprintf("fc00:%d::/48", n.number))}}}))
 		for form, behavior := range map[string]srv6.Behavior{nodeSID: srv6.End, dt4SID: srv6.EndDT4, dt6SID: srv6.EndDT6} {
-			must(t, n.d.PutSID(srv6.LocalSID{SID: netip.PrefixFrom(sidOf(form, n.number), 64), Behavior: behavior}))
+			must(t, n.d.SIDs.Put(srv6.LocalSID{SID: netip.PrefixFrom(sidOf(form, n.number), 64), Behavior: behavior}))
 		}
 		for _, p := range n.pods {
-			must(t, n.d.PutPod(p.model()))
+			must(t, n.d.Pods.Put(p.model()))
 		}
-		must(t, n.d.AttachUplink(n.Interface(t, "up").Index))
-		must(t, n.d.AttachEntry(n.Interface(t, "culvert1").Index))
+		must(t, n.d.TCX.AttachUplink(n.Interface(t, "up").Index))
+		must(t, n.d.TCX.AttachEntry(n.Interface(t, "culvert1").Index))
 	})
 }
 
@@ -158,8 +162,8 @@ func (n *fabricNode) reach(t testing.TB, other *fabricNode, behavior srv6.Behavi
 		} {
 			name := fmt.Sprintf("node-%d/%s", other.number, to.name)
 			segments := append(append([]netip.Addr{}, via...), sidOf(to.sid, other.number))
-			must(t, n.d.PutPolicy(srpolicy.Policy{Name: name, Behavior: behavior, SegmentLists: []srpolicy.SegmentList{{Segments: segments}}}))
-			must(t, n.d.PutSteering(srpolicy.Steering{Prefix: to.prefix, Policy: name}))
+			must(t, n.d.Policies.Put(srpolicy.Policy{Name: name, Behavior: behavior, SegmentLists: []srpolicy.SegmentList{{Segments: segments}}}))
+			must(t, n.d.Steering.Put(srpolicy.Steering{Prefix: to.prefix, Policy: name}))
 		}
 	})
 }
@@ -237,4 +241,14 @@ func (n *fabricNode) byKernel(t testing.TB, other *fabricNode, via ...netip.Addr
 	} {
 		n.IP(t, line)
 	}
+}
+
+// podProgramsOf loads the programs for pods.
+func podProgramsOf(t testing.TB, d *DataPlane) map[string]*ebpf.Program {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	programs, err := d.TCX.Programs()
+	must(t, err)
+	return programs
 }

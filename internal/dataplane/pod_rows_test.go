@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/packet"
 )
@@ -107,9 +108,9 @@ func newRowRig(t testing.TB) *rig {
 	must(t, err)
 	r := newRig(t)
 	must(t, r.program(model.Network{Config: *c, Ports: rowPorts, Adjacencies: rowHops}))
-	must(t, r.d.PutPod(Pod{Ifindex: rowPod, MAC: hostA, Addresses: rowPodAddresses}))
-	empty := r.d.policies["empty"]
-	must(t, r.d.maps[abi.MapSrPolicy].Put(empty.index, &abi.SrPolicy{}))
+	must(t, r.d.Pods.Put(pod.Pod{Ifindex: rowPod, MAC: hostA, Addresses: rowPodAddresses}))
+	empty := r.d.Policies.Get("empty").Index()
+	must(t, r.d.maps[abi.MapSrPolicy].Put(empty, &abi.SrPolicy{}))
 	for _, line := range rowRoutes {
 		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v\n%s", line, err, out)
@@ -430,7 +431,7 @@ var podRows = []podRow{
 func runRows(t *testing.T, name string, rows []podRow, port int) {
 	inNamespace(t, rowPorts, func() {
 		r := newRowRig(t)
-		program := r.d.podPrograms[name]
+		program := podProgramsOf(t, r.d)[name]
 		for _, p := range []*ebpf.Program{program, tunnelled(t, program)} {
 			for _, row := range rows {
 				if row.port == 0 {
@@ -500,7 +501,7 @@ func (r *rig) endOfMany(t *testing.T, program string, in layers, port int, size 
 	t.Helper()
 	frame := addressed(t, packet.Frame(of(packet.Ethernet{}, in)...), port)
 	before := r.counters(t)
-	_, err := r.d.podPrograms[program].Run(&ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+100),
+	_, err := podProgramsOf(t, r.d)[program].Run(&ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+100),
 		Context: wholeContext{skbContext: skbContext{Ifindex: uint32(port)}, Segments: 3, GSO: size}})
 	must(t, err)
 	for name, c := range since(before, r.counters(t)) {
@@ -555,10 +556,10 @@ func spent(in layers) layers {
 func TestAnswerRows(t *testing.T) {
 	inNamespace(t, rowPorts, func() {
 		r := newRowRig(t)
-		uplink, pod := r.d.podPrograms[abi.ProgCulvertUplink], r.d.podPrograms[abi.ProgCulvertPod]
+		uplink, pod := podProgramsOf(t, r.d)[abi.ProgCulvertUplink], podProgramsOf(t, r.d)[abi.ProgCulvertPod]
 		entry := abi.Overlay{Entry: 153, Translates: 1, Mac: [6]uint8{2, 0, 0, 0, 0, 0xc0}}
 		for _, o := range []abi.Overlay{{}, {Translates: 1}, entry} {
-			must(t, r.d.putOverlay(&o))
+			must(t, r.d.maps[abi.MapOverlay].Put(uint32(0), &o))
 			for _, a := range answers {
 				sid := dt6
 				if _, ok := a.in[0].(packet.IPv4); ok {

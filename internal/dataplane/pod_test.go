@@ -9,14 +9,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 var podPorts = []model.Port{{Name: "pod1", Ifindex: 21}, {Name: "pod2", Ifindex: 22}}
 
-func podAt(ifindex int, all ...string) Pod {
-	return Pod{Ifindex: ifindex, MAC: hostA, Addresses: addrs(all...)}
+func podAt(ifindex int, all ...string) pod.Pod {
+	return pod.Pod{Ifindex: ifindex, MAC: hostA, Addresses: addrs(all...)}
 }
 
 // TestPutPod: a pod that is put twice is there once, its addresses are its own,
@@ -27,30 +28,30 @@ func TestPutPod(t *testing.T) {
 		d := open(t)
 		before := dump(t, d)
 		want := podAt(21, "10.244.1.2", "fd00:1::2")
-		must(t, d.PutPod(want))
+		must(t, d.Pods.Put(want))
 		once := dump(t, d)
-		must(t, d.PutPod(want))
+		must(t, d.Pods.Put(want))
 		if diff := difference(once, dump(t, d)); diff != "" {
 			t.Errorf("the second time is not as the first:\n%s", diff)
 		}
-		if err := d.PutPod(podAt(22, "10.244.1.3", "10.244.1.2")); !errors.Is(err, ErrTaken) {
+		if err := d.Pods.Put(podAt(22, "10.244.1.3", "10.244.1.2")); !errors.Is(err, ErrTaken) {
 			t.Errorf("another pod's address: %v", err)
 		}
-		must(t, d.PutPod(podAt(22, "10.244.1.3")))
-		must(t, d.PutPod(podAt(21, "10.244.1.4")))
-		must(t, d.PutPod(podAt(22, "10.244.1.2", "10.244.1.3"))) // it is free now
-		pods := []Pod{podAt(21, "10.244.1.4"), podAt(22, "10.244.1.2", "10.244.1.3")}
-		if diff := cmp.Diff(pods, d.Pods(), sameAddr); diff != "" {
+		must(t, d.Pods.Put(podAt(22, "10.244.1.3")))
+		must(t, d.Pods.Put(podAt(21, "10.244.1.4")))
+		must(t, d.Pods.Put(podAt(22, "10.244.1.2", "10.244.1.3"))) // it is free now
+		pods := []pod.Pod{podAt(21, "10.244.1.4"), podAt(22, "10.244.1.2", "10.244.1.3")}
+		if diff := cmp.Diff(pods, d.Pods.List(), sameAddr); diff != "" {
 			t.Errorf("pods (-want +got):\n%s", diff)
 		}
 		for range 2 {
-			must(t, errors.Join(d.DeletePod(21), d.DeletePod(22)))
+			must(t, errors.Join(d.Pods.Delete(21), d.Pods.Delete(22)))
 		}
 		if diff := difference(before, dump(t, d)); diff != "" {
 			t.Errorf("left behind:\n%s", diff)
 		}
-		if len(d.hooks) != 0 || d.podIndex.Used() != 0 {
-			t.Errorf("%d interfaces have a program, %d entries are in use", len(d.hooks), d.podIndex.Used())
+		if d.TCX.Len() != 0 || d.Pods.Usage().Used != 0 {
+			t.Errorf("%d interfaces have a program, %d entries are in use", d.TCX.Len(), d.Pods.Usage().Used)
 		}
 	})
 }
@@ -59,11 +60,11 @@ func TestPutPodRefuses(t *testing.T) {
 	needRoot(t)
 	inNamespace(t, podPorts, func() {
 		d := open(t)
-		must(t, d.PutPolicy(policyTo("one", "fc00:b::1")))
-		must(t, d.PutSteering(srpolicy.Steering{Prefix: prefix("10.244.1.9/32"), Policy: "one"}))
-		must(t, d.PutLocal(addr("10.244.1.1")))
+		must(t, d.Policies.Put(policyTo("one", "fc00:b::1")))
+		must(t, d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.244.1.9/32"), Policy: "one"}))
+		must(t, d.Steering.PutLocal(addr("10.244.1.1")))
 		before := dump(t, d)
-		for name, p := range map[string]Pod{
+		for name, p := range map[string]pod.Pod{
 			"no such interface":    podAt(77, "10.244.1.2"),
 			"an interface of 0":    podAt(0, "10.244.1.2"),
 			"no MAC":               {Ifindex: 21, Addresses: addrs("10.244.1.2")},
@@ -73,15 +74,15 @@ func TestPutPodRefuses(t *testing.T) {
 			"no address's value":   {Ifindex: 21, MAC: hostA, Addresses: []netip.Addr{{}}},
 			"a link-local address": podAt(21, "fe80::2"),
 		} {
-			if err := d.PutPod(p); err == nil {
+			if err := d.Pods.Put(p); err == nil {
 				t.Errorf("%s: no error", name)
 			}
 		}
-		if diff := difference(before, dump(t, d)); diff != "" || len(d.Pods()) != 0 || len(d.hooks) != 0 {
-			t.Errorf("left behind: %v, %v\n%s", d.Pods(), d.hooks, diff)
+		if diff := difference(before, dump(t, d)); diff != "" || len(d.Pods.List()) != 0 || d.TCX.Len() != 0 {
+			t.Errorf("left behind: %v, %v\n%s", d.Pods.List(), d.TCX.Len(), diff)
 		}
-		must(t, d.PutPod(podAt(21, "10.244.1.2")))
-		err := d.PutSteering(srpolicy.Steering{Prefix: prefix("10.244.1.2/32"), Policy: "one"})
+		must(t, d.Pods.Put(podAt(21, "10.244.1.2")))
+		err := d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.244.1.2/32"), Policy: "one"})
 		if !errors.Is(err, ErrTaken) {
 			t.Errorf("a pod's address is steered: %v", err)
 		}
@@ -101,25 +102,25 @@ func TestPodsAreSwept(t *testing.T) {
 		}
 		d := open()
 		before := dump(t, d)
-		must(t, d.PutPod(podAt(21, "10.244.1.2")))
-		must(t, d.PutPod(podAt(22, "10.244.1.3")))
-		must(t, d.AttachUplink(23))
-		must(t, d.AttachEntry(123))
+		must(t, d.Pods.Put(podAt(21, "10.244.1.2")))
+		must(t, d.Pods.Put(podAt(22, "10.244.1.3")))
+		must(t, d.TCX.AttachUplink(23))
+		must(t, d.TCX.AttachEntry(123))
 		must(t, d.Close())
-		if links := list(t, path, dirLinks); len(links) != 4 {
+		if links := list(t, path, "links"); len(links) != 4 {
 			t.Errorf("links pinned: %v", links)
 		}
 		must(t, exec.Command("ip", "link", "del", "pod2").Run())
 		d = open()
-		if links := list(t, path, dirLinks); len(links) != 3 {
+		if links := list(t, path, "links"); len(links) != 3 {
 			t.Errorf("links pinned once an interface has gone: %v", links)
 		}
-		if pods := d.Pods(); len(pods) != 2 {
+		if pods := d.Pods.List(); len(pods) != 2 {
 			t.Errorf("pods of the daemon before: %v", pods)
 		}
 		must(t, d.Sweep())
-		if links := list(t, path, dirLinks); len(links) != 0 || len(d.Pods()) != 0 {
-			t.Errorf("swept, but there are %v and %v", links, d.Pods())
+		if links := list(t, path, "links"); len(links) != 0 || len(d.Pods.List()) != 0 {
+			t.Errorf("swept, but there are %v and %v", links, d.Pods.List())
 		}
 		if diff := difference(before, dump(t, d)); diff != "" {
 			t.Errorf("left behind:\n%s", diff)

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/pod"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
@@ -47,7 +49,7 @@ func (n *fabricNode) drops(t testing.TB) string {
 	must(t, err)
 	var out []string
 	for i, c := range counts {
-		if r := Reason(i); r.Drop() && c.Packets > 0 {
+		if r := reason.Reason(i); r.Drop() && c.Packets > 0 {
 			out = append(out, fmt.Sprintf("%d %s", c.Packets, r))
 		}
 	}
@@ -291,12 +293,12 @@ func TestPodsIntoTable(t *testing.T) {
 		for i, at := range []netip.Addr{addr("10.99.0.2"), addr("fd99::2")} {
 			sid := sids[i%len(sids)]
 			sid.Table = 100
-			b.Do(t, func() { must(t, b.d.PutSID(sid)) })
+			b.Do(t, func() { must(t, b.d.SIDs.Put(sid)) })
 			a.Do(t, func() {
 				name := fmt.Sprintf("customer-%d", i)
-				must(t, a.d.PutPolicy(srpolicy.Policy{Name: name, Behavior: srv6.HEncapsRed,
+				must(t, a.d.Policies.Put(srpolicy.Policy{Name: name, Behavior: srv6.HEncapsRed,
 					SegmentLists: []srpolicy.SegmentList{{Segments: []netip.Addr{sid.SID.Addr()}}}}))
-				must(t, a.d.PutSteering(srpolicy.Steering{Prefix: netip.PrefixFrom(at, at.BitLen()), Policy: name}))
+				must(t, a.d.Steering.Put(srpolicy.Steering{Prefix: netip.PrefixFrom(at, at.BitLen()), Policy: name}))
 			})
 			b.IP(t, "neigh flush dev cust") // the kernel resolves the first
 			ping(t, a.pods[0].NS, at)
@@ -488,8 +490,8 @@ func TestPodsRestart(t *testing.T) {
 			must(t, err)
 			a.d = d
 		})
-		pods := a.d.Pods()
-		if diff := cmp.Diff([]Pod{a.pods[0].model()}, pods, sameAddr); diff != "" {
+		pods := a.d.Pods.List()
+		if diff := cmp.Diff([]pod.Pod{a.pods[0].model()}, pods, sameAddr); diff != "" {
 			t.Errorf("pods after a restart (-want +got):\n%s", diff)
 		}
 		wire()

@@ -194,7 +194,7 @@ func TestTunnelIntoPolicy(t *testing.T) {
 	f.router.Sysctl(t, "net.ipv6.conf.n1.seg6_enabled", "1")
 	f.router.IP(t, "-6 route add "+end.String()+" encap seg6local action End.DT6 table 254 dev n1")
 	a.Do(t, func() {
-		must(t, a.d.PutPolicy(srpolicy.Policy{Name: "bound", Behavior: srv6.HEncapsRed, BindingSID: binding,
+		must(t, a.d.Policies.Put(srpolicy.Policy{Name: "bound", Behavior: srv6.HEncapsRed, BindingSID: binding,
 			SegmentLists: []srpolicy.SegmentList{{Segments: []netip.Addr{end}}}}))
 	})
 	a.withoutOffload(t, "up")

@@ -77,13 +77,6 @@ type RuleLimits struct {
 	RefusedNotifyAt uint64
 }
 
-// Link is where an Ethernet session's data network is: an interface that XDP is
-// attached to, or one VLAN on it. The zero value: none.
-type Link struct {
-	Interface string
-	VLAN      uint16 // id; 0: no tag
-}
-
 // Container is the kind of PDU Session Container in sent G-PDUs (TS 38.415).
 type Container uint8
 

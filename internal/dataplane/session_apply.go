@@ -42,7 +42,7 @@ func (s *Sessions) Apply(p *Plan) error {
 	var now uint64 // the data path's clock, for buckets that begin
 	if p.needsClock() {
 		var err error
-		if now, err = monotonic(); err != nil {
+		if now, err = table.Monotonic(); err != nil {
 			return errors.Join(err, s.abandon(p, nil))
 		}
 	}

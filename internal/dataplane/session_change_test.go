@@ -15,6 +15,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 )
 
 // variants are sessions of one UE, among which a test changes.
@@ -122,7 +124,7 @@ func results(t testing.TB, d *DataPlane) []result {
 	t.Helper()
 	var all []result
 	for _, frame := range probes() {
-		verdict, out, err := d.TestRun(frame, 1)
+		verdict, out, err := d.Frames.Test(frame, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,12 +181,12 @@ func checkChange(t *testing.T, d *DataPlane, what string, from, to Session) {
 		words++
 		now := make([]result, len(before))
 		for i, frame := range probes() {
-			verdict, out, err := d.TestRun(frame, 1)
+			verdict, out, err := d.Frames.Test(frame, 1)
 			if err != nil {
 				t.Error(err)
 			}
 			now[i] = result{verdict, out}
-			if verdict == VerdictRedirect {
+			if verdict == xdp.VerdictRedirect {
 				forwarded++
 			}
 		}
@@ -196,9 +198,9 @@ func checkChange(t *testing.T, d *DataPlane, what string, from, to Session) {
 	after := results(t, d)
 	for n, now := range meanwhile {
 		for i := range now {
-			nobody := before[i].verdict != VerdictRedirect && now[i].verdict == VerdictDrop // see appendWrites
+			nobody := before[i].verdict != xdp.VerdictRedirect && now[i].verdict == xdp.VerdictDrop // see appendWrites
 			if !now[i].is(before[i]) && !now[i].is(after[i]) && !nobody {
-				halves = append(halves, fmt.Sprintf("frame %d after word %d of %d: %s", i, n+1, words, VerdictName(now[i].verdict)))
+				halves = append(halves, fmt.Sprintf("frame %d after word %d of %d: %s", i, n+1, words, xdp.VerdictName(now[i].verdict)))
 			}
 		}
 	}
@@ -206,7 +208,7 @@ func checkChange(t *testing.T, d *DataPlane, what string, from, to Session) {
 		t.Errorf("%s: %v", what, halves)
 	}
 	for _, r := range after {
-		if r.verdict == VerdictRedirect {
+		if r.verdict == xdp.VerdictRedirect {
 			forwarded++
 		}
 	}
@@ -297,9 +299,9 @@ func TestChangesUnderLoad(t *testing.T) {
 		running.Go(func() {
 			for ctx.Err() == nil {
 				for i, frame := range frames {
-					verdict, _, err := d.TestRun(frame, 1)
-					if err != nil || verdict != VerdictRedirect {
-						t.Errorf("frame %d: %s, %v%s", i, VerdictName(verdict), err, dropped(d))
+					verdict, _, err := d.Frames.Test(frame, 1)
+					if err != nil || verdict != xdp.VerdictRedirect {
+						t.Errorf("frame %d: %s, %v%s", i, xdp.VerdictName(verdict), err, dropped(d))
 						return
 					}
 					sent[i].Add(1)
@@ -339,8 +341,8 @@ func dropped(d *DataPlane) string {
 	}
 	text := ""
 	for r, c := range all {
-		if Reason(r).Drop() && c.Packets > 0 {
-			text += fmt.Sprintf("; %s: %d", Reason(r), c.Packets)
+		if reason.Reason(r).Drop() && c.Packets > 0 {
+			text += fmt.Sprintf("; %s: %d", reason.Reason(r), c.Packets)
 		}
 	}
 	return text
@@ -350,7 +352,7 @@ func dropped(d *DataPlane) string {
 func restart(t testing.TB, d *DataPlane) {
 	t.Helper()
 	d.mu.Lock()
-	for _, close := range []func() error{d.settings.Close, d.localSID.Close, d.srPolicy.Close, d.tunnel.Close,
+	for _, close := range []func() error{d.settings.Close, d.SIDs.Close, d.Policies.Close, d.entries.Close,
 		d.sessionTables.pdr.Close, d.sessionTables.filter.Close, d.sessionTables.forwarding.Close, d.sessionTables.meter.Close, d.sliceMeter.Close} {
 		if err := close(); err != nil {
 			t.Fatal(err)
@@ -471,7 +473,7 @@ func TestCrashInAChange(t *testing.T) {
 			}
 			for i, got := range results(t, d) {
 				if !got.is(clean[c[1]][i]) {
-					t.Errorf("%s to %s, after %d words: frame %d: %s", c[0], c[1], words, i, VerdictName(got.verdict))
+					t.Errorf("%s to %s, after %d words: frame %d: %s", c[0], c[1], words, i, xdp.VerdictName(got.verdict))
 				}
 			}
 			must(t, d.Sessions.Drop(5))
@@ -508,9 +510,9 @@ func TestAddressAndRestUnderLoad(t *testing.T) {
 		for n := uint32(1); n <= sessions; n++ {
 			ue := forms(n)[form].Rules[0].Sources[0].Addr().String()
 			for i, frame := range [][]byte{uplinkFrame(n, ue, "192.0.2.1", 80), downlinkFrame("192.0.2.1", ue, 80)} {
-				verdict, out, err := d.TestRun(frame, 1)
-				if err != nil || verdict != VerdictRedirect {
-					t.Fatalf("session %d, form %d: %s, %v", n, form, VerdictName(verdict), err)
+				verdict, out, err := d.Frames.Test(frame, 1)
+				if err != nil || verdict != xdp.VerdictRedirect {
+					t.Fatalf("session %d, form %d: %s, %v", n, form, xdp.VerdictName(verdict), err)
 				}
 				frames[n][2*form+i], pure[n][2*form+i] = frame, out
 			}
@@ -524,12 +526,12 @@ func TestAddressAndRestUnderLoad(t *testing.T) {
 		for ctx.Err() == nil {
 			for n := uint32(1); n <= sessions; n++ {
 				for i, frame := range frames[n] {
-					verdict, out, err := d.TestRun(frame, 1)
-					if err != nil || verdict == VerdictRedirect && !bytes.Equal(out, pure[n][i]) {
-						t.Errorf("session %d, packet %d: %s, %x, %v; want %x", n, i, VerdictName(verdict), out, err, pure[n][i])
+					verdict, out, err := d.Frames.Test(frame, 1)
+					if err != nil || verdict == xdp.VerdictRedirect && !bytes.Equal(out, pure[n][i]) {
+						t.Errorf("session %d, packet %d: %s, %x, %v; want %x", n, i, xdp.VerdictName(verdict), out, err, pure[n][i])
 						return
 					}
-					if sent.Add(1); verdict == VerdictRedirect {
+					if sent.Add(1); verdict == xdp.VerdictRedirect {
 						forwarded.Add(1)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
@@ -120,7 +121,7 @@ func (l *lookups) find(k key) (by lookupKind, index uint32, led bool) {
 
 // slotOf is the index of pdr that a TEID has by its low bits; 0: none.
 func (l *lookups) slotOf(teid uint32) uint32 {
-	if slot := teid & teidSlotMask; slot < l.slots {
+	if slot := teid & settings.MaxSessions; slot < l.slots {
 		return slot
 	}
 	return 0

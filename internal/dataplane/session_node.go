@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/ref"
 )
 
 // node is the rest of the data path, as far as sessions refer to it. Its
@@ -37,40 +39,35 @@ type node interface {
 // sessionNode is the node that a data path's sessions are on.
 type sessionNode struct{ d *DataPlane }
 
-func (n sessionNode) acquire(k AdjacencyKey) (uint32, error)       { return n.d.acquire(k) }
-func (n sessionNode) release(keys ...AdjacencyKey) error           { return n.d.release(keys...) }
-func (n sessionNode) delTarget(p netip.Prefix) error               { return n.d.delTarget(p) }
-func (n sessionNode) putTarget(p netip.Prefix, t abi.Target) error { return n.d.putTarget(p, t) }
+func (n sessionNode) acquire(k AdjacencyKey) (uint32, error)       { return n.d.Adjacencies.Acquire(k) }
+func (n sessionNode) release(keys ...AdjacencyKey) error           { return n.d.Adjacencies.Release(keys...) }
+func (n sessionNode) delTarget(p netip.Prefix) error               { return n.d.targets.Delete(p) }
+func (n sessionNode) putTarget(p netip.Prefix, t abi.Target) error { return n.d.targets.Put(p, t) }
 
 func (n sessionNode) policy(name string) (index uint32, layer2, found bool) {
-	p := n.d.policies[name]
+	p := n.d.Policies.Get(name)
 	if p == nil {
 		return 0, false, false
 	}
-	return p.index, p.layer2(), true
+	return p.Index(), p.Layer2(), true
 }
 
 func (n sessionNode) usePolicy(name string, used bool) {
-	by := user{userSession, "forwarding"}
+	by := ref.User{Kind: ref.Session, Key: "forwarding"}
 	if used {
-		n.d.policies[name].use(by)
+		n.d.Policies.Get(name).Use(by)
 	} else {
-		n.d.policies[name].unuse(by)
+		n.d.Policies.Get(name).Unuse(by)
 	}
 }
 
-func (n sessionNode) linkNumber(l Link) uint32 {
-	if link := n.d.ethernet[l]; link != nil {
-		return link.number
-	}
-	return 0
-}
+func (n sessionNode) linkNumber(l Link) uint32 { return n.d.Links.NumberOf(l) }
 
 func (n sessionNode) outerSource(f *Forwarding) netip.Addr {
 	if f.Kind == ForwardSRv6 {
-		return n.d.want.Source
+		return n.d.settings.Want.Source
 	}
-	for _, a := range n.d.want.GTPUAddresses {
+	for _, a := range n.d.settings.Want.GTPUAddresses {
 		if a.Is4() == f.Remote.Is4() {
 			return a
 		}
@@ -78,36 +75,27 @@ func (n sessionNode) outerSource(f *Forwarding) netip.Addr {
 	return netip.Addr{}
 }
 
-func (n sessionNode) targetAt(p netip.Prefix) abi.Target { return n.d.targetAt(p) }
+func (n sessionNode) targetAt(p netip.Prefix) abi.Target { return n.d.targets.At(p) }
 
 func (n sessionNode) targets() map[uint32]bool {
 	out := map[uint32]bool{}
-	add := func(t abi.Target) {
+	for _, t := range n.d.targets.All() {
 		if t.Kind == uint32(abi.TargetKindTARGET_PDR) {
 			out[t.Index] = true
 		}
 	}
-	for _, t := range n.d.target4.All() {
-		add(t)
-	}
-	for _, t := range n.d.target6.All() {
-		add(t)
-	}
 	return out
 }
 
-func (n sessionNode) steered(p netip.Prefix) bool {
-	return n.d.steerings[p.String()] != nil || n.d.isLocal(p)
-}
+func (n sessionNode) steered(p netip.Prefix) bool { return n.d.Steering.Has(p) }
 
 func (n sessionNode) tunnelOf(teid uint32) (name string, found bool) {
-	name, found = n.d.teids[teid]
-	return name, found
+	return n.d.Tunnels.ByTEID(teid)
 }
 
 func (n sessionNode) setUEs(ues uint32) {
-	if (n.d.settings.Get(0).Ues != 0) != (ues != 0) {
-		n.d.storeSettings(func(s *abi.Settings) { s.Ues = ues })
+	if (n.d.settings.Get().Ues != 0) != (ues != 0) {
+		n.d.settings.Change(func(s *abi.Settings) { s.Ues = ues })
 	}
 }
 
@@ -115,7 +103,7 @@ func (n sessionNode) setUEs(ues uint32) {
 // reader at a time. An event may come again, or about limits that have changed
 // since: Sessions.Usage says what is true.
 func (d *DataPlane) SessionEvents(ctx context.Context, f func(SessionEvent)) error {
-	return readRing(ctx, d, abi.MapSessionEvents, func(r *abi.SessionEvent) {
+	return event.Read(ctx, d.rings, abi.MapSessionEvents, func(r *abi.SessionEvent) {
 		if e, ok := d.Sessions.event(r); ok {
 			f(e)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -103,7 +104,7 @@ type departed struct {
 type limits struct{ notify, stop uint64 }
 
 func newOwners(l Limits, pdrs, meters, filters uint32) *owners {
-	slots, _, free := l.pdrRanges()
+	slots, _, free := l.PDRRanges()
 	return &owners{
 		most: l.Sessions, slots: slots, entries: make([]owner, pdrs), list: make([]slot, 1),
 		keys: map[uint32]key{}, meters: map[uint32][]uint32{}, far: map[uint32]limits{}, gone: map[uint32]*departed{},
@@ -115,7 +116,7 @@ func newOwners(l Limits, pdrs, meters, filters uint32) *owners {
 
 // slotOf is the entry that a TEID has by its low bits; 0: none.
 func (o *owners) slotOf(teid uint32) uint32 {
-	if slot := teid & teidSlotMask; slot < o.slots {
+	if slot := teid & settings.MaxSessions; slot < o.slots {
 		return slot
 	}
 	return 0

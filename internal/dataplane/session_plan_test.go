@@ -24,7 +24,7 @@ func (n *memoryNode) acquire(k AdjacencyKey) (uint32, error) {
 	if k.IsZero() {
 		return 0, nil
 	}
-	return 1 + uint32(len(k.name())), nil
+	return 1 + uint32(len(k.NextHop.String()+k.Interface)), nil
 }
 func (n *memoryNode) release(...AdjacencyKey) error { return nil }
 func (n *memoryNode) policy(name string) (index uint32, layer2, found bool) {
@@ -58,7 +58,7 @@ func (n *memoryNode) sweep(o *owners) {
 // memorySessions has tables in memory, where no packet passes, and pools for the
 // UEs of plain and both4and6.
 func memorySessions(l Limits) *Sessions {
-	most := l.sessionMaps()
+	most := sessionMaps(l)
 	pdrs, filters := most[abi.MapPdr], most[abi.MapFilter]
 	return openMemory(l, &memoryNode{byPrefix: map[netip.Prefix]abi.Target{}}, sessionTables{
 		pdr: table.NewArray[abi.Pdr](pdrs), refused: table.NewArray[abi.Refused](pdrs),
@@ -73,7 +73,7 @@ func memorySessions(l Limits) *Sessions {
 
 func openMemory(l Limits, n node, t sessionTables) *Sessions {
 	s := openSessions(&sync.Mutex{}, n, l, t)
-	_, pools, _ := l.pdrRanges()
+	_, pools, _ := l.PDRRanges()
 	s.setPools(sessionPools{
 		four: []abi.Pool4{{Prefix: 10<<24 | 45<<16, Mask: ^uint32(63), Base: pools, Sessions: 1}},
 		six:  []abi.Pool6{{Hi: 0x20010db8_00450000, Mask: ^uint64(63), Base: pools + 64, Sessions: 1}},

@@ -1,8 +1,6 @@
 package dataplane
 
-import (
-	"github.com/culvert-net/culvert/internal/dataplane/table"
-)
+import "github.com/culvert-net/culvert/internal/dataplane/table"
 
 // releases are what packets may still see, and what is to be done about each
 // once they have left.

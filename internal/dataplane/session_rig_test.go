@@ -16,7 +16,7 @@ import (
 func (r *rig) putSessions() error {
 	return errors.Join(
 		each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, s.Up, s.Down) }),
-		each(linksOf(r.network.Sessions), r.d.PutLink),
+		each(linksOf(r.network.Sessions), r.d.Links.Put),
 		each(localTEIDs(r.network.Sessions), r.d.Sessions.TakeTEID),
 		each(r.network.Sessions, func(s model.Session) error { return r.d.Sessions.Put(sessionOf(s)) }))
 }
@@ -71,7 +71,7 @@ func (r *rig) deleteSessions() error {
 	for _, teid := range localTEIDs(r.network.Sessions) {
 		r.d.Sessions.FreeTEID(teid)
 	}
-	err = errors.Join(err, r.forgetStations(), each(linksOf(r.network.Sessions), r.d.DeleteLink))
+	err = errors.Join(err, r.forgetStations(), each(linksOf(r.network.Sessions), r.d.Links.Delete))
 	return errors.Join(err, each(r.network.Slices, func(s model.Slice) error { return r.d.SetSlice(s.ID, 0, 0) }))
 }
 
@@ -244,28 +244,28 @@ func (r *rig) takeEvents(want int) []model.Event {
 // flag alone.
 func (r *rig) putSID(s srv6.LocalSID) error {
 	if !slices.Contains(r.network.SessionSIDs, s.SID) {
-		return r.d.PutSID(s)
+		return r.d.SIDs.Put(s)
 	}
 	if r.asSessionSID(s) {
-		return r.d.PutSessionSID(s.SID)
+		return r.d.SIDs.PutForSessions(s.SID)
 	}
-	if err := r.d.PutSID(s); err != nil {
+	if err := r.d.SIDs.Put(s); err != nil {
 		return err
 	}
-	index := r.d.sids[s.SID.Masked()].index
-	e := r.d.localSID.Get(index)
+	index := r.d.SIDs.IndexOf(s.SID.Masked())
+	e := r.d.SIDs.Entries().Get(index)
 	e.Flags |= uint8(abi.SidFlagsSID_SESSIONS)
 	for i, w := range table.ToWords(e) {
-		r.d.localSID.Store(index, i, w)
+		r.d.SIDs.Entries().Store(index, i, w)
 	}
 	return nil
 }
 
 func (r *rig) deleteSID(s srv6.LocalSID) error {
 	if r.asSessionSID(s) {
-		return r.d.DeleteSessionSID(s.SID)
+		return r.d.SIDs.DeleteForSessions(s.SID)
 	}
-	return r.d.DeleteSID(s.SID)
+	return r.d.SIDs.Delete(s.SID)
 }
 
 // asSessionSID says whether PutSessionSID makes just this.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -34,10 +35,10 @@ func TestTEIDs(t *testing.T) {
 	for range sessionLimits.Sessions - 1 {
 		teid, err := d.Sessions.NewTEID()
 		must(t, err)
-		if seen[teid&teidSlotMask] || teid&teidSlotMask > sessionLimits.Sessions {
+		if seen[teid&settings.MaxSessions] || teid&settings.MaxSessions > sessionLimits.Sessions {
 			t.Fatalf("TEID %#x: its entry is taken, or not there", teid)
 		}
-		seen[teid&teidSlotMask] = true
+		seen[teid&settings.MaxSessions] = true
 	}
 	var full *table.FullError
 	if teid, err := d.Sessions.NewTEID(); !errors.As(err, &full) {
@@ -47,7 +48,7 @@ func TestTEIDs(t *testing.T) {
 	d.Sessions.FreeTEID(5) // once more does nothing
 	teid, err := d.Sessions.NewTEID()
 	must(t, err)
-	if teid == 5 || teid&teidSlotMask != 5 {
+	if teid == 5 || teid&settings.MaxSessions != 5 {
 		t.Errorf("after 5 was free: %#x", teid)
 	}
 	d.Sessions.FreeTEID(teid)
@@ -88,13 +89,13 @@ func TestTakenAddressesAndTEIDs(t *testing.T) {
 			t.Errorf("what another session has: %v", err)
 		}
 	}
-	if err := d.PutSteering(srpolicy.Steering{Prefix: prefix("192.168.1.0/24"), Policy: "n9"}); !errors.Is(err, ErrTaken) {
+	if err := d.Steering.Put(srpolicy.Steering{Prefix: prefix("192.168.1.0/24"), Policy: "n9"}); !errors.Is(err, ErrTaken) {
 		t.Errorf("steering what is a framed route: %v", err)
 	}
 	must(t, d.Sessions.Drop(5))
 	must(t, d.Sessions.Drop(6))
 	checkEmpty(t, d)
-	must(t, d.PutSteering(srpolicy.Steering{Prefix: prefix("192.168.1.0/24"), Policy: "n9"}))
+	must(t, d.Steering.Put(srpolicy.Steering{Prefix: prefix("192.168.1.0/24"), Policy: "n9"}))
 	if err := d.Sessions.Put(a); !errors.Is(err, ErrTaken) {
 		t.Errorf("a framed route that is steered: %v", err)
 	}
@@ -247,7 +248,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	}
 	running.Wait()
 	checkEmpty(t, d)
-	if n := len(d.AdjacencyKeys()); n != 2 { // of the policy and the routes
+	if n := len(d.Adjacencies.Keys()); n != 2 { // of the policy and the routes
 		t.Errorf("%d adjacencies are left", n)
 	}
 }
@@ -449,7 +450,7 @@ func TestMetersThatCannotBeChained(t *testing.T) {
 func TestUEPoolsStayWhileTheyAreUsed(t *testing.T) {
 	d := sessionRig(t, Options{})
 	must(t, d.Sessions.Put(plain(5, 7)))
-	s := d.want
+	s := d.settings.Want
 	s.UEPools = s.UEPools[1:]
 	if err := d.SetSettings(s); err == nil {
 		t.Error("the pool of a session went")

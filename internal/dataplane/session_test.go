@@ -10,6 +10,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -47,9 +49,9 @@ func prepareSessions(t testing.TB, d *DataPlane) {
 		UEPools:       []netip.Prefix{prefix("10.45.0.0/26"), prefix("2001:db8:45::/58")},
 	}
 	for _, err := range []error{
-		d.SetSettings(s), d.PutDevice(1), d.SetPort(1, Port{}), d.PutPolicy(policyTo("n9", "fc00:b::1", "fc00:c::1")),
-		d.PutRoute(0, prefix("0.0.0.0/0"), []AdjacencyKey{{Interface: "lo"}}),
-		d.PutRoute(0, prefix("::/0"), []AdjacencyKey{{Interface: "lo"}}),
+		d.SetSettings(s), d.Ports.PutDevice(1), d.Ports.Set(1, port.Port{}), d.Policies.Put(policyTo("n9", "fc00:b::1", "fc00:c::1")),
+		d.Routes.Put(0, prefix("0.0.0.0/0"), []AdjacencyKey{{Interface: "lo"}}),
+		d.Routes.Put(0, prefix("::/0"), []AdjacencyKey{{Interface: "lo"}}),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -61,8 +63,8 @@ func prepareSessions(t testing.TB, d *DataPlane) {
 // resolve makes every next hop ready.
 func resolve(t testing.TB, d *DataPlane) {
 	t.Helper()
-	for _, k := range d.AdjacencyKeys() {
-		if err := d.SetNextHop(k, ready(1)); err != nil {
+	for _, k := range d.Adjacencies.Keys() {
+		if err := d.Adjacencies.SetNextHop(k, ready(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,11 +140,11 @@ func ipLayer(src, dst string) packet.Layer {
 }
 
 // run sends a frame and returns how its journey ended.
-func run(t testing.TB, d *DataPlane, frame []byte) Reason {
+func run(t testing.TB, d *DataPlane, frame []byte) reason.Reason {
 	t.Helper()
 	before, err := d.Outcomes()
 	if err == nil {
-		_, _, err = d.TestRun(frame, 1)
+		_, _, err = d.Frames.Test(frame, 1)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +155,7 @@ func run(t testing.TB, d *DataPlane, frame []byte) Reason {
 	}
 	for r := range after {
 		if after[r] != before[r] {
-			return Reason(r)
+			return reason.Reason(r)
 		}
 	}
 	t.Fatal("the frame was not counted")
@@ -263,11 +265,11 @@ func TestKeptPacketsGoOn(t *testing.T) {
 	frame := downlinkFrame("192.0.2.9", "10.45.0.1", 53)
 	wantReason(t, d, "while the UE is idle", frame, "slow_path")
 	before := volumes(t, d, 1)[2]
-	must(t, d.Inject(frame, 1))
+	must(t, d.Frames.Inject(frame, 1))
 	if got := volumes(t, d, 1)[2]; got != before {
 		t.Errorf("without the mark: %+v, before %+v", got, before)
 	}
-	must(t, d.InjectKept(frame, 1))
+	must(t, d.Frames.InjectKept(frame, 1))
 	before.Add(counter.Counter{Packets: 1, Bytes: uint64(len(frame) - 14)})
 	if got := volumes(t, d, 1)[2]; got != before {
 		t.Errorf("kept: %+v, want %+v", got, before)

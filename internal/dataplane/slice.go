@@ -5,6 +5,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // sliceEntry is where a slice counts, and has its rate (bpf/def/tables.h).
@@ -30,7 +31,7 @@ func (d *DataPlane) SetSlice(slice uint32, up, down uint64) error {
 	if err := d.checkSlice(slice); err != nil {
 		return err
 	}
-	now, err := monotonic()
+	now, err := table.Monotonic()
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func TestNoLeak(t *testing.T) {
 	d := open(t)
 	must(t, d.SetSettings(testSettings()))
 	before := d.Usage()
-	entries := d.names.Len()
+	entries := d.names.Usage().Used
 	cycles := 1000
 	if testing.Short() {
 		cycles = 50
@@ -90,10 +90,10 @@ func TestNoLeak(t *testing.T) {
 	if after := d.Usage(); !maps.Equal(before, after) {
 		t.Errorf("in use before %v\nafter %v", before, after)
 	}
-	if n := d.names.Len(); n != entries {
+	if n := d.names.Usage().Used; n != entries {
 		t.Errorf("%d names before, %d after", entries, n)
 	}
-	if n := len(d.AdjacencyKeys()) + len(d.adjacencies) + len(d.sources) + len(d.waiting); n != 0 {
+	if n := len(d.Adjacencies.Keys()) + d.Adjacencies.Usage().Used + d.sources.Usage().Used + d.Tunnels.Waiting(); n != 0 {
 		t.Errorf("%d adjacencies, sources and waiting tunnels are left", n)
 	}
 }
@@ -103,23 +103,23 @@ func changeContent(t *testing.T, d *DataPlane) {
 	t.Helper()
 	policies, tunnels, sids, steering := content()
 	policies[1].SegmentLists = policies[1].SegmentLists[1:]
-	must(t, d.PutPolicy(policies[1]))
+	must(t, d.Policies.Put(policies[1]))
 	policies[0].SegmentLists[0].Segments = addrs("fc00:77::1")
-	must(t, d.PutPolicy(policies[0]))
+	must(t, d.Policies.Put(policies[0]))
 	tunnels[0].Remote, tunnels[0].RemoteTEID = addr("10.0.0.9"), 99
-	must(t, d.PutTunnel(tunnels[0]))
+	must(t, d.Tunnels.Put(tunnels[0]))
 	tunnels[2].LocalTEID, tunnels[2].Remote, tunnels[2].RemoteTEID = 0x700000, addr("10.0.0.8"), 98
-	must(t, d.PutTunnel(tunnels[2]))
+	must(t, d.Tunnels.Put(tunnels[2]))
 	tunnels[3].Remote, tunnels[3].RemoteTEID = addr("2001:db8::33"), 97
-	must(t, d.PutTunnel(tunnels[3]))
+	must(t, d.Tunnels.Put(tunnels[3]))
 	sids[3].SourcePrefixLength = 48
-	must(t, d.PutSID(sids[3]))
+	must(t, d.SIDs.Put(sids[3]))
 	sids[5].Map = addr("fc00:b::8")
-	must(t, d.PutSID(sids[5]))
+	must(t, d.SIDs.Put(sids[5]))
 	steering[4].Tunnel = "n3"
-	must(t, d.PutSteering(steering[4]))
+	must(t, d.Steering.Put(steering[4]))
 	steering[6].GTP4D.SIDPrefix = prefix("fc00:ee::/48")
-	must(t, d.PutSteering(steering[6]))
+	must(t, d.Steering.Put(steering[6]))
 }
 
 func TestChangesArrive(t *testing.T) {
@@ -129,31 +129,31 @@ func TestChangesArrive(t *testing.T) {
 	putContent(t, d)
 	changeContent(t, d)
 	for _, name := range []string{"n3", "there", "back"} {
-		v := d.tunnels[name]
-		if got := d.tunnel.Get(v.receive); got.Key != v.model.LocalTEID {
-			t.Errorf("tunnel %s: TEID %#x leads to an entry for %#x", name, v.model.LocalTEID, got.Key)
+		teid, index := d.Tunnels.Get(name).Receive()
+		if got := d.entries.Get(index); got.Key != teid {
+			t.Errorf("tunnel %s: TEID %#x leads to an entry for %#x", name, teid, got.Key)
 		}
 	}
-	back := d.tunnel.Get(d.findReceive(10)) // switches to "there"
+	back := d.entries.Get(d.Tunnels.Find(10)) // switches to "there"
 	if back.Remote != abi.In6Of(addr("10.0.0.8")) || back.Teid != 98 || back.Ipv4 != 1 {
 		t.Errorf("tunnel back switches to %+v", back)
 	}
-	there := d.tunnel.Get(d.findReceive(0x700000))
+	there := d.entries.Get(d.Tunnels.Find(0x700000))
 	if there.Remote != abi.In6Of(addr("2001:db8::33")) || there.Teid != 97 || there.Ipv4 != 0 {
 		t.Errorf("tunnel there switches to %+v", there)
 	}
-	if d.findReceive(9) != 0 {
+	if d.Tunnels.Find(9) != 0 {
 		t.Error("the former TEID of tunnel there is still found")
 	}
 	// 10.46/16 goes to n3's own entry, and so does 10.45.0.7 (its slot could
 	// not change in one word).
 	for _, p := range []string{"10.46.0.0/16", "10.45.0.7/32"} {
-		to := d.target4.Get(abi.LPM4(0, prefix(p)))
-		if got := d.tunnel.Get(to.Index); got.Teid != 99 || got.Remote != abi.In6Of(addr("10.0.0.9")) || got.Qfi != 9 {
+		to := d.targets.At(prefix(p))
+		if got := d.entries.Get(to.Index); got.Teid != 99 || got.Remote != abi.In6Of(addr("10.0.0.9")) || got.Qfi != 9 {
 			t.Errorf("%s goes to %+v, %+v", p, to, got)
 		}
 	}
-	slot := d.tunnel.Get(d.poolSlot(prefix("10.45.0.7/32")))
+	slot := d.entries.Get(d.settings.PoolSlot(prefix("10.45.0.7/32")))
 	if slot.Action != 0 {
 		t.Errorf("the slot of 10.45.0.7 still says %+v", slot)
 	}

@@ -3,11 +3,9 @@ package dataplane
 import (
 	"errors"
 	"fmt"
-)
 
-// ErrTaken says that another session has a TEID or a UE address, or something
-// else has.
-var ErrTaken = errors.New("is taken")
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
+)
 
 // teids are the local TEIDs of sessions. The low 24 bits of those that we hand
 // out are an entry of pdr, the high 8 a generation, so that a late packet for
@@ -31,8 +29,6 @@ const (
 	teidQueued = 2
 )
 
-const teidSlotMask = 1<<24 - 1
-
 func newTEIDs(slots uint32) *teids {
 	return &teids{
 		slots: slots, next: 1, state: make([]uint8, slots), generation: make([]uint8, slots),
@@ -42,7 +38,7 @@ func newTEIDs(slots uint32) *teids {
 
 // slotOf is where a TEID is found without a lookup; 0: nowhere.
 func (t *teids) slotOf(teid uint32) uint32 {
-	if slot := teid & teidSlotMask; slot < t.slots {
+	if slot := teid & settings.MaxSessions; slot < t.slots {
 		return slot
 	}
 	return 0

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 )
 
 // InjectToUE sends an IP packet to a UE by its session's rules, as if it had come
@@ -17,7 +18,7 @@ func (d *DataPlane) InjectToUE(session uint64, packet []byte, ifindex int) error
 	if err != nil {
 		return fmt.Errorf("inject to a UE of session %d: %w", session, err)
 	}
-	return d.Inject(frame, ifindex)
+	return d.Frames.Inject(frame, ifindex)
 }
 
 func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
@@ -68,7 +69,7 @@ func (s *Sessions) downlinkTEID(id uint64) (teid uint32) {
 // checksum (docs/reference/semantics.md section 6).
 func (d *DataPlane) gpduToUs(teid uint32, tpdu []byte) ([]byte, error) {
 	d.mu.Lock()
-	addresses := d.want.GTPUAddresses
+	addresses := d.settings.Want.GTPUAddresses
 	d.mu.Unlock()
 	if len(addresses) == 0 {
 		return nil, errors.New("there is no GTP-U address")
@@ -89,9 +90,9 @@ func outerToUs(a netip.Addr, payload uint16) []byte {
 	be := binary.BigEndian
 	var b []byte
 	if a.Is4() {
-		b = append(be.AppendUint16([]byte{0x45, 0}, 20+payload), 0, 0, 0x40, 0, defaultHopLimit, 17, 0, 0)
+		b = append(be.AppendUint16([]byte{0x45, 0}, 20+payload), 0, 0, 0x40, 0, settings.DefaultHopLimit, 17, 0, 0)
 	} else {
-		b = append(be.AppendUint16([]byte{0x60, 0, 0, 0}, payload), 17, defaultHopLimit)
+		b = append(be.AppendUint16([]byte{0x60, 0, 0, 0}, payload), 17, settings.DefaultHopLimit)
 	}
 	return append(append(b, a.AsSlice()...), a.AsSlice()...)
 }

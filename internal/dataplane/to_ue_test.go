@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -39,7 +40,7 @@ func TestErrorsToUEs(t *testing.T) {
 			packet.IPv4{Src: ue, Dst: addr("192.0.2.1"), Fragment: 0x4000}, packet.Payload{Count: 1500, Proto: 253})
 		wantReason(t, d, c.name, big, "too_big")
 		p := onePunt(t, d)
-		if p.Kind != PuntICMP || p.Table != SessionTable || p.Session != c.session.ID || p.Rule != 1 || p.L3 != 14+20+8+8 {
+		if p.Kind != event.PuntICMP || p.Table != event.SessionTable || p.Session != c.session.ID || p.Rule != 1 || p.L3 != 14+20+8+8 {
 			t.Errorf("%s: %+v", c.name, p)
 		}
 		reply := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.1"), Dst: ue}, packet.ICMP{Type: 3, Code: 4, Rest: p.Info})[14:]
@@ -58,10 +59,10 @@ func TestErrorsToUEs(t *testing.T) {
 	}
 }
 
-func onePunt(t *testing.T, d *DataPlane) (punt Punt) {
+func onePunt(t *testing.T, d *DataPlane) (punt event.Punt) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
-	must(t, d.Punts(ctx, func(p Punt) { punt = p; stop() }))
+	must(t, d.Punts.Read(ctx, func(p event.Punt) { punt = p; stop() }))
 	return punt
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +15,9 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -37,7 +39,7 @@ func TestReasons(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, r := range Reasons() {
+	for _, r := range reason.All() {
 		if v, ok := inC[r.String()]; !ok || v != uint64(r) {
 			t.Errorf("reason %d is called %q, which is %d in reason.h", r, r, v)
 		}
@@ -46,15 +48,15 @@ func TestReasons(t *testing.T) {
 		}
 		seen[r.Text()] = true
 	}
-	if len(inC) != len(Reasons()) {
-		t.Errorf("reason.h has %d reasons, reason.go %d", len(inC), len(Reasons()))
+	if len(inC) != len(reason.All()) {
+		t.Errorf("reason.h has %d reasons, reason.go %d", len(inC), len(reason.All()))
 	}
 	for r, drop := range map[string]bool{"forwarded": false, "passed": false, "slow_path": false, "replied": false, "hop_limit": true, "no_neighbour": true} {
-		if Reason(inC[r]).Drop() != drop {
+		if reason.Reason(inC[r]).Drop() != drop {
 			t.Errorf("%s is a drop: %t", r, !drop)
 		}
 	}
-	if r := Reason(9999); r.String() != "reason_9999" || r.Text() == "" {
+	if r := reason.Reason(9999); r.String() != "reason_9999" || r.Text() == "" {
 		t.Errorf("an unknown reason is %q: %q", r, r.Text())
 	}
 }
@@ -109,117 +111,51 @@ func TestListThresholds(t *testing.T) {
 	}
 }
 
-// TestPolicyIsWholeAtEveryWord replays the words that writePolicy stores, and
-// demands after each that every hash finds a list, an old or a new one.
-func TestPolicyIsWholeAtEveryWord(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for from := range 9 {
-		for to := range 9 {
-			now, next := policyOf(from, 100), policyOf(to, 200)
-			a := table.NewArray[abi.SrPolicy](2)
-			dp := &DataPlane{srPolicy: a}
-			for w, v := range table.ToWords(now) {
-				a.Store(1, w, v)
-			}
-			stored := 0
-			a.Stored = func() {
-				stored++
-				p := a.Get(1)
-				for range 50 {
-					hash := random.Uint32()
-					list := choose(p, hash)
-					if list == 0 && from > 0 && to > 0 || list != 0 && list/100 != 1 && list/100 != 2 {
-						t.Errorf("from %d to %d lists: after %d words hash %#x finds list %d", from, to, stored, hash, list)
-					}
-				}
-			}
-			dp.writePolicy(1, next)
-			if a.Get(1) != next {
-				t.Errorf("from %d to %d lists: written is %+v", from, to, a.Get(1))
-			}
-		}
-	}
-}
-
-func policyOf(lists int, base uint32) abi.SrPolicy {
-	p := abi.SrPolicy{Count: uint32(lists), Behavior: 19}
-	for i, threshold := range (srpolicy.Policy{SegmentLists: make([]srpolicy.SegmentList, lists)}).Thresholds() {
-		p.List[i] = abi.WeightedList{Threshold: threshold, List: base + uint32(i)}
-	}
-	return p
-}
-
-// choose is what the data path does with a hash.
-func choose(p abi.SrPolicy, hash uint32) uint32 {
-	for _, l := range p.List[:p.Count] {
-		if hash <= l.Threshold {
-			return l.List
-		}
-	}
-	return 0
-}
-
-func TestAdjacencyNames(t *testing.T) {
-	for _, k := range []AdjacencyKey{
-		{NextHop: addr("10.0.0.1")}, {NextHop: addr("2001:db8::1"), Table: 77}, {Interface: "eth0.100"}, {NextHop: addr("fe80::1"), Interface: "eth0"},
-	} {
-		got, err := parseAdjacencyKey(k.name())
-		if err != nil || got != k {
-			t.Errorf("%+v: %q is read as %+v, %v", k, k.name(), got, err)
-		}
-	}
-	for _, bad := range []string{"", "a b", "x 0 eth0", "- x eth0", "- 0 eth0 y"} {
-		if k, err := parseAdjacencyKey(bad); err == nil {
-			t.Errorf("%q is read as %+v", bad, k)
-		}
-	}
-}
-
 func TestNextHopIsSwappedWhole(t *testing.T) {
 	d := open(t)
 	k := AdjacencyKey{NextHop: addr("10.0.0.2")}
-	must(t, d.PutRoute(0, prefix("10.0.0.0/8"), []AdjacencyKey{k}))
+	must(t, d.Routes.Put(0, prefix("10.0.0.0/8"), []AdjacencyKey{k}))
 	read := func() abi.Adjacency {
 		var a abi.Adjacency
-		must(t, d.maps[abi.MapAdjacency].Lookup(d.adjacencies[k].index, &a))
+		must(t, d.maps[abi.MapAdjacency].Lookup(d.Adjacencies.IndexOf(k), &a))
 		return a
 	}
 	hop := ready(3)
-	hop.VLANs = []VLAN{{0x88a8, 10}, {0x8100, 20}}
-	must(t, d.SetNextHop(k, hop))
+	hop.VLANs = []adjacency.VLAN{{TPID: 0x88a8, ID: 10}, {TPID: 0x8100, ID: 20}}
+	must(t, d.Adjacencies.SetNextHop(k, hop))
 	one := read()
 	now := one.Half[one.Current&1]
 	if now.Ifindex != 3 || now.Flags != 1 || now.Tags != 2 || now.Tpid != [2]uint16{0x88a8, 0x8100} || now.Vlan != [2]uint16{10, 20} || now.Mtu != 1500 {
 		t.Errorf("next hop %+v", now)
 	}
 	epoch := d.grace.Epoch
-	must(t, d.SetNextHop(k, hop)) // the same
+	must(t, d.Adjacencies.SetNextHop(k, hop)) // the same
 	if read() != one || d.grace.Epoch != epoch {
 		t.Error("the same next hop was written again")
 	}
-	must(t, d.SetNextHop(k, &NextHop{Ifindex: 4, MTU: 70000, Pass: true}))
+	must(t, d.Adjacencies.SetNextHop(k, &adjacency.NextHop{Ifindex: 4, MTU: 70000, Pass: true}))
 	two := read()
 	if two.Current == one.Current || two.Half[one.Current&1] != now || two.Half[two.Current&1].Flags != 3 || two.Half[two.Current&1].Mtu != 65535 {
 		t.Errorf("the half in use changed: %+v then %+v", one, two)
 	}
-	must(t, d.SetNextHop(k, &NextHop{Ifindex: 4, MTU: 1500, Pass: true, Dst: hostA, Src: hostB}))
+	must(t, d.Adjacencies.SetNextHop(k, &adjacency.NextHop{Ifindex: 4, MTU: 1500, Pass: true, Dst: hostA, Src: hostB}))
 	if known := read(); known.Half[known.Current&1].Flags != 7 || known.Half[known.Current&1].Dst != [6]uint8(hostA) {
 		t.Errorf("a next hop that only XDP cannot send to: %+v", known)
 	}
-	must(t, d.SetNextHop(k, nil))
+	must(t, d.Adjacencies.SetNextHop(k, nil))
 	if three := read(); three.Half[three.Current&1] != (abi.NextHop{}) || d.grace.Epoch == epoch {
 		t.Errorf("not ready: %+v, after %d grace periods", three, d.grace.Epoch-epoch)
 	}
-	for what, bad := range map[string]*NextHop{
+	for what, bad := range map[string]*adjacency.NextHop{
 		"want 6 bytes": {Ifindex: 3, MTU: 1500},
-		"at most 2":    {Ifindex: 3, MTU: 1500, Dst: hostA, Src: hostB, VLANs: make([]VLAN, 3)},
+		"at most 2":    {Ifindex: 3, MTU: 1500, Dst: hostA, Src: hostB, VLANs: make([]adjacency.VLAN, 3)},
 	} {
-		if err := d.SetNextHop(k, bad); err == nil || !strings.Contains(err.Error(), what) {
+		if err := d.Adjacencies.SetNextHop(k, bad); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want an error with %q", err, what)
 		}
 	}
-	must(t, d.SetNextHop(AdjacencyKey{NextHop: addr("10.9.9.9")}, hop)) // nobody's
-	if err := d.PutRoute(0, prefix("10.0.0.0/8"), make([]AdjacencyKey, 8)); err == nil {
+	must(t, d.Adjacencies.SetNextHop(AdjacencyKey{NextHop: addr("10.9.9.9")}, hop)) // nobody's
+	if err := d.Routes.Put(0, prefix("10.0.0.0/8"), make([]AdjacencyKey, 8)); err == nil {
 		t.Error("a route with 8 next hops is taken")
 	}
 }
@@ -230,7 +166,7 @@ func TestRefusals(t *testing.T) {
 	putContent(t, d)
 	l2 := policyTo("l2", "fc00:b::1")
 	l2.Behavior = srv6.HEncapsL2Red
-	must(t, d.PutPolicy(l2))
+	must(t, d.Policies.Put(l2))
 	before := dump(t, d)
 	usage := fmt.Sprint(d.Usage())
 	bound := policyTo("bound", "fc00:b::1")
@@ -240,33 +176,33 @@ func TestRefusals(t *testing.T) {
 	oneAsL2 := policyTo("one", "fc00:b::1")
 	oneAsL2.Behavior = srv6.HEncapsL2
 	for want, err := range map[string]error{
-		"policy \"none\"":           d.PutSID(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.EndB6Encaps, Policy: "none"}),
-		"want an IPv6 prefix":       d.PutSID(srv6.LocalSID{SID: prefix("10.0.0.0/8"), Behavior: srv6.End}),
-		"not that of a local SID":   d.PutSID(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.HEncaps}),
-		"binding SID of policy two": d.PutSID(srv6.LocalSID{SID: prefix("fc00:a:0:b::/128"), Behavior: srv6.End}),
-		"change that":               d.DeleteSID(prefix("fc00:a:0:b::/128")),
-		"rate_unit":                 d.PutSID(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.EndLimit, RateUnit: 5e6}),
-		"binding_sid fc00:f::1":     d.PutPolicy(bound),
-		"Ethernet frames has none":  d.PutPolicy(l2bound),
-		"a policy in use":           d.PutPolicy(oneAsL2),
-		"13 segments":               d.PutPolicy(policyTo("long", slices.Repeat([]string{"fc00::1"}, 13)...)),
-		"0 segments":                d.PutPolicy(policyTo("short")),
-		"9: at most 8":              d.PutPolicy(srpolicy.Policy{Name: "many", SegmentLists: make([]srpolicy.SegmentList, 9)}),
-		"segment 10.0.0.1":          d.PutPolicy(policyTo("four", "10.0.0.1")),
-		"policy one: ":              d.DeletePolicy("one"),
-		"tunnel n3: ":               d.DeleteTunnel("n3"),
-		"local_teid 7: tunnel n3":   d.PutTunnel(gtpu.Tunnel{Name: "x", LocalTEID: 7, Decapsulate: true}),
-		"exactly one of decap":      d.PutTunnel(gtpu.Tunnel{Name: "x", LocalTEID: 70}),
-		"want a local_teid":         d.PutTunnel(gtpu.Tunnel{Name: "x", Decapsulate: true}),
-		"family of remote":          d.PutTunnel(gtpu.Tunnel{Name: "x", Remote: addr("10.0.0.1"), Source: addr("fc00::1")}),
-		"policy \"nil\"":            d.PutTunnel(gtpu.Tunnel{Name: "x", LocalTEID: 70, Policy: "nil"}),
-		"policy \"l2\"":             d.PutSteering(srpolicy.Steering{Prefix: prefix("10.99.0.0/16"), Policy: "l2"}),
-		"tunnel \"none\"":           d.PutSteering(srpolicy.Steering{Prefix: prefix("10.99.0.0/16"), Tunnel: "none"}),
-		"exactly one of policy":     d.PutSteering(srpolicy.Steering{Prefix: prefix("10.99.0.0/16")}),
-		"exactly one of prefix":     d.PutSteering(srpolicy.Steering{Policy: "one"}),
-		"want an IPv4 prefix":       d.PutSteering(srpolicy.Steering{Prefix: prefix("2001:db8::/48"), GTP4D: &srpolicy.GTP4D{}}),
-		"interface not-there":       d.PutSteering(srpolicy.Steering{Interface: "not-there", Policy: "one"}),
-		"index 65536":               d.SetPort(65536, Port{}),
+		"policy \"none\"":           d.SIDs.Put(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.EndB6Encaps, Policy: "none"}),
+		"want an IPv6 prefix":       d.SIDs.Put(srv6.LocalSID{SID: prefix("10.0.0.0/8"), Behavior: srv6.End}),
+		"not that of a local SID":   d.SIDs.Put(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.HEncaps}),
+		"binding SID of policy two": d.SIDs.Put(srv6.LocalSID{SID: prefix("fc00:a:0:b::/128"), Behavior: srv6.End}),
+		"change that":               d.SIDs.Delete(prefix("fc00:a:0:b::/128")),
+		"rate_unit":                 d.SIDs.Put(srv6.LocalSID{SID: prefix("fc00:f::9/128"), Behavior: srv6.EndLimit, RateUnit: 5e6}),
+		"binding_sid fc00:f::1":     d.Policies.Put(bound),
+		"Ethernet frames has none":  d.Policies.Put(l2bound),
+		"a policy in use":           d.Policies.Put(oneAsL2),
+		"13 segments":               d.Policies.Put(policyTo("long", slices.Repeat([]string{"fc00::1"}, 13)...)),
+		"0 segments":                d.Policies.Put(policyTo("short")),
+		"9: at most 8":              d.Policies.Put(srpolicy.Policy{Name: "many", SegmentLists: make([]srpolicy.SegmentList, 9)}),
+		"segment 10.0.0.1":          d.Policies.Put(policyTo("four", "10.0.0.1")),
+		"policy one: ":              d.Policies.Delete("one"),
+		"tunnel n3: ":               d.Tunnels.Delete("n3"),
+		"local_teid 7: tunnel n3":   d.Tunnels.Put(gtpu.Tunnel{Name: "x", LocalTEID: 7, Decapsulate: true}),
+		"exactly one of decap":      d.Tunnels.Put(gtpu.Tunnel{Name: "x", LocalTEID: 70}),
+		"want a local_teid":         d.Tunnels.Put(gtpu.Tunnel{Name: "x", Decapsulate: true}),
+		"family of remote":          d.Tunnels.Put(gtpu.Tunnel{Name: "x", Remote: addr("10.0.0.1"), Source: addr("fc00::1")}),
+		"policy \"nil\"":            d.Tunnels.Put(gtpu.Tunnel{Name: "x", LocalTEID: 70, Policy: "nil"}),
+		"policy \"l2\"":             d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.99.0.0/16"), Policy: "l2"}),
+		"tunnel \"none\"":           d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.99.0.0/16"), Tunnel: "none"}),
+		"exactly one of policy":     d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.99.0.0/16")}),
+		"exactly one of prefix":     d.Steering.Put(srpolicy.Steering{Policy: "one"}),
+		"want an IPv4 prefix":       d.Steering.Put(srpolicy.Steering{Prefix: prefix("2001:db8::/48"), GTP4D: &srpolicy.GTP4D{}}),
+		"interface not-there":       d.Steering.Put(srpolicy.Steering{Interface: "not-there", Policy: "one"}),
+		"index 65536":               d.Ports.Set(65536, port.Port{}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want an error with %q", err, want)
@@ -295,20 +231,20 @@ func TestFullTables(t *testing.T) {
 		}
 	}
 	fill("sids", func(i int) error {
-		return d.PutSID(srv6.LocalSID{SID: prefix(fmt.Sprintf("fc00::%x/128", i)), Behavior: srv6.End})
+		return d.SIDs.Put(srv6.LocalSID{SID: prefix(fmt.Sprintf("fc00::%x/128", i)), Behavior: srv6.End})
 	})
-	fill("policies", func(i int) error { return d.PutPolicy(policyTo(fmt.Sprint("p", i), "fc00::1")) })
+	fill("policies", func(i int) error { return d.Policies.Put(policyTo(fmt.Sprint("p", i), "fc00::1")) })
 	fill("segment_lists", func(i int) error {
 		p := policyTo("p0", "fc00::1")
 		p.SegmentLists = slices.Repeat(p.SegmentLists, i+2)
-		return d.PutPolicy(p)
+		return d.Policies.Put(p)
 	})
 	fill("tunnels", func(i int) error {
-		return d.PutTunnel(gtpu.Tunnel{Name: fmt.Sprint("t", i), LocalTEID: uint32(i + 1), Decapsulate: true})
+		return d.Tunnels.Put(gtpu.Tunnel{Name: fmt.Sprint("t", i), LocalTEID: uint32(i + 1), Decapsulate: true})
 	})
-	fill("routes", func(i int) error { return d.PutRoute(0, prefix(fmt.Sprintf("10.%d.0.0/16", i)), nil) })
+	fill("routes", func(i int) error { return d.Routes.Put(0, prefix(fmt.Sprintf("10.%d.0.0/16", i)), nil) })
 	fill("adjacencies", func(i int) error {
-		return d.PutRoute(0, prefix("fc00::/16"), []AdjacencyKey{{Interface: fmt.Sprint("e", i)}, {Interface: fmt.Sprint("f", i)}, {Interface: fmt.Sprint("g", i)}})
+		return d.Routes.Put(0, prefix("fc00::/16"), []AdjacencyKey{{Interface: fmt.Sprint("e", i)}, {Interface: fmt.Sprint("f", i)}, {Interface: fmt.Sprint("g", i)}})
 	})
 	start := time.Now()
 	d.grace.Wait()

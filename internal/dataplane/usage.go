@@ -3,13 +3,14 @@ package dataplane
 import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-// Outcomes counts how packets' journeys ended, by Reason. Each frame that came
-// in on a port is in exactly one of them, with its whole length.
+// Outcomes counts how packets' journeys ended, by reason.Reason. Each frame that
+// came in on a port is in exactly one of them, with its whole length.
 func (d *DataPlane) Outcomes() ([]counter.Counter, error) {
-	out := make([]counter.Counter, len(reasons))
+	out := make([]counter.Counter, len(reason.All()))
 	for i := range out {
 		var err error
 		if out[i], err = counter.Read(d.maps[abi.MapOutcomes], uint32(i)); err != nil {
@@ -19,50 +20,23 @@ func (d *DataPlane) Outcomes() ([]counter.Counter, error) {
 	return out, nil
 }
 
-// Usage says how full a table is.
-type Usage struct{ Used, Max int }
-
-// Usage says how full the tables are that the configuration fills.
-func (d *DataPlane) Usage() map[string]Usage {
+// Usage says how full the tables are that the configuration fills, by name.
+func (d *DataPlane) Usage() map[string]table.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	receiving := 0
-	for _, t := range d.tunnels {
-		if t.receive != 0 && t.receive < d.limits.Tunnels {
-			receiving++
-		}
-	}
-	inPools := 0
-	for _, s := range d.steerings {
-		if s.slot != 0 {
-			inPools++
-		}
-	}
-	byIndex := 0
-	for _, s := range d.sids {
-		if s.index <= d.limits.SIDs {
-			byIndex++
-		}
-	}
-	of := func(x *table.Indexes) Usage { return Usage{x.Used(), x.Size()} }
-	entries := func(n int, table string) Usage { return Usage{n, int(d.maps[table].MaxEntries())} }
-	sids, tunnels := of(d.sidIndex), of(d.tunnelIndex)
-	out := map[string]Usage{
-		abi.MapLocalSid:     {sids.Used + byIndex, sids.Max + int(d.limits.SIDs)},
-		abi.MapSidByPrefix:  entries(d.sidTable.Len(), abi.MapSidByPrefix),
-		abi.MapMobile:       of(d.mobileIndex),
-		abi.MapSrPolicy:     of(d.policyIndex),
-		abi.MapSegmentList:  of(d.listIndex),
-		abi.MapTunnel:       {tunnels.Used + receiving + inPools, 4*int(d.limits.Tunnels) - 1},
-		abi.MapTunnelByTeid: entries(d.teidTable.Len(), abi.MapTunnelByTeid),
-		abi.MapTargetByDst4: entries(d.target4.Len(), abi.MapTargetByDst4),
-		abi.MapTargetByDst6: entries(d.target6.Len(), abi.MapTargetByDst6),
-		abi.MapTargetByPort: entries(d.portRules.Len(), abi.MapTargetByPort),
-		abi.MapRoute4:       entries(d.route4.Len(), abi.MapRoute4),
-		abi.MapRoute6:       entries(d.route6.Len(), abi.MapRoute6),
-		abi.MapAdjacency:    of(d.adjacencyIndex),
-		abi.MapSource:       of(d.sourceIndex),
-		abi.MapNameByIndex:  entries(d.names.Len(), abi.MapNameByIndex),
+	sids, sidsByPrefix := d.SIDs.Usage()
+	policies, lists := d.Policies.Usage()
+	tunnels, byTEID := d.Tunnels.Usage()
+	tunnels.Used += d.Steering.InPools()
+	target4, target6, byPort := d.targets.Usage()
+	route4, route6 := d.Routes.Usage()
+	out := map[string]table.Usage{
+		abi.MapLocalSid: sids, abi.MapSidByPrefix: sidsByPrefix, abi.MapMobile: d.mobiles.Usage(),
+		abi.MapSrPolicy: policies, abi.MapSegmentList: lists,
+		abi.MapTunnel: tunnels, abi.MapTunnelByTeid: byTEID,
+		abi.MapTargetByDst4: target4, abi.MapTargetByDst6: target6, abi.MapTargetByPort: byPort,
+		abi.MapRoute4: route4, abi.MapRoute6: route6, abi.MapAdjacency: d.Adjacencies.Usage(), abi.MapSource: d.sources.Usage(),
+		abi.MapNameByIndex: d.names.Usage(),
 	}
 	if d.Sessions.room {
 		d.Sessions.tableUsage(out)
@@ -72,11 +46,11 @@ func (d *DataPlane) Usage() map[string]Usage {
 
 // tableUsage says how full the tables of sessions are. Of pdr, entries that
 // TEIDs and UE pools lead to are there for each session.
-func (s *Sessions) tableUsage(out map[string]Usage) {
-	o, of := s.owners, func(x *indexStack) Usage { return Usage{x.used(), int(x.end - x.first)} }
-	out["sessions"] = Usage{o.byID.Len(), int(o.most)}
+func (s *Sessions) tableUsage(out map[string]table.Usage) {
+	o, of := s.owners, func(x *indexStack) table.Usage { return table.Usage{Used: x.used(), Max: int(x.end - x.first)} }
+	out["sessions"] = table.Usage{Used: o.byID.Len(), Max: int(o.most)}
 	out[abi.MapPdr], out[abi.MapMeter], out[abi.MapForwarding] = of(&o.pdrFree), of(&o.meterFree), of(&s.forwardings.free)
-	out[abi.MapFilter] = Usage{int(o.runs.used), int(o.runs.count)}
-	out[abi.MapPdrByTeid] = Usage{s.tables.count(byTEID), int(o.most)}
-	out[abi.MapPdrByUe] = Usage{s.tables.count(byUE), int(o.most)}
+	out[abi.MapFilter] = table.Usage{Used: int(o.runs.used), Max: int(o.runs.count)}
+	out[abi.MapPdrByTeid] = table.Usage{Used: s.tables.count(byTEID), Max: int(o.most)}
+	out[abi.MapPdrByUe] = table.Usage{Used: s.tables.count(byUE), Max: int(o.most)}
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -60,11 +62,11 @@ func TestVolumeBetweenTheAdditions(t *testing.T) {
 func TestVolumeOfTheProgram(t *testing.T) {
 	d := open(t)
 	must(t, d.SetSettings(testSettings()))
-	must(t, d.PutDevice(1))
-	must(t, d.SetPort(1, Port{}))
-	must(t, d.PutRoute(0, prefix("10.60.0.0/16"), []AdjacencyKey{{Interface: "lo"}}))
-	must(t, d.SetNextHop(AdjacencyKey{Interface: "lo"}, ready(1)))
-	must(t, d.PutTunnel(gtpu.Tunnel{Name: "n3", LocalTEID: 7, Decapsulate: true}))
+	must(t, d.Ports.PutDevice(1))
+	must(t, d.Ports.Set(1, port.Port{}))
+	must(t, d.Routes.Put(0, prefix("10.60.0.0/16"), []AdjacencyKey{{Interface: "lo"}}))
+	must(t, d.Adjacencies.SetNextHop(AdjacencyKey{Interface: "lo"}, ready(1)))
+	must(t, d.Tunnels.Put(gtpu.Tunnel{Name: "n3", LocalTEID: 7, Decapsulate: true}))
 	inner := []packet.Layer{packet.IPv4{Src: addr("10.45.0.1"), Dst: addr("10.60.0.1")}, packet.Payload{Count: 1000}}
 	frame := packet.Frame(append([]packet.Layer{packet.Ethernet{}, packet.IPv4{Src: addr("10.0.0.9"), Dst: addr("10.0.0.1")},
 		packet.UDP{Sport: 2152, Dport: 2152}, packet.GTPU{TEID: 7}}, inner...)...)
@@ -74,7 +76,7 @@ func TestVolumeOfTheProgram(t *testing.T) {
 		start.Packets -= min(start.Packets, all.Packets/2)
 		start.Bytes -= min(start.Bytes, all.Bytes/2)
 		for w, v := range table.ToWords(counter.VolumeOf(start)) {
-			d.tunnel.Store(7, wordVolume+w, v)
+			d.entries.Array().Store(7, w, v)
 		}
 		var done atomic.Bool
 		var running, reading sync.WaitGroup
@@ -82,8 +84,8 @@ func TestVolumeOfTheProgram(t *testing.T) {
 		for range runs {
 			running.Go(func() {
 				for range each {
-					if verdict, _, err := d.TestRun(frame, 1); err != nil || verdict != VerdictRedirect {
-						t.Errorf("%s, %v", VerdictName(verdict), err)
+					if verdict, _, err := d.Frames.Test(frame, 1); err != nil || verdict != xdp.VerdictRedirect {
+						t.Errorf("%s, %v", xdp.VerdictName(verdict), err)
 					}
 				}
 			})
@@ -91,7 +93,7 @@ func TestVolumeOfTheProgram(t *testing.T) {
 		running.Wait()
 		done.Store(true)
 		reading.Wait()
-		got, _, err := d.TunnelCounters("n3")
+		got, _, err := d.Tunnels.Counters("n3")
 		must(t, err)
 		if want := (counter.Counter{Packets: start.Packets + all.Packets, Bytes: start.Bytes + all.Bytes}); got != want {
 			t.Errorf("from %+v: %+v, want %+v", start, got, want)
@@ -102,7 +104,7 @@ func TestVolumeOfTheProgram(t *testing.T) {
 // watchCounter fails where what a tunnel counted goes back.
 func watchCounter(t *testing.T, d *DataPlane, last counter.Counter, done *atomic.Bool) {
 	for !done.Load() {
-		now, _, err := d.TunnelCounters("n3")
+		now, _, err := d.Tunnels.Counters("n3")
 		if err != nil || now.Packets < last.Packets || now.Bytes < last.Bytes {
 			t.Errorf("%+v, and then %+v, %v", last, now, err)
 			return

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/feature"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
@@ -108,7 +108,7 @@ func TestInterfaceThatIsNotThere(t *testing.T) {
 
 // This kernel has all that the data path needs: the tests beside load it.
 func TestKernelFeatures(t *testing.T) {
-	checks := Run(Options{Features: dataplane.Features, PodFeatures: dataplane.PodFeatures, Interfaces: []string{"lo"}, Overlay: &Overlay{}})
+	checks := Run(Options{Features: feature.XDP, PodFeatures: feature.Pods, Interfaces: []string{"lo"}, Overlay: &Overlay{}})
 	seen := 0
 	for _, c := range checks {
 		if strings.HasPrefix(c.Name, "kernel: ") || strings.HasPrefix(c.Name, "capability ") || c.Name == "kernel version" {
@@ -118,7 +118,7 @@ func TestKernelFeatures(t *testing.T) {
 			}
 		}
 	}
-	if want := len(dataplane.Features()) + len(dataplane.PodFeatures()) + 5 + 1; seen != want {
+	if want := len(feature.XDP()) + len(feature.Pods()) + 5 + 1; seen != want {
 		t.Errorf("%d checks of the kernel and capabilities, want %d", seen, want)
 	}
 }

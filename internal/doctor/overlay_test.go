@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/feature"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
@@ -48,7 +48,7 @@ func TestHealthyMember(t *testing.T) {
 		"named":  {Interfaces: []string{"up0"}},
 		"member": {Overlay: &Overlay{Uplinks: []string{"up0"}, Nodes: []Node{node("node-2", "2001:db8::2", "fc00:0:2:4::")}}},
 	} {
-		o.Features, o.PodFeatures = dataplane.Features, dataplane.PodFeatures
+		o.Features, o.PodFeatures = feature.XDP, feature.Pods
 		checks := inside(t, ns, o)
 		for _, c := range checks {
 			if c.Level != OK && c.Name != "BPF JIT" {

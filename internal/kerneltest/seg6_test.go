@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -122,11 +123,11 @@ func newDataPlane(t *testing.T) *dataplane.DataPlane {
 	}
 	t.Cleanup(func() { check(t, d.Close()) })
 	check(t, d.SetSettings(dataplane.Settings{Source: addr(source), HopLimit: 64}))
-	check(t, d.SetPort(loopback, dataplane.Port{}))
-	check(t, d.PutDevice(loopback))
+	check(t, d.Ports.Set(loopback, dataplane.Port{}))
+	check(t, d.Ports.PutDevice(loopback))
 	for _, table := range []uint32{254, 100} {
-		check(t, d.PutRoute(table, prefix("::/0"), []dataplane.AdjacencyKey{{NextHop: addr(gateway6)}}))
-		check(t, d.PutRoute(table, prefix("0.0.0.0/0"), []dataplane.AdjacencyKey{{NextHop: addr(gateway4)}}))
+		check(t, d.Routes.Put(table, prefix("::/0"), []dataplane.AdjacencyKey{{NextHop: addr(gateway6)}}))
+		check(t, d.Routes.Put(table, prefix("0.0.0.0/0"), []dataplane.AdjacencyKey{{NextHop: addr(gateway4)}}))
 	}
 	return d
 }
@@ -143,9 +144,9 @@ func check(t *testing.T, err error) {
 func configure(t *testing.T, d *dataplane.DataPlane, c comparison) {
 	t.Helper()
 	if c.policy != nil {
-		check(t, d.PutPolicy(srpolicy.Policy{Name: c.name, Behavior: c.mode,
+		check(t, d.Policies.Put(srpolicy.Policy{Name: c.name, Behavior: c.mode,
 			SegmentLists: []srpolicy.SegmentList{{Segments: addrs(c.policy)}}}))
-		t.Cleanup(func() { check(t, d.DeletePolicy(c.name)) })
+		t.Cleanup(func() { check(t, d.Policies.Delete(c.name)) })
 	}
 	var steering []srpolicy.Steering
 	for _, p := range c.prefix {
@@ -155,19 +156,19 @@ func configure(t *testing.T, d *dataplane.DataPlane, c comparison) {
 		steering = append(steering, srpolicy.Steering{Interface: "lo", VLANs: []uint16{tag}, Policy: c.name})
 	}
 	for _, s := range steering {
-		check(t, d.PutSteering(s))
-		t.Cleanup(func() { check(t, d.DeleteSteering(s)) })
+		check(t, d.Steering.Put(s))
+		t.Cleanup(func() { check(t, d.Steering.Delete(s)) })
 	}
 	if c.sid != nil {
 		sid := *c.sid
 		if c.policy != nil {
 			sid.Policy = c.name
 		}
-		check(t, d.PutSID(sid))
-		t.Cleanup(func() { check(t, d.DeleteSID(sid.SID)) })
+		check(t, d.SIDs.Put(sid))
+		t.Cleanup(func() { check(t, d.SIDs.Delete(sid.SID)) })
 	}
-	for _, key := range d.AdjacencyKeys() {
-		check(t, d.SetNextHop(key, &dataplane.NextHop{Ifindex: loopback, MTU: 1500,
+	for _, key := range d.Adjacencies.Keys() {
+		check(t, d.Adjacencies.SetNextHop(key, &dataplane.NextHop{Ifindex: loopback, MTU: 1500,
 			Dst: net.HardwareAddr{2, 0, 0, 0, 0, 0xb}, Src: net.HardwareAddr{2, 0, 0, 0, 0, 0xa}}))
 	}
 }
@@ -179,14 +180,14 @@ func culvert(t *testing.T, d *dataplane.DataPlane, c comparison, frame []byte) [
 		tagged := append([]byte{}, frame[:12]...)
 		frame = append(append(tagged, 0x81, 0, 0, tag), frame[12:]...)
 	}
-	verdict, out, err := d.TestRun(frame, loopback)
+	verdict, out, err := d.Frames.Test(frame, loopback)
 	switch {
 	case err != nil:
 		t.Fatal(err)
-	case verdict == dataplane.VerdictTX || verdict == dataplane.VerdictRedirect:
+	case verdict == xdp.VerdictTX || verdict == xdp.VerdictRedirect:
 		return out
-	case verdict != dataplane.VerdictDrop:
-		t.Errorf("verdict %s", dataplane.VerdictName(verdict))
+	case verdict != xdp.VerdictDrop:
+		t.Errorf("verdict %s", xdp.VerdictName(verdict))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
@@ -73,24 +74,24 @@ func (w *gateway) start(t *testing.T, g *netns.NS, ports ...int) {
 	check(err)
 	g.Do(t, func() {
 		for _, p := range ports {
-			_, err := w.path.Attach(p, dataplane.ModeNative)
+			_, err := w.path.XDP.Attach(p, attach.ModeNative)
 			check(err)
-			check(w.path.SetPort(p, dataplane.Port{}))
-			check(w.path.PutDevice(p))
+			check(w.path.Ports.Set(p, dataplane.Port{}))
+			check(w.path.Ports.PutDevice(p))
 		}
 	})
 	source := netip.MustParseAddr("2001:db8:c::1")
 	check(w.path.SetSettings(dataplane.Settings{
 		HopLimit: 64, Source: source, ErrorsPerSecond: 1000, GTPUAddresses: []netip.Addr{b4},
 	}))
-	check(w.path.PutSID(srv6.LocalSID{SID: netip.MustParsePrefix("2001:db8:f::4/128"), Behavior: srv6.EndDT4, Table: 254}))
-	check(w.path.PutSID(srv6.LocalSID{SID: netip.MustParsePrefix("2001:db8:f::1/128"), Behavior: srv6.End}))
-	check(w.path.PutPolicy(srpolicy.Policy{
+	check(w.path.SIDs.Put(srv6.LocalSID{SID: netip.MustParsePrefix("2001:db8:f::4/128"), Behavior: srv6.EndDT4, Table: 254}))
+	check(w.path.SIDs.Put(srv6.LocalSID{SID: netip.MustParsePrefix("2001:db8:f::1/128"), Behavior: srv6.End}))
+	check(w.path.Policies.Put(srpolicy.Policy{
 		Name: "p", Behavior: srv6.HEncapsRed, Source: source,
 		SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: []netip.Addr{netip.MustParseAddr("2001:db8:e::1")}}},
 	}))
-	check(w.path.PutSteering(srpolicy.Steering{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "p"}))
-	w.slow = New(Options{Injector: w.path, Sender: rawSender(t, g)})
+	check(w.path.Steering.Put(srpolicy.Steering{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "p"}))
+	w.slow = New(Options{Injector: w.path.Frames, Sender: rawSender(t, g)})
 	w.serve(t, g)
 }
 
@@ -100,7 +101,7 @@ func (w *gateway) serve(t *testing.T, g *netns.NS) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go g.Do(t, func() {
-		done <- w.path.Punts(ctx, func(p dataplane.Punt) {
+		done <- w.path.Punts.Read(ctx, func(p dataplane.Punt) {
 			w.slow.Handle(Packet{
 				Kind: Kind(p.Kind), Ifindex: p.Ifindex, Info: p.Info, L3: p.L3, Type: p.Type, Code: p.Code, Data: p.Data,
 			})

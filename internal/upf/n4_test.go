@@ -82,7 +82,7 @@ func newN4(t *testing.T) *n4 {
 	gtpu, ues := []netip.Addr{addr("10.200.0.8"), addr("2001:db8::8")}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22"), netip.MustParsePrefix("2001:db8:60::/54")}
 	must(n.path.SetSettings(dataplane.Settings{GTPUAddresses: gtpu, Source: addr("2001:db8::8"), UEPools: ues}))
 	must(n.path.Sweep())
-	n.UPF, err = New(Options{DataPath: n.path, Journal: t.TempDir(), Logger: log, Sessions: 2048})
+	n.UPF, err = New(Options{DataPath: joined{n.path}, Journal: t.TempDir(), Logger: log, Sessions: 2048})
 	must(err)
 	must(n.SetConfig(Config{Addresses: gtpu, Pools: []pool.Pool{{Prefixes: ues}}}))
 	n.server, err = pfcp.New(pfcp.Config{Addresses: []netip.Addr{addr("127.93.0.8")}, Log: log, Heartbeat: time.Hour, RetryAfter: time.Second}, n.UPF)
@@ -374,3 +374,12 @@ func TestRandomN4(t *testing.T) {
 		return true
 	})
 }
+
+// joined is a data path with the methods of its frames and punts.
+type joined struct{ *dataplane.DataPlane }
+
+func (j joined) Inject(frame []byte, ifindex int) error { return j.Frames.Inject(frame, ifindex) }
+func (j joined) InjectKept(frame []byte, ifindex int) error {
+	return j.Frames.InjectKept(frame, ifindex)
+}
+func (j joined) PuntsIdle() bool { return j.Punts.Idle() }

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/slowpath"
 	"github.com/culvert-net/culvert/internal/upf"
@@ -41,7 +43,7 @@ func New(dp DataPath, plane *upf.UPF, links func() *netdev.Snapshot, ask func(ne
 	case err == nil:
 		out.out, out.raw = raw, raw
 	case errors.Is(err, unix.EPERM): // as a service it has no CAP_NET_RAW
-		out.out = &dataplane.Transmitter{}
+		out.out = &xdp.Transmitter{}
 	default:
 		return nil, err
 	}
@@ -90,12 +92,12 @@ func (s *Handler) Run(ctx context.Context) error {
 // handle gives a packet to whom it is for.
 func (s *Handler) handle(p dataplane.Punt) {
 	switch {
-	case p.Kind != dataplane.PuntBuffer && p.Kind != dataplane.PuntDuplicate && p.Kind != dataplane.PuntFlood:
+	case p.Kind != event.PuntBuffer && p.Kind != event.PuntDuplicate && p.Kind != event.PuntFlood:
 		s.handler.Handle(packetOf(p))
 	case s.upf == nil: // left in the ring by a daemon that was a user plane function
-	case p.Kind == dataplane.PuntBuffer:
+	case p.Kind == event.PuntBuffer:
 		s.upf.Buffer(sessionPacket(p))
-	case p.Kind == dataplane.PuntFlood:
+	case p.Kind == event.PuntFlood:
 		s.upf.Flood(p.Link, p.Ifindex, p.Data)
 	default:
 		s.upf.Duplicate(sessionPacket(p))

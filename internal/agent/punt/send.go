@@ -7,13 +7,13 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/slowpath"
 )
 
 // transmitter sends frames: a packet socket, or without CAP_NET_RAW
-// *dataplane.Transmitter.
+// *xdp.Transmitter.
 type transmitter interface {
 	Transmit(frame []byte, ifindex int) error
 	Close() error
@@ -36,7 +36,7 @@ type sender struct {
 // Source is the address of the interface that the packet leaves by, or else the
 // one that the kernel would send from.
 func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
-	if way.Back == nil && way.Table == dataplane.SessionTable {
+	if way.Back == nil && way.Table == event.SessionTable {
 		return s.sourceForUE(dst, way.Ifindex)
 	}
 	if way.Back == nil && way.Table == netdev.TableMain {
@@ -78,7 +78,7 @@ func (s *sender) Send(packet []byte, way slowpath.Way) error {
 	if err != nil {
 		return err
 	}
-	if way.Table == dataplane.SessionTable {
+	if way.Table == event.SessionTable {
 		return s.toUE(way.Session, packet, way.Ifindex)
 	}
 	nh, err := s.nextHop(s.links(), dst, way)

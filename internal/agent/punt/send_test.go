@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/slowpath"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
@@ -219,7 +219,7 @@ func TestErrorToUE(t *testing.T) {
 		links: func() *netdev.Snapshot { return snapshot },
 		toUE:  func(s uint64, b []byte, ifindex int) error { session, sent, at = s, b, ifindex; return nil },
 	}
-	way := slowpath.Way{Ifindex: 2, Table: dataplane.SessionTable, Session: 7}
+	way := slowpath.Way{Ifindex: 2, Table: event.SessionTable, Session: 7}
 	packet := make([]byte, 28)
 	packet[0] = 0x45
 	copy(packet[16:], []byte{10, 45, 0, 1})

@@ -76,3 +76,11 @@ func SIDKey(p netip.Prefix) SidKey {
 func SIDPrefix(k SidKey) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(k.Addr.B), int(k.Prefixlen))
 }
+
+// MappedBits is the length of p, IPv4 as IPv4-mapped.
+func MappedBits(p netip.Prefix) uint8 {
+	if p.Addr().Is4() {
+		return uint8(p.Bits() + 96)
+	}
+	return uint8(p.Bits())
+}

@@ -107,6 +107,9 @@ func (t *Hash[K, V]) Lookup(k K) (V, bool) {
 // Len is the number of entries.
 func (t *Hash[K, V]) Len() int { return len(t.have) }
 
+// Usage is how many entries there are, and how many there can be.
+func (t *Hash[K, V]) Usage() Usage { return Usage{len(t.have), int(t.m.MaxEntries())} }
+
 // All are the entries. Deleting some meanwhile is allowed.
 func (t *Hash[K, V]) All() iter.Seq2[K, V] { return maps.All(t.have) }
 

@@ -45,8 +45,8 @@ func (n *Names) Delete(kind, index uint32) error {
 	return n.hash.Delete(abi.NameKey{Kind: kind, Index: index})
 }
 
-// Len is the number of names.
-func (n *Names) Len() int { return n.hash.Len() }
+// Usage is how many names there are, and how many there can be.
+func (n *Names) Usage() Usage { return n.hash.Usage() }
 
 // Settle ends the time in which names may be stale.
 func (n *Names) Settle() { n.hash.Settle() }

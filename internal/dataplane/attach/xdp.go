@@ -1,0 +1,185 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/dataplane/pin"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+)
+
+// Mode is how the program is attached to an interface.
+type Mode string
+
+// The modes.
+const (
+	ModeNative  Mode = "native"  // in the driver
+	ModeGeneric Mode = "generic" // in the stack, slower; any interface
+	ModeAuto    Mode = "auto"    // native where the driver can, else generic
+)
+
+// ErrForeignProgram says that somebody else's XDP program is on an interface.
+var ErrForeignProgram = errors.New("another XDP program is attached")
+
+// XDP attaches the data path's program to interfaces.
+type XDP struct {
+	mu    *sync.Mutex
+	log   *slog.Logger
+	pins  *pin.Dir // nil: not pinned
+	prog  *ebpf.Program
+	links map[int]*attachment
+}
+
+// NewXDP attaches nothing. mu is the data path's lock.
+func NewXDP(mu *sync.Mutex, log *slog.Logger, pins *pin.Dir, prog *ebpf.Program) *XDP {
+	return &XDP{mu: mu, log: log, pins: pins, prog: prog, links: map[int]*attachment{}}
+}
+
+func linkName(ifindex int, mode Mode) pin.LinkName {
+	return pin.LinkName{Kind: "xdp", Ifindex: ifindex, How: string(mode)}
+}
+
+type attachment struct {
+	link link.Link
+	mode Mode
+}
+
+// Attach puts the program on an interface and says in which mode. Where it is
+// already, it stays, unless another mode is asked for.
+func (x *XDP) Attach(ifindex int, mode Mode) (Mode, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var modes []Mode
+	switch mode {
+	case ModeAuto, "":
+		modes = []Mode{ModeNative, ModeGeneric}
+	case ModeNative, ModeGeneric:
+		modes = []Mode{mode}
+	default:
+		return "", fmt.Errorf("mode %q: want native, generic or auto", mode)
+	}
+	if a := x.links[ifindex]; a != nil {
+		if (len(modes) > 1 || a.mode == mode) && pin.Alive(a.link) {
+			return a.mode, nil
+		}
+		if err := x.detach(ifindex); err != nil {
+			return "", err
+		}
+	}
+	var first error
+	for _, m := range modes {
+		err := x.attach(ifindex, m)
+		if err == nil {
+			if first != nil {
+				x.log.Warn("attached in generic mode, which is slower", "interface", port.Name(ifindex), "reason", first)
+			}
+			return m, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if errors.Is(err, ErrForeignProgram) {
+			break
+		}
+	}
+	return "", first
+}
+
+func (x *XDP) attach(ifindex int, mode Mode) error {
+	flags := link.XDPDriverMode
+	if mode == ModeGeneric {
+		flags = link.XDPGenericMode
+	}
+	l, err := link.AttachXDP(link.XDPOptions{Program: x.prog, Interface: ifindex, Flags: flags})
+	switch {
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
+		name := port.Name(ifindex)
+		return fmt.Errorf("interface %s: %w: see `ip -details link show dev %s`, and detach it with the tool that attached it", name, ErrForeignProgram, name)
+	case errors.Is(err, unix.EOPNOTSUPP) && mode == ModeNative:
+		return fmt.Errorf("interface %s: the driver has no native XDP: use mode generic or auto", port.Name(ifindex))
+	case err != nil:
+		return fmt.Errorf("interface %s: attach in mode %s: %w", port.Name(ifindex), mode, err)
+	}
+	if err := x.pins.PutLink(linkName(ifindex, mode), l); err != nil {
+		return errors.Join(fmt.Errorf("interface %s: pin the link: %w", port.Name(ifindex), err), l.Close())
+	}
+	x.links[ifindex] = &attachment{link: l, mode: mode}
+	return nil
+}
+
+// Attached lists the interfaces that the program is on, and how.
+func (x *XDP) Attached() map[int]Mode {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make(map[int]Mode, len(x.links))
+	for ifindex, a := range x.links {
+		out[ifindex] = a.mode
+	}
+	return out
+}
+
+// Runs is the program that an interface runs which Attached lists.
+func (x *XDP) Runs(ifindex int) (ebpf.ProgramID, error) {
+	info, err := x.links[ifindex].link.Info()
+	if err != nil {
+		return 0, err
+	}
+	return info.Program, nil
+}
+
+// Detach takes the program off an interface. One that it is not on is not an
+// error.
+func (x *XDP) Detach(ifindex int) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.detach(ifindex)
+}
+
+func (x *XDP) detach(ifindex int) error {
+	a := x.links[ifindex]
+	if a == nil {
+		return nil
+	}
+	// Not by letting go of the last reference: the kernel would detach later.
+	if err := a.link.Detach(); err != nil && pin.Alive(a.link) {
+		return fmt.Errorf("interface %s: detach: %w", port.Name(ifindex), err)
+	}
+	if err := x.pins.RemoveLink(linkName(ifindex, a.mode)); err != nil {
+		return fmt.Errorf("interface %s: unpin the link: %w", port.Name(ifindex), err)
+	}
+	delete(x.links, ifindex)
+	return a.link.Close()
+}
+
+// TakeOver lets each pinned link run the program.
+func (x *XDP) TakeOver() error {
+	links, err := x.pins.Links("xdp")
+	for n, l := range links {
+		x.links[n.Ifindex] = &attachment{link: l, mode: Mode(n.How)}
+	}
+	for ifindex, a := range x.links {
+		if e := a.link.Update(x.prog); e != nil {
+			err = errors.Join(err, fmt.Errorf("interface %s: replace the program: %w", port.Name(ifindex), e))
+		}
+	}
+	return err
+}
+
+// Close lets go of the links. Those that are pinned stay.
+func (x *XDP) Close() error {
+	if x == nil {
+		return nil
+	}
+	var errs []error
+	for _, a := range x.links {
+		errs = append(errs, a.link.Close())
+	}
+	x.links = nil
+	return errors.Join(errs...)
+}

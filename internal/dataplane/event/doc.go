@@ -1,0 +1,7 @@
+// Package event reads what the data path tells the daemon through ring buffers:
+// packets for the slow path (Punts) and traced journeys (Tracer); others read a ring
+// of their own records by Read.
+//
+// Each ring has one reader at a time, which blocks until its context ends. The
+// package starts no goroutine but the one that ends a reader.
+package event

@@ -1,0 +1,97 @@
+package event
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
+)
+
+// PuntKind says what the daemon is to do with a packet.
+type PuntKind uint32
+
+// The kinds.
+const (
+	PuntReassemble      = PuntKind(abi.PuntKindPUNT_REASSEMBLE)
+	PuntFragment        = PuntKind(abi.PuntKindPUNT_FRAGMENT)
+	PuntICMP            = PuntKind(abi.PuntKindPUNT_ICMP)
+	PuntErrorIndication = PuntKind(abi.PuntKindPUNT_ERROR_INDICATION)
+	PuntNeighbour       = PuntKind(abi.PuntKindPUNT_NEIGHBOUR)
+	PuntBuffer          = PuntKind(abi.PuntKindPUNT_BUFFER)    // for an idle UE
+	PuntDuplicate       = PuntKind(abi.PuntKindPUNT_DUPLICATE) // a copy
+	PuntFlood           = PuntKind(abi.PuntKindPUNT_FLOOD)     // for all Ethernet sessions of Link
+)
+
+// Punt is a packet that the data path hands to the daemon.
+type Punt struct {
+	Kind       PuntKind
+	Ifindex    int
+	Info       uint32 // ICMP: pointer or MTU; fragment: MTU; GTP-U: TEID
+	L3         int    // offset of the IP header meant
+	Type, Code uint8  // ICMPv6, also where the packet is IPv4
+	Table      uint32 // kernel table that the packet was looked up in; 0: none
+	// NextHop on the interface Egress is what PuntNeighbour is about.
+	NextHop netip.Addr
+	Egress  int
+	// Session and Rule are what PuntBuffer and PuntDuplicate are about, L3 is
+	// the offset of the packet; of PuntICMP with SessionTable they are the
+	// sender's. Session 0: the rule has gone meanwhile.
+	Session uint64
+	Rule    uint16
+	Link    ethernet.Link // PuntFlood; the zero value: it has gone meanwhile
+	Data    []byte        // the frame as it came, 2048 bytes at most
+}
+
+// SessionTable is Punt.Table of a packet from a UE: errors go to it by its own
+// rules.
+const SessionTable = 0xffffffff
+
+// Names says what the numbers in records mean. Its methods take the data path's
+// lock.
+type Names interface {
+	// RuleAt is whose an entry of pdr is; session 0: nobody's.
+	RuleAt(pdr uint32) (session uint64, rule uint16)
+	// LinkAt is the link of a number; the zero value: there is none.
+	LinkAt(number uint32) ethernet.Link
+}
+
+// Punts are the packets that the data path hands to the daemon.
+type Punts struct {
+	rings *Rings
+	names Names
+}
+
+// NewPunts reads from rings what names knows the names of.
+func NewPunts(rings *Rings, names Names) *Punts { return &Punts{rings, names} }
+
+// Idle says that no packet is on its way to who reads, nor with it.
+func (p *Punts) Idle() bool {
+	state := p.rings.punts.Load()
+	return state == nil || (!state.waits() && !state.busy.Load())
+}
+
+// Read calls f for each packet that the data path hands up, until ctx ends.
+// There is one reader at a time.
+func (p *Punts) Read(ctx context.Context, f func(Punt)) error {
+	return Read(ctx, p.rings, abi.MapSlowPath, func(r *abi.Punt) {
+		punt := Punt{
+			Kind: PuntKind(r.Kind), Ifindex: int(r.Ifindex), Info: r.Info, L3: int(r.L3), Type: r.Type, Code: r.Code,
+			Table: r.Table,
+			Data:  append([]byte(nil), r.Data[:min(int(r.Length), len(r.Data))]...),
+		}
+		if punt.Kind == PuntNeighbour {
+			punt.NextHop, punt.Egress = netip.AddrFrom16(r.Address.B).Unmap(), int(r.Egress)
+		}
+		switch {
+		case punt.Kind == PuntBuffer || punt.Kind == PuntDuplicate:
+			punt.Session, punt.Rule = p.names.RuleAt(r.Info)
+		case punt.Kind == PuntICMP && punt.Table == SessionTable:
+			punt.Session, punt.Rule = p.names.RuleAt(r.Egress)
+		}
+		if punt.Kind == PuntFlood {
+			punt.Link = p.names.LinkAt(r.Info)
+		}
+		f(punt)
+	})
+}

@@ -1,0 +1,128 @@
+package event
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+)
+
+// Rings are the ring buffers in which the data path tells the daemon something.
+// Each has one reader at a time.
+type Rings struct {
+	log   *slog.Logger
+	punts atomic.Pointer[ringState]
+
+	mu      sync.Mutex
+	maps    map[string]*ebpf.Map // nil: closed
+	reading map[string]bool
+}
+
+// New takes the maps, of which it uses the ring buffers.
+func New(log *slog.Logger, maps map[string]*ebpf.Map) *Rings {
+	return &Rings{log: log, maps: maps, reading: map[string]bool{}}
+}
+
+// Close refuses further readers. Those that read must have ended.
+func (r *Rings) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.maps = nil
+}
+
+// ringState is of a ring that is read.
+type ringState struct {
+	busy   atomic.Bool // with records that are not done with
+	mu     sync.Mutex
+	reader *ringbuf.Reader // nil: closed
+}
+
+// waits says that there is a record in the ring.
+func (r *ringState) waits() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reader != nil && r.reader.AvailableBytes() > 0
+}
+
+func (r *ringState) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reader != nil {
+		r.reader.Close()
+		r.reader = nil
+	}
+}
+
+// startReading claims a ring buffer: it has a single place for its reader.
+func (r *Rings) start(name string) (*ebpf.Map, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.maps[name]
+	switch {
+	case m == nil:
+		return nil, errors.New("the data path is closed")
+	case r.reading[name]:
+		return nil, fmt.Errorf("%s has a reader already", name)
+	}
+	r.reading[name] = true
+	return m, nil
+}
+
+func (r *Rings) stop(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.reading, name)
+}
+
+// Read decodes records until ctx ends, which is not an error.
+func Read[T any](ctx context.Context, r *Rings, name string, f func(*T)) error {
+	m, err := r.start(name)
+	if err != nil {
+		return err
+	}
+	defer r.stop(name)
+	reader, err := ringbuf.NewReader(m)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", m, err)
+	}
+	state := &ringState{reader: reader}
+	defer state.close()
+	stop := context.AfterFunc(ctx, state.close)
+	defer stop()
+	if name == abi.MapSlowPath {
+		r.punts.Store(state)
+		defer r.punts.Store(nil)
+	}
+	var record ringbuf.Record
+	var value T
+	size := unsafe.Sizeof(value)
+	for {
+		// Busy before a record leaves the ring, so that it is never in neither.
+		state.busy.Store(state.waits())
+		err := reader.ReadInto(&record)
+		state.busy.Store(err == nil)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, os.ErrClosed):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read %s: %w", m, err)
+		case uintptr(len(record.RawSample)) < size:
+			// left in the pinned ring by a build whose records were shorter
+			r.log.Warn("a record of another build is skipped", "ring", name, "bytes", len(record.RawSample), "want", size)
+			continue
+		}
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), size), record.RawSample)
+		f(&value)
+	}
+}

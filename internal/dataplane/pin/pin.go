@@ -1,0 +1,300 @@
+package pin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Why Open and Remove leave pins alone.
+var (
+	// ErrForeign says that the pins were made by something else.
+	ErrForeign = errors.New("not culvert's pins")
+	// ErrIncompatible says that the pinned maps do not fit this build or
+	// these limits.
+	ErrIncompatible = errors.New("pinned maps do not fit")
+	// ErrInUse says that another daemon owns the pins.
+	ErrInUse = errors.New("pins are in use by another culvert")
+)
+
+// Dir is our directory in a bpffs:
+//
+//	maps/NAME          each map of the data path
+//	layout/NAME        a symbolic link to a hash of that map's types, or to the
+//	                   build and the id of that program
+//	programs/NAME      the programs that links run
+//	links/xdp_IFINDEX_MODE
+//	links/tcx_IFINDEX_HOOK
+//
+// The directory is locked while a daemon has it.
+type Dir struct {
+	path string
+	dir  *os.File
+}
+
+const (
+	dirMaps     = "maps"
+	dirLayout   = "layout"
+	dirPrograms = "programs"
+	dirLinks    = "links"
+
+	// newSuffix is what has not yet the name that it is to have. (A bpffs
+	// takes no dots.)
+	newSuffix = "_new"
+)
+
+func (p *Dir) at(elem ...string) string {
+	return filepath.Join(append([]string{p.path}, elem...)...)
+}
+
+// lock opens the directory and takes its lock, which the kernel drops
+// when the process ends, however it ends.
+func lock(path string) (*Dir, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open pins: %w", err)
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		dir.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s: stop it first", ErrInUse, path)
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return &Dir{path: path, dir: dir}, nil
+}
+
+// Path is where the directory is.
+func (p *Dir) Path() string { return p.path }
+
+// Close gives the lock back.
+func (p *Dir) Close() error { return p.dir.Close() }
+
+// CheckPath refuses a path that cannot be a directory of pins.
+func CheckPath(path string) error {
+	parent := filepath.Dir(path)
+	if strings.Contains(filepath.Base(path), ".") {
+		return fmt.Errorf("pin path %s: a bpffs takes no dots in names", path)
+	}
+	var s unix.Statfs_t
+	if err := unix.Statfs(parent, &s); err != nil {
+		return fmt.Errorf("pin path %s: %s: %w", path, parent, err)
+	}
+	if s.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("pin path %s: %s is not in a bpffs: mount one, for example `mount -t bpf bpf /sys/fs/bpf`", path, parent)
+	}
+	return nil
+}
+
+// persistent says whether a map outlives a build. Constants belong to it.
+func persistent(name string) bool { return !strings.HasPrefix(name, ".") }
+
+// LoadMaps opens the pinned maps that this build has, if they all fit. Those of
+// sessions that have no room for any hold nothing: they give way to new ones.
+func (p *Dir) LoadMaps(spec *ebpf.CollectionSpec, withoutSessions map[string]uint32) (_ map[string]*ebpf.Map, err error) {
+	out := map[string]*ebpf.Map{}
+	var empty []string
+	defer func() {
+		if err != nil {
+			for _, m := range out {
+				m.Close()
+			}
+		}
+	}()
+	for name, ms := range spec.Maps {
+		m, err := ebpf.LoadPinnedMap(p.at(dirMaps, name), nil)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open pinned map %s: %w", name, err)
+		}
+		n, ofSessions := withoutSessions[name]
+		if ofSessions && m.MaxEntries() == n && n != ms.MaxEntries {
+			empty = append(empty, name)
+			m.Close()
+			continue
+		}
+		out[name] = m
+		if err := ms.Compatible(m); err != nil {
+			difference := strings.TrimPrefix(err.Error(), ebpf.ErrMapIncompatible.Error()+": ")
+			if ofSessions {
+				difference += " (limits.sessions; a node that is no user plane function has room for none)"
+			}
+			return nil, p.incompatible(name, difference)
+		}
+		layout, err := os.Readlink(p.at(dirLayout, name))
+		if err != nil {
+			return nil, p.incompatible(name, "its layout is not recorded")
+		}
+		if layout != layoutHash(ms) {
+			return nil, p.incompatible(name, "its fields changed")
+		}
+	}
+	for _, name := range empty {
+		if err := p.removeMap(name); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (p *Dir) incompatible(name, difference string) error {
+	return fmt.Errorf("%w: %s: map %s: %s: either go back to the build and limits that made them, "+
+		"or run `culvert unpin` (forwarding stops until the next start)", ErrIncompatible, p.path, name, difference)
+}
+
+// programRecord has the program's id in the kernel, so that it says nothing of
+// one that a culvert without records pins later.
+func programRecord(info *ebpf.ProgramInfo, build string) string {
+	id, _ := info.ID()
+	return fmt.Sprintf("%s_%d", build, id)
+}
+
+// SameProgram is the pinned program of that name, if it is what this build would load on top
+// of these maps, else nil: to load it again is the most of what a start takes.
+func (p *Dir) SameProgram(name string, spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map, build string) *ebpf.Program {
+	prog, err := ebpf.LoadPinnedProgram(p.at(dirPrograms, name), nil)
+	if err != nil {
+		return nil
+	}
+	info, err := prog.Info()
+	if err != nil || !p.isRecorded(name, info, build) || !uses(info, spec, pinned) {
+		prog.Close()
+		return nil
+	}
+	return prog
+}
+
+// isRecorded says whether the program is of that build. The kernel's tag would
+// not do: programs have the same one that differ in which map they ask.
+func (p *Dir) isRecorded(name string, info *ebpf.ProgramInfo, build string) bool {
+	record, err := os.Readlink(p.at(dirLayout, name))
+	return err == nil && build != "" && record == programRecord(info, build)
+}
+
+// uses says whether all maps of the build are pinned, and the program asks no
+// others.
+func uses(info *ebpf.ProgramInfo, spec *ebpf.CollectionSpec, pinned map[string]*ebpf.Map) bool {
+	there := map[ebpf.MapID]bool{}
+	for name := range spec.Maps {
+		m := pinned[name]
+		if m == nil {
+			return false
+		}
+		info, err := m.Info()
+		if err != nil {
+			return false
+		}
+		id, _ := info.ID()
+		there[id] = true
+	}
+	ids, available := info.MapIDs()
+	return available && !slices.ContainsFunc(ids, func(id ebpf.MapID) bool { return !there[id] })
+}
+
+// RemoveObsolete removes maps that only an earlier build had.
+func (p *Dir) RemoveObsolete(spec *ebpf.CollectionSpec) error {
+	entries, err := os.ReadDir(p.at(dirMaps))
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	for _, e := range entries {
+		if spec.Maps[e.Name()] != nil {
+			continue
+		}
+		if err := p.removeMap(e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Dir) removeMap(name string) error {
+	for _, dir := range []string{dirMaps, dirLayout} {
+		if err := os.Remove(p.at(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove an obsolete pin: %w", err)
+		}
+	}
+	return nil
+}
+
+// Take locks the directory that an earlier daemon made, if all of it is ours.
+func Take(path string) (*Dir, error) {
+	if err := checkOurs(path); err != nil {
+		return nil, err
+	}
+	return lock(path)
+}
+
+// Create makes the directory beside its final name, so that nobody ever sees a
+// part of it. Publish gives it that name.
+func Create(path string) (*Dir, error) {
+	fresh := path + newSuffix
+	if err := removePins(fresh); err != nil { // of a daemon that died here
+		return nil, err
+	}
+	for _, dir := range []string{"", dirMaps, dirLayout, dirPrograms, dirLinks} {
+		if err := os.Mkdir(filepath.Join(fresh, dir), 0o700); err != nil {
+			return nil, fmt.Errorf("make pins: %w", err)
+		}
+	}
+	return lock(fresh)
+}
+
+// Publish renames what Create made.
+func (p *Dir) Publish(path string) error {
+	if err := os.Rename(p.path, path); err != nil {
+		return fmt.Errorf("make pins: %w", err)
+	}
+	p.path = path
+	return nil
+}
+
+// PutMap pins a map and records its layout, unless it belongs to its build.
+func (p *Dir) PutMap(spec *ebpf.MapSpec, name string, m *ebpf.Map) error {
+	if !persistent(name) {
+		return nil
+	}
+	if err := os.Symlink(layoutHash(spec), p.at(dirLayout, name)); err != nil {
+		return fmt.Errorf("make pins: %w", err)
+	}
+	if err := m.Pin(p.at(dirMaps, name)); err != nil {
+		return fmt.Errorf("make pins: %w", err)
+	}
+	return nil
+}
+
+// PutProgram pins the program of that name in place of the one that is there, and
+// records its build.
+func (p *Dir) PutProgram(prog *ebpf.Program, name, build string) error {
+	next := p.at(dirPrograms, name+newSuffix)
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("replace the pinned program: %w", err)
+	}
+	if err := prog.Pin(next); err != nil {
+		return fmt.Errorf("replace the pinned program: %w", err)
+	}
+	if err := os.Rename(next, p.at(dirPrograms, name)); err != nil {
+		return fmt.Errorf("replace the pinned program: %w", err)
+	}
+	info, err := prog.Info()
+	if err != nil {
+		return fmt.Errorf("record the pinned program: %w", err)
+	}
+	path := p.at(dirLayout, name)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("record the pinned program: %w", err)
+	}
+	if err := os.Symlink(programRecord(info, build), path); err != nil {
+		return fmt.Errorf("record the pinned program: %w", err)
+	}
+	return nil
+}

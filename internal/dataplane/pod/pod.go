@@ -1,0 +1,255 @@
+package pod
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/steering"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
+)
+
+// Pod is a pod of this node, as its packets see it.
+type Pod struct {
+	Ifindex   int              // of the host's end of its veth
+	MAC       net.HardwareAddr // of the pod's end
+	Addresses []netip.Addr     // its own
+}
+
+// pod is one that is in the tables.
+type pod struct {
+	index     uint32
+	value     abi.Pod
+	addresses []netip.Addr
+	kept      bool // put since Open
+}
+
+// Table is the table pod.
+type Table struct {
+	mu       *sync.Mutex
+	m        *ebpf.Map
+	indexes  *table.Indexes
+	targets  *target.Table
+	ports    *port.Table
+	steering *steering.Table
+	programs *attach.TCX
+	pods     map[int]*pod // by ifindex
+	owners   map[netip.Addr]int
+}
+
+// Open takes the map and finds what an earlier daemon put. mu is the data path's
+// lock.
+func Open(mu *sync.Mutex, m *ebpf.Map, grace *table.Grace, targets *target.Table, ports *port.Table, steering *steering.Table, programs *attach.TCX) (*Table, error) {
+	t := &Table{
+		mu: mu, m: m, indexes: table.NewIndexes(grace, abi.MapPod, "", 1, m.MaxEntries()),
+		targets: targets, ports: ports, steering: steering, programs: programs,
+		pods: map[int]*pod{}, owners: map[netip.Addr]int{},
+	}
+	values, err := table.ReadArray[abi.Pod](m)
+	if err != nil {
+		return nil, err
+	}
+	byIndex, taken := map[uint32]*pod{}, map[uint32]bool{}
+	for i, value := range values {
+		if index := uint32(i); value.Ifindex != 0 {
+			p := &pod{index: index, value: value}
+			byIndex[index], taken[index] = p, true
+			t.pods[int(value.Ifindex)] = p
+		}
+	}
+	t.indexes.Restore(taken)
+	for prefix, to := range targets.All() {
+		if p := byIndex[to.Index]; p != nil && to.Kind == uint32(abi.TargetKindTARGET_POD) {
+			p.addresses = append(p.addresses, prefix.Addr())
+			t.owners[prefix.Addr()] = int(p.value.Ifindex)
+		}
+	}
+	return t, nil
+}
+
+// Usage says how full the table is.
+func (t *Table) Usage() table.Usage { return t.indexes.Usage() }
+
+// Put has packets to a pod's addresses given to it, and its own handled; or
+// changes which those are. An address that is somebody else's already is an
+// error (target.ErrTaken). A pod that is put twice is as one that is put once.
+func (t *Table) Put(p Pod) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.put(p); err != nil {
+		return fmt.Errorf("pod at interface %s: %w", port.Name(p.Ifindex), err)
+	}
+	return nil
+}
+
+func (t *Table) put(p Pod) error {
+	addresses, err := t.check(p)
+	if err != nil {
+		return err
+	}
+	there := t.pods[p.Ifindex]
+	next := there
+	if there == nil {
+		next = &pod{}
+		if next.index, err = t.indexes.Alloc(); err != nil {
+			return err
+		}
+	}
+	value := abi.Pod{Ifindex: uint32(p.Ifindex), Identity: next.value.Identity}
+	copy(value.Mac[:], p.MAC)
+	if err := t.write(next, value); err != nil {
+		if there == nil {
+			t.indexes.Retire(next.index)
+		}
+		return err
+	}
+	t.pods[p.Ifindex] = next
+	if err := t.connect(p.Ifindex, next, addresses); err != nil {
+		if there == nil {
+			err = errors.Join(err, t.delete(p.Ifindex))
+		}
+		return err
+	}
+	next.kept = true
+	return nil
+}
+
+// check returns the addresses as the tables have them.
+func (t *Table) check(p Pod) ([]netip.Addr, error) {
+	if err := port.CheckIndex(p.Ifindex); err != nil {
+		return nil, err
+	}
+	if len(p.MAC) != 6 {
+		return nil, fmt.Errorf("address %q: want 6 bytes", p.MAC)
+	}
+	var out []netip.Addr
+	for _, a := range p.Addresses {
+		a = a.Unmap()
+		if !a.IsGlobalUnicast() {
+			return nil, fmt.Errorf("address %s: want a pod's own", a)
+		}
+		prefix := netip.PrefixFrom(a, a.BitLen())
+		owner, isPod := t.owners[a]
+		switch {
+		case isPod && owner != p.Ifindex:
+			return nil, fmt.Errorf("address %s %w: it is that of the pod at interface %s", a, target.ErrTaken, port.Name(owner))
+		case t.steering.Has(prefix),
+			t.targets.At(prefix).Kind == uint32(abi.TargetKindTARGET_PDR):
+			return nil, fmt.Errorf("address %s %w: packets to it go elsewhere", a, target.ErrTaken)
+		}
+		out = append(out, a)
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out), nil
+}
+
+func (t *Table) write(p *pod, value abi.Pod) error {
+	if p.value == value {
+		return nil
+	}
+	if err := t.m.Put(p.index, &value); err != nil {
+		return fmt.Errorf("write table pod: %w", err)
+	}
+	p.value = value
+	return nil
+}
+
+// connect has packets find the pod, and the program find its packets. Pods are
+// outside of the SR domain.
+func (t *Table) connect(ifindex int, p *pod, addresses []netip.Addr) error {
+	target := abi.Target{Kind: uint32(abi.TargetKindTARGET_POD), Index: p.index}
+	for _, a := range addresses {
+		if err := t.targets.Put(netip.PrefixFrom(a, a.BitLen()), target); err != nil {
+			return err
+		}
+		t.owners[a] = ifindex
+		if !slices.Contains(p.addresses, a) {
+			p.addresses = append(p.addresses, a)
+		}
+	}
+	for _, a := range slices.Clone(p.addresses) {
+		if !slices.Contains(addresses, a) {
+			if err := t.dropAddress(p, a); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.ports.SetLocked(ifindex, port.Port{External: true}); err != nil {
+		return err
+	}
+	return t.programs.AttachPod(ifindex)
+}
+
+func (t *Table) dropAddress(p *pod, a netip.Addr) error {
+	if err := t.targets.Delete(netip.PrefixFrom(a, a.BitLen())); err != nil {
+		return err
+	}
+	delete(t.owners, a)
+	p.addresses = slices.DeleteFunc(p.addresses, func(b netip.Addr) bool { return b == a })
+	return nil
+}
+
+// Delete ends that. A pod that is gone is not an error, nor is one whose
+// interface is.
+func (t *Table) Delete(ifindex int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.delete(ifindex); err != nil {
+		return fmt.Errorf("pod at interface %s: %w", port.Name(ifindex), err)
+	}
+	return nil
+}
+
+func (t *Table) delete(ifindex int) error {
+	p := t.pods[ifindex]
+	if p == nil {
+		return nil
+	}
+	for _, a := range slices.Clone(p.addresses) {
+		if err := t.dropAddress(p, a); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(t.programs.DetachPod(ifindex), t.ports.DeleteLocked(ifindex), t.write(p, abi.Pod{})); err != nil {
+		return err
+	}
+	delete(t.pods, ifindex)
+	t.indexes.Retire(p.index)
+	return nil
+}
+
+// List lists the pods that are put, those of an earlier daemon until Sweep among
+// them, by ifindex.
+func (t *Table) List() []Pod {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]Pod, 0, len(t.pods))
+	for ifindex, p := range t.pods {
+		addresses := slices.SortedFunc(slices.Values(p.addresses), netip.Addr.Compare)
+		out = append(out, Pod{Ifindex: ifindex, MAC: slices.Clone(p.value.Mac[:]), Addresses: addresses})
+	}
+	slices.SortFunc(out, func(a, b Pod) int { return cmp.Compare(a.Ifindex, b.Ifindex) })
+	return out
+}
+
+// Sweep removes those that were not put since Open. The caller holds the lock.
+func (t *Table) Sweep() error {
+	var errs []error
+	for _, ifindex := range slices.Collect(maps.Keys(t.pods)) {
+		if !t.pods[ifindex].kept {
+			errs = append(errs, t.delete(ifindex))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,516 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/ref"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// policy is an SR policy that was put since Open.
+type Policy struct {
+	ref.Users
+	model srpolicy.Policy
+	index uint32
+	lists []uint32 // indices of segment_list, as the model's
+	adj   []adjacency.Key
+	// source is the outer one, if OneSegment refers to it.
+	source    abi.In6
+	hasSource bool
+}
+
+// Index is the policy's entry of sr_policy.
+func (p *Policy) Index() uint32 { return p.index }
+
+// Lists are the indices of its segment lists, in their order.
+func (p *Policy) Lists() []uint32 { return p.lists }
+
+// behavior is how the policy encapsulates.
+func (p *Policy) behavior() srv6.Behavior { return behaviorOf(p.model) }
+
+func behaviorOf(p srpolicy.Policy) srv6.Behavior {
+	if p.Behavior == srv6.BehaviorNone {
+		return srv6.HEncapsRed
+	}
+	return p.Behavior
+}
+
+// Layer2 says whether the policy carries Ethernet frames, not packets.
+func (p *Policy) Layer2() bool {
+	return p.behavior() == srv6.HEncapsL2 || p.behavior() == srv6.HEncapsL2Red
+}
+
+// Table is the tables sr_policy, segment_list and list_counter.
+type Table struct {
+	mu       *sync.Mutex
+	settings *settings.Book
+	hops     *adjacency.Table
+	sources  *adjacency.Sources
+	names    *table.Names
+
+	entries              *table.Array[abi.SrPolicy]
+	lists, counters      *ebpf.Map
+	indexes, listIndexes *table.Indexes
+
+	policies map[string]*Policy
+	indexOf  map[string]uint32 // by name, those of an earlier daemon too
+
+	// Who opens the data path sets these:
+	SIDs    Binder               // binding SIDs
+	Changed func(ref.User) error // tells a user that holds a part of the policy
+	Reap    func() error         // ends references that sessions no longer need
+}
+
+// Binder keeps binding SIDs.
+type Binder interface {
+	// CheckBinding refuses a SID that is something else.
+	CheckBinding(policy string, sid netip.Addr) error
+	PutBinding(policy string, sid netip.Addr, behavior srv6.Behavior) error
+	DeleteBinding(policy string, sid netip.Addr) error
+}
+
+// Maps are the maps of policies.
+type Maps struct{ Policies, Lists, Counters *ebpf.Map }
+
+// Open takes the maps, and from names what an earlier daemon put. mu is the data
+// path's lock.
+func Open(mu *sync.Mutex, m Maps, names *table.Names, grace *table.Grace, book *settings.Book, hops *adjacency.Table, sources *adjacency.Sources) (*Table, error) {
+	entries, err := table.OpenArray[abi.SrPolicy](m.Policies)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{
+		mu: mu, settings: book, hops: hops, sources: sources, names: names,
+		entries: entries, lists: m.Lists, counters: m.Counters,
+		indexes:     table.NewIndexes(grace, abi.MapSrPolicy, "policies", 1, entries.Len),
+		listIndexes: table.NewIndexes(grace, abi.MapSegmentList, "segment_lists", 1, m.Lists.MaxEntries()),
+		policies:    map[string]*Policy{}, indexOf: map[string]uint32{},
+	}
+	policies, lists := map[uint32]bool{}, map[uint32]bool{}
+	for index, name := range names.All(table.NamePolicy) {
+		policies[index] = true
+		t.indexOf[name] = index
+		p := entries.Get(index)
+		for _, l := range p.List[:p.Count] {
+			lists[l.List] = true
+		}
+	}
+	t.indexes.Restore(policies)
+	t.listIndexes.Restore(lists)
+	return t, nil
+}
+
+// Close ends the use of the maps.
+func (t *Table) Close() error {
+	if t == nil {
+		return nil
+	}
+	return t.entries.Close()
+}
+
+// Get is a policy that was put since Open, or nil.
+func (t *Table) Get(name string) *Policy { return t.policies[name] }
+
+// SourceChanged writes policies again that have the node's source. The caller
+// holds the lock.
+func (t *Table) SourceChanged() error {
+	for _, p := range t.policies {
+		if p.model.Source.IsValid() {
+			continue
+		}
+		if err := t.PutLocked(p.model); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sweep removes what an earlier daemon put and this one has not. The caller holds
+// the lock.
+func (t *Table) Sweep() error {
+	var errs []error
+	for name, index := range t.indexOf {
+		if t.policies[name] == nil {
+			errs = append(errs, t.forget(name, index))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Usage says of policies and of segment lists how many there are, and how many
+// there can be.
+func (t *Table) Usage() (policies, lists table.Usage) {
+	return t.indexes.Usage(), t.listIndexes.Usage()
+}
+
+// NameAt names the policy at an index of sr_policy; empty: none.
+func (t *Table) NameAt(index uint32) string {
+	for name, p := range t.policies {
+		if index != 0 && p.index == index {
+			return name
+		}
+	}
+	return ""
+}
+
+// ListAt names the policy that has an index of segment_list, and says which of its
+// lists that is; -1: none.
+func (t *Table) ListAt(index uint32) (name string, list int) {
+	for name, p := range t.policies {
+		if i := slices.Index(p.lists, index); i >= 0 && index != 0 {
+			return name, i
+		}
+	}
+	return "", -1
+}
+
+// Put adds an SR policy, or changes it: packets see its segment lists
+// whole, old or new. With a BindingSID it is a local SID too.
+func (t *Table) Put(m srpolicy.Policy) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old := t.policies[m.Name]; old != nil && reflect.DeepEqual(old.model, m) {
+		return nil
+	}
+	if err := t.PutLocked(m); err != nil {
+		return fmt.Errorf("policy %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+func check(m srpolicy.Policy) error {
+	switch behaviorOf(m) {
+	case srv6.HEncaps, srv6.HEncapsRed:
+	case srv6.HEncapsL2, srv6.HEncapsL2Red:
+		if m.BindingSID.IsValid() {
+			return errors.New("binding_sid: a policy for Ethernet frames has none: set behavior to H.Encaps or H.Encaps.Red")
+		}
+	default:
+		return fmt.Errorf("behavior %d: want one of H.Encaps", m.Behavior)
+	}
+	if m.Name == "" || len(m.Name) > table.NameLength {
+		return fmt.Errorf("name: want 1 to %d bytes", table.NameLength)
+	}
+	if n := len(m.SegmentLists); n > srpolicy.MaxSegmentLists {
+		return fmt.Errorf("segment_lists: %d: at most %d", n, srpolicy.MaxSegmentLists)
+	}
+	for i, l := range m.SegmentLists {
+		if n := len(l.Segments); n < 1 || n > srpolicy.MaxSegments {
+			return fmt.Errorf("segment_lists[%d]: %d segments: want 1 to %d", i, n, srpolicy.MaxSegments)
+		}
+		for _, s := range l.Segments {
+			if !s.Is6() {
+				return fmt.Errorf("segment_lists[%d]: segment %s: want an IPv6 address", i, s)
+			}
+		}
+	}
+	return nil
+}
+
+// PutLocked is Put for a caller that holds the lock, also where the model is the
+// same and what it takes from the settings is not.
+func (t *Table) PutLocked(m srpolicy.Policy) error {
+	if err := check(m); err != nil {
+		return err
+	}
+	old := t.policies[m.Name]
+	next := &Policy{model: m, Users: ref.Users{}}
+	if old != nil {
+		next.Users = old.Users
+		if old.Layer2() != next.Layer2() && len(old.Users) > 0 {
+			return fmt.Errorf("behavior: %s uses it: a policy in use stays one for packets or one for frames", old.Any())
+		}
+	}
+	if m.BindingSID.IsValid() {
+		if err := t.SIDs.CheckBinding(m.Name, m.BindingSID); err != nil {
+			return err
+		}
+	}
+	var err error
+	if next.index, err = t.place(m.Name); err != nil {
+		return err
+	}
+	return t.replace(old, next)
+}
+
+func (t *Table) replace(old, next *Policy) error {
+	for _, l := range next.model.SegmentLists {
+		next.adj = append(next.adj, adjacency.Key{NextHop: l.Segments[0]})
+	}
+	former, err := t.program(next)
+	if err != nil {
+		if old == nil {
+			err = errors.Join(err, t.forget(next.model.Name, next.index))
+		}
+		return err
+	}
+	t.takeSource(next)
+	t.policies[next.model.Name] = next
+	err = t.bind(old, next)
+	for who := range next.Users {
+		err = errors.Join(err, t.Changed(who))
+	}
+	for _, index := range former {
+		t.listIndexes.Retire(index)
+	}
+	if old != nil {
+		err = errors.Join(err, t.drop(old))
+	}
+	return err
+}
+
+// place finds or chooses the index of a policy, which it keeps.
+func (t *Table) place(name string) (uint32, error) {
+	if index, ok := t.indexOf[name]; ok {
+		return index, t.names.Put(table.NamePolicy, index, name)
+	}
+	index, err := t.indexes.Alloc()
+	if err != nil {
+		return 0, err
+	}
+	t.indexOf[name] = index
+	return index, t.names.Put(table.NamePolicy, index, name)
+}
+
+// program writes the lists that are new, then switches to them. It
+// returns the former ones, which packets may still meet.
+func (t *Table) program(p *Policy) (former []uint32, err error) {
+	now := t.entries.Get(p.index)
+	idle := map[uint32]abi.SegmentList{} // now in use, and not yet again
+	for _, l := range now.List[:now.Count] {
+		var content abi.SegmentList
+		if err := t.lists.Lookup(l.List, &content); err != nil {
+			return nil, fmt.Errorf("read table segment_list: %w", err)
+		}
+		idle[l.List] = content
+	}
+	var fresh []uint32
+	acquired := 0
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, index := range fresh {
+			t.listIndexes.Retire(index)
+		}
+		err = t.hops.OrRelease(err, p.adj[:acquired])
+	}()
+	entry := abi.SrPolicy{Count: uint32(len(p.model.SegmentLists)), Behavior: uint32(p.behavior())}
+	thresholds := p.model.Thresholds()
+	for i, l := range p.model.SegmentLists {
+		content := t.listEntry(p, l)
+		if content.Adjacency, err = t.hops.Acquire(p.adj[i]); err != nil {
+			return nil, err
+		}
+		acquired++
+		index, ok := takeList(idle, content)
+		if !ok {
+			if index, err = t.newList(content); err != nil {
+				return nil, err
+			}
+			fresh = append(fresh, index)
+		}
+		p.lists = append(p.lists, index)
+		entry.List[i] = abi.WeightedList{Threshold: thresholds[i], List: index}
+	}
+	t.write(p.index, entry)
+	return slices.Collect(maps.Keys(idle)), nil
+}
+
+func (t *Table) listEntry(p *Policy, l srpolicy.SegmentList) abi.SegmentList {
+	e := abi.SegmentList{Count: uint8(len(l.Segments)), Source: abi.In6Of(t.sourceOf(p.model))}
+	for n, s := range l.Segments {
+		e.Segment[len(l.Segments)-1-n] = abi.In6Of(s)
+	}
+	return e
+}
+
+func (t *Table) sourceOf(m srpolicy.Policy) netip.Addr {
+	if m.Source.IsValid() {
+		return m.Source
+	}
+	return t.settings.Want.Source
+}
+
+// takeList finds a segment list, and with it its counter, among those that the
+// policy has.
+func takeList(idle map[uint32]abi.SegmentList, content abi.SegmentList) (uint32, bool) {
+	found, ok := uint32(0), false
+	for index, c := range idle {
+		if c == content && (!ok || index < found) {
+			found, ok = index, true
+		}
+	}
+	delete(idle, found)
+	return found, ok
+}
+
+func (t *Table) newList(content abi.SegmentList) (uint32, error) {
+	index, err := t.listIndexes.Alloc()
+	if err != nil {
+		return 0, err
+	}
+	if err := t.lists.Put(index, &content); err != nil {
+		t.listIndexes.Retire(index)
+		return 0, fmt.Errorf("write table segment_list: %w", err)
+	}
+	return index, counter.Zero(t.counters, index)
+}
+
+// write changes sr_policy[index]. The first word holds the number of
+// lists, each further one a list. At every moment the last list that counts
+// takes all hashes, and every list that counts is old or new.
+func (t *Table) write(index uint32, next abi.SrPolicy) {
+	now := t.entries.Get(index)
+	from, to := table.ToWords(now), table.ToWords(next)
+	store := func(word int) {
+		if from[word] != to[word] {
+			t.entries.Store(index, word, to[word])
+		}
+	}
+	if next.Count <= now.Count { // the new last one first, then fewer
+		for word := int(next.Count); word >= 1; word-- {
+			store(word)
+		}
+		store(0)
+		for word := int(next.Count) + 1; word < len(to); word++ {
+			store(word)
+		}
+		return
+	}
+	for word := int(now.Count) + 1; word < len(to); word++ {
+		store(word)
+	}
+	store(0)
+	for word := int(now.Count); word >= 1; word-- {
+		store(word)
+	}
+}
+
+// bind keeps the binding SID's local SID.
+func (t *Table) bind(old, next *Policy) error {
+	name := next.model.Name
+	if next.model.BindingSID.IsValid() {
+		behavior := srv6.EndB6EncapsRed
+		if next.behavior() == srv6.HEncaps {
+			behavior = srv6.EndB6Encaps
+		}
+		err := t.SIDs.PutBinding(name, next.model.BindingSID, behavior)
+		if err != nil {
+			return fmt.Errorf("binding_sid: %w", err)
+		}
+	}
+	if old != nil && old.model.BindingSID.IsValid() && old.model.BindingSID != next.model.BindingSID {
+		return t.SIDs.DeleteBinding(name, old.model.BindingSID)
+	}
+	return nil
+}
+
+// OneSegment is the tunnel entry for a policy that pushes no more than one
+// segment, which needs no SRH: all that is pushed is in the entry.
+func (t *Table) OneSegment(p *Policy) (abi.Tunnel, bool) {
+	if !p.hasSource {
+		return abi.Tunnel{}, false
+	}
+	return abi.Tunnel{
+		Action: uint8(abi.TunnelActionTUNNEL_SRV6),
+		Remote: abi.In6Of(p.model.SegmentLists[0].Segments[0]),
+		Source: t.sources.IndexOf(p.source), Adjacency: t.hops.IndexOf(p.adj[0]),
+		Index: p.lists[0],
+	}, true
+}
+
+// takeSource refers to the policy's outer source, if OneSegment needs it and
+// the table has room.
+func (t *Table) takeSource(p *Policy) {
+	lists := p.model.SegmentLists
+	if p.behavior() != srv6.HEncapsRed || len(lists) != 1 || len(lists[0].Segments) != 1 {
+		return
+	}
+	p.source = abi.In6Of(t.sourceOf(p.model))
+	index, err := t.sources.Acquire(p.source)
+	p.hasSource = err == nil && index != 0
+}
+
+// drop ends the references of a policy's former state.
+func (t *Table) drop(p *Policy) error {
+	if p.hasSource {
+		t.sources.Release(p.source)
+	}
+	return t.hops.Release(p.adj...)
+}
+
+// Delete removes a policy that nothing refers to. One that is not there
+// is not an error.
+func (t *Table) Delete(name string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.policies[name]
+	if p == nil {
+		return nil
+	}
+	if err := t.Reap(); err != nil {
+		return err
+	}
+	binding := ref.User{Kind: ref.SID, Key: netip.PrefixFrom(p.model.BindingSID, 128).String()}
+	for who := range p.Users {
+		if who != binding || !p.model.BindingSID.IsValid() {
+			return fmt.Errorf("policy %s: %s %s uses it: delete that first", name, who.Kind, who.Key)
+		}
+	}
+	if p.model.BindingSID.IsValid() {
+		if err := t.SIDs.DeleteBinding(name, p.model.BindingSID); err != nil {
+			return err
+		}
+	}
+	delete(t.policies, name)
+	if err := t.forget(name, p.index); err != nil {
+		return err
+	}
+	return t.drop(p)
+}
+
+// forget gives back a policy's entry and its lists'.
+func (t *Table) forget(name string, index uint32) error {
+	now := t.entries.Get(index)
+	t.entries.Store(index, 0, 0)
+	for _, l := range now.List[:now.Count] {
+		t.listIndexes.Retire(l.List)
+	}
+	t.indexes.Retire(index)
+	delete(t.indexOf, name)
+	return t.names.Delete(table.NamePolicy, index)
+}
+
+// Counters counts what each segment list of a policy carried, in the
+// order of the policy. It is nil if there is no such policy.
+func (t *Table) Counters(name string) ([]counter.Counter, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.policies[name]
+	if p == nil {
+		return nil, nil
+	}
+	out := make([]counter.Counter, len(p.lists))
+	for i, index := range p.lists {
+		var err error
+		if out[i], err = counter.Read(t.counters, index); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,197 @@
+package port
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+)
+
+// Table is the tables port and device: which interfaces' frames the data path
+// handles, and by which interfaces frames may leave.
+type Table struct {
+	mu             *sync.Mutex
+	ports, devices *ebpf.Map
+	// put since Open
+	havePorts, haveDevices map[int]bool
+	// Steered says whether frames of an interface are steered. Package target
+	// sets it.
+	Steered func(ifindex int) bool
+}
+
+// New takes the two maps. mu is the data path's lock.
+func New(mu *sync.Mutex, ports, devices *ebpf.Map) *Table {
+	return &Table{mu: mu, ports: ports, devices: devices, havePorts: map[int]bool{}, haveDevices: map[int]bool{},
+		Steered: func(int) bool { return false }}
+}
+
+// maxIfindex is where port and device end (bpf/maps.h).
+const maxIfindex = 1<<16 - 1
+
+// Port says what an interface's frames are allowed.
+type Port struct {
+	External        bool // beyond the SR domain's edge
+	PartialChecksum bool // virtual: transport checksums may be partial
+	MTU             int  // of layer 3; 0: not known
+}
+
+// CheckIndex refuses what cannot be an entry of port and device.
+func CheckIndex(ifindex int) error {
+	if ifindex < 1 || ifindex > maxIfindex {
+		return fmt.Errorf("interface index %d: want 1 to %d", ifindex, maxIfindex)
+	}
+	return nil
+}
+
+// Set lets the data path handle an interface's frames. Until then they
+// pass to the kernel, attached or not.
+func (t *Table) Set(ifindex int, p Port) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.SetLocked(ifindex, p)
+}
+
+// SetLocked is Set for a caller that holds the lock.
+func (t *Table) SetLocked(ifindex int, p Port) error {
+	if err := CheckIndex(ifindex); err != nil {
+		return err
+	}
+	flags := abi.PortFlagsPORT_ATTACHED
+	if p.External {
+		flags |= abi.PortFlagsPORT_EXTERNAL
+	}
+	if p.PartialChecksum {
+		flags |= abi.PortFlagsPORT_PARTIAL_CHECKSUM
+	}
+	if t.Steered(ifindex) {
+		flags |= abi.PortFlagsPORT_STEERED
+	}
+	t.havePorts[ifindex] = true
+	return t.write(ifindex, abi.Port{Flags: uint32(flags), Mtu: uint32(min(max(p.MTU, 0), math.MaxUint16))})
+}
+
+// Delete leaves an interface's frames to the kernel.
+func (t *Table) Delete(ifindex int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.DeleteLocked(ifindex)
+}
+
+// DeleteLocked is Delete for a caller that holds the lock.
+func (t *Table) DeleteLocked(ifindex int) error {
+	if err := CheckIndex(ifindex); err != nil {
+		return err
+	}
+	delete(t.havePorts, ifindex)
+	return t.write(ifindex, abi.Port{})
+}
+
+func (t *Table) write(ifindex int, next abi.Port) error {
+	var now abi.Port
+	if err := t.ports.Lookup(uint32(ifindex), &now); err == nil && now == next {
+		return nil
+	}
+	if err := t.ports.Put(uint32(ifindex), &next); err != nil {
+		return fmt.Errorf("write table port: %w", err)
+	}
+	return nil
+}
+
+// MarkSteered updates PORT_STEERED after target_by_port changed. The caller holds
+// the lock.
+func (t *Table) MarkSteered(ifindex int) error {
+	var p abi.Port
+	if err := t.ports.Lookup(uint32(ifindex), &p); err != nil {
+		return fmt.Errorf("read table port: %w", err)
+	}
+	flags := p.Flags &^ uint32(abi.PortFlagsPORT_STEERED)
+	if t.Steered(ifindex) {
+		flags |= uint32(abi.PortFlagsPORT_STEERED)
+	}
+	p.Flags = flags
+	return t.write(ifindex, p)
+}
+
+// PutDevice lets frames leave by an interface.
+func (t *Table) PutDevice(ifindex int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := CheckIndex(ifindex); err != nil {
+		return err
+	}
+	key := uint32(ifindex)
+	var there uint32
+	if err := t.devices.Lookup(key, &there); err != nil || there != key {
+		if err := t.devices.Put(key, key); err != nil {
+			return fmt.Errorf("interface %s: write table device: %w", Name(ifindex), err)
+		}
+	}
+	t.haveDevices[ifindex] = true
+	return nil
+}
+
+// DeleteDevice ends that. The kernel does it itself when an interface goes.
+func (t *Table) DeleteDevice(ifindex int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := CheckIndex(ifindex); err != nil {
+		return err
+	}
+	delete(t.haveDevices, ifindex)
+	return t.deleteDevice(ifindex)
+}
+
+func (t *Table) deleteDevice(ifindex int) error {
+	key := uint32(ifindex)
+	var there uint32
+	if t.devices.Lookup(key, &there) != nil {
+		return nil
+	}
+	if err := t.devices.Delete(key); err != nil {
+		return fmt.Errorf("interface %s: delete from table device: %w", Name(ifindex), err)
+	}
+	return nil
+}
+
+// Sweep clears what an earlier daemon set and this one has not. The caller holds
+// the lock.
+func (t *Table) Sweep() error {
+	ports, err := table.ReadArray[abi.Port](t.ports)
+	errs := []error{err}
+	for ifindex, p := range ports {
+		if ifindex != 0 && !t.havePorts[ifindex] && p != (abi.Port{}) {
+			errs = append(errs, t.write(ifindex, abi.Port{}))
+		}
+	}
+	return errors.Join(append(errs, t.sweepDevices()...)...)
+}
+
+// sweepDevices looks at the interfaces that exist. The kernel deletes the entries
+// of others, and reading the table takes one call for each of 65,535 entries.
+func (t *Table) sweepDevices() []error {
+	there, err := net.Interfaces()
+	if err != nil {
+		return []error{fmt.Errorf("sweep table device: %w", err)}
+	}
+	var errs []error
+	for _, i := range there {
+		if i.Index <= maxIfindex && !t.haveDevices[i.Index] {
+			errs = append(errs, t.deleteDevice(i.Index))
+		}
+	}
+	return errs
+}
+
+// Name is an interface's name, for messages.
+func Name(ifindex int) string {
+	if i, err := net.InterfaceByIndex(ifindex); err == nil {
+		return i.Name
+	}
+	return fmt.Sprintf("#%d", ifindex)
+}

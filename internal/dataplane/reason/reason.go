@@ -1,0 +1,92 @@
+// Package reason names how a packet's journey ended, for people and for metrics.
+package reason
+
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+)
+
+// Reason says how a packet's journey ended. The numbers only grow; the names
+// are those of bpf/def/reason.h.
+type Reason uint32
+
+// reasons holds, for each reason, its name and what it means to an operator.
+var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
+	abi.ReasonREASON_FORWARDED: {"forwarded", "sent on"},
+	abi.ReasonREASON_PASSED:    {"passed", "left to the kernel"},
+	abi.ReasonREASON_SLOW_PATH: {"slow_path", "taken over by the daemon"},
+	abi.ReasonREASON_REPLIED:   {"replied", "answered in place (GTP-U Echo)"},
+
+	abi.ReasonREASON_SR_DOMAIN_EDGE:  {"sr_domain_edge", "came in on an external interface, from or to an address inside the SR domain"},
+	abi.ReasonREASON_HOP_LIMIT:       {"hop_limit", "hop limit or TTL was used up"},
+	abi.ReasonREASON_SRH_MALFORMED:   {"srh_malformed", "segment routing header is cut short, or its lengths disagree"},
+	abi.ReasonREASON_SEGMENTS_LEFT:   {"segments_left", "Segments Left is out of range, or not what the SID's behaviour wants"},
+	abi.ReasonREASON_UPPER_LAYER:     {"upper_layer", "the packet ends at a SID whose behaviour does not take what it carries"},
+	abi.ReasonREASON_ROUTING_TYPE:    {"routing_type", "has a routing header that is not a segment routing header"},
+	abi.ReasonREASON_EXTENSION_CHAIN: {"extension_chain", "IPv6 extension headers are cut short or too many"},
+	abi.ReasonREASON_IPV6MALFORMED:   {"ipv6_malformed", "IPv6 header is cut short or longer than the frame"},
+	abi.ReasonREASON_IPV4MALFORMED:   {"ipv4_malformed", "IPv4 header is cut short, or its lengths disagree"},
+	abi.ReasonREASON_INNER_MALFORMED: {"inner_malformed", "the inner packet's length or version is wrong"},
+	abi.ReasonREASON_ECN:             {"ecn", "congestion was marked outside, and the inner packet cannot carry the mark"},
+	abi.ReasonREASON_NO_SEGMENT_LIST: {"no_segment_list", "the SR policy has no segment list"},
+	abi.ReasonREASON_LIMITED:         {"limited", "above the rate of its End.Limit group"},
+
+	abi.ReasonREASON_UDP_MALFORMED:  {"udp_malformed", "UDP header is cut short, or its length is wrong"},
+	abi.ReasonREASON_GTPU_VERSION:   {"gtpu_version", "not GTP-U version 1"},
+	abi.ReasonREASON_GTPU_LENGTH:    {"gtpu_length", "GTP-U header is cut short, or its length is wrong"},
+	abi.ReasonREASON_GTPU_EXTENSION: {"gtpu_extension", "GTP-U extension header is malformed, or must be understood and is not"},
+	abi.ReasonREASON_GTPU_MESSAGE:   {"gtpu_message", "a GTP-U message that is not for here"},
+	abi.ReasonREASON_TEID_UNKNOWN:   {"teid_unknown", "no tunnel has this TEID, or the tunnel has nowhere to send to"},
+	abi.ReasonREASON_ECHO_FROM_SELF: {"echo_from_self", "GTP-U Echo Request from an address of this node"},
+	abi.ReasonREASON_PDU_TYPE:       {"pdu_type", "the T-PDU is not of the configured PDU type"},
+
+	abi.ReasonREASON_NO_ROUTE:       {"no_route", "no route to the destination"},
+	abi.ReasonREASON_UNREACHABLE:    {"unreachable", "the route says blackhole, unreachable or prohibit"},
+	abi.ReasonREASON_TOO_BIG:        {"too_big", "larger than the MTU of the egress interface"},
+	abi.ReasonREASON_HEADROOM:       {"headroom", "the driver left too little room for the headers to push"},
+	abi.ReasonREASON_SLOW_PATH_FULL: {"slow_path_full", "the daemon did not keep up, or is not running"},
+	abi.ReasonREASON_FRAGMENT:       {"fragment", "a fragment where none can be handled"},
+	abi.ReasonREASON_NO_NEIGHBOUR:   {"no_neighbour", "the next hop's link-layer address is not known: no answer yet, only the kernel can reach it, or too many were to be asked for"},
+
+	abi.ReasonREASON_NO_PDR:      {"no_pdr", "for a UE or a TEID of a session, but no rule takes it"},
+	abi.ReasonREASON_FAR_DROP:    {"far_drop", "the rule's FAR says drop, or does not say where to yet"},
+	abi.ReasonREASON_GATE_CLOSED: {"gate_closed", "a QER's gate is closed"},
+	abi.ReasonREASON_UE_SOURCE:   {"ue_source", "from a tunnel, under an address that is not its UE's"},
+	abi.ReasonREASON_UE_TO_UE:    {"ue_to_ue", "from one UE to another, which no rule allows"},
+	abi.ReasonREASON_UE_TO_CORE:  {"ue_to_core", "from a UE to this node, to SIDs, or to a protected prefix"},
+	abi.ReasonREASON_RATE:        {"rate", "above the bit rate or packet rate of a QER"},
+	abi.ReasonREASON_SLICE_RATE:  {"slice_rate", "above the rate limit of the slice"},
+	abi.ReasonREASON_QUOTA:       {"quota", "the quota of a URR is used up"},
+
+	abi.ReasonREASON_SLOW_PATH_SIZE: {"slow_path_size", "the daemon would have to keep it or put it together, and takes frames of up to 2048 bytes"},
+}
+
+// All lists every reason, in the order of its number.
+func All() []Reason {
+	all := make([]Reason, len(reasons))
+	for i := range all {
+		all[i] = Reason(i)
+	}
+	return all
+}
+
+// String is the reason's name in lower case, such as "hop_limit".
+func (r Reason) String() string {
+	if int(r) >= len(reasons) {
+		return fmt.Sprintf("reason_%d", uint32(r))
+	}
+	return reasons[r].name
+}
+
+// Text says in a few words what it means to an operator.
+func (r Reason) Text() string {
+	if int(r) >= len(reasons) {
+		return "ended in a way that this version does not know"
+	}
+	return reasons[r].text
+}
+
+// Drop says whether the packet was lost: neither sent, nor answered, nor
+// handed to the kernel or to the daemon.
+func (r Reason) Drop() bool { return r > Reason(abi.ReasonREASON_REPLIED) }

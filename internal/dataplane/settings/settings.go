@@ -1,0 +1,317 @@
+package settings
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+)
+
+// Settings are what every packet's handling depends on.
+type Settings struct {
+	HopLimit        uint8      // of what headends push, 64 unless set
+	Source          netip.Addr // of policies that have none
+	ErrorsPerSecond uint32     // ICMP errors and Error Indications, on each CPU
+	Domain          []netip.Prefix
+	GTPUAddresses   []netip.Addr
+	Pools           []netip.Prefix // UE addresses that tunnels lead to
+	UEPools         []netip.Prefix // UE addresses of sessions
+	Protected       []netip.Prefix // what UEs do not reach
+	Locators        []Locator
+	MSSClamp        bool // of sessions' TCP connections
+}
+
+// Locator is a prefix whose SIDs of exactly Prefix + FunctionBits are found by
+// index.
+type Locator struct {
+	Prefix       netip.Prefix
+	FunctionBits uint8 // 16 unless set
+}
+
+// DefaultHopLimit is what headends push unless Settings say otherwise.
+const DefaultHopLimit = 64
+
+// Limits size the tables. They are fixed while the data path is pinned.
+type Limits struct {
+	SIDs         uint32 // 65536 unless set
+	Policies     uint32 // 4096 unless set
+	SegmentLists uint32 // 16384 unless set
+	Tunnels      uint32 // 65536 unless set
+	Routes       uint32 // of each family, 65536 unless set
+	Adjacencies  uint32 // 4096 unless set
+	Sessions     uint32 // 0: no user plane function, and no memory for it
+	Filters      uint32 // of all sessions, as many as Sessions unless set
+}
+
+// MaxSessions bounds Limits.Sessions: the low 24 bits of a TEID are an entry.
+const MaxSessions = 1<<24 - 1
+
+// WithDefaults are the limits with what is unset set.
+func (l Limits) WithDefaults() Limits {
+	for _, f := range []struct {
+		v     *uint32
+		unset uint32
+	}{{&l.SIDs, 65536}, {&l.Policies, 4096}, {&l.SegmentLists, 16384}, {&l.Tunnels, 65536}, {&l.Routes, 65536}, {&l.Adjacencies, 4096}} {
+		if *f.v == 0 {
+			*f.v = f.unset
+		}
+	}
+	l.Sessions = min(l.Sessions, MaxSessions)
+	if l.Sessions != 0 && l.Filters == 0 {
+		l.Filters = l.Sessions
+	}
+	return l
+}
+
+// PDRRanges are where the entries of TEIDs end in table pdr, those of UE pools
+// begin, and the others do.
+func (l Limits) PDRRanges() (slots, pools, free uint32) {
+	return l.Sessions + 1, l.Sessions + 1, 3*l.Sessions + 1
+}
+
+// Book is the entry of map settings, and what it was made of.
+type Book struct {
+	words  *table.Array[abi.Settings]
+	grace  *table.Grace
+	limits Limits
+	// Want is what SetSettings was last given.
+	Want Settings
+	// Leaving are the bases of pools that are about to go: PoolSlot finds nothing
+	// there.
+	Leaving map[uint32]bool
+}
+
+// Open takes the map.
+func Open(m *ebpf.Map, grace *table.Grace, limits Limits) (*Book, error) {
+	words, err := table.OpenArray[abi.Settings](m)
+	if err != nil {
+		return nil, err
+	}
+	b := &Book{words: words, grace: grace, limits: limits}
+	b.Change(func(s *abi.Settings) {
+		s.TeidSlots = limits.Tunnels
+		if s.HopLimit == 0 {
+			s.HopLimit = DefaultHopLimit
+		}
+	})
+	if b.Get().Generation == 0 { // that of a slot never filled
+		b.ForgetLookups()
+	}
+	return b, nil
+}
+
+// Close ends the use of the map.
+func (b *Book) Close() error {
+	if b == nil {
+		return nil
+	}
+	return b.words.Close()
+}
+
+// Get is what packets see now.
+func (b *Book) Get() abi.Settings { return b.words.Get(0) }
+
+// ForgetLookups makes every CPU's cached lookup of a route or of steering old
+// (bpf/cache.h). It comes after the change: what a packet remembers meanwhile
+// carries the number from before.
+func (b *Book) ForgetLookups() {
+	b.Change(func(s *abi.Settings) {
+		if s.Generation++; s.Generation == 0 {
+			s.Generation = 1
+		}
+	})
+}
+
+// elements describes one of the lists in settings. The first word of an
+// element decides whether it matches.
+type elements struct{ first, size, n int } // in words
+
+// lists are the lists of struct settings (bpf/def/tables.h).
+var lists = func() []elements {
+	t := reflect.TypeFor[abi.Settings]()
+	var out []elements
+	for _, name := range []string{"Locator", "Domain", "Protected", "Gtpu6", "Pool4", "Pool6"} {
+		f, _ := t.FieldByName(name)
+		out = append(out, elements{int(f.Offset / 8), int(f.Type.Elem().Size() / 8), f.Type.Len()})
+	}
+	return out
+}()
+
+// Check refuses what cannot be written.
+func Check(s Settings) error {
+	if s.Source.IsValid() && !s.Source.Is6() {
+		return fmt.Errorf("source %s: want an IPv6 address", s.Source)
+	}
+	for _, p := range s.Domain {
+		if !p.IsValid() || !p.Addr().Is6() {
+			return fmt.Errorf("domain %s: want an IPv6 prefix", p)
+		}
+	}
+	for _, p := range slices.Concat(s.Protected, s.UEPools) {
+		if !p.IsValid() {
+			return fmt.Errorf("prefix %s: want one of IPv4 or IPv6", p)
+		}
+	}
+	for _, l := range s.Locators {
+		if !l.Prefix.IsValid() || !l.Prefix.Addr().Is6() {
+			return fmt.Errorf("locator %s: want an IPv6 prefix", l.Prefix)
+		}
+	}
+	four := 0
+	for _, a := range s.GTPUAddresses {
+		if a.Is4() {
+			four++
+		}
+	}
+	var e abi.Settings
+	for _, c := range []struct {
+		what      string
+		have, max int
+	}{
+		{"domain prefixes", len(s.Domain), len(e.Domain)},
+		{"protected prefixes", len(s.Protected), len(e.Protected)},
+		{"IPv4 GTP-U addresses", four, len(e.Gtpu4)},
+		{"IPv6 GTP-U addresses", len(s.GTPUAddresses) - four, len(e.Gtpu6)},
+	} {
+		if c.have > c.max {
+			return fmt.Errorf("%d %s: at most %d", c.have, c.what, c.max)
+		}
+	}
+	return nil
+}
+
+// Change changes numbers, not lists.
+func (b *Book) Change(change func(*abi.Settings)) {
+	s := b.Get()
+	change(&s)
+	b.Write(s)
+}
+
+// Entry is s less locators and pools, with what is there now in its
+// place.
+func (b *Book) Entry(now abi.Settings, s Settings) abi.Settings {
+	e := now
+	e.TeidSlots, e.ErrorsPerSecond, e.HopLimit = b.limits.Tunnels, s.ErrorsPerSecond, s.HopLimit
+	e.MssClamp = 0
+	if s.MSSClamp {
+		e.MssClamp = 1
+	}
+	var domain []abi.Prefix6
+	for _, p := range s.Domain {
+		hi, lo := abi.Halves(p.Masked().Addr())
+		domain = append(domain, abi.Prefix6{Hi: hi, Lo: lo, MaskHi: abi.Ones(p.Bits()), MaskLo: abi.Ones(p.Bits() - 64)})
+	}
+	var protected []abi.Prefix6
+	for _, p := range s.Protected {
+		hi, lo := abi.Halves(netip.AddrFrom16(abi.In6Of(p.Masked().Addr()).B))
+		n := int(abi.MappedBits(p))
+		protected = append(protected, abi.Prefix6{Hi: hi, Lo: lo, MaskHi: abi.Ones(n), MaskLo: abi.Ones(n - 64)})
+	}
+	var gtpu4 []uint32
+	var gtpu6 []abi.In6
+	for _, a := range s.GTPUAddresses {
+		if a.Is4() {
+			gtpu4 = append(gtpu4, abi.BE32(a))
+		} else {
+			gtpu6 = append(gtpu6, abi.In6Of(a))
+		}
+	}
+	none := abi.In6{}
+	for i := range none.B {
+		none.B[i] = 0xff
+	}
+	place(e.Domain[:], domain, abi.Prefix6{Hi: abi.Off})
+	place(e.Protected[:], protected, abi.Prefix6{Hi: abi.Off})
+	place(e.Gtpu4[:], gtpu4, ^uint32(0))
+	place(e.Gtpu6[:], gtpu6, none)
+	return e
+}
+
+// place changes list so that it holds what is wanted: what is there already
+// stays where it is, the rest comes to where nothing is. What does not fit is
+// left out.
+func place[T comparable](list, want []T, nothing T) {
+	var zero T
+	missing := slices.Clone(want)
+	for i, e := range list {
+		if n := slices.Index(missing, e); n >= 0 && e != zero {
+			missing = slices.Delete(missing, n, n+1)
+		} else {
+			list[i] = nothing
+		}
+	}
+	for i, e := range list {
+		if e == nothing && len(missing) > 0 {
+			list[i], missing = missing[0], missing[1:]
+		}
+	}
+}
+
+// Write changes words so that no packet sees a half of an element:
+// what changes is off first, then its other words, then on.
+func (b *Book) Write(next abi.Settings) {
+	count := func(n int, isOff func(int) bool) uint32 {
+		for n > 0 && isOff(n-1) {
+			n--
+		}
+		return uint32(n)
+	}
+	to := table.ToWords(next)
+	ends := make([]uint32, len(lists))
+	for i, l := range lists {
+		ends[i] = count(l.n, func(n int) bool { return to[l.first+n*l.size] == abi.Off })
+	}
+	next.Locators, next.Domains, next.ProtectedCount, next.Gtpu6Count = ends[0], ends[1], ends[2], ends[3]
+	next.Pools4, next.Pools6 = ends[4], ends[5]
+	next.Gtpu4Count = count(len(next.Gtpu4), func(n int) bool { return next.Gtpu4[n] == ^uint32(0) })
+	to = table.ToWords(next)
+	from := table.ToWords(b.Get())
+	if slices.Equal(from, to) {
+		return
+	}
+	b.switchOff(from, to)
+	guard := map[int]bool{}
+	for _, l := range lists {
+		for n := range l.n {
+			guard[l.first+n*l.size] = true
+		}
+	}
+	// Bodies, then the words that let them match, then the counts, which are
+	// in the first words.
+	header := lists[0].first
+	for w := header; w < len(to); w++ {
+		if !guard[w] && from[w] != to[w] {
+			b.words.Store(0, w, to[w])
+		}
+	}
+	for w := len(to) - 1; w >= 0; w-- {
+		if (guard[w] || w < header) && b.words.Load(0, w) != to[w] {
+			b.words.Store(0, w, to[w])
+		}
+	}
+}
+
+// switchOff makes elements match nothing that are going to change, and waits
+// for the packets that read them.
+func (b *Book) switchOff(from, to []uint64) {
+	changed := false
+	for _, l := range lists {
+		for n := range l.n {
+			at := l.first + n*l.size
+			was := from[at : at+l.size]
+			if was[0] == abi.Off || slices.Max(was) == 0 || slices.Equal(was, to[at:at+l.size]) {
+				continue
+			}
+			b.words.Store(0, at, abi.Off)
+			changed = true
+		}
+	}
+	if changed {
+		b.grace.Wait()
+	}
+}

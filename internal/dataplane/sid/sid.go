@@ -1,0 +1,544 @@
+package sid
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"reflect"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/mobile"
+	"github.com/culvert-net/culvert/internal/dataplane/policy"
+	"github.com/culvert-net/culvert/internal/dataplane/ref"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+// sid is a local SID that was put since Open.
+type sid struct {
+	model srv6.LocalSID
+	owner string // "", the policy whose binding SID it is, or forSessions
+	index uint32
+	adj   []adjacency.Key
+}
+
+// Table is the tables local_sid, sid_by_prefix and sid_counter.
+type Table struct {
+	mu       *sync.Mutex
+	settings *settings.Book
+	hops     *adjacency.Table
+	policies *policy.Table
+	mobiles  *mobile.Table
+
+	entries  *table.Array[abi.LocalSid]
+	byPrefix *table.Hash[abi.SidKey, uint32]
+	counters *ebpf.Map
+	indexes  *table.Indexes // of entries that byPrefix leads to: (ranges, 2*ranges]
+	ranges   uint32         // locators lead to [1, ranges]
+
+	sids   map[netip.Prefix]*sid
+	inside map[uint32]int // see CountInside
+}
+
+// Maps are the maps of local SIDs.
+type Maps struct{ SIDs, ByPrefix, Counters *ebpf.Map }
+
+// Open takes the maps and marks what an earlier daemon put. mu is the data path's
+// lock.
+func Open(mu *sync.Mutex, m Maps, grace *table.Grace, book *settings.Book, hops *adjacency.Table, policies *policy.Table, mobiles *mobile.Table) (*Table, error) {
+	t := &Table{mu: mu, settings: book, hops: hops, policies: policies, mobiles: mobiles, counters: m.Counters, sids: map[netip.Prefix]*sid{}}
+	var errEntries, errPrefix error
+	t.entries, errEntries = table.OpenArray[abi.LocalSid](m.SIDs)
+	t.byPrefix, errPrefix = table.OpenHash[abi.SidKey, uint32](abi.MapSidByPrefix, "sids", m.ByPrefix)
+	if err := errors.Join(errEntries, errPrefix); err != nil {
+		return nil, errors.Join(err, t.entries.Close())
+	}
+	t.ranges = t.entries.Len / 2
+	t.indexes = table.NewIndexes(grace, abi.MapLocalSid, "sids", t.ranges+1, t.entries.Len)
+	taken := map[uint32]bool{}
+	for _, index := range t.byPrefix.All() {
+		taken[index] = true
+	}
+	t.indexes.Restore(taken)
+	t.CountInside()
+	return t, nil
+}
+
+// Mobiles are the entries of mobile that local SIDs refer to.
+func (t *Table) Mobiles() map[uint32]bool {
+	out := map[uint32]bool{}
+	for _, index := range t.byPrefix.All() {
+		out[t.entries.Get(index).Mobile] = true
+	}
+	for index := range t.byIndex() {
+		out[t.entries.Get(index).Mobile] = true
+	}
+	delete(out, 0)
+	return out
+}
+
+// Close ends the use of the maps.
+func (t *Table) Close() error {
+	if t == nil {
+		return nil
+	}
+	return t.entries.Close()
+}
+
+// byIndex are the SIDs in the locators' ranges.
+func (t *Table) byIndex() map[uint32]netip.Prefix {
+	out := map[uint32]netip.Prefix{}
+	for _, l := range t.settings.Get().Locator {
+		if !l.Enabled() {
+			continue
+		}
+		for index := l.Base; index < l.Base+l.Size(); index++ {
+			if uint8(t.entries.Load(index, 0)) != 0 { // behavior
+				out[index] = l.PrefixOf(index)
+			}
+		}
+	}
+	return out
+}
+
+// Leave moves the SIDs of a locator that is about to go to where they are found
+// by prefix. Their former entries go with the range (Clear). The caller holds the
+// lock.
+func (t *Table) Leave(l abi.Locator) error {
+	for index := l.Base; index < l.Base+l.Size(); index++ {
+		if t.entries.Get(index).Behavior == 0 {
+			continue
+		}
+		if err := t.move(l.PrefixOf(index), index); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Clear empties the range of a locator that no packet looks at.
+func (t *Table) Clear(l abi.Locator) {
+	for index := l.Base; index < l.Base+l.Size(); index++ {
+		t.entries.Store(index, 0, 0)
+	}
+}
+
+// move gives a SID an entry that is found by prefix.
+func (t *Table) move(p netip.Prefix, from uint32) error {
+	to, err := t.newIndex()
+	if err != nil {
+		return err
+	}
+	if err := counter.Copy(t.counters, from, to); err != nil {
+		return err
+	}
+	if s := t.sids[p]; s != nil {
+		s.index = to
+	}
+	_, err = t.write(p, to, t.entries.Get(from))
+	return err
+}
+
+// Sweep removes what an earlier daemon put and this one has not. The caller holds
+// the lock.
+func (t *Table) Sweep() error {
+	var errs []error
+	for k, index := range t.byPrefix.All() {
+		if t.sids[abi.SIDPrefix(k)] == nil {
+			errs = append(errs, t.unpublish(abi.SIDPrefix(k), index))
+		}
+	}
+	for index, p := range t.byIndex() {
+		if s := t.sids[p]; s == nil || s.index != index {
+			errs = append(errs, t.unpublish(p, index))
+		}
+	}
+	t.byPrefix.Settle()
+	return errors.Join(errs...)
+}
+
+// Usage says how full local_sid and sid_by_prefix are.
+func (t *Table) Usage() (sids, byPrefix table.Usage) {
+	sids = t.indexes.Usage()
+	sids.Max += int(t.ranges)
+	for _, s := range t.sids {
+		if s.index <= t.ranges {
+			sids.Used++
+		}
+	}
+	return sids, t.byPrefix.Usage()
+}
+
+// IndexOf is the entry of a SID that was put; 0: none.
+func (t *Table) IndexOf(p netip.Prefix) uint32 {
+	if s := t.sids[p.Masked()]; s != nil {
+		return s.index
+	}
+	return 0
+}
+
+// Entries are local_sid, as packets see it.
+func (t *Table) Entries() *table.Array[abi.LocalSid] { return t.entries }
+
+// PrefixAt is the SID at an index of local_sid; the zero Prefix: none.
+func (t *Table) PrefixAt(index uint32) netip.Prefix {
+	for p, s := range t.sids {
+		if index != 0 && s.index == index {
+			return p
+		}
+	}
+	return netip.Prefix{}
+}
+
+// CheckBinding refuses a binding SID that is not the policy's.
+func (t *Table) CheckBinding(policy string, a netip.Addr) error {
+	if s := t.sids[netip.PrefixFrom(a, 128)]; s != nil && s.owner != policy {
+		return fmt.Errorf("binding_sid %s: there is a local SID%s", a, ofOwner(s.owner))
+	}
+	return nil
+}
+
+// PutBinding adds the binding SID of a policy, or changes it.
+func (t *Table) PutBinding(policy string, a netip.Addr, behavior srv6.Behavior) error {
+	return t.put(policy, srv6.LocalSID{SID: netip.PrefixFrom(a, 128), Behavior: behavior, Policy: policy})
+}
+
+// DeleteBinding removes the binding SID of a policy, if it is there.
+func (t *Table) DeleteBinding(policy string, a netip.Addr) error {
+	if s := t.sids[netip.PrefixFrom(a, 128)]; s != nil && s.owner == policy {
+		return t.delete(s)
+	}
+	return nil
+}
+
+// Put adds a local SID, or changes it. The policy that it names must be
+// there.
+func (t *Table) Put(l srv6.LocalSID) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.put("", l)
+}
+
+// forSessions is the owner of SIDs of sessions, which no policy's name can be.
+const forSessions = "(sessions)"
+
+// PutForSessions adds an End.DT46 SID for UEs: what is inside of its packets
+// meets the rules of their sessions.
+func (t *Table) PutForSessions(p netip.Prefix) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.put(forSessions, srv6.LocalSID{SID: p, Behavior: srv6.EndDT46})
+}
+
+// DeleteForSessions removes it. One that is not there is not an error.
+func (t *Table) DeleteForSessions(p netip.Prefix) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.sids[p.Masked()]; s != nil && s.owner == forSessions {
+		return t.delete(s)
+	}
+	return nil
+}
+
+// Delete removes a local SID. One that is not there is not an error.
+func (t *Table) Delete(p netip.Prefix) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.sids[p.Masked()]
+	if s == nil {
+		return nil
+	}
+	if s.owner != "" {
+		return fmt.Errorf("SID %s is there%s: change that", p, ofOwner(s.owner))
+	}
+	return t.delete(s)
+}
+
+func (t *Table) put(owner string, l srv6.LocalSID) error {
+	l.SID = l.SID.Masked()
+	if !l.SID.IsValid() || !l.SID.Addr().Is6() || l.SID.Addr().Is4In6() {
+		return fmt.Errorf("sid %s: want an IPv6 prefix", l.SID)
+	}
+	old := t.sids[l.SID]
+	if old != nil && old.owner != owner {
+		return fmt.Errorf("sid %s: there is one already%s", l.SID, ofOwner(old.owner))
+	}
+	if old != nil && reflect.DeepEqual(old.model, l) {
+		return nil
+	}
+	if err := t.program(owner, l, old); err != nil {
+		return fmt.Errorf("sid %s: %w", l.SID, err)
+	}
+	return nil
+}
+
+func ofOwner(owner string) string {
+	switch owner {
+	case "":
+		return ""
+	case forSessions:
+		return ", for sessions"
+	}
+	return ", the binding SID of policy " + owner
+}
+
+func (t *Table) program(owner string, l srv6.LocalSID, old *sid) error {
+	entry, mob, err := t.entryOf(l)
+	if err != nil {
+		return err
+	}
+	if owner == forSessions {
+		entry.Flags |= uint8(abi.SidFlagsSID_SESSIONS)
+	}
+	adj := adjacencyOf(l)
+	if entry.Adjacency, err = t.hops.Acquire(adj); err != nil {
+		return err
+	}
+	if mob != nil {
+		mob.Adjacency, entry.Adjacency = entry.Adjacency, 0
+	}
+	keys := []adjacency.Key{adj}
+	index, err := t.place(l.SID)
+	if err != nil {
+		return t.hops.OrRelease(err, keys)
+	}
+	before := t.entries.Get(index)
+	if entry.Mobile, err = t.mobiles.Put(before.Mobile, mob); err != nil {
+		return t.hops.OrRelease(err, keys)
+	}
+	if before.Behavior == 0 {
+		if err := counter.Zero(t.counters, index); err != nil {
+			return t.hops.OrRelease(err, keys)
+		}
+	}
+	if index, err = t.write(l.SID, index, entry); err != nil {
+		return t.hops.OrRelease(err, keys)
+	}
+	if before.Mobile != entry.Mobile {
+		t.mobiles.Retire(before.Mobile)
+	}
+	t.sids[l.SID] = &sid{model: l, owner: owner, index: index, adj: keys}
+	if l.Policy != "" {
+		t.policies.Get(l.Policy).Use(ref.User{Kind: ref.SID, Key: l.SID.String()})
+	}
+	if old != nil {
+		return t.release(old)
+	}
+	return nil
+}
+
+// release ends the references of a SID's former state.
+func (t *Table) release(s *sid) error {
+	if s.model.Policy != "" {
+		t.policies.Get(s.model.Policy).Unuse(ref.User{Kind: ref.SID, Key: s.model.SID.String()})
+	}
+	return t.hops.Release(s.adj...)
+}
+
+// adjacencyOf is the next hop that a SID's packets leave by, if it is known
+// before they come.
+func adjacencyOf(l srv6.LocalSID) adjacency.Key {
+	switch l.Behavior {
+	case srv6.EndX, srv6.EndDX2, srv6.EndDX4, srv6.EndDX6:
+		return adjacency.Key{NextHop: l.NextHop, Interface: l.Interface}
+	case srv6.EndMAP:
+		return adjacency.Key{NextHop: l.Map}
+	default:
+		return adjacency.Key{}
+	}
+}
+
+// entryOf is what the data path is told, less the indices of adjacency and
+// mobile.
+func (t *Table) entryOf(l srv6.LocalSID) (e abi.LocalSid, mob *abi.Mobile, err error) {
+	e = abi.LocalSid{
+		Behavior: uint8(l.Behavior), Length: uint8(l.SID.Bits()),
+		Table: abi.KernelTable(l.Table), BlockLength: l.BlockLength,
+	}
+	for _, f := range l.Flavors {
+		e.Flavors |= uint8(f)
+	}
+	if l.AllowUpperLayer {
+		e.Flags |= uint8(abi.SidFlagsSID_ALLOW_UPPER_LAYER)
+	}
+	if l.Policy != "" {
+		p := t.policies.Get(l.Policy)
+		if p == nil {
+			return e, nil, fmt.Errorf("policy %q: there is none of that name", l.Policy)
+		}
+		e.Policy = p.Index()
+	}
+	switch l.Behavior {
+	case srv6.EndDX4, srv6.EndDX6:
+		if !l.NextHop.IsValid() {
+			e.Flags |= uint8(abi.SidFlagsSID_DIRECT)
+		}
+	case srv6.EndMAP, srv6.EndLimit, srv6.EndMGTP6D, srv6.EndMGTP6DDi, srv6.EndMGTP6E, srv6.EndMGTP4E:
+		mob, err = mobileOf(l, e.Policy)
+	case srv6.End, srv6.EndX, srv6.EndT, srv6.EndDX2, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46,
+		srv6.EndB6Encaps, srv6.EndB6EncapsRed:
+	default:
+		err = fmt.Errorf("behavior %d: not that of a local SID", l.Behavior)
+	}
+	return e, mob, err
+}
+
+func mobileOf(l srv6.LocalSID, policy uint32) (*abi.Mobile, error) {
+	unit := uint64(max(l.RateUnit, 1)) * 1000
+	if unit > math.MaxUint32 {
+		return nil, fmt.Errorf("rate_unit %d kbit/s: at most %d", l.RateUnit, math.MaxUint32/1000)
+	}
+	m := &abi.Mobile{
+		Source: abi.In6Of(l.Source), Target: abi.In6Of(l.Map), Policy: policy,
+		SourceLength: l.SourcePrefixLength, ArgsOffset: l.ArgsOffset,
+		PduType: uint8(l.PDUType), Container: uint8(l.PDUSessionContainer),
+		GroupBits: l.GroupBits, RateBits: l.RateBits,
+	}
+	if l.Behavior == srv6.EndLimit {
+		m.RateUnit = uint32(unit)
+	}
+	return m, nil
+}
+
+// place finds or chooses the index of a SID.
+func (t *Table) place(p netip.Prefix) (uint32, error) {
+	if index, ok := t.byPrefix.Lookup(abi.SIDKey(p)); ok {
+		return index, nil
+	}
+	if index, ok := t.settings.SIDByLocator(p); ok && t.inside[index] == 0 {
+		return index, nil
+	}
+	return t.newIndex()
+}
+
+// newIndex is an entry that only the trie leads to, empty.
+func (t *Table) newIndex() (uint32, error) {
+	index, err := t.indexes.Alloc()
+	if err == nil {
+		t.entries.Store(index, 0, 0)
+	}
+	return index, err
+}
+
+// CountInside notes how many SIDs are found by prefix inside of one that a
+// locator leads to. There the trie has to decide, as the data path looks at
+// the locators first, and the longest prefix is to win.
+func (t *Table) CountInside() {
+	t.inside = map[uint32]int{}
+	for k := range t.byPrefix.All() {
+		if index, ok := t.settings.SIDAround(abi.SIDPrefix(k)); ok {
+			t.inside[index]++
+		}
+	}
+}
+
+// publish makes the data path find an index that no locator leads to.
+func (t *Table) publish(p netip.Prefix, index uint32) error {
+	if index <= t.ranges {
+		return nil
+	}
+	_, there := t.byPrefix.Lookup(abi.SIDKey(p))
+	if err := t.byPrefix.Put(abi.SIDKey(p), index); err != nil {
+		return err
+	}
+	t.settings.Change(func(s *abi.Settings) { s.SidsByPrefix = uint32(t.byPrefix.Len()) })
+	outer, ok := t.settings.SIDAround(p)
+	if !ok || there {
+		return nil
+	}
+	t.inside[outer]++
+	if t.entries.Get(outer).Behavior == 0 {
+		return nil
+	}
+	if err := t.move(t.byIndex()[outer], outer); err != nil {
+		return err
+	}
+	t.entries.Store(outer, 0, 0)
+	return nil
+}
+
+// write makes a SID say what next says, so that every packet sees all of
+// the old or all of the new entry. If more than one word changes, that is at
+// another index, which is returned.
+func (t *Table) write(p netip.Prefix, index uint32, next abi.LocalSid) (uint32, error) {
+	now := t.entries.Get(index)
+	from, to := table.ToWords(now), table.ToWords(next)
+	changed := 0
+	for i := range to {
+		if from[i] != to[i] {
+			changed++
+		}
+	}
+	former := uint32(0)
+	if changed > 1 && now.Behavior != 0 {
+		former = index
+		var err error
+		if index, err = t.newIndex(); err != nil {
+			return 0, err
+		}
+		if err := counter.Copy(t.counters, former, index); err != nil {
+			return 0, err
+		}
+	}
+	for i := len(to) - 1; i >= 0; i-- { // the first word says what the SID does
+		if v := to[i]; t.entries.Load(index, i) != v {
+			t.entries.Store(index, i, v)
+		}
+	}
+	if err := t.publish(p, index); err != nil {
+		return 0, err
+	}
+	switch {
+	case former > t.ranges:
+		t.indexes.Retire(former)
+	case former != 0:
+		t.entries.Store(former, 0, 0) // from here on the trie decides
+	}
+	return index, nil
+}
+
+func (t *Table) delete(s *sid) error {
+	delete(t.sids, s.model.SID)
+	if err := t.unpublish(s.model.SID, s.index); err != nil {
+		return err
+	}
+	return t.release(s)
+}
+
+// unpublish takes a SID away from the data path and gives back what it had.
+func (t *Table) unpublish(p netip.Prefix, index uint32) error {
+	_, there := t.byPrefix.Lookup(abi.SIDKey(p))
+	if err := t.byPrefix.Delete(abi.SIDKey(p)); err != nil {
+		return err
+	}
+	if outer, ok := t.settings.SIDAround(p); ok && there {
+		t.inside[outer]--
+	}
+	t.settings.Change(func(s *abi.Settings) { s.SidsByPrefix = uint32(t.byPrefix.Len()) })
+	entry := t.entries.Get(index)
+	t.entries.Store(index, 0, 0)
+	t.mobiles.Retire(entry.Mobile)
+	if index > t.ranges {
+		t.indexes.Retire(index)
+	}
+	return nil
+}
+
+// Counter counts what a local SID processed and forwarded. Of a SID that
+// is not there it is zero.
+func (t *Table) Counter(p netip.Prefix) (counter.Counter, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.sids[p.Masked()]
+	if s == nil {
+		return counter.Counter{}, nil
+	}
+	return counter.Read(t.counters, s.index)
+}

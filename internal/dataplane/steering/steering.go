@@ -1,0 +1,555 @@
+package steering
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/mobile"
+	"github.com/culvert-net/culvert/internal/dataplane/policy"
+	"github.com/culvert-net/culvert/internal/dataplane/ref"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
+	"github.com/culvert-net/culvert/internal/dataplane/tunnel"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+)
+
+// steering is a steering entry that was put since Open.
+type steering struct {
+	model  srpolicy.Steering
+	prefix netip.Prefix   // by destination
+	port   abi.PortKey    // or by interface
+	slot   uint32         // where a UE pool leads to, 0: not there
+	target abi.Target     // in target_by_*, zero: not there
+	sends  *tunnel.Tunnel // whose send entry target is
+}
+
+// Table is what is steered, and the node's own addresses, which are not.
+type Table struct {
+	mu       *sync.Mutex
+	settings *settings.Book
+	targets  *target.Table
+	mobiles  *mobile.Table
+	policies *policy.Table
+	tunnels  *tunnel.Table
+	entries  *tunnel.Entries
+
+	steerings map[string]*steering
+	local     map[netip.Addr]bool
+
+	// IsLink says whether frames of a port are for Ethernet sessions. Who opens
+	// the data path sets it.
+	IsLink func(abi.PortKey) bool
+}
+
+// New steers nothing. mu is the data path's lock.
+func New(mu *sync.Mutex, book *settings.Book, targets *target.Table, mobiles *mobile.Table, policies *policy.Table, tunnels *tunnel.Table, entries *tunnel.Entries) *Table {
+	return &Table{
+		mu: mu, settings: book, targets: targets, mobiles: mobiles, policies: policies, tunnels: tunnels, entries: entries,
+		steerings: map[string]*steering{}, local: map[netip.Addr]bool{},
+	}
+}
+
+// Mobiles are the entries of mobile that an earlier daemon's targets refer to.
+func (x *Table) Mobiles() map[uint32]bool {
+	out := map[uint32]bool{}
+	for _, t := range x.targets.All() {
+		if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
+			out[t.Index] = true
+		}
+	}
+	return out
+}
+
+// Has says whether a prefix is steered, or one of the node's own addresses.
+func (x *Table) Has(p netip.Prefix) bool { return x.steerings[p.String()] != nil || x.IsLocal(p) }
+
+// HasPort says whether frames of a port are steered.
+func (x *Table) HasPort(port abi.PortKey) bool {
+	for _, s := range x.steerings {
+		if s.model.Interface != "" && s.port == port {
+			return true
+		}
+	}
+	return false
+}
+
+// LeavePools moves entries from UE pools that are about to go (settings.Book's
+// Leaving) to target_by_dst.
+func (x *Table) LeavePools() error {
+	var errs []error
+	for _, s := range x.steerings {
+		if s.slot != 0 && x.settings.PoolSlot(s.prefix) == 0 {
+			errs = append(errs, x.place(s))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Replace places steering by prefix anew, after what it goes to changed.
+func (x *Table) Replace(who ref.User) error {
+	s := x.steerings[who.Key]
+	if who.Kind != ref.Steering || s == nil || s.model.Interface != "" {
+		return nil
+	}
+	return x.place(s)
+}
+
+// Retarget lets an entry that refers to what t sends refer to another index.
+func (x *Table) Retarget(who ref.User, t *tunnel.Tunnel, index uint32) error {
+	s := x.steerings[who.Key]
+	if s == nil || s.sends != t {
+		return nil
+	}
+	s.target.Index = index
+	if s.model.Interface != "" {
+		return x.targets.PutPort(s.port, s.target)
+	}
+	return x.targets.Put(s.prefix, s.target)
+}
+
+// SlotOf is the entry of a UE pool that steering has; 0: none.
+func (x *Table) SlotOf(who ref.User) uint32 {
+	if s := x.steerings[who.Key]; s != nil {
+		return s.slot
+	}
+	return 0
+}
+
+// TunnelAt names the tunnel that an entry of a UE pool leads to; empty: none.
+func (x *Table) TunnelAt(slot uint32) string {
+	for _, s := range x.steerings {
+		if slot != 0 && s.slot == slot {
+			return s.model.Tunnel
+		}
+	}
+	return ""
+}
+
+// InPools is the number of entries in UE pools.
+func (x *Table) InPools() (n int) {
+	for _, s := range x.steerings {
+		if s.slot != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Sweep removes targets and entries of UE pools that an earlier daemon put and
+// this one has not. The caller holds the lock.
+func (x *Table) Sweep() error {
+	err := x.targets.Sweep(func(t abi.Target) {
+		if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
+			x.mobiles.Retire(t.Index)
+		}
+	})
+	mine := map[uint32]bool{}
+	for _, s := range x.steerings {
+		mine[s.slot] = true
+	}
+	now := x.settings.Get()
+	for _, p := range settings.RangesOf(&now).Pools() {
+		for index := p.Base; !p.Sessions && index < p.Base+p.Size; index++ {
+			if !mine[index] && !x.entries.IsEmpty(index) {
+				x.entries.Clear(index, tunnel.WordAction)
+			}
+		}
+	}
+	return err
+}
+
+// keyOf names an entry by what it matches.
+func keyOf(m srpolicy.Steering) string {
+	if m.Interface == "" {
+		return m.Prefix.Masked().String()
+	}
+	parts := []string{m.Interface}
+	for _, v := range m.VLANs {
+		parts = append(parts, strconv.Itoa(int(v)))
+	}
+	return strings.Join(parts, ".")
+}
+
+func same(a, b srpolicy.Steering) bool {
+	if (a.GTP4D == nil) != (b.GTP4D == nil) || a.GTP4D != nil && *a.GTP4D != *b.GTP4D {
+		return false
+	}
+	return a.Policy == b.Policy && a.Tunnel == b.Tunnel // what they match is the same key
+}
+
+func (x *Table) check(m srpolicy.Steering) error {
+	to := 0
+	for _, set := range []bool{m.Policy != "", m.Tunnel != "", m.GTP4D != nil} {
+		if set {
+			to++
+		}
+	}
+	if to != 1 {
+		return errors.New("want exactly one of policy, tunnel and h_m_gtp4_d")
+	}
+	if (m.Interface == "") == !m.Prefix.IsValid() {
+		return errors.New("want exactly one of prefix and interface")
+	}
+	if m.Prefix.IsValid() {
+		switch abi.TargetKind(x.targets.At(m.Prefix.Masked()).Kind) {
+		case abi.TargetKindTARGET_PDR:
+			return fmt.Errorf("prefix %s %w: it is a framed route of a session", m.Prefix, target.ErrTaken)
+		case abi.TargetKindTARGET_POD:
+			return fmt.Errorf("prefix %s %w: it is a pod's address", m.Prefix, target.ErrTaken)
+		}
+	}
+	if len(m.VLANs) > 2 {
+		return fmt.Errorf("vlans: %d: at most 2", len(m.VLANs))
+	}
+	policyName := m.Policy
+	if m.GTP4D != nil {
+		if !m.Prefix.IsValid() || !m.Prefix.Addr().Is4() {
+			return errors.New("h_m_gtp4_d: want an IPv4 prefix")
+		}
+		policyName = m.GTP4D.Policy
+	}
+	if policyName != "" {
+		p := x.policies.Get(policyName)
+		if p == nil {
+			return fmt.Errorf("policy %q: there is none of that name", policyName)
+		}
+		if p.Layer2() && m.Interface == "" {
+			return fmt.Errorf("policy %q: it encapsulates Ethernet frames: steer an interface into it", policyName)
+		}
+	}
+	if m.Tunnel != "" && x.tunnels.Get(m.Tunnel) == nil {
+		return fmt.Errorf("tunnel %q: there is none of that name", m.Tunnel)
+	}
+	return nil
+}
+
+// Put steers packets, or says where to instead. The policy or tunnel
+// that it names must be there, and so must its interface.
+func (x *Table) Put(m srpolicy.Steering) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	key := keyOf(m)
+	old := x.steerings[key]
+	next := &steering{model: m}
+	if m.Interface != "" {
+		i, err := net.InterfaceByName(m.Interface)
+		if err != nil {
+			return fmt.Errorf("steering %s: interface %s: %w", key, m.Interface, err)
+		}
+		next.port = portKey(i.Index, m.VLANs)
+		if x.IsLink(next.port) {
+			return fmt.Errorf("steering %s: its frames are for Ethernet sessions", key)
+		}
+	} else {
+		next.prefix = m.Prefix.Masked()
+	}
+	if old != nil && old.port == next.port && same(old.model, m) {
+		return nil
+	}
+	if err := x.put(key, old, next); err != nil {
+		return fmt.Errorf("steering %s: %w", key, err)
+	}
+	return nil
+}
+
+func portKey(ifindex int, vlans []uint16) abi.PortKey {
+	k := abi.PortKey{Ifindex: uint32(ifindex)}
+	if len(vlans) > 0 {
+		k.OuterVlan = vlans[0]
+	}
+	if len(vlans) > 1 {
+		k.InnerVlan = vlans[1]
+	}
+	return k
+}
+
+func (x *Table) put(key string, old, next *steering) error {
+	if err := x.check(next.model); err != nil {
+		return err
+	}
+	x.refer(key, next.model, (*ref.Users).Use)
+	if old != nil {
+		next.slot = old.slot
+		if old.port == next.port {
+			next.target, next.sends = old.target, old.sends
+		}
+	}
+	x.steerings[key] = next
+	var err error
+	if next.model.Interface != "" {
+		err = x.placePort(next)
+	} else {
+		err = x.place(next)
+	}
+	if err != nil {
+		x.refer(key, next.model, (*ref.Users).Unuse)
+		if old == nil {
+			delete(x.steerings, key)
+		} else {
+			old.slot = next.slot
+			if old.port == next.port {
+				old.target, old.sends = next.target, next.sends
+			}
+			x.steerings[key] = old
+		}
+		return err
+	}
+	if old == nil {
+		return nil
+	}
+	x.refer(key, old.model, (*ref.Users).Unuse)
+	if old.port != next.port {
+		return errors.Join(x.targets.DeletePort(old.port), x.dropTarget(old.target, old.sends))
+	}
+	return nil
+}
+
+// refer notes, or ends, what an entry refers to.
+func (x *Table) refer(key string, m srpolicy.Steering, do func(*ref.Users, ref.User)) {
+	switch {
+	case m.Policy != "":
+		do(&x.policies.Get(m.Policy).Users, ref.User{Kind: ref.Steering, Key: key})
+	case m.Tunnel != "":
+		do(&x.tunnels.Get(m.Tunnel).Users, ref.User{Kind: ref.Steering, Key: key})
+	case m.GTP4D.Policy != "":
+		do(&x.policies.Get(m.GTP4D.Policy).Users, ref.User{Kind: ref.GTP4D, Key: key})
+	}
+}
+
+// placePort writes an interface's entry.
+func (x *Table) placePort(s *steering) error {
+	return x.setTarget(s, func(t abi.Target) error { return x.targets.PutPort(s.port, t) })
+}
+
+// setTarget lets what s matches go to where s says, by `put`, and gives back
+// what the former target had of its own.
+func (x *Table) setTarget(s *steering, put func(abi.Target) error) error {
+	t, sends, err := x.targetOf(s)
+	if err != nil {
+		return err
+	}
+	if err := put(t); err != nil {
+		if t != s.target {
+			err = errors.Join(err, x.dropTarget(t, sends))
+		}
+		return err
+	}
+	former, formerSends := s.target, s.sends
+	s.target, s.sends = t, sends
+	if former == t {
+		return nil
+	}
+	return x.dropTarget(former, formerSends)
+}
+
+// place writes an entry to where the data path looks first: the UE
+// pool's slot if its prefix is one address (or IPv6 /64) of a pool, otherwise
+// target_by_dst. Where both change, the new one comes first.
+func (x *Table) place(s *steering) error {
+	x.adopt(s)
+	if x.IsLocal(s.prefix) {
+		return x.unplace(s)
+	}
+	if slot, e, ok := x.slotFor(s); ok && x.putSlot(s, slot, e) {
+		return x.unsetTarget(s)
+	}
+	put := func(t abi.Target) error { return x.targets.Put(s.prefix, t) }
+	if err := x.setTarget(s, put); err != nil {
+		return err
+	}
+	x.clearSlot(s)
+	return nil
+}
+
+// adopt takes over what an earlier daemon's entry had of its own.
+func (x *Table) adopt(s *steering) {
+	if t := x.targets.At(s.prefix); s.target == (abi.Target{}) && t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
+		s.target = t
+	}
+}
+
+// IsLocal says whether a prefix is one of the node's own addresses.
+func (x *Table) IsLocal(p netip.Prefix) bool { return p.IsSingleIP() && x.local[p.Addr()] }
+
+// unplace takes an entry away from the data path.
+func (x *Table) unplace(s *steering) error {
+	x.clearSlot(s)
+	return x.unsetTarget(s)
+}
+
+func (x *Table) unsetTarget(s *steering) error {
+	if !x.IsLocal(s.prefix) {
+		if err := x.targets.Delete(s.prefix); err != nil {
+			return err
+		}
+	}
+	former, sends := s.target, s.sends
+	s.target, s.sends = abi.Target{}, nil
+	return x.dropTarget(former, sends)
+}
+
+// slotFor is the entry for a UE pool's slot; ok is false where there is none.
+func (x *Table) slotFor(s *steering) (slot uint32, e abi.Tunnel, ok bool) {
+	slot = x.settings.PoolSlot(s.prefix)
+	if slot == 0 {
+		return 0, e, false
+	}
+	if s.model.Tunnel != "" {
+		t := x.tunnels.Get(s.model.Tunnel)
+		e, ok = t.Out()
+		return slot, e, ok
+	}
+	p := x.policies.Get(s.model.Policy)
+	if p == nil {
+		return 0, e, false
+	}
+	if e, ok := x.policies.OneSegment(p); ok {
+		return slot, e, true
+	}
+	return slot, abi.Tunnel{Action: uint8(abi.TunnelActionTUNNEL_LIST), Index: p.Index()}, true
+}
+
+// putSlot writes a pool's slot. It fails where packets could see a half of the
+// change: then target_by_dst must do.
+func (x *Table) putSlot(s *steering, slot uint32, e abi.Tunnel) bool {
+	empty := x.entries.IsEmpty(slot)
+	switch {
+	case !empty && x.entries.Change(slot, e):
+	case empty && x.entries.Free(slot):
+		x.entries.Write(slot, e, tunnel.WordAction)
+	default:
+		return false
+	}
+	s.slot = slot
+	return true
+}
+
+func (x *Table) clearSlot(s *steering) {
+	slot := s.slot
+	if slot == 0 {
+		slot = x.settings.PoolSlot(s.prefix) // of an earlier daemon
+	}
+	if slot == 0 || x.entries.IsEmpty(slot) {
+		s.slot = 0
+		return
+	}
+	if t := x.tunnels.Get(s.model.Tunnel); t != nil {
+		t.SentBy(x.entries.Counter(slot))
+	}
+	x.entries.Clear(slot, tunnel.WordAction)
+	s.slot = 0
+}
+
+// targetOf is what target_by_* has to say of an entry, and whose send entry
+// that refers to. What the present target has of its own is used again where
+// it is the same.
+func (x *Table) targetOf(s *steering) (abi.Target, *tunnel.Tunnel, error) {
+	target := func(k abi.TargetKind, index uint32) abi.Target {
+		return abi.Target{Kind: uint32(k), Index: index}
+	}
+	switch m := s.model; {
+	case m.Policy != "":
+		return target(abi.TargetKindTARGET_POLICY, x.policies.Get(m.Policy).Index()), nil, nil
+	case m.Tunnel != "":
+		t := x.tunnels.Get(m.Tunnel)
+		if s.sends == t {
+			return s.target, t, nil
+		}
+		index, err := x.tunnels.SendIndex(t)
+		return target(abi.TargetKindTARGET_TUNNEL, index), t, err
+	default:
+		index := uint32(0)
+		if s.target.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
+			index = s.target.Index
+		}
+		fresh, err := x.mobiles.Put(index, x.mobileOfGTP4D(m.GTP4D))
+		return target(abi.TargetKindTARGET_GTP4D, fresh), nil, err
+	}
+}
+
+// dropTarget gives back what a former target had of its own.
+func (x *Table) dropTarget(t abi.Target, sends *tunnel.Tunnel) error {
+	if t.Kind == uint32(abi.TargetKindTARGET_GTP4D) {
+		x.mobiles.Retire(t.Index)
+	}
+	if sends != nil {
+		return x.tunnels.DropSend(sends)
+	}
+	return nil
+}
+
+// mobileOfGTP4D are the parameters of H.M.GTP4.D. The SID that packets go to
+// depends on each packet, and so does its route: it has no adjacency.
+func (x *Table) mobileOfGTP4D(g *srpolicy.GTP4D) *abi.Mobile {
+	m := &abi.Mobile{
+		Source: abi.In6Of(g.SourcePrefix.Addr()), SourceLength: uint8(g.SourcePrefix.Bits()),
+		Target: abi.In6Of(g.SIDPrefix.Masked().Addr()), TargetLength: uint8(g.SIDPrefix.Bits()),
+		PduType: uint8(g.PDUType),
+	}
+	if g.Policy != "" {
+		m.Policy = x.policies.Get(g.Policy).Index()
+	}
+	return m
+}
+
+// Delete removes the entry for what m matches. One that is not there
+// is not an error.
+func (x *Table) Delete(m srpolicy.Steering) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	key := keyOf(m)
+	s := x.steerings[key]
+	if s == nil {
+		return nil
+	}
+	var err error
+	if s.model.Interface != "" {
+		err = errors.Join(x.targets.DeletePort(s.port), x.dropTarget(s.target, s.sends))
+	} else {
+		err = x.unplace(s)
+	}
+	delete(x.steerings, key)
+	x.refer(key, s.model, (*ref.Users).Unuse)
+	return err
+}
+
+// PutLocal leaves packets for one of the node's own addresses to the kernel,
+// whatever steers them.
+func (x *Table) PutLocal(a netip.Addr) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a = a.WithZone("")
+	p := netip.PrefixFrom(a, a.BitLen())
+	s := x.steerings[p.String()]
+	if s == nil {
+		s = &steering{prefix: p}
+		x.adopt(s)
+	}
+	if err := x.targets.Put(p, abi.Target{Kind: uint32(abi.TargetKindTARGET_PASS)}); err != nil {
+		return fmt.Errorf("address %s: %w", a, err)
+	}
+	x.local[a] = true
+	return x.unplace(s)
+}
+
+// DeleteLocal ends that.
+func (x *Table) DeleteLocal(a netip.Addr) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a = a.WithZone("")
+	if !x.local[a] {
+		return nil
+	}
+	delete(x.local, a)
+	p := netip.PrefixFrom(a, a.BitLen())
+	if s := x.steerings[p.String()]; s != nil {
+		return x.place(s)
+	}
+	return x.targets.Delete(p)
+}

@@ -1,0 +1,134 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/pin"
+)
+
+// openPinned loads the data path and pins it at path, or takes over what is
+// pinned there.
+func (d *DataPlane) openPinned(spec *ebpf.CollectionSpec, path string) error {
+	path = filepath.Clean(path)
+	if err := pin.CheckPath(path); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return d.pinNew(spec, path)
+	} else if err != nil {
+		return fmt.Errorf("pin path: %w", err)
+	}
+	return d.takeOver(spec, path)
+}
+
+func (d *DataPlane) pinNew(spec *ebpf.CollectionSpec, path string) error {
+	err := d.load(spec, nil)
+	if err != nil {
+		return err
+	}
+	if d.pins, err = pin.Create(path); err != nil {
+		return err
+	}
+	if err := d.pins.PutProgram(d.prog, abi.ProgCulvertXdp, d.build); err != nil {
+		return err
+	}
+	for name, m := range d.maps {
+		if err := d.pins.PutMap(spec.Maps[name], name, m); err != nil {
+			return err
+		}
+	}
+	if err := d.pins.Publish(path); err != nil {
+		return err
+	}
+	d.openAttachments()
+	return nil
+}
+
+// takeOver lets the pinned links run this build's program: the pinned one if it
+// is that, or one that is loaded on top of the pinned maps.
+func (d *DataPlane) takeOver(spec *ebpf.CollectionSpec, path string) (err error) {
+	if d.pins, err = pin.Take(path); err != nil {
+		return err
+	}
+	pinned, err := d.pins.LoadMaps(spec, d.withoutSessions)
+	if err != nil {
+		return err
+	}
+	same := func() map[string]*ebpf.Program { return d.samePodPrograms(spec) }
+	if d.prog = d.pins.SameProgram(abi.ProgCulvertXdp, spec, pinned, d.build); d.prog != nil {
+		d.maps = pinned
+		d.openAttachments()
+		return errors.Join(d.XDP.TakeOver(), d.TCX.TakeOver(same))
+	}
+	err = d.load(spec, pinned)
+	for _, m := range pinned {
+		m.Close() // load cloned them
+	}
+	if err != nil {
+		return err
+	}
+	for name, m := range d.maps {
+		if pinned[name] == nil { // new in this build
+			if err := d.pins.PutMap(spec.Maps[name], name, m); err != nil {
+				return err
+			}
+		}
+	}
+	d.openAttachments()
+	if err := d.XDP.TakeOver(); err != nil {
+		return err
+	}
+	if err := d.pins.PutProgram(d.prog, abi.ProgCulvertXdp, d.build); err != nil {
+		return err
+	}
+	return errors.Join(d.TCX.TakeOver(same), d.pins.RemoveObsolete(spec))
+}
+
+// samePodPrograms are the pinned programs for pods, if they are of this build.
+func (d *DataPlane) samePodPrograms(spec *ebpf.CollectionSpec) map[string]*ebpf.Program {
+	out := map[string]*ebpf.Program{}
+	for _, name := range podPrograms {
+		p := d.pins.SameProgram(name, spec, d.maps, d.build)
+		if p == nil {
+			for _, p := range out {
+				p.Close()
+			}
+			return nil
+		}
+		out[name] = p
+	}
+	return out
+}
+
+// loadPodPrograms loads the programs for pods and pins them.
+func (d *DataPlane) loadPodPrograms() (map[string]*ebpf.Program, error) {
+	spec, err := loadSpec()
+	if err != nil {
+		return nil, err
+	}
+	d.prepare(spec)
+	coll, err := d.loadPrograms(spec, d.maps, podPrograms...)
+	if err != nil {
+		return nil, err
+	}
+	programs := coll.Programs
+	coll.Programs = nil
+	coll.Close()
+	var errs []error
+	for name, p := range programs {
+		if d.pins != nil {
+			errs = append(errs, d.pins.PutProgram(p, name, d.build))
+		}
+	}
+	return programs, errors.Join(errs...)
+}
+
+// podPrograms are the programs for pods.
+var podPrograms = []string{abi.ProgCulvertPod, abi.ProgCulvertUplink}
