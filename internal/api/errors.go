@@ -50,7 +50,10 @@ func toConnect(err error) error {
 		code = connect.CodeInvalidArgument
 	}
 	out := connect.NewError(code, err)
-	problems, _ := message.EncodeList[config.Error, pb.Problem](list) // text and a number cannot fail
+	problems, failed := message.EncodeList[config.Error, pb.Problem](list)
+	if failed != nil {
+		return connect.NewError(connect.CodeInternal, errors.Join(err, failed))
+	}
 	for _, p := range problems {
 		if detail, err := connect.NewErrorDetail(p); err == nil {
 			out.AddDetail(detail)

@@ -9,6 +9,6 @@
 // with the name of the struct's type; without either, its fields are fields of
 // the message itself.
 //
-// Zero values are left out, as in proto3. A struct is left out only if its tag
-// says omitzero.
+// Fields that JSON leaves out stay on their side. Zero values are left out, as in
+// proto3; a struct is left out only if its tag says omitzero.
 package message

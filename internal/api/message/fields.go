@@ -36,6 +36,9 @@ func pairsOf(t reflect.Type, m protoreflect.MessageDescriptor) ([]pair, error) {
 	var pairs []pair
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if !f.IsExported() || f.Tag.Get("json") == "-" {
+			continue // it stays on its side
+		}
 		p := pair{index: i}
 		for _, name := range names(f) {
 			if p.field = m.Fields().ByName(protoreflect.Name(name)); p.field != nil {
