@@ -43,12 +43,12 @@ func (d adder) command(a *app, kind agent.Kind) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "add " + d.keyName + " [flags] | add -f FILE",
-		Short: "Add one, or replace the one of that key; with -f, all that a file holds",
-		Long: `Add one, or replace the one that was added before by that key.
+		Short: "Add or replace one; with -f, everything in a file",
+		Long: `Add one, or replace the one with that key that was added before.
 
-The flags have the names and the meaning of the fields in the configuration
-file (culvert schema). With -f, everything that a part of a configuration file
-holds is added, all or nothing; - is standard input.`,
+Each flag is a field of the configuration file, with the same name and meaning
+(see culvert schema). -f adds everything in a part of a configuration file, or
+nothing if something is wrong; - is standard input.`,
 		Example: d.example,
 		Args: func(c *cobra.Command, args []string) error {
 			if file != "" {
@@ -60,7 +60,7 @@ holds is added, all or nothing; - is standard input.`,
 			return cmdline.Exactly(1, "one "+d.keyName)(c, args)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "`FILE` of resources to add, as in the configuration")
+	c.Flags().StringVarP(&file, "file", "f", "", "`FILE` of resources to add, written as in the configuration")
 	values := d.flags(c)
 	a.outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -193,7 +193,7 @@ func mapping(fields map[string]string) string {
 // add adds what has no noun too: settings such as gtpu.
 func (a *app) add() *cobra.Command {
 	c := &cobra.Command{
-		Use: "add FILE", Short: "Add what a part of a configuration file holds, or replace what was added before",
+		Use: "add FILE", Short: "Add or replace the resources in a part of a configuration file",
 		Args: cmdline.Exactly(1, "one FILE (- for standard input)"),
 		RunE: func(c *cobra.Command, args []string) error {
 			data, err := cmdline.ReadFile(c, args[0])
@@ -218,8 +218,8 @@ func (a *app) delete() *cobra.Command {
 		string(agent.KindCandidatePath), string(agent.KindSteering), string(agent.KindTunnel), string(agent.KindSlice), string(agent.KindSettings),
 	}
 	c := &cobra.Command{
-		Use: "delete KIND KEY...", Short: "Delete resources of one kind that were added, all or none",
-		Long:    "Delete resources of one kind that were added, all or none of those that are named.\nKinds: " + strings.Join(kinds, ", ") + ".",
+		Use: "delete KIND KEY...", Short: "Delete added resources of one kind, all or none",
+		Long:    "Delete added resources of one kind: all those named, or none.\nKinds: " + strings.Join(kinds, ", ") + ".",
 		Example: "  culvert delete settings gtpu",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {

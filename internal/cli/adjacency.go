@@ -13,7 +13,7 @@ import (
 func (a *app) adjacencies() *cobra.Command {
 	return noun[agent.AdjacencyStatus]{
 		kind: "adjacency", aliases: []string{"adjacencies"}, keyName: "KEY",
-		short:  "Next hops that packets leave by, and whether they are ready",
+		short:  "Next hops, and whether each is ready",
 		fetch:  (*api.Client).Adjacencies,
 		key:    func(s agent.AdjacencyStatus) string { return s.Key },
 		header: []any{"KEY", "STATE", "INTERFACE", "MAC", "VLANS", "MTU"},

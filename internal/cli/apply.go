@@ -14,10 +14,9 @@ import (
 func (a *app) apply() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "apply FILE", Short: "Make a configuration file the one that runs, by the difference",
-		Long: `Make a configuration file the one that runs, by the difference between them;
-nothing else is touched. What was added by "add" stays. If anything is wrong,
-nothing changes.`,
+		Use: "apply FILE", Short: "Apply a configuration file, changing only what differs",
+		Long: `Apply a configuration file. Only what differs from the running configuration
+changes. Resources that "add" added stay. If anything is wrong, nothing changes.`,
 		Args: cmdline.Exactly(1, "one FILE (- for standard input)"),
 		RunE: func(c *cobra.Command, args []string) error {
 			data, err := cmdline.ReadFile(c, args[0])
@@ -45,7 +44,7 @@ nothing changes.`,
 // config prints what runs, as apply would take it.
 func (a *app) config() *cobra.Command {
 	c := &cobra.Command{
-		Use: "config", Short: "Print the configuration that runs, as apply would take it", Args: cmdline.NoArgs,
+		Use: "config", Short: "Print the running configuration, as apply accepts it", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				running, err := client.Running(ctx)

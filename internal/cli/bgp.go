@@ -12,7 +12,7 @@ import (
 func (a *app) bgp() *cobra.Command {
 	return noun[agent.BGPPeerStatus]{
 		kind: "bgp", keyName: "PEER",
-		short:  "BGP sessions, by which candidate paths of SR policies are told",
+		short:  "BGP sessions, which carry candidate paths of SR policies",
 		fetch:  (*api.Client).BGPPeers,
 		key:    func(s agent.BGPPeerStatus) string { return s.Address.String() },
 		header: []any{"PEER", "ASN", "ROUTER ID", "STATE", "UP FOR", "PATHS", "WENT DOWN BECAUSE"},

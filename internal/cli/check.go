@@ -15,9 +15,9 @@ import (
 func (a *app) check() *cobra.Command {
 	var offline bool
 	c := &cobra.Command{
-		Use: "check FILE", Short: "Check a configuration file, without the daemon",
-		Long: `Check a configuration file, without the daemon. Every error is shown with its
-line, its field, and how to mend it; the exit code is then 3.`,
+		Use: "check FILE", Short: "Check a configuration file; no daemon is needed",
+		Long: `Check a configuration file; no daemon is needed. Each error shows the line, the
+field and the fix. The exit code is 3 if there are errors.`,
 		Args: cmdline.Exactly(1, "one FILE (- for standard input)"),
 		RunE: func(c *cobra.Command, args []string) error {
 			data, err := cmdline.ReadFile(c, args[0])

@@ -17,17 +17,17 @@ import (
 
 // cni are the steps of a node's pod in a cluster, as its containers run them.
 func (a *app) cni() *cobra.Command {
-	c := &cobra.Command{Use: "cni", Short: "Make a node ready for pods: the kernel, the plugin, and whether it is"}
+	c := &cobra.Command{Use: "cni", Short: "Prepare a node for pods: kernel settings, plugin, readiness"}
 	c.AddCommand(a.cniPrepare(), a.cniInstall(), a.cniUninstall(), a.cniReady())
 	return c
 }
 
 func (a *app) cniPrepare() *cobra.Command {
 	return &cobra.Command{
-		Use: "prepare", Short: "Have the kernel forward between pods, uplinks and the node", Args: cmdline.NoArgs,
-		Long: `Has the kernel forward IPv4 and IPv6, take routes from routers all the same, and
-believe sources whose way back is another one. The daemon does that by itself, but
-for where it may not write to /proc/sys, as in a container.`,
+		Use: "prepare", Short: "Set up the kernel to forward between pods, uplinks and the node", Args: cmdline.NoArgs,
+		Long: `Sets the kernel to forward IPv4 and IPv6, to keep accepting router advertisements,
+and to accept packets whose return route differs. The daemon does this itself where
+it may write to /proc/sys, which it may not in a container.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			changed, err := install.Prepare("/proc/sys")
 			return errors.Join(say(c, "set", changed), err)
@@ -46,30 +46,30 @@ func say(c *cobra.Command, what string, names []string) error {
 }
 
 func cniFlags(c *cobra.Command, f *install.Files) {
-	c.Flags().StringVar(&f.BinDir, "bin-dir", "/opt/cni/bin", "`folder` of the runtime's plugins")
-	c.Flags().StringVar(&f.ConfDir, "conf-dir", "/etc/cni/net.d", "`folder` of the runtime's network configurations")
+	c.Flags().StringVar(&f.BinDir, "bin-dir", "/opt/cni/bin", "`directory` of the runtime's plugins")
+	c.Flags().StringVar(&f.ConfDir, "conf-dir", "/etc/cni/net.d", "`directory` of the runtime's network configurations")
 }
 
 // confFlags are of what is in the network configuration.
 func confFlags(c *cobra.Command, f *install.Files) {
-	c.Flags().StringVar(&f.Version, "cni-version", "1.0.0", "`version` of CNI: 1.0.0, or 1.1.0 for runtimes that take it")
-	c.Flags().StringSliceVar(&f.Chain, "cni-chain", []string{"portmap", "bandwidth"}, "`plugins` behind ours, where they are in the folder of plugins")
+	c.Flags().StringVar(&f.Version, "cni-version", "1.0.0", "`version` of CNI: 1.0.0, or 1.1.0 for runtimes that support it")
+	c.Flags().StringSliceVar(&f.Chain, "cni-chain", []string{"portmap", "bandwidth"}, "`plugins` to run after ours, if the runtime has them")
 }
 
 func (a *app) cniInstall() *cobra.Command {
 	var f install.Files
 	c := &cobra.Command{
-		Use: "install", Short: "Put the plugin where the container runtime looks for it", Args: cmdline.NoArgs,
-		Long: `Puts the plugin where the container runtime looks for it, and the network
-configuration that names it. With --conf-dir "" the latter is left to the daemon
-(culvert run --cni-conf-dir), which writes it when pods can be added.`,
+		Use: "install", Short: "Install the plugin for the container runtime", Args: cmdline.NoArgs,
+		Long: `Installs the plugin, and the network configuration that names it, where the
+container runtime looks for them. With --conf-dir "" the daemon writes the
+configuration as soon as pods can be added (culvert run --cni-conf-dir).`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			changed, err := f.Install()
 			return errors.Join(say(c, "wrote", changed), err)
 		},
 	}
 	cniFlags(c, &f)
-	c.Flags().StringVar(&f.Plugin, "plugin", "/usr/bin/"+install.Program, "`file` of the plugin")
+	c.Flags().StringVar(&f.Plugin, "plugin", "/usr/bin/"+install.Program, "`file` to install as the plugin")
 	confFlags(c, &f)
 	return c
 }
@@ -78,7 +78,7 @@ func (a *app) cniUninstall() *cobra.Command {
 	var f install.Files
 	var stay bool
 	c := &cobra.Command{
-		Use: "uninstall", Short: "Take the plugin away; pods that are there keep their network", Args: cmdline.NoArgs,
+		Use: "uninstall", Short: "Remove the plugin; existing pods keep their network", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			removed, err := f.Remove()
 			if err := errors.Join(say(c, "removed", removed), err); err != nil || !stay {
@@ -120,7 +120,7 @@ func announce(ctx context.Context, f install.Files, readiness func() (agent.PodR
 
 func (a *app) cniReady() *cobra.Command {
 	return &cobra.Command{
-		Use: "ready", Short: "Whether pods can be added, as CNI's STATUS says; else the exit code is 1", Args: cmdline.NoArgs,
+		Use: "ready", Short: "Show whether pods can be added, as CNI's STATUS does; the exit code is 1 if not", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), readTimeout)
 			defer cancel()

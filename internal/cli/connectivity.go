@@ -34,7 +34,7 @@ func (a *app) connectivity() *cobra.Command {
 
 // testFlags say which cluster, and where in it.
 func (a *app) testFlags(c *cobra.Command, o *operator.Options) {
-	c.Flags().StringVar(&o.Namespace, "namespace", defaultTestNamespace, "`namespace` of the test's pods, which it makes")
+	c.Flags().StringVar(&o.Namespace, "namespace", defaultTestNamespace, "`namespace` to create for the test's pods")
 	a.agentFlags(c, o)
 }
 
@@ -42,7 +42,7 @@ func (a *app) testFlags(c *cobra.Command, o *operator.Options) {
 func (a *app) agentFlags(c *cobra.Command, o *operator.Options) {
 	o.Version = a.version
 	f := c.Flags()
-	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "`file` that says where the cluster is (default: as kubectl finds it)")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster (default: as kubectl finds it)")
 	f.StringVar(&o.System, "system-namespace", config.DefaultKubeNamespace, "`namespace` of the agents")
 	f.StringVar(&o.DaemonSet, "daemonset", defaultDaemonSet, "`name` of the agents' DaemonSet")
 }
@@ -54,16 +54,16 @@ func (a *app) connectivityTest() *cobra.Command {
 	var limit time.Duration
 	var verbose bool
 	c := &cobra.Command{
-		Use: "test", Short: "Send packets between pods, nodes and Services, and along policies", Args: cmdline.NoArgs,
-		Long: `Starts three pods on each node, of the image that the agents have, and has them
-send: node to node, pod to pod, pod to node, node to pod, to a Service by its
-ClusterIP and by NodePort, packets as long as the path takes and longer ones, and
-along an SRv6Policy that is put and taken away meanwhile; in each family that the
-cluster has. Prints what was sent, received and lost (TCP: in KiB), and takes away
-what it made.
+		Use: "test", Short: "Send packets between pods, nodes and Services, and along SR policies", Args: cmdline.NoArgs,
+		Long: `Starts three pods on each node, with the agents' image. They send from node to
+node, pod to pod, pod to node and node to pod; to a Service by its ClusterIP and by
+NodePort; packets as large as the path MTU and larger; and along an SRv6Policy that
+the test creates and deletes. Each check runs in every address family of the
+cluster. The test prints what was sent, received and lost (TCP: in KiB), and deletes
+what it created.
 
-Without -v rows that passed are added up, check by check. Needs the rights to make a
-namespace, and to run commands in it and in the agents' pods.
+Without -v the rows that passed are summed up by check. You need the rights to
+create a namespace, and to run commands in it and in the agents' pods.
 The exit code is 3 if a check fails.`,
 		Example: `  culvert connectivity test
   culvert connectivity test --node node-1 --node node-2 --outside 2001:db8:9::1 -o json`,
@@ -89,13 +89,13 @@ The exit code is 3 if a check fails.`,
 	a.testFlags(c, &where)
 	f := c.Flags()
 	f.StringArrayVar(&o.Nodes, "node", nil, "`node` to test; may be repeated (default: all)")
-	f.IntVar(&o.Most, "nodes", 0, "`most` nodes that are tested (default: all)")
+	f.IntVar(&o.Most, "nodes", 0, "test at most this `number` of nodes (default: all)")
 	f.StringVar(&o.Image, "image", "", "`image` of the pods (default: that of the agents)")
-	f.StringArrayVar(&outside, "outside", nil, "`address` outside of the cluster that pods ping; may be repeated")
+	f.StringArrayVar(&outside, "outside", nil, "`address` outside the cluster for pods to ping; may be repeated")
 	f.BoolVar(&o.Keep, "keep", false, "leave the pods there")
 	f.BoolVarP(&verbose, "verbose", "v", false, "a line for each pair of nodes, not only for those that fail")
-	f.DurationVar(&limit, "timeout", 10*time.Minute, "how `long` the test may take")
-	f.DurationVar(&o.Start, "wait", 2*time.Minute, "how `long` pods may take to start")
+	f.DurationVar(&limit, "timeout", 10*time.Minute, "`duration` after which the test gives up")
+	f.DurationVar(&o.Start, "wait", 2*time.Minute, "`duration` that pods may take to start")
 	f.Uint16Var(&o.Ports.Pod, "pod-port", 8080, "`port` at which pods serve")
 	f.Uint16Var(&o.Ports.Host, "host-port", 27182, "`port` at which pods in the nodes' own network serve")
 	a.outputFlag(c)
@@ -186,7 +186,7 @@ func (a *app) printConnectivity(c *cobra.Command, r *connectivity.Report, verbos
 func (a *app) connectivityClean() *cobra.Command {
 	var where operator.Options
 	c := &cobra.Command{
-		Use: "clean", Short: "Take away what a test has left, which was killed or told to keep it", Args: cmdline.NoArgs,
+		Use: "clean", Short: "Delete what an interrupted test, or one with --keep, left behind", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cluster, err := operator.New(where)
 			if err != nil {

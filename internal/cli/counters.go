@@ -41,10 +41,10 @@ type tunnelCounter struct {
 func (a *app) counters() *cobra.Command {
 	var watch time.Duration
 	c := &cobra.Command{
-		Use: "counters", Short: "All counters: outcomes, SIDs, policies, segment lists, tunnels",
-		Long: `All counters: how packets' journeys ended, SIDs, policies and their segment
-lists, tunnels. With --watch they are read again and again; the table then has
-packets per second too, and JSON is one line each time.`,
+		Use: "counters", Short: "Show all counters: outcomes, SIDs, policies, segment lists, tunnels",
+		Long: `Show all counters: outcomes of packets, SIDs, policies and their segment lists,
+tunnels. --watch reads them at an interval; the table then also shows packets per
+second, and JSON is one line for each reading.`,
 		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if watch == 0 {
@@ -62,7 +62,7 @@ packets per second too, and JSON is one line each time.`,
 			return a.watchCounters(c, watch)
 		},
 	}
-	c.Flags().DurationVar(&watch, "watch", 0, "read again after this `time`, such as 1s, until interrupted")
+	c.Flags().DurationVar(&watch, "watch", 0, "read again at this `interval`, such as 1s, until interrupted")
 	a.outputFlag(c)
 	return c
 }

@@ -79,13 +79,13 @@ func (a *app) doctor() *cobra.Command {
 	var fix, remote bool
 	var files install.Files
 	c := &cobra.Command{
-		Use: "doctor [INTERFACE...]", Short: "Check this machine, and say how to mend what is found",
-		Long: `Check this machine: kernel, capabilities, bpffs, and what interfaces do to
-packets that breaks tunnels. It needs no daemon; interfaces are those named, or
-of the configuration file, or all that are up. On a node of a cluster it looks at
-uplinks, the ways to the other nodes and the container runtime's folders, and at
-others only if they are named or configured. The exit code is 3 if something does
-not work.`,
+		Use: "doctor [INTERFACE...]", Short: "Check this machine and suggest fixes",
+		Long: `Check this machine: kernel, capabilities, bpffs, and offloads of interfaces that
+break tunnels. No daemon is needed. It checks the interfaces named, those of the
+configuration file, or all that are up. On a node of a cluster it checks uplinks,
+paths to the other nodes and the container runtime's directories, and other
+interfaces only if they are named or configured. The exit code is 3 if something
+does not work.`,
 		Example: "  culvert doctor --config /etc/culvert/culvert.yaml\n  culvert doctor --fix eth1 | sh",
 		RunE: func(c *cobra.Command, interfaces []string) error {
 			e := api.Examination{Interfaces: interfaces}
@@ -105,11 +105,11 @@ not work.`,
 			return a.printFindings(c, findings, fix)
 		},
 	}
-	c.Flags().StringVar(&file, "config", "", "look at the interfaces of this configuration `FILE`")
+	c.Flags().StringVar(&file, "config", "", "check the interfaces of this configuration `FILE`")
 	c.Flags().BoolVar(&fix, "fix", false, "print only the commands that mend what was found, to be read and run")
 	c.Flags().BoolVar(&remote, "remote", false, "ask the daemon about its machine")
-	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`folder` of the container runtime's plugins, on a node of a cluster")
-	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "/etc/cni/net.d", "`folder` of its network configurations")
+	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`directory` of the container runtime's plugins, on a node of a cluster")
+	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "/etc/cni/net.d", "`directory` of its network configurations")
 	a.outputFlag(c)
 	return c
 }

@@ -14,7 +14,7 @@ import (
 func (a *app) drops() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "drops", Short: "Why packets were dropped", Args: cmdline.NoArgs,
+		Use: "drops", Short: "Show why packets were dropped", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.read(c, func(ctx context.Context, client *api.Client) error {
 				outcomes, err := client.Outcomes(ctx, "")

@@ -42,7 +42,7 @@ func parseFilter(args []string) (agent.TraceFilter, error) {
 			continue
 		}
 		if _, known := conditions[name]; !known {
-			return f, fmt.Errorf("%q is no condition: src, dst, interface, sid, teid or drops", tokens[i])
+			return f, fmt.Errorf("%q is not a condition: give src, dst, interface, sid, teid or drops", tokens[i])
 		}
 		if i+1 == len(tokens) || tokens[i+1] == "and" {
 			return f, fmt.Errorf("%s needs a value", name)

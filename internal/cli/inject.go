@@ -63,20 +63,20 @@ func (a *app) inject() *cobra.Command {
 	i := inject{app: a}
 	c := &cobra.Command{
 		Use:   "inject [PEER|NODE]...",
-		Short: "Tell headends candidate paths of SR policies, by BGP or the Kubernetes API",
-		Long: `Tells headends the candidate paths that a file lists.
+		Short: "Send candidate paths of SR policies to headends, by BGP or the Kubernetes API",
+		Long: `Sends the candidate paths that a file lists to headends.
 
---to bgp: as a BGP speaker of SAFI 73 (RFC 9830), for as long as it runs. PEER is
-a headend or a route reflector: an address, or [address]:port for another port
-than 179. It follows the file: what is added, changed or taken out there is added,
-replaced or withdrawn. When it ends, headends keep what they were told for --keep,
-so that it can be restarted.
+--to bgp: run as a BGP speaker of SAFI 73 (RFC 9830) until interrupted. PEER is a
+headend or a route reflector: an address, or [address]:port for a port other than
+179. The command follows the file: it advertises paths that are added or changed
+there, and withdraws those that are removed. After it ends, headends keep the paths
+for --keep, so that it can be restarted.
 
---to kube: into a cluster, once. What is new in the file is added, what differs is
-replaced, and what an injection wrote before and is not in the file any more is
-withdrawn. Colors are 4 (IPv4) and 6 (IPv6), headends are names of nodes; paths
-without headends are for each NODE. --as says in what form: a ConfigMap for each
-node, or an SRv6Policy for each path and node.`,
+--to kube: write the paths to a cluster, once. New paths are added, changed ones
+replaced, and those of an earlier injection that the file no longer has withdrawn.
+Colors are 4 (IPv4) and 6 (IPv6), headends are names of nodes; paths without
+headends go to each NODE. --as chooses the form: a ConfigMap for each node, or an
+SRv6Policy for each path and node.`,
 		Example: `  culvert policy inject --to bgp 2001:db8:101::1 --asn 65001 --router-id 192.0.2.9 --file paths.yaml
   culvert policy inject --to kube --file paths.yaml --dry-run
 
@@ -98,17 +98,17 @@ node, or an SRv6Policy for each path and node.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&i.to, "to", "bgp", "`how` headends are told: bgp or kube")
-	f.StringVarP(&i.file, "file", "f", "", "YAML `file` that lists the paths")
+	f.StringVar(&i.to, "to", "bgp", "`method`: bgp or kube")
+	f.StringVarP(&i.file, "file", "f", "", "YAML `file` with the list of paths")
 	f.Uint32Var(&i.asn, "asn", 0, "`AS number` of this speaker")
 	f.Uint32Var(&i.peerASN, "peer-asn", 0, "`AS number` of the peers (default: that of --asn)")
-	f.StringVar(&i.routerID, "router-id", "", "router `ID` of this speaker, an IPv4 address that no other has")
+	f.StringVar(&i.routerID, "router-id", "", "router `ID` of this speaker, an IPv4 address that no other speaker has")
 	f.StringVar(&i.source, "source", "", "`address` to connect from")
-	f.StringVar(&i.password, "password-file", "", "`file` with the password of TCP MD5")
-	f.DurationVar(&i.keep, "keep", 2*time.Minute, "how `long` headends keep what they were told after this ends; 0: not at all")
-	f.StringVar(&i.kube.Kubeconfig, "kubeconfig", "", "--to kube: `file` that says where the cluster is (default: as kubectl finds it)")
+	f.StringVar(&i.password, "password-file", "", "`file` with the password for TCP MD5")
+	f.DurationVar(&i.keep, "keep", 2*time.Minute, "`duration` for which headends keep the paths after this ends; 0: they drop them")
+	f.StringVar(&i.kube.Kubeconfig, "kubeconfig", "", "--to kube: kubeconfig `file` of the cluster (default: as kubectl finds it)")
 	f.StringVar(&i.kube.Namespace, "namespace", config.DefaultKubeNamespace, "--to kube: `namespace` of the ConfigMaps")
-	f.StringVar(&i.form, "as", string(kube.FormConfigMap), "--to kube: `form` of what is written: configmap or srv6policy")
+	f.StringVar(&i.form, "as", string(kube.FormConfigMap), "--to kube: `form` of the objects: configmap or srv6policy")
 	f.BoolVar(&i.kube.DryRun, "dry-run", false, "--to kube: have the API server check all of it, and change nothing")
 	f.BoolVar(&i.kube.Force, "force", false, "--to kube: take over what somebody else has written")
 	a.outputFlag(c)
@@ -124,7 +124,7 @@ func (i *inject) config() (bgp.Config, error) {
 		return c, cmdline.Usagef("%q takes one PEER or more, or --to kube: see culvert policy inject --help", "culvert policy inject --to bgp")
 	}
 	if i.file == "" || i.asn == 0 || i.routerID == "" {
-		return c, cmdline.Usagef("--file, --asn and --router-id are needed: what to tell, and as whom")
+		return c, cmdline.Usagef("--file, --asn and --router-id are missing: give the paths, and who sends them")
 	}
 	var err error
 	if c.RouterID, err = netip.ParseAddr(i.routerID); err != nil || !c.RouterID.Is4() {
@@ -148,7 +148,7 @@ func (i *inject) config() (bgp.Config, error) {
 		if at, err := netip.ParseAddrPort(text); err == nil {
 			p.Address, p.Port = at.Addr(), at.Port()
 		} else if p.Address, err = netip.ParseAddr(text); err != nil {
-			return c, cmdline.Usagef("%q is no peer: give an address, with a port as in [2001:db8::1]:1179 or 192.0.2.1:1179", text)
+			return c, cmdline.Usagef("%q is not a peer: give an address, optionally with a port as in [2001:db8::1]:1179 or 192.0.2.1:1179", text)
 		}
 		c.Peers = append(c.Peers, p)
 	}
@@ -364,7 +364,7 @@ func (i *inject) readKubeInjections() (out []kube.Injection, err error) {
 // toKube writes the paths into a cluster.
 func (i *inject) toKube(c *cobra.Command) error {
 	if i.file == "" {
-		return cmdline.Usagef("--file is needed: what to tell")
+		return cmdline.Usagef("--file is missing: give the paths to send")
 	}
 	if !slices.Contains(kube.Forms(), i.form) {
 		return cmdline.Usagef("--as %q: give configmap or srv6policy", i.form)
@@ -383,7 +383,7 @@ func (i *inject) toKube(c *cobra.Command) error {
 		i.printEvent(c.OutOrStdout(), e.Op, e.Node, e.Path)
 	}
 	if errors.Is(err, kube.ErrForeign) {
-		return fmt.Errorf("%w: --force takes it over", err)
+		return fmt.Errorf("%w: --force overwrites it", err)
 	}
 	if err != nil {
 		return err

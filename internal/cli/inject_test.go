@@ -126,12 +126,12 @@ func TestInjectRefuses(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"":                                     "takes one PEER or more",
-		"::1 --asn 1 --router-id 10.0.0.9":     "--file, --asn and --router-id are needed",
-		"::1 --file F --router-id 10.0.0.9":    "--file, --asn and --router-id are needed",
+		"::1 --asn 1 --router-id 10.0.0.9":     "--file, --asn and --router-id are missing",
+		"::1 --file F --router-id 10.0.0.9":    "--file, --asn and --router-id are missing",
 		"::1 --asn 1 --file F --router-id ::1": "--router-id \"::1\"",
-		"nobody --asn 1 --file F --router-id 10.0.0.9":        "\"nobody\" is no peer",
+		"nobody --asn 1 --file F --router-id 10.0.0.9":        "\"nobody\" is not a peer",
 		"::1 --to mail --asn 1 --file F --router-id 10.0.0.9": "--to \"mail\": give bgp or kube",
-		"--to kube":                         "--file is needed",
+		"--to kube":                         "--file is missing",
 		"--to kube --file F --as secret":    "--as \"secret\": give configmap or srv6policy",
 		"--to kube --file F --as configmap": "line 2: paths[0].color: 1 is none of a cluster's",
 		"--to kube --file F node-1":         "paths[1].headends[0]: \"::1\" is no node's name",

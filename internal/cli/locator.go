@@ -10,7 +10,7 @@ import (
 func (a *app) locators() *cobra.Command {
 	return noun[agent.LocatorStatus]{
 		kind: agent.KindLocator, aliases: []string{"locators"}, keyName: "NAME",
-		short:  "Locators, the prefixes that SIDs are in",
+		short:  "Locators: the prefixes of SIDs",
 		fetch:  (*api.Client).Locators,
 		key:    func(s agent.LocatorStatus) string { return s.Name },
 		header: []any{"NAME", "PREFIX", "FUNCTION BITS", "SIDS", "ORIGIN"},
@@ -21,7 +21,7 @@ func (a *app) locators() *cobra.Command {
 			section: "locators", keyName: "NAME", key: "name",
 			fields: []field{
 				{name: "prefix", about: "IPv6 prefix of the locator"},
-				{name: "function_bits", about: "length of the function behind it (16 unless given)"},
+				{name: "function_bits", about: "bits of the function after the prefix (default 16)"},
 			},
 			example: "  culvert locator add main --prefix 2001:db8:101::/48",
 		},

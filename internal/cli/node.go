@@ -12,7 +12,7 @@ import (
 func (a *app) nodes() *cobra.Command {
 	return noun[agent.NodeStatus]{
 		kind: "node", keyName: "NODE",
-		short:  "The other nodes of the cluster, and what leads to them",
+		short:  "The other nodes of the cluster, and the policies that lead to them",
 		fetch:  (*api.Client).Nodes,
 		key:    agent.NodeStatus.Key,
 		header: []any{"NODE", "FROM", "ADDRESS", "PODS", "POLICIES", "STATE", "NOT USED"},

@@ -35,7 +35,7 @@ func (n noun[T]) command(a *app) *cobra.Command {
 	listing := &cobra.Command{Use: "list", Short: "List all", Args: cmdline.NoArgs, RunE: list}
 	a.outputFlag(listing)
 	show := &cobra.Command{
-		Use: "show " + n.keyName, Short: "Show one, whole", Args: cmdline.Exactly(1, "one "+n.keyName),
+		Use: "show " + n.keyName, Short: "Show one in full", Args: cmdline.Exactly(1, "one "+n.keyName),
 		RunE:              func(c *cobra.Command, args []string) error { return n.show(a, c, args[0]) },
 		ValidArgsFunction: n.completeKeys(a),
 	}
@@ -80,7 +80,7 @@ func (n noun[T]) show(a *app, c *cobra.Command, key string) error {
 func (n noun[T]) deletion(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "delete " + n.keyName + "...", Aliases: []string{"del", "rm"}, Args: cmdline.AtLeastOne("one " + n.keyName + " or more"),
-		Short: "Delete what was added, all or none of those that are named",
+		Short: "Delete added resources: all those named, or none",
 		RunE: func(c *cobra.Command, keys []string) error {
 			refs := make([]agent.Ref, len(keys))
 			for i, key := range keys {

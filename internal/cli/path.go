@@ -67,14 +67,14 @@ func (a *app) path() *cobra.Command {
 	var byName bool
 	c := &cobra.Command{
 		Use:   "path POD POD",
-		Short: "The way of packets from a pod to another pod, SID by SID",
-		Long: `Shows the way that packets take from a pod of this node to another: the steering
-entry, the policy and its active candidate path, and the segments of each list
-with the node whose SID it is. POD is the name of a pod of this node
-(namespace/name), or an address of any pod.
+		Short: "Show the path of packets from a pod to another pod, SID by SID",
+		Long: `Shows the path of packets from a pod of this node to another pod: the steering
+entry, the policy and its active candidate path, and for each segment the node that
+has the SID. POD is the name of a pod of this node (namespace/name), or an address
+of any pod.
 
-With --kube it works from anywhere, with your own rights in the cluster: PODs are
-names of any pods, and the agent on the first one's node is asked.`,
+With --kube the command works from anywhere, with your own rights in the cluster.
+PODs are then names of any pods; it asks the agent on the first pod's node.`,
 		Example: "  culvert path default/web-1 10.244.2.7\n  culvert path default/web-1 default/db-0 --kube",
 		Args:    cmdline.Exactly(2, "two pods"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -128,11 +128,11 @@ func (a *app) pathByName(c *cobra.Command, where operator.Options, from, to stri
 			}
 			text, err := cluster.Exec(ctx, agent, nil, connectivity.Program, "path", s.String(), t.String(), "--output", "json")
 			if err != nil {
-				return fmt.Errorf("the agent of %s: %w", source.Node, err)
+				return fmt.Errorf("agent of %s: %w", source.Node, err)
 			}
 			var one []podPath
 			if err := json.Unmarshal(text, &one); err != nil {
-				return fmt.Errorf("the agent of %s: %w", source.Node, err)
+				return fmt.Errorf("agent of %s: %w", source.Node, err)
 			}
 			paths = append(paths, one...)
 		}
@@ -179,7 +179,7 @@ func (k known) between(from, to string) (list []podPath, err error) {
 	}
 	for _, source := range sources {
 		if !k.isPod(source) {
-			return nil, fmt.Errorf("%s is no pod of this node: ask the node that it is on, or give --kube", from)
+			return nil, fmt.Errorf("%s is not a pod of this node: run this on the pod's node, or give --kube", from)
 		}
 		for _, target := range targets {
 			if source.Is4() == target.Is4() {

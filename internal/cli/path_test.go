@@ -108,7 +108,7 @@ func TestPathWithoutPolicy(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"default/c", "192.0.2.1", "neither an address nor a pod"},
 		{"default/b", "2001:db8::9", "no address family"},
-		{"10.244.2.9", "10.244.1.2", "no pod of this node"},
+		{"10.244.2.9", "10.244.1.2", "is not a pod of this node"},
 	} {
 		if _, err := cluster().between(c.from, c.to); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s to %s: %v, want %s", c.from, c.to, err, c.want)

@@ -10,7 +10,7 @@ import (
 func (a *app) pods() *cobra.Command {
 	return noun[agent.PodStatus]{
 		kind: "pod", aliases: []string{"pods"}, keyName: "NAMESPACE/NAME",
-		short:  "Pods of the cluster on this node, with their addresses",
+		short:  "Pods on this node, with their addresses",
 		fetch:  (*api.Client).Pods,
 		key:    agent.PodStatus.Key,
 		header: []any{"POD", "INTERFACE", "ADDRESSES", "MAC", "HOST INTERFACE", "PROBLEM"},

@@ -17,7 +17,7 @@ import (
 func (a *app) policies() *cobra.Command {
 	c := noun[agent.PolicyStatus]{
 		kind: agent.KindPolicy, aliases: []string{"policies"}, keyName: "NAME",
-		short:  "SR policies, their segment lists, and the candidate path that is active",
+		short:  "SR policies, their segment lists, and the active candidate path",
 		fetch:  (*api.Client).Policies,
 		key:    func(s agent.PolicyStatus) string { return s.Name },
 		header: []any{"NAME", "BEHAVIOR", "SEGMENT LISTS", "BINDING SID", "ORIGIN", "ACTIVE PATH", "PACKETS", "BYTES"},
@@ -28,13 +28,13 @@ func (a *app) policies() *cobra.Command {
 			section: "policies", keyName: "NAME", key: "name",
 			fields: []field{
 				{name: "behavior", about: "H.Encaps, H.Encaps.Red (the default), H.Encaps.L2 or H.Encaps.L2.Red", words: namesOf(srpolicy.Behaviors())},
-				{name: "segments", about: "one segment `LIST`, the first segment first; again for a second list", list: true},
-				{name: "weight", about: "`WEIGHT` of each --segments, in their order (1 unless given)", list: true},
+				{name: "segments", about: "segment `LIST`, first segment first; repeat the flag for a second list", list: true},
+				{name: "weight", about: "`WEIGHT` of each --segments, in their order (default 1)", list: true},
 				preferenceField,
-				{name: "source", about: "outer IPv6 source in place of the node's"},
+				{name: "source", about: "outer IPv6 source (default: the node's)"},
 				{name: "color", about: "the policy's color"},
 				{name: "endpoint", about: "the policy's endpoint"},
-				{name: "binding_sid", about: "a SID that stands for the policy"},
+				{name: "binding_sid", about: "SID that stands for the policy"},
 			},
 			finish: policyLists,
 			example: `  culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46::
@@ -45,12 +45,12 @@ func (a *app) policies() *cobra.Command {
 	return c
 }
 
-var preferenceField = field{name: "preference", about: "of this candidate path: the valid one with the highest is active (100 unless given)"}
+var preferenceField = field{name: "preference", about: "preference of this candidate path: the valid path with the highest is active (default 100)"}
 
 func (a *app) candidatePaths() *cobra.Command {
 	return noun[agent.CandidatePathStatus]{
 		kind: agent.KindCandidatePath, aliases: []string{"candidate-paths"}, keyName: "NAME",
-		short:  "Candidate paths of SR policies, beside the policies' own segment lists",
+		short:  "Candidate paths of SR policies, besides the policies' own segment lists",
 		fetch:  (*api.Client).CandidatePaths,
 		key:    func(s agent.CandidatePathStatus) string { return s.Name },
 		header: []any{"NAME", "POLICY", "PREFERENCE", "SEGMENT LISTS", "ORIGIN", "STATE", "WHY"},
@@ -60,9 +60,9 @@ func (a *app) candidatePaths() *cobra.Command {
 		add: &adder{
 			section: "candidate_paths", keyName: "NAME", key: "name",
 			fields: []field{
-				{name: "policy", about: "name of the policy that it is for"},
-				{name: "segments", about: "one segment `LIST`, the first segment first; again for a second list", list: true},
-				{name: "weight", about: "`WEIGHT` of each --segments, in their order (1 unless given)", list: true},
+				{name: "policy", about: "name of the policy that the path belongs to"},
+				{name: "segments", about: "segment `LIST`, first segment first; repeat the flag for a second list", list: true},
+				{name: "weight", about: "`WEIGHT` of each --segments, in their order (default 1)", list: true},
 				preferenceField,
 			},
 			finish:  policyLists,

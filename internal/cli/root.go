@@ -47,8 +47,8 @@ func newRoot(a *app) *cobra.Command {
 		Short: "One eBPF data path that speaks GTP-U and SRv6",
 		Long: `One eBPF data path that speaks GTP-U and SRv6.
 
-Nouns read, verbs change: "culvert sid" lists SIDs, "culvert sid add" adds one.
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 what was checked is not in order.`,
+Nouns show state; verbs change it: "culvert sid" lists SIDs, "culvert sid add" adds one.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cmdline.NoArgs,
@@ -57,8 +57,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 what was checked is not in order.
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdline.Usage(err) })
 	root.AddGroup(
 		&cobra.Group{ID: groupDaemon, Title: "The daemon and its configuration:"},
-		&cobra.Group{ID: groupState, Title: "What is configured (each with list, show, and most with add and delete):"},
-		&cobra.Group{ID: groupSee, Title: "What is going on:"},
+		&cobra.Group{ID: groupState, Title: "Configured resources (all have list and show; most have add and delete):"},
+		&cobra.Group{ID: groupSee, Title: "Observe:"},
 		&cobra.Group{ID: groupLab, Title: "The laboratory (the program culvert-lab):"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
@@ -66,7 +66,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 what was checked is not in order.
 	root.SetCompletionCommandGroupID(groupOther)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.endpoint.Socket, "socket", config.DefaultSocket, "Unix `path` of the daemon")
-	flags.StringVar(&a.endpoint.Address, "address", "", "`host:port` of the daemon in place of the socket")
+	flags.StringVar(&a.endpoint.Address, "address", "", "`host:port` of the daemon, instead of the socket")
 	flags.StringVar(&a.endpoint.TokenFile, "token-file", "", "`file` with the token for --address")
 	flags.StringVar(&a.endpoint.CA, "ca", "", "PEM `file` of the certificate to trust for --address")
 	for group, commands := range commandTable(a) {

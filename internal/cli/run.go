@@ -27,11 +27,11 @@ func (a *app) run() *cobra.Command {
 	var files install.Files
 	c := &cobra.Command{
 		Use: "run --config FILE", Short: "Run the daemon",
-		Long: `Run the daemon: load the data path, or take over the one that is pinned, bring
-it to what the configuration file and the state file say, and keep it there.
+		Long: `Run the daemon. It loads the data path, or takes over the pinned one, and keeps it
+in sync with the configuration file and the state file.
 
-SIGHUP reads the file again and applies the difference. When the daemon ends,
-however it ends, packets are forwarded on; "culvert unpin" ends that.`,
+SIGHUP reads the file again and applies the difference. When the daemon ends, even
+if it is killed, the data path goes on forwarding; "culvert unpin" stops it.`,
 		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
@@ -59,10 +59,10 @@ however it ends, packets are forwarded on; "culvert unpin" ends that.`,
 		},
 	}
 	c.Flags().StringVar(&file, "config", "", "configuration `FILE`")
-	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`DIR` on a bpffs that links, programs and maps are pinned in")
-	c.Flags().StringVar(&statePath, "state", agent.DefaultStatePath, "`FILE` that keeps what was added through the API")
-	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "", "`folder` of the container runtime, where CNI's configuration is written when pods can be added; none is unless set")
-	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`folder` of the runtime's plugins")
+	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`DIR` on a bpffs for the pins of links, programs and maps")
+	c.Flags().StringVar(&statePath, "state", agent.DefaultStatePath, "`FILE` for the resources that were added through the API")
+	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "", "`directory` of the container runtime for the CNI configuration, which the daemon writes when pods can be added (default: it writes none)")
+	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`directory` of the runtime's plugins")
 	confFlags(c, &files)
 	return c
 }

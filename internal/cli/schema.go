@@ -10,8 +10,8 @@ import (
 func (a *app) schema() *cobra.Command {
 	return &cobra.Command{
 		Use: "schema", Short: "Print the JSON schema of the configuration file", Args: cmdline.NoArgs,
-		Long: `Print the JSON schema of the configuration file: editors that know it complete
-and check while one types.`,
+		Long: `Print the JSON schema of the configuration file. Editors use it to complete and
+check what you type.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := c.OutOrStdout().Write(docs.Schema)
 			return err

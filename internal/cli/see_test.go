@@ -37,7 +37,7 @@ func TestParseFilter(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"from 10.0.0.1":       "no condition",
+		"from 10.0.0.1":       "is not a condition",
 		"src":                 "needs a value",
 		"src and drops":       "needs a value",
 		"src 10.0.0.1/33":     "neither a prefix",

@@ -21,7 +21,7 @@ func (a *app) sessions() *cobra.Command {
 	c.Aliases = []string{"sessions"}
 	c.Short = "PFCP sessions of a user plane function"
 	show := &cobra.Command{
-		Use: "show SEID", Short: "Show one, whole: its rules, usage, and what is kept for it", Args: cmdline.Exactly(1, "one SEID"),
+		Use: "show SEID", Short: "Show one in full: its rules, usage and buffered packets", Args: cmdline.Exactly(1, "one SEID"),
 		Example: "  culvert session show 0x6b022c5e00000001",
 		RunE:    func(c *cobra.Command, args []string) error { return a.showSession(c, args[0]) },
 	}
@@ -46,10 +46,10 @@ func (a *app) sessionList(name string) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&ue, "ue", "", "only the session of this UE `address`")
-	flags.StringVar(&teid, "teid", "", "only the session that has this `TEID` of ours")
-	flags.StringVar(&f.Slice, "slice", "", "only sessions of the slice of this `name`")
+	flags.StringVar(&teid, "teid", "", "only the session with this local `TEID`")
+	flags.StringVar(&f.Slice, "slice", "", "only sessions of the slice with this `name`")
 	flags.StringVar(&f.Association, "association", "", "only sessions of the SMF with this `Node ID`")
-	flags.IntVar(&f.Limit, "limit", 100, "list this `number` at most")
+	flags.IntVar(&f.Limit, "limit", 100, "list at most this `number`")
 	a.outputFlag(c)
 	return c
 }

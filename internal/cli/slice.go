@@ -14,7 +14,7 @@ import (
 func (a *app) slices() *cobra.Command {
 	return noun[agent.SliceStatus]{
 		kind: agent.KindSlice, aliases: []string{"slices"}, keyName: "NAME",
-		short:  "Network slices of a user plane function, and what carries them",
+		short:  "Network slices of a user plane function, and their transport",
 		fetch:  (*api.Client).Slices,
 		key:    func(s agent.SliceStatus) string { return s.Name },
 		header: []any{"NAME", "S-NSSAI", "INSTANCE", "N9", "SESSIONS", "UP PACKETS", "UP BYTES", "DOWN PACKETS", "DOWN BYTES", "ORIGIN"},

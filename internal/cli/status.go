@@ -19,9 +19,9 @@ func (a *app) status() *cobra.Command {
 	var cluster bool
 	var where operator.Options
 	c := &cobra.Command{
-		Use: "status", Short: "The daemon at a glance, or those of a cluster", Args: cmdline.NoArgs,
-		Long: `Shows the daemon at a glance. With --cluster it asks the Kubernetes API which
-nodes there are, and each agent in its pod, as kubectl exec does.`,
+		Use: "status", Short: "Show the state of the daemon, or of all daemons of a cluster", Args: cmdline.NoArgs,
+		Long: `Shows the state of the daemon. --cluster reads the list of nodes from the
+Kubernetes API and asks the agent in each node's pod, as kubectl exec does.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if cluster {
 				return a.clusterStatus(c, where)

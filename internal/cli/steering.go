@@ -17,7 +17,7 @@ import (
 func (a *app) steering() *cobra.Command {
 	return noun[agent.SteeringStatus]{
 		kind: agent.KindSteering, keyName: "MATCH",
-		short:  "What is steered into policies, tunnels, and H.M.GTP4.D",
+		short:  "Steering of packets into policies, tunnels and H.M.GTP4.D",
 		fetch:  (*api.Client).Steerings,
 		key:    func(s agent.SteeringStatus) string { return s.Key() },
 		header: []any{"MATCH", "INTO", "ORIGIN"},
@@ -27,13 +27,13 @@ func (a *app) steering() *cobra.Command {
 		add: &adder{
 			section: "steering", keyName: "[PREFIX]",
 			fields: []field{
-				{name: "interface", about: "match what arrives on this interface, in place of a PREFIX"},
-				{name: "vlans", about: "`LIST` of the VLAN tags with --interface, the outermost first", list: true},
+				{name: "interface", about: "match packets received on this interface, instead of a PREFIX"},
+				{name: "vlans", about: "`LIST` of VLAN tags for --interface, outermost first", list: true},
 				{name: "policy", about: "steer into this SR policy; with --sid-prefix, its segments come first"},
 				{name: "tunnel", about: "steer into this GTP-U tunnel"},
-				{name: "sid_prefix", about: "H.M.GTP4.D: LOC:FUNC of the End.M.GTP4.E at the far end"},
+				{name: "sid_prefix", about: "H.M.GTP4.D: LOC:FUNC of the tail end's End.M.GTP4.E"},
 				{name: "source_prefix", about: "H.M.GTP4.D: prefix of the outer source"},
-				{name: "pdu_type", about: "H.M.GTP4.D: what the sessions carry", words: namesOf(srv6.PDUTypes())},
+				{name: "pdu_type", about: "H.M.GTP4.D: type of the sessions' PDUs", words: namesOf(srv6.PDUTypes())},
 			},
 			finish: steeringFields, args: oneOrNone,
 			example: `  culvert steering add 203.0.113.0/24 --policy gold

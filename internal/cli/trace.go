@@ -22,7 +22,7 @@ func (a *app) trace() *cobra.Command {
 	var count int
 	var limit time.Duration
 	c := &cobra.Command{
-		Use: "trace [FILTER]", Short: "Show packets: what each one met, what went out, or why not",
+		Use: "trace [FILTER]", Short: "Show packets: what each one matched, how it left, or why it was dropped",
 		Long: "Show packets as they pass: what was matched at each step, what went out, or why\nit was dropped. " +
 			"It ends on an interrupt, after --count packets, or after --time.\nWith -o json there is one line for each packet.\n\n" + filterGrammar,
 		Example: "  culvert trace src 2001:db8::/32 and drops\n  culvert trace teid 0x1001 --count 10",

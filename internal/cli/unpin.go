@@ -15,11 +15,11 @@ import (
 func (a *app) unpin() *cobra.Command {
 	var pinPath string
 	c := &cobra.Command{
-		Use: "unpin", Short: "Detach the data path and remove its pins: forwarding ends",
-		Long: `Detach the data path from its interfaces and remove its pins: forwarding ends.
-Of a member of a cluster the kernel's way into the overlay goes, too, with its
-routes and the masquerading; pods and their addresses stay.
-Stop the daemon first. What was added through the API stays in the state file.`,
+		Use: "unpin", Short: "Detach the data path and remove its pins: forwarding stops",
+		Long: `Detach the data path from its interfaces and remove its pins: forwarding stops.
+On a node of a cluster this also removes the kernel's interfaces, routes and
+masquerading of the overlay; pods and their addresses stay.
+Stop the daemon first. Resources added through the API stay in the state file.`,
 		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := errors.Join(dataplane.Remove(pinPath), netdev.RemoveOverlay()); err != nil {

@@ -18,7 +18,7 @@ type versionInfo struct {
 
 func (a *app) versionCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "version", Short: "The version of this program", Args: cmdline.NoArgs,
+		Use: "version", Short: "Show the version of this program", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v := versionInfo{a.version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			return a.print(c, v, func(g *printer.Grid) { g.Row("culvert", v.Version, v.Go, v.System) })

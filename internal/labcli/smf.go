@@ -36,10 +36,10 @@ func (a *app) smf() *cobra.Command {
 		Long: `A small SMF for laboratories and measurements. It drives any UPF over PFCP, in
 the dialect of Open5GS' SMF or of free5GC's.
 
-"culvert smf run" does what a scenario file says. The other commands do one
-thing each; they keep what the next one needs (sessions, Recovery Time Stamp) in
-a state file. Each fails if the UPF refuses a request or does not answer, and
-names cause and offending IE.`,
+"culvert smf run" runs a scenario file. Each other command does one step, and keeps
+the sessions and the Recovery Time Stamp in a state file for the next command. A
+command fails if the UPF refuses a request or does not answer; the error names the
+cause and the offending IE.`,
 		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -52,12 +52,12 @@ names cause and offending IE.`,
 
 func (f *smfFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.upf, "upf", "", "`address` of the UPF, with a port or without (8805)")
-	flags.StringVar(&f.local, "local", "", "`address` to speak from (default: the one that the UPF is reached from)")
-	flags.StringVar(&f.nodeID, "node-id", "", "our Node ID, an address or a `name` (default: the local address)")
+	flags.StringVar(&f.upf, "upf", "", "`address` of the UPF, optionally with a port (default 8805)")
+	flags.StringVar(&f.local, "local", "", "local `address` (default: the one on the route to the UPF)")
+	flags.StringVar(&f.nodeID, "node-id", "", "Node `ID` of this SMF, an address or a name (default: the local address)")
 	flags.StringVar(&f.dialect, "dialect", "", "`dialect`: open5gs or free5gc")
-	flags.TextVar(&f.timeout, "timeout", smf.Duration(time.Second), "`time` after which a request is sent again")
-	flags.IntVar(&f.attempts, "attempts", 3, "how `often` a request is sent at most")
+	flags.TextVar(&f.timeout, "timeout", smf.Duration(time.Second), "`duration` after which a request is sent again")
+	flags.IntVar(&f.attempts, "attempts", 3, "`number` of times that a request is sent at most")
 	cmdline.Complete(c, "dialect", smf.Dialects())
 }
 
@@ -83,15 +83,15 @@ func (a *app) smfRun() *cobra.Command {
 	var f smfFlags
 	var control bool
 	c := &cobra.Command{
-		Use: "run SCENARIO", Short: "Do what a scenario file says, step by step",
-		Long: `Do the steps of a scenario file, one after another; the first that fails ends it.
-With -o json each step is a line on standard output when it is done, and each
-report of the UPF one when it comes.
+		Use: "run SCENARIO", Short: "Run a scenario file, step by step",
+		Long: `Run the steps of a scenario file, one after another. The first step that fails ends
+the run. -o json prints a line for each step that is done, and a line for each
+report of the UPF that arrives.
 
-With --control, more steps are read from standard input, as lines of JSON such
-as {"do": "handover", "sessions": "a", "access": {...}} or {"do": "phase",
-"phase": "move"}; the answer to each is a line with "step", "ok" and "error".
-Heartbeats and reports are answered meanwhile. It ends with the input.`,
+--control reads more steps from standard input, as lines of JSON such as
+{"do": "handover", "sessions": "a", "access": {...}} or {"do": "phase",
+"phase": "move"}, and prints a line with "step", "ok" and "error" for each. The SMF
+answers heartbeats and reports meanwhile. The run ends with the input.`,
 		Example: "  culvert smf run scenario.yaml --upf 192.0.2.8\n  culvert smf run scenario.yaml --control -o json",
 		Args:    cmdline.Exactly(1, "a scenario file"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -108,7 +108,7 @@ Heartbeats and reports are answered meanwhile. It ends with the input.`,
 		},
 	}
 	f.add(c)
-	c.Flags().BoolVar(&control, "control", false, "take more steps from standard input")
+	c.Flags().BoolVar(&control, "control", false, "read more steps from standard input")
 	cmdline.OutputFlag(c, &a.format)
 	return c
 }
@@ -206,7 +206,7 @@ func readLines(r io.Reader) <-chan string {
 func (a *app) smfResponder() *cobra.Command {
 	var listen string
 	c := &cobra.Command{
-		Use: "responder", Short: "Accept whatever an SMF asks for, and do nothing: to find an SMF's own limit",
+		Use: "responder", Short: "Accept every request of an SMF and do nothing, to measure the SMF itself",
 		Args:    cmdline.NoArgs,
 		Example: "  culvert smf responder --listen 127.0.0.8 &\n  culvert smf load --upf 127.0.0.8 --count 100000 --ue4 10.0.0.0/8 --access 192.0.2.1 --access-teid 1",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -222,7 +222,7 @@ func (a *app) smfResponder() *cobra.Command {
 			return r.Serve(c.Context())
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", "127.0.0.8", "`address` to answer at, with a port or without (8805)")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.8", "`address` to listen on, optionally with a port (default 8805)")
 	return c
 }
 

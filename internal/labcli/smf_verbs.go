@@ -30,29 +30,29 @@ type smfVerb struct {
 }
 
 var smfVerbs = []smfVerb{
-	{name: "associate", short: "Set the association up, as an SMF that has just started", fresh: true},
-	{name: "establish", short: "Establish sessions, and tell the UPF where downlink packets go", template: true,
-		long: `Establish sessions, and, with --access, tell the UPF the gNB's tunnel. Session i
-has the i-th UE address and TEID of what is given. Where there is no association
-yet, it is set up first.`,
+	{name: "associate", short: "Set up the association, as an SMF that has just started", fresh: true},
+	{name: "establish", short: "Establish sessions, and give the UPF the gNB's tunnels", template: true,
+		long: `Establish sessions, and, with --access, give the UPF the gNB's tunnels. Session i
+gets the i-th UE address and TEID of the given ranges. The command sets up the
+association first if there is none.`,
 		example: `  culvert smf establish --upf 192.0.2.8 --ue4 10.45.0.0/16 --network-instance internet --access 192.0.2.1 --access-teid 0x1000
   culvert smf establish --upf 192.0.2.8 --dialect free5gc --count 10 --ue4 10.60.0.0/16 --local-address 192.0.2.8 --local-access-teid 1 --access 192.0.2.1 --access-teid 1`},
 	{name: "handover", short: "Move sessions to another gNB's tunnels, with End Markers on the old ones", tunnel: true, selects: true,
 		example: "  culvert smf handover --upf 192.0.2.8 --access 192.0.2.2 --access-teid 0x2000"},
-	{name: "idle", short: "Let the UPF buffer downlink packets and report the first", selects: true},
-	{name: "page", short: "Wait for downlink data reports, and let packets go again", tunnel: true, selects: true, page: true},
-	{name: "query", short: "Ask for the usage of sessions", selects: true},
+	{name: "idle", short: "Make the UPF buffer downlink packets and report the first", selects: true},
+	{name: "page", short: "Wait for downlink data reports, then forward again", tunnel: true, selects: true, page: true},
+	{name: "query", short: "Query the usage of sessions", selects: true},
 	{name: "modify", short: "Change rates, gates, actions or the next UPF of sessions", selects: true, change: true,
 		example: "  culvert smf modify --upf 192.0.2.8 --mbr-uplink 1000 --mbr-downlink 2000\n  culvert smf modify --upf 192.0.2.8 --downlink drop"},
 	{name: "delete", short: "Delete sessions, and show their last usage", selects: true},
 	{name: "show", short: "Show the sessions in the state file", selects: true},
-	{name: "release", short: "Release the association; its sessions go"},
+	{name: "release", short: "Release the association and its sessions"},
 	{name: "load", short: "Establish, modify and delete sessions at a rate, and measure it", template: true, fresh: true,
-		long: `Establish, modify and delete sessions, at a rate or as fast as the UPF answers,
-and say how many a second and with what latency (microseconds). CPU is what this
-program itself needed for a request; its own limit shows against "culvert smf
-responder". It is an SMF that has just started: the UPF drops what an earlier one
-with the same Node ID had established.`,
+		long: `Establish, modify and delete sessions, at a rate or as fast as the UPF answers, and
+print requests per second and latency (microseconds). CPU is the CPU time of this
+program per request; run it against "culvert smf responder" to measure its own
+limit. The SMF presents itself as just started: the UPF drops the sessions of an
+earlier SMF with the same Node ID.`,
 		example: "  culvert smf load --upf 192.0.2.8 --count 100000 --ue4 10.0.0.0/8 --access 192.0.2.1 --access-teid 1 --window 256\n" +
 			"  culvert smf load --upf 192.0.2.8 --count 20000 --rate 5000 --ue4 10.0.0.0/8 --access 192.0.2.1 --access-teid 1 -o json"},
 }
@@ -66,18 +66,18 @@ type smfField struct {
 
 var smfTemplateFields = []smfField{
 	{flag: "sessions", path: "sessions", about: "`name` of the group of sessions (default ue)", text: true},
-	{flag: "count", path: "count", about: "how `many` sessions (default 1)"},
+	{flag: "count", path: "count", about: "`number` of sessions (default 1)"},
 	{flag: "role", path: "role", about: "`role` of the UPF: anchor or intermediate", words: []string{string(smf.Anchor), string(smf.Intermediate)}},
 	{flag: "ue4", path: "ue4", about: "`prefix` with the first UE's IPv4 address"},
 	{flag: "ue6", path: "ue6", about: "`prefix` with the first UE's IPv6 address, a /64 for each"},
-	{flag: "choose-ue", path: "choose_ue", about: "the UPF chooses the UE's addresses of these `types`: ipv4, ipv6 or ipv4v6", words: []string{"ipv4", "ipv6", "ipv4v6"}},
+	{flag: "choose-ue", path: "choose_ue", about: "`types` of UE addresses that the UPF chooses: ipv4, ipv6 or ipv4v6", words: []string{"ipv4", "ipv6", "ipv4v6"}},
 	{flag: "pdn-type", path: "pdn_type", about: "PDN `type`: ipv4, ipv6, ipv4v6, unstructured or ethernet (default: by the addresses)", words: []string{"ipv4", "ipv6", "ipv4v6", "unstructured", "ethernet"}},
 	{flag: "network-instance", path: "network_instance", about: "network instance (`name`) of the rules", text: true},
 	{flag: "dnn", path: "dnn", about: "DNN (`name`) of the session", text: true},
 	{flag: "sst", path: "snssai.sst", about: "slice/service `type` of the S-NSSAI"},
-	{flag: "sd", path: "snssai.sd", about: "slice differentiator of the S-NSSAI, six hexadecimal `digits`", text: true},
-	{flag: "access", path: "access.address", about: "`address` of the gNB, or of the UPF before"},
-	{flag: "access-addresses", path: "access.addresses", about: "how `many` gNBs there are, at the addresses that follow"},
+	{flag: "sd", path: "snssai.sd", about: "slice differentiator of the S-NSSAI: six hexadecimal `digits`", text: true},
+	{flag: "access", path: "access.address", about: "`address` of the gNB, or of the previous UPF"},
+	{flag: "access-addresses", path: "access.addresses", about: "`number` of gNBs, at consecutive addresses"},
 	{flag: "access-teid", path: "access.teid", about: "the gNB's `TEID` of session 0"},
 	{flag: "access-interface", path: "access.interface", about: "`interface` of these tunnels: n3 or n9 (default n3)", words: []string{"n3", "n9"}},
 	{flag: "core", path: "core.address", about: "`address` of the next UPF, for an intermediate one"},
@@ -88,35 +88,35 @@ var smfTemplateFields = []smfField{
 	{flag: "qfi", path: "qfi", about: "`QFI` of the session's QoS flow"},
 	{flag: "mbr-uplink", path: "mbr.uplink", about: "MBR in `kbit/s`"},
 	{flag: "mbr-downlink", path: "mbr.downlink", about: "MBR in `kbit/s`"},
-	{flag: "volume-threshold", path: "urr.volume_threshold.total", about: "`octets` after which usage is reported"},
-	{flag: "volume-quota", path: "urr.volume_quota.total", about: "`octets` after which packets stop"},
-	{flag: "time-threshold", path: "urr.time_threshold", about: "`time` of use after which it is reported", text: true},
-	{flag: "period", path: "urr.period", about: "`time` between usage reports", text: true},
-	{flag: "cp-function", path: "cp_function", about: "`address` that router solicitations of UEs come to, through GTP-U"},
+	{flag: "volume-threshold", path: "urr.volume_threshold.total", about: "`octets` after which the UPF reports usage"},
+	{flag: "volume-quota", path: "urr.volume_quota.total", about: "`octets` after which the UPF drops packets"},
+	{flag: "time-threshold", path: "urr.time_threshold", about: "`duration` of use after which the UPF reports it", text: true},
+	{flag: "period", path: "urr.period", about: "`duration` between usage reports", text: true},
+	{flag: "cp-function", path: "cp_function", about: "`address` to which the UPF sends router solicitations of UEs, in GTP-U"},
 }
 
 var smfSelectFields = []smfField{
 	{flag: "sessions", path: "sessions", about: "`name` of a group of sessions (default: all)", text: true},
 	{flag: "first", path: "first", about: "`number` of the first session of the group"},
-	{flag: "count", path: "count", about: "how `many` sessions (default: all that follow)"},
+	{flag: "count", path: "count", about: "`number` of sessions (default: all from --first on)"},
 }
 
 var smfTunnelFields = []smfField{
 	{flag: "access", path: "access.address", about: "`address` of the new gNB"},
 	{flag: "access-teid", path: "access.teid", about: "the new gNB's `TEID` of session 0"},
-	{flag: "access-addresses", path: "access.addresses", about: "how `many` gNBs there are, at the addresses that follow"},
+	{flag: "access-addresses", path: "access.addresses", about: "`number` of gNBs, at consecutive addresses"},
 }
 
 var smfPaceFields = []smfField{
-	{flag: "rate", path: "rate", about: "`requests` a second (default: as fast as they are answered)"},
-	{flag: "window", path: "window", about: "how `many` requests may be under way at once (default 64)"},
+	{flag: "rate", path: "rate", about: "`requests` per second (default: as fast as the UPF answers)"},
+	{flag: "window", path: "window", about: "`number` of requests in flight (default 64)"},
 }
 
 var smfChangeFields = []smfField{
 	{flag: "mbr-uplink", path: "change.mbr.uplink", about: "MBR in `kbit/s`"},
 	{flag: "mbr-downlink", path: "change.mbr.downlink", about: "MBR in `kbit/s`"},
-	{flag: "uplink", path: "change.uplink", about: "what is done (`action`) with uplink packets: forward or drop", words: []string{"forward", "drop"}},
-	{flag: "downlink", path: "change.downlink", about: "what is done (`action`) with downlink packets: forward or drop", words: []string{"forward", "drop"}},
+	{flag: "uplink", path: "change.uplink", about: "`action` for uplink packets: forward or drop", words: []string{"forward", "drop"}},
+	{flag: "downlink", path: "change.downlink", about: "`action` for downlink packets: forward or drop", words: []string{"forward", "drop"}},
 	{flag: "core", path: "change.core.address", about: "`address` of the next UPF"},
 	{flag: "core-teid", path: "change.core.teid", about: "the next UPF's `TEID` of session 0"},
 }
@@ -131,7 +131,7 @@ func (v smfVerb) switches() map[string]smfField {
 		out["gate-uplink-closed"] = smfField{path: "change.gates.uplink_closed", about: "close the uplink gate"}
 		out["gate-downlink-closed"] = smfField{path: "change.gates.downlink_closed", about: "close the downlink gate"}
 		out["gates-open"] = smfField{path: "change.gates", about: "open both gates"}
-		out["drop-buffered"] = smfField{path: "change.drop_buffered", about: "drop what is buffered"}
+		out["drop-buffered"] = smfField{path: "change.drop_buffered", about: "drop buffered packets"}
 	}
 	return out
 }
@@ -165,7 +165,7 @@ func (a *app) smfVerb(v smfVerb) *cobra.Command {
 	var f smfFlags
 	c := &cobra.Command{Use: v.name, Short: v.short, Long: v.long, Example: v.example, Args: cmdline.NoArgs}
 	f.add(c)
-	c.Flags().StringVar(&f.state, "state", "", "`file` that keeps sessions for the next command (default: one for each UPF in the user's cache)")
+	c.Flags().StringVar(&f.state, "state", "", "`file` for the sessions (default: one for each UPF, in the user's cache directory)")
 	for _, field := range slices.Concat(v.templateFields(), v.stepFields()) {
 		c.Flags().String(field.flag, "", field.about)
 		if field.words != nil {
@@ -176,10 +176,10 @@ func (a *app) smfVerb(v smfVerb) *cobra.Command {
 		c.Flags().Bool(name, false, field.about)
 	}
 	if v.template {
-		c.Flags().StringArray("filter", nil, "SDF filter, an IPFilterRule (`text`), with PDRs of its own; may be given again")
+		c.Flags().StringArray("filter", nil, "SDF filter with PDRs of its own: an `IPFilterRule`; may be repeated")
 	}
 	if v.name == "page" {
-		c.Flags().String("wait", "", "how `long` to wait for reports (default 30s)")
+		c.Flags().String("wait", "", "`duration` to wait for reports (default 30s)")
 	}
 	if v.name == "handover" {
 		c.Flags().Bool("end-marker", true, "ask for End Markers on the old tunnels")
@@ -274,7 +274,7 @@ func (v smfVerb) scenario(flags *pflag.FlagSet, f *smfFlags, saved *smf.Saved) (
 	if saved != nil {
 		scenario["local"], scenario["node_id"], scenario["dialect"] = saved.Local.String(), saved.NodeID, string(saved.Dialect)
 		if f.dialect != "" && f.dialect != string(saved.Dialect) || f.local != "" || f.nodeID != "" {
-			return nil, smf.Step{}, errors.New("--dialect, --local and --node-id are those of the association in the state file: begin anew with culvert smf associate")
+			return nil, smf.Step{}, errors.New("--dialect, --local and --node-id belong to the association in the state file: run culvert smf associate to start a new one")
 		}
 	}
 	for flag, value := range map[string]string{"upf": f.upf, "local": f.local, "node_id": f.nodeID, "dialect": f.dialect} {
@@ -395,7 +395,7 @@ func setPath(to map[string]any, path string, value any) {
 func statePath(upf string) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no directory for the state file: %w: give --state", err)
+		return "", fmt.Errorf("find a directory for the state file: %w: give --state", err)
 	}
 	return filepath.Join(dir, "culvert", "smf-"+strings.NewReplacer(":", "_", "[", "", "]", "").Replace(upf)+".json"), nil
 }
@@ -414,7 +414,7 @@ func loadState(path string, fresh bool) (*smf.Saved, error) {
 	}
 	saved := &smf.Saved{}
 	if err := json.Unmarshal(text, saved); err != nil {
-		return nil, fmt.Errorf("state file %s: %w: remove it, and begin with culvert smf associate", path, err)
+		return nil, fmt.Errorf("state file %s: %w: remove it and run culvert smf associate", path, err)
 	}
 	return saved, nil
 }
