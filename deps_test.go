@@ -126,14 +126,14 @@ var layers = []struct {
 	{"internal/bench/experiment", append([]string{"internal/bench/result", "internal/bench/stats", "internal/bench/report", "internal/config", "internal/cmdline"}, models...),
 		"the frame of every experiment knows none: kinds are given to it"},
 	{"internal/bench/report", []string{"internal/bench/result", "internal/bench/stats"}, "who draws knows nothing of what measures: any run can be drawn again"},
-	{"internal/bench/cputime", nil, "CPUs and threads: it knows no packet"},
+	{"internal/bench/proc", nil, "CPUs and threads: it knows no packet"},
 	{"internal/bench/node", append([]string{"internal/bench/result", "internal/api/culvertv1", "internal/config"}, models...), "what is measured does not know what measures it"},
-	{"internal/bench/rig", []string{"internal/bench/node", "internal/bench/cputime", "internal/bench/stats", "internal/dataplane/progrun"}, "makes and sinks any frame: it knows no function"},
+	{"internal/bench/rig", []string{"internal/bench/node", "internal/bench/proc", "internal/bench/stats", "internal/dataplane/progrun"}, "makes and sinks any frame: it knows no function"},
 	{"internal/bench/catalog", append([]string{"internal/bench/node", "internal/bench/rig", "internal/dataplane/progrun", "internal/packet", "internal/checksum", "internal/config", "internal/smf"}, models...),
 		"says what functions are: it measures none"},
-	{"internal/bench/cost", append([]string{"internal/bench/catalog", "internal/bench/node", "internal/bench/rig", "internal/bench/cputime", "internal/bench/result", "internal/bench/stats",
+	{"internal/bench/cost", append([]string{"internal/bench/catalog", "internal/bench/node", "internal/bench/rig", "internal/bench/proc", "internal/bench/result", "internal/bench/stats",
 		"internal/dataplane/progrun", "internal/config", "internal/smf"}, models...), "measures rows: which ones is an experiment's business"},
-	{"internal/bench/traffic", append([]string{"internal/bench/napi", "internal/bench/result", "internal/bench/stats", "internal/bench/cputime", "internal/dataplane/trafficrun",
+	{"internal/bench/traffic", append([]string{"internal/bench/napi", "internal/bench/result", "internal/bench/stats", "internal/bench/proc", "internal/dataplane/trafficrun",
 		"internal/checksum", "internal/packet", "internal/config", "internal/netdev"}, models...), "sends to any device: it knows none"},
 	{"internal/bench/functions", benchRoles, "experiments build on roles, never on each other"},
 	{"internal/bench/scale", benchRoles, "experiments build on roles, never on each other"},
@@ -147,7 +147,7 @@ var layers = []struct {
 // benchRoles are what experiments of the benchmarks build on.
 var benchRoles = append([]string{
 	"internal/bench/experiment", "internal/bench/result", "internal/bench/stats", "internal/bench/search", "internal/bench/traffic", "internal/bench/napi",
-	"internal/bench/cputime", "internal/bench/node", "internal/bench/rig", "internal/bench/catalog", "internal/bench/cost", "internal/config", "internal/smf",
+	"internal/bench/proc", "internal/bench/node", "internal/bench/rig", "internal/bench/catalog", "internal/bench/cost", "internal/config", "internal/smf",
 }, models...)
 
 // outsiders run the built binary: what measures cannot reach inside what it

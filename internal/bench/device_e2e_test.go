@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
@@ -24,7 +24,7 @@ import (
 func needTwoCPUs(t *testing.T) {
 	t.Helper()
 	needRoot(t)
-	if cpus, err := cputime.Allowed(); err != nil || len(cpus) < 2 {
+	if cpus, err := proc.Allowed(); err != nil || len(cpus) < 2 {
 		t.Skipf("needs two CPUs, one for the device and one for the generator: there are %v (%v)", cpus, err)
 	}
 }

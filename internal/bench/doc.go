@@ -10,7 +10,7 @@
 //	report              page, pictures and tables of runs
 //	experiment          the frame of every experiment: file, plan, journal, folder
 //	traffic             packets at a rate, each of them checked
-//	cputime node        CPUs and CPU time; a node in namespaces, and its daemon
+//	proc node        CPUs and CPU time; a node in namespaces, and its daemon
 //	rig                 a node with programs that make frames and sink them
 //	catalog             the functions that are measured: frames, configuration
 //	cost                the CPU time of a packet, row by row

@@ -16,7 +16,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/cost"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/bench/scale"
@@ -182,7 +182,7 @@ func TestWrongFramesAreNoFigure(t *testing.T) {
 
 func TestScaling(t *testing.T) {
 	needRoot(t)
-	cpus, err := cputime.Allowed()
+	cpus, err := proc.Allowed()
 	if err != nil {
 		t.Fatal(err)
 	}

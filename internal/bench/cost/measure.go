@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/rig"
@@ -82,7 +82,7 @@ func (b *Bench) Round(ctx context.Context, r *Row) (s Sample, err error) {
 	if r.Name == catalog.BaselineName {
 		own.Program = b.l2
 	}
-	err = b.Node.OnCPU(b.CPU, func(c cputime.Clock) (err error) {
+	err = b.Node.OnCPU(b.CPU, func(c proc.Clock) (err error) {
 		s, err = b.measure(c, own)
 		return err
 	})
@@ -106,7 +106,7 @@ func (b *Bench) Round(ctx context.Context, r *Row) (s Sample, err error) {
 }
 
 // measure takes one sample of each figure of the node.
-func (b *Bench) measure(c cputime.Clock, own rig.Load) (s Sample, err error) {
+func (b *Bench) measure(c proc.Clock, own rig.Load) (s Sample, err error) {
 	l2 := rig.Load{Port: own.Port, Frame: own.Frame, Program: b.l2, Want: rig.WantLike(own.Frame.Data)}
 	if s.Baseline, err = b.Node.Live(c, l2, b.Packets); err != nil {
 		return s, fmt.Errorf("the baseline: %w", err)
@@ -120,7 +120,7 @@ func (b *Bench) measure(c cputime.Clock, own rig.Load) (s Sample, err error) {
 
 func (b *Bench) measureKernel(r *Row) (ns float64, err error) {
 	l := rig.Load{Port: node.PortIn, Frame: r.Frame(1, 0), Program: b.kernel.Bench.Pass(), Want: r.Wanted(true)}
-	err = b.kernel.OnCPU(b.CPU, func(c cputime.Clock) (err error) {
+	err = b.kernel.OnCPU(b.CPU, func(c proc.Clock) (err error) {
 		ns, err = b.kernel.Live(c, l, b.Packets)
 		return err
 	})

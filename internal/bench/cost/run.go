@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/config"
@@ -25,7 +25,7 @@ func SetUp(ctx context.Context, p Plan, queues int) (_ *Bench, err error) {
 			err = errors.Join(err, b.TearDown())
 		}
 	}()
-	if b.CPU, err = cputime.Chosen(b.CPU); err != nil {
+	if b.CPU, err = proc.Chosen(b.CPU); err != nil {
 		return nil, err
 	}
 	tables := catalog.Configuration(p.Functions, p.tables())

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/rig"
 )
 
@@ -34,7 +34,7 @@ func (b *Bench) Together(r *Row, cpus []int) (pace, error) {
 		done.Go(func() {
 			arrive := sync.OnceFunc(ready.Done)
 			defer arrive() // or the others would wait for one that failed
-			err := b.Node.OnCPU(cpu, func(c cputime.Clock) error {
+			err := b.Node.OnCPU(cpu, func(c proc.Clock) error {
 				arrive()
 				ready.Wait()
 				begin := time.Now()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/search"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
@@ -93,7 +93,7 @@ func (d *Experiment) Flags(f *pflag.FlagSet) {
 }
 
 // CPUs are those that it measures on.
-func (*Experiment) CPUs(chosen int) ([]int, error) { return cputime.Both(chosen) }
+func (*Experiment) CPUs(chosen int) ([]int, error) { return proc.Both(chosen) }
 
 // Quick makes it seconds.
 func (d *Experiment) Quick() {

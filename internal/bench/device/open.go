@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/napi"
 	"github.com/culvert-net/culvert/internal/bench/node"
@@ -21,7 +21,7 @@ import (
 type deviceBench struct {
 	*Experiment
 	experiment.Setting
-	cpus   cputime.Pair
+	cpus   proc.Pair
 	points map[string]point
 	nodes  map[string]*Node // by built-in device
 }
@@ -38,7 +38,7 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if b.cpus, err = cputime.PickPair(s.CPU); err != nil {
+	if b.cpus, err = proc.PickPair(s.CPU); err != nil {
 		return nil, err
 	}
 	for _, p := range d.points() {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/culvert-net/culvert/internal/bench/cost"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/device"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
@@ -59,7 +59,7 @@ func (d *Experiment) Flags(f *pflag.FlagSet) {
 }
 
 // CPUs are those that it measures on.
-func (*Experiment) CPUs(chosen int) ([]int, error) { return cputime.Both(chosen) }
+func (*Experiment) CPUs(chosen int) ([]int, error) { return proc.Both(chosen) }
 
 // Quick makes it seconds.
 func (d *Experiment) Quick() {
@@ -119,7 +119,7 @@ func (d *Experiment) Plan() (experiment.Plan, error) {
 type Bench struct {
 	*Experiment
 	experiment.Setting
-	cpus    cputime.Pair
+	cpus    proc.Pair
 	Node    *device.Node // of SRv6
 	upf     *device.Node // of sessions, if an event wants them
 	control *cost.Control
@@ -137,7 +137,7 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if b.cpus, err = cputime.PickPair(s.CPU); err != nil {
+	if b.cpus, err = proc.PickPair(s.CPU); err != nil {
 		return nil, err
 	}
 	if b.cpus.Generator == b.cpus.Device {
@@ -145,7 +145,7 @@ func (d *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 	}
 	// Else the daemon, and who waits for it, stand behind the generator, which
 	// sends until they are done.
-	if b.back, err = cputime.GoAhead(); err != nil {
+	if b.back, err = proc.GoAhead(); err != nil {
 		return nil, err
 	}
 	if b.Node, err = device.OpenNode(ctx, s, device.CulvertDevice, b.cpus.Device); err != nil {

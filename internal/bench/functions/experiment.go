@@ -12,7 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/cost"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/result"
@@ -70,7 +70,7 @@ func (e *Experiment) Quick() {
 }
 
 // CPUs are those that it measures on: one does everything.
-func (*Experiment) CPUs(chosen int) ([]int, error) { return cputime.One(chosen) }
+func (*Experiment) CPUs(chosen int) ([]int, error) { return proc.One(chosen) }
 
 // Validate says what is wrong with the parameters.
 func (e *Experiment) Validate() error {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/cost"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/result"
@@ -199,7 +199,7 @@ func openTraffic(ctx context.Context, s experiment.Setting, points []trafficPoin
 	for _, p := range points {
 		b.points[p.id()] = p
 	}
-	if b.cpu, err = cputime.Chosen(s.CPU); err != nil {
+	if b.cpu, err = proc.Chosen(s.CPU); err != nil {
 		return nil, err
 	}
 	for _, sessions := range []bool{false, true} {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
@@ -70,7 +70,7 @@ func (r *Rig) Close() error {
 // Live sends `packets` of a function's frames through a program and returns
 // the CPU time of one in ns, without what a run costs besides.
 // Every frame must come out, as the function wants it.
-func (r *Rig) Live(c cputime.Clock, l Load, packets uint32) (float64, error) {
+func (r *Rig) Live(c proc.Clock, l Load, packets uint32) (float64, error) {
 	if err := r.Bench.Prepare(l.Frame, l.Program); err != nil {
 		return 0, err
 	}
@@ -94,7 +94,7 @@ const (
 
 // Warm finds that out.
 func (r *Rig) Warm(cpu int, l Load) error {
-	return r.OnCPU(cpu, func(c cputime.Clock) error {
+	return r.OnCPU(cpu, func(c proc.Clock) error {
 		var fixed []float64
 		for range warmRuns {
 			few, err := r.Live(c, l, fewPackets)
@@ -155,15 +155,15 @@ func (r *Rig) TestRun(l Load, runs uint32) (ns, front float64, err error) {
 }
 
 // OnCPU runs f in the node's namespace on one CPU.
-func (r *Rig) OnCPU(cpu int, f func(cputime.Clock) error) error {
-	c, err := cputime.NewClock(cpu)
+func (r *Rig) OnCPU(cpu int, f func(proc.Clock) error) error {
+	c, err := proc.NewClock(cpu)
 	if err != nil {
 		return err
 	}
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread keeps its CPU, and ends
-		err := cputime.Pin(cpu)
+		err := proc.Pin(cpu)
 		if err == nil {
 			err = r.Net.Node.Do(func() error { return f(c) })
 		}

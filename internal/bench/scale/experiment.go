@@ -14,7 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/cost"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/result"
@@ -103,9 +103,9 @@ func (e *Experiment) Quick() {
 // CPUs are those that it measures on: one, and with cores two.
 func (e *Experiment) CPUs(chosen int) ([]int, error) {
 	if e.part().Cores {
-		return cputime.Two()
+		return proc.Two()
 	}
-	return cputime.One(chosen)
+	return proc.One(chosen)
 }
 
 // Validate says what is wrong with the parameters.
@@ -250,7 +250,7 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (experiment
 		routes = slices.Max(e.Routes)
 	}
 	b, err := openScale(ctx, s, e.points(), e.Packets, uint32(routes))
-	if errors.Is(err, cputime.ErrTwo) {
+	if errors.Is(err, proc.ErrTwo) {
 		err = fmt.Errorf("%w: leave cores out (--cores=false)", err)
 	}
 	return b, err
@@ -281,7 +281,7 @@ func openScale(ctx context.Context, s experiment.Setting, points []scalePoint, p
 		p.Name, p.Packets, p.CPU, p.Binary, p.BPFFS = fmt.Sprintf("%s-%d", node.RunName(), i), uint32(packets), s.CPU, s.Culvert, s.BPFFS
 		queues := 1
 		if i == coresNode {
-			if b.pair, err = cputime.Two(); err != nil {
+			if b.pair, err = proc.Two(); err != nil {
 				return nil, err
 			}
 			queues = b.pair[1] + 1

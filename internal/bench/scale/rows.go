@@ -14,7 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/cost"
-	"github.com/culvert-net/culvert/internal/bench/cputime"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/result"
@@ -61,9 +61,9 @@ func (e *rowsExperiment) Quick() {
 // CPUs are those that it measures on.
 func (e *rowsExperiment) CPUs(chosen int) ([]int, error) {
 	if e.node == coresNode {
-		return cputime.Two()
+		return proc.Two()
 	}
-	return cputime.One(chosen)
+	return proc.One(chosen)
 }
 
 // Validate says what is wrong with the parameters.
