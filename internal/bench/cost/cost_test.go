@@ -29,16 +29,16 @@ func TestOutcomes(t *testing.T) {
 
 func TestEnoughMemory(t *testing.T) {
 	c := catalog.Configuration(catalog.Functions(catalog.ShortSize), 1000)
-	file := filepath.Join(t.TempDir(), "meminfo")
+	dir := t.TempDir()
 	for text, says := range map[string]string{
 		"MemTotal:  99 kB\nMemAvailable:   64000000 kB\n": "",
-		"MemAvailable:   1000 kB\n":                       "give fewer with --entries",
+		"MemTotal:  99 kB\nMemAvailable:   1000 kB\n":     "give fewer with --entries",
 		"MemFree:   64000000 kB\n":                        "does not say MemAvailable",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "meminfo"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := enoughMemory(c, file)
+		err := enoughMemory(c, dir)
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)
 		}

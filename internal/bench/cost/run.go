@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
-	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
@@ -30,7 +30,7 @@ func SetUp(ctx context.Context, p Plan, queues int) (_ *Bench, err error) {
 	}
 	tables := catalog.Configuration(p.Functions, p.tables())
 	p.upfConfiguration(tables)
-	if err := enoughMemory(tables, "/proc/meminfo"); err != nil {
+	if err := enoughMemory(tables, "/proc"); err != nil {
 		return nil, err
 	}
 	b.Name = cmp.Or(b.Name, node.RunName())
@@ -142,8 +142,8 @@ const bytesOfEntry = 4 << 10
 
 // enoughMemory refuses tables that would make the kernel end a process in the
 // middle of a run.
-func enoughMemory(c *config.Config, meminfo string) error {
-	available, err := node.AvailableMemory(meminfo)
+func enoughMemory(c *config.Config, folder string) error {
+	available, _, err := proc.Available(folder)
 	if err != nil {
 		return err
 	}

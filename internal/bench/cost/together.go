@@ -41,7 +41,7 @@ func (b *Bench) Together(r *Row, cpus []int) (pace, error) {
 				spent, err := c.During(func() error { return b.Node.Bench.RunLive(l.Frame, b.Node.Index[l.Port], b.Packets) })
 				mu.Lock()
 				defer mu.Unlock()
-				sum.CPU += float64(spent) / float64(b.Packets) / float64(len(cpus))
+				sum.CPU += float64(spent.Nanoseconds()) / float64(b.Packets) / float64(len(cpus))
 				sum.Wall = max(sum.Wall, float64(time.Since(begin).Nanoseconds()))
 				return err
 			})

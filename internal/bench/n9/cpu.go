@@ -3,15 +3,10 @@ package n9
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/culvert-net/culvert/internal/bench/napi"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/lab"
 )
 
@@ -26,7 +21,7 @@ type core struct {
 // what follows in its softirqs.
 func newCore(network *lab.Network, cpu int, interfaces [][2]string) (_ *core, err error) {
 	c := &core{cpu: cpu}
-	if c.softirqd, err = softirqd(cpu); err != nil {
+	if c.softirqd, err = proc.Softirqd(cpu); err != nil {
 		return nil, err
 	}
 	for _, i := range interfaces {
@@ -50,7 +45,7 @@ func (c *core) stop() error {
 
 // spent is the CPU time of the threads, and of what goes on where they left off.
 func (c *core) spent() (time.Duration, error) {
-	sum, err := napi.CPUTime(c.softirqd)
+	sum, err := proc.Time(c.softirqd)
 	if err != nil {
 		return 0, err
 	}
@@ -64,33 +59,12 @@ func (c *core) spent() (time.Duration, error) {
 	return sum, nil
 }
 
-// softirqd finds a CPU's ksoftirqd.
-func softirqd(cpu int) (int, error) {
-	name := fmt.Sprintf("ksoftirqd/%d", cpu)
-	paths, err := filepath.Glob("/proc/[0-9]*/comm")
-	if err != nil {
-		return 0, err
-	}
-	for _, p := range paths {
-		if text, err := os.ReadFile(p); err == nil && strings.TrimSpace(string(text)) == name {
-			return strconv.Atoi(filepath.Base(filepath.Dir(p)))
-		}
-	}
-	return 0, fmt.Errorf("no %s in /proc: mount /proc of the host", name)
-}
-
 // chooseCPUs are those that the nodes run on and the generator sends on: what is
 // asked for (below 0: the last), and the first other.
 func chooseCPUs(wanted int) (nodes, generator int, err error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return 0, 0, fmt.Errorf("read the CPUs that may be used: %w", err)
-	}
-	var allowed []int
-	for i := range 8 * 128 {
-		if set.IsSet(i) {
-			allowed = append(allowed, i)
-		}
+	allowed, err := proc.Allowed()
+	if err != nil {
+		return 0, 0, err
 	}
 	return pick(wanted, allowed)
 }

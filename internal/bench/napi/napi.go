@@ -13,12 +13,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/mdlayher/genetlink"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/proc"
 )
 
 // Of the generic netlink family netdev (Documentation/netlink/specs/netdev.yaml
@@ -179,26 +180,13 @@ func threadsOf(ifindex int) ([]int, error) {
 // CPUTime is how long the threads have run.
 func (t *Threads) CPUTime() (sum time.Duration, err error) {
 	for _, pid := range t.PIDs {
-		one, err := CPUTime(pid)
+		one, err := proc.Time(pid)
 		if err != nil {
 			return 0, err
 		}
 		sum += one
 	}
 	return sum, nil
-}
-
-// CPUTime is how long a thread has run.
-func CPUTime(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "schedstat"))
-	if err != nil {
-		return 0, fmt.Errorf("read CPU time: %w (the kernel needs CONFIG_SCHED_INFO)", err)
-	}
-	var ns int64
-	if _, err := fmt.Sscan(string(text), &ns); err != nil {
-		return 0, fmt.Errorf("CPU time of thread %d, %q: %w", pid, text, err)
-	}
-	return time.Duration(ns), nil
 }
 
 // inside calls f on a thread that is in the namespace, and ends with it.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/proc"
 )
 
 // pair is a namespace with two veths, one the other's peer.
@@ -74,7 +76,7 @@ func TestThreads(t *testing.T) {
 	if err := threads.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := CPUTime(threads.PIDs[0]); err == nil {
+	if left, err := proc.Time(threads.PIDs[0]); err == nil {
 		t.Errorf("thread %d is still there, with %v", threads.PIDs[0], left)
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
@@ -32,7 +32,7 @@ func Machine() (e result.Environment, err error) {
 		return e, err
 	}
 	e.Load = strings.Join(strings.Fields(string(load))[:3], " ")
-	memory, err := totalMemory("/proc/meminfo")
+	_, memory, err := proc.Available("/proc")
 	e.MemoryMB = int(memory >> 20)
 	return e, err
 }
@@ -62,31 +62,4 @@ func commit() string {
 		}
 	}
 	return revision + dirty
-}
-
-// AvailableMemory returns MemAvailable of a meminfo file, in octets.
-func AvailableMemory(meminfo string) (uint64, error) { return meminfoField(meminfo, "MemAvailable:") }
-
-func totalMemory(meminfo string) (uint64, error) { return meminfoField(meminfo, "MemTotal:") }
-
-// meminfoField is in octets.
-func meminfoField(meminfo, name string) (uint64, error) {
-	text, err := os.ReadFile(meminfo)
-	if err != nil {
-		return 0, err
-	}
-	kb, err := field(string(text), name)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", meminfo, err)
-	}
-	return kb << 10, nil
-}
-
-func field(status, name string) (uint64, error) {
-	for line := range strings.Lines(status) {
-		if f := strings.Fields(line); len(f) >= 2 && f[0] == name {
-			return strconv.ParseUint(f[1], 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("the kernel does not say %s", name)
 }

@@ -16,6 +16,7 @@ import (
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 	"github.com/culvert-net/culvert/internal/lab"
@@ -318,21 +319,8 @@ func (c *cluster) during(t *timed, do func() error) error {
 }
 
 // spent is the CPU time of all of the agent's threads.
-func (c *cluster) spent() (sum time.Duration, err error) {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0, err
-	}
-	threads, err := fs.AllThreads(c.network.Daemons()[agentNode])
-	if err != nil {
-		return 0, err
-	}
-	for _, t := range threads {
-		if s, err := t.Schedstat(); err == nil { // else it has ended
-			sum += time.Duration(s.RunningNanoseconds)
-		}
-	}
-	return sum, nil
+func (c *cluster) spent() (time.Duration, error) {
+	return proc.TimeOfAll(c.network.Daemons()[agentNode])
 }
 
 func (c *cluster) changes(ctx context.Context, s source, n int) (t timed, err error) {

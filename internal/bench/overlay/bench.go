@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/lab"
 )
@@ -46,12 +47,12 @@ func (p *Params) Open(ctx context.Context, set experiment.Setting) (experiment.B
 }
 
 func (p *Params) open(ctx context.Context, set experiment.Setting, instance string) (_ *rig, err error) {
-	cpu, err := chooseCPU(set.CPU)
+	cpu, err := proc.Chosen(set.CPU)
 	if err != nil {
 		return nil, err
 	}
-	r := &rig{params: p, setting: set}
-	if r.core, err = newCore(cpu); err != nil {
+	r := &rig{params: p, setting: set, core: core{cpu: cpu}}
+	if r.core.clock, err = proc.NewClock(cpu); err != nil {
 		return nil, err
 	}
 	r.network, err = lab.Open(ctx, topology, instance, set.Culvert, "", io.Discard)

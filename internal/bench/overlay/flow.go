@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/bench/proc"
 )
 
 // flow goes from one pod to another. Its two sockets are served in turn by one
@@ -58,22 +56,8 @@ const ahead = -10
 
 // core is where flows are served.
 type core struct {
-	cpu      int
-	softirqd string // schedstat of its ksoftirqd
-}
-
-func newCore(cpu int) (core, error) {
-	name := fmt.Sprintf("ksoftirqd/%d", cpu)
-	paths, err := filepath.Glob("/proc/[0-9]*/comm")
-	if err != nil {
-		return core{}, err
-	}
-	for _, p := range paths {
-		if text, err := os.ReadFile(p); err == nil && strings.TrimSpace(string(text)) == name {
-			return core{cpu, filepath.Join(filepath.Dir(p), "schedstat")}, nil
-		}
-	}
-	return core{}, fmt.Errorf("no %s in /proc: mount /proc of the host", name)
+	cpu   int
+	clock proc.Clock
 }
 
 // serve a flow for some time, on a thread that ends with it.
@@ -89,10 +73,8 @@ func (c core) serve(f flow, d time.Duration) (amount, error) {
 }
 
 func (c core) served(f flow, d time.Duration, a *amount) error {
-	var set unix.CPUSet
-	set.Set(c.cpu)
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("bind to CPU %d: %w", c.cpu, err)
+	if err := proc.Pin(c.cpu); err != nil {
+		return err
 	}
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, ahead); err != nil {
 		return fmt.Errorf("set the priority: %w", err)
@@ -104,19 +86,11 @@ func (c core) served(f flow, d time.Duration, a *amount) error {
 	if err != nil {
 		return err
 	}
-	before, err := c.spent()
-	if err != nil {
-		return err
-	}
-	if err := turns(f, d, a); err != nil {
-		return err
-	}
-	after, err := c.spent()
-	if err != nil {
+	if a.cpu, err = c.clock.During(func() error { return turns(f, d, a) }); err != nil {
 		return err
 	}
 	last, err := f.packets()
-	a.packets, a.cpu = last-first, after-before
+	a.packets = last - first
 	if err == nil && (a.octets == 0 || a.packets == 0 || a.cpu == 0) {
 		err = errors.New("nothing came through")
 	}
@@ -131,23 +105,6 @@ func turns(f flow, d time.Duration, a *amount) error {
 		}
 	}
 	return nil
-}
-
-// spent is the CPU time of the calling thread, and of what the kernel put off.
-func (c core) spent() (sum time.Duration, err error) {
-	for _, path := range []string{"/proc/thread-self/schedstat", c.softirqd} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return 0, fmt.Errorf("read CPU time: %w (the kernel needs CONFIG_SCHED_INFO)", err)
-		}
-		first, _, _ := strings.Cut(string(text), " ")
-		ns, err := strconv.ParseInt(first, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
-		}
-		sum += time.Duration(ns)
-	}
-	return sum, nil
 }
 
 // pods are the two ends of a flow, by what calls a function in the namespace of one.

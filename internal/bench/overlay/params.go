@@ -1,16 +1,15 @@
 package overlay
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 )
 
 // variant is a way between two pods: in the laboratory the nodes NAME-1 and NAME-2,
@@ -123,29 +122,7 @@ func (p *Params) Quick() {
 
 // CPUs are those that it measures on.
 func (*Params) CPUs(chosen int) ([]int, error) {
-	cpu, err := chooseCPU(chosen)
-	return []int{cpu}, err
-}
-
-// chooseCPU is the last that may be used, where none is asked for.
-func chooseCPU(wanted int) (int, error) {
-	if wanted >= 0 {
-		return wanted, nil
-	}
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return 0, fmt.Errorf("read the CPUs that may be used: %w", err)
-	}
-	last := -1
-	for i := range 8 * 128 {
-		if set.IsSet(i) {
-			last = i
-		}
-	}
-	if last < 0 {
-		return 0, errors.New("no CPU may be used")
-	}
-	return last, nil
+	return proc.One(chosen)
 }
 
 // What there may be.

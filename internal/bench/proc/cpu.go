@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -56,56 +57,78 @@ func One(chosen int) ([]int, error) {
 
 // Clock reads what the calling thread and one CPU's ksoftirqd have run for:
 // together, what the frames cost that the thread sent.
-type Clock struct{ softirqd string }
+type Clock struct{ softirqd int }
 
 // NewClock finds ksoftirqd of a CPU.
 func NewClock(cpu int) (Clock, error) {
-	name := fmt.Sprintf("ksoftirqd/%d\n", cpu)
-	paths, err := filepath.Glob("/proc/[0-9]*/comm")
-	if err != nil {
-		return Clock{}, err
-	}
-	for _, p := range paths {
-		if text, err := os.ReadFile(p); err == nil && string(text) == name {
-			return Clock{filepath.Join(filepath.Dir(p), "schedstat")}, nil
-		}
-	}
-	return Clock{}, fmt.Errorf("no %s in /proc: mount /proc of the host", strings.TrimSpace(name))
+	pid, err := Softirqd(cpu)
+	return Clock{pid}, err
 }
 
-func (c Clock) now() (uint64, error) {
-	thread, err := schedstat("/proc/thread-self/schedstat")
+// Softirqd returns the process of a CPU's ksoftirqd.
+func Softirqd(cpu int) (pid int, err error) {
+	name := fmt.Sprintf("ksoftirqd/%d", cpu)
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return 0, err
 	}
-	softirqd, err := schedstat(c.softirqd)
+	for _, p := range all {
+		if comm, err := p.Comm(); err == nil && comm == name {
+			return p.PID, nil
+		}
+	}
+	return 0, fmt.Errorf("no %s in /proc: mount /proc of the host", name)
+}
+
+// Now returns the sum of both. The thread must be locked.
+func (c Clock) Now() (time.Duration, error) {
+	thread, err := Time(unix.Gettid())
+	if err != nil {
+		return 0, err
+	}
+	softirqd, err := Time(c.softirqd)
 	return thread + softirqd, err
 }
 
-// During is the CPU time of f, in ns. The thread must be locked.
-func (c Clock) During(f func() error) (uint64, error) {
-	before, err := c.now()
+// During is the CPU time of f. The thread must be locked.
+func (c Clock) During(f func() error) (time.Duration, error) {
+	before, err := c.Now()
 	if err != nil {
 		return 0, err
 	}
 	if err := f(); err != nil {
 		return 0, err
 	}
-	after, err := c.now()
+	after, err := c.Now()
 	return after - before, err
 }
 
-// schedstat reads a task's time on a CPU.
-func schedstat(path string) (uint64, error) {
-	text, err := os.ReadFile(path)
+// Time returns how long a thread has run.
+func Time(tid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", tid))
 	if err != nil {
 		return 0, fmt.Errorf("read CPU time: %w (the kernel needs CONFIG_SCHED_INFO)", err)
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) == 0 {
-		return 0, fmt.Errorf("%s is empty: the kernel needs CONFIG_SCHED_INFO", path)
+	first, _, _ := strings.Cut(string(text), " ")
+	ns, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("CPU time of thread %d, %q: %w", tid, text, err)
 	}
-	return strconv.ParseUint(fields[0], 10, 64)
+	return time.Duration(ns), nil
+}
+
+// TimeOfAll returns how long all threads of a process have run.
+func TimeOfAll(pid int) (sum time.Duration, err error) {
+	threads, err := procfs.AllThreads(pid)
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range threads {
+		if ran, err := Time(t.PID); err == nil { // else it has ended
+			sum += ran
+		}
+	}
+	return sum, nil
 }
 
 // Pair is who works where.

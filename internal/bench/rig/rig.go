@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 )
@@ -81,7 +81,7 @@ func (r *Rig) Live(c proc.Clock, l Load, packets uint32) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return (float64(spent) - r.apart) / float64(packets), r.Sunk(uint64(packets), l.Want)
+	return (float64(spent.Nanoseconds()) - r.apart) / float64(packets), r.Sunk(uint64(packets), l.Want)
 }
 
 // Two lengths of runs show what a run costs besides its packets: making pages,

@@ -14,9 +14,9 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
 	"github.com/culvert-net/culvert/internal/bench/cost"
-	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 )
@@ -396,7 +396,7 @@ func n4Samples(rows []cost.PFCPRow) (list []experiment.Sample) {
 // controlSamples are what setting up the sessions took, and what they hold.
 func controlSamples(b *cost.Bench) ([]experiment.Sample, error) {
 	list := n4Samples(b.Control.Rows)
-	resident, tables, err := b.Daemon.Memory()
+	resident, tables, err := proc.Memory(b.Daemon.Cmd.Process.Pid)
 	if err != nil {
 		return nil, err
 	}

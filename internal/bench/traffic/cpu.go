@@ -2,14 +2,13 @@ package traffic
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/culvert-net/culvert/internal/bench/proc"
 )
 
 // usage is what /proc says at one moment.
@@ -40,7 +39,7 @@ func now(watch map[string]int) (usage, error) {
 	}
 	u := usage{when: time.Now(), cores: stat.CPU}
 	for name, pid := range watch {
-		ran, err := ranFor(fs, pid)
+		ran, err := proc.TimeOfAll(pid)
 		if err != nil {
 			return u, fmt.Errorf("CPU time of %s, process %d: %w", name, pid, err)
 		}
@@ -55,8 +54,8 @@ func now(watch map[string]int) (usage, error) {
 		if err != nil || !strings.HasPrefix(name, "ksoftirqd/") && !strings.HasPrefix(name, "napi/") {
 			continue // or it has ended
 		}
-		if s, err := p.Schedstat(); err == nil {
-			u.processes = append(u.processes, watched{name, p.PID, time.Duration(s.RunningNanoseconds), false})
+		if ran, err := proc.Time(p.PID); err == nil {
+			u.processes = append(u.processes, watched{name, p.PID, ran, false})
 		}
 	}
 	return u, nil
@@ -66,20 +65,6 @@ func now(watch map[string]int) (usage, error) {
 func (p *Pair) usage(before usage) (CPUUsage, error) {
 	after, err := now(p.options.Watch)
 	return after.since(before), err
-}
-
-// ranFor is the CPU time of all threads that a process has.
-func ranFor(fs procfs.FS, pid int) (sum time.Duration, err error) {
-	threads, err := fs.AllThreads(pid)
-	if err != nil {
-		return 0, err
-	}
-	for _, t := range threads {
-		if s, err := t.Schedstat(); err == nil { // else it has ended
-			sum += time.Duration(s.RunningNanoseconds)
-		}
-	}
-	return sum, nil
 }
 
 // since is what was used from `before` to u.
@@ -106,49 +91,10 @@ func (u usage) since(before usage) CPUUsage {
 		}
 		used := ProcessUsage{Name: p.name, PID: p.pid, CPU: p.ran - before.processes[i].ran}
 		if p.own {
-			used.Resident, used.Maps = memoryOf(p.pid)
+			used.Resident, used.Maps, _ = proc.Memory(p.pid) // 0 of one that has ended
 		}
 		c.Processes = append(c.Processes, used)
 	}
 	slices.SortFunc(c.Processes, func(a, b ProcessUsage) int { return strings.Compare(a.Name, b.Name) })
 	return c
-}
-
-// memoryOf is a process's own memory, and that of the BPF maps that it has open;
-// 0 of one that has ended.
-func memoryOf(pid int) (resident, maps uint64) {
-	if p, err := procfs.NewProc(pid); err == nil {
-		if s, err := p.NewStatus(); err == nil {
-			resident = s.VmRSS - s.RssFile
-		}
-	}
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
-	if err != nil {
-		return resident, 0
-	}
-	seen := map[string]bool{}
-	for _, path := range files {
-		info := fields(path)
-		if id := info["map_id:"]; id != "" && !seen[id] {
-			seen[id] = true
-			size, _ := strconv.ParseUint(info["memlock:"], 10, 64) // the kernel wrote it
-			maps += size
-		}
-	}
-	return resident, maps
-}
-
-// fields are the lines of a file by their first words.
-func fields(path string) map[string]string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil // closed meanwhile
-	}
-	list := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 2 {
-			list[f[0]] = f[1]
-		}
-	}
-	return list
 }

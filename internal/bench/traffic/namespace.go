@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
@@ -106,10 +107,8 @@ func usable(l netdev.Link) error {
 // pin binds the calling thread to one CPU, where it goes before others: its
 // pauses are the trial's.
 func pin(cpu int) error {
-	var set unix.CPUSet
-	set.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("bind the generator to CPU %d: %w: give another with --cpu", cpu, err)
+	if err := proc.Pin(cpu); err != nil {
+		return fmt.Errorf("the generator: %w: give another CPU with --cpu", err)
 	}
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
 		return fmt.Errorf("set the generator's priority: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/internal/bench/napi"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -299,7 +299,7 @@ func (p *Pair) send(ctx context.Context, j trafficrun.Job, v *verifier) (sending
 
 // generate sends on the calling thread, and says how long that ran.
 func (p *Pair) generate(j trafficrun.Job, stop <-chan struct{}) (s sending, err error) {
-	before, err := napi.CPUTime(unix.Gettid())
+	before, err := proc.Time(unix.Gettid())
 	if err != nil {
 		return s, err
 	}
@@ -311,7 +311,7 @@ func (p *Pair) generate(j trafficrun.Job, stop <-chan struct{}) (s sending, err 
 	if err != nil {
 		return s, err
 	}
-	after, err := napi.CPUTime(unix.Gettid())
+	after, err := proc.Time(unix.Gettid())
 	s.ran = after - before
 	return s, err
 }
