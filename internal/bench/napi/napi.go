@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/mdlayher/genetlink"
@@ -81,7 +80,7 @@ func (t *Threads) Stop() error { return t.set("0") }
 // set writes the interface's switch. /sys shows the interfaces of the namespace
 // that it was mounted in, so this namespace's is mounted, where nobody sees it.
 func (t *Threads) set(value string) error {
-	return t.inside(func() error {
+	return proc.Inside(t.namespace, func() error {
 		sys, err := mountSys()
 		if err != nil {
 			return fmt.Errorf("/sys of the namespace: %w", err)
@@ -119,7 +118,7 @@ func mountSys() (*os.File, error) {
 // find asks for the threads' numbers. They are there once the kernel has started
 // them.
 func (t *Threads) find() (pids []int, err error) {
-	err = t.inside(func() error {
+	err = proc.Inside(t.namespace, func() error {
 		i, err := net.InterfaceByName(t.device)
 		if err != nil {
 			return err
@@ -187,29 +186,4 @@ func (t *Threads) CPUTime() (sum time.Duration, err error) {
 		sum += one
 	}
 	return sum, nil
-}
-
-// inside calls f on a thread that is in the namespace, and ends with it.
-func (t *Threads) inside(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends
-		done <- t.enter(f)
-	}()
-	return <-done
-}
-
-func (t *Threads) enter(f func() error) error {
-	if t.namespace == "" {
-		return f()
-	}
-	ns, err := os.Open(t.namespace)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter namespace %s: %w", t.namespace, err)
-	}
-	return f()
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,15 +59,9 @@ type core struct {
 	clock proc.Clock
 }
 
-// serve a flow for some time, on a thread that ends with it.
-func (c core) serve(f flow, d time.Duration) (amount, error) {
-	var a amount
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: it is pinned
-		done <- c.served(f, d, &a)
-	}()
-	err := <-done
+// serve serves a flow for some time, on a thread that ends with it.
+func (c core) serve(f flow, d time.Duration) (a amount, err error) {
+	err = proc.Inside("", func() error { return c.served(f, d, &a) })
 	return a, err
 }
 

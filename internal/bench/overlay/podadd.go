@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
+	"github.com/culvert-net/culvert/internal/bench/proc"
 )
 
 // podNamespace is the network of a pod to be. It has no name, and goes with this
@@ -26,16 +26,14 @@ import (
 type podNamespace struct{ *os.File }
 
 func newPodNamespace() (ns podNamespace, err error) {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends
+	err = proc.Inside("", func() error {
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
 			ns.File, err = os.Open("/proc/thread-self/ns/net")
 		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
+		return err
+	})
+	if err != nil {
 		return ns, fmt.Errorf("new network namespace: %w", err)
 	}
 	return ns, nil

@@ -3,7 +3,6 @@ package rig
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/proc"
@@ -160,14 +159,10 @@ func (r *Rig) OnCPU(cpu int, f func(proc.Clock) error) error {
 	if err != nil {
 		return err
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread keeps its CPU, and ends
-		err := proc.Pin(cpu)
-		if err == nil {
-			err = r.Net.Node.Do(func() error { return f(c) })
+	return proc.Inside(r.Net.Node.Path(), func() error {
+		if err := proc.Pin(cpu); err != nil {
+			return err
 		}
-		done <- err
-	}()
-	return <-done
+		return f(c)
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 )
@@ -105,7 +106,7 @@ type cable struct{ namespace *os.File }
 
 func newCable() (*cable, error) {
 	c := &cable{}
-	err := inside("", func() (err error) {
+	err := proc.Inside("", func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
 		}

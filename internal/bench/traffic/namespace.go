@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,36 +11,6 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/netdev"
 )
-
-// inside calls f on a thread that is in a network namespace, and that ends with
-// f: whatever f does to the thread is nobody else's.
-func inside(namespace string, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		if err := enter(namespace); err != nil {
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	return <-done
-}
-
-func enter(namespace string) error {
-	if namespace == "" {
-		return nil
-	}
-	ns, err := os.Open(namespace)
-	if err != nil {
-		return fmt.Errorf("network namespace: %w", err)
-	}
-	defer ns.Close()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter network namespace %s: %w", namespace, err)
-	}
-	return nil
-}
 
 func (p Port) String() string {
 	if p.Namespace == "" {
@@ -53,7 +21,7 @@ func (p Port) String() string {
 
 // link reads the port's interface, which must be able to carry frames.
 func (p Port) link() (l netdev.Link, err error) {
-	err = inside(p.Namespace, func() error {
+	err = proc.Inside(p.Namespace, func() error {
 		i, err := netdev.NewInspector()
 		if err != nil {
 			return err

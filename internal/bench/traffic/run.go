@@ -100,7 +100,7 @@ func (p *Pair) choose(ctx context.Context) (err error) {
 		return nil
 	}
 	p.method = Live
-	return inside(p.options.TX.Namespace, func() error {
+	return proc.Inside(p.options.TX.Namespace, func() error {
 		return p.engine.Device(p.tx.Index, p.tx.Kind != "veth") // whose other end is the device's queue
 	})
 }
@@ -132,7 +132,7 @@ func (p *Pair) attachRX() error {
 		p.receiver = with.receiver
 		return with.engine.HandOver(false, p.engine)
 	}
-	return inside(p.options.RX.Namespace, func() error {
+	return proc.Inside(p.options.RX.Namespace, func() error {
 		native, err := p.engine.Receive(p.rx.Index, false)
 		p.receiver = "generic"
 		if native {
@@ -149,7 +149,7 @@ func (p *Pair) attachTX() error {
 	case with != nil && with.options.TX == p.options.TX:
 		return with.engine.HandOver(true, p.engine)
 	}
-	return inside(p.options.TX.Namespace, func() error {
+	return proc.Inside(p.options.TX.Namespace, func() error {
 		_, err := p.engine.Receive(p.tx.Index, true)
 		return attachError(p.options.TX, err)
 	})
@@ -271,7 +271,7 @@ func (p *Pair) send(ctx context.Context, j trafficrun.Job, v *verifier) (sending
 	stop, done := make(chan struct{}), make(chan error, 1)
 	var s sending
 	go func() {
-		done <- inside(p.options.TX.Namespace, func() (err error) {
+		done <- proc.Inside(p.options.TX.Namespace, func() (err error) {
 			if err := pin(p.options.CPU); err != nil {
 				return err
 			}
@@ -341,7 +341,7 @@ func (p *Pair) dropped() (n uint64, err error) {
 	if p.rx.Kind != "veth" {
 		return 0, nil
 	}
-	err = inside(p.options.RX.Namespace, func() error {
+	err = proc.Inside(p.options.RX.Namespace, func() error {
 		fs, err := procfs.NewFS("/proc/thread-self")
 		if err != nil {
 			return err

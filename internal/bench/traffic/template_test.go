@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
 	"github.com/culvert-net/culvert/internal/testutil/tshark"
 )
@@ -127,7 +128,7 @@ func TestKernelWritesTheSame(t *testing.T) {
 		if err := p.engine.Prepare(j); err != nil {
 			t.Fatal(err)
 		}
-		if err := inside(p.options.TX.Namespace, func() error { _, err := p.live(j, nil); return err }); err != nil {
+		if err := proc.Inside(p.options.TX.Namespace, func() error { _, err := p.live(j, nil); return err }); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
