@@ -31,6 +31,7 @@ func (e Extension) protocol() uint8 { return e.Kind }
 func (UDP) protocol() uint8         { return 17 }
 func (TCP) protocol() uint8         { return 6 }
 func (GTPU) protocol() uint8        { return 0 }
+func (VXLAN) protocol() uint8       { return 0 }
 
 func (i ICMP) protocol() uint8 {
 	if i.V6 {
@@ -186,6 +187,11 @@ func (g GTPU) build(payload []byte, _ []Layer, _ Layer) []byte {
 	b = be.AppendUint16(b, or(g.Length, uint16(len(options)+len(payload))))
 	b = be.AppendUint32(b, g.TEID)
 	return append(append(b, options...), payload...)
+}
+
+func (v VXLAN) build(payload []byte, _ []Layer, _ Layer) []byte {
+	const valid = 8 << 24 // the VNI is
+	return append(be.AppendUint32(be.AppendUint32(nil, valid), v.VNI<<8), payload...)
 }
 
 func (p Payload) build(_ []byte, _ []Layer, _ Layer) []byte {

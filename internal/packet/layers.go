@@ -159,6 +159,11 @@ type PDUSession struct {
 	More Hex   `json:"more,omitempty"` // octets behind the second, 4n of them
 }
 
+// VXLAN is the header of RFC 7348; an Ethernet frame follows.
+type VXLAN struct {
+	VNI uint32 `json:"vni"`
+}
+
 // Payload is bytes that no layer explains.
 type Payload struct {
 	Data  Hex   `json:"data,omitempty"`
@@ -210,10 +215,12 @@ func decode(name string, fields json.RawMessage) (Layer, error) {
 		return as[ICMP](fields)
 	case "gtpu":
 		return as[GTPU](fields)
+	case "vxlan":
+		return as[VXLAN](fields)
 	case "payload":
 		return as[Payload](fields)
 	}
-	return nil, fmt.Errorf("no such layer: want ethernet, ipv6, ipv4, srh, extension, udp, tcp, icmp, gtpu or payload")
+	return nil, fmt.Errorf("no such layer: want ethernet, ipv6, ipv4, srh, extension, udp, tcp, icmp, gtpu, vxlan or payload")
 }
 
 func as[L Layer](fields json.RawMessage) (Layer, error) {

@@ -1,13 +1,13 @@
 package traffic
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"slices"
 
-	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane/trafficrun"
-	"github.com/culvert-net/culvert/srv6"
+	"github.com/culvert-net/culvert/internal/packet"
 )
 
 // The keys: what packets differ by.
@@ -46,211 +46,159 @@ type frame struct {
 
 // build makes the frame of `size` octets with FCS. The template is right.
 func (t Template) build(size int) *frame {
-	f := &frame{}
-	f.put(t.Ethernet.Destination != nil, or6(t.Ethernet.Destination)...)
-	f.put(t.Ethernet.Source != nil, or6(t.Ethernet.Source)...)
-	length := size - lenFCS - lenEthernet // of what is behind the Ethernet header
-	f.etherType(t)
-	switch t.Outer.Kind {
-	case GTPU:
-		f.gtpu(t, length)
-	case SRv6:
-		f.srv6(t, length)
-	case VXLAN:
-		f.vxlan(t, length)
+	f := &frame{data: t.frame(size, defaults), headers: t.headers()}
+	zero, one := t.frame(size, zeros), t.frame(size, ones)
+	f.mask = make([]byte, len(f.data))
+	for i := range f.headers {
+		f.mask[i] = ^(zero[i] ^ one[i])
 	}
-	if t.Inner.Source.IsValid() {
-		f.inner(t, length-t.Outer.length())
+	f.outer(t)
+	f.inner(t)
+	for i := range f.places {
+		p := &f.places[i]
+		p.Base = be.Uint32(f.data[p.Offset:])
+		f.follow(p)
 	}
-	f.headers = len(f.data)
-	f.put(false, make([]byte, size-lenFCS-f.headers)...)
-	be.PutUint16(f.data[len(f.data)-lenTag+2:], trafficrun.TagSum)
-	f.checksums()
 	return f
 }
 
-func or6(m MAC) []byte {
-	if m == nil {
-		return make([]byte, 6)
-	}
-	return m
-}
+// unset says what stands in fields that a template leaves open. What differs
+// between zeros and ones may be anything.
+type unset int
 
-func (f *frame) put(known bool, octets ...byte) {
-	f.data = append(f.data, octets...)
-	m := byte(0)
-	if known {
-		m = 0xff
-	}
-	f.mask = append(f.mask, slices.Repeat([]byte{m}, len(octets))...)
-}
+const (
+	defaults unset = iota
+	zeros
+	ones
+)
 
-func (f *frame) put16(known bool, v int) { f.put(known, byte(v>>8), byte(v)) }
-
-func (f *frame) etherType(t Template) {
-	first := t.Inner.Source
-	if t.Outer.Kind != Plain {
-		first = t.Outer.Source
-	}
+// field is a value that the template gives, or what stands in its place.
+func field[T uint8 | uint16 | uint32](o unset, given bool, v T) *T {
 	switch {
-	case !first.IsValid():
-		f.put16(true, typeLocal)
-	case first.Is4():
-		f.put16(true, typeIPv4)
-	default:
-		f.put16(true, typeIPv6)
+	case !given && o == zeros:
+		v = 0
+	case !given && o == ones:
+		v = ^T(0)
 	}
+	return &v
 }
 
-// place says that 32 bits at `offset` count with a key. Their checksums are
-// known when the frame is whole.
+// made is a field that the builder works out, such as a length; nil leaves it to it.
+func made[T uint8 | uint16](o unset) *T {
+	if o == defaults {
+		return nil
+	}
+	return field[T](o, false, 0)
+}
+
+// frame is the template's packet, of `size` octets with FCS.
+func (t Template) frame(size int, o unset) []byte {
+	var layers []packet.Layer
+	if t.Outer.Kind != Plain {
+		layers = t.outerLayers(o)
+	}
+	if i := t.Inner; i.Source.IsValid() {
+		layers = append(layers, ipHeader(o, i.Source, i.Destination, i.HopLimit, i.TrafficClass, i.FlowLabel),
+			datagram(o, i.sourcePort(), true, int(or(i.DestinationPort, 5000)), i.NoChecksum))
+	}
+	payload := make(packet.Hex, size-lenFCS-t.headers())
+	be.PutUint16(payload[len(payload)-lenTag+2:], trafficrun.TagSum)
+	return packet.Frame(append(append([]packet.Layer{t.Ethernet.layer(o)}, layers...), packet.Payload{Data: payload})...)
+}
+
+func (t Template) outerLayers(of unset) []packet.Layer {
+	o := t.Outer
+	destination := o.Destination
+	if o.Kind == SRv6 {
+		destination = o.Segments[len(o.Segments)-1-o.left()]
+	}
+	layers := []packet.Layer{ipHeader(of, o.Source, destination, o.HopLimit, o.TrafficClass, o.FlowLabel)}
+	switch o.Kind {
+	case GTPU:
+		g := packet.GTPU{TEID: *field(of, o.TEID != 0, o.TEID), Length: made[uint16](of)}
+		if o.Container != NoContainer { // sequence and N-PDU numbers mean nothing without their flags
+			flags, kind := uint8(0x34), map[Container]uint8{Downlink: 0, Uplink: 1}
+			g.Container = &packet.PDUSession{Type: kind[o.Container], QFI: o.QFI}
+			g.Flags, g.Sequence, g.NPDU = &flags, field[uint16](of, false, 0), field[uint8](of, false, 0)
+		}
+		layers = append(layers, datagram(of, int(or(o.SourcePort, gtpuPort)), o.SourcePort != 0, gtpuPort, o.Source.Is4()), g)
+	case SRv6:
+		if listed := o.listed(); len(listed) > 0 {
+			left := uint8(o.left())
+			layers = append(layers, packet.SRH{Segments: listed, Left: &left})
+		}
+	case VXLAN:
+		inner := t.Ethernet
+		if of != defaults {
+			inner = Ethernet{} // a device may have others
+		}
+		layers = append(layers, datagram(of, int(or(o.SourcePort, vxlanPort)), o.SourcePort != 0, vxlanPort, o.Source.Is4()),
+			packet.VXLAN{VNI: o.VNI}, inner.layer(of))
+	}
+	return layers
+}
+
+func (e Ethernet) layer(o unset) packet.Layer {
+	address := func(m MAC) packet.Hex {
+		if m != nil {
+			return packet.Hex(m)
+		}
+		return bytes.Repeat([]byte{*field[uint8](o, false, 0)}, 6)
+	}
+	return packet.Ethernet{Dst: address(e.Destination), Src: address(e.Source)}
+}
+
+// ipHeader is an IPv4 or IPv6 header. label is IPv6's.
+func ipHeader(o unset, src, dst netip.Addr, hops uint8, class *uint8, label *uint32) packet.Layer {
+	ttl, tos := field(o, hops != 0, or(hops, 64)), *field(o, class != nil, *orZero(class))
+	if src.Is4() {
+		const dontFragment = 0x4000
+		return packet.IPv4{Src: src, Dst: dst, TTL: ttl, TOS: tos, ID: *field[uint16](o, false, 0),
+			Fragment: *field[uint16](o, false, dontFragment), Length: made[uint16](o), Checksum: made[uint16](o)}
+	}
+	return packet.IPv6{Src: src, Dst: dst, HopLimit: ttl, Class: tos, FlowLabel: *field(o, label != nil, *orZero(label)), Length: made[uint16](o)}
+}
+
+func datagram(o unset, source int, sourceKnown bool, destination int, noChecksum bool) packet.Layer {
+	u := packet.UDP{Sport: *field(o, sourceKnown, uint16(source)), Dport: uint16(destination), Length: made[uint16](o), Checksum: made[uint16](o)}
+	if noChecksum && o == defaults {
+		u.Checksum = new(uint16)
+	}
+	return u
+}
+
+// place says that 32 bits at `offset` count with a key.
 func (f *frame) place(key, offset, shift int) {
 	f.places = append(f.places, trafficrun.Place{Key: uint32(key), Offset: uint32(offset), Shift: uint32(shift)})
-	copy(f.mask[offset:], make([]byte, 4)) // they are compared by number
+	clear(f.mask[offset:][:4]) // they are compared by number
 }
 
-// ip puts an IPv4 or IPv6 header. label is IPv6's.
-func (f *frame) ip(src, dst netip.Addr, protocol, length int, hops uint8, class *uint8, label *uint32) {
-	c := uint8(0)
-	if class != nil {
-		c = *class
-	}
-	if src.Is4() {
-		f.put(true, 0x45)
-		f.put(class != nil, c)
-		f.put16(false, length)
-		f.put(false, 0, 0) // identification
-		f.put(false, 0x40, 0)
-		f.put(hops != 0, or(hops, 64))
-		f.put(true, byte(protocol))
-		f.put(false, 0, 0) // checksum
-	} else {
-		l := uint32(0)
-		if label != nil {
-			l = *label
-		}
-		word := be.AppendUint32(nil, 6<<28|uint32(c)<<20|l)
-		f.put(true, word...)
-		f.unknown(len(f.data)-4, classAndLabel(class == nil, label == nil)...)
-		f.put16(false, length-lenIPv6)
-		f.put(true, byte(protocol))
-		f.put(hops != 0, or(hops, 64))
-	}
-	f.put(true, src.AsSlice()...)
-	f.put(true, dst.AsSlice()...)
-}
-
-// classAndLabel is the mask over an IPv6 header's first word of what is unknown.
-func classAndLabel(class, label bool) []byte {
-	word := uint32(0)
-	if class {
-		word |= 0x0ff00000
-	}
-	if label {
-		word |= 0x000fffff
-	}
-	return be.AppendUint32(nil, word)
-}
-
-// unknown clears the bits of mask that are set in `bits`.
-func (f *frame) unknown(at int, bits ...byte) {
-	for i, b := range bits {
-		f.mask[at+i] &^= b
-	}
-}
-
-func (f *frame) udp(sourceKnown bool, source, destination, length int) {
-	f.put16(sourceKnown, source)
-	f.put16(true, destination)
-	f.put16(false, length)
-	f.put16(false, 0)
-}
-
-func (f *frame) gtpu(t Template, length int) {
-	o, at := t.Outer, len(f.data)
-	f.ip(o.Source, o.Destination, protoUDP, length, o.HopLimit, o.TrafficClass, o.FlowLabel)
-	if o.Source.Is4() {
-		f.outerIP = at + 10
-	}
-	header := lenIP(o.Source.Is4())
-	f.countAddress(keySource, t.Sources, at, Source, o.Source, 12)
-	udp := at + header
-	f.udp(o.SourcePort != 0, int(or(o.SourcePort, gtpuPort)), gtpuPort, length-header)
-	if o.Source.Is6() {
-		f.outerUDP = udp + 6
-	}
-	at = len(f.data)
-	f.put(true, o.gtpuHeader(length-t.Outer.length())...)
-	f.unknown(at+2, 0xff, 0xff) // its length
-	if o.TEID == 0 {
-		f.unknown(at+4, 0xff, 0xff, 0xff, 0xff)
-	}
-	if t.TEIDs > 1 {
-		f.place(keySession, at+4, 0)
-	}
-	if o.Container != NoContainer {
-		f.unknown(at+8, 0xff, 0xff, 0xff) // sequence and N-PDU numbers, which mean nothing here
-	}
-}
-
-func (f *frame) vxlan(t Template, length int) {
-	o, at := t.Outer, len(f.data)
-	f.ip(o.Source, o.Destination, protoUDP, length, o.HopLimit, o.TrafficClass, o.FlowLabel)
-	if o.Source.Is4() {
-		f.outerIP = at + 10
-	}
-	header := lenIP(o.Source.Is4())
-	f.countAddress(keySource, t.Sources, at, Source, o.Source, 12)
-	f.udp(o.SourcePort != 0, int(or(o.SourcePort, vxlanPort)), vxlanPort, length-header)
-	if o.Source.Is6() {
-		f.outerUDP = at + header + 6
-	}
-	f.put(true, 8, 0, 0, 0) // RFC 7348: the VNI is valid
-	f.put(true, be.AppendUint32(nil, o.VNI<<8)...)
-	f.put(false, or6(t.Ethernet.Destination)...)
-	f.put(false, or6(t.Ethernet.Source)...)
-	inner := Template{Inner: t.Inner}
-	f.etherType(inner)
-}
-
-// gtpuHeader is that of a G-PDU around `length` octets.
-func (o Outer) gtpuHeader(length int) []byte {
-	kind := map[Container]srv6.ContainerType{NoContainer: srv6.ContainerNone, Uplink: srv6.ContainerUplink, Downlink: srv6.ContainerDownlink}
-	c := gtpu.PDUSessionContainer{Type: kind[o.Container], QFI: o.QFI}
-	b, err := gtpu.AppendGPDU(nil, o.TEID, c, make([]byte, length))
-	if err != nil {
-		panic(err) // Check sees to the QFI and the length
-	}
-	return b[:len(b)-length]
-}
-
-func (f *frame) srv6(t Template, length int) {
-	o, at, listed := t.Outer, len(f.data), t.Outer.listed()
-	next := protoIPv6
-	if t.Inner.Source.Is4() {
-		next = protoIPv4
-	}
-	first := next
-	if len(listed) > 0 {
-		first = protoRouting
-	}
-	left := o.left()
-	destination := o.Segments[len(o.Segments)-1-left]
-	f.ip(o.Source, destination, first, length, o.HopLimit, o.TrafficClass, o.FlowLabel)
-	f.countAddress(keySource, t.Sources, at, Source, o.Source, or(o.SourceNumberAt, 12))
-	if o.NumberAt > 0 && t.TEIDs > 1 && left == 0 {
-		f.place(keySession, at+24+o.NumberAt, 0)
-	}
-	if len(listed) == 0 {
+// outer finds the checksums and the numbers of the outer headers.
+func (f *frame) outer(t Template) {
+	o, at := t.Outer, lenEthernet
+	if o.Kind == Plain {
 		return
 	}
-	at = len(f.data)
-	f.put(true, byte(next), byte(2*len(listed)), srv6.RoutingTypeSRH, byte(left), byte(len(listed)-1), 0, 0, 0)
-	for _, s := range listed {
-		f.put(true, s.AsSlice()...)
+	behind := at + lenIP(o.Source.Is4())
+	if o.Source.Is4() {
+		f.outerIP = at + 10
+	} else if o.Kind != SRv6 {
+		f.outerUDP = behind + 6
 	}
-	if o.NumberAt > 0 && t.TEIDs > 1 {
-		f.place(keySession, at+lenSRH+o.NumberAt, 0)
+	f.countAddress(keySource, t.Sources, at, Source, o.Source, or(o.SourceNumberAt, 12))
+	if t.TEIDs <= 1 {
+		return
+	}
+	switch {
+	case o.Kind == GTPU:
+		f.place(keySession, behind+lenUDP+4, 0)
+	case o.Kind == SRv6 && o.NumberAt > 0:
+		if o.left() == 0 {
+			f.place(keySession, at+24+o.NumberAt, 0)
+		}
+		if len(o.listed()) > 0 {
+			f.place(keySession, behind+lenSRH+o.NumberAt, 0)
+		}
 	}
 }
 
@@ -289,10 +237,13 @@ func (f *frame) countAddress(key, count, at int, end End, a netip.Addr, octet in
 	f.place(key, offset, 0)
 }
 
-func (f *frame) inner(t Template, length int) {
-	i, at := t.Inner, len(f.data)
-	header := lenIP(i.Source.Is4())
-	f.ip(i.Source, i.Destination, protoUDP, length, i.HopLimit, i.TrafficClass, i.FlowLabel)
+// inner finds the checksums and the numbers of the users' packet.
+func (f *frame) inner(t Template) {
+	i, at := t.Inner, lenEthernet+t.Outer.length()
+	if !i.Source.IsValid() {
+		return
+	}
+	udp := at + lenIP(i.Source.Is4())
 	if i.Source.Is4() {
 		f.innerIP = at + 10
 	}
@@ -304,8 +255,6 @@ func (f *frame) inner(t Template, length int) {
 	if t.Outer.Kind == Plain {
 		f.countAddress(keySource, t.Sources, at, i.sourceEnd(), i.Source, 12)
 	}
-	udp := at + header
-	f.udp(true, i.sourcePort(), int(or(i.DestinationPort, 5000)), length-header)
 	if !i.NoChecksum {
 		f.innerUDP = udp + 6
 	}

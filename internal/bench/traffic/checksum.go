@@ -20,45 +20,6 @@ func pseudo(ip []byte, length int) uint32 {
 	return checksum.Pseudo(src, dst, protoUDP, length)
 }
 
-// checksums fills them in, from the inside out, and tells the places theirs.
-func (f *frame) checksums() {
-	f.udpChecksum(f.innerUDP, f.innerIPStart())
-	f.ipChecksum(f.innerIP)
-	f.udpChecksum(f.outerUDP, lenEthernet)
-	f.ipChecksum(f.outerIP)
-	for i := range f.places {
-		p := &f.places[i]
-		p.Base = be.Uint32(f.data[p.Offset:])
-		f.follow(p)
-	}
-}
-
-// innerIPStart is where the inner IP header is, if it has a UDP checksum.
-func (f *frame) innerIPStart() int {
-	if f.innerIP > 0 {
-		return f.innerIP - 10
-	}
-	return f.innerUDP - 6 - lenIPv6
-}
-
-func (f *frame) udpChecksum(at, ip int) {
-	if at == 0 {
-		return
-	}
-	datagram := f.data[at-6:]
-	c := checksum.Of(datagram, pseudo(f.data[ip:], len(datagram)))
-	if c == 0 {
-		c = 0xffff
-	}
-	be.PutUint16(f.data[at:], c)
-}
-
-func (f *frame) ipChecksum(at int) {
-	if at != 0 {
-		be.PutUint16(f.data[at:], checksum.Of(f.data[at-10:at+10], 0))
-	}
-}
-
 // follow names the checksums that change with a place. A UDP checksum around
 // covers the place and the checksums inside that follow it, each of which takes
 // the change out once.
