@@ -81,7 +81,7 @@ func (d *Experiment) Flags(f *pflag.FlagSet) {
 	f.TextVar(&d.MAC, "mac", d.MAC, "Ethernet `address` of the device's interface behind --tx")
 	f.StringVar(&d.Template, "template", d.Template, "what is sent: a `file`, or one of "+strings.Join(TemplateNames(), ", "))
 	f.StringVar(&d.Expect, "expect", d.Expect, "what must come out: a `file`, or one of the same (default: what is sent)")
-	f.StringVar(&d.Method, "method", d.Method, "`how` packets are sent: live or packet (default: live where it can be had)")
+	f.StringVar(&d.Method, "method", d.Method, "`method` of sending packets: live or packet (default: live where the interface can)")
 	f.StringSliceVar(&d.Against, "against", d.Against, "built-in `devices` to compare with: kernel, culvert, or functions of theirs such as kernel/end")
 	f.StringSliceVar(&d.Sizes, "sizes", d.Sizes, "`octets` of frames with FCS, or imix")
 	f.Float64Var(&d.Loss, "loss", d.Loss, "`share` of packets that may be lost at PDR")
@@ -134,9 +134,7 @@ func netns(name string) string {
 // Validate names fields as flags are named, with underscores.
 func (d *Experiment) Validate() error {
 	var list experiment.Problems
-	bad := func(field, fix, format string, args ...any) {
-		list = append(list, experiment.Problem("with."+field, fix, format, args...))
-	}
+	bad := experiment.Complain(&list)
 	d.checkPorts(bad)
 	for field, name := range map[string]string{"template": d.Template, "expect": d.Expect} {
 		if _, err := readTemplate(name); err != nil && name != "" {

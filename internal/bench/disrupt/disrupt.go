@@ -70,9 +70,7 @@ func (d *Experiment) Quick() {
 // Validate says what is wrong with the parameters.
 func (d *Experiment) Validate() error {
 	var list experiment.Problems
-	bad := func(field, fix, format string, args ...any) {
-		list = append(list, experiment.Problem("with."+field, fix, format, args...))
-	}
+	bad := experiment.Complain(&list)
 	for i, name := range d.Events {
 		if !slices.Contains(EventNames(), name) {
 			bad(fmt.Sprintf("events[%d]", i), "one of "+strings.Join(EventNames(), ", "), "there is no event %q", name)

@@ -30,10 +30,10 @@ func (l *Library) Commands() []*cobra.Command {
 // flags adds those that every experiment has.
 func (c *choices) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.dir, "dir", "", "`folder` for the run (default: one below ./culvert-bench)")
-	f.StringVar(&c.resume, "resume", "", "go on with the run in this `folder` where it stopped")
-	f.IntVar(&c.rounds, "rounds", 0, "how often each point is measured (`n`; default: what the experiment says)")
-	f.Uint64Var(&c.seed, "seed", 0, "`number` that decides all that is random (default: what the experiment says)")
-	f.BoolVar(&c.quick, "quick", false, "as short as can be: whether it works, not how fast it is")
+	f.StringVar(&c.resume, "resume", "", "`folder` of a run to continue where it stopped")
+	f.IntVar(&c.rounds, "rounds", 0, "`number` of times that each point is measured (default: what the experiment says)")
+	f.Uint64Var(&c.seed, "seed", 0, "`number` that decides everything random (default: what the experiment says)")
+	f.BoolVar(&c.quick, "quick", false, "run for seconds only: shows whether it works, not how fast it is")
 	f.StringVar(&c.culvert, "culvert", "", "culvert `binary` to measure (default: the one beside this program, or in PATH)")
 	f.StringVar(&c.bpffs, "bpffs", "/sys/fs/bpf", "bpffs `directory` for the pins")
 	f.IntVar(&c.cpu, "cpu", -1, "`CPU` to measure on (default: the last that may be used)")
@@ -218,8 +218,8 @@ func (l *Library) runCommand() *cobra.Command {
 		Short: "Run an experiment: a built-in one, or one of your own",
 		Long: `Runs an experiment: a built-in one (culvert bench list), or one in a YAML file:
 copy a built-in one with culvert bench list --show NAME, and change it.
-It says how long it will take, and can be stopped: what was measured is kept,
-and --resume goes on.`,
+It says how long it will take. A run that is stopped keeps its measurements, and
+--resume continues it.`,
 		Example: "  culvert bench list --show functions > mine.yaml\n  culvert bench run mine.yaml --dir mine\n  culvert bench run --resume mine",
 		Args: func(c *cobra.Command, args []string) error {
 			if o.resume != "" {
@@ -311,7 +311,7 @@ func (l *Library) listCommand() *cobra.Command {
 	show := ""
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "What experiments there are, and how long they take",
+		Short: "List the experiments and how long they take",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c.Flags()); err != nil {

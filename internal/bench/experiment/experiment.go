@@ -122,6 +122,13 @@ func Problem(field, fix, format string, args ...any) config.Error {
 	return config.Error{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix}
 }
 
+// Complain returns what adds a problem with a field of `with` to a list.
+func Complain(list *Problems) func(field, fix, format string, args ...any) {
+	return func(field, fix, format string, args ...any) {
+		*list = append(*list, Problem("with."+field, fix, format, args...))
+	}
+}
+
 // Chosen wants a field to be some of a list, each of them once.
 func Chosen(field string, values, from []string) (list Problems) {
 	fix := "give some of " + strings.Join(from, ", ")

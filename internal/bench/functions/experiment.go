@@ -56,10 +56,10 @@ func (e *Experiment) chosen(size int) []catalog.Function {
 // Flags offers the parameters.
 func (e *Experiment) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&e.Functions, "functions", e.Functions, "`names` of the functions to measure (default: all)")
-	f.UintSliceVar(&e.Entries, "entries", e.Entries, "how many `entries` (sessions, SIDs, TEIDs) frames are for, at random")
+	f.UintSliceVar(&e.Entries, "entries", e.Entries, "`numbers` of entries (sessions, SIDs, TEIDs) that the frames are for, at random")
 	f.IntSliceVar(&e.Sizes, "sizes", e.Sizes, "`octets` behind the user's IPv4 header; the paper has 26 and 1440")
 	f.IntVar(&e.Packets, "packets", e.Packets, "`packets` of one run")
-	f.IntVar(&e.Traffic.Runs, "runs", e.Traffic.Runs, "in how many rounds rate, loss and latency are measured (`n`; 0: not at all)")
+	f.IntVar(&e.Traffic.Runs, "runs", e.Traffic.Runs, "`number` of rounds in which rate, loss and latency are measured (0: none)")
 }
 
 // Quick makes it seconds.
@@ -75,9 +75,7 @@ func (*Experiment) CPUs(chosen int) ([]int, error) { return proc.One(chosen) }
 // Validate says what is wrong with the parameters.
 func (e *Experiment) Validate() error {
 	var list experiment.Problems
-	bad := func(field, fix, format string, args ...any) {
-		list = append(list, experiment.Problem("with."+field, fix, format, args...))
-	}
+	bad := experiment.Complain(&list)
 	cost.Unknown(bad, "functions", e.Functions, e.All(catalog.ShortSize))
 	cost.CheckEntries(bad, e.Entries)
 	for i, n := range e.Sizes {

@@ -74,7 +74,7 @@ func (p *Params) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.N9, "n9", p.N9, "`transports` of N9: "+strings.Join(names(), ", "))
 	f.StringSliceVar(&p.Direction, "direction", p.Direction, "`directions` of the traffic: uplink, downlink")
 	f.Float64SliceVar(&p.Rates, "rates", p.Rates, "`rates` that are offered, in Mbit/s of the users' packets (default: around the highest without loss)")
-	f.IntVar(&p.Points, "points", p.Points, "how many `rates` are chosen")
+	f.IntVar(&p.Points, "points", p.Points, "`number` of rates that are chosen")
 	f.IntVar(&p.PacketSize, "packet-size", p.PacketSize, "`octets` of a user's packet")
 	f.DurationVar((*time.Duration)(&p.Trial), "trial", time.Duration(p.Trial), "`time` for which each rate is offered")
 }
@@ -110,9 +110,7 @@ const leastTrial = 20 * time.Millisecond
 // Validate says everything that is wrong.
 func (p *Params) Validate() error {
 	var list experiment.Problems
-	add := func(field, fix, format string, args ...any) {
-		list = append(list, experiment.Problem("with."+field, fix, format, args...))
-	}
+	add := experiment.Complain(&list)
 	chosen := func(field string, values, from []string) {
 		list = append(list, experiment.Chosen("with."+field, values, from)...)
 	}

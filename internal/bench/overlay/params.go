@@ -139,9 +139,7 @@ const (
 // Validate says everything that is wrong.
 func (p *Params) Validate() error {
 	var list experiment.Problems
-	add := func(field, fix, format string, args ...any) {
-		list = append(list, experiment.Problem("with."+field, fix, format, args...))
-	}
+	add := experiment.Complain(&list)
 	chosen := func(field string, values, from []string) {
 		list = append(list, experiment.Chosen("with."+field, values, from)...)
 	}

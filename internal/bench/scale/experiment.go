@@ -87,7 +87,7 @@ func (e *Experiment) Flags(f *pflag.FlagSet) {
 	for _, d := range e.dimensions() {
 		f.UintSliceVar(d.numbers, d.name, *d.numbers, fmt.Sprintf("`numbers` of %s, up to %d", d.name, d.most))
 	}
-	f.BoolVar(&e.Cores, "cores", e.Cores, "two cores beside one")
+	f.BoolVar(&e.Cores, "cores", e.Cores, "measure two cores beside one")
 	f.IntVar(&e.Packets, "packets", e.Packets, "`packets` of one run")
 }
 
@@ -111,9 +111,7 @@ func (e *Experiment) CPUs(chosen int) ([]int, error) {
 // Validate says what is wrong with the parameters.
 func (e *Experiment) Validate() error {
 	var list experiment.Problems
-	bad := func(field, fix, format string, args ...any) {
-		list = append(list, experiment.Problem("with."+field, fix, format, args...))
-	}
+	bad := experiment.Complain(&list)
 	for _, d := range e.dimensions() {
 		for i, n := range *d.numbers {
 			if n < 1 || n > d.most {

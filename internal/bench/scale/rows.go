@@ -69,9 +69,7 @@ func (e *rowsExperiment) CPUs(chosen int) ([]int, error) {
 // Validate says what is wrong with the parameters.
 func (e *rowsExperiment) Validate() error {
 	var list experiment.Problems
-	bad := func(field, fix, format string, args ...any) {
-		list = append(list, experiment.Problem("with."+field, fix, format, args...))
-	}
+	bad := experiment.Complain(&list)
 	cost.Unknown(bad, "functions", e.Functions, e.all)
 	cost.CheckEntries(bad, e.Entries)
 	cost.CheckPackets(bad, e.Packets)
