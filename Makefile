@@ -29,6 +29,10 @@ help: ## this list
 build: ## build bin/culvert, bin/culvert-cni and bin/culvert-lab
 	@CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(dir $(BIN)) ./cmd/culvert ./cmd/culvert-cni ./cmd/culvert-lab
 
+.PHONY: size
+size: ## size of culvert and culvert-cni, and what it consists of (docs/reference/size.md)
+	@tools/size.sh '$(TAGS)'
+
 .PHONY: image
 image: build ## write bin/culvert-image.tar, the cluster's image of this version, which ctr and podman take
 	@go run ./tools/image dist/kubernetes/Containerfile '$(IMAGE):$(VERSION)' $(dir $(BIN))culvert-image.tar
