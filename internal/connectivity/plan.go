@@ -70,25 +70,60 @@ func compareNames(a, b string) int {
 	return slices.Compare([]byte(a), []byte(b))
 }
 
-// pairs calls f for the pairs of nodes, in each family.
-func (f *field) pairs(which func(i, j int) bool, do func(family Family, from, to place)) {
-	for _, family := range Families() {
-		for i, from := range f.places {
-			for j, to := range f.places {
-				if which(i, j) {
-					do(family, from, to)
-				}
-			}
-		}
-	}
+// flow is traffic between nodes: who sends what to whom, and how it is judged.
+type flow struct {
+	check    string // the name of its rows
+	from, to func(place) Pod
+	nodes    func(i, j int) bool // the pairs of nodes between which it flows
+	probes   []Probe
+	judge    func(*Row, Answer)
+	service  bool // it is for the Service: at its own address unless there is a receiver
 }
 
+// Senders and receivers at a node.
+func client(p place) Pod { return p.client }
+func server(p place) Pod { return p.server }
+func host(p place) Pod   { return p.host }
+
+// Pairs of nodes.
 func same(i, j int) bool  { return i == j }
 func other(i, j int) bool { return i != j }
 func every(int, int) bool { return true }
 
 // around leads from each node to the next one: of what takes long.
 func (f *field) around(i, j int) bool { return i != j && j == (i+1)%len(f.places) }
+
+// plan is the tasks of flows: each probe in each family, between each pair of nodes.
+func (f *field) plan(flows ...flow) (list []task) {
+	for _, l := range flows {
+		for _, p := range l.probes {
+			for _, family := range Families() {
+				list = append(list, f.ofFamily(l, p, family)...)
+			}
+		}
+	}
+	return list
+}
+
+func (f *field) ofFamily(l flow, p Probe, family Family) (list []task) {
+	service, there := family.of(f.service.Addresses)
+	if l.service && !there {
+		return nil
+	}
+	for i, from := range f.places {
+		for j, to := range f.places {
+			if !l.nodes(i, j) {
+				continue
+			}
+			receiver := Pod{Node: "Service", Addresses: []netip.Addr{service}}
+			if l.to != nil {
+				receiver = l.to(to)
+			}
+			list = append(list, between(l.check, family, l.from(from), receiver, p, l.judge)...)
+		}
+	}
+	return list
+}
 
 // between is a task from one pod to another, if both have the family.
 func between(check string, family Family, from, to Pod, p Probe, judge func(*Row, Answer)) []task {
@@ -101,119 +136,85 @@ func between(check string, family Family, from, to Pod, p Probe, judge func(*Row
 	return []task{{row: Row{Check: check, From: from.Node, To: to.Node, Family: family}, pod: from, probe: p, judge: judge}}
 }
 
-// ways are what goes to a port, small.
-func ways(port uint16) []Probe {
+// byKind is a flow for each of the probes, whose kind is a part of its name.
+func byKind(l flow, probes ...Probe) (list []flow) {
+	for _, p := range probes {
+		kind := l
+		kind.check, kind.probes = fmt.Sprintf("%s, %s", l.check, p.Kind), []Probe{p}
+		list = append(list, kind)
+	}
+	return list
+}
+
+// small is what goes to a port, a little of it.
+func small(port uint16) []Probe {
 	return []Probe{
 		{Kind: UDP, Port: port, Count: fewPings, Size: packetSize},
 		{Kind: TCP, Port: port, Count: 1, Bytes: fewBytes},
 	}
 }
 
-func (f *field) podToPod(check string, which func(i, j int) bool) (list []task) {
-	for _, p := range append([]Probe{{Kind: Ping, Count: fewPings}}, ways(f.ports.Pod)...) {
-		f.pairs(which, func(family Family, from, to place) {
-			list = append(list, between(name(check, p), family, from.client, to.server, p, arrived)...)
-		})
-	}
-	return list
+// toPods is from pods or nodes to pods, toNodes to nodes.
+func (f *field) toPods(check string, from func(place) Pod, nodes func(i, j int) bool) []task {
+	return f.plan(byKind(flow{check: check, from: from, to: server, nodes: nodes, judge: arrived}, small(f.ports.Pod)...)...)
 }
 
-// nodeToNode is the underlay by itself.
-func (f *field) nodeToNode(check string) (list []task) {
-	for _, p := range ways(f.ports.Host) {
-		f.pairs(other, func(family Family, from, to place) {
-			list = append(list, between(name(check, p), family, from.host, to.host, p, arrived)...)
-		})
-	}
-	return list
+func (f *field) toNodes(check string, from func(place) Pod, nodes func(i, j int) bool) []task {
+	return f.plan(byKind(flow{check: check, from: from, to: host, nodes: nodes, judge: arrived}, small(f.ports.Host)...)...)
 }
 
-func (f *field) podToNode(check string, which func(i, j int) bool) (list []task) {
-	for _, p := range ways(f.ports.Host) {
-		f.pairs(which, func(family Family, from, to place) {
-			list = append(list, between(name(check, p), family, from.client, to.host, p, arrived)...)
-		})
-	}
-	return list
+func (f *field) podToPod(check string, nodes func(i, j int) bool) []task {
+	ping := flow{check: check, from: client, to: server, nodes: nodes, judge: arrived}
+	return append(f.plan(byKind(ping, Probe{Kind: Ping, Count: fewPings})...), f.toPods(check, client, nodes)...)
 }
-
-func (f *field) nodeToPod(check string, which func(i, j int) bool) (list []task) {
-	for _, p := range ways(f.ports.Pod) {
-		f.pairs(which, func(family Family, from, to place) {
-			list = append(list, between(name(check, p), family, from.host, to.server, p, arrived)...)
-		})
-	}
-	return list
-}
-
-func name(check string, p Probe) string { return fmt.Sprintf("%s, %s", check, p.Kind) }
 
 // clusterIP goes to the Service until each pod behind it has answered, those of
-// the asker's own node too.
-func (f *field) clusterIP() (list []task) {
-	for _, asker := range []struct {
-		check string
-		of    func(place) Pod
-	}{
-		{"pod to ClusterIP", func(p place) Pod { return p.client }},
-		{"node to ClusterIP", func(p place) Pod { return p.host }},
-	} {
-		for _, p := range []Probe{
-			{Kind: UDP, Count: fewPings, Size: packetSize},
-			{Kind: TCP, Count: perServer * len(f.places), Servers: len(f.places), Bytes: 1 << 10},
-		} {
-			for _, family := range Families() {
-				to, there := family.of(f.service.Addresses)
-				for _, at := range f.places {
-					p.To, p.Port = to, f.service.Port
-					if _, asks := family.of(asker.of(at).Addresses); asks && there {
-						list = append(list, task{Row{Check: name(asker.check, p), From: at.name, To: "Service", Family: family}, asker.of(at), p, f.served})
-					}
-				}
-			}
-		}
+// the sender's own node too.
+func (f *field) clusterIP() []task {
+	probes := []Probe{
+		{Kind: UDP, Port: f.service.Port, Count: fewPings, Size: packetSize},
+		{Kind: TCP, Port: f.service.Port, Count: perServer * len(f.places), Servers: len(f.places), Bytes: 1 << 10},
 	}
-	return list
+	service := flow{check: "pod to ClusterIP", from: client, nodes: same, judge: f.served, service: true}
+	fromNodes := service
+	fromNodes.check, fromNodes.from = "node to ClusterIP", host
+	return f.plan(append(byKind(service, probes...), byKind(fromNodes, probes...)...)...)
 }
 
-// nodePort goes to the Service by each node.
+// nodePort goes to the Service through each node.
 func (f *field) nodePort() (list []task) {
 	for _, p := range []Probe{
 		{Kind: UDP, Port: f.service.NodePort, Count: fewPings, Size: packetSize},
 		{Kind: TCP, Port: f.service.NodePort, Count: nodeConnect, Bytes: 1 << 10},
 	} {
-		f.pairs(every, func(family Family, from, to place) {
-			if _, there := family.of(f.service.Addresses); there {
-				list = append(list, between(name("pod to NodePort", p), family, from.client, to.host, p, f.served)...)
-			}
-		})
-		f.pairs(other, func(family Family, from, to place) {
-			if _, there := family.of(f.service.Addresses); there {
-				list = append(list, between(name("node to NodePort", p), family, from.host, to.host, p, f.served)...)
-			}
-		})
+		pods := flow{check: "pod to NodePort", from: client, to: host, nodes: every, judge: f.served, service: true}
+		nodes := flow{check: "node to NodePort", from: host, to: host, nodes: other, judge: f.served, service: true}
+		list = append(list, f.plan(append(byKind(pods, p), byKind(nodes, p)...)...)...)
 	}
 	return list
 }
 
-// big are packets at the limit of what a path takes, and longer ones.
-func (f *field) big() (list []task) {
-	for _, b := range []struct {
-		check string
-		probe Probe
-		judge func(*Row, Answer)
-	}{
-		{"as long as the path takes, not to be fragmented", Probe{Kind: UDP, Count: fewPings, Full: true}, full},
-		{"longer than the path takes", Probe{Kind: UDP, Count: 3, Full: true, Beyond: 1}, beyond},
-		{"in fragments", Probe{Kind: UDP, Count: fewPings, Size: longPacket}, arrived},
-		{"8 MiB of TCP", Probe{Kind: TCP, Count: 1, Bytes: manyBytes}, transferred},
-	} {
-		b.probe.Port = f.ports.Pod
-		f.pairs(f.around, func(family Family, from, to place) {
-			list = append(list, between(b.check, family, from.client, to.server, b.probe, b.judge)...)
-		})
+// sized are probes at the limit of what a path takes, and beyond it: of a stage
+// whose rows have a prefix.
+func (f *field) sized(prefix string) []flow {
+	row := func(check string, p Probe, judge func(*Row, Answer)) flow {
+		p.Port = f.ports.Pod
+		return flow{check: prefix + check, from: client, to: server, nodes: f.around, probes: []Probe{p}, judge: judge}
 	}
-	return list
+	return []flow{
+		row("as long as the path takes", Probe{Kind: UDP, Count: fewPings, Full: true}, full),
+		row("longer than the path takes", Probe{Kind: UDP, Count: 3, Full: true, Beyond: 1}, beyond),
+		row("8 MiB of TCP", Probe{Kind: TCP, Count: 1, Bytes: manyBytes}, transferred),
+	}
+}
+
+// big are packets at the limit of what a path takes, and longer ones.
+func (f *field) big() []task {
+	flows := f.sized("")
+	flows[0].check += ", not to be fragmented"
+	fragments := flow{check: "in fragments", from: client, to: server, nodes: f.around, judge: arrived,
+		probes: []Probe{{Kind: UDP, Port: f.ports.Pod, Count: fewPings, Size: longPacket}}}
+	return f.plan(slices.Insert(flows, 2, fragments)...)
 }
 
 // outside pings an address that is none of the cluster's.

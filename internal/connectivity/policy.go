@@ -165,17 +165,9 @@ func (d *detour) switched(ctx context.Context) error {
 		return err
 	}
 	var list []task
-	for _, b := range []struct {
-		check string
-		probe Probe
-		judge func(*Row, Answer)
-	}{
-		{"policy: as long as the path takes", Probe{Kind: UDP, Port: d.Ports.Pod, Count: fewPings, Full: true}, full},
-		{"policy: longer than the path takes", Probe{Kind: UDP, Port: d.Ports.Pod, Count: 3, Full: true, Beyond: 1}, beyond},
-		{"policy: 8 MiB of TCP", Probe{Kind: TCP, Port: d.Ports.Pod, Count: 1, Bytes: manyBytes}, transferred},
-	} {
+	for _, l := range d.field.sized("policy: ") {
 		for _, f := range d.families {
-			list = append(list, between(b.check, f, d.client, d.server, b.probe, b.judge)...)
+			list = append(list, between(l.check, f, d.client, d.server, l.probes[0], l.judge)...)
 		}
 	}
 	rows, err := d.tasks(list)(ctx)

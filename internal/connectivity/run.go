@@ -221,11 +221,11 @@ func (t *test) checks(ctx context.Context) error {
 		name string
 		do   func(context.Context) ([]Row, error)
 	}{
-		{nodeToNode, t.tasks(f.nodeToNode(nodeToNode))},
+		{nodeToNode, t.tasks(f.toNodes(nodeToNode, host, other))},
 		{"pod to pod of the same node", t.tasks(f.podToPod("pod to pod of the same node", same))},
 		{podToOther, t.tasks(f.podToPod(podToOther, other))},
-		{"pod to node", t.tasks(append(f.podToNode("pod to its node", same), f.podToNode("pod to another node", other)...))},
-		{"node to pod", t.tasks(append(f.nodeToPod("node to its pod", same), f.nodeToPod("node to another's pod", other)...))},
+		{"pod to node", t.tasks(append(f.toNodes("pod to its node", client, same), f.toNodes("pod to another node", client, other)...))},
+		{"node to pod", t.tasks(append(f.toPods("node to its pod", host, same), f.toPods("node to another's pod", host, other)...))},
 		{"ClusterIP", t.settled(t.tasks(f.clusterIP()))},
 		{"NodePort", t.tasks(f.nodePort())},
 		{"big packets", t.tasks(f.big())},
