@@ -91,10 +91,7 @@ func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, e
 	}
 	all := map[string]map[string]uint64{}
 	for node, view := range seen {
-		all[node] = map[string]uint64{}
-		for reason, o := range view.Outcomes {
-			all[node][reason] = o.Packets
-		}
+		all[node] = view.Packets[observe.Outcome]
 	}
 	return all, nil
 }
@@ -118,14 +115,7 @@ func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
 	}
 	all := map[string]Counters{}
 	for node, view := range seen {
-		c := Counters{SIDs: map[string]uint64{}, Policies: map[string]uint64{}}
-		for sid, v := range view.Sids {
-			c.SIDs[sid] = v.Packets
-		}
-		for name, v := range view.Policies {
-			c.Policies[name] = v.Packets
-		}
-		all[node] = c
+		all[node] = Counters{view.Packets[observe.SID], view.Packets[observe.Policy]}
 	}
 	return all, nil
 }
@@ -135,7 +125,7 @@ func (n *Network) Socket(node string) string { return daemon.Socket(n.in, n.in.N
 
 // Apply lays something over a node's configuration, and applies it.
 func (n *Network) Apply(ctx context.Context, node string, over map[string]any) error {
-	return daemon.ApplyOver(ctx, n.in, n.in.Node(node), over)
+	return daemon.ApplyCulvert(ctx, n.in, n.in.Node(node), "", over)
 }
 
 // Daemons are the culvert processes, by node.

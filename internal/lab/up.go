@@ -53,9 +53,9 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 	}{
 		{"namespaces", func(n *topology.Node) error { return in.MakeNamespace(n) }},
 		{"links", nil},
-		{"GTP-U endpoints", func(n *topology.Node) error { return daemon.StartEndpoint(in, n) }},
+		{"GTP-U endpoints", func(n *topology.Node) error { return daemon.StartEndpoint(ctx, in, n) }},
 		{"addresses and routes", func(n *topology.Node) error { return in.Configure(n) }},
-		{"FRR", func(n *topology.Node) error { return daemon.StartFRR(in, n) }},
+		{"FRR", func(n *topology.Node) error { return daemon.StartFRR(ctx, in, n) }},
 		{"kube-apiserver", func(n *topology.Node) error { return cluster.StartFor(ctx, in, n) }},
 		{"kubelets", func(n *topology.Node) error { return cluster.StartKubelet(in, n) }},
 		{"the nodes of the cluster", func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }},

@@ -22,10 +22,10 @@ func (r *Checker) explain(ctx context.Context, before observe.Observation) (list
 	}
 	r.seen = after
 	for _, n := range r.Nodes {
-		for _, reason := range slices.Sorted(maps.Keys(after[n.Name].Outcomes)) {
-			x := after[n.Name].Outcomes[reason]
-			if d := x.Packets - before[n.Name].Outcomes[reason].Packets; d > 0 {
-				list = append(list, fmt.Sprintf("%s %s +%d", n.Name, reason, d))
+		counted := after[n.Name].Packets[observe.Outcome]
+		for _, reason := range slices.Sorted(maps.Keys(counted)) {
+			if more := counted[reason] - before[n.Name].Packets[observe.Outcome][reason]; more > 0 {
+				list = append(list, fmt.Sprintf("%s %s +%d", n.Name, reason, more))
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -65,19 +64,12 @@ func ospf(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.O
 // routeCheck wants the kernel of a node to send what is for an address by an
 // interface.
 func routeCheck(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
-	out, err := r.Namespace(r.Node(c.From)).Output("ip", "-j", "route", "get", c.To.String())
-	if err != nil {
-		o.Fail("%s has no route to %v: %v", c.From, c.To, err)
-		return nil
-	}
 	var found []struct {
 		Device string `json:"dev"`
 	}
-	if err := json.Unmarshal(out, &found); err != nil {
-		return fmt.Errorf("ip route get shows %q: %w", out, err)
-	}
-	if len(found) != 1 {
-		return errors.New("ip route get shows no route")
+	if err := r.IPJSON(r.Node(c.From), &found, "route", "get", c.To.String()); err != nil || len(found) != 1 {
+		o.Fail("%s has no route to %v: %v", c.From, c.To, err)
+		return nil
 	}
 	o.Say("by %s", found[0].Device)
 	if found[0].Device != c.Expect.Interface {

@@ -109,12 +109,10 @@ func defineResources(ctx context.Context, in *instance.Instance) error {
 			return err
 		}
 	}
-	var last error
-	instance.WaitFor(instance.ReadyTime, func() bool {
-		_, last = Request(ctx, in, http.MethodGet, "/apis/culvert.net/v1alpha1/srv6policies", nil)
-		return last == nil || ctx.Err() != nil
+	return instance.Await(ctx, instance.ReadyTime, func() error {
+		_, err := Request(ctx, in, http.MethodGet, "/apis/culvert.net/v1alpha1/srv6policies", nil)
+		return err
 	})
-	return last
 }
 
 func runEtcd(in *instance.Instance, n *topology.Node) error {
@@ -133,14 +131,12 @@ func RunAPIServer(ctx context.Context, in *instance.Instance, n *topology.Node) 
 		"--service-account-key-file", in.File(n, "accounts.key"), "--service-cluster-ip-range", ranges(in, serviceRanges)}, kubeletOptions(in, n)...)...); err != nil {
 		return err
 	}
-	p, _ := in.Process(n, topology.ApiServerProcess)
-	var last error
-	ready := instance.WaitFor(topology.ApiServerTime, func() bool {
-		_, last = Request(ctx, in, http.MethodGet, "/readyz", nil)
-		return last == nil || ctx.Err() != nil || !p.Alive()
+	err := in.AwaitProcess(ctx, n, topology.ApiServerProcess, topology.ApiServerTime, func() error {
+		_, err := Request(ctx, in, http.MethodGet, "/readyz", nil)
+		return err
 	})
-	if !ready || last != nil {
-		return fmt.Errorf("kube-apiserver did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, topology.ApiServerProcess))
+	if err != nil {
+		return err
 	}
 	return writeKubeconfig(in, n, administrator, in.Kubeconfig())
 }

@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/image"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
+	"github.com/prometheus/procfs"
 )
 
 // Kubernetes gives its parts their rights by who they are.
@@ -107,7 +111,7 @@ func TestProcesses(t *testing.T) {
 		found, _ = Processes(in, in.Node("x"), func(pid int) bool { return Runs(pid, "sleep", "1234") })
 		return len(found) == 1
 	})
-	if len(found) != 1 || instance.ParentOf(found[0]) != cmd.Process.Pid {
+	if len(found) != 1 || parentOf(t, found[0]) != cmd.Process.Pid {
 		t.Fatalf("found %v", found)
 	}
 	if err := (instance.Process{PID: found[0]}).Stop(9, instance.ReadyTime); err != nil {
@@ -115,5 +119,51 @@ func TestProcesses(t *testing.T) {
 	}
 	if none, err := Processes(in, in.Node("x"), func(pid int) bool { return Runs(pid, "sleep", "1235") }); len(none) > 0 || err != nil {
 		t.Errorf("found %v, %v", none, err)
+	}
+}
+
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stat.PPID
+}
+
+// A kubelet takes kube-apiserver for a client that its authority signed.
+func TestCertificates(t *testing.T) {
+	n := &topology.Node{Name: "api"}
+	in := &instance.Instance{Name: unique("pki")}
+	if err := os.MkdirAll(in.File(n, ""), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(in.Dir()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := writeCertificates(in, n); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(in.File(n, "kubelet-client.crt"), in.File(n, "kubelet-client.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(in.File(n, "kubelet-ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		t.Error(err)
+	}
+	if got := pair.Leaf.Subject.String(); got != "CN=kube-apiserver,O=system:masters" {
+		t.Errorf("the client is %s", got)
 	}
 }

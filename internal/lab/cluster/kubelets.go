@@ -98,14 +98,12 @@ func JoinCluster(ctx context.Context, in *instance.Instance, n *topology.Node) e
 	if n.Kind != topology.Kubelet {
 		return nil
 	}
-	p, _ := in.Process(n, instance.NodeProcess)
-	var last error
-	instance.WaitFor(ClusterTime, func() bool {
-		_, last = Kubectl(ctx, in, nil, "get", "node", n.Name)
-		return last == nil || ctx.Err() != nil || !p.Alive()
+	err := in.AwaitProcess(ctx, n, instance.NodeProcess, ClusterTime, func() error {
+		_, err := Kubectl(ctx, in, nil, "get", "node", n.Name)
+		return err
 	})
-	if last != nil {
-		return fmt.Errorf("the kubelet did not come up: %w\n%s\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, instance.NodeProcess), KubeletLog(in, n))
+	if err != nil {
+		return fmt.Errorf("the kubelet: %w\n%s", err, KubeletLog(in, n))
 	}
 	return nil
 }

@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -16,15 +14,14 @@ import (
 // descend from that one.
 func Processes(in *instance.Instance, n *topology.Node, match func(pid int) bool) (pids []int, err error) {
 	p, _ := in.Process(n, instance.NodeProcess)
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil, err
 	}
 	children := map[int][]int{}
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			parent := instance.ParentOf(pid)
-			children[parent] = append(children[parent], pid)
+	for _, one := range all {
+		if stat, err := one.Stat(); err == nil { // else it has ended
+			children[stat.PPID] = append(children[stat.PPID], one.PID)
 		}
 	}
 	for next := children[p.PID]; len(next) > 0; next = next[1:] {
@@ -39,8 +36,14 @@ func Processes(in *instance.Instance, n *topology.Node, match func(pid int) bool
 // Runs says whether a process was started with these words, the first of which is
 // the name of a program in whatever folder.
 func Runs(pid int, words ...string) bool {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // none: it has ended
-	args := strings.Split(string(text), "\x00")
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return false
+	}
+	args, err := p.CmdLine()
+	if err != nil || len(args) < len(words) {
+		return false
+	}
 	args[0] = filepath.Base(args[0])
-	return len(args) >= len(words) && slices.Equal(args[:len(words)], words)
+	return slices.Equal(args[:len(words)], words)
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -32,16 +31,7 @@ func startProxy(ctx context.Context, in *instance.Instance, n *topology.Node) er
 		"--conntrack-tcp-timeout-close-wait", "0s"); err != nil {
 		return err
 	}
-	p, _ := in.Process(n, ProxyProcess)
-	var last error
-	ready := instance.WaitFor(instance.ReadyTime, func() bool {
-		last = proxyHealthy(ctx, in, n)
-		return last == nil || ctx.Err() != nil || !p.Alive()
-	})
-	if !ready || last != nil {
-		return fmt.Errorf("kube-proxy did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, ProxyProcess))
-	}
-	return nil
+	return in.AwaitProcess(ctx, n, ProxyProcess, instance.ReadyTime, func() error { return proxyHealthy(ctx, in, n) })
 }
 
 func proxyProgram(in *instance.Instance) string {

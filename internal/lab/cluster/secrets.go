@@ -1,9 +1,6 @@
 package cluster
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -22,18 +19,8 @@ const administrator = "lab"
 
 // writeSecrets makes what kube-apiserver does not make by itself.
 func writeSecrets(in *instance.Instance, n *topology.Node) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	text, err := encodeKey(key)
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		writeKubeletClient(in, n),
-		os.WriteFile(in.File(n, "accounts.key"), text, 0o600),
-		os.WriteFile(in.File(n, "tokens.csv"), []byte(users(in)), 0o600))
+	_, err := writeKey(in.File(n, "accounts.key"))
+	return errors.Join(err, writeCertificates(in, n), os.WriteFile(in.File(n, "tokens.csv"), []byte(users(in)), 0o600))
 }
 
 // kubeconfigText is for a user, and trusts the certificate that kube-apiserver

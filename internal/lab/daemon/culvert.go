@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -41,20 +40,15 @@ func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, 
 		}
 		in.State.Pins = append(in.State.Pins, pins)
 	}
-	if err := writeConfig(in, n, ""); err != nil {
+	if err := writeConfig(in, n, "", nil); err != nil {
 		return err
 	}
 	return RunCulvert(ctx, in, n, binary)
 }
 
-// writeConfig writes the node's configuration in the variant that the lab is
-// in, with an overlay or none.
-func writeConfig(in *instance.Instance, n *topology.Node, overlay string) error {
-	return writeOver(in, n, overlay, nil)
-}
-
-// writeOver lays something over all of it.
-func writeOver(in *instance.Instance, n *topology.Node, overlay string, over map[string]any) error {
+// writeConfig writes the node's configuration in the variant that the lab is in, with
+// an overlay or none, and with something laid over all of it.
+func writeConfig(in *instance.Instance, n *topology.Node, overlay string, over map[string]any) error {
 	config := maps.Clone(n.ConfigIn(in.State.Variant, overlay))
 	if over != nil {
 		config = topology.Merge(config, over).(map[string]any) // merging mappings makes a mapping
@@ -110,16 +104,10 @@ func RunCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, bi
 		"--pin-path", in.PinPath(n), "--state", in.File(n, "state.db")); err != nil {
 		return err
 	}
-	p, _ := in.Process(n, CulvertProcess)
-	var last error
-	ready := instance.WaitFor(instance.ReadyTime, func() bool {
-		_, last = Status(ctx, in, n)
-		return last == nil || ctx.Err() != nil || !p.Alive()
+	return in.AwaitProcess(ctx, n, CulvertProcess, instance.ReadyTime, func() error {
+		_, err := Status(ctx, in, n)
+		return err
 	})
-	if !ready || !p.Alive() || last != nil {
-		return fmt.Errorf("culvert did not come up: %w\n%s", errors.Join(last, ctx.Err()), in.LogTail(n, CulvertProcess))
-	}
-	return nil
 }
 
 // RestartCulvert ends the daemon with the signal and starts it again, after a
@@ -136,17 +124,10 @@ func RestartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node
 	return RunCulvert(ctx, in, n, binary)
 }
 
-// ApplyCulvert applies the node's configuration, with an overlay or none.
-func ApplyCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, overlay string) error {
-	if err := writeConfig(in, n, overlay); err != nil {
-		return err
-	}
-	_, err := ask(ctx, in, n, "apply", configFile(in, n))
-	return err
-}
-
-func ApplyOver(ctx context.Context, in *instance.Instance, n *topology.Node, over map[string]any) error {
-	if err := writeOver(in, n, "", over); err != nil {
+// ApplyCulvert applies the node's configuration, with an overlay or none, and with
+// something laid over all of it.
+func ApplyCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, overlay string, over map[string]any) error {
+	if err := writeConfig(in, n, overlay, over); err != nil {
 		return err
 	}
 	_, err := ask(ctx, in, n, "apply", configFile(in, n))

@@ -1,8 +1,8 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"time"
 
@@ -12,7 +12,7 @@ import (
 )
 
 // StartEndpoint starts the node's GTP-U endpoint: this program again.
-func StartEndpoint(in *instance.Instance, n *topology.Node) error {
+func StartEndpoint(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	if len(n.GTPU) == 0 {
 		return nil
 	}
@@ -31,17 +31,13 @@ func StartEndpoint(in *instance.Instance, n *topology.Node) error {
 	if err := in.Start(n, EndpointProcess, self, "lab", "endpoint", "--links", file, "--control", Control(in, n)); err != nil {
 		return err
 	}
-	p, _ := in.Process(n, EndpointProcess)
-	ready := instance.WaitFor(5*time.Second, func() bool {
+	return in.AwaitProcess(ctx, n, EndpointProcess, 5*time.Second, func() error {
 		_, err := gtpulink.Ask(Control(in, n), gtpulink.Request{Op: "stats"})
-		return err == nil || !p.Alive()
+		return err
 	})
-	if !ready || !p.Alive() {
-		return fmt.Errorf("the GTP-U endpoint did not start: %s", in.LogTail(n, EndpointProcess))
-	}
-	return nil
 }
 
+// EndpointProcess is what a node's GTP-U endpoint is called in the state.
 const EndpointProcess = "endpoint"
 
 // Control is the path of the node's endpoint's control socket.

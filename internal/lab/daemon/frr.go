@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +19,7 @@ const frrDir = "/usr/lib/frr"
 
 // StartFRR starts zebra, and the other daemons of the node, with everything
 // that they write in the node's directory.
-func StartFRR(in *instance.Instance, n *topology.Node) error {
+func StartFRR(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	if n.FRR == nil {
 		return nil
 	}
@@ -34,7 +35,7 @@ func StartFRR(in *instance.Instance, n *topology.Node) error {
 		return err
 	}
 	for _, daemon := range frrDaemons(n.FRR) {
-		if err := startFRRDaemon(in, n, daemon, dir, config); err != nil {
+		if err := startFRRDaemon(ctx, in, n, daemon, dir, config); err != nil {
 			return err
 		}
 	}
@@ -58,7 +59,7 @@ func frrText(f *topology.FRRConfig, t *topology.Topology, n *topology.Node) stri
 	return isisText(f.ISIS, t, n) + f.Config
 }
 
-func startFRRDaemon(in *instance.Instance, n *topology.Node, daemon, dir, config string) error {
+func startFRRDaemon(ctx context.Context, in *instance.Instance, n *topology.Node, daemon, dir, config string) error {
 	path := filepath.Join(frrDir, daemon)
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%w: install the package frr", err)
@@ -70,16 +71,10 @@ func startFRRDaemon(in *instance.Instance, n *topology.Node, daemon, dir, config
 		return err
 	}
 	// The daemon's command socket appears when it is ready.
-	p, _ := in.Process(n, daemon)
-	socket := filepath.Join(dir, daemon+".vty")
-	ready := instance.WaitFor(10*time.Second, func() bool {
-		_, err := os.Stat(socket)
-		return err == nil || !p.Alive()
+	return in.AwaitProcess(ctx, n, daemon, 10*time.Second, func() error {
+		_, err := os.Stat(filepath.Join(dir, daemon+".vty"))
+		return err
 	})
-	if !ready || !p.Alive() {
-		return fmt.Errorf("%s did not come up: %s", daemon, in.LogTail(n, daemon))
-	}
-	return nil
 }
 
 // chownFRR gives a directory to the user that the daemons drop to.

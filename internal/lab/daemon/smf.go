@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"os/exec"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,7 +66,9 @@ func startSMF(in *instance.Instance, n *topology.Node, s *topology.SMF, scenario
 	if err != nil {
 		return err
 	}
-	return in.StartWith(n, s.Name, input, out, self, "smf", "run", scenario, "--control", "-o", "json")
+	cmd := exec.Command(self, "smf", "run", scenario, "--control", "-o", "json")
+	cmd.Stdin, cmd.Stdout = input, out
+	return in.StartCommand(n, s.Name, cmd)
 }
 
 // Step lets an SMF do a step, and waits for the result.

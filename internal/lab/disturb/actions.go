@@ -77,7 +77,7 @@ func restart(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcom
 }
 
 func apply(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	return daemon.ApplyCulvert(ctx, r.Instance, r.Node(e.Node), e.Overlay)
+	return daemon.ApplyCulvert(ctx, r.Instance, r.Node(e.Node), e.Overlay, nil)
 }
 
 func setLink(_ context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {

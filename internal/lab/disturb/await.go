@@ -66,16 +66,9 @@ func podMTU(r *instance.Instance, p *topology.Node) (list []int, err error) {
 	return list, nil
 }
 
-// active wants the active candidate path of a policy to have a preference, and
-// waits for it: what is told takes a while to be heard.
+// active waits until the active candidate path of a policy has the preference.
 func active(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	const limit = 10 * time.Second
-	var last error
-	instance.WaitFor(limit, func() bool {
-		last = isActive(ctx, r, e)
-		return last == nil || ctx.Err() != nil
-	})
-	return errors.Join(last, ctx.Err())
+	return eventually(ctx, func() error { return isActive(ctx, r, e) })
 }
 
 // pathsView is what `culvert policy` shows of a policy, as far as labs look.
@@ -112,12 +105,7 @@ const tellTime = 10 * time.Second
 
 // eventually asks until there is no error, and returns the last one.
 func eventually(ctx context.Context, ask func() error) error {
-	var last error
-	instance.WaitFor(tellTime, func() bool {
-		last = ask()
-		return last == nil || ctx.Err() != nil
-	})
-	return errors.Join(last, ctx.Err())
+	return instance.Await(ctx, tellTime, ask)
 }
 
 // progressView is what a node says of a candidate path.

@@ -28,7 +28,7 @@ func SetVariant(ctx context.Context, in *instance.Instance, name string) error {
 		if !n.Daemon() || len(n.N9)+len(n.Modes) == 0 {
 			continue
 		}
-		if err := daemon.ApplyCulvert(ctx, in, n, ""); err != nil {
+		if err := daemon.ApplyCulvert(ctx, in, n, "", nil); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 	}

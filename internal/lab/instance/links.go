@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,14 +20,11 @@ func (in *Instance) LoadNFT(n *topology.Node, rules string) error {
 }
 
 // IPJSON reads what ip shows in a node.
-func (r *Instance) IPJSON(n *topology.Node, into any, args ...string) error {
-	out, err := r.Namespace(n).Output("ip", append([]string{"-j"}, args...)...)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(out, into)
+func (in *Instance) IPJSON(n *topology.Node, into any, args ...string) error {
+	return in.Namespace(n).JSON(into, "ip", append([]string{"-j"}, args...)...)
 }
 
+// MakeNamespace makes a node's namespace, with its settings of the kernel.
 func (in *Instance) MakeNamespace(n *topology.Node) error {
 	if in.IsReal(n) {
 		return nil // its container runtime makes it

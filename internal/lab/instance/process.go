@@ -1,11 +1,11 @@
 package instance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/lab/topology"
+	"github.com/prometheus/procfs"
 )
 
 // ReadyTime is how long a program may take to come up, or to end.
@@ -31,42 +32,21 @@ type Process struct {
 	Start string `json:"start"` // clock ticks since boot, from /proc/PID/stat
 }
 
-// startTime returns the start time of the process pid; ok is false when it is
-// gone, or dead and waited for by nobody.
+// startTime returns the start time of the process pid; ok is false when it has
+// ended, or is dead and waited for by nobody.
 func startTime(pid int) (start string, ok bool) {
-	fields := statFields(pid)
-	if fields == nil || fields[0] == "Z" || fields[0] == "X" {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
 		return "", false
 	}
-	return fields[19], true
+	stat, err := p.Stat()
+	if err != nil || stat.State == "Z" || stat.State == "X" {
+		return "", false
+	}
+	return strconv.FormatUint(stat.Starttime, 10), true
 }
 
-// ParentOf is the number of the process that is the parent of pid; 0 where it is
-// gone.
-func ParentOf(pid int) int {
-	fields := statFields(pid)
-	if fields == nil {
-		return 0
-	}
-	parent, _ := strconv.Atoi(fields[1]) // the kernel writes numbers
-	return parent
-}
-
-// statFields are what the kernel says of a process behind its name: state is the
-// first, the parent the second, the start time the twentieth. None: it is gone.
-func statFields(pid int) []string {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return nil
-	}
-	// The name, in brackets, may hold anything.
-	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
-	if fields := strings.Fields(rest); len(fields) >= 20 {
-		return fields
-	}
-	return nil
-}
-
+// Alive says whether the process still runs.
 func (p Process) Alive() bool {
 	start, ok := startTime(p.PID)
 	return ok && start == p.Start
@@ -101,23 +81,41 @@ func WaitFor(limit time.Duration, condition func() bool) bool {
 	}
 }
 
+// Await asks until there is no error, ctx ends or the limit is over, and returns the
+// last error.
+func Await(ctx context.Context, limit time.Duration, ask func() error) error {
+	var last error
+	WaitFor(limit, func() bool {
+		last = ask()
+		return last == nil || ctx.Err() != nil
+	})
+	return errors.Join(last, ctx.Err())
+}
+
+// AwaitProcess asks until the process called name answers without an error. One that
+// ends meanwhile is an error, which quotes the end of its log.
+func (in *Instance) AwaitProcess(ctx context.Context, n *topology.Node, name string, limit time.Duration, ask func() error) error {
+	p, _ := in.Process(n, name)
+	ended := false
+	err := Await(ctx, limit, func() error {
+		if ended = !p.Alive(); ended {
+			return nil
+		}
+		return ask()
+	})
+	if ended {
+		err = errors.New("it has ended")
+	}
+	if err != nil {
+		return fmt.Errorf("%s did not come up: %w\n%s", name, err, in.LogTail(n, name))
+	}
+	return nil
+}
+
 // Start runs a command in the node's namespace, detached from this process,
 // with its output in a log file, and records it.
 func (in *Instance) Start(n *topology.Node, name string, args ...string) error {
-	return in.StartWith(n, name, nil, nil, args...)
-}
-
-// StartWith starts it with standard input and output of its own, where they are
-// not nil.
-func (in *Instance) StartWith(n *topology.Node, name string, input, out *os.File, args ...string) error {
-	cmd := exec.Command(args[0], args[1:]...)
-	if input != nil { // nil in an *os.File is no nil in an io.Reader
-		cmd.Stdin = input
-	}
-	if out != nil {
-		cmd.Stdout = out
-	}
-	return in.StartCommand(n, name, cmd)
+	return in.StartCommand(n, name, exec.Command(args[0], args[1:]...))
 }
 
 // StartCommand starts a command that is prepared.

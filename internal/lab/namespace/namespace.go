@@ -1,7 +1,6 @@
 package namespace
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,12 +88,8 @@ func (n Named) Mark() (mark string, ok bool, err error) {
 	var links []struct {
 		Alias string `json:"ifalias"`
 	}
-	out, err := n.Output("ip", "-j", "link", "show", "dev", "lo")
-	if err != nil {
-		return "", true, err
-	}
-	if err := json.Unmarshal(out, &links); err != nil || len(links) != 1 {
-		return "", true, fmt.Errorf("namespace %s: ip link shows %q", n.Name, out)
+	if err := n.JSON(&links, "ip", "-j", "link", "show", "dev", "lo"); err != nil || len(links) != 1 {
+		return "", true, errors.Join(fmt.Errorf("namespace %s has %d devices lo", n.Name, len(links)), err)
 	}
 	return links[0].Alias, true, nil
 }

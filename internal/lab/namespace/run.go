@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -47,6 +48,18 @@ func (n Named) Output(name string, args ...string) (out []byte, err error) {
 		return err
 	})
 	return out, err
+}
+
+// JSON runs a command in the namespace and reads what it printed.
+func (n Named) JSON(into any, name string, args ...string) error {
+	out, err := n.Output(name, args...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("%s shows %q: %w", name, out, err)
+	}
+	return nil
 }
 
 // Batch runs lines of ip commands in the namespace.

@@ -42,53 +42,33 @@ func Compare(ctx context.Context, r *instance.Instance, c *topology.Check, befor
 	o.Problems = append(o.Problems, found.Problems...)
 }
 
-func compareCounter(x topology.CounterExpect, before, after nodeView, o *report.Outcome) {
-	name, got, lists := "", uint64(0), []uint64(nil)
-	switch {
-	case x.SID != "":
-		if _, ok := after.Sids[x.SID]; !ok {
-			o.Fail("%s has no SID %s", x.Node, x.SID)
-			return
+// counterOf is the counter that x is about.
+func counterOf(x topology.CounterExpect) (kind Kind, name string) {
+	for kind, name := range map[Kind]string{SID: x.SID, Policy: x.Policy, NFT: x.NFT, Metric: x.Metric} {
+		if name != "" {
+			return kind, name
 		}
-		name, got = "SID "+x.SID, after.Sids[x.SID].Packets-before.Sids[x.SID].Packets
-	case x.Policy != "":
-		p, was := after.Policies[x.Policy], before.Policies[x.Policy]
-		if p.Key == "" {
-			o.Fail("%s has no policy %s", x.Node, x.Policy)
-			return
-		}
-		name, got = "policy "+x.Policy, p.Packets-was.Packets
-		for i, l := range p.Lists {
-			if i < len(was.Lists) { // else the list is new
-				l.Packets -= was.Lists[i].Packets
-			}
-			lists = append(lists, l.Packets)
-		}
-	case x.NFT != "":
-		if _, ok := after.named[x.NFT]; !ok {
-			o.Fail("%s has no counter %s", x.Node, x.NFT)
-			return
-		}
-		name, got = "counter "+x.NFT, after.named[x.NFT].Packets-before.named[x.NFT].Packets
-	case x.Metric != "":
-		if _, ok := after.metrics[x.Metric]; !ok {
-			o.Fail("%s has no metric %s", x.Node, x.Metric)
-			return
-		}
-		name, got = x.Metric, after.metrics[x.Metric]-before.metrics[x.Metric]
-	case x.Slice != "":
-		s, ok := after.slices[x.Slice]
-		if !ok {
-			o.Fail("%s has no slice %s", x.Node, x.Slice)
-			return
-		}
-		name, got = "slice "+x.Slice+" "+x.Direction, s.direction(x.Direction)-before.slices[x.Slice].direction(x.Direction)
-	default:
-		name, got = x.Outcome, after.Outcomes[x.Outcome].Packets-before.Outcomes[x.Outcome].Packets
 	}
-	want := o.Sent
+	if x.Slice != "" {
+		return Slice, x.Slice + " " + x.Direction
+	}
+	return Outcome, x.Outcome
+}
+
+// compareCounter wants a counter to grow by what x says.
+func compareCounter(x topology.CounterExpect, before, after Node, o *report.Outcome) {
+	kind, key := counterOf(x)
+	name := string(kind) + " " + key
+	if _, ok := after.Packets[kind][key]; !ok && kind != Outcome {
+		o.Fail("%s has no %s", x.Node, name)
+		return
+	}
+	if kind == Metric || kind == Outcome {
+		name = key
+	}
+	got, want := after.Packets[kind][key]-before.Packets[kind][key], uint64(o.Sent)
 	if x.Packets == "received" {
-		want = o.Received
+		want = uint64(o.Received)
 	}
 	switch {
 	case x.Packets == "none" && got != 0:
@@ -97,23 +77,27 @@ func compareCounter(x topology.CounterExpect, before, after nodeView, o *report.
 		return
 	case x.Packets == "some" && got == 0:
 		o.Fail("%s: %s did not count", x.Node, name)
-	case x.Packets != "some" && got != uint64(want):
+	case x.Packets != "some" && got != want:
 		o.Fail("%s: %s counted %d packets: %d were %s", x.Node, name, got, want, cmp.Or(x.Packets, "sent"))
 	default:
 		o.Say("%s: %s %d packets", x.Node, name, got)
 	}
 	if x.Shares != nil {
-		compareShares(x, name, got, lists, o)
+		compareShares(x, name, got, before.lists[key], after.lists[key], o)
 	}
 }
 
-func compareShares(x topology.CounterExpect, name string, sum uint64, lists []uint64, o *report.Outcome) {
-	if len(lists) != len(x.Shares) || sum == 0 {
-		o.Fail("%s: %s has %d lists with %d packets: want %d lists", x.Node, name, len(lists), sum, len(x.Shares))
+// compareShares wants the policy's segment lists to have got their shares of sum.
+func compareShares(x topology.CounterExpect, name string, sum uint64, before, after []uint64, o *report.Outcome) {
+	if len(after) != len(x.Shares) || sum == 0 {
+		o.Fail("%s: %s has %d lists with %d packets: want %d lists", x.Node, name, len(after), sum, len(x.Shares))
 		return
 	}
 	var parts []string
-	for i, n := range lists {
+	for i, n := range after {
+		if i < len(before) { // else the list is new
+			n -= before[i]
+		}
 		share := 100 * float64(n) / float64(sum)
 		parts = append(parts, fmt.Sprintf("%.1f%%", share))
 		if math.Abs(share-x.Shares[i]) > x.Tolerance {
@@ -123,18 +107,18 @@ func compareShares(x topology.CounterExpect, name string, sum uint64, lists []ui
 	o.Say("lists %s", strings.Join(parts, ", "))
 }
 
-// compareAccount closes the sum: every frame that was sent to the node has
-// one outcome.
-func compareAccount(name string, before, after nodeView, o *report.Outcome) {
+// compareAccount closes the sum: every frame that was sent to the node has one
+// outcome.
+func compareAccount(name string, before, after Node, o *report.Outcome) {
 	in, out := after.sentTo-before.sentTo, after.total()-before.total()
 	if in != out {
 		o.Fail("%s: %d frames were sent to it, %d have an outcome", name, in, out)
 		return
 	}
 	var drops uint64
-	for reason, x := range after.Outcomes {
-		if x.Drop {
-			drops += x.Packets - before.Outcomes[reason].Packets
+	for reason := range after.drops {
+		if after.drops[reason] {
+			drops += after.Packets[Outcome][reason] - before.Packets[Outcome][reason]
 		}
 	}
 	o.Say("%s: in %d = out %d + drops %d", name, in, out-drops, drops)

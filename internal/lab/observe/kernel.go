@@ -1,67 +1,45 @@
 package observe
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// kernelCounters reads what the kernel of a node counts.
-func kernelCounters(r *instance.Instance, n *topology.Node) (v nodeView, err error) {
-	v = nodeView{Sids: map[string]counterView{}, named: map[string]counterView{}}
+// kernelCounters reads what the kernel of a node counts: at SIDs whose routes say
+// so, and in the named counters of nft.
+func kernelCounters(in *instance.Instance, n *topology.Node) (Node, error) {
+	v := newNode()
 	if n.HasSIDs() {
-		if err := seg6localCounters(r, n, v.Sids); err != nil {
+		var routes []struct {
+			Destination string  `json:"dst"`
+			Encap       string  `json:"encap"`
+			Stats       packets `json:"stats64"`
+		}
+		if err := in.IPJSON(n, &routes, "-6", "-s", "route", "show"); err != nil {
 			return v, err
 		}
-	}
-	if strings.Contains(n.NFT, "counter ") {
-		err = nftCounters(r, n, v.named)
-	}
-	return v, err
-}
-
-func seg6localCounters(r *instance.Instance, n *topology.Node, into map[string]counterView) error {
-	out, err := r.Namespace(n).Output("ip", "-6", "-j", "-s", "route", "show")
-	if err != nil {
-		return err
-	}
-	var routes []struct {
-		Destination string      `json:"dst"`
-		Encap       string      `json:"encap"`
-		Stats       counterView `json:"stats64"`
-	}
-	if err := json.Unmarshal(out, &routes); err != nil {
-		return fmt.Errorf("ip route shows %q: %w", out, err)
-	}
-	for _, route := range routes {
-		if route.Encap == "seg6local" {
-			into[route.Destination] = route.Stats
+		for _, r := range routes {
+			if r.Encap == "seg6local" {
+				v.Packets[SID][r.Destination] = r.Stats.Packets
+			}
 		}
 	}
-	return nil
-}
-
-func nftCounters(r *instance.Instance, n *topology.Node, into map[string]counterView) error {
-	out, err := r.Namespace(n).Output("nft", "-j", "list", "counters")
-	if err != nil {
-		return err
+	if !strings.Contains(n.NFT, "counter ") {
+		return v, nil
 	}
 	var list struct {
 		NFTables []struct {
 			Counter struct {
 				Name string `json:"name"`
-				counterView
+				packets
 			} `json:"counter"`
 		} `json:"nftables"`
 	}
-	if err := json.Unmarshal(out, &list); err != nil {
-		return fmt.Errorf("nft shows %q: %w", out, err)
-	}
+	err := in.Namespace(n).JSON(&list, "nft", "-j", "list", "counters")
 	for _, item := range list.NFTables {
-		into[item.Counter.Name] = item.Counter.counterView
+		v.Packets[NFT][item.Counter.Name] = item.Counter.Packets
 	}
-	return nil
+	return v, err
 }

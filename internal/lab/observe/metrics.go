@@ -14,33 +14,32 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// metrics reads what a node tells Prometheus, by name and labels; nothing where
-// its configuration does not say where.
-func metrics(ctx context.Context, r *instance.Instance, n *topology.Node) (map[string]uint64, error) {
+// metrics reads the counters that a node exports to Prometheus, by name and labels;
+// none where its configuration does not say where.
+func metrics(ctx context.Context, in *instance.Instance, n *topology.Node, into map[string]uint64) error {
 	settings, _ := n.Config["metrics"].(map[string]any)
 	listen, _ := settings["listen"].(string)
 	if listen == "" {
-		return nil, nil
+		return nil
 	}
-	response, err := r.GetFrom(ctx, n, listen, "/metrics")
+	response, err := in.GetFrom(ctx, n, listen, "/metrics")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer response.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(response.Body)
 	if err != nil {
-		return nil, fmt.Errorf("metrics of %s: %w", n.Name, err)
+		return fmt.Errorf("metrics of %s: %w", n.Name, err)
 	}
-	found := map[string]uint64{}
 	for name, family := range families {
 		for _, m := range family.GetMetric() {
 			if family.GetType() == dto.MetricType_COUNTER {
-				found[name+labelText(m)] = uint64(m.GetCounter().GetValue())
+				into[name+labelText(m)] = uint64(m.GetCounter().GetValue())
 			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // labelText is as in {policy="gold",list="0"}, in the order of their names.

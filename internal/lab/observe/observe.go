@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,27 +12,44 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// Observation is what the culvert nodes count, and what was sent to them; and
-// what kernels are told to count.
-type Observation map[string]nodeView
+// Observation is what the nodes of a laboratory count, by their names.
+type Observation map[string]Node
 
-type nodeView struct {
-	Outcomes map[string]outcomeView
-	Sids     map[string]counterView
-	Policies map[string]policyView
-	slices   map[string]sliceView
-	named    map[string]counterView // of nft
-	metrics  map[string]uint64      // for Prometheus
-	// sentTo are the frames that neighbours sent to the node.
-	sentTo uint64
+// Kind of a counter.
+type Kind string
+
+// Kinds of counters. A slice has two, "NAME uplink" and "NAME downlink".
+const (
+	Outcome Kind = "outcome"
+	SID     Kind = "SID"
+	Policy  Kind = "policy"
+	Slice   Kind = "slice"
+	Metric  Kind = "metric"  // for Prometheus, with its labels
+	NFT     Kind = "counter" // a named one of nft
+)
+
+// Node is what a node counts.
+type Node struct {
+	Packets map[Kind]map[string]uint64
+	lists   map[string][]uint64 // packets of a policy's segment lists
+	drops   map[string]bool     // outcomes that are drops
+	sentTo  uint64              // frames that neighbours sent to the node
+}
+
+func newNode() Node {
+	n := Node{Packets: map[Kind]map[string]uint64{}, lists: map[string][]uint64{}, drops: map[string]bool{}}
+	for _, k := range []Kind{Outcome, SID, Policy, Slice, Metric, NFT} {
+		n.Packets[k] = map[string]uint64{}
+	}
+	return n
 }
 
 // total is the sum of all outcomes.
-func (v nodeView) total() (n uint64) {
-	for _, o := range v.Outcomes {
-		n += o.Packets
+func (n Node) total() (sum uint64) {
+	for _, packets := range n.Packets[Outcome] {
+		sum += packets
 	}
-	return n
+	return sum
 }
 
 // Observe looks at all nodes that count at once. What was sent to them is only of
@@ -45,7 +61,7 @@ func Observe(ctx context.Context, r *instance.Instance, accounts []string) (Obse
 			nodes = append(nodes, n)
 		}
 	}
-	views, errs := make([]nodeView, len(nodes)), make([]error, len(nodes))
+	views, errs := make([]Node, len(nodes)), make([]error, len(nodes))
 	var wg sync.WaitGroup
 	for i, n := range nodes {
 		wg.Go(func() {
@@ -65,7 +81,7 @@ func Observe(ctx context.Context, r *instance.Instance, accounts []string) (Obse
 // observeNode reads the counters, of a node with an account while nothing is on
 // its way: frames sent before are those sent after. On a busy node it settles
 // for what it saw.
-func observeNode(ctx context.Context, r *instance.Instance, n *topology.Node, account bool) (v nodeView, err error) {
+func observeNode(ctx context.Context, r *instance.Instance, n *topology.Node, account bool) (v Node, err error) {
 	if n.Counts() {
 		return kernelCounters(r, n)
 	}
@@ -88,30 +104,56 @@ func observeNode(ctx context.Context, r *instance.Instance, n *topology.Node, ac
 	return v, nil
 }
 
+// packets is a counter as commands show it.
+type packets struct {
+	Packets uint64 `json:"packets"`
+}
+
 // counters reads what a culvert node counts.
-func counters(ctx context.Context, r *instance.Instance, n *topology.Node) (nodeView, error) {
-	v := nodeView{Outcomes: map[string]outcomeView{}, Sids: map[string]counterView{}, Policies: map[string]policyView{}, slices: map[string]sliceView{}}
-	var all countersView
-	if err := daemon.AskJSON(ctx, r, n, &all, "counters"); err != nil {
+func counters(ctx context.Context, in *instance.Instance, n *topology.Node) (Node, error) {
+	v := newNode()
+	var all struct {
+		Outcomes []struct {
+			Reason string `json:"reason"`
+			Drop   bool   `json:"drop"`
+			packets
+		} `json:"outcomes"`
+		SIDs []struct {
+			Key string `json:"key"`
+			packets
+		} `json:"sids"`
+		Policies []struct {
+			Key string `json:"key"`
+			packets
+			Lists []packets `json:"lists"`
+		} `json:"policies"`
+	}
+	if err := daemon.AskJSON(ctx, in, n, &all, "counters"); err != nil {
 		return v, err
 	}
 	for _, o := range all.Outcomes {
-		v.Outcomes[o.Reason] = o
+		v.Packets[Outcome][o.Reason], v.drops[o.Reason] = o.Packets, o.Drop
 	}
 	for _, s := range all.SIDs {
-		v.Sids[s.Key] = s.counterView
+		v.Packets[SID][s.Key] = s.Packets
 	}
 	for _, p := range all.Policies {
-		v.Policies[p.Key] = p
+		v.Packets[Policy][p.Key] = p.Packets
+		for _, l := range p.Lists {
+			v.lists[p.Key] = append(v.lists[p.Key], l.Packets)
+		}
 	}
-	var err error
-	if v.metrics, err = metrics(ctx, r, n); err != nil || n.Config["slices"] == nil {
+	if err := metrics(ctx, in, n, v.Packets[Metric]); err != nil || n.Config["slices"] == nil {
 		return v, err
 	}
-	var list []sliceView
-	err = daemon.AskJSON(ctx, r, n, &list, "slice")
-	for _, s := range list {
-		v.slices[s.Name] = s
+	var slices []struct {
+		Name     string  `json:"name"`
+		Uplink   packets `json:"uplink"`
+		Downlink packets `json:"downlink"`
+	}
+	err := daemon.AskJSON(ctx, in, n, &slices, "slice")
+	for _, s := range slices {
+		v.Packets[Slice][s.Name+" uplink"], v.Packets[Slice][s.Name+" downlink"] = s.Uplink.Packets, s.Downlink.Packets
 	}
 	return v, err
 }
@@ -123,30 +165,22 @@ func attaches(n *topology.Node, device string) bool {
 }
 
 // framesSentTo counts what the other ends of the node's links sent, of those that
-// culvert is on.
-func framesSentTo(r *instance.Instance, n *topology.Node) (sum uint64, err error) {
-	for _, l := range r.Topology.Links {
-		for i, e := range l.Ends {
-			if e.Node != n.Name || !attaches(n, e.Name) {
-				continue
-			}
-			peer := l.Ends[1-i]
-			out, err := r.Namespace(r.Node(peer.Node)).Output("ip", "-j", "-s", "link", "show", "dev", peer.Name)
-			if err != nil {
-				return 0, err
-			}
-			var links []struct {
-				Stats struct {
-					TX struct {
-						Packets uint64 `json:"packets"`
-					} `json:"tx"`
-				} `json:"stats64"`
-			}
-			if err := json.Unmarshal(out, &links); err != nil || len(links) != 1 {
-				return 0, fmt.Errorf("ip link of %s shows %q", peer.Name, out)
-			}
-			sum += links[0].Stats.TX.Packets
+// culvert is attached to.
+func framesSentTo(in *instance.Instance, n *topology.Node) (sum uint64, err error) {
+	for _, l := range in.LinksOf(n) {
+		here, there := l.From(n.Name)
+		if !attaches(n, here.Name) {
+			continue
 		}
+		var links []struct {
+			Stats struct {
+				TX packets `json:"tx"`
+			} `json:"stats64"`
+		}
+		if err := in.IPJSON(in.Node(there.Node), &links, "-s", "link", "show", "dev", there.Name); err != nil || len(links) != 1 {
+			return 0, errors.Join(fmt.Errorf("ip shows %d links %s", len(links), there.Name), err)
+		}
+		sum += links[0].Stats.TX.Packets
 	}
 	return sum, nil
 }

@@ -10,21 +10,18 @@ import (
 
 // views are a node before and after 10 packets of a SID, 8 of a policy with
 // two lists, one drop.
-func views() (before, after nodeView) {
-	view := func(forwarded, drops, sid, first, second, sent uint64) nodeView {
-		return nodeView{
-			Outcomes: map[string]outcomeView{
-				"forwarded": {Reason: "forwarded", counterView: counterView{Packets: forwarded}},
-				"hop_limit": {Reason: "hop_limit", Drop: true, counterView: counterView{Packets: drops}},
-			},
-			Sids: map[string]counterView{"fc00:1::/48": {Packets: sid}},
-			Policies: map[string]policyView{"p": {
-				Key: "p", counterView: counterView{Packets: first + second}, Lists: []counterView{{Packets: first}, {Packets: second}},
-			}},
-			metrics: map[string]uint64{`m{policy="p"}`: sid},
-			slices:  map[string]sliceView{"a": {Uplink: counterView{Packets: sid}, Downlink: counterView{Packets: first + second}}, "b": {}},
-			sentTo:  sent,
+func views() (before, after Node) {
+	view := func(forwarded, drops, sid, first, second, sent uint64) Node {
+		n := newNode()
+		n.Packets = map[Kind]map[string]uint64{
+			Outcome: {"forwarded": forwarded, "hop_limit": drops},
+			SID:     {"fc00:1::/48": sid},
+			Policy:  {"p": first + second},
+			Metric:  {`m{policy="p"}`: sid},
+			Slice:   {"a uplink": sid, "a downlink": first + second, "b uplink": 0, "b downlink": 0},
 		}
+		n.lists["p"], n.drops["hop_limit"], n.sentTo = []uint64{first, second}, true, sent
+		return n
 	}
 	return view(5, 1, 5, 2, 2, 100), view(23, 2, 15, 8, 4, 119)
 }

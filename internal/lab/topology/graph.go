@@ -84,7 +84,7 @@ func (g graph) tree() map[int]string {
 		seen[root.Name] = true
 		for queue := []string{root.Name}; len(queue) > 0; queue = queue[1:] {
 			for _, i := range g.open(queue[0], make([]bool, len(g.Links))) {
-				if _, there := g.Links[i].from(queue[0]); !seen[there.Node] {
+				if _, there := g.Links[i].From(queue[0]); !seen[there.Node] {
 					seen[there.Node] = true
 					hangs[i] = there.Node
 					queue = append(queue, there.Node)
@@ -95,8 +95,8 @@ func (g graph) tree() map[int]string {
 	return hangs
 }
 
-// from returns a link's ends, that of the node first.
-func (l Link) from(node string) (here, there End) {
+// From returns a link's ends, that of the node first.
+func (l Link) From(node string) (here, there End) {
 	if l.Ends[0].Node == node {
 		return l.Ends[0], l.Ends[1]
 	}
@@ -120,7 +120,7 @@ func (d *drawing) branch(from, indent string) {
 		}
 		i := open[0]
 		d.used[i] = true
-		here, there := d.Links[i].from(from)
+		here, there := d.Links[i].From(from)
 		line := fmt.Sprintf("%s+-- %s ---- %s: %s", indent, end(here), end(there), there.Node)
 		switch {
 		case d.drawn[there.Node]:
