@@ -16,7 +16,8 @@
 //	gtpulink, kubelet  a GTP-U endpoint; a node of a cluster on a part of a machine
 //	topology           what a laboratory is: values, read from files and validated
 //	namespace, report  named network namespaces; outcomes, results and their table
-//	instance           the state, namespaces, links and processes of one that is up
+//	instance           the state and the processes of a laboratory that is up
+//	network            its namespaces, links and routes
 //	daemon             culvert, FRR, GTP-U endpoints and SMFs in the nodes
 //	cluster            Kubernetes: API server, kubelets, pods, Services
 //	observe            what nodes count, and how two looks compare

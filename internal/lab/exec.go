@@ -63,7 +63,7 @@ func runIn(in *instance.Instance, cobra *cobra.Command, n *topology.Node, args [
 	}
 	cmd := exec.Command("nsenter", append(append(enter, "--"), args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cobra.InOrStdin(), cobra.OutOrStdout(), cobra.ErrOrStderr()
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+in.Kubeconfig(),
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+instance.Kubeconfig(in),
 		"PATH="+strings.Join([]string{os.Getenv("PATH"), "/usr/sbin", "/sbin", cluster.Programs(), kubelet.Bin}, ":"))
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, unix.SIGTERM)

@@ -21,7 +21,7 @@ func runChecks(ctx context.Context, r *disturb.Runner, variants []string, only *
 	start := time.Now()
 	summary := &report.Report{Lab: r.Topology.Name, Pass: true, Culvert: r.Culvert, Kernel: kernelRelease()}
 	r.Back = len(variants) == 1
-	checks := &check.Checker{Runner: r}
+	checks := check.New(r)
 	list := r.Plan(variants, only)
 	if len(list) == 0 {
 		return nil, fmt.Errorf("--checks: no check of lab %s matches %q", r.Topology.Name, only)

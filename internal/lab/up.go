@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -51,10 +52,10 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 		text string
 		each func(*topology.Node) error
 	}{
-		{"namespaces", func(n *topology.Node) error { return in.MakeNamespace(n) }},
+		{"namespaces", func(n *topology.Node) error { return network.MakeNamespace(in, n) }},
 		{"links", nil},
 		{"GTP-U endpoints", func(n *topology.Node) error { return daemon.StartEndpoint(ctx, in, n) }},
-		{"addresses and routes", func(n *topology.Node) error { return in.Configure(n) }},
+		{"addresses and routes", func(n *topology.Node) error { return network.Configure(in, n) }},
 		{"FRR", func(n *topology.Node) error { return daemon.StartFRR(ctx, in, n) }},
 		{"kube-apiserver", func(n *topology.Node) error { return cluster.StartFor(ctx, in, n) }},
 		{"kubelets", func(n *topology.Node) error { return cluster.StartKubelet(in, n) }},
@@ -71,7 +72,7 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 		}
 		progress.Say("%s: %s", in.Name, s.text)
 		if s.each == nil {
-			if err := in.MakeLinks(in.Topology.Links); err != nil {
+			if err := network.MakeLinks(in, in.Topology.Links); err != nil {
 				return err
 			}
 			continue

@@ -16,12 +16,12 @@ import (
 // explain lists what the culvert nodes dropped or passed since they were looked
 // at: where to look when a check fails.
 func (r *Checker) explain(ctx context.Context, before observe.Observation) (list []string) {
-	after, err := observe.Observe(ctx, r.Runner.Instance, nil)
+	after, err := observe.Observe(ctx, r.runner.Instance, nil)
 	if err != nil {
 		return nil // there is a problem to be told already
 	}
 	r.seen = after
-	for _, n := range r.Nodes {
+	for _, n := range r.runner.Nodes {
 		counted := after[n.Name].Packets[observe.Outcome]
 		for _, reason := range slices.Sorted(maps.Keys(counted)) {
 			if more := counted[reason] - before[n.Name].Packets[observe.Outcome][reason]; more > 0 {
@@ -55,9 +55,12 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 
 // Checker makes checks, one after another.
 type Checker struct {
-	*disturb.Runner
-	seen observe.Observation // the last look before a check
+	runner *disturb.Runner
+	seen   observe.Observation // the last look before a check
 }
+
+// New is a Checker of a laboratory that is up.
+func New(r *disturb.Runner) *Checker { return &Checker{runner: r} }
 
 // Run runs one check, again and again where it has time to pass.
 func (r *Checker) Run(ctx context.Context, p topology.Planned) report.Result {
@@ -79,24 +82,24 @@ func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
 	var before observe.Observation
 	var said n4View
 	c := p.Check
-	err := disturb.Do(ctx, r.Runner, c.Before, new(report.Outcome))
+	err := disturb.Do(ctx, r.runner, c.Before, new(report.Outcome))
 	if err == nil { // an event may have changed an address
-		c, err = resolve(r.Runner.Instance, p.Check, p.Family)
+		c, err = resolve(r.runner.Instance, p.Check, p.Family)
 	}
 	if err == nil {
-		said = viewN4(r.Runner, c)
+		said = viewN4(r.runner, c)
 		before, err = r.lookBefore(ctx, c)
 	}
 	if err == nil {
-		err = checkKinds[c.Kind](ctx, r.Runner, c, o)
+		err = checkKinds[c.Kind](ctx, r.runner, c, o)
 	}
 	if err != nil {
 		o.Fail("%v", err)
 	} else {
-		observe.Compare(ctx, r.Runner.Instance, c, before, o)
-		wantReports(r.Runner, c, o, said)
+		observe.Compare(ctx, r.runner.Instance, c, before, o)
+		wantReports(r.runner, c, o, said)
 	}
-	if err := disturb.Do(ctx, r.Runner, p.After, new(report.Outcome)); err != nil {
+	if err := disturb.Do(ctx, r.runner, p.After, new(report.Outcome)); err != nil {
 		o.Fail("%v", err)
 	}
 	if len(o.Problems) > 0 {
@@ -113,7 +116,7 @@ func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
 func (r *Checker) lookBefore(ctx context.Context, c *topology.Check) (observe.Observation, error) {
 	var err error
 	if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {
-		r.seen, err = observe.Observe(ctx, r.Runner.Instance, c.Accounts)
+		r.seen, err = observe.Observe(ctx, r.runner.Instance, c.Accounts)
 	}
 	return r.seen, err
 }

@@ -33,7 +33,7 @@ func operate(ctx context.Context, r *disturb.Runner, c *topology.Check, o *repor
 	cmd := exec.CommandContext(ctx, r.Culvert, c.Command...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it cleans up
 	cmd.WaitDelay = instance.ReadyTime
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.Kubeconfig())
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+instance.Kubeconfig(r.Instance))
 	return r.Namespace(r.APIServer()).Do(func() error {
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -198,7 +199,7 @@ func podOfFamily(r *disturb.Runner, p *topology.Node, is4 bool, o *report.Outcom
 			Scope string     `json:"scope"`
 		} `json:"addr_info"`
 	}
-	if err := r.IPJSON(p, &links, "address", "show", "dev", topology.PodInterface); err != nil {
+	if err := network.JSON(r.Instance, p, &links, "address", "show", "dev", topology.PodInterface); err != nil {
 		return err
 	}
 	for _, l := range links {
@@ -241,7 +242,7 @@ func noRoutes(r *disturb.Runner, n *topology.Node, is4 bool, device string) erro
 	var routes []struct {
 		To string `json:"dst"`
 	}
-	if err := r.IPJSON(n, &routes, family, "route", "show", "dev", device); err != nil {
+	if err := network.JSON(r.Instance, n, &routes, family, "route", "show", "dev", device); err != nil {
 		return err
 	}
 	for _, route := range routes {

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -67,7 +68,7 @@ func routeCheck(_ context.Context, r *disturb.Runner, c *topology.Check, o *repo
 	var found []struct {
 		Device string `json:"dev"`
 	}
-	if err := r.IPJSON(r.Node(c.From), &found, "route", "get", c.To.String()); err != nil || len(found) != 1 {
+	if err := network.JSON(r.Instance, r.Node(c.From), &found, "route", "get", c.To.String()); err != nil || len(found) != 1 {
 		o.Fail("%s has no route to %v: %v", c.From, c.To, err)
 		return nil
 	}

@@ -138,5 +138,5 @@ func RunAPIServer(ctx context.Context, in *instance.Instance, n *topology.Node) 
 	if err != nil {
 		return err
 	}
-	return writeKubeconfig(in, n, administrator, in.Kubeconfig())
+	return writeKubeconfig(in, n, administrator, instance.Kubeconfig(in))
 }

@@ -27,8 +27,8 @@ const (
 // PodNetwork is the name of the network of CNI that pods are attached to.
 const PodNetwork = "culvert"
 
-// network is the configuration list that a node's container runtime has.
-func network(in *instance.Instance, n *topology.Node, version string) (*libcni.NetworkConfigList, error) {
+// networkList is the configuration list that a node's container runtime has.
+func networkList(in *instance.Instance, n *topology.Node, version string) (*libcni.NetworkConfigList, error) {
 	limits := map[string]bool{"bandwidth": true}
 	plugins := []map[string]any{{"type": "culvert-cni", "socket": daemon.Socket(in, n), "capabilities": limits}}
 	pods := in.Pods(n)
@@ -79,7 +79,7 @@ func Attach(ctx context.Context, in *instance.Instance, p *topology.Node) error 
 	if on.Kind == topology.Kubelet {
 		return JoinPod(ctx, in, p)
 	}
-	list, err := network(in, on, cniVersion)
+	list, err := networkList(in, on, cniVersion)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func Detach(ctx context.Context, in *instance.Instance, p *topology.Node) error 
 	if on.Kind == topology.Kubelet {
 		return deletePod(ctx, in, p)
 	}
-	list, err := network(in, on, cniVersion)
+	list, err := networkList(in, on, cniVersion)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func Detach(ctx context.Context, in *instance.Instance, p *topology.Node) error 
 
 // CNIStatus asks a node's plugins whether pods can be attached (CNI STATUS).
 func CNIStatus(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	list, err := network(in, n, newCNIVersion)
+	list, err := networkList(in, n, newCNIVersion)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func CNIStatus(ctx context.Context, in *instance.Instance, n *topology.Node) err
 // one, of which it has lost its records, too: else it would call DEL itself.
 func Collect(ctx context.Context, in *instance.Instance, p *topology.Node) error {
 	on := in.Node(p.Host)
-	list, err := network(in, on, newCNIVersion)
+	list, err := networkList(in, on, newCNIVersion)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 
 // Kubectl runs kubectl as the administrator, where it reaches kube-apiserver.
 func Kubectl(ctx context.Context, in *instance.Instance, input []byte, args ...string) (out []byte, err error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(Programs(), "kubectl"), append([]string{"--kubeconfig", in.Kubeconfig()}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(Programs(), "kubectl"), append([]string{"--kubeconfig", instance.Kubeconfig(in)}, args...)...)
 	cmd.Stdin = bytes.NewReader(input)
 	err = in.Namespace(in.APIServer()).Do(func() error {
 		out, err = namespace.Output(cmd)

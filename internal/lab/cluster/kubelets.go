@@ -75,7 +75,7 @@ func RunKubelet(in *instance.Instance, n *topology.Node, spec kubelet.Spec) erro
 func KubeletSpec(in *instance.Instance, n *topology.Node) (kubelet.Spec, error) {
 	c := containers[in.State.Variant]
 	s := kubelet.Spec{
-		Name: n.Name, Root: in.Disk(n), Addresses: known(in, n), Cgroup: "culvert-lab-" + in.Name + "-" + n.Name,
+		Name: n.Name, Root: disk(in, n), Addresses: known(in, n), Cgroup: "culvert-lab-" + in.Name + "-" + n.Name,
 		Programs: filepath.Dir(Programs()), Images: Images(in), Containerd: c.inNode, ConfigVersion: c.configVersion,
 		Pause: podImage, ProxyMode: n.Proxy, PodCIDRs: ranges(in, podRanges),
 	}
@@ -91,6 +91,11 @@ func KubeletSpec(in *instance.Instance, n *topology.Node) (kubelet.Spec, error) 
 	proxy, err := kubeconfigText(in, api, proxyUser)
 	s.ClientCA, s.Kubelet, s.Proxy = string(ca), string(own), string(proxy)
 	return s, err
+}
+
+// disk is the directory that is the node's root file system.
+func disk(in *instance.Instance, n *topology.Node) string {
+	return filepath.Join(instance.DiskDir, in.Name, n.Name)
 }
 
 // JoinCluster waits until the node's kubelet has told kube-apiserver of it.
@@ -110,5 +115,5 @@ func JoinCluster(ctx context.Context, in *instance.Instance, n *topology.Node) e
 
 // KubeletLog is the end of the kubelet's own log.
 func KubeletLog(in *instance.Instance, n *topology.Node) string {
-	return instance.Tail(filepath.Join(in.Disk(n), "var/log/kubelet.log"))
+	return instance.Tail(filepath.Join(disk(in, n), "var/log/kubelet.log"))
 }

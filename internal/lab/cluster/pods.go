@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -111,7 +112,7 @@ func JoinPod(ctx context.Context, in *instance.Instance, p *topology.Node) error
 // LeavePod gives the namespace back to who made it.
 func LeavePod(in *instance.Instance, p *topology.Node) error {
 	delete(in.State.Pods, p.Name)
-	return in.DropNamespace(p)
+	return network.DropNamespace(in, p)
 }
 
 // deletePod has Kubernetes take a pod away, and waits until it has.

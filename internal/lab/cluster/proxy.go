@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -25,7 +26,7 @@ func startProxy(ctx context.Context, in *instance.Instance, n *topology.Node) er
 		return nil
 	}
 	// The limits of conntrack are not a namespace's to set.
-	if err := in.Start(n, ProxyProcess, proxyProgram(in), "--kubeconfig", in.Kubeconfig(), "--hostname-override", n.Name,
+	if err := in.Start(n, ProxyProcess, proxyProgram(in), "--kubeconfig", instance.Kubeconfig(in), "--hostname-override", n.Name,
 		"--proxy-mode", n.Proxy, "--detect-local-mode", "NodeCIDR", "--healthz-bind-address", proxyHealth,
 		"--conntrack-max-per-core", "0", "--conntrack-min", "0", "--conntrack-tcp-timeout-established", "0s",
 		"--conntrack-tcp-timeout-close-wait", "0s"); err != nil {
@@ -39,7 +40,7 @@ func proxyProgram(in *instance.Instance) string {
 }
 
 func proxyHealthy(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	response, err := in.GetFrom(ctx, n, proxyHealth, "/healthz")
+	response, err := network.Get(ctx, in, n, proxyHealth, "/healthz")
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -66,9 +67,9 @@ func Serve(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	case n.Kind != topology.Cluster:
 		return nil
 	case kube && n.Proxy != "":
-		return errors.Join(in.LoadNFT(n, noTranslation), startProxy(ctx, in, n))
+		return errors.Join(network.LoadNFT(in, n, noTranslation), startProxy(ctx, in, n))
 	}
-	return errors.Join(stopProxy(in, n), in.LoadNFT(n, translation(in)))
+	return errors.Join(stopProxy(in, n), network.LoadNFT(in, n, translation(in)))
 }
 
 // Moved has Services follow a pod to its new addresses.

@@ -3,10 +3,13 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -31,10 +34,10 @@ func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, 
 	if err := mountBPF(); err != nil {
 		return err
 	}
-	if err := in.MakePins(); err != nil {
+	if err := makePins(in); err != nil {
 		return err
 	}
-	if pins := in.PinPath(n); !slices.Contains(in.State.Pins, pins) {
+	if pins := pinPath(in, n); !slices.Contains(in.State.Pins, pins) {
 		if _, err := os.Lstat(pins); err == nil {
 			return fmt.Errorf("%s is there and was not made by this lab: remove it, or give this lab another name with --as", pins)
 		}
@@ -44,6 +47,21 @@ func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, 
 		return err
 	}
 	return RunCulvert(ctx, in, n, binary)
+}
+
+// pinPath is where a node's daemon pins.
+func pinPath(in *instance.Instance, n *topology.Node) string { return filepath.Join(in.Pins(), n.Name) }
+
+// makePins makes the directory. Another instance may be removing the one above
+// it at the same time.
+func makePins(in *instance.Instance) error {
+	var err error
+	for range 5 {
+		if err = os.MkdirAll(in.Pins(), 0o700); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
 }
 
 // writeConfig writes the node's configuration in the variant that the lab is in, with
@@ -71,7 +89,7 @@ func writeConfig(in *instance.Instance, n *topology.Node, overlay string, over m
 // topology says.
 func membership(in *instance.Instance, n *topology.Node) map[string]any {
 	if in.State.Variant == topology.KubeMode {
-		return map[string]any{"node": n.Name, "kube": map[string]any{"kubeconfig": in.Kubeconfig()}}
+		return map[string]any{"node": n.Name, "kube": map[string]any{"kubeconfig": instance.Kubeconfig(in)}}
 	}
 	return map[string]any{"node": n.Name, "pod_prefixes": n.PodCIDRs}
 }
@@ -101,7 +119,7 @@ func Socket(in *instance.Instance, n *topology.Node) string {
 // RunCulvert starts the daemon and waits until it answers.
 func RunCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, binary string) error {
 	if err := in.Start(n, CulvertProcess, binary, "run", "--config", configFile(in, n),
-		"--pin-path", in.PinPath(n), "--state", in.File(n, "state.db")); err != nil {
+		"--pin-path", pinPath(in, n), "--state", in.File(n, "state.db")); err != nil {
 		return err
 	}
 	return in.AwaitProcess(ctx, n, CulvertProcess, instance.ReadyTime, func() error {

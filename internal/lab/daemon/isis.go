@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -36,16 +37,12 @@ router isis core
 // isisText is the configuration of the node's isisd, and of zebra.
 func isisText(i *topology.ISIS, t *topology.Topology, n *topology.Node) string {
 	var b strings.Builder
-	for _, device := range t.Devices(n) {
-		peer := t.Node(t.PeerOf(n, device).Node)
-		if peer.FRR == nil || peer.FRR.ISIS == nil {
+	for _, l := range t.LinksOf(n) {
+		here, there := l.From(n.Name)
+		if peer := t.Node(there.Node); peer.FRR == nil || peer.FRR.ISIS == nil {
 			continue
 		}
-		metric, ok := i.Metrics[device]
-		if !ok {
-			metric = 10
-		}
-		fmt.Fprintf(&b, isisInterface, device, metric)
+		fmt.Fprintf(&b, isisInterface, here.Name, cmp.Or(i.Metrics[here.Name], 10))
 	}
 	if len(i.Kernel) == 0 {
 		fmt.Fprintf(&b, isisRouter, i.System)

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -58,7 +59,7 @@ func setRoute(_ context.Context, r *Runner, e *topology.Event, _ *report.Outcome
 	if e.Do == "no_route" {
 		verb = "del"
 	}
-	if instance.RouteIsIPv6(e.Route) {
+	if network.RouteIsIPv6(e.Route) {
 		family = "-6"
 	}
 	return r.Namespace(r.Node(e.Node)).Batch([]string{"route " + verb + " " + e.Route}, family)

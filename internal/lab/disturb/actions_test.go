@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -22,7 +23,7 @@ func TestPodMTU(t *testing.T) {
 	if err := in.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.MakeNamespace(p); err != nil {
+	if err := network.MakeNamespace(in, p); err != nil {
 		t.Fatal(err)
 	}
 	r := &Runner{Instance: in}
@@ -62,7 +63,7 @@ func TestSignalAPIServer(t *testing.T) {
 	if err := in.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.MakeNamespace(n); err != nil {
+	if err := network.MakeNamespace(in, n); err != nil {
 		t.Fatal(err)
 	}
 	r := &Runner{Instance: in}

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/observe"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -36,11 +37,11 @@ func mtu(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) e
 }
 
 // podMTU are the MTU of a pod's default routes.
-func podMTU(r *instance.Instance, p *topology.Node) (list []int, err error) {
+func podMTU(in *instance.Instance, p *topology.Node) (list []int, err error) {
 	var link []struct {
 		MTU int `json:"mtu"`
 	}
-	if err := r.IPJSON(p, &link, "link", "show", "dev", topology.PodInterface); err != nil || len(link) != 1 {
+	if err := network.JSON(in, p, &link, "link", "show", "dev", topology.PodInterface); err != nil || len(link) != 1 {
 		return nil, errors.Join(err, fmt.Errorf("%s has %d links %s", p.Name, len(link), topology.PodInterface))
 	}
 	for _, family := range []string{"-4", "-6"} {
@@ -49,7 +50,7 @@ func podMTU(r *instance.Instance, p *topology.Node) (list []int, err error) {
 				MTU int `json:"mtu"`
 			} `json:"metrics"`
 		}
-		if err := r.IPJSON(p, &routes, family, "route", "show", "default"); err != nil {
+		if err := network.JSON(in, p, &routes, family, "route", "show", "default"); err != nil {
 			return nil, err
 		}
 		for _, route := range routes {

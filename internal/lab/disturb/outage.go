@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -69,10 +70,10 @@ func reboot(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome
 	if err := powerCut(r.Instance, n); err != nil {
 		return err
 	}
-	if err := r.MakeNamespace(n); err != nil {
+	if err := network.MakeNamespace(r.Instance, n); err != nil {
 		return err
 	}
-	if err := errors.Join(r.MakeLinks(r.LinksOf(n)), r.Configure(n)); err != nil {
+	if err := errors.Join(network.MakeLinks(r.Instance, r.LinksOf(n)), network.Configure(r.Instance, n)); err != nil {
 		return err
 	}
 	if err := cluster.RunKubelet(r.Instance, n, spec); err != nil {
@@ -107,7 +108,7 @@ func powerCut(in *instance.Instance, n *topology.Node) error {
 	for _, name := range in.Devices(n) {
 		lines = append(lines, "link delete dev "+name)
 	}
-	return errors.Join(in.Namespace(n).Batch(lines), in.DropNamespace(n))
+	return errors.Join(in.Namespace(n).Batch(lines), network.DropNamespace(in, n))
 }
 
 // upgradeCluster gives the cluster's DaemonSet an image of another build, which all

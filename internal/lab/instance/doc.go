@@ -1,12 +1,12 @@
-// Package instance is a topology on this machine: its state file, its lock, and the
-// namespaces, links and processes that it made.
+// Package instance is a topology on this machine: its state file, its lock and
+// its processes.
 //
 // Who builds one:
 //
 //  1. Open locks the instance's name and reads its state; Close gives the name free.
 //  2. Begin starts a new state with a new mark.
-//  3. MakeNamespace, MakeLinks, Configure and Start write what they make to the state
-//     before they make it.
+//  3. Start writes a process to the state; package network writes namespaces before it
+//     makes them.
 //  4. Down takes away all that the state names, also after a crash. What does not
 //     carry the mark is left alone.
 //

@@ -13,18 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/report"
-	"github.com/culvert-net/culvert/internal/lab/topology"
 )
-
-// DropNamespace removes a node's namespace.
-func (in *Instance) DropNamespace(n *topology.Node) error {
-	name := in.Namespace(n).Name
-	if err := (namespace.Named{Name: name}).Delete(in.State.Mark); err != nil {
-		return err
-	}
-	in.State.Namespaces = without(in.State.Namespaces, name)
-	return in.Save()
-}
 
 // Whole says whether everything that was made is still there.
 func (in *Instance) Whole() bool {
@@ -66,7 +55,7 @@ func (in *Instance) Down(progress *report.Progress) error {
 		errs = append(errs, err)
 	}
 	// Not made, or in use by other instances: both are fine.
-	_ = os.Remove(in.pins())
+	_ = os.Remove(in.Pins())
 	_ = os.Remove(PinDir)
 	_ = os.Remove(filepath.Join(DiskDir, in.Name))
 	_ = os.Remove(DiskDir)
@@ -74,5 +63,5 @@ func (in *Instance) Down(progress *report.Progress) error {
 		return fmt.Errorf("lab %s: down: %w", in.Name, err)
 	}
 	in.State = State{}
-	return errors.Join(os.RemoveAll(in.Dir()), os.Remove(in.stateFile()))
+	return errors.Join(os.RemoveAll(in.Dir()), os.Remove(in.Dir()+".json"))
 }

@@ -3,7 +3,6 @@ package instance
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // Kubeconfig is the file by which the administrator reaches the Kubernetes API.
-func (in *Instance) Kubeconfig() string { return filepath.Join(in.Dir(), "kubeconfig") }
+func Kubeconfig(in *Instance) string { return filepath.Join(in.Dir(), "kubeconfig") }
 
 // Look is an instance that is up, for who changes nothing of it and so need
 // not wait for others.
@@ -70,10 +69,7 @@ func Open(t *topology.Topology, name, culvert string) (*Instance, error) {
 	return in, nil
 }
 
-func (in *Instance) stateFile() string { return filepath.Join(StateDir, in.Name+".json") }
-
-func (in *Instance) lockFile() string { return filepath.Join(StateDir, in.Name+".lock") }
-
+// Dir is the directory of the instance's files.
 func (in *Instance) Dir() string { return filepath.Join(StateDir, in.Name) }
 
 // File names a file of a node.
@@ -81,34 +77,18 @@ func (in *Instance) File(n *topology.Node, name string) string {
 	return filepath.Join(in.Dir(), n.Name, name)
 }
 
+// Namespace is that of a node, whether it exists or not.
 func (in *Instance) Namespace(n *topology.Node) namespace.Named {
 	return namespace.Named{Name: "culvert-" + in.Name + "-" + n.Name}
 }
 
-// pins is where the instance's daemons pin. While it is there no other instance
-// takes pinDir for empty.
-func (in *Instance) pins() string { return filepath.Join(PinDir, in.Name) }
-
-func (in *Instance) PinPath(n *topology.Node) string { return filepath.Join(in.pins(), n.Name) }
-
-// MakePins makes the directory. Another instance may be removing the one above
-// it at the same time.
-func (in *Instance) MakePins() error {
-	var err error
-	for range 5 {
-		if err = os.MkdirAll(in.pins(), 0o700); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return err
-}
+// Pins is where the instance's daemons pin. While it exists, no other instance
+// removes PinDir as empty.
+func (in *Instance) Pins() string { return filepath.Join(PinDir, in.Name) }
 
 // DiskDir is where nodes of kind kubelet have their root file systems: much for
 // /run, which is mostly memory.
 const DiskDir = "/var/lib/culvert-lab"
-
-// Disk is the folder that is the node's root file system.
-func (in *Instance) Disk(n *topology.Node) string { return filepath.Join(DiskDir, in.Name, n.Name) }
 
 // Inside names a file of a node of kind kubelet as it is there now.
 func (in *Instance) Inside(n *topology.Node, file string) string {

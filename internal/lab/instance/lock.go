@@ -18,7 +18,7 @@ func (in *Instance) lockName() error {
 		return err
 	}
 	for {
-		f, err := os.OpenFile(in.lockFile(), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+		f, err := os.OpenFile(in.Dir()+".lock", os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 		if err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (in *Instance) lockName() error {
 		// Whoever held the lock before may have removed the file: then this
 		// is a lock on nothing.
 		mine, err1 := f.Stat()
-		named, err2 := os.Stat(in.lockFile())
+		named, err2 := os.Stat(in.Dir() + ".lock")
 		if err1 == nil && err2 == nil && os.SameFile(mine, named) {
 			in.lock = f
 			return nil
@@ -44,7 +44,7 @@ func (in *Instance) lockName() error {
 
 // Close gives the name free. Directories that are empty by now are removed.
 func (in *Instance) Close() error {
-	err := errors.Join(os.Remove(in.lockFile()), in.lock.Close())
+	err := errors.Join(os.Remove(in.Dir()+".lock"), in.lock.Close())
 	for _, dir := range []string{StateDir, filepath.Dir(StateDir)} {
 		if os.Remove(dir) != nil {
 			break // in use

@@ -120,7 +120,7 @@ func (in *Instance) Start(n *topology.Node, name string, args ...string) error {
 
 // StartCommand starts a command that is prepared.
 func (in *Instance) StartCommand(n *topology.Node, name string, cmd *exec.Cmd) error {
-	log, err := os.OpenFile(in.logFile(n, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(in.File(n, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -149,10 +149,10 @@ func (in *Instance) StartCommand(n *topology.Node, name string, cmd *exec.Cmd) e
 	return in.Save()
 }
 
-func (in *Instance) logFile(n *topology.Node, name string) string { return in.File(n, name+".log") }
-
 // LogTail returns the end of a process's log, for error messages.
-func (in *Instance) LogTail(n *topology.Node, name string) string { return Tail(in.logFile(n, name)) }
+func (in *Instance) LogTail(n *topology.Node, name string) string {
+	return Tail(in.File(n, name+".log"))
+}
 
 // Tail is the last lines of a file, or why there are none.
 func Tail(file string) string {

@@ -32,7 +32,7 @@ type State struct {
 
 // load reads the state, if there is one.
 func (in *Instance) load() error {
-	text, err := os.ReadFile(in.stateFile())
+	text, err := os.ReadFile(in.Dir() + ".json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -64,11 +64,11 @@ func (in *Instance) Save() error {
 	if err != nil {
 		return err
 	}
-	next := in.stateFile() + ".new"
+	next := in.Dir() + ".json" + ".new"
 	if err := os.WriteFile(next, append(text, '\n'), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(next, in.stateFile())
+	return os.Rename(next, in.Dir()+".json")
 }
 
 // AddNew appends a name that is not in the list yet.
@@ -77,9 +77,4 @@ func AddNew(list []string, name string) []string {
 		return list
 	}
 	return append(list, name)
-}
-
-// without is the list without a name.
-func without(list []string, name string) []string {
-	return slices.DeleteFunc(list, func(s string) bool { return s == name })
 }

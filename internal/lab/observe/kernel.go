@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -17,7 +18,7 @@ func kernelCounters(in *instance.Instance, n *topology.Node) (Node, error) {
 			Encap       string  `json:"encap"`
 			Stats       packets `json:"stats64"`
 		}
-		if err := in.IPJSON(n, &routes, "-6", "-s", "route", "show"); err != nil {
+		if err := network.JSON(in, n, &routes, "-6", "-s", "route", "show"); err != nil {
 			return v, err
 		}
 		for _, r := range routes {

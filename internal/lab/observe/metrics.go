@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -22,7 +23,7 @@ func metrics(ctx context.Context, in *instance.Instance, n *topology.Node, into 
 	if listen == "" {
 		return nil
 	}
-	response, err := in.GetFrom(ctx, n, listen, "/metrics")
+	response, err := network.Get(ctx, in, n, listen, "/metrics")
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -177,7 +178,7 @@ func framesSentTo(in *instance.Instance, n *topology.Node) (sum uint64, err erro
 				TX packets `json:"tx"`
 			} `json:"stats64"`
 		}
-		if err := in.IPJSON(in.Node(there.Node), &links, "-s", "link", "show", "dev", there.Name); err != nil || len(links) != 1 {
+		if err := network.JSON(in, in.Node(there.Node), &links, "-s", "link", "show", "dev", there.Name); err != nil || len(links) != 1 {
 			return 0, errors.Join(fmt.Errorf("ip shows %d links %s", len(links), there.Name), err)
 		}
 		sum += links[0].Stats.TX.Packets

@@ -40,18 +40,6 @@ type ISIS struct {
 	Kernel []string `json:"kernel,omitempty"`
 }
 
-// PeerOf is the other end of the link that a device of the node is an end of.
-func (t *Topology) PeerOf(n *Node, device string) End {
-	for _, l := range t.Links {
-		for i, e := range l.Ends {
-			if e.Node == n.Name && e.Name == device {
-				return l.Ends[1-i]
-			}
-		}
-	}
-	return End{}
-}
-
 // Counts says whether the kernel of the node counts: SIDs of routes with the word
 // count, and named counters of its nft ruleset.
 func (n *Node) Counts() bool {

@@ -1,4 +1,4 @@
-package instance
+package network
 
 import (
 	"errors"
@@ -7,25 +7,26 @@ import (
 
 	"github.com/safchain/ethtool"
 
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // LoadNFT loads a ruleset in a node.
-func (in *Instance) LoadNFT(n *topology.Node, rules string) error {
+func LoadNFT(in *instance.Instance, n *topology.Node, rules string) error {
 	if rules == "" {
 		return nil
 	}
 	return in.Namespace(n).Do(func() error { return namespace.Pipe(rules, "nft", "-f", "-") })
 }
 
-// IPJSON reads what ip shows in a node.
-func (in *Instance) IPJSON(n *topology.Node, into any, args ...string) error {
+// JSON reads what ip shows in a node.
+func JSON(in *instance.Instance, n *topology.Node, into any, args ...string) error {
 	return in.Namespace(n).JSON(into, "ip", append([]string{"-j"}, args...)...)
 }
 
 // MakeNamespace makes a node's namespace, with its settings of the kernel.
-func (in *Instance) MakeNamespace(n *topology.Node) error {
+func MakeNamespace(in *instance.Instance, n *topology.Node) error {
 	if in.IsReal(n) {
 		return nil // its container runtime makes it
 	}
@@ -82,7 +83,7 @@ func (in *Instance) MakeNamespace(n *topology.Node) error {
 const bridge = "br0"
 
 // MakeLinks makes the veth pairs.
-func (in *Instance) MakeLinks(links []topology.Link) error {
+func MakeLinks(in *instance.Instance, links []topology.Link) error {
 	var pairs []string
 	inside := map[string][]string{}
 	for _, l := range links {
@@ -112,7 +113,7 @@ func (in *Instance) MakeLinks(links []topology.Link) error {
 			if l.Offloads {
 				continue
 			}
-			if err := in.setOffloads(e); err != nil {
+			if err := setOffloads(in, e); err != nil {
 				return fmt.Errorf("%s: %s: %w", e.Node, e.Name, err)
 			}
 		}
@@ -135,7 +136,7 @@ func addressLine(address, device string) string {
 // setOffloads makes a veth end fit for XDP at the other: every packet its own
 // frame, with its tags in it, and NAPI on (which comes with GRO), without
 // which XDP cannot redirect into its peer.
-func (in *Instance) setOffloads(e topology.End) error {
+func setOffloads(in *instance.Instance, e topology.End) error {
 	features := map[string]bool{
 		"rx-gro":                       true,
 		"tx-generic-segmentation":      false,
@@ -160,7 +161,8 @@ func (in *Instance) setOffloads(e topology.End) error {
 	})
 }
 
-func (in *Instance) Configure(n *topology.Node) error {
+// Configure adds addresses, devices and routes, and loads the rules of nft.
+func Configure(in *instance.Instance, n *topology.Node) error {
 	var addresses, routes4, routes6 []string
 	for _, a := range n.Addresses {
 		addresses = append(addresses, addressLine(a, "lo"))
@@ -188,7 +190,7 @@ func (in *Instance) Configure(n *topology.Node) error {
 		}
 	}
 	ns := in.Namespace(n)
-	return errors.Join(in.LoadNFT(n, n.NFT), ns.Batch(addresses), ns.Batch(routes4, "-4"), ns.Batch(routes6, "-6"))
+	return errors.Join(LoadNFT(in, n, n.NFT), ns.Batch(addresses), ns.Batch(routes4, "-4"), ns.Batch(routes6, "-6"))
 }
 
 // deviceLines make the device, for ip.
