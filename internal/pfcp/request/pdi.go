@@ -18,8 +18,8 @@ func readPDI(x in, p *session.PDR) {
 	b := x.b
 	old := p.PDI
 	p.PDI = session.PDI{}
-	b.Wants = append(b.Wants, Want{PDR: p.ID, Created: x.u == create})
-	w := &b.Wants[len(b.Wants)-1]
+	b.want = Want{PDR: p.ID, Created: x.u == create}
+	w := &b.want
 	s := pdiIEs.read(b, toPDI{&p.PDI, w}, x.Value, x.u)
 	if x.u == changes {
 		pdiIEs.complete(b, s)
@@ -28,8 +28,8 @@ func readPDI(x in, p *session.PDR) {
 	if x.u == changes {
 		keepChosen(&p.PDI, &old, w)
 	}
-	if !w.FTEID.Choose && !w.Choose4 && !w.Choose6 {
-		b.Wants = b.Wants[:len(b.Wants)-1]
+	if w.FTEID.Choose || w.Choose4 || w.Choose6 {
+		b.Wants = append(b.Wants, *w)
 	}
 }
 

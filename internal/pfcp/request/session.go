@@ -26,6 +26,7 @@ type Builder struct {
 	QueryRef *uint32
 
 	owned [5]bool // by RuleKind: lists that are not shared with another session
+	want  Want    // of the PDI that is being read
 }
 
 // Want is what a PDR leaves to the user plane.

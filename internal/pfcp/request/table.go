@@ -131,7 +131,7 @@ type ruleType[R any, K ~uint8 | ~uint16 | ~uint32] struct {
 
 // find returns the index of a rule in a list sorted by ID, or where it belongs.
 func (t *ruleType[R, K]) find(rules []R, id K) (at int, found bool) {
-	return session.Find(rules, id, func(r *R) K { return *t.id(r) })
+	return session.Find(rules, id, t.id)
 }
 
 func (t *ruleType[R, K]) has(s *session.Session, id K) bool {
