@@ -1,6 +1,7 @@
 package pfcp
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -89,4 +90,33 @@ func (w *worker) reapply(a *association, changed []string) {
 			w.s.warn(&w.s.complain.app, "session keeps its application's old PFDs", "seid", seid, "error", err)
 		}
 	}
+}
+
+// pfdManagement takes an SMF's PFDs, all of the request's or none.
+func (n *node) pfdManagement(r *nodeRequest, body wire.IEs) {
+	ps := n.s.peers.Load()
+	from := r.p.from.Addr()
+	a := ps.find(from, body)
+	if all := ps.at(from); a == nil && len(all) == 1 {
+		a = all[0] // before release 16 there is no Node ID
+	}
+	if a == nil {
+		n.s.counters.unauthorised.Add(1)
+		r.refuse(&wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation})
+		return
+	}
+	var d wire.Decoder
+	apps := maps.Clone(*a.apps.Load())
+	changed := readPFDs(&d, body, apps)
+	if d.Err != nil {
+		r.refuse(d.Err)
+		return
+	}
+	r.later()
+	a.apps.Store(&apps)
+	n.s.save()
+	n.everywhere(func(w *worker, done func()) {
+		w.reapply(a, changed)
+		done()
+	}, func() { r.reply(ie.CauseRequestAccepted, accepted, wire.NewNodeID(n.s.cfg.NodeID)) })
 }

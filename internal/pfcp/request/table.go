@@ -2,6 +2,7 @@ package request
 
 import (
 	"errors"
+	"math/bits"
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
@@ -57,6 +58,7 @@ const (
 type group[T any] struct {
 	rows  []row[T]
 	index [maxIE]uint8 // by the IE's number: the row's index + 1
+	must  seen         // rows of mandatory IEs
 }
 
 // maxIE is above the highest IE number that has a row.
@@ -68,6 +70,9 @@ func newGroup[T any](same map[uint16]uint16, rows ...row[T]) *group[T] {
 	g := &group[T]{rows: rows}
 	for i, r := range rows {
 		g.index[r.ie] = uint8(i + 1)
+		if r.is&mandatory != 0 {
+			g.must |= 1 << i
+		}
 	}
 	for t, row := range same {
 		g.index[t] = g.index[row]
@@ -108,12 +113,10 @@ func (g *group[T]) read(b *Builder, to T, l wire.IEs, u update) (s seen) {
 	return s
 }
 
-// complete fails the request if a mandatory IE is missing.
+// complete fails the request for the first mandatory IE that is missing.
 func (g *group[T]) complete(b *Builder, s seen) {
-	for n, r := range g.rows {
-		if r.is&mandatory != 0 && s>>n&1 == 0 {
-			b.Fail(wire.Missing(r.ie))
-		}
+	if missing := g.must &^ s; missing != 0 {
+		b.Fail(wire.Missing(g.rows[bits.TrailingZeros64(uint64(missing))].ie))
 	}
 }
 

@@ -1,0 +1,69 @@
+package pfcp
+
+import (
+	"slices"
+
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// drop takes a session down whose usage nobody wants.
+func (w *worker) drop(seid uint64, s *session.Session) error {
+	if err := w.s.upf.Drop(seid); err != nil {
+		return err
+	}
+	resourcesOf(s).free(w.s.upf)
+	w.owner(seid).sessions.Add(-1)
+	w.disown(seid)
+	return nil
+}
+
+// purge takes down the sessions of an association, or hands them to its
+// successor.
+type purge struct {
+	seids []uint64
+	old   *association
+	// keep says which sessions stay, under the new association.
+	keep func(*session.Session) bool
+	new  *association
+	done func()
+}
+
+// purgeStep is how many sessions are taken down before others get their turn.
+const purgeStep = 16
+
+// purge begins p, in the worker.
+func (w *worker) purge(p purge) {
+	for place, of := range w.sessions.All() {
+		if of == p.old {
+			p.seids = append(p.seids, w.seidAt(place))
+		}
+	}
+	w.purges = append(w.purges, &p)
+}
+
+func (w *worker) purgeSome() {
+	p := w.purges[0]
+	n := min(purgeStep, len(p.seids))
+	for _, seid := range p.seids[:n] {
+		if w.owner(seid) != p.old {
+			continue // deleted meanwhile
+		}
+		s := w.s.upf.Session(seid)
+		if p.keep != nil && s != nil && p.keep(s) {
+			w.sessions.Put(w.place(seid), p.new)
+			p.old.sessions.Add(-1)
+			p.new.sessions.Add(1)
+			continue
+		}
+		if err := w.drop(seid, s); err != nil {
+			// Nobody will ask for it again.
+			w.s.log.Error("session of a lost association not deleted", "seid", seid, "error", err)
+			p.old.sessions.Add(-1)
+			w.disown(seid)
+		}
+	}
+	if p.seids = p.seids[n:]; len(p.seids) == 0 {
+		w.purges = slices.Delete(w.purges, 0, 1)
+		p.done()
+	}
+}

@@ -1,0 +1,201 @@
+package pfcp
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/wmnsk/go-pfcp/ie"
+
+	"github.com/culvert-net/culvert/internal/pfcp/request"
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// deletion is a session on its way out.
+type deletion struct {
+	conn    *conn
+	from    netip.AddrPort
+	key     uint64 // of the request
+	h       wire.Header
+	of      *association
+	session *session.Session
+	reports []session.UsageReport
+	err     error
+	times   int // the request came
+}
+
+// establish answers a Session Establishment Request.
+func (w *worker) establish(p *packet, h wire.Header, body wire.IEs) {
+	to := &session.Session{}
+	var cpSEID uint64
+	// The builder looks applications up in the association.
+	of := w.s.peers.Load().find(p.from.Addr(), body)
+	b := w.builder(to, p.from.Addr(), of)
+	w.read(p.from, func() {
+		b.Establishment(body)
+		cpSEID = to.CPSEID
+		if of == nil {
+			b.Fail(&wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation})
+		}
+		b.References()
+	})
+	if b.Err != nil {
+		if b.Err.Cause == ie.CauseNoEstablishedPFCPAssociation {
+			w.s.counters.unauthorised.Add(1)
+		}
+		w.refuse(p, h, cpSEID, b.Err)
+		return
+	}
+	to.SEID, to.Node = w.newSEID(), of.node
+	a := allocate(b, w.s.upf, resources{})
+	if b.Err == nil {
+		if err := w.s.upf.Establish(to); err != nil {
+			a.got.free(w.s.upf)
+			b.Fail(refusalOf(err))
+		}
+	}
+	if b.Err != nil {
+		w.s.warn(&w.s.complain.refused, "session not established", "smf", of.node, "why", b.Err)
+		w.refuse(p, h, cpSEID, b.Err)
+		return
+	}
+	w.own(to, of)
+	of.sessions.Add(1)
+	list := append([]*ie.IE{
+		wire.NewNodeID(w.s.cfg.NodeID),
+		accepted,
+		w.s.fseid(to.SEID),
+	}, a.ies()...)
+	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
+}
+
+// fseid is a UP F-SEID: with the first of our addresses of each family.
+func (s *Server) fseid(seid uint64) *ie.IE {
+	var v4, v6 net.IP
+	for _, a := range s.cfg.Addresses {
+		if a.Is4() && v4 == nil {
+			v4 = a.AsSlice()
+		} else if a.Is6() && v6 == nil {
+			v6 = a.AsSlice()
+		}
+	}
+	return ie.NewFSEID(seid, v4, v6)
+}
+
+// find is the session that a request is for. Another peer's is not found.
+func (w *worker) find(p *packet, h wire.Header) (*association, *session.Session, bool) {
+	of := w.owner(h.SEID)
+	if of == nil || !h.HasSEID {
+		return nil, nil, false
+	}
+	if !of.has(p.from.Addr()) {
+		w.s.counters.unauthorised.Add(1)
+		w.s.warn(&w.s.complain.unauthorised, "request for another peer's session", "from", p.from, "seid", h.SEID, "smf", of.node)
+		return nil, nil, false
+	}
+	from := w.s.upf.Session(h.SEID)
+	return of, from, from != nil
+}
+
+// modify answers a Session Modification Request.
+func (w *worker) modify(p *packet, h wire.Header, body wire.IEs) {
+	of, from, ok := w.find(p, h)
+	if !ok {
+		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseSessionContextNotFound})
+		return
+	}
+	to := *from
+	b := w.builder(&to, p.from.Addr(), of)
+	w.read(p.from, func() {
+		b.Modification(body)
+		b.References()
+	})
+	reports, created := w.change(from, b)
+	if b.Err != nil {
+		w.refuse(p, h, from.CPSEID, b.Err)
+		return
+	}
+	w.own(&to, of)
+	list := append([]*ie.IE{accepted}, created...)
+	list = append(list, wire.NewUsageReports(ie.UsageReportWithinSessionModificationResponse, reports, b.QueryRef)...)
+	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
+}
+
+var accepted = ie.NewCause(ie.CauseRequestAccepted)
+
+// change replaces a session by what b has built, or does nothing. It returns
+// the usage that the change reports, and the IEs of what we chose.
+func (w *worker) change(from *session.Session, b *request.Builder) (reports []session.UsageReport, created []*ie.IE) {
+	if b.Err != nil {
+		return nil, nil
+	}
+	var had, got resources
+	if b.OwnsPDRs() { // else the resources stay the same
+		had = resourcesOf(from)
+		a := allocate(b, w.s.upf, had)
+		if got = a.got; b.Err != nil {
+			return nil, nil
+		}
+		created = a.ies()
+	}
+	reports, err := w.s.upf.Modify(from, b.To, b.How)
+	if err != nil {
+		got.free(w.s.upf)
+		b.Fail(refusalOf(err))
+		w.s.warn(&w.s.complain.refused, "session not modified", "smf", from.Node, "why", b.Err)
+		return nil, nil
+	}
+	if b.OwnsPDRs() {
+		had.without(resourcesOf(b.To)).free(w.s.upf)
+	}
+	return reports, created
+}
+
+// delete begins a deletion, whose usage is not complete at once. For all others
+// the session is gone.
+func (w *worker) delete(p *packet, h wire.Header, key uint64) {
+	of, from, ok := w.find(p, h)
+	if !ok {
+		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseSessionContextNotFound})
+		return
+	}
+	d := &deletion{conn: p.conn, from: p.from, key: key, h: h, of: of, session: from, times: 1}
+	w.disown(h.SEID)
+	w.going[key] = d
+	w.s.upf.Delete(from, func(reports []session.UsageReport, err error) {
+		d.reports, d.err = reports, err
+		w.goneMu.Lock()
+		w.gone = append(w.gone, d)
+		w.goneMu.Unlock()
+		select {
+		case w.some <- struct{}{}:
+		default: // the worker knows
+		}
+	})
+}
+
+// deleted answers for the sessions that are gone now.
+func (w *worker) deleted() {
+	w.goneMu.Lock()
+	list := w.gone
+	w.gone = nil
+	w.goneMu.Unlock()
+	for _, d := range list {
+		if d.err != nil {
+			w.own(d.session, d.of)
+			w.refuse(&packet{conn: d.conn, from: d.from}, d.h, d.session.CPSEID, refusalOf(d.err))
+		} else {
+			resourcesOf(d.session).free(w.s.upf)
+			d.of.sessions.Add(-1)
+			list := append([]*ie.IE{accepted},
+				wire.NewUsageReports(ie.UsageReportWithinSessionDeletionResponse, d.reports, nil)...)
+			w.answer(d.h, d.session.CPSEID, ie.CauseRequestAccepted, list...)
+		}
+		delete(w.going, d.key)
+		w.answers.keep(d.key, w.scratch, time.Now())
+		for range d.times {
+			w.out.add(d.conn, net.UDPAddrFromAddrPort(d.from), w.scratch)
+		}
+	}
+}

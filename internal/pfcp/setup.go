@@ -1,0 +1,255 @@
+package pfcp
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/wmnsk/go-pfcp/ie"
+	"github.com/wmnsk/go-pfcp/message"
+
+	"github.com/culvert-net/culvert/internal/pfcp/wire"
+	"github.com/culvert-net/culvert/internal/session"
+)
+
+// setupIEs are what an Association Setup Request or Response says.
+type setupIEs struct {
+	node       string
+	hasNode    bool
+	recovery   uint32
+	hasStamp   bool
+	cause      uint8
+	others     []netip.Addr // Alternative SMF IP Addresses
+	retain     bool
+	retainFrom []netip.Addr // CP PFCP entities; none: all
+}
+
+func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
+	d.Each(l, func(i wire.IE) {
+		switch i.Type {
+		case ie.NodeID:
+			out.node, out.hasNode = i.NodeID(), true
+		case ie.RecoveryTimeStamp:
+			out.recovery, out.hasStamp = i.U32(), true
+		case ie.Cause:
+			out.cause = i.U8()
+		case ie.AlternativeSMFIPAddress:
+			out.others = append(out.others, i.Addrs()...)
+		case ie.PFCPSessionRetentionInformation:
+			out.retain = true
+			i.Each(func(i wire.IE) {
+				if i.Type == ie.CPPFCPEntityIPAddress {
+					out.retainFrom = append(out.retainFrom, i.Addrs()...)
+				}
+			})
+		}
+	})
+	switch {
+	case !out.hasNode:
+		d.Fail(wire.Missing(ie.NodeID))
+	case !out.hasStamp:
+		d.Fail(wire.Missing(ie.RecoveryTimeStamp))
+	}
+	return out
+}
+
+// setup answers an Association Setup Request. An association that was there is
+// replaced; its sessions go, unless the SMF asks to retain them (TS 29.244
+// section 6.2.6.2.2), and only then is there an answer, so that what the SMF
+// establishes next does not meet them.
+func (n *node) setup(r *nodeRequest, body wire.IEs) {
+	var d wire.Decoder
+	said := readSetup(&d, body)
+	if d.Err != nil {
+		r.refuse(d.Err)
+		return
+	}
+	from := r.p.from.Addr()
+	old := n.s.peers.Load().byNode[said.node]
+	if old != nil && !old.has(from) && !old.down.Load() {
+		n.s.counters.unauthorised.Add(1)
+		n.s.warn(&n.s.complain.unauthorised, "association of another peer's Node ID", "from", from, "node", said.node)
+		r.refuse(&wire.Refusal{Cause: ie.CauseRequestRejected})
+		return
+	}
+	if old == nil && len(n.s.peers.Load().byNode) >= maxAssociations {
+		r.refuse(&wire.Refusal{Cause: ie.CauseNoResourcesAvailable})
+		return
+	}
+	r.later()
+	retained := n.associate(said, from, func() {
+		list := n.selfDescription()
+		if said.retain && old != nil {
+			list = append(list, ie.NewPFCPASRspFlags(1)) // PSREI
+		}
+		r.reply(ie.CauseRequestAccepted, list...)
+	})
+	n.s.log.Info("PFCP association", "node", said.node, "address", from, "again", old != nil, "retain_sessions", retained)
+}
+
+// selfDescription is what a setup or update tells of us.
+func (n *node) selfDescription() []*ie.IE {
+	return []*ie.IE{
+		wire.NewNodeID(n.s.cfg.NodeID),
+		accepted,
+		ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
+		wire.NewUPFunctionFeatures(n.s.features),
+	}
+}
+
+// associate puts an association in place, and calls done when sessions that do
+// not belong to it are gone.
+func (n *node) associate(said setupIEs, from netip.Addr, done func()) (retained bool) {
+	a := newAssociation(said.node, said.recovery, append([]netip.Addr{from}, said.others...)...)
+	ps := n.s.peers.Load()
+	old := ps.byNode[said.node]
+	if old != nil && said.retain {
+		a.apps.Store(old.apps.Load())
+	}
+	left := 1 // what done waits for; all of it ends in this goroutine
+	finished := func() {
+		if left--; left == 0 {
+			done()
+		}
+	}
+	// An address is one PFCP entity, with one Recovery Time Stamp: what it had
+	// under another Node ID and stamp was lost with its restart.
+	for _, other := range ps.at(from) {
+		if other.node != said.node && other.recovery != said.recovery {
+			n.s.counters.peerRestarts.Add(1)
+			n.s.log.Warn("SMF has restarted under another Node ID", "node", said.node, "was", other.node)
+			ps = ps.without(other.node)
+			left++
+			n.purge(other, nil, nil, finished)
+		}
+	}
+	n.publish(ps.with(a))
+	if old != nil {
+		var keep func(*session.Session) bool
+		if said.retain {
+			keep = func(s *session.Session) bool {
+				return len(said.retainFrom) == 0 || slices.Contains(said.retainFrom, s.CPAddr)
+			}
+		}
+		left++
+		n.purge(old, a, keep, finished)
+	}
+	finished()
+	return old != nil && said.retain
+}
+
+// update answers an Association Update Request. What an SMF may say there
+// changes nothing for us.
+func (n *node) update(r *nodeRequest, body wire.IEs) {
+	a, why := n.named(r, body)
+	if why != nil {
+		r.refuse(why)
+		return
+	}
+	n.alive(a)
+	r.reply(ie.CauseRequestAccepted, wire.NewNodeID(n.s.cfg.NodeID), accepted, wire.NewUPFunctionFeatures(n.s.features))
+}
+
+// named is the association that a request is about.
+func (n *node) named(r *nodeRequest, body wire.IEs) (*association, *wire.Refusal) {
+	var d wire.Decoder
+	hasNode := false
+	d.Each(body, func(i wire.IE) {
+		if i.Type == ie.NodeID {
+			i.NodeID()
+			hasNode = true
+		}
+	})
+	if !hasNode {
+		d.Fail(wire.Missing(ie.NodeID))
+	}
+	if d.Err != nil {
+		return nil, d.Err
+	}
+	a := n.s.peers.Load().find(r.p.from.Addr(), body)
+	if a == nil {
+		n.s.counters.unauthorised.Add(1)
+		return nil, &wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation}
+	}
+	return a, nil
+}
+
+// releaseRequest answers an Association Release Request, when the sessions are
+// gone.
+func (n *node) releaseRequest(r *nodeRequest, body wire.IEs) {
+	a, why := n.named(r, body)
+	if why != nil {
+		r.refuse(why)
+		return
+	}
+	r.later()
+	n.publish(n.s.peers.Load().without(a.node))
+	n.s.log.Info("PFCP association released", "node", a.node, "sessions", a.sessions.Load())
+	n.purge(a, nil, nil, func() {
+		r.reply(ie.CauseRequestAccepted, wire.NewNodeID(n.s.cfg.NodeID), accepted)
+	})
+}
+
+// connect sets up associations with the SMFs that we were told.
+func (n *node) connect() {
+	for _, addr := range n.s.smfs.Load().connect {
+		if len(n.s.peers.Load().at(addr)) > 0 || n.connecting[addr] {
+			continue
+		}
+		n.connecting[addr] = true
+		n.s.requests.send(&outgoing{
+			msgType: message.MsgTypeAssociationSetupRequest, to: netip.AddrPortFrom(addr, Port),
+			ies: []*ie.IE{
+				wire.NewNodeID(n.s.cfg.NodeID),
+				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery),
+				wire.NewUPFunctionFeatures(n.s.features),
+			},
+			done: func(h wire.Header, body wire.IEs, err error) { n.post(func() { n.connected(addr, body, err) }) },
+		})
+	}
+}
+
+func (n *node) connected(addr netip.Addr, body wire.IEs, err error) {
+	delete(n.connecting, addr)
+	var d wire.Decoder
+	said := readSetup(&d, body)
+	if err == nil && d.Err != nil {
+		err = d.Err
+	}
+	if err == nil && said.cause != ie.CauseRequestAccepted {
+		err = fmt.Errorf("%w: cause %d", ErrRefused, said.cause)
+	}
+	if err != nil {
+		n.s.log.Warn("no PFCP association", "address", addr, "error", err)
+		return
+	}
+	if old := n.s.peers.Load().byNode[said.node]; old != nil && !old.has(addr) && !old.down.Load() {
+		n.s.log.Warn("no PFCP association: another peer has that Node ID", "address", addr, "node", said.node)
+		return
+	}
+	n.associate(said, addr, func() {})
+	n.s.log.Info("PFCP association", "node", said.node, "address", addr, "set_up_by", "us")
+}
+
+// Release asks an SMF to release its association (Association Update Request
+// with an Association Release Request), as TS 29.244 section 6.2.7.3 has it for
+// a UP function. The SMF does so with a request of its own.
+func (s *Server) Release(nodeID string) error {
+	a := s.peers.Load().byNode[nodeID]
+	if a == nil {
+		return fmt.Errorf("no association with %q", nodeID)
+	}
+	s.requests.send(&outgoing{
+		msgType: message.MsgTypeAssociationUpdateRequest, to: a.peer(),
+		ies: []*ie.IE{wire.NewNodeID(s.cfg.NodeID), ie.NewPFCPAssociationReleaseRequest(1, 0)},
+		done: func(h wire.Header, body wire.IEs, err error) {
+			if err == nil {
+				err = causeOf(body)
+			}
+			if err != nil {
+				s.log.Warn("SMF does not release its association", "node", nodeID, "error", err)
+			}
+		},
+	})
+	return nil
+}
