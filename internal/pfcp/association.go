@@ -13,25 +13,25 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// association is one with an SMF. What does not change is not changed: another
+// association is one with an SMF. Its plain fields never change: another
 // Recovery Time Stamp or address makes another association.
 type association struct {
 	node string
-	// addrs are the peer's: first the one that the association was set up from,
-	// to which our requests go.
+	// addrs are the peer's. Our requests go to the first, which set up the
+	// association.
 	addrs    []netip.Addr
 	recovery uint32 // its Recovery Time Stamp
 	since    time.Time
 
 	sessions *atomic.Int64
-	// down: it does not answer heartbeats. Its sessions stay and are served: a
-	// control plane that is away for a while must not take its users' traffic
-	// with it (TS 23.527 section 4.4). If it comes back having lost them, its
-	// Recovery Time Stamp says so, and they go then. Until it comes back another
-	// peer may set up an association with the same Node ID: a name may move.
+	// down: the peer does not answer heartbeats. Its sessions are still served:
+	// a control plane that is away for a while must not interrupt its users'
+	// traffic (TS 23.527 section 4.4). If it has lost them when it returns, its
+	// Recovery Time Stamp says so, and they are removed. Until it returns another
+	// peer may set up an association with the same Node ID.
 	down *atomic.Bool
-	// apps are its PFDs: filters by application ID. They are its own: another
-	// SMF cannot change what this one's sessions match.
+	// apps are its PFDs: filters by application ID. Other SMFs cannot change
+	// them.
 	apps *atomic.Pointer[map[string][]session.Filter]
 }
 
@@ -49,18 +49,17 @@ func (a *association) has(from netip.Addr) bool { return slices.Contains(a.addrs
 
 func (a *association) peer() netip.AddrPort { return netip.AddrPortFrom(a.addrs[0], Port) }
 
-// filters are those of an application. Of one whose PFDs were taken away
-// nothing matches.
+// filters returns the filters of an application, and whether it has PFDs.
 func (a *association) filters(id string) ([]session.Filter, bool) {
 	if a == nil {
-		return nil, true // the request is refused anyway
+		return nil, true // a request without an association is refused anyway
 	}
 	filters, ok := (*a.apps.Load())[id]
 	return filters, ok
 }
 
-// peers are all associations, as the node goroutine published them: never
-// changed, only replaced.
+// peers are all associations. The node's goroutine publishes a new value for
+// each change; a published value never changes.
 type peers struct {
 	byNode map[string]*association
 	byAddr map[netip.Addr][]*association
@@ -68,8 +67,8 @@ type peers struct {
 
 func (p *peers) at(from netip.Addr) []*association { return p.byAddr[from] }
 
-// find is the association that a request names by its Node ID, if it comes from
-// there.
+// find returns the association that a request names by its Node ID, if the
+// request comes from one of its addresses; else nil.
 func (p *peers) find(from netip.Addr, l wire.IEs) *association {
 	var d wire.Decoder
 	var found *association
@@ -84,7 +83,7 @@ func (p *peers) find(from netip.Addr, l wire.IEs) *association {
 	return found
 }
 
-// with is p with a in the place of what had its Node ID.
+// with returns p with a in place of the association with the same Node ID.
 func (p *peers) with(a *association) *peers { return p.rebuild(a.node, a) }
 
 func (p *peers) without(node string) *peers { return p.rebuild(node, nil) }
@@ -107,7 +106,7 @@ func (p *peers) rebuild(node string, a *association) *peers {
 	return out
 }
 
-// sorted are the associations by Node ID.
+// sorted returns the associations by Node ID.
 func (p *peers) sorted() []*association {
 	list := make([]*association, 0, len(p.byNode))
 	for _, a := range p.byNode {
@@ -117,21 +116,21 @@ func (p *peers) sorted() []*association {
 	return list
 }
 
-// Association is one with an SMF, to be shown.
+// Association describes an association with an SMF.
 type Association struct {
 	Node  string       // Node ID
 	Addrs []netip.Addr // of the SMF
 	Since time.Time
 	// Recovery is the SMF's Recovery Time Stamp.
 	Recovery time.Time
-	// Up: it answers heartbeats. When it does not its sessions stay.
+	// Up: the SMF answers heartbeats. Sessions stay while it does not.
 	Up           bool
 	Sessions     int
 	Applications []string // with PFDs
 }
 
-// Associations are all of them, by Node ID. The sessions themselves, with their
-// Node IDs, are the UPF's.
+// Associations returns all associations by Node ID. The UPF has the sessions,
+// with their Node IDs.
 func (s *Server) Associations() []Association {
 	var list []Association
 	for _, a := range s.peers.Load().sorted() {

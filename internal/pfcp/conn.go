@@ -23,12 +23,12 @@ const (
 	batchSize = 64
 	// maxDatagram is what UDP can carry.
 	maxDatagram = 65535
-	// socketBuffer takes what comes while the workers are busy.
+	// socketBuffer holds what arrives while the workers are busy.
 	socketBuffer = 8 << 20
 )
 
-// conn is a socket on one of our addresses. Answers leave by the one that the
-// request came in by.
+// conn is a socket on one of our addresses. An answer leaves by the socket that
+// the request came in by.
 type conn struct {
 	index int
 	addr  netip.Addr
@@ -37,7 +37,7 @@ type conn struct {
 		ReadBatch(ms []ipv4.Message, flags int) (int, error)
 		WriteBatch(ms []ipv4.Message, flags int) (int, error)
 	}
-	// single: the way out does not make several datagrams of one message.
+	// single: the path out does not support UDP_SEGMENT.
 	single atomic.Bool
 }
 
@@ -46,7 +46,7 @@ func listen(index int, addr netip.Addr) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for PFCP: %w", err)
 	}
-	// Less is a matter of speed only.
+	// Smaller buffers cost speed only.
 	_ = udp.SetReadBuffer(socketBuffer)
 	_ = udp.SetWriteBuffer(socketBuffer)
 	c := &conn{index: index, addr: addr, udp: udp}
@@ -83,7 +83,7 @@ func (b *batch) add(c *conn, from netip.AddrPort, to net.Addr, data []byte) {
 func (b *batch) release() {
 	clear(b.packets)
 	b.packets = b.packets[:0]
-	// One large datagram must not keep its memory for ever.
+	// A large datagram must not keep its memory for ever.
 	if cap(b.memory) > 1<<18 {
 		b.memory = nil
 	}
@@ -91,7 +91,7 @@ func (b *batch) release() {
 	batches.Put(b)
 }
 
-// outbox gathers what is to be sent, to send it at once.
+// outbox gathers messages, to send them with one system call.
 type outbox struct {
 	byConn [][]ipv4.Message
 	memory []byte
@@ -99,14 +99,14 @@ type outbox struct {
 
 const (
 	// mostSegments is how many datagrams the kernel makes of one message
-	// (UDP_MAX_SEGMENTS), and segmentMost how long they may be: shorter than any
+	// (UDP_MAX_SEGMENTS), segmentMost the length that each may have: below any
 	// path's MTU.
 	mostSegments = 64
 	segmentMost  = 1024
 )
 
-// add puts a copy of a message in. Those of one length for one peer go through
-// the kernel's stack as one (UDP_SEGMENT): a third of the time for each.
+// add adds a copy of a message. Messages of one length for one peer go through
+// the kernel's stack together (UDP_SEGMENT), which takes a third of the time.
 func (o *outbox) add(c *conn, to net.Addr, message []byte) {
 	at := len(o.memory)
 	o.memory = append(o.memory, message...)
@@ -121,7 +121,7 @@ func (o *outbox) add(c *conn, to net.Addr, message []byte) {
 		return
 	}
 	if len(list) < cap(list) {
-		list = list[:len(list)+1] // with the slice for buffers of the last time
+		list = list[:len(list)+1] // reuse its slice of buffers
 	} else {
 		list = append(list, ipv4.Message{})
 	}
@@ -131,7 +131,7 @@ func (o *outbox) add(c *conn, to net.Addr, message []byte) {
 	o.byConn[c.index] = list
 }
 
-// joins says whether a datagram may go out with those of a message.
+// joins says whether a datagram may go out together with those of m.
 func joins(m *ipv4.Message, to net.Addr, length int) bool {
 	if length != len(m.Buffers[0]) || length > segmentMost || len(m.Buffers) == mostSegments {
 		return false
@@ -141,7 +141,7 @@ func joins(m *ipv4.Message, to net.Addr, length int) bool {
 	return ok && also && a.AddrPort() == b.AddrPort()
 }
 
-// appendSegmentSize is a control message: UDP_SEGMENT.
+// appendSegmentSize appends a UDP_SEGMENT control message.
 func appendSegmentSize(dst []byte, size int) []byte {
 	dst = append(dst, make([]byte, unix.CmsgSpace(2))...)
 	h := (*unix.Cmsghdr)(unsafe.Pointer(unsafe.SliceData(dst)))
@@ -151,7 +151,7 @@ func appendSegmentSize(dst []byte, size int) []byte {
 	return dst
 }
 
-// apart are the datagrams of a message, each by itself.
+// apart returns the datagrams of a message one by one.
 func apart(m *ipv4.Message) (list []ipv4.Message) {
 	for i := range m.Buffers {
 		list = append(list, ipv4.Message{Buffers: m.Buffers[i : i+1 : i+1], Addr: m.Addr})
@@ -159,8 +159,8 @@ func apart(m *ipv4.Message) (list []ipv4.Message) {
 	return list
 }
 
-// flush sends all. A message that cannot be sent is lost, as any datagram may
-// be, and said.
+// flush sends all messages. It passes errors to lost and goes on: a datagram may
+// always be lost.
 func (o *outbox) flush(conns []*conn, lost func(error)) {
 	for i, list := range o.byConn {
 		for left := list; len(left) > 0; {
@@ -173,7 +173,7 @@ func (o *outbox) flush(conns []*conn, lost func(error)) {
 			}
 			about := &left[0]
 			left = left[1:]
-			if len(about.Buffers) > 1 { // by itself each may go, or say why not
+			if len(about.Buffers) > 1 { // each by itself may succeed, or tell the cause
 				conns[i].single.Store(true)
 				left = append(apart(about), left...)
 				continue
@@ -188,8 +188,8 @@ func (o *outbox) flush(conns []*conn, lost func(error)) {
 	o.memory = o.memory[:0]
 }
 
-// read calls take for every datagram, and done after each batch, until the
-// socket is closed.
+// read calls take for each datagram, and done after each batch, until the socket
+// is closed.
 func (c *conn) read(take func(from netip.AddrPort, to net.Addr, data []byte), done func()) error {
 	messages := make([]ipv4.Message, batchSize)
 	for i := range messages {

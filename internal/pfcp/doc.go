@@ -1,22 +1,38 @@
-// Package pfcp is the N4 server (TS 29.244): it speaks PFCP with SMFs, and tells
-// a UPF their sessions as values of package session.
+// Package pfcp is the N4 server (TS 29.244). It speaks PFCP with SMFs and gives a
+// UPF their sessions as values of package session.
 //
-// A datagram's way: a reader takes many with one system call (conn.go), a
-// dispatcher gives each to the worker of its session, or to the node goroutine
-// (server.go). The worker (worker.go) looks whether it has answered it before
-// (transactions.go), has a builder read it (wire.go, value.go, rules.go, urr.go,
-// request.go), takes TEIDs and UE addresses, tells the UPF (upf.go), and
-// answers. All of a request is done or nothing: the UPF gets a whole new
-// session in the place of the old one.
+// What owns what: a worker (worker.go) owns a share of the sessions, whose rules
+// the UPF keeps. The node (node.go) owns the associations, with their heartbeats
+// and PFDs. Package request owns the tables that say how a request becomes rules;
+// package wire knows octets only. requests (outgoing.go) owns what we ask.
 //
-// The node goroutine (node.go) has the associations, heartbeats and PFDs
-// (pfd.go). What we ask ourselves, reports above all (report.go), goes by
-// outgoing.go, again until there is an answer. What survives a restart beside
-// the sessions is in state.go.
+// A Session Establishment Request takes this path:
 //
-// Not there, not announced, and refused with Cause 76 (service not supported):
-// Ethernet and unstructured sessions unless the UPF has them, traffic endpoints,
-// multi-access rules, redirection, header enrichment, predefined rules (80),
-// forwarding policies (70), the 5G VN, PFDs of URLs and domain names, events and
-// dropped packets as usage, session sets.
+//  1. conn.read takes a batch of datagrams from the socket.
+//  2. dispatcher.dispatch gives each to the worker of its session.
+//  3. worker.receive repeats an answer that it has given, or handles the request.
+//  4. worker.establish has request.Builder read it, allocates TEIDs and UE
+//     addresses (allocate), and calls UPF.Establish.
+//  5. worker.answer writes the response; outbox.flush sends it.
+//
+// A request is done completely or not at all: the UPF gets a whole new session
+// in place of the old one.
+//
+// To run a server:
+//
+//  1. Implement UPF.
+//  2. Call New: it opens the sockets and takes over what survived a restart.
+//  3. Call Run, which ends with its context. Use the Server as the Reporter.
+//
+// Goroutines: one reader for each socket, the workers, the node. They share
+// values that are replaced as a whole (peers, smfs), the mutex of requests, and
+// worker.goneMu. Everything else belongs to one goroutine, which runs other
+// goroutines' functions from its queue (worker.post, node.post).
+//
+// The server neither announces nor accepts the following, and refuses it with
+// Cause 76 (service not supported) or the cause in parentheses: Ethernet and
+// unstructured sessions unless the UPF has them, traffic endpoints, multi-access
+// rules, redirection, header enrichment, predefined rules (80), forwarding
+// policies (70), the 5G VN, PFDs of URLs and domain names, events and dropped
+// packets as usage, session sets.
 package pfcp

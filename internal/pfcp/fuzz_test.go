@@ -84,7 +84,7 @@ func newStand(t testing.TB) *stand {
 func (st *stand) step(from netip.Addr, data []byte) [][]byte {
 	at := netip.AddrPortFrom(from, Port)
 	st.tap.sent = nil
-	st.d.take(st.conn, at, net.UDPAddrFromAddrPort(at), data)
+	st.d.dispatch(st.conn, at, net.UDPAddrFromAddrPort(at), data)
 	st.d.flush()
 	for st.settle() {
 	}
@@ -98,7 +98,7 @@ func (st *stand) settle() bool {
 		select {
 		case b := <-w.queue:
 			for i := range b.packets {
-				w.packet(&b.packets[i])
+				w.receive(&b.packets[i])
 			}
 			b.release()
 			w.out.flush(st.s.conns, st.s.lost)
@@ -121,7 +121,7 @@ func (st *stand) settle() bool {
 	select {
 	case b := <-n.queue:
 		for i := range b.packets {
-			n.packet(&b.packets[i])
+			n.receive(&b.packets[i])
 		}
 		b.release()
 	case f := <-n.tasks:

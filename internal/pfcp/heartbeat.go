@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
-// heartbeat answers anybody. The Recovery Time Stamp counts only from an address
-// that has an association: it means that its sessions are lost there.
+// heartbeat answers any sender. Only from an address with an association does
+// the Recovery Time Stamp count: a new one means that the peer lost its sessions.
 func (n *node) heartbeat(p *packet, h wire.Header, body wire.IEs, err error) {
 	var d wire.Decoder
 	var stamp uint32
@@ -29,7 +29,8 @@ func (n *node) heartbeat(p *packet, h wire.Header, body wire.IEs, err error) {
 	n.out.add(p.conn, p.to, n.scratch)
 }
 
-// recovered takes in a Recovery Time Stamp of a heartbeat.
+// recovered compares the Recovery Time Stamp of a heartbeat with the known one,
+// and removes the sessions of a peer that has restarted.
 func (n *node) recovered(from netip.Addr, stamp uint32) {
 	for _, a := range n.s.peers.Load().at(from) {
 		n.alive(a)
@@ -45,15 +46,15 @@ func (n *node) recovered(from netip.Addr, stamp uint32) {
 	}
 }
 
-// alive: something came from the peer.
+// alive notes that the peer has sent something.
 func (n *node) alive(a *association) {
 	if a.down.CompareAndSwap(true, false) {
 		n.s.log.Info("PFCP association is up again", "node", a.node)
 	}
 }
 
-// heartbeats asks every peer. A request that is repeated until nobody answers
-// takes longer than the interval: there is one at a time.
+// heartbeats sends a Heartbeat Request to every peer. Retransmission may take
+// longer than the interval: a peer gets one request at a time.
 func (n *node) heartbeats() {
 	for _, a := range n.s.peers.Load().sorted() {
 		if n.beating[a] {
@@ -70,10 +71,11 @@ func (n *node) heartbeats() {
 	}
 }
 
+// beaten handles the answer to our heartbeat, or that none came.
 func (n *node) beaten(a *association, body wire.IEs, err error) {
 	delete(n.beating, a)
 	if n.s.peers.Load().byNode[a.node] != a {
-		return // replaced meanwhile
+		return // another association has replaced it
 	}
 	if err != nil {
 		if a.down.CompareAndSwap(false, true) {

@@ -16,24 +16,24 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// node is the goroutine for all that is not about one session. It alone changes
-// associations.
+// node handles all that is not about one session: associations, heartbeats,
+// PFDs. Its goroutine alone changes associations.
 type node struct {
 	s       *Server
 	queue   chan *batch
 	tasks   chan func()
 	answers *transactions
-	// busy are requests whose answer takes its time: a repetition waits too.
+	// busy are requests that are answered later; repetitions are ignored.
 	busy    map[uint64]bool
 	out     outbox
 	scratch []byte
-	// connecting are SMFs that a setup of ours is under way to, beating those
-	// that have not answered the last heartbeat yet.
+	// connecting are SMFs that we are setting up an association with; beating
+	// those that have not answered our last heartbeat yet.
 	connecting map[netip.Addr]bool
 	beating    map[*association]bool
 }
 
-// maxAssociations bounds what peers can make us keep.
+// maxAssociations bounds the memory that peers can make us use.
 const maxAssociations = 1024
 
 func newNode(s *Server) *node {
@@ -45,7 +45,7 @@ func newNode(s *Server) *node {
 	}
 }
 
-// post runs f in the node goroutine; false: too much waits already.
+// post queues f for the node's goroutine; false: the queue is full.
 func (n *node) post(f func()) bool {
 	select {
 	case n.tasks <- f:
@@ -63,7 +63,7 @@ func (n *node) run(ctx context.Context) error {
 		select {
 		case b := <-n.queue:
 			for i := range b.packets {
-				n.packet(&b.packets[i])
+				n.receive(&b.packets[i])
 			}
 			b.release()
 		case f := <-n.tasks:
@@ -78,7 +78,8 @@ func (n *node) run(ctx context.Context) error {
 	}
 }
 
-func (n *node) packet(p *packet) {
+// receive handles one datagram that is not about a session.
+func (n *node) receive(p *packet) {
 	h, body, _, err := wire.ReadHeader(p.data)
 	if errors.Is(err, wire.ErrVersion) {
 		n.s.counters.malformed.Add(1)
@@ -97,8 +98,8 @@ func (n *node) packet(p *packet) {
 		n.s.warn(&n.s.complain.malformed, "PFCP message of a type that no SMF sends", "from", p.from, "type", h.Type)
 		return
 	}
-	// Heartbeats change nothing, so anybody's may be answered anew each time:
-	// a repeated one gets the same answer by itself.
+	// A heartbeat changes nothing: a repeated one gets the same answer without
+	// being kept.
 	if h.Type == message.MsgTypeHeartbeatRequest {
 		n.heartbeat(p, h, body, err)
 		return
@@ -116,8 +117,8 @@ func (n *node) packet(p *packet) {
 	n.request(nodeRequest{n: n, p: *p, h: h, key: key}, body, err)
 }
 
-// isResponse: even numbers up to 15, odd ones from 50 on, and Version Not
-// Supported.
+// isResponse says whether a message is a response: even numbers up to 15, odd
+// ones from 50 on, and Version Not Supported.
 func isResponse(msgType uint8) bool {
 	switch msgType {
 	case message.MsgTypeVersionNotSupportedResponse, message.MsgTypeNodeReportResponse - 1:
@@ -131,7 +132,7 @@ func isResponse(msgType uint8) bool {
 	return msgType%2 == 1 && msgType <= message.MsgTypeSessionReportResponse
 }
 
-// nodeRequest is a request that waits for its answer.
+// nodeRequest is a request that is not about a session.
 type nodeRequest struct {
 	n   *node
 	p   packet // without its data
@@ -139,7 +140,7 @@ type nodeRequest struct {
 	key uint64
 }
 
-// reply answers, and keeps the answer for repetitions of peers that have an
+// reply answers. It keeps the answer for repetitions if the peer has an
 // association.
 func (r *nodeRequest) reply(cause uint8, list ...*ie.IE) {
 	n := r.n
@@ -154,16 +155,17 @@ func (r *nodeRequest) reply(cause uint8, list ...*ie.IE) {
 	n.out.add(r.p.conn, r.p.to, n.scratch)
 }
 
+// refuse answers that nothing was done.
 func (r *nodeRequest) refuse(why *wire.Refusal) {
 	s := r.n.s
 	s.warn(&s.complain.refused, "PFCP request refused", "from", r.p.from, "message", messageName(r.h.Type), "why", why)
 	r.reply(why.Cause, append([]*ie.IE{wire.NewNodeID(s.cfg.NodeID)}, why.IEs()...)...)
 }
 
-// later keeps a request for an answer that comes when others have done their
-// part.
+// later notes that the request is answered when the workers have finished.
 func (r *nodeRequest) later() { r.n.busy[r.key] = true }
 
+// request handles a request and answers it, now or later.
 func (n *node) request(r nodeRequest, body wire.IEs, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -191,23 +193,22 @@ func (n *node) request(r nodeRequest, body wire.IEs, err error) {
 	}
 }
 
-// publish makes associations known to the workers, and keeps them over a
-// restart.
+// publish shows associations to the workers and saves them for a restart.
 func (n *node) publish(ps *peers) {
 	n.s.peers.Store(ps)
 	n.s.save()
 }
 
-// purge takes down the sessions of old, except those that keep names, which go
-// over to a. done is called in the node goroutine.
+// purge removes the sessions of old, except those that keep selects, which a
+// takes over. It calls done in the node's goroutine.
 func (n *node) purge(old, a *association, keep func(*session.Session) bool, done func()) {
 	n.everywhere(func(w *worker, done func()) {
 		w.purge(purge{old: old, new: a, keep: keep, done: done})
 	}, done)
 }
 
-// everywhere runs f in every worker, and done here when each has called its
-// own. Workers that are too busy to take a task are waited for.
+// everywhere runs f in every worker's goroutine. When each has called its done,
+// it calls done in the node's. It waits for workers whose queue is full.
 func (n *node) everywhere(f func(w *worker, done func()), done func()) {
 	var left atomic.Int64
 	left.Store(int64(len(n.s.workers)))
@@ -221,7 +222,8 @@ func (n *node) everywhere(f func(w *worker, done func()), done func()) {
 	}
 }
 
-// causeOf is nil if a response accepts.
+// causeOf returns nil if a response accepts, else an error that wraps
+// ErrRefused.
 func causeOf(body wire.IEs) error {
 	var d wire.Decoder
 	cause := uint8(0)

@@ -14,14 +14,14 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
-// outgoing is a request of ours.
+// outgoing is a request that we send.
 type outgoing struct {
 	msgType uint8
-	seid    uint64 // of the peer; 0: the message is not about a session
+	seid    uint64 // the peer's; 0: the request is not about a session
 	to      netip.AddrPort
 	ies     []*ie.IE
-	// done is called once: with the answer, which it may keep, or with
-	// ErrNoAnswer or what else went wrong. It must not wait for anything.
+	// done is called once: with the answer, which it may keep, or with an error
+	// (ErrNoAnswer, ErrBusy). It must not block.
 	done func(h wire.Header, body wire.IEs, err error)
 
 	sequence uint32
@@ -32,8 +32,8 @@ type outgoing struct {
 	timer    *time.Timer
 }
 
-// requests are those of ours that wait for an answer. They are few beside
-// those of SMFs, so one lock does.
+// requests are our unanswered requests. mu guards all fields: we send few
+// requests compared with SMFs.
 type requests struct {
 	s       *Server
 	mu      sync.Mutex
@@ -45,14 +45,14 @@ type requests struct {
 func (r *requests) init(s *Server) {
 	r.s = s
 	r.pending = map[uint32]*outgoing{}
-	// After a restart that lost nothing peers are not told of it: what began
-	// at 1 again would be taken for requests that they have answered before.
+	// Peers do not notice a restart that lost nothing. If we started at 1 again,
+	// they would take our requests for those that they have answered.
 	r.next = rand.Uint32() & maxSequence
 }
 
 const maxSequence = 1<<24 - 1
 
-// send sends a request until it is answered or given up.
+// send sends a request, again until it is answered or given up.
 func (r *requests) send(o *outgoing) {
 	if o.conn = r.s.connFor(o.to.Addr()); o.conn == nil {
 		o.done(wire.Header{}, nil, ErrNoAnswer)
@@ -90,7 +90,7 @@ func (r *requests) write(o *outgoing) {
 	}
 }
 
-// again is called when an answer has not come in time.
+// again repeats a request that was not answered in time, or gives it up.
 func (r *requests) again(o *outgoing) {
 	r.mu.Lock()
 	if r.pending[o.sequence] != o {
@@ -111,7 +111,7 @@ func (r *requests) again(o *outgoing) {
 	r.write(o)
 }
 
-// answered takes in a response. It counts if the peer that was asked sends it.
+// answered handles a response. Only one from the peer that we asked counts.
 func (r *requests) answered(from netip.Addr, h wire.Header, body wire.IEs, err error) {
 	r.mu.Lock()
 	o := r.pending[h.Sequence]
@@ -126,7 +126,7 @@ func (r *requests) answered(from netip.Addr, h wire.Header, body wire.IEs, err e
 	o.done(h, append(wire.IEs(nil), body...), err)
 }
 
-// stop gives up all that is pending.
+// stop gives up all requests.
 func (r *requests) stop() {
 	r.mu.Lock()
 	r.stopped = true

@@ -10,9 +10,9 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// pfds reads a PFD Management Request onto apps, and returns the applications
+// readPFDs applies a PFD Management Request to apps and returns the applications
 // that it changes. An application without PFDs loses those that it had; a
-// request without applications is for all of them (TS 29.244 section 7.4.3.1).
+// request without applications means all of them (TS 29.244 section 7.4.3.1).
 func readPFDs(d *wire.Decoder, l wire.IEs, apps map[string][]session.Filter) (changed []string) {
 	d.Each(l, func(i wire.IE) {
 		if i.Type != ie.ApplicationIDsPFDs {
@@ -58,7 +58,7 @@ func readApplication(app wire.IE) (id string, filters []session.Filter) {
 	return id, filters
 }
 
-// reapply gives the sessions of a their applications' filters again.
+// reapply gives the sessions of a the new filters of changed applications.
 func (w *worker) reapply(a *association, changed []string) {
 	for seid := range w.apps {
 		if w.owner(seid) != a {
@@ -87,18 +87,18 @@ func (w *worker) reapply(a *association, changed []string) {
 			continue
 		}
 		if _, err := w.s.upf.Modify(from, &to, Modification{}); err != nil {
-			w.s.warn(&w.s.complain.app, "session keeps its application's old PFDs", "seid", seid, "error", err)
+			w.s.warn(&w.s.complain.app, "session keeps the old PFDs of its application", "seid", seid, "error", err)
 		}
 	}
 }
 
-// pfdManagement takes an SMF's PFDs, all of the request's or none.
+// pfdManagement answers a PFD Management Request: it applies all of it or nothing.
 func (n *node) pfdManagement(r *nodeRequest, body wire.IEs) {
 	ps := n.s.peers.Load()
 	from := r.p.from.Addr()
 	a := ps.find(from, body)
 	if all := ps.at(from); a == nil && len(all) == 1 {
-		a = all[0] // before release 16 there is no Node ID
+		a = all[0] // requests before release 16 have no Node ID
 	}
 	if a == nil {
 		n.s.counters.unauthorised.Add(1)

@@ -6,7 +6,7 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// drop takes a session down whose usage nobody wants.
+// drop removes a session without reporting its usage.
 func (w *worker) drop(seid uint64, s *session.Session) error {
 	if err := w.s.upf.Drop(seid); err != nil {
 		return err
@@ -17,21 +17,20 @@ func (w *worker) drop(seid uint64, s *session.Session) error {
 	return nil
 }
 
-// purge takes down the sessions of an association, or hands them to its
-// successor.
+// purge removes the sessions of an association, or hands them to its successor.
 type purge struct {
 	seids []uint64
 	old   *association
-	// keep says which sessions stay, under the new association.
+	// keep says which sessions stay, under the new association; nil: none.
 	keep func(*session.Session) bool
 	new  *association
 	done func()
 }
 
-// purgeStep is how many sessions are taken down before others get their turn.
+// purgeStep is how many sessions are removed before requests get their turn.
 const purgeStep = 16
 
-// purge begins p, in the worker.
+// purge starts p, in the worker's goroutine.
 func (w *worker) purge(p purge) {
 	for place, of := range w.sessions.All() {
 		if of == p.old {
@@ -41,6 +40,7 @@ func (w *worker) purge(p purge) {
 	w.purges = append(w.purges, &p)
 }
 
+// purgeSome does the next step of the first purge.
 func (w *worker) purgeSome() {
 	p := w.purges[0]
 	n := min(purgeStep, len(p.seids))
@@ -56,7 +56,7 @@ func (w *worker) purgeSome() {
 			continue
 		}
 		if err := w.drop(seid, s); err != nil {
-			// Nobody will ask for it again.
+			// No peer can ask for it again.
 			w.s.log.Error("session of a lost association not deleted", "seid", seid, "error", err)
 			p.old.sessions.Add(-1)
 			w.disown(seid)

@@ -31,6 +31,7 @@ func (s *Server) Report(r session.Report, done func(error)) {
 	}
 }
 
+// report sends a Session Report Request to the SMF that controls the session.
 func (w *worker) report(r session.Report, done func(error)) {
 	var about *session.Session
 	if w.owner(r.SEID) != nil {
@@ -40,7 +41,7 @@ func (w *worker) report(r session.Report, done func(error)) {
 		done(ErrNoSession)
 		return
 	}
-	// The request belongs to whoever controls the session now.
+	// The last CP F-SEID says who controls the session now.
 	w.s.requests.send(&outgoing{
 		msgType: message.MsgTypeSessionReportRequest, seid: about.CPSEID,
 		to: netip.AddrPortFrom(about.CPAddr, Port), ies: reportIEs(&r, about),
@@ -56,7 +57,7 @@ func (w *worker) report(r session.Report, done func(error)) {
 	})
 }
 
-// reportIEs are those of a Session Report Request.
+// reportIEs returns the IEs of a Session Report Request.
 func reportIEs(r *session.Report, about *session.Session) []*ie.IE {
 	flag := func(on bool) int {
 		if on {
@@ -97,7 +98,7 @@ func reportIEs(r *session.Report, about *session.Session) []*ie.IE {
 	return list
 }
 
-// qfiOf is the QoS flow of a PDR's packets.
+// qfiOf returns the QoS flow of a PDR's packets, and whether it has one.
 func qfiOf(s *session.Session, pdr uint16) (uint8, bool) {
 	p := s.PDR(pdr)
 	if p == nil {
@@ -111,12 +112,13 @@ func qfiOf(s *session.Session, pdr uint16) (uint8, bool) {
 	return 0, false
 }
 
-// reported takes in the SMF's answer: it may change buffering, and where it
-// does not know the session, the session goes (TS 29.244 section 7.2.2.4.2).
+// reported handles the SMF's answer to a report. The answer may change buffering.
+// If the SMF does not know the session, the session is removed (TS 29.244 section
+// 7.2.2.4.2).
 func (w *worker) reported(seid uint64, body wire.IEs) error {
 	from := w.s.upf.Session(seid)
 	if w.owner(seid) == nil || from == nil {
-		return causeOf(body) // deleted meanwhile
+		return causeOf(body) // it has been deleted
 	}
 	to := *from
 	b := w.builder(&to, netip.Addr{}, nil)
@@ -124,7 +126,7 @@ func (w *worker) reported(seid uint64, body wire.IEs) error {
 	touched := false
 	w.read(netip.AddrPort{}, func() { cause, touched = b.ReportResponse(body) })
 	if cause == ie.CauseSessionContextNotFound {
-		w.s.log.Warn("SMF does not know a session: it goes", "seid", seid, "smf", from.Node)
+		w.s.log.Warn("SMF does not know a session: removing it", "seid", seid, "smf", from.Node)
 		if err := w.drop(seid, from); err != nil {
 			w.s.log.Error("session not deleted", "seid", seid, "error", err)
 		}
@@ -151,6 +153,7 @@ func (s *Server) PathRecovery(peer netip.Addr) {
 	s.nodeReport(recovery, func() *ie.IE { return ie.NewUserPlanePathRecoveryReport(wire.NewRemotePeer(peer)) })
 }
 
+// nodeReport sends a Node Report Request to every SMF.
 func (s *Server) nodeReport(what uint8, report func() *ie.IE) {
 	for _, a := range s.peers.Load().sorted() {
 		s.requests.send(&outgoing{
@@ -161,7 +164,7 @@ func (s *Server) nodeReport(what uint8, report func() *ie.IE) {
 					err = causeOf(body)
 				}
 				if err != nil {
-					s.warn(&s.complain.refused, "node report not taken", "node", a.node, "error", err)
+					s.warn(&s.complain.refused, "node report not accepted", "node", a.node, "error", err)
 				}
 			},
 		})

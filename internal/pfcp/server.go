@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -18,26 +19,26 @@ import (
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
 )
 
-// Config is what an N4 server is told. Only Addresses must be set.
+// Config configures an N4 server. Only Addresses is required.
 type Config struct {
-	// Addresses are ours on N4, with UDP port 8805: one or more of the node's
-	// own, none unspecified. The first of each family is in our F-SEIDs.
+	// Addresses are ours on N4, with UDP port 8805: at least one, all of them
+	// addresses of this node. The first of each family is in our F-SEIDs.
 	Addresses []netip.Addr
 	// NodeID is an address or a domain name; empty: the first address.
 	NodeID string
-	// Allow are the SMFs that are listened to; none: everybody.
+	// Allow are the SMFs that we listen to; none: every sender.
 	Allow []netip.Prefix
-	// Connect are SMFs that we set up an association with ourselves, and again
-	// whenever there is none. Others come to us.
+	// Connect are SMFs that we set up an association with, again whenever it is
+	// lost. Other SMFs set it up themselves.
 	Connect []netip.Addr
-	// Heartbeat is the time between two heartbeats (default 10 s). A request of
-	// ours is sent again after RetryAfter (T1, default 3 s), Retries times (N1,
-	// default 3), before its peer counts as lost.
+	// Heartbeat is the time between two heartbeats (default 10 s). We repeat a
+	// request after RetryAfter (T1, default 3 s), Retries times (N1, default 3);
+	// then the peer counts as lost.
 	Heartbeat, RetryAfter time.Duration
 	Retries               int
-	// MaxReports bounds the reports that wait for an answer (default 4096).
+	// MaxReports bounds the unanswered reports (default 4096).
 	MaxReports int
-	// Workers handle sessions in parallel (default: as many as CPUs).
+	// Workers is how many goroutines handle sessions (default: the CPUs).
 	Workers int
 	Log     *slog.Logger
 }
@@ -47,8 +48,8 @@ const (
 	defaultRetryAfter = 3 * time.Second
 	defaultRetries    = 3
 	defaultReports    = 4096
-	// queueLength is how many batches may wait for a worker: what comes then is
-	// dropped, and the SMF repeats it.
+	// queueLength is how many batches may wait for a worker. More are dropped,
+	// and the SMF repeats its requests.
 	queueLength = 256
 )
 
@@ -58,14 +59,14 @@ func (c *Config) defaults() error {
 	}
 	for _, a := range c.Addresses {
 		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.Is4In6() {
-			return fmt.Errorf("%v is not an address of this node for N4: it goes out in F-SEIDs", a)
+			return fmt.Errorf("%v cannot be in our F-SEIDs: give a unicast address of this node", a)
 		}
 	}
 	if c.NodeID == "" {
 		c.NodeID = c.Addresses[0].String()
 	}
 	if len(c.NodeID) > 253 {
-		return fmt.Errorf("node ID %q is longer than a domain name may be", c.NodeID)
+		return fmt.Errorf("node ID %q is longer than 253 characters", c.NodeID)
 	}
 	for _, d := range []struct {
 		field *time.Duration
@@ -89,8 +90,8 @@ func (c *Config) defaults() error {
 	return nil
 }
 
-// smfs are those that are listened to (none: everybody), and those that we set up
-// an association with.
+// smfs are the SMFs that we listen to (none: every sender), and those that we
+// set up an association with.
 type smfs struct {
 	allow   []netip.Prefix
 	connect []netip.Addr
@@ -98,10 +99,9 @@ type smfs struct {
 
 // Server is the UP function's end of N4.
 //
-// Each session belongs to one worker, which its SEID names: its requests are
-// handled in order, and those of other workers at the same time, without a lock
-// between them. Associations belong to the node goroutine; the others read what
-// it publishes.
+// Each session belongs to one worker, which its SEID names. The worker handles
+// its requests in order, and shares no lock with other workers. Associations
+// belong to the node's goroutine; the workers read what it publishes.
 type Server struct {
 	cfg      Config
 	upf      UPF
@@ -123,8 +123,8 @@ type Server struct {
 
 var _ Reporter = (*Server)(nil)
 
-// New opens the sockets and takes over what survived a restart: from then on
-// datagrams wait for Run. Close or Run ends it.
+// New opens the sockets and takes over what survived a restart. Datagrams wait
+// until Run is called. Close or Run ends the server.
 func New(cfg Config, upf UPF) (*Server, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
@@ -150,8 +150,8 @@ func New(cfg Config, upf UPF) (*Server, error) {
 	return s, nil
 }
 
-// Close closes the sockets, which ends Run. Associations and sessions stay: the
-// peers find them unchanged at the next start.
+// Close closes the sockets, which ends Run. Associations and sessions stay for
+// the next start.
 func (s *Server) Close() {
 	for _, c := range s.conns {
 		_ = c.udp.Close()
@@ -173,8 +173,8 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, c := range s.conns {
 		readers.Go(func() error {
 			d := newDispatcher(s)
-			err := c.read(func(from netip.AddrPort, to netAddr, data []byte) { d.take(c, from, to, data) }, d.flush)
-			s.Close() // one socket without the others is no server
+			err := c.read(func(from netip.AddrPort, to net.Addr, data []byte) { d.dispatch(c, from, to, data) }, d.flush)
+			s.Close() // all sockets or none
 			return err
 		})
 	}
@@ -183,13 +183,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, inside.Wait())
 }
 
-// workerOf is the worker that a SEID of ours belongs to.
+// workerOf returns the worker that a SEID of ours belongs to.
 func (s *Server) workerOf(seid uint64) *worker {
 	return s.workers[uint32(seid)%uint32(len(s.workers))]
 }
 
-// SetSMFs changes who is listened to, and whom we set up an association with. An
-// SMF that is no longer listened to counts as lost by its heartbeats.
+// SetSMFs changes which SMFs we listen to, and which we set up an association
+// with. An SMF that we no longer listen to counts as lost after its heartbeats.
 func (s *Server) SetSMFs(allow []netip.Prefix, connect []netip.Addr) {
 	s.smfs.Store(&smfs{allow, connect})
 	s.node.post(s.node.connect) // or with the next heartbeat
@@ -201,7 +201,7 @@ func (s *Server) allowed(a netip.Addr) bool {
 		slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// connFor is a socket that reaches an address.
+// connFor returns a socket that reaches an address; nil: none of its family.
 func (s *Server) connFor(to netip.Addr) *conn {
 	for _, c := range s.conns {
 		if c.addr.Is4() == to.Is4() {
@@ -211,7 +211,7 @@ func (s *Server) connFor(to netip.Addr) *conn {
 	return nil
 }
 
-// dispatcher is a reader's way to the workers.
+// dispatcher hands the datagrams of one socket to the workers and the node.
 type dispatcher struct {
 	s       *Server
 	pending []*batch // by worker; the last is the node's
@@ -221,9 +221,9 @@ func newDispatcher(s *Server) *dispatcher {
 	return &dispatcher{s: s, pending: make([]*batch, len(s.workers)+1)}
 }
 
-// take decides who handles a datagram: the worker of its session, or the node.
-// A repeated request meets the same one as the first.
-func (d *dispatcher) take(c *conn, from netip.AddrPort, to netAddr, data []byte) {
+// dispatch decides who handles a datagram: the worker of its session, or the
+// node. A repeated request goes to the same one as the first.
+func (d *dispatcher) dispatch(c *conn, from netip.AddrPort, to net.Addr, data []byte) {
 	s := d.s
 	if !s.allowed(from.Addr()) {
 		s.counters.strangers.Add(1)
@@ -234,14 +234,14 @@ func (d *dispatcher) take(c *conn, from netip.AddrPort, to netAddr, data []byte)
 	h, _, _, err := wire.ReadHeader(data)
 	if errors.Is(err, wire.ErrUnreadable) {
 		s.counters.malformed.Add(1)
-		s.warn(&s.complain.malformed, "datagram that is no PFCP", "from", from, "octets", len(data))
+		s.warn(&s.complain.malformed, "datagram is not PFCP", "from", from, "octets", len(data))
 		return
 	}
 	if err == nil {
 		s.counters.received[h.Type].Add(1)
 	}
 	switch {
-	case errors.Is(err, wire.ErrVersion): // what its types mean nobody knows
+	case errors.Is(err, wire.ErrVersion): // the meaning of its types is unknown
 	case h.Type == message.MsgTypeSessionEstablishmentRequest:
 		whose = int(h.Sequence) % len(s.workers)
 	case h.Type == message.MsgTypeSessionModificationRequest, h.Type == message.MsgTypeSessionDeletionRequest:
@@ -255,7 +255,7 @@ func (d *dispatcher) take(c *conn, from netip.AddrPort, to netAddr, data []byte)
 	b.add(c, from, to, data)
 }
 
-// flush hands over what was taken.
+// flush hands the datagrams over.
 func (d *dispatcher) flush() {
 	for i, b := range d.pending {
 		if b == nil {
@@ -270,7 +270,7 @@ func (d *dispatcher) flush() {
 		case queue <- b:
 		default:
 			d.s.counters.overflows.Add(uint64(len(b.packets)))
-			d.s.warn(&d.s.complain.overflow, "PFCP comes faster than it can be handled", "dropped", len(b.packets))
+			d.s.warn(&d.s.complain.overflow, "PFCP queue is full", "dropped", len(b.packets))
 			b.release()
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// deletion is a session on its way out.
+// deletion is a session that the user plane removes.
 type deletion struct {
 	conn    *conn
 	from    netip.AddrPort
@@ -70,7 +70,7 @@ func (w *worker) establish(p *packet, h wire.Header, body wire.IEs) {
 	w.answer(h, to.CPSEID, ie.CauseRequestAccepted, list...)
 }
 
-// fseid is a UP F-SEID: with the first of our addresses of each family.
+// fseid returns our F-SEID, with the first of our addresses of each family.
 func (s *Server) fseid(seid uint64) *ie.IE {
 	var v4, v6 net.IP
 	for _, a := range s.cfg.Addresses {
@@ -83,7 +83,8 @@ func (s *Server) fseid(seid uint64) *ie.IE {
 	return ie.NewFSEID(seid, v4, v6)
 }
 
-// find is the session that a request is for. Another peer's is not found.
+// find returns the session that a request is about, and its association. A
+// peer does not find the sessions of others.
 func (w *worker) find(p *packet, h wire.Header) (*association, *session.Session, bool) {
 	of := w.owner(h.SEID)
 	if of == nil || !h.HasSEID {
@@ -152,8 +153,8 @@ func (w *worker) change(from *session.Session, b *request.Builder) (reports []se
 	return reports, created
 }
 
-// delete begins a deletion, whose usage is not complete at once. For all others
-// the session is gone.
+// delete starts a deletion. The session is gone for all other requests at once;
+// the answer waits for its last usage.
 func (w *worker) delete(p *packet, h wire.Header, key uint64) {
 	of, from, ok := w.find(p, h)
 	if !ok {
@@ -170,12 +171,12 @@ func (w *worker) delete(p *packet, h wire.Header, key uint64) {
 		w.goneMu.Unlock()
 		select {
 		case w.some <- struct{}{}:
-		default: // the worker knows
+		default: // a signal waits already
 		}
 	})
 }
 
-// deleted answers for the sessions that are gone now.
+// deleted answers the deletions that the user plane has finished.
 func (w *worker) deleted() {
 	w.goneMu.Lock()
 	list := w.gone

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// setupIEs are what an Association Setup Request or Response says.
+// setupIEs are the IEs of an Association Setup Request or Response.
 type setupIEs struct {
 	node       string
 	hasNode    bool
@@ -21,7 +21,7 @@ type setupIEs struct {
 	cause      uint8
 	others     []netip.Addr // Alternative SMF IP Addresses
 	retain     bool
-	retainFrom []netip.Addr // CP PFCP entities; none: all
+	retainFrom []netip.Addr // CP PFCP entities whose sessions stay; none: all
 }
 
 func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
@@ -53,22 +53,22 @@ func readSetup(d *wire.Decoder, l wire.IEs) (out setupIEs) {
 	return out
 }
 
-// setup answers an Association Setup Request. An association that was there is
-// replaced; its sessions go, unless the SMF asks to retain them (TS 29.244
-// section 6.2.6.2.2), and only then is there an answer, so that what the SMF
-// establishes next does not meet them.
+// setup answers an Association Setup Request. It replaces an earlier association
+// of the Node ID and removes its sessions, unless the SMF asks to retain them (TS
+// 29.244 section 6.2.6.2.2). The answer waits for that: what the SMF establishes
+// next does not collide with old sessions.
 func (n *node) setup(r *nodeRequest, body wire.IEs) {
 	var d wire.Decoder
-	said := readSetup(&d, body)
+	peer := readSetup(&d, body)
 	if d.Err != nil {
 		r.refuse(d.Err)
 		return
 	}
 	from := r.p.from.Addr()
-	old := n.s.peers.Load().byNode[said.node]
+	old := n.s.peers.Load().byNode[peer.node]
 	if old != nil && !old.has(from) && !old.down.Load() {
 		n.s.counters.unauthorised.Add(1)
-		n.s.warn(&n.s.complain.unauthorised, "association of another peer's Node ID", "from", from, "node", said.node)
+		n.s.warn(&n.s.complain.unauthorised, "association of another peer's Node ID", "from", from, "node", peer.node)
 		r.refuse(&wire.Refusal{Cause: ie.CauseRequestRejected})
 		return
 	}
@@ -77,17 +77,17 @@ func (n *node) setup(r *nodeRequest, body wire.IEs) {
 		return
 	}
 	r.later()
-	retained := n.associate(said, from, func() {
+	retained := n.associate(peer, from, func() {
 		list := n.selfDescription()
-		if said.retain && old != nil {
+		if peer.retain && old != nil {
 			list = append(list, ie.NewPFCPASRspFlags(1)) // PSREI
 		}
 		r.reply(ie.CauseRequestAccepted, list...)
 	})
-	n.s.log.Info("PFCP association", "node", said.node, "address", from, "again", old != nil, "retain_sessions", retained)
+	n.s.log.Info("PFCP association", "node", peer.node, "address", from, "again", old != nil, "retain_sessions", retained)
 }
 
-// selfDescription is what a setup or update tells of us.
+// selfDescription returns the IEs that describe us in a setup response.
 func (n *node) selfDescription() []*ie.IE {
 	return []*ie.IE{
 		wire.NewNodeID(n.s.cfg.NodeID),
@@ -97,16 +97,16 @@ func (n *node) selfDescription() []*ie.IE {
 	}
 }
 
-// associate puts an association in place, and calls done when sessions that do
-// not belong to it are gone.
-func (n *node) associate(said setupIEs, from netip.Addr, done func()) (retained bool) {
-	a := newAssociation(said.node, said.recovery, append([]netip.Addr{from}, said.others...)...)
+// associate publishes an association and calls done when the sessions that do
+// not belong to it are removed.
+func (n *node) associate(peer setupIEs, from netip.Addr, done func()) (retained bool) {
+	a := newAssociation(peer.node, peer.recovery, append([]netip.Addr{from}, peer.others...)...)
 	ps := n.s.peers.Load()
-	old := ps.byNode[said.node]
-	if old != nil && said.retain {
+	old := ps.byNode[peer.node]
+	if old != nil && peer.retain {
 		a.apps.Store(old.apps.Load())
 	}
-	left := 1 // what done waits for; all of it ends in this goroutine
+	left := 1 // purges that done waits for, and this function; all end in this goroutine
 	finished := func() {
 		if left--; left == 0 {
 			done()
@@ -115,9 +115,9 @@ func (n *node) associate(said setupIEs, from netip.Addr, done func()) (retained 
 	// An address is one PFCP entity, with one Recovery Time Stamp: what it had
 	// under another Node ID and stamp was lost with its restart.
 	for _, other := range ps.at(from) {
-		if other.node != said.node && other.recovery != said.recovery {
+		if other.node != peer.node && other.recovery != peer.recovery {
 			n.s.counters.peerRestarts.Add(1)
-			n.s.log.Warn("SMF has restarted under another Node ID", "node", said.node, "was", other.node)
+			n.s.log.Warn("SMF has restarted under another Node ID", "node", peer.node, "was", other.node)
 			ps = ps.without(other.node)
 			left++
 			n.purge(other, nil, nil, finished)
@@ -126,20 +126,20 @@ func (n *node) associate(said setupIEs, from netip.Addr, done func()) (retained 
 	n.publish(ps.with(a))
 	if old != nil {
 		var keep func(*session.Session) bool
-		if said.retain {
+		if peer.retain {
 			keep = func(s *session.Session) bool {
-				return len(said.retainFrom) == 0 || slices.Contains(said.retainFrom, s.CPAddr)
+				return len(peer.retainFrom) == 0 || slices.Contains(peer.retainFrom, s.CPAddr)
 			}
 		}
 		left++
 		n.purge(old, a, keep, finished)
 	}
 	finished()
-	return old != nil && said.retain
+	return old != nil && peer.retain
 }
 
-// update answers an Association Update Request. What an SMF may say there
-// changes nothing for us.
+// update answers an Association Update Request. Nothing that an SMF may put
+// there changes anything for us.
 func (n *node) update(r *nodeRequest, body wire.IEs) {
 	a, why := n.named(r, body)
 	if why != nil {
@@ -150,7 +150,7 @@ func (n *node) update(r *nodeRequest, body wire.IEs) {
 	r.reply(ie.CauseRequestAccepted, wire.NewNodeID(n.s.cfg.NodeID), accepted, wire.NewUPFunctionFeatures(n.s.features))
 }
 
-// named is the association that a request is about.
+// named returns the association that a request names.
 func (n *node) named(r *nodeRequest, body wire.IEs) (*association, *wire.Refusal) {
 	var d wire.Decoder
 	hasNode := false
@@ -174,8 +174,8 @@ func (n *node) named(r *nodeRequest, body wire.IEs) (*association, *wire.Refusal
 	return a, nil
 }
 
-// releaseRequest answers an Association Release Request, when the sessions are
-// gone.
+// releaseRequest answers an Association Release Request when the sessions are
+// removed.
 func (n *node) releaseRequest(r *nodeRequest, body wire.IEs) {
 	a, why := n.named(r, body)
 	if why != nil {
@@ -190,7 +190,7 @@ func (n *node) releaseRequest(r *nodeRequest, body wire.IEs) {
 	})
 }
 
-// connect sets up associations with the SMFs that we were told.
+// connect sets up associations with the configured SMFs that have none.
 func (n *node) connect() {
 	for _, addr := range n.s.smfs.Load().connect {
 		if len(n.s.peers.Load().at(addr)) > 0 || n.connecting[addr] {
@@ -209,35 +209,37 @@ func (n *node) connect() {
 	}
 }
 
+// connected handles the answer to our Association Setup Request.
 func (n *node) connected(addr netip.Addr, body wire.IEs, err error) {
 	delete(n.connecting, addr)
 	var d wire.Decoder
-	said := readSetup(&d, body)
+	peer := readSetup(&d, body)
 	if err == nil && d.Err != nil {
 		err = d.Err
 	}
-	if err == nil && said.cause != ie.CauseRequestAccepted {
-		err = fmt.Errorf("%w: cause %d", ErrRefused, said.cause)
+	if err == nil && peer.cause != ie.CauseRequestAccepted {
+		err = fmt.Errorf("%w: cause %d", ErrRefused, peer.cause)
 	}
 	if err != nil {
 		n.s.log.Warn("no PFCP association", "address", addr, "error", err)
 		return
 	}
-	if old := n.s.peers.Load().byNode[said.node]; old != nil && !old.has(addr) && !old.down.Load() {
-		n.s.log.Warn("no PFCP association: another peer has that Node ID", "address", addr, "node", said.node)
+	if old := n.s.peers.Load().byNode[peer.node]; old != nil && !old.has(addr) && !old.down.Load() {
+		n.s.log.Warn("no PFCP association: another peer has that Node ID", "address", addr, "node", peer.node)
 		return
 	}
-	n.associate(said, addr, func() {})
-	n.s.log.Info("PFCP association", "node", said.node, "address", addr, "set_up_by", "us")
+	n.associate(peer, addr, func() {})
+	n.s.log.Info("PFCP association", "node", peer.node, "address", addr, "set_up_by", "us")
 }
 
-// Release asks an SMF to release its association (Association Update Request
-// with an Association Release Request), as TS 29.244 section 6.2.7.3 has it for
-// a UP function. The SMF does so with a request of its own.
+// Release asks an SMF to release its association, as TS 29.244 section 6.2.7.3
+// specifies for a UP function: with an Association Update Request. The SMF
+// answers with a request of its own. The error says that no association has
+// the Node ID.
 func (s *Server) Release(nodeID string) error {
 	a := s.peers.Load().byNode[nodeID]
 	if a == nil {
-		return fmt.Errorf("no association with %q", nodeID)
+		return fmt.Errorf("no PFCP association with node ID %q", nodeID)
 	}
 	s.requests.send(&outgoing{
 		msgType: message.MsgTypeAssociationUpdateRequest, to: a.peer(),

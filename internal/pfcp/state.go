@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// state is what survives a restart beside the sessions.
+// state is what survives a restart besides the sessions.
 type state struct {
 	Recovery     uint32             `json:"recovery"` // Recovery Time Stamp of ours
 	Associations []associationState `json:"associations,omitempty"`
@@ -25,8 +25,8 @@ type associationState struct {
 	Applications map[string][]session.Filter `json:"applications,omitempty"`
 }
 
-// save keeps the state over a restart. Without it sessions are lost to their
-// SMFs then, no more.
+// save saves the state for a restart. If it fails, the next start removes the
+// sessions.
 func (s *Server) save() {
 	st := state{Recovery: s.recovery}
 	for _, a := range s.peers.Load().sorted() {
@@ -44,9 +44,9 @@ func (s *Server) save() {
 	}
 }
 
-// restore takes over state and sessions. As long as nothing was lost we are the
-// same UPF to our peers: the Recovery Time Stamp is the old one. Otherwise it is
-// a new one, and what is left of sessions goes: the SMFs will set them up again.
+// restore takes over state and sessions. If nothing was lost we stay the same
+// UPF to our peers and keep the Recovery Time Stamp. Otherwise it makes a new one
+// and removes the sessions that are left: the SMFs set them up again.
 func (s *Server) restore() error {
 	b, err := s.upf.LoadState()
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Server) restore() error {
 	return nil
 }
 
-// adopt gives the sessions that are there to the workers. One without an
-// association can be asked for by nobody.
+// adopt gives the UPF's sessions to the workers. It removes sessions without an
+// association: no peer can ask for them.
 func (s *Server) adopt(ps *peers) {
 	var orphans []*session.Session
 	for one := range s.upf.Sessions() {

@@ -8,10 +8,10 @@ import (
 	"github.com/wmnsk/go-pfcp/message"
 )
 
-// Stats count what the server has seen and said since it started.
+// Stats are the counters of the server since its start.
 type Stats struct {
-	// Received and Sent are messages by type, without those of strangers.
-	// Answers are the responses among Sent, by their cause too.
+	// Received and Sent count messages by type, without those from addresses
+	// that are not allowed. Answers counts the responses among Sent by cause.
 	Received, Sent map[string]uint64
 	Answers        []Answers
 
@@ -19,12 +19,12 @@ type Stats struct {
 	Unauthorised    uint64 // requests for what belongs to another peer
 	Malformed       uint64 // datagrams without a readable PFCP message
 	Repeated        uint64 // requests that were answered from the cache
-	Overflows       uint64 // datagrams that were dropped, since too many waited
-	Unsent          uint64 // messages that the socket did not take
+	Overflows       uint64 // datagrams dropped because a queue was full
+	Unsent          uint64 // messages that the socket refused
 	Retransmissions uint64 // of our requests
-	Unanswered      uint64 // requests of ours that were given up
-	Unexpected      uint64 // responses that nobody waits for
-	Panics          uint64 // messages that our reader could not bear
+	Unanswered      uint64 // our requests that were given up
+	Unexpected      uint64 // responses without a request of ours
+	Panics          uint64 // messages that made our reader panic
 	AssociationsLost,
 	PeerRestarts uint64
 	ReportsPending int // Session Report Requests without an answer yet
@@ -38,7 +38,7 @@ type Answers struct {
 	Count   uint64
 }
 
-// counters are what Stats is made of.
+// counters are the source of Stats.
 type counters struct {
 	received, sent [256]atomic.Uint64
 	causes         [64][256]atomic.Uint64 // by message type, cause
@@ -89,7 +89,7 @@ func messageName(msgType uint8) string {
 	return fmt.Sprintf("message type %d", msgType)
 }
 
-// Stats are the counters as they stand.
+// Stats returns the current counters.
 func (s *Server) Stats() Stats {
 	c := &s.counters
 	out := Stats{
@@ -119,8 +119,7 @@ func (s *Server) Stats() Stats {
 	return out
 }
 
-// complaint is a thing that may go wrong at any rate that others choose: it is
-// logged once a second at most.
+// complaint limits a log message whose rate peers control to one a second.
 type complaint struct {
 	next   atomic.Int64 // when it may be logged again, in nanoseconds of Unix time
 	hidden atomic.Uint64
@@ -128,7 +127,7 @@ type complaint struct {
 
 const complaintInterval = time.Second
 
-// warn logs text with args, and how often it was not logged before.
+// warn logs text with args, and how many such messages were not logged before.
 func (s *Server) warn(c *complaint, text string, args ...any) {
 	now := time.Now().UnixNano()
 	next := c.next.Load()

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// transactions are the answers that were given, so that a repeated request gets
-// the same one again (TS 29.244 section 6.4). A request is known by its sender
-// and all of its octets: a peer that has restarted may use a sequence number
-// again for another one.
+// transactions keeps the answers that we have given, so that a repeated request
+// gets the same one (TS 29.244 section 6.4). The key of a request is its sender
+// and all of its octets: a peer that has restarted may use a sequence number for
+// another request.
 //
-// Answers are kept in two generations. When the younger one is old or large
-// enough it becomes the older one, whose answers are forgotten: memory and time
-// are bounded, without a list to keep in order.
+// There are two generations of answers. When the younger one is old or large
+// enough it replaces the older one, whose answers are forgotten. This bounds
+// memory and time without an ordered list.
 type transactions struct {
 	seed       maphash.Seed
 	young, old generation
@@ -26,7 +26,7 @@ type generation struct {
 	at      map[uint64]span
 }
 
-// newGeneration has room already: an answer that is empty is not nil.
+// newGeneration allocates room: find must not return nil for an empty answer.
 func newGeneration() generation {
 	return generation{answers: make([]byte, 0, 1024), at: map[uint64]span{}}
 }
@@ -34,8 +34,8 @@ func newGeneration() generation {
 type span struct{ from, to uint32 }
 
 const (
-	// answerTime is how long an answer is kept at least, unless there are very
-	// many: longer than a peer repeats its request (T1 * N1).
+	// answerTime is how long an answer is kept at least, unless a generation is
+	// full: longer than a peer repeats its request (T1 * N1).
 	answerTime = 20 * time.Second
 	// answerBytes and answerCount bound a generation.
 	answerBytes = 4 << 20
@@ -50,7 +50,7 @@ func (t *transactions) key(from netip.AddrPort, request []byte) uint64 {
 	return maphash.Bytes(t.seed, request) ^ bits.RotateLeft64(maphash.Comparable(t.seed, from), 32)
 }
 
-// find is the answer that was given, or nil. It is empty if there is none yet.
+// find returns the answer that was given; nil: none.
 func (t *transactions) find(key uint64) []byte {
 	for _, g := range [...]*generation{&t.young, &t.old} {
 		if s, ok := g.at[key]; ok {
@@ -60,7 +60,7 @@ func (t *transactions) find(key uint64) []byte {
 	return nil
 }
 
-// keep remembers an answer.
+// keep keeps an answer.
 func (t *transactions) keep(key uint64, answer []byte, now time.Time) {
 	full := len(t.young.answers)+len(answer) > answerBytes || len(t.young.at) >= answerCount
 	if full || now.Sub(t.since) > answerTime {

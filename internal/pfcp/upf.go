@@ -8,69 +8,66 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// UPF is the user plane that the N4 server speaks for. Methods may be called at
-// the same time for different sessions; the server calls them one after another
-// for one session. No call may wait for the network or, for longer than a few
-// milliseconds, for the disk: it holds up the answer to the SMF.
+// UPF is the user plane that the N4 server controls. The server calls methods
+// for one session one after another, and for different sessions concurrently. No
+// method may wait for the network, nor for the disk for more than a few
+// milliseconds: the SMF waits for the answer.
 //
-// Sessions that are handed over are never changed afterwards, by either side:
-// the server makes a new one for each modification, which may share with the
-// old one what is the same.
+// Neither side changes a session after it was passed on: the server makes a new
+// one for each modification, which may share unchanged parts with the old one.
 type UPF interface {
-	// NewTEID hands out a TEID of ours (ErrNoResources: there is none left).
+	// NewTEID allocates a TEID (ErrNoResources: none is left).
 	NewTEID() (uint32, error)
-	// TakeTEID takes the one that an SMF chose itself: ErrTaken where another
-	// session has it, ErrNoResources where it cannot be had.
+	// TakeTEID reserves a TEID that an SMF chose: ErrTaken if another session
+	// has it, ErrNoResources if it cannot be used.
 	TakeTEID(uint32) error
-	// FreeTEID gives back what NewTEID or TakeTEID gave, once for each.
+	// FreeTEID returns a TEID of NewTEID or TakeTEID, once for each.
 	FreeTEID(uint32)
-	// GTPUAddresses are where G-PDUs for a rule of that source interface and
+	// GTPUAddresses returns where G-PDUs for a rule of that source interface and
 	// network instance arrive; not valid: none of that family.
 	GTPUAddresses(source session.Interface, instance string) (v4, v6 netip.Addr)
 
-	// NewUE takes UE addresses out of the pools of a network instance: an IPv4
-	// /32, an IPv6 /64, or both, as asked for (ErrNoResources).
+	// NewUE allocates UE addresses from the pools of a network instance: an
+	// IPv4 /32, an IPv6 /64, or both (ErrNoResources: none is left).
 	NewUE(instance string, v4, v6 bool) ([]netip.Prefix, error)
-	// TakeUE takes addresses and prefixes that an SMF chose, all or none:
-	// ErrTaken where another session has one.
+	// TakeUE reserves addresses and prefixes that an SMF chose, all or none:
+	// ErrTaken if another session has one.
 	TakeUE([]netip.Prefix) error
-	// FreeUE gives them back, one by one or several.
+	// FreeUE returns addresses of NewUE or TakeUE, one or several.
 	FreeUE([]netip.Prefix)
 
-	// Establish installs a session, all or nothing. The TEIDs and UE addresses
-	// in it have been taken.
+	// Establish installs a session, all or nothing. Its TEIDs and UE
+	// addresses are reserved.
 	Establish(*session.Session) error
-	// Modify replaces a session, all or nothing, and returns usage that was
-	// asked for, and that of URRs which are gone or had to be reported because
-	// of the change.
+	// Modify replaces a session, all or nothing. It returns the usage that was
+	// asked for, that of removed URRs, and that which the change makes due.
 	Modify(from, to *session.Session, how Modification) ([]session.UsageReport, error)
-	// Delete removes a session, as Session returned it, and calls done with its
-	// last usage, once, from any goroutine: when the packets that were on their
-	// way have left. TEIDs and UE addresses are given back by the server
-	// afterwards.
+	// Delete removes a session that Session returned. When its last packets have
+	// left it calls done with the last usage, once, from any goroutine. The server
+	// then frees TEIDs and UE addresses.
 	Delete(s *session.Session, done func([]session.UsageReport, error))
-	// Drop removes a session whose usage nobody wants.
+	// Drop removes a session without reporting its usage.
 	Drop(seid uint64) error
-	// Session is the session as it was last put, nil if there is none. The
-	// server keeps no copy.
+	// Session returns a session as the last Establish or Modify left it; nil:
+	// there is none. The server keeps no copy.
 	Session(seid uint64) *session.Session
-	// Sessions are all of them: at start, those that survived a restart, whose
-	// TEIDs and UE addresses the UPF has taken again by itself.
+	// Sessions returns all sessions: at the start, those that survived a restart.
+	// The UPF has reserved their TEIDs and UE addresses again by itself.
 	Sessions() iter.Seq[*session.Session]
 
-	// SaveState keeps the state of the server over a restart (associations,
-	// recovery time stamp, PFDs), opaque to the UPF. LoadState is what was
-	// saved last, or nothing where it or any session was lost: then peers learn
-	// by a new recovery time stamp that this is another UPF.
+	// SaveState saves the server's state for a restart (associations, Recovery
+	// Time Stamp, PFDs), opaque to the UPF. LoadState returns what was saved last,
+	// or nothing if that or any session was lost: a new Recovery Time Stamp then
+	// tells peers that this is another UPF.
 	SaveState([]byte) error
 	LoadState() ([]byte, error)
 
-	// Features are what the user plane can do, of what the standard leaves
-	// open. It does not change while the server runs.
+	// Features returns the optional features of the user plane. They do not
+	// change while the server runs.
 	Features() Features
 }
 
-// Values of both sides of N4: package session has them.
+// Values that both sides of N4 use. Package session defines them.
 type (
 	Modification = session.Modification
 	Renewed      = session.Renewed
@@ -96,15 +93,15 @@ var (
 	ErrUnsupported = errors.New("not supported by this user plane") // 76
 )
 
-// Reporter is what the server does for the UPF.
+// Reporter sends the UPF's reports.
 type Reporter interface {
-	// Report tells the session's SMF (Session Report Request), and again until
-	// it answers. It does not wait: done, if not nil, is called once, with nil
-	// when the SMF has taken the report, or why not: ErrBusy when too many
-	// reports wait for an answer (nothing was sent), ErrNoAnswer, ErrRefused,
-	// ErrNoSession. It may be called before Report returns.
+	// Report sends a Session Report Request to the session's SMF, again until it
+	// is answered. It does not block. done, if not nil, is called once, maybe
+	// before Report returns: with nil when the SMF has accepted the report, else
+	// with ErrBusy (nothing was sent), ErrNoAnswer, ErrRefused or ErrNoSession.
 	Report(r session.Report, done func(error))
-	// PathFailure and PathRecovery tell all SMFs of a GTP-U peer (Node Report).
+	// PathFailure and PathRecovery tell all SMFs about the path to a GTP-U peer
+	// (Node Report Request).
 	PathFailure(peer netip.Addr)
 	PathRecovery(peer netip.Addr)
 }

@@ -3,7 +3,6 @@ package pfcp
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -18,28 +17,28 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-type netAddr = net.Addr
-
-// worker has a share of the sessions.
+// worker owns a share of the sessions: those whose SEID it gave out. Its
+// goroutine handles their requests one after another.
 type worker struct {
 	s     *Server
 	index int
 	queue chan *batch
 	tasks chan func()
 
-	// sessions are by SEID; apps are those whose rules name applications.
-	sessions session.Table[*association] // by what place makes of the SEID
+	// sessions has the association of each session, by its index (worker.place);
+	// apps has the SEIDs of sessions whose rules name applications.
+	sessions session.Table[*association]
 	apps     map[uint64]struct{}
 	lastSEID uint64
-	// purges are what is being taken down, a few sessions between two batches.
+	// purges are under way: a few sessions are removed between two batches.
 	purges  []*purge
 	b       request.Builder
 	answers *transactions
 	out     outbox
 	scratch []byte
 
-	// going are deletions under way, by their requests; gone are those to be
-	// answered for, and some says that there are.
+	// going are deletions under way, by their requests. The user plane puts
+	// those that it has finished into gone, and signals some.
 	going  map[uint64]*deletion
 	goneMu sync.Mutex
 	gone   []*deletion
@@ -62,8 +61,8 @@ func newWorker(s *Server, index int) *worker {
 	}
 }
 
-// post runs f in the worker. It does not wait: false says that too much waits
-// already.
+// post queues f for the worker's goroutine. It does not wait: false means that
+// the queue is full.
 func (w *worker) post(f func()) bool {
 	select {
 	case w.tasks <- f:
@@ -74,10 +73,10 @@ func (w *worker) post(f func()) bool {
 }
 
 func (w *worker) run(ctx context.Context) error {
-	// idle never blocks while there is something to take down.
+	// idle never blocks while a purge is under way.
 	idle := make(chan struct{})
 	close(idle)
-	for ctx.Err() == nil { // whatever else waits
+	for ctx.Err() == nil {
 		var more chan struct{}
 		if len(w.purges) > 0 {
 			more = idle
@@ -85,7 +84,7 @@ func (w *worker) run(ctx context.Context) error {
 		select {
 		case b := <-w.queue:
 			for i := range b.packets {
-				w.packet(&b.packets[i])
+				w.receive(&b.packets[i])
 			}
 			b.release()
 			w.out.flush(w.s.conns, w.s.lost)
@@ -102,17 +101,19 @@ func (w *worker) run(ctx context.Context) error {
 	return nil
 }
 
+// lost counts and logs a message that the socket did not take.
 func (s *Server) lost(err error) {
 	s.counters.unsent.Add(1)
 	s.warn(&s.complain.unsent, "PFCP message not sent", "error", err)
 }
 
-// packet handles one datagram: a request for a session.
-func (w *worker) packet(p *packet) {
+// receive handles one datagram, a request about a session: it repeats an answer
+// that it has given, or handles the request and keeps the answer.
+func (w *worker) receive(p *packet) {
 	h, body, _, err := wire.ReadHeader(p.data)
 	of := w.s.peers.Load().at(p.from.Addr())
 	if len(of) == 0 {
-		// Nothing is kept for somebody without an association.
+		// A sender without an association makes us keep nothing.
 		w.s.counters.unauthorised.Add(1)
 		w.s.warn(&w.s.complain.unauthorised, "request without an association", "from", p.from)
 		w.refuse(p, h, 0, &wire.Refusal{Cause: ie.CauseNoEstablishedPFCPAssociation})
@@ -141,7 +142,8 @@ func (w *worker) packet(p *packet) {
 	}
 }
 
-// handle makes the answer to a request, in w.scratch; none yet to a deletion.
+// handle leaves the answer to a request in w.scratch. A deletion is answered
+// later.
 func (w *worker) handle(p *packet, h wire.Header, body wire.IEs, key uint64) {
 	switch h.Type {
 	case message.MsgTypeSessionEstablishmentRequest:
@@ -153,14 +155,14 @@ func (w *worker) handle(p *packet, h wire.Header, body wire.IEs, key uint64) {
 	}
 }
 
-// answer builds the response to h for the SEID of the control plane.
+// answer leaves the response to h in w.scratch; cpSEID is the control plane's.
 func (w *worker) answer(h wire.Header, cpSEID uint64, cause uint8, list ...*ie.IE) {
 	h.HasSEID, h.SEID = true, cpSEID
 	w.s.counters.answered(h.Type+1, cause)
 	w.scratch = wire.AppendMessage(w.scratch[:0], h.Type+1, h, list...)
 }
 
-// refuse answers that nothing was done.
+// refuse leaves an answer in w.scratch that refuses the request.
 func (w *worker) refuse(p *packet, h wire.Header, cpSEID uint64, r *wire.Refusal) {
 	w.s.log.Debug("PFCP request refused", "from", p.from, "message", messageName(h.Type), "seid", h.SEID, "why", r)
 	list := r.IEs()
@@ -170,9 +172,8 @@ func (w *worker) refuse(p *packet, h wire.Header, cpSEID uint64, r *wire.Refusal
 	w.answer(h, cpSEID, r.Cause, list...)
 }
 
-// read runs a reader of somebody's octets. If it fails in a way that nobody
-// thought of, the message counts as one of invalid lengths: the last resort
-// after all checks.
+// read runs f, which reads a peer's octets. If f panics, the request is refused
+// with Cause 68 (invalid length). This is the last resort behind all checks.
 func (w *worker) read(from netip.AddrPort, f func()) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -199,8 +200,8 @@ func (w *worker) builder(to *session.Session, from netip.Addr, of *association) 
 	return &w.b
 }
 
-// newSEID is one that was not used since the start, nor by a session that
-// survived it. All ones and zero do not come up.
+// newSEID returns a SEID of this worker that no session has had since the start.
+// It never returns zero or all ones.
 func (w *worker) newSEID() uint64 {
 	n := uint32(len(w.s.workers))
 	for {
@@ -214,17 +215,19 @@ func (w *worker) newSEID() uint64 {
 	}
 }
 
-// place is a SEID among those of this worker, which has every n-th.
+// place returns the index of a SEID among those of this worker, which has every
+// n-th.
 func (w *worker) place(seid uint64) uint64 {
 	return seid&^0xffffffff | uint64(uint32(seid)/uint32(len(w.s.workers)))
 }
 
-// seidAt is the reverse.
+// seidAt returns the SEID at an index.
 func (w *worker) seidAt(place uint64) uint64 {
 	return place&^0xffffffff | uint64(uint32(place)*uint32(len(w.s.workers))+uint32(w.index))
 }
 
-// owner is whose a session of this worker is; nil: there is none.
+// owner returns the association of a session; nil: this worker has no such
+// session.
 func (w *worker) owner(seid uint64) *association {
 	if w.s.workerOf(seid) != w {
 		return nil
@@ -232,7 +235,8 @@ func (w *worker) owner(seid uint64) *association {
 	return w.sessions.Get(w.place(seid))
 }
 
-// own records whose a session is, and whether its rules name applications.
+// own records the association of a session, and whether its rules name
+// applications.
 func (w *worker) own(s *session.Session, of *association) {
 	w.sessions.Put(w.place(s.SEID), of)
 	if slices.ContainsFunc(s.PDRs, func(p session.PDR) bool { return p.PDI.ApplicationID != "" }) {

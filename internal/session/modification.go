@@ -2,20 +2,21 @@ package session
 
 import "fmt"
 
-// Modification is what a modification asks for besides other rules.
+// Modification is what a Session Modification Request asks for besides changed
+// rules.
 type Modification struct {
-	QueryURRs []uint32 // report these now
+	QueryURRs []uint32 // report their usage now
 	QueryAll  bool     // QAURR
-	// EndMarkers are FARs whose old tunnel gets End Markers (SNDEM) if the new
-	// rule sends elsewhere.
+	// EndMarkers are FARs. If one sends elsewhere than before, its old tunnel gets
+	// End Markers (SNDEM).
 	EndMarkers   []uint32
-	DropBuffered bool // DROBU: all packets that are kept for the session
-	// Renewed are URRs that were given values, which may be the same as before.
+	DropBuffered bool // DROBU: drop all packets that are buffered for the session
+	// Renewed are URRs that got new values, maybe the same as before.
 	Renewed []Renewed
 }
 
-// Renewed says which values of a URR an SMF has given again: a quota counts
-// from there, even if it is as large as the last one.
+// Renewed says which values of a URR an SMF has given again. A quota then starts
+// anew, even if it is as large as before.
 type Renewed struct {
 	URR                            uint32
 	VolumeThreshold, TimeThreshold bool
@@ -23,8 +24,8 @@ type Renewed struct {
 	QuotaValidity                  bool
 }
 
-// Features are optional parts of TS 29.244 that the user plane has. What it has
-// not is not announced, and an SMF that asks for it anyway is refused.
+// Features are the optional parts of TS 29.244 that a user plane has. Others are
+// not announced, and refused if an SMF asks for them.
 type Features struct {
 	Ethernet          bool // Ethernet PDU sessions
 	Unstructured      bool // PDN type Unstructured
@@ -41,15 +42,17 @@ type Features struct {
 	PathReports       bool // Node Reports of user plane paths come
 }
 
-// RuleError says which rule an error is about, so that the SMF can be told.
+// RuleError says which rule an error is about. The answer to the SMF names it.
 type RuleError struct {
 	Kind RuleKind
 	ID   uint32
 	Err  error
 }
 
+// Error names the rule and the error.
 func (e *RuleError) Error() string { return fmt.Sprintf("%s %d: %v", e.Kind, e.ID, e.Err) }
 
+// Unwrap returns the error without the rule.
 func (e *RuleError) Unwrap() error { return e.Err }
 
 // RuleKind is the Rule ID Type of a Failed Rule ID (TS 29.244 section 8.2.80).
@@ -64,6 +67,7 @@ const (
 	RuleBAR
 )
 
+// String returns the abbreviation of TS 29.244, such as "PDR".
 func (k RuleKind) String() string {
 	return [...]string{"PDR", "FAR", "QER", "URR", "BAR"}[k]
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
+// NewFTEID makes the F-TEID of a PDI.
 func NewFTEID(pdi *session.PDI) *ie.IE {
 	var flags uint8
 	var v4, v6 net.IP
@@ -27,7 +28,7 @@ func NewFTEID(pdi *session.PDI) *ie.IE {
 	return ie.NewFTEID(flags, pdi.TEID, v4, v6, 0)
 }
 
-// NewUEAddress: an IPv4 address, an IPv6 /64, or both.
+// NewUEAddress makes a UE IP Address: an IPv4 address, an IPv6 /64, or both.
 func NewUEAddress(ues []netip.Prefix) *ie.IE {
 	b := []byte{0}
 	for _, ue := range ues {
@@ -45,12 +46,13 @@ func NewUEAddress(ues []netip.Prefix) *ie.IE {
 	return ie.New(ie.UEIPAddress, b)
 }
 
-// NewTimeStamp is in whole seconds, modulo 2^32: the era of 2036 goes on.
+// NewTimeStamp makes a time stamp of whole seconds, modulo 2^32 (a new era begins
+// in 2036).
 func NewTimeStamp(ieType uint16, t time.Time) *ie.IE {
 	return ie.NewUint32IE(ieType, uint32(t.Unix()+Epoch))
 }
 
-// NewUsageReports are reports as the message at hand has them: ieType says which.
+// NewUsageReports makes Usage Reports; ieType says for which message.
 func NewUsageReports(ieType uint16, reports []session.UsageReport, queryRef *uint32) []*ie.IE {
 	var list []*ie.IE
 	for i := range reports {
@@ -59,6 +61,8 @@ func NewUsageReports(ieType uint16, reports []session.UsageReport, queryRef *uin
 	return list
 }
 
+// NewUsageReport makes a Usage Report; queryRef, if not nil, answers a Query URR
+// Reference.
 func NewUsageReport(ieType uint16, r *session.UsageReport, queryRef *uint32) *ie.IE {
 	trigger := uint32(r.Cause)
 	parts := []*ie.IE{
@@ -98,8 +102,8 @@ func NewUsageReport(ieType uint16, r *session.UsageReport, queryRef *uint32) *ie
 	return ie.NewUsageReport(ieType, parts...)
 }
 
-// macAddresses are as many IEs of MAC Addresses Detected or Removed as it takes,
-// for hosts without tags.
+// macAddresses makes as many MAC Addresses Detected or Removed as are needed, for
+// hosts without tags.
 func macAddresses(ieType uint16, list [][6]byte) (out []*ie.IE) {
 	for some := range slices.Chunk(list, math.MaxUint8) {
 		b := []byte{byte(len(some))}
@@ -111,7 +115,8 @@ func macAddresses(ieType uint16, list [][6]byte) (out []*ie.IE) {
 	return out
 }
 
-// volumeMeasurement has octets, and packets where there are any to tell.
+// volumeMeasurement makes a Volume Measurement: octets, and packets if the URR
+// counts them.
 func volumeMeasurement(r *session.UsageReport) *ie.IE {
 	b := []byte{0x07}
 	for _, v := range [...]uint64{r.Volume.Total(), r.Volume.Uplink, r.Volume.Downlink} {
@@ -126,8 +131,8 @@ func volumeMeasurement(r *session.UsageReport) *ie.IE {
 	return ie.New(ie.VolumeMeasurement, b)
 }
 
-// NewUPFunctionFeatures (TS 29.244 section 8.2.25) are true: what is not there is
-// not announced, and refused.
+// NewUPFunctionFeatures makes UP Function Features (TS 29.244 section 8.2.25).
+// What it does not announce is refused.
 func NewUPFunctionFeatures(f session.Features) *ie.IE {
 	var b [4]byte
 	for _, feature := range []struct {
@@ -153,10 +158,10 @@ func NewUPFunctionFeatures(f session.Features) *ie.IE {
 	return ie.NewUPFunctionFeatures(b[:]...)
 }
 
-// NewNodeID is ours: an address or a name.
+// NewNodeID makes a Node ID of an address or a name.
 func NewNodeID(id string) *ie.IE { return ie.NewNodeIDHeuristic(id) }
 
-// NewRemotePeer is a Remote GTP-U Peer.
+// NewRemotePeer makes a Remote GTP-U Peer.
 func NewRemotePeer(a netip.Addr) *ie.IE {
 	if a.Is4() {
 		return ie.NewRemoteGTPUPeer(2, a.String(), "", 0, "")

@@ -16,7 +16,7 @@ type Header struct {
 	HasSEID  bool
 	SEID     uint64
 	Sequence uint32
-	// Priority is the octet behind the sequence number, if it has a meaning.
+	// Priority is the message priority, in the upper half of its octet.
 	HasPriority bool
 	Priority    uint8
 	Followed    bool // FO: another message follows in the datagram
@@ -31,14 +31,14 @@ const (
 
 // What can be wrong with a Header.
 var (
-	ErrUnreadable = errors.New("too short for a PFCP header")
+	ErrUnreadable = errors.New("datagram is too short for a PFCP header")
 	ErrVersion    = errors.New("not PFCP version 1")
-	ErrLength     = errors.New("the message's length is not that of the datagram")
+	ErrLength     = errors.New("message length does not match the datagram")
 )
 
-// ReadHeader reads the first message of a datagram. Whenever the header itself
-// could be read it is returned, also with an error, so that there can be an
-// answer. body are the message's IEs, rest what is behind the message.
+// ReadHeader reads the first message of a datagram. It returns the header with
+// ErrVersion and ErrLength too, so that the message can be answered. body is the
+// message's IEs, rest what follows the message.
 func ReadHeader(b []byte) (h Header, body, rest []byte, err error) {
 	if len(b) < 8 {
 		return h, nil, nil, ErrUnreadable
@@ -70,7 +70,8 @@ func ReadHeader(b []byte) (h Header, body, rest []byte, err error) {
 	return h, b[at+4 : end], b[end:], nil
 }
 
-// AppendMessage builds an answer to h, or a request that is described like one.
+// AppendMessage appends a message with the sequence number, SEID and priority
+// of h.
 func AppendMessage(dst []byte, msgType uint8, h Header, list ...*ie.IE) []byte {
 	start := len(dst)
 	flags := uint8(pfcpVersion << 5)
@@ -92,8 +93,8 @@ func AppendMessage(dst []byte, msgType uint8, h Header, list ...*ie.IE) []byte {
 	return dst
 }
 
-// AppendIE takes payloads as they are: those of grouped IEs are complete when
-// they are made.
+// AppendIE appends an IE with its payload as it is: go-pfcp completes the payload
+// of a grouped IE when it makes it. nil appends nothing.
 func AppendIE(dst []byte, i *ie.IE) []byte {
 	if i == nil {
 		return dst
@@ -103,7 +104,7 @@ func AppendIE(dst []byte, i *ie.IE) []byte {
 	return append(dst, i.Payload...)
 }
 
-// IEs are encoded IEs, one behind another.
+// IEs is a list of encoded IEs.
 type IEs []byte
 
 // Next takes off the first IE. Those of vendors have their Enterprise ID in the
@@ -122,7 +123,7 @@ func (l *IEs) Next() (ieType uint16, value []byte, err *Refusal) {
 	return ieType, b[4:end], nil
 }
 
-// Refusal is why a request is refused: what the answer says.
+// Refusal says why a request is refused, and what the answer says.
 type Refusal struct {
 	Cause     uint8
 	Offending uint16  // type of an IE; 0: none is named
@@ -130,11 +131,13 @@ type Refusal struct {
 	Err       error   // for the log
 }
 
+// RuleID names the rule that a request is refused for (Failed Rule ID).
 type RuleID struct {
 	Kind session.RuleKind
 	ID   uint32
 }
 
+// Error returns cause, offending IE, rule and error, for the log.
 func (r *Refusal) Error() string {
 	text := fmt.Sprintf("cause %d", r.Cause)
 	if r.Offending != 0 {
@@ -149,7 +152,7 @@ func (r *Refusal) Error() string {
 	return text
 }
 
-// IEs of an answer that refuses.
+// IEs returns the IEs of an answer that refuses a request.
 func (r *Refusal) IEs() []*ie.IE {
 	list := []*ie.IE{ie.NewCause(r.Cause)}
 	if r.Offending != 0 {
@@ -161,22 +164,28 @@ func (r *Refusal) IEs() []*ie.IE {
 	return list
 }
 
+// Missing refuses a request with Cause 66 (mandatory IE missing).
 func Missing(ieType uint16) *Refusal {
 	return &Refusal{Cause: ie.CauseMandatoryIEMissing, Offending: ieType}
 }
 
+// ConditionMissing refuses a request with Cause 67 (conditional IE missing).
 func ConditionMissing(ieType uint16) *Refusal {
 	return &Refusal{Cause: ie.CauseConditionalIEMissing, Offending: ieType}
 }
 
+// Incorrect refuses a request with Cause 69 (mandatory IE incorrect).
 func Incorrect(ieType uint16) *Refusal {
 	return &Refusal{Cause: ie.CauseMandatoryIEIncorrect, Offending: ieType}
 }
 
+// Unsupported refuses a request with Cause 76 (service not supported).
 func Unsupported(ieType uint16) *Refusal {
 	return &Refusal{Cause: ie.CauseServiceNotSupported, Offending: ieType}
 }
 
+// FailedRule refuses a request with Cause 73 (rule creation or modification
+// failure).
 func FailedRule(kind session.RuleKind, id uint32, err error) *Refusal {
 	return &Refusal{Cause: ie.CauseRuleCreationModificationFailure, Rule: &RuleID{kind, id}, Err: err}
 }
