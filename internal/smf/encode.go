@@ -80,6 +80,9 @@ func (e *encoder) message(kind uint8, ies ...*ie.IE) ([]byte, error) {
 	}
 	h := message.NewHeader(1, 0, mp, 1, kind, 0, 0, priority, nil)
 	for _, i := range ies {
+		if i == nil {
+			continue
+		}
 		b, err := i.Marshal()
 		if err != nil {
 			return nil, err
@@ -90,6 +93,15 @@ func (e *encoder) message(kind uint8, ies ...*ie.IE) ([]byte, error) {
 	return h.Marshal()
 }
 
+// when returns i if has; else nil, which messages and grouped IEs leave out.
+func when(has bool, i *ie.IE) *ie.IE {
+	if !has {
+		return nil
+	}
+	return i
+}
+
+// establish returns the IEs of a Session Establishment Request.
 func (e *encoder) establish() []*ie.IE {
 	s := e.spec
 	ies := []*ie.IE{ie.NewNodeIDHeuristic(e.node), e.fseid()}
@@ -103,24 +115,17 @@ func (e *encoder) establish() []*ie.IE {
 		ies = append(ies, e.cpPDRs()...)
 	}
 	for i := range s.Filters {
-		ies = append(ies, e.filterPDRs(i)...)
+		ies = append(ies, e.createPDR(true, &s.Filters[i], i), e.createPDR(false, &s.Filters[i], i))
 	}
 	ies = append(ies, e.createFARs()...)
 	for _, id := range e.usedURRs() {
 		ies = append(ies, ie.NewCreateURR(e.urr(id, s.URR)...))
 	}
-	ies = append(ies, e.createQERs()...)
-	if e.bar != 0 {
-		ies = append(ies, ie.NewCreateBAR(ie.NewBARID(e.bar)))
-	}
-	ies = append(ies, ie.NewPDNType(uint8(slices.Index(pdnTypes, s.PDNType)+1)))
-	if s.DNN != "" {
-		ies = append(ies, ie.NewAPNDNN(s.DNN))
-	}
-	if s.SNSSAI.SST != 0 {
-		ies = append(ies, ie.NewSNSSAI(s.SNSSAI.SST, sd(s.SNSSAI.SD)))
-	}
-	return ies
+	return append(append(ies, e.createQERs()...),
+		when(e.bar != 0, ie.NewCreateBAR(ie.NewBARID(e.bar))),
+		ie.NewPDNType(uint8(slices.Index(pdnTypes, s.PDNType)+1)),
+		when(s.DNN != "", ie.NewAPNDNN(s.DNN)),
+		when(s.SNSSAI.SST != 0, ie.NewSNSSAI(s.SNSSAI.SST, sd(s.SNSSAI.SD))))
 }
 
 // sd is the slice differentiator; none is all ones (TS 23.003 section 28.4.2).
@@ -139,27 +144,21 @@ func (e *encoder) fseid() *ie.IE {
 	return ie.NewFSEID(e.id.cpSEID, nil, e.addr.AsSlice())
 }
 
+// instance returns the network instance; nil: there is none.
 func (e *encoder) instance() *ie.IE {
-	if e.dialect == Open5GS {
-		return ie.NewNetworkInstanceFQDN(e.spec.NetworkInstance)
+	switch name := e.spec.NetworkInstance; {
+	case name == "":
+		return nil
+	case e.dialect == Open5GS:
+		return ie.NewNetworkInstanceFQDN(name)
+	default:
+		return ie.NewNetworkInstance(name)
 	}
-	return ie.NewNetworkInstance(e.spec.NetworkInstance)
 }
 
-// withInstance adds the network instance, where there is one.
-func (e *encoder) withInstance(ies []*ie.IE) []*ie.IE {
-	if e.spec.NetworkInstance == "" {
-		return ies
-	}
-	return append(ies, e.instance())
-}
-
-// withType adds the 3GPP interface type, which only one dialect says.
-func (e *encoder) withType(ies []*ie.IE, t uint8) []*ie.IE {
-	if e.dialect != Open5GS {
-		return ies
-	}
-	return append(ies, ie.NewTGPPInterfaceType(t))
+// interfaceType returns a 3GPP Interface Type; nil: the dialect has none.
+func (e *encoder) interfaceType(t uint8) *ie.IE {
+	return when(e.dialect == Open5GS, ie.NewTGPPInterfaceType(t))
 }
 
 func (e *encoder) accessType() uint8 {
@@ -196,11 +195,8 @@ func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
 			qers = append(slices.Clone(qers), q)
 		}
 	}
-	ies := []*ie.IE{ie.NewPDRID(id), ie.NewPrecedence(precedence), ie.NewPDI(e.pdi(down, f)...)}
-	if !down || e.spec.Role == Intermediate {
-		ies = append(ies, removal(e.removal()))
-	}
-	ies = append(ies, ie.NewFARID(far))
+	ies := []*ie.IE{ie.NewPDRID(id), ie.NewPrecedence(precedence), ie.NewPDI(e.pdi(down, f)...),
+		when(!down || e.spec.Role == Intermediate, removal(e.removal())), ie.NewFARID(far)}
 	for _, u := range e.usedURRs() {
 		ies = append(ies, ie.NewURRID(u))
 	}
@@ -228,21 +224,17 @@ func (e *encoder) pdi(down bool, f *Filter) []*ie.IE {
 			fteid = e.fteid(e.id.localCore, false)
 		}
 	}
-	ies := []*ie.IE{ie.NewSourceInterface(source)}
-	if fteid != nil {
-		ies = append(ies, fteid)
-	}
-	ies = e.withInstance(ies)
-	if ue := e.ueAddress(down); ue != nil && (down || e.dialect == Free5GC) {
-		ies = append(ies, ue)
-	}
+	flow := ""
 	if f != nil {
-		ies = append(ies, ie.NewSDFFilter(f.Flow, "", "", "", 0))
+		flow = f.Flow
 	}
-	if e.dialect == Open5GS && !down && e.spec.QFI != 0 && f == nil {
-		ies = append(ies, ie.NewQFI(e.spec.QFI))
+	return []*ie.IE{
+		ie.NewSourceInterface(source), fteid, e.instance(),
+		when(down || e.dialect == Free5GC, e.ueAddress(down)),
+		when(f != nil, ie.NewSDFFilter(flow, "", "", "", 0)),
+		when(e.dialect == Open5GS && !down && e.spec.QFI != 0 && f == nil, ie.NewQFI(e.spec.QFI)),
+		e.interfaceType(interfaceType),
 	}
-	return e.withType(ies, interfaceType)
 }
 
 // fteid is the UPF's: chosen by it, or given.
@@ -291,31 +283,24 @@ func (e *encoder) ueAddress(down bool) *ie.IE {
 
 // cpPDRs are Open5GS' rules for router solicitations and advertisements.
 func (e *encoder) cpPDRs() []*ie.IE {
-	remove := removal(removeGTPU)
-	fromCP := ie.NewPDI(ie.NewSourceInterface(uint8(session.CPFunction)), ie.NewFTEID(fteidV4|fteidV6|fteidCH, 0, nil, nil, 0))
-	toCP := e.withInstance([]*ie.IE{ie.NewSourceInterface(uint8(session.Access)), e.fteid(e.id.localAccess, true)})
-	toCP = append(toCP, ie.NewSDFFilter("permit out 58 from ff02::2/128 to assigned", "", "", "", 0))
+	remove, source := removal(removeGTPU), ie.NewSourceInterface
+	fromCP := ie.NewPDI(source(uint8(session.CPFunction)), ie.NewFTEID(fteidV4|fteidV6|fteidCH, 0, nil, nil, 0))
+	toCP := ie.NewPDI(source(uint8(session.Access)), e.fteid(e.id.localAccess, true), e.instance(),
+		ie.NewSDFFilter("permit out 58 from ff02::2/128 to assigned", "", "", "", 0), e.interfaceType(e.accessType()))
 	return []*ie.IE{
 		ie.NewCreatePDR(ie.NewPDRID(e.fromCP), ie.NewPrecedence(255), fromCP, remove, ie.NewFARID(e.farDown)),
-		ie.NewCreatePDR(ie.NewPDRID(e.toCP), ie.NewPrecedence(255), ie.NewPDI(e.withType(toCP, e.accessType())...), remove, ie.NewFARID(e.farCP)),
+		ie.NewCreatePDR(ie.NewPDRID(e.toCP), ie.NewPrecedence(255), toCP, remove, ie.NewFARID(e.farCP)),
 	}
-}
-
-func (e *encoder) filterPDRs(i int) []*ie.IE {
-	f := &e.spec.Filters[i]
-	return []*ie.IE{e.createPDR(true, f, i), e.createPDR(false, f, i)}
 }
 
 // createFARs are the first ones: downlink packets have nowhere to go yet.
 func (e *encoder) createFARs() []*ie.IE {
-	down := ie.NewCreateFAR(ie.NewFARID(e.farDown), ie.NewApplyAction(actionForw),
-		ie.NewForwardingParameters(ie.NewDestinationInterface(uint8(session.Access))))
 	up := ie.NewCreateFAR(append([]*ie.IE{ie.NewFARID(e.farUp)}, e.toCore(ie.NewForwardingParameters)...)...)
 	if e.dialect == Free5GC {
-		return []*ie.IE{up, down}
+		return []*ie.IE{up, ie.NewCreateFAR(ie.NewFARID(e.farDown), ie.NewApplyAction(actionForw),
+			ie.NewForwardingParameters(ie.NewDestinationInterface(uint8(session.Access))))}
 	}
-	action := []*ie.IE{ie.NewFARID(e.farDown), ie.NewApplyAction(actionBuff|actNOCP, 0), ie.NewBARID(e.bar)}
-	fars := []*ie.IE{ie.NewCreateFAR(action...), up}
+	fars := []*ie.IE{ie.NewCreateFAR(ie.NewFARID(e.farDown), ie.NewApplyAction(actionBuff|actNOCP, 0), ie.NewBARID(e.bar)), up}
 	if cp := e.spec.CPFunction; cp.IsValid() {
 		fars = append(fars, ie.NewCreateFAR(ie.NewFARID(e.farCP), e.action(actionForw), ie.NewForwardingParameters(
 			ie.NewDestinationInterface(uint8(session.CPFunction)), outer(endpoint{cp, uint32(e.id.cpSEID)}))))
@@ -337,23 +322,22 @@ func (e *encoder) toCore(parameters func(...*ie.IE) *ie.IE) []*ie.IE {
 	if e.spec.Role == Intermediate && !e.id.core.addr.IsValid() {
 		return []*ie.IE{e.action(actionDrop)}
 	}
-	ies := e.withInstance([]*ie.IE{ie.NewDestinationInterface(uint8(session.Core))})
+	parts := []*ie.IE{ie.NewDestinationInterface(uint8(session.Core)), e.instance(), nil, e.interfaceType(e.coreType())}
 	if e.spec.Role == Intermediate {
-		ies = append(ies, outer(e.id.core))
+		parts[2] = outer(e.id.core)
 	}
-	return []*ie.IE{e.action(actionForw), parameters(e.withType(ies, e.coreType())...)}
+	return []*ie.IE{e.action(actionForw), parameters(parts...)}
 }
 
 // toAccess are the forwarding parameters of downlink packets.
 func (e *encoder) toAccess(endMarker bool) *ie.IE {
-	ies := e.withInstance([]*ie.IE{ie.NewDestinationInterface(uint8(session.Access))})
-	ies = e.withType(append(ies, outer(e.id.access)), e.accessType())
+	flags := uint8(0)
 	if endMarker {
-		ies = append(ies, ie.NewPFCPSMReqFlags(reqSNDEM))
-	} else if e.dialect == Free5GC {
-		ies = append(ies, ie.NewPFCPSMReqFlags(0)) // says so even then
+		flags = reqSNDEM
 	}
-	return ie.NewUpdateForwardingParameters(ies...)
+	return ie.NewUpdateForwardingParameters(ie.NewDestinationInterface(uint8(session.Access)), e.instance(), outer(e.id.access),
+		e.interfaceType(e.accessType()),
+		when(endMarker || e.dialect == Free5GC, ie.NewPFCPSMReqFlags(flags))) // free5GC says so even if there are none
 }
 
 func outer(p endpoint) *ie.IE {
@@ -407,14 +391,15 @@ func (e *encoder) filterQERID(i int) uint32 {
 }
 
 func qer(id uint32, mbr *session.BitRate, qfi uint8, closed bool) []*ie.IE {
-	ies := []*ie.IE{ie.NewQERID(id), ie.NewGateStatus(gate(closed), gate(closed))}
+	rate := session.BitRate{}
 	if mbr != nil {
-		ies = append(ies, ie.NewMBR(mbr.Uplink, mbr.Downlink))
+		rate = *mbr
 	}
-	if qfi != 0 {
-		ies = append(ies, ie.NewQFI(qfi))
+	return []*ie.IE{
+		ie.NewQERID(id), ie.NewGateStatus(gate(closed), gate(closed)),
+		when(mbr != nil, ie.NewMBR(rate.Uplink, rate.Downlink)),
+		when(qfi != 0, ie.NewQFI(qfi)),
 	}
-	return ies
 }
 
 func gate(closed bool) uint8 {
@@ -426,47 +411,20 @@ func gate(closed bool) uint8 {
 
 // urr is the content of Create URR, or of Update URR.
 func (e *encoder) urr(id uint32, u *URR) []*ie.IE {
-	durations := 0
-	if u.TimeThreshold != 0 || u.TimeQuota != 0 {
-		durations = 1
+	flag := map[bool]int{true: 1}
+	information := uint8(measureMNOP*flag[u.Packets] | measureMBQE*flag[u.BeforeQoS])
+	return []*ie.IE{
+		ie.NewURRID(id),
+		ie.NewMeasurementMethod(flag[u.Hosts], 1, flag[u.TimeThreshold != 0 || u.TimeQuota != 0]),
+		e.triggers(u),
+		when(u.Period != 0, ie.NewMeasurementPeriod(time.Duration(u.Period))),
+		when(u.VolumeThreshold != nil, ie.NewVolumeThreshold(volume(u.VolumeThreshold))),
+		when(u.VolumeQuota != nil, ie.NewVolumeQuota(volume(u.VolumeQuota))),
+		when(u.TimeThreshold != 0, ie.NewTimeThreshold(time.Duration(u.TimeThreshold))),
+		when(u.TimeQuota != 0, ie.NewTimeQuota(time.Duration(u.TimeQuota))),
+		when(u.QuotaHolding != 0, ie.NewQuotaHoldingTime(time.Duration(u.QuotaHolding))),
+		when(information != 0, ie.NewMeasurementInformation(information)),
 	}
-	events := 0
-	if u.Hosts {
-		events = 1
-	}
-	ies := []*ie.IE{ie.NewURRID(id), ie.NewMeasurementMethod(events, 1, durations), e.triggers(u)}
-	if u.Period != 0 {
-		ies = append(ies, ie.NewMeasurementPeriod(time.Duration(u.Period)))
-	}
-	if v := u.VolumeThreshold; v != nil {
-		ies = append(ies, ie.NewVolumeThreshold(volume(v)))
-	}
-	if v := u.VolumeQuota; v != nil {
-		ies = append(ies, ie.NewVolumeQuota(volume(v)))
-	}
-	if u.TimeThreshold != 0 {
-		ies = append(ies, ie.NewTimeThreshold(time.Duration(u.TimeThreshold)))
-	}
-	if u.TimeQuota != 0 {
-		ies = append(ies, ie.NewTimeQuota(time.Duration(u.TimeQuota)))
-	}
-	if u.QuotaHolding != 0 {
-		ies = append(ies, ie.NewQuotaHoldingTime(time.Duration(u.QuotaHolding)))
-	}
-	if info := u.information(); info != 0 {
-		ies = append(ies, ie.NewMeasurementInformation(info))
-	}
-	return ies
-}
-
-func (u *URR) information() (bits uint8) {
-	if u.Packets {
-		bits |= measureMNOP
-	}
-	if u.BeforeQoS {
-		bits |= measureMBQE
-	}
-	return bits
 }
 
 func (e *encoder) triggers(u *URR) *ie.IE {
@@ -492,8 +450,11 @@ func (e *encoder) triggers(u *URR) *ie.IE {
 	return ie.NewReportingTriggers(uint8(bits), uint8(bits>>8), uint8(bits>>16))
 }
 
-// volume is flags and octets of a Volume Threshold or Quota.
+// volume returns flags and octets of a Volume Threshold or Quota; v may be nil.
 func volume(v *session.Volume) (flags uint8, total, up, down uint64) {
+	if v == nil {
+		return 0, 0, 0, 0
+	}
 	for i, octets := range []*uint64{v.Total, v.Uplink, v.Downlink} {
 		if octets != nil {
 			flags |= 1 << i

@@ -212,28 +212,25 @@ func (g *Group) Live() int {
 // Establish sends Session Establishment Requests for sessions that are not
 // established.
 func (g *Group) Establish(ctx context.Context, p Pace) (Result, error) {
-	w, err := g.work("establish", message.MsgTypeSessionEstablishmentRequest, p, nil, (*encoder).establish)
-	if err != nil {
-		return Result{}, err
-	}
-	w.ready = func(s *state, _ int) bool { return !s.live }
-	w.accept = func(s *state, i int, a *answer) error {
-		if a.seid == 0 {
-			return &badAnswer{"establish", "has no F-SEID"}
-		}
-		s.upSEID, s.live = a.seid, true
-		for _, c := range a.created {
-			g.created(s, &c)
-		}
-		if s.accessTEID == 0 || g.spec.Role == Intermediate && s.coreTEID == 0 {
-			return &badAnswer{"establish", "has no F-TEID for a PDR that the UPF shall choose one for"}
-		}
-		if g.spec.ChooseUE != "" && s.ue4 == [4]byte{} && s.ue6 == [8]byte{} {
-			return &badAnswer{"establish", "has no UE address, which the UPF shall choose"}
-		}
-		return nil
-	}
-	return w.run(ctx, w.all())
+	return g.run(ctx, p, procedure{
+		name: "establish", kind: message.MsgTypeSessionEstablishmentRequest, build: (*encoder).establish, fresh: true,
+		accept: func(s *state, _ int, a *answer) error {
+			if a.seid == 0 {
+				return &badAnswer{"establish", "has no F-SEID"}
+			}
+			s.upSEID, s.live = a.seid, true
+			for _, c := range a.created {
+				g.created(s, &c)
+			}
+			if s.accessTEID == 0 || g.spec.Role == Intermediate && s.coreTEID == 0 {
+				return &badAnswer{"establish", "has no F-TEID for a PDR that the UPF must choose one for"}
+			}
+			if g.spec.ChooseUE != "" && s.ue4 == [4]byte{} && s.ue6 == [8]byte{} {
+				return &badAnswer{"establish", "has no UE address, which the UPF must choose"}
+			}
+			return nil
+		},
+	})
 }
 
 // created notes what the UPF chose for a PDR of ours.
@@ -256,9 +253,13 @@ func (g *Group) created(s *state, c *createdPDR) {
 	}
 }
 
-// modification is work on established sessions.
-func (g *Group) modification(procedure string, p Pace, prepare func(*identity, int), build func(*encoder) []*ie.IE) (*work, error) {
-	return g.work(procedure, message.MsgTypeSessionModificationRequest, p, prepare, build)
+// run does a procedure for sessions.
+func (g *Group) run(ctx context.Context, p Pace, what procedure) (Result, error) {
+	w, err := g.work(p, what)
+	if err != nil {
+		return Result{}, err
+	}
+	return w.run(ctx, w.all())
 }
 
 // Forward tells the UPF the gNB's tunnel of each session: the second half of an
@@ -273,38 +274,35 @@ func (g *Group) Handover(ctx context.Context, p Pace, to Tunnel, endMarker bool)
 	return g.forward(ctx, "handover", p, &to, endMarker)
 }
 
-func (g *Group) forward(ctx context.Context, procedure string, p Pace, to *Tunnel, endMarker bool) (Result, error) {
-	w, err := g.forwardWork(procedure, p, to, endMarker)
+// forward sends downlink packets to other tunnels, or, if to is nil, to those
+// that the sessions have.
+func (g *Group) forward(ctx context.Context, name string, p Pace, to *Tunnel, endMarker bool) (Result, error) {
+	what, err := g.forwarding(name, to, endMarker)
 	if err != nil {
 		return Result{}, err
 	}
-	return w.run(ctx, w.all())
+	return g.run(ctx, p, what)
 }
 
-func (g *Group) forwardWork(procedure string, p Pace, to *Tunnel, endMarker bool) (*work, error) {
+func (g *Group) forwarding(name string, to *Tunnel, endMarker bool) (procedure, error) {
 	if to == nil && g.spec.Access == nil {
-		return nil, fmt.Errorf("%s: where to? session group %s has no access tunnel: give one", procedure, g.spec.Name)
+		return procedure{}, fmt.Errorf("%s: where to? session group %s has no access tunnel: give one", name, g.spec.Name)
 	}
-	if err := tunnelError(procedure, to); err != nil {
-		return nil, err
-	}
-	prepare := func(id *identity, i int) {
-		if to != nil {
-			id.access = to.at(i)
-		}
-	}
-	w, err := g.modification(procedure, p, prepare, func(e *encoder) []*ie.IE { return e.forward(endMarker) })
-	if err != nil {
-		return nil, err
-	}
-	w.accept = func(s *state, i int, _ *answer) error {
-		s.reported = false
-		if to != nil {
-			s.setPeer(g.c, to.at(i))
-		}
-		return nil
-	}
-	return w, nil
+	return procedure{
+		name: name, build: func(e *encoder) []*ie.IE { return e.forward(endMarker) },
+		prepare: func(id *identity, i int) {
+			if to != nil {
+				id.access = to.at(i)
+			}
+		},
+		accept: func(s *state, i int, _ *answer) error {
+			s.reported = false
+			if to != nil {
+				s.setPeer(g.c, to.at(i))
+			}
+			return nil
+		},
+	}, tunnelError(name, to)
 }
 
 // tunnelError says what is wrong with a tunnel, which may be nil.
@@ -317,18 +315,20 @@ func tunnelError(procedure string, t *Tunnel) (err error) {
 
 // Idle lets the UPF buffer downlink packets and report the first (BUFF, NOCP).
 func (g *Group) Idle(ctx context.Context, p Pace) (Result, error) {
-	forget := func(_ *identity, i int) { g.state[i].reported = false }
-	w, err := g.modification("idle", p, forget, (*encoder).idle)
-	if err != nil {
-		return Result{}, err
-	}
-	return w.run(ctx, w.all())
+	return g.run(ctx, p, procedure{
+		name: "idle", build: (*encoder).idle,
+		prepare: func(_ *identity, i int) { g.state[i].reported = false },
+	})
 }
 
 // Page waits for each session's downlink data report, and then lets packets go
 // to where they went before, or to another tunnel. It ends with ctx.
 func (g *Group) Page(ctx context.Context, p Pace, to *Tunnel) (Result, error) {
-	w, err := g.forwardWork("page", p, to, false)
+	what, err := g.forwarding("page", to, false)
+	if err != nil {
+		return Result{}, err
+	}
+	w, err := g.work(p, what)
 	if err != nil {
 		return Result{}, err
 	}
@@ -386,12 +386,9 @@ func (g *Group) Query(ctx context.Context, p Pace) (Result, error) {
 	if g.spec.URR == nil {
 		return Result{}, fmt.Errorf("query: session group %s has no urr", g.spec.Name)
 	}
-	w, err := g.modification("query", p, nil, func(e *encoder) []*ie.IE { return e.modification(e.query()...) })
-	if err != nil {
-		return Result{}, err
-	}
-	w.keep = true
-	return w.run(ctx, w.all())
+	return g.run(ctx, p, procedure{
+		name: "query", build: func(e *encoder) []*ie.IE { return e.modification(e.query()...) }, keep: true,
+	})
 }
 
 // Modify changes sessions.
@@ -399,22 +396,20 @@ func (g *Group) Modify(ctx context.Context, p Pace, change Change) (Result, erro
 	if err := change.check(&g.spec); err != nil {
 		return Result{}, err
 	}
-	prepare := func(id *identity, i int) {
-		if change.Core != nil {
-			id.core = change.Core.at(i)
-		}
-	}
-	w, err := g.modification("modify", p, prepare, func(e *encoder) []*ie.IE { return e.change(&change) })
-	if err != nil {
-		return Result{}, err
-	}
-	w.accept = func(s *state, i int, _ *answer) error {
-		if change.Core != nil {
-			s.setNext(g.c, change.Core.at(i))
-		}
-		return nil
-	}
-	return w.run(ctx, w.all())
+	return g.run(ctx, p, procedure{
+		name: "modify", build: func(e *encoder) []*ie.IE { return e.change(&change) },
+		prepare: func(id *identity, i int) {
+			if change.Core != nil {
+				id.core = change.Core.at(i)
+			}
+		},
+		accept: func(s *state, i int, _ *answer) error {
+			if change.Core != nil {
+				s.setNext(g.c, change.Core.at(i))
+			}
+			return nil
+		},
+	})
 }
 
 // Delete ends sessions, and returns their last usage.
@@ -423,11 +418,8 @@ func (g *Group) Delete(ctx context.Context, p Pace) (Result, error) {
 }
 
 func (g *Group) delete(ctx context.Context, p Pace, keep bool) (Result, error) {
-	w, err := g.work("delete", message.MsgTypeSessionDeletionRequest, p, nil, func(*encoder) []*ie.IE { return nil })
-	if err != nil {
-		return Result{}, err
-	}
-	w.keep = keep
-	w.accept = func(_ *state, i int, _ *answer) error { g.begin(i); return nil }
-	return w.run(ctx, w.all())
+	return g.run(ctx, p, procedure{
+		name: "delete", kind: message.MsgTypeSessionDeletionRequest, build: func(*encoder) []*ie.IE { return nil }, keep: keep,
+		accept: func(_ *state, i int, _ *answer) error { g.begin(i); return nil },
+	})
 }

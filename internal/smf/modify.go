@@ -85,11 +85,12 @@ func (e *encoder) idle() []*ie.IE {
 	if e.dialect != Free5GC {
 		return e.modification(ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionBuff|actNOCP), ie.NewBARID(e.bar)))
 	}
-	update := []*ie.IE{ie.NewFARID(e.farDown), e.action(actionBuff | actNOCP)}
+	var tunnel *ie.IE
 	if e.id.access.addr.IsValid() {
-		update = append(update, e.toAccess(false))
+		tunnel = e.toAccess(false)
 	}
-	return append(e.modification(ie.NewUpdateFAR(update...)), e.query()...)
+	update := ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionBuff|actNOCP), tunnel)
+	return append(e.modification(update), e.query()...)
 }
 
 func (e *encoder) query() []*ie.IE {

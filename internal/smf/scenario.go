@@ -309,14 +309,9 @@ func (r *Runner) group(ctx context.Context, g *Group, p *Step, result *StepResul
 		result.Sessions = append(result.Sessions, g.infos(pace)...)
 		return nil
 	}
-	for _, procedure := range r.procedures(g, p) {
-		one, err := procedure(ctx, pace)
-		if one.Procedure != "" {
-			result.Results = append(result.Results, GroupResult{g.Name(), one})
-		}
-		if err != nil {
-			return err
-		}
+	err := g.do(ctx, p, pace, func(one Result) { result.Results = append(result.Results, GroupResult{g.Name(), one}) })
+	if err != nil {
+		return err
 	}
 	if p.Do == "establish" || p.Do == "handover" || p.Do == "page" {
 		result.Sessions = append(result.Sessions, g.infos(pace)...)
@@ -324,48 +319,46 @@ func (r *Runner) group(ctx context.Context, g *Group, p *Step, result *StepResul
 	return nil
 }
 
-type procedure func(context.Context, Pace) (Result, error)
-
-// procedures are what a step is made of.
-func (r *Runner) procedures(g *Group, p *Step) []procedure {
-	endMarker := p.EndMarker == nil || *p.EndMarker
+// do does the procedures of a step, one after another until one cannot be done,
+// and calls each with what became of it.
+func (g *Group) do(ctx context.Context, p *Step, pace Pace, each func(Result)) (err error) {
+	note := func(r Result, failed error) bool {
+		if r.Procedure != "" {
+			each(r)
+		}
+		err = failed
+		return err == nil
+	}
 	switch p.Do {
 	case "establish":
-		if g.spec.Access == nil {
-			return []procedure{g.Establish}
+		if note(g.Establish(ctx, pace)) && g.spec.Access != nil {
+			note(g.Forward(ctx, pace))
 		}
-		return []procedure{g.Establish, g.Forward}
 	case "handover":
-		return []procedure{func(ctx context.Context, pace Pace) (Result, error) {
-			return g.Handover(ctx, pace, *p.Access, endMarker)
-		}}
+		note(g.Handover(ctx, pace, *p.Access, p.EndMarker == nil || *p.EndMarker))
 	case "idle":
-		return []procedure{g.Idle}
+		note(g.Idle(ctx, pace))
 	case "page":
 		if p.Now {
-			return []procedure{func(ctx context.Context, pace Pace) (Result, error) {
-				return g.forward(ctx, "page", pace, p.Access, false)
-			}}
+			note(g.forward(ctx, "page", pace, p.Access, false))
+			break
 		}
-		return []procedure{func(ctx context.Context, pace Pace) (Result, error) {
-			timeout := time.Duration(p.Timeout)
-			setDefault(&timeout, 30*time.Second)
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			return g.Page(ctx, pace, p.Access)
-		}}
+		timeout := time.Duration(p.Timeout)
+		setDefault(&timeout, 30*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		note(g.Page(ctx, pace, p.Access))
 	case "query":
-		return []procedure{g.Query}
+		note(g.Query(ctx, pace))
 	case "modify":
-		return []procedure{func(ctx context.Context, pace Pace) (Result, error) { return g.Modify(ctx, pace, *p.Change) }}
+		note(g.Modify(ctx, pace, *p.Change))
 	case "load":
-		return []procedure{g.Establish, func(ctx context.Context, pace Pace) (Result, error) {
-			return g.forward(ctx, "modify", pace, p.Access, false)
-		}, func(ctx context.Context, pace Pace) (Result, error) {
-			return g.delete(ctx, pace, false) // figures are wanted, not usage
-		}}
+		_ = note(g.Establish(ctx, pace)) && note(g.forward(ctx, "modify", pace, p.Access, false)) &&
+			note(g.delete(ctx, pace, false)) // figures are wanted, not usage
+	case "delete":
+		note(g.Delete(ctx, pace))
 	}
-	return []procedure{g.Delete}
+	return err
 }
 
 // infos are what is known of the first sessions.

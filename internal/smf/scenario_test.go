@@ -1,6 +1,7 @@
 package smf
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -185,7 +186,7 @@ func TestResponder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, step := range []procedure{g.Establish, g.Forward, g.Idle, g.Delete} {
+			for _, step := range []func(context.Context, Pace) (Result, error){g.Establish, g.Forward, g.Idle, g.Delete} {
 				if r, err := step(t.Context(), Pace{Window: 256}); err != nil || r.Err() != nil || r.Requests != 1000 {
 					t.Errorf("%s %s: %+v, %v", dialect, name, r, err)
 				}

@@ -103,20 +103,27 @@ func (r *Result) fail(err error, n int) {
 	r.Problems[err.Error()] += n
 }
 
-// work is a procedure on sessions of a group. What it counts is guarded by the
-// client.
+// procedure is what is sent for each session of a group, and what becomes of the
+// answers. Its functions run with the client locked; nil: there is nothing to do.
+type procedure struct {
+	name string
+	kind uint8 // of the message; a Session Modification Request unless set
+	// build makes the IEs of a message, prepare changes what a session's says.
+	build   func(*encoder) []*ie.IE
+	prepare func(id *identity, i int)
+	// fresh: the procedure is for sessions that are not established.
+	fresh bool
+	// accept takes in an answer that accepts; keep keeps its usage reports.
+	accept func(s *state, i int, a *answer) error
+	keep   bool
+}
+
+// work is a procedure under way. What it counts is guarded by the client.
 type work struct {
+	procedure
 	g        *Group
-	name     string
 	pace     Pace
 	template *template
-	kind     uint8
-	// ready says whether a session is one to be asked for; prepare changes what
-	// its request says; accept takes the answer. All have the client locked.
-	ready   func(s *state, i int) bool
-	prepare func(id *identity, i int)
-	accept  func(s *state, i int, a *answer) error
-	keep    bool // usage reports in answers
 
 	batch     *batch
 	total     Result
@@ -139,33 +146,36 @@ type keptAnswer struct {
 // longest latency that is told apart; requests are given up long before.
 const longest = 100 * time.Second
 
-// work makes a work; prepare may be nil.
-func (g *Group) work(name string, kind uint8, p Pace, prepare func(*identity, int), build func(*encoder) []*ie.IE) (*work, error) {
+// work prepares a procedure for the sessions that p selects.
+func (g *Group) work(p Pace, what procedure) (*work, error) {
+	if what.kind == 0 {
+		what.kind = message.MsgTypeSessionModificationRequest
+	}
 	if p.Window == 0 {
 		p.Window = 64
 	}
 	first, end := p.span(len(g.state))
 	if first < 0 || first >= end || p.Window < 1 || p.Window > slots/2 || p.Rate < 0 {
-		return nil, fmt.Errorf("%s: give sessions of group %s between 0 and %d, a window of 1 to %d, and no rate below 0", name, g.spec.Name, len(g.state)-1, slots/2)
+		return nil, fmt.Errorf("%s: give sessions of group %s between 0 and %d, a window of 1 to %d, and no rate below 0", what.name, g.spec.Name, len(g.state)-1, slots/2)
 	}
-	if prepare == nil {
-		prepare = func(*identity, int) {}
+	if what.prepare == nil {
+		what.prepare = func(*identity, int) {}
+	}
+	if what.accept == nil {
+		what.accept = func(*state, int, *answer) error { return nil }
 	}
 	g.c.mu.Lock()
 	id := g.identity(first)
-	prepare(&id, first)
+	what.prepare(&id, first)
 	g.c.mu.Unlock()
-	t, err := newTemplate(g.encoder, kind, id, build)
+	t, err := newTemplate(g.encoder, what.kind, id, what.build)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", what.name, err)
 	}
 	return &work{
-		g: g, name: name, pace: p, template: t, kind: kind,
-		ready:     func(s *state, _ int) bool { return s.live },
-		prepare:   prepare,
-		accept:    func(*state, int, *answer) error { return nil },
+		procedure: what, g: g, pace: p, template: t,
 		batch:     newBatch(g.c.peer()),
-		total:     Result{Procedure: name},
+		total:     Result{Procedure: what.name},
 		histogram: hdrhistogram.New(1000, longest.Nanoseconds(), 3),
 		list:      make([]*transaction, 0, batchSize),
 	}, nil
@@ -178,7 +188,7 @@ func (w *work) all() []int {
 	first, end := w.pace.span(len(w.g.state))
 	list := make([]int, 0, end-first)
 	for i := first; i < end; i++ {
-		if w.ready(&w.g.state[i], i) {
+		if w.g.state[i].live != w.fresh {
 			list = append(list, i)
 		}
 	}

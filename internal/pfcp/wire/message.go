@@ -29,7 +29,7 @@ const (
 	flagFO      = 1 << 2
 )
 
-// What can be wrong with a Header.
+// Errors of ReadHeader.
 var (
 	ErrUnreadable = errors.New("datagram is too short for a PFCP header")
 	ErrVersion    = errors.New("not PFCP version 1")
@@ -107,8 +107,8 @@ func AppendIE(dst []byte, i *ie.IE) []byte {
 // IEs is a list of encoded IEs.
 type IEs []byte
 
-// Next takes off the first IE. Those of vendors have their Enterprise ID in the
-// value; nobody knows their types.
+// Next removes the first IE. The value of a vendor's IE begins with its
+// Enterprise ID; no type of theirs is known.
 func (l *IEs) Next() (ieType uint16, value []byte, err *Refusal) {
 	b := *l
 	if len(b) < 4 {
