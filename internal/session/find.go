@@ -17,16 +17,24 @@ func Find[R any, K cmp.Ordered](rules []R, id K, idOf func(*R) *K) (at int, foun
 }
 
 // PDR returns the session's PDR with an ID, or nil.
-func (s *Session) PDR(id uint16) *PDR { return ruleIn(s.PDRs, id, func(p *PDR) *uint16 { return &p.ID }) }
+func (s *Session) PDR(id uint16) *PDR {
+	return ruleIn(s.PDRs, id, func(p *PDR) *uint16 { return &p.ID })
+}
 
 // FAR returns the session's FAR with an ID, or nil.
-func (s *Session) FAR(id uint32) *FAR { return ruleIn(s.FARs, id, func(f *FAR) *uint32 { return &f.ID }) }
+func (s *Session) FAR(id uint32) *FAR {
+	return ruleIn(s.FARs, id, func(f *FAR) *uint32 { return &f.ID })
+}
 
 // QER returns the session's QER with an ID, or nil.
-func (s *Session) QER(id uint32) *QER { return ruleIn(s.QERs, id, func(q *QER) *uint32 { return &q.ID }) }
+func (s *Session) QER(id uint32) *QER {
+	return ruleIn(s.QERs, id, func(q *QER) *uint32 { return &q.ID })
+}
 
 // URR returns the session's URR with an ID, or nil.
-func (s *Session) URR(id uint32) *URR { return ruleIn(s.URRs, id, func(u *URR) *uint32 { return &u.ID }) }
+func (s *Session) URR(id uint32) *URR {
+	return ruleIn(s.URRs, id, func(u *URR) *uint32 { return &u.ID })
+}
 
 // BAR returns the session's BAR with an ID, or nil.
 func (s *Session) BAR(id uint8) *BAR { return ruleIn(s.BARs, id, func(b *BAR) *uint8 { return &b.ID }) }

@@ -214,7 +214,7 @@ func readQuery(x in, b *Builder) {
 		}
 		found = true
 		id := i.U32()
-		if !urrs.has(b.To, id) {
+		if b.To.URR(id) == nil {
 			i.Fail(wire.FailedRule(session.RuleURR, id, errUnknown))
 		}
 		b.How.QueryURRs = append(b.How.QueryURRs, id)
@@ -236,21 +236,21 @@ func (b *Builder) References() {
 	}
 	for i := range s.PDRs {
 		p := &s.PDRs[i]
-		ok := fars.has(s, p.FAR)
+		ok := s.FAR(p.FAR) != nil
 		for _, id := range p.QERs {
-			ok = ok && qers.has(s, id)
+			ok = ok && s.QER(id) != nil
 		}
 		for _, id := range p.URRs {
-			ok = ok && urrs.has(s, id)
+			ok = ok && s.URR(id) != nil
 		}
 		check(ok, session.RulePDR, uint32(p.ID))
 	}
 	for i := range s.FARs {
 		f := &s.FARs[i]
-		check(f.BAR == nil || bars.has(s, *f.BAR), session.RuleFAR, f.ID)
+		check(f.BAR == nil || s.BAR(*f.BAR) != nil, session.RuleFAR, f.ID)
 	}
 	for i := range s.URRs {
 		u := &s.URRs[i]
-		check(u.FARForQuotaAction == nil || fars.has(s, *u.FARForQuotaAction), session.RuleURR, u.ID)
+		check(u.FARForQuotaAction == nil || s.FAR(*u.FARForQuotaAction) != nil, session.RuleURR, u.ID)
 	}
 }

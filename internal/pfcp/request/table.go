@@ -132,16 +132,6 @@ type ruleType[R any, K ~uint8 | ~uint16 | ~uint32] struct {
 	after func(b *Builder, r *R, u update, s seen)
 }
 
-// find returns the index of a rule in a list sorted by ID, or where it belongs.
-func (t *ruleType[R, K]) find(rules []R, id K) (at int, found bool) {
-	return session.Find(rules, id, t.id)
-}
-
-func (t *ruleType[R, K]) has(s *session.Session, id K) bool {
-	_, found := t.find(*t.list(s), id)
-	return found
-}
-
 // own returns the list of rules to be changed. The first change makes a copy:
 // the session as it is stays.
 func (t *ruleType[R, K]) own(b *Builder) *[]R {
@@ -174,7 +164,7 @@ func (t *ruleType[R, K]) read(b *Builder, l wire.IEs, u update) {
 	if b.Err != nil {
 		return
 	}
-	at, found := t.find(*rules, id)
+	at, found := session.Find(*rules, id, t.id)
 	switch {
 	case found && u == create:
 		b.Fail(wire.FailedRule(t.kind, uint32(id), errExists))
@@ -201,7 +191,7 @@ func (t *ruleType[R, K]) remove(b *Builder, l wire.IEs) {
 	if b.Err != nil {
 		return
 	}
-	at, found := t.find(*rules, id)
+	at, found := session.Find(*rules, id, t.id)
 	if !found {
 		b.Fail(wire.FailedRule(t.kind, uint32(id), errUnknown))
 		return
