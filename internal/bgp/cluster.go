@@ -12,37 +12,36 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// Cluster is a speaker's part as a node of a cluster: it tells the peers what is
-// behind it (Speaker.SetNode), and hears what is behind others. It connects when
-// it was told its node.
+// Cluster configures a speaker as a node of a cluster: it advertises the node's
+// prefixes (Speaker.SetNode) and receives those of other nodes. It connects at the
+// first SetNode.
 type Cluster struct {
 	Handler ReachHandler
-	// Prefixes are what is taken of others, and what is within; none: all but
-	// default routes.
+	// Prefixes are accepted from others, with all that is within them; none: all
+	// but default routes.
 	Prefixes []netip.Prefix
-	// SIDs has the node's unicast routes carry its SIDs (RFC 9252 section 5.3
-	// and 5.4), for who knows no SR policies.
+	// SIDs: the node's unicast routes carry its SIDs (RFC 9252 sections 5.3 and
+	// 5.4), for peers without SR policies.
 	SIDs bool
-	// Locator has the node's locator advertised as an IPv6 prefix, where segment
-	// lists need it to be routed.
+	// Locator: the node's locator is advertised as an IPv6 prefix if segment lists
+	// need a route to it.
 	Locator bool
 	VPN     *VPN // nil: none
-	// Headends are the router IDs of nodes that were known before a restart: they
-	// are named to route reflectors before they are heard of again.
+	// Headends are the router IDs of nodes that were known before a restart. Paths
+	// sent to route reflectors name them before they are observed again.
 	Headends []netip.Addr
 }
 
-// settle is how long a change of who is there waits for others that come at the
-// same time.
+// settle is how long a change of the known headends waits for more changes.
 const settle = 200 * time.Millisecond
 
-// linger is how long a headend is still named after it was there last: to be named
-// harms nobody, and not to be takes its paths away.
+// linger is how long paths still name a headend that is gone: naming it is
+// harmless, not naming it removes its paths.
 const linger = 5 * time.Minute
 
-var errNoCluster = errors.New("this speaker is no node of a cluster")
+var errNoCluster = errors.New("this speaker is not a node of a cluster")
 
-// reach is what a speaker of a cluster knows.
+// reach is the state of a speaker that is a node of a cluster.
 type reach struct {
 	handler   ReachHandler
 	reader    reader
@@ -50,15 +49,15 @@ type reach struct {
 
 	// What follows is guarded by Speaker.telling.
 	routes     rib
-	told       map[netip.Prefix][]Route
+	reported   map[netip.Prefix][]Route
 	node       overlay.Node
 	advertised map[string]advert
-	seen       map[netip.Addr]time.Time // when headends were there last
+	seen       map[netip.Addr]time.Time // when each headend was last known
 	named      []netip.Addr             // whom the candidate paths name
-	pending    bool                     // who is named will be looked at again
+	pending    bool                     // rename is scheduled
 }
 
-// newReach gives nil for a speaker that is no node of a cluster.
+// newReach returns nil for a speaker that is not a node of a cluster.
 func newReach(c Config) (*reach, error) {
 	if c.Cluster == nil {
 		return nil, nil
@@ -77,16 +76,15 @@ func newReach(c Config) (*reach, error) {
 		reader:  reader{asn: c.ASN, vpn: v, takesSIDs: c.takesSIDs, prefixes: c.Cluster.Prefixes},
 		announcer: announcer{routerID: c.RouterID, vpn: v, withSIDs: c.Cluster.SIDs, locator: c.Cluster.Locator,
 			reflected: slices.ContainsFunc(c.Peers, byReflector)},
-		routes: rib{}, told: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, seen: seen,
+		routes: rib{}, reported: map[netip.Prefix][]Route{}, advertised: map[string]advert{}, seen: seen,
 	}, nil
 }
 
-// EveryNode is the router ID that nobody has: a Route Target of it names all nodes
-// of a cluster. Where there are many, each would otherwise hold the names of all
-// others, with each of its paths.
+// EveryNode is a router ID that no node has. A Route Target of it names all nodes of
+// a large cluster, where each path would otherwise carry the names of all nodes.
 var EveryNode = netip.IPv4Unspecified()
 
-// names are the router IDs by which Route Targets name this node.
+// names returns the router IDs by which Route Targets name this node.
 func (c *Config) names() []netip.Addr {
 	if c.Cluster == nil {
 		return []netip.Addr{c.RouterID}
@@ -94,15 +92,15 @@ func (c *Config) names() []netip.Addr {
 	return []netip.Addr{c.RouterID, EveryNode}
 }
 
-// takesSIDs says whether a peer is of the SR domain: what another says of SIDs is
-// not believed (RFC 8669 section 5).
+// takesSIDs says whether a peer belongs to the SR domain. SIDs from others are
+// ignored (RFC 8669 section 5).
 func (c *Config) takesSIDs(peer netip.Addr) bool {
 	return slices.ContainsFunc(c.Peers, func(p Peer) bool {
 		return p.Address.Unmap() == peer.Unmap() && slices.Contains(c.spoken(p), L3VPN)
 	})
 }
 
-// headends are those to be named to route reflectors.
+// headends returns the router IDs that paths for route reflectors name.
 func (r *reach) headends() []netip.Addr {
 	if !r.announcer.reflected {
 		return nil
@@ -115,15 +113,15 @@ func (r *reach) headends() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(r.seen), netip.Addr.Compare)
 }
 
-// learnReach takes what a peer says of a prefix.
-func (s *Speaker) learnReach(p *apiutil.Path) {
+// observeRoute handles an update about a prefix.
+func (s *Speaker) observeRoute(p *apiutil.Path) {
 	if prefix, key, label, ok := s.reach.reader.nlri(p); ok {
 		s.route(p, prefix, key, label)
-		s.tell(prefix)
+		s.report(prefix)
 	}
 }
 
-// route takes one route, or treats it as withdrawn.
+// route puts one route into the RIB, or treats it as withdrawn.
 func (s *Speaker) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) {
 	if p.Withdrawal {
 		s.reach.routes.remove(prefix, key)
@@ -135,27 +133,27 @@ func (s *Speaker) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, labe
 		s.reach.routes.put(prefix, key, c)
 		return
 	case errors.Is(err, errNotForUs):
-		s.log.Debug("a route is not taken", "peer", p.PeerAddress, "prefix", prefix, "error", err)
+		s.log.Debug("route ignored", "peer", p.PeerAddress, "prefix", prefix, "error", err)
 	default:
-		s.log.Warn("a route is treated as withdrawn", "peer", p.PeerAddress, "prefix", prefix, "error", err)
+		s.log.Warn("route rejected; treating it as withdrawn", "peer", p.PeerAddress, "prefix", prefix, "error", err)
 		s.countMalformed(p.PeerAddress)
 	}
 	s.reach.routes.remove(prefix, key)
 }
 
-// tell tells the handler of a prefix what it was not told yet.
-func (s *Speaker) tell(prefix netip.Prefix) {
+// report reports the routes of a prefix if they have changed.
+func (s *Speaker) report(prefix netip.Prefix) {
 	r := s.reach
 	routes := r.routes.routes(prefix, append(slices.Clip(r.node.Prefixes), r.node.Locator))
-	if slices.EqualFunc(routes, r.told[prefix], sameRoute) {
+	if slices.EqualFunc(routes, r.reported[prefix], sameRoute) {
 		return
 	}
 	if len(routes) == 0 {
-		delete(r.told, prefix)
+		delete(r.reported, prefix)
 		r.handler.WithdrawReach(prefix)
 		return
 	}
-	r.told[prefix] = routes
+	r.reported[prefix] = routes
 	r.handler.PutReach(prefix, slices.Clone(routes))
 }
 
@@ -164,14 +162,14 @@ func sameRoute(a, b Route) bool {
 		slices.Equal(a.Segments, b.Segments)
 }
 
-// tellAll is for when it changed what is of this node.
-func (s *Speaker) tellAll() {
+// reportAll reports all prefixes after this node's own prefixes have changed.
+func (s *Speaker) reportAll() {
 	for prefix := range s.reach.routes {
-		s.tell(prefix)
+		s.report(prefix)
 	}
 }
 
-// rename names to route reflectors who is there now, soon.
+// rename advertises the paths again, soon, if the known headends have changed.
 func (s *Speaker) rename() {
 	r := s.reach
 	if !r.announcer.reflected || r.pending {
@@ -179,14 +177,14 @@ func (s *Speaker) rename() {
 	}
 	r.pending = true
 	time.AfterFunc(settle, func() {
-		s.telling.Lock()
-		defer s.telling.Unlock()
+		s.reporting.Lock()
+		defer s.reporting.Unlock()
 		r.pending = false
 		if s.stopped || slices.Equal(r.named, r.headends()) {
 			return
 		}
 		if err := s.announce(); err != nil {
-			s.log.Error("cannot advertise the way to this node", "error", err)
+			s.log.Error("cannot advertise the path to this node", "error", err)
 		}
 	})
 }

@@ -14,9 +14,9 @@ const (
 	setInternal    = "internal"
 )
 
-// setExport says what is advertised: what is ours only. A headend is no transit,
-// and NO_ADVERTISE has to be honoured. A route reflector passes on to internal
-// peers what does not come with it.
+// setExport makes the export policy: only our own routes are advertised. A headend
+// is not a transit, and NO_ADVERTISE must be respected. A route reflector passes on
+// to internal peers what does not carry it.
 func (s *Speaker) setExport(ctx context.Context) error {
 	statements := []*api.Statement{{
 		Name:       "ours",
@@ -44,7 +44,7 @@ func (s *Speaker) setExport(ctx context.Context) error {
 	return nil
 }
 
-// reflection is what a route reflector does with what others told.
+// reflection returns the statements of a route reflector for routes of others.
 func (s *Speaker) reflection(ctx context.Context) ([]*api.Statement, error) {
 	internal := &api.DefinedSet{DefinedType: api.DefinedType_DEFINED_TYPE_NEIGHBOR, Name: setInternal}
 	for _, p := range s.config.Peers {

@@ -11,7 +11,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 )
 
-// spoken are the families that are meant for a peer.
+// spoken returns the families that are configured for a peer.
 func (c *Config) spoken(p Peer) []Family {
 	switch {
 	case len(p.Families) > 0:
@@ -24,8 +24,8 @@ func (c *Config) spoken(p Peer) []Family {
 	return []Family{SRPolicy}
 }
 
-// numbers are what the API of GoBGP calls address families. It makes tables of those
-// that it is told, two of 200 KiB for each, and of all that it knows unless it is told.
+// numbers returns address families as GoBGP's API numbers them. GoBGP allocates two
+// tables of 200 KiB for each that it gets, and for all families if it gets none.
 func numbers(list []bgp.Family) (out []uint32) {
 	for _, f := range list {
 		out = append(out, uint32(oc.AfiSafiType(f.String()).ToInt()))
@@ -33,7 +33,7 @@ func numbers(list []bgp.Family) (out []uint32) {
 	return out
 }
 
-// familiesOf are the address families that are meant for a peer.
+// familiesOf returns the address families that are configured for a peer.
 func (s *Speaker) familiesOf(p Peer) (list []bgp.Family) {
 	for _, f := range s.config.spoken(p) {
 		switch {
@@ -49,11 +49,11 @@ func (s *Speaker) familiesOf(p Peer) (list []bgp.Family) {
 	return list
 }
 
-// offer are those of them that a peer is offered. A node that restarts ends each
-// family that it has offered with End-of-RIB, also those that the peer did not take,
-// once it has waited long enough for peers that are away (deferral). FRR answers
-// what it does not know by ending the session, and with it what it had kept. So what
-// it did not take before the restart it is not offered after it.
+// offer returns those that a peer is offered. A node that restarts ends each offered
+// family with End-of-RIB after the deferral, also families that the peer did not
+// accept. FRR answers an unknown family by ending the session, and drops the routes
+// that it had kept. So a node that restarts offers only what the peer accepted
+// before.
 func (s *Speaker) offer(p Peer) []bgp.Family {
 	meant := s.familiesOf(p)
 	if !s.config.Restarting || len(p.Spoken) == 0 {
@@ -62,8 +62,8 @@ func (s *Speaker) offer(p Peer) []bgp.Family {
 	return slices.DeleteFunc(meant, func(f bgp.Family) bool { return !slices.Contains(p.Spoken, f.String()) })
 }
 
-// begun looks at what a peer speaks whose session is up.
-func (s *Speaker) begun(state apiutil.PeerState) {
+// sessionUp compares the families of a peer whose session is up with ours.
+func (s *Speaker) sessionUp(state apiutil.PeerState) {
 	at := state.NeighborAddress
 	i := slices.IndexFunc(s.config.Peers, func(p Peer) bool { return p.Address == at })
 	if i < 0 {
@@ -75,8 +75,8 @@ func (s *Speaker) begun(state apiutil.PeerState) {
 			theirs[v.CapValue] = true
 		}
 	}
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
 	both, names, more := map[bgp.Family]bool{}, []string(nil), false
 	var without []string
 	for _, f := range s.familiesOf(peer) {
@@ -93,7 +93,7 @@ func (s *Speaker) begun(state apiutil.PeerState) {
 	}
 	s.awaited[at] = both
 	if len(without) > 0 {
-		s.log.Info("a BGP peer does not speak all that is meant for it: it is told the rest", "peer", at, "without", without)
+		s.log.Info("BGP peer does not accept all configured families", "peer", at, "without", without)
 	}
 	if s.handler != nil {
 		s.handler.Speaks(at, names)
@@ -103,14 +103,14 @@ func (s *Speaker) begun(state apiutil.PeerState) {
 	case s.stopped:
 	case more:
 		s.offered[at] = s.familiesOf(peer)
-		go s.offerAgain(peer)
+		go s.offerMore(peer)
 	case forgot:
-		go s.beginAnew(at)
+		go s.restartSession(at)
 	}
 }
 
-// forgot says that a peer has not kept, of what is spoken with it, what it said that
-// it would over its restart (RFC 4724 section 4.2). s.telling is held.
+// forgot says whether a peer has lost, over its restart, routes of a family that it
+// said it would keep (RFC 4724 section 4.2). s.reporting is held.
 func (s *Speaker) forgot(state apiutil.PeerState, spoken map[bgp.Family]bool) bool {
 	var keeps []bgp.Family
 	for _, c := range state.RemoteCap {
@@ -127,26 +127,27 @@ func (s *Speaker) forgot(state apiutil.PeerState, spoken map[bgp.Family]bool) bo
 	return slices.ContainsFunc(before, func(f bgp.Family) bool { return !slices.Contains(keeps, f) })
 }
 
-// beginAnew is for a peer that forgot: GoBGP would wait for an End-of-RIB that does
-// not come, and hold what the peer told before its restart until then.
-func (s *Speaker) beginAnew(peer netip.Addr) {
-	s.log.Info("a BGP peer has not kept what it told before its restart: its session begins anew", "peer", peer)
+// restartSession resets the session with a peer that forgot. GoBGP would otherwise
+// wait for an End-of-RIB that does not come, and keep the peer's old routes.
+func (s *Speaker) restartSession(peer netip.Addr) {
+	s.log.Info("BGP peer lost its routes over its restart; resetting the session", "peer", peer)
 	if err := s.server.ResetPeer(context.Background(), &api.ResetPeerRequest{Address: peer.String()}); err != nil {
-		s.log.Error("cannot begin a session anew", "peer", peer, "error", err)
+		s.log.Error("cannot reset a BGP session", "peer", peer, "error", err)
 	}
 }
 
-// offerAgain is for a peer that speaks more than it did before this node
-// restarted: a session of all that begins anew.
-func (s *Speaker) offerAgain(p Peer) {
-	s.log.Info("a BGP peer speaks more than before the restart: its session begins anew", "peer", p.Address)
+// offerMore resets the session with a peer that accepts more families than before
+// this node's restart, to offer all of them.
+func (s *Speaker) offerMore(p Peer) {
+	s.log.Info("BGP peer accepts more families than before the restart; resetting the session", "peer", p.Address)
 	if _, err := s.server.UpdatePeer(context.Background(), &api.UpdatePeerRequest{Peer: s.peerNow(p)}); err != nil {
-		s.log.Error("cannot begin a session anew", "peer", p.Address, "error", err)
+		s.log.Error("cannot reset a BGP session", "peer", p.Address, "error", err)
 	}
 }
 
+// peerNow is peer for callers that do not hold s.reporting.
 func (s *Speaker) peerNow(p Peer) *api.Peer {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
 	return s.peer(p)
 }

@@ -114,7 +114,7 @@ func listener(t *testing.T, h *checked) *Speaker {
 		t.Fatal(err)
 	}
 	return &Speaker{config: c, handler: h, log: c.Log, reach: r,
-		offers: map[key]map[netip.Addr]*offer{}, told: map[key]Path{}, malformed: map[netip.Addr]uint64{}}
+		offers: map[key]map[netip.Addr]*offer{}, reported: map[key]Path{}, malformed: map[netip.Addr]uint64{}}
 }
 
 // checked wants whatever it hears to be of use.

@@ -16,8 +16,7 @@ import (
 // Injection is a candidate path for some headends.
 type Injection struct {
 	srpolicy.Advertised
-	// Headends are the router IDs of those that it is for; none: every peer that
-	// is told.
+	// Headends are the router IDs of the headends that it is for; none: every peer.
 	Headends []netip.Addr
 }
 
@@ -27,21 +26,20 @@ type Event struct {
 	Path srpolicy.Advertised
 }
 
-// Injector advertises what a list says: a central speaker that tells headends
-// their paths.
+// Injector advertises a list of candidate paths: a central speaker for headends.
 type Injector struct {
 	speaker *Speaker
 	now     map[key]Injection
 }
 
-// NewInjector advertises nothing yet.
+// NewInjector returns an Injector that advertises nothing yet.
 func NewInjector(s *Speaker) *Injector { return &Injector{s, map[key]Injection{}} }
 
-// mostHeadends is how many an update names at most: with the longest policy they fit
-// one message of 65,535 octets (RFC 8654). About 200 fit one of 4,096.
+// mostHeadends is how many headends an update names at most: with the longest policy
+// they fit a message of 65,535 octets (RFC 8654). About 200 fit one of 4,096.
 const mostHeadends = 7000
 
-// CheckInjections says what is wrong with a list, by its place: "[2].color".
+// CheckInjections returns the errors of a list by field, such as "[2].color".
 func CheckInjections(list []Injection) []srv6.FieldError {
 	var errs []srv6.FieldError
 	first := map[key]int{}
@@ -89,8 +87,8 @@ func (v Injection) checkHeadends(i int) (errs []srv6.FieldError) {
 	return errs
 }
 
-// Set makes a list what is advertised: what is new is added, what differs is
-// replaced, what is missing is withdrawn. A list with errors changes nothing.
+// Set advertises exactly a list: it adds new paths, replaces changed ones and
+// withdraws missing ones. A list with errors changes nothing.
 func (in *Injector) Set(list []Injection) ([]Event, error) {
 	if errs := CheckInjections(list); len(errs) > 0 {
 		all := make([]error, len(errs))

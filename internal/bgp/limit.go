@@ -9,28 +9,28 @@ import (
 	"github.com/osrg/gobgp/v4/api"
 )
 
-// LimitPause is for how long a peer that advertises too much is not heard.
+// LimitPause is how long a peer that advertises too much stays disconnected.
 const LimitPause = time.Minute
 
-// lookEvery is how often it is looked at how much peers advertise, while they
-// advertise something. GoBGP's own limit counts all that there is with every update.
+// lookEvery is how often checkLimit runs while peers advertise something. GoBGP's
+// own limit counts all routes with every update.
 const lookEvery = time.Second
 
-// lookSoon has it looked at. s.telling is held.
-func (s *Speaker) lookSoon() {
-	if s.config.MaxPrefixes == 0 || s.looking || s.stopped {
+// checkLimitSoon schedules checkLimit. s.reporting is held.
+func (s *Speaker) checkLimitSoon() {
+	if s.config.MaxPrefixes == 0 || s.limitDue || s.stopped {
 		return
 	}
-	s.looking = true
-	time.AfterFunc(lookEvery, s.limit)
+	s.limitDue = true
+	time.AfterFunc(lookEvery, s.checkLimit)
 }
 
-// limit disconnects peers that advertise too much of a family.
-func (s *Speaker) limit() {
-	s.telling.Lock()
-	s.looking = false
+// checkLimit suspends peers that advertise too much of a family.
+func (s *Speaker) checkLimit() {
+	s.reporting.Lock()
+	s.limitDue = false
 	stopped := s.stopped
-	s.telling.Unlock()
+	s.reporting.Unlock()
 	if stopped {
 		return
 	}
@@ -44,27 +44,27 @@ func (s *Speaker) limit() {
 		}
 	})
 	if err != nil {
-		s.log.Error("cannot say how much BGP peers advertise", "error", err)
+		s.log.Error("cannot count the routes of BGP peers", "error", err)
 	}
 	for peer, n := range most {
 		if n > uint64(s.config.MaxPrefixes) {
-			s.tooMuch(peer, n)
+			s.suspend(peer, n)
 		}
 	}
 }
 
-// tooMuch disconnects a peer, and lets it come back after a while.
-func (s *Speaker) tooMuch(peer netip.Addr, n uint64) {
+// suspend disconnects a peer for LimitPause.
+func (s *Speaker) suspend(peer netip.Addr, n uint64) {
 	pause := cmp.Or(s.config.pause, LimitPause)
-	s.log.Error("a BGP peer advertises too much: it is disconnected", "peer", peer, "of_a_family", n, "max_prefixes", s.config.MaxPrefixes, "for", pause)
+	s.log.Error("BGP peer advertises too much; disconnecting it", "peer", peer, "of_a_family", n, "max_prefixes", s.config.MaxPrefixes, "for", pause)
 	err := s.server.DisablePeer(context.Background(), &api.DisablePeerRequest{Address: peer.String(), Communication: "too many prefixes"})
 	if err != nil {
 		s.log.Error("cannot disconnect a BGP peer", "peer", peer, "error", err)
 		return
 	}
 	time.AfterFunc(pause, func() {
-		s.telling.Lock()
-		defer s.telling.Unlock()
+		s.reporting.Lock()
+		defer s.reporting.Unlock()
 		if s.stopped {
 			return
 		}

@@ -16,28 +16,28 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// namedMost is how many headends are named one by one to a route reflector.
+// namedMost is how many headends a path for a route reflector names one by one.
 const namedMost = 128
 
-// advert is one path of ours.
+// advert is one path that this node advertises.
 type advert struct {
 	path   *apiutil.Path
 	octets string // of its attributes
 }
 
-// announcer makes of a node what is advertised of it.
+// announcer makes the paths of a node.
 type announcer struct {
 	routerID netip.Addr
 	vpn      *vpn
-	withSIDs bool // unicast routes with the node's SIDs
-	locator  bool // the node's locator is advertised, too
-	// reflected says that updates come to headends by way of others, which
-	// NO_ADVERTISE would forbid: headends are then named.
+	withSIDs bool // unicast routes carry the node's SIDs
+	locator  bool // the node's locator is advertised too
+	// reflected: updates reach headends through route reflectors, which
+	// NO_ADVERTISE would forbid. Paths then name the headends.
 	reflected bool
 }
 
-// adverts are the paths of a node, by their NLRI: its prefixes, and a candidate
-// path for each family.
+// adverts returns the paths of a node by NLRI: its prefixes, and a candidate path
+// for each family.
 func (a announcer) adverts(n overlay.Node, headends []netip.Addr) (map[string]advert, error) {
 	all := map[string]advert{}
 	add := func(f bgp.Family, nlri bgp.NLRI, attrs []bgp.PathAttributeInterface) error {
@@ -67,8 +67,8 @@ func (a announcer) adverts(n overlay.Node, headends []netip.Addr) (map[string]ad
 	return all, a.policies(n, headends, add)
 }
 
-// isRouted says that the underlay has to route a node's locator: a segment list
-// has one segment, in it.
+// isRouted says whether the underlay must route a node's locator: a segment list
+// has one segment, and it is in the locator.
 func isRouted(n overlay.Node) bool {
 	in := func(list []netip.Addr) bool { return len(list) == 1 && n.Locator.Contains(list[0]) }
 	return in(n.IPv4) || in(n.IPv6)
@@ -87,10 +87,10 @@ func (a announcer) underlay(n overlay.Node, add adder) error {
 	return add(bgp.RF_IPv6_UC, nlri, attrs)
 }
 
-// adder takes a path.
+// adder adds a path.
 type adder func(bgp.Family, bgp.NLRI, []bgp.PathAttributeInterface) error
 
-// octetsOfPath are those of its NLRI with the family, and of its attributes.
+// octetsOfPath encodes a path: family and NLRI, and attributes.
 func octetsOfPath(p *apiutil.Path) (key, octets string, err error) {
 	nlri, err := p.Nlri.Serialize()
 	if err != nil {
@@ -141,8 +141,8 @@ func (a announcer) prefix(n overlay.Node, p netip.Prefix, add adder) error {
 	return add(vpn, labelled, append(attrs, bgp.NewPathAttributeExtendedCommunities(a.vpn.exports), writeService(s)))
 }
 
-// routeAttrs are what every route has. An IPv4 prefix has an IPv6 next hop too
-// (RFC 8950).
+// routeAttrs returns the attributes of every route. IPv4 prefixes have an IPv6 next
+// hop too (RFC 8950).
 func routeAttrs(f bgp.Family, nlri bgp.NLRI, nextHop netip.Addr) ([]bgp.PathAttributeInterface, error) {
 	reach, err := bgp.NewPathAttributeMpReachNLRI(f, []bgp.PathNLRI{{NLRI: nlri}}, nextHop)
 	if err != nil {
@@ -158,14 +158,14 @@ const (
 	functionBits = 16
 )
 
-// serviceOf is the SID by which others reach the node's prefixes.
+// serviceOf returns the SID by which others reach the node's prefixes.
 func serviceOf(n overlay.Node, ipv4 bool) (service, error) {
 	list, behavior := n.IPv6, srv6.EndDT6
 	if ipv4 {
 		list, behavior = n.IPv4, srv6.EndDT4
 	}
 	if len(list) != 1 {
-		return service{}, fmt.Errorf("a route names one SID, and the way to this node's pods has %d segments", len(list))
+		return service{}, fmt.Errorf("a route carries one SID, and the path to this node's pods has %d segments", len(list))
 	}
 	if slices.Equal(n.IPv4, n.IPv6) {
 		behavior = srv6.EndDT46
@@ -200,7 +200,7 @@ func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) er
 			path.Distinguisher = a.distinguisher()
 			nlri, attrs, err := writePolicy(path, n.Address, to)
 			if err != nil {
-				return fmt.Errorf("advertise the way to this node: %w", err)
+				return fmt.Errorf("advertise the path to this node: %w", err)
 			}
 			if err := add(familyOf(n.Address), nlri, attrs); err != nil {
 				return err
@@ -210,14 +210,14 @@ func (a announcer) policies(n overlay.Node, headends []netip.Addr, add adder) er
 	return nil
 }
 
-// distinguisher is the router ID: the endpoint is this node, and who else has
-// something to say of the way to it has another router ID.
+// distinguisher returns the router ID: another node that advertises a path to this
+// one has another router ID.
 func (a announcer) distinguisher() uint32 {
 	id := a.routerID.As4()
 	return binary.BigEndian.Uint32(id[:])
 }
 
-// target is whom the candidate paths are for; there may be nobody yet.
+// target says whom the candidate paths are for; ok is false while there is nobody.
 func (a announcer) target(headends []netip.Addr) (to Target, ok bool) {
 	if !a.reflected {
 		return Target{}, true
@@ -229,27 +229,27 @@ func (a announcer) target(headends []netip.Addr) (to Target, ok bool) {
 	return Target{Headends: others}, len(others) > 0
 }
 
-// SetNode makes n what peers are told of this node, in place of what they were
-// told: its prefixes with its address as next hop, and a candidate path for each
-// family (colors overlay.ColorIPv4 and ColorIPv6). The first call connects to the
-// peers: what they were told before a restart is not to be forgotten by them for
-// want of it.
+// SetNode advertises n as this node, in place of what was advertised: its prefixes
+// with its address as next hop, and a candidate path for each family (colors
+// overlay.ColorIPv4 and ColorIPv6). The first call connects to the peers. Connecting
+// earlier would let them forget this node's routes of before a restart.
 func (s *Speaker) SetNode(n overlay.Node) error {
 	if s.reach == nil {
 		return errNoCluster
 	}
-	s.telling.Lock()
+	s.reporting.Lock()
 	s.reach.node = n
 	err := s.announce()
-	s.tellAll()
-	s.telling.Unlock()
+	s.reportAll()
+	s.reporting.Unlock()
 	if err != nil {
 		return err
 	}
 	return s.Connect()
 }
 
-// announce advertises what differs from what is advertised. s.telling is held.
+// announce advertises and withdraws the difference to what is advertised.
+// s.reporting is held.
 func (s *Speaker) announce() error {
 	r := s.reach
 	r.named = r.headends()

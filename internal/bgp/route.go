@@ -20,17 +20,17 @@ type Route struct {
 	Source
 	// Distinguisher is that of a route of the VPN; empty: the cluster's own.
 	Distinguisher string
-	Best          bool   // it is the one to use
-	Why           string // it is, or is not
+	Best          bool   // this route is used
+	Why           string // this route is used, or not
 }
 
-// ReachHandler hears of what is behind whom. Its methods are called one after the
-// other, also with those of Handler.
+// ReachHandler receives routes. Its methods and those of Handler are called one
+// after the other.
 type ReachHandler interface {
-	// PutReach is for a prefix whose routes have changed: all that there are, the
-	// best first. None of them is Best if the prefix is of this node.
+	// PutReach reports all routes of a prefix after a change, the best first. None
+	// of them is Best if the prefix belongs to this node.
 	PutReach(netip.Prefix, []Route)
-	// WithdrawReach is for one that nobody advertises any more.
+	// WithdrawReach reports a prefix that no peer advertises any more.
 	WithdrawReach(netip.Prefix)
 }
 
@@ -40,10 +40,10 @@ var (
 	vpnFamilies     = []bgp.Family{bgp.RF_IPv4_VPN, bgp.RF_IPv6_VPN}
 )
 
-// defaultLocalPref is the local preference of what has none.
+// defaultLocalPref is the local preference of a route without one.
 const defaultLocalPref = 100
 
-// candidate is a route with what it is chosen by.
+// candidate is a route with the attributes for the choice.
 type candidate struct {
 	Route
 	localPref  uint32
@@ -51,28 +51,28 @@ type candidate struct {
 	origin     uint8
 	med        uint32
 	external   bool
-	clusters   int // passed by route reflectors
+	clusters   int // length of the cluster list
 }
 
-// routeKey is what a route of a prefix is known by.
+// routeKey identifies a route of a prefix.
 type routeKey struct {
 	peer netip.Addr
 	rd   string
 }
 
-// errNotForUs is that a route is sound and of no use to this node.
+// errNotForUs marks a valid route that this node cannot use.
 var errNotForUs = errors.New("it is not for this node")
 
-// reader is what routes are read with.
+// reader reads routes.
 type reader struct {
 	asn uint32
 	vpn *vpn
-	// takesSIDs says whether SRv6 SIDs of a peer are to be taken.
+	// takesSIDs says whether SRv6 SIDs of a peer are accepted.
 	takesSIDs func(peer netip.Addr) bool
-	prefixes  []netip.Prefix // what may be taken; any if there are none
+	prefixes  []netip.Prefix // that are accepted; none: any
 }
 
-// nlri is what a route is about: prefix, key and label.
+// nlri returns prefix, key and label of a route.
 func (r reader) nlri(p *apiutil.Path) (prefix netip.Prefix, key routeKey, label *uint32, ok bool) {
 	key.peer = p.PeerAddress
 	switch n := p.Nlri.(type) {
@@ -88,8 +88,8 @@ func (r reader) nlri(p *apiutil.Path) (prefix netip.Prefix, key routeKey, label 
 	return prefix, key, nil, false
 }
 
-// route reads what an update says of a prefix. errNotForUs is for what is right
-// and of no use, anything else malformed.
+// route reads an update about a prefix. The error wraps errNotForUs for a valid
+// route that this node cannot use; otherwise the update is malformed.
 func (r reader) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label *uint32) (candidate, error) {
 	if err := r.check(prefix, key.rd != ""); err != nil {
 		return candidate{}, err
@@ -105,30 +105,30 @@ func (r reader) route(p *apiutil.Path, prefix netip.Prefix, key routeKey, label 
 	return c, nil
 }
 
-// check says whether a prefix may be taken at all.
+// check says why a prefix is not accepted.
 func (r reader) check(prefix netip.Prefix, ofVPN bool) error {
 	a := prefix.Addr()
 	switch {
 	case prefix.Bits() == 0:
-		return fmt.Errorf("%w: a default route is not taken", errNotForUs)
+		return fmt.Errorf("%w: default routes are not accepted", errNotForUs)
 	case a.IsMulticast(), a.IsLoopback(), a.IsLinkLocalUnicast(), a.Is4In6(), a.IsUnspecified():
-		return fmt.Errorf("%w: %s is no prefix that pods have", errNotForUs, prefix)
+		return fmt.Errorf("%w: %s cannot be a prefix of pods", errNotForUs, prefix)
 	case ofVPN || len(r.prefixes) == 0:
 		return nil
 	}
 	within := func(p netip.Prefix) bool { return contains(p, prefix) }
 	if !slices.ContainsFunc(r.prefixes, within) {
-		return fmt.Errorf("%w: %s is in none of the prefixes that are taken", errNotForUs, prefix)
+		return fmt.Errorf("%w: %s is in none of the accepted prefixes", errNotForUs, prefix)
 	}
 	return nil
 }
 
-// contains says that all of inner is in outer.
+// contains says whether all of inner is in outer.
 func contains(outer, inner netip.Prefix) bool {
 	return outer.IsValid() && outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
-// take notes what an attribute says for the choice.
+// take reads an attribute that matters for the choice.
 func (c *candidate) take(attr bgp.PathAttributeInterface) {
 	switch v := attr.(type) {
 	case *bgp.PathAttributeLocalPref:
@@ -150,11 +150,11 @@ func (c *candidate) take(attr bgp.PathAttributeInterface) {
 	}
 }
 
-// readWay reads how packets get there: by a SID, or by the policies to the next
-// hop.
+// readWay reads how packets reach the prefix: by a SID, or by the policies to the
+// next hop.
 func (r reader) readWay(c *candidate, p *apiutil.Path, label *uint32) error {
 	if label != nil && (r.vpn == nil || !r.vpn.wants(p.Attrs)) {
-		return fmt.Errorf("%w: no Route Target of it is imported", errNotForUs)
+		return fmt.Errorf("%w: none of its Route Targets is imported", errNotForUs)
 	}
 	if r.takesSIDs(p.PeerAddress) {
 		s, err := readService(p.Attrs, label)
@@ -170,13 +170,13 @@ func (r reader) readWay(c *candidate, p *apiutil.Path, label *uint32) error {
 		return fmt.Errorf("%w: %w", errNotForUs, errNoService)
 	}
 	if errs := srv6.CheckUnicast6("next hop", c.Address); len(errs) > 0 {
-		return fmt.Errorf("%w: its next hop is none that SRv6 reaches: %s", errNotForUs, errs[0].Problem)
+		return fmt.Errorf("%w: SRv6 cannot reach its next hop: %s", errNotForUs, errs[0].Problem)
 	}
 	return nil
 }
 
-// sourceOf says who told: behind a route reflector the originator is another than
-// the peer.
+// sourceOf returns who advertises a path. Behind a route reflector the originator
+// is not the peer.
 func sourceOf(p *apiutil.Path) Source {
 	s := Source{ASN: p.PeerASN, Node: p.PeerID, Peer: p.PeerAddress}
 	for _, attr := range p.Attrs {
@@ -187,9 +187,9 @@ func sourceOf(p *apiutil.Path) Source {
 	return s
 }
 
-// rules are the decision process of RFC 4271 section 9.1.2.2, with MED compared
-// whoever the neighbour is, and that of RFC 4456 section 9. Before them, what
-// comes from outside does not take a prefix from the cluster.
+// rules are the decision process of RFC 4271 section 9.1.2.2 (MED is compared
+// between all neighbours) and RFC 4456 section 9. Before them, the cluster's own
+// routes win over those of a VPN.
 var rules = []struct {
 	why     string
 	compare func(a, b *candidate) int
@@ -218,7 +218,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// decide compares two routes of a prefix, and says what decided.
+// decide compares two routes of a prefix and returns the rule that decided.
 func decide(a, b *candidate) (int, string) {
 	for _, r := range rules {
 		if n := r.compare(a, b); n != 0 {
@@ -245,8 +245,8 @@ func (t rib) remove(prefix netip.Prefix, key routeKey) {
 	}
 }
 
-// routes are those of a prefix, best first, with what decided. own are the
-// prefixes of this node, and its locator.
+// routes returns the routes of a prefix, best first, with the reason. own are the
+// prefixes of this node and its locator.
 func (t rib) routes(prefix netip.Prefix, own []netip.Prefix) []Route {
 	var all []*candidate
 	for _, c := range t[prefix] {
@@ -275,8 +275,7 @@ func (t rib) routes(prefix netip.Prefix, own []netip.Prefix) []Route {
 	return out
 }
 
-// originators are the router IDs of those whose prefixes of the cluster are
-// known.
+// originators returns the router IDs of the nodes whose prefixes are known.
 func (t rib) originators() map[netip.Addr]bool {
 	seen := map[netip.Addr]bool{}
 	for _, routes := range t {

@@ -14,22 +14,21 @@ import (
 // maxTransposed is how many bits of a SID a label holds (RFC 9252 section 4).
 const maxTransposed = 20
 
-// errNoService is that a route does not say how its service is reached through
-// SRv6.
-var errNoService = errors.New("it has no SRv6 SID: its Prefix-SID attribute is missing or is none of SRv6")
+// errNoService marks a route without an SRv6 SID.
+var errNoService = errors.New("it has no SRv6 SID: its Prefix-SID attribute is missing or not one of SRv6")
 
-// service is what an SRv6 L3 Service TLV tells of a route (RFC 9252 section 2).
+// service is the content of an SRv6 L3 Service TLV (RFC 9252 section 2).
 type service struct {
 	SID      netip.Addr
-	Behavior uint16 // IANA codepoint; opaque to who only sends to it
-	// Block, Node, Function and Argument are the lengths of the SID's parts, in
-	// bits; all 0: not told.
+	Behavior uint16 // IANA codepoint; a sender need not know it
+	// Block, Node, Function and Argument are the lengths of the SID's parts in
+	// bits; all 0: unknown.
 	Block, Node, Function, Argument uint8
 }
 
-// readService reads the SID of a route. label is that of its NLRI, of which 20
-// bits count, and nil where the family has none. A route without the TLV gives
-// errNoService, one with errors errMalformed.
+// readService reads the SID of a route. label is the label of its NLRI (20 bits);
+// nil: the family has none. The error is errNoService for a route without the TLV,
+// and wraps errMalformed for one with errors.
 func readService(attrs []bgp.PathAttributeInterface, label *uint32) (service, error) {
 	tlv := serviceTLV(attrs)
 	if tlv == nil {
@@ -43,7 +42,7 @@ func readService(attrs []bgp.PathAttributeInterface, label *uint32) (service, er
 	return service{}, malformed("its SRv6 L3 Service TLV has no SID")
 }
 
-// serviceTLV is the first SRv6 L3 Service TLV (section 2), or nil.
+// serviceTLV returns the first SRv6 L3 Service TLV (section 2), or nil.
 func serviceTLV(attrs []bgp.PathAttributeInterface) *bgp.SRv6ServiceTLV {
 	for _, attr := range attrs {
 		prefixSID, ok := attr.(*bgp.PathAttributePrefixSID)
@@ -59,8 +58,8 @@ func serviceTLV(attrs []bgp.PathAttributeInterface) *bgp.SRv6ServiceTLV {
 	return nil
 }
 
-// readSID puts a SID together (section 3.2.1): the bits that were transposed into
-// the label go back to where they were.
+// readSID composes a SID (section 3.2.1): bits that were transposed into the label
+// return to their place.
 func readSID(info *bgp.SRv6InformationSubTLV, label *uint32) (service, error) {
 	s := service{Behavior: info.EndpointBehavior}
 	sid := [16]byte(info.SID)
@@ -85,7 +84,7 @@ func readSID(info *bgp.SRv6InformationSubTLV, label *uint32) (service, error) {
 	return s, nil
 }
 
-// checkStructure holds a SID's structure to section 3.2.1 (erratum 7817) and
+// checkStructure checks a SID's structure by section 3.2.1 (erratum 7817) and
 // section 4.
 func checkStructure(v *bgp.SRv6SIDStructureSubSubTLV, labelled bool) error {
 	sum := int(v.LocatorBlockLength) + int(v.LocatorNodeLength) + int(v.FunctionLength) + int(v.ArgumentLength)
@@ -105,7 +104,7 @@ func checkStructure(v *bgp.SRv6SIDStructureSubSubTLV, labelled bool) error {
 	return nil
 }
 
-// fromLabel puts the first bits of a label into a SID, from bit offset on.
+// fromLabel copies the first bits of a label into a SID at a bit offset.
 func fromLabel(sid *[16]byte, label uint32, offset, length int) {
 	for i := range length {
 		at, mask := (offset+i)/8, byte(0x80>>((offset+i)%8))
@@ -130,23 +129,22 @@ func writeService(s service) *bgp.PathAttributePrefixSID {
 // labelImplicitNull is the label of a route that needs none (RFC 3032).
 const labelImplicitNull = 3
 
-// VPN is the layer-3 VPN that the node's prefixes are part of (RFC 4364), through
-// SRv6 (RFC 9252).
+// VPN is the layer-3 VPN of the node's prefixes (RFC 4364) through SRv6 (RFC 9252).
 type VPN struct {
-	// Distinguisher is of this node's routes, and Import and Export are Route
-	// Targets: "65001:100" or "192.0.2.1:100".
+	// Distinguisher is the route distinguisher of this node's routes; Import and
+	// Export are Route Targets: "65001:100" or "192.0.2.1:100".
 	Distinguisher  string
 	Import, Export []string
 }
 
-// vpn is a VPN as its octets are needed.
+// vpn is a VPN in encoded form.
 type vpn struct {
 	rd      bgp.RouteDistinguisherInterface
 	imports []string // Route Targets, as octets
 	exports []bgp.ExtendedCommunityInterface
 }
 
-// parseVPN gives nil for nil.
+// parseVPN encodes a VPN; nil for nil.
 func parseVPN(c *VPN) (*vpn, error) {
 	if c == nil {
 		return nil, nil
@@ -178,8 +176,7 @@ func parseTargets(list []string) (out []bgp.ExtendedCommunityInterface, err erro
 	return out, nil
 }
 
-// octetsOf is what an extended community is compared by; what cannot be written
-// equals nothing.
+// octetsOf encodes an extended community for comparison; "" if that fails.
 func octetsOf(c bgp.ExtendedCommunityInterface) string {
 	b, err := c.Serialize()
 	if err != nil {
@@ -188,8 +185,7 @@ func octetsOf(c bgp.ExtendedCommunityInterface) string {
 	return string(b)
 }
 
-// wants says that one of a route's Route Targets is among those that are
-// imported.
+// wants says whether one of a route's Route Targets is imported.
 func (v *vpn) wants(attrs []bgp.PathAttributeInterface) bool {
 	for _, attr := range attrs {
 		list, ok := attr.(*bgp.PathAttributeExtendedCommunities)

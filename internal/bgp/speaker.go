@@ -22,31 +22,32 @@ import (
 // Port is BGP's.
 const Port = 179
 
-// Config is what a speaker is told.
+// Config configures a speaker.
 type Config struct {
 	ASN      uint32
 	RouterID netip.Addr // IPv4; Route Targets name the node by it
-	// Listen are the addresses that peers connect to; none: it only connects.
+	// Listen are the addresses that peers connect to; none: the speaker only
+	// connects.
 	Listen []netip.Addr
 	Port   uint16 // Port unless set
 	Peers  []Peer
-	// Restart is how long peers, and this node, keep what the other told while it
-	// is away (graceful restart, RFC 4724); 0: not at all.
+	// Restart is how long peers and this node keep the other's routes while it is
+	// away (graceful restart, RFC 4724); 0: not at all.
 	Restart time.Duration
-	// Restarting says that this node forwards what an earlier speaker was told:
-	// peers that kept its routes go on keeping them.
+	// Restarting says that this node still forwards by what an earlier speaker
+	// received: peers that kept its routes go on keeping them.
 	Restarting bool
-	// ClusterID is that of this node as the route reflector of its clients: the
-	// router ID unless set.
+	// ClusterID is the cluster ID of this node as a route reflector: the router ID
+	// unless set.
 	ClusterID netip.Addr
-	// MaxPrefixes is how many prefixes, or candidate paths, of each family a peer may
-	// advertise: one that advertises more is disconnected for LimitPause. 0: any
+	// MaxPrefixes is how many prefixes or candidate paths of each family a peer may
+	// advertise. A peer that advertises more is disconnected for LimitPause. 0: any
 	// number.
 	MaxPrefixes uint32
-	// Waits has it connect when Connect is called. Peers drop what they kept of an
-	// earlier speaker and are not told again at once.
+	// Waits: the speaker connects when Connect is called. Peers drop routes of an
+	// earlier speaker that are not advertised again soon.
 	Waits   bool
-	Cluster *Cluster // nil: this speaker tells and hears of SR policies only
+	Cluster *Cluster // nil: the speaker exchanges SR policies only
 	Log     *slog.Logger
 
 	pause time.Duration // in place of LimitPause
@@ -59,36 +60,35 @@ type Peer struct {
 	ASN      uint32
 	Local    netip.Addr // to connect from; the kernel's choice unless set
 	Password string     // TCP MD5 (RFC 2385)
-	// Hops is how far away an external peer may be: one that is farther is not
-	// heard (TTL security, RFC 5082). 0: it may be anywhere.
+	// Hops is how far away an external peer may be; packets from farther away are
+	// dropped (TTL security, RFC 5082). 0: any distance.
 	Hops    uint8
-	Passive bool          // it connects to us
+	Passive bool          // the peer connects to us
 	Hold    time.Duration // hold time; 90 s unless set
-	// RouteReflector says that the peer passes on what it is told (RFC 4456), and
-	// Client that this node does, of what the peer tells.
+	// RouteReflector: the peer reflects our routes (RFC 4456). Client: this node
+	// reflects the peer's.
 	RouteReflector, Client bool
-	// Families are what is spoken with it: unless set, all with an internal peer,
-	// and with an external one Unicast if this node is one of a cluster, else
-	// SRPolicy.
+	// Families to exchange. Default: all with an internal peer; with an external
+	// one Unicast if this node is part of a cluster, else SRPolicy.
 	Families []Family
-	// Spoken are the address families that it took of those with an earlier
+	// Spoken are the address families that the peer accepted from an earlier
 	// speaker (Handler.Speaks). A node that restarts offers no others.
 	Spoken []string
 }
 
-// Family is what is spoken with a peer, for IPv4 and IPv6.
+// Family is a pair of address families, for IPv4 and IPv6.
 type Family string
 
 const (
 	SRPolicy Family = "sr-policy" // SAFI 73
 	Unicast  Family = "unicast"   // prefixes of the cluster
-	// L3VPN are prefixes of the VPN through SRv6. A peer that it is spoken with
-	// belongs to the SR domain: its SIDs are taken (RFC 9252 section 9).
+	// L3VPN are prefixes of the VPN through SRv6. A peer with this family belongs
+	// to the SR domain: its SIDs are accepted (RFC 9252 section 9).
 	L3VPN Family = "l3vpn"
 )
 
-// Source says who told of a candidate path: the originator of RFC 9256 section
-// 2.4, and the peer that it came by.
+// Source says who advertises a candidate path: the originator of RFC 9256 section
+// 2.4, and the peer that it came from.
 type Source struct {
 	ASN  uint32
 	Node netip.Addr // its router ID
@@ -102,17 +102,17 @@ type Path struct {
 	Stale bool // its peer is away
 }
 
-// Handler hears of candidate paths for this node. Its methods are called one
-// after the other, and must not call those of the speaker that change something.
+// Handler receives candidate paths for this node. Its methods are called one after
+// the other, and must not call methods of the speaker that change something.
 type Handler interface {
-	// Put is for a path that is new or has changed.
+	// Put reports a path that is new or has changed.
 	Put(Path)
-	// Withdraw is for one that is gone: its color, endpoint and distinguisher.
+	// Withdraw reports a path that is gone: its color, endpoint and distinguisher.
 	Withdraw(srpolicy.Advertised)
-	// Complete is called when a peer has told all that it knows, of all families.
+	// Complete is called when a peer has advertised all its routes of all families.
 	Complete(peer netip.Addr)
-	// Speaks is called when a session is up: with the address families that the
-	// peer takes of those that are meant for it, such as ipv6-unicast.
+	// Speaks is called when a session is up, with the configured address families
+	// that the peer accepts, such as ipv6-unicast.
 	Speaks(peer netip.Addr, families []string)
 }
 
@@ -127,15 +127,15 @@ type Speaker struct {
 
 	connect func() error // once
 
-	telling sync.Mutex // held while handlers are told something
-	reach   *reach     // nil: no node of a cluster
-	awaited map[netip.Addr]map[bgp.Family]bool
-	offered map[netip.Addr][]bgp.Family // to each peer
-	keeps   map[netip.Addr][]bgp.Family // what each peer keeps over its restart, it said last
-	offers  map[key]map[netip.Addr]*offer
-	told    map[key]Path // to the handler
-	stopped bool
-	looking bool // how much peers advertise will be looked at
+	reporting sync.Mutex // held while a handler is called
+	reach     *reach     // nil: not a node of a cluster
+	awaited   map[netip.Addr]map[bgp.Family]bool
+	offered   map[netip.Addr][]bgp.Family // to each peer
+	keeps     map[netip.Addr][]bgp.Family // what each peer last said it keeps over its restart
+	offers    map[key]map[netip.Addr]*offer
+	reported  map[key]Path // to the handler
+	stopped   bool
+	limitDue  bool // checkLimit is scheduled
 
 	mu        sync.Mutex
 	own       map[key]*apiutil.Path
@@ -150,8 +150,8 @@ type key struct {
 
 func keyOf(a srpolicy.Advertised) key { return key{a.Distinguisher, a.Color, a.Endpoint} }
 
-// Start opens the sockets and connects to the peers. The handler hears of paths
-// until Stop; nil: nobody listens.
+// Start opens the sockets and connects to the peers. The handler receives paths
+// until Stop; it may be nil.
 func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -160,14 +160,14 @@ func Start(ctx context.Context, c Config, h Handler) (*Speaker, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	level := &slog.LevelVar{}
-	level.Set(slog.LevelWarn) // each session's ups and downs are told by us
+	level.Set(slog.LevelWarn) // the speaker itself logs sessions
 	r, err := newReach(c)
 	if err != nil {
 		return nil, err
 	}
 	s := &Speaker{
 		config: c, handler: h, log: c.Log, reach: r, awaited: map[netip.Addr]map[bgp.Family]bool{}, offered: map[netip.Addr][]bgp.Family{},
-		keeps: map[netip.Addr][]bgp.Family{}, offers: map[key]map[netip.Addr]*offer{}, told: map[key]Path{},
+		keeps: map[netip.Addr][]bgp.Family{}, offers: map[key]map[netip.Addr]*offer{}, reported: map[key]Path{},
 		own: map[key]*apiutil.Path{}, malformed: map[netip.Addr]uint64{},
 		server: server.NewBgpServer(server.LoggerOption(c.Log, level)),
 	}
@@ -193,7 +193,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// begin is all that can fail of Start.
+// begin does the part of Start that can fail.
 func (s *Speaker) begin(ctx context.Context) error {
 	port := int32(-1)
 	var listen []string
@@ -236,7 +236,7 @@ func (s *Speaker) begin(ctx context.Context) error {
 	return nil
 }
 
-// Connect connects to the peers, if that was not done yet.
+// Connect connects to the peers, once.
 func (s *Speaker) Connect() error { return s.connect() }
 
 func (s *Speaker) addPeers() error {
@@ -255,10 +255,10 @@ func orPort(p uint16) uint16 {
 	return p
 }
 
-// deferral is how long a node that restarts waits for peers to tell what they
-// know before it advertises anything itself (RFC 4724 section 4.1): long enough for
-// all to connect again, or a route reflector would withdraw what the last of them
-// had told. What peers have kept is true meanwhile.
+// deferral is how long a node that restarts waits for its peers' routes before it
+// advertises anything itself (RFC 4724 section 4.1). All peers must be able to
+// connect again in that time, or a route reflector would withdraw the routes of the
+// last of them. What peers have kept stays valid meanwhile.
 const deferral = 15 * time.Second
 
 func (s *Speaker) gracefulRestart() *api.GracefulRestart {
@@ -271,7 +271,7 @@ func (s *Speaker) gracefulRestart() *api.GracefulRestart {
 	}
 }
 
-// peer is what GoBGP is told of one. s.telling is held.
+// peer returns GoBGP's configuration of a peer. s.reporting is held.
 func (s *Speaker) peer(p Peer) *api.Peer {
 	hold := p.Hold
 	if hold == 0 {
@@ -329,49 +329,49 @@ func (s *Speaker) afiSafi(f bgp.Family) *api.AfiSafi {
 	return a
 }
 
-// Stop ends all sessions. With graceful restart peers keep what we told them for
-// as long as was agreed. What a route reflector passed on it withdraws from those
-// whose sessions end last.
+// Stop ends all sessions. With graceful restart peers keep our routes for the time
+// agreed. A route reflector withdraws reflected routes from the clients whose
+// sessions end last.
 func (s *Speaker) Stop() {
-	s.quiet()
+	s.silence()
 	err := s.server.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: s.config.Restart > 0})
 	if err != nil {
-		s.log.Warn("BGP did not end as it should", "error", err)
+		s.log.Warn("stopping BGP failed", "error", err)
 	}
 }
 
-// Leave is Stop for a process that is about to end: with graceful restart the
-// sessions of a route reflector are left to end with it, all at once, so that
+// Leave is Stop for a process that is about to end. With graceful restart it leaves
+// the sessions of a route reflector to end with the process, all at once, so that
 // nothing is withdrawn.
 func (s *Speaker) Leave() {
 	if s.config.Restart == 0 || !slices.ContainsFunc(s.config.Peers, func(p Peer) bool { return p.Client }) {
 		s.Stop()
 		return
 	}
-	s.quiet()
+	s.silence()
 }
 
-// quiet has the handlers hear nothing more.
-func (s *Speaker) quiet() {
-	s.telling.Lock()
+// silence stops all calls of the handlers.
+func (s *Speaker) silence() {
+	s.reporting.Lock()
 	s.stopped = true
-	s.telling.Unlock()
+	s.reporting.Unlock()
 	s.stop()
 }
 
-// update hears of what each peer advertises and withdraws.
+// update handles what a peer advertises and withdraws.
 func (s *Speaker) update(paths []*apiutil.Path, _ time.Time) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
 	if s.stopped {
 		return
 	}
-	s.lookSoon()
+	s.checkLimitSoon()
 	for _, p := range paths {
 		if n, ok := p.Nlri.(*bgp.SRPolicyNLRI); ok {
-			s.learn(p, n)
+			s.observePath(p, n)
 		} else if s.reach != nil {
-			s.learnReach(p)
+			s.observeRoute(p)
 		}
 	}
 	if s.reach != nil {
@@ -385,11 +385,11 @@ func (s *Speaker) countMalformed(peer netip.Addr) {
 	s.malformed[peer]++
 }
 
-// complete hears an End-of-RIB. The last one of the families that the peer speaks
-// says that it has told all.
+// complete handles an End-of-RIB. After that of the peer's last family the peer has
+// advertised everything.
 func (s *Speaker) complete(p *apiutil.Path, _ time.Time) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
 	if delete(s.awaited[p.PeerAddress], p.Family); s.stopped || len(s.awaited[p.PeerAddress]) > 0 {
 		return
 	}
@@ -398,6 +398,7 @@ func (s *Speaker) complete(p *apiutil.Path, _ time.Time) {
 	}
 }
 
+// peerChanged handles a change of a session's state.
 func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
 	if e.Type != apiutil.PEER_EVENT_STATE {
 		return
@@ -406,14 +407,14 @@ func (s *Speaker) peerChanged(e *apiutil.WatchEventMessage_PeerEvent, _ time.Tim
 	switch state.SessionState {
 	case bgp.BGP_FSM_ESTABLISHED:
 		s.log.Info("BGP session is up", "peer", state.NeighborAddress, "asn", state.PeerASN, "router_id", state.RouterID)
-		s.begun(state)
+		s.sessionUp(state)
 	case bgp.BGP_FSM_IDLE:
 		s.log.Warn("BGP session is down", "peer", state.NeighborAddress, "reason", strings.TrimSpace(state.DisconnectMessage))
 	}
 }
 
-// Advertise tells the peers of a candidate path, in place of an earlier one with
-// its color, endpoint and distinguisher.
+// Advertise advertises a candidate path. It replaces an earlier one with the same
+// color, endpoint and distinguisher.
 func (s *Speaker) Advertise(a srpolicy.Advertised, to Target) error {
 	nlri, attrs, err := writePolicy(a, s.nextHop(a.Endpoint), to)
 	if err != nil {
@@ -429,7 +430,7 @@ func (s *Speaker) Advertise(a srpolicy.Advertised, to Target) error {
 	return nil
 }
 
-// nextHop is of the family that the endpoint has; nobody resolves it.
+// nextHop returns an address of the endpoint's family; no peer resolves it.
 func (s *Speaker) nextHop(endpoint netip.Addr) netip.Addr {
 	i := slices.IndexFunc(s.config.Listen, func(a netip.Addr) bool { return a.Is4() == endpoint.Is4() })
 	switch {
@@ -442,10 +443,10 @@ func (s *Speaker) nextHop(endpoint netip.Addr) netip.Addr {
 	return netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff, 12: id[0], 13: id[1], 14: id[2], 15: id[3]})
 }
 
-// ErrNotAdvertised is that there is no such path of ours.
+// ErrNotAdvertised says that this speaker does not advertise the path.
 var ErrNotAdvertised = errors.New("nothing of that color, endpoint and distinguisher is advertised")
 
-// Withdraw takes back what Advertise told.
+// Withdraw withdraws a path that Advertise advertised.
 func (s *Speaker) Withdraw(a srpolicy.Advertised) error {
 	s.mu.Lock()
 	p := s.own[keyOf(a)]
@@ -460,23 +461,23 @@ func (s *Speaker) Withdraw(a srpolicy.Advertised) error {
 	return nil
 }
 
-// PeerStatus is a session as it is.
+// PeerStatus is the state of a session.
 type PeerStatus struct {
 	Address  netip.Addr
 	ASN      uint32
 	RouterID netip.Addr
 	State    string // as RFC 4271 section 8.2.2 names it, in small letters
-	Reason   string // why it went down last
+	Reason   string // of the last end of the session
 	Since    time.Duration
-	Received uint64 // what it advertises: candidate paths and prefixes
+	Received uint64 // candidate paths and prefixes that it advertises
 	Sent     uint64
-	// Malformed is how many updates were treated as withdrawals, or lost an
-	// attribute, because of what could not be read or used. One that lacks a
-	// mandatory attribute is withdrawn and logged, and not among them.
+	// Malformed counts the updates that could not be read or used: they were treated
+	// as withdrawn or lost an attribute. Updates that lack a mandatory attribute are
+	// withdrawn and logged, but not counted here.
 	Malformed uint64
 }
 
-// Peers are the sessions.
+// Peers returns the sessions.
 func (s *Speaker) Peers(ctx context.Context) (out []PeerStatus, err error) {
 	err = s.server.ListPeer(ctx, &api.ListPeerRequest{EnableAdvertised: true}, func(p *api.Peer) {
 		state := PeerStatus{ASN: p.GetConf().GetPeerAsn(), Reason: p.GetState().GetDisconnectMessage()}

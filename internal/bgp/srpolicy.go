@@ -27,11 +27,11 @@ const (
 	flagStructure = 0x20 // of sub-TLV 20: an endpoint behaviour and structure follow
 )
 
-// lenTunnelHeader is that of a tunnel's type and length.
+// lenTunnelHeader is the length of a tunnel's type and length fields.
 const lenTunnelHeader = 4
 
-// maxName is how long the name of a policy or candidate path should be at most
-// (RFC 9830 sections 2.4.6 and 2.4.7).
+// maxName is the maximal length of the name of a policy or candidate path (RFC 9830
+// sections 2.4.6 and 2.4.7).
 const maxName = 255
 
 // The lengths of an SRv6 binding SID's value, without and with its structure.
@@ -40,7 +40,7 @@ const (
 	lenBindingSIDStructure = 26
 )
 
-// errMalformed is an update that RFC 9830 section 5 has treated as a withdrawal.
+// errMalformed marks an update that RFC 9830 section 5 treats as a withdrawal.
 var errMalformed = errors.New("malformed SR policy")
 
 func malformed(format string, args ...any) error {
@@ -66,9 +66,9 @@ func readNLRI(n *bgp.SRPolicyNLRI) (srpolicy.Advertised, error) {
 	return srpolicy.Advertised{Distinguisher: n.Distinguisher, Color: n.Color, Endpoint: endpoint}, nil
 }
 
-// readPolicy reads an update. For this node it is usable only if a Route Target
-// names it, or if it came with NO_ADVERTISE and no Route Target (RFC 9830 section
-// 4.2.1); names are how it is named.
+// readPolicy reads an update. It is usable for this node only if a Route Target has
+// one of the node's names, or if it carries NO_ADVERTISE and no Route Target (RFC
+// 9830 section 4.2.1).
 func readPolicy(n *bgp.SRPolicyNLRI, attrs []bgp.PathAttributeInterface, names ...netip.Addr) (a srpolicy.Advertised, usable bool, err error) {
 	if a, err = readNLRI(n); err != nil {
 		return a, false, err
@@ -90,7 +90,7 @@ func readPolicy(n *bgp.SRPolicyNLRI, attrs []bgp.PathAttributeInterface, names .
 	return a, usable, nil
 }
 
-// isFor says whether an update is meant for this node, by one of its names.
+// isFor says whether an update is for the node with these names.
 func isFor(attrs []bgp.PathAttributeInterface, names ...netip.Addr) (bool, error) {
 	var targets []netip.Addr
 	noAdvertise := false
@@ -131,7 +131,7 @@ func tunnelOf(attrs []bgp.PathAttributeInterface) (*bgp.TunnelEncapTLV, error) {
 		for _, sub := range t.Value {
 			rest -= sub.Len()
 		}
-		if rest != 0 { // GoBGP leaves some unread
+		if rest != 0 { // GoBGP does not read these
 			return nil, malformed("%d octets are behind its last sub-TLV", rest)
 		}
 		return t, nil
@@ -139,8 +139,8 @@ func tunnelOf(attrs []bgp.PathAttributeInterface) (*bgp.TunnelEncapTLV, error) {
 	return nil, malformed("it has no Tunnel Encapsulation attribute")
 }
 
-// readSubTLVs reads what the tunnel says. Of a sub-TLV that must stand once the
-// first one counts (RFC 9830 section 2.4).
+// readSubTLVs reads the sub-TLVs of the tunnel. If one that may occur once is
+// repeated, the first counts (RFC 9830 section 2.4).
 func readSubTLVs(a *srpolicy.Advertised, tunnel *bgp.TunnelEncapTLV) error {
 	seen := map[bgp.EncapSubTLVType]bool{}
 	for _, sub := range tunnel.Value {
@@ -178,7 +178,7 @@ func readSubTLV(a *srpolicy.Advertised, sub bgp.TunnelEncapSubTLVInterface) erro
 	case *bgp.TunnelEncapSubTLVSRPreference:
 		a.Preference = max(v.Preference, 1) // 0 would be the default
 	case *bgp.TunnelEncapSubTLVSRBSID:
-		// An SR-MPLS one is of no use to us; sub-TLV 20 goes before this one.
+		// SR-MPLS binding SIDs are ignored; sub-TLV 20 takes precedence.
 		if sid, ok := netip.AddrFromSlice(v.BSID.Value); ok && sid.Is6() && !a.BindingSID.IsValid() && !sid.IsUnspecified() {
 			a.BindingSID = sid
 		}
@@ -192,8 +192,8 @@ func readSubTLV(a *srpolicy.Advertised, sub bgp.TunnelEncapSubTLVInterface) erro
 	return nil
 }
 
-// nameOf cuts a name that is too long, and is empty for one that is not of printable
-// characters of ASCII (RFC 9256 section 2.1): a path is of use without it.
+// nameOf cuts a name that is too long. It returns "" for a name with other than
+// printable ASCII characters (RFC 9256 section 2.1): a path does not need a name.
 func nameOf(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return ""
@@ -227,13 +227,13 @@ func readSegmentList(a *srpolicy.Advertised, v *bgp.TunnelEncapSubTLVSRSegmentLi
 	var list srpolicy.SegmentList
 	if v.Weight != nil {
 		if list.Weight = v.Weight.Weight; list.Weight == 0 {
-			return nil // it carries nothing (RFC 9256 section 2.11)
+			return nil // weight 0 carries no traffic (RFC 9256 section 2.11)
 		}
 	}
 	for _, s := range v.Segments {
 		b, ok := s.(*bgp.SegmentTypeB)
 		if !ok {
-			return malformed("segment %T: this headend writes SRv6 SIDs (type B) only", s)
+			return malformed("segment %T: this headend supports SRv6 SIDs (type B) only", s)
 		}
 		list.Segments = append(list.Segments, netip.AddrFrom16([16]byte(b.SID)))
 	}
@@ -241,25 +241,25 @@ func readSegmentList(a *srpolicy.Advertised, v *bgp.TunnelEncapSubTLVSRSegmentLi
 	return nil
 }
 
-// offer is a candidate path as one peer advertises it, with what it is chosen by.
+// offer is a candidate path of one peer, with the attributes for the choice.
 type offer struct {
 	Path
 	rank candidate
 }
 
-// learn takes what a peer says of a candidate path. Several may advertise one NLRI,
-// which is told as the best of them does (RFC 9830 section 4.2): of those that this
-// node can use, or one that makes no sense would hide what another says.
-func (s *Speaker) learn(p *apiutil.Path, n *bgp.SRPolicyNLRI) {
+// observePath handles an update about a candidate path. Several peers may advertise
+// one NLRI; the best usable one is reported (RFC 9830 section 4.2), so that an
+// unusable one does not hide another.
+func (s *Speaker) observePath(p *apiutil.Path, n *bgp.SRPolicyNLRI) {
 	a, usable, err := readPolicy(n, p.Attrs, s.config.names()...)
 	k := keyOf(a)
-	if f := familyOf(a.Endpoint); f != p.Family { // GoBGP reads both lengths in both
-		s.log.Warn("an SR policy is not taken: its endpoint is of another address family", "peer", p.PeerAddress, "nlri", n.String(), "family", p.Family)
+	if f := familyOf(a.Endpoint); f != p.Family { // GoBGP accepts both lengths in both families
+		s.log.Warn("SR policy ignored: its endpoint is of another address family", "peer", p.PeerAddress, "nlri", n.String(), "family", p.Family)
 		s.countMalformed(p.PeerAddress)
 		return
 	}
 	if err != nil && !p.Withdrawal {
-		s.log.Warn("an SR policy is treated as withdrawn", "peer", p.PeerAddress, "nlri", n.String(), "error", err)
+		s.log.Warn("SR policy rejected; treating it as withdrawn", "peer", p.PeerAddress, "nlri", n.String(), "error", err)
 		s.countMalformed(p.PeerAddress)
 	}
 	if p.Withdrawal || err != nil || !usable {
@@ -270,10 +270,10 @@ func (s *Speaker) learn(p *apiutil.Path, n *bgp.SRPolicyNLRI) {
 		}
 		s.offers[k][p.PeerAddress] = &offer{Path{a, sourceOf(p), p.Stale}, s.config.rank(p)}
 	}
-	s.tellPath(k)
+	s.reportPath(k)
 }
 
-// rank is what a path is chosen by among those of its NLRI.
+// rank returns the attributes by which a path is chosen among those of its NLRI.
 func (c *Config) rank(p *apiutil.Path) candidate {
 	rank := candidate{localPref: defaultLocalPref, external: p.PeerASN != c.ASN}
 	rank.Source = sourceOf(p)
@@ -283,12 +283,12 @@ func (c *Config) rank(p *apiutil.Path) candidate {
 	return rank
 }
 
-// tellPath tells the handler what it was not told yet of an NLRI.
-func (s *Speaker) tellPath(k key) {
-	was, there := s.told[k]
+// reportPath reports the best path of an NLRI if it has changed.
+func (s *Speaker) reportPath(k key) {
+	was, there := s.reported[k]
 	if len(s.offers[k]) == 0 {
 		delete(s.offers, k)
-		delete(s.told, k)
+		delete(s.reported, k)
 		if there && s.handler != nil {
 			s.handler.Withdraw(srpolicy.Advertised{Distinguisher: k.distinguisher, Color: k.color, Endpoint: k.endpoint})
 		}
@@ -301,7 +301,7 @@ func (s *Speaker) tellPath(k key) {
 	if there && reflect.DeepEqual(was, best.Path) {
 		return
 	}
-	s.told[k] = best.Path
+	s.reported[k] = best.Path
 	if s.handler != nil {
 		s.handler.Put(best.Path)
 	}
@@ -309,8 +309,8 @@ func (s *Speaker) tellPath(k key) {
 
 // Target says which headends an update is for.
 type Target struct {
-	// Headends are their router IDs, as Route Targets; none: the peer itself, by
-	// NO_ADVERTISE.
+	// Headends are router IDs, written as Route Targets; none: the peer itself,
+	// written as NO_ADVERTISE.
 	Headends []netip.Addr
 }
 
@@ -378,8 +378,8 @@ func subTLVs(a srpolicy.Advertised) []bgp.TunnelEncapSubTLVInterface {
 	return list
 }
 
-// subTLV is one that GoBGP has no type for. It says its length from the beginning:
-// by that GoBGP knows how many policies it may put into one message.
+// subTLV makes a sub-TLV that GoBGP has no type for. It sets the length, by which
+// GoBGP computes how many policies fit a message.
 func subTLV(kind bgp.EncapSubTLVType, value []byte) bgp.TunnelEncapSubTLVInterface {
 	t := bgp.NewTunnelEncapSubTLVUnknown(kind, value)
 	t.Length = uint16(len(value))

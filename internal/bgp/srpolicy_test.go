@@ -246,8 +246,8 @@ func TestNLRIOfAnotherFamily(t *testing.T) {
 			}
 			path := &apiutil.Path{Family: f, Nlri: n, Attrs: attrs, PeerAddress: addr("127.94.10.66")}
 			s.update([]*apiutil.Path{path}, time.Time{})
-			if want := len(n.(*bgp.SRPolicyNLRI).Endpoint) == net.IPv4len == (f == bgp.RF_SR_POLICY_IPv4); (len(s.told) == 1) != want {
-				t.Errorf("%s of %s: told %+v", n, f, s.told)
+			if want := len(n.(*bgp.SRPolicyNLRI).Endpoint) == net.IPv4len == (f == bgp.RF_SR_POLICY_IPv4); (len(s.reported) == 1) != want {
+				t.Errorf("%s of %s: told %+v", n, f, s.reported)
 			}
 			path.Withdrawal = true
 			s.update([]*apiutil.Path{path}, time.Time{})
