@@ -132,7 +132,7 @@ func (a *allocation) failPDR(meant func(*session.PDI) bool, err error) {
 			break
 		}
 	}
-	a.Fail(refusalOf(&RuleError{Kind: RulePDR, ID: uint32(id), Err: err}))
+	a.Fail(refusalOf(&session.RuleError{Kind: session.RulePDR, ID: uint32(id), Err: err}))
 }
 
 // chooseTEID gives a PDI an F-TEID. PDIs with the same CHOOSE ID, of this
@@ -249,7 +249,7 @@ func refusalOf(err error) *wire.Refusal {
 	case errors.Is(err, ErrUnsupported):
 		r.Cause = ie.CauseServiceNotSupported
 	}
-	if rule, ok := errors.AsType[*RuleError](err); ok {
+	if rule, ok := errors.AsType[*session.RuleError](err); ok {
 		r.Rule = &wire.RuleID{Kind: rule.Kind, ID: rule.ID}
 	}
 	return r

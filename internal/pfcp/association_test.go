@@ -59,7 +59,7 @@ func TestAssociation(t *testing.T) {
 
 // Features that a user plane has not are not announced, and refused.
 func TestNoFeatures(t *testing.T) {
-	b := newBed(t, func(_ *Config, u *fakeUPF) { u.features = Features{} })
+	b := newBed(t, func(_ *Config, u *fakeUPF) { u.features = session.Features{} })
 	m := b.smf(2)
 	f := m.associate().UPFunctionFeatures
 	if !f.HasFTUP() || !f.HasPFDM() || slices.Max(f.Payload[1:]) != 0 || f.Payload[0] != 0x30 {

@@ -64,7 +64,7 @@ func (u *nullUPF) Establish(s *session.Session) error {
 	u.do(s.SEID, func(m map[uint64]*session.Session) { m[s.SEID] = s })
 	return nil
 }
-func (u *nullUPF) Modify(_, to *session.Session, _ Modification) ([]session.UsageReport, error) {
+func (u *nullUPF) Modify(_, to *session.Session, _ session.Modification) ([]session.UsageReport, error) {
 	u.do(to.SEID, func(m map[uint64]*session.Session) { m[to.SEID] = to })
 	return nil, nil
 }
@@ -82,7 +82,7 @@ func (u *nullUPF) Session(seid uint64) (s *session.Session) {
 func (u *nullUPF) Sessions() iter.Seq[*session.Session] { return func(func(*session.Session) bool) {} }
 func (u *nullUPF) SaveState([]byte) error               { return nil }
 func (u *nullUPF) LoadState() ([]byte, error)           { return nil, nil }
-func (u *nullUPF) Features() Features                   { return everything }
+func (u *nullUPF) Features() session.Features           { return everything }
 
 // load is an SMF that has many requests under way.
 type load struct {

@@ -18,7 +18,7 @@ func ethernetPDR(list ...*ie.IE) *ie.IE {
 		ie.NewPDI(ie.NewSourceInterface(1), ie.NewEthernetPacketFilter(list...)), ie.NewFARID(1))
 }
 
-func withEthernet(_ *Config, u *fakeUPF) { u.features = Features{Ethernet: true} }
+func withEthernet(_ *Config, u *fakeUPF) { u.features = session.Features{Ethernet: true} }
 
 func TestEthernetFilter(t *testing.T) {
 	b := newBed(t, withEthernet)

@@ -21,7 +21,7 @@ import (
 )
 
 // everything is what a user plane could have.
-var everything = Features{
+var everything = session.Features{
 	UEAddresses: true, FramedRouting: true, PrefixLength: true, EndMarkers: true, NotificationDelay: true,
 	NumberOfPackets: true, QuotaValidity: true, QuotaAction: true, Duplication: true, PacketRate: true,
 	PathReports: true,
@@ -29,7 +29,7 @@ var everything = Features{
 
 // fakeUPF holds what it is told, and refuses what a test tells it to.
 type fakeUPF struct {
-	features Features
+	features session.Features
 	v4, v6   netip.Addr // of G-PDUs
 
 	mu       sync.Mutex
@@ -39,7 +39,7 @@ type fakeUPF struct {
 	lastTEID uint32
 	lastUE   uint32
 	state    []byte
-	changes  []Modification
+	changes  []session.Modification
 	reports  []session.UsageReport // for the next modification or deletion
 	refuse   error                 // of Establish, Modify and NewTEID
 	poolSize int                   // 0: no bound
@@ -160,7 +160,7 @@ func (u *fakeUPF) Establish(s *session.Session) error {
 	return nil
 }
 
-func (u *fakeUPF) Modify(from, to *session.Session, how Modification) ([]session.UsageReport, error) {
+func (u *fakeUPF) Modify(from, to *session.Session, how session.Modification) ([]session.UsageReport, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.refuse != nil {
@@ -223,7 +223,7 @@ func (u *fakeUPF) LoadState() ([]byte, error) {
 	return u.state, nil
 }
 
-func (u *fakeUPF) Features() Features { return u.features }
+func (u *fakeUPF) Features() session.Features { return u.features }
 
 // only is the one session that there is.
 func (u *fakeUPF) only(t testing.TB) *session.Session {

@@ -86,7 +86,7 @@ func (w *worker) reapply(a *association, changed []string) {
 		if !touched {
 			continue
 		}
-		if _, err := w.s.upf.Modify(from, &to, Modification{}); err != nil {
+		if _, err := w.s.upf.Modify(from, &to, session.Modification{}); err != nil {
 			w.s.warn(&w.s.complain.app, "session keeps the old PFDs of its application", "seid", seid, "error", err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/wmnsk/go-pfcp/message"
 
 	"github.com/culvert-net/culvert/internal/pfcp/wire"
+	"github.com/culvert-net/culvert/internal/session"
 )
 
 // Config configures an N4 server. Only Addresses is required.
@@ -106,7 +107,7 @@ type Server struct {
 	cfg      Config
 	upf      UPF
 	log      *slog.Logger
-	features Features
+	features session.Features
 	// recovery is our Recovery Time Stamp as PFCP has it.
 	recovery uint32
 	conns    []*conn

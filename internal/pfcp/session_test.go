@@ -350,7 +350,7 @@ func TestUpdates(t *testing.T) {
 		t.Errorf("BAR %+v, FAR %+v, CP SEID %d", s.BARs[0], s.FARs[0], s.CPSEID)
 	}
 	how := b.upf.changes[len(b.upf.changes)-1]
-	if diff := cmp.Diff([]Renewed{{URR: 1, VolumeThreshold: true, VolumeQuota: true}}, how.Renewed); diff != "" {
+	if diff := cmp.Diff([]session.Renewed{{URR: 1, VolumeThreshold: true, VolumeQuota: true}}, how.Renewed); diff != "" {
 		t.Errorf("renewed (-want +got):\n%s", diff)
 	}
 	// Answers go to the new SEID.
@@ -361,7 +361,7 @@ func TestUpdates(t *testing.T) {
 		t.Errorf("answered to SEID %d", answer.SEID())
 	}
 	how = b.upf.changes[len(b.upf.changes)-1]
-	if diff := cmp.Diff(Modification{QueryAll: true, DropBuffered: true, EndMarkers: []uint32{2}}, how); diff != "" {
+	if diff := cmp.Diff(session.Modification{QueryAll: true, DropBuffered: true, EndMarkers: []uint32{2}}, how); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// Removal makes place; what refers to it must go too.
@@ -385,7 +385,7 @@ func TestRefusedModification(t *testing.T) {
 	teids := len(b.upf.teids)
 	newPDR := ie.NewCreatePDR(ie.NewPDRID(9), ie.NewPrecedence(1),
 		ie.NewPDI(ie.NewSourceInterface(0), choose(), givenUE("10.45.0.9")), ie.NewFARID(1))
-	failed := func(answer *message.SessionModificationResponse, kind RuleKind, id uint32) {
+	failed := func(answer *message.SessionModificationResponse, kind session.RuleKind, id uint32) {
 		t.Helper()
 		wantCause(t, answer.Cause, ie.CauseRuleCreationModificationFailure)
 		if answer.FailedRuleID == nil || answer.FailedRuleID.Payload[0] != uint8(kind) {
@@ -394,22 +394,22 @@ func TestRefusedModification(t *testing.T) {
 			t.Errorf("failed rule %d (%v), want %s %d", got, err, kind, id)
 		}
 	}
-	failed(m.modify(seid, newPDR, ie.NewUpdateFAR(ie.NewFARID(7), ie.NewApplyAction(1))), RuleFAR, 7)
-	failed(m.modify(seid, newPDR, ie.NewUpdateQER(ie.NewQERID(7), ie.NewGateStatus(0, 0))), RuleQER, 7)
-	failed(m.modify(seid, newPDR, ie.NewRemoveURR(ie.NewURRID(70000))), RuleURR, 70000)
-	failed(m.modify(seid, newPDR, ie.NewQueryURR(ie.NewURRID(8))), RuleURR, 8)
-	failed(m.modify(seid, newPDR, ie.NewUpdateBARWithinSessionModificationRequest(ie.NewBARID(7))), RuleBAR, 7)
-	failed(m.modify(seid, newPDR, ie.NewUpdatePDR(ie.NewPDRID(7), ie.NewFARID(1))), RulePDR, 7)
-	failed(m.modify(seid, newPDR, uplinkPDR), RulePDR, 1)
-	failed(m.modify(seid, newPDR, ie.NewRemoveFAR(ie.NewFARID(2))), RulePDR, 2)
-	failed(m.modify(seid, newPDR, ie.NewUpdateFAR(ie.NewFARID(2), ie.NewBARID(4))), RuleFAR, 2)
-	failed(m.modify(seid, newPDR, ie.NewUpdatePDR(ie.NewPDRID(2), ie.NewURRID(4))), RulePDR, 2)
+	failed(m.modify(seid, newPDR, ie.NewUpdateFAR(ie.NewFARID(7), ie.NewApplyAction(1))), session.RuleFAR, 7)
+	failed(m.modify(seid, newPDR, ie.NewUpdateQER(ie.NewQERID(7), ie.NewGateStatus(0, 0))), session.RuleQER, 7)
+	failed(m.modify(seid, newPDR, ie.NewRemoveURR(ie.NewURRID(70000))), session.RuleURR, 70000)
+	failed(m.modify(seid, newPDR, ie.NewQueryURR(ie.NewURRID(8))), session.RuleURR, 8)
+	failed(m.modify(seid, newPDR, ie.NewUpdateBARWithinSessionModificationRequest(ie.NewBARID(7))), session.RuleBAR, 7)
+	failed(m.modify(seid, newPDR, ie.NewUpdatePDR(ie.NewPDRID(7), ie.NewFARID(1))), session.RulePDR, 7)
+	failed(m.modify(seid, newPDR, uplinkPDR), session.RulePDR, 1)
+	failed(m.modify(seid, newPDR, ie.NewRemoveFAR(ie.NewFARID(2))), session.RulePDR, 2)
+	failed(m.modify(seid, newPDR, ie.NewUpdateFAR(ie.NewFARID(2), ie.NewBARID(4))), session.RuleFAR, 2)
+	failed(m.modify(seid, newPDR, ie.NewUpdatePDR(ie.NewPDRID(2), ie.NewURRID(4))), session.RulePDR, 2)
 	for _, refusal := range []struct {
 		err   error
 		cause uint8
 	}{
 		{ErrNoResources, ie.CauseNoResourcesAvailable},
-		{&RuleError{Kind: RuleQER, ID: 3, Err: ErrUnsupported}, ie.CauseServiceNotSupported},
+		{&session.RuleError{Kind: session.RuleQER, ID: 3, Err: ErrUnsupported}, ie.CauseServiceNotSupported},
 		{errors.New("the kernel is out of sorts"), ie.CauseSystemFailure},
 	} {
 		b.upf.refuse = refusal.err

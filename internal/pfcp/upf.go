@@ -41,7 +41,7 @@ type UPF interface {
 	Establish(*session.Session) error
 	// Modify replaces a session, all or nothing. It returns the usage that was
 	// asked for, that of removed URRs, and that which the change makes due.
-	Modify(from, to *session.Session, how Modification) ([]session.UsageReport, error)
+	Modify(from, to *session.Session, how session.Modification) ([]session.UsageReport, error)
 	// Delete removes a session that Session returned. When its last packets have
 	// left it calls done with the last usage, once, from any goroutine. The server
 	// then frees TEIDs and UE addresses.
@@ -64,26 +64,8 @@ type UPF interface {
 
 	// Features returns the optional features of the user plane. They do not
 	// change while the server runs.
-	Features() Features
+	Features() session.Features
 }
-
-// Values that both sides of N4 use. Package session defines them.
-type (
-	Modification = session.Modification
-	Renewed      = session.Renewed
-	Features     = session.Features
-	RuleError    = session.RuleError
-	RuleKind     = session.RuleKind
-)
-
-// The kinds of rules.
-const (
-	RulePDR = session.RulePDR
-	RuleFAR = session.RuleFAR
-	RuleQER = session.RuleQER
-	RuleURR = session.RuleURR
-	RuleBAR = session.RuleBAR
-)
 
 // Errors of a UPF that have a Cause of their own (TS 29.244 section 8.2.1).
 // Anything else is a system failure (77).

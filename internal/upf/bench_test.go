@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
-	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
@@ -48,7 +47,7 @@ func BenchmarkProcedures(b *testing.B) {
 		for i := uint64(0); b.Loop(); i++ {
 			from := u.Session(i%n + 1)
 			to := *from
-			if _, err := u.Modify(from, &to, pfcp.Modification{}); err != nil {
+			if _, err := u.Modify(from, &to, session.Modification{}); err != nil {
 				b.Fatal(err)
 			}
 		}

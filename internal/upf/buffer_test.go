@@ -21,7 +21,7 @@ func (w *world) idle(seid uint64, more session.Action, bar *session.BAR) *sessio
 	if bar != nil {
 		to.BARs, to.FARs[1].BAR = []session.BAR{*bar}, &bar.ID
 	}
-	w.modify(s, to, pfcp.Modification{})
+	w.modify(s, to, session.Modification{})
 	return to
 }
 
@@ -54,7 +54,7 @@ func TestBufferedInOrder(t *testing.T) {
 	to := sample.Copy(t, from)
 	to.FARs[1].Action = session.Forward
 	w.path.comes.Store(true)
-	w.modify(from, to, pfcp.Modification{})
+	w.modify(from, to, session.Modification{})
 	w.await(func() bool { return len(w.path.sent()) == 5 })
 	if r := w.path.rule(t, 1, 2); r.Action != dataplane.ActionHold || r.Forward.Kind != dataplane.ForwardGTPU {
 		t.Errorf("while packets are on their way up: %+v", r)
@@ -104,7 +104,7 @@ func TestIdleWhileDraining(t *testing.T) {
 	to := sample.Copy(t, from)
 	to.FARs[1].Action = session.Forward
 	w.path.comes.Store(true)
-	w.modify(from, to, pfcp.Modification{})
+	w.modify(from, to, session.Modification{})
 	w.await(func() bool { return len(w.path.sent()) == 1 })
 	w.idle(1, session.Notify, nil)
 	w.Buffer(toUE(1, 2))
@@ -167,10 +167,10 @@ func TestNotificationDelayAndBounds(t *testing.T) {
 }
 
 func TestBufferDropped(t *testing.T) {
-	for name, change := range map[string]func(*session.Session, *pfcp.Modification){
-		"DROP":  func(s *session.Session, _ *pfcp.Modification) { s.FARs[1].Action = session.Drop },
-		"DROBU": func(s *session.Session, how *pfcp.Modification) { how.DropBuffered = true },
-		"PDR removed": func(s *session.Session, _ *pfcp.Modification) {
+	for name, change := range map[string]func(*session.Session, *session.Modification){
+		"DROP":  func(s *session.Session, _ *session.Modification) { s.FARs[1].Action = session.Drop },
+		"DROBU": func(s *session.Session, how *session.Modification) { how.DropBuffered = true },
+		"PDR removed": func(s *session.Session, _ *session.Modification) {
 			s.PDRs = s.PDRs[:1]
 		},
 	} {
@@ -178,7 +178,7 @@ func TestBufferDropped(t *testing.T) {
 		w.establish(sample.Session(1))
 		from := w.idle(1, session.Notify, nil)
 		w.Buffer(toUE(1, 1))
-		to, how := sample.Copy(t, from), pfcp.Modification{}
+		to, how := sample.Copy(t, from), session.Modification{}
 		change(to, &how)
 		w.modify(from, to, how)
 		if w.stats.BufferDropped.Load() != 1 || w.stats.BufferedNow.Load() != 0 || len(w.path.injected) != 0 {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
-	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
@@ -65,7 +64,7 @@ func TestFrameKept(t *testing.T) {
 	w.Buffer(Packet{Session: 1, Rule: 2, Ifindex: 7, L3: 4, Data: frame[:17]})
 	to := sample.Copy(t, from)
 	to.FARs[1].Action = session.Forward
-	w.modify(from, to, pfcp.Modification{})
+	w.modify(from, to, session.Modification{})
 	w.await(func() bool { return len(w.path.sent()) == 1 })
 	if got := w.path.sent(); !slices.Equal(got, []string{"7:9 for 1"}) {
 		t.Errorf("sent %v", got)

@@ -414,7 +414,7 @@ func (w *world) establish(s *session.Session) {
 	}
 }
 
-func (w *world) modify(from, to *session.Session, how pfcp.Modification) []session.UsageReport {
+func (w *world) modify(from, to *session.Session, how session.Modification) []session.UsageReport {
 	w.t.Helper()
 	reports, err := w.Modify(from, to, how)
 	if err != nil {

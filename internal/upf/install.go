@@ -50,7 +50,7 @@ func (i *installer) compile(s *session.Session, u *usage.Usage) (p plan, err err
 }
 
 // compileChange plans a modification.
-func (i *installer) compileChange(e *store.Entry, from, to *session.Session, how pfcp.Modification, now time.Time) (plan, error) {
+func (i *installer) compileChange(e *store.Entry, from, to *session.Session, how session.Modification, now time.Time) (plan, error) {
 	u, reports := e.Usage.Change(from, to, how.Renewed, now)
 	if u != nil && (how.QueryAll || len(how.QueryURRs) > 0) {
 		reports = append(reports, u.Query(to, how.QueryURRs, how.QueryAll, now)...)
@@ -77,7 +77,7 @@ func (i *installer) put(e *store.Entry, s *session.Session) error {
 
 // replace takes the data path from one session to another. After an error
 // everything is as it was.
-func (i *installer) replace(e *store.Entry, from, to *session.Session, how pfcp.Modification, now time.Time) (plan, error) {
+func (i *installer) replace(e *store.Entry, from, to *session.Session, how session.Modification, now time.Time) (plan, error) {
 	if err := i.collect(e, from, now); err != nil {
 		return plan{}, err
 	}
@@ -119,7 +119,7 @@ func (i *installer) putAgain(e *store.Entry, now time.Time) error {
 	}
 	defer e.Unlock()
 	s := e.Session()
-	p, err := i.replace(e, s, s, pfcp.Modification{}, now)
+	p, err := i.replace(e, s, s, session.Modification{}, now)
 	if err != nil {
 		return err
 	}

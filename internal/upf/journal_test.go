@@ -13,12 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
 	"github.com/culvert-net/culvert/internal/upf/journal"
 	"github.com/culvert-net/culvert/internal/upf/pool"
-	"github.com/google/go-cmp/cmp"
 )
 
 // A kill loses nothing that was answered: sessions, what was counted, what the
@@ -50,7 +51,7 @@ func TestRestart(t *testing.T) {
 	}
 	to := sample.Copy(t, want[4])
 	to.FARs[1].Action = session.Buffer
-	w.modify(want[4], to, pfcp.Modification{})
+	w.modify(want[4], to, session.Modification{})
 	want[4] = to
 	if _, err := w.remove(9); err != nil {
 		t.Fatal(err)
@@ -263,7 +264,7 @@ func TestJournalFails(t *testing.T) {
 	}
 	to := sample.Copy(t, s)
 	to.FARs[0].Action = session.Drop
-	if _, err := w.Modify(s, to, pfcp.Modification{}); err == nil || w.Session(1).FARs[0].Action != session.Forward {
+	if _, err := w.Modify(s, to, session.Modification{}); err == nil || w.Session(1).FARs[0].Action != session.Forward {
 		t.Errorf("modified: %v", err)
 	}
 	if r := w.path.rule(t, 1, 1); r.Action != 2 {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/gtpu"
-	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
@@ -101,14 +100,14 @@ func TestPaths(t *testing.T) {
 	// A handover: the old path hears its end, once it is the old one.
 	to := sample.Copy(t, s)
 	to.FARs[1].Forwarding.Outer = &session.OuterHeader{Addr: addr(other), TEID: 9}
-	w.modify(s, to, pfcp.Modification{EndMarkers: []uint32{2}})
+	w.modify(s, to, session.Modification{EndMarkers: []uint32{2}})
 	if h, _ := g.next(); h.Type() != gtpu.EndMarker || h.TEID() != 2 {
 		t.Errorf("on the old path: %v", h.Type())
 	}
 	if h, _ := g2.next(); h.Type() != gtpu.EchoRequest {
 		t.Errorf("on the new path: %v", h.Type())
 	}
-	w.modify(to, to, pfcp.Modification{EndMarkers: []uint32{2}})
+	w.modify(to, to, session.Modification{EndMarkers: []uint32{2}})
 	if n := w.stats.EndMarkers.Load(); n != 1 {
 		t.Errorf("%d End Markers", n)
 	}
@@ -120,7 +119,7 @@ func TestPaths(t *testing.T) {
 	dup := sample.Copy(t, to)
 	dup.FARs[1].Action |= session.Duplicate
 	dup.FARs[1].Duplicates = []session.Forwarding{{Destination: session.LIFunction, Outer: &session.OuterHeader{Addr: addr(peer), TEID: 77}}}
-	w.modify(to, dup, pfcp.Modification{})
+	w.modify(to, dup, session.Modification{})
 	p := toUE(1, 5)
 	w.Duplicate(Packet{Session: 1, Rule: 2, L3: 14, Data: append(p.Data, 0, 0)}) // and padding of the frame
 	if h, _ := g.next(); h.TEID() != 77 || !slices.Equal(h.Payload(), p.Data[14:]) {

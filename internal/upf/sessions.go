@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
-	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/store"
 	"github.com/culvert-net/culvert/internal/upf/usage"
@@ -45,7 +44,7 @@ func (u *UPF) Establish(s *session.Session) error {
 }
 
 // Modify implements pfcp.UPF.
-func (u *UPF) Modify(from, to *session.Session, how pfcp.Modification) ([]session.UsageReport, error) {
+func (u *UPF) Modify(from, to *session.Session, how session.Modification) ([]session.UsageReport, error) {
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()
 	e := u.store.Entry(to.SEID)

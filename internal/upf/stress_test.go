@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
@@ -61,7 +60,7 @@ func TestEverythingAtOnce(t *testing.T) {
 						from := w.Session(s.SEID)
 						to := sample.Copy(t, from)
 						to.FARs[1].Forwarding.Outer.TEID++
-						list, err := w.Modify(from, to, pfcp.Modification{QueryAll: r.IntN(2) == 0})
+						list, err := w.Modify(from, to, session.Modification{QueryAll: r.IntN(2) == 0})
 						if err != nil {
 							t.Error(err)
 						}

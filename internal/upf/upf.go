@@ -146,8 +146,8 @@ func (u *UPF) SaveState(b []byte) error { return u.store.SaveState(b) }
 func (u *UPF) LoadState() ([]byte, error) { return u.store.State(), nil }
 
 // Features implements pfcp.UPF.
-func (u *UPF) Features() pfcp.Features {
-	return pfcp.Features{
+func (u *UPF) Features() session.Features {
+	return session.Features{
 		Ethernet:    true,
 		UEAddresses: u.ues.Any(), FramedRouting: true, EndMarkers: true, NotificationDelay: true,
 		NumberOfPackets: true, QuotaValidity: true, QuotaAction: true, Duplication: true, PacketRate: true, PathReports: true,

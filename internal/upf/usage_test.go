@@ -90,7 +90,7 @@ func TestQuota(t *testing.T) {
 		}
 		// The same quota again.
 		s := w.Session(1)
-		w.modify(s, sample.Copy(t, s), pfcp.Modification{Renewed: []pfcp.Renewed{{URR: 1, VolumeQuota: true}}})
+		w.modify(s, sample.Copy(t, s), session.Modification{Renewed: []session.Renewed{{URR: 1, VolumeQuota: true}}})
 		if !w.path.packet(1, 1, 1000) {
 			t.Error("nothing goes with a new quota")
 		}
@@ -121,7 +121,7 @@ func TestFARForQuotaAction(t *testing.T) {
 		t.Errorf("after the quota: %+v", r)
 	}
 	now := w.Session(1)
-	w.modify(now, sample.Copy(t, now), pfcp.Modification{Renewed: []pfcp.Renewed{{URR: 1, VolumeQuota: true}}})
+	w.modify(now, sample.Copy(t, now), session.Modification{Renewed: []session.Renewed{{URR: 1, VolumeQuota: true}}})
 	if r := w.path.rule(t, 1, 1); r.Forward.Kind != dataplane.ForwardTable || r.StopAt == 0 {
 		t.Errorf("with a new quota: %+v", r)
 	}
@@ -159,7 +159,7 @@ func TestTime(t *testing.T) {
 	}
 	w.pass(60 * time.Second)
 	s := w.Session(1)
-	reports := w.modify(s, s, pfcp.Modification{QueryAll: true})
+	reports := w.modify(s, s, session.Modification{QueryAll: true})
 	if len(reports) != 1 || reports[0].Cause != session.CauseImmediate || !reports[0].HasDuration {
 		t.Fatalf("%+v", reports)
 	}
@@ -332,7 +332,7 @@ func TestRemovedRuleIsCountedToItsEnd(t *testing.T) {
 	}
 	to := sample.Copy(t, s)
 	to.PDRs[1].ID = 9
-	reports := w.modify(s, to, pfcp.Modification{})
+	reports := w.modify(s, to, session.Modification{})
 	if len(reports) != 0 {
 		t.Errorf("reports: %+v", reports)
 	}
@@ -350,7 +350,7 @@ func TestRemovedURR(t *testing.T) {
 	w.path.packet(1, 2, 900)
 	to := sample.Copy(t, s)
 	to.URRs, to.PDRs[0].URRs, to.PDRs[1].URRs = nil, nil, nil
-	reports := w.modify(s, to, pfcp.Modification{})
+	reports := w.modify(s, to, session.Modification{})
 	if len(reports) != 1 || reports[0].Cause != session.CauseTermination || reports[0].Volume.Downlink != 900 {
 		t.Errorf("%+v", reports)
 	}
@@ -406,7 +406,7 @@ func TestTimesOfPackets(t *testing.T) {
 	w.establish(countedBy(session.URR{Volume: true}))
 	ask := func() session.UsageReport {
 		s := w.Session(1)
-		return w.modify(s, s, pfcp.Modification{QueryAll: true})[0]
+		return w.modify(s, s, session.Modification{QueryAll: true})[0]
 	}
 	w.path.packet(1, 1, 1000)
 	w.pass(time.Minute)

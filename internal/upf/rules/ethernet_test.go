@@ -5,12 +5,13 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/testutil/sample"
-	"github.com/google/go-cmp/cmp"
 )
 
 var (
@@ -66,7 +67,7 @@ func TestCompileEthernetRefuses(t *testing.T) {
 	} {
 		s := sample.Ethernet(1)
 		tt.change(s)
-		var rule *pfcp.RuleError
+		var rule *session.RuleError
 		if _, err := compiled(s, tt.slice); !errors.Is(err, pfcp.ErrUnsupported) || !errors.As(err, &rule) {
 			t.Errorf("%s: %v", tt.name, err)
 		}

@@ -21,7 +21,7 @@ func (c *compiler) compileQERs() error {
 	}
 	for i := range c.out.Rules {
 		if r := &c.out.Rules[i]; len(r.Meters) > maxMeters {
-			return ruleError(pfcp.RulePDR, uint32(PDR(c.Session, r.ID).ID), fmt.Errorf("the limit of %d QERs is exceeded: %w", maxMeters, pfcp.ErrNoResources))
+			return ruleError(session.RulePDR, uint32(PDR(c.Session, r.ID).ID), fmt.Errorf("the limit of %d QERs is exceeded: %w", maxMeters, pfcp.ErrNoResources))
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ type compiler struct {
 }
 
 // Compile returns what the data path holds of a session. An error is a
-// *pfcp.RuleError that names the rule at fault.
+// *session.RuleError that names the rule at fault.
 func Compile(in Input) (dataplane.Session, error) {
 	s := in.Session
 	c := compiler{Input: in, out: dataplane.Session{ID: s.SEID, Rules: make([]dataplane.Rule, 0, len(s.PDRs))}}
@@ -73,13 +73,13 @@ func FAR(s *session.Session, rule uint16) *session.FAR {
 	return nil
 }
 
-func ruleError(kind pfcp.RuleKind, id uint32, err error) error {
-	return &pfcp.RuleError{Kind: kind, ID: id, Err: err}
+func ruleError(kind session.RuleKind, id uint32, err error) error {
+	return &session.RuleError{Kind: kind, ID: id, Err: err}
 }
 
 // compilePDR appends the rules of a PDR.
 func (c *compiler) compilePDR(p *session.PDR) error {
-	fail := func(err error) error { return ruleError(pfcp.RulePDR, uint32(p.ID), err) }
+	fail := func(err error) error { return ruleError(session.RulePDR, uint32(p.ID), err) }
 	if len(p.PDI.Ethernet) > 0 && (!c.ethernet() || len(p.PDI.Filters) > 0) {
 		return fail(fmt.Errorf("a PDR with Ethernet packet filters needs a session of PDN type Ethernet and may have no SDF filters: %w", pfcp.ErrUnsupported))
 	}
@@ -109,7 +109,7 @@ func (c *compiler) compilePDR(p *session.PDR) error {
 	c.filters[r.Direction] += len(r.Filters)
 	c.setAddresses(&r, p, far)
 	if err := c.setAction(&r, p, far); err != nil {
-		return ruleError(pfcp.RuleFAR, far.ID, err)
+		return ruleError(session.RuleFAR, far.ID, err)
 	}
 	c.out.Rules = append(c.out.Rules, r)
 	if err := c.addSecond(r, p); err != nil {

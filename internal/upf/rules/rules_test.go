@@ -149,22 +149,22 @@ func TestCompileRefuses(t *testing.T) {
 		name   string
 		change func(*session.Session)
 		want   error
-		rule   pfcp.RuleError
+		rule   session.RuleError
 	}{
 		{"65 filters", func(s *session.Session) {
 			s.PDRs[0].PDI.Filters = []session.Filter{{RemotePorts: ports, LocalPorts: ports}, {}}
-		}, pfcp.ErrNoResources, pfcp.RuleError{Kind: pfcp.RulePDR, ID: 1}},
+		}, pfcp.ErrNoResources, session.RuleError{Kind: session.RulePDR, ID: 1}},
 		{"Ethernet", func(s *session.Session) { s.PDRs[1].PDI.Ethernet = make([]session.EthernetFilter, 1) },
-			pfcp.ErrUnsupported, pfcp.RuleError{Kind: pfcp.RulePDR, ID: 2}},
+			pfcp.ErrUnsupported, session.RuleError{Kind: session.RulePDR, ID: 2}},
 		{"an outer header of UDP alone", func(s *session.Session) { s.FARs[1].Forwarding.Outer.Kind = session.OuterUDP },
-			pfcp.ErrUnsupported, pfcp.RuleError{Kind: pfcp.RuleFAR, ID: 2}},
+			pfcp.ErrUnsupported, session.RuleError{Kind: session.RuleFAR, ID: 2}},
 		{"to an LI function", func(s *session.Session) { s.FARs[0].Forwarding.Destination = session.LIFunction },
-			pfcp.ErrUnsupported, pfcp.RuleError{Kind: pfcp.RuleFAR, ID: 1}},
+			pfcp.ErrUnsupported, session.RuleError{Kind: session.RuleFAR, ID: 1}},
 	} {
 		s := sample.Session(1)
 		tt.change(s)
 		_, err := compiled(s, nil)
-		var rule *pfcp.RuleError
+		var rule *session.RuleError
 		if !errors.Is(err, tt.want) || !errors.As(err, &rule) || rule.Kind != tt.rule.Kind || rule.ID != tt.rule.ID {
 			t.Errorf("%s: %v", tt.name, err)
 		}

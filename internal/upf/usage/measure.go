@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
-	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
@@ -143,7 +142,7 @@ func (m *measurement) elapsed(used time.Duration, now time.Time) time.Duration {
 
 // renew begins the quotas that the SMF has given again. A quota counts from the
 // last report on (TS 29.244 section 5.2.2.2.1).
-func (m *measurement) renew(r pfcp.Renewed, now time.Time) {
+func (m *measurement) renew(r session.Renewed, now time.Time) {
 	m.countTime(now)
 	if r.VolumeQuota {
 		m.quota = m.volume

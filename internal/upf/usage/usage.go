@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane"
-	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/rules"
 )
@@ -247,7 +246,7 @@ func (u *Usage) Active(now time.Time) { u.inactive, u.seen = false, now }
 // Change returns the Usage of a session after a modification, and the last reports
 // of URRs that are gone. It does not change u, which may be nil, as may be the
 // result.
-func (u *Usage) Change(from, to *session.Session, renewed []pfcp.Renewed, now time.Time) (*Usage, []session.UsageReport) {
+func (u *Usage) Change(from, to *session.Session, renewed []session.Renewed, now time.Time) (*Usage, []session.UsageReport) {
 	next := New(to, now)
 	if u == nil {
 		return next, nil
