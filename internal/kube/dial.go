@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// dialLimit is how long an API server that does not answer at all is waited for:
-// then there is something to tell.
+// dialLimit is how long to wait for an API server that does not answer, before
+// that is reported.
 const dialLimit = 5 * time.Second
 
-// dialer knows whether the API server can be reached. Who watches does not hear
-// of it from client-go, to which a time out is the end of a watch like others.
+// dialer knows whether the API server can be reached. client-go does not report it:
+// a time-out ends a watch like any other end.
 type dialer struct {
 	net.Dialer
 	mu      sync.Mutex
 	err     error // of the last try
 	since   time.Time
-	changed func(error) // hears of the first failure, and of the end of failures
+	changed func(error) // called with the first failure, and with nil after the last
 }
 
 func newDialer() *dialer {

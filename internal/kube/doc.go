@@ -1,10 +1,13 @@
-// Package kube makes a node a member of a cluster by the Kubernetes API: it
-// hears of the other nodes and of candidate paths for this one, and tells what
-// this node is and what became of the paths. client-go speaks the protocol; no
-// type of its leaves this folder.
+// Package kube makes a node a member of a cluster through the Kubernetes API. It
+// observes the other nodes and the candidate paths for this node, publishes this
+// node, and reports the state of its paths. client-go speaks the protocol; none of
+// its types leaves this directory.
 //
-// What is watched does not grow with the cluster, but for the metadata of its
-// Nodes: this node's own Node, its own ConfigMap, and those SRv6Policies that
-// name it, or choose nodes by labels. Nothing here is in a packet's way, and an
-// API server that is away, slow or in conflict takes back nothing that was told.
+// To use it, call Run of a Watcher with a Handler, which receives what changes.
+// Publish and SetVerdicts may be called at any time.
+//
+// What a node watches does not grow with the cluster, except for the metadata of
+// Nodes: it watches its own Node, its own ConfigMap, and the SRv6Policies that name
+// it or choose nodes by labels. Packets never wait for this package. While the API
+// server is away, slow or reports a conflict, everything observed stays valid.
 package kube

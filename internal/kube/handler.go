@@ -8,25 +8,25 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-// Config is what a watcher is told.
+// Config configures a watcher.
 type Config struct {
-	Kubeconfig string // a file; that of the pod's service account unless set
+	Kubeconfig string // a file; the pod's service account unless set
 	Namespace  string // of the ConfigMaps
 	Node       string // the name of this node's Node
-	Version    string // of this program; the API server's log has it
+	Version    string // of this program, for the API server's log
 	Log        *slog.Logger
 }
 
-// Self is this node as its Node object says.
+// Self is this node as its Node object describes it.
 type Self struct {
-	UID       string         // another one: the Node was made anew
+	UID       string         // changes if the Node is created again
 	PodCIDRs  []netip.Prefix // none: not assigned yet
 	Addresses []netip.Addr   // of type InternalIP
 }
 
 // Path is a candidate path for this node.
 type Path struct {
-	// Name is what the path is known by: Origin's name and the path's in it.
+	// Name identifies the path: the name of Origin and that of the path in it.
 	Name   string `json:"name"`
 	Origin string `json:"origin"` // "configmap NAME" or "srv6policy NAME"
 	// Advertised has a color of overlay, a preference, and the address of the
@@ -34,40 +34,40 @@ type Path struct {
 	srpolicy.Advertised
 }
 
-// LocalSIDs are SIDs of this node that its ConfigMap gives it, in place of those
-// that it would take of its locator. The zero value is none.
+// LocalSIDs are SIDs that a node's ConfigMap gives it in place of those from its
+// locator. The zero value has none.
 type LocalSIDs struct {
 	DT4  netip.Addr `json:"DT4,omitzero"`
 	DT6  netip.Addr `json:"DT6,omitzero"`
 	DT46 netip.Addr `json:"DT46,omitzero"`
 }
 
-// Handler hears of the cluster. Its methods are called one after the other, and
-// only with what has changed since the last call.
+// Handler receives what is observed of the cluster. Its methods are called one after
+// the other, each only with what has changed.
 type Handler interface {
-	// SetSelf is for this node's own Node.
+	// SetSelf reports this node's own Node.
 	SetSelf(Self)
-	// PutNode is for another node that is new or has changed.
+	// PutNode reports another node that is new or has changed.
 	PutNode(overlay.Node)
-	// DeleteNode is for one that is gone, or is no node of the overlay any more.
+	// DeleteNode reports a node that is gone or has left the overlay.
 	DeleteNode(name string)
-	// PutPath is for a candidate path for this node that is new or has changed.
+	// PutPath reports a candidate path for this node that is new or has changed.
 	PutPath(Path)
-	// WithdrawPath is for one that is gone: its Name.
+	// WithdrawPath reports a path that is gone by its Name.
 	WithdrawPath(name string)
-	// SetLocalSIDs is for what the ConfigMap says of them.
+	// SetLocalSIDs reports the SIDs in the ConfigMap.
 	SetLocalSIDs(LocalSIDs)
 }
 
-// Known is what a handler heard from an earlier watcher. It holds until the API
-// server says otherwise.
+// Known is what an earlier watcher reported to the handler. It stays valid until the
+// API server says otherwise.
 type Known struct {
 	Nodes     []overlay.Node
 	Paths     []Path
 	LocalSIDs LocalSIDs
 }
 
-// Verdict is what became of a path that the handler was told.
+// Verdict is the state of a path that the handler received.
 type Verdict struct {
 	Path   string // its name
 	Valid  bool
@@ -75,6 +75,6 @@ type Verdict struct {
 	Why    string
 }
 
-// DefaultPreference is that of a path that sets none: what somebody wrote for a
-// node goes before what the node finds by itself.
+// DefaultPreference is the preference of a path that sets none. Configured paths are
+// preferred to those that a node finds by itself.
 const DefaultPreference = 200

@@ -41,17 +41,17 @@ const (
 // Forms are all of them.
 func Forms() []string { return []string{string(FormConfigMap), string(FormSRv6Policy)} }
 
-// InjectorConfig is what an injector is told.
+// InjectorConfig configures an injector.
 type InjectorConfig struct {
 	Kubeconfig string // a file; as kubectl finds it unless set
 	Namespace  string // of the ConfigMaps
 	Version    string // of this program
 	Form       Form
 	DryRun     bool // the API server says what it would do, and does not
-	Force      bool // fields that somebody else wrote are taken over
+	Force      bool // take over fields that another writer owns
 }
 
-// Event is a change of what a node is told.
+// Event is a change of a node's paths.
 type Event struct {
 	Op   string // add, replace, withdraw
 	Node string
@@ -65,8 +65,8 @@ const (
 	managerLabel = "app.kubernetes.io/managed-by"
 )
 
-// Injector writes what a list says into a cluster: a central place that tells
-// nodes their paths.
+// Injector writes a list of paths into a cluster: a central source of the nodes'
+// paths.
 type Injector struct {
 	config InjectorConfig
 	api    connection
@@ -147,9 +147,9 @@ func (l Listed) advertised() srpolicy.Advertised {
 	return a
 }
 
-// Set makes a list what the nodes are told: what is new is added, what differs
-// is replaced, what an injector wrote and is missing is withdrawn. A list with
-// errors changes nothing.
+// Set writes exactly a list: it adds new paths, replaces changed ones and withdraws
+// those that an injector wrote and the list lacks. A list with errors changes
+// nothing.
 func (in *Injector) Set(ctx context.Context, list []Injection) ([]Event, error) {
 	if faults := faultsOf(CheckInjections(list)); len(faults) > 0 {
 		return nil, config.Errors(faults)
@@ -394,7 +394,7 @@ func (in *Injector) dryRun() []string {
 	return nil
 }
 
-// ErrForeign is that somebody else has written what is to be written.
+// ErrForeign says that another writer owns the object.
 var ErrForeign = errors.New("somebody else has written it")
 
 // apply is server-side apply.

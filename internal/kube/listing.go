@@ -186,7 +186,7 @@ func (l Listed) read(node string) (entry, []config.Error) {
 	return e, append(faults, wrong...)
 }
 
-// written is a candidate path as somebody wrote it, in either form.
+// written is a candidate path as it is written, in either form.
 type written struct {
 	origin, name, egress string
 	traffic              Traffic

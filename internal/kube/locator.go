@@ -149,7 +149,7 @@ func (w *Watcher) readClaims(ctx context.Context) (*unstructured.Unstructured, e
 	return u, err
 }
 
-// writeClaims fails if somebody wrote since u was read.
+// writeClaims fails if the object has changed since u was read.
 func (w *Watcher) writeClaims(ctx context.Context, u *unstructured.Unstructured, data map[string]string) error {
 	if err := unstructured.SetNestedStringMap(u.Object, data, "data"); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (w *Watcher) releaseSoon() {
 	}
 }
 
-// releaseClaims takes claims back whose Node is not there.
+// releaseClaims releases the claims of Nodes that are gone.
 func (w *Watcher) releaseClaims(ctx context.Context) error {
 	u, err := w.readClaims(ctx)
 	if err != nil {

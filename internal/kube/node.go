@@ -42,7 +42,7 @@ func keepSelf(o any) (any, error) {
 	return &unstructured.Unstructured{Object: kept}, nil
 }
 
-// keepNode keeps of another node's metadata what it tells this one.
+// keepNode keeps the part of another node's metadata that this node needs.
 func keepNode(o any) (any, error) {
 	m, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -56,7 +56,7 @@ func keepNode(o any) (any, error) {
 	return kept, nil
 }
 
-// hearSelf tells what has changed of this node.
+// hearSelf reports what has changed of this node.
 func (w *Watcher) hearSelf(h Handler) {
 	u := object[unstructured.Unstructured](w.self, w.config.Node)
 	if u == nil {
@@ -98,7 +98,7 @@ func readSelf(u *unstructured.Unstructured) Self {
 	return self
 }
 
-// hearNode tells what has changed of another node.
+// hearNode reports what has changed of another node.
 func (w *Watcher) hearNode(name string, h Handler) {
 	if name == w.config.Node {
 		return
@@ -168,7 +168,7 @@ func readNode(name, text string) (overlay.Node, error) {
 	if err := json.Unmarshal([]byte(text), &n); err != nil {
 		return n, err
 	}
-	n.Name = name // nobody speaks for another one
+	n.Name = name // a Node describes itself only
 	var errs []error
 	for _, e := range srv6.CheckUnicast6("address", n.Address) {
 		errs = append(errs, e)

@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// told is what the handler was told, or knew from before.
+// told is what the handler has received or knew before.
 type told struct {
 	self  Self
 	nodes map[string]overlay.Node
@@ -29,7 +29,7 @@ type origin struct {
 	entries  []entry                    // of what could be read last
 	sids     LocalSIDs                  // too
 	listing  *reading                   // of a ConfigMap: too
-	waiting  map[string]error           // why entries are not told, by name
+	waiting  map[string]error           // why entries are not reported, by name
 	progress map[string]progress        // of the entries, by name
 }
 
@@ -54,7 +54,7 @@ const (
 
 func (w *Watcher) listingOrigin() string { return ofConfigMap + ListingName(w.config.Node) }
 
-// hearPaths tells what has changed of the candidate paths for this node.
+// hearPaths reports what has changed of the candidate paths for this node.
 func (w *Watcher) hearPaths(h Handler) {
 	w.mu.Lock()
 	w.readConfigMap()
@@ -146,7 +146,7 @@ func (w *Watcher) readOrigin(name string, u *unstructured.Unstructured, text str
 		o = &origin{sids: w.told.sids, entries: w.entriesFromBefore(name), progress: progressOf(u, w.config.Node)}
 		w.origins[name] = o
 	case o.text == text:
-		if !reflect.DeepEqual(saidOf(u, w.config.Node), saidOf(o.object, w.config.Node)) { // by us, or somebody took it away
+		if !reflect.DeepEqual(saidOf(u, w.config.Node), saidOf(o.object, w.config.Node)) { // by us, or it was removed
 			w.write.AddAfter(task{aboutStatus, name}, settlesSoon)
 		}
 		o.object = u
@@ -192,7 +192,7 @@ func (w *Watcher) entriesFromBefore(origin string) (entries []entry) {
 	return entries
 }
 
-// comparePaths finds what there is to tell of paths, and notes it as told.
+// comparePaths returns the paths to report, and notes them as reported.
 func (w *Watcher) comparePaths() (put []Path, withdrawn []string) {
 	now := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(w.origins)) {

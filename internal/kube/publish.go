@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// Publish tells the other nodes what this one is, as soon as that is possible,
-// and sees to it that it stays so.
+// Publish writes this node's description to its Node object, as soon as possible,
+// and again whenever the object differs.
 func (w *Watcher) Publish(n overlay.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

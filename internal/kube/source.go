@@ -50,7 +50,7 @@ type wanted struct {
 	example runtime.Object // of what it lists
 	with    fields.Set     // that they have
 	keep    cache.TransformFunc
-	changed func(name string) // hears of one that is new, different or gone
+	changed func(name string) // called for an object that is new, different or gone
 }
 
 // follow makes a source of a resource.
@@ -95,7 +95,7 @@ func (s *source) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.missing = apierrors.IsNotFound(err)
-	if s.missing { // such as policies where nobody installed their definition
+	if s.missing { // such as policies in a cluster without their definition
 		err = nil
 	}
 	if (err == nil) != (s.err == nil) || s.since.IsZero() {
@@ -104,7 +104,8 @@ func (s *source) note(err error) {
 	s.err = err
 }
 
-// complete: all that there is was told.
+// complete says whether the API server has sent all objects, or has no such
+// resource.
 func (s *source) complete() bool {
 	s.mu.Lock()
 	missing := s.missing

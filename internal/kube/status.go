@@ -54,8 +54,7 @@ const (
 	maxStatusNodes = 128
 )
 
-// SetVerdicts says what became of all paths that the handler was told. It is
-// written to the objects that the paths came from.
+// SetVerdicts writes the state of all paths to the objects that they came from.
 func (w *Watcher) SetVerdicts(all []Verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,10 +20,10 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// Watcher follows a cluster's API for one node.
+// Watcher watches a cluster's API for one node.
 //
-// What is heard and what is written are two queues, each with one worker: an API
-// server that takes long to answer a write does not hold up what it tells.
+// Observing and writing have a queue with one worker each: a slow answer to a write
+// does not delay what is observed.
 type Watcher struct {
 	config Config
 	log    *slog.Logger
@@ -47,7 +47,7 @@ type Watcher struct {
 // task is something to bring up to date: what it is about, and which of them.
 type task struct{ about, name string }
 
-// Kinds of tasks: what is heard first, then what is written.
+// Kinds of tasks: first those that observe, then those that write.
 const (
 	aboutSelf  = "self"
 	aboutNode  = "node"
@@ -98,8 +98,8 @@ func (w *Watcher) logDial(err error) {
 	w.log.Warn("the Kubernetes API cannot be reached: what it told before holds", "error", explain(err, w.config.Kubeconfig))
 }
 
-// Run tells h what it hears until ctx ends: first what differs from what is known
-// from before.
+// Run reports to h what it observes until ctx ends. It starts with the differences
+// to known.
 func (w *Watcher) Run(ctx context.Context, h Handler, known Known) error {
 	w.begin(known)
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(w.log.Handler()))
@@ -137,8 +137,8 @@ func work(q workqueue.TypedRateLimitingInterface[task], do func(task) error) {
 	}
 }
 
-// awaitSource goes on when a source has told all that there is: what was known
-// from before and is not there any more is gone.
+// awaitSource waits until a source has received all objects. Then what was known
+// before and is missing is gone.
 func (w *Watcher) awaitSource(ctx context.Context, s *source) {
 	if !cache.WaitForCacheSync(ctx.Done(), s.complete) {
 		return
@@ -147,7 +147,7 @@ func (w *Watcher) awaitSource(ctx context.Context, s *source) {
 	w.hear.Add(task{about: aboutPaths})
 }
 
-// catchUp tells the handler what has changed of one thing.
+// catchUp reports what has changed of one object.
 func (w *Watcher) catchUp(t task, h Handler) {
 	switch t.about {
 	case aboutSelf:
@@ -216,8 +216,8 @@ func keepConfigMap(o any) (any, error) {
 
 // Status is how this node and the API server get on.
 type Status struct {
-	Complete bool      `json:"complete"`        // all was heard that there is
-	Error    string    `json:"error,omitempty"` // why it is not heard now
+	Complete bool      `json:"complete"`        // everything was received
+	Error    string    `json:"error,omitempty"` // why the watch fails now
 	Since    time.Time `json:"since,omitzero"`  // of the error, or of its end
 	Nodes    int       `json:"nodes"`           // others, of the overlay
 	Paths    int       `json:"paths"`           // candidate paths for this one

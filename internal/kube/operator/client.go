@@ -104,7 +104,7 @@ func typed[T any](u *unstructured.Unstructured) (*T, error) {
 	return &v, nil
 }
 
-// create makes an object, whose kind its type does not know.
+// create creates an object. Its Go type does not carry the kind.
 func create(ctx context.Context, r dynamic.ResourceInterface, apiVersion, kind string, v any) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(v)
 	if err != nil {

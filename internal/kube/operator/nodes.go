@@ -131,7 +131,7 @@ func (c *Client) Agents(ctx context.Context) (out []connectivity.Node, err error
 	return out, nil
 }
 
-// told is what a node says of itself.
+// told is what a node publishes about itself.
 func told(n *corev1.Node) *overlay.Node {
 	text, there := n.Annotations[kube.NodeAnnotation]
 	if !there {
