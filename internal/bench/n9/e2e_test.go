@@ -53,7 +53,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(built, "culvert")
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/culvert-net/culvert/cmd/culvert").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", filepath.Dir(binary)+"/", "github.com/culvert-net/culvert/cmd/culvert", "github.com/culvert-net/culvert/cmd/culvert-lab").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}

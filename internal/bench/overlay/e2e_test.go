@@ -50,7 +50,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	const module = "github.com/culvert-net/culvert/cmd/"
-	out, err := exec.Command("go", "build", "-o", built+"/", module+"culvert", module+"culvert-cni").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", built+"/", module+"culvert", module+"culvert-cni", module+"culvert-lab").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
