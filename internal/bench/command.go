@@ -4,6 +4,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/internal/bench/catalog"
+	"github.com/culvert-net/culvert/internal/bench/device"
+	"github.com/culvert-net/culvert/internal/bench/disrupt"
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/functions"
 	"github.com/culvert-net/culvert/internal/bench/n9"
@@ -32,9 +34,9 @@ func functionsCommand(l *experiment.Library) *cobra.Command {
 		Long: `Measures every function beside L2 forwarding of the same frame and, where Linux
 has it, beside Linux: the CPU time of a packet from generator to sink on one
 core, and that of the program alone; then rate, loss and latency under light and
-heavy load. Every frame must come out as it must be. Rounds are interleaved; the
-figures are medians with a 95 % interval. -o json is of the CPU time of the first
-size of packets; the run's folder has all.`,
+heavy load. It checks every frame that comes out. Rounds are interleaved; the
+figures are medians with a 95 % interval. -o json prints the CPU time of the first
+packet size; the run's folder holds everything.`,
 		Example: "  culvert bench functions\n  culvert bench functions --quick --functions end,h_m_gtp4_d -o json",
 	}, functions.PrintTable, functions.PrintJSON)
 	must(c.RegisterFlagCompletionFunc("functions", cobra.FixedCompletions(catalog.Names((&functions.Experiment{}).All(catalog.ShortSize)), cobra.ShellCompDirectiveNoFileComp)))
@@ -43,11 +45,11 @@ size of packets; the run's folder has all.`,
 
 func slicesCommand(l *experiment.Library) *cobra.Command {
 	c := l.Command("slices", &cobra.Command{
-		Short: "What carries slices between UPFs: GTP-U or SRv6 (paper 000)",
-		Long: `Measures what is delivered of what is offered, what a packet costs the CPU, and how
-long it takes, where two slices share a UPF and N9 is GTP-U, SRv6 with one SID
-(traditional), or SRv6 by way of service nodes (enhanced): the laboratory
-slices-bench. It needs two CPUs: one makes the packets, the other is the network's.`,
+		Short: "GTP-U or SRv6 between UPFs, for two slices (paper 000)",
+		Long: `Measures delivery ratio, CPU time of a packet and latency in the laboratory
+slices-bench: two slices share a UPF, and N9 is GTP-U, SRv6 with one SID
+(traditional), or SRv6 through service nodes (enhanced). It needs two CPUs: one
+makes the packets, the network runs on the other.`,
 		Example: "  culvert bench slices\n  culvert bench slices --n9 gtpu,enhanced --direction uplink --rates 1000,2000,4000 -o json",
 	}, nil, nil)
 	must(c.RegisterFlagCompletionFunc("n9", cobra.FixedCompletions(n9.Transports(), cobra.ShellCompDirectiveNoFileComp)))
@@ -58,10 +60,10 @@ slices-bench. It needs two CPUs: one makes the packets, the other is the network
 func scaleCommand(l *experiment.Library) *cobra.Command {
 	c := l.Command("scale", &cobra.Command{
 		Short: "What a packet costs as tables grow, and on two cores",
-		Long: `Measures the CPU time of a packet beside L2 forwarding of the same frame, as
-there are more sessions, tunnels, SDF filters in a session, SIDs, SR policies,
-segments that are pushed, and routes; and how many times as many packets two
-cores forward as one.`,
+		Long: `Measures the CPU time of a packet beside L2 forwarding of the same frame, with
+growing numbers of sessions, tunnels, SDF filters in a session, SIDs, SR policies,
+pushed segments and routes; then how many times as many packets two cores forward
+as one.`,
 		Example: "  culvert bench scale\n  culvert bench scale --of sessions,rules --sessions 1,1000",
 	}, nil, nil)
 	must(c.RegisterFlagCompletionFunc("of", cobra.FixedCompletions((&scale.Experiment{}).Parts(), cobra.ShellCompDirectiveNoFileComp)))
@@ -70,12 +72,12 @@ cores forward as one.`,
 
 func overlayCommand(l *experiment.Library) *cobra.Command {
 	c := l.Command("overlay", &cobra.Command{
-		Short: "What pods of two nodes get, beside flat routing, VXLAN and the kernel's SRv6 (paper 002)",
-		Long: `Measures TCP and UDP between pods of two nodes, and the CPU time of a packet: by
-Culvert's SRv6 with no SRH, with an SRH and with 3 SIDs, by flat routing, VXLAN and
-the kernel's SRv6, in the laboratory overlay-bench. Then how long it takes to add
-pods and to change a path, and the agent's memory. One CPU does all the work of
-both pods and both nodes. What is wanted of each is told beside it.`,
+		Short: "Traffic between pods, beside flat routing, VXLAN and the kernel's SRv6 (paper 002)",
+		Long: `Measures TCP and UDP between pods of two nodes, and the CPU time of a packet, in the
+laboratory overlay-bench: over Culvert's SRv6 without an SRH, with an SRH and with 3
+SIDs, over flat routing, VXLAN and the kernel's SRv6. Then it measures how long it
+takes to add pods and to change a path, and the agent's memory. One CPU does all
+the work of both pods and both nodes. Each result stands beside its goal.`,
 		Example: "  culvert bench overlay\n  culvert bench overlay --variants srv6,vxlan --traffic tcp-gso-off --pods 0 --changes 0 -o json",
 	}, overlay.PrintTable, overlay.PrintJSON)
 	must(c.RegisterFlagCompletionFunc("variants", cobra.FixedCompletions(overlay.Variants(), cobra.ShellCompDirectiveNoFileComp)))
@@ -115,5 +117,54 @@ sessions, the time from kill -9 to the first answer of the restarted UPF.`,
 func must(err error) {
 	if err != nil {
 		panic(err)
+	}
+}
+
+func deviceCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("device", &cobra.Command{
+		Short: "Throughput and latency of any device between two interfaces, beside Linux and Culvert",
+		Long: `Finds the highest rate at which a device loses nothing (NDR) and the highest rate at
+which it loses at most 0.5 % (PDR), by MLRsearch (RFC 9971). Then it measures latency
+at shares of PDR, and loss against the rate. The device is whatever forwards from the
+interface --tx to the interface --rx: give the Ethernet address at which it receives
+(--mac), what is sent (--template) and what must come out (--expect). Every packet is
+checked.
+
+--against measures built-in devices beside it: functions of Linux and of Culvert,
+each in namespaces of its own. Without --tx and --rx it measures only these. They
+need a CPU besides the generator's. A rate that the generator cannot reach by itself
+is never held against a device.`,
+		Example: `  culvert bench device
+  culvert bench device --tx eth1 --rx eth2 --mac 02:00:00:00:00:01 --template gtpu --expect ipv4
+  culvert bench device --against kernel/end_dt6,culvert/end_dt6 --sizes 64,512,1518 -o json`,
+	}, nil, nil)
+	complete(c, map[string][]string{
+		"template": device.TemplateNames(), "expect": device.TemplateNames(), "against": device.AgainstNames(),
+		"sizes": {"64", "128", "256", "512", "1024", "1280", "1518", "imix"}, "method": {"live", "packet"},
+	})
+	return c
+}
+
+func disruptCommand(l *experiment.Library) *cobra.Command {
+	c := l.Command("disrupt", &cobra.Command{
+		Short: "How long packets are blocked by restarts, upgrades and changes under load",
+		Long: `Holds a load, does something to the daemon or its configuration, and counts the
+packets that are lost: blocked time is packets lost divided by the offered rate. The
+load is --rate, or NDR, which it finds first. For each event it holds the same load
+for as long with nothing done. --rounds repeats each event.`,
+		Example: "  culvert bench disrupt\n  culvert bench disrupt --events upgrade,kill --rate 0.5 --rounds 10",
+	}, nil, nil)
+	complete(c, map[string][]string{"events": disrupt.EventNames()})
+	return c
+}
+
+// complete offers values of flags to a shell.
+func complete(c *cobra.Command, values map[string][]string) {
+	for flag, list := range values {
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if flag == "template" || flag == "expect" {
+			directive = cobra.ShellCompDirectiveDefault
+		}
+		must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(list, directive)))
 	}
 }

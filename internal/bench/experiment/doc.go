@@ -1,6 +1,6 @@
 // Package experiment is the frame that every experiment of `culvert bench` runs
-// in: what a file says of it, the order of its points, the journal of what was
-// measured, and the run's folder. It knows no experiment: kinds are given to it
+// in: the file that defines it, the order of its points, the journal of its
+// samples, and the run's folder. It knows no experiment: kinds are given to it
 // (internal/bench/kinds.go), and the built-in ones are files
 // (internal/bench/experiments).
 //
