@@ -83,4 +83,16 @@ func (c concepts) Inject(frame []byte, ifindex int) error {
 func (c concepts) InjectKept(frame []byte, ifindex int) error {
 	return c.DataPlane.Frames.InjectKept(frame, ifindex)
 }
-func (c concepts) PuntsIdle() bool { return c.DataPlane.Punts.Idle() }
+func (c concepts) PuntsIdle() bool                      { return c.DataPlane.Punts.Idle() }
+func (c concepts) PutSession(s dataplane.Session) error { return c.Sessions.Put(s) }
+func (c concepts) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
+	return c.Sessions.Remove(id, done)
+}
+func (c concepts) DropSession(id uint64) error                           { return c.Sessions.Drop(id) }
+func (c concepts) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) { return c.Sessions.Usage(id) }
+func (c concepts) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error {
+	return c.Sessions.SetLimits(id, rule, l)
+}
+func (c concepts) NewTEID() (uint32, error)   { return c.Sessions.NewTEID() }
+func (c concepts) TakeTEID(teid uint32) error { return c.Sessions.TakeTEID(teid) }
+func (c concepts) FreeTEID(teid uint32)       { c.Sessions.FreeTEID(teid) }

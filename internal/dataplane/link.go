@@ -9,37 +9,21 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 )
 
-// maxStations bounds the MAC addresses of Ethernet sessions that are known at
-// once: those not heard of for longest are forgotten first.
-const maxStations = 65536
-
-// pdrFrames is PDR_FRAMES (bpf/def/tables.h).
-const pdrFrames = 0x80
-
-// linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:
-// the second half is neither 0 nor that of an IPv4 address.
-func linkEntry(session uint64) (e abi.In6) {
-	binary.BigEndian.PutUint64(e.B[:], session)
-	e.B[8], e.B[15] = 0xff, 1
-	return e
-}
-
-func isLinkEntry(e abi.In6) bool { return e == linkEntry(binary.BigEndian.Uint64(e.B[:])) }
-
 // InjectFor is Inject of a frame on a link, or InjectKept, for the rules of an
 // Ethernet session there whatever its destination is.
-func (d *DataPlane) InjectFor(session uint64, frame []byte, ifindex int, kept bool) error {
+func (d *DataPlane) InjectFor(id uint64, frame []byte, ifindex int, kept bool) error {
 	d.mu.Lock()
-	index := d.Sessions.tables.ues.Get(linkEntry(session))
+	index := d.Sessions.LinkEntry(id)
 	d.mu.Unlock()
 	if index == 0 {
-		return &NoSessionError{session}
+		return &session.MissingError{ID: id}
 	}
-	meta, err := binary.Append(nil, binary.NativeEndian, &abi.Given{Magic: givenMagic, Session: session, Pdr: index})
+	meta, err := binary.Append(nil, binary.NativeEndian, &abi.Given{Magic: givenMagic, Session: id, Pdr: index})
 	if err != nil {
 		return err
 	}
@@ -69,7 +53,7 @@ func (d *DataPlane) Stations() ([]Station, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.maps == nil {
-		return nil, errClosed
+		return nil, session.ErrClosed
 	}
 	stations := d.maps[abi.MapStation]
 	keys, values := make([]abi.StationKey, stations.MaxEntries()), make([]abi.Station, stations.MaxEntries())
@@ -94,9 +78,9 @@ func (d *DataPlane) Stations() ([]Station, error) {
 
 // hasStation asks what packets ask (is_on_link in bpf/ethernet.h).
 func (d *DataPlane) hasStation(link uint32, s abi.Station) bool {
-	if s.Pdr == 0 || s.Pdr >= d.sessionTables.pdr.Len {
+	if s.Pdr == 0 || s.Pdr >= d.sessionTables.PDR.Len {
 		return false
 	}
-	head := d.sessionTables.pdr.Get(s.Pdr)
-	return head.Action != 0 && head.Qfi&pdrFrames != 0 && head.Source4 == link && head.Source6 == s.Session
+	head := d.sessionTables.PDR.Get(s.Pdr)
+	return head.Action != 0 && head.Qfi&session.Frames != 0 && head.Source4 == link && head.Source6 == s.Session
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
-	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 )
 
 // prepare makes of the build what this data path loads of it.
@@ -71,7 +71,7 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 		spec.Maps[name].MaxEntries = n
 	}
 	d.withoutSessions = map[string]uint32{}
-	for name, n := range sessionMaps(l) {
+	for name, n := range session.MapSizes(l) {
 		d.withoutSessions[name] = spec.Maps[name].MaxEntries
 		if l.Sessions != 0 {
 			spec.Maps[name].MaxEntries = n
@@ -81,21 +81,6 @@ func (d *DataPlane) size(spec *ebpf.CollectionSpec) {
 	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapSrPolicy, abi.MapTunnel,
 		abi.MapPdr, abi.MapRefused, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
-	}
-}
-
-// sessionMaps are the maps of sessions, and the entries that there must be. In pdr
-// each has one for a TEID, two for UE addresses, IPv4 and IPv6, in pools, and one
-// for an address outside, and each filter one for its rule.
-func sessionMaps(l settings.Limits) map[string]uint32 {
-	_, _, free := l.PDRRanges()
-	return map[string]uint32{
-		abi.MapPdr: free + l.Sessions + l.Filters, abi.MapRefused: free + l.Sessions + l.Filters,
-		abi.MapPdrByTeid: l.Sessions, abi.MapPdrByUe: l.Sessions,
-		abi.MapFilter: firstFilter + l.Filters, abi.MapFrameFilter: firstFilter + l.Filters,
-		abi.MapStation: min(l.Sessions, maxStations), abi.MapMeter: l.Sessions + 1,
-		abi.MapForwarding:   firstForwarding + min(l.Sessions, maxForwardings),
-		abi.MapSliceCounter: 2 * maxSlices, abi.MapSliceMeter: 2 * maxSlices,
 	}
 }
 

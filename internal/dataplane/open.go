@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/policy"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/sid"
 	"github.com/culvert-net/culvert/internal/dataplane/steering"
@@ -55,7 +56,7 @@ type DataPlane struct {
 	Tunnels  *tunnel.Table
 	Steering *steering.Table
 	// Sessions are those of the UPF.
-	Sessions *Sessions
+	Sessions *session.Sessions
 	// Pods of this node, and links of Ethernet sessions.
 	Pods  *pod.Table
 	Links *ethernet.Links
@@ -85,7 +86,7 @@ type DataPlane struct {
 	entries  *tunnel.Entries
 	rings    *event.Rings
 
-	sessionTables sessionTables
+	sessionTables session.Tables
 	sliceMeter    *table.Array[abi.Meter]
 }
 
@@ -189,7 +190,7 @@ func (d *DataPlane) openTables() (err error) {
 // connect tells concepts of those above them that have to know of a change.
 func (d *DataPlane) connect() {
 	d.Policies.SIDs, d.Policies.Changed = d.SIDs, d.Steering.Replace
-	d.Policies.Reap = func() error { return d.Sessions.reap() }
+	d.Policies.Reap = func() error { return d.Sessions.Reap() }
 	d.Tunnels.Steering = d.Steering
 	d.Steering.IsLink, d.Links.Steered = d.Links.Has, d.Steering.HasPort
 }
@@ -200,35 +201,35 @@ func (d *DataPlane) openSessionTables() error {
 	check := func(err error) { errs = append(errs, err) }
 	var err error
 	st := &d.sessionTables
-	st.pdr, err = table.OpenArray[abi.Pdr](d.maps[abi.MapPdr])
+	st.PDR, err = table.OpenArray[abi.Pdr](d.maps[abi.MapPdr])
 	check(err)
-	st.refused, err = table.OpenArray[abi.Refused](d.maps[abi.MapRefused])
+	st.Refused, err = table.OpenArray[abi.Refused](d.maps[abi.MapRefused])
 	check(err)
-	st.filter, err = table.OpenArray[abi.Filter](d.maps[abi.MapFilter])
+	st.Filter, err = table.OpenArray[abi.Filter](d.maps[abi.MapFilter])
 	check(err)
-	st.frameFilter, err = table.OpenArray[abi.FrameFilter](d.maps[abi.MapFrameFilter])
+	st.FrameFilter, err = table.OpenArray[abi.FrameFilter](d.maps[abi.MapFrameFilter])
 	check(err)
-	st.forwarding, err = table.OpenArray[abi.Forwarding](d.maps[abi.MapForwarding])
+	st.Forwarding, err = table.OpenArray[abi.Forwarding](d.maps[abi.MapForwarding])
 	check(err)
-	st.meter, err = table.OpenArray[abi.Meter](d.maps[abi.MapMeter])
+	st.Meter, err = table.OpenArray[abi.Meter](d.maps[abi.MapMeter])
 	check(err)
 	d.sliceMeter, err = table.OpenArray[abi.Meter](d.maps[abi.MapSliceMeter])
 	check(err)
-	st.teids, err = table.OpenHash[uint32, uint32]("pdr_by_teid", "sessions", d.maps[abi.MapPdrByTeid])
+	st.TEIDs, err = table.OpenHash[uint32, uint32]("pdr_by_teid", "sessions", d.maps[abi.MapPdrByTeid])
 	check(err)
-	st.ues, err = table.OpenHash[abi.In6, uint32]("pdr_by_ue", "sessions", d.maps[abi.MapPdrByUe])
+	st.UEs, err = table.OpenHash[abi.In6, uint32]("pdr_by_ue", "sessions", d.maps[abi.MapPdrByUe])
 	check(err)
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	if d.Sessions != nil {
-		d.Sessions.closed = true
+		d.Sessions.Close()
 	}
-	d.Sessions = openSessions(&d.mu, sessionNode{d}, d.limits, d.sessionTables)
+	d.Sessions = session.Open(&d.mu, sessionNode{d}, d.limits, d.sessionTables)
 	if d.limits.Sessions != 0 {
 		slots, _, _ := d.limits.PDRRanges()
 		d.settings.Change(func(e *abi.Settings) { e.PdrSlots = slots })
-		d.Sessions.setPools(sessionPoolsOf(new(d.settings.Get())))
+		d.Sessions.SetPools(new(d.settings.Get()))
 	}
 	return nil
 }
@@ -242,7 +243,7 @@ func (d *DataPlane) Close() error {
 	defer d.mu.Unlock()
 	st := &d.sessionTables
 	errs := []error{d.settings.Close(), d.SIDs.Close(), d.Policies.Close(), d.entries.Close(),
-		st.pdr.Close(), st.refused.Close(), st.filter.Close(), st.frameFilter.Close(), st.forwarding.Close(), st.meter.Close(), d.sliceMeter.Close()}
+		st.PDR.Close(), st.Refused.Close(), st.Filter.Close(), st.FrameFilter.Close(), st.Forwarding.Close(), st.Meter.Close(), d.sliceMeter.Close()}
 	errs = append(errs, d.XDP.Close(), d.TCX.Close())
 	if d.rings != nil {
 		d.rings.Close()
@@ -257,7 +258,7 @@ func (d *DataPlane) Close() error {
 		errs = append(errs, d.pins.Close())
 	}
 	if d.Sessions != nil {
-		d.Sessions.closed = true
+		d.Sessions.Close()
 	}
 	d.maps, d.prog, d.pins = nil, nil, nil
 	return errors.Join(errs...)

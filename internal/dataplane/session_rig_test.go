@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/model"
 	"github.com/culvert-net/culvert/srv6"
@@ -137,7 +138,7 @@ var (
 		model.ContainerDownlink: ContainerDownlink, model.ContainerUplink: ContainerUplink}
 	forwardingKinds = map[model.ForwardingKind]ForwardingKind{model.ForwardTable: ForwardTable, model.ForwardGTPU: ForwardGTPU,
 		model.ForwardSRv6: ForwardSRv6, model.ForwardPolicy: ForwardPolicy, model.ForwardLink: ForwardLink}
-	eventKinds = map[SessionEventKind]model.EventKind{EventNotify: model.EventNotify, EventStop: model.EventStop}
+	eventKinds = map[session.EventKind]model.EventKind{EventNotify: model.EventNotify, EventStop: model.EventStop}
 )
 
 func ruleOf(r model.Rule) Rule {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -345,13 +346,13 @@ func TestSessionLimits(t *testing.T) {
 
 // ruleIndex is where a rule is.
 func (d *DataPlane) ruleIndex(id uint64, rule uint16) uint32 {
-	return d.Sessions.owners.entryOf(d.Sessions.owners.byID.Get(id), rule)
+	return d.Sessions.EntryAt(id, rule)
 }
 
 // count lets an entry have counted so many octets.
 func (d *DataPlane) count(at uint32, octets uint64) {
 	for w, v := range table.ToWords(counter.VolumeOf(counter.Counter{Packets: octets / 1000, Bytes: octets})) {
-		d.sessionTables.pdr.Store(at, w, v)
+		d.sessionTables.PDR.Store(at, w, v)
 	}
 }
 
@@ -361,8 +362,8 @@ func awaitFar(t *testing.T, d *DataPlane, at uint32) {
 	t.Helper()
 	for range 200 {
 		d.mu.Lock()
-		now := uint32(counter.ReadVolume(d.sessionTables.pdr.Words(at)).Bytes >> usageUnit)
-		ahead := int32(d.sessionTables.pdr.LoadHalf(at, wordPDRRate, 1) - now)
+		now := uint32(counter.ReadVolume(d.sessionTables.PDR.Words(at)).Bytes >> 8)
+		ahead := int32(d.sessionTables.PDR.Get(at).Notify - now)
 		d.mu.Unlock()
 		if ahead > 0 {
 			return
@@ -402,7 +403,7 @@ func TestSlices(t *testing.T) {
 	wantReason(t, d, "up", uplinkFrame(7, ue4(5).String(), "192.0.2.1", 80), "forwarded")
 	must(t, d.SetSlice(3, 0, 0))
 	wantReason(t, d, "down", downlinkFrame("192.0.2.1", ue4(5).String(), 80), "forwarded")
-	for _, n := range []uint32{0, maxSlices} {
+	for _, n := range []uint32{0, session.MaxSlices} {
 		if err := d.SetSlice(n, 1, 1); err == nil {
 			t.Errorf("slice %d is there", n)
 		}
@@ -420,18 +421,18 @@ func TestRatesKeepTheirBuckets(t *testing.T) {
 		wantReason(t, d, "up", uplinkFrame(7, ue4(5).String(), "192.0.2.1", 80), "forwarded")
 	}
 	at := d.ruleIndex(5, 1)
-	bucket := d.sessionTables.pdr.Load(at, wordPDRBucket)
-	meters := []abi.Meter{d.sessionTables.meter.Get(1), d.sessionTables.meter.Get(2), d.sessionTables.meter.Get(3)}
+	bucket := d.sessionTables.PDR.Get(at).Bucket
+	meters := []abi.Meter{d.sessionTables.Meter.Get(1), d.sessionTables.Meter.Get(2), d.sessionTables.Meter.Get(3)}
 	s.Rules[0].Rate = 2000
 	for i := range s.Meters {
 		s.Meters[i].Rate *= 2
 	}
 	must(t, d.Sessions.Put(s))
-	if now := d.sessionTables.pdr.Load(at, wordPDRBucket); now != bucket || d.sessionTables.pdr.LoadHalf(at, wordPDRRate, 0) != 2000 {
-		t.Errorf("bucket %#x became %#x, rate %d", bucket, now, d.sessionTables.pdr.LoadHalf(at, wordPDRRate, 0))
+	if now := d.sessionTables.PDR.Get(at).Bucket; now != bucket || d.sessionTables.PDR.Get(at).Rate != 2000 {
+		t.Errorf("bucket %#x became %#x, rate %d", bucket, now, d.sessionTables.PDR.Get(at).Rate)
 	}
 	for i, was := range meters {
-		if now := d.sessionTables.meter.Get(uint32(1 + i)); now.Bucket != was.Bucket || now.Used != was.Used {
+		if now := d.sessionTables.Meter.Get(uint32(1 + i)); now.Bucket != was.Bucket || now.Used != was.Used {
 			t.Errorf("meter %d: %+v became %+v", i, was, now)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -82,6 +83,9 @@ func ue4(n uint32) netip.Addr {
 func ue6(n uint32) netip.Prefix {
 	return netip.PrefixFrom(abi.FromHalves(0x20010db8_00450000|uint64(n), 0), 64)
 }
+
+// anyFilter takes every packet.
+var anyFilter = Filter{AnyProtocol: true, RemotePorts: [2]uint16{0, 65535}, LocalPorts: [2]uint16{0, 65535}}
 
 // plain is the session that almost every UE has: a rule each way.
 func plain(n, teid uint32) Session {
@@ -303,7 +307,7 @@ func TestSlowerRateCounts(t *testing.T) {
 			}
 		}
 		since := int(time.Since(begun).Seconds() * 8000 / 8) // octets
-		if most := (meterPayoutMax+since)/128 + 2; went > most || went == 0 {
+		if most := (session.MeterPayoutMax+since)/128 + 2; went > most || went == 0 {
 			t.Errorf("%s: %d of 300 packets went, want 1 to %d", name, went, most)
 		}
 	}

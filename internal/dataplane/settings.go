@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 )
 
@@ -36,7 +37,7 @@ func (d *DataPlane) setSettings(s settings.Settings) error {
 	}
 	book := d.settings
 	now := book.Get()
-	if err := d.checkUEPools(now, s); err != nil {
+	if err := d.checkUEPools(now, &s); err != nil {
 		return err
 	}
 	former := book.Want
@@ -60,9 +61,18 @@ func (d *DataPlane) setSettings(s settings.Settings) error {
 	// A daemon that died here may have left something in the new ranges.
 	d.clearRanges(all, settings.RangesOf(&now))
 	book.Write(next)
-	d.Sessions.setPools(sessionPoolsOf(new(d.settings.Get())))
+	d.Sessions.SetPools(new(d.settings.Get()))
 	d.SIDs.CountInside()
 	return d.sourcesChanged(former)
+}
+
+// checkUEPools says whether the UE pools of sessions can become those of s.
+func (d *DataPlane) checkUEPools(now abi.Settings, s *settings.Settings) error {
+	kept := now
+	kept.Pool4, kept.Pool6 = d.settings.PoolsIn(&now, s, false)
+	next := kept
+	next.Pool4, next.Pool6 = d.settings.PoolsIn(&kept, s, true)
+	return d.Sessions.CheckPools(s.UEPools, &kept, &next)
 }
 
 // leaveRanges moves the SIDs and steering entries of ranges that are about to
@@ -97,7 +107,7 @@ func (d *DataPlane) clearRanges(now, keep settings.Ranges) {
 			continue
 		}
 		for index := p.Base; index < p.Base+p.Size; index++ {
-			d.sessionTables.pdr.Change(index, wordPDRDo, 0)
+			session.Clear(d.sessionTables.PDR, index)
 		}
 	}
 	d.settings.Leaving = nil
@@ -110,7 +120,7 @@ func (d *DataPlane) sourcesChanged(former settings.Settings) error {
 			return err
 		}
 	}
-	if err := d.Sessions.sourcesChanged(); err != nil {
+	if err := d.Sessions.SourcesChanged(); err != nil {
 		return err
 	}
 	if slices.Equal(former.GTPUAddresses, d.settings.Want.GTPUAddresses) {
@@ -124,13 +134,11 @@ func (d *DataPlane) sourcesChanged(former settings.Settings) error {
 func (d *DataPlane) Sweep() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	err := errors.Join(d.Routes.Sweep(), d.Pods.Sweep(), d.TCX.Sweep(), d.Steering.Sweep(), d.Ports.Sweep(), d.Sessions.sweep(),
+	err := errors.Join(d.Routes.Sweep(), d.Pods.Sweep(), d.TCX.Sweep(), d.Steering.Sweep(), d.Ports.Sweep(), d.Sessions.Sweep(),
 		d.SIDs.Sweep(), d.Tunnels.Sweep(), d.Policies.Sweep(), d.Adjacencies.Sweep())
 	d.sources.Sweep()
 	d.names.Settle()
 	d.targets.Settle()
-	d.Sessions.tables.teids.Settle()
-	d.Sessions.tables.ues.Settle()
 	return err
 }
 
@@ -148,7 +156,7 @@ func (n numbers) LinkAt(number uint32) ethernet.Link {
 // nameEvent says what the indices in a record mean. Only while somebody
 // traces are they looked for, so nothing is kept to find them fast.
 func (d *DataPlane) nameEvent(e *event.TraceEvent, r *abi.TraceEvent) {
-	e.Session, e.Rule = d.Sessions.ruleAt(r.Pdr)
+	e.Session, e.Rule = d.Sessions.Owner(r.Pdr)
 	e.SID = d.SIDs.PrefixAt(r.Sid)
 	e.Policy = d.Policies.NameAt(r.Policy)
 	if name, list := d.Policies.ListAt(r.List); list >= 0 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
@@ -15,10 +16,10 @@ func (d *DataPlane) checkSlice(slice uint32) error {
 	switch {
 	case d.maps == nil:
 		return fmt.Errorf("slice %d: the data path is closed", slice)
-	case !d.Sessions.room:
-		return fmt.Errorf("slice %d: %w", slice, errNoSessions)
-	case slice == 0 || slice >= maxSlices:
-		return fmt.Errorf("slice %d: want 1 to %d", slice, maxSlices-1)
+	case d.limits.Sessions == 0:
+		return fmt.Errorf("slice %d: %w", slice, session.ErrNone)
+	case slice == 0 || slice >= session.MaxSlices:
+		return fmt.Errorf("slice %d: want 1 to %d", slice, session.MaxSlices-1)
 	}
 	return nil
 }
@@ -35,9 +36,9 @@ func (d *DataPlane) SetSlice(slice uint32, up, down uint64) error {
 	if err != nil {
 		return err
 	}
-	for direction, rate := range map[Direction]uint32{Uplink: kilobits(up), Downlink: kilobits(down)} {
+	for direction, rate := range map[Direction]uint64{Uplink: up, Downlink: down} {
 		index := sliceEntry(slice, direction)
-		setRate(d.sliceMeter, index, wordMeterBucket, wordMeterRate, rate, now)
+		session.SetMeterRate(d.sliceMeter, index, rate, now)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
 	if len(packet) == 0 {
 		return nil, errors.New("there is no packet")
 	}
-	if teid := d.Sessions.downlinkTEID(session); teid != 0 {
+	if teid := d.Sessions.DownlinkTEID(session); teid != 0 {
 		var err error
 		if packet, err = d.gpduToUs(teid, packet); err != nil {
 			return nil, err
@@ -37,32 +37,6 @@ func (d *DataPlane) frameToUE(session uint64, packet []byte) ([]byte, error) {
 		etherType = 0x0800
 	}
 	return append(binary.BigEndian.AppendUint16(frame, etherType), packet...), nil
-}
-
-// downlinkTEID is where a session's UE is reached through this node; 0: by its
-// address, or not at all.
-func (s *Sessions) downlinkTEID(id uint64) (teid uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.usable() != nil {
-		return 0
-	}
-	for _, e := range s.state(s.owners.byID.Get(id)).entries {
-		do := s.tables.loadPDR(e.index, wordPDRDo)
-		if e.kind&entryHead == 0 || !isActive(do) || flagsOf(do)&flagDownlink == 0 {
-			continue
-		}
-		k, keyed := s.owners.keys[e.index]
-		switch {
-		case keyed && k.teid != 0:
-			teid = k.teid
-		case !keyed && e.index < s.owners.slots:
-			teid = e.index | uint32(generationOf(do))<<24
-		default:
-			return 0
-		}
-	}
-	return teid
 }
 
 // gpduToUs is a G-PDU to one of our GTP-U addresses. Nobody looks at the UDP

@@ -38,19 +38,8 @@ func (d *DataPlane) Usage() map[string]table.Usage {
 		abi.MapRoute4: route4, abi.MapRoute6: route6, abi.MapAdjacency: d.Adjacencies.Usage(), abi.MapSource: d.sources.Usage(),
 		abi.MapNameByIndex: d.names.Usage(),
 	}
-	if d.Sessions.room {
-		d.Sessions.tableUsage(out)
+	if d.limits.Sessions != 0 {
+		d.Sessions.TableUsage(out)
 	}
 	return out
-}
-
-// tableUsage says how full the tables of sessions are. Of pdr, entries that
-// TEIDs and UE pools lead to are there for each session.
-func (s *Sessions) tableUsage(out map[string]table.Usage) {
-	o, of := s.owners, func(x *indexStack) table.Usage { return table.Usage{Used: x.used(), Max: int(x.end - x.first)} }
-	out["sessions"] = table.Usage{Used: o.byID.Len(), Max: int(o.most)}
-	out[abi.MapPdr], out[abi.MapMeter], out[abi.MapForwarding] = of(&o.pdrFree), of(&o.meterFree), of(&s.forwardings.free)
-	out[abi.MapFilter] = table.Usage{Used: int(o.runs.used), Max: int(o.runs.count)}
-	out[abi.MapPdrByTeid] = table.Usage{Used: s.tables.count(byTEID), Max: int(o.most)}
-	out[abi.MapPdrByUe] = table.Usage{Used: s.tables.count(byUE), Max: int(o.most)}
 }

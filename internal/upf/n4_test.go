@@ -308,7 +308,7 @@ func (n *n4) check(t *testing.T) {
 	n.quiet(t)
 	n.look()
 	for s := range n.Sessions() {
-		usage, err := n.path.SessionUsage(s.SEID)
+		usage, err := n.path.Sessions.Usage(s.SEID)
 		if err != nil {
 			t.Fatalf("session %d: %v", s.SEID, err)
 		}
@@ -382,4 +382,16 @@ func (j joined) Inject(frame []byte, ifindex int) error { return j.Frames.Inject
 func (j joined) InjectKept(frame []byte, ifindex int) error {
 	return j.Frames.InjectKept(frame, ifindex)
 }
-func (j joined) PuntsIdle() bool { return j.Punts.Idle() }
+func (j joined) PuntsIdle() bool                      { return j.Punts.Idle() }
+func (j joined) PutSession(s dataplane.Session) error { return j.Sessions.Put(s) }
+func (j joined) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
+	return j.Sessions.Remove(id, done)
+}
+func (j joined) DropSession(id uint64) error                           { return j.Sessions.Drop(id) }
+func (j joined) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) { return j.Sessions.Usage(id) }
+func (j joined) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error {
+	return j.Sessions.SetLimits(id, rule, l)
+}
+func (j joined) NewTEID() (uint32, error)   { return j.Sessions.NewTEID() }
+func (j joined) TakeTEID(teid uint32) error { return j.Sessions.TakeTEID(teid) }
+func (j joined) FreeTEID(teid uint32)       { j.Sessions.FreeTEID(teid) }

@@ -1,10 +1,11 @@
-package dataplane
+package session
 
 import (
 	"errors"
 	"fmt"
 
-	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
 )
 
 // teids are the local TEIDs of sessions. The low 24 bits of those that we hand
@@ -36,14 +37,6 @@ func newTEIDs(slots uint32) *teids {
 	}
 }
 
-// slotOf is where a TEID is found without a lookup; 0: nowhere.
-func (t *teids) slotOf(teid uint32) uint32 {
-	if slot := teid & settings.MaxSessions; slot < t.slots {
-		return slot
-	}
-	return 0
-}
-
 // pop is the next free slot; 0: there is none.
 func (t *teids) pop() uint32 {
 	for t.len > 0 {
@@ -73,13 +66,13 @@ func (t *teids) push(slot uint32) {
 	}
 }
 
-// NewTEID hands out a TEID that no session or tunnel has (*FullError: there is
+// NewTEID hands out a TEID that no session or tunnel has (*table.FullError: there is
 // none left).
 func (s *Sessions) NewTEID() (uint32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.room {
-		return 0, errNoSessions
+		return 0, ErrNone
 	}
 	t := s.teids
 	for tries := uint32(0); tries < t.slots; tries++ {
@@ -89,34 +82,34 @@ func (s *Sessions) NewTEID() (uint32, error) {
 		}
 		t.generation[slot]++
 		teid := uint32(t.generation[slot])<<24 | slot
-		if _, tunnel := s.node.tunnelOf(teid); tunnel || t.others[teid] || isActive(s.tables.loadPDR(slot, wordPDRDo)) {
+		if _, tunnel := s.node.TunnelOf(teid); tunnel || t.others[teid] || isActive(s.tables.loadPDR(slot, wordPDRDo)) {
 			t.push(slot)
 			continue
 		}
 		t.state[slot] = teidTaken
 		return teid, nil
 	}
-	return 0, &FullError{Table: "TEIDs", Max: t.slots - 1, Limit: "sessions"}
+	return 0, &table.FullError{Table: "TEIDs", Max: t.slots - 1, Limit: "sessions"}
 }
 
-// TakeTEID takes a TEID that somebody else chose (ErrTaken).
+// TakeTEID takes a TEID that somebody else chose (target.ErrTaken).
 func (s *Sessions) TakeTEID(teid uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !s.room:
-		return errNoSessions
+		return ErrNone
 	case teid == 0:
 		return errors.New("TEID 0: want another")
 	}
 	t := s.teids
-	if name, ok := s.node.tunnelOf(teid); ok {
-		return fmt.Errorf("TEID %#x %w: by tunnel %s", teid, ErrTaken, name)
+	if name, ok := s.node.TunnelOf(teid); ok {
+		return fmt.Errorf("TEID %#x %w: by tunnel %s", teid, target.ErrTaken, name)
 	}
-	slot := t.slotOf(teid)
+	slot := slotOf(teid, t.slots)
 	switch {
 	case t.others[teid], slot != 0 && t.state[slot]&teidTaken != 0 && t.generation[slot] == uint8(teid>>24):
-		return fmt.Errorf("TEID %#x %w", teid, ErrTaken)
+		return fmt.Errorf("TEID %#x %w", teid, target.ErrTaken)
 	case slot == 0 || t.state[slot]&teidTaken != 0:
 		t.others[teid] = true
 	default:
@@ -138,7 +131,7 @@ func (s *Sessions) FreeTEID(teid uint32) {
 		delete(t.others, teid)
 		return
 	}
-	slot := t.slotOf(teid)
+	slot := slotOf(teid, t.slots)
 	if slot != 0 && t.state[slot]&teidTaken != 0 && t.generation[slot] == uint8(teid>>24) {
 		t.state[slot] &^= teidTaken
 		t.push(slot)

@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
@@ -23,12 +24,12 @@ const maxIdleForwardings = 1024
 // maxArgsOffset leaves room for Args.Mob.Session in a SID.
 const maxArgsOffset = 128 - 40
 
-// maxSlices bounds slices' numbers.
-const maxSlices = 1024
+// MaxSlices bounds slices' numbers.
+const MaxSlices = 1024
 
 // forwardings are the entries of forwarding, which rules of many sessions share.
 type forwardings struct {
-	node      node
+	node      Node
 	array     *table.Array[abi.Forwarding]
 	later     func(release)
 	releases  *releases
@@ -48,13 +49,13 @@ type forwardingEntry struct {
 	// an earlier daemon left.
 	known bool
 	model Forwarding // without its TEID
-	adj   AdjacencyKey
+	hop   adjacency.Key
 }
 
 // check says what is wrong with a model.
 func (f *forwardings) check(m *Forwarding) error {
-	if m.Slice >= maxSlices {
-		return fmt.Errorf("slice %d: want less than %d", m.Slice, maxSlices)
+	if m.Slice >= MaxSlices {
+		return fmt.Errorf("slice %d: want less than %d", m.Slice, MaxSlices)
 	}
 	if m.Source.IsValid() && m.Remote.IsValid() && m.Source.Is4() != m.Remote.Is4() {
 		return errors.New("source: want the family of remote")
@@ -73,14 +74,14 @@ func (f *forwardings) check(m *Forwarding) error {
 			return fmt.Errorf("remote %s: want an IPv6 address", m.Remote)
 		}
 	case ForwardPolicy:
-		switch _, layer2, found := f.node.policy(m.Policy); {
+		switch _, layer2, found := f.node.Policy(m.Policy); {
 		case !found:
 			return fmt.Errorf("policy %q is missing", m.Policy)
 		case layer2:
 			return fmt.Errorf("policy %q encapsulates Ethernet frames", m.Policy)
 		}
 	case ForwardLink:
-		if f.node.linkNumber(m.Link) == 0 {
+		if f.node.LinkNumber(m.Link) == 0 {
 			return fmt.Errorf("link %s is missing", m.Link)
 		}
 	default:
@@ -94,7 +95,7 @@ func (f *forwardings) source(m *Forwarding) netip.Addr {
 	if m.Source.IsValid() || m.Kind != ForwardSRv6 && m.Kind != ForwardGTPU {
 		return m.Source
 	}
-	return f.node.outerSource(m)
+	return f.node.OuterSource(m)
 }
 
 // entry is the entry for a model whose adjacency is known.
@@ -115,9 +116,9 @@ func (f *forwardings) entry(m *Forwarding, adjacency uint32) abi.Forwarding {
 		e.Kind = uint8(abi.ForwardingKindFORWARD_SRV6)
 	case ForwardPolicy:
 		e.Kind = uint8(abi.ForwardingKindFORWARD_POLICY)
-		e.Index, _, _ = f.node.policy(m.Policy)
+		e.Index, _, _ = f.node.Policy(m.Policy)
 	case ForwardLink:
-		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_LINK), f.node.linkNumber(m.Link)
+		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_LINK), f.node.LinkNumber(m.Link)
 	}
 	if m.Internal {
 		e.Internal = 1
@@ -135,24 +136,24 @@ func (f *forwardings) acquire(model Forwarding) (uint32, error) {
 		known.refs++
 		return known.index, nil
 	}
-	var key AdjacencyKey
+	var hop adjacency.Key
 	if model.Kind == ForwardGTPU || model.Kind == ForwardSRv6 {
-		key = AdjacencyKey{NextHop: model.Remote}
+		hop.NextHop = model.Remote
 	} else if model.Kind == ForwardLink {
-		key = model.Link.Key()
+		hop = model.Link.Key()
 	}
-	adjacency, err := f.node.acquire(key)
+	adjacency, err := f.node.Acquire(hop)
 	if err != nil {
 		return 0, err
 	}
 	e, err := f.place(f.entry(&model, adjacency))
 	if err != nil {
-		return 0, errors.Join(err, f.node.release(key))
+		return 0, errors.Join(err, f.node.Release(hop))
 	}
 	if model.Kind == ForwardPolicy {
-		f.node.usePolicy(model.Policy, true)
+		f.node.UsePolicy(model.Policy, true)
 	}
-	e.known, e.model, e.adj = true, model, key
+	e.known, e.model, e.hop = true, model, hop
 	e.refs++
 	f.byModel[model] = e
 	return e.index, nil
@@ -211,9 +212,9 @@ func (f *forwardings) reap() error {
 			continue
 		}
 		if model.Kind == ForwardPolicy {
-			f.node.usePolicy(model.Policy, false)
+			f.node.UsePolicy(model.Policy, false)
 		}
-		errs = append(errs, f.node.release(e.adj))
+		errs = append(errs, f.node.Release(e.hop))
 		delete(f.byModel, model)
 		f.retire(e)
 	}
@@ -240,7 +241,7 @@ func (f *forwardings) sourcesChanged(pdr *table.Array[abi.Pdr]) error {
 		if err != nil {
 			return err
 		}
-		next.known, next.model, next.adj, next.refs = true, model, e.adj, e.refs
+		next.known, next.model, next.hop, next.refs = true, model, e.hop, e.refs
 		f.byModel[model] = next
 		moved[e.index] = next.index
 		f.retire(e)

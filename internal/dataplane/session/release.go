@@ -1,6 +1,8 @@
-package dataplane
+package session
 
-import "github.com/culvert-net/culvert/internal/dataplane/table"
+import (
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+)
 
 // releases are what packets may still see, and what is to be done about each
 // once they have left.
@@ -81,14 +83,14 @@ func (r *releases) rested(index uint32) error {
 
 // fullOrBusy is full, unless room in that table comes back which was given up
 // lately: by releases of that kind.
-func (r *releases) fullOrBusy(kind uint8, full *FullError) error {
+func (r *releases) fullOrBusy(kind uint8, full *table.FullError) error {
 	if due := r.due[kind]; due > r.settled {
 		return &busyError{due}
 	}
 	return full
 }
 
-// take takes an entry of a table: *FullError or *busyError if there is none.
+// take takes an entry of a table: *table.FullError or *busyError if there is none.
 func (r *releases) take(x *indexStack) (uint32, error) {
 	if n := len(x.free); n > 0 {
 		i := x.free[n-1]
@@ -99,5 +101,5 @@ func (r *releases) take(x *indexStack) (uint32, error) {
 		x.next++
 		return x.next - 1, nil
 	}
-	return 0, r.fullOrBusy(x.back, &FullError{Table: x.table, Max: x.end - x.first, Limit: x.limit})
+	return 0, r.fullOrBusy(x.back, &table.FullError{Table: x.table, Max: x.end - x.first, Limit: x.limit})
 }

@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ const (
 	meterTimeShift = 10
 	meterWindow    = 62500 // 64 ms
 	meterPayout    = 3906  // 4 ms
-	meterPayoutMax = 16384 // octets
+	MeterPayoutMax = 16384 // octets that a bucket is paid at a time at least
 	maxWindow      = 1 << 31
 )
 
@@ -39,7 +39,7 @@ func newBucket(now uint64, used, window uint32) uint64 {
 
 // octetWindow is how much of the past counts at a rate in kbit/s.
 func octetWindow(rate uint32) uint32 {
-	least := (uint64(meterPayoutMax)*15625 + 2*uint64(rate) - 1) / (2 * uint64(rate))
+	least := (uint64(MeterPayoutMax)*15625 + 2*uint64(rate) - 1) / (2 * uint64(rate))
 	return uint32(max(least, meterWindow))
 }
 
@@ -48,7 +48,7 @@ func onePayment(m abi.Meter) uint32 {
 	if m.Unit == uint32(abi.MeterUnitMETER_PACKETS) {
 		return uint32(uint64(m.Window)*uint64(m.Rate)/976562500) + 1
 	}
-	return uint32(max(meterPayoutMax, uint64(meterPayout)*uint64(m.Rate)*2/15625))
+	return uint32(max(MeterPayoutMax, uint64(meterPayout)*uint64(m.Rate)*2/15625))
 }
 
 // slowDown takes back what a bucket was paid at a higher rate and has left,
@@ -78,6 +78,12 @@ func meterEntry(m Meter) abi.Meter {
 		Unit:   uint32(abi.MeterUnitMETER_PACKETS),
 		Window: uint32(min(uint64(period)>>meterTimeShift, maxWindow)),
 	}
+}
+
+// SetMeterRate changes the rate of a meter of octets, in kbit/s; 0: none. now is that
+// of table.Now.
+func SetMeterRate(m *table.Array[abi.Meter], i uint32, rate, now uint64) {
+	setRate(m, i, wordMeterBucket, wordMeterRate, kilobits(rate), now)
 }
 
 // setRate changes the rate of an entry, in kbit/s. A bucket begins with a rate,

@@ -1,10 +1,11 @@
-package dataplane
+package session
 
 import (
 	"net/netip"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
+	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 )
 
 // Session is what the data path holds of one session: its rules, ready to be
@@ -76,6 +77,12 @@ type RuleLimits struct {
 	// earlier.
 	RefusedNotifyAt uint64
 }
+
+// Link is where an Ethernet session's data network is.
+type Link = ethernet.Link
+
+// Frames is PDR_FRAMES (bpf/def/tables.h): T-PDUs of the entry are frames.
+const Frames = 0x80
 
 // Container is the kind of PDU Session Container in sent G-PDUs (TS 38.415).
 type Container uint8
@@ -183,18 +190,18 @@ type RuleUsage struct {
 	Refused counter.Counter
 }
 
-// SessionEvent is what the data path tells about a rule.
-type SessionEvent struct {
+// Event is what the data path tells about a rule.
+type Event struct {
 	Session uint64
 	Rule    uint16
-	Kind    SessionEventKind
+	Kind    EventKind
 }
 
-// SessionEventKind is the kind of an event.
-type SessionEventKind uint8
+// EventKind is the kind of an event.
+type EventKind uint8
 
 // The kinds.
 const (
-	EventNotify SessionEventKind = iota // NotifyAt or RefusedNotifyAt is reached
-	EventStop                           // a packet was dropped because of StopAt
+	EventNotify EventKind = iota // NotifyAt or RefusedNotifyAt is reached
+	EventStop                    // a packet was dropped because of StopAt
 )

@@ -1,9 +1,8 @@
-package dataplane
+package session
 
 import (
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 
@@ -33,22 +32,18 @@ const (
 	byLink                     // station; pdr_by_ue has it for a daemon that starts again
 )
 
-// keysOf are the keys that lead packets to a rule of a session.
-func keysOf(r *Rule, session uint64) iter.Seq[key] {
-	return func(yield func(key) bool) {
-		switch {
-		case r.TEID != 0:
-			yield(key{teid: r.TEID})
-		case r.Ethernet:
-			yield(key{link: r.Link, session: session})
-		default:
-			for _, to := range r.Destinations {
-				if !yield(key{prefix: to.Masked()}) {
-					return
-				}
-			}
-		}
+// appendKeys appends the keys that lead packets to a rule of a session.
+func appendKeys(keys []key, r *Rule, session uint64) []key {
+	switch {
+	case r.TEID != 0:
+		return append(keys, key{teid: r.TEID})
+	case r.Ethernet:
+		return append(keys, key{link: r.Link, session: session})
 	}
+	for _, to := range r.Destinations {
+		keys = append(keys, key{prefix: to.Masked()})
+	}
+	return keys
 }
 
 // leadsTo says whether a key of a session leads to one of its rules.
@@ -83,9 +78,9 @@ type lookups struct {
 	pdr   *table.Array[abi.Pdr]
 	teids *table.Hash[uint32, uint32]
 	ues   *table.Hash[abi.In6, uint32]
-	node  node
+	node  Node
 	slots uint32 // of pdr that TEIDs lead to by index
-	pools sessionPools
+	pools pools
 }
 
 // find returns the lookup that packets with a key use, the index that it leads
@@ -94,7 +89,7 @@ type lookups struct {
 func (l *lookups) find(k key) (by lookupKind, index uint32, led bool) {
 	switch {
 	case k.teid != 0:
-		if slot := l.slotOf(k.teid); slot != 0 {
+		if slot := slotOf(k.teid, l.slots); slot != 0 {
 			do := l.pdr.Load(slot, wordPDRDo)
 			if isActive(do) && flagsOf(do)&flagByTEID != 0 && generationOf(do) == uint8(k.teid>>24) {
 				return byIndex, slot, true
@@ -113,15 +108,15 @@ func (l *lookups) find(k key) (by lookupKind, index uint32, led bool) {
 		index, led = l.ues.Lookup(abi.In6Of(k.prefix.Addr()))
 		return byUE, index, led
 	}
-	if t := l.node.targetAt(k.prefix); t.Kind == uint32(abi.TargetKindTARGET_PDR) {
+	if t := l.node.TargetAt(k.prefix); t.Kind == uint32(abi.TargetKindTARGET_PDR) {
 		return byPrefix, t.Index, true
 	}
 	return byPrefix, 0, false
 }
 
 // slotOf is the index of pdr that a TEID has by its low bits; 0: none.
-func (l *lookups) slotOf(teid uint32) uint32 {
-	if slot := teid & settings.MaxSessions; slot < l.slots {
+func slotOf(teid, slots uint32) uint32 {
+	if slot := teid & settings.MaxSessions; slot < slots {
 		return slot
 	}
 	return 0
@@ -151,7 +146,7 @@ func (l *lookups) put(k key, by lookupKind, index uint32) error {
 	case byLink:
 		return l.ues.Put(linkEntry(k.session), index)
 	case byPrefix:
-		return l.node.putTarget(k.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: index})
+		return l.node.PutTarget(k.prefix, abi.Target{Kind: uint32(abi.TargetKindTARGET_PDR), Index: index})
 	}
 	return nil
 }
@@ -168,62 +163,26 @@ func (l *lookups) del(k key) error {
 		l.countUEs()
 		return err
 	}
-	return l.node.delTarget(k.prefix)
+	return l.node.DeleteTarget(k.prefix)
 }
 
 // countUEs lets packets skip pdr_by_ue while it is empty.
 func (l *lookups) countUEs() {
 	if ues := uint32(l.ues.Len()); ues <= 1 {
-		l.node.setUEs(ues)
+		l.node.SetUEs(ues)
 	}
 }
 
-// sessionPools are the UE pools of sessions in the settings.
-type sessionPools struct {
-	four []abi.Pool4
-	six  []abi.Pool6
+// linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:
+// the second half is neither 0 nor that of an IPv4 address.
+func linkEntry(session uint64) (e abi.In6) {
+	binary.BigEndian.PutUint64(e.B[:], session)
+	e.B[8], e.B[15] = 0xff, 1
+	return e
 }
 
-func sessionPoolsOf(s *abi.Settings) (p sessionPools) {
-	for _, e := range s.Pool4 {
-		if e.Enabled() && e.Sessions != 0 {
-			p.four = append(p.four, e)
-		}
-	}
-	for _, e := range s.Pool6 {
-		if e.Enabled() && e.Sessions != 0 {
-			p.six = append(p.six, e)
-		}
-	}
-	return p
-}
+func isLinkEntry(e abi.In6) bool { return e == linkEntry(binary.BigEndian.Uint64(e.B[:])) }
 
-// slotOf is the index of pdr that a pool has for a UE; 0: no pool has it.
-func (p *sessionPools) slotOf(ue netip.Prefix) uint32 {
-	if !isUE(ue) {
-		return 0
-	}
-	if ue.Addr().Is4() {
-		b := ue.Addr().As4()
-		addr := binary.BigEndian.Uint32(b[:])
-		for _, l := range p.four {
-			if addr&l.Mask == l.Prefix {
-				return l.Base + addr&^l.Mask
-			}
-		}
-		return 0
-	}
-	hi, _ := abi.Halves(ue.Addr())
-	for _, l := range p.six {
-		if hi&l.Mask == l.Hi {
-			return l.Base + uint32(hi&^l.Mask)
-		}
-	}
-	return 0
-}
-
-func (p *sessionPools) has(want netip.Prefix) bool {
-	want = want.Masked()
-	return slices.ContainsFunc(p.four, func(l abi.Pool4) bool { return fromPool4(l) == want }) ||
-		slices.ContainsFunc(p.six, func(l abi.Pool6) bool { return fromPool6(l) == want })
-}
+// LinkEntry is the entry of pdr that leads to the rules of an Ethernet session for
+// frames from its link; 0: it has none.
+func (s *Sessions) LinkEntry(id uint64) uint32 { return s.tables.UEs.Get(linkEntry(id)) }

@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import (
 	"cmp"
@@ -174,7 +174,7 @@ func (r filterRun) isNone() bool { return r.from == r.to }
 type Planner struct{ plan Plan }
 
 // Plan plans what leads from the old state to the wanted one, and reserves free
-// entries for it. On an error nothing is reserved: *FullError, ErrTaken, or
+// entries for it. On an error nothing is reserved: *table.FullError, target.ErrTaken, or
 // *busyError where an entry is free only after a grace period. The plan is
 // valid until the next one.
 func (pl *Planner) Plan(old state, want wanted, o *owners, v view) (*Plan, error) {

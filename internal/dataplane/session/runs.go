@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import "math/bits"
 

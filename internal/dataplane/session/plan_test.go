@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
@@ -20,29 +22,29 @@ type memoryNode struct {
 	taken    netip.Prefix // by steering
 }
 
-func (n *memoryNode) acquire(k AdjacencyKey) (uint32, error) {
-	if k.IsZero() {
+func (n *memoryNode) Acquire(h adjacency.Key) (uint32, error) {
+	if h.IsZero() {
 		return 0, nil
 	}
-	return 1 + uint32(len(k.NextHop.String()+k.Interface)), nil
+	return 1 + uint32(len(h.NextHop.String())), nil
 }
-func (n *memoryNode) release(...AdjacencyKey) error { return nil }
-func (n *memoryNode) policy(name string) (index uint32, layer2, found bool) {
+func (n *memoryNode) Release(...adjacency.Key) error { return nil }
+func (n *memoryNode) Policy(name string) (index uint32, layer2, found bool) {
 	return 1, false, name == "n9"
 }
-func (n *memoryNode) usePolicy(string, bool)                 {}
-func (n *memoryNode) linkNumber(Link) uint32                 { return 0 }
-func (n *memoryNode) outerSource(*Forwarding) netip.Addr     { return netip.Addr{} }
-func (n *memoryNode) targetAt(p netip.Prefix) abi.Target     { return n.byPrefix[p] }
-func (n *memoryNode) delTarget(p netip.Prefix) error         { delete(n.byPrefix, p); return nil }
-func (n *memoryNode) steered(p netip.Prefix) bool            { return p == n.taken }
-func (n *memoryNode) tunnelOf(uint32) (name string, ok bool) { return "", false }
-func (n *memoryNode) setUEs(uint32)                          {}
-func (n *memoryNode) putTarget(p netip.Prefix, t abi.Target) error {
+func (n *memoryNode) UsePolicy(string, bool)                 {}
+func (n *memoryNode) LinkNumber(Link) uint32                 { return 0 }
+func (n *memoryNode) OuterSource(*Forwarding) netip.Addr     { return netip.Addr{} }
+func (n *memoryNode) TargetAt(p netip.Prefix) abi.Target     { return n.byPrefix[p] }
+func (n *memoryNode) DeleteTarget(p netip.Prefix) error      { delete(n.byPrefix, p); return nil }
+func (n *memoryNode) Steered(p netip.Prefix) bool            { return p == n.taken }
+func (n *memoryNode) TunnelOf(uint32) (name string, ok bool) { return "", false }
+func (n *memoryNode) SetUEs(uint32)                          {}
+func (n *memoryNode) PutTarget(p netip.Prefix, t abi.Target) error {
 	n.byPrefix[p] = t
 	return nil
 }
-func (n *memoryNode) targets() map[uint32]bool {
+func (n *memoryNode) Targets() map[uint32]bool {
 	out := map[uint32]bool{}
 	for _, t := range n.byPrefix {
 		out[t.Index] = true
@@ -57,35 +59,33 @@ func (n *memoryNode) sweep(o *owners) {
 
 // memorySessions has tables in memory, where no packet passes, and pools for the
 // UEs of plain and both4and6.
-func memorySessions(l Limits) *Sessions {
-	most := sessionMaps(l)
-	pdrs, filters := most[abi.MapPdr], most[abi.MapFilter]
-	return openMemory(l, &memoryNode{byPrefix: map[netip.Prefix]abi.Target{}}, sessionTables{
-		pdr: table.NewArray[abi.Pdr](pdrs), refused: table.NewArray[abi.Refused](pdrs),
-		filter: table.NewArray[abi.Filter](filters), frameFilter: table.NewArray[abi.FrameFilter](filters),
-		meter: table.NewArray[abi.Meter](most[abi.MapMeter]), forwarding: table.NewArray[abi.Forwarding](most[abi.MapForwarding]),
-		lookups: lookups{
-			teids: table.NewHash[uint32, uint32](abi.MapPdrByTeid, l.Sessions),
-			ues:   table.NewHash[abi.In6, uint32](abi.MapPdrByUe, l.Sessions),
-		},
+func memorySessions(filters uint32) *Sessions {
+	const sessions = 64
+	l := settings.Limits{Sessions: sessions, Filters: filters}
+	most := MapSizes(l)
+	return openMemory(&memoryNode{byPrefix: map[netip.Prefix]abi.Target{}}, l, Tables{
+		PDR: table.NewArray[abi.Pdr](most[abi.MapPdr]), Refused: table.NewArray[abi.Refused](most[abi.MapPdr]),
+		Filter: table.NewArray[abi.Filter](most[abi.MapFilter]), FrameFilter: table.NewArray[abi.FrameFilter](most[abi.MapFilter]),
+		Meter: table.NewArray[abi.Meter](most[abi.MapMeter]), Forwarding: table.NewArray[abi.Forwarding](most[abi.MapForwarding]),
+		TEIDs: table.NewHash[uint32, uint32](abi.MapPdrByTeid, sessions),
+		UEs:   table.NewHash[abi.In6, uint32](abi.MapPdrByUe, sessions),
 	})
 }
 
-func openMemory(l Limits, n node, t sessionTables) *Sessions {
-	s := openSessions(&sync.Mutex{}, n, l, t)
-	_, pools, _ := l.PDRRanges()
-	s.setPools(sessionPools{
-		four: []abi.Pool4{{Prefix: 10<<24 | 45<<16, Mask: ^uint32(63), Base: pools, Sessions: 1}},
-		six:  []abi.Pool6{{Hi: 0x20010db8_00450000, Mask: ^uint64(63), Base: pools + 64, Sessions: 1}},
-	})
+func openMemory(n Node, l settings.Limits, t Tables) *Sessions {
+	s := Open(&sync.Mutex{}, n, l, t)
+	_, base, _ := l.PDRRanges()
+	s.tables.pools = pools{
+		four: []abi.Pool4{{Prefix: 10<<24 | 45<<16, Mask: ^uint32(63), Base: base, Sessions: 1}},
+		six:  []abi.Pool6{{Hi: 0x20010db8_00450000, Mask: ^uint64(63), Base: base + 64, Sessions: 1}},
+	}
 	s.settling = true // so that only settleMemory settles
 	return s
 }
 
 // restartMemory is what a daemon finds that starts after another one.
 func restartMemory(s *Sessions) *Sessions {
-	l := Limits{Sessions: s.owners.most, Filters: s.tables.filter.Len - firstFilter}
-	return openMemory(l, s.node, s.tables)
+	return openMemory(s.node, settings.Limits{Sessions: s.owners.most}, s.tables.Tables)
 }
 
 func settleMemory(s *Sessions) {
@@ -99,13 +99,13 @@ func planOf(s *Sessions, session Session) (*Plan, error) {
 	if err := s.check(&session); err != nil {
 		return nil, err
 	}
-	s.adopt(&session)
+	s.recovery.adopt(&session)
 	want, err := s.resolve(&session)
 	if err != nil {
 		return nil, err
 	}
 	old := s.state(s.owners.byID.Get(session.ID))
-	p, err := s.planner.Plan(old, want, s.owners, &s.tables)
+	p, err := s.planner.Plan(old, want, s.owners, s.tables)
 	var busy *busyError
 	if errors.As(err, &busy) {
 		settleMemory(s)
@@ -171,7 +171,7 @@ func TestPlan(t *testing.T) {
 			"SetDo forward", "SetDo filters", "Hide", "Wait", "SetSource4", "SetDo filters checking sources"}},
 		{"plain", "nothing", []string{"Hide", "Hide"}},
 	} {
-		s := memorySessions(sessionLimits)
+		s := memorySessions(256)
 		if row.from != "" {
 			must(t, s.Put(all[row.from]))
 		}
@@ -197,7 +197,7 @@ func meets(s *Sessions, keys []key, meters func(*Sessions, uint64) string) map[s
 		var text strings.Builder
 		source := "any" // each family by itself: a packet looks at one
 		if flagsOf(do)&flagSource4 != 0 {
-			source = fmt.Sprintf("%x", s.tables.pdr.LoadHalf(index, wordPDRStop, 1))
+			source = fmt.Sprintf("%x", s.tables.PDR.LoadHalf(index, wordPDRStop, 1))
 		}
 		if flagsOf(do)&flagSource6 != 0 {
 			source += fmt.Sprintf(" %x", s.tables.loadPDR(index, wordPDRSource6))
@@ -205,7 +205,7 @@ func meets(s *Sessions, keys []key, meters func(*Sessions, uint64) string) map[s
 		if actionOf(do) != actionFilters {
 			fmt.Fprint(&text, rule(s, index, meters))
 		} else {
-			for _, f := range s.runAt(moreOf(do)) {
+			for _, f := range s.tables.runAt(moreOf(do)) {
 				at := f.Pdr
 				f.Pdr = 0
 				if takesAll(&f) && at != 0 {
@@ -228,7 +228,7 @@ func rule(s *Sessions, index uint32, meters func(*Sessions, uint64) string) stri
 	out := uint64(0)
 	if actionOf(do) == actionForward {
 		out = s.tables.loadPDR(index, wordPDROut)
-		out = out&0xffffffff | s.tables.forwarding.Load(uint32(out>>32), 0)<<32
+		out = out&0xffffffff | s.tables.Forwarding.Load(uint32(out>>32), 0)<<32
 	}
 	if index == 0 {
 		do = 0
@@ -241,8 +241,8 @@ func rule(s *Sessions, index uint32, meters func(*Sessions, uint64) string) stri
 
 // rates are the meters of a rule, wherever they are.
 func rates(s *Sessions, do uint64) (text string) {
-	for m := moreOf(do); flagsOf(do)&flagMeters != 0 && m != 0; m = s.tables.meter.LoadHalf(m, wordMeterRate, 1) {
-		text += fmt.Sprintf(" meter %d %x", s.tables.meter.LoadHalf(m, wordMeterRate, 0), s.tables.loadMeter(m, wordMeterUnit))
+	for m := moreOf(do); flagsOf(do)&flagMeters != 0 && m != 0; m = s.tables.Meter.LoadHalf(m, wordMeterRate, 1) {
+		text += fmt.Sprintf(" meter %d %x", s.tables.Meter.LoadHalf(m, wordMeterRate, 0), s.tables.loadMeter(m, wordMeterUnit))
 	}
 	return text
 }
@@ -250,7 +250,7 @@ func rates(s *Sessions, do uint64) (text string) {
 func keysOfAll(sessions ...Session) (keys []key) {
 	for _, s := range sessions {
 		for i := range s.Rules {
-			for k := range keysOf(&s.Rules[i], s.ID) {
+			for _, k := range appendKeys(nil, &s.Rules[i], s.ID) {
 				if !slices.Contains(keys, k) {
 					keys = append(keys, k)
 				}
@@ -267,7 +267,7 @@ func TestPlanShowsNoHalf(t *testing.T) {
 	all := variants()
 	for from := range all {
 		for to := range all {
-			s := memorySessions(sessionLimits)
+			s := memorySessions(256)
 			must(t, s.Put(all[from]))
 			settleMemory(s)
 			keys := keysOfAll(all[from], all[to])
@@ -280,7 +280,7 @@ func TestPlanShowsNoHalf(t *testing.T) {
 				if p.Writes[i].Op == Wait {
 					maps.Copy(turned, meets(s, keys, nil))
 				}
-				_, err := s.write(p, &p.Writes[i], 1)
+				_, err := s.writer.write(p, &p.Writes[i], 1)
 				must(t, err)
 				states = append(states, meets(s, keys, nil))
 			}
@@ -308,31 +308,31 @@ func TestEveryPrefixIsRecoverable(t *testing.T) {
 	for from := range all {
 		for to := range all {
 			keys := keysOfAll(all[from], all[to])
-			clean := memorySessions(sessionLimits)
+			clean := memorySessions(256)
 			must(t, clean.Put(all[to]))
 			want := meets(clean, keys, rates)
 			for n, done := 0, false; !done; n++ {
-				s := memorySessions(sessionLimits)
+				s := memorySessions(256)
 				must(t, s.Put(all[from]))
 				settleMemory(s)
 				p, err := planOf(s, all[to])
 				must(t, err)
 				done = n == len(p.Writes)
 				for i := range n {
-					_, err := s.write(p, &p.Writes[i], 1)
+					_, err := s.writer.write(p, &p.Writes[i], 1)
 					must(t, err)
 				}
 				s = restartMemory(s)
 				must(t, s.Put(all[to]))
 				s.node.(*memoryNode).sweep(s.owners)
-				must(t, s.sweep())
+				must(t, s.Sweep())
 				settleMemory(s)
 				if got := meets(s, keys, rates); !maps.Equal(got, want) {
 					t.Fatalf("%s to %s, after %d writes:\n got %q\nwant %q", from, to, n, got, want)
 				}
 				must(t, s.Drop(5))
 				settleMemory(s)
-				must(t, s.reap())
+				must(t, s.Reap())
 				settleMemory(s)
 				if err := leftOver(s); err != nil {
 					t.Fatalf("%s to %s, after %d writes: %v", from, to, n, err)
@@ -344,19 +344,21 @@ func TestEveryPrefixIsRecoverable(t *testing.T) {
 
 // leftOver says what is in use where there is no session.
 func leftOver(s *Sessions) error {
-	o := s.owners
-	used := map[string]int{"pdr": o.pdrFree.used(), "meter": o.meterFree.used(), "filter": int(o.runs.used),
-		"forwarding": s.forwardings.free.used(), "TEIDs": s.tables.teids.Len(), "UEs": s.tables.ues.Len(), "sessions": o.byID.Len(),
-		"keys": len(o.keys), "meters": len(o.meters), "far": len(o.far), "gone": len(o.gone), "resting": len(o.resting),
-		"targets": len(s.node.targets())}
-	for i := range s.tables.pdr.Len {
+	left := s.Leftovers()
+	used := map[string]table.Usage{}
+	s.TableUsage(used)
+	for name, u := range used {
+		left[name] += u.Used
+	}
+	left["targets"] = len(s.node.Targets())
+	for i := range s.tables.PDR.Len {
 		if isActive(s.tables.loadPDR(i, wordPDRDo)) {
-			used["active entries"]++
+			left["active entries"]++
 		}
 	}
-	maps.DeleteFunc(used, func(_ string, n int) bool { return n == 0 })
-	if len(used) > 0 {
-		return fmt.Errorf("in use: %v", used)
+	maps.DeleteFunc(left, func(_ string, n int) bool { return n == 0 })
+	if len(left) > 0 {
+		return fmt.Errorf("in use: %v", left)
 	}
 	return nil
 }
@@ -364,8 +366,6 @@ func leftOver(s *Sessions) error {
 // TestRefusedPlanReservesNothing plans sessions that do not fit, or that have what
 // another one has.
 func TestRefusedPlanReservesNothing(t *testing.T) {
-	small := sessionLimits
-	small.Filters = 8
 	many := rich(5, 7)
 	for range 3 {
 		many.Rules[0].Filters = append(many.Rules[0].Filters, many.Rules[2].Filters...)
@@ -381,7 +381,7 @@ func TestRefusedPlanReservesNothing(t *testing.T) {
 			return variants()["framed"]
 		},
 	} {
-		s := memorySessions(small)
+		s := memorySessions(8)
 		session := make(s)
 		settleMemory(s)
 		before := []int{s.owners.pdrFree.used(), s.owners.meterFree.used(), int(s.owners.runs.used)}
@@ -397,13 +397,13 @@ func TestRefusedPlanReservesNothing(t *testing.T) {
 // TestMetersSurviveARestart demands that a session's meters are its own after a
 // restart, whoever comes next.
 func TestMetersSurviveARestart(t *testing.T) {
-	s := memorySessions(sessionLimits)
+	s := memorySessions(256)
 	must(t, s.Put(rich(5, 7)))
 	settleMemory(s)
 	had := slices.Clone(s.owners.meters[s.owners.byID.Get(5)])
 	s = restartMemory(s)
 	must(t, s.Put(rich(5, 7)))
-	must(t, s.sweep())
+	must(t, s.Sweep())
 	settleMemory(s)
 	must(t, s.Put(rich(6, 8)))
 	must(t, s.Put(rich(5, 7)))

@@ -1,15 +1,17 @@
-package dataplane
+package session
 
 import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // check says what is wrong with a session.
 func (s *Sessions) check(session *Session) error {
 	if len(session.Rules) > maxRules {
-		return fmt.Errorf("%d rules: %w", len(session.Rules), &FullError{Table: "rules of a session", Max: maxRules})
+		return fmt.Errorf("%d rules: %w", len(session.Rules), &table.FullError{Table: "rules of a session", Max: maxRules})
 	}
 	if err := checkEthernet(session); err != nil {
 		return err
@@ -32,7 +34,7 @@ func (s *Sessions) check(session *Session) error {
 	return checkMeters(session)
 }
 
-func checkRule(r *Rule, n node) error {
+func checkRule(r *Rule, n Node) error {
 	if r.Ethernet {
 		if err := checkEthernetRule(r, n); err != nil {
 			return err
@@ -79,13 +81,13 @@ func checkEthernet(s *Session) error {
 	return nil
 }
 
-func checkEthernetRule(r *Rule, n node) error {
+func checkEthernetRule(r *Rule, n Node) error {
 	switch {
 	case len(r.Sources)+len(r.Destinations) > 0:
 		return errors.New("want no UE addresses in an Ethernet session")
 	case r.TEID == 0 && r.Direction != Downlink:
 		return errors.New("want a TEID")
-	case r.TEID == 0 && n.linkNumber(r.Link) == 0:
+	case r.TEID == 0 && n.LinkNumber(r.Link) == 0:
 		return fmt.Errorf("link %s is missing", r.Link)
 	case r.Action.forwards() && !r.carriesFrames():
 		return errors.New("want frames forwarded by GTP-U, by SRv6 with an argument, or from the UE to a link")

@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import (
 	"errors"
@@ -9,30 +9,43 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-// sessionTables are the arrays that plans write, as packets see them.
-type sessionTables struct {
-	pdr         *table.Array[abi.Pdr]
-	refused     *table.Array[abi.Refused]
-	filter      *table.Array[abi.Filter]
-	frameFilter *table.Array[abi.FrameFilter]
-	meter       *table.Array[abi.Meter]
-	forwarding  *table.Array[abi.Forwarding]
+// Tables are the tables of sessions, as packets see them.
+type Tables struct {
+	PDR         *table.Array[abi.Pdr]
+	Refused     *table.Array[abi.Refused]
+	Filter      *table.Array[abi.Filter]
+	FrameFilter *table.Array[abi.FrameFilter]
+	Meter       *table.Array[abi.Meter]
+	Forwarding  *table.Array[abi.Forwarding]
+	TEIDs       *table.Hash[uint32, uint32]  // pdr_by_teid
+	UEs         *table.Hash[abi.In6, uint32] // pdr_by_ue
+}
+
+// tables are Tables, and the lookups of packets in them.
+type tables struct {
+	Tables
 	lookups
 }
 
-func (t *sessionTables) loadPDR(index uint32, word int) uint64   { return t.pdr.Load(index, word) }
-func (t *sessionTables) loadMeter(index uint32, word int) uint64 { return t.meter.Load(index, word) }
-func (t *sessionTables) meters() uint32                          { return t.meter.Len }
-func (t *sessionTables) steered(k key) bool                      { return t.node.steered(k.prefix) }
+func (t *tables) loadPDR(index uint32, word int) uint64   { return t.PDR.Load(index, word) }
+func (t *tables) loadMeter(index uint32, word int) uint64 { return t.Meter.Load(index, word) }
+func (t *tables) meters() uint32                          { return t.Meter.Len }
+func (t *tables) steered(k key) bool                      { return t.node.Steered(k.prefix) }
 
-func (t *sessionTables) loadFilter(i uint32) (f abi.Filter, frame abi.FrameFilter, ok bool) {
-	if i >= t.filter.Len {
+func (t *tables) loadFilter(i uint32) (f abi.Filter, frame abi.FrameFilter, ok bool) {
+	if i >= t.Filter.Len {
 		return f, frame, false
 	}
-	if f = t.filter.Get(i); f.FlowLabel&filterFrame != 0 {
-		frame = t.frameFilter.Get(i)
+	if f = t.Filter.Get(i); f.FlowLabel&filterFrame != 0 {
+		frame = t.FrameFilter.Get(i)
 	}
 	return f, frame, true
+}
+
+// writer does single writes.
+type writer struct {
+	tables *tables
+	owners *owners
 }
 
 // Apply writes a plan in its order, and notes who owns what then. An error of a
@@ -50,14 +63,19 @@ func (s *Sessions) Apply(p *Plan) error {
 	changed := false
 	for i := range p.Writes {
 		w := &p.Writes[i]
-		written, err := s.write(p, w, now)
+		written, err := s.writer.write(p, w, now)
 		if err != nil && w.Op == Lead {
 			return errors.Join(err, s.abandon(p, p.Writes[:i]))
 		}
 		changed = changed || written
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := s.account(p, changed); err != nil {
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, s.account(p, changed))...)
+	return errors.Join(errs...)
 }
 
 func (p *Plan) needsClock() bool {
@@ -66,7 +84,7 @@ func (p *Plan) needsClock() bool {
 
 // write does one write of a plan. changed: packets are handled differently, or
 // counted elsewhere.
-func (s *Sessions) write(p *Plan, w *Write, now uint64) (changed bool, err error) {
+func (s *writer) write(p *Plan, w *Write, now uint64) (changed bool, err error) {
 	switch w.Op {
 	case PutMeter, ChangeMeter:
 		s.writeMeter(p, w, now)
@@ -83,20 +101,20 @@ func (s *Sessions) write(p *Plan, w *Write, now uint64) (changed bool, err error
 		delete(s.owners.keys, w.Index)
 		return false, s.tables.del(p.hidden[w.Part])
 	case Hide:
-		s.tables.pdr.Store(w.Index, wordPDRDo, inactive(s.tables.pdr.Load(w.Index, wordPDRDo)))
+		s.tables.PDR.Store(w.Index, wordPDRDo, inactive(s.tables.PDR.Load(w.Index, wordPDRDo)))
 		return false, nil
 	case SetRate:
-		setRate(s.tables.pdr, w.Index, wordPDRBucket, wordPDRRate, uint32(w.Value), now)
+		setRate(s.tables.PDR, w.Index, wordPDRBucket, wordPDRRate, uint32(w.Value), now)
 	case SetLimits:
 		return s.setRuleLimits(w.Index, p.rules[w.Part].RuleLimits), nil
 	case SetOut:
-		s.tables.pdr.Store(w.Index, wordPDROut, w.Value)
+		s.tables.PDR.Store(w.Index, wordPDROut, w.Value)
 	case SetSource4:
-		s.tables.pdr.StoreHalf(w.Index, wordPDRStop, 1, uint32(w.Value))
+		s.tables.PDR.StoreHalf(w.Index, wordPDRStop, 1, uint32(w.Value))
 	case SetSource6:
-		s.tables.pdr.Store(w.Index, wordPDRSource6, w.Value)
+		s.tables.PDR.Store(w.Index, wordPDRSource6, w.Value)
 	case SetDo:
-		s.tables.pdr.Store(w.Index, wordPDRDo, w.Value)
+		s.tables.PDR.Store(w.Index, wordPDRDo, w.Value)
 	case Wait:
 		s.owners.periods.Wait(s.owners.periods.Next())
 		return false, nil
@@ -107,8 +125,8 @@ func (s *Sessions) write(p *Plan, w *Write, now uint64) (changed bool, err error
 // writeMeter makes an entry say what the session's meter is: a new one whole,
 // another by the words that changed. Packets in between may see a rate with
 // another's window: how large a burst may be, nothing else.
-func (s *Sessions) writeMeter(p *Plan, w *Write, now uint64) {
-	meter, e := s.tables.meter, meterEntry(p.session.Meters[w.Part])
+func (s *writer) writeMeter(p *Plan, w *Write, now uint64) {
+	meter, e := s.tables.Meter, meterEntry(p.session.Meters[w.Part])
 	if next := p.next[w.Part]; next >= 0 {
 		e.Next = p.meters[next]
 	}
@@ -123,21 +141,21 @@ func (s *Sessions) writeMeter(p *Plan, w *Write, now uint64) {
 }
 
 // writeRun fills in entries that no packet reaches yet.
-func (s *Sessions) writeRun(first uint32, run []abi.Filter, frames []abi.FrameFilter) {
+func (s *writer) writeRun(first uint32, run []abi.Filter, frames []abi.FrameFilter) {
 	for i := range run {
 		at := first + uint32(i)
-		if frames[i] != (abi.FrameFilter{}) || s.tables.frameFilter.Get(at) != frames[i] {
-			s.tables.frameFilter.Put(at, &frames[i])
+		if frames[i] != (abi.FrameFilter{}) || s.tables.FrameFilter.Get(at) != frames[i] {
+			s.tables.FrameFilter.Put(at, &frames[i])
 		}
-		s.tables.filter.Put(at, &run[i])
+		s.tables.Filter.Put(at, &run[i])
 	}
 }
 
 // writeRule fills in an entry that is new, or that no packet takes for a rule.
 // It goes on with the volume and the bucket that the rule has. A head says
 // itself what becomes of packets, as the last word.
-func (s *Sessions) writeRule(p *Plan, w *Write, now uint64) {
-	r, i, pdr := &p.rules[w.Part], w.Index, s.tables.pdr
+func (s *writer) writeRule(p *Plan, w *Write, now uint64) {
+	r, i, pdr := &p.rules[w.Part], w.Index, s.tables.PDR
 	var had RuleUsage
 	bucket, rate := uint64(0), kilobits(r.Rate)
 	if w.From != 0 {
@@ -146,7 +164,7 @@ func (s *Sessions) writeRule(p *Plan, w *Write, now uint64) {
 	}
 	v, refused := counter.VolumeOf(had.Volume), counter.VolumeOf(had.Refused)
 	r.volume, r.refused = v.Word, refused.Word
-	s.tables.refused.Put(i, &abi.Refused{Volume: refused})
+	s.tables.Refused.Put(i, &abi.Refused{Volume: refused})
 	if rate != 0 && (w.From == 0 || pdr.LoadHalf(w.From, wordPDRRate, 0) == 0) {
 		bucket = newBucket(now, uint32(v.Word), octetWindow(rate))
 	}

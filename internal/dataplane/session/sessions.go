@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import (
 	"errors"
@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-var errClosed = errors.New("the data path is closed")
+// ErrClosed says that the data path is closed.
+var ErrClosed = errors.New("the data path is closed")
 
-// errNoSessions says that the tables have no room for any.
-var errNoSessions = &FullError{Table: "pdr", Limit: "sessions"}
+// ErrNone says that the tables have no room for sessions.
+var ErrNone = &table.FullError{Table: "pdr", Limit: "sessions"}
 
 // maxRules bounds the rules of a session.
 const maxRules = 128
@@ -23,11 +26,13 @@ type Sessions struct {
 	mu     *sync.Mutex // of the whole data path
 	closed bool
 	room   bool // for any session
-	node   node
+	node   Node
 
-	tables      sessionTables
+	tables      *tables
 	owners      *owners
 	forwardings *forwardings
+	writer      writer
+	recovery    recovery
 	teids       *teids
 	planner     Planner
 	old         state    // memory of the last session's
@@ -45,28 +50,31 @@ type removal struct {
 	done  func([]RuleUsage, error)
 }
 
-// openSessions finds out which entries an earlier daemon had in use, so that none
-// is overwritten before Put or Sweep say whose it is.
-func openSessions(mu *sync.Mutex, n node, l Limits, t sessionTables) *Sessions {
-	s := &Sessions{mu: mu, node: n, room: l.Sessions != 0, tables: t, removals: map[uint32]removal{}}
+// Open finds out which entries an earlier daemon had in use, so that none is
+// overwritten before Put or Sweep say whose it is. The limits say how many
+// sessions there is room for. mu is the lock of the whole data path.
+func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
+	s := &Sessions{mu: mu, node: n, room: l.Sessions != 0, tables: &tables{Tables: t}, removals: map[uint32]removal{}}
 	if !s.room {
 		return s
 	}
-	s.owners = newOwners(l, t.pdr.Len, t.meter.Len, t.filter.Len)
-	s.tables.lookups = lookups{t.pdr, t.teids, t.ues, n, s.owners.slots, sessionPools{}}
+	s.owners = newOwners(l, t.PDR.Len, t.Meter.Len, t.Filter.Len)
+	s.tables.lookups = lookups{t.PDR, t.TEIDs, t.UEs, n, s.owners.slots, pools{}}
 	s.forwardings = &forwardings{
-		node: n, array: t.forwarding, later: s.later, releases: s.owners.releases,
-		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.forwarding.Len),
+		node: n, array: t.Forwarding, later: s.later, releases: s.owners.releases,
+		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.Forwarding.Len),
 		byModel: map[Forwarding]*forwardingEntry{}, byIndex: map[uint32]*forwardingEntry{}, recovered: map[abi.Forwarding]*forwardingEntry{},
 	}
 	s.teids = newTEIDs(s.owners.slots)
-	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(t.pdr.Load(slot, wordPDRDo)) })
-	s.recoverEntries()
+	s.teids.restoreGenerations(func(slot uint32) uint8 { return generationOf(t.PDR.Load(slot, wordPDRDo)) })
+	s.writer = writer{s.tables, s.owners}
+	s.recovery = recovery{s.tables, s.owners, s.forwardings, s.later}
+	s.recovery.recoverEntries()
 	return s
 }
 
 // Put makes the tables hold a session, whatever they held of it before: all of
-// it, or, where that cannot be, nothing new (*FullError, ErrTaken). The same
+// it, or, where that cannot be, nothing new (*table.FullError, target.ErrTaken). The same
 // again changes nothing. Packets that come meanwhile are handled by one rule as
 // it was or as it will be; volumes go on for rules whose ID stays.
 func (s *Sessions) Put(session Session) error {
@@ -82,16 +90,16 @@ func (s *Sessions) put(session *Session) error {
 	if err := s.check(session); err != nil {
 		return err
 	}
-	s.adopt(session)
+	s.recovery.adopt(session)
 	old := s.state(s.owners.byID.Get(session.ID))
 	if old.slot == 0 && s.owners.byID.Len() >= int(s.owners.most) {
-		return &FullError{Table: "sessions", Max: s.owners.most, Limit: "sessions"}
+		return &table.FullError{Table: "sessions", Max: s.owners.most, Limit: "sessions"}
 	}
 	want, err := s.resolve(session)
 	if err != nil {
 		return err
 	}
-	plan, err := s.planner.Plan(old, want, s.owners, &s.tables)
+	plan, err := s.planner.Plan(old, want, s.owners, s.tables)
 	if err != nil {
 		return errors.Join(err, s.forwardings.releaseAll(want.forwardings))
 	}
@@ -116,7 +124,7 @@ func (s *Sessions) resolve(session *Session) (wanted, error) {
 	for i := range session.Rules {
 		r, index := &session.Rules[i], uint32(0)
 		if r.Ethernet && r.TEID == 0 {
-			want.link = s.node.linkNumber(r.Link)
+			want.link = s.node.LinkNumber(r.Link)
 		}
 		if r.Action.forwards() {
 			var err error
@@ -168,7 +176,7 @@ func (s *Sessions) remove(id uint64, done func([]RuleUsage, error)) (found bool,
 		if old.slot == 0 {
 			return nil
 		}
-		plan, err := s.planner.Plan(old, wanted{Session: &Session{ID: id}}, s.owners, &s.tables)
+		plan, err := s.planner.Plan(old, wanted{Session: &Session{ID: id}}, s.owners, s.tables)
 		if err != nil {
 			return err
 		}
@@ -209,17 +217,6 @@ func (s *Sessions) retrying(f func() error) error {
 	return errors.New("the tables changed too often")
 }
 
-// usable says whether there may be sessions.
-func (s *Sessions) usable() error {
-	switch {
-	case s.closed:
-		return errClosed
-	case !s.room:
-		return errNoSessions
-	}
-	return nil
-}
-
 // later notes a release, and has somebody settle it.
 func (s *Sessions) later(r release) {
 	s.owners.later(r)
@@ -256,7 +253,7 @@ func (s *Sessions) settleNow() (ended []removal, more bool) {
 	defer s.mu.Unlock()
 	if s.closed {
 		for _, r := range s.removals {
-			r.err = errClosed
+			r.err = ErrClosed
 			s.ended = append(s.ended, r)
 		}
 		clear(s.removals)
@@ -268,6 +265,14 @@ func (s *Sessions) settleNow() (ended []removal, more bool) {
 	return ended, more
 }
 
+// Settle returns when all is free again that was given up before the call.
+func (s *Sessions) Settle() {
+	s.owners.periods.Wait(s.owners.periods.Next())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle()
+}
+
 // settle does what is due.
 func (s *Sessions) settle() { s.owners.settle(s.settleOne) }
 
@@ -275,14 +280,14 @@ func (s *Sessions) settleOne(r *release) {
 	o := s.owners
 	switch r.kind {
 	case releaseFold:
-		addVolume(s.tables.pdr.Words(r.to), s.tables.pdr.Load(r.index, 0)-r.volume)
-		addVolume(s.tables.refused.Words(r.to), s.tables.refused.Load(r.index, 0)-r.refused)
+		addVolume(s.tables.PDR.Words(r.to), s.tables.PDR.Load(r.index, 0)-r.volume)
+		addVolume(s.tables.Refused.Words(r.to), s.tables.Refused.Load(r.index, 0)-r.refused)
 	case releaseGone:
 		g := o.departedOf(r.to)
 		g.waiting--
-		g.usage = append(g.usage, s.usageOf(r.index, r.rule))
+		g.usage = append(g.usage, s.writer.usageOf(r.index, r.rule))
 	case releasePDR:
-		s.tables.pdr.Store(r.index, wordPDRDo, 0)
+		s.tables.PDR.Store(r.index, wordPDRDo, 0)
 		o.pdrFree.give(r.index)
 	case releaseRun:
 		o.runs.release(r.index - firstFilter)
@@ -301,35 +306,53 @@ func (s *Sessions) settleOne(r *release) {
 	}
 }
 
+// Close ends the use of the tables. Those who wait for usage get an error.
+func (s *Sessions) Close() { s.closed = true }
+
+// usable says whether there may be sessions: nil, or the reason why not.
+func (s *Sessions) usable() error {
+	switch {
+	case s.closed:
+		return ErrClosed
+	case !s.room:
+		return ErrNone
+	}
+	return nil
+}
+
 // RuleAt is the session and rule that an entry of pdr belongs to; 0: to none.
 func (s *Sessions) RuleAt(index uint32) (session uint64, rule uint16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ruleAt(index)
+	return s.Owner(index)
 }
 
-func (s *Sessions) ruleAt(index uint32) (session uint64, rule uint16) {
+// Owner is RuleAt for a caller that holds the lock.
+func (s *Sessions) Owner(index uint32) (session uint64, rule uint16) {
 	if !s.room {
 		return 0, 0
 	}
 	return s.owners.ruleAt(index)
 }
 
-// setPools says where the UE pools of sessions are.
-func (s *Sessions) setPools(p sessionPools) { s.tables.pools = p }
+// EntryAt is the entry of pdr of a rule; 0: there is none.
+func (s *Sessions) EntryAt(session uint64, rule uint16) uint32 {
+	return s.owners.entryOf(s.owners.byID.Get(session), rule)
+}
 
-// reap gives up what no rule refers to any more.
-func (s *Sessions) reap() error {
+// Reap gives up what no rule refers to any more. The caller holds the lock, as of
+// all below.
+func (s *Sessions) Reap() error {
 	if !s.room {
 		return nil
 	}
 	return s.forwardings.reap()
 }
 
-// sourcesChanged lets rules go on with the node's new addresses.
-func (s *Sessions) sourcesChanged() error {
+// SourcesChanged lets rules go on with the node's new addresses.
+func (s *Sessions) SourcesChanged() error {
 	if !s.room {
 		return nil
 	}
-	return s.forwardings.sourcesChanged(s.tables.pdr)
+	return s.forwardings.sourcesChanged(s.tables.PDR)
 }

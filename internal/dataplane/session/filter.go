@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // A run of filters (bpf/filter.h) ends with one that takes everything: the last
@@ -114,7 +115,7 @@ func appendRun(f *filters, h *head, local bool, members []int, rules []plannedRu
 	}
 	n := len(f.entries) - from
 	if n > maxRun {
-		return filterRun{}, fmt.Errorf("%s: %d filters: %w", h.key, n, &FullError{Table: "filters of a session", Max: maxRun})
+		return filterRun{}, fmt.Errorf("%s: %d filters: %w", h.key, n, &table.FullError{Table: "filters of a session", Max: maxRun})
 	}
 	if n == 0 || n < maxRun && !takesAll(&f.entries[len(f.entries)-1]) {
 		f.entries, f.frames = append(f.entries, abi.Filter{}), append(f.frames, abi.FrameFilter{})

@@ -1,8 +1,11 @@
-package dataplane
+package session
 
 import (
 	"fmt"
+	"maps"
 	"sync/atomic"
+
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
@@ -20,10 +23,10 @@ func addVolume(at []uint64, word uint64) {
 	}
 }
 
-// NoSessionError says that a session is missing.
-type NoSessionError struct{ ID uint64 }
+// MissingError says that a session is missing.
+type MissingError struct{ ID uint64 }
 
-func (e *NoSessionError) Error() string { return fmt.Sprintf("session %#x is missing", e.ID) }
+func (e *MissingError) Error() string { return fmt.Sprintf("session %#x is missing", e.ID) }
 
 // Usage says what each rule of a session forwarded. The rules that the last change
 // took out of the session are among them, with all that they ever did; where
@@ -32,7 +35,7 @@ func (s *Sessions) Usage(id uint64) (out []RuleUsage, err error) {
 	err = s.retrying(func() error {
 		slot := s.owners.byID.Get(id)
 		if slot == 0 {
-			return &NoSessionError{id}
+			return &MissingError{id}
 		}
 		if g := s.owners.gone[slot]; g != nil {
 			if g.waiting > 0 {
@@ -42,7 +45,7 @@ func (s *Sessions) Usage(id uint64) (out []RuleUsage, err error) {
 		}
 		for _, e := range s.state(slot).entries {
 			if e.kind&entryRule != 0 {
-				out = append(out, s.usageOf(e.index, e.rule))
+				out = append(out, s.writer.usageOf(e.index, e.rule))
 			}
 		}
 		return nil
@@ -51,8 +54,8 @@ func (s *Sessions) Usage(id uint64) (out []RuleUsage, err error) {
 }
 
 // usageOf is what an entry counted.
-func (s *Sessions) usageOf(i uint32, rule uint16) RuleUsage {
-	return RuleUsage{Rule: rule, Volume: counter.ReadVolume(s.tables.pdr.Words(i)), Refused: counter.ReadVolume(s.tables.refused.Words(i))}
+func (s *writer) usageOf(i uint32, rule uint16) RuleUsage {
+	return RuleUsage{Rule: rule, Volume: counter.ReadVolume(s.tables.PDR.Words(i)), Refused: counter.ReadVolume(s.tables.Refused.Words(i))}
 }
 
 // SetLimits changes when a rule tells the daemon, and when it stops. One that
@@ -61,14 +64,14 @@ func (s *Sessions) SetLimits(id uint64, rule uint16, l RuleLimits) error {
 	return s.retrying(func() error {
 		slot := s.owners.byID.Get(id)
 		if slot == 0 {
-			return &NoSessionError{id}
+			return &MissingError{id}
 		}
 		index := s.owners.entryOf(slot, rule)
 		if index == 0 {
 			return fmt.Errorf("session %#x: rule %d is missing", id, rule)
 		}
 		s.owners.entries[index].notify = usageUnknown
-		s.setRuleLimits(index, l)
+		s.writer.setRuleLimits(index, l)
 		return nil
 	})
 }
@@ -103,7 +106,7 @@ func usageWord(octets, counted uint64) (word uint32, near bool) {
 }
 
 // setRuleLimits writes a rule's limits where they are others.
-func (s *Sessions) setRuleLimits(i uint32, l RuleLimits) (changed bool) {
+func (s *writer) setRuleLimits(i uint32, l RuleLimits) (changed bool) {
 	changed = s.setLimits(i, limits{l.NotifyAt, l.StopAt})
 	return s.setRefusedLimit(i, l.RefusedNotifyAt) || changed
 }
@@ -113,24 +116,24 @@ const wordRefusedNotify = 2
 
 // setRefusedLimit: what is too far ahead is told on the way there, and then set
 // again by who is told.
-func (s *Sessions) setRefusedLimit(i uint32, notify uint64) (changed bool) {
-	counted := counter.ReadVolume(s.tables.refused.Words(i)).Bytes
+func (s *writer) setRefusedLimit(i uint32, notify uint64) (changed bool) {
+	counted := counter.ReadVolume(s.tables.Refused.Words(i)).Bytes
 	word, near := usageWord(notify, counted)
 	if !near {
 		word, _ = usageWord(counted+usageAhead<<(usageUnit-1), counted)
 	}
-	if s.tables.refused.LoadHalf(i, wordRefusedNotify, 0) == word {
+	if s.tables.Refused.LoadHalf(i, wordRefusedNotify, 0) == word {
 		return false
 	}
-	s.tables.refused.StoreHalf(i, wordRefusedNotify, 0, word)
+	s.tables.Refused.StoreHalf(i, wordRefusedNotify, 0, word)
 	return true
 }
 
 // setLimits writes a rule's limits where they are not what was written last.
 // What is too far ahead has to wait: the data path tells us on the way, and
 // then it is looked at again.
-func (s *Sessions) setLimits(i uint32, l limits) (changed bool) {
-	e, pdr, far := &s.owners.entries[i], s.tables.pdr, s.owners.far
+func (s *writer) setLimits(i uint32, l limits) (changed bool) {
+	e, pdr, far := &s.owners.entries[i], s.tables.PDR, s.owners.far
 	if known, ok := far[i]; ok {
 		if known == l && e.notify != usageUnknown {
 			return false
@@ -156,8 +159,9 @@ func (s *Sessions) setLimits(i uint32, l limits) (changed bool) {
 	return true
 }
 
-// event says whose an event is. One that only told us to look again is nobody's.
-func (s *Sessions) event(r *abi.SessionEvent) (e SessionEvent, ok bool) {
+// Event says whose an event is that the data path wrote. One that only told us to
+// look again is nobody's.
+func (s *Sessions) Event(r *abi.SessionEvent) (e Event, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.usable() != nil {
@@ -177,11 +181,62 @@ func (s *Sessions) event(r *abi.SessionEvent) (e SessionEvent, ok bool) {
 	if !far {
 		return e, true
 	}
-	reached := l.notify != 0 && counter.ReadVolume(s.tables.pdr.Words(r.Pdr)).Bytes >= l.notify
+	reached := l.notify != 0 && counter.ReadVolume(s.tables.PDR.Words(r.Pdr)).Bytes >= l.notify
 	if reached {
 		l.notify = 0 // it is told once
 	}
 	s.owners.entries[r.Pdr].notify = usageUnknown
-	s.setLimits(r.Pdr, l)
+	s.writer.setLimits(r.Pdr, l)
 	return e, reached
+}
+
+// TableUsage says how full the tables of sessions are. Of pdr, entries that
+// TEIDs and UE pools lead to are there for each session.
+func (s *Sessions) TableUsage(out map[string]table.Usage) {
+	o := s.owners
+	set := func(name string, used int, most uint32) { out[name] = table.Usage{Used: used, Max: int(most)} }
+	for _, x := range []*indexStack{&o.pdrFree, &o.meterFree, &s.forwardings.free} {
+		set(x.table, x.used(), x.end-x.first)
+	}
+	set("sessions", o.byID.Len(), o.most)
+	set(abi.MapFilter, int(o.runs.used), o.runs.count)
+	set(abi.MapPdrByTeid, s.tables.count(byTEID), o.most)
+	set(abi.MapPdrByUe, s.tables.count(byUE), o.most)
+}
+
+// Leftovers counts what is kept beside the tables, by kind: nothing where there
+// are no sessions, all is settled and Reap has been called.
+func (s *Sessions) Leftovers() map[string]int {
+	o := s.owners
+	out := map[string]int{"keys": len(o.keys), "meters": len(o.meters), "far": len(o.far), "gone": len(o.gone),
+		"resting": len(o.resting), "pending": len(o.pending), "forwardings": len(s.forwardings.byIndex),
+		"slots": len(o.list) - 1 - len(o.empty)}
+	maps.DeleteFunc(out, func(_ string, n int) bool { return n == 0 })
+	return out
+}
+
+// DownlinkTEID is where a session's UE is reached through this node; 0: by its
+// address, or not at all.
+func (s *Sessions) DownlinkTEID(id uint64) (teid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.usable() != nil {
+		return 0
+	}
+	for _, e := range s.state(s.owners.byID.Get(id)).entries {
+		do := s.tables.loadPDR(e.index, wordPDRDo)
+		if e.kind&entryHead == 0 || !isActive(do) || flagsOf(do)&flagDownlink == 0 {
+			continue
+		}
+		k, keyed := s.owners.keys[e.index]
+		switch {
+		case keyed && k.teid != 0:
+			teid = k.teid
+		case !keyed && e.index < s.owners.slots:
+			teid = e.index | uint32(generationOf(do))<<24
+		default:
+			return 0
+		}
+	}
+	return teid
 }

@@ -1,11 +1,12 @@
-package dataplane
+package session
 
 import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
-	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+	sessions "github.com/culvert-net/culvert/internal/session"
 )
 
 // Words of an entry of pdr (bpf/def/tables.h), after its volume.
@@ -67,7 +68,7 @@ type owners struct {
 	entries []owner
 	list    []slot   // 0 is none
 	empty   []uint32 // slots
-	byID    session.Table[uint32]
+	byID    sessions.Table[uint32]
 	keys    map[uint32]key      // of heads that are not found by index
 	meters  map[uint32][]uint32 // by slot
 	far     map[uint32]limits   // of rules, where the tables cannot hold them
@@ -103,7 +104,7 @@ type departed struct {
 // limits are a rule's, in octets.
 type limits struct{ notify, stop uint64 }
 
-func newOwners(l Limits, pdrs, meters, filters uint32) *owners {
+func newOwners(l settings.Limits, pdrs, meters, filters uint32) *owners {
 	slots, _, free := l.PDRRanges()
 	return &owners{
 		most: l.Sessions, slots: slots, entries: make([]owner, pdrs), list: make([]slot, 1),
@@ -112,14 +113,6 @@ func newOwners(l Limits, pdrs, meters, filters uint32) *owners {
 		meterFree: newIndexStack(abi.MapMeter, "sessions", releaseMeter, 1, meters),
 		runs:      newRuns(filters - firstFilter), releases: newReleases(), recovering: true,
 	}
-}
-
-// slotOf is the entry that a TEID has by its low bits; 0: none.
-func (o *owners) slotOf(teid uint32) uint32 {
-	if slot := teid & settings.MaxSessions; slot < o.slots {
-		return slot
-	}
-	return 0
 }
 
 // newSlot gives a session a slot.
@@ -242,7 +235,7 @@ func (r *reservation) takeRun(run *filterRun) error {
 	o := r.owners
 	at, ok := o.runs.alloc(run.to - run.from)
 	if !ok {
-		return o.fullOrBusy(releaseRun, &FullError{Table: abi.MapFilter, Max: o.runs.count, Limit: "filters"})
+		return o.fullOrBusy(releaseRun, &table.FullError{Table: abi.MapFilter, Max: o.runs.count, Limit: "filters"})
 	}
 	run.at, run.fresh = at+firstFilter, true
 	r.runs = append(r.runs, at)

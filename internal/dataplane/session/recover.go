@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import (
 	"errors"
@@ -8,9 +8,17 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 )
 
+// recovery finds out what an earlier daemon left, and whose it is.
+type recovery struct {
+	tables      *tables
+	owners      *owners
+	forwardings *forwardings
+	later       func(release)
+}
+
 // recoverEntries marks what the entries of pdr refer to.
-func (s *Sessions) recoverEntries() {
-	pdr, meter := s.tables.pdr, s.tables.meter
+func (s *recovery) recoverEntries() {
+	pdr, meter := s.tables.PDR, s.tables.Meter
 	used := map[uint32]bool{} // entries that are led to and say nothing yet
 	for _, index := range s.tables.teids.All() {
 		used[index] = true
@@ -18,7 +26,7 @@ func (s *Sessions) recoverEntries() {
 	for _, index := range s.tables.ues.All() {
 		used[index] = true
 	}
-	maps.Copy(used, s.node.targets())
+	maps.Copy(used, s.tables.node.Targets())
 	meters := map[uint32]bool{}
 	for i := uint32(1); i < pdr.Len; i++ {
 		do := pdr.Load(i, wordPDRDo)
@@ -41,20 +49,20 @@ func (s *Sessions) recoverEntries() {
 }
 
 // recoverRun marks the run that begins at an entry.
-func (s *Sessions) recoverRun(at uint32) {
-	if at < firstFilter || at >= s.tables.filter.Len {
+func (s *recovery) recoverRun(at uint32) {
+	if at < firstFilter || at >= s.tables.Filter.Len {
 		return
 	}
-	n := len(s.runAt(at))
+	n := len(s.tables.runAt(at))
 	if block := at - firstFilter; block%(1<<runOrder(n)) == 0 {
 		s.owners.runs.restore(block, n)
 	}
 }
 
 // runAt reads the run that begins at an entry, as far as it reaches.
-func (s *Sessions) runAt(first uint32) (out []abi.Filter) {
-	for i := first; i < min(first+maxRun, s.tables.filter.Len); i++ {
-		out = append(out, s.tables.filter.Get(i))
+func (t *tables) runAt(first uint32) (out []abi.Filter) {
+	for i := first; i < min(first+maxRun, t.Filter.Len); i++ {
+		out = append(out, t.Filter.Get(i))
 		if takesAll(&out[len(out)-1]) {
 			break
 		}
@@ -64,23 +72,23 @@ func (s *Sessions) runAt(first uint32) (out []abi.Filter) {
 
 // adopt makes entries of an earlier daemon those of a session that is put for the
 // first time since: what its keys lead to.
-func (s *Sessions) adopt(session *Session) {
+func (s *recovery) adopt(session *Session) {
 	if !s.owners.recovering || s.owners.byID.Get(session.ID) != 0 {
 		return
 	}
 	slot := uint32(0)
 	for i := range session.Rules {
-		for k := range keysOf(&session.Rules[i], session.ID) {
+		for _, k := range appendKeys(nil, &session.Rules[i], session.ID) {
 			slot = s.adoptHead(session.ID, &session.Rules[i], k, slot)
 		}
 	}
 }
 
 // adoptHead returns the session's slot, 0 while it has none.
-func (s *Sessions) adoptHead(session uint64, r *Rule, k key, slot uint32) uint32 {
+func (s *recovery) adoptHead(session uint64, r *Rule, k key, slot uint32) uint32 {
 	o := s.owners
 	by, index, led := s.tables.find(k)
-	if !led || index == 0 || index >= s.tables.pdr.Len || o.entries[index].session != 0 && o.entries[index].session != slot {
+	if !led || index == 0 || index >= s.tables.PDR.Len || o.entries[index].session != 0 && o.entries[index].session != slot {
 		return slot
 	}
 	if slot == 0 {
@@ -90,12 +98,12 @@ func (s *Sessions) adoptHead(session uint64, r *Rule, k key, slot uint32) uint32
 	if by != byIndex {
 		o.keys[index] = k
 	}
-	do := s.tables.pdr.Load(index, wordPDRDo)
+	do := s.tables.PDR.Load(index, wordPDRDo)
 	switch actionOf(do) {
 	case 0:
 	case actionFilters:
-		for _, f := range s.runAt(moreOf(do)) {
-			if f.Pdr != 0 && f.Pdr < s.tables.pdr.Len {
+		for _, f := range s.tables.runAt(moreOf(do)) {
+			if f.Pdr != 0 && f.Pdr < s.tables.PDR.Len {
 				s.adoptRule(slot, f.Pdr, f.RuleID())
 			}
 		}
@@ -109,8 +117,8 @@ func (s *Sessions) adoptHead(session uint64, r *Rule, k key, slot uint32) uint32
 
 // adoptRule makes an entry that of a rule. Where a daemon died while it moved the
 // rule there are two of them: the one that counted more is further on.
-func (s *Sessions) adoptRule(slot, index uint32, id uint16) {
-	o, pdr := s.owners, s.tables.pdr
+func (s *recovery) adoptRule(slot, index uint32, id uint16) {
+	o, pdr := s.owners, s.tables.PDR
 	e := &o.entries[index]
 	if e.session != 0 && e.session != slot || e.session == slot && e.kind&entryRule != 0 {
 		return
@@ -130,7 +138,7 @@ func (s *Sessions) adoptRule(slot, index uint32, id uint16) {
 }
 
 // countForwarding counts the reference that an adopted entry has.
-func (s *Sessions) countForwarding(index uint32, n int) {
+func (s *recovery) countForwarding(index uint32, n int) {
 	if actionOf(s.tables.loadPDR(index, wordPDRDo)) != actionForward {
 		return
 	}
@@ -139,8 +147,8 @@ func (s *Sessions) countForwarding(index uint32, n int) {
 	}
 }
 
-// sweep removes what no session has been put for.
-func (s *Sessions) sweep() error {
+// Sweep removes what no session has been put for.
+func (s *Sessions) Sweep() error {
 	o := s.owners
 	if !s.room || !o.recovering {
 		return nil
@@ -161,22 +169,24 @@ func (s *Sessions) sweep() error {
 	}
 	s.tables.countUEs()
 	free := o.pdrFree.unused()
-	for i := uint32(1); i < s.tables.pdr.Len; i++ {
+	for i := uint32(1); i < s.tables.PDR.Len; i++ {
 		if o.entries[i].session == 0 {
-			s.sweepEntry(i, free)
+			s.recovery.sweepEntry(i, free)
 		}
 	}
-	s.sweepRuns()
-	s.sweepMeters()
+	s.recovery.sweepRuns()
+	s.recovery.sweepMeters()
 	s.forwardings.sweep()
+	s.tables.teids.Settle()
+	s.tables.ues.Settle()
 	return errors.Join(errs...)
 }
 
 // sweepEntry clears an entry that is no session's.
-func (s *Sessions) sweepEntry(i uint32, free map[uint32]bool) {
-	do := s.tables.pdr.Load(i, wordPDRDo)
+func (s *recovery) sweepEntry(i uint32, free map[uint32]bool) {
+	do := s.tables.PDR.Load(i, wordPDRDo)
 	if isActive(do) {
-		s.tables.pdr.Store(i, wordPDRDo, inactive(do))
+		s.tables.PDR.Store(i, wordPDRDo, inactive(do))
 	}
 	switch {
 	case i >= s.owners.pdrFree.first:
@@ -189,10 +199,10 @@ func (s *Sessions) sweepEntry(i uint32, free map[uint32]bool) {
 }
 
 // sweepRuns gives back the runs that no session's head leads to.
-func (s *Sessions) sweepRuns() {
+func (s *recovery) sweepRuns() {
 	used := map[uint32]bool{}
 	for i := range s.owners.entries {
-		if do := s.tables.pdr.Load(uint32(i), wordPDRDo); s.owners.entries[i].session != 0 && actionOf(do) == actionFilters {
+		if do := s.tables.PDR.Load(uint32(i), wordPDRDo); s.owners.entries[i].session != 0 && actionOf(do) == actionFilters {
 			used[moreOf(do)] = true
 		}
 	}
@@ -204,7 +214,7 @@ func (s *Sessions) sweepRuns() {
 }
 
 // sweepMeters gives back the meters that no session has.
-func (s *Sessions) sweepMeters() {
+func (s *recovery) sweepMeters() {
 	free := &s.owners.meterFree
 	used := free.unused()
 	for _, all := range s.owners.meters {

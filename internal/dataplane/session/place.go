@@ -1,4 +1,4 @@
-package dataplane
+package session
 
 import (
 	"encoding/binary"
@@ -8,12 +8,15 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/target"
 )
 
 // findHeads appends a head for each key of the rules.
 func findHeads(heads []head, rules []plannedRule, session uint64) []head {
+	var buf [2]key
 	for i := range rules {
-		for k := range keysOf(rules[i].Rule, session) {
+		for _, k := range appendKeys(buf[:0], rules[i].Rule, session) {
 			if !slices.ContainsFunc(heads, func(h head) bool { return h.key == k }) {
 				heads = append(heads, head{key: k})
 			}
@@ -58,7 +61,7 @@ func describeHead(h *head, members []int, rules []plannedRule) error {
 	}
 	switch {
 	case first.Ethernet:
-		h.qfi = pdrFrames
+		h.qfi = Frames
 	case h.teid != 0:
 		h.local = !same || !h.takeSources(first.Sources)
 	}
@@ -92,14 +95,14 @@ func (h *head) takeSources(sources []netip.Prefix) bool {
 }
 
 // placeHeads finds the entry of each head, or takes one for it. A key of
-// another session is ErrTaken.
+// another session is target.ErrTaken.
 func placeHeads(heads []head, slot uint32, v view, res *reservation) error {
 	for i := range heads {
 		h := &heads[i]
 		h.by, h.index, h.had = v.find(h.key)
 		if h.had {
 			if res.owners.entries[h.index].session != slot {
-				return fmt.Errorf("%s %w", h.key, ErrTaken)
+				return fmt.Errorf("%s %w", h.key, target.ErrTaken)
 			}
 		} else if err := newHead(h, heads[:i], v, res); err != nil {
 			return err
@@ -116,7 +119,7 @@ func placeHeads(heads []head, slot uint32, v view, res *reservation) error {
 func newHead(h *head, placed []head, v view, res *reservation) error {
 	o := res.owners
 	if h.teid != 0 {
-		slot := o.slotOf(h.teid)
+		slot := slotOf(h.teid, o.slots)
 		if slot != 0 && o.entries[slot].session == 0 && !isActive(v.loadPDR(slot, wordPDRDo)) &&
 			!slices.ContainsFunc(placed, func(h head) bool { return h.index == slot }) {
 			h.by, h.index = byIndex, slot
@@ -125,12 +128,12 @@ func newHead(h *head, placed []head, v view, res *reservation) error {
 	switch h.by {
 	case byIndex:
 		if o.entries[h.index].session != 0 {
-			return fmt.Errorf("%s %w", h.key, ErrTaken)
+			return fmt.Errorf("%s %w", h.key, target.ErrTaken)
 		}
 		return o.rested(h.index)
 	case byPrefix:
 		if v.steered(h.key) {
-			return fmt.Errorf("%s %w: by steering, or by this node", h.key, ErrTaken)
+			return fmt.Errorf("%s %w: by steering, or by this node", h.key, target.ErrTaken)
 		}
 	default:
 		used := v.count(h.by)
@@ -144,7 +147,7 @@ func newHead(h *head, placed []head, v view, res *reservation) error {
 			if h.by != byTEID {
 				name = abi.MapPdrByUe
 			}
-			return &FullError{Table: name, Max: o.most, Limit: "sessions"}
+			return &table.FullError{Table: name, Max: o.most, Limit: "sessions"}
 		}
 	}
 	var err error
@@ -163,7 +166,7 @@ func joinLink(heads []head, link uint32, session uint64) {
 	}
 	for i := range heads {
 		h := &heads[i]
-		if h.qfi&pdrFrames == 0 {
+		if h.qfi&Frames == 0 {
 			continue
 		}
 		h.flags |= flagSource4 | flagSource6
@@ -184,7 +187,7 @@ func joinLink(heads []head, link uint32, session uint64) {
 func turnSources(heads []head, v view) {
 	for i := range heads {
 		h := &heads[i]
-		if !h.had || h.local || h.teid == 0 || h.qfi&pdrFrames != 0 {
+		if !h.had || h.local || h.teid == 0 || h.qfi&Frames != 0 {
 			continue
 		}
 		if used, _ := sourcesChange(h, v); used {
@@ -291,7 +294,7 @@ func ruleWords(r *plannedRule, meters []uint32) (out, do uint64) {
 		qfi |= 1 << 6
 	}
 	if r.Ethernet {
-		qfi |= pdrFrames
+		qfi |= Frames
 	}
 	out = uint64(anyLength) << 32
 	if r.Action.forwards() {
@@ -431,7 +434,7 @@ func placeTurned(h *head, members []int, rules []plannedRule, runs *filters, res
 		return err
 	}
 	err = res.takeRun(&h.turnedRun)
-	var full *FullError
+	var full *table.FullError
 	if errors.As(err, &full) {
 		runs.cut(h.turnedRun.from)
 		h.turns, h.turnedRun = false, filterRun{}

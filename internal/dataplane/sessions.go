@@ -1,0 +1,128 @@
+package dataplane
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/ref"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
+)
+
+// What sessions are made of: see package session.
+type (
+	Session        = session.Session
+	Rule           = session.Rule
+	RuleLimits     = session.RuleLimits
+	RuleUsage      = session.RuleUsage
+	Filter         = session.Filter
+	FrameFilter    = session.FrameFilter
+	Meter          = session.Meter
+	Forwarding     = session.Forwarding
+	ForwardingKind = session.ForwardingKind
+	Direction      = session.Direction
+	Action         = session.Action
+	Container      = session.Container
+	SessionEvent   = session.Event
+	NoSessionError = session.MissingError
+)
+
+// The values of those.
+const (
+	Uplink   = session.Uplink
+	Downlink = session.Downlink
+
+	ActionDrop    = session.ActionDrop
+	ActionGate    = session.ActionGate
+	ActionForward = session.ActionForward
+	ActionBuffer  = session.ActionBuffer
+	ActionHold    = session.ActionHold
+
+	ContainerNone     = session.ContainerNone
+	ContainerDownlink = session.ContainerDownlink
+	ContainerUplink   = session.ContainerUplink
+
+	ForwardTable  = session.ForwardTable
+	ForwardGTPU   = session.ForwardGTPU
+	ForwardSRv6   = session.ForwardSRv6
+	ForwardPolicy = session.ForwardPolicy
+	ForwardLink   = session.ForwardLink
+
+	EventNotify = session.EventNotify
+	EventStop   = session.EventStop
+)
+
+// sessionNode is the node that a data path's sessions are on.
+type sessionNode struct{ d *DataPlane }
+
+func (n sessionNode) Acquire(k AdjacencyKey) (uint32, error)       { return n.d.Adjacencies.Acquire(k) }
+func (n sessionNode) Release(keys ...AdjacencyKey) error           { return n.d.Adjacencies.Release(keys...) }
+func (n sessionNode) DeleteTarget(p netip.Prefix) error            { return n.d.targets.Delete(p) }
+func (n sessionNode) PutTarget(p netip.Prefix, t abi.Target) error { return n.d.targets.Put(p, t) }
+
+func (n sessionNode) Policy(name string) (index uint32, layer2, found bool) {
+	p := n.d.Policies.Get(name)
+	if p == nil {
+		return 0, false, false
+	}
+	return p.Index(), p.Layer2(), true
+}
+
+func (n sessionNode) UsePolicy(name string, used bool) {
+	by := ref.User{Kind: ref.Session, Key: "forwarding"}
+	if used {
+		n.d.Policies.Get(name).Use(by)
+	} else {
+		n.d.Policies.Get(name).Unuse(by)
+	}
+}
+
+func (n sessionNode) LinkNumber(l Link) uint32 { return n.d.Links.NumberOf(l) }
+
+func (n sessionNode) OuterSource(f *Forwarding) netip.Addr {
+	if f.Kind == ForwardSRv6 {
+		return n.d.settings.Want.Source
+	}
+	for _, a := range n.d.settings.Want.GTPUAddresses {
+		if a.Is4() == f.Remote.Is4() {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+func (n sessionNode) TargetAt(p netip.Prefix) abi.Target { return n.d.targets.At(p) }
+
+func (n sessionNode) Targets() map[uint32]bool {
+	out := map[uint32]bool{}
+	for _, t := range n.d.targets.All() {
+		if t.Kind == uint32(abi.TargetKindTARGET_PDR) {
+			out[t.Index] = true
+		}
+	}
+	return out
+}
+
+func (n sessionNode) Steered(p netip.Prefix) bool { return n.d.Steering.Has(p) }
+
+func (n sessionNode) TunnelOf(teid uint32) (name string, found bool) {
+	return n.d.Tunnels.ByTEID(teid)
+}
+
+func (n sessionNode) SetUEs(ues uint32) {
+	if (n.d.settings.Get().Ues != 0) != (ues != 0) {
+		n.d.settings.Change(func(s *abi.Settings) { s.Ues = ues })
+	}
+}
+
+// SessionEvents calls f for each event of a rule, until ctx ends. There is one
+// reader at a time. An event may come again, or about limits that have changed
+// since: Sessions.Usage says what is true.
+func (d *DataPlane) SessionEvents(ctx context.Context, f func(SessionEvent)) error {
+	return event.Read(ctx, d.rings, abi.MapSessionEvents, func(r *abi.SessionEvent) {
+		if e, ok := d.Sessions.Event(r); ok {
+			f(e)
+		}
+	})
+}
