@@ -27,7 +27,7 @@ func (s *Sessions) check(session *Session) error {
 		}
 		for n := range i {
 			if session.Rules[n].ID == r.ID {
-				return fmt.Errorf("rule %d: is there twice", r.ID)
+				return fmt.Errorf("rule %d: two rules have this ID", r.ID)
 			}
 		}
 	}
@@ -44,12 +44,12 @@ func checkRule(r *Rule, n Node) error {
 	}
 	for _, p := range r.Destinations {
 		if !p.IsValid() {
-			return errors.New("a destination is no prefix")
+			return errors.New("destination: want a prefix")
 		}
 	}
 	for _, p := range r.Sources {
 		if !p.IsValid() {
-			return errors.New("a source is no prefix")
+			return errors.New("source: want a prefix")
 		}
 	}
 	switch {

@@ -8,14 +8,14 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 )
 
-// Session is what the data path holds of one session: its rules, ready to be
-// looked up. Whoever puts it has resolved what rules refer to.
+// Session is one PFCP session as the data path handles it. The caller has
+// resolved everything that its rules refer to.
 type Session struct {
-	// ID of no session before, if it is an Ethernet one: hosts that were heard
-	// are known by it.
+	// ID identifies the session. An Ethernet session needs an ID that no session
+	// has had before: the data path remembers hosts by it.
 	ID    uint64
 	Rules []Rule
-	// Meters are shared by several rules, which name them by their place here.
+	// Meters are shared by several rules, which name them by their index here.
 	Meters []Meter
 }
 
@@ -36,23 +36,25 @@ type Rule struct {
 	Precedence uint32
 	Direction  Direction
 
-	// Ethernet: T-PDUs are frames. All rules of a session are so, or none.
+	// Ethernet: T-PDUs are frames. This holds for all rules of a session, or for
+	// none.
 	Ethernet bool
-	// TEID: packets arrive in G-PDUs for it; 0: they arrive without GTP-U, of
-	// an Ethernet session on Link.
+	// TEID: packets arrive in G-PDUs with it. 0: they arrive without GTP-U; those
+	// of an Ethernet session arrive on Link.
 	TEID uint32
 	Link Link
-	// Sources, of a rule with a TEID: the T-PDU's source is in one of them;
-	// none: not checked. A session has one IPv4 address and one IPv6 /64
-	// at most that cost nothing to check; more are looked up.
+	// Sources apply to a rule with a TEID: the T-PDU's source must be in one of
+	// them. None: any source. One IPv4 address and one IPv6 /64 are checked
+	// without a lookup, more need filters.
 	Sources []netip.Prefix
-	// Destinations, of a rule without: /32, /64 and framed routes.
+	// Destinations apply to a rule without a TEID: IPv4 /32, IPv6 /64 and framed
+	// routes.
 	Destinations []netip.Prefix
 	Filters      []Filter // any of them; none: every packet
 	QFIs         uint64   // bit q: QFI q; 0: any
 
 	Action Action
-	// Duplicate hands a copy of each packet that is forwarded to the daemon.
+	// Duplicate hands a copy of each forwarded packet to the daemon.
 	Duplicate bool
 	Forward   Forwarding
 	// QFI, RQI and Container are of the PDU Session Container that is sent.
@@ -67,14 +69,14 @@ type Rule struct {
 	RuleLimits
 }
 
-// RuleLimits are volumes in octets, counted as RuleUsage does. 0: never. They are
-// rounded up to 256 octets.
+// RuleLimits are volumes in octets, counted as RuleUsage counts. 0: no limit. The
+// data path rounds them up to 256 octets.
 type RuleLimits struct {
-	// NotifyAt is when the daemon is told (once); from StopAt on packets are
-	// dropped.
+	// At NotifyAt the data path tells the daemon, once. From StopAt on it drops
+	// packets.
 	NotifyAt, StopAt uint64
-	// RefusedNotifyAt is NotifyAt for what was refused. The daemon may be told
-	// earlier.
+	// RefusedNotifyAt is NotifyAt for the refused volume. The data path may tell
+	// the daemon earlier.
 	RefusedNotifyAt uint64
 }
 
@@ -94,7 +96,7 @@ const (
 	ContainerUplink
 )
 
-// Action is what becomes of a rule's packets.
+// Action is what the data path does with a rule's packets.
 type Action uint8
 
 // The actions.
@@ -103,8 +105,8 @@ const (
 	ActionGate                  // drop: the gate is closed
 	ActionForward               // as Forwarding says
 	ActionBuffer                // hand up to the daemon, which keeps them
-	// ActionHold is ActionBuffer for what comes, and ActionForward for what was
-	// kept and is sent in again (InjectKept).
+	// ActionHold is ActionBuffer for packets that arrive, and ActionForward for
+	// packets that the daemon kept and sends in again (InjectKept).
 	ActionHold
 )
 
@@ -144,8 +146,8 @@ type Meter struct {
 	Period  time.Duration
 }
 
-// Forwarding is where packets of a rule go. Those of many sessions are the same
-// and are held once.
+// Forwarding is where a rule sends packets. Equal forwardings of many sessions
+// share one entry.
 type Forwarding struct {
 	Kind ForwardingKind
 	// Table is the kernel's routing table (ForwardTable); 0: main.
@@ -181,9 +183,9 @@ const (
 	ForwardLink                         // nothing: the frame leaves by Link
 )
 
-// RuleUsage is what a rule forwarded: T-PDUs and their octets; and what gates and
-// rates refused before its StopAt. It only grows, for as long as the rule's ID is
-// in the session, whatever else changes.
+// RuleUsage counts what a rule forwarded, in T-PDUs and their octets, and what
+// gates and rates refused before its StopAt. It only grows as long as the rule's
+// ID is in the session, whatever else changes.
 type RuleUsage struct {
 	Rule    uint16
 	Volume  counter.Counter
