@@ -5,36 +5,38 @@ package srv6
 // codepoints: see Codepoint.
 type Behavior uint8
 
+// The behaviours.
 const (
-	BehaviorNone Behavior = iota
-	End
-	EndX
-	EndT
-	EndDX2
-	EndDX4
-	EndDX6
-	EndDT4
-	EndDT6
-	EndDT46
-	EndB6Encaps
-	EndB6EncapsRed
-	EndMAP
-	EndLimit
-	EndMGTP6D
-	EndMGTP6DDi
-	EndMGTP6E
-	EndMGTP4E
-	HEncaps
-	HEncapsRed
-	HEncapsL2
-	HEncapsL2Red
-	HMGTP4D
+	BehaviorNone   Behavior = iota // no behaviour
+	End                            // End: the next segment (RFC 8986 section 4.1)
+	EndX                           // End.X: the next segment, over one adjacency
+	EndT                           // End.T: the next segment, by a routing table
+	EndDX2                         // End.DX2: decapsulate a frame to an interface
+	EndDX4                         // End.DX4: decapsulate IPv4 to an adjacency
+	EndDX6                         // End.DX6: decapsulate IPv6 to an adjacency
+	EndDT4                         // End.DT4: decapsulate IPv4 to a routing table
+	EndDT6                         // End.DT6: decapsulate IPv6 to a routing table
+	EndDT46                        // End.DT46: decapsulate IPv4 or IPv6 to a routing table
+	EndB6Encaps                    // End.B6.Encaps: a binding SID
+	EndB6EncapsRed                 // End.B6.Encaps.Red: a binding SID, reduced
+	EndMAP                         // End.MAP: replace the destination (RFC 9433 section 6.2)
+	EndLimit                       // End.Limit: limit the rate (RFC 9433 section 6.8)
+	EndMGTP6D                      // End.M.GTP6.D: GTP-U over IPv6 to SRv6
+	EndMGTP6DDi                    // End.M.GTP6.D.Di: the same, drop-in
+	EndMGTP6E                      // End.M.GTP6.E: SRv6 to GTP-U over IPv6
+	EndMGTP4E                      // End.M.GTP4.E: SRv6 to GTP-U over IPv4
+	HEncaps                        // H.Encaps (RFC 8986 section 5.1)
+	HEncapsRed                     // H.Encaps.Red
+	HEncapsL2                      // H.Encaps.L2
+	HEncapsL2Red                   // H.Encaps.L2.Red
+	HMGTP4D                        // H.M.GTP4.D: GTP-U over IPv4 to SRv6 (RFC 9433 section 6.7)
 )
 
 // Flavor modifies how End, End.X and End.T treat the SRH (RFC 8986 section
 // 4.16, RFC 9800 section 4).
 type Flavor uint8
 
+// The flavors, one bit each.
 const (
 	PSP      Flavor = 1 << iota // penultimate segment pop of the SRH
 	USP                         // ultimate segment pop of the SRH
@@ -42,23 +44,25 @@ const (
 	NextCSID                    // NEXT-C-SID (RFC 9800): uN, uA, uDT
 )
 
-// PDUType says what a translating behaviour finds behind the GTP-U header.
+// PDUType is what a translating behaviour expects behind the GTP-U header.
 type PDUType uint8
 
+// The PDU types.
 const (
-	PDUTypeNone PDUType = iota
-	PDUTypeIPv4
-	PDUTypeIPv6
-	PDUTypeIPv4v6
-	PDUTypeEthernet
-	PDUTypeUnstructured
+	PDUTypeNone         PDUType = iota // not given
+	PDUTypeIPv4                        // IPv4 packets
+	PDUTypeIPv6                        // IPv6 packets
+	PDUTypeIPv4v6                      // packets of either version
+	PDUTypeEthernet                    // Ethernet frames
+	PDUTypeUnstructured                // anything
 )
 
 // ContainerType is the PDU type of a PDU Session Container (TS 38.415).
 type ContainerType uint8
 
+// The container types.
 const (
-	ContainerNone ContainerType = iota
-	ContainerDownlink
-	ContainerUplink
+	ContainerNone     ContainerType = iota // no container
+	ContainerDownlink                      // DL PDU SESSION INFORMATION
+	ContainerUplink                        // UL PDU SESSION INFORMATION
 )

@@ -30,9 +30,9 @@ var registry = map[Behavior]codepoints{
 	EndMGTP4E:      {plain: 72},
 }
 
-// Codepoint is the number that control planes know the behaviour with these
-// flavors by (IANA, SRv6 Endpoint Behaviors). Headend behaviours have none;
-// nor has End.Limit with PSP, or any other combination that is not registered.
+// Codepoint returns the number by which control planes know a behaviour with these
+// flavors (IANA, SRv6 Endpoint Behaviors). Headend behaviours have none, nor have
+// combinations that are not registered, such as End.Limit with PSP.
 func Codepoint(b Behavior, flavors ...Flavor) (uint16, bool) {
 	c, ok := registry[b]
 	if !ok {

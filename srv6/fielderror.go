@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// FieldError says what is wrong with one field of a resource, and what to
-// write in its place. Field is the path of JSON names from the resource on,
-// such as flavors[1].
+// FieldError says what is wrong with a field of a resource, and what to write
+// instead. Field is the path of JSON names from the resource on, such as
+// flavors[1].
 type FieldError struct {
 	Field   string `json:"field"`
 	Problem string `json:"problem"`
 	Fix     string `json:"fix"`
 }
 
-// Error is "field: problem: fix".
+// Error returns "field: problem: fix".
 func (e FieldError) Error() string {
 	return e.Field + ": " + e.Problem + ": " + e.Fix
 }
@@ -23,8 +23,8 @@ func (e FieldError) Error() string {
 // MaxNameLength is the longest name of a policy, tunnel or locator.
 const MaxNameLength = 63
 
-// CheckName finds what is wrong with a resource's name. Names stand in
-// command lines, metrics' labels and keys, so they are kept plain.
+// CheckName checks a resource's name. Command lines, metric labels and keys contain
+// names, so only plain ones are valid.
 func CheckName(field, name string) []FieldError {
 	const fix = "give 1 to 63 letters, digits, '-', '_', '.' or ':', a letter or digit first"
 	switch {
@@ -43,8 +43,8 @@ func CheckName(field, name string) []FieldError {
 	return nil
 }
 
-// CheckUnicast6 finds what keeps addr from being a routable IPv6 unicast
-// address: a SID, or the source of what is pushed.
+// CheckUnicast6 checks that addr is a routable IPv6 unicast address, as a SID and an
+// outer source must be.
 func CheckUnicast6(field string, addr netip.Addr) []FieldError {
 	const fix = "give a global or unique local IPv6 unicast address, such as 2001:db8:1::1"
 	problem := ""
@@ -66,8 +66,8 @@ func CheckUnicast6(field string, addr netip.Addr) []FieldError {
 	return []FieldError{{field, problem, fix}}
 }
 
-// notRoutable says why packets to addr never leave for another node, or
-// nothing.
+// notRoutable says why packets to addr never leave for another node. It returns nil
+// if they do.
 func notRoutable(addr netip.Addr) string {
 	kind := ""
 	switch {
@@ -85,7 +85,8 @@ func notRoutable(addr netip.Addr) string {
 	return fmt.Sprintf("%s is %s", addr, kind)
 }
 
-// CheckUnicast is CheckUnicast6 for either family: the peer of a tunnel.
+// CheckUnicast checks that addr is a routable unicast address of either family, as
+// the peer of a tunnel must be.
 func CheckUnicast(field string, addr netip.Addr) []FieldError {
 	if !addr.Is4() {
 		return CheckUnicast6(field, addr)
@@ -100,8 +101,7 @@ func CheckUnicast(field string, addr netip.Addr) []FieldError {
 	return []FieldError{{field, problem, "give an IPv4 or IPv6 unicast address that is routed"}}
 }
 
-// CheckPrefix finds what keeps p from being a prefix of routable addresses
-// with no bits behind it.
+// CheckPrefix checks that p is a prefix of routable addresses without host bits.
 func CheckPrefix(field string, p netip.Prefix) []FieldError {
 	switch {
 	case !p.IsValid():

@@ -14,25 +14,25 @@ const (
 	TagEchoResponse    = 0x8
 )
 
-// ArgsMobSession is the argument that names a PDU session (RFC 9433 section
-// 6.1): 40 bits, QFI (6), R, U, and the PDU Session ID (32), for which GTP-U's
-// TEID is taken. U is sent as 0 and ignored.
+// ArgsMobSession is the argument that names a PDU session (RFC 9433 section 6.1).
+// It has 40 bits: QFI (6), R, U, and the PDU Session ID (32), which holds GTP-U's
+// TEID. U is sent as 0 and ignored.
 type ArgsMobSession struct {
 	QFI  uint8
 	R    bool // reflective QoS
 	TEID uint32
 }
 
-// SequenceArgs is the argument of an Echo or Error Indication: the sequence
-// number takes the upper 16 bits of the PDU Session ID.
+// SequenceArgs returns the argument of an Echo message or Error Indication: the
+// upper 16 bits of the PDU Session ID are the sequence number.
 func SequenceArgs(sequence uint16) ArgsMobSession {
 	return ArgsMobSession{TEID: uint32(sequence) << 16}
 }
 
-// Sequence is the sequence number of an Echo or Error Indication.
+// Sequence returns the sequence number of an Echo message or Error Indication.
 func (a ArgsMobSession) Sequence() uint16 { return uint16(a.TEID >> 16) }
 
-// Put writes the argument into addr, offset bits from its start.
+// Put returns addr with the argument, offset bits from its start.
 func (a ArgsMobSession) Put(addr netip.Addr, offset int) (netip.Addr, error) {
 	switch {
 	case !addr.Is6():
@@ -52,7 +52,7 @@ func (a ArgsMobSession) Put(addr netip.Addr, offset int) (netip.Addr, error) {
 	return netip.AddrFrom16(bytes), nil
 }
 
-// ArgsMobSessionAt reads the argument of addr, offset bits from its start.
+// ArgsMobSessionAt returns the argument in addr, offset bits from its start.
 func ArgsMobSessionAt(addr netip.Addr, offset int) (ArgsMobSession, bool) {
 	if !addr.Is6() || offset < 0 || offset > sidBits-ArgsMobSessionBits {
 		return ArgsMobSession{}, false
@@ -61,8 +61,8 @@ func ArgsMobSessionAt(addr netip.Addr, offset int) (ArgsMobSession, bool) {
 	return ArgsMobSession{QFI: uint8(v >> 34), R: v>>33&1 == 1, TEID: uint32(v)}, true
 }
 
-// GTP4SID is the SID that End.M.GTP4.E takes (RFC 9433 section 6.6): LOC:FUNC,
-// the IPv4 destination, the argument, and zeros.
+// GTP4SID returns a SID of End.M.GTP4.E (RFC 9433 section 6.6): LOC:FUNC, the IPv4
+// destination, the argument, and zeros.
 func GTP4SID(prefix netip.Prefix, dst netip.Addr, args ArgsMobSession) (netip.Addr, error) {
 	const most = sidBits - ipv4Bits - ArgsMobSessionBits
 	sid, err := putIPv4(prefix.Masked(), dst, most)
@@ -72,7 +72,7 @@ func GTP4SID(prefix netip.Prefix, dst netip.Addr, args ArgsMobSession) (netip.Ad
 	return args.Put(sid, prefix.Bits()+ipv4Bits)
 }
 
-// ParseGTP4SID reads what GTP4SID put behind the first length bits.
+// ParseGTP4SID returns what GTP4SID has written behind the first length bits.
 func ParseGTP4SID(sid netip.Addr, length int) (dst netip.Addr, args ArgsMobSession, ok bool) {
 	if dst, ok = GTP4SourceAt(sid, length); !ok {
 		return netip.Addr{}, ArgsMobSession{}, false
@@ -83,14 +83,13 @@ func ParseGTP4SID(sid netip.Addr, length int) (dst netip.Addr, args ArgsMobSessi
 	return dst, args, true
 }
 
-// GTP4Source is the IPv6 source that carries an IPv4 source: the source UPF
-// prefix, the IPv4 address, and behind it the bits that prefix's address has
-// there.
+// GTP4Source returns the IPv6 source that carries an IPv4 source: the source UPF
+// prefix, the IPv4 address, and behind it the bits of prefix's address.
 func GTP4Source(prefix netip.Prefix, src netip.Addr) (netip.Addr, error) {
 	return putIPv4(prefix, src, sidBits-ipv4Bits)
 }
 
-// GTP4SourceAt reads the IPv4 address behind the first length bits of addr.
+// GTP4SourceAt returns the IPv4 address behind the first length bits of addr.
 func GTP4SourceAt(addr netip.Addr, length int) (netip.Addr, bool) {
 	if !addr.Is6() || length < 0 || length > sidBits-ipv4Bits {
 		return netip.Addr{}, false
@@ -99,8 +98,8 @@ func GTP4SourceAt(addr netip.Addr, length int) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}), true
 }
 
-// GTP6SID is the SID that End.M.GTP6.E takes (RFC 9433 section 6.5): LOC:FUNC,
-// the argument, and zeros.
+// GTP6SID returns a SID of End.M.GTP6.E (RFC 9433 section 6.5): LOC:FUNC, the
+// argument, and zeros.
 func GTP6SID(prefix netip.Prefix, args ArgsMobSession) (netip.Addr, error) {
 	if !prefix.IsValid() {
 		return netip.Addr{}, fmt.Errorf("LOC:FUNC is missing")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Behaviors are all behaviours, in the order of their numbers.
+// Behaviors lists all behaviours, in the order of their numbers.
 func Behaviors() []Behavior {
 	all := make([]Behavior, len(table))
 	for i := range table {
@@ -15,20 +15,20 @@ func Behaviors() []Behavior {
 	return all
 }
 
-// Flavors are all flavors, in the order of their bits.
+// Flavors lists all flavors, in the order of their bits.
 func Flavors() []Flavor { return []Flavor{PSP, USP, USD, NextCSID} }
 
-// PDUTypes are all PDU types that a translating behaviour can be given.
+// PDUTypes lists all PDU types that a translating behaviour accepts.
 func PDUTypes() []PDUType {
 	return []PDUType{PDUTypeIPv4, PDUTypeIPv6, PDUTypeIPv4v6, PDUTypeEthernet, PDUTypeUnstructured}
 }
 
-// ContainerTypes are all values of pdu_session_container.
+// ContainerTypes lists all values of pdu_session_container.
 func ContainerTypes() []ContainerType {
 	return []ContainerType{ContainerNone, ContainerDownlink, ContainerUplink}
 }
 
-// names joins valid values for an error's text.
+// names joins the valid values for an error text.
 func names[T fmt.Stringer](values []T) string {
 	text := make([]string, len(values))
 	for i, v := range values {
@@ -37,7 +37,7 @@ func names[T fmt.Stringer](values []T) string {
 	return strings.Join(text, ", ")
 }
 
-// parse finds the value whose name is text, as fold sees both.
+// parse returns the value whose name is text, once fold has normalized both.
 func parse[T fmt.Stringer](kind, text string, values []T, fold func(string) string) (T, error) {
 	want := fold(text)
 	i := slices.IndexFunc(values, func(v T) bool { return fold(v.String()) == want })
@@ -61,7 +61,7 @@ func foldFlavor(s string) string {
 
 func foldCase(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-// String is the RFC's name, such as End.M.GTP4.E.
+// String returns the RFC's name, such as End.M.GTP4.E.
 func (b Behavior) String() string {
 	if b == BehaviorNone {
 		return "none"
@@ -72,13 +72,12 @@ func (b Behavior) String() string {
 	return fmt.Sprintf("Behavior(%d)", uint8(b))
 }
 
-// ParseBehavior reads the RFC's name in any case, or with underscores for the
-// dots.
+// ParseBehavior parses the RFC's name, in any case, with dots or underscores.
 func ParseBehavior(s string) (Behavior, error) {
 	return parse("behaviour", s, Behaviors(), foldBehavior)
 }
 
-// MarshalText gives the RFC's name; no behaviour is an empty text.
+// MarshalText returns the RFC's name, or nothing for BehaviorNone.
 func (b Behavior) MarshalText() ([]byte, error) {
 	if b == BehaviorNone {
 		return []byte{}, nil
@@ -89,12 +88,12 @@ func (b Behavior) MarshalText() ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// UnmarshalText is ParseBehavior; an empty text is no behaviour.
+// UnmarshalText is ParseBehavior. An empty text is BehaviorNone.
 func (b *Behavior) UnmarshalText(text []byte) error {
 	return unmarshal(b, text, ParseBehavior)
 }
 
-// String is the RFC's name, such as NEXT-C-SID.
+// String returns the RFC's name, such as NEXT-C-SID.
 func (f Flavor) String() string {
 	switch f {
 	case PSP:
@@ -109,11 +108,11 @@ func (f Flavor) String() string {
 	return fmt.Sprintf("Flavor(%d)", uint8(f))
 }
 
-// ParseFlavor reads the RFC's name in any case; hyphens may be left out or be
-// underscores.
+// ParseFlavor parses the RFC's name, in any case, with hyphens, underscores or
+// neither.
 func ParseFlavor(s string) (Flavor, error) { return parse("flavor", s, Flavors(), foldFlavor) }
 
-// MarshalText gives the RFC's name.
+// MarshalText returns the RFC's name.
 func (f Flavor) MarshalText() ([]byte, error) {
 	if !slices.Contains(Flavors(), f) {
 		return nil, fmt.Errorf("flavor %d is unknown", uint8(f))
@@ -130,7 +129,7 @@ func (f *Flavor) UnmarshalText(text []byte) error {
 	return err
 }
 
-// String is the name in the configuration.
+// String returns the name in the configuration.
 func (t PDUType) String() string {
 	switch t {
 	case PDUTypeNone:
@@ -149,10 +148,10 @@ func (t PDUType) String() string {
 	return fmt.Sprintf("PDUType(%d)", uint8(t))
 }
 
-// ParsePDUType reads a PDU type's name in any case.
+// ParsePDUType parses a PDU type's name, in any case.
 func ParsePDUType(s string) (PDUType, error) { return parse("PDU type", s, PDUTypes(), foldCase) }
 
-// MarshalText gives the name; no PDU type is an empty text.
+// MarshalText returns the name, or nothing for PDUTypeNone.
 func (t PDUType) MarshalText() ([]byte, error) {
 	if t == PDUTypeNone {
 		return []byte{}, nil
@@ -163,12 +162,12 @@ func (t PDUType) MarshalText() ([]byte, error) {
 	return []byte(t.String()), nil
 }
 
-// UnmarshalText is ParsePDUType; an empty text is no PDU type.
+// UnmarshalText is ParsePDUType. An empty text is PDUTypeNone.
 func (t *PDUType) UnmarshalText(text []byte) error {
 	return unmarshal(t, text, ParsePDUType)
 }
 
-// String is the name in the configuration.
+// String returns the name in the configuration.
 func (t ContainerType) String() string {
 	switch t {
 	case ContainerNone:
@@ -181,12 +180,12 @@ func (t ContainerType) String() string {
 	return fmt.Sprintf("ContainerType(%d)", uint8(t))
 }
 
-// ParseContainerType reads none, downlink or uplink in any case.
+// ParseContainerType parses none, downlink or uplink, in any case.
 func ParseContainerType(s string) (ContainerType, error) {
 	return parse("PDU Session Container type", s, ContainerTypes(), foldCase)
 }
 
-// MarshalText gives the name.
+// MarshalText returns the name.
 func (t ContainerType) MarshalText() ([]byte, error) {
 	if !slices.Contains(ContainerTypes(), t) {
 		return nil, fmt.Errorf("PDU Session Container type %d is unknown", uint8(t))
@@ -194,13 +193,13 @@ func (t ContainerType) MarshalText() ([]byte, error) {
 	return []byte(t.String()), nil
 }
 
-// UnmarshalText is ParseContainerType; an empty text is none.
+// UnmarshalText is ParseContainerType. An empty text is ContainerNone.
 func (t *ContainerType) UnmarshalText(text []byte) error {
 	return unmarshal(t, text, ParseContainerType)
 }
 
-// unmarshal sets v to what text says, to its zero value where it says nothing,
-// and leaves it alone on an error.
+// unmarshal sets v to what text says, or to the zero value if text is empty. After
+// an error v is unchanged.
 func unmarshal[T any](v *T, text []byte, parse func(string) (T, error)) error {
 	var parsed T
 	if len(text) > 0 {

@@ -2,14 +2,14 @@ package srv6
 
 import "slices"
 
-// Parameter is one of the fields of LocalSID that a behaviour may need.
+// Parameter is a field of LocalSID that a behaviour may need.
 type Parameter struct {
 	Name        string // JSON name
 	Description string // what to give, as part of a sentence
 	isSet       func(*LocalSID) bool
 }
 
-// parameters are all of them, in the order of the fields.
+// parameters lists all parameters, in the order of the fields.
 var parameters = []Parameter{
 	{"table", "the kernel's number of a routing table (254 is main)",
 		func(s *LocalSID) bool { return s.Table != 0 }},
@@ -43,10 +43,10 @@ var parameters = []Parameter{
 		func(s *LocalSID) bool { return s.AllowUpperLayer }},
 }
 
-// Parameters are the parameters of SIDs, in the order of LocalSID's fields.
+// Parameters lists the parameters of SIDs, in the order of LocalSID's fields.
 func Parameters() []Parameter { return slices.Clone(parameters) }
 
-// Takes says whether the behaviour may have the parameter.
+// Takes says whether the behaviour accepts a parameter.
 func (r Row) Takes(parameter string) bool {
 	if parameter == "block_length" {
 		return slices.Contains(r.Flavors, NextCSID)
@@ -55,7 +55,7 @@ func (r Row) Takes(parameter string) bool {
 		slices.Contains(r.Optional, parameter)
 }
 
-// takes are the names of all parameters that the behaviour may have.
+// takes lists the names of all parameters that the behaviour accepts.
 func (r Row) takes() []string {
 	var all []string
 	for _, p := range parameters {

@@ -11,7 +11,7 @@ const (
 	RoutingTypeSRH     = 4   // Routing Type
 	NextHeaderIPv4     = 4   // an IPv4 packet inside
 	NextHeaderIPv6     = 41  // an IPv6 packet inside
-	NextHeaderRouting  = 43  // of what precedes an SRH
+	NextHeaderRouting  = 43  // an SRH follows
 	NextHeaderEthernet = 143 // an Ethernet frame inside
 )
 
@@ -20,13 +20,13 @@ const (
 	segmentLength  = 16
 )
 
-// SRH is a Segment Routing Header (RFC 8754 section 2). It shares the packet's
-// bytes; a view that ParseSRH gave can be read without further checks.
+// SRH is a view of a Segment Routing Header (RFC 8754 section 2). It shares the
+// packet's bytes. A view that ParseSRH returned needs no further checks.
 type SRH []byte
 
-// ParseSRH views the SRH that b begins with. It refuses what is cut short, is
-// another routing header, or has more segments than its length holds. Whether
-// Segments Left makes sense depends on who asks, and is not looked at.
+// ParseSRH returns a view of the SRH that b begins with. It refuses a truncated
+// header, another routing type, and more segments than the length holds. It does not
+// check Segments Left: its valid range depends on the behaviour.
 func ParseSRH(b []byte) (SRH, bool) {
 	if len(b) < srhFixedLength || b[2] != RoutingTypeSRH {
 		return nil, false
@@ -38,22 +38,23 @@ func ParseSRH(b []byte) (SRH, bool) {
 	return SRH(b[:length:length]), true
 }
 
-// NextHeader is the protocol behind the SRH.
+// NextHeader returns the protocol behind the SRH.
 func (h SRH) NextHeader() uint8 { return h[0] }
 
-// SegmentsLeft is the index of the active segment.
+// SegmentsLeft returns the index of the active segment.
 func (h SRH) SegmentsLeft() uint8 { return h[3] }
 
-// LastEntry is the index of the segment list's last element.
+// LastEntry returns the index of the segment list's last element.
 func (h SRH) LastEntry() uint8 { return h[4] }
 
-// Flags are all unused but the O flag (RFC 9259).
+// Flags returns the flags. Only the O flag (RFC 9259) is in use.
 func (h SRH) Flags() uint8 { return h[5] }
 
-// Tag marks a class of packets: for the mobile user plane, see TagEndMarker.
+// Tag returns the tag, which marks a class of packets. For the mobile user plane see
+// TagEndMarker.
 func (h SRH) Tag() uint16 { return binary.BigEndian.Uint16(h[6:]) }
 
-// Segment is Segment List[i]: 0 is the last segment of the path.
+// Segment returns Segment List[i]. 0 is the last segment of the path.
 func (h SRH) Segment(i int) (netip.Addr, bool) {
 	if i < 0 || i > int(h.LastEntry()) {
 		return netip.Addr{}, false
@@ -62,7 +63,7 @@ func (h SRH) Segment(i int) (netip.Addr, bool) {
 	return netip.AddrFrom16([16]byte(h[at : at+segmentLength])), true
 }
 
-// SegmentList is the list in the header's order, the last segment first.
+// SegmentList returns the list in the header's order, the last segment first.
 func (h SRH) SegmentList() []netip.Addr {
 	list := make([]netip.Addr, int(h.LastEntry())+1)
 	for i := range list {
@@ -71,7 +72,7 @@ func (h SRH) SegmentList() []netip.Addr {
 	return list
 }
 
-// TLVs are the bytes behind the segment list.
+// TLVs returns the bytes behind the segment list.
 func (h SRH) TLVs() []byte {
 	return h[srhFixedLength+segmentLength*(int(h.LastEntry())+1):]
 }
@@ -82,9 +83,9 @@ func (h SRH) SetSegmentsLeft(n uint8) { h[3] = n }
 // SetTag sets the tag.
 func (h SRH) SetTag(tag uint16) { binary.BigEndian.PutUint16(h[6:], tag) }
 
-// AppendSRH appends the SRH that a headend pushes for path, the segments in
-// the order of travel. A reduced one leaves the first segment out (RFC 8986
-// section 5.2), and is nothing at all where the path has no other.
+// AppendSRH appends the SRH that a headend pushes for path, whose segments are in
+// the order of travel. A reduced SRH omits the first segment (RFC 8986 section 5.2).
+// A path of one segment needs no reduced SRH: nothing is appended.
 func AppendSRH(b []byte, nextHeader uint8, path []netip.Addr, reduced bool) ([]byte, error) {
 	left := len(path) - 1
 	if reduced && len(path) > 0 {

@@ -1,35 +1,35 @@
 package srv6
 
-// Row is what is to be known about one behaviour.
+// Row describes a behaviour.
 type Row struct {
 	Behavior    Behavior
 	Name        string // the RFC's
 	Section     string // where the RFC defines it
 	Description string
 
-	// Headend says that packets are steered into it: it is a property of a
-	// policy or a steering entry, and no SID can have it.
+	// Headend says that packets are steered into the behaviour: it belongs to a
+	// policy or a steering entry, never to a SID.
 	Headend bool
 
-	// Required, OneOf (at least one of them) and Optional are the parameters,
-	// by their JSON names: of LocalSID, or for a headend of the policy or
-	// steering entry. block_length belongs to the flavor NEXT-C-SID and stands
-	// in none of them.
+	// Required, OneOf (at least one of them) and Optional list the parameters by
+	// their JSON names: fields of LocalSID or, for a headend, of the policy or
+	// steering entry. None of them lists block_length, which belongs to the flavor
+	// NEXT-C-SID.
 	Required []string
 	OneOf    []string
 	Optional []string
 
-	// Flavors that it can have.
+	// Flavors lists the flavors that the behaviour can have.
 	Flavors []Flavor
 
-	// MaxLength is the longest LOC:FUNC in bits: the argument needs the rest.
+	// MaxLength is the longest LOC:FUNC, in bits. The argument needs the rest.
 	MaxLength int
 
-	// Headroom is by how many bytes a frame grows at most (with the longest
-	// segment list); negative: by how many it shrinks at least.
+	// Headroom is how many bytes a frame grows at most, with the longest segment
+	// list. A negative value says how many bytes it shrinks at least.
 	Headroom int
 
-	// Example is YAML: the part of a configuration that binds it.
+	// Example is the part of a configuration, as YAML, that uses the behaviour.
 	Example string
 }
 
@@ -67,7 +67,7 @@ var (
 	allowUpperLayer      = []string{"allow_upper_layer"}
 )
 
-// Lookup finds the row of b.
+// Lookup returns the row of b. ok is false for an unknown behaviour.
 func Lookup(b Behavior) (Row, bool) {
 	if b == BehaviorNone || int(b) > len(table) {
 		return Row{}, false
@@ -75,7 +75,7 @@ func Lookup(b Behavior) (Row, bool) {
 	return table[b-1], true
 }
 
-// Table is every row, in the order of the behaviours' numbers.
+// Table returns all rows, in the order of the behaviours' numbers.
 func Table() []Row { return append([]Row(nil), table...) }
 
 // table is in the order of the constants: Lookup finds a row by its index.

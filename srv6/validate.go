@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ParseSID reads LOC:FUNC as a prefix; an address alone is one of 128 bits.
-// The configuration and the management API read SIDs with it.
+// ParseSID parses LOC:FUNC, a prefix. An address alone is a prefix of 128 bits. The
+// configuration and the management API use it.
 func ParseSID(s string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		if addr.Zone() != "" {
@@ -24,9 +24,9 @@ func ParseSID(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// Validate checks the SID against the row of its behaviour: parameters that
-// are missing or do not belong to it, and values that cannot be. What refers
-// to other resources (policy, interface, locator) is not looked up.
+// Validate checks the SID against the row of its behaviour: missing parameters,
+// parameters that the behaviour does not accept, and invalid values. It does not
+// look up other resources (policy, interface, locator).
 func (s LocalSID) Validate() []FieldError {
 	errs := s.checkPrefix()
 	row, ok := Lookup(s.Behavior)
