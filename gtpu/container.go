@@ -2,8 +2,8 @@ package gtpu
 
 import "github.com/culvert-net/culvert/srv6"
 
-// PDUSessionContainer is what a G-PDU says about its PDU session (TS 38.415
-// section 5.5.2). The zero value, of type none, is no container.
+// PDUSessionContainer holds what a G-PDU says about its PDU session (TS 38.415
+// section 5.5.2). The zero value, of type none, stands for no container.
 type PDUSessionContainer struct {
 	Type srv6.ContainerType
 	QFI  uint8
@@ -18,9 +18,8 @@ const (
 	qfiMask         = 0x3f
 )
 
-// ParsePDUSessionContainer reads an extension header's content. Containers of
-// other PDU types than downlink and uplink, and ones cut short, are not ours
-// to read.
+// ParsePDUSessionContainer parses an extension header's content. ok is false for PDU
+// types other than downlink and uplink, and for truncated containers.
 func ParsePDUSessionContainer(content []byte) (PDUSessionContainer, bool) {
 	if len(content) < 2 {
 		return PDUSessionContainer{}, false
@@ -37,7 +36,7 @@ func ParsePDUSessionContainer(content []byte) (PDUSessionContainer, bool) {
 	return c, true
 }
 
-// Container is the message's PDU Session Container: the last, where there are
+// Container returns the message's PDU Session Container, the last if there are
 // several.
 func (h Header) Container() (PDUSessionContainer, bool) {
 	var last PDUSessionContainer

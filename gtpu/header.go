@@ -22,7 +22,7 @@ const (
 	GPDU                      MessageType = 255
 )
 
-// String is the message's name in TS 29.281.
+// String returns the message's name in TS 29.281.
 func (t MessageType) String() string {
 	switch t {
 	case EchoRequest:
@@ -42,7 +42,7 @@ func (t MessageType) String() string {
 }
 
 // ExtensionType is the type of an extension header (TS 29.281 section 5.2.1).
-// Its two upper bits say whether who does not know it may skip it.
+// Its two upper bits say whether a receiver that does not know it may skip it.
 type ExtensionType uint8
 
 // Extension header types.
@@ -58,8 +58,8 @@ const (
 	PDCPPDUNumber           ExtensionType = 0xc0
 )
 
-// MustUnderstand says that an endpoint that does not know the type has to drop
-// the message.
+// MustUnderstand says whether an endpoint that does not know the type must drop the
+// message.
 func (t ExtensionType) MustUnderstand() bool { return t&0x80 != 0 }
 
 func (t ExtensionType) known() bool {
@@ -82,14 +82,14 @@ const (
 	flagPN  = 0x01
 )
 
-// Header is a GTP-U message from its header on. It shares the packet's bytes;
-// a view that ParseHeader gave can be read without further checks.
+// Header is a view of a GTP-U message, from its header on. It shares the packet's
+// bytes. A view that ParseHeader returned needs no further checks.
 type Header []byte
 
-// ParseHeader views the GTP-U message that b, a UDP payload, begins with, cut
-// to the message's own length. It refuses other versions and GTP', what is cut
-// short, and a chain of extension headers that is longer than 8, runs past the
-// message's end or does not advance.
+// ParseHeader returns a view of the GTP-U message that b, a UDP payload, begins with.
+// It cuts b to the message's length. It refuses other versions, GTP', truncated
+// messages, and chains of more than 8 extension headers or of headers that run past
+// the message's end or have no length.
 func ParseHeader(b []byte) (Header, bool) {
 	if len(b) < headerLength || b[0]&0xf0 != flagsV1 {
 		return nil, false
@@ -108,13 +108,13 @@ func ParseHeader(b []byte) (Header, bool) {
 	return h, true
 }
 
-// Type is the message type.
+// Type returns the message type.
 func (h Header) Type() MessageType { return MessageType(h[1]) }
 
-// Flags is the first octet: version, protocol type, E, S, PN.
+// Flags returns the first octet: version, protocol type, E, S, PN.
 func (h Header) Flags() uint8 { return h[0] }
 
-// TEID is the tunnel endpoint that the message is for.
+// TEID returns the tunnel endpoint that the message is for.
 func (h Header) TEID() uint32 { return binary.BigEndian.Uint32(h[4:]) }
 
 // SetTEID sets the tunnel endpoint.
@@ -124,7 +124,7 @@ func (h Header) SetTEID(teid uint32) { binary.BigEndian.PutUint32(h[4:], teid) }
 // flags brings them all.
 func (h Header) hasOptional() bool { return h[0]&(flagE|flagS|flagPN) != 0 }
 
-// Sequence is the sequence number, if there is one.
+// Sequence returns the sequence number, if there is one.
 func (h Header) Sequence() (uint16, bool) {
 	if h[0]&flagS == 0 {
 		return 0, false
@@ -132,7 +132,7 @@ func (h Header) Sequence() (uint16, bool) {
 	return binary.BigEndian.Uint16(h[8:]), true
 }
 
-// NPDU is the N-PDU number, if there is one.
+// NPDU returns the N-PDU number, if there is one.
 func (h Header) NPDU() (uint8, bool) {
 	if h[0]&flagPN == 0 {
 		return 0, false
@@ -168,14 +168,14 @@ func (h Header) walk(yield func(ExtensionType, []byte) bool) (int, bool) {
 	return at, true
 }
 
-// Extensions are the extension headers in their order: type and content,
+// Extensions yields the extension headers in order: their type, and their content
 // without length and next type.
 func (h Header) Extensions() iter.Seq2[ExtensionType, []byte] {
 	return func(yield func(ExtensionType, []byte) bool) { h.walk(yield) }
 }
 
-// NotUnderstood is the first extension header that has to be understood and is
-// not one that we know.
+// NotUnderstood returns the first extension header that must be understood, but is
+// unknown here.
 func (h Header) NotUnderstood() (ExtensionType, bool) {
 	for t := range h.Extensions() {
 		if t.MustUnderstand() && !t.known() {
@@ -185,7 +185,7 @@ func (h Header) NotUnderstood() (ExtensionType, bool) {
 	return NoExtension, false
 }
 
-// Payload is what follows the header and its extension headers: the T-PDU, or
+// Payload returns what follows the header and its extension headers: the T-PDU, or
 // information elements.
 func (h Header) Payload() []byte {
 	at, _ := h.walk(func(ExtensionType, []byte) bool { return true })

@@ -17,7 +17,7 @@ const (
 	iePeerAddress = 133
 )
 
-// Message is a GTP-U message to be built.
+// Message is a GTP-U message to build.
 type Message struct {
 	Type        MessageType
 	TEID        uint32
@@ -30,7 +30,7 @@ type Message struct {
 	Payload []byte
 }
 
-// Append appends the message's bytes.
+// Append appends the encoded message to b.
 func (m Message) Append(b []byte) ([]byte, error) {
 	var flags byte = flagsV1
 	var types []ExtensionType
@@ -74,7 +74,7 @@ func (m Message) Append(b []byte) ([]byte, error) {
 	return append(b, m.Payload...), nil
 }
 
-// AppendGPDU appends a G-PDU with the container, if its type is not none.
+// AppendGPDU appends a G-PDU, with the container unless its type is none.
 func AppendGPDU(b []byte, teid uint32, container PDUSessionContainer, tpdu []byte) ([]byte, error) {
 	return Message{Type: GPDU, TEID: teid, Container: container, Payload: tpdu}.Append(b)
 }
@@ -84,16 +84,16 @@ func AppendEchoRequest(b []byte, sequence uint16) []byte {
 	return mustAppend(b, Message{Type: EchoRequest, HasSequence: true, Sequence: sequence})
 }
 
-// AppendEchoResponse appends the answer to an Echo Request of that sequence
-// number. The Recovery element is there for its own sake: its value is 0 and
-// not read (TS 29.281 section 8.2).
+// AppendEchoResponse appends the answer to the Echo Request with a sequence number.
+// The Recovery element is mandatory, but its value is 0 and nobody reads it (TS
+// 29.281 section 8.2).
 func AppendEchoResponse(b []byte, sequence uint16) []byte {
 	return mustAppend(b, Message{Type: EchoResponse, HasSequence: true, Sequence: sequence,
 		Payload: []byte{ieRecovery, 0}})
 }
 
-// AppendEndMarker appends an End Marker, which says that no more G-PDUs come
-// on the tunnel from here (TS 29.281 section 7.3.2).
+// AppendEndMarker appends an End Marker: the sender will send no more G-PDUs in the
+// tunnel (TS 29.281 section 7.3.2).
 func AppendEndMarker(b []byte, teid uint32) []byte {
 	return mustAppend(b, Message{Type: EndMarker, TEID: teid})
 }
@@ -109,7 +109,7 @@ type ErrorIndication struct {
 	Sequence uint16
 }
 
-// Append appends the message.
+// Append appends the encoded message to b.
 func (e ErrorIndication) Append(b []byte) ([]byte, error) {
 	peer := e.Peer.Unmap().AsSlice()
 	if len(peer) == 0 {
@@ -121,8 +121,8 @@ func (e ErrorIndication) Append(b []byte) ([]byte, error) {
 		UDPPort: e.UDPPort, Payload: append(payload, peer...)}.Append(b)
 }
 
-// ParseErrorIndication reads an Error Indication; both of its information
-// elements have to be there.
+// ParseErrorIndication parses an Error Indication, which needs both of its
+// information elements.
 func ParseErrorIndication(h Header) (ErrorIndication, bool) {
 	if h.Type() != ErrorIndicationType {
 		return ErrorIndication{}, false

@@ -6,8 +6,8 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Validate checks one tunnel by itself. What it refers to (switch_to, policy)
-// is not looked up.
+// Validate checks a tunnel. It does not look up what the tunnel refers to
+// (switch_to, policy).
 func (t Tunnel) Validate() []srv6.FieldError {
 	errs := srv6.CheckName("name", t.Name)
 	if !t.receives() && !t.sends() {
