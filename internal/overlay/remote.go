@@ -10,24 +10,24 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Cluster is what a node knows of it. Nodes and Reaches are in the order in
-// which they came: of two that claim one prefix or one SID the first stands.
+// Cluster is what a node has learned about its cluster. Nodes and Reaches are in the
+// order in which they came: of two that claim the same prefix or SID the first wins.
 type Cluster struct {
 	Self    Self
 	Nodes   []Node
 	Reaches []Reach
 	Rivals  []Rival // of Reaches, and of this node
-	// Known are the policies that are there without the overlay.
+	// Known are the policies that exist without the overlay.
 	Known map[Color]Known
 }
 
-// Color is what a policy is known by beyond a node (RFC 9256 section 2.1).
+// Color identifies a policy of any node (RFC 9256 section 2.1).
 type Color struct {
 	Color    uint32
 	Endpoint netip.Addr
 }
 
-// Known is a policy that somebody else made, or has candidate paths of.
+// Known is a policy that exists without the overlay, or only has candidate paths.
 type Known struct {
 	Name       string       // empty: there are candidate paths only
 	Ends       []netip.Addr // the last segments of its lists
@@ -35,7 +35,7 @@ type Known struct {
 	BindingSID netip.Addr   // that comes with them
 }
 
-// Same says that for other policies the two come to the same.
+// Same says whether the two have the same effect on other policies.
 func (k Known) Same(o Known) bool {
 	return k.Name == o.Name && k.BindingSID == o.BindingSID && sameSet(k.Ends, o.Ends) && sameSet(k.Direct, o.Direct)
 }
@@ -47,15 +47,15 @@ func sameSet(a, b []netip.Addr) bool {
 	return within(a, b) && within(b, a)
 }
 
-// Wanted is what a node makes of a cluster.
+// Wanted is what a node needs in order to reach the others.
 type Wanted struct {
 	Policies []srpolicy.Policy
-	// Paths are of policies that somebody else made.
+	// Paths are candidate paths of policies that exist without the overlay.
 	Paths    []srpolicy.CandidatePath
 	Steering []srpolicy.Steering
-	// ToNodes are for what pods send to nodes themselves.
+	// ToNodes steers what pods send to nodes themselves.
 	ToNodes []srpolicy.Steering
-	// Routes are for the underlay: to locators, by their nodes' addresses.
+	// Routes are routes of the underlay: to locators, through their nodes' addresses.
 	Routes []Route
 	Peers  []Peer
 }
@@ -66,13 +66,13 @@ type Route struct {
 	Via    netip.Addr
 }
 
-// Peer is another node, and what of it cannot be used.
+// Peer is another node, and what of its advertisement cannot be used.
 type Peer struct {
 	Node
 	Problems []string
 }
 
-// thisNode is how messages call it.
+// thisNode is this node's name in messages.
 const thisNode = "this node"
 
 // builder makes Wanted of a Cluster.
@@ -90,7 +90,7 @@ type builder struct {
 	served         map[netip.Addr][]netip.Addr
 }
 
-// Remote says what this node needs in order to reach the others.
+// Remote returns what this node needs in order to reach the others.
 func Remote(c Cluster) Wanted {
 	b := newBuilder(c)
 	for _, n := range c.Nodes {
@@ -118,8 +118,7 @@ func Remote(c Cluster) Wanted {
 	return b.Wanted
 }
 
-// brief keeps a node that claims thousands of prefixes from filling what is said of
-// it.
+// brief shortens the errors about a node that claims thousands of prefixes.
 func brief(problems []string) []string {
 	const most = 10
 	if n := len(problems) - most; n > 0 {
@@ -128,7 +127,7 @@ func brief(problems []string) []string {
 	return problems
 }
 
-// newBuilder begins with what this node has.
+// newBuilder returns a builder that knows this node's prefixes and SIDs.
 func newBuilder(c Cluster) *builder {
 	self := c.Self.Node()
 	b := &builder{
@@ -169,7 +168,7 @@ func newBuilder(c Cluster) *builder {
 	return b
 }
 
-// node takes one that told all of itself.
+// node adds a node that advertises all of itself.
 func (b *builder) node(n Node) {
 	peer := Peer{Node: n}
 	defer func() { b.Peers = append(b.Peers, peer) }()
@@ -203,7 +202,7 @@ func (b *builder) node(n Node) {
 	}
 }
 
-// refused says why nothing of a node can be used, or "".
+// refused returns why nothing of a node can be used, or "".
 func (b *builder) refused(n Node) string {
 	if owner := b.addresses[n.Address]; owner != "" {
 		return fmt.Sprintf("address %s is already that of %s", n.Address, owner)
@@ -227,7 +226,7 @@ func (b *builder) refused(n Node) string {
 	return ""
 }
 
-// route leads to a SID: with its locator, if it is in that.
+// route adds a route to a SID, or to the locator that contains it.
 func (b *builder) route(n Node, sid netip.Addr) {
 	r := Route{hostPrefix(sid), n.Address}
 	if n.Locator.IsValid() && n.Locator.Contains(sid) {
@@ -238,7 +237,7 @@ func (b *builder) route(n Node, sid netip.Addr) {
 	}
 }
 
-// policy makes one, or gives the list to the one that somebody else made.
+// policy adds a policy, or a candidate path if the policy exists already.
 func (b *builder) policy(color Color, name string, list []netip.Addr, bsid netip.Addr) {
 	lists := []srpolicy.SegmentList{{Weight: 1, Segments: list}}
 	if known := b.Known[color]; known.Name != "" {
@@ -251,9 +250,8 @@ func (b *builder) policy(color Color, name string, list []netip.Addr, bsid netip
 	b.add(color, name, lists, b.binding(b.Known[color].BindingSID, bsid))
 }
 
-// binding is the binding SID of a policy: the one that somebody chose with a
-// candidate path, else the one that its node suggests, but not of this one's
-// locator.
+// binding returns the binding SID of a policy: the one of a candidate path, or else the
+// one that its node suggests, unless that is in this node's locator.
 func (b *builder) binding(chosen, suggested netip.Addr) netip.Addr {
 	if chosen.IsValid() || b.Self.Locator.IsValid() && suggested.IsValid() && b.Self.Locator.Contains(suggested) {
 		return chosen
@@ -276,7 +274,7 @@ func (b *builder) add(color Color, name string, lists []srpolicy.SegmentList, bs
 	})
 }
 
-// steer sends a prefix of pods into the policy to its node, or says why not.
+// steer steers a prefix of pods into the policy to its node, or reports why it cannot.
 func (b *builder) steer(p netip.Prefix, address netip.Addr) string {
 	if owner := b.pods.owner(p); owner != "" {
 		return fmt.Sprintf("prefix %s is already claimed by %s", p, owner)
@@ -294,9 +292,9 @@ func (b *builder) steer(p netip.Prefix, address netip.Addr) string {
 	return ""
 }
 
-// toNodes sends what is for nodes themselves the way that is for their pods: their
-// answers come by it, and where conntrack sees one direction only, a kube-proxy
-// drops the rest as invalid.
+// toNodes steers packets for nodes themselves into the policies for their pods. The
+// nodes' answers come by the tunnel: where conntrack sees only one direction,
+// kube-proxy drops the rest as invalid.
 func (b *builder) toNodes() {
 	seen := map[netip.Addr]bool{}
 	for _, a := range append([]netip.Addr{b.Self.Address}, b.Self.Addresses...) {
@@ -317,7 +315,7 @@ func (b *builder) toNodes() {
 	}
 }
 
-// colorOf is that of policies for packets to an address.
+// colorOf returns the color of policies for packets to an address.
 func colorOf(a netip.Addr) uint32 {
 	if a.Is4() {
 		return ColorIPv4
@@ -325,7 +323,7 @@ func colorOf(a netip.Addr) uint32 {
 	return ColorIPv6
 }
 
-// peer is the place in Peers of a node that BGP told of.
+// peer returns the index in Peers of a node that BGP advertised.
 func (b *builder) peer(address netip.Addr) *Peer {
 	at, there := b.peers[address]
 	if !there {
@@ -336,10 +334,10 @@ func (b *builder) peer(address netip.Addr) *Peer {
 	return &b.Peers[at]
 }
 
-// reach takes a prefix of a node that BGP told of.
+// reach adds a prefix that BGP advertised.
 func (b *builder) reach(r Reach) {
 	if b.addresses[r.Address] == thisNode {
-		return // by way of a reflector
+		return // it came back through a route reflector
 	}
 	if _, known := b.peers[r.Address]; !known {
 		b.addresses[r.Address] = r.Address.String()
@@ -347,7 +345,7 @@ func (b *builder) reach(r Reach) {
 	}
 	peer := b.peer(r.Address)
 	switch {
-	case peer.Name != "" && slices.Contains(peer.Prefixes, r.Prefix): // the node told it itself
+	case peer.Name != "" && slices.Contains(peer.Prefixes, r.Prefix): // the node advertises it itself
 	case b.isLocator(r):
 		if owner := b.locators.owner(r.Prefix); owner != "" {
 			peer.Problems = append(peer.Problems, fmt.Sprintf("locator %s is already claimed by %s", r.Prefix, owner))
@@ -364,7 +362,7 @@ func (b *builder) reach(r Reach) {
 	}
 }
 
-// told are the policies to a node that only have candidate paths, so far.
+// told adds the policies to a node that only have candidate paths so far.
 func (b *builder) told(address netip.Addr) {
 	before := len(b.Routes)
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
@@ -390,7 +388,7 @@ func (b *builder) told(address netip.Addr) {
 	}
 }
 
-// taken says why SIDs cannot be those of a node, or "".
+// taken returns why SIDs cannot belong to a node, or "".
 func (b *builder) taken(sids []netip.Addr, address netip.Addr) string {
 	for _, sid := range sids {
 		if owner := b.sids[sid]; owner != "" && owner != address.String() {
@@ -403,8 +401,8 @@ func (b *builder) taken(sids []netip.Addr, address netip.Addr) string {
 	return ""
 }
 
-// isLocator says that a prefix is not of pods: paths to its node, or services
-// there, end in it, or it is among what is known to be a locator.
+// isLocator says whether a prefix is a locator, and not a prefix of pods: paths to its
+// node or services there end in it, or it is a known locator.
 func (b *builder) isLocator(r Reach) bool {
 	for _, c := range []uint32{ColorIPv4, ColorIPv6} {
 		if slices.ContainsFunc(b.Known[Color{c, r.Address}].Ends, r.Prefix.Contains) {
@@ -414,7 +412,7 @@ func (b *builder) isLocator(r Reach) bool {
 	return slices.ContainsFunc(b.served[r.Address], r.Prefix.Contains) || b.locators.owner(r.Prefix) != ""
 }
 
-// ends are the SIDs that services of a node end with.
+// ends returns the last SIDs of a node's services.
 func ends(reaches []Reach) map[netip.Addr][]netip.Addr {
 	out := map[netip.Addr][]netip.Addr{}
 	for _, r := range reaches {
@@ -425,8 +423,8 @@ func ends(reaches []Reach) map[netip.Addr][]netip.Addr {
 	return out
 }
 
-// service takes a prefix with a SID of its own. It may hold those of pods, a
-// default route for example: theirs are longer.
+// service adds a prefix with its own SID. It may contain prefixes of pods, as a default
+// route does: these are longer and win.
 func (b *builder) service(r Reach) {
 	peer, p := b.peer(r.Address), r.Prefix.Masked()
 	if owner := cmp.Or(b.pods.inside(p), b.services[p]); owner != "" {
@@ -443,10 +441,10 @@ func (b *builder) service(r Reach) {
 	b.Steering = append(b.Steering, srpolicy.Steering{Prefix: p, Policy: b.policies[color]})
 }
 
-// rival notes what is not used of a node.
+// rival notes a prefix of a node that is not used.
 func (b *builder) rival(r Rival) {
 	if b.addresses[r.Address] == thisNode {
-		return // by way of a reflector
+		return // it came back through a route reflector
 	}
 	owner := thisNode
 	if r.Owner.IsValid() {
@@ -456,7 +454,7 @@ func (b *builder) rival(r Rival) {
 	peer.Problems = append(peer.Problems, fmt.Sprintf("prefix %s is used as that of %s, which tells of it too: %s", r.Prefix, owner, r.Why))
 }
 
-// policyName is short enough for a name, whatever the node is called.
+// policyName returns a name that is short enough, however long the node's name is.
 func policyName(node, family string, color uint32, address netip.Addr) string {
 	if name := node + ":" + family; node != "" && len(name) <= srv6.MaxNameLength {
 		return name
@@ -464,7 +462,7 @@ func policyName(node, family string, color uint32, address netip.Addr) string {
 	return ByAddress(color, address)
 }
 
-// ByAddress names the policy to a node of which only the address is known.
+// ByAddress returns the name of the policy to a node of which only the address is known.
 func ByAddress(color uint32, address netip.Addr) string {
 	return fmt.Sprintf("c%d:%s", color, address)
 }

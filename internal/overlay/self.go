@@ -14,18 +14,18 @@ type Self struct {
 	Addresses []netip.Addr // others
 	Prefixes  []netip.Prefix
 	Locator   netip.Prefix
-	// Double says that lists have a segment for the node before the one that
-	// decapsulates: the latter need not be routed.
+	// Double says that lists have a segment for the node before the segment that
+	// decapsulates. The latter need not be routed.
 	Double bool
-	// DT4, DT6 and DT46 (for what has none of the two) are SIDs that somebody
-	// chose for it, in place of those in the locator.
+	// DT4, DT6 and DT46 are configured SIDs, in place of those in the locator. DT46
+	// stands for DT4 or DT6 where one is missing.
 	DT4, DT6, DT46 netip.Addr
 }
 
-// Functions in a node's locator. The same on all nodes, so that a locator says
-// all that the others have to know.
+// Functions in a node's locator. They are the same on all nodes, so that the locator
+// is all that the others need to know.
 const (
-	FunctionEnd  = 0x1 // for paths by way of the node
+	FunctionEnd  = 0x1 // for paths through the node
 	FunctionDT4  = 0x4
 	FunctionDT6  = 0x6
 	FunctionBSID = 0xb0 // and the color
@@ -34,10 +34,10 @@ const (
 // functionBits is the length of a function, behind the locator.
 const functionBits = 16
 
-// mainTable is the kernel's, which holds the routes to pods.
+// mainTable is the kernel's main table, which holds the routes to pods.
 const mainTable = 254
 
-// sid is a function in a locator.
+// sid returns the SID of a function in a locator.
 func sid(locator netip.Prefix, function uint16) netip.Addr {
 	b := locator.Masked().Addr().As16()
 	for i := range functionBits {
@@ -49,14 +49,14 @@ func sid(locator netip.Prefix, function uint16) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// Families says which families there are prefixes of.
+// Families says which address families the prefixes have.
 func families(prefixes []netip.Prefix) (ipv4, ipv6 bool) {
 	is4 := func(p netip.Prefix) bool { return p.Addr().Is4() }
 	return slices.ContainsFunc(prefixes, is4), slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return !is4(p) })
 }
 
-// Complete fills in what follows from a node's locator: segment lists and
-// binding SIDs for the families of its pods, in the single form or the double.
+// Complete fills in what follows from a node's locator: the segment lists and binding
+// SIDs for the families of its pods, in the single or the double form.
 func Complete(n Node, double bool) Node {
 	if !n.Locator.IsValid() {
 		return n
@@ -83,7 +83,7 @@ func Complete(n Node, double bool) Node {
 	return n
 }
 
-// Node is what this one tells the others.
+// Node returns what this node advertises to the others.
 func (s Self) Node() Node {
 	n := Node{Name: s.Name, Address: s.Address, Addresses: s.Addresses, Prefixes: s.Prefixes, Locator: s.Locator}
 	chosen := func(sid netip.Addr) []netip.Addr {
@@ -105,7 +105,8 @@ func (s Self) Node() Node {
 	return Complete(n, s.Double)
 }
 
-// SIDs are this node's. Those in the locator are prefixes, found by index.
+// SIDs returns this node's SIDs. Those in the locator are prefixes, which the data path
+// finds by index.
 func (s Self) SIDs() []srv6.LocalSID {
 	n := s.Node()
 	var out []srv6.LocalSID
@@ -126,7 +127,7 @@ func (s Self) SIDs() []srv6.LocalSID {
 	switch {
 	case len(out) == 0:
 	case s.Double:
-		// Its own address: what is not to be routed on is the node's, as ever.
+		// Its own address: packets that end here still belong to the node.
 		out = append(out, srv6.LocalSID{SID: netip.PrefixFrom(s.Address, s.Address.BitLen()), Behavior: srv6.End, AllowUpperLayer: true})
 	case s.Locator.IsValid() && s.Locator.Contains(out[0].SID.Addr()): // else nobody routes the locator
 		out = append(out, srv6.LocalSID{SID: s.sidPrefix(sid(s.Locator, FunctionEnd)), Behavior: srv6.End})
@@ -134,7 +135,7 @@ func (s Self) SIDs() []srv6.LocalSID {
 	return out
 }
 
-// End is the SID by which a path goes by way of a node; none if nothing tells it.
+// End returns the SID for paths through a node. It is invalid if unknown.
 func (n Node) End() netip.Addr {
 	for _, list := range [][]netip.Addr{n.IPv4, n.IPv6} {
 		switch {
@@ -154,7 +155,7 @@ func firstValid(a, b netip.Addr) netip.Addr {
 	return b
 }
 
-// sidPrefix is LOC:FUNC of a SID in the locator, else the whole address.
+// sidPrefix returns LOC:FUNC of a SID in the locator, or else the whole address.
 func (s Self) sidPrefix(a netip.Addr) netip.Prefix {
 	if s.Locator.IsValid() && s.Locator.Contains(a) {
 		if p := netip.PrefixFrom(a, s.Locator.Bits()+functionBits); p.Masked() == p {
@@ -164,7 +165,7 @@ func (s Self) sidPrefix(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
-// Missing says what there has to be before the node can be a member, or "".
+// Missing returns what the node lacks to be a member, or "".
 func (s Self) Missing() string {
 	switch {
 	case s.Name == "":

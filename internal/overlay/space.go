@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// space is who has which prefixes; none overlap.
+// space knows who has which prefixes. None overlap.
 type space struct {
 	lengths []int                   // that prefixes have
 	held    map[netip.Prefix]string // owner
-	around  map[netip.Prefix]string // prefixes that hold one that is held: its owner
+	around  map[netip.Prefix]string // prefixes around a held one: the owner of that
 }
 
-// newSpace is for the prefixes that claims calls its argument with.
+// newSpace returns a space for the prefixes that claims yields.
 func newSpace(claims func(func(netip.Prefix))) *space {
 	s := &space{held: map[netip.Prefix]string{}, around: map[netip.Prefix]string{}}
 	seen := map[int]bool{}
@@ -26,7 +26,7 @@ func newSpace(claims func(func(netip.Prefix))) *space {
 	return s
 }
 
-// inside says in whose prefix p is, or "".
+// inside returns the owner of the prefix that contains p, or "".
 func (s *space) inside(p netip.Prefix) string {
 	for _, bits := range s.lengths {
 		if bits > p.Bits() {
@@ -39,7 +39,7 @@ func (s *space) inside(p netip.Prefix) string {
 	return ""
 }
 
-// owner says who has a part of p, or "".
+// owner returns the owner of a part of p, or "".
 func (s *space) owner(p netip.Prefix) string {
 	if owner := s.inside(p); owner != "" {
 		return owner

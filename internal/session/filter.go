@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ParseFilter reads a Flow Description: an IPFilterRule of RFC 6733 section
+// ParseFilter parses a Flow Description: an IPFilterRule of RFC 6733 section
 // 4.3.1 as TS 29.244 section 8.2.5 restricts it:
 //
 //	permit out|in PROTOCOL from ADDRESS [PORTS] to ADDRESS [PORTS]
@@ -35,7 +35,7 @@ func ParseFilter(text string) (Filter, error) {
 	}
 	direction := next()
 	if direction != "out" && direction != "in" {
-		return Filter{}, fmt.Errorf("direction %q of a filter is neither out nor in", direction)
+		return Filter{}, fmt.Errorf("filter direction %q is neither out nor in", direction)
 	}
 	if err := f.setProtocol(next()); err != nil {
 		return Filter{}, err
@@ -49,10 +49,10 @@ func ParseFilter(text string) (Filter, error) {
 		return Filter{}, err
 	}
 	if len(words) > 0 {
-		return Filter{}, fmt.Errorf("option %q of a filter is not allowed", words[0])
+		return Filter{}, fmt.Errorf("filter option %q is not allowed", words[0])
 	}
 	if from.prefix.IsValid() && to.prefix.IsValid() && from.prefix.Addr().Is4() != to.prefix.Addr().Is4() {
-		return Filter{}, errors.New("a filter's addresses are of two families")
+		return Filter{}, errors.New("the addresses of a filter belong to different families")
 	}
 	if direction == "in" {
 		from, to = to, from
@@ -62,8 +62,7 @@ func ParseFilter(text string) (Filter, error) {
 	return f, nil
 }
 
-// protocols have names in IANA's registry; these are the ones that a packet
-// filter may be about.
+// protocols are the names in IANA's registry that occur in packet filters.
 var protocols = map[string]uint8{
 	"icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "ah": 51,
 	"ipv6-icmp": 58, "icmpv6": 58, "ospf": 89, "sctp": 132,
@@ -80,7 +79,7 @@ func (f *Filter) setProtocol(word string) error {
 	}
 	n, err := strconv.ParseUint(word, 10, 8)
 	if err != nil {
-		return fmt.Errorf("protocol %q of a filter is neither a number nor a name that is known", word)
+		return fmt.Errorf("filter protocol %q is neither a number nor a known name", word)
 	}
 	f.Protocol = uint8(n)
 	return nil
@@ -95,7 +94,7 @@ type end struct {
 // parseEnd reads "from ADDRESS [PORTS]" or "to ADDRESS [PORTS]".
 func parseEnd(keyword string, next func() string, words *[]string) (end, error) {
 	if w := next(); w != keyword {
-		return end{}, fmt.Errorf("%q in a filter, where %q is expected", w, keyword)
+		return end{}, fmt.Errorf("filter has %q where %q is expected", w, keyword)
 	}
 	var e end
 	var err error
@@ -118,13 +117,13 @@ func parseAddress(word string) (netip.Prefix, error) {
 	if strings.Contains(word, "/") {
 		p, err := netip.ParsePrefix(word)
 		if err != nil {
-			return netip.Prefix{}, fmt.Errorf("address %q of a filter: not an address and the length of its prefix", word)
+			return netip.Prefix{}, fmt.Errorf("filter address %q is not an address with a prefix length", word)
 		}
 		return p.Masked(), nil
 	}
 	a, err := netip.ParseAddr(word)
 	if err != nil || a.Zone() != "" {
-		return netip.Prefix{}, fmt.Errorf("address %q of a filter is none", word)
+		return netip.Prefix{}, fmt.Errorf("filter address %q is not an address", word)
 	}
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }
@@ -139,16 +138,15 @@ func parsePorts(word string) ([]PortRange, error) {
 		from, err1 := strconv.ParseUint(low, 10, 16)
 		to, err2 := strconv.ParseUint(high, 10, 16)
 		if err1 != nil || err2 != nil || from > to {
-			return nil, fmt.Errorf("ports %q of a filter: not 0 to %d, or from more to less", part, math.MaxUint16)
+			return nil, fmt.Errorf("filter ports %q are not within 0 to %d, or the range runs backwards", part, math.MaxUint16)
 		}
 		ports = append(ports, PortRange{From: uint16(from), To: uint16(to)})
 	}
 	return ports, nil
 }
 
-// MatchNothing is a filter that no packet matches: its two addresses are of
-// different families. It stands for an application nothing is known of any
-// more.
+// MatchNothing returns a filter that no packet matches: its addresses belong to
+// different families. It stands for an application whose filters are gone.
 func MatchNothing() Filter {
 	return Filter{
 		AnyProtocol: true,

@@ -1,6 +1,6 @@
-// Package session is what an SMF tells a user plane function (TS 29.244):
-// sessions and their rules, as values. It knows nothing of PFCP's encoding, nor
-// of how packets are handled.
+// Package session models what an SMF tells a user plane function (TS 29.244):
+// sessions and their rules, as plain values. It knows neither PFCP's encoding nor how
+// packets are handled. It starts no goroutines and has no locks.
 package session
 
 import (
@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Session is one PFCP session. Rule lists are sorted by ID; an ID means
-// nothing outside of its session.
+// Session is a PFCP session. Rule lists are sorted by ID. An ID means nothing outside
+// of its session.
 type Session struct {
-	// SEID is ours, CPSEID the control plane's; CPAddr is where requests go.
+	// SEID is ours, CPSEID the control plane's. Our requests go to CPAddr.
 	SEID   uint64     `json:"seid"`
 	CPSEID uint64     `json:"cp_seid"`
 	CPAddr netip.Addr `json:"cp_addr"`
@@ -22,8 +22,8 @@ type Session struct {
 	SNSSAI  SNSSAI  `json:"snssai,omitzero"`
 	DNN     string  `json:"dnn,omitempty"`
 	UserID  string  `json:"user_id,omitempty"`
-	// InactivityTimer: without a packet for so long the control plane is told
-	// (User Plane Inactivity Timer). 0: it does not ask.
+	// InactivityTimer is the User Plane Inactivity Timer: the control plane gets a
+	// report after so long without a packet. 0 means that it wants none.
 	InactivityTimer time.Duration `json:"inactivity_timer,omitempty"`
 
 	PDRs []PDR `json:"pdrs,omitempty"`
@@ -33,8 +33,8 @@ type Session struct {
 	BARs []BAR `json:"bars,omitempty"`
 }
 
-// PDNType is the type of the PDU session (TS 29.244 section 8.2.79). 0: not
-// said.
+// PDNType is the type of the PDU session (TS 29.244 section 8.2.79). 0 means that the
+// SMF did not say.
 type PDNType uint8
 
 // The PDN types.
@@ -47,7 +47,7 @@ const (
 )
 
 // SNSSAI names a network slice (TS 23.003 section 28.4.2). HasSD tells
-// "no slice differentiator" from 000000. The zero value: none was said.
+// "no slice differentiator" from 000000. The zero value means that the SMF named none.
 type SNSSAI struct {
 	SST   uint8  `json:"sst"`
 	SD    uint32 `json:"sd,omitempty"` // 24 bits
@@ -78,59 +78,59 @@ const (
 	TypeN19 InterfaceType = 18 // 5G VN internal
 )
 
-// PDR is a Packet Detection Rule. Of several that match a packet the one with
-// the lowest precedence value counts.
+// PDR is a Packet Detection Rule. Of the PDRs that match a packet, the one with the
+// lowest precedence value applies.
 type PDR struct {
 	ID         uint16 `json:"id"`
 	Precedence uint32 `json:"precedence"`
 	PDI        PDI    `json:"pdi"`
-	// RemoveOuter: the GTP-U header goes (Outer Header Removal, any
-	// description: what arrived is removed).
+	// RemoveOuter removes the GTP-U header (Outer Header Removal, whatever its
+	// description says).
 	RemoveOuter bool     `json:"remove_outer,omitempty"`
 	FAR         uint32   `json:"far"` // ID
 	QERs        []uint32 `json:"qers,omitempty"`
 	URRs        []uint32 `json:"urrs,omitempty"`
 }
 
-// PDI says which packets a PDR is for: all of what is set must match.
+// PDI says which packets a PDR is for. Everything that is set must match.
 type PDI struct {
 	Source          Interface      `json:"source"`
 	InterfaceType   *InterfaceType `json:"interface_type,omitempty"`
 	NetworkInstance string         `json:"network_instance,omitempty"`
-	// TEID is ours, at one or both of the addresses. 0: packets come without
-	// GTP-U.
+	// TEID is ours, at one or both of the addresses. 0 means that packets arrive
+	// without GTP-U.
 	TEID  uint32     `json:"teid,omitempty"`
 	TEID4 netip.Addr `json:"teid4,omitzero"`
 	TEID6 netip.Addr `json:"teid6,omitzero"`
-	// ChooseID of a TEID that we chose: other PDRs of the session that ask
-	// with the same CHOOSE ID get the same.
+	// ChooseID is the CHOOSE ID of a TEID that we chose. Other PDRs of the session
+	// that ask with the same CHOOSE ID get the same TEID.
 	ChooseID *uint8 `json:"choose_id,omitempty"`
-	// UE addresses: /32, and IPv6 prefixes (/64 unless the SMF says
-	// otherwise). On the way to the UE they are destinations, from it sources.
-	// A rule on the way to the UE that names neither UE nor TEID is for those of
-	// the session's other rules (Open5GS's SMF writes such rules, with a filter
-	// "to assigned", for a QoS flow that is added later).
+	// UE lists the UE's addresses: /32, and IPv6 prefixes (/64 unless the SMF says
+	// otherwise). They are the destinations of downlink packets and the sources of
+	// uplink packets. A downlink PDR with neither UE nor TEID applies to the
+	// addresses of the session's other PDRs. Open5GS's SMF writes such PDRs, with a
+	// filter "to assigned", for a QoS flow that it adds later.
 	UE []netip.Prefix `json:"ue,omitempty"`
-	// FramedRoutes are more of them, behind the UE.
+	// FramedRoutes are networks behind the UE.
 	FramedRoutes []netip.Prefix `json:"framed_routes,omitempty"`
-	// Filters: any of them; none: every packet. Those of an application are
-	// among them.
+	// Filters match if any of them does, or if there are none. They include those of
+	// the application.
 	Filters       []Filter `json:"filters,omitempty"`
 	QFIs          []uint8  `json:"qfis,omitempty"` // any of these; none: all
 	ApplicationID string   `json:"application_id,omitempty"`
-	// Ethernet: any of the filters.
+	// Ethernet matches if any of the filters does.
 	Ethernet []EthernetFilter `json:"ethernet,omitempty"`
 }
 
-// Filter is an SDF filter (TS 29.244 section 8.2.5) seen from the UE: Remote is
-// the network's side, Local the UE's, whichever way a packet goes.
+// Filter is an SDF filter (TS 29.244 section 8.2.5) as the UE sees it: Remote is the
+// network's side and Local the UE's, in both directions.
 type Filter struct {
 	ID *uint32 `json:"id,omitempty"` // bidirectional filters share it
-	// Text is the IPFilterRule that it was made of.
+	// Text is the IPFilterRule that the SMF sent.
 	Text   string       `json:"text,omitempty"`
 	Remote netip.Prefix `json:"remote,omitzero"` // not valid: any
 	Local  netip.Prefix `json:"local,omitzero"`  // not valid: any, or "assigned"
-	// Protocol of IP; Any says that there is none to match.
+	// Protocol is the IP protocol, unless AnyProtocol is set.
 	Protocol    uint8       `json:"protocol,omitempty"`
 	AnyProtocol bool        `json:"any_protocol,omitempty"`
 	RemotePorts []PortRange `json:"remote_ports,omitempty"` // none: any
@@ -141,18 +141,19 @@ type Filter struct {
 	SPI         *uint32     `json:"spi,omitempty"`
 }
 
-// PortRange is inclusive.
+// PortRange is a range of ports, with both ends.
 type PortRange struct {
 	From uint16 `json:"from"`
 	To   uint16 `json:"to"`
 }
 
 // EthernetFilter is an Ethernet Packet Filter (TS 29.244 section 7.5.2.2-3).
-// What is not set matches all.
+// What is not set matches everything.
 type EthernetFilter struct {
 	Source      [6]byte `json:"source,omitzero"`
 	Destination [6]byte `json:"destination,omitzero"`
-	// SourceTo and DestinationTo end ranges that begin with these.
+	// SourceTo and DestinationTo are the last addresses of ranges that begin with
+	// Source and Destination.
 	SourceTo      [6]byte  `json:"source_to,omitzero"`
 	DestinationTo [6]byte  `json:"destination_to,omitzero"`
 	EtherType     uint16   `json:"ether_type,omitempty"`
@@ -182,18 +183,18 @@ type FAR struct {
 	BAR        *uint8       `json:"bar,omitempty"` // ID
 }
 
-// Forwarding is where packets go (Forwarding Parameters).
+// Forwarding says where packets go (Forwarding Parameters).
 type Forwarding struct {
 	Destination     Interface      `json:"destination"`
 	InterfaceType   *InterfaceType `json:"interface_type,omitempty"`
 	NetworkInstance string         `json:"network_instance,omitempty"`
 	Outer           *OuterHeader   `json:"outer,omitempty"`
-	// ToS is the outer header's, where Transport Level Marking says so.
+	// ToS is what Transport Level Marking sets in the outer header.
 	ToS     uint8 `json:"tos,omitempty"`
 	ToSMask uint8 `json:"tos_mask,omitempty"` // 0: not marked
 }
 
-// OuterHeader is Outer Header Creation: GTP-U, or UDP or IP alone.
+// OuterHeader is Outer Header Creation: GTP-U, or only UDP or IP.
 type OuterHeader struct {
 	Kind OuterKind  `json:"kind"`
 	Addr netip.Addr `json:"addr"`
@@ -201,7 +202,7 @@ type OuterHeader struct {
 	Port uint16     `json:"port,omitempty"` // UDP alone
 }
 
-// OuterKind is what Outer Header Creation makes.
+// OuterKind is the kind of header that Outer Header Creation makes.
 type OuterKind uint8
 
 // The kinds of outer headers, over IPv4 or IPv6 by the address.
@@ -211,7 +212,7 @@ const (
 	OuterIP
 )
 
-// QER is a QoS Enforcement Rule. Rates are in kbit/s; nil: no limit.
+// QER is a QoS Enforcement Rule. Rates are in kbit/s. nil means no limit.
 type QER struct {
 	ID             uint32       `json:"id"`
 	UplinkClosed   bool         `json:"uplink_closed,omitempty"` // Gate Status
@@ -229,7 +230,7 @@ type BitRate struct {
 	Downlink uint64 `json:"downlink"`
 }
 
-// PacketRates limit packets, each way. Packets of 0: no limit.
+// PacketRates limit packets, each way. 0 Packets mean no limit.
 type PacketRates struct {
 	Uplink   PacketRate `json:"uplink,omitzero"`
 	Downlink PacketRate `json:"downlink,omitzero"`
@@ -271,7 +272,7 @@ type URR struct {
 	ImmediateStart  bool `json:"immediate_start,omitempty"`   // ISTM
 }
 
-// Volume is octets; nil: not limited.
+// Volume limits octets. nil means no limit.
 type Volume struct {
 	Total    *uint64 `json:"total,omitempty"`
 	Uplink   *uint64 `json:"uplink,omitempty"`
@@ -281,8 +282,8 @@ type Volume struct {
 // BAR is a Buffering Action Rule.
 type BAR struct {
 	ID uint8 `json:"id"`
-	// NotificationDelay of the downlink data report (in PFCP 50 ms units).
+	// NotificationDelay delays the Downlink Data Report (50 ms units in PFCP).
 	NotificationDelay time.Duration `json:"notification_delay,omitempty"`
-	// SuggestedCount bounds the packets kept; 0: our own bound.
+	// SuggestedCount bounds the packets that are kept. 0 means our own limit.
 	SuggestedCount uint16 `json:"suggested_count,omitempty"`
 }

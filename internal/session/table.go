@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// Table has something of each session by its SEID. SEIDs are handed out one after
-// the other: a page of them lies together, so that a million take little more than
-// their values, few cache lines are met, and nothing is left of those that went.
+// Table maps SEIDs to values. SEIDs are handed out one after the other, so the values
+// of a page of SEIDs lie together: a million take little more than their values and
+// few cache lines, and deleted ones leave nothing behind. The zero value is empty.
 type Table[V any] struct {
 	pages map[uint64]*page[V]
 	len   int
@@ -15,21 +15,21 @@ type Table[V any] struct {
 
 const pageBits = 6
 
-// page has the values of 64 SEIDs.
+// page holds the values of 64 SEIDs.
 type page[V any] struct {
-	used   uint64 // bit i: values[i] is there
+	used   uint64 // bit i: values[i] is in use
 	values [1 << pageBits]V
 }
 
-// PageOf is the same for SEIDs whose values lie together.
+// PageOf returns the number of a SEID's page.
 func PageOf(seid uint64) uint64 { return seid >> pageBits }
 
 func split(seid uint64) (key uint64, i uint) { return seid >> pageBits, uint(seid % (1 << pageBits)) }
 
-// Len is how many there are.
+// Len returns how many SEIDs have a value.
 func (t *Table[V]) Len() int { return t.len }
 
-// Get is the value of a SEID; the zero value: there is none.
+// Get returns the value of a SEID, or the zero value.
 func (t *Table[V]) Get(seid uint64) (v V) {
 	key, i := split(seid)
 	if p := t.pages[key]; p != nil {
@@ -56,7 +56,7 @@ func (t *Table[V]) Put(seid uint64, v V) {
 	p.values[i] = v
 }
 
-// Delete forgets a SEID.
+// Delete removes a SEID.
 func (t *Table[V]) Delete(seid uint64) {
 	key, i := split(seid)
 	p := t.pages[key]
@@ -71,10 +71,10 @@ func (t *Table[V]) Delete(seid uint64) {
 	}
 }
 
-// Clear forgets all.
+// Clear removes all SEIDs.
 func (t *Table[V]) Clear() { *t = Table[V]{} }
 
-// All are those that there are, in no order. The table may change meanwhile.
+// All yields SEIDs and values, in no order. The table may change meanwhile.
 func (t *Table[V]) All() iter.Seq2[uint64, V] {
 	return func(yield func(uint64, V) bool) {
 		for key, p := range t.pages {

@@ -8,12 +8,12 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Advertised is a candidate path as a controller tells it to a headend
-// (RFC 9830 section 2). The policy is known by color and endpoint.
+// Advertised is a candidate path as a controller advertises it to a headend (RFC 9830
+// section 2). Color and endpoint identify the policy.
 type Advertised struct {
 	Color    uint32     `json:"color"`
 	Endpoint netip.Addr `json:"endpoint"`
-	// Distinguisher tells apart what one speaker advertises of a policy.
+	// Distinguisher tells apart the paths that one speaker advertises for a policy.
 	Distinguisher uint32 `json:"distinguisher,omitempty"`
 
 	PolicyName   string        `json:"policy_name,omitempty"`
@@ -23,10 +23,10 @@ type Advertised struct {
 	SegmentLists []SegmentList `json:"segment_lists"`
 }
 
-// EffectivePreference is the preference with the default filled in.
+// EffectivePreference returns the preference, with the default filled in.
 func (a Advertised) EffectivePreference() uint32 { return cmp.Or(a.Preference, DefaultPreference) }
 
-// Validate says what keeps this node from using the path.
+// Validate returns what prevents this node from using the path.
 func (a Advertised) Validate() []srv6.FieldError {
 	var errs []srv6.FieldError
 	if !a.Endpoint.IsValid() || a.Endpoint.Zone() != "" {

@@ -10,23 +10,23 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// DefaultPreference is that of a candidate path unless it is set (RFC 9256
-// section 2.7).
+// DefaultPreference is the default preference of a candidate path (RFC 9256 section
+// 2.7).
 const DefaultPreference = 100
 
-// CandidatePath is another way for a policy's packets, beside the policy's own
-// segment lists, which are a candidate path too (RFC 9256 section 2.2). One of
-// them is active at a time.
+// CandidatePath is a candidate path of a policy, in addition to the policy's own
+// segment lists, which are one too (RFC 9256 section 2.2). One of them is active at a
+// time.
 type CandidatePath struct {
 	Name   string `json:"name"`
 	Policy string `json:"policy"` // name of the policy that it is for
-	// Preference decides which of the valid paths is active: the highest, 100
-	// unless set.
+	// Preference decides which of the valid paths is active: the highest. Default
+	// 100.
 	Preference   uint32        `json:"preference,omitempty"`
 	SegmentLists []SegmentList `json:"segment_lists"`
 }
 
-// Validate checks one candidate path by itself. Its policy is not looked up.
+// Validate checks a candidate path. It does not look up the policy.
 func (c CandidatePath) Validate() []srv6.FieldError {
 	errs := srv6.CheckName("name", c.Name)
 	if c.Policy == "" {
@@ -36,27 +36,27 @@ func (c CandidatePath) Validate() []srv6.FieldError {
 	return append(errs, checkLists(c.SegmentLists)...)
 }
 
-// Protocol origins of candidate paths: of two with the same preference the
-// higher goes first (RFC 9256 section 2.3).
+// Protocol origins of candidate paths. Of two paths with the same preference the higher
+// origin wins (RFC 9256 section 2.3).
 const (
 	ByBGP           = 20
 	ByConfiguration = 30
 )
 
-// Candidate is a candidate path with what tells of its provenance.
+// Candidate is a candidate path with its origin.
 type Candidate struct {
 	CandidatePath
 	Origin uint8 // ByConfiguration unless set
-	// ASN and Node are the originator (section 2.4): the lower goes first.
+	// ASN and Node are the originator (section 2.4). The lower one wins.
 	ASN  uint32
 	Node netip.Addr
-	// Discriminator tells apart what one originator advertises of a policy
-	// (section 2.5): the higher goes first.
+	// Discriminator tells apart the paths of one originator for a policy (section
+	// 2.5). The higher one wins.
 	Discriminator uint32
 }
 
-// compare puts first what section 2.9 prefers of two valid paths with the same
-// preference.
+// compare orders two valid paths with the same preference: the one that section 2.9
+// prefers comes first.
 func (c Candidate) compare(d Candidate, installed string) int {
 	return cmp.Or(
 		cmp.Compare(cmp.Or(d.Origin, ByConfiguration), cmp.Or(c.Origin, ByConfiguration)),
@@ -68,7 +68,7 @@ func (c Candidate) compare(d Candidate, installed string) int {
 	)
 }
 
-// Verdict is what became of one candidate path of a policy.
+// Verdict says whether a candidate path of a policy is valid and active, and why.
 type Verdict struct {
 	Path       string `json:"path"` // name; empty: the policy's own segment lists
 	Preference uint32 `json:"preference"`
@@ -77,22 +77,22 @@ type Verdict struct {
 	Why        string `json:"why"`
 }
 
-// judged is a candidate path with the lists that its packets can take.
+// judged is a candidate path with its usable lists.
 type judged struct {
 	Verdict
 	of    Candidate
 	lists []SegmentList
 }
 
-// Choose finds the active candidate path among a policy's own lists and the
-// others (RFC 9256 section 2.9). reachable says why the first segment of a list
-// cannot be reached, or nil: a list is valid if it can, a path if one of its
-// lists is (section 5.1). Of valid paths with the same preference and protocol
-// origin the installed one stays.
+// Choose selects the active candidate path among a policy's own lists and the others
+// (RFC 9256 section 2.9). reachable returns why the first segment of a list cannot be
+// reached, or nil. A list is valid if that segment is reachable, and a path is valid if
+// one of its lists is (section 5.1). Of valid paths with the same preference and
+// protocol origin the installed one stays.
 //
-// It returns the policy with the lists that packets take, and a verdict on each
-// path, best first. If no path is valid the best one stays as it is: packets are
-// then dropped rather than sent by a way that nobody chose (section 8.2).
+// Choose returns the policy with the lists that packets take, and a verdict on each
+// path, best first. If no path is valid, the policy has the best one unchanged: packets
+// are dropped, and do not take a path that nobody chose (section 8.2).
 func Choose(p Policy, others []Candidate, installed string, reachable func(netip.Addr) error) (Policy, []Verdict) {
 	var all []judged
 	if len(p.SegmentLists) > 0 {
@@ -120,7 +120,7 @@ func Choose(p Policy, others []Candidate, installed string, reachable func(netip
 	return p, verdicts
 }
 
-// judge says whether a candidate path is valid, and which of its lists are.
+// judge finds out whether a candidate path is valid, and which of its lists are.
 func judge(c Candidate, reachable func(netip.Addr) error) judged {
 	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference)}, of: c}
 	var reasons []string
@@ -145,8 +145,7 @@ func judge(c Candidate, reachable func(netip.Addr) error) judged {
 	return j
 }
 
-// explain marks the first of the paths as the active one, and says why it is,
-// and the others are not.
+// explain marks the first path as active, and says why it is and the others are not.
 func explain(all []judged, installed string) {
 	all[0].Active = true
 	for i := range all {
@@ -171,7 +170,7 @@ func explain(all []judged, installed string) {
 	}
 }
 
-// also puts a reason before what there is to say besides.
+// also puts a reason before another one.
 func also(why, more string) string {
 	if more == "" {
 		return why

@@ -9,12 +9,12 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Behaviors are what a policy's behavior may be.
+// Behaviors lists the behaviours that a policy may have.
 func Behaviors() []srv6.Behavior {
 	return []srv6.Behavior{srv6.HEncaps, srv6.HEncapsRed, srv6.HEncapsL2, srv6.HEncapsL2Red}
 }
 
-// EffectiveBehavior is the policy's behaviour with the default filled in.
+// EffectiveBehavior returns the policy's behaviour, with the default filled in.
 func (p Policy) EffectiveBehavior() srv6.Behavior {
 	if p.Behavior == srv6.BehaviorNone {
 		return srv6.HEncapsRed
@@ -22,18 +22,18 @@ func (p Policy) EffectiveBehavior() srv6.Behavior {
 	return p.Behavior
 }
 
-// Reduced says that the first segment is left out of the SRH.
+// Reduced says whether the SRH omits the first segment.
 func (p Policy) Reduced() bool {
 	b := p.EffectiveBehavior()
 	return b == srv6.HEncapsRed || b == srv6.HEncapsL2Red
 }
 
-// L2 says that the policy encapsulates Ethernet frames.
+// L2 says whether the policy encapsulates Ethernet frames.
 func (p Policy) L2() bool {
 	return p.Behavior == srv6.HEncapsL2 || p.Behavior == srv6.HEncapsL2Red
 }
 
-// BindingBehavior is what the policy's binding SID does (RFC 8986 sections
+// BindingBehavior returns the behaviour of the policy's binding SID (RFC 8986 sections
 // 4.13 and 4.14).
 func (p Policy) BindingBehavior() srv6.Behavior {
 	if p.Reduced() {
@@ -42,7 +42,7 @@ func (p Policy) BindingBehavior() srv6.Behavior {
 	return srv6.EndB6Encaps
 }
 
-// EffectiveWeight is the list's weight with the default filled in.
+// EffectiveWeight returns the list's weight, with the default filled in.
 func (l SegmentList) EffectiveWeight() uint32 {
 	if l.Weight == 0 {
 		return 1
@@ -50,9 +50,8 @@ func (l SegmentList) EffectiveWeight() uint32 {
 	return l.Weight
 }
 
-// Thresholds divide the flow hashes among the lists by weight: a flow takes
-// the first list whose threshold is not below its hash. The last is the
-// largest hash, so that none is left over.
+// Thresholds divides the flow hashes among the lists by weight: a flow takes the first
+// list whose threshold is not below its hash. The last threshold is the largest hash.
 func (p Policy) Thresholds() []uint32 {
 	var sum, below uint64
 	for _, l := range p.SegmentLists {
@@ -70,7 +69,7 @@ func (p Policy) Thresholds() []uint32 {
 	return thresholds
 }
 
-// Validate checks one policy by itself.
+// Validate checks a policy. It looks up nothing.
 func (p Policy) Validate() []srv6.FieldError {
 	errs := srv6.CheckName("name", p.Name)
 	if !slices.Contains(Behaviors(), p.EffectiveBehavior()) {
@@ -92,12 +91,12 @@ func (p Policy) Validate() []srv6.FieldError {
 			Fix: "give the address of the policy's end without a zone"})
 	}
 	if len(p.SegmentLists) == 0 {
-		return errs // it may have candidate paths of their own
+		return errs // candidate paths may provide them
 	}
 	return append(errs, checkLists(p.SegmentLists)...)
 }
 
-// checkLists wants 1 to MaxSegmentLists lists.
+// checkLists requires 1 to MaxSegmentLists lists.
 func checkLists(lists []SegmentList) []srv6.FieldError {
 	switch n := len(lists); {
 	case n == 0:
@@ -117,8 +116,8 @@ func checkLists(lists []SegmentList) []srv6.FieldError {
 	return errs
 }
 
-// checkSegments wants 1 to MaxSegments SIDs. Its fields begin behind "segments": there
-// may be very many lists, and few have faults.
+// checkSegments requires 1 to MaxSegments SIDs. Its fields begin behind "segments":
+// there may be very many lists, and few have errors.
 func checkSegments(segments []netip.Addr) []srv6.FieldError {
 	switch n := len(segments); {
 	case n == 0:

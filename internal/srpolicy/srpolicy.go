@@ -1,5 +1,5 @@
-// Package srpolicy models SR policies and what is steered into them
-// (RFC 9256, RFC 8986 section 5).
+// Package srpolicy models SR policies and what is steered into them (RFC 9256, RFC
+// 8986 section 5), as plain values and pure functions.
 package srpolicy
 
 import (
@@ -11,29 +11,28 @@ import (
 // MaxSegments is the longest segment list that the data path writes.
 const MaxSegments = 12
 
-// MaxSegmentLists is how many weighted lists one policy holds.
+// MaxSegmentLists is how many segment lists a policy can have.
 const MaxSegmentLists = 8
 
-// Policy is an SR policy. Its segment lists are one candidate path, beside which
-// there may be others (CandidatePath).
+// Policy is an SR policy. Its segment lists are one candidate path; CandidatePath adds
+// others.
 type Policy struct {
 	Name string `json:"name"`
-	// Behavior is how packets are steered into it: H.Encaps, H.Encaps.Red (the
-	// default), H.Encaps.L2 or H.Encaps.L2.Red. The .Red ones leave the first
-	// segment out of the SRH; this holds for End.B6 and End.M.GTP6.D too.
+	// Behavior says how packets enter the policy: H.Encaps, H.Encaps.Red (the
+	// default), H.Encaps.L2 or H.Encaps.L2.Red. The .Red behaviours omit the first
+	// segment from the SRH, also for End.B6 and End.M.GTP6.D.
 	Behavior srv6.Behavior `json:"behavior,omitempty"`
-	// Source is the outer IPv6 source: the node's encapsulation source unless
-	// set.
+	// Source is the outer IPv6 source. Default: the node's encapsulation source.
 	Source     netip.Addr `json:"source,omitzero"`
 	Color      uint32     `json:"color,omitempty"`
 	Endpoint   netip.Addr `json:"endpoint,omitzero"`
 	BindingSID netip.Addr `json:"binding_sid,omitzero"`
-	// Preference is that of SegmentLists, where there are other candidate paths.
+	// Preference of SegmentLists among the policy's candidate paths. Default 100.
 	Preference   uint32        `json:"preference,omitempty"`
 	SegmentLists []SegmentList `json:"segment_lists,omitempty"`
 }
 
-// SegmentList is one weighted list of a policy, first segment first.
+// SegmentList is a weighted segment list of a policy, first segment first.
 type SegmentList struct {
 	Weight   uint32       `json:"weight,omitempty"` // 1 unless set
 	Segments []netip.Addr `json:"segments"`
@@ -44,8 +43,7 @@ type SegmentList struct {
 type Steering struct {
 	Prefix    netip.Prefix `json:"prefix,omitzero"`
 	Interface string       `json:"interface,omitempty"`
-	// VLANs are the tags of the frames meant, outermost first; none means
-	// untagged frames.
+	// VLANs are the tags of the frames, outermost first. None means untagged frames.
 	VLANs []uint16 `json:"vlans,omitempty"`
 
 	Policy string `json:"policy,omitempty"`
@@ -56,13 +54,13 @@ type Steering struct {
 
 // GTP4D are the parameters of H.M.GTP4.D.
 type GTP4D struct {
-	// SIDPrefix is LOC:FUNC of the End.M.GTP4.E at the far end (at most 56
-	// bits): the IPv4 destination and Args.Mob.Session follow it.
+	// SIDPrefix is LOC:FUNC of the tail end's End.M.GTP4.E (at most 56 bits). The
+	// IPv4 destination and Args.Mob.Session follow it.
 	SIDPrefix netip.Prefix `json:"sid_prefix"`
-	// SourcePrefix is the source UPF prefix (at most 96 bits): the IPv4 source
-	// follows it, and the bits behind that stay as given here.
+	// SourcePrefix is the source UPF prefix (at most 96 bits). The IPv4 source follows
+	// it, and then the bits that are given here.
 	SourcePrefix netip.Prefix `json:"source_prefix"`
 	PDUType      srv6.PDUType `json:"pdu_type"`
-	// Policy, if any, puts its segments before the GTP4 SID.
+	// Policy, if set, puts its segments before the GTP4 SID.
 	Policy string `json:"policy,omitempty"`
 }

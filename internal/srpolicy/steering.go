@@ -19,7 +19,7 @@ const (
 	maxVLANs            = 2
 )
 
-// Key is what the entry is known by: its prefix, or interface[.vlan[.vlan]].
+// Key identifies the entry: its prefix, or interface[.vlan[.vlan]].
 func (s Steering) Key() string {
 	if s.Prefix.IsValid() {
 		return s.Prefix.Masked().String()
@@ -31,7 +31,7 @@ func (s Steering) Key() string {
 	return strings.Join(parts, ".")
 }
 
-// Policies are the names of the policies that the entry refers to.
+// Policies returns the names of the policies that the entry refers to.
 func (s Steering) Policies() []string {
 	var all []string
 	if s.Policy != "" {
@@ -43,8 +43,8 @@ func (s Steering) Policies() []string {
 	return all
 }
 
-// Validate checks one entry by itself. What it refers to (interface, policy,
-// tunnel) is not looked up.
+// Validate checks an entry. It does not look up what the entry refers to (interface,
+// policy, tunnel).
 func (s Steering) Validate() []srv6.FieldError {
 	errs := s.checkMatch()
 	errs = append(errs, s.checkVLANs()...)
@@ -55,7 +55,7 @@ func (s Steering) Validate() []srv6.FieldError {
 	return errs
 }
 
-// checkMatch wants a prefix or an interface.
+// checkMatch requires a prefix or an interface.
 func (s Steering) checkMatch() []srv6.FieldError {
 	const one = "give prefix to match by destination, or interface to match by arrival"
 	switch {
@@ -69,7 +69,7 @@ func (s Steering) checkMatch() []srv6.FieldError {
 	return nil
 }
 
-// checkVLANs wants at most two tags, of an interface.
+// checkVLANs requires an interface, and allows at most two tags.
 func (s Steering) checkVLANs() []srv6.FieldError {
 	var errs []srv6.FieldError
 	if len(s.VLANs) > 0 && s.Interface == "" {
@@ -89,7 +89,7 @@ func (s Steering) checkVLANs() []srv6.FieldError {
 	return errs
 }
 
-// checkTarget wants one of policy, tunnel and h_m_gtp4_d.
+// checkTarget requires exactly one of policy, tunnel and h_m_gtp4_d.
 func (s Steering) checkTarget() []srv6.FieldError {
 	const one = "give exactly one of policy, tunnel and h_m_gtp4_d"
 	var given []string
@@ -127,7 +127,7 @@ func (s Steering) checkGTP4D() []srv6.FieldError {
 		errs = append(errs, srv6.FieldError{Field: sid, Problem: fmt.Sprintf("%d bits leave no room for the IPv4 destination and Args.Mob.Session", p.Bits()),
 			Fix: "give a prefix of at most 56 bits"})
 	}
-	// Bits behind the length are wanted here: they are the source's last ones.
+	// Bits behind the length are allowed: they are the last bits of the source.
 	if p := g.SourcePrefix; !p.IsValid() || !p.Addr().Is6() || p.Addr().Is4In6() {
 		errs = append(errs, srv6.FieldError{Field: source, Problem: "is not an IPv6 prefix",
 			Fix: "give the source UPF prefix, such as 2001:db8:2::/64"})
