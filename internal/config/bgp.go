@@ -10,54 +10,53 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// BGP is the node as a headend that is told candidate paths of SR policies by
-// BGP (RFC 9830) and, in a cluster whose overlay.mode is bgp, as one that tells
-// and hears what is behind which node.
+// BGP makes the node a headend that receives candidate paths of SR policies by BGP
+// (RFC 9830). In a cluster whose overlay.mode is bgp, the nodes also advertise the
+// prefixes of their pods to each other.
 type BGP struct {
 	ASN uint32 `json:"asn,omitempty"`
 	// RouterID is an IPv4 address, by which Route Targets name the node. In a cluster
-	// it may be left out: then it is the Node's IPv4 address, or is made of overlay.address.
+	// the default is the Node's IPv4 address, or one made of overlay.address.
 	RouterID netip.Addr `json:"router_id,omitzero"`
-	// Listen are the addresses that peers connect to; without, the node connects. In
-	// a cluster "::" is overlay.address.
+	// Listen are the addresses that peers connect to. Without them the node connects to
+	// its peers. In a cluster "::" stands for overlay.address.
 	Listen []netip.Addr `json:"listen,omitempty"`
 	Port   uint16       `json:"port,omitempty"` // 179 unless set
-	// RestartTime is for how many seconds the node keeps what it was told while a
-	// peer, or the daemon itself, restarts: 120 unless set.
+	// RestartTime is how long, in seconds, the node keeps what it has received while a
+	// peer or the daemon itself restarts. Default 120.
 	RestartTime uint16 `json:"restart_time,omitempty"`
-	// Peers may be the same on all nodes of a cluster: each leaves itself out.
+	// Peers may be the same on all nodes of a cluster: each node leaves itself out.
 	Peers []BGPPeer `json:"peers,omitempty"`
-	// ClusterID is that of this node as the route reflector of its clients (RFC
-	// 4456): router_id unless set.
+	// ClusterID is the cluster ID of this node as a route reflector (RFC 4456).
+	// Default: router_id.
 	ClusterID netip.Addr `json:"cluster_id,omitzero"`
-	// Prefixes are those of the cluster's pods: what others advertise is taken if
-	// it is within one of them. Unless set, all but default routes are.
+	// Prefixes are the prefixes of the cluster's pods: the node accepts only what is
+	// within them. Default: everything but default routes.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
-	// MaxPrefixes is how many prefixes, or candidate paths, of each family a peer
-	// may advertise: one that advertises more is disconnected for a minute. 20000
-	// unless set.
+	// MaxPrefixes limits the prefixes, or candidate paths, of each family that a peer
+	// may advertise. A peer that exceeds it is disconnected for a minute. Default
+	// 20000.
 	MaxPrefixes uint32 `json:"max_prefixes,omitempty"`
-	// UnicastSIDs has this node's prefixes carry its SIDs (RFC 9252), for peers that
-	// know no SR policies.
+	// UnicastSIDs advertises this node's prefixes with its SIDs (RFC 9252), for peers
+	// without SR policies.
 	UnicastSIDs bool `json:"unicast_sids,omitempty"`
-	// NoLocator keeps this node's locator to itself. Unless set, it is advertised
-	// as an IPv6 prefix, by which routers, and nodes on the same link, reach it.
+	// NoLocator stops this node from advertising its locator as an IPv6 prefix, by
+	// which routers and nodes on the same link reach its SIDs.
 	NoLocator bool   `json:"no_locator,omitempty"`
 	VPN       BGPVPN `json:"vpn,omitzero"`
 }
 
-// BGPVPN is the layer-3 VPN that this node's pods are part of, through SRv6 (RFC
-// 9252). Distinguisher and Route Targets are "65001:100" or "192.0.2.1:100".
+// BGPVPN is the layer-3 VPN over SRv6 (RFC 9252) that this node's pods belong to. Distinguisher and Route Targets are "65001:100" or "192.0.2.1:100".
 type BGPVPN struct {
 	Distinguisher string   `json:"route_distinguisher,omitempty"` // of this node's own
 	Import        []string `json:"import_targets,omitempty"`
 	Export        []string `json:"export_targets,omitempty"`
 }
 
-// IsSet says that there is a VPN.
+// IsSet says whether there is a VPN.
 func (p BGPVPN) IsSet() bool { return p.Distinguisher != "" || len(p.Import) > 0 || len(p.Export) > 0 }
 
-// BGPPeer is a neighbour, or a controller that injects policies.
+// BGPPeer is a neighbour, or a controller that sends policies.
 type BGPPeer struct {
 	Address netip.Addr `json:"address"`
 	ASN     uint32     `json:"asn"`
@@ -66,28 +65,28 @@ type BGPPeer struct {
 	Passive bool       `json:"passive,omitempty"` // it connects to this node
 	// PasswordFile holds the password of TCP MD5 (RFC 2385).
 	PasswordFile string `json:"password_file,omitempty"`
-	// Hops is how far away an external peer may be (TTL security, RFC 5082);
-	// anywhere unless set.
+	// Hops limits the distance of an external peer (TTL security, RFC 5082). Default:
+	// no limit.
 	Hops     uint8  `json:"hops,omitempty"`
 	HoldTime uint16 `json:"hold_time,omitempty"` // seconds, 90 unless set
-	// RouteReflector says that the peer passes on what it is told (RFC 4456); Client
-	// that this node passes on what the peer tells.
+	// RouteReflector says that the peer is a route reflector (RFC 4456), Client that
+	// the peer is a client of this node.
 	RouteReflector bool `json:"route_reflector,omitempty"`
 	Client         bool `json:"client,omitempty"`
-	// Families are what is spoken with it: sr-policy, unicast and l3vpn. Unless set,
-	// all with an internal peer, and with an external one unicast in a cluster,
-	// sr-policy elsewhere. l3vpn says that the peer's SIDs are to be believed.
+	// Families are the address families in use: sr-policy, unicast and l3vpn.
+	// Default: all for an internal peer; for an external one unicast in a cluster,
+	// and sr-policy elsewhere. l3vpn trusts the peer's SIDs.
 	Families []string `json:"families,omitempty"`
 }
 
-// Families of BGP.
+// The address families of BGP.
 const (
 	BGPSRPolicy = "sr-policy"
 	BGPUnicast  = "unicast"
 	BGPL3VPN    = "l3vpn"
 )
 
-// What is meant where nothing is said.
+// The defaults of BGP.
 const (
 	DefaultBGPPort        = 179
 	DefaultBGPRestartTime = 120
@@ -95,7 +94,7 @@ const (
 	DefaultBGPMaxPrefixes = 20000
 )
 
-// IsSet says that the node speaks BGP.
+// IsSet says whether the node speaks BGP.
 func (b *BGP) IsSet() bool { return b.ASN != 0 || len(b.Peers) > 0 }
 
 func (b *BGP) setDefaults() {
@@ -124,7 +123,7 @@ func (v *validator) checkBGP() {
 	}
 	inCluster := v.Overlay.Mode == OverlayBGP
 	if found := inCluster && !b.RouterID.IsValid(); !found && (!b.RouterID.Is4() || b.RouterID.IsUnspecified()) {
-		v.add("bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is no router ID", addrText(b.RouterID))
+		v.add("bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is not a router ID", addrText(b.RouterID))
 	}
 	for i, a := range b.Listen {
 		if !inCluster || a != netip.IPv6Unspecified() {
@@ -153,13 +152,13 @@ func (v *validator) checkBGPPeer(at string, p BGPPeer, peers unique) {
 		v.add(at+".source", fmt.Sprintf("an address of the family of %s", p.Address), "%s cannot connect there", p.Source)
 	}
 	if p.Passive && len(v.BGP.Listen) == 0 {
-		v.add(at+".passive", "list in bgp.listen where this node takes connections, or remove it", "nobody would connect")
+		v.add(at+".passive", "list in bgp.listen where this node takes connections, or remove it", "neither side would connect")
 	}
 	if p.Hops > 0 && p.ASN == v.BGP.ASN {
 		v.add(at+".hops", "remove it: internal peers may be anywhere", "TTL security is for external peers")
 	}
 	if (p.Client || p.RouteReflector) && p.ASN != v.BGP.ASN {
-		v.add(at+".route_reflector", "remove route_reflector and client: what external peers tell is not reflected", "route reflection is among internal peers")
+		v.add(at+".route_reflector", "remove route_reflector and client: updates of external peers are not reflected", "route reflection is among internal peers")
 	}
 	if p.Client && p.RouteReflector {
 		v.add(at+".client", "remove one of the two", "a route reflector's client is no reflector of its own")
@@ -175,11 +174,11 @@ func (v *validator) checkBGPPeer(at string, p BGPPeer, peers unique) {
 	}
 }
 
-// checkBGPCluster checks what only nodes of a cluster have.
+// checkBGPCluster checks the fields that only nodes of a cluster have.
 func (v *validator) checkBGPCluster() {
 	b := &v.BGP
 	if b.ClusterID.IsValid() && !b.ClusterID.Is4() {
-		v.add("bgp.cluster_id", "four octets as an IPv4 address, or remove it", "%s is no cluster ID", b.ClusterID)
+		v.add("bgp.cluster_id", "four octets as an IPv4 address, or remove it", "%s is not a cluster ID", b.ClusterID)
 	}
 	for i, p := range b.Prefixes {
 		at := fmt.Sprintf("bgp.prefixes[%d]", i)
@@ -199,7 +198,7 @@ func (v *validator) checkBGPCluster() {
 	}
 }
 
-// administered is a route distinguisher or Route Target: an AS number or an IPv4
+// administered checks a route distinguisher or Route Target: an AS number or an IPv4
 // address, and a number (RFC 4364 section 4.2).
 func (v *validator) administered(at, text string) {
 	administrator, number, _ := strings.Cut(text, ":")
@@ -219,12 +218,13 @@ func (v *validator) administered(at, text string) {
 	}
 }
 
-// speakerAddress may be a loopback one: a controller may run on the node.
+// speakerAddress checks a peer's address. It may be a loopback address, because a
+// controller may run on the node.
 func (v *validator) speakerAddress(at string, a netip.Addr) bool {
 	if a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a.Zone() == "" {
 		return true
 	}
-	v.add(at, "an IPv4 or IPv6 unicast address, such as 2001:db8::1", "%q is no address of one node", addrText(a))
+	v.add(at, "an IPv4 or IPv6 unicast address, such as 2001:db8::1", "%q is not a unicast address", addrText(a))
 	return false
 }
 

@@ -27,12 +27,12 @@ bgp:
 	}
 	for _, tt := range []struct{ old, new, want string }{
 		{"  asn: 65001\n", "", "bgp.asn: is missing"},
-		{"  router_id: 192.0.2.1\n", "", "bgp.router_id: \"\" is no router ID"},
-		{"router_id: 192.0.2.1", "router_id: '2001:db8::1'", "line 5: bgp.router_id: \"2001:db8::1\" is no router ID"},
-		{"listen: ['2001:db8::1']", "listen: ['::']", "line 6: bgp.listen[0]: \"::\" is no address of one node"},
-		{"  listen: ['2001:db8::1']\n", "", "bgp.peers[0].passive: nobody would connect"},
+		{"  router_id: 192.0.2.1\n", "", "bgp.router_id: \"\" is not a router ID"},
+		{"router_id: 192.0.2.1", "router_id: '2001:db8::1'", "line 5: bgp.router_id: \"2001:db8::1\" is not a router ID"},
+		{"listen: ['2001:db8::1']", "listen: ['::']", "line 6: bgp.listen[0]: \"::\" is not a unicast address"},
+		{"  listen: ['2001:db8::1']\n", "", "bgp.peers[0].passive: neither side would connect"},
 		{"192.0.2.9", "'2001:db8::9'", "line 9: bgp.peers[1].address: 2001:db8::9 is already that of"},
-		{"192.0.2.9", "224.0.0.9", "line 9: bgp.peers[1].address: \"224.0.0.9\" is no address"},
+		{"192.0.2.9", "224.0.0.9", "line 9: bgp.peers[1].address: \"224.0.0.9\" is not a unicast address"},
 		{"asn: 65002", "asn: 65001", "line 9: bgp.peers[1].hops: TTL security"},
 		{", asn: 65002", "", "line 9: bgp.peers[1].asn: is missing"},
 		{"hold_time: 30", "hold_time: 2", "line 9: bgp.peers[1].hold_time: 2 s is too short"},
@@ -78,7 +78,7 @@ bgp:
 		t.Error(err)
 	}
 	for _, tt := range []struct{ old, new, want string }{
-		{"cluster_id: 192.0.2.100", "cluster_id: '2001:db8::1'", "line 6: bgp.cluster_id: 2001:db8::1 is no cluster ID"},
+		{"cluster_id: 192.0.2.100", "cluster_id: '2001:db8::1'", "line 6: bgp.cluster_id: 2001:db8::1 is not a cluster ID"},
 		{"10.244.0.0/16", "10.244.0.1/16", "line 7: bgp.prefixes[0]: 10.244.0.1/16 has bits behind its length"},
 		{"192.0.2.1:7", "192.0.2.1:65536", "line 8: bgp.vpn.route_distinguisher: \"192.0.2.1:65536\" does not end with a number of 16 bits"},
 		{"192.0.2.1:7", "red", "line 8: bgp.vpn.route_distinguisher: \"red\" begins with neither"},
@@ -89,8 +89,8 @@ bgp:
 		{"asn: 65001, route_reflector", "asn: 65002, route_reflector", "line 10: bgp.peers[0].route_reflector: route reflection is among internal peers"},
 		{"route_reflector: true", "route_reflector: true, client: true", "line 10: bgp.peers[0].client: a route reflector's client"},
 		{"l3vpn", "evpn", "line 11: bgp.peers[1].families[1]: "},
-		{"router_id: 192.0.2.1\n", "router_id: 0.0.0.0\n", "line 5: bgp.router_id: \"0.0.0.0\" is no router ID"},
-		{"  prefixes: [10.244.0.0/16]\n", "  listen: [0.0.0.0]\n", "line 7: bgp.listen[0]: \"0.0.0.0\" is no address of one node"},
+		{"router_id: 192.0.2.1\n", "router_id: 0.0.0.0\n", "line 5: bgp.router_id: \"0.0.0.0\" is not a router ID"},
+		{"  prefixes: [10.244.0.0/16]\n", "  listen: [0.0.0.0]\n", "line 7: bgp.listen[0]: \"0.0.0.0\" is not a unicast address"},
 	} {
 		if !strings.Contains(good, tt.old) {
 			t.Fatalf("there is no %q", tt.old)

@@ -1,5 +1,3 @@
-// Package config is what culvert can be told: the YAML file, its JSON schema,
-// and its validation.
 package config
 
 import (
@@ -11,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Config is the whole desired state of a node. Names of JSON fields are those
-// of the YAML file and of the management API.
+// Config is the whole desired state of a node. The YAML file and the management API
+// use the names of its JSON fields.
 type Config struct {
 	Interfaces    []Interface       `json:"interfaces,omitempty"`
 	Encapsulation Encapsulation     `json:"encapsulation,omitzero"`
@@ -20,7 +18,7 @@ type Config struct {
 	Locators      []Locator         `json:"locators,omitempty"`
 	SIDs          []srv6.LocalSID   `json:"sids,omitempty"`
 	Policies      []srpolicy.Policy `json:"policies,omitempty"`
-	// CandidatePaths are further ways of policies, by preference (RFC 9256).
+	// CandidatePaths are further candidate paths of policies (RFC 9256).
 	CandidatePaths []srpolicy.CandidatePath `json:"candidate_paths,omitempty"`
 	Steering       []srpolicy.Steering      `json:"steering,omitempty"`
 	GTPU           GTPU                     `json:"gtpu,omitzero"`
@@ -36,24 +34,24 @@ type Config struct {
 	Log     Log     `json:"log,omitzero"`
 }
 
-// Interface is one that the XDP program is attached to.
+// Interface is an interface that the XDP program is attached to.
 type Interface struct {
 	Name string `json:"name"`
-	// Mode is auto (native where the driver can, else generic), native or
+	// Mode is auto (native where the driver supports it, else generic), native or
 	// generic.
 	Mode string `json:"mode,omitempty" jsonschema:"enum=auto,enum=native,enum=generic"`
 	// External says that the link leaves the SR domain.
 	External bool `json:"external,omitempty"`
 }
 
-// Encapsulation is what headends push unless a policy says otherwise.
+// Encapsulation is what headends push, unless a policy says otherwise.
 type Encapsulation struct {
 	Source   netip.Addr `json:"source,omitzero"`
 	HopLimit uint8      `json:"hop_limit,omitempty"` // 64 unless set
 }
 
-// Locator is an IPv6 prefix that this node's SIDs are in. SIDs of exactly
-// Prefix + FunctionBits are found by index.
+// Locator is an IPv6 prefix that contains SIDs of this node. The data path finds SIDs
+// of exactly Prefix + FunctionBits by index.
 type Locator struct {
 	Name         string       `json:"name"`
 	Prefix       netip.Prefix `json:"prefix"`
@@ -62,14 +60,14 @@ type Locator struct {
 
 // GTPU is the node's GTP-U endpoint.
 type GTPU struct {
-	// Addresses are answered on UDP port 2152.
+	// Addresses receive GTP-U on UDP port 2152.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
-	// Pools are UE address pools: steering entries for single addresses (for
-	// IPv6: /64) in them are found by index.
+	// Pools are UE address pools: the data path finds steering entries for single
+	// addresses (for IPv6: /64) in them by index.
 	Pools []netip.Prefix `json:"pools,omitempty"`
 }
 
-// Limits size the tables; they are fixed while the data path is pinned.
+// Limits size the tables. They cannot change while the data path is pinned.
 type Limits struct {
 	SIDs         uint32 `json:"sids,omitempty"`          // 65536 unless set
 	Policies     uint32 `json:"policies,omitempty"`      // 4096 unless set
@@ -77,8 +75,8 @@ type Limits struct {
 	Tunnels      uint32 `json:"tunnels,omitempty"`       // 65536 unless set
 	Routes       uint32 `json:"routes,omitempty"`        // 65536 unless set
 	Adjacencies  uint32 `json:"adjacencies,omitempty"`   // 4096 unless set
-	// Sessions of the user plane function, and their SDF filters (as many
-	// unless set). 0: there is none, and no memory for it.
+	// Sessions limits the sessions of the user plane function, and Filters their SDF
+	// filters (default: as many as sessions). 0 sessions: no memory is reserved.
 	Sessions uint32 `json:"sessions,omitempty"`
 	Filters  uint32 `json:"filters,omitempty"`
 }

@@ -117,7 +117,7 @@ func TestRefused(t *testing.T) {
 		{"unknown field", "    external: true", "    externl: true", 5, "interfaces[1].externl", []string{"unknown field", `did you mean "external"?`}},
 		{"unknown section", "domain:", "domains:", 8, "domains", []string{"unknown field", `"domain"`}},
 		{"far off field", "    table: 100", "    colour: 100", 18, "sids[1].colour", []string{"unknown field"}},
-		{"duplicate key", "    table: 100", "    table: 100\n    table: 101", 19, "sids[1].table", []string{"second time", "line 18"}},
+		{"duplicate key", "    table: 100", "    table: 100\n    table: 101", 19, "sids[1].table", []string{"appears twice", "line 18"}},
 		{"number as text", "    table: 100", "    table: main", 18, "sids[1].table", []string{`the text "main"`, "0 to 4294967295"}},
 		{"negative number", "    table: 100", "    table: -1", 18, "sids[1].table", []string{"-1 is out of range"}},
 		{"fraction", "    table: 100", "    table: 1.5", 18, "sids[1].table", []string{"the number 1.5"}},
@@ -151,16 +151,16 @@ func TestRefused(t *testing.T) {
 		{"argument too long", "    behavior: End\n    flavors: [PSP]", "    behavior: End.Limit\n    group_bits: 40\n    rate_bits: 32", 15, "sids[0].group_bits", []string{"136 bits", "128"}},
 		{"missing parameter", "    table: 100\n", "", 16, "sids[1].table", []string{"needs it"}},
 		{"foreign parameter", "    flavors: [PSP]", "    table: 7", 15, "sids[0].table", []string{"not a parameter of End"}},
-		{"unknown policy of a SID", "    behavior: End\n    flavors: [PSP]", "    behavior: End.B6.Encaps\n    policy: gole", 15, "sids[0].policy", []string{`no policy "gole"`, `"gold"`}},
+		{"unknown policy of a SID", "    behavior: End\n    flavors: [PSP]", "    behavior: End.B6.Encaps\n    policy: gole", 15, "sids[0].policy", []string{`policy "gole" does not exist`, `"gold"`}},
 		{"SID with an L2 policy", "    behavior: End\n    flavors: [PSP]", "    behavior: End.B6.Encaps\n    policy: wire", 15, "sids[0].policy", []string{"Ethernet frames"}},
 		{"duplicate policy", "- name: wire", "- name: gold", 23, "policies[1].name", []string{"gold", "policies[0]"}},
 		{"no source", "encapsulation:\n  source: 2001:db8:1::1\n", "", 18, "policies[0].source", []string{"encapsulation.source"}},
 		{"IPv4 segment", `"2001:db8:103:1::"`, `"192.0.2.5"`, 22, "policies[0].segment_lists[0].segments[1]", []string{"192.0.2.5"}},
 		{"empty list", `["2001:db8:102:2::"]`, "[]", 26, "policies[1].segment_lists[0].segments", []string{"segment"}},
 		{"13 segments", `["2001:db8:102:2::"]`, "[" + strings.Repeat(`"2001:db8:102:2::",`, 13) + "]", 26, "policies[1].segment_lists[0].segments", []string{"12"}},
-		{"unknown policy", "    policy: gold", "    policy: silver", 29, "steering[0].policy", []string{`no policy "silver"`, "gold, wire"}},
+		{"unknown policy", "    policy: gold", "    policy: silver", 29, "steering[0].policy", []string{`policy "silver" does not exist`, "gold, wire"}},
 		{"prefix into L2 policy", "    policy: gold", "    policy: wire", 29, "steering[0].policy", []string{"H.Encaps.L2.Red", "interface"}},
-		{"unknown tunnel", "    policy: gold", "    tunnel: t2", 29, "steering[0].tunnel", []string{`no tunnel "t2"`, `"t1"`}},
+		{"unknown tunnel", "    policy: gold", "    tunnel: t2", 29, "steering[0].tunnel", []string{`tunnel "t2" does not exist`, `"t1"`}},
 		{"unattached interface", "interface: eth1", "interface: eth9", 30, "steering[1].interface", []string{"eth9", "interfaces"}},
 		{"steering twice", "- interface: eth1\n    vlans: [7]", "- prefix: 203.0.113.0/24", 30, "steering[1].prefix", []string{"203.0.113.0/24", "steering[0]"}},
 		{"steering in a locator", "prefix: 203.0.113.0/24", "prefix: 2001:db8:101:77::/64", 28, "steering[0].prefix", []string{"lies in", "main"}},
@@ -174,7 +174,7 @@ func TestRefused(t *testing.T) {
 		{"overlapping pools", "[10.45.0.0/16]", "[10.45.0.0/16, 10.45.128.0/20]", 35, "gtpu.pools[1]", []string{"overlaps"}},
 		{"huge pool", "[10.45.0.0/16]", "[8.0.0.0/6]", 35, "gtpu.pools[0]", []string{"too large"}},
 		{"long IPv6 pool", "[10.45.0.0/16]", `["2001:db8:45::/72"]`, 35, "gtpu.pools[0]", []string{"/64"}},
-		{"tunnel without address", "  addresses: [192.0.2.1]\n", "", 37, "tunnels[0].local_teid", []string{"no address to receive on", "gtpu.addresses"}},
+		{"tunnel without address", "  addresses: [192.0.2.1]\n", "", 37, "tunnels[0].local_teid", []string{"no GTP-U address to receive on", "gtpu.addresses"}},
 		{"tunnel of another family", "remote: 192.0.2.9", "remote: 2001:db8:9::9", 37, "tunnels[0].source", []string{"no outer source", "family"}},
 		{"tunnel to ourselves", "remote: 192.0.2.9", "remote: 192.0.2.1", 40, "tunnels[0].remote", []string{"circles"}},
 		{"two actions", "    decapsulate: true", "    decapsulate: true\n    switch_to: t1", 40, "tunnels[0].switch_to", []string{"exactly one"}},
@@ -225,7 +225,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"limits: {sids: 1}\nsids: [{sid: '2001:db8::1', behavior: End}]", "limits.sids", "at least 2"},
 		{"locators: [{name: a, prefix: '2001:db8::/32', function_bits: 24}]", "locators[0].function_bits", "at most 20"},
 		{"locators: [{name: a, prefix: '2001:db8::/32'}, {name: b, prefix: '2001:db8:1::/48'}]", "locators[1].prefix", "overlaps"},
-		{"tunnels: [{name: a, local_teid: 1, switch_to: b}, {name: b, local_teid: 1, decapsulate: true}]\ngtpu: {addresses: [192.0.2.1]}", "tunnels[0].switch_to", "nowhere to send"},
+		{"tunnels: [{name: a, local_teid: 1, switch_to: b}, {name: b, local_teid: 1, decapsulate: true}]\ngtpu: {addresses: [192.0.2.1]}", "tunnels[0].switch_to", "no remote to send to"},
 		{"tunnels: [{name: a, local_teid: 1, decapsulate: true}, {name: b, local_teid: 1, decapsulate: true}]\ngtpu: {addresses: [192.0.2.1]}", "tunnels[1].local_teid", "TEID 1"},
 	} {
 		_, err := config.Parse([]byte(c.text))
@@ -328,7 +328,7 @@ candidate_paths:
 		{own, south, ""},
 		{"", south, ""},
 		{own, "name: north, policy: p, segment_lists: [{segments: ['2001:db8:3:1::']}]", "line 6: candidate_paths[1].name: north is already that of candidate_paths[0]"},
-		{own, "name: south, policy: q, segment_lists: [{segments: ['2001:db8:3:1::']}]", `line 6: candidate_paths[1].policy: there is no policy "q"`},
+		{own, "name: south, policy: q, segment_lists: [{segments: ['2001:db8:3:1::']}]", `line 6: candidate_paths[1].policy: policy "q" does not exist`},
 		{own, "name: south, policy: p", "line 6: candidate_paths[1].segment_lists: is missing"},
 		{own, "name: south, policy: p, segment_lists: [{segments: ['2001:db8:3:1:1::']}]", "line 2: sids[0].args_offset: Args.Mob.Session would overwrite bits of 2001:db8:3:1:1::, the last of segment list 0 of candidate path \"south\""},
 	} {
@@ -386,8 +386,8 @@ func TestResource(t *testing.T) {
 		}
 	}
 	want := []string{
-		`sids[1].policy of sid 2001:db8:2::/64: there is no policy "gold"`,
-		`steering[0].policy of steering 10.0.0.0/8: there is no policy "gold"`,
+		`sids[1].policy of sid 2001:db8:2::/64: policy "gold" does not exist`,
+		`steering[0].policy of steering 10.0.0.0/8: policy "gold" does not exist`,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -414,7 +414,7 @@ func TestCheckInterfaces(t *testing.T) {
 		t.Error(err)
 	}
 	err = c.CheckInterfaces([]string{"lo", "eth0", "eth11"})
-	if err == nil || err.Error() != `interfaces[1].name: there is no interface "eth1" on this machine (fix: did you mean "eth0"?)` {
+	if err == nil || err.Error() != `interfaces[1].name: interface "eth1" does not exist on this machine (fix: did you mean "eth0"?)` {
 		t.Error(err)
 	}
 }

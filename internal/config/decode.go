@@ -16,9 +16,9 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// decoder walks a YAML tree and the Go types side by side. The libraries'
-// decoders stop at the first fault, or know no lines, or take what is nearly
-// right; an operator wants all of it at once.
+// decoder walks a YAML tree and the Go types side by side. The decoders of libraries
+// stop at the first error, do not know lines, or accept input that is nearly right.
+// An operator wants all errors at once.
 type decoder struct {
 	problems
 	lines Lines // of each field that is there
@@ -52,7 +52,7 @@ func decodeInto(data []byte, into any) (Lines, *problems) {
 	return d.lines, &d.problems
 }
 
-// syntax takes what the YAML library says, "yaml: line 3: ...", apart.
+// syntax parses an error of the YAML library, "yaml: line 3: ...".
 func (d *decoder) syntax(err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	e := Error{Problem: "not YAML: " + text, Fix: "check the indentation and the quotes at this line and above it"}
@@ -68,8 +68,8 @@ func (d *decoder) syntax(err error) {
 	d.list = append(d.list, e)
 }
 
-// countedFromZero ends those of the YAML library's errors that come from its
-// parser, which counts lines from 0, where its scanner counts them from 1.
+// countedFromZero has the endings of errors from the YAML library's parser, which
+// counts lines from 0. Its scanner counts them from 1.
 var countedFromZero = []string{
 	"expected key", "expected '-' indicator", "expected node content",
 	"expected ',' or ']'", "expected ',' or '}'", "expected <document start>",
@@ -81,14 +81,14 @@ func (d *decoder) fail(n *yaml.Node, path, fix, format string, args ...any) {
 
 var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 
-// value puts n into v. A null leaves v as it is, as if the field were not there.
+// value decodes n into v. A null leaves v unchanged, as if the field were missing.
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	if path != "" {
 		d.lines[path] = n.Line
 	}
 	switch {
 	case n.Kind == yaml.AliasNode:
-		d.fail(n, path, "write the value out", "aliases (*%s) are not taken", n.Value)
+		d.fail(n, path, "write the value out", "aliases (*%s) are not supported", n.Value)
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
 	case v.Kind() == reflect.Pointer:
 		p := reflect.New(v.Type().Elem())
@@ -133,7 +133,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 		key, item := n.Content[i], n.Content[i+1]
 		at := join(path, key.Value)
 		if line, twice := seen[key.Value]; twice {
-			d.fail(key, at, "keep one of the two", "stands here a second time, first in line %d", line)
+			d.fail(key, at, "keep one of the two", "appears twice, first in line %d", line)
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -150,8 +150,8 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// hostPrefix are the prefixes that may be given as an address: there it can
-// only mean that address.
+// hostPrefix lists the prefixes that may be written as an address: they can mean only
+// that address.
 var hostPrefix = map[[2]string]bool{
 	{reflect.TypeFor[srv6.LocalSID]().Name(), "sid"}:        true,
 	{reflect.TypeFor[srpolicy.Steering]().Name(), "prefix"}: true,
@@ -167,7 +167,7 @@ func asPrefix(n *yaml.Node) *yaml.Node {
 	return &prefix
 }
 
-// text takes addresses, prefixes, and the standards' names.
+// text decodes addresses, prefixes, and the standards' names.
 func (d *decoder) text(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.ScalarNode {
 		d.fail(n, path, exampleOf(v.Interface()), "must be a single value, is %s", describe(n))
@@ -185,7 +185,7 @@ func (d *decoder) text(n *yaml.Node, v reflect.Value, path string) {
 		d.fail(n, path, exampleOf(v.Interface()), "%q is not an IP address", n.Value)
 	case netip.Prefix:
 		d.fail(n, path, exampleOf(v.Interface()), "%q is not a prefix", n.Value)
-	default: // these name what they take
+	default: // these name the valid values
 		d.fail(n, path, "", "%v", err)
 	}
 }
@@ -200,8 +200,8 @@ func exampleOf(value any) string {
 	return ""
 }
 
-// scalar takes strings, truth values and numbers: there are no other kinds in
-// Config, which a test sees to.
+// scalar decodes strings, truth values and numbers. Config has no other kinds, which
+// a test checks.
 func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -256,7 +256,7 @@ func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
 	v.SetUint(value)
 }
 
-// describe says what a node is, for "must be X, is Y".
+// describe says what a node is, for errors like "must be X, is Y".
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -280,7 +280,7 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// fieldName is the name of a struct field in files: its JSON name.
+// fieldName returns the name of a struct field in files: its JSON name.
 func fieldName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name

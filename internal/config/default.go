@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// What is meant where nothing is said.
+// The defaults.
 const (
 	DefaultSocket        = "/run/culvert/culvert.sock"
 	DefaultMetricsListen = "127.0.0.1:9418"
@@ -15,10 +15,10 @@ const (
 	DefaultFunctionBits  = 16
 )
 
-// MetricsOff as Metrics.Listen means that nothing is served.
+// MetricsOff, as Metrics.Listen, turns metrics off.
 const MetricsOff = "off"
 
-// setDefault fills in what is the zero value.
+// setDefault sets a field that has its zero value.
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -26,8 +26,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// SetDefaults fills in what is left out, so that equal configurations compare
-// equal however much of them is written out.
+// SetDefaults fills in what is left out, so that equal configurations compare equal,
+// however much of them is written out.
 func (c *Config) SetDefaults() {
 	for i := range c.Interfaces {
 		setDefault(&c.Interfaces[i].Mode, "auto")
@@ -62,8 +62,8 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Log.Format, "text")
 }
 
-// weighted is the lists with their weights. They may be somebody else's too: what
-// is left out is filled in in a copy.
+// weighted returns the lists with their weights. It fills in defaults in a copy,
+// because others may share the lists.
 func weighted(lists []srpolicy.SegmentList) []srpolicy.SegmentList {
 	if !slices.ContainsFunc(lists, func(l srpolicy.SegmentList) bool { return l.Weight == 0 }) {
 		return lists

@@ -1,17 +1,18 @@
-// Package config is what culvert can be told: the types of the YAML file, how
-// it is read, its defaults, its validation, and its JSON schema.
+// Package config is the configuration of culvert: the types of the YAML file, its
+// parser, its defaults, its validation, and its JSON schema.
 //
-// Everything that says what a node shall do takes one way through this
-// package, whether it comes from the file or through the management API:
+// A configuration takes these steps, whether it comes from the file or through the
+// management API:
 //
-//	Decode       strict: unknown fields, wrong types and duplicate keys
-//	SetDefaults  what is left out
-//	Validate     what one resource, and all of them together, may say
+//  1. Decode refuses unknown fields, wrong types and duplicate keys;
+//  2. SetDefaults fills in what is left out;
+//  3. Validate checks each resource, and all of them together.
 //
-// Nothing stops at the first error: a configuration is refused as a whole,
-// with every reason there is, each with its line, its field and what mends it.
-// What only this machine can answer (does the interface exist?) is apart, in
-// CheckInterfaces, so that a file can be checked anywhere.
+// No step stops at the first error: a configuration is refused as a whole, with every
+// error, and each error names the line, the field and the fix. CheckInterfaces checks
+// what depends on the machine, so that the other steps work on any machine.
+//
+// The package has no state, no locks and no goroutines.
 //
 // The JSON schema, docs/reference/culvert.schema.json, is made from the types.
 package config

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Error is one reason why a configuration is refused.
+// Error is one reason to refuse a configuration.
 type Error struct {
 	Line  int    `json:"line,omitempty"` // of the file; 0 where there is none
 	Field string `json:"field"`          // as in sids[3].next_hop
-	// Resource is the one that Field is of, by its key, as in "sid
-	// 2001:db8:1::/64": without a file nobody can count to sids[3].
+	// Resource names the resource of Field by its key, as in "sid 2001:db8:1::/64".
+	// Without a file nobody can count to sids[3].
 	Resource string `json:"resource,omitempty"`
-	// Rival is the other resource of a conflict, where there is one.
+	// Rival is the other resource of a conflict, if there is one.
 	Rival   string `json:"-"`
 	Problem string `json:"problem"`
 	Fix     string `json:"fix,omitempty"` // what to write or to change
@@ -21,7 +21,7 @@ type Error struct {
 	rival string // field of Rival
 }
 
-// Error is one line: where, what, and how to mend it.
+// Error returns one line: where, what, and the fix.
 func (e Error) Error() string {
 	var b strings.Builder
 	if e.Line > 0 {
@@ -41,10 +41,10 @@ func (e Error) Error() string {
 	return b.String()
 }
 
-// Errors is every reason why a configuration is refused.
+// Errors are all reasons to refuse a configuration.
 type Errors []Error
 
-// Error has a line for each of the reasons.
+// Error returns a line for each reason.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, err := range e {
@@ -53,7 +53,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// problems collects Errors. Its methods take paths as "sids[3].next_hop".
+// problems collects Errors. Its methods take paths such as "sids[3].next_hop".
 type problems struct {
 	list Errors
 }
@@ -62,7 +62,7 @@ func (p *problems) add(field, fix, format string, args ...any) {
 	p.list = append(p.list, Error{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix})
 }
 
-// err is nil or Errors: a nil Errors in an error would not be nil.
+// err returns nil or Errors: a nil Errors in an error would not be nil.
 func (p *problems) err() error {
 	if len(p.list) == 0 {
 		return nil
@@ -70,8 +70,7 @@ func (p *problems) err() error {
 	return p.list
 }
 
-// didYouMean finds what was probably meant by a name that is not known; it is
-// empty if nothing comes close.
+// didYouMean returns the known name that an unknown one probably stands for, or "".
 func didYouMean(name string, known []string) string {
 	best, distance := "", max(1, min(3, len(name)/2))+1
 	for _, k := range known {
@@ -82,7 +81,7 @@ func didYouMean(name string, known []string) string {
 	return best
 }
 
-// suggest is the fix for a name that is not known.
+// suggest returns the fix for an unknown name.
 func suggest(name string, known []string) string {
 	sorted := slices.Sorted(slices.Values(known))
 	if s := didYouMean(name, sorted); s != "" {
@@ -95,8 +94,7 @@ func suggest(name string, known []string) string {
 	return "one of: " + strings.Join(sorted, ", ")
 }
 
-// editDistance counts insertions, deletions, replacements and swaps of
-// neighbours.
+// editDistance counts insertions, deletions, replacements and swaps of neighbours.
 func editDistance(a, b string) int {
 	prior, row, next := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

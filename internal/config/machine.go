@@ -9,9 +9,8 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 )
 
-// CheckInterfaces says which interfaces of c are not among those that the
-// machine has. It is apart from Validate since a file may be checked elsewhere
-// than where it is for.
+// CheckInterfaces finds the interfaces of c that the machine lacks. Validate does not,
+// because a file may be checked on another machine.
 func (c *Config) CheckInterfaces(have []string) error {
 	var p problems
 	exists := map[string]bool{}
@@ -21,7 +20,7 @@ func (c *Config) CheckInterfaces(have []string) error {
 	known := slices.Collect(maps.Keys(exists))
 	check := func(field, name string) {
 		if name != "" && !exists[name] {
-			p.add(field, suggest(name, known), "there is no interface %q on this machine", name)
+			p.add(field, suggest(name, known), "interface %q does not exist on this machine", name)
 		}
 	}
 	for i, in := range c.Interfaces {
@@ -33,7 +32,7 @@ func (c *Config) CheckInterfaces(have []string) error {
 	return p.err()
 }
 
-// InterfaceNames are the names of the interfaces, in the order of the file.
+// InterfaceNames returns the names of the interfaces, in the order of the file.
 func (c *Config) InterfaceNames() []string {
 	names := make([]string, len(c.Interfaces))
 	for i, in := range c.Interfaces {
@@ -42,9 +41,9 @@ func (c *Config) InterfaceNames() []string {
 	return names
 }
 
-// SendsGTPUOverIPv4 says whether anything sends GTP-U from an IPv4 address of
-// this node: sessions and most tunnels by GTPU.Addresses, a tunnel perhaps by a
-// source of its own.
+// SendsGTPUOverIPv4 says whether anything sends GTP-U from an IPv4 address of this
+// node: sessions and most tunnels use GTPU.Addresses, a tunnel may have a source of
+// its own.
 func (c *Config) SendsGTPUOverIPv4() bool {
 	return slices.ContainsFunc(c.GTPU.Addresses, netip.Addr.Is4) ||
 		slices.ContainsFunc(c.Tunnels, func(t gtpu.Tunnel) bool { return t.Source.Is4() })

@@ -9,47 +9,48 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Overlay is the node as a member of a cluster, whose pods reach each other
-// through SRv6.
+// Overlay makes the node a member of a cluster whose pods reach each other through
+// SRv6.
 type Overlay struct {
-	// Mode is where the other nodes and the paths to them come from: static
-	// (nodes), bgp or kube.
+	// Mode says where the other nodes and the paths to them come from: static (nodes),
+	// bgp or kube.
 	Mode string `json:"mode,omitempty" jsonschema:"enum=static,enum=bgp,enum=kube"`
-	// Node is this node's name: the environment's NODE_NAME unless set, then the
+	// Node is this node's name. Default: the environment variable NODE_NAME, then the
 	// host's name.
 	Node string `json:"node,omitempty"`
-	// Address is this node's IPv6 address in the underlay: a global one of the
-	// first uplink unless set.
+	// Address is this node's IPv6 address in the underlay. Default: a global address
+	// of the first uplink.
 	Address netip.Addr `json:"address,omitzero"`
-	// Uplinks lead to the other nodes: what the kernel's route there leaves by,
-	// unless set.
+	// Uplinks are the interfaces that lead to the other nodes. Default: those of the
+	// kernel's routes to them.
 	Uplinks []string `json:"uplinks,omitempty"`
-	// Locator is what this node's SIDs are in. In its place, LocatorPool is what
-	// each node claims a /48 of, by the Kubernetes API.
+	// Locator contains this node's SIDs. Instead, each node can claim a /48 of
+	// LocatorPool through the Kubernetes API.
 	Locator     netip.Prefix `json:"locator,omitzero"`
 	LocatorPool netip.Prefix `json:"locator_pool,omitzero"`
-	// SIDs is single, where the underlay routes each node's locator to it, and
-	// lists have one segment; or double: a segment for the node, which is its
-	// address, then one that need not be routed.
+	// SIDs is single if the underlay routes each node's locator: lists have one
+	// segment. It is double otherwise: the node's address is the first segment, and
+	// the second one need not be routed.
 	SIDs string `json:"sids,omitempty" jsonschema:"enum=single,enum=double"`
-	// PodPrefixes are those of this node's pods: the podCIDRs of its Node, by the
-	// Kubernetes API, unless set.
+	// PodPrefixes are the prefixes of this node's pods. Default: the podCIDRs of its
+	// Node in the Kubernetes API.
 	PodPrefixes []netip.Prefix `json:"pod_prefixes,omitempty"`
-	// Masquerade gives what leaves the cluster the node's own address.
+	// Masquerade gives packets that leave the cluster the node's own address.
 	Masquerade bool `json:"masquerade,omitempty"`
-	// Nodes of the static mode. This one may be among them, for what is not said
-	// above. Segment lists follow from sids and the locator, unless set.
+	// Nodes lists the nodes in static mode. This node may be among them: its entry
+	// sets what is not set above. By default segment lists follow from sids and the
+	// locator.
 	Nodes []overlay.Node `json:"nodes,omitempty"`
 	Kube  Kube           `json:"kube,omitzero"`
 }
 
-// Kube is how the Kubernetes API is reached.
+// Kube says how to reach the Kubernetes API.
 type Kube struct {
 	Kubeconfig string `json:"kubeconfig,omitempty"` // a file; that of the pod's service account unless set
 	Namespace  string `json:"namespace,omitempty"`  // of the ConfigMaps: kube-system unless set
 }
 
-// Modes and forms of SIDs.
+// The modes, and the forms of SIDs.
 const (
 	OverlayStatic = "static"
 	OverlayBGP    = "bgp"
@@ -60,11 +61,11 @@ const (
 	DefaultKubeNamespace = "kube-system"
 )
 
-// IsSet says that the node is a member of a cluster.
+// IsSet says whether the node is a member of a cluster.
 func (o *Overlay) IsSet() bool { return o.Mode != "" }
 
-// UsesKube says that something is asked of the Kubernetes API: also BGP leaves
-// it to that which pod prefixes and locator this node has, unless they are set.
+// UsesKube says whether the node uses the Kubernetes API. In the mode bgp it does for
+// the pod prefixes and the locator, unless both are set.
 func (o *Overlay) UsesKube() bool {
 	return o.Mode == OverlayKube || o.Mode == OverlayBGP && (o.LocatorPool.IsValid() || len(o.PodPrefixes) == 0)
 }
@@ -97,10 +98,10 @@ func (v *validator) checkOverlay() {
 	v.checkOverlayLocator()
 	v.checkPodPrefixes("overlay.pod_prefixes", o.PodPrefixes)
 	if o.Mode == OverlayBGP && !v.BGP.IsSet() {
-		v.add("overlay.mode", "give the section bgp", "there is no BGP to learn nodes by")
+		v.add("overlay.mode", "give the section bgp", "the section bgp is missing: nodes are learned by BGP")
 	}
 	if o.Mode != OverlayStatic && len(o.Nodes) > 0 {
-		v.add("overlay.nodes", "remove it, or set overlay.mode: static", "nodes come by %s", o.Mode)
+		v.add("overlay.nodes", "remove it, or set overlay.mode: static", "the nodes come from %s", o.Mode)
 	}
 	if o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig) {
 		v.add("overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
@@ -108,20 +109,20 @@ func (v *validator) checkOverlay() {
 	v.checkNodes()
 }
 
-// isZero: no field is set.
+// isZero says whether no field is set.
 func isZero(o *Overlay) bool {
 	return o.Node == "" && !o.Address.IsValid() && len(o.Uplinks) == 0 && !o.Locator.IsValid() && !o.LocatorPool.IsValid() && o.SIDs == "" &&
 		len(o.PodPrefixes) == 0 && !o.Masquerade && len(o.Nodes) == 0 && o.Kube == Kube{}
 }
 
-// nodeName is one that Kubernetes would take; "" is for others to say.
+// nodeName checks that Kubernetes would accept a name. Others check for "".
 func (v *validator) nodeName(field, name string) {
 	const longest = 253
 	for i := range len(name) {
 		c := name[i]
 		plain := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.'
 		if !plain || i >= longest {
-			v.add(field, fmt.Sprintf("at most %d lower case letters, digits, '-' and '.'", longest), "%q is no node's name", name)
+			v.add(field, fmt.Sprintf("at most %d lower case letters, digits, '-' and '.'", longest), "%q is not a valid node name", name)
 			return
 		}
 	}
@@ -141,8 +142,8 @@ func (v *validator) checkUplinks() {
 	}
 }
 
-// claimedLocatorBits is the length of what a node claims of a pool, and
-// maxLocatorBits leaves room for a function behind it.
+// claimedLocatorBits is the length of the locator that a node claims in a pool.
+// maxLocatorBits leaves room for a function behind a locator.
 const (
 	claimedLocatorBits = 48
 	maxLocatorBits     = 112
@@ -152,7 +153,7 @@ func (v *validator) checkOverlayLocator() {
 	o := &v.Overlay
 	switch {
 	case o.Locator.IsValid() && o.LocatorPool.IsValid():
-		v.add("overlay.locator_pool", "remove one of the two", "stands beside overlay.locator")
+		v.add("overlay.locator_pool", "remove one of the two", "conflicts with overlay.locator")
 	case o.Locator.IsValid():
 		v.nodeLocator("overlay.locator", o.Locator)
 	case o.LocatorPool.IsValid():
@@ -160,7 +161,7 @@ func (v *validator) checkOverlayLocator() {
 			v.add("overlay.locator_pool", fmt.Sprintf("a prefix of less than %d bits", claimedLocatorBits), "%s holds one locator only", o.LocatorPool)
 		}
 		if o.Mode == OverlayStatic {
-			v.add("overlay.locator_pool", "give overlay.locator", "there is nobody to claim a part of it from")
+			v.add("overlay.locator_pool", "give overlay.locator", "only the Kubernetes API gives nodes parts of a pool")
 		}
 	case o.Mode != OverlayStatic:
 		v.add("overlay.locator", "give overlay.locator of this node, or overlay.locator_pool of all", "is missing")
@@ -173,7 +174,7 @@ func (v *validator) nodeLocator(at string, p netip.Prefix) {
 	}
 }
 
-// checkPodPrefixes wants room for the node's own address and a pod's.
+// checkPodPrefixes requires room for the node's own address and a pod's.
 func (v *validator) checkPodPrefixes(field string, prefixes []netip.Prefix) {
 	for i, p := range prefixes {
 		at := fmt.Sprintf("%s[%d]", field, i)
@@ -209,7 +210,7 @@ func (v *validator) checkNodes() {
 	}
 }
 
-// checkNodeSIDs wants a locator, or segment lists.
+// checkNodeSIDs requires a locator, or segment lists.
 func (v *validator) checkNodeSIDs(at string, n overlay.Node) {
 	switch {
 	case n.Locator.IsValid():

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Load reads the file at path, as Parse does.
+// Load parses the file at path, as Parse does.
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -21,21 +21,19 @@ func Load(path string) (*Config, error) {
 	return Parse(data)
 }
 
-// Parse reads a whole configuration, YAML or JSON, sets the defaults and
-// validates it. Whatever there is to say about the file is in the Errors that
-// it returns.
+// Parse parses a whole configuration, YAML or JSON, sets the defaults and validates it.
+// Its error is an Errors.
 func Parse(data []byte) (*Config, error) {
 	c, _, err := ParseLines(data)
 	return c, err
 }
 
-// ParseLines is Parse for who has more to say about the configuration and
-// wants to say in which line.
+// ParseLines is Parse for callers that check more, and want to report lines.
 func ParseLines(data []byte) (*Config, Lines, error) {
 	c, lines, problems := decode(data)
 	if len(problems.list) > 0 {
-		// What could not be read cannot be judged: a reference to it would
-		// only seem to dangle.
+		// References to resources that could not be read would only seem to
+		// dangle.
 		return nil, lines, problems.err()
 	}
 	c.SetDefaults()
@@ -45,8 +43,8 @@ func ParseLines(data []byte) (*Config, Lines, error) {
 	return c, lines, nil
 }
 
-// Decode reads a configuration, or a part of one, YAML or JSON: strictly, but
-// without defaults and without asking whether it makes sense.
+// Decode parses a configuration or a part of one, YAML or JSON, strictly. It sets no
+// defaults and does not validate.
 func Decode(data []byte) (*Config, error) {
 	c, _, problems := decode(data)
 	if err := problems.err(); err != nil {
@@ -55,20 +53,19 @@ func Decode(data []byte) (*Config, error) {
 	return c, nil
 }
 
-// Unmarshal reads YAML or JSON into any struct whose fields have JSON names, as
-// strictly as a configuration: all that is wrong is in the Errors. A field of
-// interface type must hold a pointer to what it is read into.
+// Unmarshal parses YAML or JSON into any struct whose fields have JSON names, as
+// strictly as a configuration. Its error is an Errors. A field of interface type must
+// hold a pointer to the value to fill in.
 func Unmarshal(data []byte, into any) (Lines, error) {
 	lines, problems := decodeInto(data, into)
 	return lines, problems.err()
 }
 
-// Lines are where the fields of a file stand, by their paths.
+// Lines has the lines of a file's fields, by their paths.
 type Lines map[string]int
 
-// Of says for each of err's Errors in what line its field stands, or the
-// nearest that it is in where the field is missing. A resource that is not in
-// the file at all has no line.
+// Of adds to each of err's Errors the line of its field or, if the field is missing,
+// that of the nearest field around it. A resource that is not in the file has no line.
 func (lines Lines) Of(err error) error {
 	list, ok := errors.AsType[Errors](err)
 	if !ok {
@@ -86,7 +83,7 @@ func (lines Lines) Of(err error) error {
 	return list
 }
 
-// parent is the path that path is in: sids[3] of sids[3].next_hop, and sids of
+// parent returns the path around a path: sids[3] for sids[3].next_hop, and sids for
 // sids[3].
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]

@@ -15,16 +15,16 @@ import (
 // argsBits is the length of Args.Mob.Session (RFC 9433 section 6.1).
 const argsBits = 40
 
-// policy finds what a reference names.
+// policy looks up a referenced policy.
 func (v *validator) policy(field, name string) *srpolicy.Policy {
 	p, ok := v.policies[name]
 	if !ok {
-		v.add(field, suggest(name, slices.Collect(maps.Keys(v.policies))), "there is no policy %q", name)
+		v.add(field, suggest(name, slices.Collect(maps.Keys(v.policies))), "policy %q does not exist", name)
 	}
 	return p
 }
 
-// policyL3 finds a policy that layer-3 packets are to be encapsulated by.
+// policyL3 looks up a policy that encapsulates layer-3 packets.
 func (v *validator) policyL3(field, name string) *srpolicy.Policy {
 	p := v.policy(field, name)
 	if p != nil && p.L2() {
@@ -56,12 +56,12 @@ func (v *validator) checkSIDs() {
 	}
 }
 
-// uplinkBehaviors are what culvert_uplink does (bpf/uplink.h); it leaves other SIDs
-// to the kernel, which knows nothing of them.
+// uplinkBehaviors lists the behaviours of culvert_uplink (bpf/uplink.h). It leaves
+// other SIDs to the kernel, which does not know them.
 var uplinkBehaviors = []srv6.Behavior{srv6.End, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46, srv6.EndB6Encaps, srv6.EndB6EncapsRed}
 
-// checkServed: where a cluster's uplinks are all that packets come in by, nobody
-// would ever answer for a SID that only XDP serves.
+// checkServed refuses SIDs that only XDP serves if packets come in by a cluster's
+// uplinks only.
 func (v *validator) checkServed(at string, s srv6.LocalSID) {
 	known := s.Behavior != srv6.BehaviorNone // else it is said already
 	if v.Overlay.IsSet() && len(v.Interfaces) == 0 && known && !slices.Contains(uplinkBehaviors, s.Behavior) {
@@ -71,14 +71,14 @@ func (v *validator) checkServed(at string, s srv6.LocalSID) {
 	}
 }
 
-// boundPolicies are the behaviours that policies of binding SIDs have.
+// boundPolicies lists the behaviours of policies behind binding SIDs.
 var boundPolicies = map[srv6.Behavior]srv6.Behavior{
 	srv6.EndB6Encaps:    srv6.HEncaps,
 	srv6.EndB6EncapsRed: srv6.HEncapsRed,
 }
 
-// checkBinding wants SID and policy to say the same of the SRH: one of the two
-// would otherwise not be what happens to packets.
+// checkBinding requires SID and policy to agree on the SRH. Otherwise one of the two
+// would not say what happens to packets.
 func (v *validator) checkBinding(at string, s srv6.LocalSID, p *srpolicy.Policy) {
 	wants, binding := boundPolicies[s.Behavior]
 	if is := p.BindingBehavior(); binding && s.Behavior != is {
@@ -87,7 +87,7 @@ func (v *validator) checkBinding(at string, s srv6.LocalSID, p *srpolicy.Policy)
 	}
 }
 
-// argsOfPolicy: each list of a policy has room for an argument.
+// argsOfPolicy requires room for an argument in each list of a policy.
 func (v *validator) argsOfPolicy(at string, offset uint8, p *srpolicy.Policy) {
 	v.argsFree(at, offset, fmt.Sprintf("policy %q", p.Name), p.SegmentLists)
 	for _, c := range v.paths[p.Name] {
@@ -95,7 +95,7 @@ func (v *validator) argsOfPolicy(at string, offset uint8, p *srpolicy.Policy) {
 	}
 }
 
-// argsFree sees to it that Args.Mob.Session overwrites nothing.
+// argsFree requires that Args.Mob.Session overwrites nothing.
 func (v *validator) argsFree(at string, offset uint8, of string, lists []srpolicy.SegmentList) {
 	for i, l := range lists {
 		if len(l.Segments) == 0 {
@@ -130,7 +130,7 @@ func (v *validator) checkPolicies() {
 		v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each policy its own name")
 		if len(p.SegmentLists) == 0 && len(v.paths[p.Name]) == 0 && !(v.BGP.IsSet() && p.Endpoint.IsValid()) {
-			v.add(at+".segment_lists", "give segment_lists: [{segments: [...]}], or a candidate path with policy: "+p.Name, "is missing: there is no way without a segment list")
+			v.add(at+".segment_lists", "give segment_lists: [{segments: [...]}], or a candidate path with policy: "+p.Name, "is missing: a policy needs a segment list")
 		}
 		if p.BindingSID.IsValid() {
 			bindings.check(at+".binding_sid", p.BindingSID.String(), "give each policy its own")
@@ -139,7 +139,7 @@ func (v *validator) checkPolicies() {
 			colors.check(at+".color", "color "+strconv.FormatUint(uint64(p.Color), 10)+", endpoint "+p.Endpoint.String(), "a policy is known by color and endpoint: change one of them")
 		}
 		if !p.Source.IsValid() && !v.Encapsulation.Source.IsValid() {
-			v.add(at+".source", "set encapsulation.source, an IPv6 address of this node", "there is no outer source for what this policy encapsulates")
+			v.add(at+".source", "set encapsulation.source, an IPv6 address of this node", "the policy has no outer source address")
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (v *validator) checkTunnels() {
 		if t.LocalTEID != 0 {
 			teids.check(at+".local_teid", fmt.Sprintf("TEID %d", t.LocalTEID), "give each tunnel its own")
 			if len(v.GTPU.Addresses) == 0 {
-				v.add(at+".local_teid", "list under gtpu.addresses where this node receives GTP-U", "there is no address to receive on")
+				v.add(at+".local_teid", "list under gtpu.addresses where this node receives GTP-U", "the node has no GTP-U address to receive on")
 			}
 		}
 		if t.Policy != "" {
@@ -183,11 +183,11 @@ func (v *validator) checkTunnels() {
 func (v *validator) tunnel(field, name string) *gtpu.Tunnel {
 	t, ok := v.tunnels[name]
 	if !ok {
-		v.add(field, suggest(name, slices.Collect(maps.Keys(v.tunnels))), "there is no tunnel %q", name)
+		v.add(field, suggest(name, slices.Collect(maps.Keys(v.tunnels))), "tunnel %q does not exist", name)
 		return nil
 	}
 	if !t.Remote.IsValid() {
-		v.add(field, "set remote and remote_teid of that tunnel", "tunnel %q has nowhere to send to", name)
+		v.add(field, "set remote and remote_teid of that tunnel", "tunnel %q has no remote to send to", name)
 	}
 	return t
 }
@@ -208,7 +208,7 @@ func (v *validator) checkRemote(at string, t gtpu.Tunnel) {
 	}
 	sameFamily := func(a netip.Addr) bool { return a.Is4() == t.Remote.Is4() }
 	if !slices.ContainsFunc(v.GTPU.Addresses, sameFamily) {
-		v.add(at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "there is no outer source for what goes to %s", t.Remote)
+		v.add(at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "the tunnel to %s has no outer source address", t.Remote)
 	}
 }
 

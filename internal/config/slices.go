@@ -9,12 +9,12 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// maxSlices is how many the data path can count and limit.
+// maxSlices is how many slices the data path can count and limit.
 const maxSlices = 255
 
 func (v *validator) checkSlices() {
 	if len(v.Slices) > maxSlices {
-		v.add("slices", "use fewer", "%d slices, at most %d are possible", len(v.Slices), maxSlices)
+		v.add("slices", "use fewer", "%d slices exceed the limit of %d", len(v.Slices), maxSlices)
 	}
 	names, chosen := v.unique(), v.unique()
 	for i := range v.Slices {
@@ -47,7 +47,7 @@ func (v *validator) checkN6(at string, n *slice.N6) {
 		v.add(at+".interface", "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", n.Interface)
 	}
 	if n.VLAN > 4094 {
-		v.add(at+".vlan", "1 to 4094, or leave it out", "%d is no VLAN id", n.VLAN)
+		v.add(at+".vlan", "1 to 4094, or leave it out", "%d is not a VLAN ID", n.VLAN)
 	}
 	for i, s := range v.Steering {
 		if s.Interface == n.Interface && (n.VLAN == 0 && len(s.VLANs) == 0 || len(s.VLANs) == 1 && s.VLANs[0] == n.VLAN) {
@@ -66,7 +66,7 @@ func (v *validator) checkN9(at string, n *slice.N9) {
 	policies := n.UplinkPolicy != "" || n.DownlinkPolicy != ""
 	switch {
 	case n.Transport == "":
-		v.add(at+".transport", "gtpu or srv6", "there is no transport")
+		v.add(at+".transport", "gtpu or srv6", "transport is missing")
 	case n.Transport == slice.GTPU:
 		if n.Mode != "" || sids || policies || n.ArgsOffset != 0 {
 			v.add(at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
@@ -83,8 +83,8 @@ func (v *validator) checkN9(at string, n *slice.N9) {
 	}
 }
 
-// checkArguments: Args.Mob.Session overwrites nothing of the SIDs that frames are
-// sent to.
+// checkArguments requires that Args.Mob.Session overwrites nothing of the SIDs that
+// frames are sent to.
 func (v *validator) checkArguments(at string, n *slice.N9) {
 	for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
 		if argsOverwrite(a, n.ArgsOffset) {
@@ -101,10 +101,10 @@ func (v *validator) checkArguments(at string, n *slice.N9) {
 
 func (v *validator) checkTraditional(at string, n *slice.N9, policies bool) {
 	if policies {
-		v.add(at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies are of mode enhanced")
+		v.add(at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
 	}
 	if !n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies {
-		v.add(at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "there is no SID to send to")
+		v.add(at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "no SID to send to is given")
 	}
 	for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
 		if a.IsValid() {
@@ -112,16 +112,16 @@ func (v *validator) checkTraditional(at string, n *slice.N9, policies bool) {
 		}
 	}
 	if !v.Encapsulation.Source.IsValid() {
-		v.add(at+".transport", "set encapsulation.source, an IPv6 address of this node", "there is no outer source for what is sent by SRv6")
+		v.add(at+".transport", "set encapsulation.source, an IPv6 address of this node", "packets by SRv6 have no outer source address")
 	}
 }
 
 func (v *validator) checkEnhanced(at string, n *slice.N9, sids bool) {
 	if sids {
-		v.add(at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink are of mode traditional")
+		v.add(at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink need mode traditional")
 	}
 	if n.UplinkPolicy == "" && n.DownlinkPolicy == "" && !sids {
-		v.add(at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "there is no policy to send with")
+		v.add(at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy to send with is given")
 	}
 	if n.UplinkPolicy != "" {
 		v.policyL3(at+".uplink_policy", n.UplinkPolicy)

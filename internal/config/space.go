@@ -9,15 +9,14 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// claim is a part of the address space that something of the configuration
-// takes for itself.
+// claim is a part of the address space that a resource takes for itself.
 type claim struct {
 	prefix netip.Prefix
 	order  int // among all claims
 	kind   claimKind
 	nested bool // longer ones in it are meant to be: a NEXT-C-SID's
-	// names are its field, and what is there. There may be very many claims, and
-	// few clash.
+	// names returns the field and the resource. It is a function because there may be
+	// very many claims, and few clash.
 	names func() (field, what string)
 }
 
@@ -32,8 +31,8 @@ const (
 	claimSteering
 )
 
-// clash says what is wrong about two kinds of claims that overlap, and how to
-// mend it: kinds that are not here may.
+// clash says what is wrong if claims of two kinds overlap, and the fix. Other kinds
+// may overlap.
 var clash = map[[2]claimKind]struct{ problem, fix string }{
 	{claimLocator, claimLocator}:  {"overlaps", "give each locator its own prefix"},
 	{claimSID, claimSID}:          {"overlaps", "each SID needs LOC:FUNC of its own; only a NEXT-C-SID SID may hold longer ones"},
@@ -52,9 +51,9 @@ var clash = map[[2]claimKind]struct{ problem, fix string }{
 	{claimSID, claimSteering}:     {"lies in", "steer a prefix outside of the SID: the SID wins over it"},
 }
 
-// checkSpace looks for claims on the same addresses. Claims are sorted so that
-// whatever contains a prefix stands before it: with a stack of those that are
-// still open, each is compared with its containers only.
+// checkSpace finds claims on the same addresses. It sorts claims so that a prefix comes
+// after all prefixes that contain it, and keeps these on a stack: each claim is
+// compared with its containers only.
 func (v *validator) checkSpace() {
 	claims := v.claims()
 	slices.SortFunc(claims, func(a, b claim) int {
@@ -68,7 +67,7 @@ func (v *validator) checkSpace() {
 		for len(open) > 0 && !open[len(open)-1].prefix.Overlaps(c.prefix) {
 			open = open[:len(open)-1]
 		}
-		// The nearest says it best: of a SID and its locator, the SID.
+		// Report the nearest: of a SID and its locator, the SID.
 		for _, outer := range slices.Backward(open) {
 			if v.overlap(outer, c) {
 				break
@@ -78,8 +77,8 @@ func (v *validator) checkSpace() {
 	}
 }
 
-// overlap judges inner, which lies in outer or is equal to it, and says
-// whether it found fault.
+// overlap checks inner, which lies in outer or is equal to it. It says whether it
+// found an error.
 func (v *validator) overlap(outer, inner claim) bool {
 	if outer.kind == claimSID && inner.kind == claimSID && outer.nested && outer.prefix.Bits() < inner.prefix.Bits() {
 		return false
@@ -171,7 +170,7 @@ func (v *validator) claims() []claim {
 	return all
 }
 
-// host is the prefix of one address; not valid if a is not.
+// host returns the prefix of one address. It is invalid if a is.
 func host(a netip.Addr) netip.Prefix {
 	if !a.IsValid() {
 		return netip.Prefix{}

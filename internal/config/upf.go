@@ -13,42 +13,42 @@ import (
 // UPF makes the node a 5G user plane function: sessions come from SMFs by PFCP
 // (TS 29.244), and G-PDUs arrive at gtpu.addresses.
 type UPF struct {
-	// NodeID that SMFs know this UPF by, an address or a domain name: the first
-	// of n4 unless set.
+	// NodeID is the Node ID of this UPF, an address or a domain name. Default: the
+	// first address of n4.
 	NodeID string `json:"node_id,omitempty"`
-	// N4 are the addresses that PFCP is spoken on, UDP port 8805.
+	// N4 are the addresses for PFCP, UDP port 8805.
 	N4 []netip.Addr `json:"n4,omitempty"`
-	// SMFs are the prefixes that SMFs are listened to from; none: anybody.
+	// SMFs are the prefixes that SMFs may have. Default: any.
 	SMFs []netip.Prefix `json:"smfs,omitempty"`
-	// Connect are SMFs that this UPF sets up an association with; others come by
+	// Connect lists SMFs with which this UPF sets up an association. Other SMFs do that
 	// themselves.
 	Connect []netip.Addr `json:"connect,omitempty"`
-	// UEPools are where UE addresses come from, where the SMF leaves the choice
-	// to the UPF. UEs with addresses of a pool, whoever chose them, are found
-	// faster.
+	// UEPools contain the UE addresses that this UPF allocates, when the SMF leaves
+	// that to it. The data path finds UEs with addresses of a pool faster, whoever
+	// chose them.
 	UEPools []UEPool `json:"ue_pools,omitempty"`
-	// Protected are prefixes that UEs do not reach, besides this node's own
-	// addresses, those of n4, gtpu.addresses, SIDs and the SR domain.
+	// Protected are prefixes that UEs cannot reach, in addition to this node's own
+	// addresses, n4, gtpu.addresses, SIDs and the SR domain.
 	Protected []netip.Prefix `json:"protected,omitempty"`
-	// Buffer bounds the packets that are kept for idle UEs.
+	// Buffer limits the packets that are kept for idle UEs.
 	Buffer Buffer `json:"buffer,omitzero"`
-	// EchoInterval, in seconds, is how often GTP-U peers are asked whether they
-	// are there: 60 unless set.
+	// EchoInterval is the time between two Echo Requests to a GTP-U peer, in seconds.
+	// Default 60.
 	EchoInterval uint32 `json:"echo_interval,omitempty"`
-	// MSSClamp makes the MSS of TCP connections of sessions no larger than what
-	// fits the interfaces that they cross, with what is pushed there.
+	// MSSClamp lowers the MSS of the sessions' TCP connections to what fits the
+	// interfaces that they cross, with the headers that are pushed there.
 	MSSClamp bool `json:"mss_clamp,omitempty"`
 }
 
 // UEPool is a part of the UE address space.
 type UEPool struct {
-	// NetworkInstance that the pool is for; empty: for all.
+	// NetworkInstance that the pool is for. Default: all.
 	NetworkInstance string `json:"network_instance,omitempty"`
-	// Prefixes of IPv4 addresses, and of IPv6 /64s.
+	// Prefixes contain IPv4 addresses and IPv6 /64s.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 }
 
-// Buffer bounds what is kept for idle UEs.
+// Buffer limits what is kept for idle UEs.
 type Buffer struct {
 	Packets uint32 `json:"packets,omitempty"` // of a session, unless its BAR says: 128 unless set
 	Bytes   uint32 `json:"bytes,omitempty"`   // of all of them: 67108864 unless set
@@ -62,7 +62,7 @@ const (
 	DefaultEchoInterval  = 60
 )
 
-// IsSet says that the node is a user plane function.
+// IsSet says whether the node is a user plane function.
 func (u *UPF) IsSet() bool { return len(u.N4) > 0 }
 
 func (c *Config) setUPFDefaults() {
@@ -85,7 +85,7 @@ func (c *Config) setUPFDefaults() {
 // maxProtected is MAX_PROTECTED of bpf/def/tables.h.
 const maxProtected = 8
 
-// ProtectedPrefixes are all that UEs do not reach because of the UPF.
+// ProtectedPrefixes returns the prefixes that UEs cannot reach because of the UPF.
 func (u *UPF) ProtectedPrefixes() []netip.Prefix {
 	out := slices.Clone(u.Protected)
 	for _, a := range u.N4 {
@@ -96,7 +96,7 @@ func (u *UPF) ProtectedPrefixes() []netip.Prefix {
 	return out
 }
 
-// Pools are the prefixes of all pools.
+// Pools returns the prefixes of all pools.
 func (u *UPF) Pools() []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range u.UEPools {
@@ -109,10 +109,10 @@ func (v *validator) checkUPF() {
 	u := &v.UPF
 	if !u.IsSet() {
 		if u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 || u.MSSClamp {
-			v.add("upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "there is no address to speak PFCP on")
+			v.add("upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
 		}
 		if len(v.Slices) > 0 {
-			v.add("slices", "set upf.n4: slices are of a user plane function's sessions", "this node has no sessions")
+			v.add("slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
 		}
 		return
 	}
@@ -141,7 +141,7 @@ func (v *validator) checkUPF() {
 		v.fieldsAt(at, srv6.CheckPrefix(at, p))
 	}
 	if n := len(u.ProtectedPrefixes()); n > maxProtected {
-		v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4, at most %d are possible", n, maxProtected)
+		v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4 exceed the limit of %d", n, maxProtected)
 	}
 	// Each UE of a pool has an entry: two for a session, IPv4 and IPv6.
 	if n := pooled(u.Pools()); n > 2*uint64(v.Limits.Sessions) {
@@ -149,12 +149,12 @@ func (v *validator) checkUPF() {
 	}
 	for i, pool := range u.UEPools {
 		if len(pool.Prefixes) == 0 {
-			v.add(fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "there are no addresses in the pool")
+			v.add(fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
 		}
 	}
 }
 
-// pooled is how many addresses and /64s there are in pools.
+// pooled counts the addresses and /64s of pools.
 func pooled(list []netip.Prefix) uint64 {
 	n := uint64(0)
 	for _, p := range list {
@@ -167,7 +167,7 @@ func pooled(list []netip.Prefix) uint64 {
 	return n
 }
 
-// nodeID: an address, or a domain name (TS 29.244 section 8.2.38).
+// nodeID checks for an address or a domain name (TS 29.244 section 8.2.38).
 func nodeID(s string) bool {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return true

@@ -22,7 +22,7 @@ const (
 	maxPools         = 8 // of each family
 )
 
-// validator holds what references are looked up in.
+// validator holds the resources that references are looked up in.
 type validator struct {
 	problems
 	*Config
@@ -32,8 +32,8 @@ type validator struct {
 	tunnels    map[string]*gtpu.Tunnel
 }
 
-// Validate says everything that is wrong with c, as Errors without lines. It
-// expects defaults to be set, and looks at nothing but c.
+// Validate returns everything that is wrong with c, as Errors without lines. Defaults
+// must be set. It depends on nothing but c.
 func (c *Config) Validate() error {
 	v := c.validator()
 	v.checkInterfaces()
@@ -59,7 +59,7 @@ func (c *Config) Validate() error {
 	return v.err()
 }
 
-// ValidatePolicies is Validate of nothing but policies and candidate paths.
+// ValidatePolicies is Validate for policies and candidate paths only.
 func (c *Config) ValidatePolicies() error {
 	v := c.validator()
 	v.checkPolicies()
@@ -68,7 +68,7 @@ func (c *Config) ValidatePolicies() error {
 	return v.err()
 }
 
-// MostLists is how many segment lists the policies can have at most at a time.
+// MostLists returns how many segment lists the policies can have at a time.
 func (c *Config) MostLists() int {
 	byPaths := map[string]int{} // of one at a time
 	for _, p := range c.CandidatePaths {
@@ -101,14 +101,14 @@ func (c *Config) validator() *validator {
 	return v
 }
 
-// nameResources says of which resource each error is.
+// nameResources adds to each error the name of its resource.
 func (v *validator) nameResources() {
 	for i := range v.list {
 		v.list[i].Resource, v.list[i].Rival = v.resource(v.list[i].Field), v.resource(v.list[i].rival)
 	}
 }
 
-// resource is the resource that a field is of; "": it is of none.
+// resource returns the resource of a field, or "".
 func (v *validator) resource(field string) string {
 	section, rest, isElement := strings.Cut(field, "[")
 	index, _, _ := strings.Cut(rest, "]")
@@ -137,7 +137,7 @@ func (v *validator) resource(field string) string {
 	return ""
 }
 
-// unique complains about the second resource that is known by key.
+// unique refuses a second resource with the same key.
 type unique struct {
 	*problems
 	first map[string]string // field by key
@@ -157,19 +157,19 @@ func (u unique) check(field, key, fix string) {
 	u.first[key] = field
 }
 
-// fields takes over what a model's own validation found.
+// fields adds the errors of a model's own validation.
 func (v *validator) fields(at string, list []srv6.FieldError) {
 	for _, e := range list {
 		v.add(join(at, e.Field), e.Fix, "%s", e.Problem)
 	}
 }
 
-// interfaceName checks what Linux would take as an interface's name.
+// interfaceName checks that Linux would accept a name for an interface.
 func (v *validator) interfaceName(field, name string) bool {
 	if name != "" && len(name) <= 15 && name != "." && name != ".." && !strings.ContainsAny(name, "/: \t\n") {
 		return true
 	}
-	v.add(field, "a name as `ip link` shows it, at most 15 characters", "%q is no interface name", name)
+	v.add(field, "a name as `ip link` shows it, at most 15 characters", "%q is not a valid interface name", name)
 	return false
 }
 
@@ -179,7 +179,7 @@ func (v *validator) oneOf(field, value string, values ...string) {
 	}
 }
 
-// fieldsAt is fields for a check of one value, which is in field.
+// fieldsAt adds the errors of a check of one value, which is in field.
 func (v *validator) fieldsAt(field string, list []srv6.FieldError) bool {
 	for _, e := range list {
 		v.add(field, e.Fix, "%s", e.Problem)
@@ -187,7 +187,7 @@ func (v *validator) fieldsAt(field string, list []srv6.FieldError) bool {
 	return len(list) == 0
 }
 
-// prefix6 checks an IPv6 prefix, without bits behind its length.
+// prefix6 checks an IPv6 prefix without host bits.
 func (v *validator) prefix6(field string, p netip.Prefix) bool {
 	if p.IsValid() && p.Addr().Is4() {
 		v.add(field, "a prefix such as 2001:db8:1::/48", "%s is not an IPv6 prefix", p)
@@ -216,7 +216,7 @@ func (v *validator) checkEncapsulation() {
 
 func (v *validator) checkDomain() {
 	if len(v.Domain) > maxDomains {
-		v.add("domain", "join neighbouring prefixes", "%d prefixes, at most %d are possible", len(v.Domain), maxDomains)
+		v.add("domain", "join neighbouring prefixes", "%d prefixes exceed the limit of %d", len(v.Domain), maxDomains)
 	}
 	external := false
 	for _, in := range v.Interfaces {
@@ -224,7 +224,7 @@ func (v *validator) checkDomain() {
 	}
 	if external && len(v.Domain) == 0 {
 		v.add("interfaces", "list under domain: the prefixes of the SR domain, of all its SIDs",
-			"an interface is external, but there is no SR domain to keep it out of")
+			"an interface is external, but no SR domain is configured")
 	}
 	for i, p := range v.Domain {
 		v.prefix6(fmt.Sprintf("domain[%d]", i), p)
@@ -233,7 +233,7 @@ func (v *validator) checkDomain() {
 
 func (v *validator) checkLocators() {
 	if len(v.Locators) > maxLocators {
-		v.add("locators", "use fewer, shorter ones; SIDs need no locator", "%d locators, at most %d are possible", len(v.Locators), maxLocators)
+		v.add("locators", "use fewer, shorter ones; SIDs need no locator", "%d locators exceed the limit of %d", len(v.Locators), maxLocators)
 	}
 	names := v.unique()
 	for i, l := range v.Locators {
@@ -246,7 +246,7 @@ func (v *validator) checkLocators() {
 		// SIDs are found by the function's bits in the upper half of the address.
 		if bits := l.Prefix.Bits() + int(l.FunctionBits); bits > 64 {
 			v.add(at+".function_bits", fmt.Sprintf("at most %d bits, or a shorter prefix, or SIDs without a locator", max(0, 64-l.Prefix.Bits())),
-				"locator and function are %d bits long, at most 64 are possible", bits)
+				"locator and function have %d bits, more than the limit of 64", bits)
 		}
 		if l.FunctionBits > maxFunctionBits {
 			v.add(at+".function_bits", fmt.Sprintf("at most %d", maxFunctionBits), "%d bits are too many SIDs to index", l.FunctionBits)
@@ -273,8 +273,8 @@ func (v *validator) checkGTPU() {
 	v.checkPools()
 }
 
-// checkPools takes those of tunnels and those of sessions together: the data
-// path has one list of them.
+// checkPools checks the pools of tunnels and of sessions together: the data path has
+// one list.
 func (v *validator) checkPools() {
 	count := map[bool]int{}
 	for i, p := range v.GTPU.Pools {
@@ -312,7 +312,7 @@ func (v *validator) checkPool(at string, p netip.Prefix) {
 	}
 }
 
-// maxPoolBits bounds what one pool takes: 16 million entries of 64 bytes.
+// maxPoolBits limits one pool to 16 million entries of 64 bytes.
 const maxPoolBits = 24
 
 func (v *validator) checkLimits() {
@@ -388,8 +388,8 @@ func (v *validator) hostPort(field, value string) (host string, ok bool) {
 	return host, true
 }
 
-// isLoopback takes addresses only, and no names: what a name means is decided
-// elsewhere and later. "localhost" is the exception that RFC 6761 makes.
+// isLoopback accepts loopback addresses and "localhost" (RFC 6761), but no other names:
+// what they resolve to may change.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true

@@ -32,7 +32,7 @@ func TestListingFaults(t *testing.T) {
 		"policies[0].preference: 4294967296 is out of range":             "node: node-1\npolicies: [{egress_node: n, preference: 4294967296, traffic: IPv6, segment_list: [\"fc00::1\"]}]",
 		`line 4: policies[1].name: "ipv6:n" is that of policies[0]`:      "node: node-1\npolicies:\n- {egress_node: n, traffic: IPv6, segment_list: [\"fc00::1\"]}\n- {egress_node: n, traffic: IPv6, segment_list: [\"fc00::2\"]}",
 		"line 3: not YAML":                                               "node: node-1\npolicies: [",
-		"aliases (*a) are not taken":                                     "node: node-1\nlocalsids: {DT4: &a \"fc00::1\", DT6: *a}",
+		"aliases (*a) are not supported":                                 "node: node-1\nlocalsids: {DT4: &a \"fc00::1\", DT6: *a}",
 	} {
 		_, err := readListing(map[string]string{"policies.yaml": text}, me, nil)
 		if err == nil || !strings.Contains(err.Error(), "data[policies.yaml]: ") || !strings.Contains(err.Error(), words) {
