@@ -198,18 +198,9 @@ func (c *Codec) Take(n uint64) []byte {
 // Addr codes an address, which may be invalid.
 func (c *Codec) Addr(v *netip.Addr) {
 	if !c.reading {
-		var raw [16]byte
-		b := raw[:0]
-		switch {
-		case v.Is4():
-			a := v.As4()
-			b = append(b, a[:]...)
-		case v.IsValid():
-			a := v.As16()
-			b = append(b, a[:]...)
-		}
-		c.write(uint64(len(b)))
-		c.b = append(c.b, b...)
+		a := v.WithZone("")
+		c.write(uint64(a.BitLen() / 8))
+		c.b, _ = a.AppendBinary(c.b) // it never fails
 		return
 	}
 	b := c.Take(c.Number(0))

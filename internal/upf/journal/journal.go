@@ -52,24 +52,19 @@ func Open(dir string, boot []byte, replay func(Record) error) (j *Journal, lost,
 // generations lists the generations to replay, oldest first: those from the last
 // complete snapshot on.
 func (j *Journal) generations() ([]int, error) {
-	entries, err := os.ReadDir(j.dir)
-	if err != nil {
-		return nil, fmt.Errorf("session journal: %w", err)
-	}
 	first := 0
 	var out []int
-	for _, e := range entries {
-		name, kind, _ := strings.Cut(e.Name(), ".")
-		n, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
+	err := j.eachFile(func(n int, kind string) error {
 		switch kind {
 		case "snapshot":
 			first = max(first, n)
 		case "log":
 			out = append(out, n)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	out = slices.DeleteFunc(out, func(n int) bool { return n < first })
 	if first > 0 && !slices.Contains(out, first) {
@@ -221,15 +216,25 @@ func (j *Journal) snapshot(generation int, write func(func(Record) error) error)
 
 // removeBefore removes the files that a generation's snapshot replaces.
 func (j *Journal) removeBefore(generation int) error {
+	return j.eachFile(func(n int, kind string) error {
+		if n < generation {
+			return os.Remove(j.path(n, kind))
+		}
+		return nil
+	})
+}
+
+// eachFile calls f for each file of the journal.
+func (j *Journal) eachFile(f func(generation int, kind string) error) error {
 	entries, err := os.ReadDir(j.dir)
 	if err != nil {
 		return fmt.Errorf("session journal: %w", err)
 	}
 	var errs []error
 	for _, e := range entries {
-		name, _, _ := strings.Cut(e.Name(), ".")
-		if n, err := strconv.Atoi(name); err == nil && n < generation {
-			errs = append(errs, os.Remove(filepath.Join(j.dir, e.Name())))
+		name, kind, _ := strings.Cut(e.Name(), ".")
+		if n, err := strconv.Atoi(name); err == nil {
+			errs = append(errs, f(n, kind))
 		}
 	}
 	return errors.Join(errs...)

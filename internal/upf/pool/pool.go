@@ -102,14 +102,11 @@ func (r *addressRange) takeNext() (uint32, bool) {
 
 // at returns the address or prefix of an index.
 func (r *addressRange) at(i uint32) netip.Prefix {
-	if r.unit() == 32 {
-		a := r.prefix.Addr().As4()
-		binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|i)
-		return netip.PrefixFrom(netip.AddrFrom4(a), 32)
-	}
-	a := r.prefix.Addr().As16()
-	binary.BigEndian.PutUint64(a[:8], binary.BigEndian.Uint64(a[:8])|uint64(i))
-	return netip.PrefixFrom(netip.AddrFrom16(a), 64)
+	b := r.prefix.Addr().AsSlice()
+	low := b[r.unit()/8-4:] // the four octets that the index is in
+	binary.BigEndian.PutUint32(low, binary.BigEndian.Uint32(low)|i)
+	a, _ := netip.AddrFromSlice(b)
+	return netip.PrefixFrom(a, r.unit())
 }
 
 // indexes returns the indexes that a prefix covers. ok is false if it lies
@@ -118,16 +115,8 @@ func (r *addressRange) indexes(p netip.Prefix) (from, end uint32, ok bool) {
 	if !r.prefix.Contains(p.Addr()) || p.Bits() < r.prefix.Bits() {
 		return 0, 0, false
 	}
-	n := uint32(1) << (r.unit() - p.Bits())
-	if r.unit() == 32 {
-		a := p.Addr().As4()
-		from = binary.BigEndian.Uint32(a[:])
-	} else {
-		a := p.Addr().As16()
-		from = uint32(binary.BigEndian.Uint64(a[:8]))
-	}
-	from &= r.size - 1
-	return from, from + n, true
+	from = binary.BigEndian.Uint32(p.Addr().AsSlice()[r.unit()/8-4:]) & (r.size - 1)
+	return from, from + 1<<(r.unit()-p.Bits()), true
 }
 
 // whole widens an IPv6 address to its /64: the data path knows a UE by that.
