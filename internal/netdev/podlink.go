@@ -23,13 +23,13 @@ const (
 	podNamePrefix = "culv"
 )
 
-// IsPod says by the name of an interface that it is the host's end of a pod's.
+// IsPod says whether an interface is the host's end of a pod's veth, by its name.
 func IsPod(name string) bool {
 	rest, is := strings.CutPrefix(name, podNamePrefix)
 	return is && len(name) == podNameLength && strings.Trim(rest, "0123456789abcdef") == ""
 }
 
-// podLinks are those that there are.
+// podLinks are the host's ends of pods' veths that exist.
 type podLinks struct {
 	mu      sync.RWMutex
 	last    uint64 // how many were put
@@ -49,7 +49,7 @@ func (p *podLinks) now() uint64 {
 	return p.last
 }
 
-// set makes a list, read since then, all that there are.
+// set replaces the list by one that was read since then.
 func (p *podLinks) set(list []Link, since uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *podLinks) drop(ifindex int) {
 	delete(p.byIndex, ifindex)
 }
 
-// link finds one by its index. Of no links it is none.
+// link returns a link by its index, or nil.
 func (p *podLinks) link(ifindex int) (Link, bool) {
 	if p == nil {
 		return Link{}, false
@@ -108,8 +108,8 @@ func (p *podLinks) has(ifindex int) bool {
 	return there
 }
 
-// takes goes along with a NETLINK_ROUTE notification. It says whether that is about a
-// pod, and nothing else.
+// takes follows a NETLINK_ROUTE notification. It says whether that is about a pod, and
+// nothing else.
 func (p *podLinks) takes(m *syscall.NetlinkMessage) bool {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
@@ -147,8 +147,8 @@ func (p *podLinks) takesLink(m *syscall.NetlinkMessage) bool {
 	return true
 }
 
-// aboutDevice says what a notification of the netlink family netdev puts out of
-// date. Devices that come and go are told by NETLINK_ROUTE, too.
+// aboutDevice returns the parts that a notification of the netlink family netdev
+// outdates. NETLINK_ROUTE also announces devices that come and go.
 func (w *Watcher) aboutDevice(m *syscall.NetlinkMessage) uint32 {
 	const changed = 4 // NETDEV_CMD_DEV_CHANGE_NTF
 	if len(m.Data) < nl.SizeofGenlmsg || m.Data[0] != changed {
@@ -159,7 +159,7 @@ func (w *Watcher) aboutDevice(m *syscall.NetlinkMessage) uint32 {
 	if err != nil || len(v) != 4 {
 		return dirtyLinks
 	}
-	// One that has just been made may not have been told of yet.
+	// NETLINK_ROUTE may not have announced a new device yet.
 	if l, err := w.kernel.handle.LinkByIndex(int(binary.NativeEndian.Uint32(v))); err == nil && IsPod(l.Attrs().Name) {
 		return 0
 	}

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetPodMTU bounds what a pod sends, by the routes of its interface: the
-// interface's own MTU stays, since programs in the pod may have read it. The
-// namespace is that at path; one that is gone is no error.
+// SetPodMTU limits the packets that a pod sends, by the routes of its interface. The
+// interface's own MTU stays, because programs in the pod may have read it. path is the
+// pod's network namespace. If that is gone, SetPodMTU does nothing.
 func (h *Host) SetPodMTU(path, name string, mtu int) error {
 	ns, err := netns.GetFromPath(path)
 	if errors.Is(err, fs.ErrNotExist) {

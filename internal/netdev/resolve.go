@@ -20,9 +20,9 @@ var (
 // maxTags is how many VLAN tags the data path pushes.
 const maxTags = 2
 
-// Resolve says how frames reach a next hop in this snapshot. An error says why
-// they cannot yet; NextHop.Pass, that only the kernel can send there: by its
-// routes, or where Dst is set a frame that has its addresses.
+// Resolve returns how frames reach a next hop in this snapshot. An error says why they
+// cannot yet. NextHop.Pass says that only the kernel can send there: by its routes or,
+// if Dst is set, by transmitting a frame that has its addresses.
 func Resolve(s *Snapshot, k Key) (NextHop, error) {
 	l, addr, err := s.locate(k)
 	if err != nil {
@@ -47,8 +47,8 @@ func Resolve(s *Snapshot, k Key) (NextHop, error) {
 	return nh, nil
 }
 
-// locate finds the link, and the address of the neighbour on it; an invalid
-// address if it is the packet's own destination.
+// locate returns the link, and the address of the neighbour on it. The address is
+// invalid if it is the packet's own destination.
 func (s *Snapshot) locate(k Key) (*Link, netip.Addr, error) {
 	x := s.lookup()
 	// The interface says what a zone would; neighbours are listed without.
@@ -66,7 +66,7 @@ func (s *Snapshot) locate(k Key) (*Link, netip.Addr, error) {
 	return s.route(k)
 }
 
-// route finds a next hop without an interface by the routes of its table.
+// route looks up a next hop without an interface in its table.
 func (s *Snapshot) route(k Key) (*Link, netip.Addr, error) {
 	x := s.lookup()
 	number := k.Table
@@ -91,8 +91,8 @@ func (s *Snapshot) route(k Key) (*Link, netip.Addr, error) {
 	return s.firstHop(k, r)
 }
 
-// firstHop takes the first next hop of a route that is alive. Flows to one
-// next hop address are not spread: it is one neighbour that the key means.
+// firstHop returns the first next hop of a route that is alive. It does not spread flows,
+// because the key names one neighbour.
 func (s *Snapshot) firstHop(k Key, r *Route) (*Link, netip.Addr, error) {
 	for _, h := range r.Hops {
 		l := s.lookup().byIndex[h.Ifindex]
@@ -110,8 +110,8 @@ func (s *Snapshot) firstHop(k Key, r *Route) (*Link, netip.Addr, error) {
 	return nil, netip.Addr{}, fmt.Errorf("%s by %s: %w: it names no interface", k.NextHop, r.Prefix, ErrNoRoute)
 }
 
-// egress says by which device a link's frames leave, with which tags. framed:
-// whoever sends writes the frame; otherwise the kernel has to.
+// egress returns the device that sends a link's frames, and their tags. framed says that
+// the sender writes the Ethernet header; otherwise the kernel has to.
 func (s *Snapshot) egress(l *Link) (nh NextHop, framed bool, err error) {
 	nh = NextHop{Ifindex: l.Index, MTU: l.MTU, Src: l.MAC}
 	leaf := l

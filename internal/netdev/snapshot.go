@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Snapshot is the network at one time. It is not changed once it was handed
-// out, so it may be kept and read from any goroutine.
+// Snapshot is the network at one time. It never changes, so any goroutine may keep and
+// read it.
 type Snapshot struct {
 	Links      []Link
 	Addresses  []Address
@@ -16,8 +16,8 @@ type Snapshot struct {
 	Neighbours []Neighbour
 	Rules      []Rule
 
-	// AnyEthernet says that XDP programs run in generic mode everywhere, in
-	// which frames can be redirected to every Ethernet device.
+	// AnyEthernet says that XDP programs run in generic mode everywhere, which can
+	// redirect frames to every Ethernet device.
 	AnyEthernet bool
 
 	pods  *podLinks // which are none of Links
@@ -25,8 +25,8 @@ type Snapshot struct {
 	index *index
 }
 
-// index is what lookups need. It is made on first use: a snapshot that a newer
-// one overtakes is often never looked at.
+// index is what lookups need. It is made on first use, because many snapshots are never
+// used.
 type index struct {
 	byIndex    map[int]*Link
 	byName     map[string]*Link
@@ -41,8 +41,8 @@ type neighbourKey struct {
 	addr    netip.Addr
 }
 
-// table is one routing table: for each prefix the routes in the order of
-// preference, and the prefix lengths there are, longest first.
+// table is a routing table: for each prefix the routes in the order of preference, and
+// the prefix lengths in use, longest first.
 type table struct {
 	routes  map[netip.Prefix][]*Route
 	lengths [2][]int // IPv4, IPv6
@@ -114,8 +114,8 @@ func (t *table) sort() {
 	}
 }
 
-// match returns the routes of the longest prefix that holds addr, the
-// preferred one first, or nil.
+// match returns the routes of the longest prefix that contains addr, the preferred one
+// first, or nil.
 func (t *table) match(addr netip.Addr) []*Route {
 	if t == nil {
 		return nil
@@ -157,9 +157,9 @@ func (s *Snapshot) LinkByIndex(ifindex int) (Link, bool) {
 	return *l, true
 }
 
-// Local returns the node's own addresses in ascending order, without
-// link-local and loopback ones (which the data path never forwards) and
-// without those that another node may turn out to have.
+// Local returns the node's own addresses in ascending order, without link-local and
+// loopback addresses, which the data path never forwards, and without tentative ones,
+// which another node may have.
 func (s *Snapshot) Local() []netip.Addr {
 	var addrs []netip.Addr
 	for _, a := range s.Addresses {
@@ -173,15 +173,14 @@ func (s *Snapshot) Local() []netip.Addr {
 	return slices.Compact(addrs)
 }
 
-// ExtraRules says that the kernel decides by more than the destination: there
-// are policy rules besides the three that it starts with.
+// ExtraRules says whether the kernel decides by more than the destination: there are
+// policy rules in addition to the three that it starts with.
 func (s *Snapshot) ExtraRules(ipv6 bool) bool {
 	return s.lookup().extraRules[family(ipv6)]
 }
 
-// same says that nothing differs that Resolve, Mirror and Local look at. The
-// steps between usable neighbour states do not count: they come all the time
-// and change no frame.
+// same says whether nothing differs that Resolve, Mirror and Local depend on. Steps
+// between usable neighbour states do not count: they are frequent and change no frame.
 func (s *Snapshot) same(o *Snapshot) bool {
 	return s.AnyEthernet == o.AnyEthernet &&
 		slices.EqualFunc(s.Links, o.Links, sameLink) &&

@@ -14,9 +14,9 @@ const (
 	TableLocal   uint32 = 255
 )
 
-// Key names a next hop. NextHop alone is found by Table (0 is the main table);
-// Interface alone means that the packet's own destination is on that link;
-// both mean that NextHop is on that link.
+// Key names a next hop. A NextHop alone is looked up in Table (0 is the main table). An
+// Interface alone means that the packet's own destination is on that link. Both mean
+// that NextHop is on that link.
 type Key struct {
 	NextHop   netip.Addr
 	Interface string
@@ -47,16 +47,16 @@ type VLAN struct {
 
 // NextHop is how frames reach a Key.
 type NextHop struct {
-	// Ifindex is the device that frames leave by: of a VLAN device, its
-	// parent, which gets the frames with the tags in VLANs.
+	// Ifindex is the device that sends the frames. For a VLAN device it is the
+	// parent, which gets frames with the tags in VLANs.
 	Ifindex int
 	// MTU is of layer 3, the smallest along the devices.
 	MTU int
 	// Dst is nil if the Key is an Interface alone.
 	Dst, Src net.HardwareAddr
 	VLANs    []VLAN // outermost first
-	// Pass says that XDP cannot send there, but the kernel; Why says why. If Dst
-	// is set, the kernel has only to transmit the frame.
+	// Pass says that XDP cannot send there, but the kernel can; Why says why. If Dst
+	// is set, the kernel only has to transmit the frame.
 	Pass bool
 	Why  string
 }
@@ -102,16 +102,16 @@ type Link struct {
 	Program uint32
 }
 
-// virtualDrivers are drivers whose devices hand over frames of stacks on the
-// same machine, whose checksums may be left for hardware that never comes.
+// virtualDrivers lists drivers whose devices pass frames of stacks on the same machine.
+// The checksums of such frames may be left to hardware that does not exist.
 var virtualDrivers = map[string]bool{
 	"veth": true, "tun": true, "tap": true, "bridge": true, "virtio_net": true,
 	"hv_netvsc": true, "vif": true, "vmxnet3": true, "netkit": true, "macvlan": true,
 	"macvtap": true, "ipvlan": true, "dummy": true, "ifb": true, "nlmon": true,
 }
 
-// Virtual says that frames which arrive on the link may have partial layer 4
-// checksums: they come from a stack on this machine and no hardware completed
+// Virtual says whether frames that arrive on the link may have partial layer 4
+// checksums: they come from a stack on this machine, and no hardware has completed
 // them.
 func (l Link) Virtual() bool {
 	switch l.Kind {
@@ -132,9 +132,10 @@ type Address struct {
 	Tentative bool
 }
 
-// RouteType is what is done with packets that a route matches (RTN_*).
+// RouteType says what happens to packets that a route matches (RTN_*).
 type RouteType uint8
 
+// The route types.
 const (
 	RouteUnicast     RouteType = 1
 	RouteLocal       RouteType = 2
@@ -156,8 +157,8 @@ type Route struct {
 	// Protocol says who made it (RTPROT_*).
 	Protocol uint8
 	Hops     []Hop
-	// KernelOnly says why only the kernel can follow the route, "" if the data
-	// path can too: it has a condition or an effect that is not modelled here.
+	// KernelOnly says why only the kernel can follow the route: it has a condition or
+	// an effect that is not modelled here. "" if the data path can too.
 	KernelOnly string
 }
 
@@ -172,6 +173,7 @@ type Hop struct {
 // NUD is a neighbour's state (neighbour unreachability detection, RFC 4861).
 type NUD uint16
 
+// The states of a neighbour (NUD_*).
 const (
 	NUDIncomplete NUD = 0x01
 	NUDReachable  NUD = 0x02
@@ -192,8 +194,8 @@ type Neighbour struct {
 	Managed bool // the kernel keeps it resolved (NTF_EXT_MANAGED)
 }
 
-// Usable says that frames may be sent to MAC. A stale entry is: it was right,
-// and using it is what makes the kernel check it.
+// Usable says whether frames may be sent to MAC. A stale entry is usable: it was right,
+// and using it makes the kernel check it.
 func (n Neighbour) Usable() bool {
 	const usable = NUDReachable | NUDStale | NUDDelay | NUDProbe | NUDPermanent
 	return n.State&usable != 0 && len(n.MAC) == 6

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Toward finds the link that leads to an address, and its next hop there; the
+// Toward returns the link that leads to an address and the next hop there, which is the
 // address itself if that is on the link.
 func (s *Snapshot) Toward(a netip.Addr) (Link, netip.Addr, error) {
 	l, hop, err := s.route(Key{NextHop: a})
@@ -15,7 +15,7 @@ func (s *Snapshot) Toward(a netip.Addr) (Link, netip.Addr, error) {
 	return *l, hop, nil
 }
 
-// DefaultLinks are those that IPv6 default routes leave by.
+// DefaultLinks returns the links of IPv6 default routes.
 func (s *Snapshot) DefaultLinks() []Link {
 	var out []Link
 	for _, r := range s.Routes {
@@ -31,9 +31,9 @@ func (s *Snapshot) DefaultLinks() []Link {
 	return out
 }
 
-// Uplinks are the interfaces that lead to the other nodes of a cluster: those that
-// are named, if any are, or what default routes, the link of this node's address (if
-// valid) and the routes to the others leave by.
+// Uplinks returns the interfaces that lead to the other nodes of a cluster: those that
+// are named or, if none is, those of default routes, of this node's address (if valid)
+// and of the routes to the others.
 func (s *Snapshot) Uplinks(named []string, own netip.Addr, others []netip.Addr) []Link {
 	var out []Link
 	add := func(l Link, ok bool) {
@@ -62,7 +62,7 @@ func (s *Snapshot) Uplinks(named []string, own netip.Addr, others []netip.Addr) 
 	return out
 }
 
-// GlobalAddresses are the global IPv6 addresses of a link that can be used.
+// GlobalAddresses returns the usable global IPv6 addresses of a link.
 func (s *Snapshot) GlobalAddresses(ifindex int) (out []netip.Addr) {
 	for _, a := range s.Addresses {
 		ip := a.Prefix.Addr()
@@ -73,8 +73,8 @@ func (s *Snapshot) GlobalAddresses(ifindex int) (out []netip.Addr) {
 	return out
 }
 
-// Routed makes a function that says whether somebody else than the overlay routes
-// all of a prefix of the underlay; a default route does not count.
+// Routed returns a function that says whether routes other than the overlay's cover a
+// prefix of the underlay. A default route does not count.
 func (s *Snapshot) Routed() func(netip.Prefix) bool {
 	var others []netip.Prefix
 	for _, r := range s.Routes {

@@ -16,26 +16,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are what a Watcher is told.
+// Options are what a Watcher needs.
 type Options struct {
 	// Tables are the routing tables that the snapshots hold, besides main and
 	// local.
 	Tables []uint32
-	// OnChange gets each new snapshot that differs from the one before, from
-	// one goroutine at a time; the first one always comes.
+	// OnChange gets each new snapshot that differs from the one before, and always the
+	// first one. Only one goroutine calls it at a time.
 	OnChange func(*Snapshot)
 	// AnyEthernet: see Snapshot.
 	AnyEthernet bool
-	// ProbeInterval is how often neighbours that are kept alive are used, as
-	// far as the kernel can see: 5 seconds unless set.
+	// ProbeInterval is how often the kernel sees that neighbours which are kept alive
+	// are in use. Default 5 seconds.
 	ProbeInterval time.Duration
 	Logger        *slog.Logger
 }
 
-// Watcher keeps a Snapshot current. The kernel's notifications say only that
-// something changed; what it is now is then read as a whole. Notifications can
-// be lost (ENOBUFS), and some changes have none: IPv4 routes vanish without a
-// word when their link goes down. A list that is read again is right each time.
+// Watcher keeps a Snapshot current. A notification of the kernel only says that something
+// changed; the Watcher then reads the whole list. Notifications can be lost (ENOBUFS),
+// and some changes have none: IPv4 routes vanish without one when their link goes down.
+// A list that is read as a whole is always right.
 type Watcher struct {
 	options Options
 	log     *slog.Logger
@@ -53,14 +53,14 @@ type Watcher struct {
 	close  sync.Once
 }
 
-// subscription is a socket with notifications, and what they put out of date.
-// Each socket has numbers of its own for its messages.
+// subscription is a socket for notifications, and the parts of a snapshot that they
+// outdate. Each socket has its own message numbers.
 type subscription struct {
 	*nl.NetlinkSocket
 	about func(*syscall.NetlinkMessage) uint32
 }
 
-// Parts of a snapshot that may be out of date.
+// Parts of a snapshot that may be outdated.
 const (
 	dirtyLinks uint32 = 1 << iota
 	dirtyAddresses
@@ -73,13 +73,14 @@ const (
 const (
 	// coalesce is how long a burst of notifications is gathered.
 	coalesce = 5 * time.Millisecond
-	// settle is when routes are read once more after a link or an address
-	// changed: the kernel announces the cause before it removes the routes.
+	// settle is the time after which routes are read once more when a link or an
+	// address has changed: the kernel announces the cause before it removes the
+	// routes.
 	settle = 100 * time.Millisecond
 	// resync bounds how long anything can stay unnoticed.
 	resync = time.Minute
-	// busy and longest bound the share of time that reading takes: after one
-	// that took t, the next waits for busy * t.
+	// busy and longest limit the share of time that reading takes: after a read that
+	// took t, the next one waits for busy * t.
 	busy    = 4
 	longest = time.Second
 )
@@ -130,7 +131,7 @@ func (w *Watcher) subscribe() error {
 	return nil
 }
 
-// Close ends a Run, and frees what NewWatcher opened.
+// Close ends Run, and closes what NewWatcher opened.
 func (w *Watcher) Close() {
 	w.close.Do(func() {
 		for _, s := range w.events {
@@ -140,17 +141,17 @@ func (w *Watcher) Close() {
 	})
 }
 
-// Snapshot returns the newest one, nil before there is one.
+// Snapshot returns the newest snapshot, or nil before the first.
 func (w *Watcher) Snapshot() *Snapshot { return w.current.Load() }
 
-// SetTables changes which tables the snapshots hold, besides main and local.
+// SetTables changes which tables the snapshots hold, in addition to main and local.
 func (w *Watcher) SetTables(tables []uint32) {
 	if w.setTables(tables) {
 		w.touch(dirtyRoutes)
 	}
 }
 
-// setTables says whether they are others than before.
+// setTables says whether the tables changed.
 func (w *Watcher) setTables(tables []uint32) bool {
 	m := map[uint32]bool{TableMain: true, TableLocal: true}
 	for _, t := range tables {
@@ -163,7 +164,7 @@ func (w *Watcher) setTables(tables []uint32) bool {
 	return changed
 }
 
-// touch says that parts are out of date.
+// touch marks parts as outdated.
 func (w *Watcher) touch(parts uint32) {
 	w.dirty.Or(parts)
 	select {
@@ -236,7 +237,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// refresh reads what is out of date and hands out a new snapshot if it differs.
+// refresh reads the outdated parts, and hands out a new snapshot if it differs.
 func (w *Watcher) refresh() bool {
 	parts := w.dirty.Swap(0)
 	old := w.current.Load()
@@ -297,7 +298,7 @@ func (w *Watcher) read(old *Snapshot, parts uint32) (*Snapshot, error) {
 	return s, nil
 }
 
-// listen marks what notifications are about until the socket is closed.
+// listen marks the parts that notifications are about, until the socket is closed.
 func (w *Watcher) listen(ctx context.Context, s subscription) error {
 	for {
 		msgs, from, err := s.Receive()
@@ -324,8 +325,8 @@ func (w *Watcher) listen(ctx context.Context, s subscription) error {
 	}
 }
 
-// aboutRoute says which parts a NETLINK_ROUTE notification puts out of date. A link that changes
-// takes addresses, routes and neighbours with it.
+// aboutRoute returns the parts that a NETLINK_ROUTE notification outdates. A link that
+// changes takes addresses, routes and neighbours with it.
 func (w *Watcher) aboutRoute(m *syscall.NetlinkMessage) uint32 {
 	if w.kernel.pods.takes(m) {
 		return 0

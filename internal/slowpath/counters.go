@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Counters say what became of all that was handed up.
+// Counters count what happened to the packets that were handed up.
 type Counters struct {
 	Fragments           atomic.Uint64 // received to be put together
 	Reassembled         atomic.Uint64 // datagrams that became whole and were sent in again
@@ -41,7 +41,7 @@ type Counters struct {
 	SendFailed   atomic.Uint64
 }
 
-// All yields the counters with their names, in a stable order.
+// All yields the counters with their metric names, in a stable order.
 func (c *Counters) All() iter.Seq2[string, uint64] {
 	rows := []struct {
 		name string
@@ -82,7 +82,7 @@ func (c *Counters) All() iter.Seq2[string, uint64] {
 	}
 }
 
-// budget is a token bucket of one second's errors.
+// budget is a token bucket that holds one second's errors.
 type budget struct {
 	mu     sync.Mutex
 	rate   int

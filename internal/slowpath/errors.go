@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/checksum"
 )
 
-// ICMPv6 error types (RFC 4443), in which the data path speaks of IPv4 too.
+// ICMPv6 error types (RFC 4443). The data path uses them for IPv4 too.
 const (
 	destinationUnreachable = 1
 	packetTooBig           = 2
@@ -26,7 +26,7 @@ const (
 	maxICMP   = 576  // RFC 1812 section 4.3.2.3
 )
 
-// icmpError sends the error that a packet asks for.
+// icmpError sends the error that the data path asks for.
 func (s *SlowPath) icmpError(p Packet) {
 	r := requestAbout(p)
 	r.kind, r.code, r.info = p.Type, p.Code, p.Info
@@ -48,17 +48,17 @@ type icmpRequest struct {
 	kind, code uint8 // ICMPv6's
 	info       uint32
 	ifindex    int
-	// header is the packet's Ethernet header and tags, if the packet is the
-	// outermost one of its frame: the error goes back to where that came from.
-	// One that was inside goes by the table that it was looked up in.
+	// header is the Ethernet header and tags of the frame if packet is its outermost
+	// packet: the error goes back to where the frame came from. An error about an
+	// inner packet is routed by table.
 	header  []byte
 	table   uint32
 	session uint64
 }
 
-// way is where the error goes; false: it must not be sent. A source that is no
-// single host's must not be answered, nor what was sent to a group on the link
-// (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
+// way returns where the error goes. ok is false if it must not be sent: the source is
+// not a single host, or the frame was for a group (RFC 1812 section 4.3.2.7, RFC 4443
+// section 2.4).
 func (r icmpRequest) way() (Way, bool) {
 	w := Way{Ifindex: r.ifindex, Table: r.table, Session: r.session}
 	if r.header == nil {
@@ -72,7 +72,7 @@ func (r icmpRequest) way() (Way, bool) {
 	return w, true
 }
 
-// ownError sends an error that begins here, within the budget.
+// ownError sends an error that the slow path itself found, within the budget.
 func (s *SlowPath) ownError(r icmpRequest) {
 	if !s.budget.take() {
 		s.Counters.ICMPLimited.Add(1)
@@ -109,7 +109,7 @@ func (s *SlowPath) sendError(r icmpRequest) {
 	s.Counters.ICMPSent.Add(1)
 }
 
-// icmpv6 makes the error about an IPv6 packet; nil if there is none to send.
+// icmpv6 makes the error about an IPv6 packet, or nil if none must be sent.
 func (s *SlowPath) icmpv6(r icmpRequest, way Way) ([]byte, error) {
 	about, _, ok := parseIPv6(r.packet)
 	if !ok || !answerable(about.src(), about.dst()) || about.isError() {
@@ -134,7 +134,7 @@ func (s *SlowPath) icmpv6(r icmpRequest, way Way) ([]byte, error) {
 	return b, nil
 }
 
-// icmpv4 makes the error about an IPv4 packet; nil if there is none to send.
+// icmpv4 makes the error about an IPv4 packet, or nil if none must be sent.
 func (s *SlowPath) icmpv4(r icmpRequest, way Way) ([]byte, error) {
 	about, _, ok := parseIPv4(r.packet)
 	kind, code, translated := toICMP(r.kind, r.code)
@@ -157,7 +157,7 @@ func (s *SlowPath) icmpv4(r icmpRequest, way Way) ([]byte, error) {
 	return out, nil
 }
 
-// newIPv4 is an IPv4 header without options.
+// newIPv4 returns an IPv4 header without options.
 func newIPv4(src, dst netip.Addr, protocol uint8, payload int) ipv4 {
 	b := make(ipv4, ipv4Length, ipv4Length+payload)
 	b[0], b[8], b[9] = 4<<4|5, defaultHopLimit, protocol
@@ -167,7 +167,7 @@ func newIPv4(src, dst netip.Addr, protocol uint8, payload int) ipv4 {
 	return b
 }
 
-// toICMP is the ICMP for what the data path says in ICMPv6.
+// toICMP translates the type and code of ICMPv6 to ICMP.
 func toICMP(kind, code uint8) (uint8, uint8, bool) {
 	switch kind {
 	case packetTooBig:
@@ -180,15 +180,15 @@ func toICMP(kind, code uint8) (uint8, uint8, bool) {
 	return 0, 0, false
 }
 
-// answerable says that errors may be sent to src, about what was sent to dst.
+// answerable says whether an error may be sent to src about a packet to dst.
 func answerable(src, dst netip.Addr) bool {
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	return !src.IsUnspecified() && !src.IsMulticast() && !src.IsLoopback() && src != broadcast &&
 		!dst.IsMulticast() && dst != broadcast
 }
 
-// isError says that the packet is an ICMPv6 error, or may be one: its type is
-// cut off. The type of a later fragment is not there to look at.
+// isError says whether the packet is an ICMPv6 error, or may be one because its type is
+// truncated. A later fragment has no type.
 func (ip ipv6) isError() bool {
 	later := false
 	h, ok := ip.walk(func(h header) bool {
@@ -201,7 +201,7 @@ func (ip ipv6) isError() bool {
 	return len(ip) <= h.at || ip[h.at] < 128
 }
 
-// isError says the same of ICMP.
+// isError says whether the packet is an ICMP error, or may be one.
 func (ip ipv4) isError() bool {
 	if ip.protocol() != protocolICMP {
 		return false
@@ -216,8 +216,8 @@ func (ip ipv4) isError() bool {
 	return false
 }
 
-// errorIndication tells the sender of a G-PDU that nobody knows its TEID
-// (TS 29.281 section 7.3.1), from the address that the G-PDU was sent to.
+// errorIndication tells the sender of a G-PDU that its TEID is unknown (TS 29.281
+// section 7.3.1). It comes from the address that the G-PDU was for.
 func (s *SlowPath) errorIndication(p Packet) {
 	src, dst, l4, ok := datagram(p.Data[p.L3:])
 	if !ok || !answerable(src, dst) {
@@ -231,7 +231,7 @@ func (s *SlowPath) errorIndication(p Packet) {
 		s.Counters.Malformed.Add(1)
 		return
 	}
-	// Path management is between GTP-U nodes: it is not of any customer's table.
+	// Path management is between GTP-U nodes: no customer's table applies.
 	err = s.options.Sender.Send(udpPacket(dst, src, message), Way{Ifindex: p.Ifindex, Table: mainTable})
 	if err != nil {
 		s.failed(err)
@@ -240,7 +240,7 @@ func (s *SlowPath) errorIndication(p Packet) {
 	s.Counters.ErrorIndicationsSent.Add(1)
 }
 
-// datagram finds the UDP header of a packet.
+// datagram returns the addresses and the UDP datagram of a packet.
 func datagram(b []byte) (src, dst netip.Addr, l4 []byte, ok bool) {
 	if ip, _, is4 := parseIPv4(b); is4 {
 		l4 = ip.payload()
@@ -257,7 +257,7 @@ func datagram(b []byte) (src, dst netip.Addr, l4 []byte, ok bool) {
 	return ip.src(), ip.dst(), ip[h.at:], true
 }
 
-// udpPacket is a GTP-U message in UDP, from and to GTP-U's port.
+// udpPacket wraps a GTP-U message in UDP, from and to GTP-U's port.
 func udpPacket(src, dst netip.Addr, payload []byte) []byte {
 	length := udpLength + len(payload)
 	var b []byte

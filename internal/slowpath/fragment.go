@@ -6,8 +6,8 @@ import (
 	"github.com/culvert-net/culvert/internal/checksum"
 )
 
-// fragment cuts the IPv4 packet at L3 so that each part has at most Info bytes,
-// and sends the parts in again, each in the headers that the packet came in.
+// fragment splits the IPv4 packet at L3 into fragments of at most Info bytes, and sends
+// each through the data path, in the headers that the packet came in.
 func (s *SlowPath) fragment(p Packet) {
 	ip, whole, ok := parseIPv4(p.Data[p.L3:])
 	outer, found := layer3(p.Data)
@@ -38,8 +38,8 @@ func (s *SlowPath) fragment(p Packet) {
 	}
 }
 
-// cut makes fragments (RFC 791 section 3.2) of a packet that may be one itself.
-// nil: not even 8 bytes fit.
+// cut makes fragments (RFC 791 section 3.2) of a packet, which may be a fragment itself.
+// It returns nil if not even 8 bytes fit.
 func cut(ip ipv4, mtu int) [][]byte {
 	first, later := ip.headerLength(), append(ipv4(nil), laterHeader(ip)...)
 	if mtu < first+8 || mtu > 0xffff {
@@ -75,8 +75,8 @@ func cut(ip ipv4, mtu int) [][]byte {
 	return parts
 }
 
-// laterHeader is the header of all fragments but the first: with those options
-// only that are to be copied.
+// laterHeader returns the header of all fragments but the first. It has only the options
+// that must be copied.
 func laterHeader(ip ipv4) []byte {
 	h := append([]byte(nil), ip[:ipv4Length]...)
 	options := ip[ipv4Length:ip.headerLength()]
@@ -103,9 +103,9 @@ func laterHeader(ip ipv4) []byte {
 	return h
 }
 
-// completeChecksum completes a TCP or UDP checksum of which a local stack has
-// made the pseudo-header's part only: once the packet is cut, nobody can. A
-// complete one that happens to look so stays what it is if it was right.
+// completeChecksum completes a TCP or UDP checksum that covers only the pseudo-header,
+// because a local stack left the rest to hardware. Nobody can complete it once the
+// packet is fragmented. A complete checksum that looks the same stays right.
 func completeChecksum(ip ipv4) {
 	if ip.offset() != 0 || ip.more() {
 		return
@@ -127,8 +127,7 @@ func completeChecksum(ip ipv4) {
 	binary.BigEndian.PutUint16(l4[at:], full)
 }
 
-// fixOuter makes the lengths and checksums of the headers from at to inner fit
-// what follows.
+// fixOuter corrects the lengths and checksums of the headers from at to inner.
 func fixOuter(frame []byte, at, inner int) bool {
 	for at < inner {
 		var next uint8
@@ -164,8 +163,7 @@ func fixOuter(frame []byte, at, inner int) bool {
 	return at == inner
 }
 
-// fixGTPU does the same for UDP and GTP-U, which are the last before the inner
-// packet.
+// fixGTPU corrects UDP and GTP-U, the last headers before the inner packet.
 func fixGTPU(frame []byte, l3, udp, inner int) bool {
 	if inner < udp+udpLength+8 {
 		return false

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// parseFragment reads an IPv4 or IPv6 fragment. If it is malformed, problem is
-// the error that its sender is to get, if any.
+// parseFragment parses an IPv4 or IPv6 fragment. If it is malformed, problem is the
+// error for its sender, if any.
 func parseFragment(p Packet) (f *fragment, problem *icmpRequest, ok bool) {
 	b := p.Data[p.L3:]
 	if ip, whole, is4 := parseIPv4(b); is4 && whole {
@@ -38,7 +38,7 @@ func fragment4(p Packet, ip ipv4) (*fragment, bool) {
 	}, true
 }
 
-// fragment6 reads RFC 8200 section 4.5.
+// fragment6 parses an IPv6 fragment (RFC 8200 section 4.5).
 func fragment6(p Packet, ip ipv6) (*fragment, *icmpRequest, bool) {
 	h, ok := ip.walk(func(h header) bool { return h.kind == headerFragment })
 	if !ok || h.kind != headerFragment || len(ip) < h.at+fragmentLength {
@@ -47,8 +47,7 @@ func fragment6(p Packet, ip ipv6) (*fragment, *icmpRequest, bool) {
 	word := binary.BigEndian.Uint16(ip[h.at+2:])
 	f := &fragment{
 		key: datagramKey{src: ip.src(), dst: ip.dst(), id: binary.BigEndian.Uint32(ip[h.at+4:])},
-		// The Fragment header goes: what follows it comes after what precedes
-		// it.
+		// Remove the Fragment header.
 		ifindex: p.Ifindex, l3: p.L3, packet: ip,
 		offset: int(word &^ 7), more: word&1 != 0,
 		data: ip[h.at+fragmentLength:],
@@ -74,8 +73,8 @@ func fragment6(p Packet, ip ipv6) (*fragment, *icmpRequest, bool) {
 	return f, nil, true
 }
 
-// chainWhole says that a first fragment has all headers up to the upper layer's
-// own (RFC 8200 section 4.5): without them nobody can tell what it is.
+// chainWhole says whether a first fragment has all headers up to that of the upper layer
+// (RFC 8200 section 4.5).
 func chainWhole(ip ipv6) bool {
 	h, ok := ip.walk(upperLayer)
 	if !ok {

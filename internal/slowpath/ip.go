@@ -32,14 +32,15 @@ const (
 	defaultHopLimit = 64
 )
 
-// ipv4 and ipv6 are packets whose fixed header, and IPv4 options, are there.
+// ipv4 and ipv6 are packets with a complete fixed header and, for IPv4, complete
+// options.
 type (
 	ipv4 []byte
 	ipv6 []byte
 )
 
-// parseIPv4 views a packet cut to its total length. whole says that all of it
-// is there.
+// parseIPv4 returns a view of a packet, cut to its total length. whole says whether the
+// packet is complete.
 func parseIPv4(b []byte) (ip ipv4, whole, ok bool) {
 	if len(b) < ipv4Length || b[0]>>4 != 4 {
 		return nil, false, false
@@ -72,7 +73,7 @@ func (ip ipv4) src() netip.Addr    { return netip.AddrFrom4([4]byte(ip[12:16])) 
 func (ip ipv4) dst() netip.Addr    { return netip.AddrFrom4([4]byte(ip[16:20])) }
 func (ip ipv4) payload() []byte    { return ip[ip.headerLength():] }
 
-// finish writes total length and header checksum.
+// finish writes the total length and the header checksum.
 func (ip ipv4) finish(total int) {
 	binary.BigEndian.PutUint16(ip[2:], uint16(total))
 	binary.BigEndian.PutUint16(ip[10:], 0)
@@ -86,16 +87,16 @@ func (ip ipv6) dst() netip.Addr     { return netip.AddrFrom16([16]byte(ip[24:40]
 
 func (ip ipv6) setECN(ecn uint8) { ip[1] = ip[1]&^0x30 | ecn<<4 }
 
-// header is one of an IPv6 packet's chain: its type, where it starts, and where
-// its type stands.
+// header is a header in an IPv6 packet's chain: its type, its offset, and the offset of
+// the octet that names its type.
 type header struct {
 	kind    uint8
 	at      int
 	pointer int
 }
 
-// walk goes along the extension headers to the first one that stop holds for,
-// or that is none. ok is false if the chain is cut short on the way.
+// walk returns the first header that stop accepts, or the upper layer's. ok is false if
+// the chain is truncated before.
 func (ip ipv6) walk(stop func(header) bool) (h header, ok bool) {
 	h = header{kind: ip.nextHeader(), at: ipv6Length, pointer: 6}
 	for !stop(h) {
@@ -126,7 +127,7 @@ func (ip ipv6) walk(stop func(header) bool) (h header, ok bool) {
 
 func upperLayer(header) bool { return false }
 
-// layer3 is where the packet behind an Ethernet header and its tags starts.
+// layer3 returns the offset of the packet behind an Ethernet header and its tags.
 func layer3(frame []byte) (int, bool) {
 	at := ethernetLength
 	for range 3 {

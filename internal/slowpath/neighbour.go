@@ -20,20 +20,20 @@ const (
 	waitingBytes     = 4 << 20     // of all frames that wait
 )
 
-// held is a frame that waits to be sent in again.
+// held is a frame that waits for its next hop.
 type held struct {
 	Packet // with a copy of the frame
 	until  time.Time
 }
 
-// waiting are the frames that wait for neighbours.
+// waiting holds the frames that wait for neighbours.
 type waiting struct {
 	mu     sync.Mutex
 	frames map[Neighbour][]held
 	bytes  int
 }
 
-// awaitNeighbour holds a frame and has its next hop resolved.
+// awaitNeighbour holds a frame and asks the kernel to resolve its next hop.
 func (s *SlowPath) awaitNeighbour(p Packet) {
 	if !p.NextHop.Addr.IsValid() || p.NextHop.Addr.IsUnspecified() || p.NextHop.Ifindex <= 0 {
 		s.Counters.Malformed.Add(1)
@@ -47,8 +47,8 @@ func (s *SlowPath) awaitNeighbour(p Packet) {
 	s.options.Resolve(p.NextHop)
 }
 
-// hold keeps a frame, in place of the oldest one for the neighbour if it has
-// too many (RFC 4861 section 7.2.2). false: too many neighbours, or bytes.
+// hold keeps a frame. If the neighbour has too many, the oldest one is dropped (RFC 4861
+// section 7.2.2). It returns false for too many neighbours, or too many bytes.
 func (s *SlowPath) hold(p Packet) bool {
 	w := &s.waiting
 	w.mu.Lock()
@@ -71,9 +71,9 @@ func (s *SlowPath) hold(p Packet) bool {
 	return true
 }
 
-// Retry sends in again what waits for neighbours that are known now, and gives
-// up what has waited too long, with an error to its sender. It is for when the
-// network changed; Run does it now and then as well.
+// Retry sends the frames whose neighbours are known now through the data path, and gives
+// up those that have waited too long, with an error to their sender. Call it when the
+// network changes; Run calls it now and then.
 func (s *SlowPath) Retry() {
 	ready, late := s.take(s.options.Now())
 	for _, h := range ready {
@@ -89,8 +89,7 @@ func (s *SlowPath) Retry() {
 	}
 }
 
-// take removes the frames that need not wait any more: those whose neighbour is
-// known, and those whose time is over.
+// take removes the frames whose neighbour is known, and those that have waited too long.
 func (s *SlowPath) take(now time.Time) (ready, late []held) {
 	w := &s.waiting
 	w.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// datagramKey is what fragments of one datagram have in common (RFC 791, RFC
-// 8200 section 4.5): for IPv6 the next header is not part of it. The interface
-// is not either: fragments may take different links of a bundle.
+// datagramKey identifies the datagram of a fragment (RFC 791, RFC 8200 section 4.5). For
+// IPv6 the next header does not belong to it. The interface does not either: fragments
+// may take different links of a bundle.
 type datagramKey struct {
 	src, dst netip.Addr
 	id       uint32
@@ -27,7 +27,7 @@ type piece struct {
 
 func (p piece) end() int { return p.start + len(p.data) }
 
-// unfinished is a datagram of which not all fragments have come.
+// unfinished is a datagram of which fragments are missing.
 type unfinished struct {
 	key      datagramKey
 	deadline time.Time
@@ -40,27 +40,27 @@ type unfinished struct {
 	total    int // length of the fragmentable part, -1 until the last fragment came
 	size     int // bytes held
 	ecn      ecnMarks
-	// dead datagrams are kept, without content, so that fragments that come
-	// later do not begin a new one (RFC 5722).
+	// dead datagrams stay, without content, so that later fragments do not begin a new
+	// datagram (RFC 5722).
 	dead bool
 }
 
-// ecnMarks are the ECN fields seen, one bit for each.
+// ecnMarks has a bit for each ECN field seen.
 type ecnMarks uint8
 
 func (m *ecnMarks) add(tos uint8) { *m |= 1 << (tos & 3) }
 
-// merged is the mark of the whole (RFC 3168 section 5.3): CE if one has it;
-// false if another one says that its transport does not know ECN.
+// merged returns the ECN field of the whole datagram (RFC 3168 section 5.3): CE if a
+// fragment has it. It returns false if a fragment is also Not-ECT.
 func (m ecnMarks) merged() (ce, ok bool) {
 	ce = m&(1<<3) != 0
 	return ce, !ce || m&1 == 0
 }
 
-// overhead is what an unfinished datagram occupies besides its bytes.
+// overhead is the memory of an unfinished datagram, in addition to its bytes.
 const overhead = 512
 
-// pieceOverhead is the same for each fragment.
+// pieceOverhead is the same for a fragment.
 const pieceOverhead = 64
 
 type reassembler struct {
@@ -77,7 +77,8 @@ func newReassembler(o Options, c *Counters) *reassembler {
 	return &reassembler{options: o, counters: c, table: map[datagramKey]*unfinished{}, order: list.New()}
 }
 
-// reassemble takes a fragment, and sends the datagram in when it is whole.
+// reassemble adds a fragment, and sends the datagram through the data path when it is
+// complete.
 func (s *SlowPath) reassemble(p Packet) {
 	s.Counters.Fragments.Add(1)
 	f, problem, ok := parseFragment(p)
@@ -118,11 +119,10 @@ type fragment struct {
 	whole   *unfinished // set by add: the datagram that it completed
 }
 
-// add holds a fragment and returns the whole frame if it was the last one that
-// lacked.
+// add keeps a fragment. It returns the frame if the datagram is complete.
 func (r *reassembler) add(f *fragment) []byte {
 	if f.offset == 0 && !f.more {
-		// RFC 6946: it has nothing to do with other fragments of that id.
+		// RFC 6946: an atomic fragment is independent of others with its ID.
 		u := &unfinished{ifindex: f.ifindex, before: f.before, l3: f.l3, total: len(f.data), pieces: []piece{{0, f.data}}}
 		u.ecn.add(f.tos)
 		return r.finish(u)
@@ -154,8 +154,8 @@ func (r *reassembler) begin(key datagramKey) *unfinished {
 	return u
 }
 
-// insert adds the fragment to the datagram. false: it brought nothing, or ended
-// the datagram.
+// insert adds a fragment to the datagram. It returns false if that brings nothing new,
+// or ends the datagram.
 func (r *reassembler) insert(u *unfinished, f *fragment) bool {
 	at, found := slices.BinarySearchFunc(u.pieces, f.offset, func(p piece, start int) int { return p.start - start })
 	if found && bytes.Equal(u.pieces[at].data, f.data) && (f.more || u.total == f.offset+len(f.data)) {
@@ -164,8 +164,8 @@ func (r *reassembler) insert(u *unfinished, f *fragment) bool {
 	}
 	end := f.offset + len(f.data)
 	overlaps := at > 0 && u.pieces[at-1].end() > f.offset || at < len(u.pieces) && u.pieces[at].start < end
-	// A last fragment that ends elsewhere than another, or before data that is
-	// there already, contradicts what came before: it overlaps in spirit.
+	// A last fragment that ends elsewhere than another one, or before data that we
+	// have, contradicts what came before: treat it as an overlap.
 	if !f.more && (u.total >= 0 || len(u.pieces) > 0 && u.pieces[len(u.pieces)-1].end() > end) {
 		overlaps = true
 	}
@@ -197,7 +197,7 @@ func (r *reassembler) insert(u *unfinished, f *fragment) bool {
 	return true
 }
 
-// complete says that no byte lacks.
+// complete says whether no byte is missing.
 func (u *unfinished) complete() bool {
 	if u.total < 0 {
 		return false
@@ -212,7 +212,7 @@ func (u *unfinished) complete() bool {
 	return at == u.total
 }
 
-// finish makes the frame; nil if it cannot be sent in.
+// finish makes the frame. It returns nil if the frame cannot be sent.
 func (r *reassembler) finish(u *unfinished) []byte {
 	ce, ok := u.ecn.merged()
 	if !ok {
@@ -245,7 +245,7 @@ func (r *reassembler) finish(u *unfinished) []byte {
 	return frame
 }
 
-// kill forgets a datagram's content but remembers it.
+// kill frees a datagram's content, but remembers the datagram.
 func (r *reassembler) kill(u *unfinished) {
 	r.grow(u, overhead-u.size)
 	u.pieces, u.before, u.first, u.dead = nil, nil, nil, true
@@ -262,8 +262,8 @@ func (r *reassembler) grow(u *unfinished, n int) {
 	r.bytes += n
 }
 
-// limit lets the oldest datagrams give way, but not the one that just grew
-// unless it is the only one.
+// limit removes the oldest datagrams while there are too many, but the one that just
+// grew last.
 func (r *reassembler) limit(newest *unfinished) {
 	for len(r.table) > r.options.MaxDatagrams || r.bytes > r.options.MaxBytes {
 		oldest := r.order.Front().Value.(*unfinished)
@@ -277,7 +277,7 @@ func (r *reassembler) limit(newest *unfinished) {
 	}
 }
 
-// expire gives up what is over and returns the errors to send: about datagrams
+// expire removes datagrams that are too old. It returns the errors to send, about those
 // whose first fragment came (RFC 792, RFC 4443 section 3.3).
 func (r *reassembler) expire(now time.Time) []icmpRequest {
 	r.mu.Lock()

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RawSender sends through raw sockets: packets by the kernel's main table, and
-// frames. It needs
-// CAP_NET_RAW when it is made, not later.
+// RawSender sends through raw sockets: packets by the kernel's main table, and frames.
+// It needs CAP_NET_RAW when it is made, not later.
 type RawSender struct {
 	ipv4, ipv6, frames int
 }
@@ -33,7 +32,7 @@ func NewRawSender() (*RawSender, error) {
 	return s, nil
 }
 
-// rawSocket opens one that takes whole packets: IPPROTO_RAW means so.
+// rawSocket opens a socket that takes whole packets (IPPROTO_RAW).
 func rawSocket(family, protocol int) (int, error) {
 	return unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 }
@@ -49,9 +48,9 @@ func (s *RawSender) Close() error {
 	return nil
 }
 
-// Source asks the kernel's routing by connecting a UDP socket, which sends
-// nothing. It needs no rights, and does so in the calling thread's network
-// namespace.
+// Source asks the kernel's routing for the source address to a destination, in the
+// calling thread's network namespace. It connects a UDP socket, which sends nothing and
+// needs no privileges.
 func (s *RawSender) Source(dst netip.Addr, ifindex int) (netip.Addr, error) {
 	if dst.IsLinkLocalUnicast() && dst.Is6() {
 		dst = dst.WithZone(strconv.Itoa(ifindex))
@@ -64,7 +63,7 @@ func (s *RawSender) Source(dst netip.Addr, ifindex int) (netip.Addr, error) {
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone(""), nil
 }
 
-// Transmit sends a frame by an interface.
+// Transmit sends a frame on an interface.
 func (s *RawSender) Transmit(frame []byte, ifindex int) error {
 	return unix.Sendto(s.frames, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifindex})
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is what is to be done with a packet (enum punt_kind of the data path).
+// Kind says what to do with a packet (enum punt_kind of the data path).
 type Kind uint32
 
 const (
@@ -25,69 +25,68 @@ type Packet struct {
 	Ifindex int    // that it was received on
 	Info    uint32 // ICMP: pointer or MTU; Fragment: MTU; GTP-U: TEID
 	L3      int    // offset of the IP header that is meant
-	// Type and Code are ICMPv6's, whatever the packet is.
+	// Type and Code are those of ICMPv6, also for IPv4 packets.
 	Type, Code uint8
 	Data       []byte // from the Ethernet header; an error's may be cut short
-	// Table is the kernel table that the packet was looked up in, 0 if in none.
+	// Table is the kernel table in which the packet was looked up. 0: none.
 	Table   uint32
 	Session uint64    // the UE's whose packet an error is about, where Table says so
 	NextHop Neighbour // AwaitNeighbour
 }
 
-// Injector sends a frame through the data path as if it was received on an
+// Injector sends a frame through the data path, as if it had been received on an
 // interface.
 type Injector interface {
 	Inject(frame []byte, ifindex int) error
 }
 
-// ErrNoRoute is that a table does not lead to the destination.
+// ErrNoRoute reports that a table has no route to the destination.
 var ErrNoRoute = errors.New("no route back")
 
 const mainTable = 254
 
-// Way is where a packet of the node's own goes. Two customers may have the same
-// addresses: an answer has to go to the one that it is for.
+// Way says where a packet of the node itself goes. Two customers may have the same
+// addresses, so an address alone does not say.
 type Way struct {
 	Ifindex int // that the packet to answer was received on
-	// Back is the Ethernet header, with tags, of a frame that leaves by Ifindex:
-	// the answer goes back where it came from. Without, it goes by Table.
+	// Back is the Ethernet header, with tags, of a frame that leaves on Ifindex, to
+	// where the packet came from. Without it the packet is routed by Table.
 	Back  []byte
 	Table uint32 // kernel table; 0: none, there is no way
-	// Session is that of the UE that the packet is for.
+	// Session is the session of the UE that the packet is for.
 	Session uint64
 }
 
-// Sender sends packets of the node's own. Errors wrap ErrNoRoute where the
-// way's table has no route.
+// Sender sends packets of the node itself. Its errors wrap ErrNoRoute if the way's table
+// has no route.
 type Sender interface {
-	// Source is one of the node's addresses to send from.
+	// Source returns one of the node's addresses to send from.
 	Source(dst netip.Addr, way Way) (netip.Addr, error)
 	// Send sends an IP packet with all its lengths and checksums.
 	Send(packet []byte, way Way) error
 }
 
-// Options are what a SlowPath is told; zero values mean what is said.
+// Options are what a SlowPath needs. Zero values stand for the defaults.
 type Options struct {
 	Injector Injector
 	Sender   Sender
 	Logger   *slog.Logger
-	// Resolve has the kernel resolve a neighbour, and Resolved says whether the
-	// data path can send to it now. Without them no frame waits for one.
+	// Resolve asks the kernel to resolve a neighbour. Resolved says whether the data
+	// path can send to it now. Without them no frame waits.
 	Resolve  func(Neighbour)
 	Resolved func(Neighbour) bool
-	// MaxNeighbours is how many neighbours frames wait for: 256.
+	// MaxNeighbours limits the neighbours that frames wait for: 256.
 	MaxNeighbours int
 	// Timeout is how long fragments are kept: 60 seconds (RFC 8200 section 4.5).
 	Timeout time.Duration
-	// MaxBytes and MaxDatagrams bound what unfinished datagrams occupy: 4 MiB
-	// and 1024. The oldest gives way.
+	// MaxBytes and MaxDatagrams limit the memory of unfinished datagrams: 4 MiB and
+	// 1024. Beyond, the oldest is dropped.
 	MaxBytes     int
 	MaxDatagrams int
-	// MaxFrame is the longest frame that can be sent in again: 3400 bytes.
+	// MaxFrame is the longest frame that Inject accepts: 3400 bytes.
 	MaxFrame int
-	// ErrorsPerSecond bounds the errors that begin here: timeouts and
-	// malformed fragments. 100. (Those that the data path asks for, it has
-	// limited.)
+	// ErrorsPerSecond limits the errors about timeouts and malformed fragments: 100.
+	// The data path limits the errors that it asks for.
 	ErrorsPerSecond int
 	// Now is the clock: time.Now.
 	Now func() time.Time
@@ -129,7 +128,7 @@ type SlowPath struct {
 	waiting     waiting
 }
 
-// New makes a SlowPath. Nothing happens before Handle or Run.
+// New makes a SlowPath. It does nothing before Handle or Run.
 func New(o Options) *SlowPath {
 	s := &SlowPath{options: o.withDefaults()}
 	s.reassembler = newReassembler(s.options, &s.Counters)
@@ -137,7 +136,7 @@ func New(o Options) *SlowPath {
 	return s
 }
 
-// Run gives up what has waited too long, until ctx ends, which is no error.
+// Run gives up what has waited too long, until ctx ends, which is not an error.
 func (s *SlowPath) Run(ctx context.Context) error {
 	tick := time.NewTicker(min(holdTime/4, s.options.Timeout/4))
 	defer tick.Stop()
@@ -152,15 +151,15 @@ func (s *SlowPath) Run(ctx context.Context) error {
 	}
 }
 
-// Expire gives up datagrams whose time is over.
+// Expire gives up datagrams that are too old.
 func (s *SlowPath) Expire() {
 	for _, e := range s.reassembler.expire(s.options.Now()) {
 		s.ownError(e)
 	}
 }
 
-// Handle does what a packet asks for. It may be called from several
-// goroutines. It keeps nothing of p.Data, and may change it.
+// Handle does what a packet's Kind asks for. It may be called from several goroutines.
+// It does not keep p.Data, but may change it.
 func (s *SlowPath) Handle(p Packet) {
 	if p.L3 < ethernetLength || p.L3 >= len(p.Data) {
 		s.Counters.Malformed.Add(1)
@@ -182,7 +181,7 @@ func (s *SlowPath) Handle(p Packet) {
 	}
 }
 
-// inject sends a frame in again and counts it by done.
+// inject sends a frame through the data path and counts that in done.
 func (s *SlowPath) inject(frame []byte, ifindex int) bool {
 	if err := s.options.Injector.Inject(frame, ifindex); err != nil {
 		s.Counters.InjectFailed.Add(1)
@@ -192,7 +191,7 @@ func (s *SlowPath) inject(frame []byte, ifindex int) bool {
 	return true
 }
 
-// failed counts why a packet of the node's own was not sent.
+// failed counts why a packet of the node itself was not sent.
 func (s *SlowPath) failed(err error) {
 	if errors.Is(err, ErrNoRoute) {
 		s.Counters.ICMPNoRoute.Add(1)
