@@ -178,7 +178,7 @@ func (o *options) variants(t *topology.Topology, p *report.Progress) ([]string, 
 	}
 	list, err := t.ChosenVariants("n9", o.n9)
 	if i := slices.Index(list, topology.KubeMode); err == nil && i >= 0 {
-		if missing := cluster.HavePrograms(topology.EtcdProcess, topology.ApiServerProcess, cluster.ProxyProcess); missing != nil {
+		if missing := cluster.HavePrograms(cluster.EtcdProcess, cluster.APIServerProcess, cluster.ProxyProcess); missing != nil {
 			p.Say("%s: mode %s is left out: %v", t.Name, topology.KubeMode, missing)
 			list = slices.Delete(slices.Clone(list), i, i+1)
 		}

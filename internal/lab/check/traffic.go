@@ -29,7 +29,7 @@ func wantRate(x *topology.RateExpect, result probe.StreamResult, o *report.Outco
 	}
 }
 
-// How long answers may take to arrive after the last packet.
+// AnswerTime is how long answers may take to arrive after the last packet.
 const AnswerTime = time.Second
 
 // ping sends ICMP Echo Requests from a node and wants every answer.

@@ -32,7 +32,7 @@ func Request(ctx context.Context, in *instance.Instance, method, path string, bo
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(trust)
-	request, err := http.NewRequestWithContext(ctx, method, "https://localhost:"+topology.ApiServerPort+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "https://localhost:"+apiServerPort+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func Request(ctx context.Context, in *instance.Instance, method, path string, bo
 		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, _ string) (c net.Conn, err error) {
 			err = in.Namespace(n).Do(func() error {
-				c, err = new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", topology.ApiServerPort))
+				c, err = new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", apiServerPort))
 				return err
 			})
 			return c, err

@@ -9,12 +9,25 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/dist/kubernetes"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
+)
+
+// What the programs are called in the state.
+const (
+	APIServerProcess = "kube-apiserver"
+	EtcdProcess      = "etcd"
+)
+
+const (
+	apiServerPort = "6443"
+	// Both start on a machine with other work, with an empty store.
+	apiServerTime = time.Minute
 )
 
 // StartAPIServer starts etcd and kube-apiserver, where they do not run yet, and
@@ -24,10 +37,10 @@ func StartAPIServer(ctx context.Context, in *instance.Instance) error {
 	if n == nil {
 		return errors.New("the lab has no node of kind apiserver")
 	}
-	if p, ok := in.Process(n, topology.ApiServerProcess); ok && p.Alive() {
+	if p, ok := in.Process(n, APIServerProcess); ok && p.Alive() {
 		return nil
 	}
-	if err := HavePrograms(topology.EtcdProcess, topology.ApiServerProcess, ProxyProcess); err != nil {
+	if err := HavePrograms(EtcdProcess, APIServerProcess, ProxyProcess); err != nil {
 		return err
 	}
 	if err := writeSecrets(in, n); err != nil {
@@ -117,21 +130,22 @@ func defineResources(ctx context.Context, in *instance.Instance) error {
 
 func runEtcd(in *instance.Instance, n *topology.Node) error {
 	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
-	return in.Start(n, topology.EtcdProcess, filepath.Join(Programs(), topology.EtcdProcess), "--data-dir", in.File(n, "etcd"),
+	return in.Start(n, EtcdProcess, filepath.Join(Programs(), EtcdProcess), "--data-dir", in.File(n, "etcd"),
 		"--unsafe-no-fsync", "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 }
 
+// RunAPIServer starts kube-apiserver, which keeps what etcd has, and waits until it is ready.
 func RunAPIServer(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	at := known(in, n)[0]
-	if err := in.Start(n, topology.ApiServerProcess, append([]string{filepath.Join(Programs(), topology.ApiServerProcess),
-		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", topology.ApiServerPort,
+	if err := in.Start(n, APIServerProcess, append([]string{filepath.Join(Programs(), APIServerProcess),
+		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", apiServerPort,
 		"--cert-dir", in.File(n, "certs"), "--token-auth-file", in.File(n, "tokens.csv"), "--authorization-mode", "Node,RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.File(n, "accounts.key"),
 		"--service-account-key-file", in.File(n, "accounts.key"), "--service-cluster-ip-range", ranges(in, serviceRanges)}, kubeletOptions(in, n)...)...); err != nil {
 		return err
 	}
-	err := in.AwaitProcess(ctx, n, topology.ApiServerProcess, topology.ApiServerTime, func() error {
+	err := in.AwaitProcess(ctx, n, APIServerProcess, apiServerTime, func() error {
 		_, err := Request(ctx, in, http.MethodGet, "/readyz", nil)
 		return err
 	})

@@ -28,6 +28,8 @@ func Kubectl(ctx context.Context, in *instance.Instance, input []byte, args ...s
 	return out, errors.Join(err, ctx.Err())
 }
 
+// RunKubectl runs a command of a topology, and returns what kubectl printed. Output that
+// does not match is an error.
 func RunKubectl(ctx context.Context, in *instance.Instance, c *topology.Command) (string, error) {
 	input, err := manifest(c.Input)
 	if err != nil {
@@ -55,6 +57,7 @@ func manifest(objects []map[string]any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// Create has Kubernetes create objects, or update them.
 func Create(ctx context.Context, in *instance.Instance, objects []map[string]any) error {
 	text, err := manifest(objects)
 	if err != nil || len(text) == 0 {

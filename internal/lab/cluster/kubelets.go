@@ -72,6 +72,7 @@ func RunKubelet(in *instance.Instance, n *topology.Node, spec kubelet.Spec) erro
 	return in.StartCommand(n, instance.NodeProcess, cmd)
 }
 
+// KubeletSpec describes a node of kind kubelet.
 func KubeletSpec(in *instance.Instance, n *topology.Node) (kubelet.Spec, error) {
 	c := containers[in.State.Variant]
 	s := kubelet.Spec{

@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-
-	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // errNotBuilt says that programs of others are missing.
@@ -36,7 +34,7 @@ func HavePrograms(names ...string) error {
 
 // HaveCluster wants all programs to be there that a cluster with kubelets needs.
 func HaveCluster(variant string) error {
-	names := []string{topology.EtcdProcess, topology.ApiServerProcess, controllerManagerProcess, schedulerProcess, "kubelet", "kube-proxy", "kubectl", "loopback", "portmap", "bandwidth"}
+	names := []string{EtcdProcess, APIServerProcess, controllerManagerProcess, schedulerProcess, "kubelet", "kube-proxy", "kubectl", "loopback", "portmap", "bandwidth"}
 	errs := []error{HavePrograms(names...)}
 	c := containers[variant]
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
+// ProxyProcess is what kube-proxy is called in the state.
 const ProxyProcess = "kube-proxy"
 
 const proxyHealth = "127.0.0.1:10256"

@@ -33,7 +33,7 @@ func kubeconfigText(in *instance.Instance, n *topology.Node, user string) ([]byt
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "lab",
 		"clusters": []any{map[string]any{"name": "lab", "cluster": map[string]any{
-			"server": "https://" + net.JoinHostPort(known(in, n)[0].String(), topology.ApiServerPort), "certificate-authority-data": trust}}},
+			"server": "https://" + net.JoinHostPort(known(in, n)[0].String(), apiServerPort), "certificate-authority-data": trust}}},
 		"users":    []any{map[string]any{"name": user, "user": map[string]any{"token": user}}},
 		"contexts": []any{map[string]any{"name": "lab", "context": map[string]any{"cluster": "lab", "user": user}}},
 	})

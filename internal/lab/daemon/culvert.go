@@ -176,6 +176,7 @@ type statusView struct {
 	DataPath string `json:"data_path"`
 }
 
+// Status is what `culvert status` shows of a node.
 func Status(ctx context.Context, in *instance.Instance, n *topology.Node) (s statusView, err error) {
 	err = AskJSON(ctx, in, n, &s, "status")
 	return s, err

@@ -21,7 +21,7 @@ import (
 // signalAPIServer has kube-apiserver stand still, with all of its connections, or
 // go on.
 func signalAPIServer(_ context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	p, ok := r.Process(r.Node(e.Node), topology.ApiServerProcess)
+	p, ok := r.Process(r.Node(e.Node), cluster.APIServerProcess)
 	if !ok || !p.Alive() {
 		return errors.New("kube-apiserver does not run")
 	}
@@ -34,7 +34,7 @@ func signalAPIServer(_ context.Context, r *Runner, e *topology.Event, _ *report.
 
 // stop kills kube-apiserver, or culvert.
 func stop(_ context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	n, name := r.Node(e.Node), topology.ApiServerProcess
+	n, name := r.Node(e.Node), cluster.APIServerProcess
 	if n.Daemon() {
 		name = daemon.CulvertProcess
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -75,10 +76,10 @@ func TestSignalAPIServer(t *testing.T) {
 			t.Errorf("%s without one: %v", do, err)
 		}
 	}
-	if err := in.Start(n, topology.ApiServerProcess, "sleep", "60"); err != nil {
+	if err := in.Start(n, cluster.APIServerProcess, "sleep", "60"); err != nil {
 		t.Fatal(err)
 	}
-	p, _ := in.Process(n, topology.ApiServerProcess)
+	p, _ := in.Process(n, cluster.APIServerProcess)
 	for _, tt := range []struct {
 		do      string
 		stopped bool

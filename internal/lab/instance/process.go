@@ -173,6 +173,7 @@ func (in *Instance) Process(n *topology.Node, name string) (Process, bool) {
 	return in.State.Processes[i], true
 }
 
+// Forget removes a process from the state.
 func (in *Instance) Forget(n *topology.Node, name string) {
 	in.State.Processes = slices.DeleteFunc(in.State.Processes, func(p Process) bool { return p.Node == n.Name && p.Name == name })
 }

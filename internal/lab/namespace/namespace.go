@@ -21,6 +21,7 @@ var ErrForeign = errors.New("was not made by this lab")
 // Named is a named network namespace.
 type Named struct{ Name string }
 
+// Path is the file of the namespace.
 func (n Named) Path() string { return filepath.Join(NamespaceDir, n.Name) }
 
 // Create makes the namespace, with mark as the alias of its loopback device.

@@ -13,10 +13,12 @@ type Outcome struct {
 	Problems []string
 }
 
+// Say adds a detail.
 func (o *Outcome) Say(format string, args ...any) {
 	o.Detail = append(o.Detail, fmt.Sprintf(format, args...))
 }
 
+// Fail adds a problem: the check has failed.
 func (o *Outcome) Fail(format string, args ...any) {
 	o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
 }

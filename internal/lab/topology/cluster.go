@@ -5,6 +5,7 @@ import (
 	"slices"
 )
 
+// FamilyOf is the family of an address.
 func FamilyOf(a netip.Addr) string {
 	if a.Is4() {
 		return IPv4

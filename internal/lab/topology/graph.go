@@ -28,6 +28,7 @@ type graphNode struct {
 	Role string `json:"role,omitempty"`
 }
 
+// WriteGraph draws a topology as text, dot, mermaid, table, json or yaml.
 func WriteGraph(w io.Writer, t *Topology, format string) error {
 	if !slices.Contains(graphFormats, format) {
 		return fmt.Errorf("--output: %q: use %s", format, strings.Join(graphFormats, ", "))

@@ -46,6 +46,7 @@ func (n *Node) Counts() bool {
 	return !n.Culvert() && (n.HasSIDs() || strings.Contains(n.NFT, "counter "))
 }
 
+// HasSIDs says whether the kernel counts packets at SIDs of the node.
 func (n *Node) HasSIDs() bool {
 	return slices.ContainsFunc(n.Routes, func(r string) bool { return strings.Contains(r, "seg6local") && strings.Contains(r, " count") })
 }

@@ -6,18 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
-const (
-	ApiServerProcess = "kube-apiserver"
-	EtcdProcess      = "etcd"
-	ApiServerPort    = "6443"
-	// Who starts: both, on a machine with other work, with an empty store.
-	ApiServerTime = time.Minute
-	// kubeMode is the variant that needs them.
-	KubeMode = "kube"
-)
+// KubeMode is the mode that needs a Kubernetes API.
+const KubeMode = "kube"
 
 // AllVariants chooses every variant, one after another.
 const AllVariants = "all"
@@ -124,6 +116,7 @@ func named(list []any) bool {
 	return !slices.ContainsFunc(list, func(item any) bool { return NameOf(item) == "" })
 }
 
+// NameOf is the name of an item of a list, "" if it has none.
 func NameOf(item any) string {
 	m, _ := item.(map[string]any)
 	name, _ := m["name"].(string)
