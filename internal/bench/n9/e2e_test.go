@@ -15,10 +15,16 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/lab"
+	"golang.org/x/sys/unix"
 )
 
 // The laboratory runs this program as its GTP-U endpoint: here, that is the test.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "smf" { // the laboratory starts this program as culvert-lab
+		err := unix.Exec(os.Getenv(labProgram), append([]string{"culvert-lab"}, os.Args[1:]...), os.Environ())
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	if len(os.Args) > 2 && os.Args[1] == "lab" {
 		cmd := lab.Command()
 		cmd.SetArgs(os.Args[2:])
@@ -57,8 +63,11 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	return binary, nil
+	return binary, os.Setenv(labProgram, filepath.Join(built, "culvert-lab"))
 })
+
+// labProgram is the variable that names culvert-lab to the tests' own children.
+const labProgram = "CULVERT_BENCH_TEST_LAB"
 
 // setting is that of a run here.
 func setting(t *testing.T) experiment.Setting {
