@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Exact counters that all CPUs share, in the cache line of what they count,
- * for one atomic addition. internal/dataplane/volume.go reads them. */
+ * for one atomic addition. internal/dataplane/counter/volume.go reads them. */
 #ifndef CULVERT_USAGE_H
 #define CULVERT_USAGE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How a packet's journey ended. Append only: the numbers are in counters,
  * logs and metrics. The names are read from BTF; what each means to an
- * operator stands in internal/dataplane/reason.go. */
+ * operator stands in internal/dataplane/reason/reason.go. */
 #ifndef CULVERT_DEF_REASON_H
 #define CULVERT_DEF_REASON_H
 

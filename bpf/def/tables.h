@@ -113,7 +113,7 @@ struct counter {
 };
 
 /* Both at once, for entries that several CPUs count in: see usage.h and
- * internal/dataplane/volume.go. */
+ * internal/dataplane/counter/volume.go. */
 struct volume {
 	__u64 word;          /* packets << 40 + bytes; added to atomically */
 	__u32 byte_halves;   /* how often bit 39 of word turned */

@@ -455,7 +455,7 @@ func TestHitless(t *testing.T) {
 func newerBuild(tb testing.TB) string {
 	tb.Helper()
 	dir := tb.TempDir()
-	object, err := filepath.Abs("../dataplane/datapath_bpfel.o")
+	object, err := filepath.Abs("../dataplane/abi/datapath_bpfel.o")
 	if err != nil {
 		tb.Fatal(err)
 	}

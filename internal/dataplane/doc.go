@@ -1,10 +1,35 @@
-// Package dataplane owns the eBPF data path: it loads and pins it, attaches it
-// to interfaces, and writes and reads its tables in terms of the models.
+// Package dataplane composes the eBPF data path of its concepts. Open loads it, or
+// takes over what an earlier daemon pinned; each concept is a field of DataPlane and
+// a package of its own:
 //
-// It is the only importer of cilium/ebpf. Open loads the object that
-// `go generate` made of bpf/, or takes over what is pinned; the Put and Delete
-// methods change tables so that packets never see a half of a change
-// (docs/adr/0002-publishing.md); Sweep ends a restart.
+//	abi                    layouts, numbers and programs that C and Go share
+//	table, counter, ref    ways to write maps, to read counters, to count users
+//	pin, attach, xdp       the bpffs; programs on interfaces; frames for the program
+//	settings, port         what every packet depends on; interfaces
+//	adjacency              next hops, routes, outer sources
+//	policy, sid, mobile    SR policies, local SIDs, parameters of both
+//	target, steering       where packets go that no SID or TEID leads anywhere
+//	tunnel                 GTP-U tunnels
+//	ethernet, pod          links of Ethernet sessions; pods of this node
+//	event, reason          packets and records for the daemon; why packets ended
+//	feature                what the kernel has to offer
+//
+// They build on each other one way, which deps_test.go holds. Only these packages
+// import cilium/ebpf. What concerns several of them is here: SetSettings, Sweep,
+// Usage.
+//
+// Whoever opens a data path does so in this order:
+//
+//  1. Open. What an earlier daemon put goes on working.
+//  2. SetSettings, and Put everything that is wanted: what others refer to first.
+//  3. Sweep removes what an earlier daemon put and this one has not.
+//  4. Close. What is pinned goes on forwarding.
+//
+// Every change is made so that a packet sees all of the old or all of the new state
+// (docs/adr/0002-publishing.md). One lock (DataPlane.mu) guards all concepts: their
+// methods that callers use take it, and the methods that concepts use among
+// themselves expect it to be held. Sessions settle what packets have left in a
+// goroutine of their own; no other concept starts one.
 //
 // # Where entries are
 //

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
+	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
@@ -251,4 +253,19 @@ func podProgramsOf(t testing.TB, d *DataPlane) map[string]*ebpf.Program {
 	programs, err := d.TCX.Programs()
 	must(t, err)
 	return programs
+}
+
+// sourced has frames leave by the uplink from its own address.
+func (r *rig) sourced(t testing.TB, out layers) layers {
+	out = slices.Clone(out)
+	for i, l := range out {
+		if e, ok := l.(packet.Ethernet); ok && string(e.Src) == "source" {
+			e.Src = macOf(t, rowUplink)
+			out[i] = e
+		} else if ok && e.Src == nil && e.Dst == nil {
+			e.Dst = macOf(t, rowUplink)
+			out[i] = e
+		}
+	}
+	return out
 }

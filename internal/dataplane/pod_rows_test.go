@@ -589,18 +589,3 @@ func TestAnswerRows(t *testing.T) {
 func TestUplinkRows(t *testing.T) {
 	runRows(t, abi.ProgCulvertUplink, uplinkRows, rowUplink)
 }
-
-// sourced has frames leave by the uplink from its own address.
-func (r *rig) sourced(t testing.TB, out layers) layers {
-	out = slices.Clone(out)
-	for i, l := range out {
-		if e, ok := l.(packet.Ethernet); ok && string(e.Src) == "source" {
-			e.Src = macOf(t, rowUplink)
-			out[i] = e
-		} else if ok && e.Src == nil && e.Dst == nil {
-			e.Dst = macOf(t, rowUplink)
-			out[i] = e
-		}
-	}
-	return out
-}

@@ -1,8 +1,6 @@
 package dataplane
 
 import (
-	"math"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,37 +22,6 @@ func atHalves() []counter.Counter {
 		}
 	}
 	return out
-}
-
-func TestVolumeHoldsWhatWasCounted(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	counts := atHalves()
-	for range 10_000 {
-		counts = append(counts, counter.Counter{Packets: random.Uint64() >> (10 + random.UintN(50)), Bytes: random.Uint64() >> random.UintN(60)})
-	}
-	for _, c := range counts {
-		if c.Packets+c.Bytes>>counter.VolumeByteBits >= 1<<55 {
-			continue
-		}
-		if got := counter.Of(counter.VolumeOf(c)); got != c {
-			t.Errorf("%+v: read as %+v", c, got)
-		}
-	}
-}
-
-// TestVolumeBetweenTheAdditions reads while the word is ahead of its halves.
-func TestVolumeBetweenTheAdditions(t *testing.T) {
-	for _, c := range atHalves() {
-		before, after := c, counter.Counter{Packets: c.Packets + 1, Bytes: c.Bytes + math.MaxUint16}
-		v := counter.VolumeOf(before)
-		v.Word += 1<<counter.VolumeByteBits + math.MaxUint16
-		if got := counter.Of(v); got != after {
-			t.Errorf("%+v and a packet: read as %+v before the halves are counted", before, got)
-		}
-		if v.Word != counter.VolumeOf(after).Word {
-			t.Errorf("%+v and a packet: the word is %#x", before, v.Word)
-		}
-	}
 }
 
 // TestVolumeOfTheProgram lets several CPUs count in one entry, across each
