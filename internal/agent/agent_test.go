@@ -98,7 +98,7 @@ func prepare(tb testing.TB, dir, yaml string, dp *fakeDataPath) *daemon {
 		tb.Fatal(err)
 	}
 	d := &daemon{Agent: a, dp: dp, watcher: &fakeWatcher{}, kernel: newFakeHost(), dir: dir}
-	a.open.dataPath = func(dataplane.Options) (*dataPath, error) { return joined(dp), nil }
+	a.open.dataPath = func(dataplane.Options) (*dataPath, error) { return dp.joined(), nil }
 	a.open.host = func() (host, error) { return d.kernel, nil }
 	a.open.watcher = func(o netdev.Options) (watcher, error) { d.watcher.options = o; return d.watcher, nil }
 	return d

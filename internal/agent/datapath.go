@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// This file is the only one that knows where *dataplane.DataPath has what.
+// This file is the only one that knows where *dataplane.DataPlane has what.
 
 // dataPath is the data path as the agent uses it, by who uses it.
 type dataPath struct {
@@ -67,53 +67,8 @@ func openDataPath(o dataplane.Options) (*dataPath, error) {
 	return joined(concepts{dp}), nil
 }
 
-// writers are the methods that joined names one by one.
-type writers interface {
-	SetSettings(dataplane.Settings) error
-	SetPort(ifindex int, p dataplane.Port) error
-	DeletePort(ifindex int) error
-	Attach(ifindex int, mode dataplane.Mode) (dataplane.Mode, error)
-	Detach(ifindex int) error
-	Attached() map[int]dataplane.Mode
-	AttachUplink(ifindex int) error
-	DetachUplink(ifindex int) error
-	AttachEntry(ifindex int) error
-	DetachEntry(ifindex int) error
-	PutPolicy(srpolicy.Policy) error
-	DeletePolicy(name string) error
-	PutTunnel(gtpu.Tunnel) error
-	DeleteTunnel(name string) error
-	PutSID(srv6.LocalSID) error
-	DeleteSID(netip.Prefix) error
-	PutSessionSID(netip.Prefix) error
-	DeleteSessionSID(netip.Prefix) error
-	PutLink(dataplane.Link) error
-	DeleteLink(dataplane.Link) error
-	PutSteering(srpolicy.Steering) error
-	DeleteSteering(srpolicy.Steering) error
-	PutLocal(netip.Addr) error
-	DeleteLocal(netip.Addr) error
-	PutDevice(ifindex int) error
-	DeleteDevice(ifindex int) error
-	PutRoute(table uint32, p netip.Prefix, via []dataplane.AdjacencyKey) error
-	DeleteRoute(table uint32, p netip.Prefix) error
-	AdjacencyKeys() []dataplane.AdjacencyKey
-	AdjacencyChanges() (fresh, gone []dataplane.AdjacencyKey)
-	SetNextHop(dataplane.AdjacencyKey, *dataplane.NextHop) error
-	Sweep() error
-	Build() string
-	Close() error
-}
-
-// joined is a data path by who uses it.
-func joined(dp interface {
-	writers
-	pods.Table
-	upf.DataPath
-	punt.DataPath
-	counters
-	tracePoint
-}) *dataPath {
+// joined is the real data path by who uses it.
+func joined(dp *dataplane.DataPlane) *dataPath {
 	return &dataPath{
 		DataPath: apply.DataPath{
 			SetSettings: dp.SetSettings,

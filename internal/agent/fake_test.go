@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -62,6 +63,30 @@ func newFake() *fakeDataPath {
 		sessionSIDs: map[netip.Prefix]bool{},
 		n6:          map[dataplane.Link]bool{},
 		fakePods:    newFakePods(),
+	}
+}
+
+// joined is the fake by who uses it.
+func (f *fakeDataPath) joined() *dataPath {
+	return &dataPath{
+		DataPath: apply.DataPath{
+			SetSettings: f.SetSettings,
+			Policies:    apply.Table[srpolicy.Policy, string]{Put: f.PutPolicy, Delete: f.DeletePolicy},
+			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: f.PutTunnel, Delete: f.DeleteTunnel},
+			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: f.PutSID, Delete: f.DeleteSID},
+			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: f.PutSessionSID, Delete: f.DeleteSessionSID},
+			Links:       apply.Table[dataplane.Link, dataplane.Link]{Put: f.PutLink, Delete: f.DeleteLink},
+			Steering:    apply.Table[srpolicy.Steering, srpolicy.Steering]{Put: f.PutSteering, Delete: f.DeleteSteering},
+			SetPort:     f.SetPort, DeletePort: f.DeletePort,
+			Attach: f.Attach, Detach: f.Detach, Attached: f.Attached,
+			Uplinks:  apply.Table[int, int]{Put: f.AttachUplink, Delete: f.DetachUplink},
+			Entry:    apply.Table[int, int]{Put: f.AttachEntry, Delete: f.DetachEntry},
+			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: f.PutLocal, Delete: f.DeleteLocal},
+			Devices:  apply.Table[int, int]{Put: f.PutDevice, Delete: f.DeleteDevice},
+			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
+			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop,
+		},
+		Pods: f, Sessions: f, Punts: f, Counters: f, Trace: f, Sweep: f.Sweep, Build: f.Build, Close: f.Close,
 	}
 }
 

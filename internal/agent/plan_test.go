@@ -118,7 +118,7 @@ func compiled(c *config.Config) *plan.Tables {
 }
 
 func writerOf(dp *fakeDataPath) *apply.Writer {
-	return apply.NewWriter(&joined(dp).DataPath, nil, slog.New(slog.DiscardHandler))
+	return apply.NewWriter(&dp.joined().DataPath, nil, slog.New(slog.DiscardHandler))
 }
 
 // From any state to any other, in an order that the data path accepts; and

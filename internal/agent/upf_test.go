@@ -238,7 +238,7 @@ func TestSessionsAreReadMeanwhile(t *testing.T) {
 	d.open.dataPath = func(dataplane.Options) (*dataPath, error) {
 		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
 			if _, err := os.Stat(filepath.Join(d.dir, "state.db.sessions")); err == nil {
-				return joined(dp), nil
+				return dp.joined(), nil
 			}
 		}
 		return nil, errors.New("nobody read the journal")

@@ -122,44 +122,37 @@ func (n *Network) addPods(mirror map[netdev.RouteKey][]netdev.Key, pods []netip.
 // syncLocals: the node's own addresses go to the kernel, whatever prefix they
 // are in.
 func (n *Network) syncLocals() {
-	want := map[netip.Addr]bool{}
-	have := n.locals
-	next := map[netip.Addr]bool{}
-	for _, addr := range n.links.Local() {
-		want[addr] = true
-		if have[addr] || n.check(n.dp.Locals.Put(addr), "put local address", addr) {
-			next[addr] = true
-		}
-	}
-	for addr := range have {
-		if !want[addr] && !n.check(n.dp.Locals.Delete(addr), "delete local address", addr) {
-			next[addr] = true
-		}
-	}
-	n.locals = next
+	n.locals = syncSet(&n.retries, n.dp.Locals, "local address", n.locals, n.links.Local())
 }
 
 // syncDevices: every device that frames can be redirected to. Which of them a
 // route leads to can change without us (bpf_fib_lookup), so it is all of them.
 func (n *Network) syncDevices() {
-	want := map[int]bool{}
-	have := n.devices
-	next := map[int]bool{}
+	var want []int
 	for _, l := range n.links.Links {
-		if !l.Up || !l.Ethernet || l.Kind == "vlan" || l.XDP&netdev.XDPTransmit == 0 && !n.links.AnyEthernet {
-			continue
-		}
-		want[l.Index] = true
-		if have[l.Index] || n.check(n.dp.Devices.Put(l.Index), "put device", l.Name) {
-			next[l.Index] = true
+		if l.Up && l.Ethernet && l.Kind != "vlan" && (l.XDP&netdev.XDPTransmit != 0 || n.links.AnyEthernet) {
+			want = append(want, l.Index)
 		}
 	}
-	for ifindex := range have {
-		if !want[ifindex] && !n.check(n.dp.Devices.Delete(ifindex), "delete device", ifindex) {
-			next[ifindex] = true
+	n.devices = syncSet(&n.retries, n.dp.Devices, "device", n.devices, want)
+}
+
+// syncSet puts what is wanted into a table and deletes the rest. It returns what
+// the table has then.
+func syncSet[K comparable](r *retries, t Table[K, K], what string, have map[K]bool, want []K) map[K]bool {
+	next, wanted := make(map[K]bool, len(want)), make(map[K]bool, len(want))
+	for _, key := range want {
+		wanted[key] = true
+		if have[key] || r.check(t.Put(key), "put "+what, key) {
+			next[key] = true
 		}
 	}
-	n.devices = next
+	for key := range have {
+		if !wanted[key] && !r.check(t.Delete(key), "delete "+what, key) {
+			next[key] = true
+		}
+	}
+	return next
 }
 
 // putRoutes mirrors routes. Where one cannot be put, a packet for it must not

@@ -41,8 +41,8 @@ type Overlay struct {
 type overlayState struct {
 	addresses []netip.Addr // of the entry
 	entry     netdev.Entry
-	mtu       int            // of pods and of the entry
-	uplinks   map[int]string // names by index
+	mtu       int // of pods and of the entry
+	uplinks   map[int]bool
 	routes    map[netip.Prefix]netdev.HostRoute
 	prepared  []prepared
 	masked    [2][]netip.Prefix
@@ -70,7 +70,15 @@ func NewOverlay(host Host, dp *DataPath, p *pods.Pods, log *slog.Logger) *Overla
 func (o *Overlay) MTU() int { return o.mtu }
 
 // UplinkNames are the interfaces that lead to other nodes, in order.
-func (o *Overlay) UplinkNames() []string { return slices.Sorted(maps.Values(o.uplinks)) }
+func (o *Overlay) UplinkNames() (names []string) {
+	for _, l := range o.outward {
+		if o.uplinks[l.Index] {
+			names = append(names, l.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Problems is why the node is no member, or what is missing for one.
 func (o *Overlay) Problems() []string { return o.problems }
@@ -205,18 +213,11 @@ func (o *Overlay) syncForwarding(uplinks []netdev.Link) {
 }
 
 func (o *Overlay) syncUplinks(uplinks []netdev.Link) {
-	have, next := o.uplinks, map[int]string{}
+	var want []int
 	for _, l := range uplinks {
-		if _, attached := have[l.Index]; attached || o.check(o.dp.Uplinks.Put(l.Index), "attach to an uplink", l.Name) {
-			next[l.Index] = l.Name
-		}
+		want = append(want, l.Index)
 	}
-	for ifindex, name := range have {
-		if _, stays := next[ifindex]; !stays && !o.check(o.dp.Uplinks.Delete(ifindex), "detach from an uplink", name) {
-			next[ifindex] = name
-		}
-	}
-	o.uplinks = next
+	o.uplinks = syncSet(&o.retries, o.dp.Uplinks, "uplink", o.uplinks, want)
 }
 
 // wantedRoutes are the kernel's: to pods of other nodes through the overlay, and to

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -70,56 +71,45 @@ func refsIn(err error) (out []desired.Ref) {
 	return out
 }
 
-// entriesOf are the observed entries that resources follow from.
+// entriesOf are the observed entries that resources follow from: those of the
+// endpoints that they lead to, and of their names.
 func (g *Goal) entriesOf(refs []desired.Ref) map[observed.Entry]bool {
-	out := map[observed.Entry]bool{}
-	add := func(kind observed.EntryKind, key string) { out[observed.Entry{Kind: kind, Key: key}] = true }
 	all := g.Derive(g.Self, nil, Scope{})
-	policies := map[string]srpolicy.Policy{}
+	endpoints, names, self := map[string]netip.Addr{}, map[string]bool{}, false // by policy
+	to := map[netip.Addr]bool{}
 	for r := range all.All() {
 		if p, ok := r.Value.(srpolicy.Policy); ok {
-			policies[p.Name] = p
+			endpoints[p.Name] = p.Endpoint
 		}
 	}
 	for r := range all.All() {
 		if !slices.Contains(refs, r.Ref) {
 			continue
 		}
-		var p srpolicy.Policy
+		names[r.Key] = true
 		switch v := r.Value.(type) {
 		case srpolicy.Policy:
-			p = v
+			to[v.Endpoint] = true
 		case srpolicy.CandidatePath:
-			add(observed.EntryPath, v.Name)
-			if r.Origin == desired.OriginOverlay {
-				p = policies[v.Policy]
-			}
+			to[endpoints[v.Policy]] = r.Origin == desired.OriginOverlay
 		case srpolicy.Steering:
-			add(observed.EntryReach, v.Prefix.String())
-			p = policies[v.Policy]
+			to[endpoints[v.Policy]] = true
 		default:
-			for _, part := range []string{"Node", "SIDs", "locator"} {
-				add(observed.EntrySelf, part)
-			}
+			self = true
 		}
-		if !p.Endpoint.IsValid() {
-			continue
-		}
-		for name, o := range g.Observed.Paths {
-			if o.Endpoint == p.Endpoint && o.Path.Color == p.Color {
-				add(observed.EntryPath, name)
-			}
-		}
-		for name, n := range g.Observed.Nodes {
-			if n.Address == p.Endpoint {
-				add(observed.EntryNode, name)
-			}
-		}
-		for prefix, reach := range g.Observed.Reaches {
-			if len(reach.Routes) > 0 && reach.Routes[0].Address == p.Endpoint {
-				add(observed.EntryReach, prefix.String())
-			}
-		}
+	}
+	out := map[observed.Entry]bool{}
+	for name, p := range g.Observed.Paths {
+		out[observed.Entry{Kind: observed.EntryPath, Key: name}] = names[name] || to[p.Endpoint]
+	}
+	for name, n := range g.Observed.Nodes {
+		out[observed.Entry{Kind: observed.EntryNode, Key: name}] = to[n.Address]
+	}
+	for prefix, r := range g.Observed.Reaches {
+		out[observed.Entry{Kind: observed.EntryReach, Key: prefix.String()}] = names[prefix.String()] || len(r.Routes) > 0 && to[r.Routes[0].Address]
+	}
+	for _, part := range []string{"Node", "SIDs", "locator"} {
+		out[observed.Entry{Kind: observed.EntrySelf, Key: part}] = self
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -16,49 +17,36 @@ import (
 // address comes first.
 func SelfOf(o *config.Overlay, k observed.Self, links *netdev.Snapshot, former netip.Addr) overlay.Self {
 	s := overlay.Self{
-		Name: observed.NodeName(o), Address: o.Address, Prefixes: o.PodPrefixes, Locator: o.Locator, Double: o.SIDs == config.SIDsDouble,
+		Name: observed.NodeName(o), Double: o.SIDs == config.SIDsDouble,
 		DT4: k.SIDs.DT4, DT6: k.SIDs.DT6, DT46: k.SIDs.DT46,
 	}
+	var entry overlay.Node // of this node in the configuration's list
 	if i := slices.IndexFunc(o.Nodes, func(n overlay.Node) bool { return n.Name == s.Name }); i >= 0 {
-		s = withEntry(s, o.Nodes[i])
+		entry = o.Nodes[i]
+		s.DT4, s.DT6 = last(entry.IPv4, s.DT4), last(entry.IPv6, s.DT6)
 	}
-	if !s.Address.IsValid() {
-		s.Address = k.IPv6()
-	}
+	s.Address = cmp.Or(o.Address, entry.Address, k.IPv6())
 	if uplinks := Uplinks(o, nil, links); !s.Address.IsValid() && len(uplinks) > 0 {
 		s.Address = uplinkAddress(uplinks, links, former)
 	}
-	if len(s.Prefixes) == 0 {
-		s.Prefixes = k.PodCIDRs
+	s.Locator = cmp.Or(o.Locator, entry.Locator, k.Locator)
+	for _, prefixes := range [][]netip.Prefix{o.PodPrefixes, entry.Prefixes, k.PodCIDRs} {
+		if len(s.Prefixes) == 0 {
+			s.Prefixes = prefixes
+		}
 	}
-	if !s.Locator.IsValid() {
-		s.Locator = k.Locator
-	}
-	if len(s.Addresses) == 0 {
+	if s.Addresses = entry.Addresses; len(s.Addresses) == 0 {
 		s.Addresses = slices.DeleteFunc(slices.Clone(k.Addresses), func(a netip.Addr) bool { return a == s.Address })
 	}
 	return s
 }
 
-// withEntry fills in what the list of nodes has of this one.
-func withEntry(s overlay.Self, n overlay.Node) overlay.Self {
-	if !s.Address.IsValid() {
-		s.Address = n.Address
+// last is the last SID of a list; of an empty one it is other.
+func last(list []netip.Addr, other netip.Addr) netip.Addr {
+	if len(list) == 0 {
+		return other
 	}
-	s.Addresses = n.Addresses
-	if len(s.Prefixes) == 0 {
-		s.Prefixes = n.Prefixes
-	}
-	if !s.Locator.IsValid() {
-		s.Locator = n.Locator
-	}
-	if len(n.IPv4) > 0 {
-		s.DT4 = n.IPv4[len(n.IPv4)-1]
-	}
-	if len(n.IPv6) > 0 {
-		s.DT6 = n.IPv6[len(n.IPv6)-1]
-	}
-	return s
+	return list[len(list)-1]
 }
 
 // uplinkAddress is an address of the uplinks: the former one as long as it is

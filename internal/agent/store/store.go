@@ -46,12 +46,6 @@ type Applied struct {
 }
 
 var (
-	pathBucket    = []byte("bgp") // candidate paths of others
-	nodeBucket    = []byte("nodes")
-	reachBucket   = []byte("reach")
-	spokenBucket  = []byte("spoken") // by BGP peers
-	selfBucket    = []byte("node")
-	selfKey       = []byte("self")
 	appliedBucket = []byte("applied")
 	appliedKey    = []byte("config")
 	versionBucket = []byte("culvert")
@@ -139,9 +133,18 @@ func (s *Store) Load() (api []desired.Resource, o observed.State, replaced *Appl
 				return err
 			}
 		}
-		if o, err = loadObserved(tx); err != nil {
-			return err
+		for _, b := range buckets {
+			if err := b.load(tx, &o); err != nil {
+				return err
+			}
 		}
+		for _, n := range o.Nodes {
+			o.Last = max(o.Last, n.Number)
+		}
+		for _, r := range o.Reaches {
+			o.Last = max(o.Last, r.Number)
+		}
+		o.MarkStale()
 		if b := tx.Bucket(appliedBucket); b != nil {
 			replaced = &Applied{}
 			return json.Unmarshal(b.Get(appliedKey), replaced)
@@ -153,52 +156,6 @@ func (s *Store) Load() (api []desired.Resource, o observed.State, replaced *Appl
 	}
 	s.observed, s.replaced = o, replaced
 	return api, o, replaced, nil
-}
-
-// loadObserved reads what an earlier daemon heard.
-func loadObserved(tx *bbolt.Tx) (observed.State, error) {
-	s := observed.State{
-		Paths: map[string]observed.Path{}, Nodes: map[string]observed.Node{},
-		Reaches: map[netip.Prefix]observed.Reach{}, Families: map[netip.Addr][]string{},
-	}
-	err := errors.Join(
-		loadAll(tx, pathBucket, func(name string, p observed.Path) { s.Paths[name] = p }),
-		loadAll(tx, nodeBucket, func(name string, n observed.Node) {
-			s.Nodes[name], s.Last = n, max(s.Last, n.Number)
-		}),
-		loadAll(tx, reachBucket, func(_ string, r observed.Reach) {
-			s.Reaches[r.Prefix], s.Last = r, max(s.Last, r.Number)
-		}),
-		loadSpoken(tx, s.Families),
-		loadAll(tx, selfBucket, func(_ string, self observed.Self) { s.Self = self }),
-	)
-	s.MarkStale()
-	return s, err
-}
-
-func loadSpoken(tx *bbolt.Tx, to map[netip.Addr][]string) error {
-	var wrong error
-	err := loadAll(tx, spokenBucket, func(peer string, families []string) {
-		at, err := netip.ParseAddr(peer)
-		wrong = errors.Join(wrong, err)
-		to[at] = families
-	})
-	return errors.Join(err, wrong)
-}
-
-func loadAll[V any](tx *bbolt.Tx, bucket []byte, each func(string, V)) error {
-	b := tx.Bucket(bucket)
-	if b == nil {
-		return nil
-	}
-	return b.ForEach(func(name, data []byte) error {
-		var v V
-		if err := json.Unmarshal(data, &v); err != nil {
-			return fmt.Errorf("%s %s: %w", bucket, name, err)
-		}
-		each(string(name), v)
-		return nil
-	})
 }
 
 // Note has the state written soon. What differs from the last one is not among the
@@ -258,7 +215,7 @@ func (s *Store) Flush() error {
 	defer s.mu.Unlock()
 	from, to := s.observed, *next
 	from.Paths, to.Paths = only(touched, from.Paths), only(touched, to.Paths)
-	if err := s.db.Update(func(tx *bbolt.Tx) error { return saveObserved(tx, from, to) }); err != nil {
+	if err := s.db.Update(func(tx *bbolt.Tx) error { return saveObserved(tx, &from, &to) }); err != nil {
 		next.Touched = touched
 		s.Note(*next)
 		return fmt.Errorf("state file %s: %w", s.db.Path(), err)
@@ -278,47 +235,93 @@ func only[V any](names map[string]bool, all map[string]V) map[string]V {
 	return out
 }
 
-func saveObserved(tx *bbolt.Tx, from, to observed.State) error {
-	text := func(name string) string { return name }
-	self := func(s observed.State) map[string]observed.Self {
-		if desired.Same(s.Self, observed.Self{}) {
-			return nil
-		}
-		return map[string]observed.Self{string(selfKey): s.Self}
-	}
-	return errors.Join(
-		saveAll(tx, pathBucket, from.Paths, to.Paths, text, observed.Path.Unmarked),
-		saveAll(tx, nodeBucket, from.Nodes, to.Nodes, text, observed.Node.Unmarked),
-		saveAll(tx, reachBucket, from.Reaches, to.Reaches, netip.Prefix.String, observed.Reach.Unmarked),
-		saveAll(tx, spokenBucket, from.Families, to.Families, netip.Addr.String, func(f []string) []string { return f }),
-		saveAll(tx, selfBucket, self(from), self(to), text, func(s observed.Self) observed.Self { return s }),
-	)
+// bucket is a map of the observed state on disk.
+type bucket struct {
+	load func(*bbolt.Tx, *observed.State) error
+	save func(tx *bbolt.Tx, from, to *observed.State) error
 }
 
-// saveAll compares what is without marks: whether something is from before a
+var buckets = []bucket{
+	bucketOf("bgp", func(s *observed.State) map[string]observed.Path { return s.Paths },
+		func(s *observed.State, m map[string]observed.Path) { s.Paths = m }, plain, parsed, observed.Path.Unmarked),
+	bucketOf("nodes", func(s *observed.State) map[string]observed.Node { return s.Nodes },
+		func(s *observed.State, m map[string]observed.Node) { s.Nodes = m }, plain, parsed, observed.Node.Unmarked),
+	bucketOf("reach", func(s *observed.State) map[netip.Prefix]observed.Reach { return s.Reaches },
+		func(s *observed.State, m map[netip.Prefix]observed.Reach) { s.Reaches = m }, netip.Prefix.String, netip.ParsePrefix, observed.Reach.Unmarked),
+	bucketOf("spoken", func(s *observed.State) map[netip.Addr][]string { return s.Families },
+		func(s *observed.State, m map[netip.Addr][]string) { s.Families = m }, netip.Addr.String, netip.ParseAddr, func(f []string) []string { return f }),
+	bucketOf("node", self, setSelf, plain, parsed, func(s observed.Self) observed.Self { return s }),
+}
+
+func plain(name string) string           { return name }
+func parsed(name string) (string, error) { return name, nil }
+
+// self is what Kubernetes says of this node: a map of one, or of none.
+func self(s *observed.State) map[string]observed.Self {
+	if desired.Same(s.Self, observed.Self{}) {
+		return nil
+	}
+	return map[string]observed.Self{"self": s.Self}
+}
+
+func setSelf(s *observed.State, m map[string]observed.Self) { s.Self = m["self"] }
+
+// bucketOf compares what is without marks: whether something is from before a
 // restart is not on disk.
-func saveAll[K comparable, V any](tx *bbolt.Tx, bucket []byte, from, to map[K]V, text func(K) string, unmarked func(V) V) error {
-	if observed.SameMap(from, to) {
-		return nil
-	}
-	for key, v := range to {
-		old, there := from[key]
-		if there && reflect.DeepEqual(unmarked(old), unmarked(v)) {
-			continue
-		}
-		if err := put(tx, string(bucket), text(key), v); err != nil {
+func bucketOf[K comparable, V any](name string, of func(*observed.State) map[K]V, set func(*observed.State, map[K]V), text func(K) string, parse func(string) (K, error), unmarked func(V) V) bucket {
+	return bucket{
+		load: func(tx *bbolt.Tx, s *observed.State) error {
+			out := map[K]V{}
+			b := tx.Bucket([]byte(name))
+			if b == nil {
+				return nil
+			}
+			err := b.ForEach(func(key, data []byte) error {
+				var v V
+				k, err := parse(string(key))
+				if err := errors.Join(err, json.Unmarshal(data, &v)); err != nil {
+					return fmt.Errorf("%s %s: %w", name, key, err)
+				}
+				out[k] = v
+				return nil
+			})
+			set(s, out)
 			return err
-		}
+		},
+		save: func(tx *bbolt.Tx, before, after *observed.State) error {
+			from, to := of(before), of(after)
+			if observed.SameMap(from, to) {
+				return nil
+			}
+			for key, v := range to {
+				old, there := from[key]
+				if there && reflect.DeepEqual(unmarked(old), unmarked(v)) {
+					continue
+				}
+				if err := put(tx, name, text(key), v); err != nil {
+					return err
+				}
+			}
+			b := tx.Bucket([]byte(name))
+			if b == nil {
+				return nil
+			}
+			for key := range from {
+				if _, stays := to[key]; stays {
+					continue
+				}
+				if err := b.Delete([]byte(text(key))); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
-	b := tx.Bucket(bucket)
-	if b == nil {
-		return nil
-	}
-	for key := range from {
-		if _, stays := to[key]; stays {
-			continue
-		}
-		if err := b.Delete([]byte(text(key))); err != nil {
+}
+
+func saveObserved(tx *bbolt.Tx, from, to *observed.State) error {
+	for _, b := range buckets {
+		if err := b.save(tx, from, to); err != nil {
 			return err
 		}
 	}
@@ -335,7 +338,7 @@ func (s *Store) Save(from, to []desired.Resource, o observed.State, replaced *Ap
 		before[r.Ref] = r
 	}
 	err := s.db.Update(func(tx *bbolt.Tx) error {
-		if err := saveObserved(tx, s.observed, o); err != nil {
+		if err := saveObserved(tx, &s.observed, &o); err != nil {
 			return err
 		}
 		for _, r := range to {
