@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/config"
@@ -92,7 +93,7 @@ func New(o Options) (*Agent, error) {
 			host:     func() (host, error) { return netdev.NewHost() },
 		},
 		core: &core{
-			log: o.Logger, level: o.LogLevel, queue: queue,
+			log: o.Logger, level: o.LogLevel, queue: queue, refused: map[observed.Entry]observed.Refusal{},
 			ready: make(chan struct{}), ending: make(chan struct{}), adjust: make(chan struct{}, 1),
 		},
 		sources: observed.NewSources(queue, o.Version, o.Logger),
@@ -170,4 +171,57 @@ func ignoreCancel(err error) error {
 		return nil
 	}
 	return err
+}
+
+// usePods calls f while the data path is there to stay.
+func usePods[T any](c *core, f func(*pods.Pods) (T, error)) (out T, err error) {
+	if err := c.isReady(); err != nil {
+		return out, err
+	}
+	err = c.pods.Use(func() error {
+		out, err = f(c.pods)
+		return err
+	})
+	return out, err
+}
+
+// AddPod gives a pod its addresses, and has packets reach it: all of it, or
+// nothing. A caller that asks again gets the same. Errors: ErrNotReady,
+// ErrExhausted, ErrInvalid.
+func (a *Agent) AddPod(key Attachment, v Pod) (PodNetwork, error) {
+	begun := time.Now()
+	out, err := usePods(a.core, func(p *pods.Pods) (PodNetwork, error) { return p.Add(key, v) })
+	a.log.Debug("pod add", "attachment", key.String(), "took", time.Since(begun), "error", err)
+	return out, err
+}
+
+// DeletePod takes a pod's addresses back. A pod that is gone is no error.
+func (a *Agent) DeletePod(key Attachment) error {
+	_, err := usePods(a.core, func(p *pods.Pods) (any, error) { return nil, p.Remove(key) })
+	return err
+}
+
+// CheckPod lists what of a pod is not as AddPod left it.
+func (a *Agent) CheckPod(key Attachment) (differences []string, err error) {
+	return usePods(a.core, func(p *pods.Pods) ([]string, error) { return p.Check(key) })
+}
+
+// RetainPods deletes the pods of a CNI network that are not among the valid
+// ones, and returns which these were.
+func (a *Agent) RetainPods(network string, valid []Attachment) (removed []Attachment, err error) {
+	return usePods(a.core, func(p *pods.Pods) ([]Attachment, error) { return p.Retain(network, valid) })
+}
+
+// PodReadiness says whether pods can be added.
+func (a *Agent) PodReadiness() (PodReadiness, error) {
+	r, err := usePods(a.core, func(p *pods.Pods) (PodReadiness, error) { return p.Readiness(), nil })
+	if err == nil && !r.Ready {
+		r.Reason = withSilence(a.sources.Problem(), r.Reason)
+	}
+	return r, err
+}
+
+// Pods are those on this node, by their addresses.
+func (a *Agent) Pods() ([]PodStatus, error) {
+	return usePods(a.core, func(p *pods.Pods) ([]PodStatus, error) { return p.List(), nil })
 }

@@ -397,7 +397,7 @@ func TestAThousandNodes(t *testing.T) {
 func (d *daemon) kubeVerdicts() []kube.Verdict {
 	d.core.mu.RLock()
 	defer d.core.mu.RUnlock()
-	return d.sources.Kubernetes().Verdicts(&d.core.goal.Observed, d.core.writer.Tables.Verdicts)
+	return d.core.goal.Observed.Verdicts(d.core.writer.Tables.Verdicts, d.core.refused)
 }
 
 // bgp is a speaker that hears what the test says.

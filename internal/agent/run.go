@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -61,13 +62,13 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	c.watch, err = a.open.watcher(netdev.Options{
 		Tables:      plan.Compile(goal, file, &netdev.Snapshot{}, nil, plan.Scope{}).RouteTables(),
 		OnChange:    func(s *netdev.Snapshot) { newest(snapshots, s) },
-		AnyEthernet: allGeneric(file),
+		AnyEthernet: len(file.Interfaces) > 0 && !slices.ContainsFunc(file.Interfaces, func(i config.Interface) bool { return i.Mode != "generic" }),
 		Logger:      a.log,
 	})
 	if err != nil {
 		return fmt.Errorf("network state: %w", err)
 	}
-	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.sessions(), a.log)
+	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.upf, a.log)
 	c.network = apply.NewNetwork(&c.dp.DataPath, c.watch.KeepAlive, a.log)
 	c.overlay = apply.NewOverlay(host, &c.dp.DataPath, c.pods, a.log)
 	group, ctx := errgroup.WithContext(ctx)
@@ -102,7 +103,7 @@ func (a *Agent) openDataPath(p desired.Process) error {
 	err := both.Wait()
 	switch {
 	case err == nil:
-		c.upf.use(c.dp.Sessions)
+		c.upf.path.DataPath = c.dp.Sessions
 	case c.dp != nil:
 		err = errors.Join(err, a.end())
 	default:
@@ -177,7 +178,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 			c.retry()
 			c.pods.Retry()
 			c.pods.Retell()
-		case <-c.upf.touched():
+		case <-c.upf.path.put:
 			c.syncSessions()
 		}
 	}
@@ -196,7 +197,7 @@ func (a *Agent) newPunts() (*punt.Handler, error) {
 		defer c.mu.Unlock()
 		c.network.Ask(key)
 	}
-	return punt.New(c.dp.Punts, c.upf.plane(), links, ask, a.log)
+	return punt.New(c.dp.Punts, c.upf.upf, links, ask, a.log)
 }
 
 // firstGoal is of the file, or of what was applied in its place if the file is
@@ -229,15 +230,6 @@ func (a *Agent) firstGoal() (*plan.Goal, error) {
 	}
 	a.core.replaced = replaced
 	return goal, a.core.store.Save(api, goal.Desired.API, goal.Observed, replaced)
-}
-
-func allGeneric(c *config.Config) bool {
-	for _, i := range c.Interfaces {
-		if i.Mode != "generic" {
-			return false
-		}
-	}
-	return len(c.Interfaces) > 0
 }
 
 // fileSum is the SHA-256 of a file; of none it is empty.

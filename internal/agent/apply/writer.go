@@ -18,11 +18,6 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Sessions is what a Writer needs of the user plane function.
-type Sessions interface {
-	SetConfig(upf.Config) error
-}
-
 // Writer writes tables to the data path, and knows what the data path holds.
 type Writer struct {
 	Tables   *plan.Tables              // that the data path holds
@@ -30,12 +25,12 @@ type Writer struct {
 	Failures map[desired.Ref]error     // what could not be written, and is tried again
 
 	dp  *DataPath
-	upf Sessions // nil: the node is no user plane function
+	upf *upf.UPF // nil: the node is no user plane function
 	log *slog.Logger
 }
 
 // NewWriter is one for a data path that may hold anything.
-func NewWriter(dp *DataPath, sessions Sessions, log *slog.Logger) *Writer {
+func NewWriter(dp *DataPath, sessions *upf.UPF, log *slog.Logger) *Writer {
 	return &Writer{Tables: plan.Empty(), Modes: map[string]dataplane.Mode{}, Failures: map[desired.Ref]error{}, dp: dp, upf: sessions, log: log}
 }
 

@@ -11,8 +11,8 @@
 //     calls it again when the configuration or this node changes,
 //  2. waits for Queue.Ready, takes the Updates from the Queue and applies them
 //     to a copy of the State (State.Edit), and
-//  3. applies Withdraw in place of Apply, and calls Refused, for an Update that
-//     cannot be used.
+//  3. applies Withdraw in place of Apply for an Update that cannot be used, and
+//     keeps a Refusal.
 //
 // A Queue and the Sources lock themselves. One goroutine at a time calls
 // Sources.Adjust. The speaker of BGP and the watcher of Kubernetes run

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/bgp"
@@ -14,12 +13,8 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-const (
-	// claimedBits is the length of the locator that a node claims.
-	claimedBits = 48
-	// retryRefused is how often a refused update is pushed again.
-	retryRefused = time.Minute
-)
+// claimedBits is the length of the locator that a node claims.
+const claimedBits = 48
 
 // Kubernetes observes the Kubernetes API, publishes this node there and claims
 // its locator.
@@ -35,65 +30,12 @@ type Kubernetes struct {
 	claims  chan struct{} // the Node is there, or is another one
 	uid     string        // of the Node, as the API had it last
 	node    overlay.Node  // that was published
-
-	mu      sync.Mutex
-	newest  map[Entry]uint64 // the number of the newest update
-	last    uint64           // number
-	refused map[Entry]refusal
-}
-
-// refusal is why this node cannot use an update.
-type refusal struct {
-	Update
-	path string // of the update, as the watcher names it; empty: it has none
-	why  error
 }
 
 // NewKubernetes makes one that pushes what it hears to a queue. The watcher asks
 // nothing before start.
 func NewKubernetes(c Config, w *kube.Watcher, to *Queue, log *slog.Logger) *Kubernetes {
-	return &Kubernetes{
-		of: c, watcher: w, queue: to, log: log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1),
-		newest: map[Entry]uint64{}, refused: map[Entry]refusal{},
-	}
-}
-
-// push pushes an update that the agent may refuse.
-func (k *Kubernetes) push(path string, u Update) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.last++
-	number := k.last
-	delete(k.refused, u.Entry)
-	k.newest[u.Entry] = number
-	u.Refused = func(why error) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.newest[u.Entry] == number {
-			k.refused[u.Entry] = refusal{u, path, why}
-		}
-	}
-	k.queue.Push(u)
-}
-
-// pushGone pushes the end of an entry.
-func (k *Kubernetes) pushGone(e Entry, apply func(*State)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.refused, e)
-	delete(k.newest, e)
-	k.queue.Push(Update{Apply: apply})
-}
-
-// RetryRefused pushes the refused updates again: what they conflict with may be
-// gone.
-func (k *Kubernetes) RetryRefused() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for e, r := range k.refused {
-		delete(k.refused, e) // until it is refused again
-		k.queue.Push(r.Update)
-	}
+	return &Kubernetes{of: c, watcher: w, queue: to, log: log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1)}
 }
 
 // start watches. What s holds of Kubernetes stays until the API server says
@@ -109,18 +51,6 @@ func (k *Kubernetes) start(ctx context.Context, s *State) {
 	k.running.Go(func() {
 		if err := k.watcher.Run(ctx, k, known); err != nil {
 			k.log.Error("the Kubernetes API is not watched any more", "error", err)
-		}
-	})
-	k.running.Go(func() {
-		again := time.NewTicker(retryRefused)
-		defer again.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-again.C:
-				k.RetryRefused()
-			}
 		}
 	})
 	if k.pool.IsValid() {
@@ -173,16 +103,14 @@ func (k *Kubernetes) problem() string {
 	return ""
 }
 
-// Verdicts are those on the paths of Kubernetes: of the policies, and of the
-// paths that this node refuses. verdicts are by policy.
-func (k *Kubernetes) Verdicts(s *State, verdicts map[string][]srpolicy.Verdict) (out []kube.Verdict) {
-	k.mu.Lock()
-	for _, r := range k.refused {
-		if r.path != "" {
-			out = append(out, kube.Verdict{Path: r.path, Why: r.why.Error()})
+// Verdicts are those on the paths of Kubernetes: of the policies, by policy, and on
+// the updates that this node refuses.
+func (s *State) Verdicts(verdicts map[string][]srpolicy.Verdict, refused map[Entry]Refusal) (out []kube.Verdict) {
+	for _, r := range refused {
+		if r.KubeName != "" {
+			out = append(out, kube.Verdict{Path: r.KubeName, Why: r.Why.Error()})
 		}
 	}
-	k.mu.Unlock()
 	for _, list := range verdicts {
 		for _, v := range list {
 			if p, ok := s.Paths[v.Path]; ok && p.Kube != "" {
@@ -219,8 +147,9 @@ func (k *Kubernetes) SetLocalSIDs(sids kube.LocalSIDs) {
 
 // PutNode pushes another node, as a kube.Handler.
 func (k *Kubernetes) PutNode(n overlay.Node) {
-	k.push("", Update{
+	k.queue.Push(Update{
 		Entry:    Entry{EntryNode, n.Name},
+		Retry:    true,
 		Apply:    func(s *State) { s.PutNode(n) },
 		Withdraw: func(s *State) { s.DropNode(n.Name) },
 	})
@@ -228,23 +157,25 @@ func (k *Kubernetes) PutNode(n overlay.Node) {
 
 // DeleteNode pushes that another node is gone, as a kube.Handler.
 func (k *Kubernetes) DeleteNode(name string) {
-	k.pushGone(Entry{EntryNode, name}, func(s *State) { s.DropNode(name) })
+	k.queue.Push(Update{Entry: Entry{EntryNode, name}, Apply: func(s *State) { s.DropNode(name) }})
 }
 
 // PutPath pushes a candidate path, as a kube.Handler.
 func (k *Kubernetes) PutPath(p kube.Path) {
 	name := shortName("kube", p.Name)
-	k.push(p.Name, Update{
+	k.queue.Push(Update{
 		Entry: Entry{EntryPath, name},
 		Apply: func(s *State) {
 			s.PutPath(name, Path{Path: bgp.Path{Advertised: p.Advertised}, Kube: p.Origin, KubeName: p.Name})
 		},
 		Withdraw: func(s *State) { s.DropPath(name) },
+		Retry:    true,
+		KubeName: p.Name,
 	})
 }
 
 // WithdrawPath pushes that a candidate path is gone, as a kube.Handler.
 func (k *Kubernetes) WithdrawPath(name string) {
 	name = shortName("kube", name)
-	k.pushGone(Entry{EntryPath, name}, func(s *State) { s.DropPath(name) })
+	k.queue.Push(Update{Entry: Entry{EntryPath, name}, Apply: func(s *State) { s.DropPath(name) }})
 }

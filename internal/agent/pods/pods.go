@@ -213,7 +213,7 @@ func (p *Pods) hold(key Attachment) (release func()) {
 	}
 }
 
-// Check says what is missing for a pod to be attached.
+// check says what is missing for a pod to be attached.
 func (v Pod) check(key Attachment) error {
 	for _, f := range []struct{ name, value string }{
 		{"container_id", key.ContainerID}, {"interface", key.Interface}, {"network", v.Network}, {"netns", v.NetNS}, {"host_interface", v.HostInterface},
@@ -256,23 +256,19 @@ func (p *Pods) Add(key Attachment, v Pod) (Network, error) {
 		return Network{}, err
 	}
 	p.log.Info("pod added", "pod", v.Namespace+"/"+v.Name, "addresses", lease.Addresses, "interface", v.HostInterface, "container", key.ContainerID)
-	given := networkOf(lease, p.now()) // who changes the MTU sees this pod, or it sees the change
+	// Who changes the MTU sees this pod, or this pod sees the change.
+	given := Network{Addresses: lease.Addresses, MTU: p.now().MTU}
+	for _, a := range lease.Addresses {
+		if a.Is4() {
+			given.Gateways = append(given.Gateways, podGateway4)
+		} else {
+			given.Gateways = append(given.Gateways, podGateway6)
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fresh[key] = freshPod{given.MTU, time.Now()}
 	return given, nil
-}
-
-func networkOf(l ipam.Lease[Pod], s Settings) Network {
-	n := Network{Addresses: l.Addresses, MTU: s.MTU}
-	for _, a := range l.Addresses {
-		gateway := podGateway6
-		if a.Is4() {
-			gateway = podGateway4
-		}
-		n.Gateways = append(n.Gateways, gateway)
-	}
-	return n
 }
 
 // forKernel and forTable are a lease as the kernel and the data path know it.
@@ -419,7 +415,10 @@ func (p *Pods) note(key Attachment, err error) {
 
 // Retry connects what could not be, and takes away what is gone.
 func (p *Pods) Retry() {
-	for _, key := range p.failed() {
+	p.mu.Lock()
+	failed := slices.Collect(maps.Keys(p.failures))
+	p.mu.Unlock()
+	for _, key := range failed {
 		release := p.hold(key)
 		var err error
 		if l, there := p.book.Get(key); there {
@@ -450,15 +449,7 @@ func (p *Pods) Retell() {
 	}
 }
 
-func (p *Pods) failed() (keys []Attachment) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key := range p.failures {
-		keys = append(keys, key)
-	}
-	return keys
-}
-
+// Readiness says whether pods can be added now.
 func (p *Pods) Readiness() Readiness {
 	s := p.now()
 	r := Readiness{Ready: s.Problem == "", Reason: s.Problem, Limited: s.Limited}
@@ -468,6 +459,7 @@ func (p *Pods) Readiness() Readiness {
 	return r
 }
 
+// List are the pods, by their addresses.
 func (p *Pods) List() []Status {
 	leases := p.book.Leases()
 	p.mu.Lock()

@@ -36,13 +36,20 @@ type sender struct {
 // Source is the address of the interface that the packet leaves by, or else the
 // one that the kernel would send from.
 func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
-	if way.Back == nil && way.Table == event.SessionTable {
-		return s.sourceForUE(dst, way.Ifindex)
-	}
-	if way.Back == nil && way.Table == netdev.TableMain {
+	links := s.links()
+	switch {
+	case way.Back == nil && way.Table == event.SessionTable: // a UE is answered from where its packet came by, or from any
+		addr, ok := addressOn(links, way.Ifindex, dst)
+		if !ok {
+			addr, ok = anyLocal(links, dst, func(a netip.Addr) bool { return !a.IsLoopback() && !a.IsLinkLocalUnicast() })
+		}
+		if !ok {
+			return netip.Addr{}, fmt.Errorf("%w: the node has no address to answer %s from", slowpath.ErrNoRoute, dst)
+		}
+		return addr, nil
+	case way.Back == nil && way.Table == netdev.TableMain:
 		return s.kernel.Source(dst, way.Ifindex)
 	}
-	links := s.links()
 	ifindex, tags := way.Ifindex, tagsOf(way.Back)
 	if way.Back == nil {
 		nh, err := s.nextHop(links, dst, way)
@@ -56,14 +63,12 @@ func (s *sender) Source(dst netip.Addr, way slowpath.Way) (netip.Addr, error) {
 		return addr, nil
 	}
 	addr, err := s.kernel.Source(dst, ifindex)
-	if err != nil { // main knows no way: any address of the node will do
-		i := slices.IndexFunc(links.Local(), func(a netip.Addr) bool { return a.Is4() == dst.Is4() })
-		if i < 0 {
-			return netip.Addr{}, err
+	if err != nil { // the main table has no route: any address of the node will do
+		if local, ok := anyLocal(links, dst, netip.Addr.IsValid); ok {
+			return local, nil
 		}
-		return links.Local()[i], nil
 	}
-	return addr, nil
+	return addr, err
 }
 
 // Send sends an IP packet with all its lengths and checksums.
@@ -93,20 +98,14 @@ func (s *sender) Send(packet []byte, way slowpath.Way) error {
 	return s.out.Transmit(frameOf(nh, etherType, packet), nh.Ifindex)
 }
 
-// sourceForUE is what a UE is answered from: an address of the interface that
-// its packet came by, or any.
-func (s *sender) sourceForUE(ue netip.Addr, ifindex int) (netip.Addr, error) {
-	links := s.links()
-	if addr, ok := addressOn(links, ifindex, ue); ok {
-		return addr, nil
-	}
-	i := slices.IndexFunc(links.Local(), func(a netip.Addr) bool {
-		return a.Is4() == ue.Is4() && !a.IsLoopback() && !a.IsLinkLocalUnicast()
-	})
+// anyLocal is an address of the node of the family of dst.
+func anyLocal(links *netdev.Snapshot, dst netip.Addr, fits func(netip.Addr) bool) (netip.Addr, bool) {
+	local := links.Local()
+	i := slices.IndexFunc(local, func(a netip.Addr) bool { return a.Is4() == dst.Is4() && fits(a) })
 	if i < 0 {
-		return netip.Addr{}, fmt.Errorf("%w: the node has no address to answer %s from", slowpath.ErrNoRoute, ue)
+		return netip.Addr{}, false
 	}
-	return links.Local()[i], nil
+	return local[i], true
 }
 
 func (s *sender) sendBack(packet []byte, way slowpath.Way) error {

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +15,8 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -229,4 +233,194 @@ func (a *Agent) BGPPeers() ([]BGPPeerStatus, error) {
 			Since: p.Since, Received: int(p.Received)}
 	}
 	return out, nil
+}
+
+// OverlayStatus is the node as a member of its cluster.
+type OverlayStatus struct {
+	Mode     string       `json:"mode"`
+	Problem  string       `json:"problem,omitempty"` // why it is no member yet
+	Self     overlay.Node `json:"self,omitzero"`
+	SIDs     []string     `json:"sids,omitempty"` // with their behaviours
+	Uplinks  []string     `json:"uplinks,omitempty"`
+	MTU      int          `json:"mtu,omitempty"` // of pods
+	Pods     int          `json:"pods"`
+	Nodes    int          `json:"nodes"`              // others
+	Problems []string     `json:"problems,omitempty"` // what cannot be as it was asked for
+	// NetworkPolicy says what becomes of these.
+	NetworkPolicy string `json:"network_policy"`
+	// BGP sessions that there are to be, and those that are established.
+	BGPSessions    int `json:"bgp_sessions,omitempty"`
+	BGPEstablished int `json:"bgp_established,omitempty"`
+}
+
+// notEnforced is what there is to say of NetworkPolicy.
+const notEnforced = "not enforced"
+
+// NodeStatus is another node of the cluster.
+type NodeStatus struct {
+	overlay.Node
+	Origin   string   `json:"origin"`             // static, kube or bgp
+	Policies []string `json:"policies,omitempty"` // that lead to it
+	State    string   `json:"state"`              // ready, or why not
+	Problems []string `json:"problems,omitempty"` // what of it is not used
+}
+
+// Key is the node's name, or its address where only that is known.
+func (s NodeStatus) Key() string { return cmp.Or(s.Name, s.Address.String()) }
+
+// overlayStatus is nil for a node that is to be no member of a cluster. silence is
+// why the Kubernetes API says nothing. mu is held.
+func (c *core) overlayStatus(silence string) *OverlayStatus {
+	g := c.goal
+	if !g.Desired.Process.Overlay.IsSet() {
+		return nil
+	}
+	s := &OverlayStatus{
+		Mode: g.Desired.Process.Overlay.Mode, MTU: c.overlay.MTU(), Pods: len(c.pods.List()), Nodes: len(g.Wanted.Peers), NetworkPolicy: notEnforced,
+	}
+	if g.Self.Name == "" {
+		s.Problem = withSilence(silence, strings.Join(c.overlay.Problems(), "; "))
+		return s
+	}
+	s.Self = g.Self.Node()
+	for _, sid := range g.Self.SIDs() {
+		s.SIDs = append(s.SIDs, fmt.Sprintf("%s %s", sid.SID, sid.Behavior))
+	}
+	s.Uplinks = c.overlay.UplinkNames()
+	s.Problems = slices.Concat(c.overlay.Problems(), g.Problems)
+	if silence != "" {
+		s.Problems = append(s.Problems, silence)
+	}
+	for _, p := range g.Wanted.Peers {
+		for _, why := range p.Problems {
+			s.Problems = append(s.Problems, fmt.Sprintf("%s: %s", cmp.Or(p.Name, p.Address.String()), why))
+		}
+	}
+	return s
+}
+
+// withSilence is a problem, and the silence that it may come from.
+func withSilence(silence, problem string) string {
+	if silence == "" {
+		return problem
+	}
+	return silence + "; " + problem
+}
+
+// Nodes are the others of the cluster.
+func (a *Agent) Nodes() (out []NodeStatus, err error) {
+	c := a.core
+	err = c.read(func() error {
+		g := c.goal
+		if !g.Desired.Process.Overlay.IsSet() {
+			return ErrNoCluster
+		}
+		named := map[string]bool{}
+		for _, n := range g.Nodes() {
+			named[n.Name] = true
+		}
+		for _, p := range g.Wanted.Peers {
+			s := NodeStatus{Node: p.Node, Origin: config.OverlayBGP, Problems: p.Problems, State: "ready"}
+			if p.Name != "" && named[p.Name] {
+				s.Origin = g.Desired.Process.Overlay.Mode
+			}
+			s.Policies, s.State = c.policiesTo(p)
+			out = append(out, s)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// policiesTo are the policies to a node, and why one of them does not lead there.
+func (c *core) policiesTo(p overlay.Peer) (names []string, state string) {
+	used := map[string]bool{}
+	for _, s := range c.goal.Wanted.Steering {
+		used[s.Policy] = true
+	}
+	state = "ready"
+	for name, policy := range c.writer.Tables.Policies {
+		if policy.Endpoint != p.Address || !used[name] {
+			continue
+		}
+		names = append(names, name)
+		verdicts := c.writer.Tables.Verdicts[name]
+		if !slices.ContainsFunc(verdicts, func(v srpolicy.Verdict) bool { return v.Valid }) {
+			state = "no path to it"
+			if len(verdicts) > 0 {
+				state = verdicts[0].Why
+			}
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		state = strings.Join(p.Problems, "; ")
+	}
+	return names, state
+}
+
+// Gauges are the figures that only metrics show.
+type Gauges struct {
+	Version   string // of the program
+	DataPath  string // hash of the loaded build; "": Run is not ready, and nothing else is set
+	Failures  int    // what is tried again
+	Tables    map[string]dataplane.Usage
+	Resources map[Owned]int
+	Modes     map[string]string // of the configuration's interfaces; "": not attached
+	Hops      map[string]int    // adjacencies by state
+	SlowPath  map[string]uint64 // events
+	Paths     int               // candidate paths that others advertise
+	UPF       *UPFGauges        // of a node that is one
+}
+
+// Owned is what resources are counted by.
+type Owned struct {
+	Kind   Kind
+	Origin Origin
+}
+
+// UPFGauges are those of a user plane function.
+type UPFGauges struct {
+	Events        map[string]uint64
+	BufferedBytes int64
+	PFCP          pfcp.Stats
+}
+
+// Gauges reads them. Before Run is ready there is the version only.
+func (a *Agent) Gauges() Gauges {
+	g := Gauges{Version: a.options.Version}
+	c := a.core
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.isReady() != nil {
+		return g
+	}
+	g.DataPath, g.Failures, g.Tables = c.dp.Build(), len(c.writer.Failures), c.dp.Counters.Usage()
+	g.SlowPath, g.Paths = a.punts.Counters(), len(c.goal.Observed.Paths)
+	g.Resources, g.Modes = map[Owned]int{}, map[string]string{}
+	for _, kind := range desired.Kinds {
+		g.Resources[Owned{kind, OriginFile}], g.Resources[Owned{kind, OriginAPI}] = 0, 0
+	}
+	for r := range c.goal.All() {
+		g.Resources[Owned{r.Kind, r.Origin}]++
+		if v, ok := r.Value.(config.Interface); ok {
+			g.Modes[v.Name] = string(c.writer.Modes[v.Name])
+		}
+	}
+	g.Hops = map[string]int{"ready": 0, "kernel": 0, "not_ready": 0}
+	for _, h := range c.network.Hops() {
+		switch {
+		case h.Next == nil:
+			g.Hops["not_ready"]++
+		case h.Next.Pass:
+			g.Hops["kernel"]++
+		default:
+			g.Hops["ready"]++
+		}
+	}
+	if u := c.upf; u.server != nil {
+		stats := u.upf.Stats()
+		g.UPF = &UPFGauges{Events: maps.Collect(stats.All()), BufferedBytes: stats.BufferedBytes.Load(), PFCP: u.server.Stats()}
+	}
+	return g
 }
