@@ -131,11 +131,13 @@ func (d *daemon) start(tb testing.TB, s *netdev.Snapshot) *daemon {
 	case <-opened:
 		d.watcher.options.OnChange(s)
 	case err := <-done:
+		stopped = true
 		tb.Fatalf("Run ended: %v", err)
 	}
 	select {
 	case <-d.Ready():
 	case err := <-done:
+		stopped = true
 		tb.Fatalf("Run ended: %v", err)
 	case <-time.After(10 * time.Second):
 		tb.Fatal("not ready after 10 s")
