@@ -24,25 +24,25 @@ type dataPath struct {
 	Sessions upf.DataPath
 	Punts    punt.DataPath
 	Counters counters
-	Trace    tracePoint
+	Trace    tracer
 	Sweep    func() error // removes what was taken over and not put since
 	Build    func() string
 	Close    func() error
 }
 
 // counters are what people and metrics read of the data path.
-type counters interface {
-	Outcomes() ([]dataplane.Counter, error)
-	SIDCounter(netip.Prefix) (dataplane.Counter, error)
-	ListCounters(policy string) ([]dataplane.Counter, error)
-	TunnelCounters(name string) (received, sent dataplane.Counter, err error)
-	Usage() map[string]dataplane.Usage
+type counters struct {
+	Outcomes func() ([]dataplane.Counter, error)
+	SID      func(netip.Prefix) (dataplane.Counter, error)
+	Lists    func(policy string) ([]dataplane.Counter, error)
+	Tunnel   func(name string) (received, sent dataplane.Counter, err error)
+	Usage    func() map[string]dataplane.Usage
 }
 
-// tracePoint is the data path's one filter, and what it lets through.
-type tracePoint interface {
-	SetTrace(*dataplane.TraceFilter) error
-	Trace(context.Context, func(dataplane.TraceEvent)) error
+// tracer is the data path's one filter, and what it lets through.
+type tracer interface {
+	Set(*dataplane.TraceFilter) error
+	Read(context.Context, func(dataplane.TraceEvent)) error
 }
 
 // watcher is what the agent needs of *netdev.Watcher.
@@ -59,34 +59,54 @@ type host interface {
 	pods.Host
 }
 
+// sessions is the data path as the user plane function uses it.
+type sessions struct{ *dataplane.DataPlane }
+
+// These are the methods of its concepts by the names that upf.DataPath has.
+func (s sessions) Inject(frame []byte, ifindex int) error { return s.Frames.Inject(frame, ifindex) }
+func (s sessions) InjectKept(frame []byte, ifindex int) error {
+	return s.Frames.InjectKept(frame, ifindex)
+}
+func (s sessions) PuntsIdle() bool                      { return s.Punts.Idle() }
+func (s sessions) PutSession(v dataplane.Session) error { return s.Sessions.Put(v) }
+func (s sessions) DropSession(id uint64) error          { return s.Sessions.Drop(id) }
+func (s sessions) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
+	return s.Sessions.Remove(id, done)
+}
+func (s sessions) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) { return s.Sessions.Usage(id) }
+func (s sessions) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error {
+	return s.Sessions.SetLimits(id, rule, l)
+}
+func (s sessions) NewTEID() (uint32, error)   { return s.Sessions.NewTEID() }
+func (s sessions) TakeTEID(teid uint32) error { return s.Sessions.TakeTEID(teid) }
+func (s sessions) FreeTEID(teid uint32)       { s.Sessions.FreeTEID(teid) }
+
 func openDataPath(o dataplane.Options) (*dataPath, error) {
 	dp, err := dataplane.Open(o)
 	if err != nil {
 		return nil, err
 	}
-	return joined(concepts{dp}), nil
-}
-
-// joined is the real data path by who uses it.
-func joined(dp *dataplane.DataPlane) *dataPath {
 	return &dataPath{
 		DataPath: apply.DataPath{
 			SetSettings: dp.SetSettings,
-			Policies:    apply.Table[srpolicy.Policy, string]{Put: dp.PutPolicy, Delete: dp.DeletePolicy},
-			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: dp.PutTunnel, Delete: dp.DeleteTunnel},
-			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: dp.PutSID, Delete: dp.DeleteSID},
-			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: dp.PutSessionSID, Delete: dp.DeleteSessionSID},
-			Links:       apply.Table[dataplane.Link, dataplane.Link]{Put: dp.PutLink, Delete: dp.DeleteLink},
-			Steering:    apply.Table[srpolicy.Steering, srpolicy.Steering]{Put: dp.PutSteering, Delete: dp.DeleteSteering},
-			SetPort:     dp.SetPort, DeletePort: dp.DeletePort,
-			Attach: dp.Attach, Detach: dp.Detach, Attached: dp.Attached,
-			Uplinks:  apply.Table[int, int]{Put: dp.AttachUplink, Delete: dp.DetachUplink},
-			Entry:    apply.Table[int, int]{Put: dp.AttachEntry, Delete: dp.DetachEntry},
-			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: dp.PutLocal, Delete: dp.DeleteLocal},
-			Devices:  apply.Table[int, int]{Put: dp.PutDevice, Delete: dp.DeleteDevice},
-			PutRoute: dp.PutRoute, DeleteRoute: dp.DeleteRoute,
-			AdjacencyKeys: dp.AdjacencyKeys, AdjacencyChanges: dp.AdjacencyChanges, SetNextHop: dp.SetNextHop,
+			Policies:    apply.Table[srpolicy.Policy, string]{Put: dp.Policies.Put, Delete: dp.Policies.Delete},
+			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: dp.Tunnels.Put, Delete: dp.Tunnels.Delete},
+			SIDs:        apply.Table[srv6.LocalSID, netip.Prefix]{Put: dp.SIDs.Put, Delete: dp.SIDs.Delete},
+			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: dp.SIDs.PutForSessions, Delete: dp.SIDs.DeleteForSessions},
+			Links:       apply.Table[dataplane.Link, dataplane.Link]{Put: dp.Links.Put, Delete: dp.Links.Delete},
+			Steering:    apply.Table[srpolicy.Steering, srpolicy.Steering]{Put: dp.Steering.Put, Delete: dp.Steering.Delete},
+			SetPort:     dp.Ports.Set, DeletePort: dp.Ports.Delete,
+			Attach: dp.XDP.Attach, Detach: dp.XDP.Detach, Attached: dp.XDP.Attached,
+			Uplinks:  apply.Table[int, int]{Put: dp.TCX.AttachUplink, Delete: dp.TCX.DetachUplink},
+			Entry:    apply.Table[int, int]{Put: dp.TCX.AttachEntry, Delete: dp.TCX.DetachEntry},
+			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: dp.Steering.PutLocal, Delete: dp.Steering.DeleteLocal},
+			Devices:  apply.Table[int, int]{Put: dp.Ports.PutDevice, Delete: dp.Ports.DeleteDevice},
+			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
+			AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop,
 		},
-		Pods: dp, Sessions: dp, Punts: dp, Counters: dp, Trace: dp, Sweep: dp.Sweep, Build: dp.Build, Close: dp.Close,
-	}
+		Pods: dp.Pods, Sessions: sessions{dp}, Trace: dp.Trace,
+		Punts:    punt.DataPath{Injector: dp.Frames, InjectToUE: dp.InjectToUE, Read: dp.Punts.Read},
+		Counters: counters{Outcomes: dp.Outcomes, SID: dp.SIDs.Counter, Lists: dp.Policies.Counters, Tunnel: dp.Tunnels.Counters, Usage: dp.Usage},
+		Sweep:    dp.Sweep, Build: dp.Build, Close: dp.Close,
+	}, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/agent/apply"
+	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -86,8 +87,24 @@ func (f *fakeDataPath) joined() *dataPath {
 			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
 			AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop,
 		},
-		Pods: f, Sessions: f, Punts: f, Counters: f, Trace: f, Sweep: f.Sweep, Build: f.Build, Close: f.Close,
+		Pods: podTable{f}, Sessions: f, Trace: tracing{f},
+		Punts:    punt.DataPath{Injector: f, InjectToUE: f.InjectToUE, Read: f.Punts},
+		Counters: counters{Outcomes: f.Outcomes, SID: f.SIDCounter, Lists: f.ListCounters, Tunnel: f.TunnelCounters, Usage: f.Usage},
+		Sweep:    f.Sweep, Build: f.Build, Close: f.Close,
 	}
+}
+
+type podTable struct{ *fakeDataPath }
+
+func (p podTable) Put(v dataplane.Pod) error { return p.PutPod(v) }
+func (p podTable) Delete(ifindex int) error  { return p.DeletePod(ifindex) }
+func (p podTable) List() []dataplane.Pod     { return p.Pods() }
+
+type tracing struct{ *fakeDataPath }
+
+func (t tracing) Set(f *dataplane.TraceFilter) error { return t.SetTrace(f) }
+func (t tracing) Read(ctx context.Context, f func(dataplane.TraceEvent)) error {
+	return t.Trace(ctx, f)
 }
 
 // call notes a call, and says whether it is to fail.

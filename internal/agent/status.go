@@ -121,7 +121,7 @@ func (a *Agent) Locators() ([]LocatorStatus, error) {
 // SIDs are the local SIDs with their counters.
 func (a *Agent) SIDs() ([]SIDStatus, error) {
 	return each(a.core, func(r desired.Resource, v srv6.LocalSID) (SIDStatus, error) {
-		n, err := a.core.dp.Counters.SIDCounter(v.SID)
+		n, err := a.core.dp.Counters.SID(v.SID)
 		s := SIDStatus{LocalSID: v, Origin: r.Origin, Counter: Counter(n)}
 		if v.NextHop.IsValid() || v.Interface != "" {
 			s.NextHop = apply.Resolve(a.core.links, dataplane.AdjacencyKey{NextHop: v.NextHop, Interface: v.Interface}).State()
@@ -136,7 +136,7 @@ func (a *Agent) Policies() ([]PolicyStatus, error) {
 		t := a.core.writer.Tables
 		s := PolicyStatus{Policy: v, Origin: r.Origin, Lists: []Counter{}, Paths: t.Verdicts[v.Name]}
 		s.SegmentLists = t.Policies[v.Name].SegmentLists
-		lists, err := a.core.dp.Counters.ListCounters(v.Name)
+		lists, err := a.core.dp.Counters.Lists(v.Name)
 		for _, c := range lists {
 			s.Lists = append(s.Lists, Counter(c))
 			s.Counter.Packets += c.Packets
@@ -168,7 +168,7 @@ func (a *Agent) Steerings() ([]SteeringStatus, error) {
 // Tunnels are the GTP-U tunnels with their counters.
 func (a *Agent) Tunnels() ([]TunnelStatus, error) {
 	return each(a.core, func(r desired.Resource, v gtpu.Tunnel) (TunnelStatus, error) {
-		received, sent, err := a.core.dp.Counters.TunnelCounters(v.Name)
+		received, sent, err := a.core.dp.Counters.Tunnel(v.Name)
 		return TunnelStatus{Tunnel: v, Origin: r.Origin, Received: Counter(received), Sent: Counter(sent)}, err
 	})
 }

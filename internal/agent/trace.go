@@ -28,11 +28,11 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	if err != nil {
 		return err
 	}
-	if err := a.core.dp.Trace.SetTrace(kernel); err != nil {
+	if err := a.core.dp.Trace.Set(kernel); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
 	defer func() {
-		if err := a.core.dp.Trace.SetTrace(nil); err != nil {
+		if err := a.core.dp.Trace.Set(nil); err != nil {
 			a.log.Error("cannot end the trace in the data path: it goes on costing time", "error", err)
 		}
 	}()
@@ -45,7 +45,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 		case <-failed.Done():
 		}
 	}()
-	err = a.core.dp.Trace.Trace(failed, func(e dataplane.TraceEvent) {
+	err = a.core.dp.Trace.Read(failed, func(e dataplane.TraceEvent) {
 		event := a.core.traceEvent(e)
 		if failed.Err() != nil || !matches(filter, event) {
 			return

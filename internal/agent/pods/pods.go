@@ -90,9 +90,9 @@ var (
 
 // Table is what pods need of the data path.
 type Table interface {
-	PutPod(dataplane.Pod) error
-	DeletePod(ifindex int) error
-	Pods() []dataplane.Pod
+	Put(dataplane.Pod) error
+	Delete(ifindex int) error
+	List() []dataplane.Pod
 }
 
 // Host is what pods need of the kernel: *netdev.Host.
@@ -290,14 +290,14 @@ func (p *Pods) connect(l ipam.Lease[Pod]) error {
 		return err
 	}
 	if l.Holder.Shaped {
-		return p.table.DeletePod(l.Holder.HostIfindex)
+		return p.table.Delete(l.Holder.HostIfindex)
 	}
-	return p.table.PutPod(forTable(l))
+	return p.table.Put(forTable(l))
 }
 
 // disconnect is the reverse, whatever of it was done.
 func (p *Pods) disconnect(l ipam.Lease[Pod]) error {
-	return errors.Join(p.table.DeletePod(l.Holder.HostIfindex), p.host.ForgetPod(forKernel(l)))
+	return errors.Join(p.table.Delete(l.Holder.HostIfindex), p.host.ForgetPod(forKernel(l)))
 }
 
 // Remove takes a pod's addresses back, whatever of it is gone already.
@@ -316,7 +316,7 @@ func (p *Pods) Remove(key Attachment) error {
 
 func (p *Pods) takeAway(lease ipam.Lease[Pod]) error {
 	key := lease.Key
-	if err := p.table.DeletePod(lease.Holder.HostIfindex); err != nil {
+	if err := p.table.Delete(lease.Holder.HostIfindex); err != nil {
 		return err
 	}
 	if err := p.host.DeletePod(forKernel(lease)); err != nil {
@@ -341,7 +341,7 @@ func (p *Pods) Check(key Attachment) ([]string, error) {
 		return nil, err
 	}
 	want := forTable(lease)
-	if !lease.Holder.Shaped && !slices.ContainsFunc(p.table.Pods(), func(e dataplane.Pod) bool {
+	if !lease.Holder.Shaped && !slices.ContainsFunc(p.table.List(), func(e dataplane.Pod) bool {
 		return e.Ifindex == want.Ifindex && slices.Equal(e.MAC, want.MAC) && sameAddresses(e.Addresses, want.Addresses)
 	}) {
 		wrong = append(wrong, fmt.Sprintf("the data path does not lead to %s", want.Addresses))
@@ -390,9 +390,9 @@ func (p *Pods) Restore(table Table, links *netdev.Snapshot) error {
 		p.note(l.Key, p.connect(l))
 	}
 	var errs []error
-	for _, e := range table.Pods() {
+	for _, e := range table.List() {
 		if !known[e.Ifindex] {
-			errs = append(errs, table.DeletePod(e.Ifindex))
+			errs = append(errs, table.Delete(e.Ifindex))
 		}
 	}
 	return errors.Join(errs...)

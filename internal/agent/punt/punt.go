@@ -19,10 +19,10 @@ import (
 )
 
 // DataPath is what this package calls of the data path.
-type DataPath interface {
-	slowpath.Injector
-	InjectToUE(session uint64, packet []byte, ifindex int) error
-	Punts(context.Context, func(dataplane.Punt)) error
+type DataPath struct {
+	Injector   slowpath.Injector
+	InjectToUE func(session uint64, packet []byte, ifindex int) error
+	Read       func(context.Context, func(dataplane.Punt)) error // calls the function for each packet
 }
 
 // Handler gives the packets of the data path to whom they are for.
@@ -49,7 +49,7 @@ func New(dp DataPath, plane *upf.UPF, links func() *netdev.Snapshot, ask func(ne
 	}
 	s.close = out.out.Close
 	s.handler = slowpath.New(slowpath.Options{
-		Injector: dp, Sender: out, Logger: log,
+		Injector: dp.Injector, Sender: out, Logger: log,
 		Resolve: func(n slowpath.Neighbour) {
 			if key, ok := neighbourKey(links(), n); ok {
 				ask(key)
@@ -78,7 +78,7 @@ func (s *Handler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.handler.Run(ctx) })
 	group.Go(func() error {
-		if err := s.dp.Punts(ctx, s.handle); !errors.Is(err, context.Canceled) {
+		if err := s.dp.Read(ctx, s.handle); !errors.Is(err, context.Canceled) {
 			return err
 		}
 		return nil
