@@ -31,12 +31,17 @@ func (g *Goal) Derive(self overlay.Self, from *Goal, s Scope) *Goal {
 		}
 	} else {
 		next.Self, next.Problems, next.Wanted, next.Named = from.Self, from.Problems, from.Wanted, from.Named
-		d.rest = slices.DeleteFunc(slices.Clone(from.Derived), func(r desired.Resource) bool {
+		before := func(r desired.Resource) bool {
 			return r.Kind == desired.KindCandidatePath && r.Origin != desired.OriginOverlay && s.holds(r)
-		})
+		}
+		if d.rest = slices.Clip(from.Derived); slices.ContainsFunc(d.rest, before) {
+			d.rest = slices.DeleteFunc(slices.Clone(d.rest), before)
+		}
 	}
 	d.paths()
-	next.Derived = slices.Concat(d.policies, d.rest)
+	if next.Derived = d.rest; len(d.policies) > 0 {
+		next.Derived = slices.Concat(d.policies, d.rest)
+	}
 	return &next
 }
 
