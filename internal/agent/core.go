@@ -277,7 +277,7 @@ func (c *core) retry() {
 func (c *core) converge(to *plan.Tables, scope plan.Scope) {
 	c.overlay.LowerMTU(c.goal, to, c.links)
 	c.writer.Converge(to, scope)
-	c.touch() // who advertised the paths hears which of them are active
+	c.touch() // the control planes publish which paths are active
 }
 
 // rejoin goes along where the links changed what this node is in its cluster. It

@@ -184,12 +184,12 @@ func (o *Overlay) syncEntry(mtu int) {
 		return
 	}
 	e, err := o.host.PutEntry(want, mtu)
-	if !o.check(err, "make the kernel's way into the overlay", netdev.EntryName) {
+	if !o.check(err, "create the kernel's interface into the overlay", netdev.EntryName) {
 		return
 	}
 	if e != o.entry {
 		o.routes = nil // they went with the one before
-		if !o.check(o.dp.Entry.Put(e.Exit), "attach to the kernel's way into the overlay", netdev.EntryName) {
+		if !o.check(o.dp.Entry.Put(e.Exit), "attach to the kernel's interface into the overlay", netdev.EntryName) {
 			return
 		}
 	}
@@ -302,8 +302,8 @@ func addressesOf(n overlay.Node) []netip.Prefix {
 	return out
 }
 
-// syncPods tells pods that come what there is, and those that are there of a
-// longer or shorter way.
+// syncPods has new pods get the prefixes and the MTU, and sets the MTU of the
+// present ones when it changes.
 func (o *Overlay) syncPods(mtu int) {
 	if !o.check(o.pods.Set(pods.Settings{Prefixes: o.goal.Self.Prefixes, MTU: mtu}), "set the prefixes of pods", o.goal.Self.Prefixes) {
 		return
@@ -339,12 +339,12 @@ func (o *Overlay) leave() {
 	o.syncUplinks(nil)
 	o.syncMasquerade(false)
 	if e := o.entry; e.Exit != 0 {
-		o.check(o.dp.Entry.Delete(e.Exit), "detach from the kernel's way into the overlay", netdev.EntryName)
+		o.check(o.dp.Entry.Delete(e.Exit), "detach from the kernel's interface into the overlay", netdev.EntryName)
 	}
 	for _, r := range o.routes {
 		o.check(o.host.DeleteRoute(r), "delete the kernel's route", r.Prefix)
 	}
-	if o.check(o.host.DeleteEntry(), "remove the kernel's way into the overlay", netdev.EntryName) {
+	if o.check(o.host.DeleteEntry(), "remove the kernel's interface into the overlay", netdev.EntryName) {
 		o.overlayState = overlayState{problems: o.problems}
 	}
 }

@@ -26,7 +26,7 @@ type BGP struct {
 	speaker  *bgp.Speaker
 	queue    *Queue
 	node     overlay.Node // that it advertises
-	expiry   *time.Timer  // of what an earlier speaker heard
+	expiry   *time.Timer  // of the state of an earlier speaker
 	families map[netip.Addr][]string
 }
 
@@ -103,8 +103,8 @@ func NewBGP(c Config, s *State, to *Queue, log *slog.Logger) (*BGP, error) {
 	return h, nil
 }
 
-// hasBGP says whether an earlier speaker heard anything that the data path still
-// does.
+// hasBGP says whether the state of an earlier speaker holds anything: the data path
+// forwards by it.
 func (s *State) hasBGP() bool {
 	for _, p := range s.Paths {
 		if p.Kube == "" {
@@ -126,8 +126,8 @@ func (s *State) headends() (out []netip.Addr) {
 	return out
 }
 
-// start connects. What an earlier daemon heard, or this one under another
-// configuration, holds until peers have told it again, or have had time to.
+// start connects. The state of an earlier daemon, or of another configuration, holds
+// until peers have sent it again, or have had time to.
 func (h *BGP) start(ctx context.Context) (err error) {
 	h.queue.Push(Update{Apply: (*State).MarkStale})
 	if h.speaker, err = bgp.Start(ctx, h.config, h); err != nil {
@@ -185,7 +185,7 @@ func (h *BGP) Withdraw(gone srpolicy.Advertised) {
 	h.queue.Push(Update{Apply: func(s *State) { s.dropAdvertised(gone) }})
 }
 
-// Complete removes what a peer has not told again, as a bgp.Handler.
+// Complete removes what a peer has not sent again, as a bgp.Handler.
 func (h *BGP) Complete(peer netip.Addr) {
 	h.queue.Push(Update{Apply: func(s *State) { s.complete(peer) }})
 }

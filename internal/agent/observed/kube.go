@@ -32,8 +32,8 @@ type Kubernetes struct {
 	node    overlay.Node  // that was published
 }
 
-// NewKubernetes makes one that pushes what it hears to a queue. The watcher asks
-// nothing before start.
+// NewKubernetes makes one that pushes updates to a queue. The watcher asks nothing
+// before start.
 func NewKubernetes(c Config, w *kube.Watcher, to *Queue, log *slog.Logger) *Kubernetes {
 	return &Kubernetes{of: c, watcher: w, queue: to, log: log, pool: c.Overlay.LocatorPool, claims: make(chan struct{}, 1)}
 }

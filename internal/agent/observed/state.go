@@ -52,8 +52,8 @@ type Path struct {
 	// watcher; empty: a BGP peer advertises it.
 	Kube     string `json:"kube,omitempty"`
 	KubeName string `json:"kube_name,omitempty"`
-	// stale: an earlier daemon heard of it. It holds until its peer has told
-	// everything again, or has had time to.
+	// stale: it is of an earlier daemon. It holds until its peer has sent everything
+	// again, or has had time to.
 	stale bool
 }
 
@@ -68,8 +68,8 @@ type Reach struct {
 	Prefix netip.Prefix `json:"prefix"`
 	Routes []bgp.Route  `json:"routes"`
 	Number uint64       `json:"number"`
-	// awaited are the peers that an earlier daemon heard of it: it holds until
-	// one of them has told it again, or all have told everything.
+	// awaited are the peers of an earlier daemon that had sent it. It holds until one
+	// of them has sent it again, or all have sent everything.
 	awaited []netip.Addr
 }
 

@@ -90,8 +90,9 @@ func (s *State) forget(path func(Path) bool, reach func(Reach) bool) {
 	}
 }
 
-// MarkStale marks what peers say as what an earlier daemon heard. A watcher of
-// Kubernetes gets a list of what was there, and removes what is gone.
+// MarkStale marks what peers say as the state of an earlier daemon. A watcher of
+// Kubernetes needs no mark: it gets a list of what was there, and removes what is
+// gone.
 func (s *State) MarkStale() {
 	edit(&s.Paths, &s.own.paths)
 	for name, p := range s.Paths {
@@ -108,7 +109,7 @@ func (s *State) MarkStale() {
 	}
 }
 
-// complete removes what a peer, which has told everything now, has not told
+// complete removes what a peer, which has sent everything now, has not sent
 // again.
 func (s *State) complete(peer netip.Addr) {
 	s.forget(func(p Path) bool { return p.stale && p.Peer == peer }, func(Reach) bool { return false })

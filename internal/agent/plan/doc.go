@@ -10,7 +10,7 @@
 //     that Scope, and
 //  4. hands the steps to package apply.
 //
-// There is one way through these functions. A Scope only makes their input
+// Each change passes the same functions. A Scope only makes their input
 // smaller: with the Scope of one policy they look at that policy, with the zero
 // Scope at everything, and the result is the same (TestScopeIsWhole).
 //

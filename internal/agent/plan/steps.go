@@ -42,7 +42,7 @@ type PortSettings Port
 
 // Steps are the writes from one state of the tables to another, which was compiled
 // of it in a scope. Everything new is there before anything old goes, what is
-// referred to comes before what refers to it, and deletions go the other way round.
+// referred to comes before what refers to it, and deletions go in the reverse order.
 // isUPF says whether the node is a user plane function.
 func Steps(from, to *Tables, s Scope, isUPF bool) []Step {
 	p := &planner{from: from, to: to, scope: s}

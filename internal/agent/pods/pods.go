@@ -34,8 +34,8 @@ type Pod struct {
 	MAC           string `json:"mac"` // of its own end
 	// Shaped: another plugin limits its bandwidth by queues of the kernel, which
 	// would not see what the data path forwards. So it leaves this pod to the
-	// kernel: other nodes' packets leave and come by the node's own way into the
-	// overlay.
+	// kernel: other nodes' packets leave and come by the kernel's interface into
+	// the overlay.
 	Shaped bool `json:"shaped,omitempty"`
 }
 
@@ -431,7 +431,7 @@ func (p *Pods) Retry() {
 	}
 }
 
-// Retell tells fresh pods of an MTU that has changed since they were given theirs.
+// Retell sets the MTU of fresh pods that got another one than the present.
 func (p *Pods) Retell() {
 	p.mu.Lock()
 	mtu := p.settings.MTU

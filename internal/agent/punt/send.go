@@ -119,7 +119,7 @@ func (s *sender) sendBack(packet []byte, way slowpath.Way) error {
 	return s.out.Transmit(slices.Concat(way.Back, packet), way.Ifindex)
 }
 
-// nextHop finds the way by a table.
+// nextHop finds the next hop in a routing table.
 func (s *sender) nextHop(links *netdev.Snapshot, dst netip.Addr, way slowpath.Way) (netdev.NextHop, error) {
 	switch {
 	case way.Table == 0:

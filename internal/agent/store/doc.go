@@ -4,8 +4,8 @@
 // Its user
 //
 //  1. opens it (Open), which one daemon at a time can, and loads it (Load),
-//  2. calls Save for each change of the desired state, before its caller hears
-//     that the change is made,
+//  2. calls Save for each change of the desired state, before its caller gets
+//     an answer,
 //  3. calls Note for each change of the observed state alone, and runs Keep, which
 //     writes many of them at once: a crash loses no more than others say again, and
 //  4. calls Flush and Close at the end.
