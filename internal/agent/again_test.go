@@ -162,16 +162,16 @@ func TestRefusedPathIsTriedAgain(t *testing.T) {
 	if v := verdict("second"); v.Valid || v.Active {
 		t.Errorf("verdict %+v", v)
 	}
-	d.core.retryRefused()
+	d.core.observeNext(true)
 	waits(t, "it is refused again", func() bool { return verdict("second").Why != "" })
 	k.WithdrawPath("first")
 	waits(t, "the first is gone", func() bool { return verdict("first") == kube.Verdict{} })
-	d.core.retryRefused()
+	d.core.observeNext(true)
 	waits(t, "the second is used", func() bool { return verdict("second").Active })
 	k.PutPath(path("first", "2001:db8::2"))
 	waits(t, "now the first is refused", func() bool { return verdict("first").Why != "" && verdict("second").Active })
 	k.WithdrawPath("first")
-	d.core.retryRefused()
+	d.core.observeNext(true)
 	k.WithdrawPath("second")
 	waits(t, "nothing is left", func() bool { return len(d.kubeVerdicts()) == 0 })
 }

@@ -29,6 +29,8 @@ type core struct {
 	ending chan struct{} // closed when Run ends: nothing may use the data path then
 	adjust chan struct{} // the control planes may differ from the goal
 
+	observing sync.Mutex // keeps updates in their order
+
 	// mu keeps changes apart from each other and from what reads them.
 	mu       sync.RWMutex
 	dp       *dataPath
@@ -305,20 +307,25 @@ func (c *core) listen(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.queue.Ready():
-			c.observe(c.queue.Take())
+			c.observeNext(false)
 		case <-again.C:
-			c.retryRefused()
+			c.observeNext(true)
 		}
 	}
 }
 
-// retryRefused pushes the refused updates again.
-func (c *core) retryRefused() {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	for _, r := range c.refused {
-		c.queue.Push(r.Update)
+// observeNext applies the updates of the queue, and before these, if again says so,
+// the refused ones: they are older.
+func (c *core) observeNext(again bool) {
+	c.observing.Lock()
+	defer c.observing.Unlock()
+	var updates []observed.Update
+	if again {
+		for _, r := range c.refused {
+			updates = append(updates, r.Update)
+		}
 	}
+	c.observe(append(updates, c.queue.Take()...))
 }
 
 // observe applies updates: all at once if that holds together. If not, the error

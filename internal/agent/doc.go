@@ -15,6 +15,7 @@
 // Its user makes an Agent (New), calls Run in a goroutine, waits for Ready, and then
 // calls the methods of Service from any goroutine.
 //
+// core.observing keeps updates of others in their order, and is locked before core.mu.
 // core.mu guards everything that a change can touch; a method that reads holds it for
 // reading. Pods have locks of their own. Run starts these goroutines, which all end
 // with its context: the watcher of the kernel, follow (its snapshots, and what is
