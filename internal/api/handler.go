@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -135,8 +136,8 @@ func (h *handler) Check(_ context.Context, r *pb.CheckRequest) (*pb.CheckRespons
 		}
 		err = c.CheckInterfaces(have)
 	}
-	problems, ok := err.(config.Errors)
-	if err != nil && !ok {
+	var problems config.Errors
+	if err != nil && !errors.As(err, &problems) {
 		return nil, err
 	}
 	list, err := message.EncodeList[config.Error, pb.Problem](problems)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"reflect"
@@ -75,7 +76,8 @@ func hearUpdate(t *testing.T, body []byte) {
 	if err == nil {
 		_, err = bgp.ValidateUpdateMsg(m.Body.(*bgp.BGPUpdate), all, false, false, false)
 	}
-	if err != nil && err.(*bgp.MessageError).ErrorHandling != bgp.ERROR_HANDLING_ATTRIBUTE_DISCARD { // GoBGP, too, knows no other errors
+	var message *bgp.MessageError
+	if err != nil && (!errors.As(err, &message) || message.ErrorHandling != bgp.ERROR_HANDLING_ATTRIBUTE_DISCARD) {
 		return
 	}
 	s := listener(t, &checked{T: t})

@@ -79,6 +79,7 @@ type Peer struct {
 // Family is a pair of address families, for IPv4 and IPv6.
 type Family string
 
+// The families that a peer can have.
 const (
 	SRPolicy Family = "sr-policy" // SAFI 73
 	Unicast  Family = "unicast"   // prefixes of the cluster

@@ -39,7 +39,7 @@ type adder struct {
 	args   cobra.PositionalArgs
 }
 
-func (d adder) command(a *app, kind agent.Kind) *cobra.Command {
+func (d adder) command(a *app) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "add " + d.keyName + " [flags] | add -f FILE",

@@ -293,22 +293,22 @@ func (i *inject) printEvent(w io.Writer, op, node string, path srpolicy.Advertis
 	fmt.Fprintf(w, "%s color %d, endpoint %s, %s%s\n", op, path.Color, path.Endpoint, of, detail)
 }
 
-// readInjections reads a file whole, or says all that is wrong with it, by line.
-// check finds what the way it is told by does not take.
-func readInjections(file string, check func([]injection) config.Errors) ([]injection, error) {
+// checkInjections reads a file, calls check with its paths, and reports every fault
+// with its line. check also reports what BGP or Kubernetes cannot carry.
+func checkInjections(file string, check func([]injection) config.Errors) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var f injections
 	lines, err := config.Unmarshal(text, &f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	if faults := check(f.Paths); len(faults) > 0 {
-		return nil, fmt.Errorf("%s: %w", file, lines.Of(faults))
+		return fmt.Errorf("%s: %w", file, lines.Of(faults))
 	}
-	return f.Paths, nil
+	return nil
 }
 
 func (v injection) advertised() srpolicy.Advertised {
@@ -327,7 +327,7 @@ func inPaths(errs []srv6.FieldError) (all config.Errors) {
 }
 
 func readBGPInjections(file string) (out []bgp.Injection, err error) {
-	_, err = readInjections(file, func(paths []injection) config.Errors {
+	err = checkInjections(file, func(paths []injection) config.Errors {
 		var errs []srv6.FieldError
 		for j, v := range paths {
 			one := bgp.Injection{Advertised: v.advertised()}
@@ -348,7 +348,7 @@ func readBGPInjections(file string) (out []bgp.Injection, err error) {
 }
 
 func (i *inject) readKubeInjections() (out []kube.Injection, err error) {
-	_, err = readInjections(i.file, func(paths []injection) config.Errors {
+	err = checkInjections(i.file, func(paths []injection) config.Errors {
 		for _, v := range paths {
 			nodes := v.Headends
 			if len(nodes) == 0 {

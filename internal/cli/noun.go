@@ -42,7 +42,7 @@ func (n noun[T]) command(a *app) *cobra.Command {
 	a.outputFlag(show)
 	c.AddCommand(listing, show)
 	if n.add != nil {
-		c.AddCommand(n.add.command(a, n.kind), n.deletion(a))
+		c.AddCommand(n.add.command(a), n.deletion(a))
 	}
 	return c
 }

@@ -15,7 +15,7 @@ const (
 	DefaultFunctionBits  = 16
 )
 
-// MetricsOff, as Metrics.Listen, turns metrics off.
+// MetricsOff is the value of Metrics.Listen that turns metrics off.
 const MetricsOff = "off"
 
 // setDefault sets a field that has its zero value.

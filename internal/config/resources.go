@@ -180,16 +180,15 @@ func (v *validator) checkTunnels() {
 	}
 }
 
-func (v *validator) tunnel(field, name string) *gtpu.Tunnel {
+func (v *validator) tunnel(field, name string) {
 	t, ok := v.tunnels[name]
 	if !ok {
 		v.add(field, suggest(name, slices.Collect(maps.Keys(v.tunnels))), "tunnel %q does not exist", name)
-		return nil
+		return
 	}
 	if !t.Remote.IsValid() {
 		v.add(field, "set remote and remote_teid of that tunnel", "tunnel %q has no remote to send to", name)
 	}
-	return t
 }
 
 func (v *validator) checkSwitch(at string, t gtpu.Tunnel) {

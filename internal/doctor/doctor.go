@@ -12,6 +12,7 @@ import (
 // Level is how a check ended.
 type Level string
 
+// The levels, from the best to the worst.
 const (
 	OK   Level = "ok"
 	Warn Level = "warn" // it works, but not all of it, or not as well

@@ -72,11 +72,8 @@ func fixture(name string) string {
 }
 
 var (
-	small         = fixture("small")
-	clusterOfOne  = fixture("cluster-of-one")
-	kubeletsOfOne = fixture("kubelets-of-one")
-	withSMF       = fixture("smf")
-	transports    = fixture("transports")
+	small   = fixture("small")
+	withSMF = fixture("smf")
 )
 
 func parse(t *testing.T, text string) *topology.Topology {

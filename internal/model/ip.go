@@ -222,7 +222,8 @@ func checksum6(sum uint64) uint16 {
 // tpduSum is the sum over a T-PDU as semantics section 6 has it: an upper
 // layer with a checksum of its own is taken to be right.
 func tpduSum(t []byte) uint64 {
-	var header, protocol = 0, uint8(0)
+	var header int
+	var protocol uint8
 	var pseudo uint64
 	switch {
 	case version(t) == 4 && len(t) >= 20 && v4(t).header() == 20 && v4(t).length() == len(t) && !v4(t).fragment():

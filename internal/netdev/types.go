@@ -64,6 +64,7 @@ type NextHop struct {
 // XDPFeatures are what a driver can do (netdev-genl's xdp-features).
 type XDPFeatures uint64
 
+// The features of netdev-genl.
 const (
 	XDPBasic         XDPFeatures = 1 << iota // native XDP programs: pass, drop, TX
 	XDPRedirect                              // XDP_REDIRECT from it

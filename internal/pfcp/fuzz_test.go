@@ -2,6 +2,7 @@ package pfcp
 
 import (
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -149,12 +150,12 @@ func (st *stand) check(from netip.Addr, data []byte) {
 	after := st.look()
 	h, _, _, err := wire.ReadHeader(data)
 	var wanted int
-	if err == nil || err == wire.ErrLength || err == wire.ErrVersion {
+	if err == nil || errors.Is(err, wire.ErrLength) || errors.Is(err, wire.ErrVersion) {
 		switch h.Type {
 		case 1, 3, 5, 7, 9, 14, 50, 52, 54:
 			wanted = 1
 		}
-		if err == wire.ErrVersion {
+		if errors.Is(err, wire.ErrVersion) {
 			wanted = 1
 		}
 	}

@@ -11,6 +11,7 @@ import (
 // Kind says what to do with a packet (enum punt_kind of the data path).
 type Kind uint32
 
+// The kinds of work.
 const (
 	Reassemble      Kind = 1 // an outer fragment
 	Fragment        Kind = 2 // IPv4 without DF, too big for Info bytes of layer 3

@@ -35,7 +35,8 @@ func Await(ctx context.Context, upf netip.AddrPort) error {
 	}
 	defer conn.Close()
 	answer := make([]byte, 1500)
-	for next := (time.Time{}); ctx.Err() == nil; time.Sleep(time.Until(next)) {
+	var next time.Time
+	for ; ctx.Err() == nil; time.Sleep(time.Until(next)) {
 		next = time.Now().Add(askAgain)
 		if _, err := conn.Write(request); err != nil {
 			continue // nobody listens there yet

@@ -89,6 +89,7 @@ func (a *Agent) Running() *config.Config {
 	return a.merged()
 }
 
+// Status returns the status that the test set.
 func (a *Agent) Status() (agent.Status, error) {
 	interfaces, err := a.Interfaces()
 	if err != nil {
@@ -116,6 +117,7 @@ func (a *Agent) Status() (agent.Status, error) {
 	}, err
 }
 
+// Interfaces lists the interfaces that the test set.
 func (a *Agent) Interfaces() ([]agent.InterfaceStatus, error) {
 	return read(a, func(c *config.Config) []agent.InterfaceStatus {
 		out := []agent.InterfaceStatus{}
@@ -126,6 +128,7 @@ func (a *Agent) Interfaces() ([]agent.InterfaceStatus, error) {
 	})
 }
 
+// Locators lists the locators of the configuration.
 func (a *Agent) Locators() ([]agent.LocatorStatus, error) {
 	return read(a, func(c *config.Config) (out []agent.LocatorStatus) {
 		for i, v := range c.Locators {
@@ -141,6 +144,7 @@ func (a *Agent) Locators() ([]agent.LocatorStatus, error) {
 	})
 }
 
+// SIDs lists the SIDs of the configuration.
 func (a *Agent) SIDs() ([]agent.SIDStatus, error) {
 	return read(a, func(c *config.Config) (out []agent.SIDStatus) {
 		for i, v := range c.SIDs {
@@ -154,6 +158,7 @@ func (a *Agent) SIDs() ([]agent.SIDStatus, error) {
 	})
 }
 
+// Policies lists the policies of the configuration.
 func (a *Agent) Policies() ([]agent.PolicyStatus, error) {
 	return read(a, func(c *config.Config) (out []agent.PolicyStatus) {
 		for i, v := range c.Policies {
@@ -226,6 +231,7 @@ func (a *Agent) BGPPeers() ([]agent.BGPPeerStatus, error) {
 	})
 }
 
+// CandidatePaths lists the candidate paths of the configuration.
 func (a *Agent) CandidatePaths() ([]agent.CandidatePathStatus, error) {
 	policies, err := a.Policies()
 	if err != nil {
@@ -247,6 +253,7 @@ func (a *Agent) CandidatePaths() ([]agent.CandidatePathStatus, error) {
 	})
 }
 
+// Steerings lists the steering entries of the configuration.
 func (a *Agent) Steerings() ([]agent.SteeringStatus, error) {
 	return read(a, func(c *config.Config) (out []agent.SteeringStatus) {
 		for i, v := range c.Steering {
@@ -256,6 +263,7 @@ func (a *Agent) Steerings() ([]agent.SteeringStatus, error) {
 	})
 }
 
+// Tunnels lists the tunnels of the configuration.
 func (a *Agent) Tunnels() ([]agent.TunnelStatus, error) {
 	return read(a, func(c *config.Config) (out []agent.TunnelStatus) {
 		for i, v := range c.Tunnels {
@@ -265,6 +273,7 @@ func (a *Agent) Tunnels() ([]agent.TunnelStatus, error) {
 	})
 }
 
+// Adjacencies lists the adjacencies that the test set.
 func (a *Agent) Adjacencies() ([]agent.AdjacencyStatus, error) {
 	return read(a, func(*config.Config) []agent.AdjacencyStatus {
 		return []agent.AdjacencyStatus{
@@ -274,6 +283,7 @@ func (a *Agent) Adjacencies() ([]agent.AdjacencyStatus, error) {
 	})
 }
 
+// Outcomes lists the outcomes that the test set.
 func (a *Agent) Outcomes() ([]agent.Outcome, error) {
 	return read(a, func(*config.Config) []agent.Outcome {
 		return []agent.Outcome{
@@ -285,6 +295,7 @@ func (a *Agent) Outcomes() ([]agent.Outcome, error) {
 	})
 }
 
+// Apply replaces the configuration of the file.
 func (a *Agent) Apply(_ context.Context, c *config.Config, dryRun bool) ([]agent.Change, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -319,6 +330,7 @@ func difference(before, after []srv6.LocalSID) (out []agent.Change) {
 	return out
 }
 
+// Add adds resources of the API.
 func (a *Agent) Add(_ context.Context, fragment *config.Config) ([]agent.Change, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -369,6 +381,7 @@ func refs(c *config.Config) (out []agent.Ref) {
 	return out
 }
 
+// Delete deletes resources of the API.
 func (a *Agent) Delete(_ context.Context, list []agent.Ref) ([]agent.Change, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -405,6 +418,7 @@ func (a *Agent) remove(r agent.Ref) {
 	c.Tunnels = slices.DeleteFunc(c.Tunnels, func(v gtpu.Tunnel) bool { return r == agent.Ref{Kind: agent.KindTunnel, Key: v.Name} })
 }
 
+// Trace sends the events that the test set.
 func (a *Agent) Trace(ctx context.Context, filter agent.TraceFilter, f func(agent.TraceEvent) error) error {
 	if a.Err != nil {
 		return a.Err

@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 )
 
+// Slices lists the slices that the test set.
 func (a *Agent) Slices() ([]agent.SliceStatus, error) {
 	return read(a, func(c *config.Config) (out []agent.SliceStatus) {
 		for i, v := range c.Slices {
@@ -18,6 +19,7 @@ func (a *Agent) Slices() ([]agent.SliceStatus, error) {
 	})
 }
 
+// Associations lists the associations that the test set.
 func (a *Agent) Associations() ([]agent.AssociationStatus, error) {
 	return read(a, func(*config.Config) []agent.AssociationStatus {
 		return []agent.AssociationStatus{

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/culvert-net/culvert/dist/kubernetes"
 	"github.com/culvert-net/culvert/internal/image"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
-	"github.com/prometheus/procfs"
 )
 
 // Kubernetes gives its parts their rights by who they are.

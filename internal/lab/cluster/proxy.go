@@ -27,7 +27,7 @@ func startProxy(ctx context.Context, in *instance.Instance, n *topology.Node) er
 		return nil
 	}
 	// The limits of conntrack are not a namespace's to set.
-	if err := in.Start(n, ProxyProcess, proxyProgram(in), "--kubeconfig", instance.Kubeconfig(in), "--hostname-override", n.Name,
+	if err := in.Start(n, ProxyProcess, proxyProgram(), "--kubeconfig", instance.Kubeconfig(in), "--hostname-override", n.Name,
 		"--proxy-mode", n.Proxy, "--detect-local-mode", "NodeCIDR", "--healthz-bind-address", proxyHealth,
 		"--conntrack-max-per-core", "0", "--conntrack-min", "0", "--conntrack-tcp-timeout-established", "0s",
 		"--conntrack-tcp-timeout-close-wait", "0s"); err != nil {
@@ -36,7 +36,7 @@ func startProxy(ctx context.Context, in *instance.Instance, n *topology.Node) er
 	return in.AwaitProcess(ctx, n, ProxyProcess, instance.ReadyTime, func() error { return proxyHealthy(ctx, in, n) })
 }
 
-func proxyProgram(in *instance.Instance) string {
+func proxyProgram() string {
 	return filepath.Join(Programs(), ProxyProcess)
 }
 
@@ -66,7 +66,7 @@ func stopProxy(in *instance.Instance, n *topology.Node) error {
 		return err
 	}
 	return in.Namespace(n).Do(func() error {
-		_, err := namespace.Output(exec.Command(proxyProgram(in), "--cleanup"))
+		_, err := namespace.Output(exec.Command(proxyProgram(), "--cleanup"))
 		return err
 	})
 }

@@ -3,25 +3,11 @@ package daemon
 import (
 	"net/netip"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
-
-// wantError fails unless err says all of the words.
-func wantError(t *testing.T, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error: want one that says %q", words)
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("error %q does not say %q", err, w)
-		}
-	}
-}
 
 // parse reads a topology.
 func parse(t *testing.T, text string) *topology.Topology {

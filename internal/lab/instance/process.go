@@ -13,8 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/internal/lab/topology"
 	"github.com/prometheus/procfs"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // ReadyTime is how long a program may take to come up, or to end.

@@ -24,9 +24,10 @@ type Header struct {
 
 const (
 	pfcpVersion = 1
-	FlagSEID    = 1 << 0
-	flagMP      = 1 << 1
-	flagFO      = 1 << 2
+	// FlagSEID says that the header has a SEID (S, TS 29.244 clause 7.2.2.1).
+	FlagSEID = 1 << 0
+	flagMP   = 1 << 1
+	flagFO   = 1 << 2
 )
 
 // Errors of ReadHeader.
