@@ -80,7 +80,7 @@ func TestRoutesThatAreNotTaken(t *testing.T) {
 	}
 	for of, want := range map[string]string{
 		"0.0.0.0/0": "default route", "::/0": "default route", "10.245.0.0/24": "in none", "10.0.0.0/8": "in none",
-		"ff02::/16": "cannot be a prefix of pods", "fe80::/64": "cannot be a prefix", "127.0.0.0/8": "no prefix", "::ffff:10.244.1.0/120": "no prefix",
+		"ff02::/16": "cannot be a prefix of pods", "fe80::/64": "cannot be a prefix", "127.0.0.0/8": "cannot be a prefix", "::ffff:10.244.1.0/120": "cannot be a prefix",
 	} {
 		if c, err := read("127.0.0.1", of, "2001:db8::2"); !errors.Is(err, errNotForUs) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v; want %q", of, c, err, want)
