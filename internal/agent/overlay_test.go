@@ -497,6 +497,14 @@ func TestModesComeAndGo(t *testing.T) {
 	})
 }
 
+// A node whose prefixes and locator are configured asks nothing of Kubernetes.
+func TestBGPWithoutKubernetes(t *testing.T) {
+	d := prepare(t, t.TempDir(), byBGPFile, newFake()).start(t, underlay())
+	if d.sources.Kubernetes() != nil || d.sources.BGP() == nil {
+		t.Errorf("Kubernetes %v, BGP %v", d.sources.Kubernetes(), d.sources.BGP())
+	}
+}
+
 // Nodes that another control plane told of stand until the one that is asked now has
 // told of them, or their time is over.
 func TestFormerNodes(t *testing.T) {

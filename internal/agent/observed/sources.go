@@ -76,7 +76,7 @@ func (s *Sources) Problem() string {
 // the zero value as long as the node is no member of a cluster. What state holds
 // stays until a new control plane says otherwise.
 func (s *Sources) Adjust(ctx context.Context, c Config, self overlay.Self, state *State) error {
-	return errors.Join(s.adjustBGP(ctx, c.forBGP(), self, state), s.adjustKube(ctx, c.forKube(), self, state))
+	return errors.Join(s.adjustBGP(ctx, c.forBGP(), self, state), s.adjustKube(ctx, c.forKube(), c.Overlay.UsesKube(), self, state))
 }
 
 func (s *Sources) adjustBGP(ctx context.Context, c Config, self overlay.Self, state *State) error {
@@ -106,7 +106,7 @@ func (s *Sources) adjustBGP(ctx context.Context, c Config, self overlay.Self, st
 	return h.setNode(self.Node())
 }
 
-func (s *Sources) adjustKube(ctx context.Context, c Config, self overlay.Self, state *State) error {
+func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self overlay.Self, state *State) error {
 	k := s.Kubernetes()
 	if k != nil && !desired.Same(k.of, c) {
 		s.set(s.bgp, nil)
@@ -114,7 +114,7 @@ func (s *Sources) adjustKube(ctx context.Context, c Config, self overlay.Self, s
 		k = nil
 	}
 	if k == nil {
-		if !c.Overlay.UsesKube() {
+		if !uses {
 			return nil
 		}
 		w, err := kube.New(kube.Config{
