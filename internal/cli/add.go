@@ -1,9 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,21 +20,23 @@ type field struct {
 	list  bool     // of values, separated by commas
 	flag  bool     // true or false
 	words []string // to complete from
+	path  string   // in the resource, if it is not the name
+	other bool     // no field: finish reads the flag
 }
 
 func (f field) flagName() string { return strings.ReplaceAll(f.name, "_", "-") }
 
-// adder makes `add` of a resource out of its fields. What the flags say is
-// written as the configuration file would have it and read by the same
-// decoder, so that no value has a second meaning here.
+// adder makes `add` of a resource out of its fields. config.Set reads what the
+// flags say, with the decoder of configuration files, so that no value has a second
+// meaning here.
 type adder struct {
 	section string // of the configuration
 	keyName string // of the argument
-	key     string // field that the argument sets; none for a setter of its own
+	key     string // field that the argument sets
 	fields  []field
 	example string
-	// finish may rearrange what the flags said.
-	finish func(set map[string]string, flags *pflag.FlagSet, args []string) error
+	// finish completes the resource with what has no field of its own.
+	finish func(c *config.Config, flags *pflag.FlagSet) error
 	args   cobra.PositionalArgs
 }
 
@@ -102,92 +103,63 @@ func (d adder) flags(c *cobra.Command) map[string]pflag.Value {
 }
 
 func (d adder) fragment(c *cobra.Command, file string, values map[string]pflag.Value, args []string) (*config.Config, error) {
-	set := map[string]string{} // YAML by field
-	for _, f := range d.fields {
-		if !c.Flags().Changed(f.flagName()) {
-			continue
-		}
-		if file != "" {
-			return nil, cmdline.Usagef("--%s does not go with -f: write it into the file", f.flagName())
-		}
-		set[f.name] = f.yaml(values[f.name])
-	}
 	if file != "" {
+		for _, f := range d.fields {
+			if c.Flags().Changed(f.flagName()) {
+				return nil, cmdline.Usagef("--%s does not go with -f: write it into the file", f.flagName())
+			}
+		}
 		data, err := cmdline.ReadFile(c, file)
 		if err != nil {
 			return nil, err
 		}
 		return config.Decode(data)
 	}
-	if d.key != "" {
-		set[d.key] = scalar(args[0])
+	fragment, resource := &config.Config{}, d.section+"[0]"
+	errs := []error{config.Set(fragment, resource, "")}
+	if len(args) > 0 {
+		errs = append(errs, config.Set(fragment, resource+"."+d.key, args[0]))
+	}
+	for _, f := range d.fields {
+		if f.other || !c.Flags().Changed(f.flagName()) {
+			continue
+		}
+		errs = append(errs, config.Set(fragment, resource+"."+cmp.Or(f.path, f.name), textOf(values[f.name])))
 	}
 	if d.finish != nil {
-		if err := d.finish(set, c.Flags(), args); err != nil {
-			return nil, err
+		errs = append(errs, d.finish(fragment, c.Flags()))
+	}
+	var list config.Errors
+	for _, err := range errs {
+		if more, ok := errors.AsType[config.Errors](err); ok {
+			list = append(list, more...)
+		} else if err != nil {
+			return nil, cmdline.Usage(err)
 		}
 	}
-	fragment, err := config.Decode([]byte(d.section + ": [" + mapping(set) + "]"))
-	if err != nil {
-		return nil, cmdline.Usage(d.asFlags(err))
+	if len(list) > 0 {
+		return nil, cmdline.Usage(d.asFlags(list))
 	}
 	return fragment, nil
 }
 
-// asFlags says of errors in what the flags made which flag is meant.
-func (d adder) asFlags(err error) error {
-	list, ok := errors.AsType[config.Errors](err)
-	if !ok {
-		return err
+// textOf is what was typed for a flag, which may have been given several times.
+func textOf(v pflag.Value) string {
+	if list, ok := v.(pflag.SliceValue); ok {
+		return strings.Join(list.GetSlice(), ",")
 	}
+	return v.String()
+}
+
+// asFlags names in each error the flag or the argument that it is about.
+func (d adder) asFlags(list config.Errors) error {
 	for i := range list {
-		list[i].Line = 0
-		name := strings.TrimPrefix(list[i].Field, d.section+"[0].")
+		name := list[i].Field[strings.LastIndex(list[i].Field, ".")+1:]
 		if list[i].Field = "--" + strings.ReplaceAll(name, "_", "-"); name == d.key {
-			list[i].Field = d.keyName
+			list[i].Field = strings.Trim(d.keyName, "[]")
 		}
 	}
 	return list
-}
-
-func (f field) yaml(v pflag.Value) string {
-	slice, ok := v.(pflag.SliceValue)
-	if !ok {
-		if f.flag {
-			return v.String()
-		}
-		return scalar(v.String())
-	}
-	return sequence(strings.Join(slice.GetSlice(), ","))
-}
-
-var number = regexp.MustCompile(`^-?(0x[0-9a-fA-F]+|[0-9]+)$`)
-
-// scalar is text as a YAML value: a number, or else quoted.
-func scalar(text string) string {
-	if number.MatchString(text) {
-		return text
-	}
-	return fmt.Sprintf("%q", text)
-}
-
-// sequence is values with commas between as a YAML list.
-func sequence(text string) string {
-	var out []string
-	for v := range strings.SplitSeq(text, ",") {
-		if v = strings.TrimSpace(v); v != "" {
-			out = append(out, scalar(v))
-		}
-	}
-	return "[" + strings.Join(out, ", ") + "]"
-}
-
-func mapping(fields map[string]string) string {
-	var out []string
-	for name, value := range fields {
-		out = append(out, name+": "+value)
-	}
-	return "{" + strings.Join(out, ", ") + "}"
 }
 
 // add adds what has no noun too: settings such as gtpu.

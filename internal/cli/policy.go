@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
@@ -28,15 +29,15 @@ func (a *app) policies() *cobra.Command {
 			section: "policies", keyName: "NAME", key: "name",
 			fields: []field{
 				{name: "behavior", about: "H.Encaps, H.Encaps.Red (the default), H.Encaps.L2 or H.Encaps.L2.Red", words: namesOf(srpolicy.Behaviors())},
-				{name: "segments", about: "segment `LIST`, first segment first; repeat the flag for a second list", list: true},
-				{name: "weight", about: "`WEIGHT` of each --segments, in their order (default 1)", list: true},
+				{name: "segments", about: "segment `LIST`, first segment first; repeat the flag for a second list", list: true, other: true},
+				{name: "weight", about: "`WEIGHT` of each --segments, in their order (default 1)", list: true, other: true},
 				preferenceField,
 				{name: "source", about: "outer IPv6 source (default: the node's)"},
 				{name: "color", about: "the policy's color"},
 				{name: "endpoint", about: "the policy's endpoint"},
 				{name: "binding_sid", about: "SID that stands for the policy"},
 			},
-			finish: policyLists,
+			finish: policyLists("policies[0]"),
 			example: `  culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46::
   culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46:: --weight 3 --segments 2001:db8:12:1::,2001:db8:2:d46:: --weight 1`,
 		},
@@ -61,11 +62,11 @@ func (a *app) candidatePaths() *cobra.Command {
 			section: "candidate_paths", keyName: "NAME", key: "name",
 			fields: []field{
 				{name: "policy", about: "name of the policy that the path belongs to"},
-				{name: "segments", about: "segment `LIST`, first segment first; repeat the flag for a second list", list: true},
-				{name: "weight", about: "`WEIGHT` of each --segments, in their order (default 1)", list: true},
+				{name: "segments", about: "segment `LIST`, first segment first; repeat the flag for a second list", list: true, other: true},
+				{name: "weight", about: "`WEIGHT` of each --segments, in their order (default 1)", list: true, other: true},
 				preferenceField,
 			},
-			finish:  policyLists,
+			finish:  policyLists("candidate_paths[0]"),
 			example: `  culvert candidate-path add gold-south --policy gold --preference 50 --segments 2001:db8:13:1::,2001:db8:2:d46::`,
 		},
 	}.command(a)
@@ -100,34 +101,36 @@ func activePath(paths []srpolicy.Verdict) string {
 	return fmt.Sprintf("%s (%d)", name, best.Preference)
 }
 
-// policyLists makes segment_lists of each --segments and its --weight.
-func policyLists(set map[string]string, flags *pflag.FlagSet, _ []string) error {
-	lists, err := flags.GetStringArray("segments")
-	if err != nil {
-		return err
-	}
-	weights, err := flags.GetStringArray("weight")
-	if err != nil {
-		return err
-	}
-	if len(lists) == 0 {
-		return cmdline.Usagef("--segments is missing: give the SIDs to visit, the first one first")
-	}
-	if len(weights) > 0 && len(weights) != len(lists) {
-		return cmdline.Usagef("--weight is given %d times for %d --segments: give one for each", len(weights), len(lists))
-	}
-	var out []string
-	for i, list := range lists {
-		entry := map[string]string{"segments": sequence(list)}
-		if len(weights) > 0 {
-			entry["weight"] = scalar(weights[i])
+// policyLists makes a segment list of the resource from each --segments and its
+// --weight.
+func policyLists(resource string) func(*config.Config, *pflag.FlagSet) error {
+	return func(c *config.Config, flags *pflag.FlagSet) error {
+		lists, err := flags.GetStringArray("segments")
+		if err != nil {
+			return err
 		}
-		out = append(out, mapping(entry))
+		weights, err := flags.GetStringArray("weight")
+		if err != nil {
+			return err
+		}
+		if len(lists) == 0 {
+			return cmdline.Usagef("--segments is missing: give the SIDs to visit, the first one first")
+		}
+		if len(weights) > 0 && len(weights) != len(lists) {
+			return cmdline.Usagef("--weight is given %d times for %d --segments: give one for each", len(weights), len(lists))
+		}
+		for i, list := range lists {
+			at := fmt.Sprintf("%s.segment_lists[%d]", resource, i)
+			err := config.Set(c, at+".segments", list)
+			if err == nil && len(weights) > 0 {
+				err = config.Set(c, at+".weight", weights[i])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	delete(set, "segments")
-	delete(set, "weight")
-	set["segment_lists"] = "[" + strings.Join(out, ", ") + "]"
-	return nil
 }
 
 func segmentLists(lists []srpolicy.SegmentList) string {

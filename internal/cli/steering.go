@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -25,17 +26,17 @@ func (a *app) steering() *cobra.Command {
 			return []any{s.Key(), steeringTarget(s.Steering), s.Origin}
 		},
 		add: &adder{
-			section: "steering", keyName: "[PREFIX]",
+			section: "steering", keyName: "[PREFIX]", key: "prefix",
 			fields: []field{
 				{name: "interface", about: "match packets received on this interface, instead of a PREFIX"},
 				{name: "vlans", about: "`LIST` of VLAN tags for --interface, outermost first", list: true},
 				{name: "policy", about: "steer into this SR policy; with --sid-prefix, its segments come first"},
 				{name: "tunnel", about: "steer into this GTP-U tunnel"},
-				{name: "sid_prefix", about: "H.M.GTP4.D: LOC:FUNC of the tail end's End.M.GTP4.E"},
-				{name: "source_prefix", about: "H.M.GTP4.D: prefix of the outer source"},
-				{name: "pdu_type", about: "H.M.GTP4.D: type of the sessions' PDUs", words: namesOf(srv6.PDUTypes())},
+				{name: "sid_prefix", path: "h_m_gtp4_d.sid_prefix", about: "H.M.GTP4.D: LOC:FUNC of the tail end's End.M.GTP4.E"},
+				{name: "source_prefix", path: "h_m_gtp4_d.source_prefix", about: "H.M.GTP4.D: prefix of the outer source"},
+				{name: "pdu_type", path: "h_m_gtp4_d.pdu_type", about: "H.M.GTP4.D: type of the sessions' PDUs", words: namesOf(srv6.PDUTypes())},
 			},
-			finish: steeringFields, args: oneOrNone,
+			finish: translationPolicy, args: oneOrNone,
 			example: `  culvert steering add 203.0.113.0/24 --policy gold
   culvert steering add --interface eth1 --vlans 7 --policy wire
   culvert steering add 198.51.100.0/24 --sid-prefix 2001:db8:b:400::/56 --source-prefix 2001:db8:a:4000::/64 --pdu-type ipv4`,
@@ -50,27 +51,11 @@ func oneOrNone(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// steeringFields sets the prefix, and puts what is H.M.GTP4.D's where it
-// belongs.
-func steeringFields(set map[string]string, _ *pflag.FlagSet, args []string) error {
-	if len(args) == 1 {
-		set["prefix"] = scalar(args[0])
+// translationPolicy gives --policy to H.M.GTP4.D where its fields are set.
+func translationPolicy(c *config.Config, _ *pflag.FlagSet) error {
+	if s := &c.Steering[0]; s.GTP4D != nil {
+		s.GTP4D.Policy, s.Policy = s.Policy, ""
 	}
-	translate := map[string]string{}
-	for _, name := range []string{"sid_prefix", "source_prefix", "pdu_type"} {
-		if v, ok := set[name]; ok {
-			translate[name] = v
-			delete(set, name)
-		}
-	}
-	if len(translate) == 0 {
-		return nil
-	}
-	if p, ok := set["policy"]; ok {
-		translate["policy"] = p
-		delete(set, "policy")
-	}
-	set["h_m_gtp4_d"] = mapping(translate)
 	return nil
 }
 
