@@ -7,55 +7,63 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// endpoint processes a packet for a local SID (sections 4 and 5).
-func (j *journey) endpoint(sid *srv6.LocalSID) Result {
-	j.countSID(sid)
-	switch sid.Behavior {
+// endpoint is a packet at a local SID (sections 4 and 5).
+type endpoint struct {
+	j   *journey
+	sid *srv6.LocalSID
+}
+
+func (j *journey) endpoint(sid *srv6.LocalSID) endpoint { return endpoint{j, sid} }
+
+// process runs the SID's behaviour.
+func (e endpoint) process() Result {
+	e.j.countSID(e.sid)
+	switch e.sid.Behavior {
 	case srv6.End, srv6.EndX, srv6.EndT:
-		return j.end(sid)
+		return e.end()
 	case srv6.EndLimit:
-		return j.endLimit(sid)
+		return e.endLimit()
 	case srv6.EndB6Encaps, srv6.EndB6EncapsRed:
-		return j.endB6(sid)
+		return e.endB6()
 	case srv6.EndDX2, srv6.EndDX4, srv6.EndDX6, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46:
-		return j.endDecapsulate(sid)
+		return e.endDecapsulate()
 	case srv6.EndMAP:
-		return j.endMAP(sid)
+		return e.endMAP()
 	case srv6.EndMGTP6D, srv6.EndMGTP6DDi:
-		return j.endMGTP6D(sid)
+		return e.endMGTP6D()
 	case srv6.EndMGTP6E:
-		return j.endMGTP6E(sid)
+		return e.endMGTP6E()
 	case srv6.EndMGTP4E:
-		return j.endMGTP4E(sid)
+		return e.endMGTP4E()
 	}
-	return j.untouched()
+	return e.j.untouched()
 }
 
 func has(sid *srv6.LocalSID, f srv6.Flavor) bool { return slices.Contains(sid.Flavors, f) }
 
 // end is End, End.X and End.T (and End.Limit's forwarding).
-func (j *journey) end(sid *srv6.LocalSID) Result {
-	if has(sid, srv6.NextCSID) && anyBits(j.packet[24:40], sid.SID.Bits()) {
-		return j.nextCSID(sid)
+func (e endpoint) end() Result {
+	if has(e.sid, srv6.NextCSID) && anyBits(e.j.packet[24:40], e.sid.SID.Bits()) {
+		return e.nextCSID()
 	}
-	c, f := walk(j.packet, true)
+	c, f := walk(e.j.packet, true)
 	if f != nil {
-		return j.fail(f)
+		return e.j.fail(f)
 	}
 	if c.left == 0 && c.upper == protoFragment {
-		return j.reassemble()
+		return e.j.reassemble()
 	}
 	if c.left == 0 {
-		return j.endLast(sid, c)
+		return e.endLast(c)
 	}
-	p, f := advance(j.packet, c)
+	p, f := advance(e.j.packet, c)
 	if f != nil {
-		return j.fail(f)
+		return e.j.fail(f)
 	}
-	if has(sid, srv6.PSP) && c.left == 1 {
+	if has(e.sid, srv6.PSP) && c.left == 1 {
 		p = withoutSRH(p, c)
 	}
-	return j.forwardOuter(sid, p)
+	return e.forwardOuter(p)
 }
 
 // advance does steps S09 to S14 of RFC 8986 section 4.1 on a copy.
@@ -72,70 +80,70 @@ func advance(packet []byte, c chain) ([]byte, *fault) {
 }
 
 // nextCSID shifts the argument (RFC 9800 section 4.1.1).
-func (j *journey) nextCSID(sid *srv6.LocalSID) Result {
-	if v6(j.packet).hopLimit() <= 1 {
-		return j.hopLimitExceeded(j.l3)
+func (e endpoint) nextCSID() Result {
+	if v6(e.j.packet).hopLimit() <= 1 {
+		return e.j.hopLimitExceeded(e.j.l3)
 	}
-	p := slices.Clone(j.packet)
+	p := slices.Clone(e.j.packet)
 	p[7]--
-	block, length := int(sid.BlockLength), sid.SID.Bits()
+	block, length := int(e.sid.BlockLength), e.sid.SID.Bits()
 	dst := p[24:40]
 	for i := range 128 - block {
 		var bit uint64
 		if length+i < 128 {
-			bit = getBits(j.packet[24:40], length+i, 1)
+			bit = getBits(e.j.packet[24:40], length+i, 1)
 		}
 		putBits(dst, block+i, 1, bit)
 	}
-	return j.forwardOuter(sid, p)
+	return e.forwardOuter(p)
 }
 
 // forwardOuter sends a packet that keeps its IPv6 header.
-func (j *journey) forwardOuter(sid *srv6.LocalSID, p []byte) Result {
-	o := outbound{packet: p, hash: v6(p).flowLabel() * 0x9E3779B1, quoted: j.packet, l3: j.l3}
-	j.by(sid, &o)
-	return j.send(o)
+func (e endpoint) forwardOuter(p []byte) Result {
+	o := outbound{packet: p, hash: v6(p).flowLabel() * 0x9E3779B1, quoted: e.j.packet, l3: e.j.l3}
+	e.by(&o)
+	return e.j.send(o)
 }
 
 // by is where a SID's packets go on: adjacency or table.
-func (j *journey) by(sid *srv6.LocalSID, o *outbound) {
-	switch sid.Behavior {
+func (e endpoint) by(o *outbound) {
+	switch e.sid.Behavior {
 	case srv6.EndX, srv6.EndDX4, srv6.EndDX6:
-		if sid.NextHop.IsValid() {
-			o.via, o.only = Key{NextHop: sid.NextHop, Interface: sid.Interface}, true
+		if e.sid.NextHop.IsValid() {
+			o.via, o.only = Key{NextHop: e.sid.NextHop, Interface: e.sid.Interface}, true
 		}
 	case srv6.EndT, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46:
-		o.table = sid.Table
+		o.table = e.sid.Table
 	}
 }
 
 // endLast is End with Segments Left 0 or no SRH.
-func (j *journey) endLast(sid *srv6.LocalSID, c chain) Result {
-	if has(sid, srv6.USD) && (c.upper == protoIPv4 || c.upper == protoIPv6) {
-		return j.decapsulate(sid, c)
+func (e endpoint) endLast(c chain) Result {
+	if has(e.sid, srv6.USD) && (c.upper == protoIPv4 || c.upper == protoIPv6) {
+		return e.decapsulate(c)
 	}
-	p := j.packet
-	if has(sid, srv6.USP) && c.srh != 0 {
+	p := e.j.packet
+	if has(e.sid, srv6.USP) && c.srh != 0 {
 		p = withoutSRH(p, c)
 	}
-	if !sid.AllowUpperLayer {
-		return j.fail(problem(UpperLayer, 4, c.at))
+	if !e.sid.AllowUpperLayer {
+		return e.j.fail(problem(UpperLayer, 4, c.at))
 	}
-	if len(p) == len(j.packet) {
-		return j.untouched()
+	if len(p) == len(e.j.packet) {
+		return e.j.untouched()
 	}
 	// Tags before the packet and padding behind it stay.
-	out := append(slices.Clone(j.frame[:j.l3]), p...)
-	return Result{Reason: Passed, Out: append(out, j.frame[j.l3+len(j.packet):]...)}
+	out := append(slices.Clone(e.j.frame[:e.j.l3]), p...)
+	return Result{Reason: Passed, Out: append(out, e.j.frame[e.j.l3+len(e.j.packet):]...)}
 }
 
 // upperLayer is what a behaviour does with an upper layer it does not take
 // (RFC 8986 section 4.1.1).
-func (j *journey) upperLayer(sid *srv6.LocalSID, c chain) Result {
-	if sid.AllowUpperLayer {
-		return j.untouched()
+func (e endpoint) upperLayer(c chain) Result {
+	if e.sid.AllowUpperLayer {
+		return e.j.untouched()
 	}
-	return j.fail(problem(UpperLayer, 4, c.at))
+	return e.j.fail(problem(UpperLayer, 4, c.at))
 }
 
 // takes says which upper layers a decapsulating behaviour takes.
@@ -152,56 +160,56 @@ func takes(b srv6.Behavior, protocol uint8) bool {
 }
 
 // endDecapsulate is End.DX2, DX4, DX6, DT4, DT6, DT46.
-func (j *journey) endDecapsulate(sid *srv6.LocalSID) Result {
-	c, f := walkToUpperLayer(j.packet, 0)
+func (e endpoint) endDecapsulate() Result {
+	c, f := walkToUpperLayer(e.j.packet, 0)
 	if f != nil {
-		return j.fail(f)
+		return e.j.fail(f)
 	}
-	sessions := j.m.sessions.inSIDs[sid.SID.Masked()]
-	if sessions && sid.Behavior == srv6.EndDT46 && c.upper == protoEthernet {
-		return j.frameInSID(sid.SID, c)
+	sessions := e.j.m.sessions.inSIDs[e.sid.SID.Masked()]
+	if sessions && e.sid.Behavior == srv6.EndDT46 && c.upper == protoEthernet {
+		return e.j.upf().decapsulatedFrame(e.sid.SID, c)
 	}
-	if !takes(sid.Behavior, c.upper) {
-		return j.upperLayer(sid, c)
+	if !takes(e.sid.Behavior, c.upper) {
+		return e.upperLayer(c)
 	}
-	if sid.Behavior == srv6.EndDX2 {
-		return j.endDX2(sid, c)
+	if e.sid.Behavior == srv6.EndDX2 {
+		return e.endDX2(c)
 	}
-	return j.decapsulate(sid, c)
+	return e.decapsulate(c)
 }
 
-func (j *journey) endDX2(sid *srv6.LocalSID, c chain) Result {
-	frame := j.packet[c.at:]
+func (e endpoint) endDX2(c chain) Result {
+	frame := e.j.packet[c.at:]
 	if len(frame) < 14 {
-		return j.drop(InnerMalformed)
+		return e.j.drop(InnerMalformed)
 	}
-	a := j.m.adjacency[Key{Interface: sid.Interface}]
+	a := e.j.m.adjacency[Key{Interface: e.sid.Interface}]
 	if a == nil {
-		return j.drop(NoRoute)
+		return e.j.drop(NoRoute)
 	}
 	if len(frame)-14 > a.MTU {
-		return j.drop(TooBig)
+		return e.j.drop(TooBig)
 	}
 	out := appendTags(append([]byte{}, frame[:12]...), a.VLAN)
-	return j.forward(append(out, frame[12:]...), a)
+	return e.j.forward(append(out, frame[12:]...), a)
 }
 
 // decapsulate forwards the inner packet of an IPv6 one.
-func (j *journey) decapsulate(sid *srv6.LocalSID, c chain) Result {
+func (e endpoint) decapsulate(c chain) Result {
 	want := 6
 	if c.upper == protoIPv4 {
 		want = 4
 	}
-	inner, ok := whole(j.packet[c.at:], want)
+	inner, ok := whole(e.j.packet[c.at:], want)
 	if !ok {
-		return j.drop(InnerMalformed)
+		return e.j.drop(InnerMalformed)
 	}
-	if j.m.sessions.inSIDs[sid.SID.Masked()] {
-		return j.sessionInSID(inner, j.l3+c.at)
+	if e.j.m.sessions.inSIDs[e.sid.SID.Masked()] {
+		return e.j.upf().decapsulated(inner, e.j.l3+c.at)
 	}
 	o := outbound{}
-	j.by(sid, &o)
-	return j.release(inner, j.l3+c.at, v6(j.packet).trafficClass(), o)
+	e.by(&o)
+	return e.j.release(inner, e.j.l3+c.at, v6(e.j.packet).trafficClass(), o)
 }
 
 // release spends an inner packet's hop limit, applies RFC 6040, and sends it.
@@ -296,43 +304,43 @@ func combineECN(p []byte, outer uint8) bool {
 }
 
 // endB6 is End.B6.Encaps and End.B6.Encaps.Red.
-func (j *journey) endB6(sid *srv6.LocalSID) Result {
-	c, f := walk(j.packet, true)
+func (e endpoint) endB6() Result {
+	c, f := walk(e.j.packet, true)
 	if f != nil {
-		return j.fail(f)
+		return e.j.fail(f)
 	}
 	if c.left == 0 && c.upper == protoFragment {
-		return j.reassemble()
+		return e.j.reassemble()
 	}
 	if c.left == 0 {
-		return j.upperLayer(sid, c)
+		return e.upperLayer(c)
 	}
-	p, f := advance(j.packet, c)
+	p, f := advance(e.j.packet, c)
 	if f != nil {
-		return j.fail(f)
+		return e.j.fail(f)
 	}
-	hash := flowHash(j.packet, false)
-	list, f := j.choose(sid.Policy, hash)
+	hash := flowHash(e.j.packet, false)
+	list, f := e.j.headend().choose(e.sid.Policy, hash)
 	if f != nil {
-		return j.fail(f)
+		return e.j.fail(f)
 	}
 	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior),
-		next: protoIPv6, hopLimit: j.m.hopLimit, class: v6(p).trafficClass(), label: hash}
-	return j.sendList(list, h.push(p), hash, outbound{quoted: j.packet, l3: j.l3})
+		next: protoIPv6, hopLimit: e.j.m.hopLimit, class: v6(p).trafficClass(), label: hash}
+	return e.j.headend().sendList(list, h.push(p), hash, outbound{quoted: e.j.packet, l3: e.j.l3})
 }
 
 // endMAP is End.MAP (RFC 9433 section 6.2).
-func (j *journey) endMAP(sid *srv6.LocalSID) Result {
-	if v6(j.packet).hopLimit() <= 1 {
-		return j.hopLimitExceeded(j.l3)
+func (e endpoint) endMAP() Result {
+	if v6(e.j.packet).hopLimit() <= 1 {
+		return e.j.hopLimitExceeded(e.j.l3)
 	}
-	p := v6(slices.Clone(j.packet))
+	p := v6(slices.Clone(e.j.packet))
 	p[7]--
 	old := p.dst()
-	p.setDst(sid.Map)
-	rewriteChecksum(p, old, sid.Map)
-	return j.send(outbound{packet: p, via: Key{NextHop: sid.Map}, hash: p.flowLabel() * 0x9E3779B1,
-		quoted: j.packet, l3: j.l3})
+	p.setDst(e.sid.Map)
+	rewriteChecksum(p, old, e.sid.Map)
+	return e.j.send(outbound{packet: p, via: Key{NextHop: e.sid.Map}, hash: p.flowLabel() * 0x9E3779B1,
+		quoted: e.j.packet, l3: e.j.l3})
 }
 
 // rewriteChecksum keeps the checksum of an upper layer directly behind the

@@ -36,9 +36,9 @@ type station struct {
 const frameHeader = 14
 
 // link is the one that a frame with these tags came in on.
-func (j *journey) link(key portKey) (Link, bool) {
+func (u upf) link(key portKey) (Link, bool) {
 	for _, vlan := range []uint16{key.outer, 0} {
-		if l := (Link{j.port.Name, vlan}); j.m.sessions.links[l] {
+		if l := (Link{u.j.port.Name, vlan}); u.j.m.sessions.links[l] {
 			return l, true
 		}
 	}
@@ -46,66 +46,66 @@ func (j *journey) link(key portKey) (Link, bool) {
 }
 
 // fromLink gives a frame to the session whose station it is for, or hands it up.
-func (j *journey) fromLink(l Link) Result {
+func (u upf) fromLink(l Link) Result {
 	at := 0
 	if l.VLAN != 0 {
 		at = 4
 	}
-	frame := append(append([]byte{}, j.frame[:12]...), j.frame[12+at:]...)
+	frame := append(append([]byte{}, u.j.frame[:12]...), u.j.frame[12+at:]...)
 	to := MAC(frame)
 	if to[0]&1 == 0 {
-		rules := j.m.sessions.byLink[j.m.sessions.stations[station{l, to}]]
+		rules := u.j.m.sessions.byLink[u.j.m.sessions.stations[station{l, to}]]
 		if len(rules) > 0 && rules[0].Link == l {
-			return j.meet(rules, tpdu{packet: frame, l3: at, outer: noOuter, frame: true})
+			return u.meet(rules, tpdu{packet: frame, l3: at, outer: noOuter, frame: true})
 		}
 	}
-	return Result{Reason: SlowPath, Punt: j.punt(PuntFlood, at)}
+	return Result{Reason: SlowPath, Punt: u.j.punt(PuntFlood, at)}
 }
 
 // receiveFrame is a G-PDU of an Ethernet session.
-func (j *journey) receiveFrame(rules []*ruleState, msg message) Result {
+func (u upf) receiveFrame(rules []*ruleState, msg message) Result {
 	if len(msg.body) < frameHeader {
-		return j.drop(InnerMalformed)
+		return u.j.drop(InnerMalformed)
 	}
 	msg.frame = true
-	return j.meet(rules, tpdu{packet: msg.body, l3: j.l3 + msg.at, qfi: msg.qfi, message: &msg, outer: noOuter, frame: true})
+	return u.meet(rules, tpdu{packet: msg.body, l3: u.j.l3 + msg.at, qfi: msg.qfi, message: &msg, outer: noOuter, frame: true})
 }
 
-// frameInSID is what a SID for sessions took out: its argument says whose.
-func (j *journey) frameInSID(sid netip.Prefix, c chain) Result {
-	frame := j.packet[c.at:]
+// decapsulatedFrame is what a SID for sessions took out: its argument says whose.
+func (u upf) decapsulatedFrame(sid netip.Prefix, c chain) Result {
+	frame := u.j.packet[c.at:]
 	if len(frame) < frameHeader {
-		return j.drop(InnerMalformed)
+		return u.j.drop(InnerMalformed)
 	}
 	if sid.Bits()+40 > 128 {
-		return j.drop(NoPDR)
+		return u.j.drop(NoPDR)
 	}
-	whose := argsOf(getBits(j.packet[24:40], sid.Bits(), 40))
-	rules := j.m.sessions.byTEID[whose.teid]
+	whose := argsOf(getBits(u.j.packet[24:40], sid.Bits(), 40))
+	rules := u.j.m.sessions.byTEID[whose.teid]
 	if len(rules) == 0 || !rules[0].Ethernet {
-		return j.drop(NoPDR)
+		return u.j.drop(NoPDR)
 	}
-	return j.meet(rules, tpdu{packet: frame, l3: j.l3 + c.at, qfi: whose.qfi, outer: noOuter, frame: true, bySID: true})
+	return u.meet(rules, tpdu{packet: frame, l3: u.j.l3 + c.at, qfi: whose.qfi, outer: noOuter, frame: true, bySID: true})
 }
 
 // frameInSRv6 sends a frame to the forwarding's SID, or by its policy. The
 // argument of the last segment says whose it is.
-func (j *journey) frameInSRv6(r *ruleState, frame []byte) Result {
+func (u upf) frameInSRv6(r *ruleState, frame []byte) Result {
 	if r.Forward.ArgsOffset == 0 {
-		return j.drop(FARDrop)
+		return u.j.drop(FARDrop)
 	}
 	hash := flowHash(frame, true)
 	list := chosen{source: r.Forward.Source, segments: []netip.Addr{r.Forward.Remote}}
-	h := outer{reduced: true, next: protoEthernet, hopLimit: j.m.hopLimit, class: r.marking().of(0), label: hash}
+	h := outer{reduced: true, next: protoEthernet, hopLimit: u.j.m.hopLimit, class: r.marking().of(0), label: hash}
 	if r.Forward.Kind == ForwardPolicy {
 		var f *fault
-		if list, f = j.choose(r.Forward.Policy, hash); f != nil {
-			return j.fail(f)
+		if list, f = u.j.headend().choose(r.Forward.Policy, hash); f != nil {
+			return u.j.fail(f)
 		}
 		h.reduced = reduced(list.policy.Behavior)
 	}
 	if h.src = list.source; !h.src.IsValid() {
-		h.src = j.m.network.Config.Encapsulation.Source
+		h.src = u.j.m.network.Config.Encapsulation.Source
 	}
 	via := Key{NextHop: list.segments[0]}
 	h.segments = slices.Clone(list.segments)
@@ -113,62 +113,62 @@ func (j *journey) frameInSRv6(r *ruleState, frame []byte) Result {
 	h.segments[last] = withArgs(h.segments[last], int(r.Forward.ArgsOffset), args{qfi: r.QFI, r: r.RQI, teid: r.Forward.TEID})
 	p := h.push(frame)
 	if list.name != "" {
-		j.count(list.name, len(p))
+		u.j.count(list.name, len(p))
 	}
-	return j.send(outbound{packet: p, via: via, hash: hash, silent: true})
+	return u.j.send(outbound{packet: p, via: via, hash: hash, silent: true})
 }
 
 // forwardFrame is step 9.
-func (j *journey) forwardFrame(r *ruleState, t tpdu) Result {
+func (u upf) forwardFrame(r *ruleState, t tpdu) Result {
 	switch {
 	case r.Forward.Kind == ForwardLink && (t.message != nil || t.bySID):
-		return j.ontoLink(r, t.packet)
+		return u.ontoLink(r, t.packet)
 	case r.Forward.Kind == ForwardSRv6 || r.Forward.Kind == ForwardPolicy:
-		return j.frameInSRv6(r, t.packet)
+		return u.frameInSRv6(r, t.packet)
 	case r.Forward.Kind != ForwardGTPU:
-		return j.drop(FARDrop)
+		return u.j.drop(FARDrop)
 	case t.message == nil:
-		return j.frameInGTPU(r, t.packet, j.m.hopLimit, r.marking().of(0))
+		return u.frameInGTPU(r, t.packet, u.j.m.hopLimit, r.marking().of(0))
 	case r.Container == ContainerNone || t.message.container:
-		return j.relay(r.tunnel(), *t.message, r.marking(), outbound{silent: true})
+		return u.j.gtpu().relay(r.tunnel(), *t.message, r.marking(), outbound{silent: true})
 	}
-	hop := v4(j.packet).ttl()
-	if version(j.packet) == 6 {
-		hop = v6(j.packet).hopLimit()
+	hop := v4(u.j.packet).ttl()
+	if version(u.j.packet) == 6 {
+		hop = v6(u.j.packet).hopLimit()
 	}
 	if hop <= 1 {
-		return j.hopLimitExceeded(j.l3)
+		return u.j.hopLimitExceeded(u.j.l3)
 	}
-	return j.frameInGTPU(r, t.packet, hop-1, r.marking().of(class(j.packet)))
+	return u.frameInGTPU(r, t.packet, hop-1, r.marking().of(class(u.j.packet)))
 }
 
 // frameInGTPU sends a frame as the T-PDU of a G-PDU. Of one that is too big there
 // is nobody to tell.
-func (j *journey) frameInGTPU(r *ruleState, frame []byte, hop, class uint8) Result {
+func (u upf) frameInGTPU(r *ruleState, frame []byte, hop, class uint8) Result {
 	to, hash := r.tunnel(), flowHash(frame, true)
 	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, r.RQI, len(frame))
-	p := j.wrap(to, tunnelEnd{hopLimit: hop, class: class, hash: hash}, append(header, frame...), nil)
-	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, silent: true})
+	p := u.j.gtpu().wrap(to, tunnelEnd{hopLimit: hop, class: class, hash: hash}, append(header, frame...), nil)
+	return u.j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash, silent: true})
 }
 
 // ontoLink lets a frame leave as it is, and learns where it came from.
-func (j *journey) ontoLink(r *ruleState, frame []byte) Result {
-	if from := MAC(frame[6:]); from[0]&1 == 0 && from != (MAC{}) && len(j.m.sessions.byLink[r.session]) > 0 {
-		j.m.sessions.stations[station{r.Forward.Link, from}] = r.session
+func (u upf) ontoLink(r *ruleState, frame []byte) Result {
+	if from := MAC(frame[6:]); from[0]&1 == 0 && from != (MAC{}) && len(u.j.m.sessions.byLink[r.session]) > 0 {
+		u.j.m.sessions.stations[station{r.Forward.Link, from}] = r.session
 	}
-	a := j.m.adjacency[Key{Interface: r.Forward.Link.Interface}]
+	a := u.j.m.adjacency[Key{Interface: r.Forward.Link.Interface}]
 	if a == nil || a.Pass {
-		return j.drop(NoRoute)
+		return u.j.drop(NoRoute)
 	}
 	if len(frame)-frameHeader > a.MTU {
-		return j.drop(TooBig)
+		return u.j.drop(TooBig)
 	}
 	tags := slices.Clone(a.VLAN)
 	if vlan := r.Forward.Link.VLAN; vlan != 0 && len(tags) < 2 {
 		tags = append(tags, VLAN{TPID: 0x8100, ID: vlan})
 	}
 	out := appendTags(append([]byte{}, frame[:12]...), tags)
-	return j.forward(append(out, frame[12:]...), a)
+	return u.j.forward(append(out, frame[12:]...), a)
 }
 
 // classifyFrame is step 3.

@@ -107,54 +107,60 @@ func (m *message) extension(kind uint8, content []byte) bool {
 	return kind&0x80 == 0
 }
 
-// gtpuEndpoint is a message to a GTP-U address of ours, UDP at an offset.
-func (j *journey) gtpuEndpoint(at int) Result {
-	msg, f := parseGTPU(j.packet, at)
+// gtpuEntity is the node as a GTP-U entity (TS 29.281): it receives the messages to
+// its GTP-U addresses, and sends packets into tunnels.
+type gtpuEntity struct{ j *journey }
+
+func (j *journey) gtpu() gtpuEntity { return gtpuEntity{j} }
+
+// process is a message to a GTP-U address of ours, UDP at an offset.
+func (e gtpuEntity) process(at int) Result {
+	msg, f := parseGTPU(e.j.packet, at)
 	if f != nil {
-		return j.drop(f.reason)
+		return e.j.drop(f.reason)
 	}
 	switch msg.kind {
 	case echoRequest:
-		return j.echo(at, msg)
+		return e.echo(at, msg)
 	case gPDU, endMarker:
 	default:
-		return j.untouched()
+		return e.j.untouched()
 	}
-	if rules := j.m.sessions.byTEID[msg.teid]; rules != nil {
-		return j.receiveSession(rules, msg)
+	if rules := e.j.m.sessions.byTEID[msg.teid]; rules != nil {
+		return e.j.upf().receive(rules, msg)
 	}
-	t := j.m.teids[msg.teid]
+	t := e.j.m.teids[msg.teid]
 	switch {
 	case t == nil && msg.kind == endMarker:
-		return j.drop(TEIDUnknown)
+		return e.j.drop(TEIDUnknown)
 	case t == nil:
-		r := j.drop(TEIDUnknown)
-		r.Punt = j.punt(PuntErrorIndication, j.l3)
+		r := e.j.drop(TEIDUnknown)
+		r.Punt = e.j.punt(PuntErrorIndication, e.j.l3)
 		r.Punt.Info = msg.teid
 		return r
 	case t.SwitchTo != "":
-		return j.switchTo(t, msg)
+		return e.switchTo(t, msg)
 	case msg.kind == endMarker:
-		return j.drop(GTPUMessage)
+		return e.j.drop(GTPUMessage)
 	}
-	return j.receive(t, msg)
+	return e.receive(t, msg)
 }
 
 // receive takes a T-PDU out of its tunnel.
-func (j *journey) receive(t *gtpu.Tunnel, msg message) Result {
-	inner, reason := j.wholeTPDU(msg.body)
+func (e gtpuEntity) receive(t *gtpu.Tunnel, msg message) Result {
+	inner, reason := e.wholeTPDU(msg.body)
 	if inner == nil {
-		return j.drop(reason)
+		return e.j.drop(reason)
 	}
-	j.count(ReceivedName(t.Name), len(inner))
+	e.j.count(ReceivedName(t.Name), len(inner))
 	if t.Policy != "" {
-		return j.encapsulate(t.Policy, tpdu{packet: inner, l3: j.l3 + msg.at, outer: noOuter}, marking{})
+		return e.j.headend().encapsulate(t.Policy, tpdu{packet: inner, l3: e.j.l3 + msg.at, outer: noOuter}, marking{})
 	}
-	return j.release(inner, j.l3+msg.at, class(j.packet), outbound{table: t.Table})
+	return e.j.release(inner, e.j.l3+msg.at, class(e.j.packet), outbound{table: t.Table})
 }
 
 // wholeTPDU cuts a T-PDU to its length; nil and a reason where it cannot go on.
-func (j *journey) wholeTPDU(p []byte) ([]byte, Reason) {
+func (e gtpuEntity) wholeTPDU(p []byte) ([]byte, Reason) {
 	v := version(p)
 	if len(p) > 0 && v != 4 && v != 6 {
 		return nil, PDUType
@@ -163,19 +169,19 @@ func (j *journey) wholeTPDU(p []byte) ([]byte, Reason) {
 	switch {
 	case !ok || v == 0:
 		return nil, InnerMalformed
-	case j.gtpuInGTPU(inner):
+	case e.gtpuInGTPU(inner):
 		return nil, GTPUMessage
 	}
 	return inner, ""
 }
 
 // gtpuInGTPU: a T-PDU for a GTP-U endpoint of ours would come round again.
-func (j *journey) gtpuInGTPU(p []byte) bool {
+func (e gtpuEntity) gtpuInGTPU(p []byte) bool {
 	if version(p) == 6 {
-		return j.m.gtpu[v6(p).dst()] && v6(p).next() == protoUDP && toGTPU(p[40:])
+		return e.j.m.gtpu[v6(p).dst()] && v6(p).next() == protoUDP && toGTPU(p[40:])
 	}
 	q := v4(p)
-	return j.m.gtpu[q.dst()] && q.protocol() == protoUDP && toGTPU(p[q.header():])
+	return e.j.m.gtpu[q.dst()] && q.protocol() == protoUDP && toGTPU(p[q.header():])
 }
 
 // tunnelEnd is the outer header of what is sent into GTP-U.
@@ -187,10 +193,10 @@ type tunnelEnd struct {
 }
 
 // wrap pushes IP and UDP for a tunnel in front of a GTP-U message.
-func (j *journey) wrap(t *gtpu.Tunnel, end tunnelEnd, header, tpdu []byte) []byte {
+func (e gtpuEntity) wrap(t *gtpu.Tunnel, end tunnelEnd, header, tpdu []byte) []byte {
 	source := t.Source
 	if !source.IsValid() {
-		for _, a := range j.m.network.Config.GTPU.Addresses {
+		for _, a := range e.j.m.network.Config.GTPU.Addresses {
 			if a.Is4() == t.Remote.Is4() {
 				source = a
 				break
@@ -257,27 +263,27 @@ func gtpuHeader(container srv6.ContainerType, teid uint32, qfi uint8, r bool, le
 }
 
 // switchTo sends a G-PDU or End Marker on in another tunnel.
-func (j *journey) switchTo(t *gtpu.Tunnel, msg message) Result {
+func (e gtpuEntity) switchTo(t *gtpu.Tunnel, msg message) Result {
 	octets := 0
 	if msg.kind == gPDU {
 		octets = len(msg.body)
 	}
-	j.count(ReceivedName(t.Name), octets)
-	return j.relay(j.m.tunnels[t.SwitchTo], msg, marking{}, outbound{quoted: j.packet, l3: j.l3})
+	e.j.count(ReceivedName(t.Name), octets)
+	return e.relay(e.j.m.tunnels[t.SwitchTo], msg, marking{}, outbound{quoted: e.j.packet, l3: e.j.l3})
 }
 
 // relay puts a GTP-U message that was received into another tunnel; o says what
 // becomes of one that is too big.
-func (j *journey) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound) Result {
-	hop := v4(j.packet).ttl()
-	if version(j.packet) == 6 {
-		hop = v6(j.packet).hopLimit()
+func (e gtpuEntity) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound) Result {
+	hop := v4(e.j.packet).ttl()
+	if version(e.j.packet) == 6 {
+		hop = v6(e.j.packet).hopLimit()
 	}
 	if hop <= 1 {
-		return j.hopLimitExceeded(j.l3)
+		return e.j.hopLimitExceeded(e.j.l3)
 	}
 	if !to.Remote.IsValid() {
-		return j.drop(TEIDUnknown)
+		return e.j.drop(TEIDUnknown)
 	}
 	header := slices.Clone(msg.header)
 	be.PutUint32(header[4:], to.RemoteTEID)
@@ -290,57 +296,57 @@ func (j *journey) relay(to *gtpu.Tunnel, msg message, mark marking, o outbound) 
 	} else if tpdu, ok := whole(msg.body, version(msg.body)); ok {
 		hash = flowHash(tpdu, false)
 	}
-	o.packet = j.wrap(to, tunnelEnd{hopLimit: hop - 1, class: mark.of(class(j.packet)), hash: hash}, header, msg.body)
+	o.packet = e.wrap(to, tunnelEnd{hopLimit: hop - 1, class: mark.of(class(e.j.packet)), hash: hash}, header, msg.body)
 	o.via, o.hash = Key{NextHop: to.Remote}, hash
-	return j.send(o)
+	return e.j.send(o)
 }
 
 // sendTunnel encapsulates a steered packet.
-func (j *journey) sendTunnel(t *gtpu.Tunnel) Result {
+func (e gtpuEntity) sendTunnel(t *gtpu.Tunnel) Result {
 	if !t.Remote.IsValid() {
-		return j.drop(TEIDUnknown)
+		return e.j.drop(TEIDUnknown)
 	}
-	j.count(SentName(t.Name), len(j.packet))
-	return j.intoTunnel(t, false, tpdu{packet: j.packet, l3: j.l3, outer: noOuter}, marking{})
+	e.j.count(SentName(t.Name), len(e.j.packet))
+	return e.intoTunnel(t, false, tpdu{packet: e.j.packet, l3: e.j.l3, outer: noOuter}, marking{})
 }
 
 // intoTunnel sends a packet in a G-PDU.
-func (j *journey) intoTunnel(to *gtpu.Tunnel, rqi bool, t tpdu, mark marking) Result {
-	inner, r := j.departing(t)
+func (e gtpuEntity) intoTunnel(to *gtpu.Tunnel, rqi bool, t tpdu, mark marking) Result {
+	inner, r := e.j.departing(t)
 	if inner == nil {
 		return r
 	}
 	hash := flowHash(inner, false)
 	header := gtpuHeader(to.PDUSessionContainer, to.RemoteTEID, to.QFI, rqi, len(inner))
-	p := j.wrap(to, tunnelEnd{hopLimit: j.m.hopLimit, class: mark.of(class(inner)), hash: hash}, header, inner)
-	return j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash,
+	p := e.wrap(to, tunnelEnd{hopLimit: e.j.m.hopLimit, class: mark.of(class(inner)), hash: hash}, header, inner)
+	return e.j.send(outbound{packet: p, via: Key{NextHop: to.Remote}, hash: hash,
 		quoted: t.packet, l3: t.l3, fragments: true})
 }
 
 // echo answers an Echo Request in place (TS 29.281 section 7.2.1).
-func (j *journey) echo(at int, msg message) Result {
-	src, dst := addresses(j.packet)
-	if j.m.gtpu[src] || multicast(src) || src.IsUnspecified() || src.Is4() && src.As4()[0] == 255 {
-		return j.drop(EchoFromSelf)
+func (e gtpuEntity) echo(at int, msg message) Result {
+	src, dst := addresses(e.j.packet)
+	if e.j.m.gtpu[src] || multicast(src) || src.IsUnspecified() || src.Is4() && src.As4()[0] == 255 {
+		return e.j.drop(EchoFromSelf)
 	}
 	g := []byte{0x32, echoResponse, 0, 6, 0, 0, 0, 0, byte(msg.sequence >> 8), byte(msg.sequence), 0, 0, 14, 0}
 	udp := make([]byte, 8)
 	be.PutUint16(udp, 2152)
-	copy(udp[2:4], j.packet[at:])
+	copy(udp[2:4], e.j.packet[at:])
 	be.PutUint16(udp[4:], uint16(8+len(g)))
 	var ip []byte
 	if src.Is4() {
 		s, d := src.As4(), dst.As4()
-		ip = pushUDP4(d, s, tunnelEnd{hopLimit: j.m.hopLimit, class: class(j.packet), hash: 0}, g, nil)[:20]
+		ip = pushUDP4(d, s, tunnelEnd{hopLimit: e.j.m.hopLimit, class: class(e.j.packet), hash: 0}, g, nil)[:20]
 	} else {
-		ip = append([]byte{}, j.packet[:40]...)
+		ip = append([]byte{}, e.j.packet[:40]...)
 		be.PutUint16(ip[4:], uint16(8+len(g)))
-		ip[7] = j.m.hopLimit
+		ip[7] = e.j.m.hopLimit
 		copy(ip[8:], dst.AsSlice())
 		copy(ip[24:], src.AsSlice())
 		be.PutUint16(udp[6:], checksum6(pseudoHeader(src, dst, protoUDP, 8+len(g))+wordSum(udp)+wordSum(g)))
 	}
-	out := append(append([]byte{}, j.frame[6:12]...), j.frame[:6]...)
-	out = append(out, j.frame[12:j.l3]...)
-	return Result{Reason: Replied, Egress: j.ifindex, Out: append(append(append(out, ip...), udp...), g...)}
+	out := append(append([]byte{}, e.j.frame[6:12]...), e.j.frame[:6]...)
+	out = append(out, e.j.frame[12:e.j.l3]...)
+	return Result{Reason: Replied, Egress: e.j.ifindex, Out: append(append(append(out, ip...), udp...), g...)}
 }

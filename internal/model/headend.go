@@ -15,10 +15,16 @@ type chosen struct {
 	segments []netip.Addr
 }
 
+// headend is the node as the headend of an SR policy, and at H.M.GTP4.D: it
+// pushes the outer headers.
+type headend struct{ j *journey }
+
+func (j *journey) headend() headend { return headend{j} }
+
 // choose is the first list whose threshold is not below the hash; thresholds
 // share 2^32 out by weight.
-func (j *journey) choose(policy string, hash uint32) (chosen, *fault) {
-	p := j.m.policies[policy]
+func (n headend) choose(policy string, hash uint32) (chosen, *fault) {
+	p := n.j.m.policies[policy]
 	if p == nil || len(p.SegmentLists) == 0 {
 		return chosen{}, plain(NoSegmentList)
 	}
@@ -36,7 +42,7 @@ func (j *journey) choose(policy string, hash uint32) (chosen, *fault) {
 	}
 	source := p.Source
 	if !source.IsValid() {
-		source = j.m.network.Config.Encapsulation.Source
+		source = n.j.m.network.Config.Encapsulation.Source
 	}
 	return chosen{ListName(p.Name, at), p, source, p.SegmentLists[at].Segments}, nil
 }
@@ -91,26 +97,26 @@ func (h outer) srh() []byte {
 }
 
 // sendList sends a packet that a segment list was pushed on.
-func (j *journey) sendList(list chosen, p []byte, hash uint32, o outbound) Result {
-	j.count(list.name, len(p))
+func (n headend) sendList(list chosen, p []byte, hash uint32, o outbound) Result {
+	n.j.count(list.name, len(p))
 	o.packet, o.hash, o.via = p, hash, Key{NextHop: v6(p).dst()}
-	return j.send(o)
+	return n.j.send(o)
 }
 
 // encapsulate is H.Encaps and H.Encaps.Red.
-func (j *journey) encapsulate(policy string, t tpdu, mark marking) Result {
-	inner, r := j.departing(t)
+func (n headend) encapsulate(policy string, t tpdu, mark marking) Result {
+	inner, r := n.j.departing(t)
 	if inner == nil {
 		return r
 	}
 	hash := flowHash(t.packet, false)
-	list, f := j.choose(policy, hash)
+	list, f := n.choose(policy, hash)
 	if f != nil {
-		return j.fail(f)
+		return n.j.fail(f)
 	}
 	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior), next: nextHeader(inner),
-		hopLimit: j.m.hopLimit, class: mark.of(class(inner)), label: hash}
-	return j.sendList(list, h.push(inner), hash, outbound{quoted: t.packet, l3: t.l3, fragments: true})
+		hopLimit: n.j.m.hopLimit, class: mark.of(class(inner)), label: hash}
+	return n.sendList(list, h.push(inner), hash, outbound{quoted: t.packet, l3: t.l3, fragments: true})
 }
 
 // nextHeader is how IPv6 names a packet that it carries.
@@ -123,20 +129,20 @@ func nextHeader(p []byte) uint8 {
 
 // encapsulateFrame is H.Encaps.L2 and H.Encaps.L2.Red, on the frame less its
 // tags.
-func (j *journey) encapsulateFrame(policy string) Result {
-	frame := append(append([]byte{}, j.frame[:12]...), j.frame[j.l3-2:]...)
+func (n headend) encapsulateFrame(policy string) Result {
+	frame := append(append([]byte{}, n.j.frame[:12]...), n.j.frame[n.j.l3-2:]...)
 	hash := flowHash(frame, true)
-	list, f := j.choose(policy, hash)
+	list, f := n.choose(policy, hash)
 	if f != nil {
-		return j.fail(f)
+		return n.j.fail(f)
 	}
 	h := outer{src: list.source, segments: list.segments, reduced: reduced(list.policy.Behavior),
-		next: protoEthernet, hopLimit: j.m.hopLimit, label: hash}
+		next: protoEthernet, hopLimit: n.j.m.hopLimit, label: hash}
 	p := h.push(frame)
-	j.count(list.name, len(p))
-	a := j.nextHop(outbound{packet: p, via: Key{NextHop: v6(p).dst()}, hash: hash})
+	n.j.count(list.name, len(p))
+	a := n.j.nextHop(outbound{packet: p, via: Key{NextHop: v6(p).dst()}, hash: hash})
 	if a != nil && !a.Pass && len(p) > a.MTU {
-		return j.drop(TooBig) // Ethernet has nobody to tell
+		return n.j.drop(TooBig) // Ethernet has nobody to tell
 	}
-	return j.send(outbound{packet: p, via: Key{NextHop: v6(p).dst()}, hash: hash})
+	return n.j.send(outbound{packet: p, via: Key{NextHop: v6(p).dst()}, hash: hash})
 }

@@ -59,10 +59,10 @@ func (j *journey) run() Result {
 	}
 	byPort := j.m.byPort[key]
 	if byPort != nil && byPort.Policy != "" && layer2(j.m.policies[byPort.Policy].Behavior) {
-		return j.encapsulateFrame(byPort.Policy)
+		return j.headend().encapsulateFrame(byPort.Policy)
 	}
-	if link, is := j.link(key); byPort == nil && is {
-		return j.fromLink(link)
+	if link, is := j.upf().link(key); byPort == nil && is {
+		return j.upf().fromLink(link)
 	}
 	p := j.frame[j.l3:]
 	switch {
@@ -107,7 +107,7 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 		if malformed {
 			return j.drop(IPv6Malformed)
 		}
-		return j.endpoint(sid)
+		return j.endpoint(sid).process()
 	}
 	if m.gtpu[p.dst()] {
 		switch {
@@ -117,7 +117,7 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 			if malformed {
 				return j.drop(IPv6Malformed)
 			}
-			return j.gtpuEndpoint(40)
+			return j.gtpu().process(40)
 		}
 		return j.untouched()
 	}
@@ -125,7 +125,7 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 		if malformed {
 			return j.drop(IPv6Malformed)
 		}
-		return j.toUE(rules)
+		return j.upf().toUE(rules)
 	}
 	if s, ok := m.steered(p.dst()); ok {
 		switch {
@@ -134,7 +134,7 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 		case malformed:
 			return j.drop(IPv6Malformed)
 		case s.rules != nil:
-			return j.toUE(s.rules)
+			return j.upf().toUE(s.rules)
 		}
 		return j.steer(s.to.Policy, s.to.Tunnel)
 	}
@@ -157,15 +157,15 @@ func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 	}
 	switch {
 	case m.gtpu[p.dst()]:
-		return j.ipv4GTPU(p, malformed, func() Result { return j.gtpuEndpoint(p.header()) })
+		return j.ipv4GTPU(p, malformed, func() Result { return j.gtpu().process(p.header()) })
 	case !ue && steered && s.passes():
 		return j.untouched()
 	case !ue && steered && s.to.GTP4D != nil:
-		return j.ipv4GTPU(p, malformed, func() Result { return j.hMGTP4D(s.to.GTP4D) })
+		return j.ipv4GTPU(p, malformed, func() Result { return j.headend().hMGTP4D(s.to.GTP4D) })
 	case (ue || steered) && malformed:
 		return j.drop(IPv4Malformed)
 	case ue:
-		return j.toUE(rules)
+		return j.upf().toUE(rules)
 	case steered:
 		return j.steer(s.to.Policy, s.to.Tunnel)
 	case byPort && !nobody(p.dst()):
@@ -202,9 +202,9 @@ func (m *Model) inDomain(a netip.Addr) bool { return within(m.network.Config.Dom
 
 func (j *journey) steer(policy, tunnel string) Result {
 	if tunnel != "" {
-		return j.sendTunnel(j.m.tunnels[tunnel])
+		return j.gtpu().sendTunnel(j.m.tunnels[tunnel])
 	}
-	return j.encapsulate(policy, tpdu{packet: j.packet, l3: j.l3, outer: noOuter}, marking{})
+	return j.headend().encapsulate(policy, tpdu{packet: j.packet, l3: j.l3, outer: noOuter}, marking{})
 }
 
 // count remembers a counter that is due when the packet is forwarded.

@@ -1,10 +1,6 @@
 package model
 
-import (
-	"net/netip"
-
-	"github.com/culvert-net/culvert/srv6"
-)
+import "net/netip"
 
 // limitKey is one group's bucket at one SID.
 type limitKey struct {
@@ -21,15 +17,15 @@ type bucket struct {
 
 // endLimit is End.Limit (RFC 9433 section 6.8): a token bucket for each
 // group, then End.
-func (j *journey) endLimit(sid *srv6.LocalSID) Result {
-	at := sid.SID.Bits()
-	group := getBits(j.packet[24:40], at, int(sid.GroupBits))
-	rate := getBits(j.packet[24:40], at+int(sid.GroupBits), int(sid.RateBits))
-	bitsPerSecond := rate * uint64(max(sid.RateUnit, 1)) * 1000
-	if rate != 0 && !j.m.take(limitKey{sid.SID, group}, bitsPerSecond, len(j.packet)) {
-		return j.drop(Limited)
+func (e endpoint) endLimit() Result {
+	at := e.sid.SID.Bits()
+	group := getBits(e.j.packet[24:40], at, int(e.sid.GroupBits))
+	rate := getBits(e.j.packet[24:40], at+int(e.sid.GroupBits), int(e.sid.RateBits))
+	bitsPerSecond := rate * uint64(max(e.sid.RateUnit, 1)) * 1000
+	if rate != 0 && !e.j.m.take(limitKey{e.sid.SID, group}, bitsPerSecond, len(e.j.packet)) {
+		return e.j.drop(Limited)
 	}
-	return j.end(sid)
+	return e.end()
 }
 
 // take takes a packet's bits from a bucket, which starts full.

@@ -23,7 +23,7 @@ type carried struct {
 }
 
 // carry is what D behaviours and H.M.GTP4.D take out of GTP-U.
-func (j *journey) carry(msg message, pdu srv6.PDUType) (carried, *fault) {
+func (n headend) carry(msg message, pdu srv6.PDUType) (carried, *fault) {
 	c := carried{args: args{qfi: msg.qfi, r: msg.rqi, teid: msg.teid}, payload: msg.body, at: msg.at}
 	if msg.kind != gPDU {
 		tag := messageTags[msg.kind]
@@ -56,7 +56,7 @@ func (j *journey) carry(msg message, pdu srv6.PDUType) (carried, *fault) {
 	if !ok {
 		return c, plain(InnerMalformed)
 	}
-	c.payload, c.hash, c.next = j.completed(inner, true), flowHash(inner, false), protoIPv6
+	c.payload, c.hash, c.next = n.j.completed(inner, true), flowHash(inner, false), protoIPv6
 	if v == 4 {
 		c.next = protoIPv4
 	}
@@ -74,51 +74,51 @@ func fits(pdu srv6.PDUType, version int) bool {
 }
 
 // endMGTP6D is End.M.GTP6.D and End.M.GTP6.D.Di (RFC 9433 sections 6.3, 6.4).
-func (j *journey) endMGTP6D(sid *srv6.LocalSID) Result {
-	c, f := walkToUpperLayer(j.packet, 0)
+func (e endpoint) endMGTP6D() Result {
+	c, f := walkToUpperLayer(e.j.packet, 0)
 	if f != nil {
-		return j.fail(f)
+		return e.j.fail(f)
 	}
 	if c.upper != protoUDP {
-		return j.upperLayer(sid, c)
+		return e.upperLayer(c)
 	}
-	if len(j.packet) < c.at+8 {
-		return j.drop(UDPMalformed)
+	if len(e.j.packet) < c.at+8 {
+		return e.j.drop(UDPMalformed)
 	}
-	if !toGTPU(j.packet[c.at:]) {
-		return j.upperLayer(sid, c)
+	if !toGTPU(e.j.packet[c.at:]) {
+		return e.upperLayer(c)
 	}
-	p := v6(j.packet)
+	p := v6(e.j.packet)
 	if p.hopLimit() <= 1 {
-		return j.hopLimitExceeded(j.l3)
+		return e.j.hopLimitExceeded(e.j.l3)
 	}
-	msg, f := parseGTPU(j.packet, c.at)
+	msg, f := parseGTPU(e.j.packet, c.at)
 	if f != nil {
-		return j.drop(f.reason)
+		return e.j.drop(f.reason)
 	}
-	pdu, f := j.carry(msg, sid.PDUType)
+	pdu, f := e.j.headend().carry(msg, e.sid.PDUType)
 	if f != nil {
-		return j.drop(f.reason)
+		return e.j.drop(f.reason)
 	}
-	list, f := j.choose(sid.Policy, pdu.hash)
+	list, f := e.j.headend().choose(e.sid.Policy, pdu.hash)
 	if f != nil {
-		return j.drop(f.reason)
+		return e.j.drop(f.reason)
 	}
 	segments := slices.Clone(list.segments)
-	if last := len(segments) - 1; sid.Behavior == srv6.EndMGTP6D || sid.ArgsOffset != 0 {
-		segments[last] = withArgs(segments[last], int(sid.ArgsOffset), pdu.args)
+	if last := len(segments) - 1; e.sid.Behavior == srv6.EndMGTP6D || e.sid.ArgsOffset != 0 {
+		segments[last] = withArgs(segments[last], int(e.sid.ArgsOffset), pdu.args)
 	}
-	if sid.Behavior == srv6.EndMGTP6DDi {
+	if e.sid.Behavior == srv6.EndMGTP6DDi {
 		segments = append(segments, p.dst())
 	}
-	h := outer{src: sid.Source, segments: segments, reduced: reduced(list.policy.Behavior), always: pdu.tag != 0,
+	h := outer{src: e.sid.Source, segments: segments, reduced: reduced(list.policy.Behavior), always: pdu.tag != 0,
 		tag: pdu.tag, next: pdu.next, hopLimit: p.hopLimit() - 1, class: p.trafficClass(), label: pdu.hash}
-	o := outbound{quoted: j.packet, l3: j.l3}
+	o := outbound{quoted: e.j.packet, l3: e.j.l3}
 	out := h.push(pdu.payload)
-	j.count(list.name, len(out))
+	e.j.count(list.name, len(out))
 	o.packet, o.hash = out, pdu.hash
 	o.via = Key{NextHop: list.segments[0]}
-	return j.send(o)
+	return e.j.send(o)
 }
 
 // withArgs writes Args.Mob.Session into a SID.
@@ -129,18 +129,18 @@ func withArgs(sid netip.Addr, offset int, a args) netip.Addr {
 }
 
 // hMGTP4D is H.M.GTP4.D (RFC 9433 section 6.7).
-func (j *journey) hMGTP4D(g *srpolicy.GTP4D) Result {
-	p := v4(j.packet)
+func (n headend) hMGTP4D(g *srpolicy.GTP4D) Result {
+	p := v4(n.j.packet)
 	if p.ttl() <= 1 {
-		return j.hopLimitExceeded(j.l3)
+		return n.j.hopLimitExceeded(n.j.l3)
 	}
-	msg, f := parseGTPU(j.packet, p.header())
+	msg, f := parseGTPU(n.j.packet, p.header())
 	if f != nil {
-		return j.drop(f.reason)
+		return n.j.drop(f.reason)
 	}
-	pdu, f := j.carry(msg, g.PDUType)
+	pdu, f := n.carry(msg, g.PDUType)
 	if f != nil {
-		return j.drop(f.reason)
+		return n.j.drop(f.reason)
 	}
 	dst, src := g.SIDPrefix.Masked().Addr().As16(), g.SourcePrefix.Addr().As16()
 	length := g.SIDPrefix.Bits()
@@ -150,74 +150,74 @@ func (j *journey) hMGTP4D(g *srpolicy.GTP4D) Result {
 	putBits(src[:], g.SourcePrefix.Bits(), 32, uint64(be.Uint32(p[12:])))
 	h := outer{src: netip.AddrFrom16(src), segments: []netip.Addr{netip.AddrFrom16(dst)}, reduced: true,
 		always: pdu.tag != 0, tag: pdu.tag, next: pdu.next, hopLimit: p.ttl() - 1, class: p.tos(), label: pdu.hash}
-	o := outbound{hash: pdu.hash, quoted: j.packet, l3: j.l3}
+	o := outbound{hash: pdu.hash, quoted: n.j.packet, l3: n.j.l3}
 	if g.Policy == "" {
 		o.packet, o.routed = h.push(pdu.payload), routed
-		return j.send(o)
+		return n.j.send(o)
 	}
-	list, f := j.choose(g.Policy, pdu.hash)
+	list, f := n.choose(g.Policy, pdu.hash)
 	if f != nil {
-		return j.drop(f.reason)
+		return n.j.drop(f.reason)
 	}
 	h.segments = append(slices.Clone(list.segments), h.segments...)
 	h.reduced = reduced(list.policy.Behavior)
 	o.packet, o.via = h.push(pdu.payload), Key{NextHop: list.segments[0]}
-	j.count(list.name, len(o.packet))
-	return j.send(o)
+	n.j.count(list.name, len(o.packet))
+	return n.j.send(o)
 }
 
 // endMGTP6E is End.M.GTP6.E (RFC 9433 section 6.5): the penultimate segment.
-func (j *journey) endMGTP6E(sid *srv6.LocalSID) Result {
-	c, f := walkToUpperLayer(j.packet, 1)
+func (e endpoint) endMGTP6E() Result {
+	c, f := walkToUpperLayer(e.j.packet, 1)
 	if f != nil {
-		return j.fail(f)
+		return e.j.fail(f)
 	}
 	if c.srh == 0 {
-		return j.upperLayer(sid, c)
+		return e.upperLayer(c)
 	}
-	if f := checkSegments(j.packet, c); f != nil {
-		return j.fail(f)
+	if f := checkSegments(e.j.packet, c); f != nil {
+		return e.j.fail(f)
 	}
-	header, tpdu, end, result := j.intoGTPU(sid, c, sid.SID.Bits())
+	header, tpdu, end, result := e.intoGTPU(c, e.sid.SID.Bits())
 	if header == nil {
 		return result
 	}
-	dst := netip.AddrFrom16([16]byte(segment(j.packet, c, 0)))
-	p := pushUDP6(sid.Source.As16(), dst.As16(), end, header, tpdu)
-	return j.send(outbound{packet: p, hash: end.hash, quoted: j.packet, l3: j.l3})
+	dst := netip.AddrFrom16([16]byte(segment(e.j.packet, c, 0)))
+	p := pushUDP6(e.sid.Source.As16(), dst.As16(), end, header, tpdu)
+	return e.j.send(outbound{packet: p, hash: end.hash, quoted: e.j.packet, l3: e.j.l3})
 }
 
 // endMGTP4E is End.M.GTP4.E (RFC 9433 section 6.6).
-func (j *journey) endMGTP4E(sid *srv6.LocalSID) Result {
-	c, f := walkToUpperLayer(j.packet, 0)
+func (e endpoint) endMGTP4E() Result {
+	c, f := walkToUpperLayer(e.j.packet, 0)
 	if f != nil {
-		return j.fail(f)
+		return e.j.fail(f)
 	}
-	length := sid.SID.Bits()
-	header, tpdu, end, result := j.intoGTPU(sid, c, length+32)
+	length := e.sid.SID.Bits()
+	header, tpdu, end, result := e.intoGTPU(c, length+32)
 	if header == nil {
 		return result
 	}
 	var src, dst [4]byte
-	be.PutUint32(src[:], uint32(getBits(j.packet[8:24], int(sid.SourcePrefixLength), 32)))
-	be.PutUint32(dst[:], uint32(getBits(j.packet[24:40], length, 32)))
+	be.PutUint32(src[:], uint32(getBits(e.j.packet[8:24], int(e.sid.SourcePrefixLength), 32)))
+	be.PutUint32(dst[:], uint32(getBits(e.j.packet[24:40], length, 32)))
 	p := pushUDP4(src, dst, end, header, tpdu)
-	return j.send(outbound{packet: p, hash: end.hash, quoted: j.packet, l3: j.l3})
+	return e.j.send(outbound{packet: p, hash: end.hash, quoted: e.j.packet, l3: e.j.l3})
 }
 
 // intoGTPU makes the GTP-U header that the E behaviours send, Args being at a
 // bit offset of the destination. A nil header comes with the journey's end.
-func (j *journey) intoGTPU(sid *srv6.LocalSID, c chain, argsAt int) ([]byte, []byte, tunnelEnd, Result) {
-	p := v6(j.packet)
+func (e endpoint) intoGTPU(c chain, argsAt int) ([]byte, []byte, tunnelEnd, Result) {
+	p := v6(e.j.packet)
 	if c.upper != protoIPv4 && c.upper != protoIPv6 && c.upper != protoEthernet {
-		return nil, nil, tunnelEnd{}, j.upperLayer(sid, c)
+		return nil, nil, tunnelEnd{}, e.upperLayer(c)
 	}
-	a := argsOf(getBits(j.packet[24:40], argsAt, 40))
+	a := argsOf(getBits(e.j.packet[24:40], argsAt, 40))
 	end := tunnelEnd{hopLimit: p.hopLimit() - 1, class: p.trafficClass()}
-	tpdu := j.packet[c.at:]
-	if kind := taggedMessage(j.packet, c); kind != 0 {
+	tpdu := e.j.packet[c.at:]
+	if kind := taggedMessage(e.j.packet, c); kind != 0 {
 		if p.hopLimit() <= 1 {
-			return nil, nil, tunnelEnd{}, j.hopLimitExceeded(j.l3)
+			return nil, nil, tunnelEnd{}, e.j.hopLimitExceeded(e.j.l3)
 		}
 		end.message = true
 		return userPlaneMessage(kind, a, tpdu), nil, end, Result{}
@@ -229,15 +229,15 @@ func (j *journey) intoGTPU(sid *srv6.LocalSID, c chain, argsAt int) ([]byte, []b
 		}
 		var ok bool
 		if tpdu, ok = whole(tpdu, want); !ok {
-			return nil, nil, tunnelEnd{}, j.drop(InnerMalformed)
+			return nil, nil, tunnelEnd{}, e.j.drop(InnerMalformed)
 		}
 	}
 	if p.hopLimit() <= 1 {
-		return nil, nil, tunnelEnd{}, j.hopLimitExceeded(j.l3)
+		return nil, nil, tunnelEnd{}, e.j.hopLimitExceeded(e.j.l3)
 	}
-	tpdu = j.completed(tpdu, c.upper != protoEthernet)
+	tpdu = e.j.completed(tpdu, c.upper != protoEthernet)
 	end.hash = flowHash(tpdu, c.upper == protoEthernet)
-	header := gtpuHeader(sid.PDUSessionContainer, a.teid, a.qfi, a.r, len(tpdu))
+	header := gtpuHeader(e.sid.PDUSessionContainer, a.teid, a.qfi, a.r, len(tpdu))
 	if c.upper == protoEthernet { // summed in full, even if it looks like IP
 		return append(header, tpdu...), nil, end, Result{}
 	}
