@@ -57,7 +57,7 @@ type fakeHost struct {
 	mu        sync.Mutex
 	failOn    func(call string) error
 	pods      map[string]netdev.Pod
-	addresses []netip.Addr // of the entry; nil: there is none
+	addresses []netip.Addr // of the entry; nil: no entry
 	mtu       int
 	routes    map[netip.Prefix]netdev.HostRoute
 	ready     []string // interfaces that forward

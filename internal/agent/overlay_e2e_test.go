@@ -87,7 +87,7 @@ type members struct {
 	binary  string
 }
 
-// overlayFile is the same on all nodes, but for the name.
+// overlayFile is the configuration of every node; only the name differs.
 const overlayFile = `
 overlay:
   mode: static
@@ -216,8 +216,8 @@ func (p *memberPod) configure(tb testing.TB, given PodNetwork) {
 	}
 }
 
-// pinged says whether an address answers, with a payload of that many octets
-// that must not be cut up.
+// pinged says whether an address answers a ping with a payload of that many
+// octets, sent with DF.
 func pinged(from *netns.NS, to netip.Addr, size int) bool {
 	return from.Command("ping", "-c1", "-W2", "-M", "do", "-s", strconv.Itoa(size), to.String()).Run() == nil
 }
@@ -296,8 +296,8 @@ func checkHosts(t *testing.T, m *members) {
 	}
 }
 
-// checkSwitch: a way that somebody chose takes the place of the direct one, the
-// pods' MTU follows, and no packet is lost.
+// checkSwitch replaces the direct path by a configured one: the pods' MTU
+// follows, and no packet is lost.
 func checkSwitch(t *testing.T, m *members) {
 	n, via := m.nodes[0], m.nodes[2]
 	a, to := n.pods[0], m.nodes[1].pods[0].addresses[1]

@@ -350,7 +350,8 @@ func TestMTUBeforeALongerPath(t *testing.T) {
 	}
 }
 
-// Who told the paths hears at once when the network changes which one is active.
+// A change of the network that makes another path active is reported at once to
+// the source of the paths.
 func TestVerdictsAfterTheNetwork(t *testing.T) {
 	d, _ := byKube(t, t.TempDir(), newFake())
 	if err := d.stop(); err != nil {
@@ -543,7 +544,7 @@ func TestMasqueradeKnowsNodes(t *testing.T) {
 	}
 }
 
-// deaf is a node that does not care what is told.
+// deaf is a node that ignores all updates.
 type deaf struct{}
 
 func (deaf) Put(bgp.Path)                       {}

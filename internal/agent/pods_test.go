@@ -78,7 +78,7 @@ func TestPod(t *testing.T) {
 	if r, err := d.PodReadiness(); err != nil || !r.Ready || r.Reason != "" {
 		t.Errorf("readiness %+v, %v", r, err)
 	}
-	for range 2 { // who asks again gets the same
+	for range 2 { // a repeated request gets the same addresses
 		given := mustAdd(t, d, 0)
 		if got := fmt.Sprint(given); got != "{[10.244.1.2 fd00:10:244:1::2] [169.254.1.1 fe80::1] 1500}" {
 			t.Errorf("given %s", got)
@@ -300,7 +300,7 @@ func TestPodIsTriedAgain(t *testing.T) {
 	}
 }
 
-// What could not be taken away at the start, of a pod that is gone, is tried again.
+// A pod that is gone and could not be removed at the start is tried again.
 func TestGonePodIsTriedAgain(t *testing.T) {
 	dir, dp := t.TempDir(), newFake()
 	d := startMember(t, dir, dp, 1)

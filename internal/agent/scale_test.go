@@ -38,7 +38,7 @@ func bigNode(i int) overlay.Node {
 		Prefixes: []netip.Prefix{prefix(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256)), prefix(fmt.Sprintf("fd00:%x::/64", i))}}, false)
 }
 
-// wayTo is a candidate path to node i by way of node hop.
+// wayBy is a candidate path to node i through node hop.
 func wayBy(i, hop int, color uint32) srpolicy.Advertised {
 	n := bigNode(i)
 	end := n.IPv4

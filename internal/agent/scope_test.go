@@ -132,9 +132,9 @@ func (c chance) network() *netdev.Snapshot {
 	return s
 }
 
-// TestScopeIsWhole changes at random what others say, what is asked for and the
-// links, and looks at each step whether the agent has what it would have if all of it
-// were planned in the scope of everything.
+// TestScopeIsWhole changes the observed state, the desired state and the links at
+// random. After each step the agent must have what planning in the zero Scope,
+// that of everything, would give it.
 func TestScopeIsWhole(t *testing.T) {
 	const steps = 600
 	small := 0

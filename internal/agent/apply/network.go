@@ -137,8 +137,8 @@ func (n *Network) syncDevices() {
 	n.devices = syncSet(&n.retries, n.dp.Devices, "device", n.devices, want)
 }
 
-// syncSet puts what is wanted into a table and deletes the rest. It returns what
-// the table has then.
+// syncSet puts the keys of want into a table and deletes all others. It returns
+// the keys that the table then holds.
 func syncSet[K comparable](r *retries, t Table[K, K], what string, have map[K]bool, want []K) map[K]bool {
 	next, wanted := make(map[K]bool, len(want)), make(map[K]bool, len(want))
 	for _, key := range want {
@@ -265,7 +265,8 @@ func (n *Network) syncHop(key dataplane.AdjacencyKey) bool {
 	return true
 }
 
-// keep has the kernel resolve what is in use, and what was asked for.
+// keep has the kernel resolve the neighbours that tables refer to and those
+// passed to Ask.
 func (n *Network) keep() {
 	keys := slices.Collect(maps.Keys(n.asked))
 	for key := range n.hops {

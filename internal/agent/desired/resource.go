@@ -222,8 +222,8 @@ const (
 	KeyGTPU          = "gtpu"
 )
 
-// Origin says who asks for a resource. Applying a file leaves the resources of
-// the API alone, and the reverse.
+// Origin is where a resource comes from. Applying a file leaves the API's
+// resources unchanged, and the reverse.
 type Origin string
 
 // The origins.

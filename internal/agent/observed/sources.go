@@ -56,7 +56,7 @@ func (s *Sources) BGP() *BGP {
 	return s.bgp
 }
 
-// Kubernetes is the watch that runs; nil: there is none.
+// Kubernetes returns the running watch, or nil.
 func (s *Sources) Kubernetes() *Kubernetes {
 	s.mu.Lock()
 	defer s.mu.Unlock()

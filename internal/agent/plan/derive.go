@@ -56,7 +56,7 @@ type deriver struct {
 	sourced        bool // policies have an outer source
 }
 
-// index notes what is asked for.
+// index indexes the desired resources.
 func (d *deriver) index() {
 	d.Named, d.taken, d.asked = map[overlay.Color]string{}, map[string]bool{}, map[desired.Ref]bool{}
 	d.ranked = d.Observed.Ranked()

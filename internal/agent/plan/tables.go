@@ -68,9 +68,10 @@ type Tables struct {
 // Empty are the tables of a data path of which nobody asked for anything yet.
 func Empty() *Tables { return &Tables{} }
 
-// Compile makes tables of a goal, of which c is the configuration in the scope. What needs an interface that does not exist
-// waits until it does. Of former, which are the tables for the goal before, what is
-// not in the scope stays as it is; nil: there are none.
+// Compile makes the tables of a goal; c is the part of the configuration in the
+// scope. An entry that needs an interface waits until the interface exists.
+// Entries outside the scope are copied from former, the tables of the goal
+// before; former is nil for the first goal.
 func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, s Scope) *Tables {
 	t := &Tables{}
 	moved := former == nil || former.Links != links // what depends on links differs

@@ -413,7 +413,8 @@ func (p *Pods) note(key Attachment, err error) {
 	p.failures[key] = err
 }
 
-// Retry connects what could not be, and takes away what is gone.
+// Retry connects the pods that could not be connected, and removes those whose
+// interface is gone.
 func (p *Pods) Retry() {
 	p.mu.Lock()
 	failed := slices.Collect(maps.Keys(p.failures))

@@ -159,8 +159,8 @@ func tagsOf(header []byte) []netdev.VLAN {
 	return tags
 }
 
-// subinterface is the VLAN device that takes frames with these tags; the
-// interface itself if there is none. VLAN 0 is only a priority.
+// subinterface returns the VLAN device that receives frames with these tags, or
+// the interface itself if no such device exists. VLAN 0 is only a priority.
 func subinterface(links *netdev.Snapshot, ifindex int, tags []netdev.VLAN) int {
 	for _, tag := range tags {
 		if tag.ID == 0 {
