@@ -227,7 +227,7 @@ func receive(fd int, frame []byte, want int) int {
 	return got
 }
 
-// forwarding makes w's near end forward by one End SID to its far end.
+// forwarding makes w's near end forward to its other end with one End SID.
 func forwarding(t *testing.T, d *DataPlane, w *wire) {
 	t.Helper()
 	must(t, d.SetSettings(testSettings()))

@@ -20,14 +20,14 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// Rates are held against the clock on whatever machine the tests run, so nothing
-// is asked of the sender but that it offers more than the rate. Where the last
-// packet of a batch was refused, all that the rate was worth until then had
-// gone, but for what was not paid out yet; where the next batch lets something
-// go, there was more by then. The volume between two such moments, whose times
-// are known from both sides, is rate * time. What a meter owes for a pause it
-// pays, up to its window: after a longer pause of the sender, or without a
-// refusal for as long, the measurement begins anew.
+// These tests measure a rate by the clock of whatever machine runs them; the
+// sender only has to offer more than the rate. If a meter refused the last packet
+// of a batch, all of the volume granted until then was spent, except for what the
+// bucket had not paid out yet. If it passes a packet of the next batch, it has
+// granted more since. The volume between two such moments, whose times are known
+// to lie between two readings of the clock, is rate * time. A meter makes up for
+// a pause up to its window. So the measurement starts again after a longer pause
+// of the sender, or after as long without a refusal.
 const (
 	// meterError is how far off a rate may seem. That the moments are vague makes
 	// as much again at most: what is off by more than 1 % fails.

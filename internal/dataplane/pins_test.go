@@ -226,8 +226,8 @@ func TestOtherBuildTakesOver(t *testing.T) {
 	}
 }
 
-// The program is loaded once for all starts of a build, but for those that
-// cannot know that the pinned one is it.
+// All starts of one build load the program once. Only a start that cannot tell
+// whether the pinned program is its own loads it again.
 func TestSameBuildIsNotLoadedAgain(t *testing.T) {
 	path := pinPath(t)
 	d := openPinned(t, path)

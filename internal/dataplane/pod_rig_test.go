@@ -220,8 +220,8 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// byKernel has the kernel do what we would: seg6 towards node `other` by way of
-// others, seg6local of what comes.
+// byKernel has the kernel do the node's work: seg6 for packets to node `other`
+// through the SIDs of via, and seg6local for packets that arrive.
 func (n *fabricNode) byKernel(t testing.TB, other *fabricNode, via ...netip.Addr) {
 	t.Helper()
 	n.Sysctl(t, "net.ipv4.conf.all.rp_filter", "0")

@@ -170,7 +170,7 @@ type podRow struct {
 	cut  int        // octets missing at the end
 
 	end    string // forwarded, passed, or the reason of a drop
-	out    layers // nil: as it came
+	out    layers // nil: unchanged
 	counts []string
 }
 

@@ -170,7 +170,7 @@ func TestPodsOfTwoNodes(t *testing.T) {
 }
 
 // TestPodsAgainstKernel has the kernel's seg6 and seg6local at the other end, with
-// one segment and with three, by way of a node of ours.
+// one segment and with three, through one of our own nodes.
 func TestPodsAgainstKernel(t *testing.T) {
 	for _, via := range [][]netip.Addr{nil, {sidOf(nodeSID, 3)}} {
 		f := newFabric(t, 3)
@@ -196,8 +196,8 @@ func TestPodsAgainstKernel(t *testing.T) {
 	}
 }
 
-// TestTooBig: a pod that believes in an MTU that is too large is told so by the
-// kernel, or has its packets cut up.
+// TestTooBig: if a pod assumes an MTU that is too large, the kernel sends it an
+// error, or fragments its packets if DF is not set.
 func TestTooBig(t *testing.T) {
 	f := served(t, 2)
 	a, b := f.nodes[0], f.nodes[1]

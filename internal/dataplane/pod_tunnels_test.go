@@ -144,9 +144,9 @@ func (n *fabricNode) withoutOffload(t testing.TB, name string) {
 	n.Run(t, "ethtool", "-K", name, "tso", "off", "gso", "off", "tx", "off")
 }
 
-// TestTunnelToTunnel: what comes out of one tunnel goes into another whole, is
-// known for what it is, and is cut up where the device has to have it so. A pod of
-// node 3 asks node 1, which has a pod of node 2 answer.
+// TestTunnelToTunnel: a large packet that leaves one tunnel enters another
+// unsegmented and with its metadata, and is segmented where the device needs it.
+// A pod of node 3 sends to node 1, where a pod of node 2 answers.
 func TestTunnelToTunnel(t *testing.T) {
 	f := served(t, 3)
 	a, b, c := f.nodes[0], f.nodes[1], f.nodes[2]
@@ -184,8 +184,8 @@ func TestTunnelToTunnel(t *testing.T) {
 	f.noDrops(t)
 }
 
-// TestTunnelIntoPolicy: what is in a tunnel, and comes to a binding SID, goes into
-// the policy's tunnel whole, and is cut up behind that.
+// TestTunnelIntoPolicy: a large packet inside a tunnel that reaches a binding SID
+// enters the policy's tunnel unsegmented, and is segmented behind it.
 func TestTunnelIntoPolicy(t *testing.T) {
 	f := served(t, 3)
 	a, b, c := f.nodes[0], f.nodes[1], f.nodes[2]

@@ -412,11 +412,10 @@ func wordsOf(t *testing.T, d *DataPlane, from, to Session) (words int) {
 	return words
 }
 
-// TestCrashInAChange lets the daemon die within some changes: after every one of
-// the last words, which are those that packets meet, and some before. The next
-// one puts what is wanted; then frames are handled as if nothing had been, no
-// volume is lost of what a TEID or an address still leads to, and nothing is left
-// over.
+// TestCrashInAChange lets the daemon die within some changes: after each of the
+// last writes, which packets see, and after some earlier ones. The next daemon
+// puts the sessions. Then frames are handled as if no daemon had died, no volume
+// is lost that a TEID or an address still leads to, and no entry is left over.
 func TestCrashInAChange(t *testing.T) {
 	d := sessionRig(t, Options{})
 	all := variants()

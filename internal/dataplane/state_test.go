@@ -123,8 +123,8 @@ func changeContent(t *testing.T, d *DataPlane) {
 }
 
 func TestChangesArrive(t *testing.T) {
-	// Tables that were changed into a state say the same as tables that were
-	// put into it at once, but for where entries are.
+	// Tables that a change brings to a state equal tables that were put into it
+	// at once, apart from the indices of entries.
 	d := open(t)
 	putContent(t, d)
 	changeContent(t, d)

@@ -148,7 +148,7 @@ func (x *Links) Delete(l Link) error {
 	return x.remove(l, link)
 }
 
-// At is the link of a number; the zero value if there is none.
+// At returns the link of a number, or the zero value if no link has it.
 func (x *Links) At(number uint32) Link {
 	for l, link := range x.links {
 		if link.number == number {

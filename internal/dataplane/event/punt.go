@@ -40,7 +40,7 @@ type Punt struct {
 	Session uint64
 	Rule    uint16
 	Link    ethernet.Link // PuntFlood; the zero value: it has gone meanwhile
-	Data    []byte        // the frame as it came, 2048 bytes at most
+	Data    []byte        // the frame on arrival, 2048 bytes at most
 }
 
 // SessionTable is Punt.Table of a packet from a UE: errors go to it by its own
@@ -52,7 +52,7 @@ const SessionTable = 0xffffffff
 type Names interface {
 	// RuleAt is whose an entry of pdr is; session 0: nobody's.
 	RuleAt(pdr uint32) (session uint64, rule uint16)
-	// LinkAt is the link of a number; the zero value: there is none.
+	// LinkAt returns the link of a number, or the zero value if no link has it.
 	LinkAt(number uint32) ethernet.Link
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 )
 
-// TraceFilter says which packets are traced: those for which everything that
-// is set holds. The addresses are those of the outer header as it came.
+// TraceFilter selects the packets to trace: those that match every field that is
+// set. The addresses are those of the outer header on arrival.
 type TraceFilter struct {
 	Source, Destination netip.Prefix
 	Ifindex             int

@@ -2,29 +2,28 @@
 // rules that packets meet behind a TEID, a UE's address or a link, with their
 // filters, meters, limits and forwardings.
 //
-// A change of a session is two steps. Planner.Plan compares what the tables hold
-// with what is wanted and returns the writes in their order; it writes nothing.
-// Sessions.Apply does these writes. So a plan is tested in memory, and the order
-// that packets depend on is one list:
+// A change of a session has two steps. Planner.Plan compares the tables with the
+// session and returns the writes in their order; it writes nothing.
+// Sessions.Apply does these writes. So tests check a plan in memory, and one list
+// states the order that packets depend on:
 //
 //  1. What no packet reaches: meters, runs of filters, entries of rules that move.
 //  2. Keys that lead to entries which lead nowhere yet. Only this can fail.
-//  3. Heads that are not wanted any more, unless they are rules.
+//  3. Heads that the session no longer has, unless they are rules.
 //  4. Each rule, where it is, by one word.
 //  5. Each head, by one word: first those that are rules, last those that were.
-//  6. Heads that were rules and are not wanted any more.
+//  6. Heads that were rules and that the session no longer has.
 //  7. Where the sources of a head turn: a wait until no packet sees the old ones,
 //     then the new sources.
 //
 // A packet meets each rule as it was or as it will be. A daemon that dies after
 // any write leaves tables that the next one recovers from.
 //
-// Who uses the package:
+// To use the package:
 //
-//  1. Open the tables, which may hold sessions of an earlier daemon: Open.
-//  2. Put each session that is wanted. It takes over the entries that its keys
-//     lead to.
-//  3. Sweep: what nobody put is removed.
+//  1. Open opens the tables, which may hold sessions of an earlier daemon.
+//  2. Put each session. It takes over the entries that its keys lead to.
+//  3. Sweep removes the sessions that nobody put.
 //  4. Put, SetLimits, Usage, Remove, as the SMF asks.
 //  5. Close, before the tables go.
 //

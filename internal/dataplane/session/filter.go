@@ -101,7 +101,7 @@ type filters struct {
 	frames  []abi.FrameFilter
 }
 
-// cut takes away what begins at n.
+// cut drops the entries from n on.
 func (f *filters) cut(n int) { f.entries, f.frames = f.entries[:n], f.frames[:n] }
 
 // appendRun appends the filters of a head's members; local: with their sources.

@@ -427,8 +427,9 @@ func placeRuns(heads []head, members []int, rules []plannedRule, v view, runs *f
 	return nil
 }
 
-// placeTurned finds room for the run of the second phase. Where there is none
-// the first phase is the last: packets are handled alike, by one lookup more.
+// placeTurned finds room for the run of the second phase. If the table is full,
+// the first phase is the last one: packets get the same treatment with one
+// lookup more.
 func placeTurned(h *head, members []int, rules []plannedRule, runs *filters, res *reservation) (err error) {
 	if h.turnedRun, err = appendRun(runs, h, false, members, rules); err != nil {
 		return err

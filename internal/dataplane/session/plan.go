@@ -20,7 +20,7 @@ type Plan struct {
 	runs    filters  // that heads lead to
 
 	Writes   []Write
-	hidden   []key // that Unlead takes away
+	hidden   []key // that Unlead deletes
 	releases []release
 	reserved reservation
 
@@ -295,8 +295,8 @@ func appendWrites(w []Write, p *Plan, recovering bool, v view) []Write {
 	return appendTurn(w, p.heads, v)
 }
 
-// appendHidden takes away the heads that are not wanted any more: those that are
-// rules (kind), or the others.
+// appendHidden appends the writes that hide the heads that the session no longer
+// has: those that are rules if kind is entryRule, otherwise the others.
 func appendHidden(w []Write, p *Plan, kind uint8) []Write {
 	for _, e := range p.old.entries {
 		if e.kind&entryHead == 0 || e.kind&entryRule != kind || p.isHead(e.index) {

@@ -90,7 +90,8 @@ func (r *releases) fullOrBusy(kind uint8, full *table.FullError) error {
 	return full
 }
 
-// take takes an entry of a table: *table.FullError or *busyError if there is none.
+// take takes an entry of a table. The error is *busyError if an entry becomes
+// free soon, else *table.FullError.
 func (r *releases) take(x *indexStack) (uint32, error) {
 	if n := len(x.free); n > 0 {
 		i := x.free[n-1]

@@ -335,7 +335,7 @@ func (s *Sessions) Owner(index uint32) (session uint64, rule uint16) {
 	return s.owners.ruleAt(index)
 }
 
-// EntryAt is the entry of pdr of a rule; 0: there is none.
+// EntryAt returns the entry of a rule in the table pdr; 0 if it has no entry.
 func (s *Sessions) EntryAt(session uint64, rule uint16) uint32 {
 	return s.owners.entryOf(s.owners.byID.Get(session), rule)
 }

@@ -37,7 +37,7 @@ func newTEIDs(slots uint32) *teids {
 	}
 }
 
-// pop is the next free slot; 0: there is none.
+// pop takes the next free slot; 0 if the list is empty.
 func (t *teids) pop() uint32 {
 	for t.len > 0 {
 		slot := t.queue[t.head]

@@ -232,9 +232,9 @@ func (b *Book) Entry(now abi.Settings, s Settings) abi.Settings {
 	return e
 }
 
-// place changes list so that it holds what is wanted: what is there already
-// stays where it is, the rest comes to where nothing is. What does not fit is
-// left out.
+// place changes list so that it holds the elements of want: those that it already
+// holds keep their slots, the others fill the free slots, whose value is nothing.
+// Elements that do not fit are left out.
 func place[T comparable](list, want []T, nothing T) {
 	var zero T
 	missing := slices.Clone(want)

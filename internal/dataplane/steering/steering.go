@@ -394,7 +394,8 @@ func (x *Table) unsetTarget(s *steering) error {
 	return x.dropTarget(former, sends)
 }
 
-// slotFor is the entry for a UE pool's slot; ok is false where there is none.
+// slotFor returns the entry for a UE pool's slot; ok is false if the slot has
+// no entry.
 func (x *Table) slotFor(s *steering) (slot uint32, e abi.Tunnel, ok bool) {
 	slot = x.settings.PoolSlot(s.prefix)
 	if slot == 0 {

@@ -1,20 +1,20 @@
-// Package table holds the ways in which the daemon writes the data path's maps.
+// Package table writes the maps of the data path.
 //
 //   - Array is an array map in our memory, written one 64-bit word at a time, so
 //     that a packet sees each word either old or new.
-//   - Hash is a hash or a trie whose contents we know, so that nothing is written
-//     where nothing changes, and entries of an earlier daemon are found and swept.
-//   - Names says what indices mean, for a daemon that starts again.
+//   - Hash is a hash or a trie that knows its contents: it writes only changes, and
+//     finds and sweeps the entries of an earlier daemon.
+//   - Names stores what indices mean, for a daemon that starts again.
 //   - Indexes hands out the entries of an array.
-//   - Grace and Periods wait until packets have left that may still see what was
-//     taken away. Grace serves callers who hold the lock meanwhile; Periods lets
-//     several callers share one wait.
+//   - Grace and Periods wait until all packets have left that may still see a
+//     removed entry. Grace serves callers who hold the lock meanwhile; Periods
+//     lets several callers share one wait.
 //
-// Who takes an entry away from packets does it in this order:
+// To hide an entry from packets and use it again:
 //
-//  1. Delete what leads to it.
-//  2. Indexes.Retire: the index comes back after a grace period.
+//  1. Delete the entries that lead to it.
+//  2. Call Indexes.Retire: the index becomes free after a grace period.
 //
-// None of the types but Periods has a lock: their owner has one. The package
+// Only Periods has a lock; the owner locks the other types. The package
 // starts no goroutine.
 package table
