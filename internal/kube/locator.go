@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 )
 
 // LocatorsName is the ConfigMap in which each node has its locator of the pool.
@@ -50,7 +51,7 @@ func (w *Watcher) Claim(ctx context.Context, pool netip.Prefix, bits int) (netip
 func (w *Watcher) claimOnce(ctx context.Context, pool netip.Prefix, bits int) (netip.Prefix, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	u, err := w.readClaims(ctx)
+	u, err := claimsOf(w).read(ctx)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -67,7 +68,7 @@ func (w *Watcher) claimOnce(ctx context.Context, pool netip.Prefix, bits int) (n
 		data = map[string]string{}
 	}
 	data[w.config.Node] = own.String()
-	return own, w.writeClaims(ctx, u, data)
+	return own, claimsOf(w).write(ctx, u, data)
 }
 
 // takenLocators are those of other nodes: what they claimed, and what they say
@@ -138,28 +139,37 @@ func following(p, pool netip.Prefix) (netip.Prefix, bool) {
 	return next, carry == 0 && pool.Contains(next.Addr())
 }
 
-// readClaims reads the ConfigMap, an empty one if there is none.
-func (w *Watcher) readClaims(ctx context.Context) (*unstructured.Unstructured, error) {
-	u, err := w.api.objects.Resource(configMapResource).Namespace(w.config.Namespace).Get(ctx, LocatorsName, metav1.GetOptions{})
+// claimStore is the ConfigMap LocatorsName.
+type claimStore struct {
+	configMaps dynamic.ResourceInterface
+	namespace  string
+}
+
+func claimsOf(w *Watcher) claimStore {
+	return claimStore{w.api.objects.Resource(configMapResource).Namespace(w.config.Namespace), w.config.Namespace}
+}
+
+// read returns an empty ConfigMap if none exists.
+func (c claimStore) read(ctx context.Context) (*unstructured.Unstructured, error) {
+	u, err := c.configMaps.Get(ctx, LocatorsName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": LocatorsName, "namespace": w.config.Namespace},
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": LocatorsName, "namespace": c.namespace},
 		}}, nil
 	}
 	return u, err
 }
 
-// writeClaims fails if the object has changed since u was read.
-func (w *Watcher) writeClaims(ctx context.Context, u *unstructured.Unstructured, data map[string]string) error {
+// write fails if the object has changed since u was read.
+func (c claimStore) write(ctx context.Context, u *unstructured.Unstructured, data map[string]string) error {
 	if err := unstructured.SetNestedStringMap(u.Object, data, "data"); err != nil {
 		return err
 	}
-	r := w.api.objects.Resource(configMapResource).Namespace(w.config.Namespace)
 	var err error
 	if u.GetResourceVersion() == "" {
-		_, err = r.Create(ctx, u, metav1.CreateOptions{})
+		_, err = c.configMaps.Create(ctx, u, metav1.CreateOptions{})
 	} else {
-		_, err = r.Update(ctx, u, metav1.UpdateOptions{})
+		_, err = c.configMaps.Update(ctx, u, metav1.UpdateOptions{})
 	}
 	return err
 }
@@ -192,7 +202,7 @@ func (w *Watcher) releaseSoon() {
 
 // releaseClaims releases the claims of Nodes that are gone.
 func (w *Watcher) releaseClaims(ctx context.Context) error {
-	u, err := w.readClaims(ctx)
+	u, err := claimsOf(w).read(ctx)
 	if err != nil {
 		return err
 	}
@@ -215,7 +225,7 @@ func (w *Watcher) releaseClaims(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(gone)
-	if err := w.writeClaims(ctx, u, data); err != nil {
+	if err := claimsOf(w).write(ctx, u, data); err != nil {
 		return err
 	}
 	w.log.Info("locators of nodes that are gone are free again", "nodes", gone)

@@ -52,7 +52,8 @@ const (
 	ofSRv6Policy = "srv6policy "
 )
 
-func (w *Watcher) listingOrigin() string { return ofConfigMap + ListingName(w.config.Node) }
+// listingOrigin is the origin of the paths in a node's ConfigMap.
+func listingOrigin(node string) string { return ofConfigMap + ListingName(node) }
 
 // hearPaths reports what has changed of the candidate paths for this node.
 func (w *Watcher) hearPaths(h Handler) {
@@ -78,7 +79,7 @@ func (w *Watcher) hearPaths(h Handler) {
 
 // readConfigMap reads this node's ConfigMap, if it is there.
 func (w *Watcher) readConfigMap() {
-	name := w.listingOrigin()
+	name := listingOrigin(w.config.Node)
 	u := object[unstructured.Unstructured](w.listing, w.config.Namespace+"/"+ListingName(w.config.Node))
 	if u == nil {
 		if w.listing.complete() {
@@ -251,7 +252,7 @@ func (w *Watcher) isRead(origin string) bool {
 }
 
 func (w *Watcher) localSIDs() LocalSIDs {
-	switch o := w.origins[w.listingOrigin()]; {
+	switch o := w.origins[listingOrigin(w.config.Node)]; {
 	case o != nil:
 		return o.sids
 	case w.listing.complete():
