@@ -59,27 +59,51 @@ type host interface {
 	pods.Host
 }
 
-// sessions is the data path as the user plane function uses it.
-type sessions struct{ *dataplane.DataPlane }
+// sessions is the data path as the user plane function uses it (upf.DataPath).
+type sessions struct{ dp *dataplane.DataPlane }
 
-// These are the methods of its concepts by the names that upf.DataPath has.
-func (s sessions) Inject(frame []byte, ifindex int) error { return s.Frames.Inject(frame, ifindex) }
-func (s sessions) InjectKept(frame []byte, ifindex int) error {
-	return s.Frames.InjectKept(frame, ifindex)
-}
-func (s sessions) PuntsIdle() bool                      { return s.Punts.Idle() }
-func (s sessions) PutSession(v dataplane.Session) error { return s.Sessions.Put(v) }
-func (s sessions) DropSession(id uint64) error          { return s.Sessions.Drop(id) }
+func (s sessions) NewTEID() (uint32, error)             { return s.dp.Sessions.NewTEID() }
+func (s sessions) TakeTEID(teid uint32) error           { return s.dp.Sessions.TakeTEID(teid) }
+func (s sessions) FreeTEID(teid uint32)                 { s.dp.Sessions.FreeTEID(teid) }
+func (s sessions) PutSession(v dataplane.Session) error { return s.dp.Sessions.Put(v) }
+func (s sessions) DropSession(id uint64) error          { return s.dp.Sessions.Drop(id) }
+func (s sessions) PuntsIdle() bool                      { return s.dp.Punts.Idle() }
+
 func (s sessions) RemoveSession(id uint64, done func([]dataplane.RuleUsage, error)) error {
-	return s.Sessions.Remove(id, done)
+	return s.dp.Sessions.Remove(id, done)
 }
-func (s sessions) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) { return s.Sessions.Usage(id) }
+
+func (s sessions) SessionUsage(id uint64) ([]dataplane.RuleUsage, error) {
+	return s.dp.Sessions.Usage(id)
+}
+
 func (s sessions) SetRuleLimits(id uint64, rule uint16, l dataplane.RuleLimits) error {
-	return s.Sessions.SetLimits(id, rule, l)
+	return s.dp.Sessions.SetLimits(id, rule, l)
 }
-func (s sessions) NewTEID() (uint32, error)   { return s.Sessions.NewTEID() }
-func (s sessions) TakeTEID(teid uint32) error { return s.Sessions.TakeTEID(teid) }
-func (s sessions) FreeTEID(teid uint32)       { s.Sessions.FreeTEID(teid) }
+
+func (s sessions) Stations() ([]dataplane.Station, error) { return s.dp.Stations() }
+
+func (s sessions) SessionEvents(ctx context.Context, f func(dataplane.SessionEvent)) error {
+	return s.dp.SessionEvents(ctx, f)
+}
+
+func (s sessions) SetSlice(slice uint32, up, down uint64) error {
+	return s.dp.SetSlice(slice, up, down)
+}
+
+func (s sessions) SliceCounters(slice uint32) (up, down dataplane.Counter, err error) {
+	return s.dp.SliceCounters(slice)
+}
+
+func (s sessions) Inject(frame []byte, ifindex int) error { return s.dp.Frames.Inject(frame, ifindex) }
+
+func (s sessions) InjectKept(frame []byte, ifindex int) error {
+	return s.dp.Frames.InjectKept(frame, ifindex)
+}
+
+func (s sessions) InjectFor(session uint64, frame []byte, ifindex int, kept bool) error {
+	return s.dp.InjectFor(session, frame, ifindex, kept)
+}
 
 func openDataPath(o dataplane.Options) (*dataPath, error) {
 	dp, err := dataplane.Open(o)

@@ -200,9 +200,6 @@ func (c *Client) Sequence() uint32 {
 	return c.table.sequence % (1 << 24)
 }
 
-// peer is the UPF's address.
-func (c *Client) peer() net.Addr { return net.UDPAddrFromAddrPort(c.options.UPF) }
-
 // now is the time since the client's start.
 func (c *Client) now() time.Duration { return time.Since(c.started) }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -174,7 +175,7 @@ func (g *Group) work(p Pace, what procedure) (*work, error) {
 	}
 	return &work{
 		procedure: what, g: g, pace: p, template: t,
-		batch:     newBatch(g.c.peer()),
+		batch:     newBatch(net.UDPAddrFromAddrPort(g.c.options.UPF)),
 		total:     Result{Procedure: what.name},
 		histogram: hdrhistogram.New(1000, longest.Nanoseconds(), 3),
 		list:      make([]*transaction, 0, batchSize),
