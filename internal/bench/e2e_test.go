@@ -51,7 +51,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// nothingLeft says that a run took away what it made.
+// nothingLeft fails the test unless the run removed everything that it made.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	for _, pattern := range []string{"/run/netns/" + node.RunName() + "-*", "/sys/fs/bpf/" + node.RunName() + "*"} {

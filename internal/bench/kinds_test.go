@@ -144,8 +144,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// The whole way of an experiment in a file of one's own, with traffic through
-// the data path and a UPF: every packet is looked at, and the report is drawn.
+// A user's own experiment file runs from start to end, with traffic through the
+// data path and a UPF: every packet is checked, and the report is drawn.
 func TestQuickExperiment(t *testing.T) {
 	needRoot(t)
 	dir := filepath.Join(t.TempDir(), "run")

@@ -8,7 +8,8 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
-// Figures show a size each, but for the throughputs.
+// Figures returns charts of all sizes for the throughputs, and charts per frame size
+// for the rest.
 func (d *Experiment) Figures() []result.Figure {
 	list := []result.Figure{
 		{

@@ -25,8 +25,8 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// event is something that is done under load. It can be done again and again:
-// what one time adds, the next takes away.
+// event is an action under load that can be repeated: the first time adds
+// something, the second time removes it, and so on.
 type event struct {
 	name    string
 	session bool // it is done to a UPF's session

@@ -55,7 +55,7 @@ func noiseOf(entries []entry) float64 {
 				byRound[round] = max(byRound[round], latest)
 			}
 		case e.Begin != nil:
-			round = -1 // what is heard now is after a stop
+			round = -1 // the run was stopped and resumed: the next noise belongs to no round
 		}
 	}
 	if len(byRound) == 0 {

@@ -95,7 +95,7 @@ type Bench interface {
 	// Measure takes a sample of each quantity at a point. Rounds count from 0. An
 	// error ends the run; what was measured before is kept.
 	Measure(ctx context.Context, p Point, round int) ([]Sample, error)
-	// Close takes away everything that Open made.
+	// Close removes everything that Open made.
 	Close() error
 }
 
@@ -146,7 +146,7 @@ func Chosen(field string, values, from []string) (list Problems) {
 	return list
 }
 
-// Check is err of problems: nil where there are none.
+// Check returns the problems as an error, or nil if the list is empty.
 func Check(list Problems) error {
 	if len(list) == 0 {
 		return nil

@@ -94,7 +94,7 @@ func (j *journal) read() error {
 	}
 }
 
-// cut takes away what is behind the last whole line.
+// cut truncates the journal after its last whole line.
 func (j *journal) cut() error {
 	if err := j.file.Truncate(j.size); err != nil {
 		return err

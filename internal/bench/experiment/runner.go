@@ -289,8 +289,8 @@ func (r *run) finish(measured error) (*result.Run, error) {
 	return out, err
 }
 
-// forget takes the journal of a run away that measured nothing: who mends what was
-// wrong may give the same folder again.
+// forget deletes the journal of a run that measured nothing, so that the user can
+// fix the problem and run in the same folder again.
 func (r *run) forget() error { return os.Remove(filepath.Join(r.Dir, journalFile)) }
 
 func stopped(why error, then string) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/internal/lab"
 )
 
-// topology is the laboratory, and instance its name here: one for all runs, so
-// that what a killed one left is taken away by the next.
+// topology is the laboratory, and instance its name here: the same for all runs, so
+// that each run removes what a killed one left.
 const (
 	topology = "slices-bench"
 	instance = "bench-slices"

@@ -141,7 +141,7 @@ type aspect string
 const (
 	delivery aspect = "delivery" // what is delivered of what is offered, at all rates
 	cost     aspect = "cost"     // CPU time at a fixed rate
-	busy     aspect = "overload" // CPU time where there is none left
+	busy     aspect = "overload" // CPU time when the CPU is full
 	delay    aspect = "latency"
 )
 

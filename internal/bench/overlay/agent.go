@@ -128,7 +128,7 @@ func (o other) told() any {
 	}
 }
 
-// by is a list of segments to a node by way of another one.
+// by returns the segment list to a node through another node.
 func (o other) by(hop other, family string) []netip.Addr {
 	return []netip.Addr{hop.address, o.end(family)}
 }
@@ -325,7 +325,7 @@ func (c *cluster) spent() (time.Duration, error) {
 
 func (c *cluster) changes(ctx context.Context, s source, n int) (t timed, err error) {
 	err = c.during(&t, func() error {
-		for i := range 2 * ((n + 1) / 2) { // each that is put is taken away
+		for i := range 2 * ((n + 1) / 2) { // each path that is added is withdrawn
 			took, err := c.change(ctx, s, i)
 			if err != nil {
 				return err

@@ -155,7 +155,7 @@ func (p *Params) Figures() (list []result.Figure) {
 	})
 }
 
-// Claims say what became of what is wanted.
+// Claims states the verdict on each goal, a sentence each.
 func (p *Params) Claims(run *result.Run) (list []string) {
 	for _, v := range Verdicts(run) {
 		list = append(list, v.String()+".")

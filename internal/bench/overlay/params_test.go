@@ -80,8 +80,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// What a run's folder says is what was asked for, also where that is nothing: a run
-// that is taken up again reads it.
+// The file in a run's folder states all parameters, including those that the user
+// set to zero: a resumed run reads them from it.
 func TestKept(t *testing.T) {
 	p := params()
 	p.Pods, p.Changes = 0, 0

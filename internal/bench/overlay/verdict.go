@@ -6,8 +6,8 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/result"
 )
 
-// goal is what is wanted of a measurement: at least that much, or at most where less
-// is better.
+// goal sets limits for one measurement: it must reach must and aims at aim. They
+// are upper limits if less is set.
 type goal struct {
 	what      string
 	metric    string
@@ -54,9 +54,9 @@ const (
 	failed = "fail"
 )
 
-// Verdict is what a measurement makes of what is wanted of it. It is of the value; it
-// is open where the interval holds what must be, or where others had so much of the
-// CPU that a time by the clock on the wall is theirs as well.
+// Verdict compares the value of a measurement with its goal. It is open if the
+// measurement's interval includes the limit, or if a time by the wall clock may be
+// wrong because other processes used the CPU.
 type Verdict struct {
 	What    string        `json:"what"`
 	Labels  result.Labels `json:"labels"`

@@ -85,7 +85,8 @@ type packet struct {
 	octets []byte
 }
 
-// inside looks for another packet behind an IP header: nil where there is none.
+// inside looks for another packet behind an IP header. inner is nil if the header
+// carries no other packet.
 func inside(next int, rest []byte) (names []string, inner *packet, err error) {
 	if next == nhRouting {
 		if len(rest) < 8 || rest[2] != srhType || len(rest) < 8+8*int(rest[1]) {

@@ -297,8 +297,8 @@ func TestBarsOnLogarithms(t *testing.T) {
 	}
 }
 
-// A series is taken away and brought back by its button; the theme changes; and
-// paper is white and has every row.
+// A button hides a series and shows it again; the theme changes; the printed page
+// is white and has every row.
 func TestPageIsUsed(t *testing.T) {
 	b := openBrowser(t)
 	b.open(t, drawTo(t, "testdata/suite", "testdata/later"), 1440, 900, true)

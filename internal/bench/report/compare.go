@@ -28,8 +28,8 @@ type Difference struct {
 	// First and Second are the two runs' values, in the unit.
 	First  float64 `json:"first"`
 	Second float64 `json:"second"`
-	// Ratio is the second by the first, Low and High its 95 % interval; null where
-	// there is none, as of 0 by 0.
+	// Ratio is the second value divided by the first, Low and High its 95 %
+	// interval. All are null if the ratio is undefined, as of 0 to 0.
 	Ratio *float64 `json:"ratio"`
 	Low   *float64 `json:"low"`
 	High  *float64 `json:"high"`
@@ -189,8 +189,8 @@ func (c *Comparison) nameOf(d Difference, keys []string) string {
 	return strings.Join(words, ", ")
 }
 
-// forestOf shows the differences of a chart's quantities below each other; nil
-// where there are none.
+// forestOf draws the differences of a chart's quantities below each other. It
+// returns nil if the chart has no differences.
 func (c *Comparison) forestOf(ch *chart) *chart {
 	if len(c.in(ch)) == 0 {
 		return nil

@@ -118,7 +118,7 @@ type grid struct {
 // either side: a tail that is longer would leave no room for the rest.
 const reach = 6
 
-// cover widens the grid so that a histogram is in it, but for its tails: from
+// cover widens the grid until it includes a histogram without its tails: from
 // P0.1 to P99.9 at most.
 func (g *grid) cover(h *result.Histogram, zero float64) {
 	median := h.Quantile(0.5)

@@ -53,7 +53,8 @@ type runView struct {
 	Places             []placeView
 }
 
-// warningsView are reasons to doubt; many of them are folded but for the first.
+// warningsView lists reasons to doubt the figures. The page shows the first ones
+// and folds the others.
 type warningsView struct{ First, More []string }
 
 const manyWarnings = 6

@@ -284,7 +284,7 @@ func TestDensityWithATail(t *testing.T) {
 	}
 }
 
-// What is told of two runs is what was put into them.
+// The comparison of two runs finds the differences that the test data has.
 func TestComparison(t *testing.T) {
 	outcome, err := Draw([]string{"testdata/suite", "testdata/later"}, Options{Out: t.TempDir(), Formats: []string{"csv"}})
 	if err != nil {
@@ -536,8 +536,8 @@ func TestNoRatioToZero(t *testing.T) {
 	}
 }
 
-// The table on top says how many times the baseline something is, and how much
-// more, of what was asked for and measured, in the order that was asked for.
+// The table on top gives the ratio of a value to its baseline, and the difference.
+// Its rows are those that the figure names and that were measured, in that order.
 func TestSummaryTable(t *testing.T) {
 	r := oneBar(0)
 	r.Measurements, r.Figures[0].Value, r.Figures[0].Series = nil, result.ToBaseline, "size"

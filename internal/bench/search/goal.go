@@ -60,8 +60,8 @@ type Output struct {
 	LossRatio float64 `json:"loss_ratio"`
 	// Effective is the time that the trial counts for; 0: its duration.
 	Effective time.Duration `json:"effective_duration,omitempty"`
-	// Reached is the load that was offered; 0: what was asked for. A trial whose
-	// generator fell short says nothing about the device at that load.
+	// Reached is the load that the generator offered; 0: the load of the trial. A
+	// trial whose generator fell short says nothing about the device at that load.
 	Reached float64 `json:"reached,omitempty"`
 }
 

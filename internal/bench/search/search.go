@@ -39,8 +39,8 @@ const (
 // GoalResult is what was found for a goal; a regular one has both bounds.
 type GoalResult struct {
 	Goal
-	// Lower and Upper are the relevant bounds in packets/s; 0: there is none. Of a
-	// generator that was the limit, Lower is the highest load that it reached.
+	// Lower and Upper are the relevant bounds in packets/s; 0: no such bound. If the
+	// generator was the limit, Lower is the highest load that it reached.
 	Lower float64 `json:"lower,omitempty"`
 	Upper float64 `json:"upper,omitempty"`
 	// Throughput is the Conditional Throughput at Lower.
@@ -196,9 +196,9 @@ func (c *controller) hint(g Goal, hints []float64, low, high float64) (load floa
 	return 0, false
 }
 
-// next is the load to try: between the bounds, or, where there is only one, away
-// from it in steps that double. There is none where the bounds are near enough,
-// or can come no nearer.
+// next returns the load to try: between the bounds, or, if only one bound exists,
+// away from it in steps that double. ok is false if the bounds are near enough, or
+// cannot come nearer.
 func (c *controller) next(g Goal, low, high float64, step *float64) (load float64, ok bool) {
 	switch {
 	case low > 0 && high > 0:
@@ -266,8 +266,8 @@ func (c *controller) clamp(load float64) float64 {
 	return max(c.Min, min(c.limit, math.Floor(load)))
 }
 
-// bounds are the relevant ones: the lowest upper bound, and the highest lower
-// bound below it. 0: there is none.
+// bounds returns the relevant bounds: the lowest upper bound, and the highest lower
+// bound below it. A missing bound is 0.
 func (c *controller) bounds(g Goal) (low, high float64) {
 	for load, trials := range c.at {
 		if g.classify(trials) == upper && (high == 0 || load < high) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// level is how often a figure may be outside its interval, and how often two
-// runs of the same thing may be told to differ.
+// level is the share of figures that may lie outside their interval, and the share
+// of comparisons of equal runs that may report a difference.
 const level = 0.05
 
 // Interval is a quantity's value and its 95 % interval: the median of the

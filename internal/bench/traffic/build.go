@@ -40,7 +40,7 @@ type frame struct {
 	data, mask []byte
 	headers    int // octets in front of the payload
 	places     []trafficrun.Place
-	// Offsets of checksums; 0: there is none.
+	// Offsets of checksums; 0: the packet has no such checksum.
 	outerIP, outerUDP, innerIP, innerUDP int
 }
 

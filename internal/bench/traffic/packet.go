@@ -21,8 +21,8 @@ type mmsghdr struct {
 	_      [4]byte
 }
 
-// packetSender is what bpf/traffic.c does, by way of AF_PACKET: it writes the
-// same packets.
+// packetSender does the work of bpf/traffic.c through AF_PACKET: it sends the same
+// packets.
 type packetSender struct {
 	job    trafficrun.Job
 	socket int

@@ -48,8 +48,9 @@ func expectedFrame(x trafficrun.Expect, numbers [trafficrun.Keys]uint32, frame [
 	return true
 }
 
-// Whatever octet a device changes is seen, but for those that it may change:
-// Ethernet addresses, the hop limit, what no checksum covers and nobody gave.
+// The receiver sees a change of any octet, except for the octets that a device may
+// change: Ethernet addresses, the hop limit, and fields without a checksum whose
+// value nobody set.
 func TestNoChangeIsUnseen(t *testing.T) {
 	const addresses = "0 1 2 3 4 5 6 7 8 9 10 11"
 	want := map[string]string{
