@@ -25,8 +25,8 @@ type Cluster interface {
 	// nothing yet, ... and why.
 	PolicyState(ctx context.Context, p Policy) (state, why string, err error)
 	DeletePolicy(ctx context.Context, name string) error
-	// Clean takes away all that tests made and that is left, waits until it is
-	// gone, and names it.
+	// Clean removes everything that tests left behind, waits until it is gone, and
+	// names it.
 	Clean(ctx context.Context) ([]string, error)
 }
 

@@ -200,7 +200,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what was made is taken away all the same.
+// TestInterrupted: an interrupted test removes what it made, too.
 func TestInterrupted(t *testing.T) {
 	quick(t)
 	f := newFake(3)

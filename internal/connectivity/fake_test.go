@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// fake is a cluster in which everything arrives, but for what a test breaks.
+// fake is a cluster in which every packet arrives unless a test breaks it.
 type fake struct {
 	nodes []Node
 	ports Ports
@@ -26,7 +26,7 @@ type fake struct {
 	startless map[string]string
 	deaf      bool
 	blind     bool
-	sticks    bool   // a policy that is taken away is still used
+	sticks    bool   // a withdrawn policy is still used
 	there     bool   // somebody's pods
 	agentGone string // a node whose agent does not answer any more
 

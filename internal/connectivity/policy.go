@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// detour is a path of one node's packets to another by way of a third, put and
-// taken away while packets flow.
+// detour is a path from one node to another through a third. The test adds and
+// withdraws it while packets flow.
 type detour struct {
 	*test
 	from, to, via Node
@@ -36,8 +36,8 @@ const (
 
 var policyTime = 15 * time.Second // shorter in tests
 
-// policies tests one detour: of the first node to the second by way of the third,
-// or, of two nodes, by an extra segment of the second.
+// policies tests one detour: from the first node to the second through the third;
+// in a cluster of two nodes, through an extra segment of the second.
 func (t *test) policies(ctx context.Context) ([]Row, error) {
 	d, why := t.newDetour()
 	if why != "" {
@@ -51,7 +51,7 @@ func (t *test) policies(ctx context.Context) ([]Row, error) {
 	return d.rows, err
 }
 
-// newDetour says why there is none.
+// newDetour returns a detour, or the reason why the cluster allows none.
 func (t *test) newDetour() (*detour, string) {
 	if len(t.field.places) < 2 {
 		return nil, "there is no second node"
@@ -60,10 +60,10 @@ func (t *test) newDetour() (*detour, string) {
 	c := t.field.places[min(2, len(t.field.places)-1)]
 	d := &detour{test: t, from: t.node(a.name), to: t.node(b.name), via: t.node(c.name), client: a.client, server: b.server}
 	if d.from.Overlay == nil || d.to.Overlay == nil || d.via.Overlay == nil {
-		return nil, "nodes do not tell their SIDs by the Kubernetes API"
+		return nil, "the nodes do not publish their SIDs in the Kubernetes API"
 	}
 	if !d.via.Overlay.End().IsValid() {
-		return nil, fmt.Sprintf("%s tells no SID for paths by way of it", d.via.Name)
+		return nil, fmt.Sprintf("%s publishes no SID for paths through it", d.via.Name)
 	}
 	for _, f := range Families() {
 		_, asks := f.of(d.client.Addresses)
@@ -280,8 +280,9 @@ func (d *detour) active(ctx context.Context) (bool, error) {
 	return all, nil
 }
 
-// taken wants packets to go by way of the third node: it has to count all that the
-// first one sends. Its counter is read before and after the other's.
+// taken checks that packets go through the third node, whose counter must count all
+// packets that the first node sends. taken reads the third node's counter before
+// the first one's at the start, and after it at the end.
 func (d *detour) taken(ctx context.Context) error {
 	const check = "policy: packets take it"
 	arrivedBefore, err := d.counted(ctx)

@@ -40,7 +40,7 @@ type Probe struct {
 	Bytes int64 `json:"bytes,omitempty"`
 	// Servers ends connections early, when so many have answered.
 	Servers int `json:"servers,omitempty"`
-	// Endless goes on until whoever asks has said that it is enough.
+	// Endless continues until the caller stops it.
 	Endless bool `json:"endless,omitempty"`
 }
 

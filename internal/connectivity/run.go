@@ -51,8 +51,8 @@ type test struct {
 	drops   map[string]map[string]uint64 // packets, by node and reason, at the beginning
 }
 
-// Run tests. The report is there, as far as it came, also with an error. What was
-// made is taken away in any case, even if ctx has ended.
+// Run runs the test. With an error it also returns the report so far. It removes
+// what it made in any case, even after ctx has ended.
 func Run(ctx context.Context, c Cluster, o Options) (report *Report, err error) {
 	t := &test{Options: o, cluster: c}
 	began := time.Now()
@@ -400,7 +400,8 @@ func (t *test) hints(ctx context.Context) {
 	}
 }
 
-// unrouted are nodes that others reach, but for their SIDs.
+// unrouted returns a hint for each node that others reach while they do not reach
+// its SIDs.
 func (t *test) unrouted() (hints []string) {
 	for _, n := range t.nodes {
 		to := func(check string, result Result) []Row {
