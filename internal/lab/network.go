@@ -24,10 +24,10 @@ type Network struct {
 // ErrBusy says that an instance is in use by another command at the moment.
 var ErrBusy = instance.ErrBusy
 
-// Open builds the topology called name as the instance `as`, in the variant named,
-// which is "" of a lab that has none, with nodes that run the given binary. What an
-// instance of that name had left behind is taken away before. Progress is told on w.
-// It must be closed.
+// Open builds the topology called name as the instance `as`, whose nodes run the
+// given binary. variant is "" for a topology without variants. Open first removes
+// what an instance of that name left behind. It writes its progress to w. The
+// caller must call Close.
 func Open(ctx context.Context, name, as, culvert, variant string, w io.Writer) (*Network, error) {
 	t, err := topology.Load(name)
 	if err != nil {

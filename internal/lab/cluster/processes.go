@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// Processes of a node of kind kubelet that match, but for its first: all others
-// descend from that one.
+// Processes returns the matching processes of a node of kind kubelet, without its
+// first process, from which all others descend.
 func Processes(in *instance.Instance, n *topology.Node, match func(pid int) bool) (pids []int, err error) {
 	p, _ := in.Process(n, instance.NodeProcess)
 	all, err := procfs.AllProcs()

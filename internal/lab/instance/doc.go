@@ -1,14 +1,14 @@
 // Package instance is a topology on this machine: its state file, its lock and
 // its processes.
 //
-// Who builds one:
+// To build one:
 //
-//  1. Open locks the instance's name and reads its state; Close gives the name free.
+//  1. Open locks the instance's name and reads its state; Close releases the name.
 //  2. Begin starts a new state with a new mark.
-//  3. Start writes a process to the state; package network writes namespaces before it
-//     makes them.
-//  4. Down takes away all that the state names, also after a crash. What does not
-//     carry the mark is left alone.
+//  3. Start writes a process to the state; package network writes namespaces before
+//     it makes them.
+//  4. Down removes everything that the state names, also after a crash. It leaves
+//     alone what does not carry the mark.
 //
 // An Instance belongs to one goroutine while it is built or taken down. Checks read
 // it from several at the same time.

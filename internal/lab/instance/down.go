@@ -30,7 +30,7 @@ func (in *Instance) Whole() bool {
 	return true
 }
 
-// Down takes away all that the state names. It is idempotent.
+// Down removes everything that the state names. It is idempotent.
 func (in *Instance) Down(progress *report.Progress) error {
 	if in.State.Mark == "" {
 		return nil

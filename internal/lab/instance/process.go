@@ -155,7 +155,7 @@ func (in *Instance) LogTail(n *topology.Node, name string) string {
 	return Tail(in.File(n, name+".log"))
 }
 
-// Tail is the last lines of a file, or why there are none.
+// Tail returns the last lines of a file, or the reason why it cannot read them.
 func Tail(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

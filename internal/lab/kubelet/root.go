@@ -49,7 +49,7 @@ func (s Spec) enterRoot() error {
 	if err := errors.Join(s.share(s.Programs, programDir), s.share(s.Images, imageDir), s.mountSystem()); err != nil {
 		return err
 	}
-	// Both at one place, of which the old one is taken away (pivot_root(2)).
+	// Stack the new root on the old one and unmount the old one (pivot_root(2)).
 	if err := errors.Join(unix.Chdir(s.Root), unix.PivotRoot(".", "."), unix.Unmount(".", unix.MNT_DETACH), unix.Chdir("/")); err != nil {
 		return fmt.Errorf("the root file system %s: %w", s.Root, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// Shows is an error unless a culvert command shows what is wanted, and maybe more.
+// Shows returns an error unless the output of a culvert command includes want.
 func Shows(ctx context.Context, in *instance.Instance, n *topology.Node, want any, command ...string) error {
 	var got any
 	if err := daemon.AskJSON(ctx, in, n, &got, command...); err != nil {

@@ -146,7 +146,7 @@ func TestLoadUnknown(t *testing.T) {
 	wantError(t, err, "no lab", "list")
 }
 
-// A topology over a base has what the base has, but for what it says itself.
+// A topology inherits everything from its base that it does not state itself.
 func TestBase(t *testing.T) {
 	base, err := Load("slices")
 	if err != nil {

@@ -46,7 +46,7 @@ func (v validator) want(ok bool, format string, args ...any) bool {
 	return ok
 }
 
-// none notes an error, if there is one, and says whether there is none.
+// none records err unless it is nil. It reports whether err is nil.
 func (v validator) none(err error) bool {
 	if err != nil {
 		*v.problems = append(*v.problems, fmt.Errorf("%s%w", v.at, err))
