@@ -110,103 +110,106 @@ func (b *BGP) setDefaults() {
 	}
 }
 
-func (v *validator) checkBGP() {
-	b := &v.BGP
+// bgpCheck validates the section bgp.
+type bgpCheck struct{ v *validator }
+
+func (k bgpCheck) speaker() {
+	b := &k.v.BGP
 	if !b.IsSet() {
 		if b.RouterID.IsValid() || len(b.Listen) > 0 {
-			v.add("bgp.asn", "the AS number of this node, such as 65001", "is missing")
+			k.v.add("bgp.asn", "the AS number of this node, such as 65001", "is missing")
 		}
 		return
 	}
 	if b.ASN == 0 {
-		v.add("bgp.asn", "the AS number of this node, such as 65001", "is missing")
+		k.v.add("bgp.asn", "the AS number of this node, such as 65001", "is missing")
 	}
-	inCluster := v.Overlay.Mode == OverlayBGP
+	inCluster := k.v.Overlay.Mode == OverlayBGP
 	if found := inCluster && !b.RouterID.IsValid(); !found && (!b.RouterID.Is4() || b.RouterID.IsUnspecified()) {
-		v.add("bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is not a router ID", addrText(b.RouterID))
+		k.v.add("bgp.router_id", "an IPv4 address that no other speaker has, such as 192.0.2.1", "%q is not a router ID", addrText(b.RouterID))
 	}
 	for i, a := range b.Listen {
 		if !inCluster || a != netip.IPv6Unspecified() {
-			v.speakerAddress(fmt.Sprintf("bgp.listen[%d]", i), a)
+			k.speakerAddress(fmt.Sprintf("bgp.listen[%d]", i), a)
 		}
 	}
 	const longest = 1<<12 - 1 // 12 bits (RFC 4724 section 3)
 	if b.RestartTime > longest {
-		v.add("bgp.restart_time", fmt.Sprintf("at most %d seconds", longest), "%d is too long", b.RestartTime)
+		k.v.add("bgp.restart_time", fmt.Sprintf("at most %d seconds", longest), "%d is too long", b.RestartTime)
 	}
-	v.checkBGPCluster()
-	peers := v.unique()
+	k.cluster()
+	peers := k.v.unique()
 	for i, p := range b.Peers {
-		v.checkBGPPeer(fmt.Sprintf("bgp.peers[%d]", i), p, peers)
+		k.peer(fmt.Sprintf("bgp.peers[%d]", i), p, peers)
 	}
 }
 
-func (v *validator) checkBGPPeer(at string, p BGPPeer, peers unique) {
-	if v.speakerAddress(at+".address", p.Address) {
+func (k bgpCheck) peer(at string, p BGPPeer, peers unique) {
+	if k.speakerAddress(at+".address", p.Address) {
 		peers.check(at+".address", p.Address.String(), "give each peer once")
 	}
 	if p.ASN == 0 {
-		v.add(at+".asn", "the peer's AS number", "is missing")
+		k.v.add(at+".asn", "the peer's AS number", "is missing")
 	}
 	if p.Source.IsValid() && p.Source.Is4() != p.Address.Is4() {
-		v.add(at+".source", fmt.Sprintf("an address of the family of %s", p.Address), "%s cannot connect there", p.Source)
+		k.v.add(at+".source", fmt.Sprintf("an address of the family of %s", p.Address), "%s cannot connect there", p.Source)
 	}
-	if p.Passive && len(v.BGP.Listen) == 0 {
-		v.add(at+".passive", "list in bgp.listen where this node takes connections, or remove it", "neither side would connect")
+	if p.Passive && len(k.v.BGP.Listen) == 0 {
+		k.v.add(at+".passive", "list in bgp.listen where this node takes connections, or remove it", "neither side would connect")
 	}
-	if p.Hops > 0 && p.ASN == v.BGP.ASN {
-		v.add(at+".hops", "remove it: internal peers may be anywhere", "TTL security is for external peers")
+	if p.Hops > 0 && p.ASN == k.v.BGP.ASN {
+		k.v.add(at+".hops", "remove it: internal peers may be anywhere", "TTL security is for external peers")
 	}
-	if (p.Client || p.RouteReflector) && p.ASN != v.BGP.ASN {
-		v.add(at+".route_reflector", "remove route_reflector and client: updates of external peers are not reflected", "route reflection is among internal peers")
+	if (p.Client || p.RouteReflector) && p.ASN != k.v.BGP.ASN {
+		k.v.add(at+".route_reflector", "remove route_reflector and client: updates of external peers are not reflected", "route reflection is among internal peers")
 	}
 	if p.Client && p.RouteReflector {
-		v.add(at+".client", "remove one of the two", "a route reflector's client is no reflector of its own")
+		k.v.add(at+".client", "remove one of the two", "a route reflector's client is no reflector of its own")
 	}
 	for i, f := range p.Families {
-		v.oneOf(fmt.Sprintf("%s.families[%d]", at, i), f, BGPSRPolicy, BGPUnicast, BGPL3VPN)
+		k.v.oneOf(fmt.Sprintf("%s.families[%d]", at, i), f, BGPSRPolicy, BGPUnicast, BGPL3VPN)
 	}
 	if p.HoldTime < 3 {
-		v.add(at+".hold_time", "3 seconds or more", "%d s is too short", p.HoldTime)
+		k.v.add(at+".hold_time", "3 seconds or more", "%d s is too short", p.HoldTime)
 	}
 	if p.PasswordFile != "" && !filepath.IsAbs(p.PasswordFile) {
-		v.add(at+".password_file", "an absolute path", "%q depends on where the daemon is started", p.PasswordFile)
+		k.v.add(at+".password_file", "an absolute path", "%q depends on where the daemon is started", p.PasswordFile)
 	}
 }
 
-// checkBGPCluster checks the fields that only nodes of a cluster have.
-func (v *validator) checkBGPCluster() {
-	b := &v.BGP
+// cluster checks the fields that only nodes of a cluster have.
+func (k bgpCheck) cluster() {
+	b := &k.v.BGP
 	if b.ClusterID.IsValid() && !b.ClusterID.Is4() {
-		v.add("bgp.cluster_id", "four octets as an IPv4 address, or remove it", "%s is not a cluster ID", b.ClusterID)
+		k.v.add("bgp.cluster_id", "four octets as an IPv4 address, or remove it", "%s is not a cluster ID", b.ClusterID)
 	}
 	for i, p := range b.Prefixes {
 		at := fmt.Sprintf("bgp.prefixes[%d]", i)
-		v.fieldsAt(at, srv6.CheckPrefix(at, p))
+		k.v.fieldsAt(at, srv6.CheckPrefix(at, p))
 	}
 	if !b.VPN.IsSet() {
 		return
 	}
-	v.administered("bgp.vpn.route_distinguisher", b.VPN.Distinguisher)
+	k.administered("bgp.vpn.route_distinguisher", b.VPN.Distinguisher)
 	for field, list := range map[string][]string{"import": b.VPN.Import, "export": b.VPN.Export} {
 		for i, target := range list {
-			v.administered(fmt.Sprintf("bgp.vpn.%s_targets[%d]", field, i), target)
+			k.administered(fmt.Sprintf("bgp.vpn.%s_targets[%d]", field, i), target)
 		}
 	}
-	if v.Overlay.SIDs == SIDsDouble {
-		v.add("bgp.vpn", "set overlay.sids: single", "a route of a VPN names one SID, and overlay.sids is double")
+	if k.v.Overlay.SIDs == SIDsDouble {
+		k.v.add("bgp.vpn", "set overlay.sids: single", "a route of a VPN names one SID, and overlay.sids is double")
 	}
 }
 
 // administered checks a route distinguisher or Route Target: an AS number or an IPv4
 // address, and a number (RFC 4364 section 4.2).
-func (v *validator) administered(at, text string) {
+func (k bgpCheck) administered(at, text string) {
 	administrator, number, _ := strings.Cut(text, ":")
 	numberBits := 16
 	if a, err := netip.ParseAddr(administrator); err != nil || !a.Is4() {
 		asn, err := strconv.ParseUint(administrator, 10, 32)
 		if err != nil {
-			v.add(at, "65001:100 or 192.0.2.1:100", "%q begins with neither an AS number nor an IPv4 address", text)
+			k.v.add(at, "65001:100 or 192.0.2.1:100", "%q begins with neither an AS number nor an IPv4 address", text)
 			return
 		}
 		if asn <= 1<<16-1 {
@@ -214,17 +217,17 @@ func (v *validator) administered(at, text string) {
 		}
 	}
 	if _, err := strconv.ParseUint(number, 10, numberBits); err != nil {
-		v.add(at, "65001:100 or 192.0.2.1:100", "%q does not end with a number of %d bits", text, numberBits)
+		k.v.add(at, "65001:100 or 192.0.2.1:100", "%q does not end with a number of %d bits", text, numberBits)
 	}
 }
 
 // speakerAddress checks a peer's address. It may be a loopback address, because a
 // controller may run on the node.
-func (v *validator) speakerAddress(at string, a netip.Addr) bool {
+func (k bgpCheck) speakerAddress(at string, a netip.Addr) bool {
 	if a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a.Zone() == "" {
 		return true
 	}
-	v.add(at, "an IPv4 or IPv6 unicast address, such as 2001:db8::1", "%q is not a unicast address", addrText(a))
+	k.v.add(at, "an IPv4 or IPv6 unicast address, such as 2001:db8::1", "%q is not a unicast address", addrText(a))
 	return false
 }
 

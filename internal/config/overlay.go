@@ -80,33 +80,36 @@ func (o *Overlay) setDefaults() {
 	}
 }
 
-func (v *validator) checkOverlay() {
-	o := &v.Overlay
+// overlayCheck validates the section overlay.
+type overlayCheck struct{ v *validator }
+
+func (k overlayCheck) overlay() {
+	o := &k.v.Overlay
 	if !o.IsSet() {
 		if !isZero(o) {
-			v.add("overlay.mode", "static, bgp or kube", "is missing")
+			k.v.add("overlay.mode", "static, bgp or kube", "is missing")
 		}
 		return
 	}
-	v.oneOf("overlay.mode", o.Mode, OverlayStatic, OverlayBGP, OverlayKube)
-	v.oneOf("overlay.sids", o.SIDs, SIDsSingle, SIDsDouble)
-	v.nodeName("overlay.node", o.Node)
+	k.v.oneOf("overlay.mode", o.Mode, OverlayStatic, OverlayBGP, OverlayKube)
+	k.v.oneOf("overlay.sids", o.SIDs, SIDsSingle, SIDsDouble)
+	k.nodeName("overlay.node", o.Node)
 	if o.Address.IsValid() {
-		v.fieldsAt("overlay.address", srv6.CheckUnicast6("address", o.Address))
+		k.v.fieldsAt("overlay.address", srv6.CheckUnicast6("address", o.Address))
 	}
-	v.checkUplinks()
-	v.checkOverlayLocator()
-	v.checkPodPrefixes("overlay.pod_prefixes", o.PodPrefixes)
-	if o.Mode == OverlayBGP && !v.BGP.IsSet() {
-		v.add("overlay.mode", "give the section bgp", "the section bgp is missing: nodes are learned by BGP")
+	k.uplinks()
+	k.locator()
+	k.podPrefixes("overlay.pod_prefixes", o.PodPrefixes)
+	if o.Mode == OverlayBGP && !k.v.BGP.IsSet() {
+		k.v.add("overlay.mode", "give the section bgp", "the section bgp is missing: nodes are learned by BGP")
 	}
 	if o.Mode != OverlayStatic && len(o.Nodes) > 0 {
-		v.add("overlay.nodes", "remove it, or set overlay.mode: static", "the nodes come from %s", o.Mode)
+		k.v.add("overlay.nodes", "remove it, or set overlay.mode: static", "the nodes come from %s", o.Mode)
 	}
 	if o.Kube.Kubeconfig != "" && !filepath.IsAbs(o.Kube.Kubeconfig) {
-		v.add("overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
+		k.v.add("overlay.kube.kubeconfig", "an absolute path", "%q depends on where the daemon is started", o.Kube.Kubeconfig)
 	}
-	v.checkNodes()
+	k.nodes()
 }
 
 // isZero says whether no field is set.
@@ -116,28 +119,28 @@ func isZero(o *Overlay) bool {
 }
 
 // nodeName checks that Kubernetes would accept a name. Others check for "".
-func (v *validator) nodeName(field, name string) {
+func (k overlayCheck) nodeName(field, name string) {
 	const longest = 253
 	for i := range len(name) {
 		c := name[i]
 		plain := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.'
 		if !plain || i >= longest {
-			v.add(field, fmt.Sprintf("at most %d lower case letters, digits, '-' and '.'", longest), "%q is not a valid node name", name)
+			k.v.add(field, fmt.Sprintf("at most %d lower case letters, digits, '-' and '.'", longest), "%q is not a valid node name", name)
 			return
 		}
 	}
 }
 
-func (v *validator) checkUplinks() {
-	names := v.unique()
-	for i, name := range v.Overlay.Uplinks {
+func (k overlayCheck) uplinks() {
+	names := k.v.unique()
+	for i, name := range k.v.Overlay.Uplinks {
 		at := fmt.Sprintf("overlay.uplinks[%d]", i)
-		if !v.interfaceName(at, name) {
+		if !k.v.interfaceName(at, name) {
 			continue
 		}
 		names.check(at, name, "remove one of the two")
-		if v.interfaces[name] {
-			v.add(at, "take it out of interfaces: XDP would see a frame before GRO does", "%q is among the interfaces", name)
+		if k.v.interfaces[name] {
+			k.v.add(at, "take it out of interfaces: XDP would see a frame before GRO does", "%q is among the interfaces", name)
 		}
 	}
 }
@@ -149,86 +152,86 @@ const (
 	maxLocatorBits     = 112
 )
 
-func (v *validator) checkOverlayLocator() {
-	o := &v.Overlay
+func (k overlayCheck) locator() {
+	o := &k.v.Overlay
 	switch {
 	case o.Locator.IsValid() && o.LocatorPool.IsValid():
-		v.add("overlay.locator_pool", "remove one of the two", "conflicts with overlay.locator")
+		k.v.add("overlay.locator_pool", "remove one of the two", "conflicts with overlay.locator")
 	case o.Locator.IsValid():
-		v.nodeLocator("overlay.locator", o.Locator)
+		k.nodeLocator("overlay.locator", o.Locator)
 	case o.LocatorPool.IsValid():
-		if v.prefix6("overlay.locator_pool", o.LocatorPool) && o.LocatorPool.Bits() >= claimedLocatorBits {
-			v.add("overlay.locator_pool", fmt.Sprintf("a prefix of less than %d bits", claimedLocatorBits), "%s holds one locator only", o.LocatorPool)
+		if k.v.prefix6("overlay.locator_pool", o.LocatorPool) && o.LocatorPool.Bits() >= claimedLocatorBits {
+			k.v.add("overlay.locator_pool", fmt.Sprintf("a prefix of less than %d bits", claimedLocatorBits), "%s holds one locator only", o.LocatorPool)
 		}
 		if o.Mode == OverlayStatic {
-			v.add("overlay.locator_pool", "give overlay.locator", "only the Kubernetes API gives nodes parts of a pool")
+			k.v.add("overlay.locator_pool", "give overlay.locator", "only the Kubernetes API gives nodes parts of a pool")
 		}
 	case o.Mode != OverlayStatic:
-		v.add("overlay.locator", "give overlay.locator of this node, or overlay.locator_pool of all", "is missing")
+		k.v.add("overlay.locator", "give overlay.locator of this node, or overlay.locator_pool of all", "is missing")
 	}
 }
 
-func (v *validator) nodeLocator(at string, p netip.Prefix) {
-	if v.prefix6(at, p) && p.Bits() > maxLocatorBits {
-		v.add(at, fmt.Sprintf("a prefix of at most %d bits", maxLocatorBits), "%s leaves no room for functions", p)
+func (k overlayCheck) nodeLocator(at string, p netip.Prefix) {
+	if k.v.prefix6(at, p) && p.Bits() > maxLocatorBits {
+		k.v.add(at, fmt.Sprintf("a prefix of at most %d bits", maxLocatorBits), "%s leaves no room for functions", p)
 	}
 }
 
-// checkPodPrefixes requires room for the node's own address and a pod's.
-func (v *validator) checkPodPrefixes(field string, prefixes []netip.Prefix) {
+// podPrefixes requires room for the node's own address and a pod's.
+func (k overlayCheck) podPrefixes(field string, prefixes []netip.Prefix) {
 	for i, p := range prefixes {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		if !v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
+		if !k.v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
 			continue
 		}
 		if p.Addr().BitLen()-p.Bits() < 2 {
-			v.add(at, "a shorter prefix", "%s has no room for pods", p)
+			k.v.add(at, "a shorter prefix", "%s has no room for pods", p)
 		}
 		if p.Bits() == 0 {
-			v.add(at, "the prefix of the pods", "%s is every address", p)
+			k.v.add(at, "the prefix of the pods", "%s is every address", p)
 		}
 	}
 }
 
-func (v *validator) checkNodes() {
-	names, addresses := v.unique(), v.unique()
-	for i, n := range v.Overlay.Nodes {
+func (k overlayCheck) nodes() {
+	names, addresses := k.v.unique(), k.v.unique()
+	for i, n := range k.v.Overlay.Nodes {
 		at := fmt.Sprintf("overlay.nodes[%d]", i)
 		if n.Name == "" {
-			v.add(at+".name", "give each node its name", "is missing")
+			k.v.add(at+".name", "give each node its name", "is missing")
 		}
-		v.nodeName(at+".name", n.Name)
+		k.nodeName(at+".name", n.Name)
 		names.check(at+".name", n.Name, "give each node once")
-		if v.fieldsAt(at+".address", srv6.CheckUnicast6("address", n.Address)) {
+		if k.v.fieldsAt(at+".address", srv6.CheckUnicast6("address", n.Address)) {
 			addresses.check(at+".address", n.Address.String(), "give each node its own address")
 		}
 		for j, a := range n.Addresses {
-			v.fieldsAt(fmt.Sprintf("%s.addresses[%d]", at, j), srv6.CheckUnicast("address", a))
+			k.v.fieldsAt(fmt.Sprintf("%s.addresses[%d]", at, j), srv6.CheckUnicast("address", a))
 		}
-		v.checkPodPrefixes(at+".prefixes", n.Prefixes)
-		v.checkNodeSIDs(at, n)
+		k.podPrefixes(at+".prefixes", n.Prefixes)
+		k.nodeSIDs(at, n)
 	}
 }
 
-// checkNodeSIDs requires a locator, or segment lists.
-func (v *validator) checkNodeSIDs(at string, n overlay.Node) {
+// nodeSIDs requires a locator, or segment lists.
+func (k overlayCheck) nodeSIDs(at string, n overlay.Node) {
 	switch {
 	case n.Locator.IsValid():
-		v.nodeLocator(at+".locator", n.Locator)
+		k.nodeLocator(at+".locator", n.Locator)
 	case len(n.IPv4) == 0 && len(n.IPv6) == 0:
-		v.add(at+".locator", "give the node's locator, or the segment lists ipv4 and ipv6", "is missing")
+		k.v.add(at+".locator", "give the node's locator, or the segment lists ipv4 and ipv6", "is missing")
 	}
 	for field, list := range map[string][]netip.Addr{".ipv4": n.IPv4, ".ipv6": n.IPv6} {
 		if len(list) > 2 {
-			v.add(at+field, "one segment, or that of the node and one", "has %d segments", len(list))
+			k.v.add(at+field, "one segment, or that of the node and one", "has %d segments", len(list))
 		}
 		for i, s := range list {
-			v.fieldsAt(fmt.Sprintf("%s%s[%d]", at, field, i), srv6.CheckUnicast6("segment", s))
+			k.v.fieldsAt(fmt.Sprintf("%s%s[%d]", at, field, i), srv6.CheckUnicast6("segment", s))
 		}
 	}
 	for field, sid := range map[string]netip.Addr{".bsid4": n.BSID4, ".bsid6": n.BSID6} {
 		if sid.IsValid() {
-			v.fieldsAt(at+field, srv6.CheckUnicast6("binding_sid", sid))
+			k.v.fieldsAt(at+field, srv6.CheckUnicast6("binding_sid", sid))
 		}
 	}
 }

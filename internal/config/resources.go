@@ -34,24 +34,27 @@ func (v *validator) policyL3(field, name string) *srpolicy.Policy {
 	return p
 }
 
-func (v *validator) checkSIDs() {
-	for i, s := range v.SIDs {
+// srv6Check validates the SRv6 node: SIDs and locators, policies and steering.
+type srv6Check struct{ v *validator }
+
+func (k srv6Check) sids() {
+	for i, s := range k.v.SIDs {
 		at := fmt.Sprintf("sids[%d]", i)
-		v.fields(at, s.Validate())
+		k.v.fields(at, s.Validate())
 		if s.Interface != "" {
-			v.interfaceName(at+".interface", s.Interface)
+			k.v.interfaceName(at+".interface", s.Interface)
 		}
-		v.checkServed(at, s)
+		k.served(at, s)
 		if s.Policy == "" {
 			continue
 		}
-		p := v.policyL3(at+".policy", s.Policy)
+		p := k.v.policyL3(at+".policy", s.Policy)
 		if p == nil {
 			continue
 		}
-		v.checkBinding(at, s, p)
+		k.binding(at, s, p)
 		if s.Behavior == srv6.EndMGTP6D || s.Behavior == srv6.EndMGTP6DDi && s.ArgsOffset > 0 {
-			v.argsOfPolicy(at, s.ArgsOffset, p)
+			k.v.argsOfPolicy(at, s.ArgsOffset, p)
 		}
 	}
 }
@@ -60,12 +63,12 @@ func (v *validator) checkSIDs() {
 // other SIDs to the kernel, which does not know them.
 var uplinkBehaviors = []srv6.Behavior{srv6.End, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46, srv6.EndB6Encaps, srv6.EndB6EncapsRed}
 
-// checkServed refuses SIDs that only XDP serves if packets come in by a cluster's
+// served refuses SIDs that only XDP serves if packets come in by a cluster's
 // uplinks only.
-func (v *validator) checkServed(at string, s srv6.LocalSID) {
+func (k srv6Check) served(at string, s srv6.LocalSID) {
 	known := s.Behavior != srv6.BehaviorNone // else it is said already
-	if v.Overlay.IsSet() && len(v.Interfaces) == 0 && known && !slices.Contains(uplinkBehaviors, s.Behavior) {
-		v.add(at+".behavior", "list the interface that its packets come in by under interfaces (not an uplink), "+
+	if k.v.Overlay.IsSet() && len(k.v.Interfaces) == 0 && known && !slices.Contains(uplinkBehaviors, s.Behavior) {
+		k.v.add(at+".behavior", "list the interface that its packets come in by under interfaces (not an uplink), "+
 			"or use one of End, End.DT4, End.DT6, End.DT46, End.B6.Encaps, End.B6.Encaps.Red",
 			"%s is not served on the overlay's uplinks, and there are no other interfaces", s.Behavior)
 	}
@@ -77,12 +80,12 @@ var boundPolicies = map[srv6.Behavior]srv6.Behavior{
 	srv6.EndB6EncapsRed: srv6.HEncapsRed,
 }
 
-// checkBinding requires SID and policy to agree on the SRH. Otherwise one of the two
+// binding requires SID and policy to agree on the SRH. Otherwise one of the two
 // would not say what happens to packets.
-func (v *validator) checkBinding(at string, s srv6.LocalSID, p *srpolicy.Policy) {
+func (k srv6Check) binding(at string, s srv6.LocalSID, p *srpolicy.Policy) {
 	wants, binding := boundPolicies[s.Behavior]
 	if is := p.BindingBehavior(); binding && s.Behavior != is {
-		v.add(at+".behavior", fmt.Sprintf("give this SID behavior: %s, or policy %q behavior: %s", is, p.Name, wants),
+		k.v.add(at+".behavior", fmt.Sprintf("give this SID behavior: %s, or policy %q behavior: %s", is, p.Name, wants),
 			"%s does not go with policy %q, which is %s", s.Behavior, p.Name, p.EffectiveBehavior())
 	}
 }
@@ -123,14 +126,14 @@ func argsOverwrite(sid netip.Addr, offset uint8) bool {
 	return false
 }
 
-func (v *validator) checkPolicies() {
-	names, bindings, colors := v.unique(), v.unique(), v.unique()
-	for i, p := range v.Policies {
+func (k srv6Check) policies() {
+	names, bindings, colors := k.v.unique(), k.v.unique(), k.v.unique()
+	for i, p := range k.v.Policies {
 		at := fmt.Sprintf("policies[%d]", i)
-		v.fields(at, p.Validate())
+		k.v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each policy its own name")
-		if len(p.SegmentLists) == 0 && len(v.paths[p.Name]) == 0 && !(v.BGP.IsSet() && p.Endpoint.IsValid()) {
-			v.add(at+".segment_lists", "give segment_lists: [{segments: [...]}], or a candidate path with policy: "+p.Name, "is missing: a policy needs a segment list")
+		if len(p.SegmentLists) == 0 && len(k.v.paths[p.Name]) == 0 && !(k.v.BGP.IsSet() && p.Endpoint.IsValid()) {
+			k.v.add(at+".segment_lists", "give segment_lists: [{segments: [...]}], or a candidate path with policy: "+p.Name, "is missing: a policy needs a segment list")
 		}
 		if p.BindingSID.IsValid() {
 			bindings.check(at+".binding_sid", p.BindingSID.String(), "give each policy its own")
@@ -138,44 +141,44 @@ func (v *validator) checkPolicies() {
 		if p.Color != 0 && p.Endpoint.IsValid() {
 			colors.check(at+".color", "color "+strconv.FormatUint(uint64(p.Color), 10)+", endpoint "+p.Endpoint.String(), "a policy is known by color and endpoint: change one of them")
 		}
-		if !p.Source.IsValid() && !v.Encapsulation.Source.IsValid() {
-			v.add(at+".source", "set encapsulation.source, an IPv6 address of this node", "the policy has no outer source address")
+		if !p.Source.IsValid() && !k.v.Encapsulation.Source.IsValid() {
+			k.v.add(at+".source", "set encapsulation.source, an IPv6 address of this node", "the policy has no outer source address")
 		}
 	}
 }
 
-func (v *validator) checkCandidatePaths() {
-	names := v.unique()
-	for i, p := range v.CandidatePaths {
+func (k srv6Check) candidatePaths() {
+	names := k.v.unique()
+	for i, p := range k.v.CandidatePaths {
 		at := fmt.Sprintf("candidate_paths[%d]", i)
-		v.fields(at, p.Validate())
+		k.v.fields(at, p.Validate())
 		names.check(at+".name", p.Name, "give each candidate path its own name")
 		if p.Policy != "" {
-			v.policy(at+".policy", p.Policy)
+			k.v.policy(at+".policy", p.Policy)
 		}
 	}
 }
 
-func (v *validator) checkTunnels() {
-	names, teids := v.unique(), v.unique()
-	for i, t := range v.Tunnels {
+func (k gtpuCheck) tunnels() {
+	names, teids := k.v.unique(), k.v.unique()
+	for i, t := range k.v.Tunnels {
 		at := fmt.Sprintf("tunnels[%d]", i)
-		v.fields(at, t.Validate())
+		k.v.fields(at, t.Validate())
 		names.check(at+".name", t.Name, "give each tunnel its own name")
 		if t.LocalTEID != 0 {
 			teids.check(at+".local_teid", fmt.Sprintf("TEID %d", t.LocalTEID), "give each tunnel its own")
-			if len(v.GTPU.Addresses) == 0 {
-				v.add(at+".local_teid", "list under gtpu.addresses where this node receives GTP-U", "the node has no GTP-U address to receive on")
+			if len(k.v.GTPU.Addresses) == 0 {
+				k.v.add(at+".local_teid", "list under gtpu.addresses where this node receives GTP-U", "the node has no GTP-U address to receive on")
 			}
 		}
 		if t.Policy != "" {
-			v.policyL3(at+".policy", t.Policy)
+			k.v.policyL3(at+".policy", t.Policy)
 		}
 		if t.SwitchTo != "" {
-			v.checkSwitch(at, t)
+			k.switching(at, t)
 		}
 		if t.Remote.IsValid() {
-			v.checkRemote(at, t)
+			k.remote(at, t)
 		}
 	}
 }
@@ -191,60 +194,60 @@ func (v *validator) tunnel(field, name string) {
 	}
 }
 
-func (v *validator) checkSwitch(at string, t gtpu.Tunnel) {
+func (k gtpuCheck) switching(at string, t gtpu.Tunnel) {
 	if t.SwitchTo == t.Name && t.Remote.IsValid() {
 		return // a tunnel of two ends: received here, sent on there
 	}
-	v.tunnel(at+".switch_to", t.SwitchTo)
+	k.v.tunnel(at+".switch_to", t.SwitchTo)
 }
 
-func (v *validator) checkRemote(at string, t gtpu.Tunnel) {
-	if slices.Contains(v.GTPU.Addresses, t.Remote) {
-		v.add(at+".remote", "the address of the other end", "%s is this node's own GTP-U address: packets would go in circles", t.Remote)
+func (k gtpuCheck) remote(at string, t gtpu.Tunnel) {
+	if slices.Contains(k.v.GTPU.Addresses, t.Remote) {
+		k.v.add(at+".remote", "the address of the other end", "%s is this node's own GTP-U address: packets would go in circles", t.Remote)
 	}
 	if t.Source.IsValid() {
 		return
 	}
 	sameFamily := func(a netip.Addr) bool { return a.Is4() == t.Remote.Is4() }
-	if !slices.ContainsFunc(v.GTPU.Addresses, sameFamily) {
-		v.add(at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "the tunnel to %s has no outer source address", t.Remote)
+	if !slices.ContainsFunc(k.v.GTPU.Addresses, sameFamily) {
+		k.v.add(at+".source", "set it, or list an address of the same family as remote under gtpu.addresses", "the tunnel to %s has no outer source address", t.Remote)
 	}
 }
 
-func (v *validator) checkSteering() {
-	keys := v.unique()
-	for i, s := range v.Steering {
+func (k srv6Check) steering() {
+	keys := k.v.unique()
+	for i, s := range k.v.Steering {
 		at := fmt.Sprintf("steering[%d]", i)
-		v.fields(at, s.Validate())
+		k.v.fields(at, s.Validate())
 		match := at + ".prefix"
 		if s.Interface != "" {
 			match = at + ".interface"
 		}
 		keys.check(match, s.Key(), "remove one of the two")
-		v.checkSteeringInterface(at, s)
-		v.checkSteeringTarget(at, s)
+		k.steeringInterface(at, s)
+		k.steeringTarget(at, s)
 	}
 }
 
-func (v *validator) checkSteeringInterface(at string, s srpolicy.Steering) {
-	if s.Interface == "" || v.interfaces[s.Interface] {
+func (k srv6Check) steeringInterface(at string, s srpolicy.Steering) {
+	if s.Interface == "" || k.v.interfaces[s.Interface] {
 		return
 	}
-	v.add(at+".interface", "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", s.Interface)
+	k.v.add(at+".interface", "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", s.Interface)
 }
 
-func (v *validator) checkSteeringTarget(at string, s srpolicy.Steering) {
+func (k srv6Check) steeringTarget(at string, s srpolicy.Steering) {
 	if s.Policy != "" {
-		p := v.policy(at+".policy", s.Policy)
+		p := k.v.policy(at+".policy", s.Policy)
 		if p != nil && p.L2() && s.Prefix.IsValid() {
-			v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
+			k.v.add(at+".policy", "steer by interface, or name a policy of behavior H.Encaps or H.Encaps.Red",
 				"policy %q is %s, which takes the frames of an interface", s.Policy, p.Behavior)
 		}
 	}
 	if s.Tunnel != "" {
-		v.tunnel(at+".tunnel", s.Tunnel)
+		k.v.tunnel(at+".tunnel", s.Tunnel)
 	}
 	if s.GTP4D != nil && s.GTP4D.Policy != "" {
-		v.policyL3(at+".h_m_gtp4_d.policy", s.GTP4D.Policy)
+		k.v.policyL3(at+".h_m_gtp4_d.policy", s.GTP4D.Policy)
 	}
 }

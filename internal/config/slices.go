@@ -12,121 +12,121 @@ import (
 // maxSlices is how many slices the data path can count and limit.
 const maxSlices = 255
 
-func (v *validator) checkSlices() {
-	if len(v.Slices) > maxSlices {
-		v.add("slices", "use fewer", "%d slices exceed the limit of %d", len(v.Slices), maxSlices)
+func (k upfCheck) slices() {
+	if len(k.v.Slices) > maxSlices {
+		k.v.add("slices", "use fewer", "%d slices exceed the limit of %d", len(k.v.Slices), maxSlices)
 	}
-	names, chosen := v.unique(), v.unique()
-	for i := range v.Slices {
-		s := &v.Slices[i]
+	names, chosen := k.v.unique(), k.v.unique()
+	for i := range k.v.Slices {
+		s := &k.v.Slices[i]
 		at := fmt.Sprintf("slices[%d]", i)
-		v.fields(at, srv6.CheckName("name", s.Name))
+		k.v.fields(at, srv6.CheckName("name", s.Name))
 		names.check(at+".name", s.Name, "give each slice its own name")
 		if _, ok := s.SNSSAI.Value(); !ok && s.SNSSAI != (slice.SNSSAI{}) {
-			v.add(at+".snssai", `sst from 1 to 255, and sd (if there is one) of six hex digits in quotes: {sst: 1, sd: "000001"}`,
+			k.v.add(at+".snssai", `sst from 1 to 255, and sd (if there is one) of six hex digits in quotes: {sst: 1, sd: "000001"}`,
 				"sst %d, sd %q is not an S-NSSAI", s.SNSSAI.SST, s.SNSSAI.SD)
 		}
 		chosen.check(at+".snssai", fmt.Sprintf("the choice of sst %d, sd %q, network instance %q", s.SNSSAI.SST, s.SNSSAI.SD, s.NetworkInstance),
 			"let S-NSSAI or network_instance differ: a session is of one slice")
 		for name, rate := range map[string]uint64{"uplink": s.RateLimit.Uplink, "downlink": s.RateLimit.Downlink} {
 			if rate > math.MaxUint32 {
-				v.add(at+".rate_limit."+name, fmt.Sprintf("at most %d (kbit/s)", uint32(math.MaxUint32)), "%d kbit/s is more than can be limited", rate)
+				k.v.add(at+".rate_limit."+name, fmt.Sprintf("at most %d (kbit/s)", uint32(math.MaxUint32)), "%d kbit/s is more than can be limited", rate)
 			}
 		}
 		if s.N6 != nil {
-			v.checkN6(at+".n6", s.N6)
+			k.n6(at+".n6", s.N6)
 		}
 		if s.N9 != nil {
-			v.checkN9(at+".n9", s.N9)
+			k.n9(at+".n9", s.N9)
 		}
 	}
 }
 
-func (v *validator) checkN6(at string, n *slice.N6) {
-	if !v.interfaces[n.Interface] {
-		v.add(at+".interface", "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", n.Interface)
+func (k upfCheck) n6(at string, n *slice.N6) {
+	if !k.v.interfaces[n.Interface] {
+		k.v.add(at+".interface", "add it under interfaces: frames are only seen where the program is attached", "%q is not among the interfaces", n.Interface)
 	}
 	if n.VLAN > 4094 {
-		v.add(at+".vlan", "1 to 4094, or leave it out", "%d is not a VLAN ID", n.VLAN)
+		k.v.add(at+".vlan", "1 to 4094, or leave it out", "%d is not a VLAN ID", n.VLAN)
 	}
-	for i, s := range v.Steering {
+	for i, s := range k.v.Steering {
 		if s.Interface == n.Interface && (n.VLAN == 0 && len(s.VLANs) == 0 || len(s.VLANs) == 1 && s.VLANs[0] == n.VLAN) {
-			v.add(at+".interface", fmt.Sprintf("remove steering[%d], or use another interface or VLAN", i), "frames from there are steered elsewhere")
+			k.v.add(at+".interface", fmt.Sprintf("remove steering[%d], or use another interface or VLAN", i), "frames from there are steered elsewhere")
 		}
 	}
 }
 
-func (v *validator) checkN9(at string, n *slice.N9) {
-	v.oneOf(at+".transport", string(n.Transport), string(slice.GTPU), string(slice.SRv6))
-	v.oneOf(at+".mode", string(n.Mode), string(slice.Traditional), string(slice.Enhanced))
+func (k upfCheck) n9(at string, n *slice.N9) {
+	k.v.oneOf(at+".transport", string(n.Transport), string(slice.GTPU), string(slice.SRv6))
+	k.v.oneOf(at+".mode", string(n.Mode), string(slice.Traditional), string(slice.Enhanced))
 	if n.LocalSID.IsValid() {
-		v.prefix6(at+".local_sid", n.LocalSID)
+		k.v.prefix6(at+".local_sid", n.LocalSID)
 	}
 	sids := n.Uplink.IsValid() || n.Downlink.IsValid()
 	policies := n.UplinkPolicy != "" || n.DownlinkPolicy != ""
 	switch {
 	case n.Transport == "":
-		v.add(at+".transport", "gtpu or srv6", "transport is missing")
+		k.v.add(at+".transport", "gtpu or srv6", "transport is missing")
 	case n.Transport == slice.GTPU:
 		if n.Mode != "" || sids || policies || n.ArgsOffset != 0 {
-			v.add(at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
+			k.v.add(at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
 		}
 	case n.Mode == slice.Enhanced:
-		v.checkEnhanced(at, n, sids)
+		k.enhanced(at, n, sids)
 	default:
-		v.checkTraditional(at, n, policies)
+		k.traditional(at, n, policies)
 	}
 	if n.ArgsOffset > 128-argsBits {
-		v.add(at+".args_offset", fmt.Sprintf("at most %d", 128-argsBits), "Args.Mob.Session would not fit at bit %d", n.ArgsOffset)
+		k.v.add(at+".args_offset", fmt.Sprintf("at most %d", 128-argsBits), "Args.Mob.Session would not fit at bit %d", n.ArgsOffset)
 	} else if n.ArgsOffset != 0 {
-		v.checkArguments(at, n)
+		k.arguments(at, n)
 	}
 }
 
-// checkArguments requires that Args.Mob.Session overwrites nothing of the SIDs that
+// arguments requires that Args.Mob.Session overwrites nothing of the SIDs that
 // frames are sent to.
-func (v *validator) checkArguments(at string, n *slice.N9) {
+func (k upfCheck) arguments(at string, n *slice.N9) {
 	for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
 		if argsOverwrite(a, n.ArgsOffset) {
-			v.add(at+"."+name, fmt.Sprintf("leave bits %d to %d 0, or set args_offset to where its argument starts", n.ArgsOffset, int(n.ArgsOffset)+argsBits-1),
+			k.v.add(at+"."+name, fmt.Sprintf("leave bits %d to %d 0, or set args_offset to where its argument starts", n.ArgsOffset, int(n.ArgsOffset)+argsBits-1),
 				"Args.Mob.Session would overwrite bits of %s", a)
 		}
 	}
-	for i := range v.Policies {
-		if p := &v.Policies[i]; p.Name == n.UplinkPolicy || p.Name == n.DownlinkPolicy {
-			v.argsOfPolicy(at, n.ArgsOffset, p)
+	for i := range k.v.Policies {
+		if p := &k.v.Policies[i]; p.Name == n.UplinkPolicy || p.Name == n.DownlinkPolicy {
+			k.v.argsOfPolicy(at, n.ArgsOffset, p)
 		}
 	}
 }
 
-func (v *validator) checkTraditional(at string, n *slice.N9, policies bool) {
+func (k upfCheck) traditional(at string, n *slice.N9, policies bool) {
 	if policies {
-		v.add(at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
+		k.v.add(at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
 	}
 	if !n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies {
-		v.add(at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "no SID to send to is given")
+		k.v.add(at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "no SID to send to is given")
 	}
 	for name, a := range map[string]netip.Addr{"uplink": n.Uplink, "downlink": n.Downlink} {
 		if a.IsValid() {
-			v.fieldsAt(at+"."+name, srv6.CheckUnicast6(name, a))
+			k.v.fieldsAt(at+"."+name, srv6.CheckUnicast6(name, a))
 		}
 	}
-	if !v.Encapsulation.Source.IsValid() {
-		v.add(at+".transport", "set encapsulation.source, an IPv6 address of this node", "packets by SRv6 have no outer source address")
+	if !k.v.Encapsulation.Source.IsValid() {
+		k.v.add(at+".transport", "set encapsulation.source, an IPv6 address of this node", "packets by SRv6 have no outer source address")
 	}
 }
 
-func (v *validator) checkEnhanced(at string, n *slice.N9, sids bool) {
+func (k upfCheck) enhanced(at string, n *slice.N9, sids bool) {
 	if sids {
-		v.add(at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink need mode traditional")
+		k.v.add(at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink need mode traditional")
 	}
 	if n.UplinkPolicy == "" && n.DownlinkPolicy == "" && !sids {
-		v.add(at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy to send with is given")
+		k.v.add(at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy to send with is given")
 	}
 	if n.UplinkPolicy != "" {
-		v.policyL3(at+".uplink_policy", n.UplinkPolicy)
+		k.v.policyL3(at+".uplink_policy", n.UplinkPolicy)
 	}
 	if n.DownlinkPolicy != "" {
-		v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
+		k.v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
 	}
 }

@@ -105,51 +105,54 @@ func (u *UPF) Pools() []netip.Prefix {
 	return out
 }
 
-func (v *validator) checkUPF() {
-	u := &v.UPF
+// upfCheck validates the user plane function and its slices.
+type upfCheck struct{ v *validator }
+
+func (k upfCheck) upf() {
+	u := &k.v.UPF
 	if !u.IsSet() {
 		if u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected) > 0 || u.MSSClamp {
-			v.add("upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
+			k.v.add("upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
 		}
-		if len(v.Slices) > 0 {
-			v.add("slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
+		if len(k.v.Slices) > 0 {
+			k.v.add("slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
 		}
 		return
 	}
-	addresses := v.unique()
+	addresses := k.v.unique()
 	for i, a := range u.N4 {
-		if at := fmt.Sprintf("upf.n4[%d]", i); v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
+		if at := fmt.Sprintf("upf.n4[%d]", i); k.v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
 			addresses.check(at, a.String(), "remove one of the two")
 		}
 	}
 	for i, a := range u.Connect {
 		at := fmt.Sprintf("upf.connect[%d]", i)
-		v.fieldsAt(at, srv6.CheckUnicast(at, a))
+		k.v.fieldsAt(at, srv6.CheckUnicast(at, a))
 	}
 	if !nodeID(u.NodeID) {
-		v.add("upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
+		k.v.add("upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
 	}
-	if len(v.GTPU.Addresses) == 0 {
-		v.add("gtpu.addresses", "list where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
+	if len(k.v.GTPU.Addresses) == 0 {
+		k.v.add("gtpu.addresses", "list where this node receives GTP-U (N3, N9)", "a user plane function needs an address for G-PDUs")
 	}
 	for i, p := range u.SMFs {
 		at := fmt.Sprintf("upf.smfs[%d]", i)
-		v.fieldsAt(at, srv6.CheckPrefix(at, p))
+		k.v.fieldsAt(at, srv6.CheckPrefix(at, p))
 	}
 	for i, p := range u.Protected {
 		at := fmt.Sprintf("upf.protected[%d]", i)
-		v.fieldsAt(at, srv6.CheckPrefix(at, p))
+		k.v.fieldsAt(at, srv6.CheckPrefix(at, p))
 	}
 	if n := len(u.ProtectedPrefixes()); n > maxProtected {
-		v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4 exceed the limit of %d", n, maxProtected)
+		k.v.add("upf.protected", "join neighbouring prefixes", "%d prefixes with those of n4 exceed the limit of %d", n, maxProtected)
 	}
 	// Each UE of a pool has an entry: two for a session, IPv4 and IPv6.
-	if n := pooled(u.Pools()); n > 2*uint64(v.Limits.Sessions) {
-		v.add("limits.sessions", fmt.Sprintf("at least %d, or smaller pools", (n+1)/2), "%d is too few for the %d addresses of the pools", v.Limits.Sessions, n)
+	if n := pooled(u.Pools()); n > 2*uint64(k.v.Limits.Sessions) {
+		k.v.add("limits.sessions", fmt.Sprintf("at least %d, or smaller pools", (n+1)/2), "%d is too few for the %d addresses of the pools", k.v.Limits.Sessions, n)
 	}
 	for i, pool := range u.UEPools {
 		if len(pool.Prefixes) == 0 {
-			v.add(fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
+			k.v.add(fmt.Sprintf("upf.ue_pools[%d].prefixes", i), "a prefix such as 10.45.0.0/16 or 2001:db8:45::/48", "the pool has no prefixes")
 		}
 	}
 }

@@ -36,25 +36,25 @@ type validator struct {
 // must be set. It depends on nothing but c.
 func (c *Config) Validate() error {
 	v := c.validator()
-	v.checkInterfaces()
-	v.checkEncapsulation()
-	v.checkDomain()
-	v.checkLocators()
-	v.checkSIDs()
-	v.checkPolicies()
-	v.checkCandidatePaths()
-	v.checkGTPU()
-	v.checkTunnels()
-	v.checkSteering()
-	v.checkBGP()
-	v.checkOverlay()
-	v.checkUPF()
-	v.checkSlices()
-	v.checkSpace()
-	v.checkLimits()
-	v.checkAPI()
-	v.checkMetrics()
-	v.checkLog()
+	daemonCheck{v}.interfaces()
+	srv6Check{v}.encapsulation()
+	srv6Check{v}.domain()
+	srv6Check{v}.locators()
+	srv6Check{v}.sids()
+	srv6Check{v}.policies()
+	srv6Check{v}.candidatePaths()
+	gtpuCheck{v}.addresses()
+	gtpuCheck{v}.tunnels()
+	srv6Check{v}.steering()
+	bgpCheck{v}.speaker()
+	overlayCheck{v}.overlay()
+	upfCheck{v}.upf()
+	upfCheck{v}.slices()
+	spaceCheck{v}.addresses()
+	daemonCheck{v}.limits()
+	daemonCheck{v}.api()
+	daemonCheck{v}.metrics()
+	daemonCheck{v}.log()
 	v.nameResources()
 	return v.err()
 }
@@ -62,8 +62,8 @@ func (c *Config) Validate() error {
 // ValidatePolicies is Validate for policies and candidate paths only.
 func (c *Config) ValidatePolicies() error {
 	v := c.validator()
-	v.checkPolicies()
-	v.checkCandidatePaths()
+	srv6Check{v}.policies()
+	srv6Check{v}.candidatePaths()
 	v.nameResources()
 	return v.err()
 }
@@ -196,108 +196,115 @@ func (v *validator) prefix6(field string, p netip.Prefix) bool {
 	return v.fieldsAt(field, srv6.CheckPrefix(field, p))
 }
 
-func (v *validator) checkInterfaces() {
-	names := v.unique()
-	for i, in := range v.Interfaces {
+// daemonCheck validates what the daemon itself uses: interfaces, limits, API,
+// metrics and log.
+type daemonCheck struct{ v *validator }
+
+func (k daemonCheck) interfaces() {
+	names := k.v.unique()
+	for i, in := range k.v.Interfaces {
 		at := fmt.Sprintf("interfaces[%d]", i)
-		if v.interfaceName(at+".name", in.Name) {
+		if k.v.interfaceName(at+".name", in.Name) {
 			names.check(at+".name", in.Name, "remove one of the two")
-			v.interfaces[in.Name] = true
+			k.v.interfaces[in.Name] = true
 		}
-		v.oneOf(at+".mode", in.Mode, "auto", "native", "generic")
+		k.v.oneOf(at+".mode", in.Mode, "auto", "native", "generic")
 	}
 }
 
-func (v *validator) checkEncapsulation() {
-	if source := v.Encapsulation.Source; source.IsValid() {
-		v.fieldsAt("encapsulation.source", srv6.CheckUnicast6("source", source))
+func (k srv6Check) encapsulation() {
+	if source := k.v.Encapsulation.Source; source.IsValid() {
+		k.v.fieldsAt("encapsulation.source", srv6.CheckUnicast6("source", source))
 	}
 }
 
-func (v *validator) checkDomain() {
-	if len(v.Domain) > maxDomains {
-		v.add("domain", "join neighbouring prefixes", "%d prefixes exceed the limit of %d", len(v.Domain), maxDomains)
+func (k srv6Check) domain() {
+	if len(k.v.Domain) > maxDomains {
+		k.v.add("domain", "join neighbouring prefixes", "%d prefixes exceed the limit of %d", len(k.v.Domain), maxDomains)
 	}
 	external := false
-	for _, in := range v.Interfaces {
+	for _, in := range k.v.Interfaces {
 		external = external || in.External
 	}
-	if external && len(v.Domain) == 0 {
-		v.add("interfaces", "list under domain: the prefixes of the SR domain, of all its SIDs",
+	if external && len(k.v.Domain) == 0 {
+		k.v.add("interfaces", "list under domain: the prefixes of the SR domain, of all its SIDs",
 			"an interface is external, but no SR domain is configured")
 	}
-	for i, p := range v.Domain {
-		v.prefix6(fmt.Sprintf("domain[%d]", i), p)
+	for i, p := range k.v.Domain {
+		k.v.prefix6(fmt.Sprintf("domain[%d]", i), p)
 	}
 }
 
-func (v *validator) checkLocators() {
-	if len(v.Locators) > maxLocators {
-		v.add("locators", "use fewer, shorter ones; SIDs need no locator", "%d locators exceed the limit of %d", len(v.Locators), maxLocators)
+func (k srv6Check) locators() {
+	if len(k.v.Locators) > maxLocators {
+		k.v.add("locators", "use fewer, shorter ones; SIDs need no locator", "%d locators exceed the limit of %d", len(k.v.Locators), maxLocators)
 	}
-	names := v.unique()
-	for i, l := range v.Locators {
+	names := k.v.unique()
+	for i, l := range k.v.Locators {
 		at := fmt.Sprintf("locators[%d]", i)
-		v.fields(at, srv6.CheckName("name", l.Name))
+		k.v.fields(at, srv6.CheckName("name", l.Name))
 		names.check(at+".name", l.Name, "give each locator its own name")
-		if !v.prefix6(at+".prefix", l.Prefix) {
+		if !k.v.prefix6(at+".prefix", l.Prefix) {
 			continue
 		}
 		// SIDs are found by the function's bits in the upper half of the address.
 		if bits := l.Prefix.Bits() + int(l.FunctionBits); bits > 64 {
-			v.add(at+".function_bits", fmt.Sprintf("at most %d bits, or a shorter prefix, or SIDs without a locator", max(0, 64-l.Prefix.Bits())),
+			k.v.add(at+".function_bits", fmt.Sprintf("at most %d bits, or a shorter prefix, or SIDs without a locator", max(0, 64-l.Prefix.Bits())),
 				"locator and function have %d bits, more than the limit of 64", bits)
 		}
 		if l.FunctionBits > maxFunctionBits {
-			v.add(at+".function_bits", fmt.Sprintf("at most %d", maxFunctionBits), "%d bits are too many SIDs to index", l.FunctionBits)
+			k.v.add(at+".function_bits", fmt.Sprintf("at most %d", maxFunctionBits), "%d bits are too many SIDs to index", l.FunctionBits)
 		}
 	}
 }
 
 const maxFunctionBits = 20
 
-func (v *validator) checkGTPU() {
+// gtpuCheck validates GTP-U addresses, pools and tunnels.
+type gtpuCheck struct{ v *validator }
+
+func (k gtpuCheck) addresses() {
 	count := map[bool]int{}
-	addresses := v.unique()
-	for i, a := range v.GTPU.Addresses {
+	addresses := k.v.unique()
+	for i, a := range k.v.GTPU.Addresses {
 		at := fmt.Sprintf("gtpu.addresses[%d]", i)
-		if v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
+		if k.v.fieldsAt(at, srv6.CheckUnicast(at, a)) {
 			addresses.check(at, a.String(), "remove one of the two")
 			count[a.Is4()]++
 		}
 	}
 	if count[true] > maxGTPUAddresses || count[false] > maxGTPUAddresses {
-		v.add("gtpu.addresses", fmt.Sprintf("at most %d IPv4 and %d IPv6 addresses", maxGTPUAddresses, maxGTPUAddresses),
+		k.v.add("gtpu.addresses", fmt.Sprintf("at most %d IPv4 and %d IPv6 addresses", maxGTPUAddresses, maxGTPUAddresses),
 			"%d IPv4 and %d IPv6 addresses", count[true], count[false])
 	}
-	v.checkPools()
+	k.pools()
 }
 
-// checkPools checks the pools of tunnels and of sessions together: the data path has
+// pools checks the pools of tunnels and of sessions together: the data path has
 // one list.
-func (v *validator) checkPools() {
+func (k gtpuCheck) pools() {
 	count := map[bool]int{}
-	for i, p := range v.GTPU.Pools {
-		v.checkPool(fmt.Sprintf("gtpu.pools[%d]", i), p)
+	for i, p := range k.v.GTPU.Pools {
+		k.pool(fmt.Sprintf("gtpu.pools[%d]", i), p)
 		count[p.Addr().Is4()]++
 	}
-	for i, pool := range v.UPF.UEPools {
+	for i, pool := range k.v.UPF.UEPools {
 		for j, p := range pool.Prefixes {
-			v.checkPool(fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), p)
+			k.pool(fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), p)
 			count[p.Addr().Is4()]++
 		}
 	}
 	if count[true] > maxPools || count[false] > maxPools {
 		field := "gtpu.pools"
-		if len(v.UPF.UEPools) > 0 {
+		if len(k.v.UPF.UEPools) > 0 {
 			field = "upf.ue_pools"
 		}
-		v.add(field, fmt.Sprintf("at most %d IPv4 and %d IPv6 pools", maxPools, maxPools), "%d IPv4 and %d IPv6 pools", count[true], count[false])
+		k.v.add(field, fmt.Sprintf("at most %d IPv4 and %d IPv6 pools", maxPools, maxPools), "%d IPv4 and %d IPv6 pools", count[true], count[false])
 	}
 }
 
-func (v *validator) checkPool(at string, p netip.Prefix) {
-	if !v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
+func (k gtpuCheck) pool(at string, p netip.Prefix) {
+	if !k.v.fieldsAt(at, srv6.CheckPrefix(at, p)) {
 		return
 	}
 	unit := 32 // what a UE has: an address, or a /64
@@ -305,84 +312,84 @@ func (v *validator) checkPool(at string, p netip.Prefix) {
 		unit = 64
 	}
 	if p.Bits() > unit {
-		v.add(at, "a prefix of at most 64 bits: each /64 in it is a UE's", "%s is longer than a UE's /64", p)
+		k.v.add(at, "a prefix of at most 64 bits: each /64 in it is a UE's", "%s is longer than a UE's /64", p)
 	}
 	if p.Bits() < unit-maxPoolBits {
-		v.add(at, fmt.Sprintf("at most a /%d; what is larger is found by prefix, without a pool", unit-maxPoolBits), "%s is too large a pool to index", p)
+		k.v.add(at, fmt.Sprintf("at most a /%d; what is larger is found by prefix, without a pool", unit-maxPoolBits), "%s is too large a pool to index", p)
 	}
 }
 
 // maxPoolBits limits one pool to 16 million entries of 64 bytes.
 const maxPoolBits = 24
 
-func (v *validator) checkLimits() {
+func (k daemonCheck) limits() {
 	for _, l := range []struct {
 		field string
 		have  int
 		limit uint32
 	}{
-		{"sids", len(v.SIDs), v.Limits.SIDs},
-		{"policies", len(v.Policies), v.Limits.Policies},
-		{"segment_lists", v.MostLists(), v.Limits.SegmentLists},
-		{"tunnels", len(v.Tunnels), v.Limits.Tunnels},
-		{"routes", 0, v.Limits.Routes},
-		{"adjacencies", 0, v.Limits.Adjacencies},
-		{"sessions", 0, max(1, v.Limits.Sessions)},
+		{"sids", len(k.v.SIDs), k.v.Limits.SIDs},
+		{"policies", len(k.v.Policies), k.v.Limits.Policies},
+		{"segment_lists", k.v.MostLists(), k.v.Limits.SegmentLists},
+		{"tunnels", len(k.v.Tunnels), k.v.Limits.Tunnels},
+		{"routes", 0, k.v.Limits.Routes},
+		{"adjacencies", 0, k.v.Limits.Adjacencies},
+		{"sessions", 0, max(1, k.v.Limits.Sessions)},
 	} {
 		const most = 1 << 24
 		field := "limits." + l.field
 		// Entry 0 of each table means "none".
 		if l.have >= int(l.limit) {
-			v.add(field, fmt.Sprintf("at least %d", l.have+1), "%d is too few for the %d that are configured", l.limit, l.have)
+			k.v.add(field, fmt.Sprintf("at least %d", l.have+1), "%d is too few for the %d that are configured", l.limit, l.have)
 		}
 		if l.limit > most {
-			v.add(field, fmt.Sprintf("at most %d", most), "%d is too many", l.limit)
+			k.v.add(field, fmt.Sprintf("at most %d", most), "%d is too many", l.limit)
 		}
 	}
 }
 
-func (v *validator) checkAPI() {
-	a := v.API
+func (k daemonCheck) api() {
+	a := k.v.API
 	const longest = 107 // sun_path, less its terminating zero
 	if a.Socket != "" && (!filepath.IsAbs(a.Socket) || len(a.Socket) > longest) {
-		v.add("api.socket", fmt.Sprintf("an absolute path of at most %d characters", longest), "%q cannot be a Unix socket's path", a.Socket)
+		k.v.add("api.socket", fmt.Sprintf("an absolute path of at most %d characters", longest), "%q cannot be a Unix socket's path", a.Socket)
 	}
 	if (a.TLSCert == "") != (a.TLSKey == "") {
-		v.add("api.tls_cert", "give both api.tls_cert and api.tls_key, or none", "certificate and key belong together")
+		k.v.add("api.tls_cert", "give both api.tls_cert and api.tls_key, or none", "certificate and key belong together")
 	}
 	if a.Listen == "" {
 		return
 	}
-	host, ok := v.hostPort("api.listen", a.Listen)
+	host, ok := k.hostPort("api.listen", a.Listen)
 	if !ok || isLoopback(host) {
 		return
 	}
 	if a.TLSCert == "" || a.TLSKey == "" {
-		v.add("api.listen", "set api.tls_cert and api.tls_key, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs TLS", a.Listen)
+		k.v.add("api.listen", "set api.tls_cert and api.tls_key, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs TLS", a.Listen)
 	}
 	if a.TokenFile == "" {
-		v.add("api.listen", "set api.token_file, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs a token", a.Listen)
+		k.v.add("api.listen", "set api.token_file, or listen on 127.0.0.1 or [::1]", "%s is beyond loopback and needs a token", a.Listen)
 	}
 }
 
-func (v *validator) checkMetrics() {
-	if v.Metrics.Listen != "" && v.Metrics.Listen != MetricsOff {
-		v.hostPort("metrics.listen", v.Metrics.Listen)
+func (k daemonCheck) metrics() {
+	if k.v.Metrics.Listen != "" && k.v.Metrics.Listen != MetricsOff {
+		k.hostPort("metrics.listen", k.v.Metrics.Listen)
 	}
 }
 
-func (v *validator) checkLog() {
-	v.oneOf("log.level", v.Log.Level, "debug", "info", "warn", "error")
-	v.oneOf("log.format", v.Log.Format, "text", "json")
+func (k daemonCheck) log() {
+	k.v.oneOf("log.level", k.v.Log.Level, "debug", "info", "warn", "error")
+	k.v.oneOf("log.format", k.v.Log.Format, "text", "json")
 }
 
-func (v *validator) hostPort(field, value string) (host string, ok bool) {
+func (k daemonCheck) hostPort(field, value string) (host string, ok bool) {
 	host, port, err := net.SplitHostPort(value)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		v.add(field, "host:port, such as 127.0.0.1:9418 or [::1]:9418", "%q is not an address to listen on", value)
+		k.v.add(field, "host:port, such as 127.0.0.1:9418 or [::1]:9418", "%q is not an address to listen on", value)
 		return "", false
 	}
 	return host, true
