@@ -49,12 +49,12 @@ func (s Source) Network() (model.Network, error) {
 		c.Locators = []config.Locator{{Name: "a", Prefix: prefix("2001:db8:1::/48"), FunctionBits: uint8(s.upTo(8, 16))}}
 	}
 	c.GTPU.Addresses = []netip.Addr{ip("10.3.0.1"), ip("2001:db8:3::1"), ip("10.3.0.2")}
-	s.policies(c)
-	s.sids(c)
-	s.tunnels(c)
-	s.steering(c)
-	s.sessions(&n)
-	s.nextHops(&n)
+	s.tables().policies(c)
+	s.tables().sids(c)
+	s.tables().tunnels(c)
+	s.tables().steering(c)
+	s.ofSessions().sessions(&n)
+	s.tables().nextHops(&n)
 	c.SetDefaults()
 	if err := c.Validate(); err != nil {
 		return n, fmt.Errorf("the generator made a bad configuration: %w", err)
@@ -62,41 +62,46 @@ func (s Source) Network() (model.Network, error) {
 	return n, nil
 }
 
-func (s Source) segments(least, most int) []netip.Addr {
-	list := make([]netip.Addr, s.upTo(least, most))
+// tableSource makes the entries of a network's tables, but for its sessions.
+type tableSource struct{ s Source }
+
+func (s Source) tables() tableSource { return tableSource{s} }
+
+func (src tableSource) segments(least, most int) []netip.Addr {
+	list := make([]netip.Addr, src.s.upTo(least, most))
 	for i := range list {
-		list[i] = netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0xe, byte(16*s.IntN(4) + i)})
+		list[i] = netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0xe, byte(16*src.s.IntN(4) + i)})
 	}
 	return list
 }
 
 // policies: p0 to p3 for packets, l2 for frames.
-func (s Source) policies(c *config.Config) {
+func (src tableSource) policies(c *config.Config) {
 	for i := range 4 {
-		p := srpolicy.Policy{Name: fmt.Sprintf("p%d", i), Behavior: pick(s, srv6.HEncaps, srv6.HEncapsRed)}
-		if s.chance(30) {
+		p := srpolicy.Policy{Name: fmt.Sprintf("p%d", i), Behavior: pick(src.s, srv6.HEncaps, srv6.HEncapsRed)}
+		if src.s.chance(30) {
 			p.Source = ip("2001:db8:5::5")
 		}
-		if s.chance(50) {
+		if src.s.chance(50) {
 			p.BindingSID = netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0xb, byte(i), 15: 1})
 		}
-		for range s.upTo(1, pick(s, 1, 1, 4)) {
-			p.SegmentLists = append(p.SegmentLists, srpolicy.SegmentList{Weight: uint32(s.upTo(1, 5)), Segments: s.segments(1, 4)})
+		for range src.s.upTo(1, pick(src.s, 1, 1, 4)) {
+			p.SegmentLists = append(p.SegmentLists, srpolicy.SegmentList{Weight: uint32(src.s.upTo(1, 5)), Segments: src.segments(1, 4)})
 		}
 		c.Policies = append(c.Policies, p)
 	}
-	c.Policies = append(c.Policies, srpolicy.Policy{Name: "l2", Behavior: pick(s, srv6.HEncapsL2, srv6.HEncapsL2Red),
-		SegmentLists: []srpolicy.SegmentList{{Segments: s.segments(1, 3)}}})
+	c.Policies = append(c.Policies, srpolicy.Policy{Name: "l2", Behavior: pick(src.s, srv6.HEncapsL2, srv6.HEncapsL2Red),
+		SegmentLists: []srpolicy.SegmentList{{Segments: src.segments(1, 3)}}})
 }
 
-func (s Source) policy() string { return fmt.Sprintf("p%d", s.IntN(4)) }
+func (src tableSource) policy() string { return fmt.Sprintf("p%d", src.s.IntN(4)) }
 
 // without are behaviours that have no upper layer which they could leave to the kernel.
 var without = map[srv6.Behavior]bool{srv6.EndMGTP4E: true, srv6.EndMGTP6E: true, srv6.EndMAP: true,
 	srv6.EndB6Encaps: true, srv6.EndB6EncapsRed: true}
 
 // sids has one or two of every behaviour, each in a /48 of its own.
-func (s Source) sids(c *config.Config) {
+func (src tableSource) sids(c *config.Config) {
 	behaviors := []srv6.Behavior{srv6.End, srv6.End, srv6.EndX, srv6.EndT, srv6.EndDX2, srv6.EndDX4, srv6.EndDX6, srv6.EndDT4,
 		srv6.EndDT6, srv6.EndDT46, srv6.EndB6Encaps, srv6.EndB6EncapsRed, srv6.EndMAP, srv6.EndLimit, srv6.EndMGTP6D,
 		srv6.EndMGTP6D, srv6.EndMGTP6DDi, srv6.EndMGTP6DDi, srv6.EndMGTP6E, srv6.EndMGTP6E, srv6.EndMGTP4E, srv6.EndMGTP4E}
@@ -105,11 +110,11 @@ func (s Source) sids(c *config.Config) {
 		if i%2 == 0 { // in the locator, where there is one
 			sid.SID = netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 1, byte(i)}), 128)
 		}
-		if s.chance(40) {
+		if src.s.chance(40) {
 			sid.SID = netip.PrefixFrom(sid.SID.Addr(), 64)
 		}
-		sid.AllowUpperLayer = !without[b] && s.chance(20)
-		s.parameters(&sid)
+		sid.AllowUpperLayer = !without[b] && src.s.chance(20)
+		src.parameters(&sid)
 		if b == srv6.EndB6Encaps || b == srv6.EndB6EncapsRed {
 			i := slices.IndexFunc(c.Policies, func(p srpolicy.Policy) bool { return p.Name == sid.Policy })
 			sid.Behavior = c.Policies[i].BindingBehavior() // with which it has to agree
@@ -119,11 +124,11 @@ func (s Source) sids(c *config.Config) {
 	}
 }
 
-func (s Source) parameters(sid *srv6.LocalSID) {
+func (src tableSource) parameters(sid *srv6.LocalSID) {
 	length := func(bits int) { sid.SID = netip.PrefixFrom(sid.SID.Addr(), bits) }
 	switch sid.Behavior {
 	case srv6.End, srv6.EndX, srv6.EndT:
-		s.flavors(sid)
+		src.flavors(sid)
 		if sid.Behavior == srv6.EndX {
 			sid.NextHop = ip("fd00::a1")
 		} else if sid.Behavior == srv6.EndT {
@@ -133,114 +138,114 @@ func (s Source) parameters(sid *srv6.LocalSID) {
 		sid.Interface = "n6"
 	case srv6.EndDX4, srv6.EndDX6:
 		next := map[srv6.Behavior]string{srv6.EndDX4: "10.200.0.1", srv6.EndDX6: "fd00::a2"}
-		if s.chance(70) {
+		if src.s.chance(70) {
 			sid.NextHop = ip(next[sid.Behavior])
 		} else {
 			sid.Interface = "n6"
 		}
 	case srv6.EndDT4, srv6.EndDT6, srv6.EndDT46:
-		sid.Table = pick(s, uint32(254), 100)
+		sid.Table = pick(src.s, uint32(254), 100)
 	case srv6.EndB6Encaps, srv6.EndB6EncapsRed:
-		sid.Policy = s.policy()
+		sid.Policy = src.policy()
 	case srv6.EndMAP:
 		sid.Map = ip("2001:db8:e7:1234::5")
 	case srv6.EndLimit:
-		length(s.upTo(56, 70))
-		sid.GroupBits, sid.RateBits, sid.RateUnit = uint8(s.upTo(1, 16)), uint8(s.upTo(1, 16)), 4_000_000
+		length(src.s.upTo(56, 70))
+		sid.GroupBits, sid.RateBits, sid.RateUnit = uint8(src.s.upTo(1, 16)), uint8(src.s.upTo(1, 16)), 4_000_000
 	case srv6.EndMGTP6D, srv6.EndMGTP6DDi:
-		sid.Policy, sid.Source, sid.PDUType = s.policy(), ip("2001:db8:2::1"), pick(s, srv6.PDUTypes()...)
-		sid.ArgsOffset = uint8(s.upTo(50, 88))
-		if sid.Behavior == srv6.EndMGTP6DDi && s.chance(50) {
+		sid.Policy, sid.Source, sid.PDUType = src.policy(), ip("2001:db8:2::1"), pick(src.s, srv6.PDUTypes()...)
+		sid.ArgsOffset = uint8(src.s.upTo(50, 88))
+		if sid.Behavior == srv6.EndMGTP6DDi && src.s.chance(50) {
 			sid.ArgsOffset = 0
 		}
 	case srv6.EndMGTP6E:
-		length(s.upTo(56, 88))
-		sid.Source, sid.PDUSessionContainer = ip("2001:db8:2::1"), pick(s, srv6.ContainerTypes()...)
+		length(src.s.upTo(56, 88))
+		sid.Source, sid.PDUSessionContainer = ip("2001:db8:2::1"), pick(src.s, srv6.ContainerTypes()...)
 	case srv6.EndMGTP4E:
-		length(s.upTo(56, 56))
-		sid.SourcePrefixLength, sid.PDUSessionContainer = uint8(s.upTo(1, 96)), pick(s, srv6.ContainerTypes()...)
+		length(src.s.upTo(56, 56))
+		sid.SourcePrefixLength, sid.PDUSessionContainer = uint8(src.s.upTo(1, 96)), pick(src.s, srv6.ContainerTypes()...)
 	}
 }
 
-func (s Source) flavors(sid *srv6.LocalSID) {
+func (src tableSource) flavors(sid *srv6.LocalSID) {
 	for _, f := range []srv6.Flavor{srv6.PSP, srv6.USP, srv6.USD} {
-		if s.chance(50) {
+		if src.s.chance(50) {
 			sid.Flavors = append(sid.Flavors, f)
 		}
 	}
-	if s.chance(40) {
-		sid.SID = netip.PrefixFrom(sid.SID.Addr(), s.upTo(56, 80))
-		sid.Flavors, sid.BlockLength = append(sid.Flavors, srv6.NextCSID), uint8(s.upTo(16, 48))
+	if src.s.chance(40) {
+		sid.SID = netip.PrefixFrom(sid.SID.Addr(), src.s.upTo(56, 80))
+		sid.Flavors, sid.BlockLength = append(sid.Flavors, srv6.NextCSID), uint8(src.s.upTo(16, 48))
 	}
 }
 
 // tunnels: two that send, four that receive.
-func (s Source) tunnels(c *config.Config) {
-	container := func() srv6.ContainerType { return pick(s, srv6.ContainerTypes()...) }
+func (src tableSource) tunnels(c *config.Config) {
+	container := func() srv6.ContainerType { return pick(src.s, srv6.ContainerTypes()...) }
 	c.Tunnels = []gtpu.Tunnel{
-		{Name: "far4", Remote: ip("10.8.0.8"), RemoteTEID: s.Uint32() | 1},
-		{Name: "far6", Remote: ip("2001:db8:8::8"), RemoteTEID: s.Uint32() | 1},
+		{Name: "far4", Remote: ip("10.8.0.8"), RemoteTEID: src.s.Uint32() | 1},
+		{Name: "far6", Remote: ip("2001:db8:8::8"), RemoteTEID: src.s.Uint32() | 1},
 		{Name: "main", LocalTEID: 0x100, Decapsulate: true},
 		{Name: "table", LocalTEID: 0x101, Decapsulate: true, Table: 100},
-		{Name: "policy", LocalTEID: 0xfedc0102, Policy: s.policy()},
+		{Name: "policy", LocalTEID: 0xfedc0102, Policy: src.policy()},
 		{Name: "switch4", LocalTEID: 0x103, SwitchTo: "far4"},
 		{Name: "switch6", LocalTEID: 0x12000104, SwitchTo: "far6"},
 	}
 	for i := range 2 {
-		if t := &c.Tunnels[i]; s.chance(60) {
+		if t := &c.Tunnels[i]; src.s.chance(60) {
 			if t.PDUSessionContainer = container(); t.PDUSessionContainer != srv6.ContainerNone {
-				t.QFI = uint8(s.IntN(64))
+				t.QFI = uint8(src.s.IntN(64))
 			}
 		}
 	}
 }
 
-func (s Source) steering(c *config.Config) {
+func (src tableSource) steering(c *config.Config) {
 	to := func(p string, set func(*srpolicy.Steering)) {
 		st := srpolicy.Steering{Prefix: prefix(p)}
 		set(&st)
 		c.Steering = append(c.Steering, st)
 	}
-	policy := func(st *srpolicy.Steering) { st.Policy = s.policy() }
-	tunnel := func(st *srpolicy.Steering) { st.Tunnel = pick(s, "far4", "far6") }
+	policy := func(st *srpolicy.Steering) { st.Policy = src.policy() }
+	tunnel := func(st *srpolicy.Steering) { st.Tunnel = pick(src.s, "far4", "far6") }
 	to("10.50.0.0/16", policy)
-	to("10.50.7.0/24", pick(s, policy, tunnel))
+	to("10.50.7.0/24", pick(src.s, policy, tunnel))
 	to("2001:db8:50::/48", policy)
-	to("2001:db8:50:7::/64", pick(s, policy, tunnel))
+	to("2001:db8:50:7::/64", pick(src.s, policy, tunnel))
 	to("10.60.0.0/16", tunnel)
 	to("2001:db8:60::/48", tunnel)
-	if s.chance(70) {
+	if src.s.chance(70) {
 		c.GTPU.Pools = []netip.Prefix{prefix("10.45.0.0/24"), prefix("2001:db8:45::/56")}
 	}
-	to("10.45.0.7/32", pick(s, policy, tunnel))
-	to("10.45.0.0/28", pick(s, policy, tunnel))
-	to("2001:db8:45:7::/64", pick(s, policy, tunnel))
-	to("10.99.0.0/24", func(st *srpolicy.Steering) { st.GTP4D = s.gtp4d("2001:db8:d100::", "") })
-	to("10.99.1.0/24", func(st *srpolicy.Steering) { st.GTP4D = s.gtp4d("2001:db8:d200::", s.policy()) })
+	to("10.45.0.7/32", pick(src.s, policy, tunnel))
+	to("10.45.0.0/28", pick(src.s, policy, tunnel))
+	to("2001:db8:45:7::/64", pick(src.s, policy, tunnel))
+	to("10.99.0.0/24", func(st *srpolicy.Steering) { st.GTP4D = src.gtp4d("2001:db8:d100::", "") })
+	to("10.99.1.0/24", func(st *srpolicy.Steering) { st.GTP4D = src.gtp4d("2001:db8:d200::", src.policy()) })
 	port := func(name string, vlans []uint16, p string) {
 		c.Steering = append(c.Steering, srpolicy.Steering{Interface: name, VLANs: vlans, Policy: p})
 	}
-	port("n6", nil, s.policy())
+	port("n6", nil, src.policy())
 	port("n3", []uint16{77}, "l2")
-	port("n6", []uint16{5, 6}, pick(s, s.policy(), "l2"))
+	port("n6", []uint16{5, 6}, pick(src.s, src.policy(), "l2"))
 }
 
-func (s Source) gtp4d(locator, policy string) *srpolicy.GTP4D {
-	source := netip.PrefixFrom(ip("2001:db8:2::"), s.upTo(40, 96))
-	return &srpolicy.GTP4D{SIDPrefix: netip.PrefixFrom(ip(locator), s.upTo(40, 56)), SourcePrefix: source,
-		PDUType: pick(s, srv6.PDUTypes()...), Policy: policy}
+func (src tableSource) gtp4d(locator, policy string) *srpolicy.GTP4D {
+	source := netip.PrefixFrom(ip("2001:db8:2::"), src.s.upTo(40, 96))
+	return &srpolicy.GTP4D{SIDPrefix: netip.PrefixFrom(ip(locator), src.s.upTo(40, 56)), SourcePrefix: source,
+		PDUType: pick(src.s, srv6.PDUTypes()...), Policy: policy}
 }
 
 // nextHops: routes with one to three next hops each, and adjacencies for most
 // of what tables name; some links are too small, some neighbours are the
 // kernel's.
-func (s Source) nextHops(n *model.Network) {
+func (src tableSource) nextHops(n *model.Network) {
 	for i := range 4 {
 		for _, a := range []string{"fd00::%d", "10.200.1.%d"} {
-			s.adjacency(n, model.Key{NextHop: ip(fmt.Sprintf(a, i+1)), Interface: "n6"}, 100)
+			src.adjacency(n, model.Key{NextHop: ip(fmt.Sprintf(a, i+1)), Interface: "n6"}, 100)
 		}
 	}
-	s.adjacency(n, model.Key{Interface: "n6"}, 100)
+	src.adjacency(n, model.Key{Interface: "n6"}, 100)
 	names := []netip.Addr{ip("fd00::a1"), ip("fd00::a2"), ip("10.200.0.1"), ip("2001:db8:e7:1234::5"), ip("10.8.0.8"), ip("2001:db8:8::8")}
 	known := map[netip.Addr]bool{}
 	for _, p := range n.Config.Policies {
@@ -250,43 +255,43 @@ func (s Source) nextHops(n *model.Network) {
 	}
 	for _, name := range names {
 		if !known[name] {
-			s.adjacency(n, model.Key{NextHop: name}, 85)
+			src.adjacency(n, model.Key{NextHop: name}, 85)
 			known[name] = true
 		}
 	}
 	for _, table := range []uint32{0, 100} {
-		s.route(n, table, "::/0", "fd00::%d")
-		s.route(n, table, "0.0.0.0/0", "10.200.1.%d")
-		s.route(n, table, "2001:db8:e::/48", "fd00::%d")
-		s.route(n, table, "10.2.0.0/16", "10.200.1.%d")
+		src.route(n, table, "::/0", "fd00::%d")
+		src.route(n, table, "0.0.0.0/0", "10.200.1.%d")
+		src.route(n, table, "2001:db8:e::/48", "fd00::%d")
+		src.route(n, table, "10.2.0.0/16", "10.200.1.%d")
 	}
 }
 
-func (s Source) route(n *model.Network, table uint32, p, next string) {
-	if s.chance(20) {
+func (src tableSource) route(n *model.Network, table uint32, p, next string) {
+	if src.s.chance(20) {
 		return
 	}
 	r := model.Route{Table: table, Prefix: prefix(p)}
-	for range s.upTo(1, pick(s, 1, 3)) {
-		r.Via = append(r.Via, model.Key{NextHop: ip(fmt.Sprintf(next, s.upTo(1, 4))), Interface: "n6"})
+	for range src.s.upTo(1, pick(src.s, 1, 3)) {
+		r.Via = append(r.Via, model.Key{NextHop: ip(fmt.Sprintf(next, src.s.upTo(1, 4))), Interface: "n6"})
 	}
 	n.Routes = append(n.Routes, r)
 }
 
 // serial makes each adjacency's address its own.
-func (s Source) adjacency(n *model.Network, key model.Key, percent int) {
-	if !s.chance(percent) {
+func (src tableSource) adjacency(n *model.Network, key model.Key, percent int) {
+	if !src.s.chance(percent) {
 		return
 	}
-	a := model.Adjacency{Key: key, Out: pick(s, "n3", "n6", "n6"), MTU: pick(s, 300, 1400, 1500, 9000),
+	a := model.Adjacency{Key: key, Out: pick(src.s, "n3", "n6", "n6"), MTU: pick(src.s, 300, 1400, 1500, 9000),
 		Src: model.MAC{2, 0, 0, 0, 6, 1}, Dst: model.MAC{2, 0, 0, 1}}
 	binary.BigEndian.PutUint16(a.Dst[4:], uint16(len(n.Adjacencies)))
 	if key == (model.Key{Interface: "n6"}) {
 		a.Out = "n6"
 	} else {
-		a.Pass = s.chance(8)
-		for range s.IntN(3) {
-			a.VLAN = append(a.VLAN, model.VLAN{TPID: pick(s, uint16(0x8100), 0x88a8), ID: uint16(s.upTo(1, 4094))})
+		a.Pass = src.s.chance(8)
+		for range src.s.IntN(3) {
+			a.VLAN = append(a.VLAN, model.VLAN{TPID: pick(src.s, uint16(0x8100), 0x88a8), ID: uint16(src.s.upTo(1, 4094))})
 		}
 	}
 	n.Adjacencies = append(n.Adjacencies, a)
