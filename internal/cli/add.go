@@ -162,8 +162,8 @@ func (d adder) asFlags(list config.Errors) error {
 	return list
 }
 
-// add adds what has no noun too: settings such as gtpu.
-func (a *app) add() *cobra.Command {
+// addCommand also adds settings without a noun, such as gtpu.
+func addCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "add FILE", Short: "Add or replace the resources in a part of a configuration file",
 		Args: cmdline.Exactly(1, "one FILE (- for standard input)"),
@@ -183,8 +183,8 @@ func (a *app) add() *cobra.Command {
 	return c
 }
 
-// delete deletes what has no noun too: settings such as gtpu.
-func (a *app) delete() *cobra.Command {
+// deleteCommand also deletes settings without a noun, such as gtpu.
+func deleteCommand(a *app) *cobra.Command {
 	kinds := []string{
 		string(agent.KindInterface), string(agent.KindLocator), string(agent.KindSID), string(agent.KindPolicy),
 		string(agent.KindCandidatePath), string(agent.KindSteering), string(agent.KindTunnel), string(agent.KindSlice), string(agent.KindSettings),

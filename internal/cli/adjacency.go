@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 )
 
-func (a *app) adjacencies() *cobra.Command {
+func adjacencyCommand(a *app) *cobra.Command {
 	return noun[agent.AdjacencyStatus]{
 		kind: "adjacency", aliases: []string{"adjacencies"}, keyName: "KEY",
 		short:  "Next hops, and whether each is ready",

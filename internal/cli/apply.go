@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
-func (a *app) apply() *cobra.Command {
+func applyCommand(a *app) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "apply FILE", Short: "Apply a configuration file, changing only what differs",
@@ -41,8 +41,8 @@ changes. Resources that "add" added stay. If anything is wrong, nothing changes.
 	return c
 }
 
-// config prints what runs, as apply would take it.
-func (a *app) config() *cobra.Command {
+// configCommand prints the running configuration in the form that apply takes.
+func configCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "config", Short: "Print the running configuration, as apply accepts it", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 )
 
-func (a *app) associations() *cobra.Command {
+func associationCommand(a *app) *cobra.Command {
 	return noun[agent.AssociationStatus]{
 		kind: "association", aliases: []string{"associations"}, keyName: "NODE",
 		short:  "PFCP associations with SMFs",

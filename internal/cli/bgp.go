@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 )
 
-func (a *app) bgp() *cobra.Command {
+func bgpCommand(a *app) *cobra.Command {
 	return noun[agent.BGPPeerStatus]{
 		kind: "bgp", keyName: "PEER",
 		short:  "BGP sessions, which carry candidate paths of SR policies",

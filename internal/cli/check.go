@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
-func (a *app) check() *cobra.Command {
+func checkCommand(a *app) *cobra.Command {
 	var offline bool
 	c := &cobra.Command{
 		Use: "check FILE", Short: "Check a configuration file; no daemon is needed",

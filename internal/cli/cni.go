@@ -15,14 +15,14 @@ import (
 	"github.com/culvert-net/culvert/internal/cni/install"
 )
 
-// cni are the steps of a node's pod in a cluster, as its containers run them.
-func (a *app) cni() *cobra.Command {
+// cniCommand has the steps that the containers of a node's pod run in a cluster.
+func cniCommand(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "cni", Short: "Prepare a node for pods: kernel settings, plugin, readiness"}
-	c.AddCommand(a.cniPrepare(), a.cniInstall(), a.cniUninstall(), a.cniReady())
+	c.AddCommand(cniPrepareCommand(), cniInstallCommand(), cniUninstallCommand(), cniReadyCommand(a))
 	return c
 }
 
-func (a *app) cniPrepare() *cobra.Command {
+func cniPrepareCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "prepare", Short: "Set up the kernel to forward between pods, uplinks and the node", Args: cmdline.NoArgs,
 		Long: `Sets the kernel to forward IPv4 and IPv6, to keep accepting router advertisements,
@@ -56,7 +56,7 @@ func confFlags(c *cobra.Command, f *install.Files) {
 	c.Flags().StringSliceVar(&f.Chain, "cni-chain", []string{"portmap", "bandwidth"}, "`plugins` to run after ours, if the runtime has them")
 }
 
-func (a *app) cniInstall() *cobra.Command {
+func cniInstallCommand() *cobra.Command {
 	var f install.Files
 	c := &cobra.Command{
 		Use: "install", Short: "Install the plugin for the container runtime", Args: cmdline.NoArgs,
@@ -74,7 +74,7 @@ configuration as soon as pods can be added (culvert run --cni-conf-dir).`,
 	return c
 }
 
-func (a *app) cniUninstall() *cobra.Command {
+func cniUninstallCommand() *cobra.Command {
 	var f install.Files
 	var stay bool
 	c := &cobra.Command{
@@ -118,7 +118,7 @@ func announce(ctx context.Context, f install.Files, readiness func() (agent.PodR
 	}
 }
 
-func (a *app) cniReady() *cobra.Command {
+func cniReadyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "ready", Short: "Show whether pods can be added, as CNI's STATUS does; the exit code is 1 if not", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

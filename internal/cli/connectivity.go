@@ -25,10 +25,10 @@ const (
 	defaultDaemonSet     = "culvert"
 )
 
-// connectivity tests a cluster's network.
-func (a *app) connectivity() *cobra.Command {
+// connectivityCommand tests a cluster's network.
+func connectivityCommand(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "connectivity", Short: "Test the network of a Kubernetes cluster, with pods on its nodes"}
-	c.AddCommand(a.connectivityTest(), a.connectivityClean(), a.connectivityServe(), a.connectivityListening(), a.connectivityProbe())
+	c.AddCommand(connectivityTestCommand(a), connectivityCleanCommand(a), connectivityServeCommand(), connectivityListeningCommand(), connectivityProbeCommand())
 	return c
 }
 
@@ -47,7 +47,7 @@ func (a *app) agentFlags(c *cobra.Command, o *operator.Options) {
 	f.StringVar(&o.DaemonSet, "daemonset", defaultDaemonSet, "`name` of the agents' DaemonSet")
 }
 
-func (a *app) connectivityTest() *cobra.Command {
+func connectivityTestCommand(a *app) *cobra.Command {
 	var where operator.Options
 	o := connectivity.Options{Ports: connectivity.Ports{Service: 80}}
 	var outside []string
@@ -183,7 +183,7 @@ func (a *app) printConnectivity(c *cobra.Command, r *connectivity.Report, verbos
 	})
 }
 
-func (a *app) connectivityClean() *cobra.Command {
+func connectivityCleanCommand(a *app) *cobra.Command {
 	var where operator.Options
 	c := &cobra.Command{
 		Use: "clean", Short: "Delete what an interrupted test, or one with --keep, left behind", Args: cmdline.NoArgs,
@@ -202,8 +202,8 @@ func (a *app) connectivityClean() *cobra.Command {
 	return c
 }
 
-// connectivityServe is what the test's pods run.
-func (a *app) connectivityServe() *cobra.Command {
+// connectivityServeCommand is what the test's pods run.
+func connectivityServeCommand() *cobra.Command {
 	s := probe.Server{Name: os.Getenv("NODE_NAME")}
 	c := &cobra.Command{
 		Use: "serve", Short: "Be a pod of a test", Args: cmdline.NoArgs, Hidden: true,
@@ -213,8 +213,8 @@ func (a *app) connectivityServe() *cobra.Command {
 	return c
 }
 
-// connectivityListening is how the kubelet knows that the pod serves.
-func (a *app) connectivityListening() *cobra.Command {
+// connectivityListeningCommand tells the kubelet whether the pod serves.
+func connectivityListeningCommand() *cobra.Command {
 	var port uint16
 	c := &cobra.Command{
 		Use: "listening", Short: "Whether this pod of a test serves", Args: cmdline.NoArgs, Hidden: true,
@@ -231,8 +231,8 @@ func (a *app) connectivityListening() *cobra.Command {
 	return c
 }
 
-// connectivityProbe is what a test runs in its pods.
-func (a *app) connectivityProbe() *cobra.Command {
+// connectivityProbeCommand is what a test runs in its pods.
+func connectivityProbeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "probe", Short: "Send what standard input lists, and write what became of it", Args: cmdline.NoArgs, Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {

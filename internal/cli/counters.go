@@ -38,7 +38,7 @@ type tunnelCounter struct {
 	Sent     agent.Counter `json:"sent"`
 }
 
-func (a *app) counters() *cobra.Command {
+func countersCommand(a *app) *cobra.Command {
 	var watch time.Duration
 	c := &cobra.Command{
 		Use: "counters", Short: "Show all counters: outcomes, SIDs, policies, segment lists, tunnels",

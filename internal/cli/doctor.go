@@ -74,7 +74,7 @@ func membership(c *config.Config) *api.Membership {
 	return m
 }
 
-func (a *app) doctor() *cobra.Command {
+func doctorCommand(a *app) *cobra.Command {
 	var file string
 	var fix, remote bool
 	var files install.Files

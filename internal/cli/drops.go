@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
-func (a *app) drops() *cobra.Command {
+func dropsCommand(a *app) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use: "drops", Short: "Show why packets were dropped", Args: cmdline.NoArgs,

@@ -59,7 +59,7 @@ type inject struct {
 	form     string
 }
 
-func (a *app) inject() *cobra.Command {
+func injectCommand(a *app) *cobra.Command {
 	i := inject{app: a}
 	c := &cobra.Command{
 		Use:   "inject [PEER|NODE]...",

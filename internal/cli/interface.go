@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 )
 
-func (a *app) interfaces() *cobra.Command {
+func interfaceCommand(a *app) *cobra.Command {
 	return noun[agent.InterfaceStatus]{
 		kind: agent.KindInterface, aliases: []string{"interfaces", "if"}, keyName: "NAME",
 		short:  "Interfaces that the data path is attached to",

@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 )
 
-func (a *app) locators() *cobra.Command {
+func locatorCommand(a *app) *cobra.Command {
 	return noun[agent.LocatorStatus]{
 		kind: agent.KindLocator, aliases: []string{"locators"}, keyName: "NAME",
 		short:  "Locators: the prefixes of SIDs",

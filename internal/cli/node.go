@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 )
 
-func (a *app) nodes() *cobra.Command {
+func nodeCommand(a *app) *cobra.Command {
 	return noun[agent.NodeStatus]{
 		kind: "node", keyName: "NODE",
 		short:  "The other nodes of the cluster, and the policies that lead to them",

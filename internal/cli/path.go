@@ -62,7 +62,7 @@ type known struct {
 	adjacencies []agent.AdjacencyStatus
 }
 
-func (a *app) path() *cobra.Command {
+func pathCommand(a *app) *cobra.Command {
 	var where operator.Options
 	var byName bool
 	c := &cobra.Command{

@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 )
 
-func (a *app) pods() *cobra.Command {
+func podCommand(a *app) *cobra.Command {
 	return noun[agent.PodStatus]{
 		kind: "pod", aliases: []string{"pods"}, keyName: "NAMESPACE/NAME",
 		short:  "Pods on this node, with their addresses",

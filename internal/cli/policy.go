@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-func (a *app) policies() *cobra.Command {
+func policyCommand(a *app) *cobra.Command {
 	c := noun[agent.PolicyStatus]{
 		kind: agent.KindPolicy, aliases: []string{"policies"}, keyName: "NAME",
 		short:  "SR policies, their segment lists, and the active candidate path",
@@ -42,13 +42,13 @@ func (a *app) policies() *cobra.Command {
   culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46:: --weight 3 --segments 2001:db8:12:1::,2001:db8:2:d46:: --weight 1`,
 		},
 	}.command(a)
-	c.AddCommand(a.inject())
+	c.AddCommand(injectCommand(a))
 	return c
 }
 
 var preferenceField = field{name: "preference", about: "preference of this candidate path: the valid path with the highest is active (default 100)"}
 
-func (a *app) candidatePaths() *cobra.Command {
+func candidatePathCommand(a *app) *cobra.Command {
 	return noun[agent.CandidatePathStatus]{
 		kind: agent.KindCandidatePath, aliases: []string{"candidate-paths"}, keyName: "NAME",
 		short:  "Candidate paths of SR policies, besides the policies' own segment lists",

@@ -82,20 +82,29 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems.`,
 // commandTable is every command of this package; each stands in its own file.
 func commandTable(a *app) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
-		groupDaemon: {a.run(), a.check(), a.apply(), a.add(), a.delete(), a.config(), a.schema(), a.unpin()},
-		groupState:  {a.interfaces(), a.locators(), a.sids(), a.policies(), a.candidatePaths(), a.steering(), a.tunnels(), a.slices()},
-		groupSee:    {a.status(), a.bgp(), a.nodes(), a.pods(), a.path(), a.sessions(), a.associations(), a.adjacencies(), a.counters(), a.drops(), a.trace(), a.connectivity(), a.doctor()},
-		groupLab:    laboratory(),
-		groupOther:  {a.cni(), a.versionCommand()},
+		groupDaemon: build(a, runCommand, checkCommand, applyCommand, addCommand, deleteCommand, configCommand, schemaCommand, unpinCommand),
+		groupState:  build(a, interfaceCommand, locatorCommand, sidCommand, policyCommand, candidatePathCommand, steeringCommand, tunnelCommand, sliceCommand),
+		groupSee: build(a, statusCommand, bgpCommand, nodeCommand, podCommand, pathCommand, sessionCommand, associationCommand,
+			adjacencyCommand, countersCommand, dropsCommand, traceCommand, connectivityCommand, doctorCommand),
+		groupLab:   laboratory(),
+		groupOther: build(a, cniCommand, versionCommand),
 	}
 }
 
-// read calls the daemon for what it is answered at once.
+func build(a *app, constructors ...func(*app) *cobra.Command) []*cobra.Command {
+	commands := make([]*cobra.Command, len(constructors))
+	for i, construct := range constructors {
+		commands[i] = construct(a)
+	}
+	return commands
+}
+
+// read calls the daemon and expects its answer within readTimeout.
 func (a *app) read(c *cobra.Command, f func(context.Context, *api.Client) error) error {
 	return a.call(c, readTimeout, f)
 }
 
-// change calls the daemon for what may take a while.
+// change calls the daemon for a change, within changeTimeout.
 func (a *app) change(c *cobra.Command, f func(context.Context, *api.Client) error) error {
 	return a.call(c, changeTimeout, f)
 }

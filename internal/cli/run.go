@@ -22,7 +22,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 )
 
-func (a *app) run() *cobra.Command {
+func runCommand(a *app) *cobra.Command {
 	var file, pinPath, statePath string
 	var files install.Files
 	c := &cobra.Command{

@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/internal/cmdline"
 )
 
-func (a *app) schema() *cobra.Command {
+func schemaCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "schema", Short: "Print the JSON schema of the configuration file", Args: cmdline.NoArgs,
 		Long: `Print the JSON schema of the configuration file. Editors use it to complete and

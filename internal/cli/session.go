@@ -15,9 +15,9 @@ import (
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
-// sessions is no noun as the others are: there may be a million.
-func (a *app) sessions() *cobra.Command {
-	c := a.sessionList("session")
+// sessionCommand is not a noun[T] because a node may have a million sessions.
+func sessionCommand(a *app) *cobra.Command {
+	c := sessionListCommand(a, "session")
 	c.Aliases = []string{"sessions"}
 	c.Short = "PFCP sessions of a user plane function"
 	show := &cobra.Command{
@@ -26,12 +26,12 @@ func (a *app) sessions() *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return a.showSession(c, args[0]) },
 	}
 	a.outputFlag(show)
-	c.AddCommand(a.sessionList("list"), show)
+	c.AddCommand(sessionListCommand(a, "list"), show)
 	return c
 }
 
-// sessionList lists, by whichever name.
-func (a *app) sessionList(name string) *cobra.Command {
+// sessionListCommand lists the sessions, as "session" and as "session list".
+func sessionListCommand(a *app, name string) *cobra.Command {
 	var f agent.SessionFilter
 	var ue, teid string
 	c := &cobra.Command{

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-func (a *app) sids() *cobra.Command {
+func sidCommand(a *app) *cobra.Command {
 	return noun[agent.SIDStatus]{
 		kind: agent.KindSID, aliases: []string{"sids"}, keyName: "PREFIX",
 		short:  "Local SIDs and their behaviours",

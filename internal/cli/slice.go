@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/slice"
 )
 
-func (a *app) slices() *cobra.Command {
+func sliceCommand(a *app) *cobra.Command {
 	return noun[agent.SliceStatus]{
 		kind: agent.KindSlice, aliases: []string{"slices"}, keyName: "NAME",
 		short:  "Network slices of a user plane function, and their transport",

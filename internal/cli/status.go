@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
-func (a *app) status() *cobra.Command {
+func statusCommand(a *app) *cobra.Command {
 	var cluster bool
 	var where operator.Options
 	c := &cobra.Command{

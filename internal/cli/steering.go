@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-func (a *app) steering() *cobra.Command {
+func steeringCommand(a *app) *cobra.Command {
 	return noun[agent.SteeringStatus]{
 		kind: agent.KindSteering, keyName: "MATCH",
 		short:  "Steering of packets into policies, tunnels and H.M.GTP4.D",

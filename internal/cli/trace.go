@@ -18,7 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
-func (a *app) trace() *cobra.Command {
+func traceCommand(a *app) *cobra.Command {
 	var count int
 	var limit time.Duration
 	c := &cobra.Command{

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-func (a *app) tunnels() *cobra.Command {
+func tunnelCommand(a *app) *cobra.Command {
 	return noun[agent.TunnelStatus]{
 		kind: agent.KindTunnel, aliases: []string{"tunnels"}, keyName: "NAME",
 		short:  "GTP-U tunnels",

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
-func (a *app) unpin() *cobra.Command {
+func unpinCommand(a *app) *cobra.Command {
 	var pinPath string
 	c := &cobra.Command{
 		Use: "unpin", Short: "Detach the data path and remove its pins: forwarding stops",

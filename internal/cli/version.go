@@ -16,7 +16,7 @@ type versionInfo struct {
 	System  string `json:"system"`
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "Show the version of this program", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
