@@ -235,7 +235,7 @@ func (a *app) oneStep(c *cobra.Command, v smfVerb, f *smfFlags, saved *smf.Saved
 	return err
 }
 
-// doStep does the step, after an association where there is none yet.
+// doStep does the step. It first sets up the association unless one exists.
 func doStep(ctx context.Context, runner *smf.Runner, saved *smf.Saved, v smfVerb, step smf.Step) (smf.StepResult, error) {
 	if v.template && (saved == nil || saved.UPFStarted.IsZero()) {
 		if first := runner.Do(ctx, smf.Step{Do: "associate"}); !first.OK {
@@ -400,7 +400,7 @@ func statePath(upf string) (string, error) {
 	return filepath.Join(dir, "culvert", "smf-"+strings.NewReplacer(":", "_", "[", "", "]", "").Replace(upf)+".json"), nil
 }
 
-// loadState is nil where there is none, or none is wanted.
+// loadState returns nil if the file does not exist, or if fresh is set.
 func loadState(path string, fresh bool) (*smf.Saved, error) {
 	if fresh {
 		return nil, nil

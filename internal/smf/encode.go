@@ -144,7 +144,7 @@ func (e *encoder) fseid() *ie.IE {
 	return ie.NewFSEID(e.id.cpSEID, nil, e.addr.AsSlice())
 }
 
-// instance returns the network instance; nil: there is none.
+// instance returns the network instance, or nil if the session names none.
 func (e *encoder) instance() *ie.IE {
 	switch name := e.spec.NetworkInstance; {
 	case name == "":
@@ -337,7 +337,7 @@ func (e *encoder) toAccess(endMarker bool) *ie.IE {
 	}
 	return ie.NewUpdateForwardingParameters(ie.NewDestinationInterface(uint8(session.Access)), e.instance(), outer(e.id.access),
 		e.interfaceType(e.accessType()),
-		when(endMarker || e.dialect == Free5GC, ie.NewPFCPSMReqFlags(flags))) // free5GC says so even if there are none
+		when(endMarker || e.dialect == Free5GC, ie.NewPFCPSMReqFlags(flags))) // free5GC sends this IE even without a flag
 }
 
 func outer(p endpoint) *ie.IE {

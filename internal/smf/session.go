@@ -34,8 +34,8 @@ func one(r Result, err error) ([]Usage, error) {
 	return r.Usage[0].Reports, err
 }
 
-// Establish makes one session, and tells the UPF its gNB's tunnel, where spec
-// has one. On failure there is none.
+// Establish establishes one session. If spec has a gNB's tunnel, it then sends the
+// UPF that tunnel. If Establish fails, no session is left.
 func (c *Client) Establish(ctx context.Context, spec Spec) (Session, error) {
 	spec.Count = 1
 	if spec.Name == "" {

@@ -13,7 +13,7 @@ import (
 // from the goroutine that reads answers.
 type timer struct {
 	fd   int      // file's, which asked for it would make it block
-	file *os.File // read by way of the runtime's poller
+	file *os.File // the runtime's poller reads it
 }
 
 func newTimer() (timer, error) {

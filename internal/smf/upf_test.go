@@ -196,7 +196,7 @@ func (u *upf) established(m *message.SessionEstablishmentRequest, ies []*ie.IE) 
 	return message.NewSessionEstablishmentResponse(0, 0, cp.SEID, m.SequenceNumber, 0, ies...)
 }
 
-// child is the first IE of a type within another; nil: there is none.
+// child returns the first IE of a type within another, or nil.
 func child(i *ie.IE, kind uint16) *ie.IE {
 	if i == nil {
 		return nil
@@ -222,7 +222,7 @@ func (u *upf) of(kind uint8) []request {
 	return list
 }
 
-// lastModification is what was asked for last.
+// lastModification returns the latest modification request.
 func (u *upf) lastModification() *message.SessionModificationRequest {
 	u.t.Helper()
 	list := u.of(message.MsgTypeSessionModificationRequest)

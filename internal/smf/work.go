@@ -334,7 +334,7 @@ func (w *work) fillOne(i int) *transaction {
 // answeredWork is what all transactions of works have as done.
 func answeredWork(t *transaction, h *header, at time.Duration) { t.owner.done(t, h, at) }
 
-// done takes an answer, or that there is none.
+// done records the answer to a transaction; h is nil if the UPF sent none.
 func (w *work) done(t *transaction, h *header, at time.Duration) {
 	w.underWay--
 	if h == nil {
