@@ -28,8 +28,8 @@ type Check struct {
 	Detail string `json:"detail"`
 	// Fix says what to do, empty if nothing is.
 	Fix string `json:"fix,omitempty"`
-	// Command mends it when it is run on this machine, in this network
-	// namespace; empty if no single command does.
+	// Command fixes the problem when a user runs it on this machine, in this
+	// network namespace. It is empty if no single command does.
 	Command []string `json:"command,omitempty"`
 }
 
@@ -40,8 +40,8 @@ type Probe func() map[string]error
 // Options are what Run is told.
 type Options struct {
 	Features, PodFeatures Probe
-	// Interfaces are those of the configuration, where XDP runs; all Ethernet links
-	// that are up, if there are none and the node is in no cluster.
+	// Interfaces are those of the configuration, where XDP runs. If the configuration
+	// names none and the node is in no cluster, they are all Ethernet links that are up.
 	Interfaces []string
 	// Overlay is of a member of a cluster; one that is found here is, too.
 	Overlay *Overlay
@@ -88,7 +88,7 @@ func probed(o Options) (checks []Check) {
 	return checks
 }
 
-// Worst is the worst level among checks, OK if there are none.
+// Worst returns the worst level among checks, or OK for an empty list.
 func Worst(checks []Check) Level {
 	worst := OK
 	for _, c := range checks {
@@ -168,14 +168,14 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 	return checks
 }
 
-// fix is a check with a command that mends it.
+// fix returns the check with a command that fixes the problem.
 func (c Check) fix(format string, args ...any) Check {
 	c.Fix = fmt.Sprintf(format, args...)
 	c.Command = strings.Fields(c.Fix)
 	return c
 }
 
-// advice is a check with words on how to mend it.
+// advice returns the check with a text that says how to fix the problem.
 func (c Check) advice(format string, args ...any) Check {
 	c.Fix = fmt.Sprintf(format, args...)
 	return c

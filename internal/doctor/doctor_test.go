@@ -32,7 +32,7 @@ func inside(t *testing.T, ns *netns.NS, o Options) (checks []Check) {
 	return checks
 }
 
-// Each command that is given mends what it is given for, on a real kernel.
+// Each command that a check suggests fixes its problem on a real kernel.
 func TestFixesMend(t *testing.T) {
 	ns := netns.New(t)
 	netns.Veth(t, ns, "v0", ns, "v1")

@@ -12,7 +12,7 @@ import (
 // Overlay is what there is to know of a member of a cluster; its zero value: that
 // it is one.
 type Overlay struct {
-	Uplinks []string   // where the programs for tunnels run; what routes leave by, if there are none
+	Uplinks []string   // where the programs for tunnels run; empty: the interfaces of the routes
 	Address netip.Addr // this node's in the underlay; not valid: one of the first uplink
 	Nodes   []Node     // the others
 	// BinDir and ConfDir are the container runtime's folders of plugins and of
