@@ -57,8 +57,8 @@ func (a *agentClient) ask(patience time.Duration, call func(context.Context) err
 	}
 }
 
-// transient says that the agent may answer otherwise soon. One that has too much
-// to do goes on with what it was asked, and answers who asks again at once.
+// transient reports whether a second request may soon succeed. An agent that is
+// slow finishes the first request, and then answers the repeated one at once.
 func transient(err error) bool {
 	return connect.CodeOf(err) == connect.CodeUnavailable || late(err) || brokenOff(err)
 }

@@ -229,8 +229,8 @@ func setMTU(h *netlink.Handle, name string, mtu int) error {
 	return nil
 }
 
-// cutUp has the pod cut up itself what the kernel could not cut up in a tunnel of
-// IPv6 after it: many packets in one of SCTP, and of tunnels of the pod's own.
+// cutUp makes the pod segment the packets that the kernel cannot segment inside a
+// tunnel of IPv6: bundled SCTP packets, and packets in the pod's own tunnels.
 func cutUp(name string) error {
 	tool, err := ethtool.NewEthtool()
 	if err != nil {

@@ -12,9 +12,10 @@ const mostBits = 62
 // offsets of a prefix's addresses from its first.
 type offsets struct{ first, last uint64 }
 
-// usable are the addresses for pods: not that of the network (in IPv6 the
-// Subnet-Router anycast address, RFC 4291 section 2.6.1), not the next, which is
-// the node's, and not IPv4's broadcast. ok is false where there is none.
+// usable returns the addresses of a prefix that pods can use: not the network
+// address (in IPv6 the Subnet-Router anycast address, RFC 4291 section 2.6.1), not
+// the next one, which is the node's, and not IPv4's broadcast address. ok is false
+// if the prefix has no such address.
 func usable(p netip.Prefix) (o offsets, ok bool) {
 	bits := min(p.Addr().BitLen()-p.Bits(), mostBits)
 	o = offsets{2, 1<<bits - 1}

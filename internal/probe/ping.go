@@ -147,8 +147,8 @@ func (r *pinger) fill() error {
 	return nil
 }
 
-// pathMTU is what this host knows of it, in octets. To connect again looks up the
-// route, which an ICMP error takes away.
+// pathMTU returns the path MTU in octets as this host knows it. It connects again
+// to look up the route, because an ICMP error removes the cached one.
 func (r *pinger) pathMTU() (int, error) {
 	if err := unix.Connect(r.fd, sockaddr(r.To, r.Port)); err != nil {
 		return 0, err
