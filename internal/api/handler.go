@@ -49,7 +49,7 @@ type Finding struct {
 	Level  string `json:"level"` // ok, warn or fail
 	Detail string `json:"detail"`
 	Fix    string `json:"fix,omitempty"`
-	// Command mends it; empty if no single command does.
+	// Command fixes the problem; empty if no single command does.
 	Command []string `json:"command,omitempty"`
 }
 
@@ -243,8 +243,8 @@ func (h *handler) Doctor(ctx context.Context, r *pb.DoctorRequest) (*pb.DoctorRe
 	return &pb.DoctorResponse{Findings: findings}, err
 }
 
-// membership is what was asked for and what the daemon was told; who is no member
-// yet has no status and no nodes.
+// membership joins the configured overlay with the observed nodes. A node that has
+// not joined yet has no status and no nodes.
 func (h *handler) membership(o *config.Overlay) *Membership {
 	m := &Membership{Uplinks: o.Uplinks, Address: o.Address}
 	if s, err := h.agent.Status(); err == nil && s.Overlay != nil && s.Overlay.Self.Address.IsValid() {

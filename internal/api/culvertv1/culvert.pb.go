@@ -5989,7 +5989,7 @@ func (x *ListSessionsResponse) GetTotal() uint32 {
 // Problem is one reason why a configuration is refused.
 type Problem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Line          int32                  `protobuf:"varint,1,opt,name=line,proto3" json:"line,omitempty"` // of the file; 0 where there is none
+	Line          int32                  `protobuf:"varint,1,opt,name=line,proto3" json:"line,omitempty"` // of the file; 0 if unknown
 	Field         string                 `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
 	Problem       string                 `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	Fix           string                 `protobuf:"bytes,4,opt,name=fix,proto3" json:"fix,omitempty"`
@@ -7468,7 +7468,7 @@ type Finding struct {
 	Level         string                 `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"` // ok, warn or fail
 	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	Fix           string                 `protobuf:"bytes,4,opt,name=fix,proto3" json:"fix,omitempty"`         // what to do; empty if nothing is
-	Command       []string               `protobuf:"bytes,5,rep,name=command,proto3" json:"command,omitempty"` // mends it; empty if no single command does
+	Command       []string               `protobuf:"bytes,5,rep,name=command,proto3" json:"command,omitempty"` // fixes the problem; empty if no single command does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

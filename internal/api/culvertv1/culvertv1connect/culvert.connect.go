@@ -866,9 +866,9 @@ func (UnimplementedCulvertHandler) Doctor(context.Context, *culvertv1.DoctorRequ
 
 // PodsClient is a client for the culvert.v1.Pods service.
 type PodsClient interface {
-	// AddPod gives a pod its addresses, and has packets reach it: all of it, or
-	// nothing. Who asks again gets the same. RESOURCE_EXHAUSTED: no address is
-	// left. UNAVAILABLE: not now, for the reason that is given.
+	// AddPod gives a pod its addresses and makes packets reach it. It does both or
+	// nothing. A repeated request gets the same addresses. RESOURCE_EXHAUSTED: no
+	// address is left. UNAVAILABLE: the agent cannot do it now; the message says why.
 	AddPod(context.Context, *culvertv1.AddPodRequest) (*culvertv1.AddPodResponse, error)
 	// DeletePod takes them back. What is gone is no error.
 	DeletePod(context.Context, *culvertv1.DeletePodRequest) (*culvertv1.DeletePodResponse, error)
@@ -980,9 +980,9 @@ func (c *podsClient) GetPodReadiness(ctx context.Context, req *culvertv1.GetPodR
 
 // PodsHandler is an implementation of the culvert.v1.Pods service.
 type PodsHandler interface {
-	// AddPod gives a pod its addresses, and has packets reach it: all of it, or
-	// nothing. Who asks again gets the same. RESOURCE_EXHAUSTED: no address is
-	// left. UNAVAILABLE: not now, for the reason that is given.
+	// AddPod gives a pod its addresses and makes packets reach it. It does both or
+	// nothing. A repeated request gets the same addresses. RESOURCE_EXHAUSTED: no
+	// address is left. UNAVAILABLE: the agent cannot do it now; the message says why.
 	AddPod(context.Context, *culvertv1.AddPodRequest) (*culvertv1.AddPodResponse, error)
 	// DeletePod takes them back. What is gone is no error.
 	DeletePod(context.Context, *culvertv1.DeletePodRequest) (*culvertv1.DeletePodResponse, error)
