@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the manifest makes Helm makes, changes, and takes away.
+// Helm creates, changes and removes the same objects as the manifest.
 func TestHelmInstalls(t *testing.T) {
 	s := newServer(t)
 	all := manifestIn(t, manifestFile)

@@ -38,8 +38,8 @@ type segmentList struct {
 	Segments []netip.Addr `json:"segments"`
 }
 
-// keepPolicy drops what is not read here of a policy: above all what other nodes
-// say of it, but for how many they are.
+// keepPolicy drops the parts of a policy that this node does not read: above all
+// the status of other nodes. It keeps only their number.
 func (w *Watcher) keepPolicy(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -79,8 +79,8 @@ func nodeStatus(u *unstructured.Unstructured, node string) map[string]any {
 	return nil
 }
 
-// isFor says whether a policy is for the node with these labels. Where a selector
-// takes the far end, too, it is for the others.
+// isFor reports whether a policy is for the node with these labels. A policy's own
+// egress node is not a headend, even if the selector matches it.
 func isFor(u *unstructured.Unstructured, node string, of map[string]string) (bool, error) {
 	if name, _, _ := unstructured.NestedString(u.Object, "spec", "node"); name != "" {
 		return name == node, nil

@@ -1,4 +1,4 @@
-// Package operator is what an operator's commands ask of a cluster, with the
-// operator's own rights: pods and their addresses, commands in containers, and
-// what a connectivity test makes and takes away.
+// Package operator does the work of an operator's commands in a cluster, with the
+// operator's own rights: it lists pods and their addresses, runs commands in
+// containers, and creates and removes the objects of a connectivity test.
 package operator
