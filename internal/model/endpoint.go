@@ -240,8 +240,8 @@ func whole(p []byte, want int) ([]byte, bool) {
 	return p[:v6(p).length()], true
 }
 
-// spent is a copy of a packet with its hop limit or TTL one less; nil and the
-// end of the journey where there is none left.
+// spent returns a copy of a packet with its hop limit or TTL one less; nil and the
+// end of the journey if no hop is left.
 func (j *journey) spent(p []byte, l3 int) ([]byte, Result) {
 	left := v4(p).ttl()
 	if version(p) == 6 {

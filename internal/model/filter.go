@@ -7,7 +7,7 @@ import (
 
 // tpdu is a packet that meets the rules of a session.
 type tpdu struct {
-	packet  []byte   // as it came, cut to its own length
+	packet  []byte   // on arrival, cut to its own length
 	l3      int      // where it starts in the frame
 	qfi     uint8    // of the G-PDU's container
 	message *message // the G-PDU, on the receive side

@@ -265,7 +265,7 @@ func ownChecksum(protocol uint8, l4 []byte) bool {
 	return false
 }
 
-// completeChecksum mends a checksum that a local stack left for hardware: one
+// completeChecksum computes a checksum that a local stack left to hardware: one
 // that equals the folded pseudo-header sum.
 func completeChecksum(p []byte) {
 	var l4 []byte

@@ -266,7 +266,7 @@ func (j *journey) passFinished(packet []byte) Result {
 	return Result{Reason: Passed, Out: append(out, p...), Counts: j.due()}
 }
 
-// completed is an inner packet whose checksum is mended where the port's local
+// completed returns an inner packet, with a completed checksum if the port's local
 // stack may have left it to hardware.
 func (j *journey) completed(p []byte, ip bool) []byte {
 	if !ip || !j.port.PartialChecksum {

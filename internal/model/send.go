@@ -16,7 +16,7 @@ type outbound struct {
 	// where it starts in the frame.
 	quoted []byte
 	l3     int
-	// fragments says that an IPv4 packet without DF is cut up: headends and
+	// fragments says that an IPv4 packet without DF is fragmented: at headends and
 	// decapsulators.
 	fragments bool
 	silent    bool // nobody is told of a packet that is too big

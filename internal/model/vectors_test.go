@@ -29,8 +29,8 @@ const (
 	checksum = "follows from the other differences"
 )
 
-// vector is one capture of another implementation: its input goes through
-// ours, whose output is then its output but for the octets listed.
+// vector is one capture of another implementation: our output for its input must
+// equal its output, apart from the octets listed.
 type vector struct {
 	name    string
 	file    string

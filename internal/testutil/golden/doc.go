@@ -10,7 +10,7 @@
 //     of: two segments
 //     with: {srh: {left: 4}}
 //
-// What is wanted is written by -update from the reference model. Each row's
+// The flag -update writes the expected results from the reference model. Each row's
 // check, which tshark evaluates, is written by hand: it says in the standard's
 // words what the frame must be.
 package golden

@@ -65,7 +65,7 @@ type Want struct {
 	Verdict  string                   `json:"verdict"`          // forwarded, replied, passed, slow_path, dropped
 	Reason   model.Reason             `json:"reason,omitempty"` // of a drop
 	Egress   string                   `json:"egress,omitempty"`
-	Out      packet.Hex               `json:"out,omitempty"` // absent: as it came, or dropped
+	Out      packet.Hex               `json:"out,omitempty"` // absent: unchanged, or dropped
 	Punt     *Punt                    `json:"punt,omitempty"`
 	Copies   []Punt                   `json:"copies,omitempty"` // before Punt
 	Events   []model.Event            `json:"events,omitempty"`
