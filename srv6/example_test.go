@@ -8,7 +8,7 @@ import (
 )
 
 // What a G-PDU to 10.99.0.2 with TEID 0x123 and QFI 5 becomes at H.M.GTP4.D,
-// and what End.M.GTP4.E at the far end reads of it.
+// and what End.M.GTP4.E at the tail end reads from it.
 func ExampleGTP4SID() {
 	locator := netip.MustParsePrefix("2001:db8::/32")
 	sid, err := srv6.GTP4SID(locator, netip.MustParseAddr("10.99.0.2"), srv6.ArgsMobSession{QFI: 5, TEID: 0x123})

@@ -85,7 +85,7 @@ func toGTPURows() []Row {
 			Required:    []string{"source"},
 			Optional:    []string{"pdu_session_container"},
 			MaxLength:   sidBits - ArgsMobSessionBits,
-			// The SRH that it takes away has one segment at least.
+			// The SRH that it removes has at least one segment.
 			Headroom: ipv6Length + udpLength + gtpuPushed - encapsLength(1),
 			Example: `sids:
   - sid: 2001:db8:2:6e::/64
