@@ -30,13 +30,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// node is a namespace with culvert in it and a link, whose far end the test
-// holds.
+// node is a namespace with culvert in it and a link; the test holds the link's
+// other end.
 type node struct {
 	ns                       *netns.NS
 	dir, config, socket, pin string
 	far                      net.Interface
-	packets                  int // a packet socket at the far end
+	packets                  int // a packet socket at the link's other end
 }
 
 func newNode(t *testing.T) *node {
