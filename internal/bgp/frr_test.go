@@ -364,8 +364,8 @@ type vpnRoute struct {
 	}
 }
 
-// A provider edge's prefixes are reached by its SIDs, put together of TLV and
-// label, and it reaches ours by ours; what has another Route Target is not taken.
+// Each side reaches the prefixes of the other provider edge by their SIDs, which are
+// put together of TLV and label. Routes with another Route Target are refused.
 func TestVPNWithFRR(t *testing.T) {
 	t.Parallel()
 	f := router(t)

@@ -20,9 +20,9 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// What a peer may write is handed over as GoBGP does: whatever it is, nothing goes
-// wrong, what is told can be used, and means the same after it was written down and
-// read again.
+// Each target passes what a peer may write on as GoBGP does. Whatever the input,
+// nothing panics, each update that is accepted can be used, and it means the same
+// after it is written and read again.
 
 // FuzzUpdate writes all between the header of an UPDATE and its end.
 func FuzzUpdate(f *testing.F) {

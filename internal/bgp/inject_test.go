@@ -42,7 +42,7 @@ func TestCheckInjections(t *testing.T) {
 	}
 }
 
-// What is the most that may be told arrives.
+// The largest policy that the encoding allows arrives.
 func TestLongestPolicy(t *testing.T) {
 	h := newHeard()
 	own, from := addr("127.94.21.5"), addr("127.94.21.9")

@@ -104,7 +104,7 @@ withdraw color 100, endpoint fd11::1000, distinguisher 0
 	told.waits(t, "a headend keeps what it was told", func(p map[uint32]bgp.Path) bool { return p[102].Preference == 50 })
 }
 
-// Who tells somebody that is not there is told so, and not every time that it looks.
+// A peer that does not listen is reported once, not at each attempt to connect.
 func TestInjectToNobody(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paths.yaml")
 	if err := os.WriteFile(file, []byte("paths:\n"+fmt.Sprintf(onePath, 100, "10.0.0.5", 200)), 0o600); err != nil {

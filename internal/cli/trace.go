@@ -50,7 +50,7 @@ func traceCommand(a *app) *cobra.Command {
 	return c
 }
 
-// errEnough ends a trace that has shown what was asked for.
+// errEnough ends a trace that has shown as many packets as the user requested.
 var errEnough = errors.New("enough")
 
 func (a *app) follow(ctx context.Context, c *cobra.Command, client *api.Client, filter agent.TraceFilter, count int) error {

@@ -104,9 +104,9 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// Each case changes one thing in the good configuration: what stands before
-// the arrow becomes what stands behind it. What is wanted is line and field,
-// and words that the problem and the fix have.
+// Each case changes one thing in the good configuration: it replaces the text before
+// the arrow by the text behind it. The case states the expected line and field, and
+// words that the problem and the fix must have.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, old, new string
@@ -348,8 +348,8 @@ candidate_paths:
 	}
 }
 
-// All that is wrong is said at once, in the order of the file.
-// Lists of segments are shared with who told them: nothing is filled in there.
+// The caller shares lists of segments with the configuration: defaults are filled
+// in only in a copy.
 func TestDefaultsAreInACopy(t *testing.T) {
 	lists := []srpolicy.SegmentList{{Segments: []netip.Addr{netip.MustParseAddr("fc00::1")}}}
 	c := config.Config{Policies: []srpolicy.Policy{{SegmentLists: lists}}, CandidatePaths: []srpolicy.CandidatePath{{SegmentLists: lists}}}
@@ -359,6 +359,7 @@ func TestDefaultsAreInACopy(t *testing.T) {
 	}
 }
 
+// Parse reports all errors at once, in the order of the file.
 func TestAllErrors(t *testing.T) {
 	_, err := config.Parse([]byte("interfaces:\n  - nam: a\n  - name: [b]\nlog:\n  lvl: info\nsids: 7\n"))
 	var lines []int

@@ -8,7 +8,7 @@ import (
 
 // Error is one reason to refuse a configuration.
 type Error struct {
-	Line  int    `json:"line,omitempty"` // of the file; 0 where there is none
+	Line  int    `json:"line,omitempty"` // of the file; 0 if unknown
 	Field string `json:"field"`          // as in sids[3].next_hop
 	// Resource names the resource of Field by its key, as in "sid 2001:db8:1::/64".
 	// Without a file nobody can count to sids[3].

@@ -138,8 +138,8 @@ func (h *Host) DeleteEntry() error {
 	return nil
 }
 
-// RemoveOverlay takes away what the overlay put into the kernel's network: the
-// entry, routes to other nodes, masquerading.
+// RemoveOverlay removes what the overlay added to the kernel's network: the entry,
+// routes to other nodes, masquerading.
 func RemoveOverlay() error {
 	h, err := NewHost()
 	if err != nil {

@@ -37,8 +37,9 @@ func (w *Watcher) KeepAlive(keys []Key) {
 	}
 }
 
-// keep does what KeepAlive asks for until ctx ends. Whoever asks holds up changes of
-// the data path: he does not wait for the kernel's list of neighbours.
+// keep does what KeepAlive requests until ctx ends. It runs apart from KeepAlive's
+// caller, who holds up changes of the data path and must not wait for the kernel's
+// list of neighbours.
 func (w *Watcher) keep(ctx context.Context) {
 	for {
 		select {

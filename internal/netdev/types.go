@@ -99,7 +99,7 @@ type Link struct {
 	Master          int  // bridge, bond or VRF that it is a port of
 	MasterKind      string
 	XDP             XDPFeatures
-	// Program is the id of the XDP program attached, 0 if there is none.
+	// Program is the id of the attached XDP program, or 0.
 	Program uint32
 }
 

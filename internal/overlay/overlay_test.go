@@ -81,7 +81,7 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// words are what is wanted, in few of them.
+// words writes w in a few words.
 func words(w Wanted) string {
 	var out []string
 	for _, p := range w.Policies {

@@ -47,7 +47,7 @@ func sameSet(a, b []netip.Addr) bool {
 	return within(a, b) && within(b, a)
 }
 
-// Wanted is what a node needs in order to reach the others.
+// Wanted is what a node needs to reach the others.
 type Wanted struct {
 	Policies []srpolicy.Policy
 	// Paths are candidate paths of policies that exist without the overlay.
@@ -90,7 +90,7 @@ type builder struct {
 	served         map[netip.Addr][]netip.Addr
 }
 
-// Remote returns what this node needs in order to reach the others.
+// Remote returns what this node needs to reach the others.
 func Remote(c Cluster) Wanted {
 	b := newBuilder(c)
 	for _, n := range c.Nodes {

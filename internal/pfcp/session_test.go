@@ -187,7 +187,7 @@ func TestFTEIDs(t *testing.T) {
 	if after := b.upf.Session(seid).PDRs[1].PDI.TEID; after != before {
 		t.Errorf("TEID %d became %d", before, after)
 	}
-	// Only IPv6, and there is none.
+	// The F-TEID must be an IPv6 one, and the UPF has no IPv6 address.
 	b.upf.v6 = netip.Addr{}
 	wantCause(t, m.tryEstablish(3, pdr(1, ie.NewFTEID(0x06, 0, nil, nil, 0)), toCore).Cause, ie.CauseInvalidFTEIDAllocationOption)
 	b.upf.consistent(t)
@@ -319,7 +319,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// An update names what changes; an IE without a value takes away.
+// An update states only what changes; an IE without a value removes the value.
 func TestUpdates(t *testing.T) {
 	b := newBed(t)
 	m := b.smf(2)

@@ -48,8 +48,8 @@ type UPF interface {
 	Delete(s *session.Session, done func([]session.UsageReport, error))
 	// Drop removes a session without reporting its usage.
 	Drop(seid uint64) error
-	// Session returns a session as the last Establish or Modify left it; nil:
-	// there is none. The server keeps no copy.
+	// Session returns a session as the last Establish or Modify left it, or nil if
+	// it does not exist. The server keeps no copy.
 	Session(seid uint64) *session.Session
 	// Sessions returns all sessions: at the start, those that survived a restart.
 	// The UPF has reserved their TEIDs and UE addresses again by itself.

@@ -113,8 +113,8 @@ type PDI struct {
 	UE []netip.Prefix `json:"ue,omitempty"`
 	// FramedRoutes are networks behind the UE.
 	FramedRoutes []netip.Prefix `json:"framed_routes,omitempty"`
-	// Filters match if any of them does, or if there are none. They include those of
-	// the application.
+	// A packet must match one of Filters, unless the list is empty. They include
+	// the filters of the application.
 	Filters       []Filter `json:"filters,omitempty"`
 	QFIs          []uint8  `json:"qfis,omitempty"` // any of these; none: all
 	ApplicationID string   `json:"application_id,omitempty"`

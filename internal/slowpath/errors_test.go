@@ -84,7 +84,7 @@ func TestICMPErrors(t *testing.T) {
 			t.Errorf("error %d: %q, want %q", i, got[min(i, len(got)-1)], want[i])
 		}
 	}
-	// What is quoted is the packet as it came, without padding.
+	// The error quotes the packet unchanged, without padding.
 	for i, quoted := range [][]byte{long6[14:], short6[14:], short6[14:], long4[14:], short4[14:]} {
 		at := 48
 		if i >= 3 {

@@ -167,7 +167,7 @@ func TestSenderHearsOfSilentNeighbours(t *testing.T) {
 	if a.count("icmp_sent") != 3 || a.count("icmp_limited") != 1 {
 		t.Errorf("%d sent, %d limited", a.count("icmp_sent"), a.count("icmp_limited"))
 	}
-	// They come in any order: of each interface one, but for the last.
+	// They come in any order: one per interface, none of the last.
 	want := map[int]string{
 		5: "192.0.2.1\t\t3\t1\t\t", 6: "\t2001:db8::1\t\t\t1\t3",
 		7: "192.0.2.1\t\t3\t1\t\t", 8: "192.0.2.1\t\t3\t1\t\t",

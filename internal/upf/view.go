@@ -57,7 +57,7 @@ func (u *UPF) List(match func(s *session.Session, slice string) bool, limit int)
 	return views, total, nil
 }
 
-// View views a session. exists is false if there is none.
+// View views a session. exists is false if the UPF has no such session.
 func (u *UPF) View(seid uint64) (v View, exists bool, err error) {
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()

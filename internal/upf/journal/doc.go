@@ -8,7 +8,7 @@
 // The user
 //
 //  1. calls Open, which replays the records of an earlier process;
-//  2. calls Append for each change, before it answers whoever asked for it;
+//  2. calls Append for each change, before it answers the request;
 //  3. calls Renew when Grown says so, with a record of everything that exists.
 //
 // The package starts no goroutines. Journal's methods may be called from any.

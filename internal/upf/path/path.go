@@ -52,7 +52,7 @@ type Paths struct {
 
 type tunnelKey struct{ peer, teid uint32 }
 
-// peer is the far end of a path.
+// peer is the node at the other end of a path.
 type peer struct {
 	addr     netip.Addr
 	number   uint32

@@ -9,8 +9,8 @@ import (
 )
 
 // MatchSlice returns the slice of a session, and its index in list. Of the slices
-// whose S-NSSAI and network instance agree with the session it is the one that
-// says most. found is nil if there is none.
+// that agree with the session's S-NSSAI and network instance, it returns the most
+// specific one. found is nil if no slice agrees.
 func MatchSlice(list []slice.Slice, s *session.Session) (index int, found *slice.Slice) {
 	best := -1
 	for i := range list {
