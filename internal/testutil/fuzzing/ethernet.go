@@ -128,8 +128,8 @@ func (src frameSource) toEthernet() []byte {
 	return frame[:min(len(frame), maxFrame)]
 }
 
-// sessionSID is a SID for sessions with an argument that says the TEID; false:
-// there is none with room for it.
+// sessionSID returns a SID for sessions whose argument is the TEID, or false if no
+// SID has room for it.
 func (src frameSource) sessionSID(teid uint32) (netip.Addr, bool) {
 	for _, sid := range src.n.SessionSIDs {
 		args := srv6.ArgsMobSession{QFI: uint8(src.s.IntN(4)), R: src.s.chance(50), TEID: teid}

@@ -62,7 +62,7 @@ func (s Source) Network() (model.Network, error) {
 	return n, nil
 }
 
-// tableSource makes the entries of a network's tables, but for its sessions.
+// tableSource makes the entries of a network's tables, except its sessions.
 type tableSource struct{ s Source }
 
 func (s Source) tables() tableSource { return tableSource{s} }
