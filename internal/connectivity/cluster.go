@@ -8,21 +8,21 @@ import (
 	"github.com/culvert-net/culvert/internal/overlay"
 )
 
-// Cluster is what is asked of one.
+// Cluster is the test's access to a cluster.
 type Cluster interface {
-	// Nodes are all of the cluster, with the agents on them.
+	// Nodes returns all nodes of the cluster, with the agents on them.
 	Nodes(ctx context.Context) ([]Node, error)
-	// Start makes the test's pods and their Service. Those that are there already
-	// are somebody's: ErrThere.
+	// Start creates the test's pods and their Service. It returns ErrThere if such
+	// pods exist already.
 	Start(ctx context.Context, d Deployment) error
-	// Pods are the test's, as far as they have come.
+	// Pods returns the test's pods that exist so far.
 	Pods(ctx context.Context) ([]Pod, error)
 	Service(ctx context.Context) (Service, error)
 	// Exec runs a command in a container, and returns what it wrote.
 	Exec(ctx context.Context, in Container, stdin io.Reader, command ...string) ([]byte, error)
 	PutPolicy(ctx context.Context, p Policy) error
-	// PolicyState is what a policy's node says of it: Active, Refused, "" for
-	// nothing yet, ... and why.
+	// PolicyState returns the state that a policy's node reports: Active, Refused,
+	// or "" if it has reported none yet; and the reason.
 	PolicyState(ctx context.Context, p Policy) (state, why string, err error)
 	DeletePolicy(ctx context.Context, name string) error
 	// Clean removes everything that tests left behind, waits until it is gone, and
@@ -30,18 +30,18 @@ type Cluster interface {
 	Clean(ctx context.Context) ([]string, error)
 }
 
-// Node is one of the cluster.
+// Node is a node of the cluster.
 type Node struct {
 	Name      string
 	Addresses []netip.Addr // internal ones
 	Agent     Container    // none: there is no culvert on it
 	Problem   string       // of the agent; "": it is ready
-	// Overlay is what it tells the others; none where agents do not speak by the
-	// Kubernetes API.
+	// Overlay is what the node publishes for the others; nil unless agents
+	// communicate through the Kubernetes API.
 	Overlay *overlay.Node
 }
 
-// Container is where a command can run.
+// Container names a container in which the test can run commands.
 type Container struct {
 	Namespace, Pod, Name string
 }
@@ -53,21 +53,21 @@ const (
 	Host   = "host" // in the node's own network
 )
 
-// Roles are all of them.
+// Roles returns all roles.
 func Roles() []string { return []string{Client, Server, Host} }
 
-// Pod is one of the test's.
+// Pod is one of the test's pods.
 type Pod struct {
 	Container
 	Role, Node string
 	Addresses  []netip.Addr
 	Ready      bool
-	// Problem is why it is not ready; Fatal: that does not change by itself.
+	// Problem is why the pod is not ready. Fatal: waiting does not help.
 	Problem string
 	Fatal   bool
 }
 
-// Deployment is what the test's pods are.
+// Deployment describes the test's pods.
 type Deployment struct {
 	Image string // that of the agents unless set
 	Nodes []string
@@ -79,7 +79,7 @@ type Ports struct {
 	Pod, Host, Service uint16
 }
 
-// Service is the one that leads to pods of role Server.
+// Service leads to the pods of role Server.
 type Service struct {
 	Addresses []netip.Addr
 	Port      uint16
@@ -96,16 +96,16 @@ type Policy struct {
 // Family of addresses.
 type Family string
 
-// Both of them, by the names that SRv6Policies use for traffic.
+// The families, by the names that an SRv6Policy uses for its traffic.
 const (
 	IPv4 Family = "IPv4"
 	IPv6 Family = "IPv6"
 )
 
-// Families are both.
+// Families returns both families.
 func Families() []Family { return []Family{IPv4, IPv6} }
 
-// of is the first address of the family.
+// of returns the first address of the family.
 func (f Family) of(list []netip.Addr) (netip.Addr, bool) {
 	for _, a := range list {
 		if a.Is4() == (f == IPv4) {

@@ -1,5 +1,5 @@
-// Package connectivity tests the network of a cluster from inside: it has pods on
-// the nodes, and nodes themselves, send real packets to each other, to Services
-// and along SR policies, and says what arrived. What a cluster is asked for is an
-// interface; internal/kube/operator has it.
+// Package connectivity tests the network of a cluster from inside. Pods on the
+// nodes, and the nodes themselves, send real packets to each other, to Services and
+// along SR policies; the package reports what arrived. It reaches the cluster
+// through the interface Cluster, which internal/kube/operator implements.
 package connectivity

@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/internal/probe"
 )
 
-// arrived wants everything to arrive.
+// arrived fails the row unless everything arrived.
 func arrived(r *Row, a Answer) {
 	count(r, a)
 	switch {
@@ -30,7 +30,7 @@ func count(r *Row, a Answer) {
 	r.Result, r.Sent, r.Received, r.Lost = Pass, a.Sent, a.Received, a.Sent-a.Received
 }
 
-// icmp adds what routers and hosts said.
+// icmp adds the ICMP errors of routers and hosts to the row.
 func icmp(r *Row, list []probe.ICMPError) {
 	for _, e := range list {
 		if e.MTU != 0 {
@@ -41,7 +41,7 @@ func icmp(r *Row, list []probe.ICMPError) {
 	}
 }
 
-// plain is an error of package net in words that say what was seen.
+// plain rewrites an error of package net: it says what the sender observed.
 func plain(text string) string {
 	for _, known := range []struct{ end, words string }{
 		{"i/o timeout", "no answer within 10 s"},
@@ -57,7 +57,7 @@ func plain(text string) string {
 	return text
 }
 
-// transferred adds the rate.
+// transferred is arrived, and adds the rate to the row.
 func transferred(r *Row, a Answer) {
 	arrived(r, a)
 	if r.Result == Pass && a.Seconds > 0 {
@@ -68,7 +68,8 @@ func transferred(r *Row, a Answer) {
 	}
 }
 
-// served wants each pod behind the Service to have answered, where that was tried.
+// served is arrived. For TCP to the ClusterIP, each pod behind the Service must also
+// have answered.
 func (f *field) served(r *Row, a Answer) {
 	arrived(r, a)
 	if r.Result == Fail && a.Received == 0 {
@@ -87,8 +88,8 @@ func (f *field) served(r *Row, a Answer) {
 	}
 }
 
-// full wants packets to arrive that are as long as the sender believes that they
-// can be.
+// full fails the row unless packets of the path's MTU, as the sender knows it,
+// arrive.
 func full(r *Row, a Answer) {
 	arrived(r, a)
 	switch {
@@ -102,7 +103,8 @@ func full(r *Row, a Answer) {
 	}
 }
 
-// beyond wants to be told: by the sender's own interface, or by Packet Too Big.
+// beyond fails the row if packets above the MTU are lost without an error from the
+// sender's own interface or a Packet Too Big.
 func beyond(r *Row, a Answer) {
 	count(r, a)
 	r.Lost = 0

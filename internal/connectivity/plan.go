@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// task is a probe that a pod is asked for, and the row that comes of it.
+// task is a probe that a pod sends, and the row of its result.
 type task struct {
 	row   Row
 	pod   Pod
@@ -26,13 +26,13 @@ const (
 	nodeConnect = 4    // connections to a NodePort
 )
 
-// place is the test's pods of a node.
+// place is a node with the test's pods on it.
 type place struct {
 	name                 string
 	client, server, host Pod
 }
 
-// cluster is what tasks are made of.
+// field is the pods and the Service that tasks use.
 type field struct {
 	places  []place
 	service Service

@@ -24,11 +24,11 @@ type detour struct {
 	rows          []Row
 }
 
-// Preference of the test's paths: before those of most people.
+// Preference of the test's paths: above the one that most users choose.
 const Preference = 1000
 
-// How often a node is asked what it uses, and how many packets show it; how long a
-// policy may take to be used.
+// policyLook is the interval at which the test asks a node for its active path,
+// policyRuns the number of packets that show that the node uses it.
 const (
 	policyLook = 200 * time.Millisecond
 	policyRuns = 50
@@ -94,8 +94,8 @@ func (d *detour) last(f Family) netip.Addr {
 	return list[len(list)-1]
 }
 
-// policy is the detour of a family. A destination whose DT SID nobody else
-// routes comes behind the node's own.
+// policy returns the detour of a family. If only the destination itself routes its
+// DT SID, the node's own SID comes before it.
 func (d *detour) policy(f Family) Policy {
 	list := []netip.Addr{d.via.Overlay.End()}
 	if end := d.to.Overlay.End(); end == d.to.Overlay.Address && d.via.Name != d.to.Name {
@@ -112,7 +112,7 @@ func (d *detour) row(check string, f Family) *Row {
 	return &d.rows[len(d.rows)-1]
 }
 
-// run has packets flow from before the switch until after the way back.
+// run adds and withdraws the detour while packets flow.
 func (d *detour) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -148,7 +148,7 @@ func (d *detour) run(ctx context.Context) error {
 	return nil
 }
 
-// switched puts the detour and takes it away.
+// switched adds the detour, checks it and withdraws it.
 func (d *detour) switched(ctx context.Context) error {
 	if err := d.flows(ctx); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (d *detour) switched(ctx context.Context) error {
 	return d.back(ctx)
 }
 
-// view is what `culvert policy` shows, as far as this test looks.
+// view holds the fields of `culvert policy` that the test reads.
 type view struct {
 	Color    uint32     `json:"color"`
 	Endpoint netip.Addr `json:"endpoint"`
@@ -192,7 +192,7 @@ type view struct {
 	} `json:"paths"`
 }
 
-// seen is the policy of a family, as its node has it.
+// seen returns the policy of a family as its node reports it.
 func (d *detour) seen(ctx context.Context, f Family) (view, error) {
 	var list []view
 	if err := d.see(ctx, d.from, &list, "policy"); err != nil {
@@ -209,7 +209,7 @@ func (d *detour) seen(ctx context.Context, f Family) (view, error) {
 	return list[i], nil
 }
 
-// uses says which path of a policy is active.
+// uses returns the active path of a policy, and why it is active.
 func (v view) uses() (path, why string) {
 	for _, p := range v.Paths {
 		if p.Active {
@@ -219,7 +219,8 @@ func (v view) uses() (path, why string) {
 	return "", "none of its paths is valid"
 }
 
-// until looks until f is content, and says whether it came to be.
+// until calls f until it returns true or policyTime is over. It returns the last
+// result of f.
 func until(ctx context.Context, f func() (bool, error)) (bool, error) {
 	for end := time.Now().Add(policyTime); ; {
 		done, err := f()
@@ -358,7 +359,7 @@ func (d *detour) counted(ctx context.Context) (uint64, error) {
 	return 0, fmt.Errorf("%s has no SID %v", d.via.Name, end)
 }
 
-// back takes the detour away, and wants the path of before.
+// back withdraws the detour and checks that the node uses its earlier path again.
 func (d *detour) back(ctx context.Context) error {
 	for _, f := range d.families {
 		if err := d.cluster.DeletePolicy(ctx, d.policy(f).Name); err != nil {

@@ -26,7 +26,7 @@ const (
 	TCP  Kind = "TCP"
 )
 
-// Probe is what a pod is asked to send.
+// Probe describes the packets that a pod sends.
 type Probe struct {
 	Kind  Kind       `json:"kind"`
 	To    netip.Addr `json:"to"`
@@ -44,7 +44,7 @@ type Probe struct {
 	Endless bool `json:"endless,omitempty"`
 }
 
-// Answer is what became of it.
+// Answer is the result of a probe.
 type Answer struct {
 	Sent     int      `json:"sent"`     // packets, or KiB of TCP
 	Received int      `json:"received"` // the same
@@ -55,12 +55,12 @@ type Answer struct {
 	Again    uint32   `json:"again,omitempty"`    // segments of TCP
 	Seconds  float64  `json:"seconds,omitempty"`
 	Servers  []string `json:"servers,omitempty"`
-	// Errors are what came by ICMP, each kind once.
+	// Errors are the ICMP errors that arrived, each kind once.
 	Errors []probe.ICMPError `json:"errors,omitempty"`
 	Error  string            `json:"error,omitempty"`
 }
 
-// How probes go about it.
+// Limits and rates of probes.
 const (
 	atOnce       = 8 // probes of one pod
 	pace         = 2 * time.Millisecond
@@ -69,8 +69,8 @@ const (
 	transferTime = 10 * time.Second
 )
 
-// Answers reads a list of Probes, does them, and writes the list of Answers. A
-// line behind the list says that endless ones are to end.
+// Answers reads a list of Probes, sends them, and writes the list of Answers. A line
+// after the list ends the endless probes.
 func Answers(ctx context.Context, r io.Reader, w io.Writer) error {
 	input := bufio.NewReader(r)
 	line, err := input.ReadBytes('\n')

@@ -22,14 +22,14 @@ type Row struct {
 // Result of a check.
 type Result string
 
-// Results. What is left out could not be tried, and Detail says why.
+// Results. A check that could not be tried is left out; Detail says why.
 const (
 	Pass    Result = "pass"
 	Fail    Result = "FAIL"
 	LeftOut Result = "left out"
 )
 
-// Report is what a test found.
+// Report is the result of a test.
 type Report struct {
 	Pass    bool    `json:"pass"`
 	Nodes   int     `json:"nodes"`
@@ -39,7 +39,7 @@ type Report struct {
 	Hints []string `json:"hints,omitempty"`
 }
 
-// fail makes a row one that failed, and says why.
+// fail sets the row's result to Fail and adds the reason to the detail.
 func (r *Row) fail(format string, args ...any) {
 	r.Result = Fail
 	r.say(format, args...)
@@ -53,8 +53,8 @@ func (r *Row) say(format string, args ...any) {
 	r.Detail += fmt.Sprintf(format, args...)
 }
 
-// Folded has one row in place of those that passed in one check and family, if
-// there are several; what did not pass stays as it is.
+// Folded returns the rows, with one row in place of several that passed the same
+// check in the same family. Rows that did not pass are unchanged.
 func (r *Report) Folded() (out []Row) {
 	for i := 0; i < len(r.Checks); {
 		first := r.Checks[i]

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Program is where images have it.
+// Program is the path of culvert in images.
 const Program = "/usr/bin/culvert"
 
 // Options of a test.
@@ -32,16 +32,16 @@ type Options struct {
 	Progress io.Writer
 }
 
-// ErrThere is that a test's pods are there already.
+// ErrThere says that the pods of a test exist already.
 var ErrThere = errors.New("an earlier test has left its pods, or another one runs: culvert connectivity clean takes them away")
 
-// ErrForeign is that the namespace is somebody else's.
+// ErrForeign says that the namespace belongs to somebody else.
 var ErrForeign = errors.New("cannot be used")
 
-// execAtOnce is how many pods are asked at the same time.
+// execAtOnce is the number of pods that run commands at the same time.
 const execAtOnce = 16
 
-// test is one on its way.
+// test is a test that runs.
 type test struct {
 	Options
 	cluster Cluster
@@ -83,7 +83,7 @@ func Run(ctx context.Context, c Cluster, o Options) (report *Report, err error) 
 	return nil, t.checks(ctx)
 }
 
-// cleanTime is how long taking away what was made may take.
+// cleanTime limits the removal of what the test made.
 const cleanTime = 2 * time.Minute
 
 func (t *test) clean(ctx context.Context) error {
@@ -208,13 +208,13 @@ func (t *test) await(ctx context.Context) ([]Pod, error) {
 	}
 }
 
-// Checks whose difference tells the overlay from the underlay.
+// These two checks tell a fault of the overlay from one of the underlay.
 const (
 	nodeToNode = "node to node"
 	podToOther = "pod to pod of another node"
 )
 
-// checks does them all, and says how they go.
+// checks runs all checks and reports their progress.
 func (t *test) checks(ctx context.Context) error {
 	f := t.field
 	stages := []struct {
@@ -258,8 +258,8 @@ func (t *test) checks(ctx context.Context) error {
 
 var serviceTime = 10 * time.Second // none in tests
 
-// settled gives what stands for Services a moment to hear of this one: it tries
-// until all is well.
+// settled repeats the checks until all pass, or until serviceTime is over: kube-proxy
+// may need a moment to learn of the Service.
 func (t *test) settled(do func(context.Context) ([]Row, error)) func(context.Context) ([]Row, error) {
 	return func(ctx context.Context) ([]Row, error) {
 		for end := time.Now().Add(serviceTime); ; {
@@ -284,7 +284,7 @@ func verdict(rows []Row) string {
 	return "ok"
 }
 
-// tasks are done by asking each pod once.
+// tasks runs the tasks and sends each pod only one request.
 func (t *test) tasks(list []task) func(context.Context) ([]Row, error) {
 	return func(ctx context.Context) ([]Row, error) {
 		rows := make([]Row, len(list))
