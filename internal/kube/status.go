@@ -174,14 +174,14 @@ func (w *Watcher) applyStatus(ctx context.Context, name string, nodes []any) err
 		"apiVersion": policyVersion, "kind": policyKind, "metadata": map[string]any{"name": name},
 		"status": map[string]any{"nodes": nodes},
 	}}
-	_, err := w.api.objects.Resource(policyResource).ApplyStatus(ctx, name, u, metav1.ApplyOptions{FieldManager: w.manager(), Force: true})
+	_, err := w.api.objects.Resource(policyResource).ApplyStatus(ctx, name, u, metav1.ApplyOptions{FieldManager: manager(w.config.Node), Force: true})
 	return err
 }
 
 // manager is who this node is among those who write one object.
-func (w *Watcher) manager() string {
+func manager(node string) string {
 	const longest = 128
-	name := "culvert:" + w.config.Node
+	name := "culvert:" + node
 	if len(name) > longest {
 		sum := sha256.Sum256([]byte(name))
 		name = fmt.Sprintf("culvert:%x", sum[:16])

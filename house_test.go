@@ -1,0 +1,129 @@
+package culvert_test
+
+import (
+	"bytes"
+	"go/types"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+const (
+	mostMethods = 40  // of a type, promoted ones included: a larger type is several types
+	mostLines   = 600 // of a file: a longer file is several files
+)
+
+// larger are the types that are still to be split, with what they may have until
+// then. None may grow, and a row goes with its type's split.
+var larger = map[string]int{
+	"internal/bench/report.chart":       66,
+	"internal/bench/report.gridLines":   67,
+	"internal/bench/report.picture":     76,
+	"internal/bench/report.anchorMarks": 78,
+	"internal/bench/report.seriesMarks": 82,
+}
+
+// TestMethodCeiling counts the methods of every named type, also those that it
+// has by embedding. What generated code and libraries bring along does not count:
+// we cannot split it.
+func TestMethodCeiling(t *testing.T) {
+	loaded, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
+	}, "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := 0
+	for _, pkg := range loaded {
+		for _, e := range pkg.Errors {
+			t.Fatalf("%s: %v", pkg.PkgPath, e)
+		}
+		for name, n := range methodsByType(t, pkg) {
+			types++
+			of := strings.TrimPrefix(pkg.PkgPath, module) + "." + name
+			if allowed := max(mostMethods, larger[of]); n > allowed {
+				t.Errorf("%s has %d methods, at most %d are allowed", of, n, allowed)
+			}
+			if n <= mostMethods && larger[of] > 0 {
+				t.Errorf("%s has %d methods: remove its row in larger", of, n)
+			}
+		}
+	}
+	if types < 500 {
+		t.Errorf("counted %d types: the module has many more", types)
+	}
+}
+
+// methodsByType counts the methods of a package's types that are written by hand
+// in this module.
+func methodsByType(t *testing.T, pkg *packages.Package) map[string]int {
+	counts := map[string]int{}
+	for _, name := range pkg.Types.Scope().Names() {
+		of, ok := pkg.Types.Scope().Lookup(name).(*types.TypeName)
+		if !ok || of.IsAlias() {
+			continue
+		}
+		receiver := of.Type()
+		if !types.IsInterface(receiver) {
+			receiver = types.NewPointer(receiver)
+		}
+		set := types.NewMethodSet(receiver)
+		counts[name] = 0
+		for i := range set.Len() {
+			method := set.At(i).Obj()
+			ours := method.Pkg() != nil && strings.HasPrefix(method.Pkg().Path()+"/", module)
+			if ours && !isGenerated(t, pkg.Fset.Position(method.Pos()).Filename) {
+				counts[name]++
+			}
+		}
+	}
+	return counts
+}
+
+// TestFileCeiling looks at the Go and C files that are written by hand.
+func TestFileCeiling(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (path == ".git" || path == "bin" || path == ".cache") {
+			return fs.SkipDir
+		}
+		if entry.IsDir() || !regexp.MustCompile(`\.(go|c|h)$`).MatchString(path) || isGenerated(t, path) {
+			return nil
+		}
+		files++
+		if n := bytes.Count(read(t, path), []byte("\n")); n > mostLines {
+			t.Errorf("%s has %d lines, at most %d are allowed", path, n, mostLines)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 500 {
+		t.Errorf("looked at %d files: the module has many more", files)
+	}
+}
+
+var generatedMark = regexp.MustCompile(`(?m)^(// Code generated .* DO NOT EDIT\.|/\* Generated .* Do not edit\.)`)
+
+func isGenerated(t *testing.T, path string) bool {
+	t.Helper()
+	return generatedMark.Match(read(t, path))
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
