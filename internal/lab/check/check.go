@@ -13,12 +13,12 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// explain lists what the culvert nodes dropped or passed since they were looked
-// at: where to look when a check fails.
+// explain lists what the culvert nodes dropped or passed since the last observation:
+// the place to look when a check fails.
 func (r *Checker) explain(ctx context.Context, before observe.Observation) (list []string) {
 	after, err := observe.Observe(ctx, r.runner.Instance, nil)
 	if err != nil {
-		return nil // there is a problem to be told already
+		return nil // the check already reports a problem
 	}
 	r.seen = after
 	for _, n := range r.runner.Nodes {
@@ -56,13 +56,13 @@ var checkKinds = map[string]func(context.Context, *disturb.Runner, *topology.Che
 // Checker makes checks, one after another.
 type Checker struct {
 	runner *disturb.Runner
-	seen   observe.Observation // the last look before a check
+	seen   observe.Observation // the last observation before a check
 }
 
-// New is a Checker of a laboratory that is up.
+// New returns a Checker of a laboratory that is up.
 func New(r *disturb.Runner) *Checker { return &Checker{runner: r} }
 
-// Run runs one check, again and again where it has time to pass.
+// Run runs one check. It repeats a check that has time to pass.
 func (r *Checker) Run(ctx context.Context, p topology.Planned) report.Result {
 	start := time.Now()
 	for {
@@ -111,8 +111,8 @@ func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
 	}
 }
 
-// lookBefore observes the nodes where the check is about what they count. For
-// others an earlier look must do: they want it only to explain a failure.
+// lookBefore observes the nodes if the check compares their counters. Other checks
+// use an earlier observation: they need it only to explain a failure.
 func (r *Checker) lookBefore(ctx context.Context, c *topology.Check) (observe.Observation, error) {
 	var err error
 	if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// asks is the check that kubectl does what it is told to.
+// asks checks that a kubectl command succeeds.
 func asks(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	text, err := cluster.RunKubectl(ctx, r.Instance, c.Kubectl)
 	if err != nil {
@@ -28,7 +28,7 @@ func asks(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.O
 	return nil
 }
 
-// operate runs a culvert command as somebody who operates the cluster does.
+// operate runs a culvert command as the operator of the cluster.
 func operate(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	cmd := exec.CommandContext(ctx, r.Culvert, c.Command...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it cleans up
@@ -45,7 +45,7 @@ func operate(ctx context.Context, r *disturb.Runner, c *topology.Check, o *repor
 	})
 }
 
-// failures are the lines of a table that say so.
+// failures returns the lines of a table that report a failure.
 func failures(table string) string {
 	var b strings.Builder
 	for line := range strings.Lines(table) {
@@ -61,7 +61,7 @@ func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// showsCheck wants a command to show something.
+// showsCheck checks that the output of a command includes what the check expects.
 func showsCheck(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	command := c.Command
 	if c.ToName != "" {

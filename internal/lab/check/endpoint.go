@@ -78,7 +78,7 @@ func endpointStats(r *disturb.Runner, c *topology.Check) (map[string]gtpulink.St
 	return stats, nil
 }
 
-// wantFromEndpoint compares what the endpoints saw since before.
+// wantFromEndpoint compares the endpoints' counters with those from before the check.
 func wantFromEndpoint(r *disturb.Runner, c *topology.Check, o *report.Outcome, before map[string]gtpulink.Stats) error {
 	after, err := endpointStats(r, c)
 	if err != nil {
@@ -103,7 +103,8 @@ func wantFromEndpoint(r *disturb.Runner, c *topology.Check, o *report.Outcome, b
 	return nil
 }
 
-// wantHandover wants the old tunnel to have ended, and the new one to carry.
+// wantHandover checks that the old tunnel has ended and that the new one carries
+// packets.
 func wantHandover(h *topology.HandoverExpect, before, after map[string]gtpulink.LinkStats, o *report.Outcome) {
 	markers := after[h.From].EndMarkers - before[h.From].EndMarkers
 	late := after[h.From].Late - before[h.From].Late

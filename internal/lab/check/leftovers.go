@@ -21,16 +21,16 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// inventory is what there is of pods on the nodes of a cluster, by what it is.
+// inventory lists the objects that pods have on the nodes of a cluster, by node and
+// kind.
 type inventory map[string][]string
 
-// settleAfter is how long a kubelet may take to clean up behind a pod that
-// Kubernetes has forgotten.
+// settleAfter limits the time in which a kubelet cleans up after a deleted pod.
 const settleAfter = 90 * time.Second
 
-// leftovers compares what is on the nodes before and after the check's events:
-// there must be as much of everything. Names need not be the same, for pods of a
-// node that was started anew are not.
+// leftovers counts the objects on the nodes before and after the check's events: the
+// numbers must be equal. Names may differ, because a node that restarts gives its
+// pods new ones.
 func leftovers(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	before, err := settled(ctx, r, nil)
 	if err != nil {
@@ -51,8 +51,8 @@ func leftovers(ctx context.Context, r *disturb.Runner, c *topology.Check, o *rep
 	return nil
 }
 
-// settled is the inventory when nodes have the pods that Kubernetes says, and as
-// much of everything as there was before.
+// settled waits until the nodes have the pods that Kubernetes lists, and as many
+// objects of each kind as before. It returns the inventory.
 func settled(ctx context.Context, r *disturb.Runner, before inventory) (inventory, error) {
 	var v inventory
 	var last error
@@ -65,7 +65,7 @@ func settled(ctx context.Context, r *disturb.Runner, before inventory) (inventor
 	return v, errors.Join(last, ctx.Err())
 }
 
-// wantPods wants each node to have the pods that Kubernetes says, and no other.
+// wantPods checks that each node has exactly the pods that Kubernetes lists.
 func wantPods(ctx context.Context, r *disturb.Runner, v inventory) error {
 	out, err := cluster.Kubectl(ctx, r.Instance, nil, "get", "pods", "--all-namespaces", "-o", "json")
 	var all struct {
@@ -94,8 +94,8 @@ func wantPods(ctx context.Context, r *disturb.Runner, v inventory) error {
 	return errors.Join(errs...)
 }
 
-// compare says what there is more or less of afterwards. There is no difference
-// from none.
+// compare returns an error that lists the added and the missing objects. A nil
+// inventory equals any other.
 func (v inventory) compare(after inventory) error {
 	var errs []error
 	for _, what := range slices.Sorted(maps.Keys(v)) {
@@ -108,7 +108,7 @@ func (v inventory) compare(after inventory) error {
 	return errors.Join(errs...)
 }
 
-// missingFrom is what of a list is not in the first.
+// missingFrom returns the elements of list that first does not have.
 func missingFrom(first, list []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(first, s) })
 }
