@@ -16,7 +16,8 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// The words of packages desired and pods that callers of the agent use, too.
+// Kind and the types below belong to packages desired and pods; callers of the agent
+// use them too.
 type (
 	Kind         = desired.Kind
 	Origin       = desired.Origin

@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/target"
 )
 
-// The types of the concepts that callers of Open pass to DataPlane's fields and get
-// from them. Each is documented where it is declared.
+// AdjacencyKey and the types below belong to the concepts; callers of Open pass them
+// to DataPlane's fields and get them back. Each is documented where it is declared.
 type (
 	AdjacencyKey = adjacency.Key
 	Counter      = counter.Counter

@@ -378,7 +378,7 @@ func crashAfter(t *testing.T, d *DataPlane, words int, s Session) (crashed bool)
 	})
 	defer func() {
 		d.hook(nil)
-		if r := recover(); r == errCrash {
+		if r := recover(); r == any(errCrash) {
 			d.Sessions.Close()
 			d.mu.Unlock()
 			crashed = true
@@ -431,7 +431,7 @@ func TestCrashInAChange(t *testing.T) {
 		{"a TEID elsewhere", "framed"}, {"meters", "rich, turned round"}, {"another address", "idle"},
 	} {
 		from, to := all[c[0]], all[c[1]]
-		step := 1
+		var step int
 		for words, all := 1, wordsOf(t, d, from, to); ; words += step {
 			if step = 9; words > all-30 {
 				step = 1

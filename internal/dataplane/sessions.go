@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/session"
 )
 
-// What sessions are made of: see package session.
+// Session and the types below belong to package session.
 type (
 	Session        = session.Session
 	Rule           = session.Rule

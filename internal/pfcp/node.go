@@ -45,13 +45,12 @@ func newNode(s *Server) *node {
 	}
 }
 
-// post queues f for the node's goroutine; false: the queue is full.
-func (n *node) post(f func()) bool {
+// post queues f for the node's goroutine. It drops f if the queue is full: what
+// callers post is tried again with the next heartbeat.
+func (n *node) post(f func()) {
 	select {
 	case n.tasks <- f:
-		return true
 	default:
-		return false
 	}
 }
 

@@ -193,7 +193,7 @@ func (s *Server) workerOf(seid uint64) *worker {
 // with. An SMF that we no longer listen to counts as lost after its heartbeats.
 func (s *Server) SetSMFs(allow []netip.Prefix, connect []netip.Addr) {
 	s.smfs.Store(&smfs{allow, connect})
-	_ = s.node.post(s.node.connect) // or with the next heartbeat
+	s.node.post(s.node.connect) // or with the next heartbeat
 }
 
 func (s *Server) allowed(a netip.Addr) bool {

@@ -198,7 +198,7 @@ func Split(updates []observed.Update, g *Goal, err error) [][]observed.Update {
 // refsIn are the resources that an error names.
 func refsIn(err error) (out []desired.Ref) {
 	var named interface{ About() desired.Ref }
-	switch e := err.(type) {
+	switch e := any(err).(type) { // it walks the tree of errors itself
 	case nil:
 	case config.Errors:
 		for _, one := range e {

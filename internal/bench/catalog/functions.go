@@ -48,15 +48,19 @@ type kernelFunction struct {
 // The addresses of the network that is measured in (network.go), and those
 // that the frames name.
 var (
-	GNB, UPF       = Addr("192.0.2.100"), Addr("192.0.2.1")
+	GNB            = Addr("192.0.2.100")
+	UPF            = Addr("192.0.2.1")
 	GNB6           = Addr("2001:db8:1::100")
 	FarGTPU        = Addr("192.88.99.9")
 	Translated     = Addr("203.0.113.1")
-	Peer4, Peer6   = Addr("198.51.100.2"), Addr("2001:db8:2::2")
+	Peer4          = Addr("198.51.100.2")
+	Peer6          = Addr("2001:db8:2::2")
 	behindPeer4    = Addr("198.18.0.1") // Linux takes the gateway of nh4's route, not nh4, for its neighbour
 	UENet          = Addr("10.0.0.0")
-	Inner4, Dst4   = Addr("10.200.0.1"), Addr("100.64.0.1")
-	Inner6, Dst6   = Addr("2001:db8:64::1"), Addr("2001:db8:65::1")
+	Inner4         = Addr("10.200.0.1")
+	Dst4           = Addr("100.64.0.1")
+	Inner6         = Addr("2001:db8:64::1")
+	Dst6           = Addr("2001:db8:65::1")
 	Segment        = Addr("2001:db8:e:1::")
 	Final          = Addr("2001:db8:f::1")
 	Mapped         = Addr("2001:db8:e:9::")

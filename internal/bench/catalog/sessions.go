@@ -21,7 +21,10 @@ type Sessions struct {
 }
 
 // The addresses of N4, both on the node itself.
-var N4UPF, N4SMF = UPF, Addr("192.0.2.3")
+var (
+	N4UPF = UPF
+	N4SMF = Addr("192.0.2.3")
+)
 
 // enough is a rate that no core reaches, in kbit/s: all that it takes is looked
 // at, and nothing refused.

@@ -303,17 +303,17 @@ const longestEvent = 5 * time.Minute
 
 // samples are of one event; beside each is what was without it.
 func (b *Bench) samples(name string, rate float64, took time.Duration, with, without traffic.Outcome) (list []experiment.Sample) {
-	add := func(metric, unit string, value float64, baseline *float64) {
-		list = append(list, experiment.Sample{Metric: metric, Labels: result.Labels{"event": name}, Unit: unit, Value: value, Baseline: baseline})
+	add := func(metric, unit string, value float64) {
+		list = append(list, experiment.Sample{Metric: metric, Labels: result.Labels{"event": name}, Unit: unit, Value: value})
 	}
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	add("blocked", "ms", 1e3*float64(with.Lost)/rate, nil)
-	add("blocked_nothing_done", "ms", 1e3*float64(without.Lost)/rate, nil)
-	add("lost", "packets", float64(with.Lost), nil)
-	add("longest_gap", "ms", ms(with.LongestGap), nil)
-	add("longest_gap_nothing_done", "ms", ms(without.LongestGap), nil)
-	add("event_took", "ms", ms(took), nil)
-	add("held", "packets/s", rate, nil)
+	add("blocked", "ms", 1e3*float64(with.Lost)/rate)
+	add("blocked_nothing_done", "ms", 1e3*float64(without.Lost)/rate)
+	add("lost", "packets", float64(with.Lost))
+	add("longest_gap", "ms", ms(with.LongestGap))
+	add("longest_gap_nothing_done", "ms", ms(without.LongestGap))
+	add("event_took", "ms", ms(took))
+	add("held", "packets/s", rate)
 	return list
 }
 

@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/traffic"
 	"github.com/culvert-net/culvert/internal/lab"
-	"golang.org/x/sys/unix"
 )
 
 // The laboratory runs this program as its GTP-U endpoint: here, that is the test.

@@ -22,7 +22,9 @@ import (
 )
 
 const (
-	StartTimeout = 2 * time.Minute // the kernel looks at the programs, and others use the machine too
+	// StartTimeout is long: the verifier reads the programs, and others use the
+	// machine too.
+	StartTimeout = 2 * time.Minute
 	stopTimeout  = 20 * time.Second
 	addTimeout   = 30 * time.Minute // for four million entries, where others use the machine too
 	addMost      = 1 << 20          // of each kind, in one request: two kinds are 55 MB of the 64 that it may have

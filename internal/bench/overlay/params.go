@@ -97,9 +97,13 @@ func Kind() experiment.Kind {
 	}}
 }
 
-// Variants, Families and Traffics are the names that there are.
+// Variants returns the names of the variants.
 func Variants() []string { return variantNames() }
+
+// Families returns the names of the address families.
 func Families() []string { return slices.Clone(families) }
+
+// Traffics returns the names of the kinds of traffic.
 func Traffics() []string { return slices.Clone(traffics) }
 
 // Flags offers the parameters.

@@ -180,6 +180,7 @@ func deleteSamples(ctx context.Context, b *cost.Bench) ([]experiment.Sample, err
 }
 
 const (
+	// RecoverSessions is the number of sessions in the row pfcp_recover.
 	RecoverSessions = 10_000
 	recoverRepeats  = 5
 )

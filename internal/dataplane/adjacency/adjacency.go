@@ -182,6 +182,8 @@ func (t *Table) note(k Key, isNew bool) {
 	t.changed[k] = isNew
 }
 
+// Release gives up one reference to each key; a next hop without references is
+// forgotten.
 func (t *Table) Release(keys ...Key) error {
 	var errs []error
 	for _, k := range keys {
@@ -207,7 +209,7 @@ func (t *Table) forget(k Key) error {
 // OrRelease releases keys after a failure, and returns err with what failed then.
 func (t *Table) OrRelease(err error, keys []Key) error {
 	if undo := t.Release(keys...); undo != nil {
-		return fmt.Errorf("%w (and %v)", err, undo)
+		return fmt.Errorf("%w (and %w)", err, undo)
 	}
 	return err
 }

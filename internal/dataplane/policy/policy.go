@@ -21,7 +21,7 @@ import (
 	"github.com/culvert-net/culvert/srv6"
 )
 
-// policy is an SR policy that was put since Open.
+// Policy is an SR policy that was written since Open.
 type Policy struct {
 	ref.Users
 	model srpolicy.Policy

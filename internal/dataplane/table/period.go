@@ -27,6 +27,7 @@ type Periods struct {
 	begun, over uint64 // numbers of the last ones
 }
 
+// NewPeriods returns periods of which none has begun.
 func NewPeriods() *Periods {
 	p := &Periods{}
 	p.changed = sync.NewCond(&p.mu)

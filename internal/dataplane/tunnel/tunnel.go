@@ -219,6 +219,7 @@ func (x *Table) Put(m gtpu.Tunnel) error {
 	return nil
 }
 
+// PutLocked is Put for callers that hold the data path's lock.
 func (x *Table) PutLocked(m gtpu.Tunnel) error {
 	if err := check(m); err != nil {
 		return err
