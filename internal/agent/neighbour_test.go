@@ -190,6 +190,9 @@ func TestSilentPeerOfATunnelGetsTheFirstPacket(t *testing.T) {
 	for _, of := range []string{"all", "d0", "d1"} {
 		c.node.Sysctl(t, "net.ipv4.conf."+of+".accept_local", "0")
 	}
+	// The kernel asks again after a second unless told otherwise, which is as long as the
+	// daemon holds a packet.
+	c.node.Sysctl(t, "net.ipv4.neigh.d1.retrans_time_ms", "300")
 	// The gNB does not answer yet when the packet comes.
 	c.right.Sysctl(t, "net.ipv4.conf.all.arp_ignore", "8")
 	for known := true; known; known = arrives(t, c.atRight, 100*time.Millisecond, isFrom("10.20.0.254", 17)) != nil {
