@@ -2,12 +2,14 @@ package culvert_test
 
 import (
 	"bytes"
+	"go/ast"
 	"go/types"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/tools/go/packages"
@@ -16,6 +18,7 @@ import (
 const (
 	mostMethods = 40  // of a type, promoted ones included: a larger type is several types
 	mostLines   = 600 // of a file: a longer file is several files
+	mostScreen  = 65  // lines of a function: a longer one does not fit on a screen
 )
 
 // larger are the types that are still to be split, with what they may have until
@@ -32,17 +35,8 @@ var larger = map[string]int{
 // has by embedding. What generated code and libraries bring along does not count:
 // we cannot split it.
 func TestMethodCeiling(t *testing.T) {
-	loaded, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
-	}, "./...")
-	if err != nil {
-		t.Fatal(err)
-	}
 	types := 0
-	for _, pkg := range loaded {
-		for _, e := range pkg.Errors {
-			t.Fatalf("%s: %v", pkg.PkgPath, e)
-		}
+	for _, pkg := range everyPackage(t) {
 		for name, n := range methodsByType(t, pkg) {
 			types++
 			of := strings.TrimPrefix(pkg.PkgPath, module) + "." + name
@@ -58,6 +52,52 @@ func TestMethodCeiling(t *testing.T) {
 		t.Errorf("counted %d types: the module has many more", types)
 	}
 }
+
+// TestFunctionCeiling looks at the functions that are written by hand, without tests.
+func TestFunctionCeiling(t *testing.T) {
+	functions := 0
+	for _, pkg := range everyPackage(t) {
+		for _, file := range pkg.Syntax {
+			if ast.IsGenerated(file) {
+				continue
+			}
+			for _, decl := range file.Decls {
+				f, ok := decl.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				functions++
+				first, last := pkg.Fset.Position(f.Pos()), pkg.Fset.Position(f.End())
+				if n := last.Line - first.Line + 1; n > mostScreen {
+					t.Errorf("%s: %s has %d lines, at most %d are allowed", first, f.Name.Name, n, mostScreen)
+				}
+			}
+		}
+	}
+	if functions < 3000 {
+		t.Errorf("looked at %d functions: the module has many more", functions)
+	}
+}
+
+func everyPackage(t *testing.T) []*packages.Package {
+	t.Helper()
+	loaded, err := loadPackages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range loaded {
+		for _, e := range pkg.Errors {
+			t.Fatalf("%s: %v", pkg.PkgPath, e)
+		}
+	}
+	return loaded
+}
+
+var loadPackages = sync.OnceValues(func() ([]*packages.Package, error) {
+	return packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
+	}, "./...")
+})
 
 // methodsByType counts the methods of a package's types that are written by hand
 // in this module.
