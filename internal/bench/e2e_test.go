@@ -91,7 +91,7 @@ func TestQuickRun(t *testing.T) {
 			t.Errorf("row %s with %d entries: want %v", r.Name, r.Entries, w)
 		}
 		rows[r.Name]++
-		if r.NS <= 0 || r.Ratio <= 0 || r.Low > r.Ratio || r.High < r.Ratio {
+		if r.NS == 0 || r.Ratio == 0 || r.Low > r.Ratio || r.High < r.Ratio { // noise may be larger than the difference that NS is
 			t.Errorf("row %+v makes no sense", r)
 		}
 		kernel := r.Name == "end" || r.Name == "l2_forward"
@@ -144,7 +144,7 @@ func TestQuickUPF(t *testing.T) {
 				t.Errorf("row %v makes no sense", r)
 			}
 		}
-		if v, ok := r[figure].(float64); !ok || v <= 0 {
+		if v, ok := r[figure].(float64); !ok || v == 0 || v < 0 && figure != "ratio" { // a ratio is of differences
 			t.Errorf("row %v has no %s", r, figure)
 		}
 	}
@@ -206,7 +206,7 @@ func TestScaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"l2_forward", "end"} {
-		if r := got.Rows[i]; r.Name != name || r.OneNS <= 0 || r.TwoNS <= 0 || r.Ratio <= 0 {
+		if r := got.Rows[i]; r.Name != name || r.OneNS == 0 || r.TwoNS == 0 || r.Ratio == 0 { // noise may be larger than these differences
 			t.Errorf("row %+v: want one of %s that makes sense", r, name)
 		}
 	}

@@ -169,15 +169,13 @@ func TestQuickExperiment(t *testing.T) {
 	if !run.Complete || len(run.Glossary) == 0 || run.Environment.DataPath == "" || run.Environment.MemoryMB == 0 {
 		t.Errorf("%+v", run.Environment)
 	}
-	for metric, want := range map[string]int{cost.MetricPacket: 5, cost.MetricProgram: 5, cost.MetricKernel: 1, functions.MetricRate: 10, functions.MetricThroughput: 10, functions.MetricLoss: 10, functions.MetricLatency: 10} {
+	for metric, want := range map[string]int{cost.MetricPacket: 5, cost.MetricProgram: 5, cost.MetricFront: 5, cost.MetricKernel: 1, functions.MetricRate: 10, functions.MetricThroughput: 10, functions.MetricLoss: 10, functions.MetricLatency: 10} {
 		list := run.Select(metric, nil)
 		if len(list) != want {
 			t.Errorf("%d measurements of %s, want %d", len(list), metric, want)
 		}
 		for _, m := range list {
-			if metric != functions.MetricLoss && m.Estimate(result.Plain).Value <= 0 || metric == functions.MetricLoss && m.Samples[0] != 0 {
-				t.Errorf("%s of %v: %v", metric, m.Labels, m.Samples)
-			}
+			checkSamples(t, m)
 		}
 	}
 	for _, file := range []string{"report.html", "experiment.yaml", "journal.jsonl", "figures/cost.png", "tables/cost.csv"} {
@@ -186,6 +184,27 @@ func TestQuickExperiment(t *testing.T) {
 		}
 	}
 	nothingLeft(t)
+}
+
+// checkSamples holds whatever else the machine does. A packet's cost is what a run
+// takes less what it takes without packets, and a program's is measured less the
+// front's: after a single round noise can be larger than such a difference. Under
+// load a queue may overflow.
+func checkSamples(t *testing.T, m result.Measurement) {
+	t.Helper()
+	e := m.Estimate(result.Plain)
+	v, possible := e.Value, e.Value > 0
+	switch m.Metric {
+	case cost.MetricPacket, cost.MetricProgram, cost.MetricKernel:
+		possible = true
+	case cost.MetricFront:
+		possible = v > 0 && m.Baseline[0] > 0
+	case functions.MetricLoss:
+		possible = v >= 0 && v < 1
+	}
+	if len(m.Samples) != 1 || m.Labels["function"] == "" || !e.Measured() || !possible {
+		t.Errorf("%s of %v: %v beside %v", m.Metric, m.Labels, m.Samples, m.Baseline)
+	}
 }
 
 func TestQuickScale(t *testing.T) {

@@ -135,8 +135,8 @@ func TestWithoutXDP(t *testing.T) {
 		return err == nil
 	})
 	defer p.Close()
-	o, err := p.Run(context.Background(), Trial{Template: template, Rate: 5000, Duration: 200 * time.Millisecond})
-	if err != nil || o.Method != Packet || o.Receiver != "generic" || o.Received != 1000 || o.Lost+o.Corrupt+o.Duplicated != 0 || o.Checked != 1000 {
-		t.Errorf("%+v, %v", o, err)
+	o := whole(t, p, Trial{Template: template, Rate: 5000, Duration: 200 * time.Millisecond})
+	if o.Method != Packet || o.Receiver != "generic" || o.Received != 1000 || o.Lost+o.Corrupt+o.Duplicated != 0 || o.Checked != 1000 {
+		t.Errorf("%+v", o)
 	}
 }
