@@ -2,15 +2,19 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/printer"
 )
 
 // field is one of a resource's fields as a flag.
@@ -26,52 +30,50 @@ type field struct {
 
 func (f field) flagName() string { return strings.ReplaceAll(f.name, "_", "-") }
 
-// adder makes `add` of a resource out of its fields. config.Set reads what the
-// flags say, with the decoder of configuration files, so that no value has a second
-// meaning here.
-type adder struct {
-	section string // of the configuration
-	keyName string // of the argument
-	key     string // field that the argument sets
-	fields  []field
-	example string
-	// finish completes the resource with what has no field of its own.
-	finish func(c *config.Config, flags *pflag.FlagSet) error
-	args   cobra.PositionalArgs
-}
-
-func (d adder) command(a *app) *cobra.Command {
-	var file string
+// addition is the command add.
+func (n noun[T]) addition(a *app) *cobra.Command {
+	keyName, args, file := cmp.Or(n.addName, n.keyName), n.args, ""
+	if args == nil {
+		args = cmdline.Exactly(1, "one "+keyName)
+	}
 	c := &cobra.Command{
-		Use:   "add " + d.keyName + " [flags] | add -f FILE",
+		Use:   "add " + keyName + " [flags] | add -f FILE",
 		Short: "Add or replace one; with -f, everything in a file",
 		Long: `Add one, or replace the one with that key that was added before.
 
 Each flag is a field of the configuration file, with the same name and meaning
 (see culvert schema). -f adds everything in a part of a configuration file, or
 nothing if something is wrong; - is standard input.`,
-		Example: d.example,
-		Args: func(c *cobra.Command, args []string) error {
+		Example: n.example,
+		Args: func(c *cobra.Command, given []string) error {
 			if file != "" {
-				return cmdline.NoArgs(c, args)
+				return cmdline.NoArgs(c, given)
 			}
-			if d.args != nil {
-				return d.args(c, args)
+			return args(c, given)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			fragment, err := n.fragment(c, file, args)
+			if err != nil {
+				return err
 			}
-			return cmdline.Exactly(1, "one "+d.keyName)(c, args)
+			return a.add(c, fragment)
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "`FILE` of resources to add, written as in the configuration")
-	values := d.flags(c)
-	a.outputFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		fragment, err := d.fragment(c, file, values, args)
-		if err != nil {
-			return err
+	for _, f := range n.fields {
+		switch name := f.flagName(); {
+		case f.flag:
+			c.Flags().Bool(name, false, f.about)
+		case f.list:
+			c.Flags().StringArray(name, nil, f.about)
+		default:
+			c.Flags().Var(new(text), name, f.about)
 		}
-		return a.addFragment(c, fragment)
+		if len(f.words) > 0 {
+			cmdline.Complete(c, f.flagName(), f.words)
+		}
 	}
-	return c
+	return a.printing(c)
 }
 
 // text is a flag's value as it was typed: the configuration's decoder judges
@@ -82,29 +84,12 @@ func (t *text) String() string     { return string(*t) }
 func (t *text) Set(s string) error { *t = text(s); return nil }
 func (t *text) Type() string       { return "value" }
 
-func (d adder) flags(c *cobra.Command) map[string]pflag.Value {
-	values := map[string]pflag.Value{}
-	for _, f := range d.fields {
-		name := f.flagName()
-		switch {
-		case f.flag:
-			c.Flags().Bool(name, false, f.about)
-		case f.list:
-			c.Flags().StringArray(name, nil, f.about)
-		default:
-			c.Flags().Var(new(text), name, f.about)
-		}
-		if len(f.words) > 0 {
-			cmdline.Complete(c, name, f.words)
-		}
-		values[f.name] = c.Flags().Lookup(name).Value
-	}
-	return values
-}
-
-func (d adder) fragment(c *cobra.Command, file string, values map[string]pflag.Value, args []string) (*config.Config, error) {
+// fragment is the configuration to add: the file's, or what the flags say.
+// config.Set reads them with the decoder of configuration files, so that no value
+// has a second meaning here.
+func (n noun[T]) fragment(c *cobra.Command, file string, args []string) (*config.Config, error) {
 	if file != "" {
-		for _, f := range d.fields {
+		for _, f := range n.fields {
 			if c.Flags().Changed(f.flagName()) {
 				return nil, cmdline.Usagef("--%s does not go with -f: write it into the file", f.flagName())
 			}
@@ -115,19 +100,24 @@ func (d adder) fragment(c *cobra.Command, file string, values map[string]pflag.V
 		}
 		return config.Decode(data)
 	}
-	fragment, resource := &config.Config{}, d.section+"[0]"
+	fragment, resource := &config.Config{}, n.section+"[0]"
 	errs := []error{config.Set(fragment, resource, "")}
 	if len(args) > 0 {
-		errs = append(errs, config.Set(fragment, resource+"."+d.key, args[0]))
+		errs = append(errs, config.Set(fragment, resource+"."+cmp.Or(n.addKey, "name"), args[0]))
 	}
-	for _, f := range d.fields {
-		if f.other || !c.Flags().Changed(f.flagName()) {
+	for _, f := range n.fields {
+		flag := c.Flags().Lookup(f.flagName())
+		if f.other || !flag.Changed {
 			continue
 		}
-		errs = append(errs, config.Set(fragment, resource+"."+cmp.Or(f.path, f.name), textOf(values[f.name])))
+		value := flag.Value.String()
+		if list, ok := flag.Value.(pflag.SliceValue); ok { // the flag may be there several times
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		errs = append(errs, config.Set(fragment, resource+"."+cmp.Or(f.path, f.name), value))
 	}
-	if d.finish != nil {
-		errs = append(errs, d.finish(fragment, c.Flags()))
+	if n.finish != nil {
+		errs = append(errs, n.finish(fragment, resource, c.Flags()))
 	}
 	var list config.Errors
 	for _, err := range errs {
@@ -138,25 +128,17 @@ func (d adder) fragment(c *cobra.Command, file string, values map[string]pflag.V
 		}
 	}
 	if len(list) > 0 {
-		return nil, cmdline.Usage(d.asFlags(list))
+		return nil, cmdline.Usage(n.asFlags(list))
 	}
 	return fragment, nil
 }
 
-// textOf is what was typed for a flag, which may have been given several times.
-func textOf(v pflag.Value) string {
-	if list, ok := v.(pflag.SliceValue); ok {
-		return strings.Join(list.GetSlice(), ",")
-	}
-	return v.String()
-}
-
 // asFlags names in each error the flag or the argument that it is about.
-func (d adder) asFlags(list config.Errors) error {
+func (n noun[T]) asFlags(list config.Errors) error {
 	for i := range list {
 		name := list[i].Field[strings.LastIndex(list[i].Field, ".")+1:]
-		if list[i].Field = "--" + strings.ReplaceAll(name, "_", "-"); name == d.key {
-			list[i].Field = strings.Trim(d.keyName, "[]")
+		if list[i].Field = "--" + strings.ReplaceAll(name, "_", "-"); name == cmp.Or(n.addKey, "name") {
+			list[i].Field = strings.Trim(cmp.Or(n.addName, n.keyName), "[]")
 		}
 	}
 	return list
@@ -164,7 +146,7 @@ func (d adder) asFlags(list config.Errors) error {
 
 // addCommand also adds settings without a noun, such as gtpu.
 func addCommand(a *app) *cobra.Command {
-	c := &cobra.Command{
+	return a.printing(&cobra.Command{
 		Use: "add FILE", Short: "Add or replace the resources in a part of a configuration file",
 		Args: cmdline.Exactly(1, "one FILE (- for standard input)"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -176,11 +158,9 @@ func addCommand(a *app) *cobra.Command {
 			if err != nil {
 				return inFile(args[0], err)
 			}
-			return a.addFragment(c, fragment)
+			return a.add(c, fragment)
 		},
-	}
-	a.outputFlag(c)
-	return c
+	})
 }
 
 // deleteCommand also deletes settings without a noun, such as gtpu.
@@ -189,7 +169,7 @@ func deleteCommand(a *app) *cobra.Command {
 		string(agent.KindInterface), string(agent.KindLocator), string(agent.KindSID), string(agent.KindPolicy),
 		string(agent.KindCandidatePath), string(agent.KindSteering), string(agent.KindTunnel), string(agent.KindSlice), string(agent.KindSettings),
 	}
-	c := &cobra.Command{
+	return a.printing(&cobra.Command{
 		Use: "delete KIND KEY...", Short: "Delete added resources of one kind, all or none",
 		Long:    "Delete added resources of one kind: all those named, or none.\nKinds: " + strings.Join(kinds, ", ") + ".",
 		Example: "  culvert delete settings gtpu",
@@ -199,15 +179,42 @@ func deleteCommand(a *app) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			var refs []agent.Ref
-			for _, key := range args[1:] {
-				refs = append(refs, agent.Ref{Kind: agent.Kind(args[0]), Key: key})
-			}
-			return a.deleteRefs(c, refs)
-		},
+		RunE:      func(c *cobra.Command, args []string) error { return a.deleteKeys(c, agent.Kind(args[0]), args[1:]) },
 		ValidArgs: kinds,
+	})
+}
+
+func (a *app) add(c *cobra.Command, fragment *config.Config) error {
+	return a.change(c, func(client *api.Client, ctx context.Context) ([]agent.Change, error) {
+		return client.Add(ctx, fragment)
+	})
+}
+
+func (a *app) deleteKeys(c *cobra.Command, kind agent.Kind, keys []string) error {
+	refs := make([]agent.Ref, len(keys))
+	for i, key := range keys {
+		refs[i] = agent.Ref{Kind: kind, Key: key}
 	}
-	a.outputFlag(c)
-	return c
+	return a.change(c, func(client *api.Client, ctx context.Context) ([]agent.Change, error) { return client.Delete(ctx, refs) })
+}
+
+// change calls the daemon for a change and prints what changed. This is all that
+// verbs print.
+func (a *app) change(c *cobra.Command, f func(*api.Client, context.Context) ([]agent.Change, error)) error {
+	changes, err := ask(a, c, changeTimeout, f)
+	if err != nil {
+		return err
+	}
+	return a.print(c, changes, func(g *printer.Grid) {
+		if len(changes) == 0 {
+			g.Line("nothing changes")
+		}
+		for _, change := range changes {
+			text := fmt.Sprintf("%s %s %s", change.Op, change.Kind, change.Key)
+			if change.Detail != "" {
+				text += ": " + change.Detail
+			}
+			g.Line(text)
+		}
+	})
 }

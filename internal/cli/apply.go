@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/printer"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -27,37 +27,22 @@ changes. Resources that "add" added stay. If anything is wrong, nothing changes.
 			if err != nil {
 				return inFile(args[0], err)
 			}
-			return a.change(c, func(ctx context.Context, client *api.Client) error {
-				changes, err := client.Apply(ctx, wanted, dryRun)
-				if err != nil {
-					return inFile(args[0], lines.Of(err))
-				}
-				return a.printChanges(c, changes)
+			err = a.change(c, func(client *api.Client, ctx context.Context) ([]agent.Change, error) {
+				return client.Apply(ctx, wanted, dryRun)
 			})
+			return inFile(args[0], lines.Of(err))
 		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, and change nothing")
-	a.outputFlag(c)
-	return c
+	return a.printing(c)
 }
 
 // configCommand prints the running configuration in the form that apply takes.
 func configCommand(a *app) *cobra.Command {
-	c := &cobra.Command{
+	return a.printing(&cobra.Command{
 		Use: "config", Short: "Print the running configuration, as apply accepts it", Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.read(c, func(ctx context.Context, client *api.Client) error {
-				running, err := client.Running(ctx)
-				if err != nil {
-					return err
-				}
-				if a.format == printer.JSON {
-					return printer.WriteJSON(c.OutOrStdout(), running)
-				}
-				return printer.WriteYAML(c.OutOrStdout(), running)
-			})
+			return show(a, c, (*api.Client).Running, nil)
 		},
-	}
-	a.outputFlag(c)
-	return c
+	})
 }

@@ -41,8 +41,7 @@ field and the fix. The exit code is 3 if there are errors.`,
 		},
 	}
 	c.Flags().BoolVar(&offline, "offline", false, "do not look for the interfaces: the file is for another machine")
-	a.outputFlag(c)
-	return c
+	return a.printing(c)
 }
 
 // checkFile says what is wrong in a file; its error is that it could not look.

@@ -98,9 +98,8 @@ The exit code is 3 if a check fails.`,
 	f.DurationVar(&o.Start, "wait", 2*time.Minute, "`duration` that pods may take to start")
 	f.Uint16Var(&o.Ports.Pod, "pod-port", 8080, "`port` at which pods serve")
 	f.Uint16Var(&o.Ports.Host, "host-port", 27182, "`port` at which pods in the nodes' own network serve")
-	a.outputFlag(c)
 	completeNodes(c, "node", &where)
-	return c
+	return a.printing(c)
 }
 
 // completeNodes completes a flag with the cluster's nodes.
@@ -113,10 +112,7 @@ func completeNodes(c *cobra.Command, flag string, where *operator.Options) {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names, err := cluster.NodeNames(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
+		names, _ := cluster.NodeNames(ctx)
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
@@ -142,13 +138,17 @@ func verdictOf(r *connectivity.Report, err error) error {
 	if err != nil || r.Pass {
 		return nil
 	}
-	failed := 0
+	return cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of %d checks failed", count(r, connectivity.Fail), len(r.Checks)))
+}
+
+// count returns how many checks have that result.
+func count(r *connectivity.Report, result connectivity.Result) (n int) {
 	for _, row := range r.Checks {
-		if row.Result == connectivity.Fail {
-			failed++
+		if row.Result == result {
+			n++
 		}
 	}
-	return cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of %d checks failed", failed, len(r.Checks)))
+	return n
 }
 
 func (a *app) printConnectivity(c *cobra.Command, r *connectivity.Report, verbose bool) error {
@@ -164,19 +164,10 @@ func (a *app) printConnectivity(c *cobra.Command, r *connectivity.Report, verbos
 		for _, row := range rows {
 			g.Row(row.Check, row.From, row.To, row.Family, row.Sent, row.Received, row.Lost, row.Result, row.Detail)
 		}
-		passed, failed, left := 0, 0, 0
-		for _, row := range r.Checks {
-			switch row.Result {
-			case connectivity.Pass:
-				passed++
-			case connectivity.Fail:
-				failed++
-			default:
-				left++
-			}
-		}
+		passed, failed := count(r, connectivity.Pass), count(r, connectivity.Fail)
 		g.Gap()
-		g.Line(fmt.Sprintf("%d nodes, %d checks in %.0f s: %d passed, %d failed, %d left out", r.Nodes, len(r.Checks), r.Seconds, passed, failed, left))
+		g.Line(fmt.Sprintf("%d nodes, %d checks in %.0f s: %d passed, %d failed, %d left out",
+			r.Nodes, len(r.Checks), r.Seconds, passed, failed, len(r.Checks)-passed-failed))
 		for _, hint := range r.Hints {
 			g.Line(hint)
 		}

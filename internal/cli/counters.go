@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,13 +49,7 @@ second, and JSON is one line for each reading.`,
 		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if watch == 0 {
-				return a.read(c, func(ctx context.Context, client *api.Client) error {
-					now, err := readCounters(ctx, client)
-					if err != nil {
-						return err
-					}
-					return a.print(c, now, func(g *printer.Grid) { counterTable(g, now.rows(), nil, 0) })
-				})
+				return show(a, c, readCounters, func(g *printer.Grid, now counters) { counterTable(g, now.rows(), nil, 0) })
 			}
 			if watch < 100*time.Millisecond {
 				return cmdline.Usagef("--watch %s is too short: give at least 100ms", watch)
@@ -63,35 +58,26 @@ second, and JSON is one line for each reading.`,
 		},
 	}
 	c.Flags().DurationVar(&watch, "watch", 0, "read again at this `interval`, such as 1s, until interrupted")
-	a.outputFlag(c)
-	return c
+	return a.printing(c)
 }
 
-func readCounters(ctx context.Context, client *api.Client) (counters, error) {
+func readCounters(client *api.Client, ctx context.Context) (counters, error) {
 	out := counters{SIDs: []namedCounter{}, Policies: []policyCounter{}, Tunnels: []tunnelCounter{}}
-	var err error
-	if out.Outcomes, err = client.Outcomes(ctx, ""); err != nil {
-		return out, err
-	}
-	sids, err := client.SIDs(ctx, "")
-	if err != nil {
-		return out, err
-	}
+	outcomes, first := client.Outcomes(ctx, "")
+	sids, second := client.SIDs(ctx, "")
+	policies, third := client.Policies(ctx, "")
+	tunnels, fourth := client.Tunnels(ctx, "")
+	out.Outcomes = outcomes
 	for _, s := range sids {
 		out.SIDs = append(out.SIDs, namedCounter{s.SID.String(), s.Counter})
-	}
-	policies, err := client.Policies(ctx, "")
-	if err != nil {
-		return out, err
 	}
 	for _, p := range policies {
 		out.Policies = append(out.Policies, policyCounter{namedCounter{p.Name, p.Counter}, p.Lists})
 	}
-	tunnels, err := client.Tunnels(ctx, "")
 	for _, t := range tunnels {
 		out.Tunnels = append(out.Tunnels, tunnelCounter{t.Name, t.Received, t.Sent})
 	}
-	return out, err
+	return out, cmp.Or(first, second, third, fourth)
 }
 
 // counterRow is one line of the table.
@@ -129,18 +115,18 @@ func (s counters) rows() []counterRow {
 
 // counterTable shows rates too, where there is something before.
 func counterTable(g *printer.Grid, rows []counterRow, before map[[2]string]agent.Counter, elapsed time.Duration) {
-	if before == nil {
-		g.Row("OF", "KEY", "PACKETS", "BYTES")
-	} else {
-		g.Row("OF", "KEY", "PACKETS", "BYTES", "PACKETS/S", "BIT/S")
+	header := []any{"OF", "KEY", "PACKETS", "BYTES"}
+	if before != nil {
+		header = append(header, "PACKETS/S", "BIT/S")
 	}
+	g.Row(header...)
 	for _, r := range rows {
-		if before == nil {
-			g.Row(r.what, r.key, r.Packets, r.Bytes)
-			continue
+		row := []any{r.what, r.key, r.Packets, r.Bytes}
+		if before != nil {
+			was := before[[2]string{r.what, r.key}]
+			row = append(row, rate(r.Packets, was.Packets, elapsed), rate(8*r.Bytes, 8*was.Bytes, elapsed))
 		}
-		was := before[[2]string{r.what, r.key}]
-		g.Row(r.what, r.key, r.Packets, r.Bytes, rate(r.Packets, was.Packets, elapsed), rate(8*r.Bytes, 8*was.Bytes, elapsed))
+		g.Row(row...)
 	}
 }
 
@@ -163,7 +149,7 @@ func (a *app) watchCounters(c *cobra.Command, every time.Duration) error {
 	var before map[[2]string]agent.Counter
 	last := time.Now()
 	for {
-		now, err := readCounters(ctx, client)
+		now, err := readCounters(client, ctx)
 		if ctx.Err() != nil {
 			return nil
 		}

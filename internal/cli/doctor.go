@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -90,7 +89,7 @@ does not work.`,
 		RunE: func(c *cobra.Command, interfaces []string) error {
 			e := api.Examination{Interfaces: interfaces}
 			if file != "" {
-				wanted, err := configOf(file)
+				wanted, err := readConfig(file)
 				if err != nil {
 					return err
 				}
@@ -98,7 +97,15 @@ does not work.`,
 				e.GTPUOverIPv4 = wanted.SendsGTPUOverIPv4()
 				e.Overlay = membership(wanted)
 			}
-			findings, err := a.examined(c, e, &files, remote)
+			var findings []api.Finding
+			var err error
+			if remote {
+				findings, err = ask(a, c, readTimeout, func(client *api.Client, ctx context.Context) ([]api.Finding, error) {
+					return client.Doctor(ctx, e.Interfaces)
+				})
+			} else {
+				findings, err = examiner(&files)(c.Context(), e)
+			}
 			if err != nil {
 				return err
 			}
@@ -110,11 +117,11 @@ does not work.`,
 	c.Flags().BoolVar(&remote, "remote", false, "ask the daemon about its machine")
 	c.Flags().StringVar(&files.BinDir, "cni-bin-dir", "/opt/cni/bin", "`directory` of the container runtime's plugins, on a node of a cluster")
 	c.Flags().StringVar(&files.ConfDir, "cni-conf-dir", "/etc/cni/net.d", "`directory` of its network configurations")
-	a.outputFlag(c)
-	return c
+	return a.printing(c)
 }
 
-func configOf(file string) (*config.Config, error) {
+// readConfig reads the configuration file that --config names.
+func readConfig(file string) (*config.Config, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
@@ -124,17 +131,6 @@ func configOf(file string) (*config.Config, error) {
 		return nil, inFile(file, err)
 	}
 	return wanted, nil
-}
-
-func (a *app) examined(c *cobra.Command, e api.Examination, files *install.Files, remote bool) (findings []api.Finding, err error) {
-	if !remote {
-		return examiner(files)(c.Context(), e)
-	}
-	err = a.read(c, func(ctx context.Context, client *api.Client) error {
-		findings, err = client.Doctor(ctx, e.Interfaces)
-		return err
-	})
-	return findings, err
 }
 
 func (a *app) printFindings(c *cobra.Command, findings []api.Finding, fix bool) error {
@@ -160,11 +156,11 @@ func (a *app) printFindings(c *cobra.Command, findings []api.Finding, fix bool) 
 		}
 	})
 	if err == nil && failed > 0 {
-		text := "1 check failed"
-		if failed > 1 {
-			text = fmt.Sprintf("%d checks failed", failed)
+		plural := "s"
+		if failed == 1 {
+			plural = ""
 		}
-		return cmdline.WithCode(cmdline.ExitCheckFailed, errors.New(text))
+		return cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d check%s failed", failed, plural))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,12 +39,14 @@ type injection struct {
 	SegmentLists  []srpolicy.SegmentList `json:"segment_lists"`
 }
 
-// injections is an injector's file.
-type injections struct {
-	Paths []injection `json:"paths"`
+func (v injection) advertised() srpolicy.Advertised {
+	return srpolicy.Advertised{
+		Color: v.Color, Endpoint: v.Endpoint, Distinguisher: v.Distinguisher, PolicyName: v.PolicyName, Name: v.Name,
+		Preference: v.Preference, BindingSID: v.BindingSID, SegmentLists: v.SegmentLists,
+	}
 }
 
-// inject is what `culvert policy inject` is told.
+// inject has the arguments of `culvert policy inject`.
 type inject struct {
 	app      *app
 	to       string
@@ -111,10 +114,9 @@ SRv6Policy for each path and node.`,
 	f.StringVar(&i.form, "as", string(kube.FormConfigMap), "--to kube: `form` of the objects: configmap or srv6policy")
 	f.BoolVar(&i.kube.DryRun, "dry-run", false, "--to kube: have the API server check all of it, and change nothing")
 	f.BoolVar(&i.kube.Force, "force", false, "--to kube: take over what somebody else has written")
-	a.outputFlag(c)
 	cmdline.Complete(c, "to", []string{"bgp", "kube"})
 	cmdline.Complete(c, "as", kube.Forms())
-	return c
+	return a.printing(c)
 }
 
 // config reads the flags.
@@ -141,10 +143,7 @@ func (i *inject) config() (bgp.Config, error) {
 		return c, fmt.Errorf("--password-file: %w", err)
 	}
 	for _, text := range i.peers {
-		p := bgp.Peer{ASN: i.peerASN, Local: source, Password: password, Hold: 30 * time.Second}
-		if p.ASN == 0 {
-			p.ASN = i.asn
-		}
+		p := bgp.Peer{ASN: cmp.Or(i.peerASN, i.asn), Local: source, Password: password, Hold: 30 * time.Second}
 		if at, err := netip.ParseAddrPort(text); err == nil {
 			p.Address, p.Port = at.Addr(), at.Port()
 		} else if p.Address, err = netip.ParseAddr(text); err != nil {
@@ -160,29 +159,34 @@ func (i *inject) toBGP(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	list, err := readBGPInjections(i.file)
-	if err != nil {
-		return err
-	}
 	speaker, err := bgp.Start(c.Context(), settings, nil)
 	if err != nil {
 		return err
 	}
 	defer speaker.Stop()
 	in := bgp.NewInjector(speaker)
-	events, err := in.Set(list)
-	i.print(c.OutOrStdout(), events)
-	if err != nil {
+	advertise := func() error {
+		list, err := readBGPInjections(i.file)
+		if err != nil {
+			return err
+		}
+		events, err := in.Set(list)
+		for _, e := range events {
+			i.printEvent(c.OutOrStdout(), e.Op, "", e.Path)
+		}
+		return err
+	}
+	if err := advertise(); err != nil {
 		return err
 	}
 	if err := speaker.Connect(); err != nil {
 		return err
 	}
-	return i.follow(c, in, speaker)
+	return i.follow(c, speaker, advertise)
 }
 
-// follow goes along with the file, and says which peers listen.
-func (i *inject) follow(c *cobra.Command, in *bgp.Injector, speaker *bgp.Speaker) error {
+// follow calls advertise when the file changes, and says which peers listen.
+func (i *inject) follow(c *cobra.Command, speaker *bgp.Speaker, advertise func() error) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
@@ -210,13 +214,7 @@ func (i *inject) follow(c *cobra.Command, in *bgp.Injector, speaker *bgp.Speaker
 			continue
 		}
 		was = now
-		list, err := readBGPInjections(i.file)
-		if err == nil {
-			var events []bgp.Event
-			events, err = in.Set(list)
-			i.print(c.OutOrStdout(), events)
-		}
-		if err != nil {
+		if err := advertise(); err != nil {
 			fmt.Fprintf(c.ErrOrStderr(), "culvert: what was told stays as it is: %v\n", err)
 		}
 	}
@@ -259,13 +257,6 @@ func (i *inject) peerStates(ctx context.Context, w io.Writer, speaker *bgp.Speak
 	return err
 }
 
-// print says what changed, one line each.
-func (i *inject) print(w io.Writer, events []bgp.Event) {
-	for _, e := range events {
-		i.printEvent(w, e.Op, "", e.Path)
-	}
-}
-
 // printEvent says what changed of one path, for one node if it was told alone.
 func (i *inject) printEvent(w io.Writer, op, node string, path srpolicy.Advertised) {
 	if i.app.format == printer.JSON {
@@ -293,42 +284,32 @@ func (i *inject) printEvent(w io.Writer, op, node string, path srpolicy.Advertis
 	fmt.Fprintf(w, "%s color %d, endpoint %s, %s%s\n", op, path.Color, path.Endpoint, of, detail)
 }
 
-// checkInjections reads a file, calls check with its paths, and reports every fault
+// readInjections reads a file, calls check with its paths, and reports every fault
 // with its line. check also reports what BGP or Kubernetes cannot carry.
-func checkInjections(file string, check func([]injection) config.Errors) error {
+func readInjections(file string, check func([]injection) []srv6.FieldError) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	var f injections
+	var f struct {
+		Paths []injection `json:"paths"`
+	}
 	lines, err := config.Unmarshal(text, &f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	if faults := check(f.Paths); len(faults) > 0 {
+	var faults config.Errors
+	for _, e := range check(f.Paths) {
+		faults = append(faults, config.Error{Field: "paths" + e.Field, Problem: e.Problem, Fix: e.Fix})
+	}
+	if len(faults) > 0 {
 		return fmt.Errorf("%s: %w", file, lines.Of(faults))
 	}
 	return nil
 }
 
-func (v injection) advertised() srpolicy.Advertised {
-	return srpolicy.Advertised{
-		Color: v.Color, Endpoint: v.Endpoint, Distinguisher: v.Distinguisher, PolicyName: v.PolicyName, Name: v.Name,
-		Preference: v.Preference, BindingSID: v.BindingSID, SegmentLists: v.SegmentLists,
-	}
-}
-
-// inPaths are faults of a list's entries, by their places in a file.
-func inPaths(errs []srv6.FieldError) (all config.Errors) {
-	for _, e := range errs {
-		all = append(all, config.Error{Field: "paths" + e.Field, Problem: e.Problem, Fix: e.Fix})
-	}
-	return all
-}
-
 func readBGPInjections(file string) (out []bgp.Injection, err error) {
-	err = checkInjections(file, func(paths []injection) config.Errors {
-		var errs []srv6.FieldError
+	err = readInjections(file, func(paths []injection) (errs []srv6.FieldError) {
 		for j, v := range paths {
 			one := bgp.Injection{Advertised: v.advertised()}
 			for k, text := range v.Headends {
@@ -342,21 +323,7 @@ func readBGPInjections(file string) (out []bgp.Injection, err error) {
 			}
 			out = append(out, one)
 		}
-		return inPaths(append(errs, bgp.CheckInjections(out)...))
-	})
-	return out, err
-}
-
-func (i *inject) readKubeInjections() (out []kube.Injection, err error) {
-	err = checkInjections(i.file, func(paths []injection) config.Errors {
-		for _, v := range paths {
-			nodes := v.Headends
-			if len(nodes) == 0 {
-				nodes = i.peers
-			}
-			out = append(out, kube.Injection{Advertised: v.advertised(), Nodes: nodes})
-		}
-		return inPaths(kube.CheckInjections(out))
+		return append(errs, bgp.CheckInjections(out)...)
 	})
 	return out, err
 }
@@ -369,7 +336,17 @@ func (i *inject) toKube(c *cobra.Command) error {
 	if !slices.Contains(kube.Forms(), i.form) {
 		return cmdline.Usagef("--as %q: give configmap or srv6policy", i.form)
 	}
-	list, err := i.readKubeInjections()
+	var list []kube.Injection
+	err := readInjections(i.file, func(paths []injection) []srv6.FieldError {
+		for _, v := range paths {
+			nodes := v.Headends
+			if len(nodes) == 0 {
+				nodes = i.peers
+			}
+			list = append(list, kube.Injection{Advertised: v.advertised(), Nodes: nodes})
+		}
+		return kube.CheckInjections(list)
+	})
 	if err != nil {
 		return err
 	}

@@ -81,23 +81,18 @@ PODs are then names of any pods; it asks the agent on the first pod's node.`,
 			if byName {
 				return a.pathByName(c, where, args[0], args[1])
 			}
-			return a.read(c, func(ctx context.Context, client *api.Client) error {
+			return show(a, c, func(client *api.Client, ctx context.Context) ([]podPath, error) {
 				k, err := knows(ctx, client)
 				if err != nil {
-					return err
+					return nil, err
 				}
-				paths, err := k.between(args[0], args[1])
-				if err != nil {
-					return err
-				}
-				return a.print(c, paths, func(g *printer.Grid) { pathRows(g, paths) })
-			})
+				return k.between(args[0], args[1])
+			}, pathRows)
 		},
 	}
 	c.Flags().BoolVar(&byName, "kube", false, "ask the cluster where the pods are, and the agent there")
 	a.agentFlags(c, &where)
-	a.outputFlag(c)
-	return c
+	return a.printing(c)
 }
 
 // pathByName asks the agent of the node that a pod is on.
@@ -144,27 +139,20 @@ func (a *app) pathByName(c *cobra.Command, where operator.Options, from, to stri
 }
 
 func knows(ctx context.Context, client *api.Client) (k known, err error) {
-	if k.pods, err = client.Pods(ctx, ""); err != nil {
-		return k, err
-	}
-	if k.nodes, err = client.Nodes(ctx, ""); err != nil {
-		return k, err
-	}
 	s, err := client.Status(ctx)
 	if err != nil {
 		return k, err
 	}
+	var errs [5]error
+	k.pods, errs[0] = client.Pods(ctx, "")
+	k.nodes, errs[1] = client.Nodes(ctx, "")
+	k.steering, errs[2] = client.Steerings(ctx, "")
+	k.policies, errs[3] = client.Policies(ctx, "")
+	k.adjacencies, errs[4] = client.Adjacencies(ctx, "")
 	if s.Overlay != nil && s.Overlay.Self.Address.IsValid() { // a path may come back
 		k.nodes = append(k.nodes, agent.NodeStatus{Node: s.Overlay.Self})
 	}
-	if k.steering, err = client.Steerings(ctx, ""); err != nil {
-		return k, err
-	}
-	if k.policies, err = client.Policies(ctx, ""); err != nil {
-		return k, err
-	}
-	k.adjacencies, err = client.Adjacencies(ctx, "")
-	return k, err
+	return k, cmp.Or(errs[:]...)
 }
 
 // between finds the paths of all families that both pods have.
@@ -246,36 +234,23 @@ func (k known) lists(policy agent.PolicyStatus, to netip.Addr) (lists []pathList
 		for _, sid := range l.Segments {
 			list.Segments = append(list.Segments, k.step(sid))
 		}
-		if n := len(l.Segments); n > 0 {
-			list.Interface = k.leavesBy(l.Segments[0])
-			end := &list.Segments[n-1]
-			if end.Node == "" { // by BGP a node does not tell its SIDs
-				end.Node = k.nodeAt(policy.Endpoint)
+		if len(l.Segments) > 0 {
+			first, end := l.Segments[0].String(), &list.Segments[len(l.Segments)-1]
+			if j := slices.IndexFunc(k.adjacencies, func(n agent.AdjacencyStatus) bool { return n.Key == first }); j >= 0 {
+				list.Interface = k.adjacencies[j].Interface
+			}
+			// BGP does not tell a node's SIDs: the node is the one with the policy's endpoint.
+			told := func(n agent.NodeStatus) bool {
+				return n.Address.IsValid() && n.Address == policy.Endpoint && len(n.IPv4)+len(n.IPv6) == 0
+			}
+			if j := slices.IndexFunc(k.nodes, told); end.Node == "" && j >= 0 {
+				end.Node = k.nodes[j].Key()
 			}
 			end.Problem = cmp.Or(end.Problem, end.wrongFor(to))
 		}
 		lists = append(lists, list)
 	}
 	return lists
-}
-
-// nodeAt is the node with an address that tells no SIDs, or "".
-func (k known) nodeAt(a netip.Addr) string {
-	i := slices.IndexFunc(k.nodes, func(n agent.NodeStatus) bool { return a.IsValid() && n.Address == a && len(n.IPv4)+len(n.IPv6) == 0 })
-	if i < 0 {
-		return ""
-	}
-	return k.nodes[i].Key()
-}
-
-// leavesBy is the interface of the next hop to a SID.
-func (k known) leavesBy(sid netip.Addr) string {
-	for _, n := range k.adjacencies {
-		if n.Key == sid.String() {
-			return n.Interface
-		}
-	}
-	return ""
 }
 
 // step says whose SID it is, by what nodes told.

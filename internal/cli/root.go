@@ -79,13 +79,14 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems.`,
 	return root
 }
 
-// commandTable is every command of this package; each stands in its own file.
+// commandTable is every command of this package.
 func commandTable(a *app) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
 		groupDaemon: build(a, runCommand, checkCommand, applyCommand, addCommand, deleteCommand, configCommand, schemaCommand, unpinCommand),
-		groupState:  build(a, interfaceCommand, locatorCommand, sidCommand, policyCommand, candidatePathCommand, steeringCommand, tunnelCommand, sliceCommand),
-		groupSee: build(a, statusCommand, bgpCommand, nodeCommand, podCommand, pathCommand, sessionCommand, associationCommand,
-			adjacencyCommand, countersCommand, dropsCommand, traceCommand, connectivityCommand, doctorCommand),
+		groupState: build(a, interfaces.command, locators.command, sids.command, policyCommand, candidatePaths.command,
+			steerings.command, tunnels.command, networkSlices.command),
+		groupSee: build(a, statusCommand, bgpPeers.command, nodes.command, pods.command, pathCommand, sessionCommand, associations.command,
+			adjacencies.command, countersCommand, dropsCommand, traceCommand, connectivityCommand, doctorCommand),
 		groupLab:   laboratory(),
 		groupOther: build(a, cniCommand, versionCommand),
 	}
@@ -99,22 +100,45 @@ func build(a *app, constructors ...func(*app) *cobra.Command) []*cobra.Command {
 	return commands
 }
 
-// read calls the daemon and expects its answer within readTimeout.
-func (a *app) read(c *cobra.Command, f func(context.Context, *api.Client) error) error {
-	return a.call(c, readTimeout, f)
+// printing adds --output to a command, which prints what it has to say by print or
+// show.
+func (a *app) printing(c *cobra.Command) *cobra.Command {
+	cmdline.OutputFlag(c, &a.format)
+	return c
 }
 
-// change calls the daemon for a change, within changeTimeout.
-func (a *app) change(c *cobra.Command, f func(context.Context, *api.Client) error) error {
-	return a.call(c, changeTimeout, f)
+// print writes v in the format that the user chose; table writes it as a table. If
+// table is nil, a table would be one long row, and print writes YAML instead.
+func (a *app) print(c *cobra.Command, v any, table func(*printer.Grid)) error {
+	if table == nil && a.format == printer.Table {
+		return printer.WriteYAML(c.OutOrStdout(), v)
+	}
+	return a.format.Print(c.OutOrStdout(), v, table)
 }
 
-func (a *app) call(c *cobra.Command, timeout time.Duration, f func(context.Context, *api.Client) error) error {
+// show prints what f reads from the daemon.
+func show[T any](a *app, c *cobra.Command, f func(*api.Client, context.Context) (T, error), table func(*printer.Grid, T)) error {
+	v, err := ask(a, c, readTimeout, f)
+	if err != nil {
+		return err
+	}
+	if table == nil {
+		return a.print(c, v, nil)
+	}
+	return a.print(c, v, func(g *printer.Grid) { table(g, v) })
+}
+
+// ask calls the daemon and expects its answer within the limit; 0: there is none.
+func ask[T any](a *app, c *cobra.Command, limit time.Duration, f func(*api.Client, context.Context) (T, error)) (answer T, err error) {
 	client, err := api.NewClient(a.endpoint)
 	if err != nil {
-		return cmdline.Usage(err)
+		return answer, cmdline.Usage(err)
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), timeout)
-	defer cancel()
-	return f(ctx, client)
+	ctx := c.Context()
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	return f(client, ctx)
 }

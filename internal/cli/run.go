@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/metrics"
@@ -37,13 +39,9 @@ if it is killed, the data path goes on forwarding; "culvert unpin" stops it.`,
 			if file == "" {
 				return cmdline.Usagef("--config is missing: name the configuration file")
 			}
-			data, err := os.ReadFile(file)
+			wanted, err := readConfig(file)
 			if err != nil {
-				return fmt.Errorf("--config: %w", err)
-			}
-			wanted, err := config.Parse(data)
-			if err != nil {
-				return inFile(file, err)
+				return err
 			}
 			level := &slog.LevelVar{}
 			logger := newLogger(c.ErrOrStderr(), wanted.Log, level)
@@ -95,9 +93,7 @@ func newDaemon(c *config.Config, o agent.Options) (*daemon, error) {
 	d := &daemon{config: c, logger: o.Logger}
 	o.OnReady = func() {
 		d.logger.Info("ready", "version", o.Version)
-		if err := notify("READY=1\nSTATUS=forwarding"); err != nil {
-			d.logger.Warn("systemd was not told", "error", err)
-		}
+		d.tell("READY=1\nSTATUS=forwarding")
 	}
 	if os.Getenv("GOGC") == "" {
 		// A change of a million tunnels leaves garbage of as much again. What is
@@ -140,30 +136,49 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 			return nil
 		case <-hangup:
 		}
-		d.tell("RELOADING=1\nMONOTONIC_USEC=" + monotonicMicroseconds())
+		var now unix.Timespec // by which systemd tells reloads apart
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+			return err
+		}
+		d.tell(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000))
+		const refused = "the configuration file was not applied"
 		changes, err := d.agent.Reload(ctx)
-		d.logReload(changes, err)
+		if list, ok := errors.AsType[config.Errors](err); ok {
+			for _, e := range list {
+				d.logger.Error(refused, "line", e.Line, "field", e.Field, "problem", e.Problem, "fix", e.Fix)
+			}
+		} else if err != nil {
+			d.logger.Error(refused, "error", err)
+		} else {
+			d.logger.Info("the configuration file was applied", "changes", len(changes))
+		}
 		d.tell("READY=1")
 	}
 }
 
+// tell tells systemd.
 func (d *daemon) tell(state string) {
 	if err := notify(state); err != nil {
 		d.logger.Warn("systemd was not told", "error", err)
 	}
 }
 
-func (d *daemon) logReload(changes []agent.Change, err error) {
-	if err == nil {
-		d.logger.Info("the configuration file was applied", "changes", len(changes))
-		return
+// notify tells systemd, if it asked to be told (sd_notify(3)).
+func notify(state string) error {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return nil
 	}
-	list, ok := errors.AsType[config.Errors](err)
-	if !ok {
-		d.logger.Error("the configuration file was not applied", "error", err)
-		return
+	if path[0] == '@' {
+		path = "\x00" + path[1:] // in the abstract namespace
 	}
-	for _, e := range list {
-		d.logger.Error("the configuration file was not applied", "line", e.Line, "field", e.Field, "problem", e.Problem, "fix", e.Fix)
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return fmt.Errorf("notify systemd: %w", err)
 	}
+	defer c.Close()
+	if _, err := c.Write([]byte(state)); err != nil {
+		return fmt.Errorf("notify systemd: %w", err)
+	}
+	return nil
 }

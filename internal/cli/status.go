@@ -2,15 +2,20 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube/operator"
 	"github.com/culvert-net/culvert/internal/printer"
 )
@@ -26,35 +31,16 @@ Kubernetes API and asks the agent in each node's pod, as kubectl exec does.`,
 			if cluster {
 				return a.clusterStatus(c, where)
 			}
-			return a.read(c, func(ctx context.Context, client *api.Client) error {
-				s, err := client.Status(ctx)
-				if err != nil {
-					return err
-				}
-				return a.print(c, s, func(g *printer.Grid) { a.statusTable(g, s) })
-			})
+			return show(a, c, (*api.Client).Status, a.statusTable)
 		},
 	}
 	c.Flags().BoolVar(&cluster, "cluster", false, "all nodes of a Kubernetes cluster")
 	a.agentFlags(c, &where)
-	a.outputFlag(c)
-	return c
-}
-
-// resourceRows are what is counted, in the order in which it is shown.
-var resourceRows = []struct {
-	kind  agent.Kind
-	label string
-}{
-	{agent.KindLocator, "locators"}, {agent.KindSID, "SIDs"}, {agent.KindPolicy, "policies"},
-	{agent.KindSteering, "steering"}, {agent.KindTunnel, "tunnels"},
+	return a.printing(c)
 }
 
 // overlayRows are of a member of a cluster.
 func overlayRows(g *printer.Grid, o *agent.OverlayStatus) {
-	if o == nil {
-		return
-	}
 	if o.Problem != "" {
 		g.Row("overlay", o.Mode+", not ready: "+o.Problem)
 		return
@@ -68,11 +54,7 @@ func overlayRows(g *printer.Grid, o *agent.OverlayStatus) {
 		g.Row("node SID", sid)
 	}
 	g.Row("uplinks", strings.Join(o.Uplinks, ", "))
-	prefixes := make([]string, len(o.Self.Prefixes))
-	for i, p := range o.Self.Prefixes {
-		prefixes[i] = p.String()
-	}
-	g.Row("pods", fmt.Sprintf("%d, MTU %d, in %s", o.Pods, o.MTU, strings.Join(prefixes, ", ")))
+	g.Row("pods", fmt.Sprintf("%d, MTU %d, in %s", o.Pods, o.MTU, strings.Join(namesOf(o.Self.Prefixes), ", ")))
 	if o.BGPSessions > 0 {
 		g.Row("BGP sessions", fmt.Sprintf("%d of %d established", o.BGPEstablished, o.BGPSessions))
 	}
@@ -84,9 +66,6 @@ func overlayRows(g *printer.Grid, o *agent.OverlayStatus) {
 
 // upfRows are of a user plane function.
 func upfRows(g *printer.Grid, u *agent.UPFStatus) {
-	if u == nil {
-		return
-	}
 	g.Row("sessions", fmt.Sprintf("%d of %d, %d associations", u.Sessions, u.MaxSessions, u.Associations))
 	g.Row("buffered", fmt.Sprintf("%d packets", u.Buffered))
 	for _, p := range u.Pools {
@@ -98,7 +77,7 @@ func upfRows(g *printer.Grid, u *agent.UPFStatus) {
 			down = append(down, p.Addr.String())
 		}
 	}
-	peers := fmt.Sprintf("%d", len(u.Peers))
+	peers := fmt.Sprint(len(u.Peers))
 	if len(down) > 0 {
 		peers += ", no answer from " + strings.Join(down, ", ")
 	}
@@ -110,20 +89,30 @@ func (a *app) statusTable(g *printer.Grid, s agent.Status) {
 	g.Row("up", a.since(s.Started))
 	g.Row("data path", s.DataPath)
 	g.Row("pins", s.PinPath)
-	for _, r := range resourceRows {
+	for _, r := range []struct {
+		label string
+		kind  agent.Kind
+	}{
+		{"locators", agent.KindLocator}, {"SIDs", agent.KindSID}, {"policies", agent.KindPolicy},
+		{"steering", agent.KindSteering}, {"tunnels", agent.KindTunnel},
+	} {
 		g.Row(r.label, s.Resources[r.kind])
 	}
-	overlayRows(g, s.Overlay)
-	upfRows(g, s.UPF)
+	if s.Overlay != nil {
+		overlayRows(g, s.Overlay)
+	}
+	if s.UPF != nil {
+		upfRows(g, s.UPF)
+	}
 	all, drops := totals(s.Outcomes)
-	g.Row("packets", fmt.Sprintf("%d, %d dropped", all.Packets, drops.Packets))
+	g.Row("packets", fmt.Sprintf("%d, %d dropped", all, drops))
 	if len(s.Interfaces) == 0 { // of a member of a cluster they are its uplinks
 		return
 	}
 	g.Line("")
-	g.Row(interfaceHeader...)
+	g.Row(interfaces.header...)
 	for _, in := range s.Interfaces {
-		g.Row(interfaceRow(in)...)
+		g.Row(interfaces.row(in)...)
 	}
 }
 
@@ -136,16 +125,135 @@ func (a *app) since(t time.Time) string {
 }
 
 // totals are all packets, and those of them that were dropped.
-func totals(outcomes []agent.Outcome) (all, drops agent.Counter) {
+func totals(outcomes []agent.Outcome) (all, drops uint64) {
 	for _, o := range outcomes {
-		all = plus(all, o.Counter)
+		all += o.Packets
 		if o.Drop {
-			drops = plus(drops, o.Counter)
+			drops += o.Packets
 		}
 	}
 	return all, drops
 }
 
-func plus(a, b agent.Counter) agent.Counter {
-	return agent.Counter{Packets: a.Packets + b.Packets, Bytes: a.Bytes + b.Bytes}
+// member is a node of a cluster, and what its agent says.
+type member struct {
+	Node    string        `json:"node"`
+	Problem string        `json:"problem,omitempty"` // why nothing is said, or of the node
+	Status  *agent.Status `json:"status,omitempty"`
+}
+
+// agents is what is asked of a cluster.
+type agents interface {
+	Agents(ctx context.Context) ([]connectivity.Node, error)
+	Exec(ctx context.Context, in connectivity.Container, stdin io.Reader, command ...string) ([]byte, error)
+}
+
+// Agents are asked so many at a time, and each for so long.
+const (
+	askedAtOnce = 16
+	askLimit    = 15 * time.Second
+)
+
+func (a *app) clusterStatus(c *cobra.Command, where operator.Options) error {
+	where.Version = a.version
+	client, err := operator.New(where)
+	if err != nil {
+		return err
+	}
+	members, err := askMembers(c.Context(), client)
+	if err != nil {
+		return err
+	}
+	return a.print(c, members, func(g *printer.Grid) { a.membersTable(g, members) })
+}
+
+// askMembers asks each agent what culvert status shows.
+func askMembers(ctx context.Context, from agents) ([]member, error) {
+	nodes, err := from.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(nodes, func(a, b connectivity.Node) int { return strings.Compare(a.Name, b.Name) })
+	members := make([]member, len(nodes))
+	var group errgroup.Group
+	group.SetLimit(askedAtOnce)
+	for i, n := range nodes {
+		group.Go(func() error {
+			members[i] = askMember(ctx, from, n)
+			return nil
+		})
+	}
+	return members, group.Wait()
+}
+
+func askMember(ctx context.Context, from agents, n connectivity.Node) member {
+	m := member{Node: n.Name, Problem: n.Problem}
+	if n.Agent.Pod == "" {
+		return m
+	}
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	text, err := from.Exec(ctx, n.Agent, nil, connectivity.Program, "status", "-o", "json")
+	if err == nil {
+		m.Status = &agent.Status{}
+		err = json.Unmarshal(text, m.Status)
+	}
+	if err != nil {
+		m.Status = nil
+		if m.Problem == "" {
+			m.Problem = err.Error()
+		}
+	}
+	return m
+}
+
+// state is what is wrong with a member, or that it is ready.
+func (m member) state() string {
+	wrong := []string{}
+	if m.Problem != "" {
+		wrong = append(wrong, m.Problem)
+	}
+	if m.Status != nil {
+		switch o := m.Status.Overlay; {
+		case o == nil:
+			wrong = append(wrong, "it is no member of a cluster: its configuration has no overlay")
+		case o.Problem != "":
+			wrong = append(wrong, o.Problem)
+		default:
+			wrong = append(wrong, o.Problems...)
+		}
+	}
+	if len(wrong) == 0 {
+		return "ready"
+	}
+	return strings.Join(wrong, "; ")
+}
+
+func (a *app) membersTable(g *printer.Grid, members []member) {
+	policy := ""
+	g.Row("NODE", "ADDRESS", "LOCATOR", "VERSION", "UP", "NODES", "PODS", "MTU", "SIDS", "POLICIES", "BGP", "DROPPED", "STATE")
+	for _, m := range members {
+		g.Row(a.memberRow(m)...)
+		if m.Status != nil && m.Status.Overlay != nil {
+			policy = m.Status.Overlay.NetworkPolicy
+		}
+	}
+	if policy != "" {
+		g.Line("")
+		g.Row("NetworkPolicy is " + policy + ".")
+	}
+}
+
+func (a *app) memberRow(m member) []any {
+	if m.Status == nil || m.Status.Overlay == nil {
+		return []any{m.Node, "", "", "", "", "", "", "", "", "", "", "", m.state()}
+	}
+	s, o := m.Status, m.Status.Overlay
+	bgp := ""
+	if o.BGPSessions > 0 {
+		bgp = fmt.Sprintf("%d/%d", o.BGPEstablished, o.BGPSessions)
+	}
+	_, drops := totals(s.Outcomes)
+	return []any{m.Node, valid(o.Self.Address), valid(o.Self.Locator), s.Version, a.since(s.Started), o.Nodes, o.Pods, o.MTU,
+		s.Resources[agent.KindSID], s.Resources[agent.KindPolicy], bgp, drops, m.state()}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,45 +33,31 @@ func traceCommand(a *app) *cobra.Command {
 			if err != nil {
 				return cmdline.Usagef("%w: see culvert trace --help", err)
 			}
-			client, err := api.NewClient(a.endpoint)
-			if err != nil {
-				return cmdline.Usage(err)
+			started := func() { fmt.Fprintln(c.ErrOrStderr(), "tracing; interrupt to end") }
+			_, err = ask(a, c, limit, func(client *api.Client, ctx context.Context) (shown int, err error) {
+				return shown, client.Trace(ctx, filter, started, func(e agent.TraceEvent) error {
+					if err := a.printEvent(c.OutOrStdout(), e); err != nil {
+						return err
+					}
+					if shown++; shown == count {
+						return errEnough
+					}
+					return nil
+				})
+			})
+			if errors.Is(err, errEnough) {
+				return nil
 			}
-			ctx := c.Context()
-			if limit > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, limit)
-				defer cancel()
-			}
-			return a.follow(ctx, c, client, filter, count)
+			return err
 		},
 	}
 	c.Flags().IntVar(&count, "count", 0, "end after this `number` of packets")
 	c.Flags().DurationVar(&limit, "time", 0, "end after this `time`, such as 10s")
-	a.outputFlag(c)
-	return c
+	return a.printing(c)
 }
 
 // errEnough ends a trace that has shown as many packets as the user requested.
 var errEnough = errors.New("enough")
-
-func (a *app) follow(ctx context.Context, c *cobra.Command, client *api.Client, filter agent.TraceFilter, count int) error {
-	out, shown := c.OutOrStdout(), 0
-	started := func() { fmt.Fprintln(c.ErrOrStderr(), "tracing; interrupt to end") }
-	err := client.Trace(ctx, filter, started, func(e agent.TraceEvent) error {
-		if err := a.printEvent(out, e); err != nil {
-			return err
-		}
-		if shown++; shown == count {
-			return errEnough
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
-}
 
 // tracedPacket adds to a record what its frames say.
 type tracedPacket struct {
@@ -79,14 +67,15 @@ type tracedPacket struct {
 }
 
 func (a *app) printEvent(out io.Writer, e agent.TraceEvent) error {
+	packet := tracedPacket{e, frame.Decode(e.In).Layers, frame.Decode(e.Out).Layers}
 	switch a.format {
 	case printer.JSON:
-		return json.NewEncoder(out).Encode(tracedPacket{e, frame.Decode(e.In).Layers, frame.Decode(e.Out).Layers})
+		return json.NewEncoder(out).Encode(packet)
 	case printer.YAML:
 		if _, err := io.WriteString(out, "---\n"); err != nil {
 			return err
 		}
-		return printer.WriteYAML(out, tracedPacket{e, frame.Decode(e.In).Layers, frame.Decode(e.Out).Layers})
+		return printer.WriteYAML(out, packet)
 	}
 	_, err := io.WriteString(out, describe(e))
 	return err
@@ -106,7 +95,7 @@ func describe(e agent.TraceEvent) string {
 	}
 	fmt.Fprintf(&b, "  %s\n", e.Reason)
 	line("in", fmt.Sprintf("%d bytes: %s", e.InLength, frame.Decode(e.In)))
-	line("sid", prefixOrNone(e))
+	line("sid", valid(e.SID))
 	if e.Session != 0 {
 		line("session", fmt.Sprintf("%#x PDR %d", e.Session, e.PDR))
 	}
@@ -125,4 +114,78 @@ func describe(e agent.TraceEvent) string {
 	return b.String() + "\n"
 }
 
-func prefixOrNone(e agent.TraceEvent) string { return valid(e.SID) }
+const filterGrammar = `FILTER is any of these, joined by "and":
+
+  src PREFIX        the outer source is in PREFIX (an address is one of its own)
+  dst PREFIX        the outer destination is in PREFIX
+  interface NAME    received on that interface
+  sid PREFIX        the local SID that was met is in PREFIX
+  teid N            a GTP-U header, received or sent, has this TEID (0x: hexadecimal)
+  drops             dropped packets only
+
+Without a FILTER every packet is shown.`
+
+// parseFilter reads a filter; "and" may be left out.
+func parseFilter(args []string) (agent.TraceFilter, error) {
+	var f agent.TraceFilter
+	tokens := strings.Fields(strings.Join(args, " "))
+	seen := map[string]bool{}
+	for i := 0; i < len(tokens); i++ {
+		name := strings.ToLower(tokens[i])
+		if name == "and" {
+			if i == 0 || i == len(tokens)-1 {
+				return f, fmt.Errorf(`"and" stands between two conditions`)
+			}
+			continue
+		}
+		if seen[name] {
+			return f, fmt.Errorf("%s is given twice: a packet has only one", name)
+		}
+		seen[name] = true
+		if name == "drops" {
+			f.Drops = true
+			continue
+		}
+		if _, known := conditions[name]; !known {
+			return f, fmt.Errorf("%q is not a condition: give src, dst, interface, sid, teid or drops", tokens[i])
+		}
+		if i+1 == len(tokens) || tokens[i+1] == "and" {
+			return f, fmt.Errorf("%s needs a value", name)
+		}
+		i++
+		if err := conditions[name](&f, tokens[i]); err != nil {
+			return f, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return f, nil
+}
+
+// conditions are those that have a value.
+var conditions = map[string]func(f *agent.TraceFilter, value string) error{
+	"src":       func(f *agent.TraceFilter, v string) error { return setPrefix(&f.Source, v) },
+	"dst":       func(f *agent.TraceFilter, v string) error { return setPrefix(&f.Destination, v) },
+	"sid":       func(f *agent.TraceFilter, v string) error { return setPrefix(&f.SID, v) },
+	"interface": func(f *agent.TraceFilter, v string) error { f.Interface = v; return nil },
+	"teid": func(f *agent.TraceFilter, v string) error {
+		n, err := strconv.ParseUint(v, 0, 32)
+		if err != nil {
+			return fmt.Errorf("%q is not a TEID: give 0 to 4294967295, or hexadecimal as 0x1a2b", v)
+		}
+		teid := uint32(n)
+		f.TEID = &teid
+		return nil
+	},
+}
+
+func setPrefix(p *netip.Prefix, text string) error {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		*p = netip.PrefixFrom(a, a.BitLen())
+		return nil
+	}
+	parsed, err := netip.ParsePrefix(text)
+	if err != nil {
+		return fmt.Errorf("%q is neither a prefix such as 2001:db8::/32 nor an address", text)
+	}
+	*p = parsed.Masked()
+	return nil
+}

@@ -3,14 +3,46 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/docs"
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/printer"
 )
+
+// versionInfo is what is to be told about a program in a report.
+type versionInfo struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	System  string `json:"system"`
+}
+
+func versionCommand(a *app) *cobra.Command {
+	return a.printing(&cobra.Command{
+		Use: "version", Short: "Show the version of this program", Args: cmdline.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			v := versionInfo{a.version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			return a.print(c, v, func(g *printer.Grid) { g.Row("culvert", v.Version, v.Go, v.System) })
+		},
+	})
+}
+
+func schemaCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON schema of the configuration file", Args: cmdline.NoArgs,
+		Long: `Print the JSON schema of the configuration file. Editors use it to complete and
+check what you type.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := c.OutOrStdout().Write(docs.Schema)
+			return err
+		},
+	}
+}
 
 func unpinCommand(a *app) *cobra.Command {
 	var pinPath string

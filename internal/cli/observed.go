@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/printer"
+)
+
+var bgpPeers = noun[agent.BGPPeerStatus]{
+	kind: "bgp", keyName: "PEER",
+	short:  "BGP sessions, which carry candidate paths of SR policies",
+	fetch:  (*api.Client).BGPPeers,
+	header: []any{"PEER", "ASN", "ROUTER ID", "STATE", "UP FOR", "PATHS", "WENT DOWN BECAUSE"},
+	row: func(s agent.BGPPeerStatus) []any {
+		up := ""
+		if s.Since > 0 {
+			up = s.Since.Round(time.Second).String()
+		}
+		return []any{s.Address, s.ASN, valid(s.RouterID), s.State, up, s.Received, s.Reason}
+	},
+}
+
+var nodes = noun[agent.NodeStatus]{
+	kind: "node", keyName: "NODE",
+	short:  "The other nodes of the cluster, and the policies that lead to them",
+	fetch:  (*api.Client).Nodes,
+	header: []any{"NODE", "FROM", "ADDRESS", "PODS", "POLICIES", "STATE", "NOT USED"},
+	row: func(s agent.NodeStatus) []any {
+		return []any{s.Key(), s.Origin, s.Address, textsOf(s.Prefixes), strings.Join(s.Policies, ","), s.State, strings.Join(s.Problems, "; ")}
+	},
+}
+
+var pods = noun[agent.PodStatus]{
+	kind: "pod", aliases: []string{"pods"}, keyName: "NAMESPACE/NAME",
+	short:  "Pods on this node, with their addresses",
+	fetch:  (*api.Client).Pods,
+	header: []any{"POD", "INTERFACE", "ADDRESSES", "MAC", "HOST INTERFACE", "PROBLEM"},
+	row: func(s agent.PodStatus) []any {
+		return []any{s.Key(), s.Interface, textsOf(s.Addresses), s.MAC, s.HostInterface, s.Problem}
+	},
+}
+
+var associations = noun[agent.AssociationStatus]{
+	kind: "association", aliases: []string{"associations"}, keyName: "NODE",
+	short:  "PFCP associations with SMFs",
+	fetch:  (*api.Client).Associations,
+	header: []any{"NODE", "ADDRESSES", "STATE", "SESSIONS", "SINCE", "SMF STARTED"},
+	row: func(s agent.AssociationStatus) []any {
+		state := map[bool]string{true: "up", false: "no heartbeats"}[s.Up]
+		return []any{s.Node, textsOf(s.Addrs), state, s.Sessions, s.Since.UTC().Format(time.DateTime), s.Recovery.UTC().Format(time.DateTime)}
+	},
+}
+
+var adjacencies = noun[agent.AdjacencyStatus]{
+	kind: "adjacency", aliases: []string{"adjacencies"}, keyName: "KEY",
+	short:  "Next hops, and whether each is ready",
+	fetch:  (*api.Client).Adjacencies,
+	header: []any{"KEY", "STATE", "INTERFACE", "MAC", "VLANS", "MTU"},
+	row: func(s agent.AdjacencyStatus) []any {
+		vlans := strings.Trim(strings.ReplaceAll(fmt.Sprint(s.VLANs), " ", "."), "[]")
+		return []any{s.Key, s.State, s.Interface, s.MAC, vlans, s.MTU}
+	},
+}
+
+func dropsCommand(a *app) *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use: "drops", Short: "Show why packets were dropped", Args: cmdline.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			drops := func(client *api.Client, ctx context.Context) ([]agent.Outcome, error) {
+				outcomes, err := client.Outcomes(ctx, "")
+				return slices.DeleteFunc(outcomes, func(o agent.Outcome) bool { return !o.Drop || !all && o.Packets == 0 }), err
+			}
+			return show(a, c, drops, func(g *printer.Grid, drops []agent.Outcome) {
+				g.Row("REASON", "PACKETS", "BYTES", "MEANING")
+				for _, o := range drops {
+					g.Row(o.Reason, o.Packets, o.Bytes, o.Text)
+				}
+			})
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "reasons that never happened too")
+	return a.printing(c)
+}
+
+// sessionCommand is not a noun[T] because a node may have a million sessions.
+func sessionCommand(a *app) *cobra.Command {
+	c := sessionListCommand(a, "session")
+	c.Aliases = []string{"sessions"}
+	c.Short = "PFCP sessions of a user plane function"
+	c.AddCommand(sessionListCommand(a, "list"), a.printing(&cobra.Command{
+		Use: "show SEID", Short: "Show one in full: its rules, usage and buffered packets", Args: cmdline.Exactly(1, "one SEID"),
+		Example: "  culvert session show 0x6b022c5e00000001",
+		RunE: func(c *cobra.Command, args []string) error {
+			seid, err := strconv.ParseUint(args[0], 0, 64)
+			if err != nil {
+				return cmdline.Usagef("%q is not a SEID: give a number, or hexadecimal as 0x6b022c5e00000001", args[0])
+			}
+			return show(a, c, func(client *api.Client, ctx context.Context) (s agent.SessionStatus, err error) {
+				list, _, err := client.Sessions(ctx, agent.SessionFilter{SEID: &seid})
+				if err == nil {
+					s = list[0]
+				}
+				return s, err
+			}, nil)
+		},
+	}))
+	return c
+}
+
+// sessionListCommand lists the sessions, as "session" and as "session list".
+func sessionListCommand(a *app, name string) *cobra.Command {
+	var f agent.SessionFilter
+	var ue, teid string
+	c := &cobra.Command{
+		Use: name, Short: "List sessions, lowest SEID first", Args: cmdline.NoArgs,
+		Example: "  culvert session --ue 10.45.0.1\n  culvert session --slice a --limit 10",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := setSessionFilter(&f, ue, teid); err != nil {
+				return cmdline.Usage(err)
+			}
+			return a.listSessions(c, f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&ue, "ue", "", "only the session of this UE `address`")
+	flags.StringVar(&teid, "teid", "", "only the session with this local `TEID`")
+	flags.StringVar(&f.Slice, "slice", "", "only sessions of the slice with this `name`")
+	flags.StringVar(&f.Association, "association", "", "only sessions of the SMF with this `Node ID`")
+	flags.IntVar(&f.Limit, "limit", 100, "list at most this `number`")
+	return a.printing(c)
+}
+
+func setSessionFilter(f *agent.SessionFilter, ue, teid string) error {
+	if f.Limit < 1 {
+		return fmt.Errorf("--limit %d: give 1 or more", f.Limit)
+	}
+	if ue != "" {
+		addr, err := netip.ParseAddr(ue)
+		if err != nil {
+			return fmt.Errorf("--ue: %q is not an address", ue)
+		}
+		f.UE = addr
+	}
+	if teid != "" {
+		n, err := strconv.ParseUint(teid, 0, 32)
+		if err != nil || n == 0 {
+			return fmt.Errorf("--teid: %q is not a TEID: give 1 to 4294967295, or hexadecimal as 0x1a2b", teid)
+		}
+		f.TEID = uint32(n)
+	}
+	return nil
+}
+
+func (a *app) listSessions(c *cobra.Command, f agent.SessionFilter) error {
+	return show(a, c, func(client *api.Client, ctx context.Context) ([]agent.SessionStatus, error) {
+		list, total, err := client.Sessions(ctx, f)
+		if more := total - len(list); more > 0 {
+			fmt.Fprintf(c.ErrOrStderr(), "culvert: %d more, see --limit\n", more)
+		}
+		return list, err
+	}, func(g *printer.Grid, list []agent.SessionStatus) {
+		g.Row("SEID", "UE", "SLICE", "DNN", "TEID", "UP PACKETS", "UP BYTES", "DOWN PACKETS", "DOWN BYTES", "BUFFERED", "SMF")
+		for _, s := range list {
+			teids := make([]string, len(s.TEIDs))
+			for i, t := range s.TEIDs {
+				teids[i] = teid(t)
+			}
+			g.Row(fmt.Sprintf("%#x", s.SEID), textsOf(s.UE), s.Slice, s.DNN, strings.Join(teids, ","),
+				s.Uplink.Packets, s.Uplink.Bytes, s.Downlink.Packets, s.Downlink.Bytes, s.Buffered, s.Association)
+		}
+	})
+}

@@ -1,0 +1,372 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/agent"
+	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/slice"
+	"github.com/culvert-net/culvert/internal/srpolicy"
+	"github.com/culvert-net/culvert/srv6"
+)
+
+var interfaces = noun[agent.InterfaceStatus]{
+	kind: agent.KindInterface, aliases: []string{"interfaces", "if"}, keyName: "NAME",
+	short:  "Interfaces that the data path is attached to",
+	fetch:  (*api.Client).Interfaces,
+	header: []any{"INTERFACE", "INDEX", "ATTACHED", "MTU", "EXTERNAL"},
+	row: func(s agent.InterfaceStatus) []any {
+		return []any{s.Name, s.Ifindex, s.Attached, s.MTU, map[bool]string{true: "yes"}[s.External]}
+	},
+	section: "interfaces",
+	fields: []field{
+		{name: "mode", about: "auto (the default), native or generic", words: []string{"auto", "native", "generic"}},
+		{name: "external", about: "the link leaves the SR domain", flag: true},
+	},
+	example: "  culvert interface add eth1 --external",
+}
+
+var locators = noun[agent.LocatorStatus]{
+	kind: agent.KindLocator, aliases: []string{"locators"}, keyName: "NAME",
+	short:   "Locators: the prefixes of SIDs",
+	fetch:   (*api.Client).Locators,
+	header:  []any{"NAME", "PREFIX", "FUNCTION BITS", "SIDS", "ORIGIN"},
+	row:     func(s agent.LocatorStatus) []any { return []any{s.Name, s.Prefix, s.FunctionBits, s.SIDs, s.Origin} },
+	section: "locators",
+	fields: []field{
+		{name: "prefix", about: "IPv6 prefix of the locator"},
+		{name: "function_bits", about: "bits of the function after the prefix (default 16)"},
+	},
+	example: "  culvert locator add main --prefix 2001:db8:101::/48",
+}
+
+var sids = noun[agent.SIDStatus]{
+	kind: agent.KindSID, aliases: []string{"sids"}, keyName: "PREFIX",
+	short:  "Local SIDs and their behaviours",
+	fetch:  (*api.Client).SIDs,
+	header: []any{"SID", "BEHAVIOR", "FLAVORS", "PARAMETERS", "ORIGIN", "PACKETS", "BYTES", "NEXT HOP"},
+	row: func(s agent.SIDStatus) []any {
+		return []any{s.SID, s.Behavior, textsOf(s.Flavors), parameters(s.LocalSID), s.Origin, s.Counter.Packets, s.Counter.Bytes, s.NextHop}
+	},
+	section: "sids", addKey: "sid", fields: sidFields(),
+	example: `  culvert sid add 2001:db8:1:d46::/64 --behavior End.DT46 --table 100
+  culvert sid add 2001:db8:1:400::/56 --behavior End.M.GTP4.E --source-prefix-length 64 --pdu-session-container uplink`,
+}
+
+// parameters are what a behaviour was given, in one cell.
+func parameters(s srv6.LocalSID) string {
+	var out []string
+	add := func(set bool, format string, value any) {
+		if set {
+			out = append(out, fmt.Sprintf(format, value))
+		}
+	}
+	add(s.Table != 0, "table %d", s.Table)
+	add(s.NextHop.IsValid(), "via %s", s.NextHop)
+	add(s.Interface != "", "dev %s", s.Interface)
+	add(s.Policy != "", "policy %s", s.Policy)
+	add(s.Map.IsValid(), "map %s", s.Map)
+	add(s.Source.IsValid(), "source %s", s.Source)
+	add(s.SourcePrefixLength != 0, "source /%d", s.SourcePrefixLength)
+	add(s.PDUType != srv6.PDUTypeNone, "pdu %s", s.PDUType)
+	add(s.PDUSessionContainer != srv6.ContainerNone, "container %s", s.PDUSessionContainer)
+	add(s.ArgsOffset != 0, "args at %d", s.ArgsOffset)
+	add(s.GroupBits != 0, "group %d", s.GroupBits)
+	add(s.RateBits != 0, "rate %d", s.RateBits)
+	add(s.RateUnit > 1, "x %d kbit/s", s.RateUnit)
+	add(s.BlockLength != 0, "block /%d", s.BlockLength)
+	add(s.AllowUpperLayer, "%s", "upper layer to kernel")
+	return strings.Join(out, ", ")
+}
+
+// sidFields are the flags of `sid add`: the behaviour table describes them.
+func sidFields() []field {
+	var behaviors []string
+	for _, row := range srv6.Table() {
+		if !row.Headend {
+			behaviors = append(behaviors, row.Name)
+		}
+	}
+	fields := []field{
+		{name: "behavior", about: "`NAME` of the endpoint behaviour", words: behaviors},
+		{name: "flavors", about: "`LIST` of PSP, USP, USD, NEXT-C-SID", list: true, words: namesOf(srv6.Flavors())},
+	}
+	choices := map[string][]string{"pdu_type": namesOf(srv6.PDUTypes()), "pdu_session_container": namesOf(srv6.ContainerTypes())}
+	for _, p := range srv6.Parameters() {
+		fields = append(fields, field{name: p.Name, about: p.Description, flag: p.Name == "allow_upper_layer", words: choices[p.Name]})
+	}
+	return fields
+}
+
+// Flags of segment lists, and of the preference, which policies share with their
+// candidate paths.
+var (
+	segmentsField   = field{name: "segments", about: "segment `LIST`, first segment first; repeat the flag for a second list", list: true, other: true}
+	weightField     = field{name: "weight", about: "`WEIGHT` of each --segments, in their order (default 1)", list: true, other: true}
+	preferenceField = field{name: "preference", about: "preference of this candidate path: the valid path with the highest is active (default 100)"}
+)
+
+func policyCommand(a *app) *cobra.Command {
+	c := noun[agent.PolicyStatus]{
+		kind: agent.KindPolicy, aliases: []string{"policies"}, keyName: "NAME",
+		short:  "SR policies, their segment lists, and the active candidate path",
+		fetch:  (*api.Client).Policies,
+		header: []any{"NAME", "BEHAVIOR", "SEGMENT LISTS", "BINDING SID", "ORIGIN", "ACTIVE PATH", "PACKETS", "BYTES"},
+		row: func(s agent.PolicyStatus) []any {
+			return []any{s.Name, s.Behavior, segmentLists(s.SegmentLists), valid(s.BindingSID), s.Origin, activePath(s.Paths), s.Counter.Packets, s.Counter.Bytes}
+		},
+		section: "policies",
+		fields: []field{
+			{name: "behavior", about: "H.Encaps, H.Encaps.Red (the default), H.Encaps.L2 or H.Encaps.L2.Red", words: namesOf(srpolicy.Behaviors())},
+			segmentsField, weightField, preferenceField,
+			{name: "source", about: "outer IPv6 source (default: the node's)"},
+			{name: "color", about: "the policy's color"},
+			{name: "endpoint", about: "the policy's endpoint"},
+			{name: "binding_sid", about: "SID that stands for the policy"},
+		},
+		finish: setSegmentLists,
+		example: `  culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46::
+  culvert policy add gold --segments 2001:db8:11:1::,2001:db8:2:d46:: --weight 3 --segments 2001:db8:12:1::,2001:db8:2:d46:: --weight 1`,
+	}.command(a)
+	c.AddCommand(injectCommand(a))
+	return c
+}
+
+var candidatePaths = noun[agent.CandidatePathStatus]{
+	kind: agent.KindCandidatePath, aliases: []string{"candidate-paths"}, keyName: "NAME",
+	short:  "Candidate paths of SR policies, besides the policies' own segment lists",
+	fetch:  (*api.Client).CandidatePaths,
+	header: []any{"NAME", "POLICY", "PREFERENCE", "SEGMENT LISTS", "ORIGIN", "STATE", "WHY"},
+	row: func(s agent.CandidatePathStatus) []any {
+		return []any{s.Name, s.Policy, s.Verdict.Preference, segmentLists(s.SegmentLists), s.Origin, pathState(s.Verdict), s.Verdict.Why}
+	},
+	section: "candidate_paths",
+	fields: []field{
+		{name: "policy", about: "name of the policy that the path belongs to"}, segmentsField, weightField, preferenceField,
+	},
+	finish:  setSegmentLists,
+	example: `  culvert candidate-path add gold-south --policy gold --preference 50 --segments 2001:db8:13:1::,2001:db8:2:d46::`,
+}
+
+func pathState(v srpolicy.Verdict) string {
+	switch {
+	case v.Active && v.Valid:
+		return "active"
+	case v.Active:
+		return "active, not valid"
+	case v.Valid:
+		return "valid"
+	}
+	return "not valid"
+}
+
+// activePath names the first of the verdicts, if there is a choice or something
+// to say of it.
+func activePath(paths []srpolicy.Verdict) string {
+	switch {
+	case len(paths) == 0:
+		return "none"
+	case len(paths) == 1 && paths[0].Valid:
+		return ""
+	}
+	best := paths[0]
+	name := cmp.Or(best.Path, "own")
+	if !best.Valid {
+		return name + " (not valid)"
+	}
+	return fmt.Sprintf("%s (%d)", name, best.Preference)
+}
+
+// setSegmentLists makes a segment list of the resource from each --segments and its
+// --weight.
+func setSegmentLists(c *config.Config, resource string, flags *pflag.FlagSet) error {
+	lists, err := flags.GetStringArray("segments")
+	if err != nil {
+		return err
+	}
+	weights, err := flags.GetStringArray("weight")
+	if err != nil {
+		return err
+	}
+	if len(lists) == 0 {
+		return cmdline.Usagef("--segments is missing: give the SIDs to visit, the first one first")
+	}
+	if len(weights) > 0 && len(weights) != len(lists) {
+		return cmdline.Usagef("--weight is given %d times for %d --segments: give one for each", len(weights), len(lists))
+	}
+	for i, list := range lists {
+		at := fmt.Sprintf("%s.segment_lists[%d]", resource, i)
+		err := config.Set(c, at+".segments", list)
+		if err == nil && len(weights) > 0 {
+			err = config.Set(c, at+".weight", weights[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func segmentLists(lists []srpolicy.SegmentList) string {
+	out := make([]string, len(lists))
+	for i, l := range lists {
+		if out[i] = textsOf(l.Segments); len(lists) > 1 {
+			out[i] = fmt.Sprintf("%d: %s", max(1, l.Weight), out[i])
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+var steerings = noun[agent.SteeringStatus]{
+	kind: agent.KindSteering, keyName: "MATCH",
+	short:   "Steering of packets into policies, tunnels and H.M.GTP4.D",
+	fetch:   (*api.Client).Steerings,
+	header:  []any{"MATCH", "INTO", "ORIGIN"},
+	row:     func(s agent.SteeringStatus) []any { return []any{s.Key(), steeringTarget(s.Steering), s.Origin} },
+	section: "steering", addName: "[PREFIX]", addKey: "prefix",
+	fields: []field{
+		{name: "interface", about: "match packets received on this interface, instead of a PREFIX"},
+		{name: "vlans", about: "`LIST` of VLAN tags for --interface, outermost first", list: true},
+		{name: "policy", about: "steer into this SR policy; with --sid-prefix, its segments come first"},
+		{name: "tunnel", about: "steer into this GTP-U tunnel"},
+		{name: "sid_prefix", path: "h_m_gtp4_d.sid_prefix", about: "H.M.GTP4.D: LOC:FUNC of the tail end's End.M.GTP4.E"},
+		{name: "source_prefix", path: "h_m_gtp4_d.source_prefix", about: "H.M.GTP4.D: prefix of the outer source"},
+		{name: "pdu_type", path: "h_m_gtp4_d.pdu_type", about: "H.M.GTP4.D: type of the sessions' PDUs", words: namesOf(srv6.PDUTypes())},
+	},
+	// --policy is H.M.GTP4.D's where its fields are set.
+	finish: func(c *config.Config, _ string, _ *pflag.FlagSet) error {
+		if s := &c.Steering[0]; s.GTP4D != nil {
+			s.GTP4D.Policy, s.Policy = s.Policy, ""
+		}
+		return nil
+	},
+	args: func(c *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return cmdline.Usagef("%q takes one PREFIX, or --interface: see %s --help", c.CommandPath(), c.CommandPath())
+		}
+		return nil
+	},
+	example: `  culvert steering add 203.0.113.0/24 --policy gold
+  culvert steering add --interface eth1 --vlans 7 --policy wire
+  culvert steering add 198.51.100.0/24 --sid-prefix 2001:db8:b:400::/56 --source-prefix 2001:db8:a:4000::/64 --pdu-type ipv4`,
+}
+
+func steeringTarget(s srpolicy.Steering) string {
+	switch {
+	case s.Policy != "":
+		return "policy " + s.Policy
+	case s.Tunnel != "":
+		return "tunnel " + s.Tunnel
+	case s.GTP4D == nil:
+		return ""
+	}
+	g := s.GTP4D
+	text := fmt.Sprintf("H.M.GTP4.D sid %s, source %s, pdu %s", g.SIDPrefix, g.SourcePrefix, g.PDUType)
+	return strings.TrimSuffix(text+", policy "+g.Policy, ", policy ")
+}
+
+var tunnels = noun[agent.TunnelStatus]{
+	kind: agent.KindTunnel, aliases: []string{"tunnels"}, keyName: "NAME",
+	short:  "GTP-U tunnels",
+	fetch:  (*api.Client).Tunnels,
+	header: []any{"NAME", "LOCAL TEID", "RECEIVED IS", "REMOTE", "REMOTE TEID", "QFI", "ORIGIN", "RX PACKETS", "RX BYTES", "TX PACKETS", "TX BYTES"},
+	row: func(s agent.TunnelStatus) []any {
+		qfi := ""
+		if s.PDUSessionContainer != srv6.ContainerNone {
+			qfi = fmt.Sprintf("%d %s", s.QFI, s.PDUSessionContainer)
+		}
+		return []any{s.Name, teid(s.LocalTEID), tunnelAction(s.Tunnel), valid(s.Remote), teid(s.RemoteTEID), qfi, s.Origin,
+			s.Received.Packets, s.Received.Bytes, s.Sent.Packets, s.Sent.Bytes}
+	},
+	section: "tunnels",
+	fields: []field{
+		{name: "local_teid", about: "TEID to receive on"},
+		{name: "decapsulate", about: "forward received packets by the routing table", flag: true},
+		{name: "table", about: "routing table for --decapsulate, by the kernel's number"},
+		{name: "switch_to", about: "name of the tunnel that received packets go on in"},
+		{name: "policy", about: "SR policy that encapsulates received packets"},
+		{name: "remote", about: "address to send to"},
+		{name: "remote_teid", about: "TEID to send with"},
+		{name: "source", about: "outer source (default: the first GTP-U address)"},
+		{name: "qfi", about: "QFI in the PDU Session Container"},
+		{name: "pdu_session_container", about: "none, downlink or uplink", words: namesOf(srv6.ContainerTypes())},
+	},
+	example: `  culvert tunnel add ue1 --local-teid 0x1001 --decapsulate --remote 192.0.2.100 --remote-teid 0x2001 --qfi 9 --pdu-session-container downlink`,
+}
+
+func teid(t uint32) string {
+	if t == 0 {
+		return ""
+	}
+	return fmt.Sprintf("0x%x", t)
+}
+
+func tunnelAction(t gtpu.Tunnel) string {
+	switch {
+	case t.Decapsulate && t.Table != 0:
+		return fmt.Sprintf("decapsulated, table %d", t.Table)
+	case t.Decapsulate:
+		return "decapsulated"
+	case t.SwitchTo != "":
+		return "switched to " + t.SwitchTo
+	case t.Policy != "":
+		return "into policy " + t.Policy
+	}
+	return ""
+}
+
+var networkSlices = noun[agent.SliceStatus]{
+	kind: agent.KindSlice, aliases: []string{"slices"}, keyName: "NAME",
+	short:  "Network slices of a user plane function, and their transport",
+	fetch:  (*api.Client).Slices,
+	header: []any{"NAME", "S-NSSAI", "INSTANCE", "N9", "SESSIONS", "UP PACKETS", "UP BYTES", "DOWN PACKETS", "DOWN BYTES", "ORIGIN"},
+	row: func(s agent.SliceStatus) []any {
+		n9 := "as the SMF says"
+		if s.N9 != nil {
+			n9 = strings.TrimSpace(fmt.Sprintf("%s %s", s.N9.Transport, s.N9.Mode))
+		}
+		return []any{s.Name, snssai(s.SNSSAI), s.NetworkInstance, n9, s.Sessions,
+			s.Uplink.Packets, s.Uplink.Bytes, s.Downlink.Packets, s.Downlink.Bytes, s.Origin}
+	},
+}
+
+func snssai(s slice.SNSSAI) string {
+	switch {
+	case s.SST == 0:
+		return "any"
+	case s.SD == "":
+		return fmt.Sprint(s.SST)
+	}
+	return fmt.Sprintf("%d-%s", s.SST, s.SD)
+}
+
+// namesOf is the text of each value.
+func namesOf[T fmt.Stringer](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = v.String()
+	}
+	return out
+}
+
+// textsOf are values as text, with commas.
+func textsOf[T fmt.Stringer](list []T) string { return strings.Join(namesOf(list), ",") }
+
+// valid shows an address or prefix that is given, and else nothing.
+func valid[T interface {
+	fmt.Stringer
+	IsValid() bool
+}](v T) string {
+	if !v.IsValid() {
+		return ""
+	}
+	return v.String()
+}
