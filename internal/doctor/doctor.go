@@ -19,8 +19,6 @@ const (
 	Fail Level = "fail" // it does not work
 )
 
-func (l Level) rank() int { return slices.Index([]Level{OK, Warn, Fail}, l) }
-
 // Check is one thing that was looked at.
 type Check struct {
 	Name   string `json:"name"`
@@ -31,6 +29,37 @@ type Check struct {
 	// Command fixes the problem when a user runs it on this machine, in this
 	// network namespace. It is empty if no single command does.
 	Command []string `json:"command,omitempty"`
+}
+
+// remedy is how to fix a problem, by a command that can be run here or otherwise.
+type remedy struct {
+	text    string
+	command bool
+}
+
+func command(format string, args ...any) remedy { return remedy{fmt.Sprintf(format, args...), true} }
+func advice(format string, args ...any) remedy  { return remedy{fmt.Sprintf(format, args...), false} }
+
+// problem is what a check may find.
+type problem struct {
+	there  bool
+	level  Level
+	detail string
+	remedy
+}
+
+// check returns the first of the problems that is there, or else what is good.
+func check(name, good string, problems ...problem) Check {
+	for _, p := range problems {
+		if p.there {
+			c := Check{Name: name, Level: p.level, Detail: p.detail, Fix: p.text}
+			if p.command {
+				c.Command = strings.Fields(p.text)
+			}
+			return c
+		}
+	}
+	return Check{Name: name, Level: OK, Detail: good}
 }
 
 // Probe tries what the data path needs of the kernel. Each name is there with what
@@ -65,7 +94,12 @@ func Run(o Options) []Check {
 	if n != nil {
 		defer n.Close()
 	}
-	checks = append(checks, probed(o)...)
+	if o.Features != nil {
+		checks = append(checks, features(o.Features())...)
+	}
+	if o.PodFeatures != nil && o.Overlay != nil {
+		checks = append(checks, features(o.PodFeatures())...)
+	}
 	checks = append(checks, capabilities(o.Proc, o.Overlay != nil)...)
 	checks = append(checks, bpffs(o.BPFFS), jit(o.Proc))
 	if err != nil {
@@ -75,28 +109,6 @@ func Run(o Options) []Check {
 		return slices.Concat(checks, forwarding(o.Proc), n.interfaces(o.Interfaces))
 	}
 	return slices.Concat(checks, n.member())
-}
-
-// probed are the features of the kernel.
-func probed(o Options) (checks []Check) {
-	if o.Features != nil {
-		checks = features(o.Features())
-	}
-	if o.PodFeatures != nil && o.Overlay != nil {
-		checks = append(checks, features(o.PodFeatures())...)
-	}
-	return checks
-}
-
-// Worst returns the worst level among checks, or OK for an empty list.
-func Worst(checks []Check) Level {
-	worst := OK
-	for _, c := range checks {
-		if c.Level.rank() > worst.rank() {
-			worst = c.Level
-		}
-	}
-	return worst
 }
 
 // network is this network namespace's, and how it is looked at.
@@ -141,8 +153,8 @@ func (n *network) interfaces(names []string) (checks []Check) {
 }
 
 func absent(name string) Check {
-	c := Check{Name: name + ": present", Level: Fail, Detail: "there is no such interface"}
-	return c.advice("correct the name in the configuration, or create the interface: culvert attaches to it when it appears")
+	return check(name+": present", "", problem{true, Fail, "there is no such interface",
+		advice("correct the name in the configuration, or create the interface: culvert attaches to it when it appears")})
 }
 
 func (n *network) oneInterface(l netdev.Link) []Check {
@@ -152,31 +164,16 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 	}
 	view := device{Link: l, Facts: f, segments: n.Segments}
 	if peer, ok := n.LinkByIndex(f.PeerIfindex); ok && f.PeerIfindex != 0 && peer.Kind == "veth" && !l.ParentElsewhere {
-		pf, err := n.Facts(peer.Name)
-		if err == nil {
-			view.peer, view.peerFacts = peer.Name, &pf
+		if pf, err := n.Facts(peer.Name); err == nil {
+			view.peer, view.peerFacts = peer.Name, pf
 		}
 	}
 	checks := []Check{
 		view.up(), view.nativeXDP(), view.redirectTarget(), view.lro(), view.vlanTags(),
-		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(),
+		view.partialChecksums(), view.segmentation(), view.headroom(), view.nativeMTU(), rpFilter(n.Proc, l.Name),
 	}
-	checks = append(checks, rpFilter(n.Proc, l.Name))
 	if n.GTPUOverIPv4 {
 		checks = append(checks, acceptLocal(n.Proc, l.Name))
 	}
 	return checks
-}
-
-// fix returns the check with a command that fixes the problem.
-func (c Check) fix(format string, args ...any) Check {
-	c.Fix = fmt.Sprintf(format, args...)
-	c.Command = strings.Fields(c.Fix)
-	return c
-}
-
-// advice returns the check with a text that says how to fix the problem.
-func (c Check) advice(format string, args ...any) Check {
-	c.Fix = fmt.Sprintf(format, args...)
-	return c
 }

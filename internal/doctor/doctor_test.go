@@ -26,6 +26,16 @@ func find(t *testing.T, checks []Check, name string) Check {
 	return Check{}
 }
 
+// worst is the worst level among checks, or OK.
+func worst(checks []Check) Level {
+	levels := []Level{OK, Warn, Fail}
+	rank := 0
+	for _, c := range checks {
+		rank = max(rank, slices.Index(levels, c.Level))
+	}
+	return levels[rank]
+}
+
 func inside(t *testing.T, ns *netns.NS, o Options) (checks []Check) {
 	t.Helper()
 	ns.Do(t, func() { checks = Run(o) })
@@ -90,8 +100,8 @@ func TestPeerInAnotherNamespace(t *testing.T) {
 	if c.Level != Fail || !strings.Contains(c.Fix, "peer's network namespace") || c.Command != nil {
 		t.Errorf("%+v", c)
 	}
-	if Worst(checks) != Fail {
-		t.Errorf("worst of the checks is %s", Worst(checks))
+	if worst(checks) != Fail {
+		t.Errorf("worst of the checks is %s", worst(checks))
 	}
 	b.Run(t, "ethtool", "-K", "b0", "gro", "on")
 	if c := find(t, inside(t, a, Options{}), "a0: redirect target"); c.Level != OK {
@@ -164,7 +174,7 @@ func TestCapabilities(t *testing.T) {
 		return proc(t, map[string]string{"self/status": fmt.Sprintf("Name:\tx\nCapEff:\t%016x\nCapBnd:\t0\n", mask)})
 	}
 	all := uint64(1<<39 | 1<<12 | 1<<38 | 1<<13)
-	if got := Worst(capabilities(status(all), false)); got != OK {
+	if got := worst(capabilities(status(all), false)); got != OK {
 		t.Errorf("with all: %s", got)
 	}
 	if c := find(t, capabilities(status(all&^(1<<13)), false), "capability CAP_NET_RAW"); c.Level != OK || !strings.Contains(c.Detail, "missing") {
@@ -179,7 +189,7 @@ func TestCapabilities(t *testing.T) {
 	if c := find(t, capabilities(status(all), true), "capability CAP_SYS_ADMIN"); c.Level != Warn || !strings.Contains(c.Fix, "CAP_SYS_ADMIN") {
 		t.Errorf("of a member: %+v", c)
 	}
-	if got := Worst(capabilities(t.TempDir(), false)); got != Warn {
+	if got := worst(capabilities(t.TempDir(), false)); got != Warn {
 		t.Errorf("without procfs: %s", got)
 	}
 }

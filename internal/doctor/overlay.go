@@ -42,8 +42,8 @@ func (n *network) member() []Check {
 		}
 	}
 	if len(uplinks) == 0 && len(n.Overlay.Uplinks) == 0 {
-		c := Check{Name: "uplink", Level: Fail, Detail: "there is none: no IPv6 default route, and no route to another node"}
-		checks = append(checks, c.advice("ip -6 route add default via ROUTER, or set overlay.uplinks"))
+		checks = append(checks, check("uplink", "", problem{true, Fail, "there is none: no IPv6 default route, and no route to another node",
+			advice("ip -6 route add default via ROUTER, or set overlay.uplinks")}))
 	}
 	for _, l := range uplinks {
 		checks = append(checks, n.uplink(l)...)
@@ -99,29 +99,21 @@ func (n *network) uplink(l netdev.Link) []Check {
 // gro: single segments cost as much each as 64 KiB of them at once. A virtual
 // device's come together from the stack that sent them.
 func (d device) gro() Check {
-	c := Check{Name: d.name("generic receive offload"), Level: OK, Detail: "on, or not needed"}
-	if d.GRO || d.Virtual() {
-		return c
-	}
-	c.Level, c.Detail = Warn, "off: each segment of TCP takes the whole way alone, which is several times slower"
-	return c.fix("ethtool -K %s gro on", d.Link.Name)
+	return d.check("generic receive offload", "on, or not needed",
+		problem{!d.GRO && !d.Virtual(), Warn, "off: each segment of TCP takes the whole way alone, which is several times slower",
+			command("ethtool -K %s gro on", d.Link.Name)})
 }
 
 // underlayMTU: what is left for pods, whose IPv6 needs 1280.
 func (d device) underlayMTU() Check {
 	inner := d.Link.MTU - ipv6Header
-	c := Check{Name: d.name("MTU"), Level: OK}
-	if inner < ipv6MinMTU {
-		c.Level, c.Detail = Fail, fmt.Sprintf("%d: packets of %d bytes, which IPv6 pods have to be able to send, do not fit into a tunnel", d.Link.MTU, ipv6MinMTU)
-		return c.fix("ip link set dev %s mtu %d", d.Link.Name, max(usualMTU, ipv6MinMTU+ipv6Header))
-	}
-	c.Detail = fmt.Sprintf("%d: leaves %d bytes for pods' packets", d.Link.MTU, inner)
+	paths := ", and no room for paths of more than one segment"
 	if room := inner - srhHeader - ipv6MinMTU; room >= segmentLength {
-		c.Detail += fmt.Sprintf(", and room for paths of %d segments", room/segmentLength+1)
-	} else {
-		c.Detail += ", and no room for paths of more than one segment"
+		paths = fmt.Sprintf(", and room for paths of %d segments", room/segmentLength+1)
 	}
-	return c
+	return d.check("MTU", fmt.Sprintf("%d: leaves %d bytes for pods' packets%s", d.Link.MTU, inner, paths),
+		problem{inner < ipv6MinMTU, Fail, fmt.Sprintf("%d: packets of %d bytes, which IPv6 pods have to be able to send, do not fit into a tunnel",
+			d.Link.MTU, ipv6MinMTU), command("ip link set dev %s mtu %d", d.Link.Name, max(usualMTU, ipv6MinMTU+ipv6Header))})
 }
 
 // routerAdvertisements is the protocol of routes that come by them (RTPROT_RA).
@@ -130,45 +122,35 @@ const routerAdvertisements = 9
 // acceptRA: the kernel of an interface that forwards forgets the routes that routers
 // told it, unless it is told to keep them (Linux, ip-sysctl).
 func (n *network) acceptRA(l netdev.Link) Check {
-	c := Check{Name: l.Name + ": routes of routers", Level: OK, Detail: "stay"}
 	advertised := slices.ContainsFunc(n.Routes, func(r netdev.Route) bool {
 		return r.Protocol == routerAdvertisements && slices.ContainsFunc(r.Hops, func(h netdev.Hop) bool { return h.Ifindex == l.Index })
 	})
 	name := "net.ipv6.conf." + strings.ReplaceAll(l.Name, ".", "/") + ".accept_ra"
-	if !advertised || sysctl(n.Proc, name) != "1" {
-		return c
-	}
-	c.Level, c.Detail = Warn, "go when the kernel begins to forward"
-	return c.fix("sysctl -w %s=2", name)
+	return check(l.Name+": routes of routers", "stay", problem{advertised && sysctl(n.Proc, name) == "1", Warn,
+		"go when the kernel begins to forward", command("sysctl -w %s=2", name)})
 }
 
 // address: the outer source, and where the others send to.
 func (n *network) address(uplinks []netdev.Link) Check {
-	c := Check{Name: "address in the underlay", Level: OK}
+	const name = "address in the underlay"
 	own := n.Overlay.Address
-	switch {
-	case own.IsValid() && slices.Contains(n.Local(), own):
-		c.Detail = own.String()
-	case own.IsValid():
-		c.Level, c.Detail = Fail, fmt.Sprintf("no interface has %s", own)
-		return c.advice("ip -6 address add %s/64 dev UPLINK, or correct overlay.address", own)
-	case len(uplinks) == 0:
-		c.Level, c.Detail = Fail, "without an uplink there is none"
-		return c.advice("see above, or set overlay.address")
-	default:
-		there := n.GlobalAddresses(uplinks[0].Index)
-		if len(there) == 0 {
-			c.Level, c.Detail = Fail, fmt.Sprintf("%s has no global IPv6 address", uplinks[0].Name)
-			return c.advice("ip -6 address add ADDRESS/64 dev %s, or set overlay.address", uplinks[0].Name)
-		}
-		c.Detail = there[0].String()
+	if own.IsValid() {
+		return check(name, own.String(), problem{!slices.Contains(n.Local(), own), Fail, fmt.Sprintf("no interface has %s", own),
+			advice("ip -6 address add %s/64 dev UPLINK, or correct overlay.address", own)})
 	}
-	return c
+	if len(uplinks) == 0 {
+		return check(name, "", problem{true, Fail, "without an uplink there is none", advice("see above, or set overlay.address")})
+	}
+	there, first := n.GlobalAddresses(uplinks[0].Index), uplinks[0].Name
+	if len(there) == 0 {
+		return check(name, "", problem{true, Fail, fmt.Sprintf("%s has no global IPv6 address", first),
+			advice("ip -6 address add ADDRESS/64 dev %s, or set overlay.address", first)})
+	}
+	return check(name, there[0].String())
 }
 
 // ways: what the underlay has to route.
 func (n *network) ways() Check {
-	c := Check{Name: "routes to nodes", Level: OK, Detail: fmt.Sprintf("there are, to all %d", len(n.Overlay.Nodes))}
 	var without, guessed []string
 	routed := n.Routed()
 	for _, o := range n.Overlay.Nodes {
@@ -189,15 +171,11 @@ func (n *network) ways() Check {
 			}
 		}
 	}
-	switch {
-	case len(without) > 0:
-		c.Level, c.Detail = Fail, "there are none to "+some(without)
-		return c.advice("ip -6 route add PREFIX via ROUTER; where the underlay does not route locators, set overlay.sids: double on all nodes")
-	case len(guessed) > 0:
-		c.Level, c.Detail = Warn, "only by the default route, which may end at a router that does not know it, to "+some(guessed)
-		return c.advice("have the routers route the locators (by BGP, or ip -6 route add PREFIX via ROUTER), or set overlay.sids: double on all nodes")
-	}
-	return c
+	return check("routes to nodes", fmt.Sprintf("there are, to all %d", len(n.Overlay.Nodes)),
+		problem{len(without) > 0, Fail, "there are none to " + some(without),
+			advice("ip -6 route add PREFIX via ROUTER; where the underlay does not route locators, set overlay.sids: double on all nodes")},
+		problem{len(guessed) > 0, Warn, "only by the default route, which may end at a router that does not know it, to " + some(guessed),
+			advice("have the routers route the locators (by BGP, or ip -6 route add PREFIX via ROUTER), or set overlay.sids: double on all nodes")})
 }
 
 // some are the first of what may be many.

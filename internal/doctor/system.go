@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,35 +24,19 @@ func kernelVersion() Check {
 }
 
 func kernelRelease(release string) Check {
-	c := Check{Name: "kernel version", Level: OK, Detail: release}
 	var major, minor int
-	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
-		c.Level = Warn
-		c.Detail = fmt.Sprintf("%q does not begin with a version", release)
-		return c
-	}
-	if major < minMajor || major == minMajor && minor < minMinor {
-		c.Level = Fail
-		return c.advice("install Linux %d.%d or newer", minMajor, minMinor)
-	}
-	return c
+	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
+	return check("kernel version", release,
+		problem{err != nil, Warn, fmt.Sprintf("%q does not begin with a version", release), remedy{}},
+		problem{major < minMajor || major == minMajor && minor < minMinor, Fail, release, advice("install Linux %d.%d or newer", minMajor, minMinor)})
 }
 
 // features makes a check of each probe, in the order of their names.
-func features(probes map[string]error) []Check {
-	names := make([]string, 0, len(probes))
-	for name := range probes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	var checks []Check
-	for _, name := range names {
-		c := Check{Name: "kernel: " + name, Level: OK, Detail: "there"}
-		if err := probes[name]; err != nil {
-			c.Level, c.Detail = Fail, strings.ReplaceAll(err.Error(), "\n", "; ")
-			c = c.advice("run as root, or with CAP_BPF and CAP_NET_ADMIN; if it still fails, the kernel was built without it")
-		}
-		checks = append(checks, c)
+func features(probes map[string]error) (checks []Check) {
+	for _, name := range slices.Sorted(maps.Keys(probes)) {
+		checks = append(checks, check("kernel: "+name, "there", problem{probes[name] != nil, Fail,
+			strings.ReplaceAll(fmt.Sprint(probes[name]), "\n", "; "),
+			advice("run as root, or with CAP_BPF and CAP_NET_ADMIN; if it still fails, the kernel was built without it")}))
 	}
 	return checks
 }
@@ -96,30 +81,24 @@ func capabilities(proc string, member bool) []Check {
 	}
 	var checks []Check
 	for _, n := range list {
-		c := Check{Name: "capability " + n.name, Level: OK, Detail: "held"}
-		if effective&(1<<n.bit) == 0 {
-			c.Level, c.Detail = n.level, "missing: needed "+n.why
-			if n.level != OK {
-				c = c.advice("run as root, or with AmbientCapabilities=%s in the systemd unit", n.name)
-			}
+		missing := problem{effective&(1<<n.bit) == 0, n.level, "missing: needed " + n.why, remedy{}}
+		if n.level != OK {
+			missing.remedy = advice("run as root, or with AmbientCapabilities=%s in the systemd unit", n.name)
 		}
-		checks = append(checks, c)
+		checks = append(checks, check("capability "+n.name, "held", missing))
 	}
 	return checks
 }
 
 func bpffs(path string) Check {
-	c := Check{Name: "bpffs", Level: OK, Detail: "mounted on " + path}
 	var st unix.Statfs_t
 	err := unix.Statfs(path, &st)
-	if err == nil && st.Type == unix.BPF_FS_MAGIC {
-		return c
-	}
-	c.Level, c.Detail = Fail, "not mounted on "+path+": the data path could not outlive the daemon"
+	detail := "not mounted on " + path + ": the data path could not outlive the daemon"
 	if err != nil {
-		c.Detail += " (" + err.Error() + ")"
+		detail += " (" + err.Error() + ")"
 	}
-	return c.fix("mount -t bpf bpf %s", path)
+	return check("bpffs", "mounted on "+path,
+		problem{err != nil || st.Type != unix.BPF_FS_MAGIC, Fail, detail, command("mount -t bpf bpf %s", path)})
 }
 
 // swapDots turns a name of sysctl(8) into a path below /proc/sys: eth0.100 is
@@ -137,33 +116,21 @@ func sysctl(proc, name string) string {
 
 // jit: an interpreted data path is several times slower.
 func jit(proc string) Check {
-	c := Check{Name: "BPF JIT", Level: OK, Detail: "on"}
-	switch v := sysctl(proc, "net.core.bpf_jit_enable"); v {
-	case "1":
-	case "2":
-		c.Level, c.Detail = Warn, "on, and writing what it makes to the kernel log"
-		return c.fix("sysctl -w net.core.bpf_jit_enable=1")
-	case "":
-		c.Level, c.Detail = Warn, "cannot be seen (net.core.bpf_jit_enable is not there)"
-	default:
-		c.Level, c.Detail = Warn, "off: programs are interpreted"
-		return c.fix("sysctl -w net.core.bpf_jit_enable=1")
-	}
-	return c
+	on := command("sysctl -w net.core.bpf_jit_enable=1")
+	v := sysctl(proc, "net.core.bpf_jit_enable")
+	return check("BPF JIT", "on",
+		problem{v == "2", Warn, "on, and writing what it makes to the kernel log", on},
+		problem{v == "", Warn, "cannot be seen (net.core.bpf_jit_enable is not there)", remedy{}},
+		problem{v != "1", Warn, "off: programs are interpreted", on})
 }
 
 // forwarding: packets whose next hop only the kernel can reach are passed to
 // it, finished; without forwarding it drops them.
-func forwarding(proc string) []Check {
-	var checks []Check
+func forwarding(proc string) (checks []Check) {
 	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
-		c := Check{Name: name, Level: OK, Detail: "on"}
-		if v := sysctl(proc, name); v != "1" {
-			c.Level = Warn
-			c.Detail = "off: packets that only the kernel can send on (next hop not resolved yet, devices without XDP) are lost"
-			c = c.fix("sysctl -w %s=1", name)
-		}
-		checks = append(checks, c)
+		checks = append(checks, check(name, "on", problem{sysctl(proc, name) != "1", Warn,
+			"off: packets that only the kernel can send on (next hop not resolved yet, devices without XDP) are lost",
+			command("sysctl -w %s=1", name)}))
 	}
 	return checks
 }
@@ -178,14 +145,10 @@ func ofInterface(name, what string) string {
 // filter drops it if the way back is another one. The larger of the two values
 // counts (Linux, ip-sysctl).
 func rpFilter(proc, name string) Check {
-	c := Check{Name: name + ": reverse path filter", Level: OK, Detail: "not strict"}
 	own := ofInterface(name, "rp_filter")
-	if max(sysctl(proc, own), sysctl(proc, ofInterface("all", "rp_filter"))) != "1" {
-		return c
-	}
-	c.Level = Warn
-	c.Detail = "strict: what is passed to the kernel after decapsulation may be dropped there"
-	return c.fix("sysctl -w %s=2", own)
+	strict := max(sysctl(proc, own), sysctl(proc, ofInterface("all", "rp_filter"))) == "1"
+	return check(name+": reverse path filter", "not strict", problem{strict, Warn,
+		"strict: what is passed to the kernel after decapsulation may be dropped there", command("sysctl -w %s=2", own)})
 }
 
 // acceptLocal: a packet with GTP-U over IPv4 that is passed to the kernel,
@@ -193,12 +156,9 @@ func rpFilter(proc, name string) Check {
 // the node's own: a martian, dropped unless one of the two values is set
 // (Linux, ip-sysctl). IPv6 has no such check.
 func acceptLocal(proc, name string) Check {
-	c := Check{Name: name + ": own source addresses", Level: OK, Detail: "are taken by the kernel"}
 	own := ofInterface(name, "accept_local")
-	if max(sysctl(proc, own), sysctl(proc, ofInterface("all", "accept_local"))) > "0" {
-		return c
-	}
-	c.Level = Warn
-	c.Detail = "are martian to the kernel: GTP-U over IPv4 that only it can send on (devices without XDP, the first frames of Ethernet sessions to a peer) is lost"
-	return c.fix("sysctl -w %s=1", own)
+	refused := max(sysctl(proc, own), sysctl(proc, ofInterface("all", "accept_local"))) <= "0"
+	return check(name+": own source addresses", "are taken by the kernel", problem{refused, Warn,
+		"are martian to the kernel: GTP-U over IPv4 that only it can send on (devices without XDP, the first frames of Ethernet sessions to a peer) is lost",
+		command("sysctl -w %s=1", own)})
 }
