@@ -27,20 +27,8 @@ type tables struct {
 	lookups
 }
 
-func (t *tables) loadPDR(index uint32, word int) uint64   { return t.PDR.Load(index, word) }
-func (t *tables) loadMeter(index uint32, word int) uint64 { return t.Meter.Load(index, word) }
-func (t *tables) meters() uint32                          { return t.Meter.Len }
-func (t *tables) steered(k key) bool                      { return t.node.Steered(k.prefix) }
-
-func (t *tables) loadFilter(i uint32) (f abi.Filter, frame abi.FrameFilter, ok bool) {
-	if i >= t.Filter.Len {
-		return f, frame, false
-	}
-	if f = t.Filter.Get(i); f.FlowLabel&filterFrame != 0 {
-		frame = t.FrameFilter.Get(i)
-	}
-	return f, frame, true
-}
+// loadDo is what an entry of pdr says of what becomes of packets.
+func (t *tables) loadDo(index uint32) uint64 { return t.PDR.Load(index, wordPDRDo) }
 
 // writer does single writes.
 type writer struct {
@@ -178,7 +166,7 @@ func (s *writer) writeRule(p *Plan, w *Write, now uint64) {
 	pdr.StoreHalf(i, wordPDRRate, 1, 0)
 	pdr.StoreHalf(i, wordPDRStop, 0, 0)
 	s.setRuleLimits(i, r.RuleLimits)
-	if h := headOf(r, p.heads); h == nil || h.index != i {
+	if p.headOf(r) == nil {
 		pdr.Store(i, wordPDRDo, r.do)
 	}
 }
@@ -196,7 +184,7 @@ func (s *Sessions) abandon(p *Plan, written []Write) error {
 			delete(s.owners.far, r.at)
 		}
 	}
-	p.reserved.undo(s.later)
+	p.giveBack(s.later)
 	return errors.Join(append(errs, s.forwardings.releaseAll(p.want))...)
 }
 
@@ -213,8 +201,8 @@ func (s *Sessions) account(p *Plan, changed bool) error {
 		case releaseGone:
 			s.owners.departedOf(slot).waiting++
 		case releaseFold:
-			n := slices.IndexFunc(p.rules, func(rule plannedRule) bool { return rule.ID == r.rule })
-			r.volume, r.refused = p.rules[n].volume, p.rules[n].refused
+			to := p.ruleOf(r.rule)
+			r.volume, r.refused = to.volume, to.refused
 		}
 		s.later(r)
 	}

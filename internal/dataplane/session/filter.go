@@ -106,10 +106,11 @@ func (f *filters) cut(n int) { f.entries, f.frames = f.entries[:n], f.frames[:n]
 
 // appendRun appends the filters of a head's members; local: with their sources.
 // A run ends with a filter that takes everything.
-func appendRun(f *filters, h *head, local bool, members []int, rules []plannedRule) (filterRun, error) {
+func (p *Plan) appendRun(h *head, local bool) (filterRun, error) {
+	f := &p.runs
 	from := len(f.entries)
-	for _, n := range members[h.first : h.first+h.count] {
-		if appendFilters(f, &rules[n], local, from+maxRun) {
+	for _, n := range p.membersOf(h) {
+		if appendFilters(f, &p.rules[n], local, from+maxRun) {
 			break // no packet gets to the rest
 		}
 	}
@@ -156,11 +157,14 @@ func appendFilters(f *filters, r *plannedRule, local bool, most int) bool {
 	return false
 }
 
-// isRun says whether a run of filters is at an entry.
-func isRun(at uint32, f *filters, r filterRun, v view) bool {
-	for i := r.from; i < r.to; i++ {
-		e, frame, ok := v.loadFilter(at + uint32(i-r.from))
-		if !ok || e != f.entries[i] || e.FlowLabel&filterFrame != 0 && frame != f.frames[i] {
+// hasRun says whether a run of filters is at an entry.
+func (t *tables) hasRun(at uint32, run []abi.Filter, frames []abi.FrameFilter) bool {
+	if int(at)+len(run) > int(t.Filter.Len) {
+		return false
+	}
+	for i, f := range run {
+		index := at + uint32(i)
+		if t.Filter.Get(index) != f || f.FlowLabel&filterFrame != 0 && t.FrameFilter.Get(index) != frames[i] {
 			return false
 		}
 	}

@@ -127,7 +127,8 @@ func (f *forwardings) entry(m *Forwarding, adjacency uint32) abi.Forwarding {
 }
 
 // acquire refers to the entry of a model, which check has seen.
-func (f *forwardings) acquire(model Forwarding) (uint32, error) {
+func (f *forwardings) acquire(forward *Forwarding) (uint32, error) {
+	model := *forward
 	model.TEID = 0
 	if known := f.byModel[model]; known != nil {
 		if known.refs == 0 {
@@ -136,6 +137,11 @@ func (f *forwardings) acquire(model Forwarding) (uint32, error) {
 		known.refs++
 		return known.index, nil
 	}
+	return f.add(model)
+}
+
+// add refers to a new entry, for a model without its TEID.
+func (f *forwardings) add(model Forwarding) (uint32, error) {
 	var hop adjacency.Key
 	if model.Kind == ForwardGTPU || model.Kind == ForwardSRv6 {
 		hop.NextHop = model.Remote

@@ -47,7 +47,7 @@ func appendKeys(keys []key, r *Rule, session uint64) []key {
 }
 
 // leadsTo says whether a key of a session leads to one of its rules.
-func (k key) leadsTo(r *Rule) bool {
+func (k *key) leadsTo(r *Rule) bool {
 	if k.teid != 0 || r.TEID != 0 {
 		return k.teid == r.TEID
 	}
@@ -86,7 +86,7 @@ type lookups struct {
 // find returns the lookup that packets with a key use, the index that it leads
 // them to, and whether it leads them there now. Without led, index is that of
 // a lookup by index, or 0.
-func (l *lookups) find(k key) (by lookupKind, index uint32, led bool) {
+func (l *lookups) find(k *key) (by lookupKind, index uint32, led bool) {
 	switch {
 	case k.teid != 0:
 		if slot := slotOf(k.teid, l.slots); slot != 0 {

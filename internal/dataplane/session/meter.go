@@ -109,22 +109,22 @@ const (
 
 // chainMeters puts the meters of each rule in an order in which each is followed
 // by the same one for all its rules: what more rules share comes later. It
-// appends what follows each of the session's n meters.
-func chainMeters(next []int, rules []plannedRule, n int) ([]int, error) {
-	if n == 0 {
-		return next, nil
+// appends what follows each of the session's meters.
+func (p *Plan) chainMeters() error {
+	if len(p.session.Meters) == 0 {
+		return nil
 	}
-	shared := make([]int, n)
-	for i := range rules {
-		for _, m := range rules[i].Meters {
+	shared := make([]int, len(p.session.Meters))
+	for i := range p.rules {
+		for _, m := range p.rules[i].Meters {
 			shared[m]++
 		}
 	}
-	for range n {
-		next = append(next, unchained)
+	for range shared {
+		p.next = append(p.next, unchained)
 	}
-	for i := range rules {
-		r := &rules[i]
+	for i := range p.rules {
+		r := &p.rules[i]
 		r.chain = append(r.chain[:0], r.Meters...)
 		slices.SortStableFunc(r.chain, func(a, b int) int { return cmp.Or(shared[a]-shared[b], a-b) })
 		for n, m := range r.chain {
@@ -132,52 +132,52 @@ func chainMeters(next []int, rules []plannedRule, n int) ([]int, error) {
 			if n+1 < len(r.chain) {
 				behind = r.chain[n+1]
 			}
-			if next[m] == unchained {
-				next[m] = behind
-			} else if next[m] != behind {
-				return nil, fmt.Errorf("rule %d: meters %v: rules must share meters together: each meter is followed by one other", r.ID, r.Meters)
+			if p.next[m] == unchained {
+				p.next[m] = behind
+			} else if p.next[m] != behind {
+				return fmt.Errorf("rule %d: meters %v: rules must share meters together: each meter is followed by one other", r.ID, r.Meters)
 			}
 		}
 	}
-	return next, nil
+	return nil
 }
 
-// findMeters appends the entries of the n meters of a session that an earlier
-// daemon put, by the chains that its rules have; 0: not found.
-func findMeters(had []uint32, rules []plannedRule, n int, v view) []uint32 {
-	had = append(had, make([]uint32, n)...)
-	for i := range rules {
-		r := &rules[i]
-		if r.had == 0 || flagsOf(v.loadPDR(r.had, wordPDRDo))&flagMeters == 0 {
+// findMeters finds the meters of a session that an earlier daemon put, by the
+// chains that its rules have; 0: not found.
+func (p *Plan) findMeters() {
+	p.old.meters = make([]uint32, len(p.session.Meters))
+	for i := range p.rules {
+		r := &p.rules[i]
+		if r.had == 0 || flagsOf(p.tables.loadDo(r.had))&flagMeters == 0 {
 			continue
 		}
-		index := moreOf(v.loadPDR(r.had, wordPDRDo))
+		index := moreOf(p.tables.loadDo(r.had))
 		for _, m := range r.chain {
-			if index == 0 || index >= v.meters() {
+			if index == 0 || index >= p.tables.Meter.Len {
 				break
 			}
-			had[m] = index
-			index = uint32(v.loadMeter(index, wordMeterRate) >> 32)
+			p.old.meters[m] = index
+			index = p.tables.Meter.LoadHalf(index, wordMeterRate, 1)
 		}
 	}
-	return had
 }
 
 // placeMeters appends the entries of a session's meters: those that it had, or
 // new ones. A meter that stays what it is keeps its bucket.
-func placeMeters(placed []uint32, meters []Meter, had []uint32, v view, res *reservation) ([]uint32, error) {
-	for i, m := range meters {
+func (p *Plan) placeMeters() error {
+	for i, m := range p.session.Meters {
 		index := uint32(0)
-		if i < len(had) {
-			index = had[i]
+		if i < len(p.old.meters) {
+			index = p.old.meters[i]
 		}
-		if index == 0 || uint32(v.loadMeter(index, wordMeterUnit)) != meterEntry(m).Unit {
+		if index == 0 || p.tables.Meter.LoadHalf(index, wordMeterUnit, 0) != meterEntry(m).Unit {
 			var err error
-			if index, err = res.takeMeter(); err != nil {
-				return placed, err
+			if index, err = p.owners.take(&p.owners.meterFree); err != nil {
+				return err
 			}
+			p.takenMeters = append(p.takenMeters, index)
 		}
-		placed = append(placed, index)
+		p.meters = append(p.meters, index)
 	}
-	return placed, nil
+	return nil
 }

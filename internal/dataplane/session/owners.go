@@ -5,7 +5,6 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
-	"github.com/culvert-net/culvert/internal/dataplane/table"
 	sessions "github.com/culvert-net/culvert/internal/session"
 )
 
@@ -184,11 +183,11 @@ func (o *owners) record(p *Plan) {
 	}
 	for _, e := range p.old.entries {
 		o.entries[e.index].session = 0
-		if n := slices.IndexFunc(p.rules, func(r plannedRule) bool { return r.at == e.index }); n >= 0 {
+		if slices.ContainsFunc(p.rules, func(r plannedRule) bool { return r.at == e.index }) {
 			continue
 		}
 		delete(o.far, e.index)
-		if !p.isHead(e.index) {
+		if p.headAt(e.index) == nil {
 			o.entries[e.index] = owner{}
 		}
 	}
@@ -208,57 +207,6 @@ func (o *owners) record(p *Plan) {
 		delete(o.meters, slot)
 	case !slices.Equal(p.meters, o.meters[slot]):
 		o.meters[slot] = slices.Clone(p.meters)
-	}
-}
-
-// reservation is what a plan takes of the tables' free entries.
-type reservation struct {
-	owners             *owners
-	pdrs, runs, meters []uint32
-}
-
-// takePDR takes an entry that no key leads to by index.
-func (r *reservation) takePDR() (uint32, error) { return r.take(&r.owners.pdrFree, &r.pdrs) }
-
-func (r *reservation) takeMeter() (uint32, error) { return r.take(&r.owners.meterFree, &r.meters) }
-
-func (r *reservation) take(x *indexStack, list *[]uint32) (uint32, error) {
-	index, err := r.owners.take(x)
-	if err == nil {
-		*list = append(*list, index)
-	}
-	return index, err
-}
-
-// takeRun takes entries for a run of filters.
-func (r *reservation) takeRun(run *filterRun) error {
-	o := r.owners
-	at, ok := o.runs.alloc(run.to - run.from)
-	if !ok {
-		return o.fullOrBusy(releaseRun, &table.FullError{Table: abi.MapFilter, Max: o.runs.count, Limit: "filters"})
-	}
-	run.at, run.fresh = at+firstFilter, true
-	r.runs = append(r.runs, at)
-	return nil
-}
-
-// undo gives everything back. Where packets may have met the heads that a plan
-// took entries for, these come back after a grace period, by later.
-func (r *reservation) undo(later func(release)) {
-	o := r.owners
-	for _, index := range r.pdrs {
-		delete(o.far, index)
-		if later != nil {
-			later(release{kind: releasePDR, index: index})
-		} else {
-			o.pdrFree.give(index)
-		}
-	}
-	for _, at := range r.runs {
-		o.runs.release(at)
-	}
-	for _, index := range r.meters {
-		o.meterFree.give(index)
 	}
 }
 

@@ -13,47 +13,60 @@ import (
 )
 
 // findHeads appends a head for each key of the rules.
-func findHeads(heads []head, rules []plannedRule, session uint64) []head {
+func (p *Plan) findHeads() {
 	var buf [2]key
-	for i := range rules {
-		for _, k := range appendKeys(buf[:0], rules[i].Rule, session) {
-			if !slices.ContainsFunc(heads, func(h head) bool { return h.key == k }) {
-				heads = append(heads, head{key: k})
+	for i := range p.rules {
+		keys := appendKeys(buf[:0], p.rules[i].Rule, p.session.ID)
+		for n := range keys {
+			if !p.hasHead(&keys[n]) {
+				p.heads = append(p.heads, head{key: keys[n]})
 			}
 		}
 	}
-	return heads
+}
+
+func (p *Plan) hasHead(k *key) bool {
+	for i := range p.heads {
+		if p.heads[i].key == *k {
+			return true
+		}
+	}
+	return false
 }
 
 // groupRules appends the members of each head, which are the rules that its key
 // leads to, and notes what packets are asked there before any filter.
-func groupRules(members []int, heads []head, rules []plannedRule) ([]int, error) {
-	for i := range heads {
-		h := &heads[i]
-		h.first = len(members)
-		for n := range rules {
-			if h.leadsTo(rules[n].Rule) {
-				members = append(members, n)
+func (p *Plan) groupRules() error {
+	for i := range p.heads {
+		h := &p.heads[i]
+		h.first = len(p.members)
+		for n := range p.rules {
+			if h.leadsTo(p.rules[n].Rule) {
+				p.members = append(p.members, n)
 			}
 		}
-		h.count = len(members) - h.first
-		if err := describeHead(h, members[h.first:], rules); err != nil {
-			return members, err
+		h.count = len(p.members) - h.first
+		if err := p.describeHead(h); err != nil {
+			return err
 		}
 	}
-	return members, nil
+	return nil
 }
+
+// membersOf are the rules that a head's key leads to, by their place in the plan.
+func (p *Plan) membersOf(h *head) []int { return p.members[h.first : h.first+h.count] }
 
 // describeHead notes the direction of a head's members, and their sources where
 // all want the same and the head has room for them.
-func describeHead(h *head, members []int, rules []plannedRule) error {
-	first := rules[members[0]].Rule
+func (p *Plan) describeHead(h *head) error {
+	members := p.membersOf(h)
+	first := p.rules[members[0]].Rule
 	if first.Direction == Downlink {
 		h.flags |= flagDownlink
 	}
 	same := true
 	for _, n := range members[1:] {
-		r := rules[n].Rule
+		r := p.rules[n].Rule
 		if r.Direction != first.Direction {
 			return fmt.Errorf("rules %d and %d share %s: want one direction", first.ID, r.ID, h.key)
 		}
@@ -96,15 +109,15 @@ func (h *head) takeSources(sources []netip.Prefix) bool {
 
 // placeHeads finds the entry of each head, or takes one for it. A key of
 // another session is target.ErrTaken.
-func placeHeads(heads []head, slot uint32, v view, res *reservation) error {
-	for i := range heads {
-		h := &heads[i]
-		h.by, h.index, h.had = v.find(h.key)
+func (p *Plan) placeHeads() error {
+	for i := range p.heads {
+		h := &p.heads[i]
+		h.by, h.index, h.had = p.tables.find(&h.key)
 		if h.had {
-			if res.owners.entries[h.index].session != slot {
+			if p.owners.entries[h.index].session != p.old.slot {
 				return fmt.Errorf("%s %w", h.key, target.ErrTaken)
 			}
-		} else if err := newHead(h, heads[:i], v, res); err != nil {
+		} else if err := p.newHead(h, p.heads[:i]); err != nil {
 			return err
 		}
 		if h.by == byIndex && h.teid != 0 {
@@ -116,11 +129,11 @@ func placeHeads(heads []head, slot uint32, v view, res *reservation) error {
 
 // newHead takes an entry for a head, which others of its session are placed
 // before. A TEID has the entry of its low bits if that is free.
-func newHead(h *head, placed []head, v view, res *reservation) error {
-	o := res.owners
+func (p *Plan) newHead(h *head, placed []head) error {
+	o := p.owners
 	if h.teid != 0 {
 		slot := slotOf(h.teid, o.slots)
-		if slot != 0 && o.entries[slot].session == 0 && !isActive(v.loadPDR(slot, wordPDRDo)) &&
+		if slot != 0 && o.entries[slot].session == 0 && !isActive(p.tables.loadDo(slot)) &&
 			!slices.ContainsFunc(placed, func(h head) bool { return h.index == slot }) {
 			h.by, h.index = byIndex, slot
 		}
@@ -132,11 +145,11 @@ func newHead(h *head, placed []head, v view, res *reservation) error {
 		}
 		return o.rested(h.index)
 	case byPrefix:
-		if v.steered(h.key) {
+		if p.tables.node.Steered(h.prefix) {
 			return fmt.Errorf("%s %w: by steering, or by this node", h.key, target.ErrTaken)
 		}
 	default:
-		used := v.count(h.by)
+		used := p.tables.count(h.by)
 		for i := range placed {
 			if placed[i].by == h.by && !placed[i].had {
 				used++
@@ -151,26 +164,26 @@ func newHead(h *head, placed []head, v view, res *reservation) error {
 		}
 	}
 	var err error
-	h.index, err = res.takePDR()
+	h.index, err = p.takePDR()
 	return err
 }
 
 // joinLink has the heads of an Ethernet session say of which session and link
 // they are.
-func joinLink(heads []head, link uint32, session uint64) {
+func (p *Plan) joinLink(link uint32) {
 	down := uint32(0)
-	for i := range heads {
-		if heads[i].by == byLink {
-			down = heads[i].index
+	for i := range p.heads {
+		if p.heads[i].by == byLink {
+			down = p.heads[i].index
 		}
 	}
-	for i := range heads {
-		h := &heads[i]
+	for i := range p.heads {
+		h := &p.heads[i]
 		if h.qfi&Frames == 0 {
 			continue
 		}
 		h.flags |= flagSource4 | flagSource6
-		h.source6 = session
+		h.source6 = p.session.ID
 		switch {
 		case h.by == byLink:
 			h.source4 = link
@@ -184,13 +197,13 @@ func joinLink(heads []head, link uint32, session uint64) {
 // sources and at what it leads to in two words. Where they look at sources that
 // become others, these are a part of the rules' filters first, so that one word
 // changes both. The second phase of the plan has them in the head.
-func turnSources(heads []head, v view) {
-	for i := range heads {
-		h := &heads[i]
+func (p *Plan) turnSources() {
+	for i := range p.heads {
+		h := &p.heads[i]
 		if !h.had || h.local || h.teid == 0 || h.qfi&Frames != 0 {
 			continue
 		}
-		if used, _ := sourcesChange(h, v); used {
+		if used, _ := p.tables.sourcesChange(h); used {
 			h.turns, h.local = true, true
 			h.turnedDo = uint64(h.flags) << 40
 			h.flags &^= flagSource4 | flagSource6
@@ -201,82 +214,64 @@ func turnSources(heads []head, v view) {
 // sourcesChange says whether a head's sources become others: used if packets
 // look at them now, unused if they will. A packet is of one family and looks at
 // one of them.
-func sourcesChange(h *head, v view) (used, unused bool) {
-	flags := flagsOf(v.loadPDR(h.index, wordPDRDo))
-	check := func(flag uint8, differs bool) {
-		if h.flags&flag == 0 || !differs {
-			return
-		}
-		if flags&flag != 0 {
-			used = true
-		} else {
-			unused = true
-		}
+func (t *tables) sourcesChange(h *head) (used, unused bool) {
+	changed := uint8(0)
+	if t.PDR.LoadHalf(h.index, wordPDRStop, 1) != h.source4 {
+		changed = h.flags & flagSource4
 	}
-	check(flagSource4, uint32(v.loadPDR(h.index, wordPDRStop)>>32) != h.source4)
-	check(flagSource6, v.loadPDR(h.index, wordPDRSource6) != h.source6)
-	return used, unused
+	if t.PDR.Load(h.index, wordPDRSource6) != h.source6 {
+		changed |= h.flags & flagSource6
+	}
+	now := flagsOf(t.loadDo(h.index))
+	return changed&now != 0, changed&^now != 0
 }
 
 // chooseHeads finds the head that each rule may be itself: of several one that
 // is there already.
-func chooseHeads(rules []plannedRule, heads []head, members []int) {
-	for i := range heads {
-		h := &heads[i]
-		if !isStraight(h, members, rules) {
+func (p *Plan) chooseHeads() {
+	for i := range p.heads {
+		h := &p.heads[i]
+		if h.count != 1 {
 			continue
 		}
-		if r := &rules[members[h.first]]; r.head < 0 || h.had && !heads[r.head].had {
+		r := &p.rules[p.members[h.first]]
+		if len(r.Filters) > 0 || r.QFIs != 0 || h.local && len(r.Sources) > 0 {
+			continue // packets have to pass a filter first
+		}
+		if r.head < 0 || h.had && !p.heads[r.head].had {
 			r.head = i
 		}
 	}
 }
 
-// isStraight says whether a head may be its rule itself.
-func isStraight(h *head, members []int, rules []plannedRule) bool {
-	if h.count != 1 {
-		return false
-	}
-	r := rules[members[h.first]].Rule
-	return len(r.Filters) == 0 && r.QFIs == 0 && (!h.local || len(r.Sources) == 0)
-}
-
-// headOf is the head that a rule may be; nil: none.
-func headOf(r *plannedRule, heads []head) *head {
-	if r.head < 0 {
-		return nil
-	}
-	return &heads[r.head]
-}
-
 // findMoves finds the rules to which another run will lead: what such a rule
 // says must not change before the head does, so it may only change elsewhere.
-func findMoves(rules []plannedRule, heads []head, members []int, v view, runs *filters) error {
-	for i := range rules {
-		rules[i].at = rules[i].had
+func (p *Plan) findMoves() error {
+	for i := range p.rules {
+		p.rules[i].at = p.rules[i].had
 	}
-	for i := range heads {
-		h := &heads[i]
-		was := v.loadPDR(h.index, wordPDRDo)
+	for i := range p.heads {
+		h := &p.heads[i]
+		was := p.tables.loadDo(h.index)
 		if !h.had || actionOf(was) != actionFilters {
 			continue
 		}
-		r, err := appendRun(runs, h, h.local, members, rules)
+		r, err := p.appendRun(h, h.local)
 		if err != nil {
 			return err
 		}
-		same := isRun(moreOf(was), runs, r, v)
-		runs.cut(r.from)
-		for _, n := range members[h.first : h.first+h.count] {
-			rules[n].moves = rules[n].moves || !same
+		same := p.tables.hasRun(moreOf(was), p.runs.entries[r.from:], p.runs.frames[r.from:])
+		p.runs.cut(r.from)
+		for _, n := range p.membersOf(h) {
+			p.rules[n].moves = p.rules[n].moves || !same
 		}
 	}
 	return nil
 }
 
-// ruleWords are what the entry of a rule says of what is done, without what
+// setWords finds what the entry of a rule says of what is done, without what
 // belongs to a head.
-func ruleWords(r *plannedRule, meters []uint32) (out, do uint64) {
+func (r *plannedRule) setWords(meters []uint32) {
 	flags := uint8(r.Container) << containerShift
 	if r.Direction == Downlink {
 		flags |= flagDownlink
@@ -296,11 +291,11 @@ func ruleWords(r *plannedRule, meters []uint32) (out, do uint64) {
 	if r.Ethernet {
 		qfi |= Frames
 	}
-	out = uint64(anyLength) << 32
+	r.out = uint64(anyLength) << 32
 	if r.Action.forwards() {
-		out = uint64(r.Forward.TEID) | uint64(r.forwarding)<<32
+		r.out = uint64(r.Forward.TEID) | uint64(r.forwarding)<<32
 	}
-	return out, doWord(more, pdrActions[r.Action], flags, qfi, 0)
+	r.do = doWord(more, pdrActions[r.Action], flags, qfi, 0)
 }
 
 var pdrActions = [...]uint8{
@@ -311,38 +306,43 @@ var pdrActions = [...]uint8{
 	ActionHold:    uint8(abi.PdrActionPDR_BUFFER),
 }
 
-// placeRule chooses a rule's entry: h, which may be the rule, the one that it
-// has, or a new one. It stays where it is if it can change there. An entry that
+// placeRule chooses a rule's entry: the head that may be the rule, the one that
+// it has, or a new one. It stays where it is if it can change there. An entry that
 // keys of other rules lead to, or led to, is no place for it.
-func placeRule(r *plannedRule, h *head, old *state, v view, res *reservation) (at uint32, err error) {
-	straight, behind := uint32(0), r.had != 0 && old.isBehind(r.had)
-	if h != nil {
+func (p *Plan) placeRule(r *plannedRule) (at uint32, err error) {
+	var h *head
+	straight := uint32(0)
+	if r.head >= 0 {
+		h = &p.heads[r.head]
 		straight = h.index
 	}
-	mayBeStraight := straight != 0 && !old.isOther(straight, r.ID)
+	other := p.old.at(straight)
+	mayBeStraight := straight != 0 && (other.kind&entryRule == 0 || other.rule == r.ID)
+	behind := r.had != 0 && p.old.at(r.had).kind&entryHead == 0
 	switch {
 	case r.had == 0:
 		if mayBeStraight {
-			return straight, res.owners.rested(straight)
+			return straight, p.owners.rested(straight)
 		}
 	case r.had == straight:
-		if fits, err := canChange(r, h, v, res.owners); fits || err != nil {
+		if fits, err := p.canChange(r, h); fits || err != nil {
 			return r.had, err
 		}
 	case straight != 0:
-		if behind && v.loadPDR(r.had, wordPDRDo) == r.do && (!r.Action.forwards() || v.loadPDR(r.had, wordPDROut) == r.out) {
+		pdr := p.tables.PDR
+		if behind && pdr.Load(r.had, wordPDRDo) == r.do && (!r.Action.forwards() || pdr.Load(r.had, wordPDROut) == r.out) {
 			return r.had, nil
 		}
 		if mayBeStraight {
-			return straight, res.owners.rested(straight)
+			return straight, p.owners.rested(straight)
 		}
 	}
 	if behind {
-		if fits, err := canChange(r, nil, v, res.owners); fits || err != nil {
+		if fits, err := p.canChange(r, nil); fits || err != nil {
 			return r.had, err
 		}
 	}
-	return res.takePDR()
+	return p.takePDR()
 }
 
 // canChange says whether a rule's entry, which is the head h or behind filters,
@@ -351,31 +351,28 @@ func placeRule(r *plannedRule, h *head, old *state, v view, res *reservation) (a
 // the entry says what it does may be written before, when no packet is left that
 // saw it say something else (*busyError). Nothing may change where what leads
 // there changes too.
-func canChange(r *plannedRule, h *head, v view, o *owners) (fits bool, err error) {
-	was, do := v.loadPDR(r.had, wordPDRDo), r.do
+func (p *Plan) canChange(r *plannedRule, h *head) (fits bool, err error) {
+	was, do := p.tables.loadDo(r.had), r.do
+	changed, before := 0, false
 	if h != nil {
 		do = h.doOf(r)
+		_, before = p.tables.sourcesChange(h)
 	}
-	changed, before := 0, false
 	if was != do {
 		changed++
 	}
-	if r.Action.forwards() && v.loadPDR(r.had, wordPDROut) != r.out {
+	if r.Action.forwards() && p.tables.PDR.Load(r.had, wordPDROut) != r.out {
 		if actionOf(was) == actionForward {
 			changed++
 		} else {
 			before = true
 		}
 	}
-	if h != nil {
-		_, unused := sourcesChange(h, v)
-		before = before || unused
-	}
 	if changed > 1 || changed == 1 && r.moves {
 		return false, nil
 	}
 	if before {
-		return true, o.rested(r.had)
+		return true, p.owners.rested(r.had)
 	}
 	return true, nil
 }
@@ -395,31 +392,30 @@ func (h *head) generation() uint8 {
 
 // placeRuns finds what each head says, and its run if it is not the rule: the one
 // that is there if it says the same, or room for a new one.
-func placeRuns(heads []head, members []int, rules []plannedRule, v view, runs *filters, res *reservation) error {
-	for i := range heads {
-		h := &heads[i]
-		if r := &rules[members[h.first]]; h.count == 1 && r.at == h.index {
+func (p *Plan) placeRuns() (err error) {
+	for i := range p.heads {
+		h := &p.heads[i]
+		if r := &p.rules[p.members[h.first]]; h.count == 1 && r.at == h.index {
 			h.do = h.doOf(r)
 			continue
 		}
-		var err error
-		if h.run, err = appendRun(runs, h, h.local, members, rules); err != nil {
+		if h.run, err = p.appendRun(h, h.local); err != nil {
 			return err
 		}
-		was := v.loadPDR(h.index, wordPDRDo)
-		if h.had && actionOf(was) == actionFilters && isRun(moreOf(was), runs, h.run, v) {
+		was := p.tables.loadDo(h.index)
+		if h.had && actionOf(was) == actionFilters && p.tables.hasRun(moreOf(was), p.runs.entries[h.run.from:], p.runs.frames[h.run.from:]) {
 			h.run.at = moreOf(was)
-		} else if err = res.takeRun(&h.run); err != nil {
+		} else if err = p.takeRun(&h.run); err != nil {
 			return err
 		}
 		h.do = doWord(h.run.at, actionFilters, h.flags, h.qfi, h.generation())
-		if _, unused := sourcesChange(h, v); unused && h.had {
-			if err := res.owners.rested(h.index); err != nil {
+		if _, unused := p.tables.sourcesChange(h); unused && h.had {
+			if err := p.owners.rested(h.index); err != nil {
 				return err
 			}
 		}
 		if h.turns {
-			if err := placeTurned(h, members, rules, runs, res); err != nil {
+			if err := p.placeTurned(h); err != nil {
 				return err
 			}
 		}
@@ -430,14 +426,14 @@ func placeRuns(heads []head, members []int, rules []plannedRule, v view, runs *f
 // placeTurned finds room for the run of the second phase. If the table is full,
 // the first phase is the last one: packets get the same treatment with one
 // lookup more.
-func placeTurned(h *head, members []int, rules []plannedRule, runs *filters, res *reservation) (err error) {
-	if h.turnedRun, err = appendRun(runs, h, false, members, rules); err != nil {
+func (p *Plan) placeTurned(h *head) (err error) {
+	if h.turnedRun, err = p.appendRun(h, false); err != nil {
 		return err
 	}
-	err = res.takeRun(&h.turnedRun)
+	err = p.takeRun(&h.turnedRun)
 	var full *table.FullError
 	if errors.As(err, &full) {
-		runs.cut(h.turnedRun.from)
+		p.runs.cut(h.turnedRun.from)
 		h.turns, h.turnedRun = false, filterRun{}
 		return nil
 	}

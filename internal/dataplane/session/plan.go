@@ -5,11 +5,14 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // Plan is how the tables come to hold a session: all writes, in the order in
 // which packets may see them, and what is given back afterwards.
 type Plan struct {
+	tables  *tables // that packets see now; a plan only reads them
+	owners  *owners
 	session *Session
 	old     state
 	want    []uint32      // entries of forwarding that its rules refer to
@@ -22,9 +25,10 @@ type Plan struct {
 	Writes   []Write
 	hidden   []key // that Unlead deletes
 	releases []release
-	reserved reservation
+	members  []int // of heads: their rules
 
-	members []int // of heads: their rules
+	// What the plan takes of the tables' free entries.
+	takenPDRs, takenRuns, takenMeters []uint32
 }
 
 // Write is one step of a plan. Which fields it has depends on Op.
@@ -90,16 +94,14 @@ func (s *state) findRule(id uint16) uint32 {
 	return 0
 }
 
-// isBehind says whether an entry is a rule that only filters lead to.
-func (s *state) isBehind(index uint32) bool {
-	return slices.ContainsFunc(s.entries, func(e entry) bool { return e.index == index && e.kind&entryHead == 0 })
-}
-
-// isOther says whether an entry is another rule than the one of that ID.
-func (s *state) isOther(index uint32, id uint16) bool {
-	return slices.ContainsFunc(s.entries, func(e entry) bool {
-		return e.index == index && e.kind&entryRule != 0 && e.rule != id
-	})
+// at is the entry of an index; the zero value where the session does not have it.
+func (s *state) at(index uint32) entry {
+	for _, e := range s.entries {
+		if e.index == index {
+			return e
+		}
+	}
+	return entry{}
 }
 
 // wanted is what the tables shall hold of a session, with what it refers to.
@@ -107,18 +109,6 @@ type wanted struct {
 	*Session
 	forwardings []uint32 // entries, one for each rule; 0: the rule does not forward
 	link        uint32   // the number of the session's link
-}
-
-// view is what a plan may know of the tables: what packets see now.
-type view interface {
-	loadPDR(index uint32, word int) uint64
-	loadMeter(index uint32, word int) uint64
-	loadFilter(index uint32) (f abi.Filter, frame abi.FrameFilter, ok bool)
-	// find is lookups.find, count lookups.count, steered node.steered.
-	find(key) (by lookupKind, index uint32, led bool)
-	count(lookupKind) int
-	meters() uint32 // the length of the table
-	steered(key) bool
 }
 
 // plannedRule is a rule and where it goes.
@@ -177,277 +167,327 @@ type Planner struct{ plan Plan }
 // entries for it. On an error nothing is reserved: *table.FullError, target.ErrTaken, or
 // *busyError where an entry is free only after a grace period. The plan is
 // valid until the next one.
-func (pl *Planner) Plan(old state, want wanted, o *owners, v view) (*Plan, error) {
-	p := &pl.plan
-	p.reset(old, want, o)
-	err := p.place(want, o, v)
-	if err != nil {
-		p.reserved.undo(nil)
+func (pl *Planner) Plan(old state, want wanted, o *owners, t *tables) (*Plan, error) {
+	p := &pl.plan // whose memory is used again
+	p.tables, p.owners, p.session, p.old, p.want = t, o, want.Session, old, want.forwardings
+	p.rules, p.heads, p.members, p.meters, p.next = p.rules[:0], p.heads[:0], p.members[:0], p.meters[:0], p.next[:0]
+	p.runs.cut(0)
+	p.Writes, p.hidden, p.releases = p.Writes[:0], p.hidden[:0], p.releases[:0]
+	p.takenPDRs, p.takenRuns, p.takenMeters = p.takenPDRs[:0], p.takenRuns[:0], p.takenMeters[:0]
+	if err := p.place(want.link); err != nil {
+		p.giveBack(nil)
 		return nil, err
 	}
-	p.Writes = appendWrites(p.Writes, p, o.recovering, v)
-	p.releases = appendReleases(p.releases, p, o, v)
+	p.appendWrites()
+	p.appendReleases()
 	return p, nil
 }
 
-// reset empties a plan. Its memory is used again.
-func (p *Plan) reset(old state, want wanted, o *owners) {
-	*p = Plan{
-		session: want.Session, old: old, want: want.forwardings, rules: p.rules[:0], heads: p.heads[:0], meters: p.meters[:0], next: p.next[:0],
-		runs:   filters{p.runs.entries[:0], p.runs.frames[:0]},
-		Writes: p.Writes[:0], hidden: p.hidden[:0], releases: p.releases[:0], members: p.members[:0],
-		reserved: reservation{o, p.reserved.pdrs[:0], p.reserved.runs[:0], p.reserved.meters[:0]},
-	}
-}
-
 // place finds an entry for everything that the session has.
-func (p *Plan) place(want wanted, o *owners, v view) (err error) {
-	p.rules = sortRules(p.rules, want, &p.old)
-	p.heads = findHeads(p.heads, p.rules, want.ID)
-	if p.members, err = groupRules(p.members, p.heads, p.rules); err != nil {
+func (p *Plan) place(link uint32) error {
+	p.sortRules()
+	p.findHeads()
+	if err := p.groupRules(); err != nil {
 		return err
 	}
-	if err = placeHeads(p.heads, p.old.slot, v, &p.reserved); err != nil {
+	if err := p.placeHeads(); err != nil {
 		return err
 	}
-	joinLink(p.heads, want.link, want.ID)
-	turnSources(p.heads, v)
-	chooseHeads(p.rules, p.heads, p.members)
-	if p.next, err = chainMeters(p.next, p.rules, len(want.Meters)); err != nil {
+	p.joinLink(link)
+	p.turnSources()
+	p.chooseHeads()
+	if err := p.chainMeters(); err != nil {
 		return err
 	}
-	if o.recovering && len(p.old.meters) == 0 {
-		p.old.meters = findMeters(p.old.meters, p.rules, len(want.Meters), v)
+	if p.owners.recovering && len(p.old.meters) == 0 {
+		p.findMeters()
 	}
-	if p.meters, err = placeMeters(p.meters, want.Meters, p.old.meters, v, &p.reserved); err != nil {
+	if err := p.placeMeters(); err != nil {
 		return err
 	}
-	if err = findMoves(p.rules, p.heads, p.members, v, &p.runs); err != nil {
+	if err := p.findMoves(); err != nil {
 		return err
 	}
 	for i := range p.rules {
-		r := &p.rules[i]
-		r.out, r.do = ruleWords(r, p.meters)
-		if r.at, err = placeRule(r, headOf(r, p.heads), &p.old, v, &p.reserved); err != nil {
+		r, err := &p.rules[i], error(nil)
+		r.setWords(p.meters)
+		if r.at, err = p.placeRule(r); err != nil {
 			return err
 		}
 	}
-	return placeRuns(p.heads, p.members, p.rules, v, &p.runs, &p.reserved)
+	return p.placeRuns()
 }
 
-// sortRules appends the rules of a session in the order in which packets are
+// sortRules takes the rules of the session in the order in which packets are
 // asked, with the entries that they have now.
-func sortRules(rules []plannedRule, want wanted, old *state) []plannedRule {
-	for i := range want.Rules {
-		if len(rules) < cap(rules) {
-			rules = rules[:len(rules)+1]
+func (p *Plan) sortRules() {
+	for i := range p.session.Rules {
+		if len(p.rules) < cap(p.rules) {
+			p.rules = p.rules[:len(p.rules)+1]
 		} else {
-			rules = append(rules, plannedRule{})
+			p.rules = append(p.rules, plannedRule{})
 		}
-		r := &rules[len(rules)-1]
-		*r = plannedRule{Rule: &want.Rules[i], chain: r.chain[:0], forwarding: want.forwardings[i], head: -1,
-			had: old.findRule(want.Rules[i].ID)}
+		r, rule := &p.rules[i], &p.session.Rules[i]
+		*r = plannedRule{Rule: rule, chain: r.chain[:0], forwarding: p.want[i], head: -1, had: p.old.findRule(rule.ID)}
 	}
-	slices.SortFunc(rules, func(a, b plannedRule) int {
+	slices.SortFunc(p.rules, func(a, b plannedRule) int {
 		return cmp.Or(cmp.Compare(a.Precedence, b.Precedence), cmp.Compare(a.ID, b.ID))
 	})
-	return rules
+}
+
+// add appends a write.
+func (p *Plan) add(w Write) { p.Writes = append(p.Writes, w) }
+
+// set appends the write of a word that is another one now.
+func (p *Plan) set(op Op, index uint32, now, value uint64) {
+	if now != value {
+		p.add(Write{Op: op, Index: index, Value: value})
+	}
 }
 
 // appendWrites appends the writes of a plan whose every entry is known. What no
 // packet reaches comes first; then keys, the only writes that can fail, lead to
 // heads that lead nowhere yet; then each rule and head changes by one word.
-func appendWrites(w []Write, p *Plan, recovering bool, v view) []Write {
+func (p *Plan) appendWrites() {
 	for i, index := range p.meters {
 		op := ChangeMeter
-		if slices.Contains(p.reserved.meters, index) {
+		if slices.Contains(p.takenMeters, index) {
 			op = PutMeter
 		}
-		w = append(w, Write{Op: op, Index: index, Part: i})
+		p.add(Write{Op: op, Index: index, Part: i})
 	}
 	for i := range p.heads {
 		for _, r := range []*filterRun{&p.heads[i].run, &p.heads[i].turnedRun} {
 			if r.fresh {
-				w = append(w, Write{Op: PutRun, Index: r.at, Part: r.from, Value: uint64(r.to)})
+				p.add(Write{Op: PutRun, Index: r.at, Part: r.from, Value: uint64(r.to)})
 			}
 		}
 	}
 	for i := range p.rules {
 		if r := &p.rules[i]; r.at != r.had {
-			w = append(w, Write{Op: PutRule, Index: r.at, From: r.had, Part: i})
+			p.add(Write{Op: PutRule, Index: r.at, From: r.had, Part: i})
 		}
 	}
 	for i := range p.heads { // while an earlier daemon's are there also those that are led already, for Sweep
-		if h := &p.heads[i]; h.by != byIndex && (!h.had || recovering) {
-			w = append(w, Write{Op: Lead, Index: h.index, Part: i})
+		if h := &p.heads[i]; h.by != byIndex && (!h.had || p.owners.recovering) {
+			p.add(Write{Op: Lead, Index: h.index, Part: i})
 		}
 	}
 	// Heads that are not wanted go before the rules change that they lead to;
 	// those that are rules, to which runs may lead, after these runs.
-	w = appendHidden(w, p, 0)
+	p.appendHidden(0)
 	for i := range p.rules {
 		if r := &p.rules[i]; r.at == r.had {
-			w = appendRule(w, r, i, headOf(r, p.heads), v)
+			p.appendRule(r, i)
 		}
 	}
-	w = appendHeads(w, p.heads, v)
-	w = appendHidden(w, p, entryRule)
-	return appendTurn(w, p.heads, v)
+	p.appendHeads()
+	p.appendHidden(entryRule)
+	p.appendTurn()
 }
 
 // appendHidden appends the writes that hide the heads that the session no longer
 // has: those that are rules if kind is entryRule, otherwise the others.
-func appendHidden(w []Write, p *Plan, kind uint8) []Write {
+func (p *Plan) appendHidden(kind uint8) {
 	for _, e := range p.old.entries {
-		if e.kind&entryHead == 0 || e.kind&entryRule != kind || p.isHead(e.index) {
+		if e.kind&entryHead == 0 || e.kind&entryRule != kind || p.headAt(e.index) != nil {
 			continue
 		}
-		k, led := p.reserved.owners.keys[e.index]
-		if !led {
-			w = append(w, Write{Op: Hide, Index: e.index})
-			continue
+		if k, led := p.owners.keys[e.index]; led {
+			p.hidden = append(p.hidden, k)
+			p.add(Write{Op: Unlead, Index: e.index, Part: len(p.hidden) - 1})
+		} else {
+			p.add(Write{Op: Hide, Index: e.index})
 		}
-		p.hidden = append(p.hidden, k)
-		w = append(w, Write{Op: Unlead, Index: e.index, Part: len(p.hidden) - 1})
 	}
-	return w
 }
 
 // appendRule changes a rule where it is. Its head says what becomes of packets,
 // if it is one.
-func appendRule(w []Write, r *plannedRule, part int, h *head, v view) []Write {
-	if r.Action.forwards() && v.loadPDR(r.at, wordPDROut) != r.out {
-		w = append(w, Write{Op: SetOut, Index: r.at, Value: r.out})
+func (p *Plan) appendRule(r *plannedRule, part int) {
+	pdr := p.tables.PDR
+	if r.Action.forwards() {
+		p.set(SetOut, r.at, pdr.Load(r.at, wordPDROut), r.out)
 	}
-	if rate := kilobits(r.Rate); uint32(v.loadPDR(r.at, wordPDRRate)) != rate {
-		w = append(w, Write{Op: SetRate, Index: r.at, Value: uint64(rate)})
+	p.set(SetRate, r.at, uint64(pdr.LoadHalf(r.at, wordPDRRate, 0)), uint64(kilobits(r.Rate)))
+	p.add(Write{Op: SetLimits, Index: r.at, Part: part})
+	if p.headOf(r) == nil {
+		p.set(SetDo, r.at, pdr.Load(r.at, wordPDRDo), r.do)
 	}
-	w = append(w, Write{Op: SetLimits, Index: r.at, Part: part})
-	if (h == nil || h.index != r.at) && v.loadPDR(r.at, wordPDRDo) != r.do {
-		w = append(w, Write{Op: SetDo, Index: r.at, Value: r.do})
-	}
-	return w
 }
 
 // appendHeads lets packets be handled as the session says now: first by heads
 // that are rules, to which runs may lead, last by those that were.
-func appendHeads(w []Write, heads []head, v view) []Write {
-	turn := func(h *head) int {
-		switch {
-		case h.run.isNone():
-			return 0
-		case actionOf(v.loadPDR(h.index, wordPDRDo)) == actionFilters || !h.had:
-			return 1
-		}
-		return 2
-	}
+func (p *Plan) appendHeads() {
 	for now := range 3 {
-		for i := range heads {
-			h := &heads[i]
-			if turn(h) != now {
+		for i := range p.heads {
+			h, turn := &p.heads[i], 2
+			was := p.tables.loadDo(h.index)
+			if h.run.isNone() {
+				turn = 0
+			} else if actionOf(was) == actionFilters || !h.had {
+				turn = 1
+			}
+			if turn != now {
 				continue
 			}
 			// A packet looks at sources only where the last word says so.
-			w = appendSources(w, h, h.flags, v)
-			if !h.had && !h.run.isNone() {
-				w = append(w, Write{Op: SetOut, Index: h.index, Value: anyLength << 32})
+			p.appendSources(h, h.flags)
+			if !h.had && turn != 0 {
+				p.add(Write{Op: SetOut, Index: h.index, Value: anyLength << 32})
 			}
-			if v.loadPDR(h.index, wordPDRDo) != h.do {
-				w = append(w, Write{Op: SetDo, Index: h.index, Value: h.do})
-			}
+			p.set(SetDo, h.index, was, h.do)
 		}
 	}
-	return w
 }
 
 // appendTurn is the second phase of heads whose sources turn: nobody looks at
 // the old ones any more.
-func appendTurn(w []Write, heads []head, v view) []Write {
+func (p *Plan) appendTurn() {
 	waited := false
-	for i := range heads {
-		h := &heads[i]
+	for i := range p.heads {
+		h := &p.heads[i]
 		if !h.turns {
 			continue
 		}
 		if !waited {
-			w, waited = append(w, Write{Op: Wait}), true
+			waited = true
+			p.add(Write{Op: Wait})
 		}
-		w = appendSources(w, h, flagsOf(h.turnedDo), v)
-		w = append(w, Write{Op: SetDo, Index: h.index, Value: h.turnedDo})
+		p.appendSources(h, flagsOf(h.turnedDo))
+		p.add(Write{Op: SetDo, Index: h.index, Value: h.turnedDo})
 	}
-	return w
 }
 
 // appendSources changes those sources of a head that its flags name.
-func appendSources(w []Write, h *head, flags uint8, v view) []Write {
-	if flags&flagSource4 != 0 && uint32(v.loadPDR(h.index, wordPDRStop)>>32) != h.source4 {
-		w = append(w, Write{Op: SetSource4, Index: h.index, Value: uint64(h.source4)})
+func (p *Plan) appendSources(h *head, flags uint8) {
+	pdr := p.tables.PDR
+	if flags&flagSource4 != 0 {
+		p.set(SetSource4, h.index, uint64(pdr.LoadHalf(h.index, wordPDRStop, 1)), uint64(h.source4))
 	}
-	if flags&flagSource6 != 0 && v.loadPDR(h.index, wordPDRSource6) != h.source6 {
-		w = append(w, Write{Op: SetSource6, Index: h.index, Value: h.source6})
+	if flags&flagSource6 != 0 {
+		p.set(SetSource6, h.index, pdr.Load(h.index, wordPDRSource6), h.source6)
 	}
-	return w
 }
 
-func (p *Plan) isHead(index uint32) bool {
-	return slices.ContainsFunc(p.heads, func(h head) bool { return h.index == index })
+// headAt is the head that is an entry; nil: none.
+func (p *Plan) headAt(index uint32) *head {
+	for i := range p.heads {
+		if p.heads[i].index == index {
+			return &p.heads[i]
+		}
+	}
+	return nil
+}
+
+// headOf is the head that a rule is itself; nil: none.
+func (p *Plan) headOf(r *plannedRule) *head {
+	if r.head >= 0 && p.heads[r.head].index == r.at {
+		return &p.heads[r.head]
+	}
+	return nil
+}
+
+// ruleOf is the rule of an ID; nil: none.
+func (p *Plan) ruleOf(id uint16) *plannedRule {
+	for i := range p.rules {
+		if p.rules[i].ID == id {
+			return &p.rules[i]
+		}
+	}
+	return nil
 }
 
 // appendReleases appends what packets may still see of the old state.
-func appendReleases(list []release, p *Plan, o *owners, v view) []release {
+func (p *Plan) appendReleases() {
 	for _, e := range p.old.entries {
-		was := v.loadPDR(e.index, wordPDRDo)
-		if e.kind&entryHead != 0 && actionOf(was) == actionFilters && !leadsToRun(p.heads, e.index, moreOf(was)) {
-			list = append(list, release{kind: releaseRun, index: moreOf(was)})
+		was, h := p.tables.loadDo(e.index), p.headAt(e.index)
+		if e.kind&entryHead != 0 && actionOf(was) == actionFilters && (h == nil || h.run.at != moreOf(was)) {
+			p.release(release{kind: releaseRun, index: moreOf(was)})
 		}
-		list = releasesOf(list, e, p, o.pdrFree.first, v)
+		p.releaseEntry(e, was, h != nil)
 	}
 	for i := range p.heads {
 		h := &p.heads[i]
-		if h.had && (h.turns || v.loadPDR(h.index, wordPDRDo) != h.do) {
-			list = append(list, release{kind: releaseRest, index: h.index})
+		if h.had && (h.turns || p.tables.loadDo(h.index) != h.do) {
+			p.release(release{kind: releaseRest, index: h.index})
 		}
 		if h.turns && h.turnedRun.at != h.run.at {
-			list = append(list, release{kind: releaseRun, index: h.run.at})
+			p.release(release{kind: releaseRun, index: h.run.at})
 		}
 	}
 	for _, index := range p.old.meters {
 		if index != 0 && !slices.Contains(p.meters, index) {
-			list = append(list, release{kind: releaseMeter, index: index})
+			p.release(release{kind: releaseMeter, index: index})
 		}
 	}
-	return list
 }
 
-// leadsToRun says whether the first phase of a plan has an entry lead to a run.
-func leadsToRun(heads []head, index, at uint32) bool {
-	return slices.ContainsFunc(heads, func(h head) bool { return h.index == index && h.run.at == at })
-}
+func (p *Plan) release(r release) { p.releases = append(p.releases, r) }
 
-// releasesOf are those of an entry of the old state. What it counted belongs to
-// where its rule is now, or is the last that its rule did.
-func releasesOf(list []release, e entry, p *Plan, firstFree uint32, v view) []release {
-	stays := p.isHead(e.index)
+// releaseEntry gives up an entry of the old state, unless it stays. What it
+// counted belongs to where its rule is now, or is the last that its rule did.
+func (p *Plan) releaseEntry(e entry, was uint64, stays bool) {
 	if e.kind&entryRule != 0 {
-		n := slices.IndexFunc(p.rules, func(r plannedRule) bool { return r.ID == e.rule })
+		r := p.ruleOf(e.rule)
 		switch {
-		case n < 0:
-			list = append(list, release{kind: releaseGone, index: e.index, to: p.old.slot, rule: e.rule})
-		case p.rules[n].at != e.index:
-			list = append(list, release{kind: releaseFold, index: e.index, to: p.rules[n].at, rule: e.rule})
+		case r == nil:
+			p.release(release{kind: releaseGone, index: e.index, to: p.old.slot, rule: e.rule})
+		case r.at != e.index:
+			p.release(release{kind: releaseFold, index: e.index, to: r.at, rule: e.rule})
 		default:
-			if !stays && v.loadPDR(e.index, wordPDRDo) != p.rules[n].do {
-				list = append(list, release{kind: releaseRest, index: e.index})
+			if !stays && was != r.do {
+				p.release(release{kind: releaseRest, index: e.index})
 			}
 			stays = true
 		}
 	}
 	switch {
 	case stays:
-	case e.index >= firstFree:
-		list = append(list, release{kind: releasePDR, index: e.index})
+	case e.index >= p.owners.pdrFree.first:
+		p.release(release{kind: releasePDR, index: e.index})
 	default:
-		list = append(list, release{kind: releaseRest, index: e.index})
+		p.release(release{kind: releaseRest, index: e.index})
 	}
-	return list
+}
+
+// takePDR takes an entry that no key leads to by index.
+func (p *Plan) takePDR() (uint32, error) {
+	index, err := p.owners.take(&p.owners.pdrFree)
+	if err == nil {
+		p.takenPDRs = append(p.takenPDRs, index)
+	}
+	return index, err
+}
+
+// takeRun takes entries for a run of filters.
+func (p *Plan) takeRun(run *filterRun) error {
+	o := p.owners
+	at, ok := o.runs.alloc(run.to - run.from)
+	if !ok {
+		return o.fullOrBusy(releaseRun, &table.FullError{Table: abi.MapFilter, Max: o.runs.count, Limit: "filters"})
+	}
+	run.at, run.fresh = at+firstFilter, true
+	p.takenRuns = append(p.takenRuns, at)
+	return nil
+}
+
+// giveBack gives back what the plan took. Where packets may have met the heads
+// that it took entries for, these come back after a grace period, by later.
+func (p *Plan) giveBack(later func(release)) {
+	o := p.owners
+	for _, index := range p.takenPDRs {
+		delete(o.far, index)
+		if later != nil {
+			later(release{kind: releasePDR, index: index})
+		} else {
+			o.pdrFree.give(index)
+		}
+	}
+	for _, at := range p.takenRuns {
+		o.runs.release(at)
+	}
+	for _, index := range p.takenMeters {
+		o.meterFree.give(index)
+	}
 }

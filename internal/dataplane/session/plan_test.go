@@ -188,8 +188,8 @@ func TestPlan(t *testing.T) {
 func meets(s *Sessions, keys []key, meters func(*Sessions, uint64) string) map[string]string {
 	out := map[string]string{}
 	for _, k := range keys {
-		_, index, led := s.tables.find(k)
-		do := s.tables.loadPDR(index, wordPDRDo)
+		_, index, led := s.tables.find(&k)
+		do := s.tables.loadDo(index)
 		if !led || !isActive(do) {
 			out[k.String()] = "nothing"
 			continue
@@ -200,7 +200,7 @@ func meets(s *Sessions, keys []key, meters func(*Sessions, uint64) string) map[s
 			source = fmt.Sprintf("%x", s.tables.PDR.LoadHalf(index, wordPDRStop, 1))
 		}
 		if flagsOf(do)&flagSource6 != 0 {
-			source += fmt.Sprintf(" %x", s.tables.loadPDR(index, wordPDRSource6))
+			source += fmt.Sprintf(" %x", s.tables.PDR.Load(index, wordPDRSource6))
 		}
 		if actionOf(do) != actionFilters {
 			fmt.Fprint(&text, rule(s, index, meters))
@@ -223,11 +223,11 @@ func meets(s *Sessions, keys []key, meters func(*Sessions, uint64) string) map[s
 // rule is what an entry says of what becomes of packets. meters describes the
 // rule's; nil: by where the first one is.
 func rule(s *Sessions, index uint32, meters func(*Sessions, uint64) string) string {
-	do := s.tables.loadPDR(index, wordPDRDo)
+	do := s.tables.loadDo(index)
 	do &^= 0xff<<56 | uint64(flagByTEID|flagSource4|flagSource6)<<40
 	out := uint64(0)
 	if actionOf(do) == actionForward {
-		out = s.tables.loadPDR(index, wordPDROut)
+		out = s.tables.PDR.Load(index, wordPDROut)
 		out = out&0xffffffff | s.tables.Forwarding.Load(uint32(out>>32), 0)<<32
 	}
 	if index == 0 {
@@ -242,7 +242,7 @@ func rule(s *Sessions, index uint32, meters func(*Sessions, uint64) string) stri
 // rates are the meters of a rule, wherever they are.
 func rates(s *Sessions, do uint64) (text string) {
 	for m := moreOf(do); flagsOf(do)&flagMeters != 0 && m != 0; m = s.tables.Meter.LoadHalf(m, wordMeterRate, 1) {
-		text += fmt.Sprintf(" meter %d %x", s.tables.Meter.LoadHalf(m, wordMeterRate, 0), s.tables.loadMeter(m, wordMeterUnit))
+		text += fmt.Sprintf(" meter %d %x", s.tables.Meter.LoadHalf(m, wordMeterRate, 0), s.tables.Meter.Load(m, wordMeterUnit))
 	}
 	return text
 }
@@ -352,7 +352,7 @@ func leftOver(s *Sessions) error {
 	}
 	left["targets"] = len(s.node.Targets())
 	for i := range s.tables.PDR.Len {
-		if isActive(s.tables.loadPDR(i, wordPDRDo)) {
+		if isActive(s.tables.loadDo(i)) {
 			left["active entries"]++
 		}
 	}

@@ -87,7 +87,7 @@ func (s *recovery) adopt(session *Session) {
 // adoptHead returns the session's slot, 0 while it has none.
 func (s *recovery) adoptHead(session uint64, r *Rule, k key, slot uint32) uint32 {
 	o := s.owners
-	by, index, led := s.tables.find(k)
+	by, index, led := s.tables.find(&k)
 	if !led || index == 0 || index >= s.tables.PDR.Len || o.entries[index].session != 0 && o.entries[index].session != slot {
 		return slot
 	}
@@ -139,10 +139,10 @@ func (s *recovery) adoptRule(slot, index uint32, id uint16) {
 
 // countForwarding counts the reference that an adopted entry has.
 func (s *recovery) countForwarding(index uint32, n int) {
-	if actionOf(s.tables.loadPDR(index, wordPDRDo)) != actionForward {
+	if actionOf(s.tables.loadDo(index)) != actionForward {
 		return
 	}
-	if f := s.forwardings.byIndex[uint32(s.tables.loadPDR(index, wordPDROut)>>32)]; f != nil {
+	if f := s.forwardings.byIndex[uint32(s.tables.PDR.Load(index, wordPDROut)>>32)]; f != nil {
 		f.refs += n
 	}
 }

@@ -35,6 +35,7 @@ type Sessions struct {
 	recovery    recovery
 	teids       *teids
 	planner     Planner
+	putting     Session  // that is planned and applied
 	old         state    // memory of the last session's
 	acquired    []uint32 // memory of the wanted forwardings
 
@@ -78,7 +79,10 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 // again changes nothing. Packets that come meanwhile are handled by one rule as
 // it was or as it will be; volumes go on for rules whose ID stays.
 func (s *Sessions) Put(session Session) error {
-	err := s.retrying(func() error { return s.put(&session) })
+	err := s.retrying(func() error {
+		s.putting = session
+		return s.put(&s.putting)
+	})
 	if err != nil {
 		return fmt.Errorf("session %#x: %w", session.ID, err)
 	}
@@ -110,8 +114,8 @@ func (s *Sessions) put(session *Session) error {
 func (s *Sessions) state(slot uint32) state {
 	old := s.owners.state(slot, s.old)
 	for _, e := range old.entries {
-		if e.kind&entryRule != 0 && actionOf(s.tables.loadPDR(e.index, wordPDRDo)) == actionForward {
-			old.forwardings = append(old.forwardings, uint32(s.tables.loadPDR(e.index, wordPDROut)>>32))
+		if e.kind&entryRule != 0 && actionOf(s.tables.loadDo(e.index)) == actionForward {
+			old.forwardings = append(old.forwardings, uint32(s.tables.PDR.Load(e.index, wordPDROut)>>32))
 		}
 	}
 	s.old = old
@@ -128,7 +132,7 @@ func (s *Sessions) resolve(session *Session) (wanted, error) {
 		}
 		if r.Action.forwards() {
 			var err error
-			if index, err = s.forwardings.acquire(r.Forward); err != nil {
+			if index, err = s.forwardings.acquire(&r.Forward); err != nil {
 				return want, errors.Join(fmt.Errorf("rule %d: %w", r.ID, err), s.forwardings.releaseAll(want.forwardings))
 			}
 		}
@@ -203,6 +207,9 @@ func (s *Sessions) retrying(f func() error) error {
 			err = f()
 		}
 		s.mu.Unlock()
+		if err == nil {
+			return nil
+		}
 		var busy *busyError
 		if !errors.As(err, &busy) {
 			return err

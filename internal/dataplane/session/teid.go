@@ -82,7 +82,7 @@ func (s *Sessions) NewTEID() (uint32, error) {
 		}
 		t.generation[slot]++
 		teid := uint32(t.generation[slot])<<24 | slot
-		if _, tunnel := s.node.TunnelOf(teid); tunnel || t.others[teid] || isActive(s.tables.loadPDR(slot, wordPDRDo)) {
+		if _, tunnel := s.node.TunnelOf(teid); tunnel || t.others[teid] || isActive(s.tables.loadDo(slot)) {
 			t.push(slot)
 			continue
 		}

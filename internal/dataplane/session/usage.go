@@ -224,7 +224,7 @@ func (s *Sessions) DownlinkTEID(id uint64) (teid uint32) {
 		return 0
 	}
 	for _, e := range s.state(s.owners.byID.Get(id)).entries {
-		do := s.tables.loadPDR(e.index, wordPDRDo)
+		do := s.tables.loadDo(e.index)
 		if e.kind&entryHead == 0 || !isActive(do) || flagsOf(do)&flagDownlink == 0 {
 			continue
 		}

@@ -14,8 +14,8 @@ import (
 // update system call would copy whole entries, over counters that the data path
 // adds to meanwhile.
 type Array[T any] struct {
-	mem    []byte
-	stride uint32
+	words  []uint64
+	stride int    // words of an entry
 	Len    uint32 // number of entries
 	// Stored, if set, is called after each word: tests look at the entry as
 	// the data path would.
@@ -24,58 +24,56 @@ type Array[T any] struct {
 
 // OpenArray maps the array m into our memory. Its values have the layout of T.
 func OpenArray[T any](m *ebpf.Map) (*Array[T], error) {
-	stride := (m.ValueSize() + 7) &^ 7
-	var t T
-	if unsafe.Sizeof(t) != uintptr(m.ValueSize()) || stride != m.ValueSize() {
-		return nil, fmt.Errorf("map %s: values of %d bytes, want %d, a multiple of 8", m, m.ValueSize(), unsafe.Sizeof(t))
+	a := NewArray[T](0)
+	if size := 8 * uint32(a.stride); size != m.ValueSize() {
+		return nil, fmt.Errorf("map %s: values of %d bytes, want %d, a multiple of 8", m, m.ValueSize(), size)
 	}
 	page := unix.Getpagesize()
-	size := (int(stride)*int(m.MaxEntries()) + page - 1) / page * page
+	size := (int(m.ValueSize())*int(m.MaxEntries()) + page - 1) / page * page
 	mem, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: mmap: %w", m, err)
 	}
-	return &Array[T]{mem: mem, stride: stride, Len: m.MaxEntries()}, nil
+	a.words, a.Len = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), size/8), m.MaxEntries()
+	return a, nil
 }
 
 // NewArray is an array of n entries that no data path reads.
 func NewArray[T any](n uint32) *Array[T] {
 	var t T
-	stride := uint32(unsafe.Sizeof(t))
-	words := make([]uint64, n*stride/8)
-	mem := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n*stride)
-	return &Array[T]{mem: mem, stride: stride, Len: n}
+	stride := int(unsafe.Sizeof(t) / 8)
+	return &Array[T]{words: make([]uint64, int(n)*stride), stride: stride, Len: n}
 }
 
-// Close ends the use of the array.
+// Close ends the use of an array that OpenArray mapped.
 func (a *Array[T]) Close() error {
-	if a == nil || a.mem == nil {
+	if a == nil || a.words == nil {
 		return nil
 	}
-	mem := a.mem
-	a.mem = nil
+	mem := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(a.words))), 8*len(a.words))
+	a.words = nil
 	return unix.Munmap(mem)
 }
 
 // Words is entry i as the data path sees it.
-func (a *Array[T]) Words(i uint32) []uint64 {
-	entry := a.mem[int(i)*int(a.stride):][:a.stride]
-	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(entry))), a.stride/8)
-}
+func (a *Array[T]) Words(i uint32) []uint64 { return a.words[int(i)*a.stride:][:a.stride] }
+
+// word is a word of entry i.
+func (a *Array[T]) word(i uint32, word int) *uint64 { return &a.words[int(i)*a.stride+word] }
 
 // Load reads a word of entry i.
 func (a *Array[T]) Load(i uint32, word int) uint64 {
-	return atomic.LoadUint64(&a.Words(i)[word])
+	return atomic.LoadUint64(a.word(i, word))
 }
 
 // Swap stores v if the word still is what it was, and says whether.
 func (a *Array[T]) Swap(i uint32, word int, was, v uint64) bool {
-	return atomic.CompareAndSwapUint64(&a.Words(i)[word], was, v)
+	return atomic.CompareAndSwapUint64(a.word(i, word), was, v)
 }
 
 // Store writes a word of entry i.
 func (a *Array[T]) Store(i uint32, word int, v uint64) {
-	atomic.StoreUint64(&a.Words(i)[word], v)
+	atomic.StoreUint64(a.word(i, word), v)
 	if a.Stored != nil {
 		a.Stored()
 	}
@@ -90,7 +88,7 @@ func (a *Array[T]) Change(i uint32, word int, v uint64) {
 
 // half is one of the two halves of a word, 0 the lower.
 func (a *Array[T]) half(i uint32, word, half int) *uint32 {
-	return (*uint32)(unsafe.Add(unsafe.Pointer(&a.Words(i)[word]), 4*half))
+	return (*uint32)(unsafe.Add(unsafe.Pointer(a.word(i, word)), 4*half))
 }
 
 // LoadHalf reads one half of a word, 0 the lower.
@@ -109,15 +107,15 @@ func (a *Array[T]) StoreHalf(i uint32, word, half int, v uint32) {
 // Get is a copy of entry i.
 func (a *Array[T]) Get(i uint32) T {
 	var v T
-	for n := range a.stride / 8 {
-		*(*uint64)(unsafe.Add(unsafe.Pointer(&v), 8*n)) = a.Load(i, int(n))
+	for n := range a.stride {
+		*(*uint64)(unsafe.Add(unsafe.Pointer(&v), 8*n)) = a.Load(i, n)
 	}
 	return v
 }
 
 // Put writes all words of entry i, which no packet reaches.
 func (a *Array[T]) Put(i uint32, v *T) {
-	for w, word := range unsafe.Slice((*uint64)(unsafe.Pointer(v)), a.stride/8) {
+	for w, word := range unsafe.Slice((*uint64)(unsafe.Pointer(v)), a.stride) {
 		a.Store(i, w, word)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,9 +23,9 @@ const membarrierGlobal = 1
 // A period that has begun is of no use to who comes then: everybody waits for
 // the next, which one of them asks the kernel for.
 type Periods struct {
-	mu          sync.Mutex
+	mu          sync.Mutex // of who changes the numbers
 	changed     *sync.Cond
-	begun, over uint64 // numbers of the last ones
+	begun, over atomic.Uint64 // numbers of the last ones
 }
 
 // NewPeriods returns periods of which none has begun.
@@ -36,33 +37,25 @@ func NewPeriods() *Periods {
 
 // Next is the number of the period after which no packet sees any more what is
 // unlinked now.
-func (p *Periods) Next() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.begun + 1
-}
+func (p *Periods) Next() uint64 { return p.begun.Load() + 1 }
 
 // Ended is the number of the last one that is over.
-func (p *Periods) Ended() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.over
-}
+func (p *Periods) Ended() uint64 { return p.over.Load() }
 
 // Wait returns when period n is over.
 func (p *Periods) Wait(n uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.over < n {
-		if p.begun > p.over { // somebody's is on
+	for p.over.Load() < n {
+		if p.begun.Load() > p.over.Load() { // somebody's is on
 			p.changed.Wait()
 			continue
 		}
-		p.begun++
+		began := p.begun.Add(1)
 		p.mu.Unlock()
 		gracePeriod()
 		p.mu.Lock()
-		p.over = p.begun
+		p.over.Store(began)
 		p.changed.Broadcast()
 	}
 }
