@@ -235,7 +235,7 @@ func (f *forwardings) retire(e *forwardingEntry) {
 
 // sourcesChanged lets rules go on with entries that have the node's new
 // addresses.
-func (f *forwardings) sourcesChanged(pdr *table.Array[abi.Pdr]) error {
+func (f *forwardings) sourcesChanged(pdr *table.Array[abi.Pdr], entries []owner) error {
 	moved := map[uint32]uint32{}
 	for model, e := range f.byModel {
 		value := e.value
@@ -257,7 +257,8 @@ func (f *forwardings) sourcesChanged(pdr *table.Array[abi.Pdr]) error {
 	}
 	for i := uint32(1); i < pdr.Len; i++ {
 		out := pdr.Load(i, wordPDROut)
-		if to := moved[uint32(out>>32)]; to != 0 && actionOf(pdr.Load(i, wordPDRDo)) == actionForward {
+		forwards := entries[i].kind&entryForward != 0 || actionOf(pdr.Load(i, wordPDRDo)) == actionForward
+		if to := moved[uint32(out>>32)]; to != 0 && forwards {
 			pdr.Store(i, wordPDROut, out&0xffffffff|uint64(to)<<32)
 		}
 	}

@@ -200,7 +200,11 @@ func (o *owners) record(p *Plan) {
 		}
 	}
 	for i := range p.rules {
-		o.link(slot, p.rules[i].at, entryRule, p.rules[i].ID)
+		kind := uint8(entryRule)
+		if p.rules[i].Action.forwards() {
+			kind |= entryForward
+		}
+		o.link(slot, p.rules[i].at, kind, p.rules[i].ID)
 	}
 	switch {
 	case len(p.meters) == 0:

@@ -78,10 +78,11 @@ type entry struct {
 	kind  uint8
 }
 
-// Kinds of entries; an entry may be both.
+// Kinds of entries; an entry may be all of them.
 const (
-	entryHead = 1 // a key leads to it
-	entryRule = 2 // the rule is here
+	entryHead    = 1 // a key leads to it
+	entryRule    = 2 // the rule is here
+	entryForward = 4 // with a reference to the forwarding that it names
 )
 
 // findRule is the entry of a rule; 0: it has none.

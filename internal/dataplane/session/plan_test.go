@@ -20,6 +20,7 @@ import (
 type memoryNode struct {
 	byPrefix map[netip.Prefix]abi.Target
 	taken    netip.Prefix // by steering
+	source   netip.Addr
 }
 
 func (n *memoryNode) Acquire(h adjacency.Key) (uint32, error) {
@@ -34,7 +35,7 @@ func (n *memoryNode) Policy(name string) (index uint32, layer2, found bool) {
 }
 func (n *memoryNode) UsePolicy(string, bool)                 {}
 func (n *memoryNode) LinkNumber(Link) uint32                 { return 0 }
-func (n *memoryNode) OuterSource(*Forwarding) netip.Addr     { return netip.Addr{} }
+func (n *memoryNode) OuterSource(*Forwarding) netip.Addr     { return n.source }
 func (n *memoryNode) TargetAt(p netip.Prefix) abi.Target     { return n.byPrefix[p] }
 func (n *memoryNode) DeleteTarget(p netip.Prefix) error      { delete(n.byPrefix, p); return nil }
 func (n *memoryNode) Steered(p netip.Prefix) bool            { return p == n.taken }
@@ -414,5 +415,35 @@ func TestMetersSurviveARestart(t *testing.T) {
 		if slices.Contains(had, index) {
 			t.Errorf("sessions 5 and 6 share meter %d", index)
 		}
+	}
+}
+
+// TestHeldForwardingIsGivenUp demands that a rule whose packets the daemon keeps
+// gives up its forwarding like one that forwards, and follows it to a new entry.
+func TestHeldForwardingIsGivenUp(t *testing.T) {
+	s := memorySessions(256)
+	for _, next := range []string{"held", "held", "plain", "held", "idle", "held"} {
+		must(t, s.Put(variants()[next]))
+		settleMemory(s)
+	}
+	out := func() uint32 {
+		return uint32(s.tables.PDR.Load(s.EntryAt(5, 2), wordPDROut) >> 32)
+	}
+	before := out()
+	if refs := s.forwardings.byIndex[before].refs; refs != 1 {
+		t.Errorf("%d rules refer to the forwarding, want 1", refs)
+	}
+	s.node.(*memoryNode).source = addr("10.0.0.99")
+	must(t, s.SourcesChanged())
+	settleMemory(s)
+	if now := out(); now == before || s.forwardings.byIndex[now] == nil {
+		t.Errorf("after a new source the rule names forwarding %d, before %d", now, before)
+	}
+	must(t, s.Drop(5))
+	settleMemory(s)
+	must(t, s.Reap())
+	settleMemory(s)
+	if err := leftOver(s); err != nil {
+		t.Error(err)
 	}
 }

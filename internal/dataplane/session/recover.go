@@ -129,22 +129,25 @@ func (s *recovery) adoptRule(slot, index uint32, id uint16) {
 		if counter.ReadVolume(pdr.Words(index)).Packets < counter.ReadVolume(pdr.Words(other)).Packets {
 			return
 		}
-		o.entries[other].kind &^= entryRule
-		s.countForwarding(other, -1)
+		if f := s.forwardingOf(other); f != nil {
+			f.refs--
+		}
+		o.entries[other].kind &^= entryRule | entryForward
 	}
 	o.link(slot, index, entryRule, id)
 	e.notify = pdr.LoadHalf(index, wordPDRRate, 1)
-	s.countForwarding(index, 1)
+	if f := s.forwardingOf(index); f != nil {
+		e.kind |= entryForward
+		f.refs++
+	}
 }
 
-// countForwarding counts the reference that an adopted entry has.
-func (s *recovery) countForwarding(index uint32, n int) {
+// forwardingOf is the entry that an adopted rule refers to; nil: none.
+func (s *recovery) forwardingOf(index uint32) *forwardingEntry {
 	if actionOf(s.tables.loadDo(index)) != actionForward {
-		return
+		return nil
 	}
-	if f := s.forwardings.byIndex[uint32(s.tables.PDR.Load(index, wordPDROut)>>32)]; f != nil {
-		f.refs += n
-	}
+	return s.forwardings.byIndex[uint32(s.tables.PDR.Load(index, wordPDROut)>>32)]
 }
 
 // Sweep removes what no session has been put for.

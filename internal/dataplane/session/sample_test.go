@@ -77,6 +77,7 @@ func variants() map[string]Session {
 			s.Rules[1].Forward, s.Rules[1].QFI = gnb(8, "10.0.0.4"), 6
 		}),
 		"idle": with(plain(5, teid), func(s *Session) { s.Rules[1].Action = ActionBuffer }),
+		"held": with(plain(5, teid), func(s *Session) { s.Rules[1].Action, s.Rules[1].Forward = ActionHold, gnb(5, "10.0.0.7") }),
 		"nowhere yet": with(plain(5, teid), func(s *Session) {
 			s.Rules[1].Action, s.Rules[1].Forward = ActionDrop, Forwarding{}
 		}),

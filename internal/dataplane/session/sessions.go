@@ -114,7 +114,7 @@ func (s *Sessions) put(session *Session) error {
 func (s *Sessions) state(slot uint32) state {
 	old := s.owners.state(slot, s.old)
 	for _, e := range old.entries {
-		if e.kind&entryRule != 0 && actionOf(s.tables.loadDo(e.index)) == actionForward {
+		if e.kind&entryForward != 0 {
 			old.forwardings = append(old.forwardings, uint32(s.tables.PDR.Load(e.index, wordPDROut)>>32))
 		}
 	}
@@ -361,5 +361,5 @@ func (s *Sessions) SourcesChanged() error {
 	if !s.room {
 		return nil
 	}
-	return s.forwardings.sourcesChanged(s.tables.PDR)
+	return s.forwardings.sourcesChanged(s.tables.PDR, s.owners.entries)
 }
