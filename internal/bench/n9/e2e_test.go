@@ -189,9 +189,13 @@ func losesInFront(t *testing.T, r *rig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := r.once(t.Context(), 0) // as fast as the generator can
-	if err != nil {
-		t.Fatal(err)
+	var o outcome
+	received := uint64(0)
+	for try := 0; try < 10 && o.lost() == 0; try++ { // while others use the machine the generator may be too slow
+		if o, err = r.once(t.Context(), 0); err != nil { // as fast as the generator can
+			t.Fatal(err)
+		}
+		received += o.received()
 	}
 	after, err := r.network.Outcomes(t.Context())
 	if err != nil {
@@ -206,8 +210,8 @@ func losesInFront(t *testing.T, r *rig) {
 		}
 		return n
 	}
-	if first, second := forwarded("upf1"), forwarded("upf2", "upf3"); first != o.received() || second != o.received() {
-		t.Errorf("UPF1 forwarded %d packets, the slices' UPFs %d, and %d came out: some were lost on the way", first, second, o.received())
+	if first, second := forwarded("upf1"), forwarded("upf2", "upf3"); first != received || second != received {
+		t.Errorf("UPF1 forwarded %d packets, the slices' UPFs %d, and %d came out: some were lost on the way", first, second, received)
 	}
 }
 
