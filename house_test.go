@@ -21,16 +21,6 @@ const (
 	mostScreen  = 65  // lines of a function: a longer one does not fit on a screen
 )
 
-// larger are the types that are still to be split, with what they may have until
-// then. None may grow, and a row goes with its type's split.
-var larger = map[string]int{
-	"internal/bench/report.chart":       66,
-	"internal/bench/report.gridLines":   67,
-	"internal/bench/report.picture":     76,
-	"internal/bench/report.anchorMarks": 78,
-	"internal/bench/report.seriesMarks": 82,
-}
-
 // TestMethodCeiling counts the methods of every named type, also those that it
 // has by embedding. What generated code and libraries bring along does not count:
 // we cannot split it.
@@ -39,12 +29,8 @@ func TestMethodCeiling(t *testing.T) {
 	for _, pkg := range everyPackage(t) {
 		for name, n := range methodsByType(t, pkg) {
 			types++
-			of := strings.TrimPrefix(pkg.PkgPath, module) + "." + name
-			if allowed := max(mostMethods, larger[of]); n > allowed {
-				t.Errorf("%s has %d methods, at most %d are allowed", of, n, allowed)
-			}
-			if n <= mostMethods && larger[of] > 0 {
-				t.Errorf("%s has %d methods: remove its row in larger", of, n)
+			if n > mostMethods {
+				t.Errorf("%s.%s has %d methods, at most %d are allowed", strings.TrimPrefix(pkg.PkgPath, module), name, n, mostMethods)
 			}
 		}
 	}

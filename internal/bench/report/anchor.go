@@ -13,10 +13,10 @@ type anchor struct {
 	result.Anchor
 	at     float64 // NaN: at every x
 	y      float64 // in the chart's scale
-	inside bool    // false: it is told, but has no place among ours
+	inside bool    // false: only the text below the figure has it
 	// beyond says at which edge it stands, with its value as label, where it is far
-	// from ours: an axis that reached it would show little of them. Those that stand
-	// at one place are told apart by level.
+	// from ours: an axis that reached it would show little of them. Those at one place
+	// have levels, one above the other.
 	beyond edge
 	label  string
 	level  int
@@ -32,15 +32,20 @@ const (
 	bottom edge = "bottom"
 )
 
-// placeAnchors sets others' figures beside ours, where they are in our unit and
-// at a place that was measured. The rest is told below the figure.
+// placeAnchors places others' figures beside ours, where they are in our unit and
+// at a place that was measured. The text below the figure has the others.
 func (c *chart) placeAnchors() {
 	unit, ours := c.axisUnit()
 	for _, a := range c.Anchors {
-		at := anchor{Anchor: a, at: math.NaN(), y: a.Y / c.scale.by}
-		at.inside = ours && a.Unit == unit && (!c.LogY || a.Y > 0)
-		if a.X != "" {
-			at.at, at.inside = c.anchorPlace(a.X, at.inside)
+		at := anchor{Anchor: a, at: math.NaN(), y: a.Y / c.scale.by, inside: ours && a.Unit == unit && (!c.LogY || a.Y > 0)}
+		switch {
+		case a.X == "":
+		case c.categories == nil:
+			v, err := strconv.ParseFloat(a.X, 64)
+			at.at, at.inside = v, at.inside && err == nil && (!c.LogX || v > 0)
+		default:
+			i := slices.Index(c.categories, a.X)
+			at.at, at.inside = float64(i), at.inside && i >= 0
 		}
 		if at.inside {
 			c.findEdge(&at)
@@ -57,7 +62,7 @@ const (
 	farLog    = 10
 )
 
-// findEdge says beyond which edge an anchor is, and what its label tells.
+// findEdge finds the edge that an anchor is beyond, if any, and labels it.
 func (c *chart) findEdge(a *anchor) {
 	firstX, lastX := c.ownX()
 	low, high := c.ownValues()
@@ -110,15 +115,6 @@ func (c *chart) placeAtEdges() {
 	}
 }
 
-func (c *chart) anchorPlace(x string, inside bool) (float64, bool) {
-	if c.categories == nil {
-		v, err := strconv.ParseFloat(x, 64)
-		return v, inside && err == nil && (!c.LogX || v > 0)
-	}
-	i := slices.Index(c.categories, x)
-	return float64(i), inside && i >= 0
-}
-
 // value is an anchor's in the multiple of its unit that fits.
 func (a anchor) value() string {
 	s := scaleOf(a.Unit, a.Y)
@@ -136,20 +132,6 @@ func (a anchor) words() string {
 		words += "; " + a.Note
 	}
 	return words + ")"
-}
-
-func (c *chart) isBeyond(e edge) bool {
-	return slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.beyond == e })
-}
-
-func (c *chart) hasAnchors() bool {
-	return slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside })
-}
-
-// everywhere says whether others' figures of a label stand at every x: they are
-// lines, not marks.
-func (c *chart) everywhere(label string) bool {
-	return !slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside && a.Label == label && !math.IsNaN(a.at) })
 }
 
 // anchorLabels are those that are drawn, each once.

@@ -24,7 +24,7 @@ func TestAnchorsBeyondTheAxes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, draw := range []func() ([]byte, error){c.png, c.svg} {
+		for _, draw := range []func() ([]byte, error){filePicture(c).png, filePicture(c).svg} {
 			if picture, err := draw(); err != nil || len(picture) == 0 {
 				t.Error(err)
 			}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -64,13 +65,14 @@ type row struct {
 // chartOf finds what a figure shows of some runs.
 func chartOf(f result.Figure, sources []source, p palette) (*chart, error) {
 	c := &chart{Figure: f, sources: sources}
-	if err := c.selectRows(); err != nil {
+	err := c.selectRows()
+	if err == nil {
+		err = c.setScale()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("figure %q: %w", f.ID, err)
 	}
 	c.nameSeries()
-	if err := c.setScale(); err != nil {
-		return nil, fmt.Errorf("figure %q: %w", f.ID, err)
-	}
 	switch f.Kind {
 	case result.Bars, result.Lines:
 		c.placePoints()
@@ -79,9 +81,8 @@ func chartOf(f result.Figure, sources []source, p palette) (*chart, error) {
 	case result.Percentiles:
 		c.placePercentiles()
 	}
-	c.sortSeries()
 	c.placeAnchors()
-	if len(c.series) == 1 && c.series[0].name == "" && c.hasAnchors() {
+	if len(c.series) == 1 && c.series[0].name == "" && len(c.anchorLabels()) > 0 {
 		c.series[0].name = "measured here"
 	}
 	p.paint(c)
@@ -94,7 +95,13 @@ func (c *chart) selectRows() error {
 	for _, s := range c.sources {
 		list := s.run.Select(c.Metric, c.Where)
 		if len(list) == 0 && s.run.Complete {
-			return fmt.Errorf("nothing measured is called %q%s: the run has %s", c.Metric, inWords(c.Where), strings.Join(metrics(s.run), ", "))
+			var metrics []string
+			for _, m := range s.run.Measurements {
+				if !slices.Contains(metrics, m.Metric) {
+					metrics = append(metrics, m.Metric)
+				}
+			}
+			return fmt.Errorf("nothing measured is called %q%s: the run has %s", c.Metric, inWords(c.Where), strings.Join(metrics, ", "))
 		}
 		if len(list) == 0 {
 			c.note(s, "The run ended before anything of this figure was measured.")
@@ -119,19 +126,7 @@ func (c *chart) note(s source, text string) {
 	}
 }
 
-func metrics(r *result.Run) []string {
-	var names []string
-	for _, m := range r.Measurements {
-		if !slices.Contains(names, m.Metric) {
-			names = append(names, m.Metric)
-		}
-	}
-	if len(names) == 0 {
-		return []string{"no measurements"}
-	}
-	return names
-}
-
+// inWords says which labels something has: " with packet short, rate 100".
 func inWords(labels result.Labels) string {
 	var words []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -143,10 +138,29 @@ func inWords(labels result.Labels) string {
 	return " with " + strings.Join(words, ", ")
 }
 
-// nameSeries names each row's series: by the figure's label, and where that
-// does not tell two measurements apart, by whatever else does.
+// nameSeries names each row's series: by the figure's label, and where two
+// measurements have the same place and the same of that label, by the labels that
+// differ between them.
 func (c *chart) nameSeries() {
-	besides := c.besides()
+	var besides []string
+	first := map[[3]string]result.Labels{}
+	for _, r := range c.rows {
+		l := r.measurement.Labels
+		place := [3]string{r.label, "", l[c.Series]}
+		if c.hasX() {
+			place[1] = l[c.X]
+		}
+		known, ok := first[place]
+		if !ok {
+			first[place] = l
+			continue
+		}
+		for _, k := range slices.Sorted(maps.Keys(l)) {
+			if k != c.Series && (k != c.X || !c.hasX()) && l[k] != known[k] && !slices.Contains(besides, k) {
+				besides = append(besides, k)
+			}
+		}
+	}
 	for i := range c.rows {
 		r := &c.rows[i]
 		var words []string
@@ -162,38 +176,11 @@ func (c *chart) nameSeries() {
 	}
 }
 
-// besides are the labels that vary where X and Series are the same.
-func (c *chart) besides() (keys []string) {
-	first := map[string]result.Labels{}
-	for _, r := range c.rows {
-		l := r.measurement.Labels
-		place := strings.Join([]string{r.label, c.xOf(l), l[c.Series]}, "\x00")
-		known, ok := first[place]
-		if !ok {
-			first[place] = l
-			continue
-		}
-		for _, k := range slices.Sorted(maps.Keys(l)) {
-			if k != c.Series && (k != c.X || !c.hasX()) && l[k] != known[k] && !slices.Contains(keys, k) {
-				keys = append(keys, k)
-			}
-		}
-	}
-	return keys
-}
-
 func (c *chart) hasX() bool { return c.Kind == result.Bars || c.Kind == result.Lines }
 
 // hasPicture: a table has none, nor has what was not measured.
 func (c *chart) hasPicture() bool {
 	return slices.ContainsFunc(c.series, func(s series) bool { return len(s.points) > 0 })
-}
-
-func (c *chart) xOf(l result.Labels) string {
-	if c.hasX() {
-		return l[c.X]
-	}
-	return ""
 }
 
 // setScale finds the multiple of the unit for all values.
@@ -223,37 +210,31 @@ func (c *chart) unitOf(m result.Measurement) string {
 	return m.Unit
 }
 
-// placePoints are those of Bars and Lines.
+// placePoints places the points of Bars and Lines.
 func (c *chart) placePoints() {
-	if c.Kind == result.Bars || !c.numericX() {
+	noNumber := func(r row) bool {
+		_, err := strconv.ParseFloat(r.measurement.Labels[c.X], 64)
+		return err != nil
+	}
+	if c.Kind == result.Bars || slices.ContainsFunc(c.rows, noNumber) {
 		c.categories = []string{}
 	}
 	for _, r := range c.rows {
 		if !r.estimate.Measured() {
 			continue
 		}
-		e, text := r.estimate, c.scale.sentence(r.estimate)
-		c.seriesOf(r).points = append(c.seriesOf(r).points, point{
+		e, s := r.estimate, c.seriesOf(r)
+		s.points = append(s.points, point{
 			x: c.place(r.measurement.Labels[c.X]), y: e.Value / c.scale.by, low: e.Low / c.scale.by, high: e.High / c.scale.by,
-			interval: e.HasInterval(), text: fmt.Sprintf("%s, n = %d", text, e.N),
+			interval: e.HasInterval(), text: fmt.Sprintf("%s, n = %d", c.scale.sentence(e), e.N),
 		})
 	}
 	if c.categories == nil {
-		for i := range c.series {
-			slices.SortStableFunc(c.series[i].points, func(a, b point) int { return cmpFloat(a.x, b.x) })
+		for _, s := range c.series {
+			slices.SortStableFunc(s.points, func(a, b point) int { return cmp.Compare(a.x, b.x) })
 		}
 	}
 	c.checkLogarithms()
-}
-
-func cmpFloat(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // checkLogarithms: nothing at or below zero has a place on such an axis.
@@ -267,21 +248,12 @@ func (c *chart) checkLogarithms() {
 	c.LogX = c.LogX && c.categories == nil
 }
 
-func (c *chart) numericX() bool {
-	for _, r := range c.rows {
-		if _, err := strconv.ParseFloat(r.measurement.Labels[c.X], 64); err != nil {
-			return false
-		}
-	}
-	return true
-}
-
 // place is where a value of X stands: itself, or among the categories.
 func (c *chart) place(x string) float64 {
 	if c.categories == nil {
 		v, err := strconv.ParseFloat(x, 64)
 		if err != nil {
-			return math.NaN() // numericX has looked
+			return math.NaN() // placePoints has looked
 		}
 		return v
 	}
@@ -292,7 +264,8 @@ func (c *chart) place(x string) float64 {
 	return float64(len(c.categories) - 1)
 }
 
-// seriesOf is the series of a row, made where it is the first of it.
+// seriesOf is the series of a row, made at the row that is the first of it: beside
+// the other runs' series of its quantity.
 func (c *chart) seriesOf(r row) *series {
 	name := r.name
 	if r.label != "" {
@@ -301,24 +274,18 @@ func (c *chart) seriesOf(r row) *series {
 	if name == "" && !c.hasX() {
 		name = c.Metric
 	}
-	i := slices.IndexFunc(c.series, func(s series) bool { return s.name == name })
-	if i < 0 {
-		i = len(c.series)
-		variant := slices.IndexFunc(c.sources, func(s source) bool { return s.label == r.label })
-		c.series = append(c.series, series{name: name, quantity: r.name, variant: variant})
-	}
-	return &c.series[i]
-}
-
-// sortSeries puts the runs of a quantity beside each other.
-func (c *chart) sortSeries() {
-	first := map[string]int{}
+	at := len(c.series)
 	for i, s := range c.series {
-		if _, ok := first[s.quantity]; !ok {
-			first[s.quantity] = i
+		if s.name == name {
+			return &c.series[i]
+		}
+		if s.quantity == r.name {
+			at = i + 1
 		}
 	}
-	slices.SortStableFunc(c.series, func(a, b series) int { return first[a.quantity] - first[b.quantity] })
+	variant := slices.IndexFunc(c.sources, func(s source) bool { return s.label == r.label })
+	c.series = slices.Insert(c.series, at, series{name: name, quantity: r.name, variant: variant})
+	return &c.series[at]
 }
 
 // ownX is where our points are.
@@ -400,26 +367,23 @@ func (c *chart) valueRange() (low, high float64) {
 	if high <= low {
 		high = low + 1
 	}
-	if c.flat() && c.isBeyond(right) { // room for what stands there
-		high = widened(low, high, c.LogY)
+	if c.flat() && slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.beyond == right }) {
+		// a quarter more, as room for what stands there
+		if c.LogY {
+			high *= math.Pow(high/low, 0.25)
+		} else {
+			high += (high - low) / 4
+		}
 	}
 	if c.LogY {
 		return low, 1.15 * high
 	}
-	step := c.step(low, high)
+	step := step(low, high)
 	return math.Floor(low/step+1e-9) * step, math.Ceil(high/step-1e-9) * step
 }
 
-// widened is the upper end of an axis that is a quarter longer.
-func widened(low, high float64, log bool) float64 {
-	if log {
-		return high * math.Pow(high/low, 0.25)
-	}
-	return high + (high-low)/4
-}
-
 // step is how far the numbers of a linear value axis are apart.
-func (c *chart) step(low, high float64) float64 { return niceAbove((high - low) / 6) }
+func step(low, high float64) float64 { return niceAbove((high - low) / 6) }
 
 // valueTitle and xTitle name the axes, with units.
 func (c *chart) valueTitle() string {
@@ -446,11 +410,6 @@ func (c *chart) xTitle() string {
 		title = strings.ReplaceAll(c.X, "_", " ")
 	}
 	return withUnit(title, c.xScale)
-}
-
-// needsLegend: one series is named by the title.
-func (c *chart) needsLegend() bool {
-	return len(c.series) > 1 || len(c.series) == 1 && c.series[0].name != "" || c.hasAnchors()
 }
 
 // tickText is a number below an axis.

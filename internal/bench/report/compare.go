@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -82,18 +83,15 @@ func (c *Comparison) pair(first, other source, charts []*chart) {
 			}
 		}
 	}
-	for i, d := range stats.Differences(a, b) {
-		list[places[i]].judge(d)
+	for i, s := range stats.Differences(a, b) {
+		d := &list[places[i]]
+		d.P, d.Ratio, d.Low, d.High, d.Verdict = s.P, &s.Ratio, &s.Low, &s.High, notShown
+		if s.Real {
+			d.Verdict = real
+		}
 	}
 	c.Differences = append(c.Differences, list...)
 	c.checkPower(first, other, a, b)
-}
-
-func (d *Difference) judge(s stats.Difference) {
-	d.P, d.Ratio, d.Low, d.High, d.Verdict = s.P, &s.Ratio, &s.Low, &s.High, notShown
-	if s.Real {
-		d.Verdict = real
-	}
 }
 
 func seriesOf(r row, v result.Value) stats.Series {
@@ -114,7 +112,7 @@ func positive(s stats.Series) bool {
 // match is the same quantity in another run, if both have it.
 func (c *chart) match(r row, other source) (row, bool) {
 	i := slices.IndexFunc(c.rows, func(o row) bool {
-		return o.label == other.label && inWords(o.measurement.Labels) == inWords(r.measurement.Labels)
+		return o.label == other.label && maps.Equal(o.measurement.Labels, r.measurement.Labels)
 	})
 	if i < 0 || !r.estimate.Measured() || !c.rows[i].estimate.Measured() {
 		return row{}, false
@@ -165,11 +163,7 @@ func (d Difference) words() (ratio, interval string) {
 	if d.Ratio == nil {
 		return "–", "–"
 	}
-	return differenceScale.told(d.estimate())
-}
-
-func (d Difference) estimate() result.Estimate {
-	return result.Estimate{Value: *d.Ratio, Low: *d.Low, High: *d.High, N: 2}
+	return differenceScale.told(result.Estimate{Value: *d.Ratio, Low: *d.Low, High: *d.High, N: 2})
 }
 
 // nameOf is what tells a difference from the others of its chart.
@@ -199,7 +193,10 @@ func (c *Comparison) forestOf(ch *chart) *chart {
 	f.ID, f.Kind, f.Value, f.LogX, f.LogY, f.Anchors = ch.ID+"-differences", forest, "", false, false, nil
 	f.Title = "Differences: " + ch.Title
 	f.Caption = fmt.Sprintf("1 is no difference. Real is what stands out from chance with all quantities taken together (Holm, 5 %%), and by more than the %s %% that two runs of the same thing differ by.", tickText(100*stats.Margin))
-	f.YTitle = c.ratioTitle()
+	if f.YTitle = "each run by "; len(c.Runs) == 2 {
+		f.YTitle = c.Runs[1] + " by "
+	}
+	f.YTitle += c.Runs[0] + ", with its 95 % interval"
 	f.series = []series{{name: "real", colour: 4}, {name: "not shown", colour: len(colours) - 1}}
 	for _, d := range c.in(ch) {
 		if d.Ratio == nil {
@@ -219,26 +216,17 @@ func (c *Comparison) forestOf(ch *chart) *chart {
 	return f
 }
 
-func (c *Comparison) ratioTitle() string {
-	if len(c.Runs) == 2 {
-		return c.Runs[1] + " by " + c.Runs[0] + ", with its 95 % interval"
-	}
-	return "each run by " + c.Runs[0] + ", with its 95 % interval"
-}
-
 // table has a row for each difference of a chart's quantities.
 func (c *Comparison) table(ch *chart) table {
-	t := table{head: []string{"quantity", withUnit(c.Runs[0], ch.scale), "then", "ratio", "95 % interval", "verdict"}, numbers: 1}
+	t := table{Head: []string{"quantity", withUnit(c.Runs[0], ch.scale), "then", "ratio", "95 % interval", "verdict"}, Numbers: 1}
 	if len(c.Runs) == 2 {
-		t.head[2] = withUnit(c.Runs[1], ch.scale)
+		t.Head[2] = withUnit(c.Runs[1], ch.scale)
 	}
 	for _, d := range c.in(ch) {
 		ratio, interval := d.words()
-		first := result.Estimate{Value: d.First, N: 1}
-		second := result.Estimate{Value: d.Second, N: 1}
-		a, _ := ch.scale.told(first)
-		b, _ := ch.scale.told(second)
-		t.rows = append(t.rows, []string{c.nameOf(d, ch.labels()), a, b, ratio, interval, d.Verdict})
+		a, _ := ch.scale.told(result.Estimate{Value: d.First, N: 1})
+		b, _ := ch.scale.told(result.Estimate{Value: d.Second, N: 1})
+		t.Rows = append(t.Rows, []string{c.nameOf(d, ch.labels()), a, b, ratio, interval, d.Verdict})
 	}
 	return t
 }
@@ -267,7 +255,7 @@ func (c *Comparison) sentences(charts []*chart) []string {
 // raw is the table for programs.
 func (c *Comparison) raw(ch *chart) table {
 	keys := ch.labels()
-	t := table{head: append(append([]string{"run", "metric"}, keys...), "unit", "first", "second", "ratio", "low", "high", "p", "verdict")}
+	t := table{Head: append(append([]string{"run", "metric"}, keys...), "unit", "first", "second", "ratio", "low", "high", "p", "verdict")}
 	for _, d := range c.in(ch) {
 		cells := []string{d.Run, d.Metric}
 		for _, k := range keys {
@@ -277,7 +265,7 @@ func (c *Comparison) raw(ch *chart) table {
 		if d.Ratio != nil {
 			ratio, low, high = raw(*d.Ratio), raw(*d.Low), raw(*d.High)
 		}
-		t.rows = append(t.rows, append(cells, d.Unit, raw(d.First), raw(d.Second), ratio, low, high, raw(d.P), d.Verdict))
+		t.Rows = append(t.Rows, append(cells, d.Unit, raw(d.First), raw(d.Second), ratio, low, high, raw(d.P), d.Verdict))
 	}
 	return t
 }

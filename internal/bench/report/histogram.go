@@ -88,15 +88,10 @@ func (c *chart) placeDensity() {
 	if most > 0.0001 {
 		c.notes = append(c.notes, fmt.Sprintf("Up to %s %% of a line's packets are outside of the picture.", number(100*most)))
 	}
-	c.YTitle = c.densityTitle(g)
-	c.checkLogarithms()
-}
-
-func (c *chart) densityTitle(g grid) string {
-	if g.log {
-		return "share of packets"
+	if c.YTitle = "share of packets"; !g.log {
+		c.YTitle += " per " + tickText(g.width/c.xScale.by) + c.xScale.suffix()
 	}
-	return "share of packets per " + tickText(g.width/c.xScale.by) + c.xScale.suffix()
+	c.checkLogarithms()
 }
 
 // zeroOf is what a histogram's values are told from.

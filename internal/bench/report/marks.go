@@ -74,155 +74,148 @@ func anchorLine(variant int) draw.LineStyle {
 	return draw.LineStyle{Color: muted, Width: 1.1, Dashes: patterns[variant%len(patterns)]}
 }
 
-// gridLines are behind everything: one for each number of the value axis.
-type gridLines struct{ *chart }
-
-func (g gridLines) Plot(c draw.Canvas, p *plot.Plot) {
-	xOf, yOf := p.Transforms(&c)
-	value := p.Y
-	if g.flat() {
-		value = p.X
+// across draws a line at a value of the value axis.
+func (p *picture) across(c draw.Canvas, at vg.Point, s draw.LineStyle) {
+	if p.chart.flat() {
+		c.StrokeLine2(s, at.X, c.Min.Y, at.X, c.Max.Y)
+		return
 	}
-	line := func(at float64, s draw.LineStyle) {
-		if g.flat() {
-			c.StrokeLine2(s, xOf(at), c.Min.Y, xOf(at), c.Max.Y)
-			return
+	c.StrokeLine2(s, c.Min.X, at.Y, c.Max.X, at.Y)
+}
+
+// placer returns what places an x and a value on a canvas.
+func (p *picture) placer(c draw.Canvas, to *plot.Plot) func(x, value float64) vg.Point {
+	xOf, yOf := to.Transforms(&c)
+	return func(x, value float64) vg.Point {
+		if p.chart.flat() {
+			return vg.Point{X: xOf(value), Y: yOf(p.position(x))}
 		}
-		c.StrokeLine2(s, c.Min.X, yOf(at), c.Max.X, yOf(at))
+		return vg.Point{X: xOf(x), Y: yOf(value)}
+	}
+}
+
+// grid draws a line for each number of the value axis, and for the reference.
+func (p *picture) grid(c draw.Canvas, to *plot.Plot) {
+	place, value, anyX := p.placer(c, to), to.Y, math.NaN()
+	if p.chart.flat() {
+		value = to.X
 	}
 	for _, t := range value.Tick.Marker.Ticks(value.Min, value.Max) {
 		if t.Label != "" && t.Value >= value.Min && t.Value <= value.Max {
-			line(t.Value, draw.LineStyle{Color: rule, Width: 0.6})
+			p.across(c, place(anyX, t.Value), draw.LineStyle{Color: rule, Width: 0.6})
 		}
 	}
-	if at, ok := g.reference(); ok {
-		line(at, draw.LineStyle{Color: muted, Width: 0.9})
+	if at, ok := p.chart.reference(); ok {
+		p.across(c, place(anyX, at), draw.LineStyle{Color: muted, Width: 0.9})
 	}
 }
 
-// seriesMarks are a series: bars, dots with intervals, or a line.
-type seriesMarks struct {
-	*picture
-	at int
-}
-
-// DataRange is that of the horizontal axis; the value axis has its own.
-func (m seriesMarks) DataRange() (xmin, xmax, ymin, ymax float64) {
-	xmin, xmax = math.Inf(1), math.Inf(-1)
-	for _, p := range m.series[m.at].points {
-		xmin, xmax = min(xmin, p.x), max(xmax, p.x)
-	}
-	return xmin, xmax, math.Inf(1), math.Inf(-1)
-}
-
-// Plot draws the series in a group of its own.
-func (m seriesMarks) Plot(c draw.Canvas, p *plot.Plot) {
-	marks := m.line
-	switch m.Kind {
+// series draws each series in a group of its own: bars, dots with intervals, or a
+// line.
+func (p *picture) series(c draw.Canvas, to *plot.Plot) {
+	marks := p.line
+	switch p.chart.Kind {
 	case result.Bars:
-		marks = m.bars
+		marks = p.bars
 	case forest:
-		marks = m.dots
+		marks = p.dots
 	}
-	m.in(seriesClass(m.at), c, func() { marks(c, p, m.series[m.at]) })
+	for i, s := range p.chart.series {
+		p.in(seriesClass(i), c, func() { marks(c, to, i, s) })
+	}
 }
 
 // mark adds the area of a point's mark.
-func (m seriesMarks) mark(pt point, a, b vg.Point) {
-	m.show("mark "+seriesClass(m.at), a, b, m.label(m.series[m.at], pt))
+func (p *picture) mark(at int, pt point, a, b vg.Point) {
+	p.show("mark "+seriesClass(at), a, b, p.label(p.chart.series[at], pt))
+}
+
+// dot draws a point's dot, with the area around it.
+func (p *picture) dot(c draw.Canvas, at int, pt point, where vg.Point, radius vg.Length) {
+	c.DrawGlyph(draw.GlyphStyle{Color: colours[p.chart.series[at].colour], Radius: radius, Shape: draw.CircleGlyph{}}, where)
+	p.mark(at, pt, where.Sub(vg.Point{Y: 4}), where.Add(vg.Point{Y: 4}))
 }
 
 // bars draws the values from the axis on, with their intervals.
-func (m seriesMarks) bars(c draw.Canvas, p *plot.Plot, s series) {
-	xOf, yOf := p.Transforms(&c)
-	thick := 0.76 / float64(len(m.series))
+func (p *picture) bars(c draw.Canvas, to *plot.Plot, at int, s series) {
+	place := p.placer(c, to)
+	thick := 0.76 / float64(len(p.chart.series))
 	for _, pt := range s.points {
-		middle := m.position(pt.x) + 0.38 - (float64(m.at)+0.5)*thick
-		low, high := yOf(middle-0.44*thick), yOf(middle+0.44*thick)
-		box(c, xOf(p.X.Min), low, xOf(pt.y), high, colours[s.colour], s.variant)
-		m.mark(pt, vg.Point{X: xOf(p.X.Min), Y: low}, vg.Point{X: xOf(pt.y), Y: high})
+		middle := pt.x - 0.38 + (float64(at)+0.5)*thick
+		low, high := place(middle+0.44*thick, to.X.Min), place(middle-0.44*thick, pt.y)
+		box(c, low.X, low.Y, high.X, high.Y, colours[s.colour], s.variant)
+		p.mark(at, pt, low, high)
 		if pt.interval {
-			x0, x1, y, cap := xOf(pt.low), xOf(pt.high), yOf(middle), min(3, 0.3*(high-low))
+			a, b, cap := place(middle, pt.low), place(middle, pt.high), min(3, 0.3*(high.Y-low.Y))
 			whisker := draw.LineStyle{Color: ink, Width: 1}
-			c.StrokeLine2(whisker, x0, y, x1, y)
-			c.StrokeLine2(whisker, x0, y-cap, x0, y+cap)
-			c.StrokeLine2(whisker, x1, y-cap, x1, y+cap)
+			c.StrokeLine2(whisker, a.X, a.Y, b.X, b.Y)
+			c.StrokeLine2(whisker, a.X, a.Y-cap, a.X, a.Y+cap)
+			c.StrokeLine2(whisker, b.X, b.Y-cap, b.X, b.Y+cap)
 		}
 	}
 }
 
 // dots draws the values with their intervals, one to a line.
-func (m seriesMarks) dots(c draw.Canvas, p *plot.Plot, s series) {
-	xOf, yOf := p.Transforms(&c)
+func (p *picture) dots(c draw.Canvas, to *plot.Plot, at int, s series) {
+	place := p.placer(c, to)
 	for _, pt := range s.points {
-		at := vg.Point{X: xOf(pt.y), Y: yOf(m.position(pt.x))}
 		if pt.interval {
-			c.StrokeLine2(draw.LineStyle{Color: colours[s.colour], Width: 1.6}, xOf(pt.low), at.Y, xOf(pt.high), at.Y)
+			low, high := place(pt.x, pt.low), place(pt.x, pt.high)
+			c.StrokeLine2(draw.LineStyle{Color: colours[s.colour], Width: 1.6}, low.X, low.Y, high.X, high.Y)
 		}
-		c.DrawGlyph(draw.GlyphStyle{Color: colours[s.colour], Radius: 3.4, Shape: draw.CircleGlyph{}}, at)
-		m.mark(pt, at.Sub(vg.Point{Y: 4}), at.Add(vg.Point{Y: 4}))
+		p.dot(c, at, pt, place(pt.x, pt.y), 3.4)
 	}
 }
 
 // line draws the values with their intervals as a band. A density has as many
 // points as columns: they get no marks.
-func (m seriesMarks) line(c draw.Canvas, p *plot.Plot, s series) {
-	xOf, yOf := p.Transforms(&c)
+func (p *picture) line(c draw.Canvas, to *plot.Plot, at int, s series) {
+	place := p.placer(c, to)
 	var line, band, back []vg.Point
 	for _, pt := range s.points {
-		line = append(line, vg.Point{X: xOf(pt.x), Y: yOf(pt.y)})
 		low, high := pt.y, pt.y
 		if pt.interval {
 			low, high = pt.low, pt.high
 		}
-		band = append(band, vg.Point{X: xOf(pt.x), Y: yOf(high)})
-		back = append([]vg.Point{{X: xOf(pt.x), Y: yOf(low)}}, back...)
+		line = append(line, place(pt.x, pt.y))
+		band = append(band, place(pt.x, high))
+		back = append(back, place(pt.x, low))
 	}
 	colour := colours[s.colour]
-	if m.Kind == result.Lines && len(line) > 1 {
+	if p.chart.Kind == result.Lines && len(line) > 1 {
+		slices.Reverse(back)
 		c.FillPolygon(color.NRGBA{colour.R, colour.G, colour.B, 0x2c}, append(band, back...))
 	}
 	c.StrokeLines(lineStyle(colour, s.variant), line)
-	if m.Kind == result.Density {
+	if p.chart.Kind == result.Density {
 		return
 	}
-	for i, at := range line {
-		c.DrawGlyph(draw.GlyphStyle{Color: colour, Radius: 2.8, Shape: draw.CircleGlyph{}}, at)
-		m.mark(s.points[i], at.Sub(vg.Point{Y: 4}), at.Add(vg.Point{Y: 4}))
+	for i, where := range line {
+		p.dot(c, at, s.points[i], where, 2.8)
 	}
 }
 
-// anchorMarks are others' figures: hollow, and of no colour of ours.
-type anchorMarks struct{ *picture }
-
-// Plot draws each anchor in the group of its label.
-func (a anchorMarks) Plot(c draw.Canvas, p *plot.Plot) {
-	labels := a.anchorLabels()
-	for _, one := range a.anchors {
-		if which := slices.Index(labels, one.Label); one.inside && which >= 0 {
-			a.in(anchorClass(which), c, func() { a.plotOne(c, p, one, which) })
+// anchors draws others' figures, hollow and of no colour of ours, each in the group
+// of its label.
+func (p *picture) anchors(c draw.Canvas, to *plot.Plot) {
+	labels, place := p.chart.anchorLabels(), p.placer(c, to)
+	for _, a := range p.chart.anchors {
+		if which := slices.Index(labels, a.Label); a.inside && which >= 0 {
+			p.in(anchorClass(which), c, func() { p.anchor(c, place(a.at, a.y), a, which) })
 		}
 	}
 }
 
-func (a anchorMarks) plotOne(c draw.Canvas, p *plot.Plot, one anchor, which int) {
-	xOf, yOf := p.Transforms(&c)
-	at := vg.Point{X: xOf(one.y), Y: yOf(a.position(one.at))}
-	if !a.flat() {
-		at = vg.Point{X: xOf(one.at), Y: yOf(one.y)}
-	}
+func (p *picture) anchor(c draw.Canvas, at vg.Point, a anchor, which int) {
 	switch {
-	case one.beyond != "":
-		at.Y -= vg.Length(one.level) * levelHeight
-		atEdge(c, at, which, one)
-	case !math.IsNaN(one.at):
+	case a.beyond != "":
+		at.Y -= vg.Length(a.level) * levelHeight
+		atEdge(c, at, which, a)
+	case !math.IsNaN(a.at):
 		hollow(c, at, which)
-	case a.flat():
-		c.StrokeLine2(anchorLine(which), at.X, c.Min.Y, at.X, c.Max.Y)
-		return
 	default:
-		c.StrokeLine2(anchorLine(which), c.Min.X, at.Y, c.Max.X, at.Y)
+		p.across(c, at, anchorLine(which))
 		return
 	}
-	a.show("anchor "+anchorClass(which), at.Sub(vg.Point{Y: 4}), at.Add(vg.Point{Y: 4}), one.Label+"\n"+one.words())
+	p.show("anchor "+anchorClass(which), at.Sub(vg.Point{Y: 4}), at.Add(vg.Point{Y: 4}), a.Label+"\n"+a.words())
 }

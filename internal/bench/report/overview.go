@@ -1,11 +1,8 @@
 package report
 
 import (
-	"bytes"
-	"fmt"
 	"slices"
 
-	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/bench/stats"
 )
 
@@ -13,7 +10,7 @@ import (
 // know first.
 type overview struct {
 	Title, Caption string
-	Table          tableView
+	Table          table
 }
 
 // overviews are those of a report of single runs; of several runs, how they differ
@@ -21,61 +18,46 @@ type overview struct {
 func (r report) overviews() (list []overview) {
 	for _, p := range r.parts {
 		for _, c := range p.charts {
-			if c.Summary == nil || p.comparison != nil || !c.hasPicture() {
-				continue
+			if c.Summary != nil && p.comparison == nil && c.hasPicture() {
+				list = append(list, overview{c.Summary.Title, c.Summary.Caption, c.overview(p.firstOf().Glossary)})
 			}
-			t := c.summary(p.firstOf().Glossary)
-			list = append(list, overview{c.Summary.Title, c.Summary.Caption, tableView{Name: c.Summary.Title, Head: t.head, Numbers: t.numbers, Rows: t.rows}})
 		}
 	}
 	return list
 }
 
-// summary has a row for each value of X that was asked for and measured, and for
-// each series how many times the baseline it is, and how much more.
-func (c *chart) summary(glossary map[string]string) table {
-	t := table{head: []string{c.X, "what it does"}, numbers: 2}
+// overview has a row for each value of X that the summary names and that was
+// measured, and for each series how many times the baseline it is, and how much more.
+func (c *chart) overview(glossary map[string]string) table {
+	plain := c.plainScale()
+	t := table{Name: c.Summary.Title, Head: []string{c.X, "what it does"}, Numbers: 2}
 	for _, s := range c.series {
 		name := ""
 		if s.name != "" {
 			name = s.name + ": "
 		}
-		t.head = append(t.head, name+"times", "95 % interval", name+withUnit("more", c.plainScale()))
+		t.Head = append(t.Head, name+"times", "95 % interval", name+withUnit("more", plain))
 	}
 	for _, x := range c.Summary.Rows {
-		cells := []string{x, glossary[x]}
-		for _, s := range c.series {
-			cells = append(cells, c.summaryCells(x, s.name)...)
-		}
-		if slices.ContainsFunc(c.rows, func(r row) bool { return r.measurement.Labels[c.X] == x && r.estimate.Measured() }) {
-			t.rows = append(t.rows, cells)
-		}
-	}
-	return t
-}
-
-func (c *chart) summaryCells(x, series string) []string {
-	for _, r := range c.rows {
-		if r.measurement.Labels[c.X] != x || r.name != series || !r.estimate.Measured() {
+		rows := slices.DeleteFunc(slices.Clone(c.rows), func(r row) bool { return r.measurement.Labels[c.X] != x || !r.estimate.Measured() })
+		if len(rows) == 0 {
 			continue
 		}
-		value, interval := ratioScale.told(r.estimate)
-		return []string{value, interval, fixed(more(r.measurement)/c.plainScale().by, 0)}
+		cells := []string{x, glossary[x]}
+		for _, s := range c.series {
+			at := slices.IndexFunc(rows, func(r row) bool { return r.name == s.name })
+			if at < 0 {
+				cells = append(cells, "–", "–", "–")
+				continue
+			}
+			value, interval := ratioScale.told(rows[at].estimate)
+			var more []float64 // what samples have above their baseline
+			for i, v := range rows[at].measurement.Samples {
+				more = append(more, v-rows[at].measurement.Baseline[i])
+			}
+			cells = append(cells, value, interval, fixed(stats.Median(more)/plain.by, 0))
+		}
+		t.Rows = append(t.Rows, cells)
 	}
-	return []string{"–", "–", "–"}
-}
-
-// more is the median of what samples have above their baseline.
-func more(m result.Measurement) float64 {
-	var list []float64
-	for i, v := range m.Samples {
-		list = append(list, v-m.Baseline[i])
-	}
-	return stats.Median(list)
-}
-
-// markdown is the overview as text.
-func (o overview) markdown(b *bytes.Buffer) {
-	t := table{head: o.Table.Head, numbers: o.Table.Numbers, rows: o.Table.Rows}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n%s", o.Title, o.Caption, t.markdown())
+	return t
 }

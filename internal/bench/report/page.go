@@ -81,14 +81,7 @@ type figureView struct {
 	SVG                template.HTML // none: there is nothing to draw
 	Long               bool
 	Notes, Anchors     []string
-	Table              tableView
-}
-
-type tableView struct {
-	Name    string
-	Head    []string
-	Numbers int
-	Rows    [][]string
+	Table              table
 }
 
 // headlineView is a figure on the first page, and in words.
@@ -111,9 +104,9 @@ const manyRows = 24
 // viewOf shows a drawing in a picture of some width.
 func viewOf(d drawing, width vg.Length) (figureView, error) {
 	c, t := d.chart, d.table
+	t.Name = c.Title
 	v := figureView{
-		ID: c.file(), Title: c.Title, Caption: c.Caption, Long: len(t.rows) > manyRows,
-		Notes: c.notes, Table: tableView{Name: c.Title, Head: t.head, Numbers: t.numbers, Rows: t.rows},
+		ID: c.file(), Title: c.Title, Caption: c.Caption, Long: len(t.Rows) > manyRows, Notes: c.notes, Table: t,
 	}
 	for _, a := range c.anchors {
 		v.Anchors = append(v.Anchors, a.Label+": "+a.words())
@@ -276,7 +269,10 @@ func headlineOf(c *chart) (h headlineView, err error) {
 		x := r.measurement.Labels[c.X]
 		name, of, says := labelText(x), r.name, c.Headline
 		if c.Kind == result.Lines {
-			name, of, says = r.name, "", says+" ("+c.xTitle()+": "+c.xText(r)+")"
+			if c.categories == nil {
+				x = tickText(c.place(x))
+			}
+			name, of, says = r.name, "", says+" ("+c.xTitle()+": "+x+")"
 		}
 		if !r.estimate.Measured() {
 			continue
@@ -290,26 +286,11 @@ func headlineOf(c *chart) (h headlineView, err error) {
 		if w.Says = says; c.Kind == result.Lines {
 			w.Values = nil // the last one stays
 		}
-		w.Values = append(w.Values, c.valueView(r, of))
+		value, interval := c.scale.told(r.estimate)
+		if !r.estimate.HasInterval() || c.Kind != result.Lines && len(c.series) > 1 {
+			interval = "" // where a sentence has several values, the picture has their intervals
+		}
+		w.Values = append(w.Values, valueView{Value: value + c.scale.suffix(), Interval: interval, Of: of})
 	}
 	return h, err
-}
-
-// valueView is a value in a sentence. Where one has several, their intervals are
-// left to the picture.
-func (c *chart) valueView(r row, of string) valueView {
-	value, interval := c.scale.told(r.estimate)
-	v := valueView{Value: value + c.scale.suffix(), Of: of}
-	if r.estimate.HasInterval() && (c.Kind == result.Lines || len(c.series) == 1) {
-		v.Interval = interval
-	}
-	return v
-}
-
-func (c *chart) xText(r row) string {
-	x := r.measurement.Labels[c.X]
-	if c.categories == nil {
-		return tickText(c.place(x))
-	}
-	return x
 }

@@ -42,18 +42,13 @@ func (p palette) paint(c *chart) {
 			if !ok {
 				p[name] = at
 			}
-			c.colour(names, name, at, used[at])
+			for i := range c.series {
+				if names[i] == name {
+					c.series[i].colour = at
+					c.series[i].variant += used[at]
+				}
+			}
 			used[at]++
-		}
-	}
-}
-
-// colour sets that of all series that go by a name, of which others have it too.
-func (c *chart) colour(names []string, name string, at, others int) {
-	for i := range c.series {
-		if names[i] == name {
-			c.series[i].colour = at
-			c.series[i].variant += others
 		}
 	}
 }

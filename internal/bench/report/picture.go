@@ -32,7 +32,7 @@ const (
 // picture is a chart as it is drawn. Files have a title and a margin; on the page
 // a heading names the figure.
 type picture struct {
-	*chart
+	chart  *chart
 	width  vg.Length
 	titled bool
 	margin vg.Length
@@ -92,7 +92,7 @@ func (p *picture) titleLines() (lines []string) {
 	if !p.titled {
 		return nil
 	}
-	for _, word := range strings.Fields(p.Title) {
+	for _, word := range strings.Fields(p.chart.Title) {
 		if n := len(lines); n > 0 && titleStyle.Width(lines[n-1]+" "+word) < p.width-2*p.margin {
 			lines[n-1] += " " + word
 			continue
@@ -102,24 +102,20 @@ func (p *picture) titleLines() (lines []string) {
 	return lines
 }
 
+func filePicture(c *chart) *picture {
+	return &picture{chart: c, width: fileWidth, titled: true, margin: 16}
+}
+
 // png draws the picture at twice the usual density.
-func (c *chart) png() ([]byte, error) {
-	p := c.filePicture()
+func (p *picture) png() ([]byte, error) {
 	w, h := p.size()
 	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(144))}
 	p.draw(draw.New(canvas))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, fmt.Errorf("PNG of figure %q: %w", c.ID, err)
+		return nil, fmt.Errorf("PNG of figure %q: %w", p.chart.ID, err)
 	}
 	return b.Bytes(), nil
-}
-
-// svg draws the picture for a file.
-func (c *chart) svg() ([]byte, error) { return c.filePicture().svg() }
-
-func (c *chart) filePicture() *picture {
-	return &picture{chart: c, width: fileWidth, titled: true, margin: 16}
 }
 
 // svg draws a picture whose values show their words under the pointer.
@@ -129,7 +125,7 @@ func (p *picture) svg() ([]byte, error) {
 	p.draw(draw.New(canvas))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, fmt.Errorf("SVG of figure %q: %w", p.ID, err)
+		return nil, fmt.Errorf("SVG of figure %q: %w", p.chart.ID, err)
 	}
 	// Other fonts have the same widths where this one is not installed.
 	text := bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))
@@ -163,18 +159,14 @@ func fitText(element []byte) []byte {
 // size grows with what is to be told apart.
 func (p *picture) size() (w, h vg.Length) {
 	h = 298
-	if p.flat() {
-		h = vg.Length(44 + p.rowHeight()*len(p.categories))
+	if p.chart.flat() {
+		row := 14 + 14*len(p.chart.series)
+		if p.chart.Kind == forest {
+			row = 22
+		}
+		h = vg.Length(44 + row*len(p.chart.categories))
 	}
 	return p.width, h + 2*p.margin + vg.Length(lineHeight*len(p.legendLines())+titleHeight*len(p.titleLines()))
-}
-
-// rowHeight is that of a category, of whatever draws it.
-func (c *chart) rowHeight() int {
-	if c.Kind == forest {
-		return 22
-	}
-	return 14 + 14*len(c.series)
 }
 
 // draw draws title, legend and plot below each other.
@@ -187,7 +179,7 @@ func (p *picture) draw(canvas draw.Canvas) {
 		at.Max.Y -= titleHeight
 	}
 	at.Max.Y -= 2
-	at.FillText(textStyle(10, muted, false), vg.Point{X: at.Min.X, Y: at.Max.Y}, p.valueTitle())
+	at.FillText(textStyle(10, muted, false), vg.Point{X: at.Min.X, Y: at.Max.Y}, p.chart.valueTitle())
 	at.Max.Y -= 20
 	for _, line := range p.legendLines() {
 		p.drawLegend(at, line)
@@ -196,32 +188,46 @@ func (p *picture) draw(canvas draw.Canvas) {
 	p.plot().Draw(at)
 }
 
-// plot makes the axes and what is between them.
+// plotter draws something between the axes.
+type plotter func(draw.Canvas, *plot.Plot)
+
+// Plot is what the plot calls.
+func (draw plotter) Plot(c draw.Canvas, p *plot.Plot) { draw(c, p) }
+
+// plot makes the axes and what is between them, from the back to the front.
 func (p *picture) plot() *plot.Plot {
-	out := plot.New()
+	out, c := plot.New(), p.chart
 	out.BackgroundColor = nil
 	value, other := &out.Y, &out.X
-	if p.flat() {
+	if c.flat() {
 		value, other = &out.X, &out.Y
 	}
-	styleAxis(value, p.LogY)
-	styleAxis(other, p.LogX)
+	styleAxis(value, c.LogY)
+	styleAxis(other, c.LogX)
 	value.LineStyle.Width, value.Tick.Length = 0, 0
-	low, high := p.valueRange()
-	if !p.LogY {
-		value.Tick.Marker = steps(low, high, p.step(low, high))
+	value.Min, value.Max = c.valueRange()
+	if !c.LogY {
+		var list plot.ConstantTicks
+		for i, step := 0, step(value.Min, value.Max); value.Min+float64(i)*step <= value.Max+step/2; i++ {
+			v := value.Min + float64(i)*step
+			list = append(list, plot.Tick{Value: v, Label: tickText(v)})
+		}
+		value.Tick.Marker = list
 	}
-	p.addMarks(out)
-	value.Min, value.Max = low, high
+	other.Min, other.Max = c.ownX()
+	broken := func(s series) bool {
+		return slices.ContainsFunc(s.points, func(p point) bool { return p.x != math.Round(p.x) })
+	}
 	switch {
-	case p.categories != nil:
+	case c.categories != nil:
 		p.nominal(other)
-	case !p.LogX && p.wholeX():
-		other.Tick.Marker = ticks{plot.DefaultTicks{}, true}
+	case !c.LogX && !slices.ContainsFunc(c.series, broken):
+		other.Tick.Marker = ticks(plot.DefaultTicks{}, true)
 	}
-	if !p.flat() {
-		out.X.Label.Text = p.xTitle()
+	if !c.flat() {
+		out.X.Label.Text = c.xTitle()
 	}
+	out.Add(plotter(p.grid), plotter(p.series), plotter(p.anchors))
 	return out
 }
 
@@ -233,90 +239,64 @@ func styleAxis(a *plot.Axis, log bool) {
 	a.Tick.Label.XAlign, a.Tick.Label.YAlign = align.XAlign, align.YAlign
 	a.Padding = 0
 	a.LineStyle.Color, a.Tick.LineStyle.Color = muted, rule
-	a.Tick.Marker = ticks{of: plot.DefaultTicks{}}
+	a.Tick.Marker = ticks(plot.DefaultTicks{}, false)
 	if log {
 		a.Scale = plot.LogScale{}
-		a.Tick.Marker = ticks{of: plot.LogTicks{Prec: -1}}
+		a.Tick.Marker = ticks(plot.LogTicks{Prec: -1}, false)
 	}
 }
 
-func (c *chart) wholeX() bool {
-	return !slices.ContainsFunc(c.series, func(s series) bool {
-		return slices.ContainsFunc(s.points, func(p point) bool { return p.x != math.Round(p.x) })
-	})
-}
-
-// steps are the ticks of a linear value axis, as the page has them.
-func steps(low, high, step float64) (list plot.ConstantTicks) {
-	for i := 0; low+float64(i)*step <= high+step/2; i++ {
-		v := low + float64(i)*step
-		list = append(list, plot.Tick{Value: v, Label: tickText(v)})
-	}
-	return list
-}
-
-// ticks are another's, with numbers as the page has them.
-type ticks struct {
-	of    plot.Ticker
-	whole bool // between whole numbers there is nothing to name
-}
-
-func (t ticks) Ticks(low, high float64) []plot.Tick {
-	list := slices.CompactFunc(t.of.Ticks(low, high), func(a, b plot.Tick) bool { return a.Value == b.Value }) // decades begin where others end
-	// A logarithmic axis of less than a decade or two would have no numbers.
-	few := fewestNumbers > len(slices.DeleteFunc(slices.Clone(list), func(k plot.Tick) bool {
-		return k.Label == "" || k.Value < low || k.Value > high
-	}))
-	for i, tick := range list {
-		if tick.Label != "" || few {
-			list[i].Label = tickText(tick.Value)
+// ticks are another's, with numbers as the page has them. Between whole numbers
+// there may be nothing to name.
+func ticks(of plot.Ticker, whole bool) plot.TickerFunc {
+	return func(low, high float64) []plot.Tick {
+		list := slices.CompactFunc(of.Ticks(low, high), func(a, b plot.Tick) bool { return a.Value == b.Value }) // decades begin where others end
+		// A logarithmic axis of less than a decade or two would have no numbers.
+		few := fewestNumbers > len(slices.DeleteFunc(slices.Clone(list), func(k plot.Tick) bool {
+			return k.Label == "" || k.Value < low || k.Value > high
+		}))
+		for i, tick := range list {
+			if tick.Label != "" || few {
+				list[i].Label = tickText(tick.Value)
+			}
+			if whole && tick.Value != math.Round(tick.Value) {
+				list[i].Label = ""
+			}
 		}
-		if t.whole && tick.Value != math.Round(tick.Value) {
-			list[i].Label = ""
-		}
+		return list
 	}
-	return list
 }
 
 // fewestNumbers are as many as an axis needs to be read.
 const fewestNumbers = 2
 
 // nominal names the categories; those of a flat chart run down.
-func (c *chart) nominal(a *plot.Axis) {
+func (p *picture) nominal(a *plot.Axis) {
 	var list plot.ConstantTicks
-	for i, name := range c.categories {
-		list = append(list, plot.Tick{Value: c.position(float64(i)), Label: labelText(name)})
+	for i, name := range p.chart.categories {
+		list = append(list, plot.Tick{Value: p.position(float64(i)), Label: labelText(name)})
 	}
 	a.Tick.Marker = list
 	a.Tick.Length, a.Tick.LineStyle.Width = 6, 0 // a distance only
-	a.Min, a.Max = -0.5, float64(len(c.categories))-0.5
-	if c.flat() {
+	a.Min, a.Max = -0.5, float64(len(list))-0.5
+	if p.chart.flat() {
 		a.LineStyle.Width = 0
 	}
 }
 
 // position is where an x is drawn.
-func (c *chart) position(x float64) float64 {
-	if c.flat() {
-		return float64(len(c.categories)-1) - x
+func (p *picture) position(x float64) float64 {
+	if p.chart.flat() {
+		return float64(len(p.chart.categories)-1) - x
 	}
 	return x
-}
-
-// addMarks adds what is drawn between the axes, from the back to the front.
-func (p *picture) addMarks(to *plot.Plot) {
-	to.Add(gridLines{p.chart})
-	for i := range p.series {
-		to.Add(seriesMarks{p, i})
-	}
-	to.Add(anchorMarks{p})
 }
 
 // label says all of a point: its series, its place and its value.
 func (p *picture) label(s series, pt point) string {
 	words := []string{s.name, tickText(pt.x), pt.text}
-	if p.categories != nil {
-		words[1] = labelText(p.categories[int(pt.x)])
+	if p.chart.categories != nil {
+		words[1] = labelText(p.chart.categories[int(pt.x)])
 	}
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "\n")
 }
@@ -331,17 +311,18 @@ type legendEntry struct {
 	anchor, line bool
 }
 
-func (c *chart) legend() (list []legendEntry) {
-	if !c.needsLegend() {
-		return nil
-	}
+// legend is empty for a single series without a name: the title names it.
+func (p *picture) legend() (list []legendEntry) {
+	c := p.chart
 	for i, s := range c.series {
 		if s.name != "" {
 			list = append(list, legendEntry{name: s.name, class: seriesClass(i), colour: colours[s.colour], variant: s.variant, line: !c.flat()})
 		}
 	}
 	for i, label := range c.anchorLabels() {
-		list = append(list, legendEntry{name: label, class: anchorClass(i), colour: muted, variant: i, anchor: true, line: c.everywhere(label)})
+		// An anchor without an x of its own is a line through all of them.
+		mark := slices.ContainsFunc(c.anchors, func(a anchor) bool { return a.inside && a.Label == label && !math.IsNaN(a.at) })
+		list = append(list, legendEntry{name: label, class: anchorClass(i), colour: muted, variant: i, anchor: true, line: !mark})
 	}
 	return list
 }

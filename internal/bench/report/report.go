@@ -252,9 +252,9 @@ func (r report) files(formats []string) (map[string][]byte, error) {
 		case "csv":
 			err = r.each(files, "tables/", ".csv", func(d drawing) ([]byte, error) { return d.raw.csv() })
 		case "png":
-			err = r.each(files, "figures/", ".png", pictureBy((*chart).png))
+			err = r.each(files, "figures/", ".png", pictureBy((*picture).png))
 		case "svg":
-			err = r.each(files, "figures/", ".svg", pictureBy((*chart).svg))
+			err = r.each(files, "figures/", ".svg", pictureBy((*picture).svg))
 		default:
 			err = fmt.Errorf("there is no format %q: there are %s", format, strings.Join(Formats, ", "))
 		}
@@ -266,12 +266,12 @@ func (r report) files(formats []string) (map[string][]byte, error) {
 }
 
 // pictureBy draws what has something to draw.
-func pictureBy(draw func(*chart) ([]byte, error)) func(drawing) ([]byte, error) {
+func pictureBy(draw func(*picture) ([]byte, error)) func(drawing) ([]byte, error) {
 	return func(d drawing) ([]byte, error) {
 		if !d.chart.hasPicture() {
 			return nil, nil
 		}
-		return draw(d.chart)
+		return draw(filePicture(d.chart))
 	}
 }
 
@@ -289,7 +289,8 @@ func (p part) drawings() (list []drawing) {
 				list = append(list, drawing{f, p.comparison.table(c), p.comparison.raw(c)})
 			}
 		}
-		list = append(list, drawing{c, c.readable(), c.raw()})
+		table, raw := c.tables()
+		list = append(list, drawing{c, table, raw})
 	}
 	return list
 }
@@ -302,7 +303,7 @@ func (r report) each(files map[string][]byte, folder, ending string, draw func(d
 			if err != nil {
 				return err
 			}
-			if len(text) > 0 && len(d.table.rows) > 0 {
+			if len(text) > 0 && len(d.table.Rows) > 0 {
 				files[folder+d.chart.file()+ending] = text
 			}
 		}

@@ -23,7 +23,7 @@ func (r report) summary(pictures bool) []byte {
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n%s\n", r.title, r.lead(), strings.Join(r.machines(), "\\\n"))
 	list(&b, "Before you use these figures", r.warnings())
 	for _, o := range r.overviews() {
-		o.markdown(&b)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s", o.Title, o.Caption, o.Table.markdown())
 	}
 	list(&b, "What the figures bear out", r.claims())
 	for _, p := range r.parts {
@@ -73,7 +73,7 @@ func (d drawing) summary(b *bytes.Buffer, pictures bool) {
 	if len(c.anchors) > 0 {
 		b.WriteByte('\n')
 	}
-	if len(d.table.rows) > 0 {
+	if len(d.table.Rows) > 0 {
 		fmt.Fprintf(b, "\n%s", d.table.markdown())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/bench/result"
@@ -13,100 +14,125 @@ import (
 
 // table is what stands below a figure: for people, and for programs.
 type table struct {
-	head    []string
-	numbers int // from which column on there are numbers
-	rows    [][]string
+	Name    string
+	Head    []string
+	Numbers int // from which column on there are numbers
+	Rows    [][]string
 }
 
-// labels are the columns that tell a chart's rows apart, the figure's own first.
-// One with the same value everywhere is in the caption's place already.
+// add adds a column, with a cell of each row.
+func (t *table) add(head string, rows []row, cell func(row) string) {
+	t.Head = append(t.Head, head)
+	for i, r := range rows {
+		t.Rows[i] = append(t.Rows[i], cell(r))
+	}
+}
+
+// labels are the columns that distinguish a chart's rows, the figure's own first.
+// The caption has a label that is the same everywhere.
 func (c *chart) labels() (keys []string) {
-	values := map[string]map[string]bool{}
+	all := result.Labels{}
 	for _, r := range c.rows {
-		for k, v := range r.measurement.Labels {
-			if values[k] == nil {
-				values[k] = map[string]bool{}
-			}
-			values[k][v] = true
-		}
+		maps.Copy(all, r.measurement.Labels)
 	}
-	for _, k := range []string{c.X, c.Series} {
-		if values[k] != nil && !slices.Contains(keys, k) {
-			keys = append(keys, k)
-		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(values)) {
-		if !slices.Contains(keys, k) && (len(values[k]) > 1 || c.missing(k)) {
+	for _, k := range append([]string{c.X, c.Series}, slices.Sorted(maps.Keys(all))...) {
+		one, known := all[k]
+		varies := slices.ContainsFunc(c.rows, func(r row) bool {
+			v, ok := r.measurement.Labels[k]
+			return !ok || v != one
+		})
+		if known && !slices.Contains(keys, k) && (varies || k == c.X || k == c.Series) {
 			keys = append(keys, k)
 		}
 	}
 	return keys
 }
 
-// missing says whether a row is without a label that others have.
-func (c *chart) missing(label string) bool {
-	return slices.ContainsFunc(c.rows, func(r row) bool { _, ok := r.measurement.Labels[label]; return !ok })
-}
-
-// has says what the chart's rows hold.
-func (c *chart) has() (samples, ratios, packets bool) {
-	for _, r := range c.rows {
-		samples = samples || len(r.measurement.Samples) > 0
-		packets = packets || r.measurement.Histogram != nil
-	}
-	return samples, c.isRatio(), packets
-}
-
-// readable is the table for people: units in its head, few digits.
-func (c *chart) readable() table {
-	keys := c.labels()
-	var t table
+// tables are a chart's: for people with units in the head and few digits, for
+// programs in base units with every digit that counts.
+func (c *chart) tables() (people, programs table) {
+	people.Rows, programs.Rows = make([][]string, len(c.rows)), make([][]string, len(c.rows))
 	if len(c.sources) > 1 {
-		t.head = append(t.head, "run")
+		run := func(r row) string { return r.label }
+		people.add("run", c.rows, run)
+		programs.add("run", c.rows, run)
 	}
-	for _, k := range keys {
-		t.head = append(t.head, strings.ReplaceAll(k, "_", " "))
+	programs.add("metric", c.rows, func(r row) string { return r.measurement.Metric })
+	for _, k := range c.labels() {
+		people.add(strings.ReplaceAll(k, "_", " "), c.rows, func(r row) string { return labelText(r.measurement.Labels[k]) })
+		programs.add(k, c.rows, func(r row) string { return r.measurement.Labels[k] })
 	}
-	t.numbers = len(t.head)
-	samples, ratios, packets := c.has()
-	plain, latency := c.plainScale(), c.latencyScale()
-	if samples {
-		t.head = append(t.head, withUnit("median", plain))
-		if ratios {
-			t.head = append(t.head, c.ratioName())
-		}
-		t.head = append(t.head, "95 % interval", "n")
+	people.Numbers = len(people.Head)
+	if slices.ContainsFunc(c.rows, func(r row) bool { return len(r.measurement.Samples) > 0 }) {
+		c.addSamples(&people, &programs)
 	}
-	if packets {
-		t.head = append(t.head, "packets")
-		for _, q := range quantiles {
-			t.head = append(t.head, withUnit(q.name, latency))
-		}
+	if slices.ContainsFunc(c.rows, func(r row) bool { return r.measurement.Histogram != nil }) {
+		c.addPackets(&people, &programs)
 	}
-	for _, r := range c.rows {
-		var cells []string
-		if len(c.sources) > 1 {
-			cells = append(cells, r.label)
-		}
-		for _, k := range keys {
-			cells = append(cells, labelText(r.measurement.Labels[k]))
-		}
-		if samples {
-			cells = append(cells, c.sampleCells(r, plain, ratios)...)
-		}
-		if packets {
-			cells = append(cells, packetCells(r.measurement.Histogram, latency)...)
-		}
-		t.rows = append(t.rows, cells)
-	}
-	return t
+	return people, programs
 }
 
-func (c *chart) ratioName() string {
-	if c.Value == result.ToBaseline {
-		return "by baseline"
+// addSamples adds the medians of the rows' samples, and if the figure shows ratios
+// these too.
+func (c *chart) addSamples(people, programs *table) {
+	shown := c.plainScale()
+	median := func(r row) result.Estimate { return r.measurement.Estimate(result.Plain) }
+	people.add(withUnit("median", shown), c.rows, func(r row) string {
+		value, _ := shown.told(median(r))
+		return value
+	})
+	programs.add("unit", c.rows, func(r row) string { return r.measurement.Unit })
+	programs.add("median", c.rows, func(r row) string { return raw(median(r).Value) })
+	interval := shown
+	if c.isRatio() {
+		interval = ratioScale
+		name := "baseline by it"
+		if c.Value == result.ToBaseline {
+			name = "by baseline"
+		}
+		people.add(name, c.rows, func(r row) string {
+			value, _ := ratioScale.told(r.estimate)
+			return value
+		})
+		programs.add(string(c.Value), c.rows, func(r row) string { return raw(r.estimate.Value) })
 	}
-	return "baseline by it"
+	people.add("95 % interval", c.rows, func(r row) string {
+		_, words := interval.told(r.estimate)
+		return words
+	})
+	people.add("n", c.rows, func(r row) string { return fixed(float64(r.estimate.N), 0) })
+	end := func(of func(row) float64) func(row) string {
+		return func(r row) string {
+			if !r.estimate.HasInterval() {
+				return ""
+			}
+			return raw(of(r))
+		}
+	}
+	programs.add("low", c.rows, end(func(r row) float64 { return r.estimate.Low }))
+	programs.add("high", c.rows, end(func(r row) float64 { return r.estimate.High }))
+	programs.add("n", c.rows, func(r row) string { return strconv.Itoa(r.estimate.N) })
+}
+
+// addPackets adds the quantiles of the rows' histograms.
+func (c *chart) addPackets(people, programs *table) {
+	// of is a cell of a row that has packets; the other rows have `none`.
+	of := func(none string, cell func(*result.Histogram) string) func(row) string {
+		return func(r row) string {
+			if h := r.measurement.Histogram; h != nil && h.Total() > 0 {
+				return cell(h)
+			}
+			return none
+		}
+	}
+	people.add("packets", c.rows, of("0", func(h *result.Histogram) string { return fixed(float64(h.Total()), 0) }))
+	programs.add("latency_unit", c.rows, of("", func(h *result.Histogram) string { return h.Unit }))
+	programs.add("packets", c.rows, of("0", func(h *result.Histogram) string { return fmt.Sprint(h.Total()) }))
+	latency := c.latencyScale()
+	for _, q := range quantiles {
+		people.add(withUnit(q.name, latency), c.rows, of("–", func(h *result.Histogram) string { return number(h.Quantile(q.q) / latency.by) }))
+		programs.add(strings.ToLower(q.name), c.rows, of("", func(h *result.Histogram) string { return raw(h.Quantile(q.q)) }))
+	}
 }
 
 // labelText sets thousands of large whole numbers apart.
@@ -118,32 +144,6 @@ func labelText(s string) string {
 		}
 	}
 	return s
-}
-
-func (c *chart) sampleCells(r row, plain scale, ratios bool) []string {
-	median := r.measurement.Estimate(result.Plain)
-	value, interval := plain.told(median)
-	cells := []string{value}
-	if ratios {
-		value, interval = ratioScale.told(r.estimate)
-		cells = append(cells, value)
-	}
-	return append(cells, interval, fixed(float64(median.N), 0))
-}
-
-func packetCells(h *result.Histogram, s scale) []string {
-	if h == nil || h.Total() == 0 {
-		cells := []string{"0"}
-		for range quantiles {
-			cells = append(cells, "–")
-		}
-		return cells
-	}
-	cells := []string{fixed(float64(h.Total()), 0)}
-	for _, q := range quantiles {
-		cells = append(cells, number(h.Quantile(q.q)/s.by))
-	}
-	return cells
 }
 
 // plainScale is that of the medians, latencyScale that of the percentiles.
@@ -175,71 +175,6 @@ func withUnit(name string, s scale) string {
 	return name + " (" + s.unit + ")"
 }
 
-// raw is the table for programs: base units, every digit that counts.
-func (c *chart) raw() table {
-	keys := c.labels()
-	samples, ratios, packets := c.has()
-	t := table{head: append([]string{"metric"}, keys...)}
-	if len(c.sources) > 1 {
-		t.head = append([]string{"run"}, t.head...)
-	}
-	if samples {
-		t.head = append(t.head, "unit", "median")
-		if ratios {
-			t.head = append(t.head, string(c.Value))
-		}
-		t.head = append(t.head, "low", "high", "n")
-	}
-	if packets {
-		t.head = append(t.head, "latency_unit", "packets")
-		for _, q := range quantiles {
-			t.head = append(t.head, strings.ToLower(q.name))
-		}
-	}
-	for _, r := range c.rows {
-		t.rows = append(t.rows, c.rawCells(r, keys))
-	}
-	return t
-}
-
-func (c *chart) rawCells(r row, keys []string) []string {
-	samples, ratios, packets := c.has()
-	var cells []string
-	if len(c.sources) > 1 {
-		cells = append(cells, r.label)
-	}
-	cells = append(cells, r.measurement.Metric)
-	for _, k := range keys {
-		cells = append(cells, r.measurement.Labels[k])
-	}
-	if samples {
-		cells = append(cells, r.measurement.Unit, raw(r.measurement.Estimate(result.Plain).Value))
-		if ratios {
-			cells = append(cells, raw(r.estimate.Value))
-		}
-		low, high := "", ""
-		if r.estimate.HasInterval() {
-			low, high = raw(r.estimate.Low), raw(r.estimate.High)
-		}
-		cells = append(cells, low, high, fmt.Sprint(r.estimate.N))
-	}
-	if packets {
-		cells = append(cells, rawPackets(r.measurement.Histogram)...)
-	}
-	return cells
-}
-
-func rawPackets(h *result.Histogram) []string {
-	if h == nil || h.Total() == 0 {
-		return append([]string{"", "0"}, make([]string, len(quantiles))...)
-	}
-	cells := []string{h.Unit, fmt.Sprint(h.Total())}
-	for _, q := range quantiles {
-		cells = append(cells, raw(h.Quantile(q.q)))
-	}
-	return cells
-}
-
 // markdown is the table as GitHub shows it.
 func (t table) markdown() []byte {
 	var b bytes.Buffer
@@ -249,16 +184,16 @@ func (t table) markdown() []byte {
 		}
 		b.WriteString("|\n")
 	}
-	line(t.head)
-	rule := make([]string, len(t.head))
+	line(t.Head)
+	rule := make([]string, len(t.Head))
 	for i := range rule {
 		rule[i] = "---"
-		if i >= t.numbers {
+		if i >= t.Numbers {
 			rule[i] = "---:"
 		}
 	}
 	line(rule)
-	for _, r := range t.rows {
+	for _, r := range t.Rows {
 		line(r)
 	}
 	return b.Bytes()
@@ -267,7 +202,7 @@ func (t table) markdown() []byte {
 func (t table) csv() ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	if err := w.WriteAll(append([][]string{t.head}, t.rows...)); err != nil {
+	if err := w.WriteAll(append([][]string{t.Head}, t.Rows...)); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
