@@ -97,8 +97,8 @@ func putServices(ctx context.Context, in *instance.Instance, services []topology
 		if err := ApplyObject(ctx, in, serviceObject(&s)); err != nil {
 			return err
 		}
-		for _, family := range s.FamilyNames() {
-			if err := ApplyObject(ctx, in, endpoints(in, &s, family)); err != nil {
+		for _, a := range s.Addresses() {
+			if err := ApplyObject(ctx, in, endpoints(in, &s, topology.FamilyOf(a))); err != nil {
 				return err
 			}
 		}
@@ -115,9 +115,9 @@ var protocols = []string{"tcp", "udp"}
 // serviceObject is the Service as somebody would write it.
 func serviceObject(s *topology.Service) map[string]any {
 	var addresses, families []string
-	for _, family := range s.FamilyNames() {
-		families = append(families, apiFamilies[family])
-		addresses = append(addresses, map[string]string{topology.IPv4: s.IPv4.String(), topology.IPv6: s.IPv6.String()}[family])
+	for _, a := range s.Addresses() {
+		families = append(families, apiFamilies[topology.FamilyOf(a)])
+		addresses = append(addresses, a.String())
 	}
 	spec := map[string]any{"clusterIP": addresses[0], "clusterIPs": addresses, "ipFamilies": families, "ipFamilyPolicy": "PreferDualStack"}
 	var ports []map[string]any

@@ -17,13 +17,13 @@ func (in *Instance) Address(name, family string) (netip.Addr, error) {
 		if s == nil {
 			return netip.Addr{}, fmt.Errorf("no node, pod or Service is called %q", name)
 		}
-		list = []netip.Addr{s.IPv4, s.IPv6}
+		list = s.Addresses()
 	case n.Kind == topology.Pod:
 		list = in.State.Pods[name]
 	default:
 		list = in.Addresses(n)
 	}
-	i := slices.IndexFunc(list, func(a netip.Addr) bool { return a.IsValid() && a.Is4() == (family == topology.IPv4) })
+	i := slices.IndexFunc(list, func(a netip.Addr) bool { return topology.FamilyOf(a) == family })
 	if i < 0 {
 		return netip.Addr{}, fmt.Errorf("%s has no %s address", name, family)
 	}

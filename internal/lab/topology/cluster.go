@@ -45,61 +45,47 @@ func (s *Service) ByProxy() bool { return len(s.Also) > 0 || s.Local || s.Affini
 
 // Service returns the one called name, or nil.
 func (t *Topology) Service(name string) *Service {
-	i := slices.IndexFunc(t.Services, func(s Service) bool { return s.Name == name })
-	if i < 0 {
-		return nil
+	for i := range t.Services {
+		if t.Services[i].Name == name {
+			return &t.Services[i]
+		}
 	}
-	return &t.Services[i]
+	return nil
+}
+
+// Select returns the nodes for which keep holds.
+func (t *Topology) Select(keep func(*Node) bool) (list []*Node) {
+	for _, n := range t.Nodes {
+		if keep(n) {
+			list = append(list, n)
+		}
+	}
+	return list
 }
 
 // Pods are those of a node.
-func (t *Topology) Pods(n *Node) (list []*Node) {
-	for _, p := range t.Nodes {
-		if p.Kind == Pod && p.Host == n.Name {
-			list = append(list, p)
-		}
-	}
-	return list
+func (t *Topology) Pods(n *Node) []*Node {
+	return t.Select(func(p *Node) bool { return p.Kind == Pod && p.Host == n.Name })
 }
 
-// ClusterNodes are the nodes of the cluster.
-func (t *Topology) ClusterNodes() (list []*Node) {
-	for _, n := range t.Nodes {
-		if n.Kind == Cluster {
-			list = append(list, n)
-		}
-	}
-	return list
+// ClusterNodes are the nodes of kind cluster.
+func (t *Topology) ClusterNodes() []*Node {
+	return t.Select(func(n *Node) bool { return n.Kind == Cluster })
 }
 
-// APIServer is the node of that kind, or nil.
+// Kubelets are the nodes of kind kubelet.
+func (t *Topology) Kubelets() []*Node {
+	return t.Select(func(n *Node) bool { return n.Kind == Kubelet })
+}
+
+// APIServer is the first node of kind apiserver, or nil.
 func (t *Topology) APIServer() *Node {
-	i := slices.IndexFunc(t.Nodes, func(n *Node) bool { return n.Kind == APIServer })
-	if i < 0 {
-		return nil
-	}
-	return t.Nodes[i]
+	return first(t.Nodes, func(n *Node) bool { return n.Kind == APIServer })
 }
 
-// Kubelets are the nodes of that kind.
-func (t *Topology) Kubelets() (list []*Node) {
-	for _, n := range t.Nodes {
-		if n.Kind == Kubelet {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
-// FamilyNames that the Service has an address of.
-func (s *Service) FamilyNames() (list []string) {
-	if s.IPv4.IsValid() {
-		list = append(list, IPv4)
-	}
-	if s.IPv6.IsValid() {
-		list = append(list, IPv6)
-	}
-	return list
+// Addresses of the Service, one of each family that it has.
+func (s *Service) Addresses() []netip.Addr {
+	return slices.DeleteFunc([]netip.Addr{s.IPv4, s.IPv6}, func(a netip.Addr) bool { return !a.IsValid() })
 }
 
 // IsReal says whether a node of the lab is a pod of a real kubelet's.

@@ -40,15 +40,19 @@ func WriteGraph(w io.Writer, t *Topology, format string) error {
 		}
 		g.Nodes = append(g.Nodes, graphNode{n.Name, n.Kind, n.Role})
 	}
+	var b strings.Builder
 	switch format {
 	case "text":
-		return g.text(w)
+		g.text(&b)
 	case "dot":
-		return g.dot(w)
+		g.dot(&b)
 	case "mermaid":
-		return g.mermaid(w)
+		g.mermaid(&b)
+	default:
+		return printer.Format(format).Write(w, g, g.table)
 	}
-	return printer.Format(format).Write(w, g, g.table)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func (n graphNode) label() string {
@@ -61,28 +65,22 @@ func (n graphNode) label() string {
 // text draws a tree: each node hangs on the first node by the fewest links, and
 // each link is drawn once. A link beside the tree names a node that is drawn
 // elsewhere.
-func (g graph) text(w io.Writer) error {
-	var b strings.Builder
-	d := drawing{graph: g, b: &b, tree: g.tree(), drawn: map[string]bool{}, used: make([]bool, len(g.Links))}
+func (g graph) text(b *strings.Builder) {
+	d := drawing{graph: g, b: b, tree: g.tree(), drawn: map[string]bool{}, used: make([]bool, len(g.Links))}
 	for _, n := range g.Nodes {
 		if !d.drawn[n.Name] {
 			d.drawn[n.Name] = true
-			fmt.Fprintf(&b, "%s (%s)\n", n.Name, n.label())
+			fmt.Fprintf(b, "%s (%s)\n", n.Name, n.label())
 			d.branch(n.Name, "")
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // tree says of each link of the tree which node hangs on it.
 func (g graph) tree() map[int]string {
 	hangs, seen := map[int]string{}, map[string]bool{}
 	for _, root := range g.Nodes {
-		if seen[root.Name] {
-			continue
-		}
-		seen[root.Name] = true
+		seen[root.Name] = true // may be so already: then all that it reaches has been, too
 		for queue := []string{root.Name}; len(queue) > 0; queue = queue[1:] {
 			for _, i := range g.open(queue[0], make([]bool, len(g.Links))) {
 				if _, there := g.Links[i].From(queue[0]); !seen[there.Node] {
@@ -132,7 +130,8 @@ func (d *drawing) branch(from, indent string) {
 			continue
 		}
 		d.drawn[there.Node] = true
-		fmt.Fprintf(d.b, "%s (%s)\n", line, d.node(there.Node).label())
+		to := slices.IndexFunc(d.Nodes, func(n graphNode) bool { return n.Name == there.Node }) // it exists: validated
+		fmt.Fprintf(d.b, "%s (%s)\n", line, d.Nodes[to].label())
 		next := "|   "
 		if len(open) == 1 {
 			next = "    "
@@ -163,36 +162,25 @@ func end(e End) string {
 	return text
 }
 
-func (g graph) node(name string) graphNode {
-	i := slices.IndexFunc(g.Nodes, func(n graphNode) bool { return n.Name == name })
-	return g.Nodes[i] // links name nodes that exist: validated
-}
-
-func (g graph) dot(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "graph %q {\n  rankdir=LR;\n  node [shape=box];\n", g.Lab)
+func (g graph) dot(b *strings.Builder) {
+	fmt.Fprintf(b, "graph %q {\n  rankdir=LR;\n  node [shape=box];\n", g.Lab)
 	for _, n := range g.Nodes {
-		fmt.Fprintf(&b, "  %q [label=\"%s\\n%s\"];\n", n.Name, n.Name, n.label())
+		fmt.Fprintf(b, "  %q [label=\"%s\\n%s\"];\n", n.Name, n.Name, n.label())
 	}
 	for _, l := range g.Links {
-		fmt.Fprintf(&b, "  %q -- %q [taillabel=%q, headlabel=%q];\n", l.Ends[0].Node, l.Ends[1].Node, end(l.Ends[0]), end(l.Ends[1]))
+		fmt.Fprintf(b, "  %q -- %q [taillabel=%q, headlabel=%q];\n", l.Ends[0].Node, l.Ends[1].Node, end(l.Ends[0]), end(l.Ends[1]))
 	}
 	b.WriteString("}\n")
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
-func (g graph) mermaid(w io.Writer) error {
-	var b strings.Builder
+func (g graph) mermaid(b *strings.Builder) {
 	b.WriteString("graph LR\n")
 	for _, n := range g.Nodes {
-		fmt.Fprintf(&b, "  %s[\"%s<br>%s\"]\n", n.Name, n.Name, n.label())
+		fmt.Fprintf(b, "  %s[\"%s<br>%s\"]\n", n.Name, n.Name, n.label())
 	}
 	for _, l := range g.Links {
-		fmt.Fprintf(&b, "  %s ---|\"%s - %s\"| %s\n", l.Ends[0].Node, l.Ends[0].Name, l.Ends[1].Name, l.Ends[1].Node)
+		fmt.Fprintf(b, "  %s ---|\"%s - %s\"| %s\n", l.Ends[0].Node, l.Ends[0].Name, l.Ends[1].Name, l.Ends[1].Node)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 func (g graph) table(w io.Writer) error {

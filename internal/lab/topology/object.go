@@ -2,9 +2,10 @@ package topology
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // plurals of the resources that labs have objects of.
@@ -15,30 +16,17 @@ var plurals = map[string]string{
 
 // ObjectPath is where an object is in the API.
 func ObjectPath(o map[string]any) (string, error) {
-	text, err := json.Marshal(o)
-	if err != nil {
-		return "", err
+	v := unstructured.Unstructured{Object: o}
+	if plurals[v.GetKind()] == "" || v.GetName() == "" || v.GetAPIVersion() == "" {
+		text, err := json.Marshal(o)
+		return "", errors.Join(fmt.Errorf("object: %s: give apiVersion, metadata.name, and a kind of %v", text, keys(plurals)), err)
 	}
-	var v struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   struct {
-			Name      string `json:"name"`
-			Namespace string `json:"namespace"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(text, &v); err != nil {
-		return "", err
-	}
-	if plurals[v.Kind] == "" || v.Metadata.Name == "" || v.APIVersion == "" {
-		return "", fmt.Errorf("object: %s: give apiVersion, metadata.name, and a kind of %v", text, slices.Sorted(maps.Keys(plurals)))
-	}
-	path := "/apis/" + v.APIVersion
-	if v.APIVersion == "v1" {
+	path := "/apis/" + v.GetAPIVersion()
+	if v.GetAPIVersion() == "v1" {
 		path = "/api/v1"
 	}
-	if v.Metadata.Namespace != "" {
-		path += "/namespaces/" + v.Metadata.Namespace
+	if namespace := v.GetNamespace(); namespace != "" {
+		path += "/namespaces/" + namespace
 	}
-	return path + "/" + plurals[v.Kind] + "/" + v.Metadata.Name, nil
+	return path + "/" + plurals[v.GetKind()] + "/" + v.GetName(), nil
 }

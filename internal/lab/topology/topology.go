@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -18,12 +19,8 @@ import (
 // Addresses of a node's links, then those of its loopback device.
 func (t *Topology) Addresses(n *Node) (list []netip.Addr) {
 	var texts []string
-	for _, l := range t.Links {
-		for _, e := range l.Ends {
-			if e.Node == n.Name {
-				texts = append(texts, e.Addresses...)
-			}
-		}
+	for _, e := range endsOf(t, n) {
+		texts = append(texts, e.Addresses...)
 	}
 	for _, text := range append(texts, n.Addresses...) {
 		list = append(list, netip.MustParsePrefix(text).Addr()) // they are valid: validatePrefixes
@@ -266,33 +263,44 @@ func lay(base, over map[string]any) map[string]any {
 	return laid
 }
 
-// Parse reads and validates a topology.
+// Parse reads a topology. The error says all that is wrong with it.
 func Parse(text []byte) (*Topology, error) {
 	t := new(Topology)
 	if err := yaml.UnmarshalStrict(text, t); err != nil {
 		return nil, err
 	}
-	return t, t.validate()
+	v := validator{t: t, problems: new([]error)}
+	v.topology()
+	return t, errors.Join(*v.problems...)
 }
 
 // Node returns the node called name, or nil.
 func (t *Topology) Node(name string) *Node {
-	i := slices.IndexFunc(t.Nodes, func(n *Node) bool { return n.Name == name })
-	if i < 0 {
-		return nil
+	return first(t.Nodes, func(n *Node) bool { return n.Name == name })
+}
+
+// first returns the first node for which match holds, or nil.
+func first(nodes []*Node, match func(*Node) bool) *Node {
+	for _, n := range nodes {
+		if match(n) {
+			return n
+		}
 	}
-	return t.Nodes[i]
+	return nil
 }
 
 // Devices returns the names of n's interfaces that are veths.
-func (t *Topology) Devices(n *Node) []string {
-	var names []string
-	for _, l := range t.Links {
-		for _, e := range l.Ends {
-			if e.Node == n.Name {
-				names = append(names, e.Name)
-			}
-		}
+func (t *Topology) Devices(n *Node) (names []string) {
+	for _, e := range endsOf(t, n) {
+		names = append(names, e.Name)
 	}
 	return names
+}
+
+// endsOf are the ends of links at the node.
+func endsOf(t *Topology, n *Node) (list []End) {
+	for _, l := range t.Links {
+		list = append(list, l.Ends...)
+	}
+	return slices.DeleteFunc(list, func(e End) bool { return e.Node != n.Name })
 }

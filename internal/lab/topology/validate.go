@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -23,13 +22,6 @@ type validator struct {
 	t        *Topology
 	at       string
 	problems *[]error
-}
-
-// validate says all that is wrong with the topology.
-func (t *Topology) validate() error {
-	v := validator{t: t, problems: new([]error)}
-	v.topology()
-	return errors.Join(*v.problems...)
 }
 
 // in is a validator of something below.

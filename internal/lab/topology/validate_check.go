@@ -24,7 +24,18 @@ func (v validator) check(c *Check) {
 	v.want(c.Name != "", "name: missing")
 	v.want(slices.Contains(CheckKinds, c.Kind), "kind: %q: use one of %s", c.Kind, strings.Join(CheckKinds, ", "))
 	v.none(v.t.hasVariants(c.Variants))
-	if !v.checkedNodes(c) {
+	// Those between which the check sends.
+	var nodes []string
+	if !slices.Contains(fromNobody, c.Kind) {
+		nodes = append(nodes, c.From)
+	}
+	if c.At != "" {
+		nodes = append(nodes, c.At)
+	}
+	for _, w := range c.Also {
+		nodes = append(nodes, w.From, w.At)
+	}
+	if slices.ContainsFunc(nodes, func(name string) bool { return !v.exists(name) }) {
 		return
 	}
 	switch c.Kind {
@@ -50,21 +61,6 @@ func (v validator) check(c *Check) {
 			v.in("%s", field).event(&list[i])
 		}
 	}
-}
-
-// checkedNodes wants the nodes to exist between which the check sends.
-func (v validator) checkedNodes(c *Check) bool {
-	var names []string
-	if !slices.Contains(fromNobody, c.Kind) {
-		names = append(names, c.From)
-	}
-	if c.At != "" {
-		names = append(names, c.At)
-	}
-	for _, w := range c.Also {
-		names = append(names, w.From, w.At)
-	}
-	return !slices.ContainsFunc(names, func(name string) bool { return !v.exists(name) })
 }
 
 func (v validator) counter(x CounterExpect) {

@@ -14,18 +14,29 @@ type need struct {
 
 // needs of the kinds of events.
 var needs = map[string]need{
-	"kill":      {validator.culvert, validator.program},
-	"restart":   {validator.culvert, nil},
-	"upgrade":   {validator.culvert, nil},
-	"apply":     {validator.culvert, validator.overlay},
+	"kill": {validator.culvert, func(v validator, e *Event) {
+		v.want(e.Program == "" || v.t.Node(e.Node).Kind == Kubelet && NodePrograms[e.Program] != nil,
+			"program: a node of kind kubelet has %s", strings.Join(keys(NodePrograms), ", "))
+	}},
+	"restart": {validator.culvert, nil},
+	"upgrade": {validator.culvert, nil},
+	"apply": {validator.culvert, func(v validator, e *Event) {
+		v.want(e.Overlay == "" || v.t.Node(e.Node).Overlays[e.Overlay] != nil, "overlay: %s has no %q", e.Node, e.Overlay)
+	}},
 	"link_down": {validator.exists, validator.linkOf},
 	"link_up":   {validator.exists, validator.linkOf},
 	"n9":        {nil, validator.several},
 	"mode":      {nil, validator.several},
 	"smf":       {nil, validator.step},
-	"tunnel":    {validator.exists, validator.tunnel},
-	"inject":    {kindIs(Host), nil},
-	"active":    {validator.culvert, validator.path},
+	"tunnel": {validator.exists, func(v validator, e *Event) {
+		_, err := v.t.ParseReference(e.FTEID)
+		v.none(err)
+		v.endpoint(e.Node, e.Device)
+	}},
+	"inject": {kindIs(Host), nil},
+	"active": {validator.culvert, func(v validator, e *Event) {
+		v.want(e.Policy != "" && e.Preference != 0, "policy, preference: missing")
+	}},
 	"object":    {nil, validator.object},
 	"no_object": {nil, validator.object},
 	"attach":    {kindIs(Pod), nil},
@@ -36,14 +47,18 @@ var needs = map[string]need{
 	"resume":    {kindIs(APIServer), nil},
 	"stop":      {kindIs(APIServer, Culvert, Cluster), nil},
 	"start":     {kindIs(APIServer, Culvert, Cluster), nil},
-	"collect":   {kindIs(Pod), validator.attached},
-	"route":     {validator.exists, validator.route},
-	"no_route":  {validator.exists, validator.route},
-	"mtu":       {kindIs(Pod), func(v validator, e *Event) { v.want(e.MTU != 0, "mtu: missing") }},
-	"shows":     {validator.culvert, validator.shows},
-	"wait":      {nil, func(v validator, e *Event) { v.want(e.For > 0, "for: missing: how long") }},
-	"reboot":    {kindIs(Kubelet), nil},
-	"kubectl":   {nil, func(v validator, e *Event) { v.kubectl(e.Kubectl) }},
+	"collect": {kindIs(Pod), func(v validator, e *Event) {
+		v.want(!v.t.IsReal(v.t.Node(e.Node)), "%s is attached by its kubelet", e.Node)
+	}},
+	"route":    {validator.exists, validator.route},
+	"no_route": {validator.exists, validator.route},
+	"mtu":      {kindIs(Pod), func(v validator, e *Event) { v.want(e.MTU != 0, "mtu: missing") }},
+	"shows": {validator.culvert, func(v validator, e *Event) {
+		v.want(len(e.Command) > 0 && e.Shows != nil, "command, shows: missing")
+	}},
+	"wait":    {nil, func(v validator, e *Event) { v.want(e.For > 0, "for: missing: how long") }},
+	"reboot":  {kindIs(Kubelet), nil},
+	"kubectl": {nil, func(v validator, e *Event) { v.kubectl(e.Kubectl) }},
 }
 
 // EventKinds are the kinds of events.
@@ -76,31 +91,12 @@ func kindIs(kinds ...Kind) func(validator, string) bool {
 	}
 }
 
-func (v validator) program(e *Event) {
-	v.want(e.Program == "" || v.t.Node(e.Node).Kind == Kubelet && NodePrograms[e.Program] != nil,
-		"program: a node of kind kubelet has %s", strings.Join(keys(NodePrograms), ", "))
-}
-
-func (v validator) overlay(e *Event) {
-	v.want(e.Overlay == "" || v.t.Node(e.Node).Overlays[e.Overlay] != nil, "overlay: %s has no %q", e.Node, e.Overlay)
-}
-
 func (v validator) linkOf(e *Event) {
 	v.want(slices.Contains(v.t.Devices(v.t.Node(e.Node)), e.Device), "device: %s has no link %q", e.Node, e.Device)
 }
 
 func (v validator) several(*Event) {
 	v.want(len(v.t.VariantNames()) > 1, "the lab has not several of them to choose from")
-}
-
-func (v validator) tunnel(e *Event) {
-	_, err := v.t.ParseReference(e.FTEID)
-	v.none(err)
-	v.endpoint(e.Node, e.Device)
-}
-
-func (v validator) path(e *Event) {
-	v.want(e.Policy != "" && e.Preference != 0, "policy, preference: missing")
 }
 
 func (v validator) object(e *Event) {
@@ -114,15 +110,7 @@ func (v validator) status(e *Event) {
 	v.object(e)
 }
 
-func (v validator) attached(e *Event) {
-	v.want(!v.t.IsReal(v.t.Node(e.Node)), "%s is attached by its kubelet", e.Node)
-}
-
 func (v validator) route(e *Event) { v.want(len(strings.Fields(e.Route)) > 1, "route: missing") }
-
-func (v validator) shows(e *Event) {
-	v.want(len(e.Command) > 0 && e.Shows != nil, "command, shows: missing")
-}
 
 func (v validator) kubectl(c *Command) {
 	if v.want(v.t.APIServer() != nil && c != nil && len(c.Args) > 0, "kubectl: give args, in a lab with kube-apiserver") {

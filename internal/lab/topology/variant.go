@@ -40,14 +40,7 @@ func (v Variants) Concern(variant string) bool {
 
 // hasVariants is an error unless the lab has all of them.
 func (t *Topology) hasVariants(v Variants) error {
-	for word, lists := range map[string][2][]string{"n9": {v.N9, t.N9}, "modes": {v.Modes, t.Modes}} {
-		for _, name := range lists[0] {
-			if !slices.Contains(lists[1], name) {
-				return fmt.Errorf("%s: %q: the lab has %s", word, name, cmp.Or(strings.Join(lists[1], ", "), "none"))
-			}
-		}
-	}
-	return nil
+	return cmp.Or(allOf("n9", v.N9, t.N9), allOf("modes", v.Modes, t.Modes))
 }
 
 // keys of a map, sorted.
@@ -55,8 +48,15 @@ func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // WantVariant wants the lab to have the one.
 func (t *Topology) WantVariant(name string) error {
-	if !slices.Contains(t.VariantNames(), name) {
-		return fmt.Errorf("%s: %q: the lab has %s", t.VariantWord(), name, cmp.Or(strings.Join(t.VariantNames(), ", "), "none"))
+	return allOf(t.VariantWord(), []string{name}, t.VariantNames())
+}
+
+// allOf is an error unless the lab has all of the names.
+func allOf(word string, names, has []string) error {
+	for _, name := range names {
+		if !slices.Contains(has, name) {
+			return fmt.Errorf("%s: %q: the lab has %s", word, name, cmp.Or(strings.Join(has, ", "), "none"))
+		}
 	}
 	return nil
 }
