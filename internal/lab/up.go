@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
@@ -48,23 +49,25 @@ func upAnew(ctx context.Context, in *instance.Instance, variant string, progress
 }
 
 func build(ctx context.Context, in *instance.Instance, progress *report.Progress) error {
+	type kinds []topology.Kind // none are all
 	steps := []struct {
 		text string
+		of   kinds
 		each func(*topology.Node) error
 	}{
-		{"namespaces", func(n *topology.Node) error { return network.MakeNamespace(in, n) }},
-		{"links", nil},
-		{"GTP-U endpoints", func(n *topology.Node) error { return daemon.StartEndpoint(ctx, in, n) }},
-		{"addresses and routes", func(n *topology.Node) error { return network.Configure(in, n) }},
-		{"FRR", func(n *topology.Node) error { return daemon.StartFRR(ctx, in, n) }},
-		{"kube-apiserver", func(n *topology.Node) error { return cluster.StartFor(ctx, in, n) }},
-		{"kubelets", func(n *topology.Node) error { return cluster.StartKubelet(in, n) }},
-		{"the nodes of the cluster", func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }},
-		{"culvert, by its manifest", func(n *topology.Node) error { return cluster.Install(ctx, in, n) }},
-		{"culvert", func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n, in.Culvert) }},
-		{"pods", func(n *topology.Node) error { return cluster.Attach(ctx, in, n) }},
-		{"Services", func(n *topology.Node) error { return cluster.Serve(ctx, in, n) }},
-		{"SMF", func(n *topology.Node) error { return daemon.StartSMFs(ctx, in, n) }},
+		{"namespaces", nil, func(n *topology.Node) error { return network.MakeNamespace(in, n) }},
+		{"links", nil, nil},
+		{"GTP-U endpoints", nil, func(n *topology.Node) error { return daemon.StartEndpoint(ctx, in, n) }},
+		{"addresses and routes", nil, func(n *topology.Node) error { return network.Configure(in, n) }},
+		{"FRR", nil, func(n *topology.Node) error { return daemon.StartFRR(ctx, in, n) }},
+		{"kube-apiserver", kinds{topology.APIServer}, func(n *topology.Node) error { return cluster.StartFor(ctx, in, n) }},
+		{"kubelets", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.StartKubelet(in, n) }},
+		{"the nodes of the cluster", kinds{topology.Kubelet}, func(n *topology.Node) error { return cluster.JoinCluster(ctx, in, n) }},
+		{"culvert, by its manifest", nil, func(n *topology.Node) error { return cluster.Install(ctx, in, n) }},
+		{"culvert", kinds{topology.Culvert, topology.Cluster}, func(n *topology.Node) error { return daemon.StartCulvert(ctx, in, n) }},
+		{"pods", kinds{topology.Pod}, func(n *topology.Node) error { return cluster.Attach(ctx, in, n) }},
+		{"Services", nil, func(n *topology.Node) error { return cluster.Serve(ctx, in, n) }},
+		{"SMF", nil, func(n *topology.Node) error { return daemon.StartSMFs(ctx, in, n) }},
 	}
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
@@ -77,7 +80,7 @@ func build(ctx context.Context, in *instance.Instance, progress *report.Progress
 			}
 			continue
 		}
-		for _, n := range in.Nodes {
+		for _, n := range in.Select(func(n *topology.Node) bool { return s.of == nil || slices.Contains(s.of, n.Kind) }) {
 			if err := s.each(n); err != nil {
 				return fmt.Errorf("%s: %w", n.Name, err)
 			}

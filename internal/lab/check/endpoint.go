@@ -13,8 +13,8 @@ import (
 
 // echo sends GTP-U Echo Requests from the endpoint of a node.
 func echo(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
-	response, err := gtpulink.Ask(daemon.Control(r.Instance, r.Node(c.From)), gtpulink.Request{
-		Op: "echo", Device: c.Device, To: c.To, Count: max(c.Count, 1), Wait: AnswerTime,
+	response, err := daemon.AskEndpoint(r.Instance, r.Node(c.From), gtpulink.Request{
+		Op: "Echo", Device: c.Device, To: c.To, Count: max(c.Count, 1), Wait: AnswerTime,
 	})
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func echo(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Out
 // the node at the other end.
 func endMarker(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	markers := func() (uint64, error) {
-		response, err := gtpulink.Ask(daemon.Control(r.Instance, r.Node(c.At)), gtpulink.Request{Op: "stats"})
+		response, err := daemon.AskEndpoint(r.Instance, r.Node(c.At), gtpulink.Request{Op: "Stats"})
 		return response.Stats.Links[c.Device].EndMarkers, err
 	}
 	before, err := markers()
@@ -36,7 +36,7 @@ func endMarker(_ context.Context, r *disturb.Runner, c *topology.Check, o *repor
 		return err
 	}
 	o.Sent = max(c.Count, 1)
-	if _, err := gtpulink.Ask(daemon.Control(r.Instance, r.Node(c.From)), gtpulink.Request{Op: "end_marker", Device: c.Device, Count: o.Sent}); err != nil {
+	if _, err := daemon.AskEndpoint(r.Instance, r.Node(c.From), gtpulink.Request{Op: "EndMarker", Device: c.Device, Count: o.Sent}); err != nil {
 		return err
 	}
 	instance.WaitFor(AnswerTime, func() bool {
@@ -69,7 +69,7 @@ func endpointStats(r *disturb.Runner, c *topology.Check) (map[string]gtpulink.St
 		nodes = append(nodes, c.Expect.Handover.Node)
 	}
 	for _, name := range nodes {
-		response, err := gtpulink.Ask(daemon.Control(r.Instance, r.Node(name)), gtpulink.Request{Op: "stats"})
+		response, err := daemon.AskEndpoint(r.Instance, r.Node(name), gtpulink.Request{Op: "Stats"})
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/disturb"
@@ -55,22 +57,19 @@ func leftovers(ctx context.Context, r *disturb.Runner, c *topology.Check, o *rep
 // objects of each kind as before. It returns the inventory.
 func settled(ctx context.Context, r *disturb.Runner, before inventory) (inventory, error) {
 	var v inventory
-	var last error
-	instance.WaitFor(settleAfter, func() bool {
-		if v, last = takeInventory(ctx, r); last == nil {
-			last = errors.Join(wantPods(ctx, r, v), before.compare(v))
+	err := instance.Await(ctx, settleAfter, func() (err error) {
+		if v, err = takeInventory(ctx, r); err == nil {
+			err = errors.Join(wantPods(ctx, r, v), before.compare(v))
 		}
-		return last == nil || ctx.Err() != nil
+		return err
 	})
-	return v, errors.Join(last, ctx.Err())
+	return v, err
 }
 
 // wantPods checks that each node has exactly the pods that Kubernetes lists.
 func wantPods(ctx context.Context, r *disturb.Runner, v inventory) error {
 	out, err := cluster.Kubectl(ctx, r.Instance, nil, "get", "pods", "--all-namespaces", "-o", "json")
-	var all struct {
-		Items []cluster.PodStatus `json:"items"`
-	}
+	var all corev1.PodList
 	if err == nil {
 		err = json.Unmarshal(out, &all)
 	}
@@ -80,7 +79,7 @@ func wantPods(ctx context.Context, r *disturb.Runner, v inventory) error {
 	want := inventory{}
 	for _, p := range all.Items {
 		if what := p.Spec.NodeName + ": pods"; !p.Spec.HostNetwork {
-			want[what] = append(want[what], p.Metadata.Namespace+"/"+p.Metadata.Name)
+			want[what] = append(want[what], p.Namespace+"/"+p.Name)
 		}
 	}
 	var errs []error

@@ -7,14 +7,13 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -23,8 +22,6 @@ var contentTypes = map[string]string{http.MethodPost: "application/yaml", http.M
 
 // Request asks the Kubernetes API, from the node that it runs in. body is YAML.
 func Request(ctx context.Context, in *instance.Instance, method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	n := in.APIServer()
 	trust, err := os.ReadFile(certificate(in, n))
 	if err != nil {
@@ -32,23 +29,13 @@ func Request(ctx context.Context, in *instance.Instance, method, path string, bo
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(trust)
-	request, err := http.NewRequestWithContext(ctx, method, "https://localhost:"+apiServerPort+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "https://127.0.0.1:"+apiServerPort+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+administrator)
 	request.Header.Set("Content-Type", contentTypes[method])
-	client := http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, _ string) (c net.Conn, err error) {
-			err = in.Namespace(n).Do(func() error {
-				c, err = new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", apiServerPort))
-				return err
-			})
-			return c, err
-		},
-	}}
-	response, err := client.Do(request)
+	response, err := network.Client(in, n, &tls.Config{RootCAs: roots, ServerName: "localhost"}).Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +64,8 @@ func ApplyObject(ctx context.Context, in *instance.Instance, object map[string]a
 // DeleteObject deletes it.
 func DeleteObject(ctx context.Context, in *instance.Instance, object map[string]any) error {
 	path, err := topology.ObjectPath(object)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = Request(ctx, in, http.MethodDelete, path, nil)
 	}
-	_, err = Request(ctx, in, http.MethodDelete, path, nil)
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +45,10 @@ func StartAPIServer(ctx context.Context, in *instance.Instance) error {
 	if err := writeSecrets(in, n); err != nil {
 		return err
 	}
-	if err := runEtcd(in, n); err != nil {
+	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+	if err := in.Start(n, EtcdProcess, filepath.Join(Programs(), EtcdProcess), "--data-dir", in.File(n, "etcd"),
+		"--unsafe-no-fsync", "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer); err != nil {
 		return err
 	}
 	if err := RunAPIServer(ctx, in, n); err != nil {
@@ -65,7 +67,7 @@ func StartAPIServer(ctx context.Context, in *instance.Instance) error {
 
 // StartFor starts them in their node, where the variant needs them.
 func StartFor(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	if n.Kind != topology.APIServer || in.State.Variant != topology.KubeMode && len(in.Kubelets()) == 0 {
+	if in.State.Variant != topology.KubeMode && len(in.Kubelets()) == 0 {
 		return nil
 	}
 	if err := StartAPIServer(ctx, in); err != nil {
@@ -79,20 +81,14 @@ func StartFor(ctx context.Context, in *instance.Instance, n *topology.Node) erro
 // address of each type only. The first address is of the pods' first family:
 // kube-proxy wants it so.
 func register(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	list := in.Addresses(n)
-	first := netip.MustParsePrefix(n.PodCIDRs[0]).Addr().Is4() // it is valid: validateCluster
-	slices.SortStableFunc(list, func(a, b netip.Addr) int {
-		switch {
-		case a.Is4() == b.Is4():
-			return 0
-		case a.Is4() == first:
-			return -1
-		}
-		return 1
-	})
+	first := netip.MustParsePrefix(n.PodCIDRs[0]).Addr().Is4() // it is valid: validated
 	var addresses []map[string]any
-	for _, a := range list {
-		addresses = append(addresses, map[string]any{"type": "InternalIP", "address": a.String()})
+	for _, is4 := range []bool{first, !first} {
+		for _, a := range in.Addresses(n) {
+			if a.Is4() == is4 {
+				addresses = append(addresses, map[string]any{"type": "InternalIP", "address": a.String()})
+			}
+		}
 	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": n.Name, "labels": n.Labels},
@@ -128,28 +124,18 @@ func defineResources(ctx context.Context, in *instance.Instance) error {
 	})
 }
 
-func runEtcd(in *instance.Instance, n *topology.Node) error {
-	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
-	return in.Start(n, EtcdProcess, filepath.Join(Programs(), EtcdProcess), "--data-dir", in.File(n, "etcd"),
-		"--unsafe-no-fsync", "--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
-}
-
 // RunAPIServer starts kube-apiserver, which keeps what etcd has, and waits until it is ready.
 func RunAPIServer(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	at := known(in, n)[0]
-	if err := in.Start(n, APIServerProcess, append([]string{filepath.Join(Programs(), APIServerProcess),
+	isReady := func() error {
+		_, err := Request(ctx, in, http.MethodGet, "/readyz", nil)
+		return err
+	}
+	if err := in.StartAwait(ctx, n, APIServerProcess, apiServerTime, isReady, append([]string{filepath.Join(Programs(), APIServerProcess),
 		"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "::", "--advertise-address", at.String(), "--secure-port", apiServerPort,
 		"--cert-dir", in.File(n, "certs"), "--token-auth-file", in.File(n, "tokens.csv"), "--authorization-mode", "Node,RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", in.File(n, "accounts.key"),
 		"--service-account-key-file", in.File(n, "accounts.key"), "--service-cluster-ip-range", ranges(in, serviceRanges)}, kubeletOptions(in, n)...)...); err != nil {
-		return err
-	}
-	err := in.AwaitProcess(ctx, n, APIServerProcess, apiServerTime, func() error {
-		_, err := Request(ctx, in, http.MethodGet, "/readyz", nil)
-		return err
-	})
-	if err != nil {
 		return err
 	}
 	return writeKubeconfig(in, n, administrator, instance.Kubeconfig(in))

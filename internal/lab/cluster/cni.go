@@ -72,9 +72,6 @@ func runtime(in *instance.Instance, p *topology.Node) (*libcni.CNIConfig, *libcn
 
 // Attach makes the pod's network, as its node's container runtime does.
 func Attach(ctx context.Context, in *instance.Instance, p *topology.Node) error {
-	if p.Kind != topology.Pod {
-		return nil
-	}
 	on := in.Node(p.Host)
 	if on.Kind == topology.Kubelet {
 		return JoinPod(ctx, in, p)
@@ -105,18 +102,18 @@ func Attach(ctx context.Context, in *instance.Instance, p *topology.Node) error 
 	if err != nil {
 		return fmt.Errorf("CNI ADD: %w", err)
 	}
-	if in.State.Pods == nil {
-		in.State.Pods = map[string][]netip.Addr{}
-	}
-	in.State.Pods[p.Name] = found
-	return in.Save()
+	return instance.SavePod(in, p, found)
 }
 
 // Detach takes the pod's network away.
 func Detach(ctx context.Context, in *instance.Instance, p *topology.Node) error {
 	on := in.Node(p.Host)
 	if on.Kind == topology.Kubelet {
-		return deletePod(ctx, in, p)
+		if err := LeavePod(in, p); err != nil {
+			return err
+		}
+		_, err := Kubectl(ctx, in, nil, "delete", "pod", p.Name, "--wait")
+		return err
 	}
 	list, err := networkList(in, on, cniVersion)
 	if err != nil {

@@ -70,7 +70,17 @@ func Install(ctx context.Context, in *instance.Instance, n *topology.Node) error
 	if err := installCulvert(ctx, in); err != nil {
 		return err
 	}
-	return createPods(ctx, in)
+	// All at once: Kubernetes makes them at the same time.
+	var objects []map[string]any
+	for _, n := range in.Kubelets() {
+		for _, p := range in.Pods(n) {
+			objects = append(objects, PodObject(in, p))
+		}
+	}
+	for _, s := range in.Services {
+		objects = append(objects, serviceOf(in, s))
+	}
+	return Create(ctx, in, objects)
 }
 
 // installCulvert applies the manifest that is shipped, with the image that the

@@ -3,14 +3,13 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
@@ -31,7 +30,7 @@ func Kubectl(ctx context.Context, in *instance.Instance, input []byte, args ...s
 // RunKubectl runs a command of a topology, and returns what kubectl printed. Output that
 // does not match is an error.
 func RunKubectl(ctx context.Context, in *instance.Instance, c *topology.Command) (string, error) {
-	input, err := manifest(c.Input)
+	input, err := list(c.Input)
 	if err != nil {
 		return "", err
 	}
@@ -43,26 +42,19 @@ func RunKubectl(ctx context.Context, in *instance.Instance, c *topology.Command)
 	return text, err
 }
 
-// manifest is objects as one text.
-func manifest(objects []map[string]any) ([]byte, error) {
-	var b bytes.Buffer
-	for _, o := range objects {
-		text, err := yaml.Marshal(o)
-		if err != nil {
-			return nil, err
-		}
-		b.WriteString("---\n")
-		b.Write(text)
-	}
-	return b.Bytes(), nil
+// list is objects as one for kubectl's standard input.
+func list(objects []map[string]any) ([]byte, error) {
+	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
 }
 
 // Create has Kubernetes create objects, or update them.
 func Create(ctx context.Context, in *instance.Instance, objects []map[string]any) error {
-	text, err := manifest(objects)
-	if err != nil || len(text) == 0 {
-		return err
+	if len(objects) == 0 {
+		return nil
 	}
-	_, err = Kubectl(ctx, in, text, "apply", "-f", "-")
+	text, err := list(objects)
+	if err == nil {
+		_, err = Kubectl(ctx, in, text, "apply", "-f", "-")
+	}
 	return err
 }

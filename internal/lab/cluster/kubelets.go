@@ -37,9 +37,6 @@ var containers = map[string]container{
 // StartKubelet starts a node of kind kubelet. That it is one of the cluster is
 // waited for later: all start at the same time.
 func StartKubelet(in *instance.Instance, n *topology.Node) error {
-	if n.Kind != topology.Kubelet {
-		return nil
-	}
 	if n == in.Kubelets()[0] {
 		if err := writeImages(in); err != nil {
 			return err
@@ -101,9 +98,6 @@ func disk(in *instance.Instance, n *topology.Node) string {
 
 // JoinCluster waits until the node's kubelet has told kube-apiserver of it.
 func JoinCluster(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	if n.Kind != topology.Kubelet {
-		return nil
-	}
 	err := in.AwaitProcess(ctx, n, instance.NodeProcess, ClusterTime, func() error {
 		_, err := Kubectl(ctx, in, nil, "get", "node", n.Name)
 		return err

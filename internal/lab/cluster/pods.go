@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/network"
@@ -65,42 +67,21 @@ func serviceOf(in *instance.Instance, s topology.Service) map[string]any {
 	return object
 }
 
-// createPods has Kubernetes make the pods and Services, which it does all at the
-// same time.
-func createPods(ctx context.Context, in *instance.Instance) error {
-	var objects []map[string]any
-	for _, n := range in.Kubelets() {
-		for _, p := range in.Pods(n) {
-			objects = append(objects, PodObject(in, p))
-		}
-	}
-	for _, s := range in.Services {
-		objects = append(objects, serviceOf(in, s))
-	}
-	return Create(ctx, in, objects)
-}
-
 // JoinPod waits until a pod is ready, and makes its network namespace one of the
 // lab's, for checks to send from.
 func JoinPod(ctx context.Context, in *instance.Instance, p *topology.Node) error {
 	n := in.Node(p.Host)
 	var file string
 	var list []netip.Addr
-	var last error
-	instance.WaitFor(ClusterTime, func() bool {
-		file, list, last = networkOf(ctx, in, n, p)
-		return last == nil || ctx.Err() != nil
-	})
-	if err := errors.Join(last, ctx.Err()); err != nil {
+	if err := instance.Await(ctx, ClusterTime, func() (err error) {
+		file, list, err = networkOf(ctx, in, n, p)
+		return err
+	}); err != nil {
 		return fmt.Errorf("the pod did not come up: %w\n%s", err, KubeletLog(in, n))
 	}
 	ns := in.Namespace(p)
 	in.State.Namespaces = instance.AddNew(in.State.Namespaces, ns.Name)
-	if in.State.Pods == nil {
-		in.State.Pods = map[string][]netip.Addr{}
-	}
-	in.State.Pods[p.Name] = list
-	if err := in.Save(); err != nil {
+	if err := instance.SavePod(in, p, list); err != nil {
 		return err
 	}
 	if err := ns.Adopt(file, in.State.Mark); err != nil {
@@ -115,90 +96,38 @@ func LeavePod(in *instance.Instance, p *topology.Node) error {
 	return network.DropNamespace(in, p)
 }
 
-// deletePod has Kubernetes take a pod away, and waits until it has.
-func deletePod(ctx context.Context, in *instance.Instance, p *topology.Node) error {
-	if err := LeavePod(in, p); err != nil {
-		return err
-	}
-	_, err := Kubectl(ctx, in, nil, "delete", "pod", p.Name, "--wait")
-	return err
-}
-
-// PodStatus is what Kubernetes says of a pod, as far as labs look.
-type PodStatus struct {
-	Metadata struct {
-		Namespace string `json:"namespace"`
-		Name      string `json:"name"`
-		UID       string `json:"uid"`
-	} `json:"metadata"`
-	Spec struct {
-		NodeName    string `json:"nodeName"`
-		HostNetwork bool   `json:"hostNetwork"`
-	} `json:"spec"`
-	Status struct {
-		PodIPs []struct {
-			IP netip.Addr `json:"ip"`
-		} `json:"podIPs"`
-		Conditions []struct {
-			Type   string `json:"type"`
-			Status string `json:"status"`
-		} `json:"conditions"`
-	} `json:"status"`
-}
-
-func (p PodStatus) addresses() (list []netip.Addr) {
-	for _, a := range p.Status.PodIPs {
-		list = append(list, a.IP)
-	}
-	return list
-}
-
-func (p PodStatus) ready() bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == "Ready" {
-			return c.Status == "True"
-		}
-	}
-	return false
-}
-
-// status of a pod in Kubernetes.
-func readPod(ctx context.Context, in *instance.Instance, name string) (p PodStatus, err error) {
-	out, err := Kubectl(ctx, in, nil, "get", "pod", name, "-o", "json")
-	if err == nil {
-		err = json.Unmarshal(out, &p)
-	}
-	return p, err
-}
-
 // networkOf is the network namespace of a pod that is ready, as a file, and its
 // addresses. After a node was started anew Kubernetes may still speak of the pod as
 // it was before: then none of the node's processes are the pod's, or it has other
 // addresses.
 func networkOf(ctx context.Context, in *instance.Instance, n, p *topology.Node) (file string, list []netip.Addr, err error) {
-	pod, err := readPod(ctx, in, p.Name)
+	out, err := Kubectl(ctx, in, nil, "get", "pod", p.Name, "-o", "json")
+	var pod corev1.Pod
+	if err == nil {
+		err = json.Unmarshal(out, &pod)
+	}
 	if err != nil {
 		return "", nil, err
 	}
-	if !pod.ready() {
+	isReady := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
+	if !slices.ContainsFunc(pod.Status.Conditions, isReady) {
 		return "", nil, fmt.Errorf("pod %s is not ready", p.Name)
 	}
-	pids, err := Processes(in, n, func(pid int) bool { return inCgroup(pid, "pod"+pod.Metadata.UID) })
+	pids, err := Processes(in, n, func(pid int) bool {
+		cgroup, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		return err == nil && strings.Contains(string(cgroup), "/pod"+string(pod.UID))
+	})
 	if err != nil || len(pids) == 0 {
 		return "", nil, errors.Join(fmt.Errorf("%s has no process of pod %s", n.Name, p.Name), err)
 	}
 	file = fmt.Sprintf("/proc/%d/ns/net", pids[0])
-	out, err := namespace.Output(exec.Command("nsenter", "--net="+file, "ip", "-o", "address", "show", "dev", topology.PodInterface))
-	for _, a := range pod.addresses() {
-		if !strings.Contains(string(out), " "+a.String()+"/") {
-			err = errors.Join(fmt.Errorf("pod %s has not %s", p.Name, a), err)
+	shown, err := namespace.Output(exec.Command("nsenter", "--net="+file, "ip", "-o", "address", "show", "dev", topology.PodInterface))
+	for _, ip := range pod.Status.PodIPs {
+		a, notAnAddress := netip.ParseAddr(ip.IP)
+		if list = append(list, a); !strings.Contains(string(shown), " "+ip.IP+"/") {
+			err = errors.Join(fmt.Errorf("pod %s has not %s", p.Name, ip.IP), err)
 		}
+		err = errors.Join(err, notAnAddress)
 	}
-	return file, pod.addresses(), err
-}
-
-// inCgroup says whether a process is in a cgroup of that name, or below it.
-func inCgroup(pid int, name string) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	return err == nil && strings.Contains(string(text), "/"+name)
+	return file, list, err
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/lab/instance"
-	"github.com/culvert-net/culvert/internal/lab/namespace"
 	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
@@ -26,30 +24,22 @@ func startProxy(ctx context.Context, in *instance.Instance, n *topology.Node) er
 	if p, ok := in.Process(n, ProxyProcess); ok && p.Alive() {
 		return nil
 	}
+	isHealthy := func() error {
+		response, err := network.Get(ctx, in, n, proxyHealth, "/healthz")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("kube-proxy is not healthy: %s", response.Status)
+		}
+		return nil
+	}
 	// The limits of conntrack are not a namespace's to set.
-	if err := in.Start(n, ProxyProcess, proxyProgram(), "--kubeconfig", instance.Kubeconfig(in), "--hostname-override", n.Name,
+	return in.StartAwait(ctx, n, ProxyProcess, instance.ReadyTime, isHealthy, filepath.Join(Programs(), ProxyProcess), "--kubeconfig", instance.Kubeconfig(in), "--hostname-override", n.Name,
 		"--proxy-mode", n.Proxy, "--detect-local-mode", "NodeCIDR", "--healthz-bind-address", proxyHealth,
 		"--conntrack-max-per-core", "0", "--conntrack-min", "0", "--conntrack-tcp-timeout-established", "0s",
-		"--conntrack-tcp-timeout-close-wait", "0s"); err != nil {
-		return err
-	}
-	return in.AwaitProcess(ctx, n, ProxyProcess, instance.ReadyTime, func() error { return proxyHealthy(ctx, in, n) })
-}
-
-func proxyProgram() string {
-	return filepath.Join(Programs(), ProxyProcess)
-}
-
-func proxyHealthy(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	response, err := network.Get(ctx, in, n, proxyHealth, "/healthz")
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("kube-proxy is not healthy: %s", response.Status)
-	}
-	return nil
+		"--conntrack-tcp-timeout-close-wait", "0s")
 }
 
 // stopProxy ends kube-proxy and takes its rules away, if it runs.
@@ -65,8 +55,6 @@ func stopProxy(in *instance.Instance, n *topology.Node) error {
 	if err := in.Save(); err != nil {
 		return err
 	}
-	return in.Namespace(n).Do(func() error {
-		_, err := namespace.Output(exec.Command(proxyProgram(), "--cleanup"))
-		return err
-	})
+	_, err := in.Namespace(n).Output(filepath.Join(Programs(), ProxyProcess), "--cleanup")
+	return err
 }

@@ -27,14 +27,17 @@ const CulvertProcess = "culvert"
 const bpffs = "/sys/fs/bpf"
 
 // StartCulvert writes the node's configuration and starts the daemon.
-func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, binary string) error {
-	if !n.Daemon() {
-		return nil
-	}
+func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node) error {
 	if err := mountBPF(); err != nil {
 		return err
 	}
-	if err := makePins(in); err != nil {
+	var err error
+	for range 5 { // another instance may be removing the directory above at the same time
+		if err = os.MkdirAll(in.Pins(), 0o700); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
 		return err
 	}
 	if pins := pinPath(in, n); !slices.Contains(in.State.Pins, pins) {
@@ -46,23 +49,11 @@ func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, 
 	if err := writeConfig(in, n, "", nil); err != nil {
 		return err
 	}
-	return RunCulvert(ctx, in, n, binary)
+	return RunCulvert(ctx, in, n, in.Culvert)
 }
 
 // pinPath is where a node's daemon pins.
 func pinPath(in *instance.Instance, n *topology.Node) string { return filepath.Join(in.Pins(), n.Name) }
-
-// makePins makes the directory. Another instance may be removing the one above
-// it at the same time.
-func makePins(in *instance.Instance) error {
-	var err error
-	for range 5 {
-		if err = os.MkdirAll(in.Pins(), 0o700); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return err
-}
 
 // writeConfig writes the node's configuration in the variant that the lab is in, with
 // an overlay or none, and with something laid over all of it.
@@ -118,14 +109,12 @@ func Socket(in *instance.Instance, n *topology.Node) string {
 
 // RunCulvert starts the daemon and waits until it answers.
 func RunCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, binary string) error {
-	if err := in.Start(n, CulvertProcess, binary, "run", "--config", configFile(in, n),
-		"--pin-path", pinPath(in, n), "--state", in.File(n, "state.db")); err != nil {
-		return err
-	}
-	return in.AwaitProcess(ctx, n, CulvertProcess, instance.ReadyTime, func() error {
+	answers := func() error {
 		_, err := Status(ctx, in, n)
 		return err
-	})
+	}
+	return in.StartAwait(ctx, n, CulvertProcess, instance.ReadyTime, answers, binary, "run", "--config", configFile(in, n),
+		"--pin-path", pinPath(in, n), "--state", in.File(n, "state.db"))
 }
 
 // RestartCulvert ends the daemon with the signal and starts it again, after a

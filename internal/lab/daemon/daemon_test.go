@@ -35,7 +35,7 @@ links:
 checks: [{name: r, kind: route, from: a, to: "fc00:0:1::", expect: {interface: b}}]
 `)
 	a := l.Node("a")
-	text := frrText(a.FRR, l, a)
+	text := isisText(a.FRR.ISIS, l, a)
 	for _, want := range []string{"interface b\n", "isis metric 30", "0000.0007.00", "permit fc00:0:1::/48"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -28,17 +28,20 @@ func StartEndpoint(ctx context.Context, in *instance.Instance, n *topology.Node)
 	if err != nil {
 		return err
 	}
-	if err := in.Start(n, EndpointProcess, self, "lab", "endpoint", "--links", file, "--control", Control(in, n)); err != nil {
+	answers := func() error {
+		_, err := AskEndpoint(in, n, gtpulink.Request{Op: "Stats"})
 		return err
 	}
-	return in.AwaitProcess(ctx, n, EndpointProcess, 5*time.Second, func() error {
-		_, err := gtpulink.Ask(Control(in, n), gtpulink.Request{Op: "stats"})
-		return err
-	})
+	return in.StartAwait(ctx, n, EndpointProcess, 5*time.Second, answers, self, "lab", "endpoint", "--links", file, "--control", control(in, n))
 }
 
 // EndpointProcess is what a node's GTP-U endpoint is called in the state.
 const EndpointProcess = "endpoint"
 
-// Control is the path of the node's endpoint's control socket.
-func Control(in *instance.Instance, n *topology.Node) string { return in.File(n, "endpoint.sock") }
+// control is the path of the node's endpoint's control socket.
+func control(in *instance.Instance, n *topology.Node) string { return in.File(n, "endpoint.sock") }
+
+// AskEndpoint sends a request to the node's GTP-U endpoint.
+func AskEndpoint(in *instance.Instance, n *topology.Node, request gtpulink.Request) (gtpulink.Response, error) {
+	return gtpulink.Ask(control(in, n), request)
+}

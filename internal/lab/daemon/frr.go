@@ -30,51 +30,35 @@ func StartFRR(ctx context.Context, in *instance.Instance, n *topology.Node) erro
 	if err := chownFRR(dir); err != nil {
 		return err
 	}
-	config := filepath.Join(dir, "frr.conf")
-	if err := os.WriteFile(config, []byte(frrText(n.FRR, in.Topology, n)), 0o644); err != nil {
+	daemons := append([]string{"zebra"}, n.FRR.Daemons...)
+	text := n.FRR.Config
+	if n.FRR.ISIS != nil {
+		daemons = append(daemons, "isisd")
+		text = isisText(n.FRR.ISIS, in.Topology, n) + text
+	}
+	if err := os.WriteFile(filepath.Join(dir, "frr.conf"), []byte(text), 0o644); err != nil {
 		return err
 	}
-	for _, daemon := range frrDaemons(n.FRR) {
-		if err := startFRRDaemon(ctx, in, n, daemon, dir, config); err != nil {
+	for _, daemon := range daemons {
+		if err := startFRRDaemon(ctx, in, n, daemon, dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// frrDaemons are all that run, zebra first.
-func frrDaemons(f *topology.FRRConfig) []string {
-	list := append([]string{"zebra"}, f.Daemons...)
-	if f.ISIS != nil {
-		list = append(list, "isisd")
-	}
-	return list
-}
-
-// frrText is their configuration.
-func frrText(f *topology.FRRConfig, t *topology.Topology, n *topology.Node) string {
-	if f.ISIS == nil {
-		return f.Config
-	}
-	return isisText(f.ISIS, t, n) + f.Config
-}
-
-func startFRRDaemon(ctx context.Context, in *instance.Instance, n *topology.Node, daemon, dir, config string) error {
+func startFRRDaemon(ctx context.Context, in *instance.Instance, n *topology.Node, daemon, dir string) error {
 	path := filepath.Join(frrDir, daemon)
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%w: install the package frr", err)
 	}
-	err := in.Start(n, daemon, path, "-f", config,
-		"-i", filepath.Join(dir, daemon+".pid"), "-z", filepath.Join(dir, "zserv.api"), "--vty_socket", dir,
-		"-A", "127.0.0.1", "-P", "0", "--log", "stdout", "--log-level", "notifications")
-	if err != nil {
-		return err
-	}
-	// The daemon's command socket appears when it is ready.
-	return in.AwaitProcess(ctx, n, daemon, 10*time.Second, func() error {
+	isReady := func() error { // then its command socket appears
 		_, err := os.Stat(filepath.Join(dir, daemon+".vty"))
 		return err
-	})
+	}
+	return in.StartAwait(ctx, n, daemon, 10*time.Second, isReady, path, "-f", filepath.Join(dir, "frr.conf"),
+		"-i", filepath.Join(dir, daemon+".pid"), "-z", filepath.Join(dir, "zserv.api"), "--vty_socket", dir,
+		"-A", "127.0.0.1", "-P", "0", "--log", "stdout", "--log-level", "notifications")
 }
 
 // chownFRR gives a directory to the user that the daemons drop to.

@@ -107,7 +107,7 @@ func Step(ctx context.Context, in *instance.Instance, s *topology.SMF, step map[
 	case ctx.Err() != nil:
 		return result, ctx.Err()
 	case answered:
-		return result, fmt.Errorf("SMF %s ended: %s", s.Name, in.LogTail(s.Node, s.Name))
+		return result, fmt.Errorf("SMF %s ended: %s", s.Name, instance.Tail(in.File(s.Node, s.Name+".log")))
 	}
 	return result, fmt.Errorf("SMF %s did not answer within %v", s.Name, limit)
 }

@@ -4,112 +4,124 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/gtpulink"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/network"
-	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// signalAPIServer has kube-apiserver stand still, with all of its connections, or
-// go on.
-func signalAPIServer(_ context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	p, ok := r.Process(r.Node(e.Node), cluster.APIServerProcess)
+// signalAPIServer pauses kube-apiserver, with all of its connections, or resumes it.
+func signalAPIServer(a action, signal unix.Signal) error {
+	p, ok := a.Process(a.node, cluster.APIServerProcess)
 	if !ok || !p.Alive() {
 		return errors.New("kube-apiserver does not run")
-	}
-	signal := unix.SIGSTOP
-	if e.Do == "resume" {
-		signal = unix.SIGCONT
 	}
 	return unix.Kill(p.PID, signal)
 }
 
 // stop kills kube-apiserver, or culvert.
-func stop(_ context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	n, name := r.Node(e.Node), cluster.APIServerProcess
-	if n.Daemon() {
+func stop(_ context.Context, a action) error {
+	name := cluster.APIServerProcess
+	if a.node.Daemon() {
 		name = daemon.CulvertProcess
 	}
-	p, ok := r.Process(n, name)
+	p, ok := a.Process(a.node, name)
 	if !ok {
 		return fmt.Errorf("%s does not run", name)
 	}
 	return p.Stop(unix.SIGKILL, instance.ReadyTime)
 }
 
-// startAgain starts it with what it knew.
-func startAgain(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	if n := r.Node(e.Node); n.Daemon() {
-		return daemon.RunCulvert(ctx, r.Instance, n, r.Culvert)
+// start starts it again, with the state that it left.
+func start(ctx context.Context, a action) error {
+	if a.node.Daemon() {
+		return daemon.RunCulvert(ctx, a.Instance, a.node, a.Culvert)
 	}
-	return cluster.RunAPIServer(ctx, r.Instance, r.Node(e.Node))
+	return cluster.RunAPIServer(ctx, a.Instance, a.node)
+}
+
+func setLink(a action, state string) error {
+	return a.Namespace(a.node).Batch([]string{"link set dev " + a.event.Device + " " + state})
 }
 
 // setRoute adds a route in a node or pod, or deletes it.
-func setRoute(_ context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	verb, family := "add", "-4"
-	if e.Do == "no_route" {
-		verb = "del"
-	}
-	if network.RouteIsIPv6(e.Route) {
+func setRoute(a action, verb string) error {
+	family := "-4"
+	if network.RouteIsIPv6(a.event.Route) {
 		family = "-6"
 	}
-	return r.Namespace(r.Node(e.Node)).Batch([]string{"route " + verb + " " + e.Route}, family)
+	return a.Namespace(a.node).Batch([]string{"route " + verb + " " + a.event.Route}, family)
 }
 
 // kill leaves a while without a daemon: the data path must go on by itself.
-func kill(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	if n := r.Node(e.Node); n.Kind == topology.Kubelet {
-		return killProgram(ctx, r, n, e.Program)
+func kill(ctx context.Context, a action) error {
+	if a.node.Kind == topology.Kubelet {
+		return killProgram(ctx, a)
 	}
-	return daemon.RestartCulvert(ctx, r.Instance, r.Node(e.Node), unix.SIGKILL, 500*time.Millisecond, r.Culvert)
-}
-
-func restart(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	return daemon.RestartCulvert(ctx, r.Instance, r.Node(e.Node), unix.SIGTERM, 0, r.Culvert)
-}
-
-func apply(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	return daemon.ApplyCulvert(ctx, r.Instance, r.Node(e.Node), e.Overlay, nil)
-}
-
-func setLink(_ context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	return r.Namespace(r.Node(e.Node)).Batch([]string{"link set dev " + e.Device + " " + strings.TrimPrefix(e.Do, "link_")})
-}
-
-func wait(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Duration(e.For)):
-		return nil
-	}
-}
-
-func kubectlEvent(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	_, err := cluster.RunKubectl(ctx, r.Instance, e.Kubectl)
-	return err
-}
-
-func smfEvent(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	_, err := daemon.Step(ctx, r.Instance, r.SMF(e.SMF), e.Step)
-	return err
+	return daemon.RestartCulvert(ctx, a.Instance, a.node, unix.SIGKILL, 500*time.Millisecond, a.Culvert)
 }
 
 // moveTunnel tells a GTP-U endpoint a tunnel's other end.
-func moveTunnel(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	address, teid, err := daemon.FTEID(ctx, r.Instance, e.FTEID, e.IPv6)
+func moveTunnel(ctx context.Context, a action) error {
+	address, teid, err := daemon.FTEID(ctx, a.Instance, a.event.FTEID, a.event.IPv6)
 	if err != nil {
 		return err
 	}
-	_, err = gtpulink.Ask(daemon.Control(r.Instance, r.Node(e.Node)), gtpulink.Request{Op: "tunnel", Device: e.Device, To: address, TEID: teid})
+	_, err = daemon.AskEndpoint(a.Instance, a.node, gtpulink.Request{Op: "Tunnel", Device: a.event.Device, To: address, TEID: teid})
 	return err
+}
+
+const injectorProcess = "injector"
+
+// injectPaths has the node's speaker of SAFI 73 advertise the paths of the event to
+// its peers, and no others: with none it withdraws what it advertised. The speaker
+// is `culvert policy inject`, which follows its file.
+func injectPaths(_ context.Context, a action) error {
+	paths := a.event.Paths
+	if paths == nil {
+		paths = []map[string]any{}
+	}
+	text, err := yaml.Marshal(map[string]any{"paths": paths})
+	if err != nil {
+		return err
+	}
+	file := a.File(a.node, "paths.yaml")
+	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		return err
+	}
+	if p, ok := a.Process(a.node, injectorProcess); ok && p.Alive() {
+		return nil
+	}
+	args := []string{a.Culvert, "policy", "inject", "--to", "bgp", "--file", file, "--asn", "65000", "--router-id", "192.0.2.99"}
+	for _, c := range a.ClusterNodes() {
+		at, err := a.Address(c.Name, topology.IPv6)
+		if err != nil {
+			return err
+		}
+		args = append(args, at.String())
+	}
+	return a.Start(a.node, injectorProcess, args...)
+}
+
+func attach(ctx context.Context, a action) error {
+	if a.IsReal(a.node) {
+		if err := cluster.Create(ctx, a.Instance, []map[string]any{cluster.PodObject(a.Instance, a.node)}); err != nil {
+			return err
+		}
+	}
+	if err := cluster.Attach(ctx, a.Instance, a.node); err != nil {
+		return err
+	}
+	return cluster.Moved(ctx, a.Instance, a.node)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/network"
+	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -17,6 +18,12 @@ const standInPod = `nodes:
   - {name: x, kind: cluster, pod_cidrs: [10.244.1.0/24], config: {}}
   - {name: p, kind: pod, host: x}
 `
+
+// do does one event.
+func do(t *testing.T, r *Runner, e topology.Event) error {
+	t.Helper()
+	return Do(t.Context(), r, []topology.Event{e}, new(report.Outcome))
+}
 
 func TestPodMTU(t *testing.T) {
 	in := open(t, parse(t, "name: m\nsummary: s\n"+standInPod), unique("mtu"))
@@ -39,7 +46,7 @@ func TestPodMTU(t *testing.T) {
 		t.Errorf("without a route: %v", err)
 	}
 	route := topology.Event{Do: "route", Node: "p", Route: "default dev eth0"}
-	if err := setRoute(t.Context(), r, &route, nil); err != nil {
+	if err := do(t, r, route); err != nil {
 		t.Fatal(err)
 	}
 	if err := ns.Batch([]string{"route add default dev eth0 mtu 1300"}, "-6"); err != nil {
@@ -49,7 +56,7 @@ func TestPodMTU(t *testing.T) {
 		t.Errorf("MTU %v, %v", got, err)
 	}
 	route.Do = "no_route"
-	if err := setRoute(t.Context(), r, &route, nil); err != nil {
+	if err := do(t, r, route); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := podMTU(r.Instance, p); err != nil || len(got) != 1 || got[0] != 1300 {
@@ -68,12 +75,9 @@ func TestSignalAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &Runner{Instance: in}
-	for do, event := range map[string]func() error{
-		"pause": func() error { return signalAPIServer(t.Context(), r, &topology.Event{Do: "pause", Node: "api"}, nil) },
-		"stop":  func() error { return stop(t.Context(), r, &topology.Event{Do: "stop", Node: "api"}, nil) },
-	} {
-		if err := event(); err == nil || !strings.Contains(err.Error(), "does not run") {
-			t.Errorf("%s without one: %v", do, err)
+	for _, kind := range []string{"pause", "stop"} {
+		if err := do(t, r, topology.Event{Do: kind, Node: "api"}); err == nil || !strings.Contains(err.Error(), "does not run") {
+			t.Errorf("%s without one: %v", kind, err)
 		}
 	}
 	if err := in.Start(n, cluster.APIServerProcess, "sleep", "60"); err != nil {
@@ -84,14 +88,14 @@ func TestSignalAPIServer(t *testing.T) {
 		do      string
 		stopped bool
 	}{{"pause", true}, {"resume", false}} {
-		if err := signalAPIServer(t.Context(), r, &topology.Event{Do: tt.do, Node: "api"}, nil); err != nil {
+		if err := do(t, r, topology.Event{Do: tt.do, Node: "api"}); err != nil {
 			t.Fatal(err)
 		}
 		if !instance.WaitFor(5*time.Second, func() bool { return stopped(t, p) == tt.stopped }) {
 			t.Errorf("%s does not do it", tt.do)
 		}
 	}
-	if err := stop(t.Context(), r, &topology.Event{Do: "stop", Node: "api"}, nil); err != nil || p.Alive() {
+	if err := do(t, r, topology.Event{Do: "stop", Node: "api"}); err != nil || p.Alive() {
 		t.Errorf("stop: %v", err)
 	}
 }

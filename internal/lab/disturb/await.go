@@ -8,32 +8,35 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/observe"
-	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// mtu waits until what a pod sends is no longer than that, in each family.
-func mtu(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	return eventually(ctx, func() error {
-		got, err := podMTU(r.Instance, r.Node(e.Node))
-		if err != nil {
-			return err
-		}
-		for _, mtu := range got {
-			if mtu != e.MTU {
-				return fmt.Errorf("the routes of %s have the MTU %v: want %d", e.Node, got, e.MTU)
-			}
-		}
-		return nil
-	})
+// eventually repeats a question until there is no error, or for ten seconds, and
+// returns the last error.
+func eventually(ask func(context.Context, action) error) func(context.Context, action) error {
+	return func(ctx context.Context, a action) error {
+		return instance.Await(ctx, 10*time.Second, func() error { return ask(ctx, a) })
+	}
+}
+
+// hasMTU wants what a pod sends to be no longer than that, in each family.
+func hasMTU(_ context.Context, a action) error {
+	got, err := podMTU(a.Instance, a.node)
+	if err == nil && slices.ContainsFunc(got, func(mtu int) bool { return mtu != a.event.MTU }) {
+		err = fmt.Errorf("the routes of %s have the MTU %v: want %d", a.event.Node, got, a.event.MTU)
+	}
+	return err
 }
 
 // podMTU are the MTU of a pod's default routes.
@@ -67,46 +70,31 @@ func podMTU(in *instance.Instance, p *topology.Node) (list []int, err error) {
 	return list, nil
 }
 
-// active waits until the active candidate path of a policy has the preference.
-func active(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	return eventually(ctx, func() error { return isActive(ctx, r, e) })
-}
-
-// pathsView is what `culvert policy` shows of a policy, as far as labs look.
-type pathsView struct {
-	Name  string `json:"name"`
-	Paths []struct {
-		Path       string `json:"path"`
-		Preference uint32 `json:"preference"`
-		Active     bool   `json:"active"`
-	} `json:"paths"`
-}
-
-func isActive(ctx context.Context, r *Runner, e *topology.Event) error {
-	var list []pathsView
-	if err := daemon.AskJSON(ctx, r.Instance, r.Node(e.Node), &list, "policy"); err != nil {
+// isActive wants the active candidate path of a policy to have the preference.
+func isActive(ctx context.Context, a action) error {
+	var list []struct {
+		Name  string `json:"name"`
+		Paths []struct {
+			Path       string `json:"path"`
+			Preference uint32 `json:"preference"`
+			Active     bool   `json:"active"`
+		} `json:"paths"`
+	}
+	if err := daemon.AskJSON(ctx, a.Instance, a.node, &list, "policy"); err != nil {
 		return err
 	}
 	for _, p := range list {
-		if p.Name != e.Policy {
+		if p.Name != a.event.Policy {
 			continue
 		}
 		for _, path := range p.Paths {
-			if path.Active && path.Preference == e.Preference {
+			if path.Active && path.Preference == a.event.Preference {
 				return nil
 			}
 		}
-		return fmt.Errorf("policy %s has %+v: want an active path of preference %d", p.Name, p.Paths, e.Preference)
+		return fmt.Errorf("policy %s has %+v: want an active path of preference %d", p.Name, p.Paths, a.event.Preference)
 	}
-	return fmt.Errorf("%s has no policy %q", e.Node, e.Policy)
-}
-
-// tellTime is how long what is said may take to be heard, and answered.
-const tellTime = 10 * time.Second
-
-// eventually asks until there is no error, and returns the last one.
-func eventually(ctx context.Context, ask func() error) error {
-	return instance.Await(ctx, tellTime, ask)
+	return fmt.Errorf("%s has no policy %q", a.event.Node, a.event.Policy)
 }
 
 // progressView is what a node says of a candidate path.
@@ -117,46 +105,38 @@ type progressView struct {
 	Reason string    `json:"reason"`
 }
 
-// objectView is an object of the Kubernetes API, as far as labs look.
-type objectView struct {
-	Metadata struct {
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Status struct {
-		Nodes []progressView `json:"nodes"`
-	} `json:"status"`
-}
-
-// listingView is what a node says of its ConfigMap.
-type listingView struct {
-	Error string         `json:"error"`
-	Paths []progressView `json:"paths"`
-}
-
-// told wants the object to say, in its status, what became of it at the node: the
-// state, and why. A ConfigMap with errors has no state.
-func told(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	return eventually(ctx, func() error {
-		path, err := topology.ObjectPath(e.Object)
-		if err != nil {
-			return err
-		}
-		text, err := cluster.Request(ctx, r.Instance, http.MethodGet, path, nil)
-		if err != nil {
-			return err
-		}
-		return saysOf(text, e)
-	})
+// hasStatus wants the object to say, in its status, what became of it at the node:
+// the state, and why. A ConfigMap with errors has no state.
+func hasStatus(ctx context.Context, a action) error {
+	path, err := topology.ObjectPath(a.event.Object)
+	if err != nil {
+		return err
+	}
+	text, err := cluster.Request(ctx, a.Instance, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	return saysOf(text, a.event)
 }
 
 func saysOf(text []byte, e *topology.Event) error {
-	var object objectView
+	var object struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Status struct {
+			Nodes []progressView `json:"nodes"`
+		} `json:"status"`
+	}
 	if err := json.Unmarshal(text, &object); err != nil {
 		return err
 	}
 	said := object.Status.Nodes
 	if note, there := object.Metadata.Annotations["culvert.net/status"]; there {
-		var listing listingView
+		var listing struct { // what a node says of its ConfigMap
+			Error string         `json:"error"`
+			Paths []progressView `json:"paths"`
+		}
 		if err := json.Unmarshal([]byte(note), &listing); err != nil {
 			return fmt.Errorf("annotation culvert.net/status: %w", err)
 		}
@@ -176,35 +156,30 @@ func saysOf(text []byte, e *topology.Event) error {
 	return fmt.Errorf("the status says %+v: want %s, %q", said, e.State, e.Says)
 }
 
-// recorded wants an event about the object that says something.
-func recorded(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	metadata, _ := e.Object["metadata"].(map[string]any)
-	name, _ := metadata["name"].(string)
-	namespace, _ := metadata["namespace"].(string)
-	path := fmt.Sprintf("/api/v1/namespaces/%s/events?fieldSelector=%s", cmp.Or(namespace, "default"), url.QueryEscape("involvedObject.name="+name))
-	return eventually(ctx, func() error {
-		text, err := cluster.Request(ctx, r.Instance, http.MethodGet, path, nil)
-		if err != nil {
-			return err
+// isRecorded wants a Kubernetes event about the object that contains the text.
+func isRecorded(ctx context.Context, a action) error {
+	object := unstructured.Unstructured{Object: a.event.Object}
+	text, err := cluster.Request(ctx, a.Instance, http.MethodGet, fmt.Sprintf("/api/v1/namespaces/%s/events?fieldSelector=%s",
+		cmp.Or(object.GetNamespace(), "default"), url.QueryEscape("involvedObject.name="+object.GetName())), nil)
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Items []struct {
+			Message string `json:"message"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	for _, item := range list.Items {
+		if strings.Contains(item.Message, a.event.Says) {
+			return nil
 		}
-		var list struct {
-			Items []struct {
-				Message string `json:"message"`
-			} `json:"items"`
-		}
-		if err := json.Unmarshal(text, &list); err != nil {
-			return err
-		}
-		for _, item := range list.Items {
-			if strings.Contains(item.Message, e.Says) {
-				return nil
-			}
-		}
-		return fmt.Errorf("the events about %s are %v: want %q", name, list.Items, e.Says)
-	})
+	}
+	return fmt.Errorf("the events about %s are %v: want %q", object.GetName(), list.Items, a.event.Says)
 }
 
-// showsEvent waits until a command shows something.
-func showsEvent(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	return eventually(ctx, func() error { return observe.Shows(ctx, r.Instance, r.Node(e.Node), e.Shows, e.Command...) })
+func shows(ctx context.Context, a action) error {
+	return observe.Shows(ctx, a.Instance, a.node, a.event.Shows, a.event.Command...)
 }

@@ -6,49 +6,81 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/lab/cluster"
+	"github.com/culvert-net/culvert/internal/lab/daemon"
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// events are what is done, by the kind of the event.
-var events = map[string]func(context.Context, *Runner, *topology.Event, *report.Outcome) error{
-	"kill":      kill,
-	"restart":   restart,
-	"apply":     apply,
-	"link_down": setLink,
-	"link_up":   setLink,
-	"n9":        nextVariant,
-	"mode":      nextVariant,
-	"smf":       smfEvent,
-	"tunnel":    moveTunnel,
-	"inject":    injectPaths,
-	"active":    active,
-	"object":    applyObjectEvent,
-	"no_object": dropObject,
-	"attach":    attachEvent,
-	"detach":    detachEvent,
-	"told":      told,
-	"recorded":  recorded,
-	"pause":     signalAPIServer,
-	"resume":    signalAPIServer,
-	"stop":      stop,
-	"start":     startAgain,
-	"collect":   collectPod,
-	"route":     setRoute,
-	"no_route":  setRoute,
-	"mtu":       mtu,
-	"shows":     showsEvent,
-	"wait":      wait,
-	"reboot":    reboot,
-	"kubectl":   kubectlEvent,
-	"upgrade":   upgradeEvent,
+// Runner runs the checks of an instance that is up.
+type Runner struct {
+	*instance.Instance
+	UpgradeTo string // binary that an upgrade goes to
+	Back      bool   // a change of the variant is taken back: it is the only one that is run
 }
 
-func upgradeEvent(ctx context.Context, r *Runner, e *topology.Event, o *report.Outcome) error {
-	if n := r.Node(e.Node); n.Kind != topology.Kubelet {
-		return upgradeDaemon(ctx, r, n, o)
-	}
-	return upgradeCluster(ctx, r, o)
+// action is an event while it is done: in a Runner, at a node if the event has one.
+type action struct {
+	*Runner
+	event *topology.Event
+	node  *topology.Node
+	o     *report.Outcome
+}
+
+// events are what is done, by the kind of the event.
+var events = map[string]func(context.Context, action) error{
+	"kill":      kill,
+	"upgrade":   upgrade,
+	"reboot":    reboot,
+	"n9":        nextVariant,
+	"mode":      nextVariant,
+	"tunnel":    moveTunnel,
+	"inject":    injectPaths,
+	"attach":    attach,
+	"pause":     func(_ context.Context, a action) error { return signalAPIServer(a, unix.SIGSTOP) },
+	"resume":    func(_ context.Context, a action) error { return signalAPIServer(a, unix.SIGCONT) },
+	"stop":      stop,
+	"start":     start,
+	"link_down": func(_ context.Context, a action) error { return setLink(a, "down") },
+	"link_up":   func(_ context.Context, a action) error { return setLink(a, "up") },
+	"route":     func(_ context.Context, a action) error { return setRoute(a, "add") },
+	"no_route":  func(_ context.Context, a action) error { return setRoute(a, "del") },
+	"apply": func(ctx context.Context, a action) error {
+		return daemon.ApplyCulvert(ctx, a.Instance, a.node, a.event.Overlay, nil)
+	},
+	"object": func(ctx context.Context, a action) error { return cluster.ApplyObject(ctx, a.Instance, a.event.Object) },
+	"no_object": func(ctx context.Context, a action) error {
+		return cluster.DeleteObject(ctx, a.Instance, a.event.Object)
+	},
+	"detach":   func(ctx context.Context, a action) error { return cluster.Detach(ctx, a.Instance, a.node) },
+	"collect":  func(ctx context.Context, a action) error { return cluster.Collect(ctx, a.Instance, a.node) },
+	"active":   eventually(isActive),
+	"mtu":      eventually(hasMTU),
+	"told":     eventually(hasStatus),
+	"recorded": eventually(isRecorded),
+	"shows":    eventually(shows),
+	"restart": func(ctx context.Context, a action) error {
+		return daemon.RestartCulvert(ctx, a.Instance, a.node, unix.SIGTERM, 0, a.Culvert)
+	},
+	"smf": func(ctx context.Context, a action) error {
+		_, err := daemon.Step(ctx, a.Instance, a.SMF(a.event.SMF), a.event.Step)
+		return err
+	},
+	"kubectl": func(ctx context.Context, a action) error {
+		_, err := cluster.RunKubectl(ctx, a.Instance, a.event.Kubectl)
+		return err
+	},
+	"wait": func(ctx context.Context, a action) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(a.event.For)):
+			return nil
+		}
+	},
 }
 
 // During runs traffic, with the check's events in the middle of it. busy holds
@@ -85,7 +117,7 @@ func Do(ctx context.Context, r *Runner, list []topology.Event, o *report.Outcome
 	for i := range list {
 		e := &list[i]
 		start := time.Now()
-		if err := events[e.Do](ctx, r, e, o); err != nil {
+		if err := events[e.Do](ctx, action{r, e, r.Node(e.Node), o}); err != nil {
 			return fmt.Errorf("%s: %w", e.Title(), err)
 		}
 		if e.Do != "wait" && e.Do != "tunnel" {

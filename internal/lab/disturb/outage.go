@@ -1,6 +1,7 @@
 package disturb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,49 +21,47 @@ import (
 
 // killProgram ends a program of a node of kind kubelet, and waits until it runs
 // again and the node is well.
-func killProgram(ctx context.Context, r *Runner, n *topology.Node, program string) error {
-	if program == "" {
-		program = daemon.CulvertProcess
-	}
+func killProgram(ctx context.Context, a action) error {
+	program := cmp.Or(a.event.Program, daemon.CulvertProcess)
 	isIt := func(pid int) bool { return cluster.Runs(pid, topology.NodePrograms[program]...) }
-	before, err := cluster.Processes(r.Instance, n, isIt)
+	before, err := cluster.Processes(a.Instance, a.node, isIt)
 	if err != nil || len(before) != 1 {
-		return errors.Join(fmt.Errorf("%s has processes %v of %s", n.Name, before, program), err)
+		return errors.Join(fmt.Errorf("%s has processes %v of %s", a.node.Name, before, program), err)
 	}
 	if err := unix.Kill(before[0], unix.SIGKILL); err != nil {
 		return err
 	}
 	again := instance.WaitFor(cluster.ClusterTime, func() bool {
-		after, err := cluster.Processes(r.Instance, n, isIt)
+		after, err := cluster.Processes(a.Instance, a.node, isIt)
 		return err == nil && len(after) == 1 && after[0] != before[0] || ctx.Err() != nil
 	})
 	if !again || ctx.Err() != nil {
 		return errors.Join(fmt.Errorf("%s does not run again", program), ctx.Err())
 	}
-	return well(ctx, r.Instance, n)
+	return well(ctx, a.Instance, a.node)
 }
 
-// well waits until a node's containerd and kubelet answer, culvert too, and
-// Kubernetes has heard of it.
+// well waits until a node's containerd, kubelet and culvert answer, and Kubernetes
+// takes the node for ready.
 func well(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	var last error
-	ok := instance.WaitFor(cluster.ClusterTime, func() bool {
-		if _, last = daemon.Status(ctx, in, n); last == nil {
-			_, last = cluster.Kubectl(ctx, in, nil, "get", "--raw", "/api/v1/nodes/"+n.Name+"/proxy/healthz")
+	err := instance.Await(ctx, cluster.ClusterTime, func() error {
+		_, err := daemon.Status(ctx, in, n)
+		if err == nil {
+			_, err = cluster.Kubectl(ctx, in, nil, "get", "--raw", "/api/v1/nodes/"+n.Name+"/proxy/healthz")
 		}
-		return last == nil || ctx.Err() != nil
+		return err
 	})
-	if !ok || last != nil {
-		return fmt.Errorf("%s is not well again: %w", n.Name, errors.Join(last, ctx.Err()))
+	if err != nil {
+		return fmt.Errorf("%s is not well again: %w", n.Name, err)
 	}
-	_, err := cluster.Kubectl(ctx, in, nil, "wait", "--for=condition=Ready", "node/"+n.Name, "--timeout", cluster.ClusterTime.String())
+	_, err = cluster.Kubectl(ctx, in, nil, "wait", "--for=condition=Ready", "node/"+n.Name, "--timeout", cluster.ClusterTime.String())
 	return err
 }
 
 // reboot cuts a node's power, and starts it again: it has its files, a new
 // network, and nothing that was in memory.
-func reboot(ctx context.Context, r *Runner, e *topology.Event, _ *report.Outcome) error {
-	n := r.Node(e.Node)
+func reboot(ctx context.Context, a action) error {
+	r, n := a.Runner, a.node
 	spec, err := cluster.KubeletSpec(r.Instance, n)
 	if err != nil {
 		return err

@@ -12,12 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/lab/daemon"
-	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
-// upgradeDaemon replaces the daemon by one with another build of the data path.
-func upgradeDaemon(ctx context.Context, r *Runner, n *topology.Node, o *report.Outcome) error {
+// upgrade replaces the daemon by one with another build of the data path.
+func upgrade(ctx context.Context, a action) error {
+	r, n := a.Runner, a.node
+	if n.Kind == topology.Kubelet {
+		return upgradeCluster(ctx, r, a.o)
+	}
 	to, err := otherBinary(r)
 	if err != nil {
 		return err
@@ -33,7 +36,7 @@ func upgradeDaemon(ctx context.Context, r *Runner, n *topology.Node, o *report.O
 	if err != nil {
 		return err
 	}
-	o.Say("data path %.8s to %.8s", before.DataPath, after.DataPath)
+	a.o.Say("data path %.8s to %.8s", before.DataPath, after.DataPath)
 	if before.DataPath == after.DataPath {
 		return fmt.Errorf("%s holds the same build of the data path as %s: give --upgrade-to a binary of another build", to, r.Culvert)
 	}

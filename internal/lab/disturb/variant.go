@@ -9,7 +9,6 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
-	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -42,17 +41,17 @@ func SetVariant(ctx context.Context, in *instance.Instance, name string) error {
 
 // nextVariant goes over to the lab's next variant, and back unless that one's
 // turn is next anyway.
-func nextVariant(ctx context.Context, r *Runner, _ *topology.Event, o *report.Outcome) error {
-	from, all := r.State.Variant, r.VariantNames()
+func nextVariant(ctx context.Context, a action) error {
+	from, all := a.State.Variant, a.VariantNames()
 	to := all[(slices.Index(all, from)+1)%len(all)]
-	o.Say("%s to %s", from, to)
-	if err := SetVariant(ctx, r.Instance, to); err != nil {
+	a.o.Say("%s to %s", from, to)
+	if err := SetVariant(ctx, a.Instance, to); err != nil {
 		return err
 	}
-	if !r.Back {
+	if !a.Back {
 		return nil
 	}
 	time.Sleep(200 * time.Millisecond)
-	o.Say("and back")
-	return SetVariant(ctx, r.Instance, from)
+	a.o.Say("and back")
+	return SetVariant(ctx, a.Instance, from)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,11 +35,11 @@ type link struct {
 	socket *socket
 	remote atomic.Pointer[remote]
 
-	sent, received, markers atomic.Uint64
-	late                    atomic.Uint64
-	ended                   atomic.Bool   // by an End Marker
-	containers              atomic.Uint64 // received
-	qfi, rqi                atomic.Uint32 // last received
+	sent atomic.Uint64
+
+	mu    sync.Mutex
+	stats LinkStats // without Sent
+	ended bool      // by an End Marker
 }
 
 // remote is the F-TEID that a link sends to.
@@ -208,37 +209,33 @@ func (e *Endpoint) handle(s *socket, from netip.AddrPort, m message) {
 
 // deliver hands a G-PDU or End Marker to the link that has its TEID.
 func (e *Endpoint) deliver(s *socket, m message) {
-	for _, l := range e.links {
-		if l.socket != s || l.TEID != m.teid {
-			continue
-		}
-		if m.kind == endMarker {
-			l.markers.Add(1)
-			l.ended.Store(true)
-			return
-		}
-		if l.ended.Load() {
-			l.late.Add(1)
-		}
-		if m.container != NoContainer {
-			l.containers.Add(1)
-			l.qfi.Store(uint32(m.qfi))
-			if m.rqi {
-				l.rqi.Store(1)
-			} else {
-				l.rqi.Store(0)
-			}
-		}
-		// The device refuses what is no IP packet, and what comes while it
-		// is down: not delivered, not counted.
-		if _, err := l.device.Write(m.payload); err == nil {
-			l.received.Add(1)
-		} else {
-			e.count(&e.stats.Malformed)
-		}
+	i := slices.IndexFunc(e.links, func(l *link) bool { return l.socket == s && l.TEID == m.teid })
+	if i < 0 {
+		e.count(&e.stats.UnknownTEID)
 		return
 	}
-	e.count(&e.stats.UnknownTEID)
+	l := e.links[i]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.kind == endMarker {
+		l.stats.EndMarkers++
+		l.ended = true
+		return
+	}
+	if l.ended {
+		l.stats.Late++
+	}
+	if m.container != NoContainer {
+		l.stats.Containers++
+		l.stats.QFI, l.stats.RQI = m.qfi, m.rqi
+	}
+	// The device refuses what is no IP packet, and what comes while it is down:
+	// that is not delivered.
+	if _, err := l.device.Write(m.payload); err != nil {
+		e.count(&e.stats.Malformed)
+		return
+	}
+	l.stats.Received++
 }
 
 func (e *Endpoint) count(c *uint64) {
@@ -258,33 +255,34 @@ func (e *Endpoint) keep(list []probe.ICMPError) {
 }
 
 // Stats returns the counters.
-func (e *Endpoint) Stats() Stats {
+func (e *Endpoint) Stats(_ Request, r *Response) error {
 	for _, s := range e.sockets {
 		e.keep(s.errors())
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	stats := e.stats
-	stats.Errors = append([]probe.ICMPError{}, e.stats.Errors...)
-	stats.Links = map[string]LinkStats{}
+	r.Stats = e.stats
+	r.Stats.Errors = slices.Clone(e.stats.Errors)
+	r.Stats.Links = map[string]LinkStats{}
 	for _, l := range e.links {
-		stats.Links[l.Device] = LinkStats{
-			Sent: l.sent.Load(), Received: l.received.Load(), EndMarkers: l.markers.Load(), Late: l.late.Load(),
-			Containers: l.containers.Load(), QFI: uint8(l.qfi.Load()), RQI: l.rqi.Load() == 1,
-		}
+		l.mu.Lock()
+		stats := l.stats
+		l.mu.Unlock()
+		stats.Sent = l.sent.Load()
+		r.Stats.Links[l.Device] = stats
 	}
-	return stats
+	return nil
 }
 
-// EndMarker sends End Markers on the link of device.
-func (e *Endpoint) EndMarker(device string, count int) error {
-	l, err := e.link(device)
+// EndMarker sends Count End Markers on the link of Device.
+func (e *Endpoint) EndMarker(q Request, _ *Response) error {
+	l, err := e.link(q.Device)
 	if err != nil {
 		return err
 	}
 	to := l.remote.Load()
 	m := message{kind: endMarker, teid: to.teid}
-	for range count {
+	for range q.Count {
 		if err := l.socket.send(m.appendTo(nil), to.addr); err != nil {
 			return err
 		}
@@ -292,46 +290,49 @@ func (e *Endpoint) EndMarker(device string, count int) error {
 	return nil
 }
 
-// Tunnel sets the tunnel of device up anew: what is sent goes to another
+// Tunnel sets the tunnel of Device up anew: what the link sends goes to another
 // F-TEID from here on, and what arrives is not behind an End Marker.
-func (e *Endpoint) Tunnel(device string, to netip.Addr, teid uint32) error {
-	l, err := e.link(device)
+func (e *Endpoint) Tunnel(q Request, _ *Response) error {
+	l, err := e.link(q.Device)
 	if err != nil {
 		return err
 	}
-	if to.Is4() != l.Local.Is4() || !to.IsValid() {
-		return fmt.Errorf("to: %s: %v is not of the family of %v", device, to, l.Local)
+	if q.To.Is4() != l.Local.Is4() || !q.To.IsValid() {
+		return fmt.Errorf("to: %s: %v is not of the family of %v", q.Device, q.To, l.Local)
 	}
-	l.connect(to, teid)
-	l.ended.Store(false)
+	l.connect(q.To, q.TEID)
+	l.mu.Lock()
+	l.ended = false
+	l.mu.Unlock()
 	return nil
 }
 
-// Echo sends count Echo Requests from the socket of device to the address to
-// (the link's remote if it is not valid), and waits for the answers.
-func (e *Endpoint) Echo(device string, to netip.Addr, count int, wait time.Duration) (received int, err error) {
-	l, err := e.link(device)
+// Echo sends Count Echo Requests from the socket of Device to the address To (the
+// link's remote unless it is set), and waits for the answers.
+func (e *Endpoint) Echo(q Request, r *Response) error {
+	l, err := e.link(q.Device)
 	if err != nil {
-		return 0, err
+		return err
 	}
+	to := q.To
 	if !to.IsValid() {
 		to = l.remote.Load().addr.Addr()
 	}
 	var sequences []uint16
-	for range count {
+	for range q.Count {
 		e.mu.Lock()
 		e.next++
 		m := message{kind: echoRequest, sequence: e.next, sequenced: true}
 		e.mu.Unlock()
 		sequences = append(sequences, m.sequence)
 		if err := l.socket.send(m.appendTo(nil), netip.AddrPortFrom(to, Port)); err != nil {
-			return 0, err
+			return err
 		}
 		time.Sleep(time.Millisecond)
 	}
-	for end := time.Now().Add(wait); ; time.Sleep(5 * time.Millisecond) {
-		if received = e.answered(to, sequences); received == count || time.Now().After(end) {
-			return received, nil
+	for end := time.Now().Add(q.Wait); ; time.Sleep(5 * time.Millisecond) {
+		if r.Received = e.answered(to, sequences); r.Received == q.Count || time.Now().After(end) {
+			return nil
 		}
 	}
 }

@@ -83,7 +83,7 @@ func serve(t *testing.T) string {
 		}
 	})
 	for range 200 {
-		if _, err := Ask(path, Request{Op: "stats"}); err == nil {
+		if _, err := Ask(path, Request{Op: "Stats"}); err == nil {
 			return path
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -94,23 +94,23 @@ func serve(t *testing.T) string {
 
 func TestEndpoint(t *testing.T) {
 	path := serve(t)
-	r, err := Ask(path, Request{Op: "echo", Device: "here", Count: 5, Wait: time.Second})
+	r, err := Ask(path, Request{Op: "Echo", Device: "here", Count: 5, Wait: time.Second})
 	if err != nil || r.Received != 5 {
 		t.Errorf("echo: %d of 5, %v", r.Received, err)
 	}
-	if r, err = Ask(path, Request{Op: "echo", Device: "here", To: netip.MustParseAddr("127.0.0.9"), Count: 2, Wait: 100 * time.Millisecond}); err != nil || r.Received != 0 {
+	if r, err = Ask(path, Request{Op: "Echo", Device: "here", To: netip.MustParseAddr("127.0.0.9"), Count: 2, Wait: 100 * time.Millisecond}); err != nil || r.Received != 0 {
 		t.Errorf("echo to nobody: %d, %v", r.Received, err)
 	}
-	if _, err = Ask(path, Request{Op: "end_marker", Device: "here", Count: 3}); err != nil {
+	if _, err = Ask(path, Request{Op: "EndMarker", Device: "here", Count: 3}); err != nil {
 		t.Error(err)
 	}
 	// TEID 3 is nobody's.
-	if _, err = Ask(path, Request{Op: "end_marker", Device: "there", Count: 2}); err != nil {
+	if _, err = Ask(path, Request{Op: "EndMarker", Device: "there", Count: 2}); err != nil {
 		t.Error(err)
 	}
 	var stats Stats
 	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if r, err = Ask(path, Request{Op: "stats"}); err != nil {
+		if r, err = Ask(path, Request{Op: "Stats"}); err != nil {
 			t.Fatal(err)
 		}
 		if stats = r.Stats; stats.UnknownTEID == 2 && stats.Links["there"].EndMarkers == 3 {
@@ -122,7 +122,7 @@ func TestEndpoint(t *testing.T) {
 	}
 	here, nowhere := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
 	for _, bad := range []Request{
-		{Op: "tunnel", Device: "here", To: nowhere, TEID: 1}, {Op: "tunnel", Device: "here"}, {Op: "tunnel", Device: "nowhere", To: here}, {Op: "reset"}, {Op: "echo", Device: "nowhere"}, {Op: "end_marker", Device: "nowhere"},
+		{Op: "Tunnel", Device: "here", To: nowhere, TEID: 1}, {Op: "Tunnel", Device: "here"}, {Op: "Tunnel", Device: "nowhere", To: here}, {Op: "reset"}, {Op: "Echo", Device: "nowhere"}, {Op: "EndMarker", Device: "nowhere"},
 	} {
 		if _, err := Ask(path, bad); err == nil {
 			t.Errorf("%+v was done", bad)
@@ -163,12 +163,12 @@ func TestTunnel(t *testing.T) {
 	}
 	// The two devices are one tunnel's ends; TEID 3 that "there" sends to is
 	// nobody's, until it is told that of "here".
-	ask(Request{Op: "end_marker", Device: "there", Count: 1})
-	ask(Request{Op: "tunnel", Device: "there", To: netip.MustParseAddr("127.0.0.1"), TEID: 1})
-	ask(Request{Op: "end_marker", Device: "there", Count: 1})
+	ask(Request{Op: "EndMarker", Device: "there", Count: 1})
+	ask(Request{Op: "Tunnel", Device: "there", To: netip.MustParseAddr("127.0.0.1"), TEID: 1})
+	ask(Request{Op: "EndMarker", Device: "there", Count: 1})
 	var stats Stats
 	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if stats = ask(Request{Op: "stats"}); stats.Links["here"].EndMarkers == 1 {
+		if stats = ask(Request{Op: "Stats"}); stats.Links["here"].EndMarkers == 1 {
 			break
 		}
 	}
@@ -183,15 +183,15 @@ func TestLate(t *testing.T) {
 	e := &Endpoint{links: []*link{l}}
 	receive := func(kind byte, late uint64) {
 		t.Helper()
-		if e.deliver(s, message{kind: kind, teid: 1, payload: []byte{0x45}}); l.late.Load() != late {
-			t.Errorf("%d late, want %d", l.late.Load(), late)
+		if e.deliver(s, message{kind: kind, teid: 1, payload: []byte{0x45}}); l.stats.Late != late {
+			t.Errorf("%d late, want %d", l.stats.Late, late)
 		}
 	}
 	receive(gPDU, 0)
 	receive(endMarker, 0)
 	receive(gPDU, 1)
 	l.Device = "x"
-	if err := e.Tunnel("x", netip.MustParseAddr("127.0.0.2"), 2); err != nil {
+	if err := e.Tunnel(Request{Device: "x", To: netip.MustParseAddr("127.0.0.2"), TEID: 2}, nil); err != nil {
 		t.Fatal(err)
 	}
 	receive(gPDU, 1)

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -16,18 +17,24 @@ func Kubeconfig(in *Instance) string { return filepath.Join(in.Dir(), "kubeconfi
 // Look is an instance that is up, for who changes nothing of it and so need
 // not wait for others.
 func Look(t *topology.Topology, name string) (*Instance, error) {
-	in := &Instance{Topology: t, Name: name}
-	if name == "" {
-		in.Name = t.Name
-	}
-	if !topology.NameForm.MatchString(in.Name) {
-		return nil, errors.New("--as: " + name + ": use lower-case letters, digits and '-', at most 32")
+	in, err := named(t, name)
+	if err != nil {
+		return nil, err
 	}
 	if err := in.load(); err != nil {
 		return nil, err
 	}
 	if !in.State.Ready {
 		return nil, fmt.Errorf("lab %s is not up: `culvert lab up %s` builds it", in.Name, t.Name)
+	}
+	return in, nil
+}
+
+// named is the instance of that name, or else of the topology's.
+func named(t *topology.Topology, name string) (*Instance, error) {
+	in := &Instance{Topology: t, Name: cmp.Or(name, t.Name)}
+	if !topology.NameForm.MatchString(in.Name) {
+		return nil, fmt.Errorf("--as: %q: use lower-case letters, digits and '-', at most 32", name)
 	}
 	return in, nil
 }
@@ -50,16 +57,14 @@ type Instance struct {
 // Open locks the instance name of topology t and reads its state. It
 // must be closed.
 func Open(t *topology.Topology, name, culvert string) (*Instance, error) {
-	if name == "" {
-		name = t.Name
-	}
-	if !topology.NameForm.MatchString(name) {
-		return nil, fmt.Errorf("--as: %q: use lower-case letters, digits and '-', at most 32", name)
+	in, err := named(t, name)
+	if err != nil {
+		return nil, err
 	}
 	if os.Geteuid() != 0 {
 		return nil, errors.New("labs make network namespaces: run as root")
 	}
-	in := &Instance{Topology: t, Name: name, Culvert: culvert}
+	in.Culvert = culvert
 	if err := in.lockName(); err != nil {
 		return nil, err
 	}

@@ -93,6 +93,14 @@ func Await(ctx context.Context, limit time.Duration, ask func() error) error {
 	return errors.Join(last, ctx.Err())
 }
 
+// StartAwait starts a command as Start does, and waits as AwaitProcess does.
+func (in *Instance) StartAwait(ctx context.Context, n *topology.Node, name string, limit time.Duration, ask func() error, args ...string) error {
+	if err := in.Start(n, name, args...); err != nil {
+		return err
+	}
+	return in.AwaitProcess(ctx, n, name, limit, ask)
+}
+
 // AwaitProcess asks until the process called name answers without an error. One that
 // ends meanwhile is an error, which quotes the end of its log.
 func (in *Instance) AwaitProcess(ctx context.Context, n *topology.Node, name string, limit time.Duration, ask func() error) error {
@@ -108,7 +116,7 @@ func (in *Instance) AwaitProcess(ctx context.Context, n *topology.Node, name str
 		err = errors.New("it has ended")
 	}
 	if err != nil {
-		return fmt.Errorf("%s did not come up: %w\n%s", name, err, in.LogTail(n, name))
+		return fmt.Errorf("%s did not come up: %w\n%s", name, err, Tail(in.File(n, name+".log")))
 	}
 	return nil
 }
@@ -143,16 +151,11 @@ func (in *Instance) StartCommand(n *topology.Node, name string, cmd *exec.Cmd) e
 	// ended is in its log.
 	go func() { _ = cmd.Wait() }()
 	if !ok {
-		return fmt.Errorf("start %s of %s: it ended at once: %s", name, n.Name, in.LogTail(n, name))
+		return fmt.Errorf("start %s of %s: it ended at once: %s", name, n.Name, Tail(in.File(n, name+".log")))
 	}
 	in.Forget(n, name)
 	in.State.Processes = append(in.State.Processes, Process{Node: n.Name, Name: name, PID: pid, Start: start})
 	return in.Save()
-}
-
-// LogTail returns the end of a process's log, for error messages.
-func (in *Instance) LogTail(n *topology.Node, name string) string {
-	return Tail(in.File(n, name+".log"))
 }
 
 // Tail returns the last lines of a file, or the reason why it cannot read them.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
 // State is what an instance made, written before it is made.
@@ -69,6 +71,15 @@ func (in *Instance) Save() error {
 		return err
 	}
 	return os.Rename(next, in.Dir()+".json")
+}
+
+// SavePod writes the addresses of a pod that is attached to the state.
+func SavePod(in *Instance, p *topology.Node, addresses []netip.Addr) error {
+	if in.State.Pods == nil {
+		in.State.Pods = map[string][]netip.Addr{}
+	}
+	in.State.Pods[p.Name] = addresses
+	return in.Save()
 }
 
 // AddNew appends a name that is not in the list yet.
