@@ -83,19 +83,6 @@ func (n *Network) FTEID(ctx context.Context, reference string) (netip.Addr, uint
 	return daemon.FTEID(ctx, n.in, reference, false)
 }
 
-// Outcomes counts the packets of each culvert node by how their journey ended.
-func (n *Network) Outcomes(ctx context.Context) (map[string]map[string]uint64, error) {
-	seen, err := observe.Observe(ctx, n.in, nil)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]map[string]uint64{}
-	for node, view := range seen {
-		all[node] = view.Packets[observe.Outcome]
-	}
-	return all, nil
-}
-
 // Address of a node or a pod, of IPv4 or else IPv6.
 func (n *Network) Address(name string, ip4 bool) (netip.Addr, error) {
 	if ip4 {
@@ -104,8 +91,9 @@ func (n *Network) Address(name string, ip4 bool) (netip.Addr, error) {
 	return n.in.Address(name, topology.IPv6)
 }
 
-// Counters are the packets of a node by SID and by SR policy.
-type Counters struct{ SIDs, Policies map[string]uint64 }
+// Counters are the packets of a node by SID, by SR policy, and by how their journey
+// ended.
+type Counters struct{ SIDs, Policies, Outcomes map[string]uint64 }
 
 // Counters of all nodes that count: Culvert, and kernels that are told to.
 func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
@@ -115,7 +103,7 @@ func (n *Network) Counters(ctx context.Context) (map[string]Counters, error) {
 	}
 	all := map[string]Counters{}
 	for node, view := range seen {
-		all[node] = Counters{view.Packets[observe.SID], view.Packets[observe.Policy]}
+		all[node] = Counters{view.Packets[observe.SID], view.Packets[observe.Policy], view.Packets[observe.Outcome]}
 	}
 	return all, nil
 }

@@ -157,7 +157,7 @@ func deliversAll(t *testing.T, r *rig) {
 // none.
 func staysInItsSlice(t *testing.T, r *rig) {
 	t.Helper()
-	before, err := r.network.Outcomes(t.Context())
+	before, err := r.network.Counters(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,17 +165,17 @@ func staysInItsSlice(t *testing.T, r *rig) {
 	if err != nil || o.Received != o.Sent || o.Corrupt+o.Unexpected != 0 {
 		t.Fatalf("slice A alone: %+v, %v", o, err)
 	}
-	after, err := r.network.Outcomes(t.Context())
+	after, err := r.network.Counters(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range []string{"upf3", "func2", "func4"} {
-		if n := after[node]["forwarded"] - before[node]["forwarded"]; n != 0 {
+		if n := after[node].Outcomes["forwarded"] - before[node].Outcomes["forwarded"]; n != 0 {
 			t.Errorf("%s, of slice B, forwarded %d packets of slice A", node, n)
 		}
 	}
 	for _, node := range []string{"upf1", "upf2"} {
-		if n := after[node]["forwarded"] - before[node]["forwarded"]; n != o.Sent {
+		if n := after[node].Outcomes["forwarded"] - before[node].Outcomes["forwarded"]; n != o.Sent {
 			t.Errorf("%s forwarded %d packets of %d", node, n, o.Sent)
 		}
 	}
@@ -185,7 +185,7 @@ func staysInItsSlice(t *testing.T, r *rig) {
 // in front of the first node, and the core has done what it could.
 func losesInFront(t *testing.T, r *rig) {
 	t.Helper()
-	before, err := r.network.Outcomes(t.Context())
+	before, err := r.network.Counters(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func losesInFront(t *testing.T, r *rig) {
 		}
 		received += o.received()
 	}
-	after, err := r.network.Outcomes(t.Context())
+	after, err := r.network.Counters(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func losesInFront(t *testing.T, r *rig) {
 	}
 	forwarded := func(nodes ...string) (n uint64) {
 		for _, node := range nodes {
-			n += after[node]["forwarded"] - before[node]["forwarded"]
+			n += after[node].Outcomes["forwarded"] - before[node].Outcomes["forwarded"]
 		}
 		return n
 	}

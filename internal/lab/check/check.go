@@ -80,7 +80,7 @@ func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
 	defer cancel()
 	o := new(report.Outcome)
 	var before observe.Observation
-	var said n4View
+	var said map[string]int64
 	c := p.Check
 	err := disturb.Do(ctx, r.runner, c.Before, new(report.Outcome))
 	if err == nil { // an event may have changed an address
@@ -88,7 +88,12 @@ func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
 	}
 	if err == nil {
 		said = viewN4(r.runner, c)
-		before, err = r.lookBefore(ctx, c)
+		// A check that compares no counters needs an observation only to explain
+		// a failure: an earlier one will do.
+		if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {
+			r.seen, err = observe.Observe(ctx, r.runner.Instance, c.Accounts)
+		}
+		before = r.seen
 	}
 	if err == nil {
 		err = checkKinds[c.Kind](ctx, r.runner, c, o)
@@ -109,14 +114,4 @@ func (r *Checker) once(ctx context.Context, p topology.Planned) report.Result {
 		Name: p.Name, Pass: len(o.Problems) == 0, Detail: report.OneLine(append(o.Problems, o.Detail...)),
 		Sent: o.Sent, Received: o.Received, Lost: max(0, o.Sent-o.Received),
 	}
-}
-
-// lookBefore observes the nodes if the check compares their counters. Other checks
-// use an earlier observation: they need it only to explain a failure.
-func (r *Checker) lookBefore(ctx context.Context, c *topology.Check) (observe.Observation, error) {
-	var err error
-	if r.seen == nil || len(c.Counters)+len(c.Accounts) > 0 {
-		r.seen, err = observe.Observe(ctx, r.runner.Instance, c.Accounts)
-	}
-	return r.seen, err
 }

@@ -38,22 +38,17 @@ func operate(ctx context.Context, r *disturb.Runner, c *topology.Check, o *repor
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("culvert %s: %w: %s%s", strings.Join(c.Command, " "), err, failures(stdout.String()), stderr.String())
+			var failures strings.Builder // lines of the table that report one
+			for line := range strings.Lines(stdout.String()) {
+				if strings.Contains(line, "FAIL") {
+					failures.WriteString(line)
+				}
+			}
+			return fmt.Errorf("culvert %s: %w: %s%s", strings.Join(c.Command, " "), err, &failures, stderr.String())
 		}
 		o.Say("%s", lastLine(stdout.String()))
 		return nil
 	})
-}
-
-// failures returns the lines of a table that report a failure.
-func failures(table string) string {
-	var b strings.Builder
-	for line := range strings.Lines(table) {
-		if strings.Contains(line, "FAIL") {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
 }
 
 func lastLine(text string) string {

@@ -58,11 +58,9 @@ var reportKinds = map[string]func(*daemon.SMFLine) bool{
 	"path_lost":        func(l *daemon.SMFLine) bool { return l.Kind == smf.ReportPathLost },
 }
 
-// n4View is what N4 had said before a check: where the output of SMFs ended.
-type n4View map[string]int64
-
-func viewN4(r *disturb.Runner, c *topology.Check) n4View {
-	v := n4View{}
+// viewN4 is where the output of the SMFs ends whose reports the check counts.
+func viewN4(r *disturb.Runner, c *topology.Check) map[string]int64 {
+	v := map[string]int64{}
 	for _, x := range c.Expect.Reports {
 		v[x.SMF] = daemon.OutputEnd(r.Instance, r.SMF(x.SMF))
 	}
@@ -70,7 +68,7 @@ func viewN4(r *disturb.Runner, c *topology.Check) n4View {
 }
 
 // wantReports wants the reports since before to be as many as they shall be.
-func wantReports(r *disturb.Runner, c *topology.Check, o *report.Outcome, before n4View) {
+func wantReports(r *disturb.Runner, c *topology.Check, o *report.Outcome, before map[string]int64) {
 	for _, x := range c.Expect.Reports {
 		count := func() (n int) {
 			for _, l := range daemon.Lines(r.Instance, r.SMF(x.SMF), before[x.SMF]) {
@@ -107,16 +105,6 @@ func (v volumes) add(list []smf.Usage) {
 		}
 		v[u.URR] = sum
 	}
-}
-
-// are says whether every URR measured the same, and that.
-func (v volumes) are(want volume) bool {
-	for _, got := range v {
-		if got != want {
-			return false
-		}
-	}
-	return len(v) > 0
 }
 
 // usageView queries a group's usage, so that what was used before counts no
@@ -174,7 +162,8 @@ func wantUsage(ctx context.Context, r *disturb.Runner, u *topology.UsageExpect, 
 				got.add(l.Usage)
 			}
 		}
-		return got.are(want)
+		other := slices.ContainsFunc(slices.Collect(maps.Values(got)), func(v volume) bool { return v != want })
+		return len(got) > 0 && !other
 	})
 	for _, urr := range slices.Sorted(maps.Keys(got)) {
 		text := fmt.Sprintf("URR %d: uplink %d, downlink %d octets in %d reports and a query", urr, got[urr].up, got[urr].down, reports)

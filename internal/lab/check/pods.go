@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/daemon"
@@ -65,17 +66,13 @@ func podLinks(r *disturb.Runner, n *topology.Node) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	own := append(r.Devices(n), "culvert0", "culvert1")
 	for line := range strings.Lines(string(links)) {
-		if name, _, _ := strings.Cut(strings.Fields(line)[0], "@"); !ownDevice(r.Topology, n, name) {
+		if name, _, _ := strings.Cut(strings.Fields(line)[0], "@"); !slices.Contains(own, name) {
 			names = append(names, name)
 		}
 	}
 	return names, nil
-}
-
-// ownDevice says whether an interface is the node's own, and no pod's.
-func ownDevice(t *topology.Topology, n *topology.Node, name string) bool {
-	return name == "culvert0" || name == "culvert1" || slices.Contains(t.Devices(n), name)
 }
 
 // statusOf wants the plugins of a node to answer CNI's STATUS with a code, or with
@@ -121,8 +118,15 @@ func oneFamily(ctx context.Context, r *disturb.Runner, c *topology.Check, o *rep
 	if len(results) != len(list) {
 		o.Fail("CNI has %d results for %d pods", len(results), len(list))
 	}
-	for _, result := range results {
-		wantFamily(o, is4, "CNI's result", result.addresses(), 3)
+	for _, result := range results { // addresses, and where the routes lead
+		var list []string
+		for _, ip := range result.IPs {
+			list = append(list, ip.Address.String())
+		}
+		for _, route := range result.Routes {
+			list = append(list, route.Dst.String())
+		}
+		wantFamily(o, is4, "CNI's result", list, 3)
 	}
 	for _, p := range r.Pods(n) {
 		if err := podOfFamily(r, p, is4, o); err != nil {
@@ -141,32 +145,8 @@ func wantFamily(o *report.Outcome, is4 bool, whose string, list []string, count 
 	}
 }
 
-// cniResult is what a runtime keeps of an ADD.
-type cniResult struct {
-	Network string `json:"networkName"`
-	Result  struct {
-		IPs []struct {
-			Address string `json:"address"`
-		} `json:"ips"`
-		Routes []struct {
-			To string `json:"dst"`
-		} `json:"routes"`
-	} `json:"result"`
-}
-
-// addresses are those of the pod, and where its routes lead.
-func (c *cniResult) addresses() (list []string) {
-	for _, ip := range c.Result.IPs {
-		list = append(list, ip.Address)
-	}
-	for _, route := range c.Result.Routes {
-		list = append(list, route.To)
-	}
-	return list
-}
-
-// cniResults are those of our network.
-func cniResults(r *disturb.Runner, n *topology.Node) (list []cniResult, err error) {
+// cniResults are what a runtime keeps of ADDs to our network.
+func cniResults(r *disturb.Runner, n *topology.Node) (list []types100.Result, err error) {
 	dir := filepath.Join(r.File(n, "cni"), "results")
 	if n.Kind == topology.Kubelet {
 		dir = r.Inside(n, "var/lib/cni/results")
@@ -180,12 +160,15 @@ func cniResults(r *disturb.Runner, n *topology.Node) (list []cniResult, err erro
 		if err != nil {
 			return nil, err
 		}
-		var one cniResult
+		var one struct {
+			Network string          `json:"networkName"`
+			Result  types100.Result `json:"result"`
+		}
 		if err := json.Unmarshal(text, &one); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if one.Network == cluster.PodNetwork {
-			list = append(list, one)
+			list = append(list, one.Result)
 		}
 	}
 	return list, nil

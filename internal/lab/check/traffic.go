@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -189,17 +190,18 @@ func tcp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 	return disturb.During(ctx, r, c, o, func(busy func() bool) error {
 		t := probe.Transfer{
 			From: r.Namespace(r.Node(c.From)), At: r.Namespace(r.Node(c.At)), Source: c.Source, To: c.To, Device: c.Device,
-			Port: c.Port, Listen: c.Listen, Bytes: c.Bytes, Limit: 20 * time.Second, While: busy,
-		}
-		if t.Bytes == 0 {
-			t.Bytes = 1 << 20
+			Port: c.Port, Listen: c.Listen, Bytes: cmp.Or(c.Bytes, 1<<20), Limit: 20 * time.Second, While: busy,
 		}
 		if c.Expect.Nothing {
 			t.Limit = AnswerTime
 		}
 		result, err := t.Run(ctx)
 		if c.Expect.Nothing {
-			wantNoConnection(c, err, o)
+			o.Sent = 1
+			if err == nil {
+				o.Received = 1
+				o.Fail("%v answers: it should not", c.To)
+			}
 			return nil
 		}
 		if err != nil {
@@ -212,15 +214,6 @@ func tcp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 			float64(result.Received)*8/1e6/result.Duration.Seconds(), result.Retransmitted)
 		return wantClient(r, c, result.Client, o)
 	})
-}
-
-// wantNoConnection wants nobody to answer.
-func wantNoConnection(c *topology.Check, err error, o *report.Outcome) {
-	o.Sent = 1
-	if err == nil {
-		o.Received = 1
-		o.Fail("%v answers: it should not", c.To)
-	}
 }
 
 // wantClient wants the receiver to see who connects, where the check says who.

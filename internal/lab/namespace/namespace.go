@@ -37,21 +37,28 @@ func (n Named) Create(mark string) error {
 		if _, err := Output(exec.Command("ip", "link", "set", "lo", "up", "alias", mark)); err != nil {
 			return err
 		}
-		f, err := os.OpenFile(n.Path(), os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0)
+		err := n.bind("/proc/thread-self/ns/net", os.O_EXCL)
 		if errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("namespace %s %w: remove it with `ip netns delete %s`, or give this lab another name with --as", n.Name, ErrForeign, n.Name)
 		}
-		if err != nil {
-			return err
-		}
-		if err := f.Close(); err != nil {
-			return err
-		}
-		if err := unix.Mount("/proc/thread-self/ns/net", n.Path(), "", unix.MS_BIND, ""); err != nil {
-			return errors.Join(fmt.Errorf("mount %s: %w", n.Path(), err), os.Remove(n.Path()))
-		}
-		return nil
+		return err
 	})
+}
+
+// bind gives the network namespace of a file this name. flags are those of open(2)
+// beside O_CREAT.
+func (n Named) bind(file string, flags int) error {
+	f, err := os.OpenFile(n.Path(), os.O_CREATE|flags, 0)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := unix.Mount(file, n.Path(), "", unix.MS_BIND, ""); err != nil {
+		return errors.Join(fmt.Errorf("mount %s at %s: %w", file, n.Path(), err), os.Remove(n.Path()))
+	}
+	return nil
 }
 
 // shareNamespaceDir makes the directory a mount point that shares its mounts, as
@@ -123,18 +130,9 @@ func (n Named) isEmptyFile() bool {
 
 // Adopt makes the network namespace of a file one of this name, with the mark.
 func (n Named) Adopt(file, mark string) error {
-	f, err := os.OpenFile(n.Path(), os.O_CREATE|os.O_RDONLY, 0)
-	if err != nil {
+	if err := n.bind(file, 0); err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := unix.Mount(file, n.Path(), "", unix.MS_BIND, ""); err != nil {
-		return errors.Join(fmt.Errorf("mount %s at %s: %w", file, n.Path(), err), os.Remove(n.Path()))
-	}
-	return n.Do(func() error {
-		_, err := Output(exec.Command("ip", "link", "set", "lo", "alias", mark))
-		return err
-	})
+	_, err := n.Output("ip", "link", "set", "lo", "alias", mark)
+	return err
 }

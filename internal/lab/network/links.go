@@ -1,8 +1,11 @@
 package network
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/safchain/ethtool"
@@ -65,9 +68,7 @@ func MakeNamespace(in *instance.Instance, n *topology.Node) error {
 		values["net/ipv6/conf/all/seg6_enabled"] = "1"
 		values["net/ipv6/conf/default/seg6_enabled"] = "1"
 	}
-	for name, value := range n.Sysctls {
-		values[name] = value
-	}
+	maps.Copy(values, n.Sysctls)
 	for name, value := range values {
 		if err := ns.Sysctl(name, value); err != nil {
 			return err
@@ -87,11 +88,7 @@ func MakeLinks(in *instance.Instance, links []topology.Link) error {
 	var pairs []string
 	inside := map[string][]string{}
 	for _, l := range links {
-		mtu := l.MTU
-		if mtu == 0 {
-			mtu = 1500
-		}
-		a, b := l.Ends[0], l.Ends[1]
+		a, b, mtu := l.Ends[0], l.Ends[1], cmp.Or(l.MTU, 1500)
 		pairs = append(pairs, fmt.Sprintf("link add name %s mtu %d netns %s type veth peer name %s mtu %d netns %s",
 			a.Name, mtu, in.Namespace(in.Node(a.Node)).Name, b.Name, mtu, in.Namespace(in.Node(b.Node)).Name))
 		for _, e := range l.Ends {
@@ -99,20 +96,17 @@ func MakeLinks(in *instance.Instance, links []topology.Link) error {
 			if in.Node(e.Node).Kind == topology.Switch {
 				lines = append(lines, fmt.Sprintf("link set dev %s master %s", e.Name, bridge))
 			}
-			for _, a := range e.Addresses {
-				lines = append(lines, addressLine(a, e.Name))
-			}
-			inside[e.Node] = append(inside[e.Node], lines...)
+			inside[e.Node] = slices.Concat(inside[e.Node], lines, addressLines(e.Name, e.Addresses))
 		}
 	}
 	if err := namespace.IPBatch(pairs); err != nil {
 		return err
 	}
 	for _, l := range links {
+		if l.Offloads {
+			continue
+		}
 		for _, e := range l.Ends {
-			if l.Offloads {
-				continue
-			}
 			if err := setOffloads(in, e); err != nil {
 				return fmt.Errorf("%s: %s: %w", e.Node, e.Name, err)
 			}
@@ -126,30 +120,29 @@ func MakeLinks(in *instance.Instance, links []topology.Link) error {
 	return nil
 }
 
-func addressLine(address, device string) string {
-	if strings.Contains(address, ":") {
-		return fmt.Sprintf("address add %s dev %s nodad", address, device)
+// addressLines add addresses to a device, for ip.
+func addressLines(device string, addresses []string) (lines []string) {
+	for _, a := range addresses {
+		line := fmt.Sprintf("address add %s dev %s", a, device)
+		if strings.Contains(a, ":") {
+			line += " nodad"
+		}
+		lines = append(lines, line)
 	}
-	return fmt.Sprintf("address add %s dev %s", address, device)
+	return lines
 }
 
 // setOffloads makes a veth end fit for XDP at the other: every packet its own
 // frame, with its tags in it, and NAPI on (which comes with GRO), without
 // which XDP cannot redirect into its peer.
 func setOffloads(in *instance.Instance, e topology.End) error {
-	features := map[string]bool{
-		"rx-gro":                       true,
-		"tx-generic-segmentation":      false,
-		"tx-tcp-segmentation":          false,
-		"tx-tcp6-segmentation":         false,
-		"tx-tcp-ecn-segmentation":      false,
-		"tx-udp-segmentation":          false,
-		"tx-vlan-hw-insert":            false,
-		"rx-vlan-hw-parse":             false,
-		"tx-vlan-stag-hw-insert":       false,
-		"rx-vlan-stag-hw-parse":        false,
-		"tx-checksum-ip-generic":       e.PartialChecksums,
-		"tx-tcp-mangleid-segmentation": false,
+	features := map[string]bool{"rx-gro": true, "tx-checksum-ip-generic": e.PartialChecksums}
+	for _, off := range []string{
+		"tx-generic-segmentation", "tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation",
+		"tx-tcp-mangleid-segmentation", "tx-udp-segmentation",
+		"tx-vlan-hw-insert", "rx-vlan-hw-parse", "tx-vlan-stag-hw-insert", "rx-vlan-stag-hw-parse",
+	} {
+		features[off] = false
 	}
 	return in.Namespace(in.Node(e.Node)).Do(func() error {
 		tool, err := ethtool.NewEthtool()
@@ -163,24 +156,21 @@ func setOffloads(in *instance.Instance, e topology.End) error {
 
 // Configure adds addresses, devices and routes, and loads the rules of nft.
 func Configure(in *instance.Instance, n *topology.Node) error {
-	var addresses, routes4, routes6 []string
-	for _, a := range n.Addresses {
-		addresses = append(addresses, addressLine(a, "lo"))
-	}
+	var routes4, routes6 []string
+	lines := addressLines("lo", n.Addresses)
 	for _, d := range n.Devices {
-		addresses = append(addresses, deviceLines(d)...)
+		up := "up"
+		if d.MTU != 0 {
+			up = fmt.Sprintf("mtu %d up", d.MTU)
+		}
+		lines = append(lines, fmt.Sprintf("link add name %s type %s", d.Name, d.Type), fmt.Sprintf("link set dev %s %s", d.Name, up))
+		lines = append(lines, addressLines(d.Name, d.Addresses)...)
 	}
 	for _, l := range n.GTPU {
-		mtu := l.MTU
-		if mtu == 0 {
-			mtu = 1400
-		}
 		// A queue for seconds of traffic: what an endpoint without CPU time
 		// loses would be counted against the gateway.
-		addresses = append(addresses, fmt.Sprintf("link set dev %s mtu %d txqueuelen 20000 up", l.Device, mtu))
-		for _, a := range l.Addresses {
-			addresses = append(addresses, addressLine(a, l.Device))
-		}
+		lines = append(lines, fmt.Sprintf("link set dev %s mtu %d txqueuelen 20000 up", l.Device, cmp.Or(l.MTU, 1400)))
+		lines = append(lines, addressLines(l.Device, l.Addresses)...)
 	}
 	for _, r := range n.Routes {
 		if RouteIsIPv6(r) {
@@ -190,37 +180,19 @@ func Configure(in *instance.Instance, n *topology.Node) error {
 		}
 	}
 	ns := in.Namespace(n)
-	return errors.Join(LoadNFT(in, n, n.NFT), ns.Batch(addresses), ns.Batch(routes4, "-4"), ns.Batch(routes6, "-6"))
-}
-
-// deviceLines make the device, for ip.
-func deviceLines(d topology.Device) []string {
-	up := "up"
-	if d.MTU != 0 {
-		up = fmt.Sprintf("mtu %d up", d.MTU)
-	}
-	lines := []string{fmt.Sprintf("link add name %s type %s", d.Name, d.Type), fmt.Sprintf("link set dev %s %s", d.Name, up)}
-	for _, a := range d.Addresses {
-		lines = append(lines, addressLine(a, d.Name))
-	}
-	return lines
+	return errors.Join(LoadNFT(in, n, n.NFT), ns.Batch(lines), ns.Batch(routes4, "-4"), ns.Batch(routes6, "-6"))
 }
 
 // RouteIsIPv6 tells a route's family by its prefix, or that of a default
 // route by its next hop.
 func RouteIsIPv6(route string) bool {
 	fields := strings.Fields(route)
-	i := 0
-	if len(fields) > 1 && (fields[0] == "blackhole" || fields[0] == "unreachable" || fields[0] == "prohibit") {
-		i = 1
+	if len(fields) > 1 && slices.Contains([]string{"blackhole", "unreachable", "prohibit"}, fields[0]) {
+		fields = fields[1:]
 	}
-	if fields[i] != "default" {
-		return strings.Contains(fields[i], ":")
+	if fields[0] != "default" {
+		return strings.Contains(fields[0], ":")
 	}
-	for j, f := range fields[:len(fields)-1] {
-		if f == "via" {
-			return strings.Contains(fields[j+1], ":")
-		}
-	}
-	return false
+	via := slices.Index(fields, "via")
+	return via >= 0 && via+1 < len(fields) && strings.Contains(fields[via+1], ":")
 }

@@ -56,12 +56,7 @@ func (n Node) total() (sum uint64) {
 // Observe looks at all nodes that count at once. What was sent to them is only of
 // those whose account is to be closed.
 func Observe(ctx context.Context, r *instance.Instance, accounts []string) (Observation, error) {
-	var nodes []*topology.Node
-	for _, n := range r.Nodes {
-		if n.Culvert() || n.Counts() {
-			nodes = append(nodes, n)
-		}
-	}
+	nodes := r.Select(func(n *topology.Node) bool { return n.Culvert() || n.Counts() })
 	views, errs := make([]Node, len(nodes)), make([]error, len(nodes))
 	var wg sync.WaitGroup
 	for i, n := range nodes {
@@ -159,18 +154,13 @@ func counters(ctx context.Context, in *instance.Instance, n *topology.Node) (Nod
 	return v, err
 }
 
-// attaches says whether the node's configuration names the interface.
-func attaches(n *topology.Node, device string) bool {
-	list, _ := n.Config["interfaces"].([]any)
-	return slices.ContainsFunc(list, func(item any) bool { return topology.NameOf(item) == device })
-}
-
 // framesSentTo counts what the other ends of the node's links sent, of those that
 // culvert is attached to.
 func framesSentTo(in *instance.Instance, n *topology.Node) (sum uint64, err error) {
+	attached, _ := n.Config["interfaces"].([]any)
 	for _, l := range in.LinksOf(n) {
 		here, there := l.From(n.Name)
-		if !attaches(n, here.Name) {
+		if !slices.ContainsFunc(attached, func(item any) bool { return topology.NameOf(item) == here.Name }) {
 			continue
 		}
 		var links []struct {
